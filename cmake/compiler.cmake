@@ -1,0 +1,22 @@
+# How every target of this project is compiled.
+set(CMAKE_CXX_STANDARD 20)
+set(CMAKE_CXX_STANDARD_REQUIRED ON)
+set(CMAKE_CXX_EXTENSIONS OFF)
+set(CMAKE_CXX_VISIBILITY_PRESET hidden)
+set(CMAKE_VISIBILITY_INLINES_HIDDEN ON)
+set(CMAKE_POSITION_INDEPENDENT_CODE ON)
+
+find_program(ccache ccache)
+if(ccache AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${ccache})
+endif()
+
+# The same bits on every rank: the compiler must not fuse a multiply and an add where the source has two.
+add_compile_options(-ffp-contract=off)
+if(HOOKLINE_DEVELOP)
+  add_compile_options(-Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wnon-virtual-dtor -Wno-missing-field-initializers -Werror)
+endif()
+if(HOOKLINE_SANITIZE)
+  add_compile_options(-fsanitize=${HOOKLINE_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)
+  add_link_options(-fsanitize=${HOOKLINE_SANITIZE})
+endif()

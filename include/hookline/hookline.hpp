@@ -1,0 +1,12 @@
+// Everything that Hookline offers to C++ programs.
+#pragma once
+
+#include <hookline/core/deadline.hpp>
+#include <hookline/core/dims.hpp>
+#include <hookline/core/dtype.hpp>
+#include <hookline/core/error.hpp>
+#include <hookline/core/executor.hpp>
+#include <hookline/core/future.hpp>
+#include <hookline/core/tensor.hpp>
+#include <hookline/store/store.hpp>
+#include <hookline/version.hpp>

@@ -1,0 +1,68 @@
+// A small key-value table that processes share to find each other: the seam that every store implements.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include <hookline/core/deadline.hpp>
+#include <hookline/core/export.hpp>
+
+namespace hookline {
+
+/// Keys are text, values any bytes. Every operation is atomic across the processes that share the store, and may be
+/// called from several threads at once. What waits gives up after a timeout with a Timeout error that names key, store
+/// and time. An operation that an implementation lacks throws Unsupported naming both.
+class HOOKLINE_EXPORT Store {
+ public:
+  explicit Store(Milliseconds timeout = kDefaultStoreTimeout) : timeout_(timeout) {}
+  Store(const Store&) = delete;
+  Store& operator=(const Store&) = delete;
+  virtual ~Store();
+
+  static constexpr Milliseconds kDefaultStoreTimeout = std::chrono::seconds(300);
+
+  /// What error messages call this store: its kind and where it is, as in "TCPStore(127.0.0.1:29500)".
+  virtual std::string describe() const = 0;
+
+  virtual void set(const std::string& key, const std::string& value) = 0;
+  /// The value of a key, waiting up to timeout() for it to be set.
+  virtual std::string get(const std::string& key) = 0;
+  /// Adds to a counter kept as decimal text, which starts at 0, and returns the sum.
+  virtual std::int64_t add(const std::string& key, std::int64_t amount) = 0;
+  /// Waits until all keys are set.
+  virtual void wait(const std::vector<std::string>& keys, Milliseconds timeout) = 0;
+  void wait(const std::vector<std::string>& keys) { wait(keys, timeout()); }
+  /// Whether all keys are set now.
+  virtual bool check(const std::vector<std::string>& keys) = 0;
+  /// Sets `desired` where the value is `expected`, or where the key is missing and `expected` is empty. Returns the value
+  /// afterwards; for a missing key and another `expected`, that `expected`.
+  virtual std::string compare_set(const std::string& key, const std::string& expected, const std::string& desired) = 0;
+  /// Whether there was such a key.
+  virtual bool delete_key(const std::string& key) = 0;
+  virtual std::int64_t num_keys() = 0;
+  virtual std::vector<std::string> list_keys() = 0;
+  /// Appends to a value; a missing one starts empty.
+  virtual void append(const std::string& key, const std::string& value) = 0;
+  virtual std::vector<std::string> multi_get(const std::vector<std::string>& keys) = 0;
+  virtual void multi_set(const std::vector<std::string>& keys, const std::vector<std::string>& values) = 0;
+
+  /// A queue under a key, first in first out. A pop that may block waits up to timeout() for an element; one that may
+  /// not throws InvalidArgument where the queue is empty.
+  virtual void queue_push(const std::string& key, const std::string& value) = 0;
+  virtual std::string queue_pop(const std::string& key, bool block = true) = 0;
+  virtual std::int64_t queue_len(const std::string& key) = 0;
+
+  /// Returns when `world_size` callers have come to the barrier of this name; it can be used again at once.
+  virtual void barrier(const std::string& key, std::int64_t world_size, Milliseconds timeout) = 0;
+
+  /// How long get, and wait without a time of its own, will wait.
+  virtual Milliseconds timeout() const { return timeout_.load(std::memory_order_relaxed); }
+  virtual void set_timeout(Milliseconds timeout) { timeout_.store(timeout, std::memory_order_relaxed); }
+
+ private:
+  std::atomic<Milliseconds> timeout_;
+};
+
+}  // namespace hookline

@@ -1,0 +1,66 @@
+// ThreadExecutor: a queue, a condition variable and one thread.
+#include <hookline/core/executor.hpp>
+
+#include <condition_variable>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include <pthread.h>
+
+namespace hookline {
+
+Executor::~Executor() = default;
+
+struct ThreadExecutor::Shared {
+  std::mutex mutex;
+  std::condition_variable wake;
+  std::vector<Task> queue;
+  bool closing = false;
+  std::thread thread;
+
+  // The queue is taken whole, so that the poster and the runner meet at the lock once a batch.
+  void run() {
+    std::vector<Task> batch;
+    for (;;) {
+      {
+        std::unique_lock lock(mutex);
+        wake.wait(lock, [&] { return !queue.empty() || closing; });
+        if (queue.empty()) return;
+        batch.swap(queue);
+      }
+      for (Task& task : batch) task();
+      batch.clear();
+    }
+  }
+};
+
+ThreadExecutor::ThreadExecutor(const std::string& name) : shared_(std::make_shared<Shared>()) {
+  shared_->thread = std::thread([shared = shared_] { shared->run(); });
+  pthread_setname_np(shared_->thread.native_handle(), name.substr(0, 15).c_str());
+}
+
+ThreadExecutor::~ThreadExecutor() {
+  {
+    const std::lock_guard lock(shared_->mutex);
+    shared_->closing = true;
+  }
+  shared_->wake.notify_one();
+  if (shared_->thread.get_id() == std::this_thread::get_id()) {
+    shared_->thread.detach();
+  } else {
+    shared_->thread.join();
+  }
+}
+
+void ThreadExecutor::post(Task task) {
+  bool first;
+  {
+    const std::lock_guard lock(shared_->mutex);
+    first = shared_->queue.empty();
+    shared_->queue.push_back(std::move(task));
+  }
+  if (first) shared_->wake.notify_one();
+}
+
+}  // namespace hookline
