@@ -9,4 +9,5 @@
 #include <hookline/core/future.hpp>
 #include <hookline/core/tensor.hpp>
 #include <hookline/store/store.hpp>
+#include <hookline/store/tcp_store.hpp>
 #include <hookline/version.hpp>

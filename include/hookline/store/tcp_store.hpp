@@ -1,0 +1,74 @@
+// A store that a server process keeps and others reach over TCP; it speaks PyTorch's TCPStore protocol on both sides.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <hookline/store/store.hpp>
+
+namespace hookline {
+
+struct TCPStoreOptions {
+  /// Where the server is; with `is_master`, also the address that it listens on. A name or a number.
+  std::string host = "127.0.0.1";
+  /// The master may say 0 to get a free port, which port() tells.
+  std::uint16_t port = 0;
+  /// How many processes will come, the master among them.
+  std::optional<int> world_size;
+  /// Whether this process keeps the server. The server lives as long as this store and its clones.
+  bool is_master = false;
+  /// For connecting, for waiting for the workers, and afterwards as the store's timeout().
+  Milliseconds timeout = Store::kDefaultStoreTimeout;
+  /// Whether the constructor of the master returns only when `world_size` processes have connected.
+  bool wait_for_workers = true;
+  /// Whether the server listens on every address of this machine, not on `host` alone.
+  bool listen_on_all_interfaces = false;
+};
+
+/// The constructor connects, and tries again until the timeout while nobody listens. It throws InvalidArgument for
+/// options that cannot be, ResourceError for a name that does not resolve or an address that cannot be listened on, and
+/// Timeout. A lost connection is PeerLost naming the address, at once for every later call. Threads that share one
+/// store take turns at its connection: one that waits holds up the others, so a thread that waits long has a clone().
+class HOOKLINE_EXPORT TCPStore final : public Store {
+ public:
+  explicit TCPStore(const TCPStoreOptions& options);
+  ~TCPStore() override;
+
+  const std::string& host() const;
+  /// The port of the server, also where the options said 0.
+  std::uint16_t port() const;
+  /// Another connection to the same server.
+  std::shared_ptr<TCPStore> clone() const;
+  /// Returns when the server has answered.
+  void ping();
+
+  std::string describe() const override;
+  void set(const std::string& key, const std::string& value) override;
+  std::string get(const std::string& key) override;
+  std::int64_t add(const std::string& key, std::int64_t amount) override;
+  using Store::wait;
+  void wait(const std::vector<std::string>& keys, Milliseconds timeout) override;
+  bool check(const std::vector<std::string>& keys) override;
+  std::string compare_set(const std::string& key, const std::string& expected, const std::string& desired) override;
+  bool delete_key(const std::string& key) override;
+  /// As in PyTorch, the key by which the master counts its workers is among them.
+  std::int64_t num_keys() override;
+  std::vector<std::string> list_keys() override;
+  void append(const std::string& key, const std::string& value) override;
+  std::vector<std::string> multi_get(const std::vector<std::string>& keys) override;
+  void multi_set(const std::vector<std::string>& keys, const std::vector<std::string>& values) override;
+  void queue_push(const std::string& key, const std::string& value) override;
+  std::string queue_pop(const std::string& key, bool block = true) override;
+  std::int64_t queue_len(const std::string& key) override;
+  void barrier(const std::string& key, std::int64_t world_size, Milliseconds timeout) override;
+
+ private:
+  struct Parts;
+  explicit TCPStore(std::unique_ptr<Parts> parts);
+  std::unique_ptr<Parts> parts_;
+};
+
+}  // namespace hookline
