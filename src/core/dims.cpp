@@ -9,7 +9,8 @@ namespace hookline {
 
 Dims::Dims(std::size_t size, std::int64_t value) : size_(size) {
   if (size > kMaxDims) {
-    throw InvalidArgument("a tensor has at most " + std::to_string(kMaxDims) + " dimensions, not " + std::to_string(size));
+    throw InvalidArgument("a tensor has at most " + std::to_string(kMaxDims) + " dimensions, not " +
+                          std::to_string(size));
   }
   std::fill_n(values_.begin(), size, value);
 }

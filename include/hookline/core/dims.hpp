@@ -36,7 +36,9 @@ class Dims {
 
   void push_back(std::int64_t value);
 
-  friend bool operator==(const Dims& a, const Dims& b) noexcept { return std::equal(a.begin(), a.end(), b.begin(), b.end()); }
+  friend bool operator==(const Dims& a, const Dims& b) noexcept {
+    return std::equal(a.begin(), a.end(), b.begin(), b.end());
+  }
 
  private:
   std::array<std::int64_t, kMaxDims> values_{};

@@ -129,7 +129,8 @@ class Promise {
   }
   ~Promise() {
     if (state_ && !state_->done()) {
-      state_->set_error(std::make_exception_ptr(Aborted("the promise of this future was dropped before it was fulfilled")));
+      state_->set_error(
+          std::make_exception_ptr(Aborted("the promise of this future was dropped before it was fulfilled")));
     }
   }
 
@@ -271,7 +272,8 @@ class CoroutinePromise<void> final : public CoroutinePromiseBase<void> {
 
 /// Completes when all are done, with their values in order, or with the error of the first one in the list that failed.
 template <class T>
-Future<std::conditional_t<std::is_void_v<T>, void, std::vector<core::Stored<T>>>> when_all(std::vector<Future<T>> futures) {
+Future<std::conditional_t<std::is_void_v<T>, void, std::vector<core::Stored<T>>>> when_all(
+    std::vector<Future<T>> futures) {
   std::vector<core::Stored<T>> values;
   std::exception_ptr error;
   for (const Future<T>& future : futures) {

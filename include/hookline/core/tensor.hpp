@@ -31,7 +31,8 @@ class HOOKLINE_EXPORT Tensor {
   static Tensor zeros(const Dims& shape, DType dtype = DType::f32);
   static Tensor full(const Dims& shape, double value, DType dtype = DType::f32);
 
-  /// A one-dimensional view of a vector, array or span that the caller keeps alive. Const elements give a read-only one.
+  /// A one-dimensional view of a vector, array or span that the caller keeps alive. Const elements give a read-only
+  /// one.
   template <std::ranges::contiguous_range R>
     requires std::ranges::sized_range<R>
   static Tensor borrow(R& range) {
@@ -45,8 +46,8 @@ class HOOKLINE_EXPORT Tensor {
   static Tensor borrow(R&&) = delete;  // the elements would be gone at the end of the statement
 
   struct WrapOptions {
-    std::optional<Dims> strides = std::nullopt;   ///< row-major where not given
-    std::shared_ptr<void> owner = nullptr;        ///< kept while any view of the memory lives
+    std::optional<Dims> strides = std::nullopt;  ///< row-major where not given
+    std::shared_ptr<void> owner = nullptr;       ///< kept while any view of the memory lives
     bool read_only = false;
   };
   /// A view of foreign memory. InvalidArgument for a negative extent, a size that overflows, or null with elements.

@@ -36,8 +36,8 @@ class HOOKLINE_EXPORT Store {
   void wait(const std::vector<std::string>& keys) { wait(keys, timeout()); }
   /// Whether all keys are set now.
   virtual bool check(const std::vector<std::string>& keys) = 0;
-  /// Sets `desired` where the value is `expected`, or where the key is missing and `expected` is empty. Returns the value
-  /// afterwards; for a missing key and another `expected`, that `expected`.
+  /// Sets `desired` where the value is `expected`, or where the key is missing and `expected` is empty. Returns the
+  /// value afterwards; for a missing key and another `expected`, that `expected`.
   virtual std::string compare_set(const std::string& key, const std::string& expected, const std::string& desired) = 0;
   /// Whether there was such a key.
   virtual bool delete_key(const std::string& key) = 0;
