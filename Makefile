@@ -1,0 +1,37 @@
+# The commands of this project. Each is thin: what takes more than a line lives in tools/.
+.DEFAULT_GOAL := build
+.PHONY: setup build demo test soak bench lint format sanitize docs clean
+
+setup:     # install what is missing: Debian packages, then .venv
+	@tools/setup.sh
+
+build: setup     # the library, the Python package, tests, benchmarks and examples, into build/dev
+	@tools/build.sh dev
+
+demo: build     # show what the library does
+	@tools/demo.sh
+
+test: build     # all C++ and Python tests
+	@tools/test.sh
+
+soak: build     # the same tests, again and again in random order
+	@tools/soak.sh
+
+bench: setup     # the benchmarks, from the release build
+	@tools/build.sh release
+	@tools/bench.sh
+
+lint: build     # formatting, static checks, types, layers, and a build with clang
+	@tools/lint.sh
+
+format:     # rewrite the sources as lint wants them
+	@tools/format.sh --write
+
+sanitize: setup     # the C++ tests under address, undefined-behaviour and thread sanitizers
+	@tools/sanitize.sh
+
+docs: build     # the documentation, into build/docs
+	@tools/docs.sh
+
+clean:     # everything that was built; .venv stays
+	rm -rf build

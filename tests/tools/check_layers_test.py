@@ -1,0 +1,56 @@
+"""The layer check passes a tree in order and names each kind of include that breaks the order."""
+
+from pathlib import Path
+
+import pytest
+
+import check_layers
+
+
+def write(root: Path, files: dict[str, str]) -> None:
+    for name, text in files.items():
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text(text)
+
+
+GOOD = {
+    "include/hookline/core/error.hpp": "#include <string>\n",
+    "include/hookline/store/store.hpp": "#include <vector>\n#include <hookline/core/error.hpp>\n",
+    "src/core/error.cpp": "#include <hookline/core/error.hpp>\n#include <fmt/core.h>\n",
+    "src/store/table.hpp": "#include <map>\n",
+    "src/store/table.cpp": '#include "store/table.hpp"\n#include <sys/socket.h>\n',
+    "src/backend/shm/segment.cpp": '#include "kernel/sum.hpp"\n#include "segment.hpp"\n',
+    "src/backend/shm/segment.hpp": "",
+    "src/kernel/sum.hpp": "#include <hookline/version.hpp>\n",
+}
+
+
+def test_a_tree_in_order_passes(tmp_path: Path) -> None:
+    write(tmp_path, GOOD)
+    assert check_layers.problems(tmp_path) == []
+
+
+def test_the_tree_of_this_project_passes() -> None:
+    assert check_layers.problems(Path(check_layers.__file__).parent.parent) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "reason"),
+    [
+        ("src/core/a.cpp", "#include <hookline/store/store.hpp>\n", "'core' lies below 'store'"),
+        ("src/core/a.cpp", '#include "store/table.hpp"\n', "'core' lies below 'store'"),
+        ("src/core/a.cpp", "#include <store/table.hpp>\n", "'core' lies below 'store'"),
+        ("include/hookline/core/a.hpp", "#include <hookline/store/store.hpp>\n", "'core' lies below 'store'"),
+        ("include/hookline/core/a.hpp", "#include <fmt/format.h>\n", "standard library and hookline only"),
+        ("include/hookline/store/a.hpp", '#include "store/table.hpp"\n', "standard library and hookline only"),
+        ("src/backend/shm/a.cpp", '#include "backend/gloo/pair.hpp"\n', "must not know each other"),
+        ("src/store/a.cpp", "#include <hookline/hookline.hpp>\n", "only programs include this header"),
+        ("src/store/a.cpp", "#include <hookline/plumbing/pipe.hpp>\n", "'plumbing' is not a room"),
+        ("src/plumbing/pipe.cpp", "", "'plumbing' is not a room"),
+    ],
+)
+def test_what_breaks_the_order_is_named(tmp_path: Path, name: str, text: str, reason: str) -> None:
+    write(tmp_path, GOOD | {name: text})
+    (problem,) = check_layers.problems(tmp_path)
+    assert name in problem
+    assert reason in problem

@@ -1,0 +1,6 @@
+"""Has the programs of tools/ importable in the tests of this folder."""
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tools"))

@@ -1,0 +1,26 @@
+#!/usr/bin/env bash
+# Builds one preset into build/<preset>:  build.sh <preset> [target...]
+# For the preset dev it also makes `import hookline` work in .venv, from the package staged in build/dev/python.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+preset=$1
+shift
+directory=build/$preset
+log=$directory/configure.log
+mkdir -p "$directory"
+
+if [ ! -f "$directory/build.ninja" ] || [ CMakePresets.json -nt "$directory/build.ninja" ]; then
+  echo "build: configuring $directory"
+  # Configuring is noise unless it fails.
+  cmake --preset "$preset" >"$log" 2>&1 || { cat "$log"; exit 1; }
+fi
+
+targets=()
+[ $# -eq 0 ] || targets=(--target "$@")
+echo "build: building $directory"
+cmake --build "$directory" "${targets[@]}"
+
+if [ "$preset" = dev ] && [ $# -eq 0 ]; then
+  .venv/bin/python tools/stage_metadata.py "$directory/python"
+fi

@@ -1,0 +1,88 @@
+"""Checks that each room includes only its own headers and those of the rooms below it.
+
+Rooms, bottom first: core, kernel, store, codec, backend, group, bucket, hook, reducer, adapter. Public headers include
+the standard library and public headers only, backends do not include each other, and src/ does not include bindings.
+"""
+
+import argparse
+import re
+import sys
+from pathlib import Path
+
+ROOMS = ["core", "kernel", "store", "codec", "backend", "group", "bucket", "hook", "reducer", "adapter"]
+INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]')
+# Headers at the top of include/hookline that every room may include. hookline.hpp includes them all: nobody may.
+EVERYBODYS = {"version.hpp"}
+
+
+def rooms_of(path: Path) -> tuple[str, str] | None:
+    """Room and, for a backend, its name, of a path below include/hookline or src; None for a file in no room."""
+    if len(path.parts) < 2:
+        return None
+    if path.parts[0] == "backend" and len(path.parts) > 2:
+        return "backend", path.parts[1]
+    return path.parts[0], ""
+
+
+def check_include(room: str, part: str, target: Path, known: list[str]) -> str | None:
+    """Why a file of `room` may not include `target` (a path below include/hookline or src), or None."""
+    place = rooms_of(target)
+    if place is None:
+        return None if target.name in EVERYBODYS else "only programs include this header"
+    other, other_part = place
+    if other not in known:
+        return f"'{other}' is not a room; the rooms are {', '.join(known)}"
+    if known.index(other) > known.index(room):
+        return f"'{room}' lies below '{other}'"
+    if room == "backend" and part and other_part and part != other_part:
+        return f"the backends '{part}' and '{other_part}' must not know each other"
+    return None
+
+
+def check_file(path: Path, place: Path, public: bool, source: Path) -> list[str]:
+    """The problems of one file; `place` is its path below include/hookline or src."""
+    found = []
+    rooms = rooms_of(place)
+    if rooms is not None and rooms[0] not in ROOMS:
+        return [f"{path}: '{rooms[0]}' is not a room; the rooms are {', '.join(ROOMS)}"]
+    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
+        if not (match := INCLUDE.match(line)):
+            continue
+        quote, name = match.groups()
+        target = Path(name)
+        ours = target.parts[0] == "hookline"
+        private = not ours and (quote == '"' or (source / target).exists())
+        why = None
+        if public and not ours and ("." in name or private):
+            why = "a public header includes the standard library and hookline only"
+        elif rooms is not None and ours:
+            why = check_include(*rooms, Path(*target.parts[1:]), ROOMS)
+        elif rooms is not None and private:
+            # A path from src/, or the name of a header beside the file.
+            beside = (path.parent / target).exists() and not (source / target).exists()
+            why = check_include(*rooms, place.parent / target if beside else target, ROOMS)
+        if why:
+            found.append(f"{path}:{number}: {name}: {why}")
+    return found
+
+
+def problems(root: Path) -> list[str]:
+    """Every include of the tree that breaks the order."""
+    found = []
+    for base, public in ((root / "include/hookline", True), (root / "src", False)):
+        for path in sorted([*base.rglob("*.hpp"), *base.rglob("*.cpp")]):
+            found += check_file(path, path.relative_to(base), public, root / "src")
+    return found
+
+
+def main() -> int:
+    """Prints the includes that break the order; 1 where there are some."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("root", nargs="?", type=Path, default=Path(__file__).resolve().parent.parent)
+    found = problems(parser.parse_args().root)
+    print("\n".join(found), end="\n" if found else "")
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

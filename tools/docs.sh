@@ -1,0 +1,9 @@
+#!/usr/bin/env bash
+# Builds the documentation into build/docs/html: Doxygen reads the C++ headers, Sphinx the rest. A warning is an error.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+mkdir -p build/docs
+doxygen docs/Doxyfile
+PYTHONPATH=$PWD/build/dev/python .venv/bin/python -m sphinx -W --keep-going -q -b html -d build/docs/doctrees docs build/docs/html
+echo "docs: see build/docs/html/index.html"

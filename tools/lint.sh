@@ -1,0 +1,32 @@
+#!/usr/bin/env bash
+# Runs every check that needs no test: formatting, static analysis, types, the house rules, and a build with clang.
+# All are run; the last line names those that failed.
+set -uo pipefail
+cd "$(dirname "$0")/.." || exit
+
+failed=()
+check() {
+  local name=$1
+  shift
+  echo "lint: $name"
+  "$@" || failed+=("$name")
+}
+
+mapfile -t scripts < <(git ls-files --cached --others --exclude-standard '*.sh' .ci/run)
+
+check format tools/format.sh
+check ruff .venv/bin/ruff check --quiet .
+check shellcheck shellcheck "${scripts[@]}"
+check layers .venv/bin/python tools/check_layers.py
+check files .venv/bin/python tools/check_files.py
+if [ -d python/hookline ]; then
+  check mypy .venv/bin/mypy --no-error-summary
+fi
+check clang tools/build.sh clang
+check clang-tidy .venv/bin/python tools/clang_tidy.py build/clang
+
+if [ ${#failed[@]} -gt 0 ]; then
+  echo "lint: FAILED: ${failed[*]}"
+  exit 1
+fi
+echo "lint: all passed"

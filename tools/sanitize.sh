@@ -1,0 +1,16 @@
+#!/usr/bin/env bash
+# Builds the C++ tests with sanitizers and runs them: address and undefined behaviour together, then threads.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+export ASAN_OPTIONS=detect_stack_use_after_return=1:strict_string_checks=1
+export UBSAN_OPTIONS=print_stacktrace=1
+export TSAN_OPTIONS=second_deadlock_stack=1
+
+for preset in asan tsan; do
+  # The thread sanitizer needs its fixed places in memory, which address randomisation may take on newer kernels.
+  setarch -R tools/build.sh "$preset"
+  echo "sanitize: running the tests of build/$preset"
+  setarch -R ctest --test-dir "build/$preset" --output-on-failure --parallel "$(nproc)" --no-tests=error
+done
+echo "sanitize: all passed"
