@@ -1,0 +1,322 @@
+// Tensor: where its memory comes from, its views, and element-wise work on strided layouts.
+#include <hookline/core/tensor.hpp>
+
+#include <cstring>
+#include <limits>
+#include <new>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <hookline/core/error.hpp>
+
+#include "core/strided.hpp"
+
+namespace hookline {
+namespace {
+
+constexpr std::size_t kAlignment = 64;
+constexpr auto kLargest = std::numeric_limits<std::int64_t>::max();
+
+std::int64_t checked_product(std::int64_t a, std::int64_t b, const Dims& shape) {
+  std::int64_t product;
+  if (__builtin_mul_overflow(a, b, &product)) {
+    throw InvalidArgument(fmt::format("a tensor of shape {} is too large: its size overflows", to_string(shape)));
+  }
+  return product;
+}
+
+std::int64_t checked_numel(const Dims& shape, DType dtype) {
+  std::int64_t numel = 1;
+  for (const std::int64_t extent : shape) {
+    if (extent < 0) throw InvalidArgument(fmt::format("shape {} has a negative extent", to_string(shape)));
+    // An extent of 0 must not hide that the others overflow.
+    numel = checked_product(numel, std::max<std::int64_t>(extent, 1), shape);
+  }
+  checked_product(numel, static_cast<std::int64_t>(size_of(dtype)), shape);
+  return std::find(shape.begin(), shape.end(), 0) == shape.end() ? numel : 0;
+}
+
+// The distance from the first element to any other must be a number of bytes that fits.
+void check_strides(const Dims& shape, const Dims& strides, DType dtype) {
+  if (strides.size() != shape.size()) {
+    throw InvalidArgument(
+        fmt::format("shape {} and strides {} differ in length", to_string(shape), to_string(strides)));
+  }
+  std::int64_t reach = 0;
+  for (std::size_t i = 0; i < shape.size(); ++i) {
+    if (shape[i] < 2) continue;
+    if (strides[i] == std::numeric_limits<std::int64_t>::min()) checked_product(kLargest, 2, shape);
+    const std::int64_t step = checked_product(std::abs(strides[i]), shape[i] - 1, shape);
+    if (__builtin_add_overflow(reach, step, &reach)) checked_product(kLargest, 2, shape);
+  }
+  checked_product(reach, static_cast<std::int64_t>(size_of(dtype)), shape);
+}
+
+bool is_row_major(const Dims& shape, const Dims& strides) {
+  std::int64_t expected = 1;
+  for (std::size_t i = shape.size(); i-- > 0;) {
+    if (shape[i] != 1 && strides[i] != expected) return false;
+    expected *= shape[i];
+  }
+  return true;
+}
+
+std::shared_ptr<void> allocate(std::size_t bytes) {
+  void* memory = ::operator new(bytes, std::align_val_t(kAlignment), std::nothrow);
+  if (!memory) throw ResourceError(fmt::format("no memory for a tensor of {} bytes", bytes));
+  return {memory, [](void* p) { ::operator delete(p, std::align_val_t(kAlignment)); }};
+}
+
+// The strides under which `to` shows the elements of a view without a copy; nullopt where there are none. Runs of
+// dimensions that are evenly spaced in memory are taken apart again into the new extents, from the last to the first.
+std::optional<Dims> reshaped_strides(const Dims& from, const Dims& strides, const Dims& to) {
+  const core::StridedPair runs(from, strides, strides);
+  Dims result(to.size(), 1);
+  std::size_t next = to.size();
+  for (std::size_t i = runs.shape.size(); i-- > 0;) {
+    std::int64_t taken = 1;
+    while (next > 0 && (taken < runs.shape[i] || to[next - 1] == 1)) {
+      --next;
+      result[next] = runs.a[i] * taken;
+      taken *= to[next];
+    }
+    if (taken != runs.shape[i]) return std::nullopt;
+  }
+  return result;
+}
+
+template <class T>
+T converted(double value) {
+  if constexpr (std::is_same_v<T, bool>) {
+    return value != 0;
+  } else if constexpr (std::is_same_v<T, Float16> || std::is_same_v<T, BFloat16>) {
+    return T(static_cast<float>(value));
+  } else {
+    return static_cast<T>(value);
+  }
+}
+
+template <class T>
+double as_double(T value) {
+  if constexpr (std::is_same_v<T, Float16> || std::is_same_v<T, BFloat16>) {
+    return static_cast<double>(static_cast<float>(value));
+  } else {
+    return static_cast<double>(value);
+  }
+}
+
+}  // namespace
+
+Tensor::Tensor() : shape_{0}, strides_{1} {}
+
+Tensor Tensor::empty(const Dims& shape, DType dtype) {
+  const auto bytes = static_cast<std::size_t>(checked_numel(shape, dtype)) * size_of(dtype);
+  std::shared_ptr<void> memory = allocate(std::max<std::size_t>(bytes, 1));
+  return wrap(memory.get(), shape, dtype, {.owner = memory});
+}
+
+Tensor Tensor::zeros(const Dims& shape, DType dtype) {
+  Tensor result = empty(shape, dtype);
+  std::memset(result.mutable_bytes(), 0, result.nbytes());
+  return result;
+}
+
+Tensor Tensor::full(const Dims& shape, double value, DType dtype) {
+  Tensor result = empty(shape, dtype);
+  result.fill(value);
+  return result;
+}
+
+Tensor Tensor::wrap(void* data, const Dims& shape, DType dtype) { return wrap(data, shape, dtype, {}); }
+
+Tensor Tensor::wrap(void* data, const Dims& shape, DType dtype, const WrapOptions& options) {
+  Tensor result;
+  result.base_ = static_cast<std::byte*>(data);
+  result.owner_ = options.owner;
+  result.dtype_ = dtype;
+  result.read_only_ = options.read_only;
+  result.set_layout(shape, options.strides ? *options.strides : row_major_strides(shape));
+  if (!data && result.numel_ > 0) {
+    throw InvalidArgument(fmt::format("the memory of a tensor of shape {} is null", to_string(shape)));
+  }
+  if (reinterpret_cast<std::uintptr_t>(data) % size_of(dtype) != 0) {
+    throw InvalidArgument(fmt::format("memory at {} is not aligned for elements of {}", data, name(dtype)));
+  }
+  return result;
+}
+
+void Tensor::set_layout(const Dims& shape, const Dims& strides) {
+  numel_ = checked_numel(shape, dtype_);
+  check_strides(shape, strides, dtype_);
+  shape_ = shape;
+  strides_ = strides;
+  contiguous_ = numel_ == 0 || is_row_major(shape, strides);
+}
+
+std::byte* Tensor::mutable_bytes() const {
+  check_access(dtype_, true);
+  return address();
+}
+
+void Tensor::check_access(DType dtype, bool write) const {
+  if (dtype != dtype_) {
+    throw InvalidArgument(fmt::format("elements of {} were asked for as {}", to_string(*this), name(dtype)));
+  }
+  if (write && read_only_) throw InvalidArgument(fmt::format("{} cannot be written to", to_string(*this)));
+}
+
+std::int64_t Tensor::integer_item() const {
+  return visit_dtype(dtype_, [&](auto element) {
+    using T = decltype(element);
+    if constexpr (std::is_integral_v<T>) {
+      if (numel_ == 1) return static_cast<std::int64_t>(*data<const T>());
+    }
+    return static_cast<std::int64_t>(real_item());
+  });
+}
+
+double Tensor::real_item() const {
+  if (numel_ != 1) throw InvalidArgument(fmt::format("item() takes a tensor of one element, not {}", to_string(*this)));
+  return visit_dtype(dtype_, [&](auto element) { return as_double(*data<const decltype(element)>()); });
+}
+
+Tensor Tensor::slice(std::size_t dim, std::int64_t start, std::int64_t stop, std::int64_t step) const {
+  if (dim >= shape_.size()) {
+    throw InvalidArgument(fmt::format("slice of dimension {} of {}", dim, to_string(*this)));
+  }
+  if (step < 1) throw InvalidArgument(fmt::format("slice with a step of {}; it must be at least 1", step));
+  const std::int64_t extent = shape_[dim];
+  const auto position = [extent](std::int64_t p) {
+    return std::clamp<std::int64_t>(p < 0 ? p + extent : p, 0, extent);
+  };
+  start = position(start);
+  stop = std::max(start, position(stop));
+
+  Tensor result = *this;
+  Dims shape = shape_;
+  Dims strides = strides_;
+  shape[dim] = (stop - start) / step + ((stop - start) % step != 0 ? 1 : 0);
+  if (shape[dim] > 1) strides[dim] *= step;
+  if (shape[dim] > 0) result.offset_ += start * strides_[dim];
+  result.set_layout(shape, strides);
+  return result;
+}
+
+Tensor Tensor::reshape(Dims shape) const {
+  const Dims asked = shape;
+  const auto unknown = std::find(shape.begin(), shape.end(), -1);
+  if (unknown != shape.end()) {
+    *unknown = 1;
+    *unknown = numel_ / std::max<std::int64_t>(checked_numel(shape, dtype_), 1);
+  }
+  if (checked_numel(shape, dtype_) != numel_) {
+    throw InvalidArgument(
+        fmt::format("{} cannot take the shape {}: it has {} elements", to_string(*this), to_string(asked), numel_));
+  }
+  const std::optional<Dims> strides =
+      contiguous_ ? row_major_strides(shape) : reshaped_strides(shape_, strides_, shape);
+  if (!strides) {
+    throw InvalidArgument(fmt::format("{} cannot be seen as {} without a copy; take contiguous() first",
+                                      to_string(*this), to_string(shape)));
+  }
+  Tensor result = *this;
+  result.set_layout(shape, *strides);
+  return result;
+}
+
+Tensor Tensor::flatten() const { return reshape({numel_}); }
+
+Tensor Tensor::view_as(DType dtype) const {
+  if (size_of(dtype) != itemsize()) {
+    throw InvalidArgument(
+        fmt::format("{} cannot be seen as {}: elements of another size", to_string(*this), name(dtype)));
+  }
+  Tensor result = *this;
+  result.dtype_ = dtype;
+  return result;
+}
+
+Tensor Tensor::as_read_only() const {
+  Tensor result = *this;
+  result.read_only_ = true;
+  return result;
+}
+
+Tensor Tensor::contiguous() const { return contiguous_ ? *this : clone(); }
+
+Tensor Tensor::clone() const {
+  Tensor result = empty(shape_, dtype_);
+  result.copy_from(*this);
+  return result;
+}
+
+void Tensor::copy_from(const Tensor& source) const {
+  if (source.dtype_ != dtype_ || source.shape_ != shape_) {
+    throw InvalidArgument(
+        fmt::format("copy of {} into {}: shape and dtype must be the same", to_string(source), to_string(*this)));
+  }
+  std::byte* to = mutable_bytes();
+  const std::byte* from = source.bytes();
+  if (numel_ == 0 || (to == from && strides_ == source.strides_)) return;
+  visit_dtype(dtype_, [&](auto element) {
+    using T = decltype(element);
+    const auto row = [&](std::int64_t at, std::int64_t at_source, std::int64_t count, std::int64_t step,
+                         std::int64_t step_source) {
+      T* out = reinterpret_cast<T*>(to) + at;
+      const T* in = reinterpret_cast<const T*>(from) + at_source;
+      if (step == 1 && step_source == 1) {
+        std::memcpy(out, in, static_cast<std::size_t>(count) * sizeof(T));
+      } else {
+        for (std::int64_t i = 0; i < count; ++i) out[i * step] = in[i * step_source];
+      }
+    };
+    core::for_each_row(core::StridedPair(shape_, strides_, source.strides_), row);
+  });
+}
+
+void Tensor::fill(double value) const {
+  visit_dtype(dtype_, [&](auto element) {
+    using T = decltype(element);
+    T* out = data<T>();
+    const T filler = converted<T>(value);
+    core::for_each_row(core::StridedPair(shape_, strides_, strides_), [&](auto at, auto, auto count, auto step, auto) {
+      for (std::int64_t i = 0; i < count; ++i) out[at + i * step] = filler;
+    });
+  });
+}
+
+const Tensor& Tensor::operator*=(double factor) const {
+  visit_dtype(dtype_, [&](auto element) {
+    using T = decltype(element);
+    T* out = data<T>();
+    core::for_each_row(core::StridedPair(shape_, strides_, strides_), [&](auto at, auto, auto count, auto step, auto) {
+      for (std::int64_t i = 0; i < count; ++i) {
+        T& x = out[at + i * step];
+        if constexpr (std::is_same_v<T, float>) {
+          x *= static_cast<float>(factor);
+        } else {
+          x = converted<T>(as_double(x) * factor);
+        }
+      }
+    });
+  });
+  return *this;
+}
+
+std::string to_string(const Dims& dims) { return fmt::format("[{}]", fmt::join(dims, ", ")); }
+
+std::string to_string(const Tensor& tensor) {
+  std::string text = fmt::format("{}{}", name(tensor.dtype()), to_string(tensor.shape()));
+  if (!tensor.is_contiguous()) text += fmt::format(" with strides {}", to_string(tensor.strides()));
+  if (tensor.read_only()) text += " (read-only)";
+  return text;
+}
+
+Dims row_major_strides(const Dims& shape) {
+  Dims strides(shape.size(), 1);
+  for (std::size_t i = shape.size(); i-- > 1;) strides[i - 1] = strides[i] * std::max<std::int64_t>(shape[i], 1);
+  return strides;
+}
+
+}  // namespace hookline
