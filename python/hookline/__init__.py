@@ -1,0 +1,31 @@
+"""Gradients, buckets and communication hooks: the layer between a model and the network."""
+
+from ._core import (
+    Aborted,
+    Error,
+    InvalidArgument,
+    Mismatch,
+    PeerLost,
+    ResourceError,
+    Timeout,
+    Unsupported,
+)
+from ._core import version as __version__
+
+__all__ = [
+    "Aborted",
+    "Error",
+    "InvalidArgument",
+    "Mismatch",
+    "PeerLost",
+    "ResourceError",
+    "Timeout",
+    "Unsupported",
+    "__version__",
+]
+
+# Messages and pickles name the types where users find them.
+for _name in __all__:
+    if isinstance(globals()[_name], type):
+        globals()[_name].__module__ = __name__
+del _name

@@ -1,0 +1,138 @@
+// The exception types of hookline in Python, and the translation of errors in both directions.
+#include <array>
+#include <new>
+#include <type_traits>
+
+#include <nanobind/stl/string.h>
+
+#include "py_error.hpp"
+#include "rooms.hpp"
+
+namespace hookline::python {
+namespace {
+
+// Borrowed from the module, which lives as long as the interpreter's types do.
+struct ErrorType {
+  const char* name;
+  const char* doc;
+  PyObject** builtin_base;
+  bool (*made_here)(const Error&);
+  std::exception_ptr (*from_python)(const std::string&, PyRef);
+  PyObject* type = nullptr;
+};
+
+template <class E>
+bool is_a(const Error& error) {
+  if constexpr (std::is_same_v<E, Error>) return true;
+  else return dynamic_cast<const E*>(&error) != nullptr;
+}
+
+template <class E>
+ErrorType error_type(const char* name, const char* doc, PyObject** builtin_base) {
+  return {name, doc, builtin_base, [](const Error& e) { return is_a<E>(e); },
+          [](const std::string& message, PyRef exception) {
+            return std::make_exception_ptr(FromPython<E>(message, std::move(exception)));
+          }};
+}
+
+// The base stands last, so that a search finds the closest type.
+std::array<ErrorType, 8> types = {
+    error_type<InvalidArgument>("InvalidArgument", "The caller's own mistake.", &PyExc_ValueError),
+    error_type<Unsupported>("Unsupported", "An operation, device or engine that is not to be had here.",
+                            &PyExc_NotImplementedError),
+    error_type<Timeout>("Timeout", "Something did not happen in time.", &PyExc_TimeoutError),
+    error_type<PeerLost>("PeerLost", "A peer died or its connection broke.", &PyExc_RuntimeError),
+    error_type<Mismatch>("Mismatch", "The ranks did not call the same operation; no data was changed.",
+                         &PyExc_RuntimeError),
+    error_type<Aborted>("Aborted", "A rank gave up, the group was aborted, or a future was dropped unfulfilled.",
+                        &PyExc_RuntimeError),
+    error_type<ResourceError>("ResourceError", "What the operating system refused: memory, files, sockets.",
+                              &PyExc_OSError),
+    error_type<Error>("Error", "The base of every error of hookline.", nullptr),
+};
+
+nb::object new_exception(nb::handle type, const char* message) {
+  return type(nb::steal(PyUnicode_DecodeUTF8(message, static_cast<Py_ssize_t>(std::char_traits<char>::length(message)),
+                                             "backslashreplace")));
+}
+
+nb::object exception_of(const Error& error) {
+  for (const ErrorType& t : types) {
+    if (t.made_here(error)) return new_exception(t.type, error.what());
+  }
+  return new_exception(PyExc_RuntimeError, error.what());
+}
+
+// str() of a foreign exception may itself raise; the message is for people, so that must not hide the error.
+std::string message_of(nb::handle exception, bool ours) {
+  try {
+    const std::string text = nb::str(exception).c_str();
+    if (ours) return text;
+    const std::string type = nb::str(exception.type().attr("__qualname__")).c_str();
+    return text.empty() ? type : type + ": " + text;
+  } catch (const nb::python_error&) {
+    return "a Python exception that cannot be printed";
+  }
+}
+
+void translate(const std::exception_ptr& error, void*) {
+  try {
+    std::rethrow_exception(error);
+  } catch (const Error&) {
+    set_python_error(error_to_python(error));
+  }
+}
+
+}  // namespace
+
+PythonException::~PythonException() = default;
+
+std::exception_ptr error_from_python(nb::handle exception) {
+  for (const ErrorType& t : types) {
+    const bool ours = PyErr_GivenExceptionMatches(exception.ptr(), t.type);
+    if (ours || !t.builtin_base) return t.from_python(message_of(exception, ours), PyRef(nb::borrow(exception)));
+  }
+  return nullptr;  // not reached: the last one has no built-in base
+}
+
+nb::object error_to_python(const std::exception_ptr& error) {
+  try {
+    std::rethrow_exception(error);
+  } catch (const nb::python_error& e) {
+    return nb::borrow(e.value());
+  } catch (const PythonException& e) {
+    return e.exception().object();
+  } catch (const Error& e) {
+    nb::object exception = exception_of(e);
+    if (e.cause()) PyException_SetCause(exception.ptr(), error_to_python(e.cause()).release().ptr());
+    return exception;
+  } catch (const std::bad_alloc& e) {
+    return new_exception(PyExc_MemoryError, e.what());
+  } catch (const std::exception& e) {
+    return new_exception(PyExc_RuntimeError, e.what());
+  } catch (...) {
+    return new_exception(PyExc_RuntimeError, "a C++ exception of an unknown type");
+  }
+}
+
+void set_python_error(nb::handle exception) {
+  PyErr_Restore(exception.type().inc_ref().ptr(), exception.inc_ref().ptr(), PyException_GetTraceback(exception.ptr()));
+}
+
+void bind_error(nb::module_& m) {
+  const std::string module = nb::cast<std::string>(m.attr("__name__"));
+  const auto define = [&](ErrorType& t, nb::handle bases) {
+    const nb::object type =
+        nb::steal(PyErr_NewExceptionWithDoc((module + "." + t.name).c_str(), t.doc, bases.ptr(), nullptr));
+    if (!type.is_valid()) throw nb::python_error();
+    m.attr(t.name) = type;
+    t.type = type.ptr();
+  };
+  define(types.back(), PyExc_Exception);
+  for (ErrorType& t : types) {
+    if (t.builtin_base) define(t, nb::make_tuple(nb::handle(types.back().type), nb::handle(*t.builtin_base)));
+  }
+  nb::register_exception_translator(&translate);
+}
+
+}  // namespace hookline::python

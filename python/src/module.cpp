@@ -1,0 +1,11 @@
+// The extension module hookline._core: calls the binding of every room, those that others build on first.
+#include "rooms.hpp"
+
+#include <hookline/version.hpp>
+
+NB_MODULE(_core, m) {
+  namespace py = hookline::python;
+  m.attr("version") = HOOKLINE_VERSION;
+  py::bind_exit(m);
+  py::bind_error(m);
+}

@@ -1,0 +1,139 @@
+// The gate between native threads and the interpreter, and its closing at exit.
+#include "py_object.hpp"
+
+#include <atomic>
+#include <mutex>
+#include <shared_mutex>
+#include <utility>
+#include <vector>
+
+#include <pthread.h>
+
+#include "rooms.hpp"
+
+namespace hookline::python {
+namespace {
+
+/// Native threads are inside under the shared lock; the exit handler takes the unique one and thereby waits for them.
+struct Gate {
+  std::atomic<bool> closing = false;
+  std::atomic<bool> open = true;
+  std::shared_mutex inside;
+
+  std::mutex mutex;  // guards the two below; never held while waiting for the GIL
+  std::shared_ptr<ThreadExecutor> executor;
+  std::vector<PyObject*> late;  // dropped while the callback thread was ending
+};
+
+std::atomic<Gate*> gate = new Gate;  // never destroyed: threads may come by after static destructors have run
+
+thread_local int stays = 0;  // a nested shared lock would deadlock with a waiting exit handler
+
+/// Ends the thread state that a native thread keeps between its stays.
+struct ThreadStateKeeper {
+  PyThreadState* kept = nullptr;
+  ~ThreadStateKeeper() {
+    if (!kept) return;
+    Gate* g = gate;
+    const std::shared_lock lock(g->inside);
+    if (!g->open) return;  // Python ends it
+    PyEval_RestoreThread(std::exchange(kept, nullptr));
+    PyGILState_Release(PyGILState_UNLOCKED);
+  }
+};
+thread_local ThreadStateKeeper keeper;
+
+void release(PyObject* object) {
+  if (holds_gil()) {
+    Py_DECREF(object);
+    return;
+  }
+  Gate* g = gate;
+  if (!g->open) return;  // leaked on purpose
+  const auto executor = callback_executor();
+  if (!executor) {
+    const std::lock_guard lock(g->mutex);
+    g->late.push_back(object);
+    return;
+  }
+  executor->post([object] { with_gil([object] { Py_DECREF(object); }); });
+}
+
+/// Runs at exit with the GIL. What the callback thread was given is done first; then nobody is let in.
+void close_gate() {
+  Gate* g = gate;
+  std::vector<PyObject*> late;
+  {
+    const nb::gil_scoped_release released;
+    std::shared_ptr<ThreadExecutor> executor;
+    {
+      const std::lock_guard lock(g->mutex);
+      g->closing = true;
+      executor = std::move(g->executor);
+    }
+    executor.reset();
+    g->open = false;
+    const std::unique_lock lock(g->inside);
+    const std::lock_guard late_lock(g->mutex);
+    late.swap(g->late);
+  }
+  for (PyObject* object : late) Py_DECREF(object);
+}
+
+// A forked child has neither the threads nor the holders of the locks: it begins with a new gate.
+void renew_gate_in_child() {
+  if (gate.load()->open) gate = new Gate;
+  stays = 0;
+}
+
+}  // namespace
+
+bool holds_gil() noexcept { return nb::is_alive() && PyGILState_Check(); }
+
+bool closing() noexcept { return gate.load()->closing; }
+
+PyRef::PyRef(nb::object object) : object_(object.release().ptr(), release) {}
+
+GilStay::GilStay() noexcept : kind_(Kind::nested) {
+  if (holds_gil()) return;
+  Gate* g = gate;
+  if (stays == 0) g->inside.lock_shared();
+  if (!g->open) {
+    if (stays == 0) g->inside.unlock_shared();
+    kind_ = Kind::refused;
+    return;
+  }
+  ++stays;
+  if (keeper.kept) {
+    PyEval_RestoreThread(keeper.kept);
+    kind_ = Kind::kept;
+  } else if (PyGILState_GetThisThreadState()) {  // one of Python's own threads, which has released the GIL
+    state_ = PyGILState_Ensure();
+    kind_ = Kind::ensured;
+  } else {
+    PyGILState_Ensure();  // released when the thread ends
+    keeper.kept = PyThreadState_Get();
+    kind_ = Kind::kept;
+  }
+}
+
+GilStay::~GilStay() {
+  if (kind_ == Kind::kept) PyEval_SaveThread();
+  if (kind_ == Kind::ensured) PyGILState_Release(state_);
+  if ((kind_ == Kind::kept || kind_ == Kind::ensured) && --stays == 0) gate.load()->inside.unlock_shared();
+}
+
+std::shared_ptr<Executor> callback_executor() {
+  Gate* g = gate;
+  const std::lock_guard lock(g->mutex);
+  if (g->closing) return nullptr;
+  if (!g->executor) g->executor = std::make_shared<ThreadExecutor>("hl-python");
+  return g->executor;
+}
+
+void bind_exit(nb::module_&) {
+  nb::module_::import_("atexit").attr("register")(nb::cpp_function(&close_gate));
+  pthread_atfork(nullptr, nullptr, &renew_gate_in_child);
+}
+
+}  // namespace hookline::python

@@ -1,0 +1,13 @@
+// What each binding file adds to the extension module.
+#pragma once
+
+#include <nanobind/nanobind.h>
+
+namespace hookline::python {
+
+namespace nb = nanobind;
+
+void bind_exit(nb::module_& m);
+void bind_error(nb::module_& m);
+
+}  // namespace hookline::python
