@@ -13,7 +13,8 @@ namespace hookline {
 
 /// Keys are text, values any bytes. Every operation is atomic across the processes that share the store, and may be
 /// called from several threads at once. What waits gives up after a timeout with a Timeout error that names key, store
-/// and time. An operation that an implementation lacks throws Unsupported naming both.
+/// and time. An operation that an implementation lacks throws Unsupported naming both; multi_get, multi_set and barrier
+/// are built from the others unless overridden. What each returns is what PyTorch's stores return.
 class HOOKLINE_EXPORT Store {
  public:
   explicit Store(Milliseconds timeout = kDefaultStoreTimeout) : timeout_(timeout) {}
@@ -29,33 +30,38 @@ class HOOKLINE_EXPORT Store {
   virtual void set(const std::string& key, const std::string& value) = 0;
   /// The value of a key, waiting up to timeout() for it to be set.
   virtual std::string get(const std::string& key) = 0;
-  /// Adds to a counter kept as decimal text, which starts at 0, and returns the sum.
+  /// Adds to a counter kept as decimal text, which starts at 0, and returns the sum. InvalidArgument, with nothing
+  /// changed, where the value is no number or the sum leaves 64 bits.
   virtual std::int64_t add(const std::string& key, std::int64_t amount) = 0;
-  /// Waits until all keys are set.
+  /// Waits until each key has a value or a queue that is not empty; for no keys, not at all.
   virtual void wait(const std::vector<std::string>& keys, Milliseconds timeout) = 0;
   void wait(const std::vector<std::string>& keys) { wait(keys, timeout()); }
-  /// Whether all keys are set now.
+  /// Whether each key has a value, or a queue that is not empty, now.
   virtual bool check(const std::vector<std::string>& keys) = 0;
   /// Sets `desired` where the value is `expected`, or where the key is missing and `expected` is empty. Returns the
   /// value afterwards; for a missing key and another `expected`, that `expected`.
-  virtual std::string compare_set(const std::string& key, const std::string& expected, const std::string& desired) = 0;
-  /// Whether there was such a key.
+  virtual std::string compare_set(const std::string& key, const std::string& expected, const std::string& desired);
+  /// Whether there was such a value. A queue of that name stays.
   virtual bool delete_key(const std::string& key) = 0;
+  /// How many keys have a value, and which, in no particular order; queues are not among them.
   virtual std::int64_t num_keys() = 0;
-  virtual std::vector<std::string> list_keys() = 0;
+  virtual std::vector<std::string> list_keys();
   /// Appends to a value; a missing one starts empty.
-  virtual void append(const std::string& key, const std::string& value) = 0;
-  virtual std::vector<std::string> multi_get(const std::vector<std::string>& keys) = 0;
-  virtual void multi_set(const std::vector<std::string>& keys, const std::vector<std::string>& values) = 0;
+  virtual void append(const std::string& key, const std::string& value);
+  /// The values in the order of the keys, waiting for them as get does.
+  virtual std::vector<std::string> multi_get(const std::vector<std::string>& keys);
+  /// InvalidArgument where there are more or fewer values than keys. Not atomic: others may see some of them first.
+  virtual void multi_set(const std::vector<std::string>& keys, const std::vector<std::string>& values);
 
   /// A queue under a key, first in first out. A pop that may block waits up to timeout() for an element; one that may
   /// not throws InvalidArgument where the queue is empty.
-  virtual void queue_push(const std::string& key, const std::string& value) = 0;
-  virtual std::string queue_pop(const std::string& key, bool block = true) = 0;
-  virtual std::int64_t queue_len(const std::string& key) = 0;
+  virtual void queue_push(const std::string& key, const std::string& value);
+  virtual std::string queue_pop(const std::string& key, bool block = true);
+  virtual std::int64_t queue_len(const std::string& key);
 
   /// Returns when `world_size` callers have come to the barrier of this name; it can be used again at once.
-  virtual void barrier(const std::string& key, std::int64_t world_size, Milliseconds timeout) = 0;
+  /// After a Timeout it is out of step: use another name. It may keep values under names that begin with `key`.
+  virtual void barrier(const std::string& key, std::int64_t world_size, Milliseconds timeout);
 
   /// How long get, and wait without a time of its own, will wait.
   virtual Milliseconds timeout() const { return timeout_.load(std::memory_order_relaxed); }

@@ -1,0 +1,27 @@
+// The wording of errors that all stores share.
+#include "store/store_error.hpp"
+
+#include <fmt/format.h>
+
+#include <hookline/core/error.hpp>
+
+namespace hookline::store {
+
+void throw_timeout(const Store& store, std::string_view operation, std::string_view key, Milliseconds waited) {
+  throw Timeout(
+      fmt::format("{} on {}: timeout waiting for key: {} after {} ms; see whether the process that should set it is "
+                  "alive, or give a longer timeout",
+                  operation, store.describe(), key, waited.count()));
+}
+
+void throw_queue_empty(const Store& store, std::string_view key) {
+  throw InvalidArgument(fmt::format("queue_pop(\"{}\", block=false) on {}: queue is empty", key, store.describe()));
+}
+
+void check_pairs(const Store& store, const std::vector<std::string>& keys, const std::vector<std::string>& values) {
+  if (keys.size() == values.size()) return;
+  throw InvalidArgument(fmt::format("multi_set on {}: {} keys but {} values; give one value a key", store.describe(),
+                                    keys.size(), values.size()));
+}
+
+}  // namespace hookline::store

@@ -1,0 +1,22 @@
+// The errors that all stores word alike.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <hookline/store/store.hpp>
+
+namespace hookline::store {
+
+/// Throws Timeout naming the operation, what it waited for, the store and how long.
+[[noreturn]] void throw_timeout(const Store& store, std::string_view operation, std::string_view key,
+                                Milliseconds waited);
+
+/// The error of a queue_pop that may not wait, on an empty queue.
+[[noreturn]] void throw_queue_empty(const Store& store, std::string_view key);
+
+/// Throws InvalidArgument where multi_set is given more or fewer values than keys.
+void check_pairs(const Store& store, const std::vector<std::string>& keys, const std::vector<std::string>& values);
+
+}  // namespace hookline::store
