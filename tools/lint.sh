@@ -19,9 +19,8 @@ check ruff .venv/bin/ruff check --quiet .
 check shellcheck shellcheck "${scripts[@]}"
 check layers .venv/bin/python tools/check_layers.py
 check files .venv/bin/python tools/check_files.py
-if [ -d python/hookline ]; then
-  check mypy .venv/bin/mypy --no-error-summary
-fi
+check mypy .venv/bin/mypy --no-error-summary
+check stubs tools/build.sh dev stub_check
 check clang tools/build.sh clang
 check clang-tidy .venv/bin/python tools/clang_tidy.py build/clang
 

@@ -1,0 +1,25 @@
+# What `cmake --install` puts where: the library, its headers, and the files that find_package(hookline) reads.
+include(GNUInstallDirs)
+include(CMakePackageConfigHelpers)
+
+# A wheel cannot hold symbolic links: there the library has its one name, under a path that does not vary.
+set(namelink)
+if(SKBUILD)
+  set(CMAKE_INSTALL_LIBDIR lib)
+  set(CMAKE_INSTALL_INCLUDEDIR include)
+  set(namelink NAMELINK_SKIP)
+endif()
+set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/hookline)
+
+install(TARGETS hookline EXPORT hookline-targets
+  LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} ${namelink}
+  INCLUDES DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
+install(DIRECTORY include/hookline DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
+install(EXPORT hookline-targets NAMESPACE hookline:: DESTINATION ${package_dir})
+
+configure_package_config_file(cmake/hookline-config.cmake.in ${PROJECT_BINARY_DIR}/hookline-config.cmake
+  INSTALL_DESTINATION ${package_dir} NO_SET_AND_CHECK_MACRO)
+# While the version is 0.x, every minor version may change the interface.
+write_basic_package_version_file(${PROJECT_BINARY_DIR}/hookline-config-version.cmake COMPATIBILITY SameMinorVersion)
+install(FILES ${PROJECT_BINARY_DIR}/hookline-config.cmake ${PROJECT_BINARY_DIR}/hookline-config-version.cmake
+  DESTINATION ${package_dir})

@@ -1,0 +1,35 @@
+"""Running build tools in the packaging tests, with their output in the failure when they fail."""
+
+import os
+import subprocess
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+BUILD = Path(os.environ.get("HOOKLINE_BUILD", ROOT / "build/dev"))
+CONSUMER = Path(__file__).parent / "consumer"
+
+
+def run(*command: str | Path, cwd: Path = ROOT) -> str:
+    """What a command prints; an AssertionError with all of it where the command fails."""
+    env = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}  # that is the staged package
+    result = subprocess.run(list(map(str, command)), cwd=cwd, env=env, text=True, capture_output=True, check=False)
+    output = result.stdout + result.stderr
+    assert result.returncode == 0, f"{' '.join(map(str, command))} ended with {result.returncode}:\n{output}"
+    return result.stdout
+
+
+def build_consumer(prefix: Path, build: Path) -> str:
+    """Builds the consumer project against what is installed below `prefix`, runs it, and returns what it prints."""
+    run(
+        "cmake",
+        "-G",
+        "Ninja",
+        "-S",
+        CONSUMER,
+        "-B",
+        build,
+        f"-DCMAKE_PREFIX_PATH={prefix}",
+        "-DCMAKE_CXX_FLAGS=-Werror",
+    )
+    run("cmake", "--build", build)
+    return run(build / "consumer")
