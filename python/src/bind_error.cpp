@@ -66,7 +66,7 @@ nb::object exception_of(const Error& error) {
 // str() of a foreign exception may itself raise; the message is for people, so that must not hide the error.
 std::string message_of(nb::handle exception, bool ours) {
   try {
-    const std::string text = nb::str(exception).c_str();
+    std::string text = nb::str(exception).c_str();
     if (ours) return text;
     const std::string type = nb::str(exception.type().attr("__qualname__")).c_str();
     return text.empty() ? type : type + ": " + text;

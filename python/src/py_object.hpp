@@ -21,7 +21,8 @@ bool closing() noexcept;
 
 /// A counted reference to a Python object. Copying, moving and dropping are safe on any thread, with or without the
 /// GIL, under any lock, also while Python ends: a drop without the GIL leaves the release to the callback thread, and
-/// after the end of Python the object is leaked on purpose. Only the constructor from an object and object() need the GIL.
+/// after the end of Python the object is leaked on purpose. Only the constructor from an object and object() need the
+/// GIL.
 class PyRef {
  public:
   PyRef() = default;

@@ -73,7 +73,9 @@ TEST(Future, ThenMapsFlattensAndCatches) {
 
 TEST(Future, ADroppedPromiseIsAnError) {
   Future<int> future = Future<int>::ready(0);
-  { future = Promise<int>().get_future(); }
+  {
+    future = Promise<int>().get_future();
+  }
   EXPECT_THROW((void)future.wait(), Aborted);
 }
 

@@ -83,9 +83,7 @@ TEST(Tensor, BorrowSeesTheCallersElements) {
 }
 
 template <class R>
-concept Borrowable = requires(R&& r) {
-  Tensor::borrow(std::forward<R>(r));
-};
+concept Borrowable = requires(R&& r) { Tensor::borrow(std::forward<R>(r)); };
 static_assert(Borrowable<std::vector<float>&>);
 static_assert(!Borrowable<std::vector<float>>, "a temporary must not be borrowed");
 

@@ -17,8 +17,8 @@ class Task {
   Task() = default;
 
   template <std::invocable F>
-  requires(!std::same_as<std::remove_cvref_t<F>, Task>) Task(F&& f)
-      : body_(std::make_unique<Body<std::decay_t<F>>>(std::forward<F>(f))) {}
+    requires(!std::same_as<std::remove_cvref_t<F>, Task>)
+  Task(F&& f) : body_(std::make_unique<Body<std::decay_t<F>>>(std::forward<F>(f))) {}
 
   explicit operator bool() const noexcept { return body_ != nullptr; }
   void operator()() { std::exchange(body_, nullptr)->call(); }

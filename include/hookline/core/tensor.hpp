@@ -34,7 +34,7 @@ class HOOKLINE_EXPORT Tensor {
   /// A one-dimensional view of a vector, array or span that the caller keeps alive. Const elements give a read-only
   /// one.
   template <std::ranges::contiguous_range R>
-  requires std::ranges::sized_range<R>
+    requires std::ranges::sized_range<R>
   static Tensor borrow(R& range) {
     using Element = std::remove_reference_t<std::ranges::range_reference_t<R&>>;
     return wrap(const_cast<std::remove_const_t<Element>*>(std::ranges::data(range)),
@@ -42,8 +42,8 @@ class HOOKLINE_EXPORT Tensor {
                 {.read_only = std::is_const_v<Element>});
   }
   template <std::ranges::contiguous_range R>
-  requires(!std::is_lvalue_reference_v<R>) static Tensor
-      borrow(R&&) = delete;  // the elements would be gone at the end of the statement
+    requires(!std::is_lvalue_reference_v<R>)
+  static Tensor borrow(R&&) = delete;  // the elements would be gone at the end of the statement
 
   struct WrapOptions {
     std::optional<Dims> strides = std::nullopt;  ///< row-major where not given

@@ -1,4 +1,4 @@
-// Uses a little of everything that an installed Hookline has to bring: headers, code, and an exception across the border.
+// Uses what an installed Hookline has to bring: headers, code, and an exception across the border.
 #include <hookline/hookline.hpp>
 #include <iostream>
 
