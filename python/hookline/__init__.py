@@ -3,6 +3,7 @@
 from ._core import (
     Aborted,
     Error,
+    Future,
     InvalidArgument,
     Mismatch,
     PeerLost,
@@ -11,10 +12,12 @@ from ._core import (
     Unsupported,
 )
 from ._core import version as __version__
+from ._futures import collect_all, when_all
 
 __all__ = [
     "Aborted",
     "Error",
+    "Future",
     "InvalidArgument",
     "Mismatch",
     "PeerLost",
@@ -22,6 +25,8 @@ __all__ = [
     "Timeout",
     "Unsupported",
     "__version__",
+    "collect_all",
+    "when_all",
 ]
 
 # Messages and pickles name the types where users find them.

@@ -8,4 +8,5 @@ NB_MODULE(_core, m) {
   m.attr("version") = HOOKLINE_VERSION;
   py::bind_exit(m);
   py::bind_error(m);
+  py::bind_future(m);
 }

@@ -34,7 +34,7 @@ class FromPython final : public E, public PythonException {
 };
 
 /// The C++ error of a Python exception object. Needs the GIL, as everything below.
-std::exception_ptr error_from_python(nb::handle exception);
+std::exception_ptr error_from_python(PyRef exception);
 
 /// The Python exception object of any C++ error, with its chain of causes as __cause__.
 nb::object error_to_python(const std::exception_ptr& error);
@@ -49,7 +49,7 @@ decltype(auto) translating_errors(F&& f) {
   try {
     return std::forward<F>(f)();
   } catch (const nb::python_error& e) {
-    std::rethrow_exception(error_from_python(e.value()));
+    std::rethrow_exception(error_from_python(PyRef(nb::borrow(e.value()))));
   }
 }
 

@@ -9,5 +9,6 @@ namespace nb = nanobind;
 
 void bind_exit(nb::module_& m);
 void bind_error(nb::module_& m);
+void bind_future(nb::module_& m);
 
 }  // namespace hookline::python

@@ -1,0 +1,242 @@
+// PyFuture: outcomes, callbacks and waiting.
+#include "py_future.hpp"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+namespace hookline::python {
+namespace {
+
+/// How soon a waiting thread notices Ctrl-C, and that Python ends.
+constexpr Milliseconds kSlice{100};
+
+/// Futures whose callbacks the loop in run_callbacks is to run next: a long chain must not become a deep recursion.
+thread_local std::vector<nb::object>* deferred = nullptr;
+
+template <class... Arguments>
+nb::object new_future(Arguments&&... arguments) {
+  nb::object object = nb::inst_alloc(nb::type<PyFuture>());
+  new (nb::inst_ptr<PyFuture>(object)) PyFuture(std::forward<Arguments>(arguments)...);
+  nb::inst_mark_ready(object);
+  return object;
+}
+
+bool is_python_exception(const std::exception_ptr& error) {
+  try {
+    std::rethrow_exception(error);
+  } catch (const PythonException&) {
+    return true;
+  } catch (const nb::python_error&) {
+    return true;
+  } catch (...) {
+    return false;
+  }
+}
+
+}  // namespace
+
+PyFuture::PyFuture() : promise_(std::in_place), future_(promise_->get_future()) {}
+
+PyFuture::PyFuture(Future<PyRef> future) : future_(std::move(future)) {}
+
+PyFuture::~PyFuture() {
+  if (link_) *link_ = nullptr;
+  if (shared_ && promise_ && !done()) {
+    const nb::gil_scoped_release released;  // whoever waits in C++ is told here, and may run for long
+    promise_.reset();
+  }
+}
+
+nb::object PyFuture::wait(std::optional<TimeoutArg> timeout) {
+  const Milliseconds limit = timeout ? timeout->value() : kDefaultTimeout;
+  const auto deadline = deadline_after(limit);
+  while (!done()) {
+    const Milliseconds left = time_left(deadline);
+    if (left == Milliseconds(0)) {
+      throw Timeout("Future.wait: not done after " + std::to_string(limit.count()) + " ms");
+    }
+    const Future<PyRef> future = future_;
+    {
+      const nb::gil_scoped_release released;
+      try {
+        future.wait(std::min(left, kSlice));
+      } catch (...) {  // its outcome, which value() gives, or the end of the slice
+      }
+    }
+    if (PyErr_CheckSignals() != 0) throw nb::python_error();
+    if (closing() && !done()) throw Aborted("Future.wait: Python is ending and nobody will complete this future");
+  }
+  return value();
+}
+
+nb::object PyFuture::value() {
+  const nb::object error = done() ? exception() : nb::none();
+  if (error.is_none()) return future_.value().object();
+  set_python_error(error);
+  throw nb::python_error();
+}
+
+nb::object PyFuture::exception() {
+  if (!done()) throw InvalidArgument("exception() of a future that is not done; wait() for it first");
+  const std::exception_ptr error = future_.error();
+  if (!error) return nb::none();
+  if (is_python_exception(error)) return error_to_python(error);
+  if (!error_.is_valid()) error_ = error_to_python(error);
+  return error_;
+}
+
+void PyFuture::check_open(const char* caller) const {
+  if (!promise_) throw InvalidArgument(std::string(caller) + ": this future is completed by native code");
+  if (done()) throw InvalidArgument(std::string(caller) + ": this future has an outcome already");
+}
+
+void PyFuture::set_result(nb::object result) {
+  check_open("Future.set_result");
+  if (!complete(PyRef(std::move(result)), nullptr)) check_open("Future.set_result");
+}
+
+void PyFuture::set_exception(nb::handle exception) {
+  check_open("Future.set_exception");
+  if (!PyExceptionInstance_Check(exception.ptr())) {
+    throw nb::type_error("Future.set_exception takes an exception object, such as ValueError('text')");
+  }
+  PyRef reference(nb::borrow(exception));
+  if (!complete(reference, error_from_python(reference))) check_open("Future.set_exception");
+}
+
+// Continuations run inside the completing call, and native ones must not find the GIL held.
+bool PyFuture::complete(PyRef reference, std::exception_ptr error) {
+  const auto finish = [&] {
+    return error ? promise_->try_set_error(std::move(error)) : promise_->try_set_value(std::move(reference));
+  };
+  if (shared_) {
+    const nb::gil_scoped_release released;
+    return finish();
+  }
+  own_ = reference;
+  return finish();
+}
+
+nb::object PyFuture::then(nb::object callback) {
+  nb::object child = new_future();
+  add({std::move(callback), child});
+  return child;
+}
+
+void PyFuture::add_done_callback(nb::object callback) { add({std::move(callback), nb::object()}); }
+
+void PyFuture::add(Waiting waiting) {
+  callbacks_.push_back(std::move(waiting));
+  if (std::exchange(scheduled_, true)) return;
+  if (!link_) link_ = std::make_shared<PyFuture*>(this);
+  PyRef kept_alive = promise_ ? PyRef() : PyRef(nb::find(*this));
+  future_.on_done([link = link_, kept_alive = std::move(kept_alive)]() mutable {
+    with_gil([&] {
+      const PyRef self = std::move(kept_alive);
+      if (*link) (*link)->run_callbacks();
+    });
+  });
+}
+
+void PyFuture::run_callbacks() {
+  nb::object self = nb::find(*this);
+  if (deferred) {
+    deferred->push_back(std::move(self));
+    return;
+  }
+  std::vector<nb::object> ready;
+  ready.push_back(std::move(self));
+  for (std::size_t i = 0; i < ready.size(); ++i) {
+    const nb::object current = std::move(ready[i]);
+    PyFuture& future = *nb::inst_ptr<PyFuture>(current);
+    future.scheduled_ = false;
+    const std::vector<Waiting> callbacks = std::exchange(future.callbacks_, {});
+    for (const Waiting& waiting : callbacks) {
+      nb::object result;
+      PyRef failure;
+      try {
+        if (waiting.callback.is_valid()) result = waiting.callback(current);
+      } catch (nb::python_error& e) {
+        if (!waiting.child.is_valid() || nb::inst_ptr<PyFuture>(waiting.child)->done()) {
+          e.discard_as_unraisable(waiting.callback);
+          continue;
+        }
+        failure = PyRef(nb::borrow(e.value()));
+      }
+      if (!waiting.child.is_valid()) continue;
+      PyFuture& child = *nb::inst_ptr<PyFuture>(waiting.child);
+      if (child.done()) continue;  // somebody completed it by hand
+      deferred = &ready;
+      if (failure) child.complete(failure, error_from_python(failure));
+      else if (!waiting.callback.is_valid()) future.pass_outcome_to(child);
+      else child.take_over(std::move(result), waiting.child);
+      deferred = nullptr;
+    }
+  }
+}
+
+void PyFuture::take_over(nb::object result, nb::handle self) {
+  if (!nb::isinstance<PyFuture>(result)) {
+    complete(PyRef(std::move(result)), nullptr);
+  } else if (result.is(self)) {
+    complete(PyRef(), std::make_exception_ptr(InvalidArgument("Future.then: the callback returned the very future that waits for it")));
+  } else {
+    nb::inst_ptr<PyFuture>(result)->add({nb::object(), nb::borrow(self)});
+  }
+}
+
+// A reference of its own for the child: the garbage collector counts each as held by one future.
+void PyFuture::pass_outcome_to(PyFuture& child) const {
+  const std::exception_ptr error = future_.error();
+  if (!error) {
+    child.complete(PyRef(future_.value().object()), nullptr);
+  } else if (is_python_exception(error)) {
+    const PyRef reference(error_to_python(error));
+    child.complete(reference, error_from_python(reference));
+  } else {
+    child.complete(PyRef(), error);
+  }
+}
+
+std::string PyFuture::repr() {
+  if (!done()) return "<hookline.Future pending>";
+  const nb::object error = exception();
+  const nb::object shown = error.is_none() ? future_.value().object() : error;
+  return std::string(error.is_none() ? "<hookline.Future done: " : "<hookline.Future failed: ") + nb::repr(shown).c_str() + ">";
+}
+
+Future<PyRef> PyFuture::share() {
+  shared_ = true;
+  return future_;
+}
+
+int PyFuture::traverse(visitproc visit, void* arg) const {
+  Py_VISIT(error_.ptr());
+  if (!shared_) Py_VISIT(own_.get().ptr());
+  for (const Waiting& waiting : callbacks_) {
+    Py_VISIT(waiting.callback.ptr());
+    Py_VISIT(waiting.child.ptr());
+  }
+  return 0;
+}
+
+// What is let go runs Python code, so this object is in order before anything is let go.
+void PyFuture::clear() {
+  const std::vector<Waiting> callbacks = std::exchange(callbacks_, {});
+  const nb::object error = std::move(error_);
+  if (!own_ || shared_) return;
+  const PyRef own = std::exchange(own_, {});
+  const auto promise = std::exchange(promise_, std::nullopt);
+  const auto gone = std::make_exception_ptr(Aborted("this future was part of a cycle that the garbage collector took apart"));
+  const auto future = std::exchange(future_, Future<PyRef>::failed(gone));
+}
+
+nb::object make_future(Future<PyRef> future) { return new_future(std::move(future)); }
+
+Future<PyRef> share_future(nb::handle future) {
+  if (!nb::isinstance<PyFuture>(future)) throw nb::type_error("expected a hookline.Future");
+  return nb::inst_ptr<PyFuture>(future)->share();
+}
+
+}  // namespace hookline::python
