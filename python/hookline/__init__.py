@@ -8,8 +8,14 @@ from ._core import (
     Mismatch,
     PeerLost,
     ResourceError,
+    Tensor,
     Timeout,
     Unsupported,
+    asarray,
+    empty,
+    from_dlpack,
+    full,
+    zeros,
 )
 from ._core import version as __version__
 from ._futures import collect_all, when_all
@@ -22,11 +28,17 @@ __all__ = [
     "Mismatch",
     "PeerLost",
     "ResourceError",
+    "Tensor",
     "Timeout",
     "Unsupported",
     "__version__",
+    "asarray",
     "collect_all",
+    "empty",
+    "from_dlpack",
+    "full",
     "when_all",
+    "zeros",
 ]
 
 # Messages and pickles name the types where users find them.

@@ -1,6 +1,8 @@
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 import datetime
-from typing import Any, Generic, TypeVar
+from typing import Annotated, Any, Generic, TypeVar
+
+from numpy.typing import NDArray
 
 
 version: str = '0.1.0'
@@ -78,3 +80,104 @@ class Future(Generic[T]):
     def __await__(self) -> Generator[Any, None, T]: ...
 
     def __repr__(self) -> str: ...
+
+class Tensor:
+    """
+    A strided view of memory on the CPU that keeps whoever owns the memory alive.
+    """
+
+    @property
+    def shape(self) -> tuple[int, ...]: ...
+
+    @property
+    def strides(self) -> tuple[int, ...]:
+        """In elements."""
+
+    @property
+    def dtype(self) -> str:
+        """
+        The name that NumPy and torch know it by, as in "float32" or "bfloat16".
+        """
+
+    @property
+    def ndim(self) -> int: ...
+
+    @property
+    def size(self) -> int:
+        """The number of elements."""
+
+    @property
+    def itemsize(self) -> int: ...
+
+    @property
+    def nbytes(self) -> int: ...
+
+    @property
+    def storage_offset(self) -> int:
+        """In elements."""
+
+    @property
+    def read_only(self) -> bool: ...
+
+    def numel(self) -> int: ...
+
+    def data_ptr(self) -> int:
+        """The address of the first element."""
+
+    def is_contiguous(self) -> bool: ...
+
+    def reshape(self, *shape: int | Sequence[int]) -> Tensor:
+        """
+        The same elements under another shape; one extent may be -1. InvalidArgument where that takes a copy.
+        """
+
+    def flatten(self) -> Tensor:
+        """A view of one dimension. InvalidArgument where that takes a copy."""
+
+    def as_read_only(self) -> Tensor: ...
+
+    def contiguous(self) -> Tensor:
+        """This tensor where it is contiguous, else a copy that is."""
+
+    def clone(self) -> Tensor: ...
+
+    def copy_from(self, source: Any) -> None:
+        """Copies from an array or tensor of the same shape and dtype."""
+
+    def fill(self, value: float) -> None: ...
+
+    def item(self) -> float | int | bool:
+        """The one element of a tensor that has just one."""
+
+    def numpy(self) -> Annotated[NDArray, dict(Any, Any)]:
+        """
+        A NumPy array of the same memory. bfloat16 comes as that of ml_dtypes where it is installed, else as uint16.
+        """
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Annotated[NDArray, dict(Any, Any)]: ...
+
+    def __dlpack__(self, *, stream: Any = None, max_version: tuple[int, int] | None = None, dl_device: tuple[int, int] | None = None, copy: bool | None = None) -> Any: ...
+
+    def __dlpack_device__(self) -> tuple[int, int]: ...
+
+    def __getitem__(self, index: Any) -> Tensor:
+        """A view: by numbers, slices with a positive step, and an ellipsis."""
+
+    def __len__(self) -> int: ...
+
+    def __repr__(self) -> str: ...
+
+def empty(shape: int | Sequence[int], dtype: Any = 'float32') -> Tensor:
+    """A new tensor, aligned to 64 bytes, with whatever the memory holds."""
+
+def zeros(shape: int | Sequence[int], dtype: Any = 'float32') -> Tensor: ...
+
+def full(shape: int | Sequence[int], fill_value: float, dtype: Any = 'float32') -> Tensor: ...
+
+def asarray(source: Any) -> Tensor:
+    """
+    A view, without a copy, of a NumPy array, a torch tensor, a DLPack capsule, or whatever exports DLPack or a buffer. A torch tensor that requires a gradient is taken as if detached.
+    """
+
+def from_dlpack(source: Any) -> Tensor:
+    """The same for capsules and objects with a __dlpack__ method."""

@@ -19,9 +19,8 @@ int clear(PyObject* self) {
   return 0;
 }
 
-PyType_Slot slots[] = {{Py_tp_traverse, reinterpret_cast<void*>(traverse)},
-                       {Py_tp_clear, reinterpret_cast<void*>(clear)},
-                       {0, nullptr}};
+PyType_Slot slots[] = {
+    {Py_tp_traverse, reinterpret_cast<void*>(traverse)}, {Py_tp_clear, reinterpret_cast<void*>(clear)}, {0, nullptr}};
 
 nb::object await(nb::handle self) { return nb::module_::import_("hookline._futures").attr("await_future")(self); }
 
@@ -43,18 +42,22 @@ void bind_future(nb::module_& m) {
            "The value of a completed future, or its error raised.")
       .def("exception", &PyFuture::exception, nb::sig("def exception(self) -> BaseException | None"),
            "The error of a completed future, or None.")
-      .def("set_result", &PyFuture::set_result, nb::arg("result").none(), nb::sig("def set_result(self, result: T) -> None"),
+      .def("set_result", &PyFuture::set_result, nb::arg("result").none(),
+           nb::sig("def set_result(self, result: T) -> None"),
            "Completes the future. InvalidArgument where it has an outcome already.")
       .def("set_exception", &PyFuture::set_exception, nb::arg("result"),
            nb::sig("def set_exception(self, result: BaseException) -> None"),
            "Fails the future with an exception, which wait() and value() raise as it is, with its traceback.")
-      .def("then", [](PyFuture& self, nb::callable callback) { return self.then(callback); }, nb::arg("callback"),
-           nb::sig("def then(self, callback: typing.Callable[[Future[T]], Future[S] | S]) -> Future[S]"),
-           "Calls callback(future) once this is done, failed or not, and returns a future of what that returns (a "
-           "Future is taken over, not nested) or raises. Runs in the thread that completes this future, or at once.")
-      .def("add_done_callback", [](PyFuture& self, nb::callable callback) { self.add_done_callback(callback); },
-           nb::arg("callback"), nb::sig("def add_done_callback(self, callback: typing.Callable[[Future[T]], object]) -> None"),
-           "Calls callback(future) once this is done. What it raises goes to sys.unraisablehook.")
+      .def(
+          "then", [](PyFuture& self, nb::callable callback) { return self.then(callback); }, nb::arg("callback"),
+          nb::sig("def then(self, callback: typing.Callable[[Future[T]], Future[S] | S]) -> Future[S]"),
+          "Calls callback(future) once this is done, failed or not, and returns a future of what that returns (a "
+          "Future is taken over, not nested) or raises. Runs in the thread that completes this future, or at once.")
+      .def(
+          "add_done_callback", [](PyFuture& self, nb::callable callback) { self.add_done_callback(callback); },
+          nb::arg("callback"),
+          nb::sig("def add_done_callback(self, callback: typing.Callable[[Future[T]], object]) -> None"),
+          "Calls callback(future) once this is done. What it raises goes to sys.unraisablehook.")
       .def("__await__", &await, nb::sig("def __await__(self) -> typing.Generator[typing.Any, None, T]"))
       .def("__repr__", &PyFuture::repr);
 }

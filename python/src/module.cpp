@@ -9,4 +9,5 @@ NB_MODULE(_core, m) {
   py::bind_exit(m);
   py::bind_error(m);
   py::bind_future(m);
+  py::bind_tensor(m);
 }

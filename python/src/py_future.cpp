@@ -180,7 +180,8 @@ void PyFuture::take_over(nb::object result, nb::handle self) {
   if (!nb::isinstance<PyFuture>(result)) {
     complete(PyRef(std::move(result)), nullptr);
   } else if (result.is(self)) {
-    complete(PyRef(), std::make_exception_ptr(InvalidArgument("Future.then: the callback returned the very future that waits for it")));
+    complete(PyRef(), std::make_exception_ptr(
+                          InvalidArgument("Future.then: the callback returned the very future that waits for it")));
   } else {
     nb::inst_ptr<PyFuture>(result)->add({nb::object(), nb::borrow(self)});
   }
@@ -203,7 +204,8 @@ std::string PyFuture::repr() {
   if (!done()) return "<hookline.Future pending>";
   const nb::object error = exception();
   const nb::object shown = error.is_none() ? future_.value().object() : error;
-  return std::string(error.is_none() ? "<hookline.Future done: " : "<hookline.Future failed: ") + nb::repr(shown).c_str() + ">";
+  return std::string(error.is_none() ? "<hookline.Future done: " : "<hookline.Future failed: ") +
+         nb::repr(shown).c_str() + ">";
 }
 
 Future<PyRef> PyFuture::share() {
@@ -228,7 +230,8 @@ void PyFuture::clear() {
   if (!own_ || shared_) return;
   const PyRef own = std::exchange(own_, {});
   const auto promise = std::exchange(promise_, std::nullopt);
-  const auto gone = std::make_exception_ptr(Aborted("this future was part of a cycle that the garbage collector took apart"));
+  const auto gone =
+      std::make_exception_ptr(Aborted("this future was part of a cycle that the garbage collector took apart"));
   const auto future = std::exchange(future_, Future<PyRef>::failed(gone));
 }
 

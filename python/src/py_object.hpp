@@ -32,6 +32,8 @@ class PyRef {
   nb::handle get() const noexcept { return object_.get(); }
   nb::object object() const { return nb::borrow(object_.get()); }
   explicit operator bool() const noexcept { return object_ != nullptr; }
+  /// For native code that keeps the object alive without knowing what it is, under the same rules.
+  std::shared_ptr<void> owner() const noexcept { return object_; }
 
  private:
   std::shared_ptr<PyObject> object_;

@@ -10,5 +10,6 @@ namespace nb = nanobind;
 void bind_exit(nb::module_& m);
 void bind_error(nb::module_& m);
 void bind_future(nb::module_& m);
+void bind_tensor(nb::module_& m);
 
 }  // namespace hookline::python

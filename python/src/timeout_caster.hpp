@@ -18,7 +18,8 @@ struct TimeoutArg {
   /// Rounded up to whole milliseconds. Throws InvalidArgument for what is negative or not a number.
   Milliseconds value() const {
     if (!(seconds >= 0)) {
-      throw hookline::InvalidArgument("a timeout must not be negative, and this one is " + std::to_string(seconds) + " s");
+      throw hookline::InvalidArgument("a timeout must not be negative, and this one is " + std::to_string(seconds) +
+                                      " s");
     }
     const double longest = std::chrono::duration<double>(kLongestTimeout).count();
     return Milliseconds(static_cast<Milliseconds::rep>(std::ceil(std::min(seconds, longest) * 1000.0)));

@@ -1,0 +1,200 @@
+// Binds Tensor, its makers, and the functions that take arrays of other libraries.
+#include <string>
+#include <vector>
+
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/pair.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/variant.h>
+#include <nanobind/stl/vector.h>
+
+#include <hookline/core/error.hpp>
+
+#include "dtype_arg.hpp"
+#include "rooms.hpp"
+#include "tensor_export.hpp"
+#include "tensor_import.hpp"
+
+namespace hookline::python {
+namespace {
+
+using Shape = std::variant<std::int64_t, std::vector<std::int64_t>>;
+
+Dims dims_of(const Shape& shape) {
+  if (const auto* one = std::get_if<std::int64_t>(&shape)) return {*one};
+  return Dims(std::span(std::get<std::vector<std::int64_t>>(shape)));
+}
+
+nb::tuple tuple_of(const Dims& dims) {
+  nb::list list;
+  for (const std::int64_t extent : dims) list.append(extent);
+  return nb::tuple(list);
+}
+
+/// reshape(2, 3) and reshape((2, 3)) are both usual.
+Tensor reshape(const Tensor& self, const nb::args& shape) {
+  const bool spread = shape.size() != 1 || nb::isinstance<nb::int_>(shape[0]);
+  return self.reshape(Dims(std::span<const std::int64_t>(
+      nb::cast<std::vector<std::int64_t>>(spread ? nb::object(shape) : nb::object(shape[0])))));
+}
+
+/// One dimension's part of an index; a number takes the dimension away. Returns the dimension to go on with.
+std::size_t apply_index(Tensor& view, std::size_t dim, nb::handle index) {
+  if (dim >= view.dim()) throw nb::index_error(("too many indices for a tensor of " + to_string(view)).c_str());
+  const std::int64_t extent = view.shape()[dim];
+  if (PySlice_Check(index.ptr())) {
+    Py_ssize_t start, stop, step;
+    if (PySlice_Unpack(index.ptr(), &start, &stop, &step) != 0) throw nb::python_error();
+    PySlice_AdjustIndices(static_cast<Py_ssize_t>(extent), &start, &stop, step);
+    view = view.slice(dim, start, stop, step);
+    return dim + 1;
+  }
+  const Py_ssize_t position = PyNumber_AsSsize_t(index.ptr(), PyExc_IndexError);
+  if (position == -1 && PyErr_Occurred()) throw nb::python_error();
+  const std::int64_t at = position < 0 ? position + extent : position;
+  if (at < 0 || at >= extent) {
+    throw nb::index_error(
+        ("index " + std::to_string(position) + " is outside of a tensor of " + to_string(view)).c_str());
+  }
+  view = view.slice(dim, at, at + 1);
+  Dims rest;
+  for (std::size_t i = 0; i < view.dim(); ++i) {
+    if (i != dim) rest.push_back(view.shape()[i]);
+  }
+  view = view.reshape(rest);
+  return dim;
+}
+
+Tensor get_item(const Tensor& self, nb::handle index) {
+  const nb::tuple indices = nb::isinstance<nb::tuple>(index) ? nb::borrow<nb::tuple>(index) : nb::make_tuple(index);
+  std::size_t given = 0;
+  for (const nb::handle part : indices) given += part.ptr() != Py_Ellipsis;
+  Tensor view = self;
+  std::size_t dim = 0;
+  for (const nb::handle part : indices) {
+    if (part.ptr() == Py_Ellipsis) dim += self.dim() - std::min(self.dim(), given);
+    else dim = apply_index(view, dim, part);
+  }
+  return view;
+}
+
+nb::object item(const Tensor& self) {
+  switch (self.dtype()) {
+    case DType::boolean: return nb::bool_(self.item<bool>());
+    case DType::f64:
+    case DType::f32:
+    case DType::f16:
+    case DType::bf16: return nb::float_(self.item<double>());
+    default: return nb::int_(self.item<std::int64_t>());
+  }
+}
+
+nb::object as_array(nb::handle self, nb::handle dtype, std::optional<bool> copy) {
+  nb::object array = to_numpy(*nb::inst_ptr<Tensor>(self));
+  if (!dtype.is_none() && !array.attr("dtype").equal(dtype)) {
+    if (copy && !*copy)
+      throw nb::value_error("Tensor.__array__: another dtype takes a copy, and copy=False forbids one");
+    return array.attr("astype")(dtype);
+  }
+  return copy.value_or(false) ? array.attr("copy")() : array;
+}
+
+Tensor from_dlpack(const TensorArg& source) {
+  const nb::handle object = source.object;
+  if (!PyCapsule_CheckExact(object.ptr()) && !nb::hasattr(object, "__dlpack__")) {
+    throw nb::type_error(
+        "from_dlpack takes a DLPack capsule or an object with a __dlpack__ method; asarray takes buffers too");
+  }
+  return source.tensor();
+}
+
+PyType_Slot slots[] = {{Py_bf_getbuffer, reinterpret_cast<void*>(get_buffer)},
+                       {Py_bf_releasebuffer, reinterpret_cast<void*>(release_buffer)},
+                       {0, nullptr}};
+
+void bind_class(nb::module_& m) {
+  const nb::call_guard<nb::gil_scoped_release> without_gil;
+  nb::class_<Tensor>(m, "Tensor", nb::type_slots(slots), nb::is_weak_referenceable(),
+                     "A strided view of memory on the CPU that keeps whoever owns the memory alive.")
+      .def_prop_ro(
+          "shape", [](const Tensor& t) { return tuple_of(t.shape()); }, nb::sig("def shape(self) -> tuple[int, ...]"))
+      .def_prop_ro(
+          "strides", [](const Tensor& t) { return tuple_of(t.strides()); },
+          nb::sig("def strides(self) -> tuple[int, ...]"), "In elements.")
+      .def_prop_ro(
+          "dtype", [](const Tensor& t) { return std::string(name(t.dtype())); },
+          "The name that NumPy and torch know it by, as in \"float32\" or \"bfloat16\".")
+      .def_prop_ro("ndim", &Tensor::dim)
+      .def_prop_ro("size", &Tensor::numel, "The number of elements.")
+      .def_prop_ro("itemsize", &Tensor::itemsize)
+      .def_prop_ro("nbytes", &Tensor::nbytes)
+      .def_prop_ro("storage_offset", &Tensor::storage_offset, "In elements.")
+      .def_prop_ro("read_only", &Tensor::read_only)
+      .def("numel", &Tensor::numel)
+      .def(
+          "data_ptr", [](const Tensor& t) { return reinterpret_cast<std::uintptr_t>(t.bytes()); },
+          "The address of the first element.")
+      .def("is_contiguous", &Tensor::is_contiguous)
+      .def("reshape", &reshape, nb::sig("def reshape(self, *shape: int | collections.abc.Sequence[int]) -> Tensor"),
+           "The same elements under another shape; one extent may be -1. InvalidArgument where that takes a copy.")
+      .def("flatten", &Tensor::flatten, "A view of one dimension. InvalidArgument where that takes a copy.")
+      .def("as_read_only", &Tensor::as_read_only)
+      .def("contiguous", &Tensor::contiguous, without_gil, "This tensor where it is contiguous, else a copy that is.")
+      .def("clone", &Tensor::clone, without_gil)
+      .def(
+          "copy_from",
+          [](const Tensor& t, const TensorArg& source) {
+            const Tensor from = source.tensor();
+            const nb::gil_scoped_release released;
+            t.copy_from(from);
+          },
+          nb::arg("source"), "Copies from an array or tensor of the same shape and dtype.")
+      .def("fill", &Tensor::fill, nb::arg("value"), without_gil)
+      .def("item", &item, nb::sig("def item(self) -> float | int | bool"),
+           "The one element of a tensor that has just one.")
+      .def("numpy", &to_numpy, nb::sig("def numpy(self) -> numpy.typing.NDArray[typing.Any]"),
+           "A NumPy array of the same memory. bfloat16 comes as that of ml_dtypes where it is installed, else as "
+           "uint16.")
+      .def("__array__", &as_array, nb::arg("dtype") = nb::none(), nb::arg("copy") = nb::none(),
+           nb::sig("def __array__(self, dtype: typing.Any = None, copy: bool | None = None) -> "
+                   "numpy.typing.NDArray[typing.Any]"))
+      .def("__dlpack__", &to_capsule, nb::kw_only(), nb::arg("stream") = nb::none(),
+           nb::arg("max_version") = nb::none(), nb::arg("dl_device") = nb::none(), nb::arg("copy") = nb::none(),
+           nb::sig("def __dlpack__(self, *, stream: typing.Any = None, max_version: tuple[int, int] | None = None, "
+                   "dl_device: tuple[int, int] | None = None, copy: bool | None = None) -> typing.Any"))
+      .def("__dlpack_device__", [](const Tensor&) { return std::pair(1, 0); })
+      .def("__getitem__", &get_item, nb::arg("index"), nb::sig("def __getitem__(self, index: typing.Any) -> Tensor"),
+           "A view: by numbers, slices with a positive step, and an ellipsis.")
+      .def("__len__",
+           [](const Tensor& t) {
+             if (t.dim() == 0) throw nb::type_error("len() of a tensor without dimensions");
+             return t.shape()[0];
+           })
+      .def("__repr__", [](const Tensor& t) { return "hookline.Tensor(" + to_string(t) + ")"; });
+}
+
+}  // namespace
+
+void bind_tensor(nb::module_& m) {
+  bind_class(m);
+  m.def(
+      "empty", [](const Shape& shape, const DTypeArg& dtype) { return Tensor::empty(dims_of(shape), dtype.value()); },
+      nb::arg("shape"), nb::arg("dtype") = "float32",
+      "A new tensor, aligned to 64 bytes, with whatever the memory holds.");
+  m.def(
+      "zeros", [](const Shape& shape, const DTypeArg& dtype) { return Tensor::zeros(dims_of(shape), dtype.value()); },
+      nb::arg("shape"), nb::arg("dtype") = "float32");
+  m.def(
+      "full",
+      [](const Shape& shape, double value, const DTypeArg& dtype) {
+        return Tensor::full(dims_of(shape), value, dtype.value());
+      },
+      nb::arg("shape"), nb::arg("fill_value"), nb::arg("dtype") = "float32");
+  m.def(
+      "asarray", [](const TensorArg& source) { return source.tensor(); }, nb::arg("source"),
+      "A view, without a copy, of a NumPy array, a torch tensor, a DLPack capsule, or whatever exports DLPack or a "
+      "buffer. A torch tensor that requires a gradient is taken as if detached.");
+  m.def("from_dlpack", &from_dlpack, nb::arg("source"), "The same for capsules and objects with a __dlpack__ method.");
+}
+
+}  // namespace hookline::python

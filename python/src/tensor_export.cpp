@@ -1,0 +1,125 @@
+// Exports: the capsule's destructor frees what nobody consumed; buffers and arrays keep the Python object.
+#include "tensor_export.hpp"
+
+#include <cstddef>
+#include <memory>
+
+#include <hookline/core/error.hpp>
+
+#include "core/dlpack_abi.hpp"
+#include "py_error.hpp"
+
+namespace hookline::python {
+namespace {
+
+constexpr std::uint64_t kDLIsCopied = 2;
+
+template <class Managed>
+nb::object new_capsule(Managed* managed, const char* name) {
+  const auto free_unconsumed = [](PyObject* capsule) {
+    const char* const current = PyCapsule_GetName(capsule);
+    if (!current || std::string_view(current).starts_with("used_")) return;
+    auto* const left = static_cast<Managed*>(PyCapsule_GetPointer(capsule, current));
+    left->deleter(left);
+  };
+  nb::object capsule = nb::steal(PyCapsule_New(managed, name, free_unconsumed));
+  if (!capsule.is_valid()) {
+    managed->deleter(managed);
+    throw nb::python_error();
+  }
+  return capsule;
+}
+
+const char* format_of(DType dtype) {
+  switch (dtype) {
+    case DType::f64: return "d";
+    case DType::f32: return "f";
+    case DType::f16: return "e";
+    case DType::i8: return "b";
+    case DType::u8: return "B";
+    case DType::i16: return "h";
+    case DType::i32: return "i";
+    case DType::i64: return "q";
+    case DType::boolean: return "?";
+    case DType::bf16: break;
+  }
+  return nullptr;
+}
+
+/// What a Py_buffer points to.
+struct Layout {
+  Py_ssize_t shape[kMaxDims];
+  Py_ssize_t strides[kMaxDims];
+};
+
+int refuse(Py_buffer* view, const char* why) {
+  view->obj = nullptr;
+  PyErr_SetString(PyExc_BufferError, why);
+  return -1;
+}
+
+alignas(64) std::byte nothing;  // an address for buffers of tensors that have no memory
+
+}  // namespace
+
+nb::object to_capsule(const Tensor& tensor, nb::handle stream,
+                      std::optional<std::pair<std::int64_t, std::int64_t>> max_version,
+                      std::optional<std::pair<std::int64_t, std::int64_t>> dl_device, std::optional<bool> copy) {
+  if (!stream.is_none()) throw InvalidArgument("Tensor.__dlpack__: memory of the CPU has no stream; pass None");
+  if (dl_device && dl_device->first != core::kDLCPU) {
+    throw Unsupported("Tensor.__dlpack__: cannot export to DLPack device type " + std::to_string(dl_device->first) +
+                      "; Hookline's tensors are on the CPU");
+  }
+  const bool copied = copy.value_or(false);
+  const Tensor exported = copied ? tensor.clone() : tensor;
+  if (!max_version || max_version->first < 1) return new_capsule(exported.to_dlpack_unversioned(), "dltensor");
+  DLManagedTensorVersioned* const managed = exported.to_dlpack();
+  if (copied) managed->flags |= kDLIsCopied;
+  return new_capsule(managed, "dltensor_versioned");
+}
+
+nb::object to_numpy(const Tensor& tensor) {
+  const nb::module_ numpy = nb::module_::import_("numpy");
+  if (tensor.dtype() != DType::bf16) return numpy.attr("asarray")(tensor);
+  const nb::object bits = numpy.attr("asarray")(tensor.view_as(DType::i16));
+  try {
+    return bits.attr("view")(nb::module_::import_("ml_dtypes").attr("bfloat16"));
+  } catch (const nb::python_error& e) {
+    if (!e.matches(PyExc_ImportError)) throw;
+    return bits.attr("view")("uint16");
+  }
+}
+
+int get_buffer(PyObject* self, Py_buffer* view, int flags) {
+  if (!nb::inst_ready(self)) return refuse(view, "this tensor was not initialised");
+  const Tensor& tensor = *nb::inst_ptr<Tensor>(self);
+  const char* const format = format_of(tensor.dtype());
+  if (!format) return refuse(view, "a buffer cannot have elements of bfloat16; use numpy() or DLPack");
+  if (tensor.read_only() && (flags & PyBUF_WRITABLE)) return refuse(view, "this tensor is read-only");
+  if (!tensor.is_contiguous() && (flags & PyBUF_STRIDES) != PyBUF_STRIDES) {
+    return refuse(view, "this tensor is not contiguous");
+  }
+  const auto* const memory = tensor.bytes() ? tensor.bytes() : &nothing;
+  auto layout = std::make_unique<Layout>();
+  const auto itemsize = static_cast<Py_ssize_t>(tensor.itemsize());
+  for (std::size_t i = 0; i < tensor.dim(); ++i) {
+    layout->shape[i] = tensor.shape()[i];
+    layout->strides[i] = tensor.strides()[i] * itemsize;
+  }
+  *view = {};
+  view->buf = const_cast<std::byte*>(memory);
+  view->obj = Py_NewRef(self);
+  view->len = static_cast<Py_ssize_t>(tensor.nbytes());
+  view->itemsize = itemsize;
+  view->readonly = tensor.read_only();
+  view->ndim = static_cast<int>(tensor.dim());
+  if (flags & PyBUF_FORMAT) view->format = const_cast<char*>(format);
+  if (flags & PyBUF_ND) view->shape = layout->shape;
+  if ((flags & PyBUF_STRIDES) == PyBUF_STRIDES) view->strides = layout->strides;
+  view->internal = layout.release();
+  return 0;
+}
+
+void release_buffer(PyObject*, Py_buffer* view) { delete static_cast<Layout*>(view->internal); }
+
+}  // namespace hookline::python

@@ -1,0 +1,241 @@
+// The ways into a hookline::Tensor, quickest first: our own, DLPack's C table, buffers, capsules, __dlpack__.
+#include "tensor_import.hpp"
+
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include <nanobind/stl/string.h>
+
+#include <hookline/core/error.hpp>
+
+#include "core/dlpack_abi.hpp"
+#include "py_error.hpp"
+#include "py_object.hpp"
+
+namespace hookline::python {
+namespace {
+
+/// The table of functions behind type(tensor).__dlpack_c_exchange_api__ (DLPack 1.2 and later).
+struct ExchangeApi {
+  DLPackVersion version;
+  const ExchangeApi* previous;
+  int (*allocate)(DLTensor*, DLManagedTensorVersioned**, void*, void (*)(void*, const char*, const char*));
+  int (*export_managed)(void* object, DLManagedTensorVersioned** out);
+  int (*import_managed)(DLManagedTensorVersioned*, void** out);
+  int (*export_borrowed)(void* object, DLTensor* out);
+  int (*current_stream)(std::int32_t, std::int32_t, void** out);
+};
+
+/// Made once and never let go: looking an attribute up by a C string would make a new object each time.
+nb::handle interned(const char* text) { return PyUnicode_InternFromString(text); }
+
+nb::object find_attribute(nb::handle object, nb::handle name) {
+  nb::object found = nb::steal(PyObject_GetAttr(object.ptr(), name.ptr()));
+  if (!found.is_valid()) {
+    if (!PyErr_ExceptionMatches(PyExc_AttributeError)) throw nb::python_error();
+    PyErr_Clear();
+  }
+  return found;
+}
+
+/// The core's own checks on a foreign tensor, with a Python object as the owner of the memory.
+Tensor view_of(const DLTensor& foreign, std::uint64_t flags, PyRef owner) {
+  struct Import {
+    DLManagedTensorVersioned managed;
+    PyRef owner;
+  };
+  auto import = std::make_unique<Import>(Import{{}, std::move(owner)});
+  const auto let_go = [](DLManagedTensorVersioned* self) { delete static_cast<Import*>(self->manager_ctx); };
+  import->managed = {core::kDLPackVersion, import.get(), let_go, flags, foreign};
+  Tensor result = Tensor::from_dlpack(&import->managed);
+  import.release();
+  return result;
+}
+
+template <class Managed>
+void run_deleter(PyObject* capsule) {
+  auto* const managed = static_cast<Managed*>(PyCapsule_GetPointer(capsule, nullptr));
+  if (managed && managed->deleter) managed->deleter(managed);
+  PyErr_Clear();
+}
+
+/// The deleter is armed last: until then the caller owns what it has. It runs with the GIL, whoever drops the view.
+template <class Managed>
+Tensor adopt(Managed* managed, std::uint64_t flags) {
+  nb::object owner = nb::steal(PyCapsule_New(managed, nullptr, nullptr));
+  if (!owner.is_valid()) throw nb::python_error();
+  Tensor result = view_of(managed->dl_tensor, flags, PyRef(owner));
+  PyCapsule_SetDestructor(owner.ptr(), &run_deleter<Managed>);
+  return result;
+}
+
+Tensor from_capsule(nb::handle capsule) {
+  const char* const given = PyCapsule_GetName(capsule.ptr());
+  const std::string_view name = given ? given : "";
+  if (name == "dltensor_versioned") {
+    auto* const managed = static_cast<DLManagedTensorVersioned*>(PyCapsule_GetPointer(capsule.ptr(), given));
+    if (managed->version.major != core::kDLPackVersion.major) return Tensor::from_dlpack(managed);  // throws
+    Tensor result = adopt(managed, managed->flags);
+    PyCapsule_SetName(capsule.ptr(), "used_dltensor_versioned");
+    return result;
+  }
+  if (name == "dltensor") {
+    Tensor result = adopt(static_cast<DLManagedTensor*>(PyCapsule_GetPointer(capsule.ptr(), given)), 0);
+    PyCapsule_SetName(capsule.ptr(), "used_dltensor");
+    return result;
+  }
+  if (name.starts_with("used_dltensor")) {
+    throw InvalidArgument("this DLPack capsule was consumed before; ask its producer for a new one");
+  }
+  throw InvalidArgument("a capsule named '" + std::string(name) +
+                        "' is no DLPack tensor; those are named dltensor or dltensor_versioned");
+}
+
+/// torch keeps "negate when read" as a mark on the tensor, which DLPack cannot tell.
+void refuse_negative_view(nb::handle object) {
+  static const nb::handle is_neg = interned("is_neg");
+  const nb::object method = find_attribute(object, is_neg);
+  if (method.is_valid() && nb::cast<bool>(method())) {
+    throw InvalidArgument("a torch tensor with its negative bit set is no plain memory; use its resolve_neg()");
+  }
+}
+
+/// Says what torch's own text does not: which device or layout it is that stands in the way.
+[[noreturn]] void throw_refusal(nb::handle object) {
+  const nb::python_error error;
+  const auto cause = error_from_python(PyRef(nb::borrow(error.value())));
+  const auto text_of = [&](const char* attribute) -> std::string {
+    return nb::str(nb::getattr(object, attribute, nb::str())).c_str();
+  };
+  const std::string device = text_of("device");
+  if (!device.empty() && !device.starts_with("cpu")) {
+    throw Unsupported("a tensor on " + device + ": Hookline works on CPU memory; copy it to the CPU first", cause);
+  }
+  throw Unsupported("a tensor whose memory its library does not hand out (layout " + text_of("layout") +
+                        "); make it a dense one of the CPU first",
+                    cause);
+}
+
+Tensor from_exchange_api(const ExchangeApi& api, nb::handle object) {
+  refuse_negative_view(object);
+  if (api.export_borrowed) {
+    DLTensor borrowed;
+    if (api.export_borrowed(object.ptr(), &borrowed) != 0) throw_refusal(object);
+    return view_of(borrowed, 0, PyRef(nb::borrow(object)));
+  }
+  DLManagedTensorVersioned* managed = nullptr;
+  if (api.export_managed(object.ptr(), &managed) != 0) throw_refusal(object);
+  try {
+    return adopt(managed, managed->flags);
+  } catch (...) {
+    if (managed->deleter) managed->deleter(managed);
+    throw;
+  }
+}
+
+const ExchangeApi* exchange_api(nb::handle object) {
+  static const nb::handle name = interned("__dlpack_c_exchange_api__");
+  const nb::object capsule = find_attribute(object.type(), name);
+  if (!capsule.is_valid() || !PyCapsule_IsValid(capsule.ptr(), "dlpack_exchange_api")) return nullptr;
+  const auto* api = static_cast<const ExchangeApi*>(PyCapsule_GetPointer(capsule.ptr(), "dlpack_exchange_api"));
+  while (api && api->version.major != core::kDLPackVersion.major) api = api->previous;
+  return api;
+}
+
+DType dtype_of_format(const char* format, Py_ssize_t itemsize) {
+  std::string_view code = format ? format : "B";
+  if (!code.empty() && (code[0] == '@' || code[0] == '=' || code[0] == '<')) code.remove_prefix(1);
+  if (code.size() == 1) {
+    switch (code[0]) {
+      case '?': return DType::boolean;
+      case 'e': return DType::f16;
+      case 'f': return DType::f32;
+      case 'd': return DType::f64;
+      case 'b': return DType::i8;
+      case 'B': return DType::u8;
+      case 'h': return DType::i16;
+      case 'i': return DType::i32;
+      case 'l': return itemsize == 8 ? DType::i64 : DType::i32;
+      case 'q': return DType::i64;
+      default: break;
+    }
+  }
+  throw Unsupported("an array of elements '" + std::string(format) +
+                    "' (in the letters of Python's struct module); Hookline takes float64, float32, float16, bfloat16, "
+                    "int8 to int64, uint8 and bool, in this machine's byte order");
+}
+
+Tensor from_buffer(const nb::object& memory_view) {
+  const Py_buffer& buffer = *PyMemoryView_GET_BUFFER(memory_view.ptr());
+  const DType dtype = dtype_of_format(buffer.format, buffer.itemsize);
+  const auto ndim = static_cast<std::size_t>(buffer.ndim);
+  Dims shape(ndim, 0);
+  Dims strides(ndim, 0);
+  for (std::size_t i = 0; i < ndim; ++i) {
+    shape[i] = buffer.shape[i];
+    strides[i] = buffer.strides[i] / buffer.itemsize;
+    const bool matters = shape[i] > 1;
+    if ((matters && buffer.strides[i] % buffer.itemsize != 0) || (buffer.suboffsets && buffer.suboffsets[i] >= 0)) {
+      throw InvalidArgument("the elements of this array do not lie a whole number of elements apart; copy it first");
+    }
+  }
+  return Tensor::wrap(buffer.buf, shape, dtype,
+                      {.strides = strides, .owner = PyRef(memory_view).owner(), .read_only = buffer.readonly != 0});
+}
+
+/// NumPy has no letter for the bfloat16 of ml_dtypes, so its bits are fetched as integers.
+bool is_numpy_bfloat16(nb::handle object) {
+  const nb::object dtype = nb::getattr(object, "dtype", nb::none());
+  const nb::object name = nb::getattr(dtype, "name", nb::none());
+  return nb::isinstance<nb::str>(name) && std::string_view(nb::cast<nb::str>(name).c_str()) == "bfloat16";
+}
+
+Tensor from_buffer_exporter(nb::handle object) {
+  nb::object view = nb::steal(PyMemoryView_FromObject(object.ptr()));
+  if (view.is_valid()) return from_buffer(view);
+  nb::python_error error;
+  if (!is_numpy_bfloat16(object)) throw error;
+  view = nb::steal(PyMemoryView_FromObject(object.attr("view")("int16").ptr()));
+  if (!view.is_valid()) throw nb::python_error();
+  return from_buffer(view).view_as(DType::bf16);
+}
+
+Tensor from_dlpack_method(nb::handle object) {
+  if (nb::hasattr(object, "__dlpack_device__")) {
+    const auto device = object.attr("__dlpack_device__")();
+    const auto type = nb::cast<std::int32_t>(nb::int_(device[0]));
+    if (type != core::kDLCPU) {
+      DLTensor elsewhere{};
+      elsewhere.device = {type, nb::cast<std::int32_t>(nb::int_(device[1]))};
+      return view_of(elsewhere, 0, {});  // throws, naming the device, before the exporter has to synchronise it
+    }
+  }
+  refuse_negative_view(object);
+  const nb::object method = object.attr("__dlpack__");
+  const auto [major, minor] = core::kDLPackVersion;
+  nb::object capsule;
+  try {
+    capsule = method(nb::arg("max_version") = nb::make_tuple(major, minor));
+  } catch (const nb::python_error& e) {
+    if (!e.matches(PyExc_TypeError)) throw;
+    capsule = method();  // an exporter from before the versioned form
+  }
+  if (!PyCapsule_CheckExact(capsule.ptr())) throw nb::type_error("__dlpack__ returned something else than a capsule");
+  return from_capsule(capsule);
+}
+
+}  // namespace
+
+Tensor to_tensor(nb::handle object) {
+  if (nb::isinstance<Tensor>(object)) return *nb::inst_ptr<Tensor>(object);
+  if (PyObject_CheckBuffer(object.ptr())) return from_buffer_exporter(object);
+  if (const ExchangeApi* const api = exchange_api(object)) return from_exchange_api(*api, object);
+  if (PyCapsule_CheckExact(object.ptr())) return from_capsule(object);
+  if (nb::hasattr(object, "__dlpack__")) return from_dlpack_method(object);
+  const std::string type = nb::type_name(object.type()).c_str();
+  throw nb::type_error(("expected a tensor or an array that exports DLPack or a buffer, not " + type).c_str());
+}
+
+}  // namespace hookline::python
