@@ -1,8 +1,8 @@
 from collections.abc import Callable, Generator, Sequence
 import datetime
-from typing import Annotated, Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
-from numpy.typing import NDArray
+import numpy.typing
 
 
 version: str = '0.1.0'
@@ -149,12 +149,12 @@ class Tensor:
     def item(self) -> float | int | bool:
         """The one element of a tensor that has just one."""
 
-    def numpy(self) -> Annotated[NDArray, dict(Any, Any)]:
+    def numpy(self) -> numpy.typing.NDArray[Any]:
         """
         A NumPy array of the same memory. bfloat16 comes as that of ml_dtypes where it is installed, else as uint16.
         """
 
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Annotated[NDArray, dict(Any, Any)]: ...
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> numpy.typing.NDArray[Any]: ...
 
     def __dlpack__(self, *, stream: Any = None, max_version: tuple[int, int] | None = None, dl_device: tuple[int, int] | None = None, copy: bool | None = None) -> Any: ...
 
