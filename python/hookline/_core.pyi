@@ -149,11 +149,6 @@ class Tensor:
     def item(self) -> float | int | bool:
         """The one element of a tensor that has just one."""
 
-    def numpy(self) -> numpy.typing.NDArray[Any]:
-        """
-        A NumPy array of the same memory. bfloat16 comes as that of ml_dtypes where it is installed, else as uint16.
-        """
-
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> numpy.typing.NDArray[Any]: ...
 
     def __dlpack__(self, *, stream: Any = None, max_version: tuple[int, int] | None = None, dl_device: tuple[int, int] | None = None, copy: bool | None = None) -> Any: ...
@@ -164,6 +159,11 @@ class Tensor:
         """A view: by numbers, slices with a positive step, and an ellipsis."""
 
     def __len__(self) -> int: ...
+
+    def numpy(self) -> numpy.typing.NDArray[Any]:
+        """
+        A NumPy array of the same memory. bfloat16 comes as that of ml_dtypes where it is installed, else as uint16.
+        """
 
     def __repr__(self) -> str: ...
 

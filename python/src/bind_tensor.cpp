@@ -152,9 +152,6 @@ void bind_class(nb::module_& m) {
       .def("fill", &Tensor::fill, nb::arg("value"), without_gil)
       .def("item", &item, nb::sig("def item(self) -> float | int | bool"),
            "The one element of a tensor that has just one.")
-      .def("numpy", &to_numpy, nb::sig("def numpy(self) -> numpy.typing.NDArray[typing.Any]"),
-           "A NumPy array of the same memory. bfloat16 comes as that of ml_dtypes where it is installed, else as "
-           "uint16.")
       .def("__array__", &as_array, nb::arg("dtype") = nb::none(), nb::arg("copy") = nb::none(),
            nb::sig("def __array__(self, dtype: typing.Any = None, copy: bool | None = None) -> "
                    "numpy.typing.NDArray[typing.Any]"))
@@ -170,6 +167,10 @@ void bind_class(nb::module_& m) {
              if (t.dim() == 0) throw nb::type_error("len() of a tensor without dimensions");
              return t.shape()[0];
            })
+      // Last, because in the stub its name hides the module's from there on.
+      .def("numpy", &to_numpy, nb::sig("def numpy(self) -> numpy.typing.NDArray[typing.Any]"),
+           "A NumPy array of the same memory. bfloat16 comes as that of ml_dtypes where it is installed, else as "
+           "uint16.")
       .def("__repr__", [](const Tensor& t) { return "hookline.Tensor(" + to_string(t) + ")"; });
 }
 
