@@ -7,11 +7,34 @@
 
 namespace hookline::store {
 
+namespace {
+
+constexpr std::size_t kNamedKeys = 8;
+
+}  // namespace
+
 void throw_timeout(const Store& store, std::string_view operation, std::string_view key, Milliseconds waited) {
   throw Timeout(
       fmt::format("{} on {}: timeout waiting for key: {} after {} ms; see whether the process that should set it is "
                   "alive, or give a longer timeout",
                   operation, store.describe(), key, waited.count()));
+}
+
+std::string missing(Store& store, const std::vector<std::string>& keys) {
+  std::string text;
+  std::size_t named = 0;
+  std::size_t more = 0;
+  for (const std::string& key : keys) {
+    if (named < kNamedKeys && store.check({key})) continue;
+    if (named == kNamedKeys) {
+      ++more;
+    } else {
+      text += (named++ == 0 ? "" : ", ") + key;
+    }
+  }
+  // All may have come since the wait gave up.
+  if (named == 0) return fmt::format("{}", fmt::join(keys, ", "));
+  return more == 0 ? text : fmt::format("{} and perhaps {} more", text, more);
 }
 
 void throw_queue_empty(const Store& store, std::string_view key) {

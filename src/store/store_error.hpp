@@ -13,6 +13,9 @@ namespace hookline::store {
 [[noreturn]] void throw_timeout(const Store& store, std::string_view operation, std::string_view key,
                                 Milliseconds waited);
 
+/// Those of `keys` that the store does not have now, for the text of an error: the first few by name.
+std::string missing(Store& store, const std::vector<std::string>& keys);
+
 /// The error of a queue_pop that may not wait, on an empty queue.
 [[noreturn]] void throw_queue_empty(const Store& store, std::string_view key);
 

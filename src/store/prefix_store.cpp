@@ -1,0 +1,95 @@
+// The decorator that puts a prefix before every key.
+#include <hookline/store/prefix_store.hpp>
+
+#include <utility>
+
+#include <fmt/format.h>
+
+#include <hookline/core/error.hpp>
+
+namespace hookline {
+
+namespace {
+
+std::string under(const std::string& prefix, const std::string& key) { return prefix + "/" + key; }
+
+std::vector<std::string> under(const std::string& prefix, const std::vector<std::string>& keys) {
+  std::vector<std::string> result;
+  result.reserve(keys.size());
+  for (const std::string& key : keys) result.push_back(under(prefix, key));
+  return result;
+}
+
+}  // namespace
+
+PrefixStore::PrefixStore(std::string prefix, std::shared_ptr<Store> store)
+    : prefix_(std::move(prefix)), store_(std::move(store)) {
+  if (!store_) throw InvalidArgument(fmt::format("PrefixStore(\"{}\", null): give it a store", prefix_));
+}
+
+PrefixStore::~PrefixStore() = default;
+
+std::string PrefixStore::describe() const { return fmt::format("PrefixStore({}, {})", prefix_, store_->describe()); }
+
+void PrefixStore::set(const std::string& key, const std::string& value) { store_->set(under(prefix_, key), value); }
+
+std::string PrefixStore::get(const std::string& key) { return store_->get(under(prefix_, key)); }
+
+std::int64_t PrefixStore::add(const std::string& key, std::int64_t amount) {
+  return store_->add(under(prefix_, key), amount);
+}
+
+void PrefixStore::wait(const std::vector<std::string>& keys, Milliseconds timeout) {
+  store_->wait(under(prefix_, keys), timeout);
+}
+
+bool PrefixStore::check(const std::vector<std::string>& keys) { return store_->check(under(prefix_, keys)); }
+
+std::string PrefixStore::compare_set(const std::string& key, const std::string& expected, const std::string& desired) {
+  return store_->compare_set(under(prefix_, key), expected, desired);
+}
+
+bool PrefixStore::delete_key(const std::string& key) { return store_->delete_key(under(prefix_, key)); }
+
+std::int64_t PrefixStore::num_keys() { return static_cast<std::int64_t>(list_keys().size()); }
+
+std::vector<std::string> PrefixStore::list_keys() {
+  const std::string start = under(prefix_, std::string());
+  std::vector<std::string> own;
+  for (const std::string& key : store_->list_keys()) {
+    if (key.starts_with(start)) own.push_back(key.substr(start.size()));
+  }
+  return own;
+}
+
+void PrefixStore::append(const std::string& key, const std::string& value) {
+  store_->append(under(prefix_, key), value);
+}
+
+std::vector<std::string> PrefixStore::multi_get(const std::vector<std::string>& keys) {
+  return store_->multi_get(under(prefix_, keys));
+}
+
+void PrefixStore::multi_set(const std::vector<std::string>& keys, const std::vector<std::string>& values) {
+  store_->multi_set(under(prefix_, keys), values);
+}
+
+void PrefixStore::queue_push(const std::string& key, const std::string& value) {
+  store_->queue_push(under(prefix_, key), value);
+}
+
+std::string PrefixStore::queue_pop(const std::string& key, bool block) {
+  return store_->queue_pop(under(prefix_, key), block);
+}
+
+std::int64_t PrefixStore::queue_len(const std::string& key) { return store_->queue_len(under(prefix_, key)); }
+
+void PrefixStore::barrier(const std::string& key, std::int64_t world_size, Milliseconds timeout) {
+  store_->barrier(under(prefix_, key), world_size, timeout);
+}
+
+Milliseconds PrefixStore::timeout() const { return store_->timeout(); }
+
+void PrefixStore::set_timeout(Milliseconds timeout) { store_->set_timeout(timeout); }
+
+}  // namespace hookline

@@ -1,0 +1,232 @@
+// What every store must do.
+#include "contract/store_contract.hpp"
+
+#include <atomic>
+#include <mutex>
+#include <set>
+
+namespace hookline::contract {
+
+GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(StoreContract);
+
+TEST_P(StoreContract, SetAndGet) {
+  store->set("k", "v");
+  EXPECT_EQ(store->get("k"), "v");
+  EXPECT_EQ(another()->get("k"), "v");
+  store->set("k", "w");
+  EXPECT_EQ(another()->get("k"), "w");
+}
+
+TEST_P(StoreContract, ValuesAreAnyBytes) {
+  std::string all(512, '\0');
+  for (std::size_t i = 0; i < all.size(); ++i) all[i] = static_cast<char>(i);
+  store->set("bytes", all);
+  EXPECT_EQ(store->get("bytes"), all);
+  store->set("empty", "");
+  EXPECT_EQ(store->get("empty"), "");
+  EXPECT_TRUE(store->check({"empty"}));
+  store->set("", "no name");
+  EXPECT_EQ(store->get(""), "no name");
+  store->set("key with spaces/ä\n", "x");
+  EXPECT_EQ(store->get("key with spaces/ä\n"), "x");
+}
+
+TEST_P(StoreContract, ValuesMayBeLarge) {
+  std::string large(8 << 20, '\0');
+  for (std::size_t i = 0; i < large.size(); ++i) large[i] = static_cast<char>(i * 2654435761u >> 13);
+  store->set("large", large);
+  EXPECT_TRUE(another()->get("large") == large);
+}
+
+TEST_P(StoreContract, AddCounts) {
+  EXPECT_EQ(store->add("c", 5), 5);
+  EXPECT_EQ(another()->add("c", -7), -2);
+  EXPECT_EQ(store->get("c"), "-2");
+  EXPECT_EQ(store->add("c", 0), -2);
+  store->set("set", "41");
+  EXPECT_EQ(store->add("set", 1), 42);
+}
+
+TEST_P(StoreContract, CompareSet) {
+  EXPECT_EQ(store->compare_set("a", "x", "y"), "x");
+  EXPECT_FALSE(store->check({"a"}));
+  EXPECT_EQ(store->compare_set("a", "", "y"), "y");
+  EXPECT_EQ(store->compare_set("a", "q", "z"), "y");
+  EXPECT_EQ(store->compare_set("a", "y", "z"), "z");
+  EXPECT_EQ(another()->get("a"), "z");
+}
+
+TEST_P(StoreContract, CheckAndDelete) {
+  EXPECT_TRUE(store->check({}));
+  EXPECT_FALSE(store->check({"a"}));
+  store->set("a", "1");
+  EXPECT_TRUE(store->check({"a"}));
+  EXPECT_FALSE(store->check({"a", "b"}));
+  EXPECT_FALSE(store->delete_key("b"));
+  EXPECT_TRUE(store->delete_key("a"));
+  EXPECT_FALSE(another()->check({"a"}));
+  EXPECT_FALSE(store->delete_key("a"));
+}
+
+// A TCP server has a key of its own, so what is looked at is the difference.
+TEST_P(StoreContract, KeysAreCountedAndListed) {
+  const auto before = store->num_keys();
+  store->set("a", "1");
+  store->add("b", 1);
+  store->append("c", "x");
+  EXPECT_EQ(store->num_keys() - before, 3);
+  EXPECT_THAT(another()->list_keys(), ::testing::IsSupersetOf({"a", "b", "c"}));
+  EXPECT_EQ(static_cast<std::int64_t>(store->list_keys().size()) - before, 3);
+  store->delete_key("b");
+  EXPECT_EQ(store->num_keys() - before, 2);
+  EXPECT_THAT(store->list_keys(), ::testing::Not(::testing::Contains("b")));
+}
+
+TEST_P(StoreContract, Append) {
+  store->append("a", "x");
+  another()->append("a", std::string("\0y", 2));
+  EXPECT_EQ(store->get("a"), std::string("x\0y", 3));
+}
+
+TEST_P(StoreContract, Multi) {
+  store->multi_set({"a", "b"}, {"1", ""});
+  EXPECT_EQ(store->multi_get({"b", "a", "b"}), (std::vector<std::string>{"", "1", ""}));
+  EXPECT_TRUE(store->multi_get({}).empty());
+  store->multi_set({}, {});
+  EXPECT_THROW(store->multi_set({"a", "b"}, {"1"}), InvalidArgument);
+  store->set_timeout(kShort);
+  EXPECT_THROW(store->multi_get({"a", "missing"}), Timeout);
+}
+
+TEST_P(StoreContract, QueueIsFirstInFirstOut) {
+  EXPECT_EQ(store->queue_len("q"), 0);
+  EXPECT_THROW(store->queue_pop("q", false), InvalidArgument);
+  store->queue_push("q", "1");
+  another()->queue_push("q", std::string("\0", 1));
+  store->queue_push("q", "");
+  EXPECT_EQ(store->queue_len("q"), 3);
+  EXPECT_TRUE(store->check({"q"}));
+  store->wait({"q"}, kShort);
+  EXPECT_EQ(another()->queue_pop("q"), "1");
+  EXPECT_EQ(store->queue_pop("q", false), std::string("\0", 1));
+  EXPECT_EQ(store->queue_pop("q"), "");
+  EXPECT_EQ(store->queue_len("q"), 0);
+  EXPECT_FALSE(store->check({"q"}));
+}
+
+TEST_P(StoreContract, TimeoutNamesKeyStoreAndTime) {
+  store->set_timeout(Milliseconds(31));
+  EXPECT_EQ(store->timeout(), Milliseconds(31));
+  for (const auto& text :
+       {message_of<Timeout>([&] { store->get("zz"); }), message_of<Timeout>([&] { store->wait({"zz"}); }),
+        message_of<Timeout>([&] { store->queue_pop("zz"); })}) {
+    EXPECT_THAT(text, ::testing::HasSubstr("zz"));
+    EXPECT_THAT(text, ::testing::HasSubstr("Store"));
+    EXPECT_THAT(text, ::testing::HasSubstr("31 ms"));
+  }
+  store->set("a", "1");
+  const auto text = message_of<Timeout>([&] { store->wait({"a", "never"}, Milliseconds(32)); });
+  EXPECT_THAT(text, ::testing::HasSubstr("never"));
+  EXPECT_THAT(text, ::testing::HasSubstr("32 ms"));
+  store->wait({}, Milliseconds(0));
+  store->set("k", "v");
+  EXPECT_EQ(store->get("k"), "v");
+}
+
+TEST_P(StoreContract, TimeoutTakesAboutItsTime) {
+  const auto start = Clock::now();
+  EXPECT_THROW(store->wait({"zz"}, Milliseconds(100)), Timeout);
+  const auto took = Clock::now() - start;
+  EXPECT_GE(took, Milliseconds(99));
+  EXPECT_LT(took, kLong);
+}
+
+TEST_P(StoreContract, ThoseWhoWaitAreWoken) {
+  store->set_timeout(kLong);
+  std::atomic<int> waiting = 0;
+  in_threads(5, [&](int i, Store& own) {
+    own.set_timeout(kLong);
+    if (i == 4) {
+      while (waiting < 4) std::this_thread::yield();
+      own.set("now", "x");
+      own.add("count", 3);
+      own.append("text", "y");
+      own.queue_push("q", "z");
+      return;
+    }
+    ++waiting;
+    if (i == 0) {
+      EXPECT_EQ(own.get("now"), "x");
+    } else if (i == 1) {
+      own.wait({"now", "count", "text"}, kLong);
+      EXPECT_EQ(own.get("count"), "3");
+    } else if (i == 2) {
+      EXPECT_EQ(own.queue_pop("q"), "z");
+    } else {
+      EXPECT_EQ(own.multi_get({"text", "now"}), (std::vector<std::string>{"y", "x"}));
+    }
+  });
+}
+
+TEST_P(StoreContract, ConcurrentAddsAreExact) {
+  constexpr int kThreads = 4;
+  constexpr int kRounds = 100;
+  in_threads(kThreads, [&](int i, Store& own) {
+    for (int round = 0; round < kRounds; ++round) own.add("sum", i + 1);
+  });
+  EXPECT_EQ(store->add("sum", 0), kRounds * (1 + 2 + 3 + 4));
+}
+
+TEST_P(StoreContract, CompareSetHasOneWinner) {
+  std::atomic<int> winners = 0;
+  in_threads(4, [&](int i, Store& own) {
+    const std::string mine = std::to_string(i);
+    if (own.compare_set("leader", "", mine) == mine) ++winners;
+  });
+  EXPECT_EQ(winners, 1);
+}
+
+TEST_P(StoreContract, EachQueueElementComesOnce) {
+  constexpr int kEach = 50;
+  std::mutex mutex;
+  std::multiset<std::string> seen;
+  in_threads(4, [&](int i, Store& own) {
+    own.set_timeout(kLong);
+    for (int n = 0; n < kEach; ++n) {
+      if (i < 2) {
+        own.queue_push("q", std::to_string(i * kEach + n));
+      } else {
+        std::string value = own.queue_pop("q");
+        const std::lock_guard lock(mutex);
+        seen.insert(std::move(value));
+      }
+    }
+  });
+  std::multiset<std::string> expected;
+  for (int n = 0; n < 2 * kEach; ++n) expected.insert(std::to_string(n));
+  EXPECT_EQ(seen, expected);
+}
+
+TEST_P(StoreContract, BarrierCanBeUsedAgain) {
+  constexpr int kThreads = 3;
+  constexpr int kRounds = 40;
+  std::atomic<int> arrived = 0;
+  in_threads(kThreads, [&](int, Store& own) {
+    for (int round = 0; round < kRounds; ++round) {
+      ++arrived;
+      own.barrier("b", kThreads, kLong);
+      EXPECT_GE(arrived, (round + 1) * kThreads);
+    }
+  });
+  EXPECT_EQ(arrived, kRounds * kThreads);
+}
+
+TEST_P(StoreContract, BarrierTimesOutNamingItself) {
+  const auto text = message_of<Timeout>([&] { store->barrier("lonely", 2, Milliseconds(33)); });
+  EXPECT_THAT(text, ::testing::HasSubstr("lonely"));
+  EXPECT_THAT(text, ::testing::HasSubstr("33 ms"));
+  EXPECT_THROW(store->barrier("b", 0, kShort), InvalidArgument);
+  store->barrier("alone", 1, kShort);
+}
+
+}  // namespace hookline::contract
