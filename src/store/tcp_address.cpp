@@ -1,0 +1,66 @@
+// Host names turned into socket addresses.
+#include "store/tcp_address.hpp"
+
+#include <fmt/format.h>
+#include <netdb.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <memory>
+#include <system_error>
+#include <thread>
+
+#include <hookline/core/error.hpp>
+
+namespace hookline::store {
+
+std::vector<SocketAddress> resolve(const std::string& host, std::uint16_t port, Purpose purpose,
+                                   Clock::time_point deadline) {
+  addrinfo wanted{};
+  wanted.ai_family = AF_UNSPEC;
+  wanted.ai_socktype = SOCK_STREAM;
+  wanted.ai_flags = AI_NUMERICSERV | (purpose == Purpose::listen ? AI_PASSIVE : 0);
+  addrinfo* found = nullptr;
+  const std::string service = std::to_string(port);
+  const char* name = host.empty() ? nullptr : host.c_str();
+  Pauses pauses(deadline);
+  int result = 0;
+  do {
+    result = ::getaddrinfo(name, service.c_str(), &wanted, &found);
+  } while (result == EAI_AGAIN && pauses.pause());
+  const std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)> owner(found, &::freeaddrinfo);
+  if (result != 0) {
+    throw ResourceError(
+        fmt::format("TCPStore: the host name \"{}\" does not resolve: {}; give a name that this machine "
+                    "knows or a numeric address",
+                    host, result == EAI_SYSTEM ? system_message(errno) : ::gai_strerror(result)));
+  }
+  std::vector<SocketAddress> addresses;
+  for (const addrinfo* next = found; next != nullptr; next = next->ai_next) {
+    SocketAddress address;
+    std::memcpy(&address.storage, next->ai_addr, next->ai_addrlen);
+    address.size = next->ai_addrlen;
+    addresses.push_back(address);
+  }
+  return addresses;
+}
+
+std::string endpoint_name(const std::string& host, std::uint16_t port) {
+  const bool brackets = host.find(':') != std::string::npos;
+  return fmt::format(fmt::runtime(brackets ? "[{}]:{}" : "{}:{}"), host, port);
+}
+
+bool Pauses::pause() {
+  const Milliseconds left = time_left(deadline_);
+  if (left == Milliseconds(0)) return false;
+  std::this_thread::sleep_for(std::min(next_, left));
+  next_ = std::min<Milliseconds>(next_ * 2, std::chrono::seconds(1));
+  return true;
+}
+
+std::string system_message(int error) {
+  return fmt::format("{} (errno {})", std::generic_category().message(error), error);
+}
+
+}  // namespace hookline::store

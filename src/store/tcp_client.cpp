@@ -1,0 +1,143 @@
+// The client's end of a TCP store connection: sending and receiving with deadlines.
+#include "store/tcp_client.hpp"
+
+#include <fmt/format.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <sys/time.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include <hookline/core/error.hpp>
+
+namespace hookline::store {
+
+TcpClient::~TcpClient() { close_socket(); }
+
+void TcpClient::close_socket() {
+  if (socket_ >= 0) ::close(socket_);
+  socket_ = -1;
+  receive_timeout_ = Milliseconds(0);
+  buffer_at_ = buffer_end_ = 0;
+}
+
+void TcpClient::begin(const char* operation, std::string_view key) {
+  operation_ = operation;
+  key_ = key;
+  if (failure_) std::rethrow_exception(failure_);
+  if (::getpid() != process_) {
+    throw InvalidArgument(call_name() +
+                          ": this store was made before fork() and its connection belongs to the parent "
+                          "process; make a new TCPStore in the child");
+  }
+}
+
+std::string TcpClient::call_name() const {
+  constexpr std::size_t kShown = 120;
+  if (key_.empty()) return fmt::format("TCPStore({}).{}()", endpoint_, operation_);
+  return fmt::format("TCPStore({}).{}(\"{}{}\")", endpoint_, operation_, key_.substr(0, kShown),
+                     key_.size() > kShown ? "…" : "");
+}
+
+void TcpClient::fail(std::exception_ptr error) {
+  failure_ = error;
+  close_socket();
+  std::rethrow_exception(error);
+}
+
+void TcpClient::lose(const std::string& why) {
+  fail(std::make_exception_ptr(
+      PeerLost(fmt::format("{}: the connection to the server at {} is lost: {}; see whether the process that keeps the "
+                           "store has ended, and make a new TCPStore",
+                           call_name(), endpoint_, why))));
+}
+
+void TcpClient::send(std::string_view bytes, Clock::time_point deadline) {
+  while (!bytes.empty()) {
+    const ssize_t sent = ::send(socket_, bytes.data(), bytes.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+    if (sent >= 0) {
+      bytes.remove_prefix(static_cast<std::size_t>(sent));
+      continue;
+    }
+    if (errno == EINTR) continue;
+    if (errno != EAGAIN && errno != EWOULDBLOCK) lose(system_message(errno));
+    pollfd waiting{socket_, POLLOUT, 0};
+    const Milliseconds left = time_left(deadline);
+    const int ready = ::poll(&waiting, 1, static_cast<int>(std::min<std::int64_t>(left.count(), 1 << 30)));
+    if (ready == 0 && time_left(deadline) == Milliseconds(0)) {
+      fail(
+          std::make_exception_ptr(Timeout(call_name() + ": the server does not take what is sent to it; see whether it "
+                                                        "is stopped or its machine overloaded, and make a new "
+                                                        "TCPStore")));
+    }
+  }
+}
+
+// A timeout kept in the socket saves a call of poll for every reply; it is almost always the one already set.
+void TcpClient::set_receive_timeout(Milliseconds timeout) {
+  if (timeout == receive_timeout_) return;
+  timeval value{};
+  value.tv_sec = timeout.count() / 1000;
+  value.tv_usec = (timeout.count() % 1000) * 1000;
+  if (::setsockopt(socket_, SOL_SOCKET, SO_RCVTIMEO, &value, sizeof(value)) != 0) lose(system_message(errno));
+  receive_timeout_ = timeout;
+}
+
+// False at the deadline.
+bool TcpClient::receive(char* out, std::size_t size, Clock::time_point deadline, std::size_t& got) {
+  while (true) {
+    const Milliseconds left = time_left(deadline);
+    if (left > Milliseconds(0)) set_receive_timeout(left);
+    const ssize_t result = ::recv(socket_, out, size, left > Milliseconds(0) ? 0 : MSG_DONTWAIT);
+    if (result > 0) {
+      got = static_cast<std::size_t>(result);
+      return true;
+    }
+    if (result == 0) lose("the server closed it");
+    if (errno == EINTR) continue;
+    if (errno != EAGAIN && errno != EWOULDBLOCK) lose(system_message(errno));
+    if (left == Milliseconds(0)) return false;
+  }
+}
+
+bool TcpClient::reply_came(Clock::time_point deadline) {
+  if (buffer_at_ < buffer_end_) return true;
+  buffer_.resize(kBuffer);
+  buffer_at_ = buffer_end_ = 0;
+  return receive(buffer_.data(), buffer_.size(), deadline, buffer_end_);
+}
+
+void TcpClient::need_more(Clock::time_point deadline) {
+  if (reply_came(deadline)) return;
+  fail(std::make_exception_ptr(Timeout(call_name() + ": the server took the request and did not answer; see whether it "
+                                                     "is stopped or its machine overloaded, and make a new TCPStore")));
+}
+
+void TcpClient::read(char* out, std::size_t size, Clock::time_point deadline) {
+  while (size > 0) {
+    need_more(deadline);
+    const std::size_t step = std::min(size, buffer_end_ - buffer_at_);
+    std::memcpy(out, buffer_.data() + buffer_at_, step);
+    buffer_at_ += step;
+    out += step;
+    size -= step;
+  }
+}
+
+std::string TcpClient::read_text(Clock::time_point deadline) {
+  const auto size = read_number<std::uint64_t>(deadline);
+  // Room is made for what has come and as much again, never for what is only announced.
+  constexpr std::size_t kStep = 256 * 1024;
+  std::string text;
+  while (text.size() < size) {
+    const std::size_t had = text.size();
+    text.resize(had + std::min<std::uint64_t>(size - had, std::max(had, kStep)));
+    read(text.data() + had, text.size() - had, deadline);
+  }
+  return text;
+}
+
+}  // namespace hookline::store

@@ -1,0 +1,119 @@
+// The opening of a TCP store connection, from the host's name to the server's first answer.
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include <hookline/core/error.hpp>
+
+#include "store/tcp_client.hpp"
+#include "store/wire.hpp"
+
+namespace hookline::store {
+namespace {
+
+// One address that swallows packets must not use up the time of the others.
+constexpr Milliseconds kConnectTime = std::chrono::seconds(10);
+
+// A socket that looks for a free port may find the very one it connects to, and then talks to itself.
+bool talks_to_itself(int socket) {
+  SocketAddress own;
+  SocketAddress peer;
+  own.size = peer.size = sizeof(sockaddr_storage);
+  ::getsockname(socket, reinterpret_cast<sockaddr*>(&own.storage), &own.size);
+  ::getpeername(socket, reinterpret_cast<sockaddr*>(&peer.storage), &peer.size);
+  return own.size == peer.size && std::memcmp(&own.storage, &peer.storage, own.size) == 0;
+}
+
+// Zero, or the error number.
+int connect_before(int socket, const SocketAddress& address, Clock::time_point deadline) {
+  if (::connect(socket, address.get(), address.size) == 0) return 0;
+  if (errno != EINPROGRESS && errno != EINTR) return errno;
+  pollfd waiting{socket, POLLOUT, 0};
+  int ready = 0;
+  do {
+    ready = ::poll(&waiting, 1, static_cast<int>(std::min(time_left(deadline), kConnectTime).count()));
+  } while (ready < 0 && errno == EINTR);
+  if (ready == 0) return ETIMEDOUT;
+  int error = 0;
+  socklen_t size = sizeof(error);
+  ::getsockopt(socket, SOL_SOCKET, SO_ERROR, &error, &size);
+  return error;
+}
+
+}  // namespace
+
+TcpClient::TcpClient(std::string host, std::uint16_t port, Milliseconds timeout)
+    : host_(std::move(host)), port_(port), endpoint_(endpoint_name(host_, port)), process_(::getpid()) {
+  const Clock::time_point deadline = deadline_after(timeout);
+  Pauses pauses(deadline);
+  std::string why;
+  do {
+    if (connect_once(deadline, why)) return;
+  } while (pauses.pause());
+  throw Timeout(
+      fmt::format("TCPStore({}): no store answered within {} ms (last attempt: {}); see whether the process "
+                  "that keeps it has started and listens on this address",
+                  endpoint_, timeout.count(), why));
+}
+
+bool TcpClient::connect_once(Clock::time_point deadline, std::string& why) {
+  for (const SocketAddress& address : resolve(host_, port_, Purpose::connect, deadline)) {
+    if (connect_to(address, deadline, why) && introduce(deadline, why)) return true;
+    close_socket();
+  }
+  return false;
+}
+
+bool TcpClient::connect_to(const SocketAddress& address, Clock::time_point deadline, std::string& why) {
+  socket_ = ::socket(address.family(), SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+  int error = socket_ < 0 ? errno : connect_before(socket_, address, deadline);
+  if (error == EMFILE || error == ENFILE) {
+    throw ResourceError(
+        fmt::format("TCPStore({}): no file descriptor for a connection: {}; raise the limit (ulimit -n)", endpoint_,
+                    system_message(error)));
+  }
+  if (error == 0 && talks_to_itself(socket_)) error = ECONNREFUSED;
+  if (error != 0) {
+    why = system_message(error);
+    return false;
+  }
+  const int on = 1;
+  ::setsockopt(socket_, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+  ::fcntl(socket_, F_SETFL, ::fcntl(socket_, F_GETFL) & ~O_NONBLOCK);
+  return true;
+}
+
+// What a new connection says first, and the answer that shows that a store is there. A server whose queue of new
+// connections is full may break off here, so this is part of what is tried again.
+bool TcpClient::introduce(Clock::time_point deadline, std::string& why) {
+  std::string hello;
+  append_query(hello, Query::validate);
+  append_number(hello, kMagic);
+  const auto nonce = static_cast<std::uint32_t>(process_);
+  append_query(hello, Query::ping);
+  append_number(hello, nonce);
+  std::uint32_t answer = 0;
+  try {
+    send(hello, deadline);
+    answer = read_number<std::uint32_t>(deadline);
+  } catch (const Error& error) {
+    why = error.what();
+    failure_ = nullptr;
+    return false;
+  }
+  if (answer == nonce) return true;
+  close_socket();
+  throw ResourceError(
+      fmt::format("TCPStore({}): what listens there does not speak the store's protocol; see whether "
+                  "another program has this port",
+                  endpoint_));
+}
+
+}  // namespace hookline::store

@@ -1,0 +1,89 @@
+// Binding and listening.
+#include "store/tcp_listen.hpp"
+
+#include <fmt/format.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cerrno>
+
+#include <hookline/core/error.hpp>
+
+#include "store/tcp_address.hpp"
+
+namespace hookline::store {
+namespace {
+
+std::uint16_t port_of(const SocketAddress& address) {
+  if (address.family() == AF_INET6) {
+    return ntohs(reinterpret_cast<const sockaddr_in6*>(&address.storage)->sin6_port);
+  }
+  return ntohs(reinterpret_cast<const sockaddr_in*>(&address.storage)->sin_port);
+}
+
+void set_port(SocketAddress& address, std::uint16_t port) {
+  if (address.family() == AF_INET6) {
+    reinterpret_cast<sockaddr_in6*>(&address.storage)->sin6_port = htons(port);
+  } else {
+    reinterpret_cast<sockaddr_in*>(&address.storage)->sin_port = htons(port);
+  }
+}
+
+// Zero and one listener more, or the error number.
+int listen_at(const SocketAddress& address, std::vector<Listener>& listeners) {
+  OwnedSocket socket(::socket(address.family(), SOCK_STREAM | SOCK_CLOEXEC, 0));
+  if (socket.get() < 0) return errno;
+  const int on = 1;
+  // A server may start again while connections of the one before it are still being forgotten by the system.
+  ::setsockopt(socket.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
+  if (address.family() == AF_INET6) ::setsockopt(socket.get(), IPPROTO_IPV6, IPV6_V6ONLY, &on, sizeof(on));
+  if (::bind(socket.get(), address.get(), address.size) != 0) return errno;
+  if (::listen(socket.get(), SOMAXCONN) != 0) return errno;
+  SocketAddress bound;
+  bound.size = sizeof(bound.storage);
+  if (::getsockname(socket.get(), reinterpret_cast<sockaddr*>(&bound.storage), &bound.size) != 0) return errno;
+  listeners.push_back({std::move(socket), address.family(), port_of(bound)});
+  return 0;
+}
+
+std::string advice(int error) {
+  if (error == EADDRINUSE) return "another program has this port: choose another one, or 0 for any that is free";
+  if (error == EADDRNOTAVAIL) {
+    return "this is no address of this machine: give one of its own, or listen on all of its interfaces";
+  }
+  if (error == EACCES) return "ports below 1024 need more rights: choose a higher one";
+  return "see whether this machine has such addresses and file descriptors left";
+}
+
+}  // namespace
+
+OwnedSocket::~OwnedSocket() {
+  if (socket_ >= 0) ::close(socket_);
+}
+
+std::vector<Listener> listen_on(const std::string& host, std::uint16_t port, bool all_interfaces,
+                                Clock::time_point deadline) {
+  // The free port that the first address gets may be taken at the second one; then another is tried.
+  constexpr int kAttempts = 16;
+  int error = 0;
+  for (int attempt = 0; attempt < kAttempts; ++attempt) {
+    std::vector<Listener> listeners;
+    error = 0;
+    for (SocketAddress address : resolve(all_interfaces ? "" : host, port, Purpose::listen, deadline)) {
+      if (!listeners.empty()) set_port(address, listeners.front().port);
+      const int result = listen_at(address, listeners);
+      if (result == 0) continue;
+      error = result;
+      if (error == EADDRINUSE) break;
+    }
+    // An address of a kind that this machine does not speak (IPv6, mostly) is no harm where another one works.
+    if (error != EADDRINUSE && !listeners.empty()) return listeners;
+    if (error != EADDRINUSE || port != 0) break;
+  }
+  throw ResourceError(fmt::format("TCPStore({}): the server cannot listen there: {}; {}",
+                                  endpoint_name(all_interfaces ? "*" : host, port), system_message(error),
+                                  advice(error)));
+}
+
+}  // namespace hookline::store

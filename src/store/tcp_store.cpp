@@ -1,0 +1,298 @@
+// The TCP store: what each operation asks the server, in as few round trips as the protocol allows.
+#include <hookline/store/tcp_store.hpp>
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include <hookline/core/error.hpp>
+
+#include "store/store_error.hpp"
+#include "store/table.hpp"
+#include "store/tcp_server.hpp"
+#include "store/tcp_turn.hpp"
+
+namespace hookline {
+
+using store::append_keys;
+using store::append_number;
+using store::append_one;
+using store::append_query;
+using store::append_text;
+using store::Query;
+using store::Turn;
+
+struct TCPStore::Parts {
+  Parts(std::string host_name, std::uint16_t port_number, Milliseconds timeout,
+        std::shared_ptr<store::TcpServer> kept_server)
+      : host(std::move(host_name)), port(port_number), server(std::move(kept_server)) {
+    connection.client = std::make_unique<store::TcpClient>(host, port, timeout);
+  }
+
+  std::string host;
+  std::uint16_t port;
+  std::shared_ptr<store::TcpServer> server;  // null where another process keeps it; outlives the connection to it
+  store::TcpConnection connection;
+};
+
+namespace {
+
+// For finding out why a server closed the connection; one that does not answer has ended.
+constexpr Milliseconds kLookAgainTime = std::chrono::seconds(1);
+
+std::string_view first_of(const std::vector<std::string>& keys) {
+  return keys.empty() ? std::string_view() : std::string_view(keys.front());
+}
+
+}  // namespace
+
+TCPStore::TCPStore(const TCPStoreOptions& options) : Store(options.timeout) {
+  if (options.host.empty()) throw InvalidArgument("TCPStore: no host was given; name the host that keeps the store");
+  if (!options.is_master && options.port == 0) {
+    throw InvalidArgument(fmt::format(
+        "TCPStore({}): only the master may leave the port open with 0; give the port that the master's store "
+        "tells with port()",
+        options.host));
+  }
+  if (options.world_size && *options.world_size < 1) {
+    throw InvalidArgument(
+        fmt::format("TCPStore({}): a world_size of {} has no process in it; leave it out where the "
+                    "number is not known",
+                    store::endpoint_name(options.host, options.port), *options.world_size));
+  }
+  std::shared_ptr<store::TcpServer> server;
+  if (options.is_master) {
+    server = std::make_shared<store::TcpServer>(options.host, options.port, options.listen_on_all_interfaces,
+                                                options.timeout);
+  }
+  parts_ = std::make_unique<Parts>(options.host, server ? server->port() : options.port, options.timeout, server);
+  if (!options.wait_for_workers || !options.world_size) return;
+  {
+    Turn turn(parts_->connection, *this, "add", store::kWorkersKey, options.timeout);
+    append_query(turn.request(), Query::add);
+    append_text(turn.request(), store::kWorkersKey);
+    append_number<std::int64_t>(turn.request(), 1);
+    turn.send();
+    turn.answer_number<std::int64_t>();
+  }
+  if (!server) return;
+  const std::int64_t came = server->await_workers(*options.world_size, deadline_after(options.timeout));
+  if (came < *options.world_size) {
+    throw Timeout(
+        fmt::format("{}: {} of {} processes connected within {} ms; see whether the others have started and "
+                    "reach this address",
+                    describe(), came, *options.world_size, options.timeout.count()));
+  }
+}
+
+TCPStore::TCPStore(std::unique_ptr<Parts> parts) : parts_(std::move(parts)) {}
+
+TCPStore::~TCPStore() = default;
+
+const std::string& TCPStore::host() const { return parts_->host; }
+std::uint16_t TCPStore::port() const { return parts_->port; }
+std::string TCPStore::describe() const {
+  return fmt::format("TCPStore({})", store::endpoint_name(parts_->host, parts_->port));
+}
+
+std::shared_ptr<TCPStore> TCPStore::clone() const {
+  auto parts = std::make_unique<Parts>(parts_->host, parts_->port, timeout(), parts_->server);
+  std::shared_ptr<TCPStore> copy(new TCPStore(std::move(parts)));
+  copy->set_timeout(timeout());
+  return copy;
+}
+
+void TCPStore::ping() {
+  Turn turn(parts_->connection, *this, "ping", {}, timeout());
+  constexpr std::uint32_t kNonce = 0x70696e67;
+  append_query(turn.request(), Query::ping);
+  append_number(turn.request(), kNonce);
+  turn.send();
+  if (turn.answer_number<std::uint32_t>() != kNonce) turn.client().lose("it answered a ping with another number");
+}
+
+void TCPStore::set(const std::string& key, const std::string& value) {
+  store::require_key(*this, key);
+  store::require_value(*this, key, value);
+  Turn turn(parts_->connection, *this, "set", key, timeout());
+  append_one(turn.request(), Query::set, key);
+  append_text(turn.request(), value);
+  turn.send();
+}
+
+// A server answers get for a missing key with an empty value, so a value that is not empty is there after one round
+// trip. Only where it is empty does the client have to wait for the key and ask again.
+std::string TCPStore::get(const std::string& key) {
+  store::require_key(*this, key);
+  Turn turn(parts_->connection, *this, "get", key, timeout());
+  append_one(turn.request(), Query::get, key);
+  turn.send();
+  std::string value = turn.answer_text();
+  if (!value.empty()) return value;
+  turn.wait_for({key});
+  append_one(turn.request(), Query::get, key);
+  turn.send();
+  return turn.answer_text();
+}
+
+std::int64_t TCPStore::add(const std::string& key, std::int64_t amount) {
+  store::require_key(*this, key);
+  Turn turn(parts_->connection, *this, "add", key, timeout());
+  append_one(turn.request(), Query::add, key);
+  append_number(turn.request(), amount);
+  try {
+    turn.send();
+    return turn.answer_number<std::int64_t>();
+  } catch (const PeerLost&) {
+    // A server that cannot add has no other answer than to close the connection. Where that was the reason, a new
+    // connection shows it: the value is still there.
+    if (!turn.reconnect(parts_->host, parts_->port, kLookAgainTime)) throw;
+    append_one(turn.request(), Query::get, key);
+    turn.send();
+    store::counter_sum(key, turn.answer_text(), amount);
+    turn.client().lose("the server closed it instead of answering; whether it added is not known");
+  }
+}
+
+void TCPStore::wait(const std::vector<std::string>& keys, Milliseconds timeout) {
+  store::require_keys(*this, keys);
+  Turn turn(parts_->connection, *this, "wait", first_of(keys), timeout);
+  turn.wait_for(keys);
+}
+
+bool TCPStore::check(const std::vector<std::string>& keys) {
+  store::require_keys(*this, keys);
+  Turn turn(parts_->connection, *this, "check", first_of(keys), timeout());
+  append_keys(turn.request(), Query::check, keys);
+  turn.send();
+  return turn.answer_number<store::CheckReply>() == store::CheckReply::ready;
+}
+
+std::string TCPStore::compare_set(const std::string& key, const std::string& expected, const std::string& desired) {
+  store::require_key(*this, key);
+  store::require_value(*this, key, expected);
+  store::require_value(*this, key, desired);
+  Turn turn(parts_->connection, *this, "compare_set", key, timeout());
+  append_one(turn.request(), Query::compare_set, key);
+  append_text(turn.request(), expected);
+  append_text(turn.request(), desired);
+  turn.send();
+  return turn.answer_text();
+}
+
+bool TCPStore::delete_key(const std::string& key) {
+  store::require_key(*this, key);
+  Turn turn(parts_->connection, *this, "delete_key", key, timeout());
+  append_one(turn.request(), Query::delete_key, key);
+  turn.send();
+  return turn.answer_number<std::int64_t>() > 0;
+}
+
+std::int64_t TCPStore::num_keys() {
+  Turn turn(parts_->connection, *this, "num_keys", {}, timeout());
+  append_query(turn.request(), Query::num_keys);
+  turn.send();
+  return turn.answer_number<std::int64_t>();
+}
+
+std::vector<std::string> TCPStore::list_keys() {
+  Turn turn(parts_->connection, *this, "list_keys", {}, timeout());
+  append_query(turn.request(), Query::list_keys);
+  turn.send();
+  const auto count = turn.answer_number<std::int64_t>();
+  std::vector<std::string> keys;
+  for (std::int64_t i = 0; i < count; ++i) {
+    std::string key = turn.answer_text();
+    if (key.starts_with(store::kKeyPrefix)) keys.push_back(key.substr(store::kKeyPrefix.size()));
+  }
+  return keys;
+}
+
+void TCPStore::append(const std::string& key, const std::string& value) {
+  store::require_key(*this, key);
+  store::require_value(*this, key, value);
+  Turn turn(parts_->connection, *this, "append", key, timeout());
+  append_one(turn.request(), Query::append, key);
+  append_text(turn.request(), value);
+  turn.send();
+}
+
+std::vector<std::string> TCPStore::multi_get(const std::vector<std::string>& keys) {
+  store::require_keys(*this, keys);
+  if (keys.empty()) return {};
+  Turn turn(parts_->connection, *this, "multi_get", first_of(keys), timeout());
+  const auto ask = [&] {
+    append_keys(turn.request(), Query::multi_get, keys);
+    store::require_request(*this, turn.request());
+    turn.send();
+    std::vector<std::string> values(keys.size());
+    for (std::string& value : values) value = turn.answer_text();
+    return values;
+  };
+  std::vector<std::string> values = ask();
+  if (std::none_of(values.begin(), values.end(), [](const std::string& value) { return value.empty(); })) return values;
+  turn.wait_for(keys);
+  return ask();
+}
+
+void TCPStore::multi_set(const std::vector<std::string>& keys, const std::vector<std::string>& values) {
+  store::require_keys(*this, keys);
+  store::check_pairs(*this, keys, values);
+  for (std::size_t i = 0; i < keys.size(); ++i) store::require_value(*this, keys[i], values[i]);
+  Turn turn(parts_->connection, *this, "multi_set", first_of(keys), timeout());
+  append_query(turn.request(), Query::multi_set);
+  append_number<std::uint64_t>(turn.request(), keys.size());
+  for (std::size_t i = 0; i < keys.size(); ++i) {
+    store::append_key(turn.request(), keys[i]);
+    append_text(turn.request(), values[i]);
+  }
+  store::require_request(*this, turn.request());
+  turn.send();
+}
+
+void TCPStore::queue_push(const std::string& key, const std::string& value) {
+  store::require_key(*this, key);
+  store::require_value(*this, key, value);
+  Turn turn(parts_->connection, *this, "queue_push", key, timeout());
+  append_one(turn.request(), Query::queue_push, key);
+  append_text(turn.request(), value);
+  turn.send();
+}
+
+std::string TCPStore::queue_pop(const std::string& key, bool block) {
+  store::require_key(*this, key);
+  Turn turn(parts_->connection, *this, "queue_pop", key, timeout());
+  while (true) {
+    append_one(turn.request(), Query::queue_pop, key);
+    turn.send();
+    if (turn.answer_number<std::int64_t>() > 0) return turn.answer_text();
+    if (!block) store::throw_queue_empty(*this, key);
+    // Another client may be faster, or the key may have a value besides an empty queue: the wait is then over at once.
+    if (Clock::now() >= turn.deadline()) turn.timed_out();
+    turn.wait_for({key});
+  }
+}
+
+std::int64_t TCPStore::queue_len(const std::string& key) {
+  store::require_key(*this, key);
+  Turn turn(parts_->connection, *this, "queue_len", key, timeout());
+  append_one(turn.request(), Query::queue_len, key);
+  turn.send();
+  return turn.answer_number<std::int64_t>();
+}
+
+void TCPStore::barrier(const std::string& key, std::int64_t world_size, Milliseconds timeout) {
+  store::require_key(*this, key);
+  if (world_size < 1) {
+    throw InvalidArgument(
+        fmt::format("{}.barrier(\"{}\"): a world_size of {} has no process in it", describe(), key, world_size));
+  }
+  Turn turn(parts_->connection, *this, "barrier", key, timeout);
+  append_one(turn.request(), Query::barrier, key);
+  append_number(turn.request(), world_size);
+  turn.send();
+  turn.await_stop();
+}
+
+}  // namespace hookline

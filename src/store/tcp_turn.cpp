@@ -1,0 +1,128 @@
+// Requests, answers and cancelled waits of a TCPStore.
+#include "store/tcp_turn.hpp"
+
+#include <fmt/format.h>
+
+#include <utility>
+
+#include <hookline/core/error.hpp>
+
+#include "store/store_error.hpp"
+
+namespace hookline::store {
+namespace {
+
+// A server that is alive answers what needs no waiting in this time, however short the user's own timeout is. Giving up
+// earlier would cost the connection.
+constexpr Milliseconds kAnswerTime = std::chrono::seconds(30);
+
+constexpr std::size_t kKeptCapacity = 64 * 1024;
+
+constexpr const char* kStrangeReply = "it sent a reply that the request does not have";
+
+}  // namespace
+
+Turn::Turn(TcpConnection& connection, const Store& store, const char* operation, std::string_view key,
+           Milliseconds timeout)
+    : lock_(connection.mutex),
+      client_(connection.client),
+      request_(connection.request),
+      store_(store),
+      operation_(operation),
+      key_(key),
+      started_(Clock::now()),
+      timeout_(timeout) {
+  request_.clear();
+  client_->begin(operation, key);
+}
+
+Turn::~Turn() {
+  if (request_.capacity() > kKeptCapacity) request_ = std::string();
+}
+
+Clock::time_point Turn::answer_deadline() const {
+  return started_ + std::clamp(timeout_, kAnswerTime, kLongestTimeout);
+}
+
+void Turn::send() {
+  client_->send(request_, answer_deadline());
+  request_.clear();
+}
+
+void Turn::wait_for(const std::vector<std::string>& keys) {
+  append_keys(request_, Query::wait, keys);
+  send();
+  await_stop();
+}
+
+void Turn::await_stop() {
+  if (!client_->reply_came(deadline())) cancel();
+  if (answer_number<WaitReply>() != WaitReply::stop_waiting) client_->lose(kStrangeReply);
+}
+
+void Turn::cancel() {
+  const Clock::time_point end = deadline_after(kAnswerTime);
+  append_query(request_, Query::cancel_wait);
+  client_->send(request_, end);
+  // What was waited for may have come just before the server saw the cancellation; it is too late all the same.
+  auto reply = client_->read_number<WaitReply>(end);
+  if (reply == WaitReply::stop_waiting) reply = client_->read_number<WaitReply>(end);
+  if (reply != WaitReply::wait_canceled) client_->lose(kStrangeReply);
+  timed_out();
+}
+
+void Turn::timed_out() const { throw_timeout(store_, operation_, key_, timeout_); }
+
+bool Turn::reconnect(const std::string& host, std::uint16_t port, Milliseconds timeout) {
+  try {
+    client_ = std::make_unique<TcpClient>(host, port, timeout);
+  } catch (const Error&) {
+    return false;
+  }
+  client_->begin(operation_, key_);
+  request_.clear();
+  return true;
+}
+
+void append_keys(std::string& request, Query query, const std::vector<std::string>& keys) {
+  append_query(request, query);
+  append_number<std::uint64_t>(request, keys.size());
+  for (const std::string& key : keys) append_key(request, key);
+}
+
+void append_one(std::string& request, Query query, const std::string& key) {
+  append_query(request, query);
+  append_key(request, key);
+}
+
+void require_key(const Store& store, const std::string& key) {
+  constexpr std::uint64_t kLongest = kMaxKeyBytes - kKeyPrefix.size();
+  if (key.size() <= kLongest) return;
+  throw InvalidArgument(fmt::format("{}: a key of {} bytes is longer than the {} that the protocol allows",
+                                    store.describe(), key.size(), kLongest));
+}
+
+void require_keys(const Store& store, const std::vector<std::string>& keys) {
+  for (const std::string& key : keys) require_key(store, key);
+  if (keys.size() <= kMaxKeys) return;
+  throw InvalidArgument(fmt::format("{}: {} keys are more than the {} that the protocol allows in one request",
+                                    store.describe(), keys.size(), kMaxKeys));
+}
+
+void require_value(const Store& store, const std::string& key, const std::string& value) {
+  if (value.size() <= kMaxValueBytes) return;
+  throw InvalidArgument(
+      fmt::format("{}: a value of {} bytes for \"{}\" is longer than the {} that the protocol allows; "
+                  "share it over several keys",
+                  store.describe(), value.size(), key, kMaxValueBytes));
+}
+
+void require_request(const Store& store, const std::string& request) {
+  if (request.size() <= kMaxRequestBytes) return;
+  throw InvalidArgument(
+      fmt::format("{}: a request of {} bytes is larger than the {} that a server takes; send it in "
+                  "several",
+                  store.describe(), request.size(), kMaxRequestBytes));
+}
+
+}  // namespace hookline::store

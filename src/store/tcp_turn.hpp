@@ -1,0 +1,77 @@
+// One operation of a TCPStore at its connection: the request, the answer, and waiting that can be called off.
+#pragma once
+
+#include <algorithm>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <hookline/store/store.hpp>
+
+#include "store/tcp_client.hpp"
+#include "store/wire.hpp"
+
+namespace hookline::store {
+
+/// What the threads that use one TCPStore take turns at.
+struct TcpConnection {
+  std::mutex mutex;
+  std::unique_ptr<TcpClient> client;
+  std::string request;  // kept for its capacity
+};
+
+class Turn {
+ public:
+  /// Waits for the connection to be free. `operation` and `key` are for messages and live as long as the turn.
+  Turn(TcpConnection& connection, const Store& store, const char* operation, std::string_view key,
+       Milliseconds timeout);
+  ~Turn();
+
+  std::string& request() { return request_; }
+  TcpClient& client() { return *client_; }
+  Clock::time_point deadline() const { return started_ + std::clamp(timeout_, Milliseconds(0), kLongestTimeout); }
+
+  /// Sends what was written to request(), and empties it.
+  void send();
+  template <typename T>
+  T answer_number() {
+    return client_->read_number<T>(answer_deadline());
+  }
+  std::string answer_text() { return client_->read_text(answer_deadline()); }
+
+  /// Asks the server to say when all keys are there. At the deadline the wait is called off and Timeout thrown; the
+  /// connection stays good.
+  void wait_for(const std::vector<std::string>& keys);
+  /// The same for a request that was sent and is answered like a wait.
+  void await_stop();
+  [[noreturn]] void timed_out() const;
+
+  /// Takes a fresh connection in place of one that failed; false where there is none to be had.
+  bool reconnect(const std::string& host, std::uint16_t port, Milliseconds timeout);
+
+ private:
+  Clock::time_point answer_deadline() const;
+  [[noreturn]] void cancel();
+
+  std::lock_guard<std::mutex> lock_;
+  std::unique_ptr<TcpClient>& client_;
+  std::string& request_;
+  const Store& store_;
+  const char* operation_;
+  std::string_view key_;
+  Clock::time_point started_;
+  Milliseconds timeout_;
+};
+
+void append_keys(std::string& request, Query query, const std::vector<std::string>& keys);
+void append_one(std::string& request, Query query, const std::string& key);
+
+// What a server would close the connection for, as InvalidArgument instead.
+void require_key(const Store& store, const std::string& key);
+void require_keys(const Store& store, const std::vector<std::string>& keys);
+void require_value(const Store& store, const std::string& key, const std::string& value);
+void require_request(const Store& store, const std::string& request);
+
+}  // namespace hookline::store

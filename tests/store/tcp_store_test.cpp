@@ -1,0 +1,260 @@
+// The TCP store between its own client and server: connecting, every error by its name, and the end of either side.
+#include <hookline/store/tcp_store.hpp>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <future>
+#include <thread>
+
+#include <hookline/core/error.hpp>
+
+namespace hookline {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+using ::testing::HasSubstr;
+using ::testing::UnorderedElementsAre;
+
+std::shared_ptr<TCPStore> master(Milliseconds timeout = seconds(20)) {
+  return std::make_shared<TCPStore>(TCPStoreOptions{.is_master = true, .timeout = timeout});
+}
+
+std::shared_ptr<TCPStore> client_of(const TCPStore& server, Milliseconds timeout = seconds(20)) {
+  return std::make_shared<TCPStore>(TCPStoreOptions{.port = server.port(), .timeout = timeout});
+}
+
+template <typename E, typename F>
+std::string message_of(F&& call) {
+  try {
+    call();
+  } catch (const E& error) {
+    return error.what();
+  }
+  ADD_FAILURE() << "no such error was thrown";
+  return "";
+}
+
+TEST(TcpStore, PicksAFreePortAndTellsIt) {
+  const auto server = master();
+  EXPECT_NE(server->port(), 0);
+  EXPECT_EQ(server->host(), "127.0.0.1");
+  EXPECT_EQ(server->describe(), "TCPStore(127.0.0.1:" + std::to_string(server->port()) + ")");
+  client_of(*server)->ping();
+}
+
+TEST(TcpStore, ClientsSeeEachOther) {
+  const auto server = master();
+  const auto a = client_of(*server);
+  const auto b = a->clone();
+  a->set("k", std::string("v\0w", 3));
+  EXPECT_EQ(b->get("k"), std::string("v\0w", 3));
+  EXPECT_EQ(a->add("n", 5), 5);
+  EXPECT_EQ(b->add("n", -7), -2);
+  EXPECT_EQ(a->get("n"), "-2");
+  b->set("empty", "");
+  EXPECT_EQ(a->get("empty"), "");
+  EXPECT_THAT(server->list_keys(), UnorderedElementsAre("k", "n", "empty"));
+  EXPECT_EQ(b->num_keys(), 3);
+  EXPECT_EQ(b->multi_get({"k", "empty"}), (std::vector<std::string>{std::string("v\0w", 3), ""}));
+}
+
+TEST(TcpStore, TheMasterWaitsForItsWorkers) {
+  auto server = std::async(std::launch::async, [] {
+    return std::make_shared<TCPStore>(TCPStoreOptions{.world_size = 1, .is_master = true, .timeout = seconds(20)});
+  });
+  EXPECT_EQ(server.get()->num_keys(), 1);  // PyTorch counts its own key too
+
+  const std::string text = message_of<Timeout>(
+      [] { TCPStore store(TCPStoreOptions{.world_size = 3, .is_master = true, .timeout = milliseconds(50)}); });
+  EXPECT_THAT(text, HasSubstr("1 of 3 processes connected within 50 ms"));
+}
+
+TEST(TcpStore, AClientComesBeforeItsServer) {
+  std::uint16_t port = 0;
+  {
+    port = master()->port();
+  }
+  auto early = std::async(std::launch::async, [port] {
+    TCPStore store(TCPStoreOptions{.port = port, .timeout = seconds(20)});
+    return store.get("late");
+  });
+  EXPECT_EQ(early.wait_for(milliseconds(30)), std::future_status::timeout);
+  TCPStore server(TCPStoreOptions{.port = port, .is_master = true, .timeout = seconds(20)});
+  server.set("late", "came");
+  EXPECT_EQ(early.get(), "came");
+}
+
+TEST(TcpStore, NamesWhatIsWrongWithAnAddress) {
+  const auto server = master();
+  const std::string port = std::to_string(server->port());
+  EXPECT_THAT(
+      message_of<ResourceError>([&] { TCPStore second(TCPStoreOptions{.port = server->port(), .is_master = true}); }),
+      HasSubstr("another program has this port"));
+  EXPECT_THAT(
+      message_of<ResourceError>([] {
+        TCPStore store(TCPStoreOptions{.host = "no.such.host.invalid", .port = 1, .timeout = milliseconds(300)});
+      }),
+      HasSubstr("no.such.host.invalid"));
+  EXPECT_THAT(message_of<ResourceError>([] {
+                TCPStore store(TCPStoreOptions{.host = "192.0.2.1", .is_master = true});  // reserved for documentation
+              }),
+              HasSubstr("listen on all of its interfaces"));
+  std::uint16_t free_port = 0;
+  {
+    free_port = master()->port();
+  }
+  EXPECT_THAT(
+      message_of<Timeout>([&] { TCPStore store(TCPStoreOptions{.port = free_port, .timeout = milliseconds(80)}); }),
+      HasSubstr("within 80 ms"));
+  EXPECT_THROW(TCPStore(TCPStoreOptions{.port = 0}), InvalidArgument);
+  EXPECT_THROW(TCPStore(TCPStoreOptions{.host = "", .is_master = true}), InvalidArgument);
+  EXPECT_THROW(TCPStore(TCPStoreOptions{.world_size = 0, .is_master = true}), InvalidArgument);
+}
+
+TEST(TcpStore, ListensOnTheNamedHostOnly) {
+  const auto named = master();
+  EXPECT_THROW(TCPStore(TCPStoreOptions{.host = "127.0.0.2", .port = named->port(), .timeout = milliseconds(50)}),
+               Timeout);
+  const TCPStore all(TCPStoreOptions{.is_master = true, .timeout = seconds(20), .listen_on_all_interfaces = true});
+  TCPStore(TCPStoreOptions{.host = "127.0.0.2", .port = all.port(), .timeout = seconds(20)}).ping();
+}
+
+TEST(TcpStore, ACancelledWaitLeavesTheConnectionGood) {
+  const auto server = master();
+  const auto client = client_of(*server);
+  const std::string text = message_of<Timeout>([&] { client->wait({"never"}, milliseconds(30)); });
+  EXPECT_THAT(text, HasSubstr("never"));
+  EXPECT_THAT(text, HasSubstr(server->describe()));
+  EXPECT_THAT(text, HasSubstr("30 ms"));
+  client->set_timeout(milliseconds(30));
+  EXPECT_THROW(client->get("never"), Timeout);
+  EXPECT_THROW(client->queue_pop("never"), Timeout);
+  EXPECT_THROW(client->multi_get({"never", "ever"}), Timeout);
+  EXPECT_THROW(client->barrier("b", 2, milliseconds(30)), Timeout);
+  server->set("never", "now");  // nobody may be told of it any more
+  EXPECT_EQ(client->get("never"), "now");
+  EXPECT_EQ(client->num_keys(), 1);
+}
+
+TEST(TcpStore, AServerThatEndsIsPeerLostForEverybody) {
+  auto server = master();
+  const std::string endpoint = "127.0.0.1:" + std::to_string(server->port());
+  const auto idle = client_of(*server);
+  const auto waiting = client_of(*server);
+  auto waits = std::async(std::launch::async, [&] { waiting->wait({"never"}, seconds(60)); });
+  EXPECT_EQ(waits.wait_for(milliseconds(20)), std::future_status::timeout);
+  server.reset();
+  EXPECT_THAT(message_of<PeerLost>([&] { waits.get(); }), HasSubstr(endpoint));
+  const std::string first = message_of<PeerLost>([&] { idle->get("k"); });
+  EXPECT_THAT(first, HasSubstr(endpoint));
+  EXPECT_EQ(message_of<PeerLost>([&] { idle->set("k", "v"); }), first);
+}
+
+TEST(TcpStore, AWaitingClientThatEndsIsForgotten) {
+  const auto server = master();
+  for (int i = 0; i < 3; ++i) {
+    const auto client = client_of(*server, milliseconds(5));
+    EXPECT_THROW(client->barrier("b", 2, milliseconds(5)), Timeout);
+  }
+  const auto a = client_of(*server);
+  auto first = std::async(std::launch::async, [&] { a->barrier("b", 2, seconds(20)); });
+  EXPECT_EQ(first.wait_for(milliseconds(20)), std::future_status::timeout);  // those who left do not count
+  server->barrier("b", 2, seconds(20));
+  first.get();
+}
+
+TEST(TcpStore, TooLargeIsTheCallersMistake) {
+  const auto server = master();
+  EXPECT_THROW(server->set(std::string(8192, 'k'), ""), InvalidArgument);
+  EXPECT_THROW(server->set("k", std::string((8 << 20) + 1, 'v')), InvalidArgument);
+  EXPECT_THROW(server->check(std::vector<std::string>(128 * 1024 + 1, "k")), InvalidArgument);
+  EXPECT_THROW(
+      server->multi_set(std::vector<std::string>(9, "k"), std::vector<std::string>(9, std::string(8 << 20, 'v'))),
+      InvalidArgument);
+  server->set(std::string(8191, 'k'), "longest");
+  EXPECT_EQ(server->get(std::string(8191, 'k')), "longest");
+}
+
+TEST(TcpStore, AddingToWhatIsNoNumberCostsNoConnection) {
+  const auto server = master();
+  const auto client = client_of(*server);
+  client->set("text", "abc");
+  EXPECT_THROW(client->add("text", 1), InvalidArgument);
+  EXPECT_EQ(client->get("text"), "abc");
+}
+
+TEST(TcpStore, HoldsLargeValues) {
+  const auto server = master();
+  const auto client = client_of(*server);
+  std::string value(8 << 20, '\0');
+  for (std::size_t i = 0; i < value.size(); ++i) value[i] = static_cast<char>(i * 2654435761U >> 13);
+  client->set("large", value);
+  EXPECT_EQ(server->get("large"), value);
+  EXPECT_EQ(client->compare_set("large", value, "small"), "small");
+  client->append("grown", value);
+  client->append("grown", value);
+  EXPECT_EQ(client->get("grown"), value + value);
+}
+
+TEST(TcpStore, HoldsAThousandIdleClients) {
+  rlimit limit{};
+  ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &limit), 0);
+  limit.rlim_cur = std::max<rlim_t>(limit.rlim_cur, std::min<rlim_t>(limit.rlim_max, 4096));
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &limit), 0);
+  const auto server = master();
+  std::vector<std::shared_ptr<TCPStore>> clients;
+  for (int i = 0; i < 1000; ++i) clients.push_back(client_of(*server));
+  for (int i = 0; i < 1000; ++i) clients[static_cast<std::size_t>(i)]->add("n", 1);
+  EXPECT_EQ(server->get("n"), "1000");
+}
+
+TEST(TcpStore, AForkedChildIsToldSo) {
+  const auto server = master();
+  const pid_t child = ::fork();
+  ASSERT_GE(child, 0);
+  if (child == 0) {
+    int code = 1;
+    try {
+      server->get("k");
+    } catch (const InvalidArgument&) {
+      code = 0;
+    }
+    const_cast<std::shared_ptr<TCPStore>&>(server).reset();  // must neither hang nor reach the parent's server
+    ::_exit(code);
+  }
+  int status = 0;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
+  server->set("k", "still here");
+  EXPECT_EQ(client_of(*server)->get("k"), "still here");
+}
+
+TEST(TcpStore, ManyClientsAtOnce) {
+  const auto server = master();
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 4; ++t) {
+    threads.emplace_back([&server, t] {
+      const auto store = client_of(*server);
+      const std::string mine = "k" + std::to_string(t);
+      for (int i = 0; i < 50; ++i) {
+        store->set(mine + "/" + std::to_string(i), std::to_string(i));
+        store->get("k" + std::to_string((t + 1) % 4) + "/" + std::to_string(i));
+        store->queue_push("q", mine);
+        store->queue_pop("q");
+        store->add("n", 1);
+        store->barrier("all", 4, seconds(20));
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(server->get("n"), "200");
+  EXPECT_EQ(server->queue_len("q"), 0);
+}
+
+}  // namespace
+}  // namespace hookline
