@@ -7,8 +7,8 @@
 #include <hookline/core/error.hpp>
 #include <hookline/core/executor.hpp>
 #include <hookline/core/future.hpp>
+#include <hookline/core/reduce_op.hpp>
 #include <hookline/core/tensor.hpp>
-#include <hookline/store/file_store.hpp>
 #include <hookline/store/memory_store.hpp>
 #include <hookline/store/prefix_store.hpp>
 #include <hookline/store/store.hpp>

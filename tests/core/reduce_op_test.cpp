@@ -1,0 +1,63 @@
+// What a ReduceOp is made of, and which dtypes it refuses.
+#include <hookline/core/reduce_op.hpp>
+
+#include <limits>
+#include <string>
+#include <type_traits>
+
+#include <gtest/gtest.h>
+
+#include <hookline/core/error.hpp>
+
+namespace hookline {
+namespace {
+
+// Options hold one, and options with a destructor are destroyed twice by gcc 12 in an expression with co_await.
+static_assert(std::is_trivially_destructible_v<ReduceOp>);
+static_assert(ReduceOp() == ReduceOp::sum);
+static_assert(ReduceOp::avg.kind() == ReduceOp::Kind::avg);
+static_assert(ReduceOp(ReduceOp::Kind::max, 3.0) == ReduceOp::max);
+
+TEST(ReduceOp, PremulSumCarriesItsFactor) {
+  EXPECT_EQ(ReduceOp::premul_sum(0.25).factor(), 0.25);
+  EXPECT_EQ(ReduceOp::premul_sum(0.25), ReduceOp::premul_sum(0.25));
+  EXPECT_FALSE(ReduceOp::premul_sum(0.25) == ReduceOp::premul_sum(0.5));
+  EXPECT_FALSE(ReduceOp::premul_sum(1.0) == ReduceOp::sum);
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  EXPECT_EQ(ReduceOp::premul_sum(nan), ReduceOp::premul_sum(nan));
+}
+
+TEST(ReduceOp, HasTheNamesOfTorch) {
+  EXPECT_EQ(name(ReduceOp::sum), "sum");
+  EXPECT_EQ(name(ReduceOp::bxor), "bxor");
+  EXPECT_EQ(name(ReduceOp::premul_sum(2)), "premul_sum");
+}
+
+TEST(ReduceOp, RefusesDTypesItHasNoMeaningFor) {
+  for (const DType dtype : {DType::f64, DType::f32, DType::f16, DType::bf16}) {
+    for (const ReduceOp op : {ReduceOp::band, ReduceOp::bor, ReduceOp::bxor})
+      EXPECT_THROW(check(op, dtype), InvalidArgument);
+    EXPECT_NO_THROW(check(ReduceOp::premul_sum(2), dtype));
+    EXPECT_NO_THROW(check(ReduceOp::avg, dtype));
+  }
+  for (const DType dtype : {DType::i8, DType::u8, DType::i16, DType::i32, DType::i64}) {
+    EXPECT_THROW(check(ReduceOp::premul_sum(2), dtype), InvalidArgument);
+    EXPECT_NO_THROW(check(ReduceOp::avg, dtype));
+    EXPECT_NO_THROW(check(ReduceOp::bxor, dtype));
+  }
+  EXPECT_THROW(check(ReduceOp::premul_sum(2), DType::boolean), InvalidArgument);
+  EXPECT_THROW(check(ReduceOp::avg, DType::boolean), InvalidArgument);
+  EXPECT_NO_THROW(check(ReduceOp::bor, DType::boolean));
+}
+
+TEST(ReduceOp, SaysWhatIsAllowed) {
+  try {
+    check(ReduceOp::bxor, DType::bf16);
+    FAIL() << "bxor took bfloat16";
+  } catch (const InvalidArgument& error) {
+    EXPECT_EQ(std::string(error.what()), "ReduceOp bxor cannot take bfloat16 elements; it takes integers and bool");
+  }
+}
+
+}  // namespace
+}  // namespace hookline
