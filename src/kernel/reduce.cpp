@@ -1,0 +1,129 @@
+// Chooses the loop for a reduction: by dtype, by what is done to the elements, and by the processor.
+#include "kernel/reduce.hpp"
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cstdint>
+
+#include "kernel/versions.hpp"
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kernel/reduce.cpp"
+#include <hwy/cache_control.h>
+#include <hwy/foreach_target.h>
+#include <hwy/highway.h>
+
+#include "kernel/plain_reduce-inl.hpp"
+#if HWY_TARGET != HWY_SCALAR && HWY_TARGET != HWY_EMU128
+#include "kernel/vector_reduce-inl.hpp"
+#endif
+
+HWY_BEFORE_NAMESPACE();
+namespace hookline::kernel::HWY_NAMESPACE {
+
+template <class T, Kind K>
+void reduce_as(const ReduceCall& call, std::size_t begin, std::size_t end) {
+#if HWY_TARGET != HWY_SCALAR && HWY_TARGET != HWY_EMU128
+  if constexpr (std::is_floating_point_v<T> || kIsHalf<T>) return reduce_vectors<T, K>(call, begin, end);
+#endif
+  return reduce_plain<T, K>(call, begin, end);
+}
+
+template <class T>
+void reduce_type(const ReduceCall& call, std::size_t begin, std::size_t end) {
+  if constexpr (!std::is_same_v<T, bool>) {
+    switch (call.kind) {
+      case Kind::sum: return reduce_as<T, Kind::sum>(call, begin, end);
+      case Kind::product: return reduce_as<T, Kind::product>(call, begin, end);
+      case Kind::min: return reduce_as<T, Kind::min>(call, begin, end);
+      case Kind::max: return reduce_as<T, Kind::max>(call, begin, end);
+      default: break;
+    }
+  }
+  if constexpr (std::is_integral_v<T>) {
+    switch (call.kind) {
+      case Kind::band: return reduce_plain<T, Kind::band>(call, begin, end);
+      case Kind::bor: return reduce_plain<T, Kind::bor>(call, begin, end);
+      default: return reduce_plain<T, Kind::bxor>(call, begin, end);
+    }
+  }
+}
+
+// Not visit_dtype: its instances would be shared between targets, and the linker would keep any one of them.
+void reduce_range(DType dtype, const ReduceCall& call, std::size_t begin, std::size_t end) {
+  switch (dtype) {
+    case DType::f64: return reduce_type<double>(call, begin, end);
+    case DType::f32: return reduce_type<float>(call, begin, end);
+    case DType::f16: return reduce_type<Float16>(call, begin, end);
+    case DType::bf16: return reduce_type<BFloat16>(call, begin, end);
+    case DType::i8: return reduce_type<std::int8_t>(call, begin, end);
+    case DType::u8: return reduce_type<std::uint8_t>(call, begin, end);
+    case DType::i16: return reduce_type<std::int16_t>(call, begin, end);
+    case DType::i32: return reduce_type<std::int32_t>(call, begin, end);
+    case DType::i64: return reduce_type<std::int64_t>(call, begin, end);
+    case DType::boolean: return reduce_type<bool>(call, begin, end);
+  }
+}
+
+}  // namespace hookline::kernel::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace hookline::kernel {
+namespace {
+
+using Kind = ReduceOp::Kind;
+
+// Avg and premul_sum are sums; on bool, every op is one of the three on bits.
+Kind plain_kind(Kind kind, DType dtype) {
+  if (kind == Kind::avg || kind == Kind::premul_sum) kind = Kind::sum;
+  if (dtype != DType::boolean) return kind;
+  if (kind == Kind::sum || kind == Kind::max) return Kind::bor;
+  if (kind == Kind::product || kind == Kind::min) return Kind::band;
+  return kind;
+}
+
+// Multiplying by the inverse of a power of two is exact, so it gives the same bits as the slower division.
+Finish finish_of(ReduceOp op, DType dtype, std::size_t ranks) {
+  if (op.kind() != Kind::avg || ranks == 1) return Finish::nothing;
+  const bool floating = dtype == DType::f64 || dtype == DType::f32 || dtype == DType::f16 || dtype == DType::bf16;
+  return floating && std::has_single_bit(ranks) ? Finish::multiply : Finish::divide;
+}
+
+bool may_stream(Stores stores, std::span<const std::byte* const> sources, std::span<std::byte* const> destinations,
+                std::size_t bytes) {
+  if (stores == Stores::cached || destinations.empty()) return false;
+  if (stores == Stores::automatic && bytes * destinations.size() < kStreamFrom) return false;
+  const auto offset = [](const std::byte* p) { return reinterpret_cast<std::uintptr_t>(p) % 64; };
+  return std::ranges::all_of(destinations, [&](const std::byte* destination) {
+    return offset(destination) == offset(destinations[0]) && std::ranges::find(sources, destination) == sources.end();
+  });
+}
+
+}  // namespace
+
+void reduce_on(Target target, ReduceOp op, DType dtype, std::span<const std::byte* const> sources,
+               std::span<std::byte* const> destinations, std::size_t count, Stores stores) {
+  check(op, dtype);
+  const ReduceCall call{.sources = sources.data(),
+                        .source_count = sources.size(),
+                        .destinations = destinations.data(),
+                        .destination_count = destinations.size(),
+                        .kind = plain_kind(op.kind(), dtype),
+                        .premultiply = op.kind() == Kind::premul_sum,
+                        .stream = may_stream(stores, sources, destinations, count * size_of(dtype)),
+                        .finish = finish_of(op, dtype, sources.size()),
+                        .factor = op.factor(),
+                        .divisor = static_cast<double>(sources.size())};
+  static constexpr std::array<decltype(&HWY_STATIC_DISPATCH(reduce_range)), 3> kVersions =
+      HOOKLINE_VERSIONS_OF(reduce_range);
+  kVersions[static_cast<std::size_t>(target)](dtype, call, 0, count);
+}
+
+void reduce(ReduceOp op, DType dtype, std::span<const std::byte* const> sources,
+            std::span<std::byte* const> destinations, std::size_t count, Stores stores) {
+  reduce_on(best_target(), op, dtype, sources, destinations, count, stores);
+}
+
+}  // namespace hookline::kernel
+#endif

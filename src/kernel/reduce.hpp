@@ -1,0 +1,28 @@
+// Combines the ranks' arrays element by element, at the speed of memory.
+#pragma once
+
+#include <cstddef>
+#include <span>
+
+#include <hookline/core/dtype.hpp>
+#include <hookline/core/reduce_op.hpp>
+
+#include "kernel/stores.hpp"
+#include "kernel/target.hpp"
+
+namespace hookline::kernel {
+
+/// Combines N >= 1 arrays of `count` elements in the order given and writes the result to every destination, with the
+/// arithmetic that ReduceOp describes. A destination may be the same pointer as any source; other overlap is not
+/// allowed. Pointers are aligned to the element size. The bits of the result depend neither on the processor's vector
+/// width, nor on alignment, nor on how a caller cuts a range into pieces. Throws InvalidArgument as check(op, dtype).
+///
+/// Streaming stores are used only for destinations that are not sources and are all at the same offset in a cache line.
+void reduce(ReduceOp op, DType dtype, std::span<const std::byte* const> sources,
+            std::span<std::byte* const> destinations, std::size_t count, Stores stores = Stores::automatic);
+
+/// The same with the code of one target, which must be among supported_targets().
+void reduce_on(Target target, ReduceOp op, DType dtype, std::span<const std::byte* const> sources,
+               std::span<std::byte* const> destinations, std::size_t count, Stores stores = Stores::automatic);
+
+}  // namespace hookline::kernel

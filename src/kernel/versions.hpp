@@ -1,0 +1,24 @@
+// What a kernel's source includes before hwy/foreach_target.h: the targets to compile for, and how to name the results.
+//
+// Highway is used as headers only. Its own dispatcher is in a shared library that a wheel could not rely on.
+#pragma once
+
+#define HWY_DISABLED_TARGETS (HWY_SSSE3 | HWY_SSE4 | HWY_AVX3_DL | HWY_SVE | HWY_SVE2 | HWY_SVE_256 | HWY_SVE2_128)
+#define HWY_DISABLE_PCLMUL_AES
+#include <hwy/detect_targets.h>
+
+#if HWY_TARGETS & HWY_AVX2
+#define HOOKLINE_AVX2(function) N_AVX2::function
+#else
+#define HOOKLINE_AVX2(function) HWY_STATIC_DISPATCH(function)
+#endif
+
+#if HWY_TARGETS & HWY_AVX3
+#define HOOKLINE_AVX512(function) N_AVX3::function
+#else
+#define HOOKLINE_AVX512(function) HOOKLINE_AVX2(function)
+#endif
+
+/// Initialises an array, to be indexed by Target, with the versions of a function of HWY_NAMESPACE.
+#define HOOKLINE_VERSIONS_OF(function) \
+  {&HWY_STATIC_DISPATCH(function), &HOOKLINE_AVX2(function), &HOOKLINE_AVX512(function)}
