@@ -9,6 +9,7 @@
 #include <hookline/core/future.hpp>
 #include <hookline/core/reduce_op.hpp>
 #include <hookline/core/tensor.hpp>
+#include <hookline/store/file_store.hpp>
 #include <hookline/store/memory_store.hpp>
 #include <hookline/store/prefix_store.hpp>
 #include <hookline/store/store.hpp>

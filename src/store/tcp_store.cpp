@@ -269,7 +269,7 @@ std::string TCPStore::queue_pop(const std::string& key, bool block) {
     if (turn.answer_number<std::int64_t>() > 0) return turn.answer_text();
     if (!block) store::throw_queue_empty(*this, key);
     // Another client may be faster, or the key may have a value besides an empty queue: the wait is then over at once.
-    if (Clock::now() >= turn.deadline()) turn.timed_out();
+    if (Clock::now() >= turn.deadline()) turn.timed_out(key);
     turn.wait_for({key});
   }
 }
@@ -292,7 +292,7 @@ void TCPStore::barrier(const std::string& key, std::int64_t world_size, Millisec
   append_one(turn.request(), Query::barrier, key);
   append_number(turn.request(), world_size);
   turn.send();
-  turn.await_stop();
+  if (!turn.await_stop()) turn.timed_out(key);
 }
 
 }  // namespace hookline

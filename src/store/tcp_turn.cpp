@@ -50,28 +50,48 @@ void Turn::send() {
 }
 
 void Turn::wait_for(const std::vector<std::string>& keys) {
+  if (keys.empty()) return;
   append_keys(request_, Query::wait, keys);
   send();
-  await_stop();
+  if (!await_stop()) timed_out(first_missing(keys));
 }
 
-void Turn::await_stop() {
-  if (!client_->reply_came(deadline())) cancel();
+bool Turn::await_stop() {
+  if (!client_->reply_came(deadline())) {
+    cancel();
+    return false;
+  }
   if (answer_number<WaitReply>() != WaitReply::stop_waiting) client_->lose(kStrangeReply);
+  return true;
 }
 
 void Turn::cancel() {
   const Clock::time_point end = deadline_after(kAnswerTime);
   append_query(request_, Query::cancel_wait);
   client_->send(request_, end);
+  request_.clear();
   // What was waited for may have come just before the server saw the cancellation; it is too late all the same.
   auto reply = client_->read_number<WaitReply>(end);
   if (reply == WaitReply::stop_waiting) reply = client_->read_number<WaitReply>(end);
   if (reply != WaitReply::wait_canceled) client_->lose(kStrangeReply);
-  timed_out();
 }
 
-void Turn::timed_out() const { throw_timeout(store_, operation_, key_, timeout_); }
+// All are asked about at once, in one round trip.
+std::string_view Turn::first_missing(const std::vector<std::string>& keys) {
+  const Clock::time_point end = deadline_after(kAnswerTime);
+  if (keys.size() > 1) {
+    for (const std::string& key : keys) append_keys(request_, Query::check, {key});
+    client_->send(request_, end);
+  }
+  std::string_view missing;
+  for (const std::string& key : keys) {
+    if (keys.size() > 1 && client_->read_number<CheckReply>(end) == CheckReply::ready) continue;
+    if (missing.empty()) missing = key;
+  }
+  return missing.empty() ? std::string_view(keys.front()) : missing;
+}
+
+void Turn::timed_out(std::string_view key) const { throw_timeout(store_, operation_, key, timeout_); }
 
 bool Turn::reconnect(const std::string& host, std::uint16_t port, Milliseconds timeout) {
   try {

@@ -41,19 +41,20 @@ class Turn {
   }
   std::string answer_text() { return client_->read_text(answer_deadline()); }
 
-  /// Asks the server to say when all keys are there. At the deadline the wait is called off and Timeout thrown; the
-  /// connection stays good.
+  /// Asks the server to say when all keys are there. At the deadline the wait is called off and Timeout thrown, naming
+  /// a key that did not come; the connection stays good.
   void wait_for(const std::vector<std::string>& keys);
-  /// The same for a request that was sent and is answered like a wait.
-  void await_stop();
-  [[noreturn]] void timed_out() const;
+  /// For a request that was sent and is answered like a wait: false where it was called off at the deadline.
+  bool await_stop();
+  [[noreturn]] void timed_out(std::string_view key) const;
 
   /// Takes a fresh connection in place of one that failed; false where there is none to be had.
   bool reconnect(const std::string& host, std::uint16_t port, Milliseconds timeout);
 
  private:
   Clock::time_point answer_deadline() const;
-  [[noreturn]] void cancel();
+  void cancel();
+  std::string_view first_missing(const std::vector<std::string>& keys);
 
   std::lock_guard<std::mutex> lock_;
   std::unique_ptr<TcpClient>& client_;

@@ -11,6 +11,35 @@
 #include <thread>
 
 #include <hookline/core/error.hpp>
+#include <hookline/store/prefix_store.hpp>
+
+#include "contract/store_contract.hpp"
+
+namespace hookline::contract {
+namespace {
+
+std::shared_ptr<Store> on_a_server() {
+  return std::make_shared<TCPStore>(TCPStoreOptions{.is_master = true, .timeout = std::chrono::seconds(20)});
+}
+
+std::shared_ptr<Store> another_client(const std::shared_ptr<Store>& store) {
+  return static_cast<const TCPStore&>(*store).clone();
+}
+
+}  // namespace
+
+INSTANTIATE_TEST_SUITE_P(Tcp, StoreContract, ::testing::Values(StoreMaker{on_a_server, another_client}));
+
+INSTANTIATE_TEST_SUITE_P(TcpPrefix, StoreContract,
+                         ::testing::Values(StoreMaker{
+                             [] { return std::make_shared<PrefixStore>("p", on_a_server()); },
+                             [](const std::shared_ptr<Store>& store) {
+                               const auto inner = static_cast<const PrefixStore&>(*store).underlying_store();
+                               return std::make_shared<PrefixStore>("p", another_client(inner));
+                             },
+                         }));
+
+}  // namespace hookline::contract
 
 namespace hookline {
 namespace {

@@ -1,0 +1,188 @@
+// The store in a file: the operations on top of its log.
+#include <hookline/store/file_store.hpp>
+
+#include <mutex>
+#include <optional>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include <hookline/core/error.hpp>
+
+#include "store/file_watch.hpp"
+#include "store/log_file.hpp"
+#include "store/store_error.hpp"
+
+namespace hookline {
+
+using store::LogFile;
+using store::RecordKind;
+using store::Table;
+
+namespace {
+
+/// Even an operation that may not wait has this long to get the file's lock.
+constexpr Milliseconds kLeastLockTime{1000};
+
+}  // namespace
+
+struct FileStore::Parts {
+  explicit Parts(const std::string& path) : log(path) {}
+
+  std::mutex mutex;
+  LogFile log;
+  int world_size = -1;
+
+  template <class F>
+  auto read(Milliseconds timeout, F f) {
+    const std::lock_guard guard(mutex);
+    const LogFile::Lock lock(log, LogFile::Lock::Mode::shared, deadline_after(std::max(timeout, kLeastLockTime)));
+    return f(lock.contents().table);
+  }
+
+  template <class F>
+  auto write(Milliseconds timeout, F f) {
+    const std::lock_guard guard(mutex);
+    LogFile::Lock lock(log, LogFile::Lock::Mode::exclusive, deadline_after(std::max(timeout, kLeastLockTime)));
+    return f(lock, lock.contents().table);
+  }
+
+  /// Calls `look` until it returns something, each time after the file has changed; nothing after the timeout.
+  template <class F>
+  auto until(Milliseconds timeout, F look) -> decltype(look()) {
+    const auto deadline = deadline_after(timeout);
+    std::optional<store::FileWatch> watch;
+    while (true) {
+      if (auto found = look()) return found;
+      const Milliseconds left = time_left(deadline);
+      if (left == Milliseconds(0)) return std::nullopt;
+      if (watch) {
+        watch->wait(left);
+      } else {
+        // From here on changes are noticed, so look once more for those that came before.
+        const std::lock_guard guard(mutex);
+        watch.emplace(log.own_path());
+      }
+    }
+  }
+};
+
+FileStore::FileStore(std::string path, int world_size, Milliseconds timeout)
+    : Store(timeout), parts_(std::make_unique<Parts>(path)) {
+  parts_->world_size = world_size;
+  if (world_size > 0) {
+    parts_->write(timeout, [](LogFile::Lock& lock, const Table&) { lock.write({RecordKind::opened}); });
+  } else {
+    parts_->read(timeout, [](const Table&) { return 0; });
+  }
+}
+
+FileStore::~FileStore() {
+  if (parts_->world_size <= 0) return;
+  try {
+    parts_->write(Milliseconds(0), [this](LogFile::Lock& lock, const Table&) {
+      lock.write({RecordKind::closed});
+      const store::Contents& contents = lock.contents();
+      if (contents.opened >= parts_->world_size && contents.opened == contents.closed) lock.remove_name();
+    });
+  } catch (const Error&) {
+    // The file stays, as it does when a process is killed; a destructor has nobody to tell.
+  }
+}
+
+const std::string& FileStore::path() const { return parts_->log.path(); }
+
+std::string FileStore::describe() const { return fmt::format("FileStore({})", path()); }
+
+void FileStore::set(const std::string& key, const std::string& value) {
+  parts_->write(timeout(), [&](LogFile::Lock& lock, const Table&) { lock.write({RecordKind::set, key, value}); });
+}
+
+std::string FileStore::get(const std::string& key) {
+  const Milliseconds limit = timeout();
+  auto value = parts_->until(limit, [&] {
+    return parts_->read(limit, [&](const Table& table) {
+      const std::string* found = table.find(key);
+      return found ? std::optional(*found) : std::nullopt;
+    });
+  });
+  if (!value) store::throw_timeout(*this, "get", key, limit);
+  return std::move(*value);
+}
+
+std::int64_t FileStore::add(const std::string& key, std::int64_t amount) {
+  return parts_->write(timeout(), [&](LogFile::Lock& lock, const Table& table) {
+    const std::string* value = table.find(key);
+    const std::int64_t sum = store::counter_sum(key, value ? *value : std::string_view(), amount);
+    lock.write({RecordKind::set, key, std::to_string(sum)});
+    return sum;
+  });
+}
+
+void FileStore::wait(const std::vector<std::string>& keys, Milliseconds timeout) {
+  const auto found = parts_->until(timeout, [&] {
+    const bool all = parts_->read(timeout, [&](const Table& table) { return table.check(keys); });
+    return all ? std::optional(true) : std::nullopt;
+  });
+  if (!found) store::throw_timeout(*this, "wait", store::missing(*this, keys), timeout);
+}
+
+bool FileStore::check(const std::vector<std::string>& keys) {
+  return parts_->read(timeout(), [&](const Table& table) { return table.check(keys); });
+}
+
+std::string FileStore::compare_set(const std::string& key, const std::string& expected, const std::string& desired) {
+  return parts_->write(timeout(), [&](LogFile::Lock& lock, const Table& table) {
+    const std::string* value = table.find(key);
+    if (value ? *value != expected : !expected.empty()) return value ? *value : expected;
+    lock.write({RecordKind::set, key, desired});
+    return desired;
+  });
+}
+
+bool FileStore::delete_key(const std::string& key) {
+  return parts_->write(timeout(), [&](LogFile::Lock& lock, const Table& table) {
+    if (!table.find(key)) return false;
+    lock.write({RecordKind::erase, key});
+    return true;
+  });
+}
+
+std::int64_t FileStore::num_keys() {
+  return parts_->read(timeout(), [](const Table& table) { return table.num_keys(); });
+}
+
+std::vector<std::string> FileStore::list_keys() {
+  return parts_->read(timeout(), [](const Table& table) { return table.list_keys(); });
+}
+
+void FileStore::append(const std::string& key, const std::string& value) {
+  parts_->write(timeout(), [&](LogFile::Lock& lock, const Table&) { lock.write({RecordKind::append, key, value}); });
+}
+
+void FileStore::queue_push(const std::string& key, const std::string& value) {
+  parts_->write(timeout(), [&](LogFile::Lock& lock, const Table&) { lock.write({RecordKind::push, key, value}); });
+}
+
+std::string FileStore::queue_pop(const std::string& key, bool block) {
+  const Milliseconds limit = block ? timeout() : Milliseconds(0);
+  auto value = parts_->until(limit, [&]() -> std::optional<std::string> {
+    if (parts_->read(limit, [&](const Table& table) { return table.queue_len(key); }) == 0) return std::nullopt;
+    return parts_->write(limit, [&](LogFile::Lock& lock, const Table& table) -> std::optional<std::string> {
+      const auto at = table.queues().find(key);
+      if (at == table.queues().end()) return std::nullopt;
+      std::string front = at->second.front();
+      lock.write({RecordKind::pop, key});
+      return front;
+    });
+  });
+  if (value) return std::move(*value);
+  if (!block) store::throw_queue_empty(*this, key);
+  store::throw_timeout(*this, "queue_pop", key, limit);
+}
+
+std::int64_t FileStore::queue_len(const std::string& key) {
+  return parts_->read(timeout(), [&](const Table& table) { return table.queue_len(key); });
+}
+
+}  // namespace hookline

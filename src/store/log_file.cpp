@@ -1,0 +1,249 @@
+// The log file: system calls and their failures.
+#include "store/log_file.hpp"
+
+#include <fcntl.h>
+#include <linux/falloc.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <ctime>
+#include <filesystem>
+#include <system_error>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include <hookline/core/error.hpp>
+
+namespace hookline::store {
+
+namespace {
+
+/// Compacting starts when this much was written since the last time, and four times what was left by it.
+constexpr std::uint64_t kCompactAfterBytes = 4 << 20;
+constexpr std::uint64_t kReadAheadBytes = 64 << 10;
+
+std::string error_text(int code) { return std::generic_category().message(code); }
+
+/// Reads exactly `bytes.size()` bytes, or fewer where the file ends or the system refuses.
+std::size_t read_at(int fd, char* bytes, std::size_t count, std::uint64_t offset) {
+  std::size_t done = 0;
+  while (done < count) {
+    const ssize_t got = ::pread(fd, bytes + done, count - done, static_cast<off_t>(offset + done));
+    if (got < 0 && errno == EINTR) continue;
+    if (got <= 0) break;
+    done += static_cast<std::size_t>(got);
+  }
+  return done;
+}
+
+bool write_at(int fd, std::string_view bytes, std::uint64_t offset) {
+  while (!bytes.empty()) {
+    const ssize_t put = ::pwrite(fd, bytes.data(), bytes.size(), static_cast<off_t>(offset));
+    if (put < 0 && errno == EINTR) continue;
+    if (put <= 0) return false;
+    bytes.remove_prefix(static_cast<std::size_t>(put));
+    offset += static_cast<std::uint64_t>(put);
+  }
+  return true;
+}
+
+/// Whether users other than this one may put files of their own into the directory of `path`.
+bool in_shared_directory(const std::string& path) {
+  const auto directory = std::filesystem::path(path).parent_path();
+  struct stat info{};
+  if (::stat(directory.empty() ? "." : directory.c_str(), &info) != 0) return true;
+  return (info.st_mode & (S_IWGRP | S_IWOTH)) != 0 || (info.st_uid != ::geteuid() && info.st_uid != 0);
+}
+
+}  // namespace
+
+LogFile::LogFile(std::string path) : path_(std::move(path)) {
+  if (path_.empty() || path_.find('\0') != std::string::npos) {
+    throw InvalidArgument("FileStore(path): the path is empty or has a zero byte in it");
+  }
+  try {
+    open();
+  } catch (...) {
+    if (fd_ >= 0) ::close(fd_);
+    throw;
+  }
+}
+
+LogFile::~LogFile() { ::close(fd_); }
+
+std::string LogFile::own_path() const { return fmt::format("/proc/self/fd/{}", fd_); }
+
+void LogFile::fail(const char* call) const {
+  const int code = errno;
+  throw ResourceError(fmt::format("FileStore({}): {} failed: {}", path_, call, error_text(code)));
+}
+
+void LogFile::damaged(std::uint64_t offset) const {
+  throw ResourceError(fmt::format(
+      "FileStore({}): the file is damaged at byte {}; remove it and start all processes anew", path_, offset));
+}
+
+void LogFile::open() {
+  const bool shared = in_shared_directory(path_);
+  // O_NONBLOCK: a pipe of that name must not hold us up before it is refused.
+  const int flags = O_RDWR | O_CREAT | O_CLOEXEC | O_NONBLOCK | O_NOCTTY | (shared ? O_NOFOLLOW : 0);
+  fd_ = ::open(path_.c_str(), flags, S_IRUSR | S_IWUSR);
+  if (fd_ < 0) fail("open");
+  owner_ = ::getpid();
+  struct stat info{};
+  if (::fstat(fd_, &info) != 0) fail("fstat");
+  if (!S_ISREG(info.st_mode)) throw InvalidArgument(fmt::format("FileStore({}): this is no regular file", path_));
+  if (shared && (info.st_uid != ::geteuid() || info.st_nlink > 1)) {
+    throw InvalidArgument(
+        fmt::format("FileStore({}): the file belongs to another user or has a second name, in a directory that others "
+                    "may write to; "
+                    "choose a path in a directory of your own",
+                    path_));
+  }
+}
+
+void LogFile::take_lock(Lock::Mode mode, Clock::time_point deadline) {
+  if (owner_ != ::getpid()) {
+    // After a fork the description, and with it the lock, is the parent's too: have one of our own.
+    const int own = ::open(own_path().c_str(), O_RDWR | O_CLOEXEC);
+    if (own < 0) fail("open after a fork");
+    ::close(std::exchange(fd_, own));
+    owner_ = ::getpid();
+  }
+  const int operation = (mode == Lock::Mode::exclusive ? LOCK_EX : LOCK_SH) | LOCK_NB;
+  // The kernel's blocking flock has no deadline, and a holder may be stopped: ask again, soon at first, then less
+  // often.
+  for (long pause = 20'000; ::flock(fd_, operation) != 0; pause = std::min(pause * 2, 500'000L)) {
+    if (errno == EINTR) continue;
+    if (errno != EWOULDBLOCK) fail("flock");
+    if (Clock::now() >= deadline) {
+      throw Timeout(fmt::format(
+          "FileStore({}): timeout waiting for the lock of the file; see whether a process that uses it is stopped",
+          path_));
+    }
+    const timespec span{0, pause};
+    ::nanosleep(&span, nullptr);
+  }
+}
+
+void LogFile::load() {
+  struct stat info{};
+  if (::fstat(fd_, &info) != 0) fail("fstat");
+  const auto size = static_cast<std::uint64_t>(info.st_size);
+  if (size == end_) return;
+  if (size < end_) damaged(size);
+
+  std::string bytes(std::min<std::uint64_t>(size, kFileHeaderBytes), '\0');
+  if (read_at(fd_, bytes.data(), bytes.size(), 0) != bytes.size()) fail("pread");
+  if (size < kFileHeaderBytes) {
+    // Nothing yet, or a process was killed while it wrote the header; anything else is not ours to overwrite.
+    if (encode_file_header().starts_with(bytes)) return;
+    throw InvalidArgument(fmt::format("FileStore({}): this is not a store file; choose another path", path_));
+  }
+  const auto header = decode_file_header(bytes);
+  if (!header) {
+    throw InvalidArgument(
+        fmt::format("FileStore({}): this is not a store file, or its header is damaged; choose another path", path_));
+  }
+  header_ = *header;
+  if (header_.start > size) damaged(0);
+  if (header_.start > end_) {
+    end_ = header_.start;
+    contents_ = Contents();
+  }
+
+  std::string window;
+  std::uint64_t window_start = end_;
+  const auto have = [&](std::uint64_t count) {
+    if (end_ + count <= window_start + window.size()) return;
+    window_start = end_;
+    window.resize(std::min(std::max(count, kReadAheadBytes), size - end_));
+    if (read_at(fd_, window.data(), window.size(), end_) != window.size()) fail("pread");
+  };
+  while (size - end_ >= kRecordHeaderBytes) {
+    have(kRecordHeaderBytes);
+    const auto record =
+        decode_record_header(std::string_view(window).substr(end_ - window_start, kRecordHeaderBytes), end_);
+    if (!record) damaged(end_);
+    const std::uint64_t whole = kRecordHeaderBytes + std::uint64_t{record->body_bytes};
+    if (whole > size - end_) return;  // left behind by a process that was killed, or is being written
+    have(whole);
+    const auto body = std::string_view(window).substr(end_ - window_start + kRecordHeaderBytes, record->body_bytes);
+    if (!replay(*record, body, end_, contents_)) damaged(end_);
+    end_ += whole;
+  }
+}
+
+void LogFile::append(const std::string& bytes) {
+  const std::uint64_t at = end_;
+  if (write_at(fd_, bytes, at)) return;
+  const int code = errno;
+  // What was written of it looks like the work of a killed process, so a failure to cut it off does no harm.
+  if (::ftruncate(fd_, static_cast<off_t>(at)) != 0) errno = code;
+  errno = code;
+  fail("pwrite");
+}
+
+void LogFile::compact() {
+  if (end_ - header_.start < kCompactAfterBytes + 4 * snapshot_bytes_) return;
+  const auto snapshot = encode_snapshot(contents_, end_);
+  snapshot_bytes_ = snapshot ? snapshot->size() : end_ - header_.start;
+  if (!snapshot) return;
+  append(*snapshot);
+  const FileHeader next{end_, header_.generation + 1};
+  end_ += snapshot->size();
+  if (!write_at(fd_, encode_slot(next), slot_offset(next.generation))) return;  // the log is whole, only longer
+  header_ = next;
+  // File systems that cannot make holes keep the bytes; nothing reads them.
+  [[maybe_unused]] const int freed = ::fallocate(fd_, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, kFileHeaderBytes,
+                                                 static_cast<off_t>(next.start - kFileHeaderBytes));
+}
+
+LogFile::Lock::Lock(LogFile& log, Mode mode, Clock::time_point deadline) : log_(log) {
+  log_.take_lock(mode, deadline);
+  try {
+    log_.load();
+  } catch (...) {
+    ::flock(log_.fd_, LOCK_UN);
+    throw;
+  }
+}
+
+LogFile::Lock::~Lock() { ::flock(log_.fd_, LOCK_UN); }
+
+void LogFile::Lock::write(const Record& record) {
+  if (record.key.size() > kLongestPartBytes || record.value.size() > kLongestPartBytes) {
+    throw InvalidArgument(fmt::format("FileStore({}): a key of {} and a value of {} bytes; at most {} each can be kept",
+                                      log_.path_, record.key.size(), record.value.size(), kLongestPartBytes));
+  }
+  if (log_.end_ == 0) {
+    if (::ftruncate(log_.fd_, 0) != 0) log_.fail("ftruncate");
+    log_.append(encode_file_header());
+    log_.header_ = FileHeader();
+    log_.end_ = kFileHeaderBytes;
+  }
+  struct stat info{};
+  if (::fstat(log_.fd_, &info) != 0) log_.fail("fstat");
+  if (static_cast<std::uint64_t>(info.st_size) > log_.end_ &&
+      ::ftruncate(log_.fd_, static_cast<off_t>(log_.end_)) != 0) {
+    log_.fail("ftruncate");
+  }
+  const std::string bytes = encode_record(record, log_.end_);
+  log_.append(bytes);
+  const auto header = decode_record_header(bytes, log_.end_);
+  replay(*header, std::string_view(bytes).substr(kRecordHeaderBytes), log_.end_, log_.contents_);
+  log_.end_ += bytes.size();
+  log_.compact();
+}
+
+void LogFile::Lock::remove_name() {
+  struct stat named{};
+  struct stat own{};
+  if (::lstat(log_.path_.c_str(), &named) != 0 || ::fstat(log_.fd_, &own) != 0) return;
+  if (named.st_dev == own.st_dev && named.st_ino == own.st_ino) ::unlink(log_.path_.c_str());
+}
+
+}  // namespace hookline::store

@@ -1,0 +1,66 @@
+// A log of operations in a file: opening it safely, locking it, reading what is new, appending, and compacting.
+#pragma once
+
+#include <sys/types.h>
+
+#include <string>
+
+#include <hookline/core/deadline.hpp>
+
+#include "store/record.hpp"
+
+namespace hookline::store {
+
+/// One open file description. Not for several threads at once: its user has a mutex. The lock is the kernel's and ends
+/// with the process.
+class LogFile {
+ public:
+  explicit LogFile(std::string path);
+  LogFile(const LogFile&) = delete;
+  LogFile& operator=(const LogFile&) = delete;
+  ~LogFile();
+
+  const std::string& path() const { return path_; }
+  /// A path that leads to this very file, even when its name is gone.
+  std::string own_path() const;
+
+  /// Held from construction to destruction; contents() are then those of all processes. Throws Timeout where another
+  /// process holds the lock until the deadline, and ResourceError for a damaged file.
+  class Lock {
+   public:
+    enum class Mode { shared, exclusive };
+    Lock(LogFile& log, Mode mode, Clock::time_point deadline);
+    Lock(const Lock&) = delete;
+    Lock& operator=(const Lock&) = delete;
+    ~Lock();
+
+    const Contents& contents() const { return log_.contents_; }
+    /// Writes one operation down and then does it. Needs the exclusive lock. ResourceError where the system refuses;
+    /// nothing has changed then.
+    void write(const Record& record);
+    /// Takes the file's name away where it still names this file.
+    void remove_name();
+
+   private:
+    LogFile& log_;
+  };
+
+ private:
+  void open();
+  void take_lock(Lock::Mode mode, Clock::time_point deadline);
+  void load();
+  void append(const std::string& bytes);
+  void compact();
+  [[noreturn]] void fail(const char* call) const;
+  [[noreturn]] void damaged(std::uint64_t offset) const;
+
+  std::string path_;
+  int fd_ = -1;
+  pid_t owner_ = 0;
+  Contents contents_;
+  FileHeader header_;
+  std::uint64_t end_ = 0;
+  std::uint64_t snapshot_bytes_ = 0;
+};
+
+}  // namespace hookline::store

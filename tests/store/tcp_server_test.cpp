@@ -1,0 +1,264 @@
+// The TCP store's server under bytes that no client of good will sends: that connection is closed, everybody else is
+// served.
+#include "store/tcp_server.hpp"
+
+#include <gtest/gtest.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <fstream>
+#include <random>
+
+#include <hookline/store/tcp_store.hpp>
+
+#include "store/tcp_address.hpp"
+#include "store/wire.hpp"
+
+namespace hookline::store {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+// A connection that sends whatever it is told to.
+class Stranger {
+ public:
+  explicit Stranger(std::uint16_t port) {
+    const SocketAddress address = resolve("127.0.0.1", port, Purpose::connect, deadline_after(seconds(5))).front();
+    socket_ = ::socket(address.family(), SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (::connect(socket_, address.get(), address.size) != 0) ADD_FAILURE() << system_message(errno);
+  }
+  Stranger(const Stranger&) = delete;
+  Stranger& operator=(const Stranger&) = delete;
+  ~Stranger() { ::close(socket_); }
+
+  // How much could be sent; the server may have closed the connection in between.
+  std::size_t send(std::string_view bytes, int flags = 0) const {
+    std::size_t sent = 0;
+    while (sent < bytes.size()) {
+      const ssize_t result = ::send(socket_, bytes.data() + sent, bytes.size() - sent, MSG_NOSIGNAL | flags);
+      if (result <= 0) break;
+      sent += static_cast<std::size_t>(result);
+    }
+    return sent;
+  }
+
+  std::string receive(std::size_t size) const {
+    std::string bytes(size, '\0');
+    std::size_t got = 0;
+    while (got < size && readable()) {
+      const ssize_t result = ::recv(socket_, bytes.data() + got, size - got, 0);
+      if (result <= 0) break;
+      got += static_cast<std::size_t>(result);
+    }
+    bytes.resize(got);
+    return bytes;
+  }
+
+  // Whether the server closes the connection in a while, whatever it still sends.
+  bool is_closed() const {
+    std::array<char, 4096> bytes;
+    while (readable()) {
+      if (::recv(socket_, bytes.data(), bytes.size(), 0) <= 0) return true;
+    }
+    return false;
+  }
+
+ private:
+  bool readable() const {
+    pollfd waiting{socket_, POLLIN, 0};
+    return ::poll(&waiting, 1, 10'000) == 1;
+  }
+
+  int socket_;
+};
+
+std::string hello() {
+  std::string bytes;
+  append_query(bytes, Query::validate);
+  append_number(bytes, kMagic);
+  return bytes;
+}
+
+std::string one_text(Query query, std::string_view key) {
+  std::string bytes;
+  append_query(bytes, query);
+  append_text(bytes, key);
+  return bytes;
+}
+
+class TcpServerTest : public ::testing::Test {
+ protected:
+  std::uint16_t port() const { return server_.port(); }
+
+  void expect_served() {
+    TCPStore store(TCPStoreOptions{.port = port(), .timeout = seconds(20)});
+    store.set("k", "v");
+    EXPECT_EQ(store.get("k"), "v");
+  }
+
+  void expect_refused(const std::string& bytes) {
+    const Stranger stranger(port());
+    stranger.send(bytes);
+    EXPECT_TRUE(stranger.is_closed());
+    expect_served();
+  }
+
+  TcpServer server_{"127.0.0.1", 0, false, seconds(20), SessionLimits{.grace = milliseconds(500), .slowest = 64 << 20}};
+};
+
+TEST_F(TcpServerTest, AConnectionThatDoesNotOpenAsItShould) {
+  expect_refused(std::string("\x00\xce\xf7\x85\x3d", 5));
+  expect_refused(one_text(Query::get, "/k"));
+  expect_refused("GET / HTTP/1.1\r\n\r\n");
+  expect_refused(hello() + hello());
+}
+
+TEST_F(TcpServerTest, WhatIsNoRequestOrTooLarge) {
+  expect_refused(hello() + '\x13');
+  expect_refused(hello() + '\xff');
+  std::string large = hello();
+  append_query(large, Query::get);
+  append_number<std::uint64_t>(large, kMaxKeyBytes + 1);
+  expect_refused(large);
+  std::string endless = hello();
+  append_query(endless, Query::multi_set);
+  append_number<std::uint64_t>(endless, ~std::uint64_t{0});
+  expect_refused(endless);
+}
+
+TEST_F(TcpServerTest, WaitingTwiceAtOnce) {
+  std::string wait;
+  append_query(wait, Query::wait);
+  append_number<std::uint64_t>(wait, 1);
+  append_text(wait, "/never");
+  expect_refused(hello() + wait + wait);
+}
+
+TEST_F(TcpServerTest, AskingForMoreThanAReplyMayHold) {
+  TCPStore store(TCPStoreOptions{.port = port(), .timeout = seconds(20)});
+  store.set("large", std::string(kMaxValueBytes, 'v'));
+  std::string request = hello();
+  append_query(request, Query::multi_get);
+  append_number<std::uint64_t>(request, 10'000);
+  for (int i = 0; i < 10'000; ++i) append_text(request, "/large");
+  expect_refused(request);
+  for (int i = 0; i < 7; ++i) store.append("grown", std::string(kMaxValueBytes, 'v'));
+  EXPECT_EQ(store.get("grown").size(), 7 * kMaxValueBytes);
+}
+
+TEST_F(TcpServerTest, ARequestThatIsCutOff) {
+  const std::string whole = hello() + one_text(Query::queue_push, "/q");
+  for (std::size_t size = 0; size < whole.size(); ++size)
+    Stranger(port()).send(std::string_view(whole).substr(0, size));
+  expect_served();
+  TCPStore store(TCPStoreOptions{.port = port(), .timeout = seconds(20)});
+  EXPECT_EQ(store.queue_len("q"), 0);
+}
+
+TEST_F(TcpServerTest, WhoStopsInTheMiddleIsDisconnected) {
+  const Stranger silent(port());
+  const Stranger half(port());
+  half.send(hello() + one_text(Query::set, "/k").substr(0, 5));
+  const Stranger almost(port());
+  std::string large = hello() + one_text(Query::set, "/k");
+  append_number<std::uint64_t>(large, kMaxValueBytes);
+  large.append(kMaxValueBytes - 1, 'v');
+  almost.send(large);
+  const Stranger idle(port());
+  idle.send(hello() + one_text(Query::get, "/k"));
+  EXPECT_EQ(idle.receive(8).size(), 8U);
+
+  EXPECT_TRUE(silent.is_closed());
+  EXPECT_TRUE(half.is_closed());
+  EXPECT_TRUE(almost.is_closed());
+  idle.send(one_text(Query::get, "/k"));  // who has finished may be idle for as long as it likes
+  EXPECT_EQ(idle.receive(8).size(), 8U);
+}
+
+std::size_t resident_bytes() {
+  std::ifstream file("/proc/self/statm");
+  std::size_t total = 0;
+  std::size_t resident = 0;
+  file >> total >> resident;
+  return resident * static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
+}
+
+TEST_F(TcpServerTest, WhoNeverReadsGetsNoMoreReplies) {
+  TCPStore store(TCPStoreOptions{.port = port(), .timeout = seconds(20)});
+  store.set("large", std::string(kMaxValueBytes, 'v'));
+  store.ping();
+  const std::size_t before = resident_bytes();
+  std::string requests = hello();
+  for (int i = 0; i < 4000; ++i) requests += one_text(Query::get, "/large");  // 32 GiB of replies
+  const Stranger stranger(port());
+  stranger.send(requests, MSG_DONTWAIT);
+  for (int i = 0; i < 100; ++i) store.ping();
+  EXPECT_LT(resident_bytes(), before + (std::size_t{256} << 20));
+
+  // Once it reads, all of the replies come, in order.
+  std::string small = hello();
+  append_query(small, Query::set);
+  append_text(small, "/some");
+  append_text(small, std::string(100'000, 's'));
+  for (int i = 0; i < 100; ++i) small += one_text(Query::get, "/some");
+  const Stranger slow(port());
+  slow.send(small);
+  store.ping();
+  for (int i = 0; i < 100; ++i) {
+    const std::string reply = slow.receive(8 + 100'000);
+    ASSERT_EQ(reply.size(), 8U + 100'000U);
+    EXPECT_EQ(reply.back(), 's');
+  }
+}
+
+TEST_F(TcpServerTest, RandomBytes) {
+  std::mt19937 random(20240611);
+  TCPStore store(TCPStoreOptions{.port = port(), .timeout = seconds(20)});
+  const auto below = [&random](std::uint32_t end) { return static_cast<std::uint32_t>(random() % end); };
+  for (int round = 0; round < 300; ++round) {
+    std::string bytes = below(8) == 0 ? "" : hello();
+    // Random queries with sizes that are often small get further into the server than noise alone.
+    const std::uint32_t parts = below(20);
+    for (std::uint32_t i = 0; i < parts; ++i) {
+      switch (below(4)) {
+        case 0: bytes.push_back(static_cast<char>(below(kQueries + 1))); break;
+        case 1: append_number<std::uint64_t>(bytes, below(4)); break;
+        case 2: append_text(bytes, std::string(below(10), static_cast<char>(below(256)))); break;
+        default: append_number<std::uint32_t>(bytes, static_cast<std::uint32_t>(random())); break;
+      }
+    }
+    const Stranger stranger(port());
+    stranger.send(bytes);
+    store.set("still", std::to_string(round));
+    ASSERT_EQ(store.get("still"), std::to_string(round));
+  }
+}
+
+TEST_F(TcpServerTest, EndlessNoise) {
+  std::mt19937 random(7);
+  std::string noise(1 << 20, '\0');
+  for (char& byte : noise) byte = static_cast<char>(random());
+  TCPStore store(TCPStoreOptions{.port = port(), .timeout = seconds(20)});
+  for (int i = 0; i < 20; ++i) {
+    const Stranger stranger(port());
+    stranger.send(i % 2 == 0 ? noise : hello() + noise);
+    EXPECT_EQ(store.add("n", 1), i + 1);
+    EXPECT_TRUE(stranger.is_closed());
+  }
+}
+
+TEST(TcpServer, EndsAtOnceWithClientsThatWait) {
+  auto server = std::make_unique<TcpServer>("127.0.0.1", 0, false, seconds(20));
+  const Stranger half(server->port());
+  half.send(hello() + one_text(Query::set, "/k"));
+  const Stranger waiting(server->port());
+  waiting.send(hello() + one_text(Query::barrier, "/b") + std::string("\x02\0\0\0\0\0\0\0", 8));
+  server.reset();
+  EXPECT_TRUE(half.is_closed());
+  EXPECT_TRUE(waiting.is_closed());
+}
+
+}  // namespace
+}  // namespace hookline::store

@@ -1,0 +1,175 @@
+// Requests as bytes: every query is found, taken apart and refused alike however its bytes are cut.
+#include "store/wire.hpp"
+
+#include <gtest/gtest.h>
+#include <malloc.h>
+
+#include "store/request_reader.hpp"
+
+namespace hookline::store {
+namespace {
+
+struct Sample {
+  std::string bytes;
+  Query query;
+  std::vector<std::string_view> keys;
+  std::vector<std::string_view> values;
+  std::int64_t number = 0;
+};
+
+std::string query_bytes(Query query, auto... fields) {
+  std::string bytes;
+  append_query(bytes, query);
+  [[maybe_unused]] const auto put = [&bytes](auto field) {
+    if constexpr (std::is_integral_v<decltype(field)>) {
+      append_number(bytes, field);
+    } else {
+      append_text(bytes, field);
+    }
+  };
+  (put(fields), ...);
+  return bytes;
+}
+
+std::vector<Sample> samples() {
+  return {
+      {query_bytes(Query::validate, kMagic), Query::validate, {}, {}, kMagic},
+      {query_bytes(Query::set, "/k", "v"), Query::set, {"/k"}, {"v"}},
+      {query_bytes(Query::set, "", ""), Query::set, {""}, {""}},
+      {query_bytes(Query::compare_set, "/k", "old", "new"), Query::compare_set, {"/k"}, {"old", "new"}},
+      {query_bytes(Query::get, "/k"), Query::get, {"/k"}, {}},
+      {query_bytes(Query::add, "/k", std::int64_t{-5}), Query::add, {"/k"}, {}, -5},
+      {query_bytes(Query::check, std::uint64_t{0}), Query::check, {}, {}},
+      {query_bytes(Query::check, std::uint64_t{2}, "/a", "/b"), Query::check, {"/a", "/b"}, {}},
+      {query_bytes(Query::wait, std::uint64_t{1}, ""), Query::wait, {""}, {}},
+      {query_bytes(Query::num_keys), Query::num_keys, {}, {}},
+      {query_bytes(Query::delete_key, "/k"), Query::delete_key, {"/k"}, {}},
+      {query_bytes(Query::append, "/k", "v"), Query::append, {"/k"}, {"v"}},
+      {query_bytes(Query::multi_get, std::uint64_t{2}, "/a", "/b"), Query::multi_get, {"/a", "/b"}, {}},
+      {query_bytes(Query::multi_set, std::uint64_t{2}, "/a", "1", "/b", ""), Query::multi_set, {"/a", "/b"}, {"1", ""}},
+      {query_bytes(Query::multi_set, std::uint64_t{0}), Query::multi_set, {}, {}},
+      {query_bytes(Query::cancel_wait), Query::cancel_wait, {}, {}},
+      {query_bytes(Query::ping, std::uint32_t{77}), Query::ping, {}, {}, 77},
+      {query_bytes(Query::queue_push, "/q", "v"), Query::queue_push, {"/q"}, {"v"}},
+      {query_bytes(Query::queue_pop, "/q"), Query::queue_pop, {"/q"}, {}},
+      {query_bytes(Query::queue_len, "/q"), Query::queue_len, {"/q"}, {}},
+      {query_bytes(Query::list_keys), Query::list_keys, {}, {}},
+      {query_bytes(Query::barrier, "/b", std::int64_t{4}), Query::barrier, {"/b"}, {}, 4},
+  };
+}
+
+TEST(Wire, EveryQueryIsTakenApart) {
+  for (const Sample& sample : samples()) {
+    RequestScanner scanner;
+    const std::string more = sample.bytes + "tail";
+    const auto [state, used] = scanner.scan(more);
+    ASSERT_EQ(state, Scan::complete) << int(sample.query);
+    ASSERT_EQ(used, sample.bytes.size());
+    Request request;
+    decode(std::string_view(more).substr(0, used), request);
+    EXPECT_EQ(request.query, sample.query);
+    EXPECT_EQ(request.keys, sample.keys);
+    EXPECT_EQ(request.values, sample.values);
+    EXPECT_EQ(request.number, sample.number);
+  }
+}
+
+TEST(Wire, PyTorchsOwnBytes) {  // as a client of PyTorch 2.13 sends them
+  const std::string set("\x01\x02\0\0\0\0\0\0\0/k\x01\0\0\0\0\0\0\0v", 20);
+  EXPECT_EQ(query_bytes(Query::set, "/k", "v"), set);
+  std::string own;
+  append_query(own, Query::set);
+  append_key(own, "k");
+  append_text(own, "v");
+  EXPECT_EQ(own, set);
+  EXPECT_EQ(query_bytes(Query::validate, kMagic), std::string("\x00\xce\xf7\x85<", 5));
+  EXPECT_EQ(query_bytes(Query::barrier, "/b", std::int64_t{2}),
+            std::string("\x12\x02\0\0\0\0\0\0\0/b\x02\0\0\0\0\0\0\0", 19));
+}
+
+TEST(Wire, ItDoesNotMatterHowTheBytesAreCut) {
+  std::string stream;
+  for (const Sample& sample : samples()) stream += sample.bytes;
+  for (std::size_t piece = 1; piece < 40; ++piece) {
+    RequestReader reader;
+    std::vector<std::string> found;
+    for (std::size_t at = 0; at < stream.size(); at += piece) {
+      std::string_view bytes = std::string_view(stream).substr(at, piece);
+      while (!bytes.empty()) {
+        std::string_view whole;
+        const Scan state = reader.read(bytes, whole);
+        ASSERT_NE(state, Scan::bad);
+        if (state == Scan::complete) found.emplace_back(whole);
+      }
+    }
+    EXPECT_EQ(reader.held(), 0U);
+    ASSERT_EQ(found.size(), samples().size()) << "in pieces of " << piece;
+    for (std::size_t i = 0; i < found.size(); ++i) EXPECT_EQ(found[i], samples()[i].bytes);
+  }
+}
+
+TEST(Wire, RefusesWhatIsNoRequestOrTooLarge) {
+  const auto state_of = [](const std::string& bytes) { return RequestScanner().scan(bytes).state; };
+  for (int query = kQueries; query < 256; ++query) EXPECT_EQ(state_of({static_cast<char>(query)}), Scan::bad);
+  for (const std::uint64_t size : {kMaxKeyBytes + 1, std::uint64_t{1} << 63, ~std::uint64_t{0}}) {
+    EXPECT_EQ(state_of(query_bytes(Query::get, size)), Scan::bad);
+  }
+  EXPECT_EQ(state_of(query_bytes(Query::get, kMaxKeyBytes)), Scan::incomplete);
+  EXPECT_EQ(state_of(query_bytes(Query::set, "k", kMaxValueBytes)), Scan::incomplete);
+  EXPECT_EQ(state_of(query_bytes(Query::set, "k", kMaxValueBytes + 1)), Scan::bad);
+  EXPECT_EQ(state_of(query_bytes(Query::wait, kMaxKeys)), Scan::incomplete);
+  EXPECT_EQ(state_of(query_bytes(Query::wait, kMaxKeys + 1)), Scan::bad);
+  EXPECT_EQ(state_of(query_bytes(Query::multi_set, ~std::uint64_t{0})), Scan::bad);
+}
+
+TEST(Wire, RefusesARequestOfTooManyBytesInAll) {
+  RequestScanner scanner;
+  ASSERT_EQ(scanner.scan(query_bytes(Query::multi_set, std::uint64_t{100})).state, Scan::incomplete);
+  const std::string value(kMaxValueBytes, 'v');
+  std::string pair;
+  append_text(pair, "k");
+  append_text(pair, value);
+  for (int i = 0; i < 7; ++i) ASSERT_EQ(scanner.scan(pair).state, Scan::incomplete);
+  EXPECT_EQ(scanner.scan(pair).state, Scan::bad);
+}
+
+std::size_t allocated() {
+  const auto info = ::mallinfo2();
+  return info.uordblks + info.hblkhd;
+}
+
+// What a reader holds beyond the bytes that it was given, at any time before the request is complete.
+std::size_t excess(const std::string& bytes, std::size_t piece) {
+  const std::size_t before = allocated();
+  RequestReader reader;
+  std::size_t most = 0;
+  for (std::size_t at = 0; at < bytes.size(); at += piece) {
+    std::string_view part = std::string_view(bytes).substr(at, piece);
+    std::string_view whole;
+    EXPECT_EQ(reader.read(part, whole), Scan::incomplete);
+    const std::size_t now = allocated() - before;
+    most = std::max(most, now - std::min(now, at + piece));
+  }
+  return most;
+}
+
+TEST(Wire, AHalfSentRequestHoldsLittleMoreThanItsBytes) {
+  constexpr std::size_t kAllowed = 64 * 1024;
+  std::string value = query_bytes(Query::set, "k", kMaxValueBytes);
+  EXPECT_LT(excess(value, 4096), kAllowed);  // announced only
+  value.append(kMaxValueBytes - 1, 'v');
+  EXPECT_LT(excess(value, 64 * 1024), kAllowed);
+  EXPECT_LT(excess(value, 1000), kAllowed);
+  std::string keys = query_bytes(Query::wait, kMaxKeys);
+  for (std::uint64_t i = 0; i + 1 < kMaxKeys; ++i) append_text(keys, "");
+  EXPECT_LT(excess(keys, 64 * 1024), kAllowed);
+  std::string pairs = query_bytes(Query::multi_set, std::uint64_t{8});
+  for (int i = 0; i < 7; ++i) {
+    append_text(pairs, "k");
+    append_text(pairs, std::string(kMaxValueBytes, 'v'));
+  }
+  EXPECT_LT(excess(pairs, 64 * 1024), kAllowed);
+}
+
+}  // namespace
+}  // namespace hookline::store
