@@ -75,6 +75,21 @@ std::string message_of(nb::handle exception, bool ours) {
   }
 }
 
+/// The types behind nb::value_error() and the like, which binding code throws.
+PyObject* builtin_type(nb::exception_type type) {
+  switch (type) {
+    case nb::exception_type::stop_iteration: return PyExc_StopIteration;
+    case nb::exception_type::index_error: return PyExc_IndexError;
+    case nb::exception_type::key_error: return PyExc_KeyError;
+    case nb::exception_type::value_error: return PyExc_ValueError;
+    case nb::exception_type::type_error: return PyExc_TypeError;
+    case nb::exception_type::buffer_error: return PyExc_BufferError;
+    case nb::exception_type::import_error: return PyExc_ImportError;
+    case nb::exception_type::attribute_error: return PyExc_AttributeError;
+    default: return PyExc_RuntimeError;
+  }
+}
+
 void translate(const std::exception_ptr& error, void*) {
   try {
     std::rethrow_exception(error);
@@ -108,6 +123,8 @@ nb::object error_to_python(const std::exception_ptr& error) {
     nb::object exception = exception_of(e);
     if (e.cause()) PyException_SetCause(exception.ptr(), error_to_python(e.cause()).release().ptr());
     return exception;
+  } catch (const nb::builtin_exception& e) {
+    return new_exception(builtin_type(e.type()), e.what());
   } catch (const std::bad_alloc& e) {
     return new_exception(PyExc_MemoryError, e.what());
   } catch (const std::exception& e) {

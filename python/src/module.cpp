@@ -10,4 +10,5 @@ NB_MODULE(_core, m) {
   py::bind_error(m);
   py::bind_future(m);
   py::bind_tensor(m);
+  py::bind_probe(m);
 }

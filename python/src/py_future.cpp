@@ -42,9 +42,13 @@ PyFuture::PyFuture(Future<PyRef> future) : future_(std::move(future)) {}
 
 PyFuture::~PyFuture() {
   if (link_) *link_ = nullptr;
-  if (shared_ && promise_ && !done()) {
-    const nb::gil_scoped_release released;  // whoever waits in C++ is told here, and may run for long
+  abandon(std::move(callbacks_));
+  // Whoever waits in C++ is told here, and may run for long; and the last reference to a native future may join a
+  // thread that wants the GIL for its own end.
+  if (shared_ || !promise_) {
+    const nb::gil_scoped_release released;
     promise_.reset();
+    future_ = Future<PyRef>::ready();
   }
 }
 
@@ -176,6 +180,21 @@ void PyFuture::run_callbacks() {
   }
 }
 
+// Children fail, for those who wait for them; no callback is called, because the garbage collector may be at work here
+// and have taken its function apart. A loop, because chains may be long.
+void PyFuture::abandon(std::vector<Waiting> waiting) {
+  while (!waiting.empty()) {
+    const Waiting last = std::move(waiting.back());
+    waiting.pop_back();
+    if (!last.child.is_valid()) continue;
+    PyFuture& child = *nb::inst_ptr<PyFuture>(last.child);
+    for (Waiting& next : std::exchange(child.callbacks_, {})) waiting.push_back(std::move(next));
+    if (!child.promise_ || child.done()) continue;
+    child.complete(PyRef(), std::make_exception_ptr(
+                                Aborted("the future that this one waited for was dropped before it was done")));
+  }
+}
+
 void PyFuture::take_over(nb::object result, nb::handle self) {
   if (!nb::isinstance<PyFuture>(result)) {
     complete(PyRef(std::move(result)), nullptr);
@@ -225,7 +244,7 @@ int PyFuture::traverse(visitproc visit, void* arg) const {
 
 // What is let go runs Python code, so this object is in order before anything is let go.
 void PyFuture::clear() {
-  const std::vector<Waiting> callbacks = std::exchange(callbacks_, {});
+  abandon(std::exchange(callbacks_, {}));
   const nb::object error = std::move(error_);
   if (!own_ || shared_) return;
   const PyRef own = std::exchange(own_, {});

@@ -59,6 +59,7 @@ class PyFuture {
 
   void add(Waiting waiting);
   void run_callbacks();
+  static void abandon(std::vector<Waiting> waiting);
   void take_over(nb::object result, nb::handle self);
   void pass_outcome_to(PyFuture& child) const;
   bool complete(PyRef reference, std::exception_ptr error);

@@ -41,7 +41,8 @@ class PyRef {
 
 /// A stay in Python: takes the GIL unless this thread has it, and keeps the exit of Python waiting meanwhile. False
 /// where Python is closing; then nothing of Python may be touched. A thread's state is kept until the thread ends, so
-/// that later stays are cheap.
+/// that later stays are cheap; for its end the thread takes the GIL once more. So whoever joins a thread that has been
+/// in Python, in a destructor too, must not hold the GIL.
 class GilStay {
  public:
   GilStay() noexcept;

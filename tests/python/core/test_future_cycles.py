@@ -1,0 +1,126 @@
+"""Reference cycles through futures are collected, and nothing is collected too early."""
+
+import gc
+import weakref
+from collections.abc import Callable
+
+import pytest
+
+from hookline import Future, _core
+
+probe = _core._probe
+
+
+class Node:
+    def __init__(self) -> None:
+        self.future: Future = Future()
+        self.other: object = None
+
+    def callback(self, _: Future) -> None:
+        pass
+
+
+def pending_callback(node: Node) -> None:
+    node.future.add_done_callback(node.callback)
+
+
+def pending_child(node: Node) -> None:
+    node.other = node.future.then(node.callback)
+
+
+def callback_of_a_child(node: Node) -> None:
+    node.future.then(lambda done: done).add_done_callback(node.callback)
+
+
+def own_value(node: Node) -> None:
+    node.future.set_result(node)
+
+
+def own_error(node: Node) -> None:
+    error = KeyError("k")
+    error.node = node
+    node.future.set_exception(error)
+
+
+def value_of_a_child(node: Node) -> None:
+    node.other = node.future.then(lambda _: node)
+    node.future.set_result(None)
+
+
+def flattened_value(node: Node) -> None:
+    inner: Future = Future()
+    node.other = node.future.then(lambda _: inner)
+    node.future.set_result(None)
+    inner.set_result(node)
+
+
+def error_of_a_child(node: Node) -> None:
+    def failing(_: Future) -> None:
+        raise KeyError(node)
+
+    node.other = node.future.then(failing)
+    node.future.set_result(None)
+
+
+@pytest.mark.parametrize(
+    "tie",
+    [
+        pending_callback,
+        pending_child,
+        callback_of_a_child,
+        own_value,
+        own_error,
+        value_of_a_child,
+        flattened_value,
+        error_of_a_child,
+    ],
+)
+def test_cycle_is_collected(tie: Callable[[Node], None]) -> None:
+    node = Node()
+    tie(node)
+    gone = weakref.ref(node)
+    del node
+    gc.collect()
+    assert gone() is None
+
+
+def test_what_is_in_use_survives() -> None:
+    future: Future = Future()
+    seen = []
+
+    def callback(done: Future) -> list:
+        seen.append(done.value())
+        return [done.value()]
+
+    child = future.then(callback).then(lambda done: [*done.value(), "end"])
+    del callback
+    gc.collect()
+    future.set_result("value")
+    gc.collect()
+    assert seen == ["value"]
+    assert child.value() == ["value", "end"]
+
+
+def test_native_promise_keeps_the_callbacks() -> None:
+    completer = probe.Completer()
+    seen: list = []
+    completer.future().then(lambda done: done.value() + 1).add_done_callback(lambda done: seen.append(done.value()))
+    gc.collect()
+    completer.complete(1)
+    assert seen == [2]
+
+
+def test_value_shared_by_several_futures_survives() -> None:
+    future: Future = Future()
+    copies = [future.then(lambda done: done.value()) for _ in range(3)]
+    value = Node()
+    alive = weakref.ref(value)
+    future.set_result(value)
+    del value, future
+    for i in range(3):
+        gc.collect()
+        assert alive() is not None
+        assert copies[i].value() is alive()
+        copies[i] = None
+    gc.collect()
+    assert alive() is None
