@@ -84,8 +84,9 @@ std::string PrefixStore::queue_pop(const std::string& key, bool block) {
 
 std::int64_t PrefixStore::queue_len(const std::string& key) { return store_->queue_len(under(prefix_, key)); }
 
+// Not the inner store's own barrier: PyTorch's PrefixStore counts with keys too, and both may meet in one.
 void PrefixStore::barrier(const std::string& key, std::int64_t world_size, Milliseconds timeout) {
-  store_->barrier(under(prefix_, key), world_size, timeout);
+  Store::barrier(key, world_size, timeout);
 }
 
 Milliseconds PrefixStore::timeout() const { return store_->timeout(); }

@@ -49,7 +49,10 @@ void Store::barrier(const std::string& key, std::int64_t world_size, Millisecond
   }
   const std::int64_t arrived = add(key + "/num_members", 1);
   const std::int64_t round = (arrived - 1) / world_size;
-  const auto open = [&key](std::int64_t number) { return fmt::format("{}/last_member/{}", key, number); };
+  // The first round's keys are those of PyTorch, whose stores may take part in it; they know no further rounds.
+  const auto open = [&key](std::int64_t number) {
+    return number == 0 ? key + "/last_member" : fmt::format("{}/last_member/{}", key, number);
+  };
   if (arrived % world_size != 0) return wait({open(round)}, timeout);
   set(open(round), "1");
   // Everybody is in this round, so nobody waits in the one before any more.
