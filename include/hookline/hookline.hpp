@@ -12,6 +12,7 @@
 #include <hookline/store/file_store.hpp>
 #include <hookline/store/memory_store.hpp>
 #include <hookline/store/prefix_store.hpp>
+#include <hookline/store/rendezvous.hpp>
 #include <hookline/store/store.hpp>
 #include <hookline/store/tcp_store.hpp>
 #include <hookline/version.hpp>

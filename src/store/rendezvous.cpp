@@ -1,0 +1,112 @@
+// Carrying a rendezvous out: opening the store that the plan names.
+#include <hookline/store/rendezvous.hpp>
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <sstream>
+#include <system_error>
+
+#include <fmt/format.h>
+
+#include <hookline/core/error.hpp>
+#include <hookline/store/file_store.hpp>
+#include <hookline/store/tcp_store.hpp>
+
+#include "store/rendezvous_plan.hpp"
+
+extern char** environ;  // NOLINT(readability-redundant-declaration): not every C library's headers have it
+
+namespace hookline {
+
+namespace {
+
+using store::RendezvousPlan;
+
+constexpr const char* kOpenedKey = "rendezvous/opened";
+
+store::Environment current_environment() {
+  store::Environment environment;
+  for (char** entry = environ; entry && *entry; ++entry) {
+    const std::string_view text(*entry);
+    const std::size_t equals = text.find('=');
+    if (equals != std::string_view::npos) environment.emplace(text.substr(0, equals), text.substr(equals + 1));
+  }
+  return environment;
+}
+
+/// The parent's process number and when it started: for launchers that give their jobs no name.
+std::string parent_name() {
+  const pid_t parent = ::getppid();
+  std::ifstream file(fmt::format("/proc/{}/stat", parent));
+  std::ostringstream text;
+  text << file.rdbuf();
+  std::string fields = text.str();
+  fields.erase(0, fields.rfind(')') + 1);  // the program's name may have spaces in it
+  std::istringstream rest(fields);
+  std::string field;
+  for (int i = 3; i <= 22; ++i) rest >> field;
+  return fmt::format("parent={} start={}", parent, field);
+}
+
+/// Makes a directory that only this user can reach, or takes the one that another rank has made.
+void enter_private_directory(const std::string& path) {
+  if (::mkdir(path.c_str(), S_IRWXU) != 0 && errno != EEXIST) {
+    throw ResourceError(
+        fmt::format("rendezvous: cannot make the directory {}: {}; set TMPDIR to one that you may write to", path,
+                    std::generic_category().message(errno)));
+  }
+  struct stat info{};
+  const bool known = ::lstat(path.c_str(), &info) == 0;
+  if (!known || !S_ISDIR(info.st_mode) || info.st_uid != ::geteuid() || (info.st_mode & 07777) != S_IRWXU) {
+    throw ResourceError(fmt::format(
+        "rendezvous: {} is not a directory of this user alone (mode 0700), so somebody else may have made it; "
+        "remove it, or set TMPDIR to a directory of your own",
+        path));
+  }
+}
+
+std::shared_ptr<Store> open_job_file(const RendezvousPlan& plan, Milliseconds timeout) {
+  const std::string job = plan.job.empty() ? parent_name() : plan.job;
+  const std::string directory =
+      fmt::format("{}/hookline-{}-{:016x}", plan.directory, ::geteuid(), std::hash<std::string>()(job));
+  enter_private_directory(directory);
+  auto file = std::make_shared<FileStore>(directory + "/store", -1, timeout);
+  if (file->add(kOpenedKey, 1) == plan.world_size) {
+    // Everybody has it open and needs its name no more, so nothing stays behind however the processes end.
+    file->delete_key(kOpenedKey);
+    ::unlink(file->path().c_str());
+    ::rmdir(directory.c_str());
+  }
+  return file;
+}
+
+std::shared_ptr<Store> open_store(const RendezvousPlan& plan, Milliseconds timeout) {
+  switch (plan.kind) {
+    case RendezvousPlan::Kind::file:
+      return std::make_shared<FileStore>(plan.path, plan.removes_file ? plan.world_size : -1, timeout);
+    case RendezvousPlan::Kind::job_file: return open_job_file(plan, timeout);
+    case RendezvousPlan::Kind::tcp: break;
+  }
+  TCPStoreOptions options;
+  options.host = plan.host;
+  options.port = plan.port;
+  options.world_size = plan.world_size;
+  options.is_master = plan.is_master;
+  options.timeout = timeout;
+  return std::make_shared<TCPStore>(options);
+}
+
+}  // namespace
+
+Rendezvous rendezvous(const std::string& init_method, std::optional<int> rank, std::optional<int> world_size,
+                      Milliseconds timeout) {
+  const RendezvousPlan plan = store::plan_rendezvous(init_method, rank, world_size, current_environment());
+  return {open_store(plan, timeout), plan.rank, plan.world_size, plan.local_rank};
+}
+
+}  // namespace hookline

@@ -1,0 +1,182 @@
+// Choosing a store and a rank from arguments and environment.
+#include "store/rendezvous_plan.hpp"
+
+#include <array>
+#include <limits>
+
+#include <fmt/format.h>
+
+#include <hookline/core/error.hpp>
+
+#include "store/url.hpp"
+
+namespace hookline::store {
+
+namespace {
+
+/// The names by which a launcher tells its processes who they are. A name that a launcher lacks is empty.
+struct Launcher {
+  std::string_view rank;
+  std::string_view world_size;
+  std::string_view local_rank;
+  std::string_view local_size;
+};
+
+// Open MPI sets PMIX_RANK and SLURM's PMI plug-ins set PMI_RANK: the more telling ones come first.
+constexpr std::array kLaunchers = {
+    Launcher{"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK",
+             "OMPI_COMM_WORLD_LOCAL_SIZE"},
+    Launcher{"SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID", ""},
+    Launcher{"SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID", ""},
+    Launcher{"PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS"},
+    Launcher{"PMIX_RANK", "PMIX_SIZE", "PMIX_LOCAL_RANK", "PMIX_LOCAL_SIZE"},
+};
+
+constexpr std::string_view kWhoSetsIt =
+    "`hookline run`, torchrun, mpirun and srun set it; without them, set it yourself or give the values as arguments";
+
+const std::string* find(const Environment& environment, std::string_view name) {
+  const auto at = environment.find(name);
+  return at == environment.end() || at->second.empty() ? nullptr : &at->second;
+}
+
+[[noreturn]] void missing_variable(std::string_view name, std::string_view advice = kWhoSetsIt) {
+  throw InvalidArgument(
+      fmt::format("env:// rendezvous: environment variable {} expected, but not set; {}", name, advice));
+}
+
+const Launcher* find_launcher(const Environment& environment) {
+  for (const Launcher& launcher : kLaunchers) {
+    if (find(environment, launcher.rank) && find(environment, launcher.world_size)) return &launcher;
+  }
+  return nullptr;
+}
+
+/// The value of `name`, or of the launcher's own name for it.
+std::optional<int> number(const Environment& environment, std::string_view name, std::string_view launchers_name) {
+  for (const std::string_view each : {name, launchers_name}) {
+    if (const std::string* text = find(environment, each)) return parse_number(each, *text);
+  }
+  return std::nullopt;
+}
+
+/// What all processes of the job have alike and other jobs do not.
+std::string job_name(const Environment& environment) {
+  std::string job;
+  for (const auto& [name, value] : environment) {
+    const bool telling = name == "PMIX_NAMESPACE" || name.starts_with("PMIX_SERVER_URI") ||
+                         name == "OMPI_MCA_orte_precondition_transports" || name == "SLURM_JOB_ID" ||
+                         name == "SLURM_STEP_ID" || name == "SLURM_RESTART_COUNT" || name == "SLURM_SRUN_COMM_PORT";
+    if (telling) job += name + "=" + value + "\n";
+  }
+  return job;
+}
+
+/// Throws where the launcher says that the job has processes on other hosts too.
+void check_one_host(const Environment& environment, const Launcher& launcher, int world_size) {
+  const auto local_size = number(environment, launcher.local_size, "");
+  const auto nodes = number(environment, "SLURM_STEP_NUM_NODES", "SLURM_NNODES");
+  const bool slurm = launcher.rank.starts_with("SLURM");
+  if ((local_size && *local_size != world_size) || (slurm && nodes && *nodes > 1)) {
+    missing_variable("MASTER_ADDR",
+                     "this job has several hosts: set MASTER_ADDR and MASTER_PORT to where rank 0 is to listen");
+  }
+}
+
+void set_place_in_env(RendezvousPlan& plan, const Environment& environment, const Launcher* launcher) {
+  if (const std::string* path = find(environment, "HOOKLINE_STORE")) {
+    plan.kind = RendezvousPlan::Kind::file;
+    plan.path = *path;
+    return;
+  }
+  if (const std::string* host = find(environment, "MASTER_ADDR")) {
+    const std::string* port = find(environment, "MASTER_PORT");
+    if (!port) missing_variable("MASTER_PORT");
+    const int value = parse_number("MASTER_PORT", *port);
+    if (value < 0 || value > std::numeric_limits<std::uint16_t>::max()) {
+      throw InvalidArgument(
+          fmt::format("env:// rendezvous: MASTER_PORT must have value from 0 to 65535 but was {}", value));
+    }
+    plan.host = *host;
+    plan.port = static_cast<std::uint16_t>(value);
+    return;
+  }
+  if (!launcher) missing_variable("MASTER_ADDR");
+  check_one_host(environment, *launcher, plan.world_size);
+  plan.kind = RendezvousPlan::Kind::job_file;
+  plan.job = job_name(environment);
+  const std::string* temporary = find(environment, "TMPDIR");
+  plan.directory = temporary ? *temporary : "/tmp";
+}
+
+void set_place_in_url(RendezvousPlan& plan, const Url& url, std::string_view init_method) {
+  if (url.scheme == "file") {
+    if (url.path.empty() || !(url.host.empty() || url.host == "localhost")) {
+      throw InvalidArgument(
+          fmt::format("rendezvous(\"{}\"): path missing; write file:///path, with three slashes", init_method));
+    }
+    plan.kind = RendezvousPlan::Kind::file;
+    plan.path = url.path;
+    plan.removes_file = true;
+  } else {
+    if (url.host.empty())
+      throw InvalidArgument(fmt::format("rendezvous(\"{}\"): host missing; write tcp://host:port", init_method));
+    if (!url.port)
+      throw InvalidArgument(fmt::format("rendezvous(\"{}\"): port number missing; write tcp://host:port", init_method));
+    plan.host = url.host;
+    plan.port = *url.port;
+  }
+}
+
+}  // namespace
+
+RendezvousPlan plan_rendezvous(std::string_view init_method, std::optional<int> rank, std::optional<int> world_size,
+                               const Environment& environment) {
+  const Url url = parse_url(init_method);
+  const bool from_environment = url.scheme == "env";
+  if (!from_environment && url.scheme != "file" && url.scheme != "tcp") {
+    throw InvalidArgument(fmt::format(
+        "rendezvous(\"{}\"): no rendezvous for {}://; there are env://, file:// and tcp://", init_method, url.scheme));
+  }
+  const Launcher* launcher = from_environment ? find_launcher(environment) : nullptr;
+
+  const auto who = [&](const char* name, std::optional<int> argument, std::string_view variable,
+                       std::string_view launchers_name) {
+    const auto in_url = url.query.find(name);
+    if (in_url != url.query.end() && argument) {
+      throw InvalidArgument(
+          fmt::format("rendezvous(\"{}\"): {} is given in the address and as an argument", init_method, name));
+    }
+    if (in_url != url.query.end()) return parse_number(name, in_url->second);
+    if (argument) return *argument;
+    if (!from_environment) {
+      throw InvalidArgument(fmt::format("rendezvous(\"{}\"): {} parameter missing; add ?{}=… or give it as an argument",
+                                        init_method, name, name));
+    }
+    const auto value = number(environment, variable, launchers_name);
+    if (!value) missing_variable(variable);
+    return *value;
+  };
+
+  RendezvousPlan plan;
+  plan.rank = who("rank", rank, "RANK", launcher ? launcher->rank : "");
+  plan.world_size = who("world_size", world_size, "WORLD_SIZE", launcher ? launcher->world_size : "");
+  if (plan.world_size < 1 || plan.rank < 0 || plan.rank >= plan.world_size) {
+    throw InvalidArgument(fmt::format("rendezvous(\"{}\"): rank {} is not one of a world of {}", init_method, plan.rank,
+                                      plan.world_size));
+  }
+  if (from_environment) {
+    set_place_in_env(plan, environment, launcher);
+  } else {
+    set_place_in_url(plan, url, init_method);
+  }
+  const Launcher* local = launcher ? launcher : find_launcher(environment);
+  const bool one_host = plan.kind != RendezvousPlan::Kind::tcp;
+  plan.local_rank =
+      number(environment, "LOCAL_RANK", local ? local->local_rank : "").value_or(one_host ? plan.rank : -1);
+  const std::string* agent = find(environment, "TORCHELASTIC_USE_AGENT_STORE");
+  plan.is_master = plan.kind == RendezvousPlan::Kind::tcp && plan.rank == 0 && !(agent && *agent == "True");
+  return plan;
+}
+
+}  // namespace hookline::store

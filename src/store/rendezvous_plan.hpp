@@ -1,0 +1,44 @@
+// What to do for a rendezvous, as a function of its arguments and the environment alone.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace hookline::store {
+
+using Environment = std::map<std::string, std::string, std::less<>>;
+
+struct RendezvousPlan {
+  enum class Kind {
+    tcp,       ///< at host and port
+    file,      ///< at path
+    job_file,  ///< in a private directory named after `job`
+  };
+  Kind kind = Kind::tcp;
+  int rank = 0;
+  int world_size = 1;
+  int local_rank = -1;
+
+  std::string host = {};
+  std::uint16_t port = 0;
+  /// Whether this process is to keep the TCP server.
+  bool is_master = false;
+
+  std::string path = {};
+  /// Whether the file store shall remove its file in the end, as PyTorch's does for file://.
+  bool removes_file = false;
+
+  /// What tells this job from all others on the host; empty where only the parent process can tell.
+  std::string job = {};
+  /// Where the private directory goes.
+  std::string directory = {};
+};
+
+/// Throws InvalidArgument, naming what is missing or wrong and what would set it.
+RendezvousPlan plan_rendezvous(std::string_view init_method, std::optional<int> rank, std::optional<int> world_size,
+                               const Environment& environment);
+
+}  // namespace hookline::store

@@ -1,0 +1,88 @@
+// Taking an init_method apart.
+#include "store/url.hpp"
+
+#include <charconv>
+#include <limits>
+
+#include <fmt/format.h>
+
+#include <hookline/core/error.hpp>
+
+namespace hookline::store {
+
+namespace {
+
+/// Cuts `text` at the first `mark` and returns what was after it.
+std::string_view cut(std::string_view& text, std::string_view mark) {
+  const std::size_t at = text.find(mark);
+  if (at == std::string_view::npos) return {};
+  const std::string_view after = text.substr(at + mark.size());
+  text = text.substr(0, at);
+  return after;
+}
+
+}  // namespace
+
+int parse_number(std::string_view what, std::string_view text) {
+  int number = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (text.empty() || error != std::errc() || end != text.data() + text.size()) {
+    throw InvalidArgument(fmt::format("rendezvous: {} must be a whole number, not \"{}\"", what, text));
+  }
+  return number;
+}
+
+Url parse_url(std::string_view text) {
+  const std::string_view whole = text;
+  Url url;
+  std::string_view rest = text;
+  const std::string_view query = [&] {
+    std::string_view after = cut(rest, "?");
+    cut(after, "#");
+    return after;
+  }();
+  text = rest;
+  const std::size_t colon = text.find("://");
+  if (colon == std::string_view::npos || colon == 0) {
+    throw InvalidArgument(
+        fmt::format("rendezvous(\"{}\"): give env://, file:///path?rank=…&world_size=… or "
+                    "tcp://host:port?rank=…&world_size=…",
+                    whole));
+  }
+  url.scheme = text.substr(0, colon);
+  text.remove_prefix(colon + 3);
+
+  const std::size_t slash = std::min(text.find('/'), text.size());
+  url.path = text.substr(slash);
+  std::string_view authority = text.substr(0, slash);
+  std::string_view port;
+  if (authority.starts_with('[')) {
+    authority.remove_prefix(1);
+    const std::string_view after = cut(authority, "]");
+    if (after.starts_with(':')) port = after.substr(1);
+  } else {
+    port = cut(authority, ":");
+  }
+  url.host = authority;
+  if (!port.empty()) {
+    const int number = parse_number("the port", port);
+    if (number < 0 || number > std::numeric_limits<std::uint16_t>::max()) {
+      throw InvalidArgument(
+          fmt::format("rendezvous(\"{}\"): port must have value from 0 to 65535 but was {}", whole, number));
+    }
+    url.port = static_cast<std::uint16_t>(number);
+  }
+
+  for (std::string_view left = query; !left.empty();) {
+    std::string_view pair = left;
+    left = cut(pair, "&");
+    std::string_view key = pair;
+    const std::string_view value = cut(key, "=");
+    if (!url.query.emplace(key, value).second) {
+      throw InvalidArgument(fmt::format("rendezvous(\"{}\"): {} is given twice", whole, key));
+    }
+  }
+  return url;
+}
+
+}  // namespace hookline::store

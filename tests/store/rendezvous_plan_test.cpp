@@ -1,0 +1,155 @@
+// What a rendezvous decides, from arguments and an environment that is only a map.
+#include "store/rendezvous_plan.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <hookline/core/error.hpp>
+
+namespace hookline::store {
+namespace {
+
+using Kind = RendezvousPlan::Kind;
+
+RendezvousPlan plan(std::string_view init_method, const Environment& environment = {}) {
+  return plan_rendezvous(init_method, std::nullopt, std::nullopt, environment);
+}
+
+void expect_refused(std::string_view init_method, const Environment& environment, const std::string& part,
+                    std::optional<int> rank = std::nullopt, std::optional<int> world_size = std::nullopt) {
+  try {
+    plan_rendezvous(init_method, rank, world_size, environment);
+    ADD_FAILURE() << init_method << " was accepted";
+  } catch (const InvalidArgument& e) {
+    EXPECT_THAT(e.what(), ::testing::HasSubstr(part));
+  }
+}
+
+TEST(RendezvousPlan, EnvironmentAsInPyTorch) {
+  const Environment environment = {
+      {"MASTER_ADDR", "::1"}, {"MASTER_PORT", "29500"}, {"RANK", "1"}, {"WORLD_SIZE", "4"}, {"LOCAL_RANK", "0"}};
+  const auto made = plan("env://", environment);
+  EXPECT_EQ(made.kind, Kind::tcp);
+  EXPECT_EQ(made.host, "::1");
+  EXPECT_EQ(made.port, 29500);
+  EXPECT_EQ(made.rank, 1);
+  EXPECT_EQ(made.world_size, 4);
+  EXPECT_EQ(made.local_rank, 0);
+  EXPECT_FALSE(made.is_master);
+  EXPECT_EQ(plan("env://?rank=3&world_size=5", environment).world_size, 5);
+  EXPECT_TRUE(plan_rendezvous("env://", 0, 2, environment).is_master);
+}
+
+TEST(RendezvousPlan, UnderTorchrunNobodyServes) {
+  Environment environment = {{"MASTER_ADDR", "h"}, {"MASTER_PORT", "1"}, {"RANK", "0"}, {"WORLD_SIZE", "2"}};
+  EXPECT_TRUE(plan("env://", environment).is_master);
+  environment["TORCHELASTIC_USE_AGENT_STORE"] = "True";
+  EXPECT_FALSE(plan("env://", environment).is_master);
+  environment["TORCHELASTIC_USE_AGENT_STORE"] = "False";
+  EXPECT_TRUE(plan("env://", environment).is_master);
+}
+
+TEST(RendezvousPlan, MissingVariablesAreNamed) {
+  expect_refused("env://", {}, "variable RANK expected");
+  expect_refused("env://", {}, "hookline run");
+  expect_refused("env://", {{"RANK", "0"}}, "WORLD_SIZE");
+  expect_refused("env://", {{"RANK", "0"}, {"WORLD_SIZE", "2"}}, "MASTER_ADDR");
+  expect_refused("env://", {{"RANK", "0"}, {"WORLD_SIZE", "2"}, {"MASTER_ADDR", "h"}}, "MASTER_PORT");
+  expect_refused("env://", {{"RANK", ""}, {"WORLD_SIZE", "2"}}, "variable RANK expected");
+}
+
+TEST(RendezvousPlan, NumbersAreChecked) {
+  const Environment good = {{"RANK", "0"}, {"WORLD_SIZE", "2"}, {"MASTER_ADDR", "h"}, {"MASTER_PORT", "1"}};
+  for (const auto& [name, value] : std::vector<std::pair<std::string, std::string>>{{"RANK", "x"},
+                                                                                    {"RANK", "1x"},
+                                                                                    {"RANK", "99999999999"},
+                                                                                    {"WORLD_SIZE", "2.0"},
+                                                                                    {"MASTER_PORT", "65536"},
+                                                                                    {"MASTER_PORT", "-1"},
+                                                                                    {"LOCAL_RANK", "a"}}) {
+    Environment bad = good;
+    bad[name] = value;
+    expect_refused("env://", bad, name);
+  }
+  expect_refused("env://", good, "rank 2 is not one of a world of 2", 2);
+  expect_refused("env://", good, "rank -1", -1);
+  expect_refused("env://", good, "world of 0", 0, 0);
+}
+
+TEST(RendezvousPlan, LaunchersTellRankAndSize) {
+  const Environment ompi = {{"OMPI_COMM_WORLD_RANK", "1"},
+                            {"OMPI_COMM_WORLD_SIZE", "2"},
+                            {"OMPI_COMM_WORLD_LOCAL_RANK", "1"},
+                            {"OMPI_COMM_WORLD_LOCAL_SIZE", "2"},
+                            {"PMIX_RANK", "1"},
+                            {"PMIX_NAMESPACE", "77"}};
+  const auto made = plan("env://", ompi);
+  EXPECT_EQ(made.kind, Kind::job_file);
+  EXPECT_EQ(made.rank, 1);
+  EXPECT_EQ(made.world_size, 2);
+  EXPECT_EQ(made.local_rank, 1);
+  EXPECT_EQ(made.directory, "/tmp");
+  EXPECT_THAT(made.job, ::testing::HasSubstr("77"));
+
+  Environment with_master = ompi;
+  with_master["MASTER_ADDR"] = "h";
+  with_master["MASTER_PORT"] = "5";
+  EXPECT_EQ(plan("env://", with_master).kind, Kind::tcp);
+
+  const Environment slurm = {{"SLURM_PROCID", "2"}, {"SLURM_NTASKS", "3"}, {"SLURM_LOCALID", "2"},
+                             {"SLURM_NNODES", "1"}, {"SLURM_JOB_ID", "9"}, {"TMPDIR", "/scratch"}};
+  EXPECT_EQ(plan("env://", slurm).rank, 2);
+  EXPECT_EQ(plan("env://", slurm).directory, "/scratch");
+  Environment other_job = slurm;
+  other_job["SLURM_JOB_ID"] = "10";
+  EXPECT_NE(plan("env://", slurm).job, plan("env://", other_job).job);
+
+  const Environment mpich = {{"PMI_RANK", "0"}, {"PMI_SIZE", "1"}};
+  EXPECT_EQ(plan("env://", mpich).kind, Kind::job_file);
+  EXPECT_EQ(plan("env://", mpich).job, "");
+}
+
+TEST(RendezvousPlan, SeveralHostsNeedAnAddress) {
+  expect_refused("env://",
+                 {{"OMPI_COMM_WORLD_RANK", "1"}, {"OMPI_COMM_WORLD_SIZE", "4"}, {"OMPI_COMM_WORLD_LOCAL_SIZE", "2"}},
+                 "several hosts");
+  expect_refused("env://", {{"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "4"}, {"SLURM_NNODES", "2"}}, "MASTER_ADDR");
+}
+
+TEST(RendezvousPlan, OurLaunchersFileComesFirst) {
+  const auto made =
+      plan("env://", {{"HOOKLINE_STORE", "/run/x"}, {"MASTER_ADDR", "h"}, {"RANK", "1"}, {"WORLD_SIZE", "2"}});
+  EXPECT_EQ(made.kind, Kind::file);
+  EXPECT_EQ(made.path, "/run/x");
+  EXPECT_FALSE(made.removes_file);
+  EXPECT_EQ(made.local_rank, 1);
+}
+
+TEST(RendezvousPlan, Addresses) {
+  const auto file = plan("file:///tmp/a%20b?rank=1&world_size=2");
+  EXPECT_EQ(file.kind, Kind::file);
+  EXPECT_EQ(file.path, "/tmp/a%20b");
+  EXPECT_TRUE(file.removes_file);
+  const auto tcp = plan("tcp://localhost:29500?world_size=2&rank=0");
+  EXPECT_EQ(tcp.kind, Kind::tcp);
+  EXPECT_EQ(tcp.host, "localhost");
+  EXPECT_EQ(tcp.port, 29500);
+  EXPECT_TRUE(tcp.is_master);
+  EXPECT_EQ(plan("tcp://[::1]:80/?rank=0&world_size=1").host, "::1");
+  EXPECT_EQ(plan_rendezvous("tcp://h:1", 1, 2, {}).rank, 1);
+
+  expect_refused("", {}, "env://");
+  expect_refused("http://h:1?rank=0&world_size=1", {}, "http");
+  expect_refused("file://?rank=0&world_size=1", {}, "path missing");
+  expect_refused("file://relative/x?rank=0&world_size=1", {}, "three slashes");
+  expect_refused("file:///x", {{"RANK", "0"}}, "rank parameter missing");
+  expect_refused("tcp://h:1?rank=0", {}, "world_size parameter missing");
+  expect_refused("tcp://h?rank=0&world_size=1", {}, "port number missing");
+  expect_refused("tcp://h:70000?rank=0&world_size=1", {}, "65535");
+  expect_refused("tcp://:1?rank=0&world_size=1", {}, "host missing");
+  expect_refused("tcp://h:1?rank=0&rank=1&world_size=2", {}, "twice");
+  expect_refused("tcp://h:1?rank=0&world_size=2", {}, "as an argument", 0);
+}
+
+}  // namespace
+}  // namespace hookline::store
