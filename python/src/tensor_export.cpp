@@ -1,6 +1,7 @@
 // Exports: the capsule's destructor frees what nobody consumed; buffers and arrays keep the Python object.
 #include "tensor_export.hpp"
 
+#include <algorithm>
 #include <cstddef>
 #include <memory>
 
@@ -72,6 +73,11 @@ nb::object to_capsule(const Tensor& tensor, nb::handle stream,
   }
   const bool copied = copy.value_or(false);
   const Tensor exported = copied ? tensor.clone() : tensor;
+  // DLPack allows them, but torch 2.13 does not survive them: it ends the process.
+  if (std::any_of(exported.strides().begin(), exported.strides().end(), [](std::int64_t s) { return s < 0; })) {
+    throw InvalidArgument("Tensor.__dlpack__: " + to_string(exported) +
+                          " has negative strides, which not every library takes; use clone(), copy=True or numpy()");
+  }
   if (!max_version || max_version->first < 1) return new_capsule(exported.to_dlpack_unversioned(), "dltensor");
   DLManagedTensorVersioned* const managed = exported.to_dlpack();
   if (copied) managed->flags |= kDLIsCopied;
