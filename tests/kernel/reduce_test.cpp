@@ -215,7 +215,7 @@ TEST_P(ReduceOnTarget, AgreesWithTheReference) {
       if (!takes(op, dtype)) continue;
       std::size_t turn = 0;
       for (std::size_t count = 0; count <= 1000; count += count < 130 ? 1 : 217) {
-        for (const std::size_t ranks : {1, 2, 3, 4, 7}) {
+        for (const std::size_t ranks : {1u, 2u, 3u, 4u, 7u}) {
           SCOPED_TRACE(std::string(name(op)) + " of " + std::string(name(dtype)) + ", " + std::to_string(ranks) +
                        " sources of " + std::to_string(count));
           expect_reduced(GetParam(), op, dtype, ranks, count, shapes[turn++ % shapes.size()], random);
