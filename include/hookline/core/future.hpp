@@ -100,7 +100,7 @@ struct IsFuture<Future<T>> : std::true_type {
   using Value = T;
 };
 
-/// What `then` gives for a function that returns R: Future<R>, and Future<U> where R is Future<U> already.
+/// What `then` gives for a function that returns R: `Future<R>`, and `Future<U>` where R is that already.
 template <class R>
 struct Flattened {
   using Value = R;
