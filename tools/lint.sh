@@ -21,6 +21,7 @@ check layers .venv/bin/python tools/check_layers.py
 check files .venv/bin/python tools/check_files.py
 check mypy .venv/bin/mypy --no-error-summary
 check stubs tools/build.sh dev stub_check
+check docs tools/docs.sh
 check clang tools/build.sh clang
 check clang-tidy .venv/bin/python tools/clang_tidy.py build/clang
 

@@ -50,7 +50,7 @@ Tensor view_of(const DLTensor& foreign, std::uint64_t flags, PyRef owner) {
   const auto let_go = [](DLManagedTensorVersioned* self) { delete static_cast<Import*>(self->manager_ctx); };
   import->managed = {core::kDLPackVersion, import.get(), let_go, flags, foreign};
   Tensor result = Tensor::from_dlpack(&import->managed);
-  import.release();
+  static_cast<void>(import.release());  // the deleter has it now
   return result;
 }
 
@@ -145,7 +145,8 @@ const ExchangeApi* exchange_api(nb::handle object) {
 }
 
 DType dtype_of_format(const char* format, Py_ssize_t itemsize) {
-  std::string_view code = format ? format : "B";
+  const std::string_view text = format ? format : "B";
+  std::string_view code = text;
   if (!code.empty() && (code[0] == '@' || code[0] == '=' || code[0] == '<')) code.remove_prefix(1);
   if (code.size() == 1) {
     switch (code[0]) {
@@ -162,7 +163,7 @@ DType dtype_of_format(const char* format, Py_ssize_t itemsize) {
       default: break;
     }
   }
-  throw Unsupported("an array of elements '" + std::string(format) +
+  throw Unsupported("an array of elements '" + std::string(text) +
                     "' (in the letters of Python's struct module); Hookline takes float64, float32, float16, bfloat16, "
                     "int8 to int64, uint8 and bool, in this machine's byte order");
 }
