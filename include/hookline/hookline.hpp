@@ -8,6 +8,7 @@
 #include <hookline/core/executor.hpp>
 #include <hookline/core/future.hpp>
 #include <hookline/core/reduce_op.hpp>
+#include <hookline/core/interrupt.hpp>
 #include <hookline/core/tensor.hpp>
 #include <hookline/store/file_store.hpp>
 #include <hookline/store/memory_store.hpp>

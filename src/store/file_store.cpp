@@ -1,6 +1,7 @@
 // The store in a file: the operations on top of its log.
 #include <hookline/store/file_store.hpp>
 
+#include <algorithm>
 #include <mutex>
 #include <optional>
 #include <utility>
@@ -8,6 +9,7 @@
 #include <fmt/format.h>
 
 #include <hookline/core/error.hpp>
+#include <hookline/core/interrupt.hpp>
 
 #include "store/file_watch.hpp"
 #include "store/log_file.hpp"
@@ -56,6 +58,7 @@ struct FileStore::Parts {
       if (auto found = look()) return found;
       const Milliseconds left = time_left(deadline);
       if (left == Milliseconds(0)) return std::nullopt;
+      check_interrupt();
       if (watch) {
         watch->wait(left);
       } else {

@@ -1,11 +1,13 @@
 // The store of one process: a table under a mutex, and a condition variable for those who wait.
 #include <hookline/store/memory_store.hpp>
 
+#include <algorithm>
 #include <condition_variable>
 #include <mutex>
 #include <utility>
 
 #include <hookline/core/error.hpp>
+#include <hookline/core/interrupt.hpp>
 
 #include "store/store_error.hpp"
 #include "store/table.hpp"
@@ -33,10 +35,19 @@ struct MemoryStore::Shared {
   /// Calls `f` on the table once `ready` says so of it; false where that does not happen in time.
   template <class Ready, class F>
   bool when(Milliseconds timeout, Ready ready, F f) {
-    std::unique_lock lock(mutex);
-    if (!changed.wait_until(lock, deadline_after(timeout), [&] { return ready(std::as_const(table)); })) return false;
-    f(table);
-    return true;
+    const auto end = deadline_after(timeout);
+    while (true) {
+      {
+        std::unique_lock lock(mutex);
+        const auto piece = std::min(end, deadline_after(kInterruptPeriod));
+        if (changed.wait_until(lock, piece, [&] { return ready(std::as_const(table)); })) {
+          f(table);
+          return true;
+        }
+      }
+      if (Clock::now() >= end) return false;
+      check_interrupt();  // may run anything, so not under the lock
+    }
   }
 };
 

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include <hookline/core/error.hpp>
+#include <hookline/core/interrupt.hpp>
 
 #include "store/store_error.hpp"
 
@@ -57,7 +58,15 @@ void Turn::wait_for(const std::vector<std::string>& keys) {
 }
 
 bool Turn::await_stop() {
-  if (!client_->reply_came(deadline())) {
+  const Clock::time_point end = deadline();
+  while (!client_->reply_came(std::min(end, deadline_after(kInterruptPeriod)))) {
+    try {
+      check_interrupt();
+    } catch (...) {
+      cancel();
+      throw;
+    }
+    if (Clock::now() < end) continue;
     cancel();
     return false;
   }

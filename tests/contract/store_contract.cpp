@@ -4,6 +4,9 @@
 #include <atomic>
 #include <mutex>
 #include <set>
+#include <stdexcept>
+
+#include <hookline/core/interrupt.hpp>
 
 namespace hookline::contract {
 
@@ -227,6 +230,21 @@ TEST_P(StoreContract, BarrierTimesOutNamingItself) {
   EXPECT_THAT(text, ::testing::HasSubstr("33 ms"));
   EXPECT_THROW(store->barrier("b", 0, kShort), InvalidArgument);
   store->barrier("alone", 1, kShort);
+}
+
+TEST_P(StoreContract, WaitsCanBeInterrupted) {
+  store->set_timeout(kLong);
+  const auto start = Clock::now();
+  {
+    const InterruptScope scope([] { throw std::domain_error("interrupted"); });
+    EXPECT_THROW(store->get("zz"), std::domain_error);
+    EXPECT_THROW(store->wait({"zz"}), std::domain_error);
+    EXPECT_THROW(store->queue_pop("zz"), std::domain_error);
+    EXPECT_THROW(store->barrier("b", 2, kLong), std::domain_error);
+  }
+  EXPECT_LT(Clock::now() - start, kLong);
+  store->set("k", "v");
+  EXPECT_EQ(store->get("k"), "v");
 }
 
 }  // namespace hookline::contract

@@ -1,0 +1,22 @@
+// The thread's own interrupt check.
+#include <hookline/core/interrupt.hpp>
+
+#include <utility>
+
+namespace hookline {
+
+namespace {
+
+thread_local void (*current_check)() = nullptr;
+
+}  // namespace
+
+InterruptScope::InterruptScope(void (*check)()) noexcept : outer_(std::exchange(current_check, check)) {}
+
+InterruptScope::~InterruptScope() { current_check = outer_; }
+
+void check_interrupt() {
+  if (current_check) current_check();
+}
+
+}  // namespace hookline
