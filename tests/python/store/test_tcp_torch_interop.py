@@ -1,4 +1,4 @@
-"""PyTorch's TCPStore and ours on one store, each as the server: every operation of either client is seen by the other."""
+"""PyTorch's TCPStore and ours on one store, each as the server: what either client does, the other sees."""
 
 from __future__ import annotations
 
