@@ -3,11 +3,17 @@
 from ._core import (
     Aborted,
     Error,
+    FileStore,
     Future,
     InvalidArgument,
+    MemoryStore,
     Mismatch,
     PeerLost,
+    PrefixStore,
+    Rendezvous,
     ResourceError,
+    Store,
+    TCPStore,
     Tensor,
     Timeout,
     Unsupported,
@@ -15,19 +21,29 @@ from ._core import (
     empty,
     from_dlpack,
     full,
+    rendezvous,
     zeros,
 )
 from ._core import version as __version__
 from ._futures import collect_all, when_all
 
+HashStore = MemoryStore  # the name that torch.distributed has for it
+
 __all__ = [
     "Aborted",
     "Error",
+    "FileStore",
     "Future",
+    "HashStore",
     "InvalidArgument",
+    "MemoryStore",
     "Mismatch",
     "PeerLost",
+    "PrefixStore",
+    "Rendezvous",
     "ResourceError",
+    "Store",
+    "TCPStore",
     "Tensor",
     "Timeout",
     "Unsupported",
@@ -37,6 +53,7 @@ __all__ = [
     "empty",
     "from_dlpack",
     "full",
+    "rendezvous",
     "when_all",
     "zeros",
 ]

@@ -181,3 +181,123 @@ def asarray(source: Any) -> Tensor:
 
 def from_dlpack(source: Any) -> Tensor:
     """The same for capsules and objects with a __dlpack__ method."""
+
+class Store:
+    """
+    A small key-value table that processes share. A class may derive from it; native code then calls its methods.
+    """
+
+    def __init__(self) -> None: ...
+
+    def set(self, key: str, value: str | bytes) -> None: ...
+
+    def get(self, key: str) -> bytes:
+        """
+        The value of a key, waiting up to the store's timeout for it to be set.
+        """
+
+    def add(self, key: str, amount: int) -> int:
+        """Adds to a counter, which starts at 0, and returns the sum."""
+
+    def wait(self, keys: Sequence[str], timeout: float | datetime.timedelta | None = None) -> None:
+        """Waits until all keys are set."""
+
+    def check(self, keys: Sequence[str]) -> bool:
+        """Whether all keys are set now."""
+
+    def compare_set(self, key: str, expected_value: str | bytes, desired_value: str | bytes) -> bytes:
+        """
+        Sets the desired value where the key has the expected one, or is missing and the expected one is empty. Returns the value afterwards; for a missing key and another expected value, that one.
+        """
+
+    def delete_key(self, key: str) -> bool:
+        """Whether there was such a key."""
+
+    def num_keys(self) -> int: ...
+
+    def list_keys(self) -> list[str]: ...
+
+    def append(self, key: str, value: str | bytes) -> None: ...
+
+    def multi_get(self, keys: Sequence[str]) -> list[bytes]: ...
+
+    def multi_set(self, keys: Sequence[str], values: Sequence[str | bytes]) -> None: ...
+
+    def queue_push(self, key: str, value: str | bytes) -> None: ...
+
+    def queue_pop(self, key: str, block: bool = True) -> bytes:
+        """
+        The oldest element, waiting for one; with block=False, InvalidArgument where there is none.
+        """
+
+    def queue_len(self, key: str) -> int: ...
+
+    def barrier(self, key: str, world_size: int, timeout: float | datetime.timedelta | None = None) -> None:
+        """Returns when world_size callers have come to the barrier of this name."""
+
+    @property
+    def timeout(self) -> datetime.timedelta:
+        """How long waits last that are given no time."""
+
+    def set_timeout(self, timeout: float | datetime.timedelta) -> None: ...
+
+    def __repr__(self) -> str: ...
+
+class MemoryStore(Store):
+    """A store in the memory of this process."""
+
+    def __init__(self, timeout: float | datetime.timedelta = 300.0) -> None: ...
+
+class FileStore(Store):
+    """A store in a file that the processes of one host share."""
+
+    def __init__(self, file_name: str, world_size: int = -1, timeout: float | datetime.timedelta = 300.0) -> None: ...
+
+    @property
+    def path(self) -> str: ...
+
+class PrefixStore(Store):
+    """A store whose keys are those of another one under a prefix."""
+
+    def __init__(self, prefix: str, store: Store) -> None: ...
+
+    @property
+    def prefix(self) -> str: ...
+
+    @property
+    def underlying_store(self) -> Store: ...
+
+class TCPStore(Store):
+    """A store that one process keeps and others reach over TCP."""
+
+    def __init__(self, host_name: str, port: int, world_size: int | None = None, is_master: bool = False, timeout: float | datetime.timedelta = 300.0, wait_for_workers: bool = True, listen_on_all_interfaces: bool = False) -> None: ...
+
+    @property
+    def host(self) -> str: ...
+
+    @property
+    def port(self) -> int: ...
+
+    def ping(self) -> None: ...
+
+    def clone(self) -> TCPStore: ...
+
+class Rendezvous:
+    """What a process learns at a rendezvous."""
+
+    @property
+    def store(self) -> Store: ...
+
+    @property
+    def rank(self) -> int: ...
+
+    @property
+    def world_size(self) -> int: ...
+
+    @property
+    def local_rank(self) -> int: ...
+
+def rendezvous(init_method: str = 'env://', rank: int | None = None, world_size: int | None = None, timeout: float | datetime.timedelta = 300.0) -> Rendezvous:
+    """
+    Finds the store, the rank and the size of this process, as torch.distributed does: env://, file:// or tcp://.
+    """

@@ -10,5 +10,6 @@ NB_MODULE(_core, m) {
   py::bind_error(m);
   py::bind_future(m);
   py::bind_tensor(m);
+  py::bind_store(m);
   py::bind_probe(m);
 }

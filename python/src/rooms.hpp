@@ -11,6 +11,7 @@ void bind_exit(nb::module_& m);
 void bind_error(nb::module_& m);
 void bind_future(nb::module_& m);
 void bind_tensor(nb::module_& m);
+void bind_store(nb::module_& m);
 /// The tests' own; nothing where they are not built.
 void bind_probe(nb::module_& m);
 

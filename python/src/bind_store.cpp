@@ -1,0 +1,239 @@
+// Binds the stores and the rendezvous, with the names and arguments of torch.distributed.
+#include <optional>
+
+#include <nanobind/stl/chrono.h>
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/shared_ptr.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include <hookline/core/interrupt.hpp>
+#include <hookline/store/file_store.hpp>
+#include <hookline/store/memory_store.hpp>
+#include <hookline/store/prefix_store.hpp>
+#include <hookline/store/rendezvous.hpp>
+#include <hookline/store/tcp_store.hpp>
+
+#include "py_error.hpp"
+#include "py_store.hpp"
+#include "rooms.hpp"
+#include "timeout_caster.hpp"
+
+namespace hookline::python {
+namespace {
+
+using Keys = std::vector<std::string>;
+using Values = std::vector<ValueArg>;
+
+void raise_signals() {
+  const GilStay stay;
+  if (!stay) throw Aborted("the wait was given up: Python is ending");
+  translating_errors([] {
+    if (PyErr_CheckSignals() != 0) throw nb::python_error();
+  });
+}
+
+/// Runs `f` without the GIL; Ctrl-C ends its waits.
+template <class F>
+auto natively(F f) {
+  const nb::gil_scoped_release released;
+  const InterruptScope scope(raise_signals);
+  return f();
+}
+
+nb::bytes to_bytes(const std::string& value) { return nb::bytes(value.data(), value.size()); }
+
+nb::list to_list(const Keys& items, auto convert) {
+  nb::list list;
+  for (const std::string& item : items) list.append(convert(item));
+  return list;
+}
+
+/// The store's own timeout where none is given.
+Milliseconds or_default(const std::optional<TimeoutArg>& timeout, const Store& store) {
+  return timeout ? timeout->value() : store.timeout();
+}
+
+// A prefix store may be part of a cycle: it holds a Python store, whose class knows the module in which the prefix
+// store is a variable. Python's collector has to see that reference; it is ours to show while nobody shares it.
+int traverse_prefix_store(PyObject* self, visitproc visit, void* arg) {
+  Py_VISIT(Py_TYPE(self));
+  if (!nb::inst_ready(self)) return 0;
+  const std::shared_ptr<Store>& inner = nb::inst_ptr<PrefixStore>(self)->underlying_store();
+  if (inner.use_count() == 1) {
+    const nb::object found = nb::find(inner.get());
+    Py_VISIT(found.ptr());
+  }
+  return 0;
+}
+
+// Only an object that no native code holds is ever cleared; what still calls it afterwards gets a TypeError.
+int clear_prefix_store(PyObject* self) {
+  if (nb::inst_ready(self)) nb::inst_destruct(self);
+  return 0;
+}
+
+PyType_Slot prefix_store_slots[] = {{Py_tp_traverse, reinterpret_cast<void*>(traverse_prefix_store)},
+                                    {Py_tp_clear, reinterpret_cast<void*>(clear_prefix_store)},
+                                    {0, nullptr}};
+
+void bind_operations(nb::class_<Store, PyStore>& store) {
+  using nb::arg;
+  store
+      .def(
+          "set",
+          [](Store& s, const std::string& key, const ValueArg& value) { natively([&] { s.set(key, value.bytes); }); },
+          arg("key"), arg("value"))
+      .def(
+          "get", [](Store& s, const std::string& key) { return to_bytes(natively([&] { return s.get(key); })); },
+          arg("key"), "The value of a key, waiting up to the store's timeout for it to be set.")
+      .def(
+          "add",
+          [](Store& s, const std::string& key, std::int64_t amount) {
+            return natively([&] { return s.add(key, amount); });
+          },
+          arg("key"), arg("amount"), "Adds to a counter, which starts at 0, and returns the sum.")
+      .def(
+          "wait",
+          [](Store& s, const Keys& keys, std::optional<TimeoutArg> timeout) {
+            const Milliseconds limit = or_default(timeout, s);
+            natively([&] { s.wait(keys, limit); });
+          },
+          arg("keys"), arg("timeout") = nb::none(), "Waits until all keys are set.")
+      .def(
+          "check", [](Store& s, const Keys& keys) { return natively([&] { return s.check(keys); }); }, arg("keys"),
+          "Whether all keys are set now.")
+      .def(
+          "compare_set",
+          [](Store& s, const std::string& key, const ValueArg& expected, const ValueArg& desired) {
+            return to_bytes(natively([&] { return s.compare_set(key, expected.bytes, desired.bytes); }));
+          },
+          arg("key"), arg("expected_value"), arg("desired_value"),
+          "Sets the desired value where the key has the expected one, or is missing and the expected one is empty. "
+          "Returns the value afterwards; for a missing key and another expected value, that one.")
+      .def(
+          "delete_key", [](Store& s, const std::string& key) { return natively([&] { return s.delete_key(key); }); },
+          arg("key"), "Whether there was such a key.")
+      .def("num_keys", [](Store& s) { return natively([&] { return s.num_keys(); }); })
+      .def(
+          "list_keys", [](Store& s) { return to_list(natively([&] { return s.list_keys(); }), key_to_python); },
+          nb::sig("def list_keys(self) -> list[str]"))
+      .def(
+          "append",
+          [](Store& s, const std::string& key, const ValueArg& value) {
+            natively([&] { s.append(key, value.bytes); });
+          },
+          arg("key"), arg("value"))
+      .def(
+          "multi_get",
+          [](Store& s, const Keys& keys) { return to_list(natively([&] { return s.multi_get(keys); }), to_bytes); },
+          arg("keys"), nb::sig("def multi_get(self, keys: collections.abc.Sequence[str]) -> list[bytes]"))
+      .def(
+          "multi_set",
+          [](Store& s, const Keys& keys, const Values& values) {
+            Keys bytes;
+            for (const ValueArg& value : values) bytes.push_back(value.bytes);
+            natively([&] { s.multi_set(keys, bytes); });
+          },
+          arg("keys"), arg("values"))
+      .def(
+          "queue_push",
+          [](Store& s, const std::string& key, const ValueArg& value) {
+            natively([&] { s.queue_push(key, value.bytes); });
+          },
+          arg("key"), arg("value"))
+      .def(
+          "queue_pop",
+          [](Store& s, const std::string& key, bool block) {
+            return to_bytes(natively([&] { return s.queue_pop(key, block); }));
+          },
+          arg("key"), arg("block") = true,
+          "The oldest element, waiting for one; with block=False, InvalidArgument where there is none.")
+      .def(
+          "queue_len", [](Store& s, const std::string& key) { return natively([&] { return s.queue_len(key); }); },
+          arg("key"))
+      .def(
+          "barrier",
+          [](Store& s, const std::string& key, std::int64_t world_size, std::optional<TimeoutArg> timeout) {
+            const Milliseconds limit = or_default(timeout, s);
+            natively([&] { s.barrier(key, world_size, limit); });
+          },
+          arg("key"), arg("world_size"), arg("timeout") = nb::none(),
+          "Returns when world_size callers have come to the barrier of this name.");
+}
+
+}  // namespace
+
+void bind_store(nb::module_& m) {
+  using nb::arg;
+  const double standard = std::chrono::duration<double>(Store::kDefaultStoreTimeout).count();
+
+  nb::class_<Store, PyStore> store(
+      m, "Store", nb::is_weak_referenceable(),
+      "A small key-value table that processes share. A class may derive from it; native code "
+      "then calls its methods.");
+  store.def(nb::init<>());
+  bind_operations(store);
+  store
+      .def_prop_ro(
+          "timeout", [](const Store& s) { return s.timeout(); }, "How long waits last that are given no time.")
+      .def(
+          "set_timeout", [](Store& s, TimeoutArg timeout) { s.set_timeout(timeout.value()); }, arg("timeout"))
+      .def("__repr__", [](const Store& s) { return "<hookline." + s.describe() + ">"; });
+
+  nb::class_<MemoryStore, Store>(m, "MemoryStore", "A store in the memory of this process.")
+      .def(
+          "__init__", [](MemoryStore* self, TimeoutArg timeout) { new (self) MemoryStore(timeout.value()); },
+          arg("timeout") = standard);
+
+  nb::class_<FileStore, Store>(m, "FileStore", "A store in a file that the processes of one host share.")
+      .def(
+          "__init__",
+          [](FileStore* self, const std::string& file_name, int world_size, TimeoutArg timeout) {
+            natively([&] { new (self) FileStore(file_name, world_size, timeout.value()); });
+          },
+          arg("file_name"), arg("world_size") = -1, arg("timeout") = standard)
+      .def_prop_ro("path", &FileStore::path);
+
+  nb::class_<PrefixStore, Store>(m, "PrefixStore", nb::type_slots(prefix_store_slots),
+                                 "A store whose keys are those of another one under a prefix.")
+      .def(nb::init<std::string, std::shared_ptr<Store>>(), arg("prefix"), arg("store"))
+      .def_prop_ro("prefix", &PrefixStore::prefix)
+      .def_prop_ro("underlying_store", &PrefixStore::underlying_store);
+
+  nb::class_<TCPStore, Store>(m, "TCPStore", "A store that one process keeps and others reach over TCP.")
+      .def(
+          "__init__",
+          [](TCPStore* self, const std::string& host_name, int port, std::optional<int> world_size, bool is_master,
+             TimeoutArg timeout, bool wait_for_workers, bool listen_on_all_interfaces) {
+            if (port < 0 || port > 65535) {
+              throw InvalidArgument("TCPStore: port must have value from 0 to 65535 but was " + std::to_string(port));
+            }
+            TCPStoreOptions options{
+                host_name, static_cast<std::uint16_t>(port), world_size, is_master, timeout.value(), wait_for_workers};
+            options.listen_on_all_interfaces = listen_on_all_interfaces;
+            natively([&] { new (self) TCPStore(options); });
+          },
+          arg("host_name"), arg("port"), arg("world_size") = nb::none(), arg("is_master") = false,
+          arg("timeout") = standard, arg("wait_for_workers") = true, arg("listen_on_all_interfaces") = false)
+      .def_prop_ro("host", &TCPStore::host)
+      .def_prop_ro("port", &TCPStore::port)
+      .def("ping", [](TCPStore& s) { natively([&] { s.ping(); }); })
+      .def("clone", [](const TCPStore& s) { return natively([&] { return s.clone(); }); });
+
+  nb::class_<Rendezvous>(m, "Rendezvous", "What a process learns at a rendezvous.")
+      .def_ro("store", &Rendezvous::store)
+      .def_ro("rank", &Rendezvous::rank)
+      .def_ro("world_size", &Rendezvous::world_size)
+      .def_ro("local_rank", &Rendezvous::local_rank);
+  m.def(
+      "rendezvous",
+      [](const std::string& init_method, std::optional<int> rank, std::optional<int> world_size, TimeoutArg timeout) {
+        return natively([&] { return rendezvous(init_method, rank, world_size, timeout.value()); });
+      },
+      arg("init_method") = "env://", arg("rank") = nb::none(), arg("world_size") = nb::none(),
+      arg("timeout") = standard,
+      "Finds the store, the rank and the size of this process, as torch.distributed does: env://, file:// or tcp://.");
+}
+
+}  // namespace hookline::python

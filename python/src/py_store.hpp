@@ -1,0 +1,77 @@
+// Stores that are Python classes, and how their arguments and results cross the border.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include <nanobind/nanobind.h>
+#include <nanobind/trampoline.h>
+
+#include <hookline/store/store.hpp>
+
+namespace hookline::python {
+
+namespace nb = nanobind;
+
+/// A value as Python users give it: str, which is stored as UTF-8, or bytes.
+struct ValueArg {
+  std::string bytes;
+};
+
+/// A key as Python's str; bytes that are no UTF-8 become surrogate escapes.
+nb::str key_to_python(const std::string& key);
+
+/// The C++ side of a Python class derived from Store. Each operation calls the method of the same name, with keys as
+/// str, values as bytes and timeouts as timedelta; one that the class does not have is as in the base. What a method
+/// raises, and a result of a wrong type, arrive as an error that turns back into the Python exception.
+class PyStore final : public Store {
+ public:
+  NB_TRAMPOLINE(Store);
+
+  std::string describe() const override;
+  void set(const std::string& key, const std::string& value) override;
+  std::string get(const std::string& key) override;
+  std::int64_t add(const std::string& key, std::int64_t amount) override;
+  void wait(const std::vector<std::string>& keys, Milliseconds timeout) override;
+  bool check(const std::vector<std::string>& keys) override;
+  std::string compare_set(const std::string& key, const std::string& expected, const std::string& desired) override;
+  bool delete_key(const std::string& key) override;
+  std::int64_t num_keys() override;
+  std::vector<std::string> list_keys() override;
+  void append(const std::string& key, const std::string& value) override;
+  std::vector<std::string> multi_get(const std::vector<std::string>& keys) override;
+  void multi_set(const std::vector<std::string>& keys, const std::vector<std::string>& values) override;
+  void queue_push(const std::string& key, const std::string& value) override;
+  std::string queue_pop(const std::string& key, bool block = true) override;
+  std::int64_t queue_len(const std::string& key) override;
+  void barrier(const std::string& key, std::int64_t world_size, Milliseconds timeout) override;
+
+ private:
+  template <class Convert, class Base, class... Args>
+  auto call(const char* method, Convert convert, Base base, Args&&... args) const;
+  /// Throws Unsupported naming the class and the method.
+  [[noreturn]] void lacks(const char* method) const;
+};
+
+}  // namespace hookline::python
+
+template <>
+struct nanobind::detail::type_caster<hookline::python::ValueArg> {
+  NB_TYPE_CASTER(hookline::python::ValueArg, const_name("str | bytes"))
+
+  bool from_python(handle source, uint8_t, cleanup_list*) noexcept {
+    if (PyBytes_Check(source.ptr())) {
+      value.bytes.assign(PyBytes_AS_STRING(source.ptr()), static_cast<std::size_t>(PyBytes_GET_SIZE(source.ptr())));
+      return true;
+    }
+    if (!PyUnicode_Check(source.ptr())) return false;
+    Py_ssize_t size = 0;
+    const char* text = PyUnicode_AsUTF8AndSize(source.ptr(), &size);
+    if (!text) {
+      PyErr_Clear();
+      return false;
+    }
+    value.bytes.assign(text, static_cast<std::size_t>(size));
+    return true;
+  }
+};

@@ -1,0 +1,237 @@
+"""The stores from Python: values, errors, waiting without the GIL, Ctrl-C, and how they end."""
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+import hookline as hl
+
+Maker = Callable[[], hl.Store]
+
+
+@pytest.fixture(params=["memory", "file", "prefix", "tcp"])
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> hl.Store:
+    makers: dict[str, Maker] = {
+        "memory": hl.HashStore,
+        "file": lambda: hl.FileStore(str(tmp_path / "store"), 1),
+        "prefix": lambda: hl.PrefixStore("p", hl.MemoryStore()),
+        "tcp": lambda: hl.TCPStore("127.0.0.1", 0, is_master=True),
+    }
+    made = makers[request.param]()
+    made.set_timeout(20)
+    return made
+
+
+def test_operations(store: hl.Store) -> None:
+    before = store.num_keys()
+    store.set("text", "grün")
+    store.set("bytes", b"\0\xff")
+    assert store.get("text") == "grün".encode()
+    assert store.get("bytes") == b"\0\xff"
+    assert store.add("count", 5) == 5
+    assert store.add("count", -7) == -2
+    assert store.check(["text", "count"])
+    assert not store.check(["text", "none"])
+    assert store.compare_set("c", "", b"first") == b"first"
+    assert store.compare_set("c", "other", "second") == b"first"
+    assert store.delete_key("c")
+    assert not store.delete_key("c")
+    store.append("text", b"!")
+    store.multi_set(["a", "b"], ["1", b"2"])
+    assert store.multi_get(["b", "a", "text"]) == [b"2", b"1", "grün!".encode()]
+    assert store.num_keys() - before == 5
+    assert {"text", "bytes", "count", "a", "b"} <= set(store.list_keys())
+    store.queue_push("q", "1")
+    store.queue_push("q", b"2")
+    assert store.queue_len("q") == 2
+    assert store.queue_pop("q") == b"1"
+    assert store.queue_pop("q", block=False) == b"2"
+    with pytest.raises(ValueError, match="empty"):
+        store.queue_pop("q", False)
+    store.barrier("alone", 1, timedelta(seconds=5))
+    store.wait(["a", "b"])
+
+
+def test_wrong_arguments(store: hl.Store) -> None:
+    for call in (
+        lambda: store.set("k", 1),  # type: ignore[arg-type]
+        lambda: store.set(b"k", "v"),  # type: ignore[arg-type]
+        lambda: store.wait("key", "soon"),  # type: ignore[arg-type]
+        lambda: store.add("k", 1.5),  # type: ignore[arg-type]
+    ):
+        with pytest.raises(TypeError):
+            call()
+    store.set("text", "abc")
+    with pytest.raises(hl.InvalidArgument, match="abc"):
+        store.add("text", 1)
+    with pytest.raises(hl.InvalidArgument, match="2 keys"):
+        store.multi_set(["a", "b"], ["1"])
+    with pytest.raises(hl.InvalidArgument, match="negative"):
+        store.set_timeout(-1)
+
+
+@pytest.mark.parametrize("limit", [0.031, timedelta(milliseconds=31)])
+def test_timeouts_name_key_store_and_time(store: hl.Store, limit: float | timedelta) -> None:
+    with pytest.raises(TimeoutError, match=r"Store.*never.*31 ms"):
+        store.wait(["never"], limit)
+    store.set_timeout(limit)
+    assert store.timeout == timedelta(milliseconds=31)
+    with pytest.raises(hl.Timeout, match=r"Store.*never.*31 ms"):
+        store.get("never")
+    with pytest.raises(hl.Timeout, match=r"Store.*alone.*31 ms"):
+        store.barrier("alone", 2)
+
+
+def test_other_threads_run_while_one_waits(tmp_path: Path) -> None:
+    for store in (hl.MemoryStore(), hl.FileStore(str(tmp_path / "store"))):
+        waiting = threading.Event()
+        got: list[bytes] = []
+
+        def wait_for_it(store: hl.Store = store, waiting: threading.Event = waiting, got: list[bytes] = got) -> None:
+            waiting.set()
+            got.append(store.get("later"))
+
+        thread = threading.Thread(target=wait_for_it)
+        thread.start()
+        assert waiting.wait(20)
+        store.set("later", "now")
+        thread.join(20)
+        assert got == [b"now"]
+
+
+def test_ctrl_c_ends_a_wait(store: hl.Store) -> None:
+    for wait in (lambda: store.get("never"), lambda: store.queue_pop("q"), lambda: store.barrier("b", 2, 20)):
+        timer = threading.Timer(0.1, os.kill, (os.getpid(), signal.SIGINT))
+        start = time.monotonic()
+        timer.start()
+        with pytest.raises(KeyboardInterrupt):
+            wait()
+        assert time.monotonic() - start < 10
+        timer.join()
+    store.set("k", "v")
+    assert store.get("k") == b"v"
+
+
+class DictStore(hl.Store):
+    def __init__(self) -> None:
+        super().__init__()
+        self.values: dict[str, bytes] = {}
+
+    def set(self, key: str, value: str | bytes) -> None:
+        self.values[key] = value.encode() if isinstance(value, str) else value
+
+    def get(self, key: str) -> bytes:
+        return self.values[key]
+
+    def wait(self, keys: list[str], timeout: object = None) -> None:  # type: ignore[override]
+        assert isinstance(timeout, timedelta)
+        assert all(key in self.values for key in keys)
+
+    def delete_key(self, key: str) -> bool:
+        return super().delete_key(key)
+
+
+def test_a_python_class_is_a_store() -> None:
+    inner = DictStore()
+    store = hl.PrefixStore("p", inner)
+    store.set("k", b"\0v")
+    assert inner.values == {"p/k": b"\0v"}
+    assert store.multi_get(["k"]) == [b"\0v"]
+    assert store.underlying_store is inner
+    assert repr(store) == "<hookline.PrefixStore(p, DictStore)>"
+
+
+def test_errors_of_a_python_store_keep_type_and_traceback() -> None:
+    store = hl.PrefixStore("p", DictStore())
+    with pytest.raises(KeyError, match="p/none") as caught:
+        store.get("none")
+    assert any(entry.name == "get" and entry.path.name == "test_store.py" for entry in caught.traceback[1:])
+
+
+def test_what_a_python_store_lacks_is_named() -> None:
+    store = hl.PrefixStore("p", DictStore())
+    with pytest.raises(NotImplementedError, match=r"DictStore has no add"):
+        store.add("k", 1)
+    with pytest.raises(hl.Unsupported, match=r"DictStore has no queue_push"):
+        store.queue_push("k", "v")
+    with pytest.raises(hl.Unsupported, match=r"DictStore has no delete_key"):
+        store.delete_key("k")
+
+
+@pytest.mark.parametrize(
+    ("method", "result", "call"),
+    [
+        ("get", None, lambda s: s.get("k")),
+        ("get", 3, lambda s: s.get("k")),
+        ("add", None, lambda s: s.add("k", 1)),
+        ("add", 1 << 70, lambda s: s.add("k", 1)),
+        ("check", None, lambda s: s.check(["k"])),
+        ("delete_key", 1, lambda s: s.delete_key("k")),
+        ("list_keys", None, lambda s: s.list_keys()),
+        ("list_keys", [1], lambda s: s.list_keys()),
+        ("multi_get", b"ab", lambda s: s.multi_get(["k"])),
+        ("queue_pop", None, lambda s: s.queue_pop("k")),
+        ("compare_set", None, lambda s: s.compare_set("k", "a", "b")),
+    ],
+)
+def test_wrong_results_of_a_python_store_are_errors(
+    method: str, result: object, call: Callable[[hl.Store], object]
+) -> None:
+    cls = type("Odd", (hl.Store,), {method: lambda self, *args: result})
+    with pytest.raises(TypeError, match=rf"Odd\.{method}\(\) must return"):
+        call(hl.PrefixStore("p", cls()))
+
+
+@pytest.mark.filterwarnings("ignore:nanobind")
+def test_a_class_that_forgot_its_base_is_a_type_error() -> None:
+    class Forgetful(hl.Store):
+        def __init__(self) -> None:
+            pass
+
+    with pytest.raises(TypeError):
+        hl.PrefixStore("p", Forgetful())
+
+
+def test_a_python_store_lives_as_long_as_it_is_needed_and_no_longer() -> None:
+    code = """
+        import gc, weakref
+        import hookline as hl
+        class Kept(hl.Store):
+            def get(self, key): return b"here"
+        store = hl.PrefixStore("p", Kept())
+        gc.collect()
+        assert store.get("k") == b"here"
+        inner = Kept()
+        cycle = hl.PrefixStore("p", inner)
+        inner.outer = cycle
+        seen = weakref.ref(inner)
+        del inner, cycle
+        gc.collect()
+        assert seen() is None
+    """
+    done = subprocess.run([sys.executable, "-c", textwrap.dedent(code)], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "leaked" not in done.stderr, done.stderr
+
+
+def test_rendezvous(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = hl.rendezvous(f"file://{tmp_path}/store", rank=0, world_size=1)
+    assert (found.rank, found.world_size, found.local_rank) == (0, 1, 0)
+    assert isinstance(found.store, hl.FileStore)
+    found.store.set("k", "v")
+    monkeypatch.delenv("RANK", raising=False)
+    with pytest.raises(ValueError, match="RANK expected, but not set"):
+        hl.rendezvous()
+    monkeypatch.setenv("RANK", "0")
+    monkeypatch.setenv("WORLD_SIZE", "1")
+    monkeypatch.setenv("HOOKLINE_STORE", str(tmp_path / "other"))
+    assert hl.rendezvous(timeout=3).store.timeout == timedelta(seconds=3)
