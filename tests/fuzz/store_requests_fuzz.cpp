@@ -1,0 +1,47 @@
+// Any bytes as a store server's input, cut anywhere: no crash, and the same requests and replies however they are cut.
+#include <algorithm>
+#include <cstdint>
+#include <cstdlib>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "store/request_reader.hpp"
+#include "store/service.hpp"
+
+namespace {
+
+using namespace hookline::store;
+
+// The replies to a stream of bytes that comes in pieces of the given size; each byte after the end of the good requests
+// is left alone, as a server closes the connection there.
+std::string replies_to(std::string_view stream, std::size_t piece) {
+  RequestReader reader;
+  Service service;
+  Request request;
+  std::string replies;
+  while (!stream.empty()) {
+    std::string_view bytes = stream.substr(0, piece);
+    stream.remove_prefix(bytes.size());
+    while (!bytes.empty()) {
+      std::string_view whole;
+      const Scan state = reader.read(bytes, whole);
+      if (state == Scan::bad) return replies + "bad";
+      if (state == Scan::incomplete) continue;
+      decode(whole, request);
+      if (!service.serve(1, request, replies)) return replies + "refused";
+      for (const ClientId client : service.take_woken()) replies += "woken" + std::to_string(client);
+    }
+  }
+  return replies;
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  if (size < 1) return 0;
+  const std::string_view stream(reinterpret_cast<const char*>(data) + 1, size - 1);
+  const std::string whole = replies_to(stream, std::max<std::size_t>(stream.size(), 1));
+  if (replies_to(stream, data[0] % 64 + 1U) != whole) std::abort();
+  return 0;
+}
