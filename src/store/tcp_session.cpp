@@ -116,11 +116,11 @@ void Session::flush() {
     out_at_ += socket_.write_some(asio::buffer(out_.data() + out_at_, unsent()), error);
   }
   if (error && error != asio::error::would_block) return close();
-  if (unsent() == 0 && out_.capacity() > kKeptCapacity) out_ = std::string();
   if (unsent() == 0 || out_at_ > host_.limits().unsent) {
     out_.erase(0, out_at_);
     out_at_ = 0;
   }
+  if (out_.empty() && out_.capacity() > kKeptCapacity) out_ = std::string();
   if (unsent() > 0) await_room();
 }
 

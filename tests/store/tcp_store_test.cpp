@@ -230,6 +230,20 @@ TEST(TcpStore, HoldsLargeValues) {
   EXPECT_EQ(client->get("grown"), value + value);
 }
 
+// The buffers on the way have limits of 16 KiB to 1 MiB of their own, which nobody may notice.
+TEST(TcpStore, ValuesOfEverySizeComeBackWhole) {
+  const auto server = master();
+  const auto client = client_of(*server);
+  for (std::size_t size = 1; size <= std::size_t{4} << 20; size *= 2) {
+    for (const std::size_t each : {size - 1, size, size + 1, size + size / 2}) {
+      const std::string value(each, static_cast<char>('a' + each % 26));
+      client->set("k", value);
+      ASSERT_EQ(client->get("k"), value) << each;
+      ASSERT_EQ(client->multi_get({"k", "k", "k"}), std::vector<std::string>(3, value)) << each;
+    }
+  }
+}
+
 TEST(TcpStore, HoldsAThousandIdleClients) {
   rlimit limit{};
   ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &limit), 0);
