@@ -1,0 +1,41 @@
+"""The command `hookline`: finds the sub-command that was asked for and hands it the rest of the line."""
+
+import importlib
+import sys
+from collections.abc import Sequence
+
+from .. import __version__
+
+# Sub-command: the module beside this file with its `main(arguments) -> exit code`, and what it does. A module is
+# imported only when its command is asked for, so that one command's extra packages are no burden to the others.
+COMMANDS: dict[str, tuple[str, str]] = {
+    "run": ("run", "start a program as several ranks on this machine"),
+}
+
+
+def usage() -> str:
+    """The help text of `hookline` itself."""
+    lines = [f"  {name:<8} {what}" for name, (_, what) in COMMANDS.items()]
+    return "\n".join(
+        ["usage: hookline COMMAND ...", "", *lines, "", "`hookline COMMAND --help` explains one; `hookline --version`."]
+    )
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs one sub-command; returns the exit code of the process."""
+    line = list(sys.argv[1:] if arguments is None else arguments)
+    if not line:
+        print(usage(), file=sys.stderr)
+        return 2
+    if line[0] in ("-h", "--help"):
+        print(usage())
+        return 0
+    if line[0] == "--version":
+        print(f"hookline {__version__}")
+        return 0
+    if line[0] not in COMMANDS:
+        print(f"hookline: there is no command '{line[0]}'; the commands are {', '.join(COMMANDS)}", file=sys.stderr)
+        return 2
+    module = importlib.import_module(f".{COMMANDS[line[0]][0]}", __name__)
+    code: int = module.main(line[1:])
+    return code

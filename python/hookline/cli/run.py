@@ -1,0 +1,166 @@
+"""`hookline run`: starts a program as several ranks that find each other through a private file store."""
+
+import argparse
+import importlib.machinery
+import importlib.util
+import os
+import shutil
+import sys
+from collections.abc import Mapping, Sequence
+
+from .output import open_missing_files
+from .private_store import PrivateStore
+from .rank import Rank, describe
+from .supervisor import Supervisor
+
+NOT_EXECUTABLE, NOT_FOUND = 126, 127  # as the shells have it
+
+EPILOG = """\
+A program that ends in .py is run by this Python; any other is looked for as a shell would.
+Each rank finds RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE and HOOKLINE_STORE in its environment.
+Rank 0 reads the terminal. If a rank fails, the others are ended, and the exit code is that of
+the first that failed: its own, or 128 plus the number of the signal that ended it.
+"""
+
+
+class LaunchError(Exception):
+    """The program cannot be started; `code` is what the launcher exits with."""
+
+    def __init__(self, message: str, code: int) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+def parse(arguments: Sequence[str]) -> argparse.Namespace:
+    """The command line; exits with a message if it is wrong."""
+    parser = argparse.ArgumentParser(
+        prog="hookline run",
+        usage="hookline run -n RANKS [--prefix] [--grace SECONDS] [--] PROGRAM [ARGUMENT ...]\n"
+        "       hookline run -n RANKS [--prefix] [--grace SECONDS] -m MODULE [ARGUMENT ...]",
+        description="Starts a program as several ranks on this machine.",
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    parser.add_argument("-n", dest="ranks", metavar="RANKS", type=int, required=True, help="how many ranks to start")
+    parser.add_argument("--prefix", action="store_true", help="begin each line of output with its rank, as in '[1] '")
+    parser.add_argument(
+        "--grace",
+        metavar="SECONDS",
+        type=float,
+        default=5.0,
+        help="how long a rank that was told to end may take before it is killed (default: 5)",
+    )
+    parser.add_argument("-m", dest="module", action="store_true", help="run a Python module, as python -m does")
+    parser.add_argument("program", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
+    options = parser.parse_args(arguments)
+    if options.program[:1] == ["--"]:
+        del options.program[0]
+    if options.ranks < 1:
+        parser.error(f"-n {options.ranks}: at least one rank is needed")
+    if not 0 <= options.grace < float("inf"):
+        parser.error(f"--grace {options.grace}: must be a number of seconds, 0 or more")
+    if not options.program:
+        parser.error("a program to run is missing" if not options.module else "-m: a module to run is missing")
+    return options
+
+
+def command_line(program: Sequence[str], module: bool) -> list[str]:
+    """What to execute for a program and its arguments; LaunchError if it is not there or not executable."""
+    name, *arguments = program
+    if module:
+        top = name.partition(".")[0]
+        # python -m also looks in the current directory; the launcher's own path need not have it.
+        if not importlib.machinery.PathFinder.find_spec(top, [os.getcwd()]) and not _is_importable(top):
+            raise LaunchError(f"there is no Python module '{top}'", NOT_FOUND)
+        return [sys.executable, "-m", name, *arguments]
+    if name.endswith(".py"):
+        if not os.path.isfile(name):
+            raise LaunchError(f"there is no Python file '{name}' (in {os.getcwd()})", NOT_FOUND)
+        if not os.access(name, os.R_OK):
+            raise LaunchError(f"'{name}' cannot be read", NOT_EXECUTABLE)
+        return [sys.executable, name, *arguments]
+    if found := shutil.which(name):
+        return [found, *arguments]
+    if os.path.dirname(name) and os.path.exists(name):
+        raise LaunchError(f"'{name}' is not an executable file (a Python file ends in .py)", NOT_EXECUTABLE)
+    hint = f"; for the file here, say './{name}'" if os.path.isfile(name) else ""
+    where = "" if os.path.dirname(name) else " in the PATH"
+    raise LaunchError(f"there is no program '{name}'{where}{hint}", NOT_FOUND)
+
+
+def _is_importable(name: str) -> bool:
+    try:
+        return importlib.util.find_spec(name) is not None
+    except ValueError:  # a module that knows nothing about itself, such as __main__
+        return False
+
+
+def environment(rank: int, ranks: int, store: str, base: Mapping[str, str]) -> dict[str, str]:
+    """The environment of one rank, made from the launcher's own."""
+    made = {"PYTHONUNBUFFERED": "1"}  # output appears when it is written, and is not lost with the process
+    if ranks > 1:
+        # Every rank's OpenMP would otherwise use all cores. What the user has set stays.
+        made["OMP_NUM_THREADS"] = str(max(1, len(os.sched_getaffinity(0)) // ranks))
+    made.update(base)
+    made.update(
+        RANK=str(rank),
+        WORLD_SIZE=str(ranks),
+        LOCAL_RANK=str(rank),
+        LOCAL_WORLD_SIZE=str(ranks),
+        HOOKLINE_STORE=store,
+    )
+    return made
+
+
+def report(failure: Rank | None, ranks: Sequence[Rank], ended_by: str | None, grace: float) -> str:
+    """What is said at the end, after all output; nothing if all went well."""
+    lines = []
+    if ended_by is not None:
+        lines.append(f"hookline run: ended by {ended_by}")
+    elif failure is not None and failure.status is not None:
+        lines.append(f"hookline run: rank {failure.number} (pid {failure.pid}) failed: {describe(failure.status)}")
+        others = len(ranks) - 1
+        if others:
+            lines[0] += f"; the other {'rank was' if others == 1 else f'{others} ranks were'} ended"
+        if tail := failure.stderr.last_lines():
+            lines += ["the end of its stderr:", *(f"  {line}" for line in tail)]
+    killed = [str(rank.number) for rank in ranks if rank.was_killed]
+    if killed:
+        lines.append(f"killed, because not ended within {grace:g} s: rank {', '.join(killed)}")
+    return "".join(f"{line}\n" for line in lines)
+
+
+def launch(command: Sequence[str], ranks: int, prefix: bool, grace: float) -> int:
+    """Runs the ranks to their end; returns the exit code for the launcher. OSError if one cannot be started."""
+    # The supervisor comes first: from there on no signal ends the launcher before it has cleaned up.
+    with Supervisor(grace) as supervisor:
+        with PrivateStore() as store:
+            try:
+                for rank in range(ranks):
+                    tag = f"[{rank}] ".encode() if prefix else b""
+                    store.watch(supervisor.start(rank, command, environment(rank, ranks, store.path, os.environ), tag))
+                supervisor.wait()
+            finally:
+                supervisor.end()
+        failure = supervisor.first_failure
+        ended_by = supervisor.ended_by.name if supervisor.ended_by is not None else None
+        supervisor.flush(report(failure, supervisor.ranks, ended_by, grace))
+    if failure is None or failure.status is None:
+        return 0
+    return failure.status if failure.status >= 0 else 128 - failure.status
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Runs the sub-command; returns the exit code."""
+    open_missing_files()
+    options = parse(arguments)
+    try:
+        command = command_line(options.program, options.module)
+        return launch(command, options.ranks, options.prefix, options.grace)
+    except LaunchError as error:
+        print(f"hookline run: {error}", file=sys.stderr)
+        return error.code
+    except OSError as error:  # no more processes, no more files, no room for the store, not a program after all
+        print(f"hookline run: cannot start {options.ranks} x {options.program[0]}: {error}", file=sys.stderr)
+        return NOT_EXECUTABLE

@@ -1,0 +1,211 @@
+"""How ranks end: failures, signals, processes left behind, and a launcher that is killed."""
+
+import os
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+# Says that it is ready, without flushing, then names each signal that it gets, until SIGUSR2.
+LISTENER = """\
+import os, signal
+every = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2}
+signal.pthread_sigmask(signal.SIG_BLOCK, every)
+print("ready")
+while (got := signal.Signals(signal.sigwait(every)).name) != "SIGUSR2":
+    print(got, os.environ["RANK"])
+"""
+# The shell and its child both ignore SIGTERM.
+STUBBORN = "trap '' TERM INT; echo ready; sleep 1000"
+
+
+def test_the_first_failure_is_reported_and_ends_the_others(launcher):
+    program = launcher.program(
+        "import os, signal, sys\n"
+        "if os.environ['RANK'] != '2': signal.pause()\n"
+        "print(os.getpid())\n"
+        "for i in range(100): print(f'line {i}', file=sys.stderr)\n"
+        "sys.stderr.write('unfinished \\udcff')\n"
+        "sys.exit(7)\n"
+    )
+    done = launcher.run("-n", "4", program)
+    assert done.returncode == 7
+    text = done.stderr.decode()
+    report = text[text.index("hookline run:") :].splitlines()
+    pid = int(done.stdout)
+    assert report[0] == f"hookline run: rank 2 (pid {pid}) failed: exit code 7; the other 3 ranks were ended"
+    assert report[1:] == ["the end of its stderr:", *(f"  line {i}" for i in range(81, 100)), r"  unfinished \udcff"]
+    assert text.startswith("".join(f"line {i}\n" for i in range(100)))
+
+
+def test_a_crash_is_named(launcher):
+    done = launcher.run("-n", "2", "sh", "-c", "test $RANK = 0 && kill -SEGV $$; sleep 1000")
+    assert done.returncode == 128 + signal.SIGSEGV
+    assert b"rank 0 (pid " in done.stderr
+    assert b"failed: signal 11 (SIGSEGV); the other rank was ended" in done.stderr
+    assert b"the end of its stderr" not in done.stderr
+
+
+def test_a_rank_that_ends_well_ends_nobody_else(launcher):
+    shell = "if [ $RANK = 1 ]; then echo $$; exit 0; fi; read line; echo $line"
+    process = launcher.start("-n", "2", "sh", "-c", shell, stdin=subprocess.PIPE)
+    assert launcher.watch(int(launcher.lines(process, 1)[0]))()
+    out, err = process.communicate(b"bye\n", timeout=30)
+    assert (process.returncode, out, err) == (0, b"bye\n", b"")
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1])
+def test_a_signal_arrives_once_at_each_rank(launcher, number):
+    process = launcher.start("-n", "3", launcher.program(LISTENER))
+    assert launcher.lines(process, 3) == [b"ready\n"] * 3
+    os.killpg(process.pid, number)  # as the terminal does it
+    assert sorted(launcher.lines(process, 3)) == [f"{number.name} {rank}\n".encode() for rank in range(3)]
+    process.send_signal(signal.SIGUSR2)
+    out, err = process.communicate(timeout=30)
+    assert (process.returncode, out) == (0, b"")
+    assert err.decode() == ("" if number == signal.SIGUSR1 else f"hookline run: ended by {number.name}\n")
+
+
+def test_ranks_that_die_of_a_signal_give_its_exit_code(launcher):
+    process = launcher.start("-n", "2", "sh", "-c", "echo ready; sleep 1000")
+    launcher.lines(process, 2)
+    process.terminate()
+    assert process.wait() == 128 + signal.SIGTERM
+
+
+def test_an_ignored_signal_stays_ignored(launcher):
+    process = launcher.start("-n", "2", launcher.program(LISTENER), ignored=(signal.SIGHUP,))
+    launcher.lines(process, 2)
+    process.send_signal(signal.SIGHUP)
+    process.send_signal(signal.SIGUSR2)
+    out, err = process.communicate(timeout=30)
+    assert (process.returncode, out, err) == (0, b"", b"")
+
+
+def test_a_rank_has_time_to_clean_up_after_an_interrupt(launcher):
+    # Rank 0 dies at once; its failure must not disturb rank 1, which has its own signal already.
+    program = launcher.program(
+        "import os, signal, sys\n"
+        "try:\n"
+        "    print('ready')\n"
+        "    signal.pause()\n"
+        "except KeyboardInterrupt:\n"
+        "    if os.environ['RANK'] == '0': raise\n"
+        "    signal.sigtimedwait([signal.SIGTERM], 0.3)\n"
+        "    print('clean')\n"
+    )
+    process = launcher.start("-n", "2", program)
+    launcher.lines(process, 2)
+    process.send_signal(signal.SIGINT)
+    out, _ = process.communicate(timeout=30)
+    assert (process.returncode, out) == (128 + signal.SIGINT, b"clean\n")
+
+
+def test_a_rank_that_does_not_end_after_a_failure_is_killed(launcher):
+    failing = "trap 'exit 3' USR1; echo ready; while true; do sleep 1000 & wait; done"
+    shell = f"if [ $RANK = 1 ]; then {failing}; fi; trap '' USR1; {STUBBORN}"
+    process = launcher.start("-n", "3", "--grace", "0.2", "sh", "-c", shell)
+    launcher.lines(process, 3)
+    process.send_signal(signal.SIGUSR1)
+    _, err = process.communicate(timeout=30)
+    assert process.returncode == 3
+    assert b"rank 1 (pid " in err
+    assert err.endswith(b"killed, because not ended within 0.2 s: rank 0, 2\n")
+
+
+def test_a_stubborn_rank_is_killed_and_named(launcher):
+    process = launcher.start("-n", "2", "--grace", "0.2", "sh", "-c", STUBBORN)
+    launcher.lines(process, 2)
+    began = time.monotonic()
+    process.terminate()
+    _, err = process.communicate(timeout=30)
+    assert process.returncode == 128 + signal.SIGKILL
+    assert time.monotonic() - began >= 0.2
+    assert err == b"hookline run: ended by SIGTERM\nkilled, because not ended within 0.2 s: rank 0, 1\n"
+
+
+def test_a_second_interrupt_kills(launcher):
+    process = launcher.start("-n", "2", "--grace", "1000", launcher.program(LISTENER))
+    launcher.lines(process, 2)
+    process.send_signal(signal.SIGINT)
+    launcher.lines(process, 2)
+    process.send_signal(signal.SIGINT)
+    assert process.wait(timeout=30) == 128 + signal.SIGKILL
+
+
+@pytest.mark.parametrize("ending", ["exit 0", "exit 1", "sleep 1000"])
+def test_what_a_rank_started_does_not_outlive_it(launcher, ending):
+    shell = f"(trap '' TERM; sleep 1000; true) & echo $!; read line; {ending}"
+    process = launcher.start("-n", "1", "--grace", "0.1", "sh", "-c", shell, stdin=subprocess.PIPE)
+    ended = launcher.watch(int(launcher.lines(process, 1)[0]))
+    process.stdin.write(b"\n")
+    process.stdin.flush()
+    if ending == "sleep 1000":
+        process.terminate()
+    process.wait(timeout=30)
+    assert ended()
+
+
+def test_a_daemon_that_holds_the_output_does_not_hold_the_launcher(launcher):
+    # The rank ends only when the daemon has left its process group: before that it would be killed with it.
+    shell = "setsid sh -c 'echo $$; exec sleep 1000' & read line; exit 0"
+    process = launcher.start("-n", "1", "sh", "-c", shell, stdin=subprocess.PIPE)
+    daemon = int(launcher.lines(process, 1)[0])
+    try:
+        process.stdin.write(b"\n")
+        assert process.wait(timeout=10) == 0
+    finally:
+        os.kill(daemon, signal.SIGKILL)
+
+
+def test_nothing_outlives_a_launcher_that_is_killed(launcher):
+    process = launcher.start("-n", "3", "sh", "-c", "sleep 1000 & echo $!; wait")
+    grandchildren = [int(line) for line in launcher.lines(process, 3)]
+    children = [int(pid) for pid in Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()]
+    assert len(children) == 4  # three ranks and the guard
+    (directory,) = launcher.runtime.iterdir()
+    ended = [launcher.watch(pid) for pid in grandchildren + children]
+    os.killpg(process.pid, signal.SIGKILL)  # the whole group that the launcher is in
+    assert all(wait() for wait in ended)
+    assert not directory.exists()
+
+
+def test_ranks_die_with_the_launcher_even_without_the_guard(launcher):
+    process = launcher.start("-n", "2", "sh", "-c", "echo $$; exec sleep 1000")
+    ranks = [int(line) for line in launcher.lines(process, 2)]
+    children = [int(pid) for pid in Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()]
+    (guard,) = set(children) - set(ranks)
+    os.kill(guard, signal.SIGKILL)
+    (directory,) = launcher.runtime.iterdir()
+    ended = [launcher.watch(pid) for pid in ranks]
+    process.kill()
+    assert all(wait() for wait in ended)
+    directory.rmdir()
+
+
+def test_a_reader_that_goes_away_ends_the_ranks(launcher):
+    process = launcher.start("-n", "2", "yes")
+    launcher.lines(process, 10)
+    process.stdout.close()
+    assert process.wait(timeout=30) == 128 + signal.SIGPIPE
+
+
+def test_a_reader_that_does_not_read_cannot_hold_the_launcher(launcher):
+    program = launcher.program(
+        "import os, signal\nos.write(1, b'x\\n' * 250_000)\nos.write(2, b'ready\\n')\nsignal.pause()\n"
+    )
+    process = launcher.start("-n", "1", "--grace", "0.1", program)
+    assert process.stderr.readline() == b"ready\n"
+    process.terminate()
+    assert process.wait(timeout=30) == 128 + signal.SIGTERM
+
+
+def test_a_slow_reader_loses_nothing_of_a_failure(launcher):
+    program = launcher.program("import os, sys\nos.write(1, b'x\\n' * 250_000)\nsys.exit('why')\n")
+    process = launcher.start("-n", "1", "--grace", "0", program)
+    assert b"why" in process.stderr.readline()
+    out, err = process.communicate(timeout=30)
+    assert (process.returncode, len(out)) == (1, 500_000)
+    assert b"hookline run: rank 0" in err
