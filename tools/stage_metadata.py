@@ -1,6 +1,7 @@
 """Makes the package staged in build/<preset>/python an installed distribution of .venv, without copying it there."""
 
 import contextlib
+import importlib.metadata
 import io
 import os
 import shutil
@@ -28,16 +29,34 @@ def write_metadata(stage: Path) -> None:
 
 
 def write_path_file(stage: Path) -> None:
-    """Has the .venv look for packages in `stage`. A .venv that is a link is shared by several checkouts: left alone."""
-    if (ROOT / ".venv").is_symlink():
-        return
+    """Has the .venv look for packages in `stage`."""
     path_file = Path(sysconfig.get_path("purelib")) / "hookline-development.pth"
     if not path_file.exists() or path_file.read_text() != f"{stage}\n":
         path_file.write_text(f"{stage}\n")
+
+
+def write_commands(stage: Path, scripts: Path) -> None:
+    """Writes the commands of the staged distribution into `scripts`, as installing it would."""
+    (distribution,) = importlib.metadata.distributions(path=[str(stage)])
+    for command in distribution.entry_points.select(group="console_scripts"):
+        script = scripts / command.name
+        lines = [
+            f"#!{sys.executable}",
+            "import sys",
+            f"from {command.module} import {command.attr}",
+            f"sys.exit({command.attr}())",
+        ]
+        text = "".join(f"{line}\n" for line in lines)
+        if not script.exists() or script.read_text() != text:
+            script.write_text(text)
+            script.chmod(0o755)
 
 
 if __name__ == "__main__":
     staged = Path(sys.argv[1]).resolve()
     staged.mkdir(parents=True, exist_ok=True)
     write_metadata(staged)
-    write_path_file(staged)
+    # A .venv that is a link is shared by several checkouts: left alone.
+    if not (ROOT / ".venv").is_symlink():
+        write_path_file(staged)
+        write_commands(staged, Path(sysconfig.get_path("scripts")))
