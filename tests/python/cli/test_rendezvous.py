@@ -1,0 +1,44 @@
+"""One program that meets its peers by env://, unchanged under hookline run, torchrun and mpirun."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+PROGRAM = """\
+import hookline as hl
+found = hl.rendezvous(timeout=30)
+found.store.set(f"key/{found.rank}", f"from {found.rank}".encode())
+values = [found.store.get(f"key/{rank}").decode() for rank in range(found.world_size)]
+print(found.rank, found.world_size, found.local_rank, *values, type(found.store).__name__)
+found.store.barrier("end", found.world_size, 30)
+"""
+
+
+def expected(ranks, store):
+    values = " ".join(f"from {rank}" for rank in range(ranks))
+    return [f"{rank} {ranks} {rank} {values} {store}" for rank in range(ranks)]
+
+
+def test_ranks_meet_under_hookline_run(launcher):
+    done = launcher.run("-n", "3", launcher.program(PROGRAM))
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert sorted(done.stdout.decode().splitlines()) == expected(3, "FileStore")
+
+
+TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node=2", "--rdzv-backend=c10d"]
+TORCHRUN += ["--master-addr=127.0.0.1", "--master-port=0", "--rdzv-endpoint=127.0.0.1:0"]
+MPIRUN = ["mpirun", "-n", "2", "--allow-run-as-root", "--oversubscribe", sys.executable]
+
+
+@pytest.mark.parametrize(
+    ("command", "store"), [(TORCHRUN, "TCPStore"), (MPIRUN, "FileStore")], ids=["torchrun", "mpirun"]
+)
+def test_ranks_meet_under_other_launchers(tmp_path, command, store):
+    program = tmp_path / "program.py"
+    program.write_text(PROGRAM)
+    environment = {**os.environ, "TMPDIR": str(tmp_path)}
+    done = subprocess.run([*command, str(program)], env=environment, capture_output=True, text=True, timeout=90)
+    assert done.returncode == 0, done.stderr
+    assert sorted(done.stdout.splitlines()) == expected(2, store)
