@@ -110,18 +110,23 @@ bool TcpClient::reply_came(Clock::time_point deadline) {
   return receive(buffer_.data(), buffer_.size(), deadline, buffer_end_);
 }
 
-void TcpClient::need_more(Clock::time_point deadline) {
-  if (reply_came(deadline)) return;
-  fail(std::make_exception_ptr(Timeout(call_name() + ": the server took the request and did not answer; see whether it "
-                                                     "is stopped or its machine overloaded, and make a new TCPStore")));
+void TcpClient::no_answer() {
+  fail(std::make_exception_ptr(Timeout(call_name() +
+                                       ": the server took the request and did not answer; see whether it is stopped or "
+                                       "its machine overloaded, and make a new TCPStore")));
 }
 
 void TcpClient::read(char* out, std::size_t size, Clock::time_point deadline) {
   while (size > 0) {
-    need_more(deadline);
-    const std::size_t step = std::min(size, buffer_end_ - buffer_at_);
-    std::memcpy(out, buffer_.data() + buffer_at_, step);
-    buffer_at_ += step;
+    std::size_t step = 0;
+    if (buffer_at_ == buffer_end_ && size >= kBuffer) {  // a large value need not go through the buffer
+      if (!receive(out, size, deadline, step)) no_answer();
+    } else {
+      if (!reply_came(deadline)) no_answer();
+      step = std::min(size, buffer_end_ - buffer_at_);
+      std::memcpy(out, buffer_.data() + buffer_at_, step);
+      buffer_at_ += step;
+    }
     out += step;
     size -= step;
   }

@@ -57,7 +57,7 @@ class TcpClient {
   bool connect_to(const SocketAddress& address, Clock::time_point deadline, std::string& why);
   bool introduce(Clock::time_point deadline, std::string& why);
   void read(char* out, std::size_t size, Clock::time_point deadline);
-  void need_more(Clock::time_point deadline);
+  [[noreturn]] void no_answer();
   bool receive(char* out, std::size_t size, Clock::time_point deadline, std::size_t& got);
   void set_receive_timeout(Milliseconds timeout);
   [[noreturn]] void fail(std::exception_ptr error);
