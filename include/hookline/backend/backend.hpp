@@ -1,0 +1,75 @@
+// What moves the bytes of a process group: the seam that threads, shm and the engines between hosts implement.
+#pragma once
+
+#include <exception>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <hookline/backend/collective.hpp>
+#include <hookline/core/executor.hpp>
+#include <hookline/core/export.hpp>
+
+namespace hookline {
+
+/// An operation under way. It lives until it is done, whoever lets go of it.
+class HOOKLINE_EXPORT Operation {
+ public:
+  virtual ~Operation();
+
+  /// Whether it is over, well or not. May drive it on.
+  virtual bool done() = 0;
+  /// Drives the operation, or waits for whoever does, until it is over. When the time is up before, it fails, and the
+  /// group with it. Does not throw what the operation failed with: error() has it.
+  virtual void wait_until(Clock::time_point deadline) = 0;
+  /// Why it failed; null while it runs and where it succeeded.
+  virtual std::exception_ptr error() const = 0;
+  /// Has `task` called once it is over, on a thread of the backend's, exactly once; at once where it is over already.
+  virtual void on_done(Task task) = 0;
+  /// The rank that a receive got its message from, else -1.
+  virtual int source_rank() const { return -1; }
+  virtual Clock::time_point started() const = 0;
+  virtual Clock::time_point finished() const = 0;
+  /// Its number in its lane, or among the sends and receives.
+  virtual std::uint64_t number() const = 0;
+};
+
+/// What a backend can do, asked before it is tried.
+struct Capabilities {
+  int lanes = 1;                ///< how many sequences of collectives may be under way side by side
+  bool shared_buffers = false;  ///< whether allocate() gives memory that collectives work on in place
+  bool recv_anysource = true;
+};
+
+/// One rank's end of a group of ranks. Arguments were checked by the group; what depends on a peer or on time comes
+/// through the Operation.
+class HOOKLINE_EXPORT Backend {
+ public:
+  virtual ~Backend();
+
+  virtual std::string name() const = 0;
+  virtual int rank() const = 0;
+  virtual int size() const = 0;
+  virtual Capabilities capabilities() const = 0;
+
+  /// Starts an operation in a lane and returns without waiting for a peer. The deadline makes it fail with Timeout.
+  virtual std::shared_ptr<Operation> start(Collective collective, int lane, Clock::time_point deadline) = 0;
+
+  /// Memory for `bytes` that operations of this group can use in place; ordinary memory where there is no such thing.
+  virtual std::shared_ptr<void> allocate(std::size_t bytes) = 0;
+
+  /// A backend of some of the ranks, in the order given. Called by those, and only those, under a name that all of them
+  /// give and that this backend has not been given before.
+  virtual std::shared_ptr<Backend> subset(const std::vector<int>& ranks, const std::string& name,
+                                          Milliseconds timeout) = 0;
+
+  /// Fails everything under way and to come, here and on the other ranks, with Aborted naming this rank and the cause.
+  virtual void abort(const std::string& cause) = 0;
+  /// Leaves the group without waiting for anybody: what is pending here fails with Aborted, what waits for this rank
+  /// elsewhere with PeerLost. The destructor does it too.
+  virtual void shutdown() = 0;
+  /// Why no operation can succeed any more; null while the group is sound.
+  virtual std::exception_ptr broken() const = 0;
+};
+
+}  // namespace hookline
