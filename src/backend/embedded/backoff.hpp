@@ -1,0 +1,36 @@
+// How a thread that finds nothing to do passes the time before it goes to sleep.
+#pragma once
+
+#include <sched.h>
+
+namespace hookline::embedded {
+
+/// Spins for about a microsecond, then yields the core a few times, then says that it is time to sleep. Where ranks
+/// outnumber cores it does not spin: whoever is waited for may need this very core.
+class Backoff {
+ public:
+  explicit Backoff(bool may_spin) noexcept : may_spin_(may_spin) { reset(); }
+
+  void reset() noexcept { count_ = may_spin_ ? 0 : kSpins; }
+
+  /// Passes a moment. False once it is time to sleep.
+  bool pause() noexcept {
+    if (count_ >= kSpins + kYields) return false;
+    if (count_ < kSpins) {
+      __builtin_ia32_pause();
+    } else {
+      sched_yield();
+    }
+    ++count_;
+    return true;
+  }
+
+ private:
+  static constexpr int kSpins = 40;
+  static constexpr int kYields = 60;
+
+  const bool may_spin_;
+  int count_ = 0;
+};
+
+}  // namespace hookline::embedded

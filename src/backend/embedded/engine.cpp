@@ -1,0 +1,297 @@
+// Starting operations, driving them, and the thread that drives those for which nobody waits.
+#include "backend/embedded/engine.hpp"
+
+#include <sched.h>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <hookline/core/error.hpp>
+
+#include "backend/embedded/backoff.hpp"
+#include "backend/embedded/bell.hpp"
+#include "core/fork.hpp"
+
+namespace hookline::embedded {
+namespace {
+
+constexpr Milliseconds kLongestSleep{100};
+
+bool enough_cores_for(int ranks) {
+  cpu_set_t cores;
+  return sched_getaffinity(0, sizeof cores, &cores) != 0 || CPU_COUNT(&cores) >= ranks;
+}
+
+}  // namespace
+
+class Engine::LaneOperation final : public Pending {
+ public:
+  LaneOperation(std::shared_ptr<Engine> engine, std::uint64_t number, Clock::time_point deadline, int lane,
+                Collective what)
+      : Pending(engine, number, deadline),
+        exchange_(engine->memory(), lane, std::move(what)),
+        lane_(engine->lanes_[static_cast<std::size_t>(lane)]) {}
+
+  bool step() override {
+    if (!begun_) {
+      steps_ = exchange_.run(number(), lane_.rounds);
+      begun_ = true;
+    }
+    if (!steps_.step()) return false;
+    lane_.rounds += exchange_.rounds();
+    return true;
+  }
+  std::uint64_t moves() const override { return exchange_.moves(); }
+  std::vector<int> awaited() const override { return exchange_.awaited(); }
+  std::string describe() const override { return fmt::format("{} (number {})", exchange_.describe(), number()); }
+  std::size_t bytes() const { return exchange_.bytes(); }
+
+ private:
+  Exchange exchange_;
+  Lane& lane_;
+  Steps steps_;
+  bool begun_ = false;
+};
+
+// An operation of a group that can do no more: over from the start.
+class Engine::Ended final : public Pending {
+ public:
+  static std::shared_ptr<Pending> make(std::shared_ptr<Engine> engine, const std::exception_ptr& cause) {
+    auto ended = std::make_shared<Ended>(std::move(engine), 0, Clock::time_point::max());
+    ended->complete(cause);
+    return ended;
+  }
+  using Pending::Pending;
+  bool step() override { return true; }
+  std::uint64_t moves() const override { return 0; }
+  std::vector<int> awaited() const override { return {}; }
+  std::string describe() const override { return "an operation of a broken group"; }
+};
+
+Engine::Engine(std::unique_ptr<Memory> memory, EngineOptions options)
+    : memory_(std::move(memory)),
+      options_(std::move(options)),
+      may_spin_(enough_cores_for(memory_->size())),
+      fork_generation_(core::fork_generation()),
+      mail_(*memory_) {}
+
+Engine::~Engine() { close(); }
+
+void Engine::open() {
+  if (options_.progress_thread) {
+    std::unique_lock lock(progress_mutex_);
+    progress_thread_ = std::thread([this] { run_progress_thread(); });
+    pthread_setname_np(progress_thread_.native_handle(), "hookline-drive");
+    progress_wake_.wait(lock, [&] { return memory_->block(memory_->rank()).standing.load() == Standing::present; });
+  } else {
+    memory_->block(memory_->rank()).standing.store(Standing::present);
+  }
+}
+
+void Engine::close() noexcept {
+  {
+    const std::lock_guard lock(state_mutex_);
+    if (std::exchange(closed_, true)) return;
+    is_unusable_.store(true, std::memory_order_seq_cst);
+  }
+  if (fork_generation_ != core::fork_generation()) {
+    if (progress_thread_.joinable()) progress_thread_.detach();  // it lives in the parent only
+    return;
+  }
+  if (!broken()) {
+    memory_->block(memory_->rank()).standing.store(Standing::left, std::memory_order_seq_cst);
+    ring_peers(*memory_);
+  }
+  end_all(std::make_exception_ptr(Aborted(fmt::format(
+      "the {} group was shut down on this rank ({}) before the operation was done", name(), memory_->rank()))));
+  {
+    const std::lock_guard lock(progress_mutex_);
+    stopping_ = true;
+  }
+  progress_wake_.notify_all();
+  announce();
+  if (progress_thread_.joinable()) progress_thread_.join();
+  const std::lock_guard lock(worker_mutex_);
+  worker_.reset();
+}
+
+std::shared_ptr<Pending> Engine::start(Collective collective, int lane_index, Clock::time_point deadline) {
+  if (fork_generation_ != core::fork_generation()) {
+    throw InvalidArgument(
+        fmt::format("{} on a {} group that was made before fork(); make a new group in the child process",
+                    hookline::name(collective.type), name()));
+  }
+  if (const std::exception_ptr cause = why_unusable()) return Ended::make(shared_from_this(), cause);
+  const OpType type = collective.type;
+  std::shared_ptr<Pending> operation;
+  bool background = true;
+  if (type == OpType::send) {
+    operation = std::make_shared<Send>(shared_from_this(), mail_.next_number(), deadline, mail_, std::move(collective));
+    mail_.post(operation);
+    while (drive_mail()) {
+    }
+  } else if (type == OpType::recv || type == OpType::recv_anysource) {
+    operation =
+        std::make_shared<Receive>(shared_from_this(), mail_.next_number(), deadline, mail_, std::move(collective));
+    mail_.post(operation);
+    drive_mail();
+  } else {
+    Lane& lane = lanes_[static_cast<std::size_t>(lane_index)];
+    std::shared_ptr<LaneOperation> exchange;
+    bool first;
+    {
+      const std::lock_guard lock(lane.mutex);
+      const std::uint64_t number = lane.pushes.load(std::memory_order_relaxed) + 1;
+      exchange =
+          std::make_shared<LaneOperation>(shared_from_this(), number, deadline, lane_index, std::move(collective));
+      lane.queue.push_back(exchange);
+      first = lane.pending.fetch_add(1, std::memory_order_seq_cst) == 0;
+      lane.pushes.store(number, std::memory_order_seq_cst);
+    }
+    drive_lane(lane);
+    // A small one is posted now and needs nothing more of this rank but to be read; the others need somebody.
+    background = !first || exchange->bytes() > kInlineBytes;
+    operation = std::move(exchange);
+  }
+  if (const std::exception_ptr cause = why_unusable()) end_all(cause);  // it broke meanwhile
+  if (background && !operation->over()) wake_progress_thread();
+  return operation;
+}
+
+bool Engine::drive() {
+  bool moved = false;
+  for (Lane& lane : lanes_) {
+    if (lane.pending.load(std::memory_order_relaxed) > 0) moved = drive_lane(lane) || moved;
+  }
+  return drive_mail() || moved;
+}
+
+bool Engine::drive_lane(Lane& lane) {
+  bool moved = false;
+  std::uint64_t seen;
+  do {
+    if (lane.claimed.exchange(true, std::memory_order_seq_cst)) return moved;
+    seen = lane.pushes.load(std::memory_order_seq_cst);
+    std::exception_ptr fatal;
+    for (bool over = true; over && !fatal;) {
+      if (!lane.current) {
+        const std::lock_guard lock(lane.mutex);
+        if (lane.queue.empty()) break;
+        lane.current = std::move(lane.queue.front());
+        lane.queue.pop_front();
+      }
+      const std::uint64_t before = lane.current->moves();
+      std::exception_ptr error;
+      try {
+        over = lane.current->step();
+      } catch (const Mismatch&) {
+        error = std::current_exception();
+      } catch (...) {
+        error = fatal = std::current_exception();
+      }
+      moved = moved || over || lane.current->moves() != before;
+      if (over) {
+        const auto ended = std::exchange(lane.current, nullptr);
+        lane.pending.fetch_sub(1, std::memory_order_release);
+        ended->complete(error);
+      }
+    }
+    lane.claimed.store(false, std::memory_order_seq_cst);
+    if (fatal) fail(fatal);
+  } while (lane.pushes.load(std::memory_order_seq_cst) != seen);
+  return moved;
+}
+
+bool Engine::drive_mail() {
+  if (mail_.empty() || mail_claimed_.exchange(true, std::memory_order_seq_cst)) return false;
+  std::exception_ptr fatal;
+  bool moved = true;
+  try {
+    moved = mail_.step();
+  } catch (...) {
+    fatal = std::current_exception();
+  }
+  mail_claimed_.store(false, std::memory_order_seq_cst);
+  if (fatal) fail(fatal);
+  return moved;
+}
+
+template <class Over>
+void Engine::drive_until(Over over, Clock::time_point deadline) {
+  Backoff backoff(may_spin_);
+  while (!over()) {
+    if (drive()) {
+      backoff.reset();
+      continue;
+    }
+    if (over() || backoff.pause()) continue;
+    {
+      Sleep sleep(memory_->block(memory_->rank()));
+      if (drive() || over()) continue;
+      sleep.until_rung(std::min(kLongestSleep, time_left(deadline)));
+    }
+    look_around();
+  }
+}
+
+void Engine::wait_for(const Pending& operation) {
+  waiting_threads_.fetch_add(1, std::memory_order_seq_cst);
+  drive_until([&] { return operation.over(); }, operation.deadline());
+  if (waiting_threads_.fetch_sub(1, std::memory_order_seq_cst) == 1 && anything_pending()) {
+    const std::lock_guard lock(progress_mutex_);
+    progress_wake_.notify_all();
+  }
+}
+
+void Engine::run_progress_thread() {
+  RankBlock& mine = memory_->block(memory_->rank());
+  memory_->enter();
+  {
+    const std::lock_guard lock(progress_mutex_);
+    mine.standing.store(Standing::present, std::memory_order_seq_cst);
+  }
+  progress_wake_.notify_all();
+  while (!stopping_) {
+    {
+      std::unique_lock lock(progress_mutex_);
+      const auto wanted = [&] {
+        return stopping_ || (progress_wanted_ && waiting_threads_.load(std::memory_order_seq_cst) == 0);
+      };
+      progress_wake_.wait(lock, wanted);
+      progress_wanted_ = false;
+    }
+    drive_until(
+        [&] { return stopping_ || !anything_pending() || waiting_threads_.load(std::memory_order_relaxed) > 0; },
+        Clock::time_point::max());
+    if (anything_pending()) {
+      const std::lock_guard lock(progress_mutex_);
+      progress_wanted_ = true;  // it made way for a thread that waits, and comes back after it
+    }
+  }
+  memory_->leave();
+}
+
+void Engine::wake_progress_thread() {
+  {
+    const std::lock_guard lock(progress_mutex_);
+    progress_wanted_ = true;
+  }
+  progress_wake_.notify_all();
+}
+
+bool Engine::anything_pending() const noexcept {
+  for (const Lane& lane : lanes_) {
+    if (lane.pending.load(std::memory_order_seq_cst) > 0) return true;
+  }
+  return !mail_.empty();
+}
+
+void Engine::announce() noexcept { ring(memory_->block(memory_->rank())); }
+
+void Engine::post(Task task) {
+  const std::lock_guard lock(worker_mutex_);
+  if (!worker_) worker_ = std::make_unique<ThreadExecutor>("hookline-work");
+  worker_->post(std::move(task));
+}
+
+}  // namespace hookline::embedded

@@ -1,0 +1,116 @@
+// One rank's engine: the lanes' queues, who drives them, the progress thread, and what happens when something fails.
+#pragma once
+
+#include <array>
+#include <condition_variable>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <thread>
+
+#include <hookline/backend/backend.hpp>
+
+#include "backend/embedded/exchange.hpp"
+#include "backend/embedded/mail.hpp"
+#include "backend/embedded/memory.hpp"
+#include "backend/embedded/pending.hpp"
+
+namespace hookline::embedded {
+
+struct EngineOptions {
+  std::string name;             ///< of the backend, for messages
+  bool progress_thread = true;  ///< without one, somebody must call drive(): the tests' scheduler does
+};
+
+/// Work is claimed, one lane or the mail at a time, by one driver: a thread that waits, the thread that starts an
+/// operation, or the progress thread. The progress thread drives only while no other thread waits. A lane's queue
+/// changes under its mutex, `current` and `rounds` under its claim. Who does not get the claim leaves: the holder looks
+/// at `pushes` again after letting go, so that no operation is left unposted.
+///
+/// Failing: whoever notices calls fail(), which sets broken_ first and then, under each claim in turn, ends what is
+/// queued; start() looks at is_broken_ after queueing, so that nothing slips in between.
+class Engine : public std::enable_shared_from_this<Engine> {
+ public:
+  Engine(std::unique_ptr<Memory> memory, EngineOptions options);
+  Engine(const Engine&) = delete;
+  Engine& operator=(const Engine&) = delete;
+  ~Engine();
+
+  /// Joins the group and starts the progress thread. To be called once, before anything else.
+  void open();
+  /// Leaves the group: fails what is pending, stops the thread. Does not wait for a peer.
+  void close() noexcept;
+
+  Memory& memory() noexcept { return *memory_; }
+  const std::string& name() const noexcept { return options_.name; }
+
+  std::shared_ptr<Pending> start(Collective collective, int lane, Clock::time_point deadline);
+
+  /// One pass over everything that is pending. True where something moved.
+  bool drive();
+  /// Drives until the operation is over, which it is at its deadline at the latest; sleeps when there is nothing to do.
+  void wait_for(const Pending& operation);
+  /// Looks for dead, gone and failing peers and for operations whose time is up; breaks the group where there are any.
+  void look_around();
+
+  /// Fails everything, now and later, and tells the peers. The first cause stays.
+  void fail(std::exception_ptr cause);
+  std::exception_ptr broken() const;
+  /// Why nothing can be started: broken, or shut down; null while all is well.
+  std::exception_ptr why_unusable() const;
+
+  /// Has a task run on the worker thread, which is started at the first one.
+  void post(Task task);
+  /// An operation is over: wakes this rank's own sleepers.
+  void announce() noexcept;
+  /// Asks the progress thread to see to what is pending.
+  void wake_progress_thread();
+
+ private:
+  class LaneOperation;
+  class Ended;
+  struct Lane {
+    std::mutex mutex;
+    std::deque<std::shared_ptr<Pending>> queue;
+    std::atomic<std::uint64_t> pushes = 0;  ///< operations so far; grows under the mutex
+    std::atomic<int> pending = 0;
+    std::atomic<bool> claimed = false;
+    std::shared_ptr<Pending> current;  ///< the one that is stepped; no longer in the queue
+    std::uint64_t rounds = 0;
+  };
+
+  template <class Over>
+  void drive_until(Over over, Clock::time_point deadline);
+  bool drive_lane(Lane& lane);
+  bool drive_mail();
+  void end_all(const std::exception_ptr& cause);
+  void run_progress_thread();
+  bool anything_pending() const noexcept;
+  template <class F>
+  void for_each_pending(F f);
+
+  const std::unique_ptr<Memory> memory_;
+  const EngineOptions options_;
+  const bool may_spin_;
+  const std::uint64_t fork_generation_;
+  std::array<Lane, kLanes> lanes_;
+  Mail mail_;
+  std::atomic<bool> mail_claimed_ = false;
+
+  mutable std::mutex state_mutex_;
+  std::exception_ptr broken_;
+  bool closed_ = false;
+  std::atomic<bool> is_unusable_ = false;  ///< broken or closed, for a look without the mutex
+
+  std::mutex progress_mutex_;
+  std::condition_variable progress_wake_;
+  bool progress_wanted_ = false;
+  std::atomic<bool> stopping_ = false;
+  std::atomic<int> waiting_threads_ = 0;
+  std::thread progress_thread_;
+
+  std::mutex worker_mutex_;
+  std::unique_ptr<ThreadExecutor> worker_;
+};
+
+}  // namespace hookline::embedded

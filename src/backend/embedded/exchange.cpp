@@ -1,0 +1,255 @@
+// The protocol of a collective: post, compare, then move the bytes in one of three ways.
+#include "backend/embedded/exchange.hpp"
+
+#include <algorithm>
+#include <cstring>
+
+#include <fmt/format.h>
+
+#include <hookline/core/error.hpp>
+
+#include "backend/embedded/bell.hpp"
+
+namespace hookline::embedded {
+
+Exchange::Exchange(Memory& memory, int lane, Collective collective)
+    : memory_(memory),
+      lane_(lane),
+      rank_(memory.rank()),
+      size_(memory.size()),
+      collective_(std::move(collective)),
+      parts_(cut(collective_, rank_, size_)),
+      call_(call_of(collective_, parts_)) {}
+
+std::size_t Exchange::bytes() const noexcept {
+  std::size_t given = 0;
+  std::size_t taken = 0;
+  for (const Stream& s : parts_.give) given += s.bytes();
+  for (const Stream& s : parts_.take) taken += s.bytes();
+  return std::max(given, taken);
+}
+
+Steps Exchange::run(std::uint64_t number, std::uint64_t first_round) {
+  number_ = number;
+  round_ = first_round;
+  post();
+  while (!reached(Word::number, number_)) co_await kBlocked;
+  compare();
+  choose();
+
+  if (mode_ == Mode::inlined) {
+    pull(0, largest_block_);
+  } else if (mode_ == Mode::direct) {
+    // Every rank works through its share, then waits: what it gave is being read until all are through.
+    const auto ranks = static_cast<std::size_t>(size_);
+    const auto me = static_cast<std::size_t>(rank_);
+    const std::size_t begin = reduces_slices() ? slice_begin(largest_block_, ranks, me) : 0;
+    const std::size_t end = reduces_slices() ? slice_begin(largest_block_, ranks, me + 1) : largest_block_;
+    for (std::size_t at = begin; at < end; at += kChunkBytes) {
+      const std::size_t part = std::min(kChunkBytes, end - at);
+      if (reduces_slices()) {
+        reduce_in_place(at, part);
+      } else {
+        pull(at, part);
+      }
+      ++moves_;
+      co_await kBlocked;
+    }
+    rounds_ = 1;
+    lane(rank_).filled.store(round_ + 1, std::memory_order_release);
+    lane(rank_).reduced.store(round_ + 1, std::memory_order_release);
+    publish(lane(rank_).drained, round_ + 1);
+    while (!reached(Word::drained, round_ + 1)) co_await kBlocked;
+  } else {
+    rounds_ = (largest_block_ + chunk_ - 1) / chunk_;
+    for (std::uint64_t k = 0; k < rounds_; ++k, ++round_) {
+      round_begin_ = k * chunk_;
+      while (round_ > 0 && !reached(Word::drained, round_ - 1)) co_await kBlocked;
+      fill(round_begin_);
+      publish(lane(rank_).filled, round_ + 1);
+      while (!reached(Word::filled, round_ + 1)) co_await kBlocked;
+      const std::size_t part = std::min(chunk_, largest_block_ - round_begin_);
+      if (reduces_slices()) {
+        reduce_slice(round_begin_, part);
+        publish(lane(rank_).reduced, round_ + 1);
+        while (!reached(Word::reduced, round_ + 1)) co_await kBlocked;
+        drain_slices(round_begin_, part);
+      } else {
+        pull(round_begin_, part);
+        lane(rank_).reduced.store(round_ + 1, std::memory_order_release);
+      }
+      publish(lane(rank_).drained, round_ + 1);
+    }
+  }
+  for (const auto& [original, copy] : parts_.copied_back) original.copy_from(copy);
+}
+
+const Counter& Exchange::word(int rank, Word which) const {
+  switch (which) {
+    case Word::number: return slot(rank).number;
+    case Word::filled: return lane(rank).filled;
+    case Word::reduced: return lane(rank).reduced;
+    case Word::drained: break;
+  }
+  return lane(rank).drained;
+}
+
+bool Exchange::reached(Word which, std::uint64_t value) {
+  awaited_word_ = which;
+  awaited_value_ = value;
+  for (int r = 0; r < size_; ++r) {
+    if (word(r, which).load(std::memory_order_acquire) < value) return false;
+  }
+  ++moves_;
+  return true;
+}
+
+std::vector<int> Exchange::awaited() const {
+  std::vector<int> ranks;
+  for (int r = 0; r < size_; ++r) {
+    if (word(r, awaited_word_).load(std::memory_order_acquire) < awaited_value_) ranks.push_back(r);
+  }
+  return ranks;
+}
+
+void Exchange::publish(Counter& counter, std::uint64_t value) {
+  counter.store(value, std::memory_order_seq_cst);
+  ring_peers(memory_);
+}
+
+// The payload of a slot: for alltoall, how many bytes go to and come from each rank; then the blocks, where they fit.
+void Exchange::post() {
+  Slot& mine = slot(rank_);
+  std::size_t at = 0;
+  if (parts_.motion == Motion::alltoall) {
+    for (const auto* side : {&parts_.give, &parts_.take}) {
+      for (const Stream& block : *side) {
+        const std::uint64_t bytes = block.bytes();
+        std::memcpy(mine.payload.data() + at, &bytes, sizeof bytes);
+        at += sizeof bytes;
+      }
+    }
+  }
+  std::size_t given = 0;
+  if (is_source(rank_)) {
+    for (const Stream& block : parts_.give) given += block.bytes();
+  }
+  if (given == 0) {
+    // nothing of this rank's is read
+  } else if (at + given <= kInlineBytes) {
+    for (const Stream& block : parts_.give) {
+      block.for_each(0, block.bytes(), [&](const std::byte* data, std::size_t bytes, std::size_t) {
+        std::memcpy(mine.payload.data() + at, data, bytes);
+        at += bytes;
+      });
+    }
+  } else {
+    // The peers can read it where it is if all of it lies in one piece of shared memory.
+    const std::byte* const begin = parts_.give[0].contiguous();
+    const std::byte* end = begin;
+    for (const Stream& block : parts_.give) {
+      if (block.bytes() > 0 && (!block.contiguous() || block.contiguous() != end)) end = nullptr;
+      if (end) end += block.bytes();
+    }
+    const auto place = begin && end ? memory_.locate(begin, given) : std::nullopt;
+    if (place) {
+      call_.sources_shared = 1;
+      call_.offset = place->offset;
+      call_.first_page = place->first_page;
+      call_.pages = place->pages;
+    }
+  }
+  mine.call = call_;
+  publish(mine.number, number_);
+}
+
+void Exchange::compare() {
+  for (int r = 0; r < size_; ++r) calls_[static_cast<std::size_t>(r)] = slot(r).call;
+  const std::string differing = difference(calls_.data(), size_);
+  if (!differing.empty()) {
+    throw Mismatch(
+        fmt::format("the ranks did not call the same operation (number {} of lane {}): {}", number_, lane_, differing));
+  }
+  if (parts_.motion == Motion::alltoall) read_splits();
+}
+
+void Exchange::read_splits() {
+  const auto ranks = static_cast<std::size_t>(size_);
+  splits_.resize(ranks * ranks);
+  std::vector<std::uint64_t> taken(ranks * ranks);
+  for (std::size_t r = 0; r < ranks; ++r) {
+    const std::byte* payload = slot(static_cast<int>(r)).payload.data();
+    std::memcpy(splits_.data() + r * ranks, payload, ranks * sizeof(std::uint64_t));
+    std::memcpy(taken.data() + r * ranks, payload + ranks * sizeof(std::uint64_t), ranks * sizeof(std::uint64_t));
+  }
+  for (std::size_t from = 0; from < ranks; ++from) {
+    for (std::size_t to = 0; to < ranks; ++to) {
+      const std::uint64_t given = splits_[from * ranks + to];
+      if (given != taken[to * ranks + from]) {
+        throw Mismatch(fmt::format("{}: rank {} gives {} bytes to rank {}, which expects {}", describe(), from, given,
+                                   to, taken[to * ranks + from]));
+      }
+    }
+  }
+}
+
+bool Exchange::is_source(int rank) const {
+  return (parts_.motion != Motion::broadcast && parts_.motion != Motion::scatter) || rank == collective_.root;
+}
+
+std::size_t Exchange::block_bytes(int source, int target) const {
+  if (parts_.motion != Motion::alltoall) return parts_.block_bytes;
+  return splits_[static_cast<std::size_t>(source * size_ + target)];
+}
+
+std::size_t Exchange::block_begin(int source, int target) const {
+  if (!has_block_per_rank(parts_.motion)) return 0;
+  std::size_t begin = 0;
+  for (int t = 0; t < target; ++t) begin += block_bytes(source, t);
+  return begin;
+}
+
+// All ranks decide from the same words, so all decide alike.
+void Exchange::choose() {
+  const bool per_rank = has_block_per_rank(parts_.motion);
+  const std::size_t head =
+      parts_.motion == Motion::alltoall ? static_cast<std::size_t>(2 * size_) * sizeof(std::uint64_t) : 0;
+  bool fits = true;
+  bool shared = true;
+  for (int s = 0; s < size_; ++s) {
+    if (!is_source(s)) continue;
+    const std::size_t given = per_rank ? block_begin(s, size_) : parts_.block_bytes;
+    for (int t = 0; t < size_; ++t) largest_block_ = std::max(largest_block_, block_bytes(s, t));
+    fits = fits && head + given <= kInlineBytes;
+    shared = shared && calls_[static_cast<std::size_t>(s)].sources_shared != 0;
+  }
+  if (fits) return;
+  mode_ = shared ? Mode::direct : Mode::staged;
+  if (per_rank) chunk_ = kChunkBytes / static_cast<std::size_t>(size_) / kCacheLine * kCacheLine;
+  if (mode_ == Mode::staged) return;
+  for (int s = 0; s < size_; ++s) {
+    if (!is_source(s)) continue;
+    const std::size_t given = per_rank ? block_begin(s, size_) : parts_.block_bytes;
+    const auto i = static_cast<std::size_t>(s);
+    if (s != rank_)
+      mappings_.push_back(memory_.resolve(s, {calls_[i].offset, calls_[i].first_page, calls_[i].pages}, given));
+    shared_[i] = s == rank_ ? parts_.give[0].contiguous() : mappings_.back().get();
+  }
+}
+
+std::byte* Exchange::staging(int rank) const {
+  return memory_.block(rank).staging[static_cast<std::size_t>(lane_)][round_ % 2].data();
+}
+
+const std::byte* Exchange::source(int rank, int target, std::size_t begin) const {
+  if (mode_ == Mode::staged) {
+    const std::size_t block = has_block_per_rank(parts_.motion) ? static_cast<std::size_t>(target) * chunk_ : 0;
+    return staging(rank) + block + (begin - round_begin_);
+  }
+  if (mode_ == Mode::direct) return shared_[static_cast<std::size_t>(rank)] + block_begin(rank, target) + begin;
+  const std::size_t head =
+      parts_.motion == Motion::alltoall ? static_cast<std::size_t>(2 * size_) * sizeof(std::uint64_t) : 0;
+  return slot(rank).payload.data() + head + block_begin(rank, target) + begin;
+}
+
+}  // namespace hookline::embedded

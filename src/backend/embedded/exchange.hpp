@@ -1,0 +1,102 @@
+// One collective at one rank: the protocol, from the posted call to the last byte.
+#pragma once
+
+#include <array>
+#include <initializer_list>
+#include <string>
+#include <vector>
+
+#include <hookline/backend/collective.hpp>
+
+#include "backend/embedded/memory.hpp"
+#include "backend/embedded/parts.hpp"
+#include "backend/embedded/steps.hpp"
+
+namespace hookline::embedded {
+
+/// The operation is one coroutine, run(). Its states are the places where it waits for a word of its peers:
+///   posted    everybody has posted its call for this number; calls are compared, all ranks choose alike
+///   inlined   small: everybody reads all payloads from the slots; done
+///   direct    what is read of the ranks lies in shared memory: read and write there, then wait until all are through
+///   staged    rounds over two staging buffers a rank: fill, (reduce,) drain
+/// Rounds are counted over all operations of a lane, `first_round` is this one's first; all ranks count alike. A rank
+/// may fill the buffer of round g once everybody has drained round g - 2.
+class Exchange {
+ public:
+  Exchange(Memory& memory, int lane, Collective collective);
+  Exchange(const Exchange&) = delete;
+  Exchange& operator=(const Exchange&) = delete;
+
+  const Collective& collective() const noexcept { return collective_; }
+  /// Bytes that this rank gives or takes, whichever is more: how large the operation is.
+  std::size_t bytes() const noexcept;
+
+  /// The protocol; throws Mismatch where the calls differ. `number` counts the lane's operations from 1.
+  Steps run(std::uint64_t number, std::uint64_t first_round);
+  /// How many rounds it used up, once it is over.
+  std::uint64_t rounds() const noexcept { return rounds_; }
+
+  /// The ranks that it waits for now: for error messages, and to know whether a rank that left is missed.
+  std::vector<int> awaited() const;
+  std::string describe() const { return embedded::describe(call_); }
+  /// Grows whenever the operation gets on, so that a driver can tell a step from a vain look.
+  std::uint64_t moves() const noexcept { return moves_; }
+
+ private:
+  enum class Mode : std::uint8_t { inlined, direct, staged };
+  enum class Word : std::uint8_t { number, filled, reduced, drained };
+
+  LaneBlock& lane(int rank) const { return memory_.block(rank).lanes[static_cast<std::size_t>(lane_)]; }
+  Slot& slot(int rank) const { return lane(rank).slots[number_ % 2]; }
+  const Counter& word(int rank, Word which) const;
+  /// Whether every rank's word has come to the value.
+  bool reached(Word which, std::uint64_t value);
+  void publish(Counter& counter, std::uint64_t value);
+
+  void post();
+  void compare();
+  void read_splits();
+  void choose();
+
+  bool is_source(int rank) const;
+  std::size_t block_bytes(int source, int target) const;
+  std::size_t block_begin(int source, int target) const;
+  const std::byte* source(int rank, int target, std::size_t begin) const;
+  std::byte* staging(int rank) const;
+
+  bool reduces_slices() const { return parts_.motion == Motion::allreduce || parts_.motion == Motion::reduce; }
+  bool takes_reduction() const { return parts_.motion != Motion::reduce || rank_ == collective_.root; }
+
+  void fill(std::size_t begin);
+  void pull(std::size_t begin, std::size_t bytes);
+  void reduce_slice(std::size_t begin, std::size_t bytes);
+  void drain_slices(std::size_t begin, std::size_t bytes);
+  void reduce_in_place(std::size_t begin, std::size_t bytes);
+  void reduce(const std::byte* const* sources, std::initializer_list<std::byte*> destinations, std::size_t bytes) const;
+
+  Memory& memory_;
+  const int lane_;
+  const int rank_;
+  const int size_;
+  const Collective collective_;
+  Parts parts_;
+  Call call_;
+  std::array<Call, kMaxRanks> calls_;
+  std::vector<std::uint64_t> splits_;  ///< of alltoall: bytes from each rank (row) to each rank (column)
+
+  std::uint64_t number_ = 0;
+  std::uint64_t round_ = 0;      ///< the round under way, counted over the lane's operations
+  std::size_t round_begin_ = 0;  ///< the first byte of each block that it moves
+  std::uint64_t rounds_ = 0;
+  std::uint64_t moves_ = 0;
+  std::size_t largest_block_ = 0;
+  std::size_t chunk_ = kChunkBytes;  ///< bytes of a block that one round moves
+  Mode mode_ = Mode::inlined;
+  std::vector<std::shared_ptr<std::byte>> mappings_;
+  std::array<std::byte*, kMaxRanks> shared_ = {};  ///< where the ranks' blocks lie, in direct mode
+
+  Word awaited_word_ = Word::number;
+  std::uint64_t awaited_value_ = 0;
+};
+
+}  // namespace hookline::embedded

@@ -1,0 +1,136 @@
+// When something fails: noticing it, telling the peers, and ending what is pending.
+#include <algorithm>
+#include <cstring>
+#include <iterator>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <hookline/core/error.hpp>
+
+#include "backend/embedded/bell.hpp"
+#include "backend/embedded/engine.hpp"
+
+namespace hookline::embedded {
+
+std::exception_ptr Engine::broken() const {
+  const std::lock_guard lock(state_mutex_);
+  return broken_;
+}
+
+std::exception_ptr Engine::why_unusable() const {
+  if (!is_unusable_.load(std::memory_order_seq_cst)) return nullptr;
+  const std::lock_guard lock(state_mutex_);
+  if (broken_) return broken_;
+  return std::make_exception_ptr(
+      Aborted(fmt::format("the {} group was shut down on rank {}", name(), memory_->rank())));
+}
+
+void Engine::fail(std::exception_ptr cause) {
+  {
+    const std::lock_guard lock(state_mutex_);
+    if (broken_ || closed_) return;
+    broken_ = cause;
+    is_unusable_.store(true, std::memory_order_seq_cst);
+    RankBlock& mine = memory_->block(memory_->rank());
+    const std::string text = hookline::describe(cause).substr(0, kCauseBytes - 1);
+    std::memcpy(mine.cause.data(), text.c_str(), text.size() + 1);
+    mine.standing.store(Standing::gave_up, std::memory_order_seq_cst);
+  }
+  ring_peers(*memory_);
+  end_all(cause);
+}
+
+// Takes each claim in turn: while a driver is inside an operation, its tensors are being touched.
+void Engine::end_all(const std::exception_ptr& cause) {
+  const auto claim = [](std::atomic<bool>& flag) {
+    while (flag.exchange(true, std::memory_order_seq_cst)) std::this_thread::yield();
+  };
+  for (Lane& lane : lanes_) {
+    claim(lane.claimed);
+    std::deque<std::shared_ptr<Pending>> ended;
+    {
+      const std::lock_guard lock(lane.mutex);
+      ended.assign(lane.queue.begin(), lane.queue.end());
+      lane.queue.clear();
+    }
+    if (lane.current) ended.push_front(std::exchange(lane.current, nullptr));
+    lane.pending.fetch_sub(static_cast<int>(ended.size()), std::memory_order_seq_cst);
+    lane.claimed.store(false, std::memory_order_seq_cst);
+    for (const auto& operation : ended) operation->complete(cause);
+  }
+  claim(mail_claimed_);
+  mail_.end_all(cause);
+  mail_claimed_.store(false, std::memory_order_seq_cst);
+}
+
+// What cannot be claimed at once is being driven by somebody, and is looked at next time.
+template <class F>
+void Engine::for_each_pending(F f) {
+  for (Lane& lane : lanes_) {
+    if (lane.pending.load(std::memory_order_relaxed) == 0 || lane.claimed.exchange(true, std::memory_order_seq_cst))
+      continue;
+    if (lane.current) f(*lane.current);
+    lane.claimed.store(false, std::memory_order_seq_cst);
+    drive_lane(lane);  // as everybody who lets go of a claim: something may have been pushed meanwhile
+  }
+  if (mail_.empty() || mail_claimed_.exchange(true, std::memory_order_seq_cst)) return;
+  for (const auto& operation : mail_.pending()) f(*operation);
+  mail_claimed_.store(false, std::memory_order_seq_cst);
+}
+
+void Engine::look_around() {
+  if (is_unusable_.load(std::memory_order_acquire) || !anything_pending()) return;
+  const int me = memory_->rank();
+  std::vector<int> dead;
+  std::vector<int> left;
+  std::exception_ptr gave_up;
+  for (int r = 0; r < memory_->size(); ++r) {
+    if (r == me) continue;
+    const RankBlock& peer = memory_->block(r);
+    switch (peer.standing.load(std::memory_order_seq_cst)) {
+      case Standing::left: left.push_back(r); break;
+      case Standing::gave_up: {
+        const std::string cause(peer.cause.data(), strnlen(peer.cause.data(), kCauseBytes));
+        if (!gave_up) gave_up = std::make_exception_ptr(Aborted(fmt::format("rank {} gave up: {}", r, cause)));
+        if (!memory_->is_alive(r)) dead.push_back(r);
+        break;
+      }
+      case Standing::present:
+        if (!memory_->is_alive(r)) dead.push_back(r);
+        break;
+      case Standing::absent: break;
+    }
+  }
+
+  // What a rank had posted before it went may be all that an operation needs.
+  if (!dead.empty() || !left.empty() || gave_up) {
+    while (drive()) {
+    }
+  }
+  std::exception_ptr cause;
+  const Clock::time_point now = Clock::now();
+  for_each_pending([&](Pending& operation) {
+    if (cause) return;
+    const std::vector<int> awaited = operation.awaited();
+    const auto context = [&] { return fmt::format("{} on rank {} of the {} group", operation.describe(), me, name()); };
+    std::vector<int> missed;
+    std::set_intersection(awaited.begin(), awaited.end(), left.begin(), left.end(), std::back_inserter(missed));
+    if (!dead.empty()) {
+      cause = std::make_exception_ptr(
+          PeerLost(fmt::format("{}: rank {} died; make a new group without it", context(), fmt::join(dead, ", "))));
+    } else if (gave_up) {
+      cause = gave_up;
+    } else if (!missed.empty()) {
+      cause = std::make_exception_ptr(
+          PeerLost(fmt::format("{}: rank {} left the group", context(), fmt::join(missed, ", "))));
+    } else if (now >= operation.deadline()) {
+      const auto waited = std::chrono::duration_cast<Milliseconds>(now - operation.started());
+      cause = std::make_exception_ptr(Timeout(
+          fmt::format("{}: rank {} did not come within {} ms", context(), fmt::join(awaited, ", "), waited.count())));
+    }
+  });
+  if (cause) fail(cause);
+}
+
+}  // namespace hookline::embedded

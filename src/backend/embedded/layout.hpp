@@ -1,0 +1,94 @@
+// What the ranks of one host share: one block a rank, written by its owner and read by its peers.
+//
+// Who may write what: everything in a RankBlock is written by the rank that owns it, except `bell` (anybody rings) and
+// `drained` and `refused` of a mailbox (written by the one rank that the mailbox is for). Each word that a peer waits
+// for only grows.
+#pragma once
+
+#include <pthread.h>
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+
+namespace hookline::embedded {
+
+inline constexpr int kMaxRanks = 64;
+inline constexpr int kLanes = 5;  ///< lane 0 is the user's, the others belong to hooks
+inline constexpr std::size_t kCacheLine = 64;
+inline constexpr std::size_t kInlineBytes = 8 * 1024;   ///< what rides in the control line
+inline constexpr std::size_t kChunkBytes = 256 * 1024;  ///< one of the two staging buffers of a lane
+inline constexpr std::size_t kMailboxes = 4;            ///< messages that may lie unread for one receiver
+inline constexpr std::size_t kMailBytes = 1024 * 1024;  ///< the memory of all mailboxes of a rank together
+inline constexpr std::size_t kCauseBytes = 1024;
+
+using Counter = std::atomic<std::uint64_t>;
+static_assert(Counter::is_always_lock_free);
+
+/// What a rank calls, posted before any byte of an operation moves and compared by everybody.
+struct Call {
+  std::uint8_t type = 0;
+  std::uint8_t dtype = 0;
+  std::uint8_t reduce = 0;
+  std::uint8_t sources_shared = 0;  ///< what the peers read of this rank lies in its shared region, at `offset`
+  std::int32_t root = 0;
+  std::uint64_t count = 0;   ///< elements
+  std::uint64_t layout = 0;  ///< a hash of how the elements are cut into tensors
+  double factor = 0;
+  std::uint64_t offset = 0;
+  std::uint32_t first_page = 0;  ///< of the buffer that `offset` lies in, and how many it has
+  std::uint32_t pages = 0;
+  std::uint64_t note = 0;
+};
+static_assert(sizeof(Call) == 56);
+
+/// Two of these a lane: number n uses slot n mod 2. A rank posts n + 2 only after it has seen everybody post n + 1, and
+/// who posted n + 1 has read all of n.
+struct alignas(kCacheLine) Slot {
+  Counter number = 0;  ///< of the operation that `call` and `payload` belong to
+  Call call;
+  alignas(kCacheLine) std::array<std::byte, kInlineBytes> payload;
+};
+
+/// Counts of rounds, over all operations of the lane; see rounds.hpp.
+struct LaneBlock {
+  std::array<Slot, 2> slots;
+  alignas(kCacheLine) Counter filled = 0;
+  alignas(kCacheLine) Counter reduced = 0;
+  alignas(kCacheLine) Counter drained = 0;
+};
+
+/// One message to one receiver, in chunks of alternating halves of the mailbox's memory.
+struct alignas(kCacheLine) Mailbox {
+  Counter message = 0;      ///< grows by one with each message that is put in; the fields below belong to it
+  std::uint64_t order = 0;  ///< the place of this message among all that go to this receiver
+  std::int32_t tag = 0;
+  std::uint8_t dtype = 0;
+  std::uint64_t bytes = 0;
+  alignas(kCacheLine) Counter filled = 0;   ///< chunks written, over all messages
+  alignas(kCacheLine) Counter drained = 0;  ///< chunks read, by the receiver
+  Counter refused = 0;                      ///< the number of the last message that the receiver could not take
+};
+
+enum class Standing : std::uint32_t { absent, present, left, gave_up };
+
+struct alignas(4096) RankBlock {
+  /// Whoever sleeps has counted itself in `sleepers` before its last look; whoever changes something looks at
+  /// `sleepers` after it, and rings. Both in one total order, so that one of them sees the other.
+  alignas(kCacheLine) std::atomic<std::uint32_t> bell = 0;
+  std::atomic<std::uint32_t> sleepers = 0;
+
+  alignas(kCacheLine) std::atomic<Standing> standing = Standing::absent;
+  std::array<char, kCauseBytes> cause = {};  ///< why this rank gave up; written before `standing`
+  pthread_mutex_t alive;  ///< held for life by a thread of the rank's: robust, so that its death shows
+
+  std::array<LaneBlock, kLanes> lanes;
+  std::array<std::array<Mailbox, kMailboxes>, kMaxRanks> mail;  ///< by receiver
+
+  alignas(4096) std::array<std::array<std::array<std::byte, kChunkBytes>, 2>, kLanes> staging;
+  alignas(4096) std::array<std::byte, kMailBytes> mail_bytes;
+};
+static_assert(sizeof(RankBlock) <= 4 * 1024 * 1024, "the promise to users: at most 4 MiB of shared memory a rank");
+
+}  // namespace hookline::embedded

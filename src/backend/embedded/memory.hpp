@@ -1,0 +1,45 @@
+// Where the ranks' blocks and buffers lie: the one thing in which ranks as threads and ranks as processes differ.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "backend/embedded/layout.hpp"
+
+namespace hookline::embedded {
+
+/// Where in a rank's shared memory something lies, and in which buffer: peers map whole buffers.
+struct Location {
+  std::uint64_t offset = 0;
+  std::uint32_t first_page = 0;
+  std::uint32_t pages = 0;
+};
+
+class Memory {
+ public:
+  virtual ~Memory() = default;
+
+  virtual int rank() const = 0;
+  virtual int size() const = 0;
+  virtual RankBlock& block(int rank) const = 0;
+
+  /// Memory that the peers can reach. Throws ResourceError with the size asked for.
+  virtual std::shared_ptr<void> allocate(std::size_t bytes) = 0;
+  /// What to tell the peers so that they can reach `bytes` at `data`; nothing where they cannot.
+  virtual std::optional<Location> locate(const std::byte* data, std::size_t bytes) const = 0;
+  /// The peer's memory that locate() spoke of, mapped while the result lives. Throws ResourceError where it cannot be
+  /// mapped, Aborted where the peer's word makes no sense.
+  virtual std::shared_ptr<std::byte> resolve(int rank, const Location& place, std::size_t bytes) = 0;
+
+  /// Called on the progress thread at its beginning and end: what tells the peers of this rank's death hangs on it.
+  virtual void enter() {}
+  virtual void leave() {}
+
+  /// Asks the kernel whether a peer is still there. May cost a system call; never blocks.
+  virtual bool is_alive(int rank) = 0;
+};
+
+}  // namespace hookline::embedded

@@ -1,0 +1,208 @@
+// Cutting collectives into blocks, and comparing what the ranks called.
+#include "backend/embedded/parts.hpp"
+
+#include <fmt/format.h>
+
+namespace hookline::embedded {
+namespace {
+
+// The contiguous memory that stands for a tensor in this operation: its own, or that of a copy.
+Tensor travelling(const Tensor& tensor, bool written, Parts& parts) {
+  if (tensor.is_contiguous()) return tensor;
+  for (const auto& [original, copy] : parts.copied_back) {
+    if (original.bytes() == tensor.bytes() && original.strides() == tensor.strides()) return copy;
+  }
+  const Tensor copy = tensor.clone();
+  // A copy that is only read is kept here too: something must own it while the operation runs.
+  parts.copied_back.emplace_back(written ? tensor : copy, copy);
+  return copy;
+}
+
+void append(Stream& stream, const Tensor& contiguous, std::size_t part, std::size_t parts) {
+  const std::size_t bytes = contiguous.nbytes() / parts;
+  stream.append(const_cast<std::byte*>(contiguous.bytes()) + part * bytes, bytes);
+}
+
+// One block of all the tensors, one behind the other.
+std::vector<Stream> whole(const std::vector<Tensor>& tensors) {
+  std::vector<Stream> blocks(1);
+  for (const Tensor& t : tensors) append(blocks[0], t, 0, 1);
+  return blocks;
+}
+
+// A block for each rank: tensors come as so many lists of equal length, one for each rank …
+std::vector<Stream> lists(const std::vector<Tensor>& tensors, std::size_t ranks) {
+  std::vector<Stream> blocks(ranks);
+  const std::size_t each = tensors.size() / ranks;
+  for (std::size_t i = 0; i < tensors.size(); ++i) append(blocks[i / each], tensors[i], 0, 1);
+  return blocks;
+}
+
+// … or each tensor is cut into as many parts as there are ranks …
+std::vector<Stream> slices(const std::vector<Tensor>& tensors, std::size_t ranks) {
+  std::vector<Stream> blocks(ranks);
+  for (const Tensor& t : tensors) {
+    for (std::size_t r = 0; r < ranks; ++r) append(blocks[r], t, r, ranks);
+  }
+  return blocks;
+}
+
+// … or the one tensor is cut at given rows.
+std::vector<Stream> rows(const Tensor& tensor, const std::vector<std::int64_t>& splits, std::size_t ranks) {
+  if (splits.empty()) return slices({tensor}, ranks);
+  std::vector<Stream> blocks(ranks);
+  const std::int64_t height = tensor.dim() > 0 ? tensor.shape()[0] : 1;
+  const std::size_t row = height > 0 ? tensor.nbytes() / static_cast<std::size_t>(height) : 0;
+  std::size_t at = 0;
+  for (std::size_t r = 0; r < ranks; ++r) {
+    const std::size_t bytes = static_cast<std::size_t>(splits[r]) * row;
+    blocks[r].append(const_cast<std::byte*>(tensor.bytes()) + at, bytes);
+    at += bytes;
+  }
+  return blocks;
+}
+
+}  // namespace
+
+Motion motion_of(OpType type) noexcept {
+  switch (type) {
+    case OpType::allreduce:
+    case OpType::allreduce_coalesced: return Motion::allreduce;
+    case OpType::reduce: return Motion::reduce;
+    case OpType::broadcast: return Motion::broadcast;
+    case OpType::allgather:
+    case OpType::allgather_into_tensor:
+    case OpType::allgather_coalesced:
+    case OpType::allgather_into_tensor_coalesced: return Motion::allgather;
+    case OpType::gather: return Motion::gather;
+    case OpType::scatter: return Motion::scatter;
+    case OpType::reduce_scatter:
+    case OpType::reduce_scatter_tensor:
+    case OpType::reduce_scatter_tensor_coalesced: return Motion::reduce_scatter;
+    case OpType::alltoall:
+    case OpType::alltoall_base: return Motion::alltoall;
+    case OpType::send:
+    case OpType::recv:
+    case OpType::recv_anysource:
+    case OpType::barrier:
+    case OpType::monitored_barrier: break;
+  }
+  return Motion::none;
+}
+
+bool gives(Motion motion, int source, int target, int root) noexcept {
+  switch (motion) {
+    case Motion::broadcast: return source == root && target != root;
+    case Motion::scatter: return source == root;
+    case Motion::gather: return target == root;
+    case Motion::none: return false;
+    default: return true;
+  }
+}
+
+bool has_block_per_rank(Motion motion) noexcept {
+  return motion == Motion::reduce_scatter || motion == Motion::scatter || motion == Motion::alltoall;
+}
+
+Parts cut(const Collective& collective, int rank, int size) {
+  Parts parts;
+  parts.motion = motion_of(collective.type);
+  if (parts.motion == Motion::none) return parts;
+  const auto ranks = static_cast<std::size_t>(size);
+
+  std::vector<Tensor> inputs;
+  std::vector<Tensor> outputs;
+  for (const Tensor& t : collective.outputs) outputs.push_back(travelling(t, true, parts));
+  for (const Tensor& t : collective.inputs) inputs.push_back(travelling(t, false, parts));
+  parts.dtype = (inputs.empty() ? outputs : inputs).at(0).dtype();
+
+  switch (collective.type) {
+    case OpType::allgather_into_tensor:
+    case OpType::allgather_into_tensor_coalesced:
+      parts.give = whole(inputs);
+      parts.take = slices(outputs, ranks);
+      break;
+    case OpType::reduce_scatter_tensor:
+    case OpType::reduce_scatter_tensor_coalesced:
+      parts.give = slices(inputs, ranks);
+      parts.take = whole(outputs);
+      break;
+    case OpType::alltoall_base:
+      parts.give = rows(inputs[0], collective.input_splits, ranks);
+      parts.take = rows(outputs[0], collective.output_splits, ranks);
+      break;
+    default: {
+      const bool lists_in = has_block_per_rank(parts.motion) && !inputs.empty();
+      const bool lists_out =
+          (parts.motion == Motion::allgather || parts.motion == Motion::gather || parts.motion == Motion::alltoall) &&
+          !outputs.empty();
+      parts.give = lists_in ? lists(inputs, ranks) : whole(inputs);
+      parts.take = lists_out ? lists(outputs, ranks) : whole(outputs);
+    }
+  }
+  const bool only_takes = parts.motion == Motion::scatter && rank != collective.root;
+  parts.block_bytes = (only_takes ? parts.take : parts.give)[0].bytes();
+  return parts;
+}
+
+Call call_of(const Collective& collective, const Parts& parts) {
+  Call call;
+  call.type = static_cast<std::uint8_t>(collective.type);
+  call.note = collective.note;
+  if (parts.motion == Motion::none) return call;
+  call.dtype = static_cast<std::uint8_t>(parts.dtype);
+  const bool reduces =
+      parts.motion == Motion::allreduce || parts.motion == Motion::reduce || parts.motion == Motion::reduce_scatter;
+  if (reduces) {
+    call.reduce = static_cast<std::uint8_t>(collective.op.kind());
+    call.factor = collective.op.factor();
+  }
+  call.root = collective.root;
+  if (parts.motion != Motion::alltoall) {
+    call.count = parts.block_bytes / size_of(parts.dtype);
+    // How many elements each tensor of a list has (FNV-1a). The one side that every rank has is looked at: ranks other
+    // than the root have no list in gather and scatter.
+    const bool many_out = parts.motion == Motion::scatter || parts.motion == Motion::reduce_scatter;
+    std::uint64_t hash = 0xcbf29ce484222325;
+    for (const Tensor& t : many_out ? collective.outputs : collective.inputs) {
+      hash = (hash ^ static_cast<std::uint64_t>(t.numel())) * 0x100000001b3;
+    }
+    call.layout = hash;
+  }
+  return call;
+}
+
+std::string describe(const Call& call) {
+  const auto type = static_cast<OpType>(call.type);
+  std::string text(call.type < kOpTypes ? name(type) : "an unknown operation");
+  const Motion motion = call.type < kOpTypes ? motion_of(type) : Motion::none;
+  if (motion == Motion::none) return text;
+  const std::string_view dtype =
+      call.dtype <= static_cast<std::uint8_t>(DType::boolean) ? name(static_cast<DType>(call.dtype)) : "?";
+  text += motion == Motion::alltoall ? fmt::format(" of {}", dtype) : fmt::format(" of {} {}", call.count, dtype);
+  if (motion == Motion::allreduce || motion == Motion::reduce || motion == Motion::reduce_scatter) {
+    text += fmt::format(", {}", name(ReduceOp(static_cast<ReduceOp::Kind>(call.reduce))));
+    if (call.reduce == static_cast<std::uint8_t>(ReduceOp::Kind::premul_sum)) text += fmt::format("({})", call.factor);
+  }
+  if (motion == Motion::reduce || motion == Motion::broadcast || motion == Motion::gather ||
+      motion == Motion::scatter) {
+    text += fmt::format(", root {}", call.root);
+  }
+  if (call.note != 0) text += fmt::format(" (note {})", call.note);
+  return text;
+}
+
+std::string difference(const Call* calls, int size) {
+  const auto same = [](const Call& a, const Call& b) {
+    return a.type == b.type && a.dtype == b.dtype && a.reduce == b.reduce && a.root == b.root && a.count == b.count &&
+           a.layout == b.layout && a.factor == b.factor;
+  };
+  bool all_same = true;
+  for (int r = 1; r < size; ++r) all_same = all_same && same(calls[0], calls[r]);
+  if (all_same) return "";
+  std::string text;
+  for (int r = 0; r < size; ++r) text += fmt::format("{}rank {}: {}", r ? "; " : "", r, describe(calls[r]));
+  return text;
+}
+
+}  // namespace hookline::embedded

@@ -1,0 +1,63 @@
+// A collective as the embedded backends see it: what this rank gives to whom, and where what it gets goes.
+#pragma once
+
+#include <utility>
+#include <vector>
+
+#include <hookline/backend/collective.hpp>
+
+#include "backend/embedded/layout.hpp"
+#include "backend/embedded/stream.hpp"
+
+namespace hookline::embedded {
+
+/// How the bytes move, which is all that the protocol needs to know of an operation.
+enum class Motion : std::uint8_t {
+  none,            ///< barriers: the calls are compared, nothing moves
+  allreduce,       ///< everybody gives one block, everybody gets their reduction
+  reduce,          ///< the same, at the root only
+  reduce_scatter,  ///< everybody gives a block for each rank, and gets the reduction of its own
+  broadcast,       ///< the root gives one block to everybody else
+  allgather,       ///< everybody gives one block to everybody
+  gather,          ///< everybody gives one block to the root
+  scatter,         ///< the root gives a block to each rank
+  alltoall,        ///< everybody gives a block of any size to each rank
+};
+
+Motion motion_of(OpType type) noexcept;
+
+/// Whether rank `source` gives something to rank `target` in a motion that copies.
+bool gives(Motion motion, int source, int target, int root) noexcept;
+/// Whether a rank gives a block of its own to each rank rather than one to all.
+bool has_block_per_rank(Motion motion) noexcept;
+
+struct Parts {
+  Motion motion = Motion::none;
+  DType dtype = DType::u8;
+  std::size_t block_bytes = 0;  ///< of each block, where all are alike
+  std::vector<Stream> give;     ///< one block, or one for each rank
+  std::vector<Stream> take;     ///< one block, or one from each rank
+  /// Tensors that are not contiguous travel as copies that are; these go back when the operation is done.
+  std::vector<std::pair<Tensor, Tensor>> copied_back;
+};
+
+/// Cuts a checked collective into blocks. `rank` is the one that calls, of `size`.
+Parts cut(const Collective& collective, int rank, int size);
+
+/// What this rank posts for others to compare with theirs; the shared offset is left to the caller.
+Call call_of(const Collective& collective, const Parts& parts);
+
+/// Lists what each rank called where they differ; empty where all agree.
+std::string difference(const Call* calls, int size);
+/// One call in words: "allreduce of 1000 float32, sum".
+std::string describe(const Call& call);
+
+/// The beginning of slice `index` when `bytes` are cut into `count` slices at multiples of 64 bytes; the end of the
+/// last one is slice_begin(bytes, count, count).
+constexpr std::size_t slice_begin(std::size_t bytes, std::size_t count, std::size_t index) {
+  const std::size_t lines = (bytes + kCacheLine - 1) / kCacheLine;
+  const std::size_t at = (lines * index / count) * kCacheLine;
+  return at < bytes ? at : bytes;
+}
+
+}  // namespace hookline::embedded

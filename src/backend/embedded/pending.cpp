@@ -1,0 +1,57 @@
+// Waiting for an operation drives it; its end runs what was attached to it.
+#include "backend/embedded/pending.hpp"
+
+#include "backend/embedded/engine.hpp"
+
+namespace hookline::embedded {
+
+Pending::Pending(std::shared_ptr<Engine> engine, std::uint64_t number, Clock::time_point deadline)
+    : engine_(std::move(engine)), number_(number), deadline_(deadline) {}
+
+bool Pending::done() {
+  if (over()) return true;
+  if (!engine_->drive()) engine_->look_around();
+  return over();
+}
+
+void Pending::wait_until(Clock::time_point deadline) {
+  if (over()) return;
+  shorten(deadline);
+  engine_->wait_for(*this);
+}
+
+void Pending::shorten(Clock::time_point deadline) noexcept {
+  Clock::time_point before = deadline_.load(std::memory_order_relaxed);
+  while (deadline < before && !deadline_.compare_exchange_weak(before, deadline, std::memory_order_relaxed)) {
+  }
+}
+
+void Pending::on_done(Task task) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (!over()) {
+      tasks_.push_back(std::move(task));
+      task = {};
+    }
+  }
+  if (task) {
+    engine_->post(std::move(task));
+  } else {
+    engine_->wake_progress_thread();  // nobody may ever wait for it
+  }
+}
+
+void Pending::complete(std::exception_ptr error) {
+  std::vector<Task> tasks;
+  {
+    const std::lock_guard lock(mutex_);
+    error_ = std::move(error);
+    finished_ = Clock::now();
+    over_.store(true, std::memory_order_seq_cst);
+    tasks.swap(tasks_);
+  }
+  for (Task& task : tasks) engine_->post(std::move(task));
+  engine_->announce();
+}
+
+}  // namespace hookline::embedded

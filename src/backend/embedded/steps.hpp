@@ -1,0 +1,49 @@
+// A coroutine that is resumed step by step: an operation's state machine, written as the straight line that it is.
+#pragma once
+
+#include <coroutine>
+#include <exception>
+#include <utility>
+
+namespace hookline::embedded {
+
+/// Suspends at `co_await kBlocked`; step() runs it to the next one or to its end. It starts suspended and nothing in it
+/// ever sleeps: waiting is the driver's business.
+class Steps {
+ public:
+  struct promise_type {
+    std::exception_ptr error;
+
+    Steps get_return_object() { return Steps(std::coroutine_handle<promise_type>::from_promise(*this)); }
+    std::suspend_always initial_suspend() const noexcept { return {}; }
+    std::suspend_always final_suspend() const noexcept { return {}; }
+    void return_void() const noexcept {}
+    void unhandled_exception() noexcept { error = std::current_exception(); }
+  };
+
+  Steps() = default;
+  Steps(Steps&& other) noexcept : handle_(std::exchange(other.handle_, nullptr)) {}
+  Steps& operator=(Steps&& other) noexcept {
+    std::swap(handle_, other.handle_);
+    return *this;
+  }
+  ~Steps() {
+    if (handle_) handle_.destroy();
+  }
+
+  /// Runs one step. True at the end; throws what the coroutine threw.
+  bool step() {
+    handle_.resume();
+    if (!handle_.done()) return false;
+    if (handle_.promise().error) std::rethrow_exception(handle_.promise().error);
+    return true;
+  }
+
+ private:
+  explicit Steps(std::coroutine_handle<promise_type> handle) : handle_(handle) {}
+  std::coroutine_handle<promise_type> handle_;
+};
+
+inline constexpr std::suspend_always kBlocked{};
+
+}  // namespace hookline::embedded

@@ -1,0 +1,57 @@
+// The elements of one or several tensors as one run of bytes, wherever its pieces lie.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <vector>
+
+namespace hookline::embedded {
+
+struct Piece {
+  std::byte* data = nullptr;
+  std::size_t bytes = 0;
+};
+
+/// Pieces one behind the other. One piece, the usual case, takes no allocation.
+class Stream {
+ public:
+  Stream() = default;
+  Stream(std::byte* data, std::size_t bytes) { append(data, bytes); }
+
+  void append(std::byte* data, std::size_t bytes) {
+    if (bytes == 0) return;
+    if (bytes_ == 0) {
+      first_ = {data, bytes};
+    } else {
+      rest_.push_back({data, bytes});
+    }
+    bytes_ += bytes;
+  }
+
+  std::size_t bytes() const noexcept { return bytes_; }
+  /// The memory of a stream that lies in one piece; null for one that does not.
+  std::byte* contiguous() const noexcept { return rest_.empty() ? first_.data : nullptr; }
+
+  /// Calls `f(data, bytes, position)` for each part of a piece that falls into [begin, begin + bytes); `position`
+  /// counts from `begin`. What lies beyond the end is left out.
+  template <class F>
+  void for_each(std::size_t begin, std::size_t bytes, F&& f) const {
+    const std::size_t end = std::min(begin + bytes, bytes_);
+    std::size_t at = 0;
+    const auto visit = [&](const Piece& piece) {
+      const std::size_t from = std::max(begin, at);
+      const std::size_t to = std::min(end, at + piece.bytes);
+      if (from < to) f(piece.data + (from - at), to - from, from - begin);
+      at += piece.bytes;
+    };
+    visit(first_);
+    for (const Piece& piece : rest_) visit(piece);
+  }
+
+ private:
+  Piece first_;
+  std::vector<Piece> rest_;
+  std::size_t bytes_ = 0;
+};
+
+}  // namespace hookline::embedded
