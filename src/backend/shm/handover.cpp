@@ -1,0 +1,190 @@
+// SCM_RIGHTS over abstract sockets: connect to the lower ranks, accept the higher ones.
+#include "backend/shm/handover.hpp"
+
+#include <poll.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/un.h>
+
+#include <cerrno>
+#include <climits>
+#include <cstring>
+#include <fstream>
+#include <random>
+#include <string>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <hookline/core/error.hpp>
+
+namespace hookline::shm {
+namespace {
+
+[[noreturn]] void refuse(const std::string& what) {
+  throw ResourceError(fmt::format("{}: {}", what, std::strerror(errno)));
+}
+
+// Two processes can share memory if they run on one kernel and see each other's abstract sockets.
+std::string host_identity() {
+  std::string boot;
+  std::getline(std::ifstream("/proc/sys/kernel/random/boot_id"), boot);
+  char space[PATH_MAX] = {};
+  if (readlink("/proc/self/ns/net", space, sizeof space - 1) < 0)
+    refuse("cannot read this process's network namespace");
+  return boot + " " + space;
+}
+
+std::string random_name() {
+  std::random_device random;
+  return fmt::format("hookline-{:08x}{:08x}{:08x}{:08x}", random(), random(), random(), random());
+}
+
+std::pair<sockaddr_un, socklen_t> abstract_address(const std::string& name) {
+  sockaddr_un address = {};
+  address.sun_family = AF_UNIX;
+  std::memcpy(address.sun_path + 1, name.data(), std::min(name.size(), sizeof address.sun_path - 1));
+  return {address, static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size())};
+}
+
+void wait_readable(int fd, Clock::time_point deadline, const std::string& what) {
+  pollfd entry = {fd, POLLIN, 0};
+  for (;;) {
+    const int ready = poll(&entry, 1, static_cast<int>(std::min<std::int64_t>(time_left(deadline).count(), INT_MAX)));
+    if (ready > 0) return;
+    if (ready == 0) throw Timeout(what);
+    if (errno != EINTR) refuse("poll");
+  }
+}
+
+union Control {
+  char bytes[CMSG_SPACE(sizeof(int))];
+  cmsghdr align;
+};
+
+void send_descriptor(int socket, int rank, int fd) {
+  Control control = {};
+  iovec data = {&rank, sizeof rank};
+  msghdr message = {};
+  message.msg_iov = &data;
+  message.msg_iovlen = 1;
+  message.msg_control = control.bytes;
+  message.msg_controllen = sizeof control.bytes;
+  cmsghdr* const header = CMSG_FIRSTHDR(&message);
+  header->cmsg_level = SOL_SOCKET;
+  header->cmsg_type = SCM_RIGHTS;
+  header->cmsg_len = CMSG_LEN(sizeof(int));
+  std::memcpy(CMSG_DATA(header), &fd, sizeof fd);
+  if (sendmsg(socket, &message, MSG_NOSIGNAL) != sizeof rank) refuse("cannot hand over shared memory");
+}
+
+// The rank that the other end says it is, and what it handed over; nothing where it said nothing that makes sense.
+std::pair<int, Descriptor> receive_descriptor(int socket) {
+  Control control = {};
+  int rank = -1;
+  iovec data = {&rank, sizeof rank};
+  msghdr message = {};
+  message.msg_iov = &data;
+  message.msg_iovlen = 1;
+  message.msg_control = control.bytes;
+  message.msg_controllen = sizeof control.bytes;
+  if (recvmsg(socket, &message, MSG_CMSG_CLOEXEC) != sizeof rank) return {-1, Descriptor()};
+  const cmsghdr* const header = CMSG_FIRSTHDR(&message);
+  if (!header || header->cmsg_level != SOL_SOCKET || header->cmsg_type != SCM_RIGHTS ||
+      header->cmsg_len != CMSG_LEN(sizeof(int))) {
+    return {-1, Descriptor()};
+  }
+  int fd = -1;
+  std::memcpy(&fd, CMSG_DATA(header), sizeof fd);
+  return {rank, Descriptor(fd)};
+}
+
+// The process at the other end, if it belongs to this user or to root.
+Descriptor trusted_process(int socket) {
+  ucred peer = {};
+  socklen_t length = sizeof peer;
+  if (getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &peer, &length) != 0) return Descriptor();
+  if (peer.uid != geteuid() && peer.uid != 0 && geteuid() != 0) return Descriptor();
+  return Descriptor(static_cast<int>(syscall(SYS_pidfd_open, peer.pid, 0)));
+}
+
+std::string key(int rank) { return fmt::format("shm/{}", rank); }
+
+// What every rank said about itself: its host, then its socket's name.
+std::vector<std::string> meet(Store& store, int rank, int size, const std::string& name, Clock::time_point deadline) {
+  const std::string host = host_identity();
+  store.set(key(rank), host + "\n" + name);
+  std::vector<std::string> names(static_cast<std::size_t>(size));
+  std::vector<int> elsewhere;
+  for (int r = 0; r < size; ++r) {
+    try {
+      store.wait({key(r)}, time_left(deadline));
+    } catch (const Timeout&) {
+      throw Timeout(
+          fmt::format("rank {} did not come to the shm group of {} ranks that rank {} waits in", r, size, rank),
+          std::current_exception());
+    }
+    const std::string said = store.get(key(r));
+    const std::size_t end = said.find('\n');
+    if (said.substr(0, end) != host) elsewhere.push_back(r);
+    if (end != std::string::npos) names[static_cast<std::size_t>(r)] = said.substr(end + 1);
+  }
+  if (!elsewhere.empty()) {
+    throw Unsupported(fmt::format(
+        "the shm backend joins processes of one host and one network namespace; rank {} is not where rank {} is",
+        fmt::join(elsewhere, ", "), rank));
+  }
+  return names;
+}
+
+}  // namespace
+
+std::vector<Peer> hand_over(Store& store, int rank, int size, int memory, Clock::time_point deadline) {
+  const Descriptor listener(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
+  const std::string name = random_name();
+  const auto [own_address, own_length] = abstract_address(name);
+  if (!listener || bind(listener.get(), reinterpret_cast<const sockaddr*>(&own_address), own_length) != 0 ||
+      listen(listener.get(), 128) != 0) {
+    refuse("cannot open a socket for the shm group");
+  }
+  const std::vector<std::string> names = meet(store, rank, size, name, deadline);
+
+  std::vector<Peer> peers(static_cast<std::size_t>(size));
+  std::vector<Descriptor> lower(static_cast<std::size_t>(rank));
+  for (int r = 0; r < rank; ++r) {
+    Descriptor& connection = lower[static_cast<std::size_t>(r)];
+    connection = Descriptor(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
+    const auto [address, length] = abstract_address(names[static_cast<std::size_t>(r)]);
+    if (!connection || connect(connection.get(), reinterpret_cast<const sockaddr*>(&address), length) != 0) {
+      throw PeerLost(fmt::format("rank {} of the shm group was gone when rank {} wanted to meet it: {}", r, rank,
+                                 std::strerror(errno)));
+    }
+    send_descriptor(connection.get(), rank, memory);
+  }
+  for (int missing = size - 1 - rank; missing > 0;) {
+    wait_readable(listener.get(), deadline,
+                  fmt::format("rank {} of the shm group waited in vain for {} more ranks", rank, missing));
+    const Descriptor connection(accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC));
+    if (!connection) continue;
+    Descriptor process = trusted_process(connection.get());
+    if (!process) continue;
+    wait_readable(connection.get(), deadline, "a peer connected and said nothing");
+    auto [r, descriptor] = receive_descriptor(connection.get());
+    if (r <= rank || r >= size || peers[static_cast<std::size_t>(r)].memory) continue;
+    send_descriptor(connection.get(), rank, memory);
+    peers[static_cast<std::size_t>(r)] = {std::move(descriptor), std::move(process)};
+    --missing;
+  }
+  for (int r = 0; r < rank; ++r) {
+    const int connection = lower[static_cast<std::size_t>(r)].get();
+    wait_readable(connection, deadline, fmt::format("rank {} of the shm group did not hand over its memory", r));
+    Descriptor process = trusted_process(connection);
+    auto [said, descriptor] = receive_descriptor(connection);
+    if (!process || said != r)
+      throw PeerLost(fmt::format("rank {} of the shm group went away while rank {} joined", r, rank));
+    peers[static_cast<std::size_t>(r)] = {std::move(descriptor), std::move(process)};
+  }
+  return peers;
+}
+
+}  // namespace hookline::shm

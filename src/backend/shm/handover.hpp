@@ -1,0 +1,24 @@
+// How the processes of a group come to hold each other's shared memory.
+#pragma once
+
+#include <vector>
+
+#include <hookline/core/deadline.hpp>
+#include <hookline/store/store.hpp>
+
+#include "backend/shm/descriptor.hpp"
+
+namespace hookline::shm {
+
+struct Peer {
+  Descriptor memory;
+  Descriptor process;  ///< a pidfd
+};
+
+/// Gives every other rank `memory` and returns theirs, by rank (this rank's own entry is empty). Descriptors travel
+/// over abstract unix sockets, whose names the ranks tell each other in the store; only processes of this user, or
+/// root, get one. Throws Unsupported listing the ranks of another host or network namespace, Timeout naming those that
+/// did not come.
+std::vector<Peer> hand_over(Store& store, int rank, int size, int memory, Clock::time_point deadline);
+
+}  // namespace hookline::shm

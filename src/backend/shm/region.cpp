@@ -1,0 +1,142 @@
+// memfd, seals, mappings.
+#include "backend/shm/region.hpp"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <fstream>
+#include <new>
+
+#include <fmt/format.h>
+
+#include <hookline/core/error.hpp>
+
+namespace hookline::shm {
+namespace {
+
+constexpr std::uint64_t kFileBytes = std::uint64_t{1} << 44;  // addresses, not memory
+constexpr std::size_t kPage = 4096;
+constexpr std::size_t kKeptMappings = 64;
+
+constexpr std::uint64_t round_up(std::uint64_t n) { return (n + kPage - 1) / kPage * kPage; }
+
+std::string reason() { return std::strerror(errno); }
+
+void* map(int fd, std::uint64_t offset, std::size_t bytes) {
+  void* const memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, static_cast<off_t>(offset));
+  if (memory == MAP_FAILED)
+    throw ResourceError(fmt::format("cannot map {} bytes of shared memory: {}", bytes, reason()));
+  return memory;
+}
+
+// What the kernel would give without pushing somebody out. Allocating more than that may end in the OOM killer.
+std::uint64_t available_bytes() {
+  std::ifstream file("/proc/meminfo");
+  std::string key;
+  for (std::uint64_t kilobytes; file >> key >> kilobytes; file.ignore(64, '\n')) {
+    if (key == "MemAvailable:") return kilobytes * 1024;
+  }
+  return UINT64_MAX;
+}
+
+}  // namespace
+
+OwnRegion::OwnRegion() : fd_(memfd_create("hookline", MFD_CLOEXEC | MFD_ALLOW_SEALING)) {
+  if (!fd_ || ftruncate(fd_.get(), static_cast<off_t>(kFileBytes)) != 0 ||
+      fcntl(fd_.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0) {
+    throw ResourceError(fmt::format("cannot make a shared memory file: {}", reason()));
+  }
+  commit(0, sizeof(embedded::RankBlock));
+  block_ = new (map(fd_.get(), 0, sizeof(embedded::RankBlock))) embedded::RankBlock;
+  next_ = round_up(sizeof(embedded::RankBlock));
+}
+
+OwnRegion::~OwnRegion() { munmap(static_cast<void*>(block_), sizeof(embedded::RankBlock)); }
+
+void OwnRegion::commit(std::uint64_t offset, std::size_t bytes) const {
+  if (bytes > available_bytes() ||
+      fallocate(fd_.get(), 0, static_cast<off_t>(offset), static_cast<off_t>(bytes)) != 0) {
+    throw ResourceError(fmt::format("no shared memory for {} bytes: {}", bytes,
+                                    bytes > available_bytes() ? "the host has less" : reason()));
+  }
+}
+
+std::shared_ptr<void> OwnRegion::allocate(std::size_t bytes) {
+  const std::size_t length = round_up(std::max<std::size_t>(bytes, 1));
+  std::uint64_t offset;
+  {
+    const std::lock_guard lock(mutex_);
+    offset = next_;
+    if (length > kFileBytes - next_) throw ResourceError(fmt::format("no shared memory for {} bytes", bytes));
+    next_ += length;
+  }
+  commit(offset, length);
+  auto* const data = static_cast<std::byte*>(map(fd_.get(), offset, length));
+  {
+    const std::lock_guard lock(mutex_);
+    buffers_[data] = {offset, length};
+  }
+  return {data, [self = shared_from_this()](void* p) { self->release(static_cast<std::byte*>(p)); }};
+}
+
+void OwnRegion::release(const std::byte* data) {
+  const std::lock_guard lock(mutex_);
+  const auto buffer = buffers_.extract(data);
+  const auto [offset, bytes] = buffer.mapped();
+  munmap(const_cast<std::byte*>(data), bytes);
+  fallocate(fd_.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, static_cast<off_t>(offset),
+            static_cast<off_t>(bytes));
+}
+
+std::optional<embedded::Location> OwnRegion::locate(const std::byte* data, std::size_t bytes) const {
+  const std::lock_guard lock(mutex_);
+  auto after = buffers_.upper_bound(data);
+  if (after == buffers_.begin()) return std::nullopt;
+  const auto& [begin, buffer] = *--after;
+  if (data + bytes > begin + buffer.bytes) return std::nullopt;
+  return embedded::Location{
+      .offset = buffer.offset + static_cast<std::uint64_t>(data - begin),
+      .first_page = static_cast<std::uint32_t>(buffer.offset / kPage),
+      .pages = static_cast<std::uint32_t>(buffer.bytes / kPage),
+  };
+}
+
+PeerRegion::PeerRegion(Descriptor fd) : fd_(std::move(fd)) {
+  struct stat status = {};
+  const int seals = fcntl(fd_.get(), F_GET_SEALS);
+  if (fstat(fd_.get(), &status) != 0 || static_cast<std::uint64_t>(status.st_size) != kFileBytes || seals < 0 ||
+      (seals & F_SEAL_SHRINK) == 0) {
+    throw Aborted("a peer handed over something that is not its shared memory");
+  }
+  block_ = static_cast<embedded::RankBlock*>(map(fd_.get(), 0, sizeof(embedded::RankBlock)));
+}
+
+PeerRegion::~PeerRegion() { munmap(static_cast<void*>(block_), sizeof(embedded::RankBlock)); }
+
+std::shared_ptr<std::byte> PeerRegion::resolve(const embedded::Location& place, std::size_t bytes) {
+  const std::uint64_t begin = std::uint64_t{place.first_page} * kPage;
+  const std::uint64_t length = std::uint64_t{place.pages} * kPage;
+  if (begin < sizeof(embedded::RankBlock) || begin > kFileBytes || length > kFileBytes - begin ||
+      place.offset < begin || place.offset - begin > length || bytes > length - (place.offset - begin)) {
+    throw Aborted(fmt::format("a peer spoke of {} bytes at {}, which is not in a buffer of its shared memory", bytes,
+                              place.offset));
+  }
+  const std::lock_guard lock(mutex_);
+  auto known = std::find_if(mappings_.begin(), mappings_.end(),
+                            [&](const Mapping& m) { return m.begin == begin && m.bytes == length; });
+  if (known == mappings_.end()) {
+    auto* const data = static_cast<std::byte*>(map(fd_.get(), begin, length));
+    if (mappings_.size() == kKeptMappings) mappings_.erase(mappings_.begin());
+    mappings_.push_back({begin, length, {data, [length](std::byte* p) { munmap(p, length); }}});
+  } else {
+    std::rotate(known, known + 1, mappings_.end());
+  }
+  const auto& memory = mappings_.back().memory;
+  return {memory, memory.get() + (place.offset - begin)};
+}
+
+}  // namespace hookline::shm

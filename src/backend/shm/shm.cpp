@@ -1,0 +1,98 @@
+// Ranks as processes: each has its own region, maps those of its peers, and shows that it lives by a held lock.
+#include <hookline/backend/shm.hpp>
+
+#include <poll.h>
+
+#include <algorithm>
+#include <cerrno>
+
+#include <fmt/format.h>
+
+#include <hookline/core/error.hpp>
+#include <hookline/store/prefix_store.hpp>
+
+#include "backend/embedded/embedded_backend.hpp"
+#include "backend/shm/handover.hpp"
+#include "backend/shm/region.hpp"
+
+namespace hookline {
+namespace shm {
+namespace {
+
+using embedded::Location;
+using embedded::RankBlock;
+
+class ShmMemory final : public embedded::Memory {
+ public:
+  ShmMemory(Store& store, int rank, int size, Clock::time_point deadline)
+      : rank_(rank), own_(std::make_shared<OwnRegion>()) {
+    pthread_mutexattr_t attributes;
+    pthread_mutexattr_init(&attributes);
+    pthread_mutexattr_setpshared(&attributes, PTHREAD_PROCESS_SHARED);
+    pthread_mutexattr_setrobust(&attributes, PTHREAD_MUTEX_ROBUST);
+    pthread_mutex_init(&own_->block().alive, &attributes);
+    pthread_mutexattr_destroy(&attributes);
+
+    for (Peer& peer : hand_over(store, rank, size, own_->fd(), deadline)) {
+      processes_.push_back(std::move(peer.process));
+      peers_.push_back(peer.memory ? std::make_unique<PeerRegion>(std::move(peer.memory)) : nullptr);
+    }
+  }
+
+  int rank() const override { return rank_; }
+  int size() const override { return static_cast<int>(peers_.size()); }
+  RankBlock& block(int rank) const override {
+    return rank == rank_ ? own_->block() : peers_[static_cast<std::size_t>(rank)]->block();
+  }
+  std::shared_ptr<void> allocate(std::size_t bytes) override { return own_->allocate(bytes); }
+  std::optional<Location> locate(const std::byte* data, std::size_t bytes) const override {
+    return own_->locate(data, bytes);
+  }
+  std::shared_ptr<std::byte> resolve(int rank, const Location& place, std::size_t bytes) override {
+    return peers_[static_cast<std::size_t>(rank)]->resolve(place, bytes);
+  }
+
+  void enter() override { pthread_mutex_lock(&own_->block().alive); }
+  void leave() override { pthread_mutex_unlock(&own_->block().alive); }
+
+  // The lock tells at once, whatever the size of the dead process; the pidfd tells when its memory is gone, but does so
+  // even if the lock was never taken.
+  bool is_alive(int rank) override {
+    pthread_mutex_t& lock = block(rank).alive;
+    const int result = pthread_mutex_trylock(&lock);
+    if (result == EBUSY) {
+      pollfd entry = {processes_[static_cast<std::size_t>(rank)].get(), POLLIN, 0};
+      return poll(&entry, 1, 0) == 0;
+    }
+    if (result == 0 || result == EOWNERDEAD) pthread_mutex_unlock(&lock);
+    // Taken without trouble: its owner let go of it, on its way out of the group.
+    return result == 0;
+  }
+
+ private:
+  const int rank_;
+  const std::shared_ptr<OwnRegion> own_;
+  std::vector<std::unique_ptr<PeerRegion>> peers_;
+  std::vector<Descriptor> processes_;
+};
+
+}  // namespace
+}  // namespace shm
+
+std::shared_ptr<Backend> make_shm_backend(std::shared_ptr<Store> store, int rank, int size, Milliseconds timeout) {
+  embedded::check_size(size, "shm");
+  if (rank < 0 || rank >= size) throw InvalidArgument(fmt::format("rank {} of a shm group of {}", rank, size));
+  const Clock::time_point deadline = deadline_after(timeout);
+  const auto subset = [store, rank](const std::vector<int>& ranks, const std::string& name, Milliseconds time) {
+    const auto own = std::find(ranks.begin(), ranks.end(), rank) - ranks.begin();
+    return make_shm_backend(std::make_shared<PrefixStore>(name, store), static_cast<int>(own),
+                            static_cast<int>(ranks.size()), time);
+  };
+  auto memory = std::make_unique<shm::ShmMemory>(*store, rank, size, deadline);
+  auto backend = embedded::make_backend(std::move(memory), {.name = "shm"}, subset);
+  // Nobody may look for a sign of life before everybody gives one.
+  store->barrier("shm/ready", size, time_left(deadline));
+  return backend;
+}
+
+}  // namespace hookline

@@ -1,0 +1,78 @@
+// Ranks as threads: the blocks lie on the heap, and a pointer means the same to everybody.
+#include <hookline/backend/threads.hpp>
+
+#include <algorithm>
+#include <mutex>
+
+#include <hookline/core/tensor.hpp>
+
+#include "backend/embedded/embedded_backend.hpp"
+#include "backend/threads/threads_memory.hpp"
+
+namespace hookline {
+namespace threads {
+
+World::World(int size, bool reach_all_memory) : size_(size), reach_all_memory_(reach_all_memory) {
+  for (int r = 0; r < size; ++r) blocks_.push_back(std::make_unique<embedded::RankBlock>());
+}
+
+void World::note(const std::byte* data, std::size_t bytes) {
+  const std::lock_guard lock(mutex_);
+  shared_[data] = bytes;
+}
+
+void World::forget(const std::byte* data) {
+  const std::lock_guard lock(mutex_);
+  shared_.erase(data);
+}
+
+bool World::reachable(const std::byte* data, std::size_t bytes) const {
+  if (reach_all_memory_) return true;
+  const std::lock_guard lock(mutex_);
+  auto after = shared_.upper_bound(data);
+  if (after == shared_.begin()) return false;
+  --after;
+  return data + bytes <= after->first + after->second;
+}
+
+std::shared_ptr<void> ThreadsMemory::allocate(std::size_t bytes) {
+  const Tensor memory = Tensor::empty({static_cast<std::int64_t>(bytes)}, DType::u8);
+  world_->note(memory.bytes(), bytes);
+  return {memory.mutable_bytes(), [memory, world = world_](void*) { world->forget(memory.bytes()); }};
+}
+
+std::optional<embedded::Location> ThreadsMemory::locate(const std::byte* data, std::size_t bytes) const {
+  if (!world_->reachable(data, bytes)) return std::nullopt;
+  return embedded::Location{.offset = reinterpret_cast<std::uintptr_t>(data)};
+}
+
+std::shared_ptr<std::byte> ThreadsMemory::resolve(int, const embedded::Location& place, std::size_t) {
+  return {std::shared_ptr<void>(), reinterpret_cast<std::byte*>(place.offset)};  // nobody's to let go of
+}
+
+std::shared_ptr<World> World::child(const std::string& name, int size) {
+  const std::lock_guard lock(mutex_);
+  std::shared_ptr<World> world = children_[name].lock();
+  if (!world) children_[name] = world = std::make_shared<World>(size, reach_all_memory_);
+  return world;
+}
+
+std::shared_ptr<Backend> make_backend(const std::shared_ptr<World>& world, int rank) {
+  const auto subset = [world, rank](const std::vector<int>& ranks, const std::string& name, Milliseconds) {
+    const auto own = std::find(ranks.begin(), ranks.end(), rank) - ranks.begin();
+    return make_backend(world->child(name, static_cast<int>(ranks.size())), static_cast<int>(own));
+  };
+  return embedded::make_backend(std::make_unique<ThreadsMemory>(world, rank), {.name = "threads"}, subset);
+}
+
+}  // namespace threads
+
+std::vector<std::shared_ptr<Backend>> make_threads_backends(int size, const ThreadsOptions& options) {
+  embedded::check_size(size, "threads");
+  const auto world = std::make_shared<threads::World>(size, options.reach_all_memory);
+  std::vector<std::shared_ptr<Backend>> backends;
+  for (int r = 0; r < size; ++r) backends.push_back(threads::make_backend(world, r));
+  return backends;
+}
+
+}  // namespace hookline

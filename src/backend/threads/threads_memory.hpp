@@ -1,0 +1,64 @@
+// The memory of ranks that are threads of one process.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include <hookline/backend/backend.hpp>
+
+#include "backend/embedded/memory.hpp"
+
+namespace hookline::threads {
+
+/// What the ranks of one group have in common.
+class World {
+ public:
+  World(int size, bool reach_all_memory);
+
+  int size() const noexcept { return size_; }
+  embedded::RankBlock& block(int rank) const { return *blocks_[static_cast<std::size_t>(rank)]; }
+
+  void note(const std::byte* data, std::size_t bytes);
+  void forget(const std::byte* data);
+  bool reachable(const std::byte* data, std::size_t bytes) const;
+
+  /// The world of a subset, made by whoever of its members comes first. It lives while one of them does.
+  std::shared_ptr<World> child(const std::string& name, int size);
+
+  /// For tests: a rank that is to count as killed.
+  void kill(int rank) { dead_.fetch_or(std::uint64_t{1} << rank); }
+  bool is_dead(int rank) const { return (dead_.load() >> rank & 1) != 0; }
+
+ private:
+  const int size_;
+  const bool reach_all_memory_;
+  std::vector<std::unique_ptr<embedded::RankBlock>> blocks_;
+  mutable std::mutex mutex_;
+  std::map<const std::byte*, std::size_t> shared_;
+  std::map<std::string, std::weak_ptr<World>> children_;
+  std::atomic<std::uint64_t> dead_ = 0;
+};
+
+std::shared_ptr<Backend> make_backend(const std::shared_ptr<World>& world, int rank);
+
+class ThreadsMemory final : public embedded::Memory {
+ public:
+  ThreadsMemory(std::shared_ptr<World> world, int rank) : world_(std::move(world)), rank_(rank) {}
+
+  int rank() const override { return rank_; }
+  int size() const override { return world_->size(); }
+  embedded::RankBlock& block(int rank) const override { return world_->block(rank); }
+  std::shared_ptr<void> allocate(std::size_t bytes) override;
+  std::optional<embedded::Location> locate(const std::byte* data, std::size_t bytes) const override;
+  std::shared_ptr<std::byte> resolve(int rank, const embedded::Location& place, std::size_t bytes) override;
+  bool is_alive(int rank) override { return !world_->is_dead(rank); }
+
+ private:
+  const std::shared_ptr<World> world_;
+  const int rank_;
+};
+
+}  // namespace hookline::threads
