@@ -1,0 +1,44 @@
+// What can be said about an operation beside its tensors. Plain values with defaults, so that {.op = …} works.
+//
+// All of them are trivially destructible: gcc 12 destroys other temporaries twice in an expression with co_await.
+#pragma once
+
+#include <optional>
+#include <type_traits>
+
+#include <hookline/core/deadline.hpp>
+#include <hookline/core/reduce_op.hpp>
+
+namespace hookline {
+
+struct AllreduceOptions {
+  ReduceOp op = ReduceOp::sum;
+  std::optional<Milliseconds> timeout = std::nullopt;  ///< the group's where not given, here and below
+};
+struct ReduceOptions {
+  ReduceOp op = ReduceOp::sum;
+  int root = 0;
+  std::optional<Milliseconds> timeout = std::nullopt;
+};
+struct BroadcastOptions {
+  int root = 0;
+  std::optional<Milliseconds> timeout = std::nullopt;
+};
+struct AllgatherOptions {
+  std::optional<Milliseconds> timeout = std::nullopt;
+};
+struct MessageOptions {
+  int tag = 0;
+  std::optional<Milliseconds> timeout = std::nullopt;
+};
+using GatherOptions = BroadcastOptions;
+using ScatterOptions = BroadcastOptions;
+using ReduceScatterOptions = AllreduceOptions;
+using AlltoallOptions = AllgatherOptions;
+using BarrierOptions = AllgatherOptions;
+
+static_assert(std::is_trivially_destructible_v<AllreduceOptions> && std::is_trivially_destructible_v<ReduceOptions> &&
+              std::is_trivially_destructible_v<BroadcastOptions> &&
+              std::is_trivially_destructible_v<AllgatherOptions> && std::is_trivially_destructible_v<MessageOptions>);
+
+}  // namespace hookline

@@ -1,0 +1,90 @@
+// Ranks that communicate: the collectives, under the names that users of torch.distributed know.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <hookline/backend/backend.hpp>
+#include <hookline/core/export.hpp>
+#include <hookline/group/options.hpp>
+#include <hookline/group/work.hpp>
+
+namespace hookline {
+
+/// The seam: an implementation has one virtual for all operations, run(). The named methods describe a call as a
+/// Collective and hand it to run(), so that a group that wraps another handles every operation in one place.
+///
+/// Every rank of a group makes the same calls in the same order (within a lane). Arguments that make no sense throw
+/// InvalidArgument at once; everything else comes through the Work. Tensors must stay untouched until it is done.
+class HOOKLINE_EXPORT ProcessGroup : public std::enable_shared_from_this<ProcessGroup> {
+ public:
+  virtual ~ProcessGroup();
+
+  virtual int rank() const = 0;
+  virtual int size() const = 0;
+  virtual std::string backend_name() const = 0;
+  virtual Capabilities capabilities() const { return {}; }
+
+  /// Starts any operation. Throws Unsupported where this group lacks it.
+  virtual WorkPtr run(Collective collective) = 0;
+
+  // In place.
+  WorkPtr allreduce(const Tensor& tensor, const AllreduceOptions& options = {});
+  WorkPtr allreduce(std::vector<Tensor> tensors, const AllreduceOptions& options = {});
+  WorkPtr allreduce_coalesced(std::vector<Tensor> tensors, const AllreduceOptions& options = {});
+  WorkPtr reduce(const Tensor& tensor, const ReduceOptions& options = {});
+  WorkPtr broadcast(const Tensor& tensor, const BroadcastOptions& options = {});
+
+  // Outputs first. A list has one tensor for each rank; an output "into tensor" has as many parts along its memory.
+  WorkPtr allgather(std::vector<Tensor> outputs, const Tensor& input, const AllgatherOptions& options = {});
+  WorkPtr allgather_into_tensor(const Tensor& output, const Tensor& input, const AllgatherOptions& options = {});
+  WorkPtr allgather_coalesced(const std::vector<std::vector<Tensor>>& outputs, std::vector<Tensor> inputs,
+                              const AllgatherOptions& options = {});
+  WorkPtr allgather_into_tensor_coalesced(std::vector<Tensor> outputs, std::vector<Tensor> inputs,
+                                          const AllgatherOptions& options = {});
+  /// Ranks other than the root pass no outputs; in scatter, no inputs.
+  WorkPtr gather(std::vector<Tensor> outputs, const Tensor& input, const GatherOptions& options = {});
+  WorkPtr scatter(const Tensor& output, std::vector<Tensor> inputs, const ScatterOptions& options = {});
+  WorkPtr reduce_scatter(const Tensor& output, std::vector<Tensor> inputs, const ReduceScatterOptions& options = {});
+  WorkPtr reduce_scatter_tensor(const Tensor& output, const Tensor& input, const ReduceScatterOptions& options = {});
+  WorkPtr reduce_scatter_tensor_coalesced(std::vector<Tensor> outputs, std::vector<Tensor> inputs,
+                                          const ReduceScatterOptions& options = {});
+  WorkPtr alltoall(std::vector<Tensor> outputs, std::vector<Tensor> inputs, const AlltoallOptions& options = {});
+  /// Splits are rows of dimension 0 for each rank; empty means equal parts.
+  WorkPtr alltoall_base(const Tensor& output, const Tensor& input, std::vector<std::int64_t> output_splits = {},
+                        std::vector<std::int64_t> input_splits = {}, const AlltoallOptions& options = {});
+
+  // Matched by peer, tag and order; outside the order of the collectives.
+  WorkPtr send(const Tensor& tensor, int target, const MessageOptions& options = {});
+  WorkPtr recv(const Tensor& tensor, int source, const MessageOptions& options = {});
+  WorkPtr recv_anysource(const Tensor& tensor, const MessageOptions& options = {});
+
+  WorkPtr barrier(const BarrierOptions& options = {});
+  /// A barrier that blocks; the error names every rank that did not come in time.
+  void monitored_barrier(const BarrierOptions& options = {});
+
+  /// A tensor in memory that the group's collectives work on in place, where the backend has such memory.
+  virtual Tensor empty(const Dims& shape, DType dtype = DType::f32);
+  /// A group of some of the ranks, in the order given; null on a rank that is not among them. Every rank of this group
+  /// calls it, in the same order as other calls of it.
+  virtual std::shared_ptr<ProcessGroup> new_group(const std::vector<int>& ranks);
+  /// Groups of the ranks that passed the same color, ordered by key, then rank; null for a negative color.
+  std::shared_ptr<ProcessGroup> split(int color, int key);
+
+  /// How long an operation may take where its options do not say.
+  virtual Milliseconds timeout() const { return kDefaultTimeout; }
+  virtual void set_timeout(Milliseconds timeout);
+  /// How many operations were started on this rank.
+  virtual std::uint64_t sequence_number() const { return 0; }
+  /// Fails everything under way and to come on every rank, with Aborted naming this one and the cause.
+  virtual void abort(const std::string& cause = "abort() was called");
+  /// Leaves the group. The destructor does it too; neither waits for a peer.
+  virtual void shutdown() {}
+};
+
+/// A group that runs on a backend; the arguments of every call are checked first.
+HOOKLINE_EXPORT std::shared_ptr<ProcessGroup> make_group(std::shared_ptr<Backend> backend,
+                                                         Milliseconds timeout = kDefaultTimeout);
+
+}  // namespace hookline

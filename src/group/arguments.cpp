@@ -1,0 +1,178 @@
+// The checks of a call's arguments, by operation.
+#include "group/arguments.hpp"
+
+#include <numeric>
+
+#include <fmt/format.h>
+
+#include <hookline/core/error.hpp>
+
+namespace hookline::group {
+namespace {
+
+class Checks {
+ public:
+  Checks(const Collective& c, int rank, int size) : c_(c), rank_(rank), size_(size) {}
+
+  void run() const {
+    switch (c_.type) {
+      case OpType::allreduce:
+      case OpType::allreduce_coalesced: reduces(); break;
+      case OpType::reduce:
+        reduces();
+        rooted();
+        break;
+      case OpType::broadcast: rooted(); break;
+      case OpType::allgather:
+      case OpType::allgather_coalesced:
+        count("outputs", c_.outputs.size(), c_.inputs.size() * ranks());
+        for (std::size_t i = 0; i < c_.outputs.size(); ++i)
+          same_numel(c_.outputs[i], c_.inputs[i % c_.inputs.size()], 1);
+        break;
+      case OpType::allgather_into_tensor:
+      case OpType::allgather_into_tensor_coalesced:
+        count("outputs", c_.outputs.size(), c_.inputs.size());
+        for (std::size_t i = 0; i < c_.outputs.size(); ++i) same_numel(c_.outputs[i], c_.inputs[i], size_);
+        break;
+      case OpType::gather:
+        rooted();
+        count("outputs", c_.outputs.size(), rank_ == c_.root ? ranks() : 0);
+        for (const Tensor& t : c_.outputs) same_numel(t, c_.inputs[0], 1);
+        break;
+      case OpType::scatter:
+        rooted();
+        count("inputs", c_.inputs.size(), rank_ == c_.root ? ranks() : 0);
+        for (const Tensor& t : c_.inputs) same_numel(t, c_.outputs[0], 1);
+        break;
+      case OpType::reduce_scatter:
+        reduces();
+        count("inputs", c_.inputs.size(), ranks());
+        for (const Tensor& t : c_.inputs) same_numel(t, c_.outputs[0], 1);
+        break;
+      case OpType::reduce_scatter_tensor:
+      case OpType::reduce_scatter_tensor_coalesced:
+        reduces();
+        count("inputs", c_.inputs.size(), c_.outputs.size());
+        for (std::size_t i = 0; i < c_.inputs.size(); ++i) same_numel(c_.inputs[i], c_.outputs[i], size_);
+        break;
+      case OpType::alltoall:
+        count("inputs", c_.inputs.size(), ranks());
+        count("outputs", c_.outputs.size(), ranks());
+        break;
+      case OpType::alltoall_base:
+        splits("input", c_.inputs[0], c_.input_splits);
+        splits("output", c_.outputs[0], c_.output_splits);
+        break;
+      case OpType::send:
+      case OpType::recv: peer(); break;
+      case OpType::recv_anysource:
+      case OpType::barrier:
+      case OpType::monitored_barrier: break;
+    }
+    one_dtype();
+    writable();
+    no_overlap();
+  }
+
+ private:
+  [[noreturn]] void refuse(const std::string& what) const {
+    throw InvalidArgument(fmt::format("{} on rank {} of {}: {}", name(c_.type), rank_, size_, what));
+  }
+  std::size_t ranks() const { return static_cast<std::size_t>(size_); }
+
+  void count(const char* what, std::size_t is, std::size_t expected) const {
+    if (is != expected) refuse(fmt::format("{} {} were given, {} are expected", is, what, expected));
+  }
+  void rooted() const {
+    if (c_.root < 0 || c_.root >= size_) refuse(fmt::format("root {} is not a rank", c_.root));
+  }
+  void peer() const {
+    if (c_.root < 0 || c_.root >= size_ || c_.root == rank_) refuse(fmt::format("{} is not another rank", c_.root));
+  }
+  void reduces() const {
+    const auto& given = c_.inputs.empty() ? c_.outputs : c_.inputs;
+    if (given.empty()) refuse("no tensors were given");
+    for (const Tensor& t : given) check(c_.op, t.dtype());
+  }
+  void same_numel(const Tensor& large, const Tensor& small, std::int64_t times) const {
+    if (large.numel() != small.numel() * times) {
+      refuse(fmt::format("{} and {} do not fit: the one must have {} times the elements of the other", to_string(large),
+                         to_string(small), times));
+    }
+  }
+  void splits(const char* what, const Tensor& tensor, const std::vector<std::int64_t>& rows) const {
+    const std::int64_t height = tensor.dim() > 0 ? tensor.shape()[0] : 1;
+    if (rows.empty()) {
+      if (height % size_ != 0)
+        refuse(fmt::format("the {} {} cannot be cut into {} equal parts", what, to_string(tensor), size_));
+      return;
+    }
+    count(fmt::format("{} splits", what).c_str(), rows.size(), ranks());
+    for (const std::int64_t n : rows) {
+      if (n < 0) refuse(fmt::format("an {} split of {} rows", what, n));
+    }
+    const std::int64_t sum = std::accumulate(rows.begin(), rows.end(), std::int64_t{0});
+    if (sum != height) refuse(fmt::format("the {} splits add up to {} rows, the tensor has {}", what, sum, height));
+  }
+  void one_dtype() const {
+    const Tensor* first = nullptr;
+    for (const auto* list : {&c_.inputs, &c_.outputs}) {
+      for (const Tensor& t : *list) {
+        if (!first) first = &t;
+        if (t.dtype() != first->dtype())
+          refuse(fmt::format("{} and {} differ in dtype", to_string(*first), to_string(t)));
+      }
+    }
+    const bool moves_nothing = c_.type == OpType::barrier || c_.type == OpType::monitored_barrier;
+    if (!first && !moves_nothing) refuse("no tensors were given");
+  }
+  void writable() const {
+    const bool only_root = c_.type == OpType::reduce || c_.type == OpType::broadcast;
+    const bool written = !only_root || (c_.type == OpType::reduce) == (rank_ == c_.root);
+    for (const Tensor& t : c_.outputs) {
+      if (written && t.read_only()) refuse(fmt::format("the output {} cannot be written to", to_string(t)));
+    }
+  }
+
+  static bool overlap(const Tensor& a, const Tensor& b) {
+    if (a.numel() == 0 || b.numel() == 0) return false;
+    if (!a.is_contiguous() || !b.is_contiguous()) return a.bytes() == b.bytes();
+    return a.bytes() < b.bytes() + b.nbytes() && b.bytes() < a.bytes() + a.nbytes();
+  }
+  // An input may be the very place in the output where it belongs: then there is nothing to copy.
+  bool in_place(const Tensor& input, std::size_t index) const {
+    const auto me = static_cast<std::size_t>(rank_);
+    if (c_.type == OpType::allgather_into_tensor || c_.type == OpType::allgather_into_tensor_coalesced) {
+      return input.bytes() == c_.outputs[index].bytes() + me * input.nbytes();
+    }
+    if (c_.type == OpType::allgather || c_.type == OpType::gather) return input.bytes() == c_.outputs[me].bytes();
+    return false;
+  }
+  void no_overlap() const {
+    const bool by_design = c_.type == OpType::allreduce || c_.type == OpType::allreduce_coalesced ||
+                           c_.type == OpType::reduce || c_.type == OpType::broadcast;
+    for (std::size_t i = 0; i < c_.outputs.size(); ++i) {
+      for (std::size_t j = i + 1; j < c_.outputs.size(); ++j) {
+        if (overlap(c_.outputs[i], c_.outputs[j])) refuse(fmt::format("outputs {} and {} overlap", i, j));
+      }
+    }
+    if (by_design) return;
+    for (std::size_t i = 0; i < c_.inputs.size(); ++i) {
+      for (std::size_t j = 0; j < c_.outputs.size(); ++j) {
+        if (overlap(c_.inputs[i], c_.outputs[j]) && !in_place(c_.inputs[i], i)) {
+          refuse(fmt::format("output {} overlaps input {}", j, i));
+        }
+      }
+    }
+  }
+
+  const Collective& c_;
+  const int rank_;
+  const int size_;
+};
+
+}  // namespace
+
+void check_arguments(const Collective& collective, int rank, int size) { Checks(collective, rank, size).run(); }
+
+}  // namespace hookline::group

@@ -1,0 +1,13 @@
+// Whether a call makes sense on its own, before any peer is asked.
+#pragma once
+
+#include <hookline/backend/collective.hpp>
+
+namespace hookline::group {
+
+/// Throws InvalidArgument, naming the operation and what it expects, for a call that cannot be right: lists of the
+/// wrong length, sizes that do not fit, a root or peer that does not exist, an output that is read-only or overlaps an
+/// input, a dtype that the reduction cannot take.
+void check_arguments(const Collective& collective, int rank, int size);
+
+}  // namespace hookline::group

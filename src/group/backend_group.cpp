@@ -1,0 +1,128 @@
+// A process group on a backend: checks the call, starts it in the current lane, and wraps what comes back as a Work.
+#include <atomic>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <hookline/core/error.hpp>
+#include <hookline/group/process_group.hpp>
+
+#include "group/arguments.hpp"
+
+namespace hookline {
+namespace {
+
+class BackendWork final : public Work {
+ public:
+  BackendWork(std::shared_ptr<Operation> operation, std::vector<Tensor> outputs, OpType type, std::uint64_t sequence)
+      : operation_(std::move(operation)), outputs_(std::move(outputs)), type_(type), sequence_(sequence) {}
+
+  void wait(std::optional<Milliseconds> timeout) override {
+    if (!operation_->done()) operation_->wait_until(timeout ? deadline_after(*timeout) : Clock::time_point::max());
+    if (const std::exception_ptr error = operation_->error()) std::rethrow_exception(error);
+  }
+
+  Future<std::vector<Tensor>> get_future() override {
+    Promise<std::vector<Tensor>> promise;
+    Future<std::vector<Tensor>> future = promise.get_future();
+    operation_->on_done([promise = std::move(promise), operation = operation_, outputs = outputs_]() mutable {
+      if (const std::exception_ptr error = operation->error()) {
+        promise.set_error(error);
+      } else {
+        promise.set_value(std::move(outputs));
+      }
+    });
+    return future;
+  }
+
+  bool is_completed() override { return operation_->done(); }
+  std::exception_ptr exception() override { return operation_->error(); }
+  std::vector<Tensor> result() override { return outputs_; }
+  OpType op_type() const override { return type_; }
+  std::uint64_t sequence_number() const override { return sequence_; }
+  int source_rank() const override { return operation_->source_rank(); }
+  Clock::time_point time_started() const override { return operation_->started(); }
+  Clock::time_point time_finished() const override { return operation_->finished(); }
+
+ private:
+  const std::shared_ptr<Operation> operation_;
+  const std::vector<Tensor> outputs_;
+  const OpType type_;
+  const std::uint64_t sequence_;
+};
+
+class BackendGroup final : public ProcessGroup {
+ public:
+  BackendGroup(std::shared_ptr<Backend> backend, Milliseconds timeout)
+      : backend_(std::move(backend)), rank_(backend_->rank()), size_(backend_->size()), timeout_(timeout) {}
+
+  int rank() const override { return rank_; }
+  int size() const override { return size_; }
+  std::string backend_name() const override { return backend_->name(); }
+  Capabilities capabilities() const override { return backend_->capabilities(); }
+
+  WorkPtr run(Collective collective) override {
+    group::check_arguments(collective, rank_, size_);
+    const Clock::time_point deadline = deadline_after(collective.timeout.value_or(timeout()));
+    std::vector<Tensor> outputs = collective.outputs;
+    const OpType type = collective.type;
+    auto operation = backend_->start(std::move(collective), current_lane(), deadline);
+    const std::uint64_t sequence = sequence_.fetch_add(1, std::memory_order_relaxed) + 1;
+    return std::make_shared<BackendWork>(std::move(operation), std::move(outputs), type, sequence);
+  }
+
+  Tensor empty(const Dims& shape, DType dtype) override {
+    // A tensor of no memory of its own knows the size, and refuses a shape that makes no sense.
+    const Tensor like = Tensor::empty(Dims{0}, dtype);
+    std::int64_t numel = 1;
+    for (const std::int64_t extent : shape) {
+      if (extent < 0 || __builtin_mul_overflow(numel, extent, &numel)) {
+        throw InvalidArgument(fmt::format("empty() of shape {}", to_string(shape)));
+      }
+    }
+    const std::shared_ptr<void> memory = backend_->allocate(static_cast<std::size_t>(numel) * like.itemsize());
+    return Tensor::wrap(memory.get(), shape, dtype, {.owner = memory});
+  }
+
+  std::shared_ptr<ProcessGroup> new_group(const std::vector<int>& ranks) override {
+    std::vector<bool> seen(static_cast<std::size_t>(size_));
+    bool member = false;
+    for (const int r : ranks) {
+      if (r < 0 || r >= size_ || seen[static_cast<std::size_t>(r)]) {
+        throw InvalidArgument(
+            fmt::format("new_group of ranks [{}]: {} is not a rank of this group of {}, or comes twice",
+                        fmt::join(ranks, ", "), r, size_));
+      }
+      seen[static_cast<std::size_t>(r)] = true;
+      member = member || r == rank_;
+    }
+    const std::uint64_t number = groups_.fetch_add(1) + 1;
+    if (!member) return nullptr;
+    return make_group(backend_->subset(ranks, fmt::format("group{}", number), timeout()), timeout());
+  }
+
+  Milliseconds timeout() const override { return timeout_.load(std::memory_order_relaxed); }
+  void set_timeout(Milliseconds timeout) override {
+    if (timeout <= Milliseconds(0)) throw InvalidArgument("set_timeout: a timeout must be longer than 0 ms");
+    timeout_.store(timeout, std::memory_order_relaxed);
+  }
+  std::uint64_t sequence_number() const override { return sequence_.load(std::memory_order_relaxed); }
+  void abort(const std::string& cause) override { backend_->abort(cause); }
+  void shutdown() override { backend_->shutdown(); }
+
+ private:
+  const std::shared_ptr<Backend> backend_;
+  const int rank_;
+  const int size_;
+  std::atomic<Milliseconds> timeout_;
+  std::atomic<std::uint64_t> sequence_ = 0;
+  std::atomic<std::uint64_t> groups_ = 0;
+};
+
+}  // namespace
+
+std::shared_ptr<ProcessGroup> make_group(std::shared_ptr<Backend> backend, Milliseconds timeout) {
+  return std::make_shared<BackendGroup>(std::move(backend), timeout);
+}
+
+}  // namespace hookline

@@ -1,0 +1,178 @@
+// The named calls of a process group, each put into words as a Collective.
+#include <hookline/group/process_group.hpp>
+
+#include <algorithm>
+#include <typeinfo>
+
+#include <hookline/core/error.hpp>
+
+namespace hookline {
+namespace {
+
+template <class Options>
+Collective describe(OpType type, std::vector<Tensor> inputs, std::vector<Tensor> outputs, const Options& options) {
+  Collective c;
+  c.type = type;
+  c.inputs = std::move(inputs);
+  c.outputs = std::move(outputs);
+  c.timeout = options.timeout;
+  if constexpr (requires { options.op; }) c.op = options.op;
+  if constexpr (requires { options.root; }) c.root = options.root;
+  if constexpr (requires { options.tag; }) c.tag = options.tag;
+  return c;
+}
+
+Collective message(OpType type, const Tensor& tensor, int peer, const MessageOptions& options) {
+  Collective c = type == OpType::send ? describe(type, {tensor}, {}, options) : describe(type, {}, {tensor}, options);
+  c.root = peer;
+  return c;
+}
+
+}  // namespace
+
+ProcessGroup::~ProcessGroup() = default;
+
+WorkPtr ProcessGroup::allreduce(const Tensor& tensor, const AllreduceOptions& options) {
+  return run(describe(OpType::allreduce, {tensor}, {tensor}, options));
+}
+
+WorkPtr ProcessGroup::allreduce(std::vector<Tensor> tensors, const AllreduceOptions& options) {
+  return run(describe(OpType::allreduce, tensors, tensors, options));
+}
+
+WorkPtr ProcessGroup::allreduce_coalesced(std::vector<Tensor> tensors, const AllreduceOptions& options) {
+  return run(describe(OpType::allreduce_coalesced, tensors, tensors, options));
+}
+
+WorkPtr ProcessGroup::reduce(const Tensor& tensor, const ReduceOptions& options) {
+  return run(describe(OpType::reduce, {tensor}, {tensor}, options));
+}
+
+WorkPtr ProcessGroup::broadcast(const Tensor& tensor, const BroadcastOptions& options) {
+  return run(describe(OpType::broadcast, {tensor}, {tensor}, options));
+}
+
+WorkPtr ProcessGroup::allgather(std::vector<Tensor> outputs, const Tensor& input, const AllgatherOptions& options) {
+  return run(describe(OpType::allgather, {input}, std::move(outputs), options));
+}
+
+WorkPtr ProcessGroup::allgather_into_tensor(const Tensor& output, const Tensor& input,
+                                            const AllgatherOptions& options) {
+  return run(describe(OpType::allgather_into_tensor, {input}, {output}, options));
+}
+
+WorkPtr ProcessGroup::allgather_coalesced(const std::vector<std::vector<Tensor>>& outputs, std::vector<Tensor> inputs,
+                                          const AllgatherOptions& options) {
+  std::vector<Tensor> flat;
+  for (const auto& list : outputs) {
+    if (list.size() != inputs.size()) {
+      throw InvalidArgument("allgather_coalesced: each output list must have as many tensors as there are inputs");
+    }
+    flat.insert(flat.end(), list.begin(), list.end());
+  }
+  return run(describe(OpType::allgather_coalesced, std::move(inputs), std::move(flat), options));
+}
+
+WorkPtr ProcessGroup::allgather_into_tensor_coalesced(std::vector<Tensor> outputs, std::vector<Tensor> inputs,
+                                                      const AllgatherOptions& options) {
+  return run(describe(OpType::allgather_into_tensor_coalesced, std::move(inputs), std::move(outputs), options));
+}
+
+WorkPtr ProcessGroup::gather(std::vector<Tensor> outputs, const Tensor& input, const GatherOptions& options) {
+  return run(describe(OpType::gather, {input}, std::move(outputs), options));
+}
+
+WorkPtr ProcessGroup::scatter(const Tensor& output, std::vector<Tensor> inputs, const ScatterOptions& options) {
+  return run(describe(OpType::scatter, std::move(inputs), {output}, options));
+}
+
+WorkPtr ProcessGroup::reduce_scatter(const Tensor& output, std::vector<Tensor> inputs,
+                                     const ReduceScatterOptions& options) {
+  return run(describe(OpType::reduce_scatter, std::move(inputs), {output}, options));
+}
+
+WorkPtr ProcessGroup::reduce_scatter_tensor(const Tensor& output, const Tensor& input,
+                                            const ReduceScatterOptions& options) {
+  return run(describe(OpType::reduce_scatter_tensor, {input}, {output}, options));
+}
+
+WorkPtr ProcessGroup::reduce_scatter_tensor_coalesced(std::vector<Tensor> outputs, std::vector<Tensor> inputs,
+                                                      const ReduceScatterOptions& options) {
+  return run(describe(OpType::reduce_scatter_tensor_coalesced, std::move(inputs), std::move(outputs), options));
+}
+
+WorkPtr ProcessGroup::alltoall(std::vector<Tensor> outputs, std::vector<Tensor> inputs,
+                               const AlltoallOptions& options) {
+  return run(describe(OpType::alltoall, std::move(inputs), std::move(outputs), options));
+}
+
+WorkPtr ProcessGroup::alltoall_base(const Tensor& output, const Tensor& input, std::vector<std::int64_t> output_splits,
+                                    std::vector<std::int64_t> input_splits, const AlltoallOptions& options) {
+  Collective c = describe(OpType::alltoall_base, {input}, {output}, options);
+  c.output_splits = std::move(output_splits);
+  c.input_splits = std::move(input_splits);
+  return run(std::move(c));
+}
+
+WorkPtr ProcessGroup::send(const Tensor& tensor, int target, const MessageOptions& options) {
+  return run(message(OpType::send, tensor, target, options));
+}
+
+WorkPtr ProcessGroup::recv(const Tensor& tensor, int source, const MessageOptions& options) {
+  return run(message(OpType::recv, tensor, source, options));
+}
+
+WorkPtr ProcessGroup::recv_anysource(const Tensor& tensor, const MessageOptions& options) {
+  return run(message(OpType::recv_anysource, tensor, kAnySource, options));
+}
+
+WorkPtr ProcessGroup::barrier(const BarrierOptions& options) { return run(describe(OpType::barrier, {}, {}, options)); }
+
+void ProcessGroup::monitored_barrier(const BarrierOptions& options) {
+  run(describe(OpType::monitored_barrier, {}, {}, options))->wait();
+}
+
+Tensor ProcessGroup::empty(const Dims& shape, DType dtype) { return Tensor::empty(shape, dtype); }
+
+std::shared_ptr<ProcessGroup> ProcessGroup::new_group(const std::vector<int>&) {
+  throw Unsupported("the " + backend_name() + " group cannot make groups of its ranks");
+}
+
+std::shared_ptr<ProcessGroup> ProcessGroup::split(int color, int key) {
+  std::vector<std::int64_t> mine = {color, key};
+  std::vector<std::int64_t> all(2 * static_cast<std::size_t>(size()));
+  allgather_into_tensor(Tensor::borrow(all), Tensor::borrow(mine))->wait();
+
+  // Every rank makes every group, since new_group is called by all; each keeps its own.
+  struct Member {
+    std::int64_t color, key;
+    int rank;
+  };
+  std::vector<Member> members;
+  for (int r = 0; r < size(); ++r) {
+    const auto i = 2 * static_cast<std::size_t>(r);
+    if (all[i] >= 0) members.push_back({all[i], all[i + 1], r});
+  }
+  std::sort(members.begin(), members.end(), [](const Member& a, const Member& b) {
+    return std::tie(a.color, a.key, a.rank) < std::tie(b.color, b.key, b.rank);
+  });
+  std::shared_ptr<ProcessGroup> own;
+  for (auto first = members.begin(); first != members.end();) {
+    std::vector<int> ranks;
+    const std::int64_t group_color = first->color;
+    for (; first != members.end() && first->color == group_color; ++first) ranks.push_back(first->rank);
+    auto group = new_group(ranks);
+    if (group) own = std::move(group);
+  }
+  return own;
+}
+
+void ProcessGroup::set_timeout(Milliseconds) {
+  throw Unsupported("the " + backend_name() + " group has no timeout of its own; pass one to each call");
+}
+
+void ProcessGroup::abort(const std::string&) {
+  throw Unsupported("the " + backend_name() + " group cannot be aborted");
+}
+
+}  // namespace hookline
