@@ -16,8 +16,8 @@
 #include <sstream>
 
 #include "contract/store_contract.hpp"
+#include "harness/temp_directory.hpp"
 #include "store/record.hpp"
-#include "store/temp_directory.hpp"
 
 namespace hookline::contract {
 

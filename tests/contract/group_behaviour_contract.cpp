@@ -1,0 +1,221 @@
+// How every process group behaves: many operations under way, lanes, futures, mistakes, failures, subgroups.
+#include <algorithm>
+#include <random>
+
+#include <gmock/gmock.h>
+
+#include <hookline/core/error.hpp>
+
+#include "contract/group_contract.hpp"
+
+namespace hookline::testing {
+namespace {
+
+class GroupBehaviour : public GroupContract {};
+
+TEST_P(GroupBehaviour, ManyUnderWayAtOnce) {
+  GetParam().spawn(3, [](ProcessGroup& group) {
+    std::vector<Tensor> tensors;
+    std::vector<WorkPtr> works;
+    for (int i = 0; i < 40; ++i) {
+      tensors.push_back(make(group, i % 3 == 0 ? 100'000 : 50, DType::f32, i % 2 ? Layout::plain : Layout::shared));
+      fill(tensors.back(), group.rank(), i);
+      works.push_back(group.allreduce(tensors.back()));
+    }
+    for (std::size_t i = works.size(); i-- > 0;) {
+      works[i]->wait();
+      expect(tensors[i], expected_reduction(tensors[i], ReduceOp::sum, 3, static_cast<int>(i)),
+             "number " + std::to_string(i));
+    }
+  });
+}
+
+TEST_P(GroupBehaviour, LanesMeetWhateverTheirOrder) {
+  GetParam().spawn(2, [](ProcessGroup& group) {
+    const int lanes = group.capabilities().lanes;
+    std::mt19937 random(static_cast<unsigned>(group.rank()));
+    for (int round = 0; round < 20; ++round) {
+      std::vector<int> order(static_cast<std::size_t>(lanes));
+      for (int i = 0; i < lanes; ++i) order[static_cast<std::size_t>(i)] = i;
+      std::shuffle(order.begin(), order.end(), random);
+      std::vector<Tensor> tensors(order.size());
+      std::vector<WorkPtr> works(order.size());
+      for (const int lane : order) {
+        const LaneScope scope(lane);
+        const auto i = static_cast<std::size_t>(lane);
+        tensors[i] = make(group, 30'000 * (lane % 2) + 10, DType::f32, Layout::plain);
+        fill(tensors[i], group.rank(), lane);
+        works[i] = group.allreduce(tensors[i]);
+      }
+      for (const int lane : order) {
+        const auto i = static_cast<std::size_t>(lane);
+        works[i]->wait();
+        expect(tensors[i], expected_reduction(tensors[i], ReduceOp::sum, 2, lane), "lane " + std::to_string(lane));
+      }
+    }
+  });
+}
+
+TEST_P(GroupBehaviour, FuturesComeWithoutAnybodyWaiting) {
+  GetParam().spawn(2, [](ProcessGroup& group) {
+    for (const std::int64_t count : {10, 200'000}) {
+      const Tensor t = make(group, count, DType::f32, Layout::plain);
+      fill(t, group.rank());
+      const Future<float> first = group.allreduce(t)->get_future().then(
+          [](const Future<std::vector<Tensor>>& f) { return f.value()[0].data<const float>()[0]; });
+      if (first.wait(Milliseconds(20'000)) != expected_reduction(t, ReduceOp::sum, 2).data<const float>()[0]) {
+        throw std::runtime_error("the continuation saw another value");
+      }
+    }
+  });
+}
+
+Future<double> twice(ProcessGroup& group, Tensor t) {
+  co_await group.allreduce(t, {.op = ReduceOp::avg});
+  const Tensor norm = Tensor::full({1}, t.data<const float>()[0]);
+  co_await group.allreduce(norm, {.op = ReduceOp::max});
+  co_return norm.item<double>();
+}
+
+TEST_P(GroupBehaviour, CoroutinesAwaitWorks) {
+  GetParam().spawn(2, [](ProcessGroup& group) {
+    const Tensor t = Tensor::full({100'000}, group.rank() + 1);
+    if (twice(group, t).wait(Milliseconds(20'000)) != 1.5) throw std::runtime_error("wrong mean");
+  });
+}
+
+TEST_P(GroupBehaviour, AMismatchIsAnErrorEverywhereAndLeavesTheDataAndTheGroup) {
+  GetParam().spawn(3, [](ProcessGroup& group) {
+    for (const std::int64_t count : {20, 50'000}) {
+      const Tensor t = make(group, count + (group.rank() == 1), DType::f32, Layout::shared);
+      fill(t, group.rank());
+      const WorkPtr work = group.allreduce(t);
+      try {
+        work->wait();
+        throw std::runtime_error("no mismatch was noticed");
+      } catch (const Mismatch& e) {
+        EXPECT_THAT(e.what(),
+                    ::testing::HasSubstr("rank 1: allreduce of " + std::to_string(count + 1) + " float32, sum"));
+      }
+      expect(t, expected_input(t, group.rank()), "untouched");
+      const WorkPtr other = group.rank() == 2 ? group.broadcast(t) : group.barrier();
+      EXPECT_THROW(other->wait(), Mismatch);
+      group.barrier()->wait();
+    }
+  });
+}
+
+TEST_P(GroupBehaviour, ARankThatGivesUpIsNamed) {
+  GetParam().spawn(3, [](ProcessGroup& group) {
+    group.barrier()->wait();
+    const Tensor t = Tensor::zeros({100'000});
+    if (group.rank() == 1) {
+      group.abort("the hook failed: out of luck");
+      EXPECT_THROW(group.barrier()->wait(), Aborted);
+      return;
+    }
+    try {
+      group.allreduce(t)->wait();
+      throw std::runtime_error("an allreduce without rank 1");
+    } catch (const Aborted& e) {
+      EXPECT_THAT(e.what(), ::testing::HasSubstr("rank 1"));
+      EXPECT_THAT(e.what(), ::testing::HasSubstr("out of luck"));
+    }
+    EXPECT_THROW(group.barrier()->wait(), Aborted);
+  });
+}
+
+TEST_P(GroupBehaviour, ATimeoutNamesWhoDidNotCome) {
+  GetParam().spawn(3, [](ProcessGroup& group) {
+    group.barrier()->wait();
+    if (group.rank() == 2) {
+      // It comes to nothing else, and learns from the others that they gave up.
+      EXPECT_THROW(
+          {
+            const Tensor t = Tensor::zeros({1});
+            group.recv(t, 0, {.tag = 9})->wait();
+          },
+          Aborted);
+      return;
+    }
+    try {
+      group.barrier({.timeout = Milliseconds(50)})->wait();
+      throw std::runtime_error("a barrier without rank 2");
+    } catch (const Timeout& e) {
+      EXPECT_THAT(e.what(), ::testing::HasSubstr("rank 2 did not come"));
+    } catch (const Aborted& e) {  // the other one may have been faster
+      EXPECT_THAT(e.what(), ::testing::HasSubstr("rank 2 did not come"));
+    }
+  });
+}
+
+TEST_P(GroupBehaviour, RefusesWhatMakesNoSense) {
+  GetParam().spawn(2, [](ProcessGroup& group) {
+    const Tensor t = Tensor::zeros({4});
+    const Tensor bits = Tensor::zeros({4}, DType::i32);
+    EXPECT_THROW(group.allreduce(t, {.op = ReduceOp::bxor}), InvalidArgument);
+    EXPECT_THROW(group.allreduce(std::vector<Tensor>{}), InvalidArgument);
+    EXPECT_THROW(group.allreduce_coalesced({t, bits}), InvalidArgument);
+    EXPECT_THROW(group.allreduce(t.as_read_only()), InvalidArgument);
+    EXPECT_THROW(group.broadcast(t, {.root = 2}), InvalidArgument);
+    EXPECT_THROW(group.reduce(t, {.root = -1}), InvalidArgument);
+    EXPECT_THROW(group.allgather({t}, t), InvalidArgument);
+    EXPECT_THROW(group.allgather({Tensor::zeros({4}), t}, t.slice(0, 1, 3)), InvalidArgument);
+    EXPECT_THROW(group.allgather_into_tensor(t, t.slice(0, 1, 3)), InvalidArgument) << "overlaps";
+    EXPECT_THROW(group.allgather_into_tensor(Tensor::zeros({7}), t), InvalidArgument);
+    EXPECT_THROW(group.reduce_scatter(t, {t, t}), InvalidArgument);
+    EXPECT_THROW(group.scatter(t, {t}, {.root = group.rank()}), InvalidArgument);
+    EXPECT_THROW(group.gather({t}, t, {.root = 1 - group.rank()}), InvalidArgument);
+    EXPECT_THROW(group.alltoall_base(Tensor::zeros({4}), t, {1, 2}, {}), InvalidArgument);
+    EXPECT_THROW(group.alltoall_base(Tensor::zeros({4}), t, {}, {5, -1}), InvalidArgument);
+    EXPECT_THROW(group.send(t, group.rank()), InvalidArgument);
+    EXPECT_THROW(group.recv(t, 2), InvalidArgument);
+    EXPECT_THROW(group.set_timeout(Milliseconds(0)), InvalidArgument);
+    group.barrier()->wait();
+  });
+}
+
+TEST_P(GroupBehaviour, SubgroupsAndSplits) {
+  GetParam().spawn(4, [](ProcessGroup& group) {
+    const auto odd = group.new_group({3, 1});
+    EXPECT_EQ(odd != nullptr, group.rank() % 2 == 1);
+    if (odd) {
+      EXPECT_EQ(odd->rank(), group.rank() == 3 ? 0 : 1);
+      const Tensor t = Tensor::full({10'000}, group.rank());
+      odd->allreduce(t)->wait();
+      EXPECT_EQ(t.data<float>()[9'999], 4.0f);
+    }
+    const auto half = group.split(group.rank() / 2, -group.rank());
+    ASSERT_TRUE(half);
+    EXPECT_EQ(half->size(), 2);
+    EXPECT_EQ(half->rank(), 1 - group.rank() % 2) << "ordered by key";
+    half->barrier()->wait();
+    group.barrier()->wait();
+    EXPECT_THROW((void)group.new_group({0, 0}), InvalidArgument);
+    EXPECT_THROW((void)group.new_group({4}), InvalidArgument);
+  });
+}
+
+TEST_P(GroupBehaviour, WorksTellAboutThemselves) {
+  GetParam().spawn(2, [](ProcessGroup& group) {
+    const std::uint64_t before = group.sequence_number();
+    const Tensor t = Tensor::zeros({3});
+    const WorkPtr work = group.broadcast(t);
+    work->wait(Milliseconds(20'000));
+    EXPECT_TRUE(work->is_completed());
+    EXPECT_TRUE(work->is_success());
+    EXPECT_EQ(work->exception(), nullptr);
+    EXPECT_EQ(work->op_type(), OpType::broadcast);
+    EXPECT_EQ(work->sequence_number(), before + 1);
+    EXPECT_EQ(work->result().at(0).bytes(), t.bytes());
+    EXPECT_GE(work->time_finished(), work->time_started());
+    EXPECT_EQ(work->source_rank(), -1);
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(Worlds, GroupBehaviour,
+                         ::testing::Values(threads_world(), private_threads_world(), shm_world()),
+                         [](const auto& test) { return test.param.name; });
+
+}  // namespace
+}  // namespace hookline::testing

@@ -1,0 +1,211 @@
+// What every process group must do: each collective against the reference, on every kind of world.
+#include "contract/group_contract.hpp"
+
+#include <hookline/core/error.hpp>
+
+namespace hookline::testing {
+namespace {
+
+TEST_P(GroupContract, Allreduce) {
+  const std::vector<ReduceOp> ops = {ReduceOp::sum, ReduceOp::avg,  ReduceOp::product,
+                                     ReduceOp::min, ReduceOp::max,  ReduceOp::band,
+                                     ReduceOp::bor, ReduceOp::bxor, ReduceOp::premul_sum(0.5)};
+  sample(24, [&](ProcessGroup& group, DType dtype, std::int64_t count, Layout layout, int root) {
+    const ReduceOp op = ops[static_cast<std::size_t>(count + root) % ops.size()];
+    try {
+      check(op, dtype);
+    } catch (const InvalidArgument&) {
+      return;
+    }
+    const Tensor t = make(group, count, dtype, layout);
+    fill(t, group.rank());
+    group.allreduce(t, {.op = op})->wait();
+    expect(t, expected_reduction(t, op, group.size()), "allreduce " + std::string(name(op)));
+  });
+}
+
+TEST_P(GroupContract, AllreduceCoalesced) {
+  sample(6, [](ProcessGroup& group, DType dtype, std::int64_t count, Layout layout, int) {
+    const Tensor a = make(group, count, dtype, layout);
+    const Tensor b = make(group, 13, dtype, Layout::plain);
+    fill(a, group.rank(), 0);
+    fill(b, group.rank(), 1);
+    group.allreduce_coalesced({a, b}, {.op = ReduceOp::max})->wait();
+    expect(a, expected_reduction(a, ReduceOp::max, group.size(), 0), "first");
+    expect(b, expected_reduction(b, ReduceOp::max, group.size(), 1), "second");
+  });
+}
+
+TEST_P(GroupContract, ReduceAndBroadcast) {
+  sample(6, [](ProcessGroup& group, DType dtype, std::int64_t count, Layout layout, int root) {
+    const Tensor t = make(group, count, dtype, layout);
+    fill(t, group.rank());
+    group.reduce(t, {.op = ReduceOp::sum, .root = root})->wait();
+    if (group.rank() == root) {
+      expect(t, expected_reduction(t, ReduceOp::sum, group.size()), "reduce");
+    } else {
+      expect(t, expected_input(t, group.rank()), "reduce on another rank than the root");
+    }
+    group.broadcast(t, {.root = root})->wait();
+    expect(t, expected_reduction(t, ReduceOp::sum, group.size()), "broadcast");
+  });
+}
+
+TEST_P(GroupContract, Allgather) {
+  sample(6, [](ProcessGroup& group, DType dtype, std::int64_t count, Layout layout, int) {
+    const Tensor input = make(group, count, dtype, layout);
+    fill(input, group.rank());
+    std::vector<Tensor> outputs;
+    for (int r = 0; r < group.size(); ++r) outputs.push_back(make(group, count, dtype, layout));
+    group.allgather(outputs, input)->wait();
+    for (int r = 0; r < group.size(); ++r)
+      expect(outputs[static_cast<std::size_t>(r)], expected_input(input, r), "allgather");
+
+    const Tensor output = make(group, count * group.size(), dtype, layout);
+    group.allgather_into_tensor(output, input)->wait();
+    for (int r = 0; r < group.size(); ++r) {
+      expect(output.slice(0, r * count, (r + 1) * count).reshape(input.shape()), expected_input(input, r),
+             "into_tensor");
+    }
+    // In place: the input is its own part of the output.
+    const Tensor whole = make(group, count * group.size(), dtype, Layout::shared);
+    const Tensor own = whole.slice(0, group.rank() * count, (group.rank() + 1) * count);
+    fill(own, group.rank());
+    group.allgather_into_tensor(whole, own)->wait();
+    for (int r = 0; r < group.size(); ++r)
+      expect(whole.slice(0, r * count, (r + 1) * count), expected_input(own, r), "in place");
+  });
+}
+
+TEST_P(GroupContract, AllgatherCoalesced) {
+  sample(5, [](ProcessGroup& group, DType dtype, std::int64_t count, Layout layout, int) {
+    const Tensor a = make(group, count, dtype, layout);
+    const Tensor b = make(group, 5, dtype, layout);
+    fill(a, group.rank(), 0);
+    fill(b, group.rank(), 1);
+    const Tensor all_a = make(group, count * group.size(), dtype, Layout::plain);
+    const Tensor all_b = make(group, 5 * group.size(), dtype, Layout::plain);
+    group.allgather_into_tensor_coalesced({all_a, all_b}, {a, b})->wait();
+    std::vector<std::vector<Tensor>> lists;
+    for (int r = 0; r < group.size(); ++r)
+      lists.push_back({make(group, count, dtype, layout), make(group, 5, dtype, layout)});
+    group.allgather_coalesced(lists, {a, b})->wait();
+    for (int r = 0; r < group.size(); ++r) {
+      const auto& list = lists[static_cast<std::size_t>(r)];
+      expect(list[0], expected_input(a, r, 0), "list of a");
+      expect(list[1], expected_input(b, r, 1), "list of b");
+      expect(all_a.slice(0, r * count, (r + 1) * count).reshape(a.shape()), expected_input(a, r, 0), "all of a");
+      expect(all_b.slice(0, r * 5, (r + 1) * 5).reshape(b.shape()), expected_input(b, r, 1), "all of b");
+    }
+  });
+}
+
+TEST_P(GroupContract, GatherAndScatter) {
+  sample(6, [](ProcessGroup& group, DType dtype, std::int64_t count, Layout layout, int root) {
+    const Tensor input = make(group, count, dtype, layout);
+    fill(input, group.rank());
+    std::vector<Tensor> all;
+    if (group.rank() == root) {
+      for (int r = 0; r < group.size(); ++r) all.push_back(make(group, count, dtype, layout));
+    }
+    group.gather(all, input, {.root = root})->wait();
+    for (std::size_t r = 0; r < all.size(); ++r) expect(all[r], expected_input(input, static_cast<int>(r)), "gather");
+
+    const Tensor output = make(group, count, dtype, layout);
+    group.scatter(output, all, {.root = root})->wait();
+    expect(output, expected_input(input, group.rank()), "scatter");
+  });
+}
+
+TEST_P(GroupContract, ReduceScatter) {
+  sample(6, [](ProcessGroup& group, DType dtype, std::int64_t count, Layout layout, int) {
+    std::vector<Tensor> inputs;
+    const Tensor joined = make(group, count * group.size(), dtype, layout);
+    for (int r = 0; r < group.size(); ++r) {
+      inputs.push_back(make(group, count, dtype, layout));
+      fill(inputs.back(), group.rank(), r);
+      joined.slice(0, r * count, (r + 1) * count).reshape(inputs.back().shape()).copy_from(inputs.back());
+    }
+    const Tensor output = make(group, count, dtype, layout);
+    group.reduce_scatter(output, inputs, {.op = ReduceOp::sum})->wait();
+    expect(output, expected_reduction(output, ReduceOp::sum, group.size(), group.rank()), "reduce_scatter");
+    output.fill(0);
+    group.reduce_scatter_tensor(output, joined, {.op = ReduceOp::max})->wait();
+    expect(output, expected_reduction(output, ReduceOp::max, group.size(), group.rank()), "reduce_scatter_tensor");
+    const Tensor second = make(group, count, dtype, layout);
+    output.fill(0);
+    group.reduce_scatter_tensor_coalesced({output, second}, {joined, joined})->wait();
+    expect(output, expected_reduction(output, ReduceOp::sum, group.size(), group.rank()), "coalesced, first");
+    expect(second, expected_reduction(output, ReduceOp::sum, group.size(), group.rank()), "coalesced, second");
+  });
+}
+
+TEST_P(GroupContract, Alltoall) {
+  sample(6, [](ProcessGroup& group, DType dtype, std::int64_t count, Layout layout, int) {
+    const auto n = [&](int from, int to) { return (count + from * 3 + to) % (count + 5); };
+    std::vector<Tensor> inputs;
+    std::vector<Tensor> outputs;
+    std::vector<std::int64_t> input_splits;
+    std::vector<std::int64_t> output_splits;
+    std::int64_t rows_in = 0;
+    std::int64_t rows_out = 0;
+    for (int r = 0; r < group.size(); ++r) {
+      inputs.push_back(make(group, n(group.rank(), r), dtype, layout));
+      fill(inputs.back(), group.rank(), r);
+      outputs.push_back(make(group, n(r, group.rank()), dtype, layout));
+      rows_in += input_splits.emplace_back(n(group.rank(), r));
+      rows_out += output_splits.emplace_back(n(r, group.rank()));
+    }
+    group.alltoall(outputs, inputs)->wait();
+    for (int r = 0; r < group.size(); ++r) {
+      const Tensor& t = outputs[static_cast<std::size_t>(r)];
+      expect(t, expected_input(t, r, group.rank()), "alltoall");
+    }
+    const Tensor input = make(group, rows_in, dtype, layout);
+    const Tensor output = make(group, rows_out, dtype, layout);
+    std::int64_t at = 0;
+    for (const Tensor& t : inputs) {
+      input.slice(0, at, at + t.numel()).reshape(t.shape()).copy_from(t);
+      at += t.numel();
+    }
+    group.alltoall_base(output, input, output_splits, input_splits)->wait();
+    at = 0;
+    for (int r = 0; r < group.size(); ++r) {
+      const std::int64_t rows = output_splits[static_cast<std::size_t>(r)];
+      const Tensor part = output.slice(0, at, at + rows);
+      expect(part, expected_input(part, r, group.rank()), "alltoall_base");
+      at += rows;
+    }
+  });
+}
+
+TEST_P(GroupContract, SendsAndReceives) {
+  sample(5, [](ProcessGroup& group, DType dtype, std::int64_t count, Layout layout, int) {
+    // A ring, with the tags received in the opposite order.
+    const int next = (group.rank() + 1) % group.size();
+    const int before = (group.rank() + group.size() - 1) % group.size();
+    if (group.size() == 1) return;
+    std::vector<WorkPtr> works;
+    for (int tag = 0; tag < 6; ++tag) {
+      const Tensor t = make(group, count, dtype, layout);
+      fill(t, group.rank(), tag);
+      works.push_back(group.send(t, next, {.tag = tag}));
+    }
+    for (int tag = 5; tag >= 0; --tag) {
+      const Tensor t = make(group, count, dtype, layout);
+      WorkPtr work = tag % 2 ? group.recv(t, before, {.tag = tag}) : group.recv_anysource(t, {.tag = tag});
+      work->wait();
+      EXPECT_EQ(work->source_rank(), before);
+      expect(t, expected_input(t, before, tag), "tag " + std::to_string(tag));
+    }
+    for (const WorkPtr& work : works) work->wait();
+    group.barrier()->wait();
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(Worlds, GroupContract,
+                         ::testing::Values(threads_world(), private_threads_world(), shm_world()),
+                         [](const auto& test) { return test.param.name; });
+
+}  // namespace
+}  // namespace hookline::testing

@@ -1,0 +1,80 @@
+// The fixture of the process group's contract: tensors in every kind of memory, and a sample of the matrix.
+#pragma once
+
+#include <random>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "contract/group_reference.hpp"
+#include "harness/spawn.hpp"
+
+namespace hookline::testing {
+
+inline constexpr std::int64_t kInline = 8192;  // bytes around which the protocol changes
+inline constexpr std::int64_t kChunk = 256 * 1024;
+
+/// Counts of elements around the places where something changes inside.
+inline std::vector<std::int64_t> counts(DType dtype) {
+  const auto size = static_cast<std::int64_t>(size_of(dtype));
+  return {0, 1, 7, kInline / size - 1, kInline / size, kInline / size + 1, kChunk / size + 3};
+}
+
+inline const std::vector<DType> kDtypes = {DType::f32, DType::f64, DType::f16, DType::bf16, DType::i8,
+                                           DType::u8,  DType::i16, DType::i32, DType::i64,  DType::boolean};
+
+enum class Layout { plain, shared, strided };
+
+/// A tensor of `count` elements in the given kind of memory.
+inline Tensor make(ProcessGroup& group, std::int64_t count, DType dtype, Layout layout) {
+  switch (layout) {
+    case Layout::plain: return Tensor::empty({count}, dtype);
+    case Layout::shared: return group.empty({count}, dtype);
+    case Layout::strided: break;
+  }
+  return Tensor::zeros({count, 2}, dtype).slice(1, 1, 2);
+}
+
+inline void fill(const Tensor& t, int rank, int part = 0) {
+  write(t, [&](std::int64_t i) { return element(rank, i, part); });
+}
+
+inline void expect(const Tensor& t, const Tensor& expected, const std::string& what) {
+  const std::int64_t at = first_difference(t, expected);
+  if (at >= 0) throw std::runtime_error(what + ": wrong from element " + std::to_string(at) + " of " + to_string(t));
+}
+
+class GroupContract : public ::testing::TestWithParam<World> {
+ protected:
+  // A sample of the matrix: ranks, dtypes, counts and layouts chosen by a seed that a failure prints.
+  template <class F>
+  void sample(int rounds, F body) {
+    const unsigned seed = std::random_device{}();
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    std::mt19937 random(seed);
+    const auto pick = [&](const auto& from) { return from[random() % from.size()]; };
+    for (const int ranks : {1, 2, 3, 4, 7}) {
+      struct Case {
+        DType dtype;
+        std::int64_t count;
+        Layout layout;
+        int root;
+      };
+      std::vector<Case> cases;
+      for (int i = 0; i < rounds; ++i) {
+        const DType dtype = pick(kDtypes);
+        cases.push_back({dtype, pick(counts(dtype)), pick(std::vector{Layout::plain, Layout::shared, Layout::strided}),
+                         static_cast<int>(random() % static_cast<unsigned>(ranks))});
+      }
+      EXPECT_NO_THROW(GetParam().spawn(ranks,
+                                       [&](ProcessGroup& group) {
+                                         for (const Case& c : cases) body(group, c.dtype, c.count, c.layout, c.root);
+                                       }))
+          << "seed " << seed;
+    }
+  }
+};
+
+}  // namespace hookline::testing

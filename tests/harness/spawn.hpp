@@ -1,0 +1,29 @@
+// Runs ranks as threads of the test, or as processes that it forks, and rethrows the first failure with its rank.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <hookline/group/process_group.hpp>
+
+namespace hookline::testing {
+
+using RankBody = std::function<void(ProcessGroup&)>;
+
+/// How a test's ranks come to be; the name of the parameter in parameterised suites.
+struct World {
+  std::string name;
+  /// Runs `body` on `ranks` ranks of a new group and returns when all are through. Throws std::runtime_error naming the
+  /// rank of the first failure: an exception, or a failed expectation in a process.
+  std::function<void(int ranks, const RankBody& body)> spawn;
+};
+
+World threads_world();          ///< threads that reach into each other's tensors
+World private_threads_world();  ///< threads that treat each other's memory as processes do
+World shm_world();              ///< processes
+
+inline std::ostream& operator<<(std::ostream& out, const World& world) { return out << world.name; }
+
+}  // namespace hookline::testing
