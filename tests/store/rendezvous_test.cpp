@@ -12,7 +12,7 @@
 
 #include <hookline/store/tcp_store.hpp>
 
-#include "store/temp_directory.hpp"
+#include "harness/temp_directory.hpp"
 
 namespace hookline {
 namespace {
