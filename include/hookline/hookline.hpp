@@ -14,6 +14,7 @@
 #include <hookline/core/reduce_op.hpp>
 #include <hookline/core/interrupt.hpp>
 #include <hookline/core/tensor.hpp>
+#include <hookline/group/init.hpp>
 #include <hookline/group/options.hpp>
 #include <hookline/group/process_group.hpp>
 #include <hookline/group/work.hpp>

@@ -1,0 +1,46 @@
+// Meeting through a store, and what init_process_group refuses.
+#include <hookline/group/init.hpp>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <hookline/core/error.hpp>
+#include <hookline/store/memory_store.hpp>
+
+namespace hookline {
+namespace {
+
+using testing::HasSubstr;
+using testing::ThrowsMessage;
+
+TEST(InitProcessGroup, OneRankMeetsItself) {
+  const auto group = init_process_group({.rank = 0, .world_size = 1, .store = std::make_shared<MemoryStore>()});
+  EXPECT_EQ(group->size(), 1);
+  EXPECT_EQ(group->backend_name(), "shm");
+  const Tensor t = Tensor::full({3}, 2);
+  group->allreduce(t, {.op = ReduceOp::avg})->wait();
+  EXPECT_EQ(t.data<float>()[2], 2.0f);
+}
+
+TEST(InitProcessGroup, ARankThatNeverComesIsNamed) {
+  EXPECT_THAT(
+      [] {
+        init_process_group(
+            {.rank = 0, .world_size = 2, .timeout = Milliseconds(30), .store = std::make_shared<MemoryStore>()});
+      },
+      ThrowsMessage<Timeout>(HasSubstr("rank 1 did not come")));
+}
+
+TEST(InitProcessGroup, RefusesWhatMakesNoSense) {
+  const auto store = std::make_shared<MemoryStore>();
+  EXPECT_THAT([] { init_process_group({.backend = "nccl"}); },
+              ThrowsMessage<InvalidArgument>(HasSubstr("there is: shm")));
+  EXPECT_THROW(init_process_group({.store = store}), InvalidArgument);
+  EXPECT_THROW(init_process_group({.rank = 2, .world_size = 2, .store = store}), InvalidArgument);
+  EXPECT_THROW(init_process_group({.rank = 0, .world_size = 65, .store = store}), InvalidArgument);
+  EXPECT_THROW(init_process_group({.rank = 0, .world_size = 1, .timeout = Milliseconds(0), .store = store}),
+               InvalidArgument);
+}
+
+}  // namespace
+}  // namespace hookline
