@@ -13,6 +13,8 @@ ROOMS = ["core", "kernel", "store", "codec", "backend", "group", "bucket", "hook
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]')
 # Headers at the top of include/hookline that every room may include. hookline.hpp includes them all: nobody may.
 EVERYBODYS = {"version.hpp"}
+# Not a backend by itself: the protocol that these backends have in common, over two kinds of memory.
+SHARED = {"embedded": {"threads", "shm"}}
 
 
 def rooms_of(path: Path) -> tuple[str, str] | None:
@@ -34,7 +36,8 @@ def check_include(room: str, part: str, target: Path, known: list[str]) -> str |
         return f"'{other}' is not a room; the rooms are {', '.join(known)}"
     if known.index(other) > known.index(room):
         return f"'{room}' lies below '{other}'"
-    if room == "backend" and part and other_part and part != other_part:
+    stranger = other_part not in {"", part} and part not in SHARED.get(other_part, set())
+    if room == other == "backend" and part and stranger:
         return f"the backends '{part}' and '{other_part}' must not know each other"
     return None
 

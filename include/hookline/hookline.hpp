@@ -11,8 +11,8 @@
 #include <hookline/core/error.hpp>
 #include <hookline/core/executor.hpp>
 #include <hookline/core/future.hpp>
-#include <hookline/core/reduce_op.hpp>
 #include <hookline/core/interrupt.hpp>
+#include <hookline/core/reduce_op.hpp>
 #include <hookline/core/tensor.hpp>
 #include <hookline/group/init.hpp>
 #include <hookline/group/options.hpp>

@@ -20,7 +20,8 @@ GOOD = {
     "src/store/table.hpp": "#include <map>\n",
     "src/store/table.cpp": '#include "store/table.hpp"\n#include <sys/socket.h>\n',
     "src/backend/shm/segment.cpp": '#include "kernel/sum.hpp"\n#include "segment.hpp"\n',
-    "src/backend/shm/segment.hpp": "",
+    "src/backend/shm/segment.hpp": '#include "backend/embedded/memory.hpp"\n',
+    "src/backend/embedded/memory.hpp": "",
     "src/kernel/sum.hpp": "#include <hookline/version.hpp>\n",
 }
 
@@ -44,6 +45,8 @@ def test_the_tree_of_this_project_passes() -> None:
         ("include/hookline/core/a.hpp", "#include <fmt/format.h>\n", "standard library and hookline only"),
         ("include/hookline/store/a.hpp", '#include "store/table.hpp"\n', "standard library and hookline only"),
         ("src/backend/shm/a.cpp", '#include "backend/gloo/pair.hpp"\n', "must not know each other"),
+        ("src/backend/gloo/a.cpp", '#include "backend/embedded/memory.hpp"\n', "must not know each other"),
+        ("src/backend/embedded/a.cpp", '#include "backend/shm/segment.hpp"\n', "must not know each other"),
         ("src/store/a.cpp", "#include <hookline/hookline.hpp>\n", "only programs include this header"),
         ("src/store/a.cpp", "#include <hookline/plumbing/pipe.hpp>\n", "'plumbing' is not a room"),
         ("src/plumbing/pipe.cpp", "", "'plumbing' is not a room"),
