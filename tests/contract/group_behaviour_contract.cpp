@@ -30,6 +30,44 @@ TEST_P(GroupBehaviour, ManyUnderWayAtOnce) {
   });
 }
 
+TEST_P(GroupBehaviour, MessagesOfOneTagKeepTheirOrder) {
+  GetParam().spawn(2, [](ProcessGroup& group) {
+    // More than a mailbox holds, of sizes that take one chunk and many.
+    const auto count = [](int i) { return i % 5 == 0 ? 100'000 : 3 + i; };
+    std::vector<WorkPtr> works;
+    for (int i = 0; i < 30; ++i) {
+      const Tensor t = Tensor::full({count(i)}, i);
+      if (group.rank() == 0) {
+        works.push_back(group.send(t, 1));
+      } else {
+        t.fill(-1);
+        group.recv(t, 0)->wait();
+        if (t.data<float>()[count(i) - 1] != static_cast<float>(i))
+          throw std::runtime_error("message " + std::to_string(i));
+      }
+    }
+    for (const WorkPtr& work : works) work->wait();
+  });
+}
+
+TEST_P(GroupBehaviour, AMessageOfAnotherSizeIsAMismatchForTheReceiverOnly) {
+  GetParam().spawn(2, [](ProcessGroup& group) {
+    for (int round = 0; round < 10; ++round) {
+      const Tensor t = Tensor::full({100 + group.rank()}, group.rank());
+      if (group.rank() == 0) {
+        group.send(t, 1)->wait();
+        group.send(t, 1)->wait();
+      } else {
+        EXPECT_THROW(group.recv(t, 0)->wait(), Mismatch);
+        EXPECT_EQ(t.data<float>()[0], 1.0f);
+        group.recv(t.slice(0, 0, 100), 0)->wait();
+        EXPECT_EQ(t.data<float>()[0], 0.0f);
+      }
+    }
+    group.barrier()->wait();
+  });
+}
+
 TEST_P(GroupBehaviour, LanesMeetWhateverTheirOrder) {
   GetParam().spawn(2, [](ProcessGroup& group) {
     const int lanes = group.capabilities().lanes;

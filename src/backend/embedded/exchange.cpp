@@ -46,6 +46,8 @@ Steps Exchange::run(std::uint64_t number, std::uint64_t first_round) {
     const std::size_t begin = reduces_slices() ? slice_begin(largest_block_, ranks, me) : 0;
     const std::size_t end = reduces_slices() ? slice_begin(largest_block_, ranks, me + 1) : largest_block_;
     for (std::size_t at = begin; at < end; at += kChunkBytes) {
+      // Who gave up may have taken its memory away from this group: no more is written to it.
+      while (anybody_gave_up()) co_await kBlocked;
       const std::size_t part = std::min(kChunkBytes, end - at);
       if (reduces_slices()) {
         reduce_in_place(at, part);
@@ -64,7 +66,6 @@ Steps Exchange::run(std::uint64_t number, std::uint64_t first_round) {
     rounds_ = (largest_block_ + chunk_ - 1) / chunk_;
     for (std::uint64_t k = 0; k < rounds_; ++k, ++round_) {
       round_begin_ = k * chunk_;
-      while (round_ > 0 && !reached(Word::drained, round_ - 1)) co_await kBlocked;
       fill(round_begin_);
       publish(lane(rank_).filled, round_ + 1);
       while (!reached(Word::filled, round_ + 1)) co_await kBlocked;
@@ -76,12 +77,19 @@ Steps Exchange::run(std::uint64_t number, std::uint64_t first_round) {
         drain_slices(round_begin_, part);
       } else {
         pull(round_begin_, part);
-        lane(rank_).reduced.store(round_ + 1, std::memory_order_release);
       }
-      publish(lane(rank_).drained, round_ + 1);
     }
+    lane(rank_).reduced.store(round_, std::memory_order_release);
+    lane(rank_).drained.store(round_, std::memory_order_release);
   }
   for (const auto& [original, copy] : parts_.copied_back) original.copy_from(copy);
+}
+
+bool Exchange::anybody_gave_up() const {
+  for (int r = 0; r < size_; ++r) {
+    if (memory_.block(r).standing.load(std::memory_order_relaxed) == Standing::gave_up) return true;
+  }
+  return false;
 }
 
 const Counter& Exchange::word(int rank, Word which) const {

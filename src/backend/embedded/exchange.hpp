@@ -19,8 +19,9 @@ namespace hookline::embedded {
 ///   inlined   small: everybody reads all payloads from the slots; done
 ///   direct    what is read of the ranks lies in shared memory: read and write there, then wait until all are through
 ///   staged    rounds over two staging buffers a rank: fill, (reduce,) drain
-/// Rounds are counted over all operations of a lane, `first_round` is this one's first; all ranks count alike. A rank
-/// may fill the buffer of round g once everybody has drained round g - 2.
+/// Rounds are counted over all operations of a lane; all ranks count alike. A rank may fill the buffer of round g as
+/// soon as it is through with round g - 1: it has seen everybody fill that one, and who fills g - 1 has done with g -
+/// 2, which lay in the same buffer.
 class Exchange {
  public:
   Exchange(Memory& memory, int lane, Collective collective);
@@ -51,6 +52,7 @@ class Exchange {
   const Counter& word(int rank, Word which) const;
   /// Whether every rank's word has come to the value.
   bool reached(Word which, std::uint64_t value);
+  bool anybody_gave_up() const;
   void publish(Counter& counter, std::uint64_t value);
 
   void post();

@@ -1,0 +1,292 @@
+// Explores the protocol in one thread: ranks are stepped in an order drawn from a seed, and killed, stopped or failed
+// at any of their states. A seed that fails is printed; HOOKLINE_SEED=n replays it, HOOKLINE_SEEDS=n asks for more of
+// them.
+#include <cstdlib>
+#include <random>
+#include <set>
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <hookline/core/error.hpp>
+
+#include "backend/embedded/engine.hpp"
+#include "backend/threads/threads_memory.hpp"
+#include "contract/group_reference.hpp"
+
+namespace hookline::embedded {
+namespace {
+
+using hookline::testing::element;
+using hookline::testing::expected_input;
+using hookline::testing::expected_reduction;
+using hookline::testing::first_difference;
+using hookline::testing::write;
+
+// One call of a program that every rank runs.
+struct Call {
+  OpType type;
+  std::int64_t count;
+  int lane;
+  int root;
+  bool shared;      ///< whether the tensors lie in shared memory
+  int odd_one_out;  ///< a rank that passes another count, or -1
+};
+
+enum class Fault { none, kill, stop, fail };
+
+class Schedule {
+ public:
+  explicit Schedule(std::uint64_t seed)
+      : random_(seed), ranks_(2 + pick(3)), world_(std::make_shared<threads::World>(ranks_, false)) {
+    fault_ = static_cast<Fault>(pick(4));
+    victim_ = pick(ranks_);
+    fault_at_ = pick(120);
+    const int calls = 1 + pick(8);
+    for (int i = 0; i < calls; ++i) {
+      constexpr OpType kTypes[] = {OpType::allreduce,
+                                   OpType::broadcast,
+                                   OpType::allgather_into_tensor,
+                                   OpType::reduce,
+                                   OpType::reduce_scatter_tensor,
+                                   OpType::alltoall_base,
+                                   OpType::barrier,
+                                   OpType::send};
+      constexpr std::int64_t kCounts[] = {1, 100, 5'000, 70'000, 140'000};
+      program_.push_back({kTypes[pick(8)], kCounts[pick(5)], pick(kLanes), pick(ranks_), pick(2) == 1,
+                          pick(10) == 0 ? pick(ranks_) : -1});
+    }
+    for (int r = 0; r < ranks_; ++r) {
+      auto memory = std::make_unique<threads::ThreadsMemory>(world_, r);
+      engines_.push_back(
+          std::make_shared<Engine>(std::move(memory), EngineOptions{.name = "test", .progress_thread = false}));
+      engines_.back()->open();
+    }
+    started_.resize(engines_.size());
+  }
+
+  ~Schedule() {
+    for (auto& engine : engines_) engine->close();
+  }
+
+  std::string describe() const {
+    return fmt::format("{} ranks, {} calls, fault {} of rank {} at step {}", ranks_, program_.size(),
+                       static_cast<int>(fault_), victim_, fault_at_);
+  }
+
+  // Steps the ranks until all that take part are through. A bound on the steps is the check that nothing hangs.
+  void run() {
+    for (int step = 0; !finished(); ++step) {
+      ASSERT_LT(step, 20'000) << "the ranks got stuck";
+      if (step == fault_at_) strike();
+      const int rank = pick(ranks_);
+      if (rank == victim_ && gone_) continue;
+      auto& mine = started_[static_cast<std::size_t>(rank)];
+      Engine& engine = *engines_[static_cast<std::size_t>(rank)];
+      if (mine.size() < program_.size() && pick(2) == 0) {
+        mine.push_back(start(rank, program_[mine.size()]));
+      } else {
+        engine.drive();
+        if (pick(4) == 0) engine.look_around();
+      }
+    }
+    for (int r = 0; r < ranks_; ++r) check(r);
+  }
+
+ private:
+  struct Started {
+    std::vector<std::shared_ptr<Pending>> operations;  ///< one, or a send and a receive
+    Tensor input;
+    Tensor output;
+  };
+
+  int pick(int below) { return static_cast<int>(random_() % static_cast<unsigned>(below)); }
+
+  void strike() {
+    Engine& engine = *engines_[static_cast<std::size_t>(victim_)];
+    if (fault_ == Fault::kill) world_->kill(victim_);
+    if (fault_ == Fault::fail) engine.fail(std::make_exception_ptr(Aborted("struck by the test")));
+    gone_ = fault_ == Fault::kill || fault_ == Fault::stop;
+    struck_ = fault_ != Fault::none;
+    if (fault_ == Fault::stop) {
+      // The others' time is up: what they start from now on, and what they wait for.
+      for (auto& rank : started_) {
+        for (auto& s : rank) {
+          for (auto& operation : s.operations) operation->shorten(Clock::now());
+        }
+      }
+    }
+  }
+
+  bool takes_part(int rank) const { return !(gone_ && rank == victim_); }
+
+  bool finished() const {
+    for (int r = 0; r < ranks_; ++r) {
+      const auto& mine = started_[static_cast<std::size_t>(r)];
+      if (!takes_part(r)) continue;
+      if (mine.size() < program_.size()) return false;
+      for (const Started& s : mine) {
+        for (const auto& operation : s.operations) {
+          if (!operation->over()) return false;
+        }
+      }
+    }
+    return true;
+  }
+
+  Tensor tensor(int rank, std::int64_t count, bool shared) {
+    const auto memory =
+        engines_[static_cast<std::size_t>(rank)]->memory().allocate(static_cast<std::size_t>(count) * 4);
+    return shared ? Tensor::wrap(memory.get(), {count}, DType::f32, {.owner = memory}) : Tensor::zeros({count});
+  }
+
+  Started start(int rank, const Call& call) {
+    Engine& engine = *engines_[static_cast<std::size_t>(rank)];
+    const auto deadline = gone_ && fault_ == Fault::stop ? Clock::now() : Clock::now() + std::chrono::hours(1);
+    const std::int64_t count = call.count + (call.odd_one_out == rank ? 1 : 0);
+    Started s;
+    s.input = tensor(rank, count, call.shared);
+    s.output = s.input;
+    write(s.input, [&](std::int64_t i) { return element(rank, i); });
+    Collective c;
+    c.type = call.type;
+    c.root = call.root;
+    switch (call.type) {
+      case OpType::allgather_into_tensor: s.output = tensor(rank, count * ranks_, call.shared); break;
+      case OpType::reduce_scatter_tensor:
+      case OpType::alltoall_base:
+        s.input = tensor(rank, count * ranks_, call.shared);
+        s.output = tensor(rank, call.type == OpType::alltoall_base ? count * ranks_ : count, call.shared);
+        for (int part = 0; part < ranks_; ++part) {
+          write(s.input.slice(0, part * count, (part + 1) * count),
+                [&](std::int64_t i) { return element(rank, i, part); });
+        }
+        break;
+      default: break;
+    }
+    if (call.type == OpType::send) {  // a ring; the receive takes the same size unless somebody is the odd one out
+      Collective message = c;
+      message.root = (rank + 1) % ranks_;
+      message.tag = call.lane;
+      message.inputs = {s.input};
+      s.operations.push_back(engine.start(message, 0, deadline));
+      message = c;
+      message.type = OpType::recv;
+      message.root = (rank + ranks_ - 1) % ranks_;
+      message.tag = call.lane;
+      s.output = tensor(rank, call.count, false);
+      message.outputs = {s.output};
+      s.operations.push_back(engine.start(message, 0, deadline));
+      return s;
+    }
+    if (call.type != OpType::barrier) {
+      c.inputs = {s.input};
+      c.outputs = {s.output};
+    }
+    s.operations.push_back(engine.start(std::move(c), call.lane, deadline));
+    return s;
+  }
+
+  // A completed operation has the right values, whatever happened later; an error is one that the fault explains.
+  void check(int rank) {
+    const auto& mine = started_[static_cast<std::size_t>(rank)];
+    for (std::size_t n = 0; n < mine.size(); ++n) {
+      const Started& s = mine[n];
+      const Call& call = program_[n];
+      for (const auto& operation : s.operations) {
+        if (!operation->over()) {
+          EXPECT_FALSE(takes_part(rank));
+          return;
+        }
+        if (operation->error()) {
+          check_error(rank, call, operation->error());
+          if (call.odd_one_out >= 0 && call.type != OpType::send && !struck_) {
+            EXPECT_EQ(first_difference(s.input.slice(0, 0, 1), expected_input(s.input.slice(0, 0, 1), rank)), -1)
+                << "the data was touched";
+          }
+          return_early_ = true;
+        }
+      }
+      if (std::exchange(return_early_, false)) continue;
+      if (call.odd_one_out >= 0 && call.type != OpType::barrier && call.type != OpType::send) {
+        ADD_FAILURE() << "call " << n << " on rank " << rank << ": the ranks differed and nobody noticed";
+      } else {
+        check_values(rank, n, call, s);
+      }
+    }
+  }
+
+  void check_values(int rank, std::size_t n, const Call& call, const Started& s) {
+    const auto same = [&](const Tensor& is, const Tensor& expected) {
+      EXPECT_EQ(first_difference(is, expected), -1)
+          << name(call.type) << " of " << call.count << ", call " << n << " on rank " << rank;
+    };
+    switch (call.type) {
+      case OpType::allreduce: same(s.output, expected_reduction(s.output, ReduceOp::sum, ranks_)); break;
+      case OpType::reduce:
+        if (rank == call.root) same(s.output, expected_reduction(s.output, ReduceOp::sum, ranks_));
+        break;
+      case OpType::broadcast: same(s.output, expected_input(s.output, call.root)); break;
+      case OpType::reduce_scatter_tensor:
+        same(s.output, expected_reduction(s.output, ReduceOp::sum, ranks_, rank));
+        break;
+      case OpType::allgather_into_tensor:
+      case OpType::alltoall_base:
+        for (int r = 0; r < ranks_; ++r) {
+          const Tensor part = s.output.slice(0, r * call.count, (r + 1) * call.count);
+          same(part, expected_input(part, r, call.type == OpType::alltoall_base ? rank : 0));
+        }
+        break;
+      case OpType::send:
+        if (call.odd_one_out < 0) same(s.output, expected_input(s.output, (rank + ranks_ - 1) % ranks_));
+        break;
+      default: break;
+    }
+  }
+
+  void check_error(int rank, const Call& call, const std::exception_ptr& error) {
+    try {
+      std::rethrow_exception(error);
+    } catch (const Mismatch&) {
+      EXPECT_GE(call.odd_one_out, 0) << "a mismatch where all called the same";
+    } catch (const PeerLost& e) {
+      EXPECT_EQ(fault_, Fault::kill) << e.what();
+      EXPECT_NE(std::string(e.what()).find(fmt::format("rank {} died", victim_)), std::string::npos) << e.what();
+    } catch (const Aborted& e) {
+      EXPECT_TRUE(struck_) << e.what();
+      const bool own = rank == victim_ && fault_ == Fault::fail;
+      EXPECT_TRUE(own || std::string(e.what()).find("gave up") != std::string::npos) << e.what();
+    } catch (const Timeout& e) {
+      EXPECT_EQ(fault_, Fault::stop) << e.what();
+    }
+  }
+
+  std::mt19937_64 random_;
+  const int ranks_;
+  const std::shared_ptr<threads::World> world_;
+  Fault fault_;
+  int victim_;
+  int fault_at_;
+  bool gone_ = false;
+  bool struck_ = false;
+  bool return_early_ = false;
+  std::vector<Call> program_;
+  std::vector<std::shared_ptr<Engine>> engines_;
+  std::vector<std::vector<Started>> started_;
+};
+
+TEST(Scheduler, EveryOrderAndEveryFaultEndsWellOrSaysWhy) {
+  const char* const replay = std::getenv("HOOKLINE_SEED");
+  const char* const asked = std::getenv("HOOKLINE_SEEDS");
+  const std::uint64_t first = replay ? std::strtoull(replay, nullptr, 10) : std::random_device{}();
+  const std::uint64_t seeds = replay ? 1 : asked ? std::strtoull(asked, nullptr, 10) : 1'000;
+  for (std::uint64_t seed = first; seed < first + seeds; ++seed) {
+    Schedule schedule(seed);
+    SCOPED_TRACE(fmt::format("HOOKLINE_SEED={}: {}", seed, schedule.describe()));
+    schedule.run();
+    if (HasFailure()) return;
+  }
+}
+
+}  // namespace
+}  // namespace hookline::embedded
