@@ -192,7 +192,11 @@ void LogFile::compact() {
   const auto snapshot = encode_snapshot(contents_, end_);
   snapshot_bytes_ = snapshot ? snapshot->size() : end_ - header_.start;
   if (!snapshot) return;
-  append(*snapshot);
+  if (!write_at(fd_, *snapshot, end_)) {
+    // The operation before is written and done, so this must not fail it; what was written of this is a torn tail.
+    [[maybe_unused]] const int cut = ::ftruncate(fd_, static_cast<off_t>(end_));
+    return;
+  }
   const FileHeader next{end_, header_.generation + 1};
   end_ += snapshot->size();
   if (!write_at(fd_, encode_slot(next), slot_offset(next.generation))) return;  // the log is whole, only longer

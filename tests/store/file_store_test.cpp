@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/file.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -270,6 +271,29 @@ TEST(FileStore, AKillDuringCompactionLosesNothing) {
     const auto next = store.add("count", 1);
     EXPECT_EQ(fresh.add("count", 0), next);
   }
+}
+
+// A limit on the size of files stands for a disk that is full.
+TEST(FileStore, AFullDiskIsAnErrorAndChangesNothing) {
+  TempDirectory directory;
+  FileStore store(directory / "store");
+  store.set("a", "1");
+  const pid_t child = forked([&] {
+    ::signal(SIGXFSZ, SIG_IGN);
+    const rlimit limit{5 << 20, 5 << 20};
+    ::setrlimit(RLIMIT_FSIZE, &limit);
+    FileStore own(store.path());
+    own.set("big", std::string(3 << 20, 'x'));
+    EXPECT_THROW(own.set("a", std::string(3 << 20, 'x')), ResourceError);
+    own.append("a", "2");
+    // Now the log is long enough to be compacted, but the snapshot has no room.
+    own.set("c", std::string(1 << 20, 'x'));
+    own.append("a", "3");
+    if (::testing::Test::HasFailure()) ::_exit(2);
+  });
+  EXPECT_EQ(status_of(child), 0);
+  EXPECT_EQ(store.get("a"), "123");
+  EXPECT_EQ(FileStore(store.path()).num_keys(), 3);
 }
 
 TEST(FileStore, AStoppedHolderOfTheLockIsATimeout) {
