@@ -7,14 +7,13 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
-#include <hookline/core/interrupt.hpp>
 #include <hookline/store/file_store.hpp>
 #include <hookline/store/memory_store.hpp>
 #include <hookline/store/prefix_store.hpp>
 #include <hookline/store/rendezvous.hpp>
 #include <hookline/store/tcp_store.hpp>
 
-#include "py_error.hpp"
+#include "natively.hpp"
 #include "py_store.hpp"
 #include "rooms.hpp"
 #include "timeout_caster.hpp"
@@ -24,22 +23,6 @@ namespace {
 
 using Keys = std::vector<std::string>;
 using Values = std::vector<ValueArg>;
-
-void raise_signals() {
-  const GilStay stay;
-  if (!stay) throw Aborted("the wait was given up: Python is ending");
-  translating_errors([] {
-    if (PyErr_CheckSignals() != 0) throw nb::python_error();
-  });
-}
-
-/// Runs `f` without the GIL; Ctrl-C ends its waits.
-template <class F>
-auto natively(F f) {
-  const nb::gil_scoped_release released;
-  const InterruptScope scope(raise_signals);
-  return f();
-}
 
 nb::bytes to_bytes(const std::string& value) { return nb::bytes(value.data(), value.size()); }
 

@@ -7,6 +7,7 @@
 #include <fmt/ranges.h>
 
 #include <hookline/core/error.hpp>
+#include <hookline/core/interrupt.hpp>
 
 #include "backend/embedded/backoff.hpp"
 #include "backend/embedded/bell.hpp"
@@ -231,12 +232,19 @@ void Engine::drive_until(Over over, Clock::time_point deadline) {
       sleep.until_rung(std::min(kLongestSleep, time_left(deadline)));
     }
     look_around();
+    check_interrupt();
   }
 }
 
 void Engine::wait_for(const Pending& operation) {
   waiting_threads_.fetch_add(1, std::memory_order_seq_cst);
-  drive_until([&] { return operation.over(); }, operation.deadline());
+  try {
+    drive_until([&] { return operation.over(); }, operation.deadline());
+  } catch (...) {  // interrupted: the operation goes on without this thread
+    waiting_threads_.fetch_sub(1, std::memory_order_seq_cst);
+    wake_progress_thread();
+    throw;
+  }
   if (waiting_threads_.fetch_sub(1, std::memory_order_seq_cst) == 1 && anything_pending()) {
     const std::lock_guard lock(progress_mutex_);
     progress_wake_.notify_all();
