@@ -301,3 +301,385 @@ def rendezvous(init_method: str = 'env://', rank: int | None = None, world_size:
     """
     Finds the store, the rank and the size of this process, as torch.distributed does: env://, file:// or tcp://.
     """
+
+class ReduceOp:
+    """How a reduction combines the ranks' elements."""
+
+    @property
+    def name(self) -> str:
+        """As in C++: "sum", "premul_sum"."""
+
+    @property
+    def factor(self) -> float:
+        """What PREMUL_SUM multiplies by; 1 for every other op."""
+
+    @staticmethod
+    def PREMUL_SUM(factor: float) -> ReduceOp:
+        """
+        Multiplies every rank's elements by the factor, then adds. Floating-point dtypes only.
+        """
+
+    def __eq__(self, other: object | None) -> bool: ...
+
+    def __hash__(self) -> int: ...
+
+    def __repr__(self) -> str: ...
+
+    SUM: ReduceOp = ...
+
+    AVG: ReduceOp = ...
+
+    PRODUCT: ReduceOp = ...
+
+    MIN: ReduceOp = ...
+
+    MAX: ReduceOp = ...
+
+    BAND: ReduceOp = ...
+
+    BOR: ReduceOp = ...
+
+    BXOR: ReduceOp = ...
+
+class CallOptions:
+    """What the option objects of all collectives have in common."""
+
+class AllreduceOptions(CallOptions):
+    def __init__(self, reduceOp: ReduceOp = ..., timeout: float | datetime.timedelta | None = None) -> None: ...
+
+    @property
+    def timeout(self) -> datetime.timedelta | None:
+        """None for the group's own."""
+
+    @timeout.setter
+    def timeout(self, timeout: float | datetime.timedelta | None) -> None: ...
+
+    @property
+    def reduceOp(self) -> ReduceOp: ...
+
+    @reduceOp.setter
+    def reduceOp(self, arg: ReduceOp, /) -> None: ...
+
+class ReduceScatterOptions(CallOptions):
+    def __init__(self, reduceOp: ReduceOp = ..., timeout: float | datetime.timedelta | None = None) -> None: ...
+
+    @property
+    def timeout(self) -> datetime.timedelta | None:
+        """None for the group's own."""
+
+    @timeout.setter
+    def timeout(self, timeout: float | datetime.timedelta | None) -> None: ...
+
+    @property
+    def reduceOp(self) -> ReduceOp: ...
+
+    @reduceOp.setter
+    def reduceOp(self, arg: ReduceOp, /) -> None: ...
+
+class GatherOptions(CallOptions):
+    def __init__(self, rootRank: int = 0, timeout: float | datetime.timedelta | None = None) -> None: ...
+
+    @property
+    def timeout(self) -> datetime.timedelta | None:
+        """None for the group's own."""
+
+    @timeout.setter
+    def timeout(self, timeout: float | datetime.timedelta | None) -> None: ...
+
+    @property
+    def rootRank(self) -> int: ...
+
+    @rootRank.setter
+    def rootRank(self, arg: int, /) -> None: ...
+
+class ScatterOptions(CallOptions):
+    def __init__(self, rootRank: int = 0, timeout: float | datetime.timedelta | None = None) -> None: ...
+
+    @property
+    def timeout(self) -> datetime.timedelta | None:
+        """None for the group's own."""
+
+    @timeout.setter
+    def timeout(self, timeout: float | datetime.timedelta | None) -> None: ...
+
+    @property
+    def rootRank(self) -> int: ...
+
+    @rootRank.setter
+    def rootRank(self, arg: int, /) -> None: ...
+
+class AllgatherOptions(CallOptions):
+    def __init__(self, timeout: float | datetime.timedelta | None = None) -> None: ...
+
+    @property
+    def timeout(self) -> datetime.timedelta | None:
+        """None for the group's own."""
+
+    @timeout.setter
+    def timeout(self, timeout: float | datetime.timedelta | None) -> None: ...
+
+class AllToAllOptions(CallOptions):
+    def __init__(self, timeout: float | datetime.timedelta | None = None) -> None: ...
+
+    @property
+    def timeout(self) -> datetime.timedelta | None:
+        """None for the group's own."""
+
+    @timeout.setter
+    def timeout(self, timeout: float | datetime.timedelta | None) -> None: ...
+
+class BarrierOptions(CallOptions):
+    def __init__(self, timeout: float | datetime.timedelta | None = None) -> None: ...
+
+    @property
+    def timeout(self) -> datetime.timedelta | None:
+        """None for the group's own."""
+
+    @timeout.setter
+    def timeout(self, timeout: float | datetime.timedelta | None) -> None: ...
+
+class ReduceOptions(CallOptions):
+    def __init__(self, reduceOp: ReduceOp = ..., rootRank: int = 0, rootTensor: int = 0, timeout: float | datetime.timedelta | None = None) -> None: ...
+
+    @property
+    def timeout(self) -> datetime.timedelta | None:
+        """None for the group's own."""
+
+    @timeout.setter
+    def timeout(self, timeout: float | datetime.timedelta | None) -> None: ...
+
+    @property
+    def reduceOp(self) -> ReduceOp: ...
+
+    @reduceOp.setter
+    def reduceOp(self, arg: ReduceOp, /) -> None: ...
+
+    @property
+    def rootRank(self) -> int: ...
+
+    @rootRank.setter
+    def rootRank(self, arg: int, /) -> None: ...
+
+    @property
+    def rootTensor(self) -> int: ...
+
+    @rootTensor.setter
+    def rootTensor(self, arg: int, /) -> None: ...
+
+class BroadcastOptions(CallOptions):
+    def __init__(self, rootRank: int = 0, rootTensor: int = 0, timeout: float | datetime.timedelta | None = None) -> None: ...
+
+    @property
+    def timeout(self) -> datetime.timedelta | None:
+        """None for the group's own."""
+
+    @timeout.setter
+    def timeout(self, timeout: float | datetime.timedelta | None) -> None: ...
+
+    @property
+    def rootRank(self) -> int: ...
+
+    @rootRank.setter
+    def rootRank(self, arg: int, /) -> None: ...
+
+    @property
+    def rootTensor(self) -> int: ...
+
+    @rootTensor.setter
+    def rootTensor(self, arg: int, /) -> None: ...
+
+class Work:
+    """
+    An operation that was started. The objects passed to it stay alive until it is done.
+    """
+
+    def wait(self, timeout: float | datetime.timedelta | None = None) -> bool:
+        """
+        Returns True when the operation is done and raises what it failed with. Raises Timeout when the time, or the operation's own, is up: the group is broken then.
+        """
+
+    def get_future(self) -> Future[list[Any]]:
+        """
+        A future of the list of the very objects that were passed as outputs. Callbacks run on the group's callback thread.
+        """
+
+    def is_completed(self) -> bool: ...
+
+    def is_success(self) -> bool: ...
+
+    def exception(self) -> BaseException | None:
+        """None while it runs and where it succeeded."""
+
+    def result(self) -> list[Any]:
+        """The objects that were passed as outputs."""
+
+    def source_rank(self) -> int:
+        """Where a received message came from, else -1."""
+
+    @property
+    def op_type(self) -> str:
+        """The name of the method that started it."""
+
+    @property
+    def sequence_number(self) -> int:
+        """Counts the group's operations on this rank, from 1."""
+
+    @property
+    def time_started(self) -> float:
+        """In seconds, by the clock of time.monotonic()."""
+
+    @property
+    def time_finished(self) -> float | None:
+        """The same; None while it runs."""
+
+    def __repr__(self) -> str: ...
+
+class Capabilities:
+    """What a group's backend can do."""
+
+    @property
+    def lanes(self) -> int:
+        """How many sequences of collectives may be under way side by side."""
+
+    @property
+    def shared_buffers(self) -> bool:
+        """Whether empty() gives memory that is used in place."""
+
+    @property
+    def recv_anysource(self) -> bool: ...
+
+class ProcessGroup:
+    """
+    Ranks that communicate. Every rank makes the same calls in the same order. Where a list of arrays is expected, a single one is taken, too. Arrays must stay untouched until the work is done.
+    """
+
+    def rank(self) -> int: ...
+
+    def size(self) -> int: ...
+
+    def backend_name(self) -> str: ...
+
+    def getBackendName(self) -> str: ...
+
+    def name(self) -> str: ...
+
+    @property
+    def capabilities(self) -> Capabilities: ...
+
+    @property
+    def sequence_number(self) -> int:
+        """How many operations were started on this rank."""
+
+    @property
+    def timeout(self) -> datetime.timedelta:
+        """How long an operation may take that is given no time."""
+
+    def set_timeout(self, timeout: float | datetime.timedelta) -> None: ...
+
+    def abort(self, cause: str = 'abort() was called') -> None:
+        """
+        Fails everything under way and to come on every rank, with Aborted naming this one and the cause.
+        """
+
+    def shutdown(self) -> None:
+        """Leaves the group without waiting for a peer."""
+
+    def empty(self, shape: int | Sequence[int], dtype: Any = 'float32') -> Tensor:
+        """
+        A tensor in memory that the group's collectives work on in place; numpy.asarray of it takes no copy.
+        """
+
+    def new_group(self, ranks: Sequence[int]) -> ProcessGroup | None:
+        """
+        A group of some of the ranks, in the order given; None on a rank that is not among them. Every rank of this group calls it.
+        """
+
+    def split(self, color: int, key: int = 0) -> ProcessGroup | None:
+        """
+        Groups of the ranks that passed the same color, ordered by key, then rank; None for a negative color.
+        """
+
+    def __repr__(self) -> str: ...
+
+    def allreduce(self, tensors: object, op: object | None = None, timeout: object | None = None, opts: object | None = None) -> Work:
+        """In place on every rank; the op is ReduceOp.SUM where not given."""
+
+    def allreduce_coalesced(self, tensors: object, op: object | None = None, timeout: object | None = None, opts: object | None = None) -> Work:
+        """The same of several arrays at once."""
+
+    def reduce(self, tensors: object, root: object | None = None, op: object | None = None, timeout: object | None = None, opts: object | None = None) -> Work:
+        """In place at the root, rank 0 where not given."""
+
+    def broadcast(self, tensors: object, root: object | None = None, timeout: object | None = None, opts: object | None = None) -> Work:
+        """From the root, rank 0 where not given, to all."""
+
+    def allgather(self, output_lists: object, inputs: object, timeout: object | None = None, opts: object | None = None) -> Work:
+        """Outputs are a list of size() arrays, or that in a list."""
+
+    def allgather_into_tensor(self, output: object, input: object, timeout: object | None = None, opts: object | None = None) -> Work:
+        """The output has as many parts along its memory as there are ranks."""
+
+    def all_gather_single(self, output: object, input: object, timeout: object | None = None, opts: object | None = None) -> Work:
+        """The output has as many parts along its memory as there are ranks."""
+
+    def allgather_into_tensor_coalesced(self, outputs: object, inputs: object, timeout: object | None = None, opts: object | None = None) -> Work:
+        """Several at once."""
+
+    def allgather_coalesced(self, output_lists: object, inputs: object, timeout: object | None = None, opts: object | None = None) -> Work:
+        """Outputs are one list for each rank, with one array for each input."""
+
+    def gather(self, outputs: object | None, inputs: object | None, root: object | None = None, timeout: object | None = None, opts: object | None = None) -> Work:
+        """Ranks other than the root pass no outputs: None or []."""
+
+    def scatter(self, outputs: object | None, inputs: object | None, root: object | None = None, timeout: object | None = None, opts: object | None = None) -> Work:
+        """Ranks other than the root pass no inputs: None or []."""
+
+    def reduce_scatter(self, outputs: object, input_lists: object, op: object | None = None, timeout: object | None = None, opts: object | None = None) -> Work:
+        """Inputs are a list of size() arrays, or that in a list."""
+
+    def reduce_scatter_tensor(self, output: object, input: object, op: object | None = None, timeout: object | None = None, opts: object | None = None) -> Work:
+        """The input has as many parts along its memory as there are ranks."""
+
+    def reduce_scatter_single(self, output: object, input: object, op: object | None = None, timeout: object | None = None, opts: object | None = None) -> Work:
+        """The input has as many parts along its memory as there are ranks."""
+
+    def reduce_scatter_tensor_coalesced(self, outputs: object, inputs: object, op: object | None = None, timeout: object | None = None, opts: object | None = None) -> Work:
+        """Several at once."""
+
+    def alltoall(self, outputs: object, inputs: object, timeout: object | None = None, opts: object | None = None) -> Work:
+        """One array for each rank, both ways."""
+
+    def alltoall_base(self, output: object, input: object, output_split_sizes: Sequence[int] | None = None, input_split_sizes: Sequence[int] | None = None, timeout: object | None = None, opts: object | None = None) -> Work:
+        """
+        Splits are rows of dimension 0 for each rank; without them the parts are equal.
+        """
+
+    def all_to_all_single(self, output: object, input: object, output_split_sizes: Sequence[int] | None = None, input_split_sizes: Sequence[int] | None = None, timeout: object | None = None, opts: object | None = None) -> Work:
+        """
+        Splits are rows of dimension 0 for each rank; without them the parts are equal.
+        """
+
+    def send(self, tensors: object, dst: int, tag: int = 0, timeout: object | None = None) -> Work:
+        """Matched by peer, tag and order; outside the order of the collectives."""
+
+    def recv(self, tensors: object, src: int, tag: int = 0, timeout: object | None = None) -> Work: ...
+
+    def recv_anysource(self, tensors: object, tag: int = 0, timeout: object | None = None) -> Work:
+        """Work.source_rank() says who sent it."""
+
+    def barrier(self, timeout: object | None = None, opts: object | None = None) -> Work: ...
+
+    def monitored_barrier(self, timeout: object | None = None, wait_all_ranks: bool = False) -> None:
+        """
+        A barrier that blocks; the error names every rank that did not come in time, whatever wait_all_ranks is.
+        """
+
+def init_process_group(backend: str | None = 'shm', init_method: str = 'env://', rank: int | None = None, world_size: int | None = None, timeout: float | datetime.timedelta | None = None, store: Store | None = None) -> ProcessGroup:
+    """
+    Meets the other processes of the job and returns the group of all of them. The timeout, 30 minutes where not given, is that of meeting and of every operation that has none of its own.
+    """
+
+def threads_groups(size: int, timeout: float | datetime.timedelta | None = None) -> list[ProcessGroup]:
+    """
+    The groups of a new set of ranks that are threads of this process, in rank order, each for one thread.
+    """

@@ -5,25 +5,17 @@
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
-#include <nanobind/stl/variant.h>
-#include <nanobind/stl/vector.h>
 
 #include <hookline/core/error.hpp>
 
 #include "dtype_arg.hpp"
 #include "rooms.hpp"
+#include "shape_arg.hpp"
 #include "tensor_export.hpp"
 #include "tensor_import.hpp"
 
 namespace hookline::python {
 namespace {
-
-using Shape = std::variant<std::int64_t, std::vector<std::int64_t>>;
-
-Dims dims_of(const Shape& shape) {
-  if (const auto* one = std::get_if<std::int64_t>(&shape)) return {*one};
-  return Dims(std::span(std::get<std::vector<std::int64_t>>(shape)));
-}
 
 nb::tuple tuple_of(const Dims& dims) {
   nb::list list;

@@ -12,6 +12,9 @@ void bind_error(nb::module_& m);
 void bind_future(nb::module_& m);
 void bind_tensor(nb::module_& m);
 void bind_store(nb::module_& m);
+void bind_group_options(nb::module_& m);
+void bind_work(nb::module_& m);
+void bind_group(nb::module_& m);
 /// The tests' own; nothing where they are not built.
 void bind_probe(nb::module_& m);
 

@@ -1,0 +1,259 @@
+// Binds the collectives: each call is put into words as a Collective and started without the GIL.
+#include "bind_collectives.hpp"
+
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/vector.h>
+
+#include <hookline/core/error.hpp>
+
+#include "group_options.hpp"
+#include "natively.hpp"
+#include "py_group.hpp"
+#include "tensor_list.hpp"
+#include "timeout_caster.hpp"
+
+namespace hookline::python {
+namespace {
+
+using nb::arg;
+using nb::handle;
+using GroupClass = nb::class_<ProcessGroup>;
+using Splits = std::optional<std::vector<std::int64_t>>;
+
+PyWork start(ProcessGroup& group, Collective collective, nb::object outputs) {
+  PyWork result{nullptr, group.shared_from_this(), std::move(outputs)};
+  const nb::gil_scoped_release released;
+  result.work = group.run(std::move(collective));
+  return result;
+}
+
+PyWork in_place(ProcessGroup& group, OpType type, handle given, const CallArguments& arguments) {
+  TensorList tensors = tensors_of(given);
+  Collective c;
+  c.type = type;
+  arguments.apply_to(c);
+  if ((type == OpType::reduce || type == OpType::broadcast) && tensors.tensors.size() != 1) {
+    throw InvalidArgument(std::string(name(type)) + " takes one tensor, and " + std::to_string(tensors.tensors.size()) +
+                          " were given");
+  }
+  c.inputs = tensors.tensors;
+  c.outputs = std::move(tensors.tensors);
+  return start(group, std::move(c), std::move(tensors.objects));
+}
+
+PyWork apart(ProcessGroup& group, OpType type, TensorList outputs, TensorList inputs, const CallArguments& arguments) {
+  Collective c;
+  c.type = type;
+  arguments.apply_to(c);
+  c.inputs = std::move(inputs.tensors);
+  c.outputs = std::move(outputs.tensors);
+  return start(group, std::move(c), std::move(outputs.objects));
+}
+
+/// One list for each rank, each with one array for each input.
+PyWork allgather_coalesced(ProcessGroup& group, handle output_lists, handle given, const CallArguments& arguments) {
+  TensorList inputs = tensors_of(given);
+  TensorList outputs;
+  for (const handle item : nb::borrow<nb::object>(output_lists)) {
+    const TensorList of_rank = tensors_of(item);
+    if (of_rank.tensors.size() != inputs.tensors.size()) {
+      throw InvalidArgument("allgather_coalesced: each output list must have as many tensors as there are inputs");
+    }
+    for (const handle object : of_rank.objects) outputs.add(object);
+  }
+  return apart(group, OpType::allgather_coalesced, std::move(outputs), std::move(inputs), arguments);
+}
+
+PyWork alltoall_base(ProcessGroup& group, handle output, handle input, Splits output_splits, Splits input_splits,
+                     const CallArguments& arguments) {
+  TensorList outputs = tensors_of(output);
+  Collective c;
+  c.type = OpType::alltoall_base;
+  arguments.apply_to(c);
+  c.inputs = tensors_of(input).tensors;
+  c.outputs = std::move(outputs.tensors);
+  if (output_splits) c.output_splits = std::move(*output_splits);
+  if (input_splits) c.input_splits = std::move(*input_splits);
+  return start(group, std::move(c), std::move(outputs.objects));
+}
+
+PyWork message(ProcessGroup& group, OpType type, handle given, int peer, int tag, handle timeout) {
+  TensorList tensors = tensors_of(given);
+  if (tensors.tensors.size() != 1) {
+    throw InvalidArgument(std::string(name(type)) + " takes one tensor, and " + std::to_string(tensors.tensors.size()) +
+                          " were given");
+  }
+  Collective c;
+  c.type = type;
+  CallArguments{.timeout = timeout}.apply_to(c);
+  c.root = peer;
+  c.tag = tag;
+  if (type == OpType::send) {
+    c.inputs = std::move(tensors.tensors);
+    return start(group, std::move(c), nb::list());
+  }
+  c.outputs = std::move(tensors.tensors);
+  return start(group, std::move(c), std::move(tensors.objects));
+}
+
+PyWork barrier(ProcessGroup& group, OpType type, handle timeout, handle opts) {
+  Collective c;
+  c.type = type;
+  CallArguments{.timeout = timeout, .opts = opts}.apply_to(c);
+  return start(group, std::move(c), nb::list());
+}
+
+using Reader = TensorList (*)(handle);
+
+void def_reducing(GroupClass& group, const char* name, OpType type, const char* doc) {
+  group.def(
+      name,
+      [type](ProcessGroup& g, handle tensors, handle op, handle timeout, handle opts) {
+        return in_place(g, type, tensors, {.op = op, .timeout = timeout, .opts = opts});
+      },
+      arg("tensors"), arg("op") = nb::none(), arg("timeout") = nb::none(), arg("opts") = nb::none(), doc);
+}
+
+void def_gathering(GroupClass& group, const char* name, const char* outputs, const char* inputs, OpType type,
+                   Reader read_outputs, const char* doc) {
+  group.def(
+      name,
+      [type, read_outputs](ProcessGroup& g, handle out, handle in, handle timeout, handle opts) {
+        return apart(g, type, read_outputs(out), tensors_of(in), {.timeout = timeout, .opts = opts});
+      },
+      arg(outputs), arg(inputs), arg("timeout") = nb::none(), arg("opts") = nb::none(), doc);
+}
+
+void def_rooted(GroupClass& group, const char* name, OpType type, const char* doc) {
+  group.def(
+      name,
+      [type](ProcessGroup& g, handle out, handle in, handle root, handle timeout, handle opts) {
+        return apart(g, type, tensors_of_nested(out), tensors_of_nested(in),
+                     {.root = root, .timeout = timeout, .opts = opts});
+      },
+      arg("outputs").none(), arg("inputs").none(), arg("root") = nb::none(), arg("timeout") = nb::none(),
+      arg("opts") = nb::none(), doc);
+}
+
+void def_scattering(GroupClass& group, const char* name, const char* outputs, const char* inputs, OpType type,
+                    Reader read_inputs, const char* doc) {
+  group.def(
+      name,
+      [type, read_inputs](ProcessGroup& g, handle out, handle in, handle op, handle timeout, handle opts) {
+        return apart(g, type, tensors_of(out), read_inputs(in), {.op = op, .timeout = timeout, .opts = opts});
+      },
+      arg(outputs), arg(inputs), arg("op") = nb::none(), arg("timeout") = nb::none(), arg("opts") = nb::none(), doc);
+}
+
+void bind_gathers_and_scatters(GroupClass& group) {
+  def_gathering(group, "allgather", "output_lists", "inputs", OpType::allgather, &tensors_of_nested,
+                "Outputs are a list of size() arrays, or that in a list.");
+  for (const char* name : {"allgather_into_tensor", "_allgather_base", "all_gather_single"}) {
+    def_gathering(group, name, "output", "input", OpType::allgather_into_tensor, &tensors_of,
+                  "The output has as many parts along its memory as there are ranks.");
+  }
+  def_gathering(group, "allgather_into_tensor_coalesced", "outputs", "inputs", OpType::allgather_into_tensor_coalesced,
+                &tensors_of, "Several at once.");
+  group.def(
+      "allgather_coalesced",
+      [](ProcessGroup& g, handle out, handle in, handle timeout, handle opts) {
+        return allgather_coalesced(g, out, in, {.timeout = timeout, .opts = opts});
+      },
+      arg("output_lists"), arg("inputs"), arg("timeout") = nb::none(), arg("opts") = nb::none(),
+      "Outputs are one list for each rank, with one array for each input.");
+  def_rooted(group, "gather", OpType::gather, "Ranks other than the root pass no outputs: None or [].");
+  def_rooted(group, "scatter", OpType::scatter, "Ranks other than the root pass no inputs: None or [].");
+  def_scattering(group, "reduce_scatter", "outputs", "input_lists", OpType::reduce_scatter, &tensors_of_nested,
+                 "Inputs are a list of size() arrays, or that in a list.");
+  for (const char* name : {"reduce_scatter_tensor", "_reduce_scatter_base", "reduce_scatter_single"}) {
+    def_scattering(group, name, "output", "input", OpType::reduce_scatter_tensor, &tensors_of,
+                   "The input has as many parts along its memory as there are ranks.");
+  }
+  def_scattering(group, "reduce_scatter_tensor_coalesced", "outputs", "inputs", OpType::reduce_scatter_tensor_coalesced,
+                 &tensors_of, "Several at once.");
+}
+
+void bind_messages(GroupClass& group) {
+  group
+      .def(
+          "send",
+          [](ProcessGroup& g, handle tensors, int dst, int tag, handle timeout) {
+            return message(g, OpType::send, tensors, dst, tag, timeout);
+          },
+          arg("tensors"), arg("dst"), arg("tag") = 0, arg("timeout") = nb::none(),
+          "Matched by peer, tag and order; outside the order of the collectives.")
+      .def(
+          "recv",
+          [](ProcessGroup& g, handle tensors, int src, int tag, handle timeout) {
+            return message(g, OpType::recv, tensors, src, tag, timeout);
+          },
+          arg("tensors"), arg("src"), arg("tag") = 0, arg("timeout") = nb::none())
+      .def(
+          "recv_anysource",
+          [](ProcessGroup& g, handle tensors, int tag, handle timeout) {
+            return message(g, OpType::recv_anysource, tensors, kAnySource, tag, timeout);
+          },
+          arg("tensors"), arg("tag") = 0, arg("timeout") = nb::none(), "Work.source_rank() says who sent it.")
+      .def(
+          "barrier",
+          [](ProcessGroup& g, handle timeout, handle opts) { return barrier(g, OpType::barrier, timeout, opts); },
+          arg("timeout") = nb::none(), arg("opts") = nb::none())
+      .def(
+          "monitored_barrier",
+          [](ProcessGroup& g, handle timeout, bool) {
+            const PyWork work = barrier(g, OpType::monitored_barrier, timeout, {});
+            natively([&] { work.work->wait(); });
+          },
+          arg("timeout") = nb::none(), arg("wait_all_ranks") = false,
+          "A barrier that blocks; the error names every rank that did not come in time, whatever wait_all_ranks is.");
+}
+
+}  // namespace
+
+void bind_collectives(GroupClass& group) {
+  def_reducing(group, "allreduce", OpType::allreduce,
+               "In place on every rank; the op is ReduceOp.SUM where not given.");
+  def_reducing(group, "allreduce_coalesced", OpType::allreduce_coalesced, "The same of several arrays at once.");
+  group
+      .def(
+          "reduce",
+          [](ProcessGroup& g, handle tensors, handle root, handle op, handle timeout, handle opts) {
+            return in_place(g, OpType::reduce, tensors, {.op = op, .root = root, .timeout = timeout, .opts = opts});
+          },
+          arg("tensors"), arg("root") = nb::none(), arg("op") = nb::none(), arg("timeout") = nb::none(),
+          arg("opts") = nb::none(), "In place at the root, rank 0 where not given.")
+      .def(
+          "broadcast",
+          [](ProcessGroup& g, handle tensors, handle root, handle timeout, handle opts) {
+            return in_place(g, OpType::broadcast, tensors, {.root = root, .timeout = timeout, .opts = opts});
+          },
+          arg("tensors"), arg("root") = nb::none(), arg("timeout") = nb::none(), arg("opts") = nb::none(),
+          "From the root, rank 0 where not given, to all.");
+  bind_gathers_and_scatters(group);
+  group.def(
+      "alltoall",
+      [](ProcessGroup& g, handle out, handle in, handle timeout, handle opts) {
+        return apart(g, OpType::alltoall, tensors_of(out), tensors_of(in), {.timeout = timeout, .opts = opts});
+      },
+      arg("outputs"), arg("inputs"), arg("timeout") = nb::none(), arg("opts") = nb::none(),
+      "One array for each rank, both ways.");
+  for (const char* name : {"alltoall_base", "all_to_all_single"}) {
+    group.def(
+        name,
+        [](ProcessGroup& g, handle out, handle in, Splits out_splits, Splits in_splits, handle timeout, handle opts) {
+          return alltoall_base(g, out, in, std::move(out_splits), std::move(in_splits),
+                               {.timeout = timeout, .opts = opts});
+        },
+        arg("output"), arg("input"), arg("output_split_sizes") = nb::none(), arg("input_split_sizes") = nb::none(),
+        arg("timeout") = nb::none(), arg("opts") = nb::none(),
+        "Splits are rows of dimension 0 for each rank; without them the parts are equal.");
+  }
+  bind_messages(group);
+}
+
+}  // namespace hookline::python

@@ -1,0 +1,199 @@
+// Binds ReduceOp and the option objects, and reads the options of a call.
+#include <array>
+#include <cctype>
+#include <string>
+#include <utility>
+
+#include <nanobind/operators.h>
+#include <nanobind/stl/chrono.h>
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/string.h>
+
+#include "group_options.hpp"
+#include "rooms.hpp"
+#include "timeout_caster.hpp"
+
+namespace hookline::python {
+namespace {
+
+// Types of their own, because nanobind tells classes apart by their C++ types.
+struct AllreduceOptionsObject : CallOptions {};
+struct ReduceOptionsObject : CallOptions {};
+struct BroadcastOptionsObject : CallOptions {};
+struct AllgatherOptionsObject : CallOptions {};
+struct GatherOptionsObject : CallOptions {};
+struct ScatterOptionsObject : CallOptions {};
+struct ReduceScatterOptionsObject : CallOptions {};
+struct AllToAllOptionsObject : CallOptions {};
+struct BarrierOptionsObject : CallOptions {};
+
+std::optional<Milliseconds> milliseconds(const std::optional<TimeoutArg>& timeout) {
+  return timeout ? std::optional(timeout->value()) : std::nullopt;
+}
+
+template <class T>
+using OptionsClass = nb::class_<T, CallOptions>;
+
+template <class T>
+OptionsClass<T> options_class(nb::module_& m, const char* name) {
+  OptionsClass<T> type(m, name);
+  type.def_prop_rw(
+      "timeout", [](const T& o) { return o.timeout; },
+      [](T& o, std::optional<TimeoutArg> timeout) { o.timeout = milliseconds(timeout); },
+      nb::for_setter(nb::arg("timeout").none()), "None for the group's own.");
+  return type;
+}
+
+template <class T>
+void with_op(OptionsClass<T>& type) {
+  type.def_prop_rw("reduceOp", [](const T& o) { return o.op; }, [](T& o, ReduceOp op) { o.op = op; });
+}
+
+template <class T>
+void with_root(OptionsClass<T>& type) {
+  type.def_prop_rw("rootRank", [](const T& o) { return o.root; }, [](T& o, int root) { o.root = root; });
+}
+
+template <class T>
+void with_root_tensor(OptionsClass<T>& type) {
+  type.def_prop_rw(
+      "rootTensor", [](const T& o) { return o.root_tensor; }, [](T& o, int index) { o.root_tensor = index; });
+}
+
+template <class T>
+void bind_timeout_only(nb::module_& m, const char* name) {
+  options_class<T>(m, name).def(
+      "__init__", [](T* self, std::optional<TimeoutArg> t) { new (self) T{{.timeout = milliseconds(t)}}; },
+      nb::arg("timeout") = nb::none());
+}
+
+template <class T>
+void bind_op_only(nb::module_& m, const char* name) {
+  auto type = options_class<T>(m, name);
+  type.def(
+      "__init__",
+      [](T* self, ReduceOp op, std::optional<TimeoutArg> t) { new (self) T{{.op = op, .timeout = milliseconds(t)}}; },
+      nb::arg("reduceOp") = ReduceOp::sum, nb::arg("timeout") = nb::none());
+  with_op(type);
+}
+
+template <class T>
+void bind_root_only(nb::module_& m, const char* name) {
+  auto type = options_class<T>(m, name);
+  type.def(
+      "__init__",
+      [](T* self, int root, std::optional<TimeoutArg> t) { new (self) T{{.root = root, .timeout = milliseconds(t)}}; },
+      nb::arg("rootRank") = 0, nb::arg("timeout") = nb::none());
+  with_root(type);
+}
+
+std::string repr(ReduceOp op) {
+  std::string text(name(op));
+  for (char& c : text) c = static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
+  if (op.kind() == ReduceOp::Kind::premul_sum) {
+    text += "(" + std::string(nb::repr(nb::float_(op.factor())).c_str()) + ")";
+  }
+  return "ReduceOp." + text;
+}
+
+// The constants are attributes of their own class: a cycle, which the garbage collector has to see.
+int traverse_reduce_op(PyObject* self, visitproc visit, void* arg) {
+  Py_VISIT(Py_TYPE(self));
+  return 0;
+}
+
+PyType_Slot reduce_op_slots[] = {{Py_tp_traverse, reinterpret_cast<void*>(traverse_reduce_op)}, {0, nullptr}};
+
+void bind_reduce_op(nb::module_& m) {
+  nb::class_<ReduceOp> type(m, "ReduceOp", nb::type_slots(reduce_op_slots),
+                            "How a reduction combines the ranks' elements.");
+  type.def_prop_ro(
+          "name", [](ReduceOp op) { return std::string(name(op)); }, "As in C++: \"sum\", \"premul_sum\".")
+      .def_prop_ro("factor", &ReduceOp::factor, "What PREMUL_SUM multiplies by; 1 for every other op.")
+      .def_static("PREMUL_SUM", &ReduceOp::premul_sum, nb::arg("factor"),
+                  "Multiplies every rank's elements by the factor, then adds. Floating-point dtypes only.")
+      .def(
+          "__eq__", [](ReduceOp a, nb::handle b) { return nb::isinstance<ReduceOp>(b) && a == nb::cast<ReduceOp>(b); },
+          nb::arg("other").none())
+      .def("__hash__", [](ReduceOp op) { return nb::hash(nb::make_tuple(static_cast<int>(op.kind()), op.factor())); })
+      .def("__repr__", &repr);
+  const std::array<std::pair<const char*, ReduceOp>, 8> ops = {{{"SUM", ReduceOp::sum},
+                                                                {"AVG", ReduceOp::avg},
+                                                                {"PRODUCT", ReduceOp::product},
+                                                                {"MIN", ReduceOp::min},
+                                                                {"MAX", ReduceOp::max},
+                                                                {"BAND", ReduceOp::band},
+                                                                {"BOR", ReduceOp::bor},
+                                                                {"BXOR", ReduceOp::bxor}}};
+  for (const auto& [name, op] : ops) type.attr(name) = op;
+}
+
+template <class T>
+T argument(nb::handle given, const char* name, const char* expected) {
+  T value{};
+  if (nb::try_cast(given, value)) return value;
+  const std::string type = nb::type_name(given.type()).c_str();
+  throw nb::type_error((std::string(name) + " must be " + expected + ", not " + type).c_str());
+}
+
+}  // namespace
+
+void CallArguments::apply_to(Collective& collective) const {
+  const auto is_given = [](nb::handle h) { return h.is_valid() && !h.is_none(); };
+  const auto is_options = [](nb::handle h) { return nb::isinstance<CallOptions>(h); };
+  bool done = true;
+  for (const nb::handle h : {op, root, timeout, opts}) {
+    if (!is_given(h)) continue;
+    done = false;
+    if (!is_options(h)) continue;
+    const auto& from = *nb::inst_ptr<CallOptions>(h);
+    collective.op = from.op;
+    collective.root = from.root;
+    collective.timeout = from.timeout;
+  }
+  if (done) return;
+  if (is_given(op) && !is_options(op)) collective.op = argument<ReduceOp>(op, "op", "a hookline.ReduceOp");
+  if (is_given(root) && !is_options(root)) collective.root = argument<int>(root, "root", "a rank");
+  if (is_given(timeout) && !is_options(timeout)) {
+    collective.timeout = argument<TimeoutArg>(timeout, "timeout", "seconds or a timedelta").value();
+  }
+  if (is_given(opts) && !is_options(opts)) {
+    throw nb::type_error("opts must be an object such as hookline.AllreduceOptions()");
+  }
+}
+
+void bind_group_options(nb::module_& m) {
+  bind_reduce_op(m);
+  nb::class_<CallOptions>(m, "CallOptions", "What the option objects of all collectives have in common.");
+  bind_op_only<AllreduceOptionsObject>(m, "AllreduceOptions");
+  bind_op_only<ReduceScatterOptionsObject>(m, "ReduceScatterOptions");
+  bind_root_only<GatherOptionsObject>(m, "GatherOptions");
+  bind_root_only<ScatterOptionsObject>(m, "ScatterOptions");
+  bind_timeout_only<AllgatherOptionsObject>(m, "AllgatherOptions");
+  bind_timeout_only<AllToAllOptionsObject>(m, "AllToAllOptions");
+  bind_timeout_only<BarrierOptionsObject>(m, "BarrierOptions");
+
+  auto reduce = options_class<ReduceOptionsObject>(m, "ReduceOptions");
+  reduce.def(
+      "__init__",
+      [](ReduceOptionsObject* self, ReduceOp op, int root, int root_tensor, std::optional<TimeoutArg> t) {
+        new (self) ReduceOptionsObject{{op, root, root_tensor, milliseconds(t)}};
+      },
+      nb::arg("reduceOp") = ReduceOp::sum, nb::arg("rootRank") = 0, nb::arg("rootTensor") = 0,
+      nb::arg("timeout") = nb::none());
+  with_op(reduce);
+  with_root(reduce);
+  with_root_tensor(reduce);
+
+  auto broadcast = options_class<BroadcastOptionsObject>(m, "BroadcastOptions");
+  broadcast.def(
+      "__init__",
+      [](BroadcastOptionsObject* self, int root, int root_tensor, std::optional<TimeoutArg> t) {
+        new (self) BroadcastOptionsObject{{.root = root, .root_tensor = root_tensor, .timeout = milliseconds(t)}};
+      },
+      nb::arg("rootRank") = 0, nb::arg("rootTensor") = 0, nb::arg("timeout") = nb::none());
+  with_root(broadcast);
+  with_root_tensor(broadcast);
+}
+
+}  // namespace hookline::python

@@ -1,0 +1,23 @@
+// Shapes as Python users give them: one number, or a sequence of them.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <variant>
+#include <vector>
+
+#include <nanobind/stl/variant.h>
+#include <nanobind/stl/vector.h>
+
+#include <hookline/core/dims.hpp>
+
+namespace hookline::python {
+
+using Shape = std::variant<std::int64_t, std::vector<std::int64_t>>;
+
+inline Dims dims_of(const Shape& shape) {
+  if (const auto* one = std::get_if<std::int64_t>(&shape)) return {*one};
+  return Dims(std::span(std::get<std::vector<std::int64_t>>(shape)));
+}
+
+}  // namespace hookline::python

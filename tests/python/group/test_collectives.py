@@ -1,0 +1,260 @@
+"""Every collective, with the names and argument shapes of torch, on NumPy arrays and torch tensors."""
+
+import datetime
+
+import ml_dtypes
+import numpy as np
+import pytest
+import torch
+
+import hookline
+from hookline import ReduceOp
+
+N = 3
+
+
+def numpy_full(count, value):
+    return np.full(count, value, np.float32)
+
+
+def numpy_bfloat16(count, value):
+    return np.full(count, value, ml_dtypes.bfloat16)
+
+
+def torch_full(count, value):
+    return torch.full((count,), float(value))
+
+
+def torch_bfloat16(count, value):
+    return torch.full((count,), float(value), dtype=torch.bfloat16)
+
+
+def group_memory(group):
+    def full(count, value):
+        tensor = group.empty(count)
+        np.asarray(tensor)[:] = value
+        return tensor
+
+    return full
+
+
+def values(array):
+    if isinstance(array, torch.Tensor):
+        array = array.float().numpy()
+    return [float(v) for v in np.asarray(array, dtype=np.float32).reshape(-1)]
+
+
+KINDS = {f.__name__: lambda group, f=f: f for f in (numpy_full, numpy_bfloat16, torch_full, torch_bfloat16)}
+KINDS["group_memory"] = group_memory
+
+
+@pytest.fixture(params=KINDS)
+def kind(request):
+    return KINDS[request.param]
+
+
+def test_reductions(ranks, kind):
+    def body(group):
+        full, rank = kind(group), group.rank()
+        x, y = full(5, rank + 1), full(2, rank)
+        assert group.allreduce([x]).wait() is True
+        assert values(x) == [6.0] * 5
+        group.allreduce_coalesced([x, y], ReduceOp.MAX).wait()
+        assert (values(x), values(y)) == ([6.0] * 5, [2.0] * 2)
+        z = full(4, rank + 1)
+        group.reduce([z], root=1, op=ReduceOp.PRODUCT).wait()
+        assert rank != 1 or values(z) == [6.0] * 4
+        group.broadcast(z, 1).wait()
+        assert values(z) == [6.0] * 4
+        out, parts = full(2, 0), [full(2, rank + i) for i in range(N)]
+        group.reduce_scatter([out], [parts]).wait()
+        assert values(out) == [3.0 + 3 * rank] * 2
+        whole = full(2 * N, rank)
+        for name in ("reduce_scatter_tensor", "_reduce_scatter_base", "reduce_scatter_single"):
+            out = full(2, 0)
+            getattr(group, name)(out, whole, ReduceOp.SUM).wait()
+            assert values(out) == [3.0] * 2
+        outs = [full(1, 0), full(2, 0)]
+        group.reduce_scatter_tensor_coalesced(outs, [full(N, 1), full(2 * N, 2)]).wait()
+        assert [values(o) for o in outs] == [[3.0], [6.0] * 2]
+
+    ranks(N, body)
+
+
+def test_gathers(ranks, kind):
+    def body(group):
+        full, rank = kind(group), group.rank()
+        mine = full(2, rank)
+        for shape in (lambda outs: [outs], lambda outs: outs):
+            outs = [full(2, -1) for _ in range(N)]
+            group.allgather(shape(outs), [mine]).wait()
+            assert [values(o) for o in outs] == [[0.0] * 2, [1.0] * 2, [2.0] * 2]
+        for name in ("allgather_into_tensor", "_allgather_base", "all_gather_single"):
+            out = full(2 * N, -1)
+            getattr(group, name)(out, mine).wait()
+            assert values(out) == [0.0, 0.0, 1.0, 1.0, 2.0, 2.0]
+        outs = [full(2 * N, -1), full(N, -1)]
+        group.allgather_into_tensor_coalesced(outs, [mine, full(1, rank)]).wait()
+        assert values(outs[1]) == [0.0, 1.0, 2.0]
+        lists = [[full(2, -1), full(1, -1)] for _ in range(N)]
+        group.allgather_coalesced(lists, [mine, full(1, rank + 5)]).wait()
+        assert [[values(o) for o in of_rank] for of_rank in lists] == [[[r] * 2, [r + 5]] for r in range(N)]
+        outs = [full(2, -1) for _ in range(N)] if rank == 2 else []
+        group.gather([outs] if outs else [], [mine], root=2).wait()
+        assert [values(o) for o in outs] == ([[0.0] * 2, [1.0] * 2, [2.0] * 2] if rank == 2 else [])
+        out = full(2, -1)
+        group.scatter([out], [[full(2, 7 + i) for i in range(N)]] if rank == 0 else None, root=0).wait()
+        assert values(out) == [7.0 + rank] * 2
+
+    ranks(N, body)
+
+
+def test_all_to_all(ranks, kind):
+    def body(group):
+        full, rank = kind(group), group.rank()
+        outs = [full(2, -1) for _ in range(N)]
+        group.alltoall(outs, [full(2, 10 * rank + i) for i in range(N)]).wait()
+        assert [values(o)[0] for o in outs] == [10.0 * i + rank for i in range(N)]
+        out = full(N, -1)
+        group.all_to_all_single(out, full(N, rank)).wait()
+        assert values(out) == [0.0, 1.0, 2.0]
+        rows = [rank + 1] * N  # rank r sends r + 1 rows to everybody
+        out = full(1 + 2 + 3, -1)
+        group.alltoall_base(out, full(sum(rows), rank), [1, 2, 3], rows).wait()
+        assert values(out) == [0.0, 1.0, 1.0, 2.0, 2.0, 2.0]
+
+    ranks(N, body)
+
+
+def test_messages(ranks, kind):
+    def body(group):
+        full, rank = kind(group), group.rank()
+        if rank == 0:
+            got = full(3, -1)
+            work = group.recv([got], 1, tag=4)
+            work.wait()
+            assert (values(got), work.source_rank()) == ([1.0] * 3, 1)
+            work = group.recv_anysource([got], tag=5)
+            work.wait()
+            assert (values(got), work.source_rank()) == ([2.0] * 3, 2)
+        else:
+            group.send([full(3, rank)], 0, tag=3 + rank).wait()
+        group.barrier().wait()
+        group.monitored_barrier(timeout=20)
+
+    ranks(N, body)
+
+
+def test_every_op(ranks):
+    # Ranks 0 and 1 have 6 and 3.
+    expected = {"SUM": 9, "AVG": 4, "PRODUCT": 18, "MIN": 3, "MAX": 6, "BAND": 2, "BOR": 7, "BXOR": 5}
+
+    def body(group):
+        for name, value in expected.items():
+            x = np.full(3, [6, 3][group.rank()], np.int32)
+            group.allreduce([x], op=getattr(ReduceOp, name)).wait()
+            assert x.tolist() == [value] * 3, name
+        x = np.ones(3, np.float64)
+        group.allreduce([x], op=ReduceOp.PREMUL_SUM(0.25)).wait()
+        assert x.tolist() == [0.5] * 3
+        with pytest.raises(hookline.InvalidArgument, match="bxor"):
+            group.allreduce([np.ones(3, np.float32)], op=ReduceOp.BXOR)
+
+    ranks(2, body)
+
+
+def test_options_objects_and_keywords_say_the_same(ranks):
+    second = datetime.timedelta(seconds=9)
+
+    def body(group):
+        rank = group.rank()
+        opts = hookline.AllreduceOptions(reduceOp=ReduceOp.MAX, timeout=9)
+        for call in (
+            lambda x: group.allreduce([x], opts),
+            lambda x: group.allreduce([x], opts=opts),
+            lambda x: group.allreduce(x, op=ReduceOp.MAX, timeout=second),
+            lambda x: group.allreduce((x,), ReduceOp.MAX, 9),
+            lambda x: group.allreduce([x], op=ReduceOp.MAX, opts=hookline.AllreduceOptions(timeout=second)),
+        ):
+            x = np.full(2, rank, np.int64)
+            call(x).wait(timeout=9.0)
+            assert x.tolist() == [1, 1]
+        x = np.full(2, rank, np.int64)
+        group.broadcast([x], hookline.BroadcastOptions(rootRank=1)).wait()
+        assert x.tolist() == [1, 1]
+        group.reduce([x], opts=hookline.ReduceOptions(ReduceOp.SUM, rootRank=1)).wait()
+        assert x.tolist() == [1 + rank] * 2
+        group.barrier(hookline.BarrierOptions(timeout=9)).wait()
+        with pytest.raises(TypeError, match=r"op must be a hookline\.ReduceOp"):
+            group.allreduce([x], op="sum")
+        with pytest.raises(TypeError, match="timeout must be seconds"):
+            group.allreduce([x], timeout="soon")
+        with pytest.raises(TypeError, match="opts must be"):
+            group.allreduce([x], opts=3)
+
+    ranks(2, body)
+
+
+def test_option_objects():
+    options = hookline.ReduceOptions(reduceOp=ReduceOp.MIN, rootRank=2, rootTensor=1, timeout=1.5)
+    assert (options.reduceOp, options.rootRank, options.rootTensor) == (ReduceOp.MIN, 2, 1)
+    assert options.timeout == datetime.timedelta(seconds=1.5)
+    options.reduceOp, options.rootRank, options.timeout = ReduceOp.PREMUL_SUM(2), 0, None
+    assert (options.reduceOp, options.rootRank, options.timeout) == (ReduceOp.PREMUL_SUM(2), 0, None)
+    for name in ("Allgather", "Gather", "Scatter", "ReduceScatter", "AllToAll", "Barrier", "Broadcast"):
+        assert getattr(hookline, f"{name}Options")().timeout is None
+
+
+def test_reduce_op():
+    assert ReduceOp.SUM == ReduceOp.SUM
+    assert ReduceOp.SUM != ReduceOp.AVG
+    assert ReduceOp.SUM != "sum"
+    assert ReduceOp.PREMUL_SUM(2.0) == ReduceOp.PREMUL_SUM(2.0) != ReduceOp.PREMUL_SUM(3.0)
+    assert len({ReduceOp.SUM, ReduceOp.SUM, ReduceOp.MAX}) == 2
+    assert (repr(ReduceOp.BAND), repr(ReduceOp.PREMUL_SUM(0.5))) == ("ReduceOp.BAND", "ReduceOp.PREMUL_SUM(0.5)")
+    assert ReduceOp.PRODUCT.name == "product"
+
+
+def test_strided_arrays(ranks):
+    def body(group):
+        x = np.zeros((4, 6), np.float32)
+        x[:, ::2] = group.rank() + 1
+        group.allreduce([x[:, ::2]]).wait()
+        assert x[:, ::2].tolist() == [[3.0] * 3] * 4
+        assert x[:, 1::2].tolist() == [[0.0] * 3] * 4
+
+    ranks(2, body)
+
+
+def test_read_only_arrays_are_refused_where_they_are_written_to(ranks):
+    def body(group):
+        frozen = np.ones(3, np.float32)
+        frozen.setflags(write=False)
+        with pytest.raises(hookline.InvalidArgument, match="cannot be written to"):
+            group.allreduce([frozen])
+        out = np.empty((2, 3), np.float32)
+        group.allgather_into_tensor(out, frozen).wait()  # reading is fine
+        assert out.tolist() == [[1.0] * 3] * 2
+
+    ranks(2, body)
+
+
+def test_what_is_no_tensor_and_what_does_not_fit(ranks):
+    def body(group):
+        x = np.ones(3, np.float32)
+        with pytest.raises(TypeError, match="expected a tensor"):
+            group.allreduce([3])
+        with pytest.raises(hookline.InvalidArgument, match="root 5"):
+            group.broadcast([x], root=5)
+        with pytest.raises(hookline.InvalidArgument, match="takes one tensor"):
+            group.broadcast([x, x])
+        with pytest.raises(hookline.InvalidArgument, match="takes one tensor"):
+            group.send([], 1)
+        with pytest.raises(hookline.InvalidArgument, match="1 outputs were given, 2 are expected"):
+            group.allgather([[np.empty(3, np.float32)]], [x])
+        with pytest.raises(hookline.InvalidArgument, match="as many tensors"):
+            group.allgather_coalesced([[x], [x, x]], [x])
+        with pytest.raises(hookline.InvalidArgument, match="overlaps"):
+            group.reduce_scatter_tensor(x[:1], x[:2])
+
+    ranks(2, body)
