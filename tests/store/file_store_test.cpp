@@ -87,9 +87,10 @@ TEST(FileStore, ProcessesShareCountersQueuesAndBarriers) {
   for (int i = 0; i < 3; ++i) {
     children.push_back(forked([&] {
       FileStore store(path, -1, std::chrono::seconds(20));
-      for (int n = 0; n < 200; ++n) store.add("sum", 1);
+      store.barrier("b", 3, std::chrono::seconds(20));  // so that they run at the same time
+      for (int n = 0; n < 3000; ++n) store.add("sum", 1);
       store.barrier("b", 3, std::chrono::seconds(20));
-      if (store.get("sum") != "600") throw std::runtime_error("sum is " + store.get("sum"));
+      if (store.get("sum") != "9000") throw std::runtime_error("sum is " + store.get("sum"));
       for (int n = 0; n < 20; ++n) store.barrier("b", 3, std::chrono::seconds(20));
     }));
   }
@@ -336,12 +337,14 @@ TEST(FileStore, AChildMayUseItsParentsStore) {
   TempDirectory directory;
   FileStore store(directory / "store");
   store.set("a", "1");
-  const pid_t child = forked([&] {
-    for (int n = 0; n < 200; ++n) store.add("sum", 1);
-  });
-  for (int n = 0; n < 200; ++n) store.add("sum", 1);
+  const auto add_many = [&] {
+    store.barrier("b", 2, std::chrono::seconds(20));  // so that both run at the same time
+    for (int n = 0; n < 3000; ++n) store.add("sum", 1);
+  };
+  const pid_t child = forked(add_many);
+  add_many();
   EXPECT_EQ(status_of(child), 0);
-  EXPECT_EQ(store.get("sum"), "400");
+  EXPECT_EQ(store.get("sum"), "6000");
 }
 
 TEST(FileStore, LinksAndOtherThingsAreRefusedInSharedDirectories) {

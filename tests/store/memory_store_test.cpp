@@ -1,4 +1,5 @@
 // The memory store, and the prefix store around one, under the store contract.
+#include <hookline/core/interrupt.hpp>
 #include <hookline/store/memory_store.hpp>
 #include <hookline/store/prefix_store.hpp>
 
@@ -39,6 +40,23 @@ TEST(PrefixStore, TimeoutIsThatOfTheStoreInside) {
   EXPECT_EQ(inner->timeout(), Milliseconds(9));
   EXPECT_EQ(store.describe(), "PrefixStore(p, MemoryStore)");
   EXPECT_THROW(PrefixStore("p", nullptr), InvalidArgument);
+}
+
+// A wait looks around every tenth of a second by itself, so only many waits in a row show that they are woken.
+TEST(MemoryStore, WaitsAreWokenAndNotFoundByLooking) {
+  MemoryStore store(std::chrono::seconds(20));
+  constexpr int kRounds = 100;
+  const auto play = [&store](const std::string& mine, const std::string& other) {
+    for (int n = 0; n < kRounds; ++n) {
+      store.set(mine + std::to_string(n), "");
+      store.get(other + std::to_string(n));
+    }
+  };
+  const auto start = Clock::now();
+  std::thread partner(play, "a", "b");
+  play("b", "a");
+  partner.join();
+  EXPECT_LT(Clock::now() - start, kRounds * kInterruptPeriod / 3);
 }
 
 class OnlyTheBasics final : public Store {
