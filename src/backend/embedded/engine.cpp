@@ -96,7 +96,9 @@ void Engine::close() noexcept {
     is_unusable_.store(true, std::memory_order_seq_cst);
   }
   if (fork_generation_ != core::fork_generation()) {
-    if (progress_thread_.joinable()) progress_thread_.detach();  // it lives in the parent only
+    // The threads live in the parent only, and what they wait on cannot be destroyed here: all of it is leaked.
+    if (progress_thread_.joinable()) progress_thread_.detach();
+    static_cast<void>(std::make_unique<std::shared_ptr<Engine>>(weak_from_this().lock()).release());
     return;
   }
   if (!broken()) {
