@@ -118,12 +118,14 @@ void Engine::close() noexcept {
   worker_.reset();
 }
 
+void Engine::refuse_in_forked_child(std::string_view what) const {
+  if (fork_generation_ == core::fork_generation()) return;
+  throw InvalidArgument(
+      fmt::format("{} on a {} group that was made before fork(); make a new group in the child process", what, name()));
+}
+
 std::shared_ptr<Pending> Engine::start(Collective collective, int lane_index, Clock::time_point deadline) {
-  if (fork_generation_ != core::fork_generation()) {
-    throw InvalidArgument(
-        fmt::format("{} on a {} group that was made before fork(); make a new group in the child process",
-                    hookline::name(collective.type), name()));
-  }
+  refuse_in_forked_child(hookline::name(collective.type));
   if (const std::exception_ptr cause = why_unusable()) return Ended::make(shared_from_this(), cause);
   const OpType type = collective.type;
   std::shared_ptr<Pending> operation;
@@ -239,6 +241,7 @@ void Engine::drive_until(Over over, Clock::time_point deadline) {
 }
 
 void Engine::wait_for(const Pending& operation) {
+  refuse_in_forked_child("wait");
   waiting_threads_.fetch_add(1, std::memory_order_seq_cst);
   try {
     drive_until([&] { return operation.over(); }, operation.deadline());

@@ -6,6 +6,8 @@
 #include <deque>
 #include <memory>
 #include <mutex>
+#include <string>
+#include <string_view>
 #include <thread>
 
 #include <hookline/backend/backend.hpp>
@@ -45,6 +47,9 @@ class Engine : public std::enable_shared_from_this<Engine> {
   const std::string& name() const noexcept { return options_.name; }
 
   std::shared_ptr<Pending> start(Collective collective, int lane, Clock::time_point deadline);
+
+  /// Throws InvalidArgument where this process is a forked child of the one that made the group.
+  void refuse_in_forked_child(std::string_view what) const;
 
   /// One pass over everything that is pending. True where something moved.
   bool drive();

@@ -82,26 +82,22 @@ void Engine::for_each_pending(F f) {
 void Engine::look_around() {
   if (is_unusable_.load(std::memory_order_acquire) || !anything_pending()) return;
   const int me = memory_->rank();
-  std::vector<int> dead;
   std::vector<int> left;
+  std::vector<int> others;
   std::exception_ptr gave_up;
   for (int r = 0; r < memory_->size(); ++r) {
     if (r == me) continue;
     const RankBlock& peer = memory_->block(r);
-    switch (peer.standing.load(std::memory_order_seq_cst)) {
-      case Standing::left: left.push_back(r); break;
-      case Standing::gave_up: {
-        const std::string cause(peer.cause.data(), strnlen(peer.cause.data(), kCauseBytes));
-        if (!gave_up) gave_up = std::make_exception_ptr(Aborted(fmt::format("rank {} gave up: {}", r, cause)));
-        if (!memory_->is_alive(r)) dead.push_back(r);
-        break;
-      }
-      case Standing::present:
-        if (!memory_->is_alive(r)) dead.push_back(r);
-        break;
-      case Standing::absent: break;
+    const Standing standing = peer.standing.load(std::memory_order_seq_cst);
+    (standing == Standing::left ? left : others).push_back(r);
+    if (standing == Standing::gave_up && !gave_up) {
+      const std::string cause(peer.cause.data(), strnlen(peer.cause.data(), kCauseBytes));
+      gave_up = std::make_exception_ptr(Aborted(fmt::format("rank {} gave up: {}", r, cause)));
     }
   }
+  // After that, not before: whoever gave up because of a death has found it before it said so, and so does this rank.
+  std::vector<int> dead;
+  std::copy_if(others.begin(), others.end(), std::back_inserter(dead), [&](int r) { return !memory_->is_alive(r); });
 
   // What a rank had posted before it went may be all that an operation needs.
   if (!dead.empty() || !left.empty() || gave_up) {

@@ -1,8 +1,8 @@
 // What the ranks of one host share: one block a rank, written by its owner and read by its peers.
 //
-// Who may write what: everything in a RankBlock is written by the rank that owns it, except `bell` (anybody rings) and
-// `drained` and `refused` of a mailbox (written by the one rank that the mailbox is for). Each word that a peer waits
-// for only grows.
+// Who may write what: everything in a RankBlock is written by the rank that owns it, except `bell` (anybody rings),
+// `found_dead`, and `drained` and `refused` of a mailbox (written by the one rank that the mailbox is for). Each word
+// that a peer waits for only grows.
 #pragma once
 
 #include <pthread.h>
@@ -81,6 +81,7 @@ struct alignas(4096) RankBlock {
 
   alignas(kCacheLine) std::atomic<Standing> standing = Standing::absent;
   std::array<char, kCauseBytes> cause = {};  ///< why this rank gave up; written before `standing`
+  std::atomic<bool> found_dead = false;      ///< set by whoever of the peers found `alive` without its owner
   pthread_mutex_t alive;  ///< held for life by a thread of the rank's: robust, so that its death shows
 
   std::array<LaneBlock, kLanes> lanes;

@@ -10,6 +10,7 @@ Pending::Pending(std::shared_ptr<Engine> engine, std::uint64_t number, Clock::ti
 
 bool Pending::done() {
   if (over()) return true;
+  engine_->refuse_in_forked_child("is_completed");
   if (!engine_->drive()) engine_->look_around();
   return over();
 }

@@ -56,15 +56,18 @@ class ShmMemory final : public embedded::Memory {
   void leave() override { pthread_mutex_unlock(&own_->block().alive); }
 
   // The lock tells at once, whatever the size of the dead process; the pidfd tells when its memory is gone, but does so
-  // even if the lock was never taken.
+  // even if the lock was never taken. Who finds the lock without its owner holds it for a moment, and says so before
+  // letting go: a second one that asks in that moment finds it held.
   bool is_alive(int rank) override {
-    pthread_mutex_t& lock = block(rank).alive;
-    const int result = pthread_mutex_trylock(&lock);
+    RankBlock& peer = block(rank);
+    if (peer.found_dead.load(std::memory_order_seq_cst)) return false;
+    const int result = pthread_mutex_trylock(&peer.alive);
     if (result == EBUSY) {
       pollfd entry = {processes_[static_cast<std::size_t>(rank)].get(), POLLIN, 0};
       return poll(&entry, 1, 0) == 0;
     }
-    if (result == 0 || result == EOWNERDEAD) pthread_mutex_unlock(&lock);
+    if (result != 0) peer.found_dead.store(true, std::memory_order_seq_cst);
+    if (result == 0 || result == EOWNERDEAD) pthread_mutex_unlock(&peer.alive);
     // Taken without trouble: its owner let go of it, on its way out of the group.
     return result == 0;
   }
