@@ -164,7 +164,7 @@ void CallArguments::apply_to(Collective& collective) const {
 
 void bind_group_options(nb::module_& m) {
   bind_reduce_op(m);
-  nb::class_<CallOptions>(m, "CallOptions", "What the option objects of all collectives have in common.");
+  const nb::class_<CallOptions> base(m, "CallOptions", "What the option objects of all collectives have in common.");
   bind_op_only<AllreduceOptionsObject>(m, "AllreduceOptions");
   bind_op_only<ReduceScatterOptionsObject>(m, "ReduceScatterOptions");
   bind_root_only<GatherOptionsObject>(m, "GatherOptions");
