@@ -53,7 +53,9 @@ NativeGroup::NativeGroup(std::shared_ptr<ProcessGroup> inner) : inner_(std::move
 NativeGroup::~NativeGroup() {
   if (made_in_ != getpid()) {
     // A forked child: the threads that an orderly end would join are the parent's, so everything is left as it is.
-    new std::pair(std::move(inner_), std::move(callbacks_));
+    auto kept =
+        std::make_unique<std::pair<decltype(inner_), decltype(callbacks_)>>(std::move(inner_), std::move(callbacks_));
+    static_cast<void>(kept.release());
     return;
   }
   {

@@ -207,7 +207,7 @@ bool Exchange::is_source(int rank) const {
 
 std::size_t Exchange::block_bytes(int source, int target) const {
   if (parts_.motion != Motion::alltoall) return parts_.block_bytes;
-  return splits_[static_cast<std::size_t>(source * size_ + target)];
+  return splits_[static_cast<std::size_t>(source) * static_cast<std::size_t>(size_) + static_cast<std::size_t>(target)];
 }
 
 std::size_t Exchange::block_begin(int source, int target) const {
@@ -221,7 +221,7 @@ std::size_t Exchange::block_begin(int source, int target) const {
 void Exchange::choose() {
   const bool per_rank = has_block_per_rank(parts_.motion);
   const std::size_t head =
-      parts_.motion == Motion::alltoall ? static_cast<std::size_t>(2 * size_) * sizeof(std::uint64_t) : 0;
+      parts_.motion == Motion::alltoall ? 2 * sizeof(std::uint64_t) * static_cast<std::size_t>(size_) : 0;
   bool fits = true;
   bool shared = true;
   for (int s = 0; s < size_; ++s) {
@@ -256,7 +256,7 @@ const std::byte* Exchange::source(int rank, int target, std::size_t begin) const
   }
   if (mode_ == Mode::direct) return shared_[static_cast<std::size_t>(rank)] + block_begin(rank, target) + begin;
   const std::size_t head =
-      parts_.motion == Motion::alltoall ? static_cast<std::size_t>(2 * size_) * sizeof(std::uint64_t) : 0;
+      parts_.motion == Motion::alltoall ? 2 * sizeof(std::uint64_t) * static_cast<std::size_t>(size_) : 0;
   return slot(rank).payload.data() + head + block_begin(rank, target) + begin;
 }
 

@@ -12,7 +12,7 @@ Tensor travelling(const Tensor& tensor, bool written, Parts& parts) {
   for (const auto& [original, copy] : parts.copied_back) {
     if (original.bytes() == tensor.bytes() && original.strides() == tensor.strides()) return copy;
   }
-  const Tensor copy = tensor.clone();
+  Tensor copy = tensor.clone();
   // A copy that is only read is kept here too: something must own it while the operation runs.
   parts.copied_back.emplace_back(written ? tensor : copy, copy);
   return copy;

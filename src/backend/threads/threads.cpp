@@ -2,6 +2,7 @@
 #include <hookline/backend/threads.hpp>
 
 #include <algorithm>
+#include <bit>
 #include <mutex>
 
 #include <hookline/core/tensor.hpp>
@@ -47,7 +48,7 @@ std::optional<embedded::Location> ThreadsMemory::locate(const std::byte* data, s
 }
 
 std::shared_ptr<std::byte> ThreadsMemory::resolve(int, const embedded::Location& place, std::size_t) {
-  return {std::shared_ptr<void>(), reinterpret_cast<std::byte*>(place.offset)};  // nobody's to let go of
+  return {std::shared_ptr<void>(), std::bit_cast<std::byte*>(place.offset)};  // nobody's to let go of
 }
 
 std::shared_ptr<World> World::child(const std::string& name, int size) {
@@ -71,6 +72,7 @@ std::vector<std::shared_ptr<Backend>> make_threads_backends(int size, const Thre
   embedded::check_size(size, "threads");
   const auto world = std::make_shared<threads::World>(size, options.reach_all_memory);
   std::vector<std::shared_ptr<Backend>> backends;
+  backends.reserve(static_cast<std::size_t>(size));
   for (int r = 0; r < size; ++r) backends.push_back(threads::make_backend(world, r));
   return backends;
 }
