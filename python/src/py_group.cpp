@@ -53,9 +53,9 @@ NativeGroup::NativeGroup(std::shared_ptr<ProcessGroup> inner) : inner_(std::move
 NativeGroup::~NativeGroup() {
   if (made_in_ != getpid()) {
     // A forked child: the threads that an orderly end would join are the parent's, so everything is left as it is.
-    auto kept =
-        std::make_unique<std::pair<decltype(inner_), decltype(callbacks_)>>(std::move(inner_), std::move(callbacks_));
-    static_cast<void>(kept.release());
+    using Kept = std::pair<std::shared_ptr<ProcessGroup>, std::shared_ptr<Executor>>;
+    // NOLINTNEXTLINE(clang-analyzer-cplusplus.NewDeleteLeaks): leaked on purpose
+    static_cast<void>(std::make_unique<Kept>(std::move(inner_), std::move(callbacks_)).release());
     return;
   }
   {
