@@ -21,6 +21,8 @@ constexpr Milliseconds kDrainTime{5000};
 struct Registry {
   std::mutex mutex;
   std::set<NativeGroup*> groups;
+  /// In a forked child: what its parent's groups had, never let go of.
+  std::vector<std::pair<std::shared_ptr<ProcessGroup>, std::shared_ptr<Executor>>> of_the_parent;
 };
 
 std::atomic<Registry*> registry = nullptr;  // never destroyed: groups may end after static destructors have run
@@ -53,9 +55,9 @@ NativeGroup::NativeGroup(std::shared_ptr<ProcessGroup> inner) : inner_(std::move
 NativeGroup::~NativeGroup() {
   if (made_in_ != getpid()) {
     // A forked child: the threads that an orderly end would join are the parent's, so everything is left as it is.
-    using Kept = std::pair<std::shared_ptr<ProcessGroup>, std::shared_ptr<Executor>>;
-    // NOLINTNEXTLINE(clang-analyzer-cplusplus.NewDeleteLeaks): leaked on purpose
-    static_cast<void>(std::make_unique<Kept>(std::move(inner_), std::move(callbacks_)).release());
+    Registry& all = living();
+    const std::lock_guard lock(all.mutex);
+    all.of_the_parent.emplace_back(std::move(inner_), std::move(callbacks_));
     return;
   }
   {
