@@ -36,11 +36,11 @@ WorkPtr ProcessGroup::allreduce(const Tensor& tensor, const AllreduceOptions& op
   return run(describe(OpType::allreduce, {tensor}, {tensor}, options));
 }
 
-WorkPtr ProcessGroup::allreduce(std::vector<Tensor> tensors, const AllreduceOptions& options) {
+WorkPtr ProcessGroup::allreduce(const std::vector<Tensor>& tensors, const AllreduceOptions& options) {
   return run(describe(OpType::allreduce, tensors, tensors, options));
 }
 
-WorkPtr ProcessGroup::allreduce_coalesced(std::vector<Tensor> tensors, const AllreduceOptions& options) {
+WorkPtr ProcessGroup::allreduce_coalesced(const std::vector<Tensor>& tensors, const AllreduceOptions& options) {
   return run(describe(OpType::allreduce_coalesced, tensors, tensors, options));
 }
 

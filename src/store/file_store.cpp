@@ -70,7 +70,7 @@ struct FileStore::Parts {
   }
 };
 
-FileStore::FileStore(std::string path, int world_size, Milliseconds timeout)
+FileStore::FileStore(const std::string& path, int world_size, Milliseconds timeout)
     : Store(timeout), parts_(std::make_unique<Parts>(path)) {
   parts_->world_size = world_size;
   if (world_size > 0) {

@@ -55,7 +55,7 @@ void put_body(std::string& to, const Record& record) {
   to.append(record.key).append(record.value);
 }
 
-std::string with_header(std::string body, std::uint64_t offset) {
+std::string with_header(const std::string& body, std::uint64_t offset) {
   const auto length = static_cast<std::uint32_t>(body.size());
   std::string record;
   record.reserve(kRecordHeaderBytes + body.size());

@@ -67,7 +67,7 @@ std::string job_name(const Environment& environment) {
     const bool telling = name == "PMIX_NAMESPACE" || name.starts_with("PMIX_SERVER_URI") ||
                          name == "OMPI_MCA_orte_precondition_transports" || name == "SLURM_JOB_ID" ||
                          name == "SLURM_STEP_ID" || name == "SLURM_RESTART_COUNT" || name == "SLURM_SRUN_COMM_PORT";
-    if (telling) job += name + "=" + value + "\n";
+    if (telling) job.append(name).append("=").append(value).append("\n");
   }
   return job;
 }

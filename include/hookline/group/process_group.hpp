@@ -31,8 +31,8 @@ class HOOKLINE_EXPORT ProcessGroup : public std::enable_shared_from_this<Process
 
   // In place.
   WorkPtr allreduce(const Tensor& tensor, const AllreduceOptions& options = {});
-  WorkPtr allreduce(std::vector<Tensor> tensors, const AllreduceOptions& options = {});
-  WorkPtr allreduce_coalesced(std::vector<Tensor> tensors, const AllreduceOptions& options = {});
+  WorkPtr allreduce(const std::vector<Tensor>& tensors, const AllreduceOptions& options = {});
+  WorkPtr allreduce_coalesced(const std::vector<Tensor>& tensors, const AllreduceOptions& options = {});
   WorkPtr reduce(const Tensor& tensor, const ReduceOptions& options = {});
   WorkPtr broadcast(const Tensor& tensor, const BroadcastOptions& options = {});
 

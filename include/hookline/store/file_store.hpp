@@ -20,7 +20,7 @@ class HOOKLINE_EXPORT FileStore final : public Store {
  public:
   /// Opens the file or makes it, readable for this user only. ResourceError where the system refuses or the file is
   /// damaged, InvalidArgument where it is something else.
-  explicit FileStore(std::string path, int world_size = -1, Milliseconds timeout = kDefaultStoreTimeout);
+  explicit FileStore(const std::string& path, int world_size = -1, Milliseconds timeout = kDefaultStoreTimeout);
   ~FileStore() override;
 
   const std::string& path() const;
