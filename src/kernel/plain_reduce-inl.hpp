@@ -92,7 +92,7 @@ template <class T, Kind K>
 HWY_NOINLINE void reduce_plain(const ReduceCall& call, std::size_t begin, std::size_t end) {
   using W = Wide<T>;
   constexpr std::size_t kBlock = 128;
-  W block[kBlock];
+  W block[kBlock] = {};
   Stored<T> staged[kBlock] = {};
   const W factor = static_cast<W>(call.factor);
   for (std::size_t i = begin; i < end; i += kBlock) {
