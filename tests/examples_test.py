@@ -26,7 +26,9 @@ def readme(language: str) -> str:
 
 @pytest.mark.parametrize("path", sorted((ROOT / "examples").glob("*.py")), ids=lambda path: path.name)
 def test_example(path: Path) -> None:
-    assert run(sys.executable, path)
+    """Programs with a process group are started as two ranks."""
+    launcher = ["-m", "hookline", "run", "-n", "2"] if "init_process_group" in path.read_text() else []
+    assert run(sys.executable, *launcher, path)
 
 
 def test_python_program_of_the_readme(tmp_path: Path) -> None:
