@@ -106,7 +106,7 @@ std::string encode_record(const Record& record, std::uint64_t offset) {
   std::string body;
   body.reserve(5 + record.key.size() + record.value.size());
   put_body(body, record);
-  return with_header(std::move(body), offset);
+  return with_header(body, offset);
 }
 
 std::optional<std::string> encode_snapshot(const Contents& contents, std::uint64_t offset) {
@@ -128,7 +128,7 @@ std::optional<std::string> encode_snapshot(const Contents& contents, std::uint64
       if (!part({RecordKind::push, key, value})) return std::nullopt;
     }
   }
-  return with_header(std::move(body), offset);
+  return with_header(body, offset);
 }
 
 std::optional<RecordHeader> decode_record_header(std::string_view bytes, std::uint64_t offset) {
