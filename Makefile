@@ -17,9 +17,9 @@ test: build     # all C++ and Python tests
 soak: build     # the same tests, again and again in random order
 	@tools/soak.sh
 
-bench: setup     # the benchmarks, from the release build
+bench: setup     # the benchmarks, from the release build; QUICK=1 for a few minutes of the collectives
 	@tools/build.sh release
-	@tools/bench.sh
+	@tools/bench.sh $(if $(QUICK),--quick)
 
 lint: build     # formatting, static checks, types, layers, and a build with clang
 	@tools/lint.sh

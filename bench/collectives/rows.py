@@ -1,0 +1,89 @@
+"""Which rows the benchmark has: operations, sizes and ranks, and the systems that run each."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+KIB, MIB = 1 << 10, 1 << 20
+OPERATIONS = [
+    "allreduce",
+    "reduce",
+    "broadcast",
+    "allgather",
+    "gather",
+    "scatter",
+    "reduce_scatter",
+    "alltoall",
+    "pingpong",
+    "barrier",
+]
+SIZES = [8, KIB, 8 * KIB, 64 * KIB, MIB, 8 * MIB, 25 * MIB, 64 * MIB, 256 * MIB]
+RANKS = [2, 4, 8]
+
+
+class Row(NamedTuple):
+    """One operation of one size (of the largest buffer that a rank passes) with so many ranks."""
+
+    op: str
+    size: int
+    ranks: int
+
+
+class Variant(NamedTuple):
+    """Who runs a row, and how: the series that its times form."""
+
+    system: str  # the processes that run it
+    memory: str
+    fresh: bool
+    op: str | None = None  # where it is not the row's own
+
+    @property
+    def name(self) -> str:
+        """The series as tables and JSON call it."""
+        who = {"scale": "bound"}.get(self.op or "", self.system)
+        memory = f" {self.memory}" if self.system in ("hookline", "python") and not self.op else ""
+        return f"{who}{memory} {'fresh' if self.fresh else 'warm'}"
+
+
+def full_rows(ranks: list[int], operations: list[str], sizes: list[int]) -> list[Row]:
+    """Every operation of every size; those without tensors once."""
+    return [Row(op, size, n) for n in ranks for op in operations for size in (sizes if op != "barrier" else [0])]
+
+
+def quick_rows() -> list[Row]:
+    """The rows that the floors speak of, and a few beside them."""
+    allreduce = [Row("allreduce", size, n) for n in (2, 4) for size in (KIB, 64 * KIB, MIB, 25 * MIB)]
+    large = [Row("allreduce", 64 * MIB, 2)]
+    others = [Row(op, 25 * MIB, 2) for op in ("reduce_scatter", "allgather", "broadcast")]
+    return sorted([*allreduce, *large, *others], key=lambda row: row.ranks)
+
+
+def variants(row: Row) -> list[Variant]:
+    """What is measured in each round of a row, in this order."""
+    result = []
+    for fresh in (False, True) if row.op != "barrier" else (False,):
+        result += [Variant("hookline", memory, fresh) for memory in ("shared", "other")]
+        result += [Variant("openmpi", "other", fresh), Variant("gloo", "other", fresh)]
+        if row.op != "barrier":
+            result.append(Variant("hookline", "other", fresh, "scale"))
+    if row.op == "allreduce" and row.ranks == 2 and row.size <= 64 * KIB:
+        result += [Variant("python", kind, False) for kind in ("numpy", "torch")]
+    return result
+
+
+def size_text(size: int) -> str:
+    """1 KiB, 25 MiB, …"""
+    if not size:
+        return "-"
+    for unit, name in ((MIB, "MiB"), (KIB, "KiB")):
+        if size % unit == 0:
+            return f"{size // unit} {name}"
+    return f"{size} B"
+
+
+def parse_size(text: str) -> int:
+    """The other way round: 64KiB, 25MiB, 8."""
+    for unit, name in ((MIB, "MiB"), (KIB, "KiB"), (1, "B")):
+        if text.endswith(name):
+            return int(text.removesuffix(name)) * unit
+    return int(text)
