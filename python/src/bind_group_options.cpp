@@ -91,7 +91,7 @@ std::string repr(ReduceOp op) {
   std::string text(name(op));
   for (char& c : text) c = static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
   if (op.kind() == ReduceOp::Kind::premul_sum) {
-    text += "(" + std::string(nb::repr(nb::float_(op.factor())).c_str()) + ")";
+    text.append("(").append(nb::repr(nb::float_(op.factor())).c_str()).append(")");
   }
   return "ReduceOp." + text;
 }
