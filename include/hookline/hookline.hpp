@@ -14,10 +14,12 @@
 #include <hookline/core/interrupt.hpp>
 #include <hookline/core/reduce_op.hpp>
 #include <hookline/core/tensor.hpp>
+#include <hookline/group/decorator.hpp>
 #include <hookline/group/init.hpp>
 #include <hookline/group/options.hpp>
 #include <hookline/group/process_group.hpp>
 #include <hookline/group/work.hpp>
+#include <hookline/group/work_info.hpp>
 #include <hookline/store/file_store.hpp>
 #include <hookline/store/memory_store.hpp>
 #include <hookline/store/prefix_store.hpp>

@@ -2,11 +2,14 @@
 #include <hookline/backend/backend.hpp>
 
 #include <array>
+#include <utility>
 
 namespace hookline {
 
 Operation::~Operation() = default;
 Backend::~Backend() = default;
+
+void Operation::when_over(Task task, bool) { on_done(std::move(task)); }
 
 std::string_view name(OpType type) noexcept {
   constexpr std::array<std::string_view, kOpTypes> kNames = {

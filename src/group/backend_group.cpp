@@ -8,6 +8,7 @@
 #include <hookline/group/process_group.hpp>
 
 #include "group/arguments.hpp"
+#include "group/completion.hpp"
 
 namespace hookline {
 namespace {
@@ -35,6 +36,7 @@ class BackendWork final : public Work {
     return future;
   }
 
+  void when_over(Task task, bool hasten) override { operation_->when_over(std::move(task), hasten); }
   bool is_completed() override { return operation_->done(); }
   std::exception_ptr exception() override { return operation_->error(); }
   std::vector<Tensor> result() override { return outputs_; }
@@ -63,13 +65,15 @@ class BackendGroup final : public ProcessGroup {
 
   WorkPtr run(Collective collective) override {
     group::check_arguments(collective, rank_, size_);
-    const Clock::time_point deadline = deadline_after(collective.timeout.value_or(timeout()));
-    std::vector<Tensor> outputs = collective.outputs;
-    const OpType type = collective.type;
-    auto operation = backend_->start(std::move(collective), current_lane(), deadline);
-    const std::uint64_t sequence = sequence_.fetch_add(1, std::memory_order_relaxed) + 1;
-    return std::make_shared<BackendWork>(std::move(operation), std::move(outputs), type, sequence);
+    if (!hooks_.any()) return start(std::move(collective));
+    const WorkInfo info = group::about(collective);
+    return hooks_.attach(info, start(std::move(collective)));
   }
+
+  void register_on_completion_hook(OnCompletionHook hook, std::shared_ptr<Executor> executor) override {
+    hooks_.add(std::move(hook), std::move(executor));
+  }
+  void wait_for_hooks(std::optional<Milliseconds> timeout) override { hooks_.wait(timeout.value_or(this->timeout())); }
 
   Tensor empty(const Dims& shape, DType dtype) override {
     // A tensor of no memory of its own knows the size, and refuses a shape that makes no sense.
@@ -111,12 +115,22 @@ class BackendGroup final : public ProcessGroup {
   void shutdown() override { backend_->shutdown(); }
 
  private:
+  WorkPtr start(Collective collective) {
+    const Clock::time_point deadline = deadline_after(collective.timeout.value_or(timeout()));
+    std::vector<Tensor> outputs = collective.outputs;
+    const OpType type = collective.type;
+    auto operation = backend_->start(std::move(collective), current_lane(), deadline);
+    const std::uint64_t sequence = sequence_.fetch_add(1, std::memory_order_relaxed) + 1;
+    return std::make_shared<BackendWork>(std::move(operation), std::move(outputs), type, sequence);
+  }
+
   const std::shared_ptr<Backend> backend_;
   const int rank_;
   const int size_;
   std::atomic<Milliseconds> timeout_;
   std::atomic<std::uint64_t> sequence_ = 0;
   std::atomic<std::uint64_t> groups_ = 0;
+  group::CompletionHooks hooks_;
 };
 
 }  // namespace

@@ -171,6 +171,12 @@ void ProcessGroup::set_timeout(Milliseconds) {
   throw Unsupported("the " + backend_name() + " group has no timeout of its own; pass one to each call");
 }
 
+void ProcessGroup::register_on_completion_hook(OnCompletionHook, std::shared_ptr<Executor>) {
+  throw Unsupported("the " + backend_name() + " group has no completion hooks");
+}
+
+void ProcessGroup::wait_for_hooks(std::optional<Milliseconds>) {}
+
 void ProcessGroup::abort(const std::string&) {
   throw Unsupported("the " + backend_name() + " group cannot be aborted");
 }

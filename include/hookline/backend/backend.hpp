@@ -26,6 +26,9 @@ class HOOKLINE_EXPORT Operation {
   virtual std::exception_ptr error() const = 0;
   /// Has `task` called once it is over, on a thread of the backend's, exactly once; at once where it is over already.
   virtual void on_done(Task task) = 0;
+  /// The same in the thread that ends it, so `task` must be short. Nobody sees to an operation because of it unless
+  /// told to `hasten`: it may end only when somebody drives the group.
+  virtual void when_over(Task task, bool hasten);
   /// The rank that a receive got its message from, else -1.
   virtual int source_rank() const { return -1; }
   virtual Clock::time_point started() const = 0;

@@ -9,6 +9,7 @@
 #include <hookline/core/export.hpp>
 #include <hookline/group/options.hpp>
 #include <hookline/group/work.hpp>
+#include <hookline/group/work_info.hpp>
 
 namespace hookline {
 
@@ -77,6 +78,13 @@ class HOOKLINE_EXPORT ProcessGroup : public std::enable_shared_from_this<Process
   virtual void set_timeout(Milliseconds timeout);
   /// How many operations were started on this rank.
   virtual std::uint64_t sequence_number() const { return 0; }
+  /// Has `hook` called after every operation that starts from now on, failed or not, in the order in which they end (in
+  /// a lane that is the order of their starts). With an executor it is called there; without one in the thread that
+  /// ends the operation: it must be short then. What it throws fails the wait() of that operation, or wait_for_hooks().
+  /// Until its hooks have been called a work is not completed. A hook that owns the group keeps it alive.
+  virtual void register_on_completion_hook(OnCompletionHook hook, std::shared_ptr<Executor> executor = nullptr);
+  /// Waits for every operation that was started, and for its hooks. Throws what a hook threw that no wait() has thrown.
+  virtual void wait_for_hooks(std::optional<Milliseconds> timeout = std::nullopt);
   /// Fails everything under way and to come on every rank, with Aborted naming this one and the cause.
   virtual void abort(const std::string& cause = "abort() was called");
   /// Leaves the group. The destructor does it too; neither waits for a peer.

@@ -25,6 +25,9 @@ class HOOKLINE_EXPORT Work : public std::enable_shared_from_this<Work> {
   virtual void wait(std::optional<Milliseconds> timeout = std::nullopt) = 0;
   /// The outcome, with the output tensors. Continuations run on a thread of the group's.
   virtual Future<std::vector<Tensor>> get_future() = 0;
+  /// Has `task` called once it is over, exactly once, perhaps in the thread that ends it: it must be short and must not
+  /// throw. Unless told to `hasten`, the operation may end only when somebody waits or starts another one.
+  virtual void when_over(Task task, bool hasten);
   virtual bool is_completed() = 0;
   /// Null while it runs and where it succeeded.
   virtual std::exception_ptr exception() = 0;
@@ -43,6 +46,9 @@ class HOOKLINE_EXPORT Work : public std::enable_shared_from_this<Work> {
 };
 
 using WorkPtr = std::shared_ptr<Work>;
+
+/// A work of whatever completes the future: for groups that make their own operations. It cannot be driven by waiting.
+HOOKLINE_EXPORT WorkPtr make_work(Future<std::vector<Tensor>> future, OpType type, std::uint64_t sequence_number = 0);
 
 /// The lane that operations started on this thread go to: 0, the user's, unless a hook runs.
 HOOKLINE_EXPORT int current_lane() noexcept;

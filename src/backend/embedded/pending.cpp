@@ -42,15 +42,33 @@ void Pending::on_done(Task task) {
   }
 }
 
+void Pending::when_over(Task task, bool hasten) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (!over()) {
+      quick_tasks_.push_back(std::move(task));
+      task = {};
+    }
+  }
+  if (task) {
+    task();
+  } else if (hasten) {
+    engine_->wake_progress_thread();
+  }
+}
+
 void Pending::complete(std::exception_ptr error) {
   std::vector<Task> tasks;
+  std::vector<Task> quick_tasks;
   {
     const std::lock_guard lock(mutex_);
     error_ = std::move(error);
     finished_ = Clock::now();
     over_.store(true, std::memory_order_seq_cst);
     tasks.swap(tasks_);
+    quick_tasks.swap(quick_tasks_);
   }
+  for (Task& task : quick_tasks) task();
   for (Task& task : tasks) engine_->post(std::move(task));
   engine_->announce();
 }

@@ -22,6 +22,7 @@ class Pending : public Operation {
   void wait_until(Clock::time_point deadline) override;
   std::exception_ptr error() const override { return over() ? error_ : nullptr; }
   void on_done(Task task) override;
+  void when_over(Task task, bool hasten) override;
   Clock::time_point started() const override { return started_; }
   Clock::time_point finished() const override { return finished_; }
   std::uint64_t number() const override { return number_; }
@@ -51,6 +52,7 @@ class Pending : public Operation {
   std::atomic<bool> over_ = false;
   std::mutex mutex_;
   std::vector<Task> tasks_;
+  std::vector<Task> quick_tasks_;
 };
 
 }  // namespace hookline::embedded

@@ -1,0 +1,48 @@
+// A process group around another one: everything goes on to the inner group unless a derived class has it otherwise.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <hookline/core/export.hpp>
+#include <hookline/group/process_group.hpp>
+
+namespace hookline {
+
+/// Decorators stack, and go around native groups and those written in Python alike. Most override run() alone; one that
+/// wants the groups of some of the ranks to be decorated, too, overrides decorate().
+class HOOKLINE_EXPORT GroupDecorator : public ProcessGroup {
+ public:
+  /// InvalidArgument where there is no inner group.
+  explicit GroupDecorator(std::shared_ptr<ProcessGroup> inner);
+  ~GroupDecorator() override;
+
+  const std::shared_ptr<ProcessGroup>& inner() const noexcept { return inner_; }
+
+  int rank() const override { return inner_->rank(); }
+  int size() const override { return inner_->size(); }
+  std::string backend_name() const override { return inner_->backend_name(); }
+  Capabilities capabilities() const override { return inner_->capabilities(); }
+  WorkPtr run(Collective collective) override { return inner_->run(std::move(collective)); }
+  Tensor empty(const Dims& shape, DType dtype) override { return inner_->empty(shape, dtype); }
+  std::shared_ptr<ProcessGroup> new_group(const std::vector<int>& ranks) override;
+  Milliseconds timeout() const override { return inner_->timeout(); }
+  void set_timeout(Milliseconds timeout) override { inner_->set_timeout(timeout); }
+  std::uint64_t sequence_number() const override { return inner_->sequence_number(); }
+  void register_on_completion_hook(OnCompletionHook hook, std::shared_ptr<Executor> executor) override {
+    inner_->register_on_completion_hook(std::move(hook), std::move(executor));
+  }
+  void wait_for_hooks(std::optional<Milliseconds> timeout) override { inner_->wait_for_hooks(timeout); }
+  void abort(const std::string& cause) override { inner_->abort(cause); }
+  void shutdown() override { inner_->shutdown(); }
+
+ protected:
+  /// What new_group() returns for a group that the inner one made; never called with null.
+  virtual std::shared_ptr<ProcessGroup> decorate(std::shared_ptr<ProcessGroup> group, const std::vector<int>& ranks);
+
+ private:
+  const std::shared_ptr<ProcessGroup> inner_;
+};
+
+}  // namespace hookline

@@ -1,0 +1,326 @@
+// One queue for each hook, so that calls come one at a time and in order whichever threads end the operations.
+#include "group/completion.hpp"
+
+#include <array>
+#include <condition_variable>
+#include <deque>
+#include <mutex>
+#include <numeric>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include <hookline/core/error.hpp>
+#include <hookline/core/interrupt.hpp>
+
+namespace hookline::group {
+namespace {
+
+constexpr std::size_t kMaxLanes = 16;
+
+bool in_a_lane(OpType type) { return type != OpType::send && type != OpType::recv && type != OpType::recv_anysource; }
+
+}  // namespace
+
+WorkInfo about(const Collective& collective) {
+  const auto& counted = collective.inputs.empty() ? collective.outputs : collective.inputs;
+  WorkInfo info;
+  info.op_type = collective.type;
+  info.lane = current_lane();
+  info.bucket = collective.note;
+  info.bytes = std::accumulate(counted.begin(), counted.end(), std::size_t{0},
+                               [](std::size_t sum, const Tensor& t) { return sum + t.nbytes(); });
+  return info;
+}
+
+/// One hook. The first thread that brings a work runs the hook until the queue is empty; the others leave theirs there.
+struct CompletionHooks::Queue : std::enable_shared_from_this<Queue> {
+  OnCompletionHook hook;
+  std::shared_ptr<Executor> executor;
+  std::mutex mutex;
+  std::deque<std::shared_ptr<HookedWork>> waiting;
+  bool running = false;
+  std::atomic<std::thread::id> runner;
+
+  void push(std::shared_ptr<HookedWork> work);
+  void run();
+  bool runs_here() const noexcept { return runner.load(std::memory_order_relaxed) == std::this_thread::get_id(); }
+};
+
+struct CompletionHooks::State {
+  std::mutex mutex;
+  std::condition_variable told;
+  std::shared_ptr<const Queues> queues = std::make_shared<const Queues>();  ///< replaced whole, never changed
+  std::vector<std::shared_ptr<HookedWork>> outstanding;
+  std::array<Clock::time_point, kMaxLanes> lane_free{};  ///< when the last operation of a lane ended
+  int waiters = 0;
+  bool hasten = false;  ///< some hook is called on a thread of its own, and should be in good time
+  std::exception_ptr unclaimed;
+  const HookedWork* unclaimed_of = nullptr;
+};
+
+class CompletionHooks::HookedWork final : public Work {
+ public:
+  HookedWork(std::shared_ptr<State> state, WorkInfo info, WorkPtr inner, std::shared_ptr<const Queues> queues)
+      : state_(std::move(state)), inner_(std::move(inner)), info_(std::move(info)), queues_(std::move(queues)) {
+    info_.seq = inner_->sequence_number();
+  }
+
+  std::size_t place = 0;  ///< in the list of outstanding works
+
+  /// The operation has ended: hands itself to the hooks.
+  void over() {
+    info_.time_started = inner_->time_started();
+    info_.time_finished = inner_->time_finished();
+    info_.error = inner_->exception();
+    {
+      const std::lock_guard lock(state_->mutex);
+      Clock::time_point from = info_.time_started;
+      if (in_a_lane(info_.op_type)) {
+        Clock::time_point& free = state_->lane_free[static_cast<std::size_t>(info_.lane) % kMaxLanes];
+        from = std::max(from, free);
+        free = info_.time_finished;
+      }
+      info_.active_duration = info_.time_finished - std::min(from, info_.time_finished);
+      left_ = queues_->size();
+    }
+    const auto self = std::static_pointer_cast<HookedWork>(shared_from_this());
+    for (const auto& queue : *queues_) queue->push(self);
+  }
+
+  void call(const OnCompletionHook& hook) noexcept {
+    std::exception_ptr error;
+    try {
+      hook(info_);
+    } catch (...) {
+      error = std::current_exception();
+    }
+    tell(std::move(error));
+  }
+
+  void wait(std::optional<Milliseconds> timeout) override {
+    const auto deadline = timeout ? deadline_after(*timeout) : Clock::time_point::max();
+    inner_->wait(timeout);
+    wait_until_told(timeout ? deadline : deadline_after(kDefaultTimeout));
+    rethrow();
+  }
+  Future<std::vector<Tensor>> get_future() override { return after_hooks(inner_->get_future()); }
+  bool is_completed() override {
+    return inner_->is_completed() && (told_.load(std::memory_order_acquire) || called_from_hook());
+  }
+  std::exception_ptr exception() override {
+    if (auto error = inner_->exception()) return error;
+    return told_.load(std::memory_order_acquire) ? error_ : nullptr;
+  }
+  std::vector<Tensor> result() override { return inner_->result(); }
+  OpType op_type() const override { return inner_->op_type(); }
+  std::uint64_t sequence_number() const override { return inner_->sequence_number(); }
+  int source_rank() const override { return inner_->source_rank(); }
+  Clock::time_point time_started() const override { return inner_->time_started(); }
+  Clock::time_point time_finished() const override { return inner_->time_finished(); }
+
+  /// Ends the operation, whatever its outcome.
+  void settle(Milliseconds timeout) {
+    try {
+      inner_->wait(timeout);
+    } catch (const Error&) {
+      if (!inner_->is_completed()) throw;  // interrupted
+    }
+  }
+
+  /// Returns when the hooks have been called, at once where it is called by one of them.
+  void wait_until_told(Clock::time_point deadline) {
+    if (told_.load(std::memory_order_acquire) || called_from_hook()) return;
+    std::unique_lock lock(state_->mutex);
+    ++state_->waiters;
+    while (!told_.load(std::memory_order_relaxed)) {
+      state_->told.wait_for(lock, std::min(kInterruptPeriod, time_left(deadline)));
+      if (told_.load(std::memory_order_relaxed)) break;
+      const bool late = time_left(deadline) == Milliseconds(0);
+      lock.unlock();
+      std::exception_ptr ended;
+      try {
+        check_interrupt();
+        if (late) {
+          throw Timeout(fmt::format("{} number {} is over, but its completion hooks were not in time",
+                                    name(info_.op_type), info_.seq));
+        }
+      } catch (...) {
+        ended = std::current_exception();
+      }
+      lock.lock();
+      if (ended) {
+        --state_->waiters;
+        std::rethrow_exception(ended);
+      }
+    }
+    --state_->waiters;
+  }
+
+ private:
+  void tell(std::exception_ptr error) {
+    std::vector<Task> tasks;
+    {
+      const std::lock_guard lock(state_->mutex);
+      if (error && !error_) {
+        error_ = error;
+        if (!state_->unclaimed) {
+          state_->unclaimed = error_;
+          state_->unclaimed_of = this;
+        }
+      }
+      if (--left_ > 0) return;
+      told_.store(true, std::memory_order_release);
+      auto& all = state_->outstanding;
+      if (place < all.size() && all[place].get() == this) {  // else the group is gone
+        all.back()->place = place;
+        std::swap(all[place], all.back());
+        all.pop_back();  // whoever called has a reference of its own
+      }
+      tasks.swap(tasks_);
+      if (state_->waiters > 0) state_->told.notify_all();
+    }
+    for (Task& task : tasks) task();
+  }
+
+  // A hook may wait for an operation: its own call is what such a wait would wait for.
+  bool called_from_hook() const noexcept {
+    for (const auto& queue : *queues_) {
+      if (queue->runs_here()) return true;
+    }
+    return false;
+  }
+
+  void rethrow() {
+    if (!told_.load(std::memory_order_acquire) || !error_) return;
+    claim();
+    std::rethrow_exception(error_);
+  }
+  void claim() {
+    const std::lock_guard lock(state_->mutex);
+    if (std::exchange(state_->unclaimed_of, nullptr) == this) state_->unclaimed = nullptr;
+  }
+
+  Future<std::vector<Tensor>> after_hooks(Future<std::vector<Tensor>> future) {
+    Promise<std::vector<Tensor>> promise;
+    auto result = promise.get_future();
+    future.on_done([future, self = shared_from_this(), this, promise = std::move(promise)]() mutable {
+      Task finish = [future, self, this, promise = std::move(promise)]() mutable {
+        promise.set_from([&] {
+          auto value = future.value();
+          rethrow();
+          return value;
+        });
+      };
+      {
+        const std::lock_guard lock(state_->mutex);
+        if (!told_.load(std::memory_order_relaxed)) {
+          tasks_.push_back(std::move(finish));
+          return;
+        }
+      }
+      finish();
+    });
+    return result;
+  }
+
+  const std::shared_ptr<State> state_;
+  const WorkPtr inner_;
+  WorkInfo info_;
+  const std::shared_ptr<const Queues> queues_;
+  std::atomic<bool> told_ = false;
+  std::size_t left_ = 0;
+  std::exception_ptr error_;
+  std::vector<Task> tasks_;
+};
+
+void CompletionHooks::Queue::push(std::shared_ptr<HookedWork> work) {
+  {
+    const std::lock_guard lock(mutex);
+    waiting.push_back(std::move(work));
+    if (std::exchange(running, true)) return;
+  }
+  if (executor) {
+    executor->post([self = shared_from_this()] { self->run(); });
+  } else {
+    run();
+  }
+}
+
+void CompletionHooks::Queue::run() {
+  runner.store(std::this_thread::get_id(), std::memory_order_relaxed);
+  for (;;) {
+    std::shared_ptr<HookedWork> work;
+    {
+      const std::lock_guard lock(mutex);
+      if (waiting.empty()) {
+        runner.store(std::thread::id(), std::memory_order_relaxed);
+        running = false;
+        return;
+      }
+      work = std::move(waiting.front());
+      waiting.pop_front();
+    }
+    work->call(hook);
+  }
+}
+
+CompletionHooks::CompletionHooks() : state_(std::make_shared<State>()) {}
+
+// Works hold the state, and the state holds those that are outstanding: what never ends must not keep both.
+CompletionHooks::~CompletionHooks() {
+  std::vector<std::shared_ptr<HookedWork>> outstanding;
+  const std::lock_guard lock(state_->mutex);
+  outstanding.swap(state_->outstanding);
+}
+
+void CompletionHooks::add(OnCompletionHook hook, std::shared_ptr<Executor> executor) {
+  if (!hook) throw InvalidArgument("register_on_completion_hook was given no function");
+  auto queue = std::make_shared<Queue>();
+  queue->hook = std::move(hook);
+  queue->executor = std::move(executor);
+  const std::lock_guard lock(state_->mutex);
+  state_->hasten = state_->hasten || queue->executor;
+  auto queues = std::make_shared<Queues>(*state_->queues);
+  queues->push_back(std::move(queue));
+  state_->queues = std::move(queues);
+  any_.store(true, std::memory_order_relaxed);
+}
+
+WorkPtr CompletionHooks::attach(WorkInfo info, const WorkPtr& work) {
+  std::shared_ptr<HookedWork> hooked;
+  bool hasten;
+  {
+    const std::lock_guard lock(state_->mutex);
+    hooked = std::make_shared<HookedWork>(state_, std::move(info), work, state_->queues);
+    hooked->place = state_->outstanding.size();
+    state_->outstanding.push_back(hooked);
+    hasten = state_->hasten;
+  }
+  work->when_over([hooked] { hooked->over(); }, hasten);
+  return hooked;
+}
+
+void CompletionHooks::wait(Milliseconds timeout) {
+  const auto deadline = deadline_after(timeout);
+  std::vector<std::shared_ptr<HookedWork>> outstanding;
+  {
+    const std::lock_guard lock(state_->mutex);
+    outstanding = state_->outstanding;
+  }
+  for (const auto& work : outstanding) {
+    work->settle(time_left(deadline));
+    work->wait_until_told(deadline);
+  }
+  std::exception_ptr error;
+  {
+    const std::lock_guard lock(state_->mutex);
+    state_->unclaimed_of = nullptr;
+    error = std::exchange(state_->unclaimed, nullptr);
+  }
+  if (error) std::rethrow_exception(error);
+}
+
+}  // namespace hookline::group

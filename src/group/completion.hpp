@@ -1,0 +1,46 @@
+// Completion hooks: works that are over only when every hook has been told.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <vector>
+
+#include <hookline/core/executor.hpp>
+#include <hookline/group/work.hpp>
+#include <hookline/group/work_info.hpp>
+
+namespace hookline::group {
+
+/// What is known of an operation before it starts.
+WorkInfo about(const Collective& collective);
+
+/// The hooks of a group. Where there are none, any() is all that an operation pays.
+class CompletionHooks {
+ public:
+  CompletionHooks();
+  CompletionHooks(const CompletionHooks&) = delete;
+  CompletionHooks& operator=(const CompletionHooks&) = delete;
+  ~CompletionHooks();
+
+  bool any() const noexcept { return any_.load(std::memory_order_relaxed); }
+  /// Hooks of operations that start from now on. With an executor the hook is called there, in the order in which the
+  /// operations end; without one in the thread that ends the operation.
+  void add(OnCompletionHook hook, std::shared_ptr<Executor> executor);
+  /// A work of the same operation that is done when the hooks have been called, and fails with what one of them threw.
+  /// `info` lacks what is known only at the end.
+  WorkPtr attach(WorkInfo info, const WorkPtr& work);
+  /// Waits for every operation that was attached, and for its hooks. Throws what a hook threw where no wait() did, and
+  /// Timeout.
+  void wait(Milliseconds timeout);
+
+ private:
+  struct Queue;
+  using Queues = std::vector<std::shared_ptr<Queue>>;
+  struct State;
+  class HookedWork;
+
+  std::atomic<bool> any_ = false;
+  const std::shared_ptr<State> state_;
+};
+
+}  // namespace hookline::group

@@ -1,0 +1,57 @@
+// Works of operations that nobody can drive: those that a future stands for.
+#include <atomic>
+#include <utility>
+
+#include <hookline/core/error.hpp>
+#include <hookline/group/work.hpp>
+
+namespace hookline {
+namespace {
+
+class FutureWork final : public Work {
+ public:
+  FutureWork(Future<std::vector<Tensor>> future, OpType type, std::uint64_t sequence)
+      : future_(std::move(future)), type_(type), sequence_(sequence) {}
+
+  /// Notes when the future is done; to be called once the work is held by a shared_ptr.
+  void watch() {
+    future_.on_done([self = std::static_pointer_cast<FutureWork>(shared_from_this())] {
+      self->finished_.store(Clock::now(), std::memory_order_release);
+    });
+  }
+
+  void wait(std::optional<Milliseconds> timeout) override { future_.wait(timeout.value_or(kDefaultTimeout)); }
+  Future<std::vector<Tensor>> get_future() override { return future_; }
+  bool is_completed() override { return future_.done(); }
+  std::exception_ptr exception() override { return future_.error(); }
+  std::vector<Tensor> result() override {
+    if (!future_.done()) throw InvalidArgument("result() of a work that is not done; wait() for it first");
+    return future_.value();
+  }
+  OpType op_type() const override { return type_; }
+  std::uint64_t sequence_number() const override { return sequence_; }
+  Clock::time_point time_started() const override { return started_; }
+  Clock::time_point time_finished() const override {
+    const Clock::time_point noted = finished_.load(std::memory_order_acquire);
+    return noted == Clock::time_point() ? Clock::now() : noted;  // the note comes a little later than the outcome
+  }
+
+ private:
+  const Future<std::vector<Tensor>> future_;
+  const OpType type_;
+  const std::uint64_t sequence_;
+  const Clock::time_point started_ = Clock::now();
+  std::atomic<Clock::time_point> finished_{};
+};
+
+}  // namespace
+
+void Work::when_over(Task task, bool) { get_future().on_done(std::move(task)); }
+
+WorkPtr make_work(Future<std::vector<Tensor>> future, OpType type, std::uint64_t sequence_number) {
+  auto work = std::make_shared<FutureWork>(std::move(future), type, sequence_number);
+  work->watch();
+  return work;
+}
+
+}  // namespace hookline

@@ -1,0 +1,215 @@
+// Completion hooks on the embedded backends: what they are told, in which order, and what comes of one that throws.
+#include <atomic>
+#include <thread>
+
+#include <gtest/gtest.h>
+
+#include <hookline/backend/threads.hpp>
+#include <hookline/core/error.hpp>
+#include <hookline/group/process_group.hpp>
+
+namespace hookline {
+namespace {
+
+using namespace std::chrono_literals;
+
+std::vector<std::shared_ptr<ProcessGroup>> pair() {
+  std::vector<std::shared_ptr<ProcessGroup>> groups;
+  for (auto& backend : make_threads_backends(2)) groups.push_back(make_group(backend, 20s));
+  return groups;
+}
+
+/// Both ranks' part of one allreduce, started and waited for.
+void both(const std::vector<std::shared_ptr<ProcessGroup>>& groups) {
+  Tensor a = Tensor::full({4}, 1);
+  Tensor b = Tensor::full({4}, 2);
+  const auto first = groups[0]->allreduce(a);
+  const auto second = groups[1]->allreduce(b);
+  first->wait(10s);
+  second->wait(10s);
+}
+
+TEST(CompletionHooks, TellsAboutEveryOperationInOrder) {
+  const auto groups = pair();
+  std::vector<WorkInfo> seen;
+  groups[0]->register_on_completion_hook([&](const WorkInfo& info) { seen.push_back(info); });
+  const auto begin = Clock::now();
+  for (int i = 0; i < 5; ++i) both(groups);
+  {
+    const LaneScope lane(3);
+    Collective c;
+    c.type = OpType::barrier;
+    c.note = 7;
+    const auto first = groups[0]->run(c);
+    const auto second = groups[1]->run(c);
+    first->wait(10s);
+    second->wait(10s);
+  }
+  ASSERT_EQ(seen.size(), 6u);
+  for (std::size_t i = 0; i < 5; ++i) {
+    EXPECT_EQ(seen[i].op_type, OpType::allreduce);
+    EXPECT_EQ(seen[i].seq, i + 1);
+    EXPECT_EQ(seen[i].bytes, 16u);
+    EXPECT_LE(begin, seen[i].time_started);
+    EXPECT_LE(seen[i].time_started, seen[i].time_finished);
+    EXPECT_LE(seen[i].active_duration, seen[i].time_finished - seen[i].time_started);
+    EXPECT_EQ(seen[i].error, nullptr);
+  }
+  EXPECT_EQ(seen[5].op_type, OpType::barrier);
+  EXPECT_EQ(seen[5].lane, 3);
+  EXPECT_EQ(seen[5].bucket, 7u);
+  EXPECT_EQ(seen[5].bytes, 0u);
+}
+
+TEST(CompletionHooks, CountsAnOperationAsActiveOnlyAfterTheOneBefore) {
+  const auto groups = pair();
+  std::vector<WorkInfo> seen;
+  groups[0]->register_on_completion_hook([&](const WorkInfo& info) { seen.push_back(info); });
+  std::vector<WorkPtr> works;
+  std::vector<Tensor> tensors(4, Tensor());
+  for (int i = 0; i < 2; ++i)
+    works.push_back(groups[0]->allreduce(tensors[static_cast<std::size_t>(i)] = Tensor::full({8}, 1)));
+  for (int i = 2; i < 4; ++i)
+    works.push_back(groups[1]->allreduce(tensors[static_cast<std::size_t>(i)] = Tensor::full({8}, 1)));
+  for (const auto& work : works) work->wait(10s);
+  ASSERT_EQ(seen.size(), 2u);
+  EXPECT_EQ(seen[1].active_duration, seen[1].time_finished - std::max(seen[0].time_finished, seen[1].time_started));
+}
+
+TEST(CompletionHooks, AThrowingHookFailsTheWait) {
+  const auto groups = pair();
+  groups[0]->register_on_completion_hook([&](const WorkInfo& info) {
+    if (info.seq == 2) throw Mismatch("the second one");
+  });
+  both(groups);
+  EXPECT_THROW(both(groups), Mismatch);
+  groups[0]->wait_for_hooks(10s);  // it was thrown before
+  Tensor a = Tensor::full({4}, 1);
+  Tensor b = Tensor::full({4}, 2);
+  const auto other = groups[1]->allreduce(a);
+  groups[0]->allreduce(b)->wait(10s);
+  other->wait(10s);
+}
+
+TEST(CompletionHooks, WaitForHooksThrowsWhatNobodyWaitedFor) {
+  const auto groups = pair();
+  int calls = 0;
+  groups[0]->register_on_completion_hook([&](const WorkInfo&) {
+    ++calls;
+    throw Timeout("hook");
+  });
+  Tensor a = Tensor::full({4}, 1);
+  Tensor b = Tensor::full({4}, 2);
+  groups[0]->allreduce(a);
+  const auto other = groups[1]->allreduce(b);
+  EXPECT_THROW(groups[0]->wait_for_hooks(10s), Timeout);
+  EXPECT_EQ(calls, 1);
+  groups[0]->wait_for_hooks(10s);
+  other->wait(10s);
+}
+
+TEST(CompletionHooks, FailedOperationsAreToldToo) {
+  const auto groups = pair();
+  std::exception_ptr error;
+  groups[0]->register_on_completion_hook([&](const WorkInfo& info) { error = info.error; });
+  Tensor a = Tensor::full({4}, 1);
+  Tensor b = Tensor::full({5}, 2);
+  const auto first = groups[0]->allreduce(a);
+  const auto second = groups[1]->allreduce(b);
+  EXPECT_THROW(first->wait(10s), Mismatch);
+  EXPECT_THROW(second->wait(10s), Mismatch);
+  ASSERT_NE(error, nullptr);
+  EXPECT_THROW(std::rethrow_exception(error), Mismatch);
+}
+
+TEST(CompletionHooks, OnAnExecutorTheyRunThereAndMayWait) {
+  const auto groups = pair();
+  auto executor = std::make_shared<ThreadExecutor>("hooks");
+  std::atomic<int> calls = 0;
+  std::atomic<bool> elsewhere = true;
+  const auto here = std::this_thread::get_id();
+  groups[0]->register_on_completion_hook(
+      [&](const WorkInfo& info) {
+        elsewhere = elsewhere && std::this_thread::get_id() != here;
+        if (++calls == 1) {  // an operation inside a hook, whose own hook comes after this one
+          EXPECT_EQ(info.seq, 1u);
+          Tensor c = Tensor::full({4}, 1);
+          groups[0]->allreduce(c)->wait(10s);
+        }
+      },
+      executor);
+  Tensor a = Tensor::full({4}, 1);
+  Tensor b = Tensor::full({4}, 2);
+  Tensor d = Tensor::full({4}, 2);
+  const auto second = groups[1]->allreduce(b);
+  const auto third = groups[1]->allreduce(d);
+  groups[0]->allreduce(a)->wait(10s);
+  EXPECT_GE(calls, 1);
+  groups[0]->wait_for_hooks(10s);
+  EXPECT_EQ(calls, 2);
+  EXPECT_TRUE(elsewhere);
+  second->wait(10s);
+  third->wait(10s);
+}
+
+TEST(CompletionHooks, TheFutureComesAfterTheHookAndHasItsError) {
+  const auto groups = pair();
+  std::atomic<int> calls = 0;
+  groups[0]->register_on_completion_hook([&](const WorkInfo& info) {
+    ++calls;
+    if (info.seq == 2) throw Mismatch("no");
+  });
+  for (int i = 0; i < 2; ++i) {
+    Tensor a = Tensor::full({4}, 1);
+    Tensor b = Tensor::full({4}, 2);
+    const auto future = groups[0]->allreduce(a)->get_future();
+    groups[1]->allreduce(b)->wait(10s);
+    if (i == 0) EXPECT_EQ(future.wait(10s).size(), 1u);
+    else EXPECT_THROW(future.wait(10s), Mismatch);
+    EXPECT_EQ(calls, i + 1);
+  }
+}
+
+TEST(CompletionHooks, ManyThreadsAndLanes) {
+  const auto groups = pair();
+  std::array<std::vector<std::uint64_t>, 4> seen;
+  std::atomic<int> inside = 0;
+  groups[0]->register_on_completion_hook([&](const WorkInfo& info) {
+    EXPECT_EQ(++inside, 1);
+    seen[static_cast<std::size_t>(info.lane)].push_back(info.seq);
+    --inside;
+  });
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < 2; ++rank) {
+    for (int lane = 0; lane < 4; ++lane) {
+      threads.emplace_back([&, rank, lane] {
+        const LaneScope scope(lane);
+        Tensor a = Tensor::full({4}, 1);
+        for (int i = 0; i < 50; ++i) groups[static_cast<std::size_t>(rank)]->allreduce(a)->wait(20s);
+      });
+    }
+  }
+  for (auto& thread : threads) thread.join();
+  for (const auto& lane : seen) {
+    EXPECT_EQ(lane.size(), 50u);
+    EXPECT_TRUE(std::is_sorted(lane.begin(), lane.end()));
+  }
+}
+
+TEST(MakeWork, IsWhatItsFutureIs) {
+  Promise<std::vector<Tensor>> promise;
+  const WorkPtr work = make_work(promise.get_future(), OpType::broadcast, 5);
+  EXPECT_FALSE(work->is_completed());
+  EXPECT_THROW(work->wait(1ms), Timeout);
+  EXPECT_THROW(work->result(), InvalidArgument);
+  promise.set_value({Tensor::full({2}, 3)});
+  work->wait(10s);
+  EXPECT_TRUE(work->is_success());
+  EXPECT_EQ(work->result().size(), 1u);
+  EXPECT_EQ(work->op_type(), OpType::broadcast);
+  EXPECT_EQ(work->sequence_number(), 5u);
+  EXPECT_LE(work->time_started(), work->time_finished());
+}
+
+}  // namespace
+}  // namespace hookline
