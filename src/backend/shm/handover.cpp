@@ -99,14 +99,18 @@ std::pair<int, Descriptor> receive_descriptor(int socket) {
   return {rank, Descriptor(fd)};
 }
 
-// The process at the other end, if it belongs to this user or to root.
-Descriptor trusted_process(int socket) {
-  ucred peer = {};
+// Who is at the other end.
+ucred credentials(int socket) {
+  ucred peer = {.pid = 0, .uid = static_cast<uid_t>(-1), .gid = 0};
   socklen_t length = sizeof peer;
-  if (getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &peer, &length) != 0) return Descriptor();
-  if (peer.uid != geteuid() && peer.uid != 0 && geteuid() != 0) return Descriptor();
-  return Descriptor(static_cast<int>(syscall(SYS_pidfd_open, peer.pid, 0)));
+  if (getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &peer, &length) != 0) refuse("cannot see who has connected");
+  return peer;
 }
+
+// The names of abstract sockets can be read by everybody, so whoever knows one may still be anybody.
+bool is_trusted(const ucred& peer) { return peer.uid == geteuid() || peer.uid == 0; }
+
+Descriptor process_of(const ucred& peer) { return Descriptor(static_cast<int>(syscall(SYS_pidfd_open, peer.pid, 0))); }
 
 std::string key(int rank) { return fmt::format("shm/{}", rank); }
 
@@ -159,14 +163,27 @@ std::vector<Peer> hand_over(Store& store, int rank, int size, int memory, Clock:
       throw PeerLost(fmt::format("rank {} of the shm group was gone when rank {} wanted to meet it: {}", r, rank,
                                  std::strerror(errno)));
     }
+    if (const ucred peer = credentials(connection.get()); !is_trusted(peer)) {
+      throw ResourceError(
+          fmt::format("rank {} of the shm group belongs to user {}, rank {} to user {}: run them as one", r, peer.uid,
+                      rank, geteuid()));
+    }
     send_descriptor(connection.get(), rank, memory);
   }
+  std::string turned_away;
   for (int missing = size - 1 - rank; missing > 0;) {
-    wait_readable(listener.get(), deadline,
-                  fmt::format("rank {} of the shm group waited in vain for {} more ranks", rank, missing));
+    wait_readable(
+        listener.get(), deadline,
+        fmt::format("rank {} of the shm group waited in vain for {} more ranks{}", rank, missing, turned_away));
     const Descriptor connection(accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC));
     if (!connection) continue;
-    Descriptor process = trusted_process(connection.get());
+    const ucred peer = credentials(connection.get());
+    if (!is_trusted(peer)) {
+      turned_away =
+          fmt::format("; a process of user {} was turned away, as this one is of user {}", peer.uid, geteuid());
+      continue;
+    }
+    Descriptor process = process_of(peer);
     if (!process) continue;
     wait_readable(connection.get(), deadline, "a peer connected and said nothing");
     auto [r, descriptor] = receive_descriptor(connection.get());
@@ -178,7 +195,7 @@ std::vector<Peer> hand_over(Store& store, int rank, int size, int memory, Clock:
   for (int r = 0; r < rank; ++r) {
     const int connection = lower[static_cast<std::size_t>(r)].get();
     wait_readable(connection, deadline, fmt::format("rank {} of the shm group did not hand over its memory", r));
-    Descriptor process = trusted_process(connection);
+    Descriptor process = process_of(credentials(connection));
     auto [said, descriptor] = receive_descriptor(connection);
     if (!process || said != r)
       throw PeerLost(fmt::format("rank {} of the shm group went away while rank {} joined", r, rank));

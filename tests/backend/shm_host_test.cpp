@@ -1,0 +1,175 @@
+// What a shm group takes of its host, and whom it lets in.
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <thread>
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <hookline/backend/shm.hpp>
+#include <hookline/core/error.hpp>
+#include <hookline/group/init.hpp>
+#include <hookline/store/file_store.hpp>
+#include <hookline/store/memory_store.hpp>
+
+#include "harness/spawn.hpp"
+#include "harness/temp_directory.hpp"
+
+namespace hookline {
+namespace {
+
+using std::chrono::seconds;
+
+// The group's memory files that this process owns or maps, as paths that open() takes.
+std::vector<std::string> memory_files() {
+  std::vector<std::string> found;
+  for (const auto& entry : std::filesystem::directory_iterator(fmt::format("/proc/{}/fd", getpid()))) {
+    std::error_code gone;
+    const auto target = std::filesystem::read_symlink(entry.path(), gone);
+    if (!gone && target.string().starts_with("/memfd:hookline")) found.push_back(entry.path());
+  }
+  return found;
+}
+
+std::uint64_t bytes_of(const std::string& path) {
+  struct stat status = {};
+  return stat(path.c_str(), &status) == 0 ? static_cast<std::uint64_t>(status.st_blocks) * 512 : UINT64_MAX;
+}
+
+TEST(ShmHost, TakesAtMostFourMebibytesARankBesideTheUsersBuffers) {
+  testing::shm_world().spawn(2, [](ProcessGroup& group) {
+    const Tensor large = Tensor::zeros({8 << 20});
+    group.allreduce(large)->wait();
+    group.broadcast(large)->wait();
+    if (group.rank() == 0) group.send(large, 1)->wait();
+    if (group.rank() == 1) group.recv(large, 0)->wait();
+    group.allgather({large.slice(0, 0, 4 << 20), large.slice(0, 4 << 20, 8 << 20)}, Tensor::zeros({4 << 20}))->wait();
+    const auto files = memory_files();
+    EXPECT_EQ(files.size(), 2u);  // its own, and its peer's
+    for (const std::string& file : files) EXPECT_LE(bytes_of(file), 4u << 20) << file;
+    group.barrier()->wait();
+  });
+}
+
+// Says what a rank would say to another: its number, and a file of its own.
+void introduce_as_rank_one(int connection) {
+  int rank = 1;
+  const int file = memfd_create("intruder", 0);
+  iovec data = {&rank, sizeof rank};
+  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
+  msghdr message = {};
+  message.msg_iov = &data;
+  message.msg_iovlen = 1;
+  message.msg_control = control;
+  message.msg_controllen = sizeof control;
+  cmsghdr* const header = CMSG_FIRSTHDR(&message);
+  header->cmsg_level = SOL_SOCKET;
+  header->cmsg_type = SCM_RIGHTS;
+  header->cmsg_len = CMSG_LEN(sizeof(int));
+  std::memcpy(CMSG_DATA(header), &file, sizeof file);
+  (void)sendmsg(connection, &message, MSG_NOSIGNAL);
+}
+
+// Tries, as another user, everything that a group's socket and memory offer. Returns what it got.
+std::string intrude(const std::vector<std::string>& memory, int expected_sockets) {
+  if (setgid(65534) != 0 || setuid(65534) != 0) return "cannot become another user";
+  for (const std::string& file : memory) {
+    std::ifstream stream(file);
+    if (stream.is_open()) return "opened " + file;
+  }
+  std::ifstream sockets("/proc/net/unix");
+  int tried = 0;
+  for (std::string line; std::getline(sockets, line);) {
+    const std::size_t at = line.find("@hookline-");
+    if (at == std::string::npos) continue;
+    const std::string name = line.substr(at + 1);
+    sockaddr_un address = {};
+    address.sun_family = AF_UNIX;
+    std::memcpy(address.sun_path + 1, name.data(), name.size());
+    const int fd = socket(AF_UNIX, SOCK_SEQPACKET, 0);
+    const auto length = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());
+    if (connect(fd, reinterpret_cast<const sockaddr*>(&address), length) != 0) continue;
+    ++tried;
+    introduce_as_rank_one(fd);
+    char byte = 0;
+    if (recv(fd, &byte, 1, 0) > 0) return "was given something by " + name;
+    close(fd);
+  }
+  return tried >= expected_sockets ? "" : "found no socket to try";
+}
+
+TEST(ShmHost, AnotherUserIsTurnedAway) {
+  if (geteuid() != 0) GTEST_SKIP() << "only root can become another user";
+  const auto store = std::make_shared<MemoryStore>();
+  std::thread waiting([&] {
+    EXPECT_THAT([&] { make_shm_backend(store, 0, 2, seconds(3)); },
+                ::testing::ThrowsMessage<Timeout>(::testing::HasSubstr("a process of user 65534 was turned away")));
+  });
+  store->wait({"shm/0"}, seconds(30));
+  store->set("shm/1", store->get("shm/0"));  // so that rank 0 goes on to wait for somebody who connects
+  const auto memory = memory_files();
+  ASSERT_EQ(memory.size(), 1u);
+  int report[2];
+  ASSERT_EQ(pipe(report), 0);
+  const pid_t child = fork();
+  if (child == 0) {
+    const std::string got = intrude(memory, 1);
+    if (write(report[1], got.data(), got.size()) < 0) _exit(1);
+    _exit(0);
+  }
+  close(report[1]);
+  std::string got(1000, '\0');
+  got.resize(static_cast<std::size_t>(std::max<ssize_t>(read(report[0], got.data(), got.size()), 0)));
+  close(report[0]);
+  EXPECT_EQ(got, "");
+  waitpid(child, nullptr, 0);
+  waiting.join();
+}
+
+// Runs a rank that ends by exit() while it still has the group, and perhaps an operation under way.
+int exit_code_of_leaving(bool leak, bool pending) {
+  const test::TempDirectory directory;
+  const auto join = [&](int rank) {
+    return init_process_group({.rank = rank,
+                               .world_size = 2,
+                               .timeout = seconds(60),
+                               .store = std::make_shared<FileStore>(directory / "store")});
+  };
+  const pid_t child = fork();
+  if (child == 0) {
+    alarm(30);
+    static std::shared_ptr<ProcessGroup> group;  // destroyed by exit()
+    group = join(1);
+    static const Tensor tensor = Tensor::zeros({100'000});
+    group->barrier()->wait();
+    if (pending) group->allreduce(tensor);
+    if (leak) new std::shared_ptr<ProcessGroup>(group);
+    std::exit(0);
+  }
+  const auto group = join(0);
+  group->barrier()->wait();
+  EXPECT_THROW(group->barrier()->wait(), Error);  // PeerLost, or Mismatch with what was pending
+  int status = 0;
+  waitpid(child, &status, 0);
+  return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+TEST(ShmHost, AGroupThatIsLeftAtExitNeitherCrashesNorHangs) {
+  for (const bool leak : {false, true}) {
+    for (const bool pending : {false, true})
+      EXPECT_EQ(exit_code_of_leaving(leak, pending), 0) << "leak " << leak << ", pending " << pending;
+  }
+}
+
+}  // namespace
+}  // namespace hookline
