@@ -8,12 +8,13 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
-#include <fstream>
 #include <new>
 
 #include <fmt/format.h>
 
 #include <hookline/core/error.hpp>
+
+#include "backend/shm/available.hpp"
 
 namespace hookline::shm {
 namespace {
@@ -33,16 +34,6 @@ void* map(int fd, std::uint64_t offset, std::size_t bytes) {
   return memory;
 }
 
-// What the kernel would give without pushing somebody out. Allocating more than that may end in the OOM killer.
-std::uint64_t available_bytes() {
-  std::ifstream file("/proc/meminfo");
-  std::string key;
-  for (std::uint64_t kilobytes; file >> key >> kilobytes; file.ignore(64, '\n')) {
-    if (key == "MemAvailable:") return kilobytes * 1024;
-  }
-  return UINT64_MAX;
-}
-
 }  // namespace
 
 OwnRegion::OwnRegion() : fd_(memfd_create("hookline", MFD_CLOEXEC | MFD_ALLOW_SEALING)) {
@@ -58,11 +49,12 @@ OwnRegion::OwnRegion() : fd_(memfd_create("hookline", MFD_CLOEXEC | MFD_ALLOW_SE
 OwnRegion::~OwnRegion() { munmap(static_cast<void*>(block_), sizeof(embedded::RankBlock)); }
 
 void OwnRegion::commit(std::uint64_t offset, std::size_t bytes) const {
-  if (bytes > available_bytes() ||
-      fallocate(fd_.get(), 0, static_cast<off_t>(offset), static_cast<off_t>(bytes)) != 0) {
-    throw ResourceError(fmt::format("no shared memory for {} bytes: {}", bytes,
-                                    bytes > available_bytes() ? "the host has less" : reason()));
+  if (const std::uint64_t available = available_bytes(); bytes > available) {
+    throw ResourceError(fmt::format(
+        "no shared memory for {} bytes: the host, or the limit of its control group, leaves {}", bytes, available));
   }
+  if (fallocate(fd_.get(), 0, static_cast<off_t>(offset), static_cast<off_t>(bytes)) != 0)
+    throw ResourceError(fmt::format("no shared memory for {} bytes: {}", bytes, reason()));
 }
 
 std::shared_ptr<void> OwnRegion::allocate(std::size_t bytes) {

@@ -1,0 +1,79 @@
+// Reads /proc/meminfo, and memory.max and its kin of every control group from this process's own up to the root.
+#include "backend/shm/available.hpp"
+
+#include <algorithm>
+#include <fstream>
+#include <optional>
+#include <string_view>
+
+namespace hookline::shm {
+namespace {
+
+// Nothing for a file that is not there, and for "max".
+std::optional<std::uint64_t> number_in(const std::string& path) {
+  std::ifstream file(path);
+  if (std::uint64_t value = 0; file >> value) return value;
+  return std::nullopt;
+}
+
+// The value of a line such as "inactive_file 4096" or "MemAvailable: 100 kB".
+std::optional<std::uint64_t> entry_in(const std::string& path, std::string_view wanted) {
+  std::ifstream file(path);
+  std::string key;
+  for (std::uint64_t value = 0; file >> key >> value; file.ignore(64, '\n')) {
+    if (key == wanted) return value;
+  }
+  return std::nullopt;
+}
+
+struct Names {
+  const char* limit;
+  const char* usage;
+  const char* reclaimable;  ///< file pages of the group that nobody has used lately
+};
+constexpr Names kVersion1 = {"/memory.limit_in_bytes", "/memory.usage_in_bytes", "total_inactive_file"};
+constexpr Names kVersion2 = {"/memory.max", "/memory.current", "inactive_file"};
+
+std::uint64_t left_in(const std::string& group, const Names& names) {
+  const auto limit = number_in(group + names.limit);
+  const auto usage = number_in(group + names.usage);
+  if (!limit || !usage) return UINT64_MAX;
+  const std::uint64_t reclaimable = entry_in(group + "/memory.stat", names.reclaimable).value_or(0);
+  const std::uint64_t used = *usage - std::min(*usage, reclaimable);
+  return *limit - std::min(*limit, used);
+}
+
+// A limit holds for everything below it. In a container, a path may name groups that are outside and not to be seen.
+std::uint64_t left_on_the_way_up(const std::string& mount, std::string path, const Names& names) {
+  std::uint64_t left = left_in(mount, names);
+  while (path.size() > 1) {
+    left = std::min(left, left_in(mount + path, names));
+    path.resize(path.rfind('/'));
+  }
+  return left;
+}
+
+}  // namespace
+
+std::uint64_t available_bytes(const std::string& root) {
+  std::uint64_t left = UINT64_MAX;
+  if (const auto kilobytes = entry_in(root + "/proc/meminfo", "MemAvailable:")) left = *kilobytes * 1024;
+
+  // Lines such as "0::/a/b" (version 2) and "4:memory:/a/b" (version 1).
+  std::ifstream groups(root + "/proc/self/cgroup");
+  for (std::string line; std::getline(groups, line);) {
+    const std::size_t first = line.find(':');
+    const std::size_t second = line.find(':', first + 1);
+    if (second == std::string::npos) continue;
+    const std::string controllers = "," + line.substr(first + 1, second - first - 1) + ",";
+    const std::string path = line.substr(second + 1);
+    if (controllers == ",,") {
+      left = std::min(left, left_on_the_way_up(root + "/sys/fs/cgroup", path, kVersion2));
+    } else if (controllers.find(",memory,") != std::string::npos) {
+      left = std::min(left, left_on_the_way_up(root + "/sys/fs/cgroup/memory", path, kVersion1));
+    }
+  }
+  return left;
+}
+
+}  // namespace hookline::shm

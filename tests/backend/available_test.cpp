@@ -1,0 +1,65 @@
+// How much memory there is to be had, read from made-up hosts.
+#include "backend/shm/available.hpp"
+
+#include <cstdint>
+#include <filesystem>
+#include <fstream>
+
+#include <gtest/gtest.h>
+
+#include "harness/temp_directory.hpp"
+
+namespace hookline::shm {
+namespace {
+
+class AvailableBytes : public ::testing::Test {
+ protected:
+  void write(const std::string& path, const std::string& text) {
+    const std::filesystem::path file = root_.path() + path;
+    std::filesystem::create_directories(file.parent_path());
+    std::ofstream(file) << text;
+  }
+  std::uint64_t available() const { return available_bytes(root_.path()); }
+
+ private:
+  const test::TempDirectory root_;
+};
+
+TEST_F(AvailableBytes, UnknownIsEverything) { EXPECT_EQ(available(), UINT64_MAX); }
+
+TEST_F(AvailableBytes, OfTheHost) {
+  write("/proc/meminfo", "MemTotal:       100 kB\nMemFree:    5 kB\nMemAvailable:   70 kB\n");
+  EXPECT_EQ(available(), 70u * 1024);
+}
+
+TEST_F(AvailableBytes, TheClosestLimitAboveCounts) {
+  write("/proc/meminfo", "MemAvailable:   70 kB\n");
+  write("/proc/self/cgroup", "0::/pod/container\n");
+  write("/sys/fs/cgroup/pod/memory.max", "9000\n");
+  write("/sys/fs/cgroup/pod/memory.current", "4000\n");
+  write("/sys/fs/cgroup/pod/container/memory.max", "max\n");
+  write("/sys/fs/cgroup/pod/container/memory.current", "3000\n");
+  EXPECT_EQ(available(), 5000u);
+  write("/sys/fs/cgroup/pod/memory.stat", "anon 3000\ninactive_file 500\nactive_file 500\n");
+  EXPECT_EQ(available(), 5500u) << "pages of files that nobody used lately can be had";
+  write("/sys/fs/cgroup/pod/memory.current", "10000\n");
+  EXPECT_EQ(available(), 0u) << "more than the limit is used";
+}
+
+TEST_F(AvailableBytes, InAContainerThatSeesItsGroupAsTheRoot) {
+  write("/proc/self/cgroup", "0::/outside/and/not/to/be/seen\n");
+  write("/sys/fs/cgroup/memory.max", "1000\n");
+  write("/sys/fs/cgroup/memory.current", "400\n");
+  EXPECT_EQ(available(), 600u);
+}
+
+TEST_F(AvailableBytes, OfTheFirstVersionOfControlGroups) {
+  write("/proc/self/cgroup", "5:cpu,cpuacct:/a\n4:memory:/a\n0::/\n");
+  write("/sys/fs/cgroup/memory/a/memory.limit_in_bytes", "1000\n");
+  write("/sys/fs/cgroup/memory/a/memory.usage_in_bytes", "900\n");
+  write("/sys/fs/cgroup/memory/a/memory.stat", "inactive_file 1\ntotal_inactive_file 50\n");
+  EXPECT_EQ(available(), 150u);
+}
+
+}  // namespace
+}  // namespace hookline::shm
