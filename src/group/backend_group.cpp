@@ -15,8 +15,8 @@ namespace {
 
 class BackendWork final : public Work {
  public:
-  BackendWork(std::shared_ptr<Operation> operation, std::vector<Tensor> outputs, OpType type, std::uint64_t sequence)
-      : operation_(std::move(operation)), outputs_(std::move(outputs)), type_(type), sequence_(sequence) {}
+  BackendWork(std::shared_ptr<Operation> operation, std::uint64_t sequence)
+      : operation_(std::move(operation)), sequence_(sequence) {}
 
   void wait(std::optional<Milliseconds> timeout) override {
     if (!operation_->done()) operation_->wait_until(timeout ? deadline_after(*timeout) : Clock::time_point::max());
@@ -26,11 +26,11 @@ class BackendWork final : public Work {
   Future<std::vector<Tensor>> get_future() override {
     Promise<std::vector<Tensor>> promise;
     Future<std::vector<Tensor>> future = promise.get_future();
-    operation_->on_done([promise = std::move(promise), operation = operation_, outputs = outputs_]() mutable {
+    operation_->on_done([promise = std::move(promise), operation = operation_]() mutable {
       if (const std::exception_ptr error = operation->error()) {
         promise.set_error(error);
       } else {
-        promise.set_value(std::move(outputs));
+        promise.set_value(operation->collective().outputs);
       }
     });
     return future;
@@ -39,8 +39,8 @@ class BackendWork final : public Work {
   void when_over(Task task, bool hasten) override { operation_->when_over(std::move(task), hasten); }
   bool is_completed() override { return operation_->done(); }
   std::exception_ptr exception() override { return operation_->error(); }
-  std::vector<Tensor> result() override { return outputs_; }
-  OpType op_type() const override { return type_; }
+  std::vector<Tensor> result() override { return operation_->collective().outputs; }
+  OpType op_type() const override { return operation_->collective().type; }
   std::uint64_t sequence_number() const override { return sequence_; }
   int source_rank() const override { return operation_->source_rank(); }
   Clock::time_point time_started() const override { return operation_->started(); }
@@ -48,8 +48,6 @@ class BackendWork final : public Work {
 
  private:
   const std::shared_ptr<Operation> operation_;
-  const std::vector<Tensor> outputs_;
-  const OpType type_;
   const std::uint64_t sequence_;
 };
 
@@ -117,11 +115,9 @@ class BackendGroup final : public ProcessGroup {
  private:
   WorkPtr start(Collective collective) {
     const Clock::time_point deadline = deadline_after(collective.timeout.value_or(timeout()));
-    std::vector<Tensor> outputs = collective.outputs;
-    const OpType type = collective.type;
     auto operation = backend_->start(std::move(collective), current_lane(), deadline);
     const std::uint64_t sequence = sequence_.fetch_add(1, std::memory_order_relaxed) + 1;
-    return std::make_shared<BackendWork>(std::move(operation), std::move(outputs), type, sequence);
+    return std::make_shared<BackendWork>(std::move(operation), sequence);
   }
 
   const std::shared_ptr<Backend> backend_;

@@ -22,6 +22,15 @@ Collective describe(OpType type, std::vector<Tensor> inputs, std::vector<Tensor>
   return c;
 }
 
+// One tensor that is read and written. Built in place: this is the way of small, frequent calls.
+template <class Options>
+Collective describe_in_place(OpType type, const Tensor& tensor, const Options& options) {
+  Collective c = describe(type, {}, {}, options);
+  c.inputs.assign(1, tensor);
+  c.outputs.assign(1, tensor);
+  return c;
+}
+
 Collective message(OpType type, const Tensor& tensor, int peer, const MessageOptions& options) {
   Collective c = type == OpType::send ? describe(type, {tensor}, {}, options) : describe(type, {}, {tensor}, options);
   c.root = peer;
@@ -33,7 +42,7 @@ Collective message(OpType type, const Tensor& tensor, int peer, const MessageOpt
 ProcessGroup::~ProcessGroup() = default;
 
 WorkPtr ProcessGroup::allreduce(const Tensor& tensor, const AllreduceOptions& options) {
-  return run(describe(OpType::allreduce, {tensor}, {tensor}, options));
+  return run(describe_in_place(OpType::allreduce, tensor, options));
 }
 
 WorkPtr ProcessGroup::allreduce(const std::vector<Tensor>& tensors, const AllreduceOptions& options) {
@@ -45,11 +54,11 @@ WorkPtr ProcessGroup::allreduce_coalesced(const std::vector<Tensor>& tensors, co
 }
 
 WorkPtr ProcessGroup::reduce(const Tensor& tensor, const ReduceOptions& options) {
-  return run(describe(OpType::reduce, {tensor}, {tensor}, options));
+  return run(describe_in_place(OpType::reduce, tensor, options));
 }
 
 WorkPtr ProcessGroup::broadcast(const Tensor& tensor, const BroadcastOptions& options) {
-  return run(describe(OpType::broadcast, {tensor}, {tensor}, options));
+  return run(describe_in_place(OpType::broadcast, tensor, options));
 }
 
 WorkPtr ProcessGroup::allgather(std::vector<Tensor> outputs, const Tensor& input, const AllgatherOptions& options) {

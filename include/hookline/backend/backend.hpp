@@ -31,6 +31,8 @@ class HOOKLINE_EXPORT Operation {
   virtual void when_over(Task task, bool hasten);
   /// The rank that a receive got its message from, else -1.
   virtual int source_rank() const { return -1; }
+  /// What it was started with.
+  virtual const Collective& collective() const = 0;
   virtual Clock::time_point started() const = 0;
   virtual Clock::time_point finished() const = 0;
   /// Its number in its lane, or among the sends and receives.

@@ -18,6 +18,14 @@ namespace {
 
 constexpr Milliseconds kLongestSleep{100};
 
+// How long an operation for which nobody waits may lie before the progress thread sees to it. While operations come,
+// the thread looks again that often by itself: waking it costs more than many an operation, and who waits at once does
+// not need it. After kDozes looks at which there was nothing to do it sleeps until it is woken: by the start of an
+// operation, by the last thread that waited and leaves something pending, or by somebody who attached a task.
+constexpr std::chrono::microseconds kDoze{200};
+constexpr std::chrono::microseconds kDozeBesideWaiter{1000};
+constexpr int kDozes = 8;
+
 bool enough_cores_for(int ranks) {
   cpu_set_t cores;
   return sched_getaffinity(0, sizeof cores, &cores) != 0 || CPU_COUNT(&cores) >= ranks;
@@ -29,9 +37,9 @@ class Engine::LaneOperation final : public Pending {
  public:
   LaneOperation(std::shared_ptr<Engine> engine, std::uint64_t number, Clock::time_point deadline, int lane,
                 Collective what)
-      : Pending(engine, number, deadline),
-        exchange_(engine->memory(), lane, std::move(what)),
-        lane_(engine->lanes_[static_cast<std::size_t>(lane)]) {}
+      : Pending(engine, number, deadline, std::move(what)),
+        lane_(engine->lanes_[static_cast<std::size_t>(lane)]),
+        exchange_(engine->memory(), lane, lane_.scratch, collective()) {}
 
   bool step() override {
     if (!begun_) {
@@ -48,8 +56,8 @@ class Engine::LaneOperation final : public Pending {
   std::size_t bytes() const { return exchange_.bytes(); }
 
  private:
-  Exchange exchange_;
   Lane& lane_;
+  Exchange exchange_;
   Steps steps_;
   bool begun_ = false;
 };
@@ -57,8 +65,9 @@ class Engine::LaneOperation final : public Pending {
 // An operation of a group that can do no more: over from the start.
 class Engine::Ended final : public Pending {
  public:
-  static std::shared_ptr<Pending> make(std::shared_ptr<Engine> engine, const std::exception_ptr& cause) {
-    auto ended = std::make_shared<Ended>(std::move(engine), 0, Clock::time_point::max());
+  static std::shared_ptr<Pending> make(std::shared_ptr<Engine> engine, Collective what,
+                                       const std::exception_ptr& cause) {
+    auto ended = std::make_shared<Ended>(std::move(engine), 0, Clock::time_point::max(), std::move(what));
     ended->complete(cause);
     return ended;
   }
@@ -126,7 +135,9 @@ void Engine::refuse_in_forked_child(std::string_view what) const {
 
 std::shared_ptr<Pending> Engine::start(Collective collective, int lane_index, Clock::time_point deadline) {
   refuse_in_forked_child(hookline::name(collective.type));
-  if (const std::exception_ptr cause = why_unusable()) return Ended::make(shared_from_this(), cause);
+  if (const std::exception_ptr cause = why_unusable()) {
+    return Ended::make(shared_from_this(), std::move(collective), cause);
+  }
   const OpType type = collective.type;
   std::shared_ptr<Pending> operation;
   bool background = true;
@@ -159,7 +170,11 @@ std::shared_ptr<Pending> Engine::start(Collective collective, int lane_index, Cl
     operation = std::move(exchange);
   }
   if (const std::exception_ptr cause = why_unusable()) end_all(cause);  // it broke meanwhile
-  if (background && !operation->over()) wake_progress_thread();
+  if (background && !operation->over()) {
+    progress_started_.store(true, std::memory_order_seq_cst);
+    if (progress_asleep_.load(std::memory_order_seq_cst)) wake_progress_thread();
+    announce();  // a driver may sleep over what else is pending, and no peer will ring for what it has posted already
+  }
   return operation;
 }
 
@@ -250,10 +265,7 @@ void Engine::wait_for(const Pending& operation) {
     wake_progress_thread();
     throw;
   }
-  if (waiting_threads_.fetch_sub(1, std::memory_order_seq_cst) == 1 && anything_pending()) {
-    const std::lock_guard lock(progress_mutex_);
-    progress_wake_.notify_all();
-  }
+  if (waiting_threads_.fetch_sub(1, std::memory_order_seq_cst) == 1 && anything_pending()) wake_progress_thread();
 }
 
 void Engine::run_progress_thread() {
@@ -264,24 +276,31 @@ void Engine::run_progress_thread() {
     mine.standing.store(Standing::present, std::memory_order_seq_cst);
   }
   progress_wake_.notify_all();
+  int dozes = 0;
   while (!stopping_) {
-    {
-      std::unique_lock lock(progress_mutex_);
-      const auto wanted = [&] {
-        return stopping_ || (progress_wanted_ && waiting_threads_.load(std::memory_order_seq_cst) == 0);
-      };
-      progress_wake_.wait(lock, wanted);
-      progress_wanted_ = false;
-    }
-    drive_until(
-        [&] { return stopping_ || !anything_pending() || waiting_threads_.load(std::memory_order_relaxed) > 0; },
-        Clock::time_point::max());
-    if (anything_pending()) {
-      const std::lock_guard lock(progress_mutex_);
-      progress_wanted_ = true;  // it made way for a thread that waits, and comes back after it
-    }
+    dozes = doze(dozes);
+    drive_until([&] { return stopping_ || !anything_pending() || somebody_waits(); }, Clock::time_point::max());
   }
   memory_->leave();
+}
+
+// Returns when it is time to look, with the number of looks since there was last something to do.
+int Engine::doze(int dozes) {
+  std::unique_lock lock(progress_mutex_);
+  const auto wanted = [&] { return stopping_ || (progress_wanted_ && !somebody_waits()); };
+  const bool active =
+      progress_started_.exchange(false, std::memory_order_seq_cst) || (anything_pending() && !somebody_waits());
+  dozes = active ? 0 : dozes + 1;
+  if (dozes < kDozes) {
+    progress_wake_.wait_for(lock, somebody_waits() ? kDozeBesideWaiter : kDoze, wanted);
+  } else {
+    progress_asleep_.store(true, std::memory_order_seq_cst);
+    progress_wake_.wait(lock, [&] { return wanted() || progress_started_.load(std::memory_order_seq_cst); });
+    progress_asleep_.store(false, std::memory_order_seq_cst);
+    dozes = 0;
+  }
+  progress_wanted_ = false;
+  return dozes;
 }
 
 void Engine::wake_progress_thread() {

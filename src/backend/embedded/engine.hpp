@@ -82,6 +82,7 @@ class Engine : public std::enable_shared_from_this<Engine> {
     std::atomic<bool> claimed = false;
     std::shared_ptr<Pending> current;  ///< the one that is stepped; no longer in the queue
     std::uint64_t rounds = 0;
+    Scratch scratch;
   };
 
   template <class Over>
@@ -90,6 +91,8 @@ class Engine : public std::enable_shared_from_this<Engine> {
   bool drive_mail();
   void end_all(const std::exception_ptr& cause);
   void run_progress_thread();
+  int doze(int dozes);
+  bool somebody_waits() const noexcept { return waiting_threads_.load(std::memory_order_seq_cst) > 0; }
   bool anything_pending() const noexcept;
   template <class F>
   void for_each_pending(F f);
@@ -109,7 +112,9 @@ class Engine : public std::enable_shared_from_this<Engine> {
 
   std::mutex progress_mutex_;
   std::condition_variable progress_wake_;
-  bool progress_wanted_ = false;
+  bool progress_wanted_ = false;                ///< somebody asked for it: now, not at the next look
+  std::atomic<bool> progress_started_ = false;  ///< an operation was started since the last look
+  std::atomic<bool> progress_asleep_ = false;   ///< until it is woken
   std::atomic<bool> stopping_ = false;
   std::atomic<int> waiting_threads_ = 0;
   std::thread progress_thread_;

@@ -12,22 +12,17 @@
 
 namespace hookline::embedded {
 
-Exchange::Exchange(Memory& memory, int lane, Collective collective)
+Exchange::Exchange(Memory& memory, int lane, Scratch& scratch, const Collective& collective)
     : memory_(memory),
       lane_(lane),
       rank_(memory.rank()),
       size_(memory.size()),
-      collective_(std::move(collective)),
+      collective_(collective),
+      scratch_(scratch),
       parts_(cut(collective_, rank_, size_)),
       call_(call_of(collective_, parts_)) {}
 
-std::size_t Exchange::bytes() const noexcept {
-  std::size_t given = 0;
-  std::size_t taken = 0;
-  for (const Stream& s : parts_.give) given += s.bytes();
-  for (const Stream& s : parts_.take) taken += s.bytes();
-  return std::max(given, taken);
-}
+std::size_t Exchange::bytes() const noexcept { return std::max(parts_.give.bytes(), parts_.take.bytes()); }
 
 Steps Exchange::run(std::uint64_t number, std::uint64_t first_round) {
   number_ = number;
@@ -131,21 +126,19 @@ void Exchange::post() {
   std::size_t at = 0;
   if (parts_.motion == Motion::alltoall) {
     for (const auto* side : {&parts_.give, &parts_.take}) {
-      for (const Stream& block : *side) {
-        const std::uint64_t bytes = block.bytes();
+      for (std::size_t i = 0; i < side->size(); ++i) {
+        const std::uint64_t bytes = (*side)[i].bytes();
         std::memcpy(mine.payload.data() + at, &bytes, sizeof bytes);
         at += sizeof bytes;
       }
     }
   }
-  std::size_t given = 0;
-  if (is_source(rank_)) {
-    for (const Stream& block : parts_.give) given += block.bytes();
-  }
+  const std::size_t given = is_source(rank_) ? parts_.give.bytes() : 0;
   if (given == 0) {
     // nothing of this rank's is read
   } else if (at + given <= kInlineBytes) {
-    for (const Stream& block : parts_.give) {
+    for (std::size_t i = 0; i < parts_.give.size(); ++i) {
+      const Stream& block = parts_.give[i];
       block.for_each(0, block.bytes(), [&](const std::byte* data, std::size_t bytes, std::size_t) {
         std::memcpy(mine.payload.data() + at, data, bytes);
         at += bytes;
@@ -155,7 +148,8 @@ void Exchange::post() {
     // The peers can read it where it is if all of it lies in one piece of shared memory.
     const std::byte* const begin = parts_.give[0].contiguous();
     const std::byte* end = begin;
-    for (const Stream& block : parts_.give) {
+    for (std::size_t i = 0; i < parts_.give.size(); ++i) {
+      const Stream& block = parts_.give[i];
       if (block.bytes() > 0 && (!block.contiguous() || block.contiguous() != end)) end = nullptr;
       if (end) end += block.bytes();
     }
@@ -172,8 +166,8 @@ void Exchange::post() {
 }
 
 void Exchange::compare() {
-  for (int r = 0; r < size_; ++r) calls_[static_cast<std::size_t>(r)] = slot(r).call;
-  const std::string differing = difference(calls_.data(), size_);
+  for (int r = 0; r < size_; ++r) scratch_.calls[static_cast<std::size_t>(r)] = slot(r).call;
+  const std::string differing = difference(scratch_.calls.data(), size_);
   if (!differing.empty()) {
     throw Mismatch(
         fmt::format("the ranks did not call the same operation (number {} of lane {}): {}", number_, lane_, differing));
@@ -229,7 +223,7 @@ void Exchange::choose() {
     const std::size_t given = per_rank ? block_begin(s, size_) : parts_.block_bytes;
     for (int t = 0; t < size_; ++t) largest_block_ = std::max(largest_block_, block_bytes(s, t));
     fits = fits && head + given <= kInlineBytes;
-    shared = shared && calls_[static_cast<std::size_t>(s)].sources_shared != 0;
+    shared = shared && scratch_.calls[static_cast<std::size_t>(s)].sources_shared != 0;
   }
   if (fits) return;
   mode_ = shared ? Mode::direct : Mode::staged;
@@ -240,8 +234,9 @@ void Exchange::choose() {
     const std::size_t given = per_rank ? block_begin(s, size_) : parts_.block_bytes;
     const auto i = static_cast<std::size_t>(s);
     if (s != rank_)
-      mappings_.push_back(memory_.resolve(s, {calls_[i].offset, calls_[i].first_page, calls_[i].pages}, given));
-    shared_[i] = s == rank_ ? parts_.give[0].contiguous() : mappings_.back().get();
+      mappings_.push_back(
+          memory_.resolve(s, {scratch_.calls[i].offset, scratch_.calls[i].first_page, scratch_.calls[i].pages}, given));
+    scratch_.shared[i] = s == rank_ ? parts_.give[0].contiguous() : mappings_.back().get();
   }
 }
 
@@ -254,7 +249,7 @@ const std::byte* Exchange::source(int rank, int target, std::size_t begin) const
     const std::size_t block = has_block_per_rank(parts_.motion) ? static_cast<std::size_t>(target) * chunk_ : 0;
     return staging(rank) + block + (begin - round_begin_);
   }
-  if (mode_ == Mode::direct) return shared_[static_cast<std::size_t>(rank)] + block_begin(rank, target) + begin;
+  if (mode_ == Mode::direct) return scratch_.shared[static_cast<std::size_t>(rank)] + block_begin(rank, target) + begin;
   const std::size_t head =
       parts_.motion == Motion::alltoall ? 2 * sizeof(std::uint64_t) * static_cast<std::size_t>(size_) : 0;
   return slot(rank).payload.data() + head + block_begin(rank, target) + begin;

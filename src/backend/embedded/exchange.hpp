@@ -14,6 +14,12 @@
 
 namespace hookline::embedded {
 
+/// What the operation under way knows of the ranks: one a lane, since an operation should not be as large as that.
+struct Scratch {
+  std::array<Call, kMaxRanks> calls;
+  std::array<std::byte*, kMaxRanks> shared = {};  ///< where the ranks' blocks lie, in direct mode
+};
+
 /// The operation is one coroutine, run(). Its states are the places where it waits for a word of its peers:
 ///   posted    everybody has posted its call for this number; calls are compared, all ranks choose alike
 ///   inlined   small: everybody reads all payloads from the slots; done
@@ -24,11 +30,11 @@ namespace hookline::embedded {
 /// 2, which lay in the same buffer.
 class Exchange {
  public:
-  Exchange(Memory& memory, int lane, Collective collective);
+  /// The collective must outlive the exchange; the scratch memory is the lane's, for the one that is being stepped.
+  Exchange(Memory& memory, int lane, Scratch& scratch, const Collective& collective);
   Exchange(const Exchange&) = delete;
   Exchange& operator=(const Exchange&) = delete;
 
-  const Collective& collective() const noexcept { return collective_; }
   /// Bytes that this rank gives or takes, whichever is more: how large the operation is.
   std::size_t bytes() const noexcept;
 
@@ -80,10 +86,10 @@ class Exchange {
   const int lane_;
   const int rank_;
   const int size_;
-  const Collective collective_;
+  const Collective& collective_;
+  Scratch& scratch_;
   Parts parts_;
   Call call_;
-  std::array<Call, kMaxRanks> calls_;
   std::vector<std::uint64_t> splits_;  ///< of alltoall: bytes from each rank (row) to each rank (column)
 
   std::uint64_t number_ = 0;
@@ -95,7 +101,6 @@ class Exchange {
   std::size_t chunk_ = kChunkBytes;  ///< bytes of a block that one round moves
   Mode mode_ = Mode::inlined;
   std::vector<std::shared_ptr<std::byte>> mappings_;
-  std::array<std::byte*, kMaxRanks> shared_ = {};  ///< where the ranks' blocks lie, in direct mode
 
   Word awaited_word_ = Word::number;
   std::uint64_t awaited_value_ = 0;

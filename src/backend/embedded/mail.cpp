@@ -15,11 +15,11 @@ namespace hookline::embedded {
 
 Send::Send(std::shared_ptr<Engine> engine, std::uint64_t number, Clock::time_point deadline, Mail& mail,
            Collective what)
-    : Pending(std::move(engine), number, deadline),
+    : Pending(std::move(engine), number, deadline, std::move(what)),
       mail_(mail),
-      target_(what.root),
-      tag_(what.tag),
-      data_(what.inputs[0].contiguous()) {}
+      target_(collective().root),
+      tag_(collective().tag),
+      data_(collective().inputs[0].contiguous()) {}
 
 bool Send::step() { return mail_.send_step(*this); }
 
@@ -29,11 +29,11 @@ std::string Send::describe() const {
 
 Receive::Receive(std::shared_ptr<Engine> engine, std::uint64_t number, Clock::time_point deadline, Mail& mail,
                  Collective what)
-    : Pending(std::move(engine), number, deadline),
+    : Pending(std::move(engine), number, deadline, std::move(what)),
       mail_(mail),
-      source_(what.type == OpType::recv_anysource ? kAnySource : what.root),
-      tag_(what.tag),
-      target_(what.outputs[0]),
+      source_(collective().type == OpType::recv_anysource ? kAnySource : collective().root),
+      tag_(collective().tag),
+      target_(collective().outputs[0]),
       buffer_(target_.is_contiguous() ? target_ : Tensor::empty(target_.shape(), target_.dtype())) {}
 
 bool Receive::step() { return mail_.receive_step(*this); }

@@ -119,7 +119,7 @@ void Exchange::reduce_in_place(std::size_t begin, std::size_t bytes) {
   std::array<std::byte*, kMaxRanks> destinations;
   for (int s = 0; s < size_; ++s) {
     const auto i = static_cast<std::size_t>(s);
-    destinations[i] = shared_[i] + begin;
+    destinations[i] = scratch_.shared[i] + begin;
     sources[i] = destinations[i];
   }
   const auto ranks = static_cast<std::size_t>(size_);

@@ -7,60 +7,77 @@ namespace hookline::embedded {
 namespace {
 
 // The contiguous memory that stands for a tensor in this operation: its own, or that of a copy.
-Tensor travelling(const Tensor& tensor, bool written, Parts& parts) {
-  if (tensor.is_contiguous()) return tensor;
+std::byte* travelling(const Tensor& tensor, bool written, Parts& parts) {
+  if (tensor.is_contiguous()) return const_cast<std::byte*>(tensor.bytes());
   for (const auto& [original, copy] : parts.copied_back) {
-    if (original.bytes() == tensor.bytes() && original.strides() == tensor.strides()) return copy;
+    if (original.bytes() == tensor.bytes() && original.strides() == tensor.strides()) return copy.mutable_bytes();
   }
-  Tensor copy = tensor.clone();
+  const Tensor copy = tensor.clone();
   // A copy that is only read is kept here too: something must own it while the operation runs.
   parts.copied_back.emplace_back(written ? tensor : copy, copy);
-  return copy;
+  return copy.mutable_bytes();
 }
 
-void append(Stream& stream, const Tensor& contiguous, std::size_t part, std::size_t parts) {
-  const std::size_t bytes = contiguous.nbytes() / parts;
-  stream.append(const_cast<std::byte*>(contiguous.bytes()) + part * bytes, bytes);
-}
+// The tensors of one side of the operation, cut into blocks.
+class Side {
+ public:
+  Side(const std::vector<Tensor>& tensors, bool written, std::size_t ranks, Parts& parts)
+      : tensors_(tensors), written_(written), ranks_(ranks), parts_(parts) {}
 
-// One block of all the tensors, one behind the other.
-std::vector<Stream> whole(const std::vector<Tensor>& tensors) {
-  std::vector<Stream> blocks(1);
-  for (const Tensor& t : tensors) append(blocks[0], t, 0, 1);
-  return blocks;
-}
+  bool empty() const { return tensors_.empty(); }
 
-// A block for each rank: tensors come as so many lists of equal length, one for each rank …
-std::vector<Stream> lists(const std::vector<Tensor>& tensors, std::size_t ranks) {
-  std::vector<Stream> blocks(ranks);
-  const std::size_t each = tensors.size() / ranks;
-  for (std::size_t i = 0; i < tensors.size(); ++i) append(blocks[i / each], tensors[i], 0, 1);
-  return blocks;
-}
-
-// … or each tensor is cut into as many parts as there are ranks …
-std::vector<Stream> slices(const std::vector<Tensor>& tensors, std::size_t ranks) {
-  std::vector<Stream> blocks(ranks);
-  for (const Tensor& t : tensors) {
-    for (std::size_t r = 0; r < ranks; ++r) append(blocks[r], t, r, ranks);
+  // One block of all the tensors, one behind the other.
+  Blocks whole() const {
+    Blocks blocks(1);
+    for (const Tensor& t : tensors_) blocks[0].append(memory_of(t), t.nbytes());
+    return blocks;
   }
-  return blocks;
-}
 
-// … or the one tensor is cut at given rows.
-std::vector<Stream> rows(const Tensor& tensor, const std::vector<std::int64_t>& splits, std::size_t ranks) {
-  if (splits.empty()) return slices({tensor}, ranks);
-  std::vector<Stream> blocks(ranks);
-  const std::int64_t height = tensor.dim() > 0 ? tensor.shape()[0] : 1;
-  const std::size_t row = height > 0 ? tensor.nbytes() / static_cast<std::size_t>(height) : 0;
-  std::size_t at = 0;
-  for (std::size_t r = 0; r < ranks; ++r) {
-    const std::size_t bytes = static_cast<std::size_t>(splits[r]) * row;
-    blocks[r].append(const_cast<std::byte*>(tensor.bytes()) + at, bytes);
-    at += bytes;
+  // A block for each rank: tensors come as so many lists of equal length, one for each rank …
+  Blocks lists() const {
+    Blocks blocks(ranks_);
+    const std::size_t each = tensors_.size() / ranks_;
+    for (std::size_t i = 0; i < tensors_.size(); ++i) {
+      blocks[i / each].append(memory_of(tensors_[i]), tensors_[i].nbytes());
+    }
+    return blocks;
   }
-  return blocks;
-}
+
+  // … or each tensor is cut into as many parts as there are ranks …
+  Blocks slices() const {
+    Blocks blocks(ranks_);
+    for (const Tensor& t : tensors_) {
+      std::byte* const memory = memory_of(t);
+      const std::size_t bytes = t.nbytes() / ranks_;
+      for (std::size_t r = 0; r < ranks_; ++r) blocks[r].append(memory + r * bytes, bytes);
+    }
+    return blocks;
+  }
+
+  // … or the one tensor is cut at given rows.
+  Blocks rows(const std::vector<std::int64_t>& splits) const {
+    if (splits.empty()) return slices();
+    Blocks blocks(ranks_);
+    const Tensor& t = tensors_[0];
+    const std::int64_t height = t.dim() > 0 ? t.shape()[0] : 1;
+    const std::size_t row = height > 0 ? t.nbytes() / static_cast<std::size_t>(height) : 0;
+    std::byte* at = memory_of(t);
+    for (std::size_t r = 0; r < ranks_; ++r) {
+      const std::size_t bytes = static_cast<std::size_t>(splits[r]) * row;
+      blocks[r].append(at, bytes);
+      at += bytes;
+    }
+    return blocks;
+  }
+
+ private:
+  std::byte* memory_of(const Tensor& tensor) const { return travelling(tensor, written_, parts_); }
+
+  const std::vector<Tensor>& tensors_;
+  const bool written_;
+  const std::size_t ranks_;
+  Parts& parts_;
+};
 
 }  // namespace
 
@@ -109,35 +126,34 @@ Parts cut(const Collective& collective, int rank, int size) {
   parts.motion = motion_of(collective.type);
   if (parts.motion == Motion::none) return parts;
   const auto ranks = static_cast<std::size_t>(size);
+  parts.dtype = (collective.inputs.empty() ? collective.outputs : collective.inputs).at(0).dtype();
 
-  std::vector<Tensor> inputs;
-  std::vector<Tensor> outputs;
-  for (const Tensor& t : collective.outputs) outputs.push_back(travelling(t, true, parts));
-  for (const Tensor& t : collective.inputs) inputs.push_back(travelling(t, false, parts));
-  parts.dtype = (inputs.empty() ? outputs : inputs).at(0).dtype();
+  // Outputs first: an input that is one of them travels as the same copy.
+  const Side outputs(collective.outputs, true, ranks, parts);
+  const Side inputs(collective.inputs, false, ranks, parts);
 
   switch (collective.type) {
     case OpType::allgather_into_tensor:
     case OpType::allgather_into_tensor_coalesced:
-      parts.give = whole(inputs);
-      parts.take = slices(outputs, ranks);
+      parts.take = outputs.slices();
+      parts.give = inputs.whole();
       break;
     case OpType::reduce_scatter_tensor:
     case OpType::reduce_scatter_tensor_coalesced:
-      parts.give = slices(inputs, ranks);
-      parts.take = whole(outputs);
+      parts.take = outputs.whole();
+      parts.give = inputs.slices();
       break;
     case OpType::alltoall_base:
-      parts.give = rows(inputs[0], collective.input_splits, ranks);
-      parts.take = rows(outputs[0], collective.output_splits, ranks);
+      parts.take = outputs.rows(collective.output_splits);
+      parts.give = inputs.rows(collective.input_splits);
       break;
     default: {
       const bool lists_in = has_block_per_rank(parts.motion) && !inputs.empty();
       const bool lists_out =
           (parts.motion == Motion::allgather || parts.motion == Motion::gather || parts.motion == Motion::alltoall) &&
           !outputs.empty();
-      parts.give = lists_in ? lists(inputs, ranks) : whole(inputs);
-      parts.take = lists_out ? lists(outputs, ranks) : whole(outputs);
+      parts.take = lists_out ? outputs.lists() : outputs.whole();
+      parts.give = lists_in ? inputs.lists() : inputs.whole();
     }
   }
   const bool only_takes = parts.motion == Motion::scatter && rank != collective.root;

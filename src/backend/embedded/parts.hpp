@@ -35,8 +35,8 @@ struct Parts {
   Motion motion = Motion::none;
   DType dtype = DType::u8;
   std::size_t block_bytes = 0;  ///< of each block, where all are alike
-  std::vector<Stream> give;     ///< one block, or one for each rank
-  std::vector<Stream> take;     ///< one block, or one from each rank
+  Blocks give;                  ///< one block, or one for each rank
+  Blocks take;                  ///< one block, or one from each rank
   /// Tensors that are not contiguous travel as copies that are; these go back when the operation is done.
   std::vector<std::pair<Tensor, Tensor>> copied_back;
 };

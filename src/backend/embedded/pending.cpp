@@ -5,8 +5,9 @@
 
 namespace hookline::embedded {
 
-Pending::Pending(std::shared_ptr<Engine> engine, std::uint64_t number, Clock::time_point deadline)
-    : engine_(std::move(engine)), number_(number), deadline_(deadline) {}
+Pending::Pending(std::shared_ptr<Engine> engine, std::uint64_t number, Clock::time_point deadline,
+                 Collective collective)
+    : engine_(std::move(engine)), collective_(std::move(collective)), number_(number), deadline_(deadline) {}
 
 bool Pending::done() {
   if (over()) return true;

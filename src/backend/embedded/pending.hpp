@@ -16,13 +16,14 @@ class Engine;
 /// and completes it; anybody may wait, and whoever waits drives the engine.
 class Pending : public Operation {
  public:
-  Pending(std::shared_ptr<Engine> engine, std::uint64_t number, Clock::time_point deadline);
+  Pending(std::shared_ptr<Engine> engine, std::uint64_t number, Clock::time_point deadline, Collective collective);
 
   bool done() override;
   void wait_until(Clock::time_point deadline) override;
   std::exception_ptr error() const override { return over() ? error_ : nullptr; }
   void on_done(Task task) override;
   void when_over(Task task, bool hasten) override;
+  const Collective& collective() const override { return collective_; }
   Clock::time_point started() const override { return started_; }
   Clock::time_point finished() const override { return finished_; }
   std::uint64_t number() const override { return number_; }
@@ -44,6 +45,7 @@ class Pending : public Operation {
 
  private:
   const std::shared_ptr<Engine> engine_;
+  const Collective collective_;
   const std::uint64_t number_;
   const Clock::time_point started_ = Clock::now();
   std::atomic<Clock::time_point> deadline_;

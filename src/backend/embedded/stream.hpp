@@ -54,4 +54,25 @@ class Stream {
   std::size_t bytes_ = 0;
 };
 
+/// What goes to, or comes from, the ranks: one stream for all, or one for each. A single one takes no allocation.
+class Blocks {
+ public:
+  explicit Blocks(std::size_t count = 0) : count_(count), rest_(count > 1 ? count - 1 : 0) {}
+
+  std::size_t size() const noexcept { return count_; }
+  Stream& operator[](std::size_t i) noexcept { return i == 0 ? first_ : rest_[i - 1]; }
+  const Stream& operator[](std::size_t i) const noexcept { return i == 0 ? first_ : rest_[i - 1]; }
+
+  std::size_t bytes() const noexcept {
+    std::size_t sum = 0;
+    for (std::size_t i = 0; i < count_; ++i) sum += (*this)[i].bytes();
+    return sum;
+  }
+
+ private:
+  std::size_t count_;
+  Stream first_;
+  std::vector<Stream> rest_;
+};
+
 }  // namespace hookline::embedded
