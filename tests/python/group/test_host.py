@@ -1,0 +1,91 @@
+"""Groups in a container with a small /dev/shm, and what is left on the host when ranks are killed: nothing."""
+
+import os
+import shlex
+import subprocess
+import sys
+
+import pytest
+
+DEADLINE = 60.0
+
+
+@pytest.fixture
+def contained(tmp_path):
+    """contained(text, script) runs a shell script with a /dev/shm of 64 MB, a TMPDIR and a network of its own, as in a
+    container; the script finds the program in $PROGRAM and the launcher in $RUN.
+    """
+
+    def run(text, script):
+        program = tmp_path / "program.py"
+        program.write_text(text)
+        mounts = "mount -t tmpfs -o size=64m tmpfs /dev/shm && mount -t tmpfs tmpfs /home && mkdir /home/tmp"
+        environment = {
+            **{name: value for name, value in os.environ.items() if name != "XDG_RUNTIME_DIR"},
+            "RUN": f"{shlex.quote(sys.executable)} -m hookline run -n 2",
+            "PROGRAM": str(program),
+            "TMPDIR": "/home/tmp",  # tmp_path lies in /tmp itself
+        }
+        unshare = ["unshare", "--mount", "--net", *([] if os.geteuid() == 0 else ["--map-root-user"])]
+        return subprocess.run(
+            [*unshare, "sh", "-c", f"{mounts}\n{script}"],
+            capture_output=True,
+            text=True,
+            timeout=DEADLINE,
+            check=False,
+            env=environment,
+        )
+
+    return run
+
+
+def test_a_small_dev_shm_is_enough(contained):
+    program = """\
+import os, shutil, numpy as np, hookline as hl
+assert shutil.disk_usage("/dev/shm").total == 64 << 20
+group = hl.init_process_group(timeout=30)
+for x in (group.empty(40 << 20), np.empty(40 << 20, np.float32)):  # 160 MiB each
+    x = np.asarray(x)
+    x[:] = group.rank() + 1
+    group.allreduce([x]).wait()
+    assert x[0] == x[-1] == 3
+"""
+    done = contained(program, "$RUN $PROGRAM && ls -A /dev/shm /home/tmp")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "/dev/shm:\n\n/home/tmp:\n", "")
+
+
+@pytest.mark.parametrize("victims", ["0", "01"])
+def test_nothing_is_left_when_ranks_are_killed(contained, victims):
+    program = f"""\
+import os, signal, numpy as np, hookline as hl
+group = hl.init_process_group(timeout=30)
+x = group.empty(1 << 20)
+group.allreduce([x]).wait()
+if str(group.rank()) in "{victims}":
+    os.kill(os.getpid(), signal.SIGKILL)
+try:
+    group.barrier().wait()
+except hl.PeerLost:
+    pass
+"""
+    done = contained(program, "$RUN $PROGRAM; echo $?; ls -A /dev/shm /home/tmp; grep -c @hookline- /proc/net/unix")
+    assert done.stdout == "137\n/dev/shm:\n\n/home/tmp:\n0\n", done.stderr
+
+
+def test_nothing_is_left_when_launcher_and_ranks_are_killed(contained):
+    program = """\
+import os, signal, hookline as hl
+group = hl.init_process_group(timeout=30)
+group.barrier().wait()
+if group.rank() == 0:
+    os.kill(os.getppid(), signal.SIGKILL)
+signal.pause()
+"""
+    # The launcher's guard removes its directory soon after.
+    script = """\
+$RUN $PROGRAM
+for i in $(seq 600); do [ -z "$(ls -A /dev/shm /home/tmp | grep -v :)" ] && break; sleep 0.05; done
+ls -A /dev/shm /home/tmp
+"""
+    done = contained(program, script)
+    assert done.stdout == "/dev/shm:\n\n/home/tmp:\n", done.stderr
