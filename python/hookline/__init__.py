@@ -1,5 +1,6 @@
 """Gradients, buckets and communication hooks: the layer between a model and the network."""
 
+from ._arrays import ArrayLike
 from ._core import (
     Aborted,
     AllgatherOptions,
@@ -49,6 +50,7 @@ __all__ = [
     "AllToAllOptions",
     "AllgatherOptions",
     "AllreduceOptions",
+    "ArrayLike",
     "BarrierOptions",
     "BroadcastOptions",
     "Capabilities",

@@ -2,6 +2,7 @@ from collections.abc import Callable, Generator, Sequence
 import datetime
 from typing import Any, Generic, TypeVar
 
+import hookline
 import numpy.typing
 
 
@@ -601,77 +602,77 @@ class ProcessGroup:
 
     def __repr__(self) -> str: ...
 
-    def allreduce(self, tensors: object, op: object | None = None, timeout: object | None = None, opts: object | None = None) -> Work:
+    def allreduce(self, tensors: hookline.ArrayLike | Sequence[hookline.ArrayLike], op: ReduceOp | CallOptions | None = None, timeout: float | datetime.timedelta | CallOptions | None = None, opts: CallOptions | None = None) -> Work:
         """In place on every rank; the op is ReduceOp.SUM where not given."""
 
-    def allreduce_coalesced(self, tensors: object, op: object | None = None, timeout: object | None = None, opts: object | None = None) -> Work:
+    def allreduce_coalesced(self, tensors: hookline.ArrayLike | Sequence[hookline.ArrayLike], op: ReduceOp | CallOptions | None = None, timeout: float | datetime.timedelta | CallOptions | None = None, opts: CallOptions | None = None) -> Work:
         """The same of several arrays at once."""
 
-    def reduce(self, tensors: object, root: object | None = None, op: object | None = None, timeout: object | None = None, opts: object | None = None) -> Work:
+    def reduce(self, tensors: hookline.ArrayLike | Sequence[hookline.ArrayLike], root: int | CallOptions | None = None, op: ReduceOp | CallOptions | None = None, timeout: float | datetime.timedelta | CallOptions | None = None, opts: CallOptions | None = None) -> Work:
         """In place at the root, rank 0 where not given."""
 
-    def broadcast(self, tensors: object, root: object | None = None, timeout: object | None = None, opts: object | None = None) -> Work:
+    def broadcast(self, tensors: hookline.ArrayLike | Sequence[hookline.ArrayLike], root: int | CallOptions | None = None, timeout: float | datetime.timedelta | CallOptions | None = None, opts: CallOptions | None = None) -> Work:
         """From the root, rank 0 where not given, to all."""
 
-    def allgather(self, output_lists: object, inputs: object, timeout: object | None = None, opts: object | None = None) -> Work:
+    def allgather(self, output_lists: Sequence[hookline.ArrayLike] | Sequence[Sequence[hookline.ArrayLike]], inputs: hookline.ArrayLike | Sequence[hookline.ArrayLike], timeout: float | datetime.timedelta | CallOptions | None = None, opts: CallOptions | None = None) -> Work:
         """Outputs are a list of size() arrays, or that in a list."""
 
-    def allgather_into_tensor(self, output: object, input: object, timeout: object | None = None, opts: object | None = None) -> Work:
+    def allgather_into_tensor(self, output: hookline.ArrayLike, input: hookline.ArrayLike, timeout: float | datetime.timedelta | CallOptions | None = None, opts: CallOptions | None = None) -> Work:
         """The output has as many parts along its memory as there are ranks."""
 
-    def all_gather_single(self, output: object, input: object, timeout: object | None = None, opts: object | None = None) -> Work:
+    def all_gather_single(self, output: hookline.ArrayLike, input: hookline.ArrayLike, timeout: float | datetime.timedelta | CallOptions | None = None, opts: CallOptions | None = None) -> Work:
         """The output has as many parts along its memory as there are ranks."""
 
-    def allgather_into_tensor_coalesced(self, outputs: object, inputs: object, timeout: object | None = None, opts: object | None = None) -> Work:
+    def allgather_into_tensor_coalesced(self, outputs: hookline.ArrayLike | Sequence[hookline.ArrayLike], inputs: hookline.ArrayLike | Sequence[hookline.ArrayLike], timeout: float | datetime.timedelta | CallOptions | None = None, opts: CallOptions | None = None) -> Work:
         """Several at once."""
 
-    def allgather_coalesced(self, output_lists: object, inputs: object, timeout: object | None = None, opts: object | None = None) -> Work:
+    def allgather_coalesced(self, output_lists: Sequence[hookline.ArrayLike] | Sequence[Sequence[hookline.ArrayLike]], inputs: hookline.ArrayLike | Sequence[hookline.ArrayLike], timeout: float | datetime.timedelta | CallOptions | None = None, opts: CallOptions | None = None) -> Work:
         """Outputs are one list for each rank, with one array for each input."""
 
-    def gather(self, outputs: object | None, inputs: object | None, root: object | None = None, timeout: object | None = None, opts: object | None = None) -> Work:
+    def gather(self, outputs: hookline.ArrayLike | Sequence[hookline.ArrayLike] | Sequence[Sequence[hookline.ArrayLike]] | None, inputs: hookline.ArrayLike | Sequence[hookline.ArrayLike] | Sequence[Sequence[hookline.ArrayLike]] | None, root: int | CallOptions | None = None, timeout: float | datetime.timedelta | CallOptions | None = None, opts: CallOptions | None = None) -> Work:
         """Ranks other than the root pass no outputs: None or []."""
 
-    def scatter(self, outputs: object | None, inputs: object | None, root: object | None = None, timeout: object | None = None, opts: object | None = None) -> Work:
+    def scatter(self, outputs: hookline.ArrayLike | Sequence[hookline.ArrayLike] | Sequence[Sequence[hookline.ArrayLike]] | None, inputs: hookline.ArrayLike | Sequence[hookline.ArrayLike] | Sequence[Sequence[hookline.ArrayLike]] | None, root: int | CallOptions | None = None, timeout: float | datetime.timedelta | CallOptions | None = None, opts: CallOptions | None = None) -> Work:
         """Ranks other than the root pass no inputs: None or []."""
 
-    def reduce_scatter(self, outputs: object, input_lists: object, op: object | None = None, timeout: object | None = None, opts: object | None = None) -> Work:
+    def reduce_scatter(self, outputs: hookline.ArrayLike | Sequence[hookline.ArrayLike], input_lists: Sequence[hookline.ArrayLike] | Sequence[Sequence[hookline.ArrayLike]], op: ReduceOp | CallOptions | None = None, timeout: float | datetime.timedelta | CallOptions | None = None, opts: CallOptions | None = None) -> Work:
         """Inputs are a list of size() arrays, or that in a list."""
 
-    def reduce_scatter_tensor(self, output: object, input: object, op: object | None = None, timeout: object | None = None, opts: object | None = None) -> Work:
+    def reduce_scatter_tensor(self, output: hookline.ArrayLike, input: hookline.ArrayLike, op: ReduceOp | CallOptions | None = None, timeout: float | datetime.timedelta | CallOptions | None = None, opts: CallOptions | None = None) -> Work:
         """The input has as many parts along its memory as there are ranks."""
 
-    def reduce_scatter_single(self, output: object, input: object, op: object | None = None, timeout: object | None = None, opts: object | None = None) -> Work:
+    def reduce_scatter_single(self, output: hookline.ArrayLike, input: hookline.ArrayLike, op: ReduceOp | CallOptions | None = None, timeout: float | datetime.timedelta | CallOptions | None = None, opts: CallOptions | None = None) -> Work:
         """The input has as many parts along its memory as there are ranks."""
 
-    def reduce_scatter_tensor_coalesced(self, outputs: object, inputs: object, op: object | None = None, timeout: object | None = None, opts: object | None = None) -> Work:
+    def reduce_scatter_tensor_coalesced(self, outputs: hookline.ArrayLike | Sequence[hookline.ArrayLike], inputs: hookline.ArrayLike | Sequence[hookline.ArrayLike], op: ReduceOp | CallOptions | None = None, timeout: float | datetime.timedelta | CallOptions | None = None, opts: CallOptions | None = None) -> Work:
         """Several at once."""
 
-    def alltoall(self, outputs: object, inputs: object, timeout: object | None = None, opts: object | None = None) -> Work:
+    def alltoall(self, outputs: hookline.ArrayLike | Sequence[hookline.ArrayLike], inputs: hookline.ArrayLike | Sequence[hookline.ArrayLike], timeout: float | datetime.timedelta | CallOptions | None = None, opts: CallOptions | None = None) -> Work:
         """One array for each rank, both ways."""
 
-    def alltoall_base(self, output: object, input: object, output_split_sizes: Sequence[int] | None = None, input_split_sizes: Sequence[int] | None = None, timeout: object | None = None, opts: object | None = None) -> Work:
+    def alltoall_base(self, output: hookline.ArrayLike, input: hookline.ArrayLike, output_split_sizes: Sequence[int] | None = None, input_split_sizes: Sequence[int] | None = None, timeout: float | datetime.timedelta | CallOptions | None = None, opts: CallOptions | None = None) -> Work:
         """
         Splits are rows of dimension 0 for each rank; without them the parts are equal.
         """
 
-    def all_to_all_single(self, output: object, input: object, output_split_sizes: Sequence[int] | None = None, input_split_sizes: Sequence[int] | None = None, timeout: object | None = None, opts: object | None = None) -> Work:
+    def all_to_all_single(self, output: hookline.ArrayLike, input: hookline.ArrayLike, output_split_sizes: Sequence[int] | None = None, input_split_sizes: Sequence[int] | None = None, timeout: float | datetime.timedelta | CallOptions | None = None, opts: CallOptions | None = None) -> Work:
         """
         Splits are rows of dimension 0 for each rank; without them the parts are equal.
         """
 
-    def send(self, tensors: object, dst: int, tag: int = 0, timeout: object | None = None) -> Work:
+    def send(self, tensors: hookline.ArrayLike | Sequence[hookline.ArrayLike], dst: int, tag: int = 0, timeout: float | datetime.timedelta | CallOptions | None = None) -> Work:
         """Matched by peer, tag and order; outside the order of the collectives."""
 
-    def recv(self, tensors: object, src: int, tag: int = 0, timeout: object | None = None) -> Work: ...
+    def recv(self, tensors: hookline.ArrayLike | Sequence[hookline.ArrayLike], src: int, tag: int = 0, timeout: float | datetime.timedelta | CallOptions | None = None) -> Work: ...
 
-    def recv_anysource(self, tensors: object, tag: int = 0, timeout: object | None = None) -> Work:
+    def recv_anysource(self, tensors: hookline.ArrayLike | Sequence[hookline.ArrayLike], tag: int = 0, timeout: float | datetime.timedelta | CallOptions | None = None) -> Work:
         """Work.source_rank() says who sent it."""
 
-    def barrier(self, timeout: object | None = None, opts: object | None = None) -> Work: ...
+    def barrier(self, timeout: float | datetime.timedelta | CallOptions | None = None, opts: CallOptions | None = None) -> Work: ...
 
-    def monitored_barrier(self, timeout: object | None = None, wait_all_ranks: bool = False) -> None:
+    def monitored_barrier(self, timeout: float | datetime.timedelta | CallOptions | None = None, wait_all_ranks: bool = False) -> None:
         """
-        A barrier that blocks; the error names every rank that did not come in time, whatever wait_all_ranks is.
+        A barrier that blocks; the error names the first rank that did not come in time, or all of them.
         """
 
 def init_process_group(backend: str | None = 'shm', init_method: str = 'env://', rank: int | None = None, world_size: int | None = None, timeout: float | datetime.timedelta | None = None, store: Store | None = None) -> ProcessGroup:

@@ -11,6 +11,7 @@
 
 #include <hookline/core/error.hpp>
 
+#include "call_args.hpp"
 #include "group_options.hpp"
 #include "natively.hpp"
 #include "py_group.hpp"
@@ -101,9 +102,10 @@ PyWork message(ProcessGroup& group, OpType type, handle given, int peer, int tag
   return start(group, std::move(c), std::move(tensors.objects));
 }
 
-PyWork barrier(ProcessGroup& group, OpType type, handle timeout, handle opts) {
+PyWork barrier(ProcessGroup& group, OpType type, handle timeout, handle opts, bool wait_all_ranks = false) {
   Collective c;
   c.type = type;
+  c.wait_all_ranks = wait_all_ranks;
   CallArguments{.timeout = timeout, .opts = opts}.apply_to(c);
   return start(group, std::move(c), nb::list());
 }
@@ -113,17 +115,18 @@ using Reader = TensorList (*)(handle);
 void def_reducing(GroupClass& group, const char* name, OpType type, const char* doc) {
   group.def(
       name,
-      [type](ProcessGroup& g, handle tensors, handle op, handle timeout, handle opts) {
+      [type](ProcessGroup& g, ArraysArg tensors, OpArg op, TimeArg timeout, OptsArg opts) {
         return in_place(g, type, tensors, {.op = op, .timeout = timeout, .opts = opts});
       },
       arg("tensors"), arg("op") = nb::none(), arg("timeout") = nb::none(), arg("opts") = nb::none(), doc);
 }
 
+template <class Out, class In>
 void def_gathering(GroupClass& group, const char* name, const char* outputs, const char* inputs, OpType type,
                    Reader read_outputs, const char* doc) {
   group.def(
       name,
-      [type, read_outputs](ProcessGroup& g, handle out, handle in, handle timeout, handle opts) {
+      [type, read_outputs](ProcessGroup& g, Out out, In in, TimeArg timeout, OptsArg opts) {
         return apart(g, type, read_outputs(out), tensors_of(in), {.timeout = timeout, .opts = opts});
       },
       arg(outputs), arg(inputs), arg("timeout") = nb::none(), arg("opts") = nb::none(), doc);
@@ -132,7 +135,7 @@ void def_gathering(GroupClass& group, const char* name, const char* outputs, con
 void def_rooted(GroupClass& group, const char* name, OpType type, const char* doc) {
   group.def(
       name,
-      [type](ProcessGroup& g, handle out, handle in, handle root, handle timeout, handle opts) {
+      [type](ProcessGroup& g, RootArraysArg out, RootArraysArg in, RootArg root, TimeArg timeout, OptsArg opts) {
         return apart(g, type, tensors_of_nested(out), tensors_of_nested(in),
                      {.root = root, .timeout = timeout, .opts = opts});
       },
@@ -140,77 +143,80 @@ void def_rooted(GroupClass& group, const char* name, OpType type, const char* do
       arg("opts") = nb::none(), doc);
 }
 
+template <class Out, class In>
 void def_scattering(GroupClass& group, const char* name, const char* outputs, const char* inputs, OpType type,
                     Reader read_inputs, const char* doc) {
   group.def(
       name,
-      [type, read_inputs](ProcessGroup& g, handle out, handle in, handle op, handle timeout, handle opts) {
+      [type, read_inputs](ProcessGroup& g, Out out, In in, OpArg op, TimeArg timeout, OptsArg opts) {
         return apart(g, type, tensors_of(out), read_inputs(in), {.op = op, .timeout = timeout, .opts = opts});
       },
       arg(outputs), arg(inputs), arg("op") = nb::none(), arg("timeout") = nb::none(), arg("opts") = nb::none(), doc);
 }
 
 void bind_gathers_and_scatters(GroupClass& group) {
-  def_gathering(group, "allgather", "output_lists", "inputs", OpType::allgather, &tensors_of_nested,
-                "Outputs are a list of size() arrays, or that in a list.");
+  def_gathering<ArrayListsArg, ArraysArg>(group, "allgather", "output_lists", "inputs", OpType::allgather,
+                                          &tensors_of_nested,
+                                          "Outputs are a list of size() arrays, or that in a list.");
   for (const char* name : {"allgather_into_tensor", "_allgather_base", "all_gather_single"}) {
-    def_gathering(group, name, "output", "input", OpType::allgather_into_tensor, &tensors_of,
-                  "The output has as many parts along its memory as there are ranks.");
+    def_gathering<ArrayArg, ArrayArg>(group, name, "output", "input", OpType::allgather_into_tensor, &tensors_of,
+                                      "The output has as many parts along its memory as there are ranks.");
   }
-  def_gathering(group, "allgather_into_tensor_coalesced", "outputs", "inputs", OpType::allgather_into_tensor_coalesced,
-                &tensors_of, "Several at once.");
+  def_gathering<ArraysArg, ArraysArg>(group, "allgather_into_tensor_coalesced", "outputs", "inputs",
+                                      OpType::allgather_into_tensor_coalesced, &tensors_of, "Several at once.");
   group.def(
       "allgather_coalesced",
-      [](ProcessGroup& g, handle out, handle in, handle timeout, handle opts) {
+      [](ProcessGroup& g, ArrayListsArg out, ArraysArg in, TimeArg timeout, OptsArg opts) {
         return allgather_coalesced(g, out, in, {.timeout = timeout, .opts = opts});
       },
       arg("output_lists"), arg("inputs"), arg("timeout") = nb::none(), arg("opts") = nb::none(),
       "Outputs are one list for each rank, with one array for each input.");
   def_rooted(group, "gather", OpType::gather, "Ranks other than the root pass no outputs: None or [].");
   def_rooted(group, "scatter", OpType::scatter, "Ranks other than the root pass no inputs: None or [].");
-  def_scattering(group, "reduce_scatter", "outputs", "input_lists", OpType::reduce_scatter, &tensors_of_nested,
-                 "Inputs are a list of size() arrays, or that in a list.");
+  def_scattering<ArraysArg, ArrayListsArg>(group, "reduce_scatter", "outputs", "input_lists", OpType::reduce_scatter,
+                                           &tensors_of_nested,
+                                           "Inputs are a list of size() arrays, or that in a list.");
   for (const char* name : {"reduce_scatter_tensor", "_reduce_scatter_base", "reduce_scatter_single"}) {
-    def_scattering(group, name, "output", "input", OpType::reduce_scatter_tensor, &tensors_of,
-                   "The input has as many parts along its memory as there are ranks.");
+    def_scattering<ArrayArg, ArrayArg>(group, name, "output", "input", OpType::reduce_scatter_tensor, &tensors_of,
+                                       "The input has as many parts along its memory as there are ranks.");
   }
-  def_scattering(group, "reduce_scatter_tensor_coalesced", "outputs", "inputs", OpType::reduce_scatter_tensor_coalesced,
-                 &tensors_of, "Several at once.");
+  def_scattering<ArraysArg, ArraysArg>(group, "reduce_scatter_tensor_coalesced", "outputs", "inputs",
+                                       OpType::reduce_scatter_tensor_coalesced, &tensors_of, "Several at once.");
 }
 
 void bind_messages(GroupClass& group) {
   group
       .def(
           "send",
-          [](ProcessGroup& g, handle tensors, int dst, int tag, handle timeout) {
+          [](ProcessGroup& g, ArraysArg tensors, int dst, int tag, TimeArg timeout) {
             return message(g, OpType::send, tensors, dst, tag, timeout);
           },
           arg("tensors"), arg("dst"), arg("tag") = 0, arg("timeout") = nb::none(),
           "Matched by peer, tag and order; outside the order of the collectives.")
       .def(
           "recv",
-          [](ProcessGroup& g, handle tensors, int src, int tag, handle timeout) {
+          [](ProcessGroup& g, ArraysArg tensors, int src, int tag, TimeArg timeout) {
             return message(g, OpType::recv, tensors, src, tag, timeout);
           },
           arg("tensors"), arg("src"), arg("tag") = 0, arg("timeout") = nb::none())
       .def(
           "recv_anysource",
-          [](ProcessGroup& g, handle tensors, int tag, handle timeout) {
+          [](ProcessGroup& g, ArraysArg tensors, int tag, TimeArg timeout) {
             return message(g, OpType::recv_anysource, tensors, kAnySource, tag, timeout);
           },
           arg("tensors"), arg("tag") = 0, arg("timeout") = nb::none(), "Work.source_rank() says who sent it.")
       .def(
           "barrier",
-          [](ProcessGroup& g, handle timeout, handle opts) { return barrier(g, OpType::barrier, timeout, opts); },
+          [](ProcessGroup& g, TimeArg timeout, OptsArg opts) { return barrier(g, OpType::barrier, timeout, opts); },
           arg("timeout") = nb::none(), arg("opts") = nb::none())
       .def(
           "monitored_barrier",
-          [](ProcessGroup& g, handle timeout, bool) {
-            const PyWork work = barrier(g, OpType::monitored_barrier, timeout, {});
+          [](ProcessGroup& g, TimeArg timeout, bool wait_all_ranks) {
+            const PyWork work = barrier(g, OpType::monitored_barrier, timeout, {}, wait_all_ranks);
             natively([&] { work.work->wait(); });
           },
           arg("timeout") = nb::none(), arg("wait_all_ranks") = false,
-          "A barrier that blocks; the error names every rank that did not come in time, whatever wait_all_ranks is.");
+          "A barrier that blocks; the error names the first rank that did not come in time, or all of them.");
 }
 
 }  // namespace
@@ -222,14 +228,14 @@ void bind_collectives(GroupClass& group) {
   group
       .def(
           "reduce",
-          [](ProcessGroup& g, handle tensors, handle root, handle op, handle timeout, handle opts) {
+          [](ProcessGroup& g, ArraysArg tensors, RootArg root, OpArg op, TimeArg timeout, OptsArg opts) {
             return in_place(g, OpType::reduce, tensors, {.op = op, .root = root, .timeout = timeout, .opts = opts});
           },
           arg("tensors"), arg("root") = nb::none(), arg("op") = nb::none(), arg("timeout") = nb::none(),
           arg("opts") = nb::none(), "In place at the root, rank 0 where not given.")
       .def(
           "broadcast",
-          [](ProcessGroup& g, handle tensors, handle root, handle timeout, handle opts) {
+          [](ProcessGroup& g, ArraysArg tensors, RootArg root, TimeArg timeout, OptsArg opts) {
             return in_place(g, OpType::broadcast, tensors, {.root = root, .timeout = timeout, .opts = opts});
           },
           arg("tensors"), arg("root") = nb::none(), arg("timeout") = nb::none(), arg("opts") = nb::none(),
@@ -237,7 +243,7 @@ void bind_collectives(GroupClass& group) {
   bind_gathers_and_scatters(group);
   group.def(
       "alltoall",
-      [](ProcessGroup& g, handle out, handle in, handle timeout, handle opts) {
+      [](ProcessGroup& g, ArraysArg out, ArraysArg in, TimeArg timeout, OptsArg opts) {
         return apart(g, OpType::alltoall, tensors_of(out), tensors_of(in), {.timeout = timeout, .opts = opts});
       },
       arg("outputs"), arg("inputs"), arg("timeout") = nb::none(), arg("opts") = nb::none(),
@@ -245,7 +251,8 @@ void bind_collectives(GroupClass& group) {
   for (const char* name : {"alltoall_base", "all_to_all_single"}) {
     group.def(
         name,
-        [](ProcessGroup& g, handle out, handle in, Splits out_splits, Splits in_splits, handle timeout, handle opts) {
+        [](ProcessGroup& g, ArrayArg out, ArrayArg in, Splits out_splits, Splits in_splits, TimeArg timeout,
+           OptsArg opts) {
           return alltoall_base(g, out, in, std::move(out_splits), std::move(in_splits),
                                {.timeout = timeout, .opts = opts});
         },

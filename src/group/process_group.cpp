@@ -137,8 +137,10 @@ WorkPtr ProcessGroup::recv_anysource(const Tensor& tensor, const MessageOptions&
 
 WorkPtr ProcessGroup::barrier(const BarrierOptions& options) { return run(describe(OpType::barrier, {}, {}, options)); }
 
-void ProcessGroup::monitored_barrier(const BarrierOptions& options) {
-  run(describe(OpType::monitored_barrier, {}, {}, options))->wait();
+void ProcessGroup::monitored_barrier(const MonitoredBarrierOptions& options) {
+  Collective c = describe(OpType::monitored_barrier, {}, {}, options);
+  c.wait_all_ranks = options.wait_all_ranks;
+  run(std::move(c))->wait();
 }
 
 Tensor ProcessGroup::empty(const Dims& shape, DType dtype) { return Tensor::empty(shape, dtype); }

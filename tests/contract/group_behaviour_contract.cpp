@@ -187,6 +187,26 @@ TEST_P(GroupBehaviour, ATimeoutNamesWhoDidNotCome) {
   });
 }
 
+TEST_P(GroupBehaviour, AMonitoredBarrierNamesTheFirstWhoDidNotComeOrAll) {
+  for (const bool all : {false, true}) {
+    GetParam().spawn(4, [all](ProcessGroup& group) {
+      group.monitored_barrier();
+      if (group.rank() != 0) {
+        const Tensor t = Tensor::zeros({1});
+        EXPECT_THROW(group.recv(t, 0)->wait(), Aborted);
+        return;
+      }
+      try {
+        group.monitored_barrier({.timeout = Milliseconds(30), .wait_all_ranks = all});
+        throw std::runtime_error("a barrier without the others");
+      } catch (const Timeout& e) {
+        const std::string who = all ? "Ranks 1, 2, 3" : "Rank 1";
+        EXPECT_THAT(e.what(), ::testing::StartsWith("[Rank 0]: " + who + " failed to pass monitoredBarrier in "));
+      }
+    });
+  }
+}
+
 TEST_P(GroupBehaviour, RefusesWhatMakesNoSense) {
   GetParam().spawn(2, [](ProcessGroup& group) {
     const Tensor t = Tensor::zeros({4});

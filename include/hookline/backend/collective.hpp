@@ -62,7 +62,8 @@ struct Collective {
   std::vector<std::int64_t> input_splits;
   std::vector<std::int64_t> output_splits;
   std::optional<Milliseconds> timeout = std::nullopt;  ///< the group's where not given
-  std::uint64_t note = 0;  ///< an opaque number that error texts and statistics show, such as a bucket's index
+  bool wait_all_ranks = false;  ///< of monitored_barrier: name every rank that did not come, not just the first
+  std::uint64_t note = 0;       ///< an opaque number that error texts and statistics show, such as a bucket's index
 };
 
 }  // namespace hookline

@@ -31,6 +31,10 @@ struct MessageOptions {
   int tag = 0;
   std::optional<Milliseconds> timeout = std::nullopt;
 };
+struct MonitoredBarrierOptions {
+  std::optional<Milliseconds> timeout = std::nullopt;
+  bool wait_all_ranks = false;  ///< name every rank that did not come, not just the first
+};
 using GatherOptions = BroadcastOptions;
 using ScatterOptions = BroadcastOptions;
 using ReduceScatterOptions = AllreduceOptions;
@@ -39,6 +43,7 @@ using BarrierOptions = AllgatherOptions;
 
 static_assert(std::is_trivially_destructible_v<AllreduceOptions> && std::is_trivially_destructible_v<ReduceOptions> &&
               std::is_trivially_destructible_v<BroadcastOptions> &&
-              std::is_trivially_destructible_v<AllgatherOptions> && std::is_trivially_destructible_v<MessageOptions>);
+              std::is_trivially_destructible_v<AllgatherOptions> && std::is_trivially_destructible_v<MessageOptions> &&
+              std::is_trivially_destructible_v<MonitoredBarrierOptions>);
 
 }  // namespace hookline

@@ -62,8 +62,8 @@ class HOOKLINE_EXPORT ProcessGroup : public std::enable_shared_from_this<Process
   WorkPtr recv_anysource(const Tensor& tensor, const MessageOptions& options = {});
 
   WorkPtr barrier(const BarrierOptions& options = {});
-  /// A barrier that blocks; the error names every rank that did not come in time.
-  void monitored_barrier(const BarrierOptions& options = {});
+  /// A barrier that blocks; the error names the first rank that did not come in time, or all of them.
+  void monitored_barrier(const MonitoredBarrierOptions& options = {});
 
   /// A tensor in memory that the group's collectives work on in place, where the backend has such memory.
   virtual Tensor empty(const Dims& shape, DType dtype = DType::f32);

@@ -12,6 +12,16 @@
 #include "backend/embedded/engine.hpp"
 
 namespace hookline::embedded {
+namespace {
+
+// As torch words it, for those who look for it in their logs.
+std::string failed_to_pass(int rank, std::vector<int> missing, bool all, Milliseconds waited) {
+  if (!all) missing.resize(1);
+  return fmt::format("[Rank {}]: Rank{} {} failed to pass monitoredBarrier in {} ms: did not come", rank,
+                     missing.size() > 1 ? "s" : "", fmt::join(missing, ", "), waited.count());
+}
+
+}  // namespace
 
 std::exception_ptr Engine::broken() const {
   const std::lock_guard lock(state_mutex_);
@@ -122,8 +132,12 @@ void Engine::look_around() {
           PeerLost(fmt::format("{}: rank {} left the group", context(), fmt::join(missed, ", "))));
     } else if (now >= operation.deadline()) {
       const auto waited = std::chrono::duration_cast<Milliseconds>(now - operation.started());
-      cause = std::make_exception_ptr(Timeout(
-          fmt::format("{}: rank {} did not come within {} ms", context(), fmt::join(awaited, ", "), waited.count())));
+      std::string text =
+          fmt::format("{}: rank {} did not come within {} ms", context(), fmt::join(awaited, ", "), waited.count());
+      if (operation.collective().type == OpType::monitored_barrier) {
+        text = failed_to_pass(me, awaited, operation.collective().wait_all_ranks, waited);
+      }
+      cause = std::make_exception_ptr(Timeout(text));
     }
   });
   if (cause) fail(cause);

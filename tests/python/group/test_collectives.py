@@ -145,6 +145,21 @@ def test_messages(ranks, kind):
     ranks(N, body)
 
 
+@pytest.mark.parametrize("everyone", [False, True])
+def test_monitored_barrier_names_the_missing(ranks, everyone):
+    who = "Ranks 1, 2" if everyone else "Rank 1"
+
+    def body(group):
+        if group.rank() == 0:
+            with pytest.raises(hookline.Timeout, match=rf"^\[Rank 0\]: {who} failed to pass monitoredBarrier in "):
+                group.monitored_barrier(timeout=0.03, wait_all_ranks=everyone)
+        else:
+            with pytest.raises(hookline.Aborted, match=f"{who} failed to pass"):
+                group.recv([np.ones(1)], 0).wait()
+
+    ranks(N, body)
+
+
 def test_every_op(ranks):
     # Ranks 0 and 1 have 6 and 3.
     expected = {"SUM": 9, "AVG": 4, "PRODUCT": 18, "MIN": 3, "MAX": 6, "BAND": 2, "BOR": 7, "BXOR": 5}
