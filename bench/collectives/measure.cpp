@@ -8,6 +8,7 @@
 #include <map>
 #include <sstream>
 #include <stdexcept>
+#include <vector>
 
 namespace bench {
 
@@ -15,26 +16,40 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
+constexpr int kBatches = 9;
+
 double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
+double median(std::vector<double> times) {
+  const auto middle = times.begin() + static_cast<std::ptrdiff_t>(times.size() / 2);
+  std::nth_element(times.begin(), middle, times.end());
+  return *middle;
+}
+
 // Warm operations follow each other without a break: a barrier between them would cost as much as the small ones do.
+// The median of a few batches, so that a moment in which the system did something else does not count.
 double in_a_row(System& system, const Prepared& prepared, int repeats) {
+  std::vector<double> times(static_cast<std::size_t>(std::min(repeats, kBatches)));
   system.barrier();
-  const auto start = Clock::now();
-  for (int i = 0; i < repeats; ++i) prepared.call();
-  return seconds_since(start) / repeats;
+  for (double& time : times) {
+    const int batch = repeats / static_cast<int>(times.size());
+    const auto start = Clock::now();
+    for (int i = 0; i < batch; ++i) prepared.call();
+    time = seconds_since(start) / batch;
+  }
+  return median(times);
 }
 
 double each_fresh(System& system, const Prepared& prepared, int repeats) {
-  double total = 0;
-  for (int i = 0; i < repeats; ++i) {
+  std::vector<double> times(static_cast<std::size_t>(repeats));
+  for (double& time : times) {
     prepared.rewrite();
     system.barrier();
     const auto start = Clock::now();
     prepared.call();
-    total += seconds_since(start);
+    time = seconds_since(start);
   }
-  return total / repeats;
+  return median(times);
 }
 
 // Seconds of one operation, as the slowest rank saw it.

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import gc
+import statistics
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
+
+BATCHES = 9  # as in measure.cpp
 
 
 class Row(NamedTuple):
@@ -56,21 +59,23 @@ def measure(system: System, prepared: Prepared, row: Row) -> float:
     call, rewrite = prepared
     for _ in range(1 + row.repeats // 10):
         call()
-    total = 0.0
+    times = []
     if row.fresh:
         for _ in range(row.repeats):
             rewrite()
             system.barrier()
             start = time.perf_counter()
             call()
-            total += time.perf_counter() - start
+            times.append(time.perf_counter() - start)
     else:
         system.barrier()
-        start = time.perf_counter()
-        for _ in range(row.repeats):
-            call()
-        total = time.perf_counter() - start
-    return system.max_over_ranks(total / row.repeats)
+        batches = min(row.repeats, BATCHES)
+        for _ in range(batches):
+            start = time.perf_counter()
+            for _ in range(row.repeats // batches):
+                call()
+            times.append((time.perf_counter() - start) / (row.repeats // batches))
+    return system.max_over_ranks(statistics.median(times))
 
 
 def serve(system: System, directory: Path) -> None:

@@ -65,11 +65,13 @@ std::uint64_t available_bytes(const std::string& root) {
     const std::size_t first = line.find(':');
     const std::size_t second = line.find(':', first + 1);
     if (second == std::string::npos) continue;
-    const std::string controllers = "," + line.substr(first + 1, second - first - 1) + ",";
     const std::string path = line.substr(second + 1);
-    if (controllers == ",,") {
+    line[second] = ',';  // so that a name stands between commas
+    const std::string_view controllers = std::string_view(line).substr(first, second - first + 1);
+    if (controllers.size() == 2) {
       left = std::min(left, left_on_the_way_up(root + "/sys/fs/cgroup", path, kVersion2));
-    } else if (controllers.find(",memory,") != std::string::npos) {
+    } else if (controllers.find(":memory,") != std::string_view::npos ||
+               controllers.find(",memory,") != std::string_view::npos) {
       left = std::min(left, left_on_the_way_up(root + "/sys/fs/cgroup/memory", path, kVersion1));
     }
   }
