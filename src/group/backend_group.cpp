@@ -113,9 +113,9 @@ class BackendGroup final : public ProcessGroup {
   void shutdown() override { backend_->shutdown(); }
 
  private:
-  WorkPtr start(Collective collective) {
-    const Clock::time_point deadline = deadline_after(collective.timeout.value_or(timeout()));
-    auto operation = backend_->start(std::move(collective), current_lane(), deadline);
+  WorkPtr start(Collective&& collective) {
+    const Milliseconds timeout = collective.timeout.value_or(this->timeout());
+    auto operation = backend_->start(std::move(collective), current_lane(), timeout);
     const std::uint64_t sequence = sequence_.fetch_add(1, std::memory_order_relaxed) + 1;
     return std::make_shared<BackendWork>(std::move(operation), sequence);
   }

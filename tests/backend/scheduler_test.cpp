@@ -142,7 +142,7 @@ class Schedule {
 
   Started start(int rank, const Call& call) {
     Engine& engine = *engines_[static_cast<std::size_t>(rank)];
-    const auto deadline = gone_ && fault_ == Fault::stop ? Clock::now() : Clock::now() + std::chrono::hours(1);
+    const Milliseconds timeout = gone_ && fault_ == Fault::stop ? Milliseconds(0) : std::chrono::hours(1);
     const std::int64_t count = call.count + (call.odd_one_out == rank ? 1 : 0);
     Started s;
     s.input = tensor(rank, count, call.shared);
@@ -169,21 +169,21 @@ class Schedule {
       message.root = (rank + 1) % ranks_;
       message.tag = call.lane;
       message.inputs = {s.input};
-      s.operations.push_back(engine.start(message, 0, deadline));
+      s.operations.push_back(engine.start(std::move(message), 0, timeout));
       message = c;
       message.type = OpType::recv;
       message.root = (rank + ranks_ - 1) % ranks_;
       message.tag = call.lane;
       s.output = tensor(rank, call.count, false);
       message.outputs = {s.output};
-      s.operations.push_back(engine.start(message, 0, deadline));
+      s.operations.push_back(engine.start(std::move(message), 0, timeout));
       return s;
     }
     if (call.type != OpType::barrier) {
       c.inputs = {s.input};
       c.outputs = {s.output};
     }
-    s.operations.push_back(engine.start(std::move(c), call.lane, deadline));
+    s.operations.push_back(engine.start(std::move(c), call.lane, timeout));
     return s;
   }
 

@@ -57,8 +57,9 @@ class HOOKLINE_EXPORT Backend {
   virtual int size() const = 0;
   virtual Capabilities capabilities() const = 0;
 
-  /// Starts an operation in a lane and returns without waiting for a peer. The deadline makes it fail with Timeout.
-  virtual std::shared_ptr<Operation> start(Collective collective, int lane, Clock::time_point deadline) = 0;
+  /// Starts an operation in a lane and returns without waiting for a peer. It fails with Timeout after that time,
+  /// whatever `collective.timeout` says.
+  virtual std::shared_ptr<Operation> start(Collective&& collective, int lane, Milliseconds timeout) = 0;
 
   /// Memory for `bytes` that operations of this group can use in place; ordinary memory where there is no such thing.
   virtual std::shared_ptr<void> allocate(std::size_t bytes) = 0;

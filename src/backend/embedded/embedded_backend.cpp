@@ -23,8 +23,8 @@ class EmbeddedBackend final : public Backend {
     return {.lanes = kLanes, .shared_buffers = true, .recv_anysource = true};
   }
 
-  std::shared_ptr<Operation> start(Collective collective, int lane, Clock::time_point deadline) override {
-    return engine_->start(std::move(collective), lane, deadline);
+  std::shared_ptr<Operation> start(Collective&& collective, int lane, Milliseconds timeout) override {
+    return engine_->start(std::move(collective), lane, timeout);
   }
   std::shared_ptr<void> allocate(std::size_t bytes) override { return engine_->memory().allocate(bytes); }
   std::shared_ptr<Backend> subset(const std::vector<int>& ranks, const std::string& name,

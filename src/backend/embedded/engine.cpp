@@ -35,9 +35,8 @@ bool enough_cores_for(int ranks) {
 
 class Engine::LaneOperation final : public Pending {
  public:
-  LaneOperation(std::shared_ptr<Engine> engine, std::uint64_t number, Clock::time_point deadline, int lane,
-                Collective what)
-      : Pending(engine, number, deadline, std::move(what)),
+  LaneOperation(std::shared_ptr<Engine> engine, std::uint64_t number, Milliseconds timeout, int lane, Collective&& what)
+      : Pending(engine, number, timeout, std::move(what)),
         lane_(engine->lanes_[static_cast<std::size_t>(lane)]),
         exchange_(engine->memory(), lane, lane_.scratch, collective()) {}
 
@@ -65,9 +64,9 @@ class Engine::LaneOperation final : public Pending {
 // An operation of a group that can do no more: over from the start.
 class Engine::Ended final : public Pending {
  public:
-  static std::shared_ptr<Pending> make(std::shared_ptr<Engine> engine, Collective what,
+  static std::shared_ptr<Pending> make(std::shared_ptr<Engine> engine, Collective&& what,
                                        const std::exception_ptr& cause) {
-    auto ended = std::make_shared<Ended>(std::move(engine), 0, Clock::time_point::max(), std::move(what));
+    auto ended = std::make_shared<Ended>(std::move(engine), 0, kLongestTimeout, std::move(what));
     ended->complete(cause);
     return ended;
   }
@@ -127,14 +126,18 @@ void Engine::close() noexcept {
   worker_.reset();
 }
 
+void Engine::refuse_in_forked_child(OpType type) const {
+  if (fork_generation_ != core::fork_generation()) refuse_in_forked_child(hookline::name(type));
+}
+
 void Engine::refuse_in_forked_child(std::string_view what) const {
   if (fork_generation_ == core::fork_generation()) return;
   throw InvalidArgument(
       fmt::format("{} on a {} group that was made before fork(); make a new group in the child process", what, name()));
 }
 
-std::shared_ptr<Pending> Engine::start(Collective collective, int lane_index, Clock::time_point deadline) {
-  refuse_in_forked_child(hookline::name(collective.type));
+std::shared_ptr<Pending> Engine::start(Collective&& collective, int lane_index, Milliseconds timeout) {
+  refuse_in_forked_child(collective.type);
   if (const std::exception_ptr cause = why_unusable()) {
     return Ended::make(shared_from_this(), std::move(collective), cause);
   }
@@ -142,13 +145,13 @@ std::shared_ptr<Pending> Engine::start(Collective collective, int lane_index, Cl
   std::shared_ptr<Pending> operation;
   bool background = true;
   if (type == OpType::send) {
-    operation = std::make_shared<Send>(shared_from_this(), mail_.next_number(), deadline, mail_, std::move(collective));
+    operation = std::make_shared<Send>(shared_from_this(), mail_.next_number(), timeout, mail_, std::move(collective));
     mail_.post(operation);
     while (drive_mail()) {
     }
   } else if (type == OpType::recv || type == OpType::recv_anysource) {
     operation =
-        std::make_shared<Receive>(shared_from_this(), mail_.next_number(), deadline, mail_, std::move(collective));
+        std::make_shared<Receive>(shared_from_this(), mail_.next_number(), timeout, mail_, std::move(collective));
     mail_.post(operation);
     drive_mail();
   } else {
@@ -159,7 +162,7 @@ std::shared_ptr<Pending> Engine::start(Collective collective, int lane_index, Cl
       const std::lock_guard lock(lane.mutex);
       const std::uint64_t number = lane.pushes.load(std::memory_order_relaxed) + 1;
       exchange =
-          std::make_shared<LaneOperation>(shared_from_this(), number, deadline, lane_index, std::move(collective));
+          std::make_shared<LaneOperation>(shared_from_this(), number, timeout, lane_index, std::move(collective));
       lane.queue.push_back(exchange);
       first = lane.pending.fetch_add(1, std::memory_order_seq_cst) == 0;
       lane.pushes.store(number, std::memory_order_seq_cst);

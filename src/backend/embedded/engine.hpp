@@ -46,10 +46,11 @@ class Engine : public std::enable_shared_from_this<Engine> {
   Memory& memory() noexcept { return *memory_; }
   const std::string& name() const noexcept { return options_.name; }
 
-  std::shared_ptr<Pending> start(Collective collective, int lane, Clock::time_point deadline);
+  std::shared_ptr<Pending> start(Collective&& collective, int lane, Milliseconds timeout);
 
   /// Throws InvalidArgument where this process is a forked child of the one that made the group.
   void refuse_in_forked_child(std::string_view what) const;
+  void refuse_in_forked_child(OpType type) const;
 
   /// One pass over everything that is pending. True where something moved.
   bool drive();

@@ -16,8 +16,7 @@ namespace hookline::embedded {
 /// A send that waits for a mailbox, or whose message is being put into one chunk by chunk.
 class Send final : public Pending {
  public:
-  Send(std::shared_ptr<Engine> engine, std::uint64_t number, Clock::time_point deadline, class Mail& mail,
-       Collective what);
+  Send(std::shared_ptr<Engine> engine, std::uint64_t number, Milliseconds timeout, class Mail& mail, Collective&& what);
   bool step() override;
   std::uint64_t moves() const override { return moves_; }
   std::vector<int> awaited() const override { return {target_}; }
@@ -40,8 +39,8 @@ class Send final : public Pending {
 /// A receive that waits for its message, or is taking it out of the mailbox.
 class Receive final : public Pending {
  public:
-  Receive(std::shared_ptr<Engine> engine, std::uint64_t number, Clock::time_point deadline, class Mail& mail,
-          Collective what);
+  Receive(std::shared_ptr<Engine> engine, std::uint64_t number, Milliseconds timeout, class Mail& mail,
+          Collective&& what);
   bool step() override;
   std::uint64_t moves() const override { return moves_; }
   std::vector<int> awaited() const override;

@@ -1,13 +1,17 @@
 // Waiting for an operation drives it; its end runs what was attached to it.
 #include "backend/embedded/pending.hpp"
 
+#include <algorithm>
+
 #include "backend/embedded/engine.hpp"
 
 namespace hookline::embedded {
 
-Pending::Pending(std::shared_ptr<Engine> engine, std::uint64_t number, Clock::time_point deadline,
-                 Collective collective)
-    : engine_(std::move(engine)), collective_(std::move(collective)), number_(number), deadline_(deadline) {}
+Pending::Pending(std::shared_ptr<Engine> engine, std::uint64_t number, Milliseconds timeout, Collective&& collective)
+    : engine_(std::move(engine)),
+      collective_(std::move(collective)),
+      number_(number),
+      deadline_(started_ + std::clamp(timeout, Milliseconds(0), kLongestTimeout)) {}
 
 bool Pending::done() {
   if (over()) return true;

@@ -16,7 +16,7 @@ class Engine;
 /// and completes it; anybody may wait, and whoever waits drives the engine.
 class Pending : public Operation {
  public:
-  Pending(std::shared_ptr<Engine> engine, std::uint64_t number, Clock::time_point deadline, Collective collective);
+  Pending(std::shared_ptr<Engine> engine, std::uint64_t number, Milliseconds timeout, Collective&& collective);
 
   bool done() override;
   void wait_until(Clock::time_point deadline) override;
