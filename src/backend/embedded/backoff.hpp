@@ -27,7 +27,7 @@ class Backoff {
 
  private:
   static constexpr int kSpins = 40;
-  static constexpr int kYields = 60;
+  static constexpr int kYields = 500;
 
   const bool may_spin_;
   int count_ = 0;

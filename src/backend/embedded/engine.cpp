@@ -3,6 +3,8 @@
 
 #include <sched.h>
 
+#include <bit>
+
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -26,9 +28,21 @@ constexpr std::chrono::microseconds kDoze{200};
 constexpr std::chrono::microseconds kDozeBesideWaiter{1000};
 constexpr int kDozes = 8;
 
-bool enough_cores_for(int ranks) {
-  cpu_set_t cores;
-  return sched_getaffinity(0, sizeof cores, &cores) != 0 || CPU_COUNT(&cores) >= ranks;
+void note_cores(RankBlock& mine) {
+  static_assert(sizeof(cpu_set_t) == sizeof mine.cores);
+  if (sched_getaffinity(0, sizeof mine.cores, reinterpret_cast<cpu_set_t*>(mine.cores.data())) != 0)
+    mine.cores.fill(~0UL);
+}
+
+// A launcher may have bound each rank to a core of its own: what counts is what they have together.
+bool enough_cores(Memory& memory) {
+  int cores = 0;
+  for (std::size_t word = 0; word < kMaxCores / 64; ++word) {
+    std::uint64_t together = 0;
+    for (int r = 0; r < memory.size(); ++r) together |= memory.block(r).cores[word];
+    cores += std::popcount(together);
+  }
+  return cores >= memory.size();
 }
 
 }  // namespace
@@ -80,13 +94,13 @@ class Engine::Ended final : public Pending {
 Engine::Engine(std::unique_ptr<Memory> memory, EngineOptions options)
     : memory_(std::move(memory)),
       options_(std::move(options)),
-      may_spin_(enough_cores_for(memory_->size())),
       fork_generation_(core::fork_generation()),
       mail_(*memory_) {}
 
 Engine::~Engine() { close(); }
 
 void Engine::open() {
+  note_cores(memory_->block(memory_->rank()));
   if (options_.progress_thread) {
     std::unique_lock lock(progress_mutex_);
     progress_thread_ = std::thread([this] { run_progress_thread(); });
@@ -239,9 +253,21 @@ bool Engine::drive_mail() {
   return moved;
 }
 
+bool Engine::may_spin() {
+  Spinning known = spinning_.load(std::memory_order_relaxed);
+  if (known == Spinning::unknown) {
+    for (int r = 0; r < memory_->size(); ++r) {
+      if (memory_->block(r).standing.load(std::memory_order_acquire) == Standing::absent) return false;
+    }
+    known = enough_cores(*memory_) ? Spinning::yes : Spinning::no;
+    spinning_.store(known, std::memory_order_relaxed);
+  }
+  return known == Spinning::yes;
+}
+
 template <class Over>
 void Engine::drive_until(Over over, Clock::time_point deadline) {
-  Backoff backoff(may_spin_);
+  Backoff backoff(may_spin());
   while (!over()) {
     if (drive()) {
       backoff.reset();

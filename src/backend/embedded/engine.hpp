@@ -91,6 +91,7 @@ class Engine : public std::enable_shared_from_this<Engine> {
   bool drive_lane(Lane& lane);
   bool drive_mail();
   void end_all(const std::exception_ptr& cause);
+  bool may_spin();
   void run_progress_thread();
   int doze(int dozes);
   bool somebody_waits() const noexcept { return waiting_threads_.load(std::memory_order_seq_cst) > 0; }
@@ -100,9 +101,10 @@ class Engine : public std::enable_shared_from_this<Engine> {
 
   const std::unique_ptr<Memory> memory_;
   const EngineOptions options_;
-  const bool may_spin_;
   const std::uint64_t fork_generation_;
   std::array<Lane, kLanes> lanes_;
+  enum class Spinning : std::uint8_t { unknown, no, yes };
+  std::atomic<Spinning> spinning_ = Spinning::unknown;  ///< known once all ranks are there
   Mail mail_;
   std::atomic<bool> mail_claimed_ = false;
 

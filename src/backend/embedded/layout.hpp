@@ -22,6 +22,7 @@ inline constexpr std::size_t kChunkBytes = 256 * 1024;  ///< one of the two stag
 inline constexpr std::size_t kMailboxes = 4;            ///< messages that may lie unread for one receiver
 inline constexpr std::size_t kMailBytes = 1024 * 1024;  ///< the memory of all mailboxes of a rank together
 inline constexpr std::size_t kCauseBytes = 1024;
+inline constexpr std::size_t kMaxCores = 1024;
 
 using Counter = std::atomic<std::uint64_t>;
 static_assert(Counter::is_always_lock_free);
@@ -80,9 +81,10 @@ struct alignas(4096) RankBlock {
   std::atomic<std::uint32_t> sleepers = 0;
 
   alignas(kCacheLine) std::atomic<Standing> standing = Standing::absent;
-  std::array<char, kCauseBytes> cause = {};  ///< why this rank gave up; written before `standing`
-  std::atomic<bool> found_dead = false;      ///< set by whoever of the peers found `alive` without its owner
-  pthread_mutex_t alive;  ///< held for life by a thread of the rank's: robust, so that its death shows
+  std::array<std::uint64_t, kMaxCores / 64> cores = {};  ///< which ones it may run on; written before `standing`
+  std::array<char, kCauseBytes> cause = {};              ///< why this rank gave up; written before `standing`
+  std::atomic<bool> found_dead = false;  ///< set by whoever of the peers found `alive` without its owner
+  pthread_mutex_t alive;                 ///< held for life by a thread of the rank's: robust, so that its death shows
 
   std::array<LaneBlock, kLanes> lanes;
   std::array<std::array<Mailbox, kMailboxes>, kMaxRanks> mail;  ///< by receiver
