@@ -11,6 +11,7 @@
 #include "backend/embedded/memory.hpp"
 #include "backend/embedded/parts.hpp"
 #include "backend/embedded/steps.hpp"
+#include "kernel/stores.hpp"
 
 namespace hookline::embedded {
 
@@ -80,7 +81,10 @@ class Exchange {
   void reduce_slice(std::size_t begin, std::size_t bytes);
   void drain_slices(std::size_t begin, std::size_t bytes);
   void reduce_in_place(std::size_t begin, std::size_t bytes);
-  void reduce(const std::byte* const* sources, std::initializer_list<std::byte*> destinations, std::size_t bytes) const;
+  void reduce(const std::byte* const* sources, std::initializer_list<std::byte*> destinations, std::size_t bytes,
+              kernel::Stores stores) const;
+  /// How outputs are written that are not inputs too: around the caches, where together they are too large for them.
+  kernel::Stores output_stores() const;
 
   Memory& memory_;
   const int lane_;

@@ -8,9 +8,14 @@
 namespace hookline::embedded {
 
 void Exchange::reduce(const std::byte* const* sources, std::initializer_list<std::byte*> destinations,
-                      std::size_t bytes) const {
+                      std::size_t bytes, kernel::Stores stores) const {
   kernel::reduce(collective_.op, parts_.dtype, {sources, static_cast<std::size_t>(size_)},
-                 {destinations.begin(), destinations.size()}, bytes / size_of(parts_.dtype));
+                 {destinations.begin(), destinations.size()}, bytes / size_of(parts_.dtype), stores);
+}
+
+kernel::Stores Exchange::output_stores() const {
+  const std::size_t written = parts_.take.bytes();
+  return written >= kernel::kStreamFrom ? kernel::Stores::streaming : kernel::Stores::cached;
 }
 
 // What nobody but this rank needs of its own blocks is left out, where it can be read in place instead.
@@ -56,7 +61,7 @@ void Exchange::pull(std::size_t begin, std::size_t bytes) {
         sources[static_cast<std::size_t>(s)] =
             s == rank_ && own ? own + begin + position : source(s, rank_, begin + position);
       }
-      reduce(sources.data(), {out}, n);
+      reduce(sources.data(), {out}, n, output_stores());
     });
     return;
   }
@@ -66,13 +71,13 @@ void Exchange::pull(std::size_t begin, std::size_t bytes) {
     const Stream& to = parts_.take[one ? 0 : static_cast<std::size_t>(s)];
     to.for_each(begin, bytes, [&](std::byte* out, std::size_t n, std::size_t position) {
       if (s != rank_) {
-        kernel::copy(out, source(s, rank_, begin + position), n);
+        kernel::copy(out, source(s, rank_, begin + position), n, output_stores());
         return;
       }
       const bool per_rank = has_block_per_rank(parts_.motion);
       const Stream& from = parts_.give[per_rank ? static_cast<std::size_t>(rank_) : 0];
       from.for_each(begin + position, n, [&](const std::byte* data, std::size_t m, std::size_t at) {
-        if (data != out + at) kernel::copy(out + at, data, m);
+        if (data != out + at) kernel::copy(out + at, data, m, output_stores());
       });
     });
   }
@@ -91,11 +96,11 @@ void Exchange::reduce_slice(std::size_t begin, std::size_t bytes) {
   }
   std::byte* const out = takes_reduction() ? parts_.take[0].contiguous() : nullptr;
   if (out && parts_.motion == Motion::reduce) {
-    reduce(sources.data(), {out + begin + at}, n);
+    reduce(sources.data(), {out + begin + at}, n, kernel::Stores::cached);
   } else if (out) {
-    reduce(sources.data(), {staging(rank_) + at, out + begin + at}, n);
+    reduce(sources.data(), {staging(rank_) + at, out + begin + at}, n, kernel::Stores::cached);
   } else {
-    reduce(sources.data(), {staging(rank_) + at}, n);
+    reduce(sources.data(), {staging(rank_) + at}, n, kernel::Stores::cached);
   }
 }
 
