@@ -115,6 +115,27 @@ Future<double> twice(ProcessGroup& group, Tensor t) {
   co_return norm.item<double>();
 }
 
+TEST_P(GroupBehaviour, LargeOperationsGetDoneWithoutAnybodyWaiting) {
+  GetParam().spawn(2, [](ProcessGroup& group) {
+    for (int round = 0; round < 3; ++round) {
+      const Tensor t = make(group, 100'000, DType::f32, round % 2 ? Layout::plain : Layout::shared);
+      fill(t, group.rank(), round);
+      Promise<void> over;
+      const Future<void> done = over.get_future();
+      const WorkPtr work = group.allreduce(t);
+      work->when_over([&] { over.set_value(); }, false);
+      done.wait(std::chrono::seconds(20));
+      expect(t, expected_reduction(t, ReduceOp::sum, 2, round), "round " + std::to_string(round));
+      // A while of small operations, for which nobody is needed, so that whoever sees to the large ones falls asleep.
+      const Tensor enough = Tensor::zeros({1});
+      for (const auto end = Clock::now() + Milliseconds(10); enough.item<float>() == 0;) {
+        enough.fill(group.rank() == 0 && Clock::now() > end ? 1 : 0);
+        group.broadcast(enough)->wait();
+      }
+    }
+  });
+}
+
 TEST_P(GroupBehaviour, CoroutinesAwaitWorks) {
   GetParam().spawn(2, [](ProcessGroup& group) {
     const Tensor t = Tensor::full({100'000}, group.rank() + 1);

@@ -5,8 +5,9 @@
 
 namespace hookline::embedded {
 
-/// Spins for about a microsecond, then yields the core a few times, then says that it is time to sleep. Where ranks
-/// outnumber cores it does not spin: whoever is waited for may need this very core.
+/// Spins for about a microsecond, then yields the core for some hundred, then says that it is time to sleep. Where
+/// ranks outnumber cores it does not spin: whoever is waited for may need this very core. The yielding lasts longer
+/// than it takes to wake a sleeper, lest ranks that work through the same tensor put each other to sleep in turns.
 class Backoff {
  public:
   explicit Backoff(bool may_spin) noexcept : may_spin_(may_spin) { reset(); }
