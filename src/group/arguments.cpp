@@ -7,6 +7,8 @@
 
 #include <hookline/core/error.hpp>
 
+#include "group/overlap.hpp"
+
 namespace hookline::group {
 namespace {
 
@@ -131,14 +133,12 @@ class Checks {
     const bool written = !only_root || (c_.type == OpType::reduce) == (rank_ == c_.root);
     for (const Tensor& t : c_.outputs) {
       if (written && t.read_only()) refuse(fmt::format("the output {} cannot be written to", to_string(t)));
+      if (written && overlaps_itself(t)) {
+        refuse(fmt::format("several elements of the output {} lie in one place of memory; pass a copy", to_string(t)));
+      }
     }
   }
 
-  static bool overlap(const Tensor& a, const Tensor& b) {
-    if (a.numel() == 0 || b.numel() == 0) return false;
-    if (!a.is_contiguous() || !b.is_contiguous()) return a.bytes() == b.bytes();
-    return a.bytes() < b.bytes() + b.nbytes() && b.bytes() < a.bytes() + a.nbytes();
-  }
   // An input may be the very place in the output where it belongs: then there is nothing to copy.
   bool in_place(const Tensor& input, std::size_t index) const {
     const auto me = static_cast<std::size_t>(rank_);

@@ -159,6 +159,10 @@ TEST_P(GroupBehaviour, AMismatchIsAnErrorEverywhereAndLeavesTheDataAndTheGroup) 
       expect(t, expected_input(t, group.rank()), "untouched");
       const WorkPtr other = group.rank() == 2 ? group.broadcast(t) : group.barrier();
       EXPECT_THROW(other->wait(), Mismatch);
+      const std::int64_t first = 3 + group.rank();  // as many elements, but not in the same tensors
+      const WorkPtr cut = group.allreduce_coalesced({t.slice(0, 0, first), t.slice(0, first, 10)});
+      EXPECT_THAT([&] { cut->wait(); },
+                  ::testing::ThrowsMessage<Mismatch>(::testing::HasSubstr("cut into tensors of different sizes")));
       group.barrier()->wait();
     }
   });
@@ -242,6 +246,10 @@ TEST_P(GroupBehaviour, RefusesWhatMakesNoSense) {
     EXPECT_THROW(group.allgather({Tensor::zeros({4}), t}, t.slice(0, 1, 3)), InvalidArgument);
     EXPECT_THROW(group.allgather_into_tensor(t, t.slice(0, 1, 3)), InvalidArgument) << "overlaps";
     EXPECT_THROW(group.allgather_into_tensor(Tensor::zeros({7}), t), InvalidArgument);
+    const Tensor wide = Tensor::zeros({16});
+    EXPECT_THROW(group.allgather_into_tensor(wide.slice(0, 0, 16, 2), wide.slice(0, 2, 6)), InvalidArgument);
+    const Tensor repeated = Tensor::wrap(t.mutable_bytes(), {4}, DType::f32, {.strides = Dims{0}});
+    EXPECT_THROW(group.allreduce(repeated), InvalidArgument) << "all elements are one";
     EXPECT_THROW(group.reduce_scatter(t, {t, t}), InvalidArgument);
     EXPECT_THROW(group.scatter(t, {t}, {.root = group.rank()}), InvalidArgument);
     EXPECT_THROW(group.gather({t}, t, {.root = 1 - group.rank()}), InvalidArgument);

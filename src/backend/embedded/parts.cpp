@@ -217,8 +217,12 @@ std::string difference(const Call* calls, int size) {
   for (int r = 1; r < size; ++r) all_same = all_same && same(calls[0], calls[r]);
   if (all_same) return "";
   std::string text;
-  for (int r = 0; r < size; ++r) text += fmt::format("{}rank {}: {}", r ? "; " : "", r, describe(calls[r]));
-  return text;
+  bool same_words = true;
+  for (int r = 0; r < size; ++r) {
+    text += fmt::format("{}rank {}: {}", r ? "; " : "", r, describe(calls[r]));
+    same_words = same_words && describe(calls[r]) == describe(calls[0]);
+  }
+  return same_words ? text + "; cut into tensors of different sizes" : text;
 }
 
 }  // namespace hookline::embedded
