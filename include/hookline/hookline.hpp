@@ -14,6 +14,8 @@
 #include <hookline/core/interrupt.hpp>
 #include <hookline/core/reduce_op.hpp>
 #include <hookline/core/tensor.hpp>
+#include <hookline/group/arguments.hpp>
+#include <hookline/group/completion_hooks.hpp>
 #include <hookline/group/decorator.hpp>
 #include <hookline/group/init.hpp>
 #include <hookline/group/options.hpp>

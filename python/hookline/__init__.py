@@ -31,6 +31,7 @@ from ._core import (
     Timeout,
     Unsupported,
     Work,
+    WorkInfo,
     asarray,
     empty,
     from_dlpack,
@@ -42,13 +43,20 @@ from ._core import (
 )
 from ._core import version as __version__
 from ._futures import collect_all, when_all
+from ._subclassing import require_init
 
 HashStore = MemoryStore  # the name that torch.distributed has for it
+AllreduceCoalescedOptions = AllreduceOptions  # here too
+
+require_init(ProcessGroup, "rank, size")
+require_init(Work, "")
+require_init(Store, "")
 
 __all__ = [
     "Aborted",
     "AllToAllOptions",
     "AllgatherOptions",
+    "AllreduceCoalescedOptions",
     "AllreduceOptions",
     "ArrayLike",
     "BarrierOptions",
@@ -77,6 +85,7 @@ __all__ = [
     "Timeout",
     "Unsupported",
     "Work",
+    "WorkInfo",
     "__version__",
     "asarray",
     "collect_all",

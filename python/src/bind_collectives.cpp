@@ -15,6 +15,7 @@
 #include "group_options.hpp"
 #include "natively.hpp"
 #include "py_group.hpp"
+#include "py_process_group.hpp"
 #include "tensor_list.hpp"
 #include "timeout_caster.hpp"
 
@@ -23,17 +24,24 @@ namespace {
 
 using nb::arg;
 using nb::handle;
-using GroupClass = nb::class_<ProcessGroup>;
 using Splits = std::optional<std::vector<std::int64_t>>;
 
-PyWork start(ProcessGroup& group, Collective collective, nb::object outputs) {
-  PyWork result{nullptr, group.shared_from_this(), std::move(outputs)};
+/// `method` is the name under which Python called, where the operation has several.
+WorkObject start(ProcessGroup& group, Collective collective, nb::object outputs, const char* method = nullptr) {
+  WorkObject result{nullptr, nb::find(group), std::move(outputs), {}};
+  if (auto* const python = dynamic_cast<PyProcessGroup*>(&group)) {
+    // Python finds a method of the class itself before it comes here: then this is a call of super().
+    const char* const called = method ? method : name(collective.type).data();
+    if (python->overrides(called)) python->lacks((std::string(called) + " in its base").c_str());
+    result.work = python->run(std::move(collective));
+    return result;
+  }
   const nb::gil_scoped_release released;
   result.work = group.run(std::move(collective));
   return result;
 }
 
-PyWork in_place(ProcessGroup& group, OpType type, handle given, const CallArguments& arguments) {
+WorkObject in_place(ProcessGroup& group, OpType type, handle given, const CallArguments& arguments) {
   TensorList tensors = tensors_of(given);
   Collective c;
   c.type = type;
@@ -47,17 +55,18 @@ PyWork in_place(ProcessGroup& group, OpType type, handle given, const CallArgume
   return start(group, std::move(c), std::move(tensors.objects));
 }
 
-PyWork apart(ProcessGroup& group, OpType type, TensorList outputs, TensorList inputs, const CallArguments& arguments) {
+WorkObject apart(ProcessGroup& group, OpType type, TensorList outputs, TensorList inputs,
+                 const CallArguments& arguments, const char* method = nullptr) {
   Collective c;
   c.type = type;
   arguments.apply_to(c);
   c.inputs = std::move(inputs.tensors);
   c.outputs = std::move(outputs.tensors);
-  return start(group, std::move(c), std::move(outputs.objects));
+  return start(group, std::move(c), std::move(outputs.objects), method);
 }
 
 /// One list for each rank, each with one array for each input.
-PyWork allgather_coalesced(ProcessGroup& group, handle output_lists, handle given, const CallArguments& arguments) {
+WorkObject allgather_coalesced(ProcessGroup& group, handle output_lists, handle given, const CallArguments& arguments) {
   TensorList inputs = tensors_of(given);
   TensorList outputs;
   for (const handle item : nb::borrow<nb::object>(output_lists)) {
@@ -70,8 +79,8 @@ PyWork allgather_coalesced(ProcessGroup& group, handle output_lists, handle give
   return apart(group, OpType::allgather_coalesced, std::move(outputs), std::move(inputs), arguments);
 }
 
-PyWork alltoall_base(ProcessGroup& group, handle output, handle input, Splits output_splits, Splits input_splits,
-                     const CallArguments& arguments) {
+WorkObject alltoall_base(ProcessGroup& group, handle output, handle input, Splits output_splits, Splits input_splits,
+                         const CallArguments& arguments, const char* method) {
   TensorList outputs = tensors_of(output);
   Collective c;
   c.type = OpType::alltoall_base;
@@ -80,10 +89,10 @@ PyWork alltoall_base(ProcessGroup& group, handle output, handle input, Splits ou
   c.outputs = std::move(outputs.tensors);
   if (output_splits) c.output_splits = std::move(*output_splits);
   if (input_splits) c.input_splits = std::move(*input_splits);
-  return start(group, std::move(c), std::move(outputs.objects));
+  return start(group, std::move(c), std::move(outputs.objects), method);
 }
 
-PyWork message(ProcessGroup& group, OpType type, handle given, int peer, int tag, handle timeout) {
+WorkObject message(ProcessGroup& group, OpType type, handle given, int peer, int tag, handle timeout) {
   TensorList tensors = tensors_of(given);
   if (tensors.tensors.size() != 1) {
     throw InvalidArgument(std::string(name(type)) + " takes one tensor, and " + std::to_string(tensors.tensors.size()) +
@@ -102,7 +111,7 @@ PyWork message(ProcessGroup& group, OpType type, handle given, int peer, int tag
   return start(group, std::move(c), std::move(tensors.objects));
 }
 
-PyWork barrier(ProcessGroup& group, OpType type, handle timeout, handle opts, bool wait_all_ranks = false) {
+WorkObject barrier(ProcessGroup& group, OpType type, handle timeout, handle opts, bool wait_all_ranks = false) {
   Collective c;
   c.type = type;
   c.wait_all_ranks = wait_all_ranks;
@@ -126,8 +135,8 @@ void def_gathering(GroupClass& group, const char* name, const char* outputs, con
                    Reader read_outputs, const char* doc) {
   group.def(
       name,
-      [type, read_outputs](ProcessGroup& g, Out out, In in, TimeArg timeout, OptsArg opts) {
-        return apart(g, type, read_outputs(out), tensors_of(in), {.timeout = timeout, .opts = opts});
+      [type, read_outputs, name](ProcessGroup& g, Out out, In in, TimeArg timeout, OptsArg opts) {
+        return apart(g, type, read_outputs(out), tensors_of(in), {.timeout = timeout, .opts = opts}, name);
       },
       arg(outputs), arg(inputs), arg("timeout") = nb::none(), arg("opts") = nb::none(), doc);
 }
@@ -148,8 +157,8 @@ void def_scattering(GroupClass& group, const char* name, const char* outputs, co
                     Reader read_inputs, const char* doc) {
   group.def(
       name,
-      [type, read_inputs](ProcessGroup& g, Out out, In in, OpArg op, TimeArg timeout, OptsArg opts) {
-        return apart(g, type, tensors_of(out), read_inputs(in), {.op = op, .timeout = timeout, .opts = opts});
+      [type, read_inputs, name](ProcessGroup& g, Out out, In in, OpArg op, TimeArg timeout, OptsArg opts) {
+        return apart(g, type, tensors_of(out), read_inputs(in), {.op = op, .timeout = timeout, .opts = opts}, name);
       },
       arg(outputs), arg(inputs), arg("op") = nb::none(), arg("timeout") = nb::none(), arg("opts") = nb::none(), doc);
 }
@@ -162,8 +171,10 @@ void bind_gathers_and_scatters(GroupClass& group) {
     def_gathering<ArrayArg, ArrayArg>(group, name, "output", "input", OpType::allgather_into_tensor, &tensors_of,
                                       "The output has as many parts along its memory as there are ranks.");
   }
-  def_gathering<ArraysArg, ArraysArg>(group, "allgather_into_tensor_coalesced", "outputs", "inputs",
-                                      OpType::allgather_into_tensor_coalesced, &tensors_of, "Several at once.");
+  for (const char* name : {"allgather_into_tensor_coalesced", "all_gather_single_coalesced"}) {
+    def_gathering<ArraysArg, ArraysArg>(group, name, "outputs", "inputs", OpType::allgather_into_tensor_coalesced,
+                                        &tensors_of, "Several at once.");
+  }
   group.def(
       "allgather_coalesced",
       [](ProcessGroup& g, ArrayListsArg out, ArraysArg in, TimeArg timeout, OptsArg opts) {
@@ -180,8 +191,10 @@ void bind_gathers_and_scatters(GroupClass& group) {
     def_scattering<ArrayArg, ArrayArg>(group, name, "output", "input", OpType::reduce_scatter_tensor, &tensors_of,
                                        "The input has as many parts along its memory as there are ranks.");
   }
-  def_scattering<ArraysArg, ArraysArg>(group, "reduce_scatter_tensor_coalesced", "outputs", "inputs",
-                                       OpType::reduce_scatter_tensor_coalesced, &tensors_of, "Several at once.");
+  for (const char* name : {"reduce_scatter_tensor_coalesced", "reduce_scatter_single_coalesced"}) {
+    def_scattering<ArraysArg, ArraysArg>(group, name, "outputs", "inputs", OpType::reduce_scatter_tensor_coalesced,
+                                         &tensors_of, "Several at once.");
+  }
 }
 
 void bind_messages(GroupClass& group) {
@@ -212,7 +225,7 @@ void bind_messages(GroupClass& group) {
       .def(
           "monitored_barrier",
           [](ProcessGroup& g, TimeArg timeout, bool wait_all_ranks) {
-            const PyWork work = barrier(g, OpType::monitored_barrier, timeout, {}, wait_all_ranks);
+            const WorkObject work = barrier(g, OpType::monitored_barrier, timeout, {}, wait_all_ranks);
             natively([&] { work.work->wait(); });
           },
           arg("timeout") = nb::none(), arg("wait_all_ranks") = false,
@@ -251,10 +264,10 @@ void bind_collectives(GroupClass& group) {
   for (const char* name : {"alltoall_base", "all_to_all_single"}) {
     group.def(
         name,
-        [](ProcessGroup& g, ArrayArg out, ArrayArg in, Splits out_splits, Splits in_splits, TimeArg timeout,
-           OptsArg opts) {
+        [name](ProcessGroup& g, ArrayArg out, ArrayArg in, Splits out_splits, Splits in_splits, TimeArg timeout,
+               OptsArg opts) {
           return alltoall_base(g, out, in, std::move(out_splits), std::move(in_splits),
-                               {.timeout = timeout, .opts = opts});
+                               {.timeout = timeout, .opts = opts}, name);
         },
         arg("output"), arg("input"), arg("output_split_sizes") = nb::none(), arg("input_split_sizes") = nb::none(),
         arg("timeout") = nb::none(), arg("opts") = nb::none(),

@@ -3,10 +3,12 @@
 
 #include <nanobind/nanobind.h>
 
-#include <hookline/group/process_group.hpp>
+#include "py_process_group.hpp"
 
 namespace hookline::python {
 
-void bind_collectives(nanobind::class_<ProcessGroup>& group);
+using GroupClass = nanobind::class_<ProcessGroup, PyProcessGroup>;
+
+void bind_collectives(GroupClass& group);
 
 }  // namespace hookline::python

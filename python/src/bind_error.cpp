@@ -102,11 +102,11 @@ void translate(const std::exception_ptr& error, void*) {
 
 PythonException::~PythonException() = default;
 
-std::exception_ptr error_from_python(PyRef exception) {
+std::exception_ptr error_from_python(PyRef exception, const std::string& prefix) {
   for (const ErrorType& t : types) {
     const bool ours = PyErr_GivenExceptionMatches(exception.get().ptr(), t.type);
     if (!ours && t.builtin_base) continue;
-    const std::string message = message_of(exception.get(), ours);
+    const std::string message = prefix + message_of(exception.get(), ours);
     return t.from_python(message, std::move(exception));
   }
   return nullptr;  // not reached: the last one has no built-in base

@@ -16,14 +16,36 @@
 #include "dtype_arg.hpp"
 #include "natively.hpp"
 #include "py_group.hpp"
+#include "py_process_group.hpp"
 #include "rooms.hpp"
 #include "shape_arg.hpp"
 #include "timeout_caster.hpp"
+#include "work_future.hpp"
 
 namespace hookline::python {
 namespace {
 
 using GroupPtr = std::shared_ptr<ProcessGroup>;
+
+int traverse(PyObject* self, visitproc visit, void* arg) {
+  Py_VISIT(Py_TYPE(self));
+  if (!nb::inst_ready(self)) return 0;
+  ProcessGroup* const group = nb::inst_ptr<ProcessGroup>(self);
+  if (auto* const native = dynamic_cast<NativeGroup*>(group)) return native->traverse(visit, arg);
+  if (auto* const python = dynamic_cast<PyProcessGroup*>(group)) return python->hook_list().traverse(visit, arg);
+  return 0;
+}
+
+int clear(PyObject* self) {
+  if (!nb::inst_ready(self)) return 0;
+  ProcessGroup* const group = nb::inst_ptr<ProcessGroup>(self);
+  if (auto* const native = dynamic_cast<NativeGroup*>(group)) native->clear();
+  if (auto* const python = dynamic_cast<PyProcessGroup*>(group)) python->hook_list().clear();
+  return 0;
+}
+
+PyType_Slot slots[] = {
+    {Py_tp_traverse, reinterpret_cast<void*>(traverse)}, {Py_tp_clear, reinterpret_cast<void*>(clear)}, {0, nullptr}};
 
 GroupPtr init(const std::optional<std::string>& backend, const std::string& init_method, std::optional<int> rank,
               std::optional<int> world_size, std::optional<TimeoutArg> timeout, std::shared_ptr<Store> store) {
@@ -46,25 +68,84 @@ std::vector<GroupPtr> threads_groups(int size, std::optional<TimeoutArg> timeout
   });
 }
 
-void bind_life(nb::class_<ProcessGroup>& group) {
+/// A group that is a Python class, else null: what the base has for such a class is its own, since Python itself finds
+/// the methods of the class.
+PyProcessGroup* python_group(const ProcessGroup& group) {
+  return dynamic_cast<PyProcessGroup*>(const_cast<ProcessGroup*>(&group));
+}
+
+std::string own_name(const ProcessGroup& g) {
+  const PyProcessGroup* const python = python_group(g);
+  return python && python->overrides("getBackendName") && !python->overrides("backend_name") ? g.backend_name()
+         : python                                                                            ? python->class_name()
+                                                                                             : g.backend_name();
+}
+
+void register_hook(ProcessGroup& g, nb::callable hook) {
+  if (PyProcessGroup* const python = python_group(g)) {
+    python->register_on_completion_hook(python->hook_list().add(std::move(hook)), python->callbacks().executor());
+    return;
+  }
+  auto& native = dynamic_cast<NativeGroup&>(g);
+  native.register_on_completion_hook(native.hooks().add(std::move(hook)), native.callbacks().executor());
+}
+
+void wait_for_hooks(ProcessGroup& g, std::optional<TimeoutArg> timeout) {
+  std::optional<Milliseconds> limit;
+  if (timeout) limit = timeout->value();
+  natively([&] { g.wait_for_hooks(limit); });
+}
+
+void bind_hooks(GroupClass& group) {
+  for (const char* name : {"register_on_completion_hook", "_register_on_completion_hook"}) {
+    group.def(name, &register_hook, nb::arg("hook"),
+              nb::sig("def register_on_completion_hook(self, hook: typing.Callable[[WorkInfo], object]) -> None"),
+              "Calls hook(info) with a WorkInfo after every operation that starts from now on, on the group's callback "
+              "thread, in order. What it raises fails the wait() of that operation, or wait_for_hooks(). Of a group "
+              "written in Python, operations that native code starts on it count.");
+  }
+  for (const char* name : {"wait_for_hooks", "_wait_for_pending_works"}) {
+    group.def(name, &wait_for_hooks, nb::arg("timeout") = nb::none(),
+              "Waits for every operation that was started, and for its hooks; raises what a hook raised that no wait() "
+              "has.");
+  }
+}
+
+void bind_life(GroupClass& group) {
   using nb::arg;
-  const auto backend_name = [](const ProcessGroup& g) { return g.backend_name(); };
-  group.def("rank", &ProcessGroup::rank)
-      .def("size", &ProcessGroup::size)
-      .def("backend_name", backend_name)
-      .def("getBackendName", backend_name)
-      .def("name", backend_name)
+  group.def("rank", [](const ProcessGroup& g) { return python_group(g) ? python_group(g)->own_rank() : g.rank(); })
+      .def("size", [](const ProcessGroup& g) { return python_group(g) ? python_group(g)->own_size() : g.size(); })
+      .def("backend_name", &own_name)
+      .def("getBackendName",
+           [](const ProcessGroup& g) { return python_group(g) ? python_group(g)->class_name() : g.backend_name(); })
+      .def("name", &own_name)
+      .def("description",
+           [](const ProcessGroup& g) {
+             return g.backend_name() + " group, rank " + std::to_string(g.rank()) + " of " + std::to_string(g.size());
+           })
       .def_prop_ro("capabilities", &ProcessGroup::capabilities)
       .def_prop_ro("sequence_number", &ProcessGroup::sequence_number, "How many operations were started on this rank.")
       .def_prop_ro("timeout", &ProcessGroup::timeout, "How long an operation may take that is given no time.")
       .def(
-          "set_timeout", [](ProcessGroup& g, TimeoutArg timeout) { g.set_timeout(timeout.value()); }, arg("timeout"))
+          "set_timeout",
+          [](ProcessGroup& g, TimeoutArg timeout) {
+            if (PyProcessGroup* const python = python_group(g)) python->set_own_timeout(timeout.value());
+            else g.set_timeout(timeout.value());
+          },
+          arg("timeout"))
       .def(
-          "abort", [](ProcessGroup& g, const std::string& cause) { natively([&] { g.abort(cause); }); },
+          "abort",
+          [](ProcessGroup& g, const std::string& cause) {
+            if (PyProcessGroup* const python = python_group(g)) python->lacks("abort");
+            natively([&] { g.abort(cause); });
+          },
           arg("cause") = "abort() was called",
           "Fails everything under way and to come on every rank, with Aborted naming this one and the cause.")
       .def(
-          "shutdown", [](ProcessGroup& g) { natively([&] { g.shutdown(); }); },
+          "shutdown",
+          [](ProcessGroup& g) {
+            if (!python_group(g)) natively([&] { g.shutdown(); });
+          },
           "Leaves the group without waiting for a peer.")
       .def(
           "empty",
@@ -77,7 +158,10 @@ void bind_life(nb::class_<ProcessGroup>& group) {
           "A tensor in memory that the group's collectives work on in place; numpy.asarray of it takes no copy.")
       .def(
           "new_group",
-          [](ProcessGroup& g, const std::vector<int>& ranks) { return natively([&] { return g.new_group(ranks); }); },
+          [](ProcessGroup& g, const std::vector<int>& ranks) {
+            if (PyProcessGroup* const python = python_group(g)) python->lacks("new_group");
+            return natively([&] { return g.new_group(ranks); });
+          },
           arg("ranks"), nb::sig("def new_group(self, ranks: collections.abc.Sequence[int]) -> ProcessGroup | None"),
           "A group of some of the ranks, in the order given; None on a rank that is not among them. Every rank of this "
           "group calls it.")
@@ -100,13 +184,19 @@ void bind_group(nb::module_& m) {
       .def_ro("shared_buffers", &Capabilities::shared_buffers, "Whether empty() gives memory that is used in place.")
       .def_ro("recv_anysource", &Capabilities::recv_anysource);
 
-  nb::class_<ProcessGroup> group(
-      m, "ProcessGroup", nb::is_weak_referenceable(),
+  nb::class_<ProcessGroup, PyProcessGroup> group(
+      m, "ProcessGroup", nb::type_slots(slots), nb::is_weak_referenceable(),
       "Ranks that communicate. Every rank makes the same calls in the same order. Where a list of arrays is expected, "
-      "a single one is taken, too. Arrays must stay untouched until the work is done.");
+      "a single one is taken, too. Arrays must stay untouched until the work is done. A class may derive from it and "
+      "define any of the operations: native code then calls those, as torch.distributed would.");
+  group.def(nb::init<int, int>(), arg("rank"), arg("size"), "For classes that derive from it.");
   bind_life(group);
+  bind_hooks(group);
   bind_collectives(group);
 
+  m.def(
+      "_is_initialised", [](nb::handle object) { return nb::inst_check(object) && nb::inst_ready(object); },
+      arg("object"));
   m.def("init_process_group", &init, arg("backend").none() = "shm", arg("init_method") = "env://",
         arg("rank") = nb::none(), arg("world_size") = nb::none(), arg("timeout") = nb::none(),
         arg("store") = nb::none(),
@@ -114,7 +204,10 @@ void bind_group(nb::module_& m) {
         "given, is that of meeting and of every operation that has none of its own.");
   m.def("threads_groups", &threads_groups, arg("size"), arg("timeout") = nb::none(),
         "The groups of a new set of ranks that are threads of this process, in rank order, each for one thread.");
-  nb::module_::import_("atexit").attr("register")(nb::cpp_function(&end_groups));
+  nb::module_::import_("atexit").attr("register")(nb::cpp_function([] {
+    end_groups();
+    end_deadlines();
+  }));
 }
 
 }  // namespace hookline::python

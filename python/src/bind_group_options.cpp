@@ -162,6 +162,25 @@ void CallArguments::apply_to(Collective& collective) const {
   }
 }
 
+nb::object options_object(const Collective& c) {
+  const CallOptions options{.op = c.op, .root = c.root, .timeout = c.timeout};
+  switch (c.type) {
+    case OpType::reduce: return nb::cast(ReduceOptionsObject{options});
+    case OpType::broadcast: return nb::cast(BroadcastOptionsObject{options});
+    case OpType::gather: return nb::cast(GatherOptionsObject{options});
+    case OpType::scatter: return nb::cast(ScatterOptionsObject{options});
+    case OpType::allreduce:
+    case OpType::allreduce_coalesced: return nb::cast(AllreduceOptionsObject{options});
+    case OpType::reduce_scatter:
+    case OpType::reduce_scatter_tensor:
+    case OpType::reduce_scatter_tensor_coalesced: return nb::cast(ReduceScatterOptionsObject{options});
+    case OpType::alltoall:
+    case OpType::alltoall_base: return nb::cast(AllToAllOptionsObject{options});
+    case OpType::barrier: return nb::cast(BarrierOptionsObject{options});
+    default: return nb::cast(AllgatherOptionsObject{options});
+  }
+}
+
 void bind_group_options(nb::module_& m) {
   bind_reduce_op(m);
   const nb::class_<CallOptions> base(m, "CallOptions", "What the option objects of all collectives have in common.");

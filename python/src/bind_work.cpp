@@ -1,4 +1,4 @@
-// Binds Work.
+// Binds Work: native ones, and the base of those that are written in Python.
 #include <optional>
 #include <string>
 #include <utility>
@@ -7,54 +7,123 @@
 #include <nanobind/stl/string.h>
 
 #include "natively.hpp"
+#include "py_call.hpp"
 #include "py_future.hpp"
 #include "py_group.hpp"
+#include "py_work.hpp"
 #include "rooms.hpp"
 #include "timeout_caster.hpp"
+#include "work_future.hpp"
 
 namespace hookline::python {
 namespace {
 
+/// A work that is a Python object and that nobody but this one holds, else null.
+const PyWork* only_owned(const WorkObject& work) {
+  return work.work.use_count() == 1 ? dynamic_cast<const PyWork*>(work.work.get()) : nullptr;
+}
+
 int traverse(PyObject* self, visitproc visit, void* arg) {
   Py_VISIT(Py_TYPE(self));
-  if (nb::inst_ready(self)) Py_VISIT(nb::inst_ptr<PyWork>(self)->outputs.ptr());
+  if (!nb::inst_ready(self)) return 0;
+  const WorkObject& work = *nb::inst_ptr<WorkObject>(self);
+  Py_VISIT(work.group.ptr());
+  Py_VISIT(work.outputs.ptr());
+  Py_VISIT(work.future.ptr());
+  if (const PyWork* const python = only_owned(work)) Py_VISIT(python->only_reference().ptr());
   return 0;
 }
 
 int clear(PyObject* self) {
-  if (nb::inst_ready(self)) {
-    const nb::object dropped = std::exchange(nb::inst_ptr<PyWork>(self)->outputs, nb::object());
-  }
+  if (!nb::inst_ready(self)) return 0;
+  WorkObject& work = *nb::inst_ptr<WorkObject>(self);
+  const nb::object dropped[] = {std::exchange(work.group, {}), std::exchange(work.outputs, {}),
+                                std::exchange(work.future, {})};
+  if (only_owned(work)) const WorkPtr python = std::exchange(work.work, nullptr);
   return 0;
 }
 
 PyType_Slot slots[] = {
     {Py_tp_traverse, reinterpret_cast<void*>(traverse)}, {Py_tp_clear, reinterpret_cast<void*>(clear)}, {0, nullptr}};
 
+WorkObject& object_of(nb::handle self) { return *nb::inst_ptr<WorkObject>(self); }
+
+void init(WorkObject* self, nb::object future) {
+  if (!future.is_none() && !is_future(future)) {
+    throw nb::type_error(("Work(future) takes a hookline.Future, not " + class_of(future)).c_str());
+  }
+  new (self) WorkObject{};
+  if (!future.is_none()) self->future = std::move(future);
+}
+
+/// The future of a work that was made in Python: its own, or what its get_future() returns.
+nb::object python_future(nb::handle self) {
+  if (object_of(self).future.is_valid()) return object_of(self).future;
+  if (!work_overrides(self, "get_future")) {
+    throw Unsupported(class_of(self) + " has no future; define get_future in the class, or pass one to Work.__init__");
+  }
+  nb::object future = self.attr("get_future")();
+  if (!is_future(future)) wrong_result(self, "get_future", "a hookline.Future", future);
+  return future;
+}
+
 /// A list of its own for each caller, who may change it.
-nb::object outputs_of(const PyWork& self) {
-  if (!self.outputs.is_valid()) return nb::list();
-  nb::object copy = nb::steal(PyList_GetSlice(self.outputs.ptr(), 0, PY_SSIZE_T_MAX));
+nb::object outputs_of(nb::handle self) {
+  const WorkObject& work = object_of(self);
+  if (!work.work) return python_future(self).attr("value")();
+  if (!work.outputs.is_valid()) return nb::list();
+  nb::object copy = nb::steal(PyList_GetSlice(work.outputs.ptr(), 0, PY_SSIZE_T_MAX));
   if (!copy.is_valid()) throw nb::python_error();
   return copy;
 }
 
-bool wait(PyWork& self, std::optional<TimeoutArg> timeout) {
+bool wait(nb::handle self, std::optional<TimeoutArg> timeout) {
+  const WorkPtr work = object_of(self).work;  // another thread may take the object apart meanwhile
+  if (!work) {
+    const nb::object future = python_future(self);
+    if (nb::isinstance<PyFuture>(future)) nb::inst_ptr<PyFuture>(future)->wait(timeout);
+    else future.attr(nb::hasattr(future, "wait") ? "wait" : "result")();
+    return true;
+  }
   std::optional<Milliseconds> limit;
   if (timeout) limit = timeout->value();
-  const WorkPtr work = self.work;  // another thread may take the object apart meanwhile
   natively([&] { work->wait(limit); });
   return true;
 }
 
+/// A future of a work that can only be waited for: somebody has to do so.
+nb::object future_of_wait(nb::handle self) {
+  const auto executor = callback_executor();
+  if (!executor) throw Aborted("Work.get_future: Python is ending");
+  Promise<PyRef> promise(executor);
+  nb::object result = make_future(promise.get_future());
+  executor->post([work = PyRef(nb::borrow(self)), promise = std::move(promise)]() mutable {
+    promise.set_from([&] {
+      PyRef value;
+      with_gil([&] {
+        translating_errors([&] {
+          work.get().attr("wait")();
+          value = PyRef(nb::list());
+        });
+      });
+      return value;
+    });
+  });
+  return result;
+}
+
 // The worker that completes the operation never asks for the GIL: the reference to the value was made here, and the
 // callbacks run on the group's callback thread.
-nb::object get_future(PyWork& self) {
+nb::object get_future(nb::handle self) {
+  const WorkObject& object = object_of(self);
+  if (object.future.is_valid()) return object.future;
+  if (!object.work) return work_overrides(self, "wait") ? future_of_wait(self) : python_future(self);
   PyRef outputs(outputs_of(self));
-  Promise<PyRef> promise(callbacks_of(*self.group));
+  Promise<PyRef> promise(object.group.is_valid() ? callbacks_of(nb::cast<ProcessGroup&>(object.group))
+                                                 : callback_executor());
   Future<PyRef> future = promise.get_future();
   nb::object result = make_future(future);
-  const WorkPtr work = self.work;
+  const WorkPtr work = object.work;
   {
     const nb::gil_scoped_release released;
     const auto native = work->get_future();
@@ -74,16 +143,54 @@ nb::object get_future(PyWork& self) {
 double seconds(Clock::time_point time) { return std::chrono::duration<double>(time.time_since_epoch()).count(); }
 
 /// Asking drives the operation, which may move much data.
-bool is_completed(PyWork& self) {
+bool is_completed(nb::handle self) {
+  const WorkPtr work = object_of(self).work;
+  if (!work) return nb::cast<bool>(python_future(self).attr("done")());
   const nb::gil_scoped_release released;
-  return self.work->is_completed();
+  return work->is_completed();
+}
+
+nb::object exception(nb::handle self) {
+  const WorkPtr& work = object_of(self).work;
+  if (work) {
+    const std::exception_ptr error = work->exception();
+    return error ? error_to_python(error) : nb::none();
+  }
+  const nb::object future = python_future(self);
+  if (!nb::cast<bool>(future.attr("done")())) return nb::none();
+  if (nb::hasattr(future, "exception")) return future.attr("exception")();
+  try {
+    future.attr("value")();
+  } catch (const nb::python_error& e) {
+    return nb::borrow(e.value());
+  }
+  return nb::none();
+}
+
+/// For what only operations of native groups know.
+Work& native(nb::handle self, const char* what) {
+  const WorkPtr& work = object_of(self).work;
+  if (!work) throw Unsupported(class_of(self) + " was made in Python and has no " + what);
+  return *work;
+}
+
+std::string repr(nb::handle self) {
+  if (!object_of(self).work) return "<" + class_of(self) + ", a hookline.Work made in Python>";
+  const Work& work = native(self, "repr");
+  const char* state = !is_completed(self) ? "pending" : object_of(self).work->exception() ? "failed" : "done";
+  return "<hookline.Work " + std::string(name(work.op_type())) + " number " + std::to_string(work.sequence_number()) +
+         ", " + state + ">";
 }
 
 }  // namespace
 
 void bind_work(nb::module_& m) {
-  nb::class_<PyWork>(m, "Work", nb::type_slots(slots), nb::is_weak_referenceable(),
-                     "An operation that was started. The objects passed to it stay alive until it is done.")
+  nb::class_<WorkObject>(m, "Work", nb::type_slots(slots), nb::is_weak_referenceable(),
+                         "An operation that was started. The objects passed to it stay alive until it is done. A "
+                         "class may derive from it and have its own wait(timeout), get_future() and is_completed().")
+      .def("__init__", &init, nb::arg("future").none() = nb::none(),
+           nb::sig("def __init__(self, future: Future[typing.Any] | None = None) -> None"),
+           "A work that is done when the future is.")
       .def("wait", &wait, nb::arg("timeout") = nb::none(),
            "Returns True when the operation is done and raises what it failed with. Raises Timeout when the time, or "
            "the operation's own, is up: the group is broken then.")
@@ -91,39 +198,32 @@ void bind_work(nb::module_& m) {
            "A future of the list of the very objects that were passed as outputs. Callbacks run on the group's "
            "callback thread.")
       .def("is_completed", &is_completed)
-      .def("is_success", [](PyWork& self) { return is_completed(self) && !self.work->exception(); })
-      .def(
-          "exception",
-          [](PyWork& self) -> nb::object {
-            const std::exception_ptr error = self.work->exception();
-            return error ? error_to_python(error) : nb::none();
-          },
-          nb::sig("def exception(self) -> BaseException | None"), "None while it runs and where it succeeded.")
+      .def("is_success", [](nb::handle self) { return is_completed(self) && exception(self).is_none(); })
+      .def("exception", &exception, nb::sig("def exception(self) -> BaseException | None"),
+           "None while it runs and where it succeeded.")
       .def("result", &outputs_of, nb::sig("def result(self) -> list[typing.Any]"),
            "The objects that were passed as outputs.")
       .def(
-          "source_rank", [](PyWork& self) { return self.work->source_rank(); },
+          "source_rank",
+          [](nb::handle self) { return object_of(self).work ? object_of(self).work->source_rank() : -1; },
           "Where a received message came from, else -1.")
       .def_prop_ro(
-          "op_type", [](PyWork& self) { return std::string(name(self.work->op_type())); },
+          "op_type", [](nb::handle self) { return std::string(name(native(self, "op_type").op_type())); },
           "The name of the method that started it.")
       .def_prop_ro(
-          "sequence_number", [](PyWork& self) { return self.work->sequence_number(); },
+          "sequence_number", [](nb::handle self) { return native(self, "sequence_number").sequence_number(); },
           "Counts the group's operations on this rank, from 1.")
       .def_prop_ro(
-          "time_started", [](PyWork& self) { return seconds(self.work->time_started()); },
+          "time_started", [](nb::handle self) { return seconds(native(self, "time_started").time_started()); },
           "In seconds, by the clock of time.monotonic().")
       .def_prop_ro(
           "time_finished",
-          [](PyWork& self) {
-            return is_completed(self) ? std::optional(seconds(self.work->time_finished())) : std::nullopt;
+          [](nb::handle self) {
+            Work& work = native(self, "time_finished");
+            return is_completed(self) ? std::optional(seconds(work.time_finished())) : std::nullopt;
           },
           "The same; None while it runs.")
-      .def("__repr__", [](PyWork& self) {
-        const char* state = !is_completed(self) ? "pending" : self.work->exception() ? "failed" : "done";
-        return "<hookline.Work " + std::string(name(self.work->op_type())) + " number " +
-               std::to_string(self.work->sequence_number()) + ", " + state + ">";
-      });
+      .def("__repr__", &repr);
 }
 
 }  // namespace hookline::python

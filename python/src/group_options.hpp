@@ -30,4 +30,7 @@ struct CallArguments {
   void apply_to(Collective& collective) const;
 };
 
+/// The option object that belongs to an operation, with its op, root and timeout. Needs the GIL.
+nanobind::object options_object(const Collective& collective);
+
 }  // namespace hookline::python

@@ -13,6 +13,7 @@ NB_MODULE(_core, m) {
   py::bind_store(m);
   py::bind_group_options(m);
   py::bind_work(m);
+  py::bind_completion(m);
   py::bind_group(m);
   py::bind_probe(m);
 }

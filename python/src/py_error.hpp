@@ -33,8 +33,8 @@ class FromPython final : public E, public PythonException {
   FromPython(const std::string& message, PyRef exception) : E(message), PythonException(std::move(exception)) {}
 };
 
-/// The C++ error of a Python exception object. Needs the GIL, as everything below.
-std::exception_ptr error_from_python(PyRef exception);
+/// The C++ error of a Python exception object, its message with a prefix. Needs the GIL, as everything below.
+std::exception_ptr error_from_python(PyRef exception, const std::string& prefix = {});
 
 /// The Python exception object of any C++ error, with its chain of causes as __cause__.
 nb::object error_to_python(const std::exception_ptr& error);

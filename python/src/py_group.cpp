@@ -2,7 +2,7 @@
 #include "py_group.hpp"
 
 #include <atomic>
-#include <future>
+#include <mutex>
 #include <set>
 #include <utility>
 #include <vector>
@@ -12,17 +12,17 @@
 
 #include <hookline/core/error.hpp>
 
+#include "py_call.hpp"
+#include "py_process_group.hpp"
+
 namespace hookline::python {
 namespace {
-
-/// How long a callback that does not end may hold up the end of Python.
-constexpr Milliseconds kDrainTime{5000};
 
 struct Registry {
   std::mutex mutex;
   std::set<NativeGroup*> groups;
   /// In a forked child: what its parent's groups had, never let go of.
-  std::vector<std::pair<std::shared_ptr<ProcessGroup>, std::shared_ptr<Executor>>> of_the_parent;
+  std::vector<std::shared_ptr<ProcessGroup>> of_the_parent;
 };
 
 std::atomic<Registry*> registry = nullptr;  // never destroyed: groups may end after static destructors have run
@@ -41,12 +41,13 @@ Registry& living() {
 
 }  // namespace
 
-std::shared_ptr<ProcessGroup> NativeGroup::make(std::shared_ptr<ProcessGroup> inner) {
+std::shared_ptr<ProcessGroup> NativeGroup::make(std::shared_ptr<ProcessGroup> inner, std::vector<PyRef> around) {
   if (!inner) return nullptr;
-  return std::make_shared<NativeGroup>(std::move(inner));
+  return std::make_shared<NativeGroup>(std::move(inner), std::move(around));
 }
 
-NativeGroup::NativeGroup(std::shared_ptr<ProcessGroup> inner) : inner_(std::move(inner)), made_in_(getpid()) {
+NativeGroup::NativeGroup(std::shared_ptr<ProcessGroup> inner, std::vector<PyRef> around)
+    : around_(std::move(around)), inner_(std::move(inner)), made_in_(getpid()) {
   Registry& all = living();
   const std::lock_guard lock(all.mutex);
   all.groups.insert(this);
@@ -57,7 +58,7 @@ NativeGroup::~NativeGroup() {
     // A forked child: the threads that an orderly end would join are the parent's, so everything is left as it is.
     Registry& all = living();
     const std::lock_guard lock(all.mutex);
-    all.of_the_parent.emplace_back(std::move(inner_), std::move(callbacks_));
+    all.of_the_parent.push_back(std::move(inner_));
     return;
   }
   {
@@ -65,20 +66,22 @@ NativeGroup::~NativeGroup() {
     const std::lock_guard lock(all.mutex);
     all.groups.erase(this);
   }
-  const auto end = [&] {
-    inner_.reset();
-    callbacks_.reset();
-  };
   if (holds_gil()) {
     const nb::gil_scoped_release released;
-    end();
+    inner_.reset();
   } else {
-    end();
+    inner_.reset();
   }
+  callbacks_.end();  // what its end has posted runs before the hooks and the groups around are let go of
+}
+
+ProcessGroup& NativeGroup::inner() const {
+  if (!inner_) throw Aborted("this group was part of a cycle that the garbage collector took apart");
+  return *inner_;
 }
 
 std::shared_ptr<ProcessGroup> NativeGroup::new_group(const std::vector<int>& ranks) {
-  return make(inner_->new_group(ranks));
+  return make(inner().new_group(ranks), around_);
 }
 
 void NativeGroup::abort(const std::string& cause) {
@@ -86,29 +89,41 @@ void NativeGroup::abort(const std::string& cause) {
     throw InvalidArgument("abort on a " + backend_name() +
                           " group that was made before fork(); make a new group in the child process");
   }
-  inner_->abort(cause);
+  inner().abort(cause);
 }
 
-std::shared_ptr<Executor> NativeGroup::callbacks() {
-  const std::lock_guard lock(mutex_);
-  if (!callbacks_) callbacks_ = std::make_shared<ThreadExecutor>("hl-callbacks");
-  return callbacks_;
-}
-
-void NativeGroup::drain_callbacks() {
-  std::shared_ptr<Executor> executor;
-  {
-    const std::lock_guard lock(mutex_);
-    executor = callbacks_;
+int NativeGroup::traverse(visitproc visit, void* arg) {
+  if (weak_from_this().use_count() != 1) return 0;
+  for (const PyRef& group : around_) {
+    // Groups that new_group() made share the reference.
+    if (group.owner().use_count() == 2) Py_VISIT(group.get().ptr());
   }
-  if (!executor) return;
-  const auto reached = std::make_shared<std::promise<void>>();
-  executor->post([reached] { reached->set_value(); });
-  reached->get_future().wait_for(kDrainTime);
+  return hooks_.traverse(visit, arg);
+}
+
+void NativeGroup::clear() {
+  if (weak_from_this().use_count() != 1) return;
+  hooks_.clear();
+  if (around_.empty()) return;
+  std::shared_ptr<ProcessGroup> inner = std::move(inner_);
+  {
+    const nb::gil_scoped_release released;
+    inner.reset();  // it refers to the groups around
+  }
+  const auto around = std::exchange(around_, {});
+}
+
+std::shared_ptr<ProcessGroup> borrowed_group(nb::handle group) {
+  ProcessGroup* pointer = nullptr;
+  if (group.is_none() || !nb::try_cast(group, pointer)) {
+    throw nb::type_error(("expected a hookline.ProcessGroup, not " + class_of(group)).c_str());
+  }
+  return {std::shared_ptr<void>(), pointer};
 }
 
 std::shared_ptr<Executor> callbacks_of(ProcessGroup& group) {
-  if (auto* native = dynamic_cast<NativeGroup*>(&group)) return native->callbacks();
+  if (auto* native = dynamic_cast<NativeGroup*>(&group)) return native->callbacks().executor();
+  if (auto* python = dynamic_cast<PyProcessGroup*>(&group)) return python->callbacks().executor();
   return callback_executor();
 }
 
@@ -122,8 +137,13 @@ void end_groups() {
       if (auto kept = group->weak_from_this().lock()) left.push_back(std::move(kept));
     }
   }
-  for (const auto& group : left) group->shutdown();
-  for (const auto& group : left) static_cast<NativeGroup&>(*group).drain_callbacks();
+  for (const auto& group : left) {
+    try {
+      group->shutdown();
+    } catch (const Error&) {  // of a group written in Python; nobody is left who could hear of it
+    }
+  }
+  drain_callback_threads();
 }
 
 }  // namespace hookline::python

@@ -2,7 +2,8 @@
 #pragma once
 
 #include <memory>
-#include <mutex>
+#include <string>
+#include <vector>
 
 #include <sys/types.h>
 
@@ -11,6 +12,8 @@
 #include <hookline/core/executor.hpp>
 #include <hookline/group/process_group.hpp>
 
+#include "callback_thread.hpp"
+#include "completion_hook.hpp"
 #include "py_object.hpp"
 
 namespace hookline::python {
@@ -19,47 +22,69 @@ namespace hookline::python {
 /// that its end waits for may want it. At Python's exit, groups that still live are shut down.
 class NativeGroup final : public ProcessGroup {
  public:
-  /// `inner` may be null, and the result is then.
-  static std::shared_ptr<ProcessGroup> make(std::shared_ptr<ProcessGroup> inner);
+  /// `inner` may be null, and the result is then. `around` are the Python groups that `inner` was made around: they are
+  /// kept here, where the garbage collector sees them, and `inner` refers to them without counting.
+  static std::shared_ptr<ProcessGroup> make(std::shared_ptr<ProcessGroup> inner, std::vector<PyRef> around = {});
 
-  explicit NativeGroup(std::shared_ptr<ProcessGroup> inner);
+  NativeGroup(std::shared_ptr<ProcessGroup> inner, std::vector<PyRef> around);
   NativeGroup(const NativeGroup&) = delete;
   NativeGroup& operator=(const NativeGroup&) = delete;
   ~NativeGroup() override;
 
-  int rank() const override { return inner_->rank(); }
-  int size() const override { return inner_->size(); }
-  std::string backend_name() const override { return inner_->backend_name(); }
-  Capabilities capabilities() const override { return inner_->capabilities(); }
-  WorkPtr run(Collective collective) override { return inner_->run(std::move(collective)); }
-  Tensor empty(const Dims& shape, DType dtype) override { return inner_->empty(shape, dtype); }
+  int rank() const override { return inner().rank(); }
+  int size() const override { return inner().size(); }
+  std::string backend_name() const override { return inner().backend_name(); }
+  Capabilities capabilities() const override { return inner().capabilities(); }
+  WorkPtr run(Collective collective) override { return inner().run(std::move(collective)); }
+  Tensor empty(const Dims& shape, DType dtype) override { return inner().empty(shape, dtype); }
   std::shared_ptr<ProcessGroup> new_group(const std::vector<int>& ranks) override;
-  Milliseconds timeout() const override { return inner_->timeout(); }
-  void set_timeout(Milliseconds timeout) override { inner_->set_timeout(timeout); }
-  std::uint64_t sequence_number() const override { return inner_->sequence_number(); }
+  Milliseconds timeout() const override { return inner().timeout(); }
+  void set_timeout(Milliseconds timeout) override { inner().set_timeout(timeout); }
+  std::uint64_t sequence_number() const override { return inner().sequence_number(); }
+  void register_on_completion_hook(OnCompletionHook hook, std::shared_ptr<Executor> executor) override {
+    inner().register_on_completion_hook(std::move(hook), std::move(executor));
+  }
+  void wait_for_hooks(std::optional<Milliseconds> timeout) override { inner().wait_for_hooks(timeout); }
   void abort(const std::string& cause) override;
-  void shutdown() override { inner_->shutdown(); }
+  void shutdown() override { inner().shutdown(); }
 
-  /// The group's callback thread, started when it is first asked for.
-  std::shared_ptr<Executor> callbacks();
-  /// Waits, for a while, until the callbacks that were due have run. Without the GIL.
-  void drain_callbacks();
+  /// Throws Aborted where the garbage collector has taken this apart.
+  ProcessGroup& inner() const;
+  CallbackThread& callbacks() noexcept { return callbacks_; }
+  HookList& hooks() noexcept { return hooks_; }
+
+  /// With the GIL. References are shown only where the Python object is the only owner of this group: while C++ has it,
+  /// nothing that it needs is garbage.
+  int traverse(visitproc visit, void* arg);
+  void clear();
 
  private:
+  std::vector<PyRef> around_;
+  HookList hooks_;
+  CallbackThread callbacks_;
   std::shared_ptr<ProcessGroup> inner_;
-  std::mutex mutex_;
-  std::shared_ptr<Executor> callbacks_;
   const pid_t made_in_;
 };
+
+/// A group of Python's, which somebody else keeps alive; a TypeError for another object. Needs the GIL.
+std::shared_ptr<ProcessGroup> borrowed_group(nb::handle group);
+
+/// What `make` makes around a group of Python's, be it native or a Python class.
+template <class F>
+std::shared_ptr<ProcessGroup> make_around(nb::handle group, F make) {
+  return NativeGroup::make(make(borrowed_group(group)), {PyRef(nb::borrow(group))});
+}
 
 /// The thread on which Python callbacks of a group's futures run.
 std::shared_ptr<Executor> callbacks_of(ProcessGroup& group);
 
-/// A work, the group that it belongs to, and the very objects that were passed as its outputs.
-struct PyWork {
+/// The Python class Work. One of a native operation has the work, the group that it belongs to, and the very objects
+/// that were passed as its outputs; one made in Python has at most a future.
+struct WorkObject {
   WorkPtr work;
-  std::shared_ptr<ProcessGroup> group;
+  nb::object group;
   nb::object outputs;  // a list
+  nb::object future;
 };
 
 /// Shuts down every group that is left; to be called with the GIL when Python ends.

@@ -94,6 +94,11 @@ bool closing() noexcept { return gate.load()->closing; }
 
 PyRef::PyRef(nb::object object) : object_(object.release().ptr(), release) {}
 
+nb::handle PyRef::object_of(const std::shared_ptr<void>& owner) noexcept {
+  auto* const deleter = std::get_deleter<void (*)(PyObject*)>(owner);
+  return deleter && *deleter == &release ? nb::handle(static_cast<PyObject*>(owner.get())) : nb::handle();
+}
+
 GilStay::GilStay() noexcept : kind_(Kind::nested) {
   if (holds_gil()) return;
   Gate* g = gate;

@@ -34,6 +34,8 @@ class PyRef {
   explicit operator bool() const noexcept { return object_ != nullptr; }
   /// For native code that keeps the object alive without knowing what it is, under the same rules.
   std::shared_ptr<void> owner() const noexcept { return object_; }
+  /// The object behind what owner() gave, borrowed; null for any other pointer.
+  static nb::handle object_of(const std::shared_ptr<void>& owner) noexcept;
 
  private:
   std::shared_ptr<PyObject> object_;

@@ -14,6 +14,7 @@ void bind_tensor(nb::module_& m);
 void bind_store(nb::module_& m);
 void bind_group_options(nb::module_& m);
 void bind_work(nb::module_& m);
+void bind_completion(nb::module_& m);
 void bind_group(nb::module_& m);
 /// The tests' own; nothing where they are not built.
 void bind_probe(nb::module_& m);

@@ -40,18 +40,13 @@ nb::object find_attribute(nb::handle object, nb::handle name) {
   return found;
 }
 
-/// The core's own checks on a foreign tensor, with a Python object as the owner of the memory.
-Tensor view_of(const DLTensor& foreign, std::uint64_t flags, PyRef owner) {
-  struct Import {
-    DLManagedTensorVersioned managed;
-    PyRef owner;
-  };
-  auto import = std::make_unique<Import>(Import{{}, std::move(owner)});
-  const auto let_go = [](DLManagedTensorVersioned* self) { delete static_cast<Import*>(self->manager_ctx); };
-  import->managed = {core::kDLPackVersion, import.get(), let_go, flags, foreign};
-  Tensor result = Tensor::from_dlpack(&import->managed);
-  static_cast<void>(import.release());  // the deleter has it now
-  return result;
+/// The core's own checks on a foreign tensor, with a Python object as the owner of the memory: found again by
+/// PyRef::object_of.
+Tensor view_of(const DLTensor& foreign, std::uint64_t flags, const PyRef& owner) {
+  DLManagedTensorVersioned managed{core::kDLPackVersion, nullptr, nullptr, flags, foreign};
+  const Tensor checked = Tensor::from_dlpack(&managed);
+  return Tensor::wrap(const_cast<std::byte*>(checked.bytes()), checked.shape(), checked.dtype(),
+                      {.strides = checked.strides(), .owner = owner.owner(), .read_only = checked.read_only()});
 }
 
 template <class Managed>

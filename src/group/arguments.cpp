@@ -1,5 +1,5 @@
 // The checks of a call's arguments, by operation.
-#include "group/arguments.hpp"
+#include <hookline/group/arguments.hpp>
 
 #include <numeric>
 
@@ -9,7 +9,7 @@
 
 #include "group/overlap.hpp"
 
-namespace hookline::group {
+namespace hookline {
 namespace {
 
 class Checks {
@@ -133,7 +133,7 @@ class Checks {
     const bool written = !only_root || (c_.type == OpType::reduce) == (rank_ == c_.root);
     for (const Tensor& t : c_.outputs) {
       if (written && t.read_only()) refuse(fmt::format("the output {} cannot be written to", to_string(t)));
-      if (written && overlaps_itself(t)) {
+      if (written && group::overlaps_itself(t)) {
         refuse(fmt::format("several elements of the output {} lie in one place of memory; pass a copy", to_string(t)));
       }
     }
@@ -153,13 +153,13 @@ class Checks {
                            c_.type == OpType::reduce || c_.type == OpType::broadcast;
     for (std::size_t i = 0; i < c_.outputs.size(); ++i) {
       for (std::size_t j = i + 1; j < c_.outputs.size(); ++j) {
-        if (overlap(c_.outputs[i], c_.outputs[j])) refuse(fmt::format("outputs {} and {} overlap", i, j));
+        if (group::overlap(c_.outputs[i], c_.outputs[j])) refuse(fmt::format("outputs {} and {} overlap", i, j));
       }
     }
     if (by_design) return;
     for (std::size_t i = 0; i < c_.inputs.size(); ++i) {
       for (std::size_t j = 0; j < c_.outputs.size(); ++j) {
-        if (overlap(c_.inputs[i], c_.outputs[j]) && !in_place(c_.inputs[i], i)) {
+        if (group::overlap(c_.inputs[i], c_.outputs[j]) && !in_place(c_.inputs[i], i)) {
           refuse(fmt::format("output {} overlaps input {}", j, i));
         }
       }
@@ -175,4 +175,4 @@ class Checks {
 
 void check_arguments(const Collective& collective, int rank, int size) { Checks(collective, rank, size).run(); }
 
-}  // namespace hookline::group
+}  // namespace hookline

@@ -5,10 +5,9 @@
 #include <fmt/ranges.h>
 
 #include <hookline/core/error.hpp>
+#include <hookline/group/arguments.hpp>
+#include <hookline/group/completion_hooks.hpp>
 #include <hookline/group/process_group.hpp>
-
-#include "group/arguments.hpp"
-#include "group/completion.hpp"
 
 namespace hookline {
 namespace {
@@ -62,9 +61,9 @@ class BackendGroup final : public ProcessGroup {
   Capabilities capabilities() const override { return backend_->capabilities(); }
 
   WorkPtr run(Collective collective) override {
-    group::check_arguments(collective, rank_, size_);
+    check_arguments(collective, rank_, size_);
     if (!hooks_.any()) return start(std::move(collective));
-    const WorkInfo info = group::about(collective);
+    const WorkInfo info = describe_work(collective);
     return hooks_.attach(info, start(std::move(collective)));
   }
 
@@ -126,7 +125,7 @@ class BackendGroup final : public ProcessGroup {
   std::atomic<Milliseconds> timeout_;
   std::atomic<std::uint64_t> sequence_ = 0;
   std::atomic<std::uint64_t> groups_ = 0;
-  group::CompletionHooks hooks_;
+  CompletionHooks hooks_;
 };
 
 }  // namespace

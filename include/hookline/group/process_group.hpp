@@ -71,7 +71,7 @@ class HOOKLINE_EXPORT ProcessGroup : public std::enable_shared_from_this<Process
   /// calls it, in the same order as other calls of it.
   virtual std::shared_ptr<ProcessGroup> new_group(const std::vector<int>& ranks);
   /// Groups of the ranks that passed the same color, ordered by key, then rank; null for a negative color.
-  std::shared_ptr<ProcessGroup> split(int color, int key);
+  virtual std::shared_ptr<ProcessGroup> split(int color, int key);
 
   /// How long an operation may take where its options do not say.
   virtual Milliseconds timeout() const { return kDefaultTimeout; }

@@ -3,11 +3,15 @@
 #include <mutex>
 #include <thread>
 
+#include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
+#include <hookline/group/decorator.hpp>
+
 #include "py_error.hpp"
 #include "py_future.hpp"
+#include "py_group.hpp"
 #include "py_object.hpp"
 #include "rooms.hpp"
 
@@ -172,6 +176,12 @@ double stay_cost(int rounds) {
   return cost;
 }
 
+/// A native group that does nothing but call the given one, as C++ code does.
+std::shared_ptr<ProcessGroup> through_cpp(nb::handle group) {
+  return make_around(group,
+                     [](std::shared_ptr<ProcessGroup> inner) { return std::make_shared<GroupDecorator>(inner); });
+}
+
 }  // namespace
 
 void bind_probe(nb::module_& m) {
@@ -184,6 +194,7 @@ void bind_probe(nb::module_& m) {
   probe.def("drop_elsewhere", &drop_elsewhere);
   probe.def("hammer", &hammer);
   probe.def("stay_cost", &stay_cost);
+  probe.def("through_cpp", &through_cpp, nb::arg("group").none());
   nb::class_<Completer>(probe, "Completer")
       .def(nb::init<bool>(), nb::arg("on_executor") = false)
       .def("future", &Completer::future)

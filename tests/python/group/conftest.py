@@ -13,6 +13,8 @@ import pytest
 
 import hookline
 
+sys.path.insert(0, str(Path(__file__).parent))  # for python_groups
+
 DEADLINE = 60.0
 
 

@@ -2,12 +2,13 @@
 #pragma once
 
 #include <hookline/backend/collective.hpp>
+#include <hookline/core/export.hpp>
 
-namespace hookline::group {
+namespace hookline {
 
 /// Throws InvalidArgument, naming the operation and what it expects, for a call that cannot be right: lists of the
 /// wrong length, sizes that do not fit, a root or peer that does not exist, an output that is read-only or overlaps an
 /// input, a dtype that the reduction cannot take.
-void check_arguments(const Collective& collective, int rank, int size);
+HOOKLINE_EXPORT void check_arguments(const Collective& collective, int rank, int size);
 
-}  // namespace hookline::group
+}  // namespace hookline

@@ -6,16 +6,17 @@
 #include <vector>
 
 #include <hookline/core/executor.hpp>
+#include <hookline/core/export.hpp>
 #include <hookline/group/work.hpp>
 #include <hookline/group/work_info.hpp>
 
-namespace hookline::group {
+namespace hookline {
 
-/// What is known of an operation before it starts.
-WorkInfo about(const Collective& collective);
+/// What is known of an operation before it starts, the current lane among it.
+HOOKLINE_EXPORT WorkInfo describe_work(const Collective& collective);
 
-/// The hooks of a group. Where there are none, any() is all that an operation pays.
-class CompletionHooks {
+/// The hooks of a group, for those that implement one. Where there are none, any() is all that an operation pays.
+class HOOKLINE_EXPORT CompletionHooks {
  public:
   CompletionHooks();
   CompletionHooks(const CompletionHooks&) = delete;
@@ -43,4 +44,4 @@ class CompletionHooks {
   const std::shared_ptr<State> state_;
 };
 
-}  // namespace hookline::group
+}  // namespace hookline

@@ -1,5 +1,5 @@
 // One queue for each hook, so that calls come one at a time and in order whichever threads end the operations.
-#include "group/completion.hpp"
+#include <hookline/group/completion_hooks.hpp>
 
 #include <array>
 #include <condition_variable>
@@ -15,7 +15,7 @@
 #include <hookline/core/error.hpp>
 #include <hookline/core/interrupt.hpp>
 
-namespace hookline::group {
+namespace hookline {
 namespace {
 
 constexpr std::size_t kMaxLanes = 16;
@@ -24,7 +24,7 @@ bool in_a_lane(OpType type) { return type != OpType::send && type != OpType::rec
 
 }  // namespace
 
-WorkInfo about(const Collective& collective) {
+WorkInfo describe_work(const Collective& collective) {
   const auto& counted = collective.inputs.empty() ? collective.outputs : collective.inputs;
   WorkInfo info;
   info.op_type = collective.type;
@@ -323,4 +323,4 @@ void CompletionHooks::wait(Milliseconds timeout) {
   if (error) std::rethrow_exception(error);
 }
 
-}  // namespace hookline::group
+}  // namespace hookline

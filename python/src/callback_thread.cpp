@@ -1,0 +1,97 @@
+// Callback threads and the list of those that live.
+#include "callback_thread.hpp"
+
+#include <atomic>
+#include <future>
+#include <set>
+#include <vector>
+
+#include <pthread.h>
+#include <unistd.h>
+
+#include <hookline/core/deadline.hpp>
+
+#include "py_object.hpp"
+
+namespace hookline::python {
+namespace {
+
+/// How long a callback that does not end may hold up the end of Python.
+constexpr Milliseconds kDrainTime{5000};
+
+struct Living {
+  std::mutex mutex;
+  std::set<CallbackThread*> threads;
+  /// In a forked child: what its parent's had, never let go of.
+  std::vector<std::shared_ptr<Executor>> of_the_parent;
+};
+
+std::atomic<Living*> list = nullptr;  // never destroyed: groups may end after static destructors have run
+
+void renew() { list = new Living; }
+
+// A forked child has none of its parent's threads, and perhaps nobody who would let go of the lock.
+Living& living() {
+  static std::once_flag once;
+  std::call_once(once, [] {
+    renew();
+    pthread_atfork(nullptr, nullptr, &renew);
+  });
+  return *list.load();
+}
+
+}  // namespace
+
+CallbackThread::CallbackThread() : made_in_(getpid()) {
+  Living& all = living();
+  const std::lock_guard lock(all.mutex);
+  all.threads.insert(this);
+}
+
+CallbackThread::~CallbackThread() {
+  {
+    Living& all = living();
+    const std::lock_guard lock(all.mutex);
+    all.threads.erase(this);
+  }
+  end();
+}
+
+void CallbackThread::end() noexcept {
+  if (!executor_) return;
+  if (made_in_ != getpid()) {
+    Living& all = living();
+    const std::lock_guard lock(all.mutex);
+    all.of_the_parent.push_back(std::move(executor_));
+  } else if (holds_gil()) {
+    const nb::gil_scoped_release released;
+    executor_.reset();
+  } else {
+    executor_.reset();
+  }
+}
+
+std::shared_ptr<Executor> CallbackThread::executor() {
+  const std::lock_guard lock(mutex_);
+  if (!executor_) executor_ = std::make_shared<ThreadExecutor>("hl-callbacks");
+  return executor_;
+}
+
+void drain_callback_threads() {
+  std::vector<std::shared_ptr<Executor>> executors;
+  {
+    Living& all = living();
+    const std::lock_guard lock(all.mutex);
+    for (CallbackThread* thread : all.threads) {
+      const std::lock_guard own(thread->mutex_);
+      if (thread->executor_) executors.push_back(thread->executor_);
+    }
+  }
+  for (const auto& executor : executors) {
+    const auto reached = std::make_shared<std::promise<void>>();
+    executor->post([reached] { reached->set_value(); });
+    reached->get_future().wait_for(kDrainTime);
+  }
+}
+
+}  // namespace hookline::python

@@ -1,0 +1,59 @@
+// Calling overrides, and telling a call that could not be made from one that failed.
+#include "py_call.hpp"
+
+#include <nanobind/stl/string.h>
+
+namespace hookline::python {
+namespace {
+
+std::string signature_of(nb::handle method) {
+  try {
+    return nb::str(nb::module_::import_("inspect").attr("signature")(method)).c_str();
+  } catch (const nb::python_error&) {
+    return "(?)";
+  }
+}
+
+}  // namespace
+
+std::string class_of(nb::handle object) { return nb::cast<std::string>(object.type().attr("__qualname__")); }
+
+nb::object call_method(nb::handle object, nb::handle name, const nb::object& arguments, const char* signature) {
+  const nb::object method = nb::steal(PyObject_GetAttr(object.ptr(), name.ptr()));
+  if (!method.is_valid()) throw nb::python_error();
+  nb::object result = nb::steal(PyObject_CallObject(method.ptr(), arguments.ptr()));
+  if (result.is_valid()) return result;
+  nb::python_error error;
+  // An error that has not passed through any Python code was raised by the call itself.
+  if (!error.matches(PyExc_TypeError) || error.traceback().is_valid()) throw error;
+  const std::string text = nb::cast<std::string>(nb::str(name));
+  const std::string own = signature_of(method);
+  const std::string cause = nb::str(error.value()).c_str();
+  nb::raise_from(error, PyExc_TypeError, "%s.%s%s cannot be called as %s%s, which is what it has to take: %s",
+                 class_of(object).c_str(), text.c_str(), own.c_str(), text.c_str(), signature, cause.c_str());
+}
+
+nb::object call_method(nb::handle object, const char* name, const nb::object& arguments, const char* signature) {
+  const nb::str key(name);
+  return call_method(object, key, arguments, signature);
+}
+
+bool takes_arguments(nb::handle object, const char* name, int count) {
+  try {
+    const nb::object signature = nb::module_::import_("inspect").attr("signature")(object.attr(name));
+    nb::list nothing;
+    for (int i = 0; i < count; ++i) nothing.append(nb::none());
+    signature.attr("bind")(*nothing);
+    return true;
+  } catch (const nb::python_error& e) {
+    return !e.matches(PyExc_TypeError);
+  }
+}
+
+void wrong_result(nb::handle self, const char* method, const char* expected, nb::handle result) {
+  PyErr_Format(PyExc_TypeError, "%s.%s() must return %s, and this returned %s", class_of(self).c_str(), method,
+               expected, result.is_none() ? "None" : class_of(result).c_str());
+  throw nb::python_error();
+}
+
+}  // namespace hookline::python

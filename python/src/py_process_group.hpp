@@ -1,0 +1,76 @@
+// Process groups that are Python classes, as C++ calls them.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <nanobind/nanobind.h>
+#include <nanobind/trampoline.h>
+
+#include <hookline/group/completion_hooks.hpp>
+#include <hookline/group/process_group.hpp>
+
+#include "callback_thread.hpp"
+#include "completion_hook.hpp"
+
+namespace hookline::python {
+
+/// The C++ side of a Python class derived from ProcessGroup. Each operation calls the method of its name, or of one of
+/// its other names, with the arguments that torch.distributed passes; one that the class does not have is Unsupported,
+/// naming class and method. What a method raises arrives as an error that turns back into the Python exception.
+///
+/// rank() and size() are asked of Python once: a group's do not change.
+class PyProcessGroup final : public ProcessGroup {
+ public:
+  NB_TRAMPOLINE(ProcessGroup);
+  PyProcessGroup(int rank, int size);
+  PyProcessGroup(const PyProcessGroup&) = delete;
+  PyProcessGroup& operator=(const PyProcessGroup&) = delete;
+  ~PyProcessGroup() override = default;
+
+  int rank() const override;
+  int size() const override;
+  std::string backend_name() const override;
+  WorkPtr run(Collective collective) override;
+  std::shared_ptr<ProcessGroup> new_group(const std::vector<int>& ranks) override;
+  Milliseconds timeout() const override { return timeout_.load(std::memory_order_relaxed); }
+  void set_timeout(Milliseconds timeout) override;
+  std::uint64_t sequence_number() const override { return sequence_.load(std::memory_order_relaxed); }
+  void register_on_completion_hook(OnCompletionHook hook, std::shared_ptr<Executor> executor) override;
+  void wait_for_hooks(std::optional<Milliseconds> timeout) override;
+  void abort(const std::string& cause) override;
+  void shutdown() override;
+
+  /// What the base class's own methods give, which an override may call through super().
+  int own_rank() const noexcept { return own_rank_; }
+  int own_size() const noexcept { return own_size_; }
+  void set_own_timeout(Milliseconds timeout) { timeout_.store(timeout, std::memory_order_relaxed); }
+  /// Throws Unsupported naming the class and the method. Needs the GIL.
+  [[noreturn]] void lacks(const char* method) const;
+  /// Whether the class has a method of this name of its own. Needs the GIL.
+  bool overrides(const char* method) const;
+  std::string class_name() const;
+
+  CallbackThread& callbacks() noexcept { return callbacks_; }
+  HookList& hook_list() noexcept { return hook_list_; }
+
+ private:
+  /// Calls the first method of these names that the class has; the result is null where it has none.
+  nb::object call(const char* const* names, const char* signature, const nb::object& arguments,
+                  const char** called) const;
+  WorkPtr start(const Collective& collective);
+
+  const int own_rank_;
+  const int own_size_;
+  mutable std::atomic<int> rank_ = -1;
+  mutable std::atomic<int> size_ = -1;
+  std::atomic<Milliseconds> timeout_ = kDefaultTimeout;
+  std::atomic<std::uint64_t> sequence_ = 0;
+  HookList hook_list_;
+  CallbackThread callbacks_;
+  CompletionHooks hooks_;
+};
+
+}  // namespace hookline::python

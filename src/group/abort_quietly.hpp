@@ -1,0 +1,19 @@
+// Giving up on behalf of the other ranks, where the group can.
+#pragma once
+
+#include <string>
+
+#include <hookline/core/error.hpp>
+#include <hookline/group/process_group.hpp>
+
+namespace hookline::group {
+
+/// Aborts a group whose caller gets an error of its own in any case. A group that cannot be aborted is left as it is.
+inline void abort_quietly(ProcessGroup& group, const std::string& cause) {
+  try {
+    group.abort(cause);
+  } catch (const Error&) {  // the error that led here matters more
+  }
+}
+
+}  // namespace hookline::group

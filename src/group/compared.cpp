@@ -1,0 +1,158 @@
+// Two groups side by side; the work is done when both are and their outputs agree.
+#include <hookline/group/compared.hpp>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <mutex>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include <hookline/core/error.hpp>
+#include <hookline/group/decorator.hpp>
+
+namespace hookline {
+namespace {
+
+/// What an operation leaves undefined must not be compared: the sums of a reduce on ranks other than the root.
+bool defines_outputs(const Collective& c, int rank) { return c.type != OpType::reduce || c.root == rank; }
+
+class ComparedWork final : public Work {
+ public:
+  ComparedWork(WorkPtr first, WorkPtr second, std::vector<Tensor> theirs, std::string where, double tolerance)
+      : first_(std::move(first)),
+        second_(std::move(second)),
+        theirs_(std::move(theirs)),
+        where_(std::move(where)),
+        tolerance_(tolerance) {}
+
+  void wait(std::optional<Milliseconds> timeout) override {
+    const auto deadline = timeout ? deadline_after(*timeout) : Clock::time_point::max();
+    const auto left = [&] { return timeout ? std::optional(time_left(deadline)) : std::nullopt; };
+    first_->wait(left());
+    second_->wait(left());
+    compare();
+    if (error_) std::rethrow_exception(error_);
+  }
+  Future<std::vector<Tensor>> get_future() override {
+    const auto self = std::static_pointer_cast<ComparedWork>(shared_from_this());
+    return when_all(std::vector{first_->get_future(), second_->get_future()})
+        .then([self](const Future<std::vector<std::vector<Tensor>>>& both) {
+          both.value();
+          self->compare();
+          if (self->error_) std::rethrow_exception(self->error_);
+          return self->first_->result();
+        });
+  }
+  bool is_completed() override {
+    const bool one = first_->is_completed();
+    return second_->is_completed() && one;
+  }
+  std::exception_ptr exception() override {
+    if (!is_completed()) return nullptr;
+    if (auto error = first_->exception()) return error;
+    if (auto error = second_->exception()) return error;
+    compare();
+    return error_;
+  }
+  std::vector<Tensor> result() override { return first_->result(); }
+  OpType op_type() const override { return first_->op_type(); }
+  std::uint64_t sequence_number() const override { return first_->sequence_number(); }
+  int source_rank() const override { return first_->source_rank(); }
+  Clock::time_point time_started() const override { return first_->time_started(); }
+  Clock::time_point time_finished() const override {
+    return std::max(first_->time_finished(), second_->time_finished());
+  }
+
+ private:
+  /// Once, by whoever comes first: later the caller may have changed the tensors.
+  void compare() {
+    std::call_once(compared_, [&] {
+      const std::vector<Tensor> ours = first_->result();
+      for (std::size_t i = 0; i < theirs_.size(); ++i) {
+        const Tensor a = ours[i].contiguous().flatten();
+        const Tensor b = theirs_[i].contiguous().flatten();
+        if (std::memcmp(a.bytes(), b.bytes(), a.nbytes()) == 0) continue;
+        for (std::int64_t e = 0; e < a.numel() && !error_; ++e) compare(i, e, a, b);
+        if (error_) return;
+      }
+    });
+  }
+  void compare(std::size_t tensor, std::int64_t element, const Tensor& a, const Tensor& b) {
+    const std::size_t offset = static_cast<std::size_t>(element) * a.itemsize();
+    if (std::memcmp(a.bytes() + offset, b.bytes() + offset, a.itemsize()) == 0) return;
+    const auto x = a.slice(0, element, element + 1).item<double>();
+    const auto y = b.slice(0, element, element + 1).item<double>();
+    if (std::isnan(x) && std::isnan(y)) return;
+    if (std::abs(x - y) <= tolerance_ * std::max(std::abs(x), std::abs(y))) return;
+    error_ = std::make_exception_ptr(
+        Error(fmt::format("{}: tensor {}, {}, element {}: {} and {}", where_, tensor, to_string(a), element, x, y)));
+  }
+
+  const WorkPtr first_;
+  const WorkPtr second_;
+  const std::vector<Tensor> theirs_;
+  const std::string where_;
+  const double tolerance_;
+  std::once_flag compared_;
+  std::exception_ptr error_;
+};
+
+class ComparedGroup final : public GroupDecorator {
+ public:
+  ComparedGroup(std::shared_ptr<ProcessGroup> group, std::shared_ptr<ProcessGroup> other, const CompareOptions& options)
+      : GroupDecorator(std::move(group)), other_(std::move(other)), options_(options) {
+    if (!other_) throw InvalidArgument("compared: there is no second group");
+    if (other_->rank() != rank() || other_->size() != size()) {
+      throw InvalidArgument(fmt::format("compared: rank {} of {} and rank {} of {} are not the same ranks", rank(),
+                                        size(), other_->rank(), other_->size()));
+    }
+  }
+
+  WorkPtr run(Collective collective) override {
+    Collective copy = collective;
+    copy.outputs.clear();
+    for (const Tensor& t : collective.outputs) copy.outputs.push_back(t.clone());
+    // Inputs that are outputs as well are worked on in place, and so are their copies.
+    for (Tensor& t : copy.inputs) {
+      const auto same = std::find_if(collective.outputs.begin(), collective.outputs.end(),
+                                     [&](const Tensor& o) { return o.bytes() == t.bytes() && o.numel() == t.numel(); });
+      t = same == collective.outputs.end() ? t.clone() : copy.outputs[static_cast<std::size_t>(same - collective.outputs.begin())];
+    }
+    auto theirs = defines_outputs(collective, rank()) ? copy.outputs : std::vector<Tensor>();
+    std::string where = fmt::format("{} on rank {}: {} and {} differ", name(collective.type), rank(),
+                                    inner()->backend_name(), other_->backend_name());
+    const auto first = inner()->run(std::move(collective));
+    const auto second = other_->run(std::move(copy));
+    where += fmt::format(" in operation number {}", first->sequence_number());
+    return std::make_shared<ComparedWork>(first, second, std::move(theirs), std::move(where), options_.tolerance);
+  }
+
+  void abort(const std::string& cause) override {
+    inner()->abort(cause);
+    other_->abort(cause);
+  }
+  void shutdown() override {
+    inner()->shutdown();
+    other_->shutdown();
+  }
+  std::shared_ptr<ProcessGroup> new_group(const std::vector<int>& ranks) override {
+    auto first = inner()->new_group(ranks);
+    auto second = other_->new_group(ranks);
+    return first ? compared(std::move(first), std::move(second), options_) : nullptr;
+  }
+
+ private:
+  const std::shared_ptr<ProcessGroup> other_;
+  const CompareOptions options_;
+};
+
+}  // namespace
+
+std::shared_ptr<ProcessGroup> compared(std::shared_ptr<ProcessGroup> group, std::shared_ptr<ProcessGroup> other,
+                                       const CompareOptions& options) {
+  return std::make_shared<ComparedGroup>(std::move(group), std::move(other), options);
+}
+
+}  // namespace hookline

@@ -1,0 +1,297 @@
+"""Groups and works written in Python that do something wrong: an error that names class and method, never a crash."""
+
+import concurrent.futures
+import threading
+import traceback
+
+import numpy as np
+import pytest
+
+import hookline as hl
+from hookline import _core
+
+through_cpp = _core._probe.through_cpp
+X = np.ones(2, np.float32)
+
+
+class Returning(hl.ProcessGroup):
+    """allreduce returns what it was told to."""
+
+    def __init__(self, result):
+        super().__init__(0, 1)
+        self.result = result
+
+    def allreduce(self, tensors, opts=None):
+        return self.result
+
+
+class OfFuture(hl.Work):
+    def __init__(self, future):
+        super().__init__()
+        self.future = future
+
+    def get_future(self):
+        return self.future
+
+
+def call(result, timeout=20):
+    return through_cpp(Returning(result)).allreduce([X], timeout=timeout)
+
+
+@pytest.mark.parametrize(("result", "text"), [(None, "None"), (7, "int"), ([], "list"), ("done", "str")])
+def test_an_override_that_returns_another_type(result, text):
+    with pytest.raises(TypeError, match=rf"Returning\.allreduce\(\) must return a hookline\.Work.* returned {text}"):
+        call(result)
+
+
+def test_a_work_whose_future_fails():
+    future = hl.Future()
+
+    def fail():
+        try:
+            raise KeyError("in the network")
+        except KeyError as error:
+            future.set_exception(error)
+
+    fail()
+    work = call(OfFuture(future))
+    with pytest.raises(KeyError, match="in the network") as caught:
+        work.wait()
+    assert caught.value is future.exception()
+    assert "fail" in [frame.name for frame in traceback.extract_tb(caught.value.__traceback__)]
+    assert "in OfFuture.get_future() of Returning.allreduce()" in caught.value.__notes__
+    assert work.exception() is caught.value
+    other = call(OfFuture(future)).get_future()
+    with pytest.raises(KeyError):
+        other.wait(10)
+
+
+def test_a_future_that_fails_later():
+    future = hl.Future()
+    work = call(OfFuture(future))
+    threading.Timer(0.05, lambda: future.set_exception(hl.PeerLost("rank 3"))).start()
+    with pytest.raises(hl.PeerLost, match="rank 3"):
+        work.wait()
+
+
+def test_a_work_that_never_completes():
+    for work in (OfFuture(hl.Future()), hl.Work(hl.Future())):
+        with pytest.raises(hl.Timeout, match=rf"{type(work).__name__}.get_future\(\) of Returning.allreduce\(\)"):
+            call(work, timeout=0.05).wait()
+        with pytest.raises(hl.Timeout, match=rf"{type(work).__name__}.get_future\(\) of Returning.allreduce\(\)"):
+            call(work).wait(timeout=0.05)
+        future = call(work, timeout=0.05).get_future()
+        with pytest.raises(hl.Timeout, match=r"of Returning.allreduce\(\)"):
+            future.wait(20)
+
+
+def test_a_future_that_nobody_holds():
+    class Forgetful(hl.Work):
+        def get_future(self):
+            return hl.Future()
+
+    with pytest.raises(hl.Timeout, match=r"Forgetful.get_future\(\) of Returning.allreduce\(\)"):
+        call(Forgetful(), timeout=0.05).wait()
+
+
+@pytest.mark.parametrize("value", [None, 5])
+def test_get_future_that_returns_no_future(value):
+    name = "None" if value is None else "int"
+    work = call(OfFuture(value))
+    with pytest.raises(TypeError, match=rf"OfFuture.get_future\(\) of Returning.allreduce\(\) must .*returned {name}"):
+        work.wait()
+    with pytest.raises(TypeError, match="OfFuture.get_future"):
+        work.get_future()
+    with pytest.raises(TypeError, match=rf"OfFuture.get_future\(\) must return a hookline.Future.*returned {name}"):
+        OfFuture(value).wait()
+
+
+def test_a_future_of_something_else():
+    future = hl.Future()
+    future.set_result({"a": 1})
+    with pytest.raises(TypeError, match=r"OfFuture.get_future\(\) of Returning.allreduce\(\): .* this one has .*dict"):
+        call(OfFuture(future)).wait()
+
+
+def test_a_work_that_says_nothing():
+    class Mute(hl.Work):
+        pass
+
+    with pytest.raises(hl.Unsupported, match="Mute has neither wait nor get_future"):
+        call(Mute()).wait()
+    with pytest.raises(hl.Unsupported, match="Mute has no future"):
+        Mute().wait()
+
+
+def test_a_work_that_can_only_be_waited_for():
+    class Waiter(hl.Work):
+        def __init__(self, error=None):
+            super().__init__()
+            self.error = error
+
+        def wait(self, timeout):
+            assert timeout.total_seconds() > 0
+            if self.error:
+                raise self.error
+
+    assert call(Waiter()).get_future().wait(10)[0] is X
+    assert call(Waiter()).wait()
+    with pytest.raises(LookupError, match="lost"):
+        call(Waiter(LookupError("lost"))).get_future().wait(10)
+    with pytest.raises(LookupError, match="lost"):
+        call(Waiter(LookupError("lost"))).wait()
+
+
+def test_futures_of_others():
+    mine = concurrent.futures.Future()
+    threading.Timer(0.05, lambda: mine.set_result([X])).start()
+    assert call(OfFuture(mine)).wait()
+    failed = concurrent.futures.Future()
+    failed.set_exception(ArithmeticError("no"))
+    with pytest.raises(ArithmeticError, match="no"):
+        call(OfFuture(failed)).wait()
+
+
+def test_a_work_made_of_a_future():
+    future = hl.Future()
+    work = hl.Work(future)
+    assert not work.is_completed()
+    native = call(work)
+    assert not native.is_completed()
+    future.set_result([X])
+    assert work.wait()
+    assert native.wait()
+    assert (work.is_completed(), work.is_success(), work.exception(), work.result()) == (True, True, None, [X])
+    assert native.is_success()
+    assert work.get_future() is future
+    with pytest.raises(TypeError, match="takes a hookline.Future, not int"):
+        hl.Work(5)
+    with pytest.raises(hl.Unsupported, match="op_type"):
+        _ = work.op_type
+
+
+def test_an_override_with_a_wrong_signature():
+    class Short(hl.ProcessGroup):
+        def allreduce(self, tensors):
+            raise AssertionError
+
+        def barrier(self):
+            raise AssertionError
+
+        def send(self, tensors, dst, tag, extra):
+            raise AssertionError
+
+        def reduce(self, tensors, opts=None):
+            return len()  # a TypeError of its own
+
+    native = through_cpp(Short(0, 2))
+    text = r"Short.allreduce\(tensors\) cannot be called as allreduce\(tensors, opts\)"
+    with pytest.raises(TypeError, match=text):
+        native.allreduce([X])
+    with pytest.raises(TypeError, match=r"Short.barrier\(\) cannot be called as barrier\(opts\)"):
+        native.barrier()
+    with pytest.raises(TypeError, match=r"cannot be called as send\(tensors, dst, tag\)"):
+        native.send([X], 1)
+    with pytest.raises(TypeError, match="len") as caught:
+        native.reduce([X])
+    assert "cannot be called as" not in str(caught.value)
+
+
+def test_an_exception_in_an_override():
+    class Own(Exception):
+        pass
+
+    class Raising(hl.ProcessGroup):
+        def allreduce(self, tensors, opts=None):
+            raise Own("from inside")
+
+        def barrier(self, opts=None):
+            raise hl.Mismatch("not today")
+
+    native = through_cpp(Raising(0, 1))
+    with pytest.raises(Own, match="from inside") as caught:
+        native.allreduce([X])
+    assert "allreduce" in [frame.name for frame in traceback.extract_tb(caught.value.__traceback__)]
+    with pytest.raises(hl.Mismatch, match="not today"):
+        native.barrier()
+
+
+def test_an_operation_not_overridden():
+    class Empty(hl.ProcessGroup):
+        pass
+
+    group = Empty(0, 2)
+    for g in (group, through_cpp(group)):
+        for method, arguments in [
+            ("allreduce", ([X],)),
+            ("allgather_into_tensor", (np.ones(4, np.float32), X)),
+            ("all_to_all_single", (X.copy(), X)),
+            ("send", ([X], 1)),
+            ("recv_anysource", ([X.copy()],)),
+            ("barrier", ()),
+            ("monitored_barrier", ()),
+            ("abort", ()),
+            ("new_group", ([0],)),
+        ]:
+            name = {"all_to_all_single": "alltoall_base"}.get(method, method)
+            with pytest.raises(hl.Unsupported, match=f"Empty has no {name}; define {name} in the class"):
+                getattr(g, method)(*arguments)
+        assert g.getBackendName().endswith("Empty")
+        g.shutdown()
+
+
+def test_a_forgotten_init():
+    class Forgot(hl.ProcessGroup):
+        def __init__(self):
+            pass
+
+    class ForgotWork(hl.Work):
+        def __init__(self, x):
+            self.x = x
+
+    class ForgotStore(hl.Store):
+        def __init__(self):
+            pass
+
+    class Child(Returning):
+        def __init__(self):
+            super().__init__(None)
+
+    class Mixin:
+        def __init__(self):
+            pass
+
+    class Mixed(Mixin, hl.ProcessGroup):
+        pass
+
+    with pytest.raises(TypeError, match=r"Forgot.__init__\(\) must call super\(\).__init__\(rank, size\)"):
+        Forgot()
+    with pytest.raises(TypeError, match=r"ForgotWork.__init__\(\) must call super\(\).__init__\(\)"):
+        ForgotWork(1)
+    with pytest.raises(TypeError, match=r"ForgotStore.__init__\(\) must call super\(\).__init__\(\)"):
+        ForgotStore()
+    with pytest.raises(TypeError, match=r"Mixed.__init__\(\) must call"):
+        Mixed()
+    assert Child().rank() == 0
+    with pytest.raises(TypeError, match=r"ForgotWork whose __init__ has not called super\(\).__init__\(\)"):
+        call(ForgotWork.__new__(ForgotWork))
+
+
+def test_wrong_ranks_and_names():
+    class Named(hl.ProcessGroup):
+        def getBackendName(self):
+            return 5
+
+        def size(self):
+            return "two"
+
+    with pytest.raises(ValueError, match="no rank 2 in a group of 2"):
+        Named(2, 2)
+    native = through_cpp(Named(0, 1))
+    with pytest.raises(TypeError, match=r"Named.getBackendName\(\) must return a str.*returned int"):
+        native.getBackendName()
+    with pytest.raises(TypeError, match=r"Named.size\(\) must return a size.*returned str"):
+        native.size()
+    for other in (None, 5):
+        with pytest.raises(TypeError, match="expected a hookline.ProcessGroup"):
+            through_cpp(other)

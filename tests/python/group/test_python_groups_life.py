@@ -1,0 +1,101 @@
+"""Programs that end, fork or leak with Python groups, works and hooks about: each in an interpreter of its own."""
+
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+PRELUDE = f"""
+import sys
+sys.path.insert(0, {str(Path(__file__).parent)!r})
+import numpy as np, hookline as hl
+from hookline import _core
+from python_groups import Forwarding
+through_cpp = _core._probe.through_cpp
+"""
+
+
+def run(code: str) -> str:
+    done = subprocess.run(
+        [sys.executable, "-c", PRELUDE + textwrap.dedent(code)], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert "leaked" not in done.stderr, done.stderr
+    assert "Traceback" not in done.stderr, done.stderr
+    return done.stdout
+
+
+def test_nothing_is_leaked():
+    run("""
+        inner = hl.threads_groups(1)[0]
+        group = Forwarding(inner)
+        native = through_cpp(group)
+        work = native.allreduce([np.ones(3)])
+        work.wait()
+        future = native.allreduce([np.ones(3)]).get_future().then(lambda f: f.value())
+        future.wait(20)
+        info = []
+        inner.register_on_completion_hook(info.append)
+        group.register_on_completion_hook(info.append)
+        native.barrier().wait()
+        group.wait_for_hooks()
+        group.cycle = native, work, info, group
+    """)
+
+
+def test_pending_works_at_exit():
+    run("""
+        class Never(hl.Work):
+            def __init__(self):
+                super().__init__()
+                self.future = hl.Future()
+            def get_future(self):
+                return self.future
+        class Group(hl.ProcessGroup):
+            def allreduce(self, tensors, opts=None):
+                return Never()
+        native = through_cpp(Group(0, 1))
+        work = native.allreduce([np.ones(3)])
+        future = native.allreduce([np.ones(3)]).get_future()
+    """)
+
+
+def test_hooks_that_run_at_exit():
+    out = run("""
+        groups = hl.threads_groups(2)
+        groups[0].register_on_completion_hook(lambda info: print(type(info.error).__name__, flush=True))
+        work = groups[0].allreduce([np.ones(3)])
+    """)
+    assert out == "Aborted\n"
+
+
+def test_a_forked_child():
+    out = run("""
+        import os
+        group = Forwarding(hl.threads_groups(1)[0])
+        native = through_cpp(group)
+        native.register_on_completion_hook(lambda info: None)
+        native.allreduce([np.ones(3)]).wait()
+        native.wait_for_hooks()
+        class Local(hl.ProcessGroup):
+            def barrier(self, opts=None):
+                future = hl.Future()
+                future.set_result(None)
+                return hl.Work(future)
+        local = Local(0, 1)
+        child = os.fork()
+        if child == 0:
+            try:
+                native.allreduce([np.ones(3)])
+            except hl.InvalidArgument as error:
+                assert "fork" in str(error), error
+            else:
+                os._exit(3)
+            assert through_cpp(local).barrier().wait()   # what is Python alone works on
+            del group, native
+            sys.exit(0)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+        native.allreduce([np.ones(3)]).wait()
+        print("end")
+    """)
+    assert out == "end\n"
