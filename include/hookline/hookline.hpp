@@ -15,11 +15,15 @@
 #include <hookline/core/reduce_op.hpp>
 #include <hookline/core/tensor.hpp>
 #include <hookline/group/arguments.hpp>
+#include <hookline/group/checked.hpp>
+#include <hookline/group/compared.hpp>
 #include <hookline/group/completion_hooks.hpp>
 #include <hookline/group/decorator.hpp>
 #include <hookline/group/init.hpp>
+#include <hookline/group/nan_checked.hpp>
 #include <hookline/group/options.hpp>
 #include <hookline/group/process_group.hpp>
+#include <hookline/group/recorded.hpp>
 #include <hookline/group/work.hpp>
 #include <hookline/group/work_info.hpp>
 #include <hookline/store/file_store.hpp>

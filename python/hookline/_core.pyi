@@ -491,8 +491,11 @@ class BroadcastOptions(CallOptions):
 
 class Work:
     """
-    An operation that was started. The objects passed to it stay alive until it is done.
+    An operation that was started. The objects passed to it stay alive until it is done. A class may derive from it and have its own wait(timeout), get_future() and is_completed().
     """
+
+    def __init__(self, future: Future[Any] | None = None) -> None:
+        """A work that is done when the future is."""
 
     def wait(self, timeout: float | datetime.timedelta | None = None) -> bool:
         """
@@ -535,6 +538,45 @@ class Work:
 
     def __repr__(self) -> str: ...
 
+class WorkInfo:
+    """What a completion hook is told about an operation that is over."""
+
+    @property
+    def op_type(self) -> str:
+        """The name of the method that started it."""
+
+    @property
+    def seq(self) -> int:
+        """Counts the group's operations on this rank, from 1."""
+
+    @property
+    def time_started(self) -> datetime.datetime: ...
+
+    @property
+    def time_finished(self) -> datetime.datetime: ...
+
+    @property
+    def active_duration(self) -> datetime.timedelta:
+        """
+        From its start, or from the end of the operation before it in its lane where that came later.
+        """
+
+    @property
+    def lane(self) -> int: ...
+
+    @property
+    def bucket(self) -> int: ...
+
+    @property
+    def bytes(self) -> int:
+        """Of this rank's inputs; of its outputs where it has none."""
+
+    @property
+    def error(self) -> BaseException | None:
+        """None where it succeeded."""
+
+    def __repr__(self) -> str: ...
+
 class Capabilities:
     """What a group's backend can do."""
 
@@ -551,8 +593,11 @@ class Capabilities:
 
 class ProcessGroup:
     """
-    Ranks that communicate. Every rank makes the same calls in the same order. Where a list of arrays is expected, a single one is taken, too. Arrays must stay untouched until the work is done.
+    Ranks that communicate. Every rank makes the same calls in the same order. Where a list of arrays is expected, a single one is taken, too. Arrays must stay untouched until the work is done. A class may derive from it and define any of the operations: native code then calls those, as torch.distributed would.
     """
+
+    def __init__(self, rank: int, size: int) -> None:
+        """For classes that derive from it."""
 
     def rank(self) -> int: ...
 
@@ -563,6 +608,8 @@ class ProcessGroup:
     def getBackendName(self) -> str: ...
 
     def name(self) -> str: ...
+
+    def description(self) -> str: ...
 
     @property
     def capabilities(self) -> Capabilities: ...
@@ -602,6 +649,16 @@ class ProcessGroup:
 
     def __repr__(self) -> str: ...
 
+    def register_on_completion_hook(self, hook: Callable[[WorkInfo], object]) -> None:
+        """
+        Calls hook(info) with a WorkInfo after every operation that starts from now on, on the group's callback thread, in order. What it raises fails the wait() of that operation, or wait_for_hooks(). Of a group written in Python, operations that native code starts on it count.
+        """
+
+    def wait_for_hooks(self, timeout: float | datetime.timedelta | None = None) -> None:
+        """
+        Waits for every operation that was started, and for its hooks; raises what a hook raised that no wait() has.
+        """
+
     def allreduce(self, tensors: hookline.ArrayLike | Sequence[hookline.ArrayLike], op: ReduceOp | CallOptions | None = None, timeout: float | datetime.timedelta | CallOptions | None = None, opts: CallOptions | None = None) -> Work:
         """In place on every rank; the op is ReduceOp.SUM where not given."""
 
@@ -626,6 +683,9 @@ class ProcessGroup:
     def allgather_into_tensor_coalesced(self, outputs: hookline.ArrayLike | Sequence[hookline.ArrayLike], inputs: hookline.ArrayLike | Sequence[hookline.ArrayLike], timeout: float | datetime.timedelta | CallOptions | None = None, opts: CallOptions | None = None) -> Work:
         """Several at once."""
 
+    def all_gather_single_coalesced(self, outputs: hookline.ArrayLike | Sequence[hookline.ArrayLike], inputs: hookline.ArrayLike | Sequence[hookline.ArrayLike], timeout: float | datetime.timedelta | CallOptions | None = None, opts: CallOptions | None = None) -> Work:
+        """Several at once."""
+
     def allgather_coalesced(self, output_lists: Sequence[hookline.ArrayLike] | Sequence[Sequence[hookline.ArrayLike]], inputs: hookline.ArrayLike | Sequence[hookline.ArrayLike], timeout: float | datetime.timedelta | CallOptions | None = None, opts: CallOptions | None = None) -> Work:
         """Outputs are one list for each rank, with one array for each input."""
 
@@ -645,6 +705,9 @@ class ProcessGroup:
         """The input has as many parts along its memory as there are ranks."""
 
     def reduce_scatter_tensor_coalesced(self, outputs: hookline.ArrayLike | Sequence[hookline.ArrayLike], inputs: hookline.ArrayLike | Sequence[hookline.ArrayLike], op: ReduceOp | CallOptions | None = None, timeout: float | datetime.timedelta | CallOptions | None = None, opts: CallOptions | None = None) -> Work:
+        """Several at once."""
+
+    def reduce_scatter_single_coalesced(self, outputs: hookline.ArrayLike | Sequence[hookline.ArrayLike], inputs: hookline.ArrayLike | Sequence[hookline.ArrayLike], op: ReduceOp | CallOptions | None = None, timeout: float | datetime.timedelta | CallOptions | None = None, opts: CallOptions | None = None) -> Work:
         """Several at once."""
 
     def alltoall(self, outputs: hookline.ArrayLike | Sequence[hookline.ArrayLike], inputs: hookline.ArrayLike | Sequence[hookline.ArrayLike], timeout: float | datetime.timedelta | CallOptions | None = None, opts: CallOptions | None = None) -> Work:
@@ -675,6 +738,8 @@ class ProcessGroup:
         A barrier that blocks; the error names the first rank that did not come in time, or all of them.
         """
 
+def is_initialised(object: object) -> bool: ...
+
 def init_process_group(backend: str | None = 'shm', init_method: str = 'env://', rank: int | None = None, world_size: int | None = None, timeout: float | datetime.timedelta | None = None, store: Store | None = None) -> ProcessGroup:
     """
     Meets the other processes of the job and returns the group of all of them. The timeout, 30 minutes where not given, is that of meeting and of every operation that has none of its own.
@@ -684,3 +749,29 @@ def threads_groups(size: int, timeout: float | datetime.timedelta | None = None)
     """
     The groups of a new set of ranks that are threads of this process, in rank order, each for one thread.
     """
+
+def checked(group: ProcessGroup, store: Store) -> ProcessGroup:
+    """
+    A group around `group` whose collectives start only when all ranks have called the same one, with the same dtype, shapes and root; else every rank gets a Mismatch that lists all calls. All ranks share the store.
+    """
+
+def nan_checked(group: ProcessGroup) -> ProcessGroup:
+    """
+    A group around `group` that raises InvalidArgument, naming rank, operation, tensor and index, before it would send a NaN or an infinity, and aborts the group.
+    """
+
+def compared(group: ProcessGroup, other: ProcessGroup, tolerance: float = 0.0) -> ProcessGroup:
+    """
+    A group that runs every operation on two groups of the same ranks, and fails at the first element that differs by more than the tolerance, a part of the larger magnitude.
+    """
+
+def recorded(group: ProcessGroup, capacity: int = 1024, directory: str | None = None, name: str | None = None) -> ProcessGroup:
+    """
+    A group around `group` that remembers its last operations and dumps them as JSON at an error, at SIGUSR1 and by dump_records(); `hookline debug DIR` reads the dumps of all ranks. The directory is HOOKLINE_DEBUG_DIR, or hookline-debug, where not given.
+    """
+
+def records(group: ProcessGroup) -> dict[str, Any]:
+    """What a recorded group remembers."""
+
+def dump_records(group: ProcessGroup, path: str | None = None, reason: str = 'asked for') -> str:
+    """Writes what a recorded group remembers to a file and returns its path."""

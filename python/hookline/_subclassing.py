@@ -6,23 +6,23 @@ from typing import Any
 from . import _core
 
 
-def require_init(base: type, arguments: str) -> None:
-    """Makes classes that derive from `base` check that their __init__ has called the base's, which takes `arguments`."""
+def require_init(base: Any, arguments: str) -> None:
+    """Has classes that derive from `base` check that their __init__ has called super().__init__(arguments)."""
 
-    def init_subclass(cls: type, **options: Any) -> None:
+    def init_subclass(cls: Any, /, **options: Any) -> None:
         super(base, cls).__init_subclass__(**options)
-        init: Any = cls.__init__  # type: ignore[misc]
-        if init is base.__init__ or getattr(init, "_checks_init_of", None) is cls:  # type: ignore[misc]
+        init: Any = cls.__init__
+        if init is base.__init__ or getattr(init, "_checks_init_of", None) is cls:
             return
 
         @functools.wraps(init)
         def checked(self: Any, *args: Any, **kwargs: Any) -> None:
             init(self, *args, **kwargs)
-            if type(self) is cls and not _core._is_initialised(self):
+            if type(self) is cls and not _core.is_initialised(self):
                 name = f"{cls.__qualname__}.__init__()"
                 raise TypeError(f"{name} must call super().__init__({arguments}) before the object can be used")
 
         checked._checks_init_of = cls  # type: ignore[attr-defined]
-        cls.__init__ = checked  # type: ignore[misc]
+        cls.__init__ = checked
 
-    base.__init_subclass__ = classmethod(init_subclass)  # type: ignore[assignment]
+    base.__init_subclass__ = classmethod(init_subclass)

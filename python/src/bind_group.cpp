@@ -97,13 +97,16 @@ void wait_for_hooks(ProcessGroup& g, std::optional<TimeoutArg> timeout) {
 }
 
 void bind_hooks(GroupClass& group) {
-  for (const char* name : {"register_on_completion_hook", "_register_on_completion_hook"}) {
-    group.def(name, &register_hook, nb::arg("hook"),
-              nb::sig("def register_on_completion_hook(self, hook: typing.Callable[[WorkInfo], object]) -> None"),
+  const auto def = [&](const char* name, const char* signature) {
+    group.def(name, &register_hook, nb::arg("hook"), nb::sig(signature),
               "Calls hook(info) with a WorkInfo after every operation that starts from now on, on the group's callback "
               "thread, in order. What it raises fails the wait() of that operation, or wait_for_hooks(). Of a group "
               "written in Python, operations that native code starts on it count.");
-  }
+  };
+  def("register_on_completion_hook",
+      "def register_on_completion_hook(self, hook: typing.Callable[[WorkInfo], object]) -> None");
+  def("_register_on_completion_hook",
+      "def _register_on_completion_hook(self, hook: typing.Callable[[WorkInfo], object]) -> None");
   for (const char* name : {"wait_for_hooks", "_wait_for_pending_works"}) {
     group.def(name, &wait_for_hooks, nb::arg("timeout") = nb::none(),
               "Waits for every operation that was started, and for its hooks; raises what a hook raised that no wait() "
@@ -195,7 +198,7 @@ void bind_group(nb::module_& m) {
   bind_collectives(group);
 
   m.def(
-      "_is_initialised", [](nb::handle object) { return nb::inst_check(object) && nb::inst_ready(object); },
+      "is_initialised", [](nb::handle object) { return nb::inst_check(object) && nb::inst_ready(object); },
       arg("object"));
   m.def("init_process_group", &init, arg("backend").none() = "shm", arg("init_method") = "env://",
         arg("rank") = nb::none(), arg("world_size") = nb::none(), arg("timeout") = nb::none(),

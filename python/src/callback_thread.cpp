@@ -40,6 +40,27 @@ Living& living() {
   return *list.load();
 }
 
+/// What others hold: futures and works may outlive the group, and whoever drops the last of them must not be the one to
+/// join the thread.
+class Handle final : public Executor {
+ public:
+  explicit Handle(const std::shared_ptr<Executor>& thread) : thread_(thread) {}
+  void post(Task task) override {
+    auto thread = thread_.lock();
+    if (!thread) {
+      task();  // the group is gone; the thread that completes is as good as any
+      return;
+    }
+    thread->post(std::move(task));
+    if (thread.use_count() > 1 || !holds_gil()) return;
+    const nb::gil_scoped_release released;
+    thread.reset();
+  }
+
+ private:
+  const std::weak_ptr<Executor> thread_;
+};
+
 }  // namespace
 
 CallbackThread::CallbackThread() : made_in_(getpid()) {
@@ -73,8 +94,11 @@ void CallbackThread::end() noexcept {
 
 std::shared_ptr<Executor> CallbackThread::executor() {
   const std::lock_guard lock(mutex_);
-  if (!executor_) executor_ = std::make_shared<ThreadExecutor>("hl-callbacks");
-  return executor_;
+  if (!executor_) {
+    executor_ = std::make_shared<ThreadExecutor>("hl-callbacks");
+    handle_ = std::make_shared<Handle>(executor_);
+  }
+  return handle_;
 }
 
 void drain_callback_threads() {

@@ -19,6 +19,7 @@ class CallbackThread {
   CallbackThread& operator=(const CallbackThread&) = delete;
   ~CallbackThread();
 
+  /// May be kept for longer than this; tasks posted after the end run in the thread that posts them.
   std::shared_ptr<Executor> executor();
   /// Runs what was posted and joins the thread; in a forked child, which has no such thread, leaves all as it is.
   void end() noexcept;
@@ -28,6 +29,7 @@ class CallbackThread {
 
   std::mutex mutex_;
   std::shared_ptr<Executor> executor_;
+  std::shared_ptr<Executor> handle_;
   const pid_t made_in_;
 };
 

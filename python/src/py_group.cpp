@@ -39,6 +39,24 @@ Registry& living() {
   return *registry.load();
 }
 
+/// What is left of a group that was part of a cycle.
+class TakenApart final : public ProcessGroup {
+ public:
+  int rank() const override { return 0; }
+  int size() const override { return 1; }
+  std::string backend_name() const override { return "garbage"; }
+  WorkPtr run(Collective) override {
+    throw Aborted("this group was part of a cycle that the garbage collector took apart");
+  }
+};
+
+/// The end of a group may wait for threads that want the GIL.
+void drop_without_gil(std::shared_ptr<ProcessGroup> group) {
+  if (!holds_gil()) return;
+  const nb::gil_scoped_release released;
+  group.reset();
+}
+
 }  // namespace
 
 std::shared_ptr<ProcessGroup> NativeGroup::make(std::shared_ptr<ProcessGroup> inner, std::vector<PyRef> around) {
@@ -47,7 +65,7 @@ std::shared_ptr<ProcessGroup> NativeGroup::make(std::shared_ptr<ProcessGroup> in
 }
 
 NativeGroup::NativeGroup(std::shared_ptr<ProcessGroup> inner, std::vector<PyRef> around)
-    : around_(std::move(around)), inner_(std::move(inner)), made_in_(getpid()) {
+    : GroupDecorator(std::move(inner)), around_(std::move(around)), made_in_(getpid()) {
   Registry& all = living();
   const std::lock_guard lock(all.mutex);
   all.groups.insert(this);
@@ -58,7 +76,7 @@ NativeGroup::~NativeGroup() {
     // A forked child: the threads that an orderly end would join are the parent's, so everything is left as it is.
     Registry& all = living();
     const std::lock_guard lock(all.mutex);
-    all.of_the_parent.push_back(std::move(inner_));
+    all.of_the_parent.push_back(exchange_inner(nullptr));
     return;
   }
   {
@@ -66,22 +84,12 @@ NativeGroup::~NativeGroup() {
     const std::lock_guard lock(all.mutex);
     all.groups.erase(this);
   }
-  if (holds_gil()) {
-    const nb::gil_scoped_release released;
-    inner_.reset();
-  } else {
-    inner_.reset();
-  }
+  drop_without_gil(exchange_inner(nullptr));
   callbacks_.end();  // what its end has posted runs before the hooks and the groups around are let go of
 }
 
-ProcessGroup& NativeGroup::inner() const {
-  if (!inner_) throw Aborted("this group was part of a cycle that the garbage collector took apart");
-  return *inner_;
-}
-
 std::shared_ptr<ProcessGroup> NativeGroup::new_group(const std::vector<int>& ranks) {
-  return make(inner().new_group(ranks), around_);
+  return make(inner()->new_group(ranks), around_);
 }
 
 void NativeGroup::abort(const std::string& cause) {
@@ -89,7 +97,7 @@ void NativeGroup::abort(const std::string& cause) {
     throw InvalidArgument("abort on a " + backend_name() +
                           " group that was made before fork(); make a new group in the child process");
   }
-  inner().abort(cause);
+  inner()->abort(cause);
 }
 
 int NativeGroup::traverse(visitproc visit, void* arg) {
@@ -105,11 +113,7 @@ void NativeGroup::clear() {
   if (weak_from_this().use_count() != 1) return;
   hooks_.clear();
   if (around_.empty()) return;
-  std::shared_ptr<ProcessGroup> inner = std::move(inner_);
-  {
-    const nb::gil_scoped_release released;
-    inner.reset();  // it refers to the groups around
-  }
+  drop_without_gil(exchange_inner(std::make_shared<TakenApart>()));  // it refers to the groups around
   const auto around = std::exchange(around_, {});
 }
 

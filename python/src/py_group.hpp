@@ -10,7 +10,7 @@
 #include <nanobind/nanobind.h>
 
 #include <hookline/core/executor.hpp>
-#include <hookline/group/process_group.hpp>
+#include <hookline/group/decorator.hpp>
 
 #include "callback_thread.hpp"
 #include "completion_hook.hpp"
@@ -20,7 +20,7 @@ namespace hookline::python {
 
 /// A native group, and what Python needs beside it. May be dropped on any thread, with or without the GIL: the threads
 /// that its end waits for may want it. At Python's exit, groups that still live are shut down.
-class NativeGroup final : public ProcessGroup {
+class NativeGroup final : public GroupDecorator {
  public:
   /// `inner` may be null, and the result is then. `around` are the Python groups that `inner` was made around: they are
   /// kept here, where the garbage collector sees them, and `inner` refers to them without counting.
@@ -31,25 +31,9 @@ class NativeGroup final : public ProcessGroup {
   NativeGroup& operator=(const NativeGroup&) = delete;
   ~NativeGroup() override;
 
-  int rank() const override { return inner().rank(); }
-  int size() const override { return inner().size(); }
-  std::string backend_name() const override { return inner().backend_name(); }
-  Capabilities capabilities() const override { return inner().capabilities(); }
-  WorkPtr run(Collective collective) override { return inner().run(std::move(collective)); }
-  Tensor empty(const Dims& shape, DType dtype) override { return inner().empty(shape, dtype); }
   std::shared_ptr<ProcessGroup> new_group(const std::vector<int>& ranks) override;
-  Milliseconds timeout() const override { return inner().timeout(); }
-  void set_timeout(Milliseconds timeout) override { inner().set_timeout(timeout); }
-  std::uint64_t sequence_number() const override { return inner().sequence_number(); }
-  void register_on_completion_hook(OnCompletionHook hook, std::shared_ptr<Executor> executor) override {
-    inner().register_on_completion_hook(std::move(hook), std::move(executor));
-  }
-  void wait_for_hooks(std::optional<Milliseconds> timeout) override { inner().wait_for_hooks(timeout); }
   void abort(const std::string& cause) override;
-  void shutdown() override { inner().shutdown(); }
 
-  /// Throws Aborted where the garbage collector has taken this apart.
-  ProcessGroup& inner() const;
   CallbackThread& callbacks() noexcept { return callbacks_; }
   HookList& hooks() noexcept { return hooks_; }
 
@@ -62,7 +46,6 @@ class NativeGroup final : public ProcessGroup {
   std::vector<PyRef> around_;
   HookList hooks_;
   CallbackThread callbacks_;
-  std::shared_ptr<ProcessGroup> inner_;
   const pid_t made_in_;
 };
 

@@ -16,6 +16,7 @@ void bind_group_options(nb::module_& m);
 void bind_work(nb::module_& m);
 void bind_completion(nb::module_& m);
 void bind_group(nb::module_& m);
+void bind_decorators(nb::module_& m);
 /// The tests' own; nothing where they are not built.
 void bind_probe(nb::module_& m);
 

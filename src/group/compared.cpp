@@ -118,7 +118,8 @@ class ComparedGroup final : public GroupDecorator {
     for (Tensor& t : copy.inputs) {
       const auto same = std::find_if(collective.outputs.begin(), collective.outputs.end(),
                                      [&](const Tensor& o) { return o.bytes() == t.bytes() && o.numel() == t.numel(); });
-      t = same == collective.outputs.end() ? t.clone() : copy.outputs[static_cast<std::size_t>(same - collective.outputs.begin())];
+      t = same == collective.outputs.end() ? t.clone()
+                                           : copy.outputs[static_cast<std::size_t>(same - collective.outputs.begin())];
     }
     auto theirs = defines_outputs(collective, rank()) ? copy.outputs : std::vector<Tensor>();
     std::string where = fmt::format("{} on rank {}: {} and {} differ", name(collective.type), rank(),

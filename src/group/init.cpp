@@ -1,4 +1,4 @@
-// Rendezvous, then the backend of the name.
+// Rendezvous, then the backend of the name, then what HOOKLINE_DEBUG asks for.
 #include <hookline/group/init.hpp>
 
 #include <fmt/format.h>
@@ -7,6 +7,8 @@
 #include <hookline/core/error.hpp>
 #include <hookline/store/prefix_store.hpp>
 #include <hookline/store/rendezvous.hpp>
+
+#include "group/debug.hpp"
 
 namespace hookline {
 
@@ -25,7 +27,8 @@ std::shared_ptr<ProcessGroup> init_process_group(const InitOptions& options) {
     throw InvalidArgument("init_process_group with a store needs rank and world_size too");
   }
   auto store = std::make_shared<PrefixStore>("hookline", job.store);
-  return make_group(make_shm_backend(std::move(store), job.rank, job.world_size, options.timeout), options.timeout);
+  auto backend = make_shm_backend(store, job.rank, job.world_size, options.timeout);
+  return group::decorated_by_environment(make_group(std::move(backend), options.timeout), store);
 }
 
 }  // namespace hookline

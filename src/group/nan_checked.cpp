@@ -80,10 +80,10 @@ class NanCheckedGroup final : public GroupDecorator {
  private:
   [[noreturn]] void refuse(const Collective& collective, std::size_t index, std::int64_t element) const {
     const Tensor& tensor = collective.inputs[index];
-    const std::string text = fmt::format(
-        "{} (number {}) on rank {} would send {}: tensor {}, {}, element [{}]", name(collective.type),
-        sequence_number() + 1, rank(), is_nan(tensor, element) ? "NaN" : "an infinity", index, to_string(tensor),
-        fmt::join(index_of(tensor, element), ", "));
+    const std::string text =
+        fmt::format("{} (number {}) on rank {} would send {}: tensor {}, {}, element [{}]", name(collective.type),
+                    sequence_number() + 1, rank(), is_nan(tensor, element) ? "NaN" : "an infinity", index,
+                    to_string(tensor), fmt::join(index_of(tensor, element), ", "));
     group::abort_quietly(*inner(), text);
     throw InvalidArgument(text);
   }

@@ -3,6 +3,7 @@
 
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <hookline/core/export.hpp>
@@ -38,11 +39,15 @@ class HOOKLINE_EXPORT GroupDecorator : public ProcessGroup {
   void shutdown() override { inner_->shutdown(); }
 
  protected:
+  /// Puts another group, or none at the end of its life, in the place of the inner one, which it returns.
+  std::shared_ptr<ProcessGroup> exchange_inner(std::shared_ptr<ProcessGroup> group) noexcept {
+    return std::exchange(inner_, std::move(group));
+  }
   /// What new_group() returns for a group that the inner one made; never called with null.
   virtual std::shared_ptr<ProcessGroup> decorate(std::shared_ptr<ProcessGroup> group, const std::vector<int>& ranks);
 
  private:
-  const std::shared_ptr<ProcessGroup> inner_;
+  std::shared_ptr<ProcessGroup> inner_;
 };
 
 }  // namespace hookline

@@ -10,6 +10,7 @@ from .. import __version__
 # imported only when its command is asked for, so that one command's extra packages are no burden to the others.
 COMMANDS: dict[str, tuple[str, str]] = {
     "run": ("run", "start a program as several ranks on this machine"),
+    "debug": ("debug", "say which rank is behind, from the dumps of recorded groups"),
 }
 
 

@@ -13,7 +13,7 @@ class Forwarding(hl.ProcessGroup):
         self.inner = inner
         self.calls: list[tuple[str, tuple[Any, ...]]] = []
 
-    def getBackendName(self) -> str:
+    def getBackendName(self) -> str:  # noqa: N802
         return "forwarding"
 
     def _forward(self, name: str, *args: Any) -> hl.Work:
@@ -35,8 +35,8 @@ class Forwarding(hl.ProcessGroup):
     def allgather(self, output_lists, inputs, opts=None):
         return self._forward("allgather", output_lists, inputs, opts)
 
-    def _allgather_base(self, output, input, opts=None):
-        return self._forward("_allgather_base", output, input, opts)
+    def _allgather_base(self, output, given, opts=None):
+        return self._forward("_allgather_base", output, given, opts)
 
     def allgather_coalesced(self, output_lists, inputs, opts=None):
         return self._forward("allgather_coalesced", output_lists, inputs, opts)
@@ -53,8 +53,8 @@ class Forwarding(hl.ProcessGroup):
     def reduce_scatter(self, outputs, input_lists, opts=None):
         return self._forward("reduce_scatter", outputs, input_lists, opts)
 
-    def reduce_scatter_single(self, output, input, opts=None):
-        return self._forward("reduce_scatter_single", output, input, opts)
+    def reduce_scatter_single(self, output, given, opts=None):
+        return self._forward("reduce_scatter_single", output, given, opts)
 
     def reduce_scatter_single_coalesced(self, outputs, inputs, opts=None):
         return self._forward("reduce_scatter_single_coalesced", outputs, inputs, opts)
@@ -62,8 +62,8 @@ class Forwarding(hl.ProcessGroup):
     def alltoall(self, outputs, inputs, opts=None):
         return self._forward("alltoall", outputs, inputs, opts)
 
-    def all_to_all_single(self, output, input, output_split_sizes=None, input_split_sizes=None, opts=None):
-        return self._forward("all_to_all_single", output, input, output_split_sizes, input_split_sizes, opts)
+    def all_to_all_single(self, output, given, output_split_sizes=None, input_split_sizes=None, opts=None):
+        return self._forward("all_to_all_single", output, given, output_split_sizes, input_split_sizes, opts)
 
     def send(self, tensors, dst, tag=0):
         return self._forward("send", tensors, dst, tag)

@@ -100,7 +100,7 @@ def test_get_future_that_returns_no_future(value):
     work = call(OfFuture(value))
     with pytest.raises(TypeError, match=rf"OfFuture.get_future\(\) of Returning.allreduce\(\) must .*returned {name}"):
         work.wait()
-    with pytest.raises(TypeError, match="OfFuture.get_future"):
+    with pytest.raises(TypeError, match=r"OfFuture\.get_future"):
         work.get_future()
     with pytest.raises(TypeError, match=rf"OfFuture.get_future\(\) must return a hookline.Future.*returned {name}"):
         OfFuture(value).wait()
@@ -164,7 +164,7 @@ def test_a_work_made_of_a_future():
     assert (work.is_completed(), work.is_success(), work.exception(), work.result()) == (True, True, None, [X])
     assert native.is_success()
     assert work.get_future() is future
-    with pytest.raises(TypeError, match="takes a hookline.Future, not int"):
+    with pytest.raises(TypeError, match=r"takes a hookline\.Future, not int"):
         hl.Work(5)
     with pytest.raises(hl.Unsupported, match="op_type"):
         _ = work.op_type
@@ -279,7 +279,7 @@ def test_a_forgotten_init():
 
 def test_wrong_ranks_and_names():
     class Named(hl.ProcessGroup):
-        def getBackendName(self):
+        def getBackendName(self):  # noqa: N802
             return 5
 
         def size(self):
@@ -293,5 +293,5 @@ def test_wrong_ranks_and_names():
     with pytest.raises(TypeError, match=r"Named.size\(\) must return a size.*returned str"):
         native.size()
     for other in (None, 5):
-        with pytest.raises(TypeError, match="expected a hookline.ProcessGroup"):
+        with pytest.raises(TypeError, match=r"expected a hookline\.ProcessGroup"):
             through_cpp(other)

@@ -1,0 +1,131 @@
+// The sum that tells who has come and whether all said the same; and the slow way, once they did not.
+#include "group/agreement.hpp"
+
+#include <vector>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <hookline/core/error.hpp>
+
+namespace hookline::group {
+namespace {
+
+constexpr int kNamedRanks = 31;
+constexpr int kNamedShift = 32;    // a bit for each rank above, the sum of hashes below
+constexpr int kCountedShift = 47;  // a count above
+
+bool names_ranks(int size) { return size <= kNamedRanks; }
+int shift(int size) { return names_ranks(size) ? kNamedShift : kCountedShift; }
+
+/// So many bits that the sum over all ranks does not reach the part above.
+std::int64_t hash_of(const std::string& text, int size) {
+  std::uint64_t hash = 0xcbf29ce484222325U;  // FNV-1a
+  for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3U;
+  hash ^= hash >> 32U;
+  const int bits = shift(size) - (names_ranks(size) ? 5 : 16);
+  return static_cast<std::int64_t>(hash & ((std::uint64_t{1} << static_cast<unsigned>(bits)) - 1));
+}
+
+std::int64_t arrival(int rank, int size) {
+  return std::int64_t{1} << static_cast<unsigned>(shift(size) + (names_ranks(size) ? rank : 0));
+}
+
+std::int64_t everybody(int size) {
+  return names_ranks(size) ? (std::int64_t{1} << static_cast<unsigned>(size)) - 1 : size;
+}
+
+std::string key_of(const Meeting& m, const char* kind, int rank) { return fmt::format("{}/{}{}", m.key, kind, rank); }
+
+[[noreturn]] void throw_absent(const Meeting& m, const std::string& text) {
+  const std::int64_t come = m.store.add(m.key, 0) >> static_cast<unsigned>(shift(m.size));
+  std::string who;
+  if (names_ranks(m.size)) {
+    std::vector<int> absent;
+    for (int r = 0; r < m.size; ++r) {
+      if ((come >> static_cast<unsigned>(r) & 1) == 0) absent.push_back(r);
+    }
+    who = fmt::format("rank{} {}", absent.size() == 1 ? "" : "s", fmt::join(absent, ", "));
+  } else {
+    who = fmt::format("{} of {} ranks", m.size - come, m.size);
+  }
+  throw Timeout(
+      fmt::format("rank {} called {} as {}, and {} did not call any operation in time", m.rank, text, m.what, who));
+}
+
+/// Everybody tells everybody, and the last to have read it cleans up.
+[[noreturn]] void throw_difference(const Meeting& m, const std::string& text, Clock::time_point deadline) {
+  std::vector<std::string> keys;
+  for (int r = 0; r < m.size; ++r) keys.push_back(key_of(m, "call", r));
+  m.store.set(keys[static_cast<std::size_t>(m.rank)], text);
+  m.store.wait(keys, time_left(deadline));
+  const auto texts = m.store.multi_get(keys);
+  if (m.store.add(m.key + "/read", 1) == m.size) {
+    for (const auto& key : keys) m.store.delete_key(key);
+    m.store.delete_key(m.key + "/read");
+  }
+  std::string message = fmt::format("the ranks called different operations as {}:", m.what);
+  for (int r = 0; r < m.size; ++r) message += fmt::format(" rank {}: {};", r, texts[static_cast<std::size_t>(r)]);
+  message.back() = '.';
+  throw Mismatch(message);
+}
+
+bool same_shapes(OpType type) { return type != OpType::alltoall && type != OpType::alltoall_base; }
+
+bool has_root(OpType type) {
+  return type == OpType::reduce || type == OpType::broadcast || type == OpType::gather || type == OpType::scatter;
+}
+
+bool reduces(OpType type) {
+  return type == OpType::allreduce || type == OpType::allreduce_coalesced || type == OpType::reduce ||
+         type == OpType::reduce_scatter || type == OpType::reduce_scatter_tensor ||
+         type == OpType::reduce_scatter_tensor_coalesced;
+}
+
+}  // namespace
+
+std::string common_part(const Collective& c) {
+  // The list that is there on every rank: a scatter has inputs at the root only, a reduce_scatter one for each rank.
+  const bool by_output = c.type == OpType::scatter || c.type == OpType::reduce_scatter;
+  std::string text(name(c.type));
+  if (reduces(c.type))
+    text += fmt::format(" ({}{})", name(c.op), c.op.factor() == 1 ? "" : fmt::format(" {}", c.op.factor()));
+  if (has_root(c.type)) text += fmt::format(", root {}", c.root);
+  const char* between = " of ";
+  for (const Tensor& t : by_output ? c.outputs : c.inputs) {
+    text += between;
+    text += name(t.dtype());
+    if (!same_shapes(c.type)) break;
+    text += to_string(t.shape());
+    between = ", ";
+  }
+  return text;
+}
+
+void agree(const Meeting& m, const std::string& text, Clock::time_point deadline) {
+  const std::int64_t mine = hash_of(text, m.size);
+  const std::int64_t sum = m.store.add(m.key, arrival(m.rank, m.size) + mine);
+  const auto above = static_cast<unsigned>(shift(m.size));
+  bool same;
+  if (sum >> above == everybody(m.size)) {
+    same = (sum & ((std::int64_t{1} << above) - 1)) == mine * m.size;
+    std::vector<std::string> keys;
+    for (int r = 0; r < m.size; ++r) {
+      if (r != m.rank) keys.push_back(key_of(m, "go", r));
+    }
+    m.store.delete_key(m.key);
+    m.store.multi_set(keys, std::vector<std::string>(keys.size(), same ? "1" : "0"));
+  } else {
+    const std::string key = key_of(m, "go", m.rank);
+    try {
+      m.store.wait({key}, time_left(deadline));
+    } catch (const Timeout&) {
+      throw_absent(m, text);
+    }
+    same = m.store.get(key) == "1";
+    m.store.delete_key(key);
+  }
+  if (!same) throw_difference(m, text, deadline);
+}
+
+}  // namespace hookline::group

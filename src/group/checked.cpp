@@ -1,0 +1,175 @@
+// Collectives that wait for the ranks' agreement, on a thread for each lane so that lanes do not wait for each other.
+#include <hookline/group/checked.hpp>
+
+#include <array>
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <utility>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <hookline/core/error.hpp>
+#include <hookline/core/interrupt.hpp>
+#include <hookline/group/arguments.hpp>
+#include <hookline/group/decorator.hpp>
+#include <hookline/store/prefix_store.hpp>
+
+#include "group/abort_quietly.hpp"
+#include "group/agreement.hpp"
+
+namespace hookline {
+namespace {
+
+constexpr std::size_t kLanes = 16;
+
+using Outcome = Future<std::vector<Tensor>>;
+
+/// False where it is not done at the deadline. Ctrl-C ends the wait.
+bool wait_until(const Outcome& outcome, Clock::time_point deadline) {
+  while (!outcome.done()) {
+    const Milliseconds left = time_left(deadline);
+    if (left == Milliseconds(0)) return false;
+    try {
+      outcome.wait(std::min(left, kInterruptPeriod));
+    } catch (const Timeout&) {
+      if (!outcome.done()) check_interrupt();
+    } catch (...) {  // its own, which the caller asks for
+    }
+  }
+  return true;
+}
+
+/// The agreement's waits look at this: the flag of the group whose lane the thread serves.
+thread_local const std::atomic<bool>* closing_of_thread = nullptr;
+void give_up_when_closing() {
+  if (closing_of_thread && *closing_of_thread) throw Aborted("the checked group was shut down on this rank");
+}
+
+class CheckedWork final : public Work {
+ public:
+  CheckedWork(Outcome outcome, std::weak_ptr<ProcessGroup> group, OpType type, std::uint64_t sequence)
+      : outcome_(std::move(outcome)), work_(make_work(outcome_, type, sequence)), group_(std::move(group)) {}
+
+  void wait(std::optional<Milliseconds> timeout) override {
+    const auto deadline = timeout ? deadline_after(*timeout) : Clock::time_point::max();
+    if (!wait_until(outcome_, deadline)) {
+      const std::string text = fmt::format("{} (number {}) was not done after {} ms", name(work_->op_type()),
+                                           work_->sequence_number(), timeout->count());
+      if (const auto group = group_.lock()) group::abort_quietly(*group, text);
+      wait_until(outcome_, Clock::time_point::max());  // nobody touches the tensors afterwards
+      throw Timeout(text);
+    }
+    outcome_.value();
+  }
+  Outcome get_future() override { return outcome_; }
+  bool is_completed() override { return work_->is_completed(); }
+  std::exception_ptr exception() override { return work_->exception(); }
+  std::vector<Tensor> result() override { return work_->result(); }
+  OpType op_type() const override { return work_->op_type(); }
+  std::uint64_t sequence_number() const override { return work_->sequence_number(); }
+  Clock::time_point time_started() const override { return work_->time_started(); }
+  Clock::time_point time_finished() const override { return work_->time_finished(); }
+
+ private:
+  const Outcome outcome_;
+  const WorkPtr work_;
+  const std::weak_ptr<ProcessGroup> group_;  // the checked one, which no work keeps alive
+};
+
+class CheckedGroup final : public GroupDecorator {
+ public:
+  CheckedGroup(std::shared_ptr<ProcessGroup> group, std::shared_ptr<Store> store)
+      : GroupDecorator(std::move(group)), store_(std::move(store)) {
+    if (!store_) throw InvalidArgument("checked: there is no store to compare in; pass one that all ranks share");
+  }
+  CheckedGroup(const CheckedGroup&) = delete;
+  CheckedGroup& operator=(const CheckedGroup&) = delete;
+  ~CheckedGroup() override {
+    closing_ = true;
+    const std::lock_guard lock(mutex_);
+    for (auto& lane : lanes_) lane.executor.reset();
+  }
+
+  WorkPtr run(Collective collective) override {
+    const OpType type = collective.type;
+    const bool message = type == OpType::send || type == OpType::recv || type == OpType::recv_anysource;
+    if (message || size() == 1) return inner()->run(std::move(collective));
+    check_arguments(collective, rank(), size());
+    const std::uint64_t sequence = sequence_.fetch_add(1, std::memory_order_relaxed) + 1;
+    const auto deadline = deadline_after(collective.timeout.value_or(timeout()));
+    const int index = current_lane();
+    Promise<std::vector<Tensor>> promise;
+    auto outcome = promise.get_future();
+    {
+      const std::lock_guard lock(mutex_);
+      Lane& lane = lanes_.at(static_cast<std::size_t>(index));
+      if (!lane.executor) lane.executor = std::make_unique<ThreadExecutor>("hl-checked");
+      lane.executor->post([this, collective = std::move(collective), promise = std::move(promise), deadline, index,
+                           number = ++lane.count]() mutable {
+        promise.set_from([&] { return perform(std::move(collective), index, number, deadline); });
+      });
+    }
+    return std::make_shared<CheckedWork>(std::move(outcome), weak_from_this(), type, sequence);
+  }
+
+  void abort(const std::string& cause) override {
+    closing_ = true;
+    inner()->abort(cause);
+  }
+  void shutdown() override {
+    closing_ = true;
+    inner()->shutdown();
+  }
+  std::uint64_t sequence_number() const override { return sequence_.load(std::memory_order_relaxed); }
+
+ protected:
+  std::shared_ptr<ProcessGroup> decorate(std::shared_ptr<ProcessGroup> group, const std::vector<int>& ranks) override {
+    const std::string name = fmt::format("group{}of{}", ++groups_, fmt::join(ranks, "_"));
+    return checked(std::move(group), std::make_shared<PrefixStore>(name, store_));
+  }
+
+ private:
+  struct Lane {
+    std::unique_ptr<ThreadExecutor> executor;
+    std::uint64_t count = 0;
+  };
+
+  std::vector<Tensor> perform(Collective collective, int lane, std::uint64_t number, Clock::time_point deadline) {
+    closing_of_thread = &closing_;
+    const InterruptScope scope(&give_up_when_closing);
+    give_up_when_closing();
+    const group::Meeting meeting{.store = *store_,
+                                 .rank = rank(),
+                                 .size = size(),
+                                 .key = fmt::format("checked/{}/{}", lane, number),
+                                 .what = fmt::format("number {} of lane {}", number, lane)};
+    try {
+      group::agree(meeting, group::common_part(collective), deadline);
+    } catch (const Timeout& e) {
+      group::abort_quietly(*inner(), e.what());
+      throw;
+    }
+    collective.timeout = time_left(deadline);
+    const LaneScope in_lane(lane);
+    const WorkPtr work = inner()->run(std::move(collective));
+    work->wait();
+    return work->result();
+  }
+
+  const std::shared_ptr<Store> store_;
+  std::atomic<bool> closing_ = false;
+  std::atomic<std::uint64_t> sequence_ = 0;
+  std::atomic<std::uint64_t> groups_ = 0;
+  std::mutex mutex_;
+  std::array<Lane, kLanes> lanes_;
+};
+
+}  // namespace
+
+std::shared_ptr<ProcessGroup> checked(std::shared_ptr<ProcessGroup> group, std::shared_ptr<Store> store) {
+  return std::make_shared<CheckedGroup>(std::move(group), std::move(store));
+}
+
+}  // namespace hookline

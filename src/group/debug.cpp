@@ -1,0 +1,41 @@
+// HOOKLINE_DEBUG: names of decorators, one after another.
+#include "group/debug.hpp"
+
+#include <cstdlib>
+#include <sstream>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include <hookline/core/error.hpp>
+#include <hookline/group/checked.hpp>
+#include <hookline/group/nan_checked.hpp>
+#include <hookline/group/recorded.hpp>
+#include <hookline/store/prefix_store.hpp>
+
+namespace hookline::group {
+
+std::shared_ptr<ProcessGroup> decorated(std::shared_ptr<ProcessGroup> group, const std::string& list,
+                                        const std::shared_ptr<Store>& store) {
+  std::istringstream names(list);
+  for (std::string name; std::getline(names, name, ',');) {
+    name.erase(0, name.find_first_not_of(' '));
+    name.erase(name.find_last_not_of(' ') + 1);
+    if (name.empty()) continue;
+    if (name == "checked") group = checked(std::move(group), std::make_shared<PrefixStore>("checked", store));
+    else if (name == "recorded") group = recorded(std::move(group));
+    else if (name == "nan_checked") group = nan_checked(std::move(group));
+    else
+      throw InvalidArgument(
+          fmt::format("HOOKLINE_DEBUG={}: there is no '{}'; there are: checked, recorded, nan_checked", list, name));
+  }
+  return group;
+}
+
+std::shared_ptr<ProcessGroup> decorated_by_environment(std::shared_ptr<ProcessGroup> group,
+                                                       const std::shared_ptr<Store>& store) {
+  const char* const list = std::getenv("HOOKLINE_DEBUG");
+  return list ? decorated(std::move(group), list, store) : group;
+}
+
+}  // namespace hookline::group

@@ -1,0 +1,87 @@
+// SIGUSR1: its handler does no more than wake a thread, and that one dumps.
+#include <algorithm>
+#include <atomic>
+#include <csignal>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include <pthread.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include "group/record_ring.hpp"
+
+namespace hookline::group {
+namespace {
+
+std::atomic<int> wake_fd = -1;
+struct sigaction before{};
+
+struct Rings {
+  std::mutex mutex;
+  std::vector<RecordRing*> list;
+};
+std::atomic<Rings*> rings = new Rings;  // never destroyed: the thread may still look at it while the process ends
+
+void handle(int number, siginfo_t* info, void* context) {
+  const int saved = errno;
+  const int fd = wake_fd.load();
+  if (fd >= 0) static_cast<void>(eventfd_write(fd, 1));
+  if (before.sa_flags & SA_SIGINFO) {
+    if (before.sa_sigaction) before.sa_sigaction(number, info, context);
+  } else if (before.sa_handler != SIG_DFL && before.sa_handler != SIG_IGN) {
+    before.sa_handler(number);
+  }
+  errno = saved;
+}
+
+void watch(int fd) {
+  for (eventfd_t count = 0; eventfd_read(fd, &count) == 0;) {
+    Rings& all = *rings.load();
+    const std::lock_guard lock(all.mutex);
+    for (const RecordRing* ring : all.list) ring->try_dump("SIGUSR1");
+  }
+}
+
+// A forked child has neither the thread nor a say in its parent's event.
+void renew_in_child() {
+  wake_fd = -1;
+  rings = new Rings;
+}
+
+/// With the lock of the rings.
+void start_watching() {
+  if (wake_fd.load() >= 0) return;
+  const int fd = eventfd(0, EFD_CLOEXEC);
+  if (fd < 0) return;  // dumps at errors and on request do without
+  wake_fd = fd;
+  std::thread thread(watch, fd);
+  pthread_setname_np(thread.native_handle(), "hookline-dump");
+  thread.detach();
+  static std::once_flag once;
+  std::call_once(once, [] {
+    pthread_atfork(nullptr, nullptr, &renew_in_child);
+    struct sigaction action{};
+    action.sa_sigaction = &handle;
+    action.sa_flags = SA_SIGINFO | SA_RESTART;
+    sigaction(SIGUSR1, &action, &before);
+  });
+}
+
+}  // namespace
+
+void dump_at_signal(RecordRing* ring) {
+  Rings& all = *rings.load();
+  const std::lock_guard lock(all.mutex);
+  all.list.push_back(ring);
+  start_watching();
+}
+
+void forget_at_signal(RecordRing* ring) {
+  Rings& all = *rings.load();
+  const std::lock_guard lock(all.mutex);
+  all.list.erase(std::remove(all.list.begin(), all.list.end(), ring), all.list.end());
+}
+
+}  // namespace hookline::group

@@ -1,0 +1,207 @@
+// Filling the ring, and writing it down as JSON.
+#include "group/record_ring.hpp"
+
+#include <atomic>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <utility>
+
+#include <unistd.h>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <hookline/core/error.hpp>
+
+namespace hookline::group {
+namespace {
+
+constexpr std::size_t kMessages = 16;
+
+bool is_message(OpType type) { return type == OpType::send || type == OpType::recv || type == OpType::recv_anysource; }
+
+bool has_root(OpType type) {
+  return is_message(type) || type == OpType::reduce || type == OpType::broadcast || type == OpType::gather ||
+         type == OpType::scatter;
+}
+
+RecordOptions complete(RecordOptions options) {
+  static std::atomic<int> groups = 0;
+  if (options.capacity == 0) throw InvalidArgument("recorded: the capacity must be at least 1");
+  if (options.name.empty()) options.name = fmt::format("group{}", groups.fetch_add(1));
+  if (options.directory.empty()) {
+    const char* const given = std::getenv("HOOKLINE_DEBUG_DIR");
+    options.directory = given && *given ? given : "hookline-debug";
+  }
+  return options;
+}
+
+std::string quoted(const std::string& text) {
+  std::string result = "\"";
+  for (const char c : text) {
+    const auto byte = static_cast<unsigned char>(c);
+    if (c == '"' || c == '\\') result += fmt::format("\\{}", c);
+    else if (byte < 0x20 || byte >= 0x7f) result += fmt::format("\\u{:04x}", byte);
+    else result += c;
+  }
+  return result + "\"";
+}
+
+const char* name_of(Record::State state) {
+  switch (state) {
+    case Record::State::starting: return "starting";
+    case Record::State::running: return "running";
+    case Record::State::done: return "done";
+    case Record::State::failed: return "failed";
+    case Record::State::none: break;
+  }
+  return "none";
+}
+
+/// Seconds since 1970 of a time of our clock, so that the dumps of several processes can be compared.
+class WallClock {
+ public:
+  double operator()(Clock::time_point time) const {
+    return std::chrono::duration<double>(wall_.time_since_epoch()).count() -
+           std::chrono::duration<double>(now_ - time).count();
+  }
+  double now() const { return (*this)(now_); }
+
+ private:
+  const std::chrono::system_clock::time_point wall_ = std::chrono::system_clock::now();
+  const Clock::time_point now_ = Clock::now();
+};
+
+std::string json_of(const Record& r, const WallClock& seconds) {
+  const bool over = r.state == Record::State::done || r.state == Record::State::failed;
+  std::string text = fmt::format(
+      R"({{"number": {}, "lane": {}, "in_lane": {}, "op": "{}", "state": "{}", "tensors": {}, "bytes": {}, "bucket": {}, )"
+      R"("started": {:.6f}, "finished": {})",
+      r.number, is_message(r.type) ? -1 : r.lane, r.in_lane, name(r.type), name_of(r.state), r.tensors, r.bytes, r.note,
+      seconds(r.started), over ? fmt::format("{:.6f}", seconds(r.finished)) : "null");
+  if (r.tensors > 0) text += fmt::format(R"(, "dtype": "{}", "shape": [{}])", name(r.dtype), fmt::join(r.shape, ", "));
+  if (has_root(r.type)) text += fmt::format(R"(, "root": {})", r.root);
+  if (is_message(r.type)) text += fmt::format(R"(, "tag": {})", r.tag);
+  else text += fmt::format(R"(, "reduce_op": "{}")", name(r.op));
+  if (!r.error.empty()) text += fmt::format(R"(, "error": {})", quoted(r.error));
+  return text + "}";
+}
+
+}  // namespace
+
+RecordRing::RecordRing(const ProcessGroup& group, RecordOptions options)
+    : options_(complete(std::move(options))),
+      rank_(group.rank()),
+      size_(group.size()),
+      backend_(group.backend_name()),
+      ring_(options_.capacity) {
+  dump_at_signal(this);
+}
+
+RecordRing::~RecordRing() { forget_at_signal(this); }
+
+std::uint64_t RecordRing::start(const Collective& c) {
+  const int lane = current_lane();
+  const auto& counted = c.inputs.empty() ? c.outputs : c.inputs;
+  std::size_t bytes = 0;
+  for (const Tensor& t : counted) bytes += t.nbytes();
+  const auto now = Clock::now();
+
+  const std::lock_guard lock(mutex_);
+  Record& r = ring_[++count_ % ring_.size()];
+  r.number = count_;
+  r.in_lane = ++lane_counts_[is_message(c.type) ? kMessages : static_cast<std::size_t>(lane) % kMessages];
+  r.type = c.type;
+  r.state = Record::State::starting;
+  r.lane = lane;
+  r.root = c.root;
+  r.tag = c.tag;
+  r.op = c.op;
+  r.note = c.note;
+  r.tensors = counted.size();
+  r.bytes = bytes;
+  if (!counted.empty()) {
+    r.dtype = counted.front().dtype();
+    r.shape = counted.front().shape();
+  }
+  r.started = now;
+  r.error.clear();
+  return count_;
+}
+
+Record* RecordRing::find(std::uint64_t number) {
+  Record& r = ring_[number % ring_.size()];
+  return r.number == number ? &r : nullptr;  // else newer ones have taken its place
+}
+
+void RecordRing::running(std::uint64_t number) {
+  const std::lock_guard lock(mutex_);
+  Record* const r = find(number);
+  if (r && r->state == Record::State::starting) r->state = Record::State::running;
+}
+
+void RecordRing::end(std::uint64_t number, Clock::time_point finished, const std::exception_ptr& error) {
+  bool dump = false;
+  {
+    const std::lock_guard lock(mutex_);
+    if (Record* const r = find(number)) {
+      r->state = error ? Record::State::failed : Record::State::done;
+      r->finished = finished;
+      if (error) r->error = describe(error);
+    }
+    dump = error && !std::exchange(dumped_error_, true);
+  }
+  if (dump) try_dump("error");
+}
+
+std::string RecordRing::json(const std::string& reason) const {
+  std::array<char, 256> host{};
+  gethostname(host.data(), host.size() - 1);
+  const WallClock seconds;
+  const std::lock_guard lock(mutex_);
+  const std::uint64_t kept = std::min<std::uint64_t>(count_, ring_.size());
+  std::string text = fmt::format(
+      R"({{"version": 1, "group": {}, "backend": {}, "rank": {}, "size": {}, "host": {}, "pid": {}, "reason": {}, )"
+      R"("time": {:.6f}, "count": {}, "operations": [)",
+      quoted(options_.name), quoted(backend_), rank_, size_, quoted(host.data()), getpid(), quoted(reason),
+      seconds.now(), count_);
+  for (std::uint64_t number = count_ - kept + 1; number <= count_; ++number) {
+    text += (number == count_ - kept + 1 ? "\n" : ",\n") + json_of(ring_[number % ring_.size()], seconds);
+  }
+  return text + "\n]}\n";
+}
+
+// A reader must never see half a file, so it comes under its name in one step.
+std::string RecordRing::dump(const std::string& path, const std::string& reason) const {
+  namespace fs = std::filesystem;
+  const fs::path target = path.empty()
+                              ? fs::path(options_.directory) / fmt::format("{}.rank{}.json", options_.name, rank_)
+                              : fs::path(path);
+  try {
+    if (target.has_parent_path()) fs::create_directories(target.parent_path());
+    const fs::path draft = target.string() + fmt::format(".{}.tmp", getpid());
+    {
+      std::ofstream file(draft);
+      file << json(reason);
+      file.flush();
+      if (!file) throw ResourceError("writing to " + draft.string() + " failed");
+    }
+    fs::rename(draft, target);
+  } catch (const fs::filesystem_error& e) {
+    throw ResourceError(fmt::format("the records of {} cannot be written: {}", options_.name, e.what()));
+  }
+  return target.string();
+}
+
+void RecordRing::try_dump(const std::string& reason) const noexcept {
+  try {
+    const std::string path = dump({}, reason);
+    fmt::print(stderr, "hookline: rank {}: the last operations are in {} ({})\n", rank_, path, reason);
+  } catch (const std::exception& e) {
+    std::fprintf(stderr, "hookline: rank %d: %s\n", rank_, e.what());
+  }
+}
+
+}  // namespace hookline::group

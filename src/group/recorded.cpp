@@ -1,0 +1,69 @@
+// The group that fills a ring of records.
+#include <hookline/group/recorded.hpp>
+
+#include <utility>
+
+#include <hookline/core/error.hpp>
+#include <hookline/group/decorator.hpp>
+
+#include "group/record_ring.hpp"
+
+namespace hookline {
+namespace {
+
+class RecordedGroup final : public GroupDecorator {
+ public:
+  RecordedGroup(std::shared_ptr<ProcessGroup> group, const RecordOptions& options)
+      : GroupDecorator(std::move(group)), ring_(std::make_shared<group::RecordRing>(*inner(), options)) {}
+
+  WorkPtr run(Collective collective) override {
+    const std::uint64_t number = ring_->start(collective);
+    WorkPtr work;
+    try {
+      work = inner()->run(std::move(collective));
+    } catch (...) {
+      ring_->end(number, Clock::now(), std::current_exception());
+      throw;
+    }
+    ring_->running(number);
+    work->when_over([ring = ring_, number, work] { ring->end(number, work->time_finished(), work->exception()); },
+                    false);
+    return work;
+  }
+
+  const group::RecordRing& ring() const noexcept { return *ring_; }
+
+ protected:
+  std::shared_ptr<ProcessGroup> decorate(std::shared_ptr<ProcessGroup> group, const std::vector<int>& ranks) override {
+    RecordOptions options = ring_->options();
+    options.name += ".of";
+    for (const int rank : ranks) options.name += "_" + std::to_string(rank);
+    return recorded(std::move(group), options);
+  }
+
+ private:
+  const std::shared_ptr<group::RecordRing> ring_;
+};
+
+const group::RecordRing& ring_of(const ProcessGroup& group) {
+  for (const ProcessGroup* g = &group; g;) {
+    if (const auto* const found = dynamic_cast<const RecordedGroup*>(g)) return found->ring();
+    const auto* const around = dynamic_cast<const GroupDecorator*>(g);
+    g = around ? around->inner().get() : nullptr;
+  }
+  throw InvalidArgument("this " + group.backend_name() + " group is not recorded; wrap it with recorded() first");
+}
+
+}  // namespace
+
+std::shared_ptr<ProcessGroup> recorded(std::shared_ptr<ProcessGroup> group, const RecordOptions& options) {
+  return std::make_shared<RecordedGroup>(std::move(group), options);
+}
+
+std::string records_of(const ProcessGroup& group, const std::string& reason) { return ring_of(group).json(reason); }
+
+std::string dump_records(const ProcessGroup& group, const std::string& path, const std::string& reason) {
+  return ring_of(group).dump(path, reason);
+}
+
+}  // namespace hookline

@@ -1,0 +1,338 @@
+// The decorators around groups of threads: what they let pass, what they notice, and what they leave behind.
+#include <array>
+#include <csignal>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+#include <thread>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <hookline/backend/threads.hpp>
+#include <hookline/core/error.hpp>
+#include <hookline/group/checked.hpp>
+#include <hookline/group/compared.hpp>
+#include <hookline/group/decorator.hpp>
+#include <hookline/group/nan_checked.hpp>
+#include <hookline/group/recorded.hpp>
+#include <hookline/store/memory_store.hpp>
+
+#include "group/debug.hpp"
+#include "harness/temp_directory.hpp"
+
+namespace hookline {
+namespace {
+
+using namespace std::chrono_literals;
+using ::testing::HasSubstr;
+using ::testing::Not;
+using Groups = std::vector<std::shared_ptr<ProcessGroup>>;
+
+Groups threads(int size, Milliseconds timeout = 20s) {
+  Groups groups;
+  for (auto& backend : make_threads_backends(size)) groups.push_back(make_group(backend, timeout));
+  return groups;
+}
+
+/// Runs `body` on a thread for each rank; returns the message of what each threw, empty where it did not.
+template <class F>
+std::vector<std::string> on_ranks(const Groups& groups, F body) {
+  std::vector<std::string> errors(groups.size());
+  std::vector<std::thread> ranks;
+  for (std::size_t r = 0; r < groups.size(); ++r) {
+    ranks.emplace_back([&, r] {
+      try {
+        body(*groups[r], static_cast<int>(r));
+      } catch (const std::exception& e) {
+        errors[r] = e.what();
+      }
+    });
+  }
+  for (auto& rank : ranks) rank.join();
+  return errors;
+}
+
+float sum_of_ones(ProcessGroup& group) {
+  Tensor t = Tensor::full({8}, 1);
+  group.allreduce(t)->wait(20s);
+  return t.slice(0, 7, 8).item<float>();
+}
+
+TEST(NanChecked, NamesTheFirstAndTellsTheOthers) {
+  Groups groups = threads(2);
+  for (auto& g : groups) g = nan_checked(g);
+  const auto errors = on_ranks(groups, [](ProcessGroup& group, int rank) {
+    EXPECT_EQ(sum_of_ones(group), 2);
+    Tensor t = Tensor::full({3, 4}, 1);
+    if (rank == 1) {
+      t.slice(0, 1, 2).slice(1, 2, 3).fill(std::numeric_limits<double>::quiet_NaN());
+      t.slice(0, 2, 3).fill(std::numeric_limits<double>::infinity());
+    }
+    group.allreduce(t)->wait(20s);
+  });
+  EXPECT_THAT(errors[1],
+              HasSubstr("allreduce (number 2) on rank 1 would send NaN: tensor 0, float32[3, 4], element [1, 2]"));
+  EXPECT_THAT(errors[0], HasSubstr("would send NaN"));
+}
+
+TEST(NanChecked, EveryFloatAndOnlyWhatIsSent) {
+  for (const DType dtype : {DType::f32, DType::f64, DType::f16, DType::bf16}) {
+    for (const double value : {std::numeric_limits<double>::quiet_NaN(), std::numeric_limits<double>::infinity(),
+                               -std::numeric_limits<double>::infinity()}) {
+      const auto group = nan_checked(threads(1)[0]);
+      Tensor t = Tensor::full({3000}, 1, dtype);
+      t.slice(0, 2500, 2501).fill(value);
+      EXPECT_THROW(group->allreduce(t), InvalidArgument);
+      Tensor strided = Tensor::full({10, 2}, 1, dtype);
+      strided.slice(0, 3, 4).fill(value);
+      EXPECT_THROW(nan_checked(threads(1)[0])->broadcast(strided.slice(1, 1, 2)), InvalidArgument);
+    }
+  }
+  Groups groups = threads(2);
+  for (auto& g : groups) g = nan_checked(g);
+  const auto errors = on_ranks(groups, [](ProcessGroup& group, int rank) {
+    Tensor t = Tensor::full({2}, rank == 0 ? 1 : std::numeric_limits<double>::quiet_NaN());
+    group.broadcast(t, {.root = 0})->wait(20s);  // rank 1 only receives
+    std::vector<std::int64_t> integers = {-1, 0x7ff0000000000000};
+    group.allreduce(Tensor::borrow(integers))->wait(20s);
+  });
+  EXPECT_EQ(errors, (std::vector<std::string>{"", ""}));
+}
+
+/// A group that is wrong about one element of every allreduce.
+class Wrong final : public GroupDecorator {
+ public:
+  using GroupDecorator::GroupDecorator;
+  WorkPtr run(Collective c) override {
+    const auto outputs = c.outputs;
+    const auto work = inner()->run(std::move(c));
+    work->wait(20s);
+    outputs[0].flatten().slice(0, 5, 6) *= 1.25;
+    return work;
+  }
+};
+
+TEST(Compared, NamesTheFirstDifference) {
+  const Groups first = threads(2);
+  const Groups second = threads(2);
+  const Groups third = threads(2);
+  Groups same, different, tolerant;
+  for (std::size_t r = 0; r < 2; ++r) {
+    same.push_back(compared(first[r], second[r]));
+    different.push_back(compared(first[r], std::make_shared<Wrong>(third[r])));
+    tolerant.push_back(compared(first[r], std::make_shared<Wrong>(third[r]), {.tolerance = 0.3}));
+  }
+  for (const auto& e : on_ranks(same, [](ProcessGroup& g, int) {
+         EXPECT_EQ(sum_of_ones(g), 2);
+         Tensor in = Tensor::full({3}, g.rank());
+         Tensor out = Tensor::zeros({6});
+         EXPECT_EQ(g.allgather_into_tensor(out, in)->get_future().wait(20s).size(), 1u);
+         EXPECT_EQ(out.slice(0, 5, 6).item<int>(), 1);
+         g.reduce(in, {.root = 1})->wait(20s);
+         g.barrier()->wait(20s);
+       })) {
+    EXPECT_EQ(e, "");
+  }
+  for (const auto& e : on_ranks(different, [](ProcessGroup& g, int) { sum_of_ones(g); })) {
+    EXPECT_THAT(e, HasSubstr("threads and threads differ in operation number"));
+    EXPECT_THAT(e, HasSubstr("tensor 0, float32[8], element 5: 2 and 2.5"));
+  }
+  for (const auto& e : on_ranks(different, [](ProcessGroup& g, int) {
+         Tensor t = Tensor::full({8}, 1);
+         g.allreduce(t)->get_future().wait(20s);
+       })) {
+    EXPECT_THAT(e, HasSubstr("element 5"));
+  }
+  for (const auto& e : on_ranks(tolerant, [](ProcessGroup& g, int) { sum_of_ones(g); })) EXPECT_EQ(e, "");
+  EXPECT_THROW(compared(first[0], second[1]), InvalidArgument);
+  EXPECT_THROW(compared(first[0], nullptr), InvalidArgument);
+}
+
+struct CheckedPair {
+  std::shared_ptr<MemoryStore> store = std::make_shared<MemoryStore>();
+  Groups groups;
+  explicit CheckedPair(int size = 2, Milliseconds timeout = 20s) {
+    for (const auto& g : threads(size, timeout)) groups.push_back(checked(g, store));
+  }
+};
+
+TEST(Checked, LetsEqualCallsPassAndLeavesNoKeys) {
+  CheckedPair pair(3);
+  const auto errors = on_ranks(pair.groups, [](ProcessGroup& g, int rank) {
+    for (int i = 0; i < 20; ++i) EXPECT_EQ(sum_of_ones(g), 3);
+    Tensor t = Tensor::full({2}, rank);
+    EXPECT_EQ(g.broadcast(t, {.root = 2})->get_future().wait(20s).size(), 1u);
+    EXPECT_EQ(t.slice(0, 0, 1).item<int>(), 2);
+    if (rank == 0) g.send(t, 1)->wait(20s);
+    if (rank == 1) g.recv(t, 0)->wait(20s);
+    const auto sub = g.new_group({0, 2});
+    if (sub) {
+      EXPECT_EQ(sum_of_ones(*sub), 2);
+    }
+    EXPECT_EQ(g.sequence_number(), 21u);
+  });
+  EXPECT_EQ(errors, (std::vector<std::string>(3)));
+  EXPECT_EQ(pair.store->num_keys(), 0) << ::testing::PrintToString(pair.store->list_keys());
+}
+
+TEST(Checked, DifferencesAreAMismatchOnEveryRank) {
+  const std::vector<std::function<void(ProcessGroup&, int)>> calls = {
+      [](ProcessGroup& g, int rank) {
+        Tensor t = Tensor::full({4}, 1);
+        (rank == 0 ? g.allreduce(t) : g.broadcast(t, {.root = 1}))->wait(20s);
+      },
+      [](ProcessGroup& g, int rank) {
+        Tensor t = rank == 0 ? Tensor::full({4}, 1) : Tensor::full({2, 2}, 1);
+        g.allreduce(t)->wait(20s);
+      },
+      [](ProcessGroup& g, int rank) {
+        Tensor t = Tensor::full({4}, 1, rank == 0 ? DType::f32 : DType::i32);
+        g.allreduce(t)->wait(20s);
+      },
+      [](ProcessGroup& g, int rank) {
+        Tensor t = Tensor::full({4}, 1);
+        g.broadcast(t, {.root = rank})->wait(20s);
+      },
+      [](ProcessGroup& g, int rank) {
+        Tensor t = Tensor::full({4}, 1);
+        g.allreduce(t, {.op = rank == 0 ? ReduceOp::sum : ReduceOp::max})->wait(20s);
+      },
+  };
+  CheckedPair pair;
+  for (std::size_t i = 0; i < calls.size(); ++i) {
+    const auto errors = on_ranks(pair.groups, [&](ProcessGroup& g, int rank) {
+      try {
+        calls[i](g, rank);
+        FAIL() << i;
+      } catch (const Mismatch&) {
+        throw;
+      }
+    });
+    for (const auto& e : errors) {
+      EXPECT_THAT(e,
+                  HasSubstr("the ranks called different operations as number " + std::to_string(i + 1) + " of lane 0"));
+      EXPECT_THAT(e, HasSubstr("rank 0: "));
+      EXPECT_THAT(e, HasSubstr("rank 1: "));
+    }
+    EXPECT_EQ(pair.store->num_keys(), 0);
+  }
+  EXPECT_EQ(on_ranks(pair.groups, [](ProcessGroup& g, int) { EXPECT_EQ(sum_of_ones(g), 2); }),
+            (std::vector<std::string>(2)));
+}
+
+TEST(Checked, AnAbsentRankIsNamed) {
+  for (const int size : {3, 33}) {
+    CheckedPair pair(size, 300ms);
+    const auto errors = on_ranks(pair.groups, [&](ProcessGroup& g, int rank) {
+      if (rank == 1) return;
+      Tensor t = Tensor::full({4}, 1);
+      g.allreduce(t)->wait();
+    });
+    EXPECT_EQ(errors[1], "");
+    const std::string who = size == 3 ? "and rank 1 did not call" : "and 1 of 33 ranks did not call";
+    int named = 0;
+    for (const auto& e : errors) named += e.find(who) != std::string::npos ? 1 : 0;
+    EXPECT_GE(named, 1) << errors[0];
+  }
+}
+
+TEST(Checked, LanesDoNotWaitForEachOther) {
+  CheckedPair pair;
+  const auto errors = on_ranks(pair.groups, [](ProcessGroup& g, int rank) {
+    std::array<Tensor, 4> tensors;
+    std::vector<WorkPtr> works;
+    for (int i = 0; i < 4; ++i) {  // in another order on each rank
+      const int lane = rank == 0 ? i : 3 - i;
+      const LaneScope scope(lane);
+      works.push_back(g.allreduce(tensors[static_cast<std::size_t>(i)] = Tensor::full({4}, lane)));
+    }
+    for (const auto& work : works) work->wait(20s);
+  });
+  EXPECT_EQ(errors, (std::vector<std::string>(2)));
+}
+
+TEST(Checked, EndsWithoutWaitingForThePeer) {
+  CheckedPair pair;
+  Tensor t = Tensor::full({4}, 1);
+  const auto work = pair.groups[0]->allreduce(t);
+  const auto begin = Clock::now();
+  EXPECT_THROW(work->wait(50ms), Timeout);
+  pair.groups[0].reset();
+  EXPECT_LT(Clock::now() - begin, 10s);
+  EXPECT_THROW(work->wait(1s), Error);
+  EXPECT_THROW(checked(threads(1)[0], nullptr), InvalidArgument);
+  EXPECT_THROW(checked(nullptr, pair.store), InvalidArgument);
+}
+
+std::string text_of(const std::filesystem::path& path) {
+  std::stringstream text;
+  text << std::ifstream(path).rdbuf();
+  return text.str();
+}
+
+TEST(Recorded, RemembersTheLastOperations) {
+  const test::TempDirectory directory;
+  const auto group = recorded(threads(1)[0], {.capacity = 3, .directory = directory.path(), .name = "g"});
+  for (int i = 0; i < 5; ++i) sum_of_ones(*group);
+  Tensor t = Tensor::full({2, 3}, 1, DType::i32);
+  group->broadcast(t)->wait(20s);
+  const std::string text = records_of(*group);
+  EXPECT_THAT(text, HasSubstr(R"("group": "g", "backend": "threads", "rank": 0, "size": 1)"));
+  EXPECT_THAT(text, HasSubstr(R"("count": 6)"));
+  EXPECT_THAT(text, Not(HasSubstr(R"("number": 3,)")));
+  EXPECT_THAT(text, HasSubstr(R"("number": 4,)"));
+  EXPECT_THAT(text, HasSubstr(R"("op": "broadcast", "state": "done", "tensors": 1, "bytes": 24)"));
+  EXPECT_THAT(text, HasSubstr(R"("dtype": "int32", "shape": [2, 3], "root": 0)"));
+  const auto path = dump_records(*nan_checked(group));  // found beneath other decorators
+  EXPECT_EQ(path, directory / "g.rank0.json");
+  EXPECT_THAT(text_of(path), HasSubstr(R"("reason": "asked for")"));
+  EXPECT_THROW(records_of(*threads(1)[0]), InvalidArgument);
+  EXPECT_THROW(recorded(threads(1)[0], {.capacity = 0}), InvalidArgument);
+  EXPECT_THROW(dump_records(*group, "/proc/no/such/place"), ResourceError);
+}
+
+TEST(Recorded, DumpsAtTheFirstError) {
+  const test::TempDirectory directory;
+  Groups groups = threads(2);
+  for (auto& g : groups) g = recorded(g, {.directory = directory / "sub", .name = "g"});
+  on_ranks(groups, [](ProcessGroup& g, int rank) {
+    sum_of_ones(g);
+    Tensor t = Tensor::full({4}, 1);
+    if (rank == 0) g.allreduce(t)->wait(100ms);
+  });
+  const std::string text = text_of(directory / "sub/g.rank0.json");
+  EXPECT_THAT(text, HasSubstr(R"("reason": "error")"));
+  EXPECT_THAT(text, HasSubstr(R"("op": "allreduce", "state": "failed")"));
+  EXPECT_THAT(text, HasSubstr("rank 1"));
+  EXPECT_FALSE(std::filesystem::exists(directory / "sub/g.rank1.json"));
+}
+
+TEST(Recorded, DumpsAtTheSignal) {
+  const test::TempDirectory directory;
+  const auto group = recorded(threads(1)[0], {.directory = directory.path(), .name = "s"});
+  sum_of_ones(*group);
+  std::raise(SIGUSR1);
+  const auto path = directory / "s.rank0.json";
+  const auto deadline = deadline_after(20s);
+  while (!std::filesystem::exists(path) && Clock::now() < deadline) std::this_thread::yield();
+  EXPECT_THAT(text_of(path), HasSubstr(R"("reason": "SIGUSR1")"));
+}
+
+TEST(Debug, StacksByName) {
+  const auto store = std::make_shared<MemoryStore>();
+  Groups groups = threads(2);
+  for (auto& g : groups) g = group::decorated(g, "checked, recorded,nan_checked", store);
+  EXPECT_EQ(on_ranks(groups, [](ProcessGroup& g, int) { EXPECT_EQ(sum_of_ones(g), 2); }),
+            (std::vector<std::string>(2)));
+  EXPECT_THAT(records_of(*groups[0]), HasSubstr(R"("op": "allreduce", "state": "done")"));
+  try {
+    group::decorated(groups[0], "checkd", store);
+    FAIL();
+  } catch (const InvalidArgument& e) {
+    EXPECT_THAT(e.what(), HasSubstr("there is no 'checkd'; there are: checked, recorded, nan_checked"));
+  }
+}
+
+}  // namespace
+}  // namespace hookline
