@@ -188,6 +188,20 @@ TEST_P(GroupBehaviour, ARankThatGivesUpIsNamed) {
   });
 }
 
+TEST_P(GroupBehaviour, EverybodyIsToldWhoLeft) {
+  for (int round = 0; round < 5; ++round) {
+    GetParam().spawn(4, [](ProcessGroup& group) {
+      group.barrier()->wait();
+      if (group.rank() == 2) {
+        group.shutdown();
+        return;
+      }
+      EXPECT_THAT([&] { group.barrier()->wait(); },
+                  ::testing::ThrowsMessage<PeerLost>(::testing::HasSubstr("rank 2 left the group")));
+    });
+  }
+}
+
 TEST_P(GroupBehaviour, ATimeoutNamesWhoDidNotCome) {
   GetParam().spawn(3, [](ProcessGroup& group) {
     group.barrier()->wait();

@@ -92,20 +92,22 @@ void Engine::for_each_pending(F f) {
 void Engine::look_around() {
   if (is_unusable_.load(std::memory_order_acquire) || !anything_pending()) return;
   const int me = memory_->rank();
+  std::exception_ptr gave_up;
+  for (int r = 0; r < memory_->size() && !gave_up; ++r) {
+    const RankBlock& peer = memory_->block(r);
+    if (r == me || peer.standing.load(std::memory_order_seq_cst) != Standing::gave_up) continue;
+    const std::string cause(peer.cause.data(), strnlen(peer.cause.data(), kCauseBytes));
+    gave_up = std::make_exception_ptr(Aborted(fmt::format("rank {} gave up: {}", r, cause)));
+  }
+  // After that, not before: whoever gave up because a rank left or died has found it before it said so, and so does
+  // this rank.
   std::vector<int> left;
   std::vector<int> others;
-  std::exception_ptr gave_up;
   for (int r = 0; r < memory_->size(); ++r) {
     if (r == me) continue;
-    const RankBlock& peer = memory_->block(r);
-    const Standing standing = peer.standing.load(std::memory_order_seq_cst);
+    const Standing standing = memory_->block(r).standing.load(std::memory_order_seq_cst);
     (standing == Standing::left ? left : others).push_back(r);
-    if (standing == Standing::gave_up && !gave_up) {
-      const std::string cause(peer.cause.data(), strnlen(peer.cause.data(), kCauseBytes));
-      gave_up = std::make_exception_ptr(Aborted(fmt::format("rank {} gave up: {}", r, cause)));
-    }
   }
-  // After that, not before: whoever gave up because of a death has found it before it said so, and so does this rank.
   std::vector<int> dead;
   std::copy_if(others.begin(), others.end(), std::back_inserter(dead), [&](int r) { return !memory_->is_alive(r); });
 
@@ -125,11 +127,11 @@ void Engine::look_around() {
     if (!dead.empty()) {
       cause = std::make_exception_ptr(
           PeerLost(fmt::format("{}: rank {} died; make a new group without it", context(), fmt::join(dead, ", "))));
-    } else if (gave_up) {
-      cause = gave_up;
-    } else if (!missed.empty()) {
+    } else if (!missed.empty()) {  // before those who gave up because of it, so that all are told the same
       cause = std::make_exception_ptr(
           PeerLost(fmt::format("{}: rank {} left the group", context(), fmt::join(missed, ", "))));
+    } else if (gave_up) {
+      cause = gave_up;
     } else if (now >= operation.deadline()) {
       const auto waited = std::chrono::duration_cast<Milliseconds>(now - operation.started());
       std::string text =

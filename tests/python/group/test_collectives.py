@@ -94,6 +94,9 @@ def test_gathers(ranks, kind):
             getattr(group, name)(out, mine).wait()
             assert values(out) == [0.0, 0.0, 1.0, 1.0, 2.0, 2.0]
         outs = [full(2 * N, -1), full(N, -1)]
+        group.all_gather_single_coalesced(outs, [mine, full(1, rank)]).wait()
+        assert values(outs[1]) == [0.0, 1.0, 2.0]
+        outs[1] = full(N, -1)
         group.allgather_into_tensor_coalesced(outs, [mine, full(1, rank)]).wait()
         assert values(outs[1]) == [0.0, 1.0, 2.0]
         lists = [[full(2, -1), full(1, -1)] for _ in range(N)]
