@@ -56,6 +56,7 @@ std::string key_of(const Meeting& m, const char* kind, int rank) { return fmt::f
 /// Everybody tells everybody, and the last to have read it cleans up.
 [[noreturn]] void throw_difference(const Meeting& m, const std::string& text, Clock::time_point deadline) {
   std::vector<std::string> keys;
+  keys.reserve(static_cast<std::size_t>(m.size));
   for (int r = 0; r < m.size; ++r) keys.push_back(key_of(m, "call", r));
   m.store.set(keys[static_cast<std::size_t>(m.rank)], text);
   m.store.wait(keys, time_left(deadline));

@@ -3,6 +3,9 @@
 
 #include <utility>
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
 #include <hookline/core/error.hpp>
 #include <hookline/group/decorator.hpp>
 
@@ -36,8 +39,7 @@ class RecordedGroup final : public GroupDecorator {
  protected:
   std::shared_ptr<ProcessGroup> decorate(std::shared_ptr<ProcessGroup> group, const std::vector<int>& ranks) override {
     RecordOptions options = ring_->options();
-    options.name += ".of";
-    for (const int rank : ranks) options.name += "_" + std::to_string(rank);
+    options.name = fmt::format("{}.of_{}", options.name, fmt::join(ranks, "_"));
     return recorded(std::move(group), options);
   }
 
