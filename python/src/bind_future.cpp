@@ -19,8 +19,14 @@ int clear(PyObject* self) {
   return 0;
 }
 
-PyType_Slot slots[] = {
-    {Py_tp_traverse, reinterpret_cast<void*>(traverse)}, {Py_tp_clear, reinterpret_cast<void*>(clear)}, {0, nullptr}};
+void finalize(PyObject* self) {
+  if (nb::inst_ready(self)) nb::inst_ptr<PyFuture>(self)->finalize();
+}
+
+PyType_Slot slots[] = {{Py_tp_traverse, reinterpret_cast<void*>(traverse)},
+                       {Py_tp_clear, reinterpret_cast<void*>(clear)},
+                       {Py_tp_finalize, reinterpret_cast<void*>(finalize)},
+                       {0, nullptr}};
 
 nb::object await(nb::handle self) { return nb::module_::import_("hookline._futures").attr("await_future")(self); }
 

@@ -180,19 +180,23 @@ void PyFuture::run_callbacks() {
   }
 }
 
-// Children fail, for those who wait for them; no callback is called, because the garbage collector may be at work here
-// and have taken its function apart. A loop, because chains may be long.
+// Whoever waits is told. This object is on its way out, so callbacks see another future in its place.
 void PyFuture::abandon(std::vector<Waiting> waiting) {
-  while (!waiting.empty()) {
-    const Waiting last = std::move(waiting.back());
-    waiting.pop_back();
-    if (!last.child.is_valid()) continue;
-    PyFuture& child = *nb::inst_ptr<PyFuture>(last.child);
-    for (Waiting& next : std::exchange(child.callbacks_, {})) waiting.push_back(std::move(next));
-    if (!child.promise_ || child.done()) continue;
-    child.complete(PyRef(), std::make_exception_ptr(
-                                Aborted("the future that this one waited for was dropped before it was done")));
-  }
+  if (waiting.empty() || closing()) return;
+  const auto dropped =
+      std::make_exception_ptr(Aborted("the future that this one waited for was dropped before it was done"));
+  const nb::error_scope current_error;
+  const nb::object stand_in = new_future(Future<PyRef>::failed(dropped));
+  PyFuture& future = *nb::inst_ptr<PyFuture>(stand_in);
+  future.callbacks_ = std::move(waiting);
+  future.run_callbacks();
+}
+
+// The garbage collector calls this while everything that it is about to take apart is still in order.
+void PyFuture::finalize() {
+  if (!promise_ || done() || (callbacks_.empty() && !shared_) || closing()) return;
+  const nb::error_scope current_error;
+  complete(PyRef(), std::make_exception_ptr(Aborted("this future was dropped before it was done")));
 }
 
 void PyFuture::take_over(nb::object result, nb::handle self) {
@@ -244,7 +248,8 @@ int PyFuture::traverse(visitproc visit, void* arg) const {
 
 // What is let go runs Python code, so this object is in order before anything is let go.
 void PyFuture::clear() {
-  abandon(std::exchange(callbacks_, {}));
+  // All that waited was told when this was finalized; what is left came later and may be taken apart already.
+  const std::vector<Waiting> late = std::exchange(callbacks_, {});
   const nb::object error = std::move(error_);
   if (!own_ || shared_) return;
   const PyRef own = std::exchange(own_, {});

@@ -22,8 +22,8 @@ namespace hookline::python {
 ///
 /// Callbacks hang on the Python object, not on the native future, so that the garbage collector sees them. A future
 /// that Python completes owns the promise, and a child made by `then` is owned by its parent's callback: dropping the
-/// object drops the callbacks, aborts the children and whoever waits in C++. A future that native code completes is
-/// kept alive by it while there are callbacks.
+/// object is an outcome like any other, Aborted, for the callbacks, the children and whoever waits in C++. A future
+/// that native code completes is kept alive by it while there are callbacks.
 class PyFuture {
  public:
   /// One that Python completes.
@@ -48,6 +48,7 @@ class PyFuture {
   Future<PyRef> share();
 
   int traverse(visitproc visit, void* arg) const;
+  void finalize();
   void clear();
 
  private:

@@ -209,6 +209,24 @@ def test_dropped_future_aborts_its_children() -> None:
         child.wait(5)
 
 
+def test_dropping_a_future_is_an_outcome_for_its_callbacks() -> None:
+    future, seen = Future(), []
+    future.add_done_callback(lambda done: seen.append(type(done.exception())))
+    child = future.then(lambda done: repr(done.exception()))
+    del future
+    assert seen == [hookline.Aborted]
+    assert "dropped" in child.value()
+
+
+def test_dropping_a_long_chain() -> None:
+    future = last = Future()
+    for _ in range(20_000):
+        last = last.then(lambda done: done.value())
+    del future
+    with pytest.raises(hookline.Aborted, match="dropped"):
+        last.value()
+
+
 def test_collect_all_and_when_all() -> None:
     futures = [Future() for _ in range(3)]
     collected, values = hookline.collect_all(futures), hookline.when_all(futures)

@@ -1,10 +1,12 @@
 """Awaiting a Future in asyncio."""
 
 import asyncio
+import gc
 import threading
 
 import pytest
 
+import hookline
 from hookline import Future
 
 
@@ -88,5 +90,22 @@ def test_gather() -> None:
         for i, future in enumerate(futures):
             threading.Timer(0.005 * (5 - i), future.set_result, [i]).start()
         assert await asyncio.gather(*(value_of(future) for future in futures)) == list(range(5))
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("in_a_cycle", [False, True])
+def test_awaiting_what_nobody_will_complete_fails(in_a_cycle: bool) -> None:
+    async def main() -> None:
+        parent: Future = Future()
+        if in_a_cycle:  # only the garbage collector finds that nobody has it any more
+            parent.add_done_callback(lambda _, own=parent: None)
+        child = parent.then(lambda done: done.value())
+        task = asyncio.create_task(value_of(child))
+        await asyncio.sleep(0)
+        del parent
+        gc.collect()
+        with pytest.raises(hookline.Aborted, match="dropped"):
+            await asyncio.wait_for(task, 30)
 
     asyncio.run(main())
