@@ -7,6 +7,7 @@
 #include <utility>
 
 #include <hookline/core/error.hpp>
+#include <hookline/core/interrupt.hpp>
 
 #include "store/store_error.hpp"
 #include "store/table.hpp"
@@ -263,12 +264,14 @@ void TCPStore::queue_push(const std::string& key, const std::string& value) {
 std::string TCPStore::queue_pop(const std::string& key, bool block) {
   store::require_key(*this, key);
   Turn turn(parts_->connection, *this, "queue_pop", key, timeout());
-  while (true) {
+  for (Milliseconds pause(0);; pause = std::min(2 * pause + Milliseconds(1), kInterruptPeriod)) {
     append_one(turn.request(), Query::queue_pop, key);
     turn.send();
     if (turn.answer_number<std::int64_t>() > 0) return turn.answer_text();
     if (!block) store::throw_queue_empty(*this, key);
     // Another client may be faster, or the key may have a value besides an empty queue: the wait is then over at once.
+    // The protocol has no way to wait for the queue alone, so it is asked ever more seldom.
+    if (pause > Milliseconds(0)) turn.pause(pause);
     if (Clock::now() >= turn.deadline()) turn.timed_out(key);
     turn.wait_for({key});
   }

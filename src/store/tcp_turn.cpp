@@ -100,6 +100,11 @@ std::string_view Turn::first_missing(const std::vector<std::string>& keys) {
   return missing.empty() ? std::string_view(keys.front()) : missing;
 }
 
+void Turn::pause(Milliseconds time) {
+  if (client_->reply_came(std::min(deadline(), deadline_after(time)))) client_->lose(kStrangeReply);
+  check_interrupt();
+}
+
 void Turn::timed_out(std::string_view key) const { throw_timeout(store_, operation_, key, timeout_); }
 
 bool Turn::reconnect(const std::string& host, std::uint16_t port, Milliseconds timeout) {

@@ -47,6 +47,8 @@ class Turn {
   /// For a request that was sent and is answered like a wait: false where it was called off at the deadline.
   bool await_stop();
   [[noreturn]] void timed_out(std::string_view key) const;
+  /// Lets some time pass before the same is asked again, up to the deadline; a connection that ends ends it.
+  void pause(Milliseconds time);
 
   /// Takes a fresh connection in place of one that failed; false where there is none to be had.
   bool reconnect(const std::string& host, std::uint16_t port, Milliseconds timeout);

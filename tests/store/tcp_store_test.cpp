@@ -7,6 +7,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <ctime>
 #include <future>
 #include <thread>
 
@@ -151,6 +152,20 @@ TEST(TcpStore, ListensOnTheNamedHostOnly) {
                Timeout);
   const TCPStore all(TCPStoreOptions{.is_master = true, .timeout = seconds(20), .listen_on_all_interfaces = true});
   TCPStore(TCPStoreOptions{.host = "127.0.0.2", .port = all.port(), .timeout = seconds(20)}).ping();
+}
+
+TEST(TcpStore, PoppingAnEmptyQueueBesideAValueDoesNotSpin) {
+  const auto server = master();
+  const auto client = client_of(*server);
+  server->set("k", "a value, not in the queue");
+  client->set_timeout(milliseconds(400));
+  const std::clock_t before = std::clock();
+  EXPECT_THROW(client->queue_pop("k"), Timeout);
+  EXPECT_LT(std::clock() - before, CLOCKS_PER_SEC / 5) << "of the processor's time, in 0.4 s";
+  client->set_timeout(seconds(30));
+  std::thread pusher([&] { server->queue_push("k", "x"); });
+  EXPECT_EQ(client->queue_pop("k"), "x");
+  pusher.join();
 }
 
 TEST(TcpStore, ACancelledWaitLeavesTheConnectionGood) {
