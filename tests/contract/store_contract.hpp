@@ -8,6 +8,7 @@
 
 #include <functional>
 #include <memory>
+#include <ostream>
 #include <string>
 #include <thread>
 #include <vector>
@@ -23,6 +24,9 @@ namespace hookline::contract {
 struct StoreMaker {
   std::function<std::shared_ptr<Store>()> make;
   std::function<std::shared_ptr<Store>(const std::shared_ptr<Store>&)> again = [](const auto& store) { return store; };
+
+  /// For GoogleTest, which would print the bytes of the functions.
+  friend void PrintTo(const StoreMaker&, std::ostream* out) { *out << "a maker of stores"; }
 };
 
 class StoreContract : public ::testing::TestWithParam<StoreMaker> {
