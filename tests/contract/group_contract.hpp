@@ -1,9 +1,12 @@
 // The fixture of the process group's contract: tensors in every kind of memory, and a sample of the matrix.
 #pragma once
 
+#include <algorithm>
+#include <cstdlib>
 #include <random>
 #include <stdexcept>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -46,6 +49,17 @@ inline void expect(const Tensor& t, const Tensor& expected, const std::string& w
   if (at >= 0) throw std::runtime_error(what + ": wrong from element " + std::to_string(at) + " of " + to_string(t));
 }
 
+/// How much of the matrix a test tries: HOOKLINE_MATRIX=full is all of it, a number multiplies the usual sample.
+inline bool full_matrix() {
+  const char* const asked = std::getenv("HOOKLINE_MATRIX");
+  return asked && std::string_view(asked) == "full";
+}
+
+inline int sample_size(int usual) {
+  const char* const asked = std::getenv("HOOKLINE_MATRIX");
+  return asked ? std::max(1, static_cast<int>(usual * std::strtod(asked, nullptr))) : usual;
+}
+
 class GroupContract : public ::testing::TestWithParam<World> {
  protected:
   // A sample of the matrix: ranks, dtypes, counts and layouts chosen by a seed that a failure prints.
@@ -62,11 +76,23 @@ class GroupContract : public ::testing::TestWithParam<World> {
         Layout layout;
         int root;
       };
+      const std::vector<Layout> layouts = {Layout::plain, Layout::shared, Layout::strided};
       std::vector<Case> cases;
-      for (int i = 0; i < rounds; ++i) {
-        const DType dtype = pick(kDtypes);
-        cases.push_back({dtype, pick(counts(dtype)), pick(std::vector{Layout::plain, Layout::shared, Layout::strided}),
-                         static_cast<int>(random() % static_cast<unsigned>(ranks))});
+      const auto add = [&](DType dtype, std::int64_t count, Layout layout) {
+        cases.push_back({dtype, count, layout, static_cast<int>(random() % static_cast<unsigned>(ranks))});
+      };
+      if (full_matrix()) {
+        for (const DType dtype : kDtypes) {
+          for (const std::int64_t count : counts(dtype)) {
+            for (const Layout layout : layouts) add(dtype, count, layout);
+          }
+        }
+      } else {
+        for (int i = 0; i < sample_size(rounds); ++i) {
+          const DType dtype = pick(kDtypes);
+          const std::int64_t count = pick(counts(dtype));
+          add(dtype, count, pick(layouts));
+        }
       }
       EXPECT_NO_THROW(GetParam().spawn(ranks,
                                        [&](ProcessGroup& group) {
