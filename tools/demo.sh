@@ -1,8 +1,10 @@
 #!/usr/bin/env bash
-# Shows what the library does so far: runs each example program of build/dev, C++ and Python.
+# Shows what the library does so far: runs each example program of build/dev, C++ and Python; those with a process group
+# as two ranks.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
+export PYTHONPATH=$PWD/build/dev/python
 shopt -s nullglob
 for program in build/dev/examples/example_*; do
   [ -x "$program" ] || continue
@@ -10,6 +12,8 @@ for program in build/dev/examples/example_*; do
   "$program"
 done
 for script in examples/*.py; do
-  echo "demo: python $script"
-  PYTHONPATH=$PWD/build/dev/python .venv/bin/python "$script"
+  launcher=()
+  if grep -q init_process_group "$script"; then launcher=(-m hookline run -n 2); fi
+  echo "demo: python ${launcher[*]} $script"
+  .venv/bin/python "${launcher[@]}" "$script"
 done

@@ -1,12 +1,19 @@
 #!/usr/bin/env bash
-# Runs the tests many times over, in random order: HOOKLINE_SOAK_ROUNDS rounds (20 unless set).
+# Tests at length, HOOKLINE_SOAK_ROUNDS times (20 unless set): every test in random order, the full matrix of the
+# collectives, HOOKLINE_SEEDS schedules of the embedded engine (20,000 unless set), and more examples for Hypothesis.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 rounds=${HOOKLINE_SOAK_ROUNDS:-20}
+seeds=${HOOKLINE_SEEDS:-20000}
 for ((round = 1; round <= rounds; ++round)); do
-  echo "soak: round $round of $rounds"
+  echo "soak: round $round of $rounds: C++ tests in random order"
   GTEST_SHUFFLE=1 ctest --test-dir build/dev --schedule-random --output-on-failure --parallel "$(nproc)" --no-tests=error
-  PYTHONPATH=$PWD/build/dev/python HYPOTHESIS_PROFILE=soak .venv/bin/python -m pytest -q
+  echo "soak: the full matrix of the collectives"
+  HOOKLINE_MATRIX=full build/dev/tests/group_test --gtest_brief=1 --gtest_filter='*GroupContract*'
+  echo "soak: $seeds schedules of the embedded engine"
+  HOOKLINE_SEEDS=$seeds build/dev/tests/backend_test --gtest_brief=1 --gtest_filter='Scheduler.*'
+  echo "soak: Python tests"
+  PYTHONPATH=$PWD/build/dev/python .venv/bin/python -m pytest -q --hypothesis-profile=soak
 done
 echo "soak: all $rounds rounds passed"
