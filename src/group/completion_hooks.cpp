@@ -36,16 +36,14 @@ WorkInfo describe_work(const Collective& collective) {
 }
 
 /// One hook. The first thread that brings a work runs the hook until the queue is empty; the others leave theirs there.
-struct CompletionHooks::Queue : std::enable_shared_from_this<Queue> {
+/// All but the hook itself is guarded by the mutex of the state.
+struct CompletionHooks::Queue {
   OnCompletionHook hook;
   std::shared_ptr<Executor> executor;
-  std::mutex mutex;
   std::deque<std::shared_ptr<HookedWork>> waiting;
   bool running = false;
   std::atomic<std::thread::id> runner;
 
-  void push(std::shared_ptr<HookedWork> work);
-  void run();
   bool runs_here() const noexcept { return runner.load(std::memory_order_relaxed) == std::this_thread::get_id(); }
 };
 
@@ -53,7 +51,7 @@ struct CompletionHooks::State {
   std::mutex mutex;
   std::condition_variable told;
   std::shared_ptr<const Queues> queues = std::make_shared<const Queues>();  ///< replaced whole, never changed
-  std::vector<std::shared_ptr<HookedWork>> outstanding;
+  HookedWork* outstanding = nullptr;  ///< a list; each is kept by the task that waits for its operation's end
   std::array<Clock::time_point, kMaxLanes> lane_free{};  ///< when the last operation of a lane ended
   int waiters = 0;
   bool hasten = false;  ///< some hook is called on a thread of its own, and should be in good time
@@ -67,42 +65,38 @@ class CompletionHooks::HookedWork final : public Work {
       : state_(std::move(state)), inner_(std::move(inner)), info_(std::move(info)), queues_(std::move(queues)) {
     info_.seq = inner_->sequence_number();
   }
+  HookedWork(const HookedWork&) = delete;
+  HookedWork& operator=(const HookedWork&) = delete;
+  ~HookedWork() override {
+    if (told_.load(std::memory_order_acquire)) return;
+    const std::lock_guard lock(state_->mutex);
+    remove();  // its operation never ended
+  }
 
-  std::size_t place = 0;  ///< in the list of outstanding works
+  /// Puts it into the list of those that are outstanding. Under the lock, as remove().
+  void insert() {
+    next_ = state_->outstanding;
+    if (next_) next_->previous_ = this;
+    state_->outstanding = this;
+    listed_ = true;
+  }
+  void remove() {
+    if (!std::exchange(listed_, false)) return;
+    (previous_ ? previous_->next_ : state_->outstanding) = next_;
+    if (next_) next_->previous_ = previous_;
+  }
+  HookedWork* next() const noexcept { return next_; }
 
   /// The operation has ended: hands itself to the hooks.
-  void over() {
-    info_.time_started = inner_->time_started();
-    info_.time_finished = inner_->time_finished();
-    info_.error = inner_->exception();
-    {
-      const std::lock_guard lock(state_->mutex);
-      Clock::time_point from = info_.time_started;
-      if (in_a_lane(info_.op_type)) {
-        Clock::time_point& free = state_->lane_free[static_cast<std::size_t>(info_.lane) % kMaxLanes];
-        from = std::max(from, free);
-        free = info_.time_finished;
-      }
-      info_.active_duration = info_.time_finished - std::min(from, info_.time_finished);
-      left_ = queues_->size();
-    }
-    const auto self = std::static_pointer_cast<HookedWork>(shared_from_this());
-    for (const auto& queue : *queues_) queue->push(self);
-  }
-
-  void call(const OnCompletionHook& hook) noexcept {
-    std::exception_ptr error;
-    try {
-      hook(info_);
-    } catch (...) {
-      error = std::current_exception();
-    }
-    tell(std::move(error));
-  }
+  static void over(const std::shared_ptr<HookedWork>& self) { self->tell_hooks(self); }
 
   void wait(std::optional<Milliseconds> timeout) override {
     const auto deadline = timeout ? deadline_after(*timeout) : Clock::time_point::max();
     inner_->wait(timeout);
+    if (told_.load(std::memory_order_acquire)) {
+      if (error_) rethrow();
+      return;
+    }
     wait_until_told(timeout ? deadline : deadline_after(kDefaultTimeout));
     rethrow();
   }
@@ -160,29 +154,81 @@ class CompletionHooks::HookedWork final : public Work {
   }
 
  private:
-  void tell(std::exception_ptr error) {
-    std::vector<Task> tasks;
-    {
-      const std::lock_guard lock(state_->mutex);
-      if (error && !error_) {
-        error_ = error;
-        if (!state_->unclaimed) {
-          state_->unclaimed = error_;
-          state_->unclaimed_of = this;
+  void tell_hooks(const std::shared_ptr<HookedWork>& self) {
+    info_.time_started = inner_->time_started();
+    info_.time_finished = inner_->time_finished();
+    info_.error = inner_->exception();
+    const std::size_t count = queues_->size();
+    for (std::size_t i = 0; i < count; ++i) {
+      const std::shared_ptr<Queue>& queue = (*queues_)[i];
+      {
+        const std::lock_guard lock(state_->mutex);
+        if (i == 0) note_activity();
+        if (std::exchange(queue->running, true)) {
+          queue->waiting.push_back(self);
+          continue;
         }
       }
-      if (--left_ > 0) return;
-      told_.store(true, std::memory_order_release);
-      auto& all = state_->outstanding;
-      if (place < all.size() && all[place].get() == this) {  // else the group is gone
-        all.back()->place = place;
-        std::swap(all[place], all.back());
-        all.pop_back();  // whoever called has a reference of its own
+      if (!queue->executor) {
+        run(*state_, *queue, self);
+      } else {
+        queue->executor->post([state = state_, queue, self] { run(*state, *queue, self); });
       }
-      tasks.swap(tasks_);
-      if (state_->waiters > 0) state_->told.notify_all();
     }
-    for (Task& task : tasks) task();
+  }
+
+  /// Calls the hook for this work, then for those that came meanwhile.
+  static void run(State& state, Queue& queue, std::shared_ptr<HookedWork> work) {
+    queue.runner.store(std::this_thread::get_id(), std::memory_order_relaxed);
+    while (work) {
+      std::exception_ptr error;
+      try {
+        queue.hook(work->info_);
+      } catch (...) {
+        error = std::current_exception();
+      }
+      std::vector<Task> tasks;
+      std::shared_ptr<HookedWork> next;
+      {
+        const std::lock_guard lock(state.mutex);
+        work->note_told(std::move(error), tasks);
+        if (queue.waiting.empty()) {
+          queue.runner.store(std::thread::id(), std::memory_order_relaxed);
+          queue.running = false;
+        } else {
+          next = std::move(queue.waiting.front());
+          queue.waiting.pop_front();
+        }
+      }
+      for (Task& task : tasks) task();
+      work = std::move(next);
+    }
+  }
+
+  // The three below are called under the lock.
+  void note_activity() {
+    Clock::time_point from = info_.time_started;
+    if (in_a_lane(info_.op_type)) {
+      Clock::time_point& free = state_->lane_free[static_cast<std::size_t>(info_.lane) % kMaxLanes];
+      from = std::max(from, free);
+      free = info_.time_finished;
+    }
+    info_.active_duration = info_.time_finished - std::min(from, info_.time_finished);
+    left_ = queues_->size();
+  }
+  void note_told(std::exception_ptr error, std::vector<Task>& tasks) {
+    if (error && !error_) {
+      error_ = std::move(error);
+      if (!state_->unclaimed) {
+        state_->unclaimed = error_;
+        state_->unclaimed_of = this;
+      }
+    }
+    if (--left_ > 0) return;
+    told_.store(true, std::memory_order_release);
+    remove();
+    tasks.swap(tasks_);
+    if (state_->waiters > 0) state_->told.notify_all();
   }
 
   // A hook may wait for an operation: its own call is what such a wait would wait for.
@@ -232,49 +278,15 @@ class CompletionHooks::HookedWork final : public Work {
   const std::shared_ptr<const Queues> queues_;
   std::atomic<bool> told_ = false;
   std::size_t left_ = 0;
+  HookedWork* next_ = nullptr;
+  HookedWork* previous_ = nullptr;
+  bool listed_ = false;
   std::exception_ptr error_;
   std::vector<Task> tasks_;
 };
 
-void CompletionHooks::Queue::push(std::shared_ptr<HookedWork> work) {
-  {
-    const std::lock_guard lock(mutex);
-    waiting.push_back(std::move(work));
-    if (std::exchange(running, true)) return;
-  }
-  if (executor) {
-    executor->post([self = shared_from_this()] { self->run(); });
-  } else {
-    run();
-  }
-}
-
-void CompletionHooks::Queue::run() {
-  runner.store(std::this_thread::get_id(), std::memory_order_relaxed);
-  for (;;) {
-    std::shared_ptr<HookedWork> work;
-    {
-      const std::lock_guard lock(mutex);
-      if (waiting.empty()) {
-        runner.store(std::thread::id(), std::memory_order_relaxed);
-        running = false;
-        return;
-      }
-      work = std::move(waiting.front());
-      waiting.pop_front();
-    }
-    work->call(hook);
-  }
-}
-
 CompletionHooks::CompletionHooks() : state_(std::make_shared<State>()) {}
-
-// Works hold the state, and the state holds those that are outstanding: what never ends must not keep both.
-CompletionHooks::~CompletionHooks() {
-  std::vector<std::shared_ptr<HookedWork>> outstanding;
-  const std::lock_guard lock(state_->mutex);
-  outstanding.swap(state_->outstanding);
-}
+CompletionHooks::~CompletionHooks() = default;
 
 void CompletionHooks::add(OnCompletionHook hook, std::shared_ptr<Executor> executor) {
   if (!hook) throw InvalidArgument("register_on_completion_hook was given no function");
@@ -295,11 +307,10 @@ WorkPtr CompletionHooks::attach(WorkInfo info, const WorkPtr& work) {
   {
     const std::lock_guard lock(state_->mutex);
     hooked = std::make_shared<HookedWork>(state_, std::move(info), work, state_->queues);
-    hooked->place = state_->outstanding.size();
-    state_->outstanding.push_back(hooked);
+    hooked->insert();
     hasten = state_->hasten;
   }
-  work->when_over([hooked] { hooked->over(); }, hasten);
+  work->when_over([hooked] { HookedWork::over(hooked); }, hasten);
   return hooked;
 }
 
@@ -308,7 +319,12 @@ void CompletionHooks::wait(Milliseconds timeout) {
   std::vector<std::shared_ptr<HookedWork>> outstanding;
   {
     const std::lock_guard lock(state_->mutex);
-    outstanding = state_->outstanding;
+    for (HookedWork* work = state_->outstanding; work; work = work->next()) {
+      // One whose task was dropped unrun, because its operation never ended, is on its way out.
+      if (auto kept = work->weak_from_this().lock()) {
+        outstanding.push_back(std::static_pointer_cast<HookedWork>(std::move(kept)));
+      }
+    }
   }
   for (const auto& work : outstanding) {
     work->settle(time_left(deadline));

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <cstdio>
 #include <cstdlib>
+#include <ctime>
 #include <filesystem>
 #include <fstream>
 #include <utility>
@@ -38,6 +39,13 @@ RecordOptions complete(RecordOptions options) {
   return options;
 }
 
+/// A few milliseconds late, and many times cheaper than the exact time, which the operation itself will tell.
+Clock::time_point coarse_now() {
+  timespec now{};
+  clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
+  return Clock::time_point(std::chrono::seconds(now.tv_sec) + std::chrono::nanoseconds(now.tv_nsec));
+}
+
 std::string quoted(const std::string& text) {
   std::string result = "\"";
   for (const char c : text) {
@@ -51,7 +59,6 @@ std::string quoted(const std::string& text) {
 
 const char* name_of(Record::State state) {
   switch (state) {
-    case Record::State::starting: return "starting";
     case Record::State::running: return "running";
     case Record::State::done: return "done";
     case Record::State::failed: return "failed";
@@ -107,14 +114,14 @@ std::uint64_t RecordRing::start(const Collective& c) {
   const auto& counted = c.inputs.empty() ? c.outputs : c.inputs;
   std::size_t bytes = 0;
   for (const Tensor& t : counted) bytes += t.nbytes();
-  const auto now = Clock::now();
+  const auto now = coarse_now();
 
   const std::lock_guard lock(mutex_);
   Record& r = ring_[++count_ % ring_.size()];
   r.number = count_;
   r.in_lane = ++lane_counts_[is_message(c.type) ? kMessages : static_cast<std::size_t>(lane) % kMessages];
   r.type = c.type;
-  r.state = Record::State::starting;
+  r.state = Record::State::running;
   r.lane = lane;
   r.root = c.root;
   r.tag = c.tag;
@@ -136,18 +143,14 @@ Record* RecordRing::find(std::uint64_t number) {
   return r.number == number ? &r : nullptr;  // else newer ones have taken its place
 }
 
-void RecordRing::running(std::uint64_t number) {
-  const std::lock_guard lock(mutex_);
-  Record* const r = find(number);
-  if (r && r->state == Record::State::starting) r->state = Record::State::running;
-}
-
-void RecordRing::end(std::uint64_t number, Clock::time_point finished, const std::exception_ptr& error) {
+void RecordRing::end(std::uint64_t number, Clock::time_point started, Clock::time_point finished,
+                     const std::exception_ptr& error) {
   bool dump = false;
   {
     const std::lock_guard lock(mutex_);
     if (Record* const r = find(number)) {
       r->state = error ? Record::State::failed : Record::State::done;
+      r->started = started;
       r->finished = finished;
       if (error) r->error = describe(error);
     }

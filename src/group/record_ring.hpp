@@ -12,7 +12,7 @@ namespace hookline::group {
 
 /// One operation. What never changes is written when it starts.
 struct Record {
-  enum class State : std::uint8_t { none, starting, running, done, failed };
+  enum class State : std::uint8_t { none, running, done, failed };
   std::uint64_t number = 0;   ///< of all operations of the group
   std::uint64_t in_lane = 0;  ///< of the collectives of its lane; of the messages for a message
   OpType type = OpType::barrier;
@@ -40,9 +40,9 @@ class RecordRing {
 
   /// Returns its number.
   std::uint64_t start(const Collective& collective);
-  void running(std::uint64_t number);
   /// The first error is dumped.
-  void end(std::uint64_t number, Clock::time_point finished, const std::exception_ptr& error);
+  void end(std::uint64_t number, Clock::time_point started, Clock::time_point finished,
+           const std::exception_ptr& error);
 
   std::string json(const std::string& reason) const;
   std::string dump(const std::string& path, const std::string& reason) const;

@@ -25,11 +25,12 @@ class RecordedGroup final : public GroupDecorator {
     try {
       work = inner()->run(std::move(collective));
     } catch (...) {
-      ring_->end(number, Clock::now(), std::current_exception());
+      const auto now = Clock::now();
+      ring_->end(number, now, now, std::current_exception());
       throw;
     }
-    ring_->running(number);
-    work->when_over([ring = ring_, number, work] { ring->end(number, work->time_finished(), work->exception()); },
+    work->when_over([ring = ring_, number,
+                     work] { ring->end(number, work->time_started(), work->time_finished(), work->exception()); },
                     false);
     return work;
   }

@@ -61,7 +61,7 @@ def who_is_behind(dumps: list[Dump], lane: int) -> list[str]:
         lines.append(line)
     for d in dumps:
         for call in d.operations:
-            if call.lane == lane and call.state in ("starting", "running") and not behind:
+            if call.lane == lane and call.state == "running" and not behind:
                 lines.append(
                     f"  rank {d.rank} is in number {call.in_lane} of lane {lane}, {call.describe()},"
                     f" since {when(call.started)} ({d.time - call.started:.1f} s)"
@@ -80,7 +80,7 @@ def report(dumps: list[Dump]) -> list[str]:
     for lane in sorted({call.lane for d in dumps for call in d.operations if call.lane >= 0}):
         found += order_differs(dumps, lane) or who_is_behind(dumps, lane)
     for d in dumps:
-        pending = [call for call in d.operations if call.lane < 0 and call.state in ("starting", "running")]
+        pending = [call for call in d.operations if call.lane < 0 and call.state == "running"]
         found += [f"  rank {d.rank} waits in {call.describe()} since {when(call.started)}" for call in pending]
         failed = next((call for call in d.operations if call.state == "failed"), None)
         if failed:
