@@ -28,7 +28,7 @@ using Splits = std::optional<std::vector<std::int64_t>>;
 
 /// `method` is the name under which Python called, where the operation has several.
 WorkObject start(ProcessGroup& group, Collective collective, nb::object outputs, const char* method = nullptr) {
-  WorkObject result{nullptr, nb::find(group), std::move(outputs), {}};
+  WorkObject result{nullptr, nb::find(group), std::move(outputs), {}, {}};
   if (auto* const python = dynamic_cast<PyProcessGroup*>(&group)) {
     // Python finds a method of the class itself before it comes here: then this is a call of super().
     const char* const called = method ? method : name(collective.type).data();

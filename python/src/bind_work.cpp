@@ -30,6 +30,7 @@ int traverse(PyObject* self, visitproc visit, void* arg) {
   Py_VISIT(work.group.ptr());
   Py_VISIT(work.outputs.ptr());
   Py_VISIT(work.future.ptr());
+  Py_VISIT(work.error.ptr());
   if (const PyWork* const python = only_owned(work)) Py_VISIT(python->only_reference().ptr());
   return 0;
 }
@@ -38,7 +39,7 @@ int clear(PyObject* self) {
   if (!nb::inst_ready(self)) return 0;
   WorkObject& work = *nb::inst_ptr<WorkObject>(self);
   const nb::object dropped[] = {std::exchange(work.group, {}), std::exchange(work.outputs, {}),
-                                std::exchange(work.future, {})};
+                                std::exchange(work.future, {}), std::exchange(work.error, {})};
   if (only_owned(work)) const WorkPtr python = std::exchange(work.work, nullptr);
   return 0;
 }
@@ -67,6 +68,45 @@ nb::object python_future(nb::handle self) {
   return future;
 }
 
+/// What is left of a failed work whose error its Python object holds.
+class FailedWork final : public Work {
+ public:
+  explicit FailedWork(Work& work)
+      : type_(work.op_type()),
+        sequence_(work.sequence_number()),
+        started_(work.time_started()),
+        finished_(work.time_finished()) {}
+
+  void wait(std::optional<Milliseconds>) override { throw Aborted("this work has failed"); }
+  Future<std::vector<Tensor>> get_future() override { throw Aborted("this work has failed"); }
+  bool is_completed() override { return true; }
+  std::exception_ptr exception() override { return std::make_exception_ptr(Aborted("this work has failed")); }
+  std::vector<Tensor> result() override { return {}; }
+  OpType op_type() const override { return type_; }
+  std::uint64_t sequence_number() const override { return sequence_; }
+  Clock::time_point time_started() const override { return started_; }
+  Clock::time_point time_finished() const override { return finished_; }
+
+ private:
+  const OpType type_;
+  const std::uint64_t sequence_;
+  const Clock::time_point started_;
+  const Clock::time_point finished_;
+};
+
+/// An exception's traceback refers to frames, which refer to the work: a cycle that the garbage collector must see. So
+/// an exception of Python's that is about to be raised goes from the native work into the Python object.
+void take_error(WorkObject& object, const PythonException& error) {
+  if (object.error.is_valid() || !object.work) return;
+  object.error = error.exception().object();
+  const WorkPtr failed = std::exchange(object.work, std::make_shared<FailedWork>(*object.work));
+}
+
+[[noreturn]] void raise(nb::handle error) {
+  set_python_error(error);
+  throw nb::python_error();
+}
+
 /// A list of its own for each caller, who may change it.
 nb::object outputs_of(nb::handle self) {
   const WorkObject& work = object_of(self);
@@ -85,9 +125,15 @@ bool wait(nb::handle self, std::optional<TimeoutArg> timeout) {
     else future.attr(nb::hasattr(future, "wait") ? "wait" : "result")();
     return true;
   }
+  if (object_of(self).error.is_valid()) raise(object_of(self).error);
   std::optional<Milliseconds> limit;
   if (timeout) limit = timeout->value();
-  natively([&] { work->wait(limit); });
+  try {
+    natively([&] { work->wait(limit); });
+  } catch (const PythonException& e) {
+    if (work->is_completed()) take_error(object_of(self), e);  // not where a signal's handler has ended the wait
+    throw;
+  }
   return true;
 }
 
@@ -118,6 +164,11 @@ nb::object get_future(nb::handle self) {
   const WorkObject& object = object_of(self);
   if (object.future.is_valid()) return object.future;
   if (!object.work) return work_overrides(self, "wait") ? future_of_wait(self) : python_future(self);
+  if (object.error.is_valid()) {
+    nb::object failed = nb::type<PyFuture>()();
+    failed.attr("set_exception")(object.error);
+    return failed;
+  }
   PyRef outputs(outputs_of(self));
   Promise<PyRef> promise(object.group.is_valid() ? callbacks_of(nb::cast<ProcessGroup&>(object.group))
                                                  : callback_executor());
@@ -151,7 +202,8 @@ bool is_completed(nb::handle self) {
 }
 
 nb::object exception(nb::handle self) {
-  const WorkPtr& work = object_of(self).work;
+  const WorkPtr work = object_of(self).work;
+  if (object_of(self).error.is_valid()) return object_of(self).error;
   if (work) {
     const std::exception_ptr error = work->exception();
     return error ? error_to_python(error) : nb::none();
@@ -175,7 +227,7 @@ Work& native(nb::handle self, const char* what) {
 }
 
 std::string repr(nb::handle self) {
-  if (!object_of(self).work) return "<" + class_of(self) + ", a hookline.Work made in Python>";
+  if (!object_of(self).work) return class_of(self).insert(0, "<").append(", a hookline.Work made in Python>");
   const Work& work = native(self, "repr");
   const char* state = !is_completed(self) ? "pending" : object_of(self).work->exception() ? "failed" : "done";
   return "<hookline.Work " + std::string(name(work.op_type())) + " number " + std::to_string(work.sequence_number()) +

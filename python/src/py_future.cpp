@@ -85,8 +85,19 @@ nb::object PyFuture::exception() {
   if (!done()) throw InvalidArgument("exception() of a future that is not done; wait() for it first");
   const std::exception_ptr error = future_.error();
   if (!error) return nb::none();
-  if (is_python_exception(error)) return error_to_python(error);
-  if (!error_.is_valid()) error_ = error_to_python(error);
+  if (error_moved_) return error_;
+  if (is_python_exception(error)) {
+    if (promise_ || shared_) return error_to_python(error);
+    // Its traceback may come to refer to this future: a cycle that the garbage collector must see.
+    error_ = error_to_python(error);
+    error_moved_ = true;
+    Future<PyRef> left = Future<PyRef>::failed(std::make_exception_ptr(Aborted("this future has failed")));
+    std::swap(future_, left);
+    const nb::gil_scoped_release released;
+    left = Future<PyRef>::ready();
+  } else if (!error_.is_valid()) {
+    error_ = error_to_python(error);
+  }
   return error_;
 }
 
@@ -215,8 +226,8 @@ void PyFuture::pass_outcome_to(PyFuture& child) const {
   const std::exception_ptr error = future_.error();
   if (!error) {
     child.complete(PyRef(future_.value().object()), nullptr);
-  } else if (is_python_exception(error)) {
-    const PyRef reference(error_to_python(error));
+  } else if (error_moved_ || is_python_exception(error)) {
+    const PyRef reference(error_moved_ ? error_ : error_to_python(error));
     child.complete(reference, error_from_python(reference));
   } else {
     child.complete(PyRef(), error);
@@ -232,6 +243,7 @@ std::string PyFuture::repr() {
 }
 
 Future<PyRef> PyFuture::share() {
+  if (std::exchange(error_moved_, false)) future_ = Future<PyRef>::failed(error_from_python(PyRef(error_)));
   shared_ = true;
   return future_;
 }
@@ -251,6 +263,7 @@ void PyFuture::clear() {
   // All that waited was told when this was finalized; what is left came later and may be taken apart already.
   const std::vector<Waiting> late = std::exchange(callbacks_, {});
   const nb::object error = std::move(error_);
+  error_moved_ = false;
   if (!own_ || shared_) return;
   const PyRef own = std::exchange(own_, {});
   const auto promise = std::exchange(promise_, std::nullopt);

@@ -71,6 +71,7 @@ class PyFuture {
   nb::object error_;                 // what a native error became, so that it is the same object each time
   PyRef own_;                        // the reference inside future_, where nothing else holds a copy of it
   bool shared_ = false;              // C++ has a copy of future_
+  bool error_moved_ = false;         // future_ no longer has the error: error_ does
   bool scheduled_ = false;           // a run of the callbacks is under way
   std::shared_ptr<PyFuture*> link_;  // for the continuation: null once this object is gone
   std::vector<Waiting> callbacks_;   // last, so that children are aborted before the promise is dropped

@@ -68,6 +68,7 @@ struct WorkObject {
   nb::object group;
   nb::object outputs;  // a list
   nb::object future;
+  nb::object error;  // a Python exception that it failed with, moved here from the native work
 };
 
 /// Shuts down every group that is left; to be called with the GIL when Python ends.

@@ -182,17 +182,8 @@ Future<Tensors> tensors_of_future(nb::handle future, std::string where, PyRef ke
   awaited->kept.push_back(std::move(keep));
   awaited->kept.emplace_back(nb::borrow(future));
   the_deadlines().add(deadline, awaited);
-  if (nb::isinstance<PyFuture>(future)) {
-    const Future<PyRef> native = share_future(future);
-    const nb::gil_scoped_release released;
-    native.on_done([native, awaited, deadline, outputs = std::move(outputs)] {
-      with_gil([&] {
-        finish(awaited, deadline, [&] { return tensors_of_value(native.value().get(), awaited->where, outputs); });
-      });
-    });
-    return result;
-  }
-  // torch's futures have value(), those of concurrent.futures have result().
+  // A callback, not a share of the future's state: the garbage collector goes on seeing what is in it. torch's futures
+  // have value() as ours do, those of concurrent.futures have result().
   future.attr("add_done_callback")(
       nb::cpp_function([awaited, deadline, outputs = std::move(outputs)](const nb::object& done) {
         finish(awaited, deadline, [&] {

@@ -101,7 +101,9 @@ def test_get_future_that_returns_no_future(value):
     with pytest.raises(TypeError, match=rf"OfFuture.get_future\(\) of Returning.allreduce\(\) must .*returned {name}"):
         work.wait()
     with pytest.raises(TypeError, match=r"OfFuture\.get_future"):
-        work.get_future()
+        call(OfFuture(value)).get_future()
+    with pytest.raises(TypeError, match=r"OfFuture\.get_future"):
+        work.get_future().wait(10)
     with pytest.raises(TypeError, match=rf"OfFuture.get_future\(\) must return a hookline.Future.*returned {name}"):
         OfFuture(value).wait()
 

@@ -69,6 +69,21 @@ def test_hooks_that_run_at_exit():
     assert out == "Aborted\n"
 
 
+def test_errors_leak_nothing_either():
+    """Tracebacks refer to frames, and those to groups, works and futures: cycles that have to be collected."""
+    folder = Path(__file__).parent
+    files = [str(folder / name) for name in ("test_python_groups_bad.py", "test_completion_hooks.py")]
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *files],
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout
+    assert "leaked" not in done.stderr, done.stderr
+
+
 def test_a_forked_child():
     out = run("""
         import os
