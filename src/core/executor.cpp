@@ -54,13 +54,14 @@ ThreadExecutor::~ThreadExecutor() {
 }
 
 void ThreadExecutor::post(Task task) {
+  const std::shared_ptr<Shared> shared = shared_;  // the task may drop the executor before this has returned
   bool first;
   {
-    const std::lock_guard lock(shared_->mutex);
-    first = shared_->queue.empty();
-    shared_->queue.push_back(std::move(task));
+    const std::lock_guard lock(shared->mutex);
+    first = shared->queue.empty();
+    shared->queue.push_back(std::move(task));
   }
-  if (first) shared_->wake.notify_one();
+  if (first) shared->wake.notify_one();
 }
 
 }  // namespace hookline
