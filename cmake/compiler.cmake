@@ -17,6 +17,7 @@ if(HOOKLINE_DEVELOP)
   add_compile_options(-Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wnon-virtual-dtor -Wno-missing-field-initializers -Werror)
   # gcc 12 sees overlaps in "text" + std::string at -O3 where there are none (its bug 105651).
   add_compile_options($<$<AND:$<CXX_COMPILER_ID:GNU>,$<CONFIG:Release>>:-Wno-restrict>)
+  add_compile_options($<$<CXX_COMPILER_ID:Clang>:-Wreserved-identifier>)
 endif()
 if(HOOKLINE_SANITIZE)
   add_compile_options(-fsanitize=${HOOKLINE_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)

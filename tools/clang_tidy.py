@@ -12,6 +12,9 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 CLANG_TIDY = "clang-tidy-14"
+# How far the analyzer follows the paths of one function; its own default of 225,000 takes three times as long for all
+# checks together. HOOKLINE_ANALYZER_NODES sets another one.
+ANALYZER_NODES = os.environ.get("HOOKLINE_ANALYZER_NODES", "20000")
 
 
 def our_sources(build: Path) -> dict[Path, dict[str, str]]:
@@ -27,7 +30,7 @@ def digest(entry: dict[str, str]) -> str:
     output = command.index("-o")
     del command[output : output + 2]
     preprocessed = subprocess.run([*command, "-E"], cwd=entry["directory"], check=True, capture_output=True).stdout
-    settings = (ROOT / ".clang-tidy").read_bytes()
+    settings = (ROOT / ".clang-tidy").read_bytes() + ANALYZER_NODES.encode()
     source = re.sub(rb"(?m)^# \d+.*$", b"", preprocessed) + Path(entry["file"]).read_bytes()  # NOLINT comments count
     return hashlib.sha256(settings + " ".join(command).encode() + source).hexdigest()
 
@@ -37,7 +40,9 @@ def check(build: Path, source: Path, entry: dict[str, str], passed: Path) -> boo
     mark = passed / digest(entry)
     if mark.exists():
         return True
-    command = [CLANG_TIDY, "-p", str(build), "--quiet", "--warnings-as-errors=*", str(source)]
+    nodes = ["-Xclang", "-analyzer-config", "-Xclang", f"max-nodes={ANALYZER_NODES}"]
+    command = [CLANG_TIDY, "-p", str(build), "--quiet", "--warnings-as-errors=*"]
+    command += [*(f"--extra-arg={word}" for word in nodes), str(source)]
     result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     if result.returncode == 0:
         mark.touch()
