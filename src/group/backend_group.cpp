@@ -9,6 +9,8 @@
 #include <hookline/group/completion_hooks.hpp>
 #include <hookline/group/process_group.hpp>
 
+#include "group/wire_bytes.hpp"
+
 namespace hookline {
 namespace {
 
@@ -62,6 +64,7 @@ class BackendGroup final : public ProcessGroup {
 
   WorkPtr run(Collective collective) override {
     check_arguments(collective, rank_, size_);
+    if (collective.note == 0) collective.note = current_context().note;
     if (!hooks_.any()) return start(std::move(collective));
     const WorkInfo info = describe_work(collective);
     return hooks_.attach(info, start(std::move(collective)));
@@ -114,7 +117,9 @@ class BackendGroup final : public ProcessGroup {
  private:
   WorkPtr start(Collective&& collective) {
     const Milliseconds timeout = collective.timeout.value_or(this->timeout());
-    auto operation = backend_->start(std::move(collective), current_lane(), timeout);
+    const CallContext& context = current_context();
+    if (context.sent) context.sent->fetch_add(group::wire_bytes(collective, size_), std::memory_order_relaxed);
+    auto operation = backend_->start(std::move(collective), context.lane, timeout);
     const std::uint64_t sequence = sequence_.fetch_add(1, std::memory_order_relaxed) + 1;
     return std::make_shared<BackendWork>(std::move(operation), sequence);
   }

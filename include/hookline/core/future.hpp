@@ -14,6 +14,7 @@
 #include <variant>
 #include <vector>
 
+#include <hookline/core/call_context.hpp>
 #include <hookline/core/deadline.hpp>
 #include <hookline/core/error.hpp>
 #include <hookline/core/executor.hpp>
@@ -190,14 +191,16 @@ class [[nodiscard]] Future {
   /// The error of a failed future; null while it is pending and where it succeeded.
   std::exception_ptr error() const { return done() ? state_->error : nullptr; }
 
-  /// Calls `f(future)` with this future once it is done, failed or not, exactly once, on the promise's executor. The
-  /// result completes with what `f` returns (a Future is taken over, not nested) or throws.
+  /// Calls `f(future)` with this future once it is done, failed or not, exactly once, on the promise's executor,
+  /// in the context of this call. The result completes with what `f` returns (a Future is taken over, not nested) or
+  /// throws.
   template <class F>
   auto then(F f) const -> Future<typename core::Flattened<std::invoke_result_t<F&, Future<T>>>::Value> {
     using Value = typename core::Flattened<std::invoke_result_t<F&, Future<T>>>::Value;
     Promise<Value> promise;
     Future<Value> result = promise.get_future();
-    on_done([self = *this, f = std::move(f), promise = std::move(promise)]() mutable {
+    on_done([self = *this, f = std::move(f), promise = std::move(promise), context = current_context()]() mutable {
+      const ContextScope scope(std::move(context));
       promise.set_from([&]() -> decltype(auto) { return f(std::move(self)); });
     });
     return result;
@@ -211,7 +214,10 @@ class [[nodiscard]] Future {
 
   bool await_ready() const noexcept { return done(); }
   void await_suspend(std::coroutine_handle<> caller) const {
-    on_done([caller] { caller.resume(); });
+    on_done([caller, context = current_context()] {
+      const ContextScope scope(context);
+      caller.resume();
+    });
   }
   T await_resume() const { return value(); }
 

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include <hookline/backend/collective.hpp>
+#include <hookline/core/call_context.hpp>
 #include <hookline/core/export.hpp>
 #include <hookline/core/future.hpp>
 #include <hookline/core/tensor.hpp>
@@ -51,28 +52,26 @@ using WorkPtr = std::shared_ptr<Work>;
 HOOKLINE_EXPORT WorkPtr make_work(Future<std::vector<Tensor>> future, OpType type, std::uint64_t sequence_number = 0);
 
 /// The lane that operations started on this thread go to: 0, the user's, unless a hook runs.
-HOOKLINE_EXPORT int current_lane() noexcept;
+inline int current_lane() noexcept { return current_context().lane; }
 
 /// Makes a lane the current one of this thread while it lives.
-class HOOKLINE_EXPORT LaneScope {
+class LaneScope {
  public:
-  explicit LaneScope(int lane) noexcept;
-  LaneScope(const LaneScope&) = delete;
-  LaneScope& operator=(const LaneScope&) = delete;
-  ~LaneScope();
+  explicit LaneScope(int lane) noexcept : scope_({.lane = lane}) {}
 
  private:
-  const int before_;
+  const ContextScope scope_;
 };
 
-/// `co_await group.allreduce(…)` gives the output tensors; the coroutine goes on in the lane that it was suspended in.
+/// `co_await group.allreduce(…)` gives the output tensors; the coroutine goes on in the context that it was
+/// suspended in.
 class WorkAwaiter {
  public:
-  explicit WorkAwaiter(WorkPtr work) : work_(std::move(work)), lane_(current_lane()) {}
+  explicit WorkAwaiter(WorkPtr work) : work_(std::move(work)), context_(current_context()) {}
   bool await_ready() const { return work_->is_completed(); }
   void await_suspend(std::coroutine_handle<> caller) const {
-    work_->get_future().on_done([caller, lane = lane_] {
-      const LaneScope scope(lane);
+    work_->get_future().on_done([caller, context = context_] {
+      const ContextScope scope(context);
       caller.resume();
     });
   }
@@ -83,7 +82,7 @@ class WorkAwaiter {
 
  private:
   const WorkPtr work_;
-  const int lane_;
+  const CallContext context_;
 };
 
 inline WorkAwaiter operator co_await(WorkPtr work) { return WorkAwaiter(std::move(work)); }

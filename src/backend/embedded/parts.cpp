@@ -204,14 +204,14 @@ std::string describe(const Call& call) {
       motion == Motion::scatter) {
     text += fmt::format(", root {}", call.root);
   }
-  if (call.note != 0) text += fmt::format(" (note {})", call.note);
+  if (call.note != 0) text += fmt::format(" (note {}:{})", call.note >> 32, call.note & 0xffffffff);
   return text;
 }
 
 std::string difference(const Call* calls, int size) {
   const auto same = [](const Call& a, const Call& b) {
     return a.type == b.type && a.dtype == b.dtype && a.reduce == b.reduce && a.root == b.root && a.count == b.count &&
-           a.layout == b.layout && a.factor == b.factor;
+           a.layout == b.layout && a.factor == b.factor && a.note == b.note;
   };
   bool all_same = true;
   for (int r = 1; r < size; ++r) all_same = all_same && same(calls[0], calls[r]);
