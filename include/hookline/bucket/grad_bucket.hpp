@@ -1,0 +1,64 @@
+// The gradients of some parameters in one flat buffer: what a communication hook gets.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include <hookline/core/dims.hpp>
+#include <hookline/core/export.hpp>
+#include <hookline/core/tensor.hpp>
+
+namespace hookline {
+
+/// Where the parameters of a bucket lie in its buffer. Offsets and lengths count elements.
+struct BucketLayout {
+  std::vector<std::size_t> offsets;
+  std::vector<std::size_t> lengths;
+  std::vector<Dims> sizes;
+  std::vector<Tensor> parameters;  ///< may be empty where nobody knows them
+};
+
+/// The layout of gradients of these sizes, one behind the other.
+HOOKLINE_EXPORT BucketLayout layout_of(std::vector<Dims> sizes, std::vector<Tensor> parameters = {});
+
+/// A handle: copies share the layout and see the same elements, but set_buffer changes one copy alone. For a parameter
+/// with a sparse gradient the buffer has the values of the rows that any rank has, and sparse_grad_indices their
+/// numbers.
+class HOOKLINE_EXPORT GradBucket {
+ public:
+  /// Throws InvalidArgument where the buffer is not flat and contiguous, or does not have the elements that the layout
+  /// asks for, or the index is not below the count.
+  GradBucket(std::size_t index, std::size_t bucket_count, Tensor buffer, std::shared_ptr<const BucketLayout> layout,
+             std::optional<Tensor> sparse_grad_indices = std::nullopt);
+
+  std::size_t index() const noexcept { return index_; }
+  std::size_t bucket_count() const noexcept { return bucket_count_; }
+  /// Whether it is the last of the step.
+  bool is_last() const noexcept { return index_ + 1 == bucket_count_; }
+
+  const Tensor& buffer() const noexcept { return buffer_; }
+  /// Another buffer for this bucket, of the same number of elements; its dtype may differ, as a hook that compresses
+  /// has it. InvalidArgument where it does not fit.
+  void set_buffer(Tensor buffer);
+
+  const std::vector<std::size_t>& offsets() const noexcept { return layout_->offsets; }
+  const std::vector<std::size_t>& lengths() const noexcept { return layout_->lengths; }
+  const std::vector<Dims>& sizes() const noexcept { return layout_->sizes; }
+  const std::vector<Tensor>& parameters() const noexcept { return layout_->parameters; }
+  const std::optional<Tensor>& sparse_grad_indices() const noexcept { return sparse_grad_indices_; }
+
+  /// Views of the buffer with the parameters' shapes, in the order of the layout.
+  std::vector<Tensor> gradients() const;
+
+ private:
+  std::size_t index_;
+  std::size_t bucket_count_;
+  Tensor buffer_;
+  std::shared_ptr<const BucketLayout> layout_;
+  std::optional<Tensor> sparse_grad_indices_;
+};
+
+}  // namespace hookline

@@ -1,0 +1,89 @@
+// GradBucket: what must hold between a buffer and its layout, and the views of the gradients.
+#include <hookline/bucket/grad_bucket.hpp>
+
+#include <fmt/format.h>
+
+#include <hookline/core/error.hpp>
+
+namespace hookline {
+namespace {
+
+std::size_t elements_of(const BucketLayout& layout) {
+  std::size_t count = 0;
+  for (std::size_t i = 0; i < layout.offsets.size(); ++i) {
+    count = std::max(count, layout.offsets[i] + layout.lengths[i]);
+  }
+  return count;
+}
+
+std::size_t numel_of(const Dims& shape) {
+  std::size_t numel = 1;
+  for (const std::int64_t extent : shape) {
+    if (extent < 0 || __builtin_mul_overflow(numel, static_cast<std::size_t>(extent), &numel)) {
+      throw InvalidArgument(fmt::format("a gradient of shape {} in a bucket", to_string(shape)));
+    }
+  }
+  return numel;
+}
+
+void check(const Tensor& buffer, std::size_t elements) {
+  if (buffer.dim() != 1 || !buffer.is_contiguous() || static_cast<std::size_t>(buffer.numel()) != elements) {
+    throw InvalidArgument(fmt::format("the buffer of a bucket is flat and contiguous and has {} elements here, not {}",
+                                      elements, to_string(buffer)));
+  }
+}
+
+}  // namespace
+
+BucketLayout layout_of(std::vector<Dims> sizes, std::vector<Tensor> parameters) {
+  BucketLayout layout;
+  std::size_t offset = 0;
+  for (const Dims& shape : sizes) {
+    const std::size_t length = numel_of(shape);
+    layout.offsets.push_back(offset);
+    layout.lengths.push_back(length);
+    if (__builtin_add_overflow(offset, length, &offset)) throw InvalidArgument("a bucket's size overflows");
+  }
+  layout.sizes = std::move(sizes);
+  layout.parameters = std::move(parameters);
+  return layout;
+}
+
+GradBucket::GradBucket(std::size_t index, std::size_t bucket_count, Tensor buffer,
+                       std::shared_ptr<const BucketLayout> layout, std::optional<Tensor> sparse_grad_indices)
+    : index_(index),
+      bucket_count_(bucket_count),
+      buffer_(std::move(buffer)),
+      layout_(std::move(layout)),
+      sparse_grad_indices_(std::move(sparse_grad_indices)) {
+  if (index_ >= bucket_count_) {
+    throw InvalidArgument(fmt::format("bucket {} of {}: the index counts from 0", index_, bucket_count_));
+  }
+  const std::size_t gradients = layout_->offsets.size();
+  if (layout_->lengths.size() != gradients || layout_->sizes.size() != gradients) {
+    throw InvalidArgument("the layout of a bucket has an offset, a length and a size for each gradient");
+  }
+  if (!layout_->parameters.empty() && layout_->parameters.size() != gradients) {
+    throw InvalidArgument(
+        fmt::format("a bucket of {} gradients was given {} parameters", gradients, layout_->parameters.size()));
+  }
+  check(buffer_, elements_of(*layout_));
+}
+
+void GradBucket::set_buffer(Tensor buffer) {
+  check(buffer, static_cast<std::size_t>(buffer_.numel()));
+  buffer_ = std::move(buffer);
+}
+
+std::vector<Tensor> GradBucket::gradients() const {
+  std::vector<Tensor> views;
+  views.reserve(layout_->offsets.size());
+  for (std::size_t i = 0; i < layout_->offsets.size(); ++i) {
+    const auto begin = static_cast<std::int64_t>(layout_->offsets[i]);
+    const auto end = begin + static_cast<std::int64_t>(layout_->lengths[i]);
+    views.push_back(buffer_.slice(0, begin, end).reshape(layout_->sizes[i]));
+  }
+  return views;
+}
+
+}  // namespace hookline

@@ -1,0 +1,78 @@
+// The planner: one open bucket for each dtype, closed when it has reached its limit.
+#include <hookline/bucket/plan.hpp>
+
+#include <algorithm>
+#include <map>
+#include <numeric>
+
+#include <fmt/format.h>
+
+#include <hookline/core/error.hpp>
+
+namespace hookline {
+namespace {
+
+void check_order(std::size_t parameters, std::span<const std::size_t> order) {
+  std::vector<bool> seen(parameters);
+  for (const std::size_t p : order) {
+    if (p >= parameters) {
+      throw InvalidArgument(fmt::format("plan_buckets: the order has position {} of {} parameters", p, parameters));
+    }
+    if (seen[p]) throw InvalidArgument(fmt::format("plan_buckets: position {} comes twice in the order", p));
+    seen[p] = true;
+  }
+}
+
+struct Open {
+  BucketMembers members;
+  std::size_t bytes = 0;
+  std::size_t last = 0;  // the place of its last member in the order
+};
+
+void add_buckets(std::span<const PlannedParameter> parameters, std::span<const std::size_t> order, bool last,
+                 const BucketLimits& limits, std::vector<BucketMembers>& plan) {
+  std::vector<Open> closed;
+  std::map<DType, Open> open;
+  std::map<DType, std::size_t> limit;
+  for (std::size_t place = 0; place < order.size(); ++place) {
+    const PlannedParameter& p = parameters[order[place]];
+    if (p.last != last) continue;
+    if (p.alone) {
+      closed.push_back({{order[place]}, p.bytes, place});
+      continue;
+    }
+    Open& bucket = open[p.dtype];
+    bucket.members.push_back(order[place]);
+    bucket.bytes += p.bytes;
+    bucket.last = place;
+    std::size_t& most = limit.try_emplace(p.dtype, limits.first).first->second;
+    if (bucket.bytes >= most) {
+      closed.push_back(std::move(bucket));
+      bucket = {};
+      most = limits.others;
+    }
+  }
+  for (auto& [dtype, bucket] : open) {
+    if (!bucket.members.empty()) closed.push_back(std::move(bucket));
+  }
+  std::stable_sort(closed.begin(), closed.end(), [](const Open& a, const Open& b) { return a.last < b.last; });
+  for (Open& bucket : closed) plan.push_back(std::move(bucket.members));
+}
+
+}  // namespace
+
+std::vector<BucketMembers> plan_buckets(std::span<const PlannedParameter> parameters,
+                                        std::span<const std::size_t> order, const BucketLimits& limits) {
+  check_order(parameters.size(), order);
+  std::vector<BucketMembers> plan;
+  for (const bool last : {false, true}) add_buckets(parameters, order, last, limits, plan);
+  return plan;
+}
+
+std::vector<BucketMembers> plan_buckets(std::span<const PlannedParameter> parameters, const BucketLimits& limits) {
+  std::vector<std::size_t> order(parameters.size());
+  std::iota(order.rbegin(), order.rend(), std::size_t{0});
+  return plan_buckets(parameters, order, limits);
+}
+
+}  // namespace hookline

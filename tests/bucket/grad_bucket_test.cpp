@@ -1,0 +1,62 @@
+// Tests GradBucket: its views, a changed buffer, and what it refuses.
+#include <hookline/bucket/grad_bucket.hpp>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <hookline/core/error.hpp>
+
+namespace hookline {
+namespace {
+
+using ::testing::ElementsAre;
+
+std::shared_ptr<const BucketLayout> two() {
+  return std::make_shared<const BucketLayout>(layout_of({Dims{2, 3}, Dims{}, Dims{4}}));
+}
+
+TEST(GradBucket, TellsWhereItsGradientsLie) {
+  const GradBucket bucket(1, 2, Tensor::zeros({11}), two());
+  EXPECT_EQ(bucket.index(), 1u);
+  EXPECT_EQ(bucket.bucket_count(), 2u);
+  EXPECT_TRUE(bucket.is_last());
+  EXPECT_THAT(bucket.offsets(), ElementsAre(0, 6, 7));
+  EXPECT_THAT(bucket.lengths(), ElementsAre(6, 1, 4));
+  EXPECT_EQ(bucket.sizes()[0], (Dims{2, 3}));
+  EXPECT_FALSE(bucket.sparse_grad_indices());
+  EXPECT_FALSE(GradBucket(0, 2, Tensor::zeros({11}), two()).is_last());
+}
+
+TEST(GradBucket, GradientsAreViews) {
+  const GradBucket bucket(0, 1, Tensor::zeros({11}), two());
+  const auto gradients = bucket.gradients();
+  ASSERT_EQ(gradients.size(), 3u);
+  EXPECT_EQ(gradients[0].shape(), (Dims{2, 3}));
+  EXPECT_EQ(gradients[1].dim(), 0u);
+  gradients[2].fill(5);
+  EXPECT_EQ(bucket.buffer().data<float>()[7], 5.0f);
+  EXPECT_EQ(bucket.buffer().data<float>()[6], 0.0f);
+}
+
+TEST(GradBucket, AnotherBufferMayHaveAnotherDtype) {
+  GradBucket bucket(0, 1, Tensor::zeros({11}), two());
+  const GradBucket copy = bucket;
+  bucket.set_buffer(Tensor::full({11}, 2, DType::f16));
+  EXPECT_EQ(bucket.buffer().dtype(), DType::f16);
+  EXPECT_EQ(bucket.gradients()[1].item<float>(), 2.0f);
+  EXPECT_EQ(copy.buffer().dtype(), DType::f32);
+  EXPECT_THROW(bucket.set_buffer(Tensor::zeros({10})), InvalidArgument);
+  EXPECT_THROW(bucket.set_buffer(Tensor::zeros({11, 1})), InvalidArgument);
+}
+
+TEST(GradBucket, RefusesWhatDoesNotFit) {
+  EXPECT_THROW(GradBucket(0, 1, Tensor::zeros({12}), two()), InvalidArgument);
+  EXPECT_THROW(GradBucket(0, 1, Tensor::zeros({22}).slice(0, 0, 22, 2), two()), InvalidArgument);
+  EXPECT_THROW(GradBucket(1, 1, Tensor::zeros({11}), two()), InvalidArgument);
+  const auto one = std::make_shared<const BucketLayout>(layout_of({Dims{2}, Dims{2}}, {Tensor::zeros({2})}));
+  EXPECT_THROW(GradBucket(0, 1, Tensor::zeros({4}), one), InvalidArgument);
+  EXPECT_THROW((void)layout_of({Dims{-1}}), InvalidArgument);
+}
+
+}  // namespace
+}  // namespace hookline
