@@ -1,0 +1,27 @@
+// The hooks that need no codec: the mean of all ranks, and nothing at all.
+#pragma once
+
+#include <memory>
+
+#include <hookline/group/process_group.hpp>
+#include <hookline/hook/comm_hook.hpp>
+
+namespace hookline {
+
+/// The mean over all ranks, in place. What a reducer without a hook does.
+class HOOKLINE_EXPORT AllreduceHook final : public CppCommHookInterface<std::shared_ptr<ProcessGroup>> {
+ public:
+  explicit AllreduceHook(std::shared_ptr<ProcessGroup> group);
+  Future<HookResult> run_hook(GradBucket& bucket) override;
+  /// The same as a work, for a caller that wants to wait in the operation itself.
+  WorkPtr start(GradBucket& bucket);
+};
+
+/// Hands the buffer back as it is, neither reduced nor divided: for measuring what communication costs.
+class HOOKLINE_EXPORT NoopHook final : public CppCommHookInterface<std::monostate> {
+ public:
+  NoopHook();
+  Future<HookResult> run_hook(GradBucket& bucket) override;
+};
+
+}  // namespace hookline

@@ -1,0 +1,68 @@
+// Hooks by name: "int8(block=512) | error_feedback" as a hook.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <hookline/core/export.hpp>
+#include <hookline/group/process_group.hpp>
+#include <hookline/hook/comm_hook.hpp>
+
+namespace hookline {
+
+/// The options in the parentheses of a hook's name. Each is asked for by its name, with the value that it has where it
+/// is not given; one that is given and never asked for is a mistake of the user's, which make_hook finds.
+class HOOKLINE_EXPORT HookOptions {
+ public:
+  HookOptions(std::string hook, std::map<std::string, std::string> given);
+
+  /// Throw InvalidArgument naming hook, option and value for what cannot be read as the type asked for.
+  std::int64_t integer(const std::string& name, std::int64_t otherwise);
+  double number(const std::string& name, double otherwise);
+  bool boolean(const std::string& name, bool otherwise);
+  std::string text(const std::string& name, const std::string& otherwise);
+  /// The same for one of a few words.
+  std::string word(const std::string& name, const std::string& otherwise, const std::vector<std::string>& words);
+
+  /// Throws InvalidArgument naming options that were given and not asked for, and those that there are.
+  void check_all_known() const;
+
+ private:
+  const std::string* find(const std::string& name);
+  [[noreturn]] void refuse(const std::string& name, const std::string& value, std::string_view expected) const;
+
+  std::string hook_;
+  std::map<std::string, std::string> given_;
+  std::vector<std::string> asked_;
+};
+
+/// What makes a hook: gets the group, the options, and the hook that it is wrapped around, which is null where it
+/// stands first.
+using HookFactory = std::function<HookPtr(std::shared_ptr<ProcessGroup> group, HookOptions& options, HookPtr inner)>;
+
+/// Where a hook may stand in a text.
+enum class HookPlace : std::uint8_t { first, around, both };
+
+/// Adds a hook to those that make_hook knows. InvalidArgument for a name that is taken or is no identifier.
+HOOKLINE_EXPORT void register_hook(const std::string& name, HookPlace place, HookFactory factory,
+                                   const std::string& description = "");
+
+/// The hook of a text: a name with options in parentheses, then any number of wrappers: "a(x=1, y=word) | b | c(z=2)"
+/// is c around b around a. Throws InvalidArgument for a text that cannot be read, saying where, and for names and
+/// options that do not exist, listing those that do.
+HOOKLINE_EXPORT HookPtr make_hook(std::string_view text, std::shared_ptr<ProcessGroup> group);
+
+struct HookDescription {
+  std::string name;
+  HookPlace place;
+  std::string description;
+};
+/// All hooks that there are, by name.
+HOOKLINE_EXPORT std::vector<HookDescription> registered_hooks();
+
+}  // namespace hookline

@@ -1,0 +1,44 @@
+// The hook seam, and what all C++ hooks have in common.
+#include <hookline/hook/comm_hook.hpp>
+
+#include <cxxabi.h>
+
+#include <cstdlib>
+#include <typeinfo>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include <hookline/core/error.hpp>
+
+namespace hookline {
+namespace {
+
+std::string demangled(const std::type_info& type) {
+  int status = 0;
+  const std::unique_ptr<char, void (*)(void*)> text(abi::__cxa_demangle(type.name(), nullptr, nullptr, &status),
+                                                    std::free);
+  return status == 0 ? text.get() : type.name();
+}
+
+}  // namespace
+
+CommHookInterface::~CommHookInterface() = default;
+
+std::string CommHookInterface::name() const { return traits_.name.empty() ? demangled(typeid(*this)) : traits_.name; }
+
+Tensor tensor_of(const HookResult& result) {
+  if (const auto* tensor = std::any_cast<Tensor>(&result)) return *tensor;
+  const auto* list = std::any_cast<std::vector<Tensor>>(&result);
+  if (list && list->size() == 1) return list->front();
+  throw InvalidArgument(fmt::format(
+      "a communication hook's Future must carry a Tensor or a list of one, but has {}",
+      list ? fmt::format("a list of {}", list->size()) : (result.has_value() ? demangled(result.type()) : "nothing")));
+}
+
+Future<Tensor> run_and_parse(HookPtr hook, GradBucket& bucket) {
+  const HookResult result = co_await hook->run_hook(bucket);
+  co_return hook->parse_hook_result(result);
+}
+
+}  // namespace hookline

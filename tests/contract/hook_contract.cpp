@@ -1,0 +1,120 @@
+// What every hook does: one flat tensor of the bucket's size and dtype, the same on all ranks where it reduces, in any
+// lane, bucket after bucket.
+#include "contract/hook_contract.hpp"
+
+#include <cmath>
+#include <stdexcept>
+
+#include <hookline/core/error.hpp>
+#include <hookline/hook/builtin_hooks.hpp>
+#include <hookline/hook/function_hook.hpp>
+#include <hookline/hook/registry.hpp>
+
+namespace hookline::testing {
+namespace {
+
+double gradient(int rank, std::int64_t i) { return std::sin(static_cast<double>(i + 1) * (rank + 1)); }
+
+double expected(const HookCase& hook, int rank, int ranks, std::int64_t i) {
+  if (!hook.reduces) return gradient(rank, i);
+  double sum = 0;
+  for (int r = 0; r < ranks; ++r) sum += gradient(r, i);
+  return sum / ranks;
+}
+
+GradBucket make_bucket(ProcessGroup& group, std::size_t index, std::size_t count, std::int64_t numel) {
+  const std::int64_t rows = numel / 3;
+  auto layout = std::make_shared<const BucketLayout>(layout_of({Dims{rows, 2}, Dims{numel - 2 * rows}}));
+  const Tensor buffer = group.empty({numel});
+  for (std::int64_t i = 0; i < numel; ++i) {
+    buffer.data<float>()[i] = static_cast<float>(gradient(group.rank(), i));
+  }
+  return {index, count, buffer, std::move(layout)};
+}
+
+void check(const HookCase& hook, ProcessGroup& group, const Tensor& result, std::int64_t numel) {
+  if (result.shape() != Dims{numel} || result.dtype() != DType::f32 || !result.is_contiguous()) {
+    throw std::runtime_error("the result is " + to_string(result));
+  }
+  for (std::int64_t i = 0; i < numel; ++i) {
+    const double wanted = expected(hook, group.rank(), group.size(), i);
+    if (std::abs(result.data<const float>()[i] - wanted) > hook.tolerance + 1e-6) {
+      throw std::runtime_error("element " + std::to_string(i) + " is " + std::to_string(result.data<const float>()[i]) +
+                               ", not " + std::to_string(wanted));
+    }
+  }
+}
+
+TEST_P(HookContract, GivesTheMeanOfBucketsOfAnySize) {
+  for (const int ranks : {1, 2, 3}) {
+    threads_world().spawn(ranks, [&](ProcessGroup& group) {
+      const HookPtr hook = GetParam().make(group.shared_from_this());
+      for (const std::int64_t numel : {1, 5, 700, 70'000}) {
+        for (int step = 0; step < 2; ++step) {
+          GradBucket bucket = make_bucket(group, 0, 1, numel);
+          const HookResult result = hook->run_hook(bucket).wait(Milliseconds(20'000));
+          check(GetParam(), group, hook->parse_hook_result(result), numel);
+        }
+      }
+    });
+  }
+}
+
+TEST_P(HookContract, SeveralBucketsAtOnceInLanesOfTheirOwn) {
+  threads_world().spawn(2, [&](ProcessGroup& group) {
+    const HookPtr hook = GetParam().make(group.shared_from_this());
+    std::vector<GradBucket> buckets;
+    std::vector<Future<HookResult>> futures;
+    for (std::size_t b = 0; b < 3; ++b) buckets.push_back(make_bucket(group, b, 3, 5000));
+    for (std::size_t i = 0; i < 3; ++i) {
+      const std::size_t b = group.rank() == 0 ? i : 2 - i;  // another order on each rank
+      const LaneScope scope(1 + static_cast<int>(b));
+      futures.push_back(hook->run_hook(buckets[b]));
+    }
+    for (auto& future : futures) check(GetParam(), group, hook->parse_hook_result(future.wait()), 5000);
+  });
+}
+
+TEST_P(HookContract, SaysItsNameAndRefusesResultsThatAreNotItsOwn) {
+  threads_world().spawn(1, [&](ProcessGroup& group) {
+    const HookPtr hook = GetParam().make(group.shared_from_this());
+    EXPECT_FALSE(hook->name().empty());
+    EXPECT_THROW((void)hook->parse_hook_result(HookResult(3)), InvalidArgument);
+    EXPECT_THROW((void)hook->parse_hook_result(HookResult()), InvalidArgument);
+    EXPECT_THROW((void)hook->parse_hook_result(HookResult(std::vector<Tensor>(2))), InvalidArgument);
+    EXPECT_EQ(hook->parse_hook_result(HookResult(std::vector<Tensor>(1))).numel(), 0);
+  });
+}
+
+Future<Tensor> mean(ProcessGroup& group, GradBucket& bucket) {
+  co_await group.allreduce(bucket.buffer());
+  bucket.buffer() *= 1.0 / group.size();
+  co_return bucket.buffer();
+}
+
+class TypedHook final : public CppCommHookInterface<std::shared_ptr<ProcessGroup>> {
+ public:
+  using CppCommHookInterface::CppCommHookInterface;
+  Future<HookResult> run_hook(GradBucket& bucket) override {
+    const AllreduceOptions options{.op = ReduceOp::avg};
+    co_await state_->allreduce(bucket.buffer(), options);
+    co_return bucket.buffer();
+  }
+};
+
+Future<Tensor> pass_on(HookPtr inner, GradBucket& bucket) {
+  const Tensor result = co_await run_and_parse(std::move(inner), bucket);
+  co_return result;
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Hooks, HookContract,
+    ::testing::Values(HookCase{"allreduce", [](auto group) { return make_hook("allreduce", group); }},
+                      HookCase{"noop", [](auto group) { return make_hook("noop", group); }, false},
+                      HookCase{"coroutine", [](auto group) { return make_hook(mean, group); }},
+                      HookCase{"typed", [](auto group) { return std::make_shared<TypedHook>(group); }},
+                      HookCase{"wrapped", [](auto group) { return wrap(make_hook(mean, group), pass_on); }}),
+    [](const auto& test) { return test.param.name; });
+
+}  // namespace
+}  // namespace hookline::testing

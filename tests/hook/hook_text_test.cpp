@@ -1,0 +1,47 @@
+// Tests the grammar of hook texts.
+#include "hook/hook_text.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <hookline/core/error.hpp>
+
+namespace hookline::hook {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::Pair;
+
+TEST(HookText, NamesOptionsAndWrappers) {
+  const auto parts = read_hook_text(" powersgd( rank=2,start_iter = 10 , wire=fp16 )|b() | c ");
+  ASSERT_EQ(parts.size(), 3u);
+  EXPECT_EQ(parts[0].name, "powersgd");
+  EXPECT_THAT(parts[0].options, ElementsAre(Pair("rank", "2"), Pair("start_iter", "10"), Pair("wire", "fp16")));
+  EXPECT_EQ(parts[1].name, "b");
+  EXPECT_TRUE(parts[1].options.empty());
+  EXPECT_EQ(parts[2].name, "c");
+}
+
+TEST(HookText, SaysWhereItCannotBeRead) {
+  const auto message = [](const char* text) {
+    try {
+      (void)read_hook_text(text);
+      return std::string("nothing");
+    } catch (const InvalidArgument& e) {
+      return std::string(e.what());
+    }
+  };
+  EXPECT_THAT(message(""), HasSubstr("the name of a hook was expected at character 1, not the end"));
+  EXPECT_THAT(message("a |"), HasSubstr("at character 4"));
+  EXPECT_THAT(message("a b"), HasSubstr("'|' or the end was expected at character 3, not 'b'"));
+  EXPECT_THAT(message("a(x)"), HasSubstr("'=' was expected at character 4"));
+  EXPECT_THAT(message("a(x=)"), HasSubstr("a value was expected"));
+  EXPECT_THAT(message("a(x=1"), HasSubstr("',' or ')' was expected"));
+  EXPECT_THAT(message("a(x=1,x=2)"), HasSubstr("given twice"));
+  EXPECT_THAT(message("2a"), HasSubstr("the name of a hook"));
+  EXPECT_THAT(message("a(x=1))"), HasSubstr("'|' or the end"));
+}
+
+}  // namespace
+}  // namespace hookline::hook

@@ -1,0 +1,90 @@
+// Tests hooks by name: options, wrappers, and what is refused.
+#include <hookline/hook/registry.hpp>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <hookline/backend/threads.hpp>
+#include <hookline/core/error.hpp>
+#include <hookline/hook/ddp_comm_hook_type.hpp>
+#include <hookline/hook/function_hook.hpp>
+
+namespace hookline {
+namespace {
+
+using ::testing::HasSubstr;
+
+std::shared_ptr<ProcessGroup> alone() { return make_group(make_threads_backends(1)[0], Milliseconds(10'000)); }
+
+GradBucket bucket_of(double value) {
+  return {0, 1, Tensor::full({4}, value), std::make_shared<const BucketLayout>(layout_of({Dims{4}}))};
+}
+
+std::string message(const std::string& text) {
+  try {
+    (void)make_hook(text, alone());
+    return "nothing";
+  } catch (const InvalidArgument& e) {
+    return e.what();
+  }
+}
+
+// A wrapper that multiplies the result, registered once for all tests here.
+void register_times() {
+  static const bool once = [] {
+    register_hook("times", HookPlace::around, [](auto, HookOptions& options, HookPtr inner) {
+      const double factor = options.number("factor", 2);
+      const auto around = [factor](HookPtr hook, GradBucket& bucket) -> Future<Tensor> {
+        Tensor result = co_await run_and_parse(hook, bucket);
+        result *= factor;
+        co_return result;
+      };
+      return wrap(std::move(inner), around, "times");
+    });
+    return true;
+  }();
+  (void)once;
+}
+
+TEST(Registry, WrappersAreAppliedInsideOut) {
+  register_times();
+  const HookPtr hook = make_hook("allreduce | times(factor=3) | times", alone());
+  EXPECT_EQ(hook->name(), "allreduce | times | times");
+  GradBucket bucket = bucket_of(1);
+  EXPECT_EQ(run_and_parse(hook, bucket).wait().data<float>()[3], 6.0f);
+}
+
+TEST(Registry, SaysWhatThereIs) {
+  register_times();
+  EXPECT_THAT(message("alreduce"), HasSubstr("no hook is called alreduce; there are allreduce,"));
+  EXPECT_THAT(message("allreduce(x=1)"), HasSubstr("has no option x; it has: none"));
+  EXPECT_THAT(message("noop | times(faktor=1)"), HasSubstr("has no option faktor; it has: factor"));
+  EXPECT_THAT(message("noop | times(factor=much)"), HasSubstr("option factor is 'much', and must be a number"));
+  EXPECT_THAT(message("noop | allreduce"), HasSubstr("cannot be wrapped"));
+  EXPECT_THAT(message("times"), HasSubstr("write 'allreduce | times'"));
+  EXPECT_THROW((void)make_hook("allreduce", nullptr), InvalidArgument);
+  EXPECT_THROW(register_hook("allreduce", HookPlace::first, {}), InvalidArgument);
+  EXPECT_THROW(register_hook("a b", HookPlace::first, {}), InvalidArgument);
+}
+
+TEST(Registry, OptionsOfEveryType) {
+  HookOptions options("h", {{"i", "-3"}, {"b", "false"}, {"w", "fp16"}, {"t", "x"}, {"bad", "1.5"}});
+  EXPECT_EQ(options.integer("i", 7), -3);
+  EXPECT_EQ(options.integer("none", 7), 7);
+  EXPECT_FALSE(options.boolean("b", true));
+  EXPECT_EQ(options.word("w", "f32", {"f32", "fp16"}), "fp16");
+  EXPECT_EQ(options.text("t", ""), "x");
+  EXPECT_THROW(options.integer("bad", 0), InvalidArgument);
+  EXPECT_THROW(options.boolean("bad", false), InvalidArgument);
+  EXPECT_THROW(options.word("t", "", {"y"}), InvalidArgument);
+  EXPECT_NO_THROW(options.check_all_known());
+}
+
+TEST(Registry, KnowsPyTorchsNames) {
+  EXPECT_EQ(hook_text(DDPCommHookType::POWER_SGD_RANK2), "powersgd(rank=2)");
+  EXPECT_EQ(make_hook(DDPCommHookType::ALLREDUCE, alone())->name(), "allreduce");
+  EXPECT_EQ(make_hook(DDPCommHookType::NOOP, alone())->name(), "noop");
+}
+
+}  // namespace
+}  // namespace hookline
