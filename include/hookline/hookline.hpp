@@ -5,6 +5,9 @@
 #include <hookline/backend/collective.hpp>
 #include <hookline/backend/shm.hpp>
 #include <hookline/backend/threads.hpp>
+#include <hookline/bucket/grad_bucket.hpp>
+#include <hookline/bucket/plan.hpp>
+#include <hookline/core/call_context.hpp>
 #include <hookline/core/deadline.hpp>
 #include <hookline/core/dims.hpp>
 #include <hookline/core/dtype.hpp>
@@ -12,6 +15,7 @@
 #include <hookline/core/executor.hpp>
 #include <hookline/core/future.hpp>
 #include <hookline/core/interrupt.hpp>
+#include <hookline/core/norm.hpp>
 #include <hookline/core/reduce_op.hpp>
 #include <hookline/core/tensor.hpp>
 #include <hookline/group/arguments.hpp>
@@ -26,6 +30,15 @@
 #include <hookline/group/recorded.hpp>
 #include <hookline/group/work.hpp>
 #include <hookline/group/work_info.hpp>
+#include <hookline/hook/builtin_hooks.hpp>
+#include <hookline/hook/comm_hook.hpp>
+#include <hookline/hook/ddp_comm_hook_type.hpp>
+#include <hookline/hook/function_hook.hpp>
+#include <hookline/hook/registry.hpp>
+#include <hookline/reducer/broadcast_coalesced.hpp>
+#include <hookline/reducer/parameter.hpp>
+#include <hookline/reducer/reducer.hpp>
+#include <hookline/reducer/stats.hpp>
 #include <hookline/store/file_store.hpp>
 #include <hookline/store/memory_store.hpp>
 #include <hookline/store/prefix_store.hpp>

@@ -1,0 +1,26 @@
+// What a reducer is told about a parameter, and gradients of few rows.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include <hookline/core/tensor.hpp>
+
+namespace hookline {
+
+struct Parameter {
+  std::string name;
+  Tensor tensor;
+  bool sparse = false;   ///< its gradient comes as a SparseGradient
+  bool ignored = false;  ///< is neither checked nor broadcast nor reduced
+  bool delayed = false;  ///< is reduced behind all others
+};
+
+/// The rows of a gradient that are not zero: row i of `values` belongs to row indices[i] of the parameter. A row may
+/// come more than once and is then added up.
+struct SparseGradient {
+  Tensor indices;  ///< int64, one dimension
+  Tensor values;   ///< the parameter's shape with another first extent
+};
+
+}  // namespace hookline

@@ -1,0 +1,140 @@
+// Averages gradients over the ranks of a group while the backward pass goes on.
+#pragma once
+
+#include <cstddef>
+#include <exception>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string_view>
+#include <vector>
+
+#include <hookline/bucket/plan.hpp>
+#include <hookline/core/deadline.hpp>
+#include <hookline/core/export.hpp>
+#include <hookline/group/process_group.hpp>
+#include <hookline/hook/comm_hook.hpp>
+#include <hookline/reducer/parameter.hpp>
+#include <hookline/reducer/stats.hpp>
+
+namespace hookline {
+
+namespace reducer {
+class Core;
+}
+
+/// What the gradients are divided by, given a hook that takes the mean.
+enum class Mean : std::uint8_t {
+  average,  ///< the number of ranks
+  sum,      ///< nothing
+};
+
+struct ReducerOptions {
+  BucketLimits limits = {};
+  /// Parameters without a gradient at finalize() count as unused: zero from this rank, and untouched where no rank had
+  /// one. Without it such a parameter is an error.
+  bool find_unused_parameters = false;
+  /// Every step marks the same parameters, equally often: the first step finds out which.
+  bool static_graph = false;
+  Mean mean = Mean::average;
+  /// gradient() may be asked again after generation() has changed, so views that were handed out do not keep the
+  /// buckets from being rebuilt.
+  bool views_may_move = false;
+  bool broadcast_parameters = true;                    ///< rank 0's to all, when the reducer is made
+  std::optional<Milliseconds> timeout = std::nullopt;  ///< of a hook; the group's where not given
+};
+
+struct JoinOptions {
+  /// Whether means stay over all ranks, or are over those that still have inputs.
+  bool divide_by_initial_world_size = true;
+};
+
+/// Every rank makes one with the same parameters and options, and does the same steps. A step is: mark_ready for each
+/// parameter, from any number of threads, then finalize(). Everything else is called between steps, by one thread.
+///
+/// Gradients are either written into gradient(name), which lies in the bucket, and marked, or handed over with the
+/// mark: these are copied into the bucket, and finalize() writes the mean back into them.
+///
+/// After the first step buckets are made anew in the order in which rank 0's gradients came, unless gradient() was
+/// handed out before: then memory stays where it is. With find_unused_parameters they stay, too, except with
+/// static_graph.
+class HOOKLINE_EXPORT Reducer {
+ public:
+  /// Checks that all ranks have the same parameters, and broadcasts rank 0's. No hook means the mean of all ranks.
+  /// Throws InvalidArgument for names that come twice or nothing to train, Mismatch listing the first differences.
+  Reducer(std::vector<Parameter> parameters, std::shared_ptr<ProcessGroup> group, HookPtr hook = nullptr,
+          ReducerOptions options = {});
+  Reducer(const Reducer&) = delete;
+  Reducer& operator=(const Reducer&) = delete;
+  /// Waits for nobody; hooks under way keep what they need.
+  ~Reducer();
+
+  /// The gradient of a parameter is there: in gradient(name), or in `gradient`, which stays untouched until finalize().
+  /// May run hooks in this thread. Throws InvalidArgument for one that comes twice in a step or does not fit.
+  void mark_ready(std::size_t parameter);
+  void mark_ready(std::size_t parameter, const Tensor& gradient);
+  void mark_ready(std::size_t parameter, const SparseGradient& gradient);
+  void mark_ready(std::string_view name) { mark_ready(index_of(name)); }
+  void mark_ready(std::string_view name, const Tensor& gradient) { mark_ready(index_of(name), gradient); }
+  void mark_ready(std::string_view name, const SparseGradient& gradient) { mark_ready(index_of(name), gradient); }
+
+  /// Waits until all buckets are reduced; then the gradients hold the means. Throws what a hook failed with;
+  /// InvalidArgument naming parameters that never became ready, and results that do not fit; Timeout naming hook and
+  /// bucket. After an error of a hook or of the group this reducer repeats it.
+  void finalize();
+
+  /// The place of a parameter's gradient in its bucket; stays there once the first step is over.
+  Tensor gradient(std::size_t parameter);
+  Tensor gradient(std::string_view name) { return gradient(index_of(name)); }
+  /// The reduced rows of a sparse parameter, ascending, after finalize().
+  SparseGradient sparse_gradient(std::string_view name) const;
+  /// Grows when the buckets are made anew.
+  std::uint64_t generation() const noexcept;
+
+  std::size_t index_of(std::string_view name) const;
+  const std::vector<Parameter>& parameters() const noexcept;
+  /// The plan, as positions of parameters.
+  std::vector<BucketMembers> buckets() const;
+  ProcessGroup& group() const noexcept;
+
+  /// Another hook from the next step on. InvalidArgument inside a step.
+  void replace_hook(HookPtr hook);
+  HookPtr hook() const;
+
+  /// While one lives, gradients that are marked add up in the buckets, and finalize() sends nothing. The first step
+  /// after it reduces the sum of all.
+  class HOOKLINE_EXPORT NoSync {
+   public:
+    explicit NoSync(std::shared_ptr<reducer::Core> core);
+    NoSync(const NoSync&) = delete;
+    NoSync& operator=(const NoSync&) = delete;
+    ~NoSync();
+
+   private:
+    const std::shared_ptr<reducer::Core> core_;
+    const bool before_;
+  };
+  [[nodiscard]] NoSync no_sync();
+
+  /// Gives this rank's gradients a weight in the means of the following steps: sum of w·g over sum of w. Every rank
+  /// calls it, between steps.
+  void set_weight(double weight);
+
+  /// For ranks with uneven inputs: runs `body`, which does this rank's steps, then takes part in the others' steps with
+  /// gradients of zero until all ranks are through, and last takes over the parameters of a rank that did the most
+  /// steps. Where body throws, the group is aborted.
+  void join(const std::function<void()>& body, const JoinOptions& options = {});
+  /// The two halves of it, for callers whose body is no function.
+  void begin_join(const JoinOptions& options = {});
+  void end_join();
+
+  /// Of the last step.
+  StepStats stats() const;
+  /// Why this reducer can do no more; null while all is well.
+  std::exception_ptr failure() const;
+
+ private:
+  std::shared_ptr<reducer::Core> core_;
+};
+
+}  // namespace hookline

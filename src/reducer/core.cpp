@@ -1,0 +1,288 @@
+// Making a reducer, opening a step, and counting gradients as they come.
+#include "reducer/core.hpp"
+
+#include <algorithm>
+#include <cstring>
+
+#include <fmt/format.h>
+
+#include <hookline/core/error.hpp>
+#include <hookline/reducer/broadcast_coalesced.hpp>
+
+#include "kernel/copy.hpp"
+#include "kernel/reduce.hpp"
+#include "reducer/model_check.hpp"
+
+namespace hookline::reducer {
+namespace {
+
+constexpr std::uint64_t kControl = 0xffffffff;
+constexpr std::uint32_t kUnknown = ~std::uint32_t{0};
+
+void add(std::byte* to, const std::byte* from, DType dtype, std::int64_t count) {
+  const std::byte* const sources[] = {to, from};
+  std::byte* const destinations[] = {to};
+  kernel::reduce(ReduceOp::sum, dtype, sources, destinations, static_cast<std::size_t>(count));
+}
+
+}  // namespace
+
+Core::Core(std::vector<Parameter> given, std::shared_ptr<ProcessGroup> of, HookPtr with, ReducerOptions how)
+    : parameters(std::move(given)), group(std::move(of)), options(how), hook(std::move(with)) {
+  if (!group) throw InvalidArgument("a reducer needs a process group");
+  bool any = false;
+  for (std::size_t i = 0; i < parameters.size(); ++i) {
+    const Parameter& p = parameters[i];
+    if (!names_.emplace(p.name, i).second) {
+      throw InvalidArgument(fmt::format("two parameters are called '{}'", p.name));
+    }
+    if (p.sparse && p.tensor.dim() == 0) {
+      throw InvalidArgument(fmt::format("parameter '{}' has no rows, so its gradient cannot be sparse", p.name));
+    }
+    any = any || !p.ignored;
+  }
+  if (!any) {
+    throw InvalidArgument(
+        "DistributedDataParallel is not needed when a module doesn't have any parameter that requires a gradient. "
+        "The reducer was given no parameters, or all of them are ignored");
+  }
+  slots_.resize(parameters.size());
+  marks_ = std::vector<Mark>(parameters.size());
+  for (std::size_t i = 0; i < parameters.size(); ++i) marks_[i].dense = !parameters[i].ignored && !parameters[i].sparse;
+  lanes_ = std::clamp(group->capabilities().lanes, 1, 16);
+  busy_.resize(static_cast<std::size_t>(lanes_));
+  learning_graph_ = options.static_graph;
+  if (!hook) hook = std::make_shared<AllreduceHook>(group);
+  plain_ = std::dynamic_pointer_cast<AllreduceHook>(hook);
+  stats.hook = hook->name();
+}
+
+void Core::start() {
+  std::vector<std::string> lines;
+  std::vector<Tensor> tensors;
+  lines.push_back(fmt::format("{} parameters, bucket limits {} and {}, find_unused_parameters {}, static_graph {}",
+                              parameters.size(), options.limits.first, options.limits.others,
+                              options.find_unused_parameters, options.static_graph));
+  for (const Parameter& p : parameters) {
+    if (p.ignored) continue;
+    lines.push_back(fmt::format("parameter '{}' {}{}{}{}", p.name, name(p.tensor.dtype()), to_string(p.tensor.shape()),
+                                p.sparse ? " sparse" : "", p.delayed ? " delayed" : ""));
+    tensors.push_back(p.tensor);
+  }
+  check_same_on_all_ranks(*group, lines);
+  if (options.broadcast_parameters) broadcast_coalesced(*group, tensors);
+  build(plan_buckets(planned(), options.limits));
+}
+
+std::size_t Core::index_of(std::string_view name) const {
+  const auto found = names_.find(name);
+  if (found == names_.end()) {
+    throw InvalidArgument(fmt::format("there is no parameter called '{}' among the {}", name, parameters.size()));
+  }
+  return found->second;
+}
+
+void Core::check_parameter(std::size_t parameter) const {
+  if (parameter < marks_.size() && marks_[parameter].dense) return;
+  if (parameter >= parameters.size() || parameters[parameter].ignored) {
+    throw InvalidArgument(parameter < parameters.size()
+                              ? fmt::format("parameter '{}' is ignored", parameters[parameter].name)
+                              : fmt::format("parameter {} of {}", parameter, parameters.size()));
+  }
+}
+
+CallContext Core::control_context() const { return {.lane = lanes_ > 1 ? 1 : 0, .note = note(kControl)}; }
+
+void Core::check_between_steps(const char* caller) const {
+  if (open_) {
+    throw InvalidArgument(
+        fmt::format("{} inside a step: gradients of step {} are under way; call it after finalize()", caller, step_));
+  }
+}
+
+std::exception_ptr Core::failure() {
+  const std::lock_guard lock(mutex_);
+  return failure_;
+}
+
+void Core::throw_if_failed() {
+  if (const std::exception_ptr cause = failure()) std::rethrow_exception(cause);
+}
+
+// False where nobody has inputs any more, which only happens under join.
+bool Core::open_step(bool active) {
+  if (open_.load(std::memory_order_acquire)) return true;
+  const std::lock_guard lock(step_mutex_);
+  if (open_.load(std::memory_order_relaxed)) return true;
+  throw_if_failed();
+  ++step_;
+  rebuild_if_due();
+  factor_ = weight_factor_ * (options.mean == Mean::sum ? group->size() : 1);
+  if (join_) {
+    const ContextScope scope(control_context());
+    const Tensor count = Tensor::full({1}, active ? 1 : 0, DType::i64);
+    group->allreduce(count)->wait();
+    const auto ranks = count.item<std::int64_t>();
+    if (ranks == 0) return false;
+    if (!join_->divide_by_initial_world_size)
+      factor_ *= static_cast<double>(group->size()) / static_cast<double>(ranks);
+  }
+  begun_ = Clock::now();
+  held_ = learning_graph_;
+  open_.store(true, std::memory_order_release);
+  if (options.static_graph && !learning_graph_) {
+    for (std::size_t p = 0; p < slots_.size(); ++p) {
+      if (parameters[p].ignored || marks_[p].expected != 0) continue;
+      if (marks_[p].dense) std::memset(slots_[p].memory, 0, slots_[p].view.nbytes());
+      count_ready(p);
+    }
+  }
+  return true;
+}
+
+/// Counts a mark; false where it is only added up.
+bool Core::may_mark(std::size_t parameter) {
+  if (no_sync) {
+    const std::lock_guard lock(step_mutex_);
+    rebuild_if_due();
+    return false;
+  }
+  open_step(true);
+  Mark& mark = marks_[parameter];
+  const std::uint32_t expected = learning_graph_ ? kUnknown : mark.expected;
+  if (mark.marks.fetch_add(1, std::memory_order_relaxed) >= expected) {
+    mark.marks.fetch_sub(1, std::memory_order_relaxed);
+    throw InvalidArgument(fmt::format(
+        "parameter '{}' was marked as ready {} in step {}. Each parameter is marked once a step; where a "
+        "gradient comes in several parts, add them up first, or make the reducer with static_graph",
+        parameters[parameter].name, expected == 1 ? "twice" : fmt::format("more than {} times", expected), step_));
+  }
+  return true;
+}
+
+void Core::marked(std::size_t parameter) {
+  if (recording_) slots_[parameter].arrival = arrivals_.fetch_add(1, std::memory_order_relaxed) + 1;
+  if (learning_graph_) return;
+  Mark& mark = marks_[parameter];
+  if (mark.expected > 1 && mark.taken.fetch_add(1, std::memory_order_acq_rel) + 1 < mark.expected) return;
+  count_ready(parameter);
+}
+
+void Core::count_ready(std::size_t parameter) {
+  Bucket& bucket = buckets[marks_[parameter].bucket];
+  if (bucket.missing.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
+  bucket.ready_at = Clock::now();
+  launch();
+}
+
+void Core::mark(std::size_t parameter) {
+  check_parameter(parameter);
+  if (!marks_[parameter].dense) {
+    throw InvalidArgument(
+        fmt::format("parameter '{}' has sparse gradients: mark it with one", parameters[parameter].name));
+  }
+  if (may_mark(parameter)) marked(parameter);
+}
+
+void Core::mark(std::size_t parameter, const Tensor& gradient) {
+  check_parameter(parameter);
+  const Parameter& p = parameters[parameter];
+  if (p.sparse || gradient.dtype() != p.tensor.dtype() || gradient.shape() != p.tensor.shape() ||
+      gradient.read_only()) {
+    throw InvalidArgument(fmt::format("the gradient of parameter '{}' must be a {}{}{} that can be written to, not {}",
+                                      p.name, p.sparse ? "SparseGradient of " : "", name(p.tensor.dtype()),
+                                      to_string(p.tensor.shape()), to_string(gradient)));
+  }
+  const bool counts = may_mark(parameter);
+  take(parameter, gradient);
+  if (counts) marked(parameter);
+  else marks_[parameter].accumulated = true;
+}
+
+void Core::mark(std::size_t parameter, const SparseGradient& gradient) {
+  check_parameter(parameter);
+  const Parameter& p = parameters[parameter];
+  Dims rows = p.tensor.shape();
+  if (!rows.empty() && gradient.indices.dim() == 1) rows[0] = gradient.indices.numel();
+  if (!p.sparse || gradient.indices.dtype() != DType::i64 || gradient.indices.dim() != 1 ||
+      gradient.values.dtype() != p.tensor.dtype() || gradient.values.shape() != rows) {
+    throw InvalidArgument(fmt::format(
+        "the sparse gradient of parameter '{}' has indices {} and values {}; expected are int64[n] and {}[n, …] of "
+        "rows of {}{}",
+        p.name, to_string(gradient.indices), to_string(gradient.values), name(p.tensor.dtype()),
+        to_string(p.tensor.shape()), p.sparse ? "" : "; this parameter was not declared sparse"));
+  }
+  take(parameter, gradient);  // checks the indices, so before the mark
+  try {
+    if (may_mark(parameter)) marked(parameter);
+  } catch (...) {
+    slots_[parameter].sparse.pop_back();
+    throw;
+  }
+}
+
+void Core::take(std::size_t parameter, const Tensor& gradient) {
+  Slot& slot = slots_[parameter];
+  Mark& mark = marks_[parameter];
+  const bool whole = gradient.is_contiguous();
+  if (whole && gradient.bytes() == slot.memory) return;  // the view itself
+  const Tensor source = whole || !mark.accumulated ? gradient : gradient.clone();
+  if (mark.accumulated) add(slot.memory, source.bytes(), source.dtype(), source.numel());
+  else if (whole) kernel::copy(slot.memory, source.bytes(), source.nbytes());
+  else slot.view.copy_from(source);
+  if (no_sync) return;
+  mark.keeps = true;
+  slot.given = whole ? gradient.mutable_bytes() : nullptr;
+  slot.given_owner = gradient.owner();
+  slot.given_strided = whole ? std::nullopt : std::optional(gradient);
+}
+
+void Core::take(std::size_t parameter, const SparseGradient& gradient) {
+  const Tensor indices = gradient.indices.contiguous();
+  const std::int64_t rows = parameters[parameter].tensor.shape()[0];
+  for (std::int64_t i = 0; i < indices.numel(); ++i) {
+    const std::int64_t row = indices.data<const std::int64_t>()[i];
+    if (row < 0 || row >= rows) {
+      throw InvalidArgument(
+          fmt::format("the sparse gradient of parameter '{}' has row {} of {}", parameters[parameter].name, row, rows));
+    }
+  }
+  marks_[parameter].keeps = true;
+  slots_[parameter].sparse.push_back({indices, gradient.values.contiguous()});
+}
+
+Tensor Core::gradient(std::size_t parameter) {
+  check_parameter(parameter);
+  if (!marks_[parameter].dense) {
+    throw InvalidArgument(
+        fmt::format("parameter '{}' has sparse gradients; see sparse_gradient()", parameters[parameter].name));
+  }
+  if (!options.views_may_move) pinned_ = true;
+  return slots_[parameter].view;
+}
+
+SparseGradient Core::sparse_gradient(std::size_t parameter) const {
+  const auto& reduced = slots_[parameter].reduced;
+  if (!reduced) {
+    throw InvalidArgument(fmt::format("parameter '{}' has no reduced sparse gradient", parameters[parameter].name));
+  }
+  return *reduced;
+}
+
+void Core::set_hook(HookPtr replacement) {
+  check_between_steps("replacing the hook");
+  hook = replacement ? std::move(replacement) : std::make_shared<AllreduceHook>(group);
+  plain_ = std::dynamic_pointer_cast<AllreduceHook>(hook);
+}
+
+void Core::set_weight(double weight) {
+  check_between_steps("set_weight");
+  if (!(weight >= 0)) throw InvalidArgument(fmt::format("set_weight: {} is no weight; it must be 0 or more", weight));
+  const ContextScope scope(control_context());
+  const Tensor sum = Tensor::full({1}, weight, DType::f64);
+  group->allreduce(sum)->wait();
+  if (!(sum.item<double>() > 0)) throw InvalidArgument("set_weight: the weights of all ranks add up to 0");
+  weight_factor_ = weight * group->size() / sum.item<double>();
+}
+
+}  // namespace hookline::reducer

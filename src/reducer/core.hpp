@@ -1,0 +1,167 @@
+// The reducer's insides: its states, and who may change them.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include <hookline/hook/builtin_hooks.hpp>
+#include <hookline/reducer/reducer.hpp>
+
+namespace hookline::reducer {
+
+/// What every mark of a parameter touches, kept small since there may be thousands. `bucket` and `expected` change
+/// between steps only, the others from any thread: `marks` when a mark begins, `taken` when its gradient is in place.
+struct Mark {
+  std::uint32_t bucket = 0;
+  std::uint32_t expected = 1;  ///< marks that make it ready
+  std::atomic<std::uint32_t> marks = 0;
+  std::atomic<std::uint32_t> taken = 0;
+  bool dense = false;        ///< neither ignored nor sparse
+  bool accumulated = false;  ///< the view holds a sum from under no_sync
+  bool keeps = false;        ///< its slot holds something until the end of the step
+};
+
+/// A parameter's place, and what a step keeps for it. `memory` and `view` change between steps only; the thread that
+/// marks writes the rest, and finalize() reads it after the bucket's count has come to zero.
+struct Slot {
+  std::byte* memory = nullptr;
+  Tensor view;
+  std::uint64_t arrival = 0;   ///< when it came, in the step that decides the order
+  std::byte* given = nullptr;  ///< where the mean is to be written back, in one piece
+  std::shared_ptr<void> given_owner;
+  std::optional<Tensor> given_strided;  ///< the same for another layout
+  std::optional<Tensor> saved;          ///< what an unused parameter's view held
+  std::vector<SparseGradient> sparse;
+  std::optional<SparseGradient> reduced;
+};
+
+/// One bucket. States, in order: filling (missing > 0), full, launched, done. Any thread moves it to full; the one
+/// thread that has `launching_` to launched; the thread that completes its hook's Future to done, under the mutex.
+/// finalize() moves it back, when it is done or nothing of it was launched.
+struct Bucket {
+  BucketMembers members;
+  std::shared_ptr<const BucketLayout> layout;
+  Tensor memory;
+  bool sparse = false;
+  std::atomic<std::size_t> missing = 0;
+  Clock::time_point ready_at;  ///< written by who makes it full
+  int lane = 0;
+  bool launched = false;
+  bool done = false;
+  Clock::time_point launched_at, done_at;
+  std::optional<GradBucket> view;  ///< what the hook gets
+  WorkPtr work;                    ///< of the plain mean, which needs no Future
+  HookResult result;
+  std::shared_ptr<std::atomic<std::uint64_t>> sent;
+};
+
+/// Steps: idle, open from the first mark on, idle again at the end of finalize(). `step_mutex_` guards the opening;
+/// finalize() and everything between steps belongs to one thread of the user's. `mutex_` guards launching, the buckets'
+/// later states and the failure; no hook and no collective runs under it.
+class Core : public std::enable_shared_from_this<Core> {
+ public:
+  Core(std::vector<Parameter> parameters, std::shared_ptr<ProcessGroup> group, HookPtr hook, ReducerOptions options);
+
+  void start();
+  std::size_t index_of(std::string_view name) const;
+  void mark(std::size_t parameter);
+  void mark(std::size_t parameter, const Tensor& gradient);
+  void mark(std::size_t parameter, const SparseGradient& gradient);
+  void finalize();
+  Tensor gradient(std::size_t parameter);
+  SparseGradient sparse_gradient(std::size_t parameter) const;
+  void set_hook(HookPtr hook);
+  void set_weight(double weight);
+  void begin_join(const JoinOptions& options);
+  void end_join();
+  void check_between_steps(const char* caller) const;
+  std::exception_ptr failure();
+  /// Aborts the group, so that the other ranks do not wait for this one.
+  void tell_others(const std::string& cause);
+
+  const std::vector<Parameter> parameters;
+  const std::shared_ptr<ProcessGroup> group;
+  const ReducerOptions options;
+  HookPtr hook;
+  bool no_sync = false;
+  StepStats stats;
+  std::uint64_t generation = 0;
+  std::deque<Bucket> buckets;
+
+ private:
+  void check_parameter(std::size_t parameter) const;
+  void throw_if_failed();
+
+  // Opening a step, and marks (core.cpp).
+  bool open_step(bool active);
+  bool may_mark(std::size_t parameter);
+  void marked(std::size_t parameter);
+  void take(std::size_t parameter, const Tensor& gradient);
+  void take(std::size_t parameter, const SparseGradient& gradient);
+  void count_ready(std::size_t parameter);
+
+  // Buckets and their order (layout.cpp).
+  void build(const std::vector<BucketMembers>& plan);
+  void rebuild_if_due();
+  std::vector<std::size_t> agreed_order();
+  std::vector<PlannedParameter> planned() const;
+
+  // Hooks (launch.cpp).
+  void launch();
+  void run(Bucket& bucket, std::size_t index);
+  Future<HookResult> run_sparse(Bucket& bucket, std::size_t index);
+  void hook_done(Bucket& bucket, std::size_t index, const std::exception_ptr& error, HookResult result);
+  void fail(const std::exception_ptr& error, const std::string& where);
+  std::string describe(std::size_t bucket) const;
+
+  // The end of a step (finish.cpp).
+  void take_care_of_unmarked();
+  void wait_for(std::size_t bucket);
+  void wait_for_launched();
+  void write_back(Bucket& bucket, std::size_t index);
+  void agree_on_unused();
+  void close_step();
+  void write_stats(Clock::time_point backward_end);
+
+  /// Of collectives of the reducer's own, which run while no hook does.
+  CallContext control_context() const;
+  std::uint64_t note(std::uint64_t bucket) const { return step_ << 32 | bucket; }
+
+  std::unordered_map<std::string_view, std::size_t> names_;
+  std::vector<Mark> marks_;  ///< by parameter, as the next
+  std::vector<Slot> slots_;
+  std::shared_ptr<AllreduceHook> plain_;  ///< the hook, where it is the plain mean
+  int lanes_ = 1;
+
+  std::mutex step_mutex_;
+  std::atomic<bool> open_ = false;
+  std::uint64_t step_ = 0;
+  Clock::time_point begun_;
+  double weight_factor_ = 1;
+  double factor_ = 1;  ///< what gradients are multiplied by before the hook
+  bool learning_graph_ = false;
+  bool rebuild_due_ = false;
+  bool recording_ = true;  ///< arrivals count
+  bool pinned_ = false;    ///< views were handed out
+  std::atomic<std::uint64_t> arrivals_ = 0;
+  bool shadowing_ = false;
+  std::optional<JoinOptions> join_;
+
+  std::mutex mutex_;
+  std::condition_variable done_;
+  bool launching_ = false;
+  bool held_ = false;  ///< nothing is launched before finalize()
+  std::size_t next_ = 0;
+  std::vector<bool> busy_;
+  std::exception_ptr failure_;
+};
+
+}  // namespace hookline::reducer

@@ -1,0 +1,252 @@
+// The end of a step: waiting for the hooks, and handing the means back.
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <hookline/core/error.hpp>
+#include <hookline/core/interrupt.hpp>
+
+#include "kernel/copy.hpp"
+#include "reducer/core.hpp"
+
+namespace hookline::reducer {
+namespace {
+
+/// What a hook gets beyond the time of its operations.
+constexpr Milliseconds kSlack{300};
+/// How long hooks under way may take to end after one of them has failed.
+constexpr Milliseconds kGrace{1000};
+
+double seconds(Clock::duration time) { return std::chrono::duration<double>(time).count(); }
+
+}  // namespace
+
+void Core::finalize() {
+  if (no_sync) return;
+  open_step(true);
+  const Clock::time_point backward_end = Clock::now();
+  try {
+    take_care_of_unmarked();
+    {
+      const std::lock_guard lock(mutex_);
+      held_ = false;
+    }
+    launch();
+    for (std::size_t i = 0; i < buckets.size(); ++i) {
+      wait_for(i);
+      write_back(buckets[i], i);
+    }
+    agree_on_unused();
+  } catch (...) {
+    const std::exception_ptr error = std::current_exception();
+    wait_for_launched();
+    open_.store(false, std::memory_order_release);
+    throw_if_failed();  // what came first counts
+    close_step();
+    std::rethrow_exception(error);
+  }
+  write_stats(backward_end);
+  if (recording_) rebuild_due_ = !options.find_unused_parameters || options.static_graph;
+  recording_ = false;
+  learning_graph_ = false;
+  close_step();
+}
+
+// Parameters that nobody marked: unused, known to be so, or forgotten.
+void Core::take_care_of_unmarked() {
+  std::vector<std::string_view> forgotten;
+  std::size_t count = 0;
+  std::vector<std::size_t> unused;
+  for (std::size_t p = 0; p < slots_.size(); ++p) {
+    Mark& mark = marks_[p];
+    const std::uint32_t marks = mark.marks.load(std::memory_order_acquire);
+    if (marks == mark.expected && !learning_graph_) continue;
+    if (parameters[p].ignored) continue;
+    if (learning_graph_) {
+      mark.expected = marks;
+      if (marks > 0) count_ready(p);
+      else unused.push_back(p);
+    } else {
+      if (options.find_unused_parameters || shadowing_) {
+        unused.push_back(p);
+      } else {
+        ++count;
+        if (forgotten.size() < 10) forgotten.push_back(parameters[p].name);
+      }
+    }
+  }
+  if (count > 0) {
+    throw InvalidArgument(fmt::format(
+        "Expected to have finished reduction in the prior iteration before starting a new one. At the end of step {} "
+        "on rank {}, {} of {} parameters had no gradient: {}{}. Mark every parameter in every step, or set "
+        "find_unused_parameters{}",
+        step_, group->rank(), count, parameters.size(), fmt::join(forgotten, ", "),
+        count > forgotten.size() ? ", …" : "",
+        options.static_graph ? "; with static_graph every step must mark what the first one did" : ""));
+  }
+  for (const std::size_t p : unused) {
+    Slot& slot = slots_[p];
+    if (marks_[p].dense && !marks_[p].accumulated) {
+      if (options.find_unused_parameters || options.static_graph) slot.saved = slot.view.clone();
+      marks_[p].keeps = true;
+      std::memset(slot.memory, 0, slot.view.nbytes());
+    }
+    count_ready(p);
+  }
+}
+
+void Core::wait_for(std::size_t index) {
+  Bucket& bucket = buckets[index];
+  {
+    std::unique_lock lock(mutex_);
+    // Operations have the same time, and their errors say more: they come first.
+    const Milliseconds limit = options.timeout.value_or(group->timeout() + kSlack);
+    const auto over = [&] { return failure_ || bucket.done || bucket.work; };
+    while (!over()) {
+      // A hook that waits for its lane has the time of those before it, too.
+      const Clock::time_point since = bucket.launched ? bucket.launched_at : Clock::now();
+      if (bucket.launched && Clock::now() >= since + limit) {
+        lock.unlock();
+        const auto late =
+            std::make_exception_ptr(Timeout(fmt::format("the hook {} did not complete the Future of {} within {} ms",
+                                                        hook->name(), describe(index), limit.count())));
+        fail(late, "a hook came to no end");
+        tell_others(hookline::describe(late));
+        lock.lock();
+        break;
+      }
+      done_.wait_for(lock, std::min(kInterruptPeriod, time_left(since + limit)), over);
+      if (over()) break;
+      lock.unlock();
+      try {
+        check_interrupt();
+      } catch (...) {
+        fail(std::current_exception(), describe(index));
+      }
+      lock.lock();
+    }
+    if (failure_) std::rethrow_exception(failure_);
+  }
+  if (!bucket.work) return;
+  try {
+    bucket.work->wait(options.timeout);
+  } catch (const Error&) {
+    fail(std::current_exception(), describe(index));
+    throw_if_failed();
+  }
+  bucket.done_at = bucket.work->time_finished();
+}
+
+// After a failure no tensor is handed back while one of the hooks may still touch it.
+void Core::wait_for_launched() {
+  const Clock::time_point deadline = deadline_after(failure() ? kGrace : options.timeout.value_or(group->timeout()));
+  for (Bucket& bucket : buckets) {
+    if (bucket.work) {
+      try {
+        bucket.work->wait(time_left(deadline));
+      } catch (...) {  // the first cause is what the caller gets
+      }
+      continue;
+    }
+    std::unique_lock lock(mutex_);
+    done_.wait_until(lock, deadline, [&] { return !bucket.launched || bucket.done; });
+  }
+}
+
+void Core::write_back(Bucket& bucket, std::size_t index) {
+  const Tensor expected = bucket.sparse ? bucket.view->buffer() : bucket.memory;
+  const bool plain = bucket.work != nullptr;
+  // A sparse bucket without any rows never came to the hook.
+  const bool none = bucket.sparse && expected.numel() == 0;
+  const Tensor result = plain ? bucket.memory : none ? expected : hook->parse_hook_result(bucket.result);
+  if (result.dtype() != expected.dtype() || result.shape() != expected.shape()) {
+    throw InvalidArgument(fmt::format("{}: the hook's result is {}, and must be {}", describe(index), to_string(result),
+                                      to_string(expected)));
+  }
+  if (bucket.sparse) {
+    Slot& slot = slots_[bucket.members[0]];
+    slot.reduced =
+        SparseGradient{*bucket.view->sparse_grad_indices(), result.contiguous().reshape(bucket.view->sizes()[0])};
+    return;
+  }
+  if (result.bytes() != bucket.memory.bytes()) bucket.memory.copy_from(result);
+  for (const std::size_t p : bucket.members) {
+    if (!marks_[p].keeps) continue;
+    Slot& slot = slots_[p];
+    if (slot.given) kernel::copy(slot.given, slot.memory, slot.view.nbytes());
+    else if (slot.given_strided) slot.given_strided->copy_from(slot.view);
+  }
+}
+
+void Core::agree_on_unused() {
+  stats.unused.clear();
+  if (!options.find_unused_parameters && !learning_graph_) return;
+  const ContextScope scope(control_context());
+  const Tensor used = Tensor::zeros({static_cast<std::int64_t>(slots_.size())}, DType::u8);
+  for (std::size_t p = 0; p < slots_.size(); ++p) {
+    const bool marked = !shadowing_ && marks_[p].marks.load(std::memory_order_relaxed) > 0;
+    used.data<std::uint8_t>()[p] = marked || marks_[p].accumulated ? 1 : 0;
+  }
+  const ReduceOp max = ReduceOp::max;
+  group->allreduce(used, {.op = max})->wait();
+  for (std::size_t p = 0; p < slots_.size(); ++p) {
+    if (parameters[p].ignored || used.data<std::uint8_t>()[p] != 0) continue;
+    stats.unused.push_back(parameters[p].name);
+    Slot& slot = slots_[p];
+    if (slot.saved) slot.view.copy_from(*slot.saved);
+  }
+}
+
+void Core::close_step() {
+  for (std::size_t p = 0; p < marks_.size(); ++p) {
+    Mark& mark = marks_[p];
+    mark.marks.store(0, std::memory_order_relaxed);
+    mark.taken.store(0, std::memory_order_relaxed);
+    mark.accumulated = false;
+    if (!std::exchange(mark.keeps, false)) continue;
+    Slot& slot = slots_[p];
+    slot.given = nullptr;
+    slot.given_owner.reset();
+    slot.given_strided.reset();
+    slot.saved.reset();
+    slot.sparse.clear();
+  }
+  const std::lock_guard lock(mutex_);
+  for (Bucket& bucket : buckets) {
+    bucket.missing.store(bucket.members.size(), std::memory_order_relaxed);
+    bucket.launched = bucket.done = false;
+    bucket.work.reset();
+    bucket.result.reset();
+    bucket.view.reset();
+  }
+  next_ = 0;
+  open_.store(false, std::memory_order_release);
+}
+
+void Core::write_stats(Clock::time_point backward_end) {
+  const Clock::time_point now = Clock::now();
+  stats.step = step_;
+  stats.hook = hook->name();
+  stats.buckets.clear();
+  stats.sent_bytes = 0;
+  for (std::size_t i = 0; i < buckets.size(); ++i) {
+    const Bucket& b = buckets[i];
+    const std::uint64_t sent = b.sent ? b.sent->load(std::memory_order_relaxed) : 0;
+    stats.sent_bytes += sent;
+    stats.buckets.push_back({.index = i,
+                             .parameters = b.members.size(),
+                             .bytes = b.sparse ? b.view->buffer().nbytes() : b.memory.nbytes(),
+                             .sent_bytes = sent,
+                             .ready = seconds(b.ready_at - begun_),
+                             .launched = seconds(b.launched_at - begun_),
+                             .done = seconds(b.done_at - begun_)});
+  }
+  stats.backward = seconds(backward_end - begun_);
+  stats.total = seconds(now - begun_);
+  stats.exposed = stats.total - stats.backward;
+}
+
+}  // namespace hookline::reducer

@@ -1,0 +1,45 @@
+// Ranks that have run out of inputs take part in the others' steps.
+#include <hookline/core/error.hpp>
+#include <hookline/reducer/broadcast_coalesced.hpp>
+
+#include "reducer/core.hpp"
+
+namespace hookline::reducer {
+
+void Core::begin_join(const JoinOptions& how) {
+  check_between_steps("join");
+  if (join_) throw InvalidArgument("join inside a join");
+  join_ = how;
+}
+
+void Core::end_join() {
+  check_between_steps("the end of a join");
+  if (!join_) throw InvalidArgument("the end of a join that was not begun");
+  bool was_last = true;
+  shadowing_ = true;
+  try {
+    while (open_step(false)) {
+      was_last = false;
+      finalize();
+    }
+  } catch (...) {
+    shadowing_ = false;
+    join_.reset();
+    throw;
+  }
+  shadowing_ = false;
+  join_.reset();
+
+  // Somebody did the last step; of several, the highest rank counts.
+  const ContextScope scope(control_context());
+  const Tensor authority = Tensor::full({1}, was_last ? group->rank() : -1, DType::i64);
+  const ReduceOp max = ReduceOp::max;
+  group->allreduce(authority, {.op = max})->wait();
+  std::vector<Tensor> tensors;
+  for (const Parameter& p : parameters) {
+    if (!p.ignored) tensors.push_back(p.tensor);
+  }
+  broadcast_coalesced(*group, tensors, kBroadcastBytes, authority.item<int>());
+}
+
+}  // namespace hookline::reducer

@@ -1,0 +1,91 @@
+// The reducer's buckets: their memory, and their order after the first step.
+#include <algorithm>
+#include <numeric>
+
+#include <fmt/format.h>
+
+#include <hookline/core/error.hpp>
+
+#include "reducer/core.hpp"
+
+namespace hookline::reducer {
+
+std::vector<PlannedParameter> Core::planned() const {
+  std::vector<PlannedParameter> result;
+  for (const Parameter& p : parameters) {
+    result.push_back({.bytes = p.tensor.nbytes(), .dtype = p.tensor.dtype(), .alone = p.sparse, .last = p.delayed});
+  }
+  return result;
+}
+
+// The old memory is let go before the new one is asked for: gradients take their size once, also here.
+void Core::build(const std::vector<BucketMembers>& plan) {
+  buckets.clear();
+  for (Slot& slot : slots_) slot.view = {};
+  for (const BucketMembers& members : plan) {
+    BucketMembers kept;
+    std::copy_if(members.begin(), members.end(), std::back_inserter(kept),
+                 [&](std::size_t p) { return !parameters[p].ignored; });
+    if (kept.empty()) continue;
+    Bucket& bucket = buckets.emplace_back();
+    bucket.sparse = parameters[kept[0]].sparse;
+    std::vector<Dims> sizes;
+    std::vector<Tensor> tensors;
+    for (const std::size_t p : kept) {
+      sizes.push_back(parameters[p].tensor.shape());
+      tensors.push_back(parameters[p].tensor);
+    }
+    const DType dtype = tensors[0].dtype();
+    bucket.layout = std::make_shared<const BucketLayout>(layout_of(std::move(sizes), std::move(tensors)));
+    for (const std::size_t p : kept) marks_[p].bucket = static_cast<std::uint32_t>(buckets.size() - 1);
+    if (!bucket.sparse) {
+      const auto elements = static_cast<std::int64_t>(bucket.layout->offsets.back() + bucket.layout->lengths.back());
+      bucket.memory = group->empty({elements}, dtype);
+      bucket.memory.fill(0);
+      const std::vector<Tensor> views = GradBucket(0, 1, bucket.memory, bucket.layout).gradients();
+      for (std::size_t i = 0; i < kept.size(); ++i) {
+        slots_[kept[i]].view = views[i];
+        slots_[kept[i]].memory = views[i].mutable_bytes();
+      }
+    }
+    bucket.members = std::move(kept);
+    bucket.missing = bucket.members.size();
+  }
+  ++generation;
+}
+
+// Rank 0's order counts. It is looked at before it is used: a peer's numbers are not ours.
+std::vector<std::size_t> Core::agreed_order() {
+  std::vector<std::size_t> order(parameters.size());
+  std::iota(order.rbegin(), order.rend(), std::size_t{0});
+  std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
+    return slots_[a].arrival - 1 < slots_[b].arrival - 1;  // what never came, 0, goes to the end
+  });
+  std::vector<std::int64_t> numbers(order.begin(), order.end());
+  group->broadcast(Tensor::borrow(numbers))->wait();
+  for (std::size_t i = 0; i < order.size(); ++i) order[i] = static_cast<std::size_t>(numbers[i]);
+  return order;
+}
+
+void Core::rebuild_if_due() {
+  stats.rebuilt = false;
+  if (!rebuild_due_) return;
+  rebuild_due_ = false;
+  const ContextScope scope(control_context());
+  const Tensor pinned = Tensor::full({1}, pinned_ ? 1 : 0, DType::i64);
+  const ReduceOp max = ReduceOp::max;
+  group->allreduce(pinned, {.op = max})->wait();
+  if (pinned.item<std::int64_t>() != 0) return;
+  std::vector<BucketMembers> plan = plan_buckets(planned(), agreed_order(), options.limits);
+  std::vector<BucketMembers> now;
+  for (const Bucket& bucket : buckets) now.push_back(bucket.members);
+  for (BucketMembers& members : plan) {
+    std::erase_if(members, [&](std::size_t p) { return parameters[p].ignored; });
+  }
+  std::erase_if(plan, [](const BucketMembers& members) { return members.empty(); });
+  if (plan == now) return;
+  build(plan);
+  stats.rebuilt = true;
+}
+
+}  // namespace hookline::reducer

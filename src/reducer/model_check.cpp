@@ -1,0 +1,78 @@
+// Hashes first; the texts themselves travel only where the hashes differ.
+#include "reducer/model_check.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <sstream>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <hookline/core/error.hpp>
+
+namespace hookline::reducer {
+namespace {
+
+constexpr std::size_t kShown = 5;
+
+std::int64_t hash_of(const std::string& text) {
+  std::uint64_t hash = 0xcbf29ce484222325;
+  for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3;
+  return static_cast<std::int64_t>(hash);
+}
+
+std::vector<std::string> lines_of(const std::string& text) {
+  std::vector<std::string> lines;
+  std::istringstream in(text);
+  for (std::string line; std::getline(in, line);) lines.push_back(line);
+  return lines;
+}
+
+// What rank `rank` has otherwise than rank 0.
+void add_differences(const std::vector<std::string>& first, const std::vector<std::string>& other, int rank,
+                     std::vector<std::string>& found) {
+  for (std::size_t i = 0; i < std::max(first.size(), other.size()) && found.size() < kShown; ++i) {
+    const std::string a = i < first.size() ? first[i] : "nothing";
+    const std::string b = i < other.size() ? other[i] : "nothing";
+    if (a != b) found.push_back(fmt::format("rank 0 has {}, rank {} has {}", a, rank, b));
+  }
+}
+
+}  // namespace
+
+void check_same_on_all_ranks(ProcessGroup& group, const std::vector<std::string>& lines) {
+  const std::string text = fmt::format("{}\n", fmt::join(lines, "\n"));
+  const auto ranks = static_cast<std::size_t>(group.size());
+  std::vector<std::int64_t> mine = {hash_of(text), static_cast<std::int64_t>(text.size())};
+  std::vector<std::int64_t> all(2 * ranks);
+  group.allgather_into_tensor(Tensor::borrow(all), Tensor::borrow(mine))->wait();
+  bool same = true;
+  std::int64_t longest = 0;
+  for (std::size_t r = 0; r < ranks; ++r) {
+    same = same && all[2 * r] == all[0] && all[2 * r + 1] == all[1];
+    longest = std::max(longest, all[2 * r + 1]);
+  }
+  if (same) return;
+
+  constexpr std::int64_t kMost = std::int64_t{64} << 20;
+  const auto bytes = static_cast<std::size_t>(std::clamp<std::int64_t>(longest, 1, kMost));
+  std::vector<std::uint8_t> padded(bytes);
+  std::memcpy(padded.data(), text.data(), std::min(text.size(), bytes));
+  std::vector<std::uint8_t> texts(bytes * ranks);
+  group.allgather_into_tensor(Tensor::borrow(texts), Tensor::borrow(padded))->wait();
+  const auto text_of = [&](std::size_t r) {
+    const auto length = static_cast<std::size_t>(std::clamp<std::int64_t>(all[2 * r + 1], 0, longest));
+    return std::string(reinterpret_cast<const char*>(texts.data()) + r * bytes, std::min(length, bytes));
+  };
+  std::vector<std::string> found;
+  const std::vector<std::string> first = lines_of(text_of(0));
+  for (std::size_t r = 1; r < ranks && found.size() < kShown; ++r) {
+    add_differences(first, lines_of(text_of(r)), static_cast<int>(r), found);
+  }
+  throw Mismatch(fmt::format(
+      "the ranks do not have the same model (this is rank {}). The first differences: {}. Every rank must make the "
+      "reducer with the same parameters in the same order, and with the same options",
+      group.rank(), fmt::join(found, "; ")));
+}
+
+}  // namespace hookline::reducer

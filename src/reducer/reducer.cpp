@@ -1,0 +1,69 @@
+// The reducer as users see it, in front of its insides.
+#include <hookline/reducer/reducer.hpp>
+
+#include <hookline/core/error.hpp>
+
+#include "reducer/core.hpp"
+
+namespace hookline {
+
+Reducer::Reducer(std::vector<Parameter> parameters, std::shared_ptr<ProcessGroup> group, HookPtr hook,
+                 ReducerOptions options)
+    : core_(std::make_shared<reducer::Core>(std::move(parameters), std::move(group), std::move(hook), options)) {
+  core_->start();
+}
+
+Reducer::~Reducer() = default;
+
+void Reducer::mark_ready(std::size_t parameter) { core_->mark(parameter); }
+void Reducer::mark_ready(std::size_t parameter, const Tensor& gradient) { core_->mark(parameter, gradient); }
+void Reducer::mark_ready(std::size_t parameter, const SparseGradient& gradient) { core_->mark(parameter, gradient); }
+void Reducer::finalize() { core_->finalize(); }
+
+Tensor Reducer::gradient(std::size_t parameter) { return core_->gradient(parameter); }
+SparseGradient Reducer::sparse_gradient(std::string_view name) const {
+  return core_->sparse_gradient(core_->index_of(name));
+}
+std::uint64_t Reducer::generation() const noexcept { return core_->generation; }
+std::size_t Reducer::index_of(std::string_view name) const { return core_->index_of(name); }
+const std::vector<Parameter>& Reducer::parameters() const noexcept { return core_->parameters; }
+
+std::vector<BucketMembers> Reducer::buckets() const {
+  std::vector<BucketMembers> plan;
+  for (const reducer::Bucket& bucket : core_->buckets) plan.push_back(bucket.members);
+  return plan;
+}
+
+ProcessGroup& Reducer::group() const noexcept { return *core_->group; }
+
+void Reducer::replace_hook(HookPtr hook) { core_->set_hook(std::move(hook)); }
+HookPtr Reducer::hook() const { return core_->hook; }
+
+Reducer::NoSync::NoSync(std::shared_ptr<reducer::Core> core)
+    : core_(std::move(core)), before_(std::exchange(core_->no_sync, true)) {}
+Reducer::NoSync::~NoSync() { core_->no_sync = before_; }
+Reducer::NoSync Reducer::no_sync() {
+  core_->check_between_steps("no_sync");
+  return NoSync(core_);
+}
+
+void Reducer::set_weight(double weight) { core_->set_weight(weight); }
+
+void Reducer::join(const std::function<void()>& body, const JoinOptions& options) {
+  begin_join(options);
+  try {
+    body();
+  } catch (...) {
+    core_->tell_others("a rank failed inside join: " + describe(std::current_exception()));
+    throw;
+  }
+  end_join();
+}
+
+void Reducer::begin_join(const JoinOptions& options) { core_->begin_join(options); }
+void Reducer::end_join() { core_->end_join(); }
+
+StepStats Reducer::stats() const { return core_->stats; }
+std::exception_ptr Reducer::failure() const { return core_->failure(); }
+
+}  // namespace hookline

@@ -1,0 +1,68 @@
+// Tests broadcast_coalesced: every mix of dtypes, layouts and sizes arrives as it was.
+#include <hookline/reducer/broadcast_coalesced.hpp>
+
+#include <gtest/gtest.h>
+
+#include <hookline/core/error.hpp>
+
+#include "harness/spawn.hpp"
+
+namespace hookline::testing {
+namespace {
+
+std::vector<Tensor> mixture(ProcessGroup& group, int value) {
+  std::vector<Tensor> tensors = {Tensor::full({7}, value),
+                                 Tensor::full({3, 4}, value, DType::f64).slice(1, 0, 4, 2),
+                                 Tensor::full({}, value, DType::i64),
+                                 Tensor::full({0}, value),
+                                 Tensor::full({1000}, value, DType::bf16),
+                                 Tensor::full({5}, value, DType::u8),
+                                 Tensor::full({100, 30}, value).slice(0, 1, 99, 3),
+                                 Tensor::full({2}, value, DType::f16)};
+  tensors.push_back(group.empty({5000}));
+  tensors.back().fill(value);
+  return tensors;
+}
+
+TEST(BroadcastCoalesced, AnyMixAnyBufferAnyRoot) {
+  for (const World& world : {threads_world(), private_threads_world(), shm_world()}) {
+    world.spawn(3, [](ProcessGroup& group) {
+      for (const std::size_t size :
+           {std::size_t{1}, std::size_t{16}, std::size_t{100}, std::size_t{5000}, kBroadcastBytes}) {
+        if (size == 1 && group.size() > 3) continue;
+        for (int root = 0; root < 3; ++root) {
+          const auto tensors = size == 1 ? std::vector<Tensor>{Tensor::full({9}, group.rank() == root ? 7 : 100)}
+                                         : mixture(group, group.rank() == root ? 7 : 100 + group.rank());
+          broadcast_coalesced(group, tensors, size, root);
+          for (const Tensor& t : tensors) {
+            const Tensor flat = t.contiguous().flatten();
+            for (std::int64_t i = 0; i < flat.numel(); ++i) {
+              ASSERT_EQ(flat.slice(0, i, i + 1).item<int>(), 7) << to_string(t) << " with buffers of " << size;
+            }
+          }
+        }
+      }
+    });
+  }
+}
+
+TEST(BroadcastCoalesced, RanksWhoseTensorsDifferAreAMismatch) {
+  threads_world().spawn(2, [](ProcessGroup& group) {
+    const std::vector<Tensor> tensors = {Tensor::zeros(group.rank() == 0 ? Dims{2, 3} : Dims{3, 2})};
+    EXPECT_THROW(broadcast_coalesced(group, tensors), Mismatch);
+    group.barrier()->wait();
+  });
+}
+
+TEST(BroadcastCoalesced, RefusesWhatMakesNoSense) {
+  threads_world().spawn(1, [](ProcessGroup& group) {
+    const std::vector<Tensor> tensors = {Tensor::zeros({2})};
+    EXPECT_THROW(broadcast_coalesced(group, tensors, 0), InvalidArgument);
+    EXPECT_THROW(broadcast_coalesced(group, tensors, 10, 1), InvalidArgument);
+    EXPECT_THROW(broadcast_coalesced(group, {tensors[0].as_read_only()}), InvalidArgument);
+    broadcast_coalesced(group, {});
+  });
+}
+
+}  // namespace
+}  // namespace hookline::testing

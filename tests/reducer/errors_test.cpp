@@ -1,0 +1,200 @@
+// Tests what goes wrong in a step: forgotten and doubled marks, bad hooks, ranks that are not where the others are.
+#include <future>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <hookline/core/error.hpp>
+#include <hookline/hook/function_hook.hpp>
+#include <hookline/hook/registry.hpp>
+#include <hookline/reducer/reducer.hpp>
+
+#include "harness/spawn.hpp"
+#include "reducer/model.hpp"
+
+namespace hookline::testing {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+template <class E, class F>
+std::string message_of(F f) {
+  try {
+    f();
+  } catch (const E& e) {
+    return e.what();
+  }
+  return "nothing was thrown";
+}
+
+void step(Reducer& reducer) {
+  for (std::size_t p = reducer.parameters().size(); p-- > 0;) reducer.mark_ready(p);
+  reducer.finalize();
+}
+
+class ReducerErrors : public ::testing::TestWithParam<World> {};
+
+TEST_P(ReducerErrors, AGradientReadyTwiceOrNever) {
+  GetParam().spawn(2, [](ProcessGroup& group) {
+    Reducer reducer(model(5), group.shared_from_this(), nullptr, {.limits = {.first = 1, .others = 1}});
+    reducer.mark_ready("p4");
+    EXPECT_THAT(message_of<InvalidArgument>([&] { reducer.mark_ready("p4"); }),
+                AllOf(HasSubstr("'p4'"), HasSubstr("twice")));
+    EXPECT_THROW(reducer.replace_hook(nullptr), InvalidArgument) << "inside a step";
+    EXPECT_THROW((void)reducer.no_sync(), InvalidArgument);
+    reducer.mark_ready("p2");
+    EXPECT_THAT(
+        message_of<InvalidArgument>([&] { reducer.finalize(); }),
+        AllOf(HasSubstr("Expected to have finished reduction in the prior iteration before starting a new one."),
+              HasSubstr("p0, p1, p3"), HasSubstr("find_unused_parameters")));
+    step(reducer);  // the reducer and the group are as good as before
+    step(reducer);
+    EXPECT_THROW(reducer.mark_ready("nobody"), InvalidArgument);
+    EXPECT_THROW(reducer.mark_ready(5), InvalidArgument);
+    EXPECT_THROW(reducer.mark_ready("p0", Tensor::zeros({3})), InvalidArgument);
+    EXPECT_THROW(reducer.mark_ready("p0", Tensor::zeros({40, 1}, DType::f64)), InvalidArgument);
+    EXPECT_THROW(reducer.mark_ready("p0", Tensor::zeros({40, 1}).as_read_only()), InvalidArgument);
+    step(reducer);
+  });
+}
+
+TEST_P(ReducerErrors, ResultsThatDoNotFit) {
+  GetParam().spawn(2, [](ProcessGroup& group) {
+    const auto result = [&](Tensor tensor) {
+      Reducer reducer(model(2), group.shared_from_this(),
+                      make_hook([tensor](GradBucket&) { return Future<Tensor>::ready(tensor); }, {.name = "odd"}));
+      const std::string text = message_of<InvalidArgument>([&] { step(reducer); });
+      reducer.replace_hook(make_hook("allreduce", group.shared_from_this()));
+      step(reducer);
+      return text;
+    };
+    EXPECT_THAT(result(Tensor::zeros({121})), AllOf(HasSubstr("float32[121]"), HasSubstr("float32[120]"),
+                                                    HasSubstr("hook odd"), HasSubstr("bucket 0")));
+    EXPECT_THAT(result(Tensor::zeros({120}, DType::f64)), HasSubstr("float64[120]"));
+    EXPECT_THAT(result(Tensor::zeros({60, 2})), HasSubstr("float32[60, 2]"));
+  });
+}
+
+TEST_P(ReducerErrors, AHookThatFailsIsHeardOnEveryRank) {
+  GetParam().spawn(2, [](ProcessGroup& group) {
+    const auto shared = group.shared_from_this();
+    const auto hook = [shared](GradBucket& bucket) -> Future<Tensor> {
+      if (shared->rank() == 1 && bucket.index() == 1) throw std::runtime_error("out of luck");
+      const AllreduceOptions options{.op = ReduceOp::avg};
+      co_await shared->allreduce(bucket.buffer(), options);
+      co_return bucket.buffer();
+    };
+    Reducer reducer(model(4), shared, make_hook(hook, {.name = "unlucky"}), {.limits = {.first = 1, .others = 1}});
+    if (group.rank() == 1) {
+      EXPECT_THAT(message_of<std::runtime_error>([&] { step(reducer); }), HasSubstr("out of luck"));
+      EXPECT_THROW(reducer.mark_ready("p0"), std::runtime_error) << "it is repeated";
+    } else {
+      EXPECT_THAT(message_of<Aborted>([&] { step(reducer); }),
+                  AllOf(HasSubstr("rank 1"), HasSubstr("out of luck"), HasSubstr("bucket 1 of 4")));
+    }
+  });
+}
+
+TEST_P(ReducerErrors, AHookThatNeverCompletes) {
+  GetParam().spawn(2, [](ProcessGroup& group) {
+    const Promise<Tensor> never;
+    const auto hook = [&](GradBucket& bucket) {
+      return bucket.index() == 1 ? never.get_future() : Future<Tensor>::ready(bucket.buffer());
+    };
+    Reducer reducer(model(4), group.shared_from_this(), make_hook(hook, {.name = "sleepy"}),
+                    {.limits = {.first = 1, .others = 1}, .timeout = Milliseconds(100)});
+    EXPECT_THAT(message_of<Timeout>([&] { step(reducer); }),
+                AllOf(HasSubstr("hook sleepy"), HasSubstr("bucket 1 of 4 in step 1"), HasSubstr("100 ms")));
+    EXPECT_THROW(reducer.mark_ready(0), Timeout);
+  });
+}
+
+TEST_P(ReducerErrors, ARankThatSkipsAStepIsNamed) {
+  for (const char* text : {"plain", "coroutine"}) {
+    GetParam().spawn(2, [&](ProcessGroup& group) {
+      HookPtr hook;
+      if (std::string(text) == "coroutine") {
+        hook = make_hook(
+            +[](ProcessGroup& g, GradBucket& bucket) -> Future<Tensor> {
+              co_await g.allreduce(bucket.buffer());
+              co_return bucket.buffer();
+            },
+            group.shared_from_this());
+      }
+      Reducer reducer(model(3), group.shared_from_this(), hook);
+      group.set_timeout(Milliseconds(300));
+      step(reducer);
+      step(reducer);
+      if (group.rank() == 1) {
+        // Takes its step for done and comes to the next one, while rank 0 waits in this one.
+        EXPECT_THROW(group.monitored_barrier({.timeout = Milliseconds(5000)}), Error);
+        return;
+      }
+      const std::string text_of_error = message_of<Error>([&] { step(reducer); });
+      EXPECT_THAT(text_of_error, AllOf(HasSubstr("rank 1"), HasSubstr("bucket 0 of 1 in step 3")));
+    });
+  }
+}
+
+TEST(ReducerErrors, ARankThatIsAStepAheadIsAMismatchAndNoWrongMean) {
+  // The lanes' numbers agree where a rank skipped a whole step, so only the notes tell the steps apart.
+  threads_world().spawn(2, [](ProcessGroup& group) {
+    for (int step = 1; step <= 2; ++step) {
+      const bool skips = step == 1 && group.rank() == 1;
+      if (skips) continue;
+      const ContextScope scope({.lane = 1, .note = static_cast<std::uint64_t>(step) << 32});
+      const Tensor t = Tensor::zeros({4});
+      if (step == 2 && group.rank() == 0) return;
+      EXPECT_THAT(message_of<Mismatch>([&] { group.allreduce(t)->wait(); }),
+                  AllOf(HasSubstr("note 1:0"), HasSubstr("note 2:0")));
+    }
+  });
+}
+
+TEST_P(ReducerErrors, ModelsThatDiffer) {
+  GetParam().spawn(3, [](ProcessGroup& group) {
+    std::vector<Parameter> parameters = model(4);
+    if (group.rank() == 1) parameters[2] = {"other", Tensor::zeros({2}, DType::f64)};
+    if (group.rank() == 2) parameters.pop_back();
+    const std::string text = message_of<Mismatch>([&] { const Reducer reducer(parameters, group.shared_from_this()); });
+    EXPECT_THAT(text,
+                AllOf(HasSubstr("rank 0 has parameter 'p2' float32[40, 3], rank 1 has parameter 'other' float64[2]"),
+                      HasSubstr("rank 0 has 4 parameters"), HasSubstr("rank 2 has nothing")));
+    group.barrier()->wait();
+    EXPECT_THROW(
+        Reducer(model(4), group.shared_from_this(), nullptr, {.limits = {.first = group.rank() == 0 ? 1u : 2u}}),
+        Mismatch);
+  });
+}
+
+TEST(ReducerErrors, NothingToTrain) {
+  threads_world().spawn(1, [](ProcessGroup& group) {
+    EXPECT_THAT(message_of<InvalidArgument>([&] { const Reducer r({}, group.shared_from_this()); }),
+                HasSubstr("DistributedDataParallel is not needed when a module doesn't have any parameter that "
+                          "requires a gradient."));
+    std::vector<Parameter> twice = {{"a", Tensor::zeros({1})}, {"a", Tensor::zeros({1})}};
+    EXPECT_THAT(message_of<InvalidArgument>([&] { const Reducer r(twice, group.shared_from_this()); }),
+                HasSubstr("two parameters are called 'a'"));
+    EXPECT_THROW(Reducer(model(1), nullptr), InvalidArgument);
+  });
+}
+
+// The hook's Future is completed long after the reducer is gone.
+TEST(ReducerErrors, HooksOutliveTheirReducer) {
+  threads_world().spawn(1, [](ProcessGroup& group) {
+    Promise<Tensor> later;
+    {
+      Reducer reducer(model(2), group.shared_from_this(), make_hook([&](GradBucket&) { return later.get_future(); }));
+      reducer.mark_ready(1);
+      reducer.mark_ready(0);
+    }
+    later.set_value(Tensor::zeros({1}));
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(Worlds, ReducerErrors, ::testing::Values(threads_world(), shm_world()),
+                         [](const auto& test) { return test.param.name; });
+
+}  // namespace
+}  // namespace hookline::testing

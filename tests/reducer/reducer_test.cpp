@@ -1,0 +1,360 @@
+// Tests steps of the reducer: views and copies, order, threads, accumulation, unused and sparse parameters, join.
+#include <hookline/reducer/reducer.hpp>
+
+#include <algorithm>
+#include <mutex>
+#include <numeric>
+#include <random>
+#include <thread>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <hookline/core/error.hpp>
+#include <hookline/hook/function_hook.hpp>
+#include <hookline/hook/registry.hpp>
+
+#include "harness/spawn.hpp"
+#include "reducer/model.hpp"
+
+namespace hookline::testing {
+namespace {
+
+const BucketLimits kSmall{.first = 500, .others = 1000};
+
+/// One step with gradients handed over, which then hold the means.
+void step_with_copies(Reducer& reducer, std::uint64_t step, const std::vector<std::size_t>& order, double factor = 1) {
+  ProcessGroup& group = reducer.group();
+  std::vector<Tensor> given(reducer.parameters().size());
+  for (const std::size_t p : order) {
+    given[p] = gradient_like(reducer.parameters()[p], group.rank(), p, step);
+    reducer.mark_ready(p, given[p]);
+  }
+  reducer.finalize();
+  for (const std::size_t p : order) expect_mean(given[p], group.size(), p, step, factor);
+}
+
+std::vector<std::size_t> backwards(std::size_t count) {
+  std::vector<std::size_t> order(count);
+  std::iota(order.rbegin(), order.rend(), std::size_t{0});
+  return order;
+}
+
+Future<Tensor> two_collectives(ProcessGroup& group, GradBucket& bucket) {
+  const Tensor half = bucket.buffer().clone();
+  co_await group.allreduce(half);
+  co_await group.broadcast(half);
+  half *= 1.0 / group.size();
+  co_return half;
+}
+
+class ReducerSteps : public ::testing::TestWithParam<World> {};
+
+TEST_P(ReducerSteps, CopiedGradientsHoldTheMeans) {
+  for (const int ranks : {1, 2, 3}) {
+    GetParam().spawn(ranks, [](ProcessGroup& group) {
+      Reducer reducer(model(11), group.shared_from_this(), nullptr, {.limits = kSmall});
+      EXPECT_GT(reducer.buckets().size(), 2u);
+      for (std::uint64_t s = 1; s <= 4; ++s) step_with_copies(reducer, s, backwards(11));
+      const StepStats stats = reducer.stats();
+      EXPECT_EQ(stats.step, 4u);
+      EXPECT_EQ(stats.hook, "allreduce");
+      EXPECT_EQ(stats.buckets.size(), reducer.buckets().size());
+      for (const BucketStats& b : stats.buckets) {
+        EXPECT_LE(0, b.ready);
+        EXPECT_LE(b.ready, b.launched);
+        EXPECT_LE(b.launched, b.done);
+        EXPECT_EQ(b.sent_bytes,
+                  2 * b.bytes * static_cast<std::size_t>(group.size() - 1) / static_cast<std::size_t>(group.size()));
+      }
+    });
+  }
+}
+
+TEST_P(ReducerSteps, ViewsStayWhereTheyAre) {
+  GetParam().spawn(2, [](ProcessGroup& group) {
+    Reducer reducer(model(9), group.shared_from_this(), make_hook(two_collectives, group.shared_from_this()),
+                    {.limits = kSmall});
+    std::vector<Tensor> views;
+    for (std::size_t p = 0; p < 9; ++p) views.push_back(reducer.gradient(p));
+    const std::vector<std::size_t> odd = {3, 1, 4, 0, 5, 8, 2, 6, 7};
+    for (std::uint64_t s = 1; s <= 3; ++s) {
+      for (const std::size_t p : odd) {
+        views[p].copy_from(gradient_like(reducer.parameters()[p], group.rank(), p, s));
+        reducer.mark_ready(p);
+      }
+      reducer.finalize();
+      for (std::size_t p = 0; p < 9; ++p) expect_mean(views[p], 2, p, s);
+      EXPECT_FALSE(reducer.stats().rebuilt);
+    }
+  });
+}
+
+TEST_P(ReducerSteps, BucketsAreRebuiltInTheOrderOfRankZero) {
+  GetParam().spawn(2, [](ProcessGroup& group) {
+    Reducer reducer(model(6), group.shared_from_this(), nullptr, {.limits = {.first = 1, .others = 1}});
+    const auto before = reducer.buckets();
+    EXPECT_EQ(before[0], BucketMembers{5});
+    const std::vector<std::size_t> here = {2, 0, 1, 5, 4, 3};
+    step_with_copies(reducer, 1, group.rank() == 0 ? here : backwards(6));
+    step_with_copies(reducer, 2, backwards(6));
+    EXPECT_TRUE(reducer.stats().rebuilt);
+    EXPECT_EQ(reducer.generation(), 2u);
+    for (std::size_t b = 0; b < 6; ++b) EXPECT_EQ(reducer.buckets()[b], BucketMembers{here[b]});
+    step_with_copies(reducer, 3, here);
+    EXPECT_FALSE(reducer.stats().rebuilt);
+  });
+}
+
+// Each rank marks in an order of its own, from several threads, with hooks of several collectives in flight.
+TEST_P(ReducerSteps, ManyThreadsInRandomOrder) {
+  const unsigned seed = std::random_device{}();
+  SCOPED_TRACE(seed);
+  for (const char* kind : {"plain", "coroutine", "blocking"}) {
+    GetParam().spawn(2, [&](ProcessGroup& group) {
+      const auto shared = group.shared_from_this();
+      HookPtr hook;
+      if (std::string(kind) == "coroutine") hook = make_hook(two_collectives, shared);
+      if (std::string(kind) == "blocking") {
+        hook = make_hook(
+            [shared](GradBucket& bucket) {
+              shared->allreduce(bucket.buffer(), {.op = ReduceOp::avg})->wait();
+              return Future<Tensor>::ready(bucket.buffer());
+            },
+            {.name = "blocking", .may_block = true});
+      }
+      Reducer reducer(model(40), shared, hook, {.limits = kSmall});
+      for (std::uint64_t s = 1; s <= 6; ++s) {
+        std::vector<std::size_t> order = backwards(40);
+        std::mt19937 random(seed + static_cast<unsigned>(group.rank()) * 100 + static_cast<unsigned>(s));
+        std::shuffle(order.begin(), order.end(), random);
+        std::vector<Tensor> given;
+        for (std::size_t p = 0; p < 40; ++p) {
+          given.push_back(gradient_like(reducer.parameters()[p], group.rank(), p, s));
+        }
+        std::vector<std::thread> threads;
+        for (std::size_t t = 0; t < 3; ++t) {
+          threads.emplace_back([&, t] {
+            std::mt19937 delay(seed + static_cast<unsigned>(t));
+            for (std::size_t k = t; k < 40; k += 3) {
+              for (auto i = delay() % 2000; i > 0; --i) std::atomic_signal_fence(std::memory_order_seq_cst);
+              reducer.mark_ready(order[k], given[order[k]]);
+            }
+          });
+        }
+        for (std::thread& thread : threads) thread.join();
+        reducer.finalize();
+        for (std::size_t p = 0; p < 40; ++p) expect_mean(given[p], 2, p, s);
+      }
+    });
+  }
+}
+
+TEST_P(ReducerSteps, MixedDtypesStridesAndScalars) {
+  GetParam().spawn(2, [](ProcessGroup& group) {
+    std::vector<Parameter> parameters = {{"a", Tensor::zeros({3, 5})},
+                                         {"b", Tensor::zeros({7}, DType::f64)},
+                                         {"c", Tensor::zeros({}, DType::f32)},
+                                         {"d", Tensor::zeros({9}, DType::bf16)},
+                                         {"e", Tensor::zeros({0, 4})}};
+    Reducer reducer(parameters, group.shared_from_this());
+    EXPECT_EQ(reducer.buckets().size(), 3u);
+    for (std::uint64_t s = 1; s <= 3; ++s) {
+      step_with_copies(reducer, s, backwards(5));
+      const Tensor wide = Tensor::zeros({3, 10}).slice(1, 0, 10, 2);
+      wide.copy_from(gradient_like(parameters[0], group.rank(), 0, s));
+      reducer.mark_ready("a", wide);
+      for (std::size_t p = 1; p < 5; ++p) {
+        const Tensor g = gradient_like(parameters[p], group.rank(), p, s);
+        reducer.mark_ready(p, g);
+      }
+      reducer.finalize();
+      expect_mean(wide, 2, 0, s);
+    }
+  });
+}
+
+TEST_P(ReducerSteps, NoSyncAddsUp) {
+  GetParam().spawn(2, [](ProcessGroup& group) {
+    Reducer reducer(model(5), group.shared_from_this(), nullptr, {.limits = kSmall});
+    for (int round = 0; round < 3; ++round) {
+      const std::uint64_t before = group.sequence_number();
+      {
+        const auto guard = reducer.no_sync();
+        for (int part = 0; part < 2; ++part) {
+          for (const std::size_t p : backwards(5)) {
+            const Tensor g = gradient_like(reducer.parameters()[p], group.rank(), p, 1);
+            reducer.mark_ready(p, g);
+          }
+          reducer.finalize();
+        }
+      }
+      const std::uint64_t sent = group.sequence_number() - before;
+      EXPECT_TRUE(sent == 0 || round == 1) << "nothing is sent but the new order";
+      step_with_copies(reducer, 1, backwards(5), 3);
+    }
+    step_with_copies(reducer, 2, backwards(5));
+  });
+}
+
+TEST_P(ReducerSteps, UnusedParametersAreAgreedOn) {
+  GetParam().spawn(2, [](ProcessGroup& group) {
+    Reducer reducer(model(6), group.shared_from_this(), nullptr, {.limits = kSmall, .find_unused_parameters = true});
+    reducer.gradient(4).fill(42);
+    for (std::uint64_t s = 1; s <= 3; ++s) {
+      // p4 is used by nobody, p1 by rank 0 alone.
+      std::vector<Tensor> given(6);
+      for (const std::size_t p : backwards(6)) {
+        if (p == 4 || (p == 1 && group.rank() == 1)) continue;
+        given[p] = gradient_like(reducer.parameters()[p], group.rank(), p, s);
+        reducer.mark_ready(p, given[p]);
+      }
+      reducer.finalize();
+      EXPECT_EQ(reducer.stats().unused, std::vector<std::string>{"p4"});
+      for (const std::size_t p : {0, 2, 3, 5}) expect_mean(given[p], 2, p, s);
+      EXPECT_NEAR(reducer.gradient(1).data<float>()[3], gradient_of(0, 1, s, 3) / 2, 1e-6);
+      EXPECT_EQ(reducer.gradient(4).data<float>()[0], 42.0f) << "untouched";
+    }
+  });
+}
+
+TEST_P(ReducerSteps, AStaticGraphIsLearntInTheFirstStep) {
+  GetParam().spawn(2, [](ProcessGroup& group) {
+    Reducer reducer(model(6), group.shared_from_this(), nullptr, {.limits = kSmall, .static_graph = true});
+    for (std::uint64_t s = 1; s <= 3; ++s) {
+      std::vector<Tensor> given(6);
+      for (const std::size_t p : {0, 1, 3, 4, 5}) {
+        given[p] = gradient_like(reducer.parameters()[p], group.rank(), p, s);
+        reducer.mark_ready(p, given[p]);
+        if (p == 3) reducer.mark_ready(p, given[p]);  // used twice in the network
+      }
+      reducer.finalize();
+      for (const std::size_t p : {0, 1, 3, 4, 5}) expect_mean(given[p], 2, p, s);
+      if (s == 1) {
+        EXPECT_EQ(reducer.stats().unused, std::vector<std::string>{"p2"});
+      }
+    }
+    reducer.mark_ready(0);
+    EXPECT_THROW(reducer.mark_ready(0), InvalidArgument);
+    EXPECT_THROW(reducer.mark_ready(2), InvalidArgument);
+    EXPECT_THROW(reducer.finalize(), InvalidArgument);
+  });
+}
+
+TEST_P(ReducerSteps, SparseGradientsAreUnited) {
+  GetParam().spawn(2, [](ProcessGroup& group) {
+    for (const char* text : {"allreduce", "coroutine"}) {
+      std::vector<Parameter> parameters = model(3);
+      parameters.push_back({"rows", Tensor::zeros({1000, 2}), true});
+      HookPtr hook = make_hook("allreduce", group.shared_from_this());
+      if (std::string(text) != "allreduce") hook = make_hook(two_collectives, group.shared_from_this());
+      Reducer reducer(parameters, group.shared_from_this(), hook, {.limits = kSmall});
+      for (std::uint64_t s = 1; s <= 3; ++s) {
+        // Rank 0 has rows 7, 999 and 7 again; rank 1 has 3 and 7; in the third step rank 1 has none.
+        std::vector<std::int64_t> rows =
+            group.rank() == 0 ? std::vector<std::int64_t>{7, 999, 7} : std::vector<std::int64_t>{3, 7};
+        if (s == 3 && group.rank() == 1) rows.clear();
+        const Tensor values = Tensor::full({static_cast<std::int64_t>(rows.size()), 2}, group.rank() + 1);
+        reducer.mark_ready("rows", SparseGradient{Tensor::borrow(rows), values});
+        for (const std::size_t p : backwards(3)) {
+          const Tensor g = gradient_like(parameters[p], group.rank(), p, s);
+          reducer.mark_ready(p, g);
+        }
+        reducer.finalize();
+        const SparseGradient mean = reducer.sparse_gradient("rows");
+        const std::vector<std::int64_t> indices(mean.indices.data<std::int64_t>(),
+                                                mean.indices.data<std::int64_t>() + mean.indices.numel());
+        const std::vector<float> first(mean.values.data<float>(), mean.values.data<float>() + mean.values.numel());
+        if (s < 3) {
+          EXPECT_THAT(indices, ::testing::ElementsAre(3, 7, 999));
+          EXPECT_THAT(first, ::testing::ElementsAre(1, 1, 2, 2, 0.5, 0.5));
+        } else {
+          EXPECT_THAT(indices, ::testing::ElementsAre(7, 999));
+          EXPECT_THAT(first, ::testing::ElementsAre(1, 1, 0.5, 0.5));
+        }
+        for (const BucketStats& b : reducer.stats().buckets) EXPECT_LT(b.bytes, 2000u) << "not densified";
+      }
+      std::vector<std::int64_t> outside = {1000};
+      EXPECT_THROW(reducer.mark_ready("rows", SparseGradient{Tensor::borrow(outside), Tensor::zeros({1, 2})}),
+                   InvalidArgument);
+    }
+  });
+}
+
+TEST_P(ReducerSteps, UnevenInputs) {
+  for (const bool initial : {true, false}) {
+    GetParam().spawn(3, [&](ProcessGroup& group) {
+      std::vector<Parameter> parameters = model(5);
+      Reducer reducer(parameters, group.shared_from_this(), make_hook(two_collectives, group.shared_from_this()),
+                      {.limits = kSmall});
+      const int steps = 1 + 2 * group.rank();
+      std::vector<float> seen;
+      reducer.join(
+          [&] {
+            for (int s = 0; s < steps; ++s) {
+              const Tensor g = Tensor::full(parameters[0].tensor.shape(), 6);
+              for (const std::size_t p : backwards(5)) {
+                const Tensor other = Tensor::full(parameters[p].tensor.shape(), 6);
+                reducer.mark_ready(p, p == 0 ? g : other);
+              }
+              reducer.finalize();
+              seen.push_back(g.data<float>()[0]);
+              parameters[0].tensor.fill(s + 1);
+            }
+          },
+          {.divide_by_initial_world_size = initial});
+      std::vector<float> expected(static_cast<std::size_t>(steps), 6.0f);
+      if (initial) {
+        for (std::size_t s = 1; s < expected.size(); ++s) expected[s] = s < 3 ? 4.0f : 2.0f;
+      }
+      for (std::size_t s = 0; s < seen.size(); ++s) EXPECT_NEAR(seen[s], expected[s], 1e-5) << s;
+      EXPECT_EQ(parameters[0].tensor.data<float>()[0], 5.0f) << "the parameters of who did most";
+      step_with_copies(reducer, 1, backwards(5));
+    });
+  }
+}
+
+TEST_P(ReducerSteps, SumsAndWeights) {
+  GetParam().spawn(2, [](ProcessGroup& group) {
+    Reducer sum(model(3), group.shared_from_this(), nullptr, {.mean = Mean::sum});
+    step_with_copies(sum, 1, backwards(3), 2);
+
+    Reducer weighted(model(3), group.shared_from_this());
+    weighted.set_weight(group.rank() == 0 ? 3 : 1);
+    const Tensor g = Tensor::full({40, 1}, group.rank() == 0 ? 1 : 5);
+    weighted.mark_ready("p0", g);
+    weighted.mark_ready("p1");
+    weighted.mark_ready("p2");
+    weighted.finalize();
+    EXPECT_NEAR(g.data<float>()[0], (3 * 1 + 1 * 5) / 4.0, 1e-6);
+  });
+}
+
+TEST_P(ReducerSteps, IgnoredAndDelayedParameters) {
+  GetParam().spawn(2, [](ProcessGroup& group) {
+    std::vector<Parameter> parameters = model(4);
+    parameters[1].ignored = true;
+    parameters[1].tensor.fill(group.rank());
+    parameters[3].delayed = true;
+    Reducer reducer(parameters, group.shared_from_this(), nullptr, {.limits = {.first = 1, .others = 1}});
+    EXPECT_THAT(reducer.buckets(), ::testing::ElementsAre(BucketMembers{2}, BucketMembers{0}, BucketMembers{3}));
+    EXPECT_EQ(parameters[1].tensor.data<float>()[0], static_cast<float>(group.rank())) << "not broadcast";
+    EXPECT_THROW(reducer.mark_ready("p1"), InvalidArgument);
+    for (std::uint64_t s = 1; s <= 2; ++s) step_with_copies(reducer, s, {3, 2, 0});
+  });
+}
+
+TEST_P(ReducerSteps, TheParametersOfRankZeroAreBroadcast) {
+  GetParam().spawn(2, [](ProcessGroup& group) {
+    const std::vector<Parameter> parameters = model(4);
+    for (const Parameter& p : parameters) p.tensor.fill(group.rank() + 1);
+    const Reducer reducer(parameters, group.shared_from_this());
+    for (const Parameter& p : parameters) EXPECT_EQ(p.tensor.data<float>()[0], 1.0f);
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(Worlds, ReducerSteps, ::testing::Values(threads_world(), shm_world()),
+                         [](const auto& test) { return test.param.name; });
+
+}  // namespace
+}  // namespace hookline::testing
