@@ -1,5 +1,7 @@
 """Gradients, buckets and communication hooks: the layer between a model and the network."""
 
+from importlib import import_module as _import_module
+
 from ._arrays import ArrayLike
 from ._core import (
     Aborted,
@@ -9,10 +11,12 @@ from ._core import (
     BarrierOptions,
     BroadcastOptions,
     Capabilities,
+    CommHook,
     Error,
     FileStore,
     Future,
     GatherOptions,
+    GradBucket,
     InvalidArgument,
     MemoryStore,
     Mismatch,
@@ -21,6 +25,7 @@ from ._core import (
     ProcessGroup,
     ReduceOp,
     ReduceOptions,
+    Reducer,
     ReduceScatterOptions,
     Rendezvous,
     ResourceError,
@@ -33,6 +38,7 @@ from ._core import (
     Work,
     WorkInfo,
     asarray,
+    broadcast_coalesced,
     checked,
     compared,
     dump_records,
@@ -40,15 +46,18 @@ from ._core import (
     from_dlpack,
     full,
     init_process_group,
+    make_hook,
     nan_checked,
     recorded,
     records,
+    registered_hooks,
     rendezvous,
     threads_groups,
     zeros,
 )
 from ._core import version as __version__
 from ._futures import collect_all, when_all
+from ._hooks import DDPCommHookType, register_ddp_comm_hook
 from ._subclassing import require_init
 
 HashStore = MemoryStore  # the name that torch.distributed has for it
@@ -68,10 +77,13 @@ __all__ = [
     "BarrierOptions",
     "BroadcastOptions",
     "Capabilities",
+    "CommHook",
+    "DDPCommHookType",
     "Error",
     "FileStore",
     "Future",
     "GatherOptions",
+    "GradBucket",
     "HashStore",
     "InvalidArgument",
     "MemoryStore",
@@ -82,6 +94,7 @@ __all__ = [
     "ReduceOp",
     "ReduceOptions",
     "ReduceScatterOptions",
+    "Reducer",
     "Rendezvous",
     "ResourceError",
     "ScatterOptions",
@@ -94,6 +107,7 @@ __all__ = [
     "WorkInfo",
     "__version__",
     "asarray",
+    "broadcast_coalesced",
     "checked",
     "collect_all",
     "compared",
@@ -102,9 +116,12 @@ __all__ = [
     "from_dlpack",
     "full",
     "init_process_group",
+    "make_hook",
     "nan_checked",
     "recorded",
     "records",
+    "register_ddp_comm_hook",
+    "registered_hooks",
     "rendezvous",
     "threads_groups",
     "when_all",
@@ -116,3 +133,10 @@ for _name in __all__:
     if isinstance(globals()[_name], type):
         globals()[_name].__module__ = __name__
 del _name
+
+
+def __getattr__(name: str) -> object:
+    """Loads hookline.numpy when it is first used."""
+    if name != "numpy":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return _import_module(f"{__name__}.{name}")

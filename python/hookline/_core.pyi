@@ -1,4 +1,4 @@
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Sequence, Set
 import datetime
 from typing import Any, Generic, TypeVar
 
@@ -8,7 +8,7 @@ import numpy.typing
 
 version: str = '0.1.0'
 
-class Error(Exception):
+class Error(RuntimeError):
     """The base of every error of hookline."""
 
 class InvalidArgument(Error, ValueError):
@@ -775,3 +775,121 @@ def records(group: ProcessGroup) -> dict[str, Any]:
 
 def dump_records(group: ProcessGroup, path: str | None = None, reason: str = 'asked for') -> str:
     """Writes what a recorded group remembers to a file and returns its path."""
+class GradBucket:
+    """
+    The gradients of some parameters in one flat buffer: what a communication hook gets.
+    """
+
+    def __init__(self, buffer: Any, sizes: Sequence[int | Sequence[int]] | None = None, parameters: Sequence[Any] | None = None, index: int = 0, bucket_count: int = 1, sparse_grad_indices: Any | None = None) -> None:
+        """
+        A bucket of a flat array, for trying a hook alone. Without sizes it holds one gradient.
+        """
+
+    def index(self) -> int: ...
+
+    def get_index(self) -> int: ...
+
+    def bucket_count(self) -> int: ...
+
+    def is_last(self) -> bool:
+        """Whether it is the last of the step."""
+
+    def buffer(self) -> Any:
+        """The flat buffer: a NumPy array, or a torch tensor under torch."""
+
+    def set_buffer(self, buffer: Any) -> None:
+        """Another buffer with as many elements; its dtype may differ."""
+
+    def gradients(self) -> list[Any]:
+        """Views of the buffer with the parameters' shapes."""
+
+    def parameters(self) -> list[Any]: ...
+
+    def offsets(self) -> list[int]: ...
+
+    def lengths(self) -> list[int]: ...
+
+    def sizes(self) -> list[tuple[int, ...]]: ...
+
+    def sparse_grad_indices(self) -> Any:
+        """The rows of a sparse gradient, or None."""
+
+    def __repr__(self) -> str: ...
+
+class CommHook:
+    """A communication hook that runs without Python; made by make_hook."""
+
+    @property
+    def name(self) -> str: ...
+
+    def __call__(self, state: Any, bucket: GradBucket) -> Future[Any]:
+        """As a function of Python's would be called; the state is of no matter."""
+
+    def __repr__(self) -> str: ...
+
+def make_hook(text: str, group: ProcessGroup) -> CommHook:
+    """
+    The hook of a text: a name with options in parentheses, and wrappers behind it: 'int8(block=512) | error_feedback'.
+    """
+
+def registered_hooks(alone: bool = False) -> dict[str, str]:
+    """
+    The hooks that make_hook knows, with what they do; or those only that need no other to be wrapped around.
+    """
+
+class Reducer:
+    """
+    Averages gradients over the ranks of a group while the backward pass goes on.
+    """
+
+    def __init__(self, parameters: Sequence[tuple[str, Any]], group: ProcessGroup, hook: object | None = None, state: object | None = None, first_bucket_bytes: int = 1048576, bucket_bytes: int = 26214400, find_unused_parameters: bool = False, static_graph: bool = False, mean: str = 'average', views_may_move: bool = False, broadcast_parameters: bool = True, timeout: float | datetime.timedelta | None = None, sparse: Set[str] = ..., ignored: Set[str] = ..., delayed: Set[str] = ..., for_torch: bool = False) -> None: ...
+
+    def mark_ready(self, parameter: int | str, gradient: Any | None = None) -> None:
+        """
+        The gradient of a parameter is there: in gradient(parameter), or in the array given, which finalize() overwrites with the mean.
+        """
+
+    def mark_ready_sparse(self, parameter: int | str, indices: Any, values: Any) -> None: ...
+
+    def finalize(self) -> None:
+        """Waits until all buckets are reduced."""
+
+    def gradient(self, parameter: int | str) -> Tensor:
+        """The place of a parameter's gradient in its bucket."""
+
+    def sparse_gradient(self, name: str) -> tuple[Tensor, Tensor]:
+        """The reduced rows: indices and values."""
+
+    def replace_hook(self, state: object | None, hook: object | None) -> None:
+        """Another hook from the next step on."""
+
+    @property
+    def hook_name(self) -> str: ...
+
+    def begin_no_sync(self) -> None:
+        """Until end_no_sync() gradients add up and nothing is sent."""
+
+    def end_no_sync(self) -> None: ...
+
+    def set_weight(self, weight: float) -> None:
+        """
+        The weight of this rank's gradients in the means to come. Every rank calls it.
+        """
+
+    def begin_join(self, divide_by_initial_world_size: bool = True) -> None: ...
+
+    def end_join(self) -> None:
+        """Takes part in the others' steps until all ranks are through."""
+
+    def buckets(self) -> list[list[int]]: ...
+
+    @property
+    def generation(self) -> int: ...
+
+    def stats(self) -> dict[str, Any]:
+        """What was measured of the last step."""
+
+def broadcast_coalesced(group: ProcessGroup, tensors: object, buffer_size: int = 262144000, root: int = 0) -> None:
+    """
+    Copies the root's arrays into those of every rank, in buffers of at most buffer_size bytes.
+    """

@@ -147,7 +147,7 @@ void bind_error(nb::module_& m) {
     m.attr(t.name) = type;
     t.type = type.ptr();
   };
-  define(types.back(), PyExc_Exception);
+  define(types.back(), PyExc_RuntimeError);
   for (ErrorType& t : types) {
     if (t.builtin_base) define(t, nb::make_tuple(nb::handle(types.back().type), nb::handle(*t.builtin_base)));
   }

@@ -16,5 +16,8 @@ NB_MODULE(_core, m) {
   py::bind_completion(m);
   py::bind_group(m);
   py::bind_decorators(m);
+  py::bind_bucket(m);
+  py::bind_hook(m);
+  py::bind_reducer(m);
   py::bind_probe(m);
 }

@@ -171,6 +171,7 @@ void PyFuture::run_callbacks() {
       nb::object result;
       PyRef failure;
       try {
+        const ContextScope scope(waiting.context);
         if (waiting.callback.is_valid()) result = waiting.callback(current);
       } catch (nb::python_error& e) {
         if (!waiting.child.is_valid() || nb::inst_ptr<PyFuture>(waiting.child)->done()) {

@@ -56,6 +56,7 @@ class PyFuture {
   struct Waiting {
     nb::object callback;
     nb::object child;
+    CallContext context = current_context();  // a hook's callbacks start operations in its lane
   };
 
   void add(Waiting waiting);

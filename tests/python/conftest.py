@@ -1,4 +1,4 @@
-"""What the tests of process groups share: ranks as threads, and programs as ranks of `hookline run`."""
+"""What the tests with process groups share: ranks as threads, and programs as ranks of `hookline run`."""
 
 import os
 import subprocess
@@ -13,7 +13,8 @@ import pytest
 
 import hookline
 
-sys.path.insert(0, str(Path(__file__).parent))  # for python_groups
+for folder in (Path(__file__).parent, Path(__file__).parent / "group"):  # for training_steps and python_groups
+    sys.path.insert(0, str(folder))
 
 DEADLINE = 60.0
 

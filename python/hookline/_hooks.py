@@ -1,0 +1,148 @@
+"""Communication hooks in Python: what counts as one, torch's futures, and PyTorch's names for the built-in ones."""
+
+from __future__ import annotations
+
+import enum
+import functools
+import inspect
+import sys
+from collections.abc import Callable
+from types import TracebackType
+from typing import Any, Protocol
+
+from ._core import Future, GradBucket
+
+
+class Registers(Protocol):
+    """What takes a hook: DataParallel, or a DistributedDataParallel."""
+
+    def register_comm_hook(self, state: Any, hook: Any) -> None:
+        """Has the hook run for every bucket."""
+
+
+def name_of(hook: object) -> str:
+    """The module and qualified name of a function, or of the class of a callable object."""
+    while isinstance(hook, functools.partial):
+        hook = hook.func
+    named = hook if hasattr(hook, "__qualname__") else type(hook)
+    return f"{named.__module__}.{named.__qualname__}"
+
+
+def check_hook(hook: object) -> str:
+    """Raises what PyTorch raises where something cannot be a hook, and returns its name."""
+    if not callable(hook):
+        raise TypeError(f"Communication hook must be callable. It is {hook!r}")
+    name = name_of(hook)
+    try:
+        signature = inspect.signature(hook)
+    except (TypeError, ValueError):  # a builtin that does not tell
+        return name
+    try:
+        bound = signature.bind(None, None)
+    except TypeError as error:
+        raise TypeError(
+            f"Communication hook must take two arguments, state and bucket, but {name}{signature} cannot be "
+            f"called with two: {error}"
+        ) from None
+    parameters = [signature.parameters[key] for key in bound.arguments]
+    bucket = parameters[-1].annotation
+    if parameters[-1].kind is not inspect.Parameter.VAR_POSITIONAL and not annotates(bucket, "GradBucket", GradBucket):
+        raise ValueError(
+            "Communication hook: bucket annotation should be dist.GradBucket. "
+            f"In {name} it is {bucket!r}; hookline.GradBucket is meant, or nothing"
+        )
+    if not annotates(signature.return_annotation, "Future", Future):
+        raise ValueError(
+            "Communication hook: return annotation should be torch.futures.Future[torch.Tensor]. "
+            f"In {name} it is {signature.return_annotation!r}; hookline.Future is taken, too, or nothing"
+        )
+    return name
+
+
+def annotates(annotation: Any, name: str, kind: type) -> bool:
+    """Whether an annotation, which may be text, is missing or means a class of this name."""
+    if annotation in (inspect.Signature.empty, Any, object, None if name == "GradBucket" else inspect.Signature.empty):
+        return True
+    if isinstance(annotation, str):
+        return annotation.split("[")[0].strip().split(".")[-1] in {name, "Any", "object"}
+    origin = getattr(annotation, "__origin__", annotation)
+    return origin is kind or getattr(origin, "__name__", "") == name
+
+
+def is_torch_future(value: object) -> bool:
+    """Whether it is a torch.futures.Future, or what its `then` gives; does not import torch."""
+    torch = sys.modules.get("torch")
+    return torch is not None and isinstance(value, torch._C.Future)
+
+
+def from_torch(future: Any) -> Future[Any]:
+    """A future of ours that is completed with what one of torch's is."""
+    result: Future[Any] = Future()
+
+    def pass_on(done: Any) -> None:
+        try:
+            value = done.value()
+        except BaseException as error:
+            result.set_exception(error.with_traceback(_before_futures(error.__traceback__)))
+        else:
+            result.set_result(value)
+
+    future.add_done_callback(pass_on)
+    return result
+
+
+def _before_futures(traceback: TracebackType | None) -> TracebackType | None:
+    """A traceback without the frames in which a future was asked for its value: they hold on to that very future."""
+    passed_through = {__file__, sys.modules["torch"].futures.__file__}
+    while traceback is not None and traceback.tb_frame.f_code.co_filename in passed_through:
+        traceback = traceback.tb_next
+    return traceback
+
+
+def _register(model: Registers, state: Any, hook: str) -> None:
+    if not callable(getattr(model, "register_comm_hook", None)):
+        raise TypeError(
+            f"register_ddp_comm_hook: a model with a register_comm_hook method is expected, such as "
+            f"hookline.numpy.DataParallel, but got {type(model).__module__}.{type(model).__qualname__}"
+        )
+    model.register_comm_hook(state, hook)
+
+
+def _by_text(text: str) -> Callable[..., None]:
+    def register(model: Registers, state: Any = None) -> None:
+        _register(model, state, text)
+
+    return functools.partial(register)  # a plain function would become a method of the enumeration
+
+
+class DDPCommHookType(enum.Enum):
+    """PyTorch's names of the built-in hooks. A value, called with model and state, registers the hook."""
+
+    ALLREDUCE = _by_text("allreduce")
+    FP16_COMPRESS = _by_text("fp16")
+    BF16_COMPRESS = _by_text("bf16")
+    QUANTIZE_PER_TENSOR = _by_text("quantize_per_tensor")
+    QUANTIZE_PER_CHANNEL = _by_text("quantize_per_channel")
+    POWER_SGD = _by_text("powersgd(rank=1)")
+    POWER_SGD_RANK2 = _by_text("powersgd(rank=2)")
+    BATCHED_POWER_SGD = _by_text("batched_powersgd(rank=1)")
+    BATCHED_POWER_SGD_RANK2 = _by_text("batched_powersgd(rank=2)")
+    NOOP = _by_text("noop")
+
+
+def register_ddp_comm_hook(comm_hook_type: DDPCommHookType | str, model: Registers, state: Any = None) -> None:
+    """Registers one of the built-in hooks with a model. The type may also be given as its name."""
+    if isinstance(comm_hook_type, str):
+        if comm_hook_type not in DDPCommHookType.__members__:
+            raise TypeError(
+                f"register_ddp_comm_hook: no hook is called {comm_hook_type!r}; there are "
+                f"{', '.join(DDPCommHookType.__members__)}"
+            )
+        comm_hook_type = DDPCommHookType[comm_hook_type]
+    if not isinstance(comm_hook_type, DDPCommHookType):
+        raise TypeError(
+            "register_ddp_comm_hook: the first argument is a DDPCommHookType or its name, not "
+            f"{type(comm_hook_type).__module__}.{type(comm_hook_type).__qualname__}"
+        )
+    register: Callable[..., None] = comm_hook_type.value
+    register(model=model, state=state)

@@ -1,0 +1,145 @@
+"""Data-parallel training of NumPy arrays, without a framework."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from ._core import InvalidArgument, Reducer
+
+if TYPE_CHECKING:
+    import datetime
+
+    import numpy.typing
+
+    from ._core import CommHook, ProcessGroup
+
+    Array = numpy.typing.NDArray[Any]
+
+__all__ = ["DataParallel"]
+
+MIB = 1 << 20
+
+
+class DataParallel:
+    """Averages gradients over the ranks of a group while they are being computed.
+
+    Every rank makes one with parameters of the same names, shapes and dtypes; rank 0's values are broadcast. A step is
+    ready() for each parameter, in the order in which the gradients come, then finish().
+    """
+
+    def __init__(
+        self,
+        params: Mapping[str, Any],
+        group: ProcessGroup,
+        hook: str | CommHook | None = None,
+        *,
+        bucket_cap_mb: float | None = None,
+        find_unused_parameters: bool = False,
+        static_graph: bool = False,
+        mean: str = "average",
+        broadcast_parameters: bool = True,
+        timeout: float | datetime.timedelta | None = None,
+        sparse: Iterable[str] = (),
+        ignored: Iterable[str] = (),
+        delayed: Iterable[str] = (),
+    ) -> None:
+        """Without bucket_cap_mb the first bucket has 1 MiB and the others 25 MiB. mean="sum" adds up instead."""
+        if bucket_cap_mb is not None and not bucket_cap_mb > 0:
+            raise InvalidArgument(f"bucket_cap_mb must be larger than 0, and is {bucket_cap_mb}")
+        for name in {*sparse, *ignored, *delayed} - {*params}:
+            raise InvalidArgument(f"there is no parameter called {name!r}")
+        cap = None if bucket_cap_mb is None else int(bucket_cap_mb * MIB)
+        self._group = group
+        self._registered = hook is not None
+        self._reducer = Reducer(
+            list(params.items()),
+            group,
+            hook,
+            group,
+            first_bucket_bytes=MIB if cap is None else cap,
+            bucket_bytes=25 * MIB if cap is None else cap,
+            find_unused_parameters=find_unused_parameters,
+            static_graph=static_graph,
+            mean=mean,
+            broadcast_parameters=broadcast_parameters,
+            timeout=timeout,
+            sparse=set(sparse),
+            ignored=set(ignored),
+            delayed=set(delayed),
+        )
+
+    def ready(self, name: str, gradient: Any = None) -> None:
+        """The gradient of a parameter is there: in gradient(name), or in an array, which finish() overwrites.
+
+        A sparse parameter's gradient is a pair: row numbers (int64) and those rows.
+        """
+        if isinstance(gradient, tuple):
+            self._reducer.mark_ready_sparse(name, *gradient)
+        else:
+            self._reducer.mark_ready(name, gradient)
+
+    def finish(self) -> None:
+        """Waits until all gradients hold the means over the ranks."""
+        self._reducer.finalize()
+
+    def gradient(self, name: str) -> Array:
+        """The place of a gradient in its bucket, in shared memory where the group has it: written to, it needs no copy.
+
+        It stays there; arrays that are asked for before the second step keep the buckets from being rebuilt.
+        """
+        return self._reducer.gradient(name).numpy()
+
+    def sparse_gradient(self, name: str) -> tuple[Array, Array]:
+        """The reduced rows of a sparse parameter: their numbers, ascending, and their values."""
+        indices, values = self._reducer.sparse_gradient(name)
+        return indices.numpy(), values.numpy()
+
+    def register_comm_hook(self, state: Any, hook: Any) -> None:
+        """Has hook(state, bucket) run for every bucket: a function, a text, or what make_hook returned. Once."""
+        if self._registered:
+            raise InvalidArgument(
+                "register_comm_hook or register_builtin_comm_hook can only be called once. "
+                f"The hook here is {self._reducer.hook_name}; replace_comm_hook takes its place between steps"
+            )
+        self.replace_comm_hook(state, hook)
+
+    def replace_comm_hook(self, state: Any, hook: Any) -> None:
+        """The same in the place of the hook that there is, from the next step on."""
+        if hook is None:
+            raise TypeError("Communication hook must be callable. It is None")
+        self._reducer.replace_hook(state, hook)
+        self._registered = True
+
+    @contextmanager
+    def no_sync(self) -> Iterator[None]:
+        """Inside, gradients add up on each rank and nothing is sent; the first step after it reduces the sum."""
+        self._reducer.begin_no_sync()
+        try:
+            yield
+        finally:
+            self._reducer.end_no_sync()
+
+    @contextmanager
+    def join(self, divide_by_initial_world_size: bool = True) -> Iterator[None]:
+        """For uneven inputs: a rank whose block ends takes part in the others' steps with zeros until all are through.
+
+        Then every rank takes over the parameters of one that did the most steps. Where the block raises, the group is
+        aborted.
+        """
+        self._reducer.begin_join(divide_by_initial_world_size)
+        try:
+            yield
+        except BaseException as error:
+            self._group.abort(f"a rank failed inside join: {error!r}")
+            raise
+        self._reducer.end_join()
+
+    def set_weight(self, weight: float) -> None:
+        """The weight of this rank's gradients in the means to come, such as its batch size. Every rank calls it."""
+        self._reducer.set_weight(weight)
+
+    def stats(self) -> dict[str, Any]:
+        """What was measured of the last step: times in seconds from its first gradient, and bytes sent."""
+        return self._reducer.stats()

@@ -1,0 +1,123 @@
+// Binds GradBucket.
+#include <optional>
+#include <vector>
+
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include "py_hook.hpp"
+#include "rooms.hpp"
+#include "shape_arg.hpp"
+#include "tensor_import.hpp"
+
+namespace hookline::python {
+namespace {
+
+int traverse(PyObject* self, visitproc visit, void* arg) {
+  Py_VISIT(Py_TYPE(self));
+  if (nb::inst_ready(self)) Py_VISIT(nb::inst_ptr<PyGradBucket>(self)->buffer.ptr());
+  return 0;
+}
+
+int clear(PyObject* self) {
+  if (nb::inst_ready(self)) {
+    const nb::object dropped = std::exchange(nb::inst_ptr<PyGradBucket>(self)->buffer, nb::object());
+  }
+  return 0;
+}
+
+PyType_Slot slots[] = {
+    {Py_tp_traverse, reinterpret_cast<void*>(traverse)}, {Py_tp_clear, reinterpret_cast<void*>(clear)}, {0, nullptr}};
+
+bool is_of_torch(nb::handle object) {
+  const nb::object module = object.type().attr("__module__");
+  return std::string_view(nb::str(module).c_str()).starts_with("torch");
+}
+
+void construct(PyGradBucket* self, const TensorArg& buffer, std::optional<std::vector<Shape>> sizes,
+               std::optional<std::vector<TensorArg>> parameters, std::size_t index, std::size_t bucket_count,
+               std::optional<TensorArg> sparse_grad_indices) {
+  const Tensor flat = buffer.tensor();
+  std::vector<Tensor> tensors;
+  if (parameters) {
+    for (const TensorArg& p : *parameters) tensors.push_back(p.tensor());
+  }
+  std::vector<Dims> shapes;
+  if (sizes) {
+    for (const Shape& s : *sizes) shapes.push_back(dims_of(s));
+  } else if (parameters) {
+    for (const Tensor& t : tensors) shapes.push_back(t.shape());
+  } else {
+    shapes.push_back(flat.shape());
+  }
+  auto layout = std::make_shared<const BucketLayout>(layout_of(std::move(shapes), std::move(tensors)));
+  std::optional<Tensor> indices;
+  if (sparse_grad_indices) indices = sparse_grad_indices->tensor();
+  new (self) PyGradBucket{GradBucket(index, bucket_count, flat, std::move(layout), std::move(indices)), buffer.object,
+                          is_of_torch(buffer.object)};
+}
+
+nb::list arrays(const PyGradBucket& self, const std::vector<Tensor>& tensors) {
+  nb::list result;
+  for (const Tensor& t : tensors) result.append(self.array_of(t));
+  return result;
+}
+
+nb::list sizes(const PyGradBucket& self) {
+  nb::list result;
+  for (const Dims& dims : self.bucket.sizes()) {
+    nb::list extents;
+    for (const std::int64_t extent : dims) extents.append(extent);
+    result.append(nb::tuple(extents));
+  }
+  return result;
+}
+
+}  // namespace
+
+void bind_bucket(nb::module_& m) {
+  using nb::arg;
+  nb::class_<PyGradBucket>(m, "GradBucket", nb::type_slots(slots), nb::is_weak_referenceable(),
+                           "The gradients of some parameters in one flat buffer: what a communication hook gets.")
+      .def("__init__", &construct, arg("buffer"), arg("sizes") = nb::none(), arg("parameters") = nb::none(),
+           arg("index") = 0, arg("bucket_count") = 1, arg("sparse_grad_indices") = nb::none(),
+           "A bucket of a flat array, for trying a hook alone. Without sizes it holds one gradient.")
+      .def("index", [](const PyGradBucket& b) { return b.bucket.index(); })
+      .def("get_index", [](const PyGradBucket& b) { return b.bucket.index(); })
+      .def("bucket_count", [](const PyGradBucket& b) { return b.bucket.bucket_count(); })
+      .def(
+          "is_last", [](const PyGradBucket& b) { return b.bucket.is_last(); }, "Whether it is the last of the step.")
+      .def("buffer", &PyGradBucket::get_buffer, nb::sig("def buffer(self) -> typing.Any"),
+           "The flat buffer: a NumPy array, or a torch tensor under torch.")
+      .def(
+          "set_buffer",
+          [](PyGradBucket& b, const TensorArg& buffer) {
+            b.bucket.set_buffer(buffer.tensor());
+            b.buffer = buffer.object;
+          },
+          arg("buffer"), "Another buffer with as many elements; its dtype may differ.")
+      .def(
+          "gradients", [](const PyGradBucket& b) { return arrays(b, b.bucket.gradients()); },
+          nb::sig("def gradients(self) -> list[typing.Any]"), "Views of the buffer with the parameters' shapes.")
+      .def(
+          "parameters", [](const PyGradBucket& b) { return arrays(b, b.bucket.parameters()); },
+          nb::sig("def parameters(self) -> list[typing.Any]"))
+      .def("offsets", [](const PyGradBucket& b) { return b.bucket.offsets(); })
+      .def("lengths", [](const PyGradBucket& b) { return b.bucket.lengths(); })
+      .def("sizes", &sizes, nb::sig("def sizes(self) -> list[tuple[int, ...]]"))
+      .def(
+          "sparse_grad_indices",
+          [](const PyGradBucket& b) -> nb::object {
+            const auto& indices = b.bucket.sparse_grad_indices();
+            return indices ? b.array_of(*indices) : nb::none();
+          },
+          nb::sig("def sparse_grad_indices(self) -> typing.Any"), "The rows of a sparse gradient, or None.")
+      .def("__repr__", [](const PyGradBucket& b) {
+        return "<hookline.GradBucket " + std::to_string(b.bucket.index()) + " of " +
+               std::to_string(b.bucket.bucket_count()) + ": " + to_string(b.bucket.buffer()) + ", " +
+               std::to_string(b.bucket.offsets().size()) + " gradients>";
+      });
+}
+
+}  // namespace hookline::python

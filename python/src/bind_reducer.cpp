@@ -1,0 +1,231 @@
+// Binds Reducer, on which the classes for NumPy and torch build, and broadcast_coalesced.
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/pair.h>
+#include <nanobind/stl/set.h>
+#include <nanobind/stl/shared_ptr.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/variant.h>
+#include <nanobind/stl/vector.h>
+
+#include <hookline/core/error.hpp>
+#include <hookline/hook/builtin_hooks.hpp>
+#include <hookline/reducer/broadcast_coalesced.hpp>
+#include <hookline/reducer/reducer.hpp>
+
+#include "natively.hpp"
+#include "py_error.hpp"
+#include "py_hook.hpp"
+#include "rooms.hpp"
+#include "tensor_list.hpp"
+#include "timeout_caster.hpp"
+
+namespace hookline::python {
+namespace {
+
+/// The reducer goes when the garbage collector takes a cycle apart that it is part of.
+struct PyReducer {
+  std::unique_ptr<Reducer> reducer;
+  std::shared_ptr<ProcessGroup> group;
+  std::unique_ptr<Reducer::NoSync> no_sync;
+  bool for_torch = false;
+
+  Reducer* operator->() const {
+    if (!reducer) throw InvalidArgument("this reducer was taken apart by the garbage collector");
+    return reducer.get();
+  }
+};
+
+// A hook may refer to what owns the reducer, and so may the traceback of an exception that it ended with.
+int traverse(PyObject* self, visitproc visit, void* arg) {
+  Py_VISIT(Py_TYPE(self));
+  if (!nb::inst_ready(self)) return 0;
+  const Reducer* const reducer = nb::inst_ptr<PyReducer>(self)->reducer.get();
+  if (!reducer) return 0;
+  const HookPtr hook = reducer->hook();
+  if (const auto* python_hook = dynamic_cast<const PythonCommHook*>(hook.get())) {
+    Py_VISIT(python_hook->state().ptr());
+    Py_VISIT(python_hook->function().ptr());
+  }
+  try {
+    if (const std::exception_ptr failure = reducer->failure()) std::rethrow_exception(failure);
+  } catch (const PythonException& e) {
+    Py_VISIT(e.exception().get().ptr());
+  } catch (...) {  // nothing of Python's
+  }
+  return 0;
+}
+
+int clear(PyObject* self) {
+  if (!nb::inst_ready(self)) return 0;
+  PyReducer& reducer = *nb::inst_ptr<PyReducer>(self);
+  reducer.no_sync.reset();
+  const std::unique_ptr<Reducer> dropped = std::move(reducer.reducer);
+  return 0;
+}
+
+PyType_Slot slots[] = {
+    {Py_tp_traverse, reinterpret_cast<void*>(traverse)}, {Py_tp_clear, reinterpret_cast<void*>(clear)}, {0, nullptr}};
+
+using Key = std::variant<std::size_t, std::string>;
+using Names = std::set<std::string>;
+
+std::size_t index_of(const PyReducer& self, const Key& key) {
+  if (const auto* index = std::get_if<std::size_t>(&key)) return *index;
+  return self->index_of(std::get<std::string>(key));
+}
+
+void construct(PyReducer* self, const std::vector<std::pair<std::string, TensorArg>>& parameters,
+               std::shared_ptr<ProcessGroup> group, nb::handle hook, nb::handle state, std::size_t first_bucket_bytes,
+               std::size_t bucket_bytes, bool find_unused_parameters, bool static_graph, const std::string& mean,
+               bool views_may_move, bool broadcast_parameters, std::optional<TimeoutArg> timeout, const Names& sparse,
+               const Names& ignored, const Names& delayed, bool for_torch) {
+  std::vector<Parameter> list;
+  for (const auto& [name, array] : parameters) {
+    list.push_back({name, array.tensor(), sparse.contains(name), ignored.contains(name), delayed.contains(name)});
+  }
+  ReducerOptions options;
+  options.limits = {.first = first_bucket_bytes, .others = bucket_bytes};
+  options.find_unused_parameters = find_unused_parameters;
+  options.static_graph = static_graph;
+  if (mean != "average" && mean != "sum") throw InvalidArgument("mean is 'average' or 'sum', not '" + mean + "'");
+  options.mean = mean == "sum" ? Mean::sum : Mean::average;
+  options.views_may_move = views_may_move;
+  options.broadcast_parameters = broadcast_parameters;
+  if (timeout) options.timeout = timeout->value();
+  HookPtr made = hook_of(state, hook, group, for_torch);
+  auto reducer = natively([&] { return std::make_unique<Reducer>(std::move(list), group, std::move(made), options); });
+  new (self) PyReducer{std::move(reducer), std::move(group), nullptr, for_torch};
+}
+
+nb::object stats(const PyReducer& self) {
+  const StepStats s = self->stats();
+  nb::list buckets;
+  for (const BucketStats& b : s.buckets) {
+    nb::dict d;
+    d["index"] = b.index;
+    d["parameters"] = b.parameters;
+    d["bytes"] = b.bytes;
+    d["sent_bytes"] = b.sent_bytes;
+    d["ready"] = b.ready;
+    d["launched"] = b.launched;
+    d["done"] = b.done;
+    buckets.append(d);
+  }
+  nb::dict d;
+  d["step"] = s.step;
+  d["hook"] = s.hook;
+  d["sent_bytes"] = s.sent_bytes;
+  d["backward"] = s.backward;
+  d["exposed"] = s.exposed;
+  d["total"] = s.total;
+  d["rebuilt"] = s.rebuilt;
+  d["unused"] = s.unused;
+  d["buckets"] = buckets;
+  return d;
+}
+
+void bind_steps(nb::class_<PyReducer>& reducer) {
+  using nb::arg;
+  reducer
+      .def(
+          "mark_ready",
+          [](PyReducer& self, const Key& parameter, std::optional<TensorArg> gradient) {
+            const std::size_t index = index_of(self, parameter);
+            if (!gradient) return natively([&] { self->mark_ready(index); });
+            const Tensor tensor = gradient->tensor();
+            natively([&] { self->mark_ready(index, tensor); });
+          },
+          arg("parameter"), arg("gradient") = nb::none(),
+          "The gradient of a parameter is there: in gradient(parameter), or in the array given, which finalize() "
+          "overwrites with the mean.")
+      .def(
+          "mark_ready_sparse",
+          [](PyReducer& self, const Key& parameter, const TensorArg& indices, const TensorArg& values) {
+            const std::size_t index = index_of(self, parameter);
+            const SparseGradient gradient{indices.tensor(), values.tensor()};
+            natively([&] { self->mark_ready(index, gradient); });
+          },
+          arg("parameter"), arg("indices"), arg("values"))
+      .def(
+          "finalize", [](PyReducer& self) { natively([&] { self->finalize(); }); },
+          "Waits until all buckets are reduced.")
+      .def(
+          "gradient", [](PyReducer& self, const Key& key) { return self->gradient(index_of(self, key)); },
+          arg("parameter"), "The place of a parameter's gradient in its bucket.")
+      .def(
+          "sparse_gradient",
+          [](PyReducer& self, const std::string& name) {
+            const SparseGradient g = self->sparse_gradient(name);
+            return std::pair(g.indices, g.values);
+          },
+          arg("name"), "The reduced rows: indices and values.");
+}
+
+void bind_between_steps(nb::class_<PyReducer>& reducer) {
+  using nb::arg;
+  reducer
+      .def(
+          "replace_hook",
+          [](PyReducer& self, nb::handle state, nb::handle hook) {
+            HookPtr made = hook_of(state, hook, self.group, self.for_torch);
+            const HookPtr before = self->hook();  // dropped with the GIL, after the new one is in place
+            self->replace_hook(std::move(made));
+          },
+          arg("state").none(), arg("hook").none(), "Another hook from the next step on.")
+      .def_prop_ro("hook_name", [](const PyReducer& self) { return self->hook()->name(); })
+      .def(
+          "begin_no_sync",
+          [](PyReducer& self) {
+            if (self.no_sync) throw InvalidArgument("no_sync inside a no_sync");
+            self.no_sync = std::unique_ptr<Reducer::NoSync>(new Reducer::NoSync(self->no_sync()));
+          },
+          "Until end_no_sync() gradients add up and nothing is sent.")
+      .def("end_no_sync", [](PyReducer& self) { self.no_sync.reset(); })
+      .def(
+          "set_weight", [](PyReducer& self, double w) { natively([&] { self->set_weight(w); }); },
+          arg("weight"), "The weight of this rank's gradients in the means to come. Every rank calls it.")
+      .def(
+          "begin_join",
+          [](PyReducer& self, bool initial) { self->begin_join({.divide_by_initial_world_size = initial}); },
+          arg("divide_by_initial_world_size") = true)
+      .def(
+          "end_join", [](PyReducer& self) { natively([&] { self->end_join(); }); },
+          "Takes part in the others' steps until all ranks are through.")
+      .def("buckets", [](const PyReducer& self) { return self->buckets(); })
+      .def_prop_ro("generation", [](const PyReducer& self) { return self->generation(); })
+      .def("stats", &stats, nb::sig("def stats(self) -> dict[str, typing.Any]"), "What was measured of the last step.");
+}
+
+}  // namespace
+
+void bind_reducer(nb::module_& m) {
+  using nb::arg;
+  nb::class_<PyReducer> reducer(m, "Reducer", nb::type_slots(slots), nb::is_weak_referenceable(),
+                                "Averages gradients over the ranks of a group while the backward pass goes on.");
+  reducer.def("__init__", &construct, arg("parameters"), arg("group"), arg("hook") = nb::none(),
+              arg("state") = nb::none(), arg("first_bucket_bytes") = BucketLimits().first,
+              arg("bucket_bytes") = BucketLimits().others, arg("find_unused_parameters") = false,
+              arg("static_graph") = false, arg("mean") = "average", arg("views_may_move") = false,
+              arg("broadcast_parameters") = true, arg("timeout") = nb::none(), arg("sparse") = Names(),
+              arg("ignored") = Names(), arg("delayed") = Names(), arg("for_torch") = false);
+  bind_steps(reducer);
+  bind_between_steps(reducer);
+  m.def(
+      "broadcast_coalesced",
+      [](ProcessGroup& group, nb::handle tensors, std::size_t buffer_size, int root) {
+        const TensorList list = tensors_of(tensors);
+        natively([&] { broadcast_coalesced(group, list.tensors, buffer_size, root); });
+      },
+      arg("group"), arg("tensors"), arg("buffer_size") = kBroadcastBytes, arg("root") = 0,
+      "Copies the root's arrays into those of every rank, in buffers of at most buffer_size bytes.");
+}
+
+}  // namespace hookline::python

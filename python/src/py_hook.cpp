@@ -1,0 +1,91 @@
+// Calling a Python hook, and reading what it returned.
+#include "py_hook.hpp"
+
+#include <any>
+#include <string>
+#include <utility>
+
+#include <nanobind/stl/string.h>
+
+#include <hookline/core/error.hpp>
+#include <hookline/hook/registry.hpp>
+
+#include "py_error.hpp"
+#include "py_future.hpp"
+#include "tensor_export.hpp"
+#include "tensor_import.hpp"
+
+namespace hookline::python {
+namespace {
+
+nb::object helpers() { return nb::module_::import_("hookline._hooks"); }
+
+std::string class_name_of(nb::handle object) {
+  const nb::handle type = object.type();
+  return std::string(nb::str(type.attr("__module__")).c_str()) + "." + nb::str(type.attr("__qualname__")).c_str();
+}
+
+/// A hookline.Future of what the hook returned. Torch is not imported for this: who has none of it returns none.
+nb::object as_future(nb::object returned, const std::string& hook) {
+  if (nb::isinstance<PyFuture>(returned)) return returned;
+  if (nb::cast<bool>(helpers().attr("is_torch_future")(returned))) return helpers().attr("from_torch")(returned);
+  throw InvalidArgument(
+      "the hook " + hook + ": DDP communication hook's callback must return a torch.futures.Future object, but got " +
+      class_name_of(returned) + "; return a hookline.Future or a torch.futures.Future of the reduced buffer");
+}
+
+}  // namespace
+
+nb::object PyGradBucket::array_of(const Tensor& tensor) const {
+  if (!for_torch) return to_numpy(tensor);
+  return nb::module_::import_("torch").attr("from_dlpack")(tensor);
+}
+
+nb::object PyGradBucket::get_buffer() {
+  if (!buffer.is_valid()) buffer = array_of(bucket.buffer());
+  return buffer;
+}
+
+PythonCommHook::PythonCommHook(nb::object state, nb::object hook, std::string name, bool for_torch)
+    : CommHookInterface({.name = std::move(name), .may_block = true}),
+      state_(std::move(state)),
+      function_(std::move(hook)),
+      for_torch_(for_torch) {}
+
+Future<HookResult> PythonCommHook::run_hook(GradBucket& bucket) {
+  const GilStay stay;
+  if (!stay) throw Aborted("the hook " + name() + " was not called: Python is ending");
+  return translating_errors([&] {
+    const nb::object argument = nb::cast(PyGradBucket{bucket, nb::object(), for_torch_});
+    const nb::object returned = function_.object()(state_.object(), argument);
+    const Future<PyRef> outcome = share_future(as_future(returned, name()));
+    return outcome.then([](const Future<PyRef>& done) { return HookResult(done.value()); });
+  });
+}
+
+Tensor PythonCommHook::parse_hook_result(const HookResult& result) {
+  const auto* reference = std::any_cast<PyRef>(&result);
+  if (!reference) throw InvalidArgument("the result of the hook " + name() + " is not one of Python's");
+  const GilStay stay;
+  if (!stay) throw Aborted("the result of the hook " + name() + " was not read: Python is ending");
+  return translating_errors([&] {
+    nb::object object = reference->object();
+    if ((PyList_Check(object.ptr()) || PyTuple_Check(object.ptr())) && nb::len(object) == 1) object = object[0];
+    if (object.is_none() || PyList_Check(object.ptr()) || PyTuple_Check(object.ptr())) {
+      throw InvalidArgument("the Future of the hook " + name() + " carried " +
+                            (object.is_none() ? "None" : "a list of " + std::to_string(nb::len(object))) +
+                            "; it must carry one array, of the bucket's size and dtype");
+    }
+    return to_tensor(object);
+  });
+}
+
+HookPtr hook_of(nb::handle state, nb::handle hook, const std::shared_ptr<ProcessGroup>& group, bool for_torch) {
+  if (hook.is_none()) return nullptr;
+  if (nb::isinstance<PyHook>(hook)) return nb::cast<PyHook&>(hook).hook;
+  if (PyUnicode_Check(hook.ptr())) return make_hook(nb::str(hook).c_str(), group);
+  std::string name = nb::cast<std::string>(helpers().attr("check_hook")(hook));
+  return std::make_shared<PythonCommHook>(nb::borrow(state), nb::borrow(hook), std::move(name), for_torch);
+}
+
+}  // namespace hookline::python

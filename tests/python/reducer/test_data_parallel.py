@@ -1,0 +1,208 @@
+"""hookline.numpy.DataParallel: steps with copies and views, threads, accumulation, and what is wrong with a step."""
+
+import threading
+
+import numpy as np
+import pytest
+from training_steps import expect, gradients, mean_hook, model, step
+
+import hookline as hl
+
+
+def test_numpy_is_loaded_when_it_is_used():
+    assert hl.numpy.DataParallel
+    assert "numpy" not in hl.__all__
+    with pytest.raises(AttributeError, match="nonsense"):
+        _ = hl.nonsense
+
+
+def test_gradients_hold_the_means(ranks):
+    def body(group):
+        params = model()
+        params["w"] += group.rank()
+        ddp = hl.numpy.DataParallel(params, group)
+        assert params["w"].max() == 0  # rank 0's
+        for s in range(3):
+            grads = gradients(params, group.rank(), s)
+            step(ddp, grads)
+            expect(grads, 1.5 + s)
+        stats = ddp.stats()
+        assert stats["step"] == 3
+        assert stats["hook"] == "allreduce"
+        assert stats["sent_bytes"] == sum(p.nbytes for p in params.values())
+        assert len(stats["buckets"]) == 2
+
+    ranks(2, body)
+
+
+def test_writing_into_the_bucket(ranks):
+    def body(group):
+        params = model()
+        ddp = hl.numpy.DataParallel(params, group, bucket_cap_mb=1e-5)
+        views = {name: ddp.gradient(name) for name in params}
+        for s in range(3):
+            for name in ("b", "w", "v"):
+                views[name][...] = group.rank() + s
+                ddp.ready(name)
+            ddp.finish()
+            expect(views, s + 0.5)
+
+    ranks(2, body)
+
+
+@pytest.mark.parametrize("cap", [None, 1e-5])
+def test_a_hook_in_python(ranks, cap):
+    def body(group):
+        params = model()
+        ddp = hl.numpy.DataParallel(params, group, bucket_cap_mb=cap)
+        seen = []
+
+        def hook(state, bucket):
+            assert state is group
+            seen.append((bucket.index(), bucket.is_last(), [g.shape for g in bucket.gradients()]))
+            return mean_hook(state, bucket)
+
+        ddp.register_comm_hook(group, hook)
+        for s in range(3):
+            grads = gradients(params, group.rank(), s)
+            step(ddp, grads)
+            expect(grads, 1.5 + s)
+        count = 2 if cap is None else 3
+        assert [i for i, _, _ in seen] == [*range(count)] * 3
+        assert [last for _, last, _ in seen[:count]] == [False] * (count - 1) + [True]
+        assert "hook" in ddp.stats()["hook"]
+
+    ranks(2, body)
+
+
+def test_no_sync_join_and_weights(ranks):
+    def body(group):
+        params = model()
+        ddp = hl.numpy.DataParallel(params, group)
+        with ddp.no_sync():
+            step(ddp, gradients(params, group.rank()))
+        grads = gradients(params, group.rank())
+        step(ddp, grads)
+        expect(grads, 3.0)
+        ddp.set_weight(3 if group.rank() == 0 else 1)
+        grads = gradients(params, group.rank())
+        step(ddp, grads)
+        expect(grads, 1.25)
+        ddp.set_weight(1)
+        with ddp.join():
+            for s in range(1 + group.rank()):
+                grads = gradients(params, group.rank())
+                step(ddp, grads)
+                expect(grads, 1.5 if s == 0 else 1.0)
+        with pytest.raises(ValueError, match="no_sync inside"), ddp.no_sync(), ddp.no_sync():
+            pass
+
+    ranks(2, body)
+
+
+def test_sparse_and_unused_parameters(ranks):
+    def body(group):
+        params = {**model(), "rows": np.zeros((100, 2), np.float32)}
+        ddp = hl.numpy.DataParallel(params, group, find_unused_parameters=True, sparse=["rows"])
+        values = np.ones((2, 2), np.float32)
+        ddp.ready("rows", (np.array([5, 7 + group.rank()]), values))
+        w = np.ones((6, 4), np.float32)
+        if group.rank() == 0:
+            ddp.ready("w", w)
+        ddp.finish()
+        indices, means = ddp.sparse_gradient("rows")
+        assert indices.tolist() == [5, 7, 8]
+        assert means[:, 0].tolist() == [1.0, 0.5, 0.5]
+        assert ddp.stats()["unused"] == ["b", "v"]
+        assert ddp.gradient("w").max() == 0.5
+
+    ranks(2, body)
+
+
+def test_errors_name_the_parameter():
+    (group,) = hl.threads_groups(1)
+    ddp = hl.numpy.DataParallel(model(), group)
+    ddp.ready("b")
+    with pytest.raises(ValueError, match=r"'b' was marked as ready twice"):
+        ddp.ready("b")
+    with pytest.raises(RuntimeError, match=r"Expected to have finished reduction in the prior iteration.*w, v"):
+        ddp.finish()
+    with pytest.raises(ValueError, match="no parameter called 'x'"):
+        ddp.ready("x")
+    with pytest.raises(ValueError, match=r"float32\[4\] that can be written to, not float32\[3\]"):
+        ddp.ready("b", np.zeros(3, np.float32))
+    with pytest.raises(RuntimeError, match="DistributedDataParallel is not needed"):
+        hl.numpy.DataParallel({}, group)
+    with pytest.raises(ValueError, match="no parameter called 'y'"):
+        hl.numpy.DataParallel(model(), group, ignored=["y"])
+    with pytest.raises(ValueError, match="bucket_cap_mb"):
+        hl.numpy.DataParallel(model(), group, bucket_cap_mb=0)
+
+
+def test_ready_from_several_threads(ranks):
+    def body(group):
+        params = {f"p{i}": np.zeros(100, np.float32) for i in range(12)}
+        ddp = hl.numpy.DataParallel(params, group, bucket_cap_mb=1e-3)
+        ddp.register_comm_hook(group, mean_hook)
+        for s in range(3):
+            grads = gradients(params, group.rank(), s)
+            names = list(grads)
+
+            def work(part, grads=grads, names=names):
+                for name in names[part::3]:
+                    ddp.ready(name, grads[name])
+
+            threads = [threading.Thread(target=work, args=(k,)) for k in range(3)]
+            for t in threads:
+                t.start()
+            for t in threads:
+                t.join()
+            ddp.finish()
+            expect(grads, 1.5 + s)
+
+    ranks(2, body)
+
+
+def test_broadcast_coalesced(ranks):
+    def body(group):
+        arrays = [np.full((3, 4), group.rank(), np.float32), np.full(5, group.rank(), np.int64)]
+        hl.broadcast_coalesced(group, arrays, buffer_size=16, root=1)
+        assert [int(a.min()) for a in arrays] == [1, 1]
+        assert [int(a.max()) for a in arrays] == [1, 1]
+
+    ranks(2, body)
+
+
+def test_models_that_differ(ranks):
+    def body(group):
+        params = model() if group.rank() == 0 else {"w": np.zeros(3)}
+        with pytest.raises(hl.Mismatch, match=r"rank 0 has parameter 'w' float32\[6, 4\], rank 1 has"):
+            hl.numpy.DataParallel(params, group)
+
+    ranks(2, body)
+
+
+def test_processes_and_a_clean_end(launch):
+    """The program of the documentation, and an end with a hook still registered."""
+    result = launch(
+        2,
+        """
+        import numpy as np, hookline as hl
+        group = hl.init_process_group()
+        params = {"w": np.zeros((64, 10), np.float32), "b": np.zeros(10, np.float32)}
+        ddp = hl.numpy.DataParallel(params, group, bucket_cap_mb=1)
+        def my_hook(state, bucket):
+            fut = state.allreduce([bucket.buffer()]).get_future()
+            return fut.then(lambda f: f.value()[0] / state.size())
+        for s in range(3):
+            grads = {n: np.full(p.shape, group.rank() + s, np.float32) for n, p in params.items()}
+            for name in reversed(grads): ddp.ready(name, grads[name])
+            ddp.finish()
+            assert grads["w"].max() == grads["b"].min() == s + 0.5, grads
+            ddp.replace_comm_hook(group, my_hook)
+        print(ddp.stats()["step"])
+        """,
+    )
+    assert result.returncode == 0, result.stdout + result.stderr
+    assert result.stdout.count("3") == 2
+    assert "leaked" not in result.stderr
