@@ -1,0 +1,213 @@
+// Measures the reducer beside the bare collectives of the same buckets, and whether hooks overlap the backward pass.
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <condition_variable>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <deque>
+#include <filesystem>
+#include <functional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <hookline/hookline.hpp>
+
+namespace {
+
+using namespace hookline;
+
+constexpr int kRounds = 31;
+
+double median(std::vector<double> values) {
+  std::nth_element(values.begin(), values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2), values.end());
+  return values[values.size() / 2];
+}
+
+std::vector<Parameter> model(std::size_t count, std::int64_t bytes) {
+  std::vector<Parameter> parameters;
+  for (std::size_t p = 0; p < count; ++p) {
+    std::string name(1, 'p');  // gcc 12 at -O3 has a false alarm about "p" + …
+    name += std::to_string(p);
+    parameters.push_back({name, Tensor::zeros({bytes / 4 / static_cast<std::int64_t>(count)})});
+  }
+  return parameters;
+}
+
+// The slowest rank's time of one call.
+double timed(ProcessGroup& group, const std::function<void()>& call) {
+  group.barrier()->wait();
+  const auto start = Clock::now();
+  call();
+  const Tensor slowest = Tensor::full({1}, std::chrono::duration<double>(Clock::now() - start).count(), DType::f64);
+  group.allreduce(slowest, {.op = ReduceOp::max})->wait();
+  return slowest.item<double>();
+}
+
+/// The same buckets, reduced by hand: all started in their lanes, then waited for.
+struct Bare {
+  Bare(ProcessGroup& of, const Reducer& reducer) : group(of) {
+    for (const BucketMembers& members : reducer.buckets()) {
+      std::int64_t elements = 0;
+      for (const std::size_t p : members) elements += reducer.parameters()[p].tensor.numel();
+      buffers.push_back(group.empty({elements}));
+      buffers.back().fill(0);
+    }
+  }
+  void operator()() const {
+    std::vector<WorkPtr> works;
+    const int lanes = group.capabilities().lanes;
+    for (std::size_t b = 0; b < buffers.size(); ++b) {
+      const LaneScope scope(lanes > 1 ? 1 + static_cast<int>(b) % (lanes - 1) : 0);
+      works.push_back(group.allreduce(buffers[b], {.op = ReduceOp::avg}));
+    }
+    for (const WorkPtr& work : works) work->wait();
+  }
+  ProcessGroup& group;
+  std::vector<Tensor> buffers;
+};
+
+void compare(ProcessGroup& group, std::size_t count, std::int64_t bytes) {
+  const auto shared = group.shared_from_this();
+  Reducer views(model(count, bytes), shared);
+  Reducer copies(model(count, bytes), shared);
+  Reducer noop(model(count, bytes), shared, make_hook("noop", shared));
+  std::vector<Tensor> given;
+  for (std::size_t p = 0; p < count; ++p) {
+    static_cast<void>(views.gradient(p));  // so that all three keep the same buckets
+    given.push_back(Tensor::zeros(copies.parameters()[p].tensor.shape()));
+  }
+  const Bare bare(group, views);
+  const Tensor from = Tensor::zeros({bytes / 4});
+  const Tensor to = Tensor::zeros({bytes / 4});
+  std::vector<double> t_bare, t_views, t_copies, t_noop, t_memcpy;
+  for (int round = 0; round < kRounds; ++round) {
+    t_bare.push_back(timed(group, bare));
+    t_views.push_back(timed(group, [&] {
+      for (std::size_t p = count; p-- > 0;) views.mark_ready(p);
+      views.finalize();
+    }));
+    t_copies.push_back(timed(group, [&] {
+      for (std::size_t p = count; p-- > 0;) copies.mark_ready(p, given[p]);
+      copies.finalize();
+    }));
+    t_noop.push_back(timed(group, [&] {
+      for (std::size_t p = count; p-- > 0;) noop.mark_ready(p);
+      noop.finalize();
+    }));
+    t_memcpy.push_back(timed(group, [&] {
+      std::memcpy(to.mutable_bytes(), from.bytes(), to.nbytes());
+      std::memcpy(from.mutable_bytes(), to.bytes(), to.nbytes());
+    }));
+  }
+  if (group.rank() != 0) return;
+  const double b = median(t_bare);
+  std::printf(
+      "%3ld MB in %4zu parameters, %zu buckets: bare %.3f ms, views %.3f ms (%+.1f %%), copies %.3f ms, "
+      "bare + two memcpys %.3f ms (%+.1f %%), no-op hook %.3f ms\n",
+      bytes / 1000 / 1000, count, bare.buffers.size(), 1e3 * b, 1e3 * median(t_views), 100 * (median(t_views) / b - 1),
+      1e3 * median(t_copies), 1e3 * (b + median(t_memcpy)), 100 * (median(t_copies) / (b + median(t_memcpy)) - 1),
+      1e3 * median(t_noop));
+  std::fflush(stdout);
+}
+
+/// Completes promises a fixed time after they were made.
+class Timer {
+ public:
+  Timer() : thread_([this] { run(); }) {}
+  ~Timer() {
+    {
+      const std::lock_guard lock(mutex_);
+      ending_ = true;
+    }
+    wake_.notify_one();
+    thread_.join();
+  }
+  Future<Tensor> after(Clock::duration delay, Tensor value) {
+    Promise<Tensor> promise;
+    Future<Tensor> future = promise.get_future();
+    {
+      const std::lock_guard lock(mutex_);
+      queue_.push_back({Clock::now() + delay, std::move(promise), std::move(value)});
+    }
+    wake_.notify_one();
+    return future;
+  }
+
+ private:
+  struct Entry {
+    Clock::time_point at;
+    Promise<Tensor> promise;
+    Tensor value;
+  };
+  void run() {
+    std::unique_lock lock(mutex_);
+    for (;;) {
+      wake_.wait(lock, [&] { return ending_ || !queue_.empty(); });
+      if (queue_.empty()) return;
+      Entry entry = std::move(queue_.front());
+      queue_.pop_front();
+      lock.unlock();
+      std::this_thread::sleep_until(entry.at);
+      entry.promise.set_value(entry.value);
+      lock.lock();
+    }
+  }
+  std::mutex mutex_;
+  std::condition_variable wake_;
+  std::deque<Entry> queue_;
+  bool ending_ = false;
+  std::thread thread_;
+};
+
+// A backward pass of ten buckets that takes 5 ms a bucket, with a hook that takes as long.
+void overlap(ProcessGroup& group) {
+  Timer timer;
+  const auto hook = make_hook([&](GradBucket& b) { return timer.after(std::chrono::milliseconds(5), b.buffer()); });
+  Reducer reducer(model(10, 40'000), group.shared_from_this(), hook, {.limits = {.first = 1, .others = 1}});
+  std::vector<double> times;
+  double exposed = 0;
+  for (int round = 0; round < 11; ++round) {
+    times.push_back(timed(group, [&] {
+      const auto start = Clock::now();
+      for (std::size_t p = 10; p-- > 0;) {
+        std::this_thread::sleep_until(start + std::chrono::milliseconds(5 * (10 - static_cast<int>(p))));
+        reducer.mark_ready(p);
+      }
+      reducer.finalize();
+    }));
+    exposed = reducer.stats().exposed;
+  }
+  if (group.rank() == 0) {
+    std::printf("backward pass of 10 buckets of 5 ms, hooks of 5 ms: %.1f ms, of which %.1f ms exposed\n",
+                1e3 * median(times), 1e3 * exposed);
+  }
+}
+
+void run_rank(ProcessGroup& group) {
+  compare(group, 25, 50'000'000);
+  compare(group, 2000, 10'000'000);
+  overlap(group);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const int ranks = argc > 1 ? std::atoi(argv[1]) : 2;
+  std::string directory = (std::filesystem::temp_directory_path() / "hookline-bench-XXXXXX").string();
+  if (!mkdtemp(directory.data())) return 1;
+  for (int r = 0; r < ranks; ++r) {
+    if (fork() == 0) {
+      const auto store = std::make_shared<FileStore>(directory + "/store");
+      run_rank(*init_process_group({.rank = r, .world_size = ranks, .store = store}));
+      _exit(0);
+    }
+  }
+  int failed = 0;
+  for (int status = 0; wait(&status) > 0;) failed += status != 0;
+  std::filesystem::remove_all(directory);
+  return failed;
+}
