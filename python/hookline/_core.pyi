@@ -775,6 +775,7 @@ def records(group: ProcessGroup) -> dict[str, Any]:
 
 def dump_records(group: ProcessGroup, path: str | None = None, reason: str = 'asked for') -> str:
     """Writes what a recorded group remembers to a file and returns its path."""
+
 class GradBucket:
     """
     The gradients of some parameters in one flat buffer: what a communication hook gets.

@@ -4,6 +4,7 @@ import threading
 
 import numpy as np
 import pytest
+from python_groups import Forwarding
 from training_steps import expect, gradients, mean_hook, model, step
 
 import hookline as hl
@@ -206,3 +207,23 @@ def test_processes_and_a_clean_end(launch):
     assert result.returncode == 0, result.stdout + result.stderr
     assert result.stdout.count("3") == 2
     assert "leaked" not in result.stderr
+
+
+def test_groups_written_in_python(ranks):
+    """The reducer and its hooks call the Python methods."""
+
+    def body(inner):
+        group = Forwarding(inner)
+        params = model()
+        ddp = hl.numpy.DataParallel(params, group, bucket_cap_mb=1e-5)
+        for s in range(4):
+            if s == 2:
+                ddp.register_comm_hook(group, mean_hook)
+            grads = gradients(params, group.rank(), s)
+            step(ddp, grads)
+            expect(grads, 1.5 + s)
+        names = [name for name, _ in group.calls]
+        assert names.count("allreduce") >= 12
+        assert "broadcast" in names
+
+    ranks(2, body)
