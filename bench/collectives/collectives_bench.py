@@ -92,6 +92,8 @@ def main() -> None:
     else:
         wanted = full_rows(ranks, operations, sizes)
     results = Results(machine())
+    if os.getloadavg()[0] > 1:
+        print(f"note: the load is {os.getloadavg()[0]:.1f}: where others work, times and ratios may mislead")
     rounds, seconds = chosen.rounds or (11 if chosen.quick else 5), chosen.seconds or (0.03 if chosen.quick else 0.02)
     for n, group in itertools.groupby(wanted, key=lambda row: row.ranks):
         names = [name for name in chosen.systems.split(",") if name != "python" or n == 2]

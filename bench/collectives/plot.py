@@ -76,7 +76,7 @@ def panel(results: Results, number: int, title: str, rows: list[Row], by_size: b
     """One panel: the rows' times over their sizes or their ranks."""
     place = [row.size if by_size else row.ranks for row in rows]
     begin = LEFT + number * WIDTH
-    x = Axis(min(place), max(place), begin + 8, begin + WIDTH - 24)
+    x = Axis(min(place), max(place), begin + 8, begin + WIDTH - 52)
     ticks = {p: size_text(p) if by_size else f"{p} ranks" for p in place}
     if by_size:
         ticks = {p: words for p, words in ticks.items() if p in (8, KIB, 64 * KIB, MIB, 25 * MIB, 256 * MIB)}
