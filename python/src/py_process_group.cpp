@@ -106,11 +106,14 @@ std::string PyProcessGroup::backend_name() const {
   });
 }
 
+// The tensors' owners are Python objects: let go of with the GIL, they need no other thread to do it.
 WorkPtr PyProcessGroup::run(Collective collective) {
   check_arguments(collective, rank(), size());
-  if (!hooks_.any()) return start(collective);
-  const WorkInfo info = describe_work(collective);
-  return hooks_.attach(info, start(collective));
+  const GilStay stay;
+  const Collective held = std::move(collective);
+  if (!hooks_.any()) return start(held);
+  const WorkInfo info = describe_work(held);
+  return hooks_.attach(info, start(held));
 }
 
 WorkPtr PyProcessGroup::start(const Collective& collective) {
