@@ -6,6 +6,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
@@ -153,7 +154,7 @@ int exit_code_of_leaving(bool leak, bool pending) {
     static const Tensor tensor = Tensor::zeros({100'000});
     group->barrier()->wait();
     if (pending) group->allreduce(tensor);
-    static std::shared_ptr<ProcessGroup>* never_destroyed;
+    static std::atomic<std::shared_ptr<ProcessGroup>*> never_destroyed;
     if (leak) never_destroyed = new std::shared_ptr<ProcessGroup>(group);
     std::exit(0);
   }
