@@ -190,8 +190,8 @@ void bind_between_steps(nb::class_<PyReducer>& reducer) {
           "Until end_no_sync() gradients add up and nothing is sent.")
       .def("end_no_sync", [](PyReducer& self) { self.no_sync.reset(); })
       .def(
-          "set_weight", [](PyReducer& self, double w) { natively([&] { self->set_weight(w); }); },
-          arg("weight"), "The weight of this rank's gradients in the means to come. Every rank calls it.")
+          "set_weight", [](PyReducer& self, double w) { natively([&] { self->set_weight(w); }); }, arg("weight"),
+          "The weight of this rank's gradients in the means to come. Every rank calls it.")
       .def(
           "begin_join",
           [](PyReducer& self, bool initial) { self->begin_join({.divide_by_initial_world_size = initial}); },

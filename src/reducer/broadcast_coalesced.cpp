@@ -52,7 +52,7 @@ class Broadcast {
       if (!packing_.owner()) packing_ = next_buffer();
       std::byte* const place = packing_.mutable_bytes() + used_;
       if (sends_) kernel::copy(place, flat.bytes(), flat.nbytes());
-      else unpack_.push_back([flat, place] { kernel::copy(flat.mutable_bytes(), place, flat.nbytes()); });
+      else unpack_.emplace_back([flat, place] { kernel::copy(flat.mutable_bytes(), place, flat.nbytes()); });
       used_ += flat.nbytes();
     }
     if (!tensor.is_contiguous() && !sends_) strided_.emplace_back(tensor, flat);

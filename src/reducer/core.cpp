@@ -49,6 +49,10 @@ Core::Core(std::vector<Parameter> given, std::shared_ptr<ProcessGroup> of, HookP
   slots_.resize(parameters.size());
   marks_ = std::vector<Mark>(parameters.size());
   for (std::size_t i = 0; i < parameters.size(); ++i) marks_[i].dense = !parameters[i].ignored && !parameters[i].sparse;
+  // Gradients that do not fit into the caches anyway go around them, however small each of them is.
+  std::size_t bytes = 0;
+  for (const Parameter& p : parameters) bytes += p.tensor.nbytes();
+  if (bytes >= 4 * kernel::kStreamFrom) stores_ = kernel::Stores::streaming;
   lanes_ = std::clamp(group->capabilities().lanes, 1, 16);
   busy_.resize(static_cast<std::size_t>(lanes_));
   learning_graph_ = options.static_graph;
@@ -226,15 +230,14 @@ void Core::take(std::size_t parameter, const Tensor& gradient) {
   Mark& mark = marks_[parameter];
   const bool whole = gradient.is_contiguous();
   if (whole && gradient.bytes() == slot.memory) return;  // the view itself
-  const Tensor source = whole || !mark.accumulated ? gradient : gradient.clone();
-  if (mark.accumulated) add(slot.memory, source.bytes(), source.dtype(), source.numel());
-  else if (whole) kernel::copy(slot.memory, source.bytes(), source.nbytes());
-  else slot.view.copy_from(source);
+  if (mark.accumulated) add(slot.memory, gradient.contiguous().bytes(), gradient.dtype(), gradient.numel());
+  else if (whole) kernel::copy(slot.memory, gradient.bytes(), gradient.nbytes(), stores_);
+  else slot.view.copy_from(gradient);
   if (no_sync) return;
   mark.keeps = true;
   slot.given = whole ? gradient.mutable_bytes() : nullptr;
   slot.given_owner = gradient.owner();
-  slot.given_strided = whole ? std::nullopt : std::optional(gradient);
+  if (!whole) slot.given_strided = gradient;
 }
 
 void Core::take(std::size_t parameter, const SparseGradient& gradient) {

@@ -15,6 +15,8 @@
 #include <hookline/hook/builtin_hooks.hpp>
 #include <hookline/reducer/reducer.hpp>
 
+#include "kernel/stores.hpp"
+
 namespace hookline::reducer {
 
 /// What every mark of a parameter touches, kept small since there may be thousands. `bucket` and `expected` change
@@ -140,6 +142,7 @@ class Core : public std::enable_shared_from_this<Core> {
   std::vector<Slot> slots_;
   std::shared_ptr<AllreduceHook> plain_;  ///< the hook, where it is the plain mean
   int lanes_ = 1;
+  kernel::Stores stores_ = kernel::Stores::automatic;  ///< of copies of gradients
 
   std::mutex step_mutex_;
   std::atomic<bool> open_ = false;

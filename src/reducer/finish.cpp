@@ -176,7 +176,7 @@ void Core::write_back(Bucket& bucket, std::size_t index) {
   for (const std::size_t p : bucket.members) {
     if (!marks_[p].keeps) continue;
     Slot& slot = slots_[p];
-    if (slot.given) kernel::copy(slot.given, slot.memory, slot.view.nbytes());
+    if (slot.given) kernel::copy(slot.given, slot.memory, slot.view.nbytes(), stores_);
     else if (slot.given_strided) slot.given_strided->copy_from(slot.view);
   }
 }
