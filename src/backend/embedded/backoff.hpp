@@ -3,11 +3,15 @@
 
 #include <sched.h>
 
+#include <hookline/core/deadline.hpp>
+
 namespace hookline::embedded {
 
 /// Spins for about a microsecond, then yields the core for some hundred, then says that it is time to sleep. Where
 /// ranks outnumber cores it does not spin: whoever is waited for may need this very core. The yielding lasts longer
-/// than it takes to wake a sleeper, lest ranks that work through the same tensor put each other to sleep in turns.
+/// than it takes to wake a sleeper, lest ranks that work through the same tensor put each other to sleep in turns. On a
+/// busy host one yield may take as long as everybody else's time slices together, so their time is bounded as well: who
+/// yields does not look for dead peers.
 class Backoff {
  public:
   explicit Backoff(bool may_spin) noexcept : may_spin_(may_spin) { reset(); }
@@ -20,7 +24,9 @@ class Backoff {
     if (count_ < kSpins) {
       __builtin_ia32_pause();
     } else {
+      if (count_ == kSpins) yields_until_ = Clock::now() + kYieldTime;
       sched_yield();
+      if (Clock::now() > yields_until_) count_ = kSpins + kYields;
     }
     ++count_;
     return true;
@@ -29,9 +35,11 @@ class Backoff {
  private:
   static constexpr int kSpins = 40;
   static constexpr int kYields = 500;
+  static constexpr std::chrono::milliseconds kYieldTime{2};
 
   const bool may_spin_;
   int count_ = 0;
+  Clock::time_point yields_until_{};
 };
 
 }  // namespace hookline::embedded
