@@ -29,7 +29,8 @@ WorkInfo describe_work(const Collective& collective) {
   WorkInfo info;
   info.op_type = collective.type;
   info.lane = current_lane();
-  info.bucket = collective.note & 0xffffffff;  // the upper half counts steps
+  const std::uint64_t note = collective.note != 0 ? collective.note : current_context().note;
+  info.bucket = note & 0xffffffff;  // the upper half counts steps
   info.bytes = std::accumulate(counted.begin(), counted.end(), std::size_t{0},
                                [](std::size_t sum, const Tensor& t) { return sum + t.nbytes(); });
   return info;

@@ -84,10 +84,11 @@ class WallClock {
 std::string json_of(const Record& r, const WallClock& seconds) {
   const bool over = r.state == Record::State::done || r.state == Record::State::failed;
   std::string text = fmt::format(
-      R"({{"number": {}, "lane": {}, "in_lane": {}, "op": "{}", "state": "{}", "tensors": {}, "bytes": {}, "bucket": {}, )"
+      R"({{"number": {}, "lane": {}, "in_lane": {}, "op": "{}", "state": "{}", "tensors": {}, "bytes": {}, "step": {}, "bucket": {}, )"
       R"("started": {:.6f}, "finished": {})",
-      r.number, is_message(r.type) ? -1 : r.lane, r.in_lane, name(r.type), name_of(r.state), r.tensors, r.bytes, r.note,
-      seconds(r.started), over ? fmt::format("{:.6f}", seconds(r.finished)) : "null");
+      r.number, is_message(r.type) ? -1 : r.lane, r.in_lane, name(r.type), name_of(r.state), r.tensors, r.bytes,
+      r.note >> 32U, r.note & 0xffffffffU, seconds(r.started),
+      over ? fmt::format("{:.6f}", seconds(r.finished)) : "null");
   if (r.tensors > 0) text += fmt::format(R"(, "dtype": "{}", "shape": [{}])", name(r.dtype), fmt::join(r.shape, ", "));
   if (has_root(r.type)) text += fmt::format(R"(, "root": {})", r.root);
   if (is_message(r.type)) text += fmt::format(R"(, "tag": {})", r.tag);
@@ -126,7 +127,7 @@ std::uint64_t RecordRing::start(const Collective& c) {
   r.root = c.root;
   r.tag = c.tag;
   r.op = c.op;
-  r.note = c.note;
+  r.note = c.note != 0 ? c.note : current_context().note;
   r.tensors = counted.size();
   r.bytes = bytes;
   if (!counted.empty()) {
