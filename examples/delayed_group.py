@@ -21,7 +21,9 @@ class Delayed(hl.ProcessGroup):
         arrived = hl.Future()
 
         def later(future):
-            threading.Timer(self.seconds, self.pass_on, (future, arrived)).start()
+            timer = threading.Timer(self.seconds, self.pass_on, (future, arrived))
+            timer.daemon = False  # started on a native thread it would be one, and Python does not wait for those
+            timer.start()
 
         self.inner.allreduce(tensors, opts).get_future().then(later)
         return hl.Work(arrived)
