@@ -120,7 +120,7 @@ WorkPtr PyProcessGroup::start(const Collective& collective) {
   const GroupMethod& method = method_of(collective.type);
   const int ranks = size();
   return in_python(method.names[0], [&]() -> WorkPtr {
-    const char* called = nullptr;
+    const char* called = method.names[0];
     const nb::object result = call(method.names, method.signature, arguments_of(collective, ranks), &called);
     if (!result.is_valid()) lacks(method.names[0]);
     const std::uint64_t number = sequence_.fetch_add(1, std::memory_order_relaxed) + 1;
