@@ -28,7 +28,7 @@ class HOOKLINE_EXPORT FunctionHook final : public CppCommHookInterface<HookFunct
 /// must not be a lambda with captures unless the captures outlive it, as they do here.
 template <class F>
   requires std::is_invocable_r_v<Future<Tensor>, F&, GradBucket&>
-HookPtr make_hook(F function, HookTraits traits = {.name = "a function"}) {
+HookPtr make_hook(F function, HookTraits traits = {"a function"}) {
   return std::make_shared<hook::FunctionHook>(HookFunction(std::move(function)), std::move(traits));
 }
 
@@ -36,7 +36,7 @@ HookPtr make_hook(F function, HookTraits traits = {.name = "a function"}) {
 /// state alive.
 template <class State, std::convertible_to<std::shared_ptr<State>> Pointer>
 HookPtr make_hook(Future<Tensor> (*function)(State&, GradBucket&), Pointer state,
-                  HookTraits traits = {.name = "a function"}) {
+                  HookTraits traits = {"a function"}) {
   std::shared_ptr<State> kept = std::move(state);
   return make_hook([function, kept = std::move(kept)](GradBucket& bucket) { return function(*kept, bucket); },
                    std::move(traits));
