@@ -33,8 +33,8 @@ GroupPtr bind_compared(nb::handle group, nb::handle other, double tolerance) {
                            {PyRef(nb::borrow(group)), PyRef(nb::borrow(other))});
 }
 
-GroupPtr bind_recorded(nb::handle group, std::size_t capacity, std::optional<std::string> directory,
-                       std::optional<std::string> name) {
+GroupPtr bind_recorded(nb::handle group, std::size_t capacity, const std::optional<std::string>& directory,
+                       const std::optional<std::string>& name) {
   const RecordOptions options{.capacity = capacity, .directory = directory.value_or(""), .name = name.value_or("")};
   return make_around(group, [&](GroupPtr inner) { return recorded(std::move(inner), options); });
 }
