@@ -70,7 +70,7 @@ struct Bucket {
 /// later states and the failure; no hook and no collective runs under it.
 class Core : public std::enable_shared_from_this<Core> {
  public:
-  Core(std::vector<Parameter> parameters, std::shared_ptr<ProcessGroup> group, HookPtr hook, ReducerOptions options);
+  Core(std::vector<Parameter> given, std::shared_ptr<ProcessGroup> of, HookPtr with, ReducerOptions how);
 
   void start();
   std::size_t index_of(std::string_view name) const;
@@ -80,9 +80,9 @@ class Core : public std::enable_shared_from_this<Core> {
   void finalize();
   Tensor gradient(std::size_t parameter);
   SparseGradient sparse_gradient(std::size_t parameter) const;
-  void set_hook(HookPtr hook);
+  void set_hook(HookPtr replacement);
   void set_weight(double weight);
-  void begin_join(const JoinOptions& options);
+  void begin_join(const JoinOptions& how);
   void end_join();
   void check_between_steps(const char* caller) const;
   std::exception_ptr failure();
@@ -122,11 +122,11 @@ class Core : public std::enable_shared_from_this<Core> {
   Future<HookResult> run_sparse(Bucket& bucket, std::size_t index);
   void hook_done(Bucket& bucket, std::size_t index, const std::exception_ptr& error, HookResult result);
   void fail(const std::exception_ptr& error, const std::string& where);
-  std::string describe(std::size_t bucket) const;
+  std::string describe(std::size_t index) const;
 
   // The end of a step (finish.cpp).
   void take_care_of_unmarked();
-  void wait_for(std::size_t bucket);
+  void wait_for(std::size_t index);
   void wait_for_launched();
   void write_back(Bucket& bucket, std::size_t index);
   void agree_on_unused();
