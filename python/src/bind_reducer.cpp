@@ -88,6 +88,7 @@ void construct(PyReducer* self, const std::vector<std::pair<std::string, TensorA
                bool views_may_move, bool broadcast_parameters, std::optional<TimeoutArg> timeout, const Names& sparse,
                const Names& ignored, const Names& delayed, bool for_torch) {
   std::vector<Parameter> list;
+  list.reserve(parameters.size());
   for (const auto& [name, array] : parameters) {
     list.push_back({name, array.tensor(), sparse.contains(name), ignored.contains(name), delayed.contains(name)});
   }
@@ -185,6 +186,7 @@ void bind_between_steps(nb::class_<PyReducer>& reducer) {
           "begin_no_sync",
           [](PyReducer& self) {
             if (self.no_sync) throw InvalidArgument("no_sync inside a no_sync");
+            // NOLINTNEXTLINE(modernize-make-unique): the scope cannot be moved, only made in place
             self.no_sync = std::unique_ptr<Reducer::NoSync>(new Reducer::NoSync(self->no_sync()));
           },
           "Until end_no_sync() gradients add up and nothing is sent.")

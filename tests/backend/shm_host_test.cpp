@@ -137,15 +137,17 @@ TEST(ShmHost, AnotherUserIsTurnedAway) {
   waiting.join();
 }
 
+std::shared_ptr<ProcessGroup> one_of_two(const test::TempDirectory& directory, int rank) {
+  return init_process_group({.rank = rank,
+                             .world_size = 2,
+                             .timeout = seconds(60),
+                             .store = std::make_shared<FileStore>(directory / "store")});
+}
+
 // Runs a rank that ends by exit() while it still has the group, and perhaps an operation under way.
 int exit_code_of_leaving(bool leak, bool pending) {
   const test::TempDirectory directory;
-  const auto join = [&](int rank) {
-    return init_process_group({.rank = rank,
-                               .world_size = 2,
-                               .timeout = seconds(60),
-                               .store = std::make_shared<FileStore>(directory / "store")});
-  };
+  const auto join = [&](int rank) { return one_of_two(directory, rank); };
   const pid_t child = fork();
   if (child == 0) {
     alarm(30);
@@ -164,6 +166,27 @@ int exit_code_of_leaving(bool leak, bool pending) {
   int status = 0;
   waitpid(child, &status, 0);
   return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+TEST(ShmHost, ARankThatGaveUpHasDoneSoAlsoWhenItsProcessIsGone) {
+  const test::TempDirectory directory;
+  const pid_t child = fork();
+  if (child == 0) {
+    alarm(30);
+    const auto group = one_of_two(directory, 1);
+    group->barrier()->wait();
+    group->abort("had enough");
+    _exit(0);
+  }
+  const auto group = one_of_two(directory, 0);
+  group->barrier()->wait();
+  waitpid(child, nullptr, 0);
+  try {
+    group->barrier()->wait();
+    ADD_FAILURE() << "a barrier with a rank that is gone";
+  } catch (const Aborted& e) {
+    EXPECT_THAT(e.what(), ::testing::HasSubstr("had enough"));
+  }
 }
 
 TEST(ShmHost, AGroupThatIsLeftAtExitNeitherCrashesNorHangs) {

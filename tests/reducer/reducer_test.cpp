@@ -211,7 +211,7 @@ TEST_P(ReducerSteps, UnusedParametersAreAgreedOn) {
       }
       reducer.finalize();
       EXPECT_EQ(reducer.stats().unused, std::vector<std::string>{"p4"});
-      for (const std::size_t p : {0, 2, 3, 5}) expect_mean(given[p], 2, p, s);
+      for (const std::size_t p : {0U, 2U, 3U, 5U}) expect_mean(given[p], 2, p, s);
       EXPECT_NEAR(reducer.gradient(1).data<float>()[3], gradient_of(0, 1, s, 3) / 2, 1e-6);
       EXPECT_EQ(reducer.gradient(4).data<float>()[0], 42.0f) << "untouched";
     }
@@ -223,13 +223,13 @@ TEST_P(ReducerSteps, AStaticGraphIsLearntInTheFirstStep) {
     Reducer reducer(model(6), group.shared_from_this(), nullptr, {.limits = kSmall, .static_graph = true});
     for (std::uint64_t s = 1; s <= 3; ++s) {
       std::vector<Tensor> given(6);
-      for (const std::size_t p : {0, 1, 3, 4, 5}) {
+      for (const std::size_t p : {0U, 1U, 3U, 4U, 5U}) {
         given[p] = gradient_like(reducer.parameters()[p], group.rank(), p, s);
         reducer.mark_ready(p, given[p]);
         if (p == 3) reducer.mark_ready(p, given[p]);  // used twice in the network
       }
       reducer.finalize();
-      for (const std::size_t p : {0, 1, 3, 4, 5}) expect_mean(given[p], 2, p, s);
+      for (const std::size_t p : {0U, 1U, 3U, 4U, 5U}) expect_mean(given[p], 2, p, s);
       if (s == 1) {
         EXPECT_EQ(reducer.stats().unused, std::vector<std::string>{"p2"});
       }

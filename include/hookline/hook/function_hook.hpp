@@ -35,8 +35,7 @@ HookPtr make_hook(F function, HookTraits traits = {"a function"}) {
 /// A hook of a function with a state, such as a process group: `make_hook(mean_then_clip, group)`. The hook keeps the
 /// state alive.
 template <class State, std::convertible_to<std::shared_ptr<State>> Pointer>
-HookPtr make_hook(Future<Tensor> (*function)(State&, GradBucket&), Pointer state,
-                  HookTraits traits = {"a function"}) {
+HookPtr make_hook(Future<Tensor> (*function)(State&, GradBucket&), Pointer state, HookTraits traits = {"a function"}) {
   std::shared_ptr<State> kept = std::move(state);
   return make_hook([function, kept = std::move(kept)](GradBucket& bucket) { return function(*kept, bucket); },
                    std::move(traits));

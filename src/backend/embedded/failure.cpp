@@ -108,8 +108,11 @@ void Engine::look_around() {
     const Standing standing = memory_->block(r).standing.load(std::memory_order_seq_cst);
     (standing == Standing::left ? left : others).push_back(r);
   }
+  // Who gave up has said why; that its process then came to its end is no news.
   std::vector<int> dead;
-  std::copy_if(others.begin(), others.end(), std::back_inserter(dead), [&](int r) { return !memory_->is_alive(r); });
+  std::copy_if(others.begin(), others.end(), std::back_inserter(dead), [&](int r) {
+    return !memory_->is_alive(r) && memory_->block(r).standing.load(std::memory_order_seq_cst) != Standing::gave_up;
+  });
 
   // What a rank had posted before it went may be all that an operation needs.
   if (!dead.empty() || !left.empty() || gave_up) {
