@@ -120,7 +120,7 @@ void Engine::close() noexcept {
   if (fork_generation_ != core::fork_generation()) {
     // The threads live in the parent only, and what they wait on cannot be destroyed here: all of it is leaked.
     if (progress_thread_.joinable()) progress_thread_.detach();
-    static_cast<void>(std::make_unique<std::shared_ptr<Engine>>(weak_from_this().lock()).release());
+    itself_ = weak_from_this().lock();
     return;
   }
   if (!broken()) {

@@ -124,6 +124,8 @@ class Engine : public std::enable_shared_from_this<Engine> {
 
   std::mutex worker_mutex_;
   std::unique_ptr<ThreadExecutor> worker_;
+
+  std::shared_ptr<Engine> itself_;  ///< in a forked child, which never lets go of it
 };
 
 }  // namespace hookline::embedded
