@@ -182,6 +182,7 @@ void ProcessGroup::set_timeout(Milliseconds) {
   throw Unsupported("the " + backend_name() + " group has no timeout of its own; pass one to each call");
 }
 
+// NOLINTNEXTLINE(performance-unnecessary-value-param): those who override it keep both
 void ProcessGroup::register_on_completion_hook(OnCompletionHook, std::shared_ptr<Executor>) {
   throw Unsupported("the " + backend_name() + " group has no completion hooks");
 }

@@ -17,7 +17,9 @@ Future<HookResult> FunctionHook::run_hook(GradBucket& bucket) {
 HookPtr wrap(HookPtr inner, HookWrapper around, const std::string& name) {
   if (!inner) throw InvalidArgument("wrap: there is no hook to wrap anything around");
   const HookTraits traits{.name = inner->name() + " | " + name, .may_block = inner->may_block()};
-  return make_hook([inner, around = std::move(around)](GradBucket& bucket) { return around(inner, bucket); }, traits);
+  return make_hook(
+      [inner = std::move(inner), around = std::move(around)](GradBucket& bucket) { return around(inner, bucket); },
+      traits);
 }
 
 }  // namespace hookline

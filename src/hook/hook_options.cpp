@@ -63,7 +63,7 @@ std::string HookOptions::text(const std::string& name, const std::string& otherw
 
 std::string HookOptions::word(const std::string& name, const std::string& otherwise,
                               const std::vector<std::string>& words) {
-  const std::string value = text(name, otherwise);
+  std::string value = text(name, otherwise);
   if (std::find(words.begin(), words.end(), value) == words.end()) {
     refuse(name, value, fmt::format("one of {}", fmt::join(words, ", ")));
   }
