@@ -12,6 +12,7 @@
 #include <hookline/core/error.hpp>
 
 #include "call_args.hpp"
+#include "gil_release.hpp"
 #include "group_options.hpp"
 #include "natively.hpp"
 #include "py_group.hpp"
@@ -36,7 +37,7 @@ WorkObject start(ProcessGroup& group, Collective collective, nb::object outputs,
     result.work = python->run(std::move(collective));
     return result;
   }
-  const nb::gil_scoped_release released;
+  const GilRelease released;
   result.work = group.run(std::move(collective));
   return result;
 }

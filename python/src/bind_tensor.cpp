@@ -9,6 +9,7 @@
 #include <hookline/core/error.hpp>
 
 #include "dtype_arg.hpp"
+#include "gil_release.hpp"
 #include "rooms.hpp"
 #include "shape_arg.hpp"
 #include "tensor_export.hpp"
@@ -105,7 +106,7 @@ PyType_Slot slots[] = {{Py_bf_getbuffer, reinterpret_cast<void*>(get_buffer)},
                        {0, nullptr}};
 
 void bind_class(nb::module_& m) {
-  const nb::call_guard<nb::gil_scoped_release> without_gil;
+  const nb::call_guard<GilRelease> without_gil;
   nb::class_<Tensor>(m, "Tensor", nb::type_slots(slots), nb::is_weak_referenceable(),
                      "A strided view of memory on the CPU that keeps whoever owns the memory alive.")
       .def_prop_ro(
@@ -137,7 +138,7 @@ void bind_class(nb::module_& m) {
           "copy_from",
           [](const Tensor& t, const TensorArg& source) {
             const Tensor from = source.tensor();
-            const nb::gil_scoped_release released;
+            const GilRelease released;
             t.copy_from(from);
           },
           nb::arg("source"), "Copies from an array or tensor of the same shape and dtype.")

@@ -6,6 +6,7 @@
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
 
+#include "gil_release.hpp"
 #include "natively.hpp"
 #include "py_call.hpp"
 #include "py_future.hpp"
@@ -176,7 +177,7 @@ nb::object get_future(nb::handle self) {
   nb::object result = make_future(future);
   const WorkPtr work = object.work;
   {
-    const nb::gil_scoped_release released;
+    const GilRelease released;
     const auto native = work->get_future();
     native.on_done([native, outputs = std::move(outputs), promise = std::move(promise)]() mutable {
       try {
@@ -197,7 +198,7 @@ double seconds(Clock::time_point time) { return std::chrono::duration<double>(ti
 bool is_completed(nb::handle self) {
   const WorkPtr work = object_of(self).work;
   if (!work) return nb::cast<bool>(python_future(self).attr("done")());
-  const nb::gil_scoped_release released;
+  const GilRelease released;
   return work->is_completed();
 }
 

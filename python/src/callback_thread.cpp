@@ -11,6 +11,7 @@
 
 #include <hookline/core/deadline.hpp>
 
+#include "gil_release.hpp"
 #include "py_object.hpp"
 
 namespace hookline::python {
@@ -53,7 +54,7 @@ class Handle final : public Executor {
     }
     thread->post(std::move(task));
     if (thread.use_count() > 1 || !holds_gil()) return;
-    const nb::gil_scoped_release released;
+    const GilRelease released;
     thread.reset();
   }
 
@@ -85,7 +86,7 @@ void CallbackThread::end() noexcept {
     const std::lock_guard lock(all.mutex);
     all.of_the_parent.push_back(std::move(executor_));
   } else if (holds_gil()) {
-    const nb::gil_scoped_release released;
+    const GilRelease released;
     executor_.reset();
   } else {
     executor_.reset();

@@ -6,6 +6,7 @@
 #include <hookline/core/error.hpp>
 #include <hookline/core/interrupt.hpp>
 
+#include "gil_release.hpp"
 #include "py_error.hpp"
 #include "py_object.hpp"
 
@@ -23,7 +24,7 @@ inline void raise_signals() {
 /// Runs `f` without the GIL; Ctrl-C ends its waits.
 template <class F>
 auto natively(F f) {
-  const nb::gil_scoped_release released;
+  const GilRelease released;
   const InterruptScope scope(raise_signals);
   return f();
 }

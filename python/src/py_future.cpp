@@ -1,6 +1,8 @@
 // PyFuture: outcomes, callbacks and waiting.
 #include "py_future.hpp"
 
+#include "gil_release.hpp"
+
 #include <algorithm>
 #include <string>
 #include <utility>
@@ -46,7 +48,7 @@ PyFuture::~PyFuture() {
   // Whoever waits in C++ is told here, and may run for long; and the last reference to a native future may join a
   // thread that wants the GIL for its own end.
   if (shared_ || !promise_) {
-    const nb::gil_scoped_release released;
+    const GilRelease released;
     promise_.reset();
     future_ = Future<PyRef>::ready();
   }
@@ -62,7 +64,7 @@ nb::object PyFuture::wait(std::optional<TimeoutArg> timeout) {
     }
     const Future<PyRef> future = future_;
     {
-      const nb::gil_scoped_release released;
+      const GilRelease released;
       try {
         future.wait(std::min(left, kSlice));
       } catch (...) {  // its outcome, which value() gives, or the end of the slice
@@ -93,7 +95,7 @@ nb::object PyFuture::exception() {
     error_moved_ = true;
     Future<PyRef> left = Future<PyRef>::failed(std::make_exception_ptr(Aborted("this future has failed")));
     std::swap(future_, left);
-    const nb::gil_scoped_release released;
+    const GilRelease released;
     left = Future<PyRef>::ready();
   } else if (!error_.is_valid()) {
     error_ = error_to_python(error);
@@ -126,7 +128,7 @@ bool PyFuture::complete(PyRef reference, std::exception_ptr error) {
     return error ? promise_->try_set_error(std::move(error)) : promise_->try_set_value(std::move(reference));
   };
   if (shared_) {
-    const nb::gil_scoped_release released;
+    const GilRelease released;
     return finish();
   }
   own_ = reference;

@@ -12,6 +12,7 @@
 
 #include <hookline/core/error.hpp>
 
+#include "gil_release.hpp"
 #include "py_call.hpp"
 #include "py_process_group.hpp"
 
@@ -53,7 +54,7 @@ class TakenApart final : public ProcessGroup {
 /// The end of a group may wait for threads that want the GIL.
 void drop_without_gil(std::shared_ptr<ProcessGroup> group) {
   if (!holds_gil()) return;
-  const nb::gil_scoped_release released;
+  const GilRelease released;
   group.reset();
 }
 
@@ -132,7 +133,7 @@ std::shared_ptr<Executor> callbacks_of(ProcessGroup& group) {
 }
 
 void end_groups() {
-  const nb::gil_scoped_release released;
+  const GilRelease released;
   std::vector<std::shared_ptr<ProcessGroup>> left;
   {
     Registry& all = living();

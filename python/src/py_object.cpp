@@ -4,11 +4,14 @@
 #include <atomic>
 #include <mutex>
 #include <shared_mutex>
+#include <thread>
 #include <utility>
 #include <vector>
 
 #include <pthread.h>
+#include <unistd.h>
 
+#include "gil_release.hpp"
 #include "rooms.hpp"
 
 namespace hookline::python {
@@ -18,6 +21,7 @@ namespace {
 struct Gate {
   std::atomic<bool> closing = false;
   std::atomic<bool> open = true;
+  std::atomic<std::thread::id> closer;  // the thread that ends Python, and may go on
   std::shared_mutex inside;
 
   std::mutex mutex;  // guards the two below; never held while waiting for the GIL
@@ -72,6 +76,7 @@ void close_gate() {
       executor = std::move(g->executor);
     }
     executor.reset();
+    g->closer = std::this_thread::get_id();
     g->open = false;
     const std::unique_lock lock(g->inside);
     const std::lock_guard late_lock(g->mutex);
@@ -97,6 +102,19 @@ PyRef::PyRef(nb::object object) : object_(object.release().ptr(), release) {}
 nb::handle PyRef::object_of(const std::shared_ptr<void>& owner) noexcept {
   auto* const deleter = std::get_deleter<void (*)(PyObject*)>(owner);
   return deleter && *deleter == &release ? nb::handle(static_cast<PyObject*>(owner.get())) : nb::handle();
+}
+
+// The exit handler waits for those who are on their way back, and nobody sets out after it.
+GilRelease::~GilRelease() {
+  Gate* g = gate;
+  const bool inside = stays > 0;
+  if (!inside) g->inside.lock_shared();
+  if (!inside && !g->open && g->closer.load() != std::this_thread::get_id()) {
+    g->inside.unlock_shared();
+    for (;;) pause();
+  }
+  PyEval_RestoreThread(state_);
+  if (!inside) g->inside.unlock_shared();
 }
 
 GilStay::GilStay() noexcept : kind_(Kind::nested) {

@@ -14,6 +14,7 @@
 
 #include <hookline/core/error.hpp>
 
+#include "gil_release.hpp"
 #include "py_error.hpp"
 #include "py_future.hpp"
 #include "tensor_list.hpp"
@@ -161,7 +162,7 @@ void finish(const std::shared_ptr<Awaited>& awaited, Clock::time_point deadline,
   }
   the_deadlines().remove(deadline, awaited.get());
   {
-    const nb::gil_scoped_release released;  // continuations run in here
+    const GilRelease released;  // continuations run in here
     if (error) awaited->promise.try_set_error(error);
     else awaited->promise.try_set_value(std::move(tensors));
   }
@@ -195,7 +196,7 @@ Future<Tensors> tensors_of_future(nb::handle future, std::string where, PyRef ke
 }
 
 void end_deadlines() {
-  const nb::gil_scoped_release released;
+  const GilRelease released;
   the_deadlines().end();
 }
 
