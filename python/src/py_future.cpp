@@ -1,11 +1,11 @@
 // PyFuture: outcomes, callbacks and waiting.
 #include "py_future.hpp"
 
-#include "gil_release.hpp"
-
 #include <algorithm>
 #include <string>
 #include <utility>
+
+#include "gil_release.hpp"
 
 namespace hookline::python {
 namespace {
