@@ -15,7 +15,7 @@ import numpy as np, hookline as hl
 group = hl.init_process_group(timeout=60)
 x = np.full(1000, group.rank() + 1, np.float32)
 group.allreduce([x]).wait()
-print(f"rank {group.rank()} of {group.size()}: {x[999]:g}")
+print(f"rank {group.rank()} of {group.size()}: {x[999]:g}\\n", end="")  # one write: torchrun has no buffer for lines
 """
 
 HOOKLINE = [sys.executable, "-m", "hookline", "run", "-n", "2"]
