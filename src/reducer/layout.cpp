@@ -84,7 +84,11 @@ void Core::rebuild_if_due() {
   }
   std::erase_if(plan, [](const BucketMembers& members) { return members.empty(); });
   if (plan == now) return;
-  build(plan);
+  {
+    // The thread that completed the last hook may still be on its way to launch(): it must not see half a bucket.
+    const std::lock_guard lock(mutex_);
+    build(plan);
+  }
   stats.rebuilt = true;
 }
 
