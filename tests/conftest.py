@@ -1,4 +1,4 @@
-"""What holds for all tests. Hypothesis: `--hypothesis-profile=soak` is for `make soak`, which has time for rare cases."""
+"""What holds for all tests. Hypothesis has a profile for `make soak`, which has the time for rare cases."""
 
 import signal
 
