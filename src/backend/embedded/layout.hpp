@@ -52,7 +52,7 @@ struct alignas(kCacheLine) Slot {
   alignas(kCacheLine) std::array<std::byte, kInlineBytes> payload;
 };
 
-/// Counts of rounds, over all operations of the lane; see rounds.hpp.
+/// Counts of rounds, over all operations of the lane; see exchange.hpp.
 struct LaneBlock {
   std::array<Slot, 2> slots;
   alignas(kCacheLine) Counter filled = 0;

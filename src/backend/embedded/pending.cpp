@@ -32,30 +32,23 @@ void Pending::shorten(Clock::time_point deadline) noexcept {
   }
 }
 
+bool Pending::attach(std::vector<Task>& tasks, Task& task) {
+  const std::lock_guard lock(mutex_);
+  if (over()) return false;
+  tasks.push_back(std::move(task));
+  return true;
+}
+
 void Pending::on_done(Task task) {
-  {
-    const std::lock_guard lock(mutex_);
-    if (!over()) {
-      tasks_.push_back(std::move(task));
-      task = {};
-    }
-  }
-  if (task) {
-    engine_->post(std::move(task));
-  } else {
+  if (attach(tasks_, task)) {
     engine_->wake_progress_thread();  // nobody may ever wait for it
+  } else {
+    engine_->post(std::move(task));
   }
 }
 
 void Pending::when_over(Task task, bool hasten) {
-  {
-    const std::lock_guard lock(mutex_);
-    if (!over()) {
-      quick_tasks_.push_back(std::move(task));
-      task = {};
-    }
-  }
-  if (task) {
+  if (!attach(quick_tasks_, task)) {
     task();
   } else if (hasten) {
     engine_->wake_progress_thread();

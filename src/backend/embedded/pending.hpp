@@ -44,6 +44,9 @@ class Pending : public Operation {
   virtual std::string describe() const = 0;
 
  private:
+  /// Takes the task, unless it is over already.
+  bool attach(std::vector<Task>& tasks, Task& task);
+
   const std::shared_ptr<Engine> engine_;
   const Collective collective_;
   const std::uint64_t number_;
