@@ -1,17 +1,15 @@
-// Callback threads and the list of those that live.
+// Callback threads, and waiting for them when Python ends.
 #include "callback_thread.hpp"
 
-#include <atomic>
 #include <future>
-#include <set>
 #include <vector>
 
-#include <pthread.h>
 #include <unistd.h>
 
 #include <hookline/core/deadline.hpp>
 
 #include "gil_release.hpp"
+#include "living.hpp"
 #include "py_object.hpp"
 
 namespace hookline::python {
@@ -19,27 +17,6 @@ namespace {
 
 /// How long a callback that does not end may hold up the end of Python.
 constexpr Milliseconds kDrainTime{5000};
-
-struct Living {
-  std::mutex mutex;
-  std::set<CallbackThread*> threads;
-  /// In a forked child: what its parent's had, never let go of.
-  std::vector<std::shared_ptr<Executor>> of_the_parent;
-};
-
-std::atomic<Living*> list = nullptr;  // never destroyed: groups may end after static destructors have run
-
-void renew() { list = new Living; }
-
-// A forked child has none of its parent's threads, and perhaps nobody who would let go of the lock.
-Living& living() {
-  static std::once_flag once;
-  std::call_once(once, [] {
-    renew();
-    pthread_atfork(nullptr, nullptr, &renew);
-  });
-  return *list.load();
-}
 
 /// What others hold: futures and works may outlive the group, and whoever drops the last of them must not be the one to
 /// join the thread.
@@ -64,27 +41,17 @@ class Handle final : public Executor {
 
 }  // namespace
 
-CallbackThread::CallbackThread() : made_in_(getpid()) {
-  Living& all = living();
-  const std::lock_guard lock(all.mutex);
-  all.threads.insert(this);
-}
+CallbackThread::CallbackThread() : made_in_(getpid()) { Living<CallbackThread>::add(this); }
 
 CallbackThread::~CallbackThread() {
-  {
-    Living& all = living();
-    const std::lock_guard lock(all.mutex);
-    all.threads.erase(this);
-  }
+  Living<CallbackThread>::remove(this);
   end();
 }
 
 void CallbackThread::end() noexcept {
   if (!executor_) return;
   if (made_in_ != getpid()) {
-    Living& all = living();
-    const std::lock_guard lock(all.mutex);
-    all.of_the_parent.push_back(std::move(executor_));
+    Living<CallbackThread>::keep_for_ever(std::move(executor_));
   } else if (holds_gil()) {
     const GilRelease released;
     executor_.reset();
@@ -104,14 +71,10 @@ std::shared_ptr<Executor> CallbackThread::executor() {
 
 void drain_callback_threads() {
   std::vector<std::shared_ptr<Executor>> executors;
-  {
-    Living& all = living();
-    const std::lock_guard lock(all.mutex);
-    for (CallbackThread* thread : all.threads) {
-      const std::lock_guard own(thread->mutex_);
-      if (thread->executor_) executors.push_back(thread->executor_);
-    }
-  }
+  Living<CallbackThread>::for_each([&](CallbackThread& thread) {
+    const std::lock_guard lock(thread.mutex_);
+    if (thread.executor_) executors.push_back(thread.executor_);
+  });
   for (const auto& executor : executors) {
     const auto reached = std::make_shared<std::promise<void>>();
     executor->post([reached] { reached->set_value(); });

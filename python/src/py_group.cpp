@@ -1,44 +1,20 @@
 // The life of a native group in Python: its callback thread, its end, and the end of Python or of a forked child.
 #include "py_group.hpp"
 
-#include <atomic>
-#include <mutex>
-#include <set>
 #include <utility>
 #include <vector>
 
-#include <pthread.h>
 #include <unistd.h>
 
 #include <hookline/core/error.hpp>
 
 #include "gil_release.hpp"
+#include "living.hpp"
 #include "py_call.hpp"
 #include "py_process_group.hpp"
 
 namespace hookline::python {
 namespace {
-
-struct Registry {
-  std::mutex mutex;
-  std::set<NativeGroup*> groups;
-  /// In a forked child: what its parent's groups had, never let go of.
-  std::vector<std::shared_ptr<ProcessGroup>> of_the_parent;
-};
-
-std::atomic<Registry*> registry = nullptr;  // never destroyed: groups may end after static destructors have run
-
-void renew_registry() { registry = new Registry; }
-
-// A forked child has none of its parent's groups, and perhaps nobody who would let go of the lock.
-Registry& living() {
-  static std::once_flag once;
-  std::call_once(once, [] {
-    renew_registry();
-    pthread_atfork(nullptr, nullptr, &renew_registry);
-  });
-  return *registry.load();
-}
 
 /// What is left of a group that was part of a cycle.
 class TakenApart final : public ProcessGroup {
@@ -67,24 +43,16 @@ std::shared_ptr<ProcessGroup> NativeGroup::make(std::shared_ptr<ProcessGroup> in
 
 NativeGroup::NativeGroup(std::shared_ptr<ProcessGroup> inner, std::vector<PyRef> around)
     : GroupDecorator(std::move(inner)), around_(std::move(around)), made_in_(getpid()) {
-  Registry& all = living();
-  const std::lock_guard lock(all.mutex);
-  all.groups.insert(this);
+  Living<NativeGroup>::add(this);
 }
 
 NativeGroup::~NativeGroup() {
   if (made_in_ != getpid()) {
     // A forked child: the threads that an orderly end would join are the parent's, so everything is left as it is.
-    Registry& all = living();
-    const std::lock_guard lock(all.mutex);
-    all.of_the_parent.push_back(exchange_inner(nullptr));
+    Living<NativeGroup>::keep_for_ever(exchange_inner(nullptr));
     return;
   }
-  {
-    Registry& all = living();
-    const std::lock_guard lock(all.mutex);
-    all.groups.erase(this);
-  }
+  Living<NativeGroup>::remove(this);
   drop_without_gil(exchange_inner(nullptr));
   callbacks_.end();  // what its end has posted runs before the hooks and the groups around are let go of
 }
@@ -135,13 +103,9 @@ std::shared_ptr<Executor> callbacks_of(ProcessGroup& group) {
 void end_groups() {
   const GilRelease released;
   std::vector<std::shared_ptr<ProcessGroup>> left;
-  {
-    Registry& all = living();
-    const std::lock_guard lock(all.mutex);
-    for (NativeGroup* group : all.groups) {
-      if (auto kept = group->weak_from_this().lock()) left.push_back(std::move(kept));
-    }
-  }
+  Living<NativeGroup>::for_each([&](NativeGroup& group) {
+    if (auto kept = group.weak_from_this().lock()) left.push_back(std::move(kept));
+  });
   for (const auto& group : left) {
     try {
       group->shutdown();

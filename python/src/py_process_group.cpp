@@ -66,35 +66,25 @@ nb::object PyProcessGroup::call(const char* const* names, const char* signature,
   return {};
 }
 
-int PyProcessGroup::rank() const {
-  int rank = rank_.load(std::memory_order_relaxed);
-  if (rank >= 0) return rank;
-  rank = in_python("rank", [&] {
+int PyProcessGroup::number(const char* const* names, std::atomic<int>& known, int own, int least,
+                           const char* what) const {
+  int number = known.load(std::memory_order_relaxed);
+  if (number >= 0) return number;
+  number = in_python(names[0], [&] {
     const char* called = nullptr;
-    const nb::object result = call(kRank, "()", nb::make_tuple(), &called);
-    if (!result.is_valid()) return own_rank_;
+    const nb::object result = call(names, "()", nb::make_tuple(), &called);
+    if (!result.is_valid()) return own;
     int value = -1;
-    if (!nb::try_cast(result, value) || value < 0) wrong_result(nb_trampoline.base(), called, "a rank", result);
+    if (!nb::try_cast(result, value) || value < least) wrong_result(nb_trampoline.base(), called, what, result);
     return value;
   });
-  rank_.store(rank, std::memory_order_relaxed);
-  return rank;
+  known.store(number, std::memory_order_relaxed);
+  return number;
 }
 
-int PyProcessGroup::size() const {
-  int size = size_.load(std::memory_order_relaxed);
-  if (size >= 0) return size;
-  size = in_python("size", [&] {
-    const char* called = nullptr;
-    const nb::object result = call(kSize, "()", nb::make_tuple(), &called);
-    if (!result.is_valid()) return own_size_;
-    int value = -1;
-    if (!nb::try_cast(result, value) || value < 1) wrong_result(nb_trampoline.base(), called, "a size", result);
-    return value;
-  });
-  size_.store(size, std::memory_order_relaxed);
-  return size;
-}
+int PyProcessGroup::rank() const { return number(kRank, rank_, own_rank_, 0, "a rank"); }
+
+int PyProcessGroup::size() const { return number(kSize, size_, own_size_, 1, "a size"); }
 
 std::string PyProcessGroup::backend_name() const {
   return in_python("getBackendName", [&] {

@@ -62,6 +62,9 @@ class PyProcessGroup final : public ProcessGroup {
                   const char** called) const;
   WorkPtr start(const Collective& collective);
 
+  /// What a method of no arguments answers, asked once; `own` where the class does not override it.
+  int number(const char* const* names, std::atomic<int>& known, int own, int least, const char* what) const;
+
   const int own_rank_;
   const int own_size_;
   mutable std::atomic<int> rank_ = -1;
