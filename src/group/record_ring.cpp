@@ -177,9 +177,12 @@ std::string RecordRing::json(const std::string& reason) const {
   return text + "\n]}\n";
 }
 
-// A reader must never see half a file, so it comes under its name in one step.
+// A reader must never see half a file, so it comes under its name in one step. An error, a signal and a request may
+// all ask at once: one writes after the other, so the newest records stay.
 std::string RecordRing::dump(const std::string& path, const std::string& reason) const {
   namespace fs = std::filesystem;
+  static std::mutex writing;
+  const std::lock_guard lock(writing);
   const fs::path target = path.empty()
                               ? fs::path(options_.directory) / fmt::format("{}.rank{}.json", options_.name, rank_)
                               : fs::path(path);

@@ -25,6 +25,7 @@ namespace hookline {
 namespace {
 
 using namespace std::chrono_literals;
+using ::testing::EndsWith;
 using ::testing::HasSubstr;
 using ::testing::Not;
 using Groups = std::vector<std::shared_ptr<ProcessGroup>>;
@@ -290,6 +291,18 @@ TEST(Recorded, RemembersTheLastOperations) {
   EXPECT_THROW(records_of(*threads(1)[0]), InvalidArgument);
   EXPECT_THROW(recorded(threads(1)[0], {.capacity = 0}), InvalidArgument);
   EXPECT_THROW(dump_records(*group, "/proc/no/such/place"), ResourceError);
+}
+
+TEST(Recorded, DumpsAtOnceFromSeveralThreadsAndLeavesAWholeFile) {
+  const test::TempDirectory directory;
+  const auto group = recorded(threads(1)[0], {.directory = directory.path(), .name = "g"});
+  sum_of_ones(*group);
+  const auto dump_often = [&] {
+    for (int i = 0; i < 200; ++i) EXPECT_THAT(text_of(dump_records(*group)), EndsWith("]}\n"));
+  };
+  std::thread other(dump_often);
+  dump_often();
+  other.join();
 }
 
 TEST(Recorded, DumpsAtTheFirstError) {
