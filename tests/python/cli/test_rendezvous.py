@@ -11,7 +11,8 @@ import hookline as hl
 found = hl.rendezvous(timeout=30)
 found.store.set(f"key/{found.rank}", f"from {found.rank}".encode())
 values = [found.store.get(f"key/{rank}").decode() for rank in range(found.world_size)]
-print(found.rank, found.world_size, found.local_rank, *values, type(found.store).__name__)
+line = (found.rank, found.world_size, found.local_rank, *values, type(found.store).__name__)
+print(" ".join(map(str, line)) + "\\n", end="")  # one write: torchrun has no buffer for lines
 found.store.barrier("end", found.world_size, 30)
 """
 
