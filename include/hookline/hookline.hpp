@@ -7,6 +7,8 @@
 #include <hookline/backend/threads.hpp>
 #include <hookline/bucket/grad_bucket.hpp>
 #include <hookline/bucket/plan.hpp>
+#include <hookline/codec/codec.hpp>
+#include <hookline/codec/make_codec.hpp>
 #include <hookline/core/call_context.hpp>
 #include <hookline/core/deadline.hpp>
 #include <hookline/core/dims.hpp>

@@ -1,0 +1,39 @@
+// Casts to 16 bits and back, as messages.
+#include "codec/cast_codec.hpp"
+
+#include "codec/codec_name.hpp"
+#include "codec/message.hpp"
+#include "kernel/cast.hpp"
+
+namespace hookline::codec {
+
+CastCodec::CastCodec(const CodecOptions& options)
+    : options_(options), dtype_(options.format == CodecOptions::Format::float16 ? DType::f16 : DType::bf16) {}
+
+std::string CastCodec::name() const { return name_of(options_); }
+
+std::size_t CastCodec::encoded_bytes(std::size_t count) const noexcept { return kMessageHeader + 2 * count; }
+
+void CastCodec::encode(std::span<const float> values, std::span<std::byte> message, const RoundingKey&) const {
+  check_room(message, values.size(), *this);
+  kernel::narrow(dtype_, values.data(), body(message).data(), values.size());
+  seal(message, options_, values.size());
+}
+
+void CastCodec::encode_keeping_error(std::span<float> values, std::span<std::byte> message, const RoundingKey&) const {
+  check_room(message, values.size(), *this);
+  kernel::narrow_keeping_error(dtype_, values.data(), body(message).data(), values.size());
+  seal(message, options_, values.size());
+}
+
+void CastCodec::decode(std::span<const std::byte> message, std::span<float> values) const {
+  check_message(message, options_, values.size(), *this);
+  kernel::widen(dtype_, body(message).data(), values.data(), values.size());
+}
+
+void CastCodec::decode_add(std::span<const std::byte> message, std::span<float> values) const {
+  check_message(message, options_, values.size(), *this);
+  kernel::widen_add(dtype_, body(message).data(), values.data(), values.size());
+}
+
+}  // namespace hookline::codec

@@ -1,0 +1,27 @@
+// Half precision and bfloat16 as codecs.
+#pragma once
+
+#include <hookline/codec/make_codec.hpp>
+#include <hookline/core/dtype.hpp>
+
+namespace hookline::codec {
+
+/// Every value becomes 16 bits, to nearest even.
+class CastCodec final : public Codec {
+ public:
+  explicit CastCodec(const CodecOptions& options);
+
+  std::string name() const override;
+  std::size_t encoded_bytes(std::size_t count) const noexcept override;
+  void encode(std::span<const float> values, std::span<std::byte> message, const RoundingKey& key) const override;
+  void encode_keeping_error(std::span<float> values, std::span<std::byte> message,
+                            const RoundingKey& key) const override;
+  void decode(std::span<const std::byte> message, std::span<float> values) const override;
+  void decode_add(std::span<const std::byte> message, std::span<float> values) const override;
+
+ private:
+  CodecOptions options_;
+  DType dtype_;
+};
+
+}  // namespace hookline::codec

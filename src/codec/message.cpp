@@ -1,0 +1,163 @@
+// Writes and checks the headers of encoded messages.
+#include "codec/message.hpp"
+
+#include <cstring>
+#include <limits>
+#include <string_view>
+
+#include <fmt/format.h>
+
+#include <hookline/core/error.hpp>
+
+#include "kernel/checksum.hpp"
+
+namespace hookline::codec {
+namespace {
+
+using Header = std::array<std::byte, kMessageHeader>;
+using Format = CodecOptions::Format;
+
+constexpr std::array<std::byte, 4> kMagic = {std::byte{'H'}, std::byte{'K'}, std::byte{'L'}, std::byte{'C'}};
+constexpr std::uint8_t kSymmetric = 1, kStochastic = 2, kChecksum = 4;
+constexpr std::size_t kChecksumAt = 24;
+
+template <class T>
+void put(Header& header, std::size_t at, T value) {
+  for (std::size_t i = 0; i < sizeof(T); ++i) header[at + i] = static_cast<std::byte>(value >> (8 * i));
+}
+
+template <class T>
+T get(const Header& header, std::size_t at) {
+  T value = 0;
+  for (std::size_t i = 0; i < sizeof(T); ++i)
+    value = static_cast<T>(value | static_cast<T>(static_cast<T>(header[at + i]) << (8 * i)));
+  return value;
+}
+
+// Who found something wrong; made only then, since a name takes memory.
+std::string who(const Codec* codec) { return codec ? codec->name() : "describe_message"; }
+
+// A copy: the bytes may lie in memory that a peer can still write to.
+Header read_header(std::span<const std::byte> message, const Codec* codec) {
+  if (message.size() < kMessageHeader) {
+    throw InvalidArgument(fmt::format("{}: {} bytes are no encoded message, whose header alone has {}", who(codec),
+                                      message.size(), kMessageHeader));
+  }
+  Header header;
+  std::memcpy(header.data(), message.data(), header.size());
+  if (std::memcmp(header.data(), kMagic.data(), kMagic.size()) != 0)
+    throw InvalidArgument(
+        fmt::format("{}: these bytes are no encoded message: they do not begin with HKLC", who(codec)));
+  if (const auto version = get<std::uint8_t>(header, 4); version != kMessageVersion) {
+    throw InvalidArgument(fmt::format("{}: the message has version {}, and only version {} is known here", who(codec),
+                                      version, kMessageVersion));
+  }
+  return header;
+}
+
+std::uint32_t checksum_of(std::span<const std::byte> message, Header header) {
+  put<std::uint32_t>(header, kChecksumAt, 0);
+  const std::uint32_t seed = kernel::checksum(header.data(), header.size(), 0);
+  const std::span<const std::byte> rest = body(message);
+  return kernel::checksum(rest.data(), rest.size(), seed);
+}
+
+void check_sum(std::span<const std::byte> message, const Header& header, const Codec& codec) {
+  if (checksum_of(message, header) != get<std::uint32_t>(header, kChecksumAt))
+    throw InvalidArgument(
+        fmt::format("{}: the message of {} bytes is damaged: its checksum is another", codec.name(), message.size()));
+}
+
+std::string_view format_name(std::uint8_t format) {
+  constexpr std::array<std::string_view, 3> kNames = {"float16", "bfloat16", "integer"};
+  return format < kNames.size() ? kNames[format] : "unknown";
+}
+
+std::string in_words(const Header& header) {
+  const auto flags = get<std::uint8_t>(header, 7);
+  return fmt::format("{} values as {}, {} bits, block {}{}{}{}", get<std::uint64_t>(header, 8),
+                     format_name(get<std::uint8_t>(header, 5)), get<std::uint8_t>(header, 6),
+                     get<std::uint64_t>(header, 16), flags & kSymmetric ? ", symmetric" : "",
+                     flags & kStochastic ? ", stochastic" : "", flags & kChecksum ? ", with a checksum" : "");
+}
+
+}  // namespace
+
+Header header_of(const CodecOptions& options, std::size_t count) {
+  const bool integer = options.format == Format::integer;
+  std::uint8_t flags = options.checksum ? kChecksum : 0;
+  if (integer && options.range == CodecOptions::Range::symmetric) flags |= kSymmetric;
+  if (integer && options.rounding == CodecOptions::Rounding::stochastic) flags |= kStochastic;
+  Header header{};
+  std::memcpy(header.data(), kMagic.data(), kMagic.size());
+  put<std::uint8_t>(header, 4, kMessageVersion);
+  put<std::uint8_t>(header, 5, static_cast<std::uint8_t>(options.format));
+  put<std::uint8_t>(header, 6, static_cast<std::uint8_t>(integer ? options.bits : 16));
+  put<std::uint8_t>(header, 7, flags);
+  put<std::uint64_t>(header, 8, count);
+  put<std::uint64_t>(header, 16, integer ? static_cast<std::uint64_t>(options.block) : 0);
+  return header;
+}
+
+void seal(std::span<std::byte> message, const CodecOptions& options, std::size_t count) {
+  Header header = header_of(options, count);
+  if (options.checksum) put(header, kChecksumAt, checksum_of(message, header));
+  std::memcpy(message.data(), header.data(), header.size());
+}
+
+void check_message(std::span<const std::byte> message, const CodecOptions& options, std::size_t count,
+                   const Codec& codec) {
+  const Header header = read_header(message, &codec);
+  Header expected = header_of(options, count);
+  std::memcpy(&expected[kChecksumAt], &header[kChecksumAt], 4);
+  if (!options.checksum) put<std::uint32_t>(expected, kChecksumAt, 0);
+  if (header != expected) {
+    throw InvalidArgument(fmt::format("{} cannot decode this message: it says that it has {}; expected were {}",
+                                      codec.name(), in_words(header), in_words(expected)));
+  }
+  if (message.size() != codec.encoded_bytes(count)) {
+    throw InvalidArgument(fmt::format("{}: a message of {} values has {} bytes, and this one {}", codec.name(), count,
+                                      codec.encoded_bytes(count), message.size()));
+  }
+  if (options.checksum) check_sum(message, header, codec);
+}
+
+void check_room(std::span<const std::byte> message, std::size_t count, const Codec& codec) {
+  if (message.size() == codec.encoded_bytes(count)) return;
+  throw InvalidArgument(fmt::format("{}: the message of {} values takes {} bytes, and there are {} for it",
+                                    codec.name(), count, codec.encoded_bytes(count), message.size()));
+}
+
+}  // namespace hookline::codec
+
+namespace hookline {
+
+MessageInfo describe_message(std::span<const std::byte> message) {
+  using namespace codec;
+  const Header header = read_header(message, nullptr);
+  const auto flags = get<std::uint8_t>(header, 7);
+  const auto count = get<std::uint64_t>(header, 8), block = get<std::uint64_t>(header, 16);
+  MessageInfo info;
+  info.options.format = static_cast<CodecOptions::Format>(get<std::uint8_t>(header, 5));
+  info.options.checksum = flags & kChecksum;
+  if (info.options.format == CodecOptions::Format::integer) {
+    info.options.bits = get<std::uint8_t>(header, 6);
+    info.options.range = flags & kSymmetric ? CodecOptions::Range::symmetric : CodecOptions::Range::affine;
+    info.options.rounding = flags & kStochastic ? CodecOptions::Rounding::stochastic : CodecOptions::Rounding::nearest;
+  }
+  // Every value takes four bits at least; what a count claims is not believed beyond the bytes that are there.
+  const bool possible = get<std::uint8_t>(header, 5) <= static_cast<std::uint8_t>(CodecOptions::Format::integer) &&
+                        count <= message.size() * 2 &&
+                        block <= static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max());
+  if (possible) {
+    if (info.options.format == CodecOptions::Format::integer) info.options.block = static_cast<std::int64_t>(block);
+    info.count = static_cast<std::size_t>(count);
+    const CodecPtr known = make_codec(info.options);
+    check_message(message, info.options, info.count, *known);
+    return info;
+  }
+  throw InvalidArgument(
+      fmt::format("describe_message: no message of {} bytes has {}", message.size(), in_words(header)));
+}
+
+}  // namespace hookline

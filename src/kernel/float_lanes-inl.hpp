@@ -1,0 +1,98 @@
+// Registers of floats, read from and written to memory as float32, float16 or bfloat16 at any alignment.
+#if defined(HOOKLINE_FLOAT_LANES_INL) == defined(HWY_TARGET_TOGGLE)
+#ifdef HOOKLINE_FLOAT_LANES_INL
+#undef HOOKLINE_FLOAT_LANES_INL
+#else
+#define HOOKLINE_FLOAT_LANES_INL
+#endif
+
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <type_traits>
+
+#include <hwy/highway.h>
+
+#include <hookline/core/dtype.hpp>
+
+HWY_BEFORE_NAMESPACE();
+namespace hookline::kernel::HWY_NAMESPACE {
+
+namespace hn = hwy::HWY_NAMESPACE;
+
+// Without vector registers one float at a time: the 16-bit conversions are then the core's own.
+#if HWY_TARGET == HWY_SCALAR || HWY_TARGET == HWY_EMU128
+using Floats = hn::CappedTag<float, 1>;
+inline constexpr std::size_t kLanes = 1;
+#else
+using Floats = hn::ScalableTag<float>;
+inline constexpr std::size_t kLanes = hn::MaxLanes(Floats());
+#endif
+using FloatVector = hn::Vec<Floats>;
+using Words = hn::Rebind<std::uint32_t, Floats>;
+using Integers = hn::Rebind<std::int32_t, Floats>;
+
+/// NaNs differ in sign and payload by who made them; results have this one.
+HWY_INLINE FloatVector canonical(FloatVector v) {
+  return hn::IfThenElse(hn::IsNaN(v), hn::Set(Floats(), std::numeric_limits<float>::quiet_NaN()), v);
+}
+
+HWY_INLINE FloatVector finite_or_zero(FloatVector v) {
+  const auto finite = hn::Lt(hn::Abs(v), hn::Set(Floats(), std::numeric_limits<float>::infinity()));
+  return hn::IfThenElseZero(finite, v);
+}
+
+/// A register's worth of elements of T as floats. A NaN becomes the canonical one where T is narrower.
+template <class T>
+HWY_INLINE FloatVector load_floats(const std::byte* from) {
+  const Floats d;
+  if constexpr (kLanes == 1) {
+    T element;
+    __builtin_memcpy(&element, from, sizeof(T));
+    const auto v = hn::Set(d, static_cast<float>(element));
+    return std::is_same_v<T, float> ? v : canonical(v);
+  } else if constexpr (std::is_same_v<T, Float16>) {
+    const hn::Rebind<hwy::float16_t, Floats> dh;
+    return canonical(hn::PromoteTo(d, hn::LoadU(dh, reinterpret_cast<const hwy::float16_t*>(from))));
+  } else if constexpr (std::is_same_v<T, BFloat16>) {
+    const hn::Rebind<std::uint16_t, Floats> dh;
+    const auto bits = hn::PromoteTo(Words(), hn::LoadU(dh, reinterpret_cast<const std::uint16_t*>(from)));
+    return canonical(hn::BitCast(d, hn::ShiftLeft<16>(bits)));
+  } else {
+    return hn::LoadU(d, reinterpret_cast<const float*>(from));
+  }
+}
+
+template <bool kStream, class D, class V>
+HWY_INLINE void put_lanes(V v, D d, hn::TFromD<D>* to) {
+  if constexpr (kStream) hn::Stream(v, d, to);
+  else hn::StoreU(v, d, to);
+}
+
+/// Rounds to T, to nearest even, and stores. Streaming needs `to` to be aligned to the bytes written.
+template <class T, bool kStream>
+HWY_INLINE void store_floats(FloatVector v, std::byte* to) {
+  const Floats d;
+  if constexpr (kLanes == 1) {
+    const T element = static_cast<T>(hn::GetLane(std::is_same_v<T, float> ? v : canonical(v)));
+    __builtin_memcpy(to, &element, sizeof(T));
+  } else if constexpr (std::is_same_v<T, Float16>) {
+    const hn::Rebind<hwy::float16_t, Floats> dh;
+    const hn::Rebind<std::uint16_t, Floats> du;
+    put_lanes<kStream>(hn::BitCast(du, hn::DemoteTo(dh, canonical(v))), du, reinterpret_cast<std::uint16_t*>(to));
+  } else if constexpr (std::is_same_v<T, BFloat16>) {
+    const hn::Rebind<std::uint16_t, Floats> du;
+    const Words dw;
+    const auto bits = hn::BitCast(dw, canonical(v));
+    const auto odd = hn::And(hn::ShiftRight<16>(bits), hn::Set(dw, 1u));
+    const auto rounded = hn::Add(bits, hn::Add(odd, hn::Set(dw, 0x7fffu)));
+    put_lanes<kStream>(hn::TruncateTo(du, hn::ShiftRight<16>(rounded)), du, reinterpret_cast<std::uint16_t*>(to));
+  } else {
+    put_lanes<kStream>(v, d, reinterpret_cast<float*>(to));
+  }
+}
+
+}  // namespace hookline::kernel::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#endif

@@ -1,0 +1,223 @@
+// What every codec must do: exact sizes, the same bits again, NaN that stays visible, and damage that is noticed.
+#include "contract/codec_contract.hpp"
+
+#include <algorithm>
+#include <atomic>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <random>
+#include <thread>
+#include <vector>
+
+#include <hookline/codec/make_codec.hpp>
+#include <hookline/core/error.hpp>
+
+namespace hookline::contract {
+
+GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(CodecContract);
+
+namespace {
+
+using Bytes = std::vector<std::byte>;
+constexpr std::array<std::size_t, 12> kCounts = {0, 1, 2, 3, 31, 127, 128, 129, 511, 513, 1024, 5000};
+
+std::vector<float> values_of(std::size_t count, unsigned seed = 1) {
+  std::mt19937 random(seed);
+  std::normal_distribution<float> normal(0.1f);
+  std::vector<float> result(count);
+  for (float& value : result) value = normal(random);
+  return result;
+}
+
+Bytes encoded(const Codec& codec, std::span<const float> values, const RoundingKey& key = {}) {
+  Bytes message(codec.encoded_bytes(values.size()));
+  codec.encode(values, message, key);
+  return message;
+}
+
+std::vector<float> decoded(const Codec& codec, std::span<const std::byte> message, std::size_t count) {
+  std::vector<float> values(count, 5.0f);
+  codec.decode(message, values);
+  return values;
+}
+
+bool same(const std::vector<float>& a, const std::vector<float>& b) {
+  return a.size() == b.size() && (a.empty() || std::memcmp(a.data(), b.data(), a.size() * 4) == 0);
+}
+
+TEST_P(CodecContract, EncodesAnyCountAtAnyAlignment) {
+  for (const std::size_t count : kCounts) {
+    const std::vector<float> values = values_of(count);
+    const Bytes message = encoded(*codec, values);
+    EXPECT_GE(message.size(), kMessageHeader);
+    const std::vector<float> back = decoded(*codec, message, count);
+    const float most =
+        count ? std::abs(*std::ranges::max_element(values, {}, [](float v) { return std::abs(v); })) : 0.0f;
+    for (std::size_t i = 0; i < count; ++i) ASSERT_LE(std::abs(back[i] - values[i]), most / 7) << i << " of " << count;
+    for (const std::size_t off : {1u, 2u, 5u, 33u}) {
+      Bytes room(message.size() + 64, std::byte{0xa5});
+      codec->encode(values, std::span(room).subspan(off, message.size()));
+      const auto begin = room.begin() + static_cast<std::ptrdiff_t>(off);
+      const auto end = begin + static_cast<std::ptrdiff_t>(message.size());
+      EXPECT_TRUE(std::equal(begin, end, message.begin()));
+      const auto untouched = [](std::byte b) { return b == std::byte{0xa5}; };
+      EXPECT_TRUE(std::all_of(room.begin(), begin, untouched) && std::all_of(end, room.end(), untouched));
+      EXPECT_TRUE(same(decoded(*codec, std::span(room).subspan(off, message.size()), count), back));
+    }
+  }
+}
+
+TEST_P(CodecContract, AddsExactlyWhatItDecodes) {
+  for (const std::size_t count : kCounts) {
+    const Bytes message = encoded(*codec, values_of(count));
+    std::vector<float> want = values_of(count, 2), sum = want;
+    const std::vector<float> back = decoded(*codec, message, count);
+    for (std::size_t i = 0; i < count; ++i) want[i] += back[i];
+    codec->decode_add(message, sum);
+    EXPECT_TRUE(same(sum, want)) << count;
+  }
+}
+
+TEST_P(CodecContract, KeepsExactlyWhatItLost) {
+  const RoundingKey key{.seed = 1, .step = 2, .bucket = 3, .rank = 4, .first = 5};
+  for (const std::size_t count : kCounts) {
+    std::vector<float> values = values_of(count), want = values;
+    if (count > 600) values[600] = want[600] = std::numeric_limits<float>::infinity();
+    const Bytes message = encoded(*codec, values, key);
+    const std::vector<float> back = decoded(*codec, message, count);
+    for (std::size_t i = 0; i < count; ++i) want[i] = std::isfinite(back[i]) ? values[i] - back[i] : 0.0f;
+    Bytes again(message.size());
+    std::vector<float> plain = values;
+    codec->encode_keeping_error(values, again, key);
+    EXPECT_TRUE(again == message) << count;
+    EXPECT_TRUE(same(values, want)) << count;
+    codec->Codec::encode_keeping_error(plain, again, key);
+    EXPECT_TRUE(std::ranges::equal(plain, want)) << count;
+  }
+}
+
+TEST_P(CodecContract, TheSameKeyGivesTheSameBytes) {
+  const std::vector<float> values = values_of(3000);
+  const RoundingKey key{.seed = 9, .step = 8, .bucket = 7, .rank = 6, .first = 5};
+  EXPECT_TRUE(encoded(*codec, values, key) == encoded(*codec, values, key));
+  EXPECT_TRUE(encoded(*codec, values, key) == encoded(*GetParam().make(), values, key));
+}
+
+TEST_P(CodecContract, SaysWhatIsNoNumber) {
+  const float inf = std::numeric_limits<float>::infinity(), nan = std::numeric_limits<float>::quiet_NaN();
+  for (const float bad : {nan, inf, -inf, -nan}) {
+    for (const std::size_t count : {1u, 2u, 300u, 1025u}) {
+      for (const std::size_t at : {std::size_t{0}, count / 2, count - 1}) {
+        std::vector<float> values = values_of(count);
+        values[at] = bad;
+        const std::vector<float> back = decoded(*codec, encoded(*codec, values), count);
+        EXPECT_FALSE(std::isfinite(back[at])) << bad << " at " << at << " of " << count;
+        for (std::size_t i = 0; i < count; ++i) {
+          const float error = std::isfinite(back[i]) ? std::abs(back[i] - values[i]) : 0.0f;
+          ASSERT_LT(error, 1.0f) << i;
+        }
+      }
+    }
+  }
+}
+
+TEST_P(CodecContract, TakesZerosDenormalsAndHugeNumbers) {
+  for (const std::size_t count : {1u, 100u, 1000u}) {
+    std::vector<float> zeros(count);
+    for (std::size_t i = 0; i < count; i += 3) zeros[i] = -0.0f;
+    for (const float value : decoded(*codec, encoded(*codec, zeros), count)) EXPECT_EQ(value, 0.0f);
+  }
+  std::vector<float> tiny(1000), huge(1000);
+  for (std::size_t i = 0; i < tiny.size(); ++i) {
+    tiny[i] = static_cast<float>(i) * std::numeric_limits<float>::denorm_min() * (i % 2 ? 1.0f : -1.0f);
+    huge[i] = std::numeric_limits<float>::max() * (static_cast<float>(i) / 999.0f) * (i % 2 ? 1.0f : -1.0f);
+  }
+  for (const float value : decoded(*codec, encoded(*codec, tiny), tiny.size())) EXPECT_LT(std::abs(value), 1e-7f);
+  // Infinity, where the format ends before it, or the number; never a wrong one.
+  const std::vector<float> back = decoded(*codec, encoded(*codec, huge), huge.size());
+  for (std::size_t i = 0; i < huge.size(); ++i) {
+    ASSERT_FALSE(std::isnan(back[i])) << i;
+    const float error = std::isfinite(back[i]) ? std::abs(back[i] / 8 - huge[i] / 8) : 0.0f;
+    ASSERT_LE(error, 0.02f * huge[999]) << i;
+  }
+}
+
+TEST_P(CodecContract, RefusesRoomOfAnotherSize) {
+  const std::vector<float> values = values_of(100);
+  Bytes room(codec->encoded_bytes(100) + 1);
+  EXPECT_THROW(codec->encode(values, room), InvalidArgument);
+  EXPECT_THROW(codec->encode(values, std::span(room).first(room.size() - 2)), InvalidArgument);
+  EXPECT_THROW(codec->encode(values, {}), InvalidArgument);
+  std::vector<float> kept = values;
+  EXPECT_THROW(codec->encode_keeping_error(kept, room), InvalidArgument);
+  EXPECT_TRUE(same(kept, values));
+}
+
+// Both ways of decoding must refuse, and leave the values alone.
+void expect_refused(const Codec& codec, std::span<const std::byte> message, std::size_t count) {
+  std::vector<float> values(count, 5.0f);
+  EXPECT_THROW(codec.decode(message, values), InvalidArgument);
+  EXPECT_THROW(codec.decode_add(message, values), InvalidArgument);
+  EXPECT_TRUE(std::ranges::all_of(values, [](float v) { return v == 5.0f; }));
+}
+
+TEST_P(CodecContract, NoticesDamage) {
+  for (const std::size_t count : {0u, 1u, 300u}) {
+    Bytes message = encoded(*codec, values_of(count));
+    for (std::size_t size = 0; size < message.size(); size += size < 40 ? 1 : 37) {
+      // A copy of its own, so that a sanitizer sees reads behind it.
+      const Bytes cut(message.begin(), message.begin() + static_cast<std::ptrdiff_t>(size));
+      expect_refused(*codec, cut, count);
+    }
+    Bytes longer = message;
+    longer.push_back(std::byte{0});
+    expect_refused(*codec, longer, count);
+    expect_refused(*codec, message, count + 1);
+    if (count) expect_refused(*codec, message, count - 1);
+    const std::size_t end = GetParam().finds_damage ? message.size() : kMessageHeader;
+    for (std::size_t i = 0; i < end; ++i) {
+      for (const unsigned bit : {0u, 3u, 7u}) {
+        message[i] ^= std::byte{1} << bit;
+        SCOPED_TRACE(i);
+        expect_refused(*codec, message, count);
+        message[i] ^= std::byte{1} << bit;
+      }
+    }
+    EXPECT_NO_THROW(decoded(*codec, message, count));
+  }
+}
+
+TEST_P(CodecContract, ReadsNothingOutsideWhateverTheBytes) {
+  std::mt19937 random(3);
+  const Bytes whole = encoded(*codec, values_of(300));
+  for (int turn = 0; turn < 300; ++turn) {
+    Bytes message = whole;
+    for (std::size_t i = turn % 2 ? 0 : kMessageHeader; i < message.size(); ++i) {
+      if (random() % 4 == 0) message[i] = static_cast<std::byte>(random());
+    }
+    std::vector<float> values(300);
+    try {
+      codec->decode(message, values);
+      codec->decode_add(message, values);
+    } catch (const InvalidArgument&) {
+    }
+  }
+}
+
+TEST_P(CodecContract, IsOneForManyThreads) {
+  const std::vector<float> values = values_of(2000);
+  const Bytes want = encoded(*codec, values);
+  std::atomic<int> wrong = 0;
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 4; ++t) {
+    threads.emplace_back([&] {
+      for (int i = 0; i < 20; ++i) wrong += encoded(*codec, values) != want;
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(wrong, 0);
+}
+
+}  // namespace
+}  // namespace hookline::contract

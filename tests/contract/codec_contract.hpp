@@ -1,0 +1,28 @@
+// How a codec comes under the suite of codec_contract.cpp, which says what every codec must do.
+//
+//   INSTANTIATE_TEST_SUITE_P(Half, CodecContract, ::testing::Values(CodecCase{[] { return make_codec("fp16"); }}));
+#pragma once
+
+#include <functional>
+#include <ostream>
+
+#include <gtest/gtest.h>
+
+#include <hookline/codec/codec.hpp>
+
+namespace hookline::contract {
+
+struct CodecCase {
+  std::function<CodecPtr()> make;
+  /// Whether decoding finds any damage, and not only that of the header.
+  bool finds_damage = true;
+
+  friend void PrintTo(const CodecCase& given, std::ostream* out) { *out << given.make()->name(); }
+};
+
+class CodecContract : public ::testing::TestWithParam<CodecCase> {
+ protected:
+  CodecPtr codec = GetParam().make();
+};
+
+}  // namespace hookline::contract
