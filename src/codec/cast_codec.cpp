@@ -20,9 +20,10 @@ void CastCodec::encode(std::span<const float> values, std::span<std::byte> messa
   seal(message, options_, values.size());
 }
 
-void CastCodec::encode_keeping_error(std::span<float> values, std::span<std::byte> message, const RoundingKey&) const {
-  check_room(message, values.size(), *this);
-  kernel::narrow_keeping_error(dtype_, values.data(), body(message).data(), values.size());
+void CastCodec::encode_with_error(std::span<const float> values, std::span<float> error, std::span<std::byte> message,
+                                  const RoundingKey&) const {
+  check_room(message, values, error, *this);
+  kernel::narrow_with_error(dtype_, values.data(), error.data(), body(message).data(), values.size());
   seal(message, options_, values.size());
 }
 

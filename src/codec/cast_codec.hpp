@@ -14,8 +14,8 @@ class CastCodec final : public Codec {
   std::string name() const override;
   std::size_t encoded_bytes(std::size_t count) const noexcept override;
   void encode(std::span<const float> values, std::span<std::byte> message, const RoundingKey& key) const override;
-  void encode_keeping_error(std::span<float> values, std::span<std::byte> message,
-                            const RoundingKey& key) const override;
+  void encode_with_error(std::span<const float> values, std::span<float> error, std::span<std::byte> message,
+                         const RoundingKey& key) const override;
   void decode(std::span<const std::byte> message, std::span<float> values) const override;
   void decode_add(std::span<const std::byte> message, std::span<float> values) const override;
 

@@ -3,16 +3,21 @@
 
 #include <cmath>
 
+#include "codec/message.hpp"
+
 namespace hookline {
 
 Codec::~Codec() = default;
 
-void Codec::encode_keeping_error(std::span<float> values, std::span<std::byte> message, const RoundingKey& key) const {
-  encode(values, message, key);
-  // decoded - value, negated: both are exact.
-  for (float& value : values) value = -value;
-  decode_add(message, values);
-  for (float& value : values) value = std::isfinite(value) ? -value : 0.0f;
+void Codec::encode_with_error(std::span<const float> values, std::span<float> error, std::span<std::byte> message,
+                              const RoundingKey& key) const {
+  codec::check_room(message, values, error, *this);
+  for (std::size_t i = 0; i < values.size(); ++i) error[i] += values[i];
+  encode(error, message, key);
+  // decoded - sum is negated at the end, which is exact.
+  for (float& lost : error) lost = -lost;
+  decode_add(message, error);
+  for (float& lost : error) lost = std::isfinite(lost) ? -lost : 0.0f;
 }
 
 }  // namespace hookline

@@ -7,6 +7,7 @@
 
 #include "codec/cast_codec.hpp"
 #include "codec/codec_name.hpp"
+#include "codec/quantise_codec.hpp"
 
 namespace hookline {
 namespace {
@@ -33,7 +34,7 @@ void check(const CodecOptions& options) {
 CodecPtr make_codec(const CodecOptions& options) {
   check(options);
   if (options.format != Format::integer) return std::make_shared<codec::CastCodec>(options);
-  throw Unsupported("make_codec: integers are being built");
+  return std::make_shared<codec::QuantiseCodec>(options);
 }
 
 CodecPtr make_codec(std::string_view text) { return make_codec(codec::read_codec_text(text)); }

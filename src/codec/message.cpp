@@ -128,6 +128,14 @@ void check_room(std::span<const std::byte> message, std::size_t count, const Cod
                                     codec.name(), count, codec.encoded_bytes(count), message.size()));
 }
 
+void check_room(std::span<const std::byte> message, std::span<const float> values, std::span<const float> error,
+                const Codec& codec) {
+  check_room(message, values.size(), codec);
+  if (values.size() == error.size()) return;
+  throw InvalidArgument(fmt::format("{}: {} values cannot be encoded with {} errors; there must be one for each value",
+                                    codec.name(), values.size(), error.size()));
+}
+
 }  // namespace hookline::codec
 
 namespace hookline {

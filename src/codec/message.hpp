@@ -34,6 +34,10 @@ void check_message(std::span<const std::byte> message, const CodecOptions& optio
 /// Throws InvalidArgument where the memory for a message has not the size of one.
 void check_room(std::span<const std::byte> message, std::size_t count, const Codec& codec);
 
+/// The same, and where there is not one error for each value.
+void check_room(std::span<const std::byte> message, std::span<const float> values, std::span<const float> error,
+                const Codec& codec);
+
 /// The bytes behind the header.
 template <class Byte>
 std::span<Byte> body(std::span<Byte> message) {

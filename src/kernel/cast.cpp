@@ -4,7 +4,7 @@
 #include <array>
 #include <cstdint>
 
-#include "kernel/cast_kind.hpp"
+#include "kernel/cast_call.hpp"
 #include "kernel/versions.hpp"
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernel/cast.cpp"
@@ -21,15 +21,14 @@ using Cast = CastKind;
 
 /// One register.
 template <Cast C, class T, bool kStream>
-HWY_INLINE void cast_lanes(float* floats, std::byte* halves) {
+HWY_INLINE void cast_lanes(float* floats, std::byte* halves, const float* values) {
   auto* bytes = reinterpret_cast<std::byte*>(floats);
   if constexpr (C == Cast::narrow) {
     store_floats<T, kStream>(load_floats<float>(bytes), halves);
-  } else if constexpr (C == Cast::narrow_keeping_error) {
-    const FloatVector v = load_floats<float>(bytes);
-    store_floats<T, false>(v, halves);
-    const FloatVector error = hn::Sub(v, load_floats<T>(halves));
-    store_floats<float, false>(finite_or_zero(error), bytes);
+  } else if constexpr (C == Cast::narrow_with_error) {
+    const FloatVector sum = hn::Add(hn::LoadU(Floats(), values), load_floats<float>(bytes));
+    store_floats<T, false>(sum, halves);
+    store_floats<float, false>(finite_or_zero(hn::Sub(sum, load_floats<T>(halves))), bytes);
   } else if constexpr (C == Cast::widen) {
     store_floats<float, kStream>(load_floats<T>(halves), bytes);
   } else {
@@ -37,65 +36,67 @@ HWY_INLINE void cast_lanes(float* floats, std::byte* halves) {
   }
 }
 
+/// Any number of elements, staged in whole registers.
 template <Cast C, class T>
-HWY_INLINE void cast_some(float* floats, std::byte* halves, std::size_t count) {
-  for (std::size_t i = 0; i < count; i += kLanes) {
-    const std::size_t left = count - i < kLanes ? count - i : kLanes;
-    float some_floats[kLanes] = {};
-    std::byte some_halves[kLanes * sizeof(T)] = {};
-    if (C != Cast::widen) __builtin_memcpy(some_floats, floats + i, left * sizeof(float));
-    if (C == Cast::widen || C == Cast::widen_add)
-      __builtin_memcpy(some_halves, halves + i * sizeof(T), left * sizeof(T));
-    cast_lanes<C, T, false>(some_floats, some_halves);
-    if (C != Cast::narrow) __builtin_memcpy(floats + i, some_floats, left * sizeof(float));
-    if (C == Cast::narrow || C == Cast::narrow_keeping_error)
-      __builtin_memcpy(halves + i * sizeof(T), some_halves, left * sizeof(T));
+HWY_INLINE void cast_some(const CastCall& call, std::size_t begin, std::size_t end) {
+  constexpr bool kNarrow = C == Cast::narrow || C == Cast::narrow_with_error;
+  for (std::size_t i = begin; i < end; i += kLanes) {
+    const std::size_t count = end - i < kLanes ? end - i : kLanes;
+    float floats[kLanes] = {}, values[kLanes] = {};
+    std::byte halves[kLanes * sizeof(T)] = {};
+    if (C != Cast::widen) __builtin_memcpy(floats, call.floats + i, count * sizeof(float));
+    if (C == Cast::narrow_with_error) __builtin_memcpy(values, call.values + i, count * sizeof(float));
+    if (!kNarrow) __builtin_memcpy(halves, call.halves + i * sizeof(T), count * sizeof(T));
+    cast_lanes<C, T, false>(floats, halves, values);
+    if (C != Cast::narrow) __builtin_memcpy(call.floats + i, floats, count * sizeof(float));
+    if (kNarrow) __builtin_memcpy(call.halves + i * sizeof(T), halves, count * sizeof(T));
   }
 }
 
 template <Cast C, class T, bool kStream>
-HWY_INLINE void cast_range(float* floats, std::byte* halves, std::size_t count) {
+HWY_INLINE void cast_from(const CastCall& call, std::size_t begin) {
   constexpr std::size_t kRegisters = 4;
-  std::size_t i = 0;
-  for (; count - i >= kRegisters * kLanes; i += kRegisters * kLanes) {
+  std::size_t i = begin;
+  for (; call.count - i >= kRegisters * kLanes; i += kRegisters * kLanes) {
     for (std::size_t r = 0; r < kRegisters; ++r) {
       const std::size_t at = i + r * kLanes;
-      cast_lanes<C, T, kStream>(floats + at, halves + at * sizeof(T));
+      cast_lanes<C, T, kStream>(call.floats + at, call.halves + at * sizeof(T),
+                                C == Cast::narrow_with_error ? call.values + at : nullptr);
     }
   }
   if constexpr (kStream) hwy::FlushStream();
-  cast_some<C, T>(floats + i, halves + i * sizeof(T), count - i);
+  cast_some<C, T>(call, i, call.count);
 }
 
 template <Cast C, class T>
-HWY_NOINLINE void cast_type(float* floats, std::byte* halves, std::size_t count, bool stream) {
+HWY_NOINLINE void cast_all(const CastCall& call) {
   if constexpr (C == Cast::narrow || C == Cast::widen) {
     // Streaming begins with the first whole line of the side that is written.
     constexpr std::size_t kSize = C == Cast::narrow ? sizeof(T) : sizeof(float);
-    const auto address =
-        C == Cast::narrow ? reinterpret_cast<std::uintptr_t>(halves) : reinterpret_cast<std::uintptr_t>(floats);
+    const auto address = C == Cast::narrow ? reinterpret_cast<std::uintptr_t>(call.halves)
+                                           : reinterpret_cast<std::uintptr_t>(call.floats);
     const std::size_t head = (64 - address % 64) % 64 / kSize;
-    if (stream && address % kSize == 0 && head < count) {
-      cast_some<C, T>(floats, halves, head);
-      return cast_range<C, T, true>(floats + head, halves + head * sizeof(T), count - head);
+    if (call.stream && address % kSize == 0 && head < call.count) {
+      cast_some<C, T>(call, 0, head);
+      return cast_from<C, T, true>(call, head);
     }
   }
-  cast_range<C, T, false>(floats, halves, count);
+  cast_from<C, T, false>(call, 0);
 }
 
 template <class T>
-void cast_of(Cast what, float* floats, std::byte* halves, std::size_t count, bool stream) {
-  switch (what) {
-    case Cast::narrow: return cast_type<Cast::narrow, T>(floats, halves, count, stream);
-    case Cast::narrow_keeping_error: return cast_type<Cast::narrow_keeping_error, T>(floats, halves, count, stream);
-    case Cast::widen: return cast_type<Cast::widen, T>(floats, halves, count, stream);
-    case Cast::widen_add: return cast_type<Cast::widen_add, T>(floats, halves, count, stream);
+void cast_type(const CastCall& call) {
+  switch (call.what) {
+    case Cast::narrow: return cast_all<Cast::narrow, T>(call);
+    case Cast::narrow_with_error: return cast_all<Cast::narrow_with_error, T>(call);
+    case Cast::widen: return cast_all<Cast::widen, T>(call);
+    case Cast::widen_add: return cast_all<Cast::widen_add, T>(call);
   }
 }
 
-void cast_bytes(Cast what, DType dtype, float* floats, std::byte* halves, std::size_t count, bool stream) {
-  if (dtype == DType::f16) cast_of<Float16>(what, floats, halves, count, stream);
-  else cast_of<BFloat16>(what, floats, halves, count, stream);
+void cast_call(const CastCall& call) {
+  if (call.dtype == DType::f16) cast_type<Float16>(call);
+  else cast_type<BFloat16>(call);
 }
 
 }  // namespace hookline::kernel::HWY_NAMESPACE
@@ -105,34 +106,31 @@ HWY_AFTER_NAMESPACE();
 namespace hookline::kernel {
 namespace {
 
-using Cast = CastKind;
+void run(Target target, const CastCall& call) {
+  static constexpr std::array<decltype(&HWY_STATIC_DISPATCH(cast_call)), 3> kVersions = HOOKLINE_VERSIONS_OF(cast_call);
+  kVersions[static_cast<std::size_t>(target)](call);
+}
 
-void run(Target target, Cast what, DType dtype, float* floats, std::byte* halves, std::size_t count, Stores stores,
-         std::size_t written) {
-  const bool stream = stores == Stores::streaming || (stores == Stores::automatic && written >= kStreamFrom);
-  static constexpr std::array<decltype(&HWY_STATIC_DISPATCH(cast_bytes)), 3> kVersions =
-      HOOKLINE_VERSIONS_OF(cast_bytes);
-  kVersions[static_cast<std::size_t>(target)](what, dtype, floats, halves, count, stream);
+bool streams(Stores stores, std::size_t bytes) {
+  return stores == Stores::streaming || (stores == Stores::automatic && bytes >= kStreamFrom);
 }
 
 }  // namespace
 
-// The side that a cast only reads loses its const on the way; cast_lanes does not write there.
-
 void narrow(DType dtype, const float* from, std::byte* to, std::size_t count, Stores stores, Target target) {
-  run(target, Cast::narrow, dtype, const_cast<float*>(from), to, count, stores, count * 2);
+  run(target, {CastKind::narrow, dtype, const_cast<float*>(from), to, nullptr, count, streams(stores, count * 2)});
 }
 
-void narrow_keeping_error(DType dtype, float* from, std::byte* to, std::size_t count, Target target) {
-  run(target, Cast::narrow_keeping_error, dtype, from, to, count, Stores::cached, count * 2);
+void narrow_with_error(DType dtype, const float* from, float* error, std::byte* to, std::size_t count, Target target) {
+  run(target, {CastKind::narrow_with_error, dtype, error, to, from, count, false});
 }
 
 void widen(DType dtype, const std::byte* from, float* to, std::size_t count, Stores stores, Target target) {
-  run(target, Cast::widen, dtype, to, const_cast<std::byte*>(from), count, stores, count * 4);
+  run(target, {CastKind::widen, dtype, to, const_cast<std::byte*>(from), nullptr, count, streams(stores, count * 4)});
 }
 
 void widen_add(DType dtype, const std::byte* from, float* to, std::size_t count, Target target) {
-  run(target, Cast::widen_add, dtype, to, const_cast<std::byte*>(from), count, Stores::cached, count * 4);
+  run(target, {CastKind::widen_add, dtype, to, const_cast<std::byte*>(from), nullptr, count, false});
 }
 
 }  // namespace hookline::kernel

@@ -18,8 +18,9 @@ namespace hookline::kernel {
 void narrow(DType dtype, const float* from, std::byte* to, std::size_t count, Stores stores = Stores::automatic,
             Target target = best_target());
 
-/// The same, and puts in the place of each float what of it was lost, or 0 where that is no finite number.
-void narrow_keeping_error(DType dtype, float* from, std::byte* to, std::size_t count, Target target = best_target());
+/// Rounds from + error, and puts in the place of each error what was lost, or 0 where that is no finite number.
+void narrow_with_error(DType dtype, const float* from, float* error, std::byte* to, std::size_t count,
+                       Target target = best_target());
 
 /// 16 bits as floats.
 void widen(DType dtype, const std::byte* from, float* to, std::size_t count, Stores stores = Stores::automatic,

@@ -59,8 +59,8 @@ std::uint32_t checksum_of(const std::byte* data, std::size_t bytes, std::uint32_
     mix_rows(state, last, 1);
   }
   std::uint32_t sum = seed ^ static_cast<std::uint32_t>(bytes);
-  for (std::size_t j = 0; j < kRow; ++j) {
-    sum = (sum ^ state[j]) * kOdd;
+  for (const std::uint32_t lane : state) {
+    sum = (sum ^ lane) * kOdd;
     sum ^= sum >> 15;
   }
   return sum;

@@ -82,18 +82,20 @@ TEST_P(CodecContract, AddsExactlyWhatItDecodes) {
 TEST_P(CodecContract, KeepsExactlyWhatItLost) {
   const RoundingKey key{.seed = 1, .step = 2, .bucket = 3, .rank = 4, .first = 5};
   for (const std::size_t count : kCounts) {
-    std::vector<float> values = values_of(count), want = values;
-    if (count > 600) values[600] = want[600] = std::numeric_limits<float>::infinity();
-    const Bytes message = encoded(*codec, values, key);
+    std::vector<float> values = values_of(count), error = values_of(count, 7), sum = error, lost(count);
+    if (count > 600) values[600] = std::numeric_limits<float>::infinity();
+    for (std::size_t i = 0; i < count; ++i) sum[i] += values[i];
+    const Bytes message = encoded(*codec, sum, key);
     const std::vector<float> back = decoded(*codec, message, count);
-    for (std::size_t i = 0; i < count; ++i) want[i] = std::isfinite(back[i]) ? values[i] - back[i] : 0.0f;
-    Bytes again(message.size());
-    std::vector<float> plain = values;
-    codec->encode_keeping_error(values, again, key);
+    for (std::size_t i = 0; i < count; ++i) lost[i] = std::isfinite(back[i]) ? sum[i] - back[i] : 0.0f;
+    Bytes again(message.size()), plain(message.size());
+    std::vector<float> plain_error = error;
+    codec->encode_with_error(values, error, again, key);
     EXPECT_TRUE(again == message) << count;
-    EXPECT_TRUE(same(values, want)) << count;
-    codec->Codec::encode_keeping_error(plain, again, key);
-    EXPECT_TRUE(std::ranges::equal(plain, want)) << count;
+    EXPECT_TRUE(same(error, lost)) << count;
+    codec->Codec::encode_with_error(values, plain_error, plain, key);
+    EXPECT_TRUE(plain == message) << count;
+    EXPECT_TRUE(std::ranges::equal(plain_error, lost)) << count;
   }
 }
 
@@ -149,9 +151,11 @@ TEST_P(CodecContract, RefusesRoomOfAnotherSize) {
   EXPECT_THROW(codec->encode(values, room), InvalidArgument);
   EXPECT_THROW(codec->encode(values, std::span(room).first(room.size() - 2)), InvalidArgument);
   EXPECT_THROW(codec->encode(values, {}), InvalidArgument);
-  std::vector<float> kept = values;
-  EXPECT_THROW(codec->encode_keeping_error(kept, room), InvalidArgument);
-  EXPECT_TRUE(same(kept, values));
+  std::vector<float> error(100, 1.0f);
+  EXPECT_THROW(codec->encode_with_error(values, error, room), InvalidArgument);
+  EXPECT_THROW(codec->encode_with_error(values, std::span(error).first(99), std::span(room).first(room.size() - 1)),
+               InvalidArgument);
+  EXPECT_TRUE(std::ranges::all_of(error, [](float v) { return v == 1.0f; }));
 }
 
 // Both ways of decoding must refuse, and leave the values alone.

@@ -49,15 +49,19 @@ void expect_cast(Target target, DType dtype, const std::vector<float>& values, s
   widen_add(dtype, &halves[off], back.data(), count, target);
   ASSERT_TRUE(same_bits(back, expected));
 
-  std::vector<float> kept = values, lost(count);
+  std::vector<float> sum(count), error(count), lost(count);
   for (std::size_t i = 0; i < count; ++i) {
-    lost[i] = values[i] - rounded(values[i], dtype);
+    error[i] = i % 2 ? 0x1p-9f : -0.3f;
+    sum[i] = values[i] + error[i];
+    lost[i] = sum[i] - rounded(sum[i], dtype);
     if (!std::isfinite(lost[i])) lost[i] = 0;
   }
+  const Bytes fed = narrowed(sum, dtype);
+  if (count) std::memcpy(&want[off], fed.data(), fed.size());
   std::ranges::fill(halves, std::byte{0xa5});
-  narrow_keeping_error(dtype, kept.data(), &halves[off], count, target);
+  narrow_with_error(dtype, values.data(), error.data(), &halves[off], count, target);
   ASSERT_TRUE(halves == want);
-  ASSERT_TRUE(same_bits(kept, lost));
+  ASSERT_TRUE(same_bits(error, lost));
 }
 
 TEST_P(CastOnTarget, AgreesWithTheReference) {

@@ -50,10 +50,10 @@ class HOOKLINE_EXPORT Codec {
   virtual void encode(std::span<const float> values, std::span<std::byte> message,
                       const RoundingKey& key = {}) const = 0;
 
-  /// The same, and puts in the place of each value what of it was lost: value - decoded, or 0 where that is no finite
-  /// number. Derived classes may do both in one pass.
-  virtual void encode_keeping_error(std::span<float> values, std::span<std::byte> message,
-                                    const RoundingKey& key = {}) const;
+  /// Encodes values + error, and puts in the place of each error what was lost this time: the sum less what it decodes
+  /// to, or 0 where that is no finite number. Derived classes may do it all in one pass.
+  virtual void encode_with_error(std::span<const float> values, std::span<float> error, std::span<std::byte> message,
+                                 const RoundingKey& key = {}) const;
 
   /// Unpacks a message of values.size() values. InvalidArgument, before any value is changed, for bytes that are no
   /// message of this codec and this many values, or were damaged.

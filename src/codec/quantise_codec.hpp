@@ -1,0 +1,30 @@
+// Integers with a scale for each block as codecs.
+#pragma once
+
+#include <hookline/codec/make_codec.hpp>
+
+#include "kernel/quantise.hpp"
+
+namespace hookline::codec {
+
+/// Values as integers of 8 or 4 bits; Quantisation says how.
+class QuantiseCodec final : public Codec {
+ public:
+  explicit QuantiseCodec(const CodecOptions& options);
+
+  std::string name() const override;
+  std::size_t encoded_bytes(std::size_t count) const noexcept override;
+  void encode(std::span<const float> values, std::span<std::byte> message, const RoundingKey& key) const override;
+  void encode_with_error(std::span<const float> values, std::span<float> error, std::span<std::byte> message,
+                         const RoundingKey& key) const override;
+  void decode(std::span<const std::byte> message, std::span<float> values) const override;
+  void decode_add(std::span<const std::byte> message, std::span<float> values) const override;
+
+ private:
+  void put(std::span<const float> values, float* error, std::span<std::byte> message, const RoundingKey& key) const;
+
+  CodecOptions options_;
+  kernel::Quantisation how_;
+};
+
+}  // namespace hookline::codec

@@ -1,0 +1,130 @@
+// The scale of a block: how its least and greatest values, which one pass finds, are spread over the codes.
+#if defined(HOOKLINE_BLOCK_SCALE_INL) == defined(HWY_TARGET_TOGGLE)
+#ifdef HOOKLINE_BLOCK_SCALE_INL
+#undef HOOKLINE_BLOCK_SCALE_INL
+#else
+#define HOOKLINE_BLOCK_SCALE_INL
+#endif
+
+#include <limits>
+
+#include "kernel/float_lanes-inl.hpp"
+
+HWY_BEFORE_NAMESPACE();
+namespace hookline::kernel::HWY_NAMESPACE {
+
+template <int kBits>
+inline constexpr float kGreatestCode = (1 << kBits) - 1;
+/// What symmetric codes call zero.
+template <int kBits>
+inline constexpr float kMiddle = 1 << (kBits - 1);
+
+struct BlockRange {
+  float least = 0, greatest = 0;  // only of affine blocks, and of no meaning where something is no finite number
+  std::uint32_t magnitude = 0;    // the bits of the greatest one; integers compare as the floats, NaN above all
+};
+
+struct BlockScale {
+  float scale = 0, zero = 0;
+  float inverse = 0;
+  bool finite = true;
+};
+
+/// Adds `error` to the values in its own place, if there is one, and finds the range of the result. The last few values
+/// are staged, with the first of the block behind them.
+template <bool kAffine, bool kError>
+HWY_INLINE BlockRange range_of(const float* values, float* error, std::size_t count) {
+  const Floats d;
+  const Words dw;
+  const FloatVector first = hn::Set(d, kError ? values[0] + error[0] : values[0]);
+  FloatVector least[2] = {first, first}, greatest[2] = {first, first};
+  hn::Vec<Words> magnitude[2] = {hn::Zero(dw), hn::Zero(dw)};
+  const auto look = [&](FloatVector v, int r) HWY_ATTR {
+    magnitude[r] = hn::Max(magnitude[r], hn::And(hn::BitCast(dw, v), hn::Set(dw, 0x7fffffffu)));
+    if constexpr (kAffine) {
+      least[r] = hn::Min(least[r], v);
+      greatest[r] = hn::Max(greatest[r], v);
+    }
+  };
+  const auto sum = [&](std::size_t i) HWY_ATTR {
+    FloatVector v = hn::LoadU(d, values + i);
+    if constexpr (kError) {
+      v = hn::Add(v, hn::LoadU(d, error + i));
+      hn::StoreU(v, d, error + i);
+    }
+    return v;
+  };
+  std::size_t i = 0;
+  for (; count - i >= 2 * kLanes; i += 2 * kLanes) {
+    look(sum(i), 0);
+    look(sum(i + kLanes), 1);
+  }
+  if (count - i >= kLanes) {
+    look(sum(i), 0);
+    i += kLanes;
+  }
+  if (i < count) {
+    float staged[kLanes];
+    hn::StoreU(first, d, staged);
+    for (std::size_t j = 0; i + j < count; ++j) {
+      staged[j] = kError ? values[i + j] + error[i + j] : values[i + j];
+      if constexpr (kError) error[i + j] = staged[j];
+    }
+    look(hn::LoadU(d, staged), 0);
+  }
+  BlockRange result;
+  result.magnitude = hn::GetLane(hn::MaxOfLanes(dw, hn::Max(magnitude[0], magnitude[1])));
+  if constexpr (kAffine) {
+    result.least = hn::GetLane(hn::MinOfLanes(d, hn::Min(least[0], least[1])));
+    result.greatest = hn::GetLane(hn::MaxOfLanes(d, hn::Max(greatest[0], greatest[1])));
+  }
+  return result;
+}
+
+/// From here on a code's value, rounded, could lie beyond the greatest float: scales are then a little smaller.
+inline constexpr float kHuge = 0x1p127f;
+inline constexpr float kALittleLess = 1 - 0x1p-22f;
+
+HWY_INLINE float at_least_normal(float scale) {
+  return scale < std::numeric_limits<float>::min() ? std::numeric_limits<float>::min() : scale;
+}
+
+template <int kBits>
+HWY_INLINE BlockScale symmetric_scale(float magnitude) {
+  if (magnitude == 0) return {.zero = kMiddle<kBits>};
+  float scale = at_least_normal(magnitude / (kMiddle<kBits> - 1));
+  if (magnitude >= kHuge) scale *= kALittleLess;
+  return {.scale = scale, .zero = kMiddle<kBits>, .inverse = 1 / scale};
+}
+
+template <int kBits, bool kStochastic>
+HWY_INLINE BlockScale affine_scale(float least, float greatest, float magnitude) {
+  if (least == greatest) return least == 0 ? BlockScale{} : BlockScale{.scale = least, .zero = -1};  // all codes are 0
+  if (magnitude >= kHuge) {
+    const float scale = magnitude / (kGreatestCode<kBits> / 2) * kALittleLess;
+    return {.scale = scale, .zero = kGreatestCode<kBits> / 2, .inverse = 1 / scale};
+  }
+  const float scale = at_least_normal((greatest - least) / kGreatestCode<kBits>);
+  const float inverse = 1 / scale;
+  // The least value's code is 0. Chance must stay within the codes, so that stochastic rounding moves no zero.
+  float zero = 0.0f - least * inverse;
+  if (!kStochastic && least <= 0 && greatest >= 0) {
+    zero = (zero + 0x1p23f) - 0x1p23f;
+    if (zero > kGreatestCode<kBits>) zero = kGreatestCode<kBits>;
+  }
+  return {.scale = scale, .zero = zero, .inverse = inverse};
+}
+
+template <int kBits, bool kAffine, bool kStochastic>
+HWY_INLINE BlockScale scale_of(const BlockRange& range) {
+  if (range.magnitude >= 0x7f800000u) return {.scale = std::numeric_limits<float>::quiet_NaN(), .finite = false};
+  float magnitude;
+  __builtin_memcpy(&magnitude, &range.magnitude, 4);
+  if constexpr (kAffine) return affine_scale<kBits, kStochastic>(range.least, range.greatest, magnitude);
+  else return symmetric_scale<kBits>(magnitude);
+}
+
+}  // namespace hookline::kernel::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#endif

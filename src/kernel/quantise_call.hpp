@@ -1,0 +1,30 @@
+// What the code of every target is told about a quantisation.
+#pragma once
+
+#include <cstddef>
+
+#include "kernel/quantise.hpp"
+
+namespace hookline::kernel {
+
+struct QuantiseCall {
+  Quantisation how;
+  const float* values;
+  float* error;
+  std::byte* scales;
+  std::byte* codes;
+  std::size_t count;
+  const Draws* draws;
+};
+
+struct DequantiseCall {
+  Quantisation how;
+  const std::byte* scales;
+  const std::byte* codes;
+  float* values;
+  std::size_t count;
+  bool add;
+  bool stream;
+};
+
+}  // namespace hookline::kernel

@@ -1,0 +1,242 @@
+// Quantisation against a scalar reference, on every target; its error bounds; and stochastic rounding's mean.
+#include "kernel/quantise.hpp"
+
+#include <array>
+#include <cstdlib>
+#include <memory>
+#include <string>
+
+#include <gtest/gtest.h>
+
+#include "kernel/quantise_reference.hpp"
+
+namespace hookline::kernel {
+namespace {
+
+using Bytes = std::vector<std::byte>;
+
+class QuantiseOnTarget : public testing::TestWithParam<Target> {};
+INSTANTIATE_TEST_SUITE_P(All, QuantiseOnTarget,
+                         testing::ValuesIn(supported_targets().begin(), supported_targets().end()),
+                         [](const auto& given) { return std::string(name(given.param)); });
+
+// Values of one of several kinds: what gradients look like, and what they had better not.
+std::vector<float> some_values(std::size_t count, unsigned kind, std::mt19937& random) {
+  if (kind % 8 == 0) return mixed_floats(count, random);
+  std::vector<float> values(count);
+  std::normal_distribution<float> normal(kind % 8 == 1 ? 3.0f : 0.0f);
+  for (float& value : values) {
+    value = normal(random);
+    if (kind % 8 == 2) value *= 0x1p-140f;                                // subnormal
+    if (kind % 8 == 3) value = std::clamp(value, -1.0f, 1.0f) * 3.4e38f;  // beyond what a range can hold
+    if (kind % 8 == 4) value = random() % 5 ? (random() % 2 ? 0.0f : -0.0f) : value;
+    if (kind % 8 == 5) value = -1.25f;
+    if (kind % 8 == 6) value = 1000 + std::abs(value) * 1e-3f;
+  }
+  return values;
+}
+
+struct Case {
+  Quantisation how;
+  bool stochastic;
+};
+
+std::vector<Case> all_cases(std::size_t count) {
+  std::vector<Case> cases;
+  for (const int bits : {8, 4}) {
+    for (const bool symmetric : {false, true}) {
+      for (const std::size_t block : {std::size_t{0}, std::size_t{1}, std::size_t{7}, std::size_t{64}, std::size_t{100},
+                                      std::size_t{128}, std::size_t{512}, count + 1}) {
+        for (const bool stochastic : {false, true}) cases.push_back({{bits, symmetric, block}, stochastic});
+      }
+    }
+  }
+  return cases;
+}
+
+std::string in_words(const Case& c, std::size_t count) {
+  return std::to_string(count) + " values, " + std::to_string(c.how.bits) + " bits, block " +
+         std::to_string(c.how.block) + (c.how.symmetric ? ", symmetric" : ", affine") +
+         (c.stochastic ? ", stochastic" : "");
+}
+
+void expect_quantised(Target target, const Case& c, const std::vector<float>& values, std::size_t off) {
+  const std::size_t count = values.size();
+  const Draws draws = draws_of(1, 2, 3, 4, (std::uint64_t{5} << 32) + 0xfffffff0u);
+  const Draws* drawn = c.stochastic ? &draws : nullptr;
+  const ReferenceQuantised want = quantise_reference(c.how, values, drawn);
+  ASSERT_EQ(c.how.bytes(count), want.bytes.size());
+  const auto wrapped = [&](const Bytes& bytes) {
+    Bytes room(off + bytes.size() + 64, std::byte{0xa5});
+    std::ranges::copy(bytes, room.begin() + static_cast<std::ptrdiff_t>(off));
+    return room;
+  };
+  Bytes room(off + want.bytes.size() + 64, std::byte{0xa5});
+  quantise(c.how, values.data(), nullptr, room.data() + off, count, drawn, target);
+  ASSERT_TRUE(room == wrapped(want.bytes));
+
+  std::vector<float> back(count + 16, 7.0f), expected = back;
+  std::ranges::copy(want.values, expected.begin());
+  for (const Stores stores : {Stores::cached, Stores::streaming}) {
+    std::ranges::fill(back, 7.0f);
+    dequantise(c.how, room.data() + off, back.data(), count, stores, target);
+    ASSERT_TRUE(same_bits(back, expected));
+  }
+  for (std::size_t i = 0; i < count; ++i) {
+    back[i] = values[count - 1 - i];
+    expected[i] += back[i];
+    if (std::isnan(expected[i])) expected[i] = kNan;
+  }
+  dequantise_add(c.how, room.data() + off, back.data(), count, target);
+  ASSERT_TRUE(same_bits(back, expected));
+
+  std::vector<float> error(count), sum(count), lost(count);
+  for (std::size_t i = 0; i < count; ++i) {
+    error[i] = i % 2 ? 0.25f : -0.125f;
+    sum[i] = values[i] + error[i];
+  }
+  const ReferenceQuantised fed = quantise_reference(c.how, sum, drawn);
+  for (std::size_t i = 0; i < count; ++i) lost[i] = std::isfinite(fed.values[i]) ? sum[i] - fed.values[i] : 0.0f;
+  quantise(c.how, values.data(), error.data(), room.data() + off, count, drawn, target);
+  ASSERT_TRUE(room == wrapped(fed.bytes));
+  ASSERT_TRUE(same_bits(error, lost));
+}
+
+TEST_P(QuantiseOnTarget, AgreesWithTheReference) {
+  std::mt19937 random(40);
+  unsigned kind = 0;
+  for (std::size_t count = 0; count <= 1300; count += count < 140 ? 1 : 211) {
+    for (const Case& c : all_cases(count)) {
+      SCOPED_TRACE(in_words(c, count) + ", kind " + std::to_string(kind % 8));
+      expect_quantised(GetParam(), c, some_values(count, kind++, random), count * 5 % 67);
+      if (HasFatalFailure()) return;
+    }
+    ++kind;  // so that every case meets every kind
+  }
+}
+
+TEST(Quantise, LosesNoMoreThanItsBound) {
+  std::mt19937 random(41);
+  for (unsigned kind = 1; kind < 7; ++kind) {
+    for (const Case& c : all_cases(1000)) {
+      const std::vector<float> values = some_values(1000, kind, random);
+      Bytes bytes(c.how.bytes(1000));
+      std::vector<float> back(1000);
+      const Draws draws = draws_of(1, kind, 0, 0, 0);
+      quantise(c.how, values.data(), nullptr, bytes.data(), 1000, c.stochastic ? &draws : nullptr);
+      dequantise(c.how, bytes.data(), back.data(), 1000);
+      const std::size_t block = c.how.block_of(1000);
+      for (std::size_t i = 0; i < 1000; ++i) {
+        const auto part = std::span(values).subspan(i / block * block, std::min(block, 1000 - i / block * block));
+        const double least = *std::ranges::min_element(part), greatest = *std::ranges::max_element(part);
+        const double magnitude = std::max(std::abs(least), std::abs(greatest));
+        const double codes = c.how.bits == 8 ? 255 : 15;
+        const bool middle = c.how.symmetric || magnitude >= 0x1p127;
+        double step = middle ? 2 * magnitude / (c.how.symmetric ? codes - 1 : codes) : (greatest - least) / codes;
+        step = std::max(step, 0x1p-126);
+        const double bound = (c.stochastic ? step : step / 2) * (1 + 1e-5) + 4 * 0x1p-23 * magnitude;
+        ASSERT_LE(std::abs(static_cast<double>(back[i]) - values[i]), bound)
+            << in_words(c, 1000) << ", kind " << kind << ", value " << values[i] << " as " << back[i];
+      }
+    }
+  }
+}
+
+TEST(Quantise, KeepsZeroInBlocksOfBothSigns) {
+  const std::vector<float> values = {-0.3f, 0.0f, 1.7f, 0.0f, -0.0f};
+  for (const int bits : {8, 4}) {
+    for (const bool symmetric : {false, true}) {
+      const Quantisation how{bits, symmetric, 0};
+      Bytes bytes(how.bytes(values.size()));
+      std::vector<float> back(values.size());
+      quantise(how, values.data(), nullptr, bytes.data(), values.size());
+      dequantise(how, bytes.data(), back.data(), values.size());
+      EXPECT_EQ(back[1], 0.0f);
+      EXPECT_EQ(back[4], 0.0f);
+    }
+  }
+}
+
+TEST(Quantise, StochasticRoundingIsRightInTheMean) {
+  std::mt19937 random(42);
+  const std::vector<float> values = some_values(256, 7, random);
+  constexpr int kTurns = 4000;
+  for (const int bits : {8, 4}) {
+    for (const bool symmetric : {false, true}) {
+      const Quantisation how{bits, symmetric, 128};
+      Bytes bytes(how.bytes(values.size()));
+      std::vector<float> sums(values.size());
+      for (std::uint64_t turn = 0; turn < kTurns; ++turn) {
+        const Draws draws = draws_of(7, turn, turn % 3, turn % 5, 0);
+        quantise(how, values.data(), nullptr, bytes.data(), values.size(), &draws);
+        dequantise_add(how, bytes.data(), sums.data(), values.size());
+      }
+      double total = 0;
+      for (std::size_t i = 0; i < values.size(); ++i) {
+        const auto block = quantise_block(how, std::span(values).subspan(i / 128 * 128, 128), 0, nullptr);
+        // In steps; a mean of so many draws has a standard deviation of at most 0.008.
+        const double off = (static_cast<double>(sums[i]) / kTurns - values[i]) / block.scale;
+        ASSERT_LT(std::abs(off), 0.05) << i;
+        total += off;
+      }
+      EXPECT_LT(std::abs(total / 256), 0.003) << bits << " bits, symmetric " << symmetric;
+    }
+  }
+}
+
+TEST(Quantise, DrawsDifferByEveryPartOfTheKey) {
+  std::mt19937 random(43);
+  const std::vector<float> values = some_values(512, 7, random);
+  const Quantisation how{4, true, 128};
+  const auto bytes_of = [&](const Draws& draws) {
+    Bytes bytes(how.bytes(values.size()));
+    quantise(how, values.data(), nullptr, bytes.data(), values.size(), &draws);
+    return bytes;
+  };
+  const std::array<Draws, 7> draws = {draws_of(1, 2, 3, 4, 5),
+                                      draws_of(2, 2, 3, 4, 5),
+                                      draws_of(1, 3, 3, 4, 5),
+                                      draws_of(1, 2, 4, 4, 5),
+                                      draws_of(1, 2, 3, 5, 5),
+                                      draws_of(1, 2, 3, 4, 6),
+                                      draws_of(1, 2, 3, 4, (std::uint64_t{1} << 32) + 5)};
+  for (std::size_t a = 0; a < draws.size(); ++a) {
+    EXPECT_TRUE(bytes_of(draws[a]) == bytes_of(draws[a]));
+    for (std::size_t b = 0; b < a; ++b) EXPECT_FALSE(bytes_of(draws[a]) == bytes_of(draws[b])) << a << " and " << b;
+  }
+}
+
+// Numbers of neighbours in any direction (element, step, rank) must not go together.
+TEST(Quantise, DrawsAreIndependent) {
+  constexpr std::size_t kCount = 1 << 16;
+  const Draws draws = draws_of(0, 0, 0, 0, 0), step = draws_of(0, 1, 0, 0, 0), rank = draws_of(0, 0, 0, 1, 0);
+  double mean = 0, square = 0, next = 0, by_step = 0, by_rank = 0;
+  for (std::size_t i = 0; i < kCount; ++i) {
+    const double x = reference_draw(i, draws);
+    mean += x;
+    square += x * x;
+    next += x * reference_draw(i + 1, draws);
+    by_step += x * reference_draw(i, step);
+    by_rank += x * reference_draw(i, rank);
+  }
+  EXPECT_NEAR(mean / kCount, 0, 0.005);
+  EXPECT_NEAR(square / kCount, 1.0 / 12, 0.002);
+  for (const double product : {next, by_step, by_rank}) EXPECT_NEAR(product / kCount, 0, 0.0015);
+}
+
+TEST(Quantise, StreamsLargeResults) {
+  std::mt19937 random(44);
+  const std::size_t count = kStreamFrom / 4 + 77;
+  const Case c{{4, true, 128}, false};
+  const std::vector<float> values = some_values(count, 7, random);
+  Bytes bytes(c.how.bytes(count));
+  quantise(c.how, values.data(), nullptr, bytes.data(), count);
+  const std::unique_ptr<float[], decltype(&std::free)> back(
+      static_cast<float*>(std::aligned_alloc(64, (count * 4 + 63) / 64 * 64)), &std::free);
+  dequantise(c.how, bytes.data(), back.get(), count);
+  const ReferenceQuantised want = quantise_reference(c.how, values, nullptr);
+  EXPECT_EQ(std::memcmp(back.get(), want.values.data(), count * 4), 0);
+}
+
+}  // namespace
+}  // namespace hookline::kernel
