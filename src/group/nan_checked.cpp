@@ -1,10 +1,8 @@
-// The search for NaN and infinities: an exponent of all ones, in every floating-point dtype.
+// Looks for NaN and infinities in what a group is about to send.
 #include <hookline/group/nan_checked.hpp>
 
-#include <algorithm>
 #include <atomic>
 #include <cmath>
-#include <cstring>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -13,35 +11,17 @@
 #include <hookline/group/decorator.hpp>
 
 #include "group/abort_quietly.hpp"
+#include "kernel/finite.hpp"
 
 namespace hookline {
 namespace {
 
-/// The first element whose exponent bits are all set, or -1. Blocks are judged as a whole, in vector registers.
-template <class Bits>
-std::int64_t first_special(const std::byte* bytes, std::int64_t count, Bits exponent) {
-  constexpr std::int64_t kBlock = 1024;
-  const auto* const elements = reinterpret_cast<const Bits*>(bytes);
-  for (std::int64_t begin = 0; begin < count; begin += kBlock) {
-    const std::int64_t end = std::min(begin + kBlock, count);
-    unsigned any = 0;
-    for (std::int64_t i = begin; i < end; ++i) any |= (elements[i] & exponent) == exponent ? 1U : 0U;
-    if (!any) continue;
-    return std::find_if(elements + begin, elements + end, [&](Bits e) { return (e & exponent) == exponent; }) -
-           elements;
-  }
-  return -1;
-}
-
+/// The first element that is NaN or infinite, or -1.
 std::int64_t first_special(const Tensor& tensor) {
   const Tensor t = tensor.contiguous();
-  switch (t.dtype()) {
-    case DType::f32: return first_special<std::uint32_t>(t.bytes(), t.numel(), 0x7f800000U);
-    case DType::f64: return first_special<std::uint64_t>(t.bytes(), t.numel(), 0x7ff0000000000000U);
-    case DType::f16: return first_special<std::uint16_t>(t.bytes(), t.numel(), 0x7c00U);
-    case DType::bf16: return first_special<std::uint16_t>(t.bytes(), t.numel(), 0x7f80U);
-    default: return -1;
-  }
+  const auto count = static_cast<std::size_t>(t.numel());
+  const std::size_t found = kernel::find_not_finite(t.dtype(), t.bytes(), count);
+  return found < count ? static_cast<std::int64_t>(found) : -1;
 }
 
 /// Where an element is, a number for each dimension.

@@ -1,0 +1,54 @@
+// The search for NaN and infinities, for each target: an exponent of all ones, in every floating-point dtype.
+#include "kernel/finite.hpp"
+
+#include <array>
+#include <cstdint>
+
+#include "kernel/versions.hpp"
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kernel/finite.cpp"
+#include <hwy/foreach_target.h>
+#include <hwy/highway.h>
+
+HWY_BEFORE_NAMESPACE();
+namespace hookline::kernel::HWY_NAMESPACE {
+
+/// Blocks are judged as a whole, in loops of a constant length of which compilers make vectors.
+template <class Bits>
+HWY_NOINLINE std::size_t find_special(const std::byte* data, std::size_t count, Bits exponent) {
+  constexpr std::size_t kBlock = 1024;
+  const auto* x = reinterpret_cast<const Bits*>(data);
+  std::size_t i = 0;
+  for (; count - i >= kBlock; i += kBlock) {
+    Bits any = 0;
+    for (std::size_t j = 0; j < kBlock; ++j) any |= static_cast<Bits>((x[i + j] & exponent) == exponent);
+    if (any) break;
+  }
+  while (i < count && (x[i] & exponent) != exponent) ++i;
+  return i;
+}
+
+std::size_t find_not_finite_of(DType dtype, const std::byte* data, std::size_t count) {
+  switch (dtype) {
+    case DType::f64: return find_special<std::uint64_t>(data, count, 0x7ff0000000000000u);
+    case DType::f32: return find_special<std::uint32_t>(data, count, 0x7f800000u);
+    case DType::f16: return find_special<std::uint16_t>(data, count, 0x7c00u);
+    case DType::bf16: return find_special<std::uint16_t>(data, count, 0x7f80u);
+    default: return count;
+  }
+}
+
+}  // namespace hookline::kernel::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace hookline::kernel {
+
+std::size_t find_not_finite(DType dtype, const std::byte* data, std::size_t count, Target target) {
+  static constexpr std::array<decltype(&HWY_STATIC_DISPATCH(find_not_finite_of)), 3> kVersions =
+      HOOKLINE_VERSIONS_OF(find_not_finite_of);
+  return kVersions[static_cast<std::size_t>(target)](dtype, data, count);
+}
+
+}  // namespace hookline::kernel
+#endif
