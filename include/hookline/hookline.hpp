@@ -24,6 +24,7 @@
 #include <hookline/group/arguments.hpp>
 #include <hookline/group/checked.hpp>
 #include <hookline/group/compared.hpp>
+#include <hookline/group/coalescing.hpp>
 #include <hookline/group/completion_hooks.hpp>
 #include <hookline/group/decorator.hpp>
 #include <hookline/group/init.hpp>

@@ -1,6 +1,7 @@
 // The sum that tells who has come and whether all said the same; and the slow way, once they did not.
 #include "group/agreement.hpp"
 
+#include <sstream>
 #include <vector>
 
 #include <fmt/format.h>
@@ -37,20 +38,40 @@ std::int64_t everybody(int size) {
 
 std::string key_of(const Meeting& m, const char* kind, int rank) { return fmt::format("{}/{}{}", m.key, kind, rank); }
 
-[[noreturn]] void throw_absent(const Meeting& m, const std::string& text) {
-  const std::int64_t come = m.store.add(m.key, 0) >> static_cast<unsigned>(shift(m.size));
-  std::string who;
-  if (names_ranks(m.size)) {
-    std::vector<int> absent;
-    for (int r = 0; r < m.size; ++r) {
-      if ((come >> static_cast<unsigned>(r) & 1) == 0) absent.push_back(r);
-    }
-    who = fmt::format("rank{} {}", absent.size() == 1 ? "" : "s", fmt::join(absent, ", "));
-  } else {
-    who = fmt::format("{} of {} ranks", m.size - come, m.size);
+std::string list_key(const Meeting& m) { return m.key + "/come"; }
+
+/// A store written in Python may have no append; then nobody can say who is missing.
+void sign_list(const Meeting& m) {
+  try {
+    m.store.append(list_key(m), fmt::format("{},", m.rank));
+  } catch (const Unsupported&) {
   }
-  throw Timeout(
-      fmt::format("rank {} called {} as {}, and {} did not call any operation in time", m.rank, text, m.what, who));
+}
+
+/// Whether each rank has come; what is in the list was written by peers.
+std::vector<bool> come(const Meeting& m) {
+  std::vector<bool> there(static_cast<std::size_t>(m.size));
+  if (names_ranks(m.size)) {
+    const std::int64_t bits = m.store.add(m.key, 0) >> static_cast<unsigned>(shift(m.size));
+    for (std::size_t r = 0; r < there.size(); ++r) there[r] = (bits >> r & 1) != 0;
+  } else if (m.store.check({list_key(m)})) {
+    std::istringstream list(m.store.get(list_key(m)));
+    for (std::string item; std::getline(list, item, ',');) {
+      for (std::size_t r = 0; r < there.size(); ++r) there[r] = there[r] || item == std::to_string(r);
+    }
+  }
+  return there;
+}
+
+[[noreturn]] void throw_absent(const Meeting& m, const std::string& text) {
+  const std::vector<bool> there = come(m);
+  std::vector<std::size_t> absent;
+  for (std::size_t r = 0; r < there.size(); ++r) {
+    if (!there[r]) absent.push_back(r);
+  }
+  const std::string who = fmt::format("rank{} {}", absent.size() == 1 ? "" : "s", fmt::join(absent, ", "));
+  throw Timeout(fmt::format("rank {} called {} as {}, and {} did not call any operation in time", m.rank, text, m.what,
+                            absent.size() == there.size() ? "some of the ranks" : who));
 }
 
 /// Everybody tells everybody, and the last to have read it cleans up.
@@ -105,6 +126,7 @@ std::string common_part(const Collective& c) {
 
 void agree(const Meeting& m, const std::string& text, Clock::time_point deadline) {
   const std::int64_t mine = hash_of(text, m.size);
+  if (!names_ranks(m.size)) sign_list(m);
   const std::int64_t sum = m.store.add(m.key, arrival(m.rank, m.size) + mine);
   const auto above = static_cast<unsigned>(shift(m.size));
   bool same;
@@ -115,13 +137,14 @@ void agree(const Meeting& m, const std::string& text, Clock::time_point deadline
       if (r != m.rank) keys.push_back(key_of(m, "go", r));
     }
     m.store.delete_key(m.key);
+    if (!names_ranks(m.size)) m.store.delete_key(list_key(m));
     m.store.multi_set(keys, std::vector<std::string>(keys.size(), same ? "1" : "0"));
   } else {
     const std::string key = key_of(m, "go", m.rank);
     try {
       m.store.wait({key}, time_left(deadline));
     } catch (const Timeout&) {
-      throw_absent(m, text);
+      if (!m.store.check({key})) throw_absent(m, text);
     }
     same = m.store.get(key) == "1";
     m.store.delete_key(key);

@@ -24,10 +24,11 @@ struct Meeting {
 };
 
 /// Returns when every rank has come with the same text. Throws Mismatch listing all texts, or Timeout naming the ranks
-/// that did not come (up to 31 ranks; their number beyond that).
+/// that did not come.
 ///
 /// A rank adds its hash and itself to a sum. The last one to come sees from the sum whether all are equal, and tells
 /// each of the others under a key of its own, which that one deletes: add, wait, get and delete are four round trips.
+/// More ranks than a sum has bits for add themselves to a list first, which a server does not answer.
 void agree(const Meeting& meeting, const std::string& text, Clock::time_point deadline);
 
 }  // namespace hookline::group

@@ -6,6 +6,7 @@
 
 #include <hookline/core/error.hpp>
 #include <hookline/group/arguments.hpp>
+#include <hookline/group/coalescing.hpp>
 #include <hookline/group/completion_hooks.hpp>
 #include <hookline/group/process_group.hpp>
 
@@ -65,15 +66,25 @@ class BackendGroup final : public ProcessGroup {
   WorkPtr run(Collective collective) override {
     check_arguments(collective, rank_, size_);
     if (collective.note == 0) collective.note = current_context().note;
-    if (!hooks_.any()) return start(std::move(collective));
-    const WorkInfo info = describe_work(collective);
-    return hooks_.attach(info, start(std::move(collective)));
+    if (watchers_.load(std::memory_order_relaxed) == 0) return start(std::move(collective));
+    return start_watched(std::move(collective));
   }
 
   void register_on_completion_hook(OnCompletionHook hook, std::shared_ptr<Executor> executor) override {
     hooks_.add(std::move(hook), std::move(executor));
+    watchers_.fetch_add(1, std::memory_order_relaxed);
   }
   void wait_for_hooks(std::optional<Milliseconds> timeout) override { hooks_.wait(timeout.value_or(this->timeout())); }
+
+  void start_coalescing() override {
+    coalescing_.start();
+    watchers_.fetch_add(1, std::memory_order_relaxed);
+  }
+  WorkPtr end_coalescing() override {
+    WorkPtr all = coalescing_.end();
+    watchers_.fetch_sub(1, std::memory_order_relaxed);
+    return all;
+  }
 
   Tensor empty(const Dims& shape, DType dtype) override {
     // A tensor of no memory of its own knows the size, and refuses a shape that makes no sense.
@@ -115,6 +126,14 @@ class BackendGroup final : public ProcessGroup {
   void shutdown() override { backend_->shutdown(); }
 
  private:
+  WorkPtr start_watched(Collective&& collective) {
+    const WorkInfo info = describe_work(collective);
+    WorkPtr work = start(std::move(collective));
+    if (hooks_.any()) work = hooks_.attach(info, work);
+    if (coalescing_.active()) coalescing_.add(work);
+    return work;
+  }
+
   WorkPtr start(Collective&& collective) {
     const Milliseconds timeout = collective.timeout.value_or(this->timeout());
     const CallContext& context = current_context();
@@ -130,7 +149,9 @@ class BackendGroup final : public ProcessGroup {
   std::atomic<Milliseconds> timeout_;
   std::atomic<std::uint64_t> sequence_ = 0;
   std::atomic<std::uint64_t> groups_ = 0;
+  std::atomic<int> watchers_ = 0;  ///< completion hooks, and one while coalescing: where there are none, this is all
   CompletionHooks hooks_;
+  Coalescing coalescing_;
 };
 
 }  // namespace

@@ -1,4 +1,4 @@
-// Collectives that wait for the ranks' agreement, on a thread for each lane so that lanes do not wait for each other.
+// Operations that wait for the ranks' agreement, on a thread for each lane so that lanes do not wait for each other.
 #include <hookline/group/checked.hpp>
 
 #include <array>
@@ -8,16 +8,18 @@
 #include <utility>
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <hookline/core/error.hpp>
 #include <hookline/core/interrupt.hpp>
 #include <hookline/group/arguments.hpp>
+#include <hookline/group/coalescing.hpp>
 #include <hookline/group/decorator.hpp>
 #include <hookline/store/prefix_store.hpp>
 
 #include "group/abort_quietly.hpp"
 #include "group/agreement.hpp"
+#include "group/checked_parts.hpp"
+#include "group/message_checks.hpp"
 
 namespace hookline {
 namespace {
@@ -25,6 +27,7 @@ namespace {
 constexpr std::size_t kLanes = 16;
 
 using Outcome = Future<std::vector<Tensor>>;
+using Parts = group::CheckedParts;
 
 /// False where it is not done at the deadline. Ctrl-C ends the wait.
 bool wait_until(const Outcome& outcome, Clock::time_point deadline) {
@@ -47,10 +50,16 @@ void give_up_when_closing() {
   if (closing_of_thread && *closing_of_thread) throw Aborted("the checked group was shut down on this rank");
 }
 
+bool is_message(OpType type) { return type == OpType::send || type == OpType::recv || type == OpType::recv_anysource; }
+
 class CheckedWork final : public Work {
  public:
-  CheckedWork(Outcome outcome, std::weak_ptr<ProcessGroup> group, OpType type, std::uint64_t sequence)
-      : outcome_(std::move(outcome)), work_(make_work(outcome_, type, sequence)), group_(std::move(group)) {}
+  CheckedWork(Outcome outcome, std::weak_ptr<ProcessGroup> group, OpType type, std::uint64_t sequence,
+              std::shared_ptr<std::atomic<int>> source)
+      : outcome_(std::move(outcome)),
+        work_(make_work(outcome_, type, sequence)),
+        group_(std::move(group)),
+        source_(std::move(source)) {}
 
   void wait(std::optional<Milliseconds> timeout) override {
     const auto deadline = timeout ? deadline_after(*timeout) : Clock::time_point::max();
@@ -69,100 +78,126 @@ class CheckedWork final : public Work {
   std::vector<Tensor> result() override { return work_->result(); }
   OpType op_type() const override { return work_->op_type(); }
   std::uint64_t sequence_number() const override { return work_->sequence_number(); }
+  int source_rank() const override { return source_ ? source_->load(std::memory_order_acquire) : -1; }
   Clock::time_point time_started() const override { return work_->time_started(); }
   Clock::time_point time_finished() const override { return work_->time_finished(); }
 
  private:
   const Outcome outcome_;
   const WorkPtr work_;
-  const std::weak_ptr<ProcessGroup> group_;  // the checked one, which no work keeps alive
+  const std::weak_ptr<ProcessGroup> group_;         // the checked one, which no work keeps alive
+  const std::shared_ptr<std::atomic<int>> source_;  // null but for messages
+};
+
+/// What the thread of a lane does for one of its collectives.
+std::vector<Tensor> perform(const Parts& parts, Store& store, Collective collective, int lane, std::uint64_t number,
+                            Clock::time_point deadline) {
+  closing_of_thread = &parts.closing;
+  const InterruptScope scope(&give_up_when_closing);
+  give_up_when_closing();
+  const group::Meeting meeting{.store = store,
+                               .rank = parts.group->rank(),
+                               .size = parts.group->size(),
+                               .key = fmt::format("checked/{}/{}", lane, number),
+                               .what = fmt::format("number {} of lane {}", number, lane)};
+  try {
+    group::agree(meeting, group::common_part(collective), deadline);
+  } catch (const Timeout& e) {
+    group::abort_quietly(*parts.group, e.what());
+    throw;
+  }
+  collective.timeout = time_left(deadline);
+  const LaneScope in_lane(lane);
+  const WorkPtr work = parts.group->run(std::move(collective));
+  work->wait();
+  return work->result();
+}
+
+/// One lane: its thread, and its own way to the store, since a rank may wait there while another lane has to go on.
+struct Lane {
+  std::shared_ptr<group::OwnWay> store;
+  std::unique_ptr<ThreadExecutor> executor;
+  std::uint64_t count = 0;
 };
 
 class CheckedGroup final : public GroupDecorator {
  public:
   CheckedGroup(std::shared_ptr<ProcessGroup> group, std::shared_ptr<Store> store)
-      : GroupDecorator(std::move(group)), store_(std::move(store)) {
-    if (!store_) throw InvalidArgument("checked: there is no store to compare in; pass one that all ranks share");
+      : GroupDecorator(std::move(group)), parts_(std::make_shared<Parts>()) {
+    if (!store) throw InvalidArgument("checked: there is no store to compare in; pass one that all ranks share");
+    parts_->group = inner();
+    parts_->store = std::move(store);
   }
   CheckedGroup(const CheckedGroup&) = delete;
   CheckedGroup& operator=(const CheckedGroup&) = delete;
   ~CheckedGroup() override {
-    closing_ = true;
+    parts_->closing = true;
     const std::lock_guard lock(mutex_);
+    messages_.reset();
     for (auto& lane : lanes_) lane.executor.reset();
   }
 
   WorkPtr run(Collective collective) override {
-    const OpType type = collective.type;
-    const bool message = type == OpType::send || type == OpType::recv || type == OpType::recv_anysource;
-    if (message || size() == 1) return inner()->run(std::move(collective));
-    check_arguments(collective, rank(), size());
     const std::uint64_t sequence = sequence_.fetch_add(1, std::memory_order_relaxed) + 1;
-    const auto deadline = deadline_after(collective.timeout.value_or(timeout()));
-    const int index = current_lane();
-    Promise<std::vector<Tensor>> promise;
-    auto outcome = promise.get_future();
-    {
-      const std::lock_guard lock(mutex_);
-      Lane& lane = lanes_.at(static_cast<std::size_t>(index));
-      if (!lane.executor) lane.executor = std::make_unique<ThreadExecutor>("hl-checked");
-      lane.executor->post([this, collective = std::move(collective), promise = std::move(promise), deadline, index,
-                           number = ++lane.count]() mutable {
-        promise.set_from([&] { return perform(std::move(collective), index, number, deadline); });
-      });
-    }
-    return std::make_shared<CheckedWork>(std::move(outcome), weak_from_this(), type, sequence);
+    WorkPtr work = size() == 1 ? inner()->run(std::move(collective)) : start(std::move(collective), sequence);
+    if (coalescing_.active()) coalescing_.add(work);
+    return work;
   }
 
+  void start_coalescing() override { coalescing_.start(); }
+  WorkPtr end_coalescing() override { return coalescing_.end(); }
   void abort(const std::string& cause) override {
-    closing_ = true;
+    parts_->closing = true;
     inner()->abort(cause);
   }
   void shutdown() override {
-    closing_ = true;
+    parts_->closing = true;
     inner()->shutdown();
   }
   std::uint64_t sequence_number() const override { return sequence_.load(std::memory_order_relaxed); }
 
  protected:
-  std::shared_ptr<ProcessGroup> decorate(std::shared_ptr<ProcessGroup> group, const std::vector<int>& ranks) override {
-    const std::string name = fmt::format("group{}of{}", ++groups_, fmt::join(ranks, "_"));
-    return checked(std::move(group), std::make_shared<PrefixStore>(name, store_));
+  std::shared_ptr<ProcessGroup> decorate(std::shared_ptr<ProcessGroup> group, const std::string& label) override {
+    return checked(std::move(group), std::make_shared<PrefixStore>(label, parts_->store));
   }
 
  private:
-  struct Lane {
-    std::unique_ptr<ThreadExecutor> executor;
-    std::uint64_t count = 0;
-  };
-
-  std::vector<Tensor> perform(Collective collective, int lane, std::uint64_t number, Clock::time_point deadline) {
-    closing_of_thread = &closing_;
-    const InterruptScope scope(&give_up_when_closing);
-    give_up_when_closing();
-    const group::Meeting meeting{.store = *store_,
-                                 .rank = rank(),
-                                 .size = size(),
-                                 .key = fmt::format("checked/{}/{}", lane, number),
-                                 .what = fmt::format("number {} of lane {}", number, lane)};
-    try {
-      group::agree(meeting, group::common_part(collective), deadline);
-    } catch (const Timeout& e) {
-      group::abort_quietly(*inner(), e.what());
-      throw;
-    }
-    collective.timeout = time_left(deadline);
-    const LaneScope in_lane(lane);
-    const WorkPtr work = inner()->run(std::move(collective));
-    work->wait();
-    return work->result();
+  WorkPtr start(Collective collective, std::uint64_t sequence) {
+    check_arguments(collective, rank(), size());
+    const OpType type = collective.type;
+    std::shared_ptr<std::atomic<int>> source;
+    if (is_message(type)) source = std::make_shared<std::atomic<int>>(-1);
+    auto outcome = post(std::move(collective), source);
+    return std::make_shared<CheckedWork>(std::move(outcome), weak_from_this(), type, sequence, std::move(source));
   }
 
-  const std::shared_ptr<Store> store_;
-  std::atomic<bool> closing_ = false;
+  Outcome post(Collective collective, const std::shared_ptr<std::atomic<int>>& source) {
+    const auto deadline = deadline_after(collective.timeout.value_or(timeout()));
+    const int index = current_lane();
+    const std::lock_guard lock(mutex_);
+    if (is_message(collective.type)) {
+      if (!messages_) messages_ = std::make_unique<group::MessageChecks>(parts_);
+      return messages_->post(std::move(collective), deadline, source);
+    }
+    Lane& lane = lanes_.at(static_cast<std::size_t>(index));
+    if (!lane.executor) {
+      lane.executor = std::make_unique<ThreadExecutor>("hl-checked");
+      lane.store = std::make_shared<group::OwnWay>(parts_->store);
+    }
+    Promise<std::vector<Tensor>> promise;
+    auto outcome = promise.get_future();
+    lane.executor->post([parts = parts_, store = lane.store, collective = std::move(collective),
+                         promise = std::move(promise), deadline, index, number = ++lane.count]() mutable {
+      promise.set_from([&] { return perform(*parts, **store, std::move(collective), index, number, deadline); });
+    });
+    return outcome;
+  }
+
+  const std::shared_ptr<Parts> parts_;
   std::atomic<std::uint64_t> sequence_ = 0;
-  std::atomic<std::uint64_t> groups_ = 0;
+  Coalescing coalescing_;
   std::mutex mutex_;
+  std::unique_ptr<group::MessageChecks> messages_;
   std::array<Lane, kLanes> lanes_;
 };
 

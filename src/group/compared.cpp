@@ -10,6 +10,7 @@
 #include <fmt/format.h>
 
 #include <hookline/core/error.hpp>
+#include <hookline/group/coalescing.hpp>
 #include <hookline/group/decorator.hpp>
 
 namespace hookline {
@@ -127,8 +128,14 @@ class ComparedGroup final : public GroupDecorator {
     const auto first = inner()->run(std::move(collective));
     const auto second = other_->run(std::move(copy));
     where += fmt::format(" in operation number {}", first->sequence_number());
-    return std::make_shared<ComparedWork>(first, second, std::move(theirs), std::move(where), options_.tolerance);
+    const auto work =
+        std::make_shared<ComparedWork>(first, second, std::move(theirs), std::move(where), options_.tolerance);
+    if (coalescing_.active()) coalescing_.add(work);
+    return work;
   }
+
+  void start_coalescing() override { coalescing_.start(); }
+  WorkPtr end_coalescing() override { return coalescing_.end(); }
 
   void abort(const std::string& cause) override {
     inner()->abort(cause);
@@ -143,10 +150,16 @@ class ComparedGroup final : public GroupDecorator {
     auto second = other_->new_group(ranks);
     return first ? compared(std::move(first), std::move(second), options_) : nullptr;
   }
+  std::shared_ptr<ProcessGroup> split(int color, int key) override {
+    auto first = inner()->split(color, key);
+    auto second = other_->split(color, key);
+    return first ? compared(std::move(first), std::move(second), options_) : nullptr;
+  }
 
  private:
   const std::shared_ptr<ProcessGroup> other_;
   const CompareOptions options_;
+  Coalescing coalescing_;
 };
 
 }  // namespace

@@ -3,6 +3,9 @@
 
 #include <utility>
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
 #include <hookline/core/error.hpp>
 
 namespace hookline {
@@ -14,11 +17,19 @@ GroupDecorator::GroupDecorator(std::shared_ptr<ProcessGroup> inner) : inner_(std
 GroupDecorator::~GroupDecorator() = default;
 
 std::shared_ptr<ProcessGroup> GroupDecorator::new_group(const std::vector<int>& ranks) {
+  const std::uint64_t number = ++parts_;
   auto group = inner_->new_group(ranks);
-  return group ? decorate(std::move(group), ranks) : nullptr;
+  return group ? decorate(std::move(group), fmt::format("group{}of{}", number, fmt::join(ranks, "_"))) : nullptr;
 }
 
-std::shared_ptr<ProcessGroup> GroupDecorator::decorate(std::shared_ptr<ProcessGroup> group, const std::vector<int>&) {
+// Not made of the operations of this group: the inner one may have its own way.
+std::shared_ptr<ProcessGroup> GroupDecorator::split(int color, int key) {
+  const std::uint64_t number = ++parts_;
+  auto group = inner_->split(color, key);
+  return group ? decorate(std::move(group), fmt::format("group{}of_color{}", number, color)) : nullptr;
+}
+
+std::shared_ptr<ProcessGroup> GroupDecorator::decorate(std::shared_ptr<ProcessGroup> group, const std::string&) {
   return group;
 }
 

@@ -53,7 +53,7 @@ class NanCheckedGroup final : public GroupDecorator {
   }
 
  protected:
-  std::shared_ptr<ProcessGroup> decorate(std::shared_ptr<ProcessGroup> group, const std::vector<int>&) override {
+  std::shared_ptr<ProcessGroup> decorate(std::shared_ptr<ProcessGroup> group, const std::string&) override {
     return nan_checked(std::move(group));
   }
 

@@ -143,6 +143,18 @@ void ProcessGroup::monitored_barrier(const MonitoredBarrierOptions& options) {
   run(std::move(c))->wait();
 }
 
+std::string ProcessGroup::description() const {
+  return backend_name() + " group, rank " + std::to_string(rank()) + " of " + std::to_string(size());
+}
+
+void ProcessGroup::start_coalescing() {
+  throw Unsupported("the " + backend_name() + " group cannot coalesce operations; use the _coalesced ones");
+}
+
+WorkPtr ProcessGroup::end_coalescing() {
+  throw Unsupported("the " + backend_name() + " group cannot coalesce operations; use the _coalesced ones");
+}
+
 Tensor ProcessGroup::empty(const Dims& shape, DType dtype) { return Tensor::empty(shape, dtype); }
 
 std::shared_ptr<ProcessGroup> ProcessGroup::new_group(const std::vector<int>&) {

@@ -4,7 +4,6 @@
 #include <utility>
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <hookline/core/error.hpp>
 #include <hookline/group/decorator.hpp>
@@ -38,9 +37,9 @@ class RecordedGroup final : public GroupDecorator {
   const group::RecordRing& ring() const noexcept { return *ring_; }
 
  protected:
-  std::shared_ptr<ProcessGroup> decorate(std::shared_ptr<ProcessGroup> group, const std::vector<int>& ranks) override {
+  std::shared_ptr<ProcessGroup> decorate(std::shared_ptr<ProcessGroup> group, const std::string& label) override {
     RecordOptions options = ring_->options();
-    options.name = fmt::format("{}.of_{}", options.name, fmt::join(ranks, "_"));
+    options.name = fmt::format("{}.{}", options.name, label);
     return recorded(std::move(group), options);
   }
 

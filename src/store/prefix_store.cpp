@@ -89,6 +89,11 @@ void PrefixStore::barrier(const std::string& key, std::int64_t world_size, Milli
   Store::barrier(key, world_size, timeout);
 }
 
+std::shared_ptr<Store> PrefixStore::clone_for_waiting() const {
+  auto inner = store_->clone_for_waiting();
+  return inner ? std::make_shared<PrefixStore>(prefix_, std::move(inner)) : nullptr;
+}
+
 Milliseconds PrefixStore::timeout() const { return store_->timeout(); }
 
 void PrefixStore::set_timeout(Milliseconds timeout) { store_->set_timeout(timeout); }

@@ -1,5 +1,4 @@
 // The decorators around groups of threads: what they let pass, what they notice, and what they leave behind.
-#include <array>
 #include <csignal>
 #include <filesystem>
 #include <fstream>
@@ -9,9 +8,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <hookline/backend/threads.hpp>
 #include <hookline/core/error.hpp>
-#include <hookline/group/checked.hpp>
 #include <hookline/group/compared.hpp>
 #include <hookline/group/decorator.hpp>
 #include <hookline/group/nan_checked.hpp>
@@ -19,6 +16,7 @@
 #include <hookline/store/memory_store.hpp>
 
 #include "group/debug.hpp"
+#include "group/rank_threads.hpp"
 #include "harness/temp_directory.hpp"
 
 namespace hookline {
@@ -26,39 +24,12 @@ namespace {
 
 using namespace std::chrono_literals;
 using ::testing::EndsWith;
+using testing::Groups;
 using ::testing::HasSubstr;
 using ::testing::Not;
-using Groups = std::vector<std::shared_ptr<ProcessGroup>>;
-
-Groups threads(int size, Milliseconds timeout = 20s) {
-  Groups groups;
-  for (auto& backend : make_threads_backends(size)) groups.push_back(make_group(backend, timeout));
-  return groups;
-}
-
-/// Runs `body` on a thread for each rank; returns the message of what each threw, empty where it did not.
-template <class F>
-std::vector<std::string> on_ranks(const Groups& groups, F body) {
-  std::vector<std::string> errors(groups.size());
-  std::vector<std::thread> ranks;
-  for (std::size_t r = 0; r < groups.size(); ++r) {
-    ranks.emplace_back([&, r] {
-      try {
-        body(*groups[r], static_cast<int>(r));
-      } catch (const std::exception& e) {
-        errors[r] = e.what();
-      }
-    });
-  }
-  for (auto& rank : ranks) rank.join();
-  return errors;
-}
-
-float sum_of_ones(ProcessGroup& group) {
-  Tensor t = Tensor::full({8}, 1);
-  group.allreduce(t)->wait(20s);
-  return t.slice(0, 7, 8).item<float>();
-}
+using testing::on_ranks;
+using testing::sum_of_ones;
+using testing::threads;
 
 TEST(NanChecked, NamesTheFirstAndTellsTheOthers) {
   Groups groups = threads(2);
@@ -148,122 +119,6 @@ TEST(Compared, NamesTheFirstDifference) {
   for (const auto& e : on_ranks(tolerant, [](ProcessGroup& g, int) { sum_of_ones(g); })) EXPECT_EQ(e, "");
   EXPECT_THROW(compared(first[0], second[1]), InvalidArgument);
   EXPECT_THROW(compared(first[0], nullptr), InvalidArgument);
-}
-
-struct CheckedPair {
-  std::shared_ptr<MemoryStore> store = std::make_shared<MemoryStore>();
-  Groups groups;
-  explicit CheckedPair(int size = 2, Milliseconds timeout = 20s) {
-    for (const auto& g : threads(size, timeout)) groups.push_back(checked(g, store));
-  }
-};
-
-TEST(Checked, LetsEqualCallsPassAndLeavesNoKeys) {
-  CheckedPair pair(3);
-  const auto errors = on_ranks(pair.groups, [](ProcessGroup& g, int rank) {
-    for (int i = 0; i < 20; ++i) EXPECT_EQ(sum_of_ones(g), 3);
-    Tensor t = Tensor::full({2}, rank);
-    EXPECT_EQ(g.broadcast(t, {.root = 2})->get_future().wait(20s).size(), 1u);
-    EXPECT_EQ(t.slice(0, 0, 1).item<int>(), 2);
-    if (rank == 0) g.send(t, 1)->wait(20s);
-    if (rank == 1) g.recv(t, 0)->wait(20s);
-    const auto sub = g.new_group({0, 2});
-    if (sub) {
-      EXPECT_EQ(sum_of_ones(*sub), 2);
-    }
-    EXPECT_EQ(g.sequence_number(), 21u);
-  });
-  EXPECT_EQ(errors, (std::vector<std::string>(3)));
-  EXPECT_EQ(pair.store->num_keys(), 0) << ::testing::PrintToString(pair.store->list_keys());
-}
-
-TEST(Checked, DifferencesAreAMismatchOnEveryRank) {
-  const std::vector<std::function<void(ProcessGroup&, int)>> calls = {
-      [](ProcessGroup& g, int rank) {
-        Tensor t = Tensor::full({4}, 1);
-        (rank == 0 ? g.allreduce(t) : g.broadcast(t, {.root = 1}))->wait(20s);
-      },
-      [](ProcessGroup& g, int rank) {
-        Tensor t = rank == 0 ? Tensor::full({4}, 1) : Tensor::full({2, 2}, 1);
-        g.allreduce(t)->wait(20s);
-      },
-      [](ProcessGroup& g, int rank) {
-        Tensor t = Tensor::full({4}, 1, rank == 0 ? DType::f32 : DType::i32);
-        g.allreduce(t)->wait(20s);
-      },
-      [](ProcessGroup& g, int rank) {
-        Tensor t = Tensor::full({4}, 1);
-        g.broadcast(t, {.root = rank})->wait(20s);
-      },
-      [](ProcessGroup& g, int rank) {
-        Tensor t = Tensor::full({4}, 1);
-        g.allreduce(t, {.op = rank == 0 ? ReduceOp::sum : ReduceOp::max})->wait(20s);
-      },
-  };
-  CheckedPair pair;
-  for (std::size_t i = 0; i < calls.size(); ++i) {
-    const auto errors = on_ranks(pair.groups, [&](ProcessGroup& g, int rank) {
-      try {
-        calls[i](g, rank);
-        FAIL() << i;
-      } catch (const Mismatch&) {
-        throw;
-      }
-    });
-    for (const auto& e : errors) {
-      EXPECT_THAT(e,
-                  HasSubstr("the ranks called different operations as number " + std::to_string(i + 1) + " of lane 0"));
-      EXPECT_THAT(e, HasSubstr("rank 0: "));
-      EXPECT_THAT(e, HasSubstr("rank 1: "));
-    }
-    EXPECT_EQ(pair.store->num_keys(), 0);
-  }
-  EXPECT_EQ(on_ranks(pair.groups, [](ProcessGroup& g, int) { EXPECT_EQ(sum_of_ones(g), 2); }),
-            (std::vector<std::string>(2)));
-}
-
-TEST(Checked, AnAbsentRankIsNamed) {
-  for (const int size : {3, 33}) {
-    CheckedPair pair(size, 300ms);
-    const auto errors = on_ranks(pair.groups, [&](ProcessGroup& g, int rank) {
-      if (rank == 1) return;
-      Tensor t = Tensor::full({4}, 1);
-      g.allreduce(t)->wait();
-    });
-    EXPECT_EQ(errors[1], "");
-    const std::string who = size == 3 ? "and rank 1 did not call" : "and 1 of 33 ranks did not call";
-    int named = 0;
-    for (const auto& e : errors) named += e.find(who) != std::string::npos ? 1 : 0;
-    EXPECT_GE(named, 1) << errors[0];
-  }
-}
-
-TEST(Checked, LanesDoNotWaitForEachOther) {
-  CheckedPair pair;
-  const auto errors = on_ranks(pair.groups, [](ProcessGroup& g, int rank) {
-    std::array<Tensor, 4> tensors;
-    std::vector<WorkPtr> works;
-    for (int i = 0; i < 4; ++i) {  // in another order on each rank
-      const int lane = rank == 0 ? i : 3 - i;
-      const LaneScope scope(lane);
-      works.push_back(g.allreduce(tensors[static_cast<std::size_t>(i)] = Tensor::full({4}, lane)));
-    }
-    for (const auto& work : works) work->wait(20s);
-  });
-  EXPECT_EQ(errors, (std::vector<std::string>(2)));
-}
-
-TEST(Checked, EndsWithoutWaitingForThePeer) {
-  CheckedPair pair;
-  Tensor t = Tensor::full({4}, 1);
-  const auto work = pair.groups[0]->allreduce(t);
-  const auto begin = Clock::now();
-  EXPECT_THROW(work->wait(50ms), Timeout);
-  pair.groups[0].reset();
-  EXPECT_LT(Clock::now() - begin, 10s);
-  EXPECT_THROW(work->wait(1s), Error);
-  EXPECT_THROW(checked(threads(1)[0], nullptr), InvalidArgument);
-  EXPECT_THROW(checked(nullptr, pair.store), InvalidArgument);
 }
 
 std::string text_of(const std::filesystem::path& path) {

@@ -1,6 +1,7 @@
 // A process group around another one: everything goes on to the inner group unless a derived class has it otherwise.
 #pragma once
 
+#include <atomic>
 #include <memory>
 #include <string>
 #include <utility>
@@ -24,10 +25,16 @@ class HOOKLINE_EXPORT GroupDecorator : public ProcessGroup {
   int rank() const override { return inner_->rank(); }
   int size() const override { return inner_->size(); }
   std::string backend_name() const override { return inner_->backend_name(); }
+  std::string group_name() const override { return inner_->group_name(); }
+  std::string description() const override { return inner_->description(); }
   Capabilities capabilities() const override { return inner_->capabilities(); }
   WorkPtr run(Collective collective) override { return inner_->run(std::move(collective)); }
+  /// One whose run() does not start the inner group's operation at once has to coalesce on its own.
+  void start_coalescing() override { inner_->start_coalescing(); }
+  WorkPtr end_coalescing() override { return inner_->end_coalescing(); }
   Tensor empty(const Dims& shape, DType dtype) override { return inner_->empty(shape, dtype); }
   std::shared_ptr<ProcessGroup> new_group(const std::vector<int>& ranks) override;
+  std::shared_ptr<ProcessGroup> split(int color, int key) override;
   Milliseconds timeout() const override { return inner_->timeout(); }
   void set_timeout(Milliseconds timeout) override { inner_->set_timeout(timeout); }
   std::uint64_t sequence_number() const override { return inner_->sequence_number(); }
@@ -43,11 +50,13 @@ class HOOKLINE_EXPORT GroupDecorator : public ProcessGroup {
   std::shared_ptr<ProcessGroup> exchange_inner(std::shared_ptr<ProcessGroup> group) noexcept {
     return std::exchange(inner_, std::move(group));
   }
-  /// What new_group() returns for a group that the inner one made; never called with null.
-  virtual std::shared_ptr<ProcessGroup> decorate(std::shared_ptr<ProcessGroup> group, const std::vector<int>& ranks);
+  /// What new_group() and split() return for a group that the inner one made; never called with null. All ranks of the
+  /// new group have the same `label`, "group2of0_3", and no other group that was made here has it.
+  virtual std::shared_ptr<ProcessGroup> decorate(std::shared_ptr<ProcessGroup> group, const std::string& label);
 
  private:
   std::shared_ptr<ProcessGroup> inner_;
+  std::atomic<std::uint64_t> parts_ = 0;  ///< calls of new_group and split, which all ranks make in the same order
 };
 
 }  // namespace hookline

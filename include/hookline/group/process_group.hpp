@@ -25,6 +25,10 @@ class HOOKLINE_EXPORT ProcessGroup : public std::enable_shared_from_this<Process
   virtual int rank() const = 0;
   virtual int size() const = 0;
   virtual std::string backend_name() const = 0;
+  /// What people call this group: the backend's name unless somebody has given it one.
+  virtual std::string group_name() const { return backend_name(); }
+  /// "shm group, rank 0 of 4"
+  virtual std::string description() const;
   virtual Capabilities capabilities() const { return {}; }
 
   /// Starts any operation. Throws Unsupported where this group lacks it.
@@ -64,6 +68,12 @@ class HOOKLINE_EXPORT ProcessGroup : public std::enable_shared_from_this<Process
   WorkPtr barrier(const BarrierOptions& options = {});
   /// A barrier that blocks; the error names the first rank that did not come in time, or all of them.
   void monitored_barrier(const MonitoredBarrierOptions& options = {});
+
+  /// Operations that any thread starts between the two calls have a work in common, which the second one returns: done
+  /// when all of them are, with their outputs one after another. Their own works remain good. Unsupported where the
+  /// group has no such thing.
+  virtual void start_coalescing();
+  virtual WorkPtr end_coalescing();
 
   /// A tensor in memory that the group's collectives work on in place, where the backend has such memory.
   virtual Tensor empty(const Dims& shape, DType dtype = DType::f32);

@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -62,6 +63,9 @@ class HOOKLINE_EXPORT Store {
   /// Returns when `world_size` callers have come to the barrier of this name; it can be used again at once.
   /// After a Timeout it is out of step: use another name. It may keep values under names that begin with `key`.
   virtual void barrier(const std::string& key, std::int64_t world_size, Milliseconds timeout);
+
+  /// Another way to the same values, for a thread that waits long; null where such a wait holds nobody up.
+  virtual std::shared_ptr<Store> clone_for_waiting() const { return nullptr; }
 
   /// How long get, and wait without a time of its own, will wait.
   virtual Milliseconds timeout() const { return timeout_.load(std::memory_order_relaxed); }

@@ -64,6 +64,7 @@ class HOOKLINE_EXPORT TCPStore final : public Store {
   std::string queue_pop(const std::string& key, bool block = true) override;
   std::int64_t queue_len(const std::string& key) override;
   void barrier(const std::string& key, std::int64_t world_size, Milliseconds timeout) override;
+  std::shared_ptr<Store> clone_for_waiting() const override { return clone(); }
 
  private:
   struct Parts;

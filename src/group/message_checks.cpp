@@ -1,0 +1,253 @@
+// One thread that looks after all messages of a rank, in the order in which they were posted.
+#include "group/message_checks.hpp"
+
+#include <algorithm>
+#include <condition_variable>
+#include <list>
+#include <map>
+#include <mutex>
+#include <tuple>
+#include <utility>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <hookline/core/error.hpp>
+
+#include "group/abort_quietly.hpp"
+
+namespace hookline::group {
+namespace {
+
+constexpr std::chrono::microseconds kShortestPause{50};
+constexpr std::chrono::microseconds kLongestPause{5000};
+
+struct Message {
+  Collective call;
+  Clock::time_point deadline;
+  std::shared_ptr<std::atomic<int>> source;
+  Promise<std::vector<Tensor>> promise;
+  std::string key = {};  ///< once this end has left its call there
+
+  bool sends() const { return call.type == OpType::send; }
+  bool from_any() const { return call.type == OpType::recv_anysource; }
+  /// What both ends have to have in common, after the name of the operation.
+  std::string text() const {
+    const Tensor& t = sends() ? call.inputs.at(0) : call.outputs.at(0);
+    return fmt::format("{} of {}{} with tag {}", sends() ? "send" : "recv", name(t.dtype()), to_string(t.shape()),
+                       call.tag);
+  }
+};
+
+std::string after_name(const std::string& text) {
+  const auto at = text.find(" of ");
+  return at == std::string::npos ? text : text.substr(at);
+}
+
+}  // namespace
+
+class MessageChecks::Desk {
+ public:
+  explicit Desk(std::shared_ptr<CheckedParts> parts) : parts_(std::move(parts)), store_(parts_->store) {}
+
+  /// True where nobody serves the desk: then serve() has to be called.
+  bool add(Message message) {
+    const std::lock_guard lock(mutex_);
+    posted_.push_back(std::move(message));
+    came_.notify_one();
+    return !std::exchange(served_, true);
+  }
+  void wake() {
+    const std::lock_guard lock(mutex_);
+    came_.notify_one();
+  }
+
+  /// Looks at every message in turn until there are none.
+  void serve() {
+    auto pause = kShortestPause;
+    for (;;) {
+      {
+        std::unique_lock lock(mutex_);
+        if (posted_.empty() && !waiting_.empty()) came_.wait_for(lock, pause);
+        if (!posted_.empty()) pause = kShortestPause;
+        waiting_.splice(waiting_.end(), posted_);
+        if (waiting_.empty()) {
+          served_ = false;
+          return;
+        }
+      }
+      pause = look_at_all() ? kShortestPause : std::min(2 * pause, kLongestPause);
+    }
+  }
+
+ private:
+  int rank() const { return parts_->group->rank(); }
+
+  bool look_at_all() {
+    bool moved = false;
+    for (auto m = waiting_.begin(); m != waiting_.end();) {
+      bool over = true;
+      try {
+        over = look_at(m);
+        if (over) start(*m);
+      } catch (...) {
+        m->promise.set_error(std::current_exception());
+      }
+      moved = moved || over;
+      m = over ? waiting_.erase(m) : std::next(m);
+    }
+    return moved;
+  }
+
+  /// Whether a message from this rank has to go to a receive that was posted before this one.
+  bool comes_later(std::list<Message>::iterator receive, int source) const {
+    return std::any_of(waiting_.begin(), std::list<Message>::const_iterator(receive), [&](const Message& m) {
+      return !m.sends() && m.call.tag == receive->call.tag && (m.from_any() || m.call.root == source);
+    });
+  }
+  bool send_comes_later(std::list<Message>::iterator send) const {
+    return std::any_of(waiting_.begin(), std::list<Message>::const_iterator(send), [&](const Message& m) {
+      return m.sends() && m.call.tag == send->call.tag && m.call.root == send->call.root;
+    });
+  }
+
+  /// True where both ends have called the same; throws where they have not, or will not.
+  bool look_at(std::list<Message>::iterator m) {
+    if (parts_->closing) {
+      withdraw(*m);
+      throw Aborted("the checked group was shut down on this rank");
+    }
+    if (m->from_any() ? find_sender(m) : meet(m)) return true;
+    if (Clock::now() >= m->deadline) give_up(*m);
+    return false;
+  }
+
+  bool meet(std::list<Message>::iterator m) {
+    if (m->key.empty()) {
+      if (m->sends() ? send_comes_later(m) : comes_later(m, m->call.root)) return false;
+      const auto [from, to] = ends(*m);
+      const std::string key = next_key(from, to, m->call.tag);
+      const std::string found = store_->compare_set(key, "", m->text());
+      if (found == m->text()) {
+        m->key = key;
+        return false;
+      }
+      answer(*m, key, found);
+      return true;
+    }
+    const std::string answer_key = m->key + "/answer";
+    if (!store_->check({answer_key})) return false;
+    const std::string theirs = store_->get(answer_key);
+    store_->delete_key(answer_key);
+    compare(*m, theirs);
+    return true;
+  }
+
+  bool find_sender(std::list<Message>::iterator m) {
+    for (int from = 0; from < parts_->group->size(); ++from) {
+      if (from == rank() || comes_later(m, from)) continue;
+      const std::string key = key_of(from, rank(), m->call.tag, numbers_[{from, rank(), m->call.tag}] + 1);
+      if (!store_->check({key})) continue;
+      next_key(from, rank(), m->call.tag);
+      m->call.root = from;
+      answer(*m, key, store_->get(key));
+      return true;
+    }
+    return false;
+  }
+
+  void answer(const Message& m, const std::string& key, const std::string& theirs) {
+    store_->set(key + "/answer", m.text());
+    store_->delete_key(key);
+    compare(m, theirs);
+  }
+
+  void compare(const Message& m, const std::string& theirs) const {
+    if (after_name(m.text()) == after_name(theirs)) return;
+    const auto [from, to] = ends(m);
+    throw Mismatch(fmt::format("a message from rank {} to rank {}: rank {} called {}, rank {} called {}", from, to,
+                               from, m.sends() ? m.text() : theirs, to, m.sends() ? theirs : m.text()));
+  }
+
+  void start(Message& m) {
+    if (!m.sends()) m.source->store(m.call.root, std::memory_order_release);
+    if (m.from_any()) m.call.type = OpType::recv;
+    m.call.timeout = time_left(m.deadline);
+    m.promise.set_from([&] { return parts_->group->run(std::move(m.call))->get_future(); });
+  }
+
+  [[noreturn]] void give_up(Message& m) {
+    const std::string peer = m.from_any() ? "any rank" : fmt::format("rank {}", m.call.root);
+    const std::string text = fmt::format("rank {} called {} {} {}, and {} did not call the {} for it in time{}", rank(),
+                                         m.text(), m.sends() ? "to" : "from", peer, m.from_any() ? "no rank" : peer,
+                                         m.sends() ? "recv" : "send", what_else(m));
+    withdraw(m);
+    abort_quietly(*parts_->group, text);
+    throw Timeout(text);
+  }
+
+  /// Calls of the other end that nobody has met: with another tag, perhaps.
+  std::string what_else(const Message& m) {
+    std::vector<std::string> calls;
+    try {
+      for (int peer = 0; peer < parts_->group->size(); ++peer) {
+        if (peer == rank() || (!m.from_any() && peer != m.call.root)) continue;
+        const std::string start = m.sends() ? fmt::format("checked/mail/{}-{}/", rank(), peer)
+                                            : fmt::format("checked/mail/{}-{}/", peer, rank());
+        for (const std::string& key : store_->list_keys()) {
+          if (!key.starts_with(start) || key == m.key || !store_->check({key})) continue;
+          const std::string text = store_->get(key);
+          if (text.starts_with(m.sends() ? "recv" : "send")) calls.push_back(fmt::format("rank {} {}", peer, text));
+        }
+      }
+    } catch (const Error&) {  // a store that cannot list its keys
+    }
+    std::sort(calls.begin(), calls.end());
+    return calls.empty() ? "" : fmt::format("; called and not met were: {}", fmt::join(calls, ", "));
+  }
+
+  /// The call is left to nobody any more.
+  void withdraw(Message& m) {
+    if (m.key.empty()) return;
+    try {
+      store_->delete_key(std::exchange(m.key, {}));
+    } catch (const Error&) {  // the reason for giving up matters more
+    }
+  }
+
+  std::pair<int, int> ends(const Message& m) const {
+    return m.sends() ? std::pair(rank(), m.call.root) : std::pair(m.call.root, rank());
+  }
+  static std::string key_of(int from, int to, int tag, std::uint64_t number) {
+    return fmt::format("checked/mail/{}-{}/{}/{}", from, to, tag, number);
+  }
+  std::string next_key(int from, int to, int tag) { return key_of(from, to, tag, ++numbers_[{from, to, tag}]); }
+
+  const std::shared_ptr<CheckedParts> parts_;
+  std::mutex mutex_;
+  std::condition_variable came_;
+  std::list<Message> posted_;
+  bool served_ = false;
+  // What follows belongs to whoever serves.
+  OwnWay store_;
+  std::list<Message> waiting_;
+  std::map<std::tuple<int, int, int>, std::uint64_t> numbers_;  ///< of messages so far, by sender, receiver and tag
+};
+
+MessageChecks::MessageChecks(std::shared_ptr<CheckedParts> parts)
+    : desk_(std::make_shared<Desk>(std::move(parts))), thread_("hl-checked") {}
+
+MessageChecks::~MessageChecks() { desk_->wake(); }
+
+Future<std::vector<Tensor>> MessageChecks::post(Collective collective, Clock::time_point deadline,
+                                                std::shared_ptr<std::atomic<int>> source) {
+  Message message{.call = std::move(collective),
+                  .deadline = deadline,
+                  .source = std::move(source),
+                  .promise = Promise<std::vector<Tensor>>()};
+  auto outcome = message.promise.get_future();
+  if (desk_->add(std::move(message))) thread_.post([desk = desk_] { desk->serve(); });
+  return outcome;
+}
+
+}  // namespace hookline::group

@@ -1,0 +1,249 @@
+// Groups whose ranks compare their calls first: what passes, what is refused, what it costs, and what is left behind.
+#include <hookline/group/checked.hpp>
+
+#include <array>
+#include <functional>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <hookline/core/error.hpp>
+#include <hookline/store/memory_store.hpp>
+#include <hookline/store/prefix_store.hpp>
+#include <hookline/store/tcp_store.hpp>
+
+#include "group/rank_threads.hpp"
+#include "harness/counting_proxy.hpp"
+
+namespace hookline {
+namespace {
+
+using namespace std::chrono_literals;
+using testing::CountingProxy;
+using testing::Groups;
+using ::testing::HasSubstr;
+using testing::on_ranks;
+using testing::sum_of_ones;
+using testing::threads;
+
+struct CheckedPair {
+  std::shared_ptr<MemoryStore> store = std::make_shared<MemoryStore>();
+  Groups groups;
+  explicit CheckedPair(int size = 2, Milliseconds timeout = 20s) {
+    for (const auto& g : threads(size, timeout)) groups.push_back(checked(g, store));
+  }
+};
+
+TEST(Checked, LetsEqualCallsPassAndLeavesNoKeys) {
+  CheckedPair pair(3);
+  const auto errors = on_ranks(pair.groups, [](ProcessGroup& g, int rank) {
+    for (int i = 0; i < 20; ++i) EXPECT_EQ(sum_of_ones(g), 3);
+    Tensor t = Tensor::full({2}, rank);
+    EXPECT_EQ(g.broadcast(t, {.root = 2})->get_future().wait(20s).size(), 1u);
+    EXPECT_EQ(t.slice(0, 0, 1).item<int>(), 2);
+    if (rank == 0) g.send(t, 1)->wait(20s);
+    if (rank == 1) g.recv(t, 0)->wait(20s);
+    const auto sub = g.new_group({0, 2});
+    if (sub) {
+      EXPECT_EQ(sum_of_ones(*sub), 2);
+    }
+    EXPECT_EQ(g.sequence_number(), rank == 2 ? 21u : 22u);
+  });
+  EXPECT_EQ(errors, (std::vector<std::string>(3)));
+  EXPECT_EQ(pair.store->num_keys(), 0) << ::testing::PrintToString(pair.store->list_keys());
+}
+
+TEST(Checked, DifferencesAreAMismatchOnEveryRank) {
+  const std::vector<std::function<void(ProcessGroup&, int)>> calls = {
+      [](ProcessGroup& g, int rank) {
+        Tensor t = Tensor::full({4}, 1);
+        (rank == 0 ? g.allreduce(t) : g.broadcast(t, {.root = 1}))->wait(20s);
+      },
+      [](ProcessGroup& g, int rank) {
+        Tensor t = rank == 0 ? Tensor::full({4}, 1) : Tensor::full({2, 2}, 1);
+        g.allreduce(t)->wait(20s);
+      },
+      [](ProcessGroup& g, int rank) {
+        Tensor t = Tensor::full({4}, 1, rank == 0 ? DType::f32 : DType::i32);
+        g.allreduce(t)->wait(20s);
+      },
+      [](ProcessGroup& g, int rank) {
+        Tensor t = Tensor::full({4}, 1);
+        g.broadcast(t, {.root = rank})->wait(20s);
+      },
+      [](ProcessGroup& g, int rank) {
+        Tensor t = Tensor::full({4}, 1);
+        g.allreduce(t, {.op = rank == 0 ? ReduceOp::sum : ReduceOp::max})->wait(20s);
+      },
+  };
+  CheckedPair pair;
+  for (std::size_t i = 0; i < calls.size(); ++i) {
+    const auto errors = on_ranks(pair.groups, [&](ProcessGroup& g, int rank) {
+      try {
+        calls[i](g, rank);
+        FAIL() << i;
+      } catch (const Mismatch&) {
+        throw;
+      }
+    });
+    for (const auto& e : errors) {
+      EXPECT_THAT(e,
+                  HasSubstr("the ranks called different operations as number " + std::to_string(i + 1) + " of lane 0"));
+      EXPECT_THAT(e, HasSubstr("rank 0: "));
+      EXPECT_THAT(e, HasSubstr("rank 1: "));
+    }
+    EXPECT_EQ(pair.store->num_keys(), 0);
+  }
+  EXPECT_EQ(on_ranks(pair.groups, [](ProcessGroup& g, int) { EXPECT_EQ(sum_of_ones(g), 2); }),
+            (std::vector<std::string>(2)));
+}
+
+TEST(Checked, AnAbsentRankIsNamed) {
+  for (const int size : {3, 33}) {
+    CheckedPair pair(size, 300ms);
+    const auto errors = on_ranks(pair.groups, [&](ProcessGroup& g, int rank) {
+      if (rank == 1) return;
+      Tensor t = Tensor::full({4}, 1);
+      g.allreduce(t)->wait();
+    });
+    EXPECT_EQ(errors[1], "");
+    const std::string who = "and rank 1 did not call any operation in time";
+    int named = 0;
+    for (const auto& e : errors) named += e.find(who) != std::string::npos ? 1 : 0;
+    EXPECT_GE(named, 1) << errors[0];
+  }
+}
+
+TEST(Checked, LanesDoNotWaitForEachOther) {
+  CheckedPair pair;
+  const auto errors = on_ranks(pair.groups, [](ProcessGroup& g, int rank) {
+    std::array<Tensor, 4> tensors;
+    std::vector<WorkPtr> works;
+    for (int i = 0; i < 4; ++i) {  // in another order on each rank
+      const int lane = rank == 0 ? i : 3 - i;
+      const LaneScope scope(lane);
+      works.push_back(g.allreduce(tensors[static_cast<std::size_t>(i)] = Tensor::full({4}, lane)));
+    }
+    for (const auto& work : works) work->wait(20s);
+  });
+  EXPECT_EQ(errors, (std::vector<std::string>(2)));
+}
+
+TEST(Checked, EndsWithoutWaitingForThePeer) {
+  CheckedPair pair;
+  Tensor t = Tensor::full({4}, 1);
+  const auto work = pair.groups[0]->allreduce(t);
+  const auto begin = Clock::now();
+  EXPECT_THROW(work->wait(50ms), Timeout);
+  pair.groups[0].reset();
+  EXPECT_LT(Clock::now() - begin, 10s);
+  EXPECT_THROW(work->wait(1s), Error);
+  EXPECT_THROW(checked(threads(1)[0], nullptr), InvalidArgument);
+  EXPECT_THROW(checked(nullptr, pair.store), InvalidArgument);
+}
+
+/// A server, and a counted way to it for each rank.
+struct CountedPair {
+  std::shared_ptr<TCPStore> server = std::make_shared<TCPStore>(TCPStoreOptions{.is_master = true});
+  std::vector<std::unique_ptr<CountingProxy>> ways;
+  Groups groups;
+  explicit CountedPair(int size) {
+    for (const auto& g : threads(size)) {
+      ways.push_back(std::make_unique<CountingProxy>(server->port()));
+      auto store = std::make_shared<TCPStore>(TCPStoreOptions{.port = ways.back()->port()});
+      groups.push_back(checked(g, std::make_shared<PrefixStore>("p", std::move(store))));
+    }
+  }
+};
+
+TEST(Checked, TakesAtMostFourRoundTrips) {
+  for (const int size : {2, 4, 33}) {
+    CountedPair pair(size);
+    const auto errors = on_ranks(pair.groups, [&](ProcessGroup& g, int rank) {
+      const CountingProxy& way = *pair.ways[static_cast<std::size_t>(rank)];
+      sum_of_ones(g);  // connects
+      for (int i = 0; i < 10; ++i) {
+        const int before = way.round_trips();
+        EXPECT_EQ(sum_of_ones(g), static_cast<float>(size));
+        const int taken = way.round_trips() - before;
+        EXPECT_GE(taken, 2);
+        EXPECT_LE(taken, 4) << "rank " << rank << " of " << size;
+      }
+    });
+    EXPECT_EQ(errors, std::vector<std::string>(static_cast<std::size_t>(size)));
+    EXPECT_EQ(pair.server->num_keys(), 0) << ::testing::PrintToString(pair.server->list_keys());
+  }
+}
+
+TEST(Checked, ManyKeysTakeOneRoundTrip) {
+  const TCPStore server(TCPStoreOptions{.is_master = true});
+  const CountingProxy way(server.port());
+  TCPStore store(TCPStoreOptions{.port = way.port()});
+  std::vector<std::string> keys, values;
+  for (int i = 0; i < 100; ++i) {
+    keys.push_back("k" + std::to_string(i));
+    values.push_back("v" + std::to_string(i));
+  }
+  int before = way.round_trips();
+  store.multi_set(keys, values);  // has no answer: the next request's answer comes after it
+  EXPECT_EQ(store.multi_get(keys), values);
+  EXPECT_EQ(way.round_trips() - before, 1);
+}
+
+// Threads that share a connection take turns at it, and one that waits for a rank holds up the others.
+TEST(Checked, LanesDoNotWaitForEachOtherAtOneServer) {
+  CountedPair pair(2);
+  const auto errors = on_ranks(pair.groups, [](ProcessGroup& g, int rank) {
+    std::array<Tensor, 4> tensors;
+    std::vector<WorkPtr> works;
+    for (int i = 0; i < 4; ++i) {
+      const LaneScope scope(rank == 0 ? i : 3 - i);
+      works.push_back(g.allreduce(tensors[static_cast<std::size_t>(i)] = Tensor::full({4}, 1)));
+    }
+    for (const auto& work : works) work->wait(10s);
+  });
+  EXPECT_EQ(errors, (std::vector<std::string>(2)));
+}
+
+TEST(Checked, GroupsOfSomeRanksMeetUnderTheSameName) {
+  CheckedPair pair(3);
+  const auto errors = on_ranks(pair.groups, [](ProcessGroup& g, int rank) {
+    const auto first = g.new_group({0, 1});  // rank 2 has made one group fewer than the others
+    const auto second = g.new_group({0, 2});
+    EXPECT_EQ(second != nullptr, rank != 1);
+    if (second) {
+      EXPECT_EQ(sum_of_ones(*second), 2);
+    }
+    const auto third = g.split(rank == 1 ? 1 : 0, 0);
+    ASSERT_NE(third, nullptr);
+    EXPECT_EQ(sum_of_ones(*third), rank == 1 ? 1 : 2);
+  });
+  EXPECT_EQ(errors, (std::vector<std::string>(3)));
+  EXPECT_EQ(pair.store->num_keys(), 0) << ::testing::PrintToString(pair.store->list_keys());
+}
+
+// The last reference to a group may be let go of by a continuation, on the thread that the group compares on.
+TEST(Checked, EndsOnItsOwnThread) {
+  for (const bool message : {false, true}) {
+    CheckedPair pair;
+    Tensor a = Tensor::full({4}, 1);
+    Tensor b = Tensor::full({4}, 1);
+    const auto start = [&](std::size_t r) {
+      if (!message) return pair.groups[r]->allreduce(r == 0 ? a : b);
+      return r == 0 ? pair.groups[0]->send(a, 1) : pair.groups[1]->recv(b, 0);
+    };
+    const WorkPtr first = start(0);
+    const WorkPtr never = pair.groups[0]->allreduce(a);
+    Promise<void> ended;
+    first->get_future().on_done([group = std::move(pair.groups[0]), &ended]() mutable {
+      group.reset();
+      ended.set_value();
+    });
+    start(1)->wait(20s);
+    ended.get_future().wait(20s);
+    EXPECT_THROW(never->wait(20s), Error);
+  }
+}
+
+}  // namespace
+}  // namespace hookline

@@ -1,0 +1,112 @@
+// Operations that have a work in common, on native groups and around them.
+#include <hookline/group/coalescing.hpp>
+
+#include <gtest/gtest.h>
+
+#include <hookline/core/error.hpp>
+#include <hookline/group/checked.hpp>
+#include <hookline/group/compared.hpp>
+#include <hookline/group/decorator.hpp>
+#include <hookline/store/memory_store.hpp>
+
+#include "group/rank_threads.hpp"
+
+namespace hookline {
+namespace {
+
+using namespace std::chrono_literals;
+using testing::Groups;
+using testing::on_ranks;
+using testing::threads;
+
+class Around final : public GroupDecorator {
+ public:
+  using GroupDecorator::GroupDecorator;
+};
+
+TEST(Coalescing, OneWorkForAllOnEveryKindOfGroup) {
+  const auto store = std::make_shared<MemoryStore>();
+  const Groups plain = threads(2);
+  std::vector<Groups> kinds(4);
+  const Groups others = threads(2);
+  for (std::size_t r = 0; r < 2; ++r) {
+    kinds[0].push_back(plain[r]);
+    kinds[1].push_back(std::make_shared<Around>(plain[r]));
+    kinds[2].push_back(checked(plain[r], store));
+    kinds[3].push_back(compared(plain[r], others[r]));
+  }
+  for (const Groups& groups : kinds) {
+    const auto errors = on_ranks(groups, [](ProcessGroup& g, int rank) {
+      Tensor a = Tensor::full({4}, 1);
+      Tensor b = Tensor::full({3}, rank);
+      Tensor outside = Tensor::full({2}, 1);
+      const auto before = g.allreduce(outside);
+      g.start_coalescing();
+      const auto own = g.allreduce(a);
+      g.broadcast(b, {.root = 1});
+      const WorkPtr all = g.end_coalescing();
+      all->wait(20s);
+      EXPECT_TRUE(own->is_completed());
+      EXPECT_TRUE(all->is_success());
+      EXPECT_EQ(a.slice(0, 3, 4).item<int>(), 2);
+      EXPECT_EQ(b.slice(0, 2, 3).item<int>(), 1);
+      ASSERT_EQ(all->result().size(), 2u);
+      EXPECT_EQ(all->get_future().wait(20s)[1].numel(), 3);
+      EXPECT_EQ(all->op_type(), OpType::broadcast);
+      EXPECT_EQ(all->sequence_number(), g.sequence_number());
+      EXPECT_LE(all->time_started(), all->time_finished());
+      before->wait(20s);
+      EXPECT_THROW(g.end_coalescing(), InvalidArgument);
+      g.start_coalescing();
+      EXPECT_THROW(g.start_coalescing(), InvalidArgument);
+      const WorkPtr nothing = g.end_coalescing();
+      nothing->wait(1s);
+      EXPECT_TRUE(nothing->is_success());
+      EXPECT_TRUE(nothing->get_future().wait(1s).empty());
+    });
+    EXPECT_EQ(errors, (std::vector<std::string>(2)));
+  }
+}
+
+TEST(Coalescing, FailsWithTheFirstThatFailedAndWaitsForAll) {
+  Promise<std::vector<Tensor>> one, two, three;
+  Coalescing coalescing;
+  coalescing.add(make_work(Future<std::vector<Tensor>>::ready({}), OpType::barrier));  // before the start: not of it
+  coalescing.start();
+  EXPECT_TRUE(coalescing.active());
+  for (const auto* promise : {&one, &two, &three})
+    coalescing.add(make_work(promise->get_future(), OpType::allreduce, 3));
+  const WorkPtr all = coalescing.end();
+  EXPECT_FALSE(coalescing.active());
+  two.set_error(std::make_exception_ptr(Mismatch("two")));
+  EXPECT_FALSE(all->is_completed());
+  EXPECT_THROW(all->wait(1ms), Timeout);
+  one.set_value({Tensor::full({1}, 1)});
+  EXPECT_FALSE(all->is_completed());
+  three.set_error(std::make_exception_ptr(Aborted("three")));
+  EXPECT_TRUE(all->is_completed());
+  EXPECT_FALSE(all->is_success());
+  EXPECT_THROW(all->wait(1s), Mismatch);
+  EXPECT_THROW(all->get_future().wait(1s), Mismatch);
+  EXPECT_THROW(std::rethrow_exception(all->exception()), Mismatch);
+}
+
+/// A group that implements no more than it must.
+class Least final : public ProcessGroup {
+ public:
+  int rank() const override { return 0; }
+  int size() const override { return 1; }
+  std::string backend_name() const override { return "least"; }
+  WorkPtr run(Collective c) override { return make_work(Future<std::vector<Tensor>>::ready(c.outputs), c.type); }
+};
+
+TEST(Coalescing, AGroupWithoutSaysSo) {
+  Least group;
+  EXPECT_THROW(group.start_coalescing(), Unsupported);
+  EXPECT_THROW(group.end_coalescing(), Unsupported);
+  EXPECT_EQ(group.group_name(), "least");
+  EXPECT_EQ(group.description(), "least group, rank 0 of 1");
+}
+
+}  // namespace
+}  // namespace hookline

@@ -1,0 +1,47 @@
+// Groups of threads for the tests of what goes around groups, and a thread for each rank that collects its error.
+#pragma once
+
+#include <exception>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <hookline/backend/threads.hpp>
+#include <hookline/group/process_group.hpp>
+
+namespace hookline::testing {
+
+using Groups = std::vector<std::shared_ptr<ProcessGroup>>;
+
+inline Groups threads(int size, Milliseconds timeout = std::chrono::seconds(20)) {
+  Groups groups;
+  for (auto& backend : make_threads_backends(size)) groups.push_back(make_group(backend, timeout));
+  return groups;
+}
+
+/// Runs `body` on a thread for each rank; returns the message of what each threw, empty where it did not.
+template <class F>
+std::vector<std::string> on_ranks(const Groups& groups, F body) {
+  std::vector<std::string> errors(groups.size());
+  std::vector<std::thread> ranks;
+  for (std::size_t r = 0; r < groups.size(); ++r) {
+    ranks.emplace_back([&, r] {
+      try {
+        body(*groups[r], static_cast<int>(r));
+      } catch (const std::exception& e) {
+        errors[r] = e.what();
+      }
+    });
+  }
+  for (auto& rank : ranks) rank.join();
+  return errors;
+}
+
+inline float sum_of_ones(ProcessGroup& group) {
+  Tensor t = Tensor::full({8}, 1);
+  group.allreduce(t)->wait(std::chrono::seconds(20));
+  return t.slice(0, 7, 8).item<float>();
+}
+
+}  // namespace hookline::testing

@@ -1,0 +1,42 @@
+// A way to a TCP server that counts the round trips on it.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <thread>
+#include <vector>
+
+namespace hookline::testing {
+
+/// Forwards connections to a port of this host. A round trip is an answer: bytes of the server after bytes of the
+/// client.
+class CountingProxy {
+ public:
+  explicit CountingProxy(std::uint16_t server);
+  CountingProxy(const CountingProxy&) = delete;
+  CountingProxy& operator=(const CountingProxy&) = delete;
+  ~CountingProxy();
+
+  std::uint16_t port() const noexcept { return port_; }
+  int round_trips() const noexcept { return round_trips_; }
+
+ private:
+  struct Line {
+    int client;
+    int server;
+    bool asked = false;
+  };
+  void run();
+  void accept();
+  bool forward(Line& line, bool from_client);
+
+  const std::uint16_t server_port_;
+  int listener_ = -1;
+  int wake_[2] = {-1, -1};
+  std::uint16_t port_ = 0;
+  std::atomic<int> round_trips_ = 0;
+  std::vector<Line> lines_;
+  std::thread thread_;
+};
+
+}  // namespace hookline::testing
