@@ -609,7 +609,13 @@ class ProcessGroup:
 
     def name(self) -> str: ...
 
+    @property
+    def group_name(self) -> str: ...
+
     def description(self) -> str: ...
+
+    @property
+    def group_desc(self) -> str: ...
 
     @property
     def capabilities(self) -> Capabilities: ...
@@ -635,16 +641,6 @@ class ProcessGroup:
     def empty(self, shape: int | Sequence[int], dtype: Any = 'float32') -> Tensor:
         """
         A tensor in memory that the group's collectives work on in place; numpy.asarray of it takes no copy.
-        """
-
-    def new_group(self, ranks: Sequence[int]) -> ProcessGroup | None:
-        """
-        A group of some of the ranks, in the order given; None on a rank that is not among them. Every rank of this group calls it.
-        """
-
-    def split(self, color: int, key: int = 0) -> ProcessGroup | None:
-        """
-        Groups of the ranks that passed the same color, ordered by key, then rank; None for a negative color.
         """
 
     def __repr__(self) -> str: ...
@@ -736,6 +732,31 @@ class ProcessGroup:
     def monitored_barrier(self, timeout: float | datetime.timedelta | CallOptions | None = None, wait_all_ranks: bool = False) -> None:
         """
         A barrier that blocks; the error names the first rank that did not come in time, or all of them.
+        """
+
+    def new_group(self, ranks: Sequence[int], timeout: float | datetime.timedelta | None = None) -> ProcessGroup | None:
+        """
+        A group of some of the ranks, in the order given; None on a rank that is not among them. Every rank of this group calls it.
+        """
+
+    def split_group(self, ranks: Sequence[int], timeout: float | datetime.timedelta | None = None) -> ProcessGroup | None:
+        """
+        A group of some of the ranks, in the order given; None on a rank that is not among them. Every rank of this group calls it.
+        """
+
+    def split(self, color: int, key: int = 0) -> ProcessGroup | None:
+        """
+        Groups of the ranks that passed the same color, ordered by key, then rank; None for a negative color.
+        """
+
+    def start_coalescing(self, device: object | None = None) -> None:
+        """
+        Operations that are started between this and the end have a work in common.
+        """
+
+    def end_coalescing(self, device: object | None = None) -> Work:
+        """
+        The work of all operations that were started since the start, done when all of them are.
         """
 
 def is_initialised(object: object) -> bool: ...

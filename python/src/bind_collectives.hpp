@@ -10,5 +10,7 @@ namespace hookline::python {
 using GroupClass = nanobind::class_<ProcessGroup, PyProcessGroup>;
 
 void bind_collectives(GroupClass& group);
+/// Groups of some of the ranks, and coalescing.
+void bind_parts(GroupClass& group);
 
 }  // namespace hookline::python

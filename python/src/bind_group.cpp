@@ -81,6 +81,27 @@ std::string own_name(const ProcessGroup& g) {
                                                                                              : g.backend_name();
 }
 
+/// Whether `method` has to give what the base has: Python calls it for a class that has neither it nor, under another
+/// name, the same; or for one that has it, which then has called super().
+bool is_base(const ProcessGroup& g, const char* method, const char* other) {
+  const PyProcessGroup* const python = python_group(g);
+  return python && (python->overrides(method) || !python->overrides(other));
+}
+
+std::string group_name(const ProcessGroup& g, const char* method) {
+  return is_base(g, method, method[0] == 'n' ? "group_name" : "name") ? own_name(g) : g.group_name();
+}
+
+std::string description(const ProcessGroup& g, const char* method) {
+  return is_base(g, method, method[0] == 'd' ? "group_desc" : "description") ? g.ProcessGroup::description()
+                                                                             : g.description();
+}
+
+std::uint64_t sequence_number(const ProcessGroup& g, const char* method) {
+  const char* const other = method[0] == '_' ? "sequence_number" : "_get_sequence_number_for_group";
+  return is_base(g, method, other) ? python_group(g)->own_sequence_number() : g.sequence_number();
+}
+
 void register_hook(ProcessGroup& g, nb::callable hook) {
   if (PyProcessGroup* const python = python_group(g)) {
     python->register_on_completion_hook(python->hook_list().add(std::move(hook)), python->callbacks().executor());
@@ -121,14 +142,23 @@ void bind_life(GroupClass& group) {
       .def("backend_name", &own_name)
       .def("getBackendName",
            [](const ProcessGroup& g) { return python_group(g) ? python_group(g)->class_name() : g.backend_name(); })
-      .def("name", &own_name)
-      .def("description",
-           [](const ProcessGroup& g) {
-             return g.backend_name() + " group, rank " + std::to_string(g.rank()) + " of " + std::to_string(g.size());
-           })
+      .def("name", [](const ProcessGroup& g) { return group_name(g, "name"); })
+      .def_prop_ro("group_name", [](const ProcessGroup& g) { return group_name(g, "group_name"); })
+      .def("description", [](const ProcessGroup& g) { return description(g, "description"); })
+      .def_prop_ro("group_desc", [](const ProcessGroup& g) { return description(g, "group_desc"); })
       .def_prop_ro("capabilities", &ProcessGroup::capabilities)
-      .def_prop_ro("sequence_number", &ProcessGroup::sequence_number, "How many operations were started on this rank.")
-      .def_prop_ro("timeout", &ProcessGroup::timeout, "How long an operation may take that is given no time.")
+      .def_prop_ro(
+          "sequence_number", [](const ProcessGroup& g) { return sequence_number(g, "sequence_number"); },
+          "How many operations were started on this rank.")
+      .def("_get_sequence_number_for_group",
+           [](const ProcessGroup& g) { return sequence_number(g, "_get_sequence_number_for_group"); })
+      .def(
+          "_set_sequence_number_for_group", [](const ProcessGroup&) {},
+          "Does nothing: every group counts from 1 on all ranks.")
+      .def_prop_ro(
+          "timeout",
+          [](const ProcessGroup& g) { return python_group(g) ? python_group(g)->own_timeout() : g.timeout(); },
+          "How long an operation may take that is given no time.")
       .def(
           "set_timeout",
           [](ProcessGroup& g, TimeoutArg timeout) {
@@ -159,19 +189,6 @@ void bind_life(GroupClass& group) {
           },
           arg("shape"), arg("dtype") = "float32",
           "A tensor in memory that the group's collectives work on in place; numpy.asarray of it takes no copy.")
-      .def(
-          "new_group",
-          [](ProcessGroup& g, const std::vector<int>& ranks) {
-            if (PyProcessGroup* const python = python_group(g)) python->lacks("new_group");
-            return natively([&] { return g.new_group(ranks); });
-          },
-          arg("ranks"), nb::sig("def new_group(self, ranks: collections.abc.Sequence[int]) -> ProcessGroup | None"),
-          "A group of some of the ranks, in the order given; None on a rank that is not among them. Every rank of this "
-          "group calls it.")
-      .def(
-          "split", [](ProcessGroup& g, int color, int key) { return natively([&] { return g.split(color, key); }); },
-          arg("color"), arg("key") = 0, nb::sig("def split(self, color: int, key: int = 0) -> ProcessGroup | None"),
-          "Groups of the ranks that passed the same color, ordered by key, then rank; None for a negative color.")
       .def("__repr__", [](const ProcessGroup& g) {
         return "<hookline.ProcessGroup " + g.backend_name() + ", rank " + std::to_string(g.rank()) + " of " +
                std::to_string(g.size()) + ">";
@@ -196,6 +213,7 @@ void bind_group(nb::module_& m) {
   bind_life(group);
   bind_hooks(group);
   bind_collectives(group);
+  bind_parts(group);
 
   m.def(
       "is_initialised", [](nb::handle object) { return nb::inst_check(object) && nb::inst_ready(object); },

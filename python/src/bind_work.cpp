@@ -48,7 +48,10 @@ int clear(PyObject* self) {
 PyType_Slot slots[] = {
     {Py_tp_traverse, reinterpret_cast<void*>(traverse)}, {Py_tp_clear, reinterpret_cast<void*>(clear)}, {0, nullptr}};
 
-WorkObject& object_of(nb::handle self) { return *nb::inst_ptr<WorkObject>(self); }
+WorkObject& object_of(nb::handle self) {
+  if (!nb::inst_ready(self)) throw nb::type_error(forgotten_init(self, "").c_str());
+  return *nb::inst_ptr<WorkObject>(self);
+}
 
 void init(WorkObject* self, nb::object future) {
   if (!future.is_none() && !is_future(future)) {

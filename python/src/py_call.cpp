@@ -50,6 +50,10 @@ bool takes_arguments(nb::handle object, const char* name, int count) {
   }
 }
 
+std::string forgotten_init(nb::handle object, const char* arguments) {
+  return class_of(object) + ".__init__() must call super().__init__(" + arguments + ") before the object can be used";
+}
+
 void wrong_result(nb::handle self, const char* method, const char* expected, nb::handle result) {
   PyErr_Format(PyExc_TypeError, "%s.%s() must return %s, and this returned %s", class_of(self).c_str(), method,
                expected, result.is_none() ? "None" : class_of(result).c_str());

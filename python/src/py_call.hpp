@@ -20,6 +20,9 @@ nb::object call_method(nb::handle object, const char* name, const nb::object& ar
 /// Whether object.name can be called with so many arguments; true where that cannot be said.
 bool takes_arguments(nb::handle object, const char* name, int count);
 
+/// "Class.__init__() must call super().__init__(arguments) before the object can be used"
+std::string forgotten_init(nb::handle object, const char* arguments);
+
 /// Throws a TypeError: "Class.method() must return …, and this returned …".
 [[noreturn]] void wrong_result(nb::handle self, const char* method, const char* expected, nb::handle result);
 

@@ -61,6 +61,10 @@ std::shared_ptr<ProcessGroup> NativeGroup::new_group(const std::vector<int>& ran
   return make(inner()->new_group(ranks), around_);
 }
 
+std::shared_ptr<ProcessGroup> NativeGroup::split(int color, int key) {
+  return make(inner()->split(color, key), around_);
+}
+
 void NativeGroup::abort(const std::string& cause) {
   if (made_in_ != getpid()) {
     throw InvalidArgument("abort on a " + backend_name() +
@@ -87,6 +91,9 @@ void NativeGroup::clear() {
 }
 
 std::shared_ptr<ProcessGroup> borrowed_group(nb::handle group) {
+  if (nb::isinstance<ProcessGroup>(group) && !nb::inst_ready(group)) {
+    throw nb::type_error(forgotten_init(group, "rank, size").c_str());
+  }
   ProcessGroup* pointer = nullptr;
   if (group.is_none() || !nb::try_cast(group, pointer)) {
     throw nb::type_error(("expected a hookline.ProcessGroup, not " + class_of(group)).c_str());

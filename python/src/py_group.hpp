@@ -32,6 +32,7 @@ class NativeGroup final : public GroupDecorator {
   ~NativeGroup() override;
 
   std::shared_ptr<ProcessGroup> new_group(const std::vector<int>& ranks) override;
+  std::shared_ptr<ProcessGroup> split(int color, int key) override;
   void abort(const std::string& cause) override;
 
   CallbackThread& callbacks() noexcept { return callbacks_; }

@@ -2,7 +2,9 @@
 #pragma once
 
 #include <atomic>
+#include <initializer_list>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -33,11 +35,16 @@ class PyProcessGroup final : public ProcessGroup {
   int rank() const override;
   int size() const override;
   std::string backend_name() const override;
+  std::string group_name() const override;
+  std::string description() const override;
   WorkPtr run(Collective collective) override;
+  void start_coalescing() override;
+  WorkPtr end_coalescing() override;
   std::shared_ptr<ProcessGroup> new_group(const std::vector<int>& ranks) override;
-  Milliseconds timeout() const override { return timeout_.load(std::memory_order_relaxed); }
+  std::shared_ptr<ProcessGroup> split(int color, int key) override;
+  Milliseconds timeout() const override;
   void set_timeout(Milliseconds timeout) override;
-  std::uint64_t sequence_number() const override { return sequence_.load(std::memory_order_relaxed); }
+  std::uint64_t sequence_number() const override;
   void register_on_completion_hook(OnCompletionHook hook, std::shared_ptr<Executor> executor) override;
   void wait_for_hooks(std::optional<Milliseconds> timeout) override;
   void abort(const std::string& cause) override;
@@ -46,6 +53,8 @@ class PyProcessGroup final : public ProcessGroup {
   /// What the base class's own methods give, which an override may call through super().
   int own_rank() const noexcept { return own_rank_; }
   int own_size() const noexcept { return own_size_; }
+  std::uint64_t own_sequence_number() const noexcept { return sequence_.load(std::memory_order_relaxed); }
+  Milliseconds own_timeout() const noexcept { return timeout_.load(std::memory_order_relaxed); }
   void set_own_timeout(Milliseconds timeout) { timeout_.store(timeout, std::memory_order_relaxed); }
   /// Throws Unsupported naming the class and the method. Needs the GIL.
   [[noreturn]] void lacks(const char* method) const;
@@ -61,6 +70,13 @@ class PyProcessGroup final : public ProcessGroup {
   nb::object call(const char* const* names, const char* signature, const nb::object& arguments,
                   const char** called) const;
   WorkPtr start(const Collective& collective);
+  /// What a method of no arguments, or a property, of one of these names gives; null where the class has none.
+  nb::object ask(std::initializer_list<const char*> names, const char** asked) const;
+  /// The same as text; empty where the class has none.
+  std::optional<std::string> ask_text(std::initializer_list<const char*> names) const;
+  /// Calls a method that in torch takes the device, for classes that have one; null for others.
+  nb::object call_for_device(std::initializer_list<const char*> names, const char** called) const;
+  std::shared_ptr<ProcessGroup> group_of(const nb::object& result, const char* method) const;
 
   /// What a method of no arguments answers, asked once; `own` where the class does not override it.
   int number(const char* const* names, std::atomic<int>& known, int own, int least, const char* what) const;
@@ -69,6 +85,7 @@ class PyProcessGroup final : public ProcessGroup {
   const int own_size_;
   mutable std::atomic<int> rank_ = -1;
   mutable std::atomic<int> size_ = -1;
+  mutable std::atomic<int> asks_timeout_ = -1;  ///< whether the class has a timeout of its own; -1 while unknown
   std::atomic<Milliseconds> timeout_ = kDefaultTimeout;
   std::atomic<std::uint64_t> sequence_ = 0;
   HookList hook_list_;

@@ -1,0 +1,88 @@
+// Binds what cuts a group, or its operations, differently: groups of some of the ranks, and coalescing.
+#include <string>
+#include <vector>
+
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/shared_ptr.h>
+#include <nanobind/stl/vector.h>
+
+#include "bind_collectives.hpp"
+#include "gil_release.hpp"
+#include "natively.hpp"
+#include "py_group.hpp"
+#include "timeout_caster.hpp"
+
+namespace hookline::python {
+namespace {
+
+/// A group that is a Python class, else null. Python itself finds a method of the class before it comes here, so where
+/// the class has this one, somebody has called super(), and there is nothing above.
+PyProcessGroup* python_group(ProcessGroup& group, const char* method) {
+  auto* const python = dynamic_cast<PyProcessGroup*>(&group);
+  if (python && python->overrides(method)) python->lacks((std::string(method) + " in its base").c_str());
+  return python;
+}
+
+void def_new_group(GroupClass& group, const char* name, const char* signature) {
+  group.def(
+      name,
+      [name](ProcessGroup& g, const std::vector<int>& ranks, std::optional<TimeoutArg> timeout) {
+        python_group(g, name);
+        return natively([&] {
+          auto made = g.new_group(ranks);
+          if (made && timeout) made->set_timeout(timeout->value());
+          return made;
+        });
+      },
+      nb::arg("ranks"), nb::arg("timeout") = nb::none(), nb::sig(signature),
+      "A group of some of the ranks, in the order given; None on a rank that is not among them. Every rank of this "
+      "group calls it.");
+}
+
+// The device is torch's argument; there is only one.
+void def_coalescing(GroupClass& group, const char* start, const char* end) {
+  group
+      .def(
+          start,
+          [start](ProcessGroup& g, nb::handle) {
+            python_group(g, start);
+            natively([&] { g.start_coalescing(); });
+          },
+          nb::arg("device").none() = nb::none(),
+          "Operations that are started between this and the end have a work in common.")
+      .def(
+          end,
+          [end](ProcessGroup& g, nb::handle) {
+            python_group(g, end);
+            WorkObject result{nullptr, nb::find(g), nb::list(), {}, {}};
+            result.work = natively([&] { return g.end_coalescing(); });
+            return result;
+          },
+          nb::arg("device").none() = nb::none(),
+          "The work of all operations that were started since the start, done when all of them are.");
+}
+
+}  // namespace
+
+void bind_parts(GroupClass& group) {
+  def_new_group(group, "new_group",
+                "def new_group(self, ranks: collections.abc.Sequence[int], timeout: float | datetime.timedelta | None "
+                "= None) -> ProcessGroup | None");
+  def_new_group(group, "split_group",
+                "def split_group(self, ranks: collections.abc.Sequence[int], timeout: float | datetime.timedelta | "
+                "None = None) -> ProcessGroup | None");
+  group.def(
+      "split",
+      [](ProcessGroup& g, int color, int key) {
+        return natively([&] {
+          // The way of the base is made of other operations, so that super() has something to call.
+          return dynamic_cast<PyProcessGroup*>(&g) ? g.ProcessGroup::split(color, key) : g.split(color, key);
+        });
+      },
+      nb::arg("color"), nb::arg("key") = 0, nb::sig("def split(self, color: int, key: int = 0) -> ProcessGroup | None"),
+      "Groups of the ranks that passed the same color, ordered by key, then rank; None for a negative color.");
+  def_coalescing(group, "start_coalescing", "end_coalescing");
+  def_coalescing(group, "_start_coalescing", "_end_coalescing");
+}
+
+}  // namespace hookline::python
