@@ -20,7 +20,7 @@ namespace {
 
 using namespace hookline;
 
-constexpr int kRounds = 31;
+constexpr std::size_t kRounds = 51;
 
 double median(std::vector<double> values) {
   std::nth_element(values.begin(), values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2), values.end());
@@ -47,78 +47,95 @@ double timed(ProcessGroup& group, const std::function<void()>& call) {
   return slowest.item<double>();
 }
 
-/// The same buckets, reduced by hand: all started in their lanes, then waited for.
+/// A reducer's own buckets, reduced and filled by hand: its gradients lie in them, so both sides of a comparison touch
+/// the same memory and leave the caches alike.
 struct Bare {
-  Bare(ProcessGroup& of, const Reducer& reducer) : group(of) {
+  explicit Bare(Reducer& reducer) : group(reducer.group()) {
     for (const BucketMembers& members : reducer.buckets()) {
       std::int64_t elements = 0;
-      for (const std::size_t p : members) elements += reducer.parameters()[p].tensor.numel();
-      buffers.push_back(group.empty({elements}));
-      buffers.back().fill(0);
+      for (const std::size_t p : members) {
+        const Tensor gradient = reducer.gradient(p);
+        places.emplace_back(gradient.mutable_bytes(), Tensor::zeros(gradient.shape()));
+        elements += gradient.numel();
+      }
+      const Tensor first = reducer.gradient(members[0]);
+      buckets.push_back(Tensor::wrap(first.mutable_bytes(), {elements}, DType::f32, {.owner = first.owner()}));
     }
   }
-  void operator()() const {
+  void reduce() const {
     std::vector<WorkPtr> works;
     const int lanes = group.capabilities().lanes;
-    for (std::size_t b = 0; b < buffers.size(); ++b) {
+    for (std::size_t b = 0; b < buckets.size(); ++b) {
       const LaneScope scope(lanes > 1 ? 1 + static_cast<int>(b) % (lanes - 1) : 0);
-      works.push_back(group.allreduce(buffers[b], {.op = ReduceOp::avg}));
+      works.push_back(group.allreduce(buckets[b], {.op = ReduceOp::avg}));
     }
     for (const WorkPtr& work : works) work->wait();
   }
+  void copy_in() const {
+    for (const auto& [at, tensor] : places) std::memcpy(at, tensor.bytes(), tensor.nbytes());
+  }
+  void copy_out() const {
+    for (const auto& [at, tensor] : places) std::memcpy(tensor.mutable_bytes(), at, tensor.nbytes());
+  }
   ProcessGroup& group;
-  std::vector<Tensor> buffers;
+  std::vector<Tensor> buckets;
+  std::vector<std::pair<std::byte*, Tensor>> places;  ///< in the buckets, and beside them, in the order of marking
+};
+
+/// The times of several calls that take turns, and how they compare within a round.
+class Turns {
+ public:
+  Turns(ProcessGroup& group, std::vector<std::function<void()>> calls) : times_(calls.size()) {
+    for (const auto& call : calls) call();
+    for (std::size_t round = 0; round < kRounds; ++round) {
+      for (std::size_t i = 0; i < calls.size(); ++i) {
+        const std::size_t c = (i + round) % calls.size();
+        times_[c].push_back(timed(group, calls[c]));
+      }
+    }
+  }
+  double ms(std::size_t call) const { return 1e3 * median(times_[call]); }
+  /// The percentage that call `a` takes more than call `b`.
+  double over(std::size_t a, std::size_t b) const {
+    std::vector<double> ratios;
+    for (std::size_t r = 0; r < kRounds; ++r) ratios.push_back(times_[a][r] / times_[b][r]);
+    return 100 * (median(ratios) - 1);
+  }
+
+ private:
+  std::vector<std::vector<double>> times_;
 };
 
 void compare(ProcessGroup& group, std::size_t count, std::int64_t bytes) {
   const auto shared = group.shared_from_this();
-  Reducer views(model(count, bytes), shared);
-  Reducer copies(model(count, bytes), shared);
+  const auto marking = [&](Reducer& reducer) {
+    return [&reducer, count] {
+      for (std::size_t p = count; p-- > 0;) reducer.mark_ready(p);
+      reducer.finalize();
+    };
+  };
+  Reducer reducer(model(count, bytes), shared);
   Reducer noop(model(count, bytes), shared, make_hook("noop", shared));
-  std::vector<Tensor> given;
-  for (std::size_t p = 0; p < count; ++p) {
-    static_cast<void>(views.gradient(p));  // so that all three keep the same buckets
-    given.push_back(Tensor::zeros(copies.parameters()[p].tensor.shape()));
-  }
-  const Bare bare(group, views);
-  // The same gradients into the same kind of buckets and back, with nothing around it.
-  std::vector<std::pair<std::byte*, Tensor>> places;
-  const std::vector<BucketMembers> plan = views.buckets();
-  for (std::size_t b = 0; b < plan.size(); ++b) {
-    std::byte* at = bare.buffers[b].mutable_bytes();
-    for (const std::size_t p : plan[b]) {
-      places.emplace_back(at, given[p]);
-      at += given[p].nbytes();
-    }
-  }
-  std::vector<double> t_bare, t_views, t_copies, t_noop, t_memcpy;
-  for (int round = 0; round < kRounds; ++round) {
-    t_bare.push_back(timed(group, bare));
-    t_views.push_back(timed(group, [&] {
-      for (std::size_t p = count; p-- > 0;) views.mark_ready(p);
-      views.finalize();
-    }));
-    t_copies.push_back(timed(group, [&] {
-      for (std::size_t p = count; p-- > 0;) copies.mark_ready(p, given[p]);
-      copies.finalize();
-    }));
-    t_noop.push_back(timed(group, [&] {
-      for (std::size_t p = count; p-- > 0;) noop.mark_ready(p);
-      noop.finalize();
-    }));
-    t_memcpy.push_back(timed(group, [&] {
-      for (const auto& [at, tensor] : places) std::memcpy(at, tensor.bytes(), tensor.nbytes());
-      for (const auto& [at, tensor] : places) std::memcpy(tensor.mutable_bytes(), at, tensor.nbytes());
-    }));
-  }
+  const Bare bare(reducer);
+  std::vector<Tensor> given;  // the same that the memcpys copy, in the order of marking
+  for (const auto& [at, tensor] : bare.places) given.push_back(tensor);
+  const Turns views(group, {[&] { bare.reduce(); }, marking(reducer)});
+  const Turns copies(group, {[&] {
+                               bare.copy_in();
+                               bare.reduce();
+                               bare.copy_out();
+                             },
+                             [&] {
+                               for (std::size_t i = 0; i < count; ++i) reducer.mark_ready(count - 1 - i, given[i]);
+                               reducer.finalize();
+                             }});
+  const Turns nothing(group, {marking(noop)});
   if (group.rank() != 0) return;
-  const double b = median(t_bare);
   std::printf(
-      "%3ld MB in %4zu parameters, %zu buckets: bare %.3f ms, views %.3f ms (%+.1f %%), copies %.3f ms, "
-      "bare + two memcpys %.3f ms (%+.1f %%), no-op hook %.3f ms\n",
-      bytes / 1000 / 1000, count, bare.buffers.size(), 1e3 * b, 1e3 * median(t_views), 100 * (median(t_views) / b - 1),
-      1e3 * median(t_copies), 1e3 * (b + median(t_memcpy)), 100 * (median(t_copies) / (b + median(t_memcpy)) - 1),
-      1e3 * median(t_noop));
+      "%3ld MB in %4zu parameters, %zu buckets: bare %.3f ms, views %.3f ms (%+.1f %%); bare and two memcpys %.3f ms, "
+      "copies %.3f ms (%+.1f %%); no-op hook %.3f ms\n",
+      bytes / 1000 / 1000, count, bare.buckets.size(), views.ms(0), views.ms(1), views.over(1, 0), copies.ms(0),
+      copies.ms(1), copies.over(1, 0), nothing.ms(0));
   std::fflush(stdout);
 }
 

@@ -54,7 +54,8 @@ struct Bucket {
   Tensor memory;
   bool sparse = false;
   std::atomic<std::size_t> missing = 0;
-  Clock::time_point ready_at;  ///< written by who makes it full
+  std::atomic<bool> gives_back = false;  ///< a gradient was handed over, and gets the mean
+  Clock::time_point ready_at;            ///< written by who makes it full
   int lane = 0;
   bool launched = false;
   bool done = false;

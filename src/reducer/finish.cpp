@@ -57,6 +57,8 @@ void Core::finalize() {
 
 // Parameters that nobody marked: unused, known to be so, or forgotten.
 void Core::take_care_of_unmarked() {
+  const auto full = [](const Bucket& b) { return b.missing.load(std::memory_order_acquire) == 0; };
+  if (!learning_graph_ && std::all_of(buckets.begin(), buckets.end(), full)) return;
   std::vector<std::string_view> forgotten;
   std::size_t count = 0;
   std::vector<std::size_t> unused;
@@ -173,6 +175,7 @@ void Core::write_back(Bucket& bucket, std::size_t index) {
     return;
   }
   if (result.bytes() != bucket.memory.bytes()) bucket.memory.copy_from(result);
+  if (!bucket.gives_back.load(std::memory_order_relaxed)) return;
   for (const std::size_t p : bucket.members) {
     if (!marks_[p].keeps) continue;
     Slot& slot = slots_[p];
@@ -217,6 +220,7 @@ void Core::close_step() {
   const std::lock_guard lock(mutex_);
   for (Bucket& bucket : buckets) {
     bucket.missing.store(bucket.members.size(), std::memory_order_relaxed);
+    bucket.gives_back.store(false, std::memory_order_relaxed);
     bucket.launched = bucket.done = false;
     bucket.work.reset();
     bucket.result.reset();
