@@ -11,11 +11,14 @@
 #include <hookline/core/error.hpp>
 
 #include "kernel/copy.hpp"
+#include "reducer/by_allreduce.hpp"
 
 namespace hookline {
 namespace {
 
 constexpr std::size_t kInFlight = 2;
+/// From here on packing costs more than an operation of its own.
+constexpr std::size_t kLarge = std::size_t{1} << 20;
 
 // The same on ranks whose tensors agree in shape and dtype; never 0, which would say nothing.
 std::uint64_t layout_note(const std::vector<Tensor>& tensors) {
@@ -31,18 +34,20 @@ std::uint64_t layout_note(const std::vector<Tensor>& tensors) {
 
 class Broadcast {
  public:
-  Broadcast(ProcessGroup& group, std::size_t buffer_size, int root)
-      : group_(group), size_(buffer_size), root_(root), sends_(group.rank() == root) {}
+  /// Tensors of `large` bytes or more are sent from where they lie, in pieces of at most `piece`; the others in buffers
+  /// of `buffer` bytes.
+  Broadcast(ProcessGroup& group, std::size_t piece, std::size_t large, std::size_t buffer, int root)
+      : group_(group), piece_(piece), large_(large), size_(buffer), root_(root), sends_(group.rank() == root) {}
 
   void add(const Tensor& tensor) {
     if (tensor.nbytes() == 0) return;
     // Elsewhere than at the root only the memory matters; a copy is written back when it has come.
     const Tensor flat =
         tensor.is_contiguous() ? tensor : (sends_ ? tensor.clone() : Tensor::empty(tensor.shape(), tensor.dtype()));
-    if (flat.nbytes() >= size_) {
+    if (flat.nbytes() >= large_) {
       flush();
-      for (std::size_t at = 0; at < flat.nbytes(); at += size_) {
-        const std::size_t bytes = std::min(size_, flat.nbytes() - at);
+      for (std::size_t at = 0; at < flat.nbytes(); at += piece_) {
+        const std::size_t bytes = std::min(piece_, flat.nbytes() - at);
         start(Tensor::wrap(flat.mutable_bytes() + at, {static_cast<std::int64_t>(bytes)}, DType::u8,
                            {.owner = flat.owner()}),
               {});
@@ -87,7 +92,7 @@ class Broadcast {
 
   void start(const Tensor& bytes, std::vector<std::function<void()>> unpack) {
     while (under_way_.size() >= kInFlight) wait_for_oldest();
-    under_way_.push_back({group_.broadcast(bytes, {.root = root_}), std::move(unpack)});
+    under_way_.push_back({reducer::broadcast(group_, bytes, root_), std::move(unpack)});
   }
 
   void wait_for_oldest() {
@@ -98,6 +103,8 @@ class Broadcast {
   }
 
   ProcessGroup& group_;
+  const std::size_t piece_;
+  const std::size_t large_;
   const std::size_t size_;
   const int root_;
   const bool sends_;
@@ -117,17 +124,18 @@ void broadcast_coalesced(ProcessGroup& group, const std::vector<Tensor>& tensors
   if (root < 0 || root >= group.size()) {
     throw InvalidArgument(fmt::format("broadcast_coalesced: root {} of a group of {}", root, group.size()));
   }
-  std::size_t total = 0;
+  const std::size_t large = std::min(buffer_size, kLarge);
+  std::size_t packed = 0;
   for (const Tensor& t : tensors) {
     if (t.read_only()) {
       throw InvalidArgument(fmt::format("broadcast_coalesced: {} cannot be written to", to_string(t)));
     }
-    total += t.nbytes();
+    if (t.nbytes() < large) packed += t.nbytes();
   }
   CallContext context = current_context();
   context.note = layout_note(tensors);
   const ContextScope scope(std::move(context));
-  Broadcast broadcast(group, std::min(buffer_size, std::max<std::size_t>(total, 1)), root);
+  Broadcast broadcast(group, buffer_size, large, std::min(buffer_size, packed), root);
   for (const Tensor& t : tensors) broadcast.add(t);
   broadcast.finish();
 }

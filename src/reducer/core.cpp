@@ -133,12 +133,15 @@ bool Core::open_step(bool active) {
       factor_ *= static_cast<double>(group->size()) / static_cast<double>(ranks);
   }
   begun_ = Clock::now();
-  held_ = learning_graph_;
+  {
+    const std::lock_guard launching(mutex_);  // the thread that completed the last hook may still look
+    held_ = learning_graph_;
+  }
   open_.store(true, std::memory_order_release);
   if (options.static_graph && !learning_graph_) {
     for (std::size_t p = 0; p < slots_.size(); ++p) {
       if (parameters[p].ignored || marks_[p].expected != 0) continue;
-      if (marks_[p].dense) std::memset(slots_[p].memory, 0, slots_[p].view.nbytes());
+      if (marks_[p].dense) set_aside(p);
       count_ready(p);
     }
   }
@@ -263,6 +266,7 @@ Tensor Core::gradient(std::size_t parameter) {
         fmt::format("parameter '{}' has sparse gradients; see sparse_gradient()", parameters[parameter].name));
   }
   if (!options.views_may_move) pinned_ = true;
+  slots_[parameter].shown = true;
   return slots_[parameter].view;
 }
 

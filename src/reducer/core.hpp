@@ -27,6 +27,7 @@ struct Mark {
   std::atomic<std::uint32_t> marks = 0;
   std::atomic<std::uint32_t> taken = 0;
   bool dense = false;        ///< neither ignored nor sparse
+  bool unused = false;       ///< no rank has a gradient for it, in this step or in this graph
   bool accumulated = false;  ///< the view holds a sum from under no_sync
   bool keeps = false;        ///< its slot holds something until the end of the step
 };
@@ -40,7 +41,8 @@ struct Slot {
   std::byte* given = nullptr;  ///< where the mean is to be written back, in one piece
   std::shared_ptr<void> given_owner;
   std::optional<Tensor> given_strided;  ///< the same for another layout
-  std::optional<Tensor> saved;          ///< what an unused parameter's view held
+  bool shown = false;                   ///< the view was handed out
+  std::optional<Tensor> saved;          ///< what an unused parameter's view held, where somebody may look
   std::vector<SparseGradient> sparse;
   std::optional<SparseGradient> reduced;
 };
@@ -127,10 +129,12 @@ class Core : public std::enable_shared_from_this<Core> {
 
   // The end of a step (finish.cpp).
   void take_care_of_unmarked();
+  void set_aside(std::size_t parameter);
   void wait_for(std::size_t index);
-  void wait_for_launched();
+  bool wait_for_launched();
   void write_back(Bucket& bucket, std::size_t index);
   void agree_on_unused();
+  void put_back_unused();
   void close_step();
   void write_stats(Clock::time_point backward_end);
 

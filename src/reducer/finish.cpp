@@ -40,9 +40,14 @@ void Core::finalize() {
       write_back(buckets[i], i);
     }
     agree_on_unused();
+    put_back_unused();
   } catch (...) {
     const std::exception_ptr error = std::current_exception();
-    wait_for_launched();
+    if (!wait_for_launched()) {
+      const std::string where =
+          fmt::format("the hook {} was still under way when step {} was given up", hook->name(), step_);
+      fail(std::make_exception_ptr(Timeout(hookline::describe(error))), where);
+    }
     open_.store(false, std::memory_order_release);
     throw_if_failed();  // what came first counts
     close_step();
@@ -90,14 +95,17 @@ void Core::take_care_of_unmarked() {
         options.static_graph ? "; with static_graph every step must mark what the first one did" : ""));
   }
   for (const std::size_t p : unused) {
-    Slot& slot = slots_[p];
-    if (marks_[p].dense && !marks_[p].accumulated) {
-      if (options.find_unused_parameters || options.static_graph) slot.saved = slot.view.clone();
-      marks_[p].keeps = true;
-      std::memset(slot.memory, 0, slot.view.nbytes());
-    }
+    if (marks_[p].dense && !marks_[p].accumulated) set_aside(p);
     count_ready(p);
   }
+}
+
+// Zeros as this rank's part. Where somebody may look at the view, what it held comes back if no rank has a gradient.
+void Core::set_aside(std::size_t parameter) {
+  Slot& slot = slots_[parameter];
+  if (slot.shown && (options.find_unused_parameters || options.static_graph)) slot.saved = slot.view.clone();
+  marks_[parameter].keeps = true;
+  std::memset(slot.memory, 0, slot.view.nbytes());
 }
 
 void Core::wait_for(std::size_t index) {
@@ -142,8 +150,9 @@ void Core::wait_for(std::size_t index) {
   bucket.done_at = bucket.work->time_finished();
 }
 
-// After a failure no tensor is handed back while one of the hooks may still touch it.
-void Core::wait_for_launched() {
+// After a failure no tensor is handed back while one of the hooks may still touch it. False where one does not end.
+bool Core::wait_for_launched() {
+  bool all = true;
   const Clock::time_point deadline = deadline_after(failure() ? kGrace : options.timeout.value_or(group->timeout()));
   for (Bucket& bucket : buckets) {
     if (bucket.work) {
@@ -154,8 +163,9 @@ void Core::wait_for_launched() {
       continue;
     }
     std::unique_lock lock(mutex_);
-    done_.wait_until(lock, deadline, [&] { return !bucket.launched || bucket.done; });
+    all = done_.wait_until(lock, deadline, [&] { return !bucket.launched || bucket.done; }) && all;
   }
+  return all;
 }
 
 void Core::write_back(Bucket& bucket, std::size_t index) {
@@ -185,21 +195,30 @@ void Core::write_back(Bucket& bucket, std::size_t index) {
 }
 
 void Core::agree_on_unused() {
-  stats.unused.clear();
-  if (!options.find_unused_parameters && !learning_graph_) return;
+  if (options.static_graph ? !learning_graph_ : !options.find_unused_parameters) return;
   const ContextScope scope(control_context());
-  const Tensor used = Tensor::zeros({static_cast<std::int64_t>(slots_.size())}, DType::u8);
+  const Tensor marks = Tensor::zeros({static_cast<std::int64_t>(slots_.size())}, DType::i32);
   for (std::size_t p = 0; p < slots_.size(); ++p) {
-    const bool marked = !shadowing_ && marks_[p].marks.load(std::memory_order_relaxed) > 0;
-    used.data<std::uint8_t>()[p] = marked || marks_[p].accumulated ? 1 : 0;
+    const std::uint32_t here = marks_[p].marks.load(std::memory_order_relaxed);
+    marks.data<std::int32_t>()[p] = here == 0 && marks_[p].accumulated ? 1 : static_cast<std::int32_t>(here);
   }
   const ReduceOp max = ReduceOp::max;
-  group->allreduce(used, {.op = max})->wait();
+  group->allreduce(marks, {.op = max})->wait();
   for (std::size_t p = 0; p < slots_.size(); ++p) {
-    if (parameters[p].ignored || used.data<std::uint8_t>()[p] != 0) continue;
+    const auto most = static_cast<std::uint32_t>(marks.data<std::int32_t>()[p]);
+    marks_[p].unused = !parameters[p].ignored && most == 0;
+    // A rank that only shadowed the first step has no marks to learn from.
+    if (learning_graph_ && shadowing_) marks_[p].expected = most;
+  }
+}
+
+void Core::put_back_unused() {
+  stats.unused.clear();
+  if (!options.find_unused_parameters && !options.static_graph) return;
+  for (std::size_t p = 0; p < slots_.size(); ++p) {
+    if (!marks_[p].unused) continue;
     stats.unused.push_back(parameters[p].name);
-    Slot& slot = slots_[p];
-    if (slot.saved) slot.view.copy_from(*slot.saved);
+    if (slots_[p].saved) slots_[p].view.copy_from(*slots_[p].saved);
   }
 }
 

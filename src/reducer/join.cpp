@@ -5,6 +5,12 @@
 #include "reducer/core.hpp"
 
 namespace hookline::reducer {
+namespace {
+
+/// Of the packed parameters; small, as the buckets take their memory at the same time.
+constexpr std::size_t kJoinBytes = std::size_t{1} << 18;
+
+}  // namespace
 
 void Core::begin_join(const JoinOptions& how) {
   check_between_steps("join");
@@ -39,7 +45,7 @@ void Core::end_join() {
   for (const Parameter& p : parameters) {
     if (!p.ignored) tensors.push_back(p.tensor);
   }
-  broadcast_coalesced(*group, tensors, kBroadcastBytes, authority.item<int>());
+  broadcast_coalesced(*group, tensors, kJoinBytes, authority.item<int>());
 }
 
 }  // namespace hookline::reducer

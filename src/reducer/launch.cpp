@@ -9,6 +9,7 @@
 
 #include <hookline/core/error.hpp>
 
+#include "reducer/by_allreduce.hpp"
 #include "reducer/core.hpp"
 
 namespace hookline::reducer {
@@ -160,7 +161,7 @@ Future<HookResult> Core::run_sparse(Bucket& bucket, std::size_t index) {
   }
   const Tensor mine = Tensor::full({1}, static_cast<double>(rows.size()), DType::i64);
   const Tensor counts = Tensor::empty({static_cast<std::int64_t>(ranks)}, DType::i64);
-  const WorkPtr counting = group->allgather_into_tensor(counts, mine);
+  const WorkPtr counting = allgather_into_tensor(*group, counts, mine);
   co_await counting;
   std::int64_t most = 0;
   for (std::size_t r = 0; r < ranks; ++r) {
@@ -174,7 +175,7 @@ Future<HookResult> Core::run_sparse(Bucket& bucket, std::size_t index) {
     std::size_t at = 0;
     for (const auto& [row, place] : rows) own.data<std::int64_t>()[at++] = row;
     const Tensor all = Tensor::empty({most * static_cast<std::int64_t>(ranks)}, DType::i64);
-    const WorkPtr gathering = group->allgather_into_tensor(all, own);
+    const WorkPtr gathering = allgather_into_tensor(*group, all, own);
     co_await gathering;
     for (std::int64_t i = 0; i < all.numel(); ++i) {
       const std::int64_t row = all.data<const std::int64_t>()[i];

@@ -6,6 +6,7 @@
 
 #include <hookline/core/error.hpp>
 
+#include "reducer/by_allreduce.hpp"
 #include "reducer/core.hpp"
 
 namespace hookline::reducer {
@@ -62,7 +63,7 @@ std::vector<std::size_t> Core::agreed_order() {
     return slots_[a].arrival - 1 < slots_[b].arrival - 1;  // what never came, 0, goes to the end
   });
   std::vector<std::int64_t> numbers(order.begin(), order.end());
-  group->broadcast(Tensor::borrow(numbers))->wait();
+  broadcast(*group, Tensor::borrow(numbers))->wait();
   for (std::size_t i = 0; i < order.size(); ++i) order[i] = static_cast<std::size_t>(numbers[i]);
   return order;
 }

@@ -10,6 +10,8 @@
 
 #include <hookline/core/error.hpp>
 
+#include "reducer/by_allreduce.hpp"
+
 namespace hookline::reducer {
 namespace {
 
@@ -45,7 +47,13 @@ void check_same_on_all_ranks(ProcessGroup& group, const std::vector<std::string>
   const auto ranks = static_cast<std::size_t>(group.size());
   std::vector<std::int64_t> mine = {hash_of(text), static_cast<std::int64_t>(text.size())};
   std::vector<std::int64_t> all(2 * ranks);
-  group.allgather_into_tensor(Tensor::borrow(all), Tensor::borrow(mine))->wait();
+  allgather_into_tensor(group, Tensor::borrow(all), Tensor::borrow(mine))->wait();
+  if (!std::equal(mine.begin(), mine.end(), all.begin() + 2 * group.rank())) {
+    throw Mismatch(fmt::format(
+        "the group {} does not hand back the integers that it was given, so the ranks' models cannot be compared. Its "
+        "allgather_into_tensor, or its allreduce where it has none, must be exact for int64",
+        group.backend_name()));
+  }
   bool same = true;
   std::int64_t longest = 0;
   for (std::size_t r = 0; r < ranks; ++r) {
@@ -59,7 +67,7 @@ void check_same_on_all_ranks(ProcessGroup& group, const std::vector<std::string>
   std::vector<std::uint8_t> padded(bytes);
   std::memcpy(padded.data(), text.data(), std::min(text.size(), bytes));
   std::vector<std::uint8_t> texts(bytes * ranks);
-  group.allgather_into_tensor(Tensor::borrow(texts), Tensor::borrow(padded))->wait();
+  allgather_into_tensor(group, Tensor::borrow(texts), Tensor::borrow(padded))->wait();
   const auto text_of = [&](std::size_t r) {
     const auto length = static_cast<std::size_t>(std::clamp<std::int64_t>(all[2 * r + 1], 0, longest));
     return std::string(reinterpret_cast<const char*>(texts.data()) + r * bytes, std::min(length, bytes));

@@ -12,8 +12,8 @@ namespace hookline {
 inline constexpr std::size_t kBroadcastBytes = std::size_t{250} << 20;
 
 /// Copies the root's tensors into those of every rank. Dtypes and layouts may be mixed; ranks may differ in layout but
-/// not in shapes, dtypes and order: Mismatch otherwise. Tensors are packed into buffers of `buffer_size` bytes, of
-/// which at most two are in flight; what is larger and contiguous is sent from where it lies, in pieces. Returns when
+/// not in shapes, dtypes and order: Mismatch otherwise. Tensors are packed into buffers of at most `buffer_size` bytes;
+/// large contiguous ones are sent from where they lie, in pieces of that size. At most two are in flight. Returns when
 /// all is there. Throws InvalidArgument for a buffer of no bytes or a root that is no rank.
 HOOKLINE_EXPORT void broadcast_coalesced(ProcessGroup& group, const std::vector<Tensor>& tensors,
                                          std::size_t buffer_size = kBroadcastBytes, int root = 0);
