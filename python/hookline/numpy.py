@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 from ._core import InvalidArgument, Reducer
@@ -46,8 +47,8 @@ class DataParallel:
         delayed: Iterable[str] = (),
     ) -> None:
         """Without bucket_cap_mb the first bucket has 1 MiB and the others 25 MiB. mean="sum" adds up instead."""
-        if bucket_cap_mb is not None and not bucket_cap_mb > 0:
-            raise InvalidArgument(f"bucket_cap_mb must be larger than 0, and is {bucket_cap_mb}")
+        if bucket_cap_mb is not None and not 0 < bucket_cap_mb < math.inf:
+            raise InvalidArgument(f"bucket_cap_mb must be a number larger than 0, and is {bucket_cap_mb}")
         for name in {*sparse, *ignored, *delayed} - {*params}:
             raise InvalidArgument(f"there is no parameter called {name!r}")
         cap = None if bucket_cap_mb is None else int(bucket_cap_mb * MIB)
@@ -132,7 +133,8 @@ class DataParallel:
         try:
             yield
         except BaseException as error:
-            self._group.abort(f"a rank failed inside join: {error!r}")
+            with suppress(Exception):  # a group that cannot tell the others leaves them to their timeouts
+                self._group.abort(f"a rank failed inside join: {error!r}")
             raise
         self._reducer.end_join()
 

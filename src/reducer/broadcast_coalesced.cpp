@@ -10,6 +10,7 @@
 
 #include <hookline/core/error.hpp>
 
+#include "core/note.hpp"
 #include "kernel/copy.hpp"
 #include "reducer/by_allreduce.hpp"
 
@@ -20,7 +21,7 @@ constexpr std::size_t kInFlight = 2;
 /// From here on packing costs more than an operation of its own.
 constexpr std::size_t kLarge = std::size_t{1} << 20;
 
-// The same on ranks whose tensors agree in shape and dtype; never 0, which would say nothing.
+// The same on ranks whose tensors agree in shape and dtype.
 std::uint64_t layout_note(const std::vector<Tensor>& tensors) {
   std::uint64_t hash = 0xcbf29ce484222325;
   const auto add = [&](std::uint64_t value) { hash = (hash ^ value) * 0x100000001b3; };
@@ -29,7 +30,7 @@ std::uint64_t layout_note(const std::vector<Tensor>& tensors) {
     add(t.dim());
     for (const std::int64_t extent : t.shape()) add(static_cast<std::uint64_t>(extent));
   }
-  return hash | 1;
+  return core::content_note(hash);
 }
 
 class Broadcast {

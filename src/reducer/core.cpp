@@ -9,6 +9,7 @@
 #include <hookline/core/error.hpp>
 #include <hookline/reducer/broadcast_coalesced.hpp>
 
+#include "core/note.hpp"
 #include "kernel/copy.hpp"
 #include "kernel/reduce.hpp"
 #include "reducer/model_check.hpp"
@@ -16,7 +17,6 @@
 namespace hookline::reducer {
 namespace {
 
-constexpr std::uint64_t kControl = 0xffffffff;
 constexpr std::uint32_t kUnknown = ~std::uint32_t{0};
 
 void add(std::byte* to, const std::byte* from, DType dtype, std::int64_t count) {
@@ -38,6 +38,12 @@ Core::Core(std::vector<Parameter> given, std::shared_ptr<ProcessGroup> of, HookP
     }
     if (p.sparse && p.tensor.dim() == 0) {
       throw InvalidArgument(fmt::format("parameter '{}' has no rows, so its gradient cannot be sparse", p.name));
+    }
+    if (options.broadcast_parameters && !p.ignored && p.tensor.read_only()) {
+      throw InvalidArgument(
+          fmt::format("parameter '{}' is read-only, so it cannot get rank 0's values; make it writable, or make the "
+                      "reducer without broadcast_parameters",
+                      p.name));
     }
     any = any || !p.ignored;
   }
@@ -65,9 +71,12 @@ Core::Core(std::vector<Parameter> given, std::shared_ptr<ProcessGroup> of, HookP
 void Core::start() {
   std::vector<std::string> lines;
   std::vector<Tensor> tensors;
-  lines.push_back(fmt::format("{} parameters, bucket limits {} and {}, find_unused_parameters {}, static_graph {}",
-                              parameters.size(), options.limits.first, options.limits.others,
-                              options.find_unused_parameters, options.static_graph));
+  lines.push_back(fmt::format("{} parameters", parameters.size()));
+  lines.push_back(fmt::format("bucket limits {} and {}", options.limits.first, options.limits.others));
+  lines.push_back(fmt::format("find_unused_parameters {}", options.find_unused_parameters));
+  lines.push_back(fmt::format("static_graph {}", options.static_graph));
+  lines.push_back(fmt::format("mean {}", options.mean == Mean::sum ? "sum" : "average"));
+  lines.push_back(fmt::format("broadcast_parameters {}", options.broadcast_parameters));
   for (const Parameter& p : parameters) {
     if (p.ignored) continue;
     lines.push_back(fmt::format("parameter '{}' {}{}{}{}", p.name, name(p.tensor.dtype()), to_string(p.tensor.shape()),
@@ -96,7 +105,15 @@ void Core::check_parameter(std::size_t parameter) const {
   }
 }
 
-CallContext Core::control_context() const { return {.lane = lanes_ > 1 ? 1 : 0, .note = note(kControl)}; }
+void Core::agree(const char* what, const std::function<void()>& collectives) {
+  const ContextScope scope({.lane = lanes_ > 1 ? 1 : 0, .note = core::step_note(step_)});
+  try {
+    collectives();
+  } catch (...) {
+    fail(std::current_exception(), fmt::format("{} in step {} on rank {}", what, step_, group->rank()));
+    throw_if_failed();
+  }
+}
 
 void Core::check_between_steps(const char* caller) const {
   if (open_) {
@@ -124,9 +141,8 @@ bool Core::open_step(bool active) {
   rebuild_if_due();
   factor_ = weight_factor_ * (options.mean == Mean::sum ? group->size() : 1);
   if (join_) {
-    const ContextScope scope(control_context());
     const Tensor count = Tensor::full({1}, active ? 1 : 0, DType::i64);
-    group->allreduce(count)->wait();
+    agree("counting the ranks that have inputs", [&] { group->allreduce(count)->wait(); });
     const auto ranks = count.item<std::int64_t>();
     if (ranks == 0) return false;
     if (!join_->divide_by_initial_world_size)
@@ -287,9 +303,8 @@ void Core::set_hook(HookPtr replacement) {
 void Core::set_weight(double weight) {
   check_between_steps("set_weight");
   if (!(weight >= 0)) throw InvalidArgument(fmt::format("set_weight: {} is no weight; it must be 0 or more", weight));
-  const ContextScope scope(control_context());
   const Tensor sum = Tensor::full({1}, weight, DType::f64);
-  group->allreduce(sum)->wait();
+  agree("adding up weights", [&] { group->allreduce(sum)->wait(); });
   if (!(sum.item<double>() > 0)) throw InvalidArgument("set_weight: the weights of all ranks add up to 0");
   weight_factor_ = weight * group->size() / sum.item<double>();
 }

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <condition_variable>
 #include <deque>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -138,9 +139,9 @@ class Core : public std::enable_shared_from_this<Core> {
   void close_step();
   void write_stats(Clock::time_point backward_end);
 
-  /// Of collectives of the reducer's own, which run while no hook does.
-  CallContext control_context() const;
-  std::uint64_t note(std::uint64_t bucket) const { return step_ << 32 | bucket; }
+  /// Runs collectives of the reducer's own, which it does while no hook runs. What they fail with fails the reducer:
+  /// the ranks may then have understood different things.
+  void agree(const char* what, const std::function<void()>& collectives);
 
   std::unordered_map<std::string_view, std::size_t> names_;
   std::vector<Mark> marks_;  ///< by parameter, as the next

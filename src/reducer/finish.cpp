@@ -196,14 +196,15 @@ void Core::write_back(Bucket& bucket, std::size_t index) {
 
 void Core::agree_on_unused() {
   if (options.static_graph ? !learning_graph_ : !options.find_unused_parameters) return;
-  const ContextScope scope(control_context());
   const Tensor marks = Tensor::zeros({static_cast<std::int64_t>(slots_.size())}, DType::i32);
   for (std::size_t p = 0; p < slots_.size(); ++p) {
     const std::uint32_t here = marks_[p].marks.load(std::memory_order_relaxed);
     marks.data<std::int32_t>()[p] = here == 0 && marks_[p].accumulated ? 1 : static_cast<std::int32_t>(here);
   }
-  const ReduceOp max = ReduceOp::max;
-  group->allreduce(marks, {.op = max})->wait();
+  agree("agreeing on unused parameters", [&] {
+    const ReduceOp max = ReduceOp::max;
+    group->allreduce(marks, {.op = max})->wait();
+  });
   for (std::size_t p = 0; p < slots_.size(); ++p) {
     const auto most = static_cast<std::uint32_t>(marks.data<std::int32_t>()[p]);
     marks_[p].unused = !parameters[p].ignored && most == 0;

@@ -37,15 +37,16 @@ void Core::end_join() {
   join_.reset();
 
   // Somebody did the last step; of several, the highest rank counts.
-  const ContextScope scope(control_context());
-  const Tensor authority = Tensor::full({1}, was_last ? group->rank() : -1, DType::i64);
-  const ReduceOp max = ReduceOp::max;
-  group->allreduce(authority, {.op = max})->wait();
   std::vector<Tensor> tensors;
   for (const Parameter& p : parameters) {
     if (!p.ignored) tensors.push_back(p.tensor);
   }
-  broadcast_coalesced(*group, tensors, kJoinBytes, authority.item<int>());
+  agree("taking over parameters at the end of a join", [&] {
+    const Tensor authority = Tensor::full({1}, was_last ? group->rank() : -1, DType::i64);
+    const ReduceOp max = ReduceOp::max;
+    group->allreduce(authority, {.op = max})->wait();
+    broadcast_coalesced(*group, tensors, kJoinBytes, authority.item<int>());
+  });
 }
 
 }  // namespace hookline::reducer

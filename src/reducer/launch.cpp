@@ -9,6 +9,7 @@
 
 #include <hookline/core/error.hpp>
 
+#include "core/note.hpp"
 #include "reducer/by_allreduce.hpp"
 #include "reducer/core.hpp"
 
@@ -41,7 +42,7 @@ std::exception_ptr with_place(const std::exception_ptr& error, const std::string
     std::exception_ptr longer = error;
     const auto lengthen = [&]<class E>(const E*) {
       if (typeid(e) == typeid(E)) {
-        longer = std::make_exception_ptr(E(fmt::format("{}: {} (notes are step:bucket)", where, e.what()), e.cause()));
+        longer = std::make_exception_ptr(E(fmt::format("{}: {}", where, e.what()), e.cause()));
       }
     };
     (lengthen(static_cast<const Types*>(nullptr)), ...);
@@ -90,7 +91,7 @@ void Core::launch() {
 
 void Core::run(Bucket& bucket, std::size_t index) {
   bucket.sent = std::make_shared<std::atomic<std::uint64_t>>(0);
-  const ContextScope scope({.lane = bucket.lane, .note = note(index), .sent = bucket.sent});
+  const ContextScope scope({.lane = bucket.lane, .note = core::bucket_note(step_, index), .sent = bucket.sent});
   try {
     if (!bucket.sparse) {
       if (factor_ != 1) bucket.memory *= factor_;
@@ -143,7 +144,7 @@ void Core::fail(const std::exception_ptr& error, const std::string& where) {
 void Core::tell_others(const std::string& cause) {
   try {
     group->abort(cause);
-  } catch (const Unsupported&) {  // such a group has no way to tell; its peers run into their timeouts
+  } catch (...) {  // such a group has no way to tell, and the cause matters more; its peers run into their timeouts
   }
 }
 

@@ -72,12 +72,14 @@ void Core::rebuild_if_due() {
   stats.rebuilt = false;
   if (!rebuild_due_) return;
   rebuild_due_ = false;
-  const ContextScope scope(control_context());
   const Tensor pinned = Tensor::full({1}, pinned_ ? 1 : 0, DType::i64);
-  const ReduceOp max = ReduceOp::max;
-  group->allreduce(pinned, {.op = max})->wait();
+  std::vector<BucketMembers> plan;
+  agree("agreeing on the order of the buckets", [&] {
+    const ReduceOp max = ReduceOp::max;
+    group->allreduce(pinned, {.op = max})->wait();
+    if (pinned.item<std::int64_t>() == 0) plan = plan_buckets(planned(), agreed_order(), options.limits);
+  });
   if (pinned.item<std::int64_t>() != 0) return;
-  std::vector<BucketMembers> plan = plan_buckets(planned(), agreed_order(), options.limits);
   std::vector<BucketMembers> now;
   for (const Bucket& bucket : buckets) now.push_back(bucket.members);
   for (BucketMembers& members : plan) {

@@ -147,7 +147,7 @@ TEST(ReducerErrors, ARankThatIsAStepAheadIsAMismatchAndNoWrongMean) {
       const Tensor t = Tensor::zeros({4});
       if (step == 2 && group.rank() == 0) return;
       EXPECT_THAT(message_of<Mismatch>([&] { group.allreduce(t)->wait(); }),
-                  AllOf(HasSubstr("note 1:0"), HasSubstr("note 2:0")));
+                  AllOf(HasSubstr("step 1, bucket 0"), HasSubstr("step 2, bucket 0")));
     }
   });
 }
@@ -162,9 +162,18 @@ TEST_P(ReducerErrors, ModelsThatDiffer) {
                 AllOf(HasSubstr("rank 0 has parameter 'p2' float32[40, 3], rank 1 has parameter 'other' float64[2]"),
                       HasSubstr("rank 0 has 4 parameters"), HasSubstr("rank 2 has nothing")));
     group.barrier()->wait();
-    EXPECT_THROW(
-        Reducer(model(4), group.shared_from_this(), nullptr, {.limits = {.first = group.rank() == 0 ? 1u : 2u}}),
-        Mismatch);
+    const bool first = group.rank() == 0;
+    const std::pair<ReducerOptions, std::string> options[] = {
+        {{.limits = {.first = first ? 1u : 2u}}, "rank 0 has bucket limits 1 and 26214400, rank 1 has bucket limits 2"},
+        {{.find_unused_parameters = first}, "rank 0 has find_unused_parameters true, rank 1 has"},
+        {{.static_graph = first}, "rank 0 has static_graph true, rank 1 has static_graph false"},
+        {{.mean = first ? Mean::sum : Mean::average}, "rank 0 has mean sum, rank 1 has mean average"},
+        {{.broadcast_parameters = first}, "rank 0 has broadcast_parameters true, rank 1 has"},
+    };
+    for (const auto& [how, difference] : options) {
+      EXPECT_THAT(message_of<Mismatch>([&] { Reducer(model(4), group.shared_from_this(), nullptr, how); }),
+                  HasSubstr(difference));
+    }
   });
 }
 
@@ -177,6 +186,65 @@ TEST(ReducerErrors, NothingToTrain) {
     EXPECT_THAT(message_of<InvalidArgument>([&] { const Reducer r(twice, group.shared_from_this()); }),
                 HasSubstr("two parameters are called 'a'"));
     EXPECT_THROW(Reducer(model(1), nullptr), InvalidArgument);
+    std::vector<Parameter> fixed = {{"a", Tensor::zeros({1})}, {"b", Tensor::zeros({1}).as_read_only()}};
+    EXPECT_THAT(message_of<InvalidArgument>([&] { const Reducer r(fixed, group.shared_from_this()); }),
+                HasSubstr("parameter 'b' is read-only"));
+    const Reducer r(fixed, group.shared_from_this(), nullptr, {.broadcast_parameters = false});
+  });
+}
+
+// Rank 1 has no gradients for bucket 1, says so, and goes on; rank 0 waits there. The steps are no longer the same, and
+// that is an error on both, in the words of the step, not a mean of two of them.
+TEST_P(ReducerErrors, AStepThatWasGivenUpIsNotMixedWithTheNext) {
+  GetParam().spawn(2, [](ProcessGroup& group) {
+    Reducer reducer(model(2), group.shared_from_this(), nullptr, {.limits = {.first = 1, .others = 1}});
+    group.set_timeout(Milliseconds(1000));
+    step(reducer);
+    step(reducer);
+    reducer.mark_ready(1);
+    if (group.rank() == 1) {
+      EXPECT_THAT(message_of<InvalidArgument>([&] { reducer.finalize(); }), HasSubstr("p0"));
+      reducer.mark_ready(1);
+    }
+    reducer.mark_ready(0);
+    EXPECT_THAT(message_of<Error>([&] { reducer.finalize(); }),
+                AllOf(HasSubstr(group.rank() == 0 ? "bucket 1 of 2 in step 3" : "in step 4"),
+                      HasSubstr(group.rank() == 0 ? "rank 1: allreduce" : "rank 0")));
+  });
+}
+
+// A rank fails where the ranks agree on something; afterwards they might not have understood the same.
+TEST_P(ReducerErrors, WhatTheRanksCannotAgreeOnEndsTheReducer) {
+  GetParam().spawn(2, [](ProcessGroup& group) {
+    Reducer reducer(model(2), group.shared_from_this());
+    step(reducer);
+    const Tensor other = Tensor::zeros({7});
+    if (group.rank() == 1) {
+      // In the lane of the reducer's own collectives.
+      const ContextScope scope({.lane = 1});
+      EXPECT_THROW(group.allreduce(other)->wait(), Mismatch);
+      return;
+    }
+    for (int times = 0; times < 2; ++times) {
+      EXPECT_THAT(message_of<Mismatch>([&] { reducer.mark_ready(1); }),
+                  AllOf(HasSubstr("agreeing on the order of the buckets in step 2 on rank 0"),
+                        HasSubstr("step 2, outside its buckets"), HasSubstr("allreduce of 7 float32")));
+    }
+    EXPECT_NE(reducer.failure(), nullptr);
+  });
+}
+
+TEST(ReducerErrors, AStepIsNotGivenUpWhileAHookMayStillComeBack) {
+  threads_world().spawn(1, [](ProcessGroup& group) {
+    Promise<Tensor> late;
+    Reducer reducer(model(2), group.shared_from_this(),
+                    make_hook([&](GradBucket&) { return late.get_future(); }, {.name = "slow"}),
+                    {.limits = {.first = 1, .others = 1}, .timeout = Milliseconds(100)});
+    reducer.mark_ready(1);  // its hook is under way when the step ends for want of p0
+    EXPECT_THAT(message_of<Timeout>([&] { reducer.finalize(); }),
+                AllOf(HasSubstr("hook slow was still under way when step 1 was given up"), HasSubstr("p0")));
+    late.set_value(Tensor::zeros({80}));
+    EXPECT_THROW(reducer.mark_ready(1), Timeout);
   });
 }
 

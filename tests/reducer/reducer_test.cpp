@@ -230,9 +230,9 @@ TEST_P(ReducerSteps, AStaticGraphIsLearntInTheFirstStep) {
       }
       reducer.finalize();
       for (const std::size_t p : {0U, 1U, 3U, 4U, 5U}) expect_mean(given[p], 2, p, s);
-      if (s == 1) {
-        EXPECT_EQ(reducer.stats().unused, std::vector<std::string>{"p2"});
-      }
+      EXPECT_EQ(reducer.stats().unused, std::vector<std::string>{"p2"});
+      EXPECT_EQ(reducer.gradient(2).data<float>()[0], s == 1 ? 0.0f : 42.0f) << "untouched";
+      reducer.gradient(2).fill(42);
     }
     reducer.mark_ready(0);
     EXPECT_THROW(reducer.mark_ready(0), InvalidArgument);
@@ -312,6 +312,27 @@ TEST_P(ReducerSteps, UnevenInputs) {
       step_with_copies(reducer, 1, backwards(5));
     });
   }
+}
+
+// Rank 0 has no inputs at all in the step in which the graph is learnt.
+TEST_P(ReducerSteps, AStaticGraphIsLearntFromTheOthersInAJoin) {
+  GetParam().spawn(2, [](ProcessGroup& group) {
+    Reducer reducer(model(4), group.shared_from_this(), nullptr, {.limits = kSmall, .static_graph = true});
+    const auto steps = [&](int count, double part) {
+      for (int s = 0; s < count; ++s) {
+        const Tensor g = Tensor::full({40, 1}, 6);
+        for (const std::size_t p : {3U, 0U}) {
+          reducer.mark_ready(p, p == 0 ? g : Tensor::full({40, 1}, 6));
+          if (p == 3) reducer.mark_ready(p);
+        }
+        reducer.finalize();
+        EXPECT_EQ(g.data<float>()[0], 6 * part);
+      }
+    };
+    reducer.join([&] { steps(2 * group.rank(), 0.5); });
+    steps(2, 1);
+    EXPECT_EQ(reducer.stats().unused, (std::vector<std::string>{"p1", "p2"}));
+  });
 }
 
 TEST_P(ReducerSteps, SumsAndWeights) {

@@ -63,7 +63,7 @@ struct Collective {
   std::vector<std::int64_t> output_splits;
   std::optional<Milliseconds> timeout = std::nullopt;  ///< the group's where not given
   bool wait_all_ranks = false;  ///< of monitored_barrier: name every rank that did not come, not just the first
-  std::uint64_t note = 0;       ///< an opaque number, the same on all ranks; error texts show its two halves
+  std::uint64_t note = 0;       ///< a number that is the same on all ranks; error texts say what it stands for
 };
 
 }  // namespace hookline

@@ -3,6 +3,8 @@
 
 #include <fmt/format.h>
 
+#include "core/note.hpp"
+
 namespace hookline::embedded {
 namespace {
 
@@ -204,7 +206,7 @@ std::string describe(const Call& call) {
       motion == Motion::scatter) {
     text += fmt::format(", root {}", call.root);
   }
-  if (call.note != 0) text += fmt::format(" (note {}:{})", call.note >> 32, call.note & 0xffffffff);
+  if (call.note != 0) text += fmt::format(" ({})", core::describe_note(call.note));
   return text;
 }
 

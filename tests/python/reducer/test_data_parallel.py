@@ -209,6 +209,68 @@ def test_processes_and_a_clean_end(launch):
     assert "leaked" not in result.stderr
 
 
+def test_a_group_that_overrides_allreduce_alone(launch):
+    """The class of the documentation as it is, and training with it."""
+    result = launch(
+        2,
+        """
+        import numpy as np, hookline as hl
+        class Counting(hl.ProcessGroup):
+            def __init__(self, inner):
+                super().__init__(inner.rank(), inner.size()); self.inner, self.bytes = inner, 0
+            def getBackendName(self): return "counting"
+            def allreduce(self, tensors, opts=None):
+                self.bytes += sum(t.nbytes for t in tensors)
+                return self.inner.allreduce(tensors, opts)
+        inner = hl.init_process_group()
+        inner.register_on_completion_hook(lambda info: print(info.op_type, info.seq, info.active_duration))
+        group = Counting(inner)
+
+        params = {"w": np.full((64, 10), group.rank(), np.float32), "b": np.zeros(10, np.float32)}
+        ddp = hl.numpy.DataParallel(params, group, bucket_cap_mb=1e-5)
+        assert params["w"].max() == 0
+        def my_hook(state, bucket):
+            fut = state.allreduce([bucket.buffer()]).get_future()
+            return fut.then(lambda f: f.value()[0] / state.size())
+        for s in range(4):
+            if s == 2: ddp.replace_comm_hook(group, my_hook)
+            before = group.bytes
+            grads = {n: np.full(p.shape, group.rank() + s, np.float32) for n, p in params.items()}
+            for name in grads: ddp.ready(name, grads[name])
+            ddp.finish()
+            assert grads["w"].max() == grads["b"].min() == s + 0.5, grads
+            assert group.bytes - before >= 650 * 4
+        with ddp.join():
+            for s in range(1 + group.rank()):
+                for name in grads: ddp.ready(name, grads[name])
+                ddp.finish()
+        hl.broadcast_coalesced(group, list(params.values()), buffer_size=1 << 20, root=0)
+        try:
+            hl.numpy.DataParallel({"w": params["w"][group.rank():]}, group)
+        except hl.Mismatch as error:
+            print("differ" if "rank 0 has parameter 'w' float32[64, 10]" in str(error) else error)
+        """,
+    )
+    assert result.returncode == 0, result.stdout + result.stderr
+    assert result.stdout.count("differ") == 2
+    assert "ALLREDUCE" in result.stdout.upper()
+
+
+def test_an_error_in_a_join_is_the_users_own(ranks):
+    """Also where the group cannot be aborted."""
+
+    class Silent(Forwarding):
+        def abort(self):
+            raise NotImplementedError("nobody listens")
+
+    def body(inner):
+        ddp = hl.numpy.DataParallel(model(), Silent(inner))
+        with pytest.raises(KeyError, match="mine"), ddp.join():
+            raise KeyError("mine")
+
+    ranks(1, body)
+
+
 def test_groups_written_in_python(ranks):
     """The reducer and its hooks call the Python methods."""
 
