@@ -8,6 +8,7 @@ namespace hookline {
 
 Operation::~Operation() = default;
 Backend::~Backend() = default;
+BlockReader::~BlockReader() = default;
 
 void Operation::when_over(Task task, bool) { on_done(std::move(task)); }
 

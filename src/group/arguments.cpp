@@ -17,6 +17,7 @@ class Checks {
   Checks(const Collective& c, int rank, int size) : c_(c), rank_(rank), size_(size) {}
 
   void run() const {
+    if (c_.reader) return readable();
     switch (c_.type) {
       case OpType::allreduce:
       case OpType::allreduce_coalesced: reduces(); break;
@@ -84,6 +85,16 @@ class Checks {
 
   void count(const char* what, std::size_t is, std::size_t expected) const {
     if (is != expected) refuse(fmt::format("{} {} were given, {} are expected", is, what, expected));
+  }
+  void readable() const {
+    count("inputs", c_.inputs.size(), 1);
+    count("outputs", c_.outputs.size(), 0);
+    if (c_.type == OpType::reduce_scatter_tensor) {
+      if (c_.inputs[0].numel() % size_ != 0)
+        refuse(fmt::format("the input {} cannot be cut into {} equal parts", to_string(c_.inputs[0]), size_));
+    } else if (c_.type != OpType::allgather_into_tensor) {
+      refuse("no reader is possible");
+    }
   }
   void rooted() const {
     if (c_.root < 0 || c_.root >= size_) refuse(fmt::format("root {} is not a rank", c_.root));

@@ -111,6 +111,13 @@ class ComparedGroup final : public GroupDecorator {
     }
   }
 
+  /// A reader leaves nothing behind that could be compared.
+  Capabilities capabilities() const override {
+    Capabilities all = GroupDecorator::capabilities();
+    all.readers = false;
+    return all;
+  }
+
   WorkPtr run(Collective collective) override {
     Collective copy = collective;
     copy.outputs.clear();

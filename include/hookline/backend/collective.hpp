@@ -1,8 +1,10 @@
 // One operation of a process group, as plain data: what every layer below the user's call hands on.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string_view>
 #include <vector>
 
@@ -41,6 +43,14 @@ inline constexpr std::size_t kOpTypes = 20;
 /// The method's name: "allreduce", "alltoall_base".
 HOOKLINE_EXPORT std::string_view name(OpType type) noexcept;
 
+/// Takes the ranks' blocks where they lie, instead of having them copied or reduced into outputs: how a collective of
+/// encoded bytes is decoded. Called once, in the thread that drives the operation, with a pointer for each rank.
+class HOOKLINE_EXPORT BlockReader {
+ public:
+  virtual ~BlockReader();
+  virtual void read(std::span<const std::byte* const> blocks, std::size_t bytes) noexcept = 0;
+};
+
 /// The source of a receive that takes a message from whoever sent one.
 inline constexpr int kAnySource = -1;
 
@@ -63,7 +73,11 @@ struct Collective {
   std::vector<std::int64_t> output_splits;
   std::optional<Milliseconds> timeout = std::nullopt;  ///< the group's where not given
   bool wait_all_ranks = false;  ///< of monitored_barrier: name every rank that did not come, not just the first
-  std::uint64_t note = 0;       ///< a number that is the same on all ranks; error texts say what it stands for
+  /// Of allgather_into_tensor and reduce_scatter_tensor, where Capabilities::readers allows it: gets the blocks of the
+  /// inputs in the place of the outputs, of which there are none. It must live until the operation is over, and the
+  /// inputs must lie in memory of the group's.
+  BlockReader* reader = nullptr;
+  std::uint64_t note = 0;  ///< a number that is the same on all ranks; error texts say what it stands for
 };
 
 }  // namespace hookline

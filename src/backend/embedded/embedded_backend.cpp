@@ -20,7 +20,7 @@ class EmbeddedBackend final : public Backend {
   int rank() const override { return engine_->memory().rank(); }
   int size() const override { return engine_->memory().size(); }
   Capabilities capabilities() const override {
-    return {.lanes = kLanes, .shared_buffers = true, .recv_anysource = true};
+    return {.lanes = kLanes, .shared_buffers = true, .readers = true, .recv_anysource = true};
   }
 
   std::shared_ptr<Operation> start(Collective&& collective, int lane, Milliseconds timeout) override {

@@ -40,10 +40,11 @@ Steps Exchange::run(std::uint64_t number, std::uint64_t first_round) {
     const auto me = static_cast<std::size_t>(rank_);
     const std::size_t begin = reduces_slices() ? slice_begin(largest_block_, ranks, me) : 0;
     const std::size_t end = reduces_slices() ? slice_begin(largest_block_, ranks, me + 1) : largest_block_;
-    for (std::size_t at = begin; at < end; at += kChunkBytes) {
+    const std::size_t stride = collective_.reader ? std::max<std::size_t>(end, 1) : kChunkBytes;
+    for (std::size_t at = begin; at < end; at += stride) {
       // Who gave up may have taken its memory away from this group: no more is written to it.
       while (anybody_gave_up()) co_await kBlocked;
-      const std::size_t part = std::min(kChunkBytes, end - at);
+      const std::size_t part = std::min(stride, end - at);
       if (reduces_slices()) {
         reduce_in_place(at, part);
       } else {
@@ -227,6 +228,8 @@ void Exchange::choose() {
   }
   if (fits) return;
   mode_ = shared ? Mode::direct : Mode::staged;
+  if (!shared && collective_.reader)
+    throw InvalidArgument(describe() + ": a reader needs inputs in the group's memory");
   if (per_rank) chunk_ = kChunkBytes / static_cast<std::size_t>(size_) / kCacheLine * kCacheLine;
   if (mode_ == Mode::staged) return;
   for (int s = 0; s < size_; ++s) {

@@ -51,6 +51,12 @@ void Exchange::fill(std::size_t begin) {
 // Takes [begin, begin + bytes) of every block that is for this rank from where its sources have laid it.
 void Exchange::pull(std::size_t begin, std::size_t bytes) {
   if (parts_.motion == Motion::none) return;
+  if (collective_.reader) {
+    std::array<const std::byte*, kMaxRanks> blocks;
+    for (int s = 0; s < size_; ++s) blocks[static_cast<std::size_t>(s)] = source(s, rank_, begin);
+    collective_.reader->read({blocks.data(), static_cast<std::size_t>(size_)}, bytes);
+    return;
+  }
   if (reduces_slices() || parts_.motion == Motion::reduce_scatter) {
     if (!takes_reduction()) return;
     const std::byte* own = nullptr;
