@@ -12,6 +12,7 @@ class CastCodec final : public Codec {
   explicit CastCodec(const CodecOptions& options);
 
   std::string name() const override;
+  std::size_t block() const noexcept override { return 1; }
   std::size_t encoded_bytes(std::size_t count) const noexcept override;
   void encode(std::span<const float> values, std::span<std::byte> message, const RoundingKey& key) const override;
   void encode_with_error(std::span<const float> values, std::span<float> error, std::span<std::byte> message,

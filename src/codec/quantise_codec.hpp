@@ -13,6 +13,7 @@ class QuantiseCodec final : public Codec {
   explicit QuantiseCodec(const CodecOptions& options);
 
   std::string name() const override;
+  std::size_t block() const noexcept override { return static_cast<std::size_t>(options_.block); }
   std::size_t encoded_bytes(std::size_t count) const noexcept override;
   void encode(std::span<const float> values, std::span<std::byte> message, const RoundingKey& key) const override;
   void encode_with_error(std::span<const float> values, std::span<float> error, std::span<std::byte> message,

@@ -5,6 +5,7 @@
 #include <typeinfo>
 
 #include <hookline/core/error.hpp>
+#include <hookline/group/compressed.hpp>
 
 namespace hookline {
 namespace {
@@ -47,6 +48,10 @@ WorkPtr ProcessGroup::allreduce(const Tensor& tensor, const AllreduceOptions& op
 
 WorkPtr ProcessGroup::allreduce(const std::vector<Tensor>& tensors, const AllreduceOptions& options) {
   return run(describe(OpType::allreduce, tensors, tensors, options));
+}
+
+WorkPtr ProcessGroup::allreduce(const Tensor& tensor, CodecPtr codec, const AllreduceOptions& options) {
+  return compressed_allreduce(shared_from_this(), tensor, std::move(codec), options);
 }
 
 WorkPtr ProcessGroup::allreduce_coalesced(const std::vector<Tensor>& tensors, const AllreduceOptions& options) {

@@ -43,6 +43,10 @@ class HOOKLINE_EXPORT Codec {
   /// What make_codec makes such a codec of: "int4(block=128)".
   virtual std::string name() const = 0;
 
+  /// How many values share a scale, so that values can be cut into messages there: 1 for casts, 0 where all of a
+  /// message do.
+  virtual std::size_t block() const noexcept = 0;
+
   /// The exact size of the message of `count` values.
   virtual std::size_t encoded_bytes(std::size_t count) const noexcept = 0;
 

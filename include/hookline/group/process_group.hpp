@@ -6,6 +6,7 @@
 #include <vector>
 
 #include <hookline/backend/backend.hpp>
+#include <hookline/codec/codec.hpp>
 #include <hookline/core/export.hpp>
 #include <hookline/group/options.hpp>
 #include <hookline/group/work.hpp>
@@ -37,6 +38,8 @@ class HOOKLINE_EXPORT ProcessGroup : public std::enable_shared_from_this<Process
   // In place.
   WorkPtr allreduce(const Tensor& tensor, const AllreduceOptions& options = {});
   WorkPtr allreduce(const std::vector<Tensor>& tensors, const AllreduceOptions& options = {});
+  /// The same on encoded values; see CompressedReduction.
+  WorkPtr allreduce(const Tensor& tensor, CodecPtr codec, const AllreduceOptions& options = {});
   WorkPtr allreduce_coalesced(const std::vector<Tensor>& tensors, const AllreduceOptions& options = {});
   WorkPtr reduce(const Tensor& tensor, const ReduceOptions& options = {});
   WorkPtr broadcast(const Tensor& tensor, const BroadcastOptions& options = {});

@@ -1,0 +1,345 @@
+// Encode, exchange, decode and add: in one round for two ranks, by slices for more.
+#include <hookline/group/compressed.hpp>
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include <hookline/core/error.hpp>
+#include <hookline/core/norm.hpp>
+
+#include "group/float32.hpp"
+#include "kernel/reduce.hpp"
+
+namespace hookline {
+namespace {
+
+// So many values are one message, where the codec's blocks allow it: what is decoded stays in the caches until the last
+// rank's values have been added to it.
+constexpr std::size_t kMessageValues = 32768;
+
+std::span<float> values_of(const Tensor& tensor) {
+  return {tensor.data<float>(), static_cast<std::size_t>(tensor.numel())};
+}
+
+void add(std::span<float> to, const float* from) {
+  const std::byte* const sources[] = {reinterpret_cast<const std::byte*>(to.data()),
+                                      reinterpret_cast<const std::byte*>(from)};
+  std::byte* const destination = reinterpret_cast<std::byte*>(to.data());
+  kernel::reduce(ReduceOp::sum, DType::f32, sources, {&destination, 1}, to.size());
+}
+
+void scale(const float* from, double factor, std::span<float> to, kernel::Stores stores = kernel::Stores::automatic) {
+  if (factor == 1 && from == to.data()) return;
+  const auto* const source = reinterpret_cast<const std::byte*>(from);
+  auto* const destination = reinterpret_cast<std::byte*>(to.data());
+  kernel::reduce(ReduceOp::premul_sum(factor), DType::f32, {&source, 1}, {&destination, 1}, to.size(), stores);
+}
+
+// Sums of a message are made in the caches; how they are written where all of them go.
+kernel::Stores stores_for(std::span<const float> all) {
+  return all.size_bytes() >= kernel::kStreamFrom ? kernel::Stores::streaming : kernel::Stores::cached;
+}
+
+class Stopwatch {
+ public:
+  explicit Stopwatch(double& seconds) : seconds_(seconds) {}
+  Stopwatch(const Stopwatch&) = delete;
+  Stopwatch& operator=(const Stopwatch&) = delete;
+  ~Stopwatch() { seconds_ += std::chrono::duration<double>(Clock::now() - begin_).count(); }
+
+ private:
+  double& seconds_;
+  const Clock::time_point begin_ = Clock::now();
+};
+
+// The slice of `count` values that a rank owns.
+struct Slice {
+  Slice(std::size_t count, std::size_t ranks, std::size_t rank) {
+    const std::size_t each = (count + ranks - 1) / ranks;
+    begin = std::min(rank * each, count);
+    size = std::min(each, count - begin);
+  }
+  std::size_t begin;
+  std::size_t size;
+};
+
+void check_op(ReduceOp op) {
+  if (op.kind() != ReduceOp::Kind::sum && op.kind() != ReduceOp::Kind::avg && op.kind() != ReduceOp::Kind::premul_sum) {
+    throw InvalidArgument(
+        fmt::format("a reduction of encoded values adds: its op is sum, avg or premul_sum, not {}", name(op)));
+  }
+}
+
+}  // namespace
+
+/// What is done with the ranks' blocks when they are there, and what went wrong with it.
+class CompressedReduction::Reading final : public BlockReader {
+ public:
+  using Body = std::function<void(std::span<const std::byte* const>)>;
+  Reading(double& seconds, Body body) : seconds_(seconds), body_(std::move(body)) {}
+
+  void read(std::span<const std::byte* const> blocks, std::size_t) noexcept override {
+    const Stopwatch watch(seconds_);
+    try {
+      body_(blocks);
+    } catch (...) {
+      error_ = std::current_exception();
+    }
+  }
+  /// After the operation: throws what reading threw.
+  void check() const {
+    if (error_) std::rethrow_exception(error_);
+  }
+
+ private:
+  double& seconds_;
+  const Body body_;
+  std::exception_ptr error_;
+};
+
+CompressedReduction::CompressedReduction(std::shared_ptr<ProcessGroup> group, CodecPtr codec,
+                                         CompressionOptions options)
+    : group_(std::move(group)), codec_(std::move(codec)), options_(options) {
+  if (!group_) throw InvalidArgument("a reduction of encoded values needs a process group");
+  if (!codec_) throw InvalidArgument("a reduction of encoded values needs a codec");
+}
+
+CompressedReduction::~CompressedReduction() = default;
+
+std::size_t CompressedReduction::message_values(std::size_t count) const {
+  const std::size_t block = codec_->block();
+  if (block == 0) return std::max<std::size_t>(count, 1);
+  return (kMessageValues + block - 1) / block * block;
+}
+
+std::size_t CompressedReduction::encoded_bytes(std::size_t count) const {
+  const std::size_t each = message_values(count);
+  const std::size_t rest = count % each;
+  return count / each * codec_->encoded_bytes(each) + (rest ? codec_->encoded_bytes(rest) : 0);
+}
+
+// Calls `f(first, count, position, bytes)` for each message of `count` values, which are encoded from `position` on.
+template <class F>
+void CompressedReduction::for_each_message(std::size_t count, F&& f) const {
+  const std::size_t each = message_values(count);
+  std::size_t at = 0;
+  for (std::size_t first = 0; first < count; first += each) {
+    const std::size_t part = std::min(each, count - first);
+    const std::size_t bytes = codec_->encoded_bytes(part);
+    f(first, part, at, bytes);
+    at += bytes;
+  }
+}
+
+void CompressedReduction::reserve(Tensor& buffer, std::size_t bytes) const {
+  const auto extent = static_cast<std::int64_t>(bytes);
+  if (buffer.dtype() != DType::u8 || buffer.numel() != extent) buffer = group_->empty({extent}, DType::u8);
+}
+
+void CompressedReduction::begin(const Tensor& values) {
+  ++step_;
+  stats_ = {.values = static_cast<std::uint64_t>(values.numel())};
+  if (!options_.error_feedback) return;
+  if (kept_.numel() == 0) kept_ = Tensor::zeros(values.shape());
+  if (kept_.numel() != values.numel()) {
+    throw InvalidArgument(fmt::format("errors are kept of {} values, and {} values are to be reduced now",
+                                      kept_.numel(), values.numel()));
+  }
+}
+
+// `first` is the place of the first value among all of this call's.
+void CompressedReduction::encode(std::span<const float> values, std::size_t first, std::byte* to) {
+  const Stopwatch watch(stats_.encode_time);
+  for_each_message(values.size(), [&](std::size_t begin, std::size_t count, std::size_t at, std::size_t bytes) {
+    const RoundingKey key{.seed = options_.seed,
+                          .step = step_,
+                          .bucket = options_.bucket,
+                          .rank = static_cast<std::uint64_t>(group_->rank()),
+                          .first = first + begin};
+    const std::span<const float> part = values.subspan(begin, count);
+    if (!options_.error_feedback) {
+      codec_->encode(part, {to + at, bytes}, key);
+      return;
+    }
+    const std::span<float> kept = values_of(kept_).subspan(first + begin, count);
+    codec_->encode_with_error(part, kept, {to + at, bytes}, key);
+  });
+}
+
+WorkPtr CompressedReduction::start(OpType type, const Tensor& give, Reading& reading, const AllreduceOptions& options) {
+  const auto bytes = static_cast<std::uint64_t>(give.numel());
+  const bool to_all = type == OpType::allgather_into_tensor;
+  stats_.sent_bytes += to_all ? bytes * (size() - 1) : bytes / size() * (size() - 1);
+  Collective collective;
+  collective.inputs.push_back(give);
+  collective.timeout = options.timeout;
+  collective.type = type;
+  if (group_->capabilities().readers) {
+    collective.reader = &reading;
+  } else {
+    received_ = Tensor::empty({to_all ? give.numel() * group_->size() : give.numel()}, DType::u8);
+    collective.outputs.push_back(received_);
+    if (!to_all) collective.type = OpType::alltoall_base;
+  }
+  return group_->run(std::move(collective));
+}
+
+void CompressedReduction::finish(Reading& reading) {
+  if (received_.numel() > 0) {
+    const std::size_t bytes = received_.nbytes() / size();
+    std::vector<const std::byte*> blocks;
+    for (std::size_t r = 0; r < size(); ++r) blocks.push_back(received_.bytes() + r * bytes);
+    reading.read(blocks, bytes);
+    received_ = Tensor();
+  }
+  reading.check();
+}
+
+Future<Tensor> CompressedReduction::allreduce(Tensor tensor, AllreduceOptions options) {
+  check_op(options.op);
+  const Tensor values = group::as_float32(tensor);
+  begin(values);
+  if (options.op.kind() == ReduceOp::Kind::premul_sum) {
+    scale(values_of(values).data(), options.op.factor(), values_of(values));
+  }
+  const double factor = options.op == ReduceOp::avg ? 1.0 / group_->size() : 1.0;
+  if (size() <= 2) {
+    co_await exchange(values, factor, options);
+  } else {
+    co_await by_slices(values, factor, options);
+  }
+  const double plain = 2.0 * static_cast<double>(size() - 1) / static_cast<double>(size()) * 4.0;
+  if (stats_.sent_bytes > 0) {
+    stats_.ratio = plain * static_cast<double>(stats_.values) / static_cast<double>(stats_.sent_bytes);
+  }
+  group::from_float32(values, tensor);
+  co_return tensor;
+}
+
+Future<void> CompressedReduction::exchange(Tensor tensor, double factor, AllreduceOptions options) {
+  const std::span<float> values = values_of(tensor);
+  reserve(sent_, encoded_bytes(values.size()));
+  encode(values, 0, sent_.mutable_bytes());
+  Reading reading(stats_.decode_time,
+                  [&](std::span<const std::byte* const> blocks) { add_up(blocks, nullptr, factor, values); });
+  const WorkPtr work = start(OpType::allgather_into_tensor, sent_, reading, options);
+  co_await work;
+  finish(reading);
+}
+
+// Adds up the ranks' values in rank order. This rank's own are not in its block but in `own`, where that is given.
+void CompressedReduction::add_up(std::span<const std::byte* const> blocks, const float* own, double factor,
+                                 std::span<float> out) const {
+  const auto me = static_cast<std::size_t>(group_->rank());
+  std::vector<float> sum(std::min(out.size(), message_values(out.size())));
+  for_each_message(out.size(), [&](std::size_t first, std::size_t count, std::size_t at, std::size_t bytes) {
+    const std::span<float> part = std::span(sum).first(count);
+    for (std::size_t r = 0; r < blocks.size(); ++r) {
+      const std::span<const std::byte> message(blocks[r] + at, bytes);
+      if (own && r == me && r == 0) std::copy_n(own + first, count, part.begin());
+      else if (own && r == me) add(part, own + first);
+      else if (r == 0) codec_->decode(message, part);
+      else codec_->decode_add(message, part);
+    }
+    scale(part.data(), factor, out.subspan(first, count), stores_for(out));
+  });
+}
+
+// Encodes the slices that others own, each for its owner.
+void CompressedReduction::encode_slices(std::span<const float> values) {
+  const auto me = static_cast<std::size_t>(group_->rank());
+  const std::size_t stride = encoded_bytes(Slice(values.size(), size(), 0).size);
+  reserve(sent_, stride * size());
+  for (std::size_t r = 0; r < size(); ++r) {
+    const Slice slice(values.size(), size(), r);
+    if (r != me) encode(values.subspan(slice.begin, slice.size), slice.begin, sent_.mutable_bytes() + r * stride);
+  }
+}
+
+Future<void> CompressedReduction::by_slices(Tensor tensor, double factor, AllreduceOptions options) {
+  const std::span<float> values = values_of(tensor);
+  const Slice mine(values.size(), size(), static_cast<std::size_t>(group_->rank()));
+  const std::span<float> own = values.subspan(mine.begin, mine.size);
+  encode_slices(values);
+  Reading adding(stats_.decode_time,
+                 [&](std::span<const std::byte* const> blocks) { add_up(blocks, own.data(), factor, own); });
+  const WorkPtr added = start(OpType::reduce_scatter_tensor, sent_, adding, options);
+  co_await added;
+  finish(adding);
+
+  reserve(result_, encoded_bytes(Slice(values.size(), size(), 0).size));
+  encode(own, mine.begin, result_.mutable_bytes());
+  Reading decoding(stats_.decode_time, [&](std::span<const std::byte* const> blocks) {
+    for (std::size_t r = 0; r < blocks.size(); ++r) {
+      const Slice slice(values.size(), size(), r);
+      for_each_message(slice.size, [&](std::size_t first, std::size_t count, std::size_t at, std::size_t bytes) {
+        codec_->decode({blocks[r] + at, bytes}, values.subspan(slice.begin + first, count));
+      });
+    }
+  });
+  const WorkPtr spread = start(OpType::allgather_into_tensor, result_, decoding, options);
+  co_await spread;
+  finish(decoding);
+}
+
+Future<Tensor> CompressedReduction::reduce_scatter(Tensor output, Tensor input, ReduceScatterOptions options) {
+  check_op(options.op);
+  if (input.numel() != output.numel() * group_->size()) {
+    throw InvalidArgument(fmt::format("reduce_scatter of {} to {}: the input must have {} times the output's elements",
+                                      to_string(input), to_string(output), group_->size()));
+  }
+  Tensor values = group::as_float32(input);
+  begin(values);
+  if (options.op.kind() == ReduceOp::Kind::premul_sum) {
+    if (values.bytes() == input.bytes()) values = values.clone();
+    scale(values_of(values).data(), options.op.factor(), values_of(values));
+  }
+  const double factor = options.op == ReduceOp::avg ? 1.0 / group_->size() : 1.0;
+  const Tensor sum = group::as_float32(output);
+  const auto mine = static_cast<std::size_t>(output.numel()) * static_cast<std::size_t>(group_->rank());
+  encode_slices(values_of(values));
+  Reading adding(stats_.decode_time, [&](std::span<const std::byte* const> blocks) {
+    add_up(blocks, values_of(values).data() + mine, factor, values_of(sum));
+  });
+  const WorkPtr work = start(OpType::reduce_scatter_tensor, sent_, adding, options);
+  co_await work;
+  finish(adding);
+  group::from_float32(sum, output);
+  co_return output;
+}
+
+void CompressedReduction::set_kept_error(const Tensor& error) {
+  if (error.dtype() != DType::f32 || !error.is_contiguous()) {
+    throw InvalidArgument("a kept error is a contiguous float32 tensor, not " + to_string(error));
+  }
+  kept_ = error.flatten();
+}
+
+double CompressedReduction::kept_error_norm() const { return std::sqrt(squared_norm(kept_).item<double>()); }
+
+namespace {
+
+Future<std::vector<Tensor>> reduce_once(std::shared_ptr<ProcessGroup> group, Tensor tensor, CodecPtr codec,
+                                        AllreduceOptions options) {
+  CompressedReduction reduction(std::move(group), std::move(codec));
+  std::vector<Tensor> result;
+  result.push_back(co_await reduction.allreduce(tensor, options));
+  co_return result;
+}
+
+}  // namespace
+
+WorkPtr compressed_allreduce(std::shared_ptr<ProcessGroup> group, const Tensor& tensor, CodecPtr codec,
+                             const AllreduceOptions& options) {
+  check_op(options.op);
+  check(ReduceOp::premul_sum(1), tensor.dtype());
+  const std::uint64_t number = group->sequence_number() + 1;
+  return make_work(reduce_once(std::move(group), tensor, std::move(codec), options), OpType::allreduce, number);
+}
+
+}  // namespace hookline

@@ -1,0 +1,242 @@
+// Reductions of encoded values: right within the codec's rounding, the same bits everywhere, and as small as computed.
+#include <hookline/group/compressed.hpp>
+
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <stdexcept>
+
+#include <gtest/gtest.h>
+
+#include <hookline/codec/make_codec.hpp>
+#include <hookline/core/error.hpp>
+#include <hookline/group/decorator.hpp>
+
+#include "harness/spawn.hpp"
+
+namespace hookline {
+namespace {
+
+using namespace std::chrono_literals;
+using testing::World;
+
+const std::vector<std::string> kCodecs = {"fp16",
+                                          "bf16",
+                                          "int8",
+                                          "int8(block=tensor)",
+                                          "int8(block=100, range=symmetric)",
+                                          "int4",
+                                          "int4(block=64, range=affine, rounding=stochastic)"};
+
+void require(bool condition, const std::string& what) {
+  if (!condition) throw std::runtime_error(what);
+}
+
+float value(int rank, std::int64_t i) { return std::sin(0.37F * static_cast<float>(i) + static_cast<float>(rank)); }
+
+Tensor filled(ProcessGroup& group, std::int64_t count) {
+  Tensor t = group.empty({count});
+  for (std::int64_t i = 0; i < count; ++i) t.data<float>()[i] = value(group.rank(), i);
+  return t;
+}
+
+double exact_mean(int ranks, std::int64_t i) {
+  double sum = 0;
+  for (int r = 0; r < ranks; ++r) sum += static_cast<double>(value(r, i));
+  return sum / ranks;
+}
+
+// How far one encoding of values between -1 and 1 may be off; stochastic rounding by a whole step.
+double rounding(const std::string& codec) {
+  if (codec == "fp16") return 0x1p-11;
+  if (codec == "bf16") return 0x1p-8;
+  if (codec.starts_with("int8")) return 1.01 / 255;
+  return codec.find("stochastic") == std::string::npos ? 1.01 / 14 : 2.02 / 15;
+}
+
+void same_on_all_ranks(ProcessGroup& group, const Tensor& t, const std::string& what) {
+  const auto size = static_cast<std::int64_t>(t.nbytes());
+  if (size == 0) return;
+  Tensor bytes = Tensor::empty({size}, DType::u8);
+  std::memcpy(bytes.mutable_bytes(), t.bytes(), t.nbytes());
+  Tensor all = Tensor::empty({size * group.size()}, DType::u8);
+  group.allgather_into_tensor(all, bytes)->wait(30s);
+  for (int r = 0; r < group.size(); ++r) {
+    require(std::memcmp(all.bytes() + r * size, t.bytes(), t.nbytes()) == 0,
+            what + ": differs from rank " + std::to_string(r));
+  }
+}
+
+class Compressed : public ::testing::TestWithParam<World> {};
+
+TEST_P(Compressed, GivesTheMeanAndTheSameBitsEverywhere) {
+  for (const int ranks : {1, 2, 3, 4, 7}) {
+    GetParam().spawn(ranks, [&](ProcessGroup& group) {
+      for (const std::string& codec : kCodecs) {
+        for (const std::int64_t count : {0, 1, 2, 5, 1000, 70000}) {
+          const std::string what = codec + " of " + std::to_string(count);
+          const Tensor t = filled(group, count);
+          group.allreduce(t, make_codec(codec), {.op = ReduceOp::avg})->wait(30s);
+          // Two roundings, of the ranks' values and of their mean, where there are slices.
+          const double bound = 2 * rounding(codec) + 1e-6;
+          for (std::int64_t i = 0; i < count; ++i) {
+            const double off = std::abs(static_cast<double>(t.data<float>()[i]) - exact_mean(ranks, i));
+            require(off <= bound, what + ": element " + std::to_string(i) + " is off by " + std::to_string(off));
+          }
+          same_on_all_ranks(group, t, what);
+        }
+      }
+    });
+  }
+}
+
+TEST_P(Compressed, SendsAsManyBytesAsComputed) {
+  for (const int ranks : {1, 2, 3, 4}) {
+    GetParam().spawn(ranks, [&](ProcessGroup& group) {
+      const std::int64_t count = 12 * 32768;
+      const auto n = static_cast<std::uint64_t>(ranks);
+      const auto sent = [&](const std::string& codec) {
+        CompressedReduction reduction(group.shared_from_this(), make_codec(codec));
+        Tensor t = filled(group, count);
+        reduction.allreduce(t).wait(30s);
+        return reduction.stats();
+      };
+      const auto bytes = [&](std::uint64_t message) { return 2 * (n - 1) * (12 * message) / n; };
+      const auto expect = [&](const std::string& codec, std::uint64_t message, double ratio) {
+        const CompressionStats stats = sent(codec);
+        require(stats.sent_bytes == bytes(message), codec + " sent " + std::to_string(stats.sent_bytes));
+        require(ranks == 1 || stats.ratio >= ratio, codec + " has ratio " + std::to_string(stats.ratio));
+      };
+      expect("fp16", 32 + 2 * 32768, 1.999);
+      expect("bf16", 32 + 2 * 32768, 1.999);
+      expect("int8", 32 + 32768 + 64 * 8, 3.9);
+      expect("int4", 32 + 16384 + 256 * 4, 7.5);
+    });
+  }
+}
+
+TEST_P(Compressed, WhatIsLostIsFedBack) {
+  for (const int ranks : {2, 3}) {
+    GetParam().spawn(ranks, [&](ProcessGroup& group) {
+      constexpr int kSteps = 50;
+      constexpr std::int64_t kCount = 3000;
+      CompressedReduction reduction(group.shared_from_this(), make_codec("int4"), {.error_feedback = true});
+      std::vector<double> sum(kCount);
+      for (int step = 0; step < kSteps; ++step) {
+        Tensor t = filled(group, kCount);
+        reduction.allreduce(t, {.op = ReduceOp::avg}).wait(30s);
+        for (std::size_t i = 0; i < kCount; ++i) sum[i] += static_cast<double>(t.data<float>()[i]);
+      }
+      // Without feedback the errors of equal steps would add up; with it no more than the last ones are missing.
+      for (std::size_t i = 0; i < kCount; ++i) {
+        const double off = std::abs(sum[i] / kSteps - exact_mean(ranks, static_cast<std::int64_t>(i)));
+        require(off < 3 * rounding("int4") / kSteps,
+                "element " + std::to_string(i) + " is off by " + std::to_string(off));
+      }
+      require(reduction.kept_error_norm() > 0, "nothing was kept");
+    });
+  }
+}
+
+TEST_P(Compressed, WhatIsNoNumberStaysInItsBlockAndInItsStep) {
+  for (const int ranks : {2, 3}) {
+    GetParam().spawn(ranks, [&](ProcessGroup& group) {
+      for (const char* codec : {"fp16", "bf16", "int8", "int4"}) {
+        CompressedReduction reduction(group.shared_from_this(), make_codec(codec), {.error_feedback = true});
+        for (int step = 0; step < 3; ++step) {
+          Tensor t = filled(group, 4096);
+          if (step == 1 && group.rank() == 1) {
+            t.data<float>()[7] = std::numeric_limits<float>::quiet_NaN();
+            t.data<float>()[3000] = -std::numeric_limits<float>::infinity();
+          }
+          reduction.allreduce(t, {.op = ReduceOp::avg}).wait(30s);
+          const float* x = t.data<float>();
+          if (step == 1) {
+            require(!std::isfinite(x[7]) && !std::isfinite(x[3000]), std::string(codec) + ": a finite number");
+            require(std::isfinite(x[1500]), std::string(codec) + ": another block is not finite");
+          } else {
+            for (int i = 0; i < 4096; ++i) require(std::isfinite(x[i]), std::string(codec) + ": carried on");
+          }
+        }
+      }
+    });
+  }
+}
+
+TEST_P(Compressed, ReduceScatterRoundsOnce) {
+  for (const int ranks : {1, 2, 3, 4}) {
+    GetParam().spawn(ranks, [&](ProcessGroup& group) {
+      constexpr std::int64_t kEach = 1001;
+      CompressedReduction reduction(group.shared_from_this(), make_codec("fp16"));
+      const Tensor input = filled(group, kEach * ranks);
+      const Tensor output = Tensor::empty({kEach});
+      reduction.reduce_scatter(output, input, {.op = ReduceOp::avg}).wait(30s);
+      for (std::int64_t i = 0; i < kEach; ++i) {
+        const double wanted = exact_mean(ranks, group.rank() * kEach + i);
+        require(std::abs(static_cast<double>(output.data<float>()[i]) - wanted) <= 0x1p-11,
+                "element " + std::to_string(i));
+      }
+    });
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Worlds, Compressed, ::testing::Values(testing::threads_world(), testing::shm_world()),
+                         [](const auto& world) { return world.param.name; });
+
+/// A group whose backend lets nobody read its memory, as engines between hosts are.
+class WithoutReaders final : public GroupDecorator {
+ public:
+  using GroupDecorator::GroupDecorator;
+  Capabilities capabilities() const override { return {.lanes = inner()->capabilities().lanes}; }
+};
+
+TEST(CompressedAnywhere, HasTheSameBitsWhereMemoryCannotBeRead) {
+  for (const int ranks : {2, 3}) {
+    testing::threads_world().spawn(ranks, [&](ProcessGroup& group) {
+      const auto other = std::make_shared<WithoutReaders>(group.shared_from_this());
+      for (const std::string& codec : kCodecs) {
+        const Tensor direct = filled(group, 40000);
+        const Tensor received = filled(group, 40000);
+        group.allreduce(direct, make_codec(codec))->wait(30s);
+        other->allreduce(received, make_codec(codec))->wait(30s);
+        require(std::memcmp(direct.bytes(), received.bytes(), direct.nbytes()) == 0, codec);
+      }
+    });
+  }
+}
+
+TEST(CompressedAnywhere, TakesAnyFloatingPointInAnyLayout) {
+  testing::threads_world().spawn(3, [&](ProcessGroup& group) {
+    for (const DType dtype : {DType::f16, DType::bf16, DType::f64, DType::f32}) {
+      const Tensor wide = Tensor::full({4, 6}, group.rank() + 1, dtype);
+      const Tensor columns = wide.slice(1, 0, 6, 2);
+      group.allreduce(columns, make_codec("fp16"))->wait(30s);
+      require(wide.slice(0, 0, 1).slice(1, 2, 3).item<double>() == 6, "the sum");
+      require(wide.slice(0, 0, 1).slice(1, 3, 4).item<double>() == group.rank() + 1, "what lies between");
+    }
+  });
+}
+
+TEST(CompressedAnywhere, RefusesWhatMakesNoSense) {
+  testing::threads_world().spawn(1, [&](ProcessGroup& group) {
+    const Tensor t = Tensor::full({4}, 1);
+    EXPECT_THROW(group.allreduce(t, make_codec("fp16"), {.op = ReduceOp::max}), InvalidArgument);
+    EXPECT_THROW(group.allreduce(Tensor::full({4}, 1, DType::i32), make_codec("fp16")), InvalidArgument);
+    EXPECT_THROW(CompressedReduction(nullptr, make_codec("fp16")), InvalidArgument);
+    EXPECT_THROW(CompressedReduction(group.shared_from_this(), nullptr), InvalidArgument);
+    CompressedReduction reduction(group.shared_from_this(), make_codec("fp16"), {.error_feedback = true});
+    reduction.allreduce(t).wait(10s);
+    EXPECT_THROW(reduction.allreduce(Tensor::full({5}, 1)).wait(10s), InvalidArgument);
+  });
+}
+
+TEST(CompressedAnywhere, RanksWithDifferentCodecsAreNoticed) {
+  testing::threads_world().spawn(2, [&](ProcessGroup& group) {
+    const Tensor t = filled(group, 1000);
+    EXPECT_THROW(group.allreduce(t, make_codec(group.rank() ? "fp16" : "bf16"))->wait(10s), InvalidArgument);
+    EXPECT_THROW(group.allreduce(t, make_codec(group.rank() ? "fp16" : "int8"))->wait(10s), Mismatch);
+  });
+}
+
+}  // namespace
+}  // namespace hookline
