@@ -23,9 +23,10 @@
 #include <hookline/core/tensor.hpp>
 #include <hookline/group/arguments.hpp>
 #include <hookline/group/checked.hpp>
-#include <hookline/group/compared.hpp>
 #include <hookline/group/coalescing.hpp>
+#include <hookline/group/compared.hpp>
 #include <hookline/group/completion_hooks.hpp>
+#include <hookline/group/compressed.hpp>
 #include <hookline/group/decorator.hpp>
 #include <hookline/group/init.hpp>
 #include <hookline/group/nan_checked.hpp>
@@ -36,9 +37,13 @@
 #include <hookline/group/work_info.hpp>
 #include <hookline/hook/builtin_hooks.hpp>
 #include <hookline/hook/comm_hook.hpp>
+#include <hookline/hook/compress_hook.hpp>
 #include <hookline/hook/ddp_comm_hook_type.hpp>
 #include <hookline/hook/function_hook.hpp>
+#include <hookline/hook/hook_state.hpp>
+#include <hookline/hook/kept_errors.hpp>
 #include <hookline/hook/registry.hpp>
+#include <hookline/hook/wrappers.hpp>
 #include <hookline/reducer/broadcast_coalesced.hpp>
 #include <hookline/reducer/parameter.hpp>
 #include <hookline/reducer/reducer.hpp>

@@ -35,7 +35,7 @@ void check(const Tensor& buffer, std::size_t elements) {
 
 }  // namespace
 
-BucketLayout layout_of(std::vector<Dims> sizes, std::vector<Tensor> parameters) {
+BucketLayout layout_of(std::vector<Dims> sizes, std::vector<Tensor> parameters, std::vector<std::string> names) {
   BucketLayout layout;
   std::size_t offset = 0;
   for (const Dims& shape : sizes) {
@@ -46,6 +46,7 @@ BucketLayout layout_of(std::vector<Dims> sizes, std::vector<Tensor> parameters) 
   }
   layout.sizes = std::move(sizes);
   layout.parameters = std::move(parameters);
+  layout.names = std::move(names);
   return layout;
 }
 

@@ -27,6 +27,9 @@ CommHookInterface::~CommHookInterface() = default;
 
 std::string CommHookInterface::name() const { return traits_.name.empty() ? demangled(typeid(*this)) : traits_.name; }
 
+void CommHookInterface::save(StateWriter&) const {}
+void CommHookInterface::load(StateReader&) {}
+
 Tensor tensor_of(const HookResult& result) {
   if (const auto* tensor = std::any_cast<Tensor>(&result)) return *tensor;
   const auto* list = std::any_cast<std::vector<Tensor>>(&result);

@@ -1,7 +1,7 @@
 // The hook around a function.
 #include <hookline/hook/function_hook.hpp>
 
-#include <hookline/core/error.hpp>
+#include "hook/around_hook.hpp"
 
 namespace hookline {
 namespace hook {
@@ -15,11 +15,7 @@ Future<HookResult> FunctionHook::run_hook(GradBucket& bucket) {
 }  // namespace hook
 
 HookPtr wrap(HookPtr inner, HookWrapper around, const std::string& name) {
-  if (!inner) throw InvalidArgument("wrap: there is no hook to wrap anything around");
-  const HookTraits traits{.name = inner->name() + " | " + name, .may_block = inner->may_block()};
-  return make_hook(
-      [inner = std::move(inner), around = std::move(around)](GradBucket& bucket) { return around(inner, bucket); },
-      traits);
+  return std::make_shared<hook::AroundHook>(std::move(inner), name, std::move(around));
 }
 
 }  // namespace hookline

@@ -23,7 +23,7 @@ HookOptions::HookOptions(std::string hook, std::map<std::string, std::string> gi
     : hook_(std::move(hook)), given_(std::move(given)) {}
 
 const std::string* HookOptions::find(const std::string& name) {
-  asked_.push_back(name);
+  if (std::find(asked_.begin(), asked_.end(), name) == asked_.end()) asked_.push_back(name);
   const auto found = given_.find(name);
   return found == given_.end() ? nullptr : &found->second;
 }

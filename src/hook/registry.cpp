@@ -6,8 +6,11 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <hookline/codec/make_codec.hpp>
 #include <hookline/core/error.hpp>
 #include <hookline/hook/builtin_hooks.hpp>
+#include <hookline/hook/compress_hook.hpp>
+#include <hookline/hook/wrappers.hpp>
 
 #include "hook/hook_text.hpp"
 
@@ -25,12 +28,73 @@ struct Registry {
   std::map<std::string, Entry, std::less<>> entries;
 };
 
+using Range = CodecOptions::Range;
+using Rounding = CodecOptions::Rounding;
+
+// A cast is a codec where it stands first, and has another hook work on 16 bits where it stands around one.
+Entry half(DType dtype, CodecOptions::Format format, const char* description) {
+  return {HookPlace::both,
+          [dtype, format](auto group, HookOptions&, HookPtr inner) -> HookPtr {
+            if (inner) return cast_around(std::move(inner), dtype, std::move(group));
+            return std::make_shared<CompressHook>(std::move(group), make_codec(CodecOptions{.format = format}));
+          },
+          description};
+}
+
+Entry integers(CodecOptions options, const char* description) {
+  return {HookPlace::first,
+          [options](auto group, HookOptions& given, const HookPtr&) mutable -> HookPtr {
+            const std::string block = given.text("block", "");
+            if (block == "tensor") options.block = 0;
+            else if (!block.empty()) options.block = given.integer("block", 0);
+            if (!block.empty() && block != "tensor" && options.block < 1) {
+              throw InvalidArgument(fmt::format("option block is {}, and must be at least 1, or 'tensor'", block));
+            }
+            const char* const range = options.range == Range::affine ? "affine" : "symmetric";
+            const bool symmetric = given.word("range", range, {"affine", "symmetric"}) == "symmetric";
+            options.range = symmetric ? Range::symmetric : Range::affine;
+            const bool drawn = given.word("rounding", "nearest", {"nearest", "stochastic"}) == "stochastic";
+            options.rounding = drawn ? Rounding::stochastic : Rounding::nearest;
+            const auto seed = static_cast<std::uint64_t>(given.integer("seed", 0));
+            return std::make_shared<CompressHook>(std::move(group), make_codec(options), seed);
+          },
+          description};
+}
+
+HookPtr make_where(std::shared_ptr<ProcessGroup> group, HookOptions& given, HookPtr inner) {
+  ParameterRule rule;
+  rule.name = given.text("name", rule.name);
+  rule.min_size = given.integer("min_size", rule.min_size);
+  rule.max_size = given.integer("max_size", rule.max_size);
+  rule.dims = static_cast<int>(given.integer("dims", rule.dims));
+  return where(std::move(inner), rule, make_hook(given.text("otherwise", "allreduce"), std::move(group)));
+}
+
 // A hook of the library's is added here, in a line; a hook of a program's by register_hook.
 std::map<std::string, Entry, std::less<>> builtin_hooks() {
   return {
       {"allreduce",
        {HookPlace::first, [](auto group, auto&, auto) { return std::make_shared<AllreduceHook>(std::move(group)); },
         "the mean over all ranks"}},
+      {"fp16", half(DType::f16, CodecOptions::Format::float16, "gradients travel as float16")},
+      {"bf16", half(DType::bf16, CodecOptions::Format::bfloat16, "gradients travel as bfloat16")},
+      {"int8", integers({.bits = 8, .block = 512, .range = Range::affine}, "gradients travel as 8-bit integers")},
+      {"int4", integers({.bits = 4, .block = 128, .range = Range::symmetric}, "gradients travel as 4-bit integers")},
+      {"quantize_per_tensor",
+       integers({.bits = 8, .block = 0, .range = Range::affine}, "8-bit integers, one scale for a bucket")},
+      {"quantize_per_channel",
+       integers({.bits = 8, .block = 512, .range = Range::affine}, "8-bit integers, a scale for 512 values")},
+      {"error_feedback",
+       {HookPlace::around, [](auto, auto&, HookPtr inner) { return error_feedback(std::move(inner)); },
+        "adds what was lost to the next step's gradients"}},
+      {"where", {HookPlace::around, make_where, "the hook for some parameters, another for the rest"}},
+      {"log",
+       {HookPlace::around, [](auto, auto&, HookPtr inner) { return logged(std::move(inner)); },
+        "writes a line for each bucket to standard error"}},
+      {"compare",
+       {HookPlace::around,
+        [](auto group, auto&, HookPtr inner) { return compared_with_exact(std::move(inner), std::move(group)); },
+        "measures how far the result is from the exact mean"}},
       {"noop",
        {HookPlace::first, [](auto, auto&, auto) { return std::make_shared<NoopHook>(); },
         "sends nothing: each rank keeps its own gradients"}},
@@ -80,6 +144,7 @@ HookPtr make_hook(std::string_view text, std::shared_ptr<ProcessGroup> group) {
     hook = entry.factory(group, options, std::move(hook));
     options.check_all_known();
   }
+  hook->set_text(std::string(text));
   return hook;
 }
 

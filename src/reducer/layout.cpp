@@ -32,12 +32,15 @@ void Core::build(const std::vector<BucketMembers>& plan) {
     bucket.sparse = parameters[kept[0]].sparse;
     std::vector<Dims> sizes;
     std::vector<Tensor> tensors;
+    std::vector<std::string> names;
     for (const std::size_t p : kept) {
       sizes.push_back(parameters[p].tensor.shape());
       tensors.push_back(parameters[p].tensor);
+      names.push_back(parameters[p].name);
     }
     const DType dtype = tensors[0].dtype();
-    bucket.layout = std::make_shared<const BucketLayout>(layout_of(std::move(sizes), std::move(tensors)));
+    bucket.layout =
+        std::make_shared<const BucketLayout>(layout_of(std::move(sizes), std::move(tensors), std::move(names)));
     for (const std::size_t p : kept) marks_[p].bucket = static_cast<std::uint32_t>(buckets.size() - 1);
     if (!bucket.sparse) {
       const auto elements = static_cast<std::int64_t>(bucket.layout->offsets.back() + bucket.layout->lengths.back());

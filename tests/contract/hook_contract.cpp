@@ -107,6 +107,24 @@ Future<Tensor> pass_on(HookPtr inner, GradBucket& bucket) {
   co_return result;
 }
 
+/// A hook by its text; what it may be off by is of gradients between -1 and 1.
+HookCase by_text(const std::string& name, const std::string& text, double tolerance) {
+  return {name, [text](auto group) { return make_hook(text, group); }, true, tolerance};
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Compressing, HookContract,
+    ::testing::Values(by_text("fp16", "fp16", 0x1p-10), by_text("bf16", "bf16", 0x1p-7), by_text("int8", "int8", 0.01),
+                      by_text("int4", "int4(block=64)", 0.16), by_text("per_tensor", "quantize_per_tensor", 0.01),
+                      by_text("per_channel", "quantize_per_channel", 0.01),
+                      by_text("stochastic", "int8(rounding=stochastic, seed=7, range=symmetric)", 0.04),
+                      by_text("feedback", "int8 | error_feedback", 0.02),
+                      by_text("fp16_around", "allreduce | fp16", 0x1p-9),
+                      by_text("bf16_around_int8", "int8 | bf16", 0.03),
+                      by_text("where", "int8 | where(dims=2, otherwise=fp16)", 0.01),
+                      by_text("watched", "allreduce | compare", 0)),
+    [](const auto& test) { return test.param.name; });
+
 INSTANTIATE_TEST_SUITE_P(
     Hooks, HookContract,
     ::testing::Values(HookCase{"allreduce", [](auto group) { return make_hook("allreduce", group); }},

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include <hookline/core/dims.hpp>
@@ -19,10 +20,12 @@ struct BucketLayout {
   std::vector<std::size_t> lengths;
   std::vector<Dims> sizes;
   std::vector<Tensor> parameters;  ///< may be empty where nobody knows them
+  std::vector<std::string> names;  ///< of the parameters; the same
 };
 
 /// The layout of gradients of these sizes, one behind the other.
-HOOKLINE_EXPORT BucketLayout layout_of(std::vector<Dims> sizes, std::vector<Tensor> parameters = {});
+HOOKLINE_EXPORT BucketLayout layout_of(std::vector<Dims> sizes, std::vector<Tensor> parameters = {},
+                                       std::vector<std::string> names = {});
 
 /// A handle: copies share the layout and see the same elements, but set_buffer changes one copy alone. For a parameter
 /// with a sparse gradient the buffer has the values of the rows that any rank has, and sparse_grad_indices their
@@ -48,6 +51,9 @@ class HOOKLINE_EXPORT GradBucket {
   const std::vector<std::size_t>& lengths() const noexcept { return layout_->lengths; }
   const std::vector<Dims>& sizes() const noexcept { return layout_->sizes; }
   const std::vector<Tensor>& parameters() const noexcept { return layout_->parameters; }
+  const std::vector<std::string>& names() const noexcept { return layout_->names; }
+  /// The same object as long as the parameters lie in the same places.
+  const std::shared_ptr<const BucketLayout>& layout() const noexcept { return layout_; }
   const std::optional<Tensor>& sparse_grad_indices() const noexcept { return sparse_grad_indices_; }
 
   /// Views of the buffer with the parameters' shapes, in the order of the layout.

@@ -13,6 +13,7 @@ class HOOKLINE_EXPORT AllreduceHook final : public CppCommHookInterface<std::sha
  public:
   explicit AllreduceHook(std::shared_ptr<ProcessGroup> group);
   Future<HookResult> run_hook(GradBucket& bucket) override;
+  bool keep_error() override { return true; }  // nothing is lost
   /// The same as a work, for a caller that wants to wait in the operation itself.
   WorkPtr start(GradBucket& bucket);
 };

@@ -2,9 +2,12 @@
 #pragma once
 
 #include <any>
+#include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include <hookline/bucket/grad_bucket.hpp>
 #include <hookline/core/export.hpp>
@@ -22,6 +25,22 @@ struct HookTraits {
   bool may_block = false;  ///< waits inside: such hooks share one lane and run one after another
 };
 
+class StateWriter;
+class StateReader;
+
+/// What a hook did to a bucket in the last step, where it knows.
+struct HookCost {
+  std::size_t bucket = 0;
+  std::uint64_t values = 0;
+  std::uint64_t sent_bytes = 0;  ///< by this rank
+  double ratio = 1;              ///< what an allreduce of the values would have sent, over sent_bytes
+  double encode_time = 0;        ///< seconds
+  double decode_time = 0;
+  double kept_error_norm = 0;  ///< of what is fed back into the next step
+  /// Of the result against the exact mean, where a hook around it compares them.
+  std::optional<double> relative_error = std::nullopt;
+};
+
 /// The seam: a bucket in, a Future of the reduced buffer out. The reducer calls run_hook once a bucket and step, in
 /// bucket order, and keeps group, bucket and hook alive until the Future is done, so a coroutine may take them by
 /// reference. Operations that the hook starts land in the lane of its bucket, also behind a co_await.
@@ -37,11 +56,26 @@ class HOOKLINE_EXPORT CommHookInterface {
   /// The reduced buffer in what the Future carried: flat, of the bucket's size and dtype. Called in finalize().
   virtual Tensor parse_hook_result(const HookResult& result) = 0;
 
+  // The rest is for hooks that lose something, or keep something between steps. A hook around another asks it in turn.
+
+  /// Has the hook add what it loses of this rank's gradients to those of the next step, from now on. False where the
+  /// hook does not know what it loses.
+  virtual bool keep_error() { return false; }
+  /// Of the buckets of the last step; called between steps, as the two below.
+  virtual std::vector<HookCost> costs() const { return {}; }
+  /// What it keeps; see save_state. load reads what save has written.
+  virtual void save(StateWriter& to) const;
+  virtual void load(StateReader& from);
+
   std::string name() const;
   bool may_block() const noexcept { return traits_.may_block; }
+  /// What make_hook made it of; empty for others.
+  const std::string& text() const noexcept { return text_; }
+  void set_text(std::string text) { text_ = std::move(text); }
 
  private:
   const HookTraits traits_;
+  std::string text_;
 };
 
 using HookPtr = std::shared_ptr<CommHookInterface>;

@@ -44,7 +44,7 @@ HookPtr make_hook(Future<Tensor> (*function)(State&, GradBucket&), Pointer state
 /// What a hook around another is: does what it wants before and after `co_await run_and_parse(inner, bucket)`.
 using HookWrapper = std::function<Future<Tensor>(HookPtr inner, GradBucket& bucket)>;
 
-/// A hook around `inner`. It may block where the inner one may.
+/// A hook around `inner`. It may block where the inner one may; costs, kept errors and state are the inner one's.
 HOOKLINE_EXPORT HookPtr wrap(HookPtr inner, HookWrapper around, const std::string& name = "wrapped");
 
 }  // namespace hookline

@@ -1,0 +1,40 @@
+// What hooks lost of each gradient, found again when the buckets are cut anew.
+#pragma once
+
+#include <cstddef>
+#include <map>
+#include <memory>
+#include <string>
+
+#include <hookline/bucket/grad_bucket.hpp>
+#include <hookline/core/export.hpp>
+#include <hookline/core/tensor.hpp>
+
+namespace hookline {
+
+class StateReader;
+class StateWriter;
+
+/// A float32 for each element of each gradient, zero at first. Not synchronised.
+class HOOKLINE_EXPORT KeptErrors {
+ public:
+  /// Those of a bucket, flat, to be changed in place. InvalidArgument naming a parameter of which a loaded state has
+  /// another number of elements.
+  Tensor of(const GradBucket& bucket);
+
+  void save(StateWriter& to) const;
+  void load(StateReader& from);
+
+ private:
+  struct Bucket {
+    std::shared_ptr<const BucketLayout> layout;
+    Tensor errors;
+  };
+  using Loose = std::map<std::string, Tensor>;  ///< by parameter
+  static void take_apart(const std::map<std::size_t, Bucket>& buckets, Loose& loose);
+
+  std::map<std::size_t, Bucket> buckets_;
+  Loose loose_;  ///< of parameters whose buckets have not been seen since the layout changed
+};
+
+}  // namespace hookline

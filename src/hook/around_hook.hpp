@@ -1,0 +1,34 @@
+// The hook around another one.
+#pragma once
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <hookline/hook/function_hook.hpp>
+
+namespace hookline::hook {
+
+/// Runs a function around the inner hook and leaves everything else to that one. What has more to do derives from it.
+class AroundHook : public CommHookInterface {
+ public:
+  /// InvalidArgument where there is no inner hook.
+  AroundHook(HookPtr inner, const std::string& name, HookWrapper around);
+
+  Future<HookResult> run_hook(GradBucket& bucket) override;
+  Tensor parse_hook_result(const HookResult& result) override { return tensor_of(result); }
+
+  bool keep_error() override { return inner_->keep_error(); }
+  std::vector<HookCost> costs() const override { return inner_->costs(); }
+  void save(StateWriter& to) const override { inner_->save(to); }
+  void load(StateReader& from) override { inner_->load(from); }
+
+ protected:
+  const HookPtr& inner() const noexcept { return inner_; }
+
+ private:
+  const HookPtr inner_;
+  const HookWrapper around_;
+};
+
+}  // namespace hookline::hook

@@ -1,0 +1,65 @@
+// Buckets of 16-bit gradients for the inner hook.
+#include <map>
+#include <mutex>
+
+#include <hookline/core/error.hpp>
+#include <hookline/hook/wrappers.hpp>
+
+#include "hook/around_hook.hpp"
+#include "kernel/cast.hpp"
+
+namespace hookline {
+namespace {
+
+class CastHook final : public hook::AroundHook {
+ public:
+  CastHook(HookPtr inner, DType dtype, std::shared_ptr<ProcessGroup> group)
+      : AroundHook(std::move(inner), dtype == DType::f16 ? "fp16" : "bf16",
+                   [this](HookPtr hook, GradBucket& bucket) { return run(std::move(hook), bucket); }),
+        dtype_(dtype),
+        group_(std::move(group)) {}
+
+ private:
+  Future<Tensor> run(HookPtr hook, GradBucket& bucket) {
+    if (bucket.buffer().dtype() != DType::f32) co_return co_await run_and_parse(hook, bucket);
+    const auto count = static_cast<std::size_t>(bucket.buffer().numel());
+    const Tensor narrow = buffer_of(bucket);
+    kernel::narrow(dtype_, bucket.buffer().data<const float>(), narrow.mutable_bytes(), count);
+    GradBucket cast = bucket;
+    cast.set_buffer(narrow);
+    const Tensor result = co_await run_and_parse(hook, cast);
+    if (result.dtype() != dtype_ || result.numel() != bucket.buffer().numel() || !result.is_contiguous()) {
+      throw InvalidArgument("the hook " + hook->name() + " got " + to_string(narrow) + " and gave " +
+                            to_string(result));
+    }
+    kernel::widen(dtype_, result.bytes(), bucket.buffer().data<float>(), count);
+    co_return bucket.buffer();
+  }
+
+  // Kept from step to step, in the group's memory: collectives work on it in place.
+  Tensor buffer_of(const GradBucket& bucket) {
+    const std::lock_guard lock(mutex_);
+    Tensor& buffer = buffers_[bucket.index()];
+    if (buffer.dtype() != dtype_ || buffer.numel() != bucket.buffer().numel()) {
+      buffer = group_->empty({bucket.buffer().numel()}, dtype_);
+    }
+    return buffer;
+  }
+
+  const DType dtype_;
+  const std::shared_ptr<ProcessGroup> group_;
+  std::mutex mutex_;
+  std::map<std::size_t, Tensor> buffers_;
+};
+
+}  // namespace
+
+HookPtr cast_around(HookPtr inner, DType dtype, std::shared_ptr<ProcessGroup> group) {
+  if (dtype != DType::f16 && dtype != DType::bf16) {
+    throw InvalidArgument("cast_around: gradients are cast to float16 or bfloat16, not " + std::string(name(dtype)));
+  }
+  if (!group) throw InvalidArgument("cast_around needs a process group");
+  return std::make_shared<CastHook>(std::move(inner), dtype, std::move(group));
+}
+
+}  // namespace hookline

@@ -1,0 +1,94 @@
+// The compressing hook: a reduction of encoded values for each bucket.
+#include <hookline/hook/compress_hook.hpp>
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include <hookline/core/error.hpp>
+#include <hookline/hook/hook_state.hpp>
+
+namespace hookline {
+namespace {
+
+std::string name_of(const CodecPtr& codec) {
+  if (!codec) throw InvalidArgument("a hook that compresses needs a codec");
+  return codec->name();
+}
+
+}  // namespace
+
+CompressHook::CompressHook(std::shared_ptr<ProcessGroup> group, CodecPtr codec, std::uint64_t seed)
+    : CppCommHookInterface(std::move(group), {.name = name_of(codec)}), codec_(std::move(codec)), seed_(seed) {
+  if (!state_) throw InvalidArgument("the hook " + codec_->name() + " needs a process group");
+}
+
+CompressHook::~CompressHook() = default;
+
+bool CompressHook::keep_error() {
+  error_feedback_ = true;
+  reductions_.clear();
+  return true;
+}
+
+// The rows of a sparse gradient are others in each step: nothing can be kept of them.
+CompressedReduction& CompressHook::reduction_of(const GradBucket& bucket) {
+  const std::lock_guard lock(mutex_);
+  const bool keeps = error_feedback_ && !bucket.sparse_grad_indices();
+  std::unique_ptr<CompressedReduction>& found = reductions_[bucket.index()];
+  if (!found) {
+    const CompressionOptions options{.error_feedback = keeps, .seed = seed_, .bucket = bucket.index()};
+    found = std::make_unique<CompressedReduction>(state_, codec_, options);
+    found->set_step(steps_before_);
+  }
+  if (keeps) found->set_kept_error(errors_.of(bucket));
+  return *found;
+}
+
+Future<HookResult> CompressHook::run_hook(GradBucket& bucket) {
+  const AllreduceOptions options{.op = ReduceOp::avg};
+  co_await reduction_of(bucket).allreduce(bucket.buffer(), options);
+  co_return bucket.buffer();
+}
+
+std::vector<HookCost> CompressHook::costs() const {
+  const std::lock_guard lock(mutex_);
+  std::vector<HookCost> all;
+  for (const auto& [index, reduction] : reductions_) {
+    const CompressionStats& stats = reduction->stats();
+    all.push_back({.bucket = index,
+                   .values = stats.values,
+                   .sent_bytes = stats.sent_bytes,
+                   .ratio = stats.ratio,
+                   .encode_time = stats.encode_time,
+                   .decode_time = stats.decode_time,
+                   .kept_error_norm = reduction->kept_error_norm()});
+  }
+  return all;
+}
+
+void CompressHook::save(StateWriter& to) const {
+  const std::lock_guard lock(mutex_);
+  std::uint64_t steps = steps_before_;
+  for (const auto& [index, reduction] : reductions_) steps = std::max(steps, reduction->step());
+  to.number(seed_);
+  to.number(steps);
+  to.number(error_feedback_ ? 1 : 0);
+  errors_.save(to);
+}
+
+void CompressHook::load(StateReader& from) {
+  const std::uint64_t seed = from.number();
+  const std::uint64_t steps = from.number();
+  if (seed != seed_) throw InvalidArgument(fmt::format("the state is of seed {}, and this hook has {}", seed, seed_));
+  if ((from.number() != 0) != error_feedback_) {
+    throw InvalidArgument(std::string("the state is of a hook with") + (error_feedback_ ? "out" : "") +
+                          " error feedback, and this one has it otherwise");
+  }
+  const std::lock_guard lock(mutex_);
+  errors_.load(from);
+  reductions_.clear();
+  steps_before_ = steps;
+}
+
+}  // namespace hookline

@@ -1,0 +1,70 @@
+// Error feedback around hooks that do not know what they lose.
+#include <cmath>
+#include <mutex>
+
+#include <hookline/hook/hook_state.hpp>
+#include <hookline/hook/kept_errors.hpp>
+#include <hookline/hook/wrappers.hpp>
+
+#include "hook/around_hook.hpp"
+
+namespace hookline {
+namespace {
+
+class FeedbackHook final : public hook::AroundHook {
+ public:
+  explicit FeedbackHook(HookPtr inner)
+      : AroundHook(std::move(inner), "error_feedback",
+                   [this](HookPtr hook, GradBucket& bucket) { return run(std::move(hook), bucket); }) {}
+
+  bool keep_error() override { return true; }
+  void save(StateWriter& to) const override {
+    AroundHook::save(to);
+    errors_.save(to);
+  }
+  void load(StateReader& from) override {
+    AroundHook::load(from);
+    errors_.load(from);
+  }
+
+ private:
+  Future<Tensor> run(HookPtr hook, GradBucket& bucket) {
+    if (bucket.buffer().dtype() != DType::f32 || bucket.sparse_grad_indices()) {
+      co_return co_await run_and_parse(hook, bucket);
+    }
+    const Tensor kept = errors_of(bucket);
+    float* const errors = kept.data<float>();
+    const auto count = static_cast<std::size_t>(kept.numel());
+    float* const values = bucket.buffer().data<float>();
+    for (std::size_t i = 0; i < count; ++i) {
+      values[i] += errors[i];
+      errors[i] = values[i];
+    }
+    const Tensor result = co_await run_and_parse(hook, bucket);
+    const float* const reduced = result.data<const float>();
+    // What is no finite number must not come back in later steps.
+    for (std::size_t i = 0; i < count; ++i) {
+      errors[i] -= reduced[i];
+      if (!std::isfinite(errors[i])) errors[i] = 0;
+    }
+    co_return result;
+  }
+
+  Tensor errors_of(const GradBucket& bucket) {
+    const std::lock_guard lock(mutex_);
+    return errors_.of(bucket);
+  }
+
+  std::mutex mutex_;
+  KeptErrors errors_;
+};
+
+}  // namespace
+
+HookPtr error_feedback(HookPtr inner) {
+  const auto run = [](HookPtr hook, GradBucket& bucket) { return run_and_parse(std::move(hook), bucket); };
+  if (inner && inner->keep_error()) return wrap(std::move(inner), run, "error_feedback");
+  return std::make_shared<FeedbackHook>(std::move(inner));
+}
+
+}  // namespace hookline

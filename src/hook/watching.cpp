@@ -1,0 +1,95 @@
+// Hooks that only watch: a log, and a comparison with the exact mean.
+#include <cmath>
+#include <cstdio>
+#include <map>
+#include <mutex>
+
+#include <fmt/format.h>
+
+#include <hookline/core/error.hpp>
+#include <hookline/core/norm.hpp>
+#include <hookline/hook/wrappers.hpp>
+
+#include "hook/around_hook.hpp"
+
+namespace hookline {
+namespace {
+
+double norm(const Tensor& tensor) { return std::sqrt(squared_norm(tensor).item<double>()); }
+
+class ComparingHook final : public hook::AroundHook {
+ public:
+  ComparingHook(HookPtr inner, std::shared_ptr<ProcessGroup> group)
+      : AroundHook(std::move(inner), "compare",
+                   [this](HookPtr hook, GradBucket& bucket) { return run(std::move(hook), bucket); }),
+        group_(std::move(group)) {}
+
+  std::vector<HookCost> costs() const override {
+    std::vector<HookCost> all = AroundHook::costs();
+    const std::lock_guard lock(mutex_);
+    if (all.empty()) {
+      for (const auto& [bucket, error] : errors_) all.push_back({.bucket = bucket});
+    }
+    for (HookCost& cost : all) {
+      const auto found = errors_.find(cost.bucket);
+      if (found != errors_.end()) cost.relative_error = found->second;
+    }
+    return all;
+  }
+
+ private:
+  Future<Tensor> run(HookPtr hook, GradBucket& bucket) {
+    const Tensor exact = bucket.buffer().clone();
+    const AllreduceOptions options{.op = ReduceOp::avg};
+    const WorkPtr work = group_->allreduce(exact, options);
+    co_await work;
+    const Tensor result = co_await run_and_parse(hook, bucket);
+    const double size = norm(exact);
+    const double off = difference(exact, result);
+    const std::lock_guard lock(mutex_);
+    errors_[bucket.index()] = size > 0 ? off / size : off;
+    co_return result;
+  }
+
+  static double difference(const Tensor& a, const Tensor& b) {
+    if (a.dtype() != DType::f32 || b.dtype() != DType::f32 || a.numel() != b.numel()) return std::nan("");
+    double sum = 0;
+    for (std::int64_t i = 0; i < a.numel(); ++i) {
+      const double off = static_cast<double>(a.data<const float>()[i]) - static_cast<double>(b.data<const float>()[i]);
+      sum += off * off;
+    }
+    return std::sqrt(sum);
+  }
+
+  const std::shared_ptr<ProcessGroup> group_;
+  mutable std::mutex mutex_;
+  std::map<std::size_t, double> errors_;
+};
+
+Future<Tensor> log_around(HookPtr hook, GradBucket& bucket, std::function<void(const std::string&)> line) {
+  const auto begin = Clock::now();
+  const double before = norm(bucket.buffer());
+  const Tensor result = co_await run_and_parse(hook, bucket);
+  const double milliseconds = std::chrono::duration<double, std::milli>(Clock::now() - begin).count();
+  line(fmt::format("hookline: bucket {} of {}, {}: norm {:.6g} before, {:.6g} after {}, in {:.3f} ms", bucket.index(),
+                   bucket.bucket_count(), to_string(bucket.buffer()), before, norm(result), hook->name(),
+                   milliseconds));
+  co_return result;
+}
+
+}  // namespace
+
+HookPtr logged(HookPtr inner, std::function<void(const std::string&)> line) {
+  if (!line) line = [](const std::string& text) { fmt::print(stderr, "{}\n", text); };
+  return wrap(
+      std::move(inner),
+      [line = std::move(line)](HookPtr hook, GradBucket& bucket) { return log_around(std::move(hook), bucket, line); },
+      "log");
+}
+
+HookPtr compared_with_exact(HookPtr inner, std::shared_ptr<ProcessGroup> group) {
+  if (!group) throw InvalidArgument("compared_with_exact needs a process group");
+  return std::make_shared<ComparingHook>(std::move(inner), std::move(group));
+}
+
+}  // namespace hookline

@@ -1,0 +1,130 @@
+// A bucket in two: the parameters that a rule is for, and the others.
+#include <fnmatch.h>
+
+#include <algorithm>
+#include <map>
+#include <mutex>
+
+#include <hookline/core/error.hpp>
+#include <hookline/hook/hook_state.hpp>
+#include <hookline/hook/wrappers.hpp>
+
+#include "hook/around_hook.hpp"
+
+namespace hookline {
+namespace {
+
+class WhereHook final : public hook::AroundHook {
+ public:
+  WhereHook(HookPtr inner, ParameterRule rule, HookPtr otherwise)
+      : AroundHook(std::move(inner), "where",
+                   [this](HookPtr hook, GradBucket& bucket) { return run(std::move(hook), bucket); }),
+        rule_(std::move(rule)),
+        otherwise_(std::move(otherwise)) {}
+
+  bool keep_error() override {
+    const bool one = AroundHook::keep_error();
+    return otherwise_->keep_error() && one;
+  }
+  std::vector<HookCost> costs() const override {
+    std::vector<HookCost> all = AroundHook::costs();
+    for (const HookCost& cost : otherwise_->costs()) all.push_back(cost);
+    std::stable_sort(all.begin(), all.end(), [](const auto& a, const auto& b) { return a.bucket < b.bucket; });
+    return all;
+  }
+  void save(StateWriter& to) const override {
+    AroundHook::save(to);
+    otherwise_->save(to);
+  }
+  void load(StateReader& from) override {
+    AroundHook::load(from);
+    otherwise_->load(from);
+  }
+
+ private:
+  // Some of a bucket's parameters one behind the other: positions in the bucket, and the bucket that they make.
+  struct Part {
+    std::vector<std::size_t> members;
+    std::shared_ptr<const BucketLayout> layout;
+  };
+  struct Split {
+    std::shared_ptr<const BucketLayout> of;
+    Part chosen, rest;
+  };
+
+  Future<Tensor> run(HookPtr hook, GradBucket& bucket) {
+    const Split split = split_of(bucket);
+    if (split.rest.members.empty()) co_return co_await run_and_parse(hook, bucket);
+    if (split.chosen.members.empty()) co_return co_await run_and_parse(otherwise_, bucket);
+    const std::vector<Tensor> gradients = bucket.gradients();
+    GradBucket chosen = collect(bucket, split.chosen, gradients);
+    GradBucket rest = collect(bucket, split.rest, gradients);
+    const Tensor first = co_await run_and_parse(hook, chosen);
+    spread(first, split.chosen, gradients);
+    const Tensor second = co_await run_and_parse(otherwise_, rest);
+    spread(second, split.rest, gradients);
+    co_return bucket.buffer();
+  }
+
+  Split split_of(const GradBucket& bucket) {
+    const std::lock_guard lock(mutex_);
+    Split& split = splits_[bucket.index()];
+    if (split.of == bucket.layout()) return split;
+    split = {.of = bucket.layout(), .chosen = {}, .rest = {}};
+    for (std::size_t i = 0; i < bucket.sizes().size(); ++i) {
+      const std::string name = i < bucket.names().size() ? bucket.names()[i] : "";
+      (rule_.fits(name, bucket.sizes()[i]) ? split.chosen : split.rest).members.push_back(i);
+    }
+    for (Part* part : {&split.chosen, &split.rest}) {
+      std::vector<Dims> sizes;
+      std::vector<Tensor> parameters;
+      std::vector<std::string> names;
+      for (const std::size_t i : part->members) {
+        sizes.push_back(bucket.sizes()[i]);
+        if (i < bucket.parameters().size()) parameters.push_back(bucket.parameters()[i]);
+        if (i < bucket.names().size()) names.push_back(bucket.names()[i]);
+      }
+      part->layout =
+          std::make_shared<const BucketLayout>(layout_of(std::move(sizes), std::move(parameters), std::move(names)));
+    }
+    return split;
+  }
+
+  static GradBucket collect(const GradBucket& bucket, const Part& part, const std::vector<Tensor>& gradients) {
+    const auto elements = static_cast<std::int64_t>(part.layout->offsets.back() + part.layout->lengths.back());
+    GradBucket result(bucket.index(), bucket.bucket_count(), Tensor::empty({elements}, bucket.buffer().dtype()),
+                      part.layout);
+    const std::vector<Tensor> places = result.gradients();
+    for (std::size_t i = 0; i < places.size(); ++i) places[i].copy_from(gradients[part.members[i]]);
+    return result;
+  }
+
+  static void spread(const Tensor& result, const Part& part, const std::vector<Tensor>& gradients) {
+    for (std::size_t i = 0; i < part.members.size(); ++i) {
+      const auto begin = static_cast<std::int64_t>(part.layout->offsets[i]);
+      const Tensor& to = gradients[part.members[i]];
+      to.copy_from(result.slice(0, begin, begin + to.numel()).reshape(to.shape()));
+    }
+  }
+
+  const ParameterRule rule_;
+  const HookPtr otherwise_;
+  std::mutex mutex_;
+  std::map<std::size_t, Split> splits_;
+};
+
+}  // namespace
+
+bool ParameterRule::fits(std::string_view parameter, const Dims& shape) const {
+  std::int64_t size = 1;
+  for (const std::int64_t extent : shape) size *= extent;
+  return size >= min_size && size <= max_size && (dims < 0 || static_cast<std::size_t>(dims) == shape.size()) &&
+         fnmatch(name.c_str(), std::string(parameter).c_str(), 0) == 0;
+}
+
+HookPtr where(HookPtr inner, ParameterRule rule, HookPtr otherwise) {
+  if (!otherwise) throw InvalidArgument("where: there is no hook for the parameters that the rule is not for");
+  return std::make_shared<WhereHook>(std::move(inner), std::move(rule), std::move(otherwise));
+}
+
+}  // namespace hookline

@@ -1,0 +1,204 @@
+// Hooks that compress, in a reducer: what they keep, save, cost and refuse.
+#include <hookline/hook/compress_hook.hpp>
+
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <stdexcept>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <hookline/backend/threads.hpp>
+#include <hookline/core/error.hpp>
+#include <hookline/hook/hook_state.hpp>
+#include <hookline/hook/registry.hpp>
+#include <hookline/hook/wrappers.hpp>
+
+#include "harness/spawn.hpp"
+
+namespace hookline {
+namespace {
+
+using namespace std::chrono_literals;
+using ::testing::HasSubstr;
+
+std::shared_ptr<ProcessGroup> alone() { return make_group(make_threads_backends(1)[0], 10s); }
+
+void require(bool condition, const std::string& what) {
+  if (!condition) throw std::runtime_error(what);
+}
+
+using Layout = std::shared_ptr<const BucketLayout>;
+
+Layout layout(std::vector<Dims> sizes, std::vector<std::string> names) {
+  return std::make_shared<const BucketLayout>(layout_of(std::move(sizes), {}, std::move(names)));
+}
+
+/// A bucket of values that depend on rank and step.
+GradBucket bucket_of(const Layout& layout, int rank, int step, std::size_t index = 0, std::size_t count = 1) {
+  const auto numel = static_cast<std::int64_t>(layout->offsets.back() + layout->lengths.back());
+  Tensor t = Tensor::empty({numel});
+  for (std::int64_t i = 0; i < numel; ++i) {
+    t.data<float>()[i] = std::sin(0.1F * static_cast<float>(i + step) + static_cast<float>(rank));
+  }
+  return {index, count, t, layout};
+}
+
+Tensor run(const HookPtr& hook, GradBucket bucket) { return run_and_parse(hook, bucket).wait(30s), bucket.buffer(); }
+
+bool same(const Tensor& a, const Tensor& b) {
+  return a.nbytes() == b.nbytes() && std::memcmp(a.bytes(), b.bytes(), a.nbytes()) == 0;
+}
+
+TEST(CompressHook, AResumedRunGoesOnBitForBit) {
+  for (const char* text : {"int4 | error_feedback", "int8(rounding=stochastic, seed=5)", "allreduce | error_feedback",
+                           "int4(rounding=stochastic) | where(name=a, otherwise=int8) | error_feedback"}) {
+    testing::threads_world().spawn(3, [&](ProcessGroup& group) {
+      const Layout two = layout({Dims{30, 20}, Dims{77}}, {"a", "b"});
+      const auto whole = make_hook(text, group.shared_from_this());
+      const auto first = make_hook(text, group.shared_from_this());
+      std::vector<std::byte> state;
+      Tensor expected, resumed;
+      for (int step = 0; step < 4; ++step) {
+        expected = run(whole, bucket_of(two, group.rank(), step));
+        if (step < 2) run(first, bucket_of(two, group.rank(), step));
+      }
+      state = save_state(*first, group);
+      const auto second = make_hook(text, group.shared_from_this());
+      load_state(*second, group, state);
+      for (int step = 2; step < 4; ++step) resumed = run(second, bucket_of(two, group.rank(), step));
+      require(same(expected, resumed), std::string(text) + ": a resumed run gives other bits");
+      const auto fresh = make_hook(text, group.shared_from_this());
+      for (int step = 2; step < 4; ++step) resumed = run(fresh, bucket_of(two, group.rank(), step));
+      require(std::string(text).starts_with("allreduce") || !same(expected, resumed), "the state did not matter");
+    });
+  }
+}
+
+TEST(CompressHook, ErrorsFollowTheirParametersIntoOtherBuckets) {
+  const auto group = alone();
+  const auto hook = make_hook("int4(block=4) | error_feedback", group);
+  const auto other = make_hook("int4(block=4) | error_feedback", group);
+  const Layout ab = layout({Dims{4}, Dims{8}}, {"a", "b"});
+  const Layout ba = layout({Dims{8}, Dims{4}}, {"b", "a"});
+  run(hook, bucket_of(ab, 0, 0));
+  run(other, bucket_of(ab, 0, 0));
+  // The same values under the same names: what comes out must be the same, wherever they lie.
+  GradBucket straight = bucket_of(ab, 0, 1);
+  GradBucket swapped(0, 1, Tensor::empty({12}), ba);
+  swapped.gradients()[0].copy_from(straight.gradients()[1]);
+  swapped.gradients()[1].copy_from(straight.gradients()[0]);
+  run(hook, straight);
+  run(other, swapped);
+  EXPECT_TRUE(same(straight.gradients()[0].clone(), swapped.gradients()[1].clone()));
+  EXPECT_TRUE(same(straight.gradients()[1].clone(), swapped.gradients()[0].clone()));
+}
+
+TEST(CompressHook, TheStateOfAnotherHookModelOrWorldIsRefused) {
+  const auto group = alone();
+  const auto hook = make_hook("int4 | error_feedback", group);
+  run(hook, bucket_of(layout({Dims{10}}, {"w"}), 0, 0));
+  const auto state = save_state(*hook, *group);
+  const auto message = [&](const HookPtr& into, std::span<const std::byte> bytes) -> std::string {
+    try {
+      load_state(*into, *group, bytes);
+    } catch (const InvalidArgument& e) {
+      return e.what();
+    }
+    return "";
+  };
+  EXPECT_THAT(message(make_hook("int8 | error_feedback", group), state), HasSubstr("the hook int4"));
+  testing::threads_world().spawn(2, [&](ProcessGroup& pair) {
+    const auto here = make_hook("int4 | error_feedback", pair.shared_from_this());
+    EXPECT_THROW(load_state(*here, pair, state), InvalidArgument);
+  });
+  const auto again = make_hook("int4 | error_feedback", group);
+  load_state(*again, *group, state);
+  EXPECT_THROW(run(again, bucket_of(layout({Dims{11}}, {"w"}), 0, 0)), InvalidArgument);
+  for (std::size_t size = 0; size < state.size(); ++size) {
+    EXPECT_NE(message(again, std::span(state).first(size)), "") << size;
+  }
+  for (std::size_t i = 0; i < state.size(); ++i) {  // damage anywhere: refused or taken, never a crash
+    auto damaged = state;
+    damaged[i] ^= std::byte{0xff};
+    (void)message(again, damaged);
+  }
+}
+
+TEST(CompressHook, TellsWhatItCost) {
+  testing::threads_world().spawn(2, [&](ProcessGroup& group) {
+    const auto hook = make_hook("int8 | error_feedback | compare", group.shared_from_this());
+    const Layout one = layout({Dims{1024}}, {"w"});
+    run(hook, bucket_of(one, group.rank(), 0, 0, 2));
+    run(hook, bucket_of(one, group.rank(), 0, 1, 2));
+    const std::vector<HookCost> costs = hook->costs();
+    require(costs.size() == 2 && costs[1].bucket == 1, "two buckets");
+    require(costs[0].values == 1024 && costs[0].sent_bytes == 32 + 1024 + 2 * 8, "bytes sent");
+    require(costs[0].ratio > 3.8 && costs[0].ratio < 4, "ratio");
+    require(costs[0].encode_time > 0 && costs[0].decode_time > 0, "times");
+    require(costs[0].kept_error_norm > 0, "kept error");
+    require(costs[0].relative_error && *costs[0].relative_error > 0 && *costs[0].relative_error < 0.01,
+            "relative error");
+  });
+}
+
+TEST(CompressHook, RulesChooseParameters) {
+  const ParameterRule rule{.name = "layer?.w*", .min_size = 4, .max_size = 100, .dims = 2};
+  EXPECT_TRUE(rule.fits("layer1.weight", Dims{2, 2}));
+  EXPECT_FALSE(rule.fits("layer1.bias", Dims{2, 2}));
+  EXPECT_FALSE(rule.fits("layer1.weight", Dims{4}));
+  EXPECT_FALSE(rule.fits("layer1.weight", Dims{1, 3}));
+  EXPECT_FALSE(rule.fits("layer1.weight", Dims{11, 10}));
+
+  const auto group = alone();
+  const auto hook = make_hook("int4 | where(name=w*, otherwise=allreduce)", group);
+  GradBucket bucket = bucket_of(layout({Dims{5}, Dims{6}, Dims{7}}, {"b1", "w1", "b2"}), 0, 0);
+  const Tensor before = bucket.buffer().clone();
+  run(hook, bucket);
+  const auto unchanged = [&](std::int64_t begin, std::int64_t end) {
+    return same(before.slice(0, begin, end).clone(), bucket.buffer().slice(0, begin, end).clone());
+  };
+  EXPECT_TRUE(unchanged(0, 5));
+  EXPECT_FALSE(unchanged(5, 11));
+  EXPECT_TRUE(unchanged(11, 18));
+}
+
+TEST(CompressHook, LogsALineForEachBucket) {
+  std::vector<std::string> lines;
+  const auto hook = logged(make_hook("fp16", alone()), [&](const std::string& line) { lines.push_back(line); });
+  run(hook, bucket_of(layout({Dims{5}}, {"w"}), 0, 0));
+  ASSERT_EQ(lines.size(), 1u);
+  EXPECT_THAT(lines[0], HasSubstr("bucket 0 of 1, float32[5]"));
+  EXPECT_THAT(lines[0], HasSubstr("fp16"));
+}
+
+TEST(CompressHook, WhatIsNoNumberIsNotFedBack) {
+  testing::threads_world().spawn(2, [&](ProcessGroup& group) {
+    for (const char* text : {"int8 | error_feedback", "noop | error_feedback"}) {
+      const auto hook = make_hook(text, group.shared_from_this());
+      const Layout one = layout({Dims{600}}, {"w"});
+      for (int step = 0; step < 3; ++step) {
+        GradBucket bucket = bucket_of(one, group.rank(), step);
+        if (step == 0) bucket.buffer().data<float>()[3] = std::numeric_limits<float>::quiet_NaN();
+        run(hook, bucket);
+        require(std::isnan(bucket.buffer().data<float>()[3]) == (step == 0),
+                std::string(text) + " in step " + std::to_string(step));
+      }
+    }
+  });
+}
+
+TEST(CompressHook, OptionsThatMakeNoSenseAreRefused) {
+  const auto group = alone();
+  for (const char* text : {"int8(block=0)", "int8(block=-1)", "int8(block=few)", "int8(bits=7)", "int4(range=wide)",
+                           "fp16(block=3)", "int8(rounding=up)", "allreduce | int8", "error_feedback",
+                           "int8 | where(dims=x)", "int8 | where(otherwise=y)"}) {
+    EXPECT_THROW(make_hook(text, group), InvalidArgument) << text;
+  }
+  EXPECT_THROW(CompressHook(group, nullptr), InvalidArgument);
+  EXPECT_THROW(cast_around(make_hook("noop", group), DType::f32, group), InvalidArgument);
+}
+
+}  // namespace
+}  // namespace hookline
