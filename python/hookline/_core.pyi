@@ -303,6 +303,32 @@ def rendezvous(init_method: str = 'env://', rank: int | None = None, world_size:
     Finds the store, the rank and the size of this process, as torch.distributed does: env://, file:// or tcp://.
     """
 
+class Codec:
+    """Packs float32 values into fewer bytes; made by make_codec."""
+
+    @property
+    def name(self) -> str: ...
+
+    def encoded_bytes(self, count: int) -> int:
+        """The exact size of the message of so many values."""
+
+    def encode(self, values: Any, seed: int = 0, step: int = 0, bucket: int = 0, rank: int = 0) -> bytes:
+        """
+        The message of a float32 array. The numbers are what stochastic rounding draws by.
+        """
+
+    def decode(self, message: bytes) -> Any:
+        """
+        The values of a message, as a NumPy array. InvalidArgument for damaged bytes.
+        """
+
+    def __repr__(self) -> str: ...
+
+def make_codec(text: str) -> Codec:
+    """
+    The codec of a text: 'fp16', 'bf16', 'int8(block=512)', 'int4(block=128, rounding=stochastic)'.
+    """
+
 class ReduceOp:
     """How a reduction combines the ranks' elements."""
 
@@ -655,8 +681,10 @@ class ProcessGroup:
         Waits for every operation that was started, and for its hooks; raises what a hook raised that no wait() has.
         """
 
-    def allreduce(self, tensors: hookline.ArrayLike | Sequence[hookline.ArrayLike], op: ReduceOp | CallOptions | None = None, timeout: float | datetime.timedelta | CallOptions | None = None, opts: CallOptions | None = None) -> Work:
-        """In place on every rank; the op is ReduceOp.SUM where not given."""
+    def allreduce(self, tensors: hookline.ArrayLike | Sequence[hookline.ArrayLike], op: ReduceOp | CallOptions | None = None, timeout: float | datetime.timedelta | CallOptions | None = None, opts: CallOptions | None = None, codec: Codec | str | None = None) -> Work:
+        """
+        In place on every rank; the op is ReduceOp.SUM where not given. With a codec, or the text of one, the values travel encoded.
+        """
 
     def allreduce_coalesced(self, tensors: hookline.ArrayLike | Sequence[hookline.ArrayLike], op: ReduceOp | CallOptions | None = None, timeout: float | datetime.timedelta | CallOptions | None = None, opts: CallOptions | None = None) -> Work:
         """The same of several arrays at once."""
@@ -761,6 +789,9 @@ class ProcessGroup:
 
 def is_initialised(object: object) -> bool: ...
 
+def default_group() -> ProcessGroup:
+    """The group that init_process_group made last, while it lives."""
+
 def init_process_group(backend: str | None = 'shm', init_method: str = 'env://', rank: int | None = None, world_size: int | None = None, timeout: float | datetime.timedelta | None = None, store: Store | None = None) -> ProcessGroup:
     """
     Meets the other processes of the job and returns the group of all of them. The timeout, 30 minutes where not given, is that of meeting and of every operation that has none of its own.
@@ -847,11 +878,26 @@ class CommHook:
     def __call__(self, state: Any, bucket: GradBucket) -> Future[Any]:
         """As a function of Python's would be called; the state is of no matter."""
 
+    def costs(self) -> list[dict[str, Any]]:
+        """
+        What the last step's buckets cost: bytes sent, ratio, encode_time, decode_time, kept_error_norm, and relative_error where the hook is 'compared'.
+        """
+
+    def save(self) -> bytes:
+        """What it keeps between steps, on this rank, as bytes."""
+
+    def load(self, state: bytes) -> None:
+        """
+        Puts what save() gave in the place of what it keeps. InvalidArgument for the state of another hook, model, rank or number of ranks. Executes nothing.
+        """
+
+    def __reduce__(self) -> tuple[Any, ...]: ...
+
     def __repr__(self) -> str: ...
 
-def make_hook(text: str, group: ProcessGroup) -> CommHook:
+def make_hook(text: str, group: ProcessGroup, **options: object) -> CommHook:
     """
-    The hook of a text: a name with options in parentheses, and wrappers behind it: 'int8(block=512) | error_feedback'.
+    The hook of a text: a name with options in parentheses, and wrappers behind it: 'int8(block=512) | error_feedback'. Options of a name alone may be given as keywords.
     """
 
 def registered_hooks(alone: bool = False) -> dict[str, str]:

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Any, Protocol
 
-from ._core import Future, GradBucket
+from ._core import CommHook, Future, GradBucket, default_group, make_hook
 
 
 class Registers(Protocol):
@@ -97,6 +97,13 @@ def _before_futures(traceback: TracebackType | None) -> TracebackType | None:
     while traceback is not None and traceback.tb_frame.f_code.co_filename in passed_through:
         traceback = traceback.tb_next
     return traceback
+
+
+def restore_hook(text: str, state: bytes) -> CommHook:
+    """What unpickling a hook calls: the hook of the text on this process's group, with the state that it had."""
+    hook = make_hook(text, default_group())
+    hook.load(state)
+    return hook
 
 
 def _register(model: Registers, state: Any, hook: str) -> None:

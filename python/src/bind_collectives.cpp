@@ -7,8 +7,10 @@
 #include <vector>
 
 #include <nanobind/stl/optional.h>
+#include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/vector.h>
 
+#include <hookline/codec/make_codec.hpp>
 #include <hookline/core/error.hpp>
 
 #include "call_args.hpp"
@@ -54,6 +56,23 @@ WorkObject in_place(ProcessGroup& group, OpType type, handle given, const CallAr
   c.inputs = tensors.tensors;
   c.outputs = std::move(tensors.tensors);
   return start(group, std::move(c), std::move(tensors.objects));
+}
+
+/// The same for values that travel as a codec packs them.
+WorkObject encoded(ProcessGroup& group, handle given, const CallArguments& arguments, handle codec) {
+  TensorList tensors = tensors_of(given);
+  if (tensors.tensors.size() != 1) {
+    throw InvalidArgument("allreduce with a codec takes one tensor, and " + std::to_string(tensors.tensors.size()) +
+                          " were given");
+  }
+  CodecPtr packs = PyUnicode_Check(codec.ptr()) ? make_codec(nb::str(codec).c_str())
+                                                : CodecPtr(nb::cast<std::shared_ptr<Codec>>(codec));
+  Collective c;
+  arguments.apply_to(c);
+  WorkObject result{nullptr, nb::find(group), std::move(tensors.objects), {}, {}};
+  const GilRelease released;
+  result.work = group.allreduce(tensors.tensors[0], std::move(packs), {.op = c.op, .timeout = c.timeout});
+  return result;
 }
 
 WorkObject apart(ProcessGroup& group, OpType type, TensorList outputs, TensorList inputs,
@@ -236,8 +255,17 @@ void bind_messages(GroupClass& group) {
 }  // namespace
 
 void bind_collectives(GroupClass& group) {
-  def_reducing(group, "allreduce", OpType::allreduce,
-               "In place on every rank; the op is ReduceOp.SUM where not given.");
+  group.def(
+      "allreduce",
+      [](ProcessGroup& g, ArraysArg tensors, OpArg op, TimeArg timeout, OptsArg opts, CodecArg codec) {
+        const CallArguments arguments{.op = op, .timeout = timeout, .opts = opts};
+        if (codec.object.is_none()) return in_place(g, OpType::allreduce, tensors, arguments);
+        return encoded(g, tensors, arguments, codec);
+      },
+      arg("tensors"), arg("op") = nb::none(), arg("timeout") = nb::none(), arg("opts") = nb::none(),
+      arg("codec") = nb::none(),
+      "In place on every rank; the op is ReduceOp.SUM where not given. With a codec, or the text of one, the values "
+      "travel encoded.");
   def_reducing(group, "allreduce_coalesced", OpType::allreduce_coalesced, "The same of several arrays at once.");
   group
       .def(

@@ -47,6 +47,12 @@ int clear(PyObject* self) {
 PyType_Slot slots[] = {
     {Py_tp_traverse, reinterpret_cast<void*>(traverse)}, {Py_tp_clear, reinterpret_cast<void*>(clear)}, {0, nullptr}};
 
+/// The group that init_process_group made last, while it lives: what is read from a pickle belongs to it.
+std::weak_ptr<ProcessGroup>& default_group() {
+  static std::weak_ptr<ProcessGroup> group;
+  return group;
+}
+
 GroupPtr init(const std::optional<std::string>& backend, const std::string& init_method, std::optional<int> rank,
               std::optional<int> world_size, std::optional<TimeoutArg> timeout, std::shared_ptr<Store> store) {
   InitOptions options;
@@ -56,7 +62,9 @@ GroupPtr init(const std::optional<std::string>& backend, const std::string& init
   options.world_size = world_size;
   if (timeout) options.timeout = timeout->value();
   options.store = std::move(store);
-  return natively([&] { return NativeGroup::make(init_process_group(options)); });
+  auto group = natively([&] { return NativeGroup::make(init_process_group(options)); });
+  default_group() = group;
+  return group;
 }
 
 std::vector<GroupPtr> threads_groups(int size, std::optional<TimeoutArg> timeout) {
@@ -218,6 +226,13 @@ void bind_group(nb::module_& m) {
   m.def(
       "is_initialised", [](nb::handle object) { return nb::inst_check(object) && nb::inst_ready(object); },
       arg("object"));
+  m.def(
+      "default_group",
+      [] {
+        if (GroupPtr made = default_group().lock()) return made;
+        throw InvalidArgument("there is no default group: call init_process_group() first, and keep what it returns");
+      },
+      "The group that init_process_group made last, while it lives.");
   m.def("init_process_group", &init, arg("backend").none() = "shm", arg("init_method") = "env://",
         arg("rank") = nb::none(), arg("world_size") = nb::none(), arg("timeout") = nb::none(),
         arg("store") = nb::none(),

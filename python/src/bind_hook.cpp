@@ -1,10 +1,15 @@
 // Binds hooks of C++'s, and making them by name.
 #include <memory>
+#include <span>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/string.h>
 
+#include <hookline/core/error.hpp>
+#include <hookline/hook/hook_state.hpp>
 #include <hookline/hook/registry.hpp>
 
 #include "natively.hpp"
@@ -27,7 +32,60 @@ nb::object call(const PyHook& self, nb::handle, const PyGradBucket& bucket) {
   });
 }
 
+nb::bytes save(const PyHook& self) {
+  const std::vector<std::byte> state = save_state(*self.hook, *self.group);
+  return nb::bytes(state.data(), state.size());
+}
+
+void load(PyHook& self, const nb::bytes& state) {
+  load_state(*self.hook, *self.group, std::as_bytes(std::span(state.c_str(), state.size())));
+}
+
+// The group cannot be saved: who reads the pickle gives the hook the group that its process has.
+nb::tuple reduce(const PyHook& self) {
+  if (self.hook->text().empty()) throw InvalidArgument("only a hook that make_hook made of a text can be pickled");
+  return nb::make_tuple(nb::module_::import_("hookline._hooks").attr("restore_hook"),
+                        nb::make_tuple(self.hook->text(), save(self)));
+}
+
+std::string value_as_text(nb::handle value) {
+  if (PyBool_Check(value.ptr())) return nb::cast<bool>(value) ? "true" : "false";
+  return nb::str(value).c_str();
+}
+
+PyHook make(std::string text, std::shared_ptr<ProcessGroup> group, const nb::kwargs& options) {
+  std::string words;
+  for (const auto& [key, value] : options) {
+    words += (words.empty() ? "" : ", ") + std::string(nb::str(key).c_str()) + "=" + value_as_text(value);
+  }
+  if (!words.empty()) {
+    if (text.find_first_of("(|") != std::string::npos) {
+      throw InvalidArgument("make_hook: options are given in the text or beside a name, not both: '" + text + "'");
+    }
+    text += "(" + words + ")";
+  }
+  HookPtr hook = make_hook(text, group);
+  return {std::move(hook), std::move(group)};
+}
+
 }  // namespace
+
+nb::list costs_of(const CommHookInterface& hook) {
+  nb::list all;
+  for (const HookCost& cost : hook.costs()) {
+    nb::dict d;
+    d["bucket"] = cost.bucket;
+    d["values"] = cost.values;
+    d["sent_bytes"] = cost.sent_bytes;
+    d["ratio"] = cost.ratio;
+    d["encode_time"] = cost.encode_time;
+    d["decode_time"] = cost.decode_time;
+    d["kept_error_norm"] = cost.kept_error_norm;
+    d["relative_error"] = cost.relative_error ? nb::object(nb::float_(*cost.relative_error)) : nb::none();
+    all.append(d);
+  }
+  return all;
+}
 
 void bind_hook(nb::module_& m) {
   using nb::arg;
@@ -37,15 +95,21 @@ void bind_hook(nb::module_& m) {
       .def("__call__", &call, arg("state").none(), arg("bucket"),
            nb::sig("def __call__(self, state: typing.Any, bucket: GradBucket) -> Future[typing.Any]"),
            "As a function of Python's would be called; the state is of no matter.")
+      .def(
+          "costs", [](const PyHook& self) { return costs_of(*self.hook); },
+          nb::sig("def costs(self) -> list[dict[str, typing.Any]]"),
+          "What the last step's buckets cost: bytes sent, ratio, encode_time, decode_time, kept_error_norm, and "
+          "relative_error where the hook is 'compared'.")
+      .def("save", &save, "What it keeps between steps, on this rank, as bytes.")
+      .def("load", &load, arg("state"),
+           "Puts what save() gave in the place of what it keeps. InvalidArgument for the state of another hook, model, "
+           "rank or number of ranks. Executes nothing.")
+      .def("__reduce__", &reduce, nb::sig("def __reduce__(self) -> tuple[typing.Any, ...]"))
       .def("__repr__", [](const PyHook& self) { return "<hookline.CommHook " + self.hook->name() + ">"; });
-  m.def(
-      "make_hook",
-      [](const std::string& text, std::shared_ptr<ProcessGroup> group) {
-        return PyHook{make_hook(text, std::move(group))};
-      },
-      arg("text"), arg("group"),
-      "The hook of a text: a name with options in parentheses, and wrappers behind it: 'int8(block=512) | "
-      "error_feedback'.");
+  m.def("make_hook", &make, arg("text"), arg("group"), arg("options"),
+        nb::sig("def make_hook(text: str, group: ProcessGroup, **options: object) -> CommHook"),
+        "The hook of a text: a name with options in parentheses, and wrappers behind it: 'int8(block=512) | "
+        "error_feedback'. Options of a name alone may be given as keywords.");
   m.def(
       "registered_hooks",
       [](bool alone) {

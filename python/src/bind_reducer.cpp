@@ -130,6 +130,8 @@ nb::object stats(const PyReducer& self) {
   d["rebuilt"] = s.rebuilt;
   d["unused"] = s.unused;
   d["buckets"] = buckets;
+  const HookPtr hook = self->hook();
+  d["costs"] = hook ? costs_of(*hook) : nb::list();
   return d;
 }
 

@@ -40,6 +40,9 @@ struct RootArg : CallArg {
 struct TimeArg : CallArg {
   static constexpr auto kType = nanobind::detail::const_name("float | datetime.timedelta | CallOptions");
 };
+struct CodecArg : CallArg {
+  static constexpr auto kType = nanobind::detail::const_name("Codec | str");
+};
 struct OptsArg : CallArg {
   static constexpr auto kType = nanobind::detail::const_name("CallOptions");
 };

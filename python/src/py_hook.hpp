@@ -24,10 +24,14 @@ struct PyGradBucket {
   nb::object get_buffer();
 };
 
-/// A hook of C++'s in Python.
+/// A hook of C++'s in Python, and the group that it was made for.
 struct PyHook {
   HookPtr hook;
+  std::shared_ptr<ProcessGroup> group;
 };
+
+/// What a hook knows of the last step's buckets, as a list of dicts.
+nb::list costs_of(const CommHookInterface& hook);
 
 /// A Python function `hook(state, bucket)` as a hook. May be dropped on any thread. Every call of it takes the GIL; it
 /// may wait inside, so hooks of this kind run one after another.

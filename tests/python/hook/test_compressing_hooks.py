@@ -1,0 +1,131 @@
+"""Hooks that compress, from Python: by enumeration, name, options and text; what they keep, save and cost."""
+
+import pickle
+
+import numpy as np
+import pytest
+from training_steps import gradients, model, step
+
+import hookline as hl
+
+TYPES = ["ALLREDUCE", "FP16_COMPRESS", "BF16_COMPRESS", "QUANTIZE_PER_TENSOR", "QUANTIZE_PER_CHANNEL"]
+
+
+@pytest.mark.parametrize("name", TYPES)
+def test_pytorchs_types_give_the_mean(ranks, name):
+    def body(group):
+        params = model()
+        ddp = hl.numpy.DataParallel(params, group)
+        hl.DDPCommHookType[name].value(model=ddp, state=group)
+        other = hl.numpy.DataParallel(params, group)
+        hl.register_ddp_comm_hook(name, other, group)
+        for s in range(3):
+            grads, same = gradients(params, group.rank(), s), gradients(params, group.rank(), s)
+            step(ddp, grads)
+            step(other, same)
+            for key, value in grads.items():
+                assert np.allclose(value, s + 1.5, rtol=0.02)
+                assert np.array_equal(value, same[key])
+
+    ranks(2, body)
+
+
+def test_options_beside_a_name_or_in_the_text(ranks):
+    def body(group):
+        assert hl.make_hook("int4", group, block=64).name == hl.make_hook("int4(block=64)", group).name
+        assert "stochastic" in hl.make_hook("int8", group, rounding="stochastic", seed=3).name
+        with pytest.raises(hl.InvalidArgument, match="not both"):
+            hl.make_hook("int4(block=64)", group, block=64)
+        with pytest.raises(hl.InvalidArgument, match="at least 1"):
+            hl.make_hook("int4", group, block=0)
+        with pytest.raises(hl.InvalidArgument, match="no option bits; it has: block, range, rounding, seed"):
+            hl.make_hook("int4", group, bits=3)
+        with pytest.raises(hl.InvalidArgument, match="character 7"):
+            hl.make_hook("int4 (", group)
+
+    ranks(1, body)
+
+
+def test_what_a_step_cost(ranks):
+    def body(group):
+        params = {"w": np.zeros((64, 64), np.float32)}
+        ddp = hl.numpy.DataParallel(params, group, hook="int8 | error_feedback | compare")
+        grads = {"w": np.random.default_rng(group.rank()).normal(size=(64, 64)).astype(np.float32)}
+        step(ddp, grads)
+        (cost,) = ddp.stats()["costs"]
+        assert cost["values"] == 4096
+        assert cost["sent_bytes"] == 32 + 4096 + 8 * 8 == ddp.stats()["sent_bytes"] - 4 * 4096  # compare sends them all
+        assert 3.8 < cost["ratio"] < 4
+        assert cost["encode_time"] > 0
+        assert cost["decode_time"] > 0
+        assert cost["kept_error_norm"] > 0
+        assert 0 < cost["relative_error"] < 0.02
+
+    ranks(2, body)
+
+
+def test_a_resumed_run_goes_on_bit_for_bit(ranks):
+    def body(group):
+        text = "int4(rounding=stochastic, seed=4) | error_feedback"
+        params = model()
+
+        def steps(hook, begin, end):
+            ddp = hl.numpy.DataParallel(params, group, bucket_cap_mb=1e-5)
+            views = {name: ddp.gradient(name) for name in params}  # so the buckets stay as they are
+            ddp.register_comm_hook(None, hook)
+            for s in range(begin, end):
+                for number, name in enumerate(params):
+                    shape = views[name].shape
+                    views[name][...] = np.random.default_rng([group.rank(), s, number]).normal(size=shape)
+                    ddp.ready(name)
+                ddp.finish()
+            return {name: view.copy() for name, view in views.items()}
+
+        whole = steps(hl.make_hook(text, group), 0, 4)
+        half = hl.make_hook(text, group)
+        steps(half, 0, 2)
+        again = hl.make_hook(text, group)
+        again.load(half.save())
+        resumed = steps(again, 2, 4)
+        for name in params:
+            assert np.array_equal(whole[name], resumed[name])
+
+    ranks(2, body)
+
+
+def test_a_state_of_another_hook_is_refused(ranks):
+    def body(group):
+        state = hl.make_hook("int8", group).save()
+        with pytest.raises(hl.InvalidArgument, match="the hook int8"):
+            hl.make_hook("int4", group).load(state)
+        with pytest.raises(hl.InvalidArgument, match="too early"):
+            hl.make_hook("int8", group).load(state[:-1])
+        with pytest.raises(hl.InvalidArgument, match=r"not the state of a hook|cannot be read|too early"):
+            hl.make_hook("int8", group).load(pickle.dumps(print))
+
+    ranks(1, body)
+
+
+def test_hooks_are_pickled_without_their_group(tmp_path):
+    group = hl.init_process_group("shm", f"file://{tmp_path}/store", 0, 1)
+    assert hl.default_group() is group
+    hook = hl.make_hook("int8(rounding=stochastic)", group)
+    copy = pickle.loads(pickle.dumps(hook))
+    assert copy.name == hook.name
+    assert copy.save() == hook.save()
+    data = pickle.dumps(hook)
+    del group, hook, copy
+    with pytest.raises(hl.InvalidArgument, match="init_process_group"):
+        pickle.loads(data)
+
+
+def test_a_hook_is_replaced_between_steps(ranks):
+    def body(group):
+        params = model()
+        ddp = hl.numpy.DataParallel(params, group, hook="int4")
+        for hook in ("int4", "fp16 | error_feedback", "allreduce | bf16", "int8 | where(dims=1, otherwise=fp16)"):
+            ddp.replace_comm_hook(None, hook)
+            step(ddp, gradients(params, group.rank(), 1))
+            assert ddp.stats()["hook"] == hl.make_hook(hook, group).name
+
+    ranks(2, body)
