@@ -1,7 +1,8 @@
 """What hooks cost: steps of twelve 1024 x 1024 layers (50 MB of gradients) on two ranks, beside PyTorch DDP with Gloo.
 
-Communication time is a step less the same step with NOOP. torch computes both sides. Every round times every hook of
-both sides once, in turn; the medians of the rounds are shown. Without arguments it starts its two ranks itself.
+Communication time is a step less the same step with NOOP. torch computes both sides, and gradients are views of the
+buckets on both. Every round times every hook of both sides once, in turn; the medians of the rounds are shown. Without
+arguments it starts its two ranks itself.
 """
 
 from __future__ import annotations
@@ -47,8 +48,10 @@ def network() -> Any:
     return torch.nn.Sequential(*(torch.nn.Linear(WIDTH, WIDTH, bias=False) for _ in range(LAYERS)))
 
 
-def our_step(group: Any, hook: str, inputs: Any) -> Callable[[], None]:
-    """A step whose gradients are handed to Hookline as autograd has them ready."""
+def our_step(group: Any, hook: str, inputs: Any, handles: list[Any]) -> Callable[[], None]:
+    """A step whose gradients, views of the buckets, are marked as autograd has them ready."""
+    import torch
+
     import hookline as hl
 
     net = network()
@@ -56,10 +59,11 @@ def our_step(group: Any, hook: str, inputs: Any) -> Callable[[], None]:
     ddp = hl.numpy.DataParallel({name: p.detach().numpy() for p, name in names.items()}, group, hook=hook)
 
     def ready(parameter: Any) -> None:
-        ddp.ready(names[parameter], parameter.grad.numpy())
+        ddp.ready(names[parameter])
 
-    for parameter in names:
-        parameter.register_post_accumulate_grad_hook(ready)
+    for parameter, name in names.items():
+        parameter.grad = torch.from_numpy(ddp.gradient(name))  # autograd adds to the bucket itself
+        handles.append(parameter.register_post_accumulate_grad_hook(ready))
 
     def step() -> None:
         net.zero_grad(set_to_none=False)
@@ -74,7 +78,7 @@ def their_step(hook: str, inputs: Any) -> Callable[[], None]:
     import torch
     from torch.distributed.algorithms.ddp_comm_hooks import DDPCommHookType, register_ddp_comm_hook
 
-    ddp = torch.nn.parallel.DistributedDataParallel(network())
+    ddp = torch.nn.parallel.DistributedDataParallel(network(), gradient_as_bucket_view=True)
     if hook == "NOOP":
         register_ddp_comm_hook(DDPCommHookType.NOOP, ddp, None)
     elif hook == "FP16_COMPRESS":
@@ -99,7 +103,10 @@ def run_rank(rounds: int, only: list[str] | None, out: str) -> None:
     store = Path(os.environ["HOOKLINE_BENCH_STORE"])
     dist.init_process_group("gloo", init_method=f"file://{store}", rank=group.rank(), world_size=group.size())
     inputs = torch.randn(BATCH, WIDTH, generator=torch.Generator().manual_seed(group.rank()))
-    steps = {hook: our_step(group, hook, inputs) for hook in OURS if not only or hook in only or hook == "noop"}
+    handles: list[Any] = []  # torch keeps its hooks, and what they refer to, beyond the end of Python
+    steps = {
+        hook: our_step(group, hook, inputs, handles) for hook in OURS if not only or hook in only or hook == "noop"
+    }
     if not only:
         steps |= {hook: their_step(hook, inputs) for hook in THEIRS}
     times: dict[str, list[float]] = {hook: [] for hook in steps}
@@ -112,6 +119,8 @@ def run_rank(rounds: int, only: list[str] | None, out: str) -> None:
                 times[hook].append(time.perf_counter() - begin)
     if group.rank() == 0:
         Path(out).write_text(json.dumps(times))
+    for handle in handles:
+        handle.remove()
     dist.destroy_process_group()
 
 
