@@ -1,6 +1,7 @@
 """The examples that train: digits are learnt, half batches on two ranks are one whole batch, and bits repeat."""
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -52,14 +53,41 @@ def test_the_same_run_twice_gives_the_same_bits(weights):
     assert all((first[name] == second[name]).all() for name in first)
 
 
-def test_it_learns_and_ends_in_a_table():
-    out = run(2, PROGRAM, "--epochs", "12").splitlines()
-    table = [line.split() for line in out if "%" in line and "[" not in line]
-    rows = {row[0]: row for row in table}
-    assert float(rows["allreduce"][1]) > 90
-    assert int(rows["noop"][3]) == 0
-    assert int(rows["allreduce"][3]) == 4 * (64 * 128 + 128 + 128 * 10 + 10)
-    assert any("12/12 epochs" in line for line in out)
+def table_of(out: str) -> dict[str, dict[str, str]]:
+    """The rows of the table at the end, by hook."""
+    lines = out.splitlines()
+    head = next(number for number, line in enumerate(lines) if line.split()[:2] == ["hook", "accuracy"])
+    columns, *rows = [re.split(" {2,}", line.strip()) for line in lines[head:]]
+    return {row[0]: dict(zip(columns, row, strict=True)) for row in rows}
+
+
+@pytest.fixture(scope="module")
+def all_hooks():
+    return run(2, PROGRAM, "--epochs", "12")
+
+
+def test_it_learns_and_ends_in_a_table(all_hooks):
+    rows = table_of(all_hooks)
+    assert float(rows["allreduce"]["accuracy"].split()[0]) > 90
+    assert int(rows["noop"]["bytes sent a step"]) == 0
+    assert rows["noop"]["ratio"] == "-"
+    assert int(rows["allreduce"]["bytes sent a step"]) == 4 * (64 * 128 + 128 + 128 * 10 + 10)
+    assert rows["allreduce"]["ratio"] == "1.00x"
+    errors = {name: float(row["relative error"]) for name, row in rows.items()}
+    assert errors["allreduce"] < 1e-6 < errors["fp16"] < errors["int8"] < errors["int4"] < errors["noop"]
+    for name, ratio in {"fp16": 2, "int8 | error_feedback": 3.9, "int4 | error_feedback": 7.4}.items():
+        assert float(rows[name]["ratio"].rstrip("x")) == pytest.approx(ratio, rel=0.03)
+        assert int(rows[name]["encode+decode"].split()[0]) > 0
+    assert "12/12 epochs" in all_hooks
+
+
+def test_every_hook_that_takes_the_mean_is_as_accurate_as_allreduce(all_hooks):
+    rows = table_of(all_hooks) | table_of(run(2, PROGRAM, "--epochs", "12", "--hook", "int4(rounding=stochastic)"))
+    accuracy = {name: float(row["accuracy"].split()[0]) for name, row in rows.items()}
+    exact = accuracy.pop("allreduce")
+    del accuracy["noop"]  # each rank learns from its own half alone
+    assert len(accuracy) >= 9
+    assert accuracy == {name: pytest.approx(exact, abs=1) for name in accuracy}
 
 
 def test_the_program_in_cpp():
