@@ -1,0 +1,97 @@
+// Tests sums and weighted means of gradients that travel encoded.
+#include <algorithm>
+#include <functional>
+
+#include <gtest/gtest.h>
+
+#include <hookline/hook/registry.hpp>
+#include <hookline/reducer/reducer.hpp>
+
+#include "harness/spawn.hpp"
+#include "reducer/model.hpp"
+
+namespace hookline::testing {
+namespace {
+
+struct Case {
+  const char* hook;
+  double error;  ///< of a mean, as a part of the largest weighted gradient
+};
+
+constexpr Case kCases[] = {{"fp16", 1.1e-3}, {"int8", 1.05 / 255}, {"int8 | error_feedback", 2.1 / 255}};
+
+/// Steps of which the results are to be the sum of factor(rank) times the gradients of rank. Values stay below 1, so
+/// that what encoding loses of them is known.
+void expect_weighted(Reducer& reducer, const Case& what, const std::function<double(int rank)>& factor) {
+  ProcessGroup& group = reducer.group();
+  double most = 0;
+  for (int r = 0; r < group.size(); ++r) most = std::max(most, factor(r) * group.size());
+  // Up to two ranks encode once; more encode what they send, and the mean again.
+  const double bound = what.error * most * (group.size() > 2 ? 2 : 1);
+  const std::size_t count = reducer.parameters().size();
+  for (std::uint64_t s = 1; s <= 3; ++s) {
+    std::vector<Tensor> given;
+    for (std::size_t p = 0; p < count; ++p) {
+      given.push_back(gradient_like(reducer.parameters()[p], group.rank(), p, s));
+      reducer.mark_ready(p, given[p]);
+    }
+    reducer.finalize();
+    for (std::size_t p = 0; p < count; ++p) {
+      for (std::int64_t i = 0; i < given[p].numel(); ++i) {
+        double wanted = 0;
+        for (int r = 0; r < group.size(); ++r) wanted += factor(r) * gradient_of(r, p, s, i);
+        ASSERT_NEAR(given[p].data<float>()[i], wanted, bound) << what.hook << ", step " << s << ", element " << i;
+      }
+    }
+  }
+}
+
+class CompressedMeans : public ::testing::TestWithParam<World> {};
+
+TEST_P(CompressedMeans, Sums) {
+  for (const int ranks : {1, 2, 3}) {
+    GetParam().spawn(ranks, [](ProcessGroup& group) {
+      for (const Case& what : kCases) {
+        Reducer reducer(model(6), group.shared_from_this(), make_hook(what.hook, group.shared_from_this()),
+                        {.limits = {.first = 500, .others = 1000}, .mean = Mean::sum});
+        expect_weighted(reducer, what, [](int) { return 1.0; });
+      }
+    });
+  }
+}
+
+TEST_P(CompressedMeans, WeightedMeans) {
+  for (const int ranks : {2, 3}) {
+    GetParam().spawn(ranks, [](ProcessGroup& group) {
+      for (const Case& what : kCases) {
+        Reducer reducer(model(6), group.shared_from_this(), make_hook(what.hook, group.shared_from_this()),
+                        {.limits = {.first = 500, .others = 1000}});
+        const int all = group.size() * (group.size() + 1) / 2;
+        reducer.set_weight(group.rank() + 1);
+        expect_weighted(reducer, what, [all](int r) { return (r + 1.0) / all; });
+        reducer.set_weight(group.rank() == 0 ? 0 : 32);  // a rank whose batch is empty
+        const double rest = group.size() - 1;
+        // What was kept of the steps before is of other weights, so a new hook begins.
+        reducer.replace_hook(make_hook(what.hook, group.shared_from_this()));
+        expect_weighted(reducer, what, [rest](int r) { return r == 0 ? 0 : 1 / rest; });
+      }
+    });
+  }
+}
+
+TEST_P(CompressedMeans, WeightedSums) {
+  GetParam().spawn(2, [](ProcessGroup& group) {
+    for (const Case& what : kCases) {
+      Reducer reducer(model(6), group.shared_from_this(), make_hook(what.hook, group.shared_from_this()),
+                      {.mean = Mean::sum});
+      reducer.set_weight(group.rank() == 0 ? 1 : 3);
+      expect_weighted(reducer, what, [](int r) { return r == 0 ? 0.5 : 1.5; });
+    }
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(Worlds, CompressedMeans, ::testing::Values(threads_world(), shm_world()),
+                         [](const auto& test) { return test.param.name; });
+
+}  // namespace
+}  // namespace hookline::testing
