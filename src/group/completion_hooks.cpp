@@ -36,6 +36,9 @@ WorkInfo describe_work(const Collective& collective) {
   return info;
 }
 
+/// How long a wait that has failed already goes on for hooks that have not been called.
+constexpr Milliseconds kHookGrace{5000};
+
 /// One hook. The first thread that brings a work runs the hook until the queue is empty; the others leave theirs there.
 /// All but the hook itself is guarded by the mutex of the state.
 struct CompletionHooks::Queue {
@@ -93,7 +96,12 @@ class CompletionHooks::HookedWork final : public Work {
 
   void wait(std::optional<Milliseconds> timeout) override {
     const auto deadline = timeout ? deadline_after(*timeout) : Clock::time_point::max();
-    inner_->wait(timeout);
+    try {
+      inner_->wait(timeout);
+    } catch (...) {
+      if (inner_->is_completed()) tell_of_failure();
+      throw;
+    }
     if (told_.load(std::memory_order_acquire)) {
       if (error_) rethrow();
       return;
@@ -155,6 +163,14 @@ class CompletionHooks::HookedWork final : public Work {
   }
 
  private:
+  /// The hooks of an operation that failed are called before anybody hears of it; a hook that hangs changes nothing.
+  void tell_of_failure() {
+    try {
+      wait_until_told(deadline_after(kHookGrace));
+    } catch (const Timeout&) {
+    }
+  }
+
   void tell_hooks(const std::shared_ptr<HookedWork>& self) {
     info_.time_started = inner_->time_started();
     info_.time_finished = inner_->time_finished();

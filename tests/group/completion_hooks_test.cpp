@@ -122,6 +122,22 @@ TEST(CompletionHooks, FailedOperationsAreToldToo) {
   EXPECT_THROW(std::rethrow_exception(error), Mismatch);
 }
 
+TEST(CompletionHooks, AFailureIsToldBeforeItsWaitThrows) {
+  const auto groups = pair();
+  std::atomic<int> told = 0;
+  const auto count = [&](const WorkInfo& info) { told += info.error ? 1 : 0; };
+  groups[0]->register_on_completion_hook(count, std::make_shared<ThreadExecutor>("hooks"));
+  for (int i = 1; i <= 100; ++i) {
+    Tensor a = Tensor::full({4}, 1);
+    Tensor b = Tensor::full({5}, 2);
+    const auto first = groups[0]->allreduce(a);
+    const auto second = groups[1]->allreduce(b);
+    EXPECT_THROW(first->wait(10s), Mismatch);
+    ASSERT_EQ(told, i);
+    EXPECT_THROW(second->wait(10s), Mismatch);
+  }
+}
+
 TEST(CompletionHooks, OnAnExecutorTheyRunThereAndMayWait) {
   const auto groups = pair();
   auto executor = std::make_shared<ThreadExecutor>("hooks");
