@@ -193,7 +193,12 @@ TEST(Debug, StacksByName) {
   for (auto& g : groups) g = group::decorated(g, "checked, recorded,nan_checked", store);
   EXPECT_EQ(on_ranks(groups, [](ProcessGroup& g, int) { EXPECT_EQ(sum_of_ones(g), 2); }),
             (std::vector<std::string>(2)));
-  EXPECT_THAT(records_of(*groups[0]), HasSubstr(R"("op": "allreduce", "state": "done")"));
+  // Who waited may look before the record has been closed.
+  const auto give_up = Clock::now() + 20s;
+  while (records_of(*groups[0]).find(R"("op": "allreduce", "state": "done")") == std::string::npos) {
+    ASSERT_LT(Clock::now(), give_up) << records_of(*groups[0]);
+    std::this_thread::yield();
+  }
   try {
     group::decorated(groups[0], "checkd", store);
     FAIL();
