@@ -45,12 +45,17 @@ class DataParallel:
         sparse: Iterable[str] = (),
         ignored: Iterable[str] = (),
         delayed: Iterable[str] = (),
+        buckets: Iterable[Iterable[str]] | None = None,
     ) -> None:
-        """Without bucket_cap_mb the first bucket has 1 MiB and the others 25 MiB. mean="sum" adds up instead."""
+        """Without bucket_cap_mb the first bucket has 1 MiB and the others 25 MiB. mean="sum" adds up instead.
+
+        With buckets, such as buckets() of a run that is resumed, these are the buckets from the first step on.
+        """
         if bucket_cap_mb is not None and not 0 < bucket_cap_mb < math.inf:
             raise InvalidArgument(f"bucket_cap_mb must be a number larger than 0, and is {bucket_cap_mb}")
         for name in {*sparse, *ignored, *delayed} - {*params}:
             raise InvalidArgument(f"there is no parameter called {name!r}")
+        self._names = list(params)
         cap = None if bucket_cap_mb is None else int(bucket_cap_mb * MIB)
         self._group = group
         self._registered = hook is not None
@@ -69,7 +74,15 @@ class DataParallel:
             sparse=set(sparse),
             ignored=set(ignored),
             delayed=set(delayed),
+            buckets=None if buckets is None else self._positions(buckets),
         )
+
+    def _positions(self, buckets: Iterable[Iterable[str]]) -> list[list[int]]:
+        positions = {name: position for position, name in enumerate(self._names)}
+        buckets = [list(bucket) for bucket in buckets]
+        for name in {name for bucket in buckets for name in bucket} - {*positions}:
+            raise InvalidArgument(f"the buckets have {name!r}, and there is no parameter called that")
+        return [[positions[name] for name in bucket] for bucket in buckets]
 
     def ready(self, name: str, gradient: Any = None) -> None:
         """The gradient of a parameter is there: in gradient(name), or in an array, which finish() overwrites.
@@ -91,6 +104,10 @@ class DataParallel:
         It stays there; arrays that are asked for before the second step keep the buckets from being rebuilt.
         """
         return self._reducer.gradient(name).numpy()
+
+    def buckets(self) -> list[list[str]]:
+        """The names of the parameters in each bucket; from the second step on they stay as they are."""
+        return [[self._names[position] for position in bucket] for bucket in self._reducer.buckets()]
 
     def sparse_gradient(self, name: str) -> tuple[Array, Array]:
         """The reduced rows of a sparse parameter: their numbers, ascending, and their values."""

@@ -86,7 +86,8 @@ void construct(PyReducer* self, const std::vector<std::pair<std::string, TensorA
                std::shared_ptr<ProcessGroup> group, nb::handle hook, nb::handle state, std::size_t first_bucket_bytes,
                std::size_t bucket_bytes, bool find_unused_parameters, bool static_graph, const std::string& mean,
                bool views_may_move, bool broadcast_parameters, std::optional<TimeoutArg> timeout, const Names& sparse,
-               const Names& ignored, const Names& delayed, bool for_torch) {
+               const Names& ignored, const Names& delayed, std::optional<std::vector<BucketMembers>> buckets,
+               bool for_torch) {
   std::vector<Parameter> list;
   list.reserve(parameters.size());
   for (const auto& [name, array] : parameters) {
@@ -101,6 +102,7 @@ void construct(PyReducer* self, const std::vector<std::pair<std::string, TensorA
   options.views_may_move = views_may_move;
   options.broadcast_parameters = broadcast_parameters;
   if (timeout) options.timeout = timeout->value();
+  options.buckets = std::move(buckets);
   HookPtr made = hook_of(state, hook, group, for_torch);
   auto reducer = natively([&] { return std::make_unique<Reducer>(std::move(list), group, std::move(made), options); });
   new (self) PyReducer{std::move(reducer), std::move(group), nullptr, for_torch};
@@ -219,7 +221,8 @@ void bind_reducer(nb::module_& m) {
               arg("bucket_bytes") = BucketLimits().others, arg("find_unused_parameters") = false,
               arg("static_graph") = false, arg("mean") = "average", arg("views_may_move") = false,
               arg("broadcast_parameters") = true, arg("timeout") = nb::none(), arg("sparse") = Names(),
-              arg("ignored") = Names(), arg("delayed") = Names(), arg("for_torch") = false);
+              arg("ignored") = Names(), arg("delayed") = Names(), arg("buckets") = nb::none(),
+              arg("for_torch") = false);
   bind_steps(reducer);
   bind_between_steps(reducer);
   m.def(

@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <hookline/core/error.hpp>
 #include <hookline/reducer/broadcast_coalesced.hpp>
@@ -28,7 +29,7 @@ void add(std::byte* to, const std::byte* from, DType dtype, std::int64_t count) 
 }  // namespace
 
 Core::Core(std::vector<Parameter> given, std::shared_ptr<ProcessGroup> of, HookPtr with, ReducerOptions how)
-    : parameters(std::move(given)), group(std::move(of)), options(how), hook(std::move(with)) {
+    : parameters(std::move(given)), group(std::move(of)), options(std::move(how)), hook(std::move(with)) {
   if (!group) throw InvalidArgument("a reducer needs a process group");
   bool any = false;
   for (std::size_t i = 0; i < parameters.size(); ++i) {
@@ -63,6 +64,7 @@ Core::Core(std::vector<Parameter> given, std::shared_ptr<ProcessGroup> of, HookP
   lanes_ = std::clamp(group->capabilities().lanes, 1, 16);
   busy_.resize(static_cast<std::size_t>(lanes_));
   learning_graph_ = options.static_graph;
+  if (options.buckets) check_given_buckets();
   if (!hook) hook = std::make_shared<AllreduceHook>(group);
   plain_ = std::dynamic_pointer_cast<AllreduceHook>(hook);
   stats.hook = hook->name();
@@ -72,7 +74,9 @@ void Core::start() {
   std::vector<std::string> lines;
   std::vector<Tensor> tensors;
   lines.push_back(fmt::format("{} parameters", parameters.size()));
-  lines.push_back(fmt::format("bucket limits {} and {}", options.limits.first, options.limits.others));
+  lines.push_back(options.buckets
+                      ? fmt::format("buckets {}", *options.buckets)
+                      : fmt::format("bucket limits {} and {}", options.limits.first, options.limits.others));
   lines.push_back(fmt::format("find_unused_parameters {}", options.find_unused_parameters));
   lines.push_back(fmt::format("static_graph {}", options.static_graph));
   lines.push_back(fmt::format("mean {}", options.mean == Mean::sum ? "sum" : "average"));
@@ -85,7 +89,7 @@ void Core::start() {
   }
   check_same_on_all_ranks(*group, lines);
   if (options.broadcast_parameters) broadcast_coalesced(*group, tensors);
-  build(plan_buckets(planned(), options.limits));
+  build(options.buckets ? *options.buckets : plan_buckets(planned(), options.limits));
 }
 
 std::size_t Core::index_of(std::string_view name) const {

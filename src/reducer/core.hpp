@@ -116,6 +116,7 @@ class Core : public std::enable_shared_from_this<Core> {
 
   // Buckets and their order (layout.cpp).
   void build(const std::vector<BucketMembers>& plan);
+  void check_given_buckets() const;
   void rebuild_if_due();
   std::vector<std::size_t> agreed_order();
   std::vector<PlannedParameter> planned() const;

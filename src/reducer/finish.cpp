@@ -54,7 +54,7 @@ void Core::finalize() {
     std::rethrow_exception(error);
   }
   write_stats(backward_end);
-  if (recording_) rebuild_due_ = !options.find_unused_parameters || options.static_graph;
+  if (recording_) rebuild_due_ = !options.buckets && (!options.find_unused_parameters || options.static_graph);
   recording_ = false;
   learning_graph_ = false;
   close_step();

@@ -19,6 +19,44 @@ std::vector<PlannedParameter> Core::planned() const {
   return result;
 }
 
+// Each parameter in one bucket, each bucket of one dtype: what is built of it relies on that.
+void Core::check_given_buckets() const {
+  std::vector<bool> seen(parameters.size());
+  for (std::size_t b = 0; b < options.buckets->size(); ++b) {
+    const BucketMembers& members = (*options.buckets)[b];
+    if (members.empty()) throw InvalidArgument(fmt::format("bucket {} of those given has no parameters", b));
+    for (const std::size_t p : members) {
+      if (p >= parameters.size()) {
+        throw InvalidArgument(fmt::format("bucket {} of those given has parameter {} of {}", b, p, parameters.size()));
+      }
+      const Parameter& parameter = parameters[p];
+      if (parameter.ignored) {
+        throw InvalidArgument(fmt::format("bucket {} of those given has '{}', which is ignored", b, parameter.name));
+      }
+      if (seen[p]) {
+        throw InvalidArgument(fmt::format("'{}' comes twice in the buckets given, again in {}", parameter.name, b));
+      }
+      seen[p] = true;
+      if (parameter.sparse && members.size() > 1) {
+        throw InvalidArgument(
+            fmt::format("bucket {} of those given has '{}', which is sparse and must be alone", b, parameter.name));
+      }
+      const Parameter& first = parameters[members[0]];
+      if (parameter.tensor.dtype() != first.tensor.dtype()) {
+        throw InvalidArgument(
+            fmt::format("bucket {} of those given has '{}' of {} and '{}' of {}; a bucket has one dtype", b, first.name,
+                        name(first.tensor.dtype()), parameter.name, name(parameter.tensor.dtype())));
+      }
+    }
+  }
+  for (std::size_t p = 0; p < parameters.size(); ++p) {
+    if (!seen[p] && !parameters[p].ignored) {
+      throw InvalidArgument(
+          fmt::format("'{}' is in none of the {} buckets given", parameters[p].name, options.buckets->size()));
+    }
+  }
+}
+
 // The old memory is let go before the new one is asked for: gradients take their size once, also here.
 void Core::build(const std::vector<BucketMembers>& plan) {
   buckets.clear();

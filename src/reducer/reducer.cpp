@@ -9,7 +9,8 @@ namespace hookline {
 
 Reducer::Reducer(std::vector<Parameter> parameters, std::shared_ptr<ProcessGroup> group, HookPtr hook,
                  ReducerOptions options)
-    : core_(std::make_shared<reducer::Core>(std::move(parameters), std::move(group), std::move(hook), options)) {
+    : core_(std::make_shared<reducer::Core>(std::move(parameters), std::move(group), std::move(hook),
+                                            std::move(options))) {
   core_->start();
 }
 

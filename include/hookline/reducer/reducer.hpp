@@ -42,6 +42,9 @@ struct ReducerOptions {
   bool views_may_move = false;
   bool broadcast_parameters = true;                    ///< rank 0's to all, when the reducer is made
   std::optional<Milliseconds> timeout = std::nullopt;  ///< of a hook; the group's where not given
+  /// The buckets to begin and to stay with, such as buckets() of the reducer of a run that is resumed. Each parameter
+  /// that is not ignored is in one, with others of its dtype; sparse ones are alone. Then `limits` say nothing.
+  std::optional<std::vector<BucketMembers>> buckets = std::nullopt;
 };
 
 struct JoinOptions {
@@ -57,11 +60,12 @@ struct JoinOptions {
 ///
 /// After the first step buckets are made anew in the order in which rank 0's gradients came, unless gradient() was
 /// handed out before: then memory stays where it is. With find_unused_parameters they stay, too, except with
-/// static_graph.
+/// static_graph, and so do buckets that were given.
 class HOOKLINE_EXPORT Reducer {
  public:
   /// Checks that all ranks have the same parameters, and broadcasts rank 0's. No hook means the mean of all ranks.
-  /// Throws InvalidArgument for names that come twice or nothing to train, Mismatch listing the first differences.
+  /// Throws InvalidArgument for names that come twice, nothing to train, or buckets that do not fit, Mismatch listing
+  /// the first differences.
   Reducer(std::vector<Parameter> parameters, std::shared_ptr<ProcessGroup> group, HookPtr hook = nullptr,
           ReducerOptions options = {});
   Reducer(const Reducer&) = delete;
@@ -93,7 +97,7 @@ class HOOKLINE_EXPORT Reducer {
 
   std::size_t index_of(std::string_view name) const;
   const std::vector<Parameter>& parameters() const noexcept;
-  /// The plan, as positions of parameters.
+  /// The plan, as positions of parameters. It is final once the second step has begun.
   std::vector<BucketMembers> buckets() const;
   ProcessGroup& group() const noexcept;
 

@@ -51,6 +51,24 @@ def test_writing_into_the_bucket(ranks):
     ranks(2, body)
 
 
+def test_buckets_by_name(ranks):
+    def body(group):
+        params = model()
+        given = [["v"], ["b", "w"]]
+        ddp = hl.numpy.DataParallel(params, group, buckets=given)
+        for s in range(3):
+            grads = gradients(params, group.rank(), s)
+            step(ddp, grads)
+            expect(grads, 1.5 + s)
+            assert ddp.buckets() == given
+        with pytest.raises(hl.InvalidArgument, match="'x'"):
+            hl.numpy.DataParallel(params, group, buckets=[*given, ["x"]])
+        with pytest.raises(hl.InvalidArgument, match="'b' is in none of the 2 buckets"):
+            hl.numpy.DataParallel(params, group, buckets=[["v"], ["w"]])
+
+    ranks(2, body)
+
+
 @pytest.mark.parametrize("cap", [None, 1e-5])
 def test_a_hook_in_python(ranks, cap):
     def body(group):

@@ -1,0 +1,82 @@
+// Tests buckets that the caller gives: they are kept, they are the same on all ranks, and nonsense is refused.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <hookline/core/error.hpp>
+#include <hookline/reducer/reducer.hpp>
+
+#include "harness/spawn.hpp"
+#include "reducer/model.hpp"
+
+namespace hookline::testing {
+namespace {
+
+using ::testing::HasSubstr;
+using Buckets = std::vector<BucketMembers>;
+
+ReducerOptions with(Buckets buckets) {
+  ReducerOptions options;
+  options.buckets = std::move(buckets);
+  return options;
+}
+
+TEST(GivenBuckets, StayAsTheyAre) {
+  for (const World& world : {threads_world(), shm_world()}) {
+    world.spawn(2, [](ProcessGroup& group) {
+      const Buckets given = {{1}, {4, 0, 3}, {2}};
+      Reducer reducer(model(5), group.shared_from_this(), nullptr, with(given));
+      for (std::uint64_t s = 1; s <= 3; ++s) {
+        std::vector<Tensor> gradients;
+        for (std::size_t p = 0; p < 5; ++p) {
+          gradients.push_back(gradient_like(reducer.parameters()[p], group.rank(), p, s));
+          reducer.mark_ready(p, gradients[p]);
+        }
+        reducer.finalize();
+        for (std::size_t p = 0; p < 5; ++p) expect_mean(gradients[p], 2, p, s);
+        EXPECT_EQ(reducer.buckets(), given);
+      }
+      EXPECT_EQ(reducer.generation(), 1u);
+    });
+  }
+}
+
+TEST(GivenBuckets, NonsenseIsRefused) {
+  threads_world().spawn(1, [](ProcessGroup& group) {
+    std::vector<Parameter> parameters = model(3);
+    parameters.push_back({"double", Tensor::zeros({2}, DType::f64)});
+    parameters.push_back({"rows", Tensor::zeros({10, 2}), true});
+    parameters.push_back({"left", Tensor::zeros({2}), false, true});
+    const auto error_of = [&](Buckets buckets) -> std::string {
+      try {
+        const Reducer reducer(parameters, group.shared_from_this(), nullptr, with(std::move(buckets)));
+      } catch (const InvalidArgument& e) {
+        return e.what();
+      }
+      return "";
+    };
+    EXPECT_EQ(error_of({{0, 1, 2}, {3}, {4}}), "");
+    EXPECT_THAT(error_of({{0, 1, 2}, {3}}), HasSubstr("'rows' is in none of the 2 buckets"));
+    EXPECT_THAT(error_of({}), HasSubstr("'p0' is in none of the 0 buckets"));
+    EXPECT_THAT(error_of({{0, 1, 2}, {3}, {4}, {}}), HasSubstr("bucket 3 of those given has no parameters"));
+    EXPECT_THAT(error_of({{0, 1}, {2, 0}, {3}, {4}}), HasSubstr("'p0' comes twice in the buckets given, again in 1"));
+    EXPECT_THAT(error_of({{0, 1, 2, 9}, {3}, {4}}), HasSubstr("parameter 9 of 6"));
+    EXPECT_THAT(error_of({{0, 1, 2}, {3}, {4}, {5}}), HasSubstr("'left', which is ignored"));
+    EXPECT_THAT(error_of({{0, 1, 2, 3}, {4}}), HasSubstr("'p0' of float32 and 'double' of float64"));
+    EXPECT_THAT(error_of({{0, 1, 2, 4}, {3}}), HasSubstr("'rows', which is sparse"));
+  });
+}
+
+TEST(GivenBuckets, AreComparedByTheRanks) {
+  threads_world().spawn(2, [](ProcessGroup& group) {
+    const Buckets mine = group.rank() == 0 ? Buckets{{0, 1, 2}} : Buckets{{2, 1, 0}};
+    try {
+      const Reducer reducer(model(3), group.shared_from_this(), nullptr, with(mine));
+      FAIL() << "other buckets were taken for the same";
+    } catch (const Mismatch& e) {
+      EXPECT_THAT(e.what(), HasSubstr("rank 0 has buckets [[0, 1, 2]], rank 1 has buckets [[2, 1, 0]]"));
+    }
+  });
+}
+
+}  // namespace
+}  // namespace hookline::testing
