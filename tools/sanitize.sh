@@ -3,8 +3,9 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-# A test asks for more memory than there is, and expects to be refused, not to be ended.
-export ASAN_OPTIONS=allocator_may_return_null=1:detect_stack_use_after_return=1:strict_string_checks=1
+# A test asks for more memory than there is, and expects to be refused, not to be ended. Stack use after return is not
+# looked for: gcc 12 lays the frames for it at 32 bytes, and kernels with vectors of 64 crash on their own stack.
+export ASAN_OPTIONS=allocator_may_return_null=1:detect_stack_use_after_return=0:strict_string_checks=1
 export UBSAN_OPTIONS=print_stacktrace=1
 export TSAN_OPTIONS=allocator_may_return_null=1:second_deadlock_stack=1:suppressions=$PWD/tools/tsan.supp
 # Everything is several times slower here: a smaller sample of the collectives, and fewer schedules of the engine.
