@@ -166,7 +166,7 @@ void PyProcessGroup::start_coalescing() {
 
 WorkPtr PyProcessGroup::end_coalescing() {
   return in_python("end_coalescing", [&] {
-    const char* called = nullptr;
+    const char* called = "end_coalescing";
     const nb::object result = call_for_device({"end_coalescing", "_end_coalescing"}, &called);
     if (!result.is_valid()) lacks("end_coalescing");
     return work_of(nb_trampoline.base(), result,

@@ -8,6 +8,7 @@
 #include <gtest/gtest.h>
 
 #include <hookline/core/error.hpp>
+#include <hookline/group/decorator.hpp>
 #include <hookline/store/memory_store.hpp>
 #include <hookline/store/prefix_store.hpp>
 #include <hookline/store/tcp_store.hpp>
@@ -125,6 +126,33 @@ TEST(Checked, LanesDoNotWaitForEachOther) {
       works.push_back(g.allreduce(tensors[static_cast<std::size_t>(i)] = Tensor::full({4}, lane)));
     }
     for (const auto& work : works) work->wait(20s);
+  });
+  EXPECT_EQ(errors, (std::vector<std::string>(2)));
+}
+
+/// Notes the lanes in which operations reach the group inside.
+class NotingLanes final : public GroupDecorator {
+ public:
+  using GroupDecorator::GroupDecorator;
+  WorkPtr run(Collective c) override {
+    lane = current_lane();
+    return inner()->run(std::move(c));
+  }
+  std::atomic<int> lane = -1;
+};
+
+TEST(Checked, OperationsStayInTheirLane) {
+  const auto store = std::make_shared<MemoryStore>();
+  Groups groups;
+  std::vector<std::shared_ptr<NotingLanes>> noting;
+  for (const auto& g : threads(2)) {
+    noting.push_back(std::make_shared<NotingLanes>(g));
+    groups.push_back(checked(noting.back(), store));
+  }
+  const auto errors = on_ranks(groups, [&](ProcessGroup& g, int rank) {
+    const LaneScope scope(3);
+    EXPECT_EQ(sum_of_ones(g), 2);
+    EXPECT_EQ(noting[static_cast<std::size_t>(rank)]->lane, 3);
   });
   EXPECT_EQ(errors, (std::vector<std::string>(2)));
 }

@@ -68,7 +68,35 @@ TEST(Coalescing, OneWorkForAllOnEveryKindOfGroup) {
   }
 }
 
-TEST(Coalescing, FailsWithTheFirstThatFailedAndWaitsForAll) {
+/// A work that notes whether somebody waited for it, and fails.
+class Noted final : public Work {
+ public:
+  void wait(std::optional<Milliseconds>) override {
+    waited = true;
+    throw Mismatch("noted");
+  }
+  Future<std::vector<Tensor>> get_future() override { return Future<std::vector<Tensor>>::ready({}); }
+  bool is_completed() override { return true; }
+  std::exception_ptr exception() override { return nullptr; }
+  std::vector<Tensor> result() override { return {}; }
+  OpType op_type() const override { return OpType::barrier; }
+  std::uint64_t sequence_number() const override { return 1; }
+  Clock::time_point time_started() const override { return {}; }
+  Clock::time_point time_finished() const override { return {}; }
+  bool waited = false;
+};
+
+TEST(Coalescing, WaitsForTheOthersThoughOneHasFailed) {
+  const std::vector<std::shared_ptr<Noted>> works = {std::make_shared<Noted>(), std::make_shared<Noted>()};
+  Coalescing coalescing;
+  coalescing.start();
+  for (const auto& work : works) coalescing.add(work);
+  EXPECT_THROW(coalescing.end()->wait(1s), Mismatch);
+  EXPECT_TRUE(works[0]->waited);
+  EXPECT_TRUE(works[1]->waited);
+}
+
+TEST(Coalescing, FailsWithTheFirstThatFailed) {
   Promise<std::vector<Tensor>> one, two, three;
   Coalescing coalescing;
   coalescing.add(make_work(Future<std::vector<Tensor>>::ready({}), OpType::barrier));  // before the start: not of it

@@ -168,6 +168,33 @@ TEST(CompletionHooks, OnAnExecutorTheyRunThereAndMayWait) {
   third->wait(10s);
 }
 
+TEST(CompletionHooks, OperationsThatEndMeanwhileAreToldInOrder) {
+  const auto groups = pair();
+  Promise<void> go_on;
+  std::vector<std::uint64_t> seen;
+  std::atomic<int> ended = 0;
+  groups[0]->register_on_completion_hook(
+      [&](const WorkInfo& info) {
+        if (seen.empty()) go_on.get_future().wait(20s);
+        seen.push_back(info.seq);
+      },
+      std::make_shared<ThreadExecutor>("hooks"));
+  groups[0]->register_on_completion_hook([&](const WorkInfo&) { ++ended; });  // told after the one above
+  std::vector<Tensor> tensors;
+  std::vector<WorkPtr> works;
+  for (int i = 0; i < 4; ++i) {
+    for (const auto& group : groups) {
+      tensors.push_back(Tensor::full({4}, 1));
+      works.push_back(group->allreduce(tensors.back()));
+    }
+  }
+  const auto deadline = deadline_after(20s);
+  while (ended < 4 && Clock::now() < deadline) std::this_thread::yield();
+  go_on.set_value();
+  for (const auto& work : works) work->wait(20s);
+  EXPECT_EQ(seen, (std::vector<std::uint64_t>{1, 2, 3, 4}));
+}
+
 TEST(CompletionHooks, TheFutureComesAfterTheHookAndHasItsError) {
   const auto groups = pair();
   std::atomic<int> calls = 0;

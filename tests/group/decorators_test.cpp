@@ -117,6 +117,12 @@ TEST(Compared, NamesTheFirstDifference) {
     EXPECT_THAT(e, HasSubstr("element 5"));
   }
   for (const auto& e : on_ranks(tolerant, [](ProcessGroup& g, int) { sum_of_ones(g); })) EXPECT_EQ(e, "");
+  const auto reduced = on_ranks(different, [](ProcessGroup& g, int) {
+    Tensor t = Tensor::full({8}, 1);
+    g.reduce(t, {.root = 1})->wait(20s);
+  });
+  EXPECT_EQ(reduced[0], "");  // what a reduce leaves on other ranks means nothing
+  EXPECT_THAT(reduced[1], HasSubstr("element 5"));
   EXPECT_THROW(compared(first[0], second[1]), InvalidArgument);
   EXPECT_THROW(compared(first[0], nullptr), InvalidArgument);
 }
@@ -174,6 +180,14 @@ TEST(Recorded, DumpsAtTheFirstError) {
   EXPECT_THAT(text, HasSubstr(R"("op": "allreduce", "state": "failed")"));
   EXPECT_THAT(text, HasSubstr("rank 1"));
   EXPECT_FALSE(std::filesystem::exists(directory / "sub/g.rank1.json"));
+}
+
+TEST(Recorded, KeepsWhatWasRefused) {
+  const test::TempDirectory directory;
+  const auto group = recorded(threads(1)[0], {.directory = directory.path(), .name = "g"});
+  EXPECT_THROW(group->broadcast(Tensor::full({4}, 1), {.root = 7}), InvalidArgument);
+  EXPECT_THAT(records_of(*group), HasSubstr(R"("op": "broadcast", "state": "failed")"));
+  EXPECT_THAT(records_of(*group), HasSubstr("root 7 is not a rank"));
 }
 
 TEST(Recorded, DumpsAtTheSignal) {

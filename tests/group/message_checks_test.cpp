@@ -1,6 +1,8 @@
 // Sends and receives of a checked group: both ends have to have called the same, and nobody else is asked.
 #include "group/message_checks.hpp"
 
+#include <array>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -148,6 +150,71 @@ TEST(MessageChecks, FromAnyRank) {
   });
   EXPECT_EQ(errors, (std::vector<std::string>(3)));
   ranks.expect_no_keys();
+}
+
+/// A rank's way to the store on which one key is noticed late.
+class LateStore final : public Store {
+ public:
+  LateStore(std::shared_ptr<Store> store, std::string late) : store_(std::move(store)), late_(std::move(late)) {}
+  std::string describe() const override { return "LateStore"; }
+  void set(const std::string& k, const std::string& v) override { store_->set(k, v); }
+  std::string get(const std::string& k) override { return store_->get(k); }
+  std::int64_t add(const std::string& k, std::int64_t n) override { return store_->add(k, n); }
+  void wait(const std::vector<std::string>& k, Milliseconds t) override { store_->wait(k, t); }
+  bool check(const std::vector<std::string>& k) override {
+    return (k.at(0) != late_ || --times_ < 0) && store_->check(k);
+  }
+  std::string compare_set(const std::string& k, const std::string& e, const std::string& d) override {
+    return store_->compare_set(k, e, d);
+  }
+  bool delete_key(const std::string& k) override { return store_->delete_key(k); }
+  std::int64_t num_keys() override { return store_->num_keys(); }
+
+ private:
+  const std::shared_ptr<Store> store_;
+  const std::string late_;
+  int times_ = 20;
+};
+
+// Whoever comes first with two messages of a tag must not take the second for agreed upon before the first.
+TEST(MessageChecks, StartInOrderThoughTheFirstIsNoticedLate) {
+  for (const std::size_t late : {0u, 1u}) {
+    const auto store = std::make_shared<MemoryStore>();
+    const auto slow = std::make_shared<LateStore>(store, "checked/mail/0-1/0/1/answer");
+    const Groups plain = threads(2);
+    const Groups groups = {checked(plain[0], late == 0 ? slow : std::static_pointer_cast<Store>(store)),
+                           checked(plain[1], late == 1 ? slow : std::static_pointer_cast<Store>(store))};
+    std::array<Tensor, 4> tensors = {filled(1), filled(2), filled(0), filled(0)};
+    std::vector<WorkPtr> works;
+    const auto start = [&](std::size_t rank) {
+      for (const std::size_t i : {0u, 1u}) {
+        works.push_back(rank == 0 ? groups[0]->send(tensors[i], 1) : groups[1]->recv(tensors[2 + i], 0));
+      }
+    };
+    start(late);
+    const auto deadline = deadline_after(20s);
+    while (store->num_keys() == 0 && Clock::now() < deadline) std::this_thread::yield();
+    start(1 - late);
+    for (const auto& work : works) work->wait(20s);
+    EXPECT_EQ(first(tensors[2]), 1);
+    EXPECT_EQ(first(tensors[3]), 2);
+  }
+}
+
+// As in the group itself, a message goes to the receive that was called first.
+TEST(MessageChecks, AReceiveFromAnyRankGoesBeforeALaterOne) {
+  const auto store = std::make_shared<MemoryStore>();
+  const Groups plain = threads(2);
+  const Groups groups = {checked(plain[0], store),
+                         checked(plain[1], std::make_shared<LateStore>(store, "checked/mail/0-1/0/1"))};
+  const Tensor any = filled(0);
+  const Tensor later = filled(0);
+  const std::vector<WorkPtr> works = {groups[1]->recv_anysource(any), groups[1]->recv(later, 0),
+                                      groups[0]->send(filled(1), 1), groups[0]->send(filled(2), 1)};
+  for (const auto& work : works) work->wait(20s);
+  EXPECT_EQ(first(any), 1);
+  EXPECT_EQ(first(later), 2);
+  EXPECT_EQ(works[0]->source_rank(), 0);
 }
 
 TEST(MessageChecks, FromAnyRankThatSendsSomethingElse) {
