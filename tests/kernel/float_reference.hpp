@@ -44,13 +44,20 @@ inline std::uint16_t bits_of(float value, DType dtype) {
   return static_cast<std::uint16_t>(sign | (static_cast<unsigned>(exponent + 15) << 10) | fraction);
 }
 
-/// Ordinary numbers mostly; every eighth any bits at all: NaN with payloads, infinities, subnormals, zeros.
+inline float tie(float value, std::uint32_t half) {
+  return std::bit_cast<float>((std::bit_cast<std::uint32_t>(value) & ~(2 * half - 1)) | half);
+}
+
+/// Ordinary numbers mostly, some of them halfway between two of 16 bits; every eighth any bits at all: NaN with
+/// payloads, infinities, subnormals, zeros.
 inline std::vector<float> mixed_floats(std::size_t count, std::mt19937& random) {
   std::vector<float> result(count);
   std::normal_distribution<float> normal;
   for (float& value : result) {
     const auto bits = static_cast<std::uint32_t>(random());
-    if (bits % 8 != 0) value = normal(random);
+    if (bits % 8 == 1) value = tie(normal(random), 0x8000u);       // halfway between two of bf16
+    else if (bits % 8 == 2) value = tie(normal(random), 0x1000u);  // and of f16
+    else if (bits % 8 != 0) value = normal(random);
     else if (bits % 32 == 0) value = bits % 64 == 0 ? 0.0f : -0.0f;
     else if (bits % 32 == 8) value = normal(random) * 0x1p-20f;  // near the least that f16 holds
     else value = std::bit_cast<float>(static_cast<std::uint32_t>(random()));
