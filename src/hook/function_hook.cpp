@@ -1,10 +1,22 @@
 // The hook around a function.
 #include <hookline/hook/function_hook.hpp>
 
+#include <hookline/core/error.hpp>
+
 #include "hook/around_hook.hpp"
 
 namespace hookline {
 namespace hook {
+
+FunctionHook::FunctionHook(HookFunction function, HookTraits traits)
+    : CppCommHookInterface(std::move(function), std::move(traits)) {
+  check_given(static_cast<bool>(state_), true);
+}
+
+void check_given(bool function, bool state) {
+  if (!function) throw InvalidArgument("make_hook: the function is empty");
+  if (!state) throw InvalidArgument("make_hook: the state of the hook is null");
+}
 
 // Not `co_return co_await state_(bucket)`: gcc 12 is safest with named values around co_await.
 Future<HookResult> FunctionHook::run_hook(GradBucket& bucket) {
@@ -15,6 +27,9 @@ Future<HookResult> FunctionHook::run_hook(GradBucket& bucket) {
 }  // namespace hook
 
 HookPtr wrap(HookPtr inner, HookWrapper around, const std::string& name) {
+  if (inner && !around) {
+    throw InvalidArgument("wrap: the function to wrap around the hook " + inner->name() + " is empty");
+  }
   return std::make_shared<hook::AroundHook>(std::move(inner), name, std::move(around));
 }
 

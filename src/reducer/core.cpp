@@ -2,6 +2,7 @@
 #include "reducer/core.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 
 #include <fmt/format.h>
@@ -306,7 +307,8 @@ void Core::set_hook(HookPtr replacement) {
 
 void Core::set_weight(double weight) {
   check_between_steps("set_weight");
-  if (!(weight >= 0)) throw InvalidArgument(fmt::format("set_weight: {} is no weight; it must be 0 or more", weight));
+  if (!(weight >= 0) || std::isinf(weight))
+    throw InvalidArgument(fmt::format("set_weight: {} is no weight; it must be a number of 0 or more", weight));
   const Tensor sum = Tensor::full({1}, weight, DType::f64);
   agree("adding up weights", [&] { group->allreduce(sum)->wait(); });
   if (!(sum.item<double>() > 0)) throw InvalidArgument("set_weight: the weights of all ranks add up to 0");

@@ -5,8 +5,9 @@
 #include <atomic>
 #include <cstdlib>
 #include <fstream>
+#include <mutex>
 #include <new>
-#include <numeric>
+#include <set>
 
 #include <gtest/gtest.h>
 
@@ -95,6 +96,7 @@ class CountingGroup final : public GroupDecorator {
 
 std::vector<Parameter> large_and_small() {
   std::vector<Parameter> parameters;
+  parameters.reserve(66);
   for (int p = 0; p < 6; ++p) parameters.push_back({"large" + std::to_string(p), Tensor::zeros({1000, 500})});
   for (int p = 0; p < 60; ++p) parameters.push_back({"small" + std::to_string(p), Tensor::zeros({10'000})});
   return parameters;
@@ -178,9 +180,11 @@ TEST(ReducerMemory, BuffersOfShmGroupsLieInSharedMemory) {
   shm_world().spawn(2, [](ProcessGroup& group) {
     std::vector<Parameter> parameters = {{"a", Tensor::zeros({5})}, {"b", Tensor::zeros({300, 300})}};
     parameters.push_back({"rows", Tensor::zeros({1000, 4}), true});
-    std::vector<const void*> buffers;
+    std::mutex mutex;
+    std::set<const void*> buffers;  // of all steps: hooks run while others are marked
     Reducer reducer(parameters, group.shared_from_this(), make_hook([&](GradBucket& bucket) {
-                      buffers.push_back(bucket.buffer().bytes());
+                      const std::lock_guard lock(mutex);
+                      buffers.insert(bucket.buffer().bytes());
                       return Future<Tensor>::ready(bucket.buffer());
                     }),
                     {.limits = {.first = 1, .others = 1}});
@@ -189,9 +193,10 @@ TEST(ReducerMemory, BuffersOfShmGroupsLieInSharedMemory) {
       reducer.mark_ready("a", Tensor::zeros({5}));  // another order than at first
       reducer.mark_ready("b", Tensor::zeros({300, 300}));
       reducer.mark_ready("rows", SparseGradient{Tensor::borrow(rows), Tensor::zeros({2, 4})});
-      buffers.clear();
       reducer.finalize();
+      const std::lock_guard lock(mutex);
       for (const void* buffer : buffers) EXPECT_EQ(mapping_of(buffer), "/memfd:hookline (deleted)");
+      buffers.clear();
     }
     EXPECT_EQ(mapping_of(reducer.gradient("a").bytes()), "/memfd:hookline (deleted)");
     EXPECT_NE(mapping_of(parameters[0].tensor.bytes()), "/memfd:hookline (deleted)") << "so it tells them apart";

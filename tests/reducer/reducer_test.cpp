@@ -348,6 +348,8 @@ TEST_P(ReducerSteps, SumsAndWeights) {
     weighted.mark_ready("p2");
     weighted.finalize();
     EXPECT_NEAR(g.data<float>()[0], (3 * 1 + 1 * 5) / 4.0, 1e-6);
+    for (const double bad : {-1.0, std::nan(""), HUGE_VAL}) EXPECT_THROW(weighted.set_weight(bad), InvalidArgument);
+    EXPECT_THROW(weighted.set_weight(0), InvalidArgument) << "on all ranks";
   });
 }
 

@@ -18,14 +18,18 @@ namespace hook {
 
 class HOOKLINE_EXPORT FunctionHook final : public CppCommHookInterface<HookFunction> {
  public:
-  using CppCommHookInterface::CppCommHookInterface;
+  FunctionHook(HookFunction function, HookTraits traits);
   Future<HookResult> run_hook(GradBucket& bucket) override;
 };
+
+/// Throws InvalidArgument where a hook's function or its state is null.
+HOOKLINE_EXPORT void check_given(bool function, bool state);
 
 }  // namespace hook
 
 /// A hook of a function object, which lives as long as the hook: `make_hook([](GradBucket& bucket) { … })`. A coroutine
-/// must not be a lambda with captures unless the captures outlive it, as they do here.
+/// must not be a lambda with captures unless the captures outlive it, as they do here. InvalidArgument for an empty
+/// one.
 template <class F>
   requires std::is_invocable_r_v<Future<Tensor>, F&, GradBucket&>
 HookPtr make_hook(F function, HookTraits traits = {"a function"}) {
@@ -37,6 +41,7 @@ HookPtr make_hook(F function, HookTraits traits = {"a function"}) {
 template <class State, std::convertible_to<std::shared_ptr<State>> Pointer>
 HookPtr make_hook(Future<Tensor> (*function)(State&, GradBucket&), Pointer state, HookTraits traits = {"a function"}) {
   std::shared_ptr<State> kept = std::move(state);
+  hook::check_given(function != nullptr, kept != nullptr);
   return make_hook([function, kept = std::move(kept)](GradBucket& bucket) { return function(*kept, bucket); },
                    std::move(traits));
 }
