@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Tests at length, HOOKLINE_SOAK_ROUNDS times (20 unless set): every test in random order, the full matrix of the
-# collectives, HOOKLINE_SEEDS schedules of the embedded engine (20,000 unless set), 200 steps of twelve large layers with
-# every hook, and more examples for Hypothesis.
+# collectives, HOOKLINE_SEEDS schedules of the embedded engine (20,000 unless set) and a twentieth as many models with
+# random delays, 200 steps of twelve large layers with every hook, and more examples for Hypothesis.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -16,6 +16,8 @@ for ((round = 1; round <= rounds; ++round)); do
   HOOKLINE_SEEDS=$seeds build/dev/tests/backend_test --gtest_brief=1 --gtest_filter='Scheduler.*'
   echo "soak: twelve layers, 200 steps, every hook"
   HOOKLINE_SEEDS=1000 build/dev/tests/reducer_test --gtest_brief=1 --gtest_filter='*TwelveLayers*'
+  echo "soak: $((seeds / 20)) models with random delays"
+  HOOKLINE_SEEDS=$((seeds / 20)) build/dev/tests/reducer_test --gtest_brief=1 --gtest_filter='*RandomDelays*'
   echo "soak: Python tests"
   PYTHONPATH=$PWD/build/dev/python .venv/bin/python -m pytest -q --hypothesis-profile=soak
 done

@@ -89,20 +89,18 @@ TEST(Registry, KnowsPyTorchsNames) {
 TEST(FunctionHooks, WithoutAFunctionOrAStateAreRefused) {
   Future<Tensor> (*const function)(ProcessGroup&, GradBucket&) = nullptr;
   const auto some = [](ProcessGroup&, GradBucket& bucket) { return Future<Tensor>::ready(bucket.buffer()); };
-  threads_world().spawn(1, [&](ProcessGroup& group) {
-    const auto shared = group.shared_from_this();
-    EXPECT_THROW((void)make_hook(HookFunction()), InvalidArgument);
-    EXPECT_THROW((void)make_hook(function, shared), InvalidArgument);
-    EXPECT_THROW((void)make_hook(+some, std::shared_ptr<ProcessGroup>()), InvalidArgument);
-    EXPECT_THROW((void)wrap(make_hook("noop", shared), nullptr), InvalidArgument);
-    EXPECT_THROW((void)wrap(nullptr, [](HookPtr, GradBucket& b) { return Future<Tensor>::ready(b.buffer()); }),
-                 InvalidArgument);
-    EXPECT_EQ(wrap(
-                  make_hook(+some, shared, {.name = "some"}),
-                  [](HookPtr inner, GradBucket& b) { return run_and_parse(std::move(inner), b); }, "around")
-                  ->name(),
-              "some | around");
-  });
+  const auto shared = alone();
+  EXPECT_THROW((void)make_hook(HookFunction()), InvalidArgument);
+  EXPECT_THROW((void)make_hook(function, shared), InvalidArgument);
+  EXPECT_THROW((void)make_hook(+some, std::shared_ptr<ProcessGroup>()), InvalidArgument);
+  EXPECT_THROW((void)wrap(make_hook("noop", shared), nullptr), InvalidArgument);
+  EXPECT_THROW((void)wrap(nullptr, [](HookPtr, GradBucket& b) { return Future<Tensor>::ready(b.buffer()); }),
+               InvalidArgument);
+  EXPECT_EQ(wrap(
+                make_hook(+some, shared, {.name = "some"}),
+                [](HookPtr inner, GradBucket& b) { return run_and_parse(std::move(inner), b); }, "around")
+                ->name(),
+            "some | around");
 }
 
 }  // namespace
