@@ -1,0 +1,144 @@
+// Tests corners of a step: when hooks start, lanes that buckets share, views on one rank alone, nested accumulation.
+#include <thread>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <hookline/core/error.hpp>
+#include <hookline/hook/function_hook.hpp>
+#include <hookline/reducer/reducer.hpp>
+
+#include "harness/spawn.hpp"
+#include "reducer/model.hpp"
+
+namespace hookline::testing {
+namespace {
+
+using ::testing::ElementsAre;
+
+const BucketLimits kOneEach{.first = 1, .others = 1};
+
+TEST(ReducerCorners, AHookStartsAsSoonAsItsBucketAndThoseBeforeAreFull) {
+  threads_world().spawn(1, [](ProcessGroup& group) {
+    std::vector<std::size_t> started;
+    Reducer reducer(model(4), group.shared_from_this(), make_hook([&](GradBucket& bucket) {
+                      started.push_back(bucket.index());
+                      return Future<Tensor>::ready(bucket.buffer());
+                    }),
+                    {.limits = kOneEach});
+    reducer.mark_ready("p3");
+    EXPECT_THAT(started, ElementsAre(0)) << "before the rest of the backward pass";
+    reducer.mark_ready("p1");
+    EXPECT_THAT(started, ElementsAre(0)) << "bucket 1 is not full";
+    reducer.mark_ready("p2");
+    EXPECT_THAT(started, ElementsAre(0, 1, 2));
+    reducer.mark_ready("p0");
+    EXPECT_THAT(started, ElementsAre(0, 1, 2, 3));
+    reducer.finalize();
+    EXPECT_EQ(started.size(), 4u);
+  });
+}
+
+TEST(ReducerCorners, StatisticsTellWhatWasExposed) {
+  threads_world().spawn(1, [](ProcessGroup& group) {
+    std::thread timer;
+    const std::chrono::milliseconds late(20);
+    Reducer reducer(model(1), group.shared_from_this(), make_hook([&](GradBucket& bucket) {
+                      Promise<Tensor> promise;
+                      Future<Tensor> future = promise.get_future();
+                      timer = std::thread([promise = std::move(promise), buffer = bucket.buffer(), late]() mutable {
+                        std::this_thread::sleep_for(late);
+                        promise.set_value(buffer);
+                      });
+                      return future;
+                    }));
+    reducer.mark_ready(0);
+    reducer.finalize();
+    timer.join();
+    const StepStats stats = reducer.stats();
+    EXPECT_GE(stats.total, 0.02);
+    EXPECT_GT(stats.exposed, 0);
+    EXPECT_NEAR(stats.backward + stats.exposed, stats.total, 1e-9);
+    EXPECT_GE(stats.buckets[0].done - stats.buckets[0].launched, 0.02);
+  });
+}
+
+// Forty buckets share the lanes; within a hook three collectives follow one another.
+TEST(ReducerCorners, MoreBucketsThanLanes) {
+  threads_world().spawn(2, [](ProcessGroup& group) {
+    const auto hook = [](ProcessGroup& g, GradBucket& bucket) -> Future<Tensor> {
+      const Tensor sum = bucket.buffer().clone();
+      for (int i = 0; i < 3; ++i) {
+        const Tensor index = Tensor::full({1}, static_cast<double>(bucket.index()), DType::i64);
+        co_await g.broadcast(index);
+        if (index.item<std::size_t>() != bucket.index()) throw std::runtime_error("another bucket's collective");
+      }
+      const AllreduceOptions options{.op = ReduceOp::avg};
+      co_await g.allreduce(sum, options);
+      co_return sum;
+    };
+    Reducer reducer(model(40), group.shared_from_this(), make_hook(+hook, group.shared_from_this()),
+                    {.limits = kOneEach});
+    EXPECT_EQ(reducer.buckets().size(), 40u);
+    for (std::uint64_t s = 1; s <= 5; ++s) {
+      std::vector<Tensor> given(40);
+      for (std::size_t p = 0; p < 40; ++p) given[p] = gradient_like(reducer.parameters()[p], group.rank(), p, s);
+      for (std::size_t p = 0; p < 40; ++p) {
+        const std::size_t q = group.rank() == 0 ? p : 39 - p;
+        reducer.mark_ready(q, given[q]);
+      }
+      reducer.finalize();
+      for (std::size_t p = 0; p < 40; ++p) expect_mean(given[p], 2, p, s);
+    }
+  });
+}
+
+TEST(ReducerCorners, AViewOnOneRankKeepsTheBucketsOfAll) {
+  threads_world().spawn(2, [](ProcessGroup& group) {
+    Reducer reducer(model(3), group.shared_from_this(), nullptr, {.limits = kOneEach});
+    Tensor view;
+    if (group.rank() == 1) view = reducer.gradient("p1");
+    for (int s = 0; s < 3; ++s) {
+      for (std::size_t p = 0; p < 3; ++p) reducer.mark_ready(p);  // another order than that of the buckets
+      reducer.finalize();
+    }
+    EXPECT_EQ(reducer.generation(), 1u);
+    EXPECT_EQ(reducer.buckets()[0], BucketMembers{2});
+  });
+}
+
+TEST(ReducerCorners, ASparseGradientThatIsRefusedLeavesNothingBehind) {
+  threads_world().spawn(1, [](ProcessGroup& group) {
+    const std::vector<Parameter> parameters = {{"rows", Tensor::zeros({10, 1}), true}};
+    Reducer reducer(parameters, group.shared_from_this(), nullptr, {.find_unused_parameters = true});
+    std::vector<std::int64_t> rows = {3};
+    const SparseGradient gradient{Tensor::borrow(rows), Tensor::full({1, 1}, 5)};
+    reducer.mark_ready("rows", gradient);
+    EXPECT_THROW(reducer.mark_ready("rows", gradient), InvalidArgument);
+    reducer.finalize();
+    EXPECT_EQ(reducer.sparse_gradient("rows").values.item<float>(), 5.0f);
+  });
+}
+
+TEST(ReducerCorners, NoSyncInsideNoSyncAndWhatOnlyItHasIsUsed) {
+  threads_world().spawn(2, [](ProcessGroup& group) {
+    Reducer reducer(model(2), group.shared_from_this(), nullptr, {.limits = kOneEach, .find_unused_parameters = true});
+    {
+      const auto outer = reducer.no_sync();
+      {
+        const auto inner = reducer.no_sync();
+        reducer.mark_ready("p0", Tensor::full({40, 1}, 4));
+        reducer.finalize();
+      }
+      reducer.mark_ready("p0", Tensor::full({40, 1}, 2));
+      reducer.finalize();
+      EXPECT_EQ(reducer.stats().step, 0u) << "nothing was sent yet";
+    }
+    reducer.finalize();  // marks nothing
+    EXPECT_THAT(reducer.stats().unused, ElementsAre("p1"));
+    EXPECT_EQ(reducer.gradient("p0").data<float>()[0], 6.0f);
+  });
+}
+
+}  // namespace
+}  // namespace hookline::testing
