@@ -21,7 +21,7 @@ class BackendWork final : public Work {
       : operation_(std::move(operation)), sequence_(sequence) {}
 
   void wait(std::optional<Milliseconds> timeout) override {
-    if (!operation_->done()) operation_->wait_until(timeout ? deadline_after(*timeout) : Clock::time_point::max());
+    operation_->wait_until(timeout ? deadline_after(*timeout) : Clock::time_point::max());
     if (const std::exception_ptr error = operation_->error()) std::rethrow_exception(error);
   }
 
