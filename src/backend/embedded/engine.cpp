@@ -172,16 +172,22 @@ std::shared_ptr<Pending> Engine::start(Collective&& collective, int lane_index, 
     Lane& lane = lanes_[static_cast<std::size_t>(lane_index)];
     std::shared_ptr<LaneOperation> exchange;
     bool first;
+    bool claimed;
     {
       const std::lock_guard lock(lane.mutex);
       const std::uint64_t number = lane.pushes.load(std::memory_order_relaxed) + 1;
       exchange =
           std::make_shared<LaneOperation>(shared_from_this(), number, timeout, lane_index, std::move(collective));
-      lane.queue.push_back(exchange);
-      first = lane.pending.fetch_add(1, std::memory_order_seq_cst) == 0;
+      first = lane.idle();
+      claimed = first && !lane.claimed.exchange(true, std::memory_order_seq_cst);
+      if (claimed) {  // the usual case: it need not queue
+        lane.current = exchange;
+      } else {
+        lane.queue.push_back(exchange);
+      }
       lane.pushes.store(number, std::memory_order_seq_cst);
     }
-    drive_lane(lane);
+    drive_lane(lane, claimed);
     // A small one is posted now and needs nothing more of this rank but to be read; the others need somebody.
     background = !first || exchange->bytes() > kInlineBytes;
     operation = std::move(exchange);
@@ -198,22 +204,23 @@ std::shared_ptr<Pending> Engine::start(Collective&& collective, int lane_index, 
 bool Engine::drive() {
   bool moved = false;
   for (Lane& lane : lanes_) {
-    if (lane.pending.load(std::memory_order_relaxed) > 0) moved = drive_lane(lane) || moved;
+    if (!lane.idle()) moved = drive_lane(lane) || moved;
   }
   return drive_mail() || moved;
 }
 
-bool Engine::drive_lane(Lane& lane) {
+// `claimed`: whether the caller holds the claim already, and leaves it to this.
+bool Engine::drive_lane(Lane& lane, bool claimed) {
   bool moved = false;
   std::uint64_t seen;
   do {
-    if (lane.claimed.exchange(true, std::memory_order_seq_cst)) return moved;
+    if (!std::exchange(claimed, false) && lane.claimed.exchange(true, std::memory_order_seq_cst)) return moved;
     seen = lane.pushes.load(std::memory_order_seq_cst);
     std::exception_ptr fatal;
     for (bool over = true; over && !fatal;) {
       if (!lane.current) {
+        if (lane.idle()) break;
         const std::lock_guard lock(lane.mutex);
-        if (lane.queue.empty()) break;
         lane.current = std::move(lane.queue.front());
         lane.queue.pop_front();
       }
@@ -229,7 +236,7 @@ bool Engine::drive_lane(Lane& lane) {
       moved = moved || over || lane.current->moves() != before;
       if (over) {
         const auto ended = std::exchange(lane.current, nullptr);
-        lane.pending.fetch_sub(1, std::memory_order_release);
+        lane.ended.store(lane.ended.load(std::memory_order_relaxed) + 1, std::memory_order_release);
         ended->complete(error);
       }
     }
@@ -342,7 +349,7 @@ void Engine::wake_progress_thread() {
 
 bool Engine::anything_pending() const noexcept {
   for (const Lane& lane : lanes_) {
-    if (lane.pending.load(std::memory_order_seq_cst) > 0) return true;
+    if (!lane.idle()) return true;
   }
   return !mail_.empty();
 }

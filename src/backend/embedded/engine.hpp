@@ -79,16 +79,21 @@ class Engine : public std::enable_shared_from_this<Engine> {
     std::mutex mutex;
     std::deque<std::shared_ptr<Pending>> queue;
     std::atomic<std::uint64_t> pushes = 0;  ///< operations so far; grows under the mutex
-    std::atomic<int> pending = 0;
+    std::atomic<std::uint64_t> ended = 0;   ///< those that are over; grows under the claim
     std::atomic<bool> claimed = false;
-    std::shared_ptr<Pending> current;  ///< the one that is stepped; no longer in the queue
+    std::shared_ptr<Pending> current;  ///< the one that is stepped; not in the queue
     std::uint64_t rounds = 0;
     Scratch scratch;
+
+    bool idle() const noexcept {
+      const std::uint64_t over = ended.load(std::memory_order_acquire);  // first: there are never more of them
+      return pushes.load(std::memory_order_seq_cst) == over;
+    }
   };
 
   template <class Over>
   void drive_until(Over over, Clock::time_point deadline);
-  bool drive_lane(Lane& lane);
+  bool drive_lane(Lane& lane, bool claimed = false);
   bool drive_mail();
   void end_all(const std::exception_ptr& cause);
   bool may_spin();

@@ -19,6 +19,7 @@ namespace hookline::embedded {
 struct Scratch {
   std::array<Call, kMaxRanks> calls;
   std::array<std::byte*, kMaxRanks> shared = {};  ///< where the ranks' blocks lie, in direct mode
+  StepsRoom steps_room;
 };
 
 /// The operation is one coroutine, run(). Its states are the places where it waits for a word of its peers:
@@ -41,6 +42,7 @@ class Exchange {
 
   /// The protocol; throws Mismatch where the calls differ. `number` counts the lane's operations from 1.
   Steps run(std::uint64_t number, std::uint64_t first_round);
+  StepsRoom& steps_room() const noexcept { return scratch_.steps_room; }
   /// How many rounds it used up, once it is over.
   std::uint64_t rounds() const noexcept { return rounds_; }
 

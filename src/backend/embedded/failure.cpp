@@ -65,7 +65,7 @@ void Engine::end_all(const std::exception_ptr& cause) {
       lane.queue.clear();
     }
     if (lane.current) ended.push_front(std::exchange(lane.current, nullptr));
-    lane.pending.fetch_sub(static_cast<int>(ended.size()), std::memory_order_seq_cst);
+    lane.ended.store(lane.ended.load(std::memory_order_relaxed) + ended.size(), std::memory_order_seq_cst);
     lane.claimed.store(false, std::memory_order_seq_cst);
     for (const auto& operation : ended) operation->complete(cause);
   }
@@ -78,8 +78,7 @@ void Engine::end_all(const std::exception_ptr& cause) {
 template <class F>
 void Engine::for_each_pending(F f) {
   for (Lane& lane : lanes_) {
-    if (lane.pending.load(std::memory_order_relaxed) == 0 || lane.claimed.exchange(true, std::memory_order_seq_cst))
-      continue;
+    if (lane.idle() || lane.claimed.exchange(true, std::memory_order_seq_cst)) continue;
     if (lane.current) f(*lane.current);
     lane.claimed.store(false, std::memory_order_seq_cst);
     drive_lane(lane);  // as everybody who lets go of a claim: something may have been pushed meanwhile

@@ -1,6 +1,7 @@
 // Where the ranks' blocks and buffers lie: the one thing in which ranks as threads and ranks as processes differ.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -22,9 +23,9 @@ class Memory {
  public:
   virtual ~Memory() = default;
 
-  virtual int rank() const = 0;
-  virtual int size() const = 0;
-  virtual RankBlock& block(int rank) const = 0;
+  int rank() const noexcept { return rank_; }
+  int size() const noexcept { return size_; }
+  RankBlock& block(int rank) const noexcept { return *blocks_[static_cast<std::size_t>(rank)]; }
 
   /// Memory that the peers can reach. Throws ResourceError with the size asked for.
   virtual std::shared_ptr<void> allocate(std::size_t bytes) = 0;
@@ -40,6 +41,17 @@ class Memory {
 
   /// Asks the kernel whether a peer is still there. May cost a system call; never blocks.
   virtual bool is_alive(int rank) = 0;
+
+ protected:
+  Memory(int rank, int size) : rank_(rank), size_(size) {}
+  /// Where a rank's block lies; to be told of each before the memory is used.
+  void set_block(int rank, RankBlock& block) noexcept { blocks_[static_cast<std::size_t>(rank)] = &block; }
+
+ private:
+  const int rank_;
+  const int size_;
+  std::array<RankBlock*, kMaxRanks> blocks_ =
+      {};  ///< here and not behind a virtual: waiting looks at them all the time
 };
 
 }  // namespace hookline::embedded

@@ -29,37 +29,34 @@ class Side {
   bool empty() const { return tensors_.empty(); }
 
   // One block of all the tensors, one behind the other.
-  Blocks whole() const {
-    Blocks blocks(1);
+  void whole(Blocks& blocks) const {
+    blocks.start(1);
     for (const Tensor& t : tensors_) blocks[0].append(memory_of(t), t.nbytes());
-    return blocks;
   }
 
   // A block for each rank: tensors come as so many lists of equal length, one for each rank …
-  Blocks lists() const {
-    Blocks blocks(ranks_);
+  void lists(Blocks& blocks) const {
+    blocks.start(ranks_);
     const std::size_t each = tensors_.size() / ranks_;
     for (std::size_t i = 0; i < tensors_.size(); ++i) {
       blocks[i / each].append(memory_of(tensors_[i]), tensors_[i].nbytes());
     }
-    return blocks;
   }
 
   // … or each tensor is cut into as many parts as there are ranks …
-  Blocks slices() const {
-    Blocks blocks(ranks_);
+  void slices(Blocks& blocks) const {
+    blocks.start(ranks_);
     for (const Tensor& t : tensors_) {
       std::byte* const memory = memory_of(t);
       const std::size_t bytes = t.nbytes() / ranks_;
       for (std::size_t r = 0; r < ranks_; ++r) blocks[r].append(memory + r * bytes, bytes);
     }
-    return blocks;
   }
 
   // … or the one tensor is cut at given rows.
-  Blocks rows(const std::vector<std::int64_t>& splits) const {
-    if (splits.empty()) return slices();
-    Blocks blocks(ranks_);
+  void rows(const std::vector<std::int64_t>& splits, Blocks& blocks) const {
+    if (splits.empty()) return slices(blocks);
+    blocks.start(ranks_);
     const Tensor& t = tensors_[0];
     const std::int64_t height = t.dim() > 0 ? t.shape()[0] : 1;
     const std::size_t row = height > 0 ? t.nbytes() / static_cast<std::size_t>(height) : 0;
@@ -69,7 +66,6 @@ class Side {
       blocks[r].append(at, bytes);
       at += bytes;
     }
-    return blocks;
   }
 
  private:
@@ -137,25 +133,27 @@ Parts cut(const Collective& collective, int rank, int size) {
   switch (collective.type) {
     case OpType::allgather_into_tensor:
     case OpType::allgather_into_tensor_coalesced:
-      parts.take = outputs.slices();
-      parts.give = inputs.whole();
+      outputs.slices(parts.take);
+      inputs.whole(parts.give);
       break;
     case OpType::reduce_scatter_tensor:
     case OpType::reduce_scatter_tensor_coalesced:
-      parts.take = outputs.whole();
-      parts.give = inputs.slices();
+      outputs.whole(parts.take);
+      inputs.slices(parts.give);
       break;
     case OpType::alltoall_base:
-      parts.take = outputs.rows(collective.output_splits);
-      parts.give = inputs.rows(collective.input_splits);
+      outputs.rows(collective.output_splits, parts.take);
+      inputs.rows(collective.input_splits, parts.give);
       break;
     default: {
       const bool lists_in = has_block_per_rank(parts.motion) && !inputs.empty();
       const bool lists_out =
           (parts.motion == Motion::allgather || parts.motion == Motion::gather || parts.motion == Motion::alltoall) &&
           !outputs.empty();
-      parts.take = lists_out ? outputs.lists() : outputs.whole();
-      parts.give = lists_in ? inputs.lists() : inputs.whole();
+      if (lists_out) outputs.lists(parts.take);
+      else outputs.whole(parts.take);
+      if (lists_in) inputs.lists(parts.give);
+      else inputs.whole(parts.give);
     }
   }
   const bool only_takes = parts.motion == Motion::scatter && rank != collective.root;

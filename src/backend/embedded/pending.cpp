@@ -34,7 +34,8 @@ void Pending::shorten(Clock::time_point deadline) noexcept {
 
 bool Pending::attach(std::vector<Task>& tasks, Task& task) {
   const std::lock_guard lock(mutex_);
-  if (over()) return false;
+  attached_.store(true, std::memory_order_seq_cst);
+  if (over_.load(std::memory_order_seq_cst)) return false;
   tasks.push_back(std::move(task));
   return true;
 }
@@ -56,18 +57,20 @@ void Pending::when_over(Task task, bool hasten) {
 }
 
 void Pending::complete(std::exception_ptr error) {
-  std::vector<Task> tasks;
-  std::vector<Task> quick_tasks;
-  {
-    const std::lock_guard lock(mutex_);
-    error_ = std::move(error);
-    finished_ = Clock::now();
-    over_.store(true, std::memory_order_seq_cst);
-    tasks.swap(tasks_);
-    quick_tasks.swap(quick_tasks_);
+  error_ = std::move(error);
+  finished_ = Clock::now();
+  over_.store(true, std::memory_order_seq_cst);
+  if (attached_.load(std::memory_order_seq_cst)) {
+    std::vector<Task> tasks;
+    std::vector<Task> quick_tasks;
+    {
+      const std::lock_guard lock(mutex_);
+      tasks.swap(tasks_);
+      quick_tasks.swap(quick_tasks_);
+    }
+    for (Task& task : quick_tasks) task();
+    for (Task& task : tasks) engine_->post(std::move(task));
   }
-  for (Task& task : quick_tasks) task();
-  for (Task& task : tasks) engine_->post(std::move(task));
   engine_->announce();
 }
 

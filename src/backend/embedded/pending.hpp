@@ -44,7 +44,8 @@ class Pending : public Operation {
   virtual std::string describe() const = 0;
 
  private:
-  /// Takes the task, unless it is over already.
+  /// Takes the task, unless it is over already. Who attaches says so before looking at over_, and complete() looks
+  /// after setting it: one of them sees the other, and most operations never take the mutex.
   bool attach(std::vector<Task>& tasks, Task& task);
 
   const std::shared_ptr<Engine> engine_;
@@ -55,6 +56,7 @@ class Pending : public Operation {
   Clock::time_point finished_;
   std::exception_ptr error_;
   std::atomic<bool> over_ = false;
+  std::atomic<bool> attached_ = false;
   std::mutex mutex_;
   std::vector<Task> tasks_;
   std::vector<Task> quick_tasks_;

@@ -1,18 +1,35 @@
 // A coroutine that is resumed step by step: an operation's state machine, written as the straight line that it is.
 #pragma once
 
+#include <array>
 #include <coroutine>
+#include <cstddef>
 #include <exception>
+#include <new>
 #include <utility>
 
 namespace hookline::embedded {
 
+/// Room for the frame of one coroutine.
+struct StepsRoom {
+  alignas(std::max_align_t) std::array<std::byte, 256> bytes;
+};
+
 /// Suspends at `co_await kBlocked`; step() runs it to the next one or to its end. It starts suspended and nothing in it
-/// ever sleeps: waiting is the driver's business.
+/// ever sleeps: waiting is the driver's business. It is a member function of something that has a `steps_room()`, where
+/// its frame lies if it fits: a room is for one at a time, which is gone at its end.
 class Steps {
  public:
   struct promise_type {
     std::exception_ptr error;
+
+    template <class Self, class... Arguments>
+    static void* operator new(std::size_t bytes, Self& self, const Arguments&...) {
+      return bytes <= sizeof(StepsRoom) ? self.steps_room().bytes.data() : ::operator new(bytes);
+    }
+    static void operator delete(void* frame, std::size_t bytes) {
+      if (bytes > sizeof(StepsRoom)) ::operator delete(frame);
+    }
 
     Steps get_return_object() { return Steps(std::coroutine_handle<promise_type>::from_promise(*this)); }
     std::suspend_always initial_suspend() const noexcept { return {}; }
@@ -35,7 +52,9 @@ class Steps {
   bool step() {
     handle_.resume();
     if (!handle_.done()) return false;
-    if (handle_.promise().error) std::rethrow_exception(handle_.promise().error);
+    const std::exception_ptr error = std::move(handle_.promise().error);
+    std::exchange(handle_, nullptr).destroy();
+    if (error) std::rethrow_exception(error);
     return true;
   }
 

@@ -57,7 +57,11 @@ class Stream {
 /// What goes to, or comes from, the ranks: one stream for all, or one for each. A single one takes no allocation.
 class Blocks {
  public:
-  explicit Blocks(std::size_t count = 0) : count_(count), rest_(count > 1 ? count - 1 : 0) {}
+  /// Makes it so many empty ones.
+  void start(std::size_t count) {
+    count_ = count;
+    rest_.resize(count > 1 ? count - 1 : 0);
+  }
 
   std::size_t size() const noexcept { return count_; }
   Stream& operator[](std::size_t i) noexcept { return i == 0 ? first_ : rest_[i - 1]; }
@@ -70,7 +74,7 @@ class Blocks {
   }
 
  private:
-  std::size_t count_;
+  std::size_t count_ = 0;
   Stream first_;
   std::vector<Stream> rest_;
 };

@@ -25,7 +25,7 @@ using embedded::RankBlock;
 class ShmMemory final : public embedded::Memory {
  public:
   ShmMemory(Store& store, int rank, int size, Clock::time_point deadline)
-      : rank_(rank), own_(std::make_shared<OwnRegion>()) {
+      : Memory(rank, size), own_(std::make_shared<OwnRegion>()) {
     pthread_mutexattr_t attributes;
     pthread_mutexattr_init(&attributes);
     pthread_mutexattr_setpshared(&attributes, PTHREAD_PROCESS_SHARED);
@@ -35,15 +35,12 @@ class ShmMemory final : public embedded::Memory {
 
     for (Peer& peer : hand_over(store, rank, size, own_->fd(), deadline)) {
       processes_.push_back(std::move(peer.process));
-      peers_.push_back(peer.memory ? std::make_unique<PeerRegion>(std::move(peer.memory)) : nullptr);
+      const int r = static_cast<int>(peers_.size());
+      peers_.push_back(r != rank ? std::make_unique<PeerRegion>(std::move(peer.memory)) : nullptr);
+      set_block(r, r != rank ? peers_.back()->block() : own_->block());
     }
   }
 
-  int rank() const override { return rank_; }
-  int size() const override { return static_cast<int>(peers_.size()); }
-  RankBlock& block(int rank) const override {
-    return rank == rank_ ? own_->block() : peers_[static_cast<std::size_t>(rank)]->block();
-  }
   std::shared_ptr<void> allocate(std::size_t bytes) override { return own_->allocate(bytes); }
   std::optional<Location> locate(const std::byte* data, std::size_t bytes) const override {
     return own_->locate(data, bytes);
@@ -73,7 +70,6 @@ class ShmMemory final : public embedded::Memory {
   }
 
  private:
-  const int rank_;
   const std::shared_ptr<OwnRegion> own_;
   std::vector<std::unique_ptr<PeerRegion>> peers_;
   std::vector<Descriptor> processes_;

@@ -46,11 +46,10 @@ std::shared_ptr<Backend> make_backend(const std::shared_ptr<World>& world, int r
 
 class ThreadsMemory final : public embedded::Memory {
  public:
-  ThreadsMemory(std::shared_ptr<World> world, int rank) : world_(std::move(world)), rank_(rank) {}
+  ThreadsMemory(std::shared_ptr<World> world, int rank) : Memory(rank, world->size()), world_(std::move(world)) {
+    for (int r = 0; r < size(); ++r) set_block(r, world_->block(r));
+  }
 
-  int rank() const override { return rank_; }
-  int size() const override { return world_->size(); }
-  embedded::RankBlock& block(int rank) const override { return world_->block(rank); }
   std::shared_ptr<void> allocate(std::size_t bytes) override;
   std::optional<embedded::Location> locate(const std::byte* data, std::size_t bytes) const override;
   std::shared_ptr<std::byte> resolve(int rank, const embedded::Location& place, std::size_t bytes) override;
@@ -58,7 +57,6 @@ class ThreadsMemory final : public embedded::Memory {
 
  private:
   const std::shared_ptr<World> world_;
-  const int rank_;
 };
 
 }  // namespace hookline::threads
