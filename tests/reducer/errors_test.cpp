@@ -171,8 +171,9 @@ TEST_P(ReducerErrors, ModelsThatDiffer) {
         {{.broadcast_parameters = first}, "rank 0 has broadcast_parameters true, rank 1 has"},
     };
     for (const auto& [how, difference] : options) {
-      EXPECT_THAT(message_of<Mismatch>([&] { Reducer(model(4), group.shared_from_this(), nullptr, how); }),
-                  HasSubstr(difference));
+      EXPECT_THAT(
+          message_of<Mismatch>([&, &given = how] { Reducer(model(4), group.shared_from_this(), nullptr, given); }),
+          HasSubstr(difference));
     }
   });
 }

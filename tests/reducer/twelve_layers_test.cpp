@@ -176,8 +176,8 @@ TEST_P(TwelveLayers, AreTheSameMeansOnAllRanks) {
   const int steps = seeds && std::atoi(seeds) >= 1000 ? 200 : 3;
   const unsigned seed = one ? static_cast<unsigned>(std::atoll(one)) : std::random_device{}() >> 8;
   try {
-    world.spawn(kRanks, [&](ProcessGroup& group) {
-      Training training(what, group, seed);
+    world.spawn(kRanks, [&, &hook = what](ProcessGroup& group) {
+      Training training(hook, group, seed);
       for (int s = 1; s <= steps; ++s) training.step(s);
     });
   } catch (const std::exception& e) {
