@@ -23,7 +23,7 @@ HOOKLINE_EXPORT HookPtr cast_around(HookPtr inner, DType dtype, std::shared_ptr<
 HOOKLINE_EXPORT HookPtr error_feedback(HookPtr inner);
 
 /// Which parameters a rule is for. What is not given holds for all.
-struct ParameterRule {
+struct HOOKLINE_EXPORT ParameterRule {
   std::string name = "*";  ///< a pattern: * stands for any letters, ? for one
   std::int64_t min_size = 0;
   std::int64_t max_size = INT64_MAX;
