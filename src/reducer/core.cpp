@@ -27,6 +27,16 @@ void add(std::byte* to, const std::byte* from, DType dtype, std::int64_t count) 
   kernel::reduce(ReduceOp::sum, dtype, sources, destinations, static_cast<std::size_t>(count));
 }
 
+void check_rows(const Parameter& p, const Tensor& indices) {
+  const std::int64_t rows = p.tensor.shape()[0];
+  for (std::int64_t i = 0; i < indices.numel(); ++i) {
+    const std::int64_t row = indices.data<const std::int64_t>()[i];
+    if (row < 0 || row >= rows) {
+      throw InvalidArgument(fmt::format("the sparse gradient of parameter '{}' has row {} of {}", p.name, row, rows));
+    }
+  }
+}
+
 }  // namespace
 
 Core::Core(std::vector<Parameter> given, std::shared_ptr<ProcessGroup> of, HookPtr with, ReducerOptions how)
@@ -241,13 +251,12 @@ void Core::mark(std::size_t parameter, const SparseGradient& gradient) {
         p.name, to_string(gradient.indices), to_string(gradient.values), name(p.tensor.dtype()),
         to_string(p.tensor.shape()), p.sparse ? "" : "; this parameter was not declared sparse"));
   }
-  take(parameter, gradient);  // checks the indices, so before the mark
-  try {
-    if (may_mark(parameter)) marked(parameter);
-  } catch (...) {
-    slots_[parameter].sparse.pop_back();
-    throw;
-  }
+  check_rows(p, gradient.indices.contiguous());
+  // A second mark is refused before anything is kept: the hook of the first may be reading.
+  const bool counts = may_mark(parameter);
+  marks_[parameter].keeps = true;
+  slots_[parameter].sparse.push_back({gradient.indices.contiguous(), gradient.values.contiguous()});
+  if (counts) marked(parameter);
 }
 
 void Core::take(std::size_t parameter, const Tensor& gradient) {
@@ -264,20 +273,6 @@ void Core::take(std::size_t parameter, const Tensor& gradient) {
   slot.given = whole ? gradient.mutable_bytes() : nullptr;
   slot.given_owner = gradient.owner();
   if (!whole) slot.given_strided = gradient;
-}
-
-void Core::take(std::size_t parameter, const SparseGradient& gradient) {
-  const Tensor indices = gradient.indices.contiguous();
-  const std::int64_t rows = parameters[parameter].tensor.shape()[0];
-  for (std::int64_t i = 0; i < indices.numel(); ++i) {
-    const std::int64_t row = indices.data<const std::int64_t>()[i];
-    if (row < 0 || row >= rows) {
-      throw InvalidArgument(
-          fmt::format("the sparse gradient of parameter '{}' has row {} of {}", parameters[parameter].name, row, rows));
-    }
-  }
-  marks_[parameter].keeps = true;
-  slots_[parameter].sparse.push_back({indices, gradient.values.contiguous()});
 }
 
 Tensor Core::gradient(std::size_t parameter) {

@@ -111,7 +111,6 @@ class Core : public std::enable_shared_from_this<Core> {
   bool may_mark(std::size_t parameter);
   void marked(std::size_t parameter);
   void take(std::size_t parameter, const Tensor& gradient);
-  void take(std::size_t parameter, const SparseGradient& gradient);
   void count_ready(std::size_t parameter);
 
   // Buckets and their order (layout.cpp).

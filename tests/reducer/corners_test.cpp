@@ -109,7 +109,8 @@ TEST(ReducerCorners, AViewOnOneRankKeepsTheBucketsOfAll) {
 
 TEST(ReducerCorners, ASparseGradientThatIsRefusedLeavesNothingBehind) {
   threads_world().spawn(1, [](ProcessGroup& group) {
-    const std::vector<Parameter> parameters = {{"rows", Tensor::zeros({10, 1}), true}};
+    // The other parameter comes first, so that nothing is sent before the second mark.
+    const std::vector<Parameter> parameters = {{"rows", Tensor::zeros({10, 1}), true}, {"first", Tensor::zeros({1})}};
     Reducer reducer(parameters, group.shared_from_this(), nullptr, {.find_unused_parameters = true});
     std::vector<std::int64_t> rows = {3};
     const SparseGradient gradient{Tensor::borrow(rows), Tensor::full({1, 1}, 5)};
@@ -117,6 +118,43 @@ TEST(ReducerCorners, ASparseGradientThatIsRefusedLeavesNothingBehind) {
     EXPECT_THROW(reducer.mark_ready("rows", gradient), InvalidArgument);
     reducer.finalize();
     EXPECT_EQ(reducer.sparse_gradient("rows").values.item<float>(), 5.0f);
+  });
+}
+
+TEST(ReducerCorners, SumsAndWeightsOfSparseGradients) {
+  threads_world().spawn(2, [](ProcessGroup& group) {
+    const std::vector<Parameter> parameters = {{"rows", Tensor::zeros({10, 1}), true}};
+    Reducer reducer(parameters, group.shared_from_this(), nullptr, {.mean = Mean::sum});
+    const auto step = [&] {
+      std::vector<std::int64_t> rows = {3};
+      reducer.mark_ready("rows", SparseGradient{Tensor::borrow(rows), Tensor::full({1, 1}, 4)});
+      reducer.finalize();
+      return reducer.sparse_gradient("rows").values.item<float>();
+    };
+    EXPECT_EQ(step(), 8.0f);
+    reducer.set_weight(group.rank() == 0 ? 3 : 1);
+    EXPECT_EQ(step(), 8.0f) << "sum of w g over sum of w, times the ranks";
+  });
+}
+
+// A hook that may block shares one lane with all others of its kind, so there is one of them at a time.
+TEST(ReducerCorners, HooksThatMayBlockRunOneAfterAnother) {
+  threads_world().spawn(1, [](ProcessGroup& group) {
+    std::vector<Promise<Tensor>> under_way;
+    Reducer reducer(model(3), group.shared_from_this(),
+                    make_hook(
+                        [&](GradBucket&) {
+                          under_way.emplace_back();
+                          return under_way.back().get_future();
+                        },
+                        {.name = "slow", .may_block = true}),
+                    {.limits = kOneEach});
+    for (const std::size_t p : {2U, 1U, 0U}) reducer.mark_ready(p);
+    for (std::size_t b = 0; b < 3; ++b) {
+      EXPECT_EQ(under_way.size(), b + 1);
+      under_way[b].set_value(Tensor::zeros(Dims{40 * static_cast<std::int64_t>(3 - b)}));
+    }
+    reducer.finalize();
   });
 }
 
