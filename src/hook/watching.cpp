@@ -46,9 +46,14 @@ class ComparingHook final : public hook::AroundHook {
     const Tensor result = co_await run_and_parse(hook, bucket);
     const double size = norm(exact);
     const double off = difference(exact, result);
-    const std::lock_guard lock(mutex_);
-    errors_[bucket.index()] = size > 0 ? off / size : off;
+    note(bucket.index(), size > 0 ? off / size : off);
     co_return result;
+  }
+
+  // Not in the coroutine: what waits for it goes on inside co_return, where a lock would still be held.
+  void note(std::size_t bucket, double error) {
+    const std::lock_guard lock(mutex_);
+    errors_[bucket] = error;
   }
 
   static double difference(const Tensor& a, const Tensor& b) {

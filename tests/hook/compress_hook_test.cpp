@@ -11,6 +11,7 @@
 
 #include <hookline/backend/threads.hpp>
 #include <hookline/core/error.hpp>
+#include <hookline/hook/function_hook.hpp>
 #include <hookline/hook/hook_state.hpp>
 #include <hookline/hook/registry.hpp>
 #include <hookline/hook/wrappers.hpp>
@@ -141,6 +142,22 @@ TEST(CompressHook, TellsWhatItCost) {
     require(costs[0].relative_error && *costs[0].relative_error > 0 && *costs[0].relative_error < 0.01,
             "relative error");
   });
+}
+
+TEST(CompressHook, WhatFollowsAComparisonMayAskForItsCosts) {
+  Promise<Tensor> promise;
+  const auto late = [future = promise.get_future()](GradBucket&) { return future; };
+  const auto hook = compared_with_exact(make_hook(late), alone());
+  GradBucket bucket = bucket_of(layout({Dims{8}}, {"w"}), 0, 0);
+  std::size_t costs = 0;
+  Promise<void> followed;
+  run_and_parse(hook, bucket).on_done([&] {
+    costs = hook->costs().size();
+    followed.set_value();
+  });
+  promise.set_value(bucket.buffer());
+  followed.get_future().wait(20s);
+  EXPECT_EQ(costs, 1u);
 }
 
 TEST(CompressHook, RulesChooseParameters) {
