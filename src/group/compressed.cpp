@@ -14,6 +14,7 @@
 
 #include "group/float32.hpp"
 #include "kernel/reduce.hpp"
+#include "kernel/scale.hpp"
 
 namespace hookline {
 namespace {
@@ -35,9 +36,8 @@ void add(std::span<float> to, const float* from) {
 
 void scale(const float* from, double factor, std::span<float> to, kernel::Stores stores = kernel::Stores::automatic) {
   if (factor == 1 && from == to.data()) return;
-  const auto* const source = reinterpret_cast<const std::byte*>(from);
-  auto* const destination = reinterpret_cast<std::byte*>(to.data());
-  kernel::reduce(ReduceOp::premul_sum(factor), DType::f32, {&source, 1}, {&destination, 1}, to.size(), stores);
+  kernel::scale(DType::f32, reinterpret_cast<const std::byte*>(from), reinterpret_cast<std::byte*>(to.data()),
+                to.size(), factor, stores);
 }
 
 // Sums of a message are made in the caches; how they are written where all of them go.

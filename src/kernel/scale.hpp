@@ -1,4 +1,4 @@
-// Multiplies an array by a number, in place.
+// Multiplies an array by a number.
 #pragma once
 
 #include <array>
@@ -8,11 +8,18 @@
 
 namespace hookline::kernel {
 
-/// A sum of one addend with a factor is what reduce calls it; floating-point dtypes, computed as there.
+/// A sum of one addend with a factor is what reduce calls it; floating-point dtypes, computed and written as there. The
+/// two arrays may be the same.
+inline void scale(DType dtype, const std::byte* from, std::byte* to, std::size_t count, double factor,
+                  Stores stores = Stores::automatic, Target target = best_target()) {
+  const std::array<const std::byte*, 1> sources = {from};
+  const std::array<std::byte*, 1> destinations = {to};
+  reduce_on(target, ReduceOp::premul_sum(factor), dtype, sources, destinations, count, stores);
+}
+
+/// The same in place.
 inline void scale(DType dtype, std::byte* values, std::size_t count, double factor, Target target = best_target()) {
-  const std::array<const std::byte*, 1> sources = {values};
-  const std::array<std::byte*, 1> destinations = {values};
-  reduce_on(target, ReduceOp::premul_sum(factor), dtype, sources, destinations, count);
+  scale(dtype, values, values, count, factor, Stores::automatic, target);
 }
 
 }  // namespace hookline::kernel
