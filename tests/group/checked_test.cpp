@@ -20,6 +20,7 @@ namespace hookline {
 namespace {
 
 using namespace std::chrono_literals;
+using testing::CheckedRanks;
 using testing::CountingProxy;
 using testing::Groups;
 using ::testing::HasSubstr;
@@ -27,16 +28,8 @@ using testing::on_ranks;
 using testing::sum_of_ones;
 using testing::threads;
 
-struct CheckedPair {
-  std::shared_ptr<MemoryStore> store = std::make_shared<MemoryStore>();
-  Groups groups;
-  explicit CheckedPair(int size = 2, Milliseconds timeout = 20s) {
-    for (const auto& g : threads(size, timeout)) groups.push_back(checked(g, store));
-  }
-};
-
 TEST(Checked, LetsEqualCallsPassAndLeavesNoKeys) {
-  CheckedPair pair(3);
+  CheckedRanks pair(3);
   const auto errors = on_ranks(pair.groups, [](ProcessGroup& g, int rank) {
     for (int i = 0; i < 20; ++i) EXPECT_EQ(sum_of_ones(g), 3);
     Tensor t = Tensor::full({2}, rank);
@@ -77,7 +70,7 @@ TEST(Checked, DifferencesAreAMismatchOnEveryRank) {
         g.allreduce(t, {.op = rank == 0 ? ReduceOp::sum : ReduceOp::max})->wait(20s);
       },
   };
-  CheckedPair pair;
+  CheckedRanks pair;
   for (std::size_t i = 0; i < calls.size(); ++i) {
     const auto errors = on_ranks(pair.groups, [&](ProcessGroup& g, int rank) {
       try {
@@ -101,7 +94,7 @@ TEST(Checked, DifferencesAreAMismatchOnEveryRank) {
 
 TEST(Checked, AnAbsentRankIsNamed) {
   for (const int size : {3, 33}) {
-    CheckedPair pair(size, 300ms);
+    CheckedRanks pair(size, 300ms);
     const auto errors = on_ranks(pair.groups, [&](ProcessGroup& g, int rank) {
       if (rank == 1) return;
       Tensor t = Tensor::full({4}, 1);
@@ -116,7 +109,7 @@ TEST(Checked, AnAbsentRankIsNamed) {
 }
 
 TEST(Checked, LanesDoNotWaitForEachOther) {
-  CheckedPair pair;
+  CheckedRanks pair;
   const auto errors = on_ranks(pair.groups, [](ProcessGroup& g, int rank) {
     std::array<Tensor, 4> tensors;
     std::vector<WorkPtr> works;
@@ -158,7 +151,7 @@ TEST(Checked, OperationsStayInTheirLane) {
 }
 
 TEST(Checked, EndsWithoutWaitingForThePeer) {
-  CheckedPair pair;
+  CheckedRanks pair;
   Tensor t = Tensor::full({4}, 1);
   const auto work = pair.groups[0]->allreduce(t);
   const auto begin = Clock::now();
@@ -234,7 +227,7 @@ TEST(Checked, LanesDoNotWaitForEachOtherAtOneServer) {
 }
 
 TEST(Checked, GroupsOfSomeRanksMeetUnderTheSameName) {
-  CheckedPair pair(3);
+  CheckedRanks pair(3);
   const auto errors = on_ranks(pair.groups, [](ProcessGroup& g, int rank) {
     const auto first = g.new_group({0, 1});  // rank 2 has made one group fewer than the others
     const auto second = g.new_group({0, 2});
@@ -253,7 +246,7 @@ TEST(Checked, GroupsOfSomeRanksMeetUnderTheSameName) {
 // The last reference to a group may be let go of by a continuation, on the thread that the group compares on.
 TEST(Checked, EndsOnItsOwnThread) {
   for (const bool message : {false, true}) {
-    CheckedPair pair;
+    CheckedRanks pair;
     Tensor a = Tensor::full({4}, 1);
     Tensor b = Tensor::full({4}, 1);
     const auto start = [&](std::size_t r) {

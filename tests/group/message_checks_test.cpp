@@ -22,12 +22,8 @@ using testing::on_ranks;
 using testing::sum_of_ones;
 using testing::threads;
 
-struct Ranks {
-  std::shared_ptr<MemoryStore> store = std::make_shared<MemoryStore>();
-  Groups groups;
-  explicit Ranks(int size, Milliseconds timeout = 20s) {
-    for (const auto& g : threads(size, timeout)) groups.push_back(checked(g, store));
-  }
+struct Ranks : testing::CheckedRanks {
+  using CheckedRanks::CheckedRanks;
   void expect_no_keys() const { EXPECT_EQ(store->num_keys(), 0) << ::testing::PrintToString(store->list_keys()); }
 };
 

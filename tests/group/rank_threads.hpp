@@ -8,7 +8,9 @@
 #include <vector>
 
 #include <hookline/backend/threads.hpp>
+#include <hookline/group/checked.hpp>
 #include <hookline/group/process_group.hpp>
+#include <hookline/store/memory_store.hpp>
 
 namespace hookline::testing {
 
@@ -19,6 +21,15 @@ inline Groups threads(int size, Milliseconds timeout = std::chrono::seconds(20))
   for (auto& backend : make_threads_backends(size)) groups.push_back(make_group(backend, timeout));
   return groups;
 }
+
+/// Checked groups of threads that compare their calls in one store.
+struct CheckedRanks {
+  std::shared_ptr<MemoryStore> store = std::make_shared<MemoryStore>();
+  Groups groups;
+  explicit CheckedRanks(int size = 2, Milliseconds timeout = std::chrono::seconds(20)) {
+    for (const auto& g : threads(size, timeout)) groups.push_back(checked(g, store));
+  }
+};
 
 /// Runs `body` on a thread for each rank; returns the message of what each threw, empty where it did not.
 template <class F>
