@@ -32,12 +32,20 @@ OURS = [
     "fp16 | error_feedback",
     "int8 | error_feedback",
     "int4 | error_feedback",
+    "powersgd(rank=1, start_iter=2)",
+    "powersgd(rank=2, start_iter=2)",
+    "powersgd(rank=4, start_iter=2)",
+    "powersgd(rank=1, start_iter=2, wire=fp16)",
+    "batched_powersgd(rank=1, start_iter=2)",
 ]
-THEIRS = ["NOOP", "ALLREDUCE", "FP16_COMPRESS"]
+RANK1, RANK4 = "powersgd(rank=1, start_iter=2)", "powersgd(rank=4, start_iter=2)"
+COPIES = "five copies"  # of all gradients, by both ranks at once
+THEIRS = ["NOOP", "ALLREDUCE", "FP16_COMPRESS", "POWER_SGD"]
 # The most that a hook may take of plain allreduce's time, and the least that PyTorch's must take of ours.
 MOST = {"fp16": 2, "bf16": 2, "int8": 4, "int4": 4, "quantize_per_tensor": 4}
 MOST |= {f"{name} | error_feedback": 5 for name in ("fp16", "int8", "int4")}
-LEAST = {"allreduce": ("ALLREDUCE", 8), "fp16": ("FP16_COMPRESS", 8)}
+LEAST = {"allreduce": ("ALLREDUCE", 8), "fp16": ("FP16_COMPRESS", 8), RANK1: ("POWER_SGD", 5)}
+LEAST_RATIO = {RANK1: 200}
 
 
 def network() -> Any:
@@ -48,7 +56,7 @@ def network() -> Any:
     return torch.nn.Sequential(*(torch.nn.Linear(WIDTH, WIDTH, bias=False) for _ in range(LAYERS)))
 
 
-def our_step(group: Any, hook: str, inputs: Any, handles: list[Any]) -> Callable[[], None]:
+def our_step(group: Any, hook: str, inputs: Any, handles: list[Any], ratios: dict[str, float]) -> Callable[[], None]:
     """A step whose gradients, views of the buckets, are marked as autograd has them ready."""
     import torch
 
@@ -69,6 +77,8 @@ def our_step(group: Any, hook: str, inputs: Any, handles: list[Any]) -> Callable
         net.zero_grad(set_to_none=False)
         net(inputs).square().mean().backward()
         ddp.finish()
+        if hook in LEAST_RATIO and hook not in ratios and (sent := ddp.stats()["sent_bytes"]) < LAYERS * WIDTH**2:
+            ratios[hook] = 4 * LAYERS * WIDTH**2 / sent
 
     return step
 
@@ -76,10 +86,14 @@ def our_step(group: Any, hook: str, inputs: Any, handles: list[Any]) -> Callable
 def their_step(hook: str, inputs: Any) -> Callable[[], None]:
     """The same with PyTorch's DDP."""
     import torch
-    from torch.distributed.algorithms.ddp_comm_hooks import DDPCommHookType, register_ddp_comm_hook
+    from torch.distributed.algorithms.ddp_comm_hooks import DDPCommHookType, powerSGD_hook, register_ddp_comm_hook
 
-    ddp = torch.nn.parallel.DistributedDataParallel(network(), gradient_as_bucket_view=True)
-    if hook == "NOOP":
+    # Its PowerSGD ends the process on Gloo where there is more than one bucket.
+    cap = {"bucket_cap_mb": 100} if hook == "POWER_SGD" else {}
+    ddp = torch.nn.parallel.DistributedDataParallel(network(), gradient_as_bucket_view=True, **cap)
+    if hook == "POWER_SGD":
+        ddp.register_comm_hook(powerSGD_hook.PowerSGDState(None, start_powerSGD_iter=2), powerSGD_hook.powerSGD_hook)
+    elif hook == "NOOP":
         register_ddp_comm_hook(DDPCommHookType.NOOP, ddp, None)
     elif hook == "FP16_COMPRESS":
         register_ddp_comm_hook(DDPCommHookType.FP16_COMPRESS, ddp, torch.distributed.group.WORLD)
@@ -87,6 +101,19 @@ def their_step(hook: str, inputs: Any) -> Callable[[], None]:
     def step() -> None:
         ddp.zero_grad(set_to_none=False)
         ddp(inputs).square().mean().backward()
+
+    return step
+
+
+def copying_step() -> Callable[[], None]:
+    """As many bytes as the gradients have, from one place to another, five times."""
+    import numpy as np
+
+    source, target = np.ones(LAYERS * WIDTH**2, np.float32), np.zeros(LAYERS * WIDTH**2, np.float32)
+
+    def step() -> None:
+        for _ in range(5):
+            np.copyto(target, source)
 
     return step
 
@@ -104,11 +131,15 @@ def run_rank(rounds: int, only: list[str] | None, out: str) -> None:
     dist.init_process_group("gloo", init_method=f"file://{store}", rank=group.rank(), world_size=group.size())
     inputs = torch.randn(BATCH, WIDTH, generator=torch.Generator().manual_seed(group.rank()))
     handles: list[Any] = []  # torch keeps its hooks, and what they refer to, beyond the end of Python
+    ratios: dict[str, float] = {}
     steps = {
-        hook: our_step(group, hook, inputs, handles) for hook in OURS if not only or hook in only or hook == "noop"
+        hook: our_step(group, hook, inputs, handles, ratios)
+        for hook in OURS
+        if not only or hook in only or hook == "noop"
     }
-    if not only:
-        steps |= {hook: their_step(hook, inputs) for hook in THEIRS}
+    steps[COPIES] = copying_step()
+    if not only or set(only) & set(THEIRS):
+        steps |= {hook: their_step(hook, inputs) for hook in THEIRS if not only or hook in only or hook == "NOOP"}
     times: dict[str, list[float]] = {hook: [] for hook in steps}
     for number in range(WARM_UP + rounds):
         for hook, step in steps.items():
@@ -118,34 +149,43 @@ def run_rank(rounds: int, only: list[str] | None, out: str) -> None:
             if number >= WARM_UP:
                 times[hook].append(time.perf_counter() - begin)
     if group.rank() == 0:
-        Path(out).write_text(json.dumps(times))
+        Path(out).write_text(json.dumps({"times": times, "ratios": ratios}))
     for handle in handles:
         handle.remove()
     dist.destroy_process_group()
 
 
-def report(times: dict[str, list[float]]) -> None:
+def report(times: dict[str, list[float]], ratios: dict[str, float]) -> None:
     """The table, then what was promised."""
 
     def spent(hook: str) -> float:
+        if hook == COPIES:
+            return statistics.median(times[hook])
         base = "NOOP" if hook in THEIRS else "noop"
         return statistics.median(t - b for t, b in zip(times[hook], times[base], strict=True))
 
-    print(f"{'hook':>28} {'step':>9} {'communication':>14} {'of allreduce':>13}")
+    print(f"{'hook':>41} {'step':>9} {'communication':>14} {'of allreduce':>13}")
     plain = spent("allreduce") if "allreduce" in times else float("nan")
     for hook in times:
         own = spent(hook)
         side = "PyTorch " if hook in THEIRS else ""
         ratio = f"{own / plain:13.2f}"
-        print(f"{side + hook:>28} {1e3 * statistics.median(times[hook]):6.1f} ms {1e3 * own:11.2f} ms {ratio}")
+        print(f"{side + hook:>41} {1e3 * statistics.median(times[hook]):6.1f} ms {1e3 * own:11.2f} ms {ratio}")
     for hook, most in MOST.items():
         if hook in times:
             ratio = spent(hook) / plain
             print(
                 f"{'met' if ratio <= most else 'MISSED':<7} {hook}: {ratio:.2f} times plain allreduce (at most {most})"
             )
+    for hook, other, most in ((RANK1, COPIES, 1), (RANK4, RANK1, 2)):
+        if hook in times and other in times:
+            ratio = spent(hook) / spent(other)
+            print(f"{'met' if ratio <= most else 'MISSED':<7} {hook}: {ratio:.2f} times {other} (at most {most})")
+    for hook, ratio in ratios.items():
+        least = LEAST_RATIO[hook]
+        print(f"{'met' if ratio >= least else 'MISSED':<7} {hook}: {ratio:.0f} times fewer bytes ({least})")
     for hook, (other, least) in LEAST.items():
-        if other in times:
+        if other in times and hook in times:
             ratio = spent(other) / spent(hook)
             print(
                 f"{'met' if ratio >= least else 'MISSED':<7} {hook}: PyTorch takes {ratio:.1f} times as long ({least})"
@@ -156,7 +196,7 @@ def main() -> None:
     """Starts the ranks and shows what they measured."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=15)
-    parser.add_argument("--only", nargs="*", help="hooks of ours to measure, without PyTorch's")
+    parser.add_argument("--only", nargs="*", help="hooks to measure, beside those that do nothing")
     parser.add_argument("--json", help="a file for all times")
     parser.add_argument("--rank-writes", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
@@ -180,7 +220,7 @@ def main() -> None:
         ]
         subprocess.run(ranks, env=environment, check=True)
         times = json.loads(out.read_text())
-    report(times)
+    report(**times)
     if arguments.json:
         Path(arguments.json).write_text(json.dumps(times))
 

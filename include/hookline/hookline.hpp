@@ -42,6 +42,7 @@
 #include <hookline/hook/function_hook.hpp>
 #include <hookline/hook/hook_state.hpp>
 #include <hookline/hook/kept_errors.hpp>
+#include <hookline/hook/powersgd.hpp>
 #include <hookline/hook/registry.hpp>
 #include <hookline/hook/wrappers.hpp>
 #include <hookline/reducer/broadcast_coalesced.hpp>

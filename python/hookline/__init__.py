@@ -22,6 +22,7 @@ from ._core import (
     MemoryStore,
     Mismatch,
     PeerLost,
+    PowerSGDState,
     PrefixStore,
     ProcessGroup,
     ReduceOp,
@@ -61,6 +62,7 @@ from ._core import (
 from ._core import version as __version__
 from ._futures import collect_all, when_all
 from ._hooks import DDPCommHookType, register_ddp_comm_hook
+from ._powersgd import batched_powerSGD_hook, powerSGD_hook
 from ._subclassing import require_init
 
 HashStore = MemoryStore  # the name that torch.distributed has for it
@@ -93,6 +95,7 @@ __all__ = [
     "MemoryStore",
     "Mismatch",
     "PeerLost",
+    "PowerSGDState",
     "PrefixStore",
     "ProcessGroup",
     "ReduceOp",
@@ -111,6 +114,7 @@ __all__ = [
     "WorkInfo",
     "__version__",
     "asarray",
+    "batched_powerSGD_hook",
     "broadcast_coalesced",
     "checked",
     "collect_all",
@@ -124,6 +128,7 @@ __all__ = [
     "make_codec",
     "make_hook",
     "nan_checked",
+    "powerSGD_hook",
     "recorded",
     "records",
     "register_ddp_comm_hook",

@@ -905,6 +905,128 @@ def registered_hooks(alone: bool = False) -> dict[str, str]:
     The hooks that make_hook knows, with what they do; or those only that need no other to be wrapped around.
     """
 
+class PowerSGDState:
+    """
+    PowerSGD's options, and what it keeps of a model's gradients. For one model.
+    """
+
+    def __init__(self, process_group: ProcessGroup | None = None, matrix_approximation_rank: int = 1, start_powerSGD_iter: int = 1000, min_compression_rate: float = 2.0, use_error_feedback: bool = True, warm_start: bool = True, orthogonalization_epsilon: float = 0.0, random_seed: int = 0, compression_stats_logging_frequency: int = 10000, batch_tensors_with_same_shape: bool = False, wire: str = 'fp32') -> None: ...
+
+    @property
+    def process_group(self) -> ProcessGroup:
+        """The group to reduce over; None: that of the model."""
+
+    @process_group.setter
+    def process_group(self, group: ProcessGroup | None) -> None: ...
+
+    @property
+    def wire(self) -> str:
+        """How the factors travel: fp32, fp16 or bf16."""
+
+    @wire.setter
+    def wire(self, arg: str, /) -> None: ...
+
+    def __getstate__(self) -> dict[str, Any]: ...
+
+    def __setstate__(self, state: dict[str, Any]) -> None: ...
+
+    @property
+    def matrix_approximation_rank(self) -> int:
+        """The columns of a factor."""
+
+    @matrix_approximation_rank.setter
+    def matrix_approximation_rank(self, arg: int, /) -> None: ...
+
+    @property
+    def start_powerSGD_iter(self) -> int:
+        """Steps of plain allreduce before."""
+
+    @start_powerSGD_iter.setter
+    def start_powerSGD_iter(self, arg: int, /) -> None: ...
+
+    @property
+    def min_compression_rate(self) -> float:
+        """What must be saved at least."""
+
+    @min_compression_rate.setter
+    def min_compression_rate(self, arg: float, /) -> None: ...
+
+    @property
+    def use_error_feedback(self) -> bool:
+        """Whether what was lost is added in the next step."""
+
+    @use_error_feedback.setter
+    def use_error_feedback(self, arg: bool, /) -> None: ...
+
+    @property
+    def warm_start(self) -> bool:
+        """Whether a step begins with the factor of the one before."""
+
+    @warm_start.setter
+    def warm_start(self, arg: bool, /) -> None: ...
+
+    @property
+    def orthogonalization_epsilon(self) -> float:
+        """Added to the columns' norms."""
+
+    @orthogonalization_epsilon.setter
+    def orthogonalization_epsilon(self, arg: float, /) -> None: ...
+
+    @property
+    def compression_stats_logging_frequency(self) -> int:
+        """Steps between two lines of the log."""
+
+    @compression_stats_logging_frequency.setter
+    def compression_stats_logging_frequency(self, arg: int, /) -> None: ...
+
+    @property
+    def batch_tensors_with_same_shape(self) -> bool:
+        """Changes nothing: a bucket's matrices are sent together anyway."""
+
+    @batch_tensors_with_same_shape.setter
+    def batch_tensors_with_same_shape(self, arg: bool, /) -> None: ...
+
+    @property
+    def iter(self) -> int:
+        """Steps up to now."""
+
+    @property
+    def total_numel_before_compression(self) -> int: ...
+
+    @property
+    def total_numel_after_compression(self) -> int: ...
+
+    @property
+    def next_stats_report(self) -> int:
+        """The step from which on totals are logged next."""
+
+    @property
+    def error_dict(self) -> dict[int, Any]:
+        """Copies of the errors, by bucket."""
+
+    @property
+    def p_memory_dict(self) -> dict[int, Any]:
+        """Copies of the left factors, by bucket, column after column."""
+
+    @property
+    def q_memory_dict(self) -> dict[int, Any]:
+        """Copies of the right factors."""
+
+    @property
+    def random_seed(self) -> int: ...
+
+    @property
+    def rng(self) -> tuple[int, int]:
+        """What factors are drawn by, beside their names: seed and step."""
+
+    def compression_stats(self) -> tuple[float, int, int]:
+        """
+        The rate, and the elements before and after compression, of all steps that compressed.
+        """
+
+def powersgd_hook(state: PowerSGDState, batched: bool, group: ProcessGroup | None = None) -> CommHook:
+    """The hook of a state."""
+
 class Reducer:
     """
     Averages gradients over the ranks of a group while the backward pass goes on.

@@ -10,7 +10,9 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Any, Protocol
 
-from ._core import CommHook, Future, GradBucket, default_group, make_hook
+from ._core import CommHook, Future, GradBucket, PowerSGDState, ProcessGroup, default_group, make_hook
+from ._native import native_hook as native_hook
+from ._powersgd import batched_powerSGD_hook, powerSGD_hook
 
 
 class Registers(Protocol):
@@ -106,7 +108,7 @@ def restore_hook(text: str, state: bytes) -> CommHook:
     return hook
 
 
-def _register(model: Registers, state: Any, hook: str) -> None:
+def _register(model: Registers, state: Any, hook: Any) -> None:
     if not callable(getattr(model, "register_comm_hook", None)):
         raise TypeError(
             f"register_ddp_comm_hook: a model with a register_comm_hook method is expected, such as "
@@ -122,6 +124,15 @@ def _by_text(text: str) -> Callable[..., None]:
     return functools.partial(register)  # a plain function would become a method of the enumeration
 
 
+def _by_rank(hook: Callable[..., Any], rank: int) -> Callable[..., None]:
+    def register(model: Registers, state: Any = None) -> None:
+        if state is None or isinstance(state, ProcessGroup):
+            state = PowerSGDState(state, matrix_approximation_rank=rank)
+        _register(model, state, hook)
+
+    return functools.partial(register)
+
+
 class DDPCommHookType(enum.Enum):
     """PyTorch's names of the built-in hooks. A value, called with model and state, registers the hook."""
 
@@ -130,15 +141,18 @@ class DDPCommHookType(enum.Enum):
     BF16_COMPRESS = _by_text("bf16")
     QUANTIZE_PER_TENSOR = _by_text("quantize_per_tensor")
     QUANTIZE_PER_CHANNEL = _by_text("quantize_per_channel")
-    POWER_SGD = _by_text("powersgd(rank=1)")
-    POWER_SGD_RANK2 = _by_text("powersgd(rank=2)")
-    BATCHED_POWER_SGD = _by_text("batched_powersgd(rank=1)")
-    BATCHED_POWER_SGD_RANK2 = _by_text("batched_powersgd(rank=2)")
+    POWER_SGD = _by_rank(powerSGD_hook, 1)
+    POWER_SGD_RANK2 = _by_rank(powerSGD_hook, 2)
+    BATCHED_POWER_SGD = _by_rank(batched_powerSGD_hook, 1)
+    BATCHED_POWER_SGD_RANK2 = _by_rank(batched_powerSGD_hook, 2)
     NOOP = _by_text("noop")
 
 
 def register_ddp_comm_hook(comm_hook_type: DDPCommHookType | str, model: Registers, state: Any = None) -> None:
-    """Registers one of the built-in hooks with a model. The type may also be given as its name."""
+    """Registers one of the built-in hooks with a model. The type may also be given as its name.
+
+    The state of a PowerSGD type is a PowerSGDState, or a process group, or nothing: one is made of that.
+    """
     if isinstance(comm_hook_type, str):
         if comm_hook_type not in DDPCommHookType.__members__:
             raise TypeError(

@@ -19,6 +19,7 @@ NB_MODULE(_core, m) {
   py::bind_decorators(m);
   py::bind_bucket(m);
   py::bind_hook(m);
+  py::bind_powersgd(m);
   py::bind_reducer(m);
   py::bind_probe(m);
 }

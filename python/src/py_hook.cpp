@@ -5,6 +5,7 @@
 #include <string>
 #include <utility>
 
+#include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/string.h>
 
 #include <hookline/core/error.hpp>
@@ -84,6 +85,8 @@ HookPtr hook_of(nb::handle state, nb::handle hook, const std::shared_ptr<Process
   if (hook.is_none()) return nullptr;
   if (nb::isinstance<PyHook>(hook)) return nb::cast<PyHook&>(hook).hook;
   if (PyUnicode_Check(hook.ptr())) return make_hook(nb::str(hook).c_str(), group);
+  const nb::object native = helpers().attr("native_hook")(state, hook, group);
+  if (!native.is_none()) return nb::cast<PyHook&>(native).hook;
   std::string name = nb::cast<std::string>(helpers().attr("check_hook")(hook));
   return std::make_shared<PythonCommHook>(nb::borrow(state), nb::borrow(hook), std::move(name), for_torch);
 }

@@ -20,6 +20,7 @@ void bind_group(nb::module_& m);
 void bind_decorators(nb::module_& m);
 void bind_bucket(nb::module_& m);
 void bind_hook(nb::module_& m);
+void bind_powersgd(nb::module_& m);
 void bind_reducer(nb::module_& m);
 /// The tests' own; nothing where they are not built.
 void bind_probe(nb::module_& m);

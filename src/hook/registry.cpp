@@ -10,6 +10,7 @@
 #include <hookline/core/error.hpp>
 #include <hookline/hook/builtin_hooks.hpp>
 #include <hookline/hook/compress_hook.hpp>
+#include <hookline/hook/powersgd.hpp>
 #include <hookline/hook/wrappers.hpp>
 
 #include "hook/hook_text.hpp"
@@ -61,6 +62,27 @@ Entry integers(CodecOptions options, const char* description) {
           description};
 }
 
+Entry powersgd(bool batched, const char* description) {
+  return {HookPlace::first,
+          [batched](auto group, HookOptions& given, const HookPtr&) -> HookPtr {
+            PowerSGDOptions options;
+            options.matrix_approximation_rank = given.integer("rank", options.matrix_approximation_rank);
+            options.start_powerSGD_iter = given.integer("start_iter", options.start_powerSGD_iter);
+            options.min_compression_rate = given.number("min_compression_rate", options.min_compression_rate);
+            options.use_error_feedback = given.boolean("error_feedback", options.use_error_feedback);
+            options.warm_start = given.boolean("warm_start", options.warm_start);
+            options.orthogonalization_epsilon = given.number("epsilon", options.orthogonalization_epsilon);
+            const std::int64_t seed = given.integer("seed", 0);
+            if (seed < 0) throw InvalidArgument(fmt::format("option seed is {}, and must be at least 0", seed));
+            options.random_seed = static_cast<std::uint64_t>(seed);
+            const std::string wire = given.word("wire", "fp32", {"fp32", "fp16", "bf16"});
+            options.wire = wire == "fp16" ? DType::f16 : wire == "bf16" ? DType::bf16 : DType::f32;
+            auto state = std::make_shared<PowerSGDState>(group, options);
+            return std::make_shared<PowerSGDHook>(std::move(state), batched, std::move(group));
+          },
+          description};
+}
+
 HookPtr make_where(std::shared_ptr<ProcessGroup> group, HookOptions& given, HookPtr inner) {
   ParameterRule rule;
   rule.name = given.text("name", rule.name);
@@ -84,6 +106,8 @@ std::map<std::string, Entry, std::less<>> builtin_hooks() {
        integers({.bits = 8, .block = 0, .range = Range::affine}, "8-bit integers, one scale for a bucket")},
       {"quantize_per_channel",
        integers({.bits = 8, .block = 512, .range = Range::affine}, "8-bit integers, a scale for 512 values")},
+      {"powersgd", powersgd(false, "two thin factors of each matrix travel")},
+      {"batched_powersgd", powersgd(true, "two thin factors of the whole bucket as a square travel")},
       {"error_feedback",
        {HookPlace::around, [](auto, auto&, HookPtr inner) { return error_feedback(std::move(inner)); },
         "adds what was lost to the next step's gradients"}},

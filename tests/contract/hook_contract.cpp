@@ -122,7 +122,8 @@ INSTANTIATE_TEST_SUITE_P(
                       by_text("fp16_around", "allreduce | fp16", 0x1p-9),
                       by_text("bf16_around_int8", "int8 | bf16", 0.03),
                       by_text("where", "int8 | where(dims=2, otherwise=fp16)", 0.01),
-                      by_text("watched", "allreduce | compare", 0)),
+                      by_text("watched", "allreduce | compare", 0), by_text("powersgd", "powersgd", 0),
+                      by_text("batched_powersgd", "batched_powersgd(rank=2)", 0)),
     [](const auto& test) { return test.param.name; });
 
 INSTANTIATE_TEST_SUITE_P(

@@ -62,6 +62,11 @@ struct Case {
 
 std::ostream& operator<<(std::ostream& out, const Case& what) { return out << what.hook; }
 
+// Of matrices of noise PowerSGD sends little at a time, and what it owes adds up.
+constexpr double kMostOwed = 8;
+
+bool is_powersgd(const Case& what) { return what.hook.find("powersgd") != std::string::npos; }
+
 // Integers are wrong by up to half a step, or a whole one where rounding is stochastic; what was lost of a step before
 // may come on top.
 std::vector<Case> cases() {
@@ -80,7 +85,12 @@ std::vector<Case> cases() {
           {"int8 | error_feedback", 1.1 * eight},
           {"int4 | error_feedback", 1.2 * four},
           {"allreduce | fp16", 2e-3},
-          {"int8 | where(name=*3, otherwise=fp16)", 0.51 * eight}};
+          {"int8 | where(name=*3, otherwise=fp16)", 0.51 * eight},
+          {"powersgd(rank=1, start_iter=2)", kMostOwed},
+          {"powersgd(rank=2, start_iter=2, wire=fp16)", kMostOwed},
+          {"batched_powersgd(rank=1, start_iter=2)", kMostOwed},
+          {"batched_powersgd(rank=2, start_iter=2)", kMostOwed},
+          {"powersgd(rank=4, start_iter=2) | where(name=*1, otherwise=fp16)", kMostOwed}};
 }
 
 class Training {
@@ -132,7 +142,8 @@ class Training {
         for (int r = 0; r < kRanks; ++r) wanted += value(r, l, step, i) / kRanks;
         if (case_.hook == "noop") wanted = value(group_.rank(), l, step, i);
         const double is = gradients_[l].data<float>()[i];
-        if (!(std::abs(is - wanted) <= case_.error)) {
+        const double error = is_powersgd(case_) && step <= 2 ? 1e-3 : case_.error;  // it has not started
+        if (!(std::abs(is - wanted) <= error)) {
           throw std::runtime_error(
               fmt::format("step {}, layer {}, element {} is {}, and the mean is {}", step, l, i, is, wanted));
         }
@@ -173,7 +184,7 @@ TEST_P(TwelveLayers, AreTheSameMeansOnAllRanks) {
   const auto& [world, what] = GetParam();
   const char* const seeds = std::getenv("HOOKLINE_SEEDS");
   const char* const one = std::getenv("HOOKLINE_SEED");
-  const int steps = seeds && std::atoi(seeds) >= 1000 ? 200 : 3;
+  const int steps = seeds && std::atoi(seeds) >= 1000 ? 200 : is_powersgd(what) ? 5 : 3;
   const unsigned seed = one ? static_cast<unsigned>(std::atoll(one)) : std::random_device{}() >> 8;
   try {
     world.spawn(kRanks, [&, &hook = what](ProcessGroup& group) {

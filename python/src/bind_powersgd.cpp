@@ -1,0 +1,207 @@
+// Binds PowerSGD's state under PyTorch's names.
+#include <memory>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <nanobind/stl/shared_ptr.h>
+#include <nanobind/stl/string.h>
+
+#include <hookline/core/error.hpp>
+#include <hookline/hook/hook_state.hpp>
+#include <hookline/hook/powersgd.hpp>
+
+#include "py_error.hpp"
+#include "py_hook.hpp"
+#include "py_object.hpp"
+#include "rooms.hpp"
+#include "tensor_export.hpp"
+
+namespace hookline::python {
+namespace {
+
+using State = PowerSGDState;
+using GroupPtr = std::shared_ptr<ProcessGroup>;
+
+nb::object helpers() { return nb::module_::import_("hookline._powersgd"); }
+
+DType wire_of(const std::string& word) {
+  if (word == "fp16") return DType::f16;
+  if (word == "bf16") return DType::bf16;
+  if (word != "fp32") throw InvalidArgument("PowerSGD: wire is '" + word + "', and must be one of fp32, fp16, bf16");
+  return DType::f32;
+}
+
+std::string word_of(DType wire) { return wire == DType::f16 ? "fp16" : wire == DType::bf16 ? "bf16" : "fp32"; }
+
+std::uint64_t seed_of(std::int64_t seed) {
+  if (seed < 0) throw InvalidArgument("PowerSGD: random_seed is " + std::to_string(seed) + ", and must be at least 0");
+  return static_cast<std::uint64_t>(seed);
+}
+
+// The log is Python's; whoever runs the hook does not wait for it.
+void log_stats(std::uint64_t step, const State::Totals& totals) {
+  const std::shared_ptr<Executor> executor = callback_executor();
+  if (!executor) return;
+  executor->post([step, totals] {
+    with_gil([&] {
+      try {
+        helpers().attr("log_stats")(step, totals.before, totals.after, totals.rate);
+      } catch (nb::python_error& e) {
+        e.discard_as_unraisable("hookline.PowerSGDState");
+      }
+    });
+  });
+}
+
+void construct(State* self, GroupPtr group, std::int64_t rank, std::int64_t start, double min_rate, bool feedback,
+               bool warm, double epsilon, std::int64_t seed, std::int64_t frequency, bool batch,
+               const std::string& wire) {
+  PowerSGDOptions options;
+  options.matrix_approximation_rank = rank;
+  options.start_powerSGD_iter = start;
+  options.min_compression_rate = min_rate;
+  options.use_error_feedback = feedback;
+  options.warm_start = warm;
+  options.orthogonalization_epsilon = epsilon;
+  options.random_seed = seed_of(seed);
+  options.compression_stats_logging_frequency = std::max<std::int64_t>(1, frequency);
+  options.batch_tensors_with_same_shape = batch;
+  options.wire = wire_of(wire);
+  new (self) State(std::move(group), options);
+  self->set_report(log_stats);
+}
+
+template <auto Member>
+void option(nb::class_<State>& state, const char* name, const char* doc) {
+  using Value = std::remove_cvref_t<decltype(std::declval<PowerSGDOptions>().*Member)>;
+  state.def_prop_rw(
+      name, [](const State& self) { return self.options().*Member; },
+      [](State& self, Value value) {
+        PowerSGDOptions options = self.options();
+        options.*Member = value;
+        self.set_options(options);
+      },
+      doc);
+}
+
+template <auto Member>
+nb::dict kept(const State& self) {
+  nb::dict result;
+  for (const auto& [bucket, kept] : self.kept()) result[nb::int_(bucket)] = to_numpy(kept.*Member);
+  return result;
+}
+
+nb::dict get_state(const State& self) {
+  helpers().attr("warn_of_pickling")();
+  StateWriter writer;
+  self.save(writer);
+  const PowerSGDOptions options = self.options();
+  nb::dict state;
+  state["matrix_approximation_rank"] = options.matrix_approximation_rank;
+  state["start_powerSGD_iter"] = options.start_powerSGD_iter;
+  state["min_compression_rate"] = options.min_compression_rate;
+  state["use_error_feedback"] = options.use_error_feedback;
+  state["warm_start"] = options.warm_start;
+  state["orthogonalization_epsilon"] = options.orthogonalization_epsilon;
+  state["random_seed"] = options.random_seed;
+  state["compression_stats_logging_frequency"] = options.compression_stats_logging_frequency;
+  state["batch_tensors_with_same_shape"] = options.batch_tensors_with_same_shape;
+  state["wire"] = word_of(options.wire);
+  state["kept"] = nb::bytes(writer.bytes().data(), writer.bytes().size());
+  return state;
+}
+
+void set_state(State* self, const nb::dict& state) {
+  const auto group = nb::cast<GroupPtr>(nb::module_::import_("hookline._core").attr("default_group")());
+  construct(self, group, nb::cast<std::int64_t>(state["matrix_approximation_rank"]),
+            nb::cast<std::int64_t>(state["start_powerSGD_iter"]), nb::cast<double>(state["min_compression_rate"]),
+            nb::cast<bool>(state["use_error_feedback"]), nb::cast<bool>(state["warm_start"]),
+            nb::cast<double>(state["orthogonalization_epsilon"]), nb::cast<std::int64_t>(state["random_seed"]),
+            nb::cast<std::int64_t>(state["compression_stats_logging_frequency"]),
+            nb::cast<bool>(state["batch_tensors_with_same_shape"]), nb::cast<std::string>(state["wire"]));
+  try {
+    const auto bytes = nb::cast<nb::bytes>(state["kept"]);
+    StateReader reader(std::as_bytes(std::span(bytes.c_str(), bytes.size())));
+    self->load(reader);
+    reader.expect_end();
+  } catch (...) {
+    self->~State();
+    throw;
+  }
+  helpers().attr("warn_of_unpickling")();
+}
+
+void bind_kept(nb::class_<State>& state) {
+  state.def_prop_ro("iter", &State::iter, "Steps up to now.")
+      .def_prop_ro("total_numel_before_compression", [](const State& s) { return s.compression_stats().before; })
+      .def_prop_ro("total_numel_after_compression", [](const State& s) { return s.compression_stats().after; })
+      .def_prop_ro("next_stats_report", &State::next_report, "The step from which on totals are logged next.")
+      .def_prop_ro("error_dict", &kept<&State::Kept::errors>, nb::sig("def error_dict(self) -> dict[int, typing.Any]"),
+                   "Copies of the errors, by bucket.")
+      .def_prop_ro("p_memory_dict", &kept<&State::Kept::p>, nb::sig("def p_memory_dict(self) -> dict[int, typing.Any]"),
+                   "Copies of the left factors, by bucket, column after column.")
+      .def_prop_ro("q_memory_dict", &kept<&State::Kept::q>, nb::sig("def q_memory_dict(self) -> dict[int, typing.Any]"),
+                   "Copies of the right factors.")
+      .def_prop_ro("random_seed", [](const State& s) { return s.options().random_seed; })
+      .def_prop_ro(
+          "rng", [](const State& s) { return nb::make_tuple(s.options().random_seed, s.iter()); },
+          nb::sig("def rng(self) -> tuple[int, int]"), "What factors are drawn by, beside their names: seed and step.")
+      .def(
+          "compression_stats",
+          [](const State& s) {
+            const State::Totals totals = s.compression_stats();
+            return nb::make_tuple(totals.rate, totals.before, totals.after);
+          },
+          nb::sig("def compression_stats(self) -> tuple[float, int, int]"),
+          "The rate, and the elements before and after compression, of all steps that compressed.");
+}
+
+}  // namespace
+
+void bind_powersgd(nb::module_& m) {
+  using nb::arg;
+  nb::class_<State> state(m, "PowerSGDState", nb::is_weak_referenceable(),
+                          "PowerSGD's options, and what it keeps of a model's gradients. For one model.");
+  state
+      .def("__init__", &construct, arg("process_group").none() = nb::none(), arg("matrix_approximation_rank") = 1,
+           arg("start_powerSGD_iter") = 1000, arg("min_compression_rate") = 2.0, arg("use_error_feedback") = true,
+           arg("warm_start") = true, arg("orthogonalization_epsilon") = 0.0, arg("random_seed") = 0,
+           arg("compression_stats_logging_frequency") = 10000, arg("batch_tensors_with_same_shape") = false,
+           arg("wire") = "fp32")
+      .def_prop_rw("process_group", &State::group, &State::set_group, nb::for_setter(arg("group").none()),
+                   "The group to reduce over; None: that of the model.")
+      .def_prop_rw(
+          "wire", [](const State& s) { return word_of(s.options().wire); },
+          [](State& s, const std::string& wire) {
+            PowerSGDOptions options = s.options();
+            options.wire = wire_of(wire);
+            s.set_options(options);
+          },
+          "How the factors travel: fp32, fp16 or bf16.")
+      .def("__getstate__", &get_state, nb::sig("def __getstate__(self) -> dict[str, typing.Any]"))
+      .def("__setstate__", &set_state, arg("state"),
+           nb::sig("def __setstate__(self, state: dict[str, typing.Any]) -> None"));
+  using Options = PowerSGDOptions;
+  option<&Options::matrix_approximation_rank>(state, "matrix_approximation_rank", "The columns of a factor.");
+  option<&Options::start_powerSGD_iter>(state, "start_powerSGD_iter", "Steps of plain allreduce before.");
+  option<&Options::min_compression_rate>(state, "min_compression_rate", "What must be saved at least.");
+  option<&Options::use_error_feedback>(state, "use_error_feedback", "Whether what was lost is added in the next step.");
+  option<&Options::warm_start>(state, "warm_start", "Whether a step begins with the factor of the one before.");
+  option<&Options::orthogonalization_epsilon>(state, "orthogonalization_epsilon", "Added to the columns' norms.");
+  option<&Options::compression_stats_logging_frequency>(state, "compression_stats_logging_frequency",
+                                                        "Steps between two lines of the log.");
+  option<&Options::batch_tensors_with_same_shape>(state, "batch_tensors_with_same_shape",
+                                                  "Changes nothing: a bucket's matrices are sent together anyway.");
+  bind_kept(state);
+  m.def(
+      "powersgd_hook",
+      [](std::shared_ptr<State> with, bool batched, GroupPtr group) {
+        auto hook = std::make_shared<PowerSGDHook>(with, batched, group);
+        return PyHook{hook, with->group() ? with->group() : group};
+      },
+      arg("state"), arg("batched"), arg("group").none() = nb::none(), "The hook of a state.");
+}
+
+}  // namespace hookline::python

@@ -1,0 +1,216 @@
+// Counting steps, telling models apart, and moving what is kept from old buckets to new ones.
+#include "hook/powersgd_memory.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include <hookline/core/error.hpp>
+
+namespace hookline::hook {
+namespace {
+
+Tensor part(const Tensor& flat, std::size_t begin, std::size_t count) {
+  return flat.slice(0, static_cast<std::int64_t>(begin), static_cast<std::int64_t>(begin + count));
+}
+
+bool same(const BucketLayout& a, const BucketLayout& b) { return a.sizes == b.sizes && a.names == b.names; }
+
+bool has_matrix_at(const PowerSGDPlan& plan, std::size_t offset) {
+  for (const PowerSGDMatrix& matrix : plan.matrices) {
+    if (matrix.offset <= offset && offset < matrix.offset + matrix.count) return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+PowerSGDMemory::PowerSGDMemory(const PowerSGDOptions& options) : options_(options) { check(options); }
+
+PowerSGDOptions PowerSGDMemory::options() const {
+  const std::lock_guard lock(mutex_);
+  return options_;
+}
+
+void PowerSGDMemory::set_options(const PowerSGDOptions& options) {
+  check(options);
+  const std::lock_guard lock(mutex_);
+  forget_buckets();
+  if (options.matrix_approximation_rank != options_.matrix_approximation_rank) loose_.q.clear();
+  options_ = options;
+}
+
+// Buckets of a step come in the order of their indices. The last one ends it; where a hook around this one keeps the
+// last one to itself, the next step's first bucket does.
+std::optional<std::uint64_t> PowerSGDMemory::begin(const GradBucket& bucket) {
+  const std::lock_guard lock(mutex_);
+  if (last_index_ && bucket.index() <= *last_index_) ++iter_;
+  const std::uint64_t step = iter_;
+  last_index_ = bucket.index();
+  if (bucket.is_last()) {
+    ++iter_;
+    last_index_.reset();
+  }
+  if (step < static_cast<std::uint64_t>(options_.start_powerSGD_iter)) return std::nullopt;
+  return step;
+}
+
+std::uint64_t PowerSGDMemory::iter() const {
+  const std::lock_guard lock(mutex_);
+  return iter_;
+}
+
+PowerSGDState::Totals PowerSGDMemory::totals() const {
+  const std::lock_guard lock(mutex_);
+  const double rate = after_ > 0 ? static_cast<double>(before_) / static_cast<double>(after_) : 0;
+  return {rate, before_, after_};
+}
+
+void PowerSGDMemory::set_report(PowerSGDState::Report report) {
+  const std::lock_guard lock(mutex_);
+  report_ = std::move(report);
+}
+
+std::uint64_t PowerSGDMemory::next_report() const {
+  const std::lock_guard lock(mutex_);
+  return next_report_;
+}
+
+void PowerSGDMemory::report(std::uint64_t step) {
+  PowerSGDState::Report report;
+  {
+    const std::lock_guard lock(mutex_);
+    if (step < next_report_) return;
+    const std::int64_t frequency = options_.compression_stats_logging_frequency;
+    next_report_ = step + static_cast<std::uint64_t>(std::max<std::int64_t>(1, frequency));
+    report = report_;
+  }
+  if (report) report(step, totals());
+}
+
+bool PowerSGDMemory::is_of(const PowerSGDBucket& kept, const GradBucket& bucket) const {
+  return kept.layout() == bucket.layout() || same(*kept.layout(), *bucket.layout());
+}
+
+PowerSGDBucket& PowerSGDMemory::of(const GradBucket& bucket, bool batched, ProcessGroup& group) {
+  const std::lock_guard lock(mutex_);
+  auto found = buckets_.find(bucket.index());
+  if (found != buckets_.end() && (batched != batched_ || !is_of(*found->second, bucket))) {
+    // All buckets are cut anew at once, between two steps.
+    forget_buckets();
+    found = buckets_.end();
+  }
+  if (found == buckets_.end()) {
+    learn(bucket);
+    batched_ = batched;
+    const auto count = static_cast<std::size_t>(bucket.buffer().numel());
+    PowerSGDPlan plan = batched ? plan_square(count, bucket.index(), options_)
+                                : plan_matrices(*bucket.layout(), bucket.index(), options_);
+    auto made = std::make_unique<PowerSGDBucket>(bucket, std::move(plan), options_, group);
+    put_together(*made, bucket);
+    found = buckets_.emplace(bucket.index(), std::move(made)).first;
+  }
+  PowerSGDBucket& kept = *found->second;
+  kept.set_layout(bucket.layout());
+  before_ += kept.plan().before;
+  after_ += kept.plan().after;
+  return kept;
+}
+
+// The buckets of the first step that compresses tell what the model has; when all of them were here, it is known. Where
+// some never come here, as those that a hook around this one keeps to itself, names may still be added.
+void PowerSGDMemory::learn(const GradBucket& bucket) {
+  const BucketLayout& layout = *bucket.layout();
+  std::map<std::string, Dims> here;
+  for (std::size_t i = 0; i < layout.sizes.size(); ++i) {
+    const std::string name = gradient_name(layout, bucket.index(), i);
+    const auto known = shapes_.find(name);
+    if (known == shapes_.end() && shapes_are_all_) {
+      throw InvalidArgument(
+          fmt::format("the PowerSGD state is of another model: it has no {}, which has the shape {} here; make a state "
+                      "for each model",
+                      name, to_string(layout.sizes[i])));
+    }
+    if (known != shapes_.end() && !(known->second == layout.sizes[i])) {
+      throw InvalidArgument(
+          fmt::format("the PowerSGD state is of another model: it has {} with the shape {}, which is {} here; make a "
+                      "state for each model",
+                      name, to_string(known->second), to_string(layout.sizes[i])));
+    }
+    here.emplace(name, layout.sizes[i]);
+  }
+  for (const auto& [name, shape] : here) {
+    shapes_.emplace(name, shape);
+    seen_.insert(name);
+  }
+  if (buckets_.size() + 1 < bucket.bucket_count()) return;
+  for (const auto& [name, shape] : shapes_) {
+    if (seen_.contains(name)) continue;
+    throw InvalidArgument(fmt::format(
+        "the PowerSGD state is of another model: it has {} with the shape {}, which is not here; make a state "
+        "for each model",
+        name, to_string(shape)));
+  }
+  shapes_are_all_ = true;
+}
+
+void PowerSGDMemory::forget_buckets() {
+  take_apart(loose_);
+  buckets_.clear();
+  seen_.clear();
+}
+
+void PowerSGDMemory::take_apart(Loose& loose) const {
+  for (const auto& [index, kept] : buckets_) {
+    const BucketLayout& layout = *kept->layout();
+    const Tensor errors = kept->errors();
+    for (std::size_t i = 0; i < layout.lengths.size() && options_.use_error_feedback; ++i) {
+      if (!has_matrix_at(kept->plan(), layout.offsets[i])) continue;
+      loose.errors[gradient_name(layout, index, i)] = part(errors, layout.offsets[i], layout.lengths[i]);
+    }
+    const Tensor q = kept->q();
+    if (q.numel() == 0 || !options_.warm_start) continue;
+    for (const PowerSGDMatrix& matrix : kept->plan().matrices) {
+      loose.q[matrix.name] = part(q, matrix.q, matrix.columns * matrix.rank);
+    }
+  }
+}
+
+void PowerSGDMemory::put_together(PowerSGDBucket& kept, const GradBucket& bucket) {
+  const BucketLayout& layout = *bucket.layout();
+  for (std::size_t i = 0; i < layout.lengths.size() && options_.use_error_feedback; ++i) {
+    const auto errors = loose_.errors.find(gradient_name(layout, bucket.index(), i));
+    if (errors == loose_.errors.end()) continue;
+    const bool fits = static_cast<std::size_t>(errors->second.numel()) == layout.lengths[i];
+    if (fits && has_matrix_at(kept.plan(), layout.offsets[i])) {
+      part(kept.kept(), layout.offsets[i], layout.lengths[i]).copy_from(errors->second);
+    }
+    loose_.errors.erase(errors);
+  }
+  for (const PowerSGDMatrix& matrix : kept.plan().matrices) {
+    const auto q = loose_.q.find(matrix.name);
+    if (q == loose_.q.end()) continue;
+    if (static_cast<std::size_t>(q->second.numel()) == matrix.columns * matrix.rank) kept.set_q(matrix, q->second);
+    loose_.q.erase(q);
+  }
+}
+
+std::vector<HookCost> PowerSGDMemory::costs(int ranks) const {
+  const std::lock_guard lock(mutex_);
+  std::vector<HookCost> all;
+  for (const auto& [index, kept] : buckets_) {
+    all.push_back(kept->cost(ranks));
+    all.back().bucket = index;
+  }
+  return all;
+}
+
+std::map<std::size_t, PowerSGDState::Kept> PowerSGDMemory::kept() const {
+  const std::lock_guard lock(mutex_);
+  std::map<std::size_t, PowerSGDState::Kept> all;
+  for (const auto& [index, bucket] : buckets_) all[index] = {bucket->errors(), bucket->p(), bucket->q()};
+  return all;
+}
+
+}  // namespace hookline::hook

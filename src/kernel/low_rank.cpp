@@ -1,0 +1,183 @@
+// The products for each target: along the rows of M, along its columns, and of the two factors.
+#include "kernel/low_rank.hpp"
+
+#include <array>
+#include <cstdint>
+#include <cstring>
+
+#include "kernel/low_rank_call.hpp"
+#include "kernel/versions.hpp"
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kernel/low_rank.cpp"
+#include <hwy/cache_control.h>
+#include <hwy/foreach_target.h>
+#include <hwy/highway.h>
+
+#include "kernel/row_products-inl.hpp"
+
+HWY_BEFORE_NAMESPACE();
+namespace hookline::kernel::HWY_NAMESPACE {
+
+inline constexpr std::size_t kRowsAdded = 4;  // before they are added to Q; it decides the bits
+
+/// Adds R rows of M, times the elements of K columns of P, to K columns of Q.
+template <std::size_t K, std::size_t R>
+HWY_INLINE void add_rows(const LowRankCall& call, std::size_t row, std::size_t first) {
+  static_assert(R == 1 || R == 4);
+  const LowRankShape& s = call.shape;
+  const float* const m = call.m + row * s.columns;
+  float factors[K][R];
+  for (std::size_t k = 0; k < K; ++k) {
+    for (std::size_t r = 0; r < R; ++r) factors[k][r] = call.p[(first + k) * s.p_stride + row + r];
+  }
+  float* const q = call.q + first * s.q_stride;
+  std::size_t j = 0;
+  for (; s.columns - j >= kLanes; j += kLanes) {
+    FloatVector x[R];
+    for (std::size_t r = 0; r < R; ++r) x[r] = load(m + r * s.columns + j);
+    for (std::size_t k = 0; k < K; ++k) {
+      FloatVector terms[R];
+      for (std::size_t r = 0; r < R; ++r) terms[r] = hn::Mul(x[r], hn::Set(Floats(), factors[k][r]));
+      if constexpr (R == 4) terms[0] = hn::Add(hn::Add(terms[0], terms[1]), hn::Add(terms[2], terms[3]));
+      float* const to = q + k * s.q_stride + j;
+      hn::StoreU(hn::Add(load(to), terms[0]), Floats(), to);
+    }
+  }
+  for (; j < s.columns; ++j) {
+    for (std::size_t k = 0; k < K; ++k) {
+      float terms[R];
+      for (std::size_t r = 0; r < R; ++r) terms[r] = m[r * s.columns + j] * factors[k][r];
+      if constexpr (R == 4) terms[0] = (terms[0] + terms[1]) + (terms[2] + terms[3]);
+      q[k * s.q_stride + j] += terms[0];
+    }
+  }
+}
+
+template <std::size_t K>
+HWY_NOINLINE void add_block(const LowRankCall& call, std::size_t row, std::size_t rows, std::size_t first) {
+  if (rows == kRowsAdded) return add_rows<K, kRowsAdded>(call, row, first);
+  for (std::size_t r = 0; r < rows; ++r) add_rows<K, 1>(call, row + r, first);
+}
+
+HWY_INLINE void transposed(const LowRankCall& call) {
+  const LowRankShape& s = call.shape;
+  if (!call.flag) {
+    for (std::size_t k = 0; k < s.rank; ++k) std::memset(call.q + k * s.q_stride, 0, s.columns * sizeof(float));
+  }
+  for (std::size_t row = 0; row < s.rows; row += kRowsAdded) {
+    const std::size_t rows = s.rows - row < kRowsAdded ? s.rows - row : kRowsAdded;
+    for (std::size_t first = 0; first < s.rank; first += kUnrolledRank) {
+      switch (s.rank - first) {
+        case 1: add_block<1>(call, row, rows, first); break;
+        case 2: add_block<2>(call, row, rows, first); break;
+        case 3: add_block<3>(call, row, rows, first); break;
+        default: add_block<kUnrolledRank>(call, row, rows, first);
+      }
+    }
+  }
+}
+
+/// A row of P Q^T, written or subtracted. K is the rank, or 0 for any.
+template <std::size_t K, bool kSubtract, bool kStream>
+HWY_INLINE void product_row(const LowRankCall& call, std::size_t row) {
+  const LowRankShape& s = call.shape;
+  const std::size_t rank = K > 0 ? K : s.rank;
+  float* const to = call.m + row * s.columns;
+  const auto one = [&](std::size_t j) {
+    const float value = product_at(s, call.p, call.q, row, j);
+    to[j] = kSubtract ? finite_or_zero(to[j] - value) : value;
+  };
+  std::size_t j = 0;
+  if constexpr (kStream) {
+    for (; j < s.columns && reinterpret_cast<std::uintptr_t>(to + j) % 64 != 0; ++j) one(j);
+  }
+  FloatVector factors[K > 0 ? K : 1];
+  if constexpr (K > 0) {
+    for (std::size_t k = 0; k < K; ++k) factors[k] = hn::Set(Floats(), call.p[k * s.p_stride + row]);
+  }
+  for (; s.columns - j >= kLanes; j += kLanes) {
+    FloatVector sum = hn::Zero(Floats());
+    for (std::size_t k = 0; k < rank; ++k) {
+      const FloatVector factor = K > 0 ? factors[K > 0 ? k : 0] : hn::Set(Floats(), call.p[k * s.p_stride + row]);
+      const FloatVector term = hn::Mul(factor, load(call.q + k * s.q_stride + j));
+      sum = k == 0 ? term : hn::Add(sum, term);
+    }
+    if constexpr (kSubtract) hn::StoreU(finite_or_zero(hn::Sub(load(to + j), sum)), Floats(), to + j);
+    else put_lanes<kStream>(sum, Floats(), to + j);
+  }
+  for (; j < s.columns; ++j) one(j);
+}
+
+template <std::size_t K, bool kSubtract, bool kStream>
+HWY_NOINLINE void product_rows(const LowRankCall& call) {
+  for (std::size_t row = 0; row < call.shape.rows; ++row) product_row<K, kSubtract, kStream>(call, row);
+  if constexpr (kStream) hwy::FlushStream();
+}
+
+template <bool kSubtract, bool kStream>
+HWY_INLINE void product_of_rank(const LowRankCall& call) {
+  switch (call.shape.rank) {
+    case 1: return product_rows<1, kSubtract, kStream>(call);
+    case 2: return product_rows<2, kSubtract, kStream>(call);
+    case 4: return product_rows<4, kSubtract, kStream>(call);
+    default: return product_rows<0, kSubtract, kStream>(call);
+  }
+}
+
+void low_rank_call(const LowRankCall& call) {
+  switch (call.what) {
+    case LowRankKind::times_q: return matrix_times_q<Feedback::none>(call);
+    case LowRankKind::feed_back:
+      if (call.q_before) return matrix_times_q<Feedback::errors_of_products>(call);
+      return matrix_times_q<Feedback::errors>(call);
+    case LowRankKind::transposed: return transposed(call);
+    case LowRankKind::product:
+      if (call.flag) return product_of_rank<false, true>(call);
+      return product_of_rank<false, false>(call);
+    case LowRankKind::subtract: return product_of_rank<true, false>(call);
+  }
+}
+
+}  // namespace hookline::kernel::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace hookline::kernel {
+namespace {
+
+void run(Target target, const LowRankCall& call) {
+  static constexpr std::array<decltype(&HWY_STATIC_DISPATCH(low_rank_call)), 3> kVersions =
+      HOOKLINE_VERSIONS_OF(low_rank_call);
+  if (call.shape.rows == 0 || call.shape.columns == 0 || call.shape.rank == 0) return;
+  kVersions[static_cast<std::size_t>(target)](call);
+}
+
+float* writable(const float* pointer) { return const_cast<float*>(pointer); }
+
+}  // namespace
+
+void times_q(const LowRankShape& shape, const float* m, const float* q, float* p, Target target) {
+  run(target, {LowRankKind::times_q, shape, nullptr, writable(m), nullptr, writable(q), p, false});
+}
+
+void feed_back_times_q(const LowRankShape& shape, const float* gradients, float* m, const float* q_before,
+                       const float* q, float* p, Target target) {
+  run(target, {LowRankKind::feed_back, shape, gradients, m, q_before, writable(q), p, false});
+}
+
+void transposed_times_p(const LowRankShape& shape, const float* m, const float* p, float* q, bool add, Target target) {
+  run(target, {LowRankKind::transposed, shape, nullptr, writable(m), nullptr, q, writable(p), add});
+}
+
+void product(const LowRankShape& shape, const float* p, const float* q, float* values, Stores stores, Target target) {
+  const std::size_t bytes = shape.rows * shape.columns * sizeof(float);
+  const bool stream = stores == Stores::streaming || (stores == Stores::automatic && bytes >= kStreamFrom);
+  run(target, {LowRankKind::product, shape, nullptr, values, nullptr, writable(q), writable(p), stream});
+}
+
+void subtract_product(const LowRankShape& shape, const float* p, const float* q, float* m, Target target) {
+  run(target, {LowRankKind::subtract, shape, nullptr, m, nullptr, writable(q), writable(p), false});
+}
+
+}  // namespace hookline::kernel
+#endif

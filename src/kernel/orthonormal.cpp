@@ -1,0 +1,67 @@
+// Gram-Schmidt for each target: sixteen sums for a product, whatever the width of the processor's registers.
+#include "kernel/orthonormal.hpp"
+
+#include <array>
+#include <cmath>
+#include <cstring>
+
+#include "kernel/versions.hpp"
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kernel/orthonormal.cpp"
+#include <hwy/foreach_target.h>
+#include <hwy/highway.h>
+
+HWY_BEFORE_NAMESPACE();
+namespace hookline::kernel::HWY_NAMESPACE {
+
+inline constexpr std::size_t kSums = 16;
+// What float32 factors leave of a column that the others span is larger than this; what double precision leaves of one
+// that is exactly their sum is smaller.
+inline constexpr double kNothing = 1e-9;
+
+HWY_INLINE double dot(const double* a, const double* b, std::size_t count) {
+  double sums[kSums] = {};
+  std::size_t i = 0;
+  for (; count - i >= kSums; i += kSums) {
+    for (std::size_t j = 0; j < kSums; ++j) sums[j] += a[i + j] * b[i + j];
+  }
+  for (std::size_t j = 0; i + j < count; ++j) sums[j] += a[i + j] * b[i + j];
+  for (std::size_t half = kSums / 2; half > 0; half /= 2) {
+    for (std::size_t j = 0; j < half; ++j) sums[j] += sums[j + half];
+  }
+  return sums[0];
+}
+
+Column orthonormal_column(double* columns, std::size_t rows, std::size_t k, double epsilon) {
+  double* const column = columns + k * rows;
+  const double before = std::sqrt(dot(column, column, rows));
+  if (!(before <= 1e300)) return Column::not_finite;
+  for (std::size_t c = 0; c < k; ++c) {
+    const double* const other = columns + c * rows;
+    const double share = dot(other, column, rows);
+    for (std::size_t i = 0; i < rows; ++i) column[i] -= share * other[i];
+  }
+  const double norm = std::sqrt(dot(column, column, rows));
+  if (norm <= kNothing * before) {
+    if (rows > 0) std::memset(column, 0, rows * sizeof(double));
+    return Column::vanished;
+  }
+  const double size = norm + epsilon;
+  for (std::size_t i = 0; i < rows; ++i) column[i] /= size;
+  return Column::good;
+}
+
+}  // namespace hookline::kernel::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace hookline::kernel {
+
+Column orthonormalise(double* columns, std::size_t rows, std::size_t k, double epsilon, Target target) {
+  static constexpr std::array<decltype(&HWY_STATIC_DISPATCH(orthonormal_column)), 3> kVersions =
+      HOOKLINE_VERSIONS_OF(orthonormal_column);
+  return kVersions[static_cast<std::size_t>(target)](columns, rows, k, epsilon);
+}
+
+}  // namespace hookline::kernel
+#endif

@@ -1,0 +1,72 @@
+// Tests Gram-Schmidt: orthonormal columns, what becomes of dependent ones, and the same bits from every target.
+#include "kernel/orthonormal.hpp"
+
+#include <cmath>
+#include <limits>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+namespace hookline::kernel {
+namespace {
+
+std::vector<double> columns(std::size_t rows, std::size_t count) {
+  std::vector<double> all(rows * count);
+  for (std::size_t i = 0; i < all.size(); ++i) all[i] = std::sin(1.3 * static_cast<double>(i * i % 977) + 1);
+  return all;
+}
+
+double dot(const std::vector<double>& all, std::size_t rows, std::size_t a, std::size_t b) {
+  double sum = 0;
+  for (std::size_t i = 0; i < rows; ++i) sum += all[a * rows + i] * all[b * rows + i];
+  return sum;
+}
+
+TEST(Orthonormal, ColumnsOfEveryLengthWithTheSameBits) {
+  for (const std::size_t rows : {1, 2, 15, 16, 17, 100, 1003}) {
+    const std::size_t count = std::min<std::size_t>(rows, 6);
+    std::vector<double> reference = columns(rows, count);
+    for (std::size_t k = 0; k < count; ++k) {
+      ASSERT_EQ(orthonormalise(reference.data(), rows, k, 0, Target::baseline), Column::good) << rows << " " << k;
+      for (std::size_t other = 0; other <= k; ++other) {
+        EXPECT_NEAR(dot(reference, rows, k, other), k == other ? 1 : 0, 1e-12);
+      }
+    }
+    for (const Target target : supported_targets()) {
+      std::vector<double> same = columns(rows, count);
+      for (std::size_t k = 0; k < count; ++k) orthonormalise(same.data(), rows, k, 0, target);
+      EXPECT_EQ(same, reference) << name(target);
+    }
+  }
+}
+
+TEST(Orthonormal, NothingIsLeftOfZerosAndOfSumsOfColumnsBefore) {
+  std::vector<double> all = columns(50, 4);
+  for (std::size_t i = 0; i < 50; ++i) {
+    all[100 + i] = 3 * all[i] - 0.1 * all[50 + i];
+    all[150 + i] = 0;
+  }
+  EXPECT_EQ(orthonormalise(all.data(), 50, 0, 0), Column::good);
+  EXPECT_EQ(orthonormalise(all.data(), 50, 1, 0), Column::good);
+  for (const std::size_t k : {2, 3}) {
+    EXPECT_EQ(orthonormalise(all.data(), 50, k, 0), Column::vanished);
+    EXPECT_EQ(dot(all, 50, k, k), 0);
+  }
+}
+
+TEST(Orthonormal, EpsilonIsAddedToTheNorm) {
+  std::vector<double> all = {3, 4};
+  EXPECT_EQ(orthonormalise(all.data(), 2, 0, 5), Column::good);
+  EXPECT_DOUBLE_EQ(all[0], 0.3);
+  EXPECT_DOUBLE_EQ(all[1], 0.4);
+}
+
+TEST(Orthonormal, SaysWhatIsNotFinite) {
+  for (const double bad : {std::numeric_limits<double>::quiet_NaN(), std::numeric_limits<double>::infinity()}) {
+    std::vector<double> all = {1, bad, 2};
+    EXPECT_EQ(orthonormalise(all.data(), 3, 0, 0), Column::not_finite);
+  }
+}
+
+}  // namespace
+}  // namespace hookline::kernel
