@@ -78,6 +78,9 @@ def test_it_learns_and_ends_in_a_table(all_hooks):
     for name, ratio in {"fp16": 2, "int8 | error_feedback": 3.9, "int4 | error_feedback": 7.4}.items():
         assert float(rows[name]["ratio"].rstrip("x")) == pytest.approx(ratio, rel=0.03)
         assert int(rows[name]["encode+decode"].split()[0]) > 0
+    for name, ratio in {"powersgd(rank=1": 20.5, "powersgd(rank=2": 12, "batched_powersgd(rank=2": 24.3}.items():
+        assert float(rows[f"{name}, start_iter=10)"]["ratio"].rstrip("x")) == pytest.approx(ratio, rel=0.01)
+        assert 0.1 < errors[f"{name}, start_iter=10)"] < 1.5
     assert "12/12 epochs" in all_hooks
 
 
