@@ -11,25 +11,20 @@
 #include <string>
 #include <vector>
 
-#include <sys/mman.h>
-
 #include <hookline/codec/error_feedback.hpp>
 #include <hookline/codec/make_codec.hpp>
 
 #include "kernel/cast.hpp"
+#include "sampling.hpp"
 
 namespace {
 
 using namespace hookline;
+using bench::map_buffer;
+using bench::median;
 using Clock = std::chrono::steady_clock;
 
 constexpr std::size_t kLargest = 48u << 20;
-
-std::byte* map_buffer() {
-  void* memory = mmap(nullptr, kLargest, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
-  if (memory == MAP_FAILED) std::abort();
-  return static_cast<std::byte*>(memory);
-}
 
 struct Row {
   std::string what;
@@ -37,16 +32,11 @@ struct Row {
   std::vector<double> rates;
 };
 
-double median(std::vector<double> values) {
-  std::nth_element(values.begin(), values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2), values.end());
-  return values[values.size() / 2];
-}
-
 struct Buffers {
-  float* values = reinterpret_cast<float*>(map_buffer());
-  float* result = reinterpret_cast<float*>(map_buffer());
-  float* error = reinterpret_cast<float*>(map_buffer());
-  std::byte* message = map_buffer();
+  float* values = reinterpret_cast<float*>(map_buffer(kLargest));
+  float* result = reinterpret_cast<float*>(map_buffer(kLargest));
+  float* error = reinterpret_cast<float*>(map_buffer(kLargest));
+  std::byte* message = map_buffer(kLargest);
 };
 
 void add_rows(std::vector<Row>& rows, const Buffers& b, const char* text) {

@@ -12,19 +12,17 @@
 #include <hookline/core/executor.hpp>
 #include <hookline/core/future.hpp>
 
+#include "sampling.hpp"
+
 namespace {
 
 using namespace hookline;
+using bench::median;
 
 constexpr int kRounds = 15;
 constexpr int kSamples = 2'000;
 
 double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
-
-double median(std::vector<double> values) {
-  std::nth_element(values.begin(), values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2), values.end());
-  return values[values.size() / 2];
-}
 
 // From notify to the first line behind the other thread's wait.
 double condition_variable_round() {

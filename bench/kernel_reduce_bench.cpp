@@ -9,14 +9,15 @@
 #include <string>
 #include <vector>
 
-#include <sys/mman.h>
-
 #include "kernel/copy.hpp"
 #include "kernel/reduce.hpp"
+#include "sampling.hpp"
 
 namespace {
 
 using namespace hookline;
+using bench::map_buffer;
+using bench::median;
 using Clock = std::chrono::steady_clock;
 
 constexpr std::size_t kLargest = 64u << 20;
@@ -26,12 +27,6 @@ __attribute__((target("avx2"), noinline)) void scale(float* x, std::size_t count
   for (std::size_t i = 0; i < count; ++i) x[i] *= a;
 }
 
-std::byte* map_buffer() {
-  void* memory = mmap(nullptr, kLargest, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
-  if (memory == MAP_FAILED) std::abort();
-  return static_cast<std::byte*>(memory);
-}
-
 struct Row {
   std::string what;
   double moved;  // bytes read and written for each byte of one buffer
@@ -39,16 +34,11 @@ struct Row {
   std::vector<double> rates;
 };
 
-double median(std::vector<double> values) {
-  std::nth_element(values.begin(), values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2), values.end());
-  return values[values.size() / 2];
-}
-
 }  // namespace
 
 int main() {
   std::vector<std::byte*> buffers;
-  for (int i = 0; i < 8; ++i) buffers.push_back(map_buffer());
+  for (int i = 0; i < 8; ++i) buffers.push_back(map_buffer(kLargest));
   auto add = [&](ReduceOp op, DType dtype, kernel::Target target, std::size_t n, std::size_t m, bool in_place,
                  kernel::Stores stores = kernel::Stores::automatic) {
     return [=, &buffers](std::size_t bytes) {

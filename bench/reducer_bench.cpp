@@ -16,16 +16,14 @@
 
 #include <hookline/hookline.hpp>
 
+#include "sampling.hpp"
+
 namespace {
 
 using namespace hookline;
+using bench::median;
 
 constexpr std::size_t kRounds = 51;
-
-double median(std::vector<double> values) {
-  std::nth_element(values.begin(), values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2), values.end());
-  return values[values.size() / 2];
-}
 
 std::vector<Parameter> model(std::size_t count, std::int64_t bytes) {
   std::vector<Parameter> parameters;

@@ -10,6 +10,8 @@
 #include <stdexcept>
 #include <vector>
 
+#include "../sampling.hpp"
+
 namespace bench {
 
 namespace {
@@ -19,12 +21,6 @@ using Clock = std::chrono::steady_clock;
 constexpr int kBatches = 9;
 
 double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
-
-double median(std::vector<double> times) {
-  const auto middle = times.begin() + static_cast<std::ptrdiff_t>(times.size() / 2);
-  std::nth_element(times.begin(), middle, times.end());
-  return *middle;
-}
 
 // Warm operations follow each other without a break: a barrier between them would cost as much as the small ones do.
 // The median of a few batches, so that a moment in which the system did something else does not count.
