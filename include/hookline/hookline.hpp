@@ -5,6 +5,7 @@
 #include <hookline/backend/collective.hpp>
 #include <hookline/backend/shm.hpp>
 #include <hookline/backend/threads.hpp>
+#include <hookline/backend/work.hpp>
 #include <hookline/bucket/grad_bucket.hpp>
 #include <hookline/bucket/plan.hpp>
 #include <hookline/codec/codec.hpp>
@@ -33,7 +34,6 @@
 #include <hookline/group/options.hpp>
 #include <hookline/group/process_group.hpp>
 #include <hookline/group/recorded.hpp>
-#include <hookline/group/work.hpp>
 #include <hookline/group/work_info.hpp>
 #include <hookline/hook/builtin_hooks.hpp>
 #include <hookline/hook/comm_hook.hpp>

@@ -53,7 +53,6 @@ WorkObject in_place(ProcessGroup& group, OpType type, handle given, const CallAr
     throw InvalidArgument(std::string(name(type)) + " takes one tensor, and " + std::to_string(tensors.tensors.size()) +
                           " were given");
   }
-  c.inputs = tensors.tensors;
   c.outputs = std::move(tensors.tensors);
   return start(group, std::move(c), std::move(tensors.objects));
 }

@@ -8,7 +8,7 @@
 
 #include <nanobind/nanobind.h>
 
-#include <hookline/group/work.hpp>
+#include <hookline/backend/work.hpp>
 
 #include "py_object.hpp"
 

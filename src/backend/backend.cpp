@@ -6,11 +6,8 @@
 
 namespace hookline {
 
-Operation::~Operation() = default;
 Backend::~Backend() = default;
 BlockReader::~BlockReader() = default;
-
-void Operation::when_over(Task task, bool) { on_done(std::move(task)); }
 
 std::string_view name(OpType type) noexcept {
   constexpr std::array<std::string_view, kOpTypes> kNames = {

@@ -114,7 +114,7 @@ std::string common_part(const Collective& c) {
     text += fmt::format(" ({}{})", name(c.op), c.op.factor() == 1 ? "" : fmt::format(" {}", c.op.factor()));
   if (has_root(c.type)) text += fmt::format(", root {}", c.root);
   const char* between = " of ";
-  for (const Tensor& t : by_output ? c.outputs : c.inputs) {
+  for (const Tensor& t : by_output ? c.outputs : sources(c)) {
     text += between;
     text += name(t.dtype());
     if (!same_shapes(c.type)) break;

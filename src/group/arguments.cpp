@@ -103,9 +103,8 @@ class Checks {
     if (c_.root < 0 || c_.root >= size_ || c_.root == rank_) refuse(fmt::format("{} is not another rank", c_.root));
   }
   void reduces() const {
-    const auto& given = c_.inputs.empty() ? c_.outputs : c_.inputs;
-    if (given.empty()) refuse("no tensors were given");
-    for (const Tensor& t : given) check(c_.op, t.dtype());
+    if (sources(c_).empty()) refuse("no tensors were given");
+    for (const Tensor& t : sources(c_)) check(c_.op, t.dtype());
   }
   void same_numel(const Tensor& large, const Tensor& small, std::int64_t times) const {
     if (large.numel() != small.numel() * times) {
@@ -160,14 +159,12 @@ class Checks {
     return false;
   }
   void no_overlap() const {
-    const bool by_design = c_.type == OpType::allreduce || c_.type == OpType::allreduce_coalesced ||
-                           c_.type == OpType::reduce || c_.type == OpType::broadcast;
     for (std::size_t i = 0; i < c_.outputs.size(); ++i) {
       for (std::size_t j = i + 1; j < c_.outputs.size(); ++j) {
         if (group::overlap(c_.outputs[i], c_.outputs[j])) refuse(fmt::format("outputs {} and {} overlap", i, j));
       }
     }
-    if (by_design) return;
+    if (works_in_place(c_.type)) return;
     for (std::size_t i = 0; i < c_.inputs.size(); ++i) {
       for (std::size_t j = 0; j < c_.outputs.size(); ++j) {
         if (group::overlap(c_.inputs[i], c_.outputs[j]) && !in_place(c_.inputs[i], i)) {

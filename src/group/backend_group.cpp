@@ -1,4 +1,4 @@
-// A process group on a backend: checks the call, starts it in the current lane, and wraps what comes back as a Work.
+// A process group on a backend: checks the call, and starts it in the current lane.
 #include <atomic>
 
 #include <fmt/format.h>
@@ -14,44 +14,6 @@
 
 namespace hookline {
 namespace {
-
-class BackendWork final : public Work {
- public:
-  BackendWork(std::shared_ptr<Operation> operation, std::uint64_t sequence)
-      : operation_(std::move(operation)), sequence_(sequence) {}
-
-  void wait(std::optional<Milliseconds> timeout) override {
-    operation_->wait_until(timeout ? deadline_after(*timeout) : Clock::time_point::max());
-    if (const std::exception_ptr error = operation_->error()) std::rethrow_exception(error);
-  }
-
-  Future<std::vector<Tensor>> get_future() override {
-    Promise<std::vector<Tensor>> promise;
-    Future<std::vector<Tensor>> future = promise.get_future();
-    operation_->on_done([promise = std::move(promise), operation = operation_]() mutable {
-      if (const std::exception_ptr error = operation->error()) {
-        promise.set_error(error);
-      } else {
-        promise.set_value(operation->collective().outputs);
-      }
-    });
-    return future;
-  }
-
-  void when_over(Task task, bool hasten) override { operation_->when_over(std::move(task), hasten); }
-  bool is_completed() override { return operation_->done(); }
-  std::exception_ptr exception() override { return operation_->error(); }
-  std::vector<Tensor> result() override { return operation_->collective().outputs; }
-  OpType op_type() const override { return operation_->collective().type; }
-  std::uint64_t sequence_number() const override { return sequence_; }
-  int source_rank() const override { return operation_->source_rank(); }
-  Clock::time_point time_started() const override { return operation_->started(); }
-  Clock::time_point time_finished() const override { return operation_->finished(); }
-
- private:
-  const std::shared_ptr<Operation> operation_;
-  const std::uint64_t sequence_;
-};
 
 class BackendGroup final : public ProcessGroup {
  public:
@@ -138,9 +100,8 @@ class BackendGroup final : public ProcessGroup {
     const Milliseconds timeout = collective.timeout.value_or(this->timeout());
     const CallContext& context = current_context();
     if (context.sent) context.sent->fetch_add(group::wire_bytes(collective, size_), std::memory_order_relaxed);
-    auto operation = backend_->start(std::move(collective), context.lane, timeout);
-    const std::uint64_t sequence = sequence_.fetch_add(1, std::memory_order_relaxed) + 1;
-    return std::make_shared<BackendWork>(std::move(operation), sequence);
+    collective.sequence_number = sequence_.fetch_add(1, std::memory_order_relaxed) + 1;
+    return backend_->start(std::move(collective), context.lane, timeout);
   }
 
   const std::shared_ptr<Backend> backend_;

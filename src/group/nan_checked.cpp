@@ -45,8 +45,8 @@ class NanCheckedGroup final : public GroupDecorator {
 
   WorkPtr run(Collective collective) override {
     const bool sends = collective.type != OpType::broadcast || collective.root == rank();
-    for (std::size_t i = 0; sends && i < collective.inputs.size(); ++i) {
-      const std::int64_t element = first_special(collective.inputs[i]);
+    for (std::size_t i = 0; sends && i < sources(collective).size(); ++i) {
+      const std::int64_t element = first_special(sources(collective)[i]);
       if (element >= 0) refuse(collective, i, element);
     }
     return inner()->run(std::move(collective));
@@ -59,7 +59,7 @@ class NanCheckedGroup final : public GroupDecorator {
 
  private:
   [[noreturn]] void refuse(const Collective& collective, std::size_t index, std::int64_t element) const {
-    const Tensor& tensor = collective.inputs[index];
+    const Tensor& tensor = sources(collective)[index];
     const std::string text =
         fmt::format("{} (number {}) on rank {} would send {}: tensor {}, {}, element [{}]", name(collective.type),
                     sequence_number() + 1, rank(), is_nan(tensor, element) ? "NaN" : "an infinity", index,

@@ -27,7 +27,6 @@ Collective describe(OpType type, std::vector<Tensor> inputs, std::vector<Tensor>
 template <class Options>
 Collective describe_in_place(OpType type, const Tensor& tensor, const Options& options) {
   Collective c = describe(type, {}, {}, options);
-  c.inputs.assign(1, tensor);
   c.outputs.assign(1, tensor);
   return c;
 }
@@ -47,7 +46,7 @@ WorkPtr ProcessGroup::allreduce(const Tensor& tensor, const AllreduceOptions& op
 }
 
 WorkPtr ProcessGroup::allreduce(const std::vector<Tensor>& tensors, const AllreduceOptions& options) {
-  return run(describe(OpType::allreduce, tensors, tensors, options));
+  return run(describe(OpType::allreduce, {}, tensors, options));
 }
 
 WorkPtr ProcessGroup::allreduce(const Tensor& tensor, CodecPtr codec, const AllreduceOptions& options) {
@@ -55,7 +54,7 @@ WorkPtr ProcessGroup::allreduce(const Tensor& tensor, CodecPtr codec, const Allr
 }
 
 WorkPtr ProcessGroup::allreduce_coalesced(const std::vector<Tensor>& tensors, const AllreduceOptions& options) {
-  return run(describe(OpType::allreduce_coalesced, tensors, tensors, options));
+  return run(describe(OpType::allreduce_coalesced, {}, tensors, options));
 }
 
 WorkPtr ProcessGroup::reduce(const Tensor& tensor, const ReduceOptions& options) {

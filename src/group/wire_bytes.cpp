@@ -16,7 +16,7 @@ std::uint64_t bytes_of(const std::vector<Tensor>& tensors) {
 std::uint64_t wire_bytes(const Collective& collective, int size) {
   if (size < 2) return 0;
   const auto ranks = static_cast<std::uint64_t>(size);
-  const std::uint64_t inputs = bytes_of(collective.inputs);
+  const std::uint64_t inputs = bytes_of(sources(collective));
   const std::uint64_t outputs = bytes_of(collective.outputs);
   switch (collective.type) {
     case OpType::allreduce:

@@ -180,7 +180,7 @@ class Schedule {
       return s;
     }
     if (call.type != OpType::barrier) {
-      c.inputs = {s.input};
+      if (!works_in_place(c.type)) c.inputs = {s.input};
       c.outputs = {s.output};
     }
     s.operations.push_back(engine.start(std::move(c), call.lane, timeout));

@@ -16,13 +16,13 @@ std::uint64_t sent(OpType type, int ranks, std::vector<Tensor> inputs, std::vect
 
 TEST(WireBytes, ByOperation) {
   const Tensor t = Tensor::zeros({100});
-  EXPECT_EQ(sent(OpType::allreduce, 2, {t}, {t}), 400u);
-  EXPECT_EQ(sent(OpType::allreduce, 4, {t}, {t}), 600u);
-  EXPECT_EQ(sent(OpType::allreduce, 1, {t}, {t}), 0u);
+  EXPECT_EQ(sent(OpType::allreduce, 2, {}, {t}), 400u);
+  EXPECT_EQ(sent(OpType::allreduce, 4, {}, {t}), 600u);
+  EXPECT_EQ(sent(OpType::allreduce, 1, {}, {t}), 0u);
   EXPECT_EQ(sent(OpType::allgather, 4, {t}, {t, t, t, t}), 1200u);
   EXPECT_EQ(sent(OpType::reduce_scatter_tensor, 4, {t}, {t}), 300u);
   EXPECT_EQ(sent(OpType::alltoall, 2, {t, t}, {t, t}), 400u);
-  EXPECT_EQ(sent(OpType::broadcast, 4, {t}, {t}), 300u);
+  EXPECT_EQ(sent(OpType::broadcast, 4, {}, {t}), 300u);
   EXPECT_EQ(sent(OpType::send, 4, {t}, {}), 400u);
   EXPECT_EQ(sent(OpType::recv, 4, {}, {t}), 0u);
   EXPECT_EQ(sent(OpType::barrier, 4, {}, {}), 0u);

@@ -7,37 +7,10 @@
 #include <vector>
 
 #include <hookline/backend/collective.hpp>
-#include <hookline/core/executor.hpp>
+#include <hookline/backend/work.hpp>
 #include <hookline/core/export.hpp>
 
 namespace hookline {
-
-/// An operation under way. It lives until it is done, whoever lets go of it.
-class HOOKLINE_EXPORT Operation {
- public:
-  virtual ~Operation();
-
-  /// Whether it is over, well or not. May drive it on.
-  virtual bool done() = 0;
-  /// Drives the operation, or waits for whoever does, until it is over. When the time is up before, it fails, and the
-  /// group with it. Does not throw what the operation failed with: error() has it.
-  virtual void wait_until(Clock::time_point deadline) = 0;
-  /// Why it failed; null while it runs and where it succeeded.
-  virtual std::exception_ptr error() const = 0;
-  /// Has `task` called once it is over, on a thread of the backend's, exactly once; at once where it is over already.
-  virtual void on_done(Task task) = 0;
-  /// The same in the thread that ends it, so `task` must be short. Nobody sees to an operation because of it unless
-  /// told to `hasten`: it may end only when somebody drives the group.
-  virtual void when_over(Task task, bool hasten);
-  /// The rank that a receive got its message from, else -1.
-  virtual int source_rank() const { return -1; }
-  /// What it was started with.
-  virtual const Collective& collective() const = 0;
-  virtual Clock::time_point started() const = 0;
-  virtual Clock::time_point finished() const = 0;
-  /// Its number in its lane, or among the sends and receives.
-  virtual std::uint64_t number() const = 0;
-};
 
 /// What a backend can do, asked before it is tried.
 struct Capabilities {
@@ -48,7 +21,7 @@ struct Capabilities {
 };
 
 /// One rank's end of a group of ranks. Arguments were checked by the group; what depends on a peer or on time comes
-/// through the Operation.
+/// through the Work.
 class HOOKLINE_EXPORT Backend {
  public:
   virtual ~Backend();
@@ -59,8 +32,9 @@ class HOOKLINE_EXPORT Backend {
   virtual Capabilities capabilities() const = 0;
 
   /// Starts an operation in a lane and returns without waiting for a peer. It fails with Timeout after that time,
-  /// whatever `collective.timeout` says.
-  virtual std::shared_ptr<Operation> start(Collective&& collective, int lane, Milliseconds timeout) = 0;
+  /// whatever `collective.timeout` says. It lives until it is over, whoever lets go of it. Operations of a lane end in
+  /// the order in which they were started; sends and receives stand outside lanes.
+  virtual WorkPtr start(Collective&& collective, int lane, Milliseconds timeout) = 0;
 
   /// Memory for `bytes` that operations of this group can use in place; ordinary memory where there is no such thing.
   virtual std::shared_ptr<void> allocate(std::size_t bytes) = 0;

@@ -55,7 +55,7 @@ class HOOKLINE_EXPORT BlockReader {
 inline constexpr int kAnySource = -1;
 
 /// What one rank contributes to an operation. Which tensors there are, for N ranks:
-///   allreduce…              inputs = outputs: the tensors themselves; reduce, broadcast: the same
+///   allreduce…              outputs: the tensors, which are read too; no inputs; reduce, broadcast: the same
 ///   allgather               inputs: k tensors, outputs: N times k, the first rank's k first
 ///   allgather_into_tensor…  inputs: k tensors, outputs: k tensors of N parts
 ///   gather                  inputs: one, outputs: N at the root, none elsewhere;  scatter: the other way round
@@ -77,7 +77,19 @@ struct Collective {
   /// inputs in the place of the outputs, of which there are none. It must live until the operation is over, and the
   /// inputs must lie in memory of the group's.
   BlockReader* reader = nullptr;
-  std::uint64_t note = 0;  ///< a number that is the same on all ranks; error texts say what it stands for
+  std::uint64_t sequence_number = 0;  ///< counts the group's operations on this rank; the group gives it
+  std::uint64_t note = 0;             ///< a number that is the same on all ranks; error texts say what it stands for
 };
+
+/// Whether an operation reads its outputs, and has no other inputs.
+constexpr bool works_in_place(OpType type) noexcept {
+  return type == OpType::allreduce || type == OpType::allreduce_coalesced || type == OpType::reduce ||
+         type == OpType::broadcast;
+}
+
+/// The tensors that an operation reads.
+inline const std::vector<Tensor>& sources(const Collective& collective) noexcept {
+  return works_in_place(collective.type) ? collective.outputs : collective.inputs;
+}
 
 }  // namespace hookline

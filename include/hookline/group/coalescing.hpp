@@ -5,8 +5,8 @@
 #include <mutex>
 #include <vector>
 
+#include <hookline/backend/work.hpp>
 #include <hookline/core/export.hpp>
-#include <hookline/group/work.hpp>
 
 namespace hookline {
 

@@ -5,9 +5,9 @@
 #include <memory>
 #include <vector>
 
+#include <hookline/backend/work.hpp>
 #include <hookline/core/executor.hpp>
 #include <hookline/core/export.hpp>
-#include <hookline/group/work.hpp>
 #include <hookline/group/work_info.hpp>
 
 namespace hookline {

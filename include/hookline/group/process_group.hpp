@@ -6,10 +6,10 @@
 #include <vector>
 
 #include <hookline/backend/backend.hpp>
+#include <hookline/backend/work.hpp>
 #include <hookline/codec/codec.hpp>
 #include <hookline/core/export.hpp>
 #include <hookline/group/options.hpp>
-#include <hookline/group/work.hpp>
 #include <hookline/group/work_info.hpp>
 
 namespace hookline {

@@ -23,7 +23,7 @@ class EmbeddedBackend final : public Backend {
     return {.lanes = kLanes, .shared_buffers = true, .readers = true, .recv_anysource = true};
   }
 
-  std::shared_ptr<Operation> start(Collective&& collective, int lane, Milliseconds timeout) override {
+  WorkPtr start(Collective&& collective, int lane, Milliseconds timeout) override {
     return engine_->start(std::move(collective), lane, timeout);
   }
   std::shared_ptr<void> allocate(std::size_t bytes) override { return engine_->memory().allocate(bytes); }

@@ -135,7 +135,7 @@ void Engine::look_around() {
     } else if (gave_up) {
       cause = gave_up;
     } else if (now >= operation.deadline()) {
-      const auto waited = std::chrono::duration_cast<Milliseconds>(now - operation.started());
+      const auto waited = std::chrono::duration_cast<Milliseconds>(now - operation.time_started());
       std::string text =
           fmt::format("{}: rank {} did not come within {} ms", context(), fmt::join(awaited, ", "), waited.count());
       if (operation.collective().type == OpType::monitored_barrier) {

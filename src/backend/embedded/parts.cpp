@@ -124,13 +124,20 @@ Parts cut(const Collective& collective, int rank, int size) {
   parts.motion = motion_of(collective.type);
   if (parts.motion == Motion::none) return parts;
   const auto ranks = static_cast<std::size_t>(size);
-  parts.dtype = (collective.inputs.empty() ? collective.outputs : collective.inputs).at(0).dtype();
+  parts.dtype = (collective.inputs.empty() ? collective.outputs : collective.inputs)[0].dtype();
 
   // Outputs first: an input that is one of them travels as the same copy.
   const Side outputs(collective.outputs, true, ranks, parts);
   const Side inputs(collective.inputs, false, ranks, parts);
 
   switch (collective.type) {
+    case OpType::allreduce:
+    case OpType::allreduce_coalesced:
+    case OpType::reduce:
+    case OpType::broadcast:
+      outputs.whole(parts.take);
+      parts.give = parts.take;
+      break;
     case OpType::allgather_into_tensor:
     case OpType::allgather_into_tensor_coalesced:
       outputs.slices(parts.take);
@@ -180,7 +187,7 @@ Call call_of(const Collective& collective, const Parts& parts) {
     // than the root have no list in gather and scatter.
     const bool many_out = parts.motion == Motion::scatter || parts.motion == Motion::reduce_scatter;
     std::uint64_t hash = 0xcbf29ce484222325;
-    for (const Tensor& t : many_out ? collective.outputs : collective.inputs) {
+    for (const Tensor& t : many_out ? collective.outputs : sources(collective)) {
       hash = (hash ^ static_cast<std::uint64_t>(t.numel())) * 0x100000001b3;
     }
     call.layout = hash;

@@ -13,17 +13,32 @@ Pending::Pending(std::shared_ptr<Engine> engine, std::uint64_t number, Milliseco
       number_(number),
       deadline_(started_ + std::clamp(timeout, Milliseconds(0), kLongestTimeout)) {}
 
-bool Pending::done() {
+bool Pending::is_completed() {
   if (over()) return true;
   engine_->refuse_in_forked_child("is_completed");
   if (!engine_->drive()) engine_->look_around();
   return over();
 }
 
-void Pending::wait_until(Clock::time_point deadline) {
-  if (over()) return;
-  shorten(deadline);
-  engine_->wait_for(*this);
+void Pending::wait(std::optional<Milliseconds> timeout) {
+  if (!over()) {
+    if (timeout) shorten(deadline_after(*timeout));
+    engine_->wait_for(*this);
+  }
+  if (error_) std::rethrow_exception(error_);
+}
+
+Future<std::vector<Tensor>> Pending::get_future() {
+  Promise<std::vector<Tensor>> promise;
+  Future<std::vector<Tensor>> future = promise.get_future();
+  on_done([promise = std::move(promise), work = shared_from_this()]() mutable {
+    if (const std::exception_ptr error = work->exception()) {
+      promise.set_error(error);
+    } else {
+      promise.set_value(work->result());
+    }
+  });
+  return future;
 }
 
 void Pending::shorten(Clock::time_point deadline) noexcept {

@@ -14,20 +14,25 @@ class Engine;
 
 /// Pending, then over, once. Only the thread that holds the claim on the operation's lane (or on the mail) moves it on
 /// and completes it; anybody may wait, and whoever waits drives the engine.
-class Pending : public Operation {
+class Pending : public Work {
  public:
   Pending(std::shared_ptr<Engine> engine, std::uint64_t number, Milliseconds timeout, Collective&& collective);
 
-  bool done() override;
-  void wait_until(Clock::time_point deadline) override;
-  std::exception_ptr error() const override { return over() ? error_ : nullptr; }
-  void on_done(Task task) override;
+  void wait(std::optional<Milliseconds> timeout) override;
+  Future<std::vector<Tensor>> get_future() override;
   void when_over(Task task, bool hasten) override;
-  const Collective& collective() const override { return collective_; }
-  Clock::time_point started() const override { return started_; }
-  Clock::time_point finished() const override { return finished_; }
-  std::uint64_t number() const override { return number_; }
+  bool is_completed() override;
+  std::exception_ptr exception() override { return error(); }
+  std::vector<Tensor> result() override { return collective_.outputs; }
+  OpType op_type() const override { return collective_.type; }
+  std::uint64_t sequence_number() const override { return collective_.sequence_number; }
+  Clock::time_point time_started() const override { return started_; }
+  Clock::time_point time_finished() const override { return finished_; }
 
+  const Collective& collective() const noexcept { return collective_; }
+  /// Its number in its lane, or among the sends and receives.
+  std::uint64_t number() const noexcept { return number_; }
+  std::exception_ptr error() const { return over() ? error_ : nullptr; }
   bool over() const noexcept { return over_.load(std::memory_order_acquire); }
   Clock::time_point deadline() const noexcept { return deadline_.load(std::memory_order_relaxed); }
   /// Brings the deadline forward; a later one changes nothing.
@@ -47,6 +52,7 @@ class Pending : public Operation {
   /// Takes the task, unless it is over already. Who attaches says so before looking at over_, and complete() looks
   /// after setting it: one of them sees the other, and most operations never take the mutex.
   bool attach(std::vector<Task>& tasks, Task& task);
+  void on_done(Task task);
 
   const std::shared_ptr<Engine> engine_;
   const Collective collective_;

@@ -1,9 +1,10 @@
-// Works of operations that nobody can drive: those that a future stands for.
+// The work seam, and works of operations that nobody can drive: those that a future stands for.
+#include <hookline/backend/work.hpp>
+
 #include <atomic>
 #include <utility>
 
 #include <hookline/core/error.hpp>
-#include <hookline/group/work.hpp>
 
 namespace hookline {
 namespace {
@@ -45,6 +46,8 @@ class FutureWork final : public Work {
 };
 
 }  // namespace
+
+Work::~Work() = default;
 
 void Work::when_over(Task task, bool) { get_future().on_done(std::move(task)); }
 
