@@ -7,7 +7,8 @@
 
 namespace hookline::embedded {
 
-/// Wakes a rank's sleepers. Whatever they wait for must have been stored with memory_order_seq_cst before.
+/// Wakes a rank's sleepers. Whatever they wait for must have been stored with memory_order_seq_cst before, or with a
+/// fence of that order behind it.
 void ring(RankBlock& block) noexcept;
 /// The same for every other rank.
 void ring_peers(Memory& memory) noexcept;

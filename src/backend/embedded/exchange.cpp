@@ -2,7 +2,9 @@
 #include "backend/embedded/exchange.hpp"
 
 #include <algorithm>
+#include <atomic>
 #include <cstring>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -28,13 +30,18 @@ Steps Exchange::run(std::uint64_t number, std::uint64_t first_round) {
   number_ = number;
   round_ = first_round;
   post();
-  while (!reached(Word::number, number_)) co_await kBlocked;
+  while (!reached(Word::number, number_)) {
+    ring_once();
+    co_await kBlocked;
+  }
   compare();
   choose();
 
   if (mode_ == Mode::inlined) {
     pull(0, largest_block_);
+    ring_once();
   } else if (mode_ == Mode::direct) {
+    ring_once();
     // Every rank works through its share, then waits: what it gave is being read until all are through.
     const auto ranks = static_cast<std::size_t>(size_);
     const auto me = static_cast<std::size_t>(rank_);
@@ -59,6 +66,7 @@ Steps Exchange::run(std::uint64_t number, std::uint64_t first_round) {
     publish(lane(rank_).drained, round_ + 1);
     while (!reached(Word::drained, round_ + 1)) co_await kBlocked;
   } else {
+    ring_once();
     rounds_ = (largest_block_ + chunk_ - 1) / chunk_;
     for (std::uint64_t k = 0; k < rounds_; ++k, ++round_) {
       round_begin_ = k * chunk_;
@@ -121,6 +129,15 @@ void Exchange::publish(Counter& counter, std::uint64_t value) {
   ring_peers(memory_);
 }
 
+// Storing the number is not enough for a peer that sleeps, but ringing needs what was stored to be seen first, and that
+// takes as long as it takes the peers to let go of the lines of the slot. Where nobody sleeps, as a rule, a small
+// operation is through by then.
+void Exchange::ring_once() {
+  if (std::exchange(rung_, true)) return;
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+  ring_peers(memory_);
+}
+
 // The payload of a slot: for alltoall, how many bytes go to and come from each rank; then the blocks, where they fit.
 void Exchange::post() {
   Slot& mine = slot(rank_);
@@ -163,17 +180,21 @@ void Exchange::post() {
     }
   }
   mine.call = call_;
-  publish(mine.number, number_);
+  mine.number.store(number_, std::memory_order_release);
 }
 
 void Exchange::compare() {
   for (int r = 0; r < size_; ++r) scratch_.calls[static_cast<std::size_t>(r)] = slot(r).call;
   const std::string differing = difference(scratch_.calls.data(), size_);
   if (!differing.empty()) {
+    ring_once();
     throw Mismatch(
         fmt::format("the ranks did not call the same operation (number {} of lane {}): {}", number_, lane_, differing));
   }
-  if (parts_.motion == Motion::alltoall) read_splits();
+  if (parts_.motion == Motion::alltoall) {
+    ring_once();
+    read_splits();
+  }
 }
 
 void Exchange::read_splits() {

@@ -63,6 +63,8 @@ class Exchange {
   bool reached(Word which, std::uint64_t value);
   bool anybody_gave_up() const;
   void publish(Counter& counter, std::uint64_t value);
+  /// Wakes peers that sleep over what post() has stored.
+  void ring_once();
 
   void post();
   void compare();
@@ -106,6 +108,7 @@ class Exchange {
   std::size_t largest_block_ = 0;
   std::size_t chunk_ = kChunkBytes;  ///< bytes of a block that one round moves
   Mode mode_ = Mode::inlined;
+  bool rung_ = false;
   std::vector<std::shared_ptr<std::byte>> mappings_;
 
   Word awaited_word_ = Word::number;
