@@ -4,6 +4,7 @@ from typing import Any, Generic, TypeVar
 
 import hookline
 import numpy.typing
+from typing_extensions import CapsuleType
 
 
 version: str = '0.1.0'
@@ -1083,3 +1084,21 @@ def broadcast_coalesced(group: ProcessGroup, tensors: object, buffer_size: int =
     """
     Copies the root's arrays into those of every rank, in buffers of at most buffer_size bytes.
     """
+
+def group_to_capsule(group: ProcessGroup) -> CapsuleType:
+    """A group for another extension module that links to this library."""
+
+def group_from_capsule(capsule: object) -> ProcessGroup:
+    """The group in such a capsule."""
+
+def store_to_capsule(store: Store) -> CapsuleType: ...
+
+def store_from_capsule(capsule: object) -> Store: ...
+
+def hook_to_capsule(hook: CommHook) -> CapsuleType: ...
+
+def group_of_hook(hook: CommHook) -> ProcessGroup:
+    """The group that it was made for."""
+
+def hook_from_capsule(capsule: object, group: ProcessGroup) -> CommHook:
+    """The hook in a capsule, on the group that it was made for."""

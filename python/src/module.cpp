@@ -21,5 +21,6 @@ NB_MODULE(_core, m) {
   py::bind_hook(m);
   py::bind_powersgd(m);
   py::bind_reducer(m);
+  py::bind_capsule(m);
   py::bind_probe(m);
 }

@@ -35,6 +35,8 @@ class NativeGroup final : public GroupDecorator {
   std::shared_ptr<ProcessGroup> split(int color, int key) override;
   void abort(const std::string& cause) override;
 
+  /// Whether the inner group refers to groups that Python objects own.
+  bool is_around_python() const noexcept { return !around_.empty(); }
   CallbackThread& callbacks() noexcept { return callbacks_; }
   HookList& hooks() noexcept { return hooks_; }
 

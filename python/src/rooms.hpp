@@ -22,6 +22,7 @@ void bind_bucket(nb::module_& m);
 void bind_hook(nb::module_& m);
 void bind_powersgd(nb::module_& m);
 void bind_reducer(nb::module_& m);
+void bind_capsule(nb::module_& m);
 /// The tests' own; nothing where they are not built.
 void bind_probe(nb::module_& m);
 

@@ -1,0 +1,80 @@
+// Groups, stores and hooks as capsules: how they get to other extension modules that link to the same library, and
+// back.
+#include <memory>
+#include <string>
+#include <utility>
+
+#include <nanobind/stl/shared_ptr.h>
+
+#include <hookline/store/store.hpp>
+
+#include "gil_release.hpp"
+#include "py_group.hpp"
+#include "py_hook.hpp"
+#include "py_process_group.hpp"
+#include "rooms.hpp"
+
+namespace hookline::python {
+namespace {
+
+// A capsule holds a std::shared_ptr<T> under one of these names.
+constexpr const char* kGroup = "hookline.ProcessGroup";
+constexpr const char* kHook = "hookline.CommHook";
+constexpr const char* kStore = "hookline.Store";
+
+template <class T>
+nb::capsule capsule_of(std::shared_ptr<T> object, const char* name) {
+  return nb::capsule(new std::shared_ptr<T>(std::move(object)), name, [](void* pointer) noexcept {
+    const std::unique_ptr<std::shared_ptr<T>> kept(static_cast<std::shared_ptr<T>*>(pointer));
+    const GilRelease released;  // the end of a group waits for threads that may want it
+    kept->reset();
+  });
+}
+
+template <class T>
+std::shared_ptr<T> object_in(nb::handle capsule, const char* name) {
+  if (!PyCapsule_IsValid(capsule.ptr(), name)) {
+    throw nb::type_error(("a capsule of " + std::string(name) + " is expected").c_str());
+  }
+  return *static_cast<std::shared_ptr<T>*>(PyCapsule_GetPointer(capsule.ptr(), name));
+}
+
+/// Without what only Python needs of it, where that is all: other modules may keep it beyond the end of Python.
+std::shared_ptr<ProcessGroup> for_others(std::shared_ptr<ProcessGroup> group) {
+  const auto* const native = dynamic_cast<NativeGroup*>(group.get());
+  return native && !native->is_around_python() ? native->inner() : group;
+}
+
+/// The Python object that it has already, or a new one around a group that was made elsewhere.
+std::shared_ptr<ProcessGroup> group_from(nb::handle capsule) {
+  auto group = object_in<ProcessGroup>(capsule, kGroup);
+  const bool known = dynamic_cast<NativeGroup*>(group.get()) || dynamic_cast<PyProcessGroup*>(group.get());
+  return known ? group : NativeGroup::make(std::move(group));
+}
+
+}  // namespace
+
+void bind_capsule(nb::module_& m) {
+  using nb::arg;
+  m.def(
+      "group_to_capsule",
+      [](std::shared_ptr<ProcessGroup> group) { return capsule_of(for_others(std::move(group)), kGroup); },
+      arg("group"), "A group for another extension module that links to this library.");
+  m.def("group_from_capsule", &group_from, arg("capsule"), "The group in such a capsule.");
+  m.def(
+      "store_to_capsule", [](std::shared_ptr<Store> store) { return capsule_of(std::move(store), kStore); },
+      arg("store"));
+  m.def("store_from_capsule", [](nb::handle capsule) { return object_in<Store>(capsule, kStore); }, arg("capsule"));
+  m.def(
+      "hook_to_capsule", [](const PyHook& hook) { return capsule_of<CommHookInterface>(hook.hook, kHook); },
+      arg("hook"));
+  m.def("group_of_hook", [](const PyHook& hook) { return hook.group; }, arg("hook"), "The group that it was made for.");
+  m.def(
+      "hook_from_capsule",
+      [](nb::handle capsule, std::shared_ptr<ProcessGroup> group) {
+        return PyHook{object_in<CommHookInterface>(capsule, kHook), std::move(group)};
+      },
+      arg("capsule"), arg("group"), "The hook in a capsule, on the group that it was made for.");
+}
+
+}  // namespace hookline::python
