@@ -1,0 +1,72 @@
+// A task for which no thread is idle gets a new one; a thread that has had nothing to do for a while ends.
+#include "adapter/callback_pool.hpp"
+
+#include <atomic>
+#include <thread>
+#include <utility>
+
+#include <pthread.h>
+
+namespace hookline::adapter {
+namespace {
+
+constexpr std::chrono::seconds kIdleTime{10};
+
+std::atomic<CallbackPool*> current = nullptr;
+
+void renew() { current = new CallbackPool; }
+
+}  // namespace
+
+CallbackPool& CallbackPool::instance() {
+  static std::once_flag once;
+  std::call_once(once, [] {
+    renew();
+    pthread_atfork(nullptr, nullptr, &renew);  // a child has none of the threads, and perhaps a lock that nobody opens
+  });
+  return *current.load();
+}
+
+CallbackPool::~CallbackPool() = default;
+
+void CallbackPool::post(Task task) {
+  const std::lock_guard lock(mutex_);
+  if (closed_) return;
+  tasks_.push_back(std::move(task));
+  if (tasks_.size() <= idle_) {
+    wake_.notify_one();
+  } else {
+    std::thread([this] { serve(); }).detach();
+    ++idle_;  // it counts from now on, so that the next task does not count on it
+  }
+}
+
+void CallbackPool::serve() {
+  pthread_setname_np(pthread_self(), "hookline-callbk");
+  std::unique_lock lock(mutex_);
+  while (true) {
+    if (!wake_.wait_for(lock, kIdleTime, [&] { return !tasks_.empty(); })) break;
+    Task task = std::move(tasks_.front());
+    tasks_.pop_front();
+    --idle_;
+    ++running_;
+    lock.unlock();
+    task();
+    task = Task();
+    lock.lock();
+    --running_;
+    ++idle_;
+    ended_.notify_all();
+  }
+  --idle_;
+}
+
+void CallbackPool::close(Milliseconds timeout) {
+  std::deque<Task> dropped;  // their ends may post, so they end outside the lock
+  std::unique_lock lock(mutex_);
+  closed_ = true;
+  std::swap(dropped, tasks_);
+  ended_.wait_until(lock, deadline_after(timeout), [&] { return running_ == 0; });
+}
+
+}  // namespace hookline::adapter

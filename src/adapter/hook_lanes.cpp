@@ -1,0 +1,206 @@
+// One queue, as in the reducer: hooks start in bucket order, each when its lane is free.
+#include "adapter/hook_lanes.hpp"
+
+#include <utility>
+
+#include <fmt/format.h>
+
+#include <hookline/core/error.hpp>
+
+#include "core/note.hpp"
+
+namespace hookline::adapter {
+namespace {
+
+/// Whether all ranks learn of such an error by themselves.
+bool comes_from_the_group(const std::exception_ptr& error) {
+  try {
+    std::rethrow_exception(error);
+  } catch (const Mismatch&) {
+    return true;
+  } catch (const Aborted&) {
+    return true;
+  } catch (const PeerLost&) {
+    return true;
+  } catch (const Timeout&) {
+    return true;
+  } catch (...) {
+    return false;
+  }
+}
+
+/// InvalidArgument where a hook's result is not a buffer like the bucket's.
+void check_result(const Tensor& result, const Tensor& buffer, const std::string& hook) {
+  if (result.dim() == 1 && result.numel() == buffer.numel() && result.dtype() == buffer.dtype()) return;
+  throw InvalidArgument(fmt::format("the hook {} returned {} for a bucket of {}: shape and dtype must be the same",
+                                    hook, to_string(result), to_string(buffer)));
+}
+
+double seconds(Clock::duration time) { return std::chrono::duration<double>(time).count(); }
+
+}  // namespace
+
+struct HookLanes::Entry {
+  GradBucket bucket;
+  Done done;
+  HookPtr hook;
+  std::size_t lane;
+  std::uint64_t step;
+  std::shared_ptr<std::atomic<std::uint64_t>> sent;
+  Clock::time_point ready, launched, ended;
+};
+
+HookLanes::HookLanes(std::shared_ptr<ProcessGroup> group, HookPtr hook)
+    : group_(std::move(group)), lanes_(group_ ? group_->capabilities().lanes : 1), hook_(std::move(hook)) {
+  if (!group_ || !hook_) throw InvalidArgument("a hook for the buckets of a model needs a group and a hook");
+  busy_.resize(static_cast<std::size_t>(lanes_));
+}
+
+HookLanes::~HookLanes() = default;
+
+void HookLanes::run(GradBucket bucket, Done done) {
+  if (const std::exception_ptr failed = failure()) {
+    done(Tensor(), failed);
+    return;
+  }
+  {
+    const std::lock_guard lock(mutex_);
+    const std::size_t index = bucket.index();
+    if (index == 0) {
+      ++step_;
+      step_entries_.clear();
+    }
+    last_seen_ = bucket.is_last();
+    // As in the reducer: lane 0 is the user's where there are others, and hooks that block share one.
+    const auto others = static_cast<std::size_t>(lanes_ - 1);
+    const std::size_t lane = others == 0 ? 0 : 1 + (hook_->may_block() ? 0 : index % others);
+    const Clock::time_point now = Clock::now();
+    const auto entry = std::make_shared<Entry>(Entry{std::move(bucket), std::move(done), hook_, lane, step_,
+                                                     std::make_shared<std::atomic<std::uint64_t>>(0), now, now, now});
+    step_entries_.push_back(entry);
+    ++pending_;
+    waiting_.push_back(entry);
+  }
+  launch();
+}
+
+// Whoever brings a bucket or ends a hook comes here, and one of them starts hooks: states count steps by the order of
+// starts, so a later bucket must not overtake an earlier one, in whichever lanes they are.
+void HookLanes::launch() {
+  std::unique_lock lock(mutex_);
+  if (launching_) return;
+  launching_ = true;
+  while (!waiting_.empty() && !busy_[waiting_.front()->lane]) {
+    const EntryPtr entry = waiting_.front();
+    waiting_.pop_front();
+    busy_[entry->lane] = true;
+    const std::exception_ptr failed = failure_;
+    lock.unlock();
+    if (failed) {
+      end(entry, HookResult(), failed);
+    } else {
+      start(entry);
+    }
+    lock.lock();
+  }
+  launching_ = false;
+}
+
+std::exception_ptr HookLanes::failure() const {
+  const std::lock_guard lock(mutex_);
+  return failure_;
+}
+
+void HookLanes::start(const EntryPtr& entry) {
+  entry->launched = Clock::now();
+  const ContextScope scope({.lane = static_cast<int>(entry->lane),
+                            .note = core::bucket_note(entry->step, entry->bucket.index()),
+                            .sent = entry->sent});
+  try {
+    const Future<HookResult> future = entry->hook->run_hook(entry->bucket);
+    // Hook, bucket and group live until then.
+    future.on_done([self = shared_from_this(), entry, future] {
+      const std::exception_ptr error = future.error();
+      self->end(entry, error ? HookResult() : future.value(), error);
+    });
+  } catch (...) {
+    end(entry, HookResult(), std::current_exception());
+  }
+}
+
+void HookLanes::end(const EntryPtr& entry, const HookResult& result, std::exception_ptr error) {
+  Tensor reduced;
+  if (!error) {
+    try {
+      reduced = entry->hook->parse_hook_result(result);
+      check_result(reduced, entry->bucket.buffer(), entry->hook->name());
+    } catch (...) {
+      error = std::current_exception();
+    }
+  }
+  if (error) fail(error, *entry);
+  {
+    const std::lock_guard lock(mutex_);
+    entry->ended = Clock::now();
+    --pending_;
+    busy_[entry->lane] = false;
+  }
+  std::exchange(entry->done, nullptr)(reduced, error);
+  launch();
+}
+
+void HookLanes::fail(const std::exception_ptr& error, const Entry& entry) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (failure_) return;
+    failure_ = error;
+  }
+  if (comes_from_the_group(error)) return;
+  try {
+    group_->abort(fmt::format("the hook {} failed for bucket {} in step {}: {}", entry.hook->name(),
+                              entry.bucket.index(), entry.step, describe(error)));
+  } catch (...) {  // such a group has no way to tell; its peers run into their timeouts
+  }
+}
+
+void HookLanes::replace(HookPtr hook) {
+  if (!hook) throw InvalidArgument("there is no hook to put in the place of the one that there is");
+  const std::lock_guard lock(mutex_);
+  if (pending_ > 0 || !last_seen_) {
+    throw InvalidArgument(
+        fmt::format("the hook {} cannot be replaced inside a step: do it before the forward or after the backward pass",
+                    hook_->name()));
+  }
+  hook_ = std::move(hook);
+}
+
+HookPtr HookLanes::hook() const {
+  const std::lock_guard lock(mutex_);
+  return hook_;
+}
+
+StepStats HookLanes::stats() const {
+  const std::lock_guard lock(mutex_);
+  StepStats stats;
+  stats.step = step_;
+  stats.hook = hook_->name();
+  if (step_entries_.empty()) return stats;
+  const Clock::time_point begin = step_entries_.front()->ready;
+  for (const EntryPtr& entry : step_entries_) {
+    const std::uint64_t sent = entry->sent->load(std::memory_order_relaxed);
+    stats.buckets.push_back({.index = entry->bucket.index(),
+                             .parameters = entry->bucket.lengths().size(),
+                             .bytes = entry->bucket.buffer().nbytes(),
+                             .sent_bytes = sent,
+                             .ready = seconds(entry->ready - begin),
+                             .launched = seconds(entry->launched - begin),
+                             .done = seconds(entry->ended - begin)});
+    stats.sent_bytes += sent;
+    stats.total = std::max(stats.total, seconds(entry->ended - begin));
+    stats.backward = std::max(stats.backward, seconds(entry->ready - begin));
+  }
+  stats.exposed = std::max(0.0, stats.total - stats.backward);
+  return stats;
+}
+
+}  // namespace hookline::adapter

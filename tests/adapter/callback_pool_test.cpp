@@ -1,0 +1,66 @@
+// Callbacks that wait for each other, and the end of the pool.
+#include "adapter/callback_pool.hpp"
+
+#include <array>
+#include <atomic>
+#include <future>
+#include <thread>
+
+#include <gtest/gtest.h>
+
+namespace hookline::adapter {
+namespace {
+
+using std::chrono_literals::operator""s;
+using std::chrono_literals::operator""ms;
+
+TEST(CallbackPool, RunsATaskThatAnotherOneWaitsFor) {
+  CallbackPool& pool = *new CallbackPool;  // its threads look at it for a while after the test
+  constexpr int kDepth = 20;
+  std::array<std::promise<void>, kDepth + 1> done;
+  for (std::size_t i = 0; i < kDepth; ++i) {
+    pool.post([&done, i] {
+      if (done[i + 1].get_future().wait_for(10s) == std::future_status::ready) done[i].set_value();
+    });
+  }
+  pool.post([&done] { done[kDepth].set_value(); });
+  EXPECT_EQ(done[0].get_future().wait_for(10s), std::future_status::ready);
+  pool.close(1s);
+}
+
+TEST(CallbackPool, IsOneForTheProcess) { EXPECT_EQ(&CallbackPool::instance(), &CallbackPool::instance()); }
+
+TEST(CallbackPool, StartsNothingAfterItWasClosedAndWaitsForWhatRuns) {
+  CallbackPool& pool = *new CallbackPool;
+  std::promise<void> begun;
+  std::atomic<bool> ended = false;
+  pool.post([&] {
+    begun.set_value();
+    std::this_thread::sleep_for(50ms);
+    ended = true;
+  });
+  begun.get_future().wait();
+  pool.close(10s);
+  EXPECT_TRUE(ended);
+  bool ran = false;
+  pool.post([&] { ran = true; });
+  pool.close(10ms);
+  EXPECT_FALSE(ran);
+}
+
+TEST(CallbackPool, DoesNotWaitForEver) {
+  CallbackPool& pool = *new CallbackPool;
+  std::promise<void> begun;
+  std::promise<void> free;
+  pool.post([&] {
+    begun.set_value();
+    free.get_future().wait();
+  });
+  begun.get_future().wait();
+  pool.close(20ms);
+  free.set_value();
+  pool.close(10s);
+}
+
+}  // namespace
+}  // namespace hookline::adapter

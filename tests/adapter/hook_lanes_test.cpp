@@ -1,0 +1,180 @@
+// Hooks on buckets that somebody else fills: order, lanes, errors, replacement.
+#include "adapter/hook_lanes.hpp"
+
+#include <future>
+#include <mutex>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <hookline/core/error.hpp>
+#include <hookline/group/decorator.hpp>
+#include <hookline/hook/builtin_hooks.hpp>
+#include <hookline/hook/function_hook.hpp>
+#include <hookline/hook/registry.hpp>
+
+#include "group/rank_threads.hpp"
+
+namespace hookline::adapter {
+namespace {
+
+using hookline::testing::on_ranks;
+using hookline::testing::threads;
+using ::testing::HasSubstr;
+
+constexpr std::size_t kBuckets = 12;
+
+GradBucket bucket_of(std::size_t index, double value, std::size_t count = kBuckets) {
+  auto layout = std::make_shared<const BucketLayout>(layout_of({{4, 8}}, {}, {"w"}));
+  return {index, count, Tensor::full({32}, value), std::move(layout)};
+}
+
+/// One step: all buckets, then their results.
+std::vector<double> step(HookLanes& lanes, double value) {
+  std::vector<std::promise<double>> done(kBuckets);
+  for (std::size_t i = 0; i < kBuckets; ++i) {
+    lanes.run(bucket_of(i, value + static_cast<double>(i)), [&done, i](const Tensor& t, const std::exception_ptr& e) {
+      if (e) done[i].set_exception(e);
+      else done[i].set_value(t.slice(0, 31, 32).item<double>());
+    });
+  }
+  std::vector<std::future<double>> futures;
+  for (auto& d : done) futures.push_back(d.get_future());
+  for (auto& f : futures) {
+    if (f.wait_for(std::chrono::seconds(20)) != std::future_status::ready) throw std::runtime_error("no result");
+  }
+  std::vector<double> results;
+  for (auto& f : futures) results.push_back(f.get());
+  return results;
+}
+
+// Two collectives with work in between: by arrival alone they would meet the wrong partner now and then.
+Future<Tensor> twice(ProcessGroup& group, GradBucket& bucket) {
+  const AllreduceOptions average{.op = ReduceOp::avg};
+  const WorkPtr first = group.allreduce(bucket.buffer(), average);
+  co_await first;
+  Tensor index = Tensor::full({1}, static_cast<double>(bucket.index()));
+  const WorkPtr second = group.allreduce(index, average);
+  co_await second;
+  if (index.item<double>() != static_cast<double>(bucket.index())) throw Mismatch("another bucket's collective");
+  co_return bucket.buffer();
+}
+
+/// The group without its lanes, as a torch group is.
+class OneLane final : public GroupDecorator {
+ public:
+  using GroupDecorator::GroupDecorator;
+  Capabilities capabilities() const override { return {.lanes = 1}; }
+};
+
+TEST(HookLanes, KeepsCollectivesOfDifferentBucketsApart) {
+  for (const bool lanes : {true, false}) {
+    const auto groups = threads(3);
+    const auto errors = on_ranks(groups, [&](ProcessGroup& group, int rank) {
+      std::shared_ptr<ProcessGroup> used = group.shared_from_this();
+      if (!lanes) used = std::make_shared<OneLane>(used);
+      const auto hooks = std::make_shared<HookLanes>(used, make_hook(twice, used));
+      for (int s = 0; s < 20; ++s) {
+        const auto results = step(*hooks, rank);
+        for (std::size_t i = 0; i < kBuckets; ++i) {
+          if (results[i] != 1.0 + static_cast<double>(i)) throw std::runtime_error("a wrong mean");
+        }
+      }
+      if (hooks->stats().step != 20 || hooks->stats().buckets.size() != kBuckets) throw std::runtime_error("stats");
+      if (hooks->stats().sent_bytes == 0) throw std::runtime_error("nothing was sent");
+    });
+    EXPECT_THAT(errors, ::testing::Each("")) << lanes;
+  }
+}
+
+TEST(HookLanes, RunsHooksOfOneLaneInTheOrderOfTheBuckets) {
+  const auto groups = threads(1);
+  const auto group = std::make_shared<OneLane>(groups[0]);
+  std::mutex mutex;
+  std::vector<std::size_t> order;
+  std::vector<Promise<Tensor>> pending;
+  const auto hook = make_hook([&](GradBucket& bucket) {
+    const std::lock_guard lock(mutex);
+    order.push_back(bucket.index());
+    return pending.emplace_back().get_future();
+  });
+  const auto lanes = std::make_shared<HookLanes>(group, hook);
+  int done = 0;
+  for (std::size_t i = 0; i < 3; ++i) {
+    lanes->run(bucket_of(i, 0, 3), [&](const Tensor&, const std::exception_ptr& e) { done += e ? 100 : 1; });
+  }
+  for (std::size_t i = 0; i < 3; ++i) {
+    EXPECT_EQ(order.size(), i + 1);
+    Promise<Tensor> now = std::move(pending.back());
+    now.set_value(Tensor::zeros({32}));
+  }
+  EXPECT_EQ(done, 3);
+  EXPECT_EQ(order, (std::vector<std::size_t>{0, 1, 2}));
+}
+
+TEST(HookLanes, ALaterBucketDoesNotOvertakeAnEarlierOneInAnotherLane) {
+  const auto groups = threads(1);
+  const auto others = static_cast<std::size_t>(groups[0]->capabilities().lanes - 1);
+  ASSERT_GE(others, 2U);
+  std::size_t started = 0;
+  std::vector<Promise<Tensor>> pending;
+  const auto hook = make_hook([&](GradBucket& bucket) {
+    ++started;
+    if (bucket.index() > 0) return Future<Tensor>::ready(bucket.buffer());
+    return pending.emplace_back().get_future();
+  });
+  const auto lanes = std::make_shared<HookLanes>(groups[0], hook);
+  const std::size_t count = 2 * others;
+  std::size_t done = 0;
+  for (std::size_t i = 0; i < count; ++i) {
+    lanes->run(bucket_of(i, 0, count), [&](const Tensor&, const std::exception_ptr& e) { done += e ? 100 : 1; });
+  }
+  EXPECT_EQ(started, others);  // the next one has the lane of the first, and holds up those behind it
+  pending[0].set_value(Tensor::zeros({32}));
+  EXPECT_EQ(started, count);
+  EXPECT_EQ(done, count);
+}
+
+TEST(HookLanes, AnErrorOfAHookReachesEveryRankAndEveryLaterBucket) {
+  const auto groups = threads(2);
+  const auto errors = on_ranks(groups, [&](ProcessGroup& group, int rank) {
+    const auto used = group.shared_from_this();
+    const auto fails = make_hook([](GradBucket&) -> Future<Tensor> { throw InvalidArgument("no good"); });
+    const auto lanes = std::make_shared<HookLanes>(used, rank == 0 ? fails : make_hook(twice, used));
+    try {
+      step(*lanes, 1);
+    } catch (const Error&) {
+      step(*lanes, 1);
+    }
+  });
+  EXPECT_THAT(errors[0], HasSubstr("no good"));
+  EXPECT_THAT(errors[1], HasSubstr("no good"));
+}
+
+TEST(HookLanes, RefusesAResultThatIsNotLikeTheBucket) {
+  const auto groups = threads(1);
+  for (const Tensor& wrong : {Tensor::zeros({31}), Tensor::zeros({4, 8}), Tensor::zeros({32}, DType::f16)}) {
+    const auto hook = make_hook([&](GradBucket&) { return Future<Tensor>::ready(wrong); });
+    const auto lanes = std::make_shared<HookLanes>(groups[0], hook);
+    std::exception_ptr error;
+    lanes->run(bucket_of(0, 0, 1), [&](const Tensor&, const std::exception_ptr& e) { error = e; });
+    ASSERT_TRUE(error);
+    EXPECT_THAT(describe(error), HasSubstr("shape and dtype must be the same"));
+  }
+}
+
+TEST(HookLanes, ReplacesTheHookBetweenStepsOnly) {
+  const auto groups = threads(1);
+  const auto lanes = std::make_shared<HookLanes>(groups[0], std::make_shared<NoopHook>());
+  const auto ignore = [](const Tensor&, const std::exception_ptr&) {};
+  lanes->run(bucket_of(0, 0, 2), ignore);
+  EXPECT_THROW(lanes->replace(make_hook("allreduce", groups[0])), InvalidArgument);
+  lanes->run(bucket_of(1, 0, 2), ignore);
+  lanes->replace(make_hook("allreduce", groups[0]));
+  EXPECT_EQ(lanes->hook()->name(), "allreduce");
+  EXPECT_THROW(lanes->replace(nullptr), InvalidArgument);
+  EXPECT_THROW(std::make_shared<HookLanes>(groups[0], nullptr), InvalidArgument);
+}
+
+}  // namespace
+}  // namespace hookline::adapter
