@@ -13,6 +13,8 @@ ROOMS = ["core", "kernel", "store", "codec", "backend", "group", "bucket", "hook
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]')
 # Headers at the top of include/hookline that every room may include. hookline.hpp includes them all: nobody may.
 EVERYBODYS = {"version.hpp"}
+# PyTorch's headers, which only the adapter for it may include.
+TORCH = {"torch", "ATen", "c10", "c10d"}
 # Not a backend by itself: the protocol that these backends have in common, over two kinds of memory.
 SHARED = {"embedded": {"threads", "shm"}}
 
@@ -56,7 +58,9 @@ def check_file(path: Path, place: Path, public: bool, source: Path) -> list[str]
         ours = target.parts[0] == "hookline"
         private = not ours and (quote == '"' or (source / target).exists())
         why = None
-        if public and not ours and ("." in name or private):
+        if target.parts[0] in TORCH and not place.as_posix().startswith("adapter/libtorch/"):
+            why = "PyTorch's headers are included in src/adapter/libtorch only"
+        elif public and not ours and ("." in name or private):
             why = "a public header includes the standard library and hookline only"
         elif rooms is not None and ours:
             why = check_include(*rooms, Path(*target.parts[1:]), ROOMS)

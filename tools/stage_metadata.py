@@ -1,4 +1,4 @@
-"""Makes the package staged in build/<preset>/python an installed distribution of .venv, without copying it there."""
+"""Makes the packages staged in build/<preset>/python installed distributions of .venv, without copying them there."""
 
 import contextlib
 import importlib.metadata
@@ -14,16 +14,20 @@ from scikit_build_core.build import prepare_metadata_for_build_wheel
 ROOT = Path(__file__).resolve().parent.parent
 
 
-def write_metadata(stage: Path) -> None:
-    """Writes hookline-<version>.dist-info beside the staged package, so that importlib.metadata finds it."""
-    inputs = [ROOT / "pyproject.toml", ROOT / "include/hookline/version.hpp"]
-    written = sorted(stage.glob("hookline-*.dist-info"))
+# The distributions of this project, by name, and the folders of their pyproject.toml.
+DISTRIBUTIONS = {"hookline": ROOT, "hookline_torch": ROOT / "python/torch_extension"}
+
+
+def write_metadata(stage: Path, name: str, folder: Path) -> None:
+    """Writes <name>-<version>.dist-info beside the staged package, so that importlib.metadata finds it."""
+    inputs = [folder / "pyproject.toml", ROOT / "include/hookline/version.hpp"]
+    written = sorted(stage.glob(f"{name}-*.dist-info"))
     newest = max(path.stat().st_mtime for path in inputs)
     if len(written) == 1 and (written[0] / "METADATA").stat().st_mtime >= newest:
         return
     for old in written:
         shutil.rmtree(old)
-    os.chdir(ROOT)
+    os.chdir(folder)
     with contextlib.redirect_stdout(io.StringIO()):
         prepare_metadata_for_build_wheel(str(stage))
 
@@ -36,9 +40,10 @@ def write_path_file(stage: Path) -> None:
 
 
 def write_commands(stage: Path, scripts: Path) -> None:
-    """Writes the commands of the staged distribution into `scripts`, as installing it would."""
-    (distribution,) = importlib.metadata.distributions(path=[str(stage)])
-    for command in distribution.entry_points.select(group="console_scripts"):
+    """Writes the commands of the staged distributions into `scripts`, as installing them would."""
+    staged = importlib.metadata.distributions(path=[str(stage)])
+    commands = [command for d in staged for command in d.entry_points.select(group="console_scripts")]
+    for command in commands:
         script = scripts / command.name
         lines = [
             f"#!{sys.executable}",
@@ -55,7 +60,8 @@ def write_commands(stage: Path, scripts: Path) -> None:
 if __name__ == "__main__":
     staged = Path(sys.argv[1]).resolve()
     staged.mkdir(parents=True, exist_ok=True)
-    write_metadata(staged)
+    for distribution, project in DISTRIBUTIONS.items():
+        write_metadata(staged, distribution, project)
     # A .venv that is a link is shared by several checkouts: left alone.
     if not (ROOT / ".venv").is_symlink():
         write_path_file(staged)

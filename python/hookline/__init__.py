@@ -147,7 +147,7 @@ del _name
 
 
 def __getattr__(name: str) -> object:
-    """Loads hookline.numpy when it is first used."""
-    if name != "numpy":
+    """Loads hookline.numpy and hookline.torch when they are first used."""
+    if name not in {"numpy", "torch"}:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return _import_module(f"{__name__}.{name}")

@@ -23,6 +23,7 @@ GOOD = {
     "src/backend/shm/segment.hpp": '#include "backend/embedded/memory.hpp"\n',
     "src/backend/embedded/memory.hpp": "",
     "src/kernel/sum.hpp": "#include <hookline/version.hpp>\n",
+    "src/adapter/libtorch/backend.cpp": "#include <torch/csrc/distributed/c10d/Backend.hpp>\n",
 }
 
 
@@ -49,6 +50,7 @@ def test_the_tree_of_this_project_passes() -> None:
         ("src/backend/embedded/a.cpp", '#include "backend/shm/segment.hpp"\n', "must not know each other"),
         ("src/store/a.cpp", "#include <hookline/hookline.hpp>\n", "only programs include this header"),
         ("src/store/a.cpp", "#include <hookline/plumbing/pipe.hpp>\n", "'plumbing' is not a room"),
+        ("src/adapter/lanes.cpp", "#include <ATen/core/Tensor.h>\n", "in src/adapter/libtorch only"),
         ("src/plumbing/pipe.cpp", "", "'plumbing' is not a room"),
     ],
 )

@@ -1,0 +1,65 @@
+"""The part of hookline that is built against the installed PyTorch; users reach it as hookline.torch."""
+
+from hookline._torch_versions import check as _check
+
+_check()  # before the extension: of another version it could not even be loaded
+
+import atexit as _atexit  # noqa: E402
+
+import torch as _torch  # noqa: E402, F401  (its libraries have to be there before the extension is)
+
+import hookline_torch_autoload as _autoload  # noqa: E402
+
+from . import _native  # noqa: E402
+from .comm_hooks import (  # noqa: E402
+    DDPCommHookType,
+    PowerSGDState,
+    comm_hook,
+    register_comm_hook,
+    register_ddp_comm_hook,
+    replace_ddp_comm_hook,
+    stats,
+)
+from .data_parallel import DistributedDataParallel  # noqa: E402
+from .groups import as_group, as_store, backend_of, make_backend, monitored_barrier  # noqa: E402
+from .plain_hooks import (  # noqa: E402
+    allreduce_hook,
+    batched_powerSGD_hook,
+    bf16_compress_hook,
+    bf16_compress_wrapper,
+    fp16_compress_hook,
+    fp16_compress_wrapper,
+    noop_hook,
+    powerSGD_hook,
+    quantization_perchannel_hook,
+    quantization_pertensor_hook,
+)
+
+__all__ = [
+    "DDPCommHookType",
+    "DistributedDataParallel",
+    "PowerSGDState",
+    "allreduce_hook",
+    "as_group",
+    "as_store",
+    "backend_of",
+    "batched_powerSGD_hook",
+    "bf16_compress_hook",
+    "bf16_compress_wrapper",
+    "comm_hook",
+    "fp16_compress_hook",
+    "fp16_compress_wrapper",
+    "make_backend",
+    "monitored_barrier",
+    "noop_hook",
+    "powerSGD_hook",
+    "quantization_perchannel_hook",
+    "quantization_pertensor_hook",
+    "register_comm_hook",
+    "register_ddp_comm_hook",
+    "replace_ddp_comm_hook",
+    "stats",
+]
+
+_autoload.register()
+_atexit.register(_native.end)

@@ -1,0 +1,220 @@
+"""Hooks of hookline on PyTorch's own DistributedDataParallel, under PyTorch's names."""
+
+from __future__ import annotations
+
+import enum
+import functools
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel
+
+import hookline
+from hookline import (
+    CommHook,
+    InvalidArgument,
+    ProcessGroup,
+    _core,
+    batched_powerSGD_hook,
+    make_hook,
+    powerSGD_hook,
+)
+from hookline._hooks import name_of
+from hookline._native import native_hook
+
+from . import _native
+from .data_parallel import DistributedDataParallel as OwnDistributedDataParallel
+from .groups import as_group
+from .groups import native_group as hookline_group
+
+# The hook of each model; PyTorch's reducer has the native half of it.
+_registered: weakref.WeakKeyDictionary[Any, _native.BucketHook] = weakref.WeakKeyDictionary()
+
+
+def group_for_hooks(group: Any) -> ProcessGroup:
+    """A group for the collectives of hooks: a hookline one has lanes for them, of another one a second is made.
+
+    DistributedDataParallel has collectives of its own on its group, and most backends match them in the order in which
+    they come. A group that is a Python class is taken as it is, since only its user knows how to make another.
+    """
+    if isinstance(group, ProcessGroup):
+        return group
+    if group is None:
+        group = dist.distributed_c10d._get_default_group()
+    if not isinstance(group, dist.ProcessGroup):
+        raise TypeError(
+            "the state of a hook is a process group of torch.distributed or hookline, a state made for this hook, a "
+            f"hookline.CommHook, or None, not {type(group).__module__}.{type(group).__qualname__}"
+        )
+    native = hookline_group(group)
+    if native is not None:
+        return native
+    if type(group) is not dist.ProcessGroup:
+        return as_group(group)
+    ranks = dist.get_process_group_ranks(group)
+    backend = dist.get_backend_config(group)
+    twin = dist.new_group(ranks, backend=backend, use_local_synchronization=True, group_desc="hookline hooks")
+    return as_group(twin)
+
+
+class PowerSGDState(hookline.PowerSGDState):
+    """hookline's state of PowerSGD, for a group of torch.distributed's or hookline's; None: that of the model."""
+
+    def __init__(self, process_group: Any = None, *arguments: Any, **options: Any) -> None:
+        """The arguments are PyTorch's, and `wire`, which is how the factors travel: fp32, fp16 or bf16."""
+        group = None if process_group is None else group_for_hooks(process_group)
+        super().__init__(group, *arguments, **options)
+
+
+def hook_of(hook: Any, state: Any, group: Any) -> tuple[CommHook, ProcessGroup]:
+    """The hook and the group that it communicates through.
+
+    The hook is a text, a hook, or a function of hookline's that stands for one, such as powerSGD_hook.
+    """
+    if isinstance(hook, CommHook):
+        return hook, _core.group_of_hook(hook)
+    if isinstance(state, CommHook):
+        return state, _core.group_of_hook(state)
+    if callable(hook):
+        own = getattr(state, "process_group", None)
+        made = native_hook(state, hook, group_for_hooks(group) if own is None else own)
+        if made is None:
+            raise TypeError(f"{name_of(hook)} is no hook of hookline's: use model.register_comm_hook for it")
+        return made, _core.group_of_hook(made)
+    chosen = group_for_hooks(group if state is None else state)
+    return make_hook(hook, chosen), chosen
+
+
+def register_comm_hook(model: Any, state: Any, hook: Any) -> None:
+    """Has a hook of hookline, given as its text or made by hookline.make_hook, run on the model's buckets.
+
+    The model is a torch.nn.parallel.DistributedDataParallel on any process group; for collectives `state` may name
+    another one of the same ranks. The hook runs without Python, in the bucket's memory.
+    """
+    if isinstance(model, OwnDistributedDataParallel):
+        model.register_comm_hook(state, hook)
+        return
+    check_model(model)
+    made, group = hook_of(hook, state, model.process_group)
+    names, parameters = zip(*model.module.named_parameters(), strict=True)
+    native = _native.BucketHook(
+        _core.group_to_capsule(group), _core.hook_to_capsule(made), list(parameters), list(names)
+    )
+    native.register(model.reducer)
+    _registered[model] = native
+
+
+def replace_ddp_comm_hook(comm_hook_type: Any, model: Any, state: Any = None) -> None:
+    """Another hook from the next step on, for a model that has one of hookline's, or none yet. Between steps."""
+    if isinstance(model, OwnDistributedDataParallel):
+        hook, state = hook_named(comm_hook_type, state)
+        model.replace_comm_hook(state, hook)
+        return
+    check_model(model)
+    native = _registered.get(model)
+    if native is None:
+        register_ddp_comm_hook(comm_hook_type, model, state)
+        return
+    group = _core.group_from_capsule(native.group())
+    hook, state = hook_named(comm_hook_type, group if state is None else state)
+    made, own = hook_of(hook, state, group)
+    if own is not group and own.size() != group.size():
+        raise InvalidArgument("replace_ddp_comm_hook: the new hook is for a group of another size")
+    native.replace(_core.hook_to_capsule(made))
+
+
+def comm_hook(model: Any) -> CommHook:
+    """The hook that was registered with a model: its costs(), and what it keeps, by save() and load()."""
+    native = _of(model)
+    return _core.hook_from_capsule(native.hook(), _core.group_from_capsule(native.group()))
+
+
+def stats(model: Any) -> dict[str, Any]:
+    """What was measured of the last step's hooks: times in seconds from the first bucket, and bytes sent."""
+    return _of(model).stats()
+
+
+def _of(model: Any) -> _native.BucketHook:
+    check_model(model)
+    native = _registered.get(model)
+    if native is None:
+        raise InvalidArgument("no hook of hookline is registered with this model; see register_ddp_comm_hook")
+    return native
+
+
+def check_model(model: Any) -> None:
+    """Raises TypeError for what is no DistributedDataParallel."""
+    if not isinstance(model, DistributedDataParallel):
+        raise TypeError(
+            "a torch.nn.parallel.DistributedDataParallel is expected as the model, not "
+            f"{type(model).__module__}.{type(model).__qualname__}"
+        )
+
+
+def _register(spec: Any, model: Any, state: Any = None) -> None:
+    hook, state = _with_state(spec, state)
+    register_comm_hook(model, state, hook)
+
+
+def _with_state(spec: Any, state: Any) -> tuple[Any, Any]:
+    """A text and its state; of a PowerSGD type its function, and a state that is made where only a group is given."""
+    if not isinstance(spec, tuple):
+        return spec, state
+    hook, rank = spec
+    if state is None or isinstance(state, ProcessGroup | dist.ProcessGroup):
+        state = PowerSGDState(state, matrix_approximation_rank=rank)
+    return hook, state
+
+
+def _by(spec: Any) -> Callable[..., None]:
+    return functools.partial(_register, spec)  # a plain function would become a method of the enumeration
+
+
+class DDPCommHookType(enum.Enum):
+    """PyTorch's names of the hooks. A value, called with model and state, registers the hook."""
+
+    ALLREDUCE = _by("allreduce")
+    FP16_COMPRESS = _by("fp16")
+    BF16_COMPRESS = _by("bf16")
+    QUANTIZE_PER_TENSOR = _by("quantize_per_tensor")
+    QUANTIZE_PER_CHANNEL = _by("quantize_per_channel")
+    POWER_SGD = _by((powerSGD_hook, 1))
+    POWER_SGD_RANK2 = _by((powerSGD_hook, 2))
+    BATCHED_POWER_SGD = _by((batched_powerSGD_hook, 1))
+    BATCHED_POWER_SGD_RANK2 = _by((batched_powerSGD_hook, 2))
+    NOOP = _by("noop")
+
+
+def hook_named(hook: Any, state: Any) -> tuple[Any, Any]:
+    """The hook that a user named, and its state: a type or its name, the text of a hook, or a hook."""
+    if isinstance(hook, CommHook):
+        return hook, state
+    if isinstance(hook, str):
+        if hook not in DDPCommHookType.__members__:
+            return hook, state
+        hook = DDPCommHookType[hook]
+    if not isinstance(hook, DDPCommHookType):
+        raise TypeError(
+            "a hookline.torch.DDPCommHookType is expected as the type of the hook, or the name of one, or the text of "
+            f"a hook such as 'int8 | error_feedback', not {type(hook).__module__}.{type(hook).__qualname__}"
+        )
+    return _with_state(hook.value.args[0], state)
+
+
+def register_ddp_comm_hook(comm_hook_type: DDPCommHookType | str | CommHook, model: Any, state: Any = None) -> None:
+    """Registers a hook with a DistributedDataParallel model: a type or its name, or the text of any hook.
+
+    The state is None or a process group: for PowerSGD also a PowerSGDState.
+    """
+    hook, state = hook_named(comm_hook_type, state)
+    try:
+        register_comm_hook(model, state, hook)
+    except InvalidArgument as error:
+        if not isinstance(comm_hook_type, str) or "no hook is called" not in str(error):
+            raise
+        raise TypeError(
+            f"register_ddp_comm_hook: no hook is called {comm_hook_type!r}; there are "
+            f"{', '.join(DDPCommHookType.__members__)}, and hooks as texts: {error}"
+        ) from None

@@ -1,0 +1,197 @@
+"""DistributedDataParallel on hookline's own reducer: buckets, hooks and communication without torch.distributed."""
+
+from __future__ import annotations
+
+import math
+import weakref
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
+from datetime import timedelta
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import nn
+
+from hookline import CommHook, InvalidArgument, ProcessGroup, Reducer, broadcast_coalesced, init_process_group
+
+from .groups import as_group
+
+MIB = 1 << 20
+
+
+class DistributedDataParallel(nn.Module):  # type: ignore[misc]  # torch is not looked into by the type checker
+    """Averages the gradients of a module over the ranks while backward() runs; when it returns they hold the means.
+
+    The group is one of torch.distributed's or hookline's; without one the default group of torch.distributed where it
+    was initialised, else a new one of all processes of the job.
+    """
+
+    def __init__(
+        self,
+        module: nn.Module,
+        process_group: Any = None,
+        hook: str | CommHook | None = None,
+        *,
+        bucket_cap_mb: float | None = None,
+        find_unused_parameters: bool = False,
+        static_graph: bool = False,
+        broadcast_buffers: bool = True,
+        mean: str = "average",
+        timeout: float | timedelta | None = None,
+        ignored: Iterable[str] = (),
+        delayed: Iterable[str] = (),
+    ) -> None:
+        """The arguments are PyTorch's where it has them; `ignored` and `delayed` are names of parameters."""
+        super().__init__()
+        if bucket_cap_mb is not None and not 0 < bucket_cap_mb < math.inf:
+            raise InvalidArgument(f"bucket_cap_mb must be a number larger than 0, and is {bucket_cap_mb}")
+        self.module = module
+        self.group = _group(process_group)
+        self.find_unused_parameters = find_unused_parameters
+        self.broadcast_buffers = broadcast_buffers
+        self._registered = hook is not None
+        self._synchronised = True
+        self._under_way = False
+        named = [(name, p) for name, p in module.named_parameters() if p.requires_grad]
+        if not named:
+            raise RuntimeError(
+                "DistributedDataParallel is not needed when a module doesn't have any parameter that requires a "
+                "gradient."
+            )
+        self._names = [name for name, _ in named]
+        self._parameters_of = [p for _, p in named]
+        self._sparse = {
+            f"{prefix}.{name}" if prefix else name
+            for prefix, part in module.named_modules()
+            if isinstance(part, nn.Embedding | nn.EmbeddingBag) and part.sparse
+            for name, _ in part.named_parameters(recurse=False)
+        }
+        cap = None if bucket_cap_mb is None else int(bucket_cap_mb * MIB)
+        with torch.no_grad():
+            self._reducer = Reducer(
+                [(name, p.detach()) for name, p in named],
+                self.group,
+                hook,
+                self.group,
+                first_bucket_bytes=MIB if cap is None else cap,
+                bucket_bytes=25 * MIB if cap is None else cap,
+                find_unused_parameters=find_unused_parameters,
+                static_graph=static_graph,
+                mean=mean,
+                timeout=timeout,
+                sparse=self._sparse,
+                ignored=set(ignored),
+                delayed=set(delayed),
+                for_torch=True,
+            )
+            self._broadcast_buffers()
+        ignored = set(ignored)
+        for index, (name, parameter) in enumerate(named):
+            if name not in ignored:
+                parameter.register_post_accumulate_grad_hook(self._marker(index))
+
+    def forward(self, *inputs: Any, **options: Any) -> Any:
+        """The module's, behind a broadcast of rank 0's buffers where the gradients will be averaged."""
+        if self.broadcast_buffers and self.training and self._synchronised and torch.is_grad_enabled():
+            self._broadcast_buffers()
+        return self.module(*inputs, **options)
+
+    def _broadcast_buffers(self) -> None:
+        buffers = [buffer.detach() for buffer in self.module.buffers()]
+        if buffers:
+            broadcast_coalesced(self.group, buffers)
+
+    def _marker(self, index: int) -> Any:
+        # The parameters, which keep this, may live longer than the model.
+        model = weakref.ref(self)
+
+        def ready(parameter: torch.Tensor) -> None:
+            own = model()
+            if own is not None and own._synchronised:
+                own._mark(index, parameter.grad)
+
+        return ready
+
+    def _mark(self, index: int, gradient: torch.Tensor) -> None:
+        if not self._under_way:
+            self._under_way = True
+            # Called when this backward pass is through, in its thread: its errors arrive at backward().
+            torch.autograd.Variable._execution_engine.queue_callback(self._finish)
+        if gradient.is_sparse:
+            gradient = gradient.coalesce()
+            self._reducer.mark_ready_sparse(index, gradient.indices()[0], gradient.values())
+        else:
+            self._reducer.mark_ready(index, gradient)
+
+    def _finish(self) -> None:
+        self._under_way = False
+        self._reducer.finalize()
+        for name in self._sparse:
+            parameter = self._parameters_of[self._names.index(name)]
+            rows, values = self._reducer.sparse_gradient(name)
+            parameter.grad = torch.sparse_coo_tensor(
+                torch.from_dlpack(rows).clone()[None], torch.from_dlpack(values).clone(), parameter.shape
+            )
+        if self.find_unused_parameters:
+            unused = set(self._reducer.stats()["unused"])
+            for index, parameter in enumerate(self._parameters_of):
+                if parameter.grad is None and self._names[index] not in unused:
+                    parameter.grad = torch.from_dlpack(self._reducer.gradient(index)).clone()
+
+    def register_comm_hook(self, state: Any, hook: Any) -> None:
+        """Has a hook run on every bucket: a text, what make_hook returned, or a function hook(state, bucket). Once."""
+        if self._registered:
+            raise InvalidArgument(
+                "register_comm_hook or register_builtin_comm_hook can only be called once. "
+                f"The hook here is {self._reducer.hook_name}; replace_comm_hook takes its place between steps"
+            )
+        self.replace_comm_hook(state, hook)
+
+    def replace_comm_hook(self, state: Any, hook: Any) -> None:
+        """The same in the place of the hook that there is, from the next step on."""
+        if hook is None:
+            raise TypeError("Communication hook must be callable. It is None")
+        self._reducer.replace_hook(state, hook)
+        self._registered = True
+
+    @contextmanager
+    def no_sync(self) -> Iterator[None]:
+        """Inside, gradients add up on each rank; the first backward() outside reduces the sum."""
+        before, self._synchronised = self._synchronised, False
+        try:
+            yield
+        finally:
+            self._synchronised = before
+
+    @contextmanager
+    def join(self, divide_by_initial_world_size: bool = True) -> Iterator[None]:
+        """For uneven inputs: a rank whose block ends takes part in the others' steps with zeros until all are through.
+
+        Buffers are not broadcast inside. Then every rank takes over the parameters of one that did the most steps.
+        """
+        before, self.broadcast_buffers = self.broadcast_buffers, False
+        self._reducer.begin_join(divide_by_initial_world_size)
+        try:
+            yield
+        except BaseException as error:
+            with suppress(Exception):  # a group that cannot tell the others leaves them to their timeouts
+                self.group.abort(f"a rank failed inside join: {error!r}")
+            raise
+        finally:
+            self.broadcast_buffers = before
+        self._reducer.end_join()
+
+    def set_weight(self, weight: float) -> None:
+        """The weight of this rank's gradients in the means to come, such as its batch size. Every rank calls it."""
+        self._reducer.set_weight(weight)
+
+    def stats(self) -> dict[str, Any]:
+        """What was measured of the last step: times in seconds from its first gradient, and bytes sent."""
+        return self._reducer.stats()
+
+
+def _group(group: Any) -> ProcessGroup:
+    if group is None and not dist.is_initialized():
+        return init_process_group()
+    return as_group(group)

@@ -1,0 +1,86 @@
+"""Process groups and stores that cross between torch.distributed and hookline, both ways."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from hookline import InvalidArgument, ProcessGroup, Store, _core
+
+from . import _native
+
+CPU = torch.device("cpu")
+
+
+def make_backend(options: Any, backend_options: Any = None) -> Any:
+    """The backend of a group that torch.distributed makes; it meets the other ranks in torch's store."""
+    if backend_options is not None:
+        raise InvalidArgument(
+            f"the hookline backend has no options of its own, and pg_options is a {type(backend_options).__name__}; "
+            "pass a timeout to init_process_group"
+        )
+    timeout = options.timeout
+    seconds = timeout.total_seconds() if isinstance(timeout, timedelta) else float(timeout)
+    return _native.make_backend(options.store, options.group_rank, options.group_size, seconds)
+
+
+def backend_of(group: ProcessGroup) -> Any:
+    """Any group of hookline's as a backend for torch.distributed.ProcessGroup, decorated or Python classes too."""
+    return _native.backend_of_group(_core.group_to_capsule(group))
+
+
+def native_group(group: Any) -> ProcessGroup | None:
+    """The hookline group under a group of torch.distributed whose CPU tensors go through it; None for others."""
+    try:
+        backend = group._get_backend(CPU)
+    except RuntimeError:  # no backend for the CPU, or a group that is a Python class
+        return None
+    capsule = _native.group_of_backend(backend)
+    return None if capsule is None else _core.group_from_capsule(capsule)
+
+
+def as_group(group: Any = None) -> ProcessGroup:
+    """A group of torch.distributed, a Python class too, as a hookline group; None means the default group.
+
+    One that runs on the hookline backend is that very group, with its lanes and shared memory.
+    """
+    if isinstance(group, ProcessGroup):
+        return group
+    if group is None:
+        group = dist.distributed_c10d._get_default_group()
+    if not isinstance(group, dist.ProcessGroup):
+        raise TypeError(
+            f"a torch.distributed.ProcessGroup or a hookline.ProcessGroup is expected, not {type(group).__module__}."
+            f"{type(group).__qualname__}"
+        )
+    return native_group(group) or _core.group_from_capsule(_native.group_of_torch(group))
+
+
+def as_store(store: Any) -> Store:
+    """Any store of torch.distributed, a Python class too, as a hookline store."""
+    if isinstance(store, Store):
+        return store
+    if not isinstance(store, dist.Store):
+        raise TypeError(
+            f"a torch.distributed.Store or a hookline.Store is expected, not {type(store).__module__}."
+            f"{type(store).__qualname__}"
+        )
+    return _core.store_from_capsule(_native.store_of_torch(store))
+
+
+def monitored_barrier(
+    group: Any = None, timeout: float | timedelta | None = None, wait_all_ranks: bool = False
+) -> None:
+    """A barrier whose error names who did not come. torch.distributed.monitored_barrier itself takes Gloo alone."""
+    if isinstance(group, ProcessGroup):
+        group.monitored_barrier(timeout=timeout, wait_all_ranks=wait_all_ranks)
+        return
+    if timeout is None:
+        timeout = timedelta(milliseconds=-1)  # the group's own
+    elif not isinstance(timeout, timedelta):
+        timeout = timedelta(seconds=timeout)
+    group = group or dist.distributed_c10d._get_default_group()
+    group.monitored_barrier(timeout, wait_all_ranks)

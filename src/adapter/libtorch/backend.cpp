@@ -1,0 +1,278 @@
+// The life of a backend, and the way that all its operations go.
+#include "adapter/libtorch/backend.hpp"
+
+#include <algorithm>
+#include <mutex>
+#include <utility>
+
+#include <ATen/record_function.h>
+
+#include <hookline/core/executor.hpp>
+#include <hookline/group/coalescing.hpp>
+#include <hookline/group/init.hpp>
+#include <hookline/store/prefix_store.hpp>
+
+#include "adapter/libtorch/call.hpp"
+#include "adapter/libtorch/errors.hpp"
+#include "adapter/libtorch/store.hpp"
+#include "adapter/libtorch/tensors.hpp"
+#include "adapter/libtorch/waiting.hpp"
+#include "adapter/libtorch/work.hpp"
+
+namespace hookline::libtorch {
+namespace {
+
+/// Groups of backends that live, for the end of Python. Never destroyed: backends may end after static destructors.
+struct LivingGroups {
+  std::mutex mutex;
+  std::vector<std::weak_ptr<ProcessGroup>> groups;
+};
+
+LivingGroups& living() {
+  static auto* const groups = new LivingGroups;
+  return *groups;
+}
+
+c10d::OpType type_of(OpType type) {
+  switch (type) {
+    case OpType::allreduce: return c10d::OpType::ALLREDUCE;
+    case OpType::allreduce_coalesced: return c10d::OpType::ALLREDUCE_COALESCED;
+    case OpType::reduce: return c10d::OpType::REDUCE;
+    case OpType::broadcast: return c10d::OpType::BROADCAST;
+    case OpType::allgather: return c10d::OpType::ALLGATHER;
+    case OpType::allgather_into_tensor: return c10d::OpType::_ALLGATHER_BASE;
+    case OpType::allgather_coalesced:
+    case OpType::allgather_into_tensor_coalesced: return c10d::OpType::ALLGATHER_COALESCED;
+    case OpType::gather: return c10d::OpType::GATHER;
+    case OpType::scatter: return c10d::OpType::SCATTER;
+    case OpType::reduce_scatter: return c10d::OpType::REDUCE_SCATTER;
+    case OpType::reduce_scatter_tensor: return c10d::OpType::_REDUCE_SCATTER_BASE;
+    case OpType::reduce_scatter_tensor_coalesced: return c10d::OpType::REDUCE_SCATTER_TENSOR_COALESCED;
+    case OpType::alltoall: return c10d::OpType::ALLTOALL;
+    case OpType::alltoall_base: return c10d::OpType::ALLTOALL_BASE;
+    case OpType::send: return c10d::OpType::SEND;
+    case OpType::recv: return c10d::OpType::RECV;
+    case OpType::recv_anysource: return c10d::OpType::RECVANYSOURCE;
+    case OpType::barrier:
+    case OpType::monitored_barrier: break;
+  }
+  return c10d::OpType::BARRIER;
+}
+
+}  // namespace
+
+std::optional<Milliseconds> time_of(std::chrono::milliseconds timeout) {
+  if (timeout == c10d::kUnsetTimeout || timeout == kNoTimeout) return std::nullopt;
+  return timeout;
+}
+
+ReduceOp op_of(const c10d::ReduceOp& op, const char* operation) {
+  switch (op.op_) {
+    case c10d::ReduceOp::SUM: return ReduceOp::sum;
+    case c10d::ReduceOp::AVG: return ReduceOp::avg;
+    case c10d::ReduceOp::PRODUCT: return ReduceOp::product;
+    case c10d::ReduceOp::MIN: return ReduceOp::min;
+    case c10d::ReduceOp::MAX: return ReduceOp::max;
+    case c10d::ReduceOp::BAND: return ReduceOp::band;
+    case c10d::ReduceOp::BOR: return ReduceOp::bor;
+    case c10d::ReduceOp::BXOR: return ReduceOp::bxor;
+    case c10d::ReduceOp::PREMUL_SUM: {
+      const auto* factor = static_cast<const c10d::PreMulSumSupplement*>(op.supplement_.get());
+      if (!factor) throw InvalidArgument(std::string(operation) + ": PREMUL_SUM without a factor");
+      return ReduceOp::premul_sum(factor->tensor_factor.defined() ? factor->tensor_factor.item<double>()
+                                                                  : factor->double_factor);
+    }
+    default: break;
+  }
+  throw InvalidArgument(std::string(operation) + ": no reduction has the number " + std::to_string(op.op_));
+}
+
+TorchBackend::TorchBackend(std::shared_ptr<ProcessGroup> group)
+    : Backend(group->rank(), group->size()), group_(std::move(group)) {
+  LivingGroups& all = living();
+  const std::lock_guard lock(all.mutex);
+  std::erase_if(all.groups, [](const std::weak_ptr<ProcessGroup>& g) { return g.expired(); });
+  all.groups.push_back(group_);
+}
+
+TorchBackend::~TorchBackend() {
+  // The end of a group joins its threads, of which none may want what this thread holds.
+  const WithoutGil released;
+  group_.reset();
+}
+
+void shut_down_backends() {
+  std::vector<std::shared_ptr<ProcessGroup>> left;
+  {
+    LivingGroups& all = living();
+    const std::lock_guard lock(all.mutex);
+    for (const auto& group : all.groups) {
+      if (auto kept = group.lock()) left.push_back(std::move(kept));
+    }
+  }
+  for (const auto& group : left) {
+    try {
+      group->shutdown();
+    } catch (const std::exception&) {  // nobody is left who could hear of it
+    }
+  }
+}
+
+c10::intrusive_ptr<TorchBackend> TorchBackend::create(std::shared_ptr<Store> store, int rank, int size,
+                                                      std::chrono::milliseconds timeout) {
+  return called_by_torch([&] {
+    const Interruptible interruptible;
+    InitOptions options;
+    options.store = std::move(store);
+    options.rank = rank;
+    options.world_size = size;
+    if (timeout > kNoTimeout) options.timeout = timeout;
+    return c10::make_intrusive<TorchBackend>(init_process_group(options));
+  });
+}
+
+c10::intrusive_ptr<c10d::Backend::Options> TorchBackend::getBackendOptions() {
+  return c10::make_intrusive<Options>("hookline", group_->timeout());
+}
+
+// torch asks for each device, in the same store, although all of them have this backend.
+c10::intrusive_ptr<c10d::Backend> TorchBackend::split(const c10::intrusive_ptr<c10d::Store>& store,
+                                                      const std::vector<int>& ranks,
+                                                      const c10::intrusive_ptr<Options>& opts) {
+  const auto own = std::find(ranks.begin(), ranks.end(), getRank());
+  if (own == ranks.end()) return nullptr;
+  const auto rank = static_cast<int>(own - ranks.begin());
+  const std::int64_t time = store->add("hookline split " + std::to_string(rank), 1);
+  auto place = std::make_shared<PrefixStore>("split " + std::to_string(time), std::make_shared<TorchStore>(store));
+  return create(std::move(place), rank, static_cast<int>(ranks.size()), opts ? opts->timeout : group_->timeout());
+}
+
+c10::intrusive_ptr<c10d::Backend> TorchBackend::merge(const c10::intrusive_ptr<c10d::Store>& store,
+                                                      const c10::intrusive_ptr<Options>& opts, const int& rank,
+                                                      const int& size) {
+  const std::int64_t time = store->add("hookline merge " + std::to_string(rank), 1);
+  auto place = std::make_shared<PrefixStore>("merge " + std::to_string(time), std::make_shared<TorchStore>(store));
+  return create(std::move(place), rank, size, opts ? opts->timeout : group_->timeout());
+}
+
+TorchBackend::WorkHandle TorchBackend::start(Call&& call) {
+  return called_by_torch([&] {
+    const bool blocks = !call.async && !coalescing_.load(std::memory_order_relaxed);
+    const Use use = call.op ? Use::reduced : Use::moved;
+    Collective c;
+    c.type = call.type;
+    if (!works_in_place(c.type)) c.inputs = views_of(call.inputs, call.name(), use, !blocks);
+    c.outputs = views_of(call.outputs, call.name(), use, !blocks);
+    c.timeout = time_of(call.timeout);
+    if (call.op) {
+      c.op = op_of(*call.op, call.name());
+      const bool adds = c.op == ReduceOp::sum || c.op == ReduceOp::avg || c.op.kind() == ReduceOp::Kind::premul_sum;
+      for (const at::Tensor& tensor : call.inputs) {
+        if (tensor.is_complex() && !adds) {
+          throw InvalidArgument(std::string(call.name()) + ": complex numbers can be added up, not combined by " +
+                                std::string(name(c.op)));
+        }
+      }
+    }
+    c.root = static_cast<int>(call.root);
+    c.tag = call.tag;
+    c.input_splits = std::move(call.input_splits);
+    c.output_splits = std::move(call.output_splits);
+    WorkPtr work = group_->run(std::move(c));
+    if (blocks) {
+      const Interruptible interruptible;
+      work->wait();
+    }
+    return wrap(std::move(call), std::move(work));
+  });
+}
+
+TorchBackend::WorkHandle TorchBackend::wrap(Call&& call, WorkPtr work) {
+  const char* const title = at::hasCallbacks() ? call.title : nullptr;
+  return c10::make_intrusive<TorchWork>(getRank(), type_of(call.type), title, call.inputs, std::move(work),
+                                        call.outputs);
+}
+
+TorchBackend::WorkHandle TorchBackend::start_coalesced(Call&& call, std::size_t inputs_each, std::size_t outputs_each) {
+  const auto same = [&](const at::Tensor& t) { return t.scalar_type() == call.inputs[0].scalar_type(); };
+  if (call.inputs.empty() || std::all_of(call.inputs.begin(), call.inputs.end(), same)) return start(std::move(call));
+  return called_by_torch([&] {
+    Coalescing all;
+    all.start();
+    const std::size_t count = call.inputs.size() / inputs_each;
+    const Use use = call.op ? Use::reduced : Use::moved;
+    for (std::size_t i = 0; i < count; ++i) {
+      Collective c;
+      c.type = call.type;
+      for (std::size_t k = 0; k < inputs_each && !works_in_place(c.type); ++k) {
+        c.inputs.push_back(view_of(call.inputs[i * inputs_each + k], call.name(), use, true));
+      }
+      // Of a list for each rank, this operation has one in each.
+      const std::size_t stride = outputs_each == 1 ? 1 : count;
+      for (std::size_t k = 0; k < outputs_each; ++k) {
+        const std::size_t at = outputs_each == 1 ? i : k * stride + i;
+        c.outputs.push_back(view_of(call.outputs[at], call.name(), use, true));
+      }
+      c.timeout = time_of(call.timeout);
+      if (call.op) c.op = op_of(*call.op, call.name());
+      all.add(group_->run(std::move(c)));
+    }
+    WorkPtr work = all.end();
+    if (!call.async) {
+      const Interruptible interruptible;
+      work->wait();
+    }
+    return wrap(std::move(call), std::move(work));
+  });
+}
+
+void TorchBackend::startCoalescing() {
+  called_by_torch([&] { group_->start_coalescing(); });
+  coalescing_ = true;
+}
+
+TorchBackend::WorkHandle TorchBackend::endCoalescing() {
+  coalescing_ = false;
+  return called_by_torch([&] {
+    WorkPtr work = group_->end_coalescing();
+    return c10::make_intrusive<TorchWork>(getRank(), c10d::OpType::COALESCED, nullptr, Tensors(), std::move(work),
+                                          Tensors());
+  });
+}
+
+void TorchBackend::setTimeout(std::chrono::milliseconds timeout) {
+  called_by_torch([&] { group_->set_timeout(timeout); });
+}
+
+c10d::ErrorType TorchBackend::getError() { return broken_ ? c10d::ErrorType::COMM_ERROR : c10d::ErrorType::SUCCESS; }
+
+// Python's hook takes the GIL, so it has a thread to itself, which the end of Python waits for.
+void TorchBackend::registerOnCompletionHook(std::function<void(std::shared_ptr<c10d::WorkInfo>)>&& hook) {
+  called_by_torch([&] {
+    if (!completion_thread_) completion_thread_ = std::make_shared<ThreadExecutor>("hookline-hooks");
+    onCompletionHook_ = hook;
+    const auto tell = [hook = std::move(hook)](const WorkInfo& info) {
+      hook(std::make_shared<c10d::WorkInfo>(type_of(info.op_type), info.seq, info.time_started, info.time_finished,
+                                            std::chrono::duration<float>(info.active_duration)));
+    };
+    group_->register_on_completion_hook(tell, completion_thread_);
+  });
+}
+
+void TorchBackend::waitForPendingWorks() {
+  called_by_torch([&] {
+    const Interruptible interruptible;
+    group_->wait_for_hooks();
+  });
+}
+
+void TorchBackend::abort() {
+  broken_ = true;
+  called_by_torch([&] { group_->abort("abort() of torch.distributed was called"); });
+}
+
+void TorchBackend::shutdown() {
+  called_by_torch([&] { group_->shutdown(); });
+}
+
+}  // namespace hookline::libtorch

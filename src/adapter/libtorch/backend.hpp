@@ -1,0 +1,96 @@
+// A process group of this library as a backend of torch.distributed.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <torch/csrc/distributed/c10d/Backend.hpp>
+
+#include <hookline/group/process_group.hpp>
+#include <hookline/store/store.hpp>
+
+namespace hookline::libtorch {
+
+/// Every collective of torch.distributed on CPU tensors. Calls that the user waits for at once run in the caller's
+/// thread. Errors are those of errors.hpp.
+class TorchBackend final : public c10d::Backend {
+ public:
+  explicit TorchBackend(std::shared_ptr<ProcessGroup> group);
+  ~TorchBackend() override;
+
+  /// Meets the other ranks in a store. Blocks until all have come.
+  static c10::intrusive_ptr<TorchBackend> create(std::shared_ptr<hookline::Store> store, int rank, int size,
+                                                 std::chrono::milliseconds timeout);
+
+  const std::shared_ptr<ProcessGroup>& group() const noexcept { return group_; }
+
+  const std::string getBackendName() const override { return "hookline"; }
+  c10::intrusive_ptr<Options> getBackendOptions() override;
+  bool supportsSplitting() const override { return true; }
+  c10::intrusive_ptr<Backend> split(const c10::intrusive_ptr<c10d::Store>& store, const std::vector<int>& ranks,
+                                    const c10::intrusive_ptr<Options>& opts) override;
+  c10::intrusive_ptr<Backend> merge(const c10::intrusive_ptr<c10d::Store>& store,
+                                    const c10::intrusive_ptr<Options>& opts, const int& rank, const int& size) override;
+
+  using WorkHandle = c10::intrusive_ptr<c10d::Work>;
+  using Tensors = std::vector<at::Tensor>;
+  using TensorLists = std::vector<Tensors>;
+
+  WorkHandle allreduce(Tensors& tensors, const c10d::AllreduceOptions& opts) override;
+  WorkHandle allreduce_sparse(Tensors& tensors, const c10d::AllreduceOptions& opts) override;
+  WorkHandle allreduce_coalesced(Tensors& tensors, const c10d::AllreduceCoalescedOptions& opts) override;
+  WorkHandle broadcast(Tensors& tensors, const c10d::BroadcastOptions& opts) override;
+  WorkHandle reduce(Tensors& tensors, const c10d::ReduceOptions& opts) override;
+  WorkHandle allgather(TensorLists& outputs, Tensors& inputs, const c10d::AllgatherOptions& opts) override;
+  WorkHandle _allgather_base(at::Tensor& output, at::Tensor& input, const c10d::AllgatherOptions& opts) override;
+  WorkHandle allgather_coalesced(TensorLists& outputs, Tensors& inputs, const c10d::AllgatherOptions& opts) override;
+  WorkHandle allgather_into_tensor_coalesced(Tensors& outputs, Tensors& inputs,
+                                             const c10d::AllgatherOptions& opts) override;
+  WorkHandle gather(TensorLists& outputs, Tensors& inputs, const c10d::GatherOptions& opts) override;
+  WorkHandle scatter(Tensors& outputs, TensorLists& inputs, const c10d::ScatterOptions& opts) override;
+  WorkHandle reduce_scatter(Tensors& outputs, TensorLists& inputs, const c10d::ReduceScatterOptions& opts) override;
+  WorkHandle _reduce_scatter_base(at::Tensor& output, at::Tensor& input,
+                                  const c10d::ReduceScatterOptions& opts) override;
+  WorkHandle reduce_scatter_tensor_coalesced(Tensors& outputs, Tensors& inputs,
+                                             const c10d::ReduceScatterOptions& opts) override;
+  WorkHandle alltoall(Tensors& outputs, Tensors& inputs, const c10d::AllToAllOptions& opts) override;
+  WorkHandle alltoall_base(at::Tensor& output, at::Tensor& input, std::vector<int64_t>& output_splits,
+                           std::vector<int64_t>& input_splits, const c10d::AllToAllOptions& opts) override;
+  WorkHandle send(Tensors& tensors, int target, int tag) override;
+  WorkHandle recv(Tensors& tensors, int source, int tag) override;
+  WorkHandle recvAnysource(Tensors& tensors, int tag) override;
+  WorkHandle barrier(const c10d::BarrierOptions& opts) override;
+  void monitoredBarrier(const c10d::BarrierOptions& opts, bool wait_all_ranks) override;
+
+  void startCoalescing() override;
+  WorkHandle endCoalescing() override;
+
+  void setTimeout(std::chrono::milliseconds timeout) override;
+  void setSequenceNumberForGroup() override {}
+  uint64_t getSequenceNumberForGroup() override { return group_->sequence_number(); }
+  void enableCollectivesTiming() override {}
+  c10d::ErrorType getError() override;
+  void registerOnCompletionHook(std::function<void(std::shared_ptr<c10d::WorkInfo>)>&& hook) override;
+  void waitForPendingWorks() override;
+  void abort() override;
+  void shutdown() override;
+
+ private:
+  struct Call;
+  WorkHandle start(Call&& call);
+  /// Several operations of the same kind as one; where their dtypes differ, one by one.
+  WorkHandle start_coalesced(Call&& call, std::size_t inputs_each, std::size_t outputs_each);
+  WorkHandle wrap(Call&& call, WorkPtr work);
+
+  std::shared_ptr<ProcessGroup> group_;
+  std::atomic<bool> coalescing_ = false;
+  std::atomic<bool> broken_ = false;
+  std::shared_ptr<Executor> completion_thread_;
+};
+
+/// Shuts down the groups of all backends that live: for the end of Python, after which no thread may want the GIL.
+void shut_down_backends();
+
+}  // namespace hookline::libtorch

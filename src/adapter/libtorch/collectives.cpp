@@ -1,0 +1,245 @@
+// The collectives of torch.distributed, each put into words as a call.
+#include <utility>
+
+#include "adapter/libtorch/call.hpp"
+#include "adapter/libtorch/errors.hpp"
+#include "adapter/libtorch/sparse.hpp"
+#include "adapter/libtorch/waiting.hpp"
+
+namespace hookline::libtorch {
+namespace {
+
+const at::Tensor& only(const std::vector<at::Tensor>& tensors, const char* operation) {
+  if (tensors.size() != 1) {
+    throw InvalidArgument(std::string(operation) + ": " + std::to_string(tensors.size()) +
+                          " tensors were given, one is expected; use the coalesced operation for several");
+  }
+  return tensors[0];
+}
+
+const std::vector<at::Tensor>& only(const std::vector<std::vector<at::Tensor>>& lists, const char* operation) {
+  if (lists.size() != 1) {
+    throw InvalidArgument(std::string(operation) + ": " + std::to_string(lists.size()) +
+                          " lists of tensors were given, one is expected");
+  }
+  return lists[0];
+}
+
+}  // namespace
+
+TorchBackend::WorkHandle TorchBackend::allreduce(Tensors& tensors, const c10d::AllreduceOptions& opts) {
+  if (tensors.size() == 1 && tensors[0].is_sparse()) return allreduce_sparse(tensors, opts);
+  called_by_torch([&] { only(tensors, "all_reduce"); });
+  return start({OpType::allreduce, "hookline:all_reduce", tensors, tensors, opts.timeout, opts.asyncOp, opts.reduceOp});
+}
+
+TorchBackend::WorkHandle TorchBackend::allreduce_sparse(Tensors& tensors, const c10d::AllreduceOptions& opts) {
+  return called_by_torch([&] {
+    const ReduceOp op = op_of(opts.reduceOp, "all_reduce");
+    WorkPtr work = sum_sparse(group_, only(tensors, "all_reduce"), op, time_of(opts.timeout));
+    if (!opts.asyncOp && !coalescing_) {
+      const Interruptible interruptible;
+      work->wait();
+    }
+    Call call{OpType::allreduce, "hookline:all_reduce_sparse", tensors, tensors, opts.timeout, opts.asyncOp};
+    return wrap(std::move(call), std::move(work));
+  });
+}
+
+TorchBackend::WorkHandle TorchBackend::allreduce_coalesced(Tensors& tensors,
+                                                           const c10d::AllreduceCoalescedOptions& opts) {
+  return start_coalesced({OpType::allreduce_coalesced, "hookline:all_reduce_coalesced", tensors, tensors, opts.timeout,
+                          opts.asyncOp, opts.reduceOp},
+                         1, 1);
+}
+
+TorchBackend::WorkHandle TorchBackend::broadcast(Tensors& tensors, const c10d::BroadcastOptions& opts) {
+  called_by_torch([&] { only(tensors, "broadcast"); });
+  return start({.type = OpType::broadcast,
+                .title = "hookline:broadcast",
+                .inputs = tensors,
+                .outputs = tensors,
+                .timeout = opts.timeout,
+                .async = opts.asyncOp,
+                .root = opts.rootRank});
+}
+
+TorchBackend::WorkHandle TorchBackend::reduce(Tensors& tensors, const c10d::ReduceOptions& opts) {
+  called_by_torch([&] { only(tensors, "reduce"); });
+  return start(
+      {OpType::reduce, "hookline:reduce", tensors, tensors, opts.timeout, opts.asyncOp, opts.reduceOp, opts.rootRank});
+}
+
+TorchBackend::WorkHandle TorchBackend::allgather(TensorLists& outputs, Tensors& inputs,
+                                                 const c10d::AllgatherOptions& opts) {
+  const Tensors& all = called_by_torch([&]() -> const Tensors& { return only(outputs, "all_gather"); });
+  called_by_torch([&] { only(inputs, "all_gather"); });
+  return start({OpType::allgather, "hookline:all_gather", inputs, all, opts.timeout, opts.asyncOp});
+}
+
+TorchBackend::WorkHandle TorchBackend::_allgather_base(at::Tensor& output, at::Tensor& input,
+                                                       const c10d::AllgatherOptions& opts) {
+  const Tensors inputs{input};
+  const Tensors outputs{output};
+  return start(
+      {OpType::allgather_into_tensor, "hookline:_all_gather_base", inputs, outputs, opts.timeout, opts.asyncOp});
+}
+
+TorchBackend::WorkHandle TorchBackend::allgather_coalesced(TensorLists& outputs, Tensors& inputs,
+                                                           const c10d::AllgatherOptions& opts) {
+  Tensors flat;
+  called_by_torch([&] {
+    if (outputs.size() != static_cast<std::size_t>(getSize())) {
+      throw InvalidArgument("all_gather_coalesced: " + std::to_string(outputs.size()) +
+                            " lists of outputs were given, one for each of " + std::to_string(getSize()) +
+                            " ranks is expected");
+    }
+    for (const Tensors& list : outputs) {
+      if (list.size() != inputs.size()) {
+        throw InvalidArgument(
+            "all_gather_coalesced: each list of outputs must have as many tensors as there are "
+            "inputs, " +
+            std::to_string(inputs.size()));
+      }
+      flat.insert(flat.end(), list.begin(), list.end());
+    }
+  });
+  return start_coalesced(
+      {OpType::allgather_coalesced, "hookline:all_gather_coalesced", inputs, flat, opts.timeout, opts.asyncOp}, 1,
+      static_cast<std::size_t>(getSize()));
+}
+
+TorchBackend::WorkHandle TorchBackend::allgather_into_tensor_coalesced(Tensors& outputs, Tensors& inputs,
+                                                                       const c10d::AllgatherOptions& opts) {
+  return start_coalesced({OpType::allgather_into_tensor_coalesced, "hookline:all_gather_into_tensor_coalesced", inputs,
+                          outputs, opts.timeout, opts.asyncOp},
+                         1, 1);
+}
+
+TorchBackend::WorkHandle TorchBackend::gather(TensorLists& outputs, Tensors& inputs, const c10d::GatherOptions& opts) {
+  static const Tensors kNone;
+  const bool root = opts.rootRank == getRank();
+  const Tensors& all = called_by_torch([&]() -> const Tensors& { return root ? only(outputs, "gather") : kNone; });
+  called_by_torch([&] { only(inputs, "gather"); });
+  return start({.type = OpType::gather,
+                .title = "hookline:gather",
+                .inputs = inputs,
+                .outputs = all,
+                .timeout = opts.timeout,
+                .async = opts.asyncOp,
+                .root = opts.rootRank});
+}
+
+TorchBackend::WorkHandle TorchBackend::scatter(Tensors& outputs, TensorLists& inputs,
+                                               const c10d::ScatterOptions& opts) {
+  static const Tensors kNone;
+  const bool root = opts.rootRank == getRank();
+  const Tensors& all = called_by_torch([&]() -> const Tensors& { return root ? only(inputs, "scatter") : kNone; });
+  called_by_torch([&] { only(outputs, "scatter"); });
+  return start({.type = OpType::scatter,
+                .title = "hookline:scatter",
+                .inputs = all,
+                .outputs = outputs,
+                .timeout = opts.timeout,
+                .async = opts.asyncOp,
+                .root = opts.rootRank});
+}
+
+TorchBackend::WorkHandle TorchBackend::reduce_scatter(Tensors& outputs, TensorLists& inputs,
+                                                      const c10d::ReduceScatterOptions& opts) {
+  const Tensors& all = called_by_torch([&]() -> const Tensors& { return only(inputs, "reduce_scatter"); });
+  called_by_torch([&] { only(outputs, "reduce_scatter"); });
+  return start(
+      {OpType::reduce_scatter, "hookline:reduce_scatter", all, outputs, opts.timeout, opts.asyncOp, opts.reduceOp});
+}
+
+TorchBackend::WorkHandle TorchBackend::_reduce_scatter_base(at::Tensor& output, at::Tensor& input,
+                                                            const c10d::ReduceScatterOptions& opts) {
+  const Tensors inputs{input};
+  const Tensors outputs{output};
+  return start({OpType::reduce_scatter_tensor, "hookline:_reduce_scatter_base", inputs, outputs, opts.timeout,
+                opts.asyncOp, opts.reduceOp});
+}
+
+TorchBackend::WorkHandle TorchBackend::reduce_scatter_tensor_coalesced(Tensors& outputs, Tensors& inputs,
+                                                                       const c10d::ReduceScatterOptions& opts) {
+  return start_coalesced({OpType::reduce_scatter_tensor_coalesced, "hookline:reduce_scatter_tensor_coalesced", inputs,
+                          outputs, opts.timeout, opts.asyncOp, opts.reduceOp},
+                         1, 1);
+}
+
+TorchBackend::WorkHandle TorchBackend::alltoall(Tensors& outputs, Tensors& inputs, const c10d::AllToAllOptions& opts) {
+  return start({OpType::alltoall, "hookline:all_to_all", inputs, outputs, opts.timeout, opts.asyncOp});
+}
+
+TorchBackend::WorkHandle TorchBackend::alltoall_base(at::Tensor& output, at::Tensor& input,
+                                                     std::vector<int64_t>& output_splits,
+                                                     std::vector<int64_t>& input_splits,
+                                                     const c10d::AllToAllOptions& opts) {
+  const Tensors inputs{input};
+  const Tensors outputs{output};
+  return start({.type = OpType::alltoall_base,
+                .title = "hookline:all_to_all_single",
+                .inputs = inputs,
+                .outputs = outputs,
+                .timeout = opts.timeout,
+                .async = opts.asyncOp,
+                .input_splits = input_splits,
+                .output_splits = output_splits});
+}
+
+TorchBackend::WorkHandle TorchBackend::send(Tensors& tensors, int target, int tag) {
+  static const Tensors kNone;
+  called_by_torch([&] { only(tensors, "send"); });
+  return start({.type = OpType::send,
+                .title = "hookline:send",
+                .inputs = tensors,
+                .outputs = kNone,
+                .timeout = c10d::kUnsetTimeout,
+                .async = true,
+                .root = target,
+                .tag = tag});
+}
+
+TorchBackend::WorkHandle TorchBackend::recv(Tensors& tensors, int source, int tag) {
+  static const Tensors kNone;
+  called_by_torch([&] { only(tensors, "recv"); });
+  return start({.type = OpType::recv,
+                .title = "hookline:recv",
+                .inputs = kNone,
+                .outputs = tensors,
+                .timeout = c10d::kUnsetTimeout,
+                .async = true,
+                .root = source,
+                .tag = tag});
+}
+
+TorchBackend::WorkHandle TorchBackend::recvAnysource(Tensors& tensors, int tag) {
+  static const Tensors kNone;
+  called_by_torch([&] { only(tensors, "recv"); });
+  return start({.type = OpType::recv_anysource,
+                .title = "hookline:recvAnySource",
+                .inputs = kNone,
+                .outputs = tensors,
+                .timeout = c10d::kUnsetTimeout,
+                .async = true,
+                .root = kAnySource,
+                .tag = tag});
+}
+
+TorchBackend::WorkHandle TorchBackend::barrier(const c10d::BarrierOptions& opts) {
+  static const Tensors kNone;
+  return start({OpType::barrier, "hookline:barrier", kNone, kNone, opts.timeout, opts.asyncOp});
+}
+
+void TorchBackend::monitoredBarrier(const c10d::BarrierOptions& opts, bool wait_all_ranks) {
+  called_by_torch([&] {
+    const Interruptible interruptible;
+    MonitoredBarrierOptions options;
+    options.timeout = time_of(opts.timeout);
+    options.wait_all_ranks = wait_all_ranks;
+    group_->monitored_barrier(options);
+  });
+}
+
+}  // namespace hookline::libtorch

@@ -1,0 +1,146 @@
+// PyTorch's buckets as ours, and the reduced buffer as its future.
+#include "adapter/libtorch/comm_hook.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "adapter/callback_pool.hpp"
+#include "adapter/libtorch/errors.hpp"
+#include "adapter/libtorch/tensors.hpp"
+
+namespace hookline::libtorch {
+namespace {
+
+constexpr const char* kOperation = "a communication hook";
+
+/// The very tensor that the bucket has, where the hook worked in place.
+at::Tensor result_of(const Tensor& reduced, const at::Tensor& buffer) {
+  if (reduced.bytes() == static_cast<const std::byte*>(buffer.const_data_ptr())) return buffer;
+  return tensor_of(reduced);
+}
+
+/// Never destroyed, since models may end after static destructors have run.
+struct LivingHooks {
+  std::mutex mutex;
+  std::vector<std::weak_ptr<BucketHook>> hooks;
+};
+
+LivingHooks& living_hooks() {
+  static auto* const hooks = new LivingHooks;
+  return *hooks;
+}
+
+}  // namespace
+
+std::shared_ptr<BucketHook> BucketHook::make(std::shared_ptr<ProcessGroup> group, HookPtr hook,
+                                             const std::vector<at::Tensor>& parameters,
+                                             const std::vector<std::string>& names) {
+  auto made = std::make_shared<BucketHook>(std::move(group), std::move(hook), parameters, names);
+  LivingHooks& all = living_hooks();
+  const std::lock_guard lock(all.mutex);
+  std::erase_if(all.hooks, [](const std::weak_ptr<BucketHook>& h) { return h.expired(); });
+  all.hooks.push_back(made);
+  return made;
+}
+
+void close_bucket_hooks() {
+  std::vector<std::shared_ptr<BucketHook>> left;
+  {
+    LivingHooks& all = living_hooks();
+    const std::lock_guard lock(all.mutex);
+    for (const auto& hook : all.hooks) {
+      if (auto kept = hook.lock()) left.push_back(std::move(kept));
+    }
+  }
+  for (const auto& hook : left) hook->close();
+}
+
+std::shared_ptr<adapter::HookLanes> BucketHook::lanes() const {
+  const std::lock_guard lock(mutex_);
+  if (!lanes_) throw Aborted("a communication hook: Python is ending");
+  return lanes_;
+}
+
+void BucketHook::close() {
+  std::shared_ptr<adapter::HookLanes> dropped;
+  const std::lock_guard lock(mutex_);
+  std::swap(dropped, lanes_);
+}
+
+BucketHook::BucketHook(std::shared_ptr<ProcessGroup> group, HookPtr hook, const std::vector<at::Tensor>& parameters,
+                       const std::vector<std::string>& names)
+    : lanes_(std::make_shared<adapter::HookLanes>(std::move(group), std::move(hook))) {
+  for (std::size_t i = 0; i < std::min(parameters.size(), names.size()); ++i) {
+    names_[parameters[i].unsafeGetTensorImpl()] = names[i];
+  }
+}
+
+// The same object as long as the bucket has the same parameters: hooks keep what belongs to a layout.
+std::shared_ptr<const BucketLayout> BucketHook::layout_of_bucket(const c10d::GradBucket& bucket) {
+  const std::vector<at::Tensor> parameters = bucket.getParameters();
+  std::vector<const at::TensorImpl*> members;
+  members.reserve(parameters.size());
+  for (const at::Tensor& p : parameters) members.push_back(p.unsafeGetTensorImpl());
+  Known& known = known_[bucket.getIndex()];
+  if (known.layout && known.parameters == members) return known.layout;
+
+  std::vector<Dims> sizes;
+  std::vector<Tensor> tensors;
+  std::vector<std::string> names;
+  for (const at::Tensor& p : parameters) {
+    sizes.emplace_back(std::span(p.sizes().data(), p.sizes().size()));
+    tensors.push_back(view_of(p, kOperation, Use::moved, true));
+    // One that nobody has named is known by when it was first seen, which is the same on all ranks.
+    const auto place = names_.try_emplace(p.unsafeGetTensorImpl(), "parameter " + std::to_string(names_.size()));
+    names.push_back(place.first->second);
+  }
+  known = {std::move(members),
+           std::make_shared<const BucketLayout>(layout_of(std::move(sizes), std::move(tensors), std::move(names)))};
+  return known.layout;
+}
+
+c10::intrusive_ptr<c10::ivalue::Future> BucketHook::run(c10d::GradBucket& bucket, bool callbacks_may_block) {
+  return called_by_torch([&] {
+    const at::Tensor buffer = bucket.getBuffer();
+    if (buffer.layout() != at::kStrided) {
+      throw Unsupported(
+          "a communication hook: this bucket has a sparse gradient, and hooks of hookline take dense ones "
+          "under PyTorch's DistributedDataParallel; make the embedding with sparse=False");
+    }
+    const std::size_t index = bucket.getIndex();
+    std::shared_ptr<const BucketLayout> layout;
+    std::size_t count = 0;
+    {
+      const std::lock_guard lock(mutex_);
+      layout = layout_of_bucket(bucket);
+      if (bucket.isLast()) bucket_count_ = index + 1;
+      count = bucket.isLast() ? index + 1 : std::max(bucket_count_, index + 2);
+    }
+    GradBucket ours(index, count, view_of(buffer, kOperation, Use::reduced, true).flatten(), std::move(layout));
+    auto future = c10::make_intrusive<c10::ivalue::Future>(c10::TensorType::get());
+    lanes()->run(std::move(ours),
+                 [future, buffer, callbacks_may_block](const Tensor& reduced, const std::exception_ptr& error) {
+                   const auto complete = [future, value = error ? at::Tensor() : result_of(reduced, buffer), error] {
+                     if (error) {
+                       future->setError(for_torch(error));
+                     } else {
+                       future->markCompleted(c10::IValue(value));
+                     }
+                   };
+                   if (callbacks_may_block) {
+                     adapter::CallbackPool::instance().post(complete);
+                   } else {
+                     complete();
+                   }
+                 });
+    return future;
+  });
+}
+
+c10::intrusive_ptr<c10::ivalue::Future> TorchCommHook::runHook(c10d::GradBucket& bucket) {
+  return hook_->run(bucket, false);
+}
+
+at::Tensor TorchCommHook::parseHookResult(const c10::IValue& result) { return result.toTensor(); }
+
+}  // namespace hookline::libtorch

@@ -1,0 +1,119 @@
+// Texts as torch's bytes and back, and its errors as ours.
+#include "adapter/libtorch/store.hpp"
+
+#include <utility>
+
+#include "adapter/libtorch/errors.hpp"
+#include "adapter/libtorch/waiting.hpp"
+
+namespace hookline::libtorch {
+namespace {
+
+using Bytes = std::vector<std::uint8_t>;
+
+Bytes bytes_of(const std::string& text) { return {text.begin(), text.end()}; }
+std::string text_of(const Bytes& bytes) { return {bytes.begin(), bytes.end()}; }
+
+}  // namespace
+
+TorchStore::TorchStore(c10::intrusive_ptr<c10d::Store> store, std::shared_ptr<void> owner)
+    : store_(std::move(store)), owner_(std::move(owner)) {
+  if (!store_) throw InvalidArgument("there is no torch store to use");
+}
+
+TorchStore::~TorchStore() = default;
+
+void TorchStore::set(const std::string& key, const std::string& value) {
+  calling_torch([&] { store_->set(key, bytes_of(value)); });
+}
+
+std::string TorchStore::get(const std::string& key) {
+  return calling_torch([&] { return text_of(store_->get(key)); });
+}
+
+std::int64_t TorchStore::add(const std::string& key, std::int64_t amount) {
+  return calling_torch([&] { return store_->add(key, amount); });
+}
+
+void TorchStore::wait(const std::vector<std::string>& keys, Milliseconds timeout) {
+  if (keys.empty()) return;
+  calling_torch([&] { store_->wait(keys, timeout); });
+}
+
+bool TorchStore::check(const std::vector<std::string>& keys) {
+  return calling_torch([&] { return store_->check(keys); });
+}
+
+std::string TorchStore::compare_set(const std::string& key, const std::string& expected, const std::string& desired) {
+  return calling_torch([&] { return text_of(store_->compareSet(key, bytes_of(expected), bytes_of(desired))); });
+}
+
+bool TorchStore::delete_key(const std::string& key) {
+  return calling_torch([&] { return store_->deleteKey(key); });
+}
+
+std::int64_t TorchStore::num_keys() {
+  return calling_torch([&] { return store_->getNumKeys(); });
+}
+
+std::vector<std::string> TorchStore::list_keys() {
+  return calling_torch([&] { return store_->listKeys(); });
+}
+
+void TorchStore::append(const std::string& key, const std::string& value) {
+  calling_torch([&] { store_->append(key, bytes_of(value)); });
+}
+
+std::vector<std::string> TorchStore::multi_get(const std::vector<std::string>& keys) {
+  return calling_torch([&] {
+    std::vector<std::string> values;
+    for (const Bytes& value : store_->multiGet(keys)) values.push_back(text_of(value));
+    return values;
+  });
+}
+
+void TorchStore::multi_set(const std::vector<std::string>& keys, const std::vector<std::string>& values) {
+  if (keys.size() != values.size()) {
+    throw InvalidArgument("multi_set: " + std::to_string(keys.size()) + " keys and " + std::to_string(values.size()) +
+                          " values were given");
+  }
+  calling_torch([&] {
+    std::vector<Bytes> all;
+    for (const std::string& value : values) all.push_back(bytes_of(value));
+    store_->multiSet(keys, all);
+  });
+}
+
+void TorchStore::queue_push(const std::string& key, const std::string& value) {
+  calling_torch([&] { store_->queuePush(key, bytes_of(value)); });
+}
+
+std::string TorchStore::queue_pop(const std::string& key, bool block) {
+  try {
+    return calling_torch([&] { return text_of(store_->queuePop(key, block)); });
+  } catch (const Error& e) {
+    if (block) throw;
+    throw InvalidArgument(std::string("queue_pop: ") + e.what());
+  }
+}
+
+std::int64_t TorchStore::queue_len(const std::string& key) {
+  return calling_torch([&] { return store_->queueLen(key); });
+}
+
+// A store that cannot be cloned, such as a Python class, is waited on as it is.
+std::shared_ptr<Store> TorchStore::clone_for_waiting() const {
+  try {
+    if (auto copy = store_->clone()) return std::make_shared<TorchStore>(std::move(copy), owner_);
+  } catch (const std::exception&) {
+  }
+  return nullptr;
+}
+
+Milliseconds TorchStore::timeout() const { return store_->getTimeout(); }
+
+void TorchStore::set_timeout(Milliseconds timeout) {
+  calling_torch([&] { store_->setTimeout(timeout); });
+}
+
+}  // namespace hookline::libtorch

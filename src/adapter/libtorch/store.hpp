@@ -1,0 +1,45 @@
+// Any store of torch.distributed as a store of this library.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include <torch/csrc/distributed/c10d/Store.hpp>
+
+#include <hookline/store/store.hpp>
+
+namespace hookline::libtorch {
+
+/// Errors are ours, as from_torch makes them; what a wait gives up with is Timeout.
+class TorchStore final : public Store {
+ public:
+  /// `owner` is kept as long as this: the Python object of a store that is a Python class.
+  explicit TorchStore(c10::intrusive_ptr<c10d::Store> store, std::shared_ptr<void> owner = nullptr);
+  ~TorchStore() override;
+
+  std::string describe() const override { return "torch store"; }
+  void set(const std::string& key, const std::string& value) override;
+  std::string get(const std::string& key) override;
+  std::int64_t add(const std::string& key, std::int64_t amount) override;
+  void wait(const std::vector<std::string>& keys, Milliseconds timeout) override;
+  bool check(const std::vector<std::string>& keys) override;
+  std::string compare_set(const std::string& key, const std::string& expected, const std::string& desired) override;
+  bool delete_key(const std::string& key) override;
+  std::int64_t num_keys() override;
+  std::vector<std::string> list_keys() override;
+  void append(const std::string& key, const std::string& value) override;
+  std::vector<std::string> multi_get(const std::vector<std::string>& keys) override;
+  void multi_set(const std::vector<std::string>& keys, const std::vector<std::string>& values) override;
+  void queue_push(const std::string& key, const std::string& value) override;
+  std::string queue_pop(const std::string& key, bool block) override;
+  std::int64_t queue_len(const std::string& key) override;
+  std::shared_ptr<Store> clone_for_waiting() const override;
+  Milliseconds timeout() const override;
+  void set_timeout(Milliseconds timeout) override;
+
+ private:
+  c10::intrusive_ptr<c10d::Store> store_;
+  std::shared_ptr<void> owner_;
+};
+
+}  // namespace hookline::libtorch

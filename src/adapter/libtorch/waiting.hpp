@@ -1,0 +1,42 @@
+// Native code under Python: waits that Ctrl-C ends, and doing without the GIL. Without Python both do nothing.
+#pragma once
+
+#include <hookline/core/interrupt.hpp>
+
+namespace hookline::libtorch {
+
+/// What the module that PyTorch's Python sees tells of Python; a program without it has none of these.
+struct PythonHooks {
+  void (*check_signals)() = nullptr;  ///< throws what a signal's handler raised
+  void* (*release_gil)() = nullptr;   ///< null where this thread does not have it
+  void (*take_gil_back)(void* state) = nullptr;
+};
+PythonHooks& python_hooks() noexcept;
+
+/// While one lives, long waits of this thread end when the user presses Ctrl-C.
+class Interruptible {
+ public:
+  Interruptible()
+      : scope_([] {
+          if (python_hooks().check_signals) python_hooks().check_signals();
+        }) {}
+
+ private:
+  const InterruptScope scope_;
+};
+
+/// While one lives this thread does not have the GIL.
+class WithoutGil {
+ public:
+  WithoutGil() : state_(python_hooks().release_gil ? python_hooks().release_gil() : nullptr) {}
+  WithoutGil(const WithoutGil&) = delete;
+  WithoutGil& operator=(const WithoutGil&) = delete;
+  ~WithoutGil() {
+    if (state_) python_hooks().take_gil_back(state_);
+  }
+
+ private:
+  void* const state_;
+};
+
+}  // namespace hookline::libtorch

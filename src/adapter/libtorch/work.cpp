@@ -1,0 +1,88 @@
+// Waiting for an operation, and its outcome as a future of PyTorch's.
+#include "adapter/libtorch/work.hpp"
+
+#include <optional>
+#include <utility>
+
+#include <ATen/core/ivalue.h>
+
+#include "adapter/callback_pool.hpp"
+#include "adapter/libtorch/errors.hpp"
+#include "adapter/libtorch/waiting.hpp"
+
+namespace hookline::libtorch {
+
+PythonHooks& python_hooks() noexcept {
+  static PythonHooks hooks;
+  return hooks;
+}
+
+TorchWork::TorchWork(int rank, c10d::OpType type, const char* title, const std::vector<at::Tensor>& inputs,
+                     WorkPtr work, std::vector<at::Tensor> outputs)
+    : Work(rank, type, title, title ? std::optional(inputs) : std::nullopt),
+      work_(std::move(work)),
+      outputs_(std::move(outputs)) {
+  if (recordFunctionEndCallback_) work_->when_over([end = recordFunctionEndCallback_] { end(); }, false);
+}
+
+TorchWork::~TorchWork() = default;
+
+std::exception_ptr TorchWork::exception() const {
+  const std::exception_ptr error = work_->exception();
+  return error ? for_torch(error) : nullptr;
+}
+
+bool TorchWork::wait(std::chrono::milliseconds timeout) {
+  called_by_torch([&] {
+    const Interruptible interruptible;
+    work_->wait(timeout == kNoTimeout ? std::nullopt : std::optional<Milliseconds>(timeout));
+  });
+  return true;
+}
+
+void TorchWork::abort() {
+  called_by_torch(
+      [] { throw Unsupported("Work.abort(): an operation cannot be given up alone; abort the process group"); });
+}
+
+c10::intrusive_ptr<c10::ivalue::Future> TorchWork::getFuture() {
+  const std::lock_guard lock(future_mutex_);
+  if (future_) return future_;
+  future_ = c10::make_intrusive<c10::ivalue::Future>(c10::ListType::create(c10::TensorType::get()));
+  if (work_->is_completed() && !work_->exception()) {
+    future_->markCompleted(c10::IValue(outputs_));
+    return future_;
+  }
+  // Posted, since callbacks of the future run in the thread that completes it, and may wait for another one.
+  work_->when_over(
+      [work = work_, outputs = outputs_, future = future_] {
+        adapter::CallbackPool::instance().post([work, outputs, future] {
+          if (const std::exception_ptr error = work->exception()) {
+            future->setError(for_torch(error));
+          } else {
+            future->markCompleted(c10::IValue(outputs));
+          }
+        });
+      },
+      true);
+  return future_;
+}
+
+c10::intrusive_ptr<c10::ivalue::Future> TorchWork::getFutureResult() {
+  auto result = c10::make_intrusive<c10::ivalue::Future>(c10::IntType::get());
+  work_->when_over(
+      [work = work_, result] {
+        adapter::CallbackPool::instance().post([work, result] {
+          const auto outcome = work->exception() ? c10d::WorkResult::COMM_ERROR : c10d::WorkResult::SUCCESS;
+          result->markCompleted(c10::IValue(static_cast<std::int64_t>(outcome)));
+        });
+      },
+      true);
+  return result;
+}
+
+float TorchWork::getDuration() const {
+  return std::chrono::duration<float, std::milli>(work_->time_finished() - work_->time_started()).count();
+}
+
+}  // namespace hookline::libtorch

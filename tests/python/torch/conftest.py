@@ -1,0 +1,36 @@
+"""Programs that make many checks: `import torch` takes seconds, so each is started once."""
+
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from torch_ranks import FOLDER, outcomes, start
+
+
+@pytest.fixture(scope="module")
+def checked(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., None]:
+    """checked(program, size, name): the check of that name passed on all ranks. The program runs once."""
+    ran: dict[tuple[str, int], list[dict[str, Any]]] = {}
+
+    def run(program: str, size: int, name: str) -> None:
+        if (program, size) not in ran:
+            folder = tmp_path_factory.mktemp(program)
+            ended = outcomes(start(FOLDER / f"{program}.py", size, folder))
+            files = [folder / f"results{rank}.json" for rank in range(size)]
+            missing = "\n".join(f"rank {r}: exit status {code}\n{text}" for r, (code, text) in enumerate(ended))
+            ran[program, size] = [json.loads(f.read_text()) if f.exists() else {"missing": missing} for f in files]
+            if any(code != 0 for code, _ in ended):
+                for results in ran[program, size]:
+                    results["end"] = missing
+        for rank, results in enumerate(ran[program, size]):
+            assert "missing" not in results, results["missing"]
+            assert results.get(name) == "ok", f"rank {rank}: {results.get(name, 'not reached')}"
+            assert "end" not in results, results["end"]
+
+    return run

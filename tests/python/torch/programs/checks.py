@@ -1,0 +1,53 @@
+"""What the programs share: a default group, and checks whose outcomes go to a file."""
+
+import datetime
+import json
+import os
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+import torch.distributed as dist
+
+RANK = int(os.environ["RANK"])
+SIZE = int(os.environ["WORLD_SIZE"])
+CHECKS: dict[str, Callable[[], None]] = {}
+
+
+def check(function: Callable[[], None]) -> Callable[[], None]:
+    """Adds a function to the checks; all ranks run them in the order of the file."""
+    CHECKS[function.__name__] = function
+    return function
+
+
+def meet(backend: str, seconds: float = 20) -> None:
+    torch.set_num_threads(1)
+    dist.init_process_group(
+        backend,
+        init_method=os.environ["MEETING"],
+        rank=RANK,
+        world_size=SIZE,
+        timeout=datetime.timedelta(seconds=seconds),
+    )
+
+
+def run() -> None:
+    results = {}
+    for name, function in CHECKS.items():
+        try:
+            function()
+            results[name] = "ok"
+        except BaseException:
+            results[name] = traceback.format_exc()
+    Path(os.environ["RESULTS"]).write_text(json.dumps(results))
+
+
+def raises(kind: type[BaseException], words: str, function: Callable[[], object]) -> None:
+    try:
+        function()
+    except kind as error:
+        if words not in str(error):
+            raise AssertionError(f"{words!r} is not in {error}") from error
+    else:
+        raise AssertionError(f"no {kind.__name__} was raised")

@@ -1,0 +1,16 @@
+"""The torch.distributed backend: every collective, on two and three ranks, beside Gloo."""
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+PROGRAM = (Path(__file__).parent / "programs/collectives.py").read_text()
+NAMES = re.findall(r"^@check\ndef (\w+)", PROGRAM, re.MULTILINE)
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("size", [2, 3])
+def test_collectives(checked: Callable[..., None], size: int, name: str) -> None:
+    checked("collectives", size, name)

@@ -1,0 +1,86 @@
+"""How processes with groups end: without a goodbye, by an error on one rank, by Ctrl-C. Never with a core dump."""
+
+import os
+import signal
+import textwrap
+import time
+from pathlib import Path
+
+import pytest
+from torch_ranks import outcomes, start
+
+BEGIN = """
+import os, sys, time
+import torch, torch.distributed as dist
+from checks import RANK, SIZE, meet
+from pathlib import Path
+here = Path(os.environ["RESULTS"]).parent
+"""
+
+
+def program(folder: Path, text: str) -> Path:
+    path = folder / "program.py"
+    path.write_text(BEGIN + textwrap.dedent(text))
+    return path
+
+
+@pytest.mark.parametrize("destroyed", [True, False])
+def test_exit_with_and_without_destroying_the_group(tmp_path: Path, destroyed: bool) -> None:
+    text = f"""
+    import hookline.torch as ht
+    meet("cpu:hookline,cuda:gloo" if {destroyed} else "hookline")
+    model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(4, 4))
+    ht.register_ddp_comm_hook("FP16_COMPRESS", model)
+    model(torch.ones(2, 4)).sum().backward()
+    future = dist.all_reduce(torch.ones(3), async_op=True).get_future()
+    future.then(lambda f: print("called"))
+    group = dist.new_group()
+    dist.barrier()
+    if {destroyed}: dist.destroy_process_group()
+    """
+    for code, output in outcomes(start(program(tmp_path, text), 2, tmp_path)):
+        assert code == 0, output
+        assert "leak" not in output, output
+
+
+def test_an_error_on_one_rank_ends_the_others(tmp_path: Path) -> None:
+    text = """
+    meet("hookline", 60)
+    model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(4, 4))
+    if RANK == 1: raise KeyError("this rank is out of luck")
+    try:
+        model(torch.ones(2, 4)).sum().backward()
+    except dist.DistBackendError as error:
+        assert "rank 1" in str(error), error
+        print("told")
+    """
+    started = time.monotonic()
+    (first, output), (second, other) = outcomes(start(program(tmp_path, text), 2, tmp_path))
+    assert first == 0, output
+    assert "told" in output
+    assert second == 1, other
+    assert "out of luck" in other
+    assert time.monotonic() - started < 55
+
+
+def test_ctrl_c_ends_a_wait(tmp_path: Path) -> None:
+    text = """
+    meet("hookline", 100)
+    (here / f"ready{RANK}").touch()
+    if RANK == 0:
+        dist.all_reduce(torch.ones(3))
+    else:
+        time.sleep(100)
+    """
+    processes = start(program(tmp_path, text), 2, tmp_path)
+    for rank in range(2):
+        deadline = time.monotonic() + 60
+        while not (tmp_path / f"ready{rank}").exists():
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+    for process in processes:
+        os.kill(process.pid, signal.SIGINT)
+    for code, output in outcomes(processes, 30):
+        assert code in (1, 130, -signal.SIGINT), output
+        assert "KeyboardInterrupt" in output
+        assert "Fatal" not in output

@@ -1,0 +1,16 @@
+"""PyTorch's own data parallelism on the hookline backend, unchanged, beside Gloo."""
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+PROGRAM = (Path(__file__).parent / "programs/training.py").read_text()
+NAMES = re.findall(r"^@check\ndef (\w+)", PROGRAM, re.MULTILINE)
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("size", [2, 3])
+def test_training(checked: Callable[..., None], size: int, name: str) -> None:
+    checked("training", size, name)
