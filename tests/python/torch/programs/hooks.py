@@ -1,0 +1,261 @@
+"""Hooks of hookline on PyTorch's own DistributedDataParallel, on Gloo and on hookline, with many buckets."""
+
+import gc
+import threading
+import warnings
+
+import torch
+import torch.distributed as dist
+from checks import RANK, SIZE, check, meet, raises, run
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+
+import hookline as hl
+import hookline.torch as ht
+
+warnings.simplefilter("ignore")
+meet("hookline")
+gloo = dist.new_group(backend="gloo")
+GROUPS = {"hookline": dist.group.WORLD, "gloo": gloo}
+EXACT = ["ALLREDUCE"]
+NEAR = ["FP16_COMPRESS", "BF16_COMPRESS", "QUANTIZE_PER_TENSOR", "QUANTIZE_PER_CHANNEL"]
+TEXTS = [
+    "powersgd(rank=2, start_iter=2, wire=fp16)",
+    "int8(block=64) | error_feedback",
+    "int4",
+    "fp16 | log",
+    "allreduce | fp16",
+    "bf16 | error_feedback",
+]
+
+
+def network(seed=0):
+    torch.manual_seed(seed)
+    layers = [layer for _ in range(6) for layer in (nn.Linear(24, 24), nn.Tanh())]
+    return nn.Sequential(nn.Linear(12, 24), *layers, nn.Linear(24, 5))
+
+
+def batches(count, rank=RANK):
+    generator = torch.Generator().manual_seed(7 + rank)
+    for _ in range(count):
+        yield torch.randn(8, 12, generator=generator), torch.randint(0, 5, (8,), generator=generator)
+
+
+def ddp(group, cap=0.002):
+    return DistributedDataParallel(network(RANK), process_group=group, bucket_cap_mb=cap)
+
+
+def train(model, steps=4):
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
+    for data, target in batches(steps):
+        optimizer.zero_grad()
+        nn.functional.cross_entropy(model(data), target).backward()
+        optimizer.step()
+    return [p.detach().clone() for p in model.parameters()]
+
+
+def distance(a, b):
+    return max(float((x - y).abs().max()) for x, y in zip(a, b, strict=True))
+
+
+def alike(parameters):
+    flat = torch.cat([p.flatten() for p in parameters])
+    everybody = [torch.zeros_like(flat) for _ in range(SIZE)]
+    dist.all_gather(everybody, flat)
+    assert all(torch.equal(flat, other) for other in everybody)
+
+
+PLAIN = train(ddp(gloo))
+
+
+@check
+def every_type_on_every_group():
+    for group in GROUPS.values():
+        for name in [*EXACT, *NEAR]:
+            model = ddp(group)
+            ht.register_ddp_comm_hook(ht.DDPCommHookType[name], model, None)
+            weights = train(model)
+            assert len(ht.stats(model)["buckets"]) > 4
+            alike(weights)
+            assert distance(weights, PLAIN) < (1e-6 if name in EXACT else 5e-3), name
+
+
+@check
+def powersgd_on_every_group():
+    names = ["POWER_SGD", "POWER_SGD_RANK2", "BATCHED_POWER_SGD", "BATCHED_POWER_SGD_RANK2"]
+    for group in GROUPS.values():
+        for name in names:
+            model = ddp(group)
+            state = ht.PowerSGDState(None, matrix_approximation_rank=2, start_powerSGD_iter=2)
+            ht.register_ddp_comm_hook(ht.DDPCommHookType[name], model, state)
+            weights = train(model)
+            alike(weights)
+            assert distance(weights, PLAIN) < 5e-2, name
+            assert len(ht.stats(model)["buckets"]) > 4
+            assert state.compression_stats()[0] > 1
+            assert state.iter == 4
+            model = ddp(group)
+            ht.register_ddp_comm_hook(name, model, group)  # starts after 1000 steps: plain means up to then
+            assert distance(train(model, 3), train(ddp(gloo), 3)) < 1e-6
+        model = ddp(group)
+        state = ht.PowerSGDState(group, start_powerSGD_iter=2)
+        model.register_comm_hook(state, ht.powerSGD_hook)
+        alike(train(model))
+        assert state.compression_stats()[0] > 1
+    model = ddp(dist.group.WORLD)
+    raises(ValueError, "start_powerSGD_iter", lambda: ht.PowerSGDState(None, start_powerSGD_iter=1))
+    raises(TypeError, "PowerSGDState", lambda: ht.register_ddp_comm_hook("POWER_SGD", model, "state"))
+
+
+@check
+def texts_and_wrappers():
+    for group in GROUPS.values():
+        for text in TEXTS:
+            model = ddp(group)
+            ht.register_ddp_comm_hook(text, model)
+            weights = train(model)
+            alike(weights)
+            assert distance(weights, PLAIN) < 3e-2, text
+
+
+@check
+def noop_sends_nothing():
+    model = ddp(dist.group.WORLD)
+    ht.register_ddp_comm_hook(ht.DDPCommHookType.NOOP, model)
+    weights = train(model)
+    alone = network(0)
+    assert distance(train(alone), weights) < 1e-6
+    assert ht.stats(model)["sent_bytes"] == 0
+
+
+@check
+def the_same_as_the_core_bit_for_bit():
+    # With one parameter both have the same buckets from the first step on.
+    def layer():
+        torch.manual_seed(RANK)
+        return nn.Linear(12, 5, bias=False)
+
+    for text in ["allreduce", "fp16", "bf16", "int8(block=16) | error_feedback", "quantize_per_tensor", "int4"]:
+        model = DistributedDataParallel(layer())
+        ht.register_ddp_comm_hook(text, model)
+        own = ht.DistributedDataParallel(layer(), hook=text)
+        for a, b in zip(train(model), train(own), strict=True):
+            assert torch.equal(a, b), text
+
+
+@check
+def as_pytorch_calls_it():
+    model = ddp(dist.group.WORLD)
+    ht.DDPCommHookType.FP16_COMPRESS.value(model=model, state=dist.group.WORLD)
+    assert distance(train(model), PLAIN) < 5e-3
+    for hook in (ht.fp16_compress_hook, ht.bf16_compress_hook, ht.allreduce_hook, ht.quantization_perchannel_hook):
+        for state in (None, gloo):
+            model = ddp(dist.group.WORLD)
+            model.register_comm_hook(state, hook)
+            weights = train(model)
+            alike(weights)
+            assert distance(weights, PLAIN) < 5e-3
+    model = ddp(dist.group.WORLD)
+    model.register_comm_hook(None, ht.fp16_compress_wrapper(ht.allreduce_hook))
+    assert distance(train(model), PLAIN) < 5e-3
+
+    def mine(state, bucket):
+        return state.allreduce([bucket.buffer().div_(SIZE)]).get_future().then(lambda f: f.value()[0])
+
+    for wrapper in (ht.fp16_compress_wrapper, ht.bf16_compress_wrapper):
+        model = ddp(dist.group.WORLD)
+        model.register_comm_hook(dist.group.WORLD, wrapper(mine))
+        assert distance(train(model), PLAIN) < 5e-3
+
+
+@check
+def hooks_are_replaced_between_steps():
+    model = ddp(dist.group.WORLD)
+    ht.replace_ddp_comm_hook("NOOP", model)
+    train(model, 1)
+    ht.replace_ddp_comm_hook(ht.DDPCommHookType.FP16_COMPRESS, model)
+    train(model, 1)
+    assert ht.stats(model)["hook"] == ht.comm_hook(model).name
+    assert ht.stats(model)["sent_bytes"] > 0
+
+    class Inside(torch.autograd.Function):
+        @staticmethod
+        def forward(context, x):
+            return x.clone()
+
+        @staticmethod
+        def backward(context, gradient):
+            ht.replace_ddp_comm_hook("NOOP", model)
+            return gradient
+
+    first = model.module[0]
+    hooked = first.register_forward_hook(lambda *args: Inside.apply(args[2]))
+    data, target = next(batches(1))
+    raises(ValueError, "inside a step", lambda: nn.functional.cross_entropy(model(data), target).backward())
+    hooked.remove()
+
+
+@check
+def state_in_checkpoints():
+    text = "int4 | error_feedback"
+    whole = ddp(dist.group.WORLD, cap=25)
+    ht.register_ddp_comm_hook(text, whole)
+    train(whole, 3)
+    saved, weights = ht.comm_hook(whole).save(), whole.module.state_dict()
+    weights = {k: v.clone() for k, v in weights.items()}
+    resumed = ddp(dist.group.WORLD, cap=25)
+    resumed.module.load_state_dict(weights)
+    ht.register_ddp_comm_hook(text, resumed)
+    ht.comm_hook(resumed).load(saved)
+    assert ht.comm_hook(whole).costs()[0]["kept_error_norm"] > 0
+    assert distance(train(whole, 1), train(resumed, 1)) < 1e-3
+
+
+@check
+def wrong_arguments():
+    model = ddp(dist.group.WORLD)
+    raises(TypeError, "DistributedDataParallel is expected", lambda: ht.register_ddp_comm_hook("NOOP", network()))
+    raises(TypeError, "DDPCommHookType is expected", lambda: ht.register_ddp_comm_hook(3, model))
+    raises(TypeError, "no hook is called", lambda: ht.register_ddp_comm_hook("SPARKLE", model))
+    raises(TypeError, "state of a hook", lambda: ht.register_ddp_comm_hook("FP16_COMPRESS", model, "state"))
+    ht.register_ddp_comm_hook("FP16_COMPRESS", model)
+    raises(RuntimeError, "can only be called once", lambda: ht.register_ddp_comm_hook("NOOP", model))
+    raises(ValueError, "no hook of hookline", lambda: ht.comm_hook(ddp(dist.group.WORLD)))
+
+
+@check
+def no_gil_between_bucket_and_future():
+    # A thread that never lets go of the GIL for long: with Python on the way, every bucket would wait for it.
+    model = ddp(dist.group.WORLD)
+    ht.register_ddp_comm_hook("ALLREDUCE", model)
+    train(model, 2)
+    busy = threading.Event()
+
+    def spin():
+        while not busy.is_set():
+            sum(range(1000))
+
+    thread = threading.Thread(target=spin)
+    thread.start()
+    train(model, 2)
+    busy.set()
+    thread.join()
+    assert all(bucket["done"] - bucket["launched"] < 5 for bucket in ht.stats(model)["buckets"])
+
+
+@check
+def models_come_and_go():
+    for _ in range(3):
+        model = ddp(dist.group.WORLD)
+        ht.register_ddp_comm_hook("FP16_COMPRESS", model)
+        train(model, 1)
+        del model
+        gc.collect()
+    hook = hl.make_hook("fp16", ht.as_group())
+    model = ddp(dist.group.WORLD)
+    ht.register_ddp_comm_hook(hook, model)
+    assert distance(train(model), PLAIN) < 5e-3
+
+
+run()
+dist.destroy_process_group()

@@ -1,0 +1,185 @@
+"""torch.distributed's groups and stores as hookline's, Python classes too, and hooks that run on them."""
+
+import datetime
+import tempfile
+import warnings
+
+import torch
+import torch.distributed as dist
+from checks import RANK, SIZE, check, meet, raises, run
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+
+import hookline as hl
+import hookline.torch as ht
+
+warnings.simplefilter("ignore")
+meet("gloo")
+TOTAL = sum(range(1, SIZE + 1))
+
+
+class Counting(dist.ProcessGroup):
+    """A group written in Python, of whose operations only some are there."""
+
+    def __init__(self, inner):
+        super().__init__(inner.rank(), inner.size())
+        self.inner, self.calls = inner, 0
+
+    def getBackendName(self):  # noqa: N802
+        return "counting"
+
+    def allreduce(self, tensors, opts=None):
+        self.calls += 1
+        return self.inner.allreduce(tensors, opts)
+
+    def broadcast(self, tensors, opts=None):
+        return self.inner.broadcast(tensors, opts)
+
+    def allgather(self, outputs, inputs, opts=None):
+        return self.inner.allgather(outputs, inputs, opts)
+
+
+class NoFuture(dist._Work):
+    """A work of Python's that can be waited for and no more."""
+
+    def __init__(self, work):
+        super().__init__()
+        self.work = work
+
+    def wait(self, timeout=datetime.timedelta(0)):
+        return self.work.wait()
+
+
+class Plain(Counting):
+    def allreduce(self, tensors, opts=None):
+        return NoFuture(super().allreduce(tensors, opts))
+
+
+@check
+def a_gloo_group_is_a_hookline_group():
+    group = ht.as_group()
+    assert (group.rank(), group.size(), group.backend_name()) == (RANK, SIZE, "gloo")
+    x = torch.full((100,), float(RANK + 1))
+    group.allreduce([x]).wait()
+    assert x[0] == TOTAL
+    group.allreduce([x], op=hl.ReduceOp.AVG).wait()
+    assert x[0] == TOTAL
+    group.allreduce([x], op=hl.ReduceOp.PREMUL_SUM(0.5)).wait()
+    assert x[0] == TOTAL * SIZE / 2
+    group.broadcast([x], root=0).wait()
+    outputs = torch.zeros(SIZE, 3)
+    group.allgather_into_tensor(outputs, torch.full((3,), float(RANK))).wait()
+    assert outputs[-1, 0] == SIZE - 1
+    parts = [torch.zeros(2) for _ in range(SIZE)]
+    group.allgather([parts], [torch.full((2,), float(RANK))]).wait()
+    assert parts[1][0] == 1
+    out, into = torch.zeros(SIZE), torch.full((SIZE,), float(RANK))
+    group.alltoall_base(out, into).wait()
+    assert out[-1] == SIZE - 1
+    mine = torch.zeros(2)
+    group.reduce_scatter_tensor(mine, torch.ones(2 * SIZE)).wait()
+    assert mine[0] == SIZE
+    if RANK == 0:
+        group.send([torch.ones(3)], 1).wait()
+    elif RANK == 1:
+        group.recv([mine.new_zeros(3)], 0).wait()
+    group.barrier().wait()
+    assert group.allreduce([x]).get_future().wait() is not None
+    raises(hl.InvalidArgument, "do not fit", lambda: group.allgather_into_tensor(torch.zeros(1), torch.zeros(1)))
+
+
+@check
+def a_python_group_is_a_hookline_group():
+    for kind in (Counting, Plain):
+        inner = kind(dist.group.WORLD)
+        group = ht.as_group(inner)
+        assert group.backend_name() == "counting"
+        x = torch.full((10,), float(RANK + 1))
+        group.allreduce([x]).wait()
+        assert x[0] == TOTAL
+        assert inner.calls == 1
+        raises(RuntimeError, "", lambda group=group, x=x: group.send([x], (RANK + 1) % SIZE).wait())
+
+
+@check
+def stores_of_torch_are_stores_of_hookline():
+    folder = [tempfile.mkdtemp() if RANK == 0 else None]
+    dist.broadcast_object_list(folder)
+    for number, inner in enumerate(
+        [dist.FileStore(f"{folder[0]}/store", SIZE), dist.HashStore(), dist.distributed_c10d._get_default_store()]
+    ):
+        store = ht.as_store(dist.PrefixStore(f"{number}/{RANK}", inner))
+        store.set("a", "1")
+        assert store.get("a") == b"1"
+        assert store.add("n", 3) == 3
+        assert store.add("n", 3) == 6
+        assert store.check(["a"])
+        assert not store.check(["b"])
+        store.wait(["a"], 1.0)
+        raises(hl.Timeout, "", lambda store=store: store.wait(["b"], 0.05))
+        assert store.compare_set("a", "1", "2") == b"2"
+
+
+class PythonStore(dist.Store):
+    def __init__(self):
+        super().__init__()
+        self.values = {}
+
+    def set(self, key, value):
+        self.values[key] = value.encode() if isinstance(value, str) else bytes(value)
+
+    def get(self, key):
+        return self.values[key]
+
+    def add(self, key, amount):
+        total = int(self.values.get(key, b"0")) + amount
+        self.values[key] = str(total).encode()
+        return total
+
+
+@check
+def a_python_store_is_a_store_of_hookline():
+    store = ht.as_store(PythonStore())
+    store.set("k", "v")
+    assert store.get("k") == b"v"
+    assert store.add("n", 2) == 2
+    raises(TypeError, "torch.distributed.Store", lambda: ht.as_store({}))
+    raises(TypeError, "ProcessGroup", lambda: ht.as_group({}))
+
+
+@check
+def hooks_run_on_them():
+    def network():
+        torch.manual_seed(RANK)
+        return nn.Sequential(nn.Linear(8, 16), nn.Tanh(), nn.Linear(16, 16), nn.Tanh(), nn.Linear(16, 3))
+
+    def gradients(model):
+        generator = torch.Generator().manual_seed(RANK)
+        model(torch.randn(4, 8, generator=generator)).square().sum().backward()
+        return torch.cat([p.grad.flatten() for p in model.parameters()])
+
+    expected = gradients(DistributedDataParallel(network()))
+    for group in (None, Counting(dist.group.WORLD)):
+        model = DistributedDataParallel(network(), bucket_cap_mb=0.0005)
+        ht.register_ddp_comm_hook("ALLREDUCE", model, group)
+        torch.testing.assert_close(gradients(model), expected)
+        own = ht.DistributedDataParallel(network(), group, hook="allreduce", bucket_cap_mb=0.0005)
+        torch.testing.assert_close(gradients(own), expected)
+
+
+@check
+def a_hookline_group_is_a_backend():
+    store = dist.PrefixStore("made by hand", dist.distributed_c10d._get_default_store())
+    group = hl.init_process_group(store=ht.as_store(store), rank=RANK, world_size=SIZE, timeout=20)
+    backend = ht.backend_of(hl.recorded(group))
+    x = torch.ones(3)
+    backend.allreduce([x], dist.AllreduceOptions()).wait()
+    assert x[0] == SIZE
+    torch_group = dist.ProcessGroup(store, RANK, SIZE)
+    torch_group._register_backend(torch.device("cpu"), dist.ProcessGroup.BackendType.CUSTOM, backend)
+    torch_group.allreduce([x]).wait()
+    assert x[0] == SIZE * SIZE
+
+
+run()
+dist.destroy_process_group()
