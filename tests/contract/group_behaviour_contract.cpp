@@ -276,6 +276,18 @@ TEST_P(GroupBehaviour, RefusesWhatMakesNoSense) {
   });
 }
 
+TEST_P(GroupBehaviour, WhoOnlyGivesMayHaveReadOnlyTensorsOfAnyLayout) {
+  GetParam().spawn(2, [](ProcessGroup& group) {
+    const Tensor given = Tensor::full({8}, 3).slice(0, 0, 8, 2);
+    const Tensor taken = Tensor::full({4}, 1);
+    const bool gives = group.rank() == 0;
+    group.broadcast(gives ? given.as_read_only() : taken, {.root = 0})->wait();
+    EXPECT_EQ(taken.data<float>()[3], gives ? 1 : 3);
+    group.reduce(gives ? given.as_read_only() : taken, {.root = 1})->wait();
+    EXPECT_EQ(taken.data<float>()[3], gives ? 1 : 6);
+  });
+}
+
 TEST_P(GroupBehaviour, SubgroupsAndSplits) {
   GetParam().spawn(4, [](ProcessGroup& group) {
     const auto odd = group.new_group({3, 1});

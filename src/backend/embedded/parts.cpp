@@ -15,8 +15,9 @@ std::byte* travelling(const Tensor& tensor, bool written, Parts& parts) {
     if (original.bytes() == tensor.bytes() && original.strides() == tensor.strides()) return copy.mutable_bytes();
   }
   const Tensor copy = tensor.clone();
-  // A copy that is only read is kept here too: something must own it while the operation runs.
-  parts.copied_back.emplace_back(written ? tensor : copy, copy);
+  // A copy that is only read is kept here too: something must own it while the operation runs. The root of a broadcast
+  // and those who only give to a reduce may have tensors that cannot be written to.
+  parts.copied_back.emplace_back(written && !tensor.read_only() ? tensor : copy, copy);
   return copy.mutable_bytes();
 }
 
