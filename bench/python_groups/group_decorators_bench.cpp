@@ -9,17 +9,15 @@
 
 #include <hookline/hookline.hpp>
 
+#include "../sampling.hpp"
+
 namespace {
 
 using namespace hookline;
+using bench::median;
 
 constexpr int kRounds = 15;
 constexpr int kCalls = 20'000;
-
-double median(std::vector<double> values) {
-  std::nth_element(values.begin(), values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2), values.end());
-  return values[values.size() / 2];
-}
 
 std::shared_ptr<ProcessGroup> lonely_group() { return make_group(make_threads_backends(1)[0]); }
 

@@ -64,7 +64,7 @@ void Pending::on_done(Task task) {
 }
 
 void Pending::when_over(Task task, bool hasten) {
-  if (!attach(quick_tasks_, task)) {
+  if (over() || !attach(quick_tasks_, task)) {
     task();
   } else if (hasten) {
     engine_->wake_progress_thread();
