@@ -18,6 +18,8 @@ class AroundHook : public CommHookInterface {
   Future<HookResult> run_hook(GradBucket& bucket) override;
   Tensor parse_hook_result(const HookResult& result) override { return tensor_of(result); }
 
+  void begin_step(const HookStep& step) override { inner_->begin_step(step); }
+  void end_step(const HookStep& step) override { inner_->end_step(step); }
   bool keep_error() override { return inner_->keep_error(); }
   std::vector<HookCost> costs() const override { return inner_->costs(); }
   void save(StateWriter& to) const override { inner_->save(to); }

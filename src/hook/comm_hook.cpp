@@ -27,6 +27,8 @@ CommHookInterface::~CommHookInterface() = default;
 
 std::string CommHookInterface::name() const { return traits_.name.empty() ? demangled(typeid(*this)) : traits_.name; }
 
+void CommHookInterface::begin_step(const HookStep&) {}
+void CommHookInterface::end_step(const HookStep&) {}
 void CommHookInterface::save(StateWriter&) const {}
 void CommHookInterface::load(StateReader&) {}
 

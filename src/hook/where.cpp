@@ -22,6 +22,14 @@ class WhereHook final : public hook::AroundHook {
         rule_(std::move(rule)),
         otherwise_(std::move(otherwise)) {}
 
+  void begin_step(const HookStep& step) override {
+    AroundHook::begin_step(step);
+    otherwise_->begin_step(step);
+  }
+  void end_step(const HookStep& step) override {
+    AroundHook::end_step(step);
+    otherwise_->end_step(step);
+  }
   bool keep_error() override {
     const bool one = AroundHook::keep_error();
     return otherwise_->keep_error() && one;

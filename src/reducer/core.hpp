@@ -108,6 +108,7 @@ class Core : public std::enable_shared_from_this<Core> {
 
   // Opening a step, and marks (core.cpp).
   bool open_step(bool active);
+  HookStep hook_step() const;
   bool may_mark(std::size_t parameter);
   void marked(std::size_t parameter);
   void take(std::size_t parameter, const Tensor& gradient);
@@ -136,6 +137,7 @@ class Core : public std::enable_shared_from_this<Core> {
   void write_back(Bucket& bucket, std::size_t index);
   void agree_on_unused();
   void put_back_unused();
+  void end_hooks();
   void close_step();
   void write_stats(Clock::time_point backward_end);
 

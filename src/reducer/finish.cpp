@@ -41,6 +41,7 @@ void Core::finalize() {
     }
     agree_on_unused();
     put_back_unused();
+    end_hooks();
   } catch (...) {
     const std::exception_ptr error = std::current_exception();
     if (!wait_for_launched()) {
@@ -220,6 +221,16 @@ void Core::put_back_unused() {
     if (!marks_[p].unused) continue;
     stats.unused.push_back(parameters[p].name);
     if (slots_[p].saved) slots_[p].view.copy_from(*slots_[p].saved);
+  }
+}
+
+// A hook that fails here fails the reducer: other ranks may have done what this one has not.
+void Core::end_hooks() {
+  try {
+    hook->end_step({.unused_known = true, .unused = stats.unused});
+  } catch (...) {
+    fail(std::current_exception(), fmt::format("the end of step {} (hook {})", step_, hook->name()));
+    throw_if_failed();
   }
 }
 

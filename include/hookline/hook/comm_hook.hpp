@@ -28,6 +28,13 @@ struct HookTraits {
 class StateWriter;
 class StateReader;
 
+/// What the reducer tells hooks of a whole step.
+struct HookStep {
+  /// Whether `unused` holds already. Where it does not, end_step brings it.
+  bool unused_known = true;
+  std::vector<std::string> unused = {};  ///< parameters that no rank has a gradient for
+};
+
 /// What a hook did to a bucket in the last step, where it knows.
 struct HookCost {
   std::size_t bucket = 0;
@@ -56,7 +63,13 @@ class HOOKLINE_EXPORT CommHookInterface {
   /// The reduced buffer in what the Future carried: flat, of the bucket's size and dtype. Called in finalize().
   virtual Tensor parse_hook_result(const HookResult& result) = 0;
 
-  // The rest is for hooks that lose something, or keep something between steps. A hook around another asks it in turn.
+  // The rest is for hooks that lose something, keep something between steps, or do more than reduce. A hook around
+  // another asks it in turn.
+
+  /// Before the first bucket of a step, and when all of them are reduced and handed back: in the thread that opens the
+  /// step, and in that of finalize(). A step that fails has no end.
+  virtual void begin_step(const HookStep& step);
+  virtual void end_step(const HookStep& step);
 
   /// Has the hook add what it loses of this rank's gradients to those of the next step, from now on. False where the
   /// hook does not know what it loses.
