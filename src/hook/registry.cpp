@@ -1,6 +1,8 @@
 // The hooks that have a name, and how a text becomes one of them.
 #include <hookline/hook/registry.hpp>
 
+#include <algorithm>
+#include <climits>
 #include <mutex>
 
 #include <fmt/format.h>
@@ -8,8 +10,10 @@
 
 #include <hookline/codec/make_codec.hpp>
 #include <hookline/core/error.hpp>
+#include <hookline/group/subgroups.hpp>
 #include <hookline/hook/builtin_hooks.hpp>
 #include <hookline/hook/compress_hook.hpp>
+#include <hookline/hook/post_local_sgd.hpp>
 #include <hookline/hook/powersgd.hpp>
 #include <hookline/hook/wrappers.hpp>
 
@@ -92,6 +96,18 @@ HookPtr make_where(std::shared_ptr<ProcessGroup> group, HookOptions& given, Hook
   return where(std::move(inner), rule, make_hook(given.text("otherwise", "allreduce"), std::move(group)));
 }
 
+HookPtr make_post_local_sgd(const std::shared_ptr<ProcessGroup>& group, HookOptions& given) {
+  const std::int64_t start = given.integer("start_iter", 1000);
+  const std::int64_t size = given.integer("group_size", 0);
+  const bool allreduce = given.boolean("gradient_allreduce", true);
+  given.check_all_known();  // before the ranks talk to each other
+  std::shared_ptr<ProcessGroup> part;
+  if (size != 0 && allreduce)
+    part = group_of_size(group, static_cast<int>(std::clamp<std::int64_t>(size, -1, INT_MAX)));
+  return std::make_shared<PostLocalSGDHook>(
+      std::make_shared<PostLocalSGDState>(group, std::move(part), start, allreduce));
+}
+
 // A hook of the library's is added here, in a line; a hook of a program's by register_hook.
 std::map<std::string, Entry, std::less<>> builtin_hooks() {
   return {
@@ -119,6 +135,9 @@ std::map<std::string, Entry, std::less<>> builtin_hooks() {
        {HookPlace::around,
         [](auto group, auto&, HookPtr inner) { return compared_with_exact(std::move(inner), std::move(group)); },
         "measures how far the result is from the exact mean"}},
+      {"post_local_sgd",
+       {HookPlace::first, [](auto group, auto& given, auto) { return make_post_local_sgd(group, given); },
+        "the mean over all ranks, and from some step on over those of the host"}},
       {"noop",
        {HookPlace::first, [](auto, auto&, auto) { return std::make_shared<NoopHook>(); },
         "sends nothing: each rank keeps its own gradients"}},

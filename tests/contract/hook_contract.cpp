@@ -128,11 +128,15 @@ INSTANTIATE_TEST_SUITE_P(
 
 INSTANTIATE_TEST_SUITE_P(
     Hooks, HookContract,
-    ::testing::Values(HookCase{"allreduce", [](auto group) { return make_hook("allreduce", group); }},
-                      HookCase{"noop", [](auto group) { return make_hook("noop", group); }, false},
-                      HookCase{"coroutine", [](auto group) { return make_hook(mean, group); }},
-                      HookCase{"typed", [](auto group) { return std::make_shared<TypedHook>(group); }},
-                      HookCase{"wrapped", [](auto group) { return wrap(make_hook(mean, group), pass_on); }}),
+    ::testing::Values(
+        HookCase{"allreduce", [](auto group) { return make_hook("allreduce", group); }},
+        HookCase{"noop", [](auto group) { return make_hook("noop", group); }, false},
+        HookCase{"post_local_sgd", [](auto group) { return make_hook("post_local_sgd(start_iter=4)", group); }},
+        HookCase{"local_alone",
+                 [](auto group) { return make_hook("post_local_sgd(start_iter=0, group_size=1)", group); }, false},
+        HookCase{"coroutine", [](auto group) { return make_hook(mean, group); }},
+        HookCase{"typed", [](auto group) { return std::make_shared<TypedHook>(group); }},
+        HookCase{"wrapped", [](auto group) { return wrap(make_hook(mean, group), pass_on); }}),
     [](const auto& test) { return test.param.name; });
 
 }  // namespace

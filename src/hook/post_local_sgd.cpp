@@ -1,0 +1,59 @@
+// Post-local SGD (Lin et al. 2020): which ranks a bucket is averaged over.
+#include <hookline/hook/post_local_sgd.hpp>
+
+#include <fmt/format.h>
+
+#include <hookline/core/error.hpp>
+#include <hookline/group/subgroups.hpp>
+#include <hookline/hook/hook_state.hpp>
+
+namespace hookline {
+namespace {
+
+std::shared_ptr<ProcessGroup> usable(std::shared_ptr<ProcessGroup> group, std::int64_t start) {
+  if (!group) throw InvalidArgument("post-local SGD needs a process group");
+  if (start < 0) {
+    throw InvalidArgument(fmt::format("start_localSGD_iter is {}, and must be 0 or more steps", start));
+  }
+  return group;
+}
+
+// In the lane of the bucket, as far as the subgroup has so many. Buckets start in the same order on every rank.
+WorkPtr mean_over(ProcessGroup& group, const Tensor& buffer) {
+  CallContext context = current_context();
+  if (context.lane >= group.capabilities().lanes) context.lane = 0;
+  const ContextScope scope(std::move(context));
+  return group.allreduce(buffer, {.op = ReduceOp::avg});
+}
+
+}  // namespace
+
+PostLocalSGDState::PostLocalSGDState(std::shared_ptr<ProcessGroup> whole, std::shared_ptr<ProcessGroup> part,
+                                     std::int64_t start, bool allreduce)
+    : process_group(usable(std::move(whole), start)),
+      subgroup(part || !allreduce ? std::move(part) : host_group(process_group)),
+      start_localSGD_iter(static_cast<std::uint64_t>(start)),
+      post_local_gradient_allreduce(allreduce) {}
+
+PostLocalSGDHook::PostLocalSGDHook(std::shared_ptr<PostLocalSGDState> state)
+    : CppCommHookInterface(std::move(state), {.name = "post_local_sgd"}) {
+  if (!state_) throw InvalidArgument("the hook post_local_sgd needs a state");
+}
+
+PostLocalSGDHook::~PostLocalSGDHook() = default;
+
+Future<HookResult> PostLocalSGDHook::run_hook(GradBucket& bucket) {
+  // Buckets are started one after another, the last one last.
+  const bool local = state_->iter >= state_->start_localSGD_iter;
+  if (bucket.is_last()) ++state_->iter;
+  if (local && !state_->post_local_gradient_allreduce) co_return bucket.buffer();
+  ProcessGroup& group = local ? *state_->subgroup : *state_->process_group;
+  const WorkPtr work = mean_over(group, bucket.buffer());
+  co_await work;
+  co_return bucket.buffer();
+}
+
+void PostLocalSGDHook::save(StateWriter& to) const { to.number(state_->iter); }
+void PostLocalSGDHook::load(StateReader& from) { state_->iter = from.number(); }
+
+}  // namespace hookline
