@@ -1,7 +1,8 @@
 """Checks that each room includes only its own headers and those of the rooms below it.
 
-Rooms, bottom first: core, kernel, store, codec, backend, group, bucket, hook, reducer, adapter. Public headers include
-the standard library and public headers only, backends do not include each other, and src/ does not include bindings.
+Rooms, bottom first: core, kernel, store, codec, backend, group, bucket, hook, optimizer, reducer, adapter. Public
+headers include the standard library and public headers only, backends do not include each other, and src/ does not
+include bindings.
 """
 
 import argparse
@@ -9,7 +10,7 @@ import re
 import sys
 from pathlib import Path
 
-ROOMS = ["core", "kernel", "store", "codec", "backend", "group", "bucket", "hook", "reducer", "adapter"]
+ROOMS = ["core", "kernel", "store", "codec", "backend", "group", "bucket", "hook", "optimizer", "reducer", "adapter"]
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]')
 # Headers at the top of include/hookline that every room may include. hookline.hpp includes them all: nobody may.
 EVERYBODYS = {"version.hpp"}

@@ -34,6 +34,7 @@
 #include <hookline/group/options.hpp>
 #include <hookline/group/process_group.hpp>
 #include <hookline/group/recorded.hpp>
+#include <hookline/group/subgroups.hpp>
 #include <hookline/group/work_info.hpp>
 #include <hookline/hook/builtin_hooks.hpp>
 #include <hookline/hook/comm_hook.hpp>
@@ -42,9 +43,16 @@
 #include <hookline/hook/function_hook.hpp>
 #include <hookline/hook/hook_state.hpp>
 #include <hookline/hook/kept_errors.hpp>
+#include <hookline/hook/post_local_sgd.hpp>
 #include <hookline/hook/powersgd.hpp>
 #include <hookline/hook/registry.hpp>
 #include <hookline/hook/wrappers.hpp>
+#include <hookline/optimizer/adam.hpp>
+#include <hookline/optimizer/model_averager.hpp>
+#include <hookline/optimizer/optimizer.hpp>
+#include <hookline/optimizer/overlap.hpp>
+#include <hookline/optimizer/post_local_sgd_optimizer.hpp>
+#include <hookline/optimizer/sgd.hpp>
 #include <hookline/reducer/broadcast_coalesced.hpp>
 #include <hookline/reducer/parameter.hpp>
 #include <hookline/reducer/reducer.hpp>

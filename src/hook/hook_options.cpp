@@ -19,8 +19,8 @@ bool read(const std::string& text, T& value) {
 
 }  // namespace
 
-HookOptions::HookOptions(std::string hook, std::map<std::string, std::string> given)
-    : hook_(std::move(hook)), given_(std::move(given)) {}
+HookOptions::HookOptions(std::string hook, std::map<std::string, std::string> given, std::string what)
+    : hook_(std::move(hook)), what_(std::move(what)), given_(std::move(given)) {}
 
 const std::string* HookOptions::find(const std::string& name) {
   if (std::find(asked_.begin(), asked_.end(), name) == asked_.end()) asked_.push_back(name);
@@ -29,7 +29,8 @@ const std::string* HookOptions::find(const std::string& name) {
 }
 
 void HookOptions::refuse(const std::string& name, const std::string& value, std::string_view expected) const {
-  throw InvalidArgument(fmt::format("the hook {}: option {} is '{}', and must be {}", hook_, name, value, expected));
+  throw InvalidArgument(
+      fmt::format("the {} {}: option {} is '{}', and must be {}", what_, hook_, name, value, expected));
 }
 
 std::int64_t HookOptions::integer(const std::string& name, std::int64_t otherwise) {
@@ -73,7 +74,7 @@ std::string HookOptions::word(const std::string& name, const std::string& otherw
 void HookOptions::check_all_known() const {
   for (const auto& [name, value] : given_) {
     if (std::find(asked_.begin(), asked_.end(), name) != asked_.end()) continue;
-    throw InvalidArgument(fmt::format("the hook {} has no option {}; it has: {}", hook_, name,
+    throw InvalidArgument(fmt::format("the {} {} has no option {}; it has: {}", what_, hook_, name,
                                       asked_.empty() ? "none" : fmt::format("{}", fmt::join(asked_, ", "))));
   }
 }

@@ -16,7 +16,7 @@ bool is_space(char c) { return std::isspace(static_cast<unsigned char>(c)) != 0;
 
 class Reader {
  public:
-  explicit Reader(std::string_view text) : text_(text) {}
+  Reader(std::string_view text, std::string_view what) : text_(text), what_(what) {}
 
   std::vector<HookPart> read() {
     std::vector<HookPart> parts;
@@ -28,13 +28,13 @@ class Reader {
 
  private:
   HookPart part() {
-    HookPart result{.name = word("the name of a hook"), .options = {}};
+    HookPart result{.name = word(what_ == "hook" ? "the name of a hook" : "the name of an optimizer"), .options = {}};
     if (!accept('(') || accept(')')) return result;
     do {
       const std::string name = word("the name of an option");
       if (!accept('=')) refuse("'='");
       if (!result.options.emplace(name, value()).second) {
-        throw InvalidArgument(fmt::format("the hook '{}': option {} is given twice", text_, name));
+        throw InvalidArgument(fmt::format("the {} '{}': option {} is given twice", what_, text_, name));
       }
     } while (accept(','));
     if (!accept(')')) refuse("',' or ')'");
@@ -75,11 +75,12 @@ class Reader {
 
   [[noreturn]] void refuse(const char* expected) const {
     const std::string found = at_ < text_.size() ? fmt::format("'{}'", text_.substr(at_, 20)) : "the end";
-    throw InvalidArgument(fmt::format("the hook '{}' cannot be read: {} was expected at character {}, not {}", text_,
-                                      expected, at_ + 1, found));
+    throw InvalidArgument(fmt::format("the {} '{}' cannot be read: {} was expected at character {}, not {}", what_,
+                                      text_, expected, at_ + 1, found));
   }
 
   std::string_view text_;
+  std::string_view what_;
   std::size_t at_ = 0;
 };
 
@@ -90,6 +91,6 @@ bool is_identifier(std::string_view text) {
          std::all_of(text.begin(), text.end(), is_word);
 }
 
-std::vector<HookPart> read_hook_text(std::string_view text) { return Reader(text).read(); }
+std::vector<HookPart> read_hook_text(std::string_view text, std::string_view what) { return Reader(text, what).read(); }
 
 }  // namespace hookline::hook

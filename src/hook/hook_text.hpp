@@ -18,8 +18,8 @@ struct HookPart {
 ///   text    = part { "|" part }
 ///   part    = name [ "(" [ option { "," option } ] ")" ]
 ///   option  = name "=" value        a value is everything up to "," or ")", without the spaces around it
-/// Throws InvalidArgument naming the place where something else was expected.
-std::vector<HookPart> read_hook_text(std::string_view text);
+/// Throws InvalidArgument naming the place where something else was expected. `what` the text is of, for these errors.
+std::vector<HookPart> read_hook_text(std::string_view text, std::string_view what = "hook");
 
 bool is_identifier(std::string_view text);
 

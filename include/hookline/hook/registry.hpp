@@ -19,7 +19,8 @@ namespace hookline {
 /// is not given; one that is given and never asked for is a mistake of the user's, which make_hook finds.
 class HOOKLINE_EXPORT HookOptions {
  public:
-  HookOptions(std::string hook, std::map<std::string, std::string> given);
+  /// `what` it is that has the options, for error texts.
+  HookOptions(std::string hook, std::map<std::string, std::string> given, std::string what = "hook");
 
   /// Throw InvalidArgument naming hook, option and value for what cannot be read as the type asked for.
   std::int64_t integer(const std::string& name, std::int64_t otherwise);
@@ -37,6 +38,7 @@ class HOOKLINE_EXPORT HookOptions {
   [[noreturn]] void refuse(const std::string& name, const std::string& value, std::string_view expected) const;
 
   std::string hook_;
+  std::string what_;
   std::map<std::string, std::string> given_;
   std::vector<std::string> asked_;
 };

@@ -1,0 +1,47 @@
+// Adam, and Adam with weight decay of its own.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include <hookline/optimizer/optimizer.hpp>
+
+namespace hookline {
+
+struct AdamOptions {
+  double lr = 1e-3;
+  double beta1 = 0.9;
+  double beta2 = 0.999;
+  double eps = 1e-8;
+  double weight_decay = 0;
+  bool amsgrad = false;
+  bool maximize = false;
+};
+
+/// As torch.optim.Adam. Remembers exp_avg, exp_avg_sq and, with amsgrad, max_exp_avg_sq.
+class HOOKLINE_EXPORT Adam : public Optimizer {
+ public:
+  explicit Adam(const AdamOptions& options = {});
+  ~Adam() override;
+  Options options() const override;
+
+ protected:
+  Adam(std::string name, const AdamOptions& options, bool decoupled);
+
+ private:
+  void assign(const Options& all) override;
+  const std::vector<std::string>& state_names() const override;
+  void apply(Slot& slot, const Arrays& arrays, double scale) override;
+
+  AdamOptions options_;
+  const bool decoupled_ = false;
+};
+
+/// As torch.optim.AdamW: weight decay shrinks the parameters and leaves the gradients alone.
+class HOOKLINE_EXPORT AdamW final : public Adam {
+ public:
+  explicit AdamW(const AdamOptions& options = {.weight_decay = 1e-2});
+  ~AdamW() override;
+};
+
+}  // namespace hookline

@@ -1,0 +1,90 @@
+// When to average, and over which ranks.
+#include <hookline/optimizer/model_averager.hpp>
+
+#include <ranges>
+
+#include <fmt/format.h>
+
+#include <hookline/core/error.hpp>
+#include <hookline/group/subgroups.hpp>
+
+namespace hookline {
+
+ModelAverager::ModelAverager(std::int64_t warmup_steps, std::shared_ptr<ProcessGroup> group)
+    : warmup_steps_(static_cast<std::uint64_t>(warmup_steps)), group_(std::move(group)) {
+  if (warmup_steps < 0) {
+    throw InvalidArgument(fmt::format(
+        "Arg ``warmup_steps`` must be a non-negative number. It is {}: 0 or more is allowed", warmup_steps));
+  }
+  if (!group_) throw InvalidArgument("a model averager needs a process group");
+}
+
+ModelAverager::~ModelAverager() = default;
+
+bool ModelAverager::average_parameters(const std::vector<Tensor>& parameters) {
+  ProcessGroup* const group = step_ >= warmup_steps_ ? group_in(step_) : nullptr;
+  if (group) hookline::average_parameters(*group, parameters);
+  ++step_;
+  return group != nullptr;
+}
+
+PeriodicModelAverager::PeriodicModelAverager(std::int64_t period, std::int64_t warmup_steps,
+                                             std::shared_ptr<ProcessGroup> group)
+    : ModelAverager(warmup_steps, std::move(group)), period_(static_cast<std::uint64_t>(period)) {
+  if (period < 1) {
+    throw InvalidArgument(
+        fmt::format("Arg ``period`` must be a positive value. It is {}: 1 or more is allowed", period));
+  }
+}
+
+PeriodicModelAverager::~PeriodicModelAverager() = default;
+
+ProcessGroup* PeriodicModelAverager::group_in(std::uint64_t step) const {
+  return (step - warmup_steps()) % period_ == 0 ? group().get() : nullptr;
+}
+
+HierarchicalModelAverager::HierarchicalModelAverager(const std::vector<Level>& levels, std::int64_t warmup_steps,
+                                                     const std::shared_ptr<ProcessGroup>& whole)
+    : ModelAverager(warmup_steps, whole) {
+  if (levels.empty()) {
+    throw InvalidArgument(
+        "Arg ``period_group_size_dict`` must not be empty. Give it a period and a group size for each level");
+  }
+  const int ranks = whole->size();
+  std::int64_t before = 0;
+  for (const Level& level : levels) {
+    if (level.period <= before) {
+      throw InvalidArgument(
+          before == 0
+              ? fmt::format("The minimum period in arg ``period_group_size_dict`` must be a positive value. It is {}",
+                            level.period)
+              : fmt::format("the periods in arg ``period_group_size_dict`` must grow, and {} comes behind {}",
+                            level.period, before));
+    }
+    before = level.period;
+    if (level.group_size < 1 || ranks % level.group_size != 0) {
+      throw InvalidArgument(fmt::format(
+          "a group size of {} in arg ``period_group_size_dict``: it must be one that divides the {} ranks of the group",
+          level.group_size, ranks));
+    }
+  }
+  if (levels.back().group_size != ranks) {
+    throw InvalidArgument(fmt::format(
+        "The last value in arg ``period_group_size_dict`` {} must be equal to the size of arg ``process_group`` {}.",
+        levels.back().group_size, ranks));
+  }
+  for (const Level& level : levels) {
+    levels_.emplace_back(static_cast<std::uint64_t>(level.period), group_of_size(whole, level.group_size));
+  }
+}
+
+HierarchicalModelAverager::~HierarchicalModelAverager() = default;
+
+ProcessGroup* HierarchicalModelAverager::group_in(std::uint64_t step) const {
+  for (const auto& [period, group] : levels_ | std::views::reverse) {
+    if (step % period == 0) return group.get();
+  }
+  return nullptr;
+}
+
+}  // namespace hookline

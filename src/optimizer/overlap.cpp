@@ -1,0 +1,204 @@
+// The hook around another that steps parameters: at once, or at the end where the whole gradient is needed.
+#include <hookline/optimizer/overlap.hpp>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <mutex>
+#include <set>
+
+#include <fmt/format.h>
+
+#include <hookline/core/error.hpp>
+#include <hookline/core/executor.hpp>
+#include <hookline/core/norm.hpp>
+
+#include "hook/around_hook.hpp"
+#include "kernel/squared_norm.hpp"
+
+namespace hookline {
+namespace {
+
+/// Buckets up to here are stepped where they are: that takes no longer than changing threads.
+constexpr std::int64_t kSmall = 1 << 14;
+
+/// The bucket without some of its parameters; nothing where none is left.
+std::optional<GradBucket> without(const GradBucket& bucket, const std::set<std::string>& unused) {
+  const BucketLayout& all = *bucket.layout();
+  if (unused.empty() || std::none_of(all.names.begin(), all.names.end(), [&](auto& n) { return unused.contains(n); })) {
+    return bucket;
+  }
+  BucketLayout kept;
+  std::size_t end = 0;
+  for (std::size_t i = 0; i < all.names.size(); ++i) {
+    if (unused.contains(all.names[i])) continue;
+    kept.offsets.push_back(all.offsets[i]);
+    kept.lengths.push_back(all.lengths[i]);
+    kept.sizes.push_back(all.sizes[i]);
+    kept.parameters.push_back(all.parameters[i]);
+    kept.names.push_back(all.names[i]);
+    end = std::max(end, all.offsets[i] + all.lengths[i]);
+  }
+  if (kept.names.empty()) return std::nullopt;
+  return GradBucket(bucket.index(), bucket.bucket_count(), bucket.buffer().slice(0, 0, static_cast<std::int64_t>(end)),
+                    std::make_shared<const BucketLayout>(std::move(kept)));
+}
+
+class OverlapHook final : public hook::AroundHook {
+ public:
+  OverlapHook(HookPtr inner, BucketStep step, OptimizerPtr optimizer, const std::string& name, OverlapOptions options)
+      : AroundHook(std::move(inner), fmt::format("overlap({})", name),
+                   [this](HookPtr hook, GradBucket& bucket) { return run(std::move(hook), bucket); }),
+        step_(std::move(step)),
+        optimizer_(std::move(optimizer)),
+        options_(options) {}
+
+  void begin_step(const HookStep& step) override {
+    AroundHook::begin_step(step);
+    const std::lock_guard lock(mutex_);
+    waiting_.clear();
+    squares_.clear();
+    unused_known_ = step.unused_known;
+    unused_ = {step.unused.begin(), step.unused.end()};
+  }
+
+  void end_step(const HookStep& step) override {
+    AroundHook::end_step(step);
+    std::map<std::size_t, GradBucket> waiting;
+    double squares = 0;
+    {
+      const std::lock_guard lock(mutex_);
+      waiting.swap(waiting_);
+      for (const auto& [index, sum] : squares_) squares += sum;
+    }
+    const std::set<std::string> unused(step.unused.begin(), step.unused.end());
+    const double scale = options_.clip_norm ? std::min(1.0, *options_.clip_norm / (std::sqrt(squares) + 1e-6)) : 1;
+    for (const auto& [index, bucket] : waiting) {
+      const std::optional<GradBucket> used = without(bucket, unused);
+      if (!used) continue;
+      if (optimizer_) step_native(*used, scale);
+      else step_otherwise(*used, scale);
+    }
+  }
+
+  void save(StateWriter& to) const override {
+    AroundHook::save(to);
+    if (optimizer_) optimizer_->save(to);
+  }
+  void load(StateReader& from) override {
+    AroundHook::load(from);
+    if (optimizer_) optimizer_->load(from);
+  }
+
+ private:
+  Future<Tensor> run(HookPtr hook, GradBucket& bucket) {
+    check(bucket);
+    const Tensor result = co_await run_and_parse(hook, bucket);
+    GradBucket reduced = bucket;
+    reduced.set_buffer(result);
+    if (result.dtype() != bucket.buffer().dtype()) {
+      throw InvalidArgument(
+          fmt::format("the hook {} got {} and gave {}", hook->name(), to_string(bucket.buffer()), to_string(result)));
+    }
+    const std::optional<GradBucket> now = keep_or_take(reduced);
+    if (now && optimizer_ && now->buffer().numel() > kSmall) {
+      const Future<void> stepped = step_elsewhere(*now);
+      co_await stepped;
+    } else if (now && optimizer_) {
+      step_native(*now, 1);
+    } else if (now) {
+      const Future<void> stepped = step_(*now);
+      co_await stepped;
+    }
+    co_return result;
+  }
+
+  void check(const GradBucket& bucket) const {
+    if (bucket.sparse_grad_indices()) {
+      throw Unsupported(
+          fmt::format("{}: sparse gradients cannot be stepped while others communicate; step such "
+                      "parameters after finalize(), with sparse_gradient()",
+                      name()));
+    }
+    if (bucket.parameters().size() != bucket.sizes().size() || bucket.names().size() != bucket.sizes().size()) {
+      throw InvalidArgument(fmt::format("{}: the bucket does not know its parameters and their names", name()));
+    }
+  }
+
+  // What can be stepped at once; the rest waits for the end of the step, with its part of the norm.
+  std::optional<GradBucket> keep_or_take(const GradBucket& bucket) {
+    double squares = 0;
+    if (options_.clip_norm) {
+      squares = kernel::sum_of_squares_on(kernel::best_target(), bucket.buffer().dtype(), bucket.buffer().bytes(),
+                                          static_cast<std::size_t>(bucket.buffer().numel()));
+    }
+    const std::lock_guard lock(mutex_);
+    if (unused_known_ && !options_.clip_norm) return without(bucket, unused_);
+    squares_[bucket.index()] = squares;
+    waiting_.insert_or_assign(bucket.index(), bucket);
+    return std::nullopt;
+  }
+
+  void step_native(const GradBucket& bucket, double scale) const {
+    const std::vector<Tensor> gradients = bucket.gradients();
+    for (std::size_t i = 0; i < gradients.size(); ++i) {
+      optimizer_->step(bucket.names()[i], bucket.parameters()[i], gradients[i], scale);
+    }
+  }
+
+  void step_otherwise(const GradBucket& bucket, double scale) const {
+    if (scale != 1) bucket.buffer() *= scale;
+    step_(bucket).wait();
+  }
+
+  // On a thread of the hook's own, so that later buckets' collectives are not kept waiting.
+  Future<void> step_elsewhere(const GradBucket& bucket) {
+    Promise<void> promise;
+    Future<void> future = promise.get_future();
+    auto task = [this, bucket, promise = std::move(promise)]() mutable {
+      promise.set_from([&] { step_native(bucket, 1); });
+    };
+    thread().post(std::move(task));
+    return future;
+  }
+
+  ThreadExecutor& thread() {
+    const std::lock_guard lock(mutex_);
+    if (!thread_) thread_ = std::make_unique<ThreadExecutor>("hl-optimizer");
+    return *thread_;
+  }
+
+  const BucketStep step_;
+  const OptimizerPtr optimizer_;
+  const OverlapOptions options_;
+  std::mutex mutex_;
+  bool unused_known_ = true;
+  std::set<std::string> unused_;
+  std::map<std::size_t, GradBucket> waiting_;
+  std::map<std::size_t, double> squares_;
+  std::unique_ptr<ThreadExecutor> thread_;
+};
+
+void check(const OverlapOptions& options) {
+  if (options.clip_norm && (!(*options.clip_norm > 0) || std::isinf(*options.clip_norm))) {
+    throw InvalidArgument(
+        fmt::format("overlap: clip_norm is {}, and must be a number larger than 0", *options.clip_norm));
+  }
+}
+
+}  // namespace
+
+HookPtr overlap(HookPtr inner, OptimizerPtr optimizer, const OverlapOptions& options) {
+  check(options);
+  if (!optimizer) throw InvalidArgument("overlap: there is no optimizer");
+  const std::string name = optimizer->name();
+  return std::make_shared<OverlapHook>(std::move(inner), nullptr, std::move(optimizer), name, options);
+}
+
+HookPtr overlap(HookPtr inner, BucketStep step, const std::string& name, const OverlapOptions& options) {
+  check(options);
+  if (!step) throw InvalidArgument("overlap: the function that steps is empty");
+  return std::make_shared<OverlapHook>(std::move(inner), std::move(step), nullptr, name, options);
+}
+
+}  // namespace hookline
