@@ -4,7 +4,10 @@ from importlib import import_module as _import_module
 
 from ._arrays import ArrayLike
 from ._core import (
+    SGD,
     Aborted,
+    Adam,
+    AdamW,
     AllgatherOptions,
     AllreduceOptions,
     AllToAllOptions,
@@ -18,10 +21,15 @@ from ._core import (
     Future,
     GatherOptions,
     GradBucket,
+    HierarchicalModelAverager,
     InvalidArgument,
     MemoryStore,
     Mismatch,
+    ModelAverager,
+    Optimizer,
     PeerLost,
+    PeriodicModelAverager,
+    PostLocalSGDState,
     PowerSGDState,
     PrefixStore,
     ProcessGroup,
@@ -48,10 +56,13 @@ from ._core import (
     empty,
     from_dlpack,
     full,
+    host_group,
     init_process_group,
     make_codec,
     make_hook,
+    make_optimizer,
     nan_checked,
+    overlap,
     recorded,
     records,
     registered_hooks,
@@ -62,6 +73,7 @@ from ._core import (
 from ._core import version as __version__
 from ._futures import collect_all, when_all
 from ._hooks import DDPCommHookType, register_ddp_comm_hook
+from ._optimizers import PostLocalSGDOptimizer, post_localSGD_hook
 from ._powersgd import batched_powerSGD_hook, powerSGD_hook
 from ._subclassing import require_init
 
@@ -73,7 +85,10 @@ require_init(Work, "")
 require_init(Store, "")
 
 __all__ = [
+    "SGD",
     "Aborted",
+    "Adam",
+    "AdamW",
     "AllToAllOptions",
     "AllgatherOptions",
     "AllreduceCoalescedOptions",
@@ -91,10 +106,16 @@ __all__ = [
     "GatherOptions",
     "GradBucket",
     "HashStore",
+    "HierarchicalModelAverager",
     "InvalidArgument",
     "MemoryStore",
     "Mismatch",
+    "ModelAverager",
+    "Optimizer",
     "PeerLost",
+    "PeriodicModelAverager",
+    "PostLocalSGDOptimizer",
+    "PostLocalSGDState",
     "PowerSGDState",
     "PrefixStore",
     "ProcessGroup",
@@ -124,10 +145,14 @@ __all__ = [
     "empty",
     "from_dlpack",
     "full",
+    "host_group",
     "init_process_group",
     "make_codec",
     "make_hook",
+    "make_optimizer",
     "nan_checked",
+    "overlap",
+    "post_localSGD_hook",
     "powerSGD_hook",
     "recorded",
     "records",

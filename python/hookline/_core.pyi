@@ -1,4 +1,10 @@
-from collections.abc import Callable, Generator, Sequence, Set
+from collections.abc import (
+    Callable,
+    Generator,
+    Mapping,
+    Sequence,
+    Set
+)
 import datetime
 from typing import Any, Generic, TypeVar
 
@@ -1028,12 +1034,156 @@ class PowerSGDState:
 def powersgd_hook(state: PowerSGDState, batched: bool, group: ProcessGroup | None = None) -> CommHook:
     """The hook of a state."""
 
+class PostLocalSGDState:
+    """
+    What post_localSGD_hook goes by: the mean over process_group in the first start_localSGD_iter steps, then over subgroup, or none at all without post_local_gradient_allreduce.
+    """
+
+    def __init__(self, process_group: ProcessGroup | None, subgroup: ProcessGroup | None, start_localSGD_iter: int, post_local_gradient_allreduce: bool = True) -> None:
+        """
+        Without a process_group the default one, without a subgroup the ranks of this host. Every rank makes one.
+        """
+
+    @property
+    def process_group(self) -> ProcessGroup: ...
+
+    @property
+    def subgroup(self) -> ProcessGroup: ...
+
+    @property
+    def start_localSGD_iter(self) -> int: ...
+
+    @property
+    def post_local_gradient_allreduce(self) -> bool: ...
+
+    @property
+    def iter(self) -> int:
+        """The number of steps that were begun; a run that is resumed sets it."""
+
+    @iter.setter
+    def iter(self, arg: int, /) -> None: ...
+
+    def __repr__(self) -> str: ...
+
+def make_post_local_sgd_hook(state: PostLocalSGDState) -> CommHook:
+    """
+    The hook of a state, for register_comm_hook; post_localSGD_hook makes the same of it.
+    """
+
+class Optimizer:
+    """
+    Steps parameters by their gradients, as torch.optim does, without Python.
+    """
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def lr(self) -> float:
+        """The learning rate; another one holds from the next step."""
+
+    @lr.setter
+    def lr(self, arg: float, /) -> None: ...
+
+    @property
+    def options(self) -> dict[str, float | bool]: ...
+
+    def set_options(self, **options: float) -> None:
+        """Other values for some of the options, from the next step on."""
+
+    def step(self, params: Any, grads: Any, scale: float = 1.0) -> None:
+        """
+        Changes the parameters in place. Both are mappings by name or sequences; None gradients are left out. Gradients are multiplied by scale.
+        """
+
+    def state_dict(self) -> dict[str, Any]:
+        """Options, and copies of what is remembered of each parameter."""
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None: ...
+
+    def save(self) -> bytes:
+        """The same as bytes."""
+
+    def load(self, state: bytes) -> None:
+        """Executes nothing."""
+
+    def __reduce__(self) -> tuple[Any, ...]: ...
+
+    def __repr__(self) -> str: ...
+
+class SGD(Optimizer):
+    """Stochastic gradient descent, as torch.optim.SGD."""
+
+    def __init__(self, lr: float = 0.001, momentum: float = 0.0, dampening: float = 0.0, weight_decay: float = 0.0, nesterov: bool = False, *, maximize: bool = False) -> None: ...
+
+class Adam(Optimizer):
+    """Adam, as torch.optim.Adam."""
+
+    def __init__(self, lr: float = 0.001, betas: tuple[float, float] = (0.9, 0.999), eps: float = 1e-08, weight_decay: float = 0.0, amsgrad: bool = False, *, maximize: bool = False) -> None: ...
+
+class AdamW(Optimizer):
+    """Adam with decoupled weight decay, as torch.optim.AdamW."""
+
+    def __init__(self, lr: float = 0.001, betas: tuple[float, float] = (0.9, 0.999), eps: float = 1e-08, weight_decay: float = 0.01, amsgrad: bool = False, *, maximize: bool = False) -> None: ...
+
+def make_optimizer(text: str) -> Optimizer:
+    """
+    The optimizer of a text: 'sgd(lr=0.1, momentum=0.9)', 'adam', 'adamw(lr=1e-3)'.
+    """
+
+def overlap(hook: CommHook, optimizer: Any, clip_norm: float | None = None) -> CommHook:
+    """
+    The hook, and behind it the steps of each bucket's parameters while later buckets are still communicating: by an Optimizer or its text, by a function of a bucket, or by an object with step_param(param, grad). With clip_norm the steps wait for the whole gradient, which is scaled to that norm where it is larger.
+    """
+
+class ModelAverager:
+    """Counts the steps of a training and averages parameters in some."""
+
+    def average_parameters(self, params: Any) -> bool:
+        """
+        Called once a step, behind the optimizer, on every rank, with arrays, a mapping to them, or param_groups. Puts the mean over the ranks in their place where it is due, and tells whether it was.
+        """
+
+    @property
+    def step(self) -> int:
+        """The number of steps that were counted; a run that is resumed sets it."""
+
+    @step.setter
+    def step(self, arg: int, /) -> None: ...
+
+    @property
+    def warmup_steps(self) -> int: ...
+
+    @property
+    def process_group(self) -> ProcessGroup: ...
+
+class PeriodicModelAverager(ModelAverager):
+    """Averages every `period` steps behind the warm-up."""
+
+    def __init__(self, period: int, warmup_steps: int = 0, process_group: ProcessGroup | None = None) -> None: ...
+
+    @property
+    def period(self) -> int: ...
+
+class HierarchicalModelAverager(ModelAverager):
+    """
+    Averages over groups of several sizes, each with its period: {2: 2, 8: 4} over pairs every 2 steps and over four ranks every 8.
+    """
+
+    def __init__(self, period_group_size_dict: Mapping[int, int] | None = None, warmup_steps: int = 0, process_group: ProcessGroup | None = None) -> None: ...
+
+    @property
+    def period_process_group_dict(self) -> dict[int, ProcessGroup]: ...
+
+def host_group(group: ProcessGroup | None = None) -> ProcessGroup:
+    """The ranks that run on this one's host. Every rank calls it."""
+
 class Reducer:
     """
     Averages gradients over the ranks of a group while the backward pass goes on.
     """
 
-    def __init__(self, parameters: Sequence[tuple[str, Any]], group: ProcessGroup, hook: object | None = None, state: object | None = None, first_bucket_bytes: int = 1048576, bucket_bytes: int = 26214400, find_unused_parameters: bool = False, static_graph: bool = False, mean: str = 'average', views_may_move: bool = False, broadcast_parameters: bool = True, timeout: float | datetime.timedelta | None = None, sparse: Set[str] = ..., ignored: Set[str] = ..., delayed: Set[str] = ..., buckets: Sequence[Sequence[int]] | None = None, for_torch: bool = False) -> None: ...
+    def __init__(self, parameters: Sequence[tuple[str, Any]], group: ProcessGroup, hook: object | None = None, state: object | None = None, first_bucket_bytes: int = 1048576, bucket_bytes: int = 26214400, find_unused_parameters: bool = False, static_graph: bool = False, mean: str = 'average', views_may_move: bool = False, broadcast_parameters: bool = True, timeout: float | datetime.timedelta | None = None, sparse: Set[str] = ..., ignored: Set[str] = ..., delayed: Set[str] = ..., buckets: Sequence[Sequence[int]] | None = None, for_torch: bool = False, optimizer: object | None = None, clip_norm: float | None = None) -> None: ...
 
     def mark_ready(self, parameter: int | str, gradient: Any | None = None) -> None:
         """

@@ -7,7 +7,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
-from ._core import InvalidArgument, Reducer
+from ._core import InvalidArgument, Reducer, Unsupported, make_optimizer
+from ._optimizers import PostLocalSGDOptimizer
 
 if TYPE_CHECKING:
     import datetime
@@ -46,10 +47,16 @@ class DataParallel:
         ignored: Iterable[str] = (),
         delayed: Iterable[str] = (),
         buckets: Iterable[Iterable[str]] | None = None,
+        optimizer: Any = None,
+        clip_norm: float | None = None,
     ) -> None:
         """Without bucket_cap_mb the first bucket has 1 MiB and the others 25 MiB. mean="sum" adds up instead.
 
         With buckets, such as buckets() of a run that is resumed, these are the buckets from the first step on.
+
+        With an optimizer, finish() also steps the parameters, those of a bucket while later ones still communicate: an
+        Optimizer or its text, a PostLocalSGDOptimizer, a function of a bucket, or an object with step_param(param,
+        grad). clip_norm scales all gradients together to that norm where it is larger, as the optimizer sees them.
         """
         if bucket_cap_mb is not None and not 0 < bucket_cap_mb < math.inf:
             raise InvalidArgument(f"bucket_cap_mb must be a number larger than 0, and is {bucket_cap_mb}")
@@ -59,6 +66,10 @@ class DataParallel:
         cap = None if bucket_cap_mb is None else int(bucket_cap_mb * MIB)
         self._group = group
         self._registered = hook is not None
+        self.optimizer: Any = make_optimizer(optimizer) if isinstance(optimizer, str) else optimizer
+        self._averager = optimizer.averager if isinstance(optimizer, PostLocalSGDOptimizer) else None
+        self._averaged = [params[name] for name in self._names if name not in {*ignored}]
+        self._accumulating = False
         self._reducer = Reducer(
             list(params.items()),
             group,
@@ -75,6 +86,8 @@ class DataParallel:
             ignored=set(ignored),
             delayed=set(delayed),
             buckets=None if buckets is None else self._positions(buckets),
+            optimizer=optimizer.optim if isinstance(optimizer, PostLocalSGDOptimizer) else self.optimizer,
+            clip_norm=clip_norm,
         )
 
     def _positions(self, buckets: Iterable[Iterable[str]]) -> list[list[int]]:
@@ -95,8 +108,10 @@ class DataParallel:
             self._reducer.mark_ready(name, gradient)
 
     def finish(self) -> None:
-        """Waits until all gradients hold the means over the ranks."""
+        """Waits until all gradients hold the means over the ranks; with an optimizer, parameters are stepped then."""
         self._reducer.finalize()
+        if self._averager is not None and not self._accumulating:
+            self._averager.average_parameters(self._averaged)
 
     def gradient(self, name: str) -> Array:
         """The place of a gradient in its bucket, in shared memory where the group has it: written to, it needs no copy.
@@ -134,9 +149,11 @@ class DataParallel:
     def no_sync(self) -> Iterator[None]:
         """Inside, gradients add up on each rank and nothing is sent; the first step after it reduces the sum."""
         self._reducer.begin_no_sync()
+        self._accumulating = True
         try:
             yield
         finally:
+            self._accumulating = False
             self._reducer.end_no_sync()
 
     @contextmanager
@@ -146,6 +163,8 @@ class DataParallel:
         Then every rank takes over the parameters of one that did the most steps. Where the block raises, the group is
         aborted.
         """
+        if self._averager is not None:
+            raise Unsupported("join: ranks without inputs take no part in averaging models; average behind it instead")
         self._reducer.begin_join(divide_by_initial_world_size)
         try:
             yield

@@ -64,7 +64,7 @@ PyHook make(std::string text, std::shared_ptr<ProcessGroup> group, const nb::kwa
     }
     text += "(" + words + ")";
   }
-  HookPtr hook = make_hook(text, group);
+  HookPtr hook = natively([&] { return make_hook(text, group); });
   return {std::move(hook), std::move(group)};
 }
 

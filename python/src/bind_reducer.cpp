@@ -17,12 +17,14 @@
 
 #include <hookline/core/error.hpp>
 #include <hookline/hook/builtin_hooks.hpp>
+#include <hookline/optimizer/optimizer.hpp>
 #include <hookline/reducer/broadcast_coalesced.hpp>
 #include <hookline/reducer/reducer.hpp>
 
 #include "natively.hpp"
 #include "py_error.hpp"
 #include "py_hook.hpp"
+#include "py_optimizer.hpp"
 #include "rooms.hpp"
 #include "tensor_list.hpp"
 #include "timeout_caster.hpp"
@@ -36,6 +38,9 @@ struct PyReducer {
   std::shared_ptr<ProcessGroup> group;
   std::unique_ptr<Reducer::NoSync> no_sync;
   bool for_torch = false;
+  HookPtr hook;  // without the optimizer's steps behind it
+  PyRef optimizer;
+  std::optional<double> clip_norm;
 
   Reducer* operator->() const {
     if (!reducer) throw InvalidArgument("this reducer was taken apart by the garbage collector");
@@ -47,10 +52,11 @@ struct PyReducer {
 int traverse(PyObject* self, visitproc visit, void* arg) {
   Py_VISIT(Py_TYPE(self));
   if (!nb::inst_ready(self)) return 0;
-  const Reducer* const reducer = nb::inst_ptr<PyReducer>(self)->reducer.get();
+  const PyReducer& own = *nb::inst_ptr<PyReducer>(self);
+  const Reducer* const reducer = own.reducer.get();
   if (!reducer) return 0;
-  const HookPtr hook = reducer->hook();
-  if (const auto* python_hook = dynamic_cast<const PythonCommHook*>(hook.get())) {
+  Py_VISIT(own.optimizer.get().ptr());
+  if (const auto* python_hook = dynamic_cast<const PythonCommHook*>(own.hook.get())) {
     Py_VISIT(python_hook->state().ptr());
     Py_VISIT(python_hook->function().ptr());
   }
@@ -68,6 +74,8 @@ int clear(PyObject* self) {
   PyReducer& reducer = *nb::inst_ptr<PyReducer>(self);
   reducer.no_sync.reset();
   const std::unique_ptr<Reducer> dropped = std::move(reducer.reducer);
+  const HookPtr hook = std::move(reducer.hook);
+  const PyRef optimizer = std::move(reducer.optimizer);
   return 0;
 }
 
@@ -87,7 +95,7 @@ void construct(PyReducer* self, const std::vector<std::pair<std::string, TensorA
                std::size_t bucket_bytes, bool find_unused_parameters, bool static_graph, const std::string& mean,
                bool views_may_move, bool broadcast_parameters, std::optional<TimeoutArg> timeout, const Names& sparse,
                const Names& ignored, const Names& delayed, std::optional<std::vector<BucketMembers>> buckets,
-               bool for_torch) {
+               bool for_torch, nb::object optimizer, std::optional<double> clip_norm) {
   std::vector<Parameter> list;
   list.reserve(parameters.size());
   for (const auto& [name, array] : parameters) {
@@ -104,8 +112,14 @@ void construct(PyReducer* self, const std::vector<std::pair<std::string, TensorA
   if (timeout) options.timeout = timeout->value();
   options.buckets = std::move(buckets);
   HookPtr made = hook_of(state, hook, group, for_torch);
-  auto reducer = natively([&] { return std::make_unique<Reducer>(std::move(list), group, std::move(made), options); });
-  new (self) PyReducer{std::move(reducer), std::move(group), nullptr, for_torch};
+  if (!made) made = std::make_shared<AllreduceHook>(group);
+  if (PyUnicode_Check(optimizer.ptr())) optimizer = nb::cast(make_optimizer(nb::str(optimizer).c_str()));
+  PyRef stepper = optimizer.is_none() ? PyRef() : PyRef(std::move(optimizer));
+  HookPtr stepping = overlapped(made, stepper, clip_norm, for_torch);
+  auto reducer =
+      natively([&] { return std::make_unique<Reducer>(std::move(list), group, std::move(stepping), options); });
+  new (self) PyReducer{std::move(reducer), std::move(group),   nullptr,  for_torch,
+                       std::move(made),    std::move(stepper), clip_norm};
 }
 
 nb::object stats(const PyReducer& self) {
@@ -181,8 +195,10 @@ void bind_between_steps(nb::class_<PyReducer>& reducer) {
           "replace_hook",
           [](PyReducer& self, nb::handle state, nb::handle hook) {
             HookPtr made = hook_of(state, hook, self.group, self.for_torch);
+            if (!made) made = std::make_shared<AllreduceHook>(self.group);
             const HookPtr before = self->hook();  // dropped with the GIL, after the new one is in place
-            self->replace_hook(std::move(made));
+            self->replace_hook(overlapped(made, self.optimizer, self.clip_norm, self.for_torch));
+            const HookPtr inner = std::exchange(self.hook, std::move(made));
           },
           arg("state").none(), arg("hook").none(), "Another hook from the next step on.")
       .def_prop_ro("hook_name", [](const PyReducer& self) { return self->hook()->name(); })
@@ -221,8 +237,8 @@ void bind_reducer(nb::module_& m) {
               arg("bucket_bytes") = BucketLimits().others, arg("find_unused_parameters") = false,
               arg("static_graph") = false, arg("mean") = "average", arg("views_may_move") = false,
               arg("broadcast_parameters") = true, arg("timeout") = nb::none(), arg("sparse") = Names(),
-              arg("ignored") = Names(), arg("delayed") = Names(), arg("buckets") = nb::none(),
-              arg("for_torch") = false);
+              arg("ignored") = Names(), arg("delayed") = Names(), arg("buckets") = nb::none(), arg("for_torch") = false,
+              arg("optimizer") = nb::none(), arg("clip_norm") = nb::none());
   bind_steps(reducer);
   bind_between_steps(reducer);
   m.def(

@@ -20,6 +20,9 @@ NB_MODULE(_core, m) {
   py::bind_bucket(m);
   py::bind_hook(m);
   py::bind_powersgd(m);
+  py::bind_post_local_sgd(m);
+  py::bind_optimizer(m);
+  py::bind_model_averager(m);
   py::bind_reducer(m);
   py::bind_capsule(m);
   py::bind_probe(m);

@@ -11,6 +11,7 @@
 #include <hookline/core/error.hpp>
 #include <hookline/hook/registry.hpp>
 
+#include "natively.hpp"
 #include "py_error.hpp"
 #include "py_future.hpp"
 #include "tensor_export.hpp"
@@ -84,7 +85,10 @@ Tensor PythonCommHook::parse_hook_result(const HookResult& result) {
 HookPtr hook_of(nb::handle state, nb::handle hook, const std::shared_ptr<ProcessGroup>& group, bool for_torch) {
   if (hook.is_none()) return nullptr;
   if (nb::isinstance<PyHook>(hook)) return nb::cast<PyHook&>(hook).hook;
-  if (PyUnicode_Check(hook.ptr())) return make_hook(nb::str(hook).c_str(), group);
+  if (PyUnicode_Check(hook.ptr())) {
+    const std::string text = nb::str(hook).c_str();
+    return natively([&] { return make_hook(text, group); });  // the ranks may have to talk to each other
+  }
   const nb::object native = helpers().attr("native_hook")(state, hook, group);
   if (!native.is_none()) return nb::cast<PyHook&>(native).hook;
   std::string name = nb::cast<std::string>(helpers().attr("check_hook")(hook));

@@ -21,6 +21,9 @@ void bind_decorators(nb::module_& m);
 void bind_bucket(nb::module_& m);
 void bind_hook(nb::module_& m);
 void bind_powersgd(nb::module_& m);
+void bind_post_local_sgd(nb::module_& m);
+void bind_optimizer(nb::module_& m);
+void bind_model_averager(nb::module_& m);
 void bind_reducer(nb::module_& m);
 void bind_capsule(nb::module_& m);
 /// The tests' own; nothing where they are not built.

@@ -1,0 +1,123 @@
+// Binds the model averagers.
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <nanobind/stl/shared_ptr.h>
+#include <nanobind/stl/string.h>
+
+#include <hookline/group/subgroups.hpp>
+#include <hookline/optimizer/model_averager.hpp>
+
+#include "default_group.hpp"
+#include "natively.hpp"
+#include "rooms.hpp"
+#include "tensor_import.hpp"
+
+namespace hookline::python {
+namespace {
+
+using GroupPtr = std::shared_ptr<ProcessGroup>;
+
+bool is_of_torch(nb::handle object) {
+  const nb::object module = object.type().attr("__module__");
+  return std::string_view(nb::str(module).c_str()).starts_with("torch");
+}
+
+/// Arrays, a mapping to arrays, or an optimizer's param_groups. As PyTorch has it, torch parameters without a gradient
+/// are left out.
+void collect(std::vector<Tensor>& all, nb::handle params) {
+  nb::object items = nb::borrow(params);
+  if (PyDict_Check(params.ptr())) {
+    if (nb::cast<nb::dict>(params).contains("params")) return collect(all, params["params"]);
+    items = params.attr("values")();
+  }
+  for (const nb::handle item : items) {
+    if (PyDict_Check(item.ptr())) collect(all, item);
+    else if (!is_of_torch(item) || !nb::hasattr(item, "grad") || !item.attr("grad").is_none()) {
+      all.push_back(to_tensor(item));
+    }
+  }
+}
+
+bool average(ModelAverager& self, nb::handle params) {
+  std::vector<Tensor> tensors;
+  collect(tensors, params);
+  return natively([&] { return self.average_parameters(tensors); });
+}
+
+void warn_of_period_one(const char* what) {
+  const std::string text =
+      std::string("When ") + what +
+      " is 1, no need to use model averaging because the communication cost of all-reducing parameters will be no less "
+      "than the cost of all-reducing gradients by DistributedDataParallel in the backward pass. Therefore, only "
+      "DistributedDataParallel should be used for this case.";
+  if (PyErr_WarnEx(PyExc_UserWarning, text.c_str(), 1) != 0) throw nb::python_error();
+}
+
+void construct_periodic(PeriodicModelAverager* self, std::int64_t period, std::int64_t warmup_steps, GroupPtr group) {
+  new (self) PeriodicModelAverager(period, warmup_steps, group_or_default(std::move(group)));
+  if (period == 1) warn_of_period_one("period");
+}
+
+void construct_hierarchical(HierarchicalModelAverager* self, nb::handle dict, std::int64_t warmup_steps,
+                            GroupPtr group) {
+  std::vector<HierarchicalModelAverager::Level> levels;
+  if (!dict.is_none()) {
+    for (const nb::handle item : dict.attr("items")()) {
+      levels.push_back({nb::cast<std::int64_t>(item[0]), nb::cast<int>(item[1])});
+    }
+  }
+  group = group_or_default(std::move(group));
+  if (!levels.empty() && levels.back().period == 1) {
+    warn_of_period_one("the maximum period in arg ``period_group_size_dict``");
+  }
+  natively([&] { new (self) HierarchicalModelAverager(levels, warmup_steps, group); });
+}
+
+nb::dict period_groups(const HierarchicalModelAverager& self) {
+  nb::dict result;
+  for (const auto& [period, group] : self.period_groups()) result[nb::int_(period)] = nb::cast(group);
+  return result;
+}
+
+}  // namespace
+
+void bind_model_averager(nb::module_& m) {
+  using nb::arg;
+  nb::class_<ModelAverager>(m, "ModelAverager", "Counts the steps of a training and averages parameters in some.")
+      .def("average_parameters", &average, arg("params"),
+           nb::sig("def average_parameters(self, params: typing.Any) -> bool"),
+           "Called once a step, behind the optimizer, on every rank, with arrays, a mapping to them, or param_groups. "
+           "Puts the mean over the ranks in their place where it is due, and tells whether it was.")
+      .def_prop_rw("step", &ModelAverager::step, &ModelAverager::set_step,
+                   "The number of steps that were counted; a run that is resumed sets it.")
+      .def_prop_ro("warmup_steps", &ModelAverager::warmup_steps)
+      .def_prop_ro("process_group", [](const ModelAverager& self) { return self.group(); });
+  nb::class_<PeriodicModelAverager, ModelAverager>(m, "PeriodicModelAverager",
+                                                   "Averages every `period` steps behind the warm-up.")
+      .def("__init__", &construct_periodic, arg("period"), arg("warmup_steps") = 0,
+           arg("process_group").none() = nb::none())
+      .def_prop_ro("period", &PeriodicModelAverager::period);
+  nb::class_<HierarchicalModelAverager, ModelAverager>(m, "HierarchicalModelAverager",
+                                                       "Averages over groups of several sizes, each with its period: "
+                                                       "{2: 2, 8: 4} over pairs every 2 steps and over four "
+                                                       "ranks every 8.")
+      .def("__init__", &construct_hierarchical, arg("period_group_size_dict").none() = nb::none(),
+           arg("warmup_steps") = 0, arg("process_group").none() = nb::none(),
+           nb::sig("def __init__(self, period_group_size_dict: collections.abc.Mapping[int, int] | None = None, "
+                   "warmup_steps: int = 0, process_group: ProcessGroup | None = None) -> None"))
+      .def_prop_ro("period_process_group_dict", &period_groups,
+                   nb::sig("def period_process_group_dict(self) -> dict[int, ProcessGroup]"));
+  m.def(
+      "host_group",
+      [](GroupPtr group) {
+        group = group_or_default(std::move(group));
+        return natively([&] { return host_group(group); });
+      },
+      arg("group").none() = nb::none(), "The ranks that run on this one's host. Every rank calls it.");
+}
+
+}  // namespace hookline::python

@@ -1,0 +1,218 @@
+// Binds the optimizers, and their steps behind hooks.
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/pair.h>
+#include <nanobind/stl/shared_ptr.h>
+#include <nanobind/stl/string.h>
+
+#include <hookline/core/error.hpp>
+#include <hookline/optimizer/adam.hpp>
+#include <hookline/optimizer/sgd.hpp>
+
+#include "natively.hpp"
+#include "py_hook.hpp"
+#include "py_optimizer.hpp"
+#include "rooms.hpp"
+#include "tensor_export.hpp"
+#include "tensor_import.hpp"
+
+namespace hookline::python {
+namespace {
+
+const std::set<std::string> kTruths = {"nesterov", "maximize", "amsgrad"};
+
+void add(std::vector<NamedGradient>& all, std::string name, nb::handle parameter, nb::handle gradient) {
+  if (!gradient.is_none()) all.push_back({std::move(name), to_tensor(parameter), to_tensor(gradient)});
+}
+
+/// Two mappings by name, or two sequences, of which None gradients and those that are missing are left out.
+std::vector<NamedGradient> gradients_of(nb::handle params, nb::handle grads) {
+  std::vector<NamedGradient> all;
+  if (PyMapping_Check(params.ptr()) && nb::hasattr(params, "items")) {
+    std::set<std::string> known;
+    for (const nb::handle item : params.attr("items")()) {
+      const auto name = nb::cast<std::string>(item[0]);
+      known.insert(name);
+      add(all, name, item[1], grads.attr("get")(name, nb::none()));
+    }
+    for (const nb::handle name : grads) {
+      if (known.contains(nb::cast<std::string>(name))) continue;
+      throw InvalidArgument("there is a gradient and no parameter called '" + nb::cast<std::string>(name) + "'");
+    }
+    return all;
+  }
+  const nb::list left(nb::borrow(params));
+  const nb::list right(nb::borrow(grads));
+  if (left.size() != right.size()) {
+    throw InvalidArgument(std::to_string(left.size()) + " parameters were given with " + std::to_string(right.size()) +
+                          " gradients");
+  }
+  for (std::size_t i = 0; i < left.size(); ++i) add(all, std::to_string(i), left[i], right[i]);
+  return all;
+}
+
+nb::dict options_of(const Optimizer& self) {
+  nb::dict result;
+  for (const auto& [name, value] : self.options()) {
+    result[name.c_str()] = kTruths.contains(name) ? nb::object(nb::bool_(value != 0)) : nb::object(nb::float_(value));
+  }
+  return result;
+}
+
+void set_options(Optimizer& self, const nb::dict& given) {
+  Optimizer::Options options;
+  for (const auto& [name, value] : given) options[nb::cast<std::string>(name)] = nb::cast<double>(nb::float_(value));
+  self.set_options(options);
+}
+
+nb::dict state_dict(const Optimizer& self) {
+  const std::map<std::string, ParameterState> state = natively([&] { return self.state(); });
+  nb::dict parameters;
+  for (const auto& [name, kept] : state) {
+    nb::dict one;
+    one["step"] = kept.step;
+    for (const auto& [tensor, value] : kept.tensors) one[tensor.c_str()] = to_numpy(value);
+    parameters[name.c_str()] = one;
+  }
+  nb::dict result;
+  result["optimizer"] = self.name();
+  result["options"] = options_of(self);
+  result["state"] = parameters;
+  return result;
+}
+
+void load_state_dict(Optimizer& self, const nb::dict& saved) {
+  for (const char* key : {"optimizer", "options", "state"}) {
+    if (!saved.contains(key)) {
+      throw InvalidArgument("load_state_dict: there is no '" + std::string(key) + "' in it; is it of another kind?");
+    }
+  }
+  if (const auto of = nb::cast<std::string>(saved["optimizer"]); of != self.name()) {
+    throw InvalidArgument("the state is of the optimizer " + of + ", and this is " + self.name());
+  }
+  std::map<std::string, ParameterState> state;
+  for (const auto& [name, kept] : nb::cast<nb::dict>(saved["state"])) {
+    ParameterState& one = state[nb::cast<std::string>(name)];
+    for (const auto& [key, value] : nb::cast<nb::dict>(kept)) {
+      const auto tensor = nb::cast<std::string>(key);
+      if (tensor == "step") one.step = nb::cast<std::uint64_t>(value);
+      else one.tensors[tensor] = to_tensor(value);
+    }
+  }
+  self.set_state(state);
+  set_options(self, nb::cast<nb::dict>(saved["options"]));
+}
+
+nb::bytes save(const Optimizer& self) {
+  const std::vector<std::byte> state = natively([&] { return save_state(self); });
+  return nb::bytes(state.data(), state.size());
+}
+
+void load(Optimizer& self, const nb::bytes& state) {
+  load_state(self, std::as_bytes(std::span(state.c_str(), state.size())));
+}
+
+nb::tuple reduce(const Optimizer& self) {
+  return nb::make_tuple(nb::module_::import_("hookline._optimizers").attr("restore_optimizer"),
+                        nb::make_tuple(self.text(), save(self)));
+}
+
+void bind_base(nb::module_& m) {
+  using nb::arg;
+  nb::class_<Optimizer>(m, "Optimizer", nb::is_weak_referenceable(),
+                        "Steps parameters by their gradients, as torch.optim does, without Python.")
+      .def_prop_ro("name", [](const Optimizer& self) { return self.name(); })
+      .def_prop_rw("lr", &Optimizer::lr, &Optimizer::set_lr, "The learning rate; another one holds from the next step.")
+      .def_prop_ro("options", &options_of, nb::sig("def options(self) -> dict[str, float | bool]"))
+      .def(
+          "set_options",
+          [](Optimizer& self, const nb::kwargs& options) { set_options(self, nb::cast<nb::dict>(options)); },
+          arg("options"), nb::sig("def set_options(self, **options: float) -> None"),
+          "Other values for some of the options, from the next step on.")
+      .def(
+          "step",
+          [](Optimizer& self, nb::handle params, nb::handle grads, double scale) {
+            const std::vector<NamedGradient> all = gradients_of(params, grads);
+            natively([&] { self.step(all, scale); });
+          },
+          arg("params"), arg("grads"), arg("scale") = 1.0,
+          nb::sig("def step(self, params: typing.Any, grads: typing.Any, scale: float = 1.0) -> None"),
+          "Changes the parameters in place. Both are mappings by name or sequences; None gradients are left out. "
+          "Gradients are multiplied by scale.")
+      .def("state_dict", &state_dict, nb::sig("def state_dict(self) -> dict[str, typing.Any]"),
+           "Options, and copies of what is remembered of each parameter.")
+      .def("load_state_dict", &load_state_dict, arg("state_dict"),
+           nb::sig("def load_state_dict(self, state_dict: dict[str, typing.Any]) -> None"))
+      .def("save", &save, "The same as bytes.")
+      .def("load", &load, arg("state"), "Executes nothing.")
+      .def("__reduce__", &reduce, nb::sig("def __reduce__(self) -> tuple[typing.Any, ...]"))
+      .def("__repr__", [](const Optimizer& self) { return "<hookline.Optimizer " + self.text() + ">"; });
+}
+
+template <class Type>
+void bind_adam(nb::module_& m, const char* name, double weight_decay, const char* text) {
+  using nb::arg;
+  nb::class_<Type, Optimizer>(m, name, text)
+      .def(
+          "__init__",
+          [](Type* self, double lr, std::pair<double, double> betas, double eps, double decay, bool amsgrad,
+             bool maximize) {
+            new (self) Type(AdamOptions{.lr = lr,
+                                        .beta1 = betas.first,
+                                        .beta2 = betas.second,
+                                        .eps = eps,
+                                        .weight_decay = decay,
+                                        .amsgrad = amsgrad,
+                                        .maximize = maximize});
+          },
+          arg("lr") = 1e-3, arg("betas") = std::pair(0.9, 0.999), arg("eps") = 1e-8, arg("weight_decay") = weight_decay,
+          arg("amsgrad") = false, nb::kw_only(), arg("maximize") = false);
+}
+
+}  // namespace
+
+void bind_optimizer(nb::module_& m) {
+  using nb::arg;
+  bind_base(m);
+  nb::class_<SGD, Optimizer>(m, "SGD", "Stochastic gradient descent, as torch.optim.SGD.")
+      .def(
+          "__init__",
+          [](SGD* self, double lr, double momentum, double dampening, double weight_decay, bool nesterov,
+             bool maximize) {
+            new (self) SGD({.lr = lr,
+                            .momentum = momentum,
+                            .dampening = dampening,
+                            .weight_decay = weight_decay,
+                            .nesterov = nesterov,
+                            .maximize = maximize});
+          },
+          arg("lr") = 1e-3, arg("momentum") = 0.0, arg("dampening") = 0.0, arg("weight_decay") = 0.0,
+          arg("nesterov") = false, nb::kw_only(), arg("maximize") = false);
+  bind_adam<Adam>(m, "Adam", 0, "Adam, as torch.optim.Adam.");
+  bind_adam<AdamW>(m, "AdamW", 1e-2, "Adam with decoupled weight decay, as torch.optim.AdamW.");
+  m.def(
+      "make_optimizer", [](const std::string& text) { return make_optimizer(text); }, arg("text"),
+      "The optimizer of a text: 'sgd(lr=0.1, momentum=0.9)', 'adam', 'adamw(lr=1e-3)'.");
+  m.def(
+      "overlap",
+      [](const PyHook& hook, nb::handle optimizer, std::optional<double> clip_norm) {
+        if (optimizer.is_none()) throw nb::type_error("overlap: there is no optimizer");
+        return PyHook{overlapped(hook.hook, PyRef(nb::borrow(optimizer)), clip_norm, false), hook.group};
+      },
+      arg("hook"), arg("optimizer").none(), arg("clip_norm") = nb::none(),
+      nb::sig("def overlap(hook: CommHook, optimizer: typing.Any, clip_norm: float | None = None) -> CommHook"),
+      "The hook, and behind it the steps of each bucket's parameters while later buckets are still communicating: by "
+      "an "
+      "Optimizer or its text, by a function of a bucket, or by an object with step_param(param, grad). With clip_norm "
+      "the steps wait for the whole gradient, which is scaled to that norm where it is larger.");
+}
+
+}  // namespace hookline::python

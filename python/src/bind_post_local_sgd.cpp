@@ -1,0 +1,53 @@
+// Binds the state of post-local SGD, and the hook that goes by it.
+#include <memory>
+#include <string>
+#include <utility>
+
+#include <nanobind/stl/shared_ptr.h>
+#include <nanobind/stl/string.h>
+
+#include <hookline/hook/post_local_sgd.hpp>
+
+#include "default_group.hpp"
+#include "natively.hpp"
+#include "py_hook.hpp"
+#include "rooms.hpp"
+
+namespace hookline::python {
+
+void bind_post_local_sgd(nb::module_& m) {
+  using nb::arg;
+  using State = PostLocalSGDState;
+  using GroupPtr = std::shared_ptr<ProcessGroup>;
+  nb::class_<State>(m, "PostLocalSGDState",
+                    "What post_localSGD_hook goes by: the mean over process_group in the first start_localSGD_iter "
+                    "steps, then over subgroup, or none at all without post_local_gradient_allreduce.")
+      .def(
+          "__init__",
+          [](State* self, GroupPtr group, GroupPtr subgroup, std::int64_t start, bool allreduce) {
+            group = group_or_default(std::move(group));
+            natively([&] { new (self) State(std::move(group), std::move(subgroup), start, allreduce); });
+          },
+          arg("process_group").none(), arg("subgroup").none(), arg("start_localSGD_iter"),
+          arg("post_local_gradient_allreduce") = true,
+          "Without a process_group the default one, without a subgroup the ranks of this host. Every rank makes one.")
+      .def_ro("process_group", &State::process_group)
+      .def_ro("subgroup", &State::subgroup)
+      .def_ro("start_localSGD_iter", &State::start_localSGD_iter)
+      .def_ro("post_local_gradient_allreduce", &State::post_local_gradient_allreduce)
+      .def_prop_rw(
+          "iter", [](const State& s) { return s.iter.load(); }, [](State& s, std::uint64_t iter) { s.iter = iter; },
+          "The number of steps that were begun; a run that is resumed sets it.")
+      .def("__repr__", [](const State& s) {
+        return "<hookline.PostLocalSGDState: step " + std::to_string(s.iter.load()) + ", local from step " +
+               std::to_string(s.start_localSGD_iter) + " on>";
+      });
+  m.def(
+      "make_post_local_sgd_hook",
+      [](const std::shared_ptr<State>& state) {
+        return PyHook{std::make_shared<PostLocalSGDHook>(state), state->process_group};
+      },
+      arg("state"), "The hook of a state, for register_comm_hook; post_localSGD_hook makes the same of it.");
+}
+
+}  // namespace hookline::python

@@ -1,0 +1,76 @@
+// Steps by Python callables: on the callback thread, with the GIL.
+#include "py_optimizer.hpp"
+
+#include <memory>
+#include <string>
+#include <utility>
+
+#include <nanobind/stl/shared_ptr.h>
+#include <nanobind/stl/string.h>
+
+#include <hookline/core/error.hpp>
+#include <hookline/optimizer/overlap.hpp>
+
+#include "py_error.hpp"
+#include "py_hook.hpp"
+
+namespace hookline::python {
+namespace {
+
+void call(const PyRef& stepper, bool by_parameter, const GradBucket& bucket, bool for_torch) {
+  const bool entered = with_gil([&] {
+    translating_errors([&] {
+      const PyGradBucket views{bucket, nb::object(), for_torch};
+      if (!by_parameter) {
+        stepper.object()(nb::cast(views));
+        return;
+      }
+      const std::vector<Tensor> gradients = bucket.gradients();
+      for (std::size_t i = 0; i < gradients.size(); ++i) {
+        stepper.object().attr("step_param")(views.array_of(bucket.parameters()[i]), views.array_of(gradients[i]));
+      }
+    });
+  });
+  if (!entered) throw Aborted("the parameters of a bucket were not stepped: Python is ending");
+}
+
+BucketStep steps_of(PyRef stepper, bool by_parameter, bool for_torch) {
+  return [stepper = std::move(stepper), by_parameter, for_torch](const GradBucket& bucket) {
+    Promise<void> promise;
+    Future<void> future = promise.get_future();
+    const auto executor = callback_executor();
+    if (!executor) throw Aborted("the parameters of a bucket were not stepped: Python is ending");
+    executor->post([stepper, by_parameter, bucket, for_torch, promise = std::move(promise)]() mutable {
+      promise.set_from([&] { call(stepper, by_parameter, bucket, for_torch); });
+    });
+    return future;
+  };
+}
+
+}  // namespace
+
+HookPtr overlapped(HookPtr hook, const PyRef& stepper, std::optional<double> clip_norm, bool for_torch) {
+  const OverlapOptions options{.clip_norm = clip_norm};
+  const nb::handle optimizer = stepper.get();
+  if (!stepper) {
+    if (clip_norm) throw InvalidArgument("clip_norm is given without an optimizer");
+    return hook;
+  }
+  if (PyUnicode_Check(optimizer.ptr())) {
+    return overlap(std::move(hook), make_optimizer(nb::str(optimizer).c_str()), options);
+  }
+  if (nb::isinstance<Optimizer>(optimizer)) {
+    return overlap(std::move(hook), nb::cast<OptimizerPtr>(optimizer), options);
+  }
+  const bool by_parameter = nb::hasattr(optimizer, "step_param");
+  if (!by_parameter && !PyCallable_Check(optimizer.ptr())) {
+    throw nb::type_error(("an optimizer is expected: a hookline.Optimizer, its text, an object with step_param(param, "
+                          "grad), or a function of a bucket, not " +
+                          std::string(nb::repr(optimizer).c_str()))
+                             .c_str());
+  }
+  const auto name = nb::cast<std::string>(nb::module_::import_("hookline._hooks").attr("name_of")(optimizer));
+  return overlap(std::move(hook), steps_of(stepper, by_parameter, for_torch), name, options);
+}
+
+}  // namespace hookline::python
