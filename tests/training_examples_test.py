@@ -93,10 +93,23 @@ def test_every_hook_that_takes_the_mean_is_as_accurate_as_allreduce(all_hooks):
     assert accuracy == {name: pytest.approx(exact, abs=1) for name in accuracy}
 
 
+def test_post_local_sgd_sends_nothing_between_two_averages(all_hooks):
+    (row,) = (row for name, row in table_of(all_hooks).items() if name.startswith("post_local_sgd("))
+    assert int(row["bytes sent a step"]) == 0
+    assert float(row["accuracy"].split()[0]) > 90
+
+
+def test_another_optimizer():
+    rows = table_of(run(2, PROGRAM, "--epochs", "6", "--hook", "fp16", "--optimizer", "adamw(lr=0.01)"))
+    assert float(rows["fp16"]["accuracy"].split()[0]) > 90
+
+
 def test_the_program_in_cpp():
-    out = run(2, BUILD / "examples/example_digits", ROOT / "examples/digits/digits.bin", "allreduce", "10")
-    assert out.startswith("allreduce: accuracy ")
-    assert float(out.split()[2]) > 90
+    pictures = ROOT / "examples/digits/digits.bin"
+    for optimizer in ("sgd(lr=0.2)", "adamw(lr=0.01)"):
+        out = run(2, BUILD / "examples/example_digits", pictures, "allreduce", "10", optimizer)
+        assert out.startswith("allreduce | overlap(")
+        assert float(out.split("accuracy ")[1].split()[0]) > 90
 
 
 def test_a_hook_as_a_coroutine():

@@ -1,6 +1,6 @@
 // Trains a small network on handwritten digits in C++, data-parallel; gradients are written straight into the buckets.
 //
-//   hookline run -n 2 build/dev/examples/example_digits examples/digits/digits.bin [hook] [epochs]
+//   hookline run -n 2 build/dev/examples/example_digits examples/digits/digits.bin [hook] [epochs] [optimizer]
 #include <algorithm>
 #include <array>
 #include <chrono>
@@ -23,7 +23,6 @@ namespace {
 constexpr std::size_t kPixels = 64, kHidden = 128, kDigits = 10;
 constexpr std::size_t kBatch = 64;  // of all ranks together
 constexpr std::size_t kTrained = 1536;
-constexpr float kRate = 0.2f;
 
 struct Picture {
   std::array<float, kPixels> pixels;
@@ -117,13 +116,15 @@ int main(int argc, char** argv) {
   const std::vector<Picture> pictures = load(argc > 1 ? argv[1] : "examples/digits/digits.bin");
   const std::string hook = argc > 2 ? argv[2] : "allreduce";
   const int epochs = argc > 3 ? std::stoi(argv[3]) : 10;
+  const std::string optimizer = argc > 4 ? argv[4] : "sgd(lr=0.2)";
 
   const auto group = hl::init_process_group();
   const auto rank = static_cast<std::size_t>(group->rank());
   const std::size_t share = kBatch / static_cast<std::size_t>(group->size());
   const Network net;
   if (rank == 0) net.randomize();  // the others get rank 0's
-  hl::Reducer reducer(net.parameters(), group, hl::make_hook(hook, group));
+  hl::Reducer reducer(net.parameters(), group,
+                      hl::overlap(hl::make_hook(hook, group), hl::make_optimizer(optimizer)));
   const Network gradients{reducer.gradient("w1"), reducer.gradient("b1"), reducer.gradient("w2"),
                           reducer.gradient("b2")};
 
@@ -139,14 +140,7 @@ int main(int argc, char** argv) {
       for (const hl::Parameter& p : gradients.parameters()) p.tensor.fill(0);
       backward(net, batch, gradients);
       for (const char* name : {"b2", "w2", "b1", "w1"}) reducer.mark_ready(name);
-      reducer.finalize();
-      const std::vector<hl::Parameter> weights = net.parameters();
-      const std::vector<hl::Parameter> means = gradients.parameters();
-      for (std::size_t p = 0; p < weights.size(); ++p) {
-        float* w = weights[p].tensor.data<float>();
-        const float* g = means[p].tensor.data<float>();
-        for (std::int64_t i = 0; i < weights[p].tensor.numel(); ++i) w[i] -= kRate * g[i];
-      }
+      reducer.finalize();  // the weights are stepped then
     }
   }
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - started).count();

@@ -1,6 +1,7 @@
 """Trains a small network on handwritten digits with NumPy: hookline run -n 2 examples/digits/digits.py."""
 
 import argparse
+import re
 import time
 from pathlib import Path
 
@@ -10,11 +11,13 @@ import hookline as hl
 
 HIDDEN = 128
 BATCH = 64  # of all ranks together
-RATE = 0.2
+OPTIMIZER = "sgd(lr=0.2)"
 TRAINED = 1536  # the other pictures are for the accuracy
 COMPOSED = ["int8 | error_feedback", "int4 | error_feedback"]
 START = 10  # steps before PowerSGD begins
 POWERSGD = [f"{name}(rank={rank}, start_iter={START})" for name in ("powersgd", "batched_powersgd") for rank in (1, 2)]
+LOCAL = "post_local_sgd(start_iter=96, group_size=1)"  # each rank for itself after four epochs
+PERIOD = 4  # steps between two averages of the ranks' networks then
 COLUMNS = ["hook", "accuracy", "bytes sent a step", "ratio", "encode+decode", "relative error", "step time"]
 
 
@@ -43,7 +46,10 @@ def forward(net, images):
 
 
 def train_step(net, ddp, images, labels):
-    """Gradients are marked as soon as they are there; those of the first layer are computed meanwhile."""
+    """Gradients are marked as soon as they are there, and as their weights are not needed any more in this step.
+
+    Those of the first layer are computed while the others travel.
+    """
     hidden, scores = forward(net, images)
     scores = np.exp(scores - scores.max(1, keepdims=True))
     slope = scores / scores.sum(1, keepdims=True)
@@ -51,15 +57,13 @@ def train_step(net, ddp, images, labels):
     slope /= len(labels)
     grads = {"b2": slope.sum(0), "w2": hidden.T @ slope}
     ddp.ready("b2", grads["b2"])
-    ddp.ready("w2", grads["w2"])
     back = (slope @ net["w2"].T) * (hidden > 0)
+    ddp.ready("w2", grads["w2"])
     grads["b1"] = back.sum(0)
     ddp.ready("b1", grads["b1"])
     grads["w1"] = images.T @ back
     ddp.ready("w1", grads["w1"])
-    ddp.finish()
-    for name, gradient in grads.items():
-        net[name] -= RATE * gradient
+    ddp.finish()  # waits for the means, and has stepped the weights
 
 
 def show_progress(hook, done, total, started, redraw):
@@ -73,12 +77,23 @@ def show_progress(hook, done, total, started, redraw):
         print(bar, flush=True)
 
 
-def relative_error(net, ddp, hook, images, labels):
+def relative_error(net, group, hook, images, labels):
     """How far the hook's mean is from the exact one, in the worst bucket of one more step; no weights change."""
-    ddp.replace_comm_hook(None, f"{hook} | compare")
+    copy = {name: value.copy() for name, value in net.items()}
+    ddp = hl.numpy.DataParallel(copy, group, hook=f"{hook} | compare", bucket_cap_mb=0.02)
     for _ in range(START + 1 if hook in POWERSGD else 1):
-        train_step({name: value.copy() for name, value in net.items()}, ddp, images, labels)
+        train_step(copy, ddp, images, labels)
     return max(cost["relative_error"] for cost in ddp.stats()["costs"])
+
+
+def optimizer_for(hook, text, group):
+    """The optimizer; with post-local SGD the ranks' networks are averaged from the step on in which they part."""
+    optimizer = hl.make_optimizer(text)
+    if not hook.startswith("post_local_sgd"):
+        return optimizer
+    start = re.search(r"start_iter *= *(\d+)", hook)
+    averager = hl.PeriodicModelAverager(PERIOD, int(start[1]) if start else 1000, group)
+    return hl.PostLocalSGDOptimizer(optimizer, averager)
 
 
 def row_of(hook, accuracy, stats, coding, error, step_time, ranks):
@@ -96,11 +111,12 @@ def row_of(hook, accuracy, stats, coding, error, step_time, ranks):
     ]
 
 
-def train(group, hook, epochs, redraw):
+def train(group, hook, optimizer, epochs, redraw):
     """The trained network and one row of the table; times are medians over the steps."""
     images, labels = load()
     net = new_network()
-    ddp = hl.numpy.DataParallel(net, group, hook=hook, bucket_cap_mb=0.02)
+    steps = optimizer_for(hook, optimizer, group)
+    ddp = hl.numpy.DataParallel(net, group, hook=hook, optimizer=steps, bucket_cap_mb=0.02)
     share = BATCH // group.size()
     order = np.random.default_rng(2)
     started = time.perf_counter()
@@ -116,13 +132,14 @@ def train(group, hook, epochs, redraw):
             show_progress(hook, epoch + 1, epochs, started, redraw)
     right = forward(net, images[TRAINED:])[1].argmax(1) == labels[TRAINED:]
     stats = ddp.stats()
-    error = relative_error(net, ddp, hook, images[mine], labels[mine])
+    error = relative_error(net, group, hook, images[mine], labels[mine])
     return net, row_of(hook, right.mean(), stats, np.median(coding), error, np.median(times), group.size())
 
 
 def all_hooks():
     """Those that need no other to be wrapped around, and a few compositions; all of PyTorch's types are among them."""
-    return [*(hook for hook in hl.registered_hooks(alone=True) if "powersgd" not in hook), *POWERSGD, *COMPOSED]
+    plain = [hook for hook in hl.registered_hooks(alone=True) if "powersgd" not in hook and hook != "post_local_sgd"]
+    return [*plain, *POWERSGD, *COMPOSED, LOCAL]
 
 
 def print_table(rows):
@@ -137,6 +154,7 @@ def main():
     """Trains with each hook in turn, and prints a table."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--hook", action="append", help="may be given several times; all of them where not given")
+    parser.add_argument("--optimizer", default=OPTIMIZER, help="such as 'adamw(lr=0.01)'; otherwise %(default)s")
     parser.add_argument("--epochs", type=int, default=20)
     parser.add_argument("--redraw", action="store_true", help="draw the progress bar in its place, as for a terminal")
     parser.add_argument("--save", help="a file for the weights that rank 0 ends with")
@@ -145,7 +163,7 @@ def main():
     group = hl.init_process_group()
     rows = []
     for hook in arguments.hook or all_hooks():
-        net, row = train(group, hook, arguments.epochs, arguments.redraw)
+        net, row = train(group, hook, arguments.optimizer, arguments.epochs, arguments.redraw)
         rows.append(row)
         if arguments.save and group.rank() == 0:
             np.savez(arguments.save, **net)
