@@ -58,6 +58,7 @@ class OverlapHook final : public hook::AroundHook {
     const std::lock_guard lock(mutex_);
     waiting_.clear();
     squares_.clear();
+    in_step_ = true;
     unused_known_ = step.unused_known;
     unused_ = {step.unused.begin(), step.unused.end()};
   }
@@ -69,6 +70,7 @@ class OverlapHook final : public hook::AroundHook {
     {
       const std::lock_guard lock(mutex_);
       waiting.swap(waiting_);
+      in_step_ = false;
       for (const auto& [index, sum] : squares_) squares += sum;
     }
     const std::set<std::string> unused(step.unused.begin(), step.unused.end());
@@ -134,6 +136,10 @@ class OverlapHook final : public hook::AroundHook {
     }
     const std::lock_guard lock(mutex_);
     if (unused_known_ && !options_.clip_norm) return without(bucket, unused_);
+    if (!in_step_) {
+      throw InvalidArgument(
+          fmt::format("{}: clip_norm needs a reducer that tells when steps end, such as Reducer", name()));
+    }
     squares_[bucket.index()] = squares;
     waiting_.insert_or_assign(bucket.index(), bucket);
     return std::nullopt;
@@ -172,6 +178,7 @@ class OverlapHook final : public hook::AroundHook {
   const OptimizerPtr optimizer_;
   const OverlapOptions options_;
   std::mutex mutex_;
+  bool in_step_ = false;  ///< between begin_step and end_step, which only a Reducer calls
   bool unused_known_ = true;
   std::set<std::string> unused_;
   std::map<std::size_t, GradBucket> waiting_;

@@ -319,6 +319,11 @@ TEST(OverlapSteps, RefuseBadInput) {
   // A bucket whose parameters nobody knows.
   GradBucket bucket(0, 1, Tensor::zeros({3}), std::make_shared<const BucketLayout>(layout_of({Dims{3}})));
   EXPECT_THROW((void)overlap(plain, sgd)->run_hook(bucket).wait(), InvalidArgument);
+  // Nobody who would tell when the step is over.
+  auto layout = std::make_shared<const BucketLayout>(layout_of({Dims{3}}, {Tensor::zeros({3})}, {"p"}));
+  GradBucket alone(0, 1, Tensor::zeros({3}), std::move(layout));
+  EXPECT_THROW((void)overlap(plain, sgd, {.clip_norm = 1})->run_hook(alone).wait(), InvalidArgument);
+  EXPECT_NO_THROW((void)overlap(plain, sgd)->run_hook(alone).wait());
   // Sparse gradients.
   std::vector<Parameter> parameters = {{"rows", Tensor::zeros({4, 2}), true}};
   Reducer sparse(parameters, shared, overlap(plain, sgd));
