@@ -197,7 +197,7 @@ void bind_powersgd(nb::module_& m) {
   bind_kept(state);
   m.def(
       "powersgd_hook",
-      [](std::shared_ptr<State> with, bool batched, GroupPtr group) {
+      [](const std::shared_ptr<State>& with, bool batched, const GroupPtr& group) {
         auto hook = std::make_shared<PowerSGDHook>(with, batched, group);
         return PyHook{hook, with->group() ? with->group() : group};
       },

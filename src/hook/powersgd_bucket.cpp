@@ -145,7 +145,7 @@ Future<void> PowerSGDBucket::encoded_mean(CompressedReduction& reduction, Tensor
 Future<void> PowerSGDBucket::reduce_first(const std::shared_ptr<ProcessGroup>& group) {
   if (options_.wire == DType::f32) return mean(first_, group);
   if (plan_.rest_size == 0) return encoded_mean(reduction(p_reduction_, group), p_);
-  const Future<void> rest = mean(rest_, group);
+  Future<void> rest = mean(rest_, group);
   const Future<void> factors = encoded_mean(reduction(p_reduction_, group), p_);
   return factors.then([rest](const Future<void>& done) {
     done.value();

@@ -31,10 +31,12 @@ HWY_INLINE void add_rows(const LowRankCall& call, std::size_t row, std::size_t f
     for (std::size_t r = 0; r < R; ++r) factors[k][r] = call.p[(first + k) * s.p_stride + row + r];
   }
   float* const q = call.q + first * s.q_stride;
+  const std::size_t ahead = row + 2 * R <= s.rows ? R * s.columns : 0;
   std::size_t j = 0;
   for (; s.columns - j >= kLanes; j += kLanes) {
     FloatVector x[R];
     for (std::size_t r = 0; r < R; ++r) x[r] = load(m + r * s.columns + j);
+    for (std::size_t r = 0; r < R; ++r) fetch(m + r * s.columns + j + ahead);
     for (std::size_t k = 0; k < K; ++k) {
       FloatVector terms[R];
       for (std::size_t r = 0; r < R; ++r) terms[r] = hn::Mul(x[r], hn::Set(Floats(), factors[k][r]));

@@ -20,6 +20,10 @@ enum class Feedback : std::uint8_t { none, errors, errors_of_products };
 
 HWY_INLINE FloatVector load(const float* from) { return hn::LoadU(Floats(), from); }
 
+/// Fetches what will be needed soon into the second-level cache: the rows of a block are some pages, and processors
+/// stop looking ahead at the end of a page. The first level may have no room for rows that lie whole pages apart.
+HWY_INLINE void fetch(const float* from) { __builtin_prefetch(from, 0, 2); }
+
 HWY_INLINE float finite_or_zero(float value) { return __builtin_isfinite(value) ? value : 0.0f; }
 
 /// One element of P Q^T.
@@ -54,7 +58,12 @@ HWY_INLINE void rows_times_q(const LowRankCall& call, std::size_t row, std::size
   }
   const float* const q = call.q + first * s.q_stride;
   const std::size_t body = s.columns / kSums * kSums;
+  const std::size_t ahead = row + 2 * R <= s.rows ? R * s.columns : 0;
   for (std::size_t j = 0; j < body; j += kSums) {
+    for (std::size_t r = 0; r < R; ++r) {
+      fetch(m[r] + j + ahead);
+      if (F != Feedback::none) fetch(gradients[r] + j + ahead);
+    }
     for (std::size_t part = 0; part < kParts; ++part) {
       const std::size_t at = j + part * kLanes;
       FloatVector x[R];
