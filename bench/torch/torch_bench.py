@@ -78,27 +78,43 @@ def rank_main(parts: list[str]) -> None:
             many()
             say(f"all_reduce of 1 KiB, {name}", best(many, 5) / 2000)
         del world
-    if "ddp" in parts or "hooks" in parts:
-        alone = Layers()
-        local = ddp_step(alone)
-        say("twelve layers, no communication", local)
+
+    def ddp(group, cap=25):
+        return DistributedDataParallel(Layers(), process_group=group, bucket_cap_mb=cap)
+
+    # What a step costs with all copies into buckets and out of them, and nothing sent.
+    bases = {}
+    for cap in (25, 512):
+        if {"ddp", "hooks"} & set(parts):
+            model = ddp(groups["hookline"], cap)
+            ht.register_ddp_comm_hook("NOOP", model)
+            bases[cap] = ddp_step(model)
+            say(f"DDP, buckets of {cap} MiB, no communication", bases[cap])
+
+    def beyond(seconds: float, cap: int) -> str:
+        return f"communication {1e3 * (seconds - bases[cap]):8.2f} ms"
+
+    if "ddp" in parts:
         for name, group in groups.items():
-            say(f"DDP, {name}", ddp_step(DistributedDataParallel(Layers(), process_group=group)))
+            taken = ddp_step(ddp(group))
+            say(f"DDP, {name}", taken, beyond(taken, 25))
     if "hooks" in parts:
         for text in ("ALLREDUCE", "FP16_COMPRESS", "QUANTIZE_PER_CHANNEL", "powersgd(rank=1, start_iter=2)"):
             for name, group in groups.items():
-                model = DistributedDataParallel(Layers(), process_group=group, bucket_cap_mb=512)
+                model = ddp(group, 512)
                 ht.register_ddp_comm_hook(text, model)
                 for _ in range(3):
                     model(one).backward()
-                say(f"DDP in one bucket, {text}, {name}", ddp_step(model))
+                taken = ddp_step(model)
+                say(f"one bucket, {text}, {name}", taken, beyond(taken, 512))
         for name, group in groups.items():
-            model = DistributedDataParallel(Layers(), process_group=group, bucket_cap_mb=512)
+            model = ddp(group, 512)
             state = powerSGD_hook.PowerSGDState(group, start_powerSGD_iter=2)
             model.register_comm_hook(state, powerSGD_hook.powerSGD_hook)
             for _ in range(3):
                 model(one).backward()
-            say(f"DDP in one bucket, PyTorch's PowerSGD, {name}", ddp_step(model))
+            taken = ddp_step(model)
+            say(f"one bucket, PyTorch's PowerSGD, {name}", taken, beyond(taken, 512))
     if "fsdp" in parts:
         for name, group in groups.items():
             model = nn.Sequential(*[nn.Linear(768, 3072, bias=False) for _ in range(12)])
@@ -112,6 +128,8 @@ def rank_main(parts: list[str]) -> None:
 
             step()
             say(f"FSDP2 step, {name}", best(step, 5))
+        alone = nn.Sequential(*[nn.Linear(768, 3072, bias=False) for _ in range(12)])
+        say("the same layers, not sharded", best(lambda: step(alone), 5))
     dist.destroy_process_group()
 
 
