@@ -224,6 +224,25 @@ def wrong_arguments():
 
 
 @check
+def errors_of_hooks_arrive_at_backward():
+    group = dist.new_group()
+    model = DistributedDataParallel(nn.EmbeddingBag(9, 4, sparse=True, mode="sum"), process_group=group)
+    ht.register_ddp_comm_hook("FP16_COMPRESS", model)
+    raises(NotImplementedError, "sparse gradient", lambda: model(torch.tensor([[1, 2]])).sum().backward())
+    # A rank that has no bucket where the others have one: they learn of it as soon as it leaves.
+    group = dist.new_group()
+    model = DistributedDataParallel(network(), process_group=group, bucket_cap_mb=0.002)
+    ht.register_ddp_comm_hook("POWER_SGD", model)
+    data, target = next(batches(1))
+    loss = nn.functional.cross_entropy(model(data), target)
+    if RANK == 0:
+        raises(dist.DistBackendError, "Aborted", loss.backward)
+    else:
+        group.abort()
+    dist.barrier()
+
+
+@check
 def no_gil_between_bucket_and_future():
     # A thread that never lets go of the GIL for long: with Python on the way, every bucket would wait for it.
     model = ddp(dist.group.WORLD)
