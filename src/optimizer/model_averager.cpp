@@ -1,7 +1,7 @@
 // When to average, and over which ranks.
 #include <hookline/optimizer/model_averager.hpp>
 
-#include <ranges>
+#include <algorithm>
 
 #include <fmt/format.h>
 
@@ -81,10 +81,9 @@ HierarchicalModelAverager::HierarchicalModelAverager(const std::vector<Level>& l
 HierarchicalModelAverager::~HierarchicalModelAverager() = default;
 
 ProcessGroup* HierarchicalModelAverager::group_in(std::uint64_t step) const {
-  for (const auto& [period, group] : levels_ | std::views::reverse) {
-    if (step % period == 0) return group.get();
-  }
-  return nullptr;
+  const auto found =
+      std::find_if(levels_.rbegin(), levels_.rend(), [&](const auto& level) { return step % level.first == 0; });
+  return found == levels_.rend() ? nullptr : found->second.get();
 }
 
 }  // namespace hookline
