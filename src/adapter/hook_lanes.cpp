@@ -69,6 +69,7 @@ void HookLanes::run(GradBucket bucket, Done done) {
     if (index == 0) {
       ++step_;
       step_entries_.clear();
+      ended_ = 0;
     }
     last_seen_ = bucket.is_last();
     // As in the reducer: lane 0 is the user's where there are others, and hooks that block share one.
@@ -106,6 +107,13 @@ void HookLanes::launch() {
   launching_ = false;
 }
 
+// The last one to end; its bucket need not be the last.
+bool HookLanes::ends_step(const Entry& entry) {
+  const std::lock_guard lock(mutex_);
+  if (++ended_ < step_entries_.size() || !last_seen_ || entry.step != step_) return false;
+  return !failure_;
+}
+
 std::exception_ptr HookLanes::failure() const {
   const std::lock_guard lock(mutex_);
   return failure_;
@@ -117,6 +125,7 @@ void HookLanes::start(const EntryPtr& entry) {
                             .note = core::bucket_note(entry->step, entry->bucket.index()),
                             .sent = entry->sent});
   try {
+    if (entry->bucket.index() == 0) entry->hook->begin_step({});
     const Future<HookResult> future = entry->hook->run_hook(entry->bucket);
     // Hook, bucket and group live until then.
     future.on_done([self = shared_from_this(), entry, future] {
@@ -134,6 +143,13 @@ void HookLanes::end(const EntryPtr& entry, const HookResult& result, std::except
     try {
       reduced = entry->hook->parse_hook_result(result);
       check_result(reduced, entry->bucket.buffer(), entry->hook->name());
+    } catch (...) {
+      error = std::current_exception();
+    }
+  }
+  if (!error && ends_step(*entry)) {
+    try {
+      entry->hook->end_step({});
     } catch (...) {
       error = std::current_exception();
     }

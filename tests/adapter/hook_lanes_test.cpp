@@ -151,6 +151,26 @@ TEST(HookLanes, AnErrorOfAHookReachesEveryRankAndEveryLaterBucket) {
   EXPECT_THAT(errors[1], HasSubstr("no good"));
 }
 
+TEST(HookLanes, TellsAHookWhenAStepBeginsAndEnds) {
+  class Counting final : public CommHookInterface {
+   public:
+    Future<HookResult> run_hook(GradBucket& bucket) override {
+      EXPECT_EQ(begun, ended + 1);
+      return Future<HookResult>::ready(bucket.buffer());
+    }
+    Tensor parse_hook_result(const HookResult& result) override { return tensor_of(result); }
+    void begin_step(const HookStep&) override { ++begun; }
+    void end_step(const HookStep&) override { ++ended; }
+    int begun = 0, ended = 0;
+  };
+  const auto groups = threads(1);
+  const auto hook = std::make_shared<Counting>();
+  const auto lanes = std::make_shared<HookLanes>(groups[0], hook);
+  for (int s = 0; s < 3; ++s) step(*lanes, 0);
+  EXPECT_EQ(hook->begun, 3);
+  EXPECT_EQ(hook->ended, 3);
+}
+
 TEST(HookLanes, RefusesAResultThatIsNotLikeTheBucket) {
   const auto groups = threads(1);
   for (const Tensor& wrong : {Tensor::zeros({31}), Tensor::zeros({4, 8}), Tensor::zeros({32}, DType::f16)}) {
