@@ -49,7 +49,7 @@ TEST(PowerSGDPlan, TheRateDecides) {
 }
 
 TEST(PowerSGDPlan, ABucketAsASquare) {
-  for (const std::size_t count : {1, 2, 4, 5, 9, 10, 12, 90, 100, 101}) {
+  for (const std::size_t count : {1U, 2U, 4U, 5U, 9U, 10U, 12U, 90U, 100U, 101U}) {
     const auto plan = plan_square(count, 2, {.matrix_approximation_rank = 3});
     ASSERT_EQ(plan.matrices.size(), 1u);
     const PowerSGDMatrix& m = plan.matrices[0];

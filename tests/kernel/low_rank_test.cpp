@@ -49,9 +49,9 @@ struct Case {
 };
 
 void for_each_case(const std::function<void(Case, Target)>& body) {
-  for (const std::size_t rows : {1, 2, 3, 4, 5, 9}) {
-    for (const std::size_t columns : {1, 2, 15, 16, 17, 33, 130}) {
-      for (const std::size_t rank : {1, 2, 3, 4, 5, 8, 11}) {
+  for (const std::size_t rows : {1U, 2U, 3U, 4U, 5U, 9U}) {
+    for (const std::size_t columns : {1U, 2U, 15U, 16U, 17U, 33U, 130U}) {
+      for (const std::size_t rank : {1U, 2U, 3U, 4U, 5U, 8U, 11U}) {
         for (const Target target : supported_targets()) {
           SCOPED_TRACE(::testing::Message() << rows << " x " << columns << ", rank " << rank << ", " << name(target));
           body(Case(rows, columns, rank), target);
@@ -168,7 +168,7 @@ TEST(LowRank, WhatIsNotFiniteIsNotFedBack) {
   const float nan = std::numeric_limits<float>::quiet_NaN();
   const float infinite = std::numeric_limits<float>::infinity();
   for (const Target target : supported_targets()) {
-    for (const std::size_t rank : {1, 4, 6}) {
+    for (const std::size_t rank : {1U, 4U, 6U}) {
       Case c(5, 37, rank);
       c.m[3] = nan;
       c.m[40] = -infinite;
@@ -176,11 +176,11 @@ TEST(LowRank, WhatIsNotFiniteIsNotFedBack) {
       c.gradients[50] = nan;
       Floats errors = c.m;
       subtract_product(c.shape, c.p.data(), c.q_before.data(), errors.data(), target);
-      for (const std::size_t at : {3, 40, 36}) EXPECT_EQ(errors[at], 0);
+      for (const std::size_t at : {3U, 40U, 36U}) EXPECT_EQ(errors[at], 0);
       for (float* before : {c.q_before.data(), static_cast<float*>(nullptr)}) {
         Floats m = c.m, p = c.p;
         feed_back_times_q(c.shape, c.gradients.data(), m.data(), before, c.q.data(), p.data(), target);
-        for (const std::size_t at : {3, 40, 36}) EXPECT_EQ(m[at], c.gradients[at]);
+        for (const std::size_t at : {3U, 40U, 36U}) EXPECT_EQ(m[at], c.gradients[at]);
         EXPECT_TRUE(std::isnan(m[50]));
         EXPECT_TRUE(std::isfinite(p[0]));
         EXPECT_TRUE(std::isnan(p[1]));

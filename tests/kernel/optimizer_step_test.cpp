@@ -65,7 +65,7 @@ Data<T> adam_loop(Data<T> d, const AdamStep& s, bool largest) {
 
 template <class T>
 void check_sgd(const SgdStep& s, bool momentum) {
-  for (const std::size_t count : {0, 1, 3, 7, 8, 15, 16, 17, 33, 100, 1003}) {
+  for (const std::size_t count : {0U, 1U, 3U, 7U, 8U, 15U, 16U, 17U, 33U, 100U, 1003U}) {
     const Data<T> begin(count);
     const Data<T> wanted = sgd_loop(begin, s, momentum);
     for (const Target target : supported_targets()) {
@@ -78,7 +78,7 @@ void check_sgd(const SgdStep& s, bool momentum) {
 
 template <class T>
 void check_adam(const AdamStep& s, bool largest) {
-  for (const std::size_t count : {0, 1, 3, 7, 8, 15, 16, 17, 33, 100, 1003}) {
+  for (const std::size_t count : {0U, 1U, 3U, 7U, 8U, 15U, 16U, 17U, 33U, 100U, 1003U}) {
     const Data<T> begin(count);
     const Data<T> wanted = adam_loop(begin, s, largest);
     for (const Target target : supported_targets()) {

@@ -23,7 +23,7 @@ double dot(const std::vector<double>& all, std::size_t rows, std::size_t a, std:
 }
 
 TEST(Orthonormal, ColumnsOfEveryLengthWithTheSameBits) {
-  for (const std::size_t rows : {1, 2, 15, 16, 17, 100, 1003}) {
+  for (const std::size_t rows : {1U, 2U, 15U, 16U, 17U, 100U, 1003U}) {
     const std::size_t count = std::min<std::size_t>(rows, 6);
     std::vector<double> reference = columns(rows, count);
     for (std::size_t k = 0; k < count; ++k) {
@@ -48,7 +48,7 @@ TEST(Orthonormal, NothingIsLeftOfZerosAndOfSumsOfColumnsBefore) {
   }
   EXPECT_EQ(orthonormalise(all.data(), 50, 0, 0), Column::good);
   EXPECT_EQ(orthonormalise(all.data(), 50, 1, 0), Column::good);
-  for (const std::size_t k : {2, 3}) {
+  for (const std::size_t k : {2U, 3U}) {
     EXPECT_EQ(orthonormalise(all.data(), 50, k, 0), Column::vanished);
     EXPECT_EQ(dot(all, 50, k, k), 0);
   }
