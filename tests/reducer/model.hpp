@@ -18,7 +18,8 @@ inline float gradient_of(int rank, std::size_t parameter, std::uint64_t step, st
 inline Tensor gradient_like(const Parameter& p, int rank, std::size_t parameter, std::uint64_t step) {
   const Tensor t = Tensor::empty(p.tensor.shape(), p.tensor.dtype());
   for (std::int64_t i = 0; i < t.numel(); ++i) {
-    t.flatten().slice(0, i, i + 1).fill(gradient_of(rank, parameter, step, i));
+    if (t.dtype() == DType::f32) t.data<float>()[i] = gradient_of(rank, parameter, step, i);
+    else t.flatten().slice(0, i, i + 1).fill(gradient_of(rank, parameter, step, i));
   }
   return t;
 }
