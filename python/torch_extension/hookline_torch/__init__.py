@@ -13,6 +13,7 @@ import hookline_torch_autoload as _autoload  # noqa: E402
 from . import _native  # noqa: E402
 from .comm_hooks import (  # noqa: E402
     DDPCommHookType,
+    PostLocalSGDState,
     PowerSGDState,
     comm_hook,
     register_comm_hook,
@@ -30,6 +31,7 @@ from .plain_hooks import (  # noqa: E402
     fp16_compress_hook,
     fp16_compress_wrapper,
     noop_hook,
+    post_localSGD_hook,
     powerSGD_hook,
     quantization_perchannel_hook,
     quantization_pertensor_hook,
@@ -38,6 +40,7 @@ from .plain_hooks import (  # noqa: E402
 __all__ = [
     "DDPCommHookType",
     "DistributedDataParallel",
+    "PostLocalSGDState",
     "PowerSGDState",
     "allreduce_hook",
     "as_group",
@@ -52,6 +55,7 @@ __all__ = [
     "make_backend",
     "monitored_barrier",
     "noop_hook",
+    "post_localSGD_hook",
     "powerSGD_hook",
     "quantization_perchannel_hook",
     "quantization_pertensor_hook",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 import functools
+import socket
 import weakref
 from collections.abc import Callable
 from typing import Any
@@ -66,6 +67,44 @@ class PowerSGDState(hookline.PowerSGDState):
         """The arguments are PyTorch's, and `wire`, which is how the factors travel: fp32, fp16 or bf16."""
         group = None if process_group is None else group_for_hooks(process_group)
         super().__init__(group, *arguments, **options)
+
+
+def _of_this_host(group: Any) -> Any:
+    """A group of the ranks of `group` that are on this host; every rank of it calls this."""
+    hosts: list[Any] = [None] * dist.get_world_size(group)
+    dist.all_gather_object(hosts, socket.gethostname(), group)
+    ranks = [
+        r for r, host in zip(dist.get_process_group_ranks(group), hosts, strict=True) if host == socket.gethostname()
+    ]
+    return dist.new_group(ranks, backend=dist.get_backend_config(group), use_local_synchronization=True)
+
+
+class PostLocalSGDState(hookline.PostLocalSGDState):
+    """hookline's state of post-local SGD, for groups of torch.distributed's or hookline's.
+
+    Without a process_group it is the default one, without a subgroup the ranks of this host; every rank makes a state.
+    """
+
+    def __init__(
+        self,
+        process_group: Any,
+        subgroup: Any,
+        start_localSGD_iter: int,  # noqa: N803 - PyTorch's name
+        post_local_gradient_allreduce: bool = True,
+    ) -> None:
+        """The arguments are PyTorch's."""
+        whole = group_for_hooks(process_group)
+        if subgroup is None and hookline_group_or_none(process_group) is None:
+            subgroup = _of_this_host(process_group)
+        part = None if subgroup is None else group_for_hooks(subgroup)
+        super().__init__(whole, part, start_localSGD_iter, post_local_gradient_allreduce)
+
+
+def hookline_group_or_none(group: Any) -> ProcessGroup | None:
+    """The hookline group that a group of torch.distributed runs on, or that it is; None for others."""
+    if isinstance(group, ProcessGroup):
+        return group
+    return hookline_group(dist.distributed_c10d._get_default_group() if group is None else group)
 
 
 def hook_of(hook: Any, state: Any, group: Any) -> tuple[CommHook, ProcessGroup]:

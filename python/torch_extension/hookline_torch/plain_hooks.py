@@ -68,6 +68,11 @@ powerSGD_hook = _plain(  # noqa: N816 - PyTorch's name
 batched_powerSGD_hook = _plain(  # noqa: N816
     "batched_powerSGD_hook", hookline.batched_powerSGD_hook, "The same for the whole bucket as one square matrix."
 )
+post_localSGD_hook = _plain(  # noqa: N816
+    "post_localSGD_hook",
+    hookline.post_localSGD_hook,
+    "The mean over all ranks at first, later over a subgroup. The state is a PostLocalSGDState.",
+)
 noop_hook = _plain("noop_hook", "noop", "The buffer as it is, neither reduced nor divided.")
 
 

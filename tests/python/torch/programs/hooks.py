@@ -108,6 +108,26 @@ def powersgd_on_every_group():
 
 
 @check
+def post_local_sgd_on_every_group():
+    for group in GROUPS.values():
+        for subgroup in (None, group):
+            model = ddp(group)
+            model.register_comm_hook(ht.PostLocalSGDState(group, subgroup, 2), ht.post_localSGD_hook)
+            # All ranks are on one host, so that its part is the whole.
+            assert distance(train(model), PLAIN) < 1e-6
+        model = ddp(group)
+        state = ht.PostLocalSGDState(group, group, 2, post_local_gradient_allreduce=False)
+        model.register_comm_hook(state, ht.post_localSGD_hook)
+        train(model, 2)
+        alike([p.detach() for p in model.parameters()])
+        train(model, 2)
+        everybody = [None] * SIZE
+        dist.all_gather_object(everybody, float(model.module[0].weight.sum()))
+        assert len(set(everybody)) == SIZE
+        assert state.iter == 4
+
+
+@check
 def texts_and_wrappers():
     for group in GROUPS.values():
         for text in TEXTS:
