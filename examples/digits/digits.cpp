@@ -123,8 +123,7 @@ int main(int argc, char** argv) {
   const std::size_t share = kBatch / static_cast<std::size_t>(group->size());
   const Network net;
   if (rank == 0) net.randomize();  // the others get rank 0's
-  hl::Reducer reducer(net.parameters(), group,
-                      hl::overlap(hl::make_hook(hook, group), hl::make_optimizer(optimizer)));
+  hl::Reducer reducer(net.parameters(), group, hl::overlap(hl::make_hook(hook, group), hl::make_optimizer(optimizer)));
   const Network gradients{reducer.gradient("w1"), reducer.gradient("b1"), reducer.gradient("w2"),
                           reducer.gradient("b2")};
 
