@@ -1,21 +1,57 @@
 """hookline inside PyTorch beside Gloo: what DistributedDataParallel and FSDP2 wait for, and one small all_reduce.
 
-    PYTHONPATH=build/release/python python bench/torch/torch_bench.py [part...]
+    PYTHONPATH=build/release/python python bench/torch/torch_bench.py [--rounds N]
 
-Two ranks, the twelve-layer model of the other benchmarks: layers of 768 by 3072 values, 28 million in all.
+Two ranks and twelve Linear(1024, 1024) with a batch of 8. All models live side by side and take a step each in every
+round. Communication is a step less the step of the same round in which nothing is sent; figures are medians over the
+rounds, of the slower rank.
 """
+
+from __future__ import annotations
 
 import argparse
 import os
+import statistics
 import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable
+from typing import Any
 
-PARTS = ["small", "ddp", "hooks", "fsdp"]
+LAYERS, WIDTH, BATCH = 12, 1024, 8
+CALLS = 500  # of the small all_reduce in a round
+ONE_BUCKET = 512  # MiB
 
 
-def rank_main(parts: list[str]) -> None:
+class Rounds:
+    """Named functions that take turns, and their times of every round on the slower rank."""
+
+    def __init__(self, torch: Any, rounds: int) -> None:
+        self.torch = torch
+        self.rounds = rounds
+        self.functions: dict[str, Callable[[], None]] = {}
+        self.times: dict[str, list[float]] = {}
+
+    def run(self) -> None:
+        """Three rounds to warm up, then those that count."""
+        dist = self.torch.distributed
+        for counted in range(-3, self.rounds):
+            for name, function in self.functions.items():
+                dist.barrier()
+                begun = time.perf_counter()
+                function()
+                taken = self.torch.tensor([time.perf_counter() - begun])
+                dist.all_reduce(taken, dist.ReduceOp.MAX)
+                if counted >= 0:
+                    self.times.setdefault(name, []).append(taken.item())
+
+    def beyond(self, name: str, base: str) -> list[float]:
+        """What one takes more than another of the same round."""
+        return [a - b for a, b in zip(self.times[name], self.times[base], strict=True)]
+
+
+def rank_main(rounds: int) -> None:
     """What each rank does; rank 0 prints."""
     import torch
     import torch.distributed as dist
@@ -27,124 +63,98 @@ def rank_main(parts: list[str]) -> None:
 
     import hookline.torch as ht
 
-    rank = int(os.environ["RANK"])
     torch.set_num_threads(1)
-    dist.init_process_group("hookline", init_method=os.environ["MEETING"], rank=rank, world_size=2)
+    dist.init_process_group("hookline", init_method=os.environ["MEETING"], rank=int(os.environ["RANK"]), world_size=2)
     groups = {"gloo": dist.new_group(backend="gloo"), "hookline": dist.group.WORLD}
+    images = torch.randn(BATCH, WIDTH)
+    all_rounds = Rounds(torch, rounds)
+    functions = all_rounds.functions
 
-    def say(name: str, seconds: float, more: str = "") -> None:
-        worst = torch.tensor([seconds])
-        dist.all_reduce(worst, dist.ReduceOp.MAX)
-        if rank == 0:
-            print(f"{name:42} {1e3 * worst.item():10.4f} ms {more}", flush=True)
-
-    def best(function, times: int) -> float:
-        taken = []
-        for _ in range(times):
-            dist.barrier()
-            begun = time.perf_counter()
-            function()
-            taken.append(time.perf_counter() - begun)
-        return min(taken)
-
-    class Layers(nn.Module):
-        """Twelve layers whose backward pass costs next to nothing: what is left is communication."""
-
-        def __init__(self) -> None:
-            super().__init__()
-            self.weights = nn.ParameterList([nn.Parameter(torch.zeros(768, 3072)) for _ in range(12)])
-
-        def forward(self, x: torch.Tensor) -> torch.Tensor:
-            return sum((w * x).sum() for w in self.weights)
-
-    def ddp_step(model) -> float:
-        def step() -> None:
-            model.zero_grad(set_to_none=True)
-            model(one).backward()
-
-        return best(step, 15)
-
-    one = torch.ones(())
-    if "small" in parts:
+    def small(group: Any) -> Callable[[], None]:
         tensor = torch.ones(256)
-        world = dist.group.WORLD
-        nothing = dist.new_group(backend="fake")
-        for name, group in (("a backend that does nothing", nothing), *groups.items()):
+        return lambda: [dist.all_reduce(tensor, group=group) for _ in range(CALLS)] and None
 
-            def many(group=group) -> None:
-                for _ in range(2000):
-                    dist.all_reduce(tensor, group=group)
+    def net() -> nn.Module:
+        return nn.Sequential(*[nn.Linear(WIDTH, WIDTH) for _ in range(LAYERS)])
 
-            many()
-            say(f"all_reduce of 1 KiB, {name}", best(many, 5) / 2000)
-        del world
+    def step(model: nn.Module) -> Callable[[], None]:
+        def run() -> None:
+            model.zero_grad(set_to_none=True)
+            model(images).sum().backward()
 
-    def ddp(group, cap=25):
-        return DistributedDataParallel(Layers(), process_group=group, bucket_cap_mb=cap)
+        return run
 
-    # What a step costs with all copies into buckets and out of them, and nothing sent.
-    bases = {}
-    for cap in (25, 512):
-        if {"ddp", "hooks"} & set(parts):
-            model = ddp(groups["hookline"], cap)
-            ht.register_ddp_comm_hook("NOOP", model)
-            bases[cap] = ddp_step(model)
-            say(f"DDP, buckets of {cap} MiB, no communication", bases[cap])
+    def ddp(group: Any, hook: str | None = None, cap: int = 25) -> DistributedDataParallel:
+        model = DistributedDataParallel(net(), process_group=group, bucket_cap_mb=cap)
+        if hook:
+            ht.register_ddp_comm_hook(hook, model)
+        return model
 
-    def beyond(seconds: float, cap: int) -> str:
-        return f"communication {1e3 * (seconds - bases[cap]):8.2f} ms"
+    def sharded(group: Any) -> nn.Module:
+        model = net()
+        mesh = DeviceMesh.from_group(group, "cpu")
+        for layer in model:
+            fully_shard(layer, mesh=mesh)
+        return fully_shard(model, mesh=mesh)
 
-    if "ddp" in parts:
-        for name, group in groups.items():
-            taken = ddp_step(ddp(group))
-            say(f"DDP, {name}", taken, beyond(taken, 25))
-    if "hooks" in parts:
-        for text in ("ALLREDUCE", "FP16_COMPRESS", "QUANTIZE_PER_CHANNEL", "powersgd(rank=1, start_iter=2)"):
-            for name, group in groups.items():
-                model = ddp(group, 512)
-                ht.register_ddp_comm_hook(text, model)
-                for _ in range(3):
-                    model(one).backward()
-                taken = ddp_step(model)
-                say(f"one bucket, {text}, {name}", taken, beyond(taken, 512))
-        for name, group in groups.items():
-            model = ddp(group, 512)
-            state = powerSGD_hook.PowerSGDState(group, start_powerSGD_iter=2)
-            model.register_comm_hook(state, powerSGD_hook.powerSGD_hook)
-            for _ in range(3):
-                model(one).backward()
-            taken = ddp_step(model)
-            say(f"one bucket, PyTorch's PowerSGD, {name}", taken, beyond(taken, 512))
-    if "fsdp" in parts:
-        for name, group in groups.items():
-            model = nn.Sequential(*[nn.Linear(768, 3072, bias=False) for _ in range(12)])
-            mesh = DeviceMesh.from_group(group, "cpu")
-            for layer in model:
-                fully_shard(layer, mesh=mesh)
-
-            def step(model=model) -> None:
-                sum(layer(torch.ones(1, 768)).sum() for layer in model).backward()
-                model.zero_grad()
-
-            step()
-            say(f"FSDP2 step, {name}", best(step, 5))
-        alone = nn.Sequential(*[nn.Linear(768, 3072, bias=False) for _ in range(12)])
-        say("the same layers, not sharded", best(lambda: step(alone), 5))
+    functions["small nothing"] = small(dist.new_group(backend="fake"))
+    for name, group in groups.items():
+        functions[f"small {name}"] = small(group)
+    functions["ddp nothing"] = step(ddp(groups["hookline"], "NOOP"))
+    functions["one nothing"] = step(ddp(groups["hookline"], "NOOP", ONE_BUCKET))
+    functions["fsdp nothing"] = step(net())
+    for name, group in groups.items():
+        functions[f"ddp {name}"] = step(ddp(group))
+        functions[f"one {name}, powersgd of ours"] = step(ddp(group, "powersgd(rank=1, start_iter=2)", ONE_BUCKET))
+        functions[f"fsdp {name}"] = step(sharded(group))
+    theirs = ddp(groups["gloo"], None, ONE_BUCKET)
+    state = powerSGD_hook.PowerSGDState(groups["gloo"], start_powerSGD_iter=2)
+    theirs.register_comm_hook(state, powerSGD_hook.powerSGD_hook)
+    functions["one gloo, PyTorch's PowerSGD"] = step(theirs)
+    all_rounds.run()
+    if dist.get_rank() == 0:
+        report(all_rounds)
     dist.destroy_process_group()
+
+
+def report(all_rounds: Rounds) -> None:
+    """Figures, then what is promised."""
+    beyond = {}
+    for name in all_rounds.times:
+        base = name.split()[0] + " nothing"
+        unit, times = (1e6 / CALLS, "us") if name.startswith("small") else (1e3, "ms")
+        beyond[name] = statistics.median(all_rounds.beyond(name, base)) * unit
+        whole = statistics.median(all_rounds.times[name]) * unit
+        print(f"{name:36} {whole:9.2f} {times}, beyond nothing sent {beyond[name]:9.2f} {times}")
+
+    def floor(what: str, value: float, promised: float, kept: bool) -> None:
+        print(f"{'met   ' if kept else 'MISSED'}  {what}: {value:.2f} ({promised:g})")
+
+    def ratio(what: str, theirs: str, ours: str, promised: float) -> None:
+        value = beyond[theirs] / beyond[ours]
+        floor(what, value, promised, value >= promised)
+
+    above = beyond["small hookline"]
+    floor("all_reduce of 1 KiB above a backend that does nothing, us", above, 5, above <= 5)
+    ratio("communication of DDP, Gloo over hookline", "ddp gloo", "ddp hookline", 5)
+    ratio("FSDP2, Gloo over hookline", "fsdp gloo", "fsdp hookline", 2)
+    for name in ("gloo", "hookline"):
+        mine = f"one {name}, powersgd of ours"
+        ratio(f"PowerSGD in one bucket, PyTorch's over ours on {name}", "one gloo, PyTorch's PowerSGD", mine, 4)
 
 
 def main() -> int:
     """Starts two ranks."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("parts", nargs="*", default=PARTS)
-    parts = parser.parse_args().parts
+    parser.add_argument("--rounds", type=int, default=15)
+    rounds = parser.parse_args().rounds
     if "RANK" in os.environ:
-        rank_main(parts)
+        rank_main(rounds)
         return 0
     with tempfile.TemporaryDirectory() as folder:
         ranks = [
             subprocess.Popen(
-                [sys.executable, __file__, *parts],
+                [sys.executable, __file__, "--rounds", str(rounds)],
                 env={**os.environ, "RANK": str(rank), "MEETING": f"file://{folder}/meeting", "OMP_NUM_THREADS": "1"},
             )
             for rank in range(2)
