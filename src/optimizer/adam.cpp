@@ -9,23 +9,23 @@
 namespace hookline {
 namespace {
 
-void check(const AdamOptions& o) {
+AdamOptions checked(AdamOptions o, double usual_decay) {
   using optimizer::require;
+  const double decay = *(o.weight_decay = o.weight_decay.value_or(usual_decay));
   require(o.lr >= 0, "Invalid learning rate: {}; it must be a number of 0 or more", o.lr);
   require(o.eps >= 0, "Invalid epsilon value: {}; it must be a number of 0 or more", o.eps);
   require(o.beta1 >= 0 && o.beta1 < 1,
           "Invalid beta parameter at index 0: {}; it must be a number from 0 up to, but not, 1", o.beta1);
   require(o.beta2 >= 0 && o.beta2 < 1,
           "Invalid beta parameter at index 1: {}; it must be a number from 0 up to, but not, 1", o.beta2);
-  require(o.weight_decay >= 0, "Invalid weight_decay value: {}; it must be a number of 0 or more", o.weight_decay);
+  require(decay >= 0, "Invalid weight_decay value: {}; it must be a number of 0 or more", decay);
+  return o;
 }
 
 }  // namespace
 
 Adam::Adam(std::string name, const AdamOptions& options, bool decoupled)
-    : Optimizer(std::move(name)), options_(options), decoupled_(decoupled) {
-  check(options_);
-}
+    : Optimizer(std::move(name)), options_(checked(options, decoupled ? 1e-2 : 0)), decoupled_(decoupled) {}
 Adam::Adam(const AdamOptions& options) : Adam("adam", options, false) {}
 Adam::~Adam() = default;
 AdamW::AdamW(const AdamOptions& options) : Adam("adamw", options, true) {}
@@ -37,21 +37,20 @@ Optimizer::Options Adam::options() const {
           {"beta1", o.beta1},
           {"beta2", o.beta2},
           {"eps", o.eps},
-          {"weight_decay", o.weight_decay},
+          {"weight_decay", *o.weight_decay},
           {"amsgrad", o.amsgrad ? 1 : 0},
           {"maximize", o.maximize ? 1 : 0}};
 }
 
 void Adam::assign(const Options& all) {
-  const AdamOptions next{.lr = all.at("lr"),
-                         .beta1 = all.at("beta1"),
-                         .beta2 = all.at("beta2"),
-                         .eps = all.at("eps"),
-                         .weight_decay = all.at("weight_decay"),
-                         .amsgrad = all.at("amsgrad") != 0,
-                         .maximize = all.at("maximize") != 0};
-  check(next);
-  options_ = next;
+  options_ = checked({.lr = all.at("lr"),
+                      .beta1 = all.at("beta1"),
+                      .beta2 = all.at("beta2"),
+                      .eps = all.at("eps"),
+                      .weight_decay = all.at("weight_decay"),
+                      .amsgrad = all.at("amsgrad") != 0,
+                      .maximize = all.at("maximize") != 0},
+                     0);
 }
 
 const std::vector<std::string>& Adam::state_names() const {
@@ -70,8 +69,8 @@ void Adam::apply(Slot& slot, const Arrays& arrays, double scale) {
                      .beta1 = o.beta1,
                      .beta2 = o.beta2,
                      .eps = o.eps,
-                     .weight_decay = decoupled_ ? 0 : o.weight_decay,
-                     .shrink = decoupled_ ? 1 - o.lr * o.weight_decay : 1,
+                     .weight_decay = decoupled_ ? 0 : *o.weight_decay,
+                     .shrink = decoupled_ ? 1 - o.lr * *o.weight_decay : 1,
                      .step_size = o.lr / (1 - std::pow(o.beta1, steps)),
                      .second_scale = 1 / std::sqrt(1 - std::pow(o.beta2, steps))});
 }

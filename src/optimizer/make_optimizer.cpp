@@ -11,12 +11,13 @@
 namespace hookline {
 namespace {
 
-AdamOptions adam_options(HookOptions& given, AdamOptions o) {
+AdamOptions adam_options(HookOptions& given) {
+  AdamOptions o;
   o.lr = given.number("lr", o.lr);
   o.beta1 = given.number("beta1", o.beta1);
   o.beta2 = given.number("beta2", o.beta2);
   o.eps = given.number("eps", o.eps);
-  o.weight_decay = given.number("weight_decay", o.weight_decay);
+  if (!given.text("weight_decay", "").empty()) o.weight_decay = given.number("weight_decay", 0);
   o.amsgrad = given.boolean("amsgrad", o.amsgrad);
   o.maximize = given.boolean("maximize", o.maximize);
   return o;
@@ -44,8 +45,8 @@ OptimizerPtr make_optimizer(std::string_view text) {
   HookOptions given(name, parts[0].options, "optimizer");
   OptimizerPtr made;
   if (name == "sgd") made = std::make_shared<SGD>(sgd_options(given));
-  else if (name == "adam") made = std::make_shared<Adam>(adam_options(given, {}));
-  else if (name == "adamw") made = std::make_shared<AdamW>(adam_options(given, {.weight_decay = 1e-2}));
+  else if (name == "adam") made = std::make_shared<Adam>(adam_options(given));
+  else if (name == "adamw") made = std::make_shared<AdamW>(adam_options(given));
   else
     throw InvalidArgument(fmt::format("the optimizer '{}': none is called {}; there are adam, adamw, sgd", text, name));
   given.check_all_known();

@@ -87,6 +87,7 @@ TEST(Optimizer, OptionsByTextAndByName) {
   EXPECT_EQ(make_optimizer(sgd->text())->options(), sgd->options());
   EXPECT_EQ(make_optimizer("adamw")->options().at("weight_decay"), 1e-2);
   EXPECT_EQ(make_optimizer("adam")->options().at("weight_decay"), 0);
+  EXPECT_EQ(AdamW({.lr = 1}).options().at("weight_decay"), 1e-2) << "as in PyTorch, whatever else is given";
   sgd->set_options({{"lr", 0.5}, {"dampening", 0}});
   EXPECT_EQ(sgd->lr(), 0.5);
   EXPECT_THAT(message_of([&] { sgd->set_options({{"lr", 1}, {"momentum", 0}}); }), HasSubstr("Nesterov momentum"));

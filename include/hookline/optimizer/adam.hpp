@@ -1,6 +1,7 @@
 // Adam, and Adam with weight decay of its own.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -13,7 +14,7 @@ struct AdamOptions {
   double beta1 = 0.9;
   double beta2 = 0.999;
   double eps = 1e-8;
-  double weight_decay = 0;
+  std::optional<double> weight_decay = std::nullopt;  ///< where not given, 0 with Adam and 0.01 with AdamW
   bool amsgrad = false;
   bool maximize = false;
 };
@@ -40,7 +41,7 @@ class HOOKLINE_EXPORT Adam : public Optimizer {
 /// As torch.optim.AdamW: weight decay shrinks the parameters and leaves the gradients alone.
 class HOOKLINE_EXPORT AdamW final : public Adam {
  public:
-  explicit AdamW(const AdamOptions& options = {.weight_decay = 1e-2});
+  explicit AdamW(const AdamOptions& options = {});
   ~AdamW() override;
 };
 
