@@ -41,8 +41,6 @@ class Handle final : public Executor {
 
 }  // namespace
 
-CallbackThread::CallbackThread() : made_in_(getpid()) { Living<CallbackThread>::add(this); }
-
 CallbackThread::~CallbackThread() {
   Living<CallbackThread>::remove(this);
   end();
@@ -50,7 +48,7 @@ CallbackThread::~CallbackThread() {
 
 void CallbackThread::end() noexcept {
   if (!executor_) return;
-  if (made_in_ != getpid()) {
+  if (started_in_ != getpid()) {
     Living<CallbackThread>::keep_for_ever(std::move(executor_));
   } else if (holds_gil()) {
     const GilRelease released;
@@ -62,9 +60,12 @@ void CallbackThread::end() noexcept {
 
 std::shared_ptr<Executor> CallbackThread::executor() {
   const std::lock_guard lock(mutex_);
+  if (executor_ && started_in_ != getpid()) Living<CallbackThread>::keep_for_ever(std::move(executor_));
   if (!executor_) {
     executor_ = std::make_shared<ThreadExecutor>("hl-callbacks");
     handle_ = std::make_shared<Handle>(executor_);
+    started_in_ = getpid();
+    Living<CallbackThread>::add(this);  // not when it is made: a forked child's list has none of its parent's
   }
   return handle_;
 }

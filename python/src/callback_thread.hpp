@@ -14,12 +14,13 @@ namespace hookline::python {
 /// meanwhile. At the exit of Python every such thread is drained.
 class CallbackThread {
  public:
-  CallbackThread();
+  CallbackThread() = default;
   CallbackThread(const CallbackThread&) = delete;
   CallbackThread& operator=(const CallbackThread&) = delete;
   ~CallbackThread();
 
-  /// May be kept for longer than this; tasks posted after the end run in the thread that posts them.
+  /// May be kept for longer than this; tasks posted after the end run in the thread that posts them. A forked child
+  /// gets a thread of its own.
   std::shared_ptr<Executor> executor();
   /// Runs what was posted and joins the thread; in a forked child, which has no such thread, leaves all as it is.
   void end() noexcept;
@@ -30,7 +31,7 @@ class CallbackThread {
   std::mutex mutex_;
   std::shared_ptr<Executor> executor_;
   std::shared_ptr<Executor> handle_;
-  const pid_t made_in_;
+  pid_t started_in_ = 0;  ///< the process that has the thread
 };
 
 /// Waits, for a while, until the callbacks that were due have run. Without the GIL.

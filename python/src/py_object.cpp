@@ -2,6 +2,7 @@
 #include "py_object.hpp"
 
 #include <atomic>
+#include <future>
 #include <mutex>
 #include <shared_mutex>
 #include <thread>
@@ -47,20 +48,25 @@ struct ThreadStateKeeper {
 };
 thread_local ThreadStateKeeper keeper;
 
+/// Under the mutex.
+const std::shared_ptr<ThreadExecutor>& executor_of(Gate& g) {
+  if (!g.executor) g.executor = std::make_shared<ThreadExecutor>("hl-python");
+  return g.executor;
+}
+
 void release(PyObject* object) {
   if (holds_gil()) {
     Py_DECREF(object);
     return;
   }
   Gate* g = gate;
-  if (!g->open) return;  // leaked on purpose
-  const auto executor = callback_executor();
-  if (!executor) {
-    const std::lock_guard lock(g->mutex);
+  if (!g->open) return;                  // leaked on purpose
+  const std::lock_guard lock(g->mutex);  // the exit handler sees to what is posted or late, and nothing falls between
+  if (g->closing) {
     g->late.push_back(object);
-    return;
+  } else {
+    executor_of(*g)->post([object] { with_gil([object] { Py_DECREF(object); }); });
   }
-  executor->post([object] { with_gil([object] { Py_DECREF(object); }); });
 }
 
 /// Runs at exit with the GIL. What the callback thread was given is done first; then nobody is let in.
@@ -75,7 +81,12 @@ void close_gate() {
       g->closing = true;
       executor = std::move(g->executor);
     }
-    executor.reset();
+    if (executor) {  // others may still hold it, so that letting go of it alone would not wait
+      std::promise<void> reached;
+      executor->post([&] { reached.set_value(); });
+      reached.get_future().wait();
+      executor.reset();
+    }
     g->closer = std::this_thread::get_id();
     g->open = false;
     const std::unique_lock lock(g->inside);
@@ -150,8 +161,7 @@ std::shared_ptr<Executor> callback_executor() {
   Gate* g = gate;
   const std::lock_guard lock(g->mutex);
   if (g->closing) return nullptr;
-  if (!g->executor) g->executor = std::make_shared<ThreadExecutor>("hl-python");
-  return g->executor;
+  return executor_of(*g);
 }
 
 void bind_exit(nb::module_&) {
