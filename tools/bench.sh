@@ -9,7 +9,7 @@ for program in build/release/bench/*_bench; do
   echo "bench: $(basename "$program")"
   "$program"
 done
-for script in bench/*_bench.py bench/python_groups/*_bench.py bench/hooks/*_bench.py; do
+for script in bench/*_bench.py bench/python_groups/*_bench.py bench/hooks/*_bench.py bench/torch/*_bench.py; do
   echo "bench: $script"
   PYTHONPATH=$PWD/build/release/python .venv/bin/python "$script"
 done
