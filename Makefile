@@ -1,11 +1,14 @@
 # The commands of this project. Each is thin: what takes more than a line lives in tools/.
 .DEFAULT_GOAL := build
-.PHONY: setup build demo test soak bench lint format sanitize docs clean
+.PHONY: packages setup build demo test soak bench lint format sanitize docs clean
 
-setup:     # install what is missing: Debian packages, then .venv
+packages:
 	@tools/setup.sh
 
-build: setup     # the library, the Python package, tests, benchmarks and examples, into build/dev
+setup: packages     # install what is missing, Debian packages and .venv; then hookline and hookline.torch in it, from build/dev
+	@tools/build.sh dev _core _native
+
+build: packages     # the library, the Python package, tests, benchmarks and examples, into build/dev
 	@tools/build.sh dev
 
 demo: build     # show what the library does
@@ -17,7 +20,7 @@ test: build     # all C++ and Python tests
 soak: build     # the same tests, again and again in random order
 	@tools/soak.sh
 
-bench: setup     # the benchmarks, from the release build; QUICK=1 for a few minutes of the collectives
+bench: packages     # the benchmarks, from the release build; QUICK=1 for a few minutes of the collectives
 	@tools/build.sh release
 	@tools/bench.sh $(if $(QUICK),--quick)
 
@@ -27,7 +30,7 @@ lint: build     # formatting, static checks, types, layers, and a build with cla
 format:     # rewrite the sources as lint wants them
 	@tools/format.sh --write
 
-sanitize: setup     # the C++ tests under address, undefined-behaviour and thread sanitizers
+sanitize: packages     # the C++ tests under address, undefined-behaviour and thread sanitizers
 	@tools/sanitize.sh
 
 docs: build     # the documentation, into build/docs

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Builds one preset into build/<preset>:  build.sh <preset> [target...]
-# For the preset dev it also makes `import hookline` work in .venv, from the package staged in build/dev/python.
+# For the preset dev it also makes `import hookline` and `import hookline.torch` work in .venv, from build/dev/python.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -21,6 +21,6 @@ targets=()
 echo "build: building $directory"
 cmake --build "$directory" "${targets[@]}"
 
-if [ "$preset" = dev ] && [ $# -eq 0 ]; then
+if [ "$preset" = dev ]; then
   .venv/bin/python tools/stage_metadata.py "$directory/python"
 fi
