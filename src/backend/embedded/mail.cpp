@@ -58,6 +58,7 @@ Mail::Mail(Memory& memory)
       sent_(outboxes_.size()),
       placed_(outboxes_.size()),
       seen_(outboxes_.size()),
+      noted_(outboxes_.size()),
       chunks_before_(outboxes_.size()),
       incoming_(outboxes_.size()) {}
 
@@ -178,22 +179,23 @@ bool Mail::send_step(Send& send) {
   return send.filled_ == total;
 }
 
-// Takes note of messages that have come into this rank's mailboxes at a sender. A mailbox holds one message at a time,
-// and the next one comes only after the one before was drained.
+// Takes note of messages that have come into this rank's mailboxes at a sender, in the order in which they were sent:
+// while one mailbox is looked into, the sender may fill those that were looked into before. A mailbox holds one message
+// at a time, and the next one comes only after the one before was drained.
 void Mail::look_into(int source) {
   const auto s = static_cast<std::size_t>(source);
-  for (int i = 0; i < static_cast<int>(kMailboxes); ++i) {
-    const auto b = static_cast<std::size_t>(i);
-    const Mailbox& mailbox = box(source, memory_.rank(), i);
+  std::size_t in_vain = 0;
+  for (std::size_t b = 0; in_vain < kMailboxes; b = (b + 1) % kMailboxes) {
+    ++in_vain;
+    const Mailbox& mailbox = box(source, memory_.rank(), static_cast<int>(b));
     const std::uint64_t message = mailbox.message.load(std::memory_order_acquire);
-    if (message == seen_[s][b]) continue;
+    if (message == seen_[s][b] || mailbox.order != noted_[s] + 1) continue;
     seen_[s][b] = message;
-    Incoming incoming{i, message, mailbox.order, mailbox.tag, mailbox.dtype, mailbox.bytes, chunks_before_[s][b]};
-    chunks_before_[s][b] += chunks(incoming.bytes);
-    auto& list = incoming_[s];
-    const auto later =
-        std::find_if(list.begin(), list.end(), [&](const Incoming& m) { return m.order > incoming.order; });
-    list.insert(later, std::move(incoming));
+    noted_[s] = mailbox.order;
+    incoming_[s].push_back(
+        {static_cast<int>(b), message, mailbox.order, mailbox.tag, mailbox.dtype, mailbox.bytes, chunks_before_[s][b]});
+    chunks_before_[s][b] += chunks(mailbox.bytes);
+    in_vain = 0;
   }
 }
 

@@ -121,6 +121,7 @@ class Mail {
   std::vector<std::uint64_t> sent_;                                   ///< by receiver: sends so far
   std::vector<std::uint64_t> placed_;                                 ///< by receiver: the last one that has a mailbox
   std::vector<std::array<std::uint64_t, kMailboxes>> seen_;           ///< by sender: messages taken note of
+  std::vector<std::uint64_t> noted_;                                  ///< by sender: the order of the newest of those
   std::vector<std::array<std::uint64_t, kMailboxes>> chunks_before_;  ///< by sender: chunks of those before the newest
   std::vector<std::list<Incoming>> incoming_;                         ///< by sender, in order
 };
