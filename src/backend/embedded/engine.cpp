@@ -217,32 +217,39 @@ bool Engine::drive_lane(Lane& lane, bool claimed) {
     if (!std::exchange(claimed, false) && lane.claimed.exchange(true, std::memory_order_seq_cst)) return moved;
     seen = lane.pushes.load(std::memory_order_seq_cst);
     std::exception_ptr fatal;
-    for (bool over = true; over && !fatal;) {
-      if (!lane.current) {
-        if (lane.idle()) break;
-        const std::lock_guard lock(lane.mutex);
-        lane.current = std::move(lane.queue.front());
-        lane.queue.pop_front();
-      }
-      const std::uint64_t before = lane.current->moves();
-      std::exception_ptr error;
-      try {
-        over = lane.current->step();
-      } catch (const Mismatch&) {
-        error = std::current_exception();
-      } catch (...) {
-        error = fatal = std::current_exception();
-      }
-      moved = moved || over || lane.current->moves() != before;
-      if (over) {
-        const auto ended = std::exchange(lane.current, nullptr);
-        lane.ended.store(lane.ended.load(std::memory_order_relaxed) + 1, std::memory_order_release);
-        ended->complete(error);
-      }
-    }
+    moved = step_lane(lane, fatal) || moved;
     lane.claimed.store(false, std::memory_order_seq_cst);
     if (fatal) fail(fatal);
   } while (lane.pushes.load(std::memory_order_seq_cst) != seen);
+  return moved;
+}
+
+// Steps the lane's operations, in their order, until one of them is not over; under the claim.
+bool Engine::step_lane(Lane& lane, std::exception_ptr& fatal) {
+  bool moved = false;
+  for (bool over = true; over && !fatal;) {
+    if (!lane.current) {
+      if (lane.idle()) break;
+      const std::lock_guard lock(lane.mutex);
+      lane.current = std::move(lane.queue.front());
+      lane.queue.pop_front();
+    }
+    const std::uint64_t before = lane.current->moves();
+    std::exception_ptr error;
+    try {
+      over = lane.current->step();
+    } catch (const Mismatch&) {
+      error = std::current_exception();
+    } catch (...) {
+      error = fatal = std::current_exception();
+    }
+    moved = moved || over || lane.current->moves() != before;
+    if (over) {
+      const auto ended = std::exchange(lane.current, nullptr);
+      lane.ended.store(lane.ended.load(std::memory_order_relaxed) + 1, std::memory_order_release);
+      ended->complete(error);
+    }
+  }
   return moved;
 }
 

@@ -94,6 +94,7 @@ class Engine : public std::enable_shared_from_this<Engine> {
   template <class Over>
   void drive_until(Over over, Clock::time_point deadline);
   bool drive_lane(Lane& lane, bool claimed = false);
+  bool step_lane(Lane& lane, std::exception_ptr& fatal);
   bool drive_mail();
   void end_all(const std::exception_ptr& cause);
   bool may_spin();
@@ -102,7 +103,7 @@ class Engine : public std::enable_shared_from_this<Engine> {
   bool somebody_waits() const noexcept { return waiting_threads_.load(std::memory_order_seq_cst) > 0; }
   bool anything_pending() const noexcept;
   template <class F>
-  void for_each_pending(F f);
+  void for_each_stuck(F f);
 
   const std::unique_ptr<Memory> memory_;
   const EngineOptions options_;

@@ -74,18 +74,34 @@ void Engine::end_all(const std::exception_ptr& cause) {
   mail_claimed_.store(false, std::memory_order_seq_cst);
 }
 
-// What cannot be claimed at once is being driven by somebody, and is looked at next time.
+// Calls f for operations that were stepped and are not over, before anybody else can step them. So what a rank posted
+// before it was seen to be gone is taken first: it may be all that an operation needs. What cannot be claimed at once
+// is being driven by somebody, and is looked at next time.
 template <class F>
-void Engine::for_each_pending(F f) {
+void Engine::for_each_stuck(F f) {
+  std::exception_ptr fatal;
   for (Lane& lane : lanes_) {
     if (lane.idle() || lane.claimed.exchange(true, std::memory_order_seq_cst)) continue;
+    while (step_lane(lane, fatal)) {
+    }
     if (lane.current) f(*lane.current);
     lane.claimed.store(false, std::memory_order_seq_cst);
+    if (fatal) return fail(fatal);
     drive_lane(lane);  // as everybody who lets go of a claim: something may have been pushed meanwhile
   }
   if (mail_.empty() || mail_claimed_.exchange(true, std::memory_order_seq_cst)) return;
-  for (const auto& operation : mail_.pending()) f(*operation);
+  const auto operations = mail_.pending();  // first: what comes in later was perhaps not stepped
+  try {
+    while (mail_.step()) {
+    }
+    for (const auto& operation : operations) {
+      if (!operation->over()) f(*operation);
+    }
+  } catch (...) {
+    fatal = std::current_exception();
+  }
   mail_claimed_.store(false, std::memory_order_seq_cst);
+  if (fatal) fail(fatal);
 }
 
 void Engine::look_around() {
@@ -113,14 +129,9 @@ void Engine::look_around() {
     return !memory_->is_alive(r) && memory_->block(r).standing.load(std::memory_order_seq_cst) != Standing::gave_up;
   });
 
-  // What a rank had posted before it went may be all that an operation needs.
-  if (!dead.empty() || !left.empty() || gave_up) {
-    while (drive()) {
-    }
-  }
   std::exception_ptr cause;
   const Clock::time_point now = Clock::now();
-  for_each_pending([&](Pending& operation) {
+  for_each_stuck([&](Pending& operation) {
     if (cause) return;
     const std::vector<int> awaited = operation.awaited();
     const auto context = [&] { return fmt::format("{} on rank {} of the {} group", operation.describe(), me, name()); };
