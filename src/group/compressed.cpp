@@ -12,6 +12,7 @@
 #include <hookline/core/error.hpp>
 #include <hookline/core/norm.hpp>
 
+#include "core/stopwatch.hpp"
 #include "group/float32.hpp"
 #include "kernel/reduce.hpp"
 #include "kernel/scale.hpp"
@@ -45,18 +46,6 @@ kernel::Stores stores_for(std::span<const float> all) {
   return all.size_bytes() >= kernel::kStreamFrom ? kernel::Stores::streaming : kernel::Stores::cached;
 }
 
-class Stopwatch {
- public:
-  explicit Stopwatch(double& seconds) : seconds_(seconds) {}
-  Stopwatch(const Stopwatch&) = delete;
-  Stopwatch& operator=(const Stopwatch&) = delete;
-  ~Stopwatch() { seconds_ += std::chrono::duration<double>(Clock::now() - begin_).count(); }
-
- private:
-  double& seconds_;
-  const Clock::time_point begin_ = Clock::now();
-};
-
 // The slice of `count` values that a rank owns.
 struct Slice {
   Slice(std::size_t count, std::size_t ranks, std::size_t rank) {
@@ -84,7 +73,7 @@ class CompressedReduction::Reading final : public BlockReader {
   Reading(double& seconds, Body body) : seconds_(seconds), body_(std::move(body)) {}
 
   void read(std::span<const std::byte* const> blocks, std::size_t) noexcept override {
-    const Stopwatch watch(seconds_);
+    const core::Stopwatch watch(seconds_);
     try {
       body_(blocks);
     } catch (...) {
@@ -154,7 +143,7 @@ void CompressedReduction::begin(const Tensor& values) {
 
 // `first` is the place of the first value among all of this call's.
 void CompressedReduction::encode(std::span<const float> values, std::size_t first, std::byte* to) {
-  const Stopwatch watch(stats_.encode_time);
+  const core::Stopwatch watch(stats_.encode_time);
   for_each_message(values.size(), [&](std::size_t begin, std::size_t count, std::size_t at, std::size_t bytes) {
     const RoundingKey key{.seed = options_.seed,
                           .step = step_,

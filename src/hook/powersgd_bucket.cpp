@@ -9,22 +9,11 @@
 #include <hookline/core/error.hpp>
 #include <hookline/core/norm.hpp>
 
+#include "core/stopwatch.hpp"
 #include "hook/powersgd_factors.hpp"
 
 namespace hookline::hook {
 namespace {
-
-class Stopwatch {
- public:
-  explicit Stopwatch(double& seconds) : seconds_(seconds) {}
-  Stopwatch(const Stopwatch&) = delete;
-  Stopwatch& operator=(const Stopwatch&) = delete;
-  ~Stopwatch() { seconds_ += std::chrono::duration<double>(Clock::now() - begin_).count(); }
-
- private:
-  double& seconds_;
-  const Clock::time_point begin_ = Clock::now();
-};
 
 Tensor part(const Tensor& flat, std::size_t begin, std::size_t count) {
   return flat.slice(0, static_cast<std::int64_t>(begin), static_cast<std::int64_t>(begin + count));
@@ -57,7 +46,7 @@ void PowerSGDBucket::set_q(const PowerSGDMatrix& matrix, const Tensor& q) {
 void PowerSGDBucket::project(float* values, std::uint64_t step) {
   encode_time_ = decode_time_ = 0;
   sent_ = 0;
-  const Stopwatch watch(encode_time_);
+  const core::Stopwatch watch(encode_time_);
   const bool whole = std::exchange(whole_, false);
   float* const rest = rest_.data<float>();
   std::size_t at = 0;
@@ -85,7 +74,7 @@ void PowerSGDBucket::project(float* values, std::uint64_t step) {
 
 // P has been divided by the number of ranks, which the epsilon for its sum has not.
 void PowerSGDBucket::turn(float* values) {
-  const Stopwatch watch(encode_time_);
+  const core::Stopwatch watch(encode_time_);
   const float* const rest = rest_.data<const float>();
   std::size_t at = 0;
   for (const PowerSGDPiece& piece : plan_.rest) {
@@ -101,7 +90,7 @@ void PowerSGDBucket::turn(float* values) {
 }
 
 void PowerSGDBucket::expand(float* values) {
-  const Stopwatch watch(decode_time_);
+  const core::Stopwatch watch(decode_time_);
   const auto stores =
       count_ * sizeof(float) >= kernel::kStreamFrom ? kernel::Stores::streaming : kernel::Stores::cached;
   for (const PowerSGDMatrix& matrix : plan_.matrices) {
