@@ -8,26 +8,10 @@
 #include <hookline/core/error.hpp>
 
 #include "core/note.hpp"
+#include "hook/hook_lane.hpp"
 
 namespace hookline::adapter {
 namespace {
-
-/// Whether all ranks learn of such an error by themselves.
-bool comes_from_the_group(const std::exception_ptr& error) {
-  try {
-    std::rethrow_exception(error);
-  } catch (const Mismatch&) {
-    return true;
-  } catch (const Aborted&) {
-    return true;
-  } catch (const PeerLost&) {
-    return true;
-  } catch (const Timeout&) {
-    return true;
-  } catch (...) {
-    return false;
-  }
-}
 
 /// InvalidArgument where a hook's result is not a buffer like the bucket's.
 void check_result(const Tensor& result, const Tensor& buffer, const std::string& hook) {
@@ -72,9 +56,7 @@ void HookLanes::run(GradBucket bucket, Done done) {
       ended_ = 0;
     }
     last_seen_ = bucket.is_last();
-    // As in the reducer: lane 0 is the user's where there are others, and hooks that block share one.
-    const auto others = static_cast<std::size_t>(lanes_ - 1);
-    const std::size_t lane = others == 0 ? 0 : 1 + (hook_->may_block() ? 0 : index % others);
+    const auto lane = static_cast<std::size_t>(hook::lane_of(*hook_, index, lanes_));
     const Clock::time_point now = Clock::now();
     const auto entry = std::make_shared<Entry>(Entry{std::move(bucket), std::move(done), hook_, lane, step_,
                                                      std::make_shared<std::atomic<std::uint64_t>>(0), now, now, now});
@@ -171,7 +153,7 @@ void HookLanes::fail(const std::exception_ptr& error, const Entry& entry) {
     if (failure_) return;
     failure_ = error;
   }
-  if (comes_from_the_group(error)) return;
+  if (hook::comes_from_the_group(error)) return;
   try {
     group_->abort(fmt::format("the hook {} failed for bucket {} in step {}: {}", entry.hook->name(),
                               entry.bucket.index(), entry.step, describe(error)));

@@ -10,28 +10,12 @@
 #include <hookline/core/error.hpp>
 
 #include "core/note.hpp"
+#include "hook/hook_lane.hpp"
 #include "reducer/by_allreduce.hpp"
 #include "reducer/core.hpp"
 
 namespace hookline::reducer {
 namespace {
-
-/// Whether all ranks learn of such an error by themselves.
-bool comes_from_the_group(const std::exception_ptr& error) {
-  try {
-    std::rethrow_exception(error);
-  } catch (const Mismatch&) {
-    return true;
-  } catch (const Aborted&) {
-    return true;
-  } catch (const PeerLost&) {
-    return true;
-  } catch (const Timeout&) {
-    return true;
-  } catch (...) {
-    return false;
-  }
-}
 
 /// The same error with more words, where it is one of the group's; others are left as whoever raised them made them.
 template <class... Types>
@@ -74,7 +58,7 @@ void Core::launch() {
   launching_ = true;
   while (next_ < buckets.size() && !held_ && !failure_ && buckets[next_].missing.load(std::memory_order_acquire) == 0) {
     Bucket& bucket = buckets[next_];
-    bucket.lane = lanes_ == 1 ? 0 : 1 + (hook->may_block() ? 0 : static_cast<int>(next_) % (lanes_ - 1));
+    bucket.lane = hook::lane_of(*hook, next_, lanes_);
     if (busy_[static_cast<std::size_t>(bucket.lane)]) break;
     // Plain means of one lane may queue up in it; a hook has its lane to itself.
     const bool plain = plain_ && !bucket.sparse;
@@ -138,7 +122,7 @@ void Core::fail(const std::exception_ptr& error, const std::string& where) {
     failure_ = longer;
   }
   done_.notify_all();
-  if (!comes_from_the_group(error)) tell_others(fmt::format("{} failed: {}", where, hookline::describe(error)));
+  if (!hook::comes_from_the_group(error)) tell_others(fmt::format("{} failed: {}", where, hookline::describe(error)));
 }
 
 void Core::tell_others(const std::string& cause) {

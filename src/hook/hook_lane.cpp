@@ -1,0 +1,29 @@
+// The same rules for this library's reducer and for a framework's.
+#include "hook/hook_lane.hpp"
+
+#include <hookline/core/error.hpp>
+
+namespace hookline::hook {
+
+int lane_of(const CommHookInterface& hook, std::size_t bucket, int lanes) {
+  if (lanes == 1) return 0;
+  return 1 + (hook.may_block() ? 0 : static_cast<int>(bucket % static_cast<std::size_t>(lanes - 1)));
+}
+
+bool comes_from_the_group(const std::exception_ptr& error) {
+  try {
+    std::rethrow_exception(error);
+  } catch (const Mismatch&) {
+    return true;
+  } catch (const Aborted&) {
+    return true;
+  } catch (const PeerLost&) {
+    return true;
+  } catch (const Timeout&) {
+    return true;
+  } catch (...) {
+    return false;
+  }
+}
+
+}  // namespace hookline::hook
