@@ -14,6 +14,7 @@
 
 #include "adapter/libtorch/call.hpp"
 #include "adapter/libtorch/errors.hpp"
+#include "adapter/libtorch/living.hpp"
 #include "adapter/libtorch/store.hpp"
 #include "adapter/libtorch/tensors.hpp"
 #include "adapter/libtorch/waiting.hpp"
@@ -21,17 +22,6 @@
 
 namespace hookline::libtorch {
 namespace {
-
-/// Groups of backends that live, for the end of Python. Never destroyed: backends may end after static destructors.
-struct LivingGroups {
-  std::mutex mutex;
-  std::vector<std::weak_ptr<ProcessGroup>> groups;
-};
-
-LivingGroups& living() {
-  static auto* const groups = new LivingGroups;
-  return *groups;
-}
 
 c10d::OpType type_of(OpType type) {
   switch (type) {
@@ -89,10 +79,7 @@ ReduceOp op_of(const c10d::ReduceOp& op, const char* operation) {
 
 TorchBackend::TorchBackend(std::shared_ptr<ProcessGroup> group)
     : Backend(group->rank(), group->size()), group_(std::move(group)) {
-  LivingGroups& all = living();
-  const std::lock_guard lock(all.mutex);
-  std::erase_if(all.groups, [](const std::weak_ptr<ProcessGroup>& g) { return g.expired(); });
-  all.groups.push_back(group_);
+  Living<ProcessGroup>::all().add(group_);
 }
 
 TorchBackend::~TorchBackend() {
@@ -102,15 +89,7 @@ TorchBackend::~TorchBackend() {
 }
 
 void shut_down_backends() {
-  std::vector<std::shared_ptr<ProcessGroup>> left;
-  {
-    LivingGroups& all = living();
-    const std::lock_guard lock(all.mutex);
-    for (const auto& group : all.groups) {
-      if (auto kept = group.lock()) left.push_back(std::move(kept));
-    }
-  }
-  for (const auto& group : left) {
+  for (const auto& group : Living<ProcessGroup>::all().left()) {
     try {
       group->shutdown();
     } catch (const std::exception&) {  // nobody is left who could hear of it

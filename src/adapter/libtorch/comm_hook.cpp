@@ -6,6 +6,7 @@
 
 #include "adapter/callback_pool.hpp"
 #include "adapter/libtorch/errors.hpp"
+#include "adapter/libtorch/living.hpp"
 #include "adapter/libtorch/tensors.hpp"
 
 namespace hookline::libtorch {
@@ -19,40 +20,18 @@ at::Tensor result_of(const Tensor& reduced, const at::Tensor& buffer) {
   return tensor_of(reduced);
 }
 
-/// Never destroyed, since models may end after static destructors have run.
-struct LivingHooks {
-  std::mutex mutex;
-  std::vector<std::weak_ptr<BucketHook>> hooks;
-};
-
-LivingHooks& living_hooks() {
-  static auto* const hooks = new LivingHooks;
-  return *hooks;
-}
-
 }  // namespace
 
 std::shared_ptr<BucketHook> BucketHook::make(std::shared_ptr<ProcessGroup> group, HookPtr hook,
                                              const std::vector<at::Tensor>& parameters,
                                              const std::vector<std::string>& names) {
   auto made = std::make_shared<BucketHook>(std::move(group), std::move(hook), parameters, names);
-  LivingHooks& all = living_hooks();
-  const std::lock_guard lock(all.mutex);
-  std::erase_if(all.hooks, [](const std::weak_ptr<BucketHook>& h) { return h.expired(); });
-  all.hooks.push_back(made);
+  Living<BucketHook>::all().add(made);
   return made;
 }
 
 void close_bucket_hooks() {
-  std::vector<std::shared_ptr<BucketHook>> left;
-  {
-    LivingHooks& all = living_hooks();
-    const std::lock_guard lock(all.mutex);
-    for (const auto& hook : all.hooks) {
-      if (auto kept = hook.lock()) left.push_back(std::move(kept));
-    }
-  }
-  for (const auto& hook : left) hook->close();
+  for (const auto& hook : Living<BucketHook>::all().left()) hook->close();
 }
 
 std::shared_ptr<adapter::HookLanes> BucketHook::lanes() const {

@@ -1,0 +1,38 @@
+// What must be ended before Python is.
+#pragma once
+
+#include <memory>
+#include <mutex>
+#include <vector>
+
+namespace hookline::libtorch {
+
+/// The objects of a kind that live. Kept for ever, since they may end after static destructors have run.
+template <class T>
+class Living {
+ public:
+  static Living& all() {
+    static auto* const living = new Living;
+    return *living;
+  }
+
+  void add(const std::shared_ptr<T>& object) {
+    const std::lock_guard lock(mutex_);
+    std::erase_if(objects_, [](const std::weak_ptr<T>& o) { return o.expired(); });
+    objects_.push_back(object);
+  }
+  std::vector<std::shared_ptr<T>> left() {
+    std::vector<std::shared_ptr<T>> kept;
+    const std::lock_guard lock(mutex_);
+    for (const std::weak_ptr<T>& object : objects_) {
+      if (auto living = object.lock()) kept.push_back(std::move(living));
+    }
+    return kept;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::vector<std::weak_ptr<T>> objects_;
+};
+
+}  // namespace hookline::libtorch
