@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from ._averaging import Averaging, bucket_limits
 from ._core import InvalidArgument, Reducer, Unsupported, make_optimizer
 from ._optimizers import PostLocalSGDOptimizer
 
@@ -21,10 +21,8 @@ if TYPE_CHECKING:
 
 __all__ = ["DataParallel"]
 
-MIB = 1 << 20
 
-
-class DataParallel:
+class DataParallel(Averaging):
     """Averages gradients over the ranks of a group while they are being computed.
 
     Every rank makes one with parameters of the same names, shapes and dtypes; rank 0's values are broadcast. A step is
@@ -58,33 +56,32 @@ class DataParallel:
         Optimizer or its text, a PostLocalSGDOptimizer, a function of a bucket, or an object with step_param(param,
         grad). clip_norm scales all gradients together to that norm where it is larger, as the optimizer sees them.
         """
-        if bucket_cap_mb is not None and not 0 < bucket_cap_mb < math.inf:
-            raise InvalidArgument(f"bucket_cap_mb must be a number larger than 0, and is {bucket_cap_mb}")
-        for name in {*sparse, *ignored, *delayed} - {*params}:
+        first_bucket_bytes, bucket_bytes = bucket_limits(bucket_cap_mb)
+        sparse, ignored, delayed = set(sparse), set(ignored), set(delayed)
+        for name in (sparse | ignored | delayed) - {*params}:
             raise InvalidArgument(f"there is no parameter called {name!r}")
         self._names = list(params)
-        cap = None if bucket_cap_mb is None else int(bucket_cap_mb * MIB)
         self._group = group
         self._registered = hook is not None
         self.optimizer: Any = make_optimizer(optimizer) if isinstance(optimizer, str) else optimizer
         self._averager = optimizer.averager if isinstance(optimizer, PostLocalSGDOptimizer) else None
-        self._averaged = [params[name] for name in self._names if name not in {*ignored}]
+        self._averaged = [params[name] for name in self._names if name not in ignored]
         self._accumulating = False
         self._reducer = Reducer(
             list(params.items()),
             group,
             hook,
             group,
-            first_bucket_bytes=MIB if cap is None else cap,
-            bucket_bytes=25 * MIB if cap is None else cap,
+            first_bucket_bytes=first_bucket_bytes,
+            bucket_bytes=bucket_bytes,
             find_unused_parameters=find_unused_parameters,
             static_graph=static_graph,
             mean=mean,
             broadcast_parameters=broadcast_parameters,
             timeout=timeout,
-            sparse=set(sparse),
-            ignored=set(ignored),
-            delayed=set(delayed),
+            sparse=sparse,
+            ignored=ignored,
+            delayed=delayed,
             buckets=None if buckets is None else self._positions(buckets),
             optimizer=optimizer.optim if isinstance(optimizer, PostLocalSGDOptimizer) else self.optimizer,
             clip_norm=clip_norm,
@@ -129,22 +126,6 @@ class DataParallel:
         indices, values = self._reducer.sparse_gradient(name)
         return indices.numpy(), values.numpy()
 
-    def register_comm_hook(self, state: Any, hook: Any) -> None:
-        """Has hook(state, bucket) run for every bucket: a function, a text, or what make_hook returned. Once."""
-        if self._registered:
-            raise InvalidArgument(
-                "register_comm_hook or register_builtin_comm_hook can only be called once. "
-                f"The hook here is {self._reducer.hook_name}; replace_comm_hook takes its place between steps"
-            )
-        self.replace_comm_hook(state, hook)
-
-    def replace_comm_hook(self, state: Any, hook: Any) -> None:
-        """The same in the place of the hook that there is, from the next step on."""
-        if hook is None:
-            raise TypeError("Communication hook must be callable. It is None")
-        self._reducer.replace_hook(state, hook)
-        self._registered = True
-
     @contextmanager
     def no_sync(self) -> Iterator[None]:
         """Inside, gradients add up on each rank and nothing is sent; the first step after it reduces the sum."""
@@ -165,19 +146,5 @@ class DataParallel:
         """
         if self._averager is not None:
             raise Unsupported("join: ranks without inputs take no part in averaging models; average behind it instead")
-        self._reducer.begin_join(divide_by_initial_world_size)
-        try:
+        with self._joined(self._group, divide_by_initial_world_size):
             yield
-        except BaseException as error:
-            with suppress(Exception):  # a group that cannot tell the others leaves them to their timeouts
-                self._group.abort(f"a rank failed inside join: {error!r}")
-            raise
-        self._reducer.end_join()
-
-    def set_weight(self, weight: float) -> None:
-        """The weight of this rank's gradients in the means to come, such as its batch size. Every rank calls it."""
-        self._reducer.set_weight(weight)
-
-    def stats(self) -> dict[str, Any]:
-        """What was measured of the last step: times in seconds from its first gradient, and bytes sent."""
-        return self._reducer.stats()

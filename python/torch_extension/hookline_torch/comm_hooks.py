@@ -27,7 +27,7 @@ from hookline._native import native_hook
 
 from . import _native
 from .data_parallel import DistributedDataParallel as OwnDistributedDataParallel
-from .groups import as_group
+from .groups import as_group, torch_group
 from .groups import native_group as hookline_group
 
 # The hook of each model; PyTorch's reducer has the native half of it.
@@ -42,13 +42,11 @@ def group_for_hooks(group: Any) -> ProcessGroup:
     """
     if isinstance(group, ProcessGroup):
         return group
-    if group is None:
-        group = dist.distributed_c10d._get_default_group()
-    if not isinstance(group, dist.ProcessGroup):
-        raise TypeError(
-            "the state of a hook is a process group of torch.distributed or hookline, a state made for this hook, a "
-            f"hookline.CommHook, or None, not {type(group).__module__}.{type(group).__qualname__}"
-        )
+    group = torch_group(
+        group,
+        "the state of a hook is a process group of torch.distributed or hookline, a state made for this hook, a "
+        "hookline.CommHook, or None",
+    )
     native = hookline_group(group)
     if native is not None:
         return native

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import math
 import weakref
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from datetime import timedelta
 from typing import Any
 
@@ -13,14 +12,13 @@ import torch
 import torch.distributed as dist
 from torch import nn
 
-from hookline import CommHook, InvalidArgument, ProcessGroup, Reducer, broadcast_coalesced, init_process_group
+from hookline import CommHook, ProcessGroup, Reducer, broadcast_coalesced, init_process_group
+from hookline._averaging import Averaging, bucket_limits
 
 from .groups import as_group
 
-MIB = 1 << 20
 
-
-class DistributedDataParallel(nn.Module):  # type: ignore[misc]  # torch is not looked into by the type checker
+class DistributedDataParallel(Averaging, nn.Module):  # type: ignore[misc]  # torch is not looked into by the type checker
     """Averages the gradients of a module over the ranks while backward() runs; when it returns they hold the means.
 
     The group is one of torch.distributed's or hookline's; without one the default group of torch.distributed where it
@@ -44,8 +42,8 @@ class DistributedDataParallel(nn.Module):  # type: ignore[misc]  # torch is not 
     ) -> None:
         """The arguments are PyTorch's where it has them; `ignored` and `delayed` are names of parameters."""
         super().__init__()
-        if bucket_cap_mb is not None and not 0 < bucket_cap_mb < math.inf:
-            raise InvalidArgument(f"bucket_cap_mb must be a number larger than 0, and is {bucket_cap_mb}")
+        first_bucket_bytes, bucket_bytes = bucket_limits(bucket_cap_mb)
+        ignored = set(ignored)
         self.module = module
         self.group = _group(process_group)
         self.find_unused_parameters = find_unused_parameters
@@ -67,26 +65,24 @@ class DistributedDataParallel(nn.Module):  # type: ignore[misc]  # torch is not 
             if isinstance(part, nn.Embedding | nn.EmbeddingBag) and part.sparse
             for name, _ in part.named_parameters(recurse=False)
         }
-        cap = None if bucket_cap_mb is None else int(bucket_cap_mb * MIB)
         with torch.no_grad():
             self._reducer = Reducer(
                 [(name, p.detach()) for name, p in named],
                 self.group,
                 hook,
                 self.group,
-                first_bucket_bytes=MIB if cap is None else cap,
-                bucket_bytes=25 * MIB if cap is None else cap,
+                first_bucket_bytes=first_bucket_bytes,
+                bucket_bytes=bucket_bytes,
                 find_unused_parameters=find_unused_parameters,
                 static_graph=static_graph,
                 mean=mean,
                 timeout=timeout,
                 sparse=self._sparse,
-                ignored=set(ignored),
+                ignored=ignored,
                 delayed=set(delayed),
                 for_torch=True,
             )
             self._broadcast_buffers()
-        ignored = set(ignored)
         for index, (name, parameter) in enumerate(named):
             if name not in ignored:
                 parameter.register_post_accumulate_grad_hook(self._marker(index))
@@ -139,22 +135,6 @@ class DistributedDataParallel(nn.Module):  # type: ignore[misc]  # torch is not 
                 if parameter.grad is None and self._names[index] not in unused:
                     parameter.grad = torch.from_dlpack(self._reducer.gradient(index)).clone()
 
-    def register_comm_hook(self, state: Any, hook: Any) -> None:
-        """Has a hook run on every bucket: a text, what make_hook returned, or a function hook(state, bucket). Once."""
-        if self._registered:
-            raise InvalidArgument(
-                "register_comm_hook or register_builtin_comm_hook can only be called once. "
-                f"The hook here is {self._reducer.hook_name}; replace_comm_hook takes its place between steps"
-            )
-        self.replace_comm_hook(state, hook)
-
-    def replace_comm_hook(self, state: Any, hook: Any) -> None:
-        """The same in the place of the hook that there is, from the next step on."""
-        if hook is None:
-            raise TypeError("Communication hook must be callable. It is None")
-        self._reducer.replace_hook(state, hook)
-        self._registered = True
-
     @contextmanager
     def no_sync(self) -> Iterator[None]:
         """Inside, gradients add up on each rank; the first backward() outside reduces the sum."""
@@ -171,24 +151,11 @@ class DistributedDataParallel(nn.Module):  # type: ignore[misc]  # torch is not 
         Buffers are not broadcast inside. Then every rank takes over the parameters of one that did the most steps.
         """
         before, self.broadcast_buffers = self.broadcast_buffers, False
-        self._reducer.begin_join(divide_by_initial_world_size)
         try:
-            yield
-        except BaseException as error:
-            with suppress(Exception):  # a group that cannot tell the others leaves them to their timeouts
-                self.group.abort(f"a rank failed inside join: {error!r}")
-            raise
+            with self._joined(self.group, divide_by_initial_world_size):
+                yield
         finally:
             self.broadcast_buffers = before
-        self._reducer.end_join()
-
-    def set_weight(self, weight: float) -> None:
-        """The weight of this rank's gradients in the means to come, such as its batch size. Every rank calls it."""
-        self._reducer.set_weight(weight)
-
-    def stats(self) -> dict[str, Any]:
-        """What was measured of the last step: times in seconds from its first gradient, and bytes sent."""
-        return self._reducer.stats()
 
 
 def _group(group: Any) -> ProcessGroup:

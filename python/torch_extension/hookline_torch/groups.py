@@ -42,6 +42,15 @@ def native_group(group: Any) -> ProcessGroup | None:
     return None if capsule is None else _core.group_from_capsule(capsule)
 
 
+def torch_group(group: Any, expected: str) -> dist.ProcessGroup:
+    """The default group where none is given; a TypeError that says what is expected for anything but a group."""
+    if group is None:
+        return dist.distributed_c10d._get_default_group()
+    if not isinstance(group, dist.ProcessGroup):
+        raise TypeError(f"{expected}, not {type(group).__module__}.{type(group).__qualname__}")
+    return group
+
+
 def as_group(group: Any = None) -> ProcessGroup:
     """A group of torch.distributed, a Python class too, as a hookline group; None means the default group.
 
@@ -49,13 +58,7 @@ def as_group(group: Any = None) -> ProcessGroup:
     """
     if isinstance(group, ProcessGroup):
         return group
-    if group is None:
-        group = dist.distributed_c10d._get_default_group()
-    if not isinstance(group, dist.ProcessGroup):
-        raise TypeError(
-            f"a torch.distributed.ProcessGroup or a hookline.ProcessGroup is expected, not {type(group).__module__}."
-            f"{type(group).__qualname__}"
-        )
+    group = torch_group(group, "a torch.distributed.ProcessGroup or a hookline.ProcessGroup is expected")
     return native_group(group) or _core.group_from_capsule(_native.group_of_torch(group))
 
 

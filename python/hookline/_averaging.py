@@ -1,0 +1,68 @@
+"""What models that average their gradients have in common, whatever framework they are of."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, Any
+
+from ._core import InvalidArgument
+
+if TYPE_CHECKING:
+    from ._core import ProcessGroup, Reducer
+
+MIB = 1 << 20
+
+
+def bucket_limits(bucket_cap_mb: float | None) -> tuple[int, int]:
+    """Bytes of the first bucket and of the others: without a cap 1 MiB and 25 MiB."""
+    if bucket_cap_mb is None:
+        return MIB, 25 * MIB
+    if not 0 < bucket_cap_mb < math.inf:
+        raise InvalidArgument(f"bucket_cap_mb must be a number larger than 0, and is {bucket_cap_mb}")
+    cap = int(bucket_cap_mb * MIB)
+    return cap, cap
+
+
+class Averaging:
+    """What is asked of the reducer, which those who derive from this make."""
+
+    _reducer: Reducer
+    _registered: bool
+
+    def register_comm_hook(self, state: Any, hook: Any) -> None:
+        """Has hook(state, bucket) run for every bucket: a function, a text, or what make_hook returned. Once."""
+        if self._registered:
+            raise InvalidArgument(
+                "register_comm_hook or register_builtin_comm_hook can only be called once. "
+                f"The hook here is {self._reducer.hook_name}; replace_comm_hook takes its place between steps"
+            )
+        self.replace_comm_hook(state, hook)
+
+    def replace_comm_hook(self, state: Any, hook: Any) -> None:
+        """The same in the place of the hook that there is, from the next step on."""
+        if hook is None:
+            raise TypeError("Communication hook must be callable. It is None")
+        self._reducer.replace_hook(state, hook)
+        self._registered = True
+
+    @contextmanager
+    def _joined(self, group: ProcessGroup, divide_by_initial_world_size: bool) -> Iterator[None]:
+        """The block of a join; where it raises, the group is aborted."""
+        self._reducer.begin_join(divide_by_initial_world_size)
+        try:
+            yield
+        except BaseException as error:
+            with suppress(Exception):  # a group that cannot tell the others leaves them to their timeouts
+                group.abort(f"a rank failed inside join: {error!r}")
+            raise
+        self._reducer.end_join()
+
+    def set_weight(self, weight: float) -> None:
+        """The weight of this rank's gradients in the means to come, such as its batch size. Every rank calls it."""
+        self._reducer.set_weight(weight)
+
+    def stats(self) -> dict[str, Any]:
+        """What was measured of the last step: times in seconds from its first gradient, and bytes sent."""
+        return self._reducer.stats()
