@@ -33,15 +33,21 @@ TEST(CallbackPool, IsOneForTheProcess) { EXPECT_EQ(&CallbackPool::instance(), &C
 TEST(CallbackPool, StartsNothingAfterItWasClosedAndWaitsForWhatRuns) {
   CallbackPool& pool = *new CallbackPool;
   std::promise<void> begun;
+  std::promise<void> may_end;
   std::atomic<bool> ended = false;
   pool.post([&] {
     begun.set_value();
-    std::this_thread::sleep_for(50ms);
+    may_end.get_future().wait();
     ended = true;
   });
   begun.get_future().wait();
-  pool.close(10s);
-  EXPECT_TRUE(ended);
+  auto closed = std::async(std::launch::async, [&] {
+    pool.close(10s);
+    EXPECT_TRUE(ended);
+  });
+  EXPECT_EQ(closed.wait_for(50ms), std::future_status::timeout) << "the task has not ended";
+  may_end.set_value();
+  closed.get();
   bool ran = false;
   pool.post([&] { ran = true; });
   pool.close(10ms);

@@ -10,7 +10,7 @@ import pytest
 from torch_ranks import outcomes, start
 
 BEGIN = """
-import os, sys, time
+import os, signal, sys, time
 import torch, torch.distributed as dist
 from checks import RANK, SIZE, meet
 from pathlib import Path
@@ -70,7 +70,7 @@ def test_ctrl_c_ends_a_wait(tmp_path: Path) -> None:
     if RANK == 0:
         dist.all_reduce(torch.ones(3))
     else:
-        time.sleep(100)
+        signal.pause()
     """
     processes = start(program(tmp_path, text), 2, tmp_path)
     for rank in range(2):
