@@ -23,6 +23,7 @@ GOOD = {
     "src/backend/shm/segment.hpp": '#include "backend/embedded/memory.hpp"\n',
     "src/backend/embedded/memory.hpp": "",
     "src/kernel/sum.hpp": "#include <hookline/version.hpp>\n",
+    "include/hookline/adapter/libtorch/data_parallel.hpp": "#include <torch/nn/module.h>\n",
     "src/adapter/libtorch/backend.cpp": "#include <torch/csrc/distributed/c10d/Backend.hpp>\n",
 }
 
@@ -50,7 +51,9 @@ def test_the_tree_of_this_project_passes() -> None:
         ("src/backend/embedded/a.cpp", '#include "backend/shm/segment.hpp"\n', "must not know each other"),
         ("src/store/a.cpp", "#include <hookline/hookline.hpp>\n", "only programs include this header"),
         ("src/store/a.cpp", "#include <hookline/plumbing/pipe.hpp>\n", "'plumbing' is not a room"),
-        ("src/adapter/lanes.cpp", "#include <ATen/core/Tensor.h>\n", "in src/adapter/libtorch only"),
+        ("src/adapter/lanes.cpp", "#include <ATen/core/Tensor.h>\n", "in adapter/libtorch only"),
+        ("include/hookline/reducer/r.hpp", "#include <torch/torch.h>\n", "in adapter/libtorch only"),
+        ("include/hookline/adapter/libtorch/b.hpp", "#include <fmt/format.h>\n", "standard library and hookline"),
         ("src/plumbing/pipe.cpp", "", "'plumbing' is not a room"),
     ],
 )

@@ -1,11 +1,14 @@
-"""The example for PyTorch, started as its users do."""
+"""The examples for PyTorch and libtorch, started as their users do."""
 
+import os
 import re
 import subprocess
 import sys
 from pathlib import Path
 
-EXAMPLE = Path(__file__).parents[3] / "examples/torch/char_transformer.py"
+ROOT = Path(__file__).parents[3]
+BUILD = Path(os.environ.get("HOOKLINE_BUILD", ROOT / "build/dev"))
+EXAMPLE = ROOT / "examples/torch/char_transformer.py"
 
 
 def test_the_transformer_learns_under_torchrun() -> None:
@@ -18,3 +21,26 @@ def test_the_transformer_learns_under_torchrun() -> None:
     assert len(losses) == 10
     assert losses[-1] < losses[0] - 0.3, losses
     assert "bytes sent in the last step" in done.stdout
+
+
+def libtorch_training(ranks: int, *arguments: str) -> list[tuple[float, str, int]]:
+    """What each rank says: how much it got right, its weights, and what it sent."""
+    program = str(BUILD / "examples/example_libtorch_training")
+    command = [sys.executable, "-m", "hookline", "run", "-n", str(ranks), program, *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=110, check=False)
+    assert done.returncode == 0, done.stderr
+    lines = re.findall(r"right ([\d.]+) %, weights ([\d.]+), (\d+) bytes", done.stdout)
+    assert len(lines) == ranks, done.stdout
+    return [(float(right), weights, int(sent)) for right, weights, sent in lines]
+
+
+def test_libtorch_learns_the_same_on_any_number_of_ranks() -> None:
+    ((alone, weights, _),) = libtorch_training(1)
+    assert alone > 95
+    two = libtorch_training(2)
+    assert len({weights for _, weights, _ in two}) == 1
+    assert abs(float(two[0][1]) - float(weights)) < 1e-3
+    small = libtorch_training(2, "powersgd(rank=2, start_iter=2)")
+    assert len({weights for _, weights, _ in small}) == 1
+    assert small[0][2] < two[0][2]
+    assert all(right > 95 for right, _, _ in small)

@@ -1,0 +1,184 @@
+// The part of data-parallel training that does not depend on the module's type: autograd tells a reducer of gradients.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <torch/csrc/autograd/engine.h>
+#include <torch/csrc/autograd/function_hook.h>
+#include <torch/csrc/autograd/node.h>
+#include <torch/csrc/autograd/variable.h>
+#include <torch/nn/modules/embedding.h>
+
+#include <hookline/adapter/libtorch/tensor_views.hpp>
+#include <hookline/hook/registry.hpp>
+#include <hookline/reducer/broadcast_coalesced.hpp>
+#include <hookline/reducer/reducer.hpp>
+
+namespace hookline::libtorch {
+
+/// The names are PyTorch's where it has them.
+struct DataParallelOptions {
+  std::string hook = {};                                   ///< as for make_hook; without one the mean of all ranks
+  std::optional<std::size_t> bucket_bytes = std::nullopt;  ///< 1 MiB for the first bucket and 25 MiB for others
+  bool find_unused_parameters = false;
+  bool static_graph = false;
+  bool broadcast_buffers = true;  ///< rank 0's to all, before each forward() in training
+  Mean mean = Mean::average;
+  std::optional<Milliseconds> timeout = std::nullopt;  ///< of a hook; the group's where not given
+};
+
+/// One for each DistributedDataParallel. Steps are taken by one thread at a time.
+class GradientAverager : public std::enable_shared_from_this<GradientAverager> {
+ public:
+  static std::shared_ptr<GradientAverager> make(std::shared_ptr<torch::nn::Module> module,
+                                                std::shared_ptr<ProcessGroup> group,
+                                                const DataParallelOptions& options) {
+    if (!module || !group) throw InvalidArgument("DistributedDataParallel needs a module and a process group");
+    std::shared_ptr<GradientAverager> made(new GradientAverager(std::move(module), std::move(group), options));
+    for (std::size_t i = 0; i < made->parameters_.size(); ++i) made->listen(i);
+    return made;
+  }
+  GradientAverager(const GradientAverager&) = delete;
+  GradientAverager& operator=(const GradientAverager&) = delete;
+  ~GradientAverager() {
+    for (const Listening& one : listening_) one.node->del_post_hook(one.key);
+  }
+
+  /// Hands rank 0's buffers to all where gradients will be averaged.
+  void before_forward() {
+    if (options_.broadcast_buffers && synchronised_ && module_->is_training() && at::GradMode::is_enabled()) {
+      broadcast_buffers();
+    }
+  }
+  /// Whether gradients are averaged from now on; returns what it was before.
+  bool synchronise(bool on) noexcept { return std::exchange(synchronised_, on); }
+
+  void join(const std::function<void()>& steps) {
+    const bool before = std::exchange(options_.broadcast_buffers, false);
+    try {
+      reducer_->join(steps);
+    } catch (...) {
+      options_.broadcast_buffers = before;
+      throw;
+    }
+    options_.broadcast_buffers = before;
+  }
+
+  Reducer& reducer() noexcept { return *reducer_; }
+  const std::shared_ptr<ProcessGroup>& group() const noexcept { return group_; }
+
+ private:
+  using NodePtr = decltype(torch::autograd::impl::grad_accumulator(std::declval<const at::Tensor&>()));
+  struct Listening {
+    NodePtr node;
+    std::uintptr_t key;
+  };
+
+  /// Called when a gradient was added to its parameter's.
+  class Told final : public torch::autograd::FunctionPostHook {
+   public:
+    Told(std::weak_ptr<GradientAverager> averager, std::size_t index) : averager_(std::move(averager)), index_(index) {}
+    torch::autograd::variable_list operator()(const torch::autograd::variable_list& outputs,
+                                              const torch::autograd::variable_list&) override {
+      if (const auto averager = averager_.lock()) averager->gradient_added(index_);
+      return outputs;
+    }
+
+   private:
+    // The parameters, which keep this, may live longer.
+    const std::weak_ptr<GradientAverager> averager_;
+    const std::size_t index_;
+  };
+
+  GradientAverager(std::shared_ptr<torch::nn::Module> module, std::shared_ptr<ProcessGroup> group,
+                   const DataParallelOptions& options)
+      : module_(std::move(module)), group_(std::move(group)), options_(options) {
+    std::set<std::string> sparse;
+    for (const auto& part : module_->named_modules()) {
+      const auto* const embedding = dynamic_cast<const torch::nn::EmbeddingImpl*>(part.value().get());
+      const auto* const bag = dynamic_cast<const torch::nn::EmbeddingBagImpl*>(part.value().get());
+      if ((embedding && embedding->options.sparse()) || (bag && bag->options.sparse())) {
+        sparse.insert(part.key().empty() ? "weight" : part.key() + ".weight");
+      }
+    }
+    std::vector<Parameter> parameters;
+    for (const auto& named : module_->named_parameters()) {
+      if (!named.value().requires_grad()) continue;
+      parameters_.push_back(named.value());
+      parameters.push_back({named.key(), tensor_view(named.value()), sparse.count(named.key()) > 0});
+    }
+    ReducerOptions chosen;
+    if (options.bucket_bytes) chosen.limits = {*options.bucket_bytes, *options.bucket_bytes};
+    chosen.find_unused_parameters = options.find_unused_parameters;
+    chosen.static_graph = options.static_graph;
+    chosen.mean = options.mean;
+    chosen.timeout = options.timeout;
+    reducer_ = std::make_unique<Reducer>(std::move(parameters), group_,
+                                         options.hook.empty() ? nullptr : make_hook(options.hook, group_), chosen);
+    broadcast_buffers();
+  }
+
+  void listen(std::size_t index) {
+    NodePtr node = torch::autograd::impl::grad_accumulator(parameters_[index]);
+    const std::uintptr_t key = node->add_post_hook(std::make_unique<Told>(weak_from_this(), index));
+    listening_.push_back({std::move(node), key});
+  }
+
+  void broadcast_buffers() {
+    std::vector<Tensor> buffers;
+    for (const at::Tensor& buffer : module_->buffers()) buffers.push_back(tensor_view(buffer));
+    if (!buffers.empty()) broadcast_coalesced(*group_, buffers);
+  }
+
+  void gradient_added(std::size_t index) {
+    if (!synchronised_) return;
+    if (!std::exchange(under_way_, true)) {
+      // Called when this backward pass is through, in its thread: what it throws arrives at backward().
+      torch::autograd::Engine::get_default_engine().queue_callback([self = shared_from_this()] { self->finish(); });
+    }
+    const at::Tensor& gradient = parameters_[index].grad();
+    if (!gradient.is_sparse()) {
+      reducer_->mark_ready(index, tensor_view(gradient));
+      return;
+    }
+    const at::Tensor rows = gradient.coalesce();
+    reducer_->mark_ready(index, SparseGradient{tensor_view(rows.indices()[0]), tensor_view(rows.values())});
+  }
+
+  void finish() {
+    under_way_ = false;
+    reducer_->finalize();
+    std::set<std::string> unused;
+    if (options_.find_unused_parameters) {
+      for (std::string& name : reducer_->stats().unused) unused.insert(std::move(name));
+    }
+    for (std::size_t i = 0; i < parameters_.size(); ++i) {
+      const Parameter& parameter = reducer_->parameters()[i];
+      at::Tensor& gradient = parameters_[i].mutable_grad();
+      if (parameter.sparse && unused.count(parameter.name) == 0) {
+        const SparseGradient reduced = reducer_->sparse_gradient(parameter.name);
+        gradient = at::sparse_coo_tensor(torch_view(reduced.indices).clone().unsqueeze(0),
+                                         torch_view(reduced.values).clone(), parameters_[i].sizes());
+      } else if (options_.find_unused_parameters && !gradient.defined() && unused.count(parameter.name) == 0) {
+        gradient = torch_view(reducer_->gradient(i)).clone();  // other ranks used it
+      }
+    }
+  }
+
+  const std::shared_ptr<torch::nn::Module> module_;
+  const std::shared_ptr<ProcessGroup> group_;
+  DataParallelOptions options_;
+  std::vector<at::Tensor> parameters_;
+  std::unique_ptr<Reducer> reducer_;
+  std::vector<Listening> listening_;
+  bool synchronised_ = true;
+  bool under_way_ = false;
+};
+
+}  // namespace hookline::libtorch

@@ -1,0 +1,193 @@
+// DistributedDataParallel for libtorch, on ranks that are threads: gradients, buffers, sparse and unused ones, errors.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <torch/nn/modules/batchnorm.h>
+#include <torch/nn/modules/container/sequential.h>
+#include <torch/nn/modules/linear.h>
+
+#include <hookline/libtorch.hpp>
+
+#include "group/rank_threads.hpp"
+
+namespace hookline::libtorch {
+namespace {
+
+using hookline::testing::on_ranks;
+using hookline::testing::threads;
+using ::testing::Each;
+using ::testing::HasSubstr;
+
+constexpr int kRanks = 2;
+
+/// Runs `body` on a thread for each rank.
+void on_both(const std::function<void(const std::shared_ptr<ProcessGroup>&)>& body) {
+  const auto groups = threads(kRanks);
+  const auto errors = on_ranks(groups, [&](ProcessGroup&, int rank) { body(groups[static_cast<std::size_t>(rank)]); });
+  EXPECT_THAT(errors, Each(""));
+}
+
+struct Net : torch::nn::Module {
+  torch::nn::Linear used = register_module("used", torch::nn::Linear(3, 2));
+  torch::nn::Linear other = register_module("other", torch::nn::Linear(3, 2));
+  torch::nn::BatchNorm1d norm = register_module("norm", torch::nn::BatchNorm1d(2));
+  at::Tensor forward(const at::Tensor& x, bool both) {
+    const at::Tensor out = used(x);
+    return norm(both ? out + other(x) : out);
+  }
+};
+
+at::Tensor inputs_of(int rank) { return at::arange(12).reshape({4, 3}).to(at::kFloat) * (rank + 1); }
+
+/// What the ranks' gradients have as their mean, by a module of one's own for each.
+template <class Module>
+std::vector<at::Tensor> means(Module& module, const std::function<at::Tensor(Module&, int rank)>& loss) {
+  std::vector<at::Tensor> sums;
+  for (int rank = 0; rank < kRanks; ++rank) {
+    module.zero_grad();
+    loss(module, rank).backward();
+    std::size_t i = 0;
+    for (const at::Tensor& p : module.parameters()) {
+      const at::Tensor part = (p.grad().defined() ? p.grad().to_dense() : at::zeros_like(p)) / kRanks;
+      if (rank == 0) sums.push_back(part);
+      else sums[i] = sums[i] + part;
+      ++i;
+    }
+  }
+  return sums;
+}
+
+template <class Module>
+void expect_gradients(const Module& module, const std::vector<at::Tensor>& expected) {
+  const auto parameters = module.parameters();
+  ASSERT_EQ(parameters.size(), expected.size());
+  for (std::size_t i = 0; i < expected.size(); ++i) {
+    ASSERT_TRUE(parameters[i].grad().defined());
+    EXPECT_TRUE(at::allclose(parameters[i].grad().to_dense(), expected[i], 1e-5, 1e-6));
+  }
+}
+
+TEST(DataParallel, BackwardLeavesTheMeans) {
+  torch::nn::Sequential reference(torch::nn::Linear(3, 4), torch::nn::Linear(4, 1));
+  const std::function<at::Tensor(torch::nn::SequentialImpl&, int)> loss = [](auto& net, int rank) {
+    return net.forward(inputs_of(rank)).pow(2).sum();
+  };
+  const auto expected = means(*reference, loss);
+  on_both([&](const std::shared_ptr<ProcessGroup>& group) {
+    torch::nn::Sequential net(torch::nn::Linear(3, 4), torch::nn::Linear(4, 1));
+    if (group->rank() == 0) {
+      const torch::NoGradGuard no_grad;
+      const auto from = reference->parameters();
+      for (std::size_t i = 0; i < from.size(); ++i) net->parameters()[i].copy_(from[i]);
+    }
+    DistributedDataParallel ddp(net, group, {.bucket_bytes = 8});
+    for (int step = 0; step < 3; ++step) {
+      net->zero_grad();
+      ddp(inputs_of(group->rank())).pow(2).sum().backward();
+      expect_gradients(*net, expected);
+    }
+    EXPECT_GT(ddp.stats().buckets.size(), 1U);
+    {
+      const auto guard = ddp.no_sync();
+      net->zero_grad();
+      ddp(inputs_of(group->rank())).pow(2).sum().backward();
+    }
+    EXPECT_FALSE(at::allclose(net->parameters()[0].grad(), expected[0]));
+    ddp(inputs_of(group->rank())).pow(2).sum().backward();
+    EXPECT_TRUE(at::allclose(net->parameters()[0].grad(), 2 * expected[0], 1e-5));
+    ddp.replace_comm_hook("noop");
+    net->zero_grad();
+    ddp(inputs_of(group->rank())).pow(2).sum().backward();
+    EXPECT_FALSE(at::allclose(net->parameters()[0].grad(), expected[0]));
+    EXPECT_EQ(ddp.stats().sent_bytes, 0U);
+  });
+}
+
+TEST(DataParallel, BuffersAreRankZerosAndUnusedParametersGetWhatOthersHave) {
+  on_both([&](const std::shared_ptr<ProcessGroup>& group) {
+    const auto net = std::make_shared<Net>();
+    net->norm->running_mean.fill_(group->rank() + 5);
+    DistributedDataParallel ddp(net, group, {.find_unused_parameters = true});
+    EXPECT_EQ(net->norm->running_mean[0].item<float>(), 5);
+    ddp(inputs_of(0), group->rank() == 1).pow(3).sum().backward();
+    EXPECT_TRUE(net->other->weight.grad().defined());  // on the rank that did not use it, too
+    const std::vector<at::Tensor> all(2, net->other->weight.grad().clone());
+    Tensor sum = tensor_view(all[0]);
+    group->allreduce(sum)->wait();
+    EXPECT_TRUE(at::allclose(torch_view(sum), 2 * net->other->weight.grad()));
+  });
+}
+
+TEST(DataParallel, SparseGradients) {
+  struct Embedding : torch::nn::Module {
+    torch::nn::Embedding table =
+        register_module("table", torch::nn::Embedding(torch::nn::EmbeddingOptions(10, 3).sparse(true)));
+    at::Tensor forward(const at::Tensor& x) { return table(x); }
+  };
+  Embedding reference;
+  const std::function<at::Tensor(Embedding&, int)> loss = [](auto& net, int rank) {
+    return net.forward(at::tensor({1, 3 + rank, 1})).sum();
+  };
+  const auto expected = means(reference, loss);
+  on_both([&](const std::shared_ptr<ProcessGroup>& group) {
+    const auto net = std::make_shared<Embedding>();
+    DistributedDataParallel ddp(net, group);
+    ddp(at::tensor({1, 3 + group->rank(), 1})).sum().backward();
+    EXPECT_TRUE(net->table->weight.grad().is_sparse());
+    expect_gradients(*net, expected);
+  });
+}
+
+TEST(DataParallel, UnevenInputs) {
+  on_both([&](const std::shared_ptr<ProcessGroup>& group) {
+    torch::nn::Linear net(3, 1);
+    DistributedDataParallel ddp(net, group);
+    ddp.join([&] {
+      for (int step = 0; step < 1 + 2 * group->rank(); ++step) ddp(inputs_of(group->rank())).sum().backward();
+    });
+    EXPECT_EQ(ddp.stats().step, 3U);
+  });
+}
+
+TEST(DataParallel, ErrorsArriveAtBackward) {
+  on_both([&](const std::shared_ptr<ProcessGroup>& group) {
+    torch::nn::Linear net(3, 1);
+    EXPECT_THROW(DistributedDataParallel(net, group, {.hook = "sparkle"}), InvalidArgument);
+    EXPECT_THROW(DistributedDataParallel(net, std::shared_ptr<ProcessGroup>()), InvalidArgument);
+    DistributedDataParallel ddp(net, group);
+    if (group->rank() == 0) {
+      try {
+        ddp(inputs_of(0)).sum().backward();
+        ADD_FAILURE() << "no error";
+      } catch (const Aborted& error) {
+        EXPECT_THAT(error.what(), HasSubstr("rank 1 has had enough"));
+      }
+    } else {
+      group->abort("rank 1 has had enough");
+    }
+  });
+}
+
+TEST(DataParallel, ParametersMayOutliveIt) {
+  const auto group = threads(1).front();
+  torch::nn::Linear net(3, 1);
+  {
+    const DistributedDataParallel gone(net, group);
+  }
+  net(inputs_of(0)).sum().backward();
+  EXPECT_TRUE(net->weight.grad().defined());
+}
+
+TEST(TensorViews, ShareMemoryAndSayWhatTheyDoNotTake) {
+  const at::Tensor tensor = at::zeros({2, 3}).t();
+  const Tensor view = tensor_view(tensor);
+  view.fill(4);
+  EXPECT_EQ(tensor.sum().item<float>(), 24);
+  EXPECT_EQ(torch_view(view).data_ptr(), tensor.data_ptr());
+  EXPECT_THROW(tensor_view(at::Tensor()), InvalidArgument);
+  EXPECT_THROW(tensor_view(at::zeros({2}).to_sparse()), Unsupported);
+  EXPECT_THROW(tensor_view(at::zeros({2}, at::kComplexFloat).conj()), Unsupported);
+  EXPECT_THROW(tensor_view(at::zeros({2}, at::kComplexFloat)), Unsupported);
+}
+
+}  // namespace
+}  // namespace hookline::libtorch
