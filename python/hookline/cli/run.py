@@ -1,4 +1,4 @@
-"""`hookline run`: starts a program as several ranks that find each other through a private file store."""
+"""`hookline run`: starts a program as several ranks, of one host or as one node's part of a job over several."""
 
 import argparse
 import importlib.machinery
@@ -8,6 +8,7 @@ import shutil
 import sys
 from collections.abc import Mapping, Sequence
 
+from .nodes import FAILED, MeetingError, Nodes, Place, read_master
 from .output import open_missing_files
 from .private_store import PrivateStore
 from .rank import Rank, describe
@@ -20,6 +21,9 @@ A program that ends in .py is run by this Python; any other is looked for as a s
 Each rank finds RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE and HOOKLINE_STORE in its environment.
 Rank 0 reads the terminal. If a rank fails, the others are ended, and the exit code is that of
 the first that failed: its own, or 128 plus the number of the signal that ended it.
+On several nodes, start one launcher on each, with the same --nnodes and --master; node 0 is the
+master's host. Ranks find MASTER_ADDR and MASTER_PORT then, where the launcher of node 0 keeps the
+store, and GROUP_RANK, the number of their node. A failure on one node ends the ranks of all.
 """
 
 
@@ -35,14 +39,16 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     """The command line; exits with a message if it is wrong."""
     parser = argparse.ArgumentParser(
         prog="hookline run",
-        usage="hookline run -n RANKS [--prefix] [--grace SECONDS] [--] PROGRAM [ARGUMENT ...]\n"
-        "       hookline run -n RANKS [--prefix] [--grace SECONDS] -m MODULE [ARGUMENT ...]",
+        usage="hookline run -n RANKS [OPTION ...] [--] PROGRAM [ARGUMENT ...]\n"
+        "       hookline run -n RANKS [OPTION ...] -m MODULE [ARGUMENT ...]",
         description="Starts a program as several ranks on this machine.",
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
-    parser.add_argument("-n", dest="ranks", metavar="RANKS", type=int, required=True, help="how many ranks to start")
+    parser.add_argument(
+        "-n", dest="ranks", metavar="RANKS", type=int, required=True, help="how many ranks to start here"
+    )
     parser.add_argument("--prefix", action="store_true", help="begin each line of output with its rank, as in '[1] '")
     parser.add_argument(
         "--grace",
@@ -51,7 +57,17 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
         default=5.0,
         help="how long a rank that was told to end may take before it is killed (default: 5)",
     )
-    parser.add_argument("-m", dest="module", action="store_true", help="run a Python module, as python -m does")
+    parser.add_argument("--nnodes", metavar="NODES", type=int, help="how many nodes the job has (default: 1)")
+    parser.add_argument("--node-rank", metavar="NODE", type=int, help="which of them this is, from 0 on")
+    parser.add_argument("--master", metavar="HOST:PORT", help="where node 0 is, and a free port there")
+    parser.add_argument(
+        "--timeout",
+        metavar="SECONDS",
+        type=float,
+        default=300.0,
+        help="how long the nodes wait for each other at the beginning (default: 300)",
+    )
+    parser.add_argument("-m", dest="module", action="store_true", help="MODULE: run a Python module, as python -m does")
     parser.add_argument("program", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
     if options.program[:1] == ["--"]:
@@ -62,7 +78,27 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
         parser.error(f"--grace {options.grace}: must be a number of seconds, 0 or more")
     if not options.program:
         parser.error("a program to run is missing" if not options.module else "-m: a module to run is missing")
+    options.place = place(options, parser)
     return options
+
+
+def place(options: argparse.Namespace, parser: argparse.ArgumentParser) -> Place | None:
+    """Which node this is; None where the job has no others."""
+    nodes = 1 if options.nnodes is None else options.nnodes
+    if nodes < 1:
+        parser.error(f"--nnodes {nodes}: at least one node is needed")
+    if not 0 < options.timeout < float("inf"):
+        parser.error(f"--timeout {options.timeout}: must be a number of seconds above 0")
+    if nodes > 1 and (options.master is None or options.node_rank is None):
+        parser.error(
+            f"--nnodes {nodes}: --node-rank and --master are needed too, as in --node-rank 0 --master host:port"
+        )
+    if options.node_rank is not None and not 0 <= options.node_rank < nodes:
+        parser.error(f"--node-rank {options.node_rank}: with --nnodes {nodes} it is from 0 to {nodes - 1}")
+    if options.master is None:
+        return None
+    host, port = read_master(options.master, parser.error)
+    return Place(nodes, options.node_rank or 0, host, port, options.timeout)
 
 
 def command_line(program: Sequence[str], module: bool) -> list[str]:
@@ -113,11 +149,33 @@ def environment(rank: int, ranks: int, store: str, base: Mapping[str, str]) -> d
     return made
 
 
-def report(failure: Rank | None, ranks: Sequence[Rank], ended_by: str | None, grace: float) -> str:
-    """What is said at the end, after all output; nothing if all went well."""
+def job_environment(local_rank: int, nodes: Nodes, base: Mapping[str, str]) -> dict[str, str]:
+    """The environment of one rank of a job of several nodes."""
+    node = nodes.place.rank
+    made = environment(local_rank, nodes.ranks[node], "", base)
+    del made["HOOKLINE_STORE"]  # a launcher around this one may have set it
+    made.update(
+        RANK=str(nodes.first_rank + local_rank),
+        WORLD_SIZE=str(sum(nodes.ranks)),
+        GROUP_RANK=str(node),
+        GROUP_WORLD_SIZE=str(nodes.place.nodes),
+        NODE_RANK=str(node),
+        MASTER_ADDR=nodes.place.host,
+        MASTER_PORT=str(nodes.place.port),
+        TORCHELASTIC_USE_AGENT_STORE="True",  # PyTorch's name for a store that a launcher keeps: no rank serves
+    )
+    return made
+
+
+def report(
+    failure: Rank | None, ranks: Sequence[Rank], ended_by: str | None, grace: float, elsewhere: str | None = None
+) -> str:
+    """What is said at the end, after all output; nothing if all went well. `elsewhere` is what another node said."""
     lines = []
     if ended_by is not None:
         lines.append(f"hookline run: ended by {ended_by}")
+    elif elsewhere is not None:
+        lines.append(f"hookline run: {elsewhere}; the ranks of this node were ended")
     elif failure is not None and failure.status is not None:
         lines.append(f"hookline run: rank {failure.number} (pid {failure.pid}) failed: {describe(failure.status)}")
         others = len(ranks) - 1
@@ -132,7 +190,7 @@ def report(failure: Rank | None, ranks: Sequence[Rank], ended_by: str | None, gr
 
 
 def launch(command: Sequence[str], ranks: int, prefix: bool, grace: float) -> int:
-    """Runs the ranks to their end; returns the exit code for the launcher. OSError if one cannot be started."""
+    """Runs the ranks of one host to their end; returns the exit code for the launcher. OSError if one cannot start."""
     # The supervisor comes first: from there on no signal ends the launcher before it has cleaned up.
     with Supervisor(grace) as supervisor:
         with PrivateStore() as store:
@@ -146,6 +204,51 @@ def launch(command: Sequence[str], ranks: int, prefix: bool, grace: float) -> in
         failure = supervisor.first_failure
         ended_by = supervisor.ended_by.name if supervisor.ended_by is not None else None
         supervisor.flush(report(failure, supervisor.ranks, ended_by, grace))
+    return exit_code(failure)
+
+
+def launch_node(command: Sequence[str], nodes: Nodes, prefix: bool, grace: float) -> int:
+    """Runs this node's ranks of a job of several nodes; node 0 returns only when the others have ended as well."""
+    told = []
+    with Supervisor(grace) as supervisor, nodes:
+
+        def tell() -> None:
+            told.append(True)
+            failure, signal = supervisor.first_failure, supervisor.ended_by
+            if failure is not None and failure.status is not None and signal is None:
+                text = f"rank {failure.number} (pid {failure.pid}) failed: {describe(failure.status)}"
+                nodes.tell(text, exit_code(failure))
+            elif signal is not None:
+                nodes.tell(f"its launcher was ended by {signal.name}", 128 + signal)
+
+        def hear() -> None:
+            if nodes.take_news() is not None:
+                supervisor.end_gently()
+
+        supervisor.on_end = tell
+        with PrivateStore() as guarded:  # for the guard: the ranks meet at the master
+            try:
+                for local_rank in range(nodes.ranks[nodes.place.rank]):
+                    rank = nodes.first_rank + local_rank
+                    tag = f"[{rank}] ".encode() if prefix else b""
+                    variables = job_environment(local_rank, nodes, os.environ)
+                    guarded.watch(supervisor.start(rank, command, variables, tag))
+                nodes.watch()  # a thread: only after the last fork
+                supervisor.listen(nodes.events, hear)
+                supervisor.wait(lambda: nodes.place.rank == 0 and not nodes.others_ended)
+                supervisor.stop_listening(nodes.events)
+            finally:
+                supervisor.end()
+        end = None if told else nodes.end  # what happened here is reported as such
+        failure = supervisor.first_failure
+        ended_by = supervisor.ended_by.name if supervisor.ended_by is not None else None
+        elsewhere = f"{nodes.name(end.node)}: {end.text}" if end is not None else None
+        supervisor.flush(report(failure, supervisor.ranks, ended_by, grace, elsewhere))
+    return end.code if end is not None else exit_code(failure)
+
+
+def exit_code(failure: Rank | None) -> int:
+    """The launcher's exit code for the first rank that failed."""
     if failure is None or failure.status is None:
         return 0
     return failure.status if failure.status >= 0 else 128 - failure.status
@@ -157,7 +260,16 @@ def main(arguments: Sequence[str]) -> int:
     options = parse(arguments)
     try:
         command = command_line(options.program, options.module)
-        return launch(command, options.ranks, options.prefix, options.grace)
+        if options.place is None:
+            return launch(command, options.ranks, options.prefix, options.grace)
+        # Before the supervisor takes the signals over: one that comes now ends the launcher, and nothing else runs yet.
+        return launch_node(command, Nodes(options.place, options.ranks), options.prefix, options.grace)
+    except MeetingError as error:
+        print(f"hookline run: {error}", file=sys.stderr)
+        return FAILED
+    except KeyboardInterrupt:
+        print("hookline run: ended by SIGINT", file=sys.stderr)
+        return 130
     except LaunchError as error:
         print(f"hookline run: {error}", file=sys.stderr)
         return error.code

@@ -5,7 +5,7 @@ import selectors
 import signal
 import socket
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import TracebackType
 
 from .output import Sink, Stream
@@ -24,8 +24,11 @@ class Supervisor:
         self.ranks: list[Rank] = []
         self.first_failure: Rank | None = None
         self.ended_by: signal.Signals | None = None
+        # Called once, when the ranks begin to end because one failed or a signal came; set by whoever wants to know.
+        self.on_end: Callable[[], None] = lambda: None
         self._grace = grace
         self._kill_at: float | None = None
+        self._ending = False
         self._interrupts = 0
         self._out, self._err = Sink(1), Sink(2)
         if os.path.sameopenfile(1, 2):
@@ -64,10 +67,25 @@ class Supervisor:
             self._selector.register(stream.fd, selectors.EVENT_READ, stream)
         return rank.pid
 
-    def wait(self) -> None:
-        """Returns when every rank has ended."""
-        while any(rank.status is None for rank in self.ranks):
+    def listen(self, file: socket.socket, call: Callable[[], None]) -> None:
+        """Has `call` called whenever `file` is readable, until stop_listening()."""
+        self._selector.register(file, selectors.EVENT_READ, call)
+
+    def stop_listening(self, file: socket.socket) -> None:
+        """Takes back listen()."""
+        self._selector.unregister(file)
+
+    def wait(self, waits_on: Callable[[], bool] = lambda: False) -> None:
+        """Returns when every rank has ended and `waits_on` is false, or the ranks were ended."""
+        while any(rank.status is None for rank in self.ranks) or (not self._ending and waits_on()):
             self._turn()
+
+    def end_gently(self) -> None:
+        """Has the ranks end because of something outside, as if one of them had failed."""
+        if not self._ending:
+            for rank in self.ranks:
+                rank.signal_group(signal.SIGTERM)
+            self._begin_grace()
 
     def end(self) -> None:
         """Kills the ranks that still run."""
@@ -100,6 +118,8 @@ class Supervisor:
                 self._read(data)
             elif isinstance(data, Sink):
                 data.write()
+            elif callable(data):
+                data()
             elif fileobj is self._wake:
                 for number in self._wake.recv(4096):
                     self._forward(signal.Signals(number))
@@ -173,21 +193,26 @@ class Supervisor:
             return
         # Of several seen at once, a crash is rather the cause of the others' errors than a consequence of them.
         self.first_failure = min(failed, key=lambda rank: (rank.status is not None and rank.status > 0, rank.number))
-        if self.ended_by is None:  # otherwise they have their signal already
+        if not self._ending:  # otherwise they have their signal already
             for rank in self.ranks:
                 rank.signal_group(signal.SIGTERM)
             self._begin_grace()
+            self.on_end()
 
     def _forward(self, number: signal.Signals) -> None:
         for rank in self.ranks:
             (rank.signal_alone if number in MESSAGES else rank.signal_group)(number)
         if number in ENDING:
+            first = not self._ending
             self.ended_by = self.ended_by or number
             self._begin_grace()
+            if first:
+                self.on_end()
         self._interrupts += number == signal.SIGINT
         if self._interrupts > 1:
             self._kill()
 
     def _begin_grace(self) -> None:
+        self._ending = True
         if self._kill_at is None:
             self._kill_at = time.monotonic() + self._grace

@@ -1,0 +1,236 @@
+"""The launchers of several nodes as one job: they meet in a TCP store at the master, and end together."""
+
+import contextlib
+import ipaddress
+import json
+import queue
+import socket
+import sys
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from types import TracebackType
+
+from .. import Error, PrefixStore, Store, TCPStore, Timeout
+
+PREFIX = "hookline.run"
+BEAT = 0.5  # seconds from one sign of life of a node to the next
+SILENCE = 30.0  # seconds after which a node that gave none counts as lost
+GOODBYE = 5.0  # seconds that node 0 keeps the store for nodes that have not said that they ended
+FAILED = 1  # the exit code where no rank's is known
+
+
+@dataclass(frozen=True)
+class Place:
+    """Which node this is, and where the nodes meet, as the command line says."""
+
+    nodes: int
+    rank: int
+    host: str
+    port: int
+    patience: float
+
+    @property
+    def master(self) -> str:
+        """Host and port as one text."""
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+@dataclass(frozen=True)
+class End:
+    """Why the whole job ends, in the words of the node that saw it first, and with which exit code."""
+
+    node: int
+    text: str
+    code: int
+
+
+class MeetingError(Exception):
+    """The nodes did not come together."""
+
+
+class Nodes:
+    """This node's part in the job; a context manager. `ranks` lists how many ranks each node has."""
+
+    def __init__(self, place: Place, ranks: int) -> None:
+        """Meets the others; MeetingError if that fails."""
+        self.place = place
+        self.end: End | None = None  # set by the thread that uses `events`, when another node ended the job
+        self.others_ended = place.nodes == 1
+        self._stop = threading.Event()
+        self._news: queue.SimpleQueue[End | None] = queue.SimpleQueue()
+        self._thread: threading.Thread | None = None
+        self.events, self._bell = socket.socketpair()
+        try:
+            tcp = self._open()
+            # Connected before the meeting: once it is over, a lost master is a lost connection, at once.
+            clone = tcp.clone()
+            self._store, self._ear = PrefixStore(PREFIX, tcp), PrefixStore(PREFIX, clone)
+            self.ranks, self.hosts = self._meet(ranks)
+            for store in (tcp, clone, self._store, self._ear):
+                store.set_timeout(GOODBYE)
+        except Error as error:
+            raise MeetingError(str(error)) from error
+
+    def __enter__(self) -> "Nodes":
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        """Says that this node has ended; node 0 keeps the store a little for those that have not."""
+        if kind is not None:
+            self.tell(f"its launcher failed ({kind.__name__}: {error})", FAILED)
+        self._stop.set()
+        if self._thread is not None:
+            self._thread.join()
+        with contextlib.suppress(Error):
+            self._store.set(f"ended/{self.place.rank}", b"1")
+            if self.place.rank == 0:
+                self._store.wait([f"ended/{node}" for node in range(1, self.place.nodes)], GOODBYE)
+        self.events.close()
+        self._bell.close()
+
+    @property
+    def first_rank(self) -> int:
+        """The number of this node's first rank in the job."""
+        return sum(self.ranks[: self.place.rank])
+
+    def name(self, node: int) -> str:
+        """A node in words."""
+        return f"node {node} ({self.hosts[node]})"
+
+    def watch(self) -> None:
+        """Begins to listen to the others, on a thread; `events` is readable when there is news for take_news()."""
+        if self.place.nodes > 1:
+            self._thread = threading.Thread(target=self._listen, daemon=True)
+            self._thread.start()
+
+    def take_news(self) -> End | None:
+        """What the readable `events` was about: the end of the job; None where the other nodes have ended well."""
+        self.events.recv(1)
+        news = self._news.get_nowait()
+        self.end = self.end or news
+        self.others_ended = True
+        return news
+
+    def tell(self, text: str, code: int) -> None:
+        """Ends the job on all nodes, unless another node has done so already. Does nothing if the store is lost."""
+        end = End(self.place.rank, text, code)
+        with contextlib.suppress(Error):
+            self._store.compare_set("end", b"", json.dumps(asdict(end)).encode())
+
+    def _open(self) -> TCPStore:
+        place = self.place
+        deadline = time.monotonic() + place.patience
+        # The name of the master may be known only when its host or container has started.
+        attempts = 0
+        while True:
+            try:
+                socket.getaddrinfo(place.host, place.port, type=socket.SOCK_STREAM)
+                break
+            except OSError as error:
+                if time.monotonic() >= deadline:
+                    raise MeetingError(
+                        f"--master {place.master}: the host name '{place.host}' does not resolve: {error}"
+                    ) from error
+                if attempts == 0:
+                    say = f"hookline run: --master {place.master}: {error}; trying again for {place.patience:g} s"
+                    print(say, file=sys.stderr, flush=True)
+                attempts += 1
+                self._stop.wait(min(1.0, max(0.0, deadline - time.monotonic())))
+        return TCPStore(
+            place.host,
+            place.port,
+            is_master=place.rank == 0,
+            timeout=max(0.001, deadline - time.monotonic()),
+            wait_for_workers=False,
+            listen_on_all_interfaces=not _is_address(place.host),  # by its own name a host may know itself as 127.0.1.1
+        )
+
+    def _meet(self, ranks: int) -> tuple[list[int], list[str]]:
+        place, store = self.place, self._store
+        nodes = int(store.compare_set("nodes", b"", str(place.nodes).encode()))
+        if nodes != place.nodes:
+            self.tell(f"it was started with --nnodes {place.nodes}, another one with --nnodes {nodes}", FAILED)
+            raise MeetingError(f"--nnodes {place.nodes}: another launcher at {place.master} says --nnodes {nodes}")
+        if store.add(f"claim/{place.rank}", 1) > 1:
+            raise MeetingError(f"--node-rank {place.rank}: another launcher at {place.master} says the same")
+        store.add(f"beat/{place.rank}", 1)
+        store.set(f"node/{place.rank}", json.dumps([ranks, socket.gethostname()]).encode())
+        keys = [f"node/{node}" for node in range(nodes)]
+        deadline = time.monotonic() + place.patience
+        while not _wait(store, keys, min(1.0, max(0.001, deadline - time.monotonic()))):
+            self._raise_end()
+            if time.monotonic() >= deadline:
+                missing = ", ".join(str(node) for node in range(nodes) if not store.check([f"node/{node}"]))
+                self.tell(f"node {missing} did not come within {place.patience:g} s", FAILED)
+                raise MeetingError(
+                    f"of {nodes} nodes, node {missing} did not come to {place.master} within {place.patience:g} s; "
+                    "see whether its launcher has started and reaches that address"
+                )
+        answers = [json.loads(value) for value in store.multi_get(keys)]
+        return [int(answer[0]) for answer in answers], [str(answer[1]) for answer in answers]
+
+    def _raise_end(self) -> None:
+        if self._store.check(["end"]):
+            end = End(**json.loads(self._store.get("end")))
+            raise MeetingError(f"node {end.node} ended the job: {end.text}")
+
+    def _listen(self) -> None:
+        """Runs on the thread: waits for the end of the job, giving and looking for signs of life meanwhile."""
+        try:
+            news = self._hear_end()
+        except Error as error:
+            news = End(0, f"the store that its launcher keeps is lost: {error}", FAILED)
+        if not self._stop.is_set():
+            self._news.put(news)
+            self._bell.send(b"!")
+
+    def _hear_end(self) -> End | None:
+        store = self._ear
+        # Node 0 listens to all others and they to it, so that the store has little to do.
+        others = list(range(1, self.place.nodes)) if self.place.rank == 0 else [0]
+        heard = dict.fromkeys(others, (b"", time.monotonic()))
+        while not self._stop.is_set():
+            store.add(f"beat/{self.place.rank}", 1)
+            if _wait(store, ["end"], BEAT):
+                return End(**json.loads(store.get("end")))
+            others = [node for node in others if not store.check([f"ended/{node}"])]
+            if not others:
+                return None
+            for node, beat in zip(others, store.multi_get([f"beat/{node}" for node in others]), strict=True):
+                if beat != heard[node][0]:
+                    heard[node] = (beat, time.monotonic())
+                elif time.monotonic() - heard[node][1] > SILENCE:
+                    self.tell(f"{self.name(node)} has given no sign of life for {SILENCE:g} s", FAILED)
+        return None
+
+
+def _wait(store: Store, keys: list[str], seconds: float) -> bool:
+    try:
+        store.wait(keys, seconds)
+    except Timeout:
+        return False
+    return True
+
+
+def _is_address(host: str) -> bool:
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        return False
+    return True
+
+
+def read_master(text: str, fail: Callable[[str], None]) -> tuple[str, int]:
+    """Host and port from `host:port` or `[address]:port`; `fail` is called with what is wrong, and does not return."""
+    host, colon, port = text.rpartition(":")
+    if host.startswith("[") and host.endswith("]"):
+        host = host[1:-1]
+    elif ":" in host:
+        fail(f"--master {text}: write an IPv6 address in brackets, as in [::1]:29500")
+    if not colon or not host:
+        fail(f"--master {text}: write host:port, the same on every node")
+    if not (port.isascii() and port.isdigit() and 0 < int(port) < 65536):
+        fail(f"--master {text}: the port must be a number from 1 to 65535, the same on every node")
+    return host, int(port)

@@ -1,0 +1,322 @@
+"""`hookline run` on several nodes, which here are loopback addresses: meeting, ending together, and what is said."""
+
+import json
+import os
+import random
+import signal
+import socket
+import subprocess
+import sys
+import time
+
+import pytest
+
+from hookline.cli import run
+
+# Says who it is through the store, and waits there for all others.
+MEETING = """\
+import json, os
+import hookline as hl
+found = hl.rendezvous(timeout=30)
+found.store.barrier("all", found.world_size, 30)
+names = ["RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "GROUP_RANK", "GROUP_WORLD_SIZE", "NODE_RANK"]
+names += ["MASTER_ADDR", "HOOKLINE_STORE"]
+print(json.dumps([os.environ.get(name) for name in names]))
+"""
+# Ready, and then there until somebody ends it.
+WAITING = "trap 'exit 3' USR1; echo ready; while true; do sleep 1000 & wait; done"
+
+
+def own_address():
+    """A loopback address that no other test uses, so that its ports are free."""
+    return f"127.{random.randint(1, 250)}.{random.randint(1, 250)}.{random.randint(2, 250)}"
+
+
+@pytest.fixture
+def nodes(launcher):
+    """nodes(count, ranks, *command) starts one launcher a node; its `master` is where they meet."""
+    master = f"{own_address()}:29500"
+
+    def start(node, count, *arguments):
+        return launcher.start("--nnodes", str(count), "--node-rank", str(node), "--master", master, *arguments)
+
+    start.master = master
+    return start
+
+
+def ends(process, timeout=30):
+    out, err = process.communicate(timeout=timeout)
+    return process.returncode, out.decode(), err.decode()
+
+
+def test_ranks_of_uneven_nodes_find_each_other(launcher, nodes):
+    launcher.environment["HOOKLINE_STORE"] = "/a/launcher/around/this/one"
+    program = launcher.program(MEETING)
+    # The others may well come before the master.
+    processes = [nodes(node, 3, "-n", ranks, program) for node, ranks in ((2, "1"), (1, "3"), (0, "2"))]
+    rows = []
+    for process in processes:
+        code, out, err = ends(process)
+        assert (code, err) == (0, "")
+        rows += [json.loads(line) for line in out.splitlines()]
+    host = nodes.master.partition(":")[0]
+    local = [(0, 0, 2), (0, 1, 2), (1, 0, 3), (1, 1, 3), (1, 2, 3), (2, 0, 1)]
+    expected = [
+        [str(rank), "6", str(of_node), str(size), str(node), "3", str(node), host, None]
+        for rank, (node, of_node, size) in enumerate(local)
+    ]
+    assert sorted(rows) == expected
+
+
+def test_a_failure_on_one_node_ends_the_others_with_its_exit_code(launcher, nodes):
+    first = nodes(0, 2, "-n", "1", "sh", "-c", WAITING)
+    second = nodes(1, 2, "-n", "2", "--prefix", "sh", "-c", WAITING)
+    launcher.lines(first, 1)
+    launcher.lines(second, 2)
+    second.send_signal(signal.SIGUSR1)
+    code, _, err = ends(second)
+    assert code == 3
+    assert "rank 1 (pid " in err or "rank 2 (pid " in err
+    code, _, err = ends(first)
+    assert code == 3
+    name = socket.gethostname()
+    assert err.startswith(f"hookline run: node 1 ({name}): rank ")
+    assert "failed: exit code 3; the ranks of this node were ended" in err
+
+
+def test_node_0_waits_for_the_others(launcher, nodes):
+    first = nodes(0, 2, "-n", "1", "true")
+    second = nodes(1, 2, "-n", "1", "sh", "-c", WAITING)
+    launcher.lines(second, 1)
+    with pytest.raises(subprocess.TimeoutExpired):
+        first.wait(0.7)
+    second.send_signal(signal.SIGUSR1)
+    assert ends(second)[0] == 3
+    assert ends(first)[0] == 3
+
+
+@pytest.mark.parametrize("node", [0, 1])
+def test_a_signal_to_one_launcher_ends_the_job(launcher, nodes, node):
+    processes = [nodes(n, 2, "-n", "1", "sh", "-c", WAITING) for n in range(2)]
+    for process in processes:
+        launcher.lines(process, 1)
+    processes[node].send_signal(signal.SIGTERM)
+    code, _, err = ends(processes[node])
+    assert (code, err) == (128 + signal.SIGTERM, "hookline run: ended by SIGTERM\n")
+    code, _, err = ends(processes[1 - node])
+    assert code == 128 + signal.SIGTERM
+    assert f"node {node} ({socket.gethostname()}): its launcher was ended by SIGTERM" in err
+
+
+def test_a_master_that_is_killed_ends_the_others(launcher, nodes):
+    processes = [nodes(n, 2, "-n", "1", "sh", "-c", WAITING) for n in range(2)]
+    for process in processes:
+        launcher.lines(process, 1)
+    processes[0].kill()
+    code, _, err = ends(processes[1])
+    assert code == 1
+    assert "node 0" in err
+    assert nodes.master in err
+    assert "lost" in err
+    deadline = time.monotonic() + 30  # the guard of the killed one removes its directory
+    while list(launcher.runtime.iterdir()) and time.monotonic() < deadline:
+        time.sleep(0.02)
+
+
+def test_a_launcher_that_is_silent_ends_the_job(launcher, nodes):
+    # The time is the launcher's own constant, so that nobody waits half a minute here.
+    program = launcher.program(
+        "import sys\nfrom hookline.cli import main, nodes\nnodes.SILENCE = 1.5\nsys.exit(main(sys.argv[1:]))",
+        "short.py",
+    )
+    second = nodes(1, 2, "-n", "1", "sh", "-c", WAITING)
+    arguments = ["run", "--nnodes", "2", "--node-rank", "0", "--master", nodes.master, "-n", "1", "sh", "-c", WAITING]
+    first = subprocess.Popen(
+        [sys.executable, program, *arguments], env=launcher.environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    try:
+        launcher.lines(first, 1)
+        launcher.lines(second, 1)
+        second.send_signal(signal.SIGSTOP)
+        code, _, err = ends(first)
+        assert code == 1
+        assert f"node 1 ({socket.gethostname()}) has given no sign of life for 1.5 s" in err
+    finally:
+        first.kill()
+        first.wait()
+        second.send_signal(signal.SIGCONT)
+    assert ends(second)[0] == 1
+
+
+def test_a_port_in_use(launcher, nodes):
+    host, _, port = nodes.master.partition(":")
+    with socket.create_server((host, int(port))):
+        code, out, err = ends(nodes(0, 2, "-n", "1", "true"))
+    assert (code, out) == (1, "")
+    assert nodes.master in err
+    assert "another program has this port" in err
+    assert "Traceback" not in err
+
+
+def test_something_else_listens_at_the_master(launcher, nodes):
+    host, _, port = nodes.master.partition(":")
+    with socket.create_server((host, int(port))):
+        code, _, err = ends(nodes(1, 2, "--timeout", "1", "-n", "1", "true"))
+    assert code == 1
+    assert nodes.master in err
+
+
+@pytest.mark.parametrize("node", ["0", "1"])
+def test_a_host_that_does_not_exist(launcher, node):
+    arguments = ["--nnodes", "2", "--node-rank", node, "--master", "no-such-host.invalid:29500", "--timeout", "0.5"]
+    code, out, err = ends(launcher.start(*arguments, "-n", "1", "true"))
+    assert (code, out) == (1, "")
+    assert "--master no-such-host.invalid:29500: the host name 'no-such-host.invalid' does not resolve" in err
+    assert "trying again for 0.5 s" in err
+    assert "Traceback" not in err
+
+
+def test_an_address_of_another_machine(launcher):
+    arguments = ["--nnodes", "2", "--node-rank", "0", "--master", "192.0.2.77:29500", "--timeout", "5"]
+    code, _, err = ends(launcher.start(*arguments, "-n", "1", "true"))
+    assert code == 1
+    assert "192.0.2.77:29500" in err
+    assert "no address of this machine" in err
+
+
+def test_a_node_that_never_comes(launcher, nodes):
+    first = nodes(0, 3, "--timeout", "1.5", "-n", "1", "true")
+    second = nodes(2, 3, "--timeout", "20", "-n", "1", "true")
+    code, out, err = ends(first)
+    assert (code, out) == (1, "")
+    assert f"of 3 nodes, node 1 did not come to {nodes.master} within 1.5 s" in err
+    code, _, err = ends(second)  # is told, and does not wait for its own timeout
+    assert code == 1
+    assert "node 1 did not come within 1.5 s" in err or "lost" in err or "closed" in err
+
+
+def test_a_master_that_never_comes(launcher, nodes):
+    code, _, err = ends(nodes(1, 2, "--timeout", "0.5", "-n", "1", "true"))
+    assert code == 1
+    assert nodes.master in err
+    assert "no store answered" in err
+
+
+def test_launchers_that_contradict_each_other(launcher, nodes):
+    first = nodes(1, 3, "-n", "1", "true")
+    again = nodes(1, 3, "-n", "1", "true")
+    master = nodes(0, 3, "-n", "1", "true")
+    first_to_end = wait_for_one(first, again)
+    code, _, err = ends(first_to_end)
+    assert code == 1
+    assert f"--node-rank 1: another launcher at {nodes.master} says the same" in err
+
+    code, _, err = ends(nodes(1, 4, "-n", "1", "true"))
+    assert code == 1
+    assert f"--nnodes 4: another launcher at {nodes.master} says --nnodes 3" in err
+    for process in (master, again if first_to_end is first else first):
+        code, _, err = ends(process)
+        assert code == 1
+        assert "--nnodes 4" in err or "lost" in err or "closed" in err
+
+
+def wait_for_one(*processes):
+    deadline = time.monotonic() + 30
+    while time.monotonic() < deadline:
+        for process in processes:
+            if process.poll() is not None:
+                return process
+        time.sleep(0.01)
+    raise AssertionError("none of them ended")
+
+
+def test_an_interrupt_while_waiting_for_the_others(launcher, nodes):
+    process = nodes(0, 2, "-n", "1", "true")
+    host, _, port = nodes.master.partition(":")
+    deadline = time.monotonic() + 30
+    while time.monotonic() < deadline:
+        try:
+            socket.create_connection((host, int(port)), timeout=1).close()
+            break
+        except OSError:
+            time.sleep(0.01)
+    process.send_signal(signal.SIGINT)
+    code, _, err = ends(process)
+    assert (code, err) == (130, "hookline run: ended by SIGINT\n")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--nnodes", "0"], "at least one node"),
+        (["--nnodes", "2"], "--node-rank and --master are needed too"),
+        (["--nnodes", "2", "--node-rank", "0"], "--node-rank and --master are needed too"),
+        (["--nnodes", "2", "--node-rank", "2", "--master", "h:1"], "--node-rank 2: with --nnodes 2 it is from 0 to 1"),
+        (["--nnodes", "2", "--node-rank", "-1", "--master", "h:1"], "--node-rank -1"),
+        (["--master", "host"], "write host:port"),
+        (["--master", ":1"], "write host:port"),
+        (["--master", "host:"], "the port must be a number"),
+        (["--master", "host:0"], "from 1 to 65535"),
+        (["--master", "host:65536"], "from 1 to 65535"),
+        (["--master", "::1:29500"], "in brackets"),
+        (["--master", "h:1", "--timeout", "0"], "--timeout 0.0"),
+    ],
+)
+def test_what_is_wrong_with_the_command_line(capfd, arguments, words):
+    with pytest.raises(SystemExit) as ended:
+        sys.exit(run.main([*arguments, "-n", "1", "true"]))
+    assert ended.value.code == 2
+    assert words in capfd.readouterr().err
+
+
+def test_one_node_with_a_master_and_an_address_in_brackets():
+    options = run.parse(["--master", "[::1]:29500", "-n", "2", "true"])
+    assert (options.place.nodes, options.place.rank, options.place.host, options.place.port) == (1, 0, "::1", 29500)
+    assert run.parse(["-n", "2", "true"]).place is None
+
+
+# PyTorch's own rendezvous, and our group over what it meets in.
+TORCH = """\
+import os, torch, torch.distributed as dist
+dist.init_process_group("gloo")
+x = torch.ones(3) * (dist.get_rank() + 1)
+dist.all_reduce(x)
+print(dist.get_rank(), dist.get_world_size(), x[0].item())
+dist.destroy_process_group()
+"""
+
+
+def test_a_pytorch_program(launcher, nodes):
+    launcher.environment["GLOO_SOCKET_IFNAME"] = "lo"
+    program = launcher.program(TORCH)
+    processes = [nodes(node, 2, "-n", "1", program) for node in range(2)]
+    for node, process in enumerate(processes):
+        code, out, err = ends(process, 120)
+        assert (code, out) == (0, f"{node} 2 3.0\n"), err
+
+
+def test_torchrun_on_two_nodes(launcher, tmp_path):
+    program = launcher.program(MEETING)
+    host = own_address()
+    base = [sys.executable, "-m", "torch.distributed.run", "--nnodes=2", "--nproc-per-node=1", "--rdzv-backend=c10d"]
+    base += [f"--rdzv-endpoint={host}:29400", "--rdzv-id=job", "--local-addr=127.0.0.1"]
+    agents = [
+        subprocess.Popen(
+            [*base, program],
+            env={**os.environ, "TMPDIR": str(tmp_path)},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
+        for _ in range(2)
+    ]
+    try:
+        rows = []
+        for agent in agents:
+            code, out, err = ends(agent, 120)
+            assert code == 0, err
+            rows += [json.loads(line)[:6] for line in out.splitlines()]
+    finally:
+        for agent in agents:
+            agent.kill()
+            agent.wait()
+    assert sorted(rows) == [["0", "2", "0", "1", "0", "2"], ["1", "2", "0", "1", "1", "2"]]
