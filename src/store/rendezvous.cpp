@@ -98,6 +98,7 @@ std::shared_ptr<Store> open_store(const RendezvousPlan& plan, Milliseconds timeo
   options.world_size = plan.world_size;
   options.is_master = plan.is_master;
   options.timeout = timeout;
+  options.listen_on_all_interfaces = plan.listens_everywhere;
   return std::make_shared<TCPStore>(options);
 }
 

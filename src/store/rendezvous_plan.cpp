@@ -1,6 +1,8 @@
 // Choosing a store and a rank from arguments and environment.
 #include "store/rendezvous_plan.hpp"
 
+#include <arpa/inet.h>
+
 #include <array>
 #include <limits>
 
@@ -8,6 +10,7 @@
 
 #include <hookline/core/error.hpp>
 
+#include "store/cluster_master.hpp"
 #include "store/url.hpp"
 
 namespace hookline::store {
@@ -72,15 +75,41 @@ std::string job_name(const Environment& environment) {
   return job;
 }
 
-/// Throws where the launcher says that the job has processes on other hosts too.
-void check_one_host(const Environment& environment, const Launcher& launcher, int world_size) {
-  const auto local_size = number(environment, launcher.local_size, "");
+/// Whether the launcher says that the job has processes on other hosts too.
+bool has_several_hosts(const Environment& environment, const Launcher* launcher, int world_size) {
+  const auto local_size = number(environment, "LOCAL_WORLD_SIZE", launcher ? launcher->local_size : "");
   const auto nodes = number(environment, "SLURM_STEP_NUM_NODES", "SLURM_NNODES");
-  const bool slurm = launcher.rank.starts_with("SLURM");
-  if ((local_size && *local_size != world_size) || (slurm && nodes && *nodes > 1)) {
-    missing_variable("MASTER_ADDR",
-                     "this job has several hosts: set MASTER_ADDR and MASTER_PORT to where rank 0 is to listen");
+  const bool slurm = launcher && launcher->rank.starts_with("SLURM");
+  return (local_size && *local_size != world_size) || (slurm && nodes && *nodes > 1);
+}
+
+/// MASTER_PORT, which must be there unless the place of the master came with one.
+std::uint16_t master_port(const Environment& environment, std::optional<std::uint16_t> otherwise = std::nullopt) {
+  const std::string* port = find(environment, "MASTER_PORT");
+  if (!port && otherwise) return *otherwise;
+  if (!port) missing_variable("MASTER_PORT");
+  const int value = parse_number("MASTER_PORT", *port);
+  if (value < 0 || value > std::numeric_limits<std::uint16_t>::max()) {
+    throw InvalidArgument(
+        fmt::format("env:// rendezvous: MASTER_PORT must have value from 0 to 65535 but was {}", value));
   }
+  return static_cast<std::uint16_t>(value);
+}
+
+/// Where rank 0 of a job over several hosts is to listen; throws where the launcher does not tell.
+ClusterMaster cluster_master(const Environment& environment, const Launcher& launcher, int rank) {
+  std::optional<ClusterMaster> master;
+  if (launcher.rank.starts_with("SLURM")) master = slurm_master(environment);
+  if (launcher.rank.starts_with("OMPI")) master = open_mpi_master(environment, rank);
+  if (master) return *master;
+  missing_variable("MASTER_ADDR",
+                   "this job has several hosts: set MASTER_ADDR and MASTER_PORT to where rank 0 is to listen "
+                   "(mpirun of Open MPI hands variables on with -x, MPICH's with -genv, srun hands on all)");
+}
+
+bool is_numeric(const std::string& host) {
+  in6_addr address{};
+  return ::inet_pton(AF_INET, host.c_str(), &address) == 1 || ::inet_pton(AF_INET6, host.c_str(), &address) == 1;
 }
 
 void set_place_in_env(RendezvousPlan& plan, const Environment& environment, const Launcher* launcher) {
@@ -89,24 +118,24 @@ void set_place_in_env(RendezvousPlan& plan, const Environment& environment, cons
     plan.path = *path;
     return;
   }
+  const bool several_hosts = has_several_hosts(environment, launcher, plan.world_size);
   if (const std::string* host = find(environment, "MASTER_ADDR")) {
-    const std::string* port = find(environment, "MASTER_PORT");
-    if (!port) missing_variable("MASTER_PORT");
-    const int value = parse_number("MASTER_PORT", *port);
-    if (value < 0 || value > std::numeric_limits<std::uint16_t>::max()) {
-      throw InvalidArgument(
-          fmt::format("env:// rendezvous: MASTER_PORT must have value from 0 to 65535 but was {}", value));
-    }
     plan.host = *host;
-    plan.port = static_cast<std::uint16_t>(value);
+    plan.port = master_port(environment);
+  } else if (!launcher) {
+    missing_variable("MASTER_ADDR");
+  } else if (several_hosts) {
+    const ClusterMaster master = cluster_master(environment, *launcher, plan.rank);
+    plan.host = master.host;
+    plan.port = master_port(environment, master.port);
+  } else {
+    plan.kind = RendezvousPlan::Kind::job_file;
+    plan.job = job_name(environment);
+    const std::string* temporary = find(environment, "TMPDIR");
+    plan.directory = temporary ? *temporary : "/tmp";
     return;
   }
-  if (!launcher) missing_variable("MASTER_ADDR");
-  check_one_host(environment, *launcher, plan.world_size);
-  plan.kind = RendezvousPlan::Kind::job_file;
-  plan.job = job_name(environment);
-  const std::string* temporary = find(environment, "TMPDIR");
-  plan.directory = temporary ? *temporary : "/tmp";
+  plan.listens_everywhere = several_hosts && !is_numeric(plan.host);
 }
 
 void set_place_in_url(RendezvousPlan& plan, const Url& url, std::string_view init_method) {

@@ -26,6 +26,8 @@ struct RendezvousPlan {
   std::uint16_t port = 0;
   /// Whether this process is to keep the TCP server.
   bool is_master = false;
+  /// Whether that server listens on all interfaces: by its own name a host may know itself as 127.0.1.1.
+  bool listens_everywhere = false;
 
   std::string path = {};
   /// Whether the file store shall remove its file in the end, as PyTorch's does for file://.

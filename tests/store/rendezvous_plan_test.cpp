@@ -110,10 +110,72 @@ TEST(RendezvousPlan, LaunchersTellRankAndSize) {
 }
 
 TEST(RendezvousPlan, SeveralHostsNeedAnAddress) {
+  const Environment pmi = {{"PMI_RANK", "1"}, {"PMI_SIZE", "4"}, {"MPI_LOCALNRANKS", "2"}};
+  expect_refused("env://", pmi, "several hosts");
+  expect_refused("env://", pmi, "set MASTER_ADDR and MASTER_PORT");
   expect_refused("env://",
                  {{"OMPI_COMM_WORLD_RANK", "1"}, {"OMPI_COMM_WORLD_SIZE", "4"}, {"OMPI_COMM_WORLD_LOCAL_SIZE", "2"}},
                  "several hosts");
   expect_refused("env://", {{"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "4"}, {"SLURM_NNODES", "2"}}, "MASTER_ADDR");
+}
+
+TEST(RendezvousPlan, SlurmTellsWhereRank0Is) {
+  Environment job = {{"SLURM_PROCID", "3"}, {"SLURM_NTASKS", "4"},    {"SLURM_LOCALID", "1"},
+                     {"SLURM_NNODES", "2"}, {"SLURM_JOB_ID", "4711"}, {"SLURM_JOB_NODELIST", "cn[07-08,12]"},
+                     {"SLURM_STEP_ID", "0"}};
+  const auto made = plan("env://", job);
+  EXPECT_EQ(made.kind, Kind::tcp);
+  EXPECT_EQ(made.host, "cn07");
+  EXPECT_EQ(made.port, 15000 + 4711);
+  EXPECT_EQ(made.rank, 3);
+  EXPECT_EQ(made.local_rank, 1);
+  EXPECT_FALSE(made.is_master);
+  EXPECT_TRUE(made.listens_everywhere);
+  job["SLURM_STEP_ID"] = "1";
+  EXPECT_NE(plan("env://", job).port, made.port);
+  job["SLURM_STEP_NODELIST"] = "cn12,cn13";
+  EXPECT_EQ(plan("env://", job).host, "cn12");
+  job["SLURM_PROCID"] = "0";
+  EXPECT_TRUE(plan("env://", job).is_master);
+  job["MASTER_PORT"] = "77";
+  EXPECT_EQ(plan("env://", job).port, 77);
+  job["MASTER_ADDR"] = "10.0.0.1";
+  EXPECT_EQ(plan("env://", job).host, "10.0.0.1");
+  EXPECT_FALSE(plan("env://", job).listens_everywhere);
+  job["SLURM_STEP_NUM_NODES"] = "1";  // a step on one of the job's hosts
+  job.erase("MASTER_ADDR");
+  EXPECT_EQ(plan("env://", job).kind, Kind::job_file);
+}
+
+TEST(RendezvousPlan, OpenMpiTellsWhereMpirunIs) {
+  Environment job = {{"OMPI_COMM_WORLD_RANK", "0"},
+                     {"OMPI_COMM_WORLD_SIZE", "4"},
+                     {"OMPI_COMM_WORLD_LOCAL_RANK", "0"},
+                     {"OMPI_COMM_WORLD_LOCAL_SIZE", "2"},
+                     {"OMPI_MCA_orte_hnp_uri", "887947264.0;tcp://10.0.0.1,192.168.0.1:49019;tcp6://[fd00::2]:43971"}};
+  job["OMPI_MCA_orte_local_daemon_uri"] = job["OMPI_MCA_orte_hnp_uri"];
+  const auto master = plan("env://", job);
+  EXPECT_EQ(master.host, "10.0.0.1");
+  EXPECT_TRUE(master.is_master);
+  EXPECT_FALSE(master.listens_everywhere);
+  job["OMPI_COMM_WORLD_RANK"] = "3";
+  job["OMPI_MCA_orte_local_daemon_uri"] = "887947264.1;tcp://10.0.0.2:1";
+  const auto other = plan("env://", job);
+  EXPECT_EQ(other.host, "10.0.0.1");
+  EXPECT_EQ(other.port, master.port);
+  job["OMPI_COMM_WORLD_RANK"] = "0";  // on another host than mpirun
+  expect_refused("env://", job, "set MASTER_ADDR");
+}
+
+TEST(RendezvousPlan, ANameOfAHostAmongSeveralIsListenedForEverywhere) {
+  Environment job = {{"RANK", "0"}, {"WORLD_SIZE", "4"}, {"MASTER_ADDR", "h"}, {"MASTER_PORT", "1"}};
+  EXPECT_FALSE(plan("env://", job).listens_everywhere);
+  job["LOCAL_WORLD_SIZE"] = "4";
+  EXPECT_FALSE(plan("env://", job).listens_everywhere);
+  job["LOCAL_WORLD_SIZE"] = "2";
+  EXPECT_TRUE(plan("env://", job).listens_everywhere);
+  job["MASTER_ADDR"] = "::1";
+  EXPECT_FALSE(plan("env://", job).listens_everywhere);
 }
 
 TEST(RendezvousPlan, OurLaunchersFileComesFirst) {

@@ -1,0 +1,79 @@
+// Reading Slurm's lists of hosts and Open MPI's addresses.
+#include "store/cluster_master.hpp"
+
+#include <algorithm>
+#include <charconv>
+
+namespace hookline::store {
+
+namespace {
+
+// Ports from here on, and below the 32768 from which Linux takes those of clients.
+constexpr std::uint16_t kFirstPort = 15000;
+constexpr std::uint64_t kPorts = 15000;
+
+std::string_view text_of(const Environment& environment, std::string_view name) {
+  const auto at = environment.find(name);
+  return at == environment.end() ? std::string_view() : std::string_view(at->second);
+}
+
+/// Digits at the beginning; 0 where there are none or too many.
+std::uint64_t leading_number(std::string_view text) {
+  std::uint64_t value = 0;
+  std::from_chars(text.data(), text.data() + text.size(), value);
+  return value;
+}
+
+/// Jobs that follow each other get ports that do, and steps of one job get different ones.
+std::uint16_t port_of(std::uint64_t job, std::uint64_t step) {
+  constexpr std::uint64_t kApart = 7919;  // a prime, so that the steps of jobs next to each other do not meet soon
+  return static_cast<std::uint16_t>(kFirstPort + (job % kPorts + (step % kPorts) * kApart) % kPorts);
+}
+
+}  // namespace
+
+std::string first_host(std::string_view list) {
+  std::string host;
+  std::size_t at = 0;
+  while (at < list.size() && list[at] != ',') {
+    if (list[at] != '[') {
+      host.push_back(list[at++]);
+      continue;
+    }
+    const std::size_t end = std::min(list.find(']', at), list.size());
+    const std::string_view range = list.substr(at + 1, end - at - 1);
+    host.append(range.substr(0, range.find_first_of("-,")));
+    at = std::min(end + 1, list.size());
+  }
+  return host;
+}
+
+std::optional<ClusterMaster> slurm_master(const Environment& environment) {
+  std::string host;
+  // The list of the step comes first: a step may have some of the job's hosts only.
+  for (const std::string_view name : {"SLURM_STEP_NODELIST", "SLURM_JOB_NODELIST", "SLURM_NODELIST"}) {
+    host = first_host(text_of(environment, name));
+    if (!host.empty()) break;
+  }
+  // Where srun was called, which is the first host inside a batch script.
+  if (host.empty()) host = text_of(environment, "SLURM_LAUNCH_NODE_IPADDR");
+  const std::uint64_t job = leading_number(text_of(environment, "SLURM_JOB_ID"));
+  if (host.empty() || job == 0) return std::nullopt;
+  return ClusterMaster{host, port_of(job, leading_number(text_of(environment, "SLURM_STEP_ID")))};
+}
+
+std::optional<ClusterMaster> open_mpi_master(const Environment& environment, int rank) {
+  const std::string_view mpirun =
+      text_of(environment, "OMPI_MCA_orte_hnp_uri");  // "887947264.0;tcp://10.0.0.1,...:49019"
+  if (rank == 0 && text_of(environment, "OMPI_MCA_orte_local_daemon_uri") != mpirun) return std::nullopt;
+  constexpr std::string_view kScheme = ";tcp://";
+  const std::size_t at = mpirun.find(kScheme);
+  if (at == std::string_view::npos) return std::nullopt;
+  const std::string_view addresses = mpirun.substr(at + kScheme.size());
+  const std::string_view host = addresses.substr(0, addresses.find_first_of(",:;"));
+  const std::uint64_t job = leading_number(mpirun);
+  if (host.empty() || job == 0) return std::nullopt;
+  return ClusterMaster{std::string(host), port_of(job >> 16U, 0)};  // below are the numbers of the jobs of one mpirun
+}
+
+}  // namespace hookline::store

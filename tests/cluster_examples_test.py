@@ -1,0 +1,127 @@
+"""The examples for clusters run as they are, with stand-ins for what a cluster has: srun, scontrol, a pod's name."""
+
+import json
+import os
+import random
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+ROOT = Path(__file__).resolve().parents[1]
+EXAMPLES = ROOT / "examples/clusters"
+JOB = 4711
+
+PROGRAM = """\
+import numpy as np, hookline as hl
+group = hl.init_process_group(timeout=60)
+x = np.ones(8, np.float32)
+group.allreduce([x]).wait()
+print(f"rank {group.rank()} of {group.size()}: {x[0]:g}")
+"""
+EXPECTED = [f"rank {rank} of 4: 4" for rank in range(4)]
+
+# Starts the tasks of a step as Slurm does: all nodes of the list are this machine.
+SRUN = """\
+import json, os, subprocess, sys
+nodes, each = json.loads(os.environ["TEST_SHAPE"])
+command = [word for word in sys.argv[1:] if word != "--kill-on-bad-exit=1"]
+tasks = []
+for task in range(nodes * each):
+    mine = {"SLURM_PROCID": task, "SLURM_LOCALID": task % each, "SLURM_NODEID": task // each, "SLURM_STEP_ID": 0}
+    mine |= {"SLURM_NTASKS": nodes * each, "SLURM_STEP_NUM_TASKS": nodes * each, "SLURM_STEP_NUM_NODES": nodes}
+    mine |= {"SLURM_STEP_NODELIST": os.environ["SLURM_JOB_NODELIST"]}
+    tasks.append(subprocess.Popen(command, env={**os.environ, **{k: str(v) for k, v in mine.items()}}))
+sys.exit(max(task.wait() for task in tasks))
+"""
+SCONTROL = "import sys\nassert sys.argv[1:3] == ['show', 'hostnames']\nprint(sys.argv[3].replace(',', '\\n'))\n"
+
+
+def own_address() -> str:
+    """A loopback address that nothing else uses."""
+    return f"127.{random.randint(1, 250)}.{random.randint(1, 250)}.{random.randint(2, 250)}"
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> dict[str, str]:
+    """The environment of a node: its programs, and a folder with train.py."""
+    programs = tmp_path / "bin"
+    programs.mkdir()
+    for name, text in {"srun": SRUN, "scontrol": SCONTROL}.items():
+        (programs / name).write_text(f"#!{sys.executable}\n{text}")
+    (programs / "hookline").write_text(f'#!/bin/sh\nexec {sys.executable} -m hookline "$@"\n')
+    (programs / "python").write_text(f'#!/bin/sh\nexec {sys.executable} "$@"\n')
+    for program in programs.iterdir():
+        program.chmod(0o755)
+    (tmp_path / "train.py").write_text(PROGRAM)
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("SLURM_", "MASTER"))}
+    return {**kept, "PATH": f"{programs}:{kept['PATH']}", "TMPDIR": str(tmp_path), "FOLDER": str(tmp_path)}
+
+
+def finish(process: "subprocess.Popen[str]") -> list[str]:
+    try:
+        out, err = process.communicate(timeout=90)
+    finally:
+        process.kill()
+        process.wait()
+    assert process.returncode == 0, err
+    return out.splitlines()
+
+
+def start(command: list[str], environment: dict[str, str]) -> "subprocess.Popen[str]":
+    return subprocess.Popen(
+        command,
+        env=environment,
+        cwd=environment["FOLDER"],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+@pytest.mark.parametrize("name", ["slurm_srun.sbatch", "slurm_launcher.sbatch"])
+def test_a_slurm_job(cluster: dict[str, str], name: str) -> None:
+    script = EXAMPLES / name
+    subprocess.run(["bash", "-n", script], check=True, timeout=30)
+    directives = dict(re.findall(r"^#SBATCH --([a-z-]+)=(\S+)$", script.read_text(), re.MULTILINE))
+    nodes, each = int(directives["nodes"]), int(directives["ntasks-per-node"])
+    host = own_address()
+    # What sbatch sets for the script. Every host of the list is this machine; ranks look at the first only.
+    batch = {
+        "SLURM_JOB_ID": str(JOB),
+        "SLURM_NNODES": str(nodes),
+        "SLURM_JOB_NODELIST": ",".join([host, *(f"node{n}" for n in range(1, nodes))]),
+        "SLURM_CPUS_PER_TASK": directives["cpus-per-task"],
+        "SLURM_NTASKS": str(nodes * each),
+        "SLURM_PROCID": "0",
+        "TEST_SHAPE": json.dumps([nodes, each]),
+    }
+    assert sorted(finish(start(["bash", str(script)], {**cluster, **batch}))) == EXPECTED
+
+
+def test_a_kubernetes_job(cluster: dict[str, str]) -> None:
+    service, job = yaml.safe_load_all((EXAMPLES / "kubernetes_job.yaml").read_text())
+    pod = job["spec"]["template"]["spec"]
+    (container,) = pod["containers"]
+    variables = {variable["name"]: variable["value"] for variable in container["env"]}
+    host, _, port = variables["MASTER"].partition(":")
+    # The name of pod 0, which only a cluster's name server knows.
+    assert (service["kind"], job["kind"], job["spec"]["completionMode"]) == ("Service", "Job", "Indexed")
+    assert host == f"{job['metadata']['name']}-0.{pod['subdomain']}"
+    assert service["metadata"]["name"] == pod["subdomain"]
+    assert service["spec"]["selector"] == {"job-name": job["metadata"]["name"]}
+    assert [entry["port"] for entry in service["spec"]["ports"]] == [int(port)]
+    assert job["spec"]["completions"] == job["spec"]["parallelism"] == int(variables["NODES"])
+    variables["MASTER"] = f"{own_address()}:{port}"
+    pods = [
+        start([*container["command"], *container["args"]], {**cluster, **variables, "JOB_COMPLETION_INDEX": str(index)})
+        for index in range(job["spec"]["completions"])
+    ]
+    lines: list[str] = []
+    for each in pods:
+        lines += finish(each)
+    assert sorted(lines) == EXPECTED
