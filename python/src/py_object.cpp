@@ -96,8 +96,10 @@ void close_gate() {
   for (PyObject* object : late) Py_DECREF(object);
 }
 
-// A forked child has neither the threads nor the holders of the locks: it begins with a new gate.
+// A forked child has neither the threads nor the holders of the locks: it begins with a new gate. What those threads
+// held is never let go of there, which is no leak to tell the user about.
 void renew_gate_in_child() {
+  nb::set_leak_warnings(false);
   if (gate.load()->open) gate = new Gate;
   stays = 0;
 }

@@ -135,14 +135,14 @@ def test_fork_after_init(launch):
     done = launch(
         2,
         """
-        import os, sys, time, weakref, numpy as np, hookline as hl
+        import os, sys, threading, numpy as np, hookline as hl
         group = hl.init_process_group(timeout=30)
-        future = group.allreduce([np.ones(3)]).get_future()  # so that all threads of the group are there
-        future.then(lambda f: None).wait(20)
-        gone = weakref.ref(future)
-        del future
-        while gone() is not None:  # what the callback thread holds while forking could never be let go in the child
-            time.sleep(0.001)
+        begun, forked = threading.Event(), threading.Event()
+        def callback(f):
+            begun.set()
+            forked.wait(20)
+        called = group.allreduce([np.ones(3)]).get_future().then(callback)
+        begun.wait(20)  # all threads of the group are there, and one holds what the child can never let go of
         child = os.fork()
         if child == 0:
             for call in (lambda: group.allreduce([np.ones(3)]), lambda: group.abort()):
@@ -152,6 +152,8 @@ def test_fork_after_init(launch):
                     print("made before fork(); make a new group in the child" in str(error), flush=True)
             sys.exit(0)
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+        forked.set()
+        called.wait(20)
         x = np.ones(3)
         group.allreduce([x]).wait()
         assert x.tolist() == [2.0] * 3
