@@ -3,14 +3,13 @@
 
 #include <algorithm>
 #include <array>
-#include <cctype>
 #include <charconv>
 #include <vector>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <hookline/core/error.hpp>
+#include "core/text_cursor.hpp"
 
 namespace hookline::codec {
 namespace {
@@ -34,39 +33,35 @@ constexpr std::array<Named, 7> kNamed = {{
     {"bfloat16", {.format = Format::bfloat16}},
 }};
 
-bool is_word(char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_' || c == '-'; }
-
 class Reader {
  public:
-  explicit Reader(std::string_view text) : text_(text) {}
+  explicit Reader(std::string_view text) : cursor_(text, "codec") {}
 
   CodecOptions read() {
     CodecOptions result = named();
-    if (accept('(') && !accept(')')) {
+    if (cursor_.accept('(') && !cursor_.accept(')')) {
       do option(result);
-      while (accept(','));
-      if (!accept(')')) refuse(at_, "',' or ')' was");
+      while (cursor_.accept(','));
+      if (!cursor_.accept(')')) cursor_.refuse("',' or ')'");
     }
-    skip();
-    if (at_ < text_.size()) refuse(at_, "the end was");
+    if (!cursor_.at_end()) cursor_.refuse("the end");
     return result;
   }
 
  private:
   CodecOptions named() {
-    const std::string_view name = word();
+    const std::string_view name = cursor_.word();
     for (const Named& known : kNamed) {
       if (known.name == name) return known.options;
     }
-    refuse(word_at_, "fp16, bf16, int8 or int4 was");
+    cursor_.refuse_last("fp16, bf16, int8 or int4");
   }
 
   void option(CodecOptions& options) {
-    const std::string_view name = word();
-    const std::size_t name_at = word_at_;
+    const std::string_view name = cursor_.word();
     const bool integer = options.format == Format::integer;
-    if (!integer && name != "checksum") refuse(name_at, "checksum, the only option of this codec, was");
-    if (std::ranges::find(given_, name) != given_.end()) refuse(name_at, "an option that is not given already was");
+    if (!integer && name != "checksum") cursor_.refuse_last("checksum, the only option of this codec,");
+    if (std::ranges::find(given_, name) != given_.end()) cursor_.refuse_last("an option that is not given already");
     given_.push_back(name);
     if (name == "block") {
       block(options, value());
@@ -77,55 +72,30 @@ class Reader {
     } else if (name == "checksum") {
       options.checksum = choose<bool>({"false", "true"});
     } else {
-      refuse(name_at, "block, range, rounding or checksum was");
+      cursor_.refuse_last("block, range, rounding or checksum");
     }
   }
 
-  void block(CodecOptions& options, std::string_view text) {
+  void block(CodecOptions& options, std::string_view text) const {
     const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), options.block);
     if (text == "tensor") options.block = 0;
     else if (error != std::errc() || end != text.data() + text.size() || options.block < 0)
-      refuse(word_at_, "a whole number, or 'tensor' for one block, was");
+      cursor_.refuse_last("a whole number, or 'tensor' for one block,");
   }
 
   template <class T>
   T choose(std::array<std::string_view, 2> words) {
     const std::string_view given = value();
-    if (given != words[0] && given != words[1]) refuse(word_at_, fmt::format("{} or {} was", words[0], words[1]));
+    if (given != words[0] && given != words[1]) cursor_.refuse_last(fmt::format("{} or {}", words[0], words[1]));
     return static_cast<T>(given == words[1]);
   }
 
   std::string_view value() {
-    if (!accept('=')) refuse(at_, "'=' was");
-    return word();
+    if (!cursor_.accept('=')) cursor_.refuse("'='");
+    return cursor_.value();
   }
 
-  std::string_view word() {
-    skip();
-    word_at_ = at_;
-    while (at_ < text_.size() && is_word(text_[at_])) ++at_;
-    return text_.substr(word_at_, at_ - word_at_);
-  }
-
-  bool accept(char c) {
-    skip();
-    if (at_ >= text_.size() || text_[at_] != c) return false;
-    ++at_;
-    return true;
-  }
-
-  void skip() {
-    while (at_ < text_.size() && std::isspace(static_cast<unsigned char>(text_[at_])) != 0) ++at_;
-  }
-
-  [[noreturn]] void refuse(std::size_t at, std::string_view expected) const {
-    const std::string found = at < text_.size() ? fmt::format("'{}'", text_.substr(at, 20)) : "the end";
-    throw InvalidArgument(fmt::format("the codec '{}' cannot be read: {} expected at character {}, not {}", text_,
-                                      expected, at + 1, found));
-  }
-
-  std::string_view text_;
-  std::size_t at_ = 0, word_at_ = 0;
+  core::TextCursor cursor_;
   std::vector<std::string_view> given_;
 };
 

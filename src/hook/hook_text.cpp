@@ -1,4 +1,4 @@
-// The parser: one pass from left to right.
+// The grammar of hooks, in one pass from left to right.
 #include "hook/hook_text.hpp"
 
 #include <algorithm>
@@ -8,89 +8,48 @@
 
 #include <hookline/core/error.hpp>
 
+#include "core/text_cursor.hpp"
+
 namespace hookline::hook {
 namespace {
 
-bool is_word(char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_'; }
-bool is_space(char c) { return std::isspace(static_cast<unsigned char>(c)) != 0; }
+std::string identifier(core::TextCursor& cursor, std::string_view expected) {
+  const std::string_view word = cursor.word();
+  if (!is_identifier(word)) cursor.refuse_last(expected);
+  return std::string(word);
+}
 
-class Reader {
- public:
-  Reader(std::string_view text, std::string_view what) : text_(text), what_(what) {}
-
-  std::vector<HookPart> read() {
-    std::vector<HookPart> parts;
-    do parts.push_back(part());
-    while (accept('|'));
-    if (at_ < text_.size()) refuse("'|' or the end");
-    return parts;
-  }
-
- private:
-  HookPart part() {
-    HookPart result{.name = word(what_ == "hook" ? "the name of a hook" : "the name of an optimizer"), .options = {}};
-    if (!accept('(') || accept(')')) return result;
-    do {
-      const std::string name = word("the name of an option");
-      if (!accept('=')) refuse("'='");
-      if (!result.options.emplace(name, value()).second) {
-        throw InvalidArgument(fmt::format("the {} '{}': option {} is given twice", what_, text_, name));
-      }
-    } while (accept(','));
-    if (!accept(')')) refuse("',' or ')'");
-    return result;
-  }
-
-  std::string word(const char* expected) {
-    skip();
-    const std::size_t begin = at_;
-    while (at_ < text_.size() && is_word(text_[at_])) ++at_;
-    if (!is_identifier(text_.substr(begin, at_ - begin))) {
-      at_ = begin;
-      refuse(expected);
+HookPart read_part(core::TextCursor& cursor, std::string_view text, std::string_view what) {
+  const bool of_hook = what == "hook";
+  HookPart part{.name = identifier(cursor, of_hook ? "the name of a hook" : "the name of an optimizer"), .options = {}};
+  if (!cursor.accept('(') || cursor.accept(')')) return part;
+  do {
+    const std::string name = identifier(cursor, "the name of an option");
+    if (!cursor.accept('=')) cursor.refuse("'='");
+    const std::string_view value = cursor.value();
+    if (value.empty()) cursor.refuse_last("a value");
+    if (!part.options.emplace(name, value).second) {
+      throw InvalidArgument(fmt::format("the {} '{}': option {} is given twice", what, text, name));
     }
-    return std::string(text_.substr(begin, at_ - begin));
-  }
-
-  std::string value() {
-    skip();
-    const std::size_t begin = at_;
-    at_ = std::min(text_.find_first_of(",()|", begin), text_.size());
-    std::size_t end = at_;
-    while (end > begin && is_space(text_[end - 1])) --end;
-    if (end == begin) refuse("a value");
-    return std::string(text_.substr(begin, end - begin));
-  }
-
-  bool accept(char c) {
-    skip();
-    if (at_ >= text_.size() || text_[at_] != c) return false;
-    ++at_;
-    return true;
-  }
-
-  void skip() {
-    while (at_ < text_.size() && is_space(text_[at_])) ++at_;
-  }
-
-  [[noreturn]] void refuse(const char* expected) const {
-    const std::string found = at_ < text_.size() ? fmt::format("'{}'", text_.substr(at_, 20)) : "the end";
-    throw InvalidArgument(fmt::format("the {} '{}' cannot be read: {} was expected at character {}, not {}", what_,
-                                      text_, expected, at_ + 1, found));
-  }
-
-  std::string_view text_;
-  std::string_view what_;
-  std::size_t at_ = 0;
-};
+  } while (cursor.accept(','));
+  if (!cursor.accept(')')) cursor.refuse("',' or ')'");
+  return part;
+}
 
 }  // namespace
 
 bool is_identifier(std::string_view text) {
-  return !text.empty() && std::isdigit(static_cast<unsigned char>(text[0])) == 0 &&
-         std::all_of(text.begin(), text.end(), is_word);
+  const auto is_word = [](unsigned char c) { return std::isalnum(c) != 0 || c == '_'; };
+  return !text.empty() && std::isdigit(static_cast<unsigned char>(text[0])) == 0 && std::ranges::all_of(text, is_word);
 }
 
-std::vector<HookPart> read_hook_text(std::string_view text, std::string_view what) { return Reader(text, what).read(); }
+std::vector<HookPart> read_hook_text(std::string_view text, std::string_view what) {
+  core::TextCursor cursor(text, what);
+  std::vector<HookPart> parts;
+  do parts.push_back(read_part(cursor, text, what));
+  while (cursor.accept('|'));
+  if (!cursor.at_end()) cursor.refuse("'|' or the end");
+  return parts;
+}
 
 }  // namespace hookline::hook

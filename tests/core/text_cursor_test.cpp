@@ -1,0 +1,53 @@
+// Tests reading a text from left to right.
+#include "core/text_cursor.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <hookline/core/error.hpp>
+
+namespace hookline::core {
+namespace {
+
+template <class F>
+std::string refused(F f) {
+  try {
+    f();
+    return "nothing";
+  } catch (const InvalidArgument& e) {
+    return e.what();
+  }
+}
+
+TEST(TextCursor, PassesWordsValuesAndCharacters) {
+  TextCursor cursor("  one_1 ( x = a b.c , y=) ", "text");
+  EXPECT_EQ(cursor.word(), "one_1");
+  EXPECT_FALSE(cursor.accept(')'));
+  EXPECT_TRUE(cursor.accept('('));
+  EXPECT_EQ(cursor.word(), "x");
+  EXPECT_TRUE(cursor.accept('='));
+  EXPECT_EQ(cursor.value(), "a b.c");
+  EXPECT_TRUE(cursor.accept(','));
+  EXPECT_EQ(cursor.word(), "y");
+  EXPECT_TRUE(cursor.accept('='));
+  EXPECT_EQ(cursor.value(), "");
+  EXPECT_FALSE(cursor.at_end());
+  EXPECT_TRUE(cursor.accept(')'));
+  EXPECT_TRUE(cursor.at_end());
+  EXPECT_EQ(cursor.word(), "");
+}
+
+TEST(TextCursor, SaysWhatWasExpectedWhere) {
+  TextCursor cursor("ab  cd", "hook");
+  (void)cursor.word();
+  EXPECT_FALSE(cursor.at_end());
+  EXPECT_EQ(refused([&] { cursor.refuse("'('"); }),
+            "the hook 'ab  cd' cannot be read: '(' was expected at character 5, not 'cd'");
+  EXPECT_EQ(refused([&] { cursor.refuse_last("a number"); }),
+            "the hook 'ab  cd' cannot be read: a number was expected at character 1, not 'ab  cd'");
+  (void)cursor.value();
+  EXPECT_THAT(refused([&] { cursor.refuse("more"); }), ::testing::HasSubstr("at character 7, not the end"));
+}
+
+}  // namespace
+}  // namespace hookline::core
