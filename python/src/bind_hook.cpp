@@ -121,6 +121,17 @@ void bind_hook(nb::module_& m) {
       },
       arg("alone") = false, nb::sig("def registered_hooks(alone: bool = False) -> dict[str, str]"),
       "The hooks that make_hook knows, with what they do; or those only that need no other to be wrapped around.");
+  m.def(
+      "hook_options",
+      [](const std::string& name) {
+        nb::dict result;
+        for (const HookOption& o : natively([&] { return hook_options(name); })) {
+          result[o.name.c_str()] = nb::make_tuple(o.otherwise, o.expected);
+        }
+        return result;
+      },
+      arg("name"), nb::sig("def hook_options(name: str) -> dict[str, tuple[str, str]]"),
+      "The options of a hook that make_hook knows: the value of each where it is not given, and what it must be.");
 }
 
 }  // namespace hookline::python

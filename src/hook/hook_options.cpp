@@ -22,31 +22,35 @@ bool read(const std::string& text, T& value) {
 HookOptions::HookOptions(std::string hook, std::map<std::string, std::string> given, std::string what)
     : hook_(std::move(hook)), what_(std::move(what)), given_(std::move(given)) {}
 
-const std::string* HookOptions::find(const std::string& name) {
-  if (std::find(asked_.begin(), asked_.end(), name) == asked_.end()) asked_.push_back(name);
+// Remembers the first value that it would have had, and what was expected last: an option may be asked for twice.
+const std::string* HookOptions::find(const std::string& name, std::string otherwise, std::string expected) {
+  const auto known = std::ranges::find(asked_, name, &HookOption::name);
+  if (known == asked_.end()) asked_.push_back({name, std::move(otherwise), std::move(expected)});
+  else known->expected = std::move(expected);
   const auto found = given_.find(name);
   return found == given_.end() ? nullptr : &found->second;
 }
 
-void HookOptions::refuse(const std::string& name, const std::string& value, std::string_view expected) const {
+void HookOptions::refuse(const std::string& name, const std::string& value) const {
+  const auto known = std::ranges::find(asked_, name, &HookOption::name);
   throw InvalidArgument(
-      fmt::format("the {} {}: option {} is '{}', and must be {}", what_, hook_, name, value, expected));
+      fmt::format("the {} {}: option {} is '{}', and must be {}", what_, hook_, name, value, known->expected));
 }
 
 std::int64_t HookOptions::integer(const std::string& name, std::int64_t otherwise) {
-  const std::string* given = find(name);
-  if (given && !read(*given, otherwise)) refuse(name, *given, "a whole number");
+  const std::string* given = find(name, fmt::to_string(otherwise), "a whole number");
+  if (given && !read(*given, otherwise)) refuse(name, *given);
   return otherwise;
 }
 
 double HookOptions::number(const std::string& name, double otherwise) {
-  const std::string* given = find(name);
-  if (given && !read(*given, otherwise)) refuse(name, *given, "a number");
+  const std::string* given = find(name, fmt::to_string(otherwise), "a number");
+  if (given && !read(*given, otherwise)) refuse(name, *given);
   return otherwise;
 }
 
 bool HookOptions::boolean(const std::string& name, bool otherwise) {
-  const std::string* given = find(name);
+  const std::string* given = find(name, otherwise ? "true" : "false", "true or false");
   if (!given) return otherwise;
   for (const char* word : {"true", "True", "yes", "on", "1"}) {
     if (*given == word) return true;
@@ -54,28 +58,29 @@ bool HookOptions::boolean(const std::string& name, bool otherwise) {
   for (const char* word : {"false", "False", "no", "off", "0"}) {
     if (*given == word) return false;
   }
-  refuse(name, *given, "true or false");
+  refuse(name, *given);
 }
 
 std::string HookOptions::text(const std::string& name, const std::string& otherwise) {
-  const std::string* given = find(name);
+  const std::string* given = find(name, otherwise, "a text");
   return given ? *given : otherwise;
 }
 
 std::string HookOptions::word(const std::string& name, const std::string& otherwise,
                               const std::vector<std::string>& words) {
-  std::string value = text(name, otherwise);
-  if (std::find(words.begin(), words.end(), value) == words.end()) {
-    refuse(name, value, fmt::format("one of {}", fmt::join(words, ", ")));
-  }
-  return value;
+  const std::string* given = find(name, otherwise, fmt::format("one of {}", fmt::join(words, ", ")));
+  if (!given) return otherwise;
+  if (std::ranges::find(words, *given) == words.end()) refuse(name, *given);
+  return *given;
 }
 
 void HookOptions::check_all_known() const {
+  std::vector<std::string_view> names;
+  for (const HookOption& option : asked_) names.push_back(option.name);
   for (const auto& [name, value] : given_) {
-    if (std::find(asked_.begin(), asked_.end(), name) != asked_.end()) continue;
+    if (std::ranges::find(names, name) != names.end()) continue;
     throw InvalidArgument(fmt::format("the {} {} has no option {}; it has: {}", what_, hook_, name,
-                                      asked_.empty() ? "none" : fmt::format("{}", fmt::join(asked_, ", "))));
+                                      names.empty() ? "none" : fmt::format("{}", fmt::join(names, ", "))));
   }
 }
 

@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <hookline/backend/threads.hpp>
 #include <hookline/codec/make_codec.hpp>
 #include <hookline/core/error.hpp>
 #include <hookline/group/subgroups.hpp>
@@ -33,9 +34,6 @@ struct Registry {
   std::map<std::string, Entry, std::less<>> entries;
 };
 
-using Range = CodecOptions::Range;
-using Rounding = CodecOptions::Rounding;
-
 // A cast is a codec where it stands first, and has another hook work on 16 bits where it stands around one.
 Entry half(DType dtype, CodecOptions::Format format, const char* description) {
   return {HookPlace::both,
@@ -46,22 +44,17 @@ Entry half(DType dtype, CodecOptions::Format format, const char* description) {
           description};
 }
 
-Entry integers(CodecOptions options, const char* description) {
+// Options of the codec's go to the codec, which knows what they may be.
+Entry integers(const char* codec, const char* block, const char* range, const char* description) {
   return {HookPlace::first,
-          [options](auto group, HookOptions& given, const HookPtr&) mutable -> HookPtr {
-            const std::string block = given.text("block", "");
-            if (block == "tensor") options.block = 0;
-            else if (!block.empty()) options.block = given.integer("block", 0);
-            if (!block.empty() && block != "tensor" && options.block < 1) {
-              throw InvalidArgument(fmt::format("option block is {}, and must be at least 1, or 'tensor'", block));
-            }
-            const char* const range = options.range == Range::affine ? "affine" : "symmetric";
-            const bool symmetric = given.word("range", range, {"affine", "symmetric"}) == "symmetric";
-            options.range = symmetric ? Range::symmetric : Range::affine;
-            const bool drawn = given.word("rounding", "nearest", {"nearest", "stochastic"}) == "stochastic";
-            options.rounding = drawn ? Rounding::stochastic : Rounding::nearest;
+          [codec, block, range](auto group, HookOptions& given, const HookPtr&) -> HookPtr {
+            const std::string values = given.text("block", block);
+            const std::string between = given.word("range", range, {"affine", "symmetric"});
+            const std::string rounding = given.word("rounding", "nearest", {"nearest", "stochastic"});
+            const std::string text =
+                fmt::format("{}(block={}, range={}, rounding={})", codec, values, between, rounding);
             const auto seed = static_cast<std::uint64_t>(given.integer("seed", 0));
-            return std::make_shared<CompressHook>(std::move(group), make_codec(options), seed);
+            return std::make_shared<CompressHook>(std::move(group), make_codec(text), seed);
           },
           description};
 }
@@ -91,7 +84,7 @@ HookPtr make_where(std::shared_ptr<ProcessGroup> group, HookOptions& given, Hook
   ParameterRule rule;
   rule.name = given.text("name", rule.name);
   rule.min_size = given.integer("min_size", rule.min_size);
-  rule.max_size = given.integer("max_size", rule.max_size);
+  if (!given.text("max_size", "").empty()) rule.max_size = given.integer("max_size", rule.max_size);
   rule.dims = static_cast<int>(given.integer("dims", rule.dims));
   return where(std::move(inner), rule, make_hook(given.text("otherwise", "allreduce"), std::move(group)));
 }
@@ -114,14 +107,16 @@ std::map<std::string, Entry, std::less<>> builtin_hooks() {
       {"allreduce",
        {HookPlace::first, [](auto group, auto&, auto) { return std::make_shared<AllreduceHook>(std::move(group)); },
         "the mean over all ranks"}},
-      {"fp16", half(DType::f16, CodecOptions::Format::float16, "gradients travel as float16")},
-      {"bf16", half(DType::bf16, CodecOptions::Format::bfloat16, "gradients travel as bfloat16")},
-      {"int8", integers({.bits = 8, .block = 512, .range = Range::affine}, "gradients travel as 8-bit integers")},
-      {"int4", integers({.bits = 4, .block = 128, .range = Range::symmetric}, "gradients travel as 4-bit integers")},
+      {"fp16", half(DType::f16, CodecOptions::Format::float16,
+                    "gradients travel as float16; around a hook, it works on them as float16")},
+      {"bf16", half(DType::bf16, CodecOptions::Format::bfloat16,
+                    "gradients travel as bfloat16; around a hook, it works on them as bfloat16")},
+      {"int8", integers("int8", "512", "affine", "gradients travel as 8-bit integers, with a scale for each block")},
+      {"int4", integers("int4", "128", "symmetric", "gradients travel as 4-bit integers, with a scale for each block")},
       {"quantize_per_tensor",
-       integers({.bits = 8, .block = 0, .range = Range::affine}, "8-bit integers, one scale for a bucket")},
+       integers("int8", "tensor", "affine", "gradients travel as 8-bit integers, with one scale for a bucket")},
       {"quantize_per_channel",
-       integers({.bits = 8, .block = 512, .range = Range::affine}, "8-bit integers, a scale for 512 values")},
+       integers("int8", "512", "affine", "gradients travel as 8-bit integers, under PyTorch's name for it")},
       {"powersgd", powersgd(false, "two thin factors of each matrix travel")},
       {"batched_powersgd", powersgd(true, "two thin factors of the whole bucket as a square travel")},
       {"error_feedback",
@@ -197,6 +192,14 @@ std::vector<HookDescription> registered_hooks() {
   std::vector<HookDescription> result;
   for (const auto& [name, entry] : all.entries) result.push_back({name, entry.place, entry.description});
   return result;
+}
+
+std::vector<HookOption> hook_options(const std::string& name) {
+  const Entry entry = find(name, name);
+  const auto alone = make_group(make_threads_backends(1)[0], Milliseconds(10'000));
+  HookOptions options(name, {});
+  (void)entry.factory(alone, options, entry.place == HookPlace::around ? std::make_shared<NoopHook>() : nullptr);
+  return options.asked();
 }
 
 }  // namespace hookline

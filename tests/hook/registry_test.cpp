@@ -80,6 +80,35 @@ TEST(Registry, OptionsOfEveryType) {
   EXPECT_NO_THROW(options.check_all_known());
 }
 
+std::string options_of(const std::string& name) {
+  std::string all;
+  for (const HookOption& o : hook_options(name)) all += o.name + "=" + o.otherwise + " (" + o.expected + ") ";
+  return all;
+}
+
+TEST(Registry, TellsTheOptionsOfEveryHook) {
+  register_times();
+  EXPECT_EQ(options_of("allreduce"), "");
+  EXPECT_EQ(options_of("times"), "factor=2 (a number) ");
+  EXPECT_EQ(
+      options_of("int4"),
+      "block=128 (a text) range=symmetric (one of affine, symmetric) rounding=nearest (one of nearest, stochastic) "
+      "seed=0 (a whole number) ");
+  EXPECT_EQ(options_of("where"),
+            "name=* (a text) min_size=0 (a whole number) max_size= (a text) dims=-1 (a whole number) "
+            "otherwise=allreduce (a text) ");
+  for (const HookDescription& hook : registered_hooks()) {
+    EXPECT_FALSE(hook.description.empty() && hook.name != "times") << hook.name;
+    for (const HookOption& o : hook_options(hook.name)) {
+      const std::string inner = hook.place == HookPlace::around ? "noop | " : "";
+      if (o.otherwise.empty()) continue;
+      const std::string text = inner + hook.name + "(" + o.name + "=" + o.otherwise + ")";
+      EXPECT_NO_THROW((void)make_hook(text, alone())) << text;  // what it would be anyway may be said
+    }
+  }
+  EXPECT_THROW((void)hook_options("none"), InvalidArgument);
+}
+
 TEST(Registry, KnowsPyTorchsNames) {
   EXPECT_EQ(hook_text(DDPCommHookType::POWER_SGD_RANK2), "powersgd(rank=2)");
   EXPECT_EQ(make_hook(DDPCommHookType::ALLREDUCE, alone())->name(), "allreduce");

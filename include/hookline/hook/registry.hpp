@@ -15,6 +15,13 @@
 
 namespace hookline {
 
+/// An option that a hook has.
+struct HookOption {
+  std::string name;
+  std::string otherwise;  ///< its value where it is not given; empty where the hook then does without
+  std::string expected;   ///< what its value must be, as in "a whole number"
+};
+
 /// The options in the parentheses of a hook's name. Each is asked for by its name, with the value that it has where it
 /// is not given; one that is given and never asked for is a mistake of the user's, which make_hook finds.
 class HOOKLINE_EXPORT HookOptions {
@@ -32,15 +39,17 @@ class HOOKLINE_EXPORT HookOptions {
 
   /// Throws InvalidArgument naming options that were given and not asked for, and those that there are.
   void check_all_known() const;
+  /// The options that were asked for so far, each once.
+  const std::vector<HookOption>& asked() const noexcept { return asked_; }
 
  private:
-  const std::string* find(const std::string& name);
-  [[noreturn]] void refuse(const std::string& name, const std::string& value, std::string_view expected) const;
+  const std::string* find(const std::string& name, std::string otherwise, std::string expected);
+  [[noreturn]] void refuse(const std::string& name, const std::string& value) const;
 
   std::string hook_;
   std::string what_;
   std::map<std::string, std::string> given_;
-  std::vector<std::string> asked_;
+  std::vector<HookOption> asked_;
 };
 
 /// What makes a hook: gets the group, the options, and the hook that it is wrapped around, which is null where it
@@ -66,5 +75,9 @@ struct HookDescription {
 };
 /// All hooks that there are, by name.
 HOOKLINE_EXPORT std::vector<HookDescription> registered_hooks();
+
+/// The options of a hook, in the order in which its factory asks for them. Makes one, on a group of this thread alone
+/// and around a hook that does nothing. Throws what the factory throws, and InvalidArgument for a name that is none.
+HOOKLINE_EXPORT std::vector<HookOption> hook_options(const std::string& name);
 
 }  // namespace hookline

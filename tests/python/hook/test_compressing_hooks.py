@@ -36,8 +36,8 @@ def test_options_beside_a_name_or_in_the_text(ranks):
         assert "stochastic" in hl.make_hook("int8", group, rounding="stochastic", seed=3).name
         with pytest.raises(hl.InvalidArgument, match="not both"):
             hl.make_hook("int4(block=64)", group, block=64)
-        with pytest.raises(hl.InvalidArgument, match="at least 1"):
-            hl.make_hook("int4", group, block=0)
+        with pytest.raises(hl.InvalidArgument, match="a whole number, or 'tensor'"):
+            hl.make_hook("int4", group, block=-1)
         with pytest.raises(hl.InvalidArgument, match="no option bits; it has: block, range, rounding, seed"):
             hl.make_hook("int4", group, bits=3)
         with pytest.raises(hl.InvalidArgument, match="character 7"):
