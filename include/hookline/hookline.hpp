@@ -48,6 +48,7 @@
 #include <hookline/hook/powersgd.hpp>
 #include <hookline/hook/registry.hpp>
 #include <hookline/hook/wrappers.hpp>
+#include <hookline/kernel/cpu_targets.hpp>
 #include <hookline/optimizer/adam.hpp>
 #include <hookline/optimizer/model_averager.hpp>
 #include <hookline/optimizer/optimizer.hpp>

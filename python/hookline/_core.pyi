@@ -41,6 +41,13 @@ class Aborted(Error, RuntimeError):
 class ResourceError(Error, OSError):
     """What the operating system refused: memory, files, sockets."""
 
+compiler: str = 'gcc 12.2.0, C++20, libstdc++ ABI cxx11'
+
+def cpu_targets() -> list[str]:
+    """
+    The instruction sets that the loops can use on this processor, best last.
+    """
+
 T = TypeVar("T")
 
 S = TypeVar("S")
@@ -910,6 +917,11 @@ def make_hook(text: str, group: ProcessGroup, **options: object) -> CommHook:
 def registered_hooks(alone: bool = False) -> dict[str, str]:
     """
     The hooks that make_hook knows, with what they do; or those only that need no other to be wrapped around.
+    """
+
+def hook_options(name: str) -> dict[str, tuple[str, str]]:
+    """
+    The options of a hook that make_hook knows: the value of each where it is not given, and what it must be.
     """
 
 class PowerSGDState:

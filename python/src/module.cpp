@@ -8,6 +8,7 @@ NB_MODULE(_core, m) {
   m.attr("version") = HOOKLINE_VERSION;
   py::bind_exit(m);
   py::bind_error(m);
+  py::bind_kernel(m);
   py::bind_future(m);
   py::bind_tensor(m);
   py::bind_store(m);

@@ -9,6 +9,7 @@ namespace nb = nanobind;
 
 void bind_exit(nb::module_& m);
 void bind_error(nb::module_& m);
+void bind_kernel(nb::module_& m);
 void bind_future(nb::module_& m);
 void bind_tensor(nb::module_& m);
 void bind_store(nb::module_& m);

@@ -3,6 +3,8 @@
 
 #include <array>
 
+#include <hookline/kernel/cpu_targets.hpp>
+
 #if defined(__x86_64__)
 #include <cpuid.h>
 #endif
@@ -46,3 +48,9 @@ std::string_view name(Target target) noexcept {
 }
 
 }  // namespace hookline::kernel
+
+std::vector<std::string> hookline::cpu_targets() {
+  std::vector<std::string> names;
+  for (const kernel::Target target : kernel::supported_targets()) names.emplace_back(kernel::name(target));
+  return names;
+}

@@ -11,6 +11,8 @@ from .. import __version__
 COMMANDS: dict[str, tuple[str, str]] = {
     "run": ("run", "start a program as several ranks on this machine"),
     "debug": ("debug", "say which rank is behind, from the dumps of recorded groups"),
+    "hooks": ("hooks", "list the communication hooks and their options"),
+    "doctor": ("doctor", "say what is installed and allowed here, whether two ranks can talk, and what to fix"),
 }
 
 

@@ -1,0 +1,103 @@
+"""The self-test of `hookline doctor`: two ranks add arrays up, and the time that it takes them.
+
+Run as a program it is those ranks: `python -m hookline.cli.self_test ENGINE` for an engine whose ranks are threads,
+`hookline run -n 2 -m hookline.cli.self_test ENGINE` for any other.
+"""
+
+import json
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Sequence
+
+import numpy as np
+
+import hookline as hl
+
+from .findings import Finding, State, time_text
+
+RANKS = 2
+SIZES = {"1 KiB": (1 << 8, 200), "4 MiB": (1 << 20, 10)}  # values of float32, and how often
+DEADLINE = 60.0
+MISSING = "not installed: "
+
+
+def measure(group: hl.ProcessGroup) -> dict[str, float]:
+    """Sums arrays and looks at every value; the median time of each size, in seconds."""
+    medians = {}
+    for name, (values, times) in SIZES.items():
+        array, taken = np.empty(values, np.float32), []
+        for number in range(times + times // 10):
+            array[:] = group.rank() + number
+            begin = time.perf_counter()
+            group.allreduce([array], timeout=DEADLINE / 4).wait()
+            taken.append(time.perf_counter() - begin)
+            wrong = np.flatnonzero(array != 1 + RANKS * number)
+            if wrong.size:
+                raise AssertionError(f"value {wrong[0]} of the sum is {array[wrong[0]]}, not {1 + RANKS * number}")
+        medians[name] = float(np.median(taken[times // 10 :]))
+    return medians
+
+
+def run_threads() -> dict[str, float]:
+    """The test with ranks that are threads of this process."""
+    groups = hl.threads_groups(RANKS)
+    other = threading.Thread(target=measure, args=(groups[1],), daemon=True)
+    other.start()
+    return measure(groups[0])
+
+
+def command(engine: str) -> list[str]:
+    """What to execute for one engine."""
+    module = ["-m", __name__, engine]
+    if engine == "threads":
+        return [sys.executable, *module]
+    return [sys.executable, "-m", "hookline", "run", "-n", str(RANKS), *module]
+
+
+def try_engine(engine: str, line: Sequence[str] | None = None) -> Finding:
+    """Runs the test for one engine in processes of its own."""
+    try:
+        done = subprocess.run(
+            line or command(engine), stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=DEADLINE
+        )
+    except subprocess.TimeoutExpired:
+        return Finding(
+            State.WRONG,
+            f"{engine}: an allreduce of two ranks was not done in {DEADLINE:g} s",
+            f"see where it hangs: HOOKLINE_DEBUG=recorded {' '.join(command(engine))}",
+        )
+    except OSError as error:
+        return Finding(State.WRONG, f"{engine}: two ranks cannot be started: {error}", "see the limits above")
+    said = done.stdout.strip().splitlines()
+    if said and said[-1].startswith(MISSING):
+        return Finding(State.ABSENT, f"{engine}: {said[-1]}")
+    if done.returncode != 0 or not said:
+        last = (done.stderr.strip().splitlines() or ["nothing was said"])[-1].strip()
+        return Finding(
+            State.WRONG,
+            f"{engine}: two ranks cannot add up: {last}",
+            f"see the limits above, and all of it with: {' '.join(command(engine))}",
+        )
+    times = ", ".join(f"{size} in {time_text(taken)}" for size, taken in json.loads(said[-1]).items())
+    return Finding(State.OK, f"{engine}: two ranks add up: {times}")
+
+
+def main(engine: str) -> None:
+    """One rank; the first one prints the times, and an engine that is not there what to install."""
+    if engine == "threads":
+        print(json.dumps(run_threads()))
+        return
+    try:
+        group = hl.init_process_group(backend=engine, timeout=DEADLINE / 4)
+    except hl.Unsupported as error:
+        print(MISSING + str(error))
+        return
+    times = measure(group)
+    if group.rank() == 0:
+        print(json.dumps(times))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

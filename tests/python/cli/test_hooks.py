@@ -1,0 +1,33 @@
+"""Tests `hookline hooks`: it lists what the registry has."""
+
+import pytest
+
+import hookline as hl
+from hookline import cli
+
+
+def test_all_hooks_with_options_and_a_line_each(capsys):
+    assert cli.main(["hooks"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert "int4(block=128, range=symmetric, rounding=nearest, seed=0)" in lines
+    assert "… | where(name=*, min_size=0, max_size=…, dims=-1, otherwise=allreduce)" in lines
+    assert lines[1::2] == [
+        f"    {hl.registered_hooks()[line.removeprefix('… | ').split('(')[0]]}" for line in lines[::2]
+    ]
+    assert len(lines) == 2 * len(hl.registered_hooks())
+    assert all(line.strip() for line in lines)
+
+
+def test_one_hook(capsys):
+    assert cli.main(["hooks", "powersgd"]) == 0
+    out = capsys.readouterr().out
+    assert "\n    wire: one of fp32, fp16, bf16; fp32 where it is not given\n" in out
+    assert cli.main(["hooks", "powersdg"]) == 2
+    assert "no hook is called 'powersdg'; there are allreduce, " in capsys.readouterr().err
+
+
+def test_options_of_a_hook():
+    assert hl.hook_options("int8")["block"] == ("512", "a text")
+    assert hl.hook_options("noop") == {}
+    with pytest.raises(hl.InvalidArgument, match="no hook is called x"):
+        hl.hook_options("x")
