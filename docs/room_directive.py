@@ -71,8 +71,8 @@ class Room(SphinxDirective):
         """Parses the generated text in place of the directive."""
         room = self.arguments[0]
         result = []
-        for path in sorted((INCLUDE / room).glob("*.hpp")):
-            header = f"{room}/{path.name}"
+        for path in sorted((INCLUDE / room).rglob("*.hpp")):
+            header = path.relative_to(INCLUDE).as_posix()
             if lines := list(lines_for(header)):
                 text = "\n".join([f".. rubric:: <hookline/{header}>", "", *lines])
                 result += self.parse_text_to_nodes(f"```{{eval-rst}}\n{text}\n```\n")
