@@ -115,6 +115,7 @@ class Core : public std::enable_shared_from_this<Core> {
   void count_ready(std::size_t parameter);
 
   // Buckets and their order (layout.cpp).
+  void allocate();
   void build(const std::vector<BucketMembers>& plan);
   void check_given_buckets() const;
   void rebuild_if_due();
@@ -148,6 +149,7 @@ class Core : public std::enable_shared_from_this<Core> {
   std::unordered_map<std::string_view, std::size_t> names_;
   std::vector<Mark> marks_;  ///< by parameter, as the next
   std::vector<Slot> slots_;
+  std::shared_ptr<Tensor> memory_;        ///< bytes for all buckets, however the gradients are put into them
   std::shared_ptr<AllreduceHook> plain_;  ///< the hook, where it is the plain mean
   int lanes_ = 1;
   kernel::Stores stores_ = kernel::Stores::automatic;  ///< of copies of gradients

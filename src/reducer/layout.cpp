@@ -10,6 +10,11 @@
 #include "reducer/core.hpp"
 
 namespace hookline::reducer {
+namespace {
+
+constexpr std::size_t kBucketAlignment = 64;
+
+}  // namespace
 
 std::vector<PlannedParameter> Core::planned() const {
   std::vector<PlannedParameter> result;
@@ -57,8 +62,20 @@ void Core::check_given_buckets() const {
   }
 }
 
-// The old memory is let go before the new one is asked for: gradients take their size once, also here.
+// Once, for every order of the buckets: gradients take their size once, also where buckets are made anew while
+// somebody still holds the old ones.
+void Core::allocate() {
+  std::size_t bytes = 0;
+  for (const Parameter& p : parameters) {
+    if (!p.ignored && !p.sparse) bytes += p.tensor.nbytes() + kBucketAlignment;
+  }
+  memory_ = std::make_shared<Tensor>(group->empty({static_cast<std::int64_t>(bytes)}, DType::u8));
+}
+
 void Core::build(const std::vector<BucketMembers>& plan) {
+  if (!memory_) allocate();
+  memory_->fill(0);
+  std::byte* next = memory_->mutable_bytes();
   buckets.clear();
   for (Slot& slot : slots_) slot.view = {};
   for (const BucketMembers& members : plan) {
@@ -82,8 +99,8 @@ void Core::build(const std::vector<BucketMembers>& plan) {
     for (const std::size_t p : kept) marks_[p].bucket = static_cast<std::uint32_t>(buckets.size() - 1);
     if (!bucket.sparse) {
       const auto elements = static_cast<std::int64_t>(bucket.layout->offsets.back() + bucket.layout->lengths.back());
-      bucket.memory = group->empty({elements}, dtype);
-      bucket.memory.fill(0);
+      bucket.memory = Tensor::wrap(next, {elements}, dtype, {.owner = memory_});
+      next += (bucket.memory.nbytes() + kBucketAlignment - 1) / kBucketAlignment * kBucketAlignment;
       const std::vector<Tensor> views = GradBucket(0, 1, bucket.memory, bucket.layout).gradients();
       for (std::size_t i = 0; i < kept.size(); ++i) {
         slots_[kept[i]].view = views[i];

@@ -104,7 +104,10 @@ std::vector<Parameter> large_and_small() {
 
 constexpr std::int64_t kSlack = 1 << 20;  // names, states, an operation's parts
 
+/// Holds on to the last bucket of a step, as the thread that ends a hook may do for a while.
 Future<Tensor> mean(ProcessGroup& group, GradBucket& bucket) {
+  static Tensor kept;
+  if (bucket.is_last()) kept = bucket.buffer();
   const AllreduceOptions options{.op = ReduceOp::avg};
   co_await group.allreduce(bucket.buffer(), options);
   co_return bucket.buffer();
