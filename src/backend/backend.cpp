@@ -8,6 +8,7 @@ namespace hookline {
 
 Backend::~Backend() = default;
 BlockReader::~BlockReader() = default;
+SliceReducer::~SliceReducer() = default;
 
 std::string_view name(OpType type) noexcept {
   constexpr std::array<std::string_view, kOpTypes> kNames = {

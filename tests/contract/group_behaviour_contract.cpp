@@ -327,7 +327,8 @@ TEST_P(GroupBehaviour, WorksTellAboutThemselves) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Worlds, GroupBehaviour,
-                         ::testing::Values(threads_world(), private_threads_world(), shm_world()),
+                         ::testing::Values(threads_world(), private_threads_world(), shm_world(),
+                                           layered_threads_world(), layered_processes_world(), layered_hosts_world()),
                          [](const auto& test) { return test.param.name; });
 
 }  // namespace

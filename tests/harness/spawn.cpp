@@ -4,6 +4,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <csignal>
 #include <cstdio>
 #include <exception>
@@ -18,7 +19,9 @@
 #include <hookline/backend/threads.hpp>
 #include <hookline/core/error.hpp>
 #include <hookline/store/file_store.hpp>
+#include <hookline/store/prefix_store.hpp>
 
+#include "backend/layered/make_layered.hpp"
 #include "harness/temp_directory.hpp"
 
 namespace hookline::testing {
@@ -26,12 +29,25 @@ namespace {
 
 constexpr Milliseconds kTimeout{30'000};
 
-void spawn_threads(int ranks, const RankBody& body, const ThreadsOptions& options) {
+/// What a rank makes of the backend that it was given, or of the store.
+using Wrap = std::function<std::shared_ptr<Backend>(std::shared_ptr<Backend>)>;
+using Make = std::function<std::shared_ptr<Backend>(std::shared_ptr<Store>, int rank, int ranks)>;
+/// The host that a rank of so many is on.
+using HostOf = std::function<int(int rank, int ranks)>;
+
+layered::Topology topology(int rank, int ranks, const HostOf& host_of) {
+  std::vector<std::string> names;
+  for (int r = 0; r < ranks; ++r) names.push_back(std::to_string(host_of(r, ranks)));
+  return layered::make_topology(names, rank);
+}
+
+void spawn_threads(int ranks, const RankBody& body, const ThreadsOptions& options, const Wrap& wrap = nullptr) {
   std::mutex mutex;
   std::string first_failure;
   std::vector<std::thread> threads;
   for (auto& backend : make_threads_backends(ranks, options)) {
-    threads.emplace_back([&, group = make_group(std::move(backend), kTimeout)] {
+    threads.emplace_back([&, backend = std::move(backend)]() mutable {
+      const auto group = make_group(wrap ? wrap(std::move(backend)) : std::move(backend), kTimeout);
       try {
         body(*group);
       } catch (...) {
@@ -49,10 +65,11 @@ void spawn_threads(int ranks, const RankBody& body, const ThreadsOptions& option
 }
 
 // In the child: nothing of the test program may run on behind the body, so it ends by _exit.
-[[noreturn]] void run_rank(const std::string& path, int rank, int ranks, const RankBody& body, int report) {
+[[noreturn]] void run_rank(const std::string& path, int rank, int ranks, const RankBody& body, int report,
+                           const Make& make_backend) {
   std::string failure;
   try {
-    const auto group = make_group(make_shm_backend(std::make_shared<FileStore>(path), rank, ranks, kTimeout), kTimeout);
+    const auto group = make_group(make_backend(std::make_shared<FileStore>(path), rank, ranks), kTimeout);
     try {
       body(*group);
       if (::testing::Test::HasFailure()) failure = "an expectation failed";
@@ -71,7 +88,7 @@ void spawn_threads(int ranks, const RankBody& body, const ThreadsOptions& option
   _exit(failure.empty() ? 0 : 1);
 }
 
-void spawn_processes(int ranks, const RankBody& body) {
+void spawn_processes(int ranks, const RankBody& body, const Make& make_backend) {
   const test::TempDirectory directory;
   int report[2];
   if (pipe(report) != 0) throw std::runtime_error("pipe");
@@ -80,7 +97,7 @@ void spawn_processes(int ranks, const RankBody& body) {
     const pid_t child = fork();
     if (child == 0) {
       close(report[0]);
-      run_rank(directory / "store", r, ranks, body, report[1]);
+      run_rank(directory / "store", r, ranks, body, report[1], make_backend);
     }
     children.push_back(child);
   }
@@ -98,9 +115,49 @@ void spawn_processes(int ranks, const RankBody& body) {
   if (!text.empty()) throw std::runtime_error(text);
 }
 
+std::shared_ptr<Backend> make_shm(std::shared_ptr<Store> store, int rank, int ranks) {
+  return make_shm_backend(std::move(store), rank, ranks, kTimeout);
+}
+
+World layered_threads(const std::string& name, const HostOf& host_of) {
+  return {name, [host_of](int ranks, const RankBody& body) {
+            spawn_threads(ranks, body, {.reach_all_memory = false}, [&](std::shared_ptr<Backend> all) {
+              const int rank = all->rank();
+              const layered::MakePart part = [all](const std::vector<int>& some, const std::string& which,
+                                                   Milliseconds timeout) { return all->subset(some, which, timeout); };
+              return layered::make_layered(topology(rank, ranks, host_of), rank, {part, part}, "", kTimeout);
+            });
+          }};
+}
+
 }  // namespace
 
-World shm_world() { return {"shm", spawn_processes}; }
+World shm_world() {
+  return {"shm", [](int ranks, const RankBody& body) { spawn_processes(ranks, body, make_shm); }};
+}
+
+World layered_threads_world() {
+  return layered_threads("layered_threads", [](int rank, int) { return rank % 2; });
+}
+
+World layered_hosts_world() {
+  return layered_threads("layered_hosts", [](int rank, int) { return rank % 3; });
+}
+
+World layered_processes_world() {
+  const Make make_backend = [](const std::shared_ptr<Store>& store, int rank, int ranks) {
+    const layered::MakePart part = [store, rank](const std::vector<int>& some, const std::string& which,
+                                                 Milliseconds timeout) {
+      const auto own = std::find(some.begin(), some.end(), rank) - some.begin();
+      return make_shm_backend(std::make_shared<PrefixStore>(which, store), static_cast<int>(own),
+                              static_cast<int>(some.size()), timeout);
+    };
+    const auto halves = [](int r, int n) { return r < (n + 1) / 2 ? 0 : 1; };
+    return layered::make_layered(topology(rank, ranks, halves), rank, {part, part}, "", kTimeout);
+  };
+  return {"layered_processes",
+          [make_backend](int ranks, const RankBody& body) { spawn_processes(ranks, body, make_backend); }};
+}
 
 World threads_world() {
   return {"threads", [](int ranks, const RankBody& body) { spawn_threads(ranks, body, {.reach_all_memory = true}); }};

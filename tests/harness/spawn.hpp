@@ -23,6 +23,10 @@ struct World {
 World threads_world();          ///< threads that reach into each other's tensors
 World private_threads_world();  ///< threads that treat each other's memory as processes do
 World shm_world();              ///< processes
+/// Layered groups: hosts that are one host, with the embedded backends in the place of the engine between them.
+World layered_threads_world();    ///< every other rank on the second host
+World layered_processes_world();  ///< the first half of the ranks on the first host, the others on the second
+World layered_hosts_world();      ///< threads on three hosts
 
 inline std::ostream& operator<<(std::ostream& out, const World& world) { return out << world.name; }
 

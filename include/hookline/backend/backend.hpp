@@ -12,12 +12,26 @@
 
 namespace hookline {
 
+class Backend;
+
 /// What a backend can do, asked before it is tried.
 struct Capabilities {
   int lanes = 1;                ///< how many sequences of collectives may be under way side by side
   bool shared_buffers = false;  ///< whether allocate() gives memory that collectives work on in place
   bool readers = false;         ///< whether a collective may have a BlockReader in the place of outputs
   bool recv_anysource = true;
+  bool levels = false;  ///< whether a sum may have a SliceReducer: ranks share hosts, and there are several hosts
+};
+
+/// Reduces between hosts what the ranks of a host have added up: how a collective is compressed where that pays, and
+/// nowhere else. Of allreduce with the op sum, where Capabilities::levels allows it.
+class HOOKLINE_EXPORT SliceReducer {
+ public:
+  virtual ~SliceReducer();
+  /// Replaces this host's sum of a slice by that of all hosts. `counterparts` are the owners of the slice on all hosts;
+  /// `first` is the place of its first value among all. May block, and throw, in the thread that runs the operation.
+  virtual void reduce(const std::shared_ptr<Backend>& counterparts, const Tensor& slice, std::size_t first, int lane,
+                      Milliseconds timeout) = 0;
 };
 
 /// One rank's end of a group of ranks. Arguments were checked by the group; what depends on a peer or on time comes

@@ -51,6 +51,8 @@ class HOOKLINE_EXPORT BlockReader {
   virtual void read(std::span<const std::byte* const> blocks, std::size_t bytes) noexcept = 0;
 };
 
+class SliceReducer;  // backend.hpp
+
 /// The source of a receive that takes a message from whoever sent one.
 inline constexpr int kAnySource = -1;
 
@@ -77,6 +79,9 @@ struct Collective {
   /// inputs in the place of the outputs, of which there are none. It must live until the operation is over, and the
   /// inputs must lie in memory of the group's.
   BlockReader* reader = nullptr;
+  /// Of allreduce with the op sum, where Capabilities::levels allows it: what is done between the hosts. It must live
+  /// until the operation is over.
+  SliceReducer* between = nullptr;
   std::uint64_t sequence_number = 0;  ///< counts the group's operations on this rank; the group gives it
   std::uint64_t note = 0;             ///< a number that is the same on all ranks; error texts say what it stands for
 };

@@ -9,7 +9,6 @@
 #include <cerrno>
 #include <climits>
 #include <cstring>
-#include <fstream>
 #include <random>
 #include <string>
 
@@ -18,21 +17,13 @@
 
 #include <hookline/core/error.hpp>
 
+#include "backend/host.hpp"
+
 namespace hookline::shm {
 namespace {
 
 [[noreturn]] void refuse(const std::string& what) {
   throw ResourceError(fmt::format("{}: {}", what, std::strerror(errno)));
-}
-
-// Two processes can share memory if they run on one kernel and see each other's abstract sockets.
-std::string host_identity() {
-  std::string boot;
-  std::getline(std::ifstream("/proc/sys/kernel/random/boot_id"), boot);
-  char space[PATH_MAX] = {};
-  if (readlink("/proc/self/ns/net", space, sizeof space - 1) < 0)
-    refuse("cannot read this process's network namespace");
-  return boot + " " + space;
 }
 
 std::string random_name() {

@@ -1,0 +1,27 @@
+// The identity of a host: the kernel that runs, and the network namespace.
+#include "backend/host.hpp"
+
+#include <unistd.h>
+
+#include <cerrno>
+#include <climits>
+#include <cstring>
+#include <fstream>
+
+#include <fmt/format.h>
+
+#include <hookline/core/error.hpp>
+
+namespace hookline {
+
+std::string host_identity() {
+  std::string boot;
+  std::getline(std::ifstream("/proc/sys/kernel/random/boot_id"), boot);
+  char space[PATH_MAX] = {};
+  if (readlink("/proc/self/ns/net", space, sizeof space - 1) < 0) {
+    throw ResourceError(fmt::format("cannot read this process's network namespace: {}", std::strerror(errno)));
+  }
+  return boot + " " + space;
+}
+
+}  // namespace hookline

@@ -1,0 +1,172 @@
+// Queues, threads and failure.
+#include "backend/layered/layers.hpp"
+
+#include <pthread.h>
+
+#include <algorithm>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include <hookline/core/error.hpp>
+
+#include "backend/layered/run.hpp"
+#include "core/fork.hpp"
+
+namespace hookline::layered {
+namespace {
+
+int lanes_of(const Levels& levels) {
+  int lanes = std::min(levels.inner->capabilities().lanes, levels.flat->capabilities().lanes);
+  if (levels.slice) lanes = std::min(lanes, levels.slice->capabilities().lanes);
+  return std::clamp(lanes, 1, static_cast<int>(kMostLanes));
+}
+
+bool is_lane_operation(OpType type) {
+  return type != OpType::send && type != OpType::recv && type != OpType::recv_anysource;
+}
+
+}  // namespace
+
+Layers::Layers(Levels levels)
+    : levels_(std::move(levels)),
+      lane_count_(lanes_of(levels_)),
+      fork_generation_(core::fork_generation()),
+      worker_(std::make_shared<ThreadExecutor>("hookline-work")) {}
+
+Layers::~Layers() { close(); }
+
+void Layers::refuse_in_forked_child(OpType type) const {
+  if (fork_generation_ == core::fork_generation()) return;
+  throw InvalidArgument(fmt::format(
+      "{} on a layered group that was made before fork(); make a new group in the child process", name(type)));
+}
+
+std::exception_ptr Layers::why_unusable() {
+  {
+    const std::lock_guard lock(state_mutex_);
+    if (broken_) return broken_;
+    if (closed_) {
+      return std::make_exception_ptr(Aborted(fmt::format("the layered group was shut down on rank {}", levels_.rank)));
+    }
+  }
+  const std::exception_ptr cause = broken();
+  if (cause) fail(cause);
+  return cause;
+}
+
+WorkPtr Layers::start(Collective&& collective, int lane_index, Milliseconds timeout) {
+  refuse_in_forked_child(collective.type);
+  // Messages go between any two ranks, and a receive from anybody needs all of them in one place.
+  if (!is_lane_operation(collective.type)) return levels_.flat->start(std::move(collective), lane_index, timeout);
+  auto operation = std::make_shared<Operation>(shared_from_this(), worker_, std::move(collective), timeout);
+  const auto index = static_cast<std::size_t>(lane_index);
+  Lane& lane = lanes_[index];
+  std::exception_ptr cause = why_unusable();
+  {
+    const std::lock_guard lock(lane.mutex);
+    if (!cause && !lane.stopping) {
+      lane.queue.push_back(operation);
+      if (!lane.thread.joinable()) {
+        lane.thread = std::thread([self = shared_from_this(), index] { self->run_lane(index); });
+        pthread_setname_np(lane.thread.native_handle(), "hookline-layer");
+      }
+      lane.wake.notify_one();
+      return operation;
+    }
+  }
+  operation->complete(cause ? cause : why_unusable());
+  return operation;
+}
+
+void Layers::run_lane(std::size_t index) {
+  Lane& lane = lanes_[index];
+  for (;;) {
+    std::shared_ptr<Operation> next;
+    {
+      std::unique_lock lock(lane.mutex);
+      lane.wake.wait(lock, [&] { return lane.stopping || !lane.queue.empty(); });
+      if (lane.queue.empty()) return;
+      next = std::move(lane.queue.front());
+      lane.queue.pop_front();
+    }
+    next->complete(run(*next, index));
+  }
+}
+
+// A mismatch, and what no rank of the group can do, leave the group as it was; everything else breaks it.
+std::exception_ptr Layers::run(const Operation& operation, std::size_t index) {
+  if (const std::exception_ptr cause = why_unusable()) return cause;
+  Lane& lane = lanes_[index];
+  try {
+    Run(levels_, operation.collective(), static_cast<int>(index), ++lane.number, operation.deadline(), lane.scratch)
+        .run();
+    return nullptr;
+  } catch (const Mismatch&) {
+    return std::current_exception();
+  } catch (const Unsupported&) {
+    return std::current_exception();
+  } catch (...) {
+    fail(std::current_exception());
+    return why_unusable();
+  }
+}
+
+void Layers::fail(const std::exception_ptr& cause) {
+  {
+    const std::lock_guard lock(state_mutex_);
+    if (broken_ || closed_) return;
+    broken_ = cause;
+  }
+  const std::string text = told_to_parts(cause);
+  levels_.flat->abort(text);
+  if (levels_.slice) levels_.slice->abort(text);
+  levels_.inner->abort(text);
+}
+
+std::exception_ptr Layers::broken() const {
+  {
+    const std::lock_guard lock(state_mutex_);
+    if (broken_) return broken_;
+  }
+  if (const std::exception_ptr cause = levels_.flat->broken()) return cause;
+  if (levels_.slice) {
+    if (const std::exception_ptr cause = levels_.slice->broken()) {
+      return in_whole_group(cause, *levels_.slice, levels_.topology.owners(levels_.topology.place));
+    }
+  }
+  const std::exception_ptr cause = levels_.inner->broken();
+  return cause ? in_whole_group(cause, *levels_.inner, levels_.topology.here()) : nullptr;
+}
+
+void Layers::close() noexcept {
+  if (fork_generation_ != core::fork_generation()) {
+    // The threads live in the parent only, and what they wait on cannot be destroyed here: all of it is leaked.
+    itself_ = weak_from_this().lock();
+    return;
+  }
+  {
+    const std::lock_guard lock(state_mutex_);
+    if (std::exchange(closed_, true)) return;
+  }
+  levels_.flat->shutdown();
+  if (levels_.slice) levels_.slice->shutdown();
+  levels_.inner->shutdown();
+  for (Lane& lane : lanes_) {
+    {
+      const std::lock_guard lock(lane.mutex);
+      lane.stopping = true;
+    }
+    lane.wake.notify_all();
+  }
+  for (Lane& lane : lanes_) {
+    if (!lane.thread.joinable()) continue;
+    if (lane.thread.get_id() == std::this_thread::get_id()) {
+      lane.thread.detach();  // it ends after the task that let go of the group
+    } else {
+      lane.thread.join();
+    }
+  }
+}
+
+}  // namespace hookline::layered

@@ -1,0 +1,91 @@
+// The layered backend: hands operations to the lanes, or to the engine where every host has one rank.
+#include "backend/layered/make_layered.hpp"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include <hookline/core/error.hpp>
+
+#include "backend/layered/layers.hpp"
+
+namespace hookline::layered {
+namespace {
+
+class LayeredBackend final : public Backend {
+ public:
+  LayeredBackend(Levels levels, Makers makers)
+      : layers_(std::make_shared<Layers>(std::move(levels))), makers_(std::move(makers)) {}
+  LayeredBackend(const LayeredBackend&) = delete;
+  LayeredBackend& operator=(const LayeredBackend&) = delete;
+  ~LayeredBackend() override { layers_->close(); }
+
+  std::string name() const override { return "layered"; }
+  int rank() const override { return levels().rank; }
+  int size() const override { return levels().size; }
+  Capabilities capabilities() const override {
+    return {.lanes = layers_->lanes(),
+            .shared_buffers = true,
+            .readers = false,
+            .recv_anysource = levels().flat->capabilities().recv_anysource,
+            .levels = has_levels()};
+  }
+
+  WorkPtr start(Collective&& collective, int lane, Milliseconds timeout) override {
+    if (!has_levels()) return levels().flat->start(std::move(collective), lane, timeout);
+    return layers_->start(std::move(collective), lane, timeout);
+  }
+  std::shared_ptr<void> allocate(std::size_t bytes) override { return levels().inner->allocate(bytes); }
+
+  std::shared_ptr<Backend> subset(const std::vector<int>& ranks, const std::string& name,
+                                  Milliseconds timeout) override {
+    const auto whole = [&ranks](const std::vector<int>& some) {
+      std::vector<int> numbers;
+      for (const int r : some) numbers.push_back(ranks[static_cast<std::size_t>(r)]);
+      return numbers;
+    };
+    const auto own = static_cast<int>(std::find(ranks.begin(), ranks.end(), rank()) - ranks.begin());
+    const Makers makers = {
+        .inside = [inside = makers_.inside, whole](const std::vector<int>& some, const std::string& part,
+                                                   Milliseconds time) { return inside(whole(some), part, time); },
+        .between = [between = makers_.between, whole](const std::vector<int>& some, const std::string& part,
+                                                      Milliseconds time) { return between(whole(some), part, time); }};
+    return make_layered(part_of(levels().topology, ranks, own), own, makers, name + "/", timeout);
+  }
+
+  void abort(const std::string& cause) override {
+    layers_->fail(
+        std::make_exception_ptr(Aborted(fmt::format("rank {} aborted the layered group: {}", rank(), cause))));
+  }
+  void shutdown() override { layers_->close(); }
+  std::exception_ptr broken() const override { return layers_->broken(); }
+
+ private:
+  const Levels& levels() const { return layers_->levels(); }
+  bool has_levels() const { return levels().topology.most > 1; }
+
+  const std::shared_ptr<Layers> layers_;
+  const Makers makers_;
+};
+
+}  // namespace
+
+std::shared_ptr<Backend> make_layered(const Topology& topology, int rank, const Makers& makers, const std::string& name,
+                                      Milliseconds timeout) {
+  const Clock::time_point deadline = deadline_after(timeout);
+  auto inner = makers.inside(topology.here(), fmt::format("{}host{}", name, topology.host), timeout);
+  if (topology.hosts.size() == 1) return inner;
+  Levels levels{.rank = rank, .size = 0, .topology = topology, .inner = std::move(inner)};
+  std::vector<int> all;
+  for (const std::vector<int>& ranks : topology.hosts) all.insert(all.end(), ranks.begin(), ranks.end());
+  std::sort(all.begin(), all.end());
+  levels.size = static_cast<int>(all.size());
+  levels.flat = makers.between(all, name + "all", time_left(deadline));
+  if (topology.most > 1 && topology.owns_slice()) {
+    levels.slice = makers.between(topology.owners(topology.place), fmt::format("{}slice{}", name, topology.place),
+                                  time_left(deadline));
+  }
+  return std::make_shared<LayeredBackend>(std::move(levels), makers);
+}
+
+}  // namespace hookline::layered

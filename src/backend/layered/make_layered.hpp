@@ -1,0 +1,30 @@
+// Making a layered backend of whatever its parts are.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <hookline/backend/backend.hpp>
+
+#include "backend/layered/topology.hpp"
+
+namespace hookline::layered {
+
+/// Makes a backend of some ranks of the whole group, called by those and only those, under a name that is new.
+using MakePart =
+    std::function<std::shared_ptr<Backend>(const std::vector<int>& ranks, const std::string& name, Milliseconds)>;
+
+/// How the parts are made.
+struct Makers {
+  MakePart inside;   ///< ranks of one host
+  MakePart between;  ///< any ranks, through the engine
+};
+
+/// This rank's end of the group of all ranks of the topology; every rank calls it. On one host it is what `inside`
+/// makes. `name` is that of the subset, empty for the whole.
+std::shared_ptr<Backend> make_layered(const Topology& topology, int rank, const Makers& makers, const std::string& name,
+                                      Milliseconds timeout);
+
+}  // namespace hookline::layered

@@ -1,0 +1,83 @@
+// One collective of a layered group, from the ranks' agreement to the last byte, in the thread of its lane.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "backend/embedded/parts.hpp"
+#include "backend/layered/levels.hpp"
+#include "backend/layered/scratch.hpp"
+
+namespace hookline::layered {
+
+/// First all ranks tell each other, through the engine, what they called; a small payload rides along, and then that is
+/// all. Larger reductions and broadcasts go in pieces: each rank gets its slice of a piece in shared memory, takes it
+/// to its counterparts on the other hosts, and spreads the result in shared memory, while the next piece is on the
+/// network. What has nothing to gain goes through the engine as it is.
+class Run {
+ public:
+  /// The collective and the scratch memory must outlive it; `number` counts the lane's operations.
+  Run(const Levels& levels, const Collective& collective, int lane, std::uint64_t number, Clock::time_point deadline,
+      Scratch& scratch);
+
+  /// Blocks until it is done; throws what it fails with, Mismatch with all data untouched.
+  void run();
+
+ private:
+  /// What a rank gives and takes, cut into blocks: not for what goes through the engine as it is.
+  using Parts = embedded::Parts;
+  using Motion = embedded::Motion;
+
+  // run.cpp: the agreement, and what needs no more than it.
+  void agree();
+  bool fits_slot() const;
+  void finish_from_slots();
+  const std::byte* payload(std::size_t rank) const;
+  void through_engine();
+
+  // slices.cpp: reductions to everybody or to one, and broadcasts.
+  void reduce();
+  void broadcast();
+  void reduce_between_hosts(const Tensor& values);
+  Tensor packed();
+  void unpack(const Tensor& values);
+  void gather_slices(const Tensor& piece, ReduceOp op);
+  void spread_slices(const Tensor& piece);
+  Tensor slice_of(const Tensor& piece, std::size_t index) const;
+  void in_pieces(const Tensor& values, const std::function<void(const Tensor&)>& before,
+                 const std::function<WorkPtr(const Tensor&)>& between, const std::function<void(const Tensor&)>& after);
+
+  // blocks.cpp: a block from or for each rank, on hosts with as many ranks each.
+  void allgather();
+  void reduce_scatter();
+
+  // Starting operations of the parts.
+  Milliseconds time_left() const { return std::max(hookline::time_left(deadline_), Milliseconds(1)); }
+  WorkPtr start(Backend& part, OpType type, std::vector<Tensor> inputs, std::vector<Tensor> outputs,
+                ReduceOp op = ReduceOp::sum, int root = 0) const;
+  void wait_for(const WorkPtr& work, const Backend& part, const std::vector<int>& ranks) const;
+  void wait_between(const WorkPtr& work) const;
+  void inside(OpType type, std::vector<Tensor> inputs, std::vector<Tensor> outputs, ReduceOp op = ReduceOp::sum,
+              int root = 0) const;
+
+  bool is_avg() const { return collective_.op == ReduceOp::avg; }
+  /// What is done first, inside a host, and then between the hosts; a mean is divided at the end.
+  ReduceOp first_op() const;
+  ReduceOp second_op() const;
+  void finish_mean(const Tensor& values) const;
+  double halvings() const;
+
+  const Levels& levels_;
+  const Topology& topology_;
+  const Collective& collective_;
+  const int lane_;
+  const std::uint64_t number_;
+  const Clock::time_point deadline_;
+  Scratch& scratch_;
+  Parts parts_;
+  std::size_t slot_payload_;
+  Tensor slots_;
+};
+
+}  // namespace hookline::layered

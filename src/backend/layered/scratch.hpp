@@ -1,0 +1,34 @@
+// Memory that the operations of one lane use one after another.
+#pragma once
+
+#include <hookline/backend/backend.hpp>
+#include <hookline/core/tensor.hpp>
+
+namespace hookline::layered {
+
+/// Grows to what was asked for and stays.
+class Scratch {
+ public:
+  /// `count` elements in the memory that the ranks of the host share.
+  Tensor shared(Backend& inner, std::size_t count, DType dtype) {
+    const std::size_t bytes = count * size_of(dtype);
+    if (bytes > bytes_) {
+      memory_ = inner.allocate(bytes);
+      bytes_ = bytes;
+    }
+    return Tensor::wrap(memory_.get(), {static_cast<std::int64_t>(count)}, dtype, {.owner = memory_});
+  }
+
+  /// Ordinary memory for what the ranks tell each other before an operation.
+  Tensor slots(std::size_t bytes) {
+    if (slots_.nbytes() < bytes) slots_ = Tensor::zeros({static_cast<std::int64_t>(bytes)}, DType::u8);
+    return slots_;
+  }
+
+ private:
+  std::shared_ptr<void> memory_;
+  std::size_t bytes_ = 0;
+  Tensor slots_ = Tensor::empty({0}, DType::u8);
+};
+
+}  // namespace hookline::layered

@@ -1,0 +1,170 @@
+// Reductions and broadcasts by slices, in pieces, so that the network and the memory are busy at the same time.
+#include <algorithm>
+#include <deque>
+
+#include "backend/layered/run.hpp"
+#include "kernel/copy.hpp"
+
+namespace hookline::layered {
+namespace {
+
+// Of each slice. Large enough for the engine's beginnings and ends to be little against it; small enough for the first
+// one, before which the network has nothing to do, to be soon there.
+constexpr std::size_t kSliceBytes = 1024 * 1024;
+// Pieces that may be on their way between the hosts: while one is, the next one is ready.
+constexpr std::size_t kUnderWay = 2;
+
+}  // namespace
+
+// All of the tensors as one run of elements: themselves, where they are one.
+Tensor Run::packed() {
+  const std::size_t count = parts_.block_bytes / size_of(parts_.dtype);
+  const bool in_place = parts_.take[0].contiguous() && parts_.motion != Motion::reduce;
+  if (in_place) {
+    return Tensor::wrap(parts_.take[0].contiguous(), {static_cast<std::int64_t>(count)}, parts_.dtype);
+  }
+  const Tensor values = scratch_.shared(*levels_.inner, count, parts_.dtype);
+  parts_.give[0].for_each(0, parts_.block_bytes, [&](const std::byte* data, std::size_t bytes, std::size_t at) {
+    kernel::copy(values.mutable_bytes() + at, data, bytes);
+  });
+  return values;
+}
+
+void Run::unpack(const Tensor& values) {
+  if (values.bytes() == parts_.take[0].contiguous()) return;
+  parts_.take[0].for_each(0, parts_.block_bytes, [&](std::byte* out, std::size_t bytes, std::size_t at) {
+    kernel::copy(out, values.bytes() + at, bytes);
+  });
+}
+
+// The last slice has what is left.
+Tensor Run::slice_of(const Tensor& piece, std::size_t index) const {
+  const auto slices = static_cast<std::int64_t>(topology_.slices);
+  const auto i = static_cast<std::int64_t>(index);
+  const std::int64_t each = piece.numel() / slices;
+  return piece.slice(0, i * each, i + 1 == slices ? piece.numel() : (i + 1) * each);
+}
+
+// Each owner gets the reduction of its slice over the ranks of this host, where it lies in the piece.
+void Run::gather_slices(const Tensor& piece, ReduceOp op) {
+  const auto slices = static_cast<std::int64_t>(topology_.slices);
+  const std::int64_t each = piece.numel() / slices;
+  if (!topology_.even()) {
+    for (std::size_t i = 0; i < topology_.slices; ++i) {
+      inside(OpType::reduce, {}, {slice_of(piece, i)}, op, static_cast<int>(i));
+    }
+    return;
+  }
+  const auto at = static_cast<std::int64_t>(topology_.place) * each;
+  if (each > 0) {
+    inside(OpType::reduce_scatter_tensor, {piece.slice(0, 0, each * slices)}, {piece.slice(0, at, at + each)}, op);
+  }
+  if (each * slices < piece.numel()) {
+    inside(OpType::reduce, {}, {piece.slice(0, each * slices, piece.numel())}, op, static_cast<int>(slices) - 1);
+  }
+}
+
+// Everybody on this host gets the owners' slices.
+void Run::spread_slices(const Tensor& piece) {
+  const auto slices = static_cast<std::int64_t>(topology_.slices);
+  const std::int64_t each = piece.numel() / slices;
+  if (!topology_.even()) {
+    for (std::size_t i = 0; i < topology_.slices; ++i) {
+      inside(OpType::broadcast, {}, {slice_of(piece, i)}, ReduceOp::sum, static_cast<int>(i));
+    }
+    return;
+  }
+  const auto at = static_cast<std::int64_t>(topology_.place) * each;
+  if (each > 0)
+    inside(OpType::allgather_into_tensor, {piece.slice(0, at, at + each)}, {piece.slice(0, 0, each * slices)});
+  if (each * slices < piece.numel()) {
+    inside(OpType::broadcast, {}, {piece.slice(0, each * slices, piece.numel())}, ReduceOp::sum,
+           static_cast<int>(slices) - 1);
+  }
+}
+
+// All ranks of a host go through the same steps in the same order; so do the owners of a slice.
+void Run::in_pieces(const Tensor& values, const std::function<void(const Tensor&)>& before,
+                    const std::function<WorkPtr(const Tensor&)>& between,
+                    const std::function<void(const Tensor&)>& after) {
+  struct Piece {
+    Tensor piece;
+    WorkPtr work;
+  };
+  std::deque<Piece> under_way;
+  const auto finish_first = [&] {
+    if (under_way.front().work) wait_between(under_way.front().work);
+    after(under_way.front().piece);
+    under_way.pop_front();
+  };
+  const auto each = static_cast<std::int64_t>(kSliceBytes / values.itemsize() * topology_.slices);
+  for (std::int64_t at = 0; at < values.numel(); at += each) {
+    const Tensor piece = values.slice(0, at, std::min(at + each, values.numel()));
+    before(piece);
+    const Tensor slice = topology_.owns_slice() ? slice_of(piece, topology_.place) : Tensor();
+    under_way.push_back({piece, slice.numel() > 0 ? between(slice) : nullptr});
+    if (under_way.size() > kUnderWay) finish_first();
+  }
+  while (!under_way.empty()) finish_first();
+}
+
+void Run::reduce() {
+  const Tensor values = packed();
+  if (collective_.between) {
+    reduce_between_hosts(values);
+    return unpack(values);
+  }
+  const bool to_one = parts_.motion == Motion::reduce;
+  const std::size_t root_host = to_one ? topology_.host_of(collective_.root) : 0;
+  const bool takes = !to_one || root_host == topology_.host;
+  in_pieces(
+      values, [&](const Tensor& piece) { gather_slices(piece, first_op()); },
+      [&](const Tensor& slice) {
+        return start(*levels_.slice, to_one ? OpType::reduce : OpType::allreduce, {}, {slice}, second_op(),
+                     static_cast<int>(root_host));
+      },
+      [&](const Tensor& piece) {
+        if (!takes) return;
+        if (topology_.owns_slice()) finish_mean(slice_of(piece, topology_.place));
+        spread_slices(piece);
+      });
+  if (!to_one || levels_.rank == collective_.root) unpack(values);
+}
+
+// What goes between the hosts is the caller's business: it gets the whole slice at once.
+void Run::reduce_between_hosts(const Tensor& values) {
+  gather_slices(values, ReduceOp::sum);
+  if (topology_.owns_slice()) {
+    const Tensor slice = slice_of(values, topology_.place);
+    const auto first = static_cast<std::size_t>(slice.bytes() - values.bytes()) / values.itemsize();
+    try {
+      collective_.between->reduce(levels_.slice, slice, first, lane_, time_left());
+    } catch (...) {
+      std::rethrow_exception(
+          in_whole_group(std::current_exception(), *levels_.slice, topology_.owners(topology_.place)));
+    }
+  }
+  spread_slices(values);
+}
+
+// The root's host gets all of it first; its owners take their slices to the other hosts.
+void Run::broadcast() {
+  const Tensor values = packed();
+  const std::size_t root_host = topology_.host_of(collective_.root);
+  const bool at_root = root_host == topology_.host;
+  const auto root_place = static_cast<int>(topology_.place_of(collective_.root));
+  in_pieces(
+      values,
+      [&](const Tensor& piece) {
+        if (at_root) inside(OpType::broadcast, {}, {piece}, ReduceOp::sum, root_place);
+      },
+      [&](const Tensor& slice) {
+        return start(*levels_.slice, OpType::broadcast, {}, {slice}, ReduceOp::sum, static_cast<int>(root_host));
+      },
+      [&](const Tensor& piece) {
+        if (!at_root) spread_slices(piece);
+      });
+  if (levels_.rank != collective_.root) unpack(values);
+}
+
+}  // namespace hookline::layered
