@@ -99,7 +99,8 @@ class BackendGroup final : public ProcessGroup {
   WorkPtr start(Collective&& collective) {
     const Milliseconds timeout = collective.timeout.value_or(this->timeout());
     const CallContext& context = current_context();
-    if (context.sent) context.sent->fetch_add(group::wire_bytes(collective, size_), std::memory_order_relaxed);
+    if (context.sent && !collective.between)  // that counts what it sends
+      context.sent->fetch_add(group::wire_bytes(collective, size_), std::memory_order_relaxed);
     collective.sequence_number = sequence_.fetch_add(1, std::memory_order_relaxed) + 1;
     return backend_->start(std::move(collective), context.lane, timeout);
   }

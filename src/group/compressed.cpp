@@ -197,17 +197,24 @@ Future<Tensor> CompressedReduction::allreduce(Tensor tensor, AllreduceOptions op
     scale(values_of(values).data(), options.op.factor(), values_of(values));
   }
   const double factor = options.op == ReduceOp::avg ? 1.0 / group_->size() : 1.0;
-  if (size() <= 2) {
+  if (group_->capabilities().levels) {
+    co_await by_levels(values, factor, options);
+  } else if (size() <= 2) {
     co_await exchange(values, factor, options);
+    note_ratio(stats_.values);
   } else {
     co_await by_slices(values, factor, options);
-  }
-  const double plain = 2.0 * static_cast<double>(size() - 1) / static_cast<double>(size()) * 4.0;
-  if (stats_.sent_bytes > 0) {
-    stats_.ratio = plain * static_cast<double>(stats_.values) / static_cast<double>(stats_.sent_bytes);
+    note_ratio(stats_.values);
   }
   group::from_float32(values, tensor);
   co_return tensor;
+}
+
+void CompressedReduction::note_ratio(std::uint64_t values) {
+  const double plain = 2.0 * static_cast<double>(size() - 1) / static_cast<double>(size()) * 4.0;
+  if (stats_.sent_bytes > 0) {
+    stats_.ratio = plain * static_cast<double>(values) / static_cast<double>(stats_.sent_bytes);
+  }
 }
 
 Future<void> CompressedReduction::exchange(Tensor tensor, double factor, AllreduceOptions options) {

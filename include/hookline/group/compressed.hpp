@@ -36,6 +36,9 @@ struct CompressionStats {
 /// float32 in rank order, encodes the result once, and everybody decodes that: the same bits on every rank, and
 /// 2 (N - 1) / N times the encoded size sent by each of N ranks. Two ranks exchange all of their values instead, which
 /// is as small and rounds once. Values of other floating-point dtypes are cast to float32 and back.
+///
+/// On a group with levels (ranks that share hosts, on several hosts) an allreduce adds up inside each host without
+/// encoding anything, and the owners of each slice do all that with each other: fewer bytes, fewer roundings.
 class HOOKLINE_EXPORT CompressedReduction {
  public:
   /// InvalidArgument where there is no group or no codec.
@@ -62,6 +65,7 @@ class HOOKLINE_EXPORT CompressedReduction {
 
  private:
   class Reading;
+  class Between;
 
   std::size_t size() const { return static_cast<std::size_t>(group_->size()); }
   std::size_t message_values(std::size_t count) const;
@@ -77,6 +81,8 @@ class HOOKLINE_EXPORT CompressedReduction {
   void finish(Reading& reading);
   Future<void> exchange(Tensor tensor, double factor, AllreduceOptions options);
   Future<void> by_slices(Tensor tensor, double factor, AllreduceOptions options);
+  Future<void> by_levels(Tensor tensor, double factor, AllreduceOptions options);
+  void note_ratio(std::uint64_t values);
 
   const std::shared_ptr<ProcessGroup> group_;
   const CodecPtr codec_;
@@ -84,9 +90,10 @@ class HOOKLINE_EXPORT CompressedReduction {
   CompressionStats stats_;
   std::uint64_t step_ = 0;
   Tensor kept_;
-  Tensor sent_;      ///< encoded values, in the group's memory
-  Tensor result_;    ///< this rank's slice of the result, encoded
-  Tensor received_;  ///< what came of a group that cannot let its ranks' memory be read
+  Tensor sent_;                                   ///< encoded values, in the group's memory
+  Tensor result_;                                 ///< this rank's slice of the result, encoded
+  Tensor received_;                               ///< what came of a group that cannot let its ranks' memory be read
+  std::unique_ptr<CompressedReduction> between_;  ///< of this rank's slice, with its counterparts on other hosts
 };
 
 /// One allreduce of encoded values, as ProcessGroup::allreduce(tensor, codec) starts it.

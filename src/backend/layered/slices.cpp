@@ -134,8 +134,8 @@ void Run::reduce() {
 // What goes between the hosts is the caller's business: it gets the whole slice at once.
 void Run::reduce_between_hosts(const Tensor& values) {
   gather_slices(values, ReduceOp::sum);
-  if (topology_.owns_slice()) {
-    const Tensor slice = slice_of(values, topology_.place);
+  const Tensor slice = topology_.owns_slice() ? slice_of(values, topology_.place) : Tensor();
+  if (slice.numel() > 0) {
     const auto first = static_cast<std::size_t>(slice.bytes() - values.bytes()) / values.itemsize();
     try {
       collective_.between->reduce(levels_.slice, slice, first, lane_, time_left());
