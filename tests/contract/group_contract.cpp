@@ -205,9 +205,7 @@ TEST_P(GroupContract, SendsAndReceives) {
   });
 }
 
-INSTANTIATE_TEST_SUITE_P(Worlds, GroupContract,
-                         ::testing::Values(threads_world(), private_threads_world(), shm_world(),
-                                           layered_threads_world(), layered_processes_world(), layered_hosts_world()),
+INSTANTIATE_TEST_SUITE_P(Worlds, GroupContract, ::testing::ValuesIn(group_worlds()),
                          [](const auto& test) { return test.param.name; });
 
 }  // namespace

@@ -32,9 +32,7 @@ TEST_P(GroupLimits, SixtyFourRanks) {
   });
 }
 
-INSTANTIATE_TEST_SUITE_P(Worlds, GroupLimits,
-                         ::testing::Values(threads_world(), private_threads_world(), shm_world(),
-                                           layered_threads_world(), layered_processes_world(), layered_hosts_world()),
+INSTANTIATE_TEST_SUITE_P(Worlds, GroupLimits, ::testing::Values(threads_world(), private_threads_world(), shm_world()),
                          [](const auto& test) { return test.param.name; });
 
 // Sanitizers would need many times the memory and the time, and look for other mistakes.

@@ -28,6 +28,9 @@ World layered_threads_world();    ///< every other rank on the second host
 World layered_processes_world();  ///< the first half of the ranks on the first host, the others on the second
 World layered_hosts_world();      ///< threads on three hosts
 
+/// Those that the contract of process groups is tried on: every program that has its tests says which.
+std::vector<World> group_worlds();
+
 inline std::ostream& operator<<(std::ostream& out, const World& world) { return out << world.name; }
 
 }  // namespace hookline::testing

@@ -1,0 +1,11 @@
+// The worlds of the process group's contract that need nothing but this machine.
+#include "harness/spawn.hpp"
+
+namespace hookline::testing {
+
+std::vector<World> group_worlds() {
+  return {threads_world(),         private_threads_world(),   shm_world(),
+          layered_threads_world(), layered_processes_world(), layered_hosts_world()};
+}
+
+}  // namespace hookline::testing
