@@ -41,6 +41,7 @@ class LayeredBackend final : public Backend {
                                   Milliseconds timeout) override {
     const auto whole = [&ranks](const std::vector<int>& some) {
       std::vector<int> numbers;
+      numbers.reserve(some.size());
       for (const int r : some) numbers.push_back(ranks[static_cast<std::size_t>(r)]);
       return numbers;
     };

@@ -121,6 +121,7 @@ void Run::finish_from_slots() {
   if (scatters || parts_.motion == Motion::allreduce || parts_.motion == Motion::reduce) {
     if (parts_.motion == Motion::reduce && levels_.rank != collective_.root) return;
     std::vector<const std::byte*> sources;
+    sources.reserve(ranks);
     for (std::size_t r = 0; r < ranks; ++r) sources.push_back(payload(r) + (scatters ? me * parts_.block_bytes : 0));
     // This rank's slot behind the others' has done its duty.
     std::byte* const result = const_cast<std::byte*>(payload(ranks));

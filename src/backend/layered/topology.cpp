@@ -19,6 +19,7 @@ std::size_t Topology::place_of(int rank) const {
 
 std::vector<int> Topology::owners(std::size_t slice) const {
   std::vector<int> ranks;
+  ranks.reserve(hosts.size());
   for (const std::vector<int>& there : hosts) ranks.push_back(there[slice]);
   return ranks;
 }
@@ -47,6 +48,7 @@ Topology make_topology(const std::vector<std::string>& names, int rank) {
 
 Topology part_of(const Topology& whole, const std::vector<int>& ranks, int rank) {
   std::vector<std::string> names;
+  names.reserve(ranks.size());
   for (const int r : ranks) names.push_back(std::to_string(whole.host_of(r)));
   return make_topology(names, rank);
 }
