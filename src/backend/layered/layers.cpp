@@ -50,7 +50,7 @@ std::exception_ptr Layers::why_unusable() {
       return std::make_exception_ptr(Aborted(fmt::format("the layered group was shut down on rank {}", levels_.rank)));
     }
   }
-  const std::exception_ptr cause = broken();
+  std::exception_ptr cause = broken();
   if (cause) fail(cause);
   return cause;
 }
@@ -96,7 +96,7 @@ void Layers::run_lane(std::size_t index) {
 
 // A mismatch, and what no rank of the group can do, leave the group as it was; everything else breaks it.
 std::exception_ptr Layers::run(const Operation& operation, std::size_t index) {
-  if (const std::exception_ptr cause = why_unusable()) return cause;
+  if (std::exception_ptr cause = why_unusable()) return cause;
   Lane& lane = lanes_[index];
   try {
     Run(levels_, operation.collective(), static_cast<int>(index), ++lane.number, operation.deadline(), lane.scratch)
@@ -129,7 +129,7 @@ std::exception_ptr Layers::broken() const {
     const std::lock_guard lock(state_mutex_);
     if (broken_) return broken_;
   }
-  if (const std::exception_ptr cause = levels_.flat->broken()) return cause;
+  if (std::exception_ptr cause = levels_.flat->broken()) return cause;
   if (levels_.slice) {
     if (const std::exception_ptr cause = levels_.slice->broken()) {
       return in_whole_group(cause, *levels_.slice, levels_.topology.owners(levels_.topology.place));

@@ -47,8 +47,8 @@ class Layers : public std::enable_shared_from_this<Layers> {
     Scratch scratch;
   };
 
-  void run_lane(std::size_t lane);
-  std::exception_ptr run(const Operation& operation, std::size_t lane);
+  void run_lane(std::size_t index);
+  std::exception_ptr run(const Operation& operation, std::size_t index);
   void refuse_in_forked_child(OpType type) const;
   /// Why nothing can be started: broken, or closed; null while all is well.
   std::exception_ptr why_unusable();
