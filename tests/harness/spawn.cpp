@@ -29,9 +29,8 @@ namespace {
 
 constexpr Milliseconds kTimeout{30'000};
 
-/// What a rank makes of the backend that it was given, or of the store.
+/// What a rank makes of the backend that it was given.
 using Wrap = std::function<std::shared_ptr<Backend>(std::shared_ptr<Backend>)>;
-using Make = std::function<std::shared_ptr<Backend>(std::shared_ptr<Store>, int rank, int ranks)>;
 /// The host that a rank of so many is on.
 using HostOf = std::function<int(int rank, int ranks)>;
 
@@ -66,7 +65,7 @@ void spawn_threads(int ranks, const RankBody& body, const ThreadsOptions& option
 
 // In the child: nothing of the test program may run on behind the body, so it ends by _exit.
 [[noreturn]] void run_rank(const std::string& path, int rank, int ranks, const RankBody& body, int report,
-                           const Make& make_backend) {
+                           const MakeBackend& make_backend) {
   std::string failure;
   try {
     const auto group = make_group(make_backend(std::make_shared<FileStore>(path), rank, ranks), kTimeout);
@@ -88,7 +87,7 @@ void spawn_threads(int ranks, const RankBody& body, const ThreadsOptions& option
   _exit(failure.empty() ? 0 : 1);
 }
 
-void spawn_processes(int ranks, const RankBody& body, const Make& make_backend) {
+void spawn_processes(int ranks, const RankBody& body, const MakeBackend& make_backend) {
   const test::TempDirectory directory;
   int report[2];
   if (pipe(report) != 0) throw std::runtime_error("pipe");
@@ -115,8 +114,8 @@ void spawn_processes(int ranks, const RankBody& body, const Make& make_backend) 
   if (!text.empty()) throw std::runtime_error(text);
 }
 
-std::shared_ptr<Backend> make_shm(std::shared_ptr<Store> store, int rank, int ranks) {
-  return make_shm_backend(std::move(store), rank, ranks, kTimeout);
+std::shared_ptr<Backend> make_shm(const std::shared_ptr<Store>& store, int rank, int ranks) {
+  return make_shm_backend(store, rank, ranks, kTimeout);
 }
 
 World layered_threads(const std::string& name, const HostOf& host_of) {
@@ -132,9 +131,11 @@ World layered_threads(const std::string& name, const HostOf& host_of) {
 
 }  // namespace
 
-World shm_world() {
-  return {"shm", [](int ranks, const RankBody& body) { spawn_processes(ranks, body, make_shm); }};
+World processes_world(const std::string& name, const MakeBackend& make_backend) {
+  return {name, [make_backend](int ranks, const RankBody& body) { spawn_processes(ranks, body, make_backend); }};
 }
+
+World shm_world() { return processes_world("shm", make_shm); }
 
 World layered_threads_world() {
   return layered_threads("layered_threads", [](int rank, int) { return rank % 2; });
@@ -145,7 +146,7 @@ World layered_hosts_world() {
 }
 
 World layered_processes_world() {
-  const Make make_backend = [](const std::shared_ptr<Store>& store, int rank, int ranks) {
+  const MakeBackend make_backend = [](const std::shared_ptr<Store>& store, int rank, int ranks) {
     const layered::MakePart part = [store, rank](const std::vector<int>& some, const std::string& which,
                                                  Milliseconds timeout) {
       const auto own = std::find(some.begin(), some.end(), rank) - some.begin();
@@ -155,8 +156,7 @@ World layered_processes_world() {
     const auto halves = [](int r, int n) { return r < (n + 1) / 2 ? 0 : 1; };
     return layered::make_layered(topology(rank, ranks, halves), rank, {part, part}, "", kTimeout);
   };
-  return {"layered_processes",
-          [make_backend](int ranks, const RankBody& body) { spawn_processes(ranks, body, make_backend); }};
+  return processes_world("layered_processes", make_backend);
 }
 
 World threads_world() {

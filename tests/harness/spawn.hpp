@@ -7,6 +7,7 @@
 #include <vector>
 
 #include <hookline/group/process_group.hpp>
+#include <hookline/store/store.hpp>
 
 namespace hookline::testing {
 
@@ -27,6 +28,10 @@ World shm_world();              ///< processes
 World layered_threads_world();    ///< every other rank on the second host
 World layered_processes_world();  ///< the first half of the ranks on the first host, the others on the second
 World layered_hosts_world();      ///< threads on three hosts
+
+/// Processes that make their backends from a store that they meet in.
+using MakeBackend = std::function<std::shared_ptr<Backend>(const std::shared_ptr<Store>& store, int rank, int ranks)>;
+World processes_world(const std::string& name, const MakeBackend& make_backend);
 
 /// Those that the contract of process groups is tried on: every program that has its tests says which.
 std::vector<World> group_worlds();

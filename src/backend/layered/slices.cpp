@@ -23,7 +23,7 @@ Tensor Run::packed() {
   if (in_place) {
     return Tensor::wrap(parts_.take[0].contiguous(), {static_cast<std::int64_t>(count)}, parts_.dtype);
   }
-  const Tensor values = scratch_.shared(*levels_.inner, count, parts_.dtype);
+  Tensor values = scratch_.shared(*levels_.inner, count, parts_.dtype);
   parts_.give[0].for_each(0, parts_.block_bytes, [&](const std::byte* data, std::size_t bytes, std::size_t at) {
     kernel::copy(values.mutable_bytes() + at, data, bytes);
   });
