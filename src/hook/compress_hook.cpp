@@ -36,10 +36,12 @@ CompressedReduction& CompressHook::reduction_of(const GradBucket& bucket) {
   const std::lock_guard lock(mutex_);
   const bool keeps = error_feedback_ && !bucket.sparse_grad_indices();
   std::unique_ptr<CompressedReduction>& found = reductions_[bucket.index()];
-  if (!found) {
+  // Buckets that are cut anew may have rows where there were none before, and the other way round.
+  if (!found || keeps != (found->kept_error().numel() > 0)) {
+    const std::uint64_t steps = found ? found->step() : steps_before_;
     const CompressionOptions options{.error_feedback = keeps, .seed = seed_, .bucket = bucket.index()};
     found = std::make_unique<CompressedReduction>(state_, codec_, options);
-    found->set_step(steps_before_);
+    found->set_step(steps);
   }
   if (keeps) found->set_kept_error(errors_.of(bucket));
   return *found;

@@ -96,6 +96,23 @@ TEST(CompressHook, ErrorsFollowTheirParametersIntoOtherBuckets) {
   EXPECT_TRUE(same(straight.gradients()[1].clone(), swapped.gradients()[0].clone()));
 }
 
+TEST(CompressHook, ABucketMayHaveRowsInOneStepAndNoneInAnother) {
+  const auto hook = make_hook("int8 | error_feedback", alone());
+  const Layout dense = layout({Dims{30}}, {"a"});
+  for (int step = 0; step < 4; ++step) {
+    if (step % 2 == 0) {
+      run(hook, bucket_of(dense, 0, step));
+      EXPECT_GT(hook->costs()[0].kept_error_norm, 0);
+      continue;
+    }
+    const Tensor rows = Tensor::zeros({5}, DType::i64);
+    const Tensor values = Tensor::full({20}, 3);
+    const Tensor mean = run(hook, GradBucket(0, 1, values, layout({Dims{5, 4}}, {}), rows));
+    EXPECT_FLOAT_EQ(mean.slice(0, 19, 20).item<float>(), 3);
+    EXPECT_EQ(hook->costs()[0].kept_error_norm, 0);
+  }
+}
+
 TEST(CompressHook, TheStateOfAnotherHookModelOrWorldIsRefused) {
   const auto group = alone();
   const auto hook = make_hook("int4 | error_feedback", group);
