@@ -1,6 +1,7 @@
 // One queue, as in the reducer: hooks start in bucket order, each when its lane is free.
 #include "adapter/hook_lanes.hpp"
 
+#include <optional>
 #include <utility>
 
 #include <fmt/format.h>
@@ -9,6 +10,7 @@
 
 #include "core/note.hpp"
 #include "hook/hook_lane.hpp"
+#include "reducer/sparse_rows.hpp"
 
 namespace hookline::adapter {
 namespace {
@@ -20,18 +22,29 @@ void check_result(const Tensor& result, const Tensor& buffer, const std::string&
                                     hook, to_string(result), to_string(buffer)));
 }
 
+/// A gradient of few rows, and the parameter that it belongs to.
+struct Sparse {
+  SparseGradient own;
+  Tensor parameter;
+};
+
 double seconds(Clock::duration time) { return std::chrono::duration<double>(time).count(); }
 
 }  // namespace
 
 struct HookLanes::Entry {
+  Entry(GradBucket b, Done d) : bucket(std::move(b)), done(std::move(d)) {}
+
   GradBucket bucket;
+  std::optional<Sparse> sparse;
   Done done;
   HookPtr hook;
-  std::size_t lane;
-  std::uint64_t step;
-  std::shared_ptr<std::atomic<std::uint64_t>> sent;
-  Clock::time_point ready, launched, ended;
+  std::size_t lane = 0;
+  std::uint64_t step = 0;
+  std::shared_ptr<std::atomic<std::uint64_t>> sent = std::make_shared<std::atomic<std::uint64_t>>(0);
+  Clock::time_point ready = Clock::now();
+  Clock::time_point launched = ready;
+  Clock::time_point ended = ready;
 };
 
 HookLanes::HookLanes(std::shared_ptr<ProcessGroup> group, HookPtr hook)
@@ -47,19 +60,43 @@ void HookLanes::run(GradBucket bucket, Done done) {
     done(Tensor(), failed);
     return;
   }
+  add(std::make_shared<Entry>(std::move(bucket), std::move(done)));
+}
+
+void HookLanes::run_sparse(std::size_t index, std::size_t bucket_count, SparseGradient own, Tensor parameter,
+                           SparseDone done) {
+  if (const std::exception_ptr failed = failure()) {
+    done(SparseGradient(), failed);
+    return;
+  }
+  // Until its rows are known the bucket has none.
+  const SparseGradient none{Tensor::empty({0}, DType::i64), Tensor::empty({0}, parameter.dtype())};
+  const auto entry = std::make_shared<Entry>(reducer::bucket_of_rows(index, bucket_count, none, parameter), nullptr);
+  entry->sparse = Sparse{std::move(own), std::move(parameter)};
+  // The entry lives until it was called.
+  entry->done = [done = std::move(done), raw = entry.get()](const Tensor& reduced, const std::exception_ptr& error) {
+    if (error) {
+      done(SparseGradient(), error);
+    } else {
+      done({*raw->bucket.sparse_grad_indices(), reduced.reshape(raw->bucket.sizes()[0])}, nullptr);
+    }
+  };
+  add(entry);
+}
+
+void HookLanes::add(const EntryPtr& entry) {
   {
     const std::lock_guard lock(mutex_);
-    const std::size_t index = bucket.index();
+    const std::size_t index = entry->bucket.index();
     if (index == 0) {
       ++step_;
       step_entries_.clear();
       ended_ = 0;
     }
-    last_seen_ = bucket.is_last();
-    const auto lane = static_cast<std::size_t>(hook::lane_of(*hook_, index, lanes_));
-    const Clock::time_point now = Clock::now();
-    const auto entry = std::make_shared<Entry>(Entry{std::move(bucket), std::move(done), hook_, lane, step_,
-                                                     std::make_shared<std::atomic<std::uint64_t>>(0), now, now, now});
+    last_seen_ = entry->bucket.is_last();
+    entry->hook = hook_;
+    entry->lane = static_cast<std::size_t>(hook::lane_of(*hook_, index, lanes_));
+    entry->step = step_;
     step_entries_.push_back(entry);
     ++pending_;
     waiting_.push_back(entry);
@@ -108,7 +145,7 @@ void HookLanes::start(const EntryPtr& entry) {
                             .sent = entry->sent});
   try {
     if (entry->bucket.index() == 0) entry->hook->begin_step({});
-    const Future<HookResult> future = entry->hook->run_hook(entry->bucket);
+    const Future<HookResult> future = entry->sparse ? run_rows(entry) : entry->hook->run_hook(entry->bucket);
     // Hook, bucket and group live until then.
     future.on_done([self = shared_from_this(), entry, future] {
       const std::exception_ptr error = future.error();
@@ -117,6 +154,20 @@ void HookLanes::start(const EntryPtr& entry) {
   } catch (...) {
     end(entry, HookResult(), std::current_exception());
   }
+}
+
+Future<HookResult> HookLanes::run_rows(EntryPtr entry) {
+  std::vector<SparseGradient> parts(1, entry->sparse->own);
+  Future<SparseGradient> uniting = reducer::unite_rows(group_, std::move(parts), entry->sparse->parameter);
+  const SparseGradient rows = co_await uniting;
+  {
+    const std::lock_guard lock(mutex_);  // for stats()
+    const GradBucket& old = entry->bucket;
+    entry->bucket = reducer::bucket_of_rows(old.index(), old.bucket_count(), rows, entry->sparse->parameter);
+  }
+  if (rows.indices.numel() == 0) co_return entry->bucket.buffer();
+  HookResult result = co_await entry->hook->run_hook(entry->bucket);
+  co_return result;
 }
 
 void HookLanes::end(const EntryPtr& entry, const HookResult& result, std::exception_ptr error) {

@@ -14,6 +14,7 @@
 #include <hookline/core/export.hpp>
 #include <hookline/group/process_group.hpp>
 #include <hookline/hook/comm_hook.hpp>
+#include <hookline/reducer/parameter.hpp>
 #include <hookline/reducer/stats.hpp>
 
 namespace hookline::adapter {
@@ -34,6 +35,11 @@ class HOOKLINE_EXPORT HookLanes : public std::enable_shared_from_this<HookLanes>
   /// bucket gets it at once. A hook's own error aborts the group, so that no other rank waits for this one.
   void run(GradBucket bucket, Done done);
 
+  /// The same for a bucket of one parameter with a gradient of few rows, which may be others on each rank: the hook
+  /// sees those that any rank has, and `done` gets them reduced.
+  using SparseDone = std::function<void(const SparseGradient& reduced, const std::exception_ptr& error)>;
+  void run_sparse(std::size_t index, std::size_t bucket_count, SparseGradient own, Tensor parameter, SparseDone done);
+
   /// Another hook from the next step on. InvalidArgument while a step is under way.
   void replace(HookPtr hook);
   HookPtr hook() const;
@@ -46,8 +52,10 @@ class HOOKLINE_EXPORT HookLanes : public std::enable_shared_from_this<HookLanes>
   struct Entry;
   using EntryPtr = std::shared_ptr<Entry>;
 
+  void add(const EntryPtr& entry);
   void launch();
   void start(const EntryPtr& entry);
+  Future<HookResult> run_rows(EntryPtr entry);
   void end(const EntryPtr& entry, const HookResult& result, std::exception_ptr error);
   void fail(const std::exception_ptr& error, const Entry& entry);
   std::exception_ptr failure() const;

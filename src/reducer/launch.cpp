@@ -1,7 +1,6 @@
 // Starting hooks: in bucket order, each in its lane, outside the lock, by one thread at a time.
 #include <algorithm>
 #include <cstring>
-#include <map>
 #include <typeinfo>
 
 #include <fmt/format.h>
@@ -13,6 +12,7 @@
 #include "hook/hook_lane.hpp"
 #include "reducer/by_allreduce.hpp"
 #include "reducer/core.hpp"
+#include "reducer/sparse_rows.hpp"
 
 namespace hookline::reducer {
 namespace {
@@ -132,78 +132,14 @@ void Core::tell_others(const std::string& cause) {
   }
 }
 
-// The ranks have different rows. They agree on the union of them, in which every rank has values, zero where it has no
-// such row; what the hook then sees is a bucket like any other.
 Future<HookResult> Core::run_sparse(Bucket& bucket, std::size_t index) {
   const std::size_t parameter = bucket.members[0];
-  const Slot& slot = slots_[parameter];
   const Tensor& tensor = parameters[parameter].tensor;
-  const auto ranks = static_cast<std::size_t>(group->size());
-
-  std::map<std::int64_t, std::size_t> rows;  // to their place in the union
-  for (const SparseGradient& part : slot.sparse) {
-    for (std::int64_t i = 0; i < part.indices.numel(); ++i) rows[part.indices.data<const std::int64_t>()[i]] = 0;
-  }
-  const Tensor mine = Tensor::full({1}, static_cast<double>(rows.size()), DType::i64);
-  const Tensor counts = Tensor::empty({static_cast<std::int64_t>(ranks)}, DType::i64);
-  const WorkPtr counting = allgather_into_tensor(*group, counts, mine);
-  co_await counting;
-  std::int64_t most = 0;
-  for (std::size_t r = 0; r < ranks; ++r) {
-    const std::int64_t count = counts.data<const std::int64_t>()[r];
-    if (count < 0 || count > tensor.shape()[0]) throw Mismatch("a rank has more sparse rows than the parameter");
-    most = std::max(most, count);
-  }
-  if (most > 0) {
-    // Padded with -1, which is no row.
-    const Tensor own = Tensor::full({most}, -1, DType::i64);
-    std::size_t at = 0;
-    for (const auto& [row, place] : rows) own.data<std::int64_t>()[at++] = row;
-    const Tensor all = Tensor::empty({most * static_cast<std::int64_t>(ranks)}, DType::i64);
-    const WorkPtr gathering = allgather_into_tensor(*group, all, own);
-    co_await gathering;
-    for (std::int64_t i = 0; i < all.numel(); ++i) {
-      const std::int64_t row = all.data<const std::int64_t>()[i];
-      if (row < -1 || row >= tensor.shape()[0]) throw Mismatch("a rank has a sparse row that the parameter lacks");
-      if (row >= 0) rows[row] = 0;
-    }
-  }
-  const auto united = static_cast<std::int64_t>(rows.size());
-  const Tensor indices = Tensor::empty({united}, DType::i64);
-  std::size_t place = 0;
-  for (auto& [row, where] : rows) {
-    indices.data<std::int64_t>()[place] = row;
-    where = place++;
-  }
-  Dims shape = tensor.shape();
-  shape[0] = united;
-  const Tensor values = group->empty(shape, tensor.dtype());
-  values.fill(0);
-  for (const SparseGradient& part : slot.sparse) {
-    for (std::int64_t i = 0; i < part.indices.numel(); ++i) {
-      const auto to = static_cast<std::int64_t>(rows[part.indices.data<const std::int64_t>()[i]]);
-      const Tensor target = values.slice(0, to, to + 1);
-      const Tensor sum = part.values.slice(0, i, i + 1);
-      visit_dtype(tensor.dtype(), [&](auto element) {
-        using T = decltype(element);
-        T* out = target.template data<T>();
-        const T* in = sum.template data<const T>();
-        for (std::int64_t k = 0; k < sum.numel(); ++k) {
-          if constexpr (std::is_same_v<T, Float16> || std::is_same_v<T, BFloat16>) {
-            out[k] = T(static_cast<float>(out[k]) + static_cast<float>(in[k]));
-          } else {
-            out[k] = static_cast<T>(out[k] + in[k]);
-          }
-        }
-      });
-    }
-  }
-  if (factor_ != 1) values *= factor_;
-  std::vector<Dims> sizes(1, shape);
-  std::vector<Tensor> tensors(1, tensor);
-  auto layout = std::make_shared<const BucketLayout>(layout_of(std::move(sizes), std::move(tensors)));
-  bucket.view.emplace(index, buckets.size(), values.flatten(), std::move(layout), indices);
-  if (united == 0) co_return bucket.view->buffer();
+  Future<SparseGradient> uniting = unite_rows(group, slots_[parameter].sparse, tensor);
+  const SparseGradient rows = co_await uniting;
+  if (factor_ != 1) rows.values *= factor_;
+  bucket.view.emplace(bucket_of_rows(index, buckets.size(), rows, tensor));
+  if (rows.indices.numel() == 0) co_return bucket.view->buffer();
   HookResult result = co_await hook->run_hook(*bucket.view);
   co_return result;
 }

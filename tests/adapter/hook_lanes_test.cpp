@@ -87,6 +87,34 @@ TEST(HookLanes, KeepsCollectivesOfDifferentBucketsApart) {
   }
 }
 
+TEST(HookLanes, RowsOfAllRanksComeToTheHook) {
+  const auto groups = threads(2);
+  const auto errors = on_ranks(groups, [&](ProcessGroup& group, int rank) {
+    const auto used = group.shared_from_this();
+    const auto hooks = std::make_shared<HookLanes>(used, make_hook("allreduce", used));
+    for (const std::int64_t own : {std::int64_t{1}, std::int64_t{0}}) {  // with a row on each rank, then with none
+      std::vector<std::int64_t> rows(static_cast<std::size_t>(own), rank + 3);
+      const Tensor values = Tensor::full({own, 2}, rank + 1.0);
+      std::promise<SparseGradient> done;
+      hooks->run_sparse(0, 1, {Tensor::borrow(rows).clone(), values}, Tensor::zeros({9, 2}),
+                        [&](const SparseGradient& reduced, const std::exception_ptr& error) {
+                          if (error) done.set_exception(error);
+                          else done.set_value(reduced);
+                        });
+      auto future = done.get_future();
+      if (future.wait_for(std::chrono::seconds(20)) != std::future_status::ready) throw std::runtime_error("no result");
+      const SparseGradient reduced = future.get();
+      if (reduced.indices.numel() != 2 * own || reduced.values.numel() != 4 * own) throw std::runtime_error("rows");
+      if (own == 0) continue;
+      const auto* const mean = reduced.values.data<const float>();
+      if (reduced.indices.data<const std::int64_t>()[1] != 4 || mean[0] != 0.5F || mean[3] != 1.0F) {
+        throw std::runtime_error("a wrong mean");
+      }
+    }
+  });
+  EXPECT_THAT(errors, ::testing::Each(""));
+}
+
 TEST(HookLanes, RunsHooksOfOneLaneInTheOrderOfTheBuckets) {
   const auto groups = threads(1);
   const auto group = std::make_shared<OneLane>(groups[0]);

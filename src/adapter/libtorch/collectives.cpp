@@ -37,7 +37,9 @@ TorchBackend::WorkHandle TorchBackend::allreduce_sparse(Tensors& tensors, const 
   return called_by_torch([&] {
     const ReduceOp op = op_of(opts.reduceOp, "all_reduce");
     WorkPtr work = sum_sparse(group_, only(tensors, "all_reduce"), op, time_of(opts.timeout));
-    if (!opts.asyncOp && !coalescing_) {
+    // Waited for in any case: it is several operations, and what the caller starts next would come between them, on
+    // each rank at another place.
+    if (!coalescing_) {
       const Interruptible interruptible;
       work->wait();
     }

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <utility>
 
+#include <ATen/ops/sparse_coo_tensor.h>
+
 #include "adapter/callback_pool.hpp"
 #include "adapter/libtorch/errors.hpp"
 #include "adapter/libtorch/living.hpp"
@@ -18,6 +20,22 @@ constexpr const char* kOperation = "a communication hook";
 at::Tensor result_of(const Tensor& reduced, const at::Tensor& buffer) {
   if (reduced.bytes() == static_cast<const std::byte*>(buffer.const_data_ptr())) return buffer;
   return tensor_of(reduced);
+}
+
+SparseGradient rows_of(const at::Tensor& gradient) {
+  if (gradient.sparse_dim() != 1) {
+    throw Unsupported("a communication hook: a sparse gradient of " + std::to_string(gradient.sparse_dim()) +
+                      " sparse dimensions; those of embeddings, which have one, are taken");
+  }
+  const at::Tensor own = gradient.coalesce();
+  return {view_of(own.indices()[0].contiguous(), kOperation, Use::moved, true),
+          view_of(own.values().contiguous(), kOperation, Use::reduced, true)};
+}
+
+at::Tensor sparse_of(const SparseGradient& rows, const std::vector<std::int64_t>& sizes) {
+  at::Tensor made =
+      at::sparse_coo_tensor(tensor_of(rows.indices).unsqueeze(0), tensor_of(rows.values.contiguous()), sizes);
+  return made._coalesced_(true);  // each row once, ascending
 }
 
 }  // namespace
@@ -81,11 +99,6 @@ std::shared_ptr<const BucketLayout> BucketHook::layout_of_bucket(const c10d::Gra
 c10::intrusive_ptr<c10::ivalue::Future> BucketHook::run(c10d::GradBucket& bucket, bool callbacks_may_block) {
   return called_by_torch([&] {
     const at::Tensor buffer = bucket.getBuffer();
-    if (buffer.layout() != at::kStrided) {
-      throw Unsupported(
-          "a communication hook: this bucket has a sparse gradient, and hooks of hookline take dense ones "
-          "under PyTorch's DistributedDataParallel; make the embedding with sparse=False");
-    }
     const std::size_t index = bucket.getIndex();
     std::shared_ptr<const BucketLayout> layout;
     std::size_t count = 0;
@@ -95,23 +108,33 @@ c10::intrusive_ptr<c10::ivalue::Future> BucketHook::run(c10d::GradBucket& bucket
       if (bucket.isLast()) bucket_count_ = index + 1;
       count = bucket.isLast() ? index + 1 : std::max(bucket_count_, index + 2);
     }
-    GradBucket ours(index, count, view_of(buffer, kOperation, Use::reduced, true).flatten(), std::move(layout));
     auto future = c10::make_intrusive<c10::ivalue::Future>(c10::TensorType::get());
-    lanes()->run(std::move(ours),
-                 [future, buffer, callbacks_may_block](const Tensor& reduced, const std::exception_ptr& error) {
-                   const auto complete = [future, value = error ? at::Tensor() : result_of(reduced, buffer), error] {
-                     if (error) {
-                       future->setError(for_torch(error));
-                     } else {
-                       future->markCompleted(c10::IValue(value));
-                     }
-                   };
-                   if (callbacks_may_block) {
-                     adapter::CallbackPool::instance().post(complete);
-                   } else {
-                     complete();
-                   }
-                 });
+    const auto complete = [future, callbacks_may_block](const at::Tensor& value, const std::exception_ptr& error) {
+      const auto now = [future, value, error] {
+        if (error) {
+          future->setError(for_torch(error));
+        } else {
+          future->markCompleted(c10::IValue(value));
+        }
+      };
+      if (callbacks_may_block) {
+        adapter::CallbackPool::instance().post(now);
+      } else {
+        now();
+      }
+    };
+    if (buffer.is_sparse()) {
+      lanes()->run_sparse(
+          index, count, rows_of(buffer), layout->parameters.at(0),
+          [complete, sizes = buffer.sizes().vec()](const SparseGradient& rows, const std::exception_ptr& error) {
+            complete(error ? at::Tensor() : sparse_of(rows, sizes), error);
+          });
+    } else {
+      GradBucket ours(index, count, view_of(buffer, kOperation, Use::reduced, true).flatten(), std::move(layout));
+      lanes()->run(std::move(ours), [complete, buffer](const Tensor& reduced, const std::exception_ptr& error) {
+        complete(error ? at::Tensor() : result_of(reduced, buffer), error);
+      });
+    }
     return future;
   });
 }
