@@ -25,8 +25,17 @@ def stands_for(make: Callable[[Any, ProcessGroup | None], CommHook]) -> Callable
 
 def native_hook(state: Any, hook: Any, group: ProcessGroup | None) -> CommHook | None:
     """The hook of C++'s that a function stands for; None where it stands for itself."""
+    make = _maker_of(hook)
+    return None if make is None else make(state, group)
+
+
+def is_native_hook(hook: Any) -> bool:
+    """Whether a function stands for a hook of C++'s."""
+    return _maker_of(hook) is not None
+
+
+def _maker_of(hook: Any) -> Callable[[Any, ProcessGroup | None], CommHook] | None:
     try:
-        make = _makers.get(hook)
+        return _makers.get(hook)
     except TypeError:  # an object that cannot be a key
         return None
-    return None if make is None else make(state, group)

@@ -9,6 +9,7 @@ import weakref
 from collections.abc import Callable
 from typing import Any
 
+import torch
 import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
@@ -26,6 +27,7 @@ from hookline._hooks import name_of
 from hookline._native import native_hook
 
 from . import _native
+from ._python_hooks import caller_of, is_users
 from .data_parallel import DistributedDataParallel as OwnDistributedDataParallel
 from .groups import as_group, torch_group
 from .groups import native_group as hookline_group
@@ -118,7 +120,7 @@ def hook_of(hook: Any, state: Any, group: Any) -> tuple[CommHook, ProcessGroup]:
         own = getattr(state, "process_group", None)
         made = native_hook(state, hook, group_for_hooks(group) if own is None else own)
         if made is None:
-            raise TypeError(f"{name_of(hook)} is no hook of hookline's: use model.register_comm_hook for it")
+            raise TypeError(f"{name_of(hook)} is no hook of hookline's: register_comm_hook takes it")
         return made, _core.group_of_hook(made)
     chosen = group_for_hooks(group if state is None else state)
     return make_hook(hook, chosen), chosen
@@ -128,12 +130,18 @@ def register_comm_hook(model: Any, state: Any, hook: Any) -> None:
     """Has a hook of hookline, given as its text or made by hookline.make_hook, run on the model's buckets.
 
     The model is a torch.nn.parallel.DistributedDataParallel on any process group; for collectives `state` may name
-    another one of the same ranks. The hook runs without Python, in the bucket's memory.
+    another one of the same ranks. The hook runs without Python, in the bucket's memory. A function hook(state, bucket)
+    of the user's is taken, too: anything that can be called, with what it returns looked at.
     """
     if isinstance(model, OwnDistributedDataParallel):
         model.register_comm_hook(state, hook)
         return
     check_model(model)
+    if torch._C._current_graph_task_id() != -1:
+        raise InvalidArgument("a hook cannot be registered inside a step: do it before the forward pass")
+    if is_users(hook, state):
+        _native.register_python_hook(model.reducer, caller_of(hook, state))
+        return
     made, group = hook_of(hook, state, model.process_group)
     names, parameters = zip(*model.module.named_parameters(), strict=True)
     native = _native.BucketHook(

@@ -8,6 +8,7 @@
 
 #include "adapter/callback_pool.hpp"
 #include "adapter/libtorch/errors.hpp"
+#include "adapter/libtorch/python_work.hpp"
 #include "adapter/libtorch/tensors.hpp"
 #include "adapter/libtorch/waiting.hpp"
 
@@ -66,12 +67,14 @@ class Completion {
 void end_with(const c10::intrusive_ptr<c10d::Work>& work, const std::shared_ptr<Completion>& completion) {
   c10::intrusive_ptr<c10::ivalue::Future> future;
   try {
-    future = work->getFuture();
+    future = future_of_work(work);
+  } catch (const InvalidArgument&) {
+    throw;
   } catch (const std::exception&) {  // a work of a Python class, or of a backend without futures
   }
   if (future) {
     future->addCallback([completion, work](c10::ivalue::Future& done) {
-      completion->end(done.hasError() ? done.exception_ptr() : nullptr);
+      completion->end(done.hasError() ? done.exception_ptr() : exception_in(done.constValue()));
     });
     return;
   }

@@ -16,6 +16,7 @@
 #include "adapter/libtorch/comm_hook.hpp"
 #include "adapter/libtorch/errors.hpp"
 #include "adapter/libtorch/group.hpp"
+#include "adapter/libtorch/python_comm_hook.hpp"
 #include "adapter/libtorch/store.hpp"
 #include "adapter/libtorch/waiting.hpp"
 
@@ -122,7 +123,20 @@ py::dict stats_of(const BucketHook& hook) {
   return d;
 }
 
+/// The reducer, which keeps the hook, may end on any thread, and after Python.
+std::unique_ptr<PythonTorchHook> python_hook(py::object function) {
+  std::shared_ptr<py::object> kept(new py::object(std::move(function)), [](py::object* object) {
+    if (!python_is_there()) return;
+    const py::gil_scoped_acquire gil;
+    delete object;
+  });
+  return std::make_unique<PythonTorchHook>(std::move(kept));
+}
+
 void bind_hooks(py::module_& m) {
+  m.def("register_python_hook", [](c10d::Reducer& reducer, py::object function) {
+    reducer.register_comm_hook(python_hook(std::move(function)));
+  });
   py::class_<BucketHook, std::shared_ptr<BucketHook>>(m, "BucketHook")
       .def(py::init([](const py::object& group, const py::object& hook, const std::vector<at::Tensor>& parameters,
                        const std::vector<std::string>& names) {

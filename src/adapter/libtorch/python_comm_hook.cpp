@@ -1,0 +1,109 @@
+// What a Python hook hands over, looked at when its future is done.
+#include "adapter/libtorch/python_comm_hook.hpp"
+
+#include <map>
+#include <mutex>
+#include <string>
+#include <utility>
+
+#include <torch/csrc/jit/python/pybind_utils.h>
+
+#include <hookline/core/error.hpp>
+
+#include "adapter/libtorch/errors.hpp"
+#include "adapter/libtorch/python_work.hpp"
+
+namespace hookline::libtorch {
+namespace {
+
+std::string in_words(const at::Tensor& tensor) { return c10::str(tensor.scalar_type(), tensor.sizes()); }
+
+/// With the GIL.
+at::Tensor tensor_in(const pybind11::object& value) {
+  pybind11::object only = value;
+  if (pybind11::isinstance<pybind11::list>(value) || pybind11::isinstance<pybind11::tuple>(value)) {
+    if (pybind11::len(value) != 1) {
+      throw InvalidArgument("the future of a communication hook carried a list of " +
+                            std::to_string(pybind11::len(value)) + ", and one tensor is expected");
+    }
+    only = value[pybind11::int_(0)];
+  }
+  if (!THPVariable_Check(only.ptr())) {
+    throw InvalidArgument("the future of a communication hook carried " +
+                          std::string(pybind11::str(pybind11::type::of(only))) + ", and one tensor is expected");
+  }
+  return THPVariable_Unpack(only.ptr());
+}
+
+at::Tensor tensor_in(const c10::IValue& value) {
+  if (value.isTensor()) return value.toTensor();
+  if (value.isTensorList() && value.toTensorVector().size() == 1) return value.toTensorVector()[0];
+  if (const std::exception_ptr error = exception_in(value)) std::rethrow_exception(error);
+  const pybind11::gil_scoped_acquire gil;
+  return tensor_in(torch::jit::toPyObject(value));
+}
+
+void check(const at::Tensor& result, const at::Tensor& buffer) {
+  const bool fits =
+      result.scalar_type() == buffer.scalar_type() && result.layout() == buffer.layout() &&
+      (buffer.is_sparse() ? result.sizes() == buffer.sizes() : result.dim() == 1 && result.numel() == buffer.numel());
+  if (fits) return;
+  throw InvalidArgument("a communication hook returned a tensor of " + in_words(result) + " for a bucket of " +
+                        in_words(buffer) + ": shape and dtype must be the same");
+}
+
+}  // namespace
+
+/// Errors until they are thrown, once. The future carries a number instead: the reducer keeps the future, and with the
+/// traceback of an exception the frames that keep the model, which no garbage collector would see.
+struct PythonTorchHook::Errors {
+  std::mutex mutex;
+  std::map<std::int64_t, std::exception_ptr> errors;
+  std::int64_t last = 0;
+
+  std::int64_t add(std::exception_ptr error) {
+    const std::lock_guard lock(mutex);
+    errors[++last] = std::move(error);
+    return last;
+  }
+  std::exception_ptr take(std::int64_t number) {
+    const std::lock_guard lock(mutex);
+    const auto place = errors.find(number);
+    std::exception_ptr error = place == errors.end() ? nullptr : std::move(place->second);
+    if (place != errors.end()) errors.erase(place);
+    return error;
+  }
+};
+
+PythonTorchHook::PythonTorchHook(std::shared_ptr<pybind11::object> function)
+    : function_(std::move(function)), errors_(std::make_shared<Errors>()) {}
+
+PythonTorchHook::~PythonTorchHook() = default;
+
+c10::intrusive_ptr<c10::ivalue::Future> PythonTorchHook::runHook(c10d::GradBucket& bucket) {
+  c10::intrusive_ptr<c10::ivalue::Future> given;
+  {
+    const pybind11::gil_scoped_acquire gil;
+    given = (*function_)(bucket).cast<std::shared_ptr<torch::jit::PythonFutureWrapper>>()->fut;
+  }
+  auto result = c10::make_intrusive<c10::ivalue::Future>(c10::AnyType::get());
+  given->addCallback([result, errors = errors_, buffer = bucket.getBuffer()](c10::ivalue::Future& done) {
+    try {
+      if (done.hasError()) std::rethrow_exception(done.exception_ptr());
+      const at::Tensor value = tensor_in(done.constValue());
+      check(value, buffer);
+      result->markCompleted(c10::IValue(value));
+    } catch (...) {
+      result->markCompleted(c10::IValue(errors->add(for_torch(std::current_exception()))));
+    }
+  });
+  return result;
+}
+
+at::Tensor PythonTorchHook::parseHookResult(const c10::IValue& result) {
+  if (result.isTensor()) return result.toTensor();
+  if (const std::exception_ptr error = errors_->take(result.toInt())) std::rethrow_exception(error);
+  throw std::runtime_error("a communication hook has failed, and the error was thrown before");
+}
+
+}  // namespace hookline::libtorch

@@ -1,0 +1,55 @@
+// The holder in which PyTorch keeps what a Python class returned is opened, since it does not look inside itself.
+#include "adapter/libtorch/python_work.hpp"
+
+#include <memory>
+#include <string>
+
+#include <torch/csrc/jit/python/pybind_utils.h>
+#include <torch/csrc/distributed/c10d/PyProcessGroup.hpp>
+
+#include <hookline/core/error.hpp>
+
+namespace hookline::libtorch {
+namespace {
+
+using Holder = c10d::PyProcessGroup::PyWorkHolder;
+
+/// A private member, which an explicit instantiation may name.
+struct HeldObject {
+  using Pointer = pybind11::object Holder::*;
+  friend Pointer member(HeldObject);
+};
+template <class Tag, typename Tag::Pointer Member>
+struct Open {
+  friend typename Tag::Pointer member(Tag) { return Member; }
+};
+template struct Open<HeldObject, &Holder::pyWork_>;
+
+std::string type_of(const pybind11::object& object) { return pybind11::str(pybind11::type::of(object)); }
+
+}  // namespace
+
+c10::intrusive_ptr<c10::ivalue::Future> future_of_work(const c10::intrusive_ptr<c10d::Work>& work) {
+  auto* const holder = dynamic_cast<Holder*>(work.get());
+  if (!holder) return work->getFuture();
+  const pybind11::gil_scoped_acquire gil;
+  const pybind11::object& object = holder->*member(HeldObject());
+  if (object.is_none()) throw InvalidArgument("a process group that is a Python class returned None instead of a work");
+  const pybind11::object future = object.attr("get_future")();
+  if (!pybind11::isinstance<torch::jit::PythonFutureWrapper>(future)) {
+    throw InvalidArgument("get_future() of a work that is a Python class, " + type_of(object) +
+                          ", must return a torch.futures.Future, and returned " + type_of(future));
+  }
+  return future.cast<std::shared_ptr<torch::jit::PythonFutureWrapper>>()->fut;
+}
+
+std::exception_ptr exception_in(const c10::IValue& value) {
+  if (!value.isPyObject()) return nullptr;
+  const pybind11::gil_scoped_acquire gil;
+  const pybind11::object object = torch::jit::toPyObject(value);
+  if (!PyExceptionInstance_Check(object.ptr())) return nullptr;
+  PyErr_SetObject(PyExceptionInstance_Class(object.ptr()), object.ptr());
+  return std::make_exception_ptr(pybind11::error_already_set());
+}
+
+}  // namespace hookline::libtorch
