@@ -23,6 +23,7 @@ from .comm_hooks import (  # noqa: E402
 )
 from .data_parallel import DistributedDataParallel  # noqa: E402
 from .groups import as_group, as_store, backend_of, make_backend, monitored_barrier  # noqa: E402
+from .mixed_precision import MixedPrecision  # noqa: E402
 from .plain_hooks import (  # noqa: E402
     allreduce_hook,
     batched_powerSGD_hook,
@@ -40,6 +41,7 @@ from .plain_hooks import (  # noqa: E402
 __all__ = [
     "DDPCommHookType",
     "DistributedDataParallel",
+    "MixedPrecision",
     "PostLocalSGDState",
     "PowerSGDState",
     "allreduce_hook",

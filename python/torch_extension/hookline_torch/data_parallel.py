@@ -16,6 +16,7 @@ from hookline import CommHook, ProcessGroup, Reducer, broadcast_coalesced, init_
 from hookline._averaging import Averaging, bucket_limits
 
 from .groups import as_group
+from .mixed_precision import MixedPrecision
 
 
 class DistributedDataParallel(Averaging, nn.Module):  # type: ignore[misc]  # torch is not looked into by the type checker
@@ -35,20 +36,27 @@ class DistributedDataParallel(Averaging, nn.Module):  # type: ignore[misc]  # to
         find_unused_parameters: bool = False,
         static_graph: bool = False,
         broadcast_buffers: bool = True,
+        mixed_precision: Any = None,
         mean: str = "average",
         timeout: float | timedelta | None = None,
         ignored: Iterable[str] = (),
         delayed: Iterable[str] = (),
     ) -> None:
-        """The arguments are PyTorch's where it has them; `ignored` and `delayed` are names of parameters."""
+        """The arguments are PyTorch's where it has them; `ignored` and `delayed` are names of parameters.
+
+        mixed_precision is a MixedPrecision.
+        """
         super().__init__()
+        self._precision = MixedPrecision() if mixed_precision is None else MixedPrecision.of(mixed_precision)
+        self._precision.cast_buffers(module)
+        self._registered = hook is not None
+        hook = self._precision.hook(hook)
         first_bucket_bytes, bucket_bytes = bucket_limits(bucket_cap_mb)
         ignored = set(ignored)
         self.module = module
         self.group = _group(process_group)
         self.find_unused_parameters = find_unused_parameters
         self.broadcast_buffers = broadcast_buffers
-        self._registered = hook is not None
         self._synchronised = True
         self._under_way = False
         named = [(name, p) for name, p in module.named_parameters() if p.requires_grad]
@@ -91,7 +99,7 @@ class DistributedDataParallel(Averaging, nn.Module):  # type: ignore[misc]  # to
         """The module's, behind a broadcast of rank 0's buffers where the gradients will be averaged."""
         if self.broadcast_buffers and self.training and self._synchronised and torch.is_grad_enabled():
             self._broadcast_buffers()
-        return self.module(*inputs, **options)
+        return self._precision.call(self.module, inputs, options)
 
     def _broadcast_buffers(self) -> None:
         buffers = [buffer.detach() for buffer in self.module.buffers()]
