@@ -13,6 +13,13 @@ sys.path.insert(0, str(Path(__file__).parent))
 from torch_ranks import FOLDER, outcomes, start
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The first test of a module waits for a program that makes all its checks."""
+    for item in items:
+        if Path(__file__).parent in item.path.parents:
+            item.add_marker(pytest.mark.timeout(400))
+
+
 @pytest.fixture(scope="module")
 def checked(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., None]:
     """checked(program, size, name): the check of that name passed on all ranks. The program runs once."""

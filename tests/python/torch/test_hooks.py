@@ -21,3 +21,8 @@ def test_hooks(checked: Callable[..., None], name: str) -> None:
 @pytest.mark.parametrize("name", names("other_way"))
 def test_the_other_way(checked: Callable[..., None], name: str) -> None:
     checked("other_way", 2, name)
+
+
+@pytest.mark.parametrize("name", names("errors"))
+def test_errors(checked: Callable[..., None], name: str) -> None:
+    checked("errors", 2, name)

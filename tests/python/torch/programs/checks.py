@@ -1,6 +1,7 @@
 """What the programs share: a default group, and checks whose outcomes go to a file."""
 
 import datetime
+import faulthandler
 import json
 import os
 import traceback
@@ -21,8 +22,10 @@ def check(function: Callable[[], None]) -> Callable[[], None]:
     return function
 
 
-def meet(backend: str, seconds: float = 20) -> None:
+def meet(backend: str, seconds: float = 120) -> None:
+    """The default group, with a timeout that ranks of a loaded machine do not run into."""
     torch.set_num_threads(1)
+    faulthandler.dump_traceback_later(float(os.environ.get("DUMP_AFTER", 300)))  # where a rank is that does not end
     dist.init_process_group(
         backend,
         init_method=os.environ["MEETING"],
