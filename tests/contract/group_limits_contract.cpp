@@ -32,7 +32,9 @@ TEST_P(GroupLimits, SixtyFourRanks) {
   });
 }
 
-INSTANTIATE_TEST_SUITE_P(Worlds, GroupLimits, ::testing::Values(threads_world(), private_threads_world(), shm_world()),
+INSTANTIATE_TEST_SUITE_P(Worlds, GroupLimits,
+                         ::testing::Values(threads_world(), private_threads_world(), shm_world(),
+                                           memory_engine_world()),
                          [](const auto& test) { return test.param.name; });
 
 // Sanitizers would need many times the memory and the time, and look for other mistakes.

@@ -22,6 +22,7 @@
 #include <hookline/store/prefix_store.hpp>
 
 #include "backend/layered/make_layered.hpp"
+#include "harness/memory_engine.hpp"
 #include "harness/temp_directory.hpp"
 
 namespace hookline::testing {
@@ -40,11 +41,11 @@ layered::Topology topology(int rank, int ranks, const HostOf& host_of) {
   return layered::make_topology(names, rank);
 }
 
-void spawn_threads(int ranks, const RankBody& body, const ThreadsOptions& options, const Wrap& wrap = nullptr) {
+void spawn_threads(std::vector<std::shared_ptr<Backend>> backends, const RankBody& body, const Wrap& wrap = nullptr) {
   std::mutex mutex;
   std::string first_failure;
   std::vector<std::thread> threads;
-  for (auto& backend : make_threads_backends(ranks, options)) {
+  for (auto& backend : backends) {
     threads.emplace_back([&, backend = std::move(backend)]() mutable {
       const auto group = make_group(wrap ? wrap(std::move(backend)) : std::move(backend), kTimeout);
       try {
@@ -120,7 +121,8 @@ std::shared_ptr<Backend> make_shm(const std::shared_ptr<Store>& store, int rank,
 
 World layered_threads(const std::string& name, const HostOf& host_of) {
   return {name, [host_of](int ranks, const RankBody& body) {
-            spawn_threads(ranks, body, {.reach_all_memory = false}, [&](std::shared_ptr<Backend> all) {
+            auto backends = make_threads_backends(ranks, {.reach_all_memory = false});
+            spawn_threads(std::move(backends), body, [&](std::shared_ptr<Backend> all) {
               const int rank = all->rank();
               const layered::MakePart part = [all](const std::vector<int>& some, const std::string& which,
                                                    Milliseconds timeout) { return all->subset(some, which, timeout); };
@@ -160,12 +162,23 @@ World layered_processes_world() {
 }
 
 World threads_world() {
-  return {"threads", [](int ranks, const RankBody& body) { spawn_threads(ranks, body, {.reach_all_memory = true}); }};
+  return {"threads", [](int ranks, const RankBody& body) {
+            spawn_threads(make_threads_backends(ranks, {.reach_all_memory = true}), body);
+          }};
 }
 
 World private_threads_world() {
-  return {"private_threads",
-          [](int ranks, const RankBody& body) { spawn_threads(ranks, body, {.reach_all_memory = false}); }};
+  return {"private_threads", [](int ranks, const RankBody& body) {
+            spawn_threads(make_threads_backends(ranks, {.reach_all_memory = false}), body);
+          }};
+}
+
+World memory_engine_world() {
+  return {"memory_engine", [](int ranks, const RankBody& body) {
+            std::vector<std::shared_ptr<Backend>> backends;
+            for (auto& engine : make_memory_engines(ranks)) backends.push_back(make_engine_backend(std::move(engine)));
+            spawn_threads(std::move(backends), body);
+          }};
 }
 
 }  // namespace hookline::testing

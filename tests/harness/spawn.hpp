@@ -24,6 +24,7 @@ struct World {
 World threads_world();          ///< threads that reach into each other's tensors
 World private_threads_world();  ///< threads that treat each other's memory as processes do
 World shm_world();              ///< processes
+World memory_engine_world();    ///< threads on the simplest engine: what all engines have in common
 /// Layered groups: hosts that are one host, with the embedded backends in the place of the engine between them.
 World layered_threads_world();    ///< every other rank on the second host
 World layered_processes_world();  ///< the first half of the ranks on the first host, the others on the second

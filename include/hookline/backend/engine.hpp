@@ -23,8 +23,8 @@ class Message {
   Message& operator=(const Message&) = delete;
   virtual ~Message() = default;
 
-  /// Blocks until it is through: true. False where nudge() was called, now or before; it may then be waited for again.
-  /// A message that is through stays so. Throws PeerLost where it cannot come through any more. One thread at a time.
+  /// Blocks until it is through: true. False where nudge() was called, now or before, perhaps though it is through; it
+  /// may then be waited for again. Throws PeerLost where it cannot come through any more. One thread at a time.
   /// Not `urgent`: nobody minds a millisecond, so that an engine that has to look again and again may sleep between.
   virtual bool wait(bool urgent) = 0;
   /// Ends one wait(), the one under way or else the next. From any thread.
@@ -33,9 +33,9 @@ class Message {
   virtual int source() const noexcept = 0;
 };
 
-/// A receive takes the message of the same channel and number that the peer sends to this rank. Of a channel, numbers
-/// that are under way at the same time differ in their last 15 bits, but for kMailChannel: there all are 0, and
-/// messages of a sender come in the order in which it posted them.
+/// A receive takes the message of the same channel and number that the peer sends to this rank. Messages between two
+/// ranks whose channels agree, and the last 15 bits of their numbers, are posted in the same order at both ends, and
+/// must come in it: an engine that has no more than 15 bits needs no more. Those of kMailChannel all have the number 0.
 struct MessageAddress {
   int channel = 0;
   std::uint64_t number = 0;
@@ -69,6 +69,9 @@ class Engine {
   /// Throws PeerLost where the connection to a rank is known to be lost. Called about ten times a second by those who
   /// wait for it, for engines whose messages do not always notice.
   virtual void check(int rank) = 0;
+  /// The rank has said that it leaves and sends nothing more. An engine without connections that close has whoever
+  /// waits for a message of that rank that is not through be told.
+  virtual void left(int rank) noexcept = 0;
   /// Ends all connections: what is under way throws PeerLost in the threads that wait for it. Peers notice, as they
   /// would notice a death. May be called while others wait, and twice.
   virtual void close() noexcept = 0;

@@ -10,18 +10,9 @@
 
 #include "backend/embedded/bell.hpp"
 #include "backend/embedded/engine.hpp"
+#include "backend/embedded/monitored.hpp"
 
 namespace hookline::embedded {
-namespace {
-
-// As torch words it, for those who look for it in their logs.
-std::string failed_to_pass(int rank, std::vector<int> missing, bool all, Milliseconds waited) {
-  if (!all) missing.resize(1);
-  return fmt::format("[Rank {}]: Rank{} {} failed to pass monitoredBarrier in {} ms: did not come", rank,
-                     missing.size() > 1 ? "s" : "", fmt::join(missing, ", "), waited.count());
-}
-
-}  // namespace
 
 std::exception_ptr Engine::broken() const {
   const std::lock_guard lock(state_mutex_);

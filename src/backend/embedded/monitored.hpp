@@ -1,0 +1,21 @@
+// The words in which a monitored barrier fails.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <hookline/core/deadline.hpp>
+
+namespace hookline::embedded {
+
+/// As torch words it, for those who look for it in their logs.
+inline std::string failed_to_pass(int rank, std::vector<int> missing, bool all, Milliseconds waited) {
+  if (!all) missing.resize(1);
+  return fmt::format("[Rank {}]: Rank{} {} failed to pass monitoredBarrier in {} ms: did not come", rank,
+                     missing.size() > 1 ? "s" : "", fmt::join(missing, ", "), waited.count());
+}
+
+}  // namespace hookline::embedded

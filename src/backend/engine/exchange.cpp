@@ -1,0 +1,261 @@
+// Greeting, comparing and deciding; small blocks come with the greetings.
+#include "backend/engine/exchange.hpp"
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <new>
+
+#include <fmt/format.h>
+
+#include <hookline/core/error.hpp>
+
+#include "backend/engine/station.hpp"
+#include "kernel/copy.hpp"
+#include "kernel/reduce.hpp"
+
+namespace hookline::engine {
+namespace {
+
+constexpr std::uint64_t kStamp = 0x676e696c6b6f6f68;
+constexpr std::size_t kLine = embedded::kCacheLine;
+
+constexpr std::size_t round_up(std::size_t bytes) { return (bytes + kLine - 1) / kLine * kLine; }
+
+// Everybody sends it to everybody: the more ranks, the less of it.
+std::size_t inline_limit(int size) {
+  const std::size_t peers = static_cast<std::size_t>(std::max(size - 1, 1));
+  return std::clamp<std::size_t>(32 * 1024 / peers, 1024, embedded::kInlineBytes) / kLine * kLine;
+}
+
+}  // namespace
+
+void FreeAligned::operator()(std::byte* memory) const noexcept { std::free(memory); }
+
+AlignedBytes aligned_bytes(std::size_t bytes) {
+  auto* const memory = static_cast<std::byte*>(std::aligned_alloc(kLine, std::max(round_up(bytes), kLine)));
+  if (!memory) throw std::bad_alloc();
+  return AlignedBytes(memory);
+}
+
+Exchange::Exchange(std::shared_ptr<Station> station, Milliseconds timeout, int lane, Collective&& what)
+    : Operation(std::move(station), timeout, std::move(what)),
+      lane_(lane),
+      rank_(this->station().rank()),
+      size_(this->station().size()),
+      parts_(embedded::cut(collective(), rank_, size_)),
+      call_(embedded::call_of(collective(), parts_)),
+      inline_limit_(inline_limit(size_)),
+      inlined_((is_source(rank_) ? parts_.give.bytes() : 0) <= inline_limit_) {
+  room_ = round_up(sizeof(Greeting) + head_bytes() + inline_limit_);
+}
+
+std::size_t Exchange::head_bytes() const {
+  // All ranks have room for it, as one of them may call an alltoall though the others do not.
+  return round_up(2 * sizeof(std::uint64_t) * static_cast<std::size_t>(size_));
+}
+
+// Receives first: where the own greeting has been answered, the peers' have nowhere to wait.
+void Exchange::begin(std::uint64_t number) {
+  number_ = number;
+  greetings_ = aligned_bytes(room_ * static_cast<std::size_t>(size_));
+  std::byte* const mine = greetings_.get() + static_cast<std::size_t>(rank_) * room_;
+  const Greeting own{kStamp ^ number, call_};
+  std::memcpy(mine, &own, sizeof own);
+  std::size_t at = sizeof own;
+  if (parts_.motion == Motion::alltoall) {
+    for (const auto* side : {&parts_.give, &parts_.take}) {
+      for (std::size_t i = 0; i < side->size(); ++i) {
+        const std::uint64_t bytes = (*side)[i].bytes();
+        std::memcpy(mine + at, &bytes, sizeof bytes);
+        at += sizeof bytes;
+      }
+    }
+    at = sizeof own + head_bytes();
+  }
+  if (inlined_ && is_source(rank_)) {
+    for (std::size_t i = 0; i < parts_.give.size(); ++i) {
+      const embedded::Stream& block = parts_.give[i];
+      block.for_each(0, block.bytes(), [&](const std::byte* data, std::size_t bytes, std::size_t) {
+        std::memcpy(mine + at, data, bytes);
+        at += bytes;
+      });
+    }
+  }
+  received_.resize(static_cast<std::size_t>(size_));
+  sent_.resize(static_cast<std::size_t>(size_));
+  const MessageAddress address{2 + 2 * lane_, number};
+  int peer = rank_;
+  try {
+    for (int i = 1; i < size_; ++i) {
+      peer = (rank_ + i) % size_;
+      const auto r = static_cast<std::size_t>(peer);
+      std::memset(greetings_.get() + r * room_, 0, sizeof(Greeting));
+      received_[r] = station().engine().receive(peer, address, greetings_.get() + r * room_, room_);
+    }
+    for (int i = 1; i < size_; ++i) {
+      peer = (rank_ + i) % size_;
+      sent_[static_cast<std::size_t>(peer)] = station().engine().send(peer, address, mine, at);
+    }
+  } catch (const PeerLost&) {
+    turn_to(peer);
+    begin_error_ = std::current_exception();
+  }
+}
+
+bool Exchange::step() {
+  if (frames_ == 0) steps_ = run();
+  return steps_.step();
+}
+
+Steps Exchange::run() {
+  if (begin_error_) std::rethrow_exception(begin_error_);
+  for (int r = 0; r < size_; ++r) {
+    while (!through(received_[static_cast<std::size_t>(r)], r)) co_await embedded::kBlocked;
+  }
+  agreed_ = true;
+  for (int r = 0; r < size_; ++r) {
+    while (!through(sent_[static_cast<std::size_t>(r)], r)) co_await embedded::kBlocked;
+  }
+  sent_.clear();
+  received_.clear();
+  compare();
+  if (parts_.motion == Motion::none) co_return;
+  if (all_inlined()) {
+    pull();
+  } else {
+    Steps transfer;
+    switch (parts_.motion) {
+      case Motion::allreduce:
+      case Motion::reduce:
+      case Motion::reduce_scatter: transfer = reduce_slices(); break;
+      case Motion::broadcast: transfer = size_ > 2 ? broadcast_slices() : copy_blocks(); break;
+      default: transfer = copy_blocks();
+    }
+    while (!transfer.step()) co_await embedded::kBlocked;
+    unpack();
+  }
+  for (const auto& [original, copy] : parts_.copied_back) original.copy_from(copy);
+}
+
+const Greeting& Exchange::greeting(int rank) const {
+  return *reinterpret_cast<const Greeting*>(greetings_.get() + static_cast<std::size_t>(rank) * room_);
+}
+
+const std::byte* Exchange::payload(int rank) const {
+  const std::byte* const begin = greetings_.get() + static_cast<std::size_t>(rank) * room_ + sizeof(Greeting);
+  return parts_.motion == Motion::alltoall ? begin + head_bytes() : begin;
+}
+
+void Exchange::compare() {
+  std::vector<embedded::Call> calls;
+  calls.reserve(static_cast<std::size_t>(size_));
+  for (int r = 0; r < size_; ++r) calls.push_back(greeting(r).call);
+  const std::string differing = embedded::difference(calls.data(), size_);
+  if (!differing.empty()) {
+    throw Mismatch(
+        fmt::format("the ranks did not call the same operation (number {} of lane {}): {}", number_, lane_, differing));
+  }
+  if (parts_.motion == Motion::alltoall) compare_splits();
+}
+
+void Exchange::compare_splits() {
+  const auto ranks = static_cast<std::size_t>(size_);
+  splits_.resize(ranks * ranks);
+  std::vector<std::uint64_t> taken(ranks * ranks);
+  for (std::size_t r = 0; r < ranks; ++r) {
+    const std::byte* const head = greetings_.get() + r * room_ + sizeof(Greeting);
+    std::memcpy(splits_.data() + r * ranks, head, ranks * sizeof(std::uint64_t));
+    std::memcpy(taken.data() + r * ranks, head + ranks * sizeof(std::uint64_t), ranks * sizeof(std::uint64_t));
+  }
+  for (std::size_t from = 0; from < ranks; ++from) {
+    for (std::size_t to = 0; to < ranks; ++to) {
+      const std::uint64_t given = splits_[from * ranks + to];
+      if (given != taken[to * ranks + from]) {
+        throw Mismatch(fmt::format("{}: rank {} gives {} bytes to rank {}, which expects {}", describe(), from, given,
+                                   to, taken[to * ranks + from]));
+      }
+    }
+  }
+}
+
+bool Exchange::is_source(int rank) const {
+  return (parts_.motion != Motion::broadcast && parts_.motion != Motion::scatter) || rank == collective().root;
+}
+
+std::size_t Exchange::block_begin(int source, int target) const {
+  if (!embedded::has_block_per_rank(parts_.motion)) return 0;
+  const auto t = static_cast<std::size_t>(target);
+  if (parts_.motion != Motion::alltoall) return t * parts_.block_bytes;
+  std::size_t begin = 0;
+  const std::size_t row = static_cast<std::size_t>(source) * static_cast<std::size_t>(size_);
+  for (std::size_t i = 0; i < t; ++i) begin += splits_[row + i];
+  return begin;
+}
+
+std::size_t Exchange::given_bytes(int source) const {
+  return embedded::has_block_per_rank(parts_.motion) ? block_begin(source, size_) : parts_.block_bytes;
+}
+
+bool Exchange::all_inlined() const {
+  for (int s = 0; s < size_; ++s) {
+    if (is_source(s) && given_bytes(s) > inline_limit_) return false;
+  }
+  return true;
+}
+
+// Takes what came with the greetings.
+void Exchange::pull() {
+  const Motion motion = parts_.motion;
+  if (motion == Motion::allreduce || motion == Motion::reduce || motion == Motion::reduce_scatter) {
+    if (!takes_reduction()) return;
+    parts_.take[0].for_each(0, parts_.block_bytes, [&](std::byte* out, std::size_t bytes, std::size_t position) {
+      std::vector<const std::byte*> sources;
+      sources.reserve(static_cast<std::size_t>(size_));
+      for (int s = 0; s < size_; ++s) sources.push_back(payload(s) + block_begin(s, rank_) + position);
+      kernel::reduce(collective().op, parts_.dtype, sources, {&out, 1}, bytes / size_of(parts_.dtype));
+    });
+    return;
+  }
+  const bool one = motion == Motion::broadcast || motion == Motion::scatter;
+  for (int s = 0; s < size_; ++s) {
+    if (!embedded::gives(motion, s, rank_, collective().root)) continue;
+    const embedded::Stream& to = parts_.take[one ? 0 : static_cast<std::size_t>(s)];
+    const std::byte* const from = payload(s) + block_begin(s, rank_);
+    to.for_each(0, to.bytes(), [&](std::byte* out, std::size_t bytes, std::size_t position) {
+      std::memcpy(out, from + position, bytes);
+    });
+  }
+}
+
+void Exchange::let_go() noexcept {
+  results_sent_.clear();
+  results_received_.clear();
+  sent_.clear();
+  received_.clear();
+}
+
+void Exchange::finish(std::exception_ptr error) {
+  let_go();
+  complete(std::move(error));
+}
+
+std::exception_ptr Exchange::time_up() {
+  std::vector<int> missing;
+  let_go();  // before looking at what has come
+  for (int r = 0; r < size_ && !agreed_; ++r) {
+    if (greeting(r).stamp == 0) missing.push_back(r);
+  }
+  if (missing.empty()) missing.push_back(awaited_rank());
+  return station().not_in_time(*this, missing);
+}
+
+std::string Exchange::describe() const { return fmt::format("{} (number {})", embedded::describe(call_), number_); }
+
+void Exchange::drive() {
+  station().lane(lane_).drive_until([&] { return over(); }, [&] { return deadline(); });
+}
+
+void Exchange::hurry() { station().lane(lane_).hurry(); }
+
+}  // namespace hookline::engine

@@ -1,0 +1,81 @@
+// Finds the library of an engine beside this one and asks it for its version before anything else.
+#include "backend/engine/load.hpp"
+
+#include <dlfcn.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include <hookline/core/error.hpp>
+
+namespace hookline::engine {
+namespace {
+
+namespace fs = std::filesystem;
+
+// Where this code lies: libhookline.so, or the program that it is linked into.
+fs::path own_directory() {
+  Dl_info info = {};
+  if (dladdr(reinterpret_cast<const void*>(&own_directory), &info) == 0 || !info.dli_fname) return {};
+  std::error_code ignored;
+  const fs::path file = fs::canonical(info.dli_fname, ignored);
+  return file.parent_path();
+}
+
+std::vector<fs::path> candidates(const std::string& name) {
+  const std::string file = fmt::format("libhookline_{}.so", name);
+  std::vector<fs::path> paths = {own_directory() / file};
+  const char* const more = std::getenv("HOOKLINE_ENGINE_PATH");
+  std::string rest = more ? more : "";
+  while (!rest.empty()) {
+    const std::size_t colon = rest.find(':');
+    if (colon != 0) paths.push_back(fs::path(rest.substr(0, colon)) / file);
+    rest = colon == std::string::npos ? "" : rest.substr(colon + 1);
+  }
+  return paths;
+}
+
+template <class F>
+F* find(void* library, const fs::path& path, const char* symbol) {
+  void* const found = dlsym(library, symbol);
+  if (!found) throw Unsupported(fmt::format("{} is not an engine of Hookline: it has no {}", path.string(), symbol));
+  return reinterpret_cast<F*>(found);
+}
+
+}  // namespace
+
+std::shared_ptr<Engine> load(const std::string& name, const std::string& package, const EngineSetting& setting) {
+  std::string tried;
+  for (const fs::path& path : candidates(name)) {
+    std::error_code ignored;
+    if (!fs::exists(path, ignored)) {
+      tried += fmt::format("{}{}", tried.empty() ? "" : ", ", path.string());
+      continue;
+    }
+    // Local and bound to its own dependencies first: PyTorch's libraries export symbols of Gloo. It is never unloaded.
+    void* const library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_DEEPBIND);
+    if (!library) {
+      throw Unsupported(fmt::format("the engine '{}' cannot be loaded; install {} ({})", name, package, dlerror()));
+    }
+    const int version = find<int()>(library, path, "hookline_engine_version")();
+    if (version != kEngineVersion) {
+      throw Unsupported(
+          fmt::format("{} is an engine of version {}, and this library takes version {}; build both from "
+                      "the same sources",
+                      path.string(), version, kEngineVersion));
+    }
+    std::shared_ptr<Engine> engine;
+    find<void(const EngineSetting*, std::shared_ptr<Engine>*)>(library, path, "hookline_make_engine")(&setting,
+                                                                                                      &engine);
+    return engine;
+  }
+  throw Unsupported(
+      fmt::format("the engine '{}' is not installed here: it needs {}, and Hookline built where that is "
+                  "installed (looked for {})",
+                  name, package, tried));
+}
+
+}  // namespace hookline::engine

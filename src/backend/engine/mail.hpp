@@ -1,0 +1,106 @@
+// Sends, receives, and what ranks tell each other outside operations: all of it begins with a message of mail.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <functional>
+#include <list>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include <hookline/backend/engine.hpp>
+
+#include "backend/engine/lane.hpp"
+#include "backend/engine/operation.hpp"
+
+namespace hookline::engine {
+
+enum class MailKind : std::uint32_t {
+  message = 1,   ///< a send; small ones have their elements behind the envelope, others follow as data
+  received = 2,  ///< the data of a send were received: `number` says which
+  left = 3,      ///< the sender leaves the group
+  gave_up = 4,   ///< the sender's group is broken; `dtype` is kPeerLost or 0, the cause's text lies behind the envelope
+};
+inline constexpr std::uint32_t kPeerLost = 1;
+
+struct Envelope {
+  MailKind kind = MailKind::message;
+  std::int32_t tag = 0;
+  std::uint32_t dtype = 0;
+  std::uint32_t inlined = 0;  ///< bytes behind the envelope
+  std::uint64_t bytes = 0;
+  std::uint64_t number = 0;  ///< of the first message of data
+};
+static_assert(sizeof(Envelope) == 32);
+
+inline constexpr std::size_t kLongestMail = kMailBytes - sizeof(Envelope);
+inline constexpr std::size_t kDataBytes = 4 * 1024 * 1024;  ///< the most that a message of a send's data has
+
+class SendOperation;
+class ReceiveOperation;
+
+/// The thread that listens takes every envelope as it comes. What nobody receives yet is kept; data stay with the
+/// sender until somebody does. A small send is over at once, a large one when the receiver says that it has it.
+class Mail {
+ public:
+  explicit Mail(Station& station);
+
+  WorkPtr send(Collective&& collective, Milliseconds timeout);
+  WorkPtr receive(Collective&& collective, Milliseconds timeout);
+
+  /// Posts a message of mail; it is nobody's business whether it arrives. Throws nothing.
+  void tell(int to, Envelope envelope, const std::byte* data) noexcept;
+  /// The last mail to everybody else, posted even where the group is broken.
+  void farewell(Envelope envelope, const std::string& text) noexcept;
+  /// Returns when that is through, or after a short time.
+  void await_farewells() noexcept;
+
+  /// The body of the thread that listens.
+  void listen();
+  void end_listening() noexcept;
+
+  /// Ends everything that is pending, where the group is unusable.
+  void end_all();
+  /// Fails the group where a receive's or send's time is up, or nobody is left to send.
+  void look_around();
+  /// Waits for something that the listening thread does for an operation, or for its deadline.
+  void wait_until(const std::function<bool()>& over, const Operation& operation);
+  /// Ends a send or receive, and wakes those who wait for it.
+  void finish(Operation& operation, std::exception_ptr error);
+
+  Lane& incoming() noexcept { return incoming_; }
+  /// Has mail that was posted go out, as long as its receivers take it.
+  void flush() noexcept;
+  void stop_lanes() noexcept;
+
+ private:
+  struct Letter {  ///< a message that nobody receives yet
+    int source;
+    Envelope envelope;
+    std::vector<std::byte> data;
+  };
+
+  void handle(int source, const Envelope& envelope, const std::byte* data);
+  void take(const std::shared_ptr<ReceiveOperation>& receive, const Letter& letter);
+  void over_if_unusable(const std::shared_ptr<Operation>& operation);
+  void set_urgent();
+
+  Station& station_;
+  Lane incoming_;  ///< data of large messages, as they come in
+  Lane outgoing_;  ///< envelopes, until they are through
+  std::mutex mutex_;
+  std::condition_variable changed_;  ///< a send or receive is over
+  std::list<std::shared_ptr<ReceiveOperation>> receives_;
+  std::list<Letter> letters_;
+  std::list<std::shared_ptr<SendOperation>> sends_;  ///< large ones that the receiver has not got yet
+  std::vector<std::uint64_t> data_numbers_;          ///< by receiver: messages of data so far
+  std::vector<std::byte> last_words_;
+  std::vector<std::unique_ptr<Message>> farewells_;  ///< by receiver
+  std::atomic<bool> urgent_ = false;
+  std::mutex listening_mutex_;
+  Message* listened_ = nullptr;
+  bool ending_ = false;
+};
+
+}  // namespace hookline::engine

@@ -1,0 +1,261 @@
+// Moving large blocks: in parts that overlap with the arithmetic, each straight to where it is needed.
+#include <algorithm>
+#include <cstring>
+
+#include "backend/engine/exchange.hpp"
+#include "backend/engine/station.hpp"
+#include "kernel/copy.hpp"
+#include "kernel/reduce.hpp"
+
+namespace hookline::engine {
+namespace {
+
+constexpr std::size_t kLargestPart = 1024 * 1024;
+constexpr std::size_t kSmallestPart = 64 * 1024;
+constexpr std::size_t kWindow = 4;    // parts of each peer that may come in ahead of the one that is reduced
+constexpr std::uint64_t kAhead = 12;  // parts that are given out ahead of it
+constexpr std::size_t kCopyPart = std::size_t{64} * 1024 * 1024;
+
+constexpr std::uint64_t parts_of(std::size_t bytes, std::size_t part) { return (bytes + part - 1) / part; }
+
+}  // namespace
+
+Exchange::Flat Exchange::flat(const embedded::Stream& stream, bool give, bool take) {
+  if (stream.bytes() == 0) return {};
+  if (std::byte* const whole = stream.contiguous()) return {whole, stream.bytes()};
+  Packed& packed = packed_.emplace_back(Packed{&stream, aligned_bytes(stream.bytes()), take});
+  std::byte* const to = packed.bytes.get();
+  if (give) {
+    stream.for_each(0, stream.bytes(), [&](const std::byte* data, std::size_t bytes, std::size_t position) {
+      kernel::copy(to + position, data, bytes);
+    });
+  }
+  return {to, stream.bytes()};
+}
+
+void Exchange::unpack() {
+  for (const Packed& packed : packed_) {
+    if (!packed.take) continue;
+    packed.stream->for_each(0, packed.stream->bytes(), [&](std::byte* out, std::size_t bytes, std::size_t position) {
+      kernel::copy(out, packed.bytes.get() + position, bytes);
+    });
+  }
+}
+
+MessageAddress Exchange::data_address(std::uint64_t index, int phase) const {
+  return {3 + 2 * lane_, number_ << 24 | (2 * index + static_cast<std::uint64_t>(phase))};
+}
+
+std::unique_ptr<Message> Exchange::send(int to, std::uint64_t index, int phase, Flat part) {
+  turn_to(to);
+  return station().engine().send(to, data_address(index, phase), part.data, part.bytes);
+}
+
+std::unique_ptr<Message> Exchange::receive(int from, std::uint64_t index, int phase, Flat part) {
+  turn_to(from);
+  return station().engine().receive(from, data_address(index, phase), part.data, part.bytes);
+}
+
+std::size_t Exchange::at(std::uint64_t index, int rank) const {
+  return static_cast<std::size_t>(index) * static_cast<std::size_t>(size_) + static_cast<std::size_t>(rank);
+}
+
+// What goes from this rank to itself.
+void Exchange::copy_own() {
+  const Motion motion = parts_.motion;
+  if (!embedded::gives(motion, rank_, rank_, collective().root)) return;
+  const auto me = static_cast<std::size_t>(rank_);
+  const embedded::Stream& from = parts_.give[embedded::has_block_per_rank(motion) ? me : 0];
+  const embedded::Stream& to = parts_.take[motion == Motion::scatter ? 0 : me];
+  to.for_each(0, to.bytes(), [&](std::byte* out, std::size_t bytes, std::size_t position) {
+    from.for_each(position, bytes, [&](const std::byte* data, std::size_t n, std::size_t begin) {
+      if (data != out + begin) kernel::copy(out + begin, data, n);
+    });
+  });
+}
+
+// Everybody sends each block to the rank that it is for.
+Steps Exchange::copy_blocks() {
+  const Motion motion = parts_.motion;
+  const int root = collective().root;
+  const bool one = motion == Motion::broadcast || motion == Motion::scatter;
+  const Flat all =
+      !embedded::has_block_per_rank(motion) && is_source(rank_) ? flat(parts_.give[0], true, false) : Flat{};
+  std::vector<int> from;
+  std::vector<int> to;
+  for (int i = 1; i < size_; ++i) {
+    const int s = (rank_ + size_ - i) % size_;
+    if (!embedded::gives(motion, s, rank_, root)) continue;
+    const Flat block = flat(parts_.take[one ? 0 : static_cast<std::size_t>(s)], false, true);
+    for (std::uint64_t k = 0; k < parts_of(block.bytes, kCopyPart); ++k) {
+      const std::size_t begin = k * kCopyPart;
+      from.push_back(s);
+      received_.push_back(receive(s, k, 0, {block.data + begin, std::min(kCopyPart, block.bytes - begin)}));
+    }
+  }
+  for (int i = 1; i < size_; ++i) {
+    const int t = (rank_ + i) % size_;
+    if (!embedded::gives(motion, rank_, t, root)) continue;
+    const Flat block = all.data ? all : flat(parts_.give[static_cast<std::size_t>(t)], true, false);
+    for (std::uint64_t k = 0; k < parts_of(block.bytes, kCopyPart); ++k) {
+      const std::size_t begin = k * kCopyPart;
+      to.push_back(t);
+      sent_.push_back(send(t, k, 0, {block.data + begin, std::min(kCopyPart, block.bytes - begin)}));
+    }
+  }
+  copy_own();
+  for (std::size_t i = 0; i < received_.size(); ++i) {
+    while (!through(received_[i], from[i])) co_await embedded::kBlocked;
+  }
+  for (std::size_t i = 0; i < sent_.size(); ++i) {
+    while (!through(sent_[i], to[i])) co_await embedded::kBlocked;
+  }
+}
+
+// The root gives a slice to each of the others, and they give their slices to each other: the root sends each byte
+// once, as does everybody else, where a root that served all would send N - 1 times as many.
+Steps Exchange::broadcast_slices() {
+  const int root = collective().root;
+  const bool gives = rank_ == root;
+  const Flat whole = flat(parts_.take[0], gives, !gives);
+  const auto others = static_cast<std::size_t>(size_ - 1);
+  const auto slice = [&](int rank) {
+    const auto i = static_cast<std::size_t>(rank < root ? rank : rank - 1);
+    const std::size_t begin = embedded::slice_begin(whole.bytes, others, i);
+    return Flat{whole.data + begin, embedded::slice_begin(whole.bytes, others, i + 1) - begin};
+  };
+  const auto part = [&](Flat all, std::uint64_t k) {
+    return Flat{all.data + k * kLargestPart, std::min(kLargestPart, all.bytes - k * kLargestPart)};
+  };
+  std::vector<int> to;
+  if (gives) {
+    std::uint64_t most = 0;
+    for (int r = 0; r < size_; ++r) most = std::max(most, r == root ? 0 : parts_of(slice(r).bytes, kLargestPart));
+    for (std::uint64_t k = 0; k < most; ++k) {
+      for (int r = 0; r < size_; ++r) {
+        if (r == root || k * kLargestPart >= slice(r).bytes) continue;
+        to.push_back(r);
+        sent_.push_back(send(r, k, 0, part(slice(r), k)));
+      }
+    }
+  } else {
+    const Flat mine = slice(rank_);
+    const std::uint64_t count = parts_of(mine.bytes, kLargestPart);
+    for (std::uint64_t k = 0; k < count; ++k) received_.push_back(receive(root, k, 0, part(mine, k)));
+    std::vector<int> from;
+    for (int i = 1; i < size_; ++i) {
+      const int r = (rank_ + i) % size_;
+      if (r == root) continue;
+      for (std::uint64_t k = 0; k < parts_of(slice(r).bytes, kLargestPart); ++k) {
+        from.push_back(r);
+        results_received_.push_back(receive(r, k, 1, part(slice(r), k)));
+      }
+    }
+    for (std::uint64_t k = 0; k < count; ++k) {
+      while (!through(received_[k], root)) co_await embedded::kBlocked;
+      for (int i = 1; i < size_; ++i) {
+        const int r = (rank_ + i) % size_;
+        if (r == root) continue;
+        to.push_back(r);
+        sent_.push_back(send(r, k, 1, part(mine, k)));
+      }
+    }
+    for (std::size_t i = 0; i < results_received_.size(); ++i) {
+      while (!through(results_received_[i], from[i])) co_await embedded::kBlocked;
+    }
+  }
+  for (std::size_t i = 0; i < sent_.size(); ++i) {
+    while (!through(sent_[i], to[i])) co_await embedded::kBlocked;
+  }
+}
+
+// Each rank gets everybody's part of its own slice, adds them up in rank order, and gives the sum to those who take it:
+// the bytes of a ring, but the same bits whatever the number of ranks, and of every dtype and op.
+Steps Exchange::reduce_slices() {
+  const bool scatter = parts_.motion == Motion::reduce_scatter;
+  const auto ranks = static_cast<std::size_t>(size_);
+  const std::size_t part =
+      std::clamp(4 * kLargestPart / std::max<std::size_t>(ranks - 1, 1), kSmallestPart, kLargestPart);
+  const Flat whole = scatter ? Flat{} : flat(parts_.take[0], true, takes_reduction());
+  std::vector<Flat> inputs;  // what this rank gives to each slice
+  std::uint64_t most = 0;
+  for (std::size_t t = 0; t < ranks; ++t) {
+    if (scatter) {
+      inputs.push_back(flat(parts_.give[t], true, false));
+    } else {
+      const std::size_t begin = embedded::slice_begin(whole.bytes, ranks, t);
+      inputs.push_back({whole.data + begin, embedded::slice_begin(whole.bytes, ranks, t + 1) - begin});
+    }
+    most = std::max(most, parts_of(inputs[t].bytes, part));
+  }
+  const Flat own = inputs[static_cast<std::size_t>(rank_)];
+  const auto piece = [&](Flat all, std::uint64_t k) {
+    return Flat{all.data + k * part, std::min(part, all.bytes - k * part)};
+  };
+  const std::uint64_t count = parts_of(own.bytes, part);
+
+  const std::size_t window_bytes = (ranks - 1) * std::min<std::size_t>(kWindow, count) * part;
+  const bool apart = !scatter && !takes_reduction();  // the tensors of who does not take the result stay as they are
+  scratch_ = aligned_bytes(window_bytes + (apart ? own.bytes : 0));
+  Flat result = own;
+  if (scatter) result = flat(parts_.take[0], false, true);
+  if (apart) result.data = scratch_.get() + window_bytes;
+  const auto incoming = [&](std::uint64_t k, int r) {
+    const auto place = static_cast<std::size_t>(r < rank_ ? r : r - 1) + (k % kWindow) * (ranks - 1);
+    return Flat{scratch_.get() + place * part, piece(own, k).bytes};
+  };
+  const auto post_receives = [&](std::uint64_t k) {
+    for (int i = 1; k < count && i < size_; ++i) {
+      const int r = (rank_ + size_ - i) % size_;
+      received_[at(k, r)] = receive(r, k, 0, incoming(k, r));
+    }
+  };
+  received_.resize(at(count, 0));
+  sent_.resize(at(most, 0));
+  results_sent_.resize(at(count, 0));
+  results_received_.resize(at(most, 0));
+  for (std::uint64_t k = 0; k < kWindow; ++k) post_receives(k);
+
+  std::vector<const std::byte*> sources(ranks);
+  std::uint64_t given = 0;
+  for (std::uint64_t k = 0; k < most; ++k) {
+    for (; given < most && given <= k + kAhead; ++given) {
+      for (int i = 1; i < size_; ++i) {
+        const int r = (rank_ + i) % size_;
+        const Flat input = inputs[static_cast<std::size_t>(r)];
+        if (given * part < input.bytes) sent_[at(given, r)] = send(r, given, 0, piece(input, given));
+      }
+    }
+    if (k < count) {
+      for (int r = 0; r < size_; ++r) {
+        while (!through(received_[at(k, r)], r)) co_await embedded::kBlocked;
+        received_[at(k, r)].reset();
+        sources[static_cast<std::size_t>(r)] = r == rank_ ? piece(own, k).data : incoming(k, r).data;
+      }
+      const Flat out = piece(result, k);
+      kernel::reduce(collective().op, parts_.dtype, sources, {&out.data, 1}, out.bytes / size_of(parts_.dtype));
+      post_receives(k + kWindow);
+      for (int i = 1; !scatter && i < size_; ++i) {
+        const int r = (rank_ + i) % size_;
+        if (parts_.motion == Motion::reduce && r != collective().root) continue;
+        results_sent_[at(k, r)] = send(r, k, 1, out);
+      }
+    }
+    // A peer's result goes where this rank's input for it lies, once that has gone out.
+    for (int i = 1; i < size_; ++i) {
+      const int r = (rank_ + i) % size_;
+      const Flat input = inputs[static_cast<std::size_t>(r)];
+      if (k * part >= input.bytes) continue;
+      while (!through(sent_[at(k, r)], r)) co_await embedded::kBlocked;
+      sent_[at(k, r)].reset();
+      if (!scatter && takes_reduction()) results_received_[at(k, r)] = receive(r, k, 1, piece(input, k));
+    }
+  }
+  for (auto* const messages : {&results_received_, &results_sent_}) {
+    for (std::size_t i = 0; i < messages->size(); ++i) {
+      while (!through((*messages)[i], static_cast<int>(i % ranks))) co_await embedded::kBlocked;
+    }
+  }
+}
+
+}  // namespace hookline::engine

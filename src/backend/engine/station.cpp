@@ -1,0 +1,218 @@
+// Opening and closing, starting operations, and failing.
+#include "backend/engine/station.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <hookline/core/error.hpp>
+
+#include "backend/embedded/monitored.hpp"
+#include "backend/engine/exchange.hpp"
+#include "core/fork.hpp"
+
+namespace hookline::engine {
+namespace {
+
+// How long a lost connection may wait for the words of who closed it, which came before it was closed.
+constexpr Milliseconds kExplain{300};
+
+// An operation of a group that can do no more: over from the start.
+class Ended final : public Operation {
+ public:
+  using Operation::Operation;
+  std::string describe() const override { return "an operation of a broken group"; }
+
+ private:
+  void drive() override {}
+  void hurry() override {}
+};
+
+}  // namespace
+
+Station::Station(std::shared_ptr<Engine> engine)
+    : engine_(std::move(engine)),
+      rank_(engine_->rank()),
+      size_(engine_->size()),
+      name_(engine_->name()),
+      fork_generation_(core::fork_generation()),
+      waits_(size_, [this] { mail_.look_around(); }),
+      mail_(*this),
+      left_(static_cast<std::size_t>(size_)) {
+  for (auto& lane : lanes_) lane = std::make_unique<Lane>(*this);
+}
+
+Station::~Station() { close(); }
+
+void Station::open() {
+  if (size_ == 1) return;
+  ticking_ = std::thread([this, keep = shared_from_this()] { waits_.run(); });
+  pthread_setname_np(ticking_.native_handle(), "hookline-tick");
+  listening_ = std::thread([this, keep = shared_from_this()] { mail_.listen(); });
+  pthread_setname_np(listening_.native_handle(), "hookline-mail");
+}
+
+void Station::close() noexcept {
+  const bool forked = fork_generation_ != core::fork_generation();
+  if (forked) {
+    // The threads live in the parent only, and what they wait on cannot be destroyed here: all of it is leaked.
+    if (!itself_) itself_ = weak_from_this().lock();
+    return;
+  }
+  {
+    const std::lock_guard lock(mutex_);
+    if (std::exchange(closed_, true)) return;
+    unusable_.store(true, std::memory_order_seq_cst);
+  }
+  if (!broken()) {
+    mail_.farewell({.kind = MailKind::left}, "");
+    mail_.flush();
+  }
+  waits_.stop();
+  for (const auto& lane : lanes_) lane->end_all();
+  mail_.end_all();
+  for (const auto& lane : lanes_) lane->stop();
+  mail_.stop_lanes();
+  mail_.await_farewells();
+  mail_.end_listening();
+  waits_.end_thread();
+  for (std::thread* const thread : {&listening_, &ticking_}) {
+    if (!thread->joinable()) continue;
+    if (thread->get_id() == std::this_thread::get_id()) {
+      thread->detach();
+    } else {
+      thread->join();
+    }
+  }
+  engine_closed_ = true;
+  engine_->close();
+  const std::lock_guard lock(worker_mutex_);
+  worker_.reset();
+}
+
+void Station::refuse_in_forked_child(std::string_view what) const {
+  if (fork_generation_ == core::fork_generation()) return;
+  throw InvalidArgument(
+      fmt::format("{} on a {} group that was made before fork(); make a new group in the child process", what, name_));
+}
+
+WorkPtr Station::start(Collective&& collective, int lane_index, Milliseconds timeout) {
+  refuse_in_forked_child(hookline::name(collective.type));
+  if (const std::exception_ptr cause = why_unusable()) {
+    auto ended = std::make_shared<Ended>(shared_from_this(), kLongestTimeout, std::move(collective));
+    ended->complete(cause);
+    return ended;
+  }
+  if (collective.type == OpType::send) return mail_.send(std::move(collective), timeout);
+  if (collective.type == OpType::recv || collective.type == OpType::recv_anysource)
+    return mail_.receive(std::move(collective), timeout);
+  Lane& lane = this->lane(lane_index);
+  auto exchange = std::make_shared<Exchange>(shared_from_this(), timeout, lane_index, std::move(collective));
+  std::uint64_t& number = numbers_[static_cast<std::size_t>(lane_index)];
+  if (!lane.push(exchange, [&] { exchange->begin(++number); }, exchange->is_large())) {
+    exchange->finish(why_unusable());
+  }
+  return exchange;
+}
+
+std::exception_ptr Station::broken() const {
+  const std::lock_guard lock(mutex_);
+  return broken_;
+}
+
+std::exception_ptr Station::why_unusable() const {
+  if (!unusable()) return nullptr;
+  const std::lock_guard lock(mutex_);
+  if (broken_) return broken_;
+  return std::make_exception_ptr(Aborted(fmt::format("the {} group was shut down on rank {}", name_, rank_)));
+}
+
+void Station::fail(std::exception_ptr cause) { fail(std::move(cause), nullptr); }
+
+void Station::fail(std::exception_ptr cause, const std::string* told) {
+  Envelope envelope{.kind = MailKind::gave_up};
+  std::string text = told ? *told : describe(cause);
+  try {
+    std::rethrow_exception(cause);
+  } catch (const PeerLost&) {
+    envelope.dtype = kPeerLost;
+  } catch (...) {
+    if (!told) text = fmt::format("rank {} gave up: {}", rank_, text);
+  }
+  {
+    const std::lock_guard lock(mutex_);
+    if (broken_ || closed_) return;
+    broken_ = cause;
+    broken_since_ = Clock::now();
+    unusable_.store(true, std::memory_order_seq_cst);
+  }
+  news_.notify_all();
+  mail_.farewell(envelope, text);
+  waits_.stop(told != nullptr);
+  for (const auto& lane : lanes_) {
+    if (told) lane->hurry();
+    else lane->end_all();
+  }
+  mail_.end_all();
+  waits_.keep_ticking();
+}
+
+// A message that was given up may keep an engine busy that has no place for it any more.
+void Station::close_if_broken(Milliseconds since) noexcept {
+  if (!unusable() || engine_closed_.load()) return;
+  {
+    const std::lock_guard lock(mutex_);
+    if (!broken_ || closed_ || Clock::now() < broken_since_ + since) {
+      if (broken_) waits_.keep_ticking();
+      return;
+    }
+    if (engine_closed_.exchange(true)) return;
+  }
+  engine_->close();
+}
+
+void Station::peer_left(int rank) {
+  {
+    const std::lock_guard lock(mutex_);
+    left_[static_cast<std::size_t>(rank)] = true;
+  }
+  news_.notify_all();
+  waits_.set_gone(rank);
+  engine_->left(rank);
+  mail_.look_around();
+}
+
+std::exception_ptr Station::explain(const std::exception_ptr& lost, int rank, const std::string& what) {
+  std::unique_lock lock(mutex_);
+  news_.wait_for(lock, kExplain, [&] { return broken_ || closed_ || has_left(rank); });
+  if (broken_) return broken_;
+  lock.unlock();
+  if (has_left(rank)) {
+    return std::make_exception_ptr(PeerLost(fmt::format("{}: rank {} left the group", context(what), rank)));
+  }
+  return std::make_exception_ptr(PeerLost(
+      fmt::format("{}: rank {} died or cannot be reached; make a new group without it", context(what), rank), lost));
+}
+
+std::string Station::context(const std::string& what) const {
+  return fmt::format("{} on rank {} of the {} group", what, rank_, name_);
+}
+
+std::exception_ptr Station::not_in_time(const Operation& operation, const std::vector<int>& missing) const {
+  const auto waited = std::chrono::duration_cast<Milliseconds>(Clock::now() - operation.time_started());
+  const Collective& collective = operation.collective();
+  if (collective.type == OpType::monitored_barrier) {
+    return std::make_exception_ptr(
+        Timeout(embedded::failed_to_pass(rank_, missing, collective.wait_all_ranks, waited)));
+  }
+  return std::make_exception_ptr(
+      Timeout(fmt::format("{}: rank {} did not come within {} ms", context(operation.describe()),
+                          fmt::join(missing, ", "), waited.count())));
+}
+
+void Station::post(Task task) {
+  const std::lock_guard lock(worker_mutex_);
+  if (!worker_) worker_ = std::make_unique<ThreadExecutor>("hookline-work");
+  worker_->post(std::move(task));
+}
+
+}  // namespace hookline::engine
