@@ -4,12 +4,15 @@
 #include <algorithm>
 #include <array>
 #include <cctype>
+#include <filesystem>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include <hookline/backend/shm.hpp>
 #include <hookline/core/error.hpp>
+#include <hookline/store/prefix_store.hpp>
+#include <hookline/store/tcp_store.hpp>
 
 #include "backend/engine/load.hpp"
 
@@ -17,6 +20,10 @@ namespace hookline {
 namespace {
 
 std::shared_ptr<Backend> make_shm(const EngineSetting& setting) {
+  if (!setting.options.empty()) {
+    throw InvalidArgument(
+        fmt::format("the backend shm takes no options, and '{}' was given", setting.options.begin()->first));
+  }
   return make_shm_backend(setting.store, setting.rank, setting.size, setting.timeout);
 }
 
@@ -32,6 +39,31 @@ constexpr std::array kKnown = {
     Known{"mpi", nullptr, "libopenmpi-dev"},
 };
 
+const Known* find(const std::string& name) {
+  const auto* const found = std::find_if(kKnown.begin(), kKnown.end(), [&](const Known& k) { return name == k.name; });
+  return found != kKnown.end() ? found : nullptr;
+}
+
+// The host that keeps the store, where it is a host that does.
+std::string host_of(const Store& store) {
+  if (const auto* const prefix = dynamic_cast<const PrefixStore*>(&store)) return host_of(*prefix->underlying_store());
+  const auto* const tcp = dynamic_cast<const TCPStore*>(&store);
+  return tcp ? tcp->host() : "";
+}
+
+engine::MakeEngine* find_engine(const std::string& name) {
+  if (const Known* const known = find(name)) return engine::load(name, fmt::format("Debian's {}", known->package));
+  const bool plain = !name.empty() && std::all_of(name.begin(), name.end(),
+                                                  [](unsigned char c) { return std::isalnum(c) != 0 || c == '_'; });
+  const auto places = plain ? engine::places(name) : std::vector<std::filesystem::path>();
+  std::error_code ignored;
+  if (std::none_of(places.begin(), places.end(), [&](const auto& p) { return std::filesystem::exists(p, ignored); })) {
+    throw InvalidArgument(
+        fmt::format("no backend is called '{}' here; there are: {}", name, fmt::join(backend_names(), ", ")));
+  }
+  return engine::load(name, "what its library needs");
+}
+
 }  // namespace
 
 std::vector<std::string> backend_names() {
@@ -40,26 +72,23 @@ std::vector<std::string> backend_names() {
   return names;
 }
 
+void check_backend(const std::string& name) {
+  const Known* const known = find(name);
+  if (!known || !known->make) find_engine(name);
+}
+
 std::shared_ptr<Backend> make_backend(const std::string& name, const EngineSetting& setting) {
-  const auto* const known = std::find_if(kKnown.begin(), kKnown.end(), [&](const Known& k) { return name == k.name; });
-  const bool ours = known != kKnown.end();
-  const bool plain = !name.empty() && std::all_of(name.begin(), name.end(),
-                                                  [](unsigned char c) { return std::isalnum(c) != 0 || c == '_'; });
-  if (!plain) {
-    throw InvalidArgument(
-        fmt::format("no backend is called '{}'; there are: {}", name, fmt::join(backend_names(), ", ")));
-  }
-  if (ours && known->make) return known->make(setting);
+  const Known* const known = find(name);
+  if (known && known->make) return known->make(setting);
+  engine::MakeEngine* const make = find_engine(name);
   if (setting.size < 1 || setting.rank < 0 || setting.rank >= setting.size) {
     throw InvalidArgument(fmt::format("rank {} of a {} group of {}", setting.rank, name, setting.size));
   }
-  if (ours) return make_engine_backend(engine::load(name, fmt::format("Debian's {}", known->package), setting));
-  try {
-    return make_engine_backend(engine::load(name, "its library", setting));
-  } catch (const Unsupported& e) {
-    throw InvalidArgument(
-        fmt::format("no backend is called '{}'; there are: {}. {}", name, fmt::join(backend_names(), ", "), e.what()));
-  }
+  EngineSetting complete = setting;
+  if (complete.reach.empty() && setting.store) complete.reach = host_of(*setting.store);
+  std::shared_ptr<Engine> engine;
+  make(&complete, &engine);
+  return make_engine_backend(std::move(engine));
 }
 
 }  // namespace hookline

@@ -1,9 +1,7 @@
 // Rendezvous, then the backend of the name, then what HOOKLINE_DEBUG asks for.
 #include <hookline/group/init.hpp>
 
-#include <fmt/format.h>
-
-#include <hookline/backend/shm.hpp>
+#include <hookline/backend/make_backend.hpp>
 #include <hookline/core/error.hpp>
 #include <hookline/store/prefix_store.hpp>
 #include <hookline/store/rendezvous.hpp>
@@ -13,9 +11,7 @@
 namespace hookline {
 
 std::shared_ptr<ProcessGroup> init_process_group(const InitOptions& options) {
-  if (options.backend != "shm") {
-    throw InvalidArgument(fmt::format("no backend is called '{}' here; there is: shm", options.backend));
-  }
+  check_backend(options.backend);
   if (options.timeout <= Milliseconds(0))
     throw InvalidArgument("init_process_group: a timeout must be longer than 0 ms");
   Rendezvous job;
@@ -27,7 +23,11 @@ std::shared_ptr<ProcessGroup> init_process_group(const InitOptions& options) {
     throw InvalidArgument("init_process_group with a store needs rank and world_size too");
   }
   auto store = std::make_shared<PrefixStore>("hookline", job.store);
-  auto backend = make_shm_backend(store, job.rank, job.world_size, options.timeout);
+  auto backend = make_backend(options.backend, {.store = store,
+                                                .rank = job.rank,
+                                                .size = job.world_size,
+                                                .timeout = options.timeout,
+                                                .options = options.backend_options});
   return group::decorated_by_environment(make_group(std::move(backend), options.timeout), store);
 }
 

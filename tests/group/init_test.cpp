@@ -34,7 +34,7 @@ TEST(InitProcessGroup, ARankThatNeverComesIsNamed) {
 TEST(InitProcessGroup, RefusesWhatMakesNoSense) {
   const auto store = std::make_shared<MemoryStore>();
   EXPECT_THAT([] { init_process_group({.backend = "nccl"}); },
-              ThrowsMessage<InvalidArgument>(HasSubstr("there is: shm")));
+              ThrowsMessage<InvalidArgument>(HasSubstr("there are: shm")));
   EXPECT_THROW(init_process_group({.store = store}), InvalidArgument);
   EXPECT_THROW(init_process_group({.rank = 2, .world_size = 2, .store = store}), InvalidArgument);
   EXPECT_THROW(init_process_group({.rank = 0, .world_size = 65, .store = store}), InvalidArgument);

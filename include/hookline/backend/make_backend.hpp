@@ -17,6 +17,9 @@ namespace hookline {
 /// known, Unsupported saying what to install for an engine that is not there; otherwise what the backend throws.
 HOOKLINE_EXPORT std::shared_ptr<Backend> make_backend(const std::string& name, const EngineSetting& setting);
 
+/// Throws what make_backend would throw for the name alone: to be asked before meeting the others.
+HOOKLINE_EXPORT void check_backend(const std::string& name);
+
 /// The names that are known, installed or not.
 HOOKLINE_EXPORT std::vector<std::string> backend_names();
 

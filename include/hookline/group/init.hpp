@@ -1,6 +1,7 @@
 // From a launched process to a process group, in one call.
 #pragma once
 
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -19,10 +20,12 @@ struct InitOptions {
   Milliseconds timeout = kDefaultTimeout;  ///< of meeting, and of every operation that has none of its own
   std::shared_ptr<Store> store =
       nullptr;  ///< to meet in, instead of `init_method`; rank and world_size are needed then
+  std::map<std::string, std::string> backend_options;  ///< what the backend takes; gloo: "interface", "address"
 };
 
 /// Meets the other processes of the job and returns the group of all of them. Every process calls it. Throws what
-/// rendezvous() and the backend throw, and InvalidArgument listing the backends for a name that is none.
+/// rendezvous() and the backend throw, and InvalidArgument listing the backends for a name that is none, and
+/// Unsupported for one that is not installed: these two before meeting anybody.
 HOOKLINE_EXPORT std::shared_ptr<ProcessGroup> init_process_group(const InitOptions& options = {});
 
 }  // namespace hookline

@@ -16,6 +16,14 @@ namespace {
 
 namespace fs = std::filesystem;
 
+// Local, and bound to its own dependencies first: PyTorch's libraries export symbols of Gloo. Address sanitizer does
+// not bear the latter.
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+constexpr int kFlags = RTLD_NOW | RTLD_LOCAL;
+#else
+constexpr int kFlags = RTLD_NOW | RTLD_LOCAL | RTLD_DEEPBIND;
+#endif
+
 // Where this code lies: libhookline.so, or the program that it is linked into.
 fs::path own_directory() {
   Dl_info info = {};
@@ -25,7 +33,16 @@ fs::path own_directory() {
   return file.parent_path();
 }
 
-std::vector<fs::path> candidates(const std::string& name) {
+template <class F>
+F* find(void* library, const fs::path& path, const char* symbol) {
+  void* const found = dlsym(library, symbol);
+  if (!found) throw Unsupported(fmt::format("{} is not an engine of Hookline: it has no {}", path.string(), symbol));
+  return reinterpret_cast<F*>(found);
+}
+
+}  // namespace
+
+std::vector<fs::path> places(const std::string& name) {
   const std::string file = fmt::format("libhookline_{}.so", name);
   std::vector<fs::path> paths = {own_directory() / file};
   const char* const more = std::getenv("HOOKLINE_ENGINE_PATH");
@@ -38,44 +55,29 @@ std::vector<fs::path> candidates(const std::string& name) {
   return paths;
 }
 
-template <class F>
-F* find(void* library, const fs::path& path, const char* symbol) {
-  void* const found = dlsym(library, symbol);
-  if (!found) throw Unsupported(fmt::format("{} is not an engine of Hookline: it has no {}", path.string(), symbol));
-  return reinterpret_cast<F*>(found);
-}
-
-}  // namespace
-
-std::shared_ptr<Engine> load(const std::string& name, const std::string& package, const EngineSetting& setting) {
+MakeEngine* load(const std::string& name, const std::string& package) {
   std::string tried;
-  for (const fs::path& path : candidates(name)) {
+  for (const fs::path& path : places(name)) {
     std::error_code ignored;
     if (!fs::exists(path, ignored)) {
       tried += fmt::format("{}{}", tried.empty() ? "" : ", ", path.string());
       continue;
     }
-    // Local and bound to its own dependencies first: PyTorch's libraries export symbols of Gloo. It is never unloaded.
-    void* const library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_DEEPBIND);
+    void* const library = dlopen(path.c_str(), kFlags);  // never to be unloaded
     if (!library) {
       throw Unsupported(fmt::format("the engine '{}' cannot be loaded; install {} ({})", name, package, dlerror()));
     }
     const int version = find<int()>(library, path, "hookline_engine_version")();
     if (version != kEngineVersion) {
-      throw Unsupported(
-          fmt::format("{} is an engine of version {}, and this library takes version {}; build both from "
-                      "the same sources",
-                      path.string(), version, kEngineVersion));
+      throw Unsupported(fmt::format(
+          "{} is an engine of version {}, and this library takes version {}; build both from the same sources",
+          path.string(), version, kEngineVersion));
     }
-    std::shared_ptr<Engine> engine;
-    find<void(const EngineSetting*, std::shared_ptr<Engine>*)>(library, path, "hookline_make_engine")(&setting,
-                                                                                                      &engine);
-    return engine;
+    return find<MakeEngine>(library, path, "hookline_make_engine");
   }
-  throw Unsupported(
-      fmt::format("the engine '{}' is not installed here: it needs {}, and Hookline built where that is "
-                  "installed (looked for {})",
-                  name, package, tried));
+  throw Unsupported(fmt::format(
+      "the engine '{}' is not installed here: it needs {}, and Hookline built where that is installed (looked for {})",
+      name, package, tried));
 }
 
 }  // namespace hookline::engine

@@ -1,15 +1,22 @@
 // Loading engines: shared libraries that are found by the engine's name.
 #pragma once
 
+#include <filesystem>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include <hookline/backend/engine.hpp>
 
 namespace hookline::engine {
 
-/// Loads the library of that name, once, and has it make an engine. `package` is what the user installs where it is
-/// missing. Unsupported where there is none, or one of another version.
-std::shared_ptr<Engine> load(const std::string& name, const std::string& package, const EngineSetting& setting);
+using MakeEngine = void(const EngineSetting*, std::shared_ptr<Engine>*);
+
+/// Loads the library of that name, once, and returns what makes its engines. `package` is what the user installs where
+/// it is missing. Unsupported where there is none, or one of another version.
+MakeEngine* load(const std::string& name, const std::string& package);
+
+/// The places where the library is looked for, in their order.
+std::vector<std::filesystem::path> places(const std::string& name);
 
 }  // namespace hookline::engine

@@ -55,7 +55,7 @@ def test_meeting_in_a_store(tmp_path):
 
 
 def test_what_cannot_be_made():
-    with pytest.raises(hookline.InvalidArgument, match="there is: shm"):
+    with pytest.raises(hookline.InvalidArgument, match="there are: shm"):
         hookline.init_process_group("carrier pigeons")
     with pytest.raises(hookline.InvalidArgument, match="needs rank and world_size"):
         hookline.init_process_group(store=hookline.MemoryStore())

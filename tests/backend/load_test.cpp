@@ -1,0 +1,47 @@
+// Engines that are not there, or are something else.
+#include "backend/engine/load.hpp"
+
+#include <cstdlib>
+#include <fstream>
+
+#include <gmock/gmock.h>
+
+#include <hookline/backend/make_backend.hpp>
+#include <hookline/core/error.hpp>
+
+#include "harness/temp_directory.hpp"
+
+namespace hookline {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::Contains;
+using ::testing::HasSubstr;
+using ::testing::ThrowsMessage;
+
+class EnginePath : public ::testing::Test {
+ protected:
+  EnginePath() { setenv("HOOKLINE_ENGINE_PATH", directory_.path().c_str(), 1); }
+  ~EnginePath() override { unsetenv("HOOKLINE_ENGINE_PATH"); }
+  const test::TempDirectory directory_;
+};
+
+TEST(Load, AnEngineThatIsNotThereSaysWhatToInstall) {
+  EXPECT_THAT([] { engine::load("nowhere", "Debian's libnowhere-dev"); },
+              ThrowsMessage<Unsupported>(AllOf(HasSubstr("libnowhere-dev"), HasSubstr("libhookline_nowhere.so"))));
+}
+
+TEST(Load, ANameThatIsNoneListsThoseThatAre) {
+  for (const char* const name : {"pigeons", "", "../evil", "a b"}) {
+    EXPECT_THAT([&] { check_backend(name); }, ThrowsMessage<InvalidArgument>(HasSubstr("there are: shm, gloo, mpi")));
+  }
+  EXPECT_THAT(backend_names(), Contains("gloo"));
+}
+
+TEST_F(EnginePath, AFileThatIsNoLibraryIsAnErrorWithItsReason) {
+  std::ofstream(directory_ / "libhookline_text.so") << "not a library";
+  EXPECT_THAT([] { check_backend("text"); }, ThrowsMessage<Unsupported>(HasSubstr("cannot be loaded")));
+}
+
+}  // namespace
+}  // namespace hookline
