@@ -14,6 +14,11 @@ set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/hookline)
 install(TARGETS hookline EXPORT hookline-targets
   LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} ${namelink}
   INCLUDES DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
+foreach(engine hookline_gloo hookline_mpi)
+  if(TARGET ${engine})
+    install(TARGETS ${engine} LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
+  endif()
+endforeach()
 install(DIRECTORY include/hookline DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 install(EXPORT hookline-targets NAMESPACE hookline:: DESTINATION ${package_dir})
 

@@ -1,0 +1,135 @@
+// Looks at the interfaces of this host, and asks the kernel for the way to another one.
+#include "backend/gloo/local_address.hpp"
+
+#include <ifaddrs.h>
+#include <net/if.h>
+#include <netdb.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <array>
+#include <climits>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <optional>
+#include <set>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <hookline/core/error.hpp>
+
+namespace hookline::gloo_engine {
+namespace {
+
+std::string in_numbers(const sockaddr* address, socklen_t length) {
+  std::array<char, NI_MAXHOST> text{};
+  const int failed = getnameinfo(address, length, text.data(), text.size(), nullptr, 0, NI_NUMERICHOST);
+  return failed ? "" : text.data();
+}
+
+using Addresses = std::unique_ptr<addrinfo, decltype(&freeaddrinfo)>;
+
+Addresses resolve(const std::string& host, int type, std::string& why) {
+  addrinfo hints = {};
+  hints.ai_socktype = type;
+  addrinfo* found = nullptr;
+  const int failed = getaddrinfo(host.c_str(), type == SOCK_DGRAM ? "9" : nullptr, &hints, &found);
+  if (failed) why = gai_strerror(failed);
+  return {failed ? nullptr : found, &freeaddrinfo};
+}
+
+// The first of a name's addresses that this host may listen on.
+std::optional<std::string> own_address(const std::string& host, std::string& why) {
+  const Addresses all = resolve(host, SOCK_STREAM, why);
+  for (const addrinfo* a = all.get(); a; a = a->ai_next) {
+    const int fd = socket(a->ai_family, a->ai_socktype | SOCK_CLOEXEC, a->ai_protocol);
+    if (fd < 0) continue;
+    const bool bound = bind(fd, a->ai_addr, a->ai_addrlen) == 0;
+    if (!bound) why = std::strerror(errno);
+    close(fd);
+    if (bound) return in_numbers(a->ai_addr, a->ai_addrlen);
+  }
+  return std::nullopt;
+}
+
+// The address that packets to a host leave from. Nothing is sent.
+std::optional<std::string> address_towards(const std::string& host, std::string& why) {
+  const Addresses all = resolve(host, SOCK_DGRAM, why);
+  for (const addrinfo* a = all.get(); a; a = a->ai_next) {
+    const int fd = socket(a->ai_family, a->ai_socktype | SOCK_CLOEXEC, a->ai_protocol);
+    if (fd < 0) continue;
+    sockaddr_storage own = {};
+    socklen_t length = sizeof own;
+    const bool routed =
+        connect(fd, a->ai_addr, a->ai_addrlen) == 0 && getsockname(fd, reinterpret_cast<sockaddr*>(&own), &length) == 0;
+    if (!routed) why = std::strerror(errno);
+    close(fd);
+    if (routed) return in_numbers(reinterpret_cast<const sockaddr*>(&own), length);
+  }
+  return std::nullopt;
+}
+
+std::string address_of_interface(const std::string& name, const std::string& asked_by) {
+  ifaddrs* all = nullptr;
+  if (getifaddrs(&all) != 0) throw ResourceError(fmt::format("getifaddrs: {}", std::strerror(errno)));
+  const std::unique_ptr<ifaddrs, decltype(&freeifaddrs)> owner(all, &freeifaddrs);
+  std::set<std::string> names;
+  std::string found;
+  for (const int family : {AF_INET, AF_INET6}) {
+    for (const ifaddrs* i = all; i; i = i->ifa_next) {
+      if (!i->ifa_addr || i->ifa_addr->sa_family != family) continue;
+      names.insert(i->ifa_name);
+      if (found.empty() && name == i->ifa_name) {
+        found = in_numbers(i->ifa_addr, family == AF_INET ? sizeof(sockaddr_in) : sizeof(sockaddr_in6));
+      }
+    }
+  }
+  if (!found.empty()) return found;
+  throw InvalidArgument(fmt::format("gloo: there is no interface '{}' with an address on this host ({}); there are: {}",
+                                    name, asked_by, fmt::join(names, ", ")));
+}
+
+std::string default_address(const std::string& reach) {
+  std::string why;
+  const char* const master = std::getenv("MASTER_ADDR");
+  const std::string towards = !reach.empty() ? reach : master ? master : "";
+  if (!towards.empty()) {
+    if (auto address = address_towards(towards, why)) return *address;
+    throw InvalidArgument(fmt::format(
+        "gloo: no interface of this host leads to '{}': {}; name one by the option \"interface\" or GLOO_SOCKET_IFNAME",
+        towards, why));
+  }
+  std::array<char, HOST_NAME_MAX + 1> host{};
+  if (gethostname(host.data(), host.size() - 1) == 0) {
+    if (auto address = own_address(host.data(), why)) return *address;
+  }
+  return "127.0.0.1";
+}
+
+}  // namespace
+
+std::string local_address(const std::map<std::string, std::string>& options, const std::string& reach) {
+  for (const auto& [name, value] : options) {
+    if (name != "interface" && name != "address") {
+      throw InvalidArgument(fmt::format("gloo takes the options \"interface\" and \"address\", not '{}'", name));
+    }
+  }
+  if (const auto it = options.find("address"); it != options.end()) {
+    std::string why;
+    if (auto address = own_address(it->second, why)) return *address;
+    throw InvalidArgument(
+        fmt::format("gloo: '{}' (the option \"address\") is not an address of this host: {}", it->second, why));
+  }
+  if (const auto it = options.find("interface"); it != options.end()) {
+    return address_of_interface(it->second, "the option \"interface\"");
+  }
+  if (const char* const names = std::getenv("GLOO_SOCKET_IFNAME"); names && *names) {
+    const std::string list = names;  // PyTorch takes several; one carries all of this group
+    return address_of_interface(list.substr(0, list.find(',')), "GLOO_SOCKET_IFNAME");
+  }
+  return default_address(reach);
+}
+
+}  // namespace hookline::gloo_engine
