@@ -11,7 +11,6 @@
 #include <string>
 #include <vector>
 
-#include <hookline/codec/error_feedback.hpp>
 #include <hookline/codec/make_codec.hpp>
 
 #include "kernel/cast.hpp"

@@ -11,7 +11,6 @@
 #include <hookline/bucket/grad_bucket.hpp>
 #include <hookline/bucket/plan.hpp>
 #include <hookline/codec/codec.hpp>
-#include <hookline/codec/error_feedback.hpp>
 #include <hookline/codec/make_codec.hpp>
 #include <hookline/core/call_context.hpp>
 #include <hookline/core/deadline.hpp>
