@@ -1,12 +1,14 @@
 """`hookline run`: starts a program as several ranks, of one host or as one node's part of a job over several."""
 
 import argparse
+import contextlib
 import importlib.machinery
 import importlib.util
 import os
 import shutil
+import socket
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from .nodes import FAILED, MeetingError, Nodes, Place, read_master
 from .output import open_missing_files
@@ -18,12 +20,13 @@ NOT_EXECUTABLE, NOT_FOUND = 126, 127  # as the shells have it
 
 EPILOG = """\
 A program that ends in .py is run by this Python; any other is looked for as a shell would.
-Each rank finds RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE and HOOKLINE_STORE in its environment.
+Each rank finds RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE and HOOKLINE_STORE in its environment,
+and for PyTorch's env:// MASTER_ADDR and MASTER_PORT.
 Rank 0 reads the terminal. If a rank fails, the others are ended, and the exit code is that of
 the first that failed: its own, or 128 plus the number of the signal that ended it.
 On several nodes, start one launcher on each, with the same --nnodes and --master; node 0 is the
-master's host. Ranks find MASTER_ADDR and MASTER_PORT then, where the launcher of node 0 keeps the
-store, and GROUP_RANK, the number of their node. A failure on one node ends the ranks of all.
+master's host. MASTER_ADDR and MASTER_PORT are then where the launcher of node 0 keeps the
+store; there is also GROUP_RANK, the number of their node. A failure on one node ends the ranks of all.
 """
 
 
@@ -132,8 +135,8 @@ def _is_importable(name: str) -> bool:
         return False
 
 
-def environment(rank: int, ranks: int, store: str, base: Mapping[str, str]) -> dict[str, str]:
-    """The environment of one rank, made from the launcher's own."""
+def environment(rank: int, ranks: int, store: str, base: Mapping[str, str], port: int = 0) -> dict[str, str]:
+    """The environment of one rank, made from the launcher's own; with a port on which PyTorch's ranks may meet."""
     made = {"PYTHONUNBUFFERED": "1"}  # output appears when it is written, and is not lost with the process
     if ranks > 1:
         # Every rank's OpenMP would otherwise use all cores. What the user has set stays.
@@ -146,7 +149,23 @@ def environment(rank: int, ranks: int, store: str, base: Mapping[str, str]) -> d
         LOCAL_WORLD_SIZE=str(ranks),
         HOOKLINE_STORE=store,
     )
+    if port:
+        made.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
     return made
+
+
+@contextlib.contextmanager
+def reserved_port() -> Iterator[int]:
+    """A port that nobody else is given meanwhile, and on which rank 0 may listen; 0 where there is no loopback.
+
+    It is bound and does not listen; the kernel lets another socket with SO_REUSEADDR, as PyTorch's store has it, bind
+    it as well. Programs that do not use torch.distributed never touch it.
+    """
+    with socket.socket() as reservation:
+        reservation.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        with contextlib.suppress(OSError):
+            reservation.bind(("127.0.0.1", 0))
+        yield reservation.getsockname()[1]
 
 
 def job_environment(local_rank: int, nodes: Nodes, base: Mapping[str, str]) -> dict[str, str]:
@@ -193,11 +212,12 @@ def launch(command: Sequence[str], ranks: int, prefix: bool, grace: float) -> in
     """Runs the ranks of one host to their end; returns the exit code for the launcher. OSError if one cannot start."""
     # The supervisor comes first: from there on no signal ends the launcher before it has cleaned up.
     with Supervisor(grace) as supervisor:
-        with PrivateStore() as store:
+        with PrivateStore() as store, reserved_port() as port:
             try:
                 for rank in range(ranks):
                     tag = f"[{rank}] ".encode() if prefix else b""
-                    store.watch(supervisor.start(rank, command, environment(rank, ranks, store.path, os.environ), tag))
+                    variables = environment(rank, ranks, store.path, os.environ, port)
+                    store.watch(supervisor.start(rank, command, variables, tag))
                 supervisor.wait()
             finally:
                 supervisor.end()

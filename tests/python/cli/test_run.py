@@ -44,6 +44,21 @@ def test_ranks_share_the_cores_unless_the_user_says_otherwise():
     assert run.environment(0, 2, "s", {"RANK": "9"})["RANK"] == "0"
 
 
+def test_a_port_is_kept_for_rank_0_where_pytorchs_store_can_listen(launcher):
+    program = launcher.program(
+        "import os, socket\n"
+        "server = socket.socket()\n"
+        "server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as PyTorch's store does\n"
+        "server.bind((os.environ['MASTER_ADDR'], int(os.environ['MASTER_PORT'])))\n"
+        "server.listen()\n"
+        "print(server.getsockname()[1] == int(os.environ['MASTER_PORT']) > 0)\n"
+    )
+    done = launcher.run("-n", "1", program)
+    assert done.stdout == b"True\n", done.stderr
+    with run.reserved_port() as one, run.reserved_port() as other:
+        assert one != other
+
+
 @pytest.mark.parametrize("separator", [[], ["--"]])
 def test_arguments_reach_the_program(launcher, separator):
     program = launcher.program("import sys; print(sys.argv[1:])")
