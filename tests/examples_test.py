@@ -24,20 +24,27 @@ def readme(language: str) -> str:
     return program
 
 
-@pytest.mark.parametrize("path", sorted((ROOT / "examples").glob("*.py")), ids=lambda path: path.name)
+PROGRAMS = sorted([*(ROOT / "examples").glob("*.py"), *(ROOT / "examples/hooks").glob("*.py")])
+TWO_RANKS = [sys.executable, "-m", "hookline", "run", "-n", "2"]
+
+
+@pytest.mark.parametrize("path", PROGRAMS, ids=lambda path: path.name)
 def test_example(path: Path) -> None:
     """Programs with a process group are started as two ranks."""
-    launcher = ["-m", "hookline", "run", "-n", "2"] if "init_process_group" in path.read_text() else []
-    assert run(sys.executable, *launcher, path)
+    launcher = TWO_RANKS if "init_process_group" in path.read_text() else [sys.executable]
+    assert run(*launcher, path)
 
 
 def test_python_program_of_the_readme(tmp_path: Path) -> None:
     (tmp_path / "program.py").write_text(readme("python"))
-    assert run(sys.executable, tmp_path / "program.py")
+    lines = [line.split() for line in run(*TWO_RANKS, tmp_path / "program.py").splitlines()]
+    assert {rank for rank, *_ in lines} == {"0", "1"}
+    # Ten steps of 0.1 by the mean of 1 and 2, whatever eight bits lose of it; and fewer bytes than 650 floats have.
+    assert all(abs(float(b) + 1.5) < 0.05 and int(sent) < 1000 for _, b, sent in lines), lines
 
 
 def test_cpp_program_of_the_readme(tmp_path: Path) -> None:
     (tmp_path / "program.cpp").write_text(readme("cpp"))
     options = ["-std=c++20", "-Wall", "-Werror", f"-I{ROOT}/include", f"-L{BUILD}/src", f"-Wl,-rpath,{BUILD}/src"]
     run("c++", *options, tmp_path / "program.cpp", "-o", tmp_path / "program", "-lhookline", "-pthread")
-    assert run(tmp_path / "program")
+    assert sorted(run(*TWO_RANKS, tmp_path / "program").splitlines()) == ["0 1.5", "1 1.5"]

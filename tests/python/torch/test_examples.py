@@ -23,6 +23,13 @@ def test_the_transformer_learns_under_torchrun() -> None:
     assert "bytes sent in the last step" in done.stdout
 
 
+def test_the_first_steps_under_hookline_run() -> None:
+    command = [sys.executable, "-m", "hookline", "run", "-n", "2", str(ROOT / "examples/torch/first_steps.py")]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=110, check=False)
+    assert done.returncode == 0, done.stderr
+    assert re.search(r"loss [\d.]+, then [\d.]+, then [\d.]+; \d+ bytes sent in a step", done.stdout), done.stdout
+
+
 def libtorch_training(ranks: int, *arguments: str) -> list[tuple[float, str, int]]:
     """What each rank says: how much it got right, its weights, and what it sent."""
     program = str(BUILD / "examples/example_libtorch_training")

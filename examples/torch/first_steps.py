@@ -1,0 +1,43 @@
+"""PyTorch's DistributedDataParallel with hookline as its backend and one of its hooks, and then hookline's own.
+
+hookline run -n 2 examples/torch/first_steps.py, or torchrun --nproc-per-node 2 examples/torch/first_steps.py
+"""
+
+import torch
+import torch.distributed as dist
+
+import hookline.torch as ht
+
+torch.manual_seed(0)  # the same model and the same function to learn on every rank
+net = torch.nn.Sequential(torch.nn.Linear(32, 64), torch.nn.Tanh(), torch.nn.Linear(64, 1))
+wanted = torch.randn(32, 1) / 32**0.5
+
+dist.init_process_group("hookline")
+model = torch.nn.parallel.DistributedDataParallel(net)
+state = ht.PowerSGDState(None, matrix_approximation_rank=2, start_powerSGD_iter=10)
+ht.register_ddp_comm_hook(ht.DDPCommHookType.POWER_SGD, model, state)
+
+
+def train(model, steps):
+    """Trains on points of this rank's own; the loss at the beginning and at the end."""
+    torch.manual_seed(dist.get_rank() + 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    losses = []
+    for _ in range(steps):
+        points = torch.randn(64, 32)
+        optimizer.zero_grad()
+        loss = torch.nn.functional.mse_loss(model(points), points @ wanted)
+        loss.backward()  # gradients are averaged when it returns
+        optimizer.step()
+        losses.append(loss.item())
+    return losses[0], losses[-1]
+
+
+first, last = train(model, 30)
+# All of it ours: hookline's reducer too. This needs no torch.distributed, whose group goes on beside it.
+ours = ht.DistributedDataParallel(net, hook="powersgd(rank=2, start_iter=10)")
+_, end = train(ours, 30)
+assert max(last, end) < first / 2, (first, last, end)
+if dist.get_rank() == 0:
+    print(f"loss {first:.3f}, then {last:.3f}, then {end:.3f}; {ours.stats()['sent_bytes']} bytes sent in a step")
+dist.destroy_process_group()

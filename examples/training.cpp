@@ -1,0 +1,45 @@
+// Training without a framework: buckets, a hook by name, and a hook of one's own.
+//
+//   hookline run -n 2 build/dev/examples/example_training
+#include <chrono>
+#include <cmath>
+#include <cstdio>
+#include <vector>
+
+#include <hookline/hookline.hpp>
+namespace hl = hookline;
+
+// A hook with two collectives, as a coroutine: the mean, scaled down where its norm is above 1.
+hl::Future<hl::Tensor> mean_then_clip(hl::ProcessGroup& group, hl::GradBucket& bucket) {
+  co_await group.allreduce(bucket.buffer(), {.op = hl::ReduceOp::avg});
+  hl::Tensor norm = hl::squared_norm(bucket.buffer());
+  co_await group.allreduce(norm, {.op = hl::ReduceOp::max});
+  if (norm.item<float>() > 1.0f) bucket.buffer() *= 1.0f / std::sqrt(norm.item<float>());
+  co_return bucket.buffer();
+}
+
+int main() {
+  auto group = hl::init_process_group();  // shared_ptr<ProcessGroup>
+  std::vector<float> x(1000, float(group->rank()));
+  group->allreduce(hl::Tensor::borrow(x))->wait(std::chrono::seconds(5));
+
+  std::vector<hl::Parameter> params = {{"w", hl::Tensor::zeros({64, 10})}, {"b", hl::Tensor::zeros({10})}};
+  hl::Reducer reducer(params, group, hl::make_hook("int8(block=512) | error_feedback", group));
+  const hl::OptimizerPtr optimizer = hl::make_optimizer("sgd(lr=0.1)");
+  const hl::Tensor grad_w = hl::Tensor::empty({64, 10}), grad_b = hl::Tensor::empty({10});
+  for (int step = 0; step < 20; ++step) {
+    if (step == 10) reducer.replace_hook(hl::make_hook(mean_then_clip, group));
+    // Every rank pulls its parameters towards its own number; the mean pulls them towards the mean of the numbers.
+    for (int i = 0; i < 10; ++i) grad_b.data<float>()[i] = params[1].tensor.data<float>()[i] - float(group->rank());
+    reducer.mark_ready("b", grad_b);  // in the backward pass, as each gradient is there
+    for (int i = 0; i < 640; ++i) grad_w.data<float>()[i] = params[0].tensor.data<float>()[i] - float(group->rank());
+    reducer.mark_ready("w", grad_w);
+    reducer.finalize();  // before the optimizer: the gradients hold the means
+    optimizer->step("w", params[0].tensor, grad_w);
+    optimizer->step("b", params[1].tensor, grad_b);
+  }
+  const float b = params[1].tensor.data<float>()[0];
+  std::printf("rank %d: b is %.4f; the last step sent %llu bytes\n", group->rank(), double(b),
+              static_cast<unsigned long long>(reducer.stats().sent_bytes));
+  return b > 0 || group->size() == 1 ? 0 : 1;
+}
