@@ -4,6 +4,7 @@
 #include <vector>
 
 #include <nanobind/stl/chrono.h>
+#include <nanobind/stl/map.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/string.h>
@@ -54,7 +55,8 @@ std::weak_ptr<ProcessGroup>& default_group() {
 }
 
 GroupPtr init(const std::optional<std::string>& backend, const std::string& init_method, std::optional<int> rank,
-              std::optional<int> world_size, std::optional<TimeoutArg> timeout, std::shared_ptr<Store> store) {
+              std::optional<int> world_size, std::optional<TimeoutArg> timeout, std::shared_ptr<Store> store,
+              const std::map<std::string, std::string>& backend_options) {
   InitOptions options;
   if (backend) options.backend = *backend;
   options.init_method = init_method;
@@ -62,6 +64,7 @@ GroupPtr init(const std::optional<std::string>& backend, const std::string& init
   options.world_size = world_size;
   if (timeout) options.timeout = timeout->value();
   options.store = std::move(store);
+  options.backend_options = backend_options;
   auto group = natively([&] { return NativeGroup::make(init_process_group(options)); });
   default_group() = group;
   return group;
@@ -235,9 +238,10 @@ void bind_group(nb::module_& m) {
       "The group that init_process_group made last, while it lives.");
   m.def("init_process_group", &init, arg("backend").none() = "shm", arg("init_method") = "env://",
         arg("rank") = nb::none(), arg("world_size") = nb::none(), arg("timeout") = nb::none(),
-        arg("store") = nb::none(),
+        arg("store") = nb::none(), arg("backend_options") = std::map<std::string, std::string>(),
         "Meets the other processes of the job and returns the group of all of them. The timeout, 30 minutes where not "
-        "given, is that of meeting and of every operation that has none of its own.");
+        "given, is that of meeting and of every operation that has none of its own. What options there are depends on "
+        "the backend: gloo takes \"interface\" and \"address\".");
   m.def("threads_groups", &threads_groups, arg("size"), arg("timeout") = nb::none(),
         "The groups of a new set of ranks that are threads of this process, in rank order, each for one thread.");
   nb::module_::import_("atexit").attr("register")(nb::cpp_function([] {

@@ -1,0 +1,182 @@
+// What cannot be, who does not come, who dies, who is silent: an error with names, in time, and a way on.
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <csignal>
+#include <thread>
+
+#include <gmock/gmock.h>
+
+#include <hookline/backend/make_backend.hpp>
+#include <hookline/core/error.hpp>
+#include <hookline/group/process_group.hpp>
+#include <hookline/store/file_store.hpp>
+#include <hookline/store/memory_store.hpp>
+
+#include "harness/spawn.hpp"
+#include "harness/temp_directory.hpp"
+
+namespace hookline {
+namespace {
+
+using std::chrono::seconds;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::ThrowsMessage;
+
+std::shared_ptr<Backend> make_gloo(std::shared_ptr<Store> store, int rank, int size, Milliseconds timeout) {
+  return make_backend("gloo", {.store = std::move(store),
+                               .rank = rank,
+                               .size = size,
+                               .timeout = timeout,
+                               .options = {{"address", "127.0.0.1"}},
+                               .reach = ""});
+}
+
+class GlooFaults : public ::testing::Test {
+ protected:
+  static void SetUpTestSuite() { testing::group_worlds(); }  // says where the engine is
+
+  // How far the ranks are, in memory that they share.
+  struct Board {
+    std::atomic<int> ready;
+    std::atomic<int> told;
+  };
+  Board& board_ =
+      *new (mmap(nullptr, sizeof(Board), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0)) Board{};
+
+  void await_ready(int ranks) const {
+    for (const auto deadline = deadline_after(seconds(30)); board_.ready < ranks && Clock::now() < deadline;) {
+      std::this_thread::yield();
+    }
+  }
+
+  // Forks a rank that runs `body` and ends; 0 is its exit status where the body returns.
+  template <class F>
+  static pid_t rank_process(F body) {
+    const pid_t child = fork();
+    if (child != 0) return child;
+    int status = 1;
+    try {
+      body();
+      status = ::testing::Test::HasFailure() ? 1 : 0;
+    } catch (const std::exception& e) {
+      std::fprintf(stderr, "%s\n", e.what());
+    }
+    _exit(status);
+  }
+  static int exit_status(pid_t child) {
+    int status = 0;
+    waitpid(child, &status, 0);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+  }
+
+  const test::TempDirectory directory_;
+};
+
+TEST_F(GlooFaults, ARankThatNeverComesIsNamed) {
+  EXPECT_THAT([&] { make_gloo(std::make_shared<MemoryStore>(), 0, 3, Milliseconds(50)); },
+              ThrowsMessage<Timeout>(HasSubstr("rank 1, 2 did not come")));
+}
+
+TEST_F(GlooFaults, ARankThatComesAndIsNotThereIsNamed) {
+  // A key in the store, but nobody who connects or listens: left behind by a rank that died.
+  const auto store = std::make_shared<MemoryStore>();
+  std::thread ghost([&] {
+    EXPECT_THROW(make_gloo(store, 1, 3, Milliseconds(300)), Timeout);  // rank 2 never comes
+  });
+  ghost.join();
+  std::thread other([&] { EXPECT_ANY_THROW(make_gloo(store, 2, 3, Milliseconds(600))); });
+  EXPECT_THAT([&] { make_gloo(store, 0, 3, Milliseconds(600)); }, ::testing::Throws<Error>());
+  other.join();
+}
+
+TEST_F(GlooFaults, SomethingElseInTheStoreIsAMismatch) {
+  const auto store = std::make_shared<MemoryStore>();
+  store->set("gloo/1", "nonsense");
+  EXPECT_THAT([&] { make_gloo(store, 0, 2, seconds(5)); }, ThrowsMessage<Mismatch>(HasSubstr("rank 1")));
+}
+
+TEST_F(GlooFaults, AKilledPeerIsLostLongBeforeTheTimeoutAndTheOthersGoOn) {
+  constexpr int kRanks = 3;
+  constexpr int kVictim = 1;
+  std::vector<pid_t> children;
+  for (int rank = 0; rank < kRanks; ++rank) {
+    children.push_back(rank_process([&, rank] {
+      const std::string path = directory_ / "store";
+      auto group = make_group(make_gloo(std::make_shared<FileStore>(path), rank, kRanks, seconds(30)), seconds(30));
+      const Tensor t = Tensor::zeros({3'000'000});
+      group->barrier()->wait();
+      board_.ready.fetch_add(1);
+      try {
+        for (int i = 0;; ++i) group->allreduce(i % 2 ? t : t.slice(0, 0, 10))->wait();
+      } catch (const PeerLost& e) {
+        EXPECT_THAT(e.what(), HasSubstr("rank 1 died"));
+      }
+      EXPECT_THROW(group->barrier()->wait(), PeerLost) << "the first cause again";
+      group->abort();
+      group.reset();
+      const int own = rank > kVictim ? rank - 1 : rank;
+      make_group(make_gloo(std::make_shared<FileStore>(path + ".again"), own, kRanks - 1, seconds(30)), seconds(30))
+          ->barrier()
+          ->wait();
+    }));
+  }
+  await_ready(kRanks);
+  kill(children[kVictim], SIGKILL);
+  for (int rank = 0; rank < kRanks; ++rank) {
+    EXPECT_EQ(exit_status(children[static_cast<std::size_t>(rank)]), rank == kVictim ? 128 + SIGKILL : 0) << rank;
+  }
+}
+
+TEST_F(GlooFaults, ASilentPeerIsATimeoutAndAbortReturns) {
+  std::vector<pid_t> children;
+  for (int rank = 0; rank < 2; ++rank) {
+    children.push_back(rank_process([&, rank] {
+      auto group =
+          make_group(make_gloo(std::make_shared<FileStore>(directory_ / "store"), rank, 2, seconds(30)), seconds(30));
+      const Tensor t = Tensor::zeros({3'000'000});
+      group->barrier()->wait();
+      board_.ready.fetch_add(1);
+      if (rank == 1) {
+        for (;;) pause();  // it is stopped, and killed in the end
+      }
+      for (const auto until = deadline_after(seconds(30)); board_.told == 0 && Clock::now() < until;) {
+        std::this_thread::yield();
+      }
+      EXPECT_THAT([&] { group->allreduce(t, {.timeout = Milliseconds(100)})->wait(); },
+                  ThrowsMessage<Timeout>(HasSubstr("rank 1 did not come")));
+      EXPECT_THROW(group->barrier()->wait(), Timeout);
+      group->abort();
+    }));
+  }
+  await_ready(2);
+  kill(children[1], SIGSTOP);
+  board_.told = 1;
+  EXPECT_EQ(exit_status(children[0]), 0);
+  kill(children[1], SIGKILL);
+  EXPECT_EQ(exit_status(children[1]), 128 + SIGKILL);
+}
+
+TEST_F(GlooFaults, AForkedChildIsToldToMakeItsOwnGroup) {
+  std::vector<pid_t> children;
+  for (int rank = 0; rank < 2; ++rank) {
+    children.push_back(rank_process([&, rank] {
+      auto group =
+          make_group(make_gloo(std::make_shared<FileStore>(directory_ / "store"), rank, 2, seconds(30)), seconds(30));
+      group->barrier()->wait();
+      const pid_t forked = rank_process([&] {
+        EXPECT_THAT([&] { group->barrier(); }, ThrowsMessage<InvalidArgument>(HasSubstr("fork")));
+        group.reset();
+      });
+      EXPECT_EQ(exit_status(forked), 0);
+      group->barrier()->wait();
+    }));
+  }
+  for (const pid_t child : children) EXPECT_EQ(exit_status(child), 0);
+}
+
+}  // namespace
+}  // namespace hookline

@@ -1,0 +1,70 @@
+// Options, the environment and the way to the master, as addresses of this host.
+#include "backend/gloo/local_address.hpp"
+
+#include <cstdlib>
+
+#include <gmock/gmock.h>
+
+#include <hookline/core/error.hpp>
+
+#include "backend/gloo/meeting.hpp"
+
+namespace hookline::gloo_engine {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::ThrowsMessage;
+
+TEST(LocalAddress, ComesFromTheOptions) {
+  EXPECT_EQ(local_address({{"interface", "lo"}}, ""), "127.0.0.1");
+  EXPECT_EQ(local_address({{"address", "127.0.0.1"}}, "192.0.2.1"), "127.0.0.1");
+  EXPECT_THAT(local_address({{"address", "localhost"}}, ""), ::testing::AnyOf("127.0.0.1", "::1"));
+}
+
+TEST(LocalAddress, ComesFromTheEnvironment) {
+  setenv("GLOO_SOCKET_IFNAME", "lo,other", 1);
+  EXPECT_EQ(local_address({}, "192.0.2.1"), "127.0.0.1");
+  setenv("GLOO_SOCKET_IFNAME", "no_such0", 1);
+  EXPECT_THAT([] { local_address({}, ""); },
+              ThrowsMessage<InvalidArgument>(AllOf(HasSubstr("no_such0"), HasSubstr("GLOO_SOCKET_IFNAME"))));
+  unsetenv("GLOO_SOCKET_IFNAME");
+}
+
+TEST(LocalAddress, IsTheOneThatReachesTheMaster) {
+  EXPECT_EQ(local_address({}, "127.0.0.1"), "127.0.0.1");
+  setenv("MASTER_ADDR", "127.0.0.1", 1);
+  EXPECT_EQ(local_address({}, ""), "127.0.0.1");
+  unsetenv("MASTER_ADDR");
+  EXPECT_NE(local_address({}, ""), "");
+}
+
+TEST(LocalAddress, WhatThisHostDoesNotHaveIsNamed) {
+  EXPECT_THAT([] { local_address({{"interface", "no_such0"}}, ""); },
+              ThrowsMessage<InvalidArgument>(AllOf(HasSubstr("no_such0"), HasSubstr("lo"))));
+  EXPECT_THAT([] { local_address({{"address", "192.0.2.1"}}, ""); },
+              ThrowsMessage<InvalidArgument>(HasSubstr("192.0.2.1")));
+  EXPECT_THAT([] { local_address({{"address", "no such host"}}, ""); },
+              ThrowsMessage<InvalidArgument>(HasSubstr("no such host")));
+  EXPECT_THAT([] { local_address({{"colour", "red"}}, ""); }, ThrowsMessage<InvalidArgument>(HasSubstr("colour")));
+}
+
+TEST(Meeting, AddressesSurviveTheStore) {
+  const Addresses all = {{}, {'a', 'b'}, {'\0', 'c'}};
+  EXPECT_EQ(read_addresses(written(all), 3, 0), all);
+}
+
+TEST(Meeting, BytesThatAreNoAddressesAreRefused) {
+  const std::string text = written({{}, {'a', 'b'}, {'c'}});
+  for (std::size_t length = 0; length < text.size(); ++length) {
+    EXPECT_THROW(read_addresses(text.substr(0, length), 3, 1), Mismatch) << length;
+  }
+  EXPECT_THROW(read_addresses(text + "x", 3, 1), Mismatch);
+  EXPECT_THROW(read_addresses(text, 2, 1), Mismatch);
+  std::string huge = text;
+  huge[huge.size() - 5 - 3] = '\x7f';
+  EXPECT_THROW(read_addresses(huge, 3, 1), Mismatch);
+}
+
+}  // namespace
+}  // namespace hookline::gloo_engine

@@ -1,0 +1,62 @@
+"""Groups on the engine gloo, beside the Gloo that PyTorch brings along."""
+
+import pytest
+
+import hookline
+
+
+@pytest.mark.parametrize("torch_first", [True, False])
+def test_beside_torch_s_own_gloo_in_one_process(launch, tmp_path, torch_first):
+    imports = ["import torch, torch.distributed as dist", "import hookline as hl"]
+    done = launch(
+        2,
+        "\n".join(imports if torch_first else imports[::-1])
+        + f"""
+import numpy as np
+rank = int(__import__("os").environ["RANK"])
+def theirs():
+    dist.init_process_group("gloo", init_method="file://{tmp_path}/torch", rank=rank, world_size=2)
+def ours():
+    group = hl.init_process_group("gloo", timeout=60, backend_options={{"interface": "lo"}})
+    assert (group.name(), group.size()) == ("gloo", 2)
+    return group
+if {torch_first}:
+    theirs()
+    group = ours()
+else:
+    group = ours()
+    theirs()
+for count in (3, 100_000):
+    a = torch.full((count,), rank + 1.0)
+    b = torch.full((count,), rank + 1.0, dtype=torch.bfloat16)
+    c = np.full(count, rank + 1, np.int64)
+    dist.all_reduce(a)
+    work = group.allreduce([b])
+    group.allreduce([c], op=hl.ReduceOp.PRODUCT).wait()
+    work.wait()
+    assert (a == 3).all() and (b == 3).all() and (c == 2).all()
+with np.testing.assert_raises_regex(hl.Mismatch, "rank 1: allreduce of 4 float32, sum"):
+    group.allreduce([torch.zeros(3 + rank)]).wait()
+group.barrier().wait()
+dist.barrier()
+dist.destroy_process_group()
+""",
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_what_is_not_there_is_named():
+    store = hookline.MemoryStore()
+    with pytest.raises(hookline.InvalidArgument, match=r"no_such0.*there are: .*lo"):
+        hookline.init_process_group(
+            "gloo", store=store, rank=0, world_size=2, timeout=5, backend_options={"interface": "no_such0"}
+        )
+    with pytest.raises(hookline.Timeout, match="rank 1 did not come"):
+        hookline.init_process_group("gloo", store=store, rank=0, world_size=2, timeout=0.05)
+    with pytest.raises(hookline.InvalidArgument, match="shm takes no options"):
+        hookline.init_process_group(store=store, rank=0, world_size=1, backend_options={"interface": "lo"})
+
+
+def test_a_group_of_one(launch):
+    done = launch(1, "import hookline as hl\nassert hl.init_process_group('gloo', timeout=30).size() == 1")
+    assert (done.returncode, done.stderr) == (0, "")
