@@ -4,6 +4,7 @@
 #include <hookline/backend/backend.hpp>
 #include <hookline/backend/collective.hpp>
 #include <hookline/backend/engine.hpp>
+#include <hookline/backend/layered.hpp>
 #include <hookline/backend/make_backend.hpp>
 #include <hookline/backend/shm.hpp>
 #include <hookline/backend/threads.hpp>

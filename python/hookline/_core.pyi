@@ -806,9 +806,9 @@ def is_initialised(object: object) -> bool: ...
 def default_group() -> ProcessGroup:
     """The group that init_process_group made last, while it lives."""
 
-def init_process_group(backend: str | None = 'shm', init_method: str = 'env://', rank: int | None = None, world_size: int | None = None, timeout: float | datetime.timedelta | None = None, store: Store | None = None, backend_options: Mapping[str, str] = {}) -> ProcessGroup:
+def init_process_group(backend: str | None = None, init_method: str = 'env://', rank: int | None = None, world_size: int | None = None, timeout: float | datetime.timedelta | None = None, store: Store | None = None, backend_options: Mapping[str, str] = {}) -> ProcessGroup:
     """
-    Meets the other processes of the job and returns the group of all of them. The timeout, 30 minutes where not given, is that of meeting and of every operation that has none of its own. What options there are depends on the backend: gloo takes "interface" and "address".
+    Meets the other processes of the job and returns the group of all of them. Without a backend it is shm on one host, and layered beyond: over mpi under an MPI launcher, else over gloo. The timeout, 30 minutes where not given, is that of meeting and of every operation that has none of its own. What options there are depends on the backend: gloo takes "interface" and "address", layered "engine" and those of that engine.
     """
 
 def threads_groups(size: int, timeout: float | datetime.timedelta | None = None) -> list[ProcessGroup]:

@@ -1,4 +1,5 @@
 // Binds ProcessGroup: the group itself, and how it is made. Its collectives are in bind_collectives.cpp.
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -236,12 +237,13 @@ void bind_group(nb::module_& m) {
         throw InvalidArgument("there is no default group: call init_process_group() first, and keep what it returns");
       },
       "The group that init_process_group made last, while it lives.");
-  m.def("init_process_group", &init, arg("backend").none() = "shm", arg("init_method") = "env://",
+  m.def("init_process_group", &init, arg("backend").none() = nb::none(), arg("init_method") = "env://",
         arg("rank") = nb::none(), arg("world_size") = nb::none(), arg("timeout") = nb::none(),
         arg("store") = nb::none(), arg("backend_options") = std::map<std::string, std::string>(),
-        "Meets the other processes of the job and returns the group of all of them. The timeout, 30 minutes where not "
+        "Meets the other processes of the job and returns the group of all of them. Without a backend it is shm on one "
+        "host, and layered beyond: over mpi under an MPI launcher, else over gloo. The timeout, 30 minutes where not "
         "given, is that of meeting and of every operation that has none of its own. What options there are depends on "
-        "the backend: gloo takes \"interface\" and \"address\".");
+        "the backend: gloo takes \"interface\" and \"address\", layered \"engine\" and those of that engine.");
   m.def("threads_groups", &threads_groups, arg("size"), arg("timeout") = nb::none(),
         "The groups of a new set of ranks that are threads of this process, in rank order, each for one thread.");
   nb::module_::import_("atexit").attr("register")(nb::cpp_function([] {

@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <hookline/backend/layered.hpp>
 #include <hookline/backend/shm.hpp>
 #include <hookline/core/error.hpp>
 #include <hookline/store/prefix_store.hpp>
@@ -35,6 +36,7 @@ struct Known {
 
 constexpr std::array kKnown = {
     Known{"shm", make_shm, ""},
+    Known{"layered", make_layered_backend, ""},
     Known{"gloo", nullptr, "libgloo-dev"},
     Known{"mpi", nullptr, "libopenmpi-dev"},
 };

@@ -1,6 +1,7 @@
 // Rendezvous, then the backend of the name, then what HOOKLINE_DEBUG asks for.
 #include <hookline/group/init.hpp>
 
+#include <hookline/backend/layered.hpp>
 #include <hookline/backend/make_backend.hpp>
 #include <hookline/core/error.hpp>
 #include <hookline/store/prefix_store.hpp>
@@ -11,7 +12,7 @@
 namespace hookline {
 
 std::shared_ptr<ProcessGroup> init_process_group(const InitOptions& options) {
-  check_backend(options.backend);
+  if (!options.backend.empty()) check_backend(options.backend);
   if (options.timeout <= Milliseconds(0))
     throw InvalidArgument("init_process_group: a timeout must be longer than 0 ms");
   Rendezvous job;
@@ -23,11 +24,13 @@ std::shared_ptr<ProcessGroup> init_process_group(const InitOptions& options) {
     throw InvalidArgument("init_process_group with a store needs rank and world_size too");
   }
   auto store = std::make_shared<PrefixStore>("hookline", job.store);
-  auto backend = make_backend(options.backend, {.store = store,
-                                                .rank = job.rank,
-                                                .size = job.world_size,
-                                                .timeout = options.timeout,
-                                                .options = options.backend_options});
+  const EngineSetting setting{.store = store,
+                              .rank = job.rank,
+                              .size = job.world_size,
+                              .timeout = options.timeout,
+                              .options = options.backend_options,
+                              .reach = ""};
+  auto backend = options.backend.empty() ? make_default_backend(setting) : make_backend(options.backend, setting);
   return group::decorated_by_environment(make_group(std::move(backend), options.timeout), store);
 }
 

@@ -37,7 +37,7 @@ TEST(InitProcessGroup, RefusesWhatMakesNoSense) {
               ThrowsMessage<InvalidArgument>(HasSubstr("there are: shm")));
   EXPECT_THROW(init_process_group({.store = store}), InvalidArgument);
   EXPECT_THROW(init_process_group({.rank = 2, .world_size = 2, .store = store}), InvalidArgument);
-  EXPECT_THROW(init_process_group({.rank = 0, .world_size = 65, .store = store}), InvalidArgument);
+  EXPECT_THROW(init_process_group({.backend = "shm", .rank = 0, .world_size = 65, .store = store}), InvalidArgument);
   EXPECT_THROW(init_process_group({.rank = 0, .world_size = 1, .timeout = Milliseconds(0), .store = store}),
                InvalidArgument);
 }

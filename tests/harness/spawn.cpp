@@ -119,14 +119,22 @@ std::shared_ptr<Backend> make_shm(const std::shared_ptr<Store>& store, int rank,
   return make_shm_backend(store, rank, ranks, kTimeout);
 }
 
-World layered_threads(const std::string& name, const HostOf& host_of) {
-  return {name, [host_of](int ranks, const RankBody& body) {
+layered::MakePart part_of(const std::shared_ptr<Backend>& all) {
+  return [all](const std::vector<int>& some, const std::string& which, Milliseconds timeout) {
+    return all->subset(some, which, timeout);
+  };
+}
+
+World layered_threads(const std::string& name, const HostOf& host_of, bool on_engine) {
+  return {name, [host_of, on_engine](int ranks, const RankBody& body) {
+            std::vector<std::shared_ptr<Backend>> engines;
+            for (auto& engine : make_memory_engines(ranks)) engines.push_back(make_engine_backend(std::move(engine)));
             auto backends = make_threads_backends(ranks, {.reach_all_memory = false});
-            spawn_threads(std::move(backends), body, [&](std::shared_ptr<Backend> all) {
+            spawn_threads(std::move(backends), body, [&](const std::shared_ptr<Backend>& all) {
               const int rank = all->rank();
-              const layered::MakePart part = [all](const std::vector<int>& some, const std::string& which,
-                                                   Milliseconds timeout) { return all->subset(some, which, timeout); };
-              return layered::make_layered(topology(rank, ranks, host_of), rank, {part, part}, "", kTimeout);
+              const auto& between = on_engine ? engines[static_cast<std::size_t>(rank)] : all;
+              return layered::make_layered(topology(rank, ranks, host_of), rank, {part_of(all), part_of(between)}, "",
+                                           kTimeout);
             });
           }};
 }
@@ -140,11 +148,11 @@ World processes_world(const std::string& name, const MakeBackend& make_backend) 
 World shm_world() { return processes_world("shm", make_shm); }
 
 World layered_threads_world() {
-  return layered_threads("layered_threads", [](int rank, int) { return rank % 2; });
+  return layered_threads("layered_threads", [](int rank, int) { return rank % 2; }, false);
 }
 
 World layered_hosts_world() {
-  return layered_threads("layered_hosts", [](int rank, int) { return rank % 3; });
+  return layered_threads("layered_hosts", [](int rank, int) { return rank % 3; }, true);
 }
 
 World layered_processes_world() {

@@ -28,7 +28,7 @@ World memory_engine_world();    ///< threads on the simplest engine: what all en
 /// Layered groups: hosts that are one host, with the embedded backends in the place of the engine between them.
 World layered_threads_world();    ///< every other rank on the second host
 World layered_processes_world();  ///< the first half of the ranks on the first host, the others on the second
-World layered_hosts_world();      ///< threads on three hosts
+World layered_hosts_world();      ///< threads on three hosts, over the simplest engine
 
 /// Processes that make their backends from a store that they meet in.
 using MakeBackend = std::function<std::shared_ptr<Backend>(const std::shared_ptr<Store>& store, int rank, int ranks)>;

@@ -13,7 +13,7 @@
 namespace hookline {
 
 struct InitOptions {
-  std::string backend = "shm";
+  std::string backend;                 ///< none: shm on one host, layered beyond; see make_default_backend()
   std::string init_method = "env://";  ///< as rendezvous() takes it
   std::optional<int> rank = std::nullopt;
   std::optional<int> world_size = std::nullopt;

@@ -129,14 +129,14 @@ std::exception_ptr Layers::broken() const {
     const std::lock_guard lock(state_mutex_);
     if (broken_) return broken_;
   }
-  if (std::exception_ptr cause = levels_.flat->broken()) return cause;
+  if (const std::exception_ptr cause = levels_.flat->broken()) return in_whole_group(cause, levels_.all);
   if (levels_.slice) {
     if (const std::exception_ptr cause = levels_.slice->broken()) {
-      return in_whole_group(cause, *levels_.slice, levels_.topology.owners(levels_.topology.place));
+      return in_whole_group(cause, levels_.topology.owners(levels_.topology.place));
     }
   }
   const std::exception_ptr cause = levels_.inner->broken();
-  return cause ? in_whole_group(cause, *levels_.inner, levels_.topology.here()) : nullptr;
+  return cause ? in_whole_group(cause, levels_.topology.here()) : nullptr;
 }
 
 void Layers::close() noexcept {

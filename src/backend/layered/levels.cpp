@@ -1,38 +1,69 @@
 // Errors of the parts, as errors of the whole.
 #include "backend/layered/levels.hpp"
 
-#include <fmt/format.h>
-#include <fmt/ranges.h>
+#include <cctype>
 
 #include <hookline/core/error.hpp>
 
 namespace hookline::layered {
 namespace {
 
+// Where a part quotes what the whole said, in its own numbers; and what is said of a lost peer.
+constexpr std::string_view kWhole = "in the layered group: ";
+constexpr std::string_view kLost = "a peer was lost: ";
+
+bool is_digit(char c) { return std::isdigit(static_cast<unsigned char>(c)) != 0; }
+
+// Puts the numbers of the whole in the place of those of the part, after every "rank" and "ranks".
+std::string renumbered(std::string_view text, const std::vector<int>& ranks) {
+  std::string out;
+  std::size_t at = 0;
+  const auto copy_number = [&] {
+    std::size_t number = 0;
+    const std::size_t begin = at;
+    for (; at < text.size() && is_digit(text[at]) && at - begin < 6; ++at) {
+      number = number * 10 + static_cast<std::size_t>(text[at] - '0');
+    }
+    out += number < ranks.size() ? std::to_string(ranks[number]) : std::string(text.substr(begin, at - begin));
+  };
+  while (at < text.size()) {
+    const bool word = text.substr(at).starts_with("ank ") || text.substr(at).starts_with("anks ");
+    out += text[at++];
+    if (!word) continue;
+    while (at < text.size() && text[at - 1] != ' ') out += text[at++];
+    while (at < text.size() && is_digit(text[at])) {
+      copy_number();
+      if (!text.substr(at).starts_with(", ") || at + 2 >= text.size() || !is_digit(text[at + 2])) break;
+      out += ", ";
+      at += 2;
+    }
+  }
+  return out;
+}
+
 template <class E>
-std::exception_ptr explained(const E& error, const std::string& note) {
-  return std::make_exception_ptr(E(error.what() + note));
+std::exception_ptr translated(const E& error, const std::vector<int>& ranks) {
+  const std::string_view text = error.what();
+  const std::size_t quoted = text.find(kWhole);
+  if (quoted == std::string_view::npos) return std::make_exception_ptr(E(renumbered(text, ranks)));
+  const std::string_view told = text.substr(quoted + kWhole.size());
+  if (told.starts_with(kLost)) return std::make_exception_ptr(PeerLost(std::string(told.substr(kLost.size()))));
+  return std::make_exception_ptr(E(renumbered(text.substr(0, quoted), ranks) + std::string(told)));
 }
 
 }  // namespace
 
-std::exception_ptr in_whole_group(const std::exception_ptr& error, const Backend& part, const std::vector<int>& ranks) {
-  const std::string note = fmt::format(
-      " (in the {} part of a layered group, whose ranks 0 to {} are the ranks {} of the whole; this is rank {})",
-      part.name(), ranks.size() - 1, fmt::join(ranks, ", "), ranks[static_cast<std::size_t>(part.rank())]);
+std::exception_ptr in_whole_group(const std::exception_ptr& error, const std::vector<int>& ranks) {
   try {
     std::rethrow_exception(error);
   } catch (const Timeout& e) {
-    return explained(e, note);
+    return translated(e, ranks);
   } catch (const PeerLost& e) {
-    return explained(e, note);
+    return translated(e, ranks);
   } catch (const Mismatch& e) {
-    return explained(e, note);
+    return translated(e, ranks);
   } catch (const Aborted& e) {
-    const std::string text = e.what();
-    const std::size_t lost = text.find(Levels::kLost);
-    if (lost == std::string::npos) return explained(e, note);
-    return std::make_exception_ptr(PeerLost(text.substr(lost)));
+    return translated(e, ranks);
   } catch (...) {
     return std::current_exception();
   }
@@ -41,11 +72,10 @@ std::exception_ptr in_whole_group(const std::exception_ptr& error, const Backend
 std::string told_to_parts(const std::exception_ptr& error) {
   try {
     std::rethrow_exception(error);
-  } catch (const PeerLost& e) {
-    const std::string text = e.what();
-    return text.starts_with(Levels::kLost) ? text : Levels::kLost + text;
+  } catch (const PeerLost&) {
+    return std::string(kWhole) + std::string(kLost) + describe(error);
   } catch (...) {
-    return describe(error);
+    return std::string(kWhole) + describe(error);
   }
 }
 

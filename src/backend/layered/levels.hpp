@@ -4,6 +4,7 @@
 #include <exception>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <hookline/backend/backend.hpp>
@@ -16,17 +17,15 @@ struct Levels {
   int rank = 0;
   int size = 1;
   Topology topology;
+  std::vector<int> all;            ///< 0, 1, …
   std::shared_ptr<Backend> inner;  ///< the ranks of this host
   std::shared_ptr<Backend> flat;   ///< all ranks, through the engine
   std::shared_ptr<Backend> slice;  ///< this rank and its counterparts; null where it owns no slice
-
-  /// What a host says to its own ranks when another one lost a peer begins so; they say PeerLost then, too.
-  static constexpr const char* kLost = "a peer was lost: ";
 };
 
-/// The error of a part of the group, whose ranks are numbered otherwise, in the words of the whole: of the same kind,
-/// and with the numbers explained.
-std::exception_ptr in_whole_group(const std::exception_ptr& error, const Backend& part, const std::vector<int>& ranks);
+/// The error of a part of the group, whose ranks are numbered otherwise, in the words of the whole: with the numbers of
+/// the whole, and PeerLost where a rank of the part gave up because it lost a peer elsewhere. `ranks` are the part's.
+std::exception_ptr in_whole_group(const std::exception_ptr& error, const std::vector<int>& ranks);
 
 /// What this rank's parts are told when it gives up because of an error.
 std::string told_to_parts(const std::exception_ptr& error);

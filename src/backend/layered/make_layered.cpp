@@ -2,6 +2,7 @@
 #include "backend/layered/make_layered.hpp"
 
 #include <algorithm>
+#include <numeric>
 
 #include <fmt/format.h>
 
@@ -77,11 +78,10 @@ std::shared_ptr<Backend> make_layered(const Topology& topology, int rank, const 
   auto inner = makers.inside(topology.here(), fmt::format("{}host{}", name, topology.host), timeout);
   if (topology.hosts.size() == 1) return inner;
   Levels levels{.rank = rank, .size = 0, .topology = topology, .inner = std::move(inner)};
-  std::vector<int> all;
-  for (const std::vector<int>& ranks : topology.hosts) all.insert(all.end(), ranks.begin(), ranks.end());
-  std::sort(all.begin(), all.end());
-  levels.size = static_cast<int>(all.size());
-  levels.flat = makers.between(all, name + "all", time_left(deadline));
+  for (const std::vector<int>& ranks : topology.hosts) levels.size += static_cast<int>(ranks.size());
+  levels.all.resize(static_cast<std::size_t>(levels.size));
+  std::iota(levels.all.begin(), levels.all.end(), 0);
+  levels.flat = makers.between(levels.all, name + "all", time_left(deadline));
   if (topology.most > 1 && topology.owns_slice()) {
     levels.slice = makers.between(topology.owners(topology.place), fmt::format("{}slice{}", name, topology.place),
                                   time_left(deadline));

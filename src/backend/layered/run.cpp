@@ -92,7 +92,7 @@ void Run::agree() {
     }
   }
   const Tensor all = slots_.slice(0, 0, static_cast<std::int64_t>(ranks * slot));
-  start(*levels_.flat, OpType::allgather_into_tensor, {own}, {all})->wait();
+  wait_for(start(*levels_.flat, OpType::allgather_into_tensor, {own}, {all}), levels_.all);
 
   std::vector<Call> calls(ranks);
   bool all_alike = true;
@@ -141,7 +141,7 @@ void Run::finish_from_slots() {
 
 void Run::through_engine() {
   Collective same = collective_;
-  levels_.flat->start(std::move(same), lane_, time_left())->wait();
+  wait_for(levels_.flat->start(std::move(same), lane_, time_left()), levels_.all);
 }
 
 WorkPtr Run::start(Backend& part, OpType type, std::vector<Tensor> inputs, std::vector<Tensor> outputs, ReduceOp op,
@@ -156,19 +156,18 @@ WorkPtr Run::start(Backend& part, OpType type, std::vector<Tensor> inputs, std::
   return part.start(std::move(c), lane_, time_left());
 }
 
-void Run::wait_for(const WorkPtr& work, const Backend& part, const std::vector<int>& ranks) const {
+void Run::wait_for(const WorkPtr& work, const std::vector<int>& ranks) const {
   try {
     work->wait();
   } catch (...) {
-    std::rethrow_exception(in_whole_group(std::current_exception(), part, ranks));
+    std::rethrow_exception(in_whole_group(std::current_exception(), ranks));
   }
 }
 
-void Run::wait_between(const WorkPtr& work) const { wait_for(work, *levels_.slice, topology_.owners(topology_.place)); }
+void Run::wait_between(const WorkPtr& work) const { wait_for(work, topology_.owners(topology_.place)); }
 
 void Run::inside(OpType type, std::vector<Tensor> inputs, std::vector<Tensor> outputs, ReduceOp op, int root) const {
-  wait_for(start(*levels_.inner, type, std::move(inputs), std::move(outputs), op, root), *levels_.inner,
-           topology_.here());
+  wait_for(start(*levels_.inner, type, std::move(inputs), std::move(outputs), op, root), topology_.here());
 }
 
 // A sum of float16 that is divided at the end must not overflow on the way: its addends are made smaller first, by a

@@ -56,7 +56,7 @@ class Run {
   Milliseconds time_left() const { return std::max(hookline::time_left(deadline_), Milliseconds(1)); }
   WorkPtr start(Backend& part, OpType type, std::vector<Tensor> inputs, std::vector<Tensor> outputs,
                 ReduceOp op = ReduceOp::sum, int root = 0) const;
-  void wait_for(const WorkPtr& work, const Backend& part, const std::vector<int>& ranks) const;
+  void wait_for(const WorkPtr& work, const std::vector<int>& ranks) const;
   void wait_between(const WorkPtr& work) const;
   void inside(OpType type, std::vector<Tensor> inputs, std::vector<Tensor> outputs, ReduceOp op = ReduceOp::sum,
               int root = 0) const;

@@ -140,8 +140,7 @@ void Run::reduce_between_hosts(const Tensor& values) {
     try {
       collective_.between->reduce(levels_.slice, slice, first, lane_, time_left());
     } catch (...) {
-      std::rethrow_exception(
-          in_whole_group(std::current_exception(), *levels_.slice, topology_.owners(topology_.place)));
+      std::rethrow_exception(in_whole_group(std::current_exception(), topology_.owners(topology_.place)));
     }
   }
   spread_slices(values);

@@ -1,0 +1,143 @@
+// From ranks that know each other's numbers to a layered group: who is where, and the parts by name.
+#include <hookline/backend/layered.hpp>
+
+#include <algorithm>
+#include <cstdlib>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <hookline/backend/make_backend.hpp>
+#include <hookline/core/error.hpp>
+#include <hookline/store/prefix_store.hpp>
+
+#include "backend/host.hpp"
+#include "backend/layered/make_layered.hpp"
+
+namespace hookline {
+namespace layered {
+namespace {
+
+constexpr const char* kDefaultEngine = "gloo";
+
+std::string key(int rank) { return fmt::format("layered/{}", rank); }
+
+struct Meeting {
+  std::vector<std::string> hosts;    ///< what each rank says of its host
+  std::vector<std::string> engines;  ///< and which engine it would take
+};
+
+Meeting meet(const EngineSetting& setting, const std::string& engine, Clock::time_point deadline) {
+  setting.store->set(key(setting.rank), host_identity() + "\n" + engine);
+  Meeting meeting;
+  std::vector<int> missing;
+  for (int r = 0; r < setting.size; ++r) {
+    std::string said;
+    try {
+      setting.store->wait({key(r)}, time_left(deadline));
+      said = setting.store->get(key(r));
+    } catch (const Timeout&) {
+      missing.push_back(r);
+    }
+    const std::size_t end = said.find('\n');
+    meeting.hosts.push_back(said.substr(0, end));
+    meeting.engines.push_back(end == std::string::npos ? "" : said.substr(end + 1));
+  }
+  if (!missing.empty()) {
+    throw Timeout(fmt::format("rank {} did not come to the group of {} ranks that rank {} waits in",
+                              fmt::join(missing, ", "), setting.size, setting.rank));
+  }
+  return meeting;
+}
+
+// A backend of some ranks that meet in a part of the store.
+std::shared_ptr<Backend> make_part(const std::string& backend, const EngineSetting& whole,
+                                   const std::vector<int>& ranks, const std::string& name, Milliseconds timeout) {
+  EngineSetting setting;
+  setting.store = std::make_shared<PrefixStore>(name, whole.store);
+  setting.rank = static_cast<int>(std::find(ranks.begin(), ranks.end(), whole.rank) - ranks.begin());
+  setting.size = static_cast<int>(ranks.size());
+  setting.timeout = timeout;
+  if (backend != "shm") {
+    setting.options = whole.options;
+    setting.reach = whole.reach;
+  }
+  return make_backend(backend, setting);
+}
+
+std::shared_ptr<Backend> make(EngineSetting setting, const std::vector<std::string>& hosts, const std::string& engine,
+                              Clock::time_point deadline) {
+  setting.options.erase("engine");
+  const char* const master = std::getenv("MASTER_ADDR");
+  if (setting.reach.empty() && master) setting.reach = master;
+  // All other groups between hosts are parts of the one of all ranks, as some engines have it.
+  const auto all = std::make_shared<std::shared_ptr<Backend>>();
+  const Makers makers = {
+      .inside = [setting](const std::vector<int>& ranks, const std::string& name,
+                          Milliseconds timeout) { return make_part("shm", setting, ranks, name, timeout); },
+      .between =
+          [setting, engine, all](const std::vector<int>& ranks, const std::string& name, Milliseconds timeout) {
+            if (*all) return (*all)->subset(ranks, name, timeout);
+            *all = make_part(engine, setting, ranks, name, timeout);
+            return *all;
+          }};
+  return make_layered(make_topology(hosts, setting.rank), setting.rank, makers, "", time_left(deadline));
+}
+
+void check_setting(const EngineSetting& setting) {
+  if (setting.size < 1 || setting.rank < 0 || setting.rank >= setting.size) {
+    throw InvalidArgument(fmt::format("rank {} of a layered group of {}", setting.rank, setting.size));
+  }
+  if (!setting.store) throw InvalidArgument("a layered group needs a store to meet in");
+}
+
+// Under mpirun, or srun with one of its interfaces for MPI.
+std::string engine_of_launcher() {
+  const bool mpi = std::getenv("OMPI_COMM_WORLD_RANK") || std::getenv("PMI_RANK") || std::getenv("PMIX_RANK");
+  if (!mpi) return kDefaultEngine;
+  try {
+    check_backend("mpi");
+    return "mpi";
+  } catch (const Unsupported&) {
+    return kDefaultEngine;
+  }
+}
+
+}  // namespace
+}  // namespace layered
+
+std::shared_ptr<Backend> make_layered_backend(const EngineSetting& setting) {
+  layered::check_setting(setting);
+  const Clock::time_point deadline = deadline_after(setting.timeout);
+  const auto given = setting.options.find("engine");
+  const std::string engine = given != setting.options.end() ? given->second : layered::kDefaultEngine;
+  if (engine == "layered") throw InvalidArgument("the engine of a layered group cannot be layered");
+  const layered::Meeting meeting = layered::meet(setting, engine, deadline);
+  for (std::size_t r = 0; r < meeting.engines.size(); ++r) {
+    if (meeting.engines[r] == engine) continue;
+    throw InvalidArgument(fmt::format("rank {} asks for a layered group on {}, rank {} on {}: name the same engine",
+                                      setting.rank, engine, r, meeting.engines[r]));
+  }
+  return layered::make(setting, meeting.hosts, engine, deadline);
+}
+
+std::shared_ptr<Backend> make_default_backend(const EngineSetting& setting) {
+  layered::check_setting(setting);
+  const Clock::time_point deadline = deadline_after(setting.timeout);
+  const layered::Meeting meeting = layered::meet(setting, layered::engine_of_launcher(), deadline);
+  const bool one_host = std::all_of(meeting.hosts.begin(), meeting.hosts.end(),
+                                    [&](const std::string& host) { return host == meeting.hosts[0]; });
+  if (one_host) {
+    EngineSetting here = setting;
+    here.timeout = time_left(deadline);
+    return make_backend("shm", here);
+  }
+  const bool all_mpi = std::all_of(meeting.engines.begin(), meeting.engines.end(),
+                                   [](const std::string& engine) { return engine == "mpi"; });
+  return layered::make(setting, meeting.hosts, all_mpi ? "mpi" : layered::kDefaultEngine, deadline);
+}
+
+}  // namespace hookline

@@ -1,0 +1,45 @@
+// The world of the contract on hosts that are network namespaces: HOOKLINE_TEST_HOSTS has their names.
+#include <fcntl.h>
+#include <sched.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <memory>
+#include <sstream>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include <hookline/backend/make_backend.hpp>
+
+#include "harness/spawn.hpp"
+
+namespace hookline::testing {
+namespace {
+
+std::vector<std::string> host_names() {
+  const char* const names = std::getenv("HOOKLINE_TEST_HOSTS");
+  if (!names) throw std::runtime_error("HOOKLINE_TEST_HOSTS must have the names of network namespaces, with commas");
+  std::vector<std::string> hosts;
+  std::istringstream text(names);
+  for (std::string name; std::getline(text, name, ',');) hosts.push_back(name);
+  return hosts;
+}
+
+void enter(const std::string& host) {
+  const int space = open(("/run/netns/" + host).c_str(), O_RDONLY | O_CLOEXEC);
+  if (space < 0 || setns(space, CLONE_NEWNET) != 0) throw std::runtime_error("cannot enter the namespace " + host);
+  close(space);
+}
+
+}  // namespace
+
+std::vector<World> group_worlds() {
+  return {processes_world("hosts", [](const std::shared_ptr<Store>& store, int rank, int ranks) {
+    const std::vector<std::string> hosts = host_names();
+    enter(hosts[static_cast<std::size_t>(rank) % hosts.size()]);
+    return make_backend("layered", {.store = store, .rank = rank, .size = ranks, .timeout = Milliseconds(30'000)});
+  })};
+}
+
+}  // namespace hookline::testing
