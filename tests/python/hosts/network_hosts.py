@@ -1,0 +1,151 @@
+"""Hosts that are network namespaces of this machine, joined by a switch, each behind a link of a given rate.
+
+Addresses exist inside the namespaces only, and everything is gone when the hosts are: making and removing them needs
+the rights of root and Debian's iproute2.
+"""
+
+import contextlib
+import itertools
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+_numbers = itertools.count()
+INTERFACE = "link0"
+PORT = 29511
+
+
+def ip(*arguments: str) -> str:
+    done = subprocess.run(["ip", *arguments], capture_output=True, text=True, check=False, timeout=60)
+    if done.returncode != 0:
+        raise RuntimeError(f"ip {' '.join(arguments)}: {done.stderr.strip()}")
+    return done.stdout
+
+
+def tc(*arguments: str) -> None:
+    done = subprocess.run(["tc", *arguments], capture_output=True, text=True, check=False, timeout=60)
+    if done.returncode != 0:
+        raise RuntimeError(f"tc {' '.join(arguments)}: {done.stderr.strip()}")
+
+
+class Hosts:
+    """`count` hosts; each sends and receives at `rate` (as tc writes it, "1gbit"), or as fast as the machine can."""
+
+    def __init__(self, count: int, rate: str | None = None) -> None:
+        name = f"hl{os.getpid()}x{next(_numbers)}"
+        self.count = count
+        self.rate = rate
+        self.switch = f"{name}s"
+        self.names = [f"{name}h{i}" for i in range(count)]
+        self.processes: list[subprocess.Popen[str]] = []
+
+    def __enter__(self) -> "Hosts":
+        try:
+            self._make()
+        except BaseException:
+            self._remove()
+            raise
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self._remove()
+
+    def _make(self) -> None:
+        for name in (self.switch, *self.names):
+            ip("netns", "add", name)
+            ip("-n", name, "link", "set", "lo", "up")
+        ip("-n", self.switch, "link", "add", "bridge0", "type", "bridge")
+        ip("-n", self.switch, "link", "set", "bridge0", "up")
+        for i, name in enumerate(self.names):
+            port = f"port{i}"
+            ip("link", "add", INTERFACE, "netns", name, "type", "veth", "peer", "name", port, "netns", self.switch)
+            ip("-n", self.switch, "link", "set", port, "master", "bridge0", "up")
+            ip("-n", name, "address", "add", f"{self.address(i)}/24", "dev", INTERFACE)
+            ip("-n", name, "link", "set", INTERFACE, "up")
+        if self.rate:
+            self.set_rate(self.rate)
+
+    def set_rate(self, rate: str) -> None:
+        """Changes what every link carries, each way."""
+        for i, name in enumerate(self.names):
+            for place, device in ((name, INTERFACE), (self.switch, f"port{i}")):
+                # What a timer's tick lets through at once, and a queue that TCP can fill without loss.
+                bits = {"k": 1e3, "m": 1e6, "g": 1e9}[rate[-4]] * float(rate[:-4])
+                burst = max(16_000, int(bits / 8 / 1000))
+                limit = max(400_000, int(bits / 8 * 0.02))
+                settings = ("rate", rate, "burst", str(burst), "limit", str(limit))
+                tc("-n", place, "qdisc", "replace", "dev", device, "root", "tbf", *settings)
+        self.rate = rate
+
+    def _remove(self) -> None:
+        for process in self.processes:
+            if process.poll() is None:
+                process.kill()
+            process.wait(30)
+            for pipe in (process.stdin, process.stdout):
+                if pipe:
+                    with contextlib.suppress(BrokenPipeError):
+                        pipe.close()
+        for name in (*self.names, self.switch):
+            with contextlib.suppress(RuntimeError):
+                ip("netns", "delete", name)
+
+    def address(self, host: int) -> str:
+        return f"10.89.0.{host + 1}"
+
+    def cut(self, host: int) -> None:
+        """From now on nothing of this host arrives, and nobody is told."""
+        ip("-n", self.switch, "link", "set", f"port{host}", "nomaster")
+
+    def mend(self, host: int) -> None:
+        """The opposite of cut."""
+        ip("-n", self.switch, "link", "set", f"port{host}", "master", "bridge0")
+
+    def sent_bytes(self, host: int) -> int:
+        """What the interface has counted since it was made."""
+        shown: list[dict[str, Any]] = json.loads(ip("-n", self.names[host], "-s", "-j", "link", "show", INTERFACE))
+        return int(shown[0]["stats64"]["tx"]["bytes"])
+
+    def start(self, host: int, command: Sequence[str], **variables: str) -> "subprocess.Popen[str]":
+        """A process on a host; it is ended with the hosts at the latest."""
+        process = subprocess.Popen(
+            ["ip", "netns", "exec", self.names[host], *command],
+            stdin=subprocess.PIPE,
+            env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONFAULTHANDLER": "1", **variables},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        self.processes.append(process)
+        return process
+
+    def start_ranks(self, command: Sequence[str], each: Sequence[int], **variables: str) -> list[Any]:
+        """`each` has the number of ranks of every host; the first rank keeps the store. In rank order."""
+        started = []
+        port = variables.pop("MASTER_PORT", str(PORT))
+        for host, ranks in enumerate(each):
+            for local in range(ranks):
+                known = {"RANK": len(started), "WORLD_SIZE": sum(each), "LOCAL_RANK": local, "LOCAL_WORLD_SIZE": ranks}
+                known_texts = {name: str(value) for name, value in known.items()}
+                where = {"MASTER_ADDR": self.address(0), "MASTER_PORT": port, "HOST": str(host)}
+                started.append(self.start(host, command, **known_texts, **where, **variables))
+        return started
+
+    def run(self, program: Path, each: Sequence[int], timeout: float = 90, **variables: str) -> list[str]:
+        """Runs a Python program as ranks and returns what each printed; a rank that fails is an error with its text."""
+        return outputs(self.start_ranks([sys.executable, str(program)], each, **variables), timeout)
+
+
+def outputs(processes: Sequence[Any], timeout: float = 90) -> list[str]:
+    """What each process printed, in order; AssertionError where one failed, with what it printed."""
+    deadline = time.monotonic() + timeout
+    texts = [process.communicate(timeout=max(0.1, deadline - time.monotonic()))[0] for process in processes]
+    for rank, (process, text) in enumerate(zip(processes, texts, strict=True)):
+        assert process.returncode == 0, f"rank {rank} ended with {process.returncode}:\n{text}"
+    return texts

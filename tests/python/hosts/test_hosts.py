@@ -1,0 +1,143 @@
+"""Groups over several hosts, which are network namespaces: contract, hooks, training, and what can go wrong."""
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))
+from network_hosts import INTERFACE, Hosts, outputs
+
+ROOT = Path(__file__).resolve().parents[3]
+BUILD = Path(os.environ.get("HOOKLINE_BUILD", ROOT / "build/dev"))
+PROGRAMS = Path(__file__).parent / "programs"
+
+
+@pytest.fixture(scope="module", params=[2, 3])
+def hosts(request: pytest.FixtureRequest) -> Iterator[Hosts]:
+    with Hosts(request.param, "10gbit") as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def one_host(tmp_path_factory: pytest.TempPathFactory) -> Callable[[int], Any]:
+    """The weights that so many ranks on one host come to; each number of ranks is tried once."""
+    known: dict[int, Any] = {}
+
+    def train(ranks: int) -> Any:
+        if ranks not in known:
+            folder = tmp_path_factory.mktemp("one_host")
+            command = [sys.executable, "-m", "hookline", "run", "-n", str(ranks), str(PROGRAMS / "training.py")]
+            variables = {**os.environ, "RESULTS": str(folder / "weights.npz"), "XDG_RUNTIME_DIR": str(folder)}
+            done = subprocess.run(command, env=variables, capture_output=True, text=True, timeout=90, check=False)
+            assert done.returncode == 0, done.stdout + done.stderr
+            assert "on shm" in done.stdout
+            known[ranks] = dict(np.load(folder / "weights.npz"))
+        return known[ranks]
+
+    return train
+
+
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_every_hook_trains_to_the_weights_of_one_host(
+    hosts: Hosts, ranks: int, one_host: Callable[[int], Any], tmp_path: Path
+) -> None:
+    each = [ranks] * hosts.count
+    printed = hosts.run(PROGRAMS / "training.py", each, RESULTS=str(tmp_path / "weights.npz"))
+    assert all("on layered" in text for text in printed)
+    expected, found = one_host(sum(each)), dict(np.load(tmp_path / "weights.npz"))
+    assert len(found) == 10
+    for hook, weights in found.items():
+        if hook in ("allreduce", "noop"):
+            np.testing.assert_array_equal(weights, expected[hook], err_msg=hook)
+        elif "powersgd" in hook:
+            np.testing.assert_allclose(weights, expected[hook], atol=2e-4, err_msg=hook)
+        else:  # rounded at other places, each to its own grid
+            np.testing.assert_allclose(weights, expected["allreduce"], atol=0.05, err_msg=hook)
+
+
+def test_hosts_with_unequal_numbers_of_ranks(hosts: Hosts, one_host: Callable[[int], Any], tmp_path: Path) -> None:
+    each = [2] + [1] * (hosts.count - 1)
+    hosts.run(PROGRAMS / "training.py", each, RESULTS=str(tmp_path / "weights.npz"))
+    np.testing.assert_array_equal(np.load(tmp_path / "weights.npz")["allreduce"], one_host(sum(each))["allreduce"])
+
+
+def test_the_contract_of_process_groups(hosts: Hosts) -> None:
+    done = subprocess.run(
+        [str(BUILD / "tests/hosts_contract"), "--gtest_brief=1"],
+        env={
+            **os.environ,
+            "HOOKLINE_TEST_HOSTS": ",".join(hosts.names),
+            "HOOKLINE_MATRIX": "0.2",
+            "GLOO_SOCKET_IFNAME": INTERFACE,
+            "HOOKLINE_ENGINE_PATH": str(BUILD / "src"),
+        },
+        capture_output=True,
+        text=True,
+        timeout=110,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout[-8000:]
+
+
+def read_line(process: Any, beginning: str) -> str:
+    """The first line that begins so; what came before it is in the error where none does."""
+    before = []
+    for line in process.stdout:
+        if line.startswith(beginning):
+            return str(line)
+        before.append(line)
+    raise AssertionError(f"no line begins with {beginning!r}:\n{''.join(before)}")
+
+
+def start_faults(hosts: Hosts, each: list[int], timeout: float, **variables: str) -> list[Any]:
+    processes = hosts.start_ranks(
+        [sys.executable, "-u", str(PROGRAMS / "faults.py")],
+        each,
+        GROUP_TIMEOUT=str(timeout),
+        NEW_PORT="29512",
+        **variables,
+    )
+    for process in processes:
+        read_line(process, "working")
+    return processes
+
+
+def go_on(processes: list[Any]) -> list[str]:
+    for process in processes:
+        process.stdin.write("\n")
+        process.stdin.flush()
+    return outputs(processes)
+
+
+def test_a_killed_rank_is_named_and_the_others_make_a_new_group() -> None:
+    with Hosts(2, "10gbit") as hosts:
+        processes = start_faults(hosts, [2, 2], 30, NEW_SIZE="3", LOST="3")
+        processes[3].kill()
+        left = processes[:3]
+        for process in left:
+            found = re.match(r"error (\w+) ([\d.]+) (.*)", read_line(process, "error"))
+            assert found is not None
+            assert found[1] == "PeerLost", found[0]
+            assert "rank 3" in found[3], found[0]
+            assert float(found[2]) < 10, "long before the timeout"
+        assert [text.strip() for text in go_on(left)] == ["again 3"] * 3
+
+
+def test_a_link_that_is_cut_silently_is_a_timeout_and_a_new_group_works() -> None:
+    with Hosts(2, "10gbit") as hosts:
+        processes = start_faults(hosts, [1, 2], 3, NEW_SIZE="3")
+        hosts.cut(1)
+        for process in processes:
+            found = re.match(r"error (\w+) ([\d.]+) (.*)", read_line(process, "error"))
+            assert found is not None
+            assert found[1] in ("Timeout", "Aborted"), found[0]  # a neighbour on the same host may have been first
+            assert "rank" in found[3], found[0]
+        hosts.mend(1)
+        assert [text.strip() for text in go_on(processes)] == ["again 3"] * 3
