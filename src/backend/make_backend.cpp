@@ -70,6 +70,7 @@ engine::MakeEngine* find_engine(const std::string& name) {
 
 std::vector<std::string> backend_names() {
   std::vector<std::string> names;
+  names.reserve(kKnown.size());
   for (const Known& known : kKnown) names.emplace_back(known.name);
   return names;
 }

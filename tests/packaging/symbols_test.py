@@ -10,7 +10,7 @@ KIND = r"(typeinfo for |typeinfo name for |vtable for |VTT for |(non-)?virtual t
 
 # The rooms, and the rooms inside backend/: each has a namespace for what it keeps to itself.
 ROOMS = ["core", "kernel", "store", "codec", "backend", "group", "bucket", "hook", "reducer", "adapter"]
-BACKENDS = ["embedded", "threads", "shm"]
+BACKENDS = ["embedded", "threads", "shm", "engine", "layered"]
 
 
 def exported() -> set[str]:

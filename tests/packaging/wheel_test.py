@@ -38,7 +38,10 @@ def in_environment(python: Path, program: str) -> str:
 
 def test_the_wheel_has_the_library_once_with_headers_and_cmake_files(wheel: Path) -> None:
     names = zipfile.ZipFile(wheel).namelist()
-    assert [name for name in names if "libhookline" in name] == ["hookline/lib/libhookline.so.0.1"]
+    libraries = {name for name in names if "libhookline" in name}
+    engines = {"hookline/lib/libhookline_gloo.so", "hookline/lib/libhookline_mpi.so"}
+    assert libraries - engines == {"hookline/lib/libhookline.so.0.1"}
+    assert "hookline/lib/libhookline_gloo.so" in libraries
     assert "hookline/include/hookline/hookline.hpp" in names
     assert "hookline/lib/cmake/hookline/hookline-config.cmake" in names
     assert "hookline/py.typed" in names
