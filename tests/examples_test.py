@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+import hookline as hl
+
 ROOT = Path(__file__).resolve().parents[1]
 BUILD = Path(os.environ.get("HOOKLINE_BUILD", ROOT / "build/dev"))
 
@@ -33,6 +35,12 @@ def test_example(path: Path) -> None:
     """Programs with a process group are started as two ranks."""
     launcher = TWO_RANKS if "init_process_group" in path.read_text() else [sys.executable]
     assert run(*launcher, path)
+
+
+def test_every_public_name_has_an_example_and_says_what_it_is() -> None:
+    text = (ROOT / "examples/names.py").read_text()
+    assert [name for name in hl.__all__ if not re.search(rf"\bhl\.{name}\b", text)] == []
+    assert [name for name in hl.__all__ if name != "ArrayLike" and not getattr(hl, name).__doc__] == []
 
 
 def test_python_program_of_the_readme(tmp_path: Path) -> None:

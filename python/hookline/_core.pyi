@@ -343,6 +343,11 @@ def make_codec(text: str) -> Codec:
     The codec of a text: 'fp16', 'bf16', 'int8(block=512)', 'int4(block=128, rounding=stochastic)'.
     """
 
+def backend_names() -> list[str]:
+    """
+    The backends that init_process_group knows. One that is an engine of its own may have to be installed first: `hookline doctor` tries them all.
+    """
+
 class ReduceOp:
     """How a reduction combines the ranks' elements."""
 
@@ -386,6 +391,10 @@ class CallOptions:
     """What the option objects of all collectives have in common."""
 
 class AllreduceOptions(CallOptions):
+    """
+    Options of an operation as torch.distributed has them, to be passed as `opts` in the place of keywords.
+    """
+
     def __init__(self, reduceOp: ReduceOp = ..., timeout: float | datetime.timedelta | None = None) -> None: ...
 
     @property
@@ -402,6 +411,10 @@ class AllreduceOptions(CallOptions):
     def reduceOp(self, arg: ReduceOp, /) -> None: ...
 
 class ReduceScatterOptions(CallOptions):
+    """
+    Options of an operation as torch.distributed has them, to be passed as `opts` in the place of keywords.
+    """
+
     def __init__(self, reduceOp: ReduceOp = ..., timeout: float | datetime.timedelta | None = None) -> None: ...
 
     @property
@@ -418,6 +431,10 @@ class ReduceScatterOptions(CallOptions):
     def reduceOp(self, arg: ReduceOp, /) -> None: ...
 
 class GatherOptions(CallOptions):
+    """
+    Options of an operation as torch.distributed has them, to be passed as `opts` in the place of keywords.
+    """
+
     def __init__(self, rootRank: int = 0, timeout: float | datetime.timedelta | None = None) -> None: ...
 
     @property
@@ -434,6 +451,10 @@ class GatherOptions(CallOptions):
     def rootRank(self, arg: int, /) -> None: ...
 
 class ScatterOptions(CallOptions):
+    """
+    Options of an operation as torch.distributed has them, to be passed as `opts` in the place of keywords.
+    """
+
     def __init__(self, rootRank: int = 0, timeout: float | datetime.timedelta | None = None) -> None: ...
 
     @property
@@ -450,6 +471,10 @@ class ScatterOptions(CallOptions):
     def rootRank(self, arg: int, /) -> None: ...
 
 class AllgatherOptions(CallOptions):
+    """
+    Options of an operation as torch.distributed has them, to be passed as `opts` in the place of keywords.
+    """
+
     def __init__(self, timeout: float | datetime.timedelta | None = None) -> None: ...
 
     @property
@@ -460,6 +485,10 @@ class AllgatherOptions(CallOptions):
     def timeout(self, timeout: float | datetime.timedelta | None) -> None: ...
 
 class AllToAllOptions(CallOptions):
+    """
+    Options of an operation as torch.distributed has them, to be passed as `opts` in the place of keywords.
+    """
+
     def __init__(self, timeout: float | datetime.timedelta | None = None) -> None: ...
 
     @property
@@ -470,6 +499,10 @@ class AllToAllOptions(CallOptions):
     def timeout(self, timeout: float | datetime.timedelta | None) -> None: ...
 
 class BarrierOptions(CallOptions):
+    """
+    Options of an operation as torch.distributed has them, to be passed as `opts` in the place of keywords.
+    """
+
     def __init__(self, timeout: float | datetime.timedelta | None = None) -> None: ...
 
     @property
@@ -480,6 +513,10 @@ class BarrierOptions(CallOptions):
     def timeout(self, timeout: float | datetime.timedelta | None) -> None: ...
 
 class ReduceOptions(CallOptions):
+    """
+    Options of an operation as torch.distributed has them, to be passed as `opts` in the place of keywords.
+    """
+
     def __init__(self, reduceOp: ReduceOp = ..., rootRank: int = 0, rootTensor: int = 0, timeout: float | datetime.timedelta | None = None) -> None: ...
 
     @property
@@ -508,6 +545,10 @@ class ReduceOptions(CallOptions):
     def rootTensor(self, arg: int, /) -> None: ...
 
 class BroadcastOptions(CallOptions):
+    """
+    Options of an operation as torch.distributed has them, to be passed as `opts` in the place of keywords.
+    """
+
     def __init__(self, rootRank: int = 0, rootTensor: int = 0, timeout: float | datetime.timedelta | None = None) -> None: ...
 
     @property

@@ -36,7 +36,9 @@ using OptionsClass = nb::class_<T, CallOptions>;
 
 template <class T>
 OptionsClass<T> options_class(nb::module_& m, const char* name) {
-  OptionsClass<T> type(m, name);
+  OptionsClass<T> type(m, name,
+                       "Options of an operation as torch.distributed has them, to be passed as `opts` in the place of "
+                       "keywords.");
   type.def_prop_rw(
       "timeout", [](const T& o) { return o.timeout; },
       [](T& o, std::optional<TimeoutArg> timeout) { o.timeout = milliseconds(timeout); },

@@ -13,6 +13,7 @@ NB_MODULE(_core, m) {
   py::bind_tensor(m);
   py::bind_store(m);
   py::bind_codec(m);
+  py::bind_backend(m);
   py::bind_group_options(m);
   py::bind_work(m);
   py::bind_completion(m);

@@ -14,6 +14,7 @@ void bind_future(nb::module_& m);
 void bind_tensor(nb::module_& m);
 void bind_store(nb::module_& m);
 void bind_codec(nb::module_& m);
+void bind_backend(nb::module_& m);
 void bind_group_options(nb::module_& m);
 void bind_work(nb::module_& m);
 void bind_completion(nb::module_& m);

@@ -6,13 +6,11 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from .. import __version__, _torch_versions
+from .. import __version__, _torch_versions, backend_names
 from .._core import compiler, cpu_targets
 from .findings import Finding, State, summary
 from .limits import judge, read_limits
 from .self_test import try_engine
-
-ENGINES = ("threads", "shm")
 
 
 def versions() -> Iterator[Finding]:
@@ -45,7 +43,7 @@ def main(arguments: Sequence[str]) -> int:
     parts = {
         "versions": versions(),
         "limits": judge(read_limits()),
-        "self-test, an allreduce of two ranks on each engine": map(try_engine, ENGINES),
+        "self-test, an allreduce of two ranks on each engine": map(try_engine, ["threads", *backend_names()]),
     }
     all_findings = []
     for title, findings in parts.items():

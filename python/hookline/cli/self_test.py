@@ -72,7 +72,7 @@ def try_engine(engine: str, line: Sequence[str] | None = None) -> Finding:
         return Finding(State.WRONG, f"{engine}: two ranks cannot be started: {error}", "see the limits above")
     said = done.stdout.strip().splitlines()
     if said and said[-1].startswith(MISSING):
-        return Finding(State.ABSENT, f"{engine}: {said[-1]}")
+        return Finding(State.ABSENT, f"{engine}: {said[-1].removeprefix(MISSING)}")
     if done.returncode != 0 or not said:
         last = (done.stderr.strip().splitlines() or ["nothing was said"])[-1].strip()
         return Finding(
