@@ -11,6 +11,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from torch import nn
+from torch.utils._pytree import tree_leaves
 
 from hookline import CommHook, ProcessGroup, Reducer, broadcast_coalesced, init_process_group
 from hookline._averaging import Averaging, bucket_limits
@@ -58,7 +59,8 @@ class DistributedDataParallel(Averaging, nn.Module):  # type: ignore[misc]  # to
         self.find_unused_parameters = find_unused_parameters
         self.broadcast_buffers = broadcast_buffers
         self._synchronised = True
-        self._under_way = False
+        self._under_way = False  # a backward pass is, whose end will be the end of the step
+        self._marked = False  # it has brought a gradient
         named = [(name, p) for name, p in module.named_parameters() if p.requires_grad]
         if not named:
             raise RuntimeError(
@@ -99,7 +101,33 @@ class DistributedDataParallel(Averaging, nn.Module):  # type: ignore[misc]  # to
         """The module's, behind a broadcast of rank 0's buffers where the gradients will be averaged."""
         if self.broadcast_buffers and self.training and self._synchronised and torch.is_grad_enabled():
             self._broadcast_buffers()
-        return self._precision.call(self.module, inputs, options)
+        outputs = self._precision.call(self.module, inputs, options)
+        if self._synchronised and torch.is_grad_enabled():
+            self._listen(outputs)
+        return outputs
+
+    def _listen(self, outputs: Any) -> None:
+        """Has the end of the step belong to the pass that begins at the outputs.
+
+        Checkpoints with use_reentrant=True have passes of their own inside of it, which may be the first to bring a
+        gradient, and end before the others are there.
+        """
+        model = weakref.ref(self)
+
+        def reached(_: torch.Tensor) -> None:
+            own = model()
+            if own is not None and own._synchronised:
+                own._begin()
+
+        for output in tree_leaves(outputs):
+            if isinstance(output, torch.Tensor) and output.requires_grad:
+                output.register_hook(reached)
+
+    def _begin(self) -> None:
+        if not self._under_way:
+            self._under_way = True
+            # Called when this backward pass is through, in its thread: its errors arrive at backward().
+            torch.autograd.Variable._execution_engine.queue_callback(self._finish)
 
     def _broadcast_buffers(self) -> None:
         buffers = [buffer.detach() for buffer in self.module.buffers()]
@@ -118,10 +146,8 @@ class DistributedDataParallel(Averaging, nn.Module):  # type: ignore[misc]  # to
         return ready
 
     def _mark(self, index: int, gradient: torch.Tensor) -> None:
-        if not self._under_way:
-            self._under_way = True
-            # Called when this backward pass is through, in its thread: its errors arrive at backward().
-            torch.autograd.Variable._execution_engine.queue_callback(self._finish)
+        self._begin()
+        self._marked = True
         if gradient.is_sparse:
             gradient = gradient.coalesce()
             self._reducer.mark_ready_sparse(index, gradient.indices()[0], gradient.values())
@@ -130,6 +156,9 @@ class DistributedDataParallel(Averaging, nn.Module):  # type: ignore[misc]  # to
 
     def _finish(self) -> None:
         self._under_way = False
+        if not self._marked:  # a pass that came to no parameter, such as one of torch.autograd.grad
+            return
+        self._marked = False
         self._reducer.finalize()
         for name in self._sparse:
             parameter = self._parameters_of[self._names.index(name)]

@@ -26,3 +26,8 @@ def test_the_other_way(checked: Callable[..., None], name: str) -> None:
 @pytest.mark.parametrize("name", names("errors"))
 def test_errors(checked: Callable[..., None], name: str) -> None:
     checked("errors", 2, name)
+
+
+@pytest.mark.parametrize("name", names("asserted"))
+def test_what_pytorch_asserts(checked: Callable[..., None], name: str) -> None:
+    checked("asserted", 2, name)

@@ -1,0 +1,293 @@
+"""What PyTorch's own tests assert of backends, hooks, Python groups and stores, in other words, here."""
+
+import tempfile
+import warnings
+
+import torch
+import torch.distributed as dist
+from checks import RANK, SIZE, check, meet, raises, run
+from torch import nn
+from torch._C._distributed_c10d import _create_work_from_future
+from torch.nn.parallel import DistributedDataParallel
+from torch.utils.checkpoint import checkpoint
+
+import hookline.torch as ht
+
+warnings.simplefilter("ignore")
+meet("hookline")
+KINDS = [DistributedDataParallel, ht.DistributedDataParallel]
+
+
+def everybody(value):
+    values = [None] * SIZE
+    dist.all_gather_object(values, value)
+    return values
+
+
+class OneMatrix(nn.Module):
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(0)
+        self.matrix = nn.Parameter(torch.randn(40, 20))
+
+    def forward(self, x):
+        return self.matrix * x ** (1 + RANK)
+
+
+@check
+def hooks_come_near_to_no_hook():
+    def gradient(hook):
+        model = DistributedDataParallel(OneMatrix())
+        if hook is not None:
+            ht.register_ddp_comm_hook(comm_hook_type=hook, model=model, state=dist.group.WORLD)
+        torch.manual_seed(2020)
+        model(torch.randn(40, 20)).mean().backward()
+        return model.module.matrix.grad
+
+    plain = gradient(None)
+    torch.testing.assert_close(gradient(ht.DDPCommHookType.ALLREDUCE), plain, rtol=1e-5, atol=0)
+    for hook in ("FP16_COMPRESS", "BF16_COMPRESS", "QUANTIZE_PER_TENSOR", "QUANTIZE_PER_CHANNEL"):
+        torch.testing.assert_close(gradient(ht.DDPCommHookType[hook]), plain, rtol=1e-2, atol=1e-4)
+    own = gradient(ht.DDPCommHookType.NOOP) / SIZE
+    dist.all_reduce(own)
+    torch.testing.assert_close(own, plain, rtol=1e-5, atol=0)
+
+
+@check
+def only_the_last_bucket_is_last():
+    for kind in KINDS:
+        flags = []
+
+        def hook(state, bucket):
+            state.append(bucket.is_last())
+            future = torch.futures.Future()
+            future.set_result(bucket.buffer())
+            return future
+
+        layers = [nn.Linear(40, 40, bias=False) for _ in range(10)]
+        model = kind(nn.Sequential(nn.Linear(2, 40, bias=False), *layers), bucket_cap_mb=0.005)
+        ht.register_comm_hook(model, flags, hook)
+        for _ in range(2):  # PyTorch's first step has one large bucket
+            flags.clear()
+            model(torch.randn(10, 2)).sum().backward()
+        assert len(flags) > 4
+        assert flags[-1]
+        assert not any(flags[:-1])
+
+
+@check
+def what_a_hook_returns_is_what_gradients_become():
+    for kind in KINDS:
+
+        def hook(state, bucket):
+            future = torch.futures.Future()
+            future.set_result(torch.ones_like(bucket.buffer()) * 7)
+            return future.then(lambda done: done.value() + 1).then(lambda done: done.value() * 2)
+
+        model = kind(nn.Linear(3, 3))
+        ht.register_comm_hook(model, None, hook)
+        for _ in range(2):
+            model.zero_grad()
+            model(torch.randn(2, 3)).sum().backward()
+            assert all((p.grad == 16).all() for p in model.parameters())
+
+
+class Alone(dist.ProcessGroup):
+    """A group of one rank, whose works count who waits for them."""
+
+    def __init__(self, wrapped):
+        super().__init__(0, 1)
+        self.wrapped, self.waits, self.futures = wrapped, 0, 0
+
+    def getBackendName(self):  # noqa: N802
+        return "alone"
+
+    def getSize(self):  # noqa: N802
+        return 1
+
+    def _done(self, result):
+        if not self.wrapped:
+            return Counted(result, self)
+        future = torch.futures.Future()
+        future.set_result(result)
+        return _create_work_from_future(future)
+
+    def broadcast(self, tensors, opts):
+        return self._done(tensors)
+
+    def allreduce(self, tensors, opts):
+        return self._done(tensors)
+
+    def allgather(self, outputs, inputs, opts):
+        for out, one in zip(outputs[0], inputs, strict=True):
+            out.copy_(one)
+        return self._done(outputs)
+
+
+class Counted(dist._Work):
+    def __init__(self, result, group):
+        super().__init__()
+        self.group, self.future = group, torch.futures.Future()
+        self.future.set_result(result)
+
+    def wait(self, timeout=None):
+        self.group.waits += 1
+        return True
+
+    def get_future(self):
+        self.group.futures += 1
+        return self.future
+
+
+@check
+def python_groups_carry_hooks_and_both_models():
+    for wrapped in (False, True):
+        for kind in KINDS:
+            for hook in (None, "ALLREDUCE"):
+                group = Alone(wrapped)
+                torch.manual_seed(123)
+                net = nn.Sequential(nn.Linear(2, 2), nn.ReLU())
+                model = kind(net, process_group=group)
+                if hook:
+                    ht.register_ddp_comm_hook(hook, model)
+                data = torch.rand(2)
+                model(data).sum().backward()
+                gradient = net[0].bias.grad.clone()
+                net.zero_grad()
+                net(data).sum()
+                del model
+                alone = nn.Sequential(nn.Linear(2, 2), nn.ReLU())
+                alone.load_state_dict(net.state_dict())
+                alone(data).sum().backward()
+                torch.testing.assert_close(alone[0].bias.grad, gradient, rtol=1e-3, atol=1e-3)
+                if not wrapped:
+                    assert group.futures > 0
+
+
+class Checkpointed(nn.Module):
+    def __init__(self, reentrant, times=1, layers=3):
+        super().__init__()
+        torch.manual_seed(5)
+        self.layers = nn.ModuleList(nn.Linear(8, 8) for _ in range(layers))
+        self.reentrant, self.times = reentrant, times
+
+    def forward(self, x):
+        x = self.layers[0](x)
+        for layer in list(self.layers)[1:]:
+            for _ in range(self.times):
+                x = layer(x) if self.reentrant is None else checkpoint(layer, x, use_reentrant=self.reentrant)
+        return x
+
+
+@check
+def activation_checkpoints():
+    def gradients(kind, reentrant, times=1, hook=None, **options):
+        model = kind(Checkpointed(reentrant, times), bucket_cap_mb=0.0001, **options)
+        if hook:
+            ht.register_ddp_comm_hook(hook, model)
+        for _ in range(3):
+            model.zero_grad()
+            model(torch.full((4, 8), RANK + 1.0)).square().sum().backward()
+        return [p.grad.clone() for p in model.parameters()]
+
+    for times in (1, 2):
+        expected = gradients(DistributedDataParallel, None, times)
+        for kind in KINDS:
+            for reentrant in (False, True):
+                # A layer that is run twice has gradients twice where each checkpoint has its own backward pass.
+                if times == 2 and reentrant and kind is ht.DistributedDataParallel:
+                    continue
+                options = {"static_graph": True} if times == 2 and kind is DistributedDataParallel else {}
+                for hook in (None, "ALLREDUCE"):
+                    ours = gradients(kind, reentrant, times, hook, **options)
+                    torch.testing.assert_close(ours, expected)
+
+
+class Branches(nn.Module):
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(1)
+        self.task0, self.task1, self.never = (nn.Linear(4, 4) for _ in range(3))
+
+    def forward(self, x, which):
+        return (self.task0 if which == 0 else self.task1)(x)
+
+
+@check
+def unused_parameters():
+    for kind in KINDS:
+        for hook in (None, "ALLREDUCE"):
+            model = kind(Branches(), find_unused_parameters=True)
+            if hook:
+                ht.register_ddp_comm_hook(hook, model)
+            for _ in range(2):
+                model.zero_grad()
+                model(torch.ones(2, 4), RANK % 2).sum().backward()
+                assert model.module.never.weight.grad is None  # by no rank
+                for layer in (model.module.task0, model.module.task1):  # by some
+                    torch.testing.assert_close(layer.weight.grad, torch.full((4, 4), 2.0 / SIZE))
+            model.zero_grad()
+            for _ in range(2):  # added up
+                model(torch.ones(2, 4), 0).sum().backward()
+            torch.testing.assert_close(model.module.task0.weight.grad, torch.full((4, 4), 4.0))
+
+
+@check
+def dtypes_views_and_checkpoints():
+    for dtype in (torch.float16, torch.bfloat16, torch.float64):
+        for hook in (None, "ALLREDUCE", "FP16_COMPRESS", "QUANTIZE_PER_TENSOR", "POWER_SGD"):
+            model = DistributedDataParallel(nn.Linear(4, 2).to(dtype))
+            if hook:
+                ht.register_ddp_comm_hook(hook, model)
+            model(torch.full((2, 4), RANK + 1.0, dtype=dtype)).sum().backward()
+            mean = torch.full((2, 4), 2.0 * sum(range(1, SIZE + 1)) / SIZE, dtype=dtype)
+            torch.testing.assert_close(model.module.weight.grad, mean, rtol=1e-2, atol=1e-2)
+    model = DistributedDataParallel(nn.Linear(4, 2), gradient_as_bucket_view=True)
+    ht.register_ddp_comm_hook("ALLREDUCE", model)
+    for _ in range(3):
+        model.zero_grad()
+        model(torch.ones(2, 4)).sum().backward()
+        assert model.module.weight.grad._is_view() or model.module.weight.grad._base is not None
+    saved = {name: value.clone() for name, value in model.state_dict().items()}
+    other = DistributedDataParallel(nn.Linear(4, 2))
+    other.load_state_dict(saved)
+    torch.testing.assert_close(other(torch.ones(2, 4)), model(torch.ones(2, 4)))
+
+
+@check
+def passes_that_come_to_no_parameter():
+    for kind in KINDS:
+        model = kind(nn.Linear(4, 1))
+        data = torch.full((3, 4), RANK + 1.0, requires_grad=True)
+        (slope,) = torch.autograd.grad(model(data).sum(), data, create_graph=True)
+        (model(data).sum() + slope.square().sum()).backward()
+        everybody_has = everybody(model.module.weight.grad.tolist())
+        assert everybody_has[0] == everybody_has[-1]
+
+
+@check
+def stores():
+    folder = everybody(tempfile.mkdtemp())[RANK]
+    tcp = dist.TCPStore("127.0.0.1", 0, 1, True, wait_for_workers=False)
+    for inner in (dist.HashStore(), dist.FileStore(f"{folder}/store", 1), tcp, dist.PrefixStore("p", tcp)):
+        store = ht.as_store(inner)
+        before = store.num_keys()
+        for amount in (1, 2, 3):
+            store.add("sum", amount)
+        store.set("key", "value")
+        assert (store.get("sum"), store.get("key")) == (b"6", b"value")
+        assert store.num_keys() - before == 2
+        assert inner.get("key") == b"value"
+        store.set("short", "7")
+        assert store.delete_key("short")
+        assert store.num_keys() - before == 2
+        assert store.compare_set("missing", "wrong", "new") == b"wrong"
+        assert store.compare_set("key", "wrong", "new") == b"value"
+        assert store.compare_set("key", "value", "new") == b"new"
+        assert store.compare_set("empty", "", "first") == b"first"
+        raises(TimeoutError, "", lambda store=store: store.wait(["nobody sets this"], 0.05))
+        store.wait(["key"])
+
+
+run()
+dist.destroy_process_group()
