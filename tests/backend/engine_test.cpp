@@ -1,0 +1,82 @@
+// What the contract does not look at: bits, and failures that need an engine that does as it is told.
+#include <cstring>
+#include <random>
+#include <thread>
+
+#include <gmock/gmock.h>
+
+#include <hookline/backend/engine.hpp>
+#include <hookline/backend/threads.hpp>
+#include <hookline/core/error.hpp>
+#include <hookline/group/process_group.hpp>
+
+#include "harness/memory_engine.hpp"
+
+namespace hookline {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::ThrowsMessage;
+
+std::vector<std::shared_ptr<Backend>> engine_backends(int size) {
+  std::vector<std::shared_ptr<Backend>> backends;
+  for (auto& engine : testing::make_memory_engines(size)) backends.push_back(make_engine_backend(std::move(engine)));
+  return backends;
+}
+
+// The sum of random tensors, as rank 0 has it.
+Tensor sum_of(const std::vector<std::shared_ptr<Backend>>& backends, std::int64_t count, DType dtype) {
+  std::vector<std::thread> threads;
+  Tensor result;
+  for (const auto& backend : backends) {
+    threads.emplace_back([&] {
+      const auto group = make_group(backend, std::chrono::seconds(30));
+      const Tensor t = Tensor::empty({count}, dtype);
+      std::mt19937 random(static_cast<unsigned>(group->rank()) + 1);
+      std::normal_distribution<float> normal;
+      for (std::int64_t i = 0; i < count; ++i) {
+        if (dtype == DType::f32) t.data<float>()[i] = normal(random);
+        else t.data<BFloat16>()[i] = BFloat16(normal(random));
+      }
+      group->allreduce(t)->wait();
+      group->barrier()->wait();
+      if (group->rank() == 0) result = t;
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  return result;
+}
+
+TEST(EngineBackend, SumsHaveTheBitsOfTheEmbeddedBackends) {
+  for (const std::int64_t count : {100, 700'001}) {
+    for (const DType dtype : {DType::f32, DType::bf16}) {
+      const Tensor a = sum_of(engine_backends(5), count, dtype);
+      const Tensor b = sum_of(make_threads_backends(5), count, dtype);
+      EXPECT_EQ(std::memcmp(a.bytes(), b.bytes(), a.nbytes()), 0) << count << " " << name(dtype);
+    }
+  }
+}
+
+TEST(EngineBackend, AWaitThatIsShortenedEndsInTime) {
+  const auto backends = engine_backends(2);
+  const auto group = make_group(backends[0], std::chrono::hours(1));
+  const Tensor t = Tensor::zeros({10});
+  const WorkPtr first = group->allreduce(t);
+  const WorkPtr second = group->allreduce(t);
+  first->when_over([] {}, true);  // the lane's own thread drives it
+  EXPECT_THAT([&] { second->wait(Milliseconds(20)); }, ThrowsMessage<Timeout>(HasSubstr("rank 1 did not come")));
+  EXPECT_THROW(first->wait(), Timeout);
+}
+
+TEST(EngineBackend, ShutdownFailsWhatIsPendingHere) {
+  const auto backends = engine_backends(2);
+  const auto group = make_group(backends[0], std::chrono::hours(1));
+  const Tensor t = Tensor::zeros({10});
+  const std::vector<WorkPtr> works = {group->allreduce(t), group->recv(t, 1), group->send(Tensor::zeros({100'000}), 1)};
+  group->shutdown();
+  for (const WorkPtr& work : works) EXPECT_THROW(work->wait(), Aborted);
+  EXPECT_THROW(group->barrier()->wait(), Aborted);
+}
+
+}  // namespace
+}  // namespace hookline
