@@ -24,6 +24,9 @@ constexpr int kFlags = RTLD_NOW | RTLD_LOCAL;
 constexpr int kFlags = RTLD_NOW | RTLD_LOCAL | RTLD_DEEPBIND;
 #endif
 
+// An MPI that the application uses too is one, with its constants in the application: nothing of it may be bound apart.
+int flags_of(const std::string& name) { return name == "mpi" ? RTLD_NOW | RTLD_LOCAL : kFlags; }
+
 // Where this code lies: libhookline.so, or the program that it is linked into.
 fs::path own_directory() {
   Dl_info info = {};
@@ -63,7 +66,7 @@ MakeEngine* load(const std::string& name, const std::string& package) {
       tried += fmt::format("{}{}", tried.empty() ? "" : ", ", path.string());
       continue;
     }
-    void* const library = dlopen(path.c_str(), kFlags);  // never to be unloaded
+    void* const library = dlopen(path.c_str(), flags_of(name));  // never to be unloaded
     if (!library) {
       throw Unsupported(fmt::format("the engine '{}' cannot be loaded; install {} ({})", name, package, dlerror()));
     }

@@ -221,10 +221,9 @@ void Mail::listen() {
       came = message->wait(urgent_.load());
     } catch (const PeerLost&) {
       // One of them is gone while its mail was coming; the others' is still of interest.
-      if (station_.engine_closed()) break;
       const std::lock_guard lock(listening_mutex_);
-      listened_ = nullptr;
-      if (ending_) break;
+      listened_ = nullptr;  // the message ends with this thread
+      if (ending_ || station_.engine_closed()) break;
       message.reset();
       continue;
     }

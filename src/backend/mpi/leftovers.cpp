@@ -1,0 +1,99 @@
+// The thread that sees given-up messages to their end; it ends when none is left and starts with the next.
+#include "backend/mpi/leftovers.hpp"
+
+#include <pthread.h>
+
+#include <algorithm>
+#include <chrono>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "backend/mpi/link.hpp"
+#include "backend/mpi/session.hpp"
+
+namespace hookline::mpi {
+namespace {
+
+constexpr std::chrono::milliseconds kBetween{1};
+constexpr std::chrono::seconds kLinger{10};  // longer than a peer waits for a message that it gave up
+
+struct Lingering {
+  std::shared_ptr<Link> link;
+  Clock::time_point until;
+};
+
+class Keeper {
+ public:
+  // Never destroyed: MPI may need the memory until the process ends.
+  static Keeper& get() {
+    static auto* const keeper = new Keeper;  // NOLINT(cppcoreguidelines-owning-memory)
+    return *keeper;
+  }
+
+  void add(Leftover leftover) {
+    const std::lock_guard lock(mutex_);
+    leftovers_.push_back(std::move(leftover));
+    wake();
+  }
+
+  void add(Lingering lingering) {
+    const std::lock_guard lock(mutex_);
+    lingering_.push_back(std::move(lingering));
+    wake();
+  }
+
+ private:
+  void wake() {
+    if (running_) return;
+    running_ = true;
+    std::thread thread([this] { run(); });
+    pthread_setname_np(thread.native_handle(), "hookline-mpi");
+    thread.detach();
+  }
+
+  // Leftovers alone do not keep the thread: some never end, and whoever drains a group looks at them too.
+  void run() {
+    Clock::time_point until = Clock::now() + kLinger;
+    std::vector<std::shared_ptr<Link>> links;
+    for (;;) {
+      std::this_thread::sleep_for(kBetween);
+      links.clear();
+      const Calling calling;
+      {
+        const std::lock_guard lock(mutex_);
+        const Clock::time_point now = Clock::now();
+        std::erase_if(lingering_, [&](const Lingering& l) { return now >= l.until; });
+        for (const Lingering& l : lingering_) {
+          until = std::max(until, l.until);
+          links.push_back(l.link);
+        }
+        if (now >= until || !calling) {
+          running_ = false;
+          return;
+        }
+        std::erase_if(leftovers_, [](Leftover& leftover) {
+          int done = 0;
+          return MPI_Test(&leftover.request, &done, MPI_STATUS_IGNORE) != MPI_SUCCESS || done != 0;
+        });
+      }
+      for (const auto& link : links) {
+        while (link->drain()) {
+        }
+      }
+    }
+  }
+
+  std::mutex mutex_;
+  std::vector<Leftover> leftovers_;
+  std::vector<Lingering> lingering_;
+  bool running_ = false;
+};
+
+}  // namespace
+
+void keep(Leftover leftover) { Keeper::get().add(std::move(leftover)); }
+
+void linger(std::shared_ptr<Link> link) { Keeper::get().add(Lingering{std::move(link), Clock::now() + kLinger}); }
+
+}  // namespace hookline::mpi

@@ -1,0 +1,164 @@
+// The engine `mpi`: messages of MPI's, between the ranks of MPI_COMM_WORLD or of a communicator that was handed in.
+#include <charconv>
+#include <chrono>
+#include <functional>
+#include <thread>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <hookline/backend/engine.hpp>
+#include <hookline/core/error.hpp>
+
+#include "backend/mpi/leftovers.hpp"
+#include "backend/mpi/link.hpp"
+#include "backend/mpi/mpi_message.hpp"
+#include "backend/mpi/session.hpp"
+
+namespace hookline::mpi {
+namespace {
+
+constexpr const char* kCommunicator = "communicator";
+
+/// Waits until all ranks have said that they are here. MPI itself would wait for them for ever.
+void await_all(Store& store, const std::string& prefix, const std::vector<int>& ranks, int own, Milliseconds timeout,
+               const std::string& what) {
+  const auto key = [&](int rank) { return fmt::format("{}/{}", prefix, rank); };
+  store.set(key(own), "here");
+  std::vector<std::string> keys;
+  for (const int rank : ranks) keys.push_back(key(rank));
+  try {
+    store.wait(keys, timeout);
+  } catch (const Timeout&) {
+    std::vector<int> missing;
+    for (const int rank : ranks) {
+      if (!store.check({key(rank)})) missing.push_back(rank);
+    }
+    throw Timeout(
+        fmt::format("{}: rank {} did not come within {} ms", what, fmt::join(missing, ", "), timeout.count()));
+  }
+}
+
+class MpiEngine final : public Engine {
+ public:
+  MpiEngine(std::shared_ptr<Link> link, std::shared_ptr<Store> store)
+      : link_(std::move(link)), store_(std::move(store)) {}
+  ~MpiEngine() override { close(); }
+
+  std::string name() const override { return "mpi"; }
+  int rank() const override { return link_->rank(); }
+  int size() const override { return link_->size(); }
+
+  std::unique_ptr<Message> send(int to, MessageAddress address, const std::byte* data, std::size_t bytes) override {
+    // MPI's sends do not write to it.
+    auto* const memory = const_cast<std::byte*>(data);  // NOLINT(cppcoreguidelines-pro-type-const-cast)
+    return std::make_unique<MpiMessage>(link_, MpiMessage::Kind::sent, to, address, memory, bytes);
+  }
+
+  std::unique_ptr<Message> receive(int from, MessageAddress address, std::byte* data, std::size_t room) override {
+    return std::make_unique<MpiMessage>(link_, MpiMessage::Kind::received, from, address, data, room);
+  }
+
+  std::unique_ptr<Message> receive_any(MessageAddress address, std::byte* data, std::size_t room) override {
+    try {
+      return receive(MPI_ANY_SOURCE, address, data, room);
+    } catch (const PeerLost&) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));  // who listens tries again and again
+      throw;
+    }
+  }
+
+  void check(int rank) override {
+    if (link_->is_dead(rank)) throw PeerLost(fmt::format("rank {}: its process ended", rank));
+  }
+
+  void left(int rank) noexcept override { link_->set_left(rank); }
+
+  void close() noexcept override {
+    if (link_->size() == 1 || link_->closed()) return;
+    link_->close();
+    try {
+      link_->begin_draining();
+      linger(link_);
+    } catch (const std::bad_alloc&) {
+      // Peers that still send give up after a while.
+    }
+  }
+
+  std::shared_ptr<Engine> subset(const std::vector<int>& ranks, const std::string& name,
+                                 Milliseconds timeout) override {
+    if (store_) {
+      const auto store = store_->clone_for_waiting();
+      await_all(store ? *store : *store_, fmt::format("mpi/{}", name), ranks, rank(), timeout,
+                fmt::format("a group of ranks {} of an mpi group", fmt::join(ranks, ", ")));
+    }
+    const Calling calling;
+    if (!calling) throw ResourceError(calling.why());
+    MPI_Group all = MPI_GROUP_NULL;
+    MPI_Group some = MPI_GROUP_NULL;
+    MPI_Comm comm = MPI_COMM_NULL;
+    check_call(MPI_Comm_group(link_->base(), &all), "MPI_Comm_group");
+    check_call(MPI_Group_incl(all, static_cast<int>(ranks.size()), ranks.data(), &some), "MPI_Group_incl");
+    constexpr std::size_t kTags = 1U << 15U;
+    const auto tag = static_cast<int>(std::hash<std::string>()(name) % kTags);
+    check_call(MPI_Comm_create_group(link_->base(), some, tag, &comm), "MPI_Comm_create_group");
+    MPI_Group_free(&some);
+    MPI_Group_free(&all);
+    return std::make_shared<MpiEngine>(std::make_shared<Link>(comm), store_);
+  }
+
+ private:
+  const std::shared_ptr<Link> link_;
+  const std::shared_ptr<Store> store_;
+};
+
+/// MPI_COMM_WORLD, or the communicator whose handle the options have, as MPI_Comm_c2f gives it.
+MPI_Comm chosen_communicator(const EngineSetting& setting) {
+  MPI_Comm comm = MPI_COMM_WORLD;
+  for (const auto& [name, value] : setting.options) {
+    if (name != kCommunicator) {
+      throw InvalidArgument(fmt::format("the mpi engine has no option '{}'; it has: {}", name, kCommunicator));
+    }
+    MPI_Fint handle = 0;
+    const char* const end = value.data() + value.size();
+    const auto [at, error] = std::from_chars(value.data(), end, handle);
+    if (error != std::errc() || at != end) {
+      throw InvalidArgument(fmt::format(
+          "communicator={}: not the number that MPI_Comm_c2f (py2f() of mpi4py) gives for a communicator", value));
+    }
+    comm = MPI_Comm_f2c(handle);
+    if (comm == MPI_COMM_NULL) throw InvalidArgument(fmt::format("communicator={}: no such communicator", value));
+  }
+  return comm;
+}
+
+std::shared_ptr<Engine> make_mpi_engine(const EngineSetting& setting) {
+  const std::string what = fmt::format("an mpi group of {} ranks", setting.size);
+  std::vector<int> ranks(static_cast<std::size_t>(setting.size));
+  for (std::size_t r = 0; r < ranks.size(); ++r) ranks[r] = static_cast<int>(r);
+  if (setting.store) await_all(*setting.store, "mpi/here", ranks, setting.rank, setting.timeout, what);
+  begin_session();
+  const Calling calling;
+  if (!calling) throw ResourceError(calling.why());
+  const MPI_Comm given = chosen_communicator(setting);
+  int size = 0;
+  check_call(MPI_Comm_size(given, &size), "MPI_Comm_size");
+  if (size != setting.size) {
+    throw InvalidArgument(fmt::format(
+        "{}: MPI knows of {}; start the program with the mpirun (or srun) of the MPI that the engine is built "
+        "with, and give no other rank and size",
+        what, size));
+  }
+  MPI_Comm base = MPI_COMM_NULL;
+  check_call(MPI_Comm_split(given, 0, setting.rank, &base), "MPI_Comm_split");
+  auto link = std::make_shared<Link>(base);
+  if (link->rank() != setting.rank) {
+    throw InvalidArgument(fmt::format("{}: several processes say that they are rank {}", what, setting.rank));
+  }
+  return std::make_shared<MpiEngine>(std::move(link), setting.store);
+}
+
+}  // namespace
+}  // namespace hookline::mpi
+
+HOOKLINE_ENGINE(hookline::mpi::make_mpi_engine)

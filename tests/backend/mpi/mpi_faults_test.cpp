@@ -1,0 +1,103 @@
+// What becomes of MPI when groups fail in the middle of their data: the next group works, and nothing hangs.
+#include <mpi.h>
+
+#include <gmock/gmock.h>
+
+#include <hookline/backend/make_backend.hpp>
+#include <hookline/core/error.hpp>
+
+#include "harness/spawn.hpp"
+
+namespace hookline::testing {
+namespace {
+
+constexpr int kRanks = 3;
+constexpr std::int64_t kMany = 2'000'000;
+
+World mpi_world() { return group_worlds().front(); }
+
+void expect_a_sound_group() {
+  mpi_world().spawn(kRanks, [](ProcessGroup& group) {
+    const Tensor t = Tensor::full({kMany}, group.rank() + 1);
+    group.allreduce(t)->wait();
+    EXPECT_EQ(t.data<float>()[kMany - 1], 6.0f);
+  });
+}
+
+TEST(MpiFaults, AGroupThatIsAbortedInTheMiddleOfItsData) {
+  for (int round = 0; round < 3; ++round) {
+    mpi_world().spawn(kRanks, [](ProcessGroup& group) {
+      std::vector<Tensor> tensors;
+      std::vector<WorkPtr> works;
+      for (int i = 0; i < 6; ++i) {
+        tensors.push_back(Tensor::zeros({kMany}));
+        works.push_back(group.allreduce(tensors.back()));
+      }
+      if (group.rank() == 1) {
+        works.front()->wait();
+        group.abort("enough of this");
+      }
+      for (const WorkPtr& work : works) {
+        try {
+          work->wait();
+        } catch (const Aborted& e) {
+          EXPECT_THAT(e.what(), ::testing::HasSubstr("enough of this"));
+        }
+      }
+      EXPECT_THROW(group.barrier()->wait(), Aborted);
+    });
+    expect_a_sound_group();
+  }
+}
+
+TEST(MpiFaults, ARankThatDoesNotComeToALargeOperation) {
+  mpi_world().spawn(kRanks, [](ProcessGroup& group) {
+    group.barrier()->wait();
+    const Tensor t = Tensor::zeros({kMany});
+    if (group.rank() == 2) {
+      EXPECT_THROW(group.recv(t, 0)->wait(), Aborted);
+      return;
+    }
+    EXPECT_THAT([&] { group.allreduce(t, {.timeout = Milliseconds(100)})->wait(); },
+                ::testing::ThrowsMessage<Error>(::testing::HasSubstr("rank 2 did not come")));
+  });
+  expect_a_sound_group();
+}
+
+TEST(MpiFaults, ALargeMessageThatNobodyTakes) {
+  mpi_world().spawn(kRanks, [](ProcessGroup& group) {
+    group.barrier()->wait();
+    const Tensor t = Tensor::zeros({kMany});
+    if (group.rank() == 0) {
+      const WorkPtr sent = group.send(t, 1);
+      group.shutdown();
+      EXPECT_THROW(sent->wait(), Error);
+    }
+  });
+  expect_a_sound_group();
+}
+
+TEST(MpiFaults, OptionsAndSizesAreChecked) {
+  const auto expect_refused = [](EngineSetting setting, const std::string& words) {
+    EXPECT_THAT([&] { make_backend("mpi", setting); },
+                ::testing::ThrowsMessage<InvalidArgument>(::testing::HasSubstr(words)));
+  };
+  EngineSetting setting;
+  expect_refused(setting, "MPI knows of ");  // a world of one
+  setting.options["communicator"] = "x";
+  expect_refused(setting, "communicator=x");
+  setting.options = {{"interface", "eth0"}};
+  expect_refused(setting, "no option 'interface'; it has: communicator");
+}
+
+TEST(MpiFaults, ACommunicatorOfOneRank) {
+  EngineSetting setting;
+  setting.options["communicator"] = std::to_string(MPI_Comm_c2f(MPI_COMM_SELF));
+  const auto group = make_group(make_backend("mpi", setting), std::chrono::seconds(10));
+  const Tensor t = Tensor::full({5}, 2);
+  group->allreduce(t)->wait();
+  EXPECT_EQ(t.data<float>()[4], 2.0f);
+}
+
+}  // namespace
+}  // namespace hookline::testing

@@ -1,0 +1,90 @@
+// The contract suite as a program of MPI's: mpirun starts as many ranks as the largest group needs, and all of them run
+// the same tests; the first ones are the group of a test, the others wait for its end.
+#include <mpi.h>
+
+#include <cstdlib>
+#include <random>
+#include <stdexcept>
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <hookline/backend/make_backend.hpp>
+#include <hookline/core/error.hpp>
+
+#include "harness/spawn.hpp"
+
+namespace hookline::testing {
+namespace {
+
+constexpr Milliseconds kTimeout{30'000};
+
+/// What went wrong on the ranks, in rank order; every process is told.
+std::string gather_failures(const std::string& own) {
+  int size = 0;
+  MPI_Comm_size(MPI_COMM_WORLD, &size);
+  const int length = static_cast<int>(own.size());
+  std::vector<int> lengths(static_cast<std::size_t>(size));
+  std::vector<int> begins(lengths.size());
+  MPI_Allgather(&length, 1, MPI_INT, lengths.data(), 1, MPI_INT, MPI_COMM_WORLD);
+  int total = 0;
+  for (std::size_t r = 0; r < lengths.size(); ++r) {
+    begins[r] = total;
+    total += lengths[r];
+  }
+  std::string all(static_cast<std::size_t>(total), ' ');
+  MPI_Allgatherv(own.data(), length, MPI_CHAR, all.data(), lengths.data(), begins.data(), MPI_CHAR, MPI_COMM_WORLD);
+  return all;
+}
+
+void run_as_rank(MPI_Comm comm, int rank, int ranks, const RankBody& body, std::string& failure) {
+  try {
+    EngineSetting setting{.store = nullptr, .rank = rank, .size = ranks, .timeout = kTimeout};
+    setting.options["communicator"] = std::to_string(MPI_Comm_c2f(comm));
+    const auto group = make_group(make_backend("mpi", setting), kTimeout);
+    try {
+      body(*group);
+    } catch (...) {
+      failure = fmt::format("rank {}: {}\n", rank, describe(std::current_exception()));
+      group->abort("the test failed on this rank");
+    }
+  } catch (...) {
+    failure = fmt::format("rank {}: no group: {}\n", rank, describe(std::current_exception()));
+  }
+}
+
+void spawn_mpi(int ranks, const RankBody& body) {
+  int size = 0;
+  int rank = 0;
+  MPI_Comm_size(MPI_COMM_WORLD, &size);
+  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  if (ranks > size) throw std::runtime_error(fmt::format("mpirun started {} ranks, and {} are needed", size, ranks));
+  MPI_Comm comm = MPI_COMM_NULL;
+  MPI_Comm_split(MPI_COMM_WORLD, rank < ranks ? 0 : MPI_UNDEFINED, rank, &comm);
+  std::string failure;
+  if (rank < ranks) run_as_rank(comm, rank, ranks, body, failure);
+  if (comm != MPI_COMM_NULL) MPI_Comm_free(&comm);
+  const std::string failures = gather_failures(failure);
+  if (!failures.empty()) throw std::runtime_error(failures);
+}
+
+}  // namespace
+
+std::vector<World> group_worlds() { return {{"mpi", spawn_mpi}}; }
+
+}  // namespace hookline::testing
+
+int main(int argc, char** argv) {
+  int provided = 0;
+  MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &provided);
+  unsigned seed = std::random_device{}();
+  MPI_Bcast(&seed, 1, MPI_UNSIGNED, 0, MPI_COMM_WORLD);
+  ::setenv("HOOKLINE_TEST_SEED", std::to_string(seed).c_str(), 0);
+  int rank = 0;
+  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  if (rank != 0) GTEST_FLAG_SET(brief, true);  // each reports its own failures, and one of them what was run
+  ::testing::InitGoogleTest(&argc, argv);
+  const int result = RUN_ALL_TESTS();
+  MPI_Finalize();
+  return result;
+}
