@@ -10,7 +10,7 @@ namespace {
 
 // Of each slice. Large enough for the engine's beginnings and ends to be little against it; small enough for the first
 // one, before which the network has nothing to do, to be soon there.
-constexpr std::size_t kSliceBytes = 1024 * 1024;
+constexpr std::size_t kSliceBytes = 4 * 1024 * 1024;
 // Pieces that may be on their way between the hosts: while one is, the next one is ready.
 constexpr std::size_t kUnderWay = 2;
 
