@@ -17,7 +17,7 @@ void Codec::encode_with_error(std::span<const float> values, std::span<float> er
   // decoded - sum is negated at the end, which is exact.
   for (float& lost : error) lost = -lost;
   decode_add(message, error);
-  for (float& lost : error) lost = std::isfinite(lost) ? -lost : 0.0f;
+  for (float& lost : error) lost = std::isfinite(lost) ? 0.0f - lost : 0.0f;  // and not -0 where nothing was lost
 }
 
 }  // namespace hookline
