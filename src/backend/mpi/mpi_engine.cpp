@@ -26,6 +26,7 @@ void await_all(Store& store, const std::string& prefix, const std::vector<int>& 
   const auto key = [&](int rank) { return fmt::format("{}/{}", prefix, rank); };
   store.set(key(own), "here");
   std::vector<std::string> keys;
+  keys.reserve(ranks.size());
   for (const int rank : ranks) keys.push_back(key(rank));
   try {
     store.wait(keys, timeout);
