@@ -1,10 +1,12 @@
 """The self-test of `hookline doctor`: two ranks add arrays up, and the time that it takes them.
 
-Run as a program it is those ranks: `python -m hookline.cli.self_test ENGINE` for an engine whose ranks are threads,
-`hookline run -n 2 -m hookline.cli.self_test ENGINE` for any other.
+Run as a program it is those ranks: `python -m hookline.cli.self_test threads`, `mpirun -n 2 python -m
+hookline.cli.self_test mpi`, and `hookline run -n 2 -m hookline.cli.self_test ENGINE` for any other engine.
 """
 
 import json
+import os
+import shutil
 import subprocess
 import sys
 import threading
@@ -53,14 +55,25 @@ def command(engine: str) -> list[str]:
     module = ["-m", __name__, engine]
     if engine == "threads":
         return [sys.executable, *module]
+    if engine == "mpi":
+        return ["mpirun", "-n", str(RANKS), sys.executable, *module]
     return [sys.executable, "-m", "hookline", "run", "-n", str(RANKS), *module]
+
+
+def environment() -> dict[str, str]:
+    """Has Open MPI start two ranks also where there is one core, and for root."""
+    may = ("OMPI_ALLOW_RUN_AS_ROOT", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "OMPI_MCA_rmaps_base_oversubscribe")
+    return {**os.environ, **dict.fromkeys(may, "1")}
 
 
 def try_engine(engine: str, line: Sequence[str] | None = None) -> Finding:
     """Runs the test for one engine in processes of its own."""
+    line = line or command(engine)
+    if engine == "mpi" and shutil.which(line[0]) is None:
+        return Finding(State.ABSENT, f"mpi: there is no {line[0]} in the PATH, which starts programs with MPI")
     try:
         done = subprocess.run(
-            line or command(engine), stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=DEADLINE
+            line, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=DEADLINE, env=environment()
         )
     except subprocess.TimeoutExpired:
         return Finding(

@@ -102,6 +102,7 @@ def test_what_an_engine_may_do_wrong(monkeypatch):
     assert "-m hookline.cli.self_test some" in broken.fix
     assert run_python("").state is State.WRONG
     assert self_test.try_engine("some", ["/no/such/program"]).state is State.WRONG
+    assert self_test.try_engine("mpi", ["no-such-mpirun"]).state is State.ABSENT
     monkeypatch.setattr(self_test, "DEADLINE", 0.2)
     hangs = run_python("import time; time.sleep(60)")
     assert hangs.state is State.WRONG
