@@ -17,7 +17,7 @@ ht.register_ddp_comm_hook(ht.DDPCommHookType.POWER_SGD, model, state)
 # or all of it hookline's:  model = ht.DistributedDataParallel(net, hook="powersgd(rank=2)")
 
 optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
-for step in range(30):
+for _ in range(30):
     images = torch.randn(16, 64)
     labels = images[:, :10].argmax(1)
     optimizer.zero_grad()
