@@ -12,7 +12,7 @@
 
 #include <hookline/core/error.hpp>
 
-namespace hookline {
+namespace hookline::backend {
 
 std::string host_identity() {
   std::string boot;
@@ -24,4 +24,4 @@ std::string host_identity() {
   return boot + " " + space;
 }
 
-}  // namespace hookline
+}  // namespace hookline::backend

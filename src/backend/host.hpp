@@ -3,10 +3,10 @@
 
 #include <string>
 
-namespace hookline {
+namespace hookline::backend {
 
 /// The same text in two processes that can share memory: they run on one kernel and see each other's abstract sockets.
 /// ResourceError where the system does not tell.
 std::string host_identity();
 
-}  // namespace hookline
+}  // namespace hookline::backend

@@ -31,7 +31,7 @@ struct Meeting {
 };
 
 Meeting meet(const EngineSetting& setting, const std::string& engine, Clock::time_point deadline) {
-  setting.store->set(key(setting.rank), host_identity() + "\n" + engine);
+  setting.store->set(key(setting.rank), backend::host_identity() + "\n" + engine);
   Meeting meeting;
   std::vector<int> missing;
   for (int r = 0; r < setting.size; ++r) {

@@ -107,7 +107,7 @@ std::string key(int rank) { return fmt::format("shm/{}", rank); }
 
 // What every rank said about itself: its host, then its socket's name.
 std::vector<std::string> meet(Store& store, int rank, int size, const std::string& name, Clock::time_point deadline) {
-  const std::string host = host_identity();
+  const std::string host = backend::host_identity();
   store.set(key(rank), host + "\n" + name);
   std::vector<std::string> names(static_cast<std::size_t>(size));
   std::vector<int> elsewhere;
