@@ -71,7 +71,7 @@ ddp.register_comm_hook(state, hl.powerSGD_hook)  # or batched_powerSGD_hook
 train(ddp, params, 20)
 
 after = loss(params)
-assert after < middle < before / 10, (before, middle, after)
+assert max(middle, after) < before / 100, (before, middle, after)
 assert sent < ddp.stats()["buckets"][0]["bytes"]
 if group.rank() == 0:
     print(f"the error fell from {before:.1f} to {middle:.2g} and {after:.2g}; a compressed step sent {sent} bytes")
