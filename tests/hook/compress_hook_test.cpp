@@ -225,9 +225,9 @@ TEST(CompressHook, WhatIsNoNumberIsNotFedBack) {
 
 TEST(CompressHook, OptionsThatMakeNoSenseAreRefused) {
   const auto group = alone();
-  for (const char* text : {"int8(block=-1)", "int8(block=few)", "int8(bits=7)", "int4(range=wide)",
-                           "fp16(block=3)", "int8(rounding=up)", "allreduce | int8", "error_feedback",
-                           "int8 | where(dims=x)", "int8 | where(otherwise=y)"}) {
+  for (const char* text :
+       {"int8(block=-1)", "int8(block=few)", "int8(bits=7)", "int4(range=wide)", "fp16(block=3)", "int8(rounding=up)",
+        "allreduce | int8", "error_feedback", "int8 | where(dims=x)", "int8 | where(otherwise=y)"}) {
     EXPECT_THROW(make_hook(text, group), InvalidArgument) << text;
   }
   EXPECT_THROW(CompressHook(group, nullptr), InvalidArgument);
