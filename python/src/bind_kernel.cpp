@@ -17,7 +17,7 @@ void bind_kernel(nb::module_& m) {
   const std::string compiler = "gcc " __VERSION__;
 #endif
   m.attr("compiler") = compiler + ", C++" + std::to_string(__cplusplus / 100 % 100) + ", libstdc++ ABI " +
-                        (_GLIBCXX_USE_CXX11_ABI ? "cxx11" : "before cxx11");
+                       (_GLIBCXX_USE_CXX11_ABI ? "cxx11" : "before cxx11");
   m.def("cpu_targets", &cpu_targets, "The instruction sets that the loops can use on this processor, best last.");
 }
 
