@@ -13,5 +13,7 @@ for script in bench/*_bench.py bench/python_groups/*_bench.py bench/hooks/*_benc
   echo "bench: $script"
   PYTHONPATH=$PWD/build/release/python .venv/bin/python "$script"
 done
+echo "bench: links, the two faster rates (links_bench.py has four)"
+PYTHONPATH=$PWD/build/release/python .venv/bin/python bench/links/links_bench.py --rates 10gbit:3,1gbit:3
 echo "bench: collectives"
 .venv/bin/python bench/collectives/collectives_bench.py "$@"
