@@ -111,6 +111,8 @@ void spawn_processes(int ranks, const RankBody& body, const MakeBackend& make_ba
     waitpid(children[static_cast<std::size_t>(r)], &status, 0);
     if (WIFSIGNALED(status) && WTERMSIG(status) != SIGKILL)
       text += fmt::format("rank {}: died of signal {}\n", r, WTERMSIG(status));
+    if (WIFEXITED(status) && WEXITSTATUS(status) != 0)
+      text += fmt::format("rank {}: exit code {}\n", r, WEXITSTATUS(status));
   }
   if (!text.empty()) throw std::runtime_error(text);
 }
