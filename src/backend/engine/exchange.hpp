@@ -35,7 +35,7 @@ AlignedBytes aligned_bytes(std::size_t bytes);
 /// is written to a tensor, and nothing is received that is not a greeting, before they agree.
 class Exchange final : public Operation, public Script {
  public:
-  Exchange(std::shared_ptr<Station> station, Milliseconds timeout, int lane, Collective&& collective);
+  Exchange(std::shared_ptr<Station> station, Milliseconds timeout, int lane, Collective&& what);
 
   /// Posts the greetings; to be called first, in the order of the lane. `number` counts its operations from 1.
   void begin(std::uint64_t number);

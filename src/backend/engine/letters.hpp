@@ -13,7 +13,7 @@ namespace hookline::engine {
 /// A send that is over once the receiver has said so.
 class SendOperation final : public Operation {
  public:
-  SendOperation(std::shared_ptr<Station> station, Milliseconds timeout, Collective&& collective);
+  SendOperation(std::shared_ptr<Station> station, Milliseconds timeout, Collective&& what);
 
   /// Posts all of the data: they stay here until the receiver asks for them.
   void post(std::uint64_t first_number);
@@ -35,7 +35,7 @@ class SendOperation final : public Operation {
 /// A receive that waits for its envelope, and then, where the message is large, for its data, in the lane of those.
 class ReceiveOperation final : public Operation, public Script {
  public:
-  ReceiveOperation(std::shared_ptr<Station> station, Milliseconds timeout, Collective&& collective);
+  ReceiveOperation(std::shared_ptr<Station> station, Milliseconds timeout, Collective&& what);
 
   bool wants(int source, int tag) const noexcept;
   int source_rank() const override { return over() ? source_ : -1; }
