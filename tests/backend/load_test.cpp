@@ -33,7 +33,8 @@ TEST(Load, AnEngineThatIsNotThereSaysWhatToInstall) {
 
 TEST(Load, ANameThatIsNoneListsThoseThatAre) {
   for (const char* const name : {"pigeons", "", "../evil", "a b"}) {
-    EXPECT_THAT([&] { check_backend(name); }, ThrowsMessage<InvalidArgument>(HasSubstr("there are: shm, gloo, mpi")));
+    EXPECT_THAT([&] { check_backend(name); },
+                ThrowsMessage<InvalidArgument>(HasSubstr("there are: shm, layered, gloo, mpi")));
   }
   EXPECT_THAT(backend_names(), Contains("gloo"));
 }
