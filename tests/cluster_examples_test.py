@@ -16,11 +16,11 @@ EXAMPLES = ROOT / "examples/clusters"
 JOB = 4711
 
 PROGRAM = """\
-import numpy as np, hookline as hl
+import sys, numpy as np, hookline as hl
 group = hl.init_process_group(timeout=60)
 x = np.ones(8, np.float32)
 group.allreduce([x]).wait()
-print(f"rank {group.rank()} of {group.size()}: {x[0]:g}")
+sys.stdout.write(f"rank {group.rank()} of {group.size()}: {x[0]:g}\\n")  # a line at once: all write to one pipe
 """
 EXPECTED = [f"rank {rank} of 4: 4" for rank in range(4)]
 
