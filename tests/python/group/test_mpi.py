@@ -1,6 +1,7 @@
 """Groups on the engine mpi in Python, under mpirun: they meet, fail with names, and leave MPI as it should be."""
 
 import os
+import re
 import subprocess
 import sys
 
@@ -125,7 +126,7 @@ def test_a_rank_that_never_comes(mpirun):
 def test_a_group_after_one_that_timed_out(mpirun):
     done = mpirun(2, AGAIN)
     assert done.returncode == 0, done.stderr
-    assert "rank 1 did not come within 200 ms" in done.stdout
+    assert re.search(r"rank 1 did not come within \d+ ms", done.stdout), done.stdout
     assert sorted(done.stdout.splitlines())[:2] == ["0: 2", "1: 2"]
 
 
