@@ -68,7 +68,7 @@ class Exchange {
 
   void post();
   void compare();
-  void read_splits();
+  void compare_splits();
   void choose();
 
   bool is_source(int rank) const;

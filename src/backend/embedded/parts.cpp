@@ -1,6 +1,8 @@
 // Cutting collectives into blocks, and comparing what the ranks called.
 #include "backend/embedded/parts.hpp"
 
+#include <cstring>
+
 #include <fmt/format.h>
 
 #include "core/note.hpp"
@@ -231,6 +233,26 @@ std::string difference(const Call* calls, int size) {
     same_words = same_words && describe(calls[r]) == describe(calls[0]);
   }
   return same_words ? text + "; cut into tensors of different sizes" : text;
+}
+
+std::string read_splits(const std::vector<const std::byte*>& posted, std::vector<std::uint64_t>& splits) {
+  const std::size_t ranks = posted.size();
+  const std::size_t bytes = ranks * sizeof(std::uint64_t);
+  splits.resize(ranks * ranks);
+  std::vector<std::uint64_t> taken(ranks * ranks);
+  for (std::size_t r = 0; r < ranks; ++r) {
+    std::memcpy(splits.data() + r * ranks, posted[r], bytes);
+    std::memcpy(taken.data() + r * ranks, posted[r] + bytes, bytes);
+  }
+  for (std::size_t from = 0; from < ranks; ++from) {
+    for (std::size_t to = 0; to < ranks; ++to) {
+      const std::uint64_t given = splits[from * ranks + to];
+      const std::uint64_t expected = taken[to * ranks + from];
+      if (given != expected)
+        return fmt::format("rank {} gives {} bytes to rank {}, which expects {}", from, given, to, expected);
+    }
+  }
+  return "";
 }
 
 }  // namespace hookline::embedded
