@@ -68,6 +68,24 @@ TEST_P(GroupBehaviour, AMessageOfAnotherSizeIsAMismatchForTheReceiverOnly) {
   });
 }
 
+TEST_P(GroupBehaviour, SplitsThatDisagreeAreAMismatchEverywhere) {
+  GetParam().spawn(2, [](ProcessGroup& group) {
+    const Tensor input = Tensor::full({4}, 1);
+    const Tensor output = Tensor::full({group.rank() == 0 ? 3 : 4}, -1);
+    const std::vector<std::int64_t> gives = group.rank() == 0 ? std::vector<std::int64_t>{1, 3} : std::vector{2L, 2L};
+    const std::vector<std::int64_t> takes = group.rank() == 0 ? std::vector<std::int64_t>{1, 2} : std::vector{2L, 2L};
+    try {
+      group.alltoall_base(output, input, takes, gives)->wait();
+      ADD_FAILURE() << "rank 0 gives 3 rows, rank 1 expects 2";
+    } catch (const Mismatch& error) {
+      EXPECT_NE(std::string(error.what()).find("rank 0 gives 12 bytes to rank 1, which expects 8"), std::string::npos)
+          << error.what();
+    }
+    EXPECT_EQ(output.data<float>()[0], -1.0f);
+    group.barrier()->wait();
+  });
+}
+
 TEST_P(GroupBehaviour, LanesMeetWhateverTheirOrder) {
   GetParam().spawn(2, [](ProcessGroup& group) {
     const int lanes = group.capabilities().lanes;
