@@ -3,6 +3,7 @@
 #include <mpi.h>
 
 #include <cstdlib>
+#include <map>
 #include <random>
 #include <stdexcept>
 
@@ -11,6 +12,7 @@
 
 #include <hookline/backend/make_backend.hpp>
 #include <hookline/core/error.hpp>
+#include <hookline/store/file_store.hpp>
 
 #include "harness/spawn.hpp"
 
@@ -37,11 +39,21 @@ std::string gather_failures(const std::string& own) {
   return all;
 }
 
-void run_as_rank(MPI_Comm comm, int rank, int ranks, const RankBody& body, std::string& failure) {
+/// The folder where layered groups meet, if there are to be any: ranks of one host would be a shm group.
+const char* meeting_place() { return std::getenv("HOOKLINE_TEST_STORE"); }
+
+void run_as_rank(const std::string& backend, MPI_Comm comm, int rank, int ranks, const RankBody& body,
+                 std::string& failure) {
   try {
     EngineSetting setting{.store = nullptr, .rank = rank, .size = ranks, .timeout = kTimeout};
     setting.options["communicator"] = std::to_string(MPI_Comm_c2f(comm));
-    const auto group = make_group(make_backend("mpi", setting), kTimeout);
+    if (backend == "layered") {
+      static std::map<int, int> groups;  // of each size, as not all ranks are in all of them
+      const std::string file = fmt::format("{}/{}-{}", meeting_place(), ranks, ++groups[ranks]);
+      setting.store = std::make_shared<FileStore>(file, ranks);
+      setting.options["engine"] = "mpi";
+    }
+    const auto group = make_group(make_backend(backend, setting), kTimeout);
     try {
       body(*group);
     } catch (...) {
@@ -53,7 +65,7 @@ void run_as_rank(MPI_Comm comm, int rank, int ranks, const RankBody& body, std::
   }
 }
 
-void spawn_mpi(int ranks, const RankBody& body) {
+void spawn_mpi(const std::string& backend, int ranks, const RankBody& body) {
   int size = 0;
   int rank = 0;
   MPI_Comm_size(MPI_COMM_WORLD, &size);
@@ -62,7 +74,7 @@ void spawn_mpi(int ranks, const RankBody& body) {
   MPI_Comm comm = MPI_COMM_NULL;
   MPI_Comm_split(MPI_COMM_WORLD, rank < ranks ? 0 : MPI_UNDEFINED, rank, &comm);
   std::string failure;
-  if (rank < ranks) run_as_rank(comm, rank, ranks, body, failure);
+  if (rank < ranks) run_as_rank(backend, comm, rank, ranks, body, failure);
   if (comm != MPI_COMM_NULL) MPI_Comm_free(&comm);
   const std::string failures = gather_failures(failure);
   if (!failures.empty()) throw std::runtime_error(failures);
@@ -70,7 +82,14 @@ void spawn_mpi(int ranks, const RankBody& body) {
 
 }  // namespace
 
-std::vector<World> group_worlds() { return {{"mpi", spawn_mpi}}; }
+std::vector<World> group_worlds() {
+  const auto on = [](const std::string& backend) {
+    return World{backend, [backend](int ranks, const RankBody& body) { spawn_mpi(backend, ranks, body); }};
+  };
+  std::vector<World> worlds = {on("mpi")};
+  if (meeting_place()) worlds.push_back(on("layered"));
+  return worlds;
+}
 
 }  // namespace hookline::testing
 

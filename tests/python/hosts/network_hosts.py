@@ -137,6 +137,29 @@ class Hosts:
                 started.append(self.start(host, command, **known_texts, **where, **variables))
         return started
 
+    def mpirun(self, command: Sequence[str], each: Sequence[int], folder: Path, **variables: str) -> Any:
+        """Starts a command with Open MPI's mpirun, which reaches the other hosts through a script in the folder."""
+        places = "\n".join(f"{self.address(i)}) place={name};;" for i, name in enumerate(self.names))
+        # Hosts that share a name would be one host for MPI.
+        run = 'exec ip netns exec $place unshare --uts sh -c "hostname $place; $*"'
+        agent = folder / "agent.sh"
+        agent.write_text(f"#!/bin/sh\nhost=$1\nshift\ncase $host in\n{places}\nesac\n{run}\n")
+        agent.chmod(0o700)
+        settings = {
+            "plm_rsh_agent": str(agent),
+            "btl_tcp_if_include": INTERFACE,
+            "oob_tcp_if_include": INTERFACE,
+            "mpi_yield_when_idle": "1",  # there are more ranks than cores, which mpirun does not see
+        }
+        hosts = ",".join(f"{self.address(i)}:{ranks}" for i, ranks in enumerate(each))
+        options = ["--allow-run-as-root", "-n", str(sum(each)), "--host", hosts]
+        for name, value in settings.items():
+            options += ["--mca", name, value]
+        for name in ("PYTHONPATH", *variables):
+            options += ["-x", name]
+        known = {"PYTHONPATH": os.environ.get("PYTHONPATH", ""), "TMPDIR": str(folder)}
+        return self.start(0, ["mpirun", *options, *command], **known, **variables)
+
     def run(self, program: Path, each: Sequence[int], timeout: float = 90, **variables: str) -> list[str]:
         """Runs a Python program as ranks and returns what each printed; a rank that fails is an error with its text."""
         return outputs(self.start_ranks([sys.executable, str(program)], each, **variables), timeout)
