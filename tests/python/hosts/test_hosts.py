@@ -68,6 +68,14 @@ def test_hosts_with_unequal_numbers_of_ranks(hosts: Hosts, one_host: Callable[[i
     np.testing.assert_array_equal(np.load(tmp_path / "weights.npz")["allreduce"], one_host(sum(each))["allreduce"])
 
 
+@pytest.mark.timeout(330)  # a loaded machine takes minutes for `import torch`
+def test_pytorch_s_data_parallelism_trains_as_one_process_with_all_data() -> None:
+    with Hosts(2, "10gbit") as hosts:
+        printed = hosts.run(PROGRAMS / "torch_training.py", [2, 2], timeout=300)
+    for rank, text in enumerate(printed):
+        assert f"rank {rank} of 4 on layered" in text.splitlines(), text
+
+
 def test_the_contract_of_process_groups(hosts: Hosts) -> None:
     done = subprocess.run(
         [str(BUILD / "tests/hosts_contract"), "--gtest_brief=1"],
