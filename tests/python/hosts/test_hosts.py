@@ -124,18 +124,30 @@ def go_on(processes: list[Any]) -> list[str]:
     return outputs(processes)
 
 
-def test_a_killed_rank_is_named_and_the_others_make_a_new_group() -> None:
+def seconds_to_notice(hosts: Hosts) -> float:
+    """Kills a rank; the longest that another one was in an operation before it was told. Then they go on without it."""
+    processes = start_faults(hosts, [2, 2], 30, NEW_SIZE="3", LOST="3")
+    processes[3].kill()
+    left, longest = processes[:3], 0.0
+    for process in left:
+        found = re.match(r"error (\w+) ([\d.]+) (.*)", read_line(process, "error"))
+        assert found is not None
+        assert found[1] == "PeerLost", found[0]
+        assert "rank 3" in found[3], found[0]
+        longest = max(longest, float(found[2]))
+    assert [text.strip() for text in go_on(left)] == ["again 3"] * 3
+    return longest
+
+
+def test_a_killed_rank_is_named_within_a_second_and_the_others_make_a_new_group() -> None:
+    times = []
     with Hosts(2, "10gbit") as hosts:
-        processes = start_faults(hosts, [2, 2], 30, NEW_SIZE="3", LOST="3")
-        processes[3].kill()
-        left = processes[:3]
-        for process in left:
-            found = re.match(r"error (\w+) ([\d.]+) (.*)", read_line(process, "error"))
-            assert found is not None
-            assert found[1] == "PeerLost", found[0]
-            assert "rank 3" in found[3], found[0]
-            assert float(found[2]) < 10, "long before the timeout"
-        assert [text.strip() for text in go_on(left)] == ["again 3"] * 3
+        # It takes a third of a second; a machine that has other things to do may need more, but not each time.
+        for _ in range(4):
+            times.append(seconds_to_notice(hosts))
+            if times[-1] < 1:
+                return
+    raise AssertionError(f"the ranks that were left waited {times} s")
 
 
 def test_a_link_that_is_cut_silently_is_a_timeout_and_a_new_group_works() -> None:
