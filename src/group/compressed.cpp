@@ -13,6 +13,7 @@
 #include <hookline/core/norm.hpp>
 
 #include "core/stopwatch.hpp"
+#include "group/block_exchange.hpp"
 #include "group/float32.hpp"
 #include "kernel/reduce.hpp"
 #include "kernel/scale.hpp"
@@ -163,28 +164,27 @@ void CompressedReduction::encode(std::span<const float> values, std::size_t firs
 WorkPtr CompressedReduction::start(OpType type, const Tensor& give, Reading& reading, const AllreduceOptions& options) {
   const auto bytes = static_cast<std::uint64_t>(give.numel());
   const bool to_all = type == OpType::allgather_into_tensor;
+  if (!group_->capabilities().readers) {
+    received_ =
+        std::make_unique<group::BlockExchange>(to_all ? group::BlockExchange::gather(*group_, give, options.timeout)
+                                                      : group::BlockExchange::scatter(*group_, give, options.timeout));
+    stats_.sent_bytes += received_->sent_bytes();
+    return received_->work();
+  }
   stats_.sent_bytes += to_all ? bytes * (size() - 1) : bytes / size() * (size() - 1);
   Collective collective;
   collective.inputs.push_back(give);
   collective.timeout = options.timeout;
   collective.type = type;
-  if (group_->capabilities().readers) {
-    collective.reader = &reading;
-  } else {
-    received_ = Tensor::empty({to_all ? give.numel() * group_->size() : give.numel()}, DType::u8);
-    collective.outputs.push_back(received_);
-    if (!to_all) collective.type = OpType::alltoall_base;
-  }
+  collective.reader = &reading;
   return group_->run(std::move(collective));
 }
 
 void CompressedReduction::finish(Reading& reading) {
-  if (received_.numel() > 0) {
-    const std::size_t bytes = received_.nbytes() / size();
-    std::vector<const std::byte*> blocks;
-    for (std::size_t r = 0; r < size(); ++r) blocks.push_back(received_.bytes() + r * bytes);
-    reading.read(blocks, bytes);
-    received_ = Tensor();
+  if (received_) {
+    const std::vector<const std::byte*> blocks = received_->blocks();
+    reading.read(blocks, received_->block_bytes());
+    received_.reset();
   }
   reading.check();
 }

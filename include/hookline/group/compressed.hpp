@@ -13,6 +13,9 @@
 #include <hookline/group/process_group.hpp>
 
 namespace hookline {
+namespace group {
+class BlockExchange;
+}
 
 struct CompressionOptions {
   bool error_feedback = false;  ///< what encoding lost of a call's values is added to those of the next call
@@ -35,7 +38,8 @@ struct CompressionStats {
 /// Each rank owns a slice of the values. It gets the others' encoded values of its slice, adds them and its own in
 /// float32 in rank order, encodes the result once, and everybody decodes that: the same bits on every rank, and
 /// 2 (N - 1) / N times the encoded size sent by each of N ranks. Two ranks exchange all of their values instead, which
-/// is as small and rounds once. Values of other floating-point dtypes are cast to float32 and back.
+/// is as small and rounds once. Values of other floating-point dtypes are cast to float32 and back. A group that has no
+/// operation for this but allreduce, or allgather of lists, gives the same bits, and saves less or nothing.
 ///
 /// On a group with levels (ranks that share hosts, on several hosts) an allreduce adds up inside each host without
 /// encoding anything, and the owners of each slice do all that with each other: fewer bytes, fewer roundings.
@@ -90,10 +94,10 @@ class HOOKLINE_EXPORT CompressedReduction {
   CompressionStats stats_;
   std::uint64_t step_ = 0;
   Tensor kept_;
-  Tensor sent_;                                   ///< encoded values, in the group's memory
-  Tensor result_;                                 ///< this rank's slice of the result, encoded
-  Tensor received_;                               ///< what came of a group that cannot let its ranks' memory be read
-  std::unique_ptr<CompressedReduction> between_;  ///< of this rank's slice, with its counterparts on other hosts
+  Tensor sent_;                                     ///< encoded values, in the group's memory
+  Tensor result_;                                   ///< this rank's slice of the result, encoded
+  std::unique_ptr<group::BlockExchange> received_;  ///< of a group that cannot let its ranks' memory be read
+  std::unique_ptr<CompressedReduction> between_;    ///< of this rank's slice, with its counterparts on other hosts
 };
 
 /// One allreduce of encoded values, as ProcessGroup::allreduce(tensor, codec) starts it.

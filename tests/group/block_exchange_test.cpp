@@ -1,0 +1,84 @@
+// Reductions of encoded values on groups that have only some of the operations for them.
+#include "group/block_exchange.hpp"
+
+#include <cstring>
+#include <set>
+#include <stdexcept>
+
+#include <gtest/gtest.h>
+
+#include <hookline/codec/make_codec.hpp>
+#include <hookline/core/error.hpp>
+#include <hookline/group/compressed.hpp>
+#include <hookline/group/decorator.hpp>
+
+#include "harness/spawn.hpp"
+
+namespace hookline::group {
+namespace {
+
+using namespace std::chrono_literals;
+
+/// A group as a user may have written it.
+class WithOnly final : public GroupDecorator {
+ public:
+  WithOnly(std::shared_ptr<ProcessGroup> inner, std::set<OpType> has)
+      : GroupDecorator(std::move(inner)), has_(std::move(has)) {}
+  Capabilities capabilities() const override { return {}; }
+  WorkPtr run(Collective collective) override {
+    if (!has_.contains(collective.type)) throw Unsupported("it is not there");
+    return inner()->run(std::move(collective));
+  }
+
+ private:
+  const std::set<OpType> has_;
+};
+
+const std::vector<std::set<OpType>> kGroups = {{OpType::allgather_into_tensor, OpType::alltoall_base},
+                                               {OpType::allgather_into_tensor},
+                                               {OpType::allgather, OpType::allreduce},
+                                               {OpType::allreduce}};
+
+void require(bool condition, const std::string& what) {
+  if (!condition) throw std::runtime_error(what);
+}
+
+Tensor filled(int rank) {
+  const Tensor t = Tensor::empty({5000});
+  for (int i = 0; i < 5000; ++i) t.data<float>()[i] = static_cast<float>((i * 37 + rank * 11) % 101) / 7.0F;
+  return t;
+}
+
+TEST(BlockExchange, HasTheSameBitsByEveryWay) {
+  for (const int ranks : {1, 2, 3}) {
+    testing::threads_world().spawn(ranks, [&](ProcessGroup& group) {
+      for (const std::string codec : {"fp16", "int8", "int4"}) {
+        const Tensor direct = filled(group.rank());
+        group.allreduce(direct, make_codec(codec))->wait(30s);
+        std::uint64_t least = 0;
+        for (const std::set<OpType>& has : kGroups) {
+          const auto other = std::make_shared<WithOnly>(group.shared_from_this(), has);
+          CompressedReduction reduction(other, make_codec(codec));
+          const Tensor t = filled(group.rank());
+          reduction.allreduce(t).wait(30s);
+          require(std::memcmp(direct.bytes(), t.bytes(), t.nbytes()) == 0, codec);
+          require(reduction.stats().sent_bytes >= least, "the longer way cannot send less");
+          least = reduction.stats().sent_bytes;
+        }
+        require(ranks == 1 || least > 0, "nothing was counted");
+      }
+    });
+  }
+}
+
+TEST(BlockExchange, AGroupWithNothingSaysSo) {
+  testing::threads_world().spawn(2, [&](ProcessGroup& group) {
+    WithOnly none(group.shared_from_this(), {});
+    const Tensor bytes = Tensor::zeros({8}, DType::u8);
+    EXPECT_THROW(BlockExchange::gather(none, bytes, std::nullopt), Unsupported);
+    EXPECT_THROW(BlockExchange::scatter(none, bytes, std::nullopt), Unsupported);
+  });
+}
+
+}  // namespace
+}  // namespace hookline::group
