@@ -204,8 +204,9 @@ bool Core::may_mark(std::size_t parameter) {
   if (mark.marks.fetch_add(1, std::memory_order_relaxed) >= expected) {
     mark.marks.fetch_sub(1, std::memory_order_relaxed);
     throw InvalidArgument(fmt::format(
-        "parameter '{}' was marked as ready {} in step {}. Each parameter is marked once a step; where a "
-        "gradient comes in several parts, add them up first, or make the reducer with static_graph",
+        "Expected to mark a variable ready only once. Parameter '{}' was marked as ready {} in step {}; where a "
+        "gradient comes in several parts (a layer that several checkpoints with use_reentrant=True run has one of "
+        "each), add them up first, or set static_graph",
         parameters[parameter].name, expected == 1 ? "twice" : fmt::format("more than {} times", expected), step_));
   }
   return true;

@@ -142,7 +142,7 @@ def test_errors_name_the_parameter():
     (group,) = hl.threads_groups(1)
     ddp = hl.numpy.DataParallel(model(), group)
     ddp.ready("b")
-    with pytest.raises(ValueError, match=r"'b' was marked as ready twice"):
+    with pytest.raises(ValueError, match=r"mark a variable ready only once. Parameter 'b' was marked as ready twice"):
         ddp.ready("b")
     with pytest.raises(RuntimeError, match=r"Expected to have finished reduction in the prior iteration.*w, v"):
         ddp.finish()
