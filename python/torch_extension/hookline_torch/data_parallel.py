@@ -77,7 +77,7 @@ class DistributedDataParallel(Averaging, nn.Module):  # type: ignore[misc]  # to
         }
         with torch.no_grad():
             self._reducer = Reducer(
-                [(name, p.detach()) for name, p in named],
+                [(name, _real(p.detach())) for name, p in named],
                 self.group,
                 hook,
                 self.group,
@@ -130,7 +130,7 @@ class DistributedDataParallel(Averaging, nn.Module):  # type: ignore[misc]  # to
             torch.autograd.Variable._execution_engine.queue_callback(self._finish)
 
     def _broadcast_buffers(self) -> None:
-        buffers = [buffer.detach() for buffer in self.module.buffers()]
+        buffers = [_real(buffer.detach()) for buffer in self.module.buffers()]
         if buffers:
             broadcast_coalesced(self.group, buffers)
 
@@ -152,7 +152,7 @@ class DistributedDataParallel(Averaging, nn.Module):  # type: ignore[misc]  # to
             gradient = gradient.coalesce()
             self._reducer.mark_ready_sparse(index, gradient.indices()[0], gradient.values())
         else:
-            self._reducer.mark_ready(index, gradient)
+            self._reducer.mark_ready(index, _real(gradient))
 
     def _finish(self) -> None:
         self._under_way = False
@@ -170,7 +170,8 @@ class DistributedDataParallel(Averaging, nn.Module):  # type: ignore[misc]  # to
             unused = set(self._reducer.stats()["unused"])
             for index, parameter in enumerate(self._parameters_of):
                 if parameter.grad is None and self._names[index] not in unused:
-                    parameter.grad = torch.from_dlpack(self._reducer.gradient(index)).clone()
+                    gradient = torch.from_dlpack(self._reducer.gradient(index)).clone()
+                    parameter.grad = torch.view_as_complex(gradient) if parameter.is_complex() else gradient
 
     @contextmanager
     def no_sync(self) -> Iterator[None]:
@@ -193,6 +194,11 @@ class DistributedDataParallel(Averaging, nn.Module):  # type: ignore[misc]  # to
                 yield
         finally:
             self.broadcast_buffers = before
+
+
+def _real(tensor: torch.Tensor) -> torch.Tensor:
+    """Complex numbers as pairs of real ones, in the same memory."""
+    return torch.view_as_real(tensor) if tensor.is_complex() else tensor
 
 
 def _group(group: Any) -> ProcessGroup:

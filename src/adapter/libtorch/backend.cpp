@@ -8,7 +8,6 @@
 #include <ATen/record_function.h>
 
 #include <hookline/core/executor.hpp>
-#include <hookline/group/coalescing.hpp>
 #include <hookline/group/init.hpp>
 #include <hookline/store/prefix_store.hpp>
 
@@ -169,40 +168,7 @@ TorchBackend::WorkHandle TorchBackend::start(Call&& call) {
 TorchBackend::WorkHandle TorchBackend::wrap(Call&& call, WorkPtr work) {
   const char* const title = at::hasCallbacks() ? call.title : nullptr;
   return c10::make_intrusive<TorchWork>(getRank(), type_of(call.type), title, call.inputs, std::move(work),
-                                        call.outputs);
-}
-
-TorchBackend::WorkHandle TorchBackend::start_coalesced(Call&& call, std::size_t inputs_each, std::size_t outputs_each) {
-  const auto same = [&](const at::Tensor& t) { return t.scalar_type() == call.inputs[0].scalar_type(); };
-  if (call.inputs.empty() || std::all_of(call.inputs.begin(), call.inputs.end(), same)) return start(std::move(call));
-  return called_by_torch([&] {
-    Coalescing all;
-    all.start();
-    const std::size_t count = call.inputs.size() / inputs_each;
-    const Use use = call.op ? Use::reduced : Use::moved;
-    for (std::size_t i = 0; i < count; ++i) {
-      Collective c;
-      c.type = call.type;
-      for (std::size_t k = 0; k < inputs_each && !works_in_place(c.type); ++k) {
-        c.inputs.push_back(view_of(call.inputs[i * inputs_each + k], call.name(), use, true));
-      }
-      // Of a list for each rank, this operation has one in each.
-      const std::size_t stride = outputs_each == 1 ? 1 : count;
-      for (std::size_t k = 0; k < outputs_each; ++k) {
-        const std::size_t at = outputs_each == 1 ? i : k * stride + i;
-        c.outputs.push_back(view_of(call.outputs[at], call.name(), use, true));
-      }
-      c.timeout = time_of(call.timeout);
-      if (call.op) c.op = op_of(*call.op, call.name());
-      all.add(group_->run(std::move(c)));
-    }
-    WorkPtr work = all.end();
-    if (!call.async) {
-      const Interruptible interruptible;
-      work->wait();
-    }
-    return wrap(std::move(call), std::move(work));
-  });
+                                        call.result ? *call.result : call.outputs);
 }
 
 void TorchBackend::startCoalescing() {

@@ -82,6 +82,10 @@ class TorchBackend final : public c10d::Backend {
   WorkHandle start(Call&& call);
   /// Several operations of the same kind as one; where their dtypes differ, one by one.
   WorkHandle start_coalesced(Call&& call, std::size_t inputs_each, std::size_t outputs_each);
+  /// Parts of different sizes.
+  WorkHandle start_uneven_reduce_scatter(Call&& call);
+  /// Operations that are one for the caller, with what the call says of all of them.
+  WorkHandle start_all(Call&& call, std::vector<Collective> parts);
   WorkHandle wrap(Call&& call, WorkPtr work);
 
   std::shared_ptr<ProcessGroup> group_;

@@ -29,6 +29,7 @@ struct TorchBackend::Call {
   int tag = 0;
   std::vector<std::int64_t> input_splits = {};
   std::vector<std::int64_t> output_splits = {};
+  const std::vector<at::Tensor>* result = nullptr;  ///< what the work gives back, where that is not the outputs
 
   const char* name() const { return title + sizeof("hookline:") - 1; }
 };

@@ -1,4 +1,5 @@
 // The collectives of torch.distributed, each put into words as a call.
+#include <algorithm>
 #include <utility>
 
 #include "adapter/libtorch/call.hpp"
@@ -23,6 +24,37 @@ const std::vector<at::Tensor>& only(const std::vector<std::vector<at::Tensor>>& 
                           " lists of tensors were given, one is expected");
   }
   return lists[0];
+}
+
+/// Where torch counts the tensors of a rank; there is one.
+void check_root_tensor(std::int64_t number, const char* operation) {
+  if (number != 0) {
+    throw InvalidArgument(std::string(operation) + ": the root tensor is number " + std::to_string(number) +
+                          ", and there is one tensor, with number 0");
+  }
+}
+
+void check_none(bool any, const char* what, std::int64_t root, const char* operation) {
+  if (any) {
+    throw InvalidArgument(std::string(operation) + ": this rank is not the root, which is " + std::to_string(root) +
+                          ", and passes no " + what);
+  }
+}
+
+bool same(const at::Tensor& a, const at::Tensor& b) {
+  return a.is_same(b) ||
+         (a.layout() == at::kStrided && b.layout() == at::kStrided && a.const_data_ptr() == b.const_data_ptr() &&
+          a.scalar_type() == b.scalar_type() && a.sizes() == b.sizes() && a.strides() == b.strides());
+}
+
+/// Each tensor once, in the order of the first times.
+std::vector<at::Tensor> without_repeats(const std::vector<at::Tensor>& tensors) {
+  std::vector<at::Tensor> once;
+  for (const at::Tensor& tensor : tensors) {
+    const auto known = [&](const at::Tensor& other) { return tensor.numel() > 0 && same(tensor, other); };
+    if (std::none_of(once.begin(), once.end(), known)) once.push_back(tensor);
+  }
+  return once;
 }
 
 }  // namespace
@@ -50,13 +82,23 @@ TorchBackend::WorkHandle TorchBackend::allreduce_sparse(Tensors& tensors, const 
 
 TorchBackend::WorkHandle TorchBackend::allreduce_coalesced(Tensors& tensors,
                                                            const c10d::AllreduceCoalescedOptions& opts) {
-  return start_coalesced({OpType::allreduce_coalesced, "hookline:all_reduce_coalesced", tensors, tensors, opts.timeout,
-                          opts.asyncOp, opts.reduceOp},
+  const Tensors once = without_repeats(tensors);
+  return start_coalesced({.type = OpType::allreduce_coalesced,
+                          .title = "hookline:all_reduce_coalesced",
+                          .inputs = once,
+                          .outputs = once,
+                          .timeout = opts.timeout,
+                          .async = opts.asyncOp,
+                          .op = opts.reduceOp,
+                          .result = &tensors},
                          1, 1);
 }
 
 TorchBackend::WorkHandle TorchBackend::broadcast(Tensors& tensors, const c10d::BroadcastOptions& opts) {
-  called_by_torch([&] { only(tensors, "broadcast"); });
+  called_by_torch([&] {
+    only(tensors, "broadcast");
+    check_root_tensor(opts.rootTensor, "broadcast");
+  });
   return start({.type = OpType::broadcast,
                 .title = "hookline:broadcast",
                 .inputs = tensors,
@@ -67,7 +109,10 @@ TorchBackend::WorkHandle TorchBackend::broadcast(Tensors& tensors, const c10d::B
 }
 
 TorchBackend::WorkHandle TorchBackend::reduce(Tensors& tensors, const c10d::ReduceOptions& opts) {
-  called_by_torch([&] { only(tensors, "reduce"); });
+  called_by_torch([&] {
+    only(tensors, "reduce");
+    check_root_tensor(opts.rootTensor, "reduce");
+  });
   return start(
       {OpType::reduce, "hookline:reduce", tensors, tensors, opts.timeout, opts.asyncOp, opts.reduceOp, opts.rootRank});
 }
@@ -122,7 +167,10 @@ TorchBackend::WorkHandle TorchBackend::gather(TensorLists& outputs, Tensors& inp
   static const Tensors kNone;
   const bool root = opts.rootRank == getRank();
   const Tensors& all = called_by_torch([&]() -> const Tensors& { return root ? only(outputs, "gather") : kNone; });
-  called_by_torch([&] { only(inputs, "gather"); });
+  called_by_torch([&] {
+    only(inputs, "gather");
+    check_none(!root && !outputs.empty(), "outputs", opts.rootRank, "gather");
+  });
   return start({.type = OpType::gather,
                 .title = "hookline:gather",
                 .inputs = inputs,
@@ -137,7 +185,10 @@ TorchBackend::WorkHandle TorchBackend::scatter(Tensors& outputs, TensorLists& in
   static const Tensors kNone;
   const bool root = opts.rootRank == getRank();
   const Tensors& all = called_by_torch([&]() -> const Tensors& { return root ? only(inputs, "scatter") : kNone; });
-  called_by_torch([&] { only(outputs, "scatter"); });
+  called_by_torch([&] {
+    only(outputs, "scatter");
+    check_none(!root && !inputs.empty(), "inputs", opts.rootRank, "scatter");
+  });
   return start({.type = OpType::scatter,
                 .title = "hookline:scatter",
                 .inputs = all,
@@ -151,8 +202,10 @@ TorchBackend::WorkHandle TorchBackend::reduce_scatter(Tensors& outputs, TensorLi
                                                       const c10d::ReduceScatterOptions& opts) {
   const Tensors& all = called_by_torch([&]() -> const Tensors& { return only(inputs, "reduce_scatter"); });
   called_by_torch([&] { only(outputs, "reduce_scatter"); });
-  return start(
-      {OpType::reduce_scatter, "hookline:reduce_scatter", all, outputs, opts.timeout, opts.asyncOp, opts.reduceOp});
+  Call call{OpType::reduce_scatter, "hookline:reduce_scatter", all, outputs, opts.timeout, opts.asyncOp, opts.reduceOp};
+  const auto as_large = [&](const at::Tensor& t) { return t.numel() == all[0].numel(); };
+  if (!std::all_of(all.begin(), all.end(), as_large)) return start_uneven_reduce_scatter(std::move(call));
+  return start(std::move(call));
 }
 
 TorchBackend::WorkHandle TorchBackend::_reduce_scatter_base(at::Tensor& output, at::Tensor& input,

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include <ATen/ops/sparse_coo_tensor.h>
+#include <ATen/ops/view_as_complex.h>
 
 #include "adapter/callback_pool.hpp"
 #include "adapter/libtorch/errors.hpp"
@@ -16,10 +17,11 @@ namespace {
 
 constexpr const char* kOperation = "a communication hook";
 
-/// The very tensor that the bucket has, where the hook worked in place.
+/// The very tensor that the bucket has, where the hook worked in place. Complex numbers are pairs of real ones here.
 at::Tensor result_of(const Tensor& reduced, const at::Tensor& buffer) {
   if (reduced.bytes() == static_cast<const std::byte*>(buffer.const_data_ptr())) return buffer;
-  return tensor_of(reduced);
+  const at::Tensor result = tensor_of(reduced);
+  return buffer.is_complex() && !result.is_complex() ? at::view_as_complex(result.view({-1, 2})) : result;
 }
 
 SparseGradient rows_of(const at::Tensor& gradient) {
@@ -86,6 +88,7 @@ std::shared_ptr<const BucketLayout> BucketHook::layout_of_bucket(const c10d::Gra
   std::vector<std::string> names;
   for (const at::Tensor& p : parameters) {
     sizes.emplace_back(std::span(p.sizes().data(), p.sizes().size()));
+    if (p.is_complex()) sizes.back().push_back(2);
     tensors.push_back(view_of(p, kOperation, Use::moved, true));
     // One that nobody has named is known by when it was first seen, which is the same on all ranks.
     const auto place = names_.try_emplace(p.unsafeGetTensorImpl(), "parameter " + std::to_string(names_.size()));

@@ -2,6 +2,7 @@
 
 import datetime
 import tempfile
+import threading
 import warnings
 
 import torch
@@ -137,6 +138,57 @@ class PythonStore(dist.Store):
         return total
 
 
+class Extended(dist.Store):
+    """A store that says what was asked of it."""
+
+    def __init__(self):
+        super().__init__()
+        self.asked = []
+
+    def append(self, key, value):
+        self.asked.append((key, value))
+
+    def multi_get(self, keys):
+        self.asked.append(keys)
+        return [b"x", b"y"]
+
+    def multi_set(self, keys, values):
+        self.asked.append((keys, values))
+
+    def has_extended_api(self):
+        return True
+
+
+@check
+def stores_keep_waiting_threads_and_the_rest_of_their_methods():
+    tcp = dist.TCPStore("127.0.0.1", 0, 1, True, wait_for_workers=False)
+    client = dist.TCPStore("127.0.0.1", tcp.port, wait_for_workers=False)
+    file = dist.FileStore(f"{tempfile.mkdtemp()}/store", 1)
+    hashed = dist.HashStore()
+    pairs = [(file, file), (hashed, hashed), (tcp, client)]  # a client of TCPStore does one thing at a time
+    pairs += [(dist.PrefixStore("p", inner), dist.PrefixStore("p", other)) for inner, other in pairs]
+    for inner, other in pairs:
+        store, came = ht.as_store(inner), []
+        thread = threading.Thread(target=lambda store=store, came=came: came.append(store.get("late")))
+        thread.start()
+        ht.as_store(other).set("late", "now")
+        thread.join()
+        assert came == [b"now"]
+        store.set("gone", "1")
+        before = store.num_keys()
+        assert store.delete_key("gone")
+        assert store.num_keys() == before - 1
+        raises(hl.Timeout, "", lambda store=store: store.wait(["gone"], 0.05))
+    assert ht.as_store(client).get("late") == b"now"
+    inner = Extended()
+    store = ht.as_store(dist.PrefixStore("p", inner))
+    store.append("a", "1")
+    store.multi_set(["a", "b"], ["1", "2"])
+    assert store.multi_get(["a", "b"]) == [b"x", b"y"]
+    assert inner.asked == [("p/a", b"1"), (["p/a", "p/b"], [b"1", b"2"]), ["p/a", "p/b"]]
+    raises(RuntimeError, "", lambda: ht.as_store(dist.Store()).append("a", "1"))
+
+
 @check
 def a_python_store_is_a_store_of_hookline():
     store = ht.as_store(PythonStore())
@@ -165,6 +217,42 @@ def hooks_run_on_them():
         torch.testing.assert_close(gradients(model), expected)
         own = ht.DistributedDataParallel(network(), group, hook="allreduce", bucket_cap_mb=0.0005)
         torch.testing.assert_close(gradients(own), expected)
+
+
+class Least(dist.ProcessGroup):
+    """A group of which DistributedDataParallel can make use, and not one operation more than `has`."""
+
+    def __init__(self, inner, has):
+        super().__init__(inner.rank(), inner.size())
+        self.inner, self.has = inner, has
+
+    def getBackendName(self):  # noqa: N802
+        return "least"
+
+    def allreduce(self, tensors, opts=None):
+        return self.inner.allreduce(tensors, opts)
+
+    def allgather(self, outputs, inputs, opts=None):
+        if "allgather" not in self.has:
+            return super().allgather(outputs, inputs, opts)
+        return self.inner.allgather(outputs, inputs, opts)
+
+
+@check
+def compressing_hooks_need_no_more_than_allreduce():
+    def gradients(hook, group):
+        torch.manual_seed(3)
+        model = DistributedDataParallel(nn.Sequential(nn.Linear(40, 30), nn.Linear(30, 20)), bucket_cap_mb=0.002)
+        ht.register_ddp_comm_hook(hook, model, group)
+        for _ in range(3):
+            model.zero_grad()
+            model(torch.full((4, 40), RANK + 0.1)).square().sum().backward()
+        return torch.cat([p.grad.flatten() for p in model.parameters()])
+
+    for hook in [*ht.DDPCommHookType.__members__, "int4 | error_feedback", "int8 | fp16"]:
+        expected = gradients(hook, None)
+        for has in ({"allgather"}, set()):
+            assert torch.equal(gradients(hook, Least(dist.group.WORLD, has)), expected), (hook, has)
 
 
 @check

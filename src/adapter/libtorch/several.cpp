@@ -1,0 +1,85 @@
+// Calls of torch.distributed that are several operations here, with one work for all of them.
+#include <algorithm>
+#include <utility>
+
+#include <hookline/group/coalescing.hpp>
+
+#include "adapter/libtorch/call.hpp"
+#include "adapter/libtorch/errors.hpp"
+#include "adapter/libtorch/tensors.hpp"
+#include "adapter/libtorch/waiting.hpp"
+
+namespace hookline::libtorch {
+
+TorchBackend::WorkHandle TorchBackend::start_all(Call&& call, std::vector<Collective> parts) {
+  Coalescing all;
+  all.start();
+  for (Collective& part : parts) {
+    part.timeout = time_of(call.timeout);
+    if (call.op) part.op = op_of(*call.op, call.name());
+    all.add(group_->run(std::move(part)));
+  }
+  WorkPtr work = all.end();
+  if (!call.async) {
+    const Interruptible interruptible;
+    work->wait();
+  }
+  return wrap(std::move(call), std::move(work));
+}
+
+TorchBackend::WorkHandle TorchBackend::start_coalesced(Call&& call, std::size_t inputs_each, std::size_t outputs_each) {
+  const auto same = [&](const at::Tensor& t) { return t.scalar_type() == call.inputs[0].scalar_type(); };
+  if (call.inputs.empty() || std::all_of(call.inputs.begin(), call.inputs.end(), same)) return start(std::move(call));
+  return called_by_torch([&] {
+    const std::size_t count = call.inputs.size() / inputs_each;
+    const Use use = call.op ? Use::reduced : Use::moved;
+    std::vector<Collective> parts(count);
+    for (std::size_t i = 0; i < count; ++i) {
+      Collective& c = parts[i];
+      c.type = call.type;
+      for (std::size_t k = 0; k < inputs_each && !works_in_place(c.type); ++k) {
+        c.inputs.push_back(view_of(call.inputs[i * inputs_each + k], call.name(), use, true));
+      }
+      // Of a list for each rank, this operation has one in each.
+      const std::size_t stride = outputs_each == 1 ? 1 : count;
+      for (std::size_t k = 0; k < outputs_each; ++k) {
+        const std::size_t at = outputs_each == 1 ? i : k * stride + i;
+        c.outputs.push_back(view_of(call.outputs[at], call.name(), use, true));
+      }
+    }
+    return start_all(std::move(call), std::move(parts));
+  });
+}
+
+// Each part is reduced to the rank that it belongs to; a rank's inputs are not written to where it is not the root.
+TorchBackend::WorkHandle TorchBackend::start_uneven_reduce_scatter(Call&& call) {
+  return called_by_torch([&] {
+    const auto me = static_cast<std::size_t>(getRank());
+    const at::Tensor& output = call.outputs[0];
+    const std::string name = call.name();
+    if (call.inputs.size() != static_cast<std::size_t>(getSize())) {
+      throw InvalidArgument(name + ": " + std::to_string(call.inputs.size()) + " inputs were given, " +
+                            std::to_string(getSize()) + " are expected");
+    }
+    if (call.inputs[me].numel() != output.numel()) {
+      throw InvalidArgument(name + ": the input for rank " + std::to_string(me) + " has " +
+                            std::to_string(call.inputs[me].numel()) + " elements, and the output " +
+                            std::to_string(output.numel()));
+    }
+    for (const at::Tensor& input : call.inputs) {
+      if (input.scalar_type() != output.scalar_type()) {
+        throw InvalidArgument(name + ": inputs and output differ in dtype");
+      }
+    }
+    std::vector<Collective> parts(call.inputs.size());
+    for (std::size_t r = 0; r < parts.size(); ++r) {
+      parts[r].type = OpType::reduce;
+      parts[r].root = static_cast<int>(r);
+      parts[r].outputs.push_back(view_of(r == me ? output : call.inputs[r], call.name(), Use::reduced, true));
+    }
+    output.copy_(call.inputs[me].reshape(output.sizes()));
+    return start_all(std::move(call), std::move(parts));
+  });
+}
+
+}  // namespace hookline::libtorch
