@@ -299,7 +299,6 @@ void Engine::drive_until(Over over, Clock::time_point deadline) {
 }
 
 void Engine::wait_for(const Pending& operation) {
-  refuse_in_forked_child("wait");
   waiting_threads_.fetch_add(1, std::memory_order_seq_cst);
   try {
     drive_until([&] { return operation.over(); }, operation.deadline());

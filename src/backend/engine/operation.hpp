@@ -1,65 +1,28 @@
-// What every operation on an engine has in common: being waited for, and being over.
+// An operation on an engine: how it reaches the rank's station.
 #pragma once
 
-#include <atomic>
 #include <memory>
-#include <mutex>
-#include <vector>
 
-#include <hookline/backend/backend.hpp>
+#include "backend/driven_work.hpp"
 
 namespace hookline::engine {
 
 class Station;
 
-/// Pending, then over, once. Anybody may wait; whoever waits drives, where there is something to drive.
-class Operation : public Work {
+class Operation : public backend::DrivenWork {
  public:
   Operation(std::shared_ptr<Station> station, Milliseconds timeout, Collective&& collective);
 
-  void wait(std::optional<Milliseconds> timeout) override;
-  Future<std::vector<Tensor>> get_future() override;
-  void when_over(Task task, bool hasten) override;
-  bool is_completed() override;
-  std::exception_ptr exception() override { return over() ? error_ : nullptr; }
-  std::vector<Tensor> result() override { return collective_.outputs; }
-  OpType op_type() const override { return collective_.type; }
-  std::uint64_t sequence_number() const override { return collective_.sequence_number; }
-  Clock::time_point time_started() const override { return started_; }
-  Clock::time_point time_finished() const override { return finished_; }
-
-  const Collective& collective() const noexcept { return collective_; }
-  bool over() const noexcept { return over_.load(std::memory_order_acquire); }
-  Clock::time_point deadline() const noexcept { return deadline_.load(std::memory_order_relaxed); }
-
-  /// Ends it, well or with an error, and has its tasks run. By the one who drives it, or who has taken it from all.
-  void complete(std::exception_ptr error);
-
-  /// The operation in words: "allreduce of 1000 float32, sum (number 3)".
-  virtual std::string describe() const = 0;
-
  protected:
   Station& station() const noexcept { return *station_; }
-  std::shared_ptr<Station> shared_station() const noexcept { return station_; }
 
  private:
-  /// Returns when it is over, which it is at its deadline at the latest.
-  virtual void drive() = 0;
-  /// Has somebody see to it soon, as nobody may ever wait for it.
-  virtual void hurry() = 0;
-
-  bool attach(std::vector<Task>& tasks, Task& task);
+  void refuse_in_forked_child(std::string_view call) const override;
+  void look() override { hurry(); }
+  void hurry() override = 0;
+  void hand_over(Task task) override;
 
   const std::shared_ptr<Station> station_;
-  const Collective collective_;
-  const Clock::time_point started_ = Clock::now();
-  std::atomic<Clock::time_point> deadline_;
-  Clock::time_point finished_;
-  std::exception_ptr error_;
-  std::atomic<bool> over_ = false;
-  std::mutex mutex_;
-  std::vector<Task> tasks_;
-  std::vector<Task> quick_tasks_;
 };
 
 }  // namespace hookline::engine
