@@ -9,7 +9,7 @@
 #include <hookline/core/error.hpp>
 
 #include "core/note.hpp"
-#include "hook/hook_lane.hpp"
+#include "group/abort_quietly.hpp"
 #include "reducer/sparse_rows.hpp"
 
 namespace hookline::adapter {
@@ -39,7 +39,7 @@ struct HookLanes::Entry {
   std::optional<Sparse> sparse;
   Done done;
   HookPtr hook;
-  std::size_t lane = 0;
+  int lane = 0;
   std::uint64_t step = 0;
   std::shared_ptr<std::atomic<std::uint64_t>> sent = std::make_shared<std::atomic<std::uint64_t>>(0);
   Clock::time_point ready = Clock::now();
@@ -48,9 +48,8 @@ struct HookLanes::Entry {
 };
 
 HookLanes::HookLanes(std::shared_ptr<ProcessGroup> group, HookPtr hook)
-    : group_(std::move(group)), lanes_(group_ ? group_->capabilities().lanes : 1), hook_(std::move(hook)) {
+    : group_(std::move(group)), hook_(std::move(hook)), launcher_(group_ ? group_->capabilities().lanes : 1) {
   if (!group_ || !hook_) throw InvalidArgument("a hook for the buckets of a model needs a group and a hook");
-  busy_.resize(static_cast<std::size_t>(lanes_));
 }
 
 HookLanes::~HookLanes() = default;
@@ -95,7 +94,7 @@ void HookLanes::add(const EntryPtr& entry) {
     }
     last_seen_ = entry->bucket.is_last();
     entry->hook = hook_;
-    entry->lane = static_cast<std::size_t>(hook::lane_of(*hook_, index, lanes_));
+    entry->lane = launcher_.lane_of(*hook_, index);
     entry->step = step_;
     step_entries_.push_back(entry);
     ++pending_;
@@ -104,26 +103,17 @@ void HookLanes::add(const EntryPtr& entry) {
   launch();
 }
 
-// Whoever brings a bucket or ends a hook comes here, and one of them starts hooks: states count steps by the order of
-// starts, so a later bucket must not overtake an earlier one, in whichever lanes they are.
+// States count steps by the order of starts, so a later bucket must not overtake an earlier one, in whichever lanes
+// they are.
 void HookLanes::launch() {
-  std::unique_lock lock(mutex_);
-  if (launching_) return;
-  launching_ = true;
-  while (!waiting_.empty() && !busy_[waiting_.front()->lane]) {
-    const EntryPtr entry = waiting_.front();
+  const auto take = [this]() -> std::optional<EntryPtr> {
+    if (waiting_.empty() || launcher_.busy(waiting_.front()->lane)) return std::nullopt;
+    EntryPtr entry = std::move(waiting_.front());
     waiting_.pop_front();
-    busy_[entry->lane] = true;
-    const std::exception_ptr failed = failure_;
-    lock.unlock();
-    if (failed) {
-      end(entry, HookResult(), failed);
-    } else {
-      start(entry);
-    }
-    lock.lock();
-  }
-  launching_ = false;
+    launcher_.set_busy(entry->lane, true);
+    return entry;
+  };
+  launcher_.launch(mutex_, take, [this](const EntryPtr& entry) { start(entry); });
 }
 
 // The last one to end; its bucket need not be the last.
@@ -139,10 +129,13 @@ std::exception_ptr HookLanes::failure() const {
 }
 
 void HookLanes::start(const EntryPtr& entry) {
+  if (const std::exception_ptr failed = failure()) {
+    end(entry, HookResult(), failed);
+    return;
+  }
   entry->launched = Clock::now();
-  const ContextScope scope({.lane = static_cast<int>(entry->lane),
-                            .note = core::bucket_note(entry->step, entry->bucket.index()),
-                            .sent = entry->sent});
+  const ContextScope scope(
+      {.lane = entry->lane, .note = core::bucket_note(entry->step, entry->bucket.index()), .sent = entry->sent});
   try {
     if (entry->bucket.index() == 0) entry->hook->begin_step({});
     const Future<HookResult> future = entry->sparse ? run_rows(entry) : entry->hook->run_hook(entry->bucket);
@@ -192,7 +185,7 @@ void HookLanes::end(const EntryPtr& entry, const HookResult& result, std::except
     const std::lock_guard lock(mutex_);
     entry->ended = Clock::now();
     --pending_;
-    busy_[entry->lane] = false;
+    launcher_.set_busy(entry->lane, false);
   }
   std::exchange(entry->done, nullptr)(reduced, error);
   launch();
@@ -205,11 +198,8 @@ void HookLanes::fail(const std::exception_ptr& error, const Entry& entry) {
     failure_ = error;
   }
   if (hook::comes_from_the_group(error)) return;
-  try {
-    group_->abort(fmt::format("the hook {} failed for bucket {} in step {}: {}", entry.hook->name(),
-                              entry.bucket.index(), entry.step, describe(error)));
-  } catch (...) {  // such a group has no way to tell; its peers run into their timeouts
-  }
+  group::abort_quietly(*group_, fmt::format("the hook {} failed for bucket {} in step {}: {}", entry.hook->name(),
+                                            entry.bucket.index(), entry.step, describe(error)));
 }
 
 void HookLanes::replace(HookPtr hook) {

@@ -17,6 +17,8 @@
 #include <hookline/reducer/parameter.hpp>
 #include <hookline/reducer/stats.hpp>
 
+#include "hook/hook_lane.hpp"
+
 namespace hookline::adapter {
 
 /// What the reducer of this library does to keep collectives of different buckets apart, for another one's buckets: a
@@ -62,13 +64,11 @@ class HOOKLINE_EXPORT HookLanes : public std::enable_shared_from_this<HookLanes>
   bool ends_step(const Entry& entry);
 
   const std::shared_ptr<ProcessGroup> group_;
-  const int lanes_;
 
   mutable std::mutex mutex_;  ///< guards what follows
   HookPtr hook_;
   std::deque<EntryPtr> waiting_;
-  std::vector<bool> busy_;  ///< by lane
-  bool launching_ = false;  ///< a thread is starting hooks
+  hook::Launcher launcher_;
   std::vector<EntryPtr> step_entries_;
   std::uint64_t step_ = 0;
   std::size_t pending_ = 0;

@@ -3,16 +3,16 @@
 
 #include <string>
 
-#include <hookline/core/error.hpp>
 #include <hookline/group/process_group.hpp>
 
 namespace hookline::group {
 
-/// Aborts a group whose caller gets an error of its own in any case. A group that cannot be aborted is left as it is.
+/// Aborts a group whose caller gets an error of its own in any case, so that the other ranks do not wait for this one.
+/// A group that cannot be aborted is left as it is: its peers run into their timeouts.
 inline void abort_quietly(ProcessGroup& group, const std::string& cause) {
   try {
     group.abort(cause);
-  } catch (const Error&) {  // the error that led here matters more
+  } catch (...) {  // the error that led here matters more
   }
 }
 

@@ -1,13 +1,17 @@
 // The same rules for this library's reducer and for a framework's.
 #include "hook/hook_lane.hpp"
 
+#include <algorithm>
+
 #include <hookline/core/error.hpp>
 
 namespace hookline::hook {
 
-int lane_of(const CommHookInterface& hook, std::size_t bucket, int lanes) {
-  if (lanes == 1) return 0;
-  return 1 + (hook.may_block() ? 0 : static_cast<int>(bucket % static_cast<std::size_t>(lanes - 1)));
+Launcher::Launcher(int lanes) : busy_(static_cast<std::size_t>(std::clamp(lanes, 1, 16))) {}
+
+int Launcher::lane_of(const CommHookInterface& hook, std::size_t bucket) const {
+  if (lanes() == 1) return 0;
+  return 1 + (hook.may_block() ? 0 : static_cast<int>(bucket % (busy_.size() - 1)));
 }
 
 bool comes_from_the_group(const std::exception_ptr& error) {

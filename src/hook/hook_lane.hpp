@@ -1,16 +1,47 @@
-// What whoever runs hooks on buckets decides: the lane of each, and who else has to hear of a failure.
+// What whoever runs hooks on buckets decides: the lane of each, when it starts, and who else has to hear of a failure.
 #pragma once
 
 #include <cstddef>
 #include <exception>
+#include <mutex>
+#include <vector>
 
 #include <hookline/hook/comm_hook.hpp>
 
 namespace hookline::hook {
 
-/// The lane of a bucket on a group of so many: lane 0 is the user's where there are others, and hooks that block share
-/// one.
-int lane_of(const CommHookInterface& hook, std::size_t bucket, int lanes);
+/// Starts hooks in bucket order, each when its lane is free, outside the lock, by one thread at a time. The owner's
+/// mutex guards it.
+class Launcher {
+ public:
+  explicit Launcher(int lanes);
+
+  int lanes() const noexcept { return static_cast<int>(busy_.size()); }
+  /// The lane of a bucket: lane 0 is the user's where there are others, and hooks that block share one.
+  int lane_of(const CommHookInterface& hook, std::size_t bucket) const;
+  bool busy(int lane) const { return busy_[static_cast<std::size_t>(lane)]; }
+  void set_busy(int lane, bool busy) { busy_[static_cast<std::size_t>(lane)] = busy; }
+
+  /// For whoever brings a bucket or ends a hook. One of them launches; what the others brought it finds when it looks
+  /// again, under the same lock under which it would have stopped. `take` gives the next bucket whose lane is free, as
+  /// something to be dereferenced, and runs under the mutex; `start` does not.
+  template <class Take, class Start>
+  void launch(std::mutex& mutex, Take take, Start start) {
+    std::unique_lock lock(mutex);
+    if (launching_) return;
+    launching_ = true;
+    while (const auto next = take()) {
+      lock.unlock();
+      start(*next);
+      lock.lock();
+    }
+    launching_ = false;
+  }
+
+ private:
+  std::vector<bool> busy_;  ///< by lane
+  bool launching_ = false;
+};
 
 /// Whether all ranks learn of such an error by themselves.
 bool comes_from_the_group(const std::exception_ptr& error);

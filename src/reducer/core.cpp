@@ -40,7 +40,11 @@ void check_rows(const Parameter& p, const Tensor& indices) {
 }  // namespace
 
 Core::Core(std::vector<Parameter> given, std::shared_ptr<ProcessGroup> of, HookPtr with, ReducerOptions how)
-    : parameters(std::move(given)), group(std::move(of)), options(std::move(how)), hook(std::move(with)) {
+    : parameters(std::move(given)),
+      group(std::move(of)),
+      options(std::move(how)),
+      hook(std::move(with)),
+      launcher_(group ? group->capabilities().lanes : 1) {
   if (!group) throw InvalidArgument("a reducer needs a process group");
   bool any = false;
   for (std::size_t i = 0; i < parameters.size(); ++i) {
@@ -72,8 +76,6 @@ Core::Core(std::vector<Parameter> given, std::shared_ptr<ProcessGroup> of, HookP
   std::size_t bytes = 0;
   for (const Parameter& p : parameters) bytes += p.tensor.nbytes();
   if (bytes >= 2 * kernel::kStreamFrom) stores_ = kernel::Stores::streaming;
-  lanes_ = std::clamp(group->capabilities().lanes, 1, 16);
-  busy_.resize(static_cast<std::size_t>(lanes_));
   learning_graph_ = options.static_graph;
   if (options.buckets) check_given_buckets();
   if (!hook) hook = std::make_shared<AllreduceHook>(group);
@@ -121,7 +123,7 @@ void Core::check_parameter(std::size_t parameter) const {
 }
 
 void Core::agree(const char* what, const std::function<void()>& collectives) {
-  const ContextScope scope({.lane = lanes_ > 1 ? 1 : 0, .note = core::step_note(step_)});
+  const ContextScope scope({.lane = launcher_.lanes() > 1 ? 1 : 0, .note = core::step_note(step_)});
   try {
     collectives();
   } catch (...) {

@@ -16,6 +16,7 @@
 #include <hookline/hook/builtin_hooks.hpp>
 #include <hookline/reducer/reducer.hpp>
 
+#include "hook/hook_lane.hpp"
 #include "kernel/stores.hpp"
 
 namespace hookline::reducer {
@@ -49,7 +50,7 @@ struct Slot {
 };
 
 /// One bucket. States, in order: filling (missing > 0), full, launched, done. Any thread moves it to full; the one
-/// thread that has `launching_` to launched; the thread that completes its hook's Future to done, under the mutex.
+/// thread that launches to launched; the thread that completes its hook's Future to done, under the mutex.
 /// finalize() moves it back, when it is done or nothing of it was launched.
 struct Bucket {
   BucketMembers members;
@@ -90,8 +91,6 @@ class Core : public std::enable_shared_from_this<Core> {
   void end_join();
   void check_between_steps(const char* caller) const;
   std::exception_ptr failure();
-  /// Aborts the group, so that the other ranks do not wait for this one.
-  void tell_others(const std::string& cause);
 
   const std::vector<Parameter> parameters;
   const std::shared_ptr<ProcessGroup> group;
@@ -151,7 +150,6 @@ class Core : public std::enable_shared_from_this<Core> {
   std::vector<Slot> slots_;
   std::shared_ptr<Tensor> memory_;        ///< bytes for all buckets, however the gradients are put into them
   std::shared_ptr<AllreduceHook> plain_;  ///< the hook, where it is the plain mean
-  int lanes_ = 1;
   kernel::Stores stores_ = kernel::Stores::automatic;  ///< of copies of gradients
 
   std::mutex step_mutex_;
@@ -170,10 +168,9 @@ class Core : public std::enable_shared_from_this<Core> {
 
   std::mutex mutex_;
   std::condition_variable done_;
-  bool launching_ = false;
   bool held_ = false;  ///< nothing is launched before finalize()
   std::size_t next_ = 0;
-  std::vector<bool> busy_;
+  hook::Launcher launcher_;
   std::exception_ptr failure_;
 };
 

@@ -9,6 +9,7 @@
 #include <hookline/core/error.hpp>
 #include <hookline/core/interrupt.hpp>
 
+#include "group/abort_quietly.hpp"
 #include "kernel/copy.hpp"
 #include "reducer/core.hpp"
 
@@ -125,7 +126,7 @@ void Core::wait_for(std::size_t index) {
             std::make_exception_ptr(Timeout(fmt::format("the hook {} did not complete the Future of {} within {} ms",
                                                         hook->name(), describe(index), limit.count())));
         fail(late, "a hook came to no end");
-        tell_others(hookline::describe(late));
+        group::abort_quietly(*group, hookline::describe(late));
         lock.lock();
         break;
       }

@@ -9,7 +9,7 @@
 #include <hookline/core/error.hpp>
 
 #include "core/note.hpp"
-#include "hook/hook_lane.hpp"
+#include "group/abort_quietly.hpp"
 #include "reducer/by_allreduce.hpp"
 #include "reducer/core.hpp"
 #include "reducer/sparse_rows.hpp"
@@ -50,27 +50,20 @@ std::string Core::describe(std::size_t index) const {
                      bucket.members.size() > kShown ? fmt::format(" and {} more", bucket.members.size() - kShown) : "");
 }
 
-// Whoever makes a bucket full, completes a hook or finalizes comes here. One of them launches; what the others brought
-// it finds when it looks again, under the same lock under which it would have stopped.
 void Core::launch() {
-  std::unique_lock lock(mutex_);
-  if (launching_) return;
-  launching_ = true;
-  while (next_ < buckets.size() && !held_ && !failure_ && buckets[next_].missing.load(std::memory_order_acquire) == 0) {
+  const auto take = [this]() -> std::optional<std::size_t> {
+    if (next_ == buckets.size() || held_ || failure_) return std::nullopt;
     Bucket& bucket = buckets[next_];
-    bucket.lane = hook::lane_of(*hook, next_, lanes_);
-    if (busy_[static_cast<std::size_t>(bucket.lane)]) break;
+    if (bucket.missing.load(std::memory_order_acquire) > 0) return std::nullopt;
+    bucket.lane = launcher_.lane_of(*hook, next_);
+    if (launcher_.busy(bucket.lane)) return std::nullopt;
     // Plain means of one lane may queue up in it; a hook has its lane to itself.
-    const bool plain = plain_ && !bucket.sparse;
-    busy_[static_cast<std::size_t>(bucket.lane)] = !plain;
+    launcher_.set_busy(bucket.lane, !plain_ || bucket.sparse);
     bucket.launched = true;
     bucket.launched_at = Clock::now();
-    const std::size_t index = next_++;
-    lock.unlock();
-    run(bucket, index);
-    lock.lock();
-  }
-  launching_ = false;
+    return next_++;
+  };
+  launcher_.launch(mutex_, take, [this](std::size_t index) { run(buckets[index], index); });
 }
 
 void Core::run(Bucket& bucket, std::size_t index) {
@@ -108,7 +101,7 @@ void Core::hook_done(Bucket& bucket, std::size_t index, const std::exception_ptr
     bucket.result = std::move(result);
     bucket.done_at = Clock::now();
     bucket.done = true;
-    busy_[static_cast<std::size_t>(bucket.lane)] = false;
+    launcher_.set_busy(bucket.lane, false);
   }
   done_.notify_all();
   launch();
@@ -122,14 +115,8 @@ void Core::fail(const std::exception_ptr& error, const std::string& where) {
     failure_ = longer;
   }
   done_.notify_all();
-  if (!hook::comes_from_the_group(error)) tell_others(fmt::format("{} failed: {}", where, hookline::describe(error)));
-}
-
-void Core::tell_others(const std::string& cause) {
-  try {
-    group->abort(cause);
-  } catch (...) {  // such a group has no way to tell, and the cause matters more; its peers run into their timeouts
-  }
+  if (hook::comes_from_the_group(error)) return;
+  group::abort_quietly(*group, fmt::format("{} failed: {}", where, hookline::describe(error)));
 }
 
 Future<HookResult> Core::run_sparse(Bucket& bucket, std::size_t index) {

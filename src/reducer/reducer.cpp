@@ -3,6 +3,7 @@
 
 #include <hookline/core/error.hpp>
 
+#include "group/abort_quietly.hpp"
 #include "reducer/core.hpp"
 
 namespace hookline {
@@ -55,7 +56,7 @@ void Reducer::join(const std::function<void()>& body, const JoinOptions& options
   try {
     body();
   } catch (...) {
-    core_->tell_others("a rank failed inside join: " + describe(std::current_exception()));
+    group::abort_quietly(*core_->group, "a rank failed inside join: " + describe(std::current_exception()));
     throw;
   }
   end_join();
