@@ -20,6 +20,8 @@ using Format = CodecOptions::Format;
 constexpr std::array<std::byte, 4> kMagic = {std::byte{'H'}, std::byte{'K'}, std::byte{'L'}, std::byte{'C'}};
 constexpr std::uint8_t kSymmetric = 1, kStochastic = 2, kChecksum = 4;
 constexpr std::size_t kChecksumAt = 24;
+constexpr std::array<std::string_view, 3> kFormats = {"float16", "bfloat16",
+                                                      "integer"};  ///< as in CodecOptions::Format
 
 template <class T>
 void put(Header& header, std::size_t at, T value) {
@@ -68,21 +70,31 @@ void check_sum(std::span<const std::byte> message, const Header& header, const C
         fmt::format("{}: the message of {} bytes is damaged: its checksum is another", codec.name(), message.size()));
 }
 
-std::string_view format_name(std::uint8_t format) {
-  constexpr std::array<std::string_view, 3> kNames = {"float16", "bfloat16", "integer"};
-  return format < kNames.size() ? kNames[format] : "unknown";
+/// What a header says beside its checksum, none of it believed yet.
+struct Fields {
+  std::uint8_t format;
+  std::uint8_t bits;
+  std::uint8_t flags;
+  std::uint64_t count;
+  std::uint64_t block;
+};
+
+Fields fields_of(const Header& header) {
+  return {.format = get<std::uint8_t>(header, 5),
+          .bits = get<std::uint8_t>(header, 6),
+          .flags = get<std::uint8_t>(header, 7),
+          .count = get<std::uint64_t>(header, 8),
+          .block = get<std::uint64_t>(header, 16)};
 }
 
-std::string in_words(const Header& header) {
-  const auto flags = get<std::uint8_t>(header, 7);
-  return fmt::format("{} values as {}, {} bits, block {}{}{}{}", get<std::uint64_t>(header, 8),
-                     format_name(get<std::uint8_t>(header, 5)), get<std::uint8_t>(header, 6),
-                     get<std::uint64_t>(header, 16), flags & kSymmetric ? ", symmetric" : "",
-                     flags & kStochastic ? ", stochastic" : "", flags & kChecksum ? ", with a checksum" : "");
+std::string in_words(const Fields& f) {
+  return fmt::format("{} values as {}, {} bits, block {}{}{}{}", f.count,
+                     f.format < kFormats.size() ? kFormats[f.format] : "unknown", f.bits, f.block,
+                     f.flags & kSymmetric ? ", symmetric" : "", f.flags & kStochastic ? ", stochastic" : "",
+                     f.flags & kChecksum ? ", with a checksum" : "");
 }
 
-}  // namespace
-
+/// Its checksum is left out. Members of the options that a format does not have (bits and block of a cast) are 0.
 Header header_of(const CodecOptions& options, std::size_t count) {
   const bool integer = options.format == Format::integer;
   std::uint8_t flags = options.checksum ? kChecksum : 0;
@@ -99,6 +111,8 @@ Header header_of(const CodecOptions& options, std::size_t count) {
   return header;
 }
 
+}  // namespace
+
 void seal(std::span<std::byte> message, const CodecOptions& options, std::size_t count) {
   Header header = header_of(options, count);
   if (options.checksum) put(header, kChecksumAt, checksum_of(message, header));
@@ -113,7 +127,7 @@ void check_message(std::span<const std::byte> message, const CodecOptions& optio
   if (!options.checksum) put<std::uint32_t>(expected, kChecksumAt, 0);
   if (header != expected) {
     throw InvalidArgument(fmt::format("{} cannot decode this message: it says that it has {}; expected were {}",
-                                      codec.name(), in_words(header), in_words(expected)));
+                                      codec.name(), in_words(fields_of(header)), in_words(fields_of(expected))));
   }
   if (message.size() != codec.encoded_bytes(count)) {
     throw InvalidArgument(fmt::format("{}: a message of {} values has {} bytes, and this one {}", codec.name(), count,
@@ -142,30 +156,25 @@ namespace hookline {
 
 MessageInfo describe_message(std::span<const std::byte> message) {
   using namespace codec;
-  const Header header = read_header(message, nullptr);
-  const auto flags = get<std::uint8_t>(header, 7);
-  const auto count = get<std::uint64_t>(header, 8), block = get<std::uint64_t>(header, 16);
-  MessageInfo info;
-  info.options.format = static_cast<CodecOptions::Format>(get<std::uint8_t>(header, 5));
-  info.options.checksum = flags & kChecksum;
-  if (info.options.format == CodecOptions::Format::integer) {
-    info.options.bits = get<std::uint8_t>(header, 6);
-    info.options.range = flags & kSymmetric ? CodecOptions::Range::symmetric : CodecOptions::Range::affine;
-    info.options.rounding = flags & kStochastic ? CodecOptions::Rounding::stochastic : CodecOptions::Rounding::nearest;
-  }
+  const Fields fields = fields_of(read_header(message, nullptr));
   // Every value takes four bits at least; what a count claims is not believed beyond the bytes that are there.
-  const bool possible = get<std::uint8_t>(header, 5) <= static_cast<std::uint8_t>(CodecOptions::Format::integer) &&
-                        count <= message.size() * 2 &&
-                        block <= static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max());
-  if (possible) {
-    if (info.options.format == CodecOptions::Format::integer) info.options.block = static_cast<std::int64_t>(block);
-    info.count = static_cast<std::size_t>(count);
-    const CodecPtr known = make_codec(info.options);
-    check_message(message, info.options, info.count, *known);
-    return info;
+  if (fields.format >= kFormats.size() || fields.count > message.size() * 2 ||
+      fields.block > static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max())) {
+    throw InvalidArgument(
+        fmt::format("describe_message: no message of {} bytes has {}", message.size(), in_words(fields)));
   }
-  throw InvalidArgument(
-      fmt::format("describe_message: no message of {} bytes has {}", message.size(), in_words(header)));
+  MessageInfo info;
+  info.count = static_cast<std::size_t>(fields.count);
+  info.options.format = static_cast<Format>(fields.format);
+  info.options.checksum = fields.flags & kChecksum;
+  if (info.options.format == Format::integer) {
+    info.options.bits = fields.bits;
+    info.options.block = static_cast<std::int64_t>(fields.block);
+    if (fields.flags & kSymmetric) info.options.range = CodecOptions::Range::symmetric;
+    if (fields.flags & kStochastic) info.options.rounding = CodecOptions::Rounding::stochastic;
+  }
+  check_message(message, info.options, info.count, *make_codec(info.options));
+  return info;
 }
 
 }  // namespace hookline

@@ -1,7 +1,6 @@
 // The header of an encoded message: how it is written, and how every byte of it is checked.
 #pragma once
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -19,9 +18,6 @@ namespace hookline::codec {
 //   28  0, 4 bytes
 // Then the scales and the integers, or the 16-bit values.
 inline constexpr std::uint8_t kMessageVersion = 1;
-
-/// A header with the checksum left out. Unsupported members of the options (bits and block of a cast) are 0 in it.
-std::array<std::byte, kMessageHeader> header_of(const CodecOptions& options, std::size_t count);
 
 /// Writes the header of a message whose other bytes are there already.
 void seal(std::span<std::byte> message, const CodecOptions& options, std::size_t count);
