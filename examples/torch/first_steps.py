@@ -38,6 +38,8 @@ first, last = train(model, 30)
 ours = ht.DistributedDataParallel(net, hook="powersgd(rank=2, start_iter=10)")
 _, end = train(ours, 30)
 assert max(last, end) < first / 2, (first, last, end)
-if dist.get_rank() == 0:
-    print(f"loss {first:.3f}, then {last:.3f}, then {end:.3f}; {ours.stats()['sent_bytes']} bytes sent in a step")
+rate = state.compression_stats()[0]
+weights = sum(float(p.detach().abs().sum()) for p in net.parameters())
+print(f"rank {dist.get_rank()}: loss {first:.3f}, then {last:.3f} sending {rate:.1f} times less, then {end:.3f}")
+print(f"weights {weights:.6f}; {ours.stats()['sent_bytes']} bytes sent in a step")
 dist.destroy_process_group()
