@@ -610,12 +610,11 @@ class Work:
         """Counts the group's operations on this rank, from 1."""
 
     @property
-    def time_started(self) -> float:
-        """In seconds, by the clock of time.monotonic()."""
+    def time_started(self) -> datetime.datetime: ...
 
     @property
-    def time_finished(self) -> float | None:
-        """The same; None while it runs."""
+    def time_finished(self) -> datetime.datetime | None:
+        """None while it runs."""
 
     def __repr__(self) -> str: ...
 

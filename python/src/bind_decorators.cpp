@@ -39,7 +39,9 @@ GroupPtr bind_recorded(nb::handle group, std::size_t capacity, const std::option
   return make_around(group, [&](GroupPtr inner) { return recorded(std::move(inner), options); });
 }
 
-nb::object records(const ProcessGroup& group) { return nb::module_::import_("json").attr("loads")(records_of(group)); }
+nb::object records_as_dict(const ProcessGroup& group) {
+  return nb::module_::import_("json").attr("loads")(records(group));
+}
 
 std::string dump(const ProcessGroup& group, const std::optional<std::string>& path, const std::string& reason) {
   return natively([&] { return dump_records(group, path.value_or(""), reason); });
@@ -67,7 +69,7 @@ void bind_decorators(nb::module_& m) {
         "A group around `group` that remembers its last operations and dumps them as JSON at an error, at SIGUSR1 and "
         "by dump_records(); `hookline debug DIR` reads the dumps of all ranks. The directory is HOOKLINE_DEBUG_DIR, or "
         "hookline-debug, where not given.");
-  m.def("records", &records, arg("group"), nb::sig("def records(group: ProcessGroup) -> dict[str, typing.Any]"),
+  m.def("records", &records_as_dict, arg("group"), nb::sig("def records(group: ProcessGroup) -> dict[str, typing.Any]"),
         "What a recorded group remembers.");
   m.def("dump_records", &dump, arg("group"), arg("path") = nb::none(), arg("reason") = "asked for",
         "Writes what a recorded group remembers to a file and returns its path.");

@@ -14,6 +14,7 @@
 #include "py_work.hpp"
 #include "rooms.hpp"
 #include "timeout_caster.hpp"
+#include "wall_time.hpp"
 #include "work_future.hpp"
 
 namespace hookline::python {
@@ -195,8 +196,6 @@ nb::object get_future(nb::handle self) {
   return result;
 }
 
-double seconds(Clock::time_point time) { return std::chrono::duration<double>(time.time_since_epoch()).count(); }
-
 /// Asking drives the operation, which may move much data.
 bool is_completed(nb::handle self) {
   const WorkPtr work = object_of(self).work;
@@ -269,16 +268,15 @@ void bind_work(nb::module_& m) {
       .def_prop_ro(
           "sequence_number", [](nb::handle self) { return native(self, "sequence_number").sequence_number(); },
           "Counts the group's operations on this rank, from 1.")
-      .def_prop_ro(
-          "time_started", [](nb::handle self) { return seconds(native(self, "time_started").time_started()); },
-          "In seconds, by the clock of time.monotonic().")
+      .def_prop_ro("time_started",
+                   [](nb::handle self) { return on_the_wall(native(self, "time_started").time_started()); })
       .def_prop_ro(
           "time_finished",
           [](nb::handle self) {
             Work& work = native(self, "time_finished");
-            return is_completed(self) ? std::optional(seconds(work.time_finished())) : std::nullopt;
+            return is_completed(self) ? std::optional(on_the_wall(work.time_finished())) : std::nullopt;
           },
-          "The same; None while it runs.")
+          "None while it runs.")
       .def("__repr__", &repr);
 }
 

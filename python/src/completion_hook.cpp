@@ -5,22 +5,13 @@
 #include <string>
 #include <utility>
 
-#include <nanobind/stl/chrono.h>
 #include <nanobind/stl/string.h>
 
 #include "py_error.hpp"
 #include "rooms.hpp"
+#include "wall_time.hpp"
 
 namespace hookline::python {
-namespace {
-
-/// As the clock on the wall had it; Python's datetime has no other.
-std::chrono::system_clock::time_point on_the_wall(Clock::time_point time) {
-  const auto ago = Clock::now() - time;
-  return std::chrono::system_clock::now() - std::chrono::duration_cast<std::chrono::system_clock::duration>(ago);
-}
-
-}  // namespace
 
 void PythonOnCompletionHook::operator()(const WorkInfo& info) const {
   with_gil([&] {

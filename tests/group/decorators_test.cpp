@@ -139,7 +139,7 @@ TEST(Recorded, RemembersTheLastOperations) {
   for (int i = 0; i < 5; ++i) sum_of_ones(*group);
   Tensor t = Tensor::full({2, 3}, 1, DType::i32);
   group->broadcast(t)->wait(20s);
-  const std::string text = records_of(*group);
+  const std::string text = records(*group);
   EXPECT_THAT(text, HasSubstr(R"("group": "g", "backend": "threads", "rank": 0, "size": 1)"));
   EXPECT_THAT(text, HasSubstr(R"("count": 6)"));
   EXPECT_THAT(text, Not(HasSubstr(R"("number": 3,)")));
@@ -149,7 +149,7 @@ TEST(Recorded, RemembersTheLastOperations) {
   const auto path = dump_records(*nan_checked(group));  // found beneath other decorators
   EXPECT_EQ(path, directory / "g.rank0.json");
   EXPECT_THAT(text_of(path), HasSubstr(R"("reason": "asked for")"));
-  EXPECT_THROW(records_of(*threads(1)[0]), InvalidArgument);
+  EXPECT_THROW(records(*threads(1)[0]), InvalidArgument);
   EXPECT_THROW(recorded(threads(1)[0], {.capacity = 0}), InvalidArgument);
   EXPECT_THROW(dump_records(*group, "/proc/no/such/place"), ResourceError);
 }
@@ -186,8 +186,8 @@ TEST(Recorded, KeepsWhatWasRefused) {
   const test::TempDirectory directory;
   const auto group = recorded(threads(1)[0], {.directory = directory.path(), .name = "g"});
   EXPECT_THROW(group->broadcast(Tensor::full({4}, 1), {.root = 7}), InvalidArgument);
-  EXPECT_THAT(records_of(*group), HasSubstr(R"("op": "broadcast", "state": "failed")"));
-  EXPECT_THAT(records_of(*group), HasSubstr("root 7 is not a rank"));
+  EXPECT_THAT(records(*group), HasSubstr(R"("op": "broadcast", "state": "failed")"));
+  EXPECT_THAT(records(*group), HasSubstr("root 7 is not a rank"));
 }
 
 TEST(Recorded, DumpsAtTheSignal) {
@@ -209,8 +209,8 @@ TEST(Debug, StacksByName) {
             (std::vector<std::string>(2)));
   // Who waited may look before the record has been closed.
   const auto give_up = Clock::now() + 20s;
-  while (records_of(*groups[0]).find(R"("op": "allreduce", "state": "done")") == std::string::npos) {
-    ASSERT_LT(Clock::now(), give_up) << records_of(*groups[0]);
+  while (records(*groups[0]).find(R"("op": "allreduce", "state": "done")") == std::string::npos) {
+    ASSERT_LT(Clock::now(), give_up) << records(*groups[0]);
     std::this_thread::yield();
   }
   try {
