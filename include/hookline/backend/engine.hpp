@@ -43,7 +43,6 @@ struct MessageAddress {
 
 inline constexpr int kEngineLanes = 5;  ///< as many as the embedded backends have: lane 0 is the user's
 inline constexpr int kMailChannel = 0;
-inline constexpr int kEngineChannels = 2 + 2 * kEngineLanes;
 inline constexpr std::size_t kMailBytes = 8 * 1024;  ///< the most that a message of kMailChannel has
 
 /// One rank's end of a group. Everything may be called from several threads at once. Messages have 1 byte or more, lie

@@ -24,7 +24,7 @@ HOOKLINE_EXPORT std::shared_ptr<ProcessGroup> recorded(std::shared_ptr<ProcessGr
                                                        const RecordOptions& options = {});
 
 /// What a group that recorded() made, or one around it, remembers, as JSON. InvalidArgument for any other group.
-HOOKLINE_EXPORT std::string records(const ProcessGroup& group, const std::string& reason = "asked for");
+HOOKLINE_EXPORT std::string records(const ProcessGroup& group);
 
 /// Writes the same to a file, that of the group's options where no path is given, and returns its path. ResourceError
 /// where that fails.

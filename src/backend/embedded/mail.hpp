@@ -97,7 +97,6 @@ class Mail {
     std::uint64_t free_at = 0;  ///< once the receiver has drained so many chunks
   };
 
-  std::size_t half_bytes() const noexcept { return half_bytes_; }
   std::uint64_t chunks(std::uint64_t bytes) const noexcept;
   Mailbox& box(int from, int to, int index) const;
   std::byte* chunk(int from, int to, int index, std::uint64_t count) const;
