@@ -31,6 +31,16 @@ struct TCPStore::Parts {
     connection.client = std::make_unique<store::TcpClient>(host, port, timeout);
   }
 
+  /// Sends a query of a key and a value, to which there is no answer.
+  void put(const TCPStore& self, const char* call, Query query, const std::string& key, const std::string& value) {
+    store::require_key(self, key);
+    store::require_value(self, key, value);
+    Turn turn(connection, self, call, key, self.timeout());
+    append_one(turn.request(), query, key);
+    append_text(turn.request(), value);
+    turn.send();
+  }
+
   std::string host;
   std::uint16_t port;
   std::shared_ptr<store::TcpServer> server;  // null where another process keeps it; outlives the connection to it
@@ -114,12 +124,7 @@ void TCPStore::ping() {
 }
 
 void TCPStore::set(const std::string& key, const std::string& value) {
-  store::require_key(*this, key);
-  store::require_value(*this, key, value);
-  Turn turn(parts_->connection, *this, "set", key, timeout());
-  append_one(turn.request(), Query::set, key);
-  append_text(turn.request(), value);
-  turn.send();
+  parts_->put(*this, "set", Query::set, key, value);
 }
 
 // A server answers get for a missing key with an empty value, so a value that is not empty is there after one round
@@ -211,12 +216,7 @@ std::vector<std::string> TCPStore::list_keys() {
 }
 
 void TCPStore::append(const std::string& key, const std::string& value) {
-  store::require_key(*this, key);
-  store::require_value(*this, key, value);
-  Turn turn(parts_->connection, *this, "append", key, timeout());
-  append_one(turn.request(), Query::append, key);
-  append_text(turn.request(), value);
-  turn.send();
+  parts_->put(*this, "append", Query::append, key, value);
 }
 
 std::vector<std::string> TCPStore::multi_get(const std::vector<std::string>& keys) {
@@ -253,12 +253,7 @@ void TCPStore::multi_set(const std::vector<std::string>& keys, const std::vector
 }
 
 void TCPStore::queue_push(const std::string& key, const std::string& value) {
-  store::require_key(*this, key);
-  store::require_value(*this, key, value);
-  Turn turn(parts_->connection, *this, "queue_push", key, timeout());
-  append_one(turn.request(), Query::queue_push, key);
-  append_text(turn.request(), value);
-  turn.send();
+  parts_->put(*this, "queue_push", Query::queue_push, key, value);
 }
 
 std::string TCPStore::queue_pop(const std::string& key, bool block) {
