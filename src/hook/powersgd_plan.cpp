@@ -23,7 +23,6 @@ void add(PowerSGDPlan& plan, PowerSGDMatrix matrix) {
 std::size_t square_side(std::size_t count) {
   auto side = static_cast<std::size_t>(std::sqrt(static_cast<double>(count)));
   while (side * side < count) ++side;
-  while (side > 0 && (side - 1) * (side - 1) >= count) --side;
   return side;
 }
 

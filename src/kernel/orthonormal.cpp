@@ -1,9 +1,9 @@
 // Gram-Schmidt for each target: sixteen sums for a product, whatever the width of the processor's registers.
 #include "kernel/orthonormal.hpp"
 
+#include <algorithm>
 #include <array>
 #include <cmath>
-#include <cstring>
 
 #include "kernel/versions.hpp"
 #undef HWY_TARGET_INCLUDE
@@ -43,7 +43,7 @@ Column orthonormal_column(double* columns, std::size_t rows, std::size_t k, doub
   }
   const double norm = std::sqrt(dot(column, column, rows));
   if (norm <= kNothing * before) {
-    if (rows > 0) std::memset(column, 0, rows * sizeof(double));
+    std::fill_n(column, rows, 0.0);
     return Column::vanished;
   }
   const double size = norm + epsilon;
