@@ -4,7 +4,11 @@
 #include <array>
 #include <atomic>
 #include <future>
+#include <memory>
 #include <thread>
+
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <gtest/gtest.h>
 
@@ -28,7 +32,21 @@ TEST(CallbackPool, RunsATaskThatAnotherOneWaitsFor) {
   pool.close(1s);
 }
 
-TEST(CallbackPool, IsOneForTheProcess) { EXPECT_EQ(&CallbackPool::instance(), &CallbackPool::instance()); }
+TEST(CallbackPool, IsOneForTheProcess) {
+  EXPECT_EQ(&CallbackPool::instance(), &CallbackPool::instance());
+  const auto done = std::make_shared<std::promise<void>>();
+  CallbackPool::instance().post([done] { done->set_value(); });
+  EXPECT_EQ(done->get_future().wait_for(10s), std::future_status::ready);
+}
+
+TEST(CallbackPool, AForkedChildHasItsOwn) {
+  const CallbackPool* const before = &CallbackPool::instance();
+  const pid_t child = fork();
+  if (child == 0) _exit(&CallbackPool::instance() != before ? 0 : 1);
+  int status = -1;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0) << "the pool of the parent, whose threads the child has not";
+}
 
 TEST(CallbackPool, StartsNothingAfterItWasClosedAndWaitsForWhatRuns) {
   CallbackPool& pool = *new CallbackPool;

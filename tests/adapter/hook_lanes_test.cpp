@@ -197,6 +197,7 @@ TEST(HookLanes, TellsAHookWhenAStepBeginsAndEnds) {
   for (int s = 0; s < 3; ++s) step(*lanes, 0);
   EXPECT_EQ(hook->begun, 3);
   EXPECT_EQ(hook->ended, 3);
+  EXPECT_EQ(lanes->stats().sent_bytes, 0U);
 }
 
 TEST(HookLanes, RefusesAResultThatIsNotLikeTheBucket) {

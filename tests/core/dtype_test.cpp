@@ -1,6 +1,7 @@
 // Names and sizes, and the 16-bit floats over all their values.
 #include <hookline/core/dtype.hpp>
 
+#include <bit>
 #include <cmath>
 #include <limits>
 
@@ -59,6 +60,11 @@ void expect_every_value(int mantissa, int bias) {
 
 TEST(Float16, EveryValueAndEveryMidpoint) { expect_every_value<Float16>(10, 15); }
 TEST(BFloat16, EveryValueAndEveryMidpoint) { expect_every_value<BFloat16>(7, 127); }
+
+TEST(Float16, NanKeepsItsSignAndTheUpperBitsOfItsPayload) {
+  EXPECT_EQ(Float16(std::bit_cast<float>(0x7fc06000u)).bits, 0x7e03);
+  EXPECT_EQ(Float16(std::bit_cast<float>(0xff802000u)).bits, 0xfe01);
+}
 
 TEST(Float16, OverflowsToInfinity) {
   EXPECT_TRUE(std::isinf(static_cast<float>(Float16(1e6f))));

@@ -107,6 +107,7 @@ TEST(Tensor, SliceCountsFromTheEndAndClamps) {
   EXPECT_THAT(elements(t.slice(0, 0, -1, 3)), ElementsAre(0, 3));
   EXPECT_EQ(t.slice(0, 4, 2).numel(), 0);
   EXPECT_EQ(t.slice(0, 3, 5).storage_offset(), 3);
+  EXPECT_EQ(t.slice(0, 3, 5, INT64_MAX).strides()[0], 1) << "nothing to multiply where there is one element";
   EXPECT_THROW(t.slice(1, 0, 1), InvalidArgument);
   EXPECT_THROW(t.slice(0, 0, 1, 0), InvalidArgument);
 }
