@@ -6,6 +6,8 @@
 
 #include <hookline/backend/threads.hpp>
 #include <hookline/core/error.hpp>
+#include <hookline/core/executor.hpp>
+#include <hookline/core/interrupt.hpp>
 #include <hookline/group/process_group.hpp>
 
 namespace hookline {
@@ -166,6 +168,20 @@ TEST(CompletionHooks, OnAnExecutorTheyRunThereAndMayWait) {
   EXPECT_TRUE(elsewhere);
   second->wait(10s);
   third->wait(10s);
+}
+
+TEST(CompletionHooks, AWaitForALongHookLooksForInterruptsAgainAndAgain) {
+  static std::atomic<int> looks = 0;
+  const auto group = make_group(make_threads_backends(1)[0], 20s);
+  group->register_on_completion_hook(
+      [](const WorkInfo&) {
+        const auto last = Clock::now() + 20s;
+        while (looks < 3 && Clock::now() < last) std::this_thread::yield();
+      },
+      std::make_shared<ThreadExecutor>("hooks"));
+  const InterruptScope scope([] { ++looks; });
+  EXPECT_NO_THROW(group->barrier()->wait());
+  EXPECT_GE(looks, 3);
 }
 
 TEST(CompletionHooks, OperationsThatEndMeanwhileAreToldInOrder) {

@@ -251,6 +251,19 @@ TEST(TcpServer, WhoStopsInTheMiddleIsDisconnected) {
   EXPECT_EQ(idle.receive(8).size(), 8U);
 }
 
+TEST(TcpServer, ALargeRequestHasTheTimeThatItsBytesTake) {
+  const TcpServer server("127.0.0.1", 0, false, seconds(20), {.grace = milliseconds(200), .slowest = 100});
+  const Stranger slow(server.port());
+  std::string most = hello() + one_text(Query::set, "/k");
+  append_number<std::uint64_t>(most, 10'000);
+  most.append(9'999, 'v');
+  slow.send(most);
+  const Stranger silent(server.port());
+  EXPECT_TRUE(silent.is_closed()) << "grace is over";
+  slow.send("v" + one_text(Query::get, "/k"));
+  EXPECT_EQ(slow.receive(8).size(), 8U);
+}
+
 TEST(TcpServer, EndsAtOnceWithClientsThatWait) {
   auto server = std::make_unique<TcpServer>("127.0.0.1", 0, false, seconds(20));
   const Stranger half(server->port());
