@@ -13,7 +13,7 @@ std::vector<World> group_worlds() {
     return make_backend("gloo", {.store = store,
                                  .rank = rank,
                                  .size = ranks,
-                                 .timeout = std::chrono::seconds(30),
+                                 .timeout = std::chrono::seconds(60),
                                  .options = {{"address", "127.0.0.1"}},
                                  .reach = ""});
   })};
