@@ -22,6 +22,8 @@ from typing import Any
 LAYERS, WIDTH, BATCH = 12, 1024, 8
 CALLS = 500  # of the small all_reduce in a round
 ONE_BUCKET = 512  # MiB
+# The second has DistributedDataParallel ask the backend for the memory of its buckets; Gloo has none to give.
+SWITCHES = {"OMP_NUM_THREADS": "1", "DDP_DISABLE_COMM_MEM": "0"}
 
 
 class Rounds:
@@ -155,7 +157,7 @@ def main() -> int:
         ranks = [
             subprocess.Popen(
                 [sys.executable, __file__, "--rounds", str(rounds)],
-                env={**os.environ, "RANK": str(rank), "MEETING": f"file://{folder}/meeting", "OMP_NUM_THREADS": "1"},
+                env={**os.environ, "RANK": str(rank), "MEETING": f"file://{folder}/meeting", **SWITCHES},
             )
             for rank in range(2)
         ]

@@ -28,6 +28,8 @@ class TorchBackend final : public c10d::Backend {
 
   const std::string getBackendName() const override { return "hookline"; }
   c10::intrusive_ptr<Options> getBackendOptions() override;
+  bool supportsTensorAlloc(c10::DeviceIndex device) override;
+  at::Tensor allocateTensor(long size, at::TensorOptions options) override;
   bool supportsSplitting() const override { return true; }
   c10::intrusive_ptr<Backend> split(const c10::intrusive_ptr<c10d::Store>& store, const std::vector<int>& ranks,
                                     const c10::intrusive_ptr<Options>& opts) override;

@@ -1,10 +1,12 @@
 """What PyTorch's own tests assert of DistributedDataParallel, in other words, on this backend and of hookline's own."""
 
 import copy
+import os
 import tempfile
 import warnings
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 
 import torch
 import torch.distributed as dist
@@ -231,6 +233,35 @@ def sparse_gradients():
         f.softmax(net(data), 1).square().sum().div(SIZE).backward()
         f.softmax(model(data.chunk(SIZE)[RANK]), 1).square().sum().backward()
         torch.testing.assert_close(model.module.weight.grad.to_dense(), net.weight.grad.to_dense())
+
+
+@check
+def buckets_lie_in_the_memory_of_the_group():
+    def place(tensor):
+        for line in Path("/proc/self/maps").read_text().splitlines():
+            first, end = (int(n, 16) for n in line.split()[0].split("-"))
+            if first <= tensor.data_ptr() < end:
+                return line
+        return ""
+
+    group = dist.new_group()
+    os.environ["DDP_DISABLE_COMM_MEM"] = "0"  # PyTorch's own word for it; it looks when a model is made
+    model = Views(nn.Linear(100, 100), process_group=group)
+    del os.environ["DDP_DISABLE_COMM_MEM"]
+    mean_square(model(torch.ones(2, 100))).backward()
+    assert "memfd:hookline" in place(model.module.weight.grad)
+    backend = group._get_backend(torch.device("cpu"))
+    for dtype in (torch.float32, torch.bfloat16, torch.int64, torch.bool, torch.complex64):
+        tensor = backend.allocate_tensor(50, dtype=dtype, device=torch.device("cpu"))
+        assert (tensor.shape, tensor.dtype) == ((50,), dtype)
+        assert "memfd:hookline" in place(tensor)
+        tensor.fill_(RANK == 0)
+        dist.all_reduce(tensor, group=group)
+        assert (tensor == 1).all()
+    dist.destroy_process_group(group)
+    del group, backend
+    assert "memfd:hookline" in place(tensor)  # it outlives the group
+    assert (tensor == 1).all()
 
 
 @check
