@@ -12,12 +12,13 @@ namespace hookline::python {
 
 void bind_kernel(nb::module_& m) {
 #if defined(__clang__)
-  const std::string compiler = "clang " __clang_version__;
+  std::string compiler = "clang " __clang_version__;
 #else
-  const std::string compiler = "gcc " __VERSION__;
+  std::string compiler = "gcc " __VERSION__;
 #endif
-  m.attr("compiler") = compiler + ", C++" + std::to_string(__cplusplus / 100 % 100) + ", libstdc++ ABI " +
-                       (_GLIBCXX_USE_CXX11_ABI ? "cxx11" : "before cxx11");
+  compiler += ", C++" + std::to_string(__cplusplus / 100 % 100);
+  compiler += _GLIBCXX_USE_CXX11_ABI ? ", libstdc++ ABI cxx11" : ", libstdc++ ABI before cxx11";
+  m.attr("compiler") = compiler;
   m.def("cpu_targets", &cpu_targets, "The instruction sets that the loops can use on this processor, best last.");
 }
 

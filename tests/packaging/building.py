@@ -1,6 +1,7 @@
 """Running build tools in the packaging tests, with their output in the failure when they fail."""
 
 import os
+import re
 import subprocess
 from pathlib import Path
 
@@ -16,6 +17,14 @@ def run(*command: str | Path, cwd: Path = ROOT) -> str:
     output = result.stdout + result.stderr
     assert result.returncode == 0, f"{' '.join(map(str, command))} ended with {result.returncode}:\n{output}"
     return result.stdout
+
+
+def compiled_as_build() -> list[str]:
+    """What pip is told so that a package is compiled with the flags of the build: ccache has all of it then."""
+    cache = dict(re.findall(r"(?m)^(CMAKE_[A-Z_]+):\w+=(.*)$", (BUILD / "CMakeCache.txt").read_text()))
+    build_type = cache["CMAKE_BUILD_TYPE"]
+    flags = ("CMAKE_CXX_FLAGS", f"CMAKE_CXX_FLAGS_{build_type.upper()}")
+    return [f"-Ccmake.build-type={build_type}", *(f"-Ccmake.define.{name}={cache[name]}" for name in flags)]
 
 
 def build_consumer(prefix: Path, build: Path) -> str:

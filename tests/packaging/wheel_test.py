@@ -6,7 +6,7 @@ import zipfile
 from pathlib import Path
 
 import pytest
-from building import ROOT, build_consumer, run
+from building import ROOT, build_consumer, compiled_as_build, run
 
 VERSION = re.search(r'HOOKLINE_VERSION "(.*)"', (ROOT / "include/hookline/version.hpp").read_text())[1]
 PIP = (sys.executable, "-m", "pip", "--disable-pip-version-check")
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.timeout(900)  # the first wheel compiles everything
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("wheel")
-    run(*PIP, "wheel", "--no-build-isolation", "--no-deps", "--no-index", "--wheel-dir", folder, ROOT)
+    run(*PIP, "wheel", "--no-build-isolation", "--no-deps", "--no-index", *compiled_as_build(), "--wheel-dir", folder, ROOT)
     (path,) = folder.glob("*.whl")
     return path
 
