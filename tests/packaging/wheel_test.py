@@ -17,7 +17,8 @@ pytestmark = pytest.mark.timeout(900)  # the first wheel compiles everything
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("wheel")
-    run(*PIP, "wheel", "--no-build-isolation", "--no-deps", "--no-index", *compiled_as_build(), "--wheel-dir", folder, ROOT)
+    offline = ("--no-build-isolation", "--no-deps", "--no-index")
+    run(*PIP, "wheel", *offline, *compiled_as_build(), "--wheel-dir", folder, ROOT)
     (path,) = folder.glob("*.whl")
     return path
 
