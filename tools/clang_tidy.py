@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-CLANG_TIDY = "clang-tidy-14"
+CLANG_TIDY = ROOT / ".venv/bin/clang-tidy"
 # How far the analyzer follows the paths of one function; its own default of 225,000 takes three times as long for all
 # checks together. HOOKLINE_ANALYZER_NODES sets another one.
 ANALYZER_NODES = os.environ.get("HOOKLINE_ANALYZER_NODES", "20000")
@@ -44,7 +44,7 @@ def check(folder: Path, source: Path, entry: dict[str, str]) -> bool:
     if mark.exists():
         return True
     nodes = ["-Xclang", "-analyzer-config", "-Xclang", f"max-nodes={ANALYZER_NODES}"]
-    command = [CLANG_TIDY, "-p", str(folder), "--quiet", "--warnings-as-errors=*"]
+    command = [str(CLANG_TIDY), "-p", str(folder), "--quiet", "--warnings-as-errors=*"]
     command += [*(f"--extra-arg={word}" for word in nodes), str(source)]
     result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     if result.returncode == 0:

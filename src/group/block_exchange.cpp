@@ -77,6 +77,7 @@ BlockExchange BlockExchange::scatter(ProcessGroup& group, const Tensor& give, st
 
 std::vector<const std::byte*> BlockExchange::blocks() const {
   std::vector<const std::byte*> all;
+  all.reserve(ranks_);
   for (std::size_t r = 0; r < ranks_; ++r) all.push_back(received_.bytes() + first_ + r * stride_);
   return all;
 }

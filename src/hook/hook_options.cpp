@@ -76,6 +76,7 @@ std::string HookOptions::word(const std::string& name, const std::string& otherw
 
 void HookOptions::check_all_known() const {
   std::vector<std::string_view> names;
+  names.reserve(asked_.size());
   for (const HookOption& option : asked_) names.push_back(option.name);
   for (const auto& [name, value] : given_) {
     if (std::ranges::find(names, name) != names.end()) continue;

@@ -150,6 +150,7 @@ Entry find(const std::string& name, std::string_view text) {
   const auto found = all.entries.find(name);
   if (found != all.entries.end()) return found->second;
   std::vector<std::string> names;
+  names.reserve(all.entries.size());
   for (const auto& [known, entry] : all.entries) names.push_back(known);
   throw InvalidArgument(
       fmt::format("the hook '{}': no hook is called {}; there are {}", text, name, fmt::join(names, ", ")));
@@ -190,6 +191,7 @@ std::vector<HookDescription> registered_hooks() {
   Registry& all = registry();
   const std::lock_guard lock(all.mutex);
   std::vector<HookDescription> result;
+  result.reserve(all.entries.size());
   for (const auto& [name, entry] : all.entries) result.push_back({name, entry.place, entry.description});
   return result;
 }

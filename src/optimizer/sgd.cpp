@@ -1,6 +1,8 @@
 // Stochastic gradient descent: its options, and what the kernel needs of them.
 #include <hookline/optimizer/sgd.hpp>
 
+#include <cmath>
+
 #include "kernel/optimizer_step.hpp"
 #include "optimizer/ranges.hpp"
 
@@ -11,7 +13,7 @@ void check(const SGDOptions& o) {
   using optimizer::require;
   require(o.lr >= 0, "Invalid learning rate: {}; it must be a number of 0 or more", o.lr);
   require(o.momentum >= 0, "Invalid momentum value: {}; it must be a number of 0 or more", o.momentum);
-  require(o.dampening == o.dampening, "Invalid dampening value: {}; it must be a number", o.dampening);
+  require(!std::isnan(o.dampening), "Invalid dampening value: {}; it must be a number", o.dampening);
   require(o.weight_decay >= 0, "Invalid weight_decay value: {}; it must be a number of 0 or more", o.weight_decay);
   require(!o.nesterov || (o.momentum > 0 && o.dampening == 0),
           "Nesterov momentum requires a momentum and zero dampening; the momentum is {}", o.momentum);

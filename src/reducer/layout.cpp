@@ -18,6 +18,7 @@ constexpr std::size_t kBucketAlignment = 64;
 
 std::vector<PlannedParameter> Core::planned() const {
   std::vector<PlannedParameter> result;
+  result.reserve(parameters.size());
   for (const Parameter& p : parameters) {
     result.push_back({.bytes = p.tensor.nbytes(), .dtype = p.tensor.dtype(), .alone = p.sparse, .last = p.delayed});
   }
@@ -139,6 +140,7 @@ void Core::rebuild_if_due() {
   });
   if (pinned.item<std::int64_t>() != 0) return;
   std::vector<BucketMembers> now;
+  now.reserve(buckets.size());
   for (const Bucket& bucket : buckets) now.push_back(bucket.members);
   for (BucketMembers& members : plan) {
     std::erase_if(members, [&](std::size_t p) { return parameters[p].ignored; });

@@ -28,7 +28,7 @@ void RequestReader::keep(std::string_view bytes) {
     const std::size_t at = held_ % kBlock;
     if (at == 0) blocks_.push_back(std::make_unique_for_overwrite<std::array<char, kBlock>>());
     const std::size_t step = std::min(kBlock - at, bytes.size());
-    std::copy_n(bytes.data(), step, blocks_.back()->data() + at);
+    std::copy_n(bytes.begin(), step, blocks_.back()->data() + at);
     held_ += step;
     bytes.remove_prefix(step);
   }

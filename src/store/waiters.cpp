@@ -66,8 +66,7 @@ void Waiters::element_came(std::string_view key) {
   if (found == by_key_.end()) return;
   std::vector<ClientId>& here = found->second;
   std::size_t seen = 0;
-  while (seen < here.size() && !one_less(here[seen++])) {
-  }
+  for (bool served = false; seen < here.size() && !served; ++seen) served = one_less(here[seen]);
   here.erase(here.begin(), here.begin() + static_cast<std::ptrdiff_t>(seen));
   if (here.empty()) by_key_.erase(found);
 }

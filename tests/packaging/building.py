@@ -20,11 +20,11 @@ def run(*command: str | Path, cwd: Path = ROOT) -> str:
 
 
 def compiled_as_build() -> list[str]:
-    """What pip is told so that a package is compiled with the flags of the build: ccache has all of it then."""
+    """What pip is told so that a package is compiled as the build is: ccache has all of it then."""
     cache = dict(re.findall(r"(?m)^(CMAKE_[A-Z_]+):\w+=(.*)$", (BUILD / "CMakeCache.txt").read_text()))
     build_type = cache["CMAKE_BUILD_TYPE"]
-    flags = ("CMAKE_CXX_FLAGS", f"CMAKE_CXX_FLAGS_{build_type.upper()}")
-    return [f"-Ccmake.build-type={build_type}", *(f"-Ccmake.define.{name}={cache[name]}" for name in flags)]
+    same = ("CMAKE_CXX_COMPILER", "CMAKE_CXX_FLAGS", f"CMAKE_CXX_FLAGS_{build_type.upper()}")
+    return [f"-Ccmake.build-type={build_type}", *(f"-Ccmake.define.{name}={cache[name]}" for name in same)]
 
 
 def build_consumer(prefix: Path, build: Path) -> str:

@@ -166,6 +166,18 @@ TEST_P(ReducerMemory, IsOnceTheSizeOfTheGradients) {
 INSTANTIATE_TEST_SUITE_P(With, ReducerMemory, ::testing::Values(false, true),
                          [](const auto& test) { return test.param ? "views" : "copies"; });
 
+TEST(ReducerMemory, IsNoneForWhatIsNotInBuckets) {
+  shm_world().spawn(1, [](ProcessGroup& inner) {
+    const auto group = std::make_shared<CountingGroup>(inner.shared_from_this());
+    std::vector<Parameter> parameters = large_and_small();
+    std::int64_t size = 0;
+    for (const Parameter& p : parameters) size += static_cast<std::int64_t>(p.tensor.nbytes());
+    parameters.push_back({.name = "rows", .tensor = Tensor::zeros({1000, 500}), .sparse = true});
+    parameters.push_back({.name = "ignored", .tensor = Tensor::zeros({1000, 500}), .ignored = true});
+    expect_at_most(size, [&] { Reducer reducer(parameters, group, make_hook(mean, group)); });
+  });
+}
+
 /// The name of the mapping that an address lies in.
 std::string mapping_of(const void* address) {
   std::ifstream maps("/proc/self/maps");

@@ -249,11 +249,13 @@ TEST_P(ReducerSteps, SparseGradientsAreUnited) {
       HookPtr hook = make_hook("allreduce", group.shared_from_this());
       if (std::string(text) != "allreduce") hook = make_hook(two_collectives, group.shared_from_this());
       Reducer reducer(parameters, group.shared_from_this(), hook, {.limits = kSmall});
-      for (std::uint64_t s = 1; s <= 3; ++s) {
-        // Rank 0 has rows 7, 999 and 7 again; rank 1 has 3 and 7; in the third step rank 1 has none.
+      for (std::uint64_t s = 1; s <= 4; ++s) {
+        // Rank 0 has rows 7, 999 and 7 again; rank 1 has 3 and 7; in the third step rank 1 has none, in the
+        // fourth each has one.
         std::vector<std::int64_t> rows =
             group.rank() == 0 ? std::vector<std::int64_t>{7, 999, 7} : std::vector<std::int64_t>{3, 7};
         if (s == 3 && group.rank() == 1) rows.clear();
+        if (s == 4) rows.resize(1);
         const Tensor values = Tensor::full({static_cast<std::int64_t>(rows.size()), 2}, group.rank() + 1);
         reducer.mark_ready("rows", SparseGradient{Tensor::borrow(rows), values});
         for (const std::size_t p : backwards(3)) {
@@ -268,8 +270,11 @@ TEST_P(ReducerSteps, SparseGradientsAreUnited) {
         if (s < 3) {
           EXPECT_THAT(indices, ::testing::ElementsAre(3, 7, 999));
           EXPECT_THAT(first, ::testing::ElementsAre(1, 1, 2, 2, 0.5, 0.5));
-        } else {
+        } else if (s == 3) {
           EXPECT_THAT(indices, ::testing::ElementsAre(7, 999));
+          EXPECT_THAT(first, ::testing::ElementsAre(1, 1, 0.5, 0.5));
+        } else {
+          EXPECT_THAT(indices, ::testing::ElementsAre(3, 7));
           EXPECT_THAT(first, ::testing::ElementsAre(1, 1, 0.5, 0.5));
         }
         for (const BucketStats& b : reducer.stats().buckets) EXPECT_LT(b.bytes, 2000u) << "not densified";
