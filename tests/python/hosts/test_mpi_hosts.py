@@ -1,4 +1,4 @@
-"""MPI between hosts, which are network namespaces: by name, layered, and as what a program gets that names nothing."""
+"""MPI between hosts, which are network namespaces: by name, and as what a program gets that names nothing."""
 
 import os
 import sys
@@ -26,4 +26,4 @@ def test_a_group_that_names_no_backend(tmp_path: Path) -> None:
 def test_the_contract_of_process_groups(tmp_path: Path) -> None:
     with Hosts(2, "10gbit") as hosts:
         command = [str(BUILD / "tests/mpi_test"), "--gtest_brief=1", "--gtest_filter=Worlds/*"]
-        outputs([hosts.mpirun(command, [4, 3], tmp_path, HOOKLINE_TEST_STORE=str(tmp_path), HOOKLINE_MATRIX="0.1")])
+        outputs([hosts.mpirun(command, [4, 3], tmp_path, HOOKLINE_MATRIX="0.1")])
