@@ -99,7 +99,8 @@ HWY_NOINLINE void reduce_plain(const ReduceCall& call, std::size_t begin, std::s
     const std::size_t count = end - i < kBlock ? end - i : kBlock;
     for (std::size_t s = 0; s < call.source_count; ++s) {
       const auto* source = reinterpret_cast<const Stored<T>*>(call.sources[s]) + i;
-      if (count < kBlock) {
+      // What came in a message may lie anywhere.
+      if (count < kBlock || reinterpret_cast<std::uintptr_t>(source) % alignof(Stored<T>) != 0) {
         __builtin_memcpy(staged, source, count * sizeof(T));
         source = staged;
       }
