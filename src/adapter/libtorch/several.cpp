@@ -41,10 +41,8 @@ TorchBackend::WorkHandle TorchBackend::start_coalesced(Call&& call, std::size_t 
         c.inputs.push_back(view_of(call.inputs[i * inputs_each + k], call.name(), use, true));
       }
       // Of a list for each rank, this operation has one in each.
-      const std::size_t stride = outputs_each == 1 ? 1 : count;
       for (std::size_t k = 0; k < outputs_each; ++k) {
-        const std::size_t at = outputs_each == 1 ? i : k * stride + i;
-        c.outputs.push_back(view_of(call.outputs[at], call.name(), use, true));
+        c.outputs.push_back(view_of(call.outputs[k * count + i], call.name(), use, true));
       }
     }
     return start_all(std::move(call), std::move(parts));
