@@ -52,7 +52,7 @@ class Schedule {
                                    OpType::alltoall_base,
                                    OpType::barrier,
                                    OpType::send};
-      constexpr std::int64_t kCounts[] = {1, 100, 5'000, 70'000, 140'000};
+      constexpr std::int64_t kCounts[] = {1, 100, 5'000, 70'000, 300'000};
       program_.push_back({kTypes[pick(8)], kCounts[pick(5)], pick(kLanes), pick(ranks_), pick(2) == 1,
                           pick(10) == 0 ? pick(ranks_) : -1});
     }

@@ -253,7 +253,7 @@ void Exchange::choose() {
 }
 
 std::byte* Exchange::staging(int rank) const {
-  return memory_.block(rank).staging[static_cast<std::size_t>(lane_)][round_ % 2].data();
+  return memory_.block(rank).staging[staging_buffer(lane_, round_)].data();
 }
 
 const std::byte* Exchange::source(int rank, int target, std::size_t begin) const {

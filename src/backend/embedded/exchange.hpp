@@ -26,10 +26,10 @@ struct Scratch {
 ///   posted    everybody has posted its call for this number; calls are compared, all ranks choose alike
 ///   inlined   small: everybody reads all payloads from the slots; done
 ///   direct    what is read of the ranks lies in shared memory: read and write there, then wait until all are through
-///   staged    rounds over two staging buffers a rank: fill, (reduce,) drain
+///   staged    rounds over the lane's staging buffers, in turn: fill, (reduce,) drain
 /// Rounds are counted over all operations of a lane; all ranks count alike. A rank may fill the buffer of round g as
-/// soon as it is through with round g - 1: it has seen everybody fill that one, and who fills g - 1 has done with g -
-/// 2, which lay in the same buffer.
+/// soon as it is through with round g - 1: it has seen everybody fill that one, and who fills g - 1 has done with g - 2
+/// and all rounds before, one of which lay in the same buffer.
 class Exchange {
  public:
   /// The collective must outlive the exchange; the scratch memory is the lane's, for the one that is being stepped.

@@ -18,11 +18,21 @@ inline constexpr int kMaxRanks = 64;
 inline constexpr int kLanes = 5;  ///< lane 0 is the user's, the others belong to hooks
 inline constexpr std::size_t kCacheLine = 64;
 inline constexpr std::size_t kInlineBytes = 8 * 1024;   ///< what rides in the control line
-inline constexpr std::size_t kChunkBytes = 256 * 1024;  ///< one of the two staging buffers of a lane
+inline constexpr std::size_t kChunkBytes = 256 * 1024;  ///< one of the staging buffers of a lane
 inline constexpr std::size_t kMailboxes = 4;            ///< messages that may lie unread for one receiver
-inline constexpr std::size_t kMailBytes = 1024 * 1024;  ///< the memory of all mailboxes of a rank together
+inline constexpr std::size_t kMailBytes = 768 * 1024;   ///< the memory of all mailboxes of a rank together
 inline constexpr std::size_t kCauseBytes = 1024;
 inline constexpr std::size_t kMaxCores = 1024;
+
+/// The staging buffer for a round of a lane. Two that are used in turn are enough: one is filled while the other is
+/// read. The user's lane has as many as do not fit into a core's own cache together, so that peers fetch what lies in
+/// the cache that the cores share: in half the time that it takes out of another core's.
+constexpr std::size_t staging_buffer(int lane, std::uint64_t round) noexcept {
+  constexpr std::size_t kOfUser = 4;
+  if (lane == 0) return round % kOfUser;
+  return kOfUser + 2 * static_cast<std::size_t>(lane - 1) + round % 2;
+}
+inline constexpr std::size_t kStagingBuffers = staging_buffer(kLanes - 1, 1) + 1;
 
 using Counter = std::atomic<std::uint64_t>;
 static_assert(Counter::is_always_lock_free);
@@ -89,7 +99,7 @@ struct alignas(4096) RankBlock {
   std::array<LaneBlock, kLanes> lanes;
   std::array<std::array<Mailbox, kMailboxes>, kMaxRanks> mail;  ///< by receiver
 
-  alignas(4096) std::array<std::array<std::array<std::byte, kChunkBytes>, 2>, kLanes> staging;
+  alignas(4096) std::array<std::array<std::byte, kChunkBytes>, kStagingBuffers> staging;  ///< see staging_buffer()
   alignas(4096) std::array<std::byte, kMailBytes> mail_bytes;
 };
 static_assert(sizeof(RankBlock) <= 4 * 1024 * 1024, "the promise to users: at most 4 MiB of shared memory a rank");
