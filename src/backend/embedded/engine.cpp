@@ -50,13 +50,14 @@ bool enough_cores(Memory& memory) {
 class Engine::LaneOperation final : public Pending {
  public:
   LaneOperation(std::shared_ptr<Engine> engine, std::uint64_t number, Milliseconds timeout, int lane, Collective&& what)
-      : Pending(engine, number, timeout, std::move(what)),
+      : Pending(engine, timeout, std::move(what)),
+        number_(number),
         lane_(engine->lanes_[static_cast<std::size_t>(lane)]),
         exchange_(engine->memory(), lane, lane_.scratch, collective()) {}
 
   bool step() override {
     if (!begun_) {
-      steps_ = exchange_.run(number(), lane_.rounds);
+      steps_ = exchange_.run(number_, lane_.rounds);
       begun_ = true;
     }
     if (!steps_.step()) return false;
@@ -65,10 +66,11 @@ class Engine::LaneOperation final : public Pending {
   }
   std::uint64_t moves() const override { return exchange_.moves(); }
   std::vector<int> awaited() const override { return exchange_.awaited(); }
-  std::string describe() const override { return fmt::format("{} (number {})", exchange_.describe(), number()); }
+  std::string describe() const override { return fmt::format("{} (number {})", exchange_.describe(), number_); }
   std::size_t bytes() const { return exchange_.bytes(); }
 
  private:
+  const std::uint64_t number_;  ///< in its lane
   Lane& lane_;
   Exchange exchange_;
   Steps steps_;
@@ -80,7 +82,7 @@ class Engine::Ended final : public Pending {
  public:
   static std::shared_ptr<Pending> make(std::shared_ptr<Engine> engine, Collective&& what,
                                        const std::exception_ptr& cause) {
-    auto ended = std::make_shared<Ended>(std::move(engine), 0, kLongestTimeout, std::move(what));
+    auto ended = std::make_shared<Ended>(std::move(engine), kLongestTimeout, std::move(what));
     ended->complete(cause);
     return ended;
   }
@@ -159,13 +161,12 @@ std::shared_ptr<Pending> Engine::start(Collective&& collective, int lane_index, 
   std::shared_ptr<Pending> operation;
   bool background = true;
   if (type == OpType::send) {
-    operation = std::make_shared<Send>(shared_from_this(), mail_.next_number(), timeout, mail_, std::move(collective));
+    operation = std::make_shared<Send>(shared_from_this(), timeout, mail_, std::move(collective));
     mail_.post(operation);
     while (drive_mail()) {
     }
   } else if (type == OpType::recv || type == OpType::recv_anysource) {
-    operation =
-        std::make_shared<Receive>(shared_from_this(), mail_.next_number(), timeout, mail_, std::move(collective));
+    operation = std::make_shared<Receive>(shared_from_this(), timeout, mail_, std::move(collective));
     mail_.post(operation);
     drive_mail();
   } else {

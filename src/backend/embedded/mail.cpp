@@ -13,8 +13,8 @@
 
 namespace hookline::embedded {
 
-Send::Send(std::shared_ptr<Engine> engine, std::uint64_t number, Milliseconds timeout, Mail& mail, Collective&& what)
-    : Pending(std::move(engine), number, timeout, std::move(what)),
+Send::Send(std::shared_ptr<Engine> engine, Milliseconds timeout, Mail& mail, Collective&& what)
+    : Pending(std::move(engine), timeout, std::move(what)),
       mail_(mail),
       target_(collective().root),
       tag_(collective().tag),
@@ -26,9 +26,8 @@ std::string Send::describe() const {
   return fmt::format("send of {} to rank {}, tag {}", to_string(data_), target_, tag_);
 }
 
-Receive::Receive(std::shared_ptr<Engine> engine, std::uint64_t number, Milliseconds timeout, Mail& mail,
-                 Collective&& what)
-    : Pending(std::move(engine), number, timeout, std::move(what)),
+Receive::Receive(std::shared_ptr<Engine> engine, Milliseconds timeout, Mail& mail, Collective&& what)
+    : Pending(std::move(engine), timeout, std::move(what)),
       mail_(mail),
       source_(collective().type == OpType::recv_anysource ? kAnySource : collective().root),
       tag_(collective().tag),

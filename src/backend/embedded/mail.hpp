@@ -16,7 +16,7 @@ namespace hookline::embedded {
 /// A send that waits for a mailbox, or whose message is being put into one chunk by chunk.
 class Send final : public Pending {
  public:
-  Send(std::shared_ptr<Engine> engine, std::uint64_t number, Milliseconds timeout, class Mail& mail, Collective&& what);
+  Send(std::shared_ptr<Engine> engine, Milliseconds timeout, class Mail& mail, Collective&& what);
   bool step() override;
   std::uint64_t moves() const override { return moves_; }
   std::vector<int> awaited() const override { return {target_}; }
@@ -39,8 +39,7 @@ class Send final : public Pending {
 /// A receive that waits for its message, or is taking it out of the mailbox.
 class Receive final : public Pending {
  public:
-  Receive(std::shared_ptr<Engine> engine, std::uint64_t number, Milliseconds timeout, class Mail& mail,
-          Collective&& what);
+  Receive(std::shared_ptr<Engine> engine, Milliseconds timeout, class Mail& mail, Collective&& what);
   bool step() override;
   std::uint64_t moves() const override { return moves_; }
   std::vector<int> awaited() const override;
@@ -64,7 +63,6 @@ class Mail {
  public:
   explicit Mail(Memory& memory);
 
-  std::uint64_t next_number() noexcept { return numbers_.fetch_add(1, std::memory_order_relaxed) + 1; }
   /// Queues an operation; from any thread.
   void post(std::shared_ptr<Pending> operation);
   /// Gives every pending operation a step. Completed ones are completed and let go of; what a step throws, too, but for
@@ -112,7 +110,6 @@ class Mail {
 
   Memory& memory_;
   const std::size_t half_bytes_;
-  std::atomic<std::uint64_t> numbers_ = 0;
   std::mutex mutex_;
   std::vector<std::shared_ptr<Pending>> queue_;
   std::atomic<std::size_t> count_ = 0;                                ///< of the queue

@@ -5,8 +5,8 @@
 
 namespace hookline::embedded {
 
-Pending::Pending(std::shared_ptr<Engine> engine, std::uint64_t number, Milliseconds timeout, Collective&& collective)
-    : DrivenWork(timeout, std::move(collective)), engine_(std::move(engine)), number_(number) {}
+Pending::Pending(std::shared_ptr<Engine> engine, Milliseconds timeout, Collective&& collective)
+    : DrivenWork(timeout, std::move(collective)), engine_(std::move(engine)) {}
 
 void Pending::refuse_in_forked_child(std::string_view call) const { engine_->refuse_in_forked_child(call); }
 void Pending::drive() { engine_->wait_for(*this); }

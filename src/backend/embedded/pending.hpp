@@ -14,10 +14,7 @@ class Engine;
 /// waits drives the engine.
 class Pending : public backend::DrivenWork {
  public:
-  Pending(std::shared_ptr<Engine> engine, std::uint64_t number, Milliseconds timeout, Collective&& collective);
-
-  /// Its number in its lane, or among the sends and receives.
-  std::uint64_t number() const noexcept { return number_; }
+  Pending(std::shared_ptr<Engine> engine, Milliseconds timeout, Collective&& collective);
 
   /// Runs it as far as it can without waiting; true at its end. Under the claim. Throws what it fails with.
   virtual bool step() = 0;
@@ -34,7 +31,6 @@ class Pending : public backend::DrivenWork {
   void announce() noexcept override;
 
   const std::shared_ptr<Engine> engine_;
-  const std::uint64_t number_;
 };
 
 }  // namespace hookline::embedded
