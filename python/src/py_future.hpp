@@ -6,6 +6,7 @@
 #include <string>
 #include <type_traits>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include <nanobind/nanobind.h>
@@ -87,7 +88,7 @@ template <class T, class F>
 nb::object make_future(const Future<T>& future, F convert) {
   return make_future(future.then([convert = std::move(convert)](const Future<T>& done) mutable {
     const core::Stored<T> value = [&] {
-      if constexpr (std::is_void_v<T>) return done.value(), core::Nothing();
+      if constexpr (std::is_void_v<T>) return done.value(), std::monostate();
       else return done.value();
     }();
     PyRef result;

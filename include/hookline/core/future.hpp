@@ -29,11 +29,9 @@ class Promise;
 
 namespace core {
 
-/// What Future<void> carries.
-using Nothing = std::monostate;
-
+/// What a Future<T> holds: nothing, as a value, for void.
 template <class T>
-using Stored = std::conditional_t<std::is_void_v<T>, Nothing, T>;
+using Stored = std::conditional_t<std::is_void_v<T>, std::monostate, T>;
 
 /// The part of a Future's shared state that does not depend on its type.
 ///
@@ -92,13 +90,6 @@ class FutureState final : public FutureStateBase {
   }
 
   std::optional<Stored<T>> value;
-};
-
-template <class T>
-struct IsFuture : std::false_type {};
-template <class T>
-struct IsFuture<Future<T>> : std::true_type {
-  using Value = T;
 };
 
 /// What `then` gives for a function that returns R: `Future<R>`, and `Future<U>` where R is that already.
@@ -233,7 +224,7 @@ template <class F>
 void Promise<T>::set_from(F&& f) {
   using Result = std::invoke_result_t<F&>;
   try {
-    if constexpr (core::IsFuture<std::remove_cvref_t<Result>>::value) {
+    if constexpr (std::is_same_v<std::remove_cvref_t<Result>, Future<T>>) {
       Future<T> inner = f();
       inner.on_done([inner, outer = std::move(*this)]() mutable { outer.set_from([&] { return inner.value(); }); });
     } else if constexpr (std::is_void_v<Result>) {
