@@ -1,18 +1,18 @@
-// Dims: the one check it needs.
+// Dims: the one check it needs, and its text.
 #include <hookline/core/dims.hpp>
 
-#include <string>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <hookline/core/error.hpp>
 
 namespace hookline {
 
 Dims::Dims(std::size_t size, std::int64_t value) : size_(size) {
-  if (size > kMaxDims) {
-    throw InvalidArgument("a tensor has at most " + std::to_string(kMaxDims) + " dimensions, not " +
-                          std::to_string(size));
-  }
+  if (size > kMaxDims) throw InvalidArgument(fmt::format("a tensor has at most {} dimensions, not {}", kMaxDims, size));
   std::fill_n(values_.begin(), size, value);
 }
+
+std::string to_string(const Dims& dims) { return fmt::format("[{}]", fmt::join(dims, ", ")); }
 
 }  // namespace hookline

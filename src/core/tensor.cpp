@@ -6,7 +6,6 @@
 #include <new>
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <hookline/core/error.hpp>
 
@@ -16,13 +15,14 @@ namespace hookline {
 namespace {
 
 constexpr std::size_t kAlignment = 64;
-constexpr auto kLargest = std::numeric_limits<std::int64_t>::max();
+
+[[noreturn]] void refuse_size(const Dims& shape) {
+  throw InvalidArgument(fmt::format("a tensor of shape {} is too large: its size overflows", to_string(shape)));
+}
 
 std::int64_t checked_product(std::int64_t a, std::int64_t b, const Dims& shape) {
   std::int64_t product;
-  if (__builtin_mul_overflow(a, b, &product)) {
-    throw InvalidArgument(fmt::format("a tensor of shape {} is too large: its size overflows", to_string(shape)));
-  }
+  if (__builtin_mul_overflow(a, b, &product)) refuse_size(shape);
   return product;
 }
 
@@ -46,11 +46,17 @@ void check_strides(const Dims& shape, const Dims& strides, DType dtype) {
   std::int64_t reach = 0;
   for (std::size_t i = 0; i < shape.size(); ++i) {
     if (shape[i] < 2) continue;
-    if (strides[i] == std::numeric_limits<std::int64_t>::min()) checked_product(kLargest, 2, shape);
+    if (strides[i] == std::numeric_limits<std::int64_t>::min()) refuse_size(shape);
     const std::int64_t step = checked_product(std::abs(strides[i]), shape[i] - 1, shape);
-    if (__builtin_add_overflow(reach, step, &reach)) checked_product(kLargest, 2, shape);
+    if (__builtin_add_overflow(reach, step, &reach)) refuse_size(shape);
   }
   checked_product(reach, static_cast<std::int64_t>(size_of(dtype)), shape);
+}
+
+Dims row_major_strides(const Dims& shape) {
+  Dims strides(shape.size(), 1);
+  for (std::size_t i = shape.size(); i-- > 1;) strides[i - 1] = strides[i] * std::max<std::int64_t>(shape[i], 1);
+  return strides;
 }
 
 bool is_row_major(const Dims& shape, const Dims& strides) {
@@ -304,19 +310,11 @@ const Tensor& Tensor::operator*=(double factor) const {
   return *this;
 }
 
-std::string to_string(const Dims& dims) { return fmt::format("[{}]", fmt::join(dims, ", ")); }
-
 std::string to_string(const Tensor& tensor) {
   std::string text = fmt::format("{}{}", name(tensor.dtype()), to_string(tensor.shape()));
   if (!tensor.is_contiguous()) text += fmt::format(" with strides {}", to_string(tensor.strides()));
   if (tensor.read_only()) text += " (read-only)";
   return text;
-}
-
-Dims row_major_strides(const Dims& shape) {
-  Dims strides(shape.size(), 1);
-  for (std::size_t i = shape.size(); i-- > 1;) strides[i - 1] = strides[i] * std::max<std::int64_t>(shape[i], 1);
-  return strides;
 }
 
 }  // namespace hookline

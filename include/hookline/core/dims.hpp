@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <initializer_list>
 #include <span>
+#include <string>
 
 #include <hookline/core/export.hpp>
 
@@ -34,7 +35,11 @@ class Dims {
   const std::int64_t* begin() const noexcept { return values_.data(); }
   const std::int64_t* end() const noexcept { return values_.data() + size_; }
 
-  void push_back(std::int64_t value);
+  void push_back(std::int64_t value) {
+    Dims longer(size_ + 1, value);
+    std::copy(begin(), end(), longer.begin());
+    *this = longer;
+  }
 
   friend bool operator==(const Dims& a, const Dims& b) noexcept {
     return std::equal(a.begin(), a.end(), b.begin(), b.end());
@@ -45,10 +50,7 @@ class Dims {
   std::size_t size_ = 0;
 };
 
-inline void Dims::push_back(std::int64_t value) {
-  Dims longer(size_ + 1, value);
-  std::copy(begin(), end(), longer.begin());
-  *this = longer;
-}
+/// "[2, 3]".
+HOOKLINE_EXPORT std::string to_string(const Dims& dims);
 
 }  // namespace hookline

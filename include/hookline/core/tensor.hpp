@@ -131,9 +131,5 @@ class HOOKLINE_EXPORT Tensor {
 
 /// "float32[2, 3]", with "read-only" and the strides where they matter: for error messages and debuggers.
 HOOKLINE_EXPORT std::string to_string(const Tensor& tensor);
-HOOKLINE_EXPORT std::string to_string(const Dims& dims);
-
-/// The strides of a row-major tensor of this shape.
-HOOKLINE_EXPORT Dims row_major_strides(const Dims& shape);
 
 }  // namespace hookline
