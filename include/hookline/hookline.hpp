@@ -21,7 +21,6 @@
 #include <hookline/core/executor.hpp>
 #include <hookline/core/future.hpp>
 #include <hookline/core/interrupt.hpp>
-#include <hookline/core/norm.hpp>
 #include <hookline/core/reduce_op.hpp>
 #include <hookline/core/tensor.hpp>
 #include <hookline/group/arguments.hpp>
@@ -50,6 +49,7 @@
 #include <hookline/hook/registry.hpp>
 #include <hookline/hook/wrappers.hpp>
 #include <hookline/kernel/cpu_targets.hpp>
+#include <hookline/kernel/norm.hpp>
 #include <hookline/optimizer/adam.hpp>
 #include <hookline/optimizer/model_averager.hpp>
 #include <hookline/optimizer/optimizer.hpp>

@@ -10,7 +10,7 @@
 #include <fmt/format.h>
 
 #include <hookline/core/error.hpp>
-#include <hookline/core/norm.hpp>
+#include <hookline/kernel/norm.hpp>
 
 #include "core/stopwatch.hpp"
 #include "group/block_exchange.hpp"

@@ -7,7 +7,7 @@
 
 #include <hookline/codec/make_codec.hpp>
 #include <hookline/core/error.hpp>
-#include <hookline/core/norm.hpp>
+#include <hookline/kernel/norm.hpp>
 
 #include "core/stopwatch.hpp"
 #include "hook/powersgd_factors.hpp"

@@ -7,8 +7,8 @@
 #include <fmt/format.h>
 
 #include <hookline/core/error.hpp>
-#include <hookline/core/norm.hpp>
 #include <hookline/hook/wrappers.hpp>
+#include <hookline/kernel/norm.hpp>
 
 #include "hook/around_hook.hpp"
 

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <type_traits>
 
-#include <hookline/core/norm.hpp>
+#include <hookline/kernel/norm.hpp>
 
 #include "kernel/squared_norm.hpp"
 #include "kernel/versions.hpp"

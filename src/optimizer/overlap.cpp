@@ -11,7 +11,6 @@
 
 #include <hookline/core/error.hpp>
 #include <hookline/core/executor.hpp>
-#include <hookline/core/norm.hpp>
 
 #include "hook/around_hook.hpp"
 #include "kernel/squared_norm.hpp"

@@ -5,7 +5,7 @@
 
 #include <gtest/gtest.h>
 
-#include <hookline/core/norm.hpp>
+#include <hookline/kernel/norm.hpp>
 
 namespace hookline {
 namespace {

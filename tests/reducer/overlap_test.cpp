@@ -11,10 +11,10 @@
 #include <gtest/gtest.h>
 
 #include <hookline/core/error.hpp>
-#include <hookline/core/norm.hpp>
 #include <hookline/hook/function_hook.hpp>
 #include <hookline/hook/hook_state.hpp>
 #include <hookline/hook/registry.hpp>
+#include <hookline/kernel/norm.hpp>
 #include <hookline/reducer/reducer.hpp>
 
 #include "group/rank_threads.hpp"
