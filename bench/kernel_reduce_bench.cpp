@@ -45,7 +45,7 @@ int main() {
       const std::vector<const std::byte*> sources(buffers.begin(), buffers.begin() + static_cast<std::ptrdiff_t>(n));
       const auto first = buffers.begin() + (in_place ? 0 : 4);
       const std::vector<std::byte*> destinations(first, first + static_cast<std::ptrdiff_t>(m));
-      kernel::reduce_on(target, op, dtype, sources, destinations, bytes / size_of(dtype), stores);
+      kernel::reduce(op, dtype, sources, destinations, bytes / size_of(dtype), stores, target);
     };
   };
   const kernel::Target best = kernel::best_target();

@@ -1,7 +1,6 @@
 // The casts, for each target: registers of floats, with the last few elements staged in a whole register.
 #include "kernel/cast.hpp"
 
-#include <array>
 #include <cstdint>
 
 #include "kernel/cast_call.hpp"
@@ -106,14 +105,7 @@ HWY_AFTER_NAMESPACE();
 namespace hookline::kernel {
 namespace {
 
-void run(Target target, const CastCall& call) {
-  static constexpr std::array<decltype(&HWY_STATIC_DISPATCH(cast_call)), 3> kVersions = HOOKLINE_VERSIONS_OF(cast_call);
-  kVersions[static_cast<std::size_t>(target)](call);
-}
-
-bool streams(Stores stores, std::size_t bytes) {
-  return stores == Stores::streaming || (stores == Stores::automatic && bytes >= kStreamFrom);
-}
+void run(Target target, const CastCall& call) { HOOKLINE_VERSION(target, cast_call)(call); }
 
 }  // namespace
 

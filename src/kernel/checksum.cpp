@@ -1,8 +1,6 @@
 // The checksum, for each target: rows of 32 words, so that two registers or four are in the works at a time.
 #include "kernel/checksum.hpp"
 
-#include <array>
-
 #include "kernel/versions.hpp"
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernel/checksum.cpp"
@@ -73,9 +71,7 @@ HWY_AFTER_NAMESPACE();
 namespace hookline::kernel {
 
 std::uint32_t checksum(const std::byte* data, std::size_t bytes, std::uint32_t seed, Target target) {
-  static constexpr std::array<decltype(&HWY_STATIC_DISPATCH(checksum_of)), 3> kVersions =
-      HOOKLINE_VERSIONS_OF(checksum_of);
-  return kVersions[static_cast<std::size_t>(target)](data, bytes, seed);
+  return HOOKLINE_VERSION(target, checksum_of)(data, bytes, seed);
 }
 
 }  // namespace hookline::kernel

@@ -1,7 +1,6 @@
 // Copying, for each target: vectors of the destination's alignment, kept in the caches or streamed around them.
 #include "kernel/copy.hpp"
 
-#include <array>
 #include <cstdint>
 #include <cstring>
 
@@ -64,15 +63,8 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace hookline::kernel {
 
-void copy_on(Target target, std::byte* to, const std::byte* from, std::size_t bytes, Stores stores) {
-  const bool stream = stores == Stores::streaming || (stores == Stores::automatic && bytes >= kStreamFrom);
-  static constexpr std::array<decltype(&HWY_STATIC_DISPATCH(copy_bytes)), 3> kVersions =
-      HOOKLINE_VERSIONS_OF(copy_bytes);
-  kVersions[static_cast<std::size_t>(target)](to, from, bytes, stream);
-}
-
-void copy(std::byte* to, const std::byte* from, std::size_t bytes, Stores stores) {
-  copy_on(best_target(), to, from, bytes, stores);
+void copy(std::byte* to, const std::byte* from, std::size_t bytes, Stores stores, Target target) {
+  HOOKLINE_VERSION(target, copy_bytes)(to, from, bytes, streams(stores, bytes));
 }
 
 }  // namespace hookline::kernel

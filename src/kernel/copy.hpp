@@ -8,10 +8,8 @@
 
 namespace hookline::kernel {
 
-/// Copies `bytes` bytes; the ranges do not overlap.
-void copy(std::byte* to, const std::byte* from, std::size_t bytes, Stores stores = Stores::automatic);
-
-/// The same with the code of one target, which must be among supported_targets().
-void copy_on(Target target, std::byte* to, const std::byte* from, std::size_t bytes, Stores stores = Stores::automatic);
+/// Copies `bytes` bytes; the ranges do not overlap. The target must be among supported_targets().
+void copy(std::byte* to, const std::byte* from, std::size_t bytes, Stores stores = Stores::automatic,
+          Target target = best_target());
 
 }  // namespace hookline::kernel

@@ -1,5 +1,4 @@
 // The way back from codes to values, for each target.
-#include <array>
 #include <cstdint>
 
 #include "kernel/quantise.hpp"
@@ -100,15 +99,13 @@ namespace {
 
 void run(const Quantisation& how, const std::byte* from, float* to, std::size_t count, bool add, bool stream,
          Target target) {
-  static constexpr std::array<decltype(&HWY_STATIC_DISPATCH(dequantise_call)), 3> kVersions =
-      HOOKLINE_VERSIONS_OF(dequantise_call);
-  kVersions[static_cast<std::size_t>(target)]({.how = how,
-                                               .scales = from,
-                                               .codes = from + how.scale_bytes(count),
-                                               .values = to,
-                                               .count = count,
-                                               .add = add,
-                                               .stream = stream});
+  HOOKLINE_VERSION(target, dequantise_call)({.how = how,
+                                             .scales = from,
+                                             .codes = from + how.scale_bytes(count),
+                                             .values = to,
+                                             .count = count,
+                                             .add = add,
+                                             .stream = stream});
 }
 
 }  // namespace
@@ -118,9 +115,7 @@ void dequantise(const Quantisation& how, const std::byte* from, float* to, std::
   // Streaming needs every group to begin with a line.
   const bool aligned =
       reinterpret_cast<std::uintptr_t>(to) % 64 == 0 && (how.block_of(count) == count || how.block % 16 == 0);
-  const bool wanted =
-      stores == Stores::streaming || (stores == Stores::automatic && count * sizeof(float) >= kStreamFrom);
-  run(how, from, to, count, false, aligned && wanted, target);
+  run(how, from, to, count, false, aligned && streams(stores, count * sizeof(float)), target);
 }
 
 void dequantise_add(const Quantisation& how, const std::byte* from, float* to, std::size_t count, Target target) {

@@ -1,7 +1,6 @@
 // The search for NaN and infinities, for each target: an exponent of all ones, in every floating-point dtype.
 #include "kernel/finite.hpp"
 
-#include <array>
 #include <cstdint>
 
 #include "kernel/versions.hpp"
@@ -45,9 +44,7 @@ HWY_AFTER_NAMESPACE();
 namespace hookline::kernel {
 
 std::size_t find_not_finite(DType dtype, const std::byte* data, std::size_t count, Target target) {
-  static constexpr std::array<decltype(&HWY_STATIC_DISPATCH(find_not_finite_of)), 3> kVersions =
-      HOOKLINE_VERSIONS_OF(find_not_finite_of);
-  return kVersions[static_cast<std::size_t>(target)](dtype, data, count);
+  return HOOKLINE_VERSION(target, find_not_finite_of)(dtype, data, count);
 }
 
 }  // namespace hookline::kernel

@@ -1,7 +1,6 @@
 // The products for each target: along the rows of M, along its columns, and of the two factors.
 #include "kernel/low_rank.hpp"
 
-#include <array>
 #include <cstdint>
 #include <cstring>
 
@@ -148,10 +147,8 @@ namespace hookline::kernel {
 namespace {
 
 void run(Target target, const LowRankCall& call) {
-  static constexpr std::array<decltype(&HWY_STATIC_DISPATCH(low_rank_call)), 3> kVersions =
-      HOOKLINE_VERSIONS_OF(low_rank_call);
   if (call.shape.rows == 0 || call.shape.columns == 0 || call.shape.rank == 0) return;
-  kVersions[static_cast<std::size_t>(target)](call);
+  HOOKLINE_VERSION(target, low_rank_call)(call);
 }
 
 float* writable(const float* pointer) { return const_cast<float*>(pointer); }
@@ -173,8 +170,8 @@ void transposed_times_p(const LowRankShape& shape, const float* m, const float* 
 
 void product(const LowRankShape& shape, const float* p, const float* q, float* values, Stores stores, Target target) {
   const std::size_t bytes = shape.rows * shape.columns * sizeof(float);
-  const bool stream = stores == Stores::streaming || (stores == Stores::automatic && bytes >= kStreamFrom);
-  run(target, {LowRankKind::product, shape, nullptr, values, nullptr, writable(q), writable(p), stream});
+  run(target,
+      {LowRankKind::product, shape, nullptr, values, nullptr, writable(q), writable(p), streams(stores, bytes)});
 }
 
 void subtract_product(const LowRankShape& shape, const float* p, const float* q, float* m, Target target) {

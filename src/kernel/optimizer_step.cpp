@@ -1,8 +1,6 @@
 // The steps in vector registers, for each target. What is left at the end goes through the same code, one at a time.
 #include "kernel/optimizer_step.hpp"
 
-#include <array>
-
 #include "kernel/versions.hpp"
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernel/optimizer_step.cpp"
@@ -152,16 +150,12 @@ namespace hookline::kernel {
 
 void sgd_step(DType dtype, std::byte* parameters, const std::byte* gradients, std::byte* momentum, std::size_t count,
               const SgdStep& step, Target target) {
-  static constexpr std::array<decltype(&HWY_STATIC_DISPATCH(sgd_step_of)), 3> kVersions =
-      HOOKLINE_VERSIONS_OF(sgd_step_of);
-  kVersions[static_cast<std::size_t>(target)](dtype, parameters, gradients, momentum, count, step);
+  HOOKLINE_VERSION(target, sgd_step_of)(dtype, parameters, gradients, momentum, count, step);
 }
 
 void adam_step(DType dtype, std::byte* parameters, const std::byte* gradients, std::byte* first, std::byte* second,
                std::byte* largest, std::size_t count, const AdamStep& step, Target target) {
-  static constexpr std::array<decltype(&HWY_STATIC_DISPATCH(adam_step_of)), 3> kVersions =
-      HOOKLINE_VERSIONS_OF(adam_step_of);
-  kVersions[static_cast<std::size_t>(target)](dtype, parameters, gradients, first, second, largest, count, step);
+  HOOKLINE_VERSION(target, adam_step_of)(dtype, parameters, gradients, first, second, largest, count, step);
 }
 
 }  // namespace hookline::kernel

@@ -2,7 +2,6 @@
 #include "kernel/orthonormal.hpp"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 
 #include "kernel/versions.hpp"
@@ -58,9 +57,7 @@ HWY_AFTER_NAMESPACE();
 namespace hookline::kernel {
 
 Column orthonormalise(double* columns, std::size_t rows, std::size_t k, double epsilon, Target target) {
-  static constexpr std::array<decltype(&HWY_STATIC_DISPATCH(orthonormal_column)), 3> kVersions =
-      HOOKLINE_VERSIONS_OF(orthonormal_column);
-  return kVersions[static_cast<std::size_t>(target)](columns, rows, k, epsilon);
+  return HOOKLINE_VERSION(target, orthonormal_column)(columns, rows, k, epsilon);
 }
 
 }  // namespace hookline::kernel

@@ -1,9 +1,6 @@
 // Quantising, for each target: block by block, first its range, then its codes from the cache.
 #include "kernel/quantise.hpp"
 
-#include <array>
-#include <cstring>
-
 #include "kernel/quantise_call.hpp"
 #include "kernel/versions.hpp"
 #undef HWY_TARGET_INCLUDE
@@ -144,15 +141,13 @@ namespace hookline::kernel {
 
 void quantise(const Quantisation& how, const float* values, float* error, std::byte* to, std::size_t count,
               const Draws* draws, Target target) {
-  static constexpr std::array<decltype(&HWY_STATIC_DISPATCH(quantise_call)), 3> kVersions =
-      HOOKLINE_VERSIONS_OF(quantise_call);
-  kVersions[static_cast<std::size_t>(target)]({.how = how,
-                                               .values = values,
-                                               .error = error,
-                                               .scales = to,
-                                               .codes = to + how.scale_bytes(count),
-                                               .count = count,
-                                               .draws = draws});
+  HOOKLINE_VERSION(target, quantise_call)({.how = how,
+                                           .values = values,
+                                           .error = error,
+                                           .scales = to,
+                                           .codes = to + how.scale_bytes(count),
+                                           .count = count,
+                                           .draws = draws});
 }
 
 }  // namespace hookline::kernel

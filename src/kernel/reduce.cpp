@@ -2,7 +2,6 @@
 #include "kernel/reduce.hpp"
 
 #include <algorithm>
-#include <array>
 #include <bit>
 #include <cstdint>
 
@@ -92,8 +91,7 @@ Finish finish_of(ReduceOp op, DType dtype, std::size_t ranks) {
 
 bool may_stream(Stores stores, std::span<const std::byte* const> sources, std::span<std::byte* const> destinations,
                 std::size_t bytes) {
-  if (stores == Stores::cached || destinations.empty()) return false;
-  if (stores == Stores::automatic && bytes * destinations.size() < kStreamFrom) return false;
+  if (destinations.empty() || !streams(stores, bytes * destinations.size())) return false;
   const auto offset = [](const std::byte* p) { return reinterpret_cast<std::uintptr_t>(p) % 64; };
   return std::ranges::all_of(destinations, [&](const std::byte* destination) {
     return offset(destination) == offset(destinations[0]) && std::ranges::find(sources, destination) == sources.end();
@@ -102,8 +100,8 @@ bool may_stream(Stores stores, std::span<const std::byte* const> sources, std::s
 
 }  // namespace
 
-void reduce_on(Target target, ReduceOp op, DType dtype, std::span<const std::byte* const> sources,
-               std::span<std::byte* const> destinations, std::size_t count, Stores stores) {
+void reduce(ReduceOp op, DType dtype, std::span<const std::byte* const> sources,
+            std::span<std::byte* const> destinations, std::size_t count, Stores stores, Target target) {
   check(op, dtype);
   const ReduceCall call{.sources = sources.data(),
                         .source_count = sources.size(),
@@ -115,14 +113,7 @@ void reduce_on(Target target, ReduceOp op, DType dtype, std::span<const std::byt
                         .finish = finish_of(op, dtype, sources.size()),
                         .factor = op.factor(),
                         .divisor = static_cast<double>(sources.size())};
-  static constexpr std::array<decltype(&HWY_STATIC_DISPATCH(reduce_range)), 3> kVersions =
-      HOOKLINE_VERSIONS_OF(reduce_range);
-  kVersions[static_cast<std::size_t>(target)](dtype, call, 0, count);
-}
-
-void reduce(ReduceOp op, DType dtype, std::span<const std::byte* const> sources,
-            std::span<std::byte* const> destinations, std::size_t count, Stores stores) {
-  reduce_on(best_target(), op, dtype, sources, destinations, count, stores);
+  HOOKLINE_VERSION(target, reduce_range)(dtype, call, 0, count);
 }
 
 }  // namespace hookline::kernel

@@ -18,11 +18,9 @@ namespace hookline::kernel {
 /// width, nor on alignment, nor on how a caller cuts a range into pieces. Throws InvalidArgument as check(op, dtype).
 ///
 /// Streaming stores are used only for destinations that are not sources and are all at the same offset in a cache line.
+/// The target must be among supported_targets().
 void reduce(ReduceOp op, DType dtype, std::span<const std::byte* const> sources,
-            std::span<std::byte* const> destinations, std::size_t count, Stores stores = Stores::automatic);
-
-/// The same with the code of one target, which must be among supported_targets().
-void reduce_on(Target target, ReduceOp op, DType dtype, std::span<const std::byte* const> sources,
-               std::span<std::byte* const> destinations, std::size_t count, Stores stores = Stores::automatic);
+            std::span<std::byte* const> destinations, std::size_t count, Stores stores = Stores::automatic,
+            Target target = best_target());
 
 }  // namespace hookline::kernel

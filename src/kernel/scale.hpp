@@ -14,12 +14,7 @@ inline void scale(DType dtype, const std::byte* from, std::byte* to, std::size_t
                   Stores stores = Stores::automatic, Target target = best_target()) {
   const std::array<const std::byte*, 1> sources = {from};
   const std::array<std::byte*, 1> destinations = {to};
-  reduce_on(target, ReduceOp::premul_sum(factor), dtype, sources, destinations, count, stores);
-}
-
-/// The same in place.
-inline void scale(DType dtype, std::byte* values, std::size_t count, double factor, Target target = best_target()) {
-  scale(dtype, values, values, count, factor, Stores::automatic, target);
+  reduce(ReduceOp::premul_sum(factor), dtype, sources, destinations, count, stores, target);
 }
 
 }  // namespace hookline::kernel

@@ -1,5 +1,4 @@
 // The squared norm: sixteen sums in double precision, whatever the width of the processor's registers.
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <type_traits>
@@ -70,18 +69,15 @@ HWY_AFTER_NAMESPACE();
 namespace hookline {
 namespace kernel {
 
-double sum_of_squares_on(Target target, DType dtype, const std::byte* data, std::size_t count) {
-  static constexpr std::array<decltype(&HWY_STATIC_DISPATCH(sum_of_squares_of)), 3> kVersions =
-      HOOKLINE_VERSIONS_OF(sum_of_squares_of);
-  return kVersions[static_cast<std::size_t>(target)](dtype, data, count);
+double sum_of_squares(DType dtype, const std::byte* data, std::size_t count, Target target) {
+  return HOOKLINE_VERSION(target, sum_of_squares_of)(dtype, data, count);
 }
 
 }  // namespace kernel
 
 Tensor squared_norm(const Tensor& tensor) {
   const Tensor flat = tensor.contiguous();
-  const double sum = kernel::sum_of_squares_on(kernel::best_target(), flat.dtype(), flat.bytes(),
-                                               static_cast<std::size_t>(flat.numel()));
+  const double sum = kernel::sum_of_squares(flat.dtype(), flat.bytes(), static_cast<std::size_t>(flat.numel()));
   return Tensor::full({1}, sum, tensor.dtype() == DType::f64 ? DType::f64 : DType::f32);
 }
 

@@ -1,4 +1,4 @@
-// The squared norm with the code of one target.
+// The squared norm of an array.
 #pragma once
 
 #include <cstddef>
@@ -10,6 +10,6 @@
 namespace hookline::kernel {
 
 /// The sum of the squares of `count` elements. The target must be among supported_targets(); all give the same bits.
-double sum_of_squares_on(Target target, DType dtype, const std::byte* data, std::size_t count);
+double sum_of_squares(DType dtype, const std::byte* data, std::size_t count, Target target = best_target());
 
 }  // namespace hookline::kernel

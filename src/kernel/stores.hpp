@@ -14,4 +14,9 @@ enum class Stores : std::uint8_t { automatic, cached, streaming };
 /// From about here on, streaming measured faster and the caches would not keep the result anyway.
 inline constexpr std::size_t kStreamFrom = std::size_t{4} << 20;
 
+/// Whether a call that writes so many bytes is to stream them.
+constexpr bool streams(Stores stores, std::size_t bytes) {
+  return stores == Stores::streaming || (stores == Stores::automatic && bytes >= kStreamFrom);
+}
+
 }  // namespace hookline::kernel

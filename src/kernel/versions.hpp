@@ -7,6 +7,8 @@
 #define HWY_DISABLE_PCLMUL_AES
 #include <hwy/detect_targets.h>
 
+#include "kernel/target.hpp"
+
 #if HWY_TARGETS & HWY_AVX2
 #define HOOKLINE_AVX2(function) N_AVX2::function
 #else
@@ -19,6 +21,15 @@
 #define HOOKLINE_AVX512(function) HOOKLINE_AVX2(function)
 #endif
 
-/// Initialises an array, to be indexed by Target, with the versions of a function of HWY_NAMESPACE.
-#define HOOKLINE_VERSIONS_OF(function) \
-  {&HWY_STATIC_DISPATCH(function), &HOOKLINE_AVX2(function), &HOOKLINE_AVX512(function)}
+namespace hookline::kernel {
+
+template <class F>
+F* version(Target target, F* baseline, F* avx2, F* avx512) {
+  return target == Target::avx512 ? avx512 : target == Target::avx2 ? avx2 : baseline;
+}
+
+}  // namespace hookline::kernel
+
+/// The version for a target of a function of HWY_NAMESPACE.
+#define HOOKLINE_VERSION(target, function) \
+  version(target, &HWY_STATIC_DISPATCH(function), &HOOKLINE_AVX2(function), &HOOKLINE_AVX512(function))

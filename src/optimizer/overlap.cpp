@@ -130,8 +130,8 @@ class OverlapHook final : public hook::AroundHook {
   std::optional<GradBucket> keep_or_take(const GradBucket& bucket) {
     double squares = 0;
     if (options_.clip_norm) {
-      squares = kernel::sum_of_squares_on(kernel::best_target(), bucket.buffer().dtype(), bucket.buffer().bytes(),
-                                          static_cast<std::size_t>(bucket.buffer().numel()));
+      squares = kernel::sum_of_squares(bucket.buffer().dtype(), bucket.buffer().bytes(),
+                                       static_cast<std::size_t>(bucket.buffer().numel()));
     }
     const std::lock_guard lock(mutex_);
     if (unused_known_ && !options_.clip_norm) return without(bucket, unused_);

@@ -12,7 +12,7 @@ namespace {
 void expect_copied(Target target, std::size_t bytes, std::size_t to, std::size_t from, Stores stores) {
   std::vector<std::byte> source(bytes + from), result(bytes + to + 64, std::byte{0xa5});
   for (std::size_t i = 0; i < source.size(); ++i) source[i] = static_cast<std::byte>(i * 7 + i / 251);
-  copy_on(target, result.data() + to, source.data() + from, bytes, stores);
+  copy(result.data() + to, source.data() + from, bytes, stores, target);
   for (std::size_t i = 0; i < result.size(); ++i) {
     const bool inside = i >= to && i < to + bytes;
     if (result[i] != (inside ? source[i - to + from] : std::byte{0xa5})) FAIL() << "byte " << i;

@@ -190,7 +190,7 @@ void expect_reduced(Target target, ReduceOp op, DType dtype, std::size_t ranks, 
   const std::size_t in_place = std::min(shape.in_place, ranks);
   for (std::size_t i = 0; i < in_place; ++i) destinations.push_back(buffers[ranks - 1 - i].data());
   for (std::size_t i = 0; i < shape.elsewhere; ++i) destinations.push_back(buffers[ranks + i].data());
-  reduce_on(target, op, dtype, sources, destinations, count, shape.stores);
+  reduce(op, dtype, sources, destinations, count, shape.stores, target);
   for (std::size_t b = 0; b < buffers.size(); ++b) {
     const bool written = b >= ranks - in_place;
     ASSERT_TRUE(buffers[b].holds(written ? want : inputs[b])) << "buffer " << b << " of " << buffers.size();
@@ -238,7 +238,7 @@ TEST_P(ReduceOnTarget, PiecesGiveTheSameBits) {
         const std::array<const std::byte*, 3> sources = {&inputs[0][at * size], &inputs[1][at * size],
                                                          &inputs[2][at * size]};
         const std::array<std::byte*, 1> destinations = {&result[at * size]};
-        reduce_on(GetParam(), op, dtype, sources, destinations, piece);
+        reduce(op, dtype, sources, destinations, piece, Stores::automatic, GetParam());
         at += piece;
       }
       EXPECT_TRUE(result == expected(op, dtype, inputs)) << name(op) << " of " << name(dtype);

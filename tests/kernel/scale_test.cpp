@@ -15,7 +15,8 @@ TEST(Scale, MultipliesEveryElementAndNoOther) {
       std::vector<float> values = mixed_floats(count + 8, random), want = values;
       const std::size_t off = count % 4;
       for (std::size_t i = off; i < off + count; ++i) want[i] = std::isnan(want[i]) ? kNan : want[i] * 0.3f;
-      scale(DType::f32, std::as_writable_bytes(std::span(values)).data() + off * 4, count, 0.3f, target);
+      std::byte* const bytes = std::as_writable_bytes(std::span(values)).data() + off * 4;
+      scale(DType::f32, bytes, bytes, count, 0.3f, Stores::automatic, target);
       ASSERT_TRUE(same_bits(values, want)) << name(target) << ", " << count << " elements";
     }
   }

@@ -32,9 +32,9 @@ TEST(SquaredNorm, OfEveryLengthAndLayout) {
 TEST(SquaredNorm, TheSameBitsFromEveryTarget) {
   const Tensor t = Tensor::empty({1003});
   for (int i = 0; i < 1003; ++i) t.data<float>()[i] = static_cast<float>(std::sin(i) * 1e3);
-  const double baseline = kernel::sum_of_squares_on(kernel::Target::baseline, DType::f32, t.bytes(), 1003);
+  const double baseline = kernel::sum_of_squares(DType::f32, t.bytes(), 1003, kernel::Target::baseline);
   for (const kernel::Target target : kernel::supported_targets()) {
-    EXPECT_EQ(kernel::sum_of_squares_on(target, DType::f32, t.bytes(), 1003), baseline) << name(target);
+    EXPECT_EQ(kernel::sum_of_squares(DType::f32, t.bytes(), 1003, target), baseline) << name(target);
   }
 }
 
