@@ -7,43 +7,35 @@
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
+#include "kernel/float_lanes-inl.hpp"
+
 HWY_BEFORE_NAMESPACE();
 namespace hookline::kernel::HWY_NAMESPACE {
-
-namespace hn = hwy::HWY_NAMESPACE;
 
 inline constexpr std::size_t kRow = 32;
 inline constexpr std::uint32_t kOdd = 0x9e3779b1u;
 
-#if HWY_TARGET == HWY_SCALAR || HWY_TARGET == HWY_EMU128
-using WordTag = hn::CappedTag<std::uint32_t, 1>;
-inline constexpr std::size_t kWordLanes = 1;
-#else
-using WordTag = hn::ScalableTag<std::uint32_t>;
-inline constexpr std::size_t kWordLanes = hn::MaxLanes(WordTag());
-#endif
-
 HWY_INLINE void mix_rows(std::uint32_t* state, const std::byte* data, std::size_t rows) {
-  const WordTag d;
-  constexpr std::size_t kRegisters = kRow / kWordLanes;
+  const Words d;
+  constexpr std::size_t kRegisters = kRow / kLanes;
   const auto odd = hn::Set(d, kOdd);
-  hn::Vec<WordTag> v[kRegisters];
-  for (std::size_t r = 0; r < kRegisters; ++r) v[r] = hn::LoadU(d, state + r * kWordLanes);
+  hn::Vec<Words> v[kRegisters];
+  for (std::size_t r = 0; r < kRegisters; ++r) v[r] = hn::LoadU(d, state + r * kLanes);
   for (std::size_t row = 0; row < rows; ++row, data += kRow * 4) {
     for (std::size_t r = 0; r < kRegisters; ++r) {
-      hn::Vec<WordTag> word;
-      if constexpr (kWordLanes == 1) {
+      hn::Vec<Words> word;
+      if constexpr (kLanes == 1) {
         std::uint32_t one;
         __builtin_memcpy(&one, data + r * 4, 4);
         word = hn::Set(d, one);
       } else {
-        word = hn::LoadU(d, reinterpret_cast<const std::uint32_t*>(data + r * kWordLanes * 4));
+        word = hn::LoadU(d, reinterpret_cast<const std::uint32_t*>(data + r * kLanes * 4));
       }
       const auto product = hn::Mul(hn::Xor(v[r], word), odd);
       v[r] = hn::Xor(product, hn::ShiftRight<15>(product));
     }
   }
-  for (std::size_t r = 0; r < kRegisters; ++r) hn::StoreU(v[r], d, state + r * kWordLanes);
+  for (std::size_t r = 0; r < kRegisters; ++r) hn::StoreU(v[r], d, state + r * kLanes);
 }
 
 std::uint32_t checksum_of(const std::byte* data, std::size_t bytes, std::uint32_t seed) {

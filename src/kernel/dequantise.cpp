@@ -16,8 +16,6 @@
 HWY_BEFORE_NAMESPACE();
 namespace hookline::kernel::HWY_NAMESPACE {
 
-inline constexpr std::size_t kCodeGroup = 64;
-
 enum class Into : std::uint8_t { cache, memory, sum };
 
 template <Into kInto>
@@ -25,7 +23,7 @@ HWY_INLINE void dequantise_group(const std::uint8_t* codes, float* values, float
   const Floats d;
   const hn::Rebind<std::uint8_t, Floats> d8;
   const auto scales = hn::Set(d, scale), zeros = hn::Set(d, zero);
-  for (std::size_t i = 0; i < kCodeGroup; i += kLanes) {
+  for (std::size_t i = 0; i < kGroup; i += kLanes) {
     const auto code = hn::ConvertTo(d, hn::PromoteTo(Integers(), hn::LoadU(d8, codes + i)));
     const auto value = hn::Mul(hn::Sub(code, zeros), scales);
     if constexpr (kInto == Into::sum) hn::StoreU(canonical(hn::Add(hn::LoadU(d, values + i), value)), d, values + i);
@@ -36,9 +34,9 @@ HWY_INLINE void dequantise_group(const std::uint8_t* codes, float* values, float
 template <int kBits, Into kInto>
 HWY_INLINE void dequantise_block(const std::byte* codes, float* values, std::size_t count, float scale, float zero) {
   constexpr std::size_t kPerByte = 8 / kBits;
-  std::uint8_t some[kCodeGroup] = {};
+  std::uint8_t some[kGroup] = {};
   std::size_t i = 0;
-  for (; count - i >= kCodeGroup; i += kCodeGroup) {
+  for (; count - i >= kGroup; i += kGroup) {
     if constexpr (kBits == 8) {
       dequantise_group<kInto>(reinterpret_cast<const std::uint8_t*>(codes + i), values + i, scale, zero);
     } else {
@@ -51,11 +49,11 @@ HWY_INLINE void dequantise_block(const std::byte* codes, float* values, std::siz
   if constexpr (kBits == 8) {
     __builtin_memcpy(some, codes + i, bytes);
   } else {
-    std::byte packed[kCodeGroup / 2] = {};
+    std::byte packed[kGroup / 2] = {};
     __builtin_memcpy(packed, codes + i / kPerByte, bytes);
     unpack_nibbles(packed, some);
   }
-  float staged[kCodeGroup] = {};
+  float staged[kGroup] = {};
   if constexpr (kInto == Into::sum) __builtin_memcpy(staged, values + i, (count - i) * sizeof(float));
   dequantise_group<kInto == Into::sum ? Into::sum : Into::cache>(some, staged, scale, zero);
   __builtin_memcpy(values + i, staged, (count - i) * sizeof(float));

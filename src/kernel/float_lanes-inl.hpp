@@ -63,6 +63,13 @@ HWY_INLINE FloatVector load_floats(const std::byte* from) {
   }
 }
 
+/// The bits of floats rounded to the nearest bf16, ties to even, in the upper half. A NaN must be the canonical one.
+template <class D, class V>
+HWY_INLINE V round_to_bf16(D du, V bits) {
+  const V odd = hn::And(hn::ShiftRight<16>(bits), hn::Set(du, 1u));
+  return hn::Add(bits, hn::Add(odd, hn::Set(du, 0x7fffu)));
+}
+
 template <bool kStream, class D, class V>
 HWY_INLINE void put_lanes(V v, D d, hn::TFromD<D>* to) {
   if constexpr (kStream) hn::Stream(v, d, to);
@@ -83,9 +90,7 @@ HWY_INLINE void store_floats(FloatVector v, std::byte* to) {
   } else if constexpr (std::is_same_v<T, BFloat16>) {
     const hn::Rebind<std::uint16_t, Floats> du;
     const Words dw;
-    const auto bits = hn::BitCast(dw, canonical(v));
-    const auto odd = hn::And(hn::ShiftRight<16>(bits), hn::Set(dw, 1u));
-    const auto rounded = hn::Add(bits, hn::Add(odd, hn::Set(dw, 0x7fffu)));
+    const auto rounded = round_to_bf16(dw, hn::BitCast(dw, canonical(v)));
     put_lanes<kStream>(hn::TruncateTo(du, hn::ShiftRight<16>(rounded)), du, reinterpret_cast<std::uint16_t*>(to));
   } else {
     put_lanes<kStream>(v, d, reinterpret_cast<float*>(to));

@@ -17,9 +17,12 @@ namespace hookline::kernel::HWY_NAMESPACE {
 
 static_assert(std::endian::native == std::endian::little, "codes are packed as words whose low byte comes first");
 
-/// 64 bytes below 16 into 32 bytes.
+/// As many codes are made or read at a time: all targets' registers go into it.
+inline constexpr std::size_t kGroup = 64;
+
+/// A group of bytes below 16 into half as many.
 HWY_INLINE void pack_nibbles(const std::uint8_t* codes, std::byte* to) {
-  for (std::size_t i = 0; i < 8; ++i) {
+  for (std::size_t i = 0; i < kGroup / 8; ++i) {
     std::uint64_t word;
     __builtin_memcpy(&word, codes + 8 * i, 8);
     word = (word | (word >> 4)) & 0x00ff00ff00ff00ffu;
@@ -31,7 +34,7 @@ HWY_INLINE void pack_nibbles(const std::uint8_t* codes, std::byte* to) {
 
 /// The other way round.
 HWY_INLINE void unpack_nibbles(const std::byte* from, std::uint8_t* codes) {
-  for (std::size_t i = 0; i < 8; ++i) {
+  for (std::size_t i = 0; i < kGroup / 8; ++i) {
     std::uint32_t packed;
     __builtin_memcpy(&packed, from + 4 * i, 4);
     std::uint64_t word = packed;

@@ -14,8 +14,6 @@
 HWY_BEFORE_NAMESPACE();
 namespace hookline::kernel::HWY_NAMESPACE {
 
-/// As many values are quantised at a time: all targets' registers go into it.
-inline constexpr std::size_t kGroup = 64;
 /// Adding it to a number of less than 22 bits rounds that to nearest even and leaves it in the lowest bits.
 inline constexpr float kRounder = 0x1.8p23f;
 

@@ -6,51 +6,39 @@
 #define HOOKLINE_VECTOR_REDUCE_INL
 #endif
 
+#include "kernel/float_lanes-inl.hpp"
 #include "kernel/plain_reduce-inl.hpp"
 
 HWY_BEFORE_NAMESPACE();
 namespace hookline::kernel::HWY_NAMESPACE {
 
-namespace hn = hwy::HWY_NAMESPACE;
-
 template <class T>
 using Tag = hn::ScalableTag<Wide<T>>;
 template <class T>
 using Vector = hn::Vec<Tag<T>>;
+template <class T>
+inline constexpr std::size_t kLanesOf = hn::MaxLanes(Tag<T>());
 
 /// Loads R registers' worth of consecutive elements. The order of bf16 among a pair of registers is even, odd.
 template <class T, int R>
 HWY_INLINE void load(const T* from, Vector<T> (&v)[R]) {
   const Tag<T> d;
-  constexpr std::size_t kLanes = hn::MaxLanes(Tag<T>());
   if constexpr (std::is_same_v<T, BFloat16>) {
     const hn::Repartition<std::uint32_t, Tag<T>> du;
     const hn::Repartition<std::uint16_t, Tag<T>> du16;
     for (int r = 0; r < R; r += 2) {
-      const auto pair = hn::BitCast(du, hn::LoadU(du16, reinterpret_cast<const std::uint16_t*>(from + r * kLanes)));
+      const auto pair =
+          hn::BitCast(du, hn::LoadU(du16, reinterpret_cast<const std::uint16_t*>(from + r * kLanesOf<T>)));
       v[r] = hn::BitCast(d, hn::ShiftLeft<16>(pair));
       v[r + 1] = hn::BitCast(d, hn::And(pair, hn::Set(du, 0xffff0000u)));
     }
   } else if constexpr (std::is_same_v<T, Float16>) {
     const hn::Rebind<hwy::float16_t, Tag<T>> dh;
     for (int r = 0; r < R; ++r)
-      v[r] = hn::PromoteTo(d, hn::LoadU(dh, reinterpret_cast<const hwy::float16_t*>(from + r * kLanes)));
+      v[r] = hn::PromoteTo(d, hn::LoadU(dh, reinterpret_cast<const hwy::float16_t*>(from + r * kLanesOf<T>)));
   } else {
-    for (int r = 0; r < R; ++r) v[r] = hn::LoadU(d, from + r * kLanes);
+    for (int r = 0; r < R; ++r) v[r] = hn::LoadU(d, from + r * kLanesOf<T>);
   }
-}
-
-/// A float's bits rounded to the nearest bf16, ties to even, in the upper half. A NaN must be the canonical one.
-template <class D, class V>
-HWY_INLINE V round_to_bf16(D du, V bits) {
-  const V odd = hn::And(hn::ShiftRight<16>(bits), hn::Set(du, 1u));
-  return hn::Add(bits, hn::Add(odd, hn::Set(du, 0x7fffu)));
-}
-
-template <bool kStream, class D, class V>
-HWY_INLINE void put(V v, D d, hn::TFromD<D>* to) {
-  if constexpr (kStream) hn::Stream(v, d, to);
-  else hn::StoreU(v, d, to);
 }
 
 /// Rounds R registers to T once, so that they can be stored to several destinations; see store.
@@ -70,18 +58,18 @@ HWY_INLINE void narrow(Vector<T> (&v)[R]) {
 template <class T, bool kStream, int R>
 HWY_INLINE void store(Vector<T> (&v)[R], T* to) {
   const Tag<T> d;
-  constexpr std::size_t kLanes = hn::MaxLanes(Tag<T>());
   if constexpr (std::is_same_v<T, BFloat16>) {
     const hn::Repartition<std::uint16_t, Tag<T>> du16;
     for (int r = 0; r < R; r += 2)
-      put<kStream>(hn::BitCast(du16, v[r]), du16, reinterpret_cast<std::uint16_t*>(to + r * kLanes));
+      put_lanes<kStream>(hn::BitCast(du16, v[r]), du16, reinterpret_cast<std::uint16_t*>(to + r * kLanesOf<T>));
   } else if constexpr (std::is_same_v<T, Float16>) {
     const hn::Rebind<hwy::float16_t, Tag<T>> dh;
     const hn::Rebind<std::uint16_t, Tag<T>> du16;
     for (int r = 0; r < R; ++r)
-      put<kStream>(hn::BitCast(du16, hn::DemoteTo(dh, v[r])), du16, reinterpret_cast<std::uint16_t*>(to + r * kLanes));
+      put_lanes<kStream>(hn::BitCast(du16, hn::DemoteTo(dh, v[r])), du16,
+                         reinterpret_cast<std::uint16_t*>(to + r * kLanesOf<T>));
   } else {
-    for (int r = 0; r < R; ++r) put<kStream>(v[r], d, to + r * kLanes);
+    for (int r = 0; r < R; ++r) put_lanes<kStream>(v[r], d, to + r * kLanesOf<T>);
   }
 }
 
@@ -104,7 +92,7 @@ template <class T, Kind K, int R, int N, bool kStream, bool kToEnd>
 HWY_INLINE std::size_t reduce_blocks(const ReduceCall& call, std::size_t begin, std::size_t end) {
   using W = Wide<T>;
   const Tag<T> d;
-  constexpr std::size_t kBlock = R * hn::MaxLanes(Tag<T>());
+  constexpr std::size_t kBlock = R * kLanesOf<T>;
   const std::size_t sources = N ? N : call.source_count;
   const std::size_t destinations = N ? N : call.destination_count;
   [[maybe_unused]] const Vector<T> factor = hn::Set(d, static_cast<W>(call.factor));
