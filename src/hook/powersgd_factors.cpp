@@ -89,8 +89,8 @@ void feed_back_times_q(const PowerSGDMatrix& matrix, const float* gradients, flo
 void transposed_times_p(const PowerSGDMatrix& matrix, const float* m, const float* p, float* q) {
   const kernel::LowRankShape whole = matrix.whole();
   std::fill_n(q, matrix.columns * matrix.rank, 0.0F);
-  kernel::transposed_times_p(whole, m, p, q, true);
-  kernel::transposed_times_p(matrix.cut(), m + whole.rows * whole.columns, p + whole.rows, q, true);
+  kernel::add_transposed_times_p(whole, m, p, q);
+  kernel::add_transposed_times_p(matrix.cut(), m + whole.rows * whole.columns, p + whole.rows, q);
 }
 
 void product(const PowerSGDMatrix& matrix, const float* p, const float* q, float* values, kernel::Stores stores) {

@@ -2,7 +2,6 @@
 #include "kernel/low_rank.hpp"
 
 #include <cstdint>
-#include <cstring>
 
 #include "kernel/low_rank_call.hpp"
 #include "kernel/versions.hpp"
@@ -62,9 +61,6 @@ HWY_NOINLINE void add_block(const LowRankCall& call, std::size_t row, std::size_
 
 HWY_INLINE void transposed(const LowRankCall& call) {
   const LowRankShape& s = call.shape;
-  if (!call.flag) {
-    for (std::size_t k = 0; k < s.rank; ++k) std::memset(call.q + k * s.q_stride, 0, s.columns * sizeof(float));
-  }
   for (std::size_t row = 0; row < s.rows; row += kRowsAdded) {
     const std::size_t rows = s.rows - row < kRowsAdded ? s.rows - row : kRowsAdded;
     for (std::size_t first = 0; first < s.rank; first += kUnrolledRank) {
@@ -133,7 +129,7 @@ void low_rank_call(const LowRankCall& call) {
       return matrix_times_q<Feedback::errors>(call);
     case LowRankKind::transposed: return transposed(call);
     case LowRankKind::product:
-      if (call.flag) return product_of_rank<false, true>(call);
+      if (call.stream) return product_of_rank<false, true>(call);
       return product_of_rank<false, false>(call);
     case LowRankKind::subtract: return product_of_rank<true, false>(call);
   }
@@ -156,26 +152,30 @@ float* writable(const float* pointer) { return const_cast<float*>(pointer); }
 }  // namespace
 
 void times_q(const LowRankShape& shape, const float* m, const float* q, float* p, Target target) {
-  run(target, {LowRankKind::times_q, shape, nullptr, writable(m), nullptr, writable(q), p, false});
+  run(target, {.what = LowRankKind::times_q, .shape = shape, .m = writable(m), .q = writable(q), .p = p});
 }
 
 void feed_back_times_q(const LowRankShape& shape, const float* gradients, float* m, const float* q_before,
                        const float* q, float* p, Target target) {
-  run(target, {LowRankKind::feed_back, shape, gradients, m, q_before, writable(q), p, false});
+  run(target, {LowRankKind::feed_back, shape, gradients, m, q_before, writable(q), p});
 }
 
-void transposed_times_p(const LowRankShape& shape, const float* m, const float* p, float* q, bool add, Target target) {
-  run(target, {LowRankKind::transposed, shape, nullptr, writable(m), nullptr, q, writable(p), add});
+void add_transposed_times_p(const LowRankShape& shape, const float* m, const float* p, float* q, Target target) {
+  run(target, {.what = LowRankKind::transposed, .shape = shape, .m = writable(m), .q = q, .p = writable(p)});
 }
 
 void product(const LowRankShape& shape, const float* p, const float* q, float* values, Stores stores, Target target) {
   const std::size_t bytes = shape.rows * shape.columns * sizeof(float);
-  run(target,
-      {LowRankKind::product, shape, nullptr, values, nullptr, writable(q), writable(p), streams(stores, bytes)});
+  run(target, {.what = LowRankKind::product,
+               .shape = shape,
+               .m = values,
+               .q = writable(q),
+               .p = writable(p),
+               .stream = streams(stores, bytes)});
 }
 
 void subtract_product(const LowRankShape& shape, const float* p, const float* q, float* m, Target target) {
-  run(target, {LowRankKind::subtract, shape, nullptr, m, nullptr, writable(q), writable(p), false});
+  run(target, {.what = LowRankKind::subtract, .shape = shape, .m = m, .q = writable(q), .p = writable(p)});
 }
 
 }  // namespace hookline::kernel

@@ -31,9 +31,9 @@ void times_q(const LowRankShape& shape, const float* m, const float* q, float* p
 void feed_back_times_q(const LowRankShape& shape, const float* gradients, float* m, const float* q_before,
                        const float* q, float* p, Target target = best_target());
 
-/// Q = M^T P, or Q += M^T P.
-void transposed_times_p(const LowRankShape& shape, const float* m, const float* p, float* q, bool add,
-                        Target target = best_target());
+/// Q += M^T P.
+void add_transposed_times_p(const LowRankShape& shape, const float* m, const float* p, float* q,
+                            Target target = best_target());
 
 /// values = P Q^T.
 void product(const LowRankShape& shape, const float* p, const float* q, float* values,

@@ -9,16 +9,16 @@ namespace hookline::kernel {
 
 enum class LowRankKind : std::uint8_t { times_q, feed_back, transposed, product, subtract };
 
-/// What a kind does not name is null. Pointers that a kind only reads have lost their const here.
+/// Pointers that a kind only reads have lost their const here.
 struct LowRankCall {
   LowRankKind what;
   LowRankShape shape;
-  const float* gradients;  // feed_back
-  float* m;                // product: the values
-  const float* q_before;   // feed_back; null: the errors are m
+  const float* gradients = nullptr;  // feed_back
+  float* m;                          // product: the values
+  const float* q_before = nullptr;   // feed_back; null: the errors are m
   float* q;
   float* p;
-  bool flag;  // transposed: add; product: stream
+  bool stream = false;  // product
 };
 
 }  // namespace hookline::kernel
