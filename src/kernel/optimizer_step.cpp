@@ -52,18 +52,18 @@ HWY_NOINLINE void sgd(const SgdArrays<T>& arrays, std::size_t count, const SgdSt
 }
 
 template <class T>
-void sgd_of(const SgdArrays<T>& arrays, std::size_t count, const SgdStep& step) {
-  if (arrays.momentum) sgd<true>(arrays, count, step);
+void sgd_of(std::byte* parameters, const std::byte* gradients, std::byte* momentum, std::size_t count,
+            const SgdStep& step) {
+  const SgdArrays<T> arrays{reinterpret_cast<T*>(parameters), reinterpret_cast<const T*>(gradients),
+                            reinterpret_cast<T*>(momentum)};
+  if (momentum) sgd<true>(arrays, count, step);
   else sgd<false>(arrays, count, step);
 }
 
-void sgd_range(DType dtype, const SgdArrays<std::byte>& a, std::size_t count, const SgdStep& step) {
-  const auto as = [&]<class T>(T*) {
-    return SgdArrays<T>{reinterpret_cast<T*>(a.parameters), reinterpret_cast<const T*>(a.gradients),
-                        reinterpret_cast<T*>(a.momentum)};
-  };
-  if (dtype == DType::f64) sgd_of(as(static_cast<double*>(nullptr)), count, step);
-  else sgd_of(as(static_cast<float*>(nullptr)), count, step);
+void sgd_step_of(DType dtype, std::byte* parameters, const std::byte* gradients, std::byte* momentum, std::size_t count,
+                 const SgdStep& step) {
+  if (dtype == DType::f64) sgd_of<double>(parameters, gradients, momentum, count, step);
+  else sgd_of<float>(parameters, gradients, momentum, count, step);
 }
 
 template <class T>
@@ -116,30 +116,18 @@ HWY_NOINLINE void adam(const AdamArrays<T>& arrays, std::size_t count, const Ada
 }
 
 template <class T>
-void adam_of(const AdamArrays<T>& arrays, std::size_t count, const AdamStep& step) {
-  if (arrays.largest) adam<true>(arrays, count, step);
+void adam_of(std::byte* parameters, const std::byte* gradients, std::byte* first, std::byte* second, std::byte* largest,
+             std::size_t count, const AdamStep& step) {
+  const AdamArrays<T> arrays{reinterpret_cast<T*>(parameters), reinterpret_cast<const T*>(gradients),
+                             reinterpret_cast<T*>(first), reinterpret_cast<T*>(second), reinterpret_cast<T*>(largest)};
+  if (largest) adam<true>(arrays, count, step);
   else adam<false>(arrays, count, step);
-}
-
-void adam_range(DType dtype, const AdamArrays<std::byte>& a, std::size_t count, const AdamStep& step) {
-  const auto as = [&]<class T>(T*) {
-    return AdamArrays<T>{reinterpret_cast<T*>(a.parameters), reinterpret_cast<const T*>(a.gradients),
-                         reinterpret_cast<T*>(a.first), reinterpret_cast<T*>(a.second),
-                         reinterpret_cast<T*>(a.largest)};
-  };
-  if (dtype == DType::f64) adam_of(as(static_cast<double*>(nullptr)), count, step);
-  else adam_of(as(static_cast<float*>(nullptr)), count, step);
-}
-
-// Types of this namespace cannot be named outside: these take the arrays one by one.
-void sgd_step_of(DType dtype, std::byte* parameters, const std::byte* gradients, std::byte* momentum, std::size_t count,
-                 const SgdStep& step) {
-  sgd_range(dtype, {parameters, gradients, momentum}, count, step);
 }
 
 void adam_step_of(DType dtype, std::byte* parameters, const std::byte* gradients, std::byte* first, std::byte* second,
                   std::byte* largest, std::size_t count, const AdamStep& step) {
-  adam_range(dtype, {parameters, gradients, first, second, largest}, count, step);
+  if (dtype == DType::f64) adam_of<double>(parameters, gradients, first, second, largest, count, step);
+  else adam_of<float>(parameters, gradients, first, second, largest, count, step);
 }
 
 }  // namespace hookline::kernel::HWY_NAMESPACE
