@@ -18,22 +18,15 @@ constexpr Milliseconds kUnwatchedPeriod{10};
 }  // namespace
 
 FileWatch::FileWatch(const std::string& path) : fd_(::inotify_init1(IN_CLOEXEC | IN_NONBLOCK)) {
-  if (fd_ >= 0 && ::inotify_add_watch(fd_, path.c_str(), IN_MODIFY) < 0) {
-    ::close(fd_);
-    fd_ = -1;
-  }
-}
-
-FileWatch::~FileWatch() {
-  if (fd_ >= 0) ::close(fd_);
+  if (fd_ && ::inotify_add_watch(fd_.get(), path.c_str(), IN_MODIFY) < 0) fd_ = core::Descriptor();
 }
 
 void FileWatch::wait(Milliseconds most) {
-  const Milliseconds period = std::min(most, fd_ >= 0 ? kWatchedPeriod : kUnwatchedPeriod);
-  pollfd entry{fd_, POLLIN, 0};
-  if (::poll(&entry, fd_ >= 0 ? 1 : 0, static_cast<int>(period.count())) <= 0) return;
+  const Milliseconds period = std::min(most, fd_ ? kWatchedPeriod : kUnwatchedPeriod);
+  pollfd entry{fd_.get(), POLLIN, 0};
+  if (::poll(&entry, fd_ ? 1 : 0, static_cast<int>(period.count())) <= 0) return;
   alignas(inotify_event) char events[4096];
-  while (::read(fd_, events, sizeof events) > 0) {
+  while (::read(fd_.get(), events, sizeof events) > 0) {
   }
 }
 

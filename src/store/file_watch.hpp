@@ -5,6 +5,8 @@
 
 #include <hookline/core/deadline.hpp>
 
+#include "core/descriptor.hpp"
+
 namespace hookline::store {
 
 /// Watches one file through inotify. Where that is not to be had (no /proc, no watches left, a file that another host
@@ -12,16 +14,13 @@ namespace hookline::store {
 class FileWatch {
  public:
   explicit FileWatch(const std::string& path);
-  FileWatch(const FileWatch&) = delete;
-  FileWatch& operator=(const FileWatch&) = delete;
-  ~FileWatch();
 
   /// Returns when the file was changed since the last call, or since construction, and at the latest after a while that
   /// is never longer than `most`.
   void wait(Milliseconds most);
 
  private:
-  int fd_ = -1;
+  core::Descriptor fd_;
 };
 
 }  // namespace hookline::store

@@ -17,6 +17,8 @@
 
 #include <hookline/core/error.hpp>
 
+#include "core/fork.hpp"
+
 namespace hookline::store {
 
 namespace {
@@ -25,9 +27,7 @@ namespace {
 constexpr std::uint64_t kCompactAfterBytes = 4 << 20;
 constexpr std::uint64_t kReadAheadBytes = 64 << 10;
 
-std::string error_text(int code) { return std::generic_category().message(code); }
-
-/// Reads exactly `bytes.size()` bytes, or fewer where the file ends or the system refuses.
+/// Reads `count` bytes, or fewer where the file ends or the system refuses; how many.
 std::size_t read_at(int fd, char* bytes, std::size_t count, std::uint64_t offset) {
   std::size_t done = 0;
   while (done < count) {
@@ -60,41 +60,17 @@ bool in_shared_directory(const std::string& path) {
 
 }  // namespace
 
-LogFile::LogFile(std::string path) : path_(std::move(path)) {
+LogFile::LogFile(std::string path) : path_(std::move(path)), fork_generation_(core::fork_generation()) {
   if (path_.empty() || path_.find('\0') != std::string::npos) {
     throw InvalidArgument("FileStore(path): the path is empty or has a zero byte in it");
   }
-  try {
-    open();
-  } catch (...) {
-    if (fd_ >= 0) ::close(fd_);
-    throw;
-  }
-}
-
-LogFile::~LogFile() { ::close(fd_); }
-
-std::string LogFile::own_path() const { return fmt::format("/proc/self/fd/{}", fd_); }
-
-void LogFile::fail(const char* call) const {
-  const int code = errno;
-  throw ResourceError(fmt::format("FileStore({}): {} failed: {}", path_, call, error_text(code)));
-}
-
-void LogFile::damaged(std::uint64_t offset) const {
-  throw ResourceError(fmt::format(
-      "FileStore({}): the file is damaged at byte {}; remove it and start all processes anew", path_, offset));
-}
-
-void LogFile::open() {
   const bool shared = in_shared_directory(path_);
   // O_NONBLOCK: a pipe of that name must not hold us up before it is refused.
   const int flags = O_RDWR | O_CREAT | O_CLOEXEC | O_NONBLOCK | O_NOCTTY | (shared ? O_NOFOLLOW : 0);
-  fd_ = ::open(path_.c_str(), flags, S_IRUSR | S_IWUSR);
-  if (fd_ < 0) fail("open");
-  owner_ = ::getpid();
+  fd_ = core::Descriptor(::open(path_.c_str(), flags, S_IRUSR | S_IWUSR));
+  if (!fd_) fail("open");
   struct stat info{};
-  if (::fstat(fd_, &info) != 0) fail("fstat");
+  if (::fstat(fd_.get(), &info) != 0) fail("fstat");
   if (!S_ISREG(info.st_mode)) throw InvalidArgument(fmt::format("FileStore({}): this is no regular file", path_));
   if (shared && (info.st_uid != ::geteuid() || info.st_nlink > 1)) {
     throw InvalidArgument(
@@ -105,18 +81,30 @@ void LogFile::open() {
   }
 }
 
+std::string LogFile::own_path() const { return fmt::format("/proc/self/fd/{}", fd_.get()); }
+
+void LogFile::fail(const char* call) const {
+  const std::string why = std::generic_category().message(errno);
+  throw ResourceError(fmt::format("FileStore({}): {} failed: {}", path_, call, why));
+}
+
+void LogFile::damaged(std::uint64_t offset) const {
+  throw ResourceError(fmt::format(
+      "FileStore({}): the file is damaged at byte {}; remove it and start all processes anew", path_, offset));
+}
+
 void LogFile::take_lock(Lock::Mode mode, Clock::time_point deadline) {
-  if (owner_ != ::getpid()) {
+  if (fork_generation_ != core::fork_generation()) {
     // After a fork the description, and with it the lock, is the parent's too: have one of our own.
-    const int own = ::open(own_path().c_str(), O_RDWR | O_CLOEXEC);
-    if (own < 0) fail("open after a fork");
-    ::close(std::exchange(fd_, own));
-    owner_ = ::getpid();
+    core::Descriptor own(::open(own_path().c_str(), O_RDWR | O_CLOEXEC));
+    if (!own) fail("open after a fork");
+    fd_ = std::move(own);
+    fork_generation_ = core::fork_generation();
   }
   const int operation = (mode == Lock::Mode::exclusive ? LOCK_EX : LOCK_SH) | LOCK_NB;
   // The kernel's blocking flock has no deadline, and a holder may be stopped: ask again, soon at first, then less
   // often.
-  for (long pause = 20'000; ::flock(fd_, operation) != 0; pause = std::min(pause * 2, 500'000L)) {
+  for (long pause = 20'000; ::flock(fd_.get(), operation) != 0; pause = std::min(pause * 2, 500'000L)) {
     if (errno == EINTR) continue;
     if (errno != EWOULDBLOCK) fail("flock");
     if (Clock::now() >= deadline) {
@@ -131,13 +119,13 @@ void LogFile::take_lock(Lock::Mode mode, Clock::time_point deadline) {
 
 void LogFile::load() {
   struct stat info{};
-  if (::fstat(fd_, &info) != 0) fail("fstat");
+  if (::fstat(fd_.get(), &info) != 0) fail("fstat");
   const auto size = static_cast<std::uint64_t>(info.st_size);
   if (size == end_) return;
   if (size < end_) damaged(size);
 
   std::string bytes(std::min<std::uint64_t>(size, kFileHeaderBytes), '\0');
-  if (read_at(fd_, bytes.data(), bytes.size(), 0) != bytes.size()) fail("pread");
+  if (read_at(fd_.get(), bytes.data(), bytes.size(), 0) != bytes.size()) fail("pread");
   if (size < kFileHeaderBytes) {
     // Nothing yet, or a process was killed while it wrote the header; anything else is not ours to overwrite.
     if (encode_file_header().starts_with(bytes)) return;
@@ -161,7 +149,7 @@ void LogFile::load() {
     if (end_ + count <= window_start + window.size()) return;
     window_start = end_;
     window.resize(std::min(std::max(count, kReadAheadBytes), size - end_));
-    if (read_at(fd_, window.data(), window.size(), end_) != window.size()) fail("pread");
+    if (read_at(fd_.get(), window.data(), window.size(), end_) != window.size()) fail("pread");
   };
   while (size - end_ >= kRecordHeaderBytes) {
     have(kRecordHeaderBytes);
@@ -178,11 +166,10 @@ void LogFile::load() {
 }
 
 void LogFile::append(const std::string& bytes) {
-  const std::uint64_t at = end_;
-  if (write_at(fd_, bytes, at)) return;
+  if (write_at(fd_.get(), bytes, end_)) return;
   const int code = errno;
   // What was written of it looks like the work of a killed process, so a failure to cut it off does no harm.
-  if (::ftruncate(fd_, static_cast<off_t>(at)) != 0) errno = code;
+  [[maybe_unused]] const int cut = ::ftruncate(fd_.get(), static_cast<off_t>(end_));
   errno = code;
   fail("pwrite");
 }
@@ -192,18 +179,18 @@ void LogFile::compact() {
   const auto snapshot = encode_snapshot(contents_, end_);
   snapshot_bytes_ = snapshot ? snapshot->size() : end_ - header_.start;
   if (!snapshot) return;
-  if (!write_at(fd_, *snapshot, end_)) {
+  if (!write_at(fd_.get(), *snapshot, end_)) {
     // The operation before is written and done, so this must not fail it; what was written of this is a torn tail.
-    [[maybe_unused]] const int cut = ::ftruncate(fd_, static_cast<off_t>(end_));
+    [[maybe_unused]] const int cut = ::ftruncate(fd_.get(), static_cast<off_t>(end_));
     return;
   }
   const FileHeader next{end_, header_.generation + 1};
   end_ += snapshot->size();
-  if (!write_at(fd_, encode_slot(next), slot_offset(next.generation))) return;  // the log is whole, only longer
+  if (!write_at(fd_.get(), encode_slot(next), slot_offset(next.generation))) return;  // the log is whole, only longer
   header_ = next;
   // File systems that cannot make holes keep the bytes; nothing reads them.
-  [[maybe_unused]] const int freed = ::fallocate(fd_, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, kFileHeaderBytes,
-                                                 static_cast<off_t>(next.start - kFileHeaderBytes));
+  [[maybe_unused]] const int freed = ::fallocate(fd_.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
+                                                 kFileHeaderBytes, static_cast<off_t>(next.start - kFileHeaderBytes));
 }
 
 LogFile::Lock::Lock(LogFile& log, Mode mode, Clock::time_point deadline) : log_(log) {
@@ -211,12 +198,12 @@ LogFile::Lock::Lock(LogFile& log, Mode mode, Clock::time_point deadline) : log_(
   try {
     log_.load();
   } catch (...) {
-    ::flock(log_.fd_, LOCK_UN);
+    ::flock(log_.fd_.get(), LOCK_UN);
     throw;
   }
 }
 
-LogFile::Lock::~Lock() { ::flock(log_.fd_, LOCK_UN); }
+LogFile::Lock::~Lock() { ::flock(log_.fd_.get(), LOCK_UN); }
 
 void LogFile::Lock::write(const Record& record) {
   if (record.key.size() > kLongestPartBytes || record.value.size() > kLongestPartBytes) {
@@ -224,21 +211,20 @@ void LogFile::Lock::write(const Record& record) {
                                       log_.path_, record.key.size(), record.value.size(), kLongestPartBytes));
   }
   if (log_.end_ == 0) {
-    if (::ftruncate(log_.fd_, 0) != 0) log_.fail("ftruncate");
+    if (::ftruncate(log_.fd_.get(), 0) != 0) log_.fail("ftruncate");
     log_.append(encode_file_header());
     log_.header_ = FileHeader();
     log_.end_ = kFileHeaderBytes;
   }
   struct stat info{};
-  if (::fstat(log_.fd_, &info) != 0) log_.fail("fstat");
+  if (::fstat(log_.fd_.get(), &info) != 0) log_.fail("fstat");
   if (static_cast<std::uint64_t>(info.st_size) > log_.end_ &&
-      ::ftruncate(log_.fd_, static_cast<off_t>(log_.end_)) != 0) {
+      ::ftruncate(log_.fd_.get(), static_cast<off_t>(log_.end_)) != 0) {
     log_.fail("ftruncate");
   }
   const std::string bytes = encode_record(record, log_.end_);
   log_.append(bytes);
-  const auto header = decode_record_header(bytes, log_.end_);
-  replay(*header, std::string_view(bytes).substr(kRecordHeaderBytes), log_.end_, log_.contents_);
+  apply(record, log_.contents_);
   log_.end_ += bytes.size();
   log_.compact();
 }
@@ -246,7 +232,7 @@ void LogFile::Lock::write(const Record& record) {
 void LogFile::Lock::remove_name() {
   struct stat named{};
   struct stat own{};
-  if (::lstat(log_.path_.c_str(), &named) != 0 || ::fstat(log_.fd_, &own) != 0) return;
+  if (::lstat(log_.path_.c_str(), &named) != 0 || ::fstat(log_.fd_.get(), &own) != 0) return;
   if (named.st_dev == own.st_dev && named.st_ino == own.st_ino) ::unlink(log_.path_.c_str());
 }
 

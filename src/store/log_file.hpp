@@ -1,12 +1,12 @@
 // A log of operations in a file: opening it safely, locking it, reading what is new, appending, and compacting.
 #pragma once
 
-#include <sys/types.h>
-
+#include <cstdint>
 #include <string>
 
 #include <hookline/core/deadline.hpp>
 
+#include "core/descriptor.hpp"
 #include "store/record.hpp"
 
 namespace hookline::store {
@@ -16,9 +16,6 @@ namespace hookline::store {
 class LogFile {
  public:
   explicit LogFile(std::string path);
-  LogFile(const LogFile&) = delete;
-  LogFile& operator=(const LogFile&) = delete;
-  ~LogFile();
 
   const std::string& path() const { return path_; }
   /// A path that leads to this very file, even when its name is gone.
@@ -46,7 +43,6 @@ class LogFile {
   };
 
  private:
-  void open();
   void take_lock(Lock::Mode mode, Clock::time_point deadline);
   void load();
   void append(const std::string& bytes);
@@ -55,8 +51,8 @@ class LogFile {
   [[noreturn]] void damaged(std::uint64_t offset) const;
 
   std::string path_;
-  int fd_ = -1;
-  pid_t owner_ = 0;
+  core::Descriptor fd_;
+  std::uint64_t fork_generation_;
   Contents contents_;
   FileHeader header_;
   std::uint64_t end_ = 0;

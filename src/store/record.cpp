@@ -10,6 +10,7 @@ namespace {
 
 constexpr std::string_view kMagic("HOOKSTO1", 8);
 constexpr std::size_t kSlotBytes = 24;
+constexpr std::size_t kLongestBodyBytes = std::size_t{1} << 30;
 
 template <class T>
 void put(std::string& to, T value) {
@@ -65,7 +66,12 @@ std::string with_header(const std::string& body, std::uint64_t offset) {
   return record + body;
 }
 
-bool apply(std::string_view body, Contents& contents);
+std::optional<Record> decode_body(std::string_view body) {
+  if (body.size() < 5) return std::nullopt;
+  const auto key_bytes = number_at<std::uint32_t>(body, 1);
+  if (key_bytes > body.size() - 5) return std::nullopt;
+  return Record{static_cast<RecordKind>(body[0]), body.substr(5, key_bytes), body.substr(5 + std::size_t{key_bytes})};
+}
 
 bool apply_snapshot(std::string_view parts, Contents& contents) {
   contents = Contents();
@@ -73,31 +79,11 @@ bool apply_snapshot(std::string_view parts, Contents& contents) {
     if (parts.size() < 4) return false;
     const auto length = number_at<std::uint32_t>(parts, 0);
     if (length > parts.size() - 4) return false;
-    const std::string_view part = parts.substr(4, length);
-    if (part.empty() || part[0] == static_cast<char>(RecordKind::snapshot) || !apply(part, contents)) return false;
+    const auto record = decode_body(parts.substr(4, length));
+    if (!record || record->kind == RecordKind::snapshot || !apply(*record, contents)) return false;
     parts.remove_prefix(4 + std::size_t{length});
   }
   return true;
-}
-
-bool apply(std::string_view body, Contents& contents) {
-  if (body.size() < 5) return false;
-  const auto key_bytes = number_at<std::uint32_t>(body, 1);
-  if (key_bytes > body.size() - 5) return false;
-  const std::string_view key = body.substr(5, key_bytes);
-  const std::string_view value = body.substr(5 + std::size_t{key_bytes});
-  Table& table = contents.table;
-  switch (static_cast<RecordKind>(body[0])) {
-    case RecordKind::set: table.set(key, std::string(value)); return true;
-    case RecordKind::append: table.append(key, value); return true;
-    case RecordKind::erase: return table.delete_key(key);
-    case RecordKind::push: table.queue_push(key, std::string(value)); return true;
-    case RecordKind::pop: return table.queue_pop(key).has_value();
-    case RecordKind::opened: ++contents.opened; return true;
-    case RecordKind::closed: ++contents.closed; return true;
-    case RecordKind::snapshot: return apply_snapshot(value, contents);
-  }
-  return false;
 }
 
 }  // namespace
@@ -139,7 +125,24 @@ std::optional<RecordHeader> decode_record_header(std::string_view bytes, std::ui
 }
 
 bool replay(const RecordHeader& header, std::string_view body, std::uint64_t offset, Contents& contents) {
-  return body.size() == header.body_bytes && checksum(body, offset) == header.body_check && apply(body, contents);
+  if (body.size() != header.body_bytes || checksum(body, offset) != header.body_check) return false;
+  const auto record = decode_body(body);
+  return record && apply(*record, contents);
+}
+
+bool apply(const Record& record, Contents& contents) {
+  Table& table = contents.table;
+  switch (record.kind) {
+    case RecordKind::set: table.set(record.key, std::string(record.value)); return true;
+    case RecordKind::append: table.append(record.key, record.value); return true;
+    case RecordKind::erase: return table.delete_key(record.key);
+    case RecordKind::push: table.queue_push(record.key, std::string(record.value)); return true;
+    case RecordKind::pop: return table.queue_pop(record.key).has_value();
+    case RecordKind::opened: ++contents.opened; return true;
+    case RecordKind::closed: ++contents.closed; return true;
+    case RecordKind::snapshot: return apply_snapshot(record.value, contents);
+  }
+  return false;
 }
 
 std::uint64_t slot_offset(std::uint64_t generation) { return kMagic.size() + kSlotBytes * (1 - generation % 2); }

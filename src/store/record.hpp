@@ -34,7 +34,6 @@ struct Record {
 
 inline constexpr std::size_t kRecordHeaderBytes = 16;
 inline constexpr std::size_t kLongestPartBytes = std::size_t{256} << 20;
-inline constexpr std::size_t kLongestBodyBytes = std::size_t{1} << 30;
 
 /// The record as it stands in the file at `offset`. Key and value must not be longer than kLongestPartBytes.
 std::string encode_record(const Record& record, std::uint64_t offset);
@@ -49,6 +48,8 @@ struct RecordHeader {
 std::optional<RecordHeader> decode_record_header(std::string_view bytes, std::uint64_t offset);
 /// Does to `contents` what the body says. False, with `contents` unspecified, where it is damaged or makes no sense.
 bool replay(const RecordHeader& header, std::string_view body, std::uint64_t offset, Contents& contents);
+/// The same for a record that is known to be whole.
+bool apply(const Record& record, Contents& contents);
 
 /// The file's header: a magic number and two slots that say where reading starts. A writer fills the older slot, so
 /// that one is whole whenever it is killed.

@@ -5,7 +5,6 @@
 #include <poll.h>
 #include <sys/socket.h>
 #include <sys/time.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -13,13 +12,12 @@
 
 #include <hookline/core/error.hpp>
 
+#include "core/fork.hpp"
+
 namespace hookline::store {
 
-TcpClient::~TcpClient() { close_socket(); }
-
 void TcpClient::close_socket() {
-  if (socket_ >= 0) ::close(socket_);
-  socket_ = -1;
+  socket_ = core::Descriptor();
   receive_timeout_ = Milliseconds(0);
   buffer_at_ = buffer_end_ = 0;
 }
@@ -28,7 +26,7 @@ void TcpClient::begin(const char* operation, std::string_view key) {
   operation_ = operation;
   key_ = key;
   if (failure_) std::rethrow_exception(failure_);
-  if (::getpid() != process_) {
+  if (fork_generation_ != core::fork_generation()) {
     throw InvalidArgument(call_name() +
                           ": this store was made before fork() and its connection belongs to the parent "
                           "process; make a new TCPStore in the child");
@@ -57,14 +55,14 @@ void TcpClient::lose(const std::string& why) {
 
 void TcpClient::send(std::string_view bytes, Clock::time_point deadline) {
   while (!bytes.empty()) {
-    const ssize_t sent = ::send(socket_, bytes.data(), bytes.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+    const ssize_t sent = ::send(socket_.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
     if (sent >= 0) {
       bytes.remove_prefix(static_cast<std::size_t>(sent));
       continue;
     }
     if (errno == EINTR) continue;
     if (errno != EAGAIN && errno != EWOULDBLOCK) lose(system_message(errno));
-    pollfd waiting{socket_, POLLOUT, 0};
+    pollfd waiting{socket_.get(), POLLOUT, 0};
     const Milliseconds left = time_left(deadline);
     const int ready = ::poll(&waiting, 1, static_cast<int>(std::min<std::int64_t>(left.count(), 1 << 30)));
     if (ready == 0 && time_left(deadline) == Milliseconds(0)) {
@@ -82,7 +80,7 @@ void TcpClient::set_receive_timeout(Milliseconds timeout) {
   timeval value{};
   value.tv_sec = timeout.count() / 1000;
   value.tv_usec = (timeout.count() % 1000) * 1000;
-  if (::setsockopt(socket_, SOL_SOCKET, SO_RCVTIMEO, &value, sizeof(value)) != 0) lose(system_message(errno));
+  if (::setsockopt(socket_.get(), SOL_SOCKET, SO_RCVTIMEO, &value, sizeof(value)) != 0) lose(system_message(errno));
   receive_timeout_ = timeout;
 }
 
@@ -91,7 +89,7 @@ bool TcpClient::receive(char* out, std::size_t size, Clock::time_point deadline,
   while (true) {
     const Milliseconds left = time_left(deadline);
     if (left > Milliseconds(0)) set_receive_timeout(left);
-    const ssize_t result = ::recv(socket_, out, size, left > Milliseconds(0) ? 0 : MSG_DONTWAIT);
+    const ssize_t result = ::recv(socket_.get(), out, size, left > Milliseconds(0) ? 0 : MSG_DONTWAIT);
     if (result > 0) {
       got = static_cast<std::size_t>(result);
       return true;

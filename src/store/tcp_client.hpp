@@ -9,6 +9,7 @@
 
 #include <hookline/core/deadline.hpp>
 
+#include "core/descriptor.hpp"
 #include "store/tcp_address.hpp"
 
 namespace hookline::store {
@@ -19,12 +20,6 @@ class TcpClient {
  public:
   /// Connects and makes itself known, trying again until the timeout while nobody answers.
   TcpClient(std::string host, std::uint16_t port, Milliseconds timeout);
-  ~TcpClient();
-  TcpClient(const TcpClient&) = delete;
-  TcpClient& operator=(const TcpClient&) = delete;
-
-  /// Where the server is, for messages.
-  const std::string& endpoint() const { return endpoint_; }
 
   /// Names what is called from here on, for messages; both live until the next begin. Throws where the connection is
   /// not to be used any more.
@@ -47,9 +42,6 @@ class TcpClient {
   /// Gives the connection up: throws PeerLost saying why, now and in every later call.
   [[noreturn]] void lose(const std::string& why);
 
-  /// "TCPStore(host:port).get(\"key\")".
-  std::string call_name() const;
-
  private:
   static constexpr std::size_t kBuffer = 16 * 1024;
 
@@ -58,6 +50,8 @@ class TcpClient {
   bool introduce(Clock::time_point deadline, std::string& why);
   void read(char* out, std::size_t size, Clock::time_point deadline);
   [[noreturn]] void no_answer();
+  /// "TCPStore(host:port).get(\"key\")".
+  std::string call_name() const;
   bool receive(char* out, std::size_t size, Clock::time_point deadline, std::size_t& got);
   void set_receive_timeout(Milliseconds timeout);
   [[noreturn]] void fail(std::exception_ptr error);
@@ -65,11 +59,11 @@ class TcpClient {
 
   std::string host_;
   std::uint16_t port_;
-  std::string endpoint_;
+  std::string endpoint_;  // where the server is, for messages
   const char* operation_ = "connect";
   std::string_view key_;
-  int socket_ = -1;
-  int process_;  // a forked child must not talk on its parent's connection
+  core::Descriptor socket_;
+  std::uint64_t fork_generation_;  // a forked child must not talk on its parent's connection
   std::exception_ptr failure_;
   Milliseconds receive_timeout_{0};
   std::string buffer_;

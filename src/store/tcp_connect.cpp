@@ -12,6 +12,7 @@
 
 #include <hookline/core/error.hpp>
 
+#include "core/fork.hpp"
 #include "store/tcp_client.hpp"
 #include "store/wire.hpp"
 
@@ -50,7 +51,10 @@ int connect_before(int socket, const SocketAddress& address, Clock::time_point d
 }  // namespace
 
 TcpClient::TcpClient(std::string host, std::uint16_t port, Milliseconds timeout)
-    : host_(std::move(host)), port_(port), endpoint_(endpoint_name(host_, port)), process_(::getpid()) {
+    : host_(std::move(host)),
+      port_(port),
+      endpoint_(endpoint_name(host_, port)),
+      fork_generation_(core::fork_generation()) {
   const Clock::time_point deadline = deadline_after(timeout);
   Pauses pauses(deadline);
   std::string why;
@@ -72,21 +76,21 @@ bool TcpClient::connect_once(Clock::time_point deadline, std::string& why) {
 }
 
 bool TcpClient::connect_to(const SocketAddress& address, Clock::time_point deadline, std::string& why) {
-  socket_ = ::socket(address.family(), SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-  int error = socket_ < 0 ? errno : connect_before(socket_, address, deadline);
+  socket_ = core::Descriptor(::socket(address.family(), SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  int error = socket_ ? connect_before(socket_.get(), address, deadline) : errno;
   if (error == EMFILE || error == ENFILE) {
     throw ResourceError(
         fmt::format("TCPStore({}): no file descriptor for a connection: {}; raise the limit (ulimit -n)", endpoint_,
                     system_message(error)));
   }
-  if (error == 0 && talks_to_itself(socket_)) error = ECONNREFUSED;
+  if (error == 0 && talks_to_itself(socket_.get())) error = ECONNREFUSED;
   if (error != 0) {
     why = system_message(error);
     return false;
   }
   const int on = 1;
-  ::setsockopt(socket_, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
-  ::fcntl(socket_, F_SETFL, ::fcntl(socket_, F_GETFL) & ~O_NONBLOCK);
+  ::setsockopt(socket_.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+  ::fcntl(socket_.get(), F_SETFL, ::fcntl(socket_.get(), F_GETFL) & ~O_NONBLOCK);
   return true;
 }
 
@@ -96,7 +100,7 @@ bool TcpClient::introduce(Clock::time_point deadline, std::string& why) {
   std::string hello;
   append_query(hello, Query::validate);
   append_number(hello, kMagic);
-  const auto nonce = static_cast<std::uint32_t>(process_);
+  const auto nonce = static_cast<std::uint32_t>(::getpid());
   append_query(hello, Query::ping);
   append_number(hello, nonce);
   std::uint32_t answer = 0;
@@ -109,7 +113,6 @@ bool TcpClient::introduce(Clock::time_point deadline, std::string& why) {
     return false;
   }
   if (answer == nonce) return true;
-  close_socket();
   throw ResourceError(
       fmt::format("TCPStore({}): what listens there does not speak the store's protocol; see whether "
                   "another program has this port",

@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
 #include <cerrno>
 
@@ -32,8 +31,8 @@ void set_port(SocketAddress& address, std::uint16_t port) {
 
 // Zero and one listener more, or the error number.
 int listen_at(const SocketAddress& address, std::vector<Listener>& listeners) {
-  OwnedSocket socket(::socket(address.family(), SOCK_STREAM | SOCK_CLOEXEC, 0));
-  if (socket.get() < 0) return errno;
+  core::Descriptor socket(::socket(address.family(), SOCK_STREAM | SOCK_CLOEXEC, 0));
+  if (!socket) return errno;
   const int on = 1;
   // A server may start again while connections of the one before it are still being forgotten by the system.
   ::setsockopt(socket.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
@@ -57,10 +56,6 @@ std::string advice(int error) {
 }
 
 }  // namespace
-
-OwnedSocket::~OwnedSocket() {
-  if (socket_ >= 0) ::close(socket_);
-}
 
 std::vector<Listener> listen_on(const std::string& host, std::uint16_t port, bool all_interfaces,
                                 Clock::time_point deadline) {

@@ -3,30 +3,16 @@
 
 #include <cstdint>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include <hookline/core/deadline.hpp>
 
+#include "core/descriptor.hpp"
+
 namespace hookline::store {
 
-/// A socket that is closed when nobody has taken it.
-class OwnedSocket {
- public:
-  explicit OwnedSocket(int socket) : socket_(socket) {}
-  OwnedSocket(OwnedSocket&& other) noexcept : socket_(other.release()) {}
-  OwnedSocket& operator=(OwnedSocket&&) = delete;
-  ~OwnedSocket();
-
-  int get() const { return socket_; }
-  int release() { return std::exchange(socket_, -1); }
-
- private:
-  int socket_;
-};
-
 struct Listener {
-  OwnedSocket socket;
+  core::Descriptor socket;
   int family;
   std::uint16_t port;
 };

@@ -3,7 +3,6 @@
 
 #include <pthread.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -19,6 +18,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/fork.hpp"
 #include "store/service.hpp"
 #include "store/tcp_listen.hpp"
 #include "store/tcp_session.hpp"
@@ -129,7 +129,7 @@ class TcpServer::Loop final : public SessionHost {
 
 TcpServer::TcpServer(const std::string& host, std::uint16_t port, bool all_interfaces, Milliseconds timeout,
                      SessionLimits limits)
-    : process_(::getpid()) {
+    : fork_generation_(core::fork_generation()) {
   std::vector<Listener> listeners = listen_on(host, port, all_interfaces, deadline_after(timeout));
   port_ = listeners.front().port;
   loop_ = std::make_unique<Loop>(std::move(listeners), limits);
@@ -138,7 +138,7 @@ TcpServer::TcpServer(const std::string& host, std::uint16_t port, bool all_inter
 TcpServer::~TcpServer() {
   // The thread does not exist in a forked child, and asio would take the parent's sockets out of the epoll set that
   // both share: nothing may be touched there.
-  if (::getpid() != process_) static_cast<void>(loop_.release());
+  if (fork_generation_ != core::fork_generation()) static_cast<void>(loop_.release());
 }
 
 std::int64_t TcpServer::await_workers(std::int64_t workers, Clock::time_point deadline) {

@@ -29,7 +29,7 @@ class TcpServer {
  private:
   class Loop;
   std::uint16_t port_ = 0;
-  int process_;
+  std::uint64_t fork_generation_;
   std::unique_ptr<Loop> loop_;
 };
 

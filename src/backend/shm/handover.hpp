@@ -6,9 +6,11 @@
 #include <hookline/core/deadline.hpp>
 #include <hookline/store/store.hpp>
 
-#include "backend/shm/descriptor.hpp"
+#include "core/descriptor.hpp"
 
 namespace hookline::shm {
+
+using core::Descriptor;
 
 struct Peer {
   Descriptor memory;

@@ -9,9 +9,11 @@
 #include <vector>
 
 #include "backend/embedded/memory.hpp"
-#include "backend/shm/descriptor.hpp"
+#include "core/descriptor.hpp"
 
 namespace hookline::shm {
+
+using core::Descriptor;
 
 /// The file is as long as it will ever be from the start, and sealed so: nobody can make a mapping of it fault. It is
 /// sparse, and what is used of it is allocated before it is handed out, so that a full host is an error, not SIGBUS.

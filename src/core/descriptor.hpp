@@ -5,13 +5,13 @@
 
 #include <utility>
 
-namespace hookline::shm {
+namespace hookline::core {
 
 class Descriptor {
  public:
   Descriptor() = default;
   explicit Descriptor(int fd) noexcept : fd_(fd) {}
-  Descriptor(Descriptor&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
+  Descriptor(Descriptor&& other) noexcept : fd_(other.release()) {}
   Descriptor& operator=(Descriptor&& other) noexcept {
     std::swap(fd_, other.fd_);
     return *this;
@@ -21,10 +21,12 @@ class Descriptor {
   }
 
   int get() const noexcept { return fd_; }
+  /// For whoever closes it from now on.
+  int release() noexcept { return std::exchange(fd_, -1); }
   explicit operator bool() const noexcept { return fd_ >= 0; }
 
  private:
   int fd_ = -1;
 };
 
-}  // namespace hookline::shm
+}  // namespace hookline::core
