@@ -12,11 +12,6 @@ namespace {
 constexpr std::uint16_t kFirstPort = 15000;
 constexpr std::uint64_t kPorts = 15000;
 
-std::string_view text_of(const Environment& environment, std::string_view name) {
-  const auto at = environment.find(name);
-  return at == environment.end() ? std::string_view() : std::string_view(at->second);
-}
-
 /// Digits at the beginning; 0 where there are none or too many.
 std::uint64_t leading_number(std::string_view text) {
   std::uint64_t value = 0;
@@ -52,20 +47,20 @@ std::optional<ClusterMaster> slurm_master(const Environment& environment) {
   std::string host;
   // The list of the step comes first: a step may have some of the job's hosts only.
   for (const std::string_view name : {"SLURM_STEP_NODELIST", "SLURM_JOB_NODELIST", "SLURM_NODELIST"}) {
-    host = first_host(text_of(environment, name));
+    host = first_host(value_of(environment, name));
     if (!host.empty()) break;
   }
   // Where srun was called, which is the first host inside a batch script.
-  if (host.empty()) host = text_of(environment, "SLURM_LAUNCH_NODE_IPADDR");
-  const std::uint64_t job = leading_number(text_of(environment, "SLURM_JOB_ID"));
+  if (host.empty()) host = value_of(environment, "SLURM_LAUNCH_NODE_IPADDR");
+  const std::uint64_t job = leading_number(value_of(environment, "SLURM_JOB_ID"));
   if (host.empty() || job == 0) return std::nullopt;
-  return ClusterMaster{host, port_of(job, leading_number(text_of(environment, "SLURM_STEP_ID")))};
+  return ClusterMaster{host, port_of(job, leading_number(value_of(environment, "SLURM_STEP_ID")))};
 }
 
 std::optional<ClusterMaster> open_mpi_master(const Environment& environment, int rank) {
-  const std::string_view mpirun =
-      text_of(environment, "OMPI_MCA_orte_hnp_uri");  // "887947264.0;tcp://10.0.0.1,...:49019"
-  if (rank == 0 && text_of(environment, "OMPI_MCA_orte_local_daemon_uri") != mpirun) return std::nullopt;
+  // "887947264.0;tcp://10.0.0.1,...:49019"
+  const std::string_view mpirun = value_of(environment, "OMPI_MCA_orte_hnp_uri");
+  if (rank == 0 && value_of(environment, "OMPI_MCA_orte_local_daemon_uri") != mpirun) return std::nullopt;
   constexpr std::string_view kScheme = ";tcp://";
   const std::size_t at = mpirun.find(kScheme);
   if (at == std::string_view::npos) return std::nullopt;

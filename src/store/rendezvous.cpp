@@ -92,14 +92,12 @@ std::shared_ptr<Store> open_store(const RendezvousPlan& plan, Milliseconds timeo
     case RendezvousPlan::Kind::job_file: return open_job_file(plan, timeout);
     case RendezvousPlan::Kind::tcp: break;
   }
-  TCPStoreOptions options;
-  options.host = plan.host;
-  options.port = plan.port;
-  options.world_size = plan.world_size;
-  options.is_master = plan.is_master;
-  options.timeout = timeout;
-  options.listen_on_all_interfaces = plan.listens_everywhere;
-  return std::make_shared<TCPStore>(options);
+  return std::make_shared<TCPStore>(TCPStoreOptions{.host = plan.host,
+                                                    .port = plan.port,
+                                                    .world_size = plan.world_size,
+                                                    .is_master = plan.is_master,
+                                                    .timeout = timeout,
+                                                    .listen_on_all_interfaces = plan.listens_everywhere});
 }
 
 }  // namespace

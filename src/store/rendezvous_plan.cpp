@@ -38,11 +38,6 @@ constexpr std::array kLaunchers = {
 constexpr std::string_view kWhoSetsIt =
     "`hookline run`, torchrun, mpirun and srun set it; without them, set it yourself or give the values as arguments";
 
-const std::string* find(const Environment& environment, std::string_view name) {
-  const auto at = environment.find(name);
-  return at == environment.end() || at->second.empty() ? nullptr : &at->second;
-}
-
 [[noreturn]] void missing_variable(std::string_view name, std::string_view advice = kWhoSetsIt) {
   throw InvalidArgument(
       fmt::format("env:// rendezvous: environment variable {} expected, but not set; {}", name, advice));
@@ -50,7 +45,8 @@ const std::string* find(const Environment& environment, std::string_view name) {
 
 const Launcher* find_launcher(const Environment& environment) {
   for (const Launcher& launcher : kLaunchers) {
-    if (find(environment, launcher.rank) && find(environment, launcher.world_size)) return &launcher;
+    if (!value_of(environment, launcher.rank).empty() && !value_of(environment, launcher.world_size).empty())
+      return &launcher;
   }
   return nullptr;
 }
@@ -58,7 +54,7 @@ const Launcher* find_launcher(const Environment& environment) {
 /// The value of `name`, or of the launcher's own name for it.
 std::optional<int> number(const Environment& environment, std::string_view name, std::string_view launchers_name) {
   for (const std::string_view each : {name, launchers_name}) {
-    if (const std::string* text = find(environment, each)) return parse_number(each, *text);
+    if (const auto text = value_of(environment, each); !text.empty()) return parse_number(each, text);
   }
   return std::nullopt;
 }
@@ -85,10 +81,10 @@ bool has_several_hosts(const Environment& environment, const Launcher* launcher,
 
 /// MASTER_PORT, which must be there unless the place of the master came with one.
 std::uint16_t master_port(const Environment& environment, std::optional<std::uint16_t> otherwise = std::nullopt) {
-  const std::string* port = find(environment, "MASTER_PORT");
-  if (!port && otherwise) return *otherwise;
-  if (!port) missing_variable("MASTER_PORT");
-  const int value = parse_number("MASTER_PORT", *port);
+  const std::string_view port = value_of(environment, "MASTER_PORT");
+  if (port.empty() && otherwise) return *otherwise;
+  if (port.empty()) missing_variable("MASTER_PORT");
+  const int value = parse_number("MASTER_PORT", port);
   if (value < 0 || value > std::numeric_limits<std::uint16_t>::max()) {
     throw InvalidArgument(
         fmt::format("env:// rendezvous: MASTER_PORT must have value from 0 to 65535 but was {}", value));
@@ -113,14 +109,14 @@ bool is_numeric(const std::string& host) {
 }
 
 void set_place_in_env(RendezvousPlan& plan, const Environment& environment, const Launcher* launcher) {
-  if (const std::string* path = find(environment, "HOOKLINE_STORE")) {
+  if (const auto path = value_of(environment, "HOOKLINE_STORE"); !path.empty()) {
     plan.kind = RendezvousPlan::Kind::file;
-    plan.path = *path;
+    plan.path = path;
     return;
   }
   const bool several_hosts = has_several_hosts(environment, launcher, plan.world_size);
-  if (const std::string* host = find(environment, "MASTER_ADDR")) {
-    plan.host = *host;
+  if (const auto host = value_of(environment, "MASTER_ADDR"); !host.empty()) {
+    plan.host = host;
     plan.port = master_port(environment);
   } else if (!launcher) {
     missing_variable("MASTER_ADDR");
@@ -131,8 +127,8 @@ void set_place_in_env(RendezvousPlan& plan, const Environment& environment, cons
   } else {
     plan.kind = RendezvousPlan::Kind::job_file;
     plan.job = job_name(environment);
-    const std::string* temporary = find(environment, "TMPDIR");
-    plan.directory = temporary ? *temporary : "/tmp";
+    const std::string_view temporary = value_of(environment, "TMPDIR");
+    plan.directory = temporary.empty() ? "/tmp" : temporary;
     return;
   }
   plan.listens_everywhere = several_hosts && !is_numeric(plan.host);
@@ -158,6 +154,11 @@ void set_place_in_url(RendezvousPlan& plan, const Url& url, std::string_view ini
 }
 
 }  // namespace
+
+std::string_view value_of(const Environment& environment, std::string_view name) {
+  const auto at = environment.find(name);
+  return at == environment.end() ? std::string_view() : std::string_view(at->second);
+}
 
 RendezvousPlan plan_rendezvous(std::string_view init_method, std::optional<int> rank, std::optional<int> world_size,
                                const Environment& environment) {
@@ -203,8 +204,8 @@ RendezvousPlan plan_rendezvous(std::string_view init_method, std::optional<int> 
   const bool one_host = plan.kind != RendezvousPlan::Kind::tcp;
   plan.local_rank =
       number(environment, "LOCAL_RANK", local ? local->local_rank : "").value_or(one_host ? plan.rank : -1);
-  const std::string* agent = find(environment, "TORCHELASTIC_USE_AGENT_STORE");
-  plan.is_master = plan.kind == RendezvousPlan::Kind::tcp && plan.rank == 0 && !(agent && *agent == "True");
+  const bool agent_serves = value_of(environment, "TORCHELASTIC_USE_AGENT_STORE") == "True";
+  plan.is_master = plan.kind == RendezvousPlan::Kind::tcp && plan.rank == 0 && !agent_serves;
   return plan;
 }
 

@@ -11,6 +11,9 @@ namespace hookline::store {
 
 using Environment = std::map<std::string, std::string, std::less<>>;
 
+/// Of a variable; empty where there is none of that name.
+std::string_view value_of(const Environment& environment, std::string_view name);
+
 struct RendezvousPlan {
   enum class Kind {
     tcp,       ///< at host and port

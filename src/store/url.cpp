@@ -34,14 +34,8 @@ int parse_number(std::string_view what, std::string_view text) {
 
 Url parse_url(std::string_view text) {
   const std::string_view whole = text;
-  Url url;
-  std::string_view rest = text;
-  const std::string_view query = [&] {
-    std::string_view after = cut(rest, "?");
-    cut(after, "#");
-    return after;
-  }();
-  text = rest;
+  std::string_view query = cut(text, "?");
+  cut(query, "#");
   const std::size_t colon = text.find("://");
   if (colon == std::string_view::npos || colon == 0) {
     throw InvalidArgument(
@@ -49,6 +43,7 @@ Url parse_url(std::string_view text) {
                     "tcp://host:port?rank=…&world_size=…",
                     whole));
   }
+  Url url;
   url.scheme = text.substr(0, colon);
   text.remove_prefix(colon + 3);
 
@@ -73,9 +68,9 @@ Url parse_url(std::string_view text) {
     url.port = static_cast<std::uint16_t>(number);
   }
 
-  for (std::string_view left = query; !left.empty();) {
-    std::string_view pair = left;
-    left = cut(pair, "&");
+  while (!query.empty()) {
+    std::string_view pair = query;
+    query = cut(pair, "&");
     std::string_view key = pair;
     const std::string_view value = cut(key, "=");
     if (!url.query.emplace(key, value).second) {
