@@ -8,12 +8,6 @@
 #include <hookline/core/error.hpp>
 
 namespace hookline::store {
-namespace {
-
-void append_byte(std::string& reply, WaitReply byte) { reply.push_back(static_cast<char>(byte)); }
-void append_byte(std::string& reply, CheckReply byte) { reply.push_back(static_cast<char>(byte)); }
-
-}  // namespace
 
 bool Service::serve(ClientId client, const Request& request, std::string& reply) {
   const std::string_view key = request.keys.empty() ? std::string_view() : request.keys.front();
@@ -33,7 +27,7 @@ bool Service::serve(ClientId client, const Request& request, std::string& reply)
     case Query::check: {
       const bool all = std::all_of(request.keys.begin(), request.keys.end(),
                                    [&](std::string_view each) { return table_.has(each); });
-      append_byte(reply, all ? CheckReply::ready : CheckReply::not_ready);
+      append_number(reply, all ? CheckReply::ready : CheckReply::not_ready);
       return true;
     }
     case Query::wait:
@@ -56,7 +50,7 @@ bool Service::serve(ClientId client, const Request& request, std::string& reply)
       return true;
     case Query::cancel_wait:
       waiters_.cancel(client);
-      append_byte(reply, WaitReply::wait_canceled);
+      append_number(reply, WaitReply::wait_canceled);
       return true;
     case Query::ping: append_number(reply, static_cast<std::uint32_t>(request.number)); return true;
     case Query::queue_push:
@@ -91,7 +85,7 @@ bool Service::serve_add(const Request& request, std::string& reply) {
 bool Service::serve_wait(ClientId client, const Request& request, std::string& reply) {
   if (waiters_.waits(client)) return false;
   if (request.query == Query::barrier) {
-    if (waiters_.arrive(client, request.keys[0], request.number)) append_byte(reply, WaitReply::stop_waiting);
+    if (waiters_.arrive(client, request.keys[0], request.number)) append_number(reply, WaitReply::stop_waiting);
     return true;
   }
   std::vector<std::string> missing;
@@ -99,7 +93,7 @@ bool Service::serve_wait(ClientId client, const Request& request, std::string& r
     if (!table_.has(key)) missing.emplace_back(key);
   }
   if (missing.empty()) {
-    append_byte(reply, WaitReply::stop_waiting);
+    append_number(reply, WaitReply::stop_waiting);
   } else {
     waiters_.wait(client, std::move(missing));
   }

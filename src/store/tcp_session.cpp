@@ -106,7 +106,7 @@ bool Session::serve(std::string_view whole) {
 
 void Session::stop_waiting() {
   if (closed_) return;
-  out_.push_back(static_cast<char>(WaitReply::stop_waiting));
+  append_number(out_, WaitReply::stop_waiting);
   flush();
 }
 

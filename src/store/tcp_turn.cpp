@@ -118,17 +118,6 @@ bool Turn::reconnect(const std::string& host, std::uint16_t port, Milliseconds t
   return true;
 }
 
-void append_keys(std::string& request, Query query, const std::vector<std::string>& keys) {
-  append_query(request, query);
-  append_number<std::uint64_t>(request, keys.size());
-  for (const std::string& key : keys) append_key(request, key);
-}
-
-void append_one(std::string& request, Query query, const std::string& key) {
-  append_query(request, query);
-  append_key(request, key);
-}
-
 void require_key(const Store& store, const std::string& key) {
   constexpr std::uint64_t kLongest = kMaxKeyBytes - kKeyPrefix.size();
   if (key.size() <= kLongest) return;

@@ -68,9 +68,6 @@ class Turn {
   Milliseconds timeout_;
 };
 
-void append_keys(std::string& request, Query query, const std::vector<std::string>& keys);
-void append_one(std::string& request, Query query, const std::string& key);
-
 // What a server would close the connection for, as InvalidArgument instead.
 void require_key(const Store& store, const std::string& key);
 void require_keys(const Store& store, const std::vector<std::string>& keys);

@@ -114,4 +114,15 @@ inline void append_key(std::string& out, std::string_view key) {
   out.append(key);
 }
 
+inline void append_one(std::string& out, Query query, std::string_view key) {
+  append_query(out, query);
+  append_key(out, key);
+}
+
+inline void append_keys(std::string& out, Query query, const std::vector<std::string>& keys) {
+  append_query(out, query);
+  append_number<std::uint64_t>(out, keys.size());
+  for (const std::string& key : keys) append_key(out, key);
+}
+
 }  // namespace hookline::store

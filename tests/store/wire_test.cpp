@@ -78,8 +78,7 @@ TEST(Wire, PyTorchsOwnBytes) {  // as a client of PyTorch 2.13 sends them
   const std::string set("\x01\x02\0\0\0\0\0\0\0/k\x01\0\0\0\0\0\0\0v", 20);
   EXPECT_EQ(query_bytes(Query::set, "/k", "v"), set);
   std::string own;
-  append_query(own, Query::set);
-  append_key(own, "k");
+  append_one(own, Query::set, "k");
   append_text(own, "v");
   EXPECT_EQ(own, set);
   EXPECT_EQ(query_bytes(Query::validate, kMagic), std::string("\x00\xce\xf7\x85<", 5));
