@@ -84,11 +84,6 @@ std::string PrefixStore::queue_pop(const std::string& key, bool block) {
 
 std::int64_t PrefixStore::queue_len(const std::string& key) { return store_->queue_len(under(prefix_, key)); }
 
-// Not the inner store's own barrier: PyTorch's PrefixStore counts with keys too, and both may meet in one.
-void PrefixStore::barrier(const std::string& key, std::int64_t world_size, Milliseconds timeout) {
-  Store::barrier(key, world_size, timeout);
-}
-
 std::shared_ptr<Store> PrefixStore::clone_for_waiting() const {
   auto inner = store_->clone_for_waiting();
   return inner ? std::make_shared<PrefixStore>(prefix_, std::move(inner)) : nullptr;

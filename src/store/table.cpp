@@ -59,12 +59,9 @@ bool Table::check(const std::vector<std::string>& keys) const {
   return std::all_of(keys.begin(), keys.end(), [this](const std::string& key) { return has(key); });
 }
 
-std::string Table::compare_set(std::string_view key, const std::string& expected, const std::string& desired,
-                               bool* changed) {
+std::string Table::compare_set(std::string_view key, const std::string& expected, const std::string& desired) {
   const std::string* value = find(key);
-  const bool write = value ? *value == expected : expected.empty();
-  if (changed) *changed = write;
-  if (!write) return value ? *value : expected;
+  if (value ? *value != expected : !expected.empty()) return value ? *value : expected;
   set(key, desired);
   return desired;
 }

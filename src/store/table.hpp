@@ -24,9 +24,7 @@ class Table {
   /// Whether each key has a value or a queue with something in it.
   bool check(const std::vector<std::string>& keys) const;
   bool has(std::string_view key) const;
-  /// What Store::compare_set returns; `changed`, where given, says whether the value was written.
-  std::string compare_set(std::string_view key, const std::string& expected, const std::string& desired,
-                          bool* changed = nullptr);
+  std::string compare_set(std::string_view key, const std::string& expected, const std::string& desired);
   bool delete_key(std::string_view key);
   std::int64_t num_keys() const;
   /// In ascending order of their bytes.

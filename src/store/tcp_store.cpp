@@ -97,7 +97,7 @@ TCPStore::TCPStore(const TCPStoreOptions& options) : Store(options.timeout) {
   }
 }
 
-TCPStore::TCPStore(std::unique_ptr<Parts> parts) : parts_(std::move(parts)) {}
+TCPStore::TCPStore(std::unique_ptr<Parts> parts, Milliseconds timeout) : Store(timeout), parts_(std::move(parts)) {}
 
 TCPStore::~TCPStore() = default;
 
@@ -109,9 +109,7 @@ std::string TCPStore::describe() const {
 
 std::shared_ptr<TCPStore> TCPStore::clone() const {
   auto parts = std::make_unique<Parts>(parts_->host, parts_->port, timeout(), parts_->server);
-  std::shared_ptr<TCPStore> copy(new TCPStore(std::move(parts)));
-  copy->set_timeout(timeout());
-  return copy;
+  return std::shared_ptr<TCPStore>(new TCPStore(std::move(parts), timeout()));
 }
 
 void TCPStore::ping() {

@@ -2,6 +2,7 @@
 #include "contract/store_contract.hpp"
 
 #include <atomic>
+#include <limits>
 #include <mutex>
 #include <set>
 #include <stdexcept>
@@ -48,6 +49,20 @@ TEST_P(StoreContract, AddCounts) {
   EXPECT_EQ(store->add("c", 0), -2);
   store->set("set", "41");
   EXPECT_EQ(store->add("set", 1), 42);
+  store->set("empty", "");
+  EXPECT_EQ(store->add("empty", 3), 3);
+}
+
+TEST_P(StoreContract, AddRefusesWhatIsNoNumberAndChangesNothing) {
+  for (const char* text : {"abc", "12x", " 1", "+1", "-", "99999999999999999999"}) {
+    store->set("t", text);
+    EXPECT_THROW(store->add("t", 1), InvalidArgument) << text;
+    EXPECT_EQ(another()->get("t"), text);
+  }
+  constexpr auto kMost = std::numeric_limits<std::int64_t>::max();
+  EXPECT_EQ(store->add("o", kMost), kMost);
+  EXPECT_THROW(store->add("o", 1), InvalidArgument);
+  EXPECT_EQ(store->add("o", -kMost), 0);
 }
 
 TEST_P(StoreContract, CompareSet) {
@@ -115,6 +130,18 @@ TEST_P(StoreContract, QueueIsFirstInFirstOut) {
   EXPECT_EQ(store->queue_pop("q"), "");
   EXPECT_EQ(store->queue_len("q"), 0);
   EXPECT_FALSE(store->check({"q"}));
+}
+
+TEST_P(StoreContract, QueuesLiveApartFromValues) {
+  const auto before = store->num_keys();
+  store->queue_push("q", "element");
+  EXPECT_EQ(store->num_keys(), before);
+  EXPECT_THAT(store->list_keys(), ::testing::Not(::testing::Contains("q")));
+  EXPECT_FALSE(store->delete_key("q"));
+  store->set("q", "value");
+  EXPECT_EQ(store->queue_pop("q"), "element");
+  EXPECT_EQ(store->queue_len("q"), 0);
+  EXPECT_EQ(store->get("q"), "value");
 }
 
 TEST_P(StoreContract, TimeoutNamesKeyStoreAndTime) {

@@ -48,7 +48,6 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 using ::testing::HasSubstr;
-using ::testing::UnorderedElementsAre;
 
 std::shared_ptr<TCPStore> master(Milliseconds timeout = seconds(20)) {
   return std::make_shared<TCPStore>(TCPStoreOptions{.is_master = true, .timeout = timeout});
@@ -75,22 +74,6 @@ TEST(TcpStore, PicksAFreePortAndTellsIt) {
   EXPECT_EQ(server->host(), "127.0.0.1");
   EXPECT_EQ(server->describe(), "TCPStore(127.0.0.1:" + std::to_string(server->port()) + ")");
   client_of(*server)->ping();
-}
-
-TEST(TcpStore, ClientsSeeEachOther) {
-  const auto server = master();
-  const auto a = client_of(*server);
-  const auto b = a->clone();
-  a->set("k", std::string("v\0w", 3));
-  EXPECT_EQ(b->get("k"), std::string("v\0w", 3));
-  EXPECT_EQ(a->add("n", 5), 5);
-  EXPECT_EQ(b->add("n", -7), -2);
-  EXPECT_EQ(a->get("n"), "-2");
-  b->set("empty", "");
-  EXPECT_EQ(a->get("empty"), "");
-  EXPECT_THAT(server->list_keys(), UnorderedElementsAre("k", "n", "empty"));
-  EXPECT_EQ(b->num_keys(), 3);
-  EXPECT_EQ(b->multi_get({"k", "empty"}), (std::vector<std::string>{std::string("v\0w", 3), ""}));
 }
 
 TEST(TcpStore, TheMasterWaitsForItsWorkers) {
@@ -222,27 +205,6 @@ TEST(TcpStore, TooLargeIsTheCallersMistake) {
       InvalidArgument);
   server->set(std::string(8191, 'k'), "longest");
   EXPECT_EQ(server->get(std::string(8191, 'k')), "longest");
-}
-
-TEST(TcpStore, AddingToWhatIsNoNumberCostsNoConnection) {
-  const auto server = master();
-  const auto client = client_of(*server);
-  client->set("text", "abc");
-  EXPECT_THROW(client->add("text", 1), InvalidArgument);
-  EXPECT_EQ(client->get("text"), "abc");
-}
-
-TEST(TcpStore, HoldsLargeValues) {
-  const auto server = master();
-  const auto client = client_of(*server);
-  std::string value(8 << 20, '\0');
-  for (std::size_t i = 0; i < value.size(); ++i) value[i] = static_cast<char>(i * 2654435761U >> 13);
-  client->set("large", value);
-  EXPECT_EQ(server->get("large"), value);
-  EXPECT_EQ(client->compare_set("large", value, "small"), "small");
-  client->append("grown", value);
-  client->append("grown", value);
-  EXPECT_EQ(client->get("grown"), value + value);
 }
 
 // The buffers on the way have limits of 16 KiB to 1 MiB of their own, which nobody may notice.

@@ -11,7 +11,8 @@
 namespace hookline {
 
 /// The key "k" under the prefix "p" is "p/k" in the store around which this one is put, as in PyTorch. It counts and
-/// lists its own keys only. Its timeout is that of the store inside.
+/// lists its own keys only. Its timeout is that of the store inside. Its barrier counts with keys and leaves the inner
+/// store's own alone, as PyTorch's PrefixStore does: both may meet in one.
 class HOOKLINE_EXPORT PrefixStore final : public Store {
  public:
   PrefixStore(std::string prefix, std::shared_ptr<Store> store);
@@ -37,7 +38,6 @@ class HOOKLINE_EXPORT PrefixStore final : public Store {
   void queue_push(const std::string& key, const std::string& value) override;
   std::string queue_pop(const std::string& key, bool block = true) override;
   std::int64_t queue_len(const std::string& key) override;
-  void barrier(const std::string& key, std::int64_t world_size, Milliseconds timeout) override;
   std::shared_ptr<Store> clone_for_waiting() const override;
   Milliseconds timeout() const override;
   void set_timeout(Milliseconds timeout) override;

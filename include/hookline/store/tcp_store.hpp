@@ -68,7 +68,7 @@ class HOOKLINE_EXPORT TCPStore final : public Store {
 
  private:
   struct Parts;
-  explicit TCPStore(std::unique_ptr<Parts> parts);
+  TCPStore(std::unique_ptr<Parts> parts, Milliseconds timeout);
   std::unique_ptr<Parts> parts_;
 };
 
