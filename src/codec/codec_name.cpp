@@ -103,19 +103,18 @@ class Reader {
 
 std::string name_of(const CodecOptions& options) {
   const bool integer = options.format == Format::integer;
-  const auto known = std::ranges::find_if(kNamed, [&](const Named& named) {
+  const Named& known = *std::ranges::find_if(kNamed, [&](const Named& named) {
     return named.options.format == options.format && (!integer || named.options.bits == options.bits);
   });
-  const std::string_view name = known != kNamed.end() ? known->name : "unknown";
   std::vector<std::string> words;
   if (integer) {
     words.push_back(options.block ? fmt::format("block={}", options.block) : "block=tensor");
-    if (known != kNamed.end() && options.range != known->options.range)
+    if (options.range != known.options.range)
       words.emplace_back(options.range == Range::affine ? "range=affine" : "range=symmetric");
     if (options.rounding == Rounding::stochastic) words.emplace_back("rounding=stochastic");
   }
   if (!options.checksum) words.emplace_back("checksum=false");
-  return words.empty() ? std::string(name) : fmt::format("{}({})", name, fmt::join(words, ", "));
+  return words.empty() ? std::string(known.name) : fmt::format("{}({})", known.name, fmt::join(words, ", "));
 }
 
 CodecOptions read_codec_text(std::string_view text) { return Reader(text).read(); }

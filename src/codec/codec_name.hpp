@@ -8,7 +8,8 @@
 
 namespace hookline::codec {
 
-/// The text that reads as these options: "int8(block=512, range=symmetric)". What the name implies is left out.
+/// The text that reads as these options, which make_codec takes: "int8(block=512, range=symmetric)". What the name
+/// implies is left out.
 std::string name_of(const CodecOptions& options);
 
 /// The options of a text: a name and options in parentheses. Throws InvalidArgument naming the place where something

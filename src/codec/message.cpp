@@ -1,6 +1,7 @@
 // Writes and checks the headers of encoded messages.
 #include "codec/message.hpp"
 
+#include <array>
 #include <cstring>
 #include <limits>
 #include <string_view>
@@ -18,6 +19,7 @@ using Header = std::array<std::byte, kMessageHeader>;
 using Format = CodecOptions::Format;
 
 constexpr std::array<std::byte, 4> kMagic = {std::byte{'H'}, std::byte{'K'}, std::byte{'L'}, std::byte{'C'}};
+constexpr std::uint8_t kVersion = 1;
 constexpr std::uint8_t kSymmetric = 1, kStochastic = 2, kChecksum = 4;
 constexpr std::size_t kChecksumAt = 24;
 constexpr std::array<std::string_view, 3> kFormats = {"float16", "bfloat16",
@@ -50,9 +52,9 @@ Header read_header(std::span<const std::byte> message, const Codec* codec) {
   if (std::memcmp(header.data(), kMagic.data(), kMagic.size()) != 0)
     throw InvalidArgument(
         fmt::format("{}: these bytes are no encoded message: they do not begin with HKLC", who(codec)));
-  if (const auto version = get<std::uint8_t>(header, 4); version != kMessageVersion) {
+  if (const auto version = get<std::uint8_t>(header, 4); version != kVersion) {
     throw InvalidArgument(fmt::format("{}: the message has version {}, and only version {} is known here", who(codec),
-                                      version, kMessageVersion));
+                                      version, kVersion));
   }
   return header;
 }
@@ -62,12 +64,6 @@ std::uint32_t checksum_of(std::span<const std::byte> message, Header header) {
   const std::uint32_t seed = kernel::checksum(header.data(), header.size(), 0);
   const std::span<const std::byte> rest = body(message);
   return kernel::checksum(rest.data(), rest.size(), seed);
-}
-
-void check_sum(std::span<const std::byte> message, const Header& header, const Codec& codec) {
-  if (checksum_of(message, header) != get<std::uint32_t>(header, kChecksumAt))
-    throw InvalidArgument(
-        fmt::format("{}: the message of {} bytes is damaged: its checksum is another", codec.name(), message.size()));
 }
 
 /// What a header says beside its checksum, none of it believed yet.
@@ -102,7 +98,7 @@ Header header_of(const CodecOptions& options, std::size_t count) {
   if (integer && options.rounding == CodecOptions::Rounding::stochastic) flags |= kStochastic;
   Header header{};
   std::memcpy(header.data(), kMagic.data(), kMagic.size());
-  put<std::uint8_t>(header, 4, kMessageVersion);
+  put<std::uint8_t>(header, 4, kVersion);
   put<std::uint8_t>(header, 5, static_cast<std::uint8_t>(options.format));
   put<std::uint8_t>(header, 6, static_cast<std::uint8_t>(integer ? options.bits : 16));
   put<std::uint8_t>(header, 7, flags);
@@ -133,7 +129,10 @@ void check_message(std::span<const std::byte> message, const CodecOptions& optio
     throw InvalidArgument(fmt::format("{}: a message of {} values has {} bytes, and this one {}", codec.name(), count,
                                       codec.encoded_bytes(count), message.size()));
   }
-  if (options.checksum) check_sum(message, header, codec);
+  if (options.checksum && checksum_of(message, header) != get<std::uint32_t>(header, kChecksumAt)) {
+    throw InvalidArgument(
+        fmt::format("{}: the message of {} bytes is damaged: its checksum is another", codec.name(), message.size()));
+  }
 }
 
 void check_room(std::span<const std::byte> message, std::size_t count, const Codec& codec) {

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstddef>
-#include <cstdint>
 #include <span>
 
 #include <hookline/codec/make_codec.hpp>
@@ -17,7 +16,6 @@ namespace hookline::codec {
 //   24  checksum of everything else, 4 bytes; 0 where there is none
 //   28  0, 4 bytes
 // Then the scales and the integers, or the 16-bit values.
-inline constexpr std::uint8_t kMessageVersion = 1;
 
 /// Writes the header of a message whose other bytes are there already.
 void seal(std::span<std::byte> message, const CodecOptions& options, std::size_t count);

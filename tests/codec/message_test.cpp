@@ -27,10 +27,14 @@ std::string refusal(std::span<const std::byte> message) {
 }
 
 TEST(Message, DescribesItself) {
-  const MessageInfo info = describe_message(message_of("bf16", 70));
-  EXPECT_EQ(info.options.format, CodecOptions::Format::bfloat16);
-  EXPECT_EQ(info.count, 70u);
-  EXPECT_FALSE(describe_message(message_of("fp16(checksum=false)", 0)).options.checksum);
+  for (const char* text : {"fp16(checksum=false)", "bf16", "int8(block=512)", "int4(block=tensor, range=affine)",
+                           "int8(block=7, range=symmetric, rounding=stochastic, checksum=false)"}) {
+    for (const std::size_t count : {0u, 77u}) {
+      const MessageInfo info = describe_message(message_of(text, count));
+      EXPECT_EQ(info.count, count);
+      EXPECT_EQ(make_codec(info.options)->name(), text);
+    }
+  }
 }
 
 TEST(Message, SaysWhatIsWrong) {

@@ -48,19 +48,6 @@ TEST(QuantiseCodec, SizesToTheByte) {
   EXPECT_EQ(size("int4(block=7)", 20), 32u + 3 * 4 + 4 + 4 + 3);  // codes begin anew with every block
 }
 
-TEST(QuantiseCodec, IsAsSmallAsPromised) {
-  const std::size_t count = 1024 * 1024;
-  const auto ratio = [&](const char* text) {
-    return 4.0 * static_cast<double>(count) / static_cast<double>(make_codec(text)->encoded_bytes(count));
-  };
-  EXPECT_GT(ratio("fp16"), 1.9999);
-  EXPECT_GT(ratio("bf16"), 1.9999);
-  EXPECT_GE(ratio("int8(block=512)"), 3.9);
-  EXPECT_GE(ratio("int8(block=tensor)"), 3.9);
-  EXPECT_GE(ratio("int4(block=128)"), 7.5);
-  EXPECT_GE(ratio("int4(block=512)"), 7.5);
-}
-
 TEST(QuantiseCodec, NanStaysInItsBlock) {
   std::vector<float> values(1000, 0.5f), back(1000);
   values[300] = NAN;
@@ -87,17 +74,6 @@ TEST(QuantiseCodec, RefusesOptionsThatMakeNoSense) {
                 .find("stochastic rounding is for integers"),
             std::string::npos);
   EXPECT_EQ(refusal({.block = std::numeric_limits<std::int64_t>::max()}), "");
-}
-
-TEST(QuantiseCodec, DescribesItself) {
-  for (const char* text : contract::kTexts) {
-    const CodecPtr codec = make_codec(text);
-    std::vector<std::byte> message(codec->encoded_bytes(77));
-    codec->encode(std::vector<float>(77, 2.0f), message);
-    const MessageInfo info = describe_message(message);
-    EXPECT_EQ(info.count, 77u);
-    EXPECT_EQ(make_codec(info.options)->name(), codec->name());
-  }
 }
 
 }  // namespace
