@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <map>
 #include <numeric>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -24,7 +25,8 @@ void check_order(std::size_t parameters, std::span<const std::size_t> order) {
 }
 
 struct Open {
-  BucketMembers members;
+  std::size_t limit = 0;
+  BucketMembers members = {};
   std::size_t bytes = 0;
   std::size_t last = 0;  // the place of its last member in the order
 };
@@ -33,24 +35,18 @@ void add_buckets(std::span<const PlannedParameter> parameters, std::span<const s
                  const BucketLimits& limits, std::vector<BucketMembers>& plan) {
   std::vector<Open> closed;
   std::map<DType, Open> open;
-  std::map<DType, std::size_t> limit;
   for (std::size_t place = 0; place < order.size(); ++place) {
     const PlannedParameter& p = parameters[order[place]];
     if (p.last != last) continue;
     if (p.alone) {
-      closed.push_back({{order[place]}, p.bytes, place});
+      closed.push_back({.members = {order[place]}, .last = place});
       continue;
     }
-    Open& bucket = open[p.dtype];
+    Open& bucket = open.try_emplace(p.dtype, Open{limits.first}).first->second;
     bucket.members.push_back(order[place]);
     bucket.bytes += p.bytes;
     bucket.last = place;
-    std::size_t& most = limit.try_emplace(p.dtype, limits.first).first->second;
-    if (bucket.bytes >= most) {
-      closed.push_back(std::move(bucket));
-      bucket = {};
-      most = limits.others;
-    }
+    if (bucket.bytes >= bucket.limit) closed.push_back(std::exchange(bucket, Open{limits.others}));
   }
   for (auto& [dtype, bucket] : open) {
     if (!bucket.members.empty()) closed.push_back(std::move(bucket));
