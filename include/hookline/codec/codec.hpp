@@ -67,6 +67,7 @@ class HOOKLINE_EXPORT Codec {
   virtual void decode_add(std::span<const std::byte> message, std::span<float> values) const = 0;
 };
 
+/// Codecs are shared, since they have no state.
 using CodecPtr = std::shared_ptr<const Codec>;
 
 }  // namespace hookline

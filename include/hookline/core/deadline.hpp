@@ -6,7 +6,9 @@
 
 namespace hookline {
 
+/// The unit of every timeout.
 using Milliseconds = std::chrono::milliseconds;
+/// What deadlines are read from: it never jumps.
 using Clock = std::chrono::steady_clock;
 
 /// How long a wait lasts when nobody said how long.

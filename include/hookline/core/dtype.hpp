@@ -11,6 +11,7 @@
 
 namespace hookline {
 
+/// What the elements of a tensor are.
 enum class DType : std::uint8_t { f64, f32, f16, bf16, i8, u8, i16, i32, i64, boolean };
 
 /// The size of one element in bytes.

@@ -10,6 +10,7 @@
 
 namespace hookline {
 
+/// Those who share it have the same object; its values end with it.
 class HOOKLINE_EXPORT MemoryStore final : public Store {
  public:
   explicit MemoryStore(Milliseconds timeout = kDefaultStoreTimeout);

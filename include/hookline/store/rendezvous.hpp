@@ -9,6 +9,7 @@
 
 namespace hookline {
 
+/// Who this process is among those of its job, and the store that they share.
 struct Rendezvous {
   std::shared_ptr<Store> store;
   int rank;

@@ -11,6 +11,7 @@
 
 namespace hookline {
 
+/// How a process takes part in a TCP store: by default as a client.
 struct TCPStoreOptions {
   /// Where the server is; with `is_master`, also the address that it listens on. A name or a number.
   std::string host = "127.0.0.1";
