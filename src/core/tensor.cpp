@@ -82,7 +82,7 @@ std::optional<Dims> reshaped_strides(const Dims& from, const Dims& strides, cons
   std::size_t next = to.size();
   for (std::size_t i = runs.shape.size(); i-- > 0;) {
     std::int64_t taken = 1;
-    while (next > 0 && (taken < runs.shape[i] || to[next - 1] == 1)) {
+    while (next > 0 && taken < runs.shape[i]) {
       --next;
       result[next] = runs.a[i] * taken;
       taken *= to[next];
