@@ -51,7 +51,7 @@ void add_buckets(std::span<const PlannedParameter> parameters, std::span<const s
   for (auto& [dtype, bucket] : open) {
     if (!bucket.members.empty()) closed.push_back(std::move(bucket));
   }
-  std::stable_sort(closed.begin(), closed.end(), [](const Open& a, const Open& b) { return a.last < b.last; });
+  std::ranges::sort(closed, {}, &Open::last);
   for (Open& bucket : closed) plan.push_back(std::move(bucket.members));
 }
 
