@@ -20,6 +20,7 @@ TEST(CodecName, ReadsWhatItStandsFor) {
   EXPECT_EQ(read_codec_text("int8( block = tensor , rounding=stochastic,checksum=false)"),
             (CodecOptions{.bits = 8, .block = 0, .rounding = Rounding::stochastic, .checksum = false}));
   EXPECT_EQ(read_codec_text("int4(range=affine, block=7)"), (CodecOptions{.bits = 4, .block = 7}));
+  EXPECT_EQ(read_codec_text("int8(block=0)"), read_codec_text("int8(block=tensor)"));
 }
 
 TEST(CodecName, NamesReadBack) {
