@@ -1,6 +1,5 @@
 """Checks the house rules on files: their length, their names, and the sentence at their beginning."""
 
-import argparse
 import subprocess
 import sys
 from pathlib import Path
@@ -33,10 +32,8 @@ def problems(root: Path, names: list[str]) -> tuple[list[str], list[str]]:
 
 
 def main() -> int:
-    """Prints what is wrong with the files of a tree; 1 where something is."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("root", nargs="?", type=Path, default=Path(__file__).resolve().parent.parent)
-    root = parser.parse_args().root
+    """Prints what is wrong with the files of this tree; 1 where something is."""
+    root = Path(__file__).resolve().parent.parent
     listing = ["git", "ls-files", "--cached", "--others", "--exclude-standard"]
     names = subprocess.run(listing, cwd=root, check=True, capture_output=True, text=True).stdout.splitlines()
     errors, warnings = problems(root, names)

@@ -5,7 +5,6 @@ headers include the standard library and public headers only, except that those 
 do not include each other, and src/ does not include bindings.
 """
 
-import argparse
 import re
 import sys
 from pathlib import Path
@@ -29,15 +28,19 @@ def rooms_of(path: Path) -> tuple[str, str] | None:
     return path.parts[0], ""
 
 
-def check_include(room: str, part: str, target: Path, known: list[str]) -> str | None:
+def _not_a_room(name: str) -> str:
+    return f"'{name}' is not a room; the rooms are {', '.join(ROOMS)}"
+
+
+def check_include(room: str, part: str, target: Path) -> str | None:
     """Why a file of `room` may not include `target` (a path below include/hookline or src), or None."""
     place = rooms_of(target)
     if place is None:
         return None if target.name in EVERYBODYS else "only programs include this header"
     other, other_part = place
-    if other not in known:
-        return f"'{other}' is not a room; the rooms are {', '.join(known)}"
-    if known.index(other) > known.index(room):
+    if other not in ROOMS:
+        return _not_a_room(other)
+    if ROOMS.index(other) > ROOMS.index(room):
         return f"'{room}' lies below '{other}'"
     stranger = other_part not in {"", part} and part not in SHARED.get(other_part, set())
     if room == other == "backend" and part and stranger:
@@ -50,7 +53,7 @@ def check_file(path: Path, place: Path, public: bool, source: Path) -> list[str]
     found = []
     rooms = rooms_of(place)
     if rooms is not None and rooms[0] not in ROOMS:
-        return [f"{path}: '{rooms[0]}' is not a room; the rooms are {', '.join(ROOMS)}"]
+        return [f"{path}: {_not_a_room(rooms[0])}"]
     for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
         if not (match := INCLUDE.match(line)):
             continue
@@ -64,11 +67,11 @@ def check_file(path: Path, place: Path, public: bool, source: Path) -> list[str]
         elif public and not ours and target.parts[0] not in TORCH and ("." in name or private):
             why = "a public header includes the standard library and hookline only"
         elif rooms is not None and ours:
-            why = check_include(*rooms, Path(*target.parts[1:]), ROOMS)
+            why = check_include(*rooms, Path(*target.parts[1:]))
         elif rooms is not None and private:
             # A path from src/, or the name of a header beside the file.
             beside = (path.parent / target).exists() and not (source / target).exists()
-            why = check_include(*rooms, place.parent / target if beside else target, ROOMS)
+            why = check_include(*rooms, place.parent / target if beside else target)
         if why:
             found.append(f"{path}:{number}: {name}: {why}")
     return found
@@ -85,9 +88,7 @@ def problems(root: Path) -> list[str]:
 
 def main() -> int:
     """Prints the includes that break the order; 1 where there are some."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("root", nargs="?", type=Path, default=Path(__file__).resolve().parent.parent)
-    found = problems(parser.parse_args().root)
+    found = problems(Path(__file__).resolve().parent.parent)
     print("\n".join(found), end="\n" if found else "")
     return 1 if found else 0
 
