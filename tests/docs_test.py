@@ -8,6 +8,12 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
+SOURCES = [
+    path
+    for folder in ("src", "include/hookline", "python")
+    for path in (ROOT / folder).rglob("*")
+    if path.suffix in {".cpp", ".hpp", ".py"}
+]
 ROOMS = sorted(path.name for path in (ROOT / "include/hookline").iterdir() if path.is_dir())
 
 
@@ -49,21 +55,38 @@ def test_programs_that_pages_name_are_there() -> None:
 
 def test_files_and_functions_of_the_walk_are_there() -> None:
     page = (ROOT / "docs/architecture.md").read_text()
-    sources = [*(ROOT / "src").rglob("*.[ch]pp"), *(ROOT / "include/hookline").rglob("*.hpp")]
-    sources += [*(ROOT / "python").rglob("*.[ch]pp"), *(ROOT / "python").rglob("*.py")]
-    names = [path.as_posix() for path in sources]
+    names = [path.as_posix() for path in SOURCES]
     files = re.findall(r"`([\w/]+\.(?:cpp|hpp|py))`", page)
     assert len(files) > 30
     assert [name for name in files if not any(path.endswith("/" + name) for path in names)] == []
-    text = "".join(path.read_text() for path in sources)
+    text = "".join(path.read_text() for path in SOURCES)
     functions = re.findall(r"`(?:[\w:]+::)?(\w+)`", page)
     assert [name for name in functions if not re.search(rf"\b{name}\b", text)] == []
 
 
-def test_errors_are_in_the_index() -> None:
+def test_every_name_of_hookline_torch_is_on_its_page() -> None:
+    module = ast.parse((ROOT / "python/torch_extension/hookline_torch/__init__.py").read_text())
+    (names,) = (
+        ast.literal_eval(node.value)
+        for node in module.body
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__"
+    )
+    _, table = (ROOT / "docs/torch.md").read_text().split("## Every name\n")
+    assert [name for name in names if not re.search(rf"`{name}\b", table)] == []
+
+
+def test_every_error_is_in_the_index() -> None:
     types = re.findall(
         r"^class HOOKLINE_EXPORT (\w+)", (ROOT / "include/hookline/core/error.hpp").read_text(), re.MULTILINE
     )
-    page = (ROOT / "docs/errors.md").read_text()
-    assert {name for name in types if f"## {name}\n" not in page} <= {"Error"}
-    assert len(types) >= 8
+    sections = re.findall(r"^## (\w+)$", (ROOT / "docs/errors.md").read_text(), re.MULTILINE)
+    assert {"Error", *sections} == set(types)
+
+
+def test_messages_of_the_error_index_are_those_of_the_sources() -> None:
+    text = "\n".join(path.read_text() for path in SOURCES)
+    text = re.sub(r'"\s*\n\s*f?"', "", text)  # literals in several parts
+    rows = re.findall(r"^\| (`.*?) \|", (ROOT / "docs/errors.md").read_text(), re.MULTILINE)
+    messages = [message for row in rows for message in re.findall("`([^`]+)`", row)]
+    assert len(messages) > 60
+    assert [m for m in messages if not all(part.strip(" :'()") in text for part in m.split("…"))] == []
