@@ -191,16 +191,6 @@ def test_wrong_results_of_a_python_store_are_errors(
         call(hl.PrefixStore("p", cls()))
 
 
-@pytest.mark.filterwarnings("ignore:nanobind")
-def test_a_class_that_forgot_its_base_is_a_type_error() -> None:
-    class Forgetful(hl.Store):
-        def __init__(self) -> None:
-            pass
-
-    with pytest.raises(TypeError):
-        hl.PrefixStore("p", Forgetful())
-
-
 def test_a_python_store_lives_as_long_as_it_is_needed_and_no_longer() -> None:
     code = """
         import gc, weakref

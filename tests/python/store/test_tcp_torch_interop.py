@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import importlib.util
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import timedelta
-from pathlib import Path
 from typing import Any
 
 import pytest
 import torch.distributed as dist
 
-_spec = importlib.util.spec_from_file_location("tcp_store_shell", Path(__file__).with_name("tcp_store_shell.py"))
-shell = importlib.util.module_from_spec(_spec)  # type: ignore[arg-type]
-_spec.loader.exec_module(shell)  # type: ignore[union-attr]
+import hookline as hl
 
 SHORT = timedelta(milliseconds=40)
 LONG = timedelta(seconds=20)
@@ -24,14 +21,19 @@ NO_ELEMENT = (ValueError, dist.QueueEmptyError)
 
 @dataclass
 class Pair:
-    """A client of each kind on one server."""
+    """A client of each kind on one server, and a thread on which one of them may wait."""
 
     ours: Any
     torch: Any
     port: int
+    thread: ThreadPoolExecutor
 
     def orders(self) -> list[tuple[Any, Any]]:
         return [(self.ours, self.torch), (self.torch, self.ours)]
+
+
+def our_client(port: int) -> hl.TCPStore:
+    return hl.TCPStore("127.0.0.1", port, timeout=LONG)
 
 
 def torch_client(port: int) -> dist.TCPStore:
@@ -40,26 +42,18 @@ def torch_client(port: int) -> dist.TCPStore:
 
 @pytest.fixture(params=["our server", "torch server"])
 def make_pair(request: pytest.FixtureRequest) -> Iterator[Callable[..., Pair]]:
-    opened: list[Any] = []
-    kept: list[dist.Store] = []
+    store = hl.TCPStore if request.param == "our server" else dist.TCPStore
+    server: Any = store("127.0.0.1", 0, None, True, LONG)
 
     def make(prefix: str | None = None) -> Pair:
-        if request.param == "our server":
-            server = shell.OurStore("master")
-            opened.append(server)
-        else:
-            server = dist.TCPStore("127.0.0.1", 0, None, True, LONG)
-            kept.append(server)
-        ours = shell.OurStore("client", server.port, prefix)
-        opened.append(ours)
+        ours: hl.Store = our_client(server.port)
         theirs: dist.Store = torch_client(server.port)
         if prefix:
-            theirs = dist.PrefixStore(prefix, theirs)
-        return Pair(ours, theirs, server.port)
+            ours, theirs = hl.PrefixStore(prefix, ours), dist.PrefixStore(prefix, theirs)
+        return Pair(ours, theirs, server.port, thread)
 
-    yield make
-    for each in reversed(opened):
-        each.close()
+    with ThreadPoolExecutor(1) as thread:
+        yield make
 
 
 @pytest.fixture
@@ -137,35 +131,32 @@ def test_queues(pair: Pair) -> None:
 
 
 def test_waiting_for_the_other(pair: Pair) -> None:
-    ours, theirs = pair.ours, pair.torch
-    ours.start("get", "a")
+    ours, theirs, start = pair.ours, pair.torch, pair.thread.submit
+    got = start(ours.get, "a")
     theirs.set("a", "value")
-    assert shell.from_hex(ours.result()) == b"value"
-    ours.start("wait", "a", "b", "c")
+    assert got.result(20) == b"value"
+    waited = start(ours.wait, ["a", "b", "c"])
     theirs.add("b", 1)
     theirs.append("c", "text")
-    ours.result()
-    ours.start("queue_pop", "q", True)
+    waited.result(20)
+    popped = start(ours.queue_pop, "q", True)
     theirs.queue_push("q", "element")
-    assert shell.from_hex(ours.result()) == b"element"
-    ours.start("multi_get", "a", "d")
+    assert popped.result(20) == b"element"
+    several = start(ours.multi_get, ["a", "d"])
     theirs.multi_set(["d"], ["4"])
-    assert [shell.from_hex(word) for word in ours.result().split()] == [b"value", b"4"]
+    assert several.result(20) == [b"value", b"4"]
 
 
 def test_torch_waits_for_us(pair: Pair) -> None:
-    second = shell.OurStore("client", pair.port)
-    try:
-        # Ours sets what torch waits for only when torch has set what ours waits for, so torch is in the right place.
-        for n, operation in enumerate(["set", "append", "queue_push"]):
-            second.start("wait", f"go{n}")
-            pair.torch.set(f"go{n}", "")
-            second.result()
-            second.start(operation, f"k{n}", "value")
-            pair.torch.wait([f"k{n}"], LONG)
-            second.result()
-    finally:
-        second.close()
+    def answer(n: int, operation: str) -> None:
+        pair.ours.wait([f"go{n}"])
+        getattr(pair.ours, operation)(f"k{n}", "value")
+
+    for n, operation in enumerate(["set", "append", "queue_push"]):
+        answered = pair.thread.submit(answer, n, operation)
+        pair.torch.set(f"go{n}", "")
+        pair.torch.wait([f"k{n}"], LONG)
+        answered.result(20)
 
 
 def test_a_cancelled_wait_leaves_the_connection_good(pair: Pair) -> None:
@@ -187,9 +178,9 @@ def test_a_cancelled_wait_leaves_the_connection_good(pair: Pair) -> None:
 
 
 def test_barrier(pair: Pair) -> None:
-    pair.ours.start("barrier", "b", 2)
+    passed = pair.thread.submit(pair.ours.barrier, "b", 2)
     pair.torch.barrier("b", 2, LONG)
-    pair.ours.result()
+    passed.result(20)
     for n, (a, b) in enumerate(pair.orders()):
         with pytest.raises(TIMED_OUT):
             a.barrier(f"alone{n}", 2, SHORT)
@@ -208,15 +199,15 @@ def test_prefix(make_pair: Callable[..., Pair]) -> None:
         assert b.queue_pop(f"q{n}") == b"e"
         assert a.add(f"n{n}", 2) == 2
         assert b.multi_get([f"k{n}", f"n{n}"]) == [b"v", b"2"]
-    pair.ours.start("barrier", "b", 2)
+    passed = pair.thread.submit(pair.ours.barrier, "b", 2)
     pair.torch.barrier("b", 2, LONG)
-    pair.ours.result()
+    passed.result(20)
 
 
 def test_large_values(pair: Pair) -> None:
     value = bytes(range(256)) * (8 << 12)  # 8 MiB
     for n, (a, b) in enumerate(pair.orders()):
-        a.set(f"large{n}", value if a is pair.ours else value.decode("latin1").encode("latin1"))
+        a.set(f"large{n}", value)
         assert b.get(f"large{n}") == value
 
 
@@ -239,18 +230,17 @@ def test_adding_to_what_is_no_number(pair: Pair) -> None:
 
 
 def test_the_server_ends() -> None:
-    server = shell.OurStore("master")
+    server = hl.TCPStore("127.0.0.1", 0, is_master=True, timeout=LONG)
     theirs = torch_client(server.port)
-    server.close()
+    del server
     with pytest.raises(dist.DistNetworkError):
         theirs.num_keys()
 
     other = dist.TCPStore("127.0.0.1", 0, None, True, LONG)
-    ours = shell.OurStore("client", other.port)
+    ours = our_client(other.port)
     port = other.port
     ours.set("k", "v")
     del other
     for _ in range(2):
-        with pytest.raises(ConnectionError, match=str(port)):
+        with pytest.raises(hl.PeerLost, match=str(port)):
             ours.num_keys()
-    ours.close()
