@@ -67,10 +67,6 @@ def test_the_entry_point_tells_torch_of_the_backend_and_loads_nothing() -> None:
     assert in_python(text) == "fine"
 
 
-def test_hookline_alone_does_not_import_torch() -> None:
-    assert in_python("import hookline, sys; print('torch' in sys.modules)") == "False"
-
-
 def test_capsules_carry_the_very_objects() -> None:
     (group,) = hookline.threads_groups(1)
     again = _core.group_from_capsule(_core.group_to_capsule(group))

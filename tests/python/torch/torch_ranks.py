@@ -11,7 +11,7 @@ FOLDER = Path(__file__).parent / "programs"
 DEADLINE = 330.0
 
 
-def start(program: Path, size: int, folder: Path, **variables: str) -> list["subprocess.Popen[str]"]:
+def start(program: Path, size: int, folder: Path) -> list["subprocess.Popen[str]"]:
     """Starts a program as `size` ranks that meet in a file."""
     folder.mkdir(exist_ok=True)
     processes = []
@@ -25,7 +25,6 @@ def start(program: Path, size: int, folder: Path, **variables: str) -> list["sub
             "OMP_NUM_THREADS": "1",
             "PYTHONFAULTHANDLER": "1",
             "PYTHONPATH": f"{FOLDER}:{os.environ.get('PYTHONPATH', '')}",
-            **variables,
         }
         processes.append(
             subprocess.Popen(

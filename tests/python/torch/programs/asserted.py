@@ -1,11 +1,10 @@
-"""What PyTorch's own tests assert of backends, hooks, Python groups and stores, in other words, here."""
+"""What PyTorch's own tests assert of backends, hooks and Python groups, in other words, here."""
 
-import tempfile
 import warnings
 
 import torch
 import torch.distributed as dist
-from checks import RANK, SIZE, check, meet, raises, run
+from checks import RANK, SIZE, check, meet, run
 from torch import nn
 from torch._C._distributed_c10d import _create_work_from_future
 from torch.nn.parallel import DistributedDataParallel
@@ -261,30 +260,6 @@ def passes_that_come_to_no_parameter():
         (model(data).sum() + slope.square().sum()).backward()
         everybody_has = everybody(model.module.weight.grad.tolist())
         assert everybody_has[0] == everybody_has[-1]
-
-
-@check
-def stores():
-    folder = everybody(tempfile.mkdtemp())[RANK]
-    tcp = dist.TCPStore("127.0.0.1", 0, 1, True, wait_for_workers=False)
-    for inner in (dist.HashStore(), dist.FileStore(f"{folder}/store", 1), tcp, dist.PrefixStore("p", tcp)):
-        store = ht.as_store(inner)
-        before = store.num_keys()
-        for amount in (1, 2, 3):
-            store.add("sum", amount)
-        store.set("key", "value")
-        assert (store.get("sum"), store.get("key")) == (b"6", b"value")
-        assert store.num_keys() - before == 2
-        assert inner.get("key") == b"value"
-        store.set("short", "7")
-        assert store.delete_key("short")
-        assert store.num_keys() - before == 2
-        assert store.compare_set("missing", "wrong", "new") == b"wrong"
-        assert store.compare_set("key", "wrong", "new") == b"value"
-        assert store.compare_set("key", "value", "new") == b"new"
-        assert store.compare_set("empty", "", "first") == b"first"
-        raises(TimeoutError, "", lambda store=store: store.wait(["nobody sets this"], 0.05))
-        store.wait(["key"])
 
 
 run()

@@ -25,7 +25,7 @@ def check(function: Callable[[], None]) -> Callable[[], None]:
 def meet(backend: str, seconds: float = 120) -> None:
     """The default group, with a timeout that ranks of a loaded machine do not run into."""
     torch.set_num_threads(1)
-    faulthandler.dump_traceback_later(float(os.environ.get("DUMP_AFTER", 300)))  # where a rank is that does not end
+    faulthandler.dump_traceback_later(300)  # where a rank is that does not end
     dist.init_process_group(
         backend,
         init_method=os.environ["MEETING"],

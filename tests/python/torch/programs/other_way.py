@@ -106,11 +106,12 @@ def a_python_group_is_a_hookline_group():
 def stores_of_torch_are_stores_of_hookline():
     folder = [tempfile.mkdtemp() if RANK == 0 else None]
     dist.broadcast_object_list(folder)
-    for number, inner in enumerate(
-        [dist.FileStore(f"{folder[0]}/store", SIZE), dist.HashStore(), dist.distributed_c10d._get_default_store()]
-    ):
-        store = ht.as_store(dist.PrefixStore(f"{number}/{RANK}", inner))
+    tcp = dist.TCPStore("127.0.0.1", 0, 1, True, wait_for_workers=False)
+    shared = [dist.FileStore(f"{folder[0]}/store", SIZE), dist.distributed_c10d._get_default_store()]
+    for inner in (dist.HashStore(), tcp, *(dist.PrefixStore(f"own/{RANK}", store) for store in shared)):
+        store = ht.as_store(inner)
         store.set("a", "1")
+        assert inner.get("a") == b"1"
         assert store.get("a") == b"1"
         assert store.add("n", 3) == 3
         assert store.add("n", 3) == 6
@@ -118,7 +119,10 @@ def stores_of_torch_are_stores_of_hookline():
         assert not store.check(["b"])
         store.wait(["a"], 1.0)
         raises(hl.Timeout, "", lambda store=store: store.wait(["b"], 0.05))
+        assert store.compare_set("a", "wrong", "2") == b"1"
         assert store.compare_set("a", "1", "2") == b"2"
+        assert store.compare_set("missing", "wrong", "2") == b"wrong"
+        assert store.compare_set("empty", "", "first") == b"first"
 
 
 class PythonStore(dist.Store):
