@@ -6,19 +6,19 @@ from collections.abc import Sequence
 
 from .. import __version__
 
-# Sub-command: the module beside this file with its `main(arguments) -> exit code`, and what it does. A module is
-# imported only when its command is asked for, so that one command's extra packages are no burden to the others.
-COMMANDS: dict[str, tuple[str, str]] = {
-    "run": ("run", "start a program as several ranks on this machine"),
-    "debug": ("debug", "say which rank is behind, from the dumps of recorded groups"),
-    "hooks": ("hooks", "list the communication hooks and their options"),
-    "doctor": ("doctor", "say what is installed and allowed here, whether two ranks can talk, and what to fix"),
+# Sub-commands, and what each does. A command is the module of its name beside this file, with its `main(arguments) ->
+# exit code`, and imported only when it is asked for.
+COMMANDS = {
+    "run": "start a program as several ranks on this machine",
+    "debug": "say which rank is behind, from the dumps of recorded groups",
+    "hooks": "list the communication hooks and their options",
+    "doctor": "say what is installed and allowed here, whether two ranks can talk, and what to fix",
 }
 
 
 def usage() -> str:
     """The help text of `hookline` itself."""
-    lines = [f"  {name:<8} {what}" for name, (_, what) in COMMANDS.items()]
+    lines = [f"  {name:<8} {what}" for name, what in COMMANDS.items()]
     return "\n".join(
         ["usage: hookline COMMAND ...", "", *lines, "", "`hookline COMMAND --help` explains one; `hookline --version`."]
     )
@@ -39,6 +39,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if line[0] not in COMMANDS:
         print(f"hookline: there is no command '{line[0]}'; the commands are {', '.join(COMMANDS)}", file=sys.stderr)
         return 2
-    module = importlib.import_module(f".{COMMANDS[line[0]][0]}", __name__)
+    module = importlib.import_module(f".{line[0]}", __name__)
     code: int = module.main(line[1:])
     return code

@@ -9,6 +9,7 @@ from math import inf
 from pathlib import Path
 
 from .findings import Finding, State, bytes_text
+from .private_store import places_in_memory
 
 MIB = 1 << 20
 SEGMENT = 1 << 44  # the length of a rank's file of shared memory, most of it a hole
@@ -40,7 +41,8 @@ class Limits:
 def read_limits(root: str = "/") -> Limits:
     """Of this process; /proc and /sys are looked for below `root`."""
     shared = Path("/dev/shm")
-    place = _meeting_place()
+    usable = [place for place in places_in_memory() if os.access(place, os.W_OK | os.X_OK)]
+    place = usable[0] if usable else tempfile.gettempdir()
     groups = list(_groups(Path(root)))
     nofile = resource.getrlimit(resource.RLIMIT_NOFILE)
     return Limits(
@@ -185,13 +187,6 @@ def _file_system(path: Path, free: bool) -> float:
     except OSError:
         return 0
     return told.f_frsize * (told.f_bavail if free else told.f_blocks)
-
-
-def _meeting_place() -> str:
-    for place in (os.environ.get("XDG_RUNTIME_DIR", ""), "/dev/shm"):
-        if os.path.isabs(place) and os.access(place, os.W_OK | os.X_OK):
-            return place
-    return tempfile.gettempdir()
 
 
 def _available(root: Path) -> float:

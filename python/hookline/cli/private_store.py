@@ -10,12 +10,16 @@ from pathlib import Path
 from types import TracebackType
 
 
+def places_in_memory() -> list[str]:
+    """Where the directory had best be."""
+    return [place for place in (os.environ.get("XDG_RUNTIME_DIR", ""), "/dev/shm") if os.path.isabs(place)]
+
+
 def make_directory() -> str:
     """A new directory with mode 0700, in memory where there is such a place."""
-    for place in (os.environ.get("XDG_RUNTIME_DIR", ""), "/dev/shm"):
-        if os.path.isabs(place):
-            with contextlib.suppress(OSError):
-                return tempfile.mkdtemp(prefix="hookline-", dir=place)
+    for place in places_in_memory():
+        with contextlib.suppress(OSError):
+            return tempfile.mkdtemp(prefix="hookline-", dir=place)
     return tempfile.mkdtemp(prefix="hookline-")
 
 
