@@ -131,7 +131,7 @@ def test_a_whole_run():
     assert "\n  ok    threads: two ranks add up: 1 KiB in " in done.stdout, done.stdout + done.stderr
     assert "\n  ok    shm: two ranks add up: 1 KiB in " in done.stdout
     assert done.returncode == (1 if "\n  WRONG" in done.stdout else 0)
-    assert done.stdout.splitlines()[-1].startswith("nothing is wrong" if done.returncode == 0 else "")
+    assert done.stdout.splitlines()[-1].startswith("nothing is wrong") == (done.returncode == 0)
 
 
 def test_a_whole_run_where_files_may_not_be_large():

@@ -50,9 +50,7 @@ def test_a_blocking_hook_and_a_list_of_one(ranks):
 
         def hook(state, bucket):
             state.allreduce([bucket.buffer()], op=hl.ReduceOp.AVG).wait()
-            done = hl.Future()
-            done.set_result([bucket.buffer()])
-            return done
+            return done([bucket.buffer()])
 
         ddp.replace_comm_hook(group, hook)
         grads = gradients(params, group.rank())
@@ -151,22 +149,17 @@ def test_registration_takes_what_it_should():
 def test_every_kind_of_callable_is_taken():
     (group,) = hl.threads_groups(1)
 
-    def ready(value):
-        future = hl.Future()
-        future.set_result(value)
-        return future
-
     def annotated(state: "object", grads: "hl.GradBucket") -> "hl.Future[np.ndarray]":
-        return ready(grads.buffer())
+        return done(grads.buffer())
 
     def with_extra(extra, state, bucket: hl.GradBucket) -> hl.Future:
-        return ready(bucket.buffer())
+        return done(bucket.buffer())
 
     class Callable:
         def __call__(self, state, b):
-            return ready(b.buffer())
+            return done(b.buffer())
 
-    for hook in (annotated, functools.partial(with_extra, 1), Callable(), lambda *args: ready(args[1].buffer())):
+    for hook in (annotated, functools.partial(with_extra, 1), Callable(), lambda *args: done(args[1].buffer())):
         ddp = hl.numpy.DataParallel(model(), group)
         ddp.register_comm_hook(None, hook)
         grads = gradients(model(), 0)

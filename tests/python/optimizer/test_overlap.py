@@ -7,6 +7,7 @@ import weakref
 import numpy as np
 import pytest
 import torch
+from training_steps import mean_hook
 
 import hookline as hl
 
@@ -124,10 +125,6 @@ def test_replacing_the_hook_keeps_the_optimizer(ranks):
         params, other = new_params(), new_params()
         ddp = hl.numpy.DataParallel(params, group, optimizer=ADAMW)
         whole = hl.numpy.DataParallel(other, group, optimizer=ADAMW)
-
-        def mean_hook(state, bucket):
-            fut = state.allreduce([bucket.buffer()], op=hl.ReduceOp.AVG).get_future()
-            return fut.then(lambda f: f.value()[0])
 
         for s in range(6):
             if s == 2:

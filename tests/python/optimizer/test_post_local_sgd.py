@@ -7,6 +7,7 @@ from collections import OrderedDict
 import numpy as np
 import pytest
 import torch
+from training_steps import step as train
 
 import hookline as hl
 
@@ -19,12 +20,6 @@ def new_params(rank=0):
 def new_grads(rank, step):
     rng = np.random.default_rng([rank, step])
     return {name: rng.normal(size=p.shape).astype(np.float32) for name, p in new_params().items()}
-
-
-def train(ddp, grads):
-    for name in reversed(grads):
-        ddp.ready(name, grads[name])
-    ddp.finish()
 
 
 def mean_of(values):
