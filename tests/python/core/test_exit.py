@@ -15,7 +15,7 @@ def test_native_threads_at_exit(run_python: Callable[..., str], attempt: int) ->
         def callback(x):
             if next(calls) > 200:
                 enough.set()
-            return [x]
+            return [x, _core.zeros(10_000).clone()]  # which lets go of the GIL for a while
         _core._probe.hammer(4, callback)
         assert enough.wait(30)
         print("end")
@@ -57,6 +57,27 @@ def test_wait_on_a_daemon_thread_at_exit(run_python: Callable[..., str]) -> None
         started.wait(30)
     """
     run_python(code, may_leak=True)  # Python itself never takes down the stack of such a thread
+
+
+def test_a_daemon_thread_that_wants_the_gil_back_while_python_ends(run_python: Callable[..., str]) -> None:
+    """Python 3.11 would end such a thread by unwinding its stack, and the process with it."""
+    code = """
+        import os, threading, time, hookline
+        class Last:
+            # Has Python take its time behind the exit handlers, where little is left but what it has itself.
+            sleep, write = time.sleep, os.write
+            def __del__(self):
+                self.sleep(0.4)  # the thread wants the GIL ten times a second
+                self.write(1, b"end")
+        future, started = hookline.Future(), threading.Event()
+        def wait():
+            started.set()
+            future.wait()
+        threading.Thread(target=wait, daemon=True).start()
+        started.wait(30)
+        hookline.last = Last()  # not here: the thread keeps this module's variables
+    """
+    assert run_python(code, may_leak=True) == "end"
 
 
 def test_forked_child_ends(run_python: Callable[..., str]) -> None:

@@ -3,6 +3,7 @@
 import gc
 import weakref
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -42,6 +43,27 @@ def own_error(node: Node) -> None:
     node.future.set_exception(error)
 
 
+def flattened_error(node: Node) -> None:
+    inner: Future = Future()
+    node.other = node.future.then(lambda _: inner)
+    node.future.set_result(None)
+    error = KeyError("k")
+    error.node = node
+    inner.set_exception(error)
+
+
+def flattened_native_error(node: Node) -> None:
+    completer = probe.Completer()
+    inner = completer.future().then(lambda _: fail(node))
+    node.other = node.future.then(lambda _: inner)
+    completer.complete(1)
+    node.future.set_result(None)
+
+
+def fail(node: Node) -> None:
+    raise KeyError(node)
+
+
 def value_of_a_child(node: Node) -> None:
     node.other = node.future.then(lambda _: node)
     node.future.set_result(None)
@@ -72,6 +94,8 @@ def error_of_a_child(node: Node) -> None:
         own_error,
         value_of_a_child,
         flattened_value,
+        flattened_error,
+        flattened_native_error,
         error_of_a_child,
     ],
 )
@@ -82,6 +106,21 @@ def test_cycle_is_collected(tie: Callable[[Node], None]) -> None:
     del node
     gc.collect()
     assert gone() is None
+
+
+@pytest.mark.parametrize("failed", [False, True])
+def test_what_a_future_took_over_survives_both(failed: bool) -> None:
+    """Each of the two must count it once: else the collector takes it for garbage with them, and empties it."""
+    outer, inner = Future(), Future()
+    child = outer.then(lambda _, inner=inner: inner)
+    outer.set_result(None)
+    kept: Any = KeyError("in", "use") if failed else ["in", "use"]
+    (inner.set_exception if failed else inner.set_result)(kept)
+    cycle = [inner, child]
+    cycle.append(cycle)
+    del outer, inner, child, cycle
+    gc.collect()
+    assert list(kept.args if failed else kept) == ["in", "use"]
 
 
 def test_what_is_in_use_survives() -> None:

@@ -126,6 +126,26 @@ def test_a_dropped_group_with_callbacks_does_not_hang():
         del group, groups
 
 
+def test_a_work_in_a_cycle_with_its_future_is_let_go():
+    """Only the work can break such a cycle: a tuple has nothing to let go of."""
+
+    class Held(tuple):
+        __slots__ = ()
+
+        def add_done_callback(self, callback):
+            raise AssertionError
+
+        value = add_done_callback
+
+    array = np.ones(3)  # not seen by the collector, so a weak reference to it ends only with its memory
+    gone = weakref.ref(array)
+    work = hookline.Work.__new__(hookline.Work)
+    hookline.Work.__init__(work, Held((work, array)))
+    del work, array
+    gc.collect()
+    assert gone() is None
+
+
 def test_another_thread_runs_while_one_waits():
     groups = hookline.threads_groups(2, timeout=10)
     started = threading.Event()
