@@ -10,14 +10,12 @@ print(hl.__version__)
 
 # core: tensors are views of memory, futures are values that come later.
 x = np.arange(6, dtype=np.float32).reshape(2, 3)
-tensor: hl.Tensor = hl.asarray(
-    x
-)  # no copy; from NumPy, torch, DLPack or a buffer, which is what hl.ArrayLike stands for
+array: hl.ArrayLike = x  # whatever NumPy, torch, DLPack or a buffer has
+tensor: hl.Tensor = hl.asarray(array)  # no copy
 tensor.fill(1)
 assert x[1, 2] == 1
 assert hl.from_dlpack(x).shape == hl.zeros((2, 3), "float32").shape == hl.empty((2, 3)).shape
 assert hl.full((2,), 7, "int64").numpy().sum() == 14
-array: hl.ArrayLike = x
 future: hl.Future[int] = hl.Future()
 doubled = future.then(lambda f: 2 * f.value())
 future.set_result(21)
