@@ -11,6 +11,7 @@ from types import TracebackType
 from typing import Any, Protocol
 
 from ._core import CommHook, Future, GradBucket, PowerSGDState, ProcessGroup, default_group, make_hook
+from ._names import class_name, name_of
 from ._native import native_hook as native_hook
 from ._powersgd import batched_powerSGD_hook, powerSGD_hook
 
@@ -20,14 +21,6 @@ class Registers(Protocol):
 
     def register_comm_hook(self, state: Any, hook: Any) -> None:
         """Has the hook run for every bucket."""
-
-
-def name_of(hook: object) -> str:
-    """The module and qualified name of a function, or of the class of a callable object."""
-    while isinstance(hook, functools.partial):
-        hook = hook.func
-    named = hook if hasattr(hook, "__qualname__") else type(hook)
-    return f"{named.__module__}.{named.__qualname__}"
 
 
 def check_hook(hook: object) -> str:
@@ -108,44 +101,35 @@ def restore_hook(text: str, state: bytes) -> CommHook:
     return hook
 
 
-def _register(model: Registers, state: Any, hook: Any) -> None:
+def _register(hook: Any, model: Registers, state: Any = None) -> None:
     if not callable(getattr(model, "register_comm_hook", None)):
         raise TypeError(
             f"register_ddp_comm_hook: a model with a register_comm_hook method is expected, such as "
-            f"hookline.numpy.DataParallel, but got {type(model).__module__}.{type(model).__qualname__}"
+            f"hookline.numpy.DataParallel, but got {class_name(model)}"
         )
     model.register_comm_hook(state, hook)
 
 
-def _by_text(text: str) -> Callable[..., None]:
-    def register(model: Registers, state: Any = None) -> None:
-        _register(model, state, text)
-
-    return functools.partial(register)  # a plain function would become a method of the enumeration
-
-
-def _by_rank(hook: Callable[..., Any], rank: int) -> Callable[..., None]:
-    def register(model: Registers, state: Any = None) -> None:
-        if state is None or isinstance(state, ProcessGroup):
-            state = PowerSGDState(state, matrix_approximation_rank=rank)
-        _register(model, state, hook)
-
-    return functools.partial(register)
+def _register_powersgd(hook: Any, rank: int, model: Registers, state: Any = None) -> None:
+    if state is None or isinstance(state, ProcessGroup):
+        state = PowerSGDState(state, matrix_approximation_rank=rank)
+    _register(hook, model, state)
 
 
 class DDPCommHookType(enum.Enum):
     """PyTorch's names of the built-in hooks. A value, called with model and state, registers the hook."""
 
-    ALLREDUCE = _by_text("allreduce")
-    FP16_COMPRESS = _by_text("fp16")
-    BF16_COMPRESS = _by_text("bf16")
-    QUANTIZE_PER_TENSOR = _by_text("quantize_per_tensor")
-    QUANTIZE_PER_CHANNEL = _by_text("quantize_per_channel")
-    POWER_SGD = _by_rank(powerSGD_hook, 1)
-    POWER_SGD_RANK2 = _by_rank(powerSGD_hook, 2)
-    BATCHED_POWER_SGD = _by_rank(batched_powerSGD_hook, 1)
-    BATCHED_POWER_SGD_RANK2 = _by_rank(batched_powerSGD_hook, 2)
-    NOOP = _by_text("noop")
+    # Not plain functions, which would become methods.
+    ALLREDUCE = functools.partial(_register, "allreduce")
+    FP16_COMPRESS = functools.partial(_register, "fp16")
+    BF16_COMPRESS = functools.partial(_register, "bf16")
+    QUANTIZE_PER_TENSOR = functools.partial(_register, "quantize_per_tensor")
+    QUANTIZE_PER_CHANNEL = functools.partial(_register, "quantize_per_channel")
+    POWER_SGD = functools.partial(_register_powersgd, powerSGD_hook, 1)
+    POWER_SGD_RANK2 = functools.partial(_register_powersgd, powerSGD_hook, 2)
+    BATCHED_POWER_SGD = functools.partial(_register_powersgd, batched_powerSGD_hook, 1)
+    BATCHED_POWER_SGD_RANK2 = functools.partial(_register_powersgd, batched_powerSGD_hook, 2)
+    NOOP = functools.partial(_register, "noop")
 
 
 def register_ddp_comm_hook(comm_hook_type: DDPCommHookType | str, model: Registers, state: Any = None) -> None:
@@ -162,8 +146,8 @@ def register_ddp_comm_hook(comm_hook_type: DDPCommHookType | str, model: Registe
         comm_hook_type = DDPCommHookType[comm_hook_type]
     if not isinstance(comm_hook_type, DDPCommHookType):
         raise TypeError(
-            "register_ddp_comm_hook: the first argument is a DDPCommHookType or its name, not "
-            f"{type(comm_hook_type).__module__}.{type(comm_hook_type).__qualname__}"
+            f"register_ddp_comm_hook: the first argument is a DDPCommHookType or its name, not "
+            f"{class_name(comm_hook_type)}"
         )
     register: Callable[..., None] = comm_hook_type.value
     register(model=model, state=state)

@@ -6,6 +6,7 @@ import warnings
 from typing import TYPE_CHECKING, Any
 
 from ._core import Optimizer, PostLocalSGDState, make_optimizer, make_post_local_sgd_hook
+from ._names import class_name
 from ._native import stands_for
 
 if TYPE_CHECKING:
@@ -23,10 +24,7 @@ def restore_optimizer(text: str, state: bytes) -> Optimizer:
 
 def _make(state: Any, group: ProcessGroup | None) -> CommHook:
     if not isinstance(state, PostLocalSGDState):
-        raise TypeError(
-            f"post_localSGD_hook: its state is a hookline.PostLocalSGDState, not {type(state).__module__}."
-            f"{type(state).__qualname__}"
-        )
+        raise TypeError(f"post_localSGD_hook: its state is a hookline.PostLocalSGDState, not {class_name(state)}")
     return make_post_local_sgd_hook(state)
 
 

@@ -6,6 +6,7 @@ import logging
 from typing import TYPE_CHECKING, Any
 
 from ._core import PowerSGDState, default_group, powersgd_hook
+from ._names import class_name
 from ._native import stands_for
 
 if TYPE_CHECKING:
@@ -17,8 +18,8 @@ logger = logging.getLogger("hookline")
 def _check(state: object, hook: str) -> PowerSGDState:
     if not isinstance(state, PowerSGDState):
         raise TypeError(
-            f"{hook} takes a hookline.PowerSGDState as its state, not {type(state).__module__}."
-            f"{type(state).__qualname__}; pass PowerSGDState(group), or register it by DDPCommHookType"
+            f"{hook} takes a hookline.PowerSGDState as its state, not {class_name(state)}; pass "
+            "PowerSGDState(group), or register it by DDPCommHookType"
         )
     return state
 

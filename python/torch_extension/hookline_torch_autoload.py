@@ -19,6 +19,6 @@ def register() -> None:
 
 def make_backend(options: Any, backend_options: Any) -> Any:
     """Called by init_process_group and new_group for each group of this backend."""
-    import hookline.torch
+    from hookline_torch import groups
 
-    return hookline.torch.make_backend(options, backend_options)
+    return groups.make_backend(options, backend_options)

@@ -22,7 +22,7 @@ from .comm_hooks import (  # noqa: E402
     stats,
 )
 from .data_parallel import DistributedDataParallel  # noqa: E402
-from .groups import as_group, as_store, backend_of, make_backend, monitored_barrier  # noqa: E402
+from .groups import as_group, as_store, backend_of, monitored_barrier  # noqa: E402
 from .mixed_precision import MixedPrecision  # noqa: E402
 from .plain_hooks import (  # noqa: E402
     allreduce_hook,
@@ -54,7 +54,6 @@ __all__ = [
     "comm_hook",
     "fp16_compress_hook",
     "fp16_compress_wrapper",
-    "make_backend",
     "monitored_barrier",
     "noop_hook",
     "post_localSGD_hook",

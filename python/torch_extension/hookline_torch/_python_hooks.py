@@ -9,6 +9,7 @@ import torch
 
 from hookline import CommHook, Future
 from hookline._hooks import check_hook, is_torch_future
+from hookline._names import class_name
 from hookline._native import is_native_hook
 
 
@@ -26,10 +27,9 @@ def caller_of(hook: Any, state: Any) -> Callable[[Any], Any]:
         if isinstance(future, Future):
             return _as_torch(future)
         if not is_torch_future(future):
-            kind = type(future)
             raise RuntimeError(
                 f"{name}: DDP communication hook's callback must return a torch.futures.Future object, but got "
-                f"{kind.__module__}.{kind.__qualname__}"
+                f"{class_name(future)}"
             )
         return future
 

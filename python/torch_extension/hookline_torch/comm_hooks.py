@@ -6,7 +6,6 @@ import enum
 import functools
 import socket
 import weakref
-from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -23,7 +22,7 @@ from hookline import (
     make_hook,
     powerSGD_hook,
 )
-from hookline._hooks import name_of
+from hookline._names import class_name, name_of
 from hookline._native import native_hook
 
 from . import _native
@@ -193,8 +192,7 @@ def check_model(model: Any) -> None:
     """Raises TypeError for what is no DistributedDataParallel."""
     if not isinstance(model, DistributedDataParallel):
         raise TypeError(
-            "a torch.nn.parallel.DistributedDataParallel is expected as the model, not "
-            f"{type(model).__module__}.{type(model).__qualname__}"
+            f"a torch.nn.parallel.DistributedDataParallel is expected as the model, not {class_name(model)}"
         )
 
 
@@ -213,23 +211,20 @@ def _with_state(spec: Any, state: Any) -> tuple[Any, Any]:
     return hook, state
 
 
-def _by(spec: Any) -> Callable[..., None]:
-    return functools.partial(_register, spec)  # a plain function would become a method of the enumeration
-
-
 class DDPCommHookType(enum.Enum):
     """PyTorch's names of the hooks. A value, called with model and state, registers the hook."""
 
-    ALLREDUCE = _by("allreduce")
-    FP16_COMPRESS = _by("fp16")
-    BF16_COMPRESS = _by("bf16")
-    QUANTIZE_PER_TENSOR = _by("quantize_per_tensor")
-    QUANTIZE_PER_CHANNEL = _by("quantize_per_channel")
-    POWER_SGD = _by((powerSGD_hook, 1))
-    POWER_SGD_RANK2 = _by((powerSGD_hook, 2))
-    BATCHED_POWER_SGD = _by((batched_powerSGD_hook, 1))
-    BATCHED_POWER_SGD_RANK2 = _by((batched_powerSGD_hook, 2))
-    NOOP = _by("noop")
+    # Not plain functions, which would become methods.
+    ALLREDUCE = functools.partial(_register, "allreduce")
+    FP16_COMPRESS = functools.partial(_register, "fp16")
+    BF16_COMPRESS = functools.partial(_register, "bf16")
+    QUANTIZE_PER_TENSOR = functools.partial(_register, "quantize_per_tensor")
+    QUANTIZE_PER_CHANNEL = functools.partial(_register, "quantize_per_channel")
+    POWER_SGD = functools.partial(_register, (powerSGD_hook, 1))
+    POWER_SGD_RANK2 = functools.partial(_register, (powerSGD_hook, 2))
+    BATCHED_POWER_SGD = functools.partial(_register, (batched_powerSGD_hook, 1))
+    BATCHED_POWER_SGD_RANK2 = functools.partial(_register, (batched_powerSGD_hook, 2))
+    NOOP = functools.partial(_register, "noop")
 
 
 def hook_named(hook: Any, state: Any) -> tuple[Any, Any]:
@@ -243,7 +238,7 @@ def hook_named(hook: Any, state: Any) -> tuple[Any, Any]:
     if not isinstance(hook, DDPCommHookType):
         raise TypeError(
             "a hookline.torch.DDPCommHookType is expected as the type of the hook, or the name of one, or the text of "
-            f"a hook such as 'int8 | error_feedback', not {type(hook).__module__}.{type(hook).__qualname__}"
+            f"a hook such as 'int8 | error_feedback', not {class_name(hook)}"
         )
     return _with_state(hook.value.args[0], state)
 

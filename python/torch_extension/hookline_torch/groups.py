@@ -9,13 +9,14 @@ import torch
 import torch.distributed as dist
 
 from hookline import InvalidArgument, ProcessGroup, Store, _core
+from hookline._names import class_name
 
 from . import _native
 
 CPU = torch.device("cpu")
 
 
-def make_backend(options: Any, backend_options: Any = None) -> Any:
+def make_backend(options: Any, backend_options: Any) -> Any:
     """The backend of a group that torch.distributed makes; it meets the other ranks in torch's store."""
     if backend_options is not None:
         raise InvalidArgument(
@@ -47,7 +48,7 @@ def torch_group(group: Any, expected: str) -> dist.ProcessGroup:
     if group is None:
         return dist.distributed_c10d._get_default_group()
     if not isinstance(group, dist.ProcessGroup):
-        raise TypeError(f"{expected}, not {type(group).__module__}.{type(group).__qualname__}")
+        raise TypeError(f"{expected}, not {class_name(group)}")
     return group
 
 
@@ -67,10 +68,7 @@ def as_store(store: Any) -> Store:
     if isinstance(store, Store):
         return store
     if not isinstance(store, dist.Store):
-        raise TypeError(
-            f"a torch.distributed.Store or a hookline.Store is expected, not {type(store).__module__}."
-            f"{type(store).__qualname__}"
-        )
+        raise TypeError(f"a torch.distributed.Store or a hookline.Store is expected, not {class_name(store)}")
     return _core.store_from_capsule(_native.store_of_torch(store))
 
 

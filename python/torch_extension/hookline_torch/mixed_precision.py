@@ -10,6 +10,7 @@ from torch import nn
 from torch.utils._pytree import tree_map
 
 from hookline import InvalidArgument
+from hookline._names import class_name
 
 _WIRES = {torch.float16: "fp16", torch.bfloat16: "bf16"}
 
@@ -29,8 +30,7 @@ class MixedPrecision:
             return cls(given.param_dtype, given.reduce_dtype, given.buffer_dtype)
         except AttributeError:
             raise TypeError(
-                "mixed_precision: a hookline.torch.MixedPrecision is expected, not "
-                f"{type(given).__module__}.{type(given).__qualname__}"
+                f"mixed_precision: a hookline.torch.MixedPrecision is expected, not {class_name(given)}"
             ) from None
 
     def hook(self, hook: Any) -> Any:
