@@ -1276,9 +1276,6 @@ class Reducer:
 
     def buckets(self) -> list[list[int]]: ...
 
-    @property
-    def generation(self) -> int: ...
-
     def stats(self) -> dict[str, Any]:
         """What was measured of the last step."""
 

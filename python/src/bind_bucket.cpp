@@ -10,6 +10,7 @@
 #include "rooms.hpp"
 #include "shape_arg.hpp"
 #include "tensor_import.hpp"
+#include "tensor_source.hpp"
 
 namespace hookline::python {
 namespace {
@@ -29,11 +30,6 @@ int clear(PyObject* self) {
 
 PyType_Slot slots[] = {
     {Py_tp_traverse, reinterpret_cast<void*>(traverse)}, {Py_tp_clear, reinterpret_cast<void*>(clear)}, {0, nullptr}};
-
-bool is_of_torch(nb::handle object) {
-  const nb::object module = object.type().attr("__module__");
-  return std::string_view(nb::str(module).c_str()).starts_with("torch");
-}
 
 void construct(PyGradBucket* self, const TensorArg& buffer, std::optional<std::vector<Shape>> sizes,
                std::optional<std::vector<TensorArg>> parameters, std::size_t index, std::size_t bucket_count,
@@ -55,7 +51,7 @@ void construct(PyGradBucket* self, const TensorArg& buffer, std::optional<std::v
   std::optional<Tensor> indices;
   if (sparse_grad_indices) indices = sparse_grad_indices->tensor();
   new (self) PyGradBucket{GradBucket(index, bucket_count, flat, std::move(layout), std::move(indices)), buffer.object,
-                          is_of_torch(buffer.object)};
+                          is_torch_tensor(buffer.object)};
 }
 
 nb::list arrays(const PyGradBucket& self, const std::vector<Tensor>& tensors) {
@@ -66,11 +62,7 @@ nb::list arrays(const PyGradBucket& self, const std::vector<Tensor>& tensors) {
 
 nb::list sizes(const PyGradBucket& self) {
   nb::list result;
-  for (const Dims& dims : self.bucket.sizes()) {
-    nb::list extents;
-    for (const std::int64_t extent : dims) extents.append(extent);
-    result.append(nb::tuple(extents));
-  }
+  for (const Dims& dims : self.bucket.sizes()) result.append(tuple_of(dims));
   return result;
 }
 

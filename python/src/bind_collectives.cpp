@@ -20,7 +20,7 @@
 #include "py_group.hpp"
 #include "py_process_group.hpp"
 #include "tensor_list.hpp"
-#include "timeout_caster.hpp"
+#include "timeout_arg.hpp"
 
 namespace hookline::python {
 namespace {
@@ -32,10 +32,8 @@ using Splits = std::optional<std::vector<std::int64_t>>;
 /// `method` is the name under which Python called, where the operation has several.
 WorkObject start(ProcessGroup& group, Collective collective, nb::object outputs, const char* method = nullptr) {
   WorkObject result{nullptr, nb::find(group), std::move(outputs), {}, {}};
-  if (auto* const python = dynamic_cast<PyProcessGroup*>(&group)) {
-    // Python finds a method of the class itself before it comes here: then this is a call of super().
-    const char* const called = method ? method : name(collective.type).data();
-    if (python->overrides(called)) python->lacks((std::string(called) + " in its base").c_str());
+  if (PyProcessGroup* const python = python_group(group)) {
+    python->refuse_super(method ? method : name(collective.type).data());
     result.work = python->run(std::move(collective));
     return result;
   }
@@ -44,26 +42,26 @@ WorkObject start(ProcessGroup& group, Collective collective, nb::object outputs,
   return result;
 }
 
-WorkObject in_place(ProcessGroup& group, OpType type, handle given, const CallArguments& arguments) {
+TensorList one_tensor(handle given, std::string_view operation) {
   TensorList tensors = tensors_of(given);
+  if (tensors.tensors.size() == 1) return tensors;
+  throw InvalidArgument(std::string(operation) + " takes one tensor, and " + std::to_string(tensors.tensors.size()) +
+                        " were given");
+}
+
+WorkObject in_place(ProcessGroup& group, OpType type, handle given, const CallArguments& arguments) {
+  const bool of_one = type == OpType::reduce || type == OpType::broadcast;
+  TensorList tensors = of_one ? one_tensor(given, name(type)) : tensors_of(given);
   Collective c;
   c.type = type;
   arguments.apply_to(c);
-  if ((type == OpType::reduce || type == OpType::broadcast) && tensors.tensors.size() != 1) {
-    throw InvalidArgument(std::string(name(type)) + " takes one tensor, and " + std::to_string(tensors.tensors.size()) +
-                          " were given");
-  }
   c.outputs = std::move(tensors.tensors);
   return start(group, std::move(c), std::move(tensors.objects));
 }
 
 /// The same for values that travel as a codec packs them.
 WorkObject encoded(ProcessGroup& group, handle given, const CallArguments& arguments, handle codec) {
-  TensorList tensors = tensors_of(given);
-  if (tensors.tensors.size() != 1) {
-    throw InvalidArgument("allreduce with a codec takes one tensor, and " + std::to_string(tensors.tensors.size()) +
-                          " were given");
-  }
+  TensorList tensors = one_tensor(given, "allreduce with a codec");
   CodecPtr packs = PyUnicode_Check(codec.ptr()) ? make_codec(nb::str(codec).c_str())
                                                 : CodecPtr(nb::cast<std::shared_ptr<Codec>>(codec));
   Collective c;
@@ -112,11 +110,7 @@ WorkObject alltoall_base(ProcessGroup& group, handle output, handle input, Split
 }
 
 WorkObject message(ProcessGroup& group, OpType type, handle given, int peer, int tag, handle timeout) {
-  TensorList tensors = tensors_of(given);
-  if (tensors.tensors.size() != 1) {
-    throw InvalidArgument(std::string(name(type)) + " takes one tensor, and " + std::to_string(tensors.tensors.size()) +
-                          " were given");
-  }
+  TensorList tensors = one_tensor(given, name(type));
   Collective c;
   c.type = type;
   CallArguments{.timeout = timeout}.apply_to(c);
@@ -140,18 +134,10 @@ WorkObject barrier(ProcessGroup& group, OpType type, handle timeout, handle opts
 
 using Reader = TensorList (*)(handle);
 
-void def_reducing(GroupClass& group, const char* name, OpType type, const char* doc) {
-  group.def(
-      name,
-      [type](ProcessGroup& g, ArraysArg tensors, OpArg op, TimeArg timeout, OptsArg opts) {
-        return in_place(g, type, tensors, {.op = op, .timeout = timeout, .opts = opts});
-      },
-      arg("tensors"), arg("op") = nb::none(), arg("timeout") = nb::none(), arg("opts") = nb::none(), doc);
-}
-
+/// One with outputs apart from its inputs, and no op.
 template <class Out, class In>
-void def_gathering(GroupClass& group, const char* name, const char* outputs, const char* inputs, OpType type,
-                   Reader read_outputs, const char* doc) {
+void def_moving(GroupClass& group, const char* name, const char* outputs, const char* inputs, OpType type,
+                Reader read_outputs, const char* doc) {
   group.def(
       name,
       [type, read_outputs, name](ProcessGroup& g, Out out, In in, TimeArg timeout, OptsArg opts) {
@@ -171,6 +157,7 @@ void def_rooted(GroupClass& group, const char* name, OpType type, const char* do
       arg("opts") = nb::none(), doc);
 }
 
+/// The same with an op.
 template <class Out, class In>
 void def_scattering(GroupClass& group, const char* name, const char* outputs, const char* inputs, OpType type,
                     Reader read_inputs, const char* doc) {
@@ -183,16 +170,15 @@ void def_scattering(GroupClass& group, const char* name, const char* outputs, co
 }
 
 void bind_gathers_and_scatters(GroupClass& group) {
-  def_gathering<ArrayListsArg, ArraysArg>(group, "allgather", "output_lists", "inputs", OpType::allgather,
-                                          &tensors_of_nested,
-                                          "Outputs are a list of size() arrays, or that in a list.");
+  def_moving<ArrayListsArg, ArraysArg>(group, "allgather", "output_lists", "inputs", OpType::allgather,
+                                       &tensors_of_nested, "Outputs are a list of size() arrays, or that in a list.");
   for (const char* name : {"allgather_into_tensor", "_allgather_base", "all_gather_single"}) {
-    def_gathering<ArrayArg, ArrayArg>(group, name, "output", "input", OpType::allgather_into_tensor, &tensors_of,
-                                      "The output has as many parts along its memory as there are ranks.");
+    def_moving<ArrayArg, ArrayArg>(group, name, "output", "input", OpType::allgather_into_tensor, &tensors_of,
+                                   "The output has as many parts along its memory as there are ranks.");
   }
   for (const char* name : {"allgather_into_tensor_coalesced", "all_gather_single_coalesced"}) {
-    def_gathering<ArraysArg, ArraysArg>(group, name, "outputs", "inputs", OpType::allgather_into_tensor_coalesced,
-                                        &tensors_of, "Several at once.");
+    def_moving<ArraysArg, ArraysArg>(group, name, "outputs", "inputs", OpType::allgather_into_tensor_coalesced,
+                                     &tensors_of, "Several at once.");
   }
   group.def(
       "allgather_coalesced",
@@ -265,8 +251,14 @@ void bind_collectives(GroupClass& group) {
       arg("codec") = nb::none(),
       "In place on every rank; the op is ReduceOp.SUM where not given. With a codec, or the text of one, the values "
       "travel encoded.");
-  def_reducing(group, "allreduce_coalesced", OpType::allreduce_coalesced, "The same of several arrays at once.");
   group
+      .def(
+          "allreduce_coalesced",
+          [](ProcessGroup& g, ArraysArg tensors, OpArg op, TimeArg timeout, OptsArg opts) {
+            return in_place(g, OpType::allreduce_coalesced, tensors, {.op = op, .timeout = timeout, .opts = opts});
+          },
+          arg("tensors"), arg("op") = nb::none(), arg("timeout") = nb::none(), arg("opts") = nb::none(),
+          "The same of several arrays at once.")
       .def(
           "reduce",
           [](ProcessGroup& g, ArraysArg tensors, RootArg root, OpArg op, TimeArg timeout, OptsArg opts) {
@@ -282,13 +274,8 @@ void bind_collectives(GroupClass& group) {
           arg("tensors"), arg("root") = nb::none(), arg("timeout") = nb::none(), arg("opts") = nb::none(),
           "From the root, rank 0 where not given, to all.");
   bind_gathers_and_scatters(group);
-  group.def(
-      "alltoall",
-      [](ProcessGroup& g, ArraysArg out, ArraysArg in, TimeArg timeout, OptsArg opts) {
-        return apart(g, OpType::alltoall, tensors_of(out), tensors_of(in), {.timeout = timeout, .opts = opts});
-      },
-      arg("outputs"), arg("inputs"), arg("timeout") = nb::none(), arg("opts") = nb::none(),
-      "One array for each rank, both ways.");
+  def_moving<ArraysArg, ArraysArg>(group, "alltoall", "outputs", "inputs", OpType::alltoall, &tensors_of,
+                                   "One array for each rank, both ways.");
   for (const char* name : {"alltoall_base", "all_to_all_single"}) {
     group.def(
         name,

@@ -15,13 +15,14 @@
 #include <hookline/group/init.hpp>
 
 #include "bind_collectives.hpp"
+#include "default_group.hpp"
 #include "dtype_arg.hpp"
 #include "natively.hpp"
 #include "py_group.hpp"
 #include "py_process_group.hpp"
 #include "rooms.hpp"
 #include "shape_arg.hpp"
-#include "timeout_caster.hpp"
+#include "timeout_arg.hpp"
 #include "work_future.hpp"
 
 namespace hookline::python {
@@ -34,7 +35,7 @@ int traverse(PyObject* self, visitproc visit, void* arg) {
   if (!nb::inst_ready(self)) return 0;
   ProcessGroup* const group = nb::inst_ptr<ProcessGroup>(self);
   if (auto* const native = dynamic_cast<NativeGroup*>(group)) return native->traverse(visit, arg);
-  if (auto* const python = dynamic_cast<PyProcessGroup*>(group)) return python->hook_list().traverse(visit, arg);
+  if (auto* const python = python_group(*group)) return python->hook_list().traverse(visit, arg);
   return 0;
 }
 
@@ -42,7 +43,7 @@ int clear(PyObject* self) {
   if (!nb::inst_ready(self)) return 0;
   ProcessGroup* const group = nb::inst_ptr<ProcessGroup>(self);
   if (auto* const native = dynamic_cast<NativeGroup*>(group)) native->clear();
-  if (auto* const python = dynamic_cast<PyProcessGroup*>(group)) python->hook_list().clear();
+  if (auto* const python = python_group(*group)) python->hook_list().clear();
   return 0;
 }
 
@@ -80,19 +81,6 @@ std::vector<GroupPtr> threads_groups(int size, std::optional<TimeoutArg> timeout
   });
 }
 
-/// A group that is a Python class, else null: what the base has for such a class is its own, since Python itself finds
-/// the methods of the class.
-PyProcessGroup* python_group(const ProcessGroup& group) {
-  return dynamic_cast<PyProcessGroup*>(const_cast<ProcessGroup*>(&group));
-}
-
-std::string own_name(const ProcessGroup& g) {
-  const PyProcessGroup* const python = python_group(g);
-  return python && python->overrides("getBackendName") && !python->overrides("backend_name") ? g.backend_name()
-         : python                                                                            ? python->class_name()
-                                                                                             : g.backend_name();
-}
-
 /// Whether `method` has to give what the base has: Python calls it for a class that has neither it nor, under another
 /// name, the same; or for one that has it, which then has called super().
 bool is_base(const ProcessGroup& g, const char* method, const char* other) {
@@ -100,8 +88,13 @@ bool is_base(const ProcessGroup& g, const char* method, const char* other) {
   return python && (python->overrides(method) || !python->overrides(other));
 }
 
+std::string backend_name(const ProcessGroup& g, const char* method) {
+  const char* const other = method[0] == 'b' ? "getBackendName" : "backend_name";
+  return is_base(g, method, other) ? python_group(g)->class_name() : g.backend_name();
+}
+
 std::string group_name(const ProcessGroup& g, const char* method) {
-  return is_base(g, method, method[0] == 'n' ? "group_name" : "name") ? own_name(g) : g.group_name();
+  return is_base(g, method, method[0] == 'n' ? "group_name" : "name") ? g.backend_name() : g.group_name();
 }
 
 std::string description(const ProcessGroup& g, const char* method) {
@@ -115,12 +108,9 @@ std::uint64_t sequence_number(const ProcessGroup& g, const char* method) {
 }
 
 void register_hook(ProcessGroup& g, nb::callable hook) {
-  if (PyProcessGroup* const python = python_group(g)) {
-    python->register_on_completion_hook(python->hook_list().add(std::move(hook)), python->callbacks().executor());
-    return;
-  }
-  auto& native = dynamic_cast<NativeGroup&>(g);
-  native.register_on_completion_hook(native.hooks().add(std::move(hook)), native.callbacks().executor());
+  PyProcessGroup* const python = python_group(g);
+  HookList& list = python ? python->hook_list() : dynamic_cast<NativeGroup&>(g).hook_list();
+  g.register_on_completion_hook(list.add(std::move(hook)), callbacks_of(g));
 }
 
 void wait_for_hooks(ProcessGroup& g, std::optional<TimeoutArg> timeout) {
@@ -151,9 +141,8 @@ void bind_life(GroupClass& group) {
   using nb::arg;
   group.def("rank", [](const ProcessGroup& g) { return python_group(g) ? python_group(g)->own_rank() : g.rank(); })
       .def("size", [](const ProcessGroup& g) { return python_group(g) ? python_group(g)->own_size() : g.size(); })
-      .def("backend_name", &own_name)
-      .def("getBackendName",
-           [](const ProcessGroup& g) { return python_group(g) ? python_group(g)->class_name() : g.backend_name(); })
+      .def("backend_name", [](const ProcessGroup& g) { return backend_name(g, "backend_name"); })
+      .def("getBackendName", [](const ProcessGroup& g) { return backend_name(g, "getBackendName"); })
       .def("name", [](const ProcessGroup& g) { return group_name(g, "name"); })
       .def_prop_ro("group_name", [](const ProcessGroup& g) { return group_name(g, "group_name"); })
       .def("description", [](const ProcessGroup& g) { return description(g, "description"); })
@@ -209,6 +198,12 @@ void bind_life(GroupClass& group) {
 
 }  // namespace
 
+GroupPtr group_or_default(GroupPtr group) {
+  if (!group) group = default_group().lock();
+  if (group) return group;
+  throw InvalidArgument("there is no default group: call init_process_group() first, and keep what it returns");
+}
+
 void bind_group(nb::module_& m) {
   using nb::arg;
   nb::class_<Capabilities>(m, "Capabilities", "What a group's backend can do.")
@@ -231,11 +226,7 @@ void bind_group(nb::module_& m) {
       "is_initialised", [](nb::handle object) { return nb::inst_check(object) && nb::inst_ready(object); },
       arg("object"));
   m.def(
-      "default_group",
-      [] {
-        if (GroupPtr made = default_group().lock()) return made;
-        throw InvalidArgument("there is no default group: call init_process_group() first, and keep what it returns");
-      },
+      "default_group", [] { return group_or_default(nullptr); },
       "The group that init_process_group made last, while it lives.");
   m.def("init_process_group", &init, arg("backend").none() = nb::none(), arg("init_method") = "env://",
         arg("rank") = nb::none(), arg("world_size") = nb::none(), arg("timeout") = nb::none(),

@@ -11,7 +11,7 @@
 
 #include "group_options.hpp"
 #include "rooms.hpp"
-#include "timeout_caster.hpp"
+#include "timeout_arg.hpp"
 
 namespace hookline::python {
 namespace {

@@ -10,24 +10,20 @@
 #include "gil_release.hpp"
 #include "natively.hpp"
 #include "py_group.hpp"
-#include "timeout_caster.hpp"
+#include "timeout_arg.hpp"
 
 namespace hookline::python {
 namespace {
 
-/// A group that is a Python class, else null. Python itself finds a method of the class before it comes here, so where
-/// the class has this one, somebody has called super(), and there is nothing above.
-PyProcessGroup* python_group(ProcessGroup& group, const char* method) {
-  auto* const python = dynamic_cast<PyProcessGroup*>(&group);
-  if (python && python->overrides(method)) python->lacks((std::string(method) + " in its base").c_str());
-  return python;
+void refuse_super(const ProcessGroup& group, const char* method) {
+  if (const PyProcessGroup* const python = python_group(group)) python->refuse_super(method);
 }
 
 void def_new_group(GroupClass& group, const char* name, const char* signature) {
   group.def(
       name,
       [name](ProcessGroup& g, const std::vector<int>& ranks, std::optional<TimeoutArg> timeout) {
-        python_group(g, name);
+        refuse_super(g, name);
         return natively([&] {
           auto made = g.new_group(ranks);
           if (made && timeout) made->set_timeout(timeout->value());
@@ -45,7 +41,7 @@ void def_coalescing(GroupClass& group, const char* start, const char* end) {
       .def(
           start,
           [start](ProcessGroup& g, nb::handle) {
-            python_group(g, start);
+            refuse_super(g, start);
             natively([&] { g.start_coalescing(); });
           },
           nb::arg("device").none() = nb::none(),
@@ -53,7 +49,7 @@ void def_coalescing(GroupClass& group, const char* start, const char* end) {
       .def(
           end,
           [end](ProcessGroup& g, nb::handle) {
-            python_group(g, end);
+            refuse_super(g, end);
             WorkObject result{nullptr, nb::find(g), nb::list(), {}, {}};
             result.work = natively([&] { return g.end_coalescing(); });
             return result;
@@ -76,7 +72,7 @@ void bind_parts(GroupClass& group) {
       [](ProcessGroup& g, int color, int key) {
         return natively([&] {
           // The way of the base is made of other operations, so that super() has something to call.
-          return dynamic_cast<PyProcessGroup*>(&g) ? g.ProcessGroup::split(color, key) : g.split(color, key);
+          return python_group(g) ? g.ProcessGroup::split(color, key) : g.split(color, key);
         });
       },
       nb::arg("color"), nb::arg("key") = 0, nb::sig("def split(self, color: int, key: int = 0) -> ProcessGroup | None"),

@@ -15,16 +15,12 @@
 #include "natively.hpp"
 #include "rooms.hpp"
 #include "tensor_import.hpp"
+#include "tensor_source.hpp"
 
 namespace hookline::python {
 namespace {
 
 using GroupPtr = std::shared_ptr<ProcessGroup>;
-
-bool is_of_torch(nb::handle object) {
-  const nb::object module = object.type().attr("__module__");
-  return std::string_view(nb::str(module).c_str()).starts_with("torch");
-}
 
 /// Arrays, a mapping to arrays, or an optimizer's param_groups. As PyTorch has it, torch parameters without a gradient
 /// are left out.
@@ -36,7 +32,7 @@ void collect(std::vector<Tensor>& all, nb::handle params) {
   }
   for (const nb::handle item : items) {
     if (PyDict_Check(item.ptr())) collect(all, item);
-    else if (!is_of_torch(item) || !nb::hasattr(item, "grad") || !item.attr("grad").is_none()) {
+    else if (!is_torch_tensor(item) || !nb::hasattr(item, "grad") || !item.attr("grad").is_none()) {
       all.push_back(to_tensor(item));
     }
   }

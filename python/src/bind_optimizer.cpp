@@ -203,16 +203,15 @@ void bind_optimizer(nb::module_& m) {
       "The optimizer of a text: 'sgd(lr=0.1, momentum=0.9)', 'adam', 'adamw(lr=1e-3)'.");
   m.def(
       "overlap",
-      [](const PyHook& hook, nb::handle optimizer, std::optional<double> clip_norm) {
+      [](const PyHook& hook, nb::object optimizer, std::optional<double> clip_norm) {
         if (optimizer.is_none()) throw nb::type_error("overlap: there is no optimizer");
-        return PyHook{overlapped(hook.hook, PyRef(nb::borrow(optimizer)), clip_norm, false), hook.group};
+        return PyHook{overlapped(hook.hook, stepper_of(std::move(optimizer)), clip_norm, false), hook.group};
       },
       arg("hook"), arg("optimizer").none(), arg("clip_norm") = nb::none(),
       nb::sig("def overlap(hook: CommHook, optimizer: typing.Any, clip_norm: float | None = None) -> CommHook"),
       "The hook, and behind it the steps of each bucket's parameters while later buckets are still communicating: by "
-      "an "
-      "Optimizer or its text, by a function of a bucket, or by an object with step_param(param, grad). With clip_norm "
-      "the steps wait for the whole gradient, which is scaled to that norm where it is larger.");
+      "an Optimizer or its text, by a function of a bucket, or by an object with step_param(param, grad). With "
+      "clip_norm the steps wait for the whole gradient, which is scaled to that norm where it is larger.");
 }
 
 }  // namespace hookline::python

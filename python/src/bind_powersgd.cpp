@@ -12,6 +12,7 @@
 #include <hookline/hook/hook_state.hpp>
 #include <hookline/hook/powersgd.hpp>
 
+#include "default_group.hpp"
 #include "py_error.hpp"
 #include "py_hook.hpp"
 #include "py_object.hpp"
@@ -114,8 +115,7 @@ nb::dict get_state(const State& self) {
 }
 
 void set_state(State* self, const nb::dict& state) {
-  const auto group = nb::cast<GroupPtr>(nb::module_::import_("hookline._core").attr("default_group")());
-  construct(self, group, nb::cast<std::int64_t>(state["matrix_approximation_rank"]),
+  construct(self, group_or_default(nullptr), nb::cast<std::int64_t>(state["matrix_approximation_rank"]),
             nb::cast<std::int64_t>(state["start_powerSGD_iter"]), nb::cast<double>(state["min_compression_rate"]),
             nb::cast<bool>(state["use_error_feedback"]), nb::cast<bool>(state["warm_start"]),
             nb::cast<double>(state["orthogonalization_epsilon"]), nb::cast<std::int64_t>(state["random_seed"]),

@@ -16,8 +16,6 @@
 #include <nanobind/stl/vector.h>
 
 #include <hookline/core/error.hpp>
-#include <hookline/hook/builtin_hooks.hpp>
-#include <hookline/optimizer/optimizer.hpp>
 #include <hookline/reducer/broadcast_coalesced.hpp>
 #include <hookline/reducer/reducer.hpp>
 
@@ -27,7 +25,7 @@
 #include "py_optimizer.hpp"
 #include "rooms.hpp"
 #include "tensor_list.hpp"
-#include "timeout_caster.hpp"
+#include "timeout_arg.hpp"
 
 namespace hookline::python {
 namespace {
@@ -112,9 +110,7 @@ void construct(PyReducer* self, const std::vector<std::pair<std::string, TensorA
   if (timeout) options.timeout = timeout->value();
   options.buckets = std::move(buckets);
   HookPtr made = hook_of(state, hook, group, for_torch);
-  if (!made) made = std::make_shared<AllreduceHook>(group);
-  if (PyUnicode_Check(optimizer.ptr())) optimizer = nb::cast(make_optimizer(nb::str(optimizer).c_str()));
-  PyRef stepper = optimizer.is_none() ? PyRef() : PyRef(std::move(optimizer));
+  PyRef stepper = stepper_of(std::move(optimizer));
   HookPtr stepping = overlapped(made, stepper, clip_norm, for_torch);
   auto reducer =
       natively([&] { return std::make_unique<Reducer>(std::move(list), group, std::move(stepping), options); });
@@ -146,8 +142,7 @@ nb::object stats(const PyReducer& self) {
   d["rebuilt"] = s.rebuilt;
   d["unused"] = s.unused;
   d["buckets"] = buckets;
-  const HookPtr hook = self->hook();
-  d["costs"] = hook ? costs_of(*hook) : nb::list();
+  d["costs"] = costs_of(*self->hook());
   return d;
 }
 
@@ -195,7 +190,6 @@ void bind_between_steps(nb::class_<PyReducer>& reducer) {
           "replace_hook",
           [](PyReducer& self, nb::handle state, nb::handle hook) {
             HookPtr made = hook_of(state, hook, self.group, self.for_torch);
-            if (!made) made = std::make_shared<AllreduceHook>(self.group);
             const HookPtr before = self->hook();  // dropped with the GIL, after the new one is in place
             self->replace_hook(overlapped(made, self.optimizer, self.clip_norm, self.for_torch));
             const HookPtr inner = std::exchange(self.hook, std::move(made));
@@ -222,7 +216,6 @@ void bind_between_steps(nb::class_<PyReducer>& reducer) {
           "end_join", [](PyReducer& self) { natively([&] { self->end_join(); }); },
           "Takes part in the others' steps until all ranks are through.")
       .def("buckets", [](const PyReducer& self) { return self->buckets(); })
-      .def_prop_ro("generation", [](const PyReducer& self) { return self->generation(); })
       .def("stats", &stats, nb::sig("def stats(self) -> dict[str, typing.Any]"), "What was measured of the last step.");
 }
 

@@ -16,21 +16,13 @@
 #include "natively.hpp"
 #include "py_store.hpp"
 #include "rooms.hpp"
-#include "timeout_caster.hpp"
+#include "timeout_arg.hpp"
 
 namespace hookline::python {
 namespace {
 
 using Keys = std::vector<std::string>;
 using Values = std::vector<ValueArg>;
-
-nb::bytes to_bytes(const std::string& value) { return nb::bytes(value.data(), value.size()); }
-
-nb::list to_list(const Keys& items, auto convert) {
-  nb::list list;
-  for (const std::string& item : items) list.append(convert(item));
-  return list;
-}
 
 /// The store's own timeout where none is given.
 Milliseconds or_default(const std::optional<TimeoutArg>& timeout, const Store& store) {
@@ -68,7 +60,7 @@ void bind_operations(nb::class_<Store, PyStore>& store) {
           [](Store& s, const std::string& key, const ValueArg& value) { natively([&] { s.set(key, value.bytes); }); },
           arg("key"), arg("value"))
       .def(
-          "get", [](Store& s, const std::string& key) { return to_bytes(natively([&] { return s.get(key); })); },
+          "get", [](Store& s, const std::string& key) { return value_to_python(natively([&] { return s.get(key); })); },
           arg("key"), "The value of a key, waiting up to the store's timeout for it to be set.")
       .def(
           "add",
@@ -89,7 +81,7 @@ void bind_operations(nb::class_<Store, PyStore>& store) {
       .def(
           "compare_set",
           [](Store& s, const std::string& key, const ValueArg& expected, const ValueArg& desired) {
-            return to_bytes(natively([&] { return s.compare_set(key, expected.bytes, desired.bytes); }));
+            return value_to_python(natively([&] { return s.compare_set(key, expected.bytes, desired.bytes); }));
           },
           arg("key"), arg("expected_value"), arg("desired_value"),
           "Sets the desired value where the key has the expected one, or is missing and the expected one is empty. "
@@ -99,7 +91,7 @@ void bind_operations(nb::class_<Store, PyStore>& store) {
           arg("key"), "Whether there was such a key.")
       .def("num_keys", [](Store& s) { return natively([&] { return s.num_keys(); }); })
       .def(
-          "list_keys", [](Store& s) { return to_list(natively([&] { return s.list_keys(); }), key_to_python); },
+          "list_keys", [](Store& s) { return list_to_python(natively([&] { return s.list_keys(); }), key_to_python); },
           nb::sig("def list_keys(self) -> list[str]"))
       .def(
           "append",
@@ -109,7 +101,9 @@ void bind_operations(nb::class_<Store, PyStore>& store) {
           arg("key"), arg("value"))
       .def(
           "multi_get",
-          [](Store& s, const Keys& keys) { return to_list(natively([&] { return s.multi_get(keys); }), to_bytes); },
+          [](Store& s, const Keys& keys) {
+            return list_to_python(natively([&] { return s.multi_get(keys); }), value_to_python);
+          },
           arg("keys"), nb::sig("def multi_get(self, keys: collections.abc.Sequence[str]) -> list[bytes]"))
       .def(
           "multi_set",
@@ -128,7 +122,7 @@ void bind_operations(nb::class_<Store, PyStore>& store) {
       .def(
           "queue_pop",
           [](Store& s, const std::string& key, bool block) {
-            return to_bytes(natively([&] { return s.queue_pop(key, block); }));
+            return value_to_python(natively([&] { return s.queue_pop(key, block); }));
           },
           arg("key"), arg("block") = true,
           "The oldest element, waiting for one; with block=False, InvalidArgument where there is none.")

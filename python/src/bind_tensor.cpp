@@ -18,12 +18,6 @@
 namespace hookline::python {
 namespace {
 
-nb::tuple tuple_of(const Dims& dims) {
-  nb::list list;
-  for (const std::int64_t extent : dims) list.append(extent);
-  return nb::tuple(list);
-}
-
 /// reshape(2, 3) and reshape((2, 3)) are both usual.
 Tensor reshape(const Tensor& self, const nb::args& shape) {
   const bool spread = shape.size() != 1 || nb::isinstance<nb::int_>(shape[0]);

@@ -1,8 +1,10 @@
-// Binds Work: native ones, and the base of those that are written in Python.
+// Binds Work, native ones and the base of those that are written in Python, and WorkInfo.
+#include <chrono>
 #include <optional>
 #include <string>
 #include <utility>
 
+#include <nanobind/stl/chrono.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
 
@@ -13,12 +15,18 @@
 #include "py_group.hpp"
 #include "py_work.hpp"
 #include "rooms.hpp"
-#include "timeout_caster.hpp"
-#include "wall_time.hpp"
+#include "timeout_arg.hpp"
 #include "work_future.hpp"
 
 namespace hookline::python {
 namespace {
+
+/// As the clock on the wall had it; Python's datetime has no other. The difference is taken once, so that times stay in
+/// their order.
+std::chrono::system_clock::time_point on_the_wall(Clock::time_point time) {
+  static const auto clocks_began = std::chrono::system_clock::now() - Clock::now().time_since_epoch();
+  return std::chrono::time_point_cast<std::chrono::system_clock::duration>(clocks_began + time.time_since_epoch());
+}
 
 /// A work that is a Python object and that nobody but this one holds, else null.
 const PyWork* only_owned(const WorkObject& work) {
@@ -230,11 +238,35 @@ Work& native(nb::handle self, const char* what) {
 }
 
 std::string repr(nb::handle self) {
-  if (!object_of(self).work) return class_of(self).insert(0, "<").append(", a hookline.Work made in Python>");
+  if (!object_of(self).work) return "<" + class_of(self) + ", a hookline.Work made in Python>";
   const Work& work = native(self, "repr");
   const char* state = !is_completed(self) ? "pending" : object_of(self).work->exception() ? "failed" : "done";
   return "<hookline.Work " + std::string(name(work.op_type())) + " number " + std::to_string(work.sequence_number()) +
          ", " + state + ">";
+}
+
+void bind_work_info(nb::module_& m) {
+  nb::class_<WorkInfo>(m, "WorkInfo", "What a completion hook is told about an operation that is over.")
+      .def_prop_ro(
+          "op_type", [](const WorkInfo& i) { return std::string(name(i.op_type)); },
+          "The name of the method that started it.")
+      .def_ro("seq", &WorkInfo::seq, "Counts the group's operations on this rank, from 1.")
+      .def_prop_ro("time_started", [](const WorkInfo& i) { return on_the_wall(i.time_started); })
+      .def_prop_ro("time_finished", [](const WorkInfo& i) { return on_the_wall(i.time_finished); })
+      .def_prop_ro(
+          "active_duration",
+          [](const WorkInfo& i) { return std::chrono::duration_cast<std::chrono::microseconds>(i.active_duration); },
+          "From its start, or from the end of the operation before it in its lane where that came later.")
+      .def_ro("lane", &WorkInfo::lane)
+      .def_ro("bucket", &WorkInfo::bucket)
+      .def_ro("bytes", &WorkInfo::bytes, "Of this rank's inputs; of its outputs where it has none.")
+      .def_prop_ro(
+          "error", [](const WorkInfo& i) -> nb::object { return i.error ? error_to_python(i.error) : nb::none(); },
+          nb::sig("def error(self) -> BaseException | None"), "None where it succeeded.")
+      .def("__repr__", [](const WorkInfo& i) {
+        return "<hookline.WorkInfo " + std::string(name(i.op_type)) + " number " + std::to_string(i.seq) + ", " +
+               (i.error ? "failed>" : "done>");
+      });
 }
 
 }  // namespace
@@ -278,6 +310,7 @@ void bind_work(nb::module_& m) {
           },
           "None while it runs.")
       .def("__repr__", &repr);
+  bind_work_info(m);
 }
 
 }  // namespace hookline::python

@@ -16,7 +16,6 @@ NB_MODULE(_core, m) {
   py::bind_backend(m);
   py::bind_group_options(m);
   py::bind_work(m);
-  py::bind_completion(m);
   py::bind_group(m);
   py::bind_decorators(m);
   py::bind_bucket(m);

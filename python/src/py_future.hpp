@@ -15,7 +15,7 @@
 
 #include "py_error.hpp"
 #include "py_object.hpp"
-#include "timeout_caster.hpp"
+#include "timeout_arg.hpp"
 
 namespace hookline::python {
 

@@ -79,12 +79,12 @@ int NativeGroup::traverse(visitproc visit, void* arg) {
     // Groups that new_group() made share the reference.
     if (group.owner().use_count() == 2) Py_VISIT(group.get().ptr());
   }
-  return hooks_.traverse(visit, arg);
+  return hook_list_.traverse(visit, arg);
 }
 
 void NativeGroup::clear() {
   if (weak_from_this().use_count() != 1) return;
-  hooks_.clear();
+  hook_list_.clear();
   if (around_.empty()) return;
   drop_without_gil(exchange_inner(std::make_shared<TakenApart>()));  // it refers to the groups around
   const auto around = std::exchange(around_, {});
@@ -103,7 +103,7 @@ std::shared_ptr<ProcessGroup> borrowed_group(nb::handle group) {
 
 std::shared_ptr<Executor> callbacks_of(ProcessGroup& group) {
   if (auto* native = dynamic_cast<NativeGroup*>(&group)) return native->callbacks().executor();
-  if (auto* python = dynamic_cast<PyProcessGroup*>(&group)) return python->callbacks().executor();
+  if (auto* python = python_group(group)) return python->callbacks().executor();
   return callback_executor();
 }
 

@@ -38,7 +38,7 @@ class NativeGroup final : public GroupDecorator {
   /// Whether the inner group refers to groups that Python objects own.
   bool is_around_python() const noexcept { return !around_.empty(); }
   CallbackThread& callbacks() noexcept { return callbacks_; }
-  HookList& hooks() noexcept { return hooks_; }
+  HookList& hook_list() noexcept { return hook_list_; }
 
   /// With the GIL. References are shown only where the Python object is the only owner of this group: while C++ has it,
   /// nothing that it needs is garbage.
@@ -47,7 +47,7 @@ class NativeGroup final : public GroupDecorator {
 
  private:
   std::vector<PyRef> around_;
-  HookList hooks_;
+  HookList hook_list_;
   CallbackThread callbacks_;
   const pid_t made_in_;
 };

@@ -9,6 +9,7 @@
 #include <nanobind/stl/string.h>
 
 #include <hookline/core/error.hpp>
+#include <hookline/hook/builtin_hooks.hpp>
 #include <hookline/hook/registry.hpp>
 
 #include "natively.hpp"
@@ -22,18 +23,14 @@ namespace {
 
 nb::object helpers() { return nb::module_::import_("hookline._hooks"); }
 
-std::string class_name_of(nb::handle object) {
-  const nb::handle type = object.type();
-  return std::string(nb::str(type.attr("__module__")).c_str()) + "." + nb::str(type.attr("__qualname__")).c_str();
-}
-
 /// A hookline.Future of what the hook returned. Torch is not imported for this: who has none of it returns none.
 nb::object as_future(nb::object returned, const std::string& hook) {
   if (nb::isinstance<PyFuture>(returned)) return returned;
   if (nb::cast<bool>(helpers().attr("is_torch_future")(returned))) return helpers().attr("from_torch")(returned);
-  throw InvalidArgument(
-      "the hook " + hook + ": DDP communication hook's callback must return a torch.futures.Future object, but got " +
-      class_name_of(returned) + "; return a hookline.Future or a torch.futures.Future of the reduced buffer");
+  throw InvalidArgument("the hook " + hook +
+                        ": DDP communication hook's callback must return a torch.futures.Future object, but got " +
+                        nb::cast<std::string>(nb::module_::import_("hookline._names").attr("class_name")(returned)) +
+                        "; return a hookline.Future or a torch.futures.Future of the reduced buffer");
 }
 
 }  // namespace
@@ -83,7 +80,7 @@ Tensor PythonCommHook::parse_hook_result(const HookResult& result) {
 }
 
 HookPtr hook_of(nb::handle state, nb::handle hook, const std::shared_ptr<ProcessGroup>& group, bool for_torch) {
-  if (hook.is_none()) return nullptr;
+  if (hook.is_none()) return std::make_shared<AllreduceHook>(group);
   if (nb::isinstance<PyHook>(hook)) return nb::cast<PyHook&>(hook).hook;
   if (PyUnicode_Check(hook.ptr())) {
     const std::string text = nb::str(hook).c_str();

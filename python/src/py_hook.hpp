@@ -52,8 +52,8 @@ class PythonCommHook final : public CommHookInterface {
   const bool for_torch_;
 };
 
-/// The hook that a user named: text, a hook of C++'s, or a function with its state, which may stand for one of C++'s.
-/// Needs the GIL.
+/// The hook that a user named: text, a hook of C++'s, or a function with its state, which may stand for one of C++'s;
+/// allreduce for None. Needs the GIL.
 HookPtr hook_of(nb::handle state, nb::handle hook, const std::shared_ptr<ProcessGroup>& group, bool for_torch);
 
 }  // namespace hookline::python

@@ -49,15 +49,18 @@ BucketStep steps_of(PyRef stepper, bool by_parameter, bool for_torch) {
 
 }  // namespace
 
+PyRef stepper_of(nb::object optimizer) {
+  if (optimizer.is_none()) return {};
+  if (PyUnicode_Check(optimizer.ptr())) optimizer = nb::cast(make_optimizer(nb::str(optimizer).c_str()));
+  return PyRef(std::move(optimizer));
+}
+
 HookPtr overlapped(HookPtr hook, const PyRef& stepper, std::optional<double> clip_norm, bool for_torch) {
   const OverlapOptions options{.clip_norm = clip_norm};
   const nb::handle optimizer = stepper.get();
   if (!stepper) {
     if (clip_norm) throw InvalidArgument("clip_norm is given without an optimizer");
     return hook;
-  }
-  if (PyUnicode_Check(optimizer.ptr())) {
-    return overlap(std::move(hook), make_optimizer(nb::str(optimizer).c_str()), options);
   }
   if (nb::isinstance<Optimizer>(optimizer)) {
     return overlap(std::move(hook), nb::cast<OptimizerPtr>(optimizer), options);
@@ -69,7 +72,7 @@ HookPtr overlapped(HookPtr hook, const PyRef& stepper, std::optional<double> cli
                           std::string(nb::repr(optimizer).c_str()))
                              .c_str());
   }
-  const auto name = nb::cast<std::string>(nb::module_::import_("hookline._hooks").attr("name_of")(optimizer));
+  const auto name = nb::cast<std::string>(nb::module_::import_("hookline._names").attr("name_of")(optimizer));
   return overlap(std::move(hook), steps_of(stepper, by_parameter, for_torch), name, options);
 }
 

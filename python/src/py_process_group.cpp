@@ -15,7 +15,7 @@
 #include "py_call.hpp"
 #include "py_error.hpp"
 #include "py_work.hpp"
-#include "timeout_caster.hpp"
+#include "timeout_arg.hpp"
 
 namespace hookline::python {
 namespace {
@@ -56,6 +56,10 @@ bool PyProcessGroup::overrides(const char* method) const {
 
 void PyProcessGroup::lacks(const char* method) const {
   throw Unsupported(class_name() + " has no " + method + "; define " + method + " in the class");
+}
+
+void PyProcessGroup::refuse_super(const char* method) const {
+  if (overrides(method)) lacks((std::string(method) + " in its base").c_str());
 }
 
 nb::object PyProcessGroup::call(const char* const* names, const char* signature, const nb::object& arguments,

@@ -60,6 +60,9 @@ class PyProcessGroup final : public ProcessGroup {
   [[noreturn]] void lacks(const char* method) const;
   /// Whether the class has a method of this name of its own. Needs the GIL.
   bool overrides(const char* method) const;
+  /// For methods of the base that have nothing to give: Python finds those of the class before it comes there, so that
+  /// where the class has this one, it has called super(). Throws Unsupported then. Needs the GIL.
+  void refuse_super(const char* method) const;
   std::string class_name() const;
 
   CallbackThread& callbacks() noexcept { return callbacks_; }
@@ -92,5 +95,11 @@ class PyProcessGroup final : public ProcessGroup {
   CallbackThread callbacks_;
   CompletionHooks hooks_;
 };
+
+/// A group that is a Python class, else null. What the base has for such a class is its own, since Python itself finds
+/// the methods of the class.
+inline PyProcessGroup* python_group(const ProcessGroup& group) {
+  return dynamic_cast<PyProcessGroup*>(const_cast<ProcessGroup*>(&group));
+}
 
 }  // namespace hookline::python

@@ -9,28 +9,11 @@
 
 #include <hookline/core/error.hpp>
 
+#include "py_call.hpp"
 #include "py_error.hpp"
 
 namespace hookline::python {
-
 namespace {
-
-nb::bytes value_of(const std::string& bytes) { return nb::bytes(bytes.data(), bytes.size()); }
-
-template <class F>
-nb::list list_of(const std::vector<std::string>& items, F convert) {
-  nb::list list;
-  for (const std::string& item : items) list.append(convert(item));
-  return list;
-}
-
-std::string class_of(nb::handle object) { return nb::cast<std::string>(object.type().attr("__qualname__")); }
-
-[[noreturn]] void wrong_result(nb::handle self, const char* method, const char* expected, nb::handle result) {
-  PyErr_Format(PyExc_TypeError, "%s.%s() must return %s, and this returned %s", class_of(self).c_str(), method,
-               expected, result.is_none() ? "None" : class_of(result).c_str());
-  throw nb::python_error();
-}
 
 // How each kind of result is read; all get (self, method, result).
 constexpr auto kNothing = [](nb::handle, const char*, nb::handle) {};
@@ -69,6 +52,8 @@ nb::str key_to_python(const std::string& key) {
   return nb::steal<nb::str>(PyUnicode_DecodeUTF8(key.data(), static_cast<Py_ssize_t>(key.size()), "surrogateescape"));
 }
 
+nb::bytes value_to_python(const std::string& value) { return nb::bytes(value.data(), value.size()); }
+
 template <class Convert, class Base, class... Args>
 auto PyStore::call(const char* method, Convert convert, Base base, Args&&... args) const {
   {
@@ -96,7 +81,9 @@ std::string PyStore::describe() const {
 }
 
 void PyStore::set(const std::string& key, const std::string& value) {
-  call("set", kNothing, [&] { lacks("set"); }, [&] { return key_to_python(key); }, [&] { return value_of(value); });
+  call(
+      "set", kNothing, [&] { lacks("set"); }, [&] { return key_to_python(key); },
+      [&] { return value_to_python(value); });
 }
 
 std::string PyStore::get(const std::string& key) {
@@ -111,18 +98,19 @@ std::int64_t PyStore::add(const std::string& key, std::int64_t amount) {
 
 void PyStore::wait(const std::vector<std::string>& keys, Milliseconds timeout) {
   call(
-      "wait", kNothing, [&] { lacks("wait"); }, [&] { return list_of(keys, key_to_python); },
+      "wait", kNothing, [&] { lacks("wait"); }, [&] { return list_to_python(keys, key_to_python); },
       [&] { return nb::cast(timeout); });
 }
 
 bool PyStore::check(const std::vector<std::string>& keys) {
-  return call("check", kBool, [&]() -> bool { lacks("check"); }, [&] { return list_of(keys, key_to_python); });
+  return call("check", kBool, [&]() -> bool { lacks("check"); }, [&] { return list_to_python(keys, key_to_python); });
 }
 
 std::string PyStore::compare_set(const std::string& key, const std::string& expected, const std::string& desired) {
   return call(
       "compare_set", kText, [&] { return Store::compare_set(key, expected, desired); },
-      [&] { return key_to_python(key); }, [&] { return value_of(expected); }, [&] { return value_of(desired); });
+      [&] { return key_to_python(key); }, [&] { return value_to_python(expected); },
+      [&] { return value_to_python(desired); });
 }
 
 bool PyStore::delete_key(const std::string& key) {
@@ -140,24 +128,24 @@ std::vector<std::string> PyStore::list_keys() {
 void PyStore::append(const std::string& key, const std::string& value) {
   call(
       "append", kNothing, [&] { Store::append(key, value); }, [&] { return key_to_python(key); },
-      [&] { return value_of(value); });
+      [&] { return value_to_python(value); });
 }
 
 std::vector<std::string> PyStore::multi_get(const std::vector<std::string>& keys) {
   return call(
-      "multi_get", kTexts, [&] { return Store::multi_get(keys); }, [&] { return list_of(keys, key_to_python); });
+      "multi_get", kTexts, [&] { return Store::multi_get(keys); }, [&] { return list_to_python(keys, key_to_python); });
 }
 
 void PyStore::multi_set(const std::vector<std::string>& keys, const std::vector<std::string>& values) {
   call(
-      "multi_set", kNothing, [&] { Store::multi_set(keys, values); }, [&] { return list_of(keys, key_to_python); },
-      [&] { return list_of(values, value_of); });
+      "multi_set", kNothing, [&] { Store::multi_set(keys, values); },
+      [&] { return list_to_python(keys, key_to_python); }, [&] { return list_to_python(values, value_to_python); });
 }
 
 void PyStore::queue_push(const std::string& key, const std::string& value) {
   call(
       "queue_push", kNothing, [&] { Store::queue_push(key, value); }, [&] { return key_to_python(key); },
-      [&] { return value_of(value); });
+      [&] { return value_to_python(value); });
 }
 
 std::string PyStore::queue_pop(const std::string& key, bool block) {

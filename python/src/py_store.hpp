@@ -20,6 +20,15 @@ struct ValueArg {
 
 /// A key as Python's str; bytes that are no UTF-8 become surrogate escapes.
 nb::str key_to_python(const std::string& key);
+nb::bytes value_to_python(const std::string& value);
+
+/// A list of what `convert` makes of each.
+template <class F>
+nb::list list_to_python(const std::vector<std::string>& items, F convert) {
+  nb::list list;
+  for (const std::string& item : items) list.append(convert(item));
+  return list;
+}
 
 /// The C++ side of a Python class derived from Store. Each operation calls the method of the same name, with keys as
 /// str, values as bytes and timeouts as timedelta; one that the class does not have is as in the base. What a method

@@ -17,7 +17,6 @@ void bind_codec(nb::module_& m);
 void bind_backend(nb::module_& m);
 void bind_group_options(nb::module_& m);
 void bind_work(nb::module_& m);
-void bind_completion(nb::module_& m);
 void bind_group(nb::module_& m);
 void bind_decorators(nb::module_& m);
 void bind_bucket(nb::module_& m);

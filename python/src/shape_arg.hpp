@@ -1,4 +1,4 @@
-// Shapes as Python users give them: one number, or a sequence of them.
+// Shapes as Python users give them, one number or a sequence of them, and as they get them.
 #pragma once
 
 #include <cstdint>
@@ -18,6 +18,12 @@ using Shape = std::variant<std::int64_t, std::vector<std::int64_t>>;
 inline Dims dims_of(const Shape& shape) {
   if (const auto* one = std::get_if<std::int64_t>(&shape)) return {*one};
   return Dims(std::span(std::get<std::vector<std::int64_t>>(shape)));
+}
+
+inline nanobind::tuple tuple_of(const Dims& dims) {
+  nanobind::list list;
+  for (const std::int64_t extent : dims) list.append(extent);
+  return nanobind::tuple(list);
 }
 
 }  // namespace hookline::python

@@ -26,12 +26,12 @@ nb::handle torch_tensor_type() {
   return type;
 }
 
-bool is_torch(nb::handle object) {
+}  // namespace
+
+bool is_torch_tensor(nb::handle object) {
   const nb::handle type = torch_tensor_type();
   return type.is_valid() && PyObject_IsInstance(object.ptr(), type.ptr()) == 1;
 }
-
-}  // namespace
 
 nb::object array_of(const Tensor& tensor) {
   const nb::handle owner = PyRef::object_of(tensor.owner());
@@ -41,7 +41,7 @@ nb::object array_of(const Tensor& tensor) {
     if (exporter.is_valid() && same_view(to_tensor(owner), tensor)) return nb::borrow(exporter);
     return to_numpy(tensor);
   }
-  if (!is_torch(owner)) return to_numpy(tensor);
+  if (!is_torch_tensor(owner)) return to_numpy(tensor);
   if (same_view(to_tensor(owner), tensor)) return nb::borrow(owner);
   return nb::module_::import_("torch").attr("from_dlpack")(tensor);
 }

@@ -14,4 +14,7 @@ namespace hookline::python {
 nanobind::object array_of(const Tensor& tensor);
 nanobind::object arrays_of(const std::vector<Tensor>& tensors);
 
+/// Whether an object is a torch.Tensor; torch is not imported for this. Needs the GIL.
+bool is_torch_tensor(nanobind::handle object);
+
 }  // namespace hookline::python

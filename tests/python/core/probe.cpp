@@ -1,4 +1,4 @@
-// Native code for the Python tests to play with: errors, futures and threads as later rooms will use them.
+// Native code for the Python tests to play with: errors, futures, threads and a group that calls another.
 #include <atomic>
 #include <mutex>
 #include <thread>
@@ -163,19 +163,6 @@ void hammer(int threads, nb::object callback) {
   }
 }
 
-/// How long a stay in Python takes on a native thread, in microseconds.
-double stay_cost(int rounds) {
-  double cost = 0;
-  const nb::gil_scoped_release released;
-  std::thread([&] {
-    with_gil([] {});
-    const auto begin = Clock::now();
-    for (int i = 0; i < rounds; ++i) with_gil([] {});
-    cost = std::chrono::duration<double, std::micro>(Clock::now() - begin).count() / rounds;
-  }).join();
-  return cost;
-}
-
 /// A native group that does nothing but call the given one, as C++ code does.
 std::shared_ptr<ProcessGroup> through_cpp(nb::handle group) {
   return make_around(group,
@@ -193,7 +180,6 @@ void bind_probe(nb::module_& m) {
   probe.def("wait_natively", &wait_natively);
   probe.def("drop_elsewhere", &drop_elsewhere);
   probe.def("hammer", &hammer);
-  probe.def("stay_cost", &stay_cost);
   probe.def("through_cpp", &through_cpp, nb::arg("group").none());
   nb::class_<Completer>(probe, "Completer")
       .def(nb::init<bool>(), nb::arg("on_executor") = false)

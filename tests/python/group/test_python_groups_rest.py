@@ -95,6 +95,14 @@ def test_names_and_numbers(cls):
         g._set_sequence_number_for_group()
 
 
+@pytest.mark.parametrize("method", ["backend_name", "getBackendName"])
+def test_the_name_of_the_backend_under_either_name(method):
+    base = getattr(hl.ProcessGroup, method)
+    group = type("Named", (hl.ProcessGroup,), {method: lambda self: base(self) + "!"})(0, 1)
+    for g in (through_cpp(group), group):
+        assert (g.backend_name(), g.getBackendName(), g.name()) == ("Named!",) * 3
+
+
 def test_coalescing():
     for group, names in ((Own(), ("start", "end")), (OwnTorch(), (("start", torch.device("cpu")),) * 2)):
         for g in (through_cpp(group), group):
