@@ -139,7 +139,7 @@ def _descriptors(found: Limits) -> Finding:
     text = f"open files: {found.descriptors:g}, enough for {max(ranks, 0)} ranks on this host"
     fix = f"ulimit -n {min(found.descriptors_hard, 65536):g}"
     if found.descriptors_hard < 256:
-        fix += ", after the administrator has raised the hard limit"
+        fix = f"have the administrator raise the hard limit, which is {found.descriptors_hard:g}; then ulimit -n 4096"
     if ranks < 2:
         return Finding(State.WRONG, text, fix)
     if ranks < 2 * found.affinity:

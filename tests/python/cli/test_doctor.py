@@ -50,7 +50,7 @@ def test_a_healthy_machine_has_nothing_to_fix():
         ({"address_space": 1024 * MIB}, State.LOOK, "maps: 1 GiB", "ulimit -v unlimited"),
         ({"locked": 0}, State.LOOK, "locked memory: 0 bytes", "ulimit -l unlimited"),
         ({"descriptors": 50}, State.WRONG, "open files: 50, enough for 0 ranks", "ulimit -n 4096"),
-        ({"descriptors": 50, "descriptors_hard": 50}, State.WRONG, "open files: 50", "administrator"),
+        ({"descriptors": 50, "descriptors_hard": 50}, State.WRONG, "open files: 50", "hard limit, which is 50; then"),
         ({"descriptors": 80}, State.LOOK, "enough for 10 ranks", "ulimit -n 4096"),
         ({"quota": 1.5}, State.LOOK, "may use 1.5; its control group", "at most 1 ranks"),
         ({"affinity": 1}, State.LOOK, "cores: 8, of which this process may use 1", "taskset"),
