@@ -23,6 +23,14 @@ def test_a_room_has_a_page(room: str) -> None:
     assert room in (ROOT / "docs/index.md").read_text().splitlines()
 
 
+def test_hookline_hpp_includes_every_public_header() -> None:
+    folder = ROOT / "include"
+    headers = {path.relative_to(folder).as_posix() for path in folder.rglob("*.hpp")}
+    included = set(re.findall(r"#include <(.*)>", (folder / "hookline/hookline.hpp").read_text()))
+    others = {name for name in headers - included if "libtorch" not in name}  # those need PyTorch's headers
+    assert others == {"hookline/hookline.hpp", "hookline/core/export.hpp"}
+
+
 def test_decisions_are_in_the_index() -> None:
     folder = ROOT / "docs/decisions"
     index = (folder / "index.md").read_text().splitlines()
