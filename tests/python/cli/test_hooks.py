@@ -1,5 +1,8 @@
 """Tests `hookline hooks`: it lists what the registry has."""
 
+import re
+from pathlib import Path
+
 import pytest
 
 import hookline as hl
@@ -16,6 +19,12 @@ def test_all_hooks_with_options_and_a_line_each(capsys):
     ]
     assert len(lines) == 2 * len(hl.registered_hooks())
     assert all(line.strip() for line in lines)
+
+
+def test_every_hook_has_a_row_on_the_page_of_hooks():
+    page = (Path(__file__).parents[3] / "docs/hook.md").read_text()
+    rows = re.findall(r"^\| (`.*?`) \| ", page, re.MULTILINE)
+    assert [name for name in hl.registered_hooks() if not any(re.search(rf"\b{name}\b", row) for row in rows)] == []
 
 
 def test_one_hook(capsys):
