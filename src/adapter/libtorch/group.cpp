@@ -1,7 +1,9 @@
 // Collectives as calls of torch.distributed, and its works as ours.
 #include "adapter/libtorch/group.hpp"
 
-#include <functional>
+#include <atomic>
+#include <optional>
+#include <string_view>
 #include <utility>
 
 #include <hookline/group/arguments.hpp>
@@ -9,57 +11,72 @@
 #include "adapter/callback_pool.hpp"
 #include "adapter/libtorch/errors.hpp"
 #include "adapter/libtorch/python_work.hpp"
-#include "adapter/libtorch/tensors.hpp"
-#include "adapter/libtorch/waiting.hpp"
+#include "adapter/libtorch/staged_call.hpp"
 
 namespace hookline::libtorch {
 namespace {
 
-c10d::ReduceOp torch_op(ReduceOp op) {
-  switch (op.kind()) {
-    case ReduceOp::Kind::product: return c10d::ReduceOp::PRODUCT;
-    case ReduceOp::Kind::min: return c10d::ReduceOp::MIN;
-    case ReduceOp::Kind::max: return c10d::ReduceOp::MAX;
-    case ReduceOp::Kind::band: return c10d::ReduceOp::BAND;
-    case ReduceOp::Kind::bor: return c10d::ReduceOp::BOR;
-    case ReduceOp::Kind::bxor: return c10d::ReduceOp::BXOR;
-    case ReduceOp::Kind::sum:
-    case ReduceOp::Kind::avg:  // divided afterwards: not every backend has it
-    case ReduceOp::Kind::premul_sum: break;
-  }
-  return c10d::ReduceOp::SUM;
-}
-
 template <class Options>
-Options options_of(const Collective& c) {
+Options options_of(const StagedCall& call) {
+  const Collective& c = call.asked();
   Options options;
   if (c.timeout) options.timeout = *c.timeout;
-  if constexpr (requires { options.reduceOp; }) options.reduceOp = torch_op(c.op);
+  if constexpr (requires { options.reduceOp; }) options.reduceOp = call.op();
   if constexpr (requires { options.rootRank; }) options.rootRank = c.root;
   return options;
 }
 
+/// A receive that knows where the message came from, once it is there.
+class ReceiveWork final : public Work {
+ public:
+  ReceiveWork(WorkPtr work, std::shared_ptr<const std::atomic<int>> source)
+      : work_(std::move(work)), source_(std::move(source)) {}
+
+  void wait(std::optional<Milliseconds> timeout) override { work_->wait(timeout); }
+  Future<std::vector<Tensor>> get_future() override { return work_->get_future(); }
+  bool is_completed() override { return work_->is_completed(); }
+  std::exception_ptr exception() override { return work_->exception(); }
+  std::vector<Tensor> result() override { return work_->result(); }
+  OpType op_type() const override { return work_->op_type(); }
+  std::uint64_t sequence_number() const override { return work_->sequence_number(); }
+  int source_rank() const override { return source_->load(); }
+  Clock::time_point time_started() const override { return work_->time_started(); }
+  Clock::time_point time_finished() const override { return work_->time_finished(); }
+
+ private:
+  const WorkPtr work_;
+  const std::shared_ptr<const std::atomic<int>> source_;
+};
+
 /// What an operation ends with: the outputs, or the error.
 class Completion {
  public:
-  Completion(Collective collective, int size) : collective_(std::move(collective)), size_(size) {}
+  Completion(Collective collective, int rank, int size) : call_(std::move(collective), rank, size) {}
 
-  Future<std::vector<Tensor>> future() const { return promise_.get_future(); }
+  StagedCall& call() { return call_; }
+  const Collective& asked() const { return call_.asked(); }
 
-  void end(const std::exception_ptr& error) {
-    if (error) {
-      promise_.try_set_error(from_torch(error));
-      return;
+  WorkPtr work(std::uint64_t number) const {
+    WorkPtr work = make_work(promise_.get_future(), asked().type, number);
+    if (asked().type != OpType::recv && asked().type != OpType::recv_anysource) return work;
+    return std::make_shared<ReceiveWork>(std::move(work), source_);
+  }
+
+  void end(c10d::Work* work, const std::exception_ptr& error) {
+    try {
+      if (error) std::rethrow_exception(error);
+      call_.end();
+      if (asked().type == OpType::recv) *source_ = asked().root;
+      if (asked().type == OpType::recv_anysource) *source_ = work->sourceRank();
+      promise_.try_set_value(asked().outputs);
+    } catch (...) {
+      promise_.try_set_error(from_torch(std::current_exception()));
     }
-    if (collective_.op == ReduceOp::avg) {
-      for (const Tensor& output : collective_.outputs) output *= 1.0 / size_;
-    }
-    promise_.try_set_value(collective_.outputs);
   }
 
  private:
-  const Collective collective_;  // with the tensors, which live until then
-  const int size_;
+  StagedCall call_;
+  const std::shared_ptr<std::atomic<int>> source_ = std::make_shared<std::atomic<int>>(-1);
   Promise<std::vector<Tensor>> promise_;
 };
 
@@ -74,18 +91,18 @@ void end_with(const c10::intrusive_ptr<c10d::Work>& work, const std::shared_ptr<
   }
   if (future) {
     future->addCallback([completion, work](c10::ivalue::Future& done) {
-      completion->end(done.hasError() ? done.exception_ptr() : exception_in(done.constValue()));
+      completion->end(work.get(), done.hasError() ? done.exception_ptr() : exception_in(done.constValue()));
     });
     return;
   }
   adapter::CallbackPool::instance().post([completion, work] {
     std::exception_ptr error;
     try {
-      work->wait();
+      work->wait(completion->asked().timeout.value_or(kNoTimeout));
     } catch (...) {
       error = std::current_exception();
     }
-    completion->end(error);
+    completion->end(work.get(), error);
   });
 }
 
@@ -109,99 +126,112 @@ WorkPtr TorchGroup::run(Collective collective) {
   if (collective.reader) throw Unsupported("the torch group '" + name_ + "' has no readers of blocks");
   const std::uint64_t number = sequence_.fetch_add(1) + 1;
   const OpType type = collective.type;
-  if (collective.op.kind() == ReduceOp::Kind::premul_sum) {
-    for (const Tensor& input : sources(collective)) input *= collective.op.factor();
+  if (const std::exception_ptr cause = broken()) {
+    Promise<std::vector<Tensor>> failed;
+    failed.set_error(cause);
+    return make_work(failed.get_future(), type, number);
   }
   c10::intrusive_ptr<c10d::Work> work;
+  std::shared_ptr<Completion> completion;
   try {
-    work = calling_torch([&] { return call(collective); });
+    work = calling_torch([&] {
+      completion = std::make_shared<Completion>(std::move(collective), rank_, size_);
+      return start(completion->call());
+    });
   } catch (const Error& e) {
     // What torch says of a Python class that does not have the operation.
     if (std::string_view(e.what()).find("No backend type associated") == std::string_view::npos) throw;
     throw Unsupported("the torch group '" + name_ + "' has no " + std::string(name(type)) + ": " + e.what());
   }
-  const auto completion = std::make_shared<Completion>(std::move(collective), size_);
-  Future<std::vector<Tensor>> future = completion->future();
+  WorkPtr result = completion->work(number);
   if (work) {
     end_with(work, completion);
   } else if (type == OpType::monitored_barrier) {
-    completion->end(nullptr);
+    completion->end(nullptr, nullptr);
   } else {
     throw InvalidArgument(std::string(name(type)) + " of the torch group '" + name_ +
                           "' returned None; it must return a Work");
   }
-  return make_work(future, type, number);
+  return result;
 }
 
-c10::intrusive_ptr<c10d::Work> TorchGroup::call(const Collective& c) {
-  // Some backends want shapes to fit where only the number of elements matters.
-  const bool flat = c.type == OpType::allgather_into_tensor || c.type == OpType::allgather_into_tensor_coalesced ||
-                    c.type == OpType::reduce_scatter_tensor || c.type == OpType::reduce_scatter_tensor_coalesced;
-  const auto convert = [flat](const std::vector<Tensor>& tensors) {
-    std::vector<at::Tensor> result;
-    for (const Tensor& t : tensors) result.push_back(tensor_of(flat && t.is_contiguous() ? t.flatten() : t));
-    return result;
-  };
-  std::vector<at::Tensor> inputs = convert(c.inputs);
-  std::vector<at::Tensor> outputs = convert(c.outputs);
+c10::intrusive_ptr<c10d::Work> TorchGroup::start(StagedCall& call) {
+  const Collective& c = call.asked();
+  std::vector<at::Tensor>& inputs = call.inputs();
+  std::vector<at::Tensor>& outputs = call.outputs();
   std::vector<std::vector<at::Tensor>> lists;
   switch (c.type) {
-    case OpType::allreduce: return group_->allreduce(outputs, options_of<c10d::AllreduceOptions>(c));
+    case OpType::allreduce: return group_->allreduce(outputs, options_of<c10d::AllreduceOptions>(call));
     case OpType::allreduce_coalesced:
-      return group_->allreduce_coalesced(outputs, options_of<c10d::AllreduceCoalescedOptions>(c));
-    case OpType::reduce: return group_->reduce(outputs, options_of<c10d::ReduceOptions>(c));
-    case OpType::broadcast: return group_->broadcast(outputs, options_of<c10d::BroadcastOptions>(c));
+      return group_->allreduce_coalesced(outputs, options_of<c10d::AllreduceCoalescedOptions>(call));
+    case OpType::reduce: return group_->reduce(outputs, options_of<c10d::ReduceOptions>(call));
+    case OpType::broadcast: return group_->broadcast(outputs, options_of<c10d::BroadcastOptions>(call));
     case OpType::allgather:
       lists.push_back(outputs);
-      return group_->allgather(lists, inputs, options_of<c10d::AllgatherOptions>(c));
+      return group_->allgather(lists, inputs, options_of<c10d::AllgatherOptions>(call));
     case OpType::allgather_coalesced: {
       const std::size_t each = inputs.size();
       for (std::size_t i = 0; i < outputs.size(); i += each) {
         const auto first = outputs.begin() + static_cast<std::ptrdiff_t>(i);
         lists.emplace_back(first, first + static_cast<std::ptrdiff_t>(each));
       }
-      return group_->allgather_coalesced(lists, inputs, options_of<c10d::AllgatherOptions>(c));
+      return group_->allgather_coalesced(lists, inputs, options_of<c10d::AllgatherOptions>(call));
     }
     case OpType::allgather_into_tensor:
-      return group_->all_gather_single(outputs[0], inputs[0], options_of<c10d::AllgatherOptions>(c));
+      return group_->all_gather_single(outputs[0], inputs[0], options_of<c10d::AllgatherOptions>(call));
     case OpType::allgather_into_tensor_coalesced:
-      return group_->all_gather_single_coalesced(outputs, inputs, options_of<c10d::AllgatherOptions>(c));
+      return group_->all_gather_single_coalesced(outputs, inputs, options_of<c10d::AllgatherOptions>(call));
     case OpType::gather:
       if (rank_ == c.root) lists.push_back(outputs);
-      return group_->gather(lists, inputs, options_of<c10d::GatherOptions>(c));
+      return group_->gather(lists, inputs, options_of<c10d::GatherOptions>(call));
     case OpType::scatter:
       if (rank_ == c.root) lists.push_back(inputs);
-      return group_->scatter(outputs, lists, options_of<c10d::ScatterOptions>(c));
+      return group_->scatter(outputs, lists, options_of<c10d::ScatterOptions>(call));
     case OpType::reduce_scatter:
       lists.push_back(inputs);
-      return group_->reduce_scatter(outputs, lists, options_of<c10d::ReduceScatterOptions>(c));
+      return group_->reduce_scatter(outputs, lists, options_of<c10d::ReduceScatterOptions>(call));
     case OpType::reduce_scatter_tensor:
-      return group_->reduce_scatter_single(outputs[0], inputs[0], options_of<c10d::ReduceScatterOptions>(c));
+      return group_->reduce_scatter_single(outputs[0], inputs[0], options_of<c10d::ReduceScatterOptions>(call));
     case OpType::reduce_scatter_tensor_coalesced:
-      return group_->reduce_scatter_single_coalesced(outputs, inputs, options_of<c10d::ReduceScatterOptions>(c));
-    case OpType::alltoall: return group_->alltoall(outputs, inputs, options_of<c10d::AllToAllOptions>(c));
-    case OpType::alltoall_base: {
-      std::vector<std::int64_t> output_splits = c.output_splits;
-      std::vector<std::int64_t> input_splits = c.input_splits;
-      return group_->all_to_all_single(outputs[0], inputs[0], output_splits, input_splits,
-                                       options_of<c10d::AllToAllOptions>(c));
-    }
+      return group_->reduce_scatter_single_coalesced(outputs, inputs, options_of<c10d::ReduceScatterOptions>(call));
+    case OpType::alltoall:
+    case OpType::alltoall_base:
+      return group_->all_to_all_single(outputs[0], inputs[0], call.output_splits(), call.input_splits(),
+                                       options_of<c10d::AllToAllOptions>(call));
     case OpType::send: return group_->send(inputs, c.root, c.tag);
     case OpType::recv: return group_->recv(outputs, c.root, c.tag);
     case OpType::recv_anysource: return group_->recvAnysource(outputs, c.tag);
-    case OpType::barrier: return group_->barrier(options_of<c10d::BarrierOptions>(c));
+    case OpType::barrier: return group_->barrier(options_of<c10d::BarrierOptions>(call));
     case OpType::monitored_barrier: break;
   }
-  group_->monitoredBarrier(options_of<c10d::BarrierOptions>(c), c.wait_all_ranks);
+  group_->monitoredBarrier(options_of<c10d::BarrierOptions>(call), c.wait_all_ranks);
   return nullptr;
 }
 
-// torch's groups do not tell the others why.
-void TorchGroup::abort(const std::string&) {
+std::exception_ptr TorchGroup::broken() const {
+  const std::lock_guard lock(mutex_);
+  return broken_;
+}
+
+// torch's groups do not tell the others why, and Gloo's goes on as if nothing had been said.
+void TorchGroup::abort(const std::string& cause) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (!broken_) {
+      broken_ = std::make_exception_ptr(
+          Aborted("rank " + std::to_string(rank_) + " aborted the torch group '" + name_ + "': " + cause));
+    }
+  }
   calling_torch([&] { group_->abort(); });
 }
 
+std::shared_ptr<ProcessGroup> TorchGroup::new_group(const std::vector<int>&) {
+  throw Unsupported("new_group of the torch group '" + name_ +
+                    "': make it with torch.distributed.new_group, and of that a hookline group");
+}
+
 void TorchGroup::set_timeout(Milliseconds timeout) {
+  if (timeout <= Milliseconds(0)) throw InvalidArgument("set_timeout: a timeout must be longer than 0 ms");
   calling_torch([&] { group_->setTimeout(timeout); });
 }
 

@@ -192,7 +192,7 @@ std::exception_ptr from_torch(const std::exception_ptr& error) {
   } catch (const std::exception& e) {
     const std::string message = e.what();
     if (tells_of_time(message)) return std::make_exception_ptr(Timeout(message, error));
-    if (message.find("losed by peer") != std::string::npos) return std::make_exception_ptr(PeerLost(message, error));
+    if (message.find("by peer") != std::string::npos) return std::make_exception_ptr(PeerLost(message, error));
     return std::make_exception_ptr(Error(message, error));
   } catch (...) {
     return error;

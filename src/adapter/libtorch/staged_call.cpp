@@ -1,0 +1,144 @@
+// Views of other types, copies in one piece, and the arithmetic that torch's backends lack.
+#include "adapter/libtorch/staged_call.hpp"
+
+#include <cstdint>
+#include <type_traits>
+#include <utility>
+
+#include <ATen/Functions.h>
+
+#include "adapter/libtorch/tensors.hpp"
+
+namespace hookline::libtorch {
+namespace {
+
+bool is_reduction(OpType type) {
+  switch (type) {
+    case OpType::allreduce:
+    case OpType::allreduce_coalesced:
+    case OpType::reduce:
+    case OpType::reduce_scatter:
+    case OpType::reduce_scatter_tensor:
+    case OpType::reduce_scatter_tensor_coalesced: return true;
+    default: return false;
+  }
+}
+
+// Some backends want shapes to fit where only the number of elements matters.
+bool is_flat(OpType type) {
+  switch (type) {
+    case OpType::allgather:
+    case OpType::allgather_coalesced:
+    case OpType::allgather_into_tensor:
+    case OpType::allgather_into_tensor_coalesced:
+    case OpType::gather:
+    case OpType::scatter:
+    case OpType::reduce_scatter:
+    case OpType::reduce_scatter_tensor:
+    case OpType::reduce_scatter_tensor_coalesced:
+    case OpType::alltoall: return true;
+    default: return false;
+  }
+}
+
+/// Of booleans, which are reduced as the bytes 0 and 1, a sum is the larger one and a product the smaller one.
+c10d::ReduceOp torch_op(ReduceOp op, bool booleans) {
+  switch (op.kind()) {
+    case ReduceOp::Kind::product: return booleans ? c10d::ReduceOp::MIN : c10d::ReduceOp::PRODUCT;
+    case ReduceOp::Kind::min: return c10d::ReduceOp::MIN;
+    case ReduceOp::Kind::max: return c10d::ReduceOp::MAX;
+    case ReduceOp::Kind::band: return c10d::ReduceOp::BAND;
+    case ReduceOp::Kind::bor: return c10d::ReduceOp::BOR;
+    case ReduceOp::Kind::bxor: return c10d::ReduceOp::BXOR;
+    case ReduceOp::Kind::sum:
+    case ReduceOp::Kind::avg:  // divided afterwards: not every backend has it
+    case ReduceOp::Kind::premul_sum: break;
+  }
+  return booleans ? c10d::ReduceOp::MAX : c10d::ReduceOp::SUM;
+}
+
+/// As ReduceOp::avg says. Not by torch: from a thread of the backend's it would start threads that compete with the
+/// program's own.
+void divide(const at::Tensor& sums, int ranks) {
+  const Tensor values = view_of(sums, "avg", Use::reduced, false);
+  visit_dtype(values.dtype(), [&](auto zero) {
+    using T = decltype(zero);
+    if constexpr (!std::is_same_v<T, bool>) {
+      T* const x = values.data<T>();
+      for (std::int64_t i = 0; i < values.numel(); ++i) {
+        if constexpr (std::is_integral_v<T>) x[i] = static_cast<T>(x[i] / ranks);
+        else if constexpr (std::is_same_v<T, double>) x[i] /= ranks;
+        else x[i] = T(static_cast<float>(x[i]) / static_cast<float>(ranks));
+      }
+    }
+  });
+}
+
+bool same_memory(const at::Tensor& a, const at::Tensor& b) { return a.const_data_ptr() == b.const_data_ptr(); }
+
+}  // namespace
+
+StagedCall::StagedCall(Collective collective, int rank, int size)
+    : asked_(std::move(collective)),
+      size_(size),
+      reduces_(is_reduction(asked_.type)),
+      gives_only_((asked_.type == OpType::reduce && rank != asked_.root) ||
+                  (asked_.type == OpType::broadcast && rank == asked_.root)),
+      op_(torch_op(asked_.op, reduces_ && sources(asked_).front().dtype() == DType::boolean)),
+      input_splits_(asked_.input_splits),
+      output_splits_(asked_.output_splits) {
+  const bool scaled = reduces_ && asked_.op.kind() == ReduceOp::Kind::premul_sum;
+  const bool in_place = works_in_place(asked_.type);
+  for (const Tensor& t : asked_.inputs) inputs_.push_back(given(t, true, scaled));
+  for (const Tensor& t : asked_.outputs) outputs_.push_back(given(t, in_place, reduces_ && gives_only_));
+  if (scaled) {
+    for (at::Tensor& t : in_place ? outputs_ : inputs_) t.mul_(asked_.op.factor());
+  }
+  if (asked_.type == OpType::alltoall) join_lists();
+}
+
+/// One input and one output, cut by splits, in the place of the lists.
+void StagedCall::join_lists() {
+  for (const at::Tensor& t : inputs_) input_splits_.push_back(t.numel());
+  for (const at::Tensor& t : outputs_) output_splits_.push_back(t.numel());
+  inputs_ = {at::cat(inputs_)};
+  outputs_ = {at::cat(outputs_)};
+}
+
+/// The caller's tensor, under a type of the same size that every backend has.
+at::Tensor StagedCall::seen(const Tensor& tensor) const {
+  const at::Tensor own = tensor_of(tensor);
+  if (reduces_ && tensor.dtype() == DType::boolean) return own.view(at::kByte);
+  if (!reduces_ && tensor.dtype() == DType::i16) return own.view(at::kHalf);
+  return own;
+}
+
+/// What the backend gets for it: with its elements where they are `read`, in memory of its own where it must be
+/// `apart`.
+at::Tensor StagedCall::given(const Tensor& tensor, bool read, bool apart) const {
+  const at::Tensor own = seen(tensor);
+  const bool message =
+      asked_.type == OpType::send || asked_.type == OpType::recv || asked_.type == OpType::recv_anysource;
+  if (message && own.numel() == 0) return at::zeros({1}, at::kByte);
+  at::Tensor result = own;
+  if (reduces_ && tensor.dtype() == DType::i16) {
+    result = own.to(at::kInt).contiguous();
+  } else if (!own.is_contiguous()) {
+    result = read ? own.contiguous() : at::empty(own.sizes(), own.options());
+  } else if (apart) {
+    result = own.clone();
+  }
+  return is_flat(asked_.type) ? result.flatten() : result;
+}
+
+void StagedCall::end() {
+  if (gives_only_) return;
+  if (asked_.type == OpType::alltoall) outputs_ = outputs_[0].split_with_sizes(output_splits_);
+  for (std::size_t i = 0; i < outputs_.size(); ++i) {
+    if (reduces_ && asked_.op == ReduceOp::avg) divide(outputs_[i], size_);
+    const at::Tensor own = seen(asked_.outputs[i]);
+    if (own.numel() != 0 && !same_memory(own, outputs_[i])) own.copy_(outputs_[i].view(own.sizes()));
+  }
+}
+
+}  // namespace hookline::libtorch
