@@ -6,6 +6,15 @@
 namespace hookline::testing {
 namespace {
 
+bool takes(ReduceOp op, DType dtype) {
+  try {
+    check(op, dtype);
+    return true;
+  } catch (const InvalidArgument&) {
+    return false;
+  }
+}
+
 TEST_P(GroupContract, Allreduce) {
   const std::vector<ReduceOp> ops = {ReduceOp::sum, ReduceOp::avg,  ReduceOp::product,
                                      ReduceOp::min, ReduceOp::max,  ReduceOp::band,
@@ -13,11 +22,7 @@ TEST_P(GroupContract, Allreduce) {
   sample(24, [&](ProcessGroup& group, DType dtype, std::int64_t count, Layout layout, int root) {
     const ReduceOp chosen = ops[static_cast<std::size_t>(count + root) % ops.size()];
     for (const ReduceOp& op : full_matrix() ? ops : std::vector{chosen}) {
-      try {
-        check(op, dtype);
-      } catch (const InvalidArgument&) {
-        continue;
-      }
+      if (!takes(op, dtype)) continue;
       const Tensor t = make(group, count, dtype, layout);
       fill(t, group.rank());
       group.allreduce(t, {.op = op})->wait();
@@ -42,14 +47,17 @@ TEST_P(GroupContract, ReduceAndBroadcast) {
   sample(6, [](ProcessGroup& group, DType dtype, std::int64_t count, Layout layout, int root) {
     const Tensor t = make(group, count, dtype, layout);
     fill(t, group.rank());
-    group.reduce(t, {.op = ReduceOp::sum, .root = root})->wait();
+    const std::vector<ReduceOp> ops = {ReduceOp::sum, ReduceOp::avg, ReduceOp::premul_sum(0.5)};
+    ReduceOp op = ops[static_cast<std::size_t>(count + root) % ops.size()];
+    if (!takes(op, dtype)) op = ReduceOp::sum;
+    group.reduce(t, {.op = op, .root = root})->wait();
     if (group.rank() == root) {
-      expect(t, expected_reduction(t, ReduceOp::sum, group.size()), "reduce");
+      expect(t, expected_reduction(t, op, group.size()), "reduce " + std::string(name(op)));
     } else {
       expect(t, expected_input(t, group.rank()), "reduce on another rank than the root");
     }
     group.broadcast(t, {.root = root})->wait();
-    expect(t, expected_reduction(t, ReduceOp::sum, group.size()), "broadcast");
+    expect(t, expected_reduction(t, op, group.size()), "broadcast");
   });
 }
 
@@ -139,6 +147,17 @@ TEST_P(GroupContract, ReduceScatter) {
     group.reduce_scatter_tensor_coalesced({output, second}, {joined, joined})->wait();
     expect(output, expected_reduction(output, ReduceOp::sum, group.size(), group.rank()), "coalesced, first");
     expect(second, expected_reduction(output, ReduceOp::sum, group.size(), group.rank()), "coalesced, second");
+    for (const ReduceOp& op : {ReduceOp::avg, ReduceOp::premul_sum(0.5)}) {
+      if (!takes(op, dtype)) continue;
+      group.reduce_scatter_tensor(output, joined, {.op = op})->wait();
+      expect(output, expected_reduction(output, op, group.size(), group.rank()), std::string(name(op)));
+    }
+    for (int r = 0; r < group.size(); ++r) {
+      const Tensor& input = inputs[static_cast<std::size_t>(r)];
+      expect(input, expected_input(input, group.rank(), r), "an input, afterwards");
+      expect(joined.slice(0, r * count, (r + 1) * count), expected_input(input, group.rank(), r),
+             "the input, afterwards");
+    }
   });
 }
 

@@ -66,11 +66,11 @@ void spawn_threads(std::vector<std::shared_ptr<Backend>> backends, const RankBod
 
 // In the child: nothing of the test program may run on behind the body, so it ends by _exit.
 [[noreturn]] void run_rank(const std::string& path, int rank, int ranks, const RankBody& body, int report,
-                           const MakeBackend& make_backend) {
+                           const MakeGroup& make) {
   std::string failure;
   const bool failed_before = ::testing::Test::HasFailure();  // what the child was born with is not its own
   try {
-    const auto group = make_group(make_backend(std::make_shared<FileStore>(path), rank, ranks), kTimeout);
+    const auto group = make(std::make_shared<FileStore>(path), rank, ranks);
     try {
       body(*group);
       if (::testing::Test::HasFailure() && !failed_before) failure = "an expectation failed";
@@ -89,7 +89,7 @@ void spawn_threads(std::vector<std::shared_ptr<Backend>> backends, const RankBod
   _exit(failure.empty() ? 0 : 1);
 }
 
-void spawn_processes(int ranks, const RankBody& body, const MakeBackend& make_backend) {
+void spawn_processes(int ranks, const RankBody& body, const MakeGroup& make) {
   const test::TempDirectory directory;
   int report[2];
   if (pipe(report) != 0) throw std::runtime_error("pipe");
@@ -98,7 +98,7 @@ void spawn_processes(int ranks, const RankBody& body, const MakeBackend& make_ba
     const pid_t child = fork();
     if (child == 0) {
       close(report[0]);
-      run_rank(directory / "store", r, ranks, body, report[1], make_backend);
+      run_rank(directory / "store", r, ranks, body, report[1], make);
     }
     children.push_back(child);
   }
@@ -144,8 +144,14 @@ World layered_threads(const std::string& name, const HostOf& host_of, bool on_en
 
 }  // namespace
 
+World processes_world(const std::string& name, const MakeGroup& make) {
+  return {name, [make](int ranks, const RankBody& body) { spawn_processes(ranks, body, make); }};
+}
+
 World processes_world(const std::string& name, const MakeBackend& make_backend) {
-  return {name, [make_backend](int ranks, const RankBody& body) { spawn_processes(ranks, body, make_backend); }};
+  return processes_world(name, [make_backend](const std::shared_ptr<Store>& store, int rank, int ranks) {
+    return make_group(make_backend(store, rank, ranks), kTimeout);
+  });
 }
 
 World shm_world() { return processes_world("shm", make_shm); }

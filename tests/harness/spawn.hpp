@@ -19,6 +19,11 @@ struct World {
   /// Runs `body` on `ranks` ranks of a new group and returns when all are through. Throws std::runtime_error naming the
   /// rank of the first failure: an exception, or a failed expectation in a process.
   std::function<void(int ranks, const RankBody& body)> spawn;
+  /// Whether the group compares what its ranks call, and tells all of them of one that gives up, leaves or does not
+  /// come. A group that hands its calls to a library that does neither is held to everything else.
+  bool watched = true;
+  /// Whether it can make groups of its ranks; where not, it must say so.
+  bool subgroups = true;
 };
 
 World threads_world();          ///< threads that reach into each other's tensors
@@ -30,7 +35,10 @@ World layered_threads_world();    ///< every other rank on the second host
 World layered_processes_world();  ///< the first half of the ranks on the first host, the others on the second
 World layered_hosts_world();      ///< threads on three hosts, over the simplest engine
 
-/// Processes that make their backends from a store that they meet in.
+/// Processes that make their groups, or the backends of these, from a file store that they meet in.
+using MakeGroup =
+    std::function<std::shared_ptr<ProcessGroup>(const std::shared_ptr<Store>& store, int rank, int ranks)>;
+World processes_world(const std::string& name, const MakeGroup& make);
 using MakeBackend = std::function<std::shared_ptr<Backend>(const std::shared_ptr<Store>& store, int rank, int ranks)>;
 World processes_world(const std::string& name, const MakeBackend& make_backend);
 

@@ -1,0 +1,167 @@
+// What groups that watch over their ranks notice: calls that differ, and ranks that give up, leave or do not come.
+#include <string>
+#include <vector>
+
+#include <gmock/gmock.h>
+
+#include <hookline/core/error.hpp>
+
+#include "contract/group_contract.hpp"
+
+namespace hookline::testing {
+namespace {
+
+class GroupWatching : public GroupContract {};
+
+TEST_P(GroupWatching, AMessageOfAnotherSizeIsAMismatchForTheReceiverOnly) {
+  GetParam().spawn(2, [](ProcessGroup& group) {
+    for (int round = 0; round < 10; ++round) {
+      const Tensor t = Tensor::full({100 + group.rank()}, group.rank());
+      if (group.rank() == 0) {
+        group.send(t, 1)->wait();
+        group.send(t, 1)->wait();
+      } else {
+        EXPECT_THROW(group.recv(t, 0)->wait(), Mismatch);
+        EXPECT_EQ(t.data<float>()[0], 1.0f);
+        group.recv(t.slice(0, 0, 100), 0)->wait();
+        EXPECT_EQ(t.data<float>()[0], 0.0f);
+      }
+    }
+    group.barrier()->wait();
+  });
+}
+
+TEST_P(GroupWatching, SplitsThatDisagreeAreAMismatchEverywhere) {
+  GetParam().spawn(2, [](ProcessGroup& group) {
+    const Tensor input = Tensor::full({4}, 1);
+    const Tensor output = Tensor::full({group.rank() == 0 ? 3 : 4}, -1);
+    const std::vector<std::int64_t> gives = group.rank() == 0 ? std::vector<std::int64_t>{1, 3} : std::vector{2L, 2L};
+    const std::vector<std::int64_t> takes = group.rank() == 0 ? std::vector<std::int64_t>{1, 2} : std::vector{2L, 2L};
+    try {
+      group.alltoall_base(output, input, takes, gives)->wait();
+      ADD_FAILURE() << "rank 0 gives 3 rows, rank 1 expects 2";
+    } catch (const Mismatch& error) {
+      EXPECT_NE(std::string(error.what()).find("rank 0 gives 12 bytes to rank 1, which expects 8"), std::string::npos)
+          << error.what();
+    }
+    EXPECT_EQ(output.data<float>()[0], -1.0f);
+    group.barrier()->wait();
+  });
+}
+
+TEST_P(GroupWatching, AMismatchIsAnErrorEverywhereAndLeavesTheDataAndTheGroup) {
+  GetParam().spawn(3, [](ProcessGroup& group) {
+    for (const std::int64_t count : {20, 50'000}) {
+      const Tensor t = make(group, count + (group.rank() == 1), DType::f32, Layout::shared);
+      fill(t, group.rank());
+      const WorkPtr work = group.allreduce(t);
+      try {
+        work->wait();
+        throw std::runtime_error("no mismatch was noticed");
+      } catch (const Mismatch& e) {
+        EXPECT_THAT(e.what(),
+                    ::testing::HasSubstr("rank 1: allreduce of " + std::to_string(count + 1) + " float32, sum"));
+      }
+      expect(t, expected_input(t, group.rank()), "untouched");
+      const WorkPtr other = group.rank() == 2 ? group.broadcast(t) : group.barrier();
+      EXPECT_THROW(other->wait(), Mismatch);
+      const std::int64_t first = 3 + group.rank();  // as many elements, but not in the same tensors
+      const WorkPtr cut = group.allreduce_coalesced({t.slice(0, 0, first), t.slice(0, first, 10)});
+      EXPECT_THAT([&] { cut->wait(); },
+                  ::testing::ThrowsMessage<Mismatch>(::testing::HasSubstr("cut into tensors of different sizes")));
+      group.barrier()->wait();
+    }
+  });
+}
+
+TEST_P(GroupWatching, ARankThatGivesUpIsNamed) {
+  GetParam().spawn(3, [](ProcessGroup& group) {
+    group.barrier()->wait();
+    const Tensor t = Tensor::zeros({100'000});
+    if (group.rank() == 1) {
+      group.abort("the hook failed: out of luck");
+      EXPECT_THROW(group.barrier()->wait(), Aborted);
+      return;
+    }
+    try {
+      group.allreduce(t)->wait();
+      throw std::runtime_error("an allreduce without rank 1");
+    } catch (const Aborted& e) {
+      EXPECT_THAT(e.what(), ::testing::HasSubstr("rank 1"));
+      EXPECT_THAT(e.what(), ::testing::HasSubstr("out of luck"));
+    }
+    EXPECT_THROW(group.barrier()->wait(), Aborted);
+  });
+}
+
+TEST_P(GroupWatching, EverybodyIsToldWhoLeft) {
+  for (int round = 0; round < 5; ++round) {
+    GetParam().spawn(4, [](ProcessGroup& group) {
+      group.barrier()->wait();
+      if (group.rank() == 2) {
+        group.shutdown();
+        return;
+      }
+      EXPECT_THAT([&] { group.barrier()->wait(); },
+                  ::testing::ThrowsMessage<PeerLost>(::testing::HasSubstr("rank 2 left the group")));
+    });
+  }
+}
+
+TEST_P(GroupWatching, ATimeoutNamesWhoDidNotCome) {
+  GetParam().spawn(3, [](ProcessGroup& group) {
+    group.barrier()->wait();
+    if (group.rank() == 2) {
+      // It comes to nothing else, and learns from the others that they gave up.
+      EXPECT_THROW(
+          {
+            const Tensor t = Tensor::zeros({1});
+            group.recv(t, 0, {.tag = 9})->wait();
+          },
+          Aborted);
+      return;
+    }
+    try {
+      group.barrier({.timeout = Milliseconds(50)})->wait();
+      throw std::runtime_error("a barrier without rank 2");
+    } catch (const Timeout& e) {
+      EXPECT_THAT(e.what(), ::testing::HasSubstr("rank 2 did not come"));
+    } catch (const Aborted& e) {  // the other one may have been faster
+      EXPECT_THAT(e.what(), ::testing::HasSubstr("rank 2 did not come"));
+    }
+  });
+}
+
+TEST_P(GroupWatching, AMonitoredBarrierNamesTheFirstWhoDidNotComeOrAll) {
+  for (const bool all : {false, true}) {
+    GetParam().spawn(4, [all](ProcessGroup& group) {
+      group.monitored_barrier();
+      if (group.rank() != 0) {
+        const Tensor t = Tensor::zeros({1});
+        EXPECT_THROW(group.recv(t, 0)->wait(), Aborted);
+        return;
+      }
+      try {
+        group.monitored_barrier({.timeout = Milliseconds(30), .wait_all_ranks = all});
+        throw std::runtime_error("a barrier without the others");
+      } catch (const Timeout& e) {
+        const std::string who = all ? "Ranks 1, 2, 3" : "Rank 1";
+        EXPECT_THAT(e.what(), ::testing::StartsWith("[Rank 0]: " + who + " failed to pass monitoredBarrier in "));
+      }
+    });
+  }
+}
+
+std::vector<World> watched_worlds() {
+  std::vector<World> worlds = group_worlds();
+  std::erase_if(worlds, [](const World& world) { return !world.watched; });
+  return worlds;
+}
+
+// A program may have none but groups that do not watch.
+GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(GroupWatching);
+INSTANTIATE_TEST_SUITE_P(Worlds, GroupWatching, ::testing::ValuesIn(watched_worlds()),
+                         [](const auto& test) { return test.param.name; });
+
+}  // namespace
+}  // namespace hookline::testing
