@@ -13,11 +13,11 @@ HookTraits traits_around(const HookPtr& inner, const std::string& name) {
 
 }  // namespace
 
-AroundHook::AroundHook(HookPtr inner, const std::string& name, HookWrapper around)
-    : CommHookInterface(traits_around(inner, name)), inner_(std::move(inner)), around_(std::move(around)) {}
+AroundHook::AroundHook(HookPtr inner, const std::string& name)
+    : CommHookInterface(traits_around(inner, name)), inner_(std::move(inner)) {}
 
 Future<HookResult> AroundHook::run_hook(GradBucket& bucket) {
-  Future<Tensor> reduced = around_(inner_, bucket);
+  Future<Tensor> reduced = run(bucket);
   return reduced.then([](const Future<Tensor>& done) { return HookResult(done.value()); });
 }
 

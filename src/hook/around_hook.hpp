@@ -5,17 +5,18 @@
 #include <utility>
 #include <vector>
 
-#include <hookline/hook/function_hook.hpp>
+#include <hookline/hook/comm_hook.hpp>
 
 namespace hookline::hook {
 
-/// Runs a function around the inner hook and leaves everything else to that one. What has more to do derives from it.
+/// Does something around the inner hook in run(), and leaves everything else to that one. What has more to do overrides
+/// more.
 class AroundHook : public CommHookInterface {
  public:
   /// InvalidArgument where there is no inner hook.
-  AroundHook(HookPtr inner, const std::string& name, HookWrapper around);
+  AroundHook(HookPtr inner, const std::string& name);
 
-  Future<HookResult> run_hook(GradBucket& bucket) override;
+  Future<HookResult> run_hook(GradBucket& bucket) final;
   Tensor parse_hook_result(const HookResult& result) override { return tensor_of(result); }
 
   void begin_step(const HookStep& step) override { inner_->begin_step(step); }
@@ -29,8 +30,10 @@ class AroundHook : public CommHookInterface {
   const HookPtr& inner() const noexcept { return inner_; }
 
  private:
+  /// May be a coroutine: this hook and the bucket live until its Future is done.
+  virtual Future<Tensor> run(GradBucket& bucket) = 0;
+
   const HookPtr inner_;
-  const HookWrapper around_;
 };
 
 }  // namespace hookline::hook

@@ -14,22 +14,19 @@ namespace {
 class CastHook final : public hook::AroundHook {
  public:
   CastHook(HookPtr inner, DType dtype, std::shared_ptr<ProcessGroup> group)
-      : AroundHook(std::move(inner), dtype == DType::f16 ? "fp16" : "bf16",
-                   [this](HookPtr hook, GradBucket& bucket) { return run(std::move(hook), bucket); }),
-        dtype_(dtype),
-        group_(std::move(group)) {}
+      : AroundHook(std::move(inner), dtype == DType::f16 ? "fp16" : "bf16"), dtype_(dtype), group_(std::move(group)) {}
 
  private:
-  Future<Tensor> run(HookPtr hook, GradBucket& bucket) {
-    if (bucket.buffer().dtype() != DType::f32) co_return co_await run_and_parse(hook, bucket);
+  Future<Tensor> run(GradBucket& bucket) override {
+    if (bucket.buffer().dtype() != DType::f32) co_return co_await run_and_parse(inner(), bucket);
     const auto count = static_cast<std::size_t>(bucket.buffer().numel());
     const Tensor narrow = buffer_of(bucket);
     kernel::narrow(dtype_, bucket.buffer().data<const float>(), narrow.mutable_bytes(), count);
     GradBucket cast = bucket;
     cast.set_buffer(narrow);
-    const Tensor result = co_await run_and_parse(hook, cast);
+    const Tensor result = co_await run_and_parse(inner(), cast);
     if (result.dtype() != dtype_ || result.numel() != bucket.buffer().numel() || !result.is_contiguous()) {
-      throw InvalidArgument("the hook " + hook->name() + " got " + to_string(narrow) + " and gave " +
+      throw InvalidArgument("the hook " + inner()->name() + " got " + to_string(narrow) + " and gave " +
                             to_string(result));
     }
     kernel::widen(dtype_, result.bytes(), bucket.buffer().data<float>(), count);

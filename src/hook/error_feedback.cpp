@@ -2,7 +2,7 @@
 #include <cmath>
 #include <mutex>
 
-#include <hookline/hook/hook_state.hpp>
+#include <hookline/hook/function_hook.hpp>
 #include <hookline/hook/kept_errors.hpp>
 #include <hookline/hook/wrappers.hpp>
 
@@ -13,9 +13,7 @@ namespace {
 
 class FeedbackHook final : public hook::AroundHook {
  public:
-  explicit FeedbackHook(HookPtr inner)
-      : AroundHook(std::move(inner), "error_feedback",
-                   [this](HookPtr hook, GradBucket& bucket) { return run(std::move(hook), bucket); }) {}
+  explicit FeedbackHook(HookPtr inner) : AroundHook(std::move(inner), "error_feedback") {}
 
   bool keep_error() override { return true; }
   void save(StateWriter& to) const override {
@@ -28,9 +26,9 @@ class FeedbackHook final : public hook::AroundHook {
   }
 
  private:
-  Future<Tensor> run(HookPtr hook, GradBucket& bucket) {
+  Future<Tensor> run(GradBucket& bucket) override {
     if (bucket.buffer().dtype() != DType::f32 || bucket.sparse_grad_indices()) {
-      co_return co_await run_and_parse(hook, bucket);
+      co_return co_await run_and_parse(inner(), bucket);
     }
     const Tensor kept = errors_of(bucket);
     float* const errors = kept.data<float>();
@@ -40,7 +38,7 @@ class FeedbackHook final : public hook::AroundHook {
       values[i] += errors[i];
       errors[i] = values[i];
     }
-    const Tensor result = co_await run_and_parse(hook, bucket);
+    const Tensor result = co_await run_and_parse(inner(), bucket);
     const float* const reduced = result.data<const float>();
     // What is no finite number must not come back in later steps.
     for (std::size_t i = 0; i < count; ++i) {

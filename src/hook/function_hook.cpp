@@ -1,4 +1,4 @@
-// The hook around a function.
+// A function as a hook, and as what goes around one.
 #include <hookline/hook/function_hook.hpp>
 
 #include <hookline/core/error.hpp>
@@ -6,6 +6,21 @@
 #include "hook/around_hook.hpp"
 
 namespace hookline {
+namespace {
+
+class WrappedHook final : public hook::AroundHook {
+ public:
+  WrappedHook(HookPtr inner, const std::string& name, HookWrapper around)
+      : AroundHook(std::move(inner), name), around_(std::move(around)) {}
+
+ private:
+  Future<Tensor> run(GradBucket& bucket) override { return around_(inner(), bucket); }
+
+  const HookWrapper around_;
+};
+
+}  // namespace
+
 namespace hook {
 
 FunctionHook::FunctionHook(HookFunction function, HookTraits traits)
@@ -30,7 +45,7 @@ HookPtr wrap(HookPtr inner, HookWrapper around, const std::string& name) {
   if (inner && !around) {
     throw InvalidArgument("wrap: the function to wrap around the hook " + inner->name() + " is empty");
   }
-  return std::make_shared<hook::AroundHook>(std::move(inner), name, std::move(around));
+  return std::make_shared<WrappedHook>(std::move(inner), name, std::move(around));
 }
 
 }  // namespace hookline

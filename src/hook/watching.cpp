@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include <hookline/core/error.hpp>
+#include <hookline/hook/function_hook.hpp>
 #include <hookline/hook/wrappers.hpp>
 #include <hookline/kernel/norm.hpp>
 
@@ -20,9 +21,7 @@ double norm(const Tensor& tensor) { return std::sqrt(squared_norm(tensor).item<d
 class ComparingHook final : public hook::AroundHook {
  public:
   ComparingHook(HookPtr inner, std::shared_ptr<ProcessGroup> group)
-      : AroundHook(std::move(inner), "compare",
-                   [this](HookPtr hook, GradBucket& bucket) { return run(std::move(hook), bucket); }),
-        group_(std::move(group)) {}
+      : AroundHook(std::move(inner), "compare"), group_(std::move(group)) {}
 
   std::vector<HookCost> costs() const override {
     std::vector<HookCost> all = AroundHook::costs();
@@ -38,12 +37,12 @@ class ComparingHook final : public hook::AroundHook {
   }
 
  private:
-  Future<Tensor> run(HookPtr hook, GradBucket& bucket) {
+  Future<Tensor> run(GradBucket& bucket) override {
     const Tensor exact = bucket.buffer().clone();
     const AllreduceOptions options{.op = ReduceOp::avg};
     const WorkPtr work = group_->allreduce(exact, options);
     co_await work;
-    const Tensor result = co_await run_and_parse(hook, bucket);
+    const Tensor result = co_await run_and_parse(inner(), bucket);
     const double size = norm(exact);
     const double off = difference(exact, result);
     note(bucket.index(), size > 0 ? off / size : off);

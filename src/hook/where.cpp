@@ -17,10 +17,7 @@ namespace {
 class WhereHook final : public hook::AroundHook {
  public:
   WhereHook(HookPtr inner, ParameterRule rule, HookPtr otherwise)
-      : AroundHook(std::move(inner), "where",
-                   [this](HookPtr hook, GradBucket& bucket) { return run(std::move(hook), bucket); }),
-        rule_(std::move(rule)),
-        otherwise_(std::move(otherwise)) {}
+      : AroundHook(std::move(inner), "where"), rule_(std::move(rule)), otherwise_(std::move(otherwise)) {}
 
   void begin_step(const HookStep& step) override {
     AroundHook::begin_step(step);
@@ -60,14 +57,14 @@ class WhereHook final : public hook::AroundHook {
     Part chosen, rest;
   };
 
-  Future<Tensor> run(HookPtr hook, GradBucket& bucket) {
+  Future<Tensor> run(GradBucket& bucket) override {
     const Split split = split_of(bucket);
-    if (split.rest.members.empty()) co_return co_await run_and_parse(hook, bucket);
+    if (split.rest.members.empty()) co_return co_await run_and_parse(inner(), bucket);
     if (split.chosen.members.empty()) co_return co_await run_and_parse(otherwise_, bucket);
     const std::vector<Tensor> gradients = bucket.gradients();
     GradBucket chosen = collect(bucket, split.chosen, gradients);
     GradBucket rest = collect(bucket, split.rest, gradients);
-    const Tensor first = co_await run_and_parse(hook, chosen);
+    const Tensor first = co_await run_and_parse(inner(), chosen);
     spread(first, split.chosen, gradients);
     const Tensor second = co_await run_and_parse(otherwise_, rest);
     spread(second, split.rest, gradients);

@@ -46,8 +46,7 @@ std::optional<GradBucket> without(const GradBucket& bucket, const std::set<std::
 class OverlapHook final : public hook::AroundHook {
  public:
   OverlapHook(HookPtr inner, BucketStep step, OptimizerPtr optimizer, const std::string& name, OverlapOptions options)
-      : AroundHook(std::move(inner), fmt::format("overlap({})", name),
-                   [this](HookPtr hook, GradBucket& bucket) { return run(std::move(hook), bucket); }),
+      : AroundHook(std::move(inner), fmt::format("overlap({})", name)),
         step_(std::move(step)),
         optimizer_(std::move(optimizer)),
         options_(options) {}
@@ -92,14 +91,14 @@ class OverlapHook final : public hook::AroundHook {
   }
 
  private:
-  Future<Tensor> run(HookPtr hook, GradBucket& bucket) {
+  Future<Tensor> run(GradBucket& bucket) override {
     check(bucket);
-    const Tensor result = co_await run_and_parse(hook, bucket);
+    const Tensor result = co_await run_and_parse(inner(), bucket);
     GradBucket reduced = bucket;
     reduced.set_buffer(result);
     if (result.dtype() != bucket.buffer().dtype()) {
-      throw InvalidArgument(
-          fmt::format("the hook {} got {} and gave {}", hook->name(), to_string(bucket.buffer()), to_string(result)));
+      throw InvalidArgument(fmt::format("the hook {} got {} and gave {}", inner()->name(), to_string(bucket.buffer()),
+                                        to_string(result)));
     }
     const std::optional<GradBucket> now = keep_or_take(reduced);
     if (now && optimizer_ && now->buffer().numel() > kSmall) {
