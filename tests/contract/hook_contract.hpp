@@ -18,7 +18,7 @@ struct HookCase {
   std::string name;
   std::function<HookPtr(std::shared_ptr<ProcessGroup> group)> make;
   bool reduces = true;   ///< gives the mean over the ranks; otherwise the rank's own
-  double tolerance = 0;  ///< relative, of the largest element
+  double tolerance = 0;  ///< of a mean of gradients between -1 and 1
 };
 
 inline std::ostream& operator<<(std::ostream& out, const HookCase& hook) { return out << hook.name; }

@@ -2,14 +2,11 @@
 #include <hookline/hook/compress_hook.hpp>
 
 #include <cmath>
-#include <cstring>
 #include <limits>
-#include <stdexcept>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <hookline/backend/threads.hpp>
 #include <hookline/core/error.hpp>
 #include <hookline/hook/function_hook.hpp>
 #include <hookline/hook/hook_state.hpp>
@@ -17,45 +14,26 @@
 #include <hookline/hook/wrappers.hpp>
 
 #include "harness/spawn.hpp"
+#include "hook/buckets.hpp"
 
-namespace hookline {
+namespace hookline::testing {
 namespace {
 
 using namespace std::chrono_literals;
 using ::testing::HasSubstr;
 
-std::shared_ptr<ProcessGroup> alone() { return make_group(make_threads_backends(1)[0], 10s); }
-
-void require(bool condition, const std::string& what) {
-  if (!condition) throw std::runtime_error(what);
-}
-
-using Layout = std::shared_ptr<const BucketLayout>;
-
-Layout layout(std::vector<Dims> sizes, std::vector<std::string> names) {
-  return std::make_shared<const BucketLayout>(layout_of(std::move(sizes), {}, std::move(names)));
-}
-
 /// A bucket of values that depend on rank and step.
 GradBucket bucket_of(const Layout& layout, int rank, int step, std::size_t index = 0, std::size_t count = 1) {
-  const auto numel = static_cast<std::int64_t>(layout->offsets.back() + layout->lengths.back());
-  Tensor t = Tensor::empty({numel});
-  for (std::int64_t i = 0; i < numel; ++i) {
-    t.data<float>()[i] = std::sin(0.1F * static_cast<float>(i + step) + static_cast<float>(rank));
-  }
-  return {index, count, t, layout};
-}
-
-Tensor run(const HookPtr& hook, GradBucket bucket) { return run_and_parse(hook, bucket).wait(30s), bucket.buffer(); }
-
-bool same(const Tensor& a, const Tensor& b) {
-  return a.nbytes() == b.nbytes() && std::memcmp(a.bytes(), b.bytes(), a.nbytes()) == 0;
+  const auto value = [&](std::int64_t i) {
+    return std::sin(0.1F * static_cast<float>(i + step) + static_cast<float>(rank));
+  };
+  return bucket_with(layout, value, index, count);
 }
 
 TEST(CompressHook, AResumedRunGoesOnBitForBit) {
   for (const char* text : {"int4 | error_feedback", "int8(rounding=stochastic, seed=5)", "allreduce | error_feedback",
                            "int4(rounding=stochastic) | where(name=a, otherwise=int8) | error_feedback"}) {
-    testing::threads_world().spawn(3, [&](ProcessGroup& group) {
+    threads_world().spawn(3, [&](ProcessGroup& group) {
       const Layout two = layout({Dims{30, 20}, Dims{77}}, {"a", "b"});
       const auto whole = make_hook(text, group.shared_from_this());
       const auto first = make_hook(text, group.shared_from_this());
@@ -127,7 +105,7 @@ TEST(CompressHook, TheStateOfAnotherHookModelOrWorldIsRefused) {
     return "";
   };
   EXPECT_THAT(message(make_hook("int8 | error_feedback", group), state), HasSubstr("the hook int4"));
-  testing::threads_world().spawn(2, [&](ProcessGroup& pair) {
+  threads_world().spawn(2, [&](ProcessGroup& pair) {
     const auto here = make_hook("int4 | error_feedback", pair.shared_from_this());
     EXPECT_THROW(load_state(*here, pair, state), InvalidArgument);
   });
@@ -145,7 +123,7 @@ TEST(CompressHook, TheStateOfAnotherHookModelOrWorldIsRefused) {
 }
 
 TEST(CompressHook, TellsWhatItCost) {
-  testing::threads_world().spawn(2, [&](ProcessGroup& group) {
+  threads_world().spawn(2, [&](ProcessGroup& group) {
     const auto hook = make_hook("int8 | error_feedback | compare", group.shared_from_this());
     const Layout one = layout({Dims{1024}}, {"w"});
     run(hook, bucket_of(one, group.rank(), 0, 0, 2));
@@ -177,27 +155,6 @@ TEST(CompressHook, WhatFollowsAComparisonMayAskForItsCosts) {
   EXPECT_EQ(costs, 1u);
 }
 
-TEST(CompressHook, RulesChooseParameters) {
-  const ParameterRule rule{.name = "layer?.w*", .min_size = 4, .max_size = 100, .dims = 2};
-  EXPECT_TRUE(rule.fits("layer1.weight", Dims{2, 2}));
-  EXPECT_FALSE(rule.fits("layer1.bias", Dims{2, 2}));
-  EXPECT_FALSE(rule.fits("layer1.weight", Dims{4}));
-  EXPECT_FALSE(rule.fits("layer1.weight", Dims{1, 3}));
-  EXPECT_FALSE(rule.fits("layer1.weight", Dims{11, 10}));
-
-  const auto group = alone();
-  const auto hook = make_hook("int4 | where(name=w*, otherwise=allreduce)", group);
-  GradBucket bucket = bucket_of(layout({Dims{5}, Dims{6}, Dims{7}}, {"b1", "w1", "b2"}), 0, 0);
-  const Tensor before = bucket.buffer().clone();
-  run(hook, bucket);
-  const auto unchanged = [&](std::int64_t begin, std::int64_t end) {
-    return same(before.slice(0, begin, end).clone(), bucket.buffer().slice(0, begin, end).clone());
-  };
-  EXPECT_TRUE(unchanged(0, 5));
-  EXPECT_FALSE(unchanged(5, 11));
-  EXPECT_TRUE(unchanged(11, 18));
-}
-
 TEST(CompressHook, LogsALineForEachBucket) {
   std::vector<std::string> lines;
   const auto hook = logged(make_hook("fp16", alone()), [&](const std::string& line) { lines.push_back(line); });
@@ -208,7 +165,7 @@ TEST(CompressHook, LogsALineForEachBucket) {
 }
 
 TEST(CompressHook, WhatIsNoNumberIsNotFedBack) {
-  testing::threads_world().spawn(2, [&](ProcessGroup& group) {
+  threads_world().spawn(2, [&](ProcessGroup& group) {
     for (const char* text : {"int8 | error_feedback", "noop | error_feedback"}) {
       const auto hook = make_hook(text, group.shared_from_this());
       const Layout one = layout({Dims{600}}, {"w"});
@@ -235,4 +192,4 @@ TEST(CompressHook, OptionsThatMakeNoSenseAreRefused) {
 }
 
 }  // namespace
-}  // namespace hookline
+}  // namespace hookline::testing

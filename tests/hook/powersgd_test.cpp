@@ -3,55 +3,32 @@
 #include <hookline/hook/powersgd.hpp>
 
 #include <cmath>
-#include <cstring>
 #include <limits>
-#include <stdexcept>
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <hookline/backend/threads.hpp>
 #include <hookline/core/error.hpp>
 #include <hookline/hook/ddp_comm_hook_type.hpp>
 #include <hookline/hook/hook_state.hpp>
 #include <hookline/hook/registry.hpp>
 
 #include "harness/spawn.hpp"
+#include "hook/buckets.hpp"
 
-namespace hookline {
+namespace hookline::testing {
 namespace {
 
 using namespace std::chrono_literals;
 using ::testing::HasSubstr;
-
-using Layout = std::shared_ptr<const BucketLayout>;
-
-std::shared_ptr<ProcessGroup> alone() { return make_group(make_threads_backends(1)[0], 10s); }
-
-void require(bool condition, const std::string& what) {
-  if (!condition) throw std::runtime_error(what);
-}
-
-Layout layout(std::vector<Dims> sizes, std::vector<std::string> names) {
-  return std::make_shared<const BucketLayout>(layout_of(std::move(sizes), {}, std::move(names)));
-}
 
 float value(int rank, int step, std::int64_t i) {
   return static_cast<float>(std::sin(0.37 * static_cast<double>(i * i % 1009) + 1.7 * step + rank));
 }
 
 GradBucket bucket_of(const Layout& layout, int rank, int step, std::size_t index = 0, std::size_t count = 1) {
-  const auto numel = static_cast<std::int64_t>(layout->offsets.back() + layout->lengths.back());
-  const Tensor t = Tensor::empty({numel});
-  for (std::int64_t i = 0; i < numel; ++i) t.data<float>()[i] = value(rank, step, i);
-  return {index, count, t, layout};
-}
-
-Tensor run(const HookPtr& hook, GradBucket bucket) { return run_and_parse(hook, bucket).wait(30s), bucket.buffer(); }
-
-bool same(const Tensor& a, const Tensor& b) {
-  return a.nbytes() == b.nbytes() && std::memcmp(a.bytes(), b.bytes(), a.nbytes()) == 0;
+  return bucket_with(layout, [&](std::int64_t i) { return value(rank, step, i); }, index, count);
 }
 
 bool all_finite(const Tensor& t) {
@@ -86,7 +63,7 @@ Layout model() {
 
 TEST(PowerSGD, AllRanksEndWithTheSameBits) {
   for (const int ranks : {1, 2, 3, 4}) {
-    testing::threads_world().spawn(ranks, [&](ProcessGroup& group) {
+    threads_world().spawn(ranks, [&](ProcessGroup& group) {
       for (const std::string& text : kTexts) {
         const auto hook = make_hook(text, group.shared_from_this());
         for (int step = 0; step < 6; ++step) {
@@ -100,7 +77,7 @@ TEST(PowerSGD, AllRanksEndWithTheSameBits) {
 }
 
 TEST(PowerSGD, PlainMeansBeforeItStartsAndOfWhatIsNotCompressed) {
-  testing::threads_world().spawn(2, [&](ProcessGroup& group) {
+  threads_world().spawn(2, [&](ProcessGroup& group) {
     const auto hook = make_hook("powersgd(start_iter=3, rank=2)", group.shared_from_this());
     const Layout all = model();
     for (int step = 0; step < 5; ++step) {
@@ -120,7 +97,7 @@ TEST(PowerSGD, PlainMeansBeforeItStartsAndOfWhatIsNotCompressed) {
 // Sums over the ranks are of their rank, too.
 TEST(PowerSGD, MatricesOfItsRankAreExact) {
   for (const bool batched : {false, true}) {
-    testing::threads_world().spawn(3, [&](ProcessGroup& group) {
+    threads_world().spawn(3, [&](ProcessGroup& group) {
       const std::string text = batched ? "batched_powersgd" : "powersgd";
       const auto hook = make_hook(text + "(rank=2, start_iter=2)", group.shared_from_this());
       const Layout one = layout({Dims{24, 24}}, {"w"});
@@ -163,10 +140,9 @@ TEST(PowerSGD, ErrorFeedbackLosesNothingOverManySteps) {
 }
 
 TEST(PowerSGD, ZeroGradientsAreZerosAndDoNotStopIt) {
-  testing::threads_world().spawn(2, [&](ProcessGroup& group) {
+  threads_world().spawn(2, [&](ProcessGroup& group) {
     for (const std::string& text : kTexts) {
       const auto hook = make_hook(text, group.shared_from_this());
-      const auto never = make_hook(text, group.shared_from_this());
       for (int step = 0; step < 8; ++step) {
         GradBucket bucket = bucket_of(model(), group.rank(), step);
         if (step >= 2 && step < 5) bucket.buffer().fill(0);
@@ -184,7 +160,7 @@ TEST(PowerSGD, ZeroGradientsAreZerosAndDoNotStopIt) {
 TEST(PowerSGD, RecoversFromWhatIsNoNumber) {
   const float nan = std::numeric_limits<float>::quiet_NaN();
   const float infinite = std::numeric_limits<float>::infinity();
-  testing::threads_world().spawn(2, [&](ProcessGroup& group) {
+  threads_world().spawn(2, [&](ProcessGroup& group) {
     for (const std::string& text : kTexts) {
       for (const float bad : {nan, infinite, -infinite}) {
         const auto hook = make_hook(text, group.shared_from_this());
@@ -206,7 +182,7 @@ TEST(PowerSGD, ResumedRunsGoOnBitForBit) {
   for (std::string text : kTexts) {
     for (const char* around : {"", " | where(name=?, otherwise=fp16)"}) {
       text += around;
-      testing::threads_world().spawn(3, [&](ProcessGroup& group) {
+      threads_world().spawn(3, [&](ProcessGroup& group) {
         const auto whole = make_hook(text, group.shared_from_this());
         const auto first = make_hook(text, group.shared_from_this());
         Tensor expected, resumed, fresh_result;
@@ -308,7 +284,7 @@ TEST(PowerSGD, AStateIsForOneModel) {
 }
 
 TEST(PowerSGD, CountsWhatItSaves) {
-  testing::threads_world().spawn(2, [&](ProcessGroup& group) {
+  threads_world().spawn(2, [&](ProcessGroup& group) {
     const auto state = std::make_shared<PowerSGDState>(
         nullptr, PowerSGDOptions{.matrix_approximation_rank = 2, .start_powerSGD_iter = 2});
     const auto hook = std::make_shared<PowerSGDHook>(state, false, group.shared_from_this());
@@ -334,7 +310,7 @@ TEST(PowerSGD, CountsWhatItSaves) {
 }
 
 TEST(PowerSGD, GradientsOfEveryFloatingPointType) {
-  testing::threads_world().spawn(2, [&](ProcessGroup& group) {
+  threads_world().spawn(2, [&](ProcessGroup& group) {
     const Layout one = layout({Dims{20, 30}, Dims{4}}, {"w", "b"});
     const auto exact = make_hook("powersgd(rank=2, start_iter=2)", group.shared_from_this());
     std::vector<HookPtr> hooks;
@@ -394,4 +370,4 @@ TEST(PowerSGD, AskedForByTextAndByPyTorchsTypes) {
 }
 
 }  // namespace
-}  // namespace hookline
+}  // namespace hookline::testing

@@ -4,21 +4,16 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <hookline/backend/threads.hpp>
 #include <hookline/core/error.hpp>
 #include <hookline/hook/ddp_comm_hook_type.hpp>
 #include <hookline/hook/function_hook.hpp>
 
-namespace hookline {
+#include "hook/buckets.hpp"
+
+namespace hookline::testing {
 namespace {
 
 using ::testing::HasSubstr;
-
-std::shared_ptr<ProcessGroup> alone() { return make_group(make_threads_backends(1)[0], Milliseconds(10'000)); }
-
-GradBucket bucket_of(double value) {
-  return {0, 1, Tensor::full({4}, value), std::make_shared<const BucketLayout>(layout_of({Dims{4}}))};
-}
 
 std::string message(const std::string& text) {
   try {
@@ -50,8 +45,7 @@ TEST(Registry, WrappersAreAppliedInsideOut) {
   register_times();
   const HookPtr hook = make_hook("allreduce | times(factor=3) | times", alone());
   EXPECT_EQ(hook->name(), "allreduce | times | times");
-  GradBucket bucket = bucket_of(1);
-  EXPECT_EQ(run_and_parse(hook, bucket).wait().data<float>()[3], 6.0f);
+  EXPECT_EQ(run(hook, bucket_with(layout({Dims{4}}, {}), [](auto) { return 1; })).data<float>()[3], 6.0f);
 }
 
 TEST(Registry, SaysWhatThereIs) {
@@ -115,22 +109,5 @@ TEST(Registry, KnowsPyTorchsNames) {
   EXPECT_EQ(make_hook(DDPCommHookType::NOOP, alone())->name(), "noop");
 }
 
-TEST(FunctionHooks, WithoutAFunctionOrAStateAreRefused) {
-  Future<Tensor> (*const function)(ProcessGroup&, GradBucket&) = nullptr;
-  const auto some = [](ProcessGroup&, GradBucket& bucket) { return Future<Tensor>::ready(bucket.buffer()); };
-  const auto shared = alone();
-  EXPECT_THROW((void)make_hook(HookFunction()), InvalidArgument);
-  EXPECT_THROW((void)make_hook(function, shared), InvalidArgument);
-  EXPECT_THROW((void)make_hook(+some, std::shared_ptr<ProcessGroup>()), InvalidArgument);
-  EXPECT_THROW((void)wrap(make_hook("noop", shared), nullptr), InvalidArgument);
-  EXPECT_THROW((void)wrap(nullptr, [](HookPtr, GradBucket& b) { return Future<Tensor>::ready(b.buffer()); }),
-               InvalidArgument);
-  EXPECT_EQ(wrap(
-                make_hook(+some, shared, {.name = "some"}),
-                [](HookPtr inner, GradBucket& b) { return run_and_parse(std::move(inner), b); }, "around")
-                ->name(),
-            "some | around");
-}
-
 }  // namespace
-}  // namespace hookline
+}  // namespace hookline::testing

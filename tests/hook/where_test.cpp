@@ -1,9 +1,14 @@
-// Two hooks that share the buckets between them: both hear of every step.
+// Two hooks that share the buckets between them: who gets what, and both hear of every step.
+#include <cmath>
+
 #include <gtest/gtest.h>
 
+#include <hookline/hook/registry.hpp>
 #include <hookline/hook/wrappers.hpp>
 
-namespace hookline {
+#include "hook/buckets.hpp"
+
+namespace hookline::testing {
 namespace {
 
 class Counting final : public CommHookInterface {
@@ -28,5 +33,27 @@ TEST(Where, BothHooksHearOfEveryStep) {
   for (const auto& hook : {first, second}) EXPECT_EQ(hook->ended, 1);
 }
 
+TEST(Where, RulesChooseParameters) {
+  const ParameterRule rule{.name = "layer?.w*", .min_size = 4, .max_size = 100, .dims = 2};
+  EXPECT_TRUE(rule.fits("layer1.weight", Dims{2, 2}));
+  EXPECT_FALSE(rule.fits("layer1.bias", Dims{2, 2}));
+  EXPECT_FALSE(rule.fits("layer1.weight", Dims{4}));
+  EXPECT_FALSE(rule.fits("layer1.weight", Dims{1, 3}));
+  EXPECT_FALSE(rule.fits("layer1.weight", Dims{11, 10}));
+
+  const auto group = alone();
+  const auto hook = make_hook("int4 | where(name=w*, otherwise=allreduce)", group);
+  GradBucket bucket = bucket_with(layout({Dims{5}, Dims{6}, Dims{7}}, {"b1", "w1", "b2"}),
+                                  [](auto i) { return std::sin(0.1 * static_cast<double>(i)); });
+  const Tensor before = bucket.buffer().clone();
+  run(hook, bucket);
+  const auto unchanged = [&](std::int64_t begin, std::int64_t end) {
+    return same(before.slice(0, begin, end).clone(), bucket.buffer().slice(0, begin, end).clone());
+  };
+  EXPECT_TRUE(unchanged(0, 5));
+  EXPECT_FALSE(unchanged(5, 11));
+  EXPECT_TRUE(unchanged(11, 18));
+}
+
 }  // namespace
-}  // namespace hookline
+}  // namespace hookline::testing
