@@ -15,13 +15,6 @@
 namespace hookline::adapter {
 namespace {
 
-/// InvalidArgument where a hook's result is not a buffer like the bucket's.
-void check_result(const Tensor& result, const Tensor& buffer, const std::string& hook) {
-  if (result.dim() == 1 && result.numel() == buffer.numel() && result.dtype() == buffer.dtype()) return;
-  throw InvalidArgument(fmt::format("the hook {} returned {} for a bucket of {}: shape and dtype must be the same",
-                                    hook, to_string(result), to_string(buffer)));
-}
-
 /// A gradient of few rows, and the parameter that it belongs to.
 struct Sparse {
   SparseGradient own;
@@ -168,7 +161,7 @@ void HookLanes::end(const EntryPtr& entry, const HookResult& result, std::except
   if (!error) {
     try {
       reduced = entry->hook->parse_hook_result(result);
-      check_result(reduced, entry->bucket.buffer(), entry->hook->name());
+      hook::check_result(*entry->hook, entry->bucket.buffer(), reduced);
     } catch (...) {
       error = std::current_exception();
     }

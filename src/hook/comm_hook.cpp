@@ -11,6 +11,8 @@
 
 #include <hookline/core/error.hpp>
 
+#include "hook/hook_lane.hpp"
+
 namespace hookline {
 namespace {
 
@@ -42,8 +44,11 @@ Tensor tensor_of(const HookResult& result) {
 }
 
 Future<Tensor> run_and_parse(HookPtr hook, GradBucket& bucket) {
+  const Tensor buffer = bucket.buffer();  // the hook may put another in its place
   const HookResult result = co_await hook->run_hook(bucket);
-  co_return hook->parse_hook_result(result);
+  const Tensor reduced = hook->parse_hook_result(result);
+  hook::check_result(*hook, buffer, reduced);
+  co_return reduced.contiguous();
 }
 
 }  // namespace hookline

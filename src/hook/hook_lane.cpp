@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include <fmt/format.h>
+
 #include <hookline/core/error.hpp>
 
 namespace hookline::hook {
@@ -12,6 +14,12 @@ Launcher::Launcher(int lanes) : busy_(static_cast<std::size_t>(std::clamp(lanes,
 int Launcher::lane_of(const CommHookInterface& hook, std::size_t bucket) const {
   if (lanes() == 1) return 0;
   return 1 + (hook.may_block() ? 0 : static_cast<int>(bucket % (busy_.size() - 1)));
+}
+
+void check_result(const CommHookInterface& hook, const Tensor& buffer, const Tensor& result) {
+  if (result.shape() == buffer.shape() && result.dtype() == buffer.dtype()) return;
+  throw InvalidArgument(fmt::format("the hook {} returned {} for a bucket of {}: shape and dtype must be the same",
+                                    hook.name(), to_string(result), to_string(buffer)));
 }
 
 bool comes_from_the_group(const std::exception_ptr& error) {

@@ -1,4 +1,5 @@
-// What whoever runs hooks on buckets decides: the lane of each, when it starts, and who else has to hear of a failure.
+// What whoever runs hooks on buckets decides: the lane of each, when it starts, whether its result will do, and who
+// else has to hear of a failure.
 #pragma once
 
 #include <cstddef>
@@ -42,6 +43,9 @@ class Launcher {
   std::vector<bool> busy_;  ///< by lane
   bool launching_ = false;
 };
+
+/// InvalidArgument where a hook's result is not flat, of the size and dtype of the buffer that it got.
+void check_result(const CommHookInterface& hook, const Tensor& buffer, const Tensor& result);
 
 /// Whether all ranks learn of such an error by themselves.
 bool comes_from_the_group(const std::exception_ptr& error);

@@ -56,7 +56,7 @@ class ComparingHook final : public hook::AroundHook {
   }
 
   static double difference(const Tensor& a, const Tensor& b) {
-    if (a.dtype() != DType::f32 || b.dtype() != DType::f32 || a.numel() != b.numel()) return std::nan("");
+    if (a.dtype() != DType::f32) return std::nan("");
     double sum = 0;
     for (std::int64_t i = 0; i < a.numel(); ++i) {
       const double off = static_cast<double>(a.data<const float>()[i]) - static_cast<double>(b.data<const float>()[i]);

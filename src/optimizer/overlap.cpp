@@ -96,10 +96,6 @@ class OverlapHook final : public hook::AroundHook {
     const Tensor result = co_await run_and_parse(inner(), bucket);
     GradBucket reduced = bucket;
     reduced.set_buffer(result);
-    if (result.dtype() != bucket.buffer().dtype()) {
-      throw InvalidArgument(fmt::format("the hook {} got {} and gave {}", inner()->name(), to_string(bucket.buffer()),
-                                        to_string(result)));
-    }
     const std::optional<GradBucket> now = keep_or_take(reduced);
     if (now && optimizer_ && now->buffer().numel() > kSmall) {
       const Future<void> stepped = step_elsewhere(*now);

@@ -1,16 +1,24 @@
-// Tests functions as hooks: what is refused.
+// Tests functions as hooks, and hooks around others: what is refused, and results of any layout.
 #include <hookline/hook/comm_hook.hpp>
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <hookline/core/error.hpp>
 #include <hookline/hook/function_hook.hpp>
 #include <hookline/hook/registry.hpp>
+#include <hookline/hook/wrappers.hpp>
 
 #include "hook/buckets.hpp"
 
 namespace hookline::testing {
 namespace {
+
+using ::testing::ElementsAre;
+
+GradBucket four_ones() {
+  return bucket_with(layout({Dims{2}, Dims{2}}, {"a", "b"}), [](auto) { return 1; });
+}
 
 TEST(FunctionHooks, WithoutAFunctionOrAStateAreRefused) {
   Future<Tensor> (*const function)(ProcessGroup&, GradBucket&) = nullptr;
@@ -27,6 +35,32 @@ TEST(FunctionHooks, WithoutAFunctionOrAStateAreRefused) {
                 [](HookPtr inner, GradBucket& b) { return run_and_parse(std::move(inner), b); }, "around")
                 ->name(),
             "some | around");
+}
+
+TEST(HooksAroundOthers, RefuseAResultThatIsNotLikeTheBucket) {
+  for (const Tensor& wrong :
+       {Tensor::zeros({3}), Tensor::zeros({5}), Tensor::zeros({2, 2}), Tensor::zeros({4}, DType::f64)}) {
+    const HookPtr inner = make_hook([&](GradBucket&) { return Future<Tensor>::ready(wrong); });
+    const auto group = alone();
+    for (const HookPtr& hook :
+         {inner, error_feedback(inner), cast_around(inner, DType::f16, group), compared_with_exact(inner, group),
+          where(inner, {}, inner), where(inner, {.name = "a"}, inner), logged(inner, [](const std::string&) {})}) {
+      EXPECT_THROW(run(hook, four_ones()), InvalidArgument) << hook->name() << " of " << to_string(wrong);
+    }
+  }
+}
+
+// Every second element of the result counts.
+TEST(HooksAroundOthers, TakeAResultOfAnyLayout) {
+  std::vector<float> every = {1, 90, 2, 90, 3, 90, 4, 90};
+  std::vector<float> got;
+  const auto hook = error_feedback(make_hook([&](GradBucket& bucket) {
+    got.assign(bucket.buffer().data<float>(), bucket.buffer().data<float>() + 4);
+    return Future<Tensor>::ready(Tensor::borrow(every).slice(0, 0, 8, 2));
+  }));
+  run(hook, four_ones());
+  run(hook, four_ones());
+  EXPECT_THAT(got, ElementsAre(1 + (1 - 1), 1 + (1 - 2), 1 + (1 - 3), 1 + (1 - 4)));
 }
 
 }  // namespace

@@ -109,7 +109,8 @@ class CppCommHookInterface : public CommHookInterface {
   State state_;
 };
 
-/// Runs a hook outside a reducer, as a hook around another does: the reduced buffer as a Tensor.
+/// Runs a hook outside a reducer, as a hook around another does: the reduced buffer, flat and contiguous.
+/// InvalidArgument where the hook gave anything but a tensor of the bucket's size and dtype.
 HOOKLINE_EXPORT Future<Tensor> run_and_parse(HookPtr hook, GradBucket& bucket);
 
 }  // namespace hookline
