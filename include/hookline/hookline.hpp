@@ -43,7 +43,6 @@
 #include <hookline/hook/ddp_comm_hook_type.hpp>
 #include <hookline/hook/function_hook.hpp>
 #include <hookline/hook/hook_state.hpp>
-#include <hookline/hook/kept_errors.hpp>
 #include <hookline/hook/post_local_sgd.hpp>
 #include <hookline/hook/powersgd.hpp>
 #include <hookline/hook/registry.hpp>

@@ -8,6 +8,8 @@
 #include <hookline/core/error.hpp>
 #include <hookline/hook/hook_state.hpp>
 
+#include "hook/kept_errors.hpp"
+
 namespace hookline {
 namespace {
 
@@ -19,7 +21,10 @@ std::string name_of(const CodecPtr& codec) {
 }  // namespace
 
 CompressHook::CompressHook(std::shared_ptr<ProcessGroup> group, CodecPtr codec, std::uint64_t seed)
-    : CppCommHookInterface(std::move(group), {.name = name_of(codec)}), codec_(std::move(codec)), seed_(seed) {
+    : CppCommHookInterface(std::move(group), {.name = name_of(codec)}),
+      codec_(std::move(codec)),
+      seed_(seed),
+      errors_(std::make_unique<hook::KeptErrors>()) {
   if (!state_) throw InvalidArgument("the hook " + codec_->name() + " needs a process group");
 }
 
@@ -43,7 +48,7 @@ CompressedReduction& CompressHook::reduction_of(const GradBucket& bucket) {
     found = std::make_unique<CompressedReduction>(state_, codec_, options);
     found->set_step(steps);
   }
-  if (keeps) found->set_kept_error(errors_.of(bucket));
+  if (keeps) found->set_kept_error(errors_->of(bucket));
   return *found;
 }
 
@@ -76,7 +81,7 @@ void CompressHook::save(StateWriter& to) const {
   to.number(seed_);
   to.number(steps);
   to.number(error_feedback_ ? 1 : 0);
-  errors_.save(to);
+  errors_->save(to);
 }
 
 void CompressHook::load(StateReader& from) {
@@ -88,7 +93,7 @@ void CompressHook::load(StateReader& from) {
                           " error feedback, and this one has it otherwise");
   }
   const std::lock_guard lock(mutex_);
-  errors_.load(from);
+  errors_->load(from);
   reductions_.clear();
   steps_before_ = steps;
 }

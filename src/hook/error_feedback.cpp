@@ -3,10 +3,10 @@
 #include <mutex>
 
 #include <hookline/hook/function_hook.hpp>
-#include <hookline/hook/kept_errors.hpp>
 #include <hookline/hook/wrappers.hpp>
 
 #include "hook/around_hook.hpp"
+#include "hook/kept_errors.hpp"
 
 namespace hookline {
 namespace {
@@ -54,7 +54,7 @@ class FeedbackHook final : public hook::AroundHook {
   }
 
   std::mutex mutex_;
-  KeptErrors errors_;
+  hook::KeptErrors errors_;
 };
 
 }  // namespace

@@ -10,16 +10,10 @@
 #include <hookline/kernel/norm.hpp>
 
 #include "core/stopwatch.hpp"
+#include "hook/named_tensors.hpp"
 #include "hook/powersgd_factors.hpp"
 
 namespace hookline::hook {
-namespace {
-
-Tensor part(const Tensor& flat, std::size_t begin, std::size_t count) {
-  return flat.slice(0, static_cast<std::int64_t>(begin), static_cast<std::int64_t>(begin + count));
-}
-
-}  // namespace
 
 PowerSGDBucket::PowerSGDBucket(const GradBucket& bucket, PowerSGDPlan plan, const PowerSGDOptions& options,
                                ProcessGroup& group)

@@ -11,10 +11,6 @@
 namespace hookline::hook {
 namespace {
 
-Tensor part(const Tensor& flat, std::size_t begin, std::size_t count) {
-  return flat.slice(0, static_cast<std::int64_t>(begin), static_cast<std::int64_t>(begin + count));
-}
-
 bool same(const BucketLayout& a, const BucketLayout& b) { return a.sizes == b.sizes && a.names == b.names; }
 
 bool has_matrix_at(const PowerSGDPlan& plan, std::size_t offset) {

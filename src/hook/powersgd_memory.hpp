@@ -13,6 +13,7 @@
 
 #include <hookline/hook/powersgd.hpp>
 
+#include "hook/named_tensors.hpp"
 #include "hook/powersgd_bucket.hpp"
 
 namespace hookline::hook {
@@ -47,8 +48,8 @@ class PowerSGDMemory {
  private:
   /// What is known of parameters and squares whose buckets are not there.
   struct Loose {
-    std::map<std::string, Tensor> errors;
-    std::map<std::string, Tensor> q;  ///< columns x rank
+    NamedTensors errors;
+    NamedTensors q;  ///< columns x rank
   };
 
   bool is_of(const PowerSGDBucket& kept, const GradBucket& bucket) const;

@@ -8,6 +8,8 @@
 
 #include <hookline/core/error.hpp>
 
+#include "hook/named_tensors.hpp"
+
 namespace hookline::hook {
 namespace {
 
@@ -27,10 +29,6 @@ std::size_t square_side(std::size_t count) {
 }
 
 }  // namespace
-
-std::string gradient_name(const BucketLayout& layout, std::size_t bucket, std::size_t i) {
-  return i < layout.names.size() ? layout.names[i] : fmt::format("gradient {} of bucket {}", i, bucket);
-}
 
 PowerSGDPlan plan_matrices(const BucketLayout& layout, std::size_t bucket, const PowerSGDOptions& options) {
   PowerSGDPlan plan;

@@ -47,9 +47,6 @@ struct PowerSGDPlan {
   std::uint64_t after = 0;
 };
 
-/// The name of a gradient; those that nobody named are known by their place.
-std::string gradient_name(const BucketLayout& layout, std::size_t bucket, std::size_t i);
-
 PowerSGDPlan plan_matrices(const BucketLayout& layout, std::size_t bucket, const PowerSGDOptions& options);
 
 /// The bucket of `count` elements as one square.

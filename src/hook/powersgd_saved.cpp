@@ -9,27 +9,6 @@
 namespace hookline::hook {
 namespace {
 
-void save_tensors(StateWriter& to, const std::map<std::string, Tensor>& tensors) {
-  to.number(tensors.size());
-  for (const auto& [name, tensor] : tensors) {
-    to.text(name);
-    to.tensor(tensor);
-  }
-}
-
-std::map<std::string, Tensor> load_tensors(StateReader& from) {
-  std::map<std::string, Tensor> tensors;
-  for (std::uint64_t left = from.number(); left > 0; --left) {
-    const std::string name = from.text();
-    const Tensor tensor = from.tensor();
-    if (tensor.dtype() != DType::f32 || tensor.dim() != 1) {
-      throw InvalidArgument(fmt::format("the state of PowerSGD has {} of {}", to_string(tensor), name));
-    }
-    tensors[name] = tensor;
-  }
-  return tensors;
-}
-
 template <class T>
 void expect(const char* option, const T& saved, const T& here) {
   if (saved != here) {

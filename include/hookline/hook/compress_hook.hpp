@@ -12,9 +12,11 @@
 #include <hookline/group/compressed.hpp>
 #include <hookline/group/process_group.hpp>
 #include <hookline/hook/comm_hook.hpp>
-#include <hookline/hook/kept_errors.hpp>
 
 namespace hookline {
+namespace hook {
+class KeptErrors;
+}
 
 /// The mean over all ranks of gradients that travel as the codec packs them.
 class HOOKLINE_EXPORT CompressHook final : public CppCommHookInterface<std::shared_ptr<ProcessGroup>> {
@@ -37,7 +39,7 @@ class HOOKLINE_EXPORT CompressHook final : public CppCommHookInterface<std::shar
   bool error_feedback_ = false;
   mutable std::mutex mutex_;  ///< buckets are launched by several threads; guards what follows
   std::map<std::size_t, std::unique_ptr<CompressedReduction>> reductions_;  ///< by bucket
-  KeptErrors errors_;
+  const std::unique_ptr<hook::KeptErrors> errors_;
   std::uint64_t steps_before_ = 0;  ///< of the run that was resumed
 };
 

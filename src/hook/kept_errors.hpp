@@ -4,19 +4,13 @@
 #include <cstddef>
 #include <map>
 #include <memory>
-#include <string>
 
-#include <hookline/bucket/grad_bucket.hpp>
-#include <hookline/core/export.hpp>
-#include <hookline/core/tensor.hpp>
+#include "hook/named_tensors.hpp"
 
-namespace hookline {
-
-class StateReader;
-class StateWriter;
+namespace hookline::hook {
 
 /// A float32 for each element of each gradient, zero at first. Not synchronised.
-class HOOKLINE_EXPORT KeptErrors {
+class KeptErrors {
  public:
   /// Those of a bucket, flat, to be changed in place. InvalidArgument naming a parameter of which a loaded state has
   /// another number of elements.
@@ -30,11 +24,10 @@ class HOOKLINE_EXPORT KeptErrors {
     std::shared_ptr<const BucketLayout> layout;
     Tensor errors;
   };
-  using Loose = std::map<std::string, Tensor>;  ///< by parameter
-  static void take_apart(const std::map<std::size_t, Bucket>& buckets, Loose& loose);
+  void take_apart(NamedTensors& loose) const;
 
   std::map<std::size_t, Bucket> buckets_;
-  Loose loose_;  ///< of parameters whose buckets have not been seen since the layout changed
+  NamedTensors loose_;  ///< of parameters whose buckets have not been seen since the layout changed
 };
 
-}  // namespace hookline
+}  // namespace hookline::hook
