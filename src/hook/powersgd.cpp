@@ -48,11 +48,11 @@ PowerSGDHook::~PowerSGDHook() = default;
 
 // The rows of a sparse gradient are others in each step: nothing can be kept of them.
 Future<HookResult> PowerSGDHook::run_hook(GradBucket& bucket) {
-  const std::optional<std::uint64_t> step = state_->memory().begin(bucket);
+  const std::optional<std::uint64_t> step = state_->memory_->begin(bucket);
   hook::PowerSGDBucket* kept = nullptr;
   if (step && is_floating(bucket.buffer().dtype()) && !bucket.sparse_grad_indices()) {
-    kept = &state_->memory().of(bucket, batched_, *group_);
-    if (bucket.is_last()) state_->memory().report(*step);
+    kept = &state_->memory_->of(bucket, batched_, *group_);
+    if (bucket.is_last()) state_->memory_->report(*step);
   }
   if (!kept || kept->plan().matrices.empty()) {
     const AllreduceOptions options{.op = ReduceOp::avg};
@@ -78,7 +78,7 @@ bool PowerSGDHook::keep_error() {
   return true;
 }
 
-std::vector<HookCost> PowerSGDHook::costs() const { return state_->memory().costs(group_->size()); }
+std::vector<HookCost> PowerSGDHook::costs() const { return state_->memory_->costs(); }
 
 void PowerSGDHook::save(StateWriter& to) const { state_->save(to); }
 void PowerSGDHook::load(StateReader& from) { state_->load(from); }

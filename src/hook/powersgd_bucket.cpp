@@ -152,8 +152,8 @@ Tensor PowerSGDBucket::errors() const {
   return errors;
 }
 
-HookCost PowerSGDBucket::cost(int ranks) const {
-  const double plain = 2.0 * (ranks - 1) / ranks * 4.0 * static_cast<double>(count_);
+HookCost PowerSGDBucket::cost() const {
+  const double plain = 2.0 * (ranks_ - 1) / ranks_ * 4.0 * static_cast<double>(count_);
   const std::uint64_t sent = plan_.matrices.empty() ? static_cast<std::uint64_t>(plain) : sent_;
   HookCost cost{.bucket = 0, .values = count_, .sent_bytes = sent};
   if (sent > 0) cost.ratio = plain / static_cast<double>(sent);

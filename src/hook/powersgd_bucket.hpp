@@ -13,9 +13,9 @@
 
 namespace hookline::hook {
 
-/// A step is project(), the mean of what first() gives, turn(), the mean of second(), expand(). In between, nothing of
-/// the gradients is kept but M, the gradients with the errors added: the errors of a step are M less the product of the
-/// factors, and are computed where they are used, in project() of the next step, so that decoding only writes.
+/// A step is project(), reduce_first(), turn(), reduce_second(), expand(). In between, nothing of the gradients is kept
+/// but M, the gradients with the errors added: the errors of a step are M less the product of the factors, and are
+/// computed where they are used, in project() of the next step, so that decoding only writes.
 class PowerSGDBucket {
  public:
   PowerSGDBucket(const GradBucket& bucket, PowerSGDPlan plan, const PowerSGDOptions& options, ProcessGroup& group);
@@ -35,7 +35,7 @@ class PowerSGDBucket {
   Future<void> reduce_first(const std::shared_ptr<ProcessGroup>& group);
   Future<void> reduce_second(const std::shared_ptr<ProcessGroup>& group);
 
-  HookCost cost(int ranks) const;
+  HookCost cost() const;
 
   /// The errors, as long as the bucket. Zero where nothing is compressed.
   Tensor errors() const;

@@ -192,11 +192,11 @@ void PowerSGDMemory::put_together(PowerSGDBucket& kept, const GradBucket& bucket
   }
 }
 
-std::vector<HookCost> PowerSGDMemory::costs(int ranks) const {
+std::vector<HookCost> PowerSGDMemory::costs() const {
   const std::lock_guard lock(mutex_);
   std::vector<HookCost> all;
   for (const auto& [index, kept] : buckets_) {
-    all.push_back(kept->cost(ranks));
+    all.push_back(kept->cost());
     all.back().bucket = index;
   }
   return all;

@@ -39,7 +39,7 @@ class PowerSGDMemory {
   /// What is kept of a bucket. InvalidArgument naming the first parameter that differs from those known.
   PowerSGDBucket& of(const GradBucket& bucket, bool batched, ProcessGroup& group);
 
-  std::vector<HookCost> costs(int ranks) const;
+  std::vector<HookCost> costs() const;
   std::map<std::size_t, PowerSGDState::Kept> kept() const;
 
   void save(StateWriter& to) const;

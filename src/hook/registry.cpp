@@ -74,8 +74,7 @@ Entry powersgd(bool batched, const char* description) {
             options.random_seed = static_cast<std::uint64_t>(seed);
             const std::string wire = given.word("wire", "fp32", {"fp32", "fp16", "bf16"});
             options.wire = wire == "fp16" ? DType::f16 : wire == "bf16" ? DType::bf16 : DType::f32;
-            auto state = std::make_shared<PowerSGDState>(group, options);
-            return std::make_shared<PowerSGDHook>(std::move(state), batched, std::move(group));
+            return std::make_shared<PowerSGDHook>(std::make_shared<PowerSGDState>(std::move(group), options), batched);
           },
           description};
 }

@@ -76,9 +76,9 @@ class HOOKLINE_EXPORT PowerSGDState {
   /// A parameter of another shape is named by the next step.
   void load(StateReader& from);
 
-  hook::PowerSGDMemory& memory() const noexcept { return *memory_; }
-
  private:
+  friend class PowerSGDHook;
+
   std::shared_ptr<ProcessGroup> group_;
   std::unique_ptr<hook::PowerSGDMemory> memory_;
 };
