@@ -1,7 +1,6 @@
 // States as bytes: a letter for the kind of each value, then its size and what it is, least significant byte first.
 #include <hookline/hook/hook_state.hpp>
 
-#include <algorithm>
 #include <cstring>
 
 #include <fmt/format.h>
@@ -15,6 +14,12 @@ constexpr std::string_view kMagic = "hookline hook state 1";
 
 void append(std::vector<std::byte>& to, std::uint64_t value) {
   for (int i = 0; i < 8; ++i) to.push_back(static_cast<std::byte>(value >> (8 * i)));
+}
+
+std::uint64_t integer_of(std::span<const std::byte> bytes) {
+  std::uint64_t value = 0;
+  for (std::size_t i = 0; i < 8; ++i) value |= static_cast<std::uint64_t>(bytes[i]) << (8 * i);
+  return value;
 }
 
 }  // namespace
@@ -52,16 +57,6 @@ void StateReader::expect(char kind) {
     throw InvalidArgument("the state of a hook cannot be read: its bytes are of another hook, or were damaged");
   }
 }
-
-namespace {
-
-std::uint64_t integer_of(std::span<const std::byte> bytes) {
-  std::uint64_t value = 0;
-  for (std::size_t i = 0; i < 8; ++i) value |= static_cast<std::uint64_t>(bytes[i]) << (8 * i);
-  return value;
-}
-
-}  // namespace
 
 std::uint64_t StateReader::number() {
   expect('n');
