@@ -214,7 +214,11 @@ bool Core::may_mark(std::size_t parameter) {
   return true;
 }
 
-void Core::marked(std::size_t parameter) {
+void Core::marked(std::size_t parameter, bool counts) {
+  if (!counts) {
+    marks_[parameter].accumulated = true;
+    return;
+  }
   if (recording_) slots_[parameter].arrival = arrivals_.fetch_add(1, std::memory_order_relaxed) + 1;
   if (learning_graph_) return;
   Mark& mark = marks_[parameter];
@@ -235,7 +239,7 @@ void Core::mark(std::size_t parameter) {
     throw InvalidArgument(
         fmt::format("parameter '{}' has sparse gradients: mark it with one", parameters[parameter].name));
   }
-  if (may_mark(parameter)) marked(parameter);
+  marked(parameter, may_mark(parameter));
 }
 
 void Core::mark(std::size_t parameter, const Tensor& gradient) {
@@ -249,8 +253,7 @@ void Core::mark(std::size_t parameter, const Tensor& gradient) {
   }
   const bool counts = may_mark(parameter);
   take(parameter, gradient);
-  if (counts) marked(parameter);
-  else marks_[parameter].accumulated = true;
+  marked(parameter, counts);
 }
 
 void Core::mark(std::size_t parameter, const SparseGradient& gradient) {
@@ -271,7 +274,7 @@ void Core::mark(std::size_t parameter, const SparseGradient& gradient) {
   const bool counts = may_mark(parameter);
   marks_[parameter].keeps = true;
   slots_[parameter].sparse.push_back({gradient.indices.contiguous(), gradient.values.contiguous()});
-  if (counts) marked(parameter);
+  marked(parameter, counts);
 }
 
 void Core::take(std::size_t parameter, const Tensor& gradient) {

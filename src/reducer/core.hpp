@@ -109,7 +109,7 @@ class Core : public std::enable_shared_from_this<Core> {
   bool open_step(bool active);
   HookStep hook_step() const;
   bool may_mark(std::size_t parameter);
-  void marked(std::size_t parameter);
+  void marked(std::size_t parameter, bool counts);
   void take(std::size_t parameter, const Tensor& gradient);
   void count_ready(std::size_t parameter);
 

@@ -178,5 +178,26 @@ TEST(ReducerCorners, NoSyncInsideNoSyncAndWhatOnlyItHasIsUsed) {
   });
 }
 
+TEST(ReducerCorners, RowsAndWhatWasWrittenIntoAViewUnderNoSyncIsUsed) {
+  threads_world().spawn(2, [](ProcessGroup& group) {
+    std::vector<Parameter> parameters = model(1);
+    parameters.push_back({"rows", Tensor::zeros({10, 1}), true});
+    Reducer reducer(parameters, group.shared_from_this(), nullptr, {.find_unused_parameters = true});
+    const Tensor view = reducer.gradient("p0");
+    std::vector<std::int64_t> rows = {3};
+    {
+      const auto guard = reducer.no_sync();
+      view.fill(2 + 4 * group.rank());
+      reducer.mark_ready("p0");
+      reducer.mark_ready("rows", SparseGradient{Tensor::borrow(rows), Tensor::full({1, 1}, 5)});
+      reducer.finalize();
+    }
+    reducer.finalize();  // marks nothing
+    EXPECT_THAT(reducer.stats().unused, ElementsAre());
+    EXPECT_EQ(view.data<float>()[0], 4.0f) << "the mean of 2 and 6";
+    EXPECT_EQ(reducer.sparse_gradient("rows").values.item<float>(), 5.0f);
+  });
+}
+
 }  // namespace
 }  // namespace hookline::testing
