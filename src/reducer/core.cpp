@@ -46,7 +46,6 @@ Core::Core(std::vector<Parameter> given, std::shared_ptr<ProcessGroup> of, HookP
       hook(std::move(with)),
       launcher_(group ? group->capabilities().lanes : 1) {
   if (!group) throw InvalidArgument("a reducer needs a process group");
-  bool any = false;
   for (std::size_t i = 0; i < parameters.size(); ++i) {
     const Parameter& p = parameters[i];
     if (!names_.emplace(p.name, i).second) {
@@ -61,9 +60,9 @@ Core::Core(std::vector<Parameter> given, std::shared_ptr<ProcessGroup> of, HookP
                       "reducer without broadcast_parameters",
                       p.name));
     }
-    any = any || !p.ignored;
+    if (!p.ignored) reduced_.push_back(i);
   }
-  if (!any) {
+  if (reduced_.empty()) {
     throw InvalidArgument(
         "DistributedDataParallel is not needed when a module doesn't have any parameter that requires a gradient. "
         "The reducer was given no parameters, or all of them are ignored");
@@ -85,7 +84,6 @@ Core::Core(std::vector<Parameter> given, std::shared_ptr<ProcessGroup> of, HookP
 
 void Core::start() {
   std::vector<std::string> lines;
-  std::vector<Tensor> tensors;
   lines.push_back(fmt::format("{} parameters", parameters.size()));
   lines.push_back(options.buckets
                       ? fmt::format("buckets {}", *options.buckets)
@@ -94,15 +92,21 @@ void Core::start() {
   lines.push_back(fmt::format("static_graph {}", options.static_graph));
   lines.push_back(fmt::format("mean {}", options.mean == Mean::sum ? "sum" : "average"));
   lines.push_back(fmt::format("broadcast_parameters {}", options.broadcast_parameters));
-  for (const Parameter& p : parameters) {
-    if (p.ignored) continue;
+  for (const std::size_t i : reduced_) {
+    const Parameter& p = parameters[i];
     lines.push_back(fmt::format("parameter '{}' {}{}{}{}", p.name, name(p.tensor.dtype()), to_string(p.tensor.shape()),
                                 p.sparse ? " sparse" : "", p.delayed ? " delayed" : ""));
-    tensors.push_back(p.tensor);
   }
   check_same_on_all_ranks(*group, lines);
-  if (options.broadcast_parameters) broadcast_coalesced(*group, tensors);
-  build(options.buckets ? *options.buckets : plan_buckets(planned(), options.limits));
+  if (options.broadcast_parameters) broadcast_coalesced(*group, reduced_tensors());
+  build(options.buckets ? *options.buckets : plan_of(backwards()));
+}
+
+std::vector<Tensor> Core::reduced_tensors() const {
+  std::vector<Tensor> tensors;
+  tensors.reserve(reduced_.size());
+  for (const std::size_t p : reduced_) tensors.push_back(parameters[p].tensor);
+  return tensors;
 }
 
 std::size_t Core::index_of(std::string_view name) const {
@@ -173,8 +177,8 @@ bool Core::open_step(bool active) {
   hook->begin_step(hook_step());
   open_.store(true, std::memory_order_release);
   if (options.static_graph && !learning_graph_) {
-    for (std::size_t p = 0; p < slots_.size(); ++p) {
-      if (parameters[p].ignored || marks_[p].expected != 0) continue;
+    for (const std::size_t p : reduced_) {
+      if (marks_[p].expected != 0) continue;
       if (marks_[p].dense) set_aside(p);
       count_ready(p);
     }

@@ -78,6 +78,7 @@ class Core : public std::enable_shared_from_this<Core> {
   Core(std::vector<Parameter> given, std::shared_ptr<ProcessGroup> of, HookPtr with, ReducerOptions how);
 
   void start();
+  std::vector<BucketMembers> current_plan() const;
   std::size_t index_of(std::string_view name) const;
   void mark(std::size_t parameter);
   void mark(std::size_t parameter, const Tensor& gradient);
@@ -102,6 +103,7 @@ class Core : public std::enable_shared_from_this<Core> {
   std::deque<Bucket> buckets;
 
  private:
+  std::vector<Tensor> reduced_tensors() const;
   void check_parameter(std::size_t parameter) const;
   void throw_if_failed();
 
@@ -118,8 +120,9 @@ class Core : public std::enable_shared_from_this<Core> {
   void build(const std::vector<BucketMembers>& plan);
   void check_given_buckets() const;
   void rebuild_if_due();
+  std::vector<std::size_t> backwards() const;
   std::vector<std::size_t> agreed_order();
-  std::vector<PlannedParameter> planned() const;
+  std::vector<BucketMembers> plan_of(const std::vector<std::size_t>& order) const;
 
   // Hooks (launch.cpp).
   void launch();
@@ -146,7 +149,8 @@ class Core : public std::enable_shared_from_this<Core> {
   void agree(const char* what, const std::function<void()>& collectives);
 
   std::unordered_map<std::string_view, std::size_t> names_;
-  std::vector<Mark> marks_;  ///< by parameter, as the next
+  std::vector<std::size_t> reduced_;  ///< the parameters that are not ignored, as positions
+  std::vector<Mark> marks_;           ///< by parameter, as the next
   std::vector<Slot> slots_;
   std::shared_ptr<Tensor> memory_;        ///< bytes for all buckets, however the gradients are put into them
   std::shared_ptr<AllreduceHook> plain_;  ///< the hook, where it is the plain mean
@@ -163,7 +167,7 @@ class Core : public std::enable_shared_from_this<Core> {
   bool recording_ = true;  ///< arrivals count
   bool pinned_ = false;    ///< views were handed out
   std::atomic<std::uint64_t> arrivals_ = 0;
-  bool shadowing_ = false;
+  bool shadowing_ = false;  ///< takes part in the steps of others at the end of a join
   std::optional<JoinOptions> join_;
 
   std::mutex mutex_;

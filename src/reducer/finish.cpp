@@ -20,6 +20,8 @@ namespace {
 constexpr Milliseconds kSlack{300};
 /// How long hooks under way may take to end after one of them has failed.
 constexpr Milliseconds kGrace{1000};
+/// Names that an error lists.
+constexpr std::size_t kShown = 10;
 
 double seconds(Clock::duration time) { return std::chrono::duration<double>(time).count(); }
 
@@ -67,27 +69,22 @@ void Core::take_care_of_unmarked() {
   const auto full = [](const Bucket& b) { return b.missing.load(std::memory_order_acquire) == 0; };
   if (!learning_graph_ && std::all_of(buckets.begin(), buckets.end(), full)) return;
   std::vector<std::string_view> forgotten;
-  std::size_t count = 0;
   std::vector<std::size_t> unused;
-  for (std::size_t p = 0; p < slots_.size(); ++p) {
+  for (const std::size_t p : reduced_) {
     Mark& mark = marks_[p];
     const std::uint32_t marks = mark.marks.load(std::memory_order_acquire);
-    if (marks == mark.expected && !learning_graph_) continue;
-    if (parameters[p].ignored) continue;
     if (learning_graph_) {
       mark.expected = marks;
       if (marks > 0) count_ready(p);
       else unused.push_back(p);
-    } else {
-      if (options.find_unused_parameters || shadowing_) {
-        unused.push_back(p);
-      } else {
-        ++count;
-        if (forgotten.size() < 10) forgotten.push_back(parameters[p].name);
-      }
+    } else if (marks != mark.expected) {
+      if (options.find_unused_parameters || shadowing_) unused.push_back(p);
+      else forgotten.push_back(parameters[p].name);
     }
   }
-  if (count > 0) {
+  if (!forgotten.empty()) {
+    const std::size_t count = forgotten.size();
+    forgotten.resize(std::min(count, kShown));
     throw InvalidArgument(fmt::format(
         "Expected to have finished reduction in the prior iteration before starting a new one. At the end of step {} "
         "on rank {}, {} of {} parameters had no gradient: {}{}. Mark every parameter in every step, or set "
@@ -203,10 +200,7 @@ void Core::agree_on_unused() {
     const std::uint32_t here = marks_[p].marks.load(std::memory_order_relaxed);
     marks.data<std::int32_t>()[p] = here == 0 && marks_[p].accumulated ? 1 : static_cast<std::int32_t>(here);
   }
-  agree("agreeing on unused parameters", [&] {
-    const ReduceOp max = ReduceOp::max;
-    group->allreduce(marks, {.op = max})->wait();
-  });
+  agree("agreeing on unused parameters", [&] { group->allreduce(marks, {.op = ReduceOp::max})->wait(); });
   for (std::size_t p = 0; p < slots_.size(); ++p) {
     const auto most = static_cast<std::uint32_t>(marks.data<std::int32_t>()[p]);
     marks_[p].unused = !parameters[p].ignored && most == 0;

@@ -37,15 +37,10 @@ void Core::end_join() {
   join_.reset();
 
   // Somebody did the last step; of several, the highest rank counts.
-  std::vector<Tensor> tensors;
-  for (const Parameter& p : parameters) {
-    if (!p.ignored) tensors.push_back(p.tensor);
-  }
   agree("taking over parameters at the end of a join", [&] {
     const Tensor authority = Tensor::full({1}, was_last ? group->rank() : -1, DType::i64);
-    const ReduceOp max = ReduceOp::max;
-    group->allreduce(authority, {.op = max})->wait();
-    broadcast_coalesced(*group, tensors, kJoinBytes, authority.item<int>());
+    group->allreduce(authority, {.op = ReduceOp::max})->wait();
+    broadcast_coalesced(*group, reduced_tensors(), kJoinBytes, authority.item<int>());
   });
 }
 

@@ -1,6 +1,7 @@
 // The reducer's buckets: their memory, and their order after the first step.
 #include <algorithm>
 #include <numeric>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -16,13 +17,26 @@ constexpr std::size_t kBucketAlignment = 64;
 
 }  // namespace
 
-std::vector<PlannedParameter> Core::planned() const {
-  std::vector<PlannedParameter> result;
-  result.reserve(parameters.size());
-  for (const Parameter& p : parameters) {
-    result.push_back({.bytes = p.tensor.nbytes(), .dtype = p.tensor.dtype(), .alone = p.sparse, .last = p.delayed});
+std::vector<BucketMembers> Core::current_plan() const {
+  std::vector<BucketMembers> all;
+  all.reserve(buckets.size());
+  for (const Bucket& bucket : buckets) all.push_back(bucket.members);
+  return all;
+}
+
+// `order` counts the parameters that are not ignored, and those alone.
+std::vector<BucketMembers> Core::plan_of(const std::vector<std::size_t>& order) const {
+  std::vector<PlannedParameter> planned;
+  planned.reserve(reduced_.size());
+  for (const std::size_t i : reduced_) {
+    const Parameter& p = parameters[i];
+    planned.push_back({.bytes = p.tensor.nbytes(), .dtype = p.tensor.dtype(), .alone = p.sparse, .last = p.delayed});
   }
-  return result;
+  std::vector<BucketMembers> all = plan_buckets(planned, order, options.limits);
+  for (BucketMembers& members : all) {
+    for (std::size_t& member : members) member = reduced_[member];
+  }
+  return all;
 }
 
 // Each parameter in one bucket, each bucket of one dtype: what is built of it relies on that.
@@ -67,8 +81,8 @@ void Core::check_given_buckets() const {
 // somebody still holds the old ones.
 void Core::allocate() {
   std::size_t bytes = 0;
-  for (const Parameter& p : parameters) {
-    if (!p.ignored && !p.sparse) bytes += p.tensor.nbytes() + kBucketAlignment;
+  for (const std::size_t p : reduced_) {
+    if (marks_[p].dense) bytes += parameters[p].tensor.nbytes() + kBucketAlignment;
   }
   memory_ = std::make_shared<Tensor>(group->empty({static_cast<std::int64_t>(bytes)}, DType::u8));
 }
@@ -80,16 +94,12 @@ void Core::build(const std::vector<BucketMembers>& plan) {
   buckets.clear();
   for (Slot& slot : slots_) slot.view = {};
   for (const BucketMembers& members : plan) {
-    BucketMembers kept;
-    std::copy_if(members.begin(), members.end(), std::back_inserter(kept),
-                 [&](std::size_t p) { return !parameters[p].ignored; });
-    if (kept.empty()) continue;
     Bucket& bucket = buckets.emplace_back();
-    bucket.sparse = parameters[kept[0]].sparse;
+    bucket.sparse = parameters[members[0]].sparse;
     std::vector<Dims> sizes;
     std::vector<Tensor> tensors;
     std::vector<std::string> names;
-    for (const std::size_t p : kept) {
+    for (const std::size_t p : members) {
       sizes.push_back(parameters[p].tensor.shape());
       tensors.push_back(parameters[p].tensor);
       names.push_back(parameters[p].name);
@@ -97,29 +107,36 @@ void Core::build(const std::vector<BucketMembers>& plan) {
     const DType dtype = tensors[0].dtype();
     bucket.layout =
         std::make_shared<const BucketLayout>(layout_of(std::move(sizes), std::move(tensors), std::move(names)));
-    for (const std::size_t p : kept) marks_[p].bucket = static_cast<std::uint32_t>(buckets.size() - 1);
+    for (const std::size_t p : members) marks_[p].bucket = static_cast<std::uint32_t>(buckets.size() - 1);
     if (!bucket.sparse) {
       const auto elements = static_cast<std::int64_t>(bucket.layout->offsets.back() + bucket.layout->lengths.back());
       bucket.memory = Tensor::wrap(next, {elements}, dtype, {.owner = memory_});
       next += (bucket.memory.nbytes() + kBucketAlignment - 1) / kBucketAlignment * kBucketAlignment;
       const std::vector<Tensor> views = GradBucket(0, 1, bucket.memory, bucket.layout).gradients();
-      for (std::size_t i = 0; i < kept.size(); ++i) {
-        slots_[kept[i]].view = views[i];
-        slots_[kept[i]].memory = views[i].mutable_bytes();
+      for (std::size_t i = 0; i < members.size(); ++i) {
+        slots_[members[i]].view = views[i];
+        slots_[members[i]].memory = views[i].mutable_bytes();
       }
     }
-    bucket.members = std::move(kept);
-    bucket.missing = bucket.members.size();
+    bucket.members = members;
+    bucket.missing = members.size();
   }
   ++generation;
 }
 
+// What a backward pass usually does.
+std::vector<std::size_t> Core::backwards() const {
+  std::vector<std::size_t> order(reduced_.size());
+  std::iota(order.rbegin(), order.rend(), std::size_t{0});
+  return order;
+}
+
 // Rank 0's order counts. It is looked at before it is used: a peer's numbers are not ours.
 std::vector<std::size_t> Core::agreed_order() {
-  std::vector<std::size_t> order(parameters.size());
-  std::iota(order.rbegin(), order.rend(), std::size_t{0});
+  std::vector<std::size_t> order = backwards();
   std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
-    return slots_[a].arrival - 1 < slots_[b].arrival - 1;  // what never came, 0, goes to the end
+    // What never came, 0, goes to the end.
+    return slots_[reduced_[a]].arrival - 1 < slots_[reduced_[b]].arrival - 1;
   });
   std::vector<std::int64_t> numbers(order.begin(), order.end());
   broadcast(*group, Tensor::borrow(numbers))->wait();
@@ -129,28 +146,19 @@ std::vector<std::size_t> Core::agreed_order() {
 
 void Core::rebuild_if_due() {
   stats.rebuilt = false;
-  if (!rebuild_due_) return;
-  rebuild_due_ = false;
-  const Tensor pinned = Tensor::full({1}, pinned_ ? 1 : 0, DType::i64);
-  std::vector<BucketMembers> plan;
+  if (!std::exchange(rebuild_due_, false)) return;
+  const std::vector<BucketMembers> now = current_plan();
+  std::vector<BucketMembers> next = now;
   agree("agreeing on the order of the buckets", [&] {
-    const ReduceOp max = ReduceOp::max;
-    group->allreduce(pinned, {.op = max})->wait();
-    if (pinned.item<std::int64_t>() == 0) plan = plan_buckets(planned(), agreed_order(), options.limits);
+    const Tensor pinned = Tensor::full({1}, pinned_ ? 1 : 0, DType::i64);
+    group->allreduce(pinned, {.op = ReduceOp::max})->wait();
+    if (pinned.item<std::int64_t>() == 0) next = plan_of(agreed_order());
   });
-  if (pinned.item<std::int64_t>() != 0) return;
-  std::vector<BucketMembers> now;
-  now.reserve(buckets.size());
-  for (const Bucket& bucket : buckets) now.push_back(bucket.members);
-  for (BucketMembers& members : plan) {
-    std::erase_if(members, [&](std::size_t p) { return parameters[p].ignored; });
-  }
-  std::erase_if(plan, [](const BucketMembers& members) { return members.empty(); });
-  if (plan == now) return;
+  if (next == now) return;
   {
     // The thread that completed the last hook may still be on its way to launch(): it must not see half a bucket.
     const std::lock_guard lock(mutex_);
-    build(plan);
+    build(next);
   }
   stats.rebuilt = true;
 }

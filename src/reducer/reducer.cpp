@@ -30,12 +30,7 @@ std::uint64_t Reducer::generation() const noexcept { return core_->generation; }
 std::size_t Reducer::index_of(std::string_view name) const { return core_->index_of(name); }
 const std::vector<Parameter>& Reducer::parameters() const noexcept { return core_->parameters; }
 
-std::vector<BucketMembers> Reducer::buckets() const {
-  std::vector<BucketMembers> plan;
-  for (const reducer::Bucket& bucket : core_->buckets) plan.push_back(bucket.members);
-  return plan;
-}
-
+std::vector<BucketMembers> Reducer::buckets() const { return core_->current_plan(); }
 ProcessGroup& Reducer::group() const noexcept { return *core_->group; }
 
 void Reducer::replace_hook(HookPtr hook) { core_->set_hook(std::move(hook)); }
