@@ -2,9 +2,10 @@
 #include <hookline/reducer/broadcast_coalesced.hpp>
 
 #include <algorithm>
-#include <cstring>
+#include <array>
 #include <deque>
 #include <functional>
+#include <utility>
 
 #include <fmt/format.h>
 

@@ -1,9 +1,7 @@
 // Making a reducer, opening a step, and counting gradients as they come.
 #include "reducer/core.hpp"
 
-#include <algorithm>
 #include <cmath>
-#include <cstring>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -43,7 +41,6 @@ Core::Core(std::vector<Parameter> given, std::shared_ptr<ProcessGroup> of, HookP
     : parameters(std::move(given)),
       group(std::move(of)),
       options(std::move(how)),
-      hook(std::move(with)),
       launcher_(group ? group->capabilities().lanes : 1) {
   if (!group) throw InvalidArgument("a reducer needs a process group");
   for (std::size_t i = 0; i < parameters.size(); ++i) {
@@ -77,8 +74,7 @@ Core::Core(std::vector<Parameter> given, std::shared_ptr<ProcessGroup> of, HookP
   if (bytes >= 2 * kernel::kStreamFrom) stores_ = kernel::Stores::streaming;
   learning_graph_ = options.static_graph;
   if (options.buckets) check_given_buckets();
-  if (!hook) hook = std::make_shared<AllreduceHook>(group);
-  plain_ = std::dynamic_pointer_cast<AllreduceHook>(hook);
+  set_hook(std::move(with));
   stats.hook = hook->name();
 }
 

@@ -1,6 +1,4 @@
 // Starting hooks: in bucket order, each in its lane, outside the lock, by one thread at a time.
-#include <algorithm>
-#include <cstring>
 #include <typeinfo>
 
 #include <fmt/format.h>
@@ -10,7 +8,6 @@
 
 #include "core/note.hpp"
 #include "group/abort_quietly.hpp"
-#include "reducer/by_allreduce.hpp"
 #include "reducer/core.hpp"
 #include "reducer/sparse_rows.hpp"
 

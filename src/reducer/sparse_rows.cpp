@@ -6,6 +6,7 @@
 
 #include <hookline/core/error.hpp>
 
+#include "kernel/reduce.hpp"
 #include "reducer/by_allreduce.hpp"
 
 namespace hookline::reducer {
@@ -15,18 +16,9 @@ namespace {
 void add_row(const Tensor& target, std::int64_t to, const Tensor& source, std::int64_t from) {
   const Tensor sum = target.slice(0, to, to + 1);
   const Tensor part = source.slice(0, from, from + 1);
-  visit_dtype(target.dtype(), [&](auto element) {
-    using T = decltype(element);
-    T* out = sum.template data<T>();
-    const T* in = part.template data<const T>();
-    for (std::int64_t k = 0; k < part.numel(); ++k) {
-      if constexpr (std::is_same_v<T, Float16> || std::is_same_v<T, BFloat16>) {
-        out[k] = T(static_cast<float>(out[k]) + static_cast<float>(in[k]));
-      } else {
-        out[k] = static_cast<T>(out[k] + in[k]);
-      }
-    }
-  });
+  const std::byte* const sources[] = {sum.bytes(), part.bytes()};
+  std::byte* const destinations[] = {sum.mutable_bytes()};
+  kernel::reduce(ReduceOp::sum, sum.dtype(), sources, destinations, static_cast<std::size_t>(sum.numel()));
 }
 
 }  // namespace
