@@ -48,7 +48,7 @@ double timed(ProcessGroup& group, const std::function<void()>& call) {
 /// A reducer's own buckets, reduced and filled by hand: its gradients lie in them, so both sides of a comparison touch
 /// the same memory and leave the caches alike.
 struct Bare {
-  explicit Bare(Reducer& reducer) : group(reducer.group()) {
+  explicit Bare(Reducer& reducer) : group(*reducer.group()) {
     for (const BucketMembers& members : reducer.buckets()) {
       std::int64_t elements = 0;
       for (const std::size_t p : members) {

@@ -31,7 +31,7 @@ std::size_t Reducer::index_of(std::string_view name) const { return core_->index
 const std::vector<Parameter>& Reducer::parameters() const noexcept { return core_->parameters; }
 
 std::vector<BucketMembers> Reducer::buckets() const { return core_->current_plan(); }
-ProcessGroup& Reducer::group() const noexcept { return *core_->group; }
+const std::shared_ptr<ProcessGroup>& Reducer::group() const noexcept { return core_->group; }
 
 void Reducer::replace_hook(HookPtr hook) { core_->set_hook(std::move(hook)); }
 HookPtr Reducer::hook() const { return core_->hook; }

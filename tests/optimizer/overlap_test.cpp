@@ -52,7 +52,7 @@ std::vector<Tensor> backward(Reducer& reducer, std::uint64_t step, const Skipped
   std::vector<Tensor> given(reducer.parameters().size());
   for (std::size_t p = given.size(); p-- > 0;) {
     if (skipped && skipped(p, step)) continue;
-    given[p] = gradient_like(reducer.parameters()[p], reducer.group().rank(), p, step);
+    given[p] = gradient_like(reducer.parameters()[p], reducer.group()->rank(), p, step);
     reducer.mark_ready(p, given[p]);
   }
   return given;

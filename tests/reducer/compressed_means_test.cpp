@@ -23,7 +23,7 @@ constexpr Case kCases[] = {{"fp16", 1.1e-3}, {"int8", 1.05 / 255}, {"int8 | erro
 /// Steps of which the results are to be the sum of factor(rank) times the gradients of rank. Values stay below 1, so
 /// that what encoding loses of them is known.
 void expect_weighted(Reducer& reducer, const Case& what, const std::function<double(int rank)>& factor) {
-  ProcessGroup& group = reducer.group();
+  ProcessGroup& group = *reducer.group();
   double most = 0;
   for (int r = 0; r < group.size(); ++r) most = std::max(most, factor(r) * group.size());
   // Up to two ranks encode once; more encode what they send, and the mean again.

@@ -24,7 +24,7 @@ const BucketLimits kSmall{.first = 500, .others = 1000};
 
 /// One step with gradients handed over, which then hold the means.
 void step_with_copies(Reducer& reducer, std::uint64_t step, const std::vector<std::size_t>& order, double factor = 1) {
-  ProcessGroup& group = reducer.group();
+  ProcessGroup& group = *reducer.group();
   std::vector<Tensor> given(reducer.parameters().size());
   for (const std::size_t p : order) {
     given[p] = gradient_like(reducer.parameters()[p], group.rank(), p, step);

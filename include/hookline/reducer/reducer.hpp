@@ -99,7 +99,7 @@ class HOOKLINE_EXPORT Reducer {
   const std::vector<Parameter>& parameters() const noexcept;
   /// The plan, as positions of parameters. It is final once the second step has begun.
   std::vector<BucketMembers> buckets() const;
-  ProcessGroup& group() const noexcept;
+  const std::shared_ptr<ProcessGroup>& group() const noexcept;
 
   /// Another hook from the next step on. InvalidArgument inside a step.
   void replace_hook(HookPtr hook);
@@ -109,12 +109,14 @@ class HOOKLINE_EXPORT Reducer {
   /// after it reduces the sum of all.
   class HOOKLINE_EXPORT NoSync {
    public:
-    explicit NoSync(std::shared_ptr<reducer::Core> core);
     NoSync(const NoSync&) = delete;
     NoSync& operator=(const NoSync&) = delete;
     ~NoSync();
 
    private:
+    friend class Reducer;
+    explicit NoSync(std::shared_ptr<reducer::Core> core);
+
     const std::shared_ptr<reducer::Core> core_;
     const bool before_;
   };

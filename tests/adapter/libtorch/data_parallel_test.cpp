@@ -110,8 +110,7 @@ TEST(DataParallel, BuffersAreRankZerosAndUnusedParametersGetWhatOthersHave) {
     EXPECT_EQ(net->norm->running_mean[0].item<float>(), 5);
     ddp(inputs_of(0), group->rank() == 1).pow(3).sum().backward();
     EXPECT_TRUE(net->other->weight.grad().defined());  // on the rank that did not use it, too
-    const std::vector<at::Tensor> all(2, net->other->weight.grad().clone());
-    Tensor sum = tensor_view(all[0]);
+    const Tensor sum = tensor_view(net->other->weight.grad().clone());
     group->allreduce(sum)->wait();
     EXPECT_TRUE(at::allclose(torch_view(sum), 2 * net->other->weight.grad()));
   });

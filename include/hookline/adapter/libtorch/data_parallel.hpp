@@ -22,13 +22,14 @@ class DistributedDataParallel {
  public:
   /// Throws InvalidArgument where nothing is to train, for a hook that there is not, Mismatch where the ranks' modules
   /// differ.
-  DistributedDataParallel(std::shared_ptr<Net> net, std::shared_ptr<ProcessGroup> group,
+  DistributedDataParallel(std::shared_ptr<Net> net, const std::shared_ptr<ProcessGroup>& group,
                           DataParallelOptions options = {})
-      : net_(std::move(net)), averager_(GradientAverager::make(net_, std::move(group), options)) {}
+      : net_(std::move(net)), averager_(GradientAverager::make(net_, group, options)) {}
   template <class Holder>
     requires std::is_base_of_v<torch::nn::ModuleHolder<Net>, Holder>
-  DistributedDataParallel(const Holder& net, std::shared_ptr<ProcessGroup> group, DataParallelOptions options = {})
-      : DistributedDataParallel(net.ptr(), std::move(group), std::move(options)) {}
+  DistributedDataParallel(const Holder& net, const std::shared_ptr<ProcessGroup>& group,
+                          DataParallelOptions options = {})
+      : DistributedDataParallel(net.ptr(), group, std::move(options)) {}
 
   /// The module's forward().
   template <class... Inputs>
@@ -42,18 +43,20 @@ class DistributedDataParallel {
   }
 
   const std::shared_ptr<Net>& module() const noexcept { return net_; }
-  const std::shared_ptr<ProcessGroup>& group() const noexcept { return averager_->group(); }
+  const std::shared_ptr<ProcessGroup>& group() const noexcept { return averager_->reducer().group(); }
 
   /// While one lives, gradients add up on each rank; the first backward() after it reduces the sums.
   class NoSync {
    public:
-    explicit NoSync(std::shared_ptr<GradientAverager> averager)
-        : averager_(std::move(averager)), before_(averager_->synchronise(false)) {}
     NoSync(const NoSync&) = delete;
     NoSync& operator=(const NoSync&) = delete;
     ~NoSync() { averager_->synchronise(before_); }
 
    private:
+    friend class DistributedDataParallel;
+    explicit NoSync(std::shared_ptr<GradientAverager> averager)
+        : averager_(std::move(averager)), before_(averager_->synchronise(false)) {}
+
     const std::shared_ptr<GradientAverager> averager_;
     const bool before_;
   };

@@ -37,10 +37,10 @@ struct DataParallelOptions {
 class GradientAverager : public std::enable_shared_from_this<GradientAverager> {
  public:
   static std::shared_ptr<GradientAverager> make(std::shared_ptr<torch::nn::Module> module,
-                                                std::shared_ptr<ProcessGroup> group,
+                                                const std::shared_ptr<ProcessGroup>& group,
                                                 const DataParallelOptions& options) {
     if (!module || !group) throw InvalidArgument("DistributedDataParallel needs a module and a process group");
-    std::shared_ptr<GradientAverager> made(new GradientAverager(std::move(module), std::move(group), options));
+    std::shared_ptr<GradientAverager> made(new GradientAverager(std::move(module), group, options));
     for (std::size_t i = 0; i < made->parameters_.size(); ++i) made->listen(i);
     return made;
   }
@@ -71,7 +71,6 @@ class GradientAverager : public std::enable_shared_from_this<GradientAverager> {
   }
 
   Reducer& reducer() noexcept { return *reducer_; }
-  const std::shared_ptr<ProcessGroup>& group() const noexcept { return group_; }
 
  private:
   using NodePtr = decltype(torch::autograd::impl::grad_accumulator(std::declval<const at::Tensor&>()));
@@ -96,9 +95,9 @@ class GradientAverager : public std::enable_shared_from_this<GradientAverager> {
     const std::size_t index_;
   };
 
-  GradientAverager(std::shared_ptr<torch::nn::Module> module, std::shared_ptr<ProcessGroup> group,
+  GradientAverager(std::shared_ptr<torch::nn::Module> module, const std::shared_ptr<ProcessGroup>& group,
                    const DataParallelOptions& options)
-      : module_(std::move(module)), group_(std::move(group)), options_(options) {
+      : module_(std::move(module)), options_(options) {
     std::set<std::string> sparse;
     for (const auto& part : module_->named_modules()) {
       const auto* const embedding = dynamic_cast<const torch::nn::EmbeddingImpl*>(part.value().get());
@@ -119,8 +118,8 @@ class GradientAverager : public std::enable_shared_from_this<GradientAverager> {
     chosen.static_graph = options.static_graph;
     chosen.mean = options.mean;
     chosen.timeout = options.timeout;
-    reducer_ = std::make_unique<Reducer>(std::move(parameters), group_,
-                                         options.hook.empty() ? nullptr : make_hook(options.hook, group_), chosen);
+    reducer_ = std::make_unique<Reducer>(std::move(parameters), group,
+                                         options.hook.empty() ? nullptr : make_hook(options.hook, group), chosen);
     broadcast_buffers();
   }
 
@@ -133,7 +132,7 @@ class GradientAverager : public std::enable_shared_from_this<GradientAverager> {
   void broadcast_buffers() {
     std::vector<Tensor> buffers;
     for (const at::Tensor& buffer : module_->buffers()) buffers.push_back(tensor_view(buffer));
-    if (!buffers.empty()) broadcast_coalesced(*group_, buffers);
+    if (!buffers.empty()) broadcast_coalesced(*reducer_->group(), buffers);
   }
 
   void gradient_added(std::size_t index) {
@@ -172,7 +171,6 @@ class GradientAverager : public std::enable_shared_from_this<GradientAverager> {
   }
 
   const std::shared_ptr<torch::nn::Module> module_;
-  const std::shared_ptr<ProcessGroup> group_;
   DataParallelOptions options_;
   std::vector<at::Tensor> parameters_;
   std::unique_ptr<Reducer> reducer_;
