@@ -22,6 +22,5 @@ std::vector<Tensor> views_of(const std::vector<at::Tensor>& tensors, const char*
 
 /// A tensor over the same memory, which it keeps alive.
 at::Tensor tensor_of(const Tensor& tensor);
-std::vector<at::Tensor> tensors_of(const std::vector<Tensor>& tensors);
 
 }  // namespace hookline::libtorch

@@ -11,7 +11,10 @@ struct PythonHooks {
   void* (*release_gil)() = nullptr;   ///< null where this thread does not have it
   void (*take_gil_back)(void* state) = nullptr;
 };
-PythonHooks& python_hooks() noexcept;
+inline PythonHooks& python_hooks() noexcept {
+  static PythonHooks hooks;
+  return hooks;
+}
 
 /// While one lives, long waits of this thread end when the user presses Ctrl-C.
 class Interruptible {

@@ -12,11 +12,6 @@
 
 namespace hookline::libtorch {
 
-PythonHooks& python_hooks() noexcept {
-  static PythonHooks hooks;
-  return hooks;
-}
-
 TorchWork::TorchWork(int rank, c10d::OpType type, const char* title, const std::vector<at::Tensor>& inputs,
                      WorkPtr work, std::vector<at::Tensor> outputs)
     : Work(rank, type, title, title ? std::optional(inputs) : std::nullopt),
