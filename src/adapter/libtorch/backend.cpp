@@ -113,24 +113,28 @@ c10::intrusive_ptr<c10d::Backend::Options> TorchBackend::getBackendOptions() {
   return c10::make_intrusive<Options>("hookline", group_->timeout());
 }
 
-// torch asks for each device, in the same store, although all of them have this backend.
+// torch asks for each device, in the same store, although all of them have this backend: each time has its own place.
+c10::intrusive_ptr<c10d::Backend> TorchBackend::create_by(const char* call,
+                                                          const c10::intrusive_ptr<c10d::Store>& store,
+                                                          const c10::intrusive_ptr<Options>& opts, int rank, int size) {
+  const std::string name(call);
+  const std::int64_t time = store->add("hookline " + name + " " + std::to_string(rank), 1);
+  auto place = std::make_shared<PrefixStore>(name + " " + std::to_string(time), std::make_shared<TorchStore>(store));
+  return create(std::move(place), rank, size, opts ? opts->timeout : group_->timeout());
+}
+
 c10::intrusive_ptr<c10d::Backend> TorchBackend::split(const c10::intrusive_ptr<c10d::Store>& store,
                                                       const std::vector<int>& ranks,
                                                       const c10::intrusive_ptr<Options>& opts) {
   const auto own = std::find(ranks.begin(), ranks.end(), getRank());
   if (own == ranks.end()) return nullptr;
-  const auto rank = static_cast<int>(own - ranks.begin());
-  const std::int64_t time = store->add("hookline split " + std::to_string(rank), 1);
-  auto place = std::make_shared<PrefixStore>("split " + std::to_string(time), std::make_shared<TorchStore>(store));
-  return create(std::move(place), rank, static_cast<int>(ranks.size()), opts ? opts->timeout : group_->timeout());
+  return create_by("split", store, opts, static_cast<int>(own - ranks.begin()), static_cast<int>(ranks.size()));
 }
 
 c10::intrusive_ptr<c10d::Backend> TorchBackend::merge(const c10::intrusive_ptr<c10d::Store>& store,
                                                       const c10::intrusive_ptr<Options>& opts, const int& rank,
                                                       const int& size) {
-  const std::int64_t time = store->add("hookline merge " + std::to_string(rank), 1);
-  auto place = std::make_shared<PrefixStore>("merge " + std::to_string(time), std::make_shared<TorchStore>(store));
-  return create(std::move(place), rank, size, opts ? opts->timeout : group_->timeout());
+  return create_by("merge", store, opts, rank, size);
 }
 
 TorchBackend::WorkHandle TorchBackend::start(Call&& call) {

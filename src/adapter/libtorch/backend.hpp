@@ -80,6 +80,10 @@ class TorchBackend final : public c10d::Backend {
   void shutdown() override;
 
  private:
+  /// What split() and merge() have in common.
+  c10::intrusive_ptr<Backend> create_by(const char* call, const c10::intrusive_ptr<c10d::Store>& store,
+                                        const c10::intrusive_ptr<Options>& opts, int rank, int size);
+
   struct Call;
   WorkHandle start(Call&& call);
   /// Several operations of the same kind as one; where their dtypes differ, one by one.

@@ -10,9 +10,16 @@
 namespace hookline::libtorch {
 namespace {
 
+const std::vector<at::Tensor> kNone;
+
+/// Refuses what torch was called with.
+[[noreturn]] void refuse(const char* operation, const std::string& why) {
+  std::rethrow_exception(for_torch(std::make_exception_ptr(InvalidArgument(std::string(operation) + ": " + why))));
+}
+
 const at::Tensor& only(const std::vector<at::Tensor>& tensors, const char* operation) {
   if (tensors.size() != 1) {
-    throw InvalidArgument(std::string(operation) + ": " + std::to_string(tensors.size()) +
+    refuse(operation, std::to_string(tensors.size()) +
                           " tensors were given, one is expected; use the coalesced operation for several");
   }
   return tensors[0];
@@ -20,8 +27,7 @@ const at::Tensor& only(const std::vector<at::Tensor>& tensors, const char* opera
 
 const std::vector<at::Tensor>& only(const std::vector<std::vector<at::Tensor>>& lists, const char* operation) {
   if (lists.size() != 1) {
-    throw InvalidArgument(std::string(operation) + ": " + std::to_string(lists.size()) +
-                          " lists of tensors were given, one is expected");
+    refuse(operation, std::to_string(lists.size()) + " lists of tensors were given, one is expected");
   }
   return lists[0];
 }
@@ -29,15 +35,15 @@ const std::vector<at::Tensor>& only(const std::vector<std::vector<at::Tensor>>& 
 /// Where torch counts the tensors of a rank; there is one.
 void check_root_tensor(std::int64_t number, const char* operation) {
   if (number != 0) {
-    throw InvalidArgument(std::string(operation) + ": the root tensor is number " + std::to_string(number) +
-                          ", and there is one tensor, with number 0");
+    refuse(operation,
+           "the root tensor is number " + std::to_string(number) + ", and there is one tensor, with number 0");
   }
 }
 
 void check_none(bool any, const char* what, std::int64_t root, const char* operation) {
   if (any) {
-    throw InvalidArgument(std::string(operation) + ": this rank is not the root, which is " + std::to_string(root) +
-                          ", and passes no " + what);
+    refuse(operation,
+           "this rank is not the root, which is " + std::to_string(root) + ", and passes no " + std::string(what));
   }
 }
 
@@ -61,7 +67,7 @@ std::vector<at::Tensor> without_repeats(const std::vector<at::Tensor>& tensors) 
 
 TorchBackend::WorkHandle TorchBackend::allreduce(Tensors& tensors, const c10d::AllreduceOptions& opts) {
   if (tensors.size() == 1 && tensors[0].is_sparse()) return allreduce_sparse(tensors, opts);
-  called_by_torch([&] { only(tensors, "all_reduce"); });
+  only(tensors, "all_reduce");
   return start({OpType::allreduce, "hookline:all_reduce", tensors, tensors, opts.timeout, opts.asyncOp, opts.reduceOp});
 }
 
@@ -95,10 +101,8 @@ TorchBackend::WorkHandle TorchBackend::allreduce_coalesced(Tensors& tensors,
 }
 
 TorchBackend::WorkHandle TorchBackend::broadcast(Tensors& tensors, const c10d::BroadcastOptions& opts) {
-  called_by_torch([&] {
-    only(tensors, "broadcast");
-    check_root_tensor(opts.rootTensor, "broadcast");
-  });
+  only(tensors, "broadcast");
+  check_root_tensor(opts.rootTensor, "broadcast");
   return start({.type = OpType::broadcast,
                 .title = "hookline:broadcast",
                 .inputs = tensors,
@@ -109,18 +113,16 @@ TorchBackend::WorkHandle TorchBackend::broadcast(Tensors& tensors, const c10d::B
 }
 
 TorchBackend::WorkHandle TorchBackend::reduce(Tensors& tensors, const c10d::ReduceOptions& opts) {
-  called_by_torch([&] {
-    only(tensors, "reduce");
-    check_root_tensor(opts.rootTensor, "reduce");
-  });
+  only(tensors, "reduce");
+  check_root_tensor(opts.rootTensor, "reduce");
   return start(
       {OpType::reduce, "hookline:reduce", tensors, tensors, opts.timeout, opts.asyncOp, opts.reduceOp, opts.rootRank});
 }
 
 TorchBackend::WorkHandle TorchBackend::allgather(TensorLists& outputs, Tensors& inputs,
                                                  const c10d::AllgatherOptions& opts) {
-  const Tensors& all = called_by_torch([&]() -> const Tensors& { return only(outputs, "all_gather"); });
-  called_by_torch([&] { only(inputs, "all_gather"); });
+  const Tensors& all = only(outputs, "all_gather");
+  only(inputs, "all_gather");
   return start({OpType::allgather, "hookline:all_gather", inputs, all, opts.timeout, opts.asyncOp});
 }
 
@@ -134,23 +136,18 @@ TorchBackend::WorkHandle TorchBackend::_allgather_base(at::Tensor& output, at::T
 
 TorchBackend::WorkHandle TorchBackend::allgather_coalesced(TensorLists& outputs, Tensors& inputs,
                                                            const c10d::AllgatherOptions& opts) {
+  if (outputs.size() != static_cast<std::size_t>(getSize())) {
+    refuse("all_gather_coalesced", std::to_string(outputs.size()) + " lists of outputs were given, one for each of " +
+                                       std::to_string(getSize()) + " ranks is expected");
+  }
   Tensors flat;
-  called_by_torch([&] {
-    if (outputs.size() != static_cast<std::size_t>(getSize())) {
-      throw InvalidArgument("all_gather_coalesced: " + std::to_string(outputs.size()) +
-                            " lists of outputs were given, one for each of " + std::to_string(getSize()) +
-                            " ranks is expected");
+  for (const Tensors& list : outputs) {
+    if (list.size() != inputs.size()) {
+      refuse("all_gather_coalesced",
+             "each list of outputs must have as many tensors as there are inputs, " + std::to_string(inputs.size()));
     }
-    for (const Tensors& list : outputs) {
-      if (list.size() != inputs.size()) {
-        throw InvalidArgument(
-            "all_gather_coalesced: each list of outputs must have as many tensors as there are "
-            "inputs, " +
-            std::to_string(inputs.size()));
-      }
-      flat.insert(flat.end(), list.begin(), list.end());
-    }
-  });
+    flat.insert(flat.end(), list.begin(), list.end());
+  }
   return start_coalesced(
       {OpType::allgather_coalesced, "hookline:all_gather_coalesced", inputs, flat, opts.timeout, opts.asyncOp}, 1,
       static_cast<std::size_t>(getSize()));
@@ -164,13 +161,10 @@ TorchBackend::WorkHandle TorchBackend::allgather_into_tensor_coalesced(Tensors& 
 }
 
 TorchBackend::WorkHandle TorchBackend::gather(TensorLists& outputs, Tensors& inputs, const c10d::GatherOptions& opts) {
-  static const Tensors kNone;
   const bool root = opts.rootRank == getRank();
-  const Tensors& all = called_by_torch([&]() -> const Tensors& { return root ? only(outputs, "gather") : kNone; });
-  called_by_torch([&] {
-    only(inputs, "gather");
-    check_none(!root && !outputs.empty(), "outputs", opts.rootRank, "gather");
-  });
+  const Tensors& all = root ? only(outputs, "gather") : kNone;
+  only(inputs, "gather");
+  check_none(!root && !outputs.empty(), "outputs", opts.rootRank, "gather");
   return start({.type = OpType::gather,
                 .title = "hookline:gather",
                 .inputs = inputs,
@@ -182,13 +176,10 @@ TorchBackend::WorkHandle TorchBackend::gather(TensorLists& outputs, Tensors& inp
 
 TorchBackend::WorkHandle TorchBackend::scatter(Tensors& outputs, TensorLists& inputs,
                                                const c10d::ScatterOptions& opts) {
-  static const Tensors kNone;
   const bool root = opts.rootRank == getRank();
-  const Tensors& all = called_by_torch([&]() -> const Tensors& { return root ? only(inputs, "scatter") : kNone; });
-  called_by_torch([&] {
-    only(outputs, "scatter");
-    check_none(!root && !inputs.empty(), "inputs", opts.rootRank, "scatter");
-  });
+  const Tensors& all = root ? only(inputs, "scatter") : kNone;
+  only(outputs, "scatter");
+  check_none(!root && !inputs.empty(), "inputs", opts.rootRank, "scatter");
   return start({.type = OpType::scatter,
                 .title = "hookline:scatter",
                 .inputs = all,
@@ -200,8 +191,8 @@ TorchBackend::WorkHandle TorchBackend::scatter(Tensors& outputs, TensorLists& in
 
 TorchBackend::WorkHandle TorchBackend::reduce_scatter(Tensors& outputs, TensorLists& inputs,
                                                       const c10d::ReduceScatterOptions& opts) {
-  const Tensors& all = called_by_torch([&]() -> const Tensors& { return only(inputs, "reduce_scatter"); });
-  called_by_torch([&] { only(outputs, "reduce_scatter"); });
+  const Tensors& all = only(inputs, "reduce_scatter");
+  only(outputs, "reduce_scatter");
   Call call{OpType::reduce_scatter, "hookline:reduce_scatter", all, outputs, opts.timeout, opts.asyncOp, opts.reduceOp};
   const auto as_large = [&](const at::Tensor& t) { return t.numel() == all[0].numel(); };
   if (!std::all_of(all.begin(), all.end(), as_large)) return start_uneven_reduce_scatter(std::move(call));
@@ -244,8 +235,7 @@ TorchBackend::WorkHandle TorchBackend::alltoall_base(at::Tensor& output, at::Ten
 }
 
 TorchBackend::WorkHandle TorchBackend::send(Tensors& tensors, int target, int tag) {
-  static const Tensors kNone;
-  called_by_torch([&] { only(tensors, "send"); });
+  only(tensors, "send");
   return start({.type = OpType::send,
                 .title = "hookline:send",
                 .inputs = tensors,
@@ -257,8 +247,7 @@ TorchBackend::WorkHandle TorchBackend::send(Tensors& tensors, int target, int ta
 }
 
 TorchBackend::WorkHandle TorchBackend::recv(Tensors& tensors, int source, int tag) {
-  static const Tensors kNone;
-  called_by_torch([&] { only(tensors, "recv"); });
+  only(tensors, "recv");
   return start({.type = OpType::recv,
                 .title = "hookline:recv",
                 .inputs = kNone,
@@ -270,8 +259,7 @@ TorchBackend::WorkHandle TorchBackend::recv(Tensors& tensors, int source, int ta
 }
 
 TorchBackend::WorkHandle TorchBackend::recvAnysource(Tensors& tensors, int tag) {
-  static const Tensors kNone;
-  called_by_torch([&] { only(tensors, "recv"); });
+  only(tensors, "recv");
   return start({.type = OpType::recv_anysource,
                 .title = "hookline:recvAnySource",
                 .inputs = kNone,
@@ -283,7 +271,6 @@ TorchBackend::WorkHandle TorchBackend::recvAnysource(Tensors& tensors, int tag) 
 }
 
 TorchBackend::WorkHandle TorchBackend::barrier(const c10d::BarrierOptions& opts) {
-  static const Tensors kNone;
   return start({OpType::barrier, "hookline:barrier", kNone, kNone, opts.timeout, opts.asyncOp});
 }
 
