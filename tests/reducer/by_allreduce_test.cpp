@@ -53,15 +53,9 @@ TEST(ByAllreduce, AReducerTrainsWithNothingElse) {
     Reducer reducer(parameters, group, nullptr, {.limits = {.first = 1, .others = 1}});
     EXPECT_EQ(parameters[3].tensor.data<float>()[0], 1.0f) << "rank 0's";
     for (std::uint64_t s = 1; s <= 3; ++s) {
-      std::vector<Tensor> given;
       std::vector<std::int64_t> rows = {4, 10 + inner.rank()};
       reducer.mark_ready("rows", SparseGradient{Tensor::borrow(rows), Tensor::full({2, 2}, 1)});
-      for (std::size_t p = 0; p < 5; ++p) {
-        given.push_back(gradient_like(parameters[p], inner.rank(), p, s));
-        reducer.mark_ready(p, given[p]);
-      }
-      reducer.finalize();
-      for (std::size_t p = 0; p < 5; ++p) expect_mean(given[p], 2, p, s);
+      step_with_copies(reducer, s, {0, 1, 2, 3, 4});
       EXPECT_EQ(reducer.sparse_gradient("rows").values.numel(), 6);
     }
     EXPECT_EQ(reducer.generation(), 2u) << "the new order was agreed on, too";

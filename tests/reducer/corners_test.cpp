@@ -1,4 +1,5 @@
 // Tests corners of a step: when hooks start, lanes that buckets share, views on one rank alone, nested accumulation.
+#include <algorithm>
 #include <thread>
 
 #include <gmock/gmock.h>
@@ -80,16 +81,9 @@ TEST(ReducerCorners, MoreBucketsThanLanes) {
     Reducer reducer(model(40), group.shared_from_this(), make_hook(+hook, group.shared_from_this()),
                     {.limits = kOneEach});
     EXPECT_EQ(reducer.buckets().size(), 40u);
-    for (std::uint64_t s = 1; s <= 5; ++s) {
-      std::vector<Tensor> given(40);
-      for (std::size_t p = 0; p < 40; ++p) given[p] = gradient_like(reducer.parameters()[p], group.rank(), p, s);
-      for (std::size_t p = 0; p < 40; ++p) {
-        const std::size_t q = group.rank() == 0 ? p : 39 - p;
-        reducer.mark_ready(q, given[q]);
-      }
-      reducer.finalize();
-      for (std::size_t p = 0; p < 40; ++p) expect_mean(given[p], 2, p, s);
-    }
+    std::vector<std::size_t> order = backwards(40);
+    if (group.rank() == 0) std::reverse(order.begin(), order.end());
+    for (std::uint64_t s = 1; s <= 5; ++s) step_with_copies(reducer, s, order);
   });
 }
 

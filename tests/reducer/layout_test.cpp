@@ -26,13 +26,7 @@ TEST(GivenBuckets, StayAsTheyAre) {
       const Buckets given = {{1}, {4, 0, 3}, {2}};
       Reducer reducer(model(5), group.shared_from_this(), nullptr, with(given));
       for (std::uint64_t s = 1; s <= 3; ++s) {
-        std::vector<Tensor> gradients;
-        for (std::size_t p = 0; p < 5; ++p) {
-          gradients.push_back(gradient_like(reducer.parameters()[p], group.rank(), p, s));
-          reducer.mark_ready(p, gradients[p]);
-        }
-        reducer.finalize();
-        for (std::size_t p = 0; p < 5; ++p) expect_mean(gradients[p], 2, p, s);
+        step_with_copies(reducer, s, backwards(5));
         EXPECT_EQ(reducer.buckets(), given);
       }
       EXPECT_EQ(reducer.generation(), 1u);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cmath>
+#include <numeric>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -45,6 +46,25 @@ inline void expect_mean(const Tensor& t, int ranks, std::size_t parameter, std::
                                std::to_string(wanted));
     }
   }
+}
+
+/// One step with gradients handed over, which then hold the means.
+inline void step_with_copies(Reducer& reducer, std::uint64_t step, const std::vector<std::size_t>& order,
+                             double factor = 1) {
+  ProcessGroup& group = *reducer.group();
+  std::vector<Tensor> given(reducer.parameters().size());
+  for (const std::size_t p : order) {
+    given[p] = gradient_like(reducer.parameters()[p], group.rank(), p, step);
+    reducer.mark_ready(p, given[p]);
+  }
+  reducer.finalize();
+  for (const std::size_t p : order) expect_mean(given[p], group.size(), p, step, factor);
+}
+
+inline std::vector<std::size_t> backwards(std::size_t count) {
+  std::vector<std::size_t> order(count);
+  std::iota(order.rbegin(), order.rend(), std::size_t{0});
+  return order;
 }
 
 }  // namespace hookline::testing

@@ -37,7 +37,7 @@ void delay(Random& random) {
 /// What all ranks draw alike.
 struct Case {
   explicit Case(unsigned seed) : random(seed) {
-    const int count = 1 + below(random, 14);
+    const int count = 1 + below(random, 40);
     for (int p = 0; p < count; ++p) widths.push_back(1 + below(random, 60));
     options.limits = {.first = static_cast<std::size_t>(1 + below(random, 300)),
                       .others = static_cast<std::size_t>(1 + below(random, 400))};

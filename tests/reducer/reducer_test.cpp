@@ -1,11 +1,5 @@
-// Tests steps of the reducer: views and copies, order, threads, accumulation, unused and sparse parameters, join.
+// Tests steps of the reducer: views and copies, order, accumulation, unused and sparse parameters, join.
 #include <hookline/reducer/reducer.hpp>
-
-#include <algorithm>
-#include <mutex>
-#include <numeric>
-#include <random>
-#include <thread>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -21,24 +15,6 @@ namespace hookline::testing {
 namespace {
 
 const BucketLimits kSmall{.first = 500, .others = 1000};
-
-/// One step with gradients handed over, which then hold the means.
-void step_with_copies(Reducer& reducer, std::uint64_t step, const std::vector<std::size_t>& order, double factor = 1) {
-  ProcessGroup& group = *reducer.group();
-  std::vector<Tensor> given(reducer.parameters().size());
-  for (const std::size_t p : order) {
-    given[p] = gradient_like(reducer.parameters()[p], group.rank(), p, step);
-    reducer.mark_ready(p, given[p]);
-  }
-  reducer.finalize();
-  for (const std::size_t p : order) expect_mean(given[p], group.size(), p, step, factor);
-}
-
-std::vector<std::size_t> backwards(std::size_t count) {
-  std::vector<std::size_t> order(count);
-  std::iota(order.rbegin(), order.rend(), std::size_t{0});
-  return order;
-}
 
 Future<Tensor> two_collectives(ProcessGroup& group, GradBucket& bucket) {
   const Tensor half = bucket.buffer().clone();
@@ -104,50 +80,6 @@ TEST_P(ReducerSteps, BucketsAreRebuiltInTheOrderOfRankZero) {
     step_with_copies(reducer, 3, here);
     EXPECT_FALSE(reducer.stats().rebuilt);
   });
-}
-
-// Each rank marks in an order of its own, from several threads, with hooks of several collectives in flight.
-TEST_P(ReducerSteps, ManyThreadsInRandomOrder) {
-  const unsigned seed = std::random_device{}();
-  SCOPED_TRACE(seed);
-  for (const char* kind : {"plain", "coroutine", "blocking"}) {
-    GetParam().spawn(2, [&](ProcessGroup& group) {
-      const auto shared = group.shared_from_this();
-      HookPtr hook;
-      if (std::string(kind) == "coroutine") hook = make_hook(two_collectives, shared);
-      if (std::string(kind) == "blocking") {
-        hook = make_hook(
-            [shared](GradBucket& bucket) {
-              shared->allreduce(bucket.buffer(), {.op = ReduceOp::avg})->wait();
-              return Future<Tensor>::ready(bucket.buffer());
-            },
-            {.name = "blocking", .may_block = true});
-      }
-      Reducer reducer(model(40), shared, hook, {.limits = kSmall});
-      for (std::uint64_t s = 1; s <= 6; ++s) {
-        std::vector<std::size_t> order = backwards(40);
-        std::mt19937 random(seed + static_cast<unsigned>(group.rank()) * 100 + static_cast<unsigned>(s));
-        std::shuffle(order.begin(), order.end(), random);
-        std::vector<Tensor> given;
-        for (std::size_t p = 0; p < 40; ++p) {
-          given.push_back(gradient_like(reducer.parameters()[p], group.rank(), p, s));
-        }
-        std::vector<std::thread> threads;
-        for (std::size_t t = 0; t < 3; ++t) {
-          threads.emplace_back([&, t] {
-            std::mt19937 delay(seed + static_cast<unsigned>(t));
-            for (std::size_t k = t; k < 40; k += 3) {
-              for (auto i = delay() % 2000; i > 0; --i) std::atomic_signal_fence(std::memory_order_seq_cst);
-              reducer.mark_ready(order[k], given[order[k]]);
-            }
-          });
-        }
-        for (std::thread& thread : threads) thread.join();
-        reducer.finalize();
-        for (std::size_t p = 0; p < 40; ++p) expect_mean(given[p], 2, p, s);
-      }
-    });
-  }
 }
 
 TEST_P(ReducerSteps, MixedDtypesStridesAndScalars) {
