@@ -9,6 +9,8 @@
 
 #include <hookline/core/error.hpp>
 
+#include "backend/operation_kinds.hpp"
+
 namespace hookline::group {
 namespace {
 
@@ -94,10 +96,6 @@ std::vector<bool> come(const Meeting& m) {
 
 bool same_shapes(OpType type) { return type != OpType::alltoall && type != OpType::alltoall_base; }
 
-bool has_root(OpType type) {
-  return type == OpType::reduce || type == OpType::broadcast || type == OpType::gather || type == OpType::scatter;
-}
-
 bool reduces(OpType type) {
   return type == OpType::allreduce || type == OpType::allreduce_coalesced || type == OpType::reduce ||
          type == OpType::reduce_scatter || type == OpType::reduce_scatter_tensor ||
@@ -112,7 +110,7 @@ std::string common_part(const Collective& c) {
   std::string text(name(c.type));
   if (reduces(c.type))
     text += fmt::format(" ({}{})", name(c.op), c.op.factor() == 1 ? "" : fmt::format(" {}", c.op.factor()));
-  if (has_root(c.type)) text += fmt::format(", root {}", c.root);
+  if (backend::is_rooted(c.type)) text += fmt::format(", root {}", c.root);
   const char* between = " of ";
   for (const Tensor& t : by_output ? c.outputs : sources(c)) {
     text += between;

@@ -1,8 +1,6 @@
 // How ranks find out, through a store, whether they are about to do the same.
 #pragma once
 
-#include <atomic>
-#include <memory>
 #include <string>
 
 #include <hookline/backend/collective.hpp>

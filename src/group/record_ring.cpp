@@ -16,17 +16,13 @@
 
 #include <hookline/core/error.hpp>
 
+#include "backend/operation_kinds.hpp"
+
 namespace hookline::group {
 namespace {
 
-constexpr std::size_t kMessages = 16;
-
-bool is_message(OpType type) { return type == OpType::send || type == OpType::recv || type == OpType::recv_anysource; }
-
-bool has_root(OpType type) {
-  return is_message(type) || type == OpType::reduce || type == OpType::broadcast || type == OpType::gather ||
-         type == OpType::scatter;
-}
+using backend::is_point_to_point;
+using backend::is_rooted;
 
 RecordOptions complete(RecordOptions options) {
   static std::atomic<int> groups = 0;
@@ -58,13 +54,8 @@ std::string quoted(const std::string& text) {
 }
 
 const char* name_of(Record::State state) {
-  switch (state) {
-    case Record::State::running: return "running";
-    case Record::State::done: return "done";
-    case Record::State::failed: return "failed";
-    case Record::State::none: break;
-  }
-  return "none";
+  if (state == Record::State::running) return "running";
+  return state == Record::State::done ? "done" : "failed";
 }
 
 /// Seconds since 1970 of a time of our clock, so that the dumps of several processes can be compared.
@@ -82,16 +73,17 @@ class WallClock {
 };
 
 std::string json_of(const Record& r, const WallClock& seconds) {
-  const bool over = r.state == Record::State::done || r.state == Record::State::failed;
+  const bool over = r.state != Record::State::running;
+  const bool outside_lanes = is_point_to_point(r.type);
   std::string text = fmt::format(
       R"({{"number": {}, "lane": {}, "in_lane": {}, "op": "{}", "state": "{}", "tensors": {}, "bytes": {}, "step": {}, "bucket": {}, )"
       R"("started": {:.6f}, "finished": {})",
-      r.number, is_message(r.type) ? -1 : r.lane, r.in_lane, name(r.type), name_of(r.state), r.tensors, r.bytes,
+      r.number, outside_lanes ? -1 : r.lane, r.in_lane, name(r.type), name_of(r.state), r.tensors, r.bytes,
       r.note >> 32U, r.note & 0xffffffffU, seconds(r.started),
       over ? fmt::format("{:.6f}", seconds(r.finished)) : "null");
   if (r.tensors > 0) text += fmt::format(R"(, "dtype": "{}", "shape": [{}])", name(r.dtype), fmt::join(r.shape, ", "));
-  if (has_root(r.type)) text += fmt::format(R"(, "root": {})", r.root);
-  if (is_message(r.type)) text += fmt::format(R"(, "tag": {})", r.tag);
+  if (outside_lanes || is_rooted(r.type)) text += fmt::format(R"(, "root": {})", r.root);
+  if (outside_lanes) text += fmt::format(R"(, "tag": {})", r.tag);
   else text += fmt::format(R"(, "reduce_op": "{}")", name(r.op));
   if (!r.error.empty()) text += fmt::format(R"(, "error": {})", quoted(r.error));
   return text + "}";
@@ -120,7 +112,8 @@ std::uint64_t RecordRing::start(const Collective& c) {
   const std::lock_guard lock(mutex_);
   Record& r = ring_[++count_ % ring_.size()];
   r.number = count_;
-  r.in_lane = ++lane_counts_[is_message(c.type) ? kMessages : static_cast<std::size_t>(lane) % kMessages];
+  r.in_lane =
+      ++lane_counts_[is_point_to_point(c.type) ? kOutsideLanes : static_cast<std::size_t>(lane) % kOutsideLanes];
   r.type = c.type;
   r.state = Record::State::running;
   r.lane = lane;
@@ -139,21 +132,17 @@ std::uint64_t RecordRing::start(const Collective& c) {
   return count_;
 }
 
-Record* RecordRing::find(std::uint64_t number) {
-  Record& r = ring_[number % ring_.size()];
-  return r.number == number ? &r : nullptr;  // else newer ones have taken its place
-}
-
 void RecordRing::end(std::uint64_t number, Clock::time_point started, Clock::time_point finished,
                      const std::exception_ptr& error) {
   bool dump = false;
   {
     const std::lock_guard lock(mutex_);
-    if (Record* const r = find(number)) {
-      r->state = error ? Record::State::failed : Record::State::done;
-      r->started = started;
-      r->finished = finished;
-      if (error) r->error = describe(error);
+    Record& r = ring_[number % ring_.size()];
+    if (r.number == number) {  // else newer ones have taken its place
+      r.state = error ? Record::State::failed : Record::State::done;
+      r.started = started;
+      r.finished = finished;
+      if (error) r.error = describe(error);
     }
     dump = error && !std::exchange(dumped_error_, true);
   }

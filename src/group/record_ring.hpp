@@ -12,11 +12,11 @@ namespace hookline::group {
 
 /// One operation. What never changes is written when it starts.
 struct Record {
-  enum class State : std::uint8_t { none, running, done, failed };
+  enum class State : std::uint8_t { running, done, failed };
   std::uint64_t number = 0;   ///< of all operations of the group
-  std::uint64_t in_lane = 0;  ///< of the collectives of its lane; of the messages for a message
+  std::uint64_t in_lane = 0;  ///< of the collectives of its lane; of the sends and receives for one of these
   OpType type = OpType::barrier;
-  State state = State::none;
+  State state = State::running;
   DType dtype = DType::f32;
   int lane = 0;
   int root = 0;
@@ -51,7 +51,7 @@ class RecordRing {
   const RecordOptions& options() const noexcept { return options_; }
 
  private:
-  Record* find(std::uint64_t number);
+  static constexpr std::size_t kOutsideLanes = 16;  ///< behind the lanes
 
   const RecordOptions options_;
   const int rank_;
@@ -60,7 +60,7 @@ class RecordRing {
   mutable std::mutex mutex_;
   std::vector<Record> ring_;
   std::uint64_t count_ = 0;
-  std::array<std::uint64_t, 17> lane_counts_{};  ///< the last one is for messages
+  std::array<std::uint64_t, kOutsideLanes + 1> lane_counts_{};
   bool dumped_error_ = false;
 };
 

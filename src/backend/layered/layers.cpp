@@ -11,6 +11,7 @@
 #include <hookline/core/error.hpp>
 
 #include "backend/layered/run.hpp"
+#include "backend/operation_kinds.hpp"
 #include "core/fork.hpp"
 
 namespace hookline::layered {
@@ -20,10 +21,6 @@ int lanes_of(const Levels& levels) {
   int lanes = std::min(levels.inner->capabilities().lanes, levels.flat->capabilities().lanes);
   if (levels.slice) lanes = std::min(lanes, levels.slice->capabilities().lanes);
   return std::clamp(lanes, 1, static_cast<int>(kMostLanes));
-}
-
-bool is_lane_operation(OpType type) {
-  return type != OpType::send && type != OpType::recv && type != OpType::recv_anysource;
 }
 
 }  // namespace
@@ -58,7 +55,8 @@ std::exception_ptr Layers::why_unusable() {
 WorkPtr Layers::start(Collective&& collective, int lane_index, Milliseconds timeout) {
   refuse_in_forked_child(collective.type);
   // Messages go between any two ranks, and a receive from anybody needs all of them in one place.
-  if (!is_lane_operation(collective.type)) return levels_.flat->start(std::move(collective), lane_index, timeout);
+  if (backend::is_point_to_point(collective.type))
+    return levels_.flat->start(std::move(collective), lane_index, timeout);
   auto operation = std::make_shared<Operation>(shared_from_this(), worker_, std::move(collective), timeout);
   const auto index = static_cast<std::size_t>(lane_index);
   Lane& lane = lanes_[index];

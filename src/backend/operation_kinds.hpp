@@ -1,0 +1,18 @@
+// Kinds of operations that several places tell apart.
+#pragma once
+
+#include <hookline/backend/collective.hpp>
+
+namespace hookline::backend {
+
+/// Sends and receives: outside lanes, and matched by peer, tag and order.
+constexpr bool is_point_to_point(OpType type) noexcept {
+  return type == OpType::send || type == OpType::recv || type == OpType::recv_anysource;
+}
+
+/// Whether a collective has a root.
+constexpr bool is_rooted(OpType type) noexcept {
+  return type == OpType::reduce || type == OpType::broadcast || type == OpType::gather || type == OpType::scatter;
+}
+
+}  // namespace hookline::backend
