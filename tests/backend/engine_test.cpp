@@ -78,5 +78,21 @@ TEST(EngineBackend, ShutdownFailsWhatIsPendingHere) {
   EXPECT_THROW(group->barrier()->wait(), Aborted);
 }
 
+// What runs at the end of an operation may look for the end of another one while the group is being shut down.
+TEST(EngineBackend, TheLastTasksOfAGroupMayStartOperations) {
+  const auto backends = engine_backends(2);
+  const auto group = make_group(backends[0], std::chrono::hours(1));
+  Promise<void> seen_last;
+  const Future<void> last = seen_last.get_future();
+  group->barrier()->get_future().on_done([&] {
+    for (int i = 0; i < 20'000; ++i) {  // so long that the shutdown gets to waiting for this
+      group->barrier()->get_future().on_done([] {});
+    }
+    seen_last.set_value();
+  });
+  group->shutdown();
+  EXPECT_NO_THROW(last.wait(std::chrono::seconds(20)));
+}
+
 }  // namespace
 }  // namespace hookline

@@ -85,8 +85,9 @@ void Station::close() noexcept {
   }
   engine_closed_ = true;
   engine_->close();
+  std::unique_ptr<ThreadExecutor> worker;  // ends without the lock, as its last tasks may post others
   const std::lock_guard lock(worker_mutex_);
-  worker_.reset();
+  worker.swap(worker_);
 }
 
 void Station::refuse_in_forked_child(std::string_view what) const {
