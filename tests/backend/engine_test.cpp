@@ -1,4 +1,5 @@
 // What the contract does not look at: bits, and failures that need an engine that does as it is told.
+#include <atomic>
 #include <cstring>
 #include <random>
 #include <thread>
@@ -92,6 +93,28 @@ TEST(EngineBackend, TheLastTasksOfAGroupMayStartOperations) {
   });
   group->shutdown();
   EXPECT_NO_THROW(last.wait(std::chrono::seconds(20)));
+}
+
+// Whoever breaks the group ends what is listed; who starts an operation ends what is not.
+TEST(EngineBackend, OperationsThatStartWhileTheGroupBreaksEndOnce) {
+  for (int round = 0; round < 300; ++round) {
+    const auto backends = engine_backends(2);
+    const auto group = make_group(backends[0], std::chrono::hours(1));
+    const Tensor t = Tensor::zeros({4'000});
+    std::atomic<bool> begun = false;
+    std::thread starts([&] {
+      for (int i = 0; i < 50; ++i) {
+        const WorkPtr work = i % 2 ? group->recv(t, 1) : group->send(t, 1);
+        begun = true;
+        if (work->is_completed()) {
+          EXPECT_THROW(work->wait(), Aborted);
+        }
+      }
+    });
+    while (!begun) std::this_thread::yield();
+    group->abort("enough");
+    starts.join();
+  }
 }
 
 }  // namespace

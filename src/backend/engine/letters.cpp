@@ -82,6 +82,7 @@ void ReceiveOperation::begin(int source, const Envelope& envelope) {
     mismatch_ = std::current_exception();
     discarded_.resize(kDataBytes);
   }
+  in_lane_ = true;
 }
 
 // Part by part: no more of them are posted than there are to come, whatever the peer says of their number.

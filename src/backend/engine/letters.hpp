@@ -43,10 +43,8 @@ class ReceiveOperation final : public Operation, public Script {
 
   /// Takes a small message, whole. Throws Mismatch.
   void take(int source, const Envelope& envelope, const std::byte* data);
-  /// Begins to take a large one.
+  /// Begins to take a large one, in the lane of those.
   void begin(int source, const Envelope& envelope);
-  bool in_lane() const noexcept { return in_lane_.load(); }
-  void set_in_lane() noexcept { in_lane_ = true; }
 
   bool step() override;
   void finish(std::exception_ptr error) override;
@@ -57,6 +55,7 @@ class ReceiveOperation final : public Operation, public Script {
  private:
   void drive() override;
   void hurry() override;
+  bool in_lane() const noexcept { return in_lane_.load(); }
   /// Throws Mismatch where the message is not what this one waits for.
   void check(const Envelope& envelope) const;
 

@@ -76,22 +76,19 @@ WorkPtr Mail::send(Collective&& collective, Milliseconds timeout) {
   std::exception_ptr lost;
   {
     const std::lock_guard lock(mutex_);
-    if (!station_.unusable()) {
-      std::uint64_t& number = data_numbers_[static_cast<std::size_t>(send->target())];
-      try {
-        send->post(number);
-      } catch (const PeerLost&) {
-        lost = std::current_exception();
-      }
-      envelope.number = number;
-      number += (envelope.bytes + kDataBytes - 1) / kDataBytes;
-      sends_.push_back(send);
-      if (!lost) tell(send->target(), envelope, nullptr);
+    if (over_if_unusable(*send)) return send;
+    std::uint64_t& number = data_numbers_[static_cast<std::size_t>(send->target())];
+    try {
+      send->post(number);
+    } catch (const PeerLost&) {
+      lost = std::current_exception();
     }
+    envelope.number = number;
+    number += (envelope.bytes + kDataBytes - 1) / kDataBytes;
+    sends_.push_back(send);
+    if (!lost) tell(send->target(), envelope, nullptr);
   }
   if (lost) station_.fail(station_.explain(lost, send->target(), send->describe()));
-  if (station_.unusable()) end_all();
-  over_if_unusable(send);
   set_urgent();
   station_.waits().keep_ticking();
   return send;
@@ -106,14 +103,15 @@ WorkPtr Mail::receive(Collective&& collective, Milliseconds timeout) {
                                  [&](const Letter& l) { return receive->wants(l.source, l.envelope.tag); });
     if (it != letters_.end()) {
       found.splice(found.end(), letters_, it);
-    } else if (!station_.unusable()) {
+    } else if (over_if_unusable(*receive)) {
+      return receive;
+    } else {
       receives_.push_back(receive);
     }
   }
   if (!found.empty()) {
     take(receive, found.front());
   } else {
-    over_if_unusable(receive);
     set_urgent();
     station_.waits().keep_ticking();
     look_around();
@@ -121,11 +119,10 @@ WorkPtr Mail::receive(Collective&& collective, Milliseconds timeout) {
   return receive;
 }
 
-void Mail::over_if_unusable(const std::shared_ptr<Operation>& operation) {
-  if (!station_.unusable()) return;
-  end_all();
-  const std::lock_guard lock(mutex_);
-  if (!operation->over()) operation->complete(station_.why_unusable());
+bool Mail::over_if_unusable(Operation& operation) {
+  if (!station_.unusable()) return false;
+  operation.complete(station_.why_unusable());
+  return true;
 }
 
 // From the thread that listens, or the one that starts the receive: nobody else has it then.
@@ -140,15 +137,12 @@ void Mail::take(const std::shared_ptr<ReceiveOperation>& receive, const Letter& 
     finish(*receive, error);
     return;
   }
-  const bool queued = incoming_.push(
-      receive,
-      [&] {
-        receive->begin(letter.source, letter.envelope);
-        receive->set_in_lane();
-      },
-      true);
-  if (!queued) finish(*receive, station_.why_unusable());
-  changed_.notify_all();
+  if (!incoming_.push(receive, [&] { receive->begin(letter.source, letter.envelope); }, true)) {
+    finish(*receive, station_.why_unusable());
+    return;
+  }
+  const std::lock_guard lock(mutex_);
+  changed_.notify_all();  // who waits for it may drive it now
 }
 
 void Mail::finish(Operation& operation, std::exception_ptr error) {
@@ -159,7 +153,7 @@ void Mail::finish(Operation& operation, std::exception_ptr error) {
 
 void Mail::handle(int source, const Envelope& envelope, const std::byte* data) {
   switch (envelope.kind) {
-    case MailKind::message: {
+    case MailKind::letter: {
       Letter letter{source, envelope, {data, data + envelope.inlined}};
       std::shared_ptr<ReceiveOperation> receive;
       {
@@ -238,7 +232,7 @@ void Mail::listen() {
     Envelope envelope;
     std::memcpy(&envelope, read.data(), sizeof envelope);
     const bool whole = envelope.inlined <= kLongestMail && envelope.inlined <= envelope.bytes;
-    const bool other = envelope.kind != MailKind::message && envelope.inlined <= kLongestMail;
+    const bool other = envelope.kind != MailKind::letter && envelope.inlined <= kLongestMail;
     if (source < 0 || source >= station_.size() || !(whole || other)) continue;
     handle(source, envelope, read.data() + sizeof envelope);
   }

@@ -17,7 +17,7 @@
 namespace hookline::engine {
 
 enum class MailKind : std::uint32_t {
-  message = 1,   ///< a send; small ones have their elements behind the envelope, others follow as data
+  letter = 1,    ///< a send; small ones have their elements behind the envelope, others follow as data
   received = 2,  ///< the data of a send were received: `number` says which
   left = 3,      ///< the sender leaves the group
   gave_up = 4,   ///< the sender's group is broken; `dtype` is kPeerLost or 0, the cause's text lies behind the envelope
@@ -25,7 +25,7 @@ enum class MailKind : std::uint32_t {
 inline constexpr std::uint32_t kPeerLost = 1;
 
 struct Envelope {
-  MailKind kind = MailKind::message;
+  MailKind kind = MailKind::letter;
   std::int32_t tag = 0;
   std::uint32_t dtype = 0;
   std::uint32_t inlined = 0;  ///< bytes behind the envelope
@@ -75,7 +75,7 @@ class Mail {
   void stop_lanes() noexcept;
 
  private:
-  struct Letter {  ///< a message that nobody receives yet
+  struct Letter {  ///< a send of a peer's that nobody receives yet
     int source;
     Envelope envelope;
     std::vector<std::byte> data;
@@ -83,14 +83,16 @@ class Mail {
 
   void handle(int source, const Envelope& envelope, const std::byte* data);
   void take(const std::shared_ptr<ReceiveOperation>& receive, const Letter& letter);
-  void over_if_unusable(const std::shared_ptr<Operation>& operation);
+  /// Ends an operation that is in no list yet. Under the mutex: one that is found usable here and listed before the
+  /// mutex is let go of is found by end_all(), which comes after the group became unusable.
+  bool over_if_unusable(Operation& operation);
   void set_urgent();
 
   Station& station_;
   Lane incoming_;  ///< data of large messages, as they come in
   Lane outgoing_;  ///< envelopes, until they are through
   std::mutex mutex_;
-  std::condition_variable changed_;  ///< a send or receive is over
+  std::condition_variable changed_;  ///< a send or receive is over, or has got into its lane
   std::list<std::shared_ptr<ReceiveOperation>> receives_;
   std::list<Letter> letters_;
   std::list<std::shared_ptr<SendOperation>> sends_;  ///< large ones that the receiver has not got yet
