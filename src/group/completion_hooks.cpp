@@ -15,12 +15,12 @@
 #include <hookline/core/error.hpp>
 #include <hookline/core/interrupt.hpp>
 
+#include "backend/operation_kinds.hpp"
+
 namespace hookline {
 namespace {
 
 constexpr std::size_t kMaxLanes = 16;
-
-bool in_a_lane(OpType type) { return type != OpType::send && type != OpType::recv && type != OpType::recv_anysource; }
 
 }  // namespace
 
@@ -59,8 +59,7 @@ struct CompletionHooks::State {
   std::array<Clock::time_point, kMaxLanes> lane_free{};  ///< when the last operation of a lane ended
   int waiters = 0;
   bool hasten = false;  ///< some hook is called on a thread of its own, and should be in good time
-  std::exception_ptr unclaimed;
-  const HookedWork* unclaimed_of = nullptr;
+  std::vector<std::pair<const HookedWork*, std::exception_ptr>> unclaimed;  ///< what hooks threw and no wait() did
 };
 
 class CompletionHooks::HookedWork final : public Work {
@@ -91,8 +90,29 @@ class CompletionHooks::HookedWork final : public Work {
   }
   HookedWork* next() const noexcept { return next_; }
 
-  /// The operation has ended: hands itself to the hooks.
-  static void over(const std::shared_ptr<HookedWork>& self) { self->tell_hooks(self); }
+  /// The operation has ended.
+  void tell_hooks(const std::shared_ptr<HookedWork>& self) {
+    info_.time_started = inner_->time_started();
+    info_.time_finished = inner_->time_finished();
+    info_.error = inner_->exception();
+    const std::size_t count = queues_->size();
+    for (std::size_t i = 0; i < count; ++i) {
+      const std::shared_ptr<Queue>& queue = (*queues_)[i];
+      {
+        const std::lock_guard lock(state_->mutex);
+        if (i == 0) note_activity();
+        if (std::exchange(queue->running, true)) {
+          queue->waiting.push_back(self);
+          continue;
+        }
+      }
+      if (!queue->executor) {
+        run(*state_, *queue, self);
+      } else {
+        queue->executor->post([state = state_, queue, self] { run(*state, *queue, self); });
+      }
+    }
+  }
 
   void wait(std::optional<Milliseconds> timeout) override {
     const auto deadline = timeout ? deadline_after(*timeout) : Clock::time_point::max();
@@ -171,29 +191,6 @@ class CompletionHooks::HookedWork final : public Work {
     }
   }
 
-  void tell_hooks(const std::shared_ptr<HookedWork>& self) {
-    info_.time_started = inner_->time_started();
-    info_.time_finished = inner_->time_finished();
-    info_.error = inner_->exception();
-    const std::size_t count = queues_->size();
-    for (std::size_t i = 0; i < count; ++i) {
-      const std::shared_ptr<Queue>& queue = (*queues_)[i];
-      {
-        const std::lock_guard lock(state_->mutex);
-        if (i == 0) note_activity();
-        if (std::exchange(queue->running, true)) {
-          queue->waiting.push_back(self);
-          continue;
-        }
-      }
-      if (!queue->executor) {
-        run(*state_, *queue, self);
-      } else {
-        queue->executor->post([state = state_, queue, self] { run(*state, *queue, self); });
-      }
-    }
-  }
-
   /// Calls the hook for this work, then for those that came meanwhile.
   static void run(State& state, Queue& queue, std::shared_ptr<HookedWork> work) {
     queue.runner.store(std::this_thread::get_id(), std::memory_order_relaxed);
@@ -222,10 +219,10 @@ class CompletionHooks::HookedWork final : public Work {
     }
   }
 
-  // The three below are called under the lock.
+  // These two are called under the lock.
   void note_activity() {
     Clock::time_point from = info_.time_started;
-    if (in_a_lane(info_.op_type)) {
+    if (!backend::is_point_to_point(info_.op_type)) {
       Clock::time_point& free = state_->lane_free[static_cast<std::size_t>(info_.lane) % kMaxLanes];
       from = std::max(from, free);
       free = info_.time_finished;
@@ -236,10 +233,7 @@ class CompletionHooks::HookedWork final : public Work {
   void note_told(std::exception_ptr error, std::vector<Task>& tasks) {
     if (error && !error_) {
       error_ = std::move(error);
-      if (!state_->unclaimed) {
-        state_->unclaimed = error_;
-        state_->unclaimed_of = this;
-      }
+      state_->unclaimed.emplace_back(this, error_);
     }
     if (--left_ > 0) return;
     told_.store(true, std::memory_order_release);
@@ -263,7 +257,7 @@ class CompletionHooks::HookedWork final : public Work {
   }
   void claim() {
     const std::lock_guard lock(state_->mutex);
-    if (std::exchange(state_->unclaimed_of, nullptr) == this) state_->unclaimed = nullptr;
+    std::erase_if(state_->unclaimed, [&](const auto& entry) { return entry.first == this; });
   }
 
   Future<std::vector<Tensor>> after_hooks(Future<std::vector<Tensor>> future) {
@@ -327,7 +321,7 @@ WorkPtr CompletionHooks::attach(WorkInfo info, const WorkPtr& work) {
     hooked->insert();
     hasten = state_->hasten;
   }
-  work->when_over([hooked] { HookedWork::over(hooked); }, hasten);
+  work->when_over([hooked] { hooked->tell_hooks(hooked); }, hasten);
   return hooked;
 }
 
@@ -347,13 +341,12 @@ void CompletionHooks::wait(Milliseconds timeout) {
     work->settle(time_left(deadline));
     work->wait_until_told(deadline);
   }
-  std::exception_ptr error;
+  decltype(state_->unclaimed) unclaimed;
   {
     const std::lock_guard lock(state_->mutex);
-    state_->unclaimed_of = nullptr;
-    error = std::exchange(state_->unclaimed, nullptr);
+    unclaimed.swap(state_->unclaimed);
   }
-  if (error) std::rethrow_exception(error);
+  if (!unclaimed.empty()) std::rethrow_exception(unclaimed.front().second);
 }
 
 }  // namespace hookline

@@ -2,27 +2,22 @@
 #include <atomic>
 #include <thread>
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <hookline/backend/threads.hpp>
 #include <hookline/core/error.hpp>
 #include <hookline/core/executor.hpp>
 #include <hookline/core/interrupt.hpp>
-#include <hookline/group/process_group.hpp>
+
+#include "group/rank_threads.hpp"
 
 namespace hookline {
 namespace {
 
 using namespace std::chrono_literals;
 
-std::vector<std::shared_ptr<ProcessGroup>> pair() {
-  std::vector<std::shared_ptr<ProcessGroup>> groups;
-  for (auto& backend : make_threads_backends(2)) groups.push_back(make_group(backend, 20s));
-  return groups;
-}
-
 /// Both ranks' part of one allreduce, started and waited for.
-void both(const std::vector<std::shared_ptr<ProcessGroup>>& groups) {
+void both(const testing::Groups& groups) {
   Tensor a = Tensor::full({4}, 1);
   Tensor b = Tensor::full({4}, 2);
   const auto first = groups[0]->allreduce(a);
@@ -32,7 +27,7 @@ void both(const std::vector<std::shared_ptr<ProcessGroup>>& groups) {
 }
 
 TEST(CompletionHooks, TellsAboutEveryOperationInOrder) {
-  const auto groups = pair();
+  const auto groups = testing::threads(2);
   std::vector<WorkInfo> seen;
   groups[0]->register_on_completion_hook([&](const WorkInfo& info) { seen.push_back(info); });
   const auto begin = Clock::now();
@@ -64,7 +59,7 @@ TEST(CompletionHooks, TellsAboutEveryOperationInOrder) {
 }
 
 TEST(CompletionHooks, CountsAnOperationAsActiveOnlyAfterTheOneBefore) {
-  const auto groups = pair();
+  const auto groups = testing::threads(2);
   std::vector<WorkInfo> seen;
   groups[0]->register_on_completion_hook([&](const WorkInfo& info) { seen.push_back(info); });
   std::vector<WorkPtr> works;
@@ -79,7 +74,7 @@ TEST(CompletionHooks, CountsAnOperationAsActiveOnlyAfterTheOneBefore) {
 }
 
 TEST(CompletionHooks, AThrowingHookFailsTheWait) {
-  const auto groups = pair();
+  const auto groups = testing::threads(2);
   groups[0]->register_on_completion_hook([&](const WorkInfo& info) {
     if (info.seq == 2) throw Mismatch("the second one");
   });
@@ -94,7 +89,7 @@ TEST(CompletionHooks, AThrowingHookFailsTheWait) {
 }
 
 TEST(CompletionHooks, WaitForHooksThrowsWhatNobodyWaitedFor) {
-  const auto groups = pair();
+  const auto groups = testing::threads(2);
   int calls = 0;
   groups[0]->register_on_completion_hook([&](const WorkInfo&) {
     ++calls;
@@ -110,8 +105,31 @@ TEST(CompletionHooks, WaitForHooksThrowsWhatNobodyWaitedFor) {
   other->wait(10s);
 }
 
+// Each error is thrown once: by the wait() of its operation, whichever comes first, or else by wait_for_hooks().
+TEST(CompletionHooks, WaitForHooksThrowsEveryErrorThatNoWaitHasThrown) {
+  for (const bool all : {false, true}) {
+    const auto groups = testing::threads(2);
+    groups[0]->register_on_completion_hook([](const WorkInfo& info) { throw Error(std::to_string(info.seq)); });
+    std::vector<Tensor> tensors;
+    std::vector<WorkPtr> works;
+    for (int i = 0; i < 6; ++i) {
+      tensors.push_back(Tensor::full({4}, 1));
+      works.push_back(groups[static_cast<std::size_t>(i / 3)]->allreduce(tensors.back()));
+    }
+    for (std::size_t i = 3; i < 6; ++i) works[i]->wait(10s);
+    EXPECT_THROW(works[2]->wait(10s), Error);
+    EXPECT_THROW(works[0]->wait(10s), Error);
+    if (all) {
+      EXPECT_THROW(works[1]->wait(10s), Error);
+    } else {
+      EXPECT_THAT([&] { groups[0]->wait_for_hooks(10s); }, ::testing::ThrowsMessage<Error>("2"));
+    }
+    EXPECT_NO_THROW(groups[0]->wait_for_hooks(10s));
+  }
+}
+
 TEST(CompletionHooks, FailedOperationsAreToldToo) {
-  const auto groups = pair();
+  const auto groups = testing::threads(2);
   std::exception_ptr error;
   groups[0]->register_on_completion_hook([&](const WorkInfo& info) { error = info.error; });
   Tensor a = Tensor::full({4}, 1);
@@ -125,7 +143,7 @@ TEST(CompletionHooks, FailedOperationsAreToldToo) {
 }
 
 TEST(CompletionHooks, AFailureIsToldBeforeItsWaitThrows) {
-  const auto groups = pair();
+  const auto groups = testing::threads(2);
   std::atomic<int> told = 0;
   const auto count = [&](const WorkInfo& info) { told += info.error ? 1 : 0; };
   groups[0]->register_on_completion_hook(count, std::make_shared<ThreadExecutor>("hooks"));
@@ -141,7 +159,7 @@ TEST(CompletionHooks, AFailureIsToldBeforeItsWaitThrows) {
 }
 
 TEST(CompletionHooks, OnAnExecutorTheyRunThereAndMayWait) {
-  const auto groups = pair();
+  const auto groups = testing::threads(2);
   auto executor = std::make_shared<ThreadExecutor>("hooks");
   std::atomic<int> calls = 0;
   std::atomic<bool> elsewhere = true;
@@ -172,7 +190,7 @@ TEST(CompletionHooks, OnAnExecutorTheyRunThereAndMayWait) {
 
 TEST(CompletionHooks, AWaitForALongHookLooksForInterruptsAgainAndAgain) {
   static std::atomic<int> looks = 0;
-  const auto group = make_group(make_threads_backends(1)[0], 20s);
+  const auto group = testing::threads(1)[0];
   group->register_on_completion_hook(
       [](const WorkInfo&) {
         const auto last = Clock::now() + 20s;
@@ -185,7 +203,7 @@ TEST(CompletionHooks, AWaitForALongHookLooksForInterruptsAgainAndAgain) {
 }
 
 TEST(CompletionHooks, OperationsThatEndMeanwhileAreToldInOrder) {
-  const auto groups = pair();
+  const auto groups = testing::threads(2);
   Promise<void> go_on;
   std::vector<std::uint64_t> seen;
   std::atomic<int> ended = 0;
@@ -212,7 +230,7 @@ TEST(CompletionHooks, OperationsThatEndMeanwhileAreToldInOrder) {
 }
 
 TEST(CompletionHooks, TheFutureComesAfterTheHookAndHasItsError) {
-  const auto groups = pair();
+  const auto groups = testing::threads(2);
   std::atomic<int> calls = 0;
   groups[0]->register_on_completion_hook([&](const WorkInfo& info) {
     ++calls;
@@ -230,7 +248,7 @@ TEST(CompletionHooks, TheFutureComesAfterTheHookAndHasItsError) {
 }
 
 TEST(CompletionHooks, ManyThreadsAndLanes) {
-  const auto groups = pair();
+  const auto groups = testing::threads(2);
   std::array<std::vector<std::uint64_t>, 4> seen;
   std::atomic<int> inside = 0;
   groups[0]->register_on_completion_hook([&](const WorkInfo& info) {
@@ -253,21 +271,6 @@ TEST(CompletionHooks, ManyThreadsAndLanes) {
     EXPECT_EQ(lane.size(), 50u);
     EXPECT_TRUE(std::is_sorted(lane.begin(), lane.end()));
   }
-}
-
-TEST(MakeWork, IsWhatItsFutureIs) {
-  Promise<std::vector<Tensor>> promise;
-  const WorkPtr work = make_work(promise.get_future(), OpType::broadcast, 5);
-  EXPECT_FALSE(work->is_completed());
-  EXPECT_THROW(work->wait(1ms), Timeout);
-  EXPECT_THROW(work->result(), InvalidArgument);
-  promise.set_value({Tensor::full({2}, 3)});
-  work->wait(10s);
-  EXPECT_TRUE(work->is_success());
-  EXPECT_EQ(work->result().size(), 1u);
-  EXPECT_EQ(work->op_type(), OpType::broadcast);
-  EXPECT_EQ(work->sequence_number(), 5u);
-  EXPECT_LE(work->time_started(), work->time_finished());
 }
 
 }  // namespace
