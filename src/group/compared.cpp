@@ -111,10 +111,11 @@ class ComparedGroup final : public GroupDecorator {
     }
   }
 
-  /// A reader leaves nothing behind that could be compared.
+  /// A reader leaves nothing behind that could be compared, and what is done between hosts cannot be done twice.
   Capabilities capabilities() const override {
     Capabilities all = GroupDecorator::capabilities();
     all.readers = false;
+    all.levels = false;
     return all;
   }
 

@@ -1,11 +1,11 @@
 // Reductions of encoded values on groups with levels: full precision inside a host, encoded between hosts.
 #include <cmath>
 #include <cstring>
-#include <stdexcept>
 
 #include <gtest/gtest.h>
 
 #include <hookline/codec/make_codec.hpp>
+#include <hookline/group/compared.hpp>
 #include <hookline/group/compressed.hpp>
 
 #include "harness/spawn.hpp"
@@ -14,10 +14,7 @@ namespace hookline {
 namespace {
 
 using namespace std::chrono_literals;
-
-void require(bool condition, const std::string& what) {
-  if (!condition) throw std::runtime_error(what);
-}
+using testing::require;
 
 void same_on_all_ranks(ProcessGroup& group, const Tensor& t) {
   const Tensor all = Tensor::empty({t.numel() * group.size()});
@@ -67,6 +64,19 @@ TEST(CompressedLevels, MeansAndTheSameBitsOnUnevenHosts) {
       }
     });
   }
+}
+
+// Two groups cannot both do what is done between the hosts: it keeps what the next step needs.
+TEST(CompressedLevels, ComparedGroupsReduceWithoutThem) {
+  testing::layered_threads_world().spawn(4, [](ProcessGroup& group) {
+    const auto both = compared(group.shared_from_this(), group.new_group({0, 1, 2, 3}));
+    CompressedReduction reduction(both, make_codec("int8"), {.error_feedback = true});
+    for (int step = 0; step < 20; ++step) {
+      const Tensor t = Tensor::full({10'007}, group.rank() + 1);
+      reduction.allreduce(t).wait(30s);
+      for (std::int64_t i = 0; i < t.numel(); ++i) require(std::abs(t.data<float>()[i] - 10) < 0.5F, "the sum");
+    }
+  });
 }
 
 // What encoding lost is made up for: the mean of many steps is nearer than any step can be.

@@ -3,6 +3,7 @@
 
 #include <functional>
 #include <memory>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -12,6 +13,11 @@
 namespace hookline::testing {
 
 using RankBody = std::function<void(ProcessGroup&)>;
+
+/// What a rank expects: as it may be a process of its own, a failure is thrown.
+inline void require(bool condition, const std::string& what) {
+  if (!condition) throw std::runtime_error(what);
+}
 
 /// How a test's ranks come to be; the name of the parameter in parameterised suites.
 struct World {
