@@ -1,6 +1,7 @@
 // SIGUSR1: its handler does no more than wake a thread, and that one dumps.
 #include <algorithm>
 #include <atomic>
+#include <cerrno>
 #include <csignal>
 #include <mutex>
 #include <thread>
@@ -37,7 +38,11 @@ void handle(int number, siginfo_t* info, void* context) {
 }
 
 void watch(int fd) {
-  for (eventfd_t count = 0; eventfd_read(fd, &count) == 0;) {
+  for (eventfd_t count = 0;;) {
+    if (eventfd_read(fd, &count) != 0) {
+      if (errno == EINTR) continue;  // some other signal came to this thread
+      return;
+    }
     Rings& all = *rings.load();
     const std::lock_guard lock(all.mutex);
     for (const RecordRing* ring : all.list) ring->try_dump("SIGUSR1");

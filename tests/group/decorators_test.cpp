@@ -1,4 +1,8 @@
 // The decorators around groups of threads: what they let pass, what they notice, and what they leave behind.
+#include <signal.h>
+#include <unistd.h>
+
+#include <atomic>
 #include <csignal>
 #include <filesystem>
 #include <fstream>
@@ -190,10 +194,28 @@ TEST(Recorded, KeepsWhatWasRefused) {
   EXPECT_THAT(records(*group), HasSubstr("root 7 is not a rank"));
 }
 
+// Has some other signal interrupt the thread that dumps.
+void interrupt_dumping_thread() {
+  static std::atomic<bool> came = false;
+  struct sigaction action{};
+  struct sigaction before{};
+  action.sa_handler = [](int) { came = true; };
+  sigaction(SIGUSR2, &action, &before);
+  for (const auto& task : std::filesystem::directory_iterator("/proc/self/task")) {
+    if (text_of(task.path() / "comm") != "hookline-dump\n") continue;
+    ASSERT_EQ(tgkill(getpid(), std::stoi(task.path().filename()), SIGUSR2), 0);
+  }
+  const auto deadline = deadline_after(20s);
+  while (!came && Clock::now() < deadline) std::this_thread::yield();
+  EXPECT_TRUE(came);
+  sigaction(SIGUSR2, &before, nullptr);
+}
+
 TEST(Recorded, DumpsAtTheSignal) {
   const test::TempDirectory directory;
   const auto group = recorded(threads(1)[0], {.directory = directory.path(), .name = "s"});
   sum_of_ones(*group);
+  interrupt_dumping_thread();
   std::raise(SIGUSR1);
   const auto path = directory / "s.rank0.json";
   const auto deadline = deadline_after(20s);
