@@ -39,17 +39,20 @@ class Checks {
         break;
       case OpType::gather:
         rooted();
+        count("inputs", c_.inputs.size(), 1);
         count("outputs", c_.outputs.size(), rank_ == c_.root ? ranks() : 0);
         for (const Tensor& t : c_.outputs) same_numel(t, c_.inputs[0], 1);
         break;
       case OpType::scatter:
         rooted();
+        count("outputs", c_.outputs.size(), 1);
         count("inputs", c_.inputs.size(), rank_ == c_.root ? ranks() : 0);
         for (const Tensor& t : c_.inputs) same_numel(t, c_.outputs[0], 1);
         break;
       case OpType::reduce_scatter:
         reduces();
         count("inputs", c_.inputs.size(), ranks());
+        count("outputs", c_.outputs.size(), 1);
         for (const Tensor& t : c_.inputs) same_numel(t, c_.outputs[0], 1);
         break;
       case OpType::reduce_scatter_tensor:
@@ -63,12 +66,17 @@ class Checks {
         count("outputs", c_.outputs.size(), ranks());
         break;
       case OpType::alltoall_base:
+        count("inputs", c_.inputs.size(), 1);
+        count("outputs", c_.outputs.size(), 1);
         splits("input", c_.inputs[0], c_.input_splits);
         splits("output", c_.outputs[0], c_.output_splits);
         break;
       case OpType::send:
-      case OpType::recv: peer(); break;
-      case OpType::recv_anysource:
+        peer();
+        count("inputs", c_.inputs.size(), 1);
+        break;
+      case OpType::recv: peer(); [[fallthrough]];
+      case OpType::recv_anysource: count("outputs", c_.outputs.size(), 1); break;
       case OpType::barrier:
       case OpType::monitored_barrier: break;
     }
