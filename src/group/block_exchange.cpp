@@ -10,9 +10,10 @@ namespace hookline::group {
 namespace {
 
 /// Null where the group does not have the operation; then no rank of it has.
-WorkPtr try_to_run(ProcessGroup& group, Collective collective) {
+template <class F>
+WorkPtr where_supported(F start) {
   try {
-    return group.run(std::move(collective));
+    return start();
   } catch (const Unsupported&) {
     return nullptr;
   }
@@ -26,32 +27,20 @@ BlockExchange BlockExchange::gather(ProcessGroup& group, const Tensor& give, std
   made.block_bytes_ = made.stride_ = give.nbytes();
   made.sent_bytes_ = give.nbytes() * (made.ranks_ - 1);
   made.received_ = Tensor::empty({give.numel() * group.size()}, DType::u8);
-  Collective whole;
-  whole.type = OpType::allgather_into_tensor;
-  whole.inputs.push_back(give);
-  whole.outputs.push_back(made.received_);
-  whole.timeout = timeout;
-  made.work_ = try_to_run(group, whole);
+  made.work_ = where_supported([&] { return group.allgather_into_tensor(made.received_, give, {.timeout = timeout}); });
   if (made.work_) return made;
 
-  Collective list = whole;
-  list.type = OpType::allgather;
-  list.outputs.clear();
+  std::vector<Tensor> blocks;
   for (int r = 0; r < group.size(); ++r) {
-    list.outputs.push_back(made.received_.slice(0, r * give.numel(), (r + 1) * give.numel()));
+    blocks.push_back(made.received_.slice(0, r * give.numel(), (r + 1) * give.numel()));
   }
-  made.work_ = try_to_run(group, std::move(list));
+  made.work_ = where_supported([&] { return group.allgather(blocks, give, {.timeout = timeout}); });
   if (made.work_) return made;
 
   std::memset(made.received_.mutable_bytes(), 0, made.received_.nbytes());
-  std::memcpy(made.received_.mutable_bytes() + static_cast<std::size_t>(group.rank()) * give.nbytes(), give.bytes(),
-              give.nbytes());
-  Collective sum;
-  sum.type = OpType::allreduce;
-  sum.outputs.push_back(made.received_);
-  sum.timeout = timeout;
+  blocks[static_cast<std::size_t>(group.rank())].copy_from(give);
   made.sent_bytes_ *= 2;
-  made.work_ = group.run(std::move(sum));
+  made.work_ = group.allreduce(made.received_, {.timeout = timeout});
   return made;
 }
 
@@ -61,12 +50,7 @@ BlockExchange BlockExchange::scatter(ProcessGroup& group, const Tensor& give, st
   made.block_bytes_ = made.stride_ = give.nbytes() / made.ranks_;
   made.sent_bytes_ = made.block_bytes_ * (made.ranks_ - 1);
   made.received_ = Tensor::empty({give.numel()}, DType::u8);
-  Collective collective;
-  collective.type = OpType::alltoall_base;
-  collective.inputs.push_back(give);
-  collective.outputs.push_back(made.received_);
-  collective.timeout = timeout;
-  made.work_ = try_to_run(group, std::move(collective));
+  made.work_ = where_supported([&] { return group.alltoall_base(made.received_, give, {}, {}, {.timeout = timeout}); });
   if (made.work_) return made;
 
   BlockExchange all = gather(group, give, timeout);

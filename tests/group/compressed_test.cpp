@@ -4,13 +4,11 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
-#include <stdexcept>
 
 #include <gtest/gtest.h>
 
 #include <hookline/codec/make_codec.hpp>
 #include <hookline/core/error.hpp>
-#include <hookline/group/decorator.hpp>
 
 #include "harness/spawn.hpp"
 
@@ -18,6 +16,7 @@ namespace hookline {
 namespace {
 
 using namespace std::chrono_literals;
+using testing::require;
 using testing::World;
 
 const std::vector<std::string> kCodecs = {"fp16",
@@ -27,10 +26,6 @@ const std::vector<std::string> kCodecs = {"fp16",
                                           "int8(block=100, range=symmetric)",
                                           "int4",
                                           "int4(block=64, range=affine, rounding=stochastic)"};
-
-void require(bool condition, const std::string& what) {
-  if (!condition) throw std::runtime_error(what);
-}
 
 float value(int rank, std::int64_t i) { return std::sin(0.37F * static_cast<float>(i) + static_cast<float>(rank)); }
 
@@ -182,28 +177,6 @@ TEST_P(Compressed, ReduceScatterRoundsOnce) {
 
 INSTANTIATE_TEST_SUITE_P(Worlds, Compressed, ::testing::Values(testing::threads_world(), testing::shm_world()),
                          [](const auto& world) { return world.param.name; });
-
-/// A group whose backend lets nobody read its memory, as engines between hosts are.
-class WithoutReaders final : public GroupDecorator {
- public:
-  using GroupDecorator::GroupDecorator;
-  Capabilities capabilities() const override { return {.lanes = inner()->capabilities().lanes}; }
-};
-
-TEST(CompressedAnywhere, HasTheSameBitsWhereMemoryCannotBeRead) {
-  for (const int ranks : {2, 3}) {
-    testing::threads_world().spawn(ranks, [&](ProcessGroup& group) {
-      const auto other = std::make_shared<WithoutReaders>(group.shared_from_this());
-      for (const std::string& codec : kCodecs) {
-        const Tensor direct = filled(group, 40000);
-        const Tensor received = filled(group, 40000);
-        group.allreduce(direct, make_codec(codec))->wait(30s);
-        other->allreduce(received, make_codec(codec))->wait(30s);
-        require(std::memcmp(direct.bytes(), received.bytes(), direct.nbytes()) == 0, codec);
-      }
-    });
-  }
-}
 
 TEST(CompressedAnywhere, TakesAnyFloatingPointInAnyLayout) {
   testing::threads_world().spawn(3, [&](ProcessGroup& group) {
