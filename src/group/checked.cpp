@@ -16,10 +16,11 @@
 #include <hookline/group/decorator.hpp>
 #include <hookline/store/prefix_store.hpp>
 
+#include "backend/operation_kinds.hpp"
 #include "group/abort_quietly.hpp"
 #include "group/agreement.hpp"
 #include "group/checked_parts.hpp"
-#include "group/message_checks.hpp"
+#include "group/mail_checks.hpp"
 
 namespace hookline {
 namespace {
@@ -28,6 +29,7 @@ constexpr std::size_t kLanes = 16;
 
 using Outcome = Future<std::vector<Tensor>>;
 using Parts = group::CheckedParts;
+using backend::is_point_to_point;
 
 /// False where it is not done at the deadline. Ctrl-C ends the wait.
 bool wait_until(const Outcome& outcome, Clock::time_point deadline) {
@@ -49,8 +51,6 @@ thread_local const std::atomic<bool>* closing_of_thread = nullptr;
 void give_up_when_closing() {
   if (closing_of_thread && *closing_of_thread) throw Aborted("the checked group was shut down on this rank");
 }
-
-bool is_message(OpType type) { return type == OpType::send || type == OpType::recv || type == OpType::recv_anysource; }
 
 class CheckedWork final : public Work {
  public:
@@ -86,7 +86,7 @@ class CheckedWork final : public Work {
   const Outcome outcome_;
   const WorkPtr work_;
   const std::weak_ptr<ProcessGroup> group_;         // the checked one, which no work keeps alive
-  const std::shared_ptr<std::atomic<int>> source_;  // null but for messages
+  const std::shared_ptr<std::atomic<int>> source_;  // null but for sends and receives
 };
 
 /// What the thread of a lane does for one of its collectives.
@@ -133,7 +133,7 @@ class CheckedGroup final : public GroupDecorator {
   ~CheckedGroup() override {
     parts_->closing = true;
     const std::lock_guard lock(mutex_);
-    messages_.reset();
+    mail_.reset();
     for (auto& lane : lanes_) lane.executor.reset();
   }
 
@@ -166,7 +166,7 @@ class CheckedGroup final : public GroupDecorator {
     check_arguments(collective, rank(), size());
     const OpType type = collective.type;
     std::shared_ptr<std::atomic<int>> source;
-    if (is_message(type)) source = std::make_shared<std::atomic<int>>(-1);
+    if (is_point_to_point(type)) source = std::make_shared<std::atomic<int>>(-1);
     auto outcome = post(std::move(collective), source);
     return std::make_shared<CheckedWork>(std::move(outcome), weak_from_this(), type, sequence, std::move(source));
   }
@@ -175,9 +175,9 @@ class CheckedGroup final : public GroupDecorator {
     const auto deadline = deadline_after(collective.timeout.value_or(timeout()));
     const int index = current_lane();
     const std::lock_guard lock(mutex_);
-    if (is_message(collective.type)) {
-      if (!messages_) messages_ = std::make_unique<group::MessageChecks>(parts_);
-      return messages_->post(std::move(collective), deadline, source);
+    if (is_point_to_point(collective.type)) {
+      if (!mail_) mail_ = std::make_unique<group::MailChecks>(parts_);
+      return mail_->post(std::move(collective), deadline, source);
     }
     Lane& lane = lanes_.at(static_cast<std::size_t>(index));
     if (!lane.executor) {
@@ -197,7 +197,7 @@ class CheckedGroup final : public GroupDecorator {
   std::atomic<std::uint64_t> sequence_ = 0;
   Coalescing coalescing_;
   std::mutex mutex_;
-  std::unique_ptr<group::MessageChecks> messages_;
+  std::unique_ptr<group::MailChecks> mail_;
   std::array<Lane, kLanes> lanes_;
 };
 

@@ -1,5 +1,5 @@
-// One thread that looks after all messages of a rank, in the order in which they were posted.
-#include "group/message_checks.hpp"
+// One thread that looks after all letters of a rank, in the order in which they were posted.
+#include "group/mail_checks.hpp"
 
 #include <algorithm>
 #include <condition_variable>
@@ -22,7 +22,8 @@ namespace {
 constexpr std::chrono::microseconds kShortestPause{50};
 constexpr std::chrono::microseconds kLongestPause{5000};
 
-struct Message {
+/// One end of a letter: a send or a receive.
+struct Letter {
   Collective call;
   Clock::time_point deadline;
   std::shared_ptr<std::atomic<int>> source;
@@ -46,14 +47,14 @@ std::string after_name(const std::string& text) {
 
 }  // namespace
 
-class MessageChecks::Desk {
+class MailChecks::Desk {
  public:
   explicit Desk(std::shared_ptr<CheckedParts> parts) : parts_(std::move(parts)), store_(parts_->store) {}
 
   /// True where nobody serves the desk: then serve() has to be called.
-  bool add(Message message) {
+  bool add(Letter letter) {
     const std::lock_guard lock(mutex_);
-    posted_.push_back(std::move(message));
+    posted_.push_back(std::move(letter));
     came_.notify_one();
     return !std::exchange(served_, true);
   }
@@ -62,7 +63,7 @@ class MessageChecks::Desk {
     came_.notify_one();
   }
 
-  /// Looks at every message in turn until there are none.
+  /// Looks at every letter in turn until there are none.
   void serve() {
     auto pause = kShortestPause;
     for (;;) {
@@ -99,20 +100,20 @@ class MessageChecks::Desk {
     return moved;
   }
 
-  /// Whether a message from this rank has to go to a receive that was posted before this one.
-  bool comes_later(std::list<Message>::iterator receive, int source) const {
-    return std::any_of(waiting_.begin(), std::list<Message>::const_iterator(receive), [&](const Message& m) {
+  /// Whether a letter from this rank has to go to a receive that was posted before this one.
+  bool comes_later(std::list<Letter>::iterator receive, int source) const {
+    return std::any_of(waiting_.begin(), std::list<Letter>::const_iterator(receive), [&](const Letter& m) {
       return !m.sends() && m.call.tag == receive->call.tag && (m.from_any() || m.call.root == source);
     });
   }
-  bool send_comes_later(std::list<Message>::iterator send) const {
-    return std::any_of(waiting_.begin(), std::list<Message>::const_iterator(send), [&](const Message& m) {
+  bool send_comes_later(std::list<Letter>::iterator send) const {
+    return std::any_of(waiting_.begin(), std::list<Letter>::const_iterator(send), [&](const Letter& m) {
       return m.sends() && m.call.tag == send->call.tag && m.call.root == send->call.root;
     });
   }
 
   /// True where both ends have called the same; throws where they have not, or will not.
-  bool look_at(std::list<Message>::iterator m) {
+  bool look_at(std::list<Letter>::iterator m) {
     if (parts_->closing) {
       withdraw(*m);
       throw Aborted("the checked group was shut down on this rank");
@@ -122,7 +123,7 @@ class MessageChecks::Desk {
     return false;
   }
 
-  bool meet(std::list<Message>::iterator m) {
+  bool meet(std::list<Letter>::iterator m) {
     if (m->key.empty()) {
       if (m->sends() ? send_comes_later(m) : comes_later(m, m->call.root)) return false;
       const auto [from, to] = ends(*m);
@@ -143,7 +144,7 @@ class MessageChecks::Desk {
     return true;
   }
 
-  bool find_sender(std::list<Message>::iterator m) {
+  bool find_sender(std::list<Letter>::iterator m) {
     for (int from = 0; from < parts_->group->size(); ++from) {
       if (from == rank() || comes_later(m, from)) continue;
       const std::string key = key_of(from, rank(), m->call.tag, numbers_[{from, rank(), m->call.tag}] + 1);
@@ -156,27 +157,27 @@ class MessageChecks::Desk {
     return false;
   }
 
-  void answer(const Message& m, const std::string& key, const std::string& theirs) {
+  void answer(const Letter& m, const std::string& key, const std::string& theirs) {
     store_->set(key + "/answer", m.text());
     store_->delete_key(key);
     compare(m, theirs);
   }
 
-  void compare(const Message& m, const std::string& theirs) const {
+  void compare(const Letter& m, const std::string& theirs) const {
     if (after_name(m.text()) == after_name(theirs)) return;
     const auto [from, to] = ends(m);
     throw Mismatch(fmt::format("a message from rank {} to rank {}: rank {} called {}, rank {} called {}", from, to,
                                from, m.sends() ? m.text() : theirs, to, m.sends() ? theirs : m.text()));
   }
 
-  void start(Message& m) {
+  void start(Letter& m) {
     if (!m.sends()) m.source->store(m.call.root, std::memory_order_release);
     if (m.from_any()) m.call.type = OpType::recv;
     m.call.timeout = time_left(m.deadline);
     m.promise.set_from([&] { return parts_->group->run(std::move(m.call))->get_future(); });
   }
 
-  [[noreturn]] void give_up(Message& m) {
+  [[noreturn]] void give_up(Letter& m) {
     const std::string peer = m.from_any() ? "any rank" : fmt::format("rank {}", m.call.root);
     const std::string text = fmt::format("rank {} called {} {} {}, and {} did not call the {} for it in time{}", rank(),
                                          m.text(), m.sends() ? "to" : "from", peer, m.from_any() ? "no rank" : peer,
@@ -187,7 +188,7 @@ class MessageChecks::Desk {
   }
 
   /// Calls of the other end that nobody has met: with another tag, perhaps.
-  std::string what_else(const Message& m) {
+  std::string what_else(const Letter& m) {
     std::vector<std::string> calls;
     try {
       for (int peer = 0; peer < parts_->group->size(); ++peer) {
@@ -207,7 +208,7 @@ class MessageChecks::Desk {
   }
 
   /// The call is left to nobody any more.
-  void withdraw(Message& m) {
+  void withdraw(Letter& m) {
     if (m.key.empty()) return;
     try {
       store_->delete_key(std::exchange(m.key, {}));
@@ -215,7 +216,7 @@ class MessageChecks::Desk {
     }
   }
 
-  std::pair<int, int> ends(const Message& m) const {
+  std::pair<int, int> ends(const Letter& m) const {
     return m.sends() ? std::pair(rank(), m.call.root) : std::pair(m.call.root, rank());
   }
   static std::string key_of(int from, int to, int tag, std::uint64_t number) {
@@ -226,27 +227,27 @@ class MessageChecks::Desk {
   const std::shared_ptr<CheckedParts> parts_;
   std::mutex mutex_;
   std::condition_variable came_;
-  std::list<Message> posted_;
+  std::list<Letter> posted_;
   bool served_ = false;
   // What follows belongs to whoever serves.
   OwnWay store_;
-  std::list<Message> waiting_;
-  std::map<std::tuple<int, int, int>, std::uint64_t> numbers_;  ///< of messages so far, by sender, receiver and tag
+  std::list<Letter> waiting_;
+  std::map<std::tuple<int, int, int>, std::uint64_t> numbers_;  ///< of letters so far, by sender, receiver and tag
 };
 
-MessageChecks::MessageChecks(std::shared_ptr<CheckedParts> parts)
+MailChecks::MailChecks(std::shared_ptr<CheckedParts> parts)
     : desk_(std::make_shared<Desk>(std::move(parts))), thread_("hl-checked") {}
 
-MessageChecks::~MessageChecks() { desk_->wake(); }
+MailChecks::~MailChecks() { desk_->wake(); }
 
-Future<std::vector<Tensor>> MessageChecks::post(Collective collective, Clock::time_point deadline,
-                                                std::shared_ptr<std::atomic<int>> source) {
-  Message message{.call = std::move(collective),
-                  .deadline = deadline,
-                  .source = std::move(source),
-                  .promise = Promise<std::vector<Tensor>>()};
-  auto outcome = message.promise.get_future();
-  if (desk_->add(std::move(message))) thread_.post([desk = desk_] { desk->serve(); });
+Future<std::vector<Tensor>> MailChecks::post(Collective collective, Clock::time_point deadline,
+                                             std::shared_ptr<std::atomic<int>> source) {
+  Letter letter{.call = std::move(collective),
+                .deadline = deadline,
+                .source = std::move(source),
+                .promise = Promise<std::vector<Tensor>>()};
+  auto outcome = letter.promise.get_future();
+  if (desk_->add(std::move(letter))) thread_.post([desk = desk_] { desk->serve(); });
   return outcome;
 }
 

@@ -1,5 +1,5 @@
 // Sends and receives of a checked group: both ends have to have called the same, and nobody else is asked.
-#include "group/message_checks.hpp"
+#include "group/mail_checks.hpp"
 
 #include <array>
 
@@ -31,7 +31,7 @@ Tensor filled(double value, DType dtype = DType::f32) { return Tensor::full({4},
 
 float first(const Tensor& t) { return t.flatten().slice(0, 0, 1).item<float>(); }
 
-TEST(MessageChecks, MatchedByTagAndOrderWithoutTheOthers) {
+TEST(MailChecks, MatchedByTagAndOrderWithoutTheOthers) {
   Ranks ranks(3);  // rank 2 does nothing at all
   const auto errors = on_ranks(ranks.groups, [](ProcessGroup& g, int rank) {
     if (rank == 2) return;
@@ -55,7 +55,7 @@ TEST(MessageChecks, MatchedByTagAndOrderWithoutTheOthers) {
   ranks.expect_no_keys();
 }
 
-TEST(MessageChecks, BothEndsMayReceiveFirst) {
+TEST(MailChecks, BothEndsMayReceiveFirst) {
   Ranks ranks(2);
   const auto errors = on_ranks(ranks.groups, [](ProcessGroup& g, int rank) {
     Tensor in = filled(0);
@@ -71,7 +71,7 @@ TEST(MessageChecks, BothEndsMayReceiveFirst) {
   ranks.expect_no_keys();
 }
 
-TEST(MessageChecks, DifferencesAreAMismatchOnBothEnds) {
+TEST(MailChecks, DifferencesAreAMismatchOnBothEnds) {
   const std::vector<std::pair<Tensor, std::string>> others = {
       {Tensor::full({4}, 7, DType::i32), "recv of int32[4] with tag 3"},
       {Tensor::full({2, 2}, 7), "recv of float32[2, 2] with tag 3"},
@@ -99,7 +99,7 @@ TEST(MessageChecks, DifferencesAreAMismatchOnBothEnds) {
             (std::vector<std::string>(2)));
 }
 
-TEST(MessageChecks, AnotherTagIsNamedAtTheTimeout) {
+TEST(MailChecks, AnotherTagIsNamedAtTheTimeout) {
   Ranks ranks(2, 300ms);
   const auto errors = on_ranks(ranks.groups, [](ProcessGroup& g, int rank) {
     Tensor t = filled(rank);
@@ -114,7 +114,7 @@ TEST(MessageChecks, AnotherTagIsNamedAtTheTimeout) {
   ranks.expect_no_keys();
 }
 
-TEST(MessageChecks, FromAnyRank) {
+TEST(MailChecks, FromAnyRank) {
   Ranks ranks(3);
   const auto errors = on_ranks(ranks.groups, [](ProcessGroup& g, int rank) {
     if (rank != 0) {
@@ -169,7 +169,7 @@ class LateStore final : public Store {
 };
 
 // Whoever comes first with two messages of a tag must not take the second for agreed upon before the first.
-TEST(MessageChecks, StartInOrderThoughTheFirstIsNoticedLate) {
+TEST(MailChecks, StartInOrderThoughTheFirstIsNoticedLate) {
   for (const std::size_t late : {0u, 1u}) {
     const auto store = std::make_shared<MemoryStore>();
     const auto slow = std::make_shared<LateStore>(store, "checked/mail/0-1/0/1/answer");
@@ -194,7 +194,7 @@ TEST(MessageChecks, StartInOrderThoughTheFirstIsNoticedLate) {
 }
 
 // As in the group itself, a message goes to the receive that was called first.
-TEST(MessageChecks, AReceiveFromAnyRankGoesBeforeALaterOne) {
+TEST(MailChecks, AReceiveFromAnyRankGoesBeforeALaterOne) {
   const auto store = std::make_shared<MemoryStore>();
   const Groups plain = threads(2);
   const Groups groups = {checked(plain[0], store),
@@ -209,7 +209,7 @@ TEST(MessageChecks, AReceiveFromAnyRankGoesBeforeALaterOne) {
   EXPECT_EQ(works[0]->source_rank(), 0);
 }
 
-TEST(MessageChecks, FromAnyRankThatSendsSomethingElse) {
+TEST(MailChecks, FromAnyRankThatSendsSomethingElse) {
   Ranks ranks(2);
   const auto errors = on_ranks(ranks.groups, [](ProcessGroup& g, int rank) {
     Tensor t = filled(1, rank == 0 ? DType::f64 : DType::f32);
@@ -219,7 +219,7 @@ TEST(MessageChecks, FromAnyRankThatSendsSomethingElse) {
   ranks.expect_no_keys();
 }
 
-TEST(MessageChecks, EndWithTheGroup) {
+TEST(MailChecks, EndWithTheGroup) {
   Ranks ranks(2);
   Tensor t = filled(1);
   const auto sent = ranks.groups[0]->send(t, 1);

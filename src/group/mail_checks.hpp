@@ -11,21 +11,21 @@
 
 namespace hookline::group {
 
-/// The messages of one rank. They are matched as the group itself does it: by sender, receiver, tag and order.
+/// The letters of one rank. They are matched as the group itself does it: by sender, receiver, tag and order.
 ///
-/// Whoever comes first leaves its call under a key of that message. The other finds it there, compares, and leaves its
+/// Whoever comes first leaves its call under a key of that letter. The other finds it there, compares, and leaves its
 /// own call as the answer, for which the first one looks now and then. So both know both calls.
-class MessageChecks {
+class MailChecks {
  public:
-  explicit MessageChecks(std::shared_ptr<CheckedParts> parts);
-  MessageChecks(const MessageChecks&) = delete;
-  MessageChecks& operator=(const MessageChecks&) = delete;
+  explicit MailChecks(std::shared_ptr<CheckedParts> parts);
+  MailChecks(const MailChecks&) = delete;
+  MailChecks& operator=(const MailChecks&) = delete;
   /// Fails what is under way. `closing` is set by then.
-  ~MessageChecks();
+  ~MailChecks();
 
   /// Starts a send or receive when the other end has called it. It fails with Mismatch, with both calls; or with
   /// Timeout, which tells what else the other end has called, after which the group is aborted. `source` is set to the
-  /// sender of a message once that is known.
+  /// sender of a letter once that is known.
   Future<std::vector<Tensor>> post(Collective collective, Clock::time_point deadline,
                                    std::shared_ptr<std::atomic<int>> source);
 
