@@ -22,6 +22,7 @@
 #include <hookline/store/prefix_store.hpp>
 
 #include "backend/layered/make_layered.hpp"
+#include "backend/threads/threads_memory.hpp"
 #include "harness/memory_engine.hpp"
 #include "harness/temp_directory.hpp"
 
@@ -132,7 +133,7 @@ World layered_threads(const std::string& name, const HostOf& host_of, bool on_en
   return {name, [host_of, on_engine](int ranks, const RankBody& body) {
             std::vector<std::shared_ptr<Backend>> engines;
             for (auto& engine : make_memory_engines(ranks)) engines.push_back(make_engine_backend(std::move(engine)));
-            auto backends = make_threads_backends(ranks, {.reach_all_memory = false});
+            auto backends = threads::make_backends(ranks, false);
             spawn_threads(std::move(backends), body, [&](const std::shared_ptr<Backend>& all) {
               const int rank = all->rank();
               const auto& between = on_engine ? engines[static_cast<std::size_t>(rank)] : all;
@@ -179,15 +180,12 @@ World layered_processes_world() {
 }
 
 World threads_world() {
-  return {"threads", [](int ranks, const RankBody& body) {
-            spawn_threads(make_threads_backends(ranks, {.reach_all_memory = true}), body);
-          }};
+  return {"threads", [](int ranks, const RankBody& body) { spawn_threads(make_threads_backends(ranks), body); }};
 }
 
 World private_threads_world() {
-  return {"private_threads", [](int ranks, const RankBody& body) {
-            spawn_threads(make_threads_backends(ranks, {.reach_all_memory = false}), body);
-          }};
+  return {"private_threads",
+          [](int ranks, const RankBody& body) { spawn_threads(threads::make_backends(ranks, false), body); }};
 }
 
 World memory_engine_world() {

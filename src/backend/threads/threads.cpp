@@ -58,6 +58,8 @@ std::shared_ptr<World> World::child(const std::string& name, int size) {
   return world;
 }
 
+namespace {
+
 std::shared_ptr<Backend> make_backend(const std::shared_ptr<World>& world, int rank) {
   const auto subset = [world, rank](const std::vector<int>& ranks, const std::string& name, Milliseconds) {
     const auto own = std::find(ranks.begin(), ranks.end(), rank) - ranks.begin();
@@ -66,15 +68,19 @@ std::shared_ptr<Backend> make_backend(const std::shared_ptr<World>& world, int r
   return embedded::make_backend(std::make_unique<ThreadsMemory>(world, rank), {.name = "threads"}, subset);
 }
 
-}  // namespace threads
+}  // namespace
 
-std::vector<std::shared_ptr<Backend>> make_threads_backends(int size, const ThreadsOptions& options) {
+std::vector<std::shared_ptr<Backend>> make_backends(int size, bool reach_all_memory) {
   embedded::check_size(size, "threads");
-  const auto world = std::make_shared<threads::World>(size, options.reach_all_memory);
+  const auto world = std::make_shared<World>(size, reach_all_memory);
   std::vector<std::shared_ptr<Backend>> backends;
   backends.reserve(static_cast<std::size_t>(size));
-  for (int r = 0; r < size; ++r) backends.push_back(threads::make_backend(world, r));
+  for (int r = 0; r < size; ++r) backends.push_back(make_backend(world, r));
   return backends;
 }
+
+}  // namespace threads
+
+std::vector<std::shared_ptr<Backend>> make_threads_backends(int size) { return threads::make_backends(size, true); }
 
 }  // namespace hookline

@@ -16,6 +16,8 @@ namespace hookline::threads {
 /// What the ranks of one group have in common.
 class World {
  public:
+  /// Where collectives do not reach into any rank's tensors, as threads can, they treat each other's memory as
+  /// processes must, except for what allocate() gave: so tests look at that path.
   World(int size, bool reach_all_memory);
 
   int size() const noexcept { return size_; }
@@ -42,8 +44,6 @@ class World {
   std::atomic<std::uint64_t> dead_ = 0;
 };
 
-std::shared_ptr<Backend> make_backend(const std::shared_ptr<World>& world, int rank);
-
 class ThreadsMemory final : public embedded::Memory {
  public:
   ThreadsMemory(std::shared_ptr<World> world, int rank) : Memory(rank, world->size()), world_(std::move(world)) {
@@ -58,5 +58,8 @@ class ThreadsMemory final : public embedded::Memory {
  private:
   const std::shared_ptr<World> world_;
 };
+
+/// As make_threads_backends().
+std::vector<std::shared_ptr<Backend>> make_backends(int size, bool reach_all_memory);
 
 }  // namespace hookline::threads
