@@ -199,22 +199,23 @@ Future<Tensor> CompressedReduction::allreduce(Tensor tensor, AllreduceOptions op
   const double factor = options.op == ReduceOp::avg ? 1.0 / group_->size() : 1.0;
   if (group_->capabilities().levels) {
     co_await by_levels(values, factor, options);
-  } else if (size() <= 2) {
-    co_await exchange(values, factor, options);
-    note_ratio(stats_.values);
   } else {
-    co_await by_slices(values, factor, options);
-    note_ratio(stats_.values);
+    co_await without_levels(values, factor, options);
+    note_ratio();
   }
   group::from_float32(values, tensor);
   co_return tensor;
 }
 
-void CompressedReduction::note_ratio(std::uint64_t values) {
+void CompressedReduction::note_ratio() {
   const double plain = 2.0 * static_cast<double>(size() - 1) / static_cast<double>(size()) * 4.0;
   if (stats_.sent_bytes > 0) {
-    stats_.ratio = plain * static_cast<double>(values) / static_cast<double>(stats_.sent_bytes);
+    stats_.ratio = plain * static_cast<double>(stats_.values) / static_cast<double>(stats_.sent_bytes);
   }
+}
+
+Future<void> CompressedReduction::without_levels(Tensor tensor, double factor, AllreduceOptions options) {
+  return size() <= 2 ? exchange(tensor, factor, options) : by_slices(tensor, factor, options);
 }
 
 Future<void> CompressedReduction::exchange(Tensor tensor, double factor, AllreduceOptions options) {
@@ -330,12 +331,11 @@ Future<std::vector<Tensor>> reduce_once(std::shared_ptr<ProcessGroup> group, Ten
 
 }  // namespace
 
-WorkPtr compressed_allreduce(std::shared_ptr<ProcessGroup> group, const Tensor& tensor, CodecPtr codec,
-                             const AllreduceOptions& options) {
+WorkPtr ProcessGroup::allreduce(const Tensor& tensor, CodecPtr codec, const AllreduceOptions& options) {
   check_op(options.op);
   check(ReduceOp::premul_sum(1), tensor.dtype());
-  const std::uint64_t number = group->sequence_number() + 1;
-  return make_work(reduce_once(std::move(group), tensor, std::move(codec), options), OpType::allreduce, number);
+  const std::uint64_t number = sequence_number() + 1;
+  return make_work(reduce_once(shared_from_this(), tensor, std::move(codec), options), OpType::allreduce, number);
 }
 
 }  // namespace hookline

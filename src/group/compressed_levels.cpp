@@ -23,9 +23,8 @@ class CompressedReduction::Between final : public SliceReducer {
     const ContextScope scope(std::move(context));
     const AllreduceOptions options{.timeout = timeout};
     // The operations in it have the timeout; what waits for them must not go before them.
-    (part.size() <= 2 ? part.exchange(slice, factor_, options) : part.by_slices(slice, factor_, options))
-        .wait(kLongestTimeout);
-    part.note_ratio(part.stats_.values);
+    part.without_levels(slice, factor_, options).wait(kLongestTimeout);
+    part.note_ratio();
     const std::uint64_t values = whole_.stats_.values;
     whole_.stats_ = part.stats_;
     whole_.stats_.values = values;

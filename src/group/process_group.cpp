@@ -2,10 +2,9 @@
 #include <hookline/group/process_group.hpp>
 
 #include <algorithm>
-#include <typeinfo>
+#include <tuple>
 
 #include <hookline/core/error.hpp>
-#include <hookline/group/compressed.hpp>
 
 namespace hookline {
 namespace {
@@ -31,7 +30,7 @@ Collective describe_in_place(OpType type, const Tensor& tensor, const Options& o
   return c;
 }
 
-Collective message(OpType type, const Tensor& tensor, int peer, const MessageOptions& options) {
+Collective point_to_point(OpType type, const Tensor& tensor, int peer, const MessageOptions& options) {
   Collective c = type == OpType::send ? describe(type, {tensor}, {}, options) : describe(type, {}, {tensor}, options);
   c.root = peer;
   return c;
@@ -47,10 +46,6 @@ WorkPtr ProcessGroup::allreduce(const Tensor& tensor, const AllreduceOptions& op
 
 WorkPtr ProcessGroup::allreduce(const std::vector<Tensor>& tensors, const AllreduceOptions& options) {
   return run(describe(OpType::allreduce, {}, tensors, options));
-}
-
-WorkPtr ProcessGroup::allreduce(const Tensor& tensor, CodecPtr codec, const AllreduceOptions& options) {
-  return compressed_allreduce(shared_from_this(), tensor, std::move(codec), options);
 }
 
 WorkPtr ProcessGroup::allreduce_coalesced(const std::vector<Tensor>& tensors, const AllreduceOptions& options) {
@@ -128,15 +123,15 @@ WorkPtr ProcessGroup::alltoall_base(const Tensor& output, const Tensor& input, s
 }
 
 WorkPtr ProcessGroup::send(const Tensor& tensor, int target, const MessageOptions& options) {
-  return run(message(OpType::send, tensor, target, options));
+  return run(point_to_point(OpType::send, tensor, target, options));
 }
 
 WorkPtr ProcessGroup::recv(const Tensor& tensor, int source, const MessageOptions& options) {
-  return run(message(OpType::recv, tensor, source, options));
+  return run(point_to_point(OpType::recv, tensor, source, options));
 }
 
 WorkPtr ProcessGroup::recv_anysource(const Tensor& tensor, const MessageOptions& options) {
-  return run(message(OpType::recv_anysource, tensor, kAnySource, options));
+  return run(point_to_point(OpType::recv_anysource, tensor, kAnySource, options));
 }
 
 WorkPtr ProcessGroup::barrier(const BarrierOptions& options) { return run(describe(OpType::barrier, {}, {}, options)); }

@@ -85,8 +85,9 @@ class HOOKLINE_EXPORT CompressedReduction {
   void finish(Reading& reading);
   Future<void> exchange(Tensor tensor, double factor, AllreduceOptions options);
   Future<void> by_slices(Tensor tensor, double factor, AllreduceOptions options);
+  Future<void> without_levels(Tensor tensor, double factor, AllreduceOptions options);
   Future<void> by_levels(Tensor tensor, double factor, AllreduceOptions options);
-  void note_ratio(std::uint64_t values);
+  void note_ratio();
 
   const std::shared_ptr<ProcessGroup> group_;
   const CodecPtr codec_;
@@ -99,9 +100,5 @@ class HOOKLINE_EXPORT CompressedReduction {
   std::unique_ptr<group::BlockExchange> received_;  ///< of a group that cannot let its ranks' memory be read
   std::unique_ptr<CompressedReduction> between_;    ///< of this rank's slice, with its counterparts on other hosts
 };
-
-/// One allreduce of encoded values, as ProcessGroup::allreduce(tensor, codec) starts it.
-HOOKLINE_EXPORT WorkPtr compressed_allreduce(std::shared_ptr<ProcessGroup> group, const Tensor& tensor, CodecPtr codec,
-                                             const AllreduceOptions& options = {});
 
 }  // namespace hookline
