@@ -1,7 +1,6 @@
 // HOOKLINE_DEBUG: names of decorators, one after another.
 #include "group/debug.hpp"
 
-#include <cstdlib>
 #include <sstream>
 #include <utility>
 
@@ -30,12 +29,6 @@ std::shared_ptr<ProcessGroup> decorated(std::shared_ptr<ProcessGroup> group, con
           fmt::format("HOOKLINE_DEBUG={}: there is no '{}'; there are: checked, recorded, nan_checked", list, name));
   }
   return group;
-}
-
-std::shared_ptr<ProcessGroup> decorated_by_environment(std::shared_ptr<ProcessGroup> group,
-                                                       const std::shared_ptr<Store>& store) {
-  const char* const list = std::getenv("HOOKLINE_DEBUG");
-  return list ? decorated(std::move(group), list, store) : group;
 }
 
 }  // namespace hookline::group

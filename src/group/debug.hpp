@@ -1,4 +1,4 @@
-// The decorators that the environment asks for.
+// The decorators that HOOKLINE_DEBUG asks for.
 #pragma once
 
 #include <memory>
@@ -13,9 +13,5 @@ namespace hookline::group {
 /// InvalidArgument, listing those that there are, for another name.
 std::shared_ptr<ProcessGroup> decorated(std::shared_ptr<ProcessGroup> group, const std::string& list,
                                         const std::shared_ptr<Store>& store);
-
-/// The same with the list in HOOKLINE_DEBUG; the group itself where that is not set.
-std::shared_ptr<ProcessGroup> decorated_by_environment(std::shared_ptr<ProcessGroup> group,
-                                                       const std::shared_ptr<Store>& store);
 
 }  // namespace hookline::group

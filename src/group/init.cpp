@@ -1,6 +1,8 @@
 // Rendezvous, then the backend of the name, then what HOOKLINE_DEBUG asks for.
 #include <hookline/group/init.hpp>
 
+#include <cstdlib>
+
 #include <hookline/backend/layered.hpp>
 #include <hookline/backend/make_backend.hpp>
 #include <hookline/core/error.hpp>
@@ -28,10 +30,10 @@ std::shared_ptr<ProcessGroup> init_process_group(const InitOptions& options) {
                               .rank = job.rank,
                               .size = job.world_size,
                               .timeout = options.timeout,
-                              .options = options.backend_options,
-                              .reach = ""};
+                              .options = options.backend_options};
   auto backend = options.backend.empty() ? make_default_backend(setting) : make_backend(options.backend, setting);
-  return group::decorated_by_environment(make_group(std::move(backend), options.timeout), store);
+  const char* const debug = std::getenv("HOOKLINE_DEBUG");
+  return group::decorated(make_group(std::move(backend), options.timeout), debug ? debug : "", store);
 }
 
 }  // namespace hookline

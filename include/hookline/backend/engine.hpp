@@ -88,11 +88,11 @@ struct EngineSetting {
   std::shared_ptr<Store> store;  ///< where the ranks meet, for this group alone
   int rank = 0;
   int size = 1;
-  Milliseconds timeout = kDefaultTimeout;      ///< of meeting
-  std::map<std::string, std::string> options;  ///< by name; an engine refuses those that it does not know
+  Milliseconds timeout = kDefaultTimeout;           ///< of meeting
+  std::map<std::string, std::string> options = {};  ///< by name; an engine refuses those that it does not know
   /// A name or number of the host that keeps the store, where there is one: what is reached through the same interface
   /// is reached by everybody.
-  std::string reach;
+  std::string reach = {};
 };
 
 /// Changes with this header. An engine of another version is refused when it is loaded.

@@ -18,8 +18,7 @@ struct InitOptions {
   std::optional<int> rank = std::nullopt;
   std::optional<int> world_size = std::nullopt;
   Milliseconds timeout = kDefaultTimeout;  ///< of meeting, and of every operation that has none of its own
-  std::shared_ptr<Store> store =
-      nullptr;  ///< to meet in, instead of `init_method`; rank and world_size are needed then
+  std::shared_ptr<Store> store = nullptr;  ///< to meet in instead of `init_method`; rank and world_size must be given
   std::map<std::string, std::string> backend_options;  ///< what the backend takes; gloo: "interface", "address"
 };
 

@@ -14,8 +14,7 @@ std::vector<World> group_worlds() {
                                  .rank = rank,
                                  .size = ranks,
                                  .timeout = std::chrono::seconds(60),
-                                 .options = {{"address", "127.0.0.1"}},
-                                 .reach = ""});
+                                 .options = {{"address", "127.0.0.1"}}});
   })};
 }
 
