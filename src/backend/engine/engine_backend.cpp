@@ -1,6 +1,4 @@
 // The Backend over a station: what groups on any engine are made of.
-#include <algorithm>
-
 #include <fmt/format.h>
 
 #include <hookline/backend/engine.hpp>
@@ -22,9 +20,7 @@ class EngineBackend final : public Backend {
   std::string name() const override { return station_->name(); }
   int rank() const override { return station_->rank(); }
   int size() const override { return station_->size(); }
-  Capabilities capabilities() const override {
-    return {.lanes = kEngineLanes, .shared_buffers = false, .readers = false, .recv_anysource = true};
-  }
+  Capabilities capabilities() const override { return {.lanes = kEngineLanes}; }
 
   WorkPtr start(Collective&& collective, int lane, Milliseconds timeout) override {
     return station_->start(std::move(collective), lane, timeout);

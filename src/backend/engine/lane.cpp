@@ -214,8 +214,4 @@ void Lane::stop() noexcept {
   }
 }
 
-void Lane::detach() noexcept {
-  if (thread_.joinable()) thread_.detach();
-}
-
 }  // namespace hookline::engine

@@ -71,7 +71,6 @@ class Lane {
 
   /// Ends the thread.
   void stop() noexcept;
-  void detach() noexcept;
 
  private:
   void run(std::unique_lock<std::mutex>& lock, const std::function<bool()>& over);

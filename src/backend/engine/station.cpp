@@ -8,6 +8,7 @@
 
 #include "backend/embedded/monitored.hpp"
 #include "backend/engine/exchange.hpp"
+#include "backend/operation_kinds.hpp"
 #include "core/fork.hpp"
 
 namespace hookline::engine {
@@ -52,10 +53,9 @@ void Station::open() {
 }
 
 void Station::close() noexcept {
-  const bool forked = fork_generation_ != core::fork_generation();
-  if (forked) {
+  if (fork_generation_ != core::fork_generation()) {
     // The threads live in the parent only, and what they wait on cannot be destroyed here: all of it is leaked.
-    if (!itself_) itself_ = weak_from_this().lock();
+    itself_ = weak_from_this().lock();
     return;
   }
   {
@@ -104,8 +104,7 @@ WorkPtr Station::start(Collective&& collective, int lane_index, Milliseconds tim
     return ended;
   }
   if (collective.type == OpType::send) return mail_.send(std::move(collective), timeout);
-  if (collective.type == OpType::recv || collective.type == OpType::recv_anysource)
-    return mail_.receive(std::move(collective), timeout);
+  if (backend::is_point_to_point(collective.type)) return mail_.receive(std::move(collective), timeout);
   Lane& lane = this->lane(lane_index);
   auto exchange = std::make_shared<Exchange>(shared_from_this(), timeout, lane_index, std::move(collective));
   std::uint64_t& number = numbers_[static_cast<std::size_t>(lane_index)];
@@ -126,8 +125,6 @@ std::exception_ptr Station::why_unusable() const {
   if (broken_) return broken_;
   return std::make_exception_ptr(Aborted(fmt::format("the {} group was shut down on rank {}", name_, rank_)));
 }
-
-void Station::fail(std::exception_ptr cause) { fail(std::move(cause), nullptr); }
 
 void Station::fail(std::exception_ptr cause, const std::string* told) {
   Envelope envelope{.kind = MailKind::gave_up};

@@ -46,10 +46,8 @@ class Station : public std::enable_shared_from_this<Station> {
   /// Throws InvalidArgument where this process is a forked child of the one that made the group.
   void refuse_in_forked_child(std::string_view what) const;
 
-  /// Fails everything, now and later, and tells the peers. The first cause stays.
-  void fail(std::exception_ptr cause);
-  /// The same with what a peer told, which is told on as it is.
-  void fail(std::exception_ptr cause, const std::string* told);
+  /// Fails everything, now and later, and tells the peers. The first cause stays. What a peer told is told on as it is.
+  void fail(std::exception_ptr cause, const std::string* told = nullptr);
   std::exception_ptr broken() const;
   bool unusable() const noexcept { return unusable_.load(std::memory_order_seq_cst); }
   /// Why nothing can be started: broken, or shut down; null while all is well.

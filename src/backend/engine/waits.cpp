@@ -112,10 +112,8 @@ void Waits::run() {
     const Clock::time_point soonest = Clock::now() + std::chrono::milliseconds(1);  // who was nudged needs a moment
     for (const Entry& entry : entries_) next_ = std::min(next_, std::max(entry.deadline, soonest));
     if (entries_.empty() && idle_ >= kIdleTicks) {
-      asleep_ = true;
       next_ = Clock::time_point::max();
       wake_.wait(lock, [&] { return ending_ || idle_ == 0; });
-      asleep_ = false;
       tick = Clock::now() + kInterruptPeriod;
       continue;
     }

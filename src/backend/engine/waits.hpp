@@ -7,7 +7,6 @@
 #include <functional>
 #include <list>
 #include <mutex>
-#include <thread>
 #include <vector>
 
 #include <hookline/backend/engine.hpp>
@@ -53,12 +52,11 @@ class Waits {
   };
 
   const std::function<void()> each_tick_;
-  mutable std::mutex mutex_;
+  std::mutex mutex_;
   std::condition_variable wake_;
   std::list<Entry> entries_;
   Clock::time_point next_ = Clock::time_point::max();  ///< when the thread looks next
   int idle_ = 0;                                       ///< ticks since somebody waited
-  bool asleep_ = false;
   std::vector<bool> gone_;
   bool stopped_ = false;
   Clock::time_point gently_until_;  ///< while stopped

@@ -27,7 +27,6 @@ class LayeredBackend final : public Backend {
   Capabilities capabilities() const override {
     return {.lanes = layers_->lanes(),
             .shared_buffers = true,
-            .readers = false,
             .recv_anysource = levels().flat->capabilities().recv_anysource,
             .levels = has_levels()};
   }
