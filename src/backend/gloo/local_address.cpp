@@ -40,35 +40,32 @@ Addresses resolve(const std::string& host, int type, std::string& why) {
   return {failed ? nullptr : found, &freeaddrinfo};
 }
 
-// The first of a name's addresses that this host may listen on.
-std::optional<std::string> own_address(const std::string& host, std::string& why) {
-  const Addresses all = resolve(host, SOCK_STREAM, why);
-  for (const addrinfo* a = all.get(); a; a = a->ai_next) {
-    const int fd = socket(a->ai_family, a->ai_socktype | SOCK_CLOEXEC, a->ai_protocol);
-    if (fd < 0) continue;
-    const bool bound = bind(fd, a->ai_addr, a->ai_addrlen) == 0;
-    if (!bound) why = std::strerror(errno);
-    close(fd);
-    if (bound) return in_numbers(a->ai_addr, a->ai_addrlen);
-  }
-  return std::nullopt;
-}
-
-// The address that packets to a host leave from. Nothing is sent.
-std::optional<std::string> address_towards(const std::string& host, std::string& why) {
-  const Addresses all = resolve(host, SOCK_DGRAM, why);
+// The own end of a socket for the first of a name's addresses that `use` (bind or connect) takes.
+template <class Use>
+std::optional<std::string> own_end(const std::string& host, int type, Use use, std::string& why) {
+  const Addresses all = resolve(host, type, why);
   for (const addrinfo* a = all.get(); a; a = a->ai_next) {
     const int fd = socket(a->ai_family, a->ai_socktype | SOCK_CLOEXEC, a->ai_protocol);
     if (fd < 0) continue;
     sockaddr_storage own = {};
     socklen_t length = sizeof own;
-    const bool routed =
-        connect(fd, a->ai_addr, a->ai_addrlen) == 0 && getsockname(fd, reinterpret_cast<sockaddr*>(&own), &length) == 0;
-    if (!routed) why = std::strerror(errno);
+    const bool used =
+        use(fd, a->ai_addr, a->ai_addrlen) == 0 && getsockname(fd, reinterpret_cast<sockaddr*>(&own), &length) == 0;
+    if (!used) why = std::strerror(errno);
     close(fd);
-    if (routed) return in_numbers(reinterpret_cast<const sockaddr*>(&own), length);
+    if (used) return in_numbers(reinterpret_cast<const sockaddr*>(&own), length);
   }
   return std::nullopt;
+}
+
+// The first of a name's addresses that this host may listen on.
+std::optional<std::string> own_address(const std::string& host, std::string& why) {
+  return own_end(host, SOCK_STREAM, bind, why);
+}
+
+// The address that packets to a host leave from. Nothing is sent.
+std::optional<std::string> address_towards(const std::string& host, std::string& why) {
+  return own_end(host, SOCK_DGRAM, connect, why);
 }
 
 std::string address_of_interface(const std::string& name, const std::string& asked_by) {
