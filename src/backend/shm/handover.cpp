@@ -48,46 +48,45 @@ void wait_readable(int fd, Clock::time_point deadline, const std::string& what) 
   }
 }
 
-union Control {
-  char bytes[CMSG_SPACE(sizeof(int))];
-  cmsghdr align;
+// What goes through a socket: a rank, with room for a descriptor beside it.
+struct Packet {
+  explicit Packet(int said) : rank(said) {
+    header.msg_iov = &data;
+    header.msg_iovlen = 1;
+    header.msg_control = control;
+    header.msg_controllen = sizeof control;
+  }
+  Packet(const Packet&) = delete;
+  Packet& operator=(const Packet&) = delete;
+
+  int rank;
+  iovec data = {&rank, sizeof rank};
+  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
+  msghdr header = {};
 };
 
 void send_descriptor(int socket, int rank, int fd) {
-  Control control = {};
-  iovec data = {&rank, sizeof rank};
-  msghdr message = {};
-  message.msg_iov = &data;
-  message.msg_iovlen = 1;
-  message.msg_control = control.bytes;
-  message.msg_controllen = sizeof control.bytes;
-  cmsghdr* const header = CMSG_FIRSTHDR(&message);
-  header->cmsg_level = SOL_SOCKET;
-  header->cmsg_type = SCM_RIGHTS;
-  header->cmsg_len = CMSG_LEN(sizeof(int));
-  std::memcpy(CMSG_DATA(header), &fd, sizeof fd);
-  if (sendmsg(socket, &message, MSG_NOSIGNAL) != sizeof rank) refuse("cannot hand over shared memory");
+  Packet packet(rank);
+  cmsghdr* const beside = CMSG_FIRSTHDR(&packet.header);
+  beside->cmsg_level = SOL_SOCKET;
+  beside->cmsg_type = SCM_RIGHTS;
+  beside->cmsg_len = CMSG_LEN(sizeof(int));
+  std::memcpy(CMSG_DATA(beside), &fd, sizeof fd);
+  if (sendmsg(socket, &packet.header, MSG_NOSIGNAL) != sizeof rank) refuse("cannot hand over shared memory");
 }
 
 // The rank that the other end says it is, and what it handed over; nothing where it said nothing that makes sense.
 std::pair<int, Descriptor> receive_descriptor(int socket) {
-  Control control = {};
-  int rank = -1;
-  iovec data = {&rank, sizeof rank};
-  msghdr message = {};
-  message.msg_iov = &data;
-  message.msg_iovlen = 1;
-  message.msg_control = control.bytes;
-  message.msg_controllen = sizeof control.bytes;
-  if (recvmsg(socket, &message, MSG_CMSG_CLOEXEC) != sizeof rank) return {-1, Descriptor()};
-  const cmsghdr* const header = CMSG_FIRSTHDR(&message);
-  if (!header || header->cmsg_level != SOL_SOCKET || header->cmsg_type != SCM_RIGHTS ||
-      header->cmsg_len != CMSG_LEN(sizeof(int))) {
+  Packet packet(-1);
+  if (recvmsg(socket, &packet.header, MSG_CMSG_CLOEXEC) != sizeof packet.rank) return {-1, Descriptor()};
+  const cmsghdr* const beside = CMSG_FIRSTHDR(&packet.header);
+  if (!beside || beside->cmsg_level != SOL_SOCKET || beside->cmsg_type != SCM_RIGHTS ||
+      beside->cmsg_len != CMSG_LEN(sizeof(int))) {
     return {-1, Descriptor()};
   }
   int fd = -1;
-  std::memcpy(&fd, CMSG_DATA(header), sizeof fd);
-  return {rank, Descriptor(fd)};
+  std::memcpy(&fd, CMSG_DATA(beside), sizeof fd);
+  return {packet.rank, Descriptor(fd)};
 }
 
 // Who is at the other end.
