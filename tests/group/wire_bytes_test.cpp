@@ -23,6 +23,8 @@ TEST(WireBytes, ByOperation) {
   EXPECT_EQ(sent(OpType::reduce_scatter_tensor, 4, {t}, {t}), 300u);
   EXPECT_EQ(sent(OpType::alltoall, 2, {t, t}, {t, t}), 400u);
   EXPECT_EQ(sent(OpType::broadcast, 4, {}, {t}), 300u);
+  EXPECT_EQ(sent(OpType::gather, 4, {t}, {t, t, t, t}), 300u);
+  EXPECT_EQ(sent(OpType::scatter, 4, {t, t, t, t}, {t}), 300u);
   EXPECT_EQ(sent(OpType::send, 4, {t}, {}), 400u);
   EXPECT_EQ(sent(OpType::recv, 4, {}, {t}), 0u);
   EXPECT_EQ(sent(OpType::barrier, 4, {}, {}), 0u);

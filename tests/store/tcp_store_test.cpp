@@ -15,6 +15,7 @@
 #include <hookline/store/prefix_store.hpp>
 
 #include "contract/store_contract.hpp"
+#include "harness/counting_proxy.hpp"
 
 namespace hookline::contract {
 namespace {
@@ -274,6 +275,21 @@ TEST(TcpStore, ManyClientsAtOnce) {
   for (std::thread& thread : threads) thread.join();
   EXPECT_EQ(server->get("n"), "200");
   EXPECT_EQ(server->queue_len("q"), 0);
+}
+
+TEST(TcpStore, ManyKeysTakeOneRoundTrip) {
+  const TCPStore server(TCPStoreOptions{.is_master = true});
+  const testing::CountingProxy way(server.port());
+  TCPStore store(TCPStoreOptions{.port = way.port()});
+  std::vector<std::string> keys, values;
+  for (int i = 0; i < 100; ++i) {
+    keys.push_back("k" + std::to_string(i));
+    values.push_back("v" + std::to_string(i));
+  }
+  const int before = way.round_trips();
+  store.multi_set(keys, values);  // has no answer: the next request's answer comes after it
+  EXPECT_EQ(store.multi_get(keys), values);
+  EXPECT_EQ(way.round_trips() - before, 1);
 }
 
 }  // namespace
