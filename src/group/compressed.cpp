@@ -214,7 +214,7 @@ void CompressedReduction::note_ratio() {
   }
 }
 
-Future<void> CompressedReduction::without_levels(Tensor tensor, double factor, AllreduceOptions options) {
+Future<void> CompressedReduction::without_levels(const Tensor& tensor, double factor, const AllreduceOptions& options) {
   return size() <= 2 ? exchange(tensor, factor, options) : by_slices(tensor, factor, options);
 }
 

@@ -1,5 +1,4 @@
 // The decorators around groups of threads: what they let pass, what they notice, and what they leave behind.
-#include <signal.h>
 #include <unistd.h>
 
 #include <atomic>

@@ -85,7 +85,7 @@ class HOOKLINE_EXPORT CompressedReduction {
   void finish(Reading& reading);
   Future<void> exchange(Tensor tensor, double factor, AllreduceOptions options);
   Future<void> by_slices(Tensor tensor, double factor, AllreduceOptions options);
-  Future<void> without_levels(Tensor tensor, double factor, AllreduceOptions options);
+  Future<void> without_levels(const Tensor& tensor, double factor, const AllreduceOptions& options);
   Future<void> by_levels(Tensor tensor, double factor, AllreduceOptions options);
   void note_ratio();
 
