@@ -19,13 +19,15 @@ namespace {
 
 constexpr std::uint64_t kStamp = 0x676e696c6b6f6f68;
 constexpr std::size_t kLine = embedded::kCacheLine;
+constexpr std::size_t kMostInlined = 32 * 1024;
 
 constexpr std::size_t round_up(std::size_t bytes) { return (bytes + kLine - 1) / kLine * kLine; }
 
-// Everybody sends it to everybody: the more ranks, the less of it.
+// Everybody sends it to everybody: the more ranks, the less of it. Between two of them a reduction sends no more that
+// way than by slices, and is through after one message instead of three.
 std::size_t inline_limit(int size) {
   const std::size_t peers = static_cast<std::size_t>(std::max(size - 1, 1));
-  return std::clamp<std::size_t>(32 * 1024 / peers, 1024, embedded::kInlineBytes) / kLine * kLine;
+  return std::max<std::size_t>(kMostInlined / peers, 1024) / kLine * kLine;
 }
 
 }  // namespace
