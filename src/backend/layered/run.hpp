@@ -11,10 +11,11 @@
 
 namespace hookline::layered {
 
-/// First all ranks tell each other, through the engine, what they called; a small payload rides along, and then that is
-/// all. Larger reductions and broadcasts go in pieces: each rank gets its slice of a piece in shared memory, takes it
-/// to its counterparts on the other hosts, and spreads the result in shared memory, while the next piece is on the
-/// network. What has nothing to gain goes through the engine as it is.
+/// First all ranks tell each other what they called, inside their host and then through the engine; a small payload
+/// rides along, and then that is all, or all but its way to the ranks of the host. Larger reductions and broadcasts go
+/// in pieces: each rank gets its slice of a piece in shared memory, takes it to its counterparts on the other hosts,
+/// and spreads the result in shared memory, while the next piece is on the network. What has nothing to gain goes
+/// through the engine as it is.
 class Run {
  public:
   /// The collective and the scratch memory must outlive it; `number` counts the lane's operations.
@@ -29,12 +30,26 @@ class Run {
   using Parts = embedded::Parts;
   using Motion = embedded::Motion;
 
-  // run.cpp: the agreement, and what needs no more than it.
-  void agree();
-  bool fits_slot() const;
-  void finish_from_slots();
-  const std::byte* payload(std::size_t rank) const;
   void through_engine();
+
+  // agree.cpp: the agreement, and what needs no more than it. A small payload goes to everybody in the slot of its
+  // rank; of a larger one the sum over a host rides on what counterparts tell each other, slice by slice.
+  void agree();
+  void write_slot(std::byte* to) const;
+  bool tell_by_levels();
+  void tell(Backend& part, Collective&& what, const std::vector<int>& ranks, Milliseconds longer = {}) const;
+  Tensor words(std::size_t begin, std::size_t bytes) const;
+  const std::byte* word_of(int rank) const;
+  const std::byte* payload(int rank) const;
+  const std::byte* riding_of(std::size_t host) const;
+  std::size_t slot_bytes() const;
+  std::size_t riding_count() const;
+  std::size_t riding_bytes() const;
+  bool fits_slot() const;
+  bool may_ride() const;
+  void gather_riding(const Tensor& slot, const Tensor& to);
+  void finish_riding();
+  void finish_from_slots();
 
   // slices.cpp: reductions to everybody or to one, and broadcasts.
   void reduce();
@@ -76,8 +91,10 @@ class Run {
   const Clock::time_point deadline_;
   Scratch& scratch_;
   Parts parts_;
-  std::size_t slot_payload_;
-  Tensor slots_;
+  Tensor slots_;            ///< what all ranks said, then what this one says, then what rides
+  Tensor riding_;           ///< in the memory that the ranks of the host share
+  bool by_levels_ = false;  ///< how they said it
+  bool rode_ = false;
 };
 
 }  // namespace hookline::layered

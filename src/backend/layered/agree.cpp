@@ -1,0 +1,243 @@
+// The agreement of all ranks, and what needs no more than that: small payloads ride along.
+#include <algorithm>
+#include <cstring>
+
+#include <fmt/format.h>
+
+#include <hookline/core/error.hpp>
+
+#include "backend/layered/run.hpp"
+#include "core/note.hpp"
+#include "kernel/reduce.hpp"
+
+namespace hookline::layered {
+namespace {
+
+using embedded::Call;
+
+// What a rank tells all others: its call, and the payload where that is small. All slots together stay small too.
+struct Head {
+  Call call;
+  std::uint64_t between = 0;  ///< whether the ranks do something of their own between the hosts
+};
+static_assert(sizeof(Head) == 64);
+constexpr std::size_t kMostPayload = 1024;
+constexpr std::size_t kMostSlots = 64 * 1024;
+
+// What a rank may send to its counterparts together with its head: more gains nothing by being one message less.
+constexpr std::size_t kMostRiding = 24 * 1024;
+// Makes what rides of another length than slots, whatever the payload.
+constexpr std::size_t kOdd = 8;
+
+// A rank that does not come is named by those of its host: their counterparts wait a little longer for their words.
+constexpr Milliseconds kForNames{250};
+
+constexpr OpType kTell = OpType::allgather_into_tensor;
+
+Head head_at(const std::byte* from) {
+  Head head;
+  std::memcpy(&head, from, sizeof head);
+  return head;
+}
+
+std::string difference(const std::vector<Head>& heads) {
+  std::vector<Call> calls;
+  calls.reserve(heads.size());
+  for (const Head& head : heads) calls.push_back(head.call);
+  std::string differing = embedded::difference(calls.data(), static_cast<int>(calls.size()));
+  if (!differing.empty()) return differing;
+  const bool alike =
+      std::all_of(heads.begin(), heads.end(), [&](const Head& head) { return head.between == heads[0].between; });
+  return alike ? "" : "some ranks encode what goes between the hosts, some do not";
+}
+
+// FNV-1a, of a head.
+std::uint64_t note_of(const std::byte* head) {
+  std::uint64_t hash = 0xcbf29ce484222325u;
+  for (std::size_t i = 0; i < sizeof(Head); ++i) hash = (hash ^ static_cast<std::uint64_t>(head[i])) * 0x100000001b3u;
+  return core::content_note(hash);
+}
+
+std::size_t round_up(std::size_t bytes) { return (bytes + sizeof(Head) - 1) / sizeof(Head) * sizeof(Head); }
+
+}  // namespace
+
+std::size_t Run::slot_bytes() const {
+  const std::size_t share = kMostSlots / static_cast<std::size_t>(levels_.size) / sizeof(Head) * sizeof(Head);
+  return sizeof(Head) + std::min(kMostPayload, share);
+}
+
+bool Run::fits_slot() const {
+  if (parts_.motion == Motion::alltoall || collective_.between) return false;
+  const std::size_t blocks =
+      embedded::has_block_per_rank(parts_.motion) ? static_cast<std::size_t>(levels_.size) : std::size_t{1};
+  return parts_.block_bytes * blocks <= slot_bytes() - sizeof(Head);
+}
+
+// Elements of a slice, of which the last one may have less.
+std::size_t Run::riding_count() const {
+  const std::size_t count = parts_.block_bytes / size_of(parts_.dtype);
+  return (count + topology_.slices - 1) / topology_.slices;
+}
+
+std::size_t Run::riding_bytes() const { return sizeof(Head) + round_up(riding_count() * size_of(parts_.dtype)) + kOdd; }
+
+bool Run::may_ride() const {
+  if (parts_.motion != Motion::allreduce || collective_.between || fits_slot() || !topology_.even()) return false;
+  return riding_bytes() * (topology_.hosts.size() - 1) <= kMostRiding;
+}
+
+Tensor Run::words(std::size_t begin, std::size_t bytes) const {
+  return slots_.slice(0, static_cast<std::int64_t>(begin), static_cast<std::int64_t>(begin + bytes));
+}
+
+// Nothing that the others say is used as a size.
+void Run::agree() {
+  const std::size_t of_all = static_cast<std::size_t>(levels_.size) * slot_bytes();
+  slots_ = scratch_.slots(of_all + slot_bytes() + (may_ride() ? topology_.hosts.size() * riding_bytes() : 0));
+  write_slot(slots_.mutable_bytes() + of_all);
+  by_levels_ = topology_.even() && tell_by_levels();
+  if (!by_levels_) {
+    rode_ = false;
+    tell(*levels_.flat, {.type = kTell, .inputs = {words(of_all, slot_bytes())}, .outputs = {words(0, of_all)}},
+         levels_.all);
+  }
+  std::vector<Head> heads;
+  heads.reserve(static_cast<std::size_t>(levels_.size));
+  for (int r = 0; r < levels_.size; ++r) heads.push_back(head_at(word_of(r)));
+  const std::string differing = difference(heads);
+  if (differing.empty()) return;
+  throw Mismatch(
+      fmt::format("the ranks did not call the same operation (number {} of lane {}): {}", number_, lane_, differing));
+}
+
+void Run::write_slot(std::byte* to) const {
+  const Head head{.call = embedded::call_of(collective_, parts_), .between = collective_.between ? 1U : 0U};
+  std::memcpy(to, &head, sizeof head);
+  const bool gives =
+      (parts_.motion != Motion::broadcast && parts_.motion != Motion::scatter) || levels_.rank == collective_.root;
+  if (!gives || parts_.motion == Motion::none || !fits_slot()) return;
+  to += sizeof head;
+  for (std::size_t i = 0; i < parts_.give.size(); ++i) {
+    parts_.give[i].for_each(0, parts_.give[i].bytes(), [&](const std::byte* data, std::size_t bytes, std::size_t) {
+      std::memcpy(to, data, bytes);
+      to += bytes;
+    });
+  }
+}
+
+// The ranks of a host tell each other in shared memory, and each tells its counterparts what its host has said: on two
+// hosts of two ranks 4 messages, where from all to all it would be 12. What rides is the sum over the host, in which
+// the ranks of the host have agreed by then, so that one head stands for all of them. False where the ranks of a host
+// differ, or a host from another: nobody knows all calls then, but everybody knows that they differ, as all have
+// counterparts there.
+bool Run::tell_by_levels() {
+  const std::size_t of_host = topology_.slices * slot_bytes();
+  const std::size_t of_all = topology_.hosts.size() * of_host;
+  const Tensor slot = words(of_all, slot_bytes());
+  Tensor own = words(topology_.host * of_host, of_host);
+  Tensor all = words(0, of_all);
+  rode_ = may_ride();
+  if (rode_) {
+    const std::size_t begin = of_all + slot_bytes();
+    own = words(begin + topology_.host * riding_bytes(), riding_bytes());
+    all = words(begin, topology_.hosts.size() * riding_bytes());
+  }
+  bool alike = true;
+  const auto unless_they_differ = [&](const auto& f) {
+    try {
+      f();
+    } catch (const Mismatch&) {
+      alike = false;
+    }
+  };
+  unless_they_differ([&] {
+    if (rode_) gather_riding(slot, own);
+    else tell(*levels_.inner, {.type = kTell, .inputs = {slot}, .outputs = {own}}, topology_.here());
+  });
+  // Those who differ already call something else, for the others to see it.
+  Collective between;
+  if (alike) between = {.type = kTell, .inputs = {own}, .outputs = {all}};
+  unless_they_differ([&] { tell(*levels_.slice, std::move(between), topology_.owners(topology_.place), kForNames); });
+  return alike;
+}
+
+void Run::tell(Backend& part, Collective&& what, const std::vector<int>& ranks, Milliseconds longer) const {
+  wait_for(part.start(std::move(what), lane_, time_left() + longer), ranks);
+}
+
+const std::byte* Run::word_of(int rank) const {
+  if (!by_levels_) return slots_.bytes() + static_cast<std::size_t>(rank) * slot_bytes();
+  const std::size_t host = topology_.host_of(rank);
+  if (rode_) return riding_of(host);
+  return slots_.bytes() + (host * topology_.slices + topology_.place_of(rank)) * slot_bytes();
+}
+
+const std::byte* Run::payload(int rank) const { return word_of(rank) + sizeof(Head); }
+
+const std::byte* Run::riding_of(std::size_t host) const {
+  return slots_.bytes() + (static_cast<std::size_t>(levels_.size) + 1) * slot_bytes() + host * riding_bytes();
+}
+
+// The note tells the ranks of the host whether they called the same. The tensors stay as they are until all have
+// agreed; what is left of the last slice is never looked at.
+void Run::gather_riding(const Tensor& slot, const Tensor& to) {
+  const std::size_t count = riding_count();
+  riding_ = scratch_.shared(*levels_.inner, count * topology_.slices, parts_.dtype);
+  parts_.give[0].for_each(0, parts_.block_bytes, [&](const std::byte* data, std::size_t bytes, std::size_t at) {
+    std::memcpy(riding_.mutable_bytes() + at, data, bytes);
+  });
+  std::memcpy(to.mutable_bytes(), slot.bytes(), sizeof(Head));
+  const Tensor sums = Tensor::wrap(to.mutable_bytes() + sizeof(Head), {static_cast<std::int64_t>(count)}, parts_.dtype);
+  Collective add;
+  add.type = OpType::reduce_scatter_tensor;
+  add.inputs = {riding_};
+  add.outputs = {sums};
+  add.op = first_op();
+  add.note = note_of(slot.bytes());
+  tell(*levels_.inner, std::move(add), topology_.here());
+}
+
+void Run::finish_riding() {
+  const std::size_t count = riding_count();
+  std::vector<const std::byte*> sources;
+  sources.reserve(topology_.hosts.size());
+  for (std::size_t h = 0; h < topology_.hosts.size(); ++h) {
+    sources.push_back(riding_of(h) + sizeof(Head));
+  }
+  const Tensor slice = slice_of(riding_, topology_.place);
+  std::byte* const result = slice.mutable_bytes();
+  kernel::reduce(second_op(), parts_.dtype, sources, {&result, 1}, count);
+  finish_mean(slice);
+  inside(OpType::allgather_into_tensor, {slice}, {riding_});
+  parts_.take[0].for_each(0, parts_.block_bytes, [&](std::byte* out, std::size_t bytes, std::size_t at) {
+    std::memcpy(out, riding_.bytes() + at, bytes);
+  });
+}
+
+void Run::finish_from_slots() {
+  const auto me = static_cast<std::size_t>(levels_.rank);
+  const bool scatters = parts_.motion == Motion::reduce_scatter;
+  if (scatters || parts_.motion == Motion::allreduce || parts_.motion == Motion::reduce) {
+    if (parts_.motion == Motion::reduce && levels_.rank != collective_.root) return;
+    std::vector<const std::byte*> sources;
+    sources.reserve(static_cast<std::size_t>(levels_.size));
+    for (int r = 0; r < levels_.size; ++r) sources.push_back(payload(r) + (scatters ? me * parts_.block_bytes : 0));
+    // This rank's slot behind the others' has done its duty.
+    std::byte* const result =
+        slots_.mutable_bytes() + static_cast<std::size_t>(levels_.size) * slot_bytes() + sizeof(Head);
+    kernel::reduce(collective_.op, parts_.dtype, sources, {&result, 1}, parts_.block_bytes / size_of(parts_.dtype));
+    parts_.take[0].for_each(0, parts_.block_bytes,
+                            [&](std::byte* out, std::size_t n, std::size_t at) { std::memcpy(out, result + at, n); });
+    return;
+  }
+  for (int r = 0; r < levels_.size; ++r) {
+    if (!embedded::gives(parts_.motion, r, levels_.rank, collective_.root)) continue;
+    const bool one = parts_.motion == Motion::broadcast || parts_.motion == Motion::scatter;
+    const std::byte* const from = payload(r) + (parts_.motion == Motion::scatter ? me * parts_.block_bytes : 0);
+    parts_.take[one ? 0 : static_cast<std::size_t>(r)].for_each(
+        0, parts_.block_bytes, [&](std::byte* out, std::size_t n, std::size_t at) { std::memcpy(out, from + at, n); });
+  }
+}
+
+}  // namespace hookline::layered
