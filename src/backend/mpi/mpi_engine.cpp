@@ -19,8 +19,11 @@ namespace hookline::mpi {
 namespace {
 
 constexpr const char* kCommunicator = "communicator";
+constexpr const char* kAllCame = "all came";
 
-/// Waits until all ranks have said that they are here. MPI itself would wait for them for ever.
+/// Waits until all ranks have said that they are here: MPI itself would wait for them for ever. It would do so as well
+/// where one of them gave up waiting just before the last one came. So the first rank that knows how it ended decides
+/// for all of them, in the store.
 void await_all(Store& store, const std::string& prefix, const std::vector<int>& ranks, int own, Milliseconds timeout,
                const std::string& what) {
   const auto key = [&](int rank) { return fmt::format("{}/{}", prefix, rank); };
@@ -28,16 +31,19 @@ void await_all(Store& store, const std::string& prefix, const std::vector<int>& 
   std::vector<std::string> keys;
   keys.reserve(ranks.size());
   for (const int rank : ranks) keys.push_back(key(rank));
+  std::vector<int> missing;
   try {
     store.wait(keys, timeout);
   } catch (const Timeout&) {
-    std::vector<int> missing;
     for (const int rank : ranks) {
       if (!store.check({key(rank)})) missing.push_back(rank);
     }
-    throw Timeout(
-        fmt::format("{}: rank {} did not come within {} ms", what, fmt::join(missing, ", "), timeout.count()));
   }
+  const std::string found =
+      missing.empty() ? kAllCame
+                      : fmt::format("rank {} did not come within {} ms", fmt::join(missing, ", "), timeout.count());
+  const std::string decided = store.compare_set(prefix + "/decided", "", found);
+  if (decided != kAllCame) throw Timeout(fmt::format("{}: {}", what, decided));
 }
 
 class MpiEngine final : public Engine {

@@ -1,12 +1,17 @@
 // What becomes of MPI when groups fail in the middle of their data: the next group works, and nothing hangs.
 #include <mpi.h>
 
+#include <array>
+#include <optional>
+
 #include <gmock/gmock.h>
 
 #include <hookline/backend/make_backend.hpp>
 #include <hookline/core/error.hpp>
+#include <hookline/store/file_store.hpp>
 
 #include "harness/spawn.hpp"
+#include "harness/temp_directory.hpp"
 
 namespace hookline::testing {
 namespace {
@@ -75,6 +80,30 @@ TEST(MpiFaults, ALargeMessageThatNobodyTakes) {
     }
   });
   expect_a_sound_group();
+}
+
+// MPI would wait for ever for a rank that gave up before the last one came.
+TEST(MpiFaults, ARankThatComesWhenAnotherHasGivenUpGivesUpToo) {
+  int rank = 0;
+  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  std::array<char, 256> path{};
+  const std::optional<test::TempDirectory> directory =
+      rank == 0 ? std::make_optional<test::TempDirectory>() : std::nullopt;
+  if (directory) (*directory / "store").copy(path.data(), path.size() - 1);
+  MPI_Bcast(path.data(), static_cast<int>(path.size()), MPI_CHAR, 0, MPI_COMM_WORLD);
+  MPI_Comm two = MPI_COMM_NULL;
+  MPI_Comm_split(MPI_COMM_WORLD, rank < 2 ? 0 : MPI_UNDEFINED, rank, &two);
+  if (rank < 2) {
+    EngineSetting setting{
+        .store = std::make_shared<FileStore>(path.data()), .rank = rank, .size = 2, .timeout = Milliseconds(50)};
+    setting.options["communicator"] = std::to_string(MPI_Comm_c2f(two));
+    if (rank == 1) MPI_Barrier(two);  // after the other one has given up
+    EXPECT_THAT([&] { make_backend("mpi", setting); },
+                ::testing::ThrowsMessage<Timeout>(::testing::HasSubstr("rank 1 did not come within 50 ms")));
+    if (rank == 0) MPI_Barrier(two);
+    MPI_Comm_free(&two);
+  }
+  MPI_Barrier(MPI_COMM_WORLD);
 }
 
 TEST(MpiFaults, OptionsAndSizesAreChecked) {
