@@ -69,6 +69,14 @@ class LayeredBackend final : public Backend {
   const Makers makers_;
 };
 
+// Returns when all ranks have all of their parts. Some have fewer to make, and the time of their first operation would
+// run while the others are still at it.
+void await_all(const Levels& levels, Milliseconds timeout) {
+  Collective barrier;
+  barrier.type = OpType::barrier;
+  levels.flat->start(std::move(barrier), 0, timeout)->wait();
+}
+
 }  // namespace
 
 std::shared_ptr<Backend> make_layered(const Topology& topology, int rank, const Makers& makers, const std::string& name,
@@ -85,6 +93,7 @@ std::shared_ptr<Backend> make_layered(const Topology& topology, int rank, const 
     levels.slice = makers.between(topology.owners(topology.place), fmt::format("{}slice{}", name, topology.place),
                                   time_left(deadline));
   }
+  if (topology.most > 1) await_all(levels, time_left(deadline));
   return std::make_shared<LayeredBackend>(std::move(levels), makers);
 }
 

@@ -22,8 +22,8 @@ struct Makers {
   MakePart between;  ///< any ranks, through the engine
 };
 
-/// This rank's end of the group of all ranks of the topology; every rank calls it. On one host it is what `inside`
-/// makes. `name` is that of the subset, empty for the whole.
+/// This rank's end of the group of all ranks of the topology; every rank calls it, and it returns when all ranks have
+/// made their parts. On one host it is what `inside` makes. `name` is that of the subset, empty for the whole.
 std::shared_ptr<Backend> make_layered(const Topology& topology, int rank, const Makers& makers, const std::string& name,
                                       Milliseconds timeout);
 
