@@ -15,7 +15,9 @@
 namespace hookline::mpi {
 namespace {
 
-constexpr std::chrono::milliseconds kBetween{1};
+// Between two looks, which cost as much as there are groups to look at: less often while nothing comes.
+constexpr std::chrono::milliseconds kShortest{1};
+constexpr std::chrono::milliseconds kLongest{16};
 constexpr std::chrono::seconds kLinger{10};  // longer than a peer waits for a message that it gave up
 
 struct Lingering {
@@ -56,8 +58,8 @@ class Keeper {
   void run() {
     Clock::time_point until = Clock::now() + kLinger;
     std::vector<std::shared_ptr<Link>> links;
-    for (;;) {
-      std::this_thread::sleep_for(kBetween);
+    for (std::chrono::milliseconds between = kShortest;; between = std::min(between * 2, kLongest)) {
+      std::this_thread::sleep_for(between);
       links.clear();
       const Calling calling;
       {
@@ -78,8 +80,7 @@ class Keeper {
         });
       }
       for (const auto& link : links) {
-        while (link->drain()) {
-        }
+        while (link->drain()) between = kShortest;
       }
     }
   }
