@@ -44,6 +44,12 @@ const char* meeting_place() { return std::getenv("HOOKLINE_TEST_STORE"); }
 
 void run_as_rank(const std::string& backend, MPI_Comm comm, int rank, int ranks, const RankBody& body,
                  std::string& failure) {
+  Clock::time_point since = Clock::now();
+  const auto fail = [&](const std::string& what) {
+    const auto passed = std::chrono::duration_cast<Milliseconds>(Clock::now() - since);
+    failure =
+        fmt::format("rank {}, after {} ms {}: {}\n", rank, passed.count(), what, describe(std::current_exception()));
+  };
   try {
     EngineSetting setting{.store = nullptr, .rank = rank, .size = ranks, .timeout = kTimeout};
     setting.options["communicator"] = std::to_string(MPI_Comm_c2f(comm));
@@ -54,14 +60,15 @@ void run_as_rank(const std::string& backend, MPI_Comm comm, int rank, int ranks,
       setting.options["engine"] = "mpi";
     }
     const auto group = make_group(make_backend(backend, setting), kTimeout);
+    since = Clock::now();
     try {
       body(*group);
     } catch (...) {
-      failure = fmt::format("rank {}: {}\n", rank, describe(std::current_exception()));
+      fail("in the group");
       group->abort("the test failed on this rank");
     }
   } catch (...) {
-    failure = fmt::format("rank {}: no group: {}\n", rank, describe(std::current_exception()));
+    fail("of making the group");
   }
 }
 
