@@ -12,6 +12,8 @@
 #include <hookline/backend/threads.hpp>
 #include <hookline/hook/comm_hook.hpp>
 
+#include "harness/spawn.hpp"
+
 namespace hookline::testing {
 
 using Layout = std::shared_ptr<const BucketLayout>;
@@ -39,10 +41,6 @@ inline std::shared_ptr<ProcessGroup> alone() {
 
 inline bool same(const Tensor& a, const Tensor& b) {
   return a.nbytes() == b.nbytes() && std::memcmp(a.bytes(), b.bytes(), a.nbytes()) == 0;
-}
-
-inline void require(bool condition, const std::string& what) {
-  if (!condition) throw std::runtime_error(what);
 }
 
 }  // namespace hookline::testing
