@@ -18,7 +18,11 @@ namespace {
 class BackendGroup final : public ProcessGroup {
  public:
   BackendGroup(std::shared_ptr<Backend> backend, Milliseconds timeout)
-      : backend_(std::move(backend)), rank_(backend_->rank()), size_(backend_->size()), timeout_(timeout) {}
+      : backend_(std::move(backend)),
+        rank_(backend_->rank()),
+        size_(backend_->size()),
+        lanes_(backend_->capabilities().lanes),
+        timeout_(timeout) {}
 
   int rank() const override { return rank_; }
   int size() const override { return size_; }
@@ -99,6 +103,10 @@ class BackendGroup final : public ProcessGroup {
   WorkPtr start(Collective&& collective) {
     const Milliseconds timeout = collective.timeout.value_or(this->timeout());
     const CallContext& context = current_context();
+    if (context.lane < 0 || context.lane >= lanes_) {
+      throw InvalidArgument(
+          fmt::format("{} in lane {} of a group that has {}", name(collective.type), context.lane, lanes_));
+    }
     if (context.sent && !collective.between)  // that counts what it sends
       context.sent->fetch_add(group::wire_bytes(collective, size_), std::memory_order_relaxed);
     collective.sequence_number = sequence_.fetch_add(1, std::memory_order_relaxed) + 1;
@@ -108,6 +116,7 @@ class BackendGroup final : public ProcessGroup {
   const std::shared_ptr<Backend> backend_;
   const int rank_;
   const int size_;
+  const int lanes_;
   std::atomic<Milliseconds> timeout_;
   std::atomic<std::uint64_t> sequence_ = 0;
   std::atomic<std::uint64_t> groups_ = 0;

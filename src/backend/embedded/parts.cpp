@@ -207,7 +207,8 @@ std::string describe(const Call& call) {
       call.dtype <= static_cast<std::uint8_t>(DType::boolean) ? name(static_cast<DType>(call.dtype)) : "?";
   text += motion == Motion::alltoall ? fmt::format(" of {}", dtype) : fmt::format(" of {} {}", call.count, dtype);
   if (motion == Motion::allreduce || motion == Motion::reduce || motion == Motion::reduce_scatter) {
-    text += fmt::format(", {}", name(ReduceOp(static_cast<ReduceOp::Kind>(call.reduce))));
+    const bool known = call.reduce <= static_cast<std::uint8_t>(ReduceOp::Kind::premul_sum);
+    text += fmt::format(", {}", known ? name(ReduceOp(static_cast<ReduceOp::Kind>(call.reduce))) : "?");
     if (call.reduce == static_cast<std::uint8_t>(ReduceOp::Kind::premul_sum)) text += fmt::format("({})", call.factor);
   }
   if (motion == Motion::reduce || motion == Motion::broadcast || motion == Motion::gather ||
