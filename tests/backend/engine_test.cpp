@@ -81,18 +81,27 @@ TEST(EngineBackend, ShutdownFailsWhatIsPendingHere) {
 
 // What runs at the end of an operation may look for the end of another one while the group is being shut down.
 TEST(EngineBackend, TheLastTasksOfAGroupMayStartOperations) {
-  const auto backends = engine_backends(2);
-  const auto group = make_group(backends[0], std::chrono::hours(1));
-  Promise<void> seen_last;
-  const Future<void> last = seen_last.get_future();
-  group->barrier()->get_future().on_done([&] {
-    for (int i = 0; i < 20'000; ++i) {  // so long that the shutdown gets to waiting for this
-      group->barrier()->get_future().on_done([] {});
-    }
-    seen_last.set_value();
-  });
-  group->shutdown();
-  EXPECT_NO_THROW(last.wait(std::chrono::seconds(20)));
+  for (const auto& backends : {engine_backends(2), make_threads_backends(2)}) {
+    const auto group = make_group(backends[0], std::chrono::hours(1));
+    Promise<void> seen_last;
+    const Future<void> last = seen_last.get_future();
+    group->barrier()->get_future().on_done([&] {
+      for (int i = 0; i < 20'000; ++i) {  // so long that the shutdown gets to waiting for this
+        group->barrier()->get_future().on_done([] {});
+      }
+      seen_last.set_value();
+    });
+    group->shutdown();
+    EXPECT_NO_THROW(last.wait(std::chrono::seconds(20)));
+  }
+}
+
+TEST(EngineBackend, ALaneThatTheGroupDoesNotHaveIsRefused) {
+  for (const auto& backends : {engine_backends(1), make_threads_backends(1)}) {
+    const auto group = make_group(backends[0]);
+    const LaneScope lane(group->capabilities().lanes);
+    EXPECT_THAT([&] { group->barrier(); }, ThrowsMessage<InvalidArgument>(HasSubstr("lane 5 of a group that has 5")));
+  }
 }
 
 // Whoever breaks the group ends what is listed; who starts an operation ends what is not.

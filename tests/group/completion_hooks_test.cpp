@@ -158,6 +158,30 @@ TEST(CompletionHooks, AFailureIsToldBeforeItsWaitThrows) {
   }
 }
 
+// In the thread that waits, and in the group's own that drives where nobody does.
+TEST(CompletionHooks, MayEndTheGroup) {
+  for (const bool abort : {true, false}) {
+    for (const bool waited_for : {true, false}) {
+      const auto groups = testing::threads(2);
+      groups[0]->register_on_completion_hook([&](const WorkInfo& info) {
+        if (info.seq == 1 && abort) groups[0]->abort("enough");
+        if (info.seq == 1 && !abort) groups[0]->shutdown();
+      });
+      const Tensor t = Tensor::zeros({10});
+      const auto first = groups[0]->barrier();
+      const auto behind_it = groups[0]->barrier();
+      const auto letter = groups[0]->recv(t, 1);
+      const auto peers = groups[1]->barrier();
+      Promise<void> over;
+      if (!waited_for) first->when_over([&] { over.set_value(); }, true);
+      if (!waited_for) over.get_future().wait(10s);
+      EXPECT_NO_THROW(first->wait(10s));
+      EXPECT_THROW(behind_it->wait(10s), Aborted);
+      EXPECT_THROW(letter->wait(10s), Aborted);
+    }
+  }
+}
+
 TEST(CompletionHooks, OnAnExecutorTheyRunThereAndMayWait) {
   const auto groups = testing::threads(2);
   auto executor = std::make_shared<ThreadExecutor>("hooks");

@@ -105,7 +105,7 @@ void Engine::open() {
   note_cores(memory_->block(memory_->rank()));
   if (options_.progress_thread) {
     std::unique_lock lock(progress_mutex_);
-    progress_thread_ = std::thread([this] { run_progress_thread(); });
+    progress_thread_ = std::thread([self = shared_from_this()] { self->run_progress_thread(); });
     pthread_setname_np(progress_thread_.native_handle(), "hookline-drive");
     progress_wake_.wait(lock, [&] { return memory_->block(memory_->rank()).standing.load() == Standing::present; });
   } else {
@@ -137,9 +137,14 @@ void Engine::close() noexcept {
   }
   progress_wake_.notify_all();
   announce();
-  if (progress_thread_.joinable()) progress_thread_.join();
+  if (progress_thread_.get_id() == std::this_thread::get_id()) {  // what it completes may let go of the group
+    progress_thread_.detach();
+  } else if (progress_thread_.joinable()) {
+    progress_thread_.join();
+  }
+  std::unique_ptr<ThreadExecutor> worker;  // ends without the mutex, as its last tasks may post others
   const std::lock_guard lock(worker_mutex_);
-  worker_.reset();
+  worker.swap(worker_);
 }
 
 void Engine::refuse_in_forked_child(OpType type) const {
@@ -180,7 +185,7 @@ std::shared_ptr<Pending> Engine::start(Collective&& collective, int lane_index, 
       exchange =
           std::make_shared<LaneOperation>(shared_from_this(), number, timeout, lane_index, std::move(collective));
       first = lane.idle();
-      claimed = first && !lane.claimed.exchange(true, std::memory_order_seq_cst);
+      claimed = first && lane.claim.take();
       if (claimed) {  // the usual case: it need not queue
         lane.current = exchange;
       } else {
@@ -215,12 +220,11 @@ bool Engine::drive_lane(Lane& lane, bool claimed) {
   bool moved = false;
   std::uint64_t seen;
   do {
-    if (!std::exchange(claimed, false) && lane.claimed.exchange(true, std::memory_order_seq_cst)) return moved;
+    if (!std::exchange(claimed, false) && !lane.claim.take()) return moved;
     seen = lane.pushes.load(std::memory_order_seq_cst);
     std::exception_ptr fatal;
     moved = step_lane(lane, fatal) || moved;
-    lane.claimed.store(false, std::memory_order_seq_cst);
-    if (fatal) fail(fatal);
+    let_go(lane.claim, fatal);
   } while (lane.pushes.load(std::memory_order_seq_cst) != seen);
   return moved;
 }
@@ -228,7 +232,7 @@ bool Engine::drive_lane(Lane& lane, bool claimed) {
 // Steps the lane's operations, in their order, until one of them is not over; under the claim.
 bool Engine::step_lane(Lane& lane, std::exception_ptr& fatal) {
   bool moved = false;
-  for (bool over = true; over && !fatal;) {
+  for (bool over = true; over && !fatal && !is_unusable_.load(std::memory_order_relaxed);) {
     if (!lane.current) {
       if (lane.idle()) break;
       const std::lock_guard lock(lane.mutex);
@@ -255,7 +259,7 @@ bool Engine::step_lane(Lane& lane, std::exception_ptr& fatal) {
 }
 
 bool Engine::drive_mail() {
-  if (mail_.empty() || mail_claimed_.exchange(true, std::memory_order_seq_cst)) return false;
+  if (mail_.empty() || !mail_claim_.take()) return false;
   std::exception_ptr fatal;
   bool moved = true;
   try {
@@ -263,8 +267,7 @@ bool Engine::drive_mail() {
   } catch (...) {
     fatal = std::current_exception();
   }
-  mail_claimed_.store(false, std::memory_order_seq_cst);
-  if (fatal) fail(fatal);
+  let_go(mail_claim_, fatal);
   return moved;
 }
 

@@ -24,13 +24,33 @@ struct EngineOptions {
   bool progress_thread = true;  ///< without one, somebody must call drive(): the tests' scheduler does
 };
 
+/// The right to drive a lane or the mail: one thread's at a time.
+class Claim {
+ public:
+  bool take() noexcept {
+    if (taken_.exchange(true, std::memory_order_seq_cst)) return false;
+    holder_.store(std::this_thread::get_id(), std::memory_order_relaxed);
+    return true;
+  }
+  void let_go() noexcept {
+    holder_.store({}, std::memory_order_relaxed);
+    taken_.store(false, std::memory_order_seq_cst);
+  }
+  bool is_mine() const noexcept { return holder_.load(std::memory_order_relaxed) == std::this_thread::get_id(); }
+
+ private:
+  std::atomic<bool> taken_ = false;
+  std::atomic<std::thread::id> holder_;
+};
+
 /// Work is claimed, one lane or the mail at a time, by one driver: a thread that waits, the thread that starts an
 /// operation, or the progress thread. The progress thread drives only while no other thread waits. A lane's queue
 /// changes under its mutex, `current` and `rounds` under its claim. Who does not get the claim leaves: the holder looks
 /// at `pushes` again after letting go, so that no operation is left unposted.
 ///
 /// Failing: whoever notices calls fail(), which sets broken_ first and then, under each claim in turn, ends what is
-/// queued; start() looks at is_broken_ after queueing, so that nothing slips in between.
+/// queued; start() looks at is_unusable_ after queueing, so that nothing slips in between. What is called at the end of
+/// an operation may fail the group under a claim: then the holder ends the rest when it has let go.
 class Engine : public std::enable_shared_from_this<Engine> {
  public:
   Engine(std::unique_ptr<Memory> memory, EngineOptions options);
@@ -80,7 +100,7 @@ class Engine : public std::enable_shared_from_this<Engine> {
     std::deque<std::shared_ptr<Pending>> queue;
     std::atomic<std::uint64_t> pushes = 0;  ///< operations so far; grows under the mutex
     std::atomic<std::uint64_t> ended = 0;   ///< those that are over; grows under the claim
-    std::atomic<bool> claimed = false;
+    Claim claim;
     std::shared_ptr<Pending> current;  ///< the one that is stepped; not in the queue
     std::uint64_t rounds = 0;
     Scratch scratch;
@@ -96,6 +116,7 @@ class Engine : public std::enable_shared_from_this<Engine> {
   bool drive_lane(Lane& lane, bool claimed = false);
   bool step_lane(Lane& lane, std::exception_ptr& fatal);
   bool drive_mail();
+  void let_go(Claim& claim, const std::exception_ptr& fatal);
   void end_all(const std::exception_ptr& cause);
   bool may_spin();
   void run_progress_thread();
@@ -112,7 +133,7 @@ class Engine : public std::enable_shared_from_this<Engine> {
   enum class Spinning : std::uint8_t { unknown, no, yes };
   std::atomic<Spinning> spinning_ = Spinning::unknown;  ///< known once all ranks are there
   Mail mail_;
-  std::atomic<bool> mail_claimed_ = false;
+  Claim mail_claim_;
 
   mutable std::mutex state_mutex_;
   std::exception_ptr broken_;

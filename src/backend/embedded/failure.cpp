@@ -44,11 +44,13 @@ void Engine::fail(std::exception_ptr cause) {
 
 // Takes each claim in turn: while a driver is inside an operation, its tensors are being touched.
 void Engine::end_all(const std::exception_ptr& cause) {
-  const auto claim = [](std::atomic<bool>& flag) {
-    while (flag.exchange(true, std::memory_order_seq_cst)) std::this_thread::yield();
+  const auto claimed = [](Claim& claim) {
+    if (claim.is_mine()) return false;
+    while (!claim.take()) std::this_thread::yield();
+    return true;
   };
   for (Lane& lane : lanes_) {
-    claim(lane.claimed);
+    if (!claimed(lane.claim)) continue;
     std::deque<std::shared_ptr<Pending>> ended;
     {
       const std::lock_guard lock(lane.mutex);
@@ -57,12 +59,21 @@ void Engine::end_all(const std::exception_ptr& cause) {
     }
     if (lane.current) ended.push_front(std::exchange(lane.current, nullptr));
     lane.ended.store(lane.ended.load(std::memory_order_relaxed) + ended.size(), std::memory_order_seq_cst);
-    lane.claimed.store(false, std::memory_order_seq_cst);
+    lane.claim.let_go();
     for (const auto& operation : ended) operation->complete(cause);
   }
-  claim(mail_claimed_);
+  if (!claimed(mail_claim_)) return;
   mail_.end_all(cause);
-  mail_claimed_.store(false, std::memory_order_seq_cst);
+  mail_claim_.let_go();
+}
+
+void Engine::let_go(Claim& claim, const std::exception_ptr& fatal) {
+  claim.let_go();
+  if (fatal) {
+    fail(fatal);
+  } else if (const std::exception_ptr cause = why_unusable()) {
+    end_all(cause);
+  }
 }
 
 // Calls f for operations that were stepped and are not over, before anybody else can step them. So what a rank posted
@@ -72,15 +83,15 @@ template <class F>
 void Engine::for_each_stuck(F f) {
   std::exception_ptr fatal;
   for (Lane& lane : lanes_) {
-    if (lane.idle() || lane.claimed.exchange(true, std::memory_order_seq_cst)) continue;
+    if (lane.idle() || !lane.claim.take()) continue;
     while (step_lane(lane, fatal)) {
     }
     if (lane.current) f(*lane.current);
-    lane.claimed.store(false, std::memory_order_seq_cst);
-    if (fatal) return fail(fatal);
+    let_go(lane.claim, fatal);
+    if (fatal) return;
     drive_lane(lane);  // as everybody who lets go of a claim: something may have been pushed meanwhile
   }
-  if (mail_.empty() || mail_claimed_.exchange(true, std::memory_order_seq_cst)) return;
+  if (mail_.empty() || !mail_claim_.take()) return;
   const auto operations = mail_.pending();  // first: what comes in later was perhaps not stepped
   try {
     while (mail_.step()) {
@@ -91,8 +102,7 @@ void Engine::for_each_stuck(F f) {
   } catch (...) {
     fatal = std::current_exception();
   }
-  mail_claimed_.store(false, std::memory_order_seq_cst);
-  if (fatal) fail(fatal);
+  let_go(mail_claim_, fatal);
 }
 
 void Engine::look_around() {
