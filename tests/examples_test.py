@@ -43,6 +43,43 @@ def test_every_public_name_has_an_example_and_says_what_it_is() -> None:
     assert [name for name in hl.__all__ if name != "ArrayLike" and not getattr(hl, name).__doc__] == []
 
 
+# A class for the use of libtorch::DistributedDataParallel, which has no library to hide it in.
+NOT_FOR_USERS = {"GradientAverager"}
+DECLARATION = re.compile(
+    r"""^(?:(?:class|struct|enum\ class)\ (?:\[\[nodiscard\]\]\ )?(?:HOOKLINE_EXPORT\ )?(\w+)(?:\ final)?(?:\ :.*)?\ \{
+          | using\ (\w+)\ =
+          | inline\ constexpr\ [\w:]+\ (\w+)\ ?[={]
+          | (?!using|template|class|struct|enum|static_assert|inline\ constexpr)[\w\[].*?[\s&*](?!operator)(\w+)\()""",
+    re.MULTILINE | re.VERBOSE,
+)
+
+
+def public_cpp_names() -> set[str]:
+    """The types, functions and constants that stand in namespace hookline itself, not in that of a room."""
+    names = set()
+    for header in (ROOT / "include").rglob("*.hpp"):
+        text = re.sub(
+            r"^namespace (?!hookline)\w+ \{\n.*?^\}(  // namespace \w+)?$",
+            "",
+            header.read_text(),
+            flags=re.DOTALL | re.MULTILINE,
+        )
+        names |= {next(filter(None, groups)) for groups in DECLARATION.findall(text)}
+    return names
+
+
+def test_every_public_cpp_name_is_in_a_program_or_on_a_page() -> None:
+    names = public_cpp_names()
+    assert len(names) > 200
+    assert {"Tensor", "Future", "OpType", "HookPtr", "kDefaultTimeout", "make_hook", "visit_dtype"} <= names
+    shown = [path.read_text() for path in (ROOT / "examples").rglob("*.cpp")]
+    for page in (ROOT / "docs").rglob("*.md"):
+        blocks = re.compile(r"^```.*?^```", re.DOTALL | re.MULTILINE)
+        shown += blocks.findall(page.read_text()) + re.findall(r"`[^`\n]+`", blocks.sub("", page.read_text()))
+    words = set(re.findall(r"\w+", "\n".join(shown)))
+    assert sorted(names - words) == sorted(NOT_FOR_USERS)
+
+
 def test_python_program_of_the_readme(tmp_path: Path) -> None:
     (tmp_path / "program.py").write_text(readme("python"))
     lines = [line.split() for line in run(*TWO_RANKS, tmp_path / "program.py").splitlines()]
