@@ -21,7 +21,7 @@ soak: build     # the same tests, again and again in random order
 	@tools/soak.sh
 
 bench: packages     # the benchmarks, from the release build; QUICK=1 for a few minutes of the collectives
-	@tools/build.sh release
+	@tools/build.sh release bench/all _core _native
 	@tools/bench.sh $(if $(QUICK),--quick)
 
 lint: build     # formatting, static checks, types, layers, and a build with clang
