@@ -238,7 +238,7 @@ Work& native(nb::handle self, const char* what) {
 }
 
 std::string repr(nb::handle self) {
-  if (!object_of(self).work) return "<" + class_of(self) + ", a hookline.Work made in Python>";
+  if (!object_of(self).work) return std::string("<").append(class_of(self)) + ", a hookline.Work made in Python>";
   const Work& work = native(self, "repr");
   const char* state = !is_completed(self) ? "pending" : object_of(self).work->exception() ? "failed" : "done";
   return "<hookline.Work " + std::string(name(work.op_type())) + " number " + std::to_string(work.sequence_number()) +
