@@ -70,6 +70,8 @@ Steps Exchange::run(std::uint64_t number, std::uint64_t first_round) {
     rounds_ = (largest_block_ + chunk_ - 1) / chunk_;
     for (std::uint64_t k = 0; k < rounds_; ++k, ++round_) {
       round_begin_ = k * chunk_;
+      const bool timed = scratch_.pace.is_timed(round_) && largest_block_ - round_begin_ >= chunk_;
+      const Clock::time_point began = timed ? Clock::now() : Clock::time_point();
       fill(round_begin_);
       publish(lane(rank_).filled, round_ + 1);
       while (!reached(Word::filled, round_ + 1)) co_await kBlocked;
@@ -82,6 +84,7 @@ Steps Exchange::run(std::uint64_t number, std::uint64_t first_round) {
       } else {
         pull(round_begin_, part);
       }
+      if (timed) scratch_.pace.note(round_, Clock::now() - began);
     }
     lane(rank_).reduced.store(round_, std::memory_order_release);
     lane(rank_).drained.store(round_, std::memory_order_release);

@@ -10,6 +10,7 @@
 
 #include "backend/embedded/memory.hpp"
 #include "backend/embedded/parts.hpp"
+#include "backend/embedded/staging_pace.hpp"
 #include "backend/embedded/steps.hpp"
 #include "kernel/stores.hpp"
 
@@ -20,6 +21,7 @@ struct Scratch {
   std::array<Call, kMaxRanks> calls;
   std::array<std::byte*, kMaxRanks> shared = {};  ///< where the ranks' blocks lie, in direct mode
   StepsRoom steps_room;
+  StagingPace pace;
 };
 
 /// The operation is one coroutine, run(). Its states are the places where it waits for a word of its peers:
@@ -89,6 +91,7 @@ class Exchange {
               kernel::Stores stores) const;
   /// How outputs are written that are not inputs too: around the caches, where together they are too large for them.
   kernel::Stores output_stores() const;
+  kernel::Stores staging_stores() const { return scratch_.pace.stores(round_); }
 
   Memory& memory_;
   const int lane_;

@@ -22,9 +22,10 @@ kernel::Stores Exchange::output_stores() const {
 void Exchange::fill(std::size_t begin) {
   if (!is_source(rank_)) return;
   std::byte* const to = staging(rank_);
-  const auto copy_range = [](const Stream& from, std::size_t at, std::size_t bytes, std::byte* out) {
+  const kernel::Stores stores = staging_stores();
+  const auto copy_range = [&](const Stream& from, std::size_t at, std::size_t bytes, std::byte* out) {
     from.for_each(at, bytes, [&](const std::byte* data, std::size_t n, std::size_t position) {
-      kernel::copy(out + position, data, n);
+      kernel::copy(out + position, data, n, stores);
     });
   };
   if (has_block_per_rank(parts_.motion)) {
@@ -103,10 +104,13 @@ void Exchange::reduce_slice(std::size_t begin, std::size_t bytes) {
   std::byte* const out = takes_reduction() ? parts_.take[0].contiguous() : nullptr;
   if (out && parts_.motion == Motion::reduce) {
     reduce(sources.data(), {out + begin + at}, n, kernel::Stores::cached);
+  } else if (out && staging_stores() == kernel::Stores::streaming) {
+    reduce(sources.data(), {out + begin + at}, n, kernel::Stores::cached);
+    kernel::copy(staging(rank_) + at, out + begin + at, n, kernel::Stores::streaming);
   } else if (out) {
     reduce(sources.data(), {staging(rank_) + at, out + begin + at}, n, kernel::Stores::cached);
   } else {
-    reduce(sources.data(), {staging(rank_) + at}, n, kernel::Stores::cached);
+    reduce(sources.data(), {staging(rank_) + at}, n, staging_stores());
   }
 }
 
