@@ -1,7 +1,9 @@
 // What the contract does not look at: bits, and failures that need an engine that does as it is told.
 #include <atomic>
 #include <cstring>
+#include <functional>
 #include <random>
+#include <string>
 #include <thread>
 
 #include <gmock/gmock.h>
@@ -123,6 +125,54 @@ TEST(EngineBackend, OperationsThatStartWhileTheGroupBreaksAllEnd) {
     starts.join();
     for (const WorkPtr& work : works) EXPECT_THROW(work->wait(Milliseconds(20'000)), Aborted);
   }
+}
+
+class EngineBlame : public ::testing::Test {
+ protected:
+  // Rank 1 waits for rank 0 first. `first` is done by rank 2 before it leaves; then the connections of rank 0 end, and
+  // nothing is heard of it.
+  void expect_of_rank_1(const std::function<void(ProcessGroup&)>& first, const std::string& text) {
+    const auto engines = testing::make_memory_engines(3);
+    std::vector<std::shared_ptr<ProcessGroup>> groups;
+    for (const auto& engine : engines) {
+      groups.push_back(make_group(make_engine_backend(engine), std::chrono::hours(1)));
+    }
+    const WorkPtr barrier = groups[1]->barrier();
+    first(*groups[2]);
+    groups[2]->shutdown();
+    engines[0]->close();
+    EXPECT_THAT([&] { barrier->wait(); }, ThrowsMessage<PeerLost>(HasSubstr(text)));
+  }
+};
+
+TEST_F(EngineBlame, AnEndWithoutWordsIsTheFaultOfWhoLeftBefore) {
+  expect_of_rank_1([](ProcessGroup&) {}, "rank 2 left the group");
+}
+
+TEST_F(EngineBlame, ARankThatDidItsPartAndLeftIsNotToBlame) {
+  expect_of_rank_1([](ProcessGroup& group) { group.barrier(); }, "rank 0 died");
+}
+
+// Rank 0's greeting waits for rank 1, and its last words are behind that.
+TEST_F(EngineBlame, WhoGivesUpSaysSoThoughItsMessagesWereNotTaken) {
+  const auto engines = testing::make_memory_engines(2, true);
+  auto late = make_group(make_engine_backend(engines[1]), std::chrono::hours(1));
+  {
+    const auto group = make_group(make_engine_backend(engines[0]), std::chrono::hours(1));
+    EXPECT_THROW(group->barrier({.timeout = Milliseconds(20)})->wait(), Timeout);
+  }
+  EXPECT_THAT([&] { late->barrier()->wait(); }, ThrowsMessage<Aborted>(HasSubstr("rank 1 did not come")));
+}
+
+// The same where it is shut down while its operation is pending.
+TEST_F(EngineBlame, WhoLeavesSaysSoThoughItsMessagesWereNotTaken) {
+  const auto engines = testing::make_memory_engines(2, true);
+  auto late = make_group(make_engine_backend(engines[1]), std::chrono::hours(1));
+  const auto group = make_group(make_engine_backend(engines[0]), std::chrono::hours(1));
+  const WorkPtr pending = group->barrier();
+  group->shutdown();
+  EXPECT_THROW(pending->wait(), Aborted);
+  EXPECT_THAT([&] { late->barrier()->wait(); }, ThrowsMessage<PeerLost>(HasSubstr("rank 0 left the group")));
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 #include <deque>
 #include <map>
 #include <mutex>
+#include <set>
 #include <string>
 #include <tuple>
 
@@ -27,14 +28,16 @@ struct Posted {
 using Key = std::tuple<int, int, std::uint64_t>;  // receiver, channel, number
 
 struct World {
-  explicit World(int ranks) : size(ranks), closed(static_cast<std::size_t>(ranks)) {}
+  World(int ranks, bool clogs) : size(ranks), clogging(clogs), closed(static_cast<std::size_t>(ranks)) {}
 
   const int size;
+  const bool clogging;
   std::mutex mutex;
   std::condition_variable changed;
   std::map<Key, std::deque<Posted*>> sends;
   std::map<Key, std::deque<Posted*>> receives;
   std::vector<bool> closed;
+  std::set<std::pair<int, int>> clogged;  ///< sender, receiver
   std::map<std::string, std::weak_ptr<World>> children;
 };
 
@@ -48,6 +51,7 @@ class MemoryMessage final : public Message {
     const std::lock_guard lock(world_->mutex);
     auto& queue = (is_send_ ? world_->sends : world_->receives)[key_];
     queue.erase(std::remove(queue.begin(), queue.end(), &posted), queue.end());
+    if (world_->clogging && is_send_ && !posted.through) world_->clogged.emplace(rank_, peer_);
   }
 
   bool wait(bool) override {
@@ -120,7 +124,8 @@ class MemoryEngine final : public Engine {
   std::shared_ptr<Engine> subset(const std::vector<int>& ranks, const std::string& name, Milliseconds) override {
     const std::lock_guard lock(world_->mutex);
     std::shared_ptr<World> child = world_->children[name].lock();
-    if (!child) world_->children[name] = child = std::make_shared<World>(static_cast<int>(ranks.size()));
+    if (!child)
+      world_->children[name] = child = std::make_shared<World>(static_cast<int>(ranks.size()), world_->clogging);
     const auto own = std::find(ranks.begin(), ranks.end(), rank_) - ranks.begin();
     return std::make_shared<MemoryEngine>(child, static_cast<int>(own));
   }
@@ -132,7 +137,8 @@ class MemoryEngine final : public Engine {
     return std::make_unique<MemoryMessage>(world_, key, is_send, rank_, peer);
   }
 
-  static bool match(const Posted& receive, const Posted& send) {
+  bool match(const Posted& receive, const Posted& send, int receiver) const {
+    if (world_->clogged.contains({send.source, receiver})) return false;
     return receive.source < 0 || receive.source == send.source;
   }
 
@@ -140,7 +146,7 @@ class MemoryEngine final : public Engine {
     const std::lock_guard lock(world_->mutex);
     auto& others = (is_send ? world_->receives : world_->sends)[key];
     const auto found = std::find_if(others.begin(), others.end(), [&](const Posted* other) {
-      return is_send ? match(*other, mine) : match(mine, *other);
+      return is_send ? match(*other, mine, std::get<0>(key)) : match(mine, *other, rank_);
     });
     if (found == others.end()) {
       (is_send ? world_->sends : world_->receives)[key].push_back(&mine);
@@ -163,8 +169,8 @@ class MemoryEngine final : public Engine {
 
 }  // namespace
 
-std::vector<std::shared_ptr<Engine>> make_memory_engines(int size) {
-  const auto world = std::make_shared<World>(size);
+std::vector<std::shared_ptr<Engine>> make_memory_engines(int size, bool clogging) {
+  const auto world = std::make_shared<World>(size, clogging);
   std::vector<std::shared_ptr<Engine>> engines;
   for (int r = 0; r < size; ++r) engines.push_back(std::make_shared<MemoryEngine>(world, r));
   return engines;

@@ -20,6 +20,7 @@ namespace {
 constexpr std::uint64_t kStamp = 0x676e696c6b6f6f68;
 constexpr std::size_t kLine = embedded::kCacheLine;
 constexpr std::size_t kMostInlined = 32 * 1024;
+constexpr Milliseconds kLook{2};  // for a message that has come
 
 constexpr std::size_t round_up(std::size_t bytes) { return (bytes + kLine - 1) / kLine * kLine; }
 
@@ -121,6 +122,7 @@ Steps Exchange::run() {
   }
   sent_.clear();
   received_.clear();
+  greeted_ = true;
   compare();
   if (parts_.motion == Motion::none) co_return;
   if (all_inlined()) {
@@ -226,16 +228,41 @@ void Exchange::let_go() noexcept {
   received_.clear();
 }
 
+// Greetings that are given up with the group touch no tensor, and stay until the last words are through: an engine
+// whose messages share a connection may never get to what is behind one that has no place any more.
 void Exchange::finish(std::exception_ptr error) {
+  if (error && !greeted_ && station().unusable()) {
+    struct Greetings {
+      AlignedBytes memory;
+      std::vector<std::unique_ptr<Message>> sent;
+      std::vector<std::unique_ptr<Message>> received;
+    };
+    station().mail().keep(
+        std::make_shared<Greetings>(Greetings{std::move(greetings_), std::move(sent_), std::move(received_)}));
+  }
   let_go();
   complete(std::move(error));
 }
 
+// What a rank sent before it left has come by the time that it is known to have left.
+bool Exchange::lacks(int rank) {
+  if (agreed_ || rank == rank_) return false;
+  const auto& message = received_[static_cast<std::size_t>(rank)];
+  if (!message) return true;
+  std::exception_ptr ignored;
+  const Clock::time_point until = deadline_after(kLook);
+  try {
+    return station().waits().wait_for(
+               station().engine(), *message, rank, [&] { return until; }, ignored, true) != Waits::Outcome::through;
+  } catch (...) {  // interrupted
+    return true;
+  }
+}
+
 std::exception_ptr Exchange::time_up() {
   std::vector<int> missing;
-  let_go();  // before looking at what has come
-  for (int r = 0; r < size_ && !agreed_; ++r) {
-    if (greeting(r).stamp == 0) missing.push_back(r);
+  for (int r = 0; r < size_; ++r) {
+    if (lacks(r)) missing.push_back(r);
   }
   if (missing.empty()) missing.push_back(awaited_rank());
   return station().not_in_time(*this, missing);

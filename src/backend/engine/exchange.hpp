@@ -46,6 +46,7 @@ class Exchange final : public Operation, public Script {
   void finish(std::exception_ptr error) override;
   Clock::time_point until() const override { return deadline(); }
   std::exception_ptr time_up() override;
+  bool lacks(int rank) override;
   std::string what() const override { return describe(); }
   std::string describe() const override;
 
@@ -99,6 +100,7 @@ class Exchange final : public Operation, public Script {
   std::size_t inline_limit_ = 0;
   bool inlined_ = false;  ///< what this rank gives lies behind its greeting
   bool agreed_ = false;   ///< all greetings are there
+  bool greeted_ = false;  ///< and this rank's are with all others
   std::exception_ptr begin_error_;
   AlignedBytes greetings_;             ///< of all ranks, the own one too
   std::vector<std::uint64_t> splits_;  ///< of alltoall: bytes from each rank (row) to each rank (column)

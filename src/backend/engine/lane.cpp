@@ -127,7 +127,7 @@ bool Lane::advance(Script& script, std::exception_ptr& error) {
       return true;
     } catch (const PeerLost&) {
       if (!script.counts()) return true;
-      fatal = station_.explain(std::current_exception(), script.rank_, script.what());
+      fatal = explain(script, std::current_exception());
       break;
     } catch (const std::bad_alloc&) {
       fatal = std::make_exception_ptr(ResourceError(script.what() + ": there is no memory for it"));
@@ -145,11 +145,14 @@ bool Lane::advance(Script& script, std::exception_ptr& error) {
       continue;
     }
     if (!script.counts()) return true;  // nobody minds
-    fatal =
-        outcome == Waits::Outcome::time_up ? script.time_up() : station_.explain(fatal, script.rank_, script.what());
+    fatal = outcome == Waits::Outcome::time_up ? script.time_up() : explain(script, fatal);
   }
   station_.fail(fatal);
   return false;
+}
+
+std::exception_ptr Lane::explain(Script& script, const std::exception_ptr& lost) {
+  return station_.explain(lost, script.rank_, script.what(), [&](int rank) { return script.lacks(rank); });
 }
 
 // When the first of those that are queued must be over: they wait for the head.

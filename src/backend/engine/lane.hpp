@@ -29,10 +29,12 @@ class Script {
   /// Ends it: lets go of its messages first, so that nobody touches the tensors afterwards.
   virtual void finish(std::exception_ptr error) = 0;
   virtual Clock::time_point until() const = 0;
-  /// The error for one whose time is up. Lets go of its messages.
+  /// The error for one whose time is up.
   virtual std::exception_ptr time_up() = 0;
   /// What it is, for the error about a peer that was lost meanwhile.
   virtual std::string what() const = 0;
+  /// Whether it cannot end because a rank that has left the group did not do its part before.
+  virtual bool lacks(int) { return false; }
   /// Whether the group is broken where it fails.
   virtual bool counts() const { return true; }
 
@@ -75,6 +77,7 @@ class Lane {
  private:
   void run(std::unique_lock<std::mutex>& lock, const std::function<bool()>& over);
   bool advance(Script& script, std::exception_ptr& error);
+  std::exception_ptr explain(Script& script, const std::exception_ptr& lost);
   Clock::time_point earliest();
   void drain(std::unique_lock<std::mutex>& lock);
   void run_thread();

@@ -17,7 +17,8 @@ namespace hookline::engine {
 namespace {
 
 constexpr MessageAddress kAddress{kMailChannel, 0};
-constexpr Milliseconds kFarewell{250};    // how long leaving may take where a peer does not listen
+constexpr Milliseconds kFlush{250};       // how long mail may take where a peer does not listen
+constexpr Milliseconds kFarewell{1000};   // and the last words: a peer without them cannot tell leaving from death
 constexpr Milliseconds kLastWords{1000};  // after that a broken group closes its connections
 
 std::vector<std::byte> written(Envelope envelope, const std::byte* data) {
@@ -30,19 +31,31 @@ std::vector<std::byte> written(Envelope envelope, const std::byte* data) {
 // Mail under way: it needs its memory, and nothing else of this rank.
 class Outgoing final : public Script {
  public:
-  Outgoing(int to, std::vector<std::byte> bytes) : to_(to), bytes_(std::move(bytes)) {}
-  void post(Engine& engine) { message_ = engine.send(to_, kAddress, bytes_.data(), bytes_.size()); }
-  bool step() override { return through(message_, to_); }
-  void finish(std::exception_ptr) override { message_.reset(); }
+  Outgoing(Mail& mail, int to, std::vector<std::byte> bytes)
+      : mail_(mail), to_(to), posted_(std::make_shared<Posted>(std::move(bytes))) {}
+  void post(Engine& engine) {
+    posted_->message = engine.send(to_, kAddress, posted_->bytes.data(), posted_->bytes.size());
+  }
+  bool step() override { return through(posted_->message, to_); }
+  void finish(std::exception_ptr error) override {
+    if (error) mail_.keep(posted_);
+    posted_.reset();
+  }
   Clock::time_point until() const override { return Clock::time_point::max(); }
   std::exception_ptr time_up() override { return nullptr; }
   std::string what() const override { return "mail"; }
   bool counts() const override { return false; }
 
  private:
+  struct Posted {
+    explicit Posted(std::vector<std::byte>&& b) : bytes(std::move(b)) {}
+    const std::vector<std::byte> bytes;
+    std::unique_ptr<Message> message;
+  };
+
+  Mail& mail_;
   const int to_;
-  const std::vector<std::byte> bytes_;
-  std::unique_ptr<Message> message_;
+  std::shared_ptr<Posted> posted_;
 };
 
 }  // namespace
@@ -55,7 +68,7 @@ Mail::Mail(Station& station)
 
 void Mail::tell(int to, Envelope envelope, const std::byte* data) noexcept {
   try {
-    const auto outgoing = std::make_shared<Outgoing>(to, written(envelope, data));
+    const auto outgoing = std::make_shared<Outgoing>(*this, to, written(envelope, data));
     outgoing_.push(outgoing, [&] { outgoing->post(station_.engine()); }, false);
   } catch (const std::exception&) {
     // A peer that is lost shows where somebody waits for it.
@@ -88,7 +101,7 @@ WorkPtr Mail::send(Collective&& collective, Milliseconds timeout) {
     sends_.push_back(send);
     if (!lost) tell(send->target(), envelope, nullptr);
   }
-  if (lost) station_.fail(station_.explain(lost, send->target(), send->describe()));
+  if (lost) station_.fail(station_.explain(lost, send->target(), send->describe(), [](int) { return false; }));
   set_urgent();
   station_.waits().keep_ticking();
   return send;
@@ -204,6 +217,8 @@ void Mail::listen() {
   std::vector<std::byte> read(kMailBytes);
   std::unique_ptr<Message> message;
   for (;;) {
+    ++looks_;
+    if (asked_.exchange(false)) station_.wake_explaining();
     bool came = false;
     try {
       if (!message) message = station_.engine().receive_any(kAddress, room.data(), room.size());
@@ -241,6 +256,12 @@ void Mail::listen() {
 void Mail::end_listening() noexcept {
   const std::lock_guard lock(listening_mutex_);
   ending_ = true;
+  if (listened_) listened_->nudge();
+}
+
+void Mail::look() noexcept {
+  asked_ = true;
+  const std::lock_guard lock(listening_mutex_);
   if (listened_) listened_->nudge();
 }
 
@@ -354,7 +375,18 @@ void Mail::await_farewells() noexcept {
   }
 }
 
-void Mail::flush() noexcept { outgoing_.flush(kFarewell); }
+void Mail::keep(std::shared_ptr<void> messages) {
+  const std::lock_guard lock(mutex_);
+  kept_.push_back(std::move(messages));
+}
+
+void Mail::release() noexcept {
+  std::vector<std::shared_ptr<void>> kept;
+  const std::lock_guard lock(mutex_);
+  kept.swap(kept_);
+}
+
+void Mail::flush() noexcept { outgoing_.flush(kFlush); }
 
 void Mail::stop_lanes() noexcept {
   incoming_.stop();

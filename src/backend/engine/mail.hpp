@@ -55,6 +55,13 @@ class Mail {
   void farewell(Envelope envelope, const std::string& text) noexcept;
   /// Returns when that is through, or after a short time.
   void await_farewells() noexcept;
+  /// Messages that were given up, with their memory: they stay until release(), so that words behind them get through.
+  void keep(std::shared_ptr<void> messages);
+  void release() noexcept;
+
+  /// Has the thread that listens come back from its wait. When looks() has changed, it takes what has come next.
+  void look() noexcept;
+  std::uint64_t looks() const noexcept { return looks_.load(); }
 
   /// The body of the thread that listens.
   void listen();
@@ -99,7 +106,10 @@ class Mail {
   std::vector<std::uint64_t> data_numbers_;          ///< by receiver: messages of data so far
   std::vector<std::byte> last_words_;
   std::vector<std::unique_ptr<Message>> farewells_;  ///< by receiver
+  std::vector<std::shared_ptr<void>> kept_;
   std::atomic<bool> urgent_ = false;
+  std::atomic<bool> asked_ = false;  ///< somebody waits for a look
+  std::atomic<std::uint64_t> looks_ = 0;
   std::mutex listening_mutex_;
   Message* listened_ = nullptr;
   bool ending_ = false;

@@ -14,8 +14,11 @@
 namespace hookline::engine {
 namespace {
 
-// How long a lost connection may wait for the words of who closed it, which came before it was closed.
+// How long a lost connection waits for the words of who closed it, which came before it was closed, and for others':
+// at least, and, while the thread that listens has not had the time to look, at most.
 constexpr Milliseconds kExplain{300};
+constexpr Milliseconds kExplainBusy{850};
+constexpr Milliseconds kTake{50};  // for a letter that has come, once that thread runs
 
 // An operation of a group that can do no more: over from the start.
 class Ended final : public Operation {
@@ -73,6 +76,7 @@ void Station::close() noexcept {
   for (const auto& lane : lanes_) lane->stop();
   mail_.stop_lanes();
   mail_.await_farewells();
+  mail_.release();
   mail_.end_listening();
   waits_.end_thread();
   for (std::thread* const thread : {&listening_, &ticking_}) {
@@ -165,6 +169,7 @@ void Station::close_if_broken(Milliseconds since) noexcept {
     }
     if (engine_closed_.exchange(true)) return;
   }
+  mail_.release();
   engine_->close();
 }
 
@@ -179,16 +184,59 @@ void Station::peer_left(int rank) {
   mail_.look_around();
 }
 
-std::exception_ptr Station::explain(const std::exception_ptr& lost, int rank, const std::string& what) {
+// Who is to blame, in this order: whoever somebody has named (broken_, set by fail() alone, from any thread); the peer
+// itself, where it said that it leaves (left_, set by the thread that listens alone); another rank that said so and
+// whose part is missing; and, when no words can be on their way any more, the peer, which must have died then.
+std::exception_ptr Station::explain(const std::exception_ptr& lost, int rank, const std::string& what,
+                                    const std::function<bool(int rank)>& lacks) {
+  const auto left = [&](int who) {
+    return std::make_exception_ptr(PeerLost(fmt::format("{}: rank {} left the group", context(what), who)));
+  };
+  std::vector<bool> known(static_cast<std::size_t>(size_));  // to have left, and to have done their parts
+  const auto next_left = [&] {
+    for (int r = 0; r < size_; ++r) {
+      if (has_left(r) && !known[static_cast<std::size_t>(r)]) return r;
+    }
+    return -1;
+  };
+  const Clock::time_point start = Clock::now();
+  std::uint64_t looks = 0;
+  enum class Phase : std::uint8_t { words, look, take } phase = Phase::words;
+  Clock::time_point until = start + kExplain;
   std::unique_lock lock(mutex_);
-  news_.wait_for(lock, kExplain, [&] { return broken_ || closed_ || has_left(rank); });
-  if (broken_) return broken_;
-  lock.unlock();
-  if (has_left(rank)) {
-    return std::make_exception_ptr(PeerLost(fmt::format("{}: rank {} left the group", context(what), rank)));
+  while (!closed_) {
+    const bool news = news_.wait_until(lock, until, [&] {
+      return broken_ || closed_ || next_left() >= 0 || (phase == Phase::look && mail_.looks() != looks);
+    });
+    if (broken_) return broken_;
+    if (has_left(rank)) return left(rank);
+    if (const int other = next_left(); other >= 0) {
+      known[static_cast<std::size_t>(other)] = true;
+      lock.unlock();
+      if (lacks(other)) return left(other);
+      lock.lock();
+    } else if (phase == Phase::words) {
+      phase = Phase::look;
+      until = start + kExplainBusy;
+      looks = mail_.looks();
+      lock.unlock();
+      mail_.look();
+      lock.lock();
+    } else if (phase == Phase::look && news) {
+      phase = Phase::take;
+      until = Clock::now() + kTake;
+    } else {
+      break;
+    }
   }
+  if (broken_) return broken_;
   return std::make_exception_ptr(PeerLost(
       fmt::format("{}: rank {} died or cannot be reached; make a new group without it", context(what), rank), lost));
+}
+
+void Station::wake_explaining() {
+  const std::lock_guard lock(mutex_);
+  news_.notify_all();
 }
 
 std::string Station::context(const std::string& what) const {

@@ -4,6 +4,7 @@
 #include <array>
 #include <atomic>
 #include <condition_variable>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -53,8 +54,12 @@ class Station : public std::enable_shared_from_this<Station> {
   /// Why nothing can be started: broken, or shut down; null while all is well.
   std::exception_ptr why_unusable() const;
 
-  /// The error for a lost connection: where the peer, or somebody else, has said why, that; it may be on its way.
-  std::exception_ptr explain(const std::exception_ptr& lost, int rank, const std::string& what);
+  /// The error for a lost connection: where the peer, or somebody else, has said why, that; it may be on its way. Where
+  /// another rank has left and the operation `lacks` its part, that rank: the peer may have given up because of it.
+  std::exception_ptr explain(const std::exception_ptr& lost, int rank, const std::string& what,
+                             const std::function<bool(int rank)>& lacks);
+  /// The thread that listens has looked.
+  void wake_explaining();
   /// The peer has said that it leaves.
   void peer_left(int rank);
   bool has_left(int rank) const noexcept { return left_[static_cast<std::size_t>(rank)].load(); }
