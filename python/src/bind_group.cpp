@@ -35,7 +35,7 @@ int traverse(PyObject* self, visitproc visit, void* arg) {
   if (!nb::inst_ready(self)) return 0;
   ProcessGroup* const group = nb::inst_ptr<ProcessGroup>(self);
   if (auto* const native = dynamic_cast<NativeGroup*>(group)) return native->traverse(visit, arg);
-  if (auto* const python = python_group(*group)) return python->hook_list().traverse(visit, arg);
+  if (auto* const python = dynamic_cast<PyProcessGroup*>(group)) return python->hook_list().traverse(visit, arg);
   return 0;
 }
 
@@ -43,7 +43,7 @@ int clear(PyObject* self) {
   if (!nb::inst_ready(self)) return 0;
   ProcessGroup* const group = nb::inst_ptr<ProcessGroup>(self);
   if (auto* const native = dynamic_cast<NativeGroup*>(group)) native->clear();
-  if (auto* const python = python_group(*group)) python->hook_list().clear();
+  if (auto* const python = dynamic_cast<PyProcessGroup*>(group)) python->hook_list().clear();
   return 0;
 }
 
