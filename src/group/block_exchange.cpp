@@ -31,6 +31,7 @@ BlockExchange BlockExchange::gather(ProcessGroup& group, const Tensor& give, std
   if (made.work_) return made;
 
   std::vector<Tensor> blocks;
+  blocks.reserve(made.ranks_);
   for (int r = 0; r < group.size(); ++r) {
     blocks.push_back(made.received_.slice(0, r * give.numel(), (r + 1) * give.numel()));
   }
