@@ -69,11 +69,9 @@ void Engine::end_all(const std::exception_ptr& cause) {
 
 void Engine::let_go(Claim& claim, const std::exception_ptr& fatal) {
   claim.let_go();
-  if (fatal) {
-    fail(fatal);
-  } else if (const std::exception_ptr cause = why_unusable()) {
-    end_all(cause);
-  }
+  if (fatal) fail(fatal);
+  // Also where fail() had nothing to do: who failed it under this claim has left what is queued behind it.
+  if (const std::exception_ptr cause = why_unusable()) end_all(cause);
 }
 
 // Calls f for operations that were stepped and are not over, before anybody else can step them. So what a rank posted
