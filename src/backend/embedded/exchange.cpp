@@ -21,7 +21,7 @@ Exchange::Exchange(Memory& memory, int lane, Scratch& scratch, const Collective&
       size_(memory.size()),
       collective_(collective),
       scratch_(scratch),
-      parts_(cut(collective_, rank_, size_)),
+      parts_(backend::cut(collective_, rank_, size_)),
       call_(call_of(collective_, parts_)) {}
 
 std::size_t Exchange::bytes() const noexcept { return std::max(parts_.give.bytes(), parts_.take.bytes()); }
@@ -204,7 +204,7 @@ void Exchange::compare_splits() {
   std::vector<const std::byte*> posted;
   posted.reserve(static_cast<std::size_t>(size_));
   for (int r = 0; r < size_; ++r) posted.push_back(slot(r).payload.data());
-  const std::string differing = read_splits(posted, splits_);
+  const std::string differing = backend::read_splits(posted, splits_);
   if (!differing.empty()) throw Mismatch(describe() + ": " + differing);
 }
 

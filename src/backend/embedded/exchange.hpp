@@ -9,12 +9,20 @@
 #include <hookline/backend/collective.hpp>
 
 #include "backend/embedded/memory.hpp"
-#include "backend/embedded/parts.hpp"
 #include "backend/embedded/staging_pace.hpp"
-#include "backend/embedded/steps.hpp"
+#include "backend/parts.hpp"
+#include "backend/steps.hpp"
 #include "kernel/stores.hpp"
 
 namespace hookline::embedded {
+
+using backend::kBlocked;
+using backend::Motion;
+using backend::Parts;
+using backend::slice_begin;
+using backend::Steps;
+using backend::StepsRoom;
+using backend::Stream;
 
 /// What the operation under way knows of the ranks: one a lane, since an operation should not be as large as that.
 struct Scratch {
@@ -50,7 +58,7 @@ class Exchange {
 
   /// The ranks that it waits for now: for error messages, and to know whether a rank that left is missed.
   std::vector<int> awaited() const;
-  std::string describe() const { return embedded::describe(call_); }
+  std::string describe() const { return backend::describe(call_); }
   /// Grows whenever the operation gets on, so that a driver can tell a step from a vain look.
   std::uint64_t moves() const noexcept { return moves_; }
 

@@ -10,7 +10,7 @@
 
 #include "backend/embedded/bell.hpp"
 #include "backend/embedded/engine.hpp"
-#include "backend/embedded/monitored.hpp"
+#include "backend/monitored.hpp"
 
 namespace hookline::embedded {
 
@@ -149,7 +149,7 @@ void Engine::look_around() {
       std::string text =
           fmt::format("{}: rank {} did not come within {} ms", context(), fmt::join(awaited, ", "), waited.count());
       if (operation.collective().type == OpType::monitored_barrier) {
-        text = failed_to_pass(me, awaited, operation.collective().wait_all_ranks, waited);
+        text = backend::failed_to_pass(me, awaited, operation.collective().wait_all_ranks, waited);
       }
       cause = std::make_exception_ptr(Timeout(text));
     }

@@ -12,11 +12,15 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "backend/call.hpp"
+
 namespace hookline::embedded {
 
+using backend::Call;
+using backend::kCacheLine;
+
 inline constexpr int kMaxRanks = 64;
-inline constexpr int kLanes = 5;  ///< lane 0 is the user's, the others belong to hooks
-inline constexpr std::size_t kCacheLine = 64;
+inline constexpr int kLanes = 5;                        ///< lane 0 is the user's, the others belong to hooks
 inline constexpr std::size_t kInlineBytes = 8 * 1024;   ///< what rides in the control line
 inline constexpr std::size_t kChunkBytes = 256 * 1024;  ///< one of the staging buffers of a lane
 inline constexpr std::size_t kMailboxes = 4;            ///< messages that may lie unread for one receiver
@@ -36,23 +40,6 @@ inline constexpr std::size_t kStagingBuffers = staging_buffer(kLanes - 1, 1) + 1
 
 using Counter = std::atomic<std::uint64_t>;
 static_assert(Counter::is_always_lock_free);
-
-/// What a rank calls, posted before any byte of an operation moves and compared by everybody.
-struct Call {
-  std::uint8_t type = 0;
-  std::uint8_t dtype = 0;
-  std::uint8_t reduce = 0;
-  std::uint8_t sources_shared = 0;  ///< what the peers read of this rank lies in its shared region, at `offset`
-  std::int32_t root = 0;
-  std::uint64_t count = 0;   ///< elements
-  std::uint64_t layout = 0;  ///< a hash of how the elements are cut into tensors
-  double factor = 0;
-  std::uint64_t offset = 0;
-  std::uint32_t first_page = 0;  ///< of the buffer that `offset` lies in, and how many it has
-  std::uint32_t pages = 0;
-  std::uint64_t note = 0;
-};
-static_assert(sizeof(Call) == 56);
 
 /// Two of these a lane: number n uses slot n mod 2. A rank posts n + 2 only after it has seen everybody post n + 1, and
 /// who posted n + 1 has read all of n.

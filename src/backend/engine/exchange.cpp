@@ -18,7 +18,7 @@ namespace hookline::engine {
 namespace {
 
 constexpr std::uint64_t kStamp = 0x676e696c6b6f6f68;
-constexpr std::size_t kLine = embedded::kCacheLine;
+constexpr std::size_t kLine = backend::kCacheLine;
 constexpr std::size_t kMostInlined = 32 * 1024;
 constexpr Milliseconds kLook{2};  // for a message that has come
 
@@ -46,8 +46,8 @@ Exchange::Exchange(std::shared_ptr<Station> station, Milliseconds timeout, int l
       lane_(lane),
       rank_(this->station().rank()),
       size_(this->station().size()),
-      parts_(embedded::cut(collective(), rank_, size_)),
-      call_(embedded::call_of(collective(), parts_)),
+      parts_(backend::cut(collective(), rank_, size_)),
+      call_(backend::call_of(collective(), parts_)),
       inline_limit_(inline_limit(size_)),
       inlined_((is_source(rank_) ? parts_.give.bytes() : 0) <= inline_limit_) {
   room_ = round_up(sizeof(Greeting) + head_bytes() + inline_limit_);
@@ -78,7 +78,7 @@ void Exchange::begin(std::uint64_t number) {
   }
   if (inlined_ && is_source(rank_)) {
     for (std::size_t i = 0; i < parts_.give.size(); ++i) {
-      const embedded::Stream& block = parts_.give[i];
+      const backend::Stream& block = parts_.give[i];
       block.for_each(0, block.bytes(), [&](const std::byte* data, std::size_t bytes, std::size_t) {
         std::memcpy(mine + at, data, bytes);
         at += bytes;
@@ -114,11 +114,11 @@ bool Exchange::step() {
 Steps Exchange::run() {
   if (begin_error_) std::rethrow_exception(begin_error_);
   for (int r = 0; r < size_; ++r) {
-    while (!through(received_[static_cast<std::size_t>(r)], r)) co_await embedded::kBlocked;
+    while (!through(received_[static_cast<std::size_t>(r)], r)) co_await backend::kBlocked;
   }
   agreed_ = true;
   for (int r = 0; r < size_; ++r) {
-    while (!through(sent_[static_cast<std::size_t>(r)], r)) co_await embedded::kBlocked;
+    while (!through(sent_[static_cast<std::size_t>(r)], r)) co_await backend::kBlocked;
   }
   sent_.clear();
   received_.clear();
@@ -136,7 +136,7 @@ Steps Exchange::run() {
       case Motion::broadcast: transfer = size_ > 2 ? broadcast_slices() : copy_blocks(); break;
       default: transfer = copy_blocks();
     }
-    while (!transfer.step()) co_await embedded::kBlocked;
+    while (!transfer.step()) co_await backend::kBlocked;
     unpack();
   }
   for (const auto& [original, copy] : parts_.copied_back) original.copy_from(copy);
@@ -152,10 +152,10 @@ const std::byte* Exchange::payload(int rank) const {
 }
 
 void Exchange::compare() {
-  std::vector<embedded::Call> calls;
+  std::vector<backend::Call> calls;
   calls.reserve(static_cast<std::size_t>(size_));
   for (int r = 0; r < size_; ++r) calls.push_back(greeting(r).call);
-  const std::string differing = embedded::difference(calls.data(), size_);
+  const std::string differing = backend::difference(calls.data(), size_);
   if (!differing.empty()) {
     throw Mismatch(
         fmt::format("the ranks did not call the same operation (number {} of lane {}): {}", number_, lane_, differing));
@@ -168,7 +168,7 @@ void Exchange::compare_splits() {
   posted.reserve(static_cast<std::size_t>(size_));
   for (int r = 0; r < size_; ++r)
     posted.push_back(greetings_.get() + static_cast<std::size_t>(r) * room_ + sizeof(Greeting));
-  const std::string differing = embedded::read_splits(posted, splits_);
+  const std::string differing = backend::read_splits(posted, splits_);
   if (!differing.empty()) throw Mismatch(describe() + ": " + differing);
 }
 
@@ -177,7 +177,7 @@ bool Exchange::is_source(int rank) const {
 }
 
 std::size_t Exchange::block_begin(int source, int target) const {
-  if (!embedded::has_block_per_rank(parts_.motion)) return 0;
+  if (!backend::has_block_per_rank(parts_.motion)) return 0;
   const auto t = static_cast<std::size_t>(target);
   if (parts_.motion != Motion::alltoall) return t * parts_.block_bytes;
   std::size_t begin = 0;
@@ -187,7 +187,7 @@ std::size_t Exchange::block_begin(int source, int target) const {
 }
 
 std::size_t Exchange::given_bytes(int source) const {
-  return embedded::has_block_per_rank(parts_.motion) ? block_begin(source, size_) : parts_.block_bytes;
+  return backend::has_block_per_rank(parts_.motion) ? block_begin(source, size_) : parts_.block_bytes;
 }
 
 bool Exchange::all_inlined() const {
@@ -212,8 +212,8 @@ void Exchange::pull() {
   }
   const bool one = motion == Motion::broadcast || motion == Motion::scatter;
   for (int s = 0; s < size_; ++s) {
-    if (!embedded::gives(motion, s, rank_, collective().root)) continue;
-    const embedded::Stream& to = parts_.take[one ? 0 : static_cast<std::size_t>(s)];
+    if (!backend::gives(motion, s, rank_, collective().root)) continue;
+    const backend::Stream& to = parts_.take[one ? 0 : static_cast<std::size_t>(s)];
     const std::byte* const from = payload(s) + block_begin(s, rank_);
     to.for_each(0, to.bytes(), [&](std::byte* out, std::size_t bytes, std::size_t position) {
       std::memcpy(out, from + position, bytes);
@@ -268,7 +268,7 @@ std::exception_ptr Exchange::time_up() {
   return station().not_in_time(*this, missing);
 }
 
-std::string Exchange::describe() const { return fmt::format("{} (number {})", embedded::describe(call_), number_); }
+std::string Exchange::describe() const { return fmt::format("{} (number {})", backend::describe(call_), number_); }
 
 void Exchange::drive() {
   station().lane(lane_).drive_until([&] { return over(); }, [&] { return deadline(); });

@@ -6,21 +6,21 @@
 #include <memory>
 #include <vector>
 
-#include "backend/embedded/parts.hpp"
-#include "backend/embedded/steps.hpp"
 #include "backend/engine/lane.hpp"
 #include "backend/engine/operation.hpp"
+#include "backend/parts.hpp"
+#include "backend/steps.hpp"
 
 namespace hookline::engine {
 
-using embedded::Motion;
-using embedded::Steps;
+using backend::Motion;
+using backend::Steps;
 
 /// What a rank sends to every other one first. Behind it: for alltoall, how many bytes go to and come from each rank;
 /// then the blocks, where they are small.
 struct Greeting {
   std::uint64_t stamp = 0;  ///< never 0
-  embedded::Call call;
+  backend::Call call;
 };
 static_assert(sizeof(Greeting) == 64);
 
@@ -50,7 +50,7 @@ class Exchange final : public Operation, public Script {
   std::string what() const override { return describe(); }
   std::string describe() const override;
 
-  embedded::StepsRoom& steps_room() noexcept { return rooms_[frames_++ % rooms_.size()]; }
+  backend::StepsRoom& steps_room() noexcept { return rooms_[frames_++ % rooms_.size()]; }
 
  private:
   struct Flat {  ///< a block that lies in one piece
@@ -82,7 +82,7 @@ class Exchange final : public Operation, public Script {
   std::size_t head_bytes() const;
 
   /// A stream in one piece: itself, or packed (and unpacked at the end, where it is taken).
-  Flat flat(const embedded::Stream& stream, bool give, bool take);
+  Flat flat(const backend::Stream& stream, bool give, bool take);
   void unpack();
 
   MessageAddress data_address(std::uint64_t index, int phase) const;
@@ -93,8 +93,8 @@ class Exchange final : public Operation, public Script {
   const int lane_;
   const int rank_;
   const int size_;
-  embedded::Parts parts_;
-  embedded::Call call_;
+  backend::Parts parts_;
+  backend::Call call_;
   std::uint64_t number_ = 0;
   std::size_t room_ = 0;  ///< for a greeting and what is behind it
   std::size_t inline_limit_ = 0;
@@ -105,7 +105,7 @@ class Exchange final : public Operation, public Script {
   AlignedBytes greetings_;             ///< of all ranks, the own one too
   std::vector<std::uint64_t> splits_;  ///< of alltoall: bytes from each rank (row) to each rank (column)
   struct Packed {
-    const embedded::Stream* stream;
+    const backend::Stream* stream;
     AlignedBytes bytes;
     bool take;
   };
@@ -117,7 +117,7 @@ class Exchange final : public Operation, public Script {
   std::vector<std::unique_ptr<Message>> results_sent_;
   std::vector<std::unique_ptr<Message>> results_received_;
 
-  std::array<embedded::StepsRoom, 2> rooms_;
+  std::array<backend::StepsRoom, 2> rooms_;
   std::size_t frames_ = 0;
   Steps steps_;
 };

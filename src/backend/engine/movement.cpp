@@ -20,7 +20,7 @@ constexpr std::uint64_t parts_of(std::size_t bytes, std::size_t part) { return (
 
 }  // namespace
 
-Exchange::Flat Exchange::flat(const embedded::Stream& stream, bool give, bool take) {
+Exchange::Flat Exchange::flat(const backend::Stream& stream, bool give, bool take) {
   if (stream.bytes() == 0) return {};
   if (std::byte* const whole = stream.contiguous()) return {whole, stream.bytes()};
   Packed& packed = packed_.emplace_back(Packed{&stream, aligned_bytes(stream.bytes()), take});
@@ -63,10 +63,10 @@ std::size_t Exchange::at(std::uint64_t index, int rank) const {
 // What goes from this rank to itself.
 void Exchange::copy_own() {
   const Motion motion = parts_.motion;
-  if (!embedded::gives(motion, rank_, rank_, collective().root)) return;
+  if (!backend::gives(motion, rank_, rank_, collective().root)) return;
   const auto me = static_cast<std::size_t>(rank_);
-  const embedded::Stream& from = parts_.give[embedded::has_block_per_rank(motion) ? me : 0];
-  const embedded::Stream& to = parts_.take[motion == Motion::scatter ? 0 : me];
+  const backend::Stream& from = parts_.give[backend::has_block_per_rank(motion) ? me : 0];
+  const backend::Stream& to = parts_.take[motion == Motion::scatter ? 0 : me];
   to.for_each(0, to.bytes(), [&](std::byte* out, std::size_t bytes, std::size_t position) {
     from.for_each(position, bytes, [&](const std::byte* data, std::size_t n, std::size_t begin) {
       if (data != out + begin) kernel::copy(out + begin, data, n);
@@ -80,12 +80,12 @@ Steps Exchange::copy_blocks() {
   const int root = collective().root;
   const bool one = motion == Motion::broadcast || motion == Motion::scatter;
   const Flat all =
-      !embedded::has_block_per_rank(motion) && is_source(rank_) ? flat(parts_.give[0], true, false) : Flat{};
+      !backend::has_block_per_rank(motion) && is_source(rank_) ? flat(parts_.give[0], true, false) : Flat{};
   std::vector<int> from;
   std::vector<int> to;
   for (int i = 1; i < size_; ++i) {
     const int s = (rank_ + size_ - i) % size_;
-    if (!embedded::gives(motion, s, rank_, root)) continue;
+    if (!backend::gives(motion, s, rank_, root)) continue;
     const Flat block = flat(parts_.take[one ? 0 : static_cast<std::size_t>(s)], false, true);
     for (std::uint64_t k = 0; k < parts_of(block.bytes, kCopyPart); ++k) {
       const std::size_t begin = k * kCopyPart;
@@ -95,7 +95,7 @@ Steps Exchange::copy_blocks() {
   }
   for (int i = 1; i < size_; ++i) {
     const int t = (rank_ + i) % size_;
-    if (!embedded::gives(motion, rank_, t, root)) continue;
+    if (!backend::gives(motion, rank_, t, root)) continue;
     const Flat block = all.data ? all : flat(parts_.give[static_cast<std::size_t>(t)], true, false);
     for (std::uint64_t k = 0; k < parts_of(block.bytes, kCopyPart); ++k) {
       const std::size_t begin = k * kCopyPart;
@@ -105,10 +105,10 @@ Steps Exchange::copy_blocks() {
   }
   copy_own();
   for (std::size_t i = 0; i < received_.size(); ++i) {
-    while (!through(received_[i], from[i])) co_await embedded::kBlocked;
+    while (!through(received_[i], from[i])) co_await backend::kBlocked;
   }
   for (std::size_t i = 0; i < sent_.size(); ++i) {
-    while (!through(sent_[i], to[i])) co_await embedded::kBlocked;
+    while (!through(sent_[i], to[i])) co_await backend::kBlocked;
   }
 }
 
@@ -121,8 +121,8 @@ Steps Exchange::broadcast_slices() {
   const auto others = static_cast<std::size_t>(size_ - 1);
   const auto slice = [&](int rank) {
     const auto i = static_cast<std::size_t>(rank < root ? rank : rank - 1);
-    const std::size_t begin = embedded::slice_begin(whole.bytes, others, i);
-    return Flat{whole.data + begin, embedded::slice_begin(whole.bytes, others, i + 1) - begin};
+    const std::size_t begin = backend::slice_begin(whole.bytes, others, i);
+    return Flat{whole.data + begin, backend::slice_begin(whole.bytes, others, i + 1) - begin};
   };
   const auto part = [&](Flat all, std::uint64_t k) {
     return Flat{all.data + k * kLargestPart, std::min(kLargestPart, all.bytes - k * kLargestPart)};
@@ -152,7 +152,7 @@ Steps Exchange::broadcast_slices() {
       }
     }
     for (std::uint64_t k = 0; k < count; ++k) {
-      while (!through(received_[k], root)) co_await embedded::kBlocked;
+      while (!through(received_[k], root)) co_await backend::kBlocked;
       for (int i = 1; i < size_; ++i) {
         const int r = (rank_ + i) % size_;
         if (r == root) continue;
@@ -161,11 +161,11 @@ Steps Exchange::broadcast_slices() {
       }
     }
     for (std::size_t i = 0; i < results_received_.size(); ++i) {
-      while (!through(results_received_[i], from[i])) co_await embedded::kBlocked;
+      while (!through(results_received_[i], from[i])) co_await backend::kBlocked;
     }
   }
   for (std::size_t i = 0; i < sent_.size(); ++i) {
-    while (!through(sent_[i], to[i])) co_await embedded::kBlocked;
+    while (!through(sent_[i], to[i])) co_await backend::kBlocked;
   }
 }
 
@@ -183,8 +183,8 @@ Steps Exchange::reduce_slices() {
     if (scatter) {
       inputs.push_back(flat(parts_.give[t], true, false));
     } else {
-      const std::size_t begin = embedded::slice_begin(whole.bytes, ranks, t);
-      inputs.push_back({whole.data + begin, embedded::slice_begin(whole.bytes, ranks, t + 1) - begin});
+      const std::size_t begin = backend::slice_begin(whole.bytes, ranks, t);
+      inputs.push_back({whole.data + begin, backend::slice_begin(whole.bytes, ranks, t + 1) - begin});
     }
     most = std::max(most, parts_of(inputs[t].bytes, part));
   }
@@ -228,7 +228,7 @@ Steps Exchange::reduce_slices() {
     }
     if (k < count) {
       for (int r = 0; r < size_; ++r) {
-        while (!through(received_[at(k, r)], r)) co_await embedded::kBlocked;
+        while (!through(received_[at(k, r)], r)) co_await backend::kBlocked;
         received_[at(k, r)].reset();
         sources[static_cast<std::size_t>(r)] = r == rank_ ? piece(own, k).data : incoming(k, r).data;
       }
@@ -246,14 +246,14 @@ Steps Exchange::reduce_slices() {
       const int r = (rank_ + i) % size_;
       const Flat input = inputs[static_cast<std::size_t>(r)];
       if (k * part >= input.bytes) continue;
-      while (!through(sent_[at(k, r)], r)) co_await embedded::kBlocked;
+      while (!through(sent_[at(k, r)], r)) co_await backend::kBlocked;
       sent_[at(k, r)].reset();
       if (!scatter && takes_reduction()) results_received_[at(k, r)] = receive(r, k, 1, piece(input, k));
     }
   }
   for (auto* const messages : {&results_received_, &results_sent_}) {
     for (std::size_t i = 0; i < messages->size(); ++i) {
-      while (!through((*messages)[i], static_cast<int>(i % ranks))) co_await embedded::kBlocked;
+      while (!through((*messages)[i], static_cast<int>(i % ranks))) co_await backend::kBlocked;
     }
   }
 }

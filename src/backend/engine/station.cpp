@@ -6,8 +6,8 @@
 
 #include <hookline/core/error.hpp>
 
-#include "backend/embedded/monitored.hpp"
 #include "backend/engine/exchange.hpp"
+#include "backend/monitored.hpp"
 #include "backend/operation_kinds.hpp"
 #include "core/fork.hpp"
 
@@ -247,8 +247,7 @@ std::exception_ptr Station::not_in_time(const Operation& operation, const std::v
   const auto waited = std::chrono::duration_cast<Milliseconds>(Clock::now() - operation.time_started());
   const Collective& collective = operation.collective();
   if (collective.type == OpType::monitored_barrier) {
-    return std::make_exception_ptr(
-        Timeout(embedded::failed_to_pass(rank_, missing, collective.wait_all_ranks, waited)));
+    return std::make_exception_ptr(Timeout(backend::failed_to_pass(rank_, missing, collective.wait_all_ranks, waited)));
   }
   return std::make_exception_ptr(
       Timeout(fmt::format("{}: rank {} did not come within {} ms", context(operation.describe()),

@@ -13,7 +13,7 @@
 namespace hookline::layered {
 namespace {
 
-using embedded::Call;
+using backend::Call;
 
 // What a rank tells all others: its call, and the payload where that is small. All slots together stay small too.
 struct Head {
@@ -44,7 +44,7 @@ std::string difference(const std::vector<Head>& heads) {
   std::vector<Call> calls;
   calls.reserve(heads.size());
   for (const Head& head : heads) calls.push_back(head.call);
-  std::string differing = embedded::difference(calls.data(), static_cast<int>(calls.size()));
+  std::string differing = backend::difference(calls.data(), static_cast<int>(calls.size()));
   if (!differing.empty()) return differing;
   const bool alike =
       std::all_of(heads.begin(), heads.end(), [&](const Head& head) { return head.between == heads[0].between; });
@@ -70,7 +70,7 @@ std::size_t Run::slot_bytes() const {
 bool Run::fits_slot() const {
   if (parts_.motion == Motion::alltoall || collective_.between) return false;
   const std::size_t blocks =
-      embedded::has_block_per_rank(parts_.motion) ? static_cast<std::size_t>(levels_.size) : std::size_t{1};
+      backend::has_block_per_rank(parts_.motion) ? static_cast<std::size_t>(levels_.size) : std::size_t{1};
   return parts_.block_bytes * blocks <= slot_bytes() - sizeof(Head);
 }
 
@@ -112,7 +112,7 @@ void Run::agree() {
 }
 
 void Run::write_slot(std::byte* to) const {
-  const Head head{.call = embedded::call_of(collective_, parts_), .between = collective_.between ? 1U : 0U};
+  const Head head{.call = backend::call_of(collective_, parts_), .between = collective_.between ? 1U : 0U};
   std::memcpy(to, &head, sizeof head);
   const bool gives =
       (parts_.motion != Motion::broadcast && parts_.motion != Motion::scatter) || levels_.rank == collective_.root;
@@ -232,7 +232,7 @@ void Run::finish_from_slots() {
     return;
   }
   for (int r = 0; r < levels_.size; ++r) {
-    if (!embedded::gives(parts_.motion, r, levels_.rank, collective_.root)) continue;
+    if (!backend::gives(parts_.motion, r, levels_.rank, collective_.root)) continue;
     const bool one = parts_.motion == Motion::broadcast || parts_.motion == Motion::scatter;
     const std::byte* const from = payload(r) + (parts_.motion == Motion::scatter ? me * parts_.block_bytes : 0);
     parts_.take[one ? 0 : static_cast<std::size_t>(r)].for_each(

@@ -16,7 +16,7 @@ Run::Run(const Levels& levels, const Collective& collective, int lane, std::uint
       number_(number),
       deadline_(deadline),
       scratch_(scratch),
-      parts_(embedded::cut(collective, levels.rank, levels.size)) {}
+      parts_(backend::cut(collective, levels.rank, levels.size)) {}
 
 void Run::run() {
   // It names those who did not come, which the engine can do only where it is asked first.

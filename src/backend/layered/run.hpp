@@ -5,9 +5,9 @@
 #include <string>
 #include <vector>
 
-#include "backend/embedded/parts.hpp"
 #include "backend/layered/levels.hpp"
 #include "backend/layered/scratch.hpp"
+#include "backend/parts.hpp"
 
 namespace hookline::layered {
 
@@ -27,8 +27,8 @@ class Run {
 
  private:
   /// What a rank gives and takes, cut into blocks: not for what goes through the engine as it is.
-  using Parts = embedded::Parts;
-  using Motion = embedded::Motion;
+  using Parts = backend::Parts;
+  using Motion = backend::Motion;
 
   void through_engine();
 

@@ -1,4 +1,4 @@
-// A collective as the embedded backends see it: what this rank gives to whom, and where what it gets goes.
+// A collective as those who move its bytes see it: what this rank gives to whom, and where what it gets goes.
 #pragma once
 
 #include <utility>
@@ -6,10 +6,10 @@
 
 #include <hookline/backend/collective.hpp>
 
-#include "backend/embedded/layout.hpp"
-#include "backend/embedded/stream.hpp"
+#include "backend/call.hpp"
+#include "backend/stream.hpp"
 
-namespace hookline::embedded {
+namespace hookline::backend {
 
 /// How the bytes move, which is all that the protocol needs to know of an operation.
 enum class Motion : std::uint8_t {
@@ -44,17 +44,6 @@ struct Parts {
 /// Cuts a checked collective into blocks. `rank` is the one that calls, of `size`.
 Parts cut(const Collective& collective, int rank, int size);
 
-/// What this rank posts for others to compare with theirs; the shared offset is left to the caller.
-Call call_of(const Collective& collective, const Parts& parts);
-
-/// Lists what each rank called where they differ; empty where all agree.
-std::string difference(const Call* calls, int size);
-/// Reads what the ranks of an alltoall posted, each how many bytes go to each rank and then how many come from each:
-/// splits[from * size + to]. The first pair of ranks that disagree, in words; empty where all agree.
-std::string read_splits(const std::vector<const std::byte*>& posted, std::vector<std::uint64_t>& splits);
-/// One call in words: "allreduce of 1000 float32, sum".
-std::string describe(const Call& call);
-
 /// The beginning of slice `index` when `bytes` are cut into `count` slices at multiples of 64 bytes; the end of the
 /// last one is slice_begin(bytes, count, count).
 constexpr std::size_t slice_begin(std::size_t bytes, std::size_t count, std::size_t index) {
@@ -63,4 +52,4 @@ constexpr std::size_t slice_begin(std::size_t bytes, std::size_t count, std::siz
   return at < bytes ? at : bytes;
 }
 
-}  // namespace hookline::embedded
+}  // namespace hookline::backend

@@ -8,7 +8,7 @@
 #include <new>
 #include <utility>
 
-namespace hookline::embedded {
+namespace hookline::backend {
 
 /// Room for the frame of one coroutine.
 struct StepsRoom {
@@ -65,4 +65,4 @@ class Steps {
 
 inline constexpr std::suspend_always kBlocked{};
 
-}  // namespace hookline::embedded
+}  // namespace hookline::backend

@@ -5,7 +5,7 @@
 #include <cstddef>
 #include <vector>
 
-namespace hookline::embedded {
+namespace hookline::backend {
 
 struct Piece {
   std::byte* data = nullptr;
@@ -79,4 +79,4 @@ class Blocks {
   std::vector<Stream> rest_;
 };
 
-}  // namespace hookline::embedded
+}  // namespace hookline::backend

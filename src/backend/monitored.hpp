@@ -9,7 +9,7 @@
 
 #include <hookline/core/deadline.hpp>
 
-namespace hookline::embedded {
+namespace hookline::backend {
 
 /// As torch words it, for those who look for it in their logs.
 inline std::string failed_to_pass(int rank, std::vector<int> missing, bool all, Milliseconds waited) {
@@ -18,4 +18,4 @@ inline std::string failed_to_pass(int rank, std::vector<int> missing, bool all, 
                      missing.size() > 1 ? "s" : "", fmt::join(missing, ", "), waited.count());
 }
 
-}  // namespace hookline::embedded
+}  // namespace hookline::backend

@@ -1,0 +1,98 @@
+// Putting a rank's call down, comparing those of all ranks, and saying them in words.
+#include "backend/call.hpp"
+
+#include <cstring>
+
+#include <fmt/format.h>
+
+#include "backend/parts.hpp"
+#include "core/note.hpp"
+
+namespace hookline::backend {
+
+Call call_of(const Collective& collective, const Parts& parts) {
+  Call call;
+  call.type = static_cast<std::uint8_t>(collective.type);
+  call.note = collective.note;
+  if (parts.motion == Motion::none) return call;
+  call.dtype = static_cast<std::uint8_t>(parts.dtype);
+  const bool reduces =
+      parts.motion == Motion::allreduce || parts.motion == Motion::reduce || parts.motion == Motion::reduce_scatter;
+  if (reduces) {
+    call.reduce = static_cast<std::uint8_t>(collective.op.kind());
+    call.factor = collective.op.factor();
+  }
+  call.root = collective.root;
+  if (parts.motion != Motion::alltoall) {
+    call.count = parts.block_bytes / size_of(parts.dtype);
+    // How many elements each tensor of a list has (FNV-1a). The one side that every rank has is looked at: ranks other
+    // than the root have no list in gather and scatter.
+    const bool many_out = parts.motion == Motion::scatter || parts.motion == Motion::reduce_scatter;
+    std::uint64_t hash = 0xcbf29ce484222325;
+    for (const Tensor& t : many_out ? collective.outputs : sources(collective)) {
+      hash = (hash ^ static_cast<std::uint64_t>(t.numel())) * 0x100000001b3;
+    }
+    call.layout = hash;
+  }
+  return call;
+}
+
+std::string describe(const Call& call) {
+  const auto type = static_cast<OpType>(call.type);
+  std::string text(call.type < kOpTypes ? name(type) : "an unknown operation");
+  const Motion motion = call.type < kOpTypes ? motion_of(type) : Motion::none;
+  if (motion == Motion::none) return text;
+  const std::string_view dtype =
+      call.dtype <= static_cast<std::uint8_t>(DType::boolean) ? name(static_cast<DType>(call.dtype)) : "?";
+  text += motion == Motion::alltoall ? fmt::format(" of {}", dtype) : fmt::format(" of {} {}", call.count, dtype);
+  if (motion == Motion::allreduce || motion == Motion::reduce || motion == Motion::reduce_scatter) {
+    const bool known = call.reduce <= static_cast<std::uint8_t>(ReduceOp::Kind::premul_sum);
+    text += fmt::format(", {}", known ? name(ReduceOp(static_cast<ReduceOp::Kind>(call.reduce))) : "?");
+    if (call.reduce == static_cast<std::uint8_t>(ReduceOp::Kind::premul_sum)) text += fmt::format("({})", call.factor);
+  }
+  if (motion == Motion::reduce || motion == Motion::broadcast || motion == Motion::gather ||
+      motion == Motion::scatter) {
+    text += fmt::format(", root {}", call.root);
+  }
+  if (call.note != 0) text += fmt::format(" ({})", core::describe_note(call.note));
+  return text;
+}
+
+std::string difference(const Call* calls, int size) {
+  const auto same = [](const Call& a, const Call& b) {
+    return a.type == b.type && a.dtype == b.dtype && a.reduce == b.reduce && a.root == b.root && a.count == b.count &&
+           a.layout == b.layout && a.factor == b.factor && a.note == b.note;
+  };
+  bool all_same = true;
+  for (int r = 1; r < size; ++r) all_same = all_same && same(calls[0], calls[r]);
+  if (all_same) return "";
+  std::string text;
+  bool same_words = true;
+  for (int r = 0; r < size; ++r) {
+    text += fmt::format("{}rank {}: {}", r ? "; " : "", r, describe(calls[r]));
+    same_words = same_words && describe(calls[r]) == describe(calls[0]);
+  }
+  return same_words ? text + "; cut into tensors of different sizes" : text;
+}
+
+std::string read_splits(const std::vector<const std::byte*>& posted, std::vector<std::uint64_t>& splits) {
+  const std::size_t ranks = posted.size();
+  const std::size_t bytes = ranks * sizeof(std::uint64_t);
+  splits.resize(ranks * ranks);
+  std::vector<std::uint64_t> taken(ranks * ranks);
+  for (std::size_t r = 0; r < ranks; ++r) {
+    std::memcpy(splits.data() + r * ranks, posted[r], bytes);
+    std::memcpy(taken.data() + r * ranks, posted[r] + bytes, bytes);
+  }
+  for (std::size_t from = 0; from < ranks; ++from) {
+    for (std::size_t to = 0; to < ranks; ++to) {
+      const std::uint64_t given = splits[from * ranks + to];
+      const std::uint64_t expected = taken[to * ranks + from];
+      if (given != expected)
+        return fmt::format("rank {} gives {} bytes to rank {}, which expects {}", from, given, to, expected);
+    }
+  }
+  return "";
+}
+
+}  // namespace hookline::backend
