@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "backend/parts.hpp"
+#include "core/hash.hpp"
 #include "core/note.hpp"
 
 namespace hookline::backend {
@@ -25,14 +26,13 @@ Call call_of(const Collective& collective, const Parts& parts) {
   call.root = collective.root;
   if (parts.motion != Motion::alltoall) {
     call.count = parts.block_bytes / size_of(parts.dtype);
-    // How many elements each tensor of a list has (FNV-1a). The one side that every rank has is looked at: ranks other
+    // How many elements each tensor of a list has. The one side that every rank has is looked at: ranks other
     // than the root have no list in gather and scatter.
     const bool many_out = parts.motion == Motion::scatter || parts.motion == Motion::reduce_scatter;
-    std::uint64_t hash = 0xcbf29ce484222325;
+    call.layout = core::kHashOfNothing;
     for (const Tensor& t : many_out ? collective.outputs : sources(collective)) {
-      hash = (hash ^ static_cast<std::uint64_t>(t.numel())) * 0x100000001b3;
+      call.layout = core::hash_on(call.layout, static_cast<std::uint64_t>(t.numel()));
     }
-    call.layout = hash;
   }
   return call;
 }

@@ -10,6 +10,7 @@
 #include <hookline/core/error.hpp>
 
 #include "backend/operation_kinds.hpp"
+#include "core/hash.hpp"
 
 namespace hookline::group {
 namespace {
@@ -23,8 +24,7 @@ int shift(int size) { return names_ranks(size) ? kNamedShift : kCountedShift; }
 
 /// So many bits that the sum over all ranks does not reach the part above.
 std::int64_t hash_of(const std::string& text, int size) {
-  std::uint64_t hash = 0xcbf29ce484222325U;  // FNV-1a
-  for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3U;
+  std::uint64_t hash = core::hash_of(text);
   hash ^= hash >> 32U;
   const int bits = shift(size) - (names_ranks(size) ? 5 : 16);
   return static_cast<std::int64_t>(hash & ((std::uint64_t{1} << static_cast<unsigned>(bits)) - 1));

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <limits>
 
+#include "core/hash.hpp"
 #include "kernel/draws.hpp"
 #include "kernel/finite.hpp"
 #include "kernel/orthonormal.hpp"
@@ -13,13 +14,6 @@ namespace hookline::hook {
 namespace {
 
 constexpr std::uint64_t kGolden = 0x9e3779b97f4a7c15u;
-
-// FNV-1a.
-std::uint64_t hash_of(std::string_view text) {
-  std::uint64_t hash = 0xcbf29ce484222325u;
-  for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3u;
-  return hash;
-}
 
 void fill_zero(const PowerSGDMatrix& matrix, float* p) {
   const std::size_t there = (matrix.count + matrix.columns - 1) / matrix.columns;
@@ -32,7 +26,7 @@ void fill_zero(const PowerSGDMatrix& matrix, float* p) {
 
 void draw_column(const PowerSGDDraw& draw, std::size_t k, std::size_t count, double* to) {
   std::uint64_t key = 0;
-  for (const std::uint64_t part : {draw.seed, draw.step, hash_of(draw.name), std::uint64_t{k}}) {
+  for (const std::uint64_t part : {draw.seed, draw.step, core::hash_of(draw.name), std::uint64_t{k}}) {
     key = kernel::mix_bits(key + part + kGolden);
   }
   for (std::size_t i = 0; i < count; ++i) {

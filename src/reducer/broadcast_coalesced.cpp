@@ -11,6 +11,7 @@
 
 #include <hookline/core/error.hpp>
 
+#include "core/hash.hpp"
 #include "core/note.hpp"
 #include "kernel/copy.hpp"
 #include "reducer/by_allreduce.hpp"
@@ -24,8 +25,8 @@ constexpr std::size_t kLarge = std::size_t{1} << 20;
 
 // The same on ranks whose tensors agree in shape and dtype.
 std::uint64_t layout_note(const std::vector<Tensor>& tensors) {
-  std::uint64_t hash = 0xcbf29ce484222325;
-  const auto add = [&](std::uint64_t value) { hash = (hash ^ value) * 0x100000001b3; };
+  std::uint64_t hash = core::kHashOfNothing;
+  const auto add = [&](std::uint64_t value) { hash = core::hash_on(hash, value); };
   for (const Tensor& t : tensors) {
     add(static_cast<std::uint64_t>(t.dtype()));
     add(t.dim());

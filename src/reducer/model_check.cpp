@@ -10,18 +10,13 @@
 
 #include <hookline/core/error.hpp>
 
+#include "core/hash.hpp"
 #include "reducer/by_allreduce.hpp"
 
 namespace hookline::reducer {
 namespace {
 
 constexpr std::size_t kShown = 5;
-
-std::int64_t hash_of(const std::string& text) {
-  std::uint64_t hash = 0xcbf29ce484222325;
-  for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3;
-  return static_cast<std::int64_t>(hash);
-}
 
 std::vector<std::string> lines_of(const std::string& text) {
   std::vector<std::string> lines;
@@ -45,7 +40,8 @@ void add_differences(const std::vector<std::string>& first, const std::vector<st
 void check_same_on_all_ranks(ProcessGroup& group, const std::vector<std::string>& lines) {
   const std::string text = fmt::format("{}\n", fmt::join(lines, "\n"));
   const auto ranks = static_cast<std::size_t>(group.size());
-  std::vector<std::int64_t> mine = {hash_of(text), static_cast<std::int64_t>(text.size())};
+  std::vector<std::int64_t> mine = {static_cast<std::int64_t>(core::hash_of(text)),
+                                    static_cast<std::int64_t>(text.size())};
   std::vector<std::int64_t> all(2 * ranks);
   allgather_into_tensor(group, Tensor::borrow(all), Tensor::borrow(mine))->wait();
   if (!std::equal(mine.begin(), mine.end(), all.begin() + 2 * group.rank())) {

@@ -7,6 +7,7 @@
 #include <hookline/core/error.hpp>
 
 #include "backend/layered/run.hpp"
+#include "core/hash.hpp"
 #include "core/note.hpp"
 #include "kernel/reduce.hpp"
 
@@ -51,11 +52,8 @@ std::string difference(const std::vector<Head>& heads) {
   return alike ? "" : "some ranks encode what goes between the hosts, some do not";
 }
 
-// FNV-1a, of a head.
 std::uint64_t note_of(const std::byte* head) {
-  std::uint64_t hash = 0xcbf29ce484222325u;
-  for (std::size_t i = 0; i < sizeof(Head); ++i) hash = (hash ^ static_cast<std::uint64_t>(head[i])) * 0x100000001b3u;
-  return core::content_note(hash);
+  return core::content_note(core::hash_of({reinterpret_cast<const char*>(head), sizeof(Head)}));
 }
 
 std::size_t round_up(std::size_t bytes) { return (bytes + sizeof(Head) - 1) / sizeof(Head) * sizeof(Head); }
