@@ -8,7 +8,8 @@
 
 namespace hookline {
 
-/// The ranks that run on this one's host; the group itself where all do. Every rank of the group calls it.
+/// The ranks on this one's host (the same kernel and network namespace, as for the backend shm); the group itself
+/// where all are. Every rank of the group calls it.
 HOOKLINE_EXPORT std::shared_ptr<ProcessGroup> host_group(const std::shared_ptr<ProcessGroup>& group);
 
 /// This rank's group where the ranks are cut, in order, into groups of one size. Every rank of the group calls it.

@@ -50,7 +50,7 @@ def test_every_hook_trains_to_the_weights_of_one_host(
 ) -> None:
     each = [ranks] * hosts.count
     printed = hosts.run(PROGRAMS / "training.py", each, RESULTS=str(tmp_path / "weights.npz"))
-    assert all("on layered" in text for text in printed)
+    assert all(f"on layered, one of {ranks} on its host" in text for text in printed), printed
     expected, found = one_host(sum(each)), dict(np.load(tmp_path / "weights.npz"))
     assert len(found) == 10
     for hook, weights in found.items():
