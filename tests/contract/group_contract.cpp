@@ -1,24 +1,13 @@
 // What every process group must do: each collective against the reference, on every kind of world.
 #include "contract/group_contract.hpp"
 
-#include <hookline/core/error.hpp>
+#include "harness/reductions.hpp"
 
 namespace hookline::testing {
 namespace {
 
-bool takes(ReduceOp op, DType dtype) {
-  try {
-    check(op, dtype);
-    return true;
-  } catch (const InvalidArgument&) {
-    return false;
-  }
-}
-
 TEST_P(GroupContract, Allreduce) {
-  const std::vector<ReduceOp> ops = {ReduceOp::sum, ReduceOp::avg,  ReduceOp::product,
-                                     ReduceOp::min, ReduceOp::max,  ReduceOp::band,
-                                     ReduceOp::bor, ReduceOp::bxor, ReduceOp::premul_sum(0.5)};
+  const std::vector<ReduceOp> ops = every_reduction(0.5);
   sample(24, [&](ProcessGroup& group, DType dtype, std::int64_t count, Layout layout, int root) {
     const ReduceOp chosen = ops[static_cast<std::size_t>(count + root) % ops.size()];
     for (const ReduceOp& op : full_matrix() ? ops : std::vector{chosen}) {

@@ -14,6 +14,8 @@
 
 #include <hookline/core/error.hpp>
 
+#include "harness/reductions.hpp"
+
 namespace hookline::kernel {
 namespace {
 
@@ -22,18 +24,6 @@ using Bytes = std::vector<std::byte>;
 
 constexpr std::array kDTypes = {DType::f64, DType::f32, DType::f16, DType::bf16, DType::i8,
                                 DType::u8,  DType::i16, DType::i32, DType::i64,  DType::boolean};
-constexpr std::array kOps = {ReduceOp::sum, ReduceOp::avg,  ReduceOp::product,
-                             ReduceOp::min, ReduceOp::max,  ReduceOp::band,
-                             ReduceOp::bor, ReduceOp::bxor, ReduceOp::premul_sum(0.3)};
-
-bool takes(ReduceOp op, DType dtype) {
-  try {
-    check(op, dtype);
-    return true;
-  } catch (const InvalidArgument&) {
-    return false;
-  }
-}
 
 template <class W>
 W float_reference(ReduceOp op, const std::vector<W>& x) {
@@ -198,8 +188,9 @@ void expect_reduced(Target target, ReduceOp op, DType dtype, std::size_t ranks, 
   }
 }
 
-class ReduceOnTarget : public testing::TestWithParam<Target> {};
-INSTANTIATE_TEST_SUITE_P(All, ReduceOnTarget, testing::ValuesIn(supported_targets().begin(), supported_targets().end()),
+class ReduceOnTarget : public ::testing::TestWithParam<Target> {};
+INSTANTIATE_TEST_SUITE_P(All, ReduceOnTarget,
+                         ::testing::ValuesIn(supported_targets().begin(), supported_targets().end()),
                          [](const auto& given) { return std::string(name(given.param)); });
 
 TEST_P(ReduceOnTarget, AgreesWithTheReference) {
@@ -211,8 +202,8 @@ TEST_P(ReduceOnTarget, AgreesWithTheReference) {
                                         {1, 2, false, Stores::cached}}};
   std::mt19937 random(20);
   for (const DType dtype : kDTypes) {
-    for (const ReduceOp op : kOps) {
-      if (!takes(op, dtype)) continue;
+    for (const ReduceOp op : testing::every_reduction(0.3)) {
+      if (!testing::takes(op, dtype)) continue;
       std::size_t turn = 0;
       for (std::size_t count = 0; count <= 1000; count += count < 130 ? 1 : 217) {
         for (const std::size_t ranks : {1u, 2u, 3u, 4u, 7u}) {
