@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "backend/operation_kinds.hpp"
 #include "backend/parts.hpp"
 #include "core/hash.hpp"
 #include "core/note.hpp"
@@ -17,9 +18,7 @@ Call call_of(const Collective& collective, const Parts& parts) {
   call.note = collective.note;
   if (parts.motion == Motion::none) return call;
   call.dtype = static_cast<std::uint8_t>(parts.dtype);
-  const bool reduces =
-      parts.motion == Motion::allreduce || parts.motion == Motion::reduce || parts.motion == Motion::reduce_scatter;
-  if (reduces) {
+  if (reduces(parts.motion)) {
     call.reduce = static_cast<std::uint8_t>(collective.op.kind());
     call.factor = collective.op.factor();
   }
@@ -45,15 +44,12 @@ std::string describe(const Call& call) {
   const std::string_view dtype =
       call.dtype <= static_cast<std::uint8_t>(DType::boolean) ? name(static_cast<DType>(call.dtype)) : "?";
   text += motion == Motion::alltoall ? fmt::format(" of {}", dtype) : fmt::format(" of {} {}", call.count, dtype);
-  if (motion == Motion::allreduce || motion == Motion::reduce || motion == Motion::reduce_scatter) {
+  if (reduces(motion)) {
     const bool known = call.reduce <= static_cast<std::uint8_t>(ReduceOp::Kind::premul_sum);
     text += fmt::format(", {}", known ? name(ReduceOp(static_cast<ReduceOp::Kind>(call.reduce))) : "?");
     if (call.reduce == static_cast<std::uint8_t>(ReduceOp::Kind::premul_sum)) text += fmt::format("({})", call.factor);
   }
-  if (motion == Motion::reduce || motion == Motion::broadcast || motion == Motion::gather ||
-      motion == Motion::scatter) {
-    text += fmt::format(", root {}", call.root);
-  }
+  if (is_rooted(type)) text += fmt::format(", root {}", call.root);
   if (call.note != 0) text += fmt::format(" ({})", core::describe_note(call.note));
   return text;
 }

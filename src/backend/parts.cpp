@@ -102,6 +102,14 @@ Motion motion_of(OpType type) noexcept {
   return Motion::none;
 }
 
+bool reduces(Motion motion) noexcept {
+  return motion == Motion::allreduce || motion == Motion::reduce || motion == Motion::reduce_scatter;
+}
+
+bool is_source(Motion motion, int rank, int root) noexcept {
+  return (motion != Motion::broadcast && motion != Motion::scatter) || rank == root;
+}
+
 bool gives(Motion motion, int source, int target, int root) noexcept {
   switch (motion) {
     case Motion::broadcast: return source == root && target != root;

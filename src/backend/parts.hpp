@@ -26,6 +26,10 @@ enum class Motion : std::uint8_t {
 
 Motion motion_of(OpType type) noexcept;
 
+/// Whether what everybody gives is reduced.
+bool reduces(Motion motion) noexcept;
+/// Whether a rank gives anything.
+bool is_source(Motion motion, int rank, int root) noexcept;
 /// Whether rank `source` gives something to rank `target` in a motion that copies.
 bool gives(Motion motion, int source, int target, int root) noexcept;
 /// Whether a rank gives a block of its own to each rank rather than one to all.

@@ -67,6 +67,9 @@ class Blocks {
   Stream& operator[](std::size_t i) noexcept { return i == 0 ? first_ : rest_[i - 1]; }
   const Stream& operator[](std::size_t i) const noexcept { return i == 0 ? first_ : rest_[i - 1]; }
 
+  /// The one for a rank: its own, or the one for all.
+  const Stream& of(int rank) const noexcept { return (*this)[count_ == 1 ? 0 : static_cast<std::size_t>(rank)]; }
+
   std::size_t bytes() const noexcept {
     std::size_t sum = 0;
     for (std::size_t i = 0; i < count_; ++i) sum += (*this)[i].bytes();

@@ -208,10 +208,6 @@ void Exchange::compare_splits() {
   if (!differing.empty()) throw Mismatch(describe() + ": " + differing);
 }
 
-bool Exchange::is_source(int rank) const {
-  return (parts_.motion != Motion::broadcast && parts_.motion != Motion::scatter) || rank == collective_.root;
-}
-
 std::size_t Exchange::block_bytes(int source, int target) const {
   if (parts_.motion != Motion::alltoall) return parts_.block_bytes;
   return splits_[static_cast<std::size_t>(source) * static_cast<std::size_t>(size_) + static_cast<std::size_t>(target)];

@@ -81,7 +81,7 @@ class Exchange {
   void compare_splits();
   void choose();
 
-  bool is_source(int rank) const;
+  bool is_source(int rank) const { return backend::is_source(parts_.motion, rank, collective_.root); }
   std::size_t block_bytes(int source, int target) const;
   std::size_t block_begin(int source, int target) const;
   const std::byte* source(int rank, int target, std::size_t begin) const;

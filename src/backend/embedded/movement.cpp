@@ -58,7 +58,7 @@ void Exchange::pull(std::size_t begin, std::size_t bytes) {
     collective_.reader->read({blocks.data(), static_cast<std::size_t>(size_)}, bytes);
     return;
   }
-  if (reduces_slices() || parts_.motion == Motion::reduce_scatter) {
+  if (reduces(parts_.motion)) {
     if (!takes_reduction()) return;
     const std::byte* own = nullptr;
     if (parts_.motion == Motion::reduce_scatter) own = parts_.give[static_cast<std::size_t>(rank_)].contiguous();
@@ -74,15 +74,13 @@ void Exchange::pull(std::size_t begin, std::size_t bytes) {
   }
   for (int s = 0; s < size_; ++s) {
     if (!gives(parts_.motion, s, rank_, collective_.root)) continue;
-    const bool one = parts_.motion == Motion::broadcast || parts_.motion == Motion::scatter;
-    const Stream& to = parts_.take[one ? 0 : static_cast<std::size_t>(s)];
+    const Stream& to = parts_.take.of(s);
     to.for_each(begin, bytes, [&](std::byte* out, std::size_t n, std::size_t position) {
       if (s != rank_) {
         kernel::copy(out, source(s, rank_, begin + position), n, output_stores());
         return;
       }
-      const bool per_rank = has_block_per_rank(parts_.motion);
-      const Stream& from = parts_.give[per_rank ? static_cast<std::size_t>(rank_) : 0];
+      const Stream& from = parts_.give.of(rank_);
       from.for_each(begin + position, n, [&](const std::byte* data, std::size_t m, std::size_t at) {
         if (data != out + at) kernel::copy(out + at, data, m, output_stores());
       });

@@ -172,10 +172,6 @@ void Exchange::compare_splits() {
   if (!differing.empty()) throw Mismatch(describe() + ": " + differing);
 }
 
-bool Exchange::is_source(int rank) const {
-  return (parts_.motion != Motion::broadcast && parts_.motion != Motion::scatter) || rank == collective().root;
-}
-
 std::size_t Exchange::block_begin(int source, int target) const {
   if (!backend::has_block_per_rank(parts_.motion)) return 0;
   const auto t = static_cast<std::size_t>(target);
@@ -200,7 +196,7 @@ bool Exchange::all_inlined() const {
 // Takes what came with the greetings.
 void Exchange::pull() {
   const Motion motion = parts_.motion;
-  if (motion == Motion::allreduce || motion == Motion::reduce || motion == Motion::reduce_scatter) {
+  if (backend::reduces(motion)) {
     if (!takes_reduction()) return;
     parts_.take[0].for_each(0, parts_.block_bytes, [&](std::byte* out, std::size_t bytes, std::size_t position) {
       std::vector<const std::byte*> sources;
@@ -210,10 +206,9 @@ void Exchange::pull() {
     });
     return;
   }
-  const bool one = motion == Motion::broadcast || motion == Motion::scatter;
   for (int s = 0; s < size_; ++s) {
     if (!backend::gives(motion, s, rank_, collective().root)) continue;
-    const backend::Stream& to = parts_.take[one ? 0 : static_cast<std::size_t>(s)];
+    const backend::Stream& to = parts_.take.of(s);
     const std::byte* const from = payload(s) + block_begin(s, rank_);
     to.for_each(0, to.bytes(), [&](std::byte* out, std::size_t bytes, std::size_t position) {
       std::memcpy(out, from + position, bytes);

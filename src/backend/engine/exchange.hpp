@@ -75,7 +75,7 @@ class Exchange final : public Operation, public Script {
   void pull();
   void copy_own();
 
-  bool is_source(int rank) const;
+  bool is_source(int rank) const { return backend::is_source(parts_.motion, rank, collective().root); }
   bool takes_reduction() const { return parts_.motion != Motion::reduce || rank_ == collective().root; }
   std::size_t given_bytes(int source) const;
   std::size_t block_begin(int source, int target) const;

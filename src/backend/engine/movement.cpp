@@ -62,11 +62,9 @@ std::size_t Exchange::at(std::uint64_t index, int rank) const {
 
 // What goes from this rank to itself.
 void Exchange::copy_own() {
-  const Motion motion = parts_.motion;
-  if (!backend::gives(motion, rank_, rank_, collective().root)) return;
-  const auto me = static_cast<std::size_t>(rank_);
-  const backend::Stream& from = parts_.give[backend::has_block_per_rank(motion) ? me : 0];
-  const backend::Stream& to = parts_.take[motion == Motion::scatter ? 0 : me];
+  if (!backend::gives(parts_.motion, rank_, rank_, collective().root)) return;
+  const backend::Stream& from = parts_.give.of(rank_);
+  const backend::Stream& to = parts_.take.of(rank_);
   to.for_each(0, to.bytes(), [&](std::byte* out, std::size_t bytes, std::size_t position) {
     from.for_each(position, bytes, [&](const std::byte* data, std::size_t n, std::size_t begin) {
       if (data != out + begin) kernel::copy(out + begin, data, n);
@@ -78,7 +76,6 @@ void Exchange::copy_own() {
 Steps Exchange::copy_blocks() {
   const Motion motion = parts_.motion;
   const int root = collective().root;
-  const bool one = motion == Motion::broadcast || motion == Motion::scatter;
   const Flat all =
       !backend::has_block_per_rank(motion) && is_source(rank_) ? flat(parts_.give[0], true, false) : Flat{};
   std::vector<int> from;
@@ -86,7 +83,7 @@ Steps Exchange::copy_blocks() {
   for (int i = 1; i < size_; ++i) {
     const int s = (rank_ + size_ - i) % size_;
     if (!backend::gives(motion, s, rank_, root)) continue;
-    const Flat block = flat(parts_.take[one ? 0 : static_cast<std::size_t>(s)], false, true);
+    const Flat block = flat(parts_.take.of(s), false, true);
     for (std::uint64_t k = 0; k < parts_of(block.bytes, kCopyPart); ++k) {
       const std::size_t begin = k * kCopyPart;
       from.push_back(s);

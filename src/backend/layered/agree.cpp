@@ -112,9 +112,9 @@ void Run::agree() {
 void Run::write_slot(std::byte* to) const {
   const Head head{.call = backend::call_of(collective_, parts_), .between = collective_.between ? 1U : 0U};
   std::memcpy(to, &head, sizeof head);
-  const bool gives =
-      (parts_.motion != Motion::broadcast && parts_.motion != Motion::scatter) || levels_.rank == collective_.root;
-  if (!gives || parts_.motion == Motion::none || !fits_slot()) return;
+  if (!backend::is_source(parts_.motion, levels_.rank, collective_.root) || parts_.motion == Motion::none ||
+      !fits_slot())
+    return;
   to += sizeof head;
   for (std::size_t i = 0; i < parts_.give.size(); ++i) {
     parts_.give[i].for_each(0, parts_.give[i].bytes(), [&](const std::byte* data, std::size_t bytes, std::size_t) {
@@ -216,7 +216,7 @@ void Run::finish_riding() {
 void Run::finish_from_slots() {
   const auto me = static_cast<std::size_t>(levels_.rank);
   const bool scatters = parts_.motion == Motion::reduce_scatter;
-  if (scatters || parts_.motion == Motion::allreduce || parts_.motion == Motion::reduce) {
+  if (backend::reduces(parts_.motion)) {
     if (parts_.motion == Motion::reduce && levels_.rank != collective_.root) return;
     std::vector<const std::byte*> sources;
     sources.reserve(static_cast<std::size_t>(levels_.size));
@@ -231,10 +231,9 @@ void Run::finish_from_slots() {
   }
   for (int r = 0; r < levels_.size; ++r) {
     if (!backend::gives(parts_.motion, r, levels_.rank, collective_.root)) continue;
-    const bool one = parts_.motion == Motion::broadcast || parts_.motion == Motion::scatter;
     const std::byte* const from = payload(r) + (parts_.motion == Motion::scatter ? me * parts_.block_bytes : 0);
-    parts_.take[one ? 0 : static_cast<std::size_t>(r)].for_each(
-        0, parts_.block_bytes, [&](std::byte* out, std::size_t n, std::size_t at) { std::memcpy(out, from + at, n); });
+    parts_.take.of(r).for_each(0, parts_.block_bytes,
+                               [&](std::byte* out, std::size_t n, std::size_t at) { std::memcpy(out, from + at, n); });
   }
 }
 
