@@ -5,17 +5,16 @@
 #include <cstring>
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <hookline/core/error.hpp>
+
+#include "backend/meeting.hpp"
 
 namespace hookline::gloo_engine {
 namespace {
 
 // Ranks of another version must not connect: their greetings would have another size.
 constexpr std::string_view kHead = "hookline-gloo 1\n";
-
-std::string key_of(int rank) { return fmt::format("gloo/{}", rank); }
 
 }  // namespace
 
@@ -54,23 +53,11 @@ Addresses read_addresses(const std::string& text, int size, int rank) {
 }
 
 Addresses exchange_addresses(Store& store, int rank, int size, const Addresses& own, Clock::time_point deadline) {
-  const Clock::time_point started = Clock::now();
-  store.set(key_of(rank), written(own));
+  const std::vector<std::string> said = backend::meet(store, "gloo", rank, size, written(own), deadline);
   Addresses found(static_cast<std::size_t>(size));
   for (int r = 0; r < size; ++r) {
-    if (r == rank) continue;
-    try {
-      store.wait({key_of(r)}, time_left(deadline));
-    } catch (const Timeout&) {
-      std::vector<int> missing;
-      for (int m = 0; m < size; ++m) {
-        if (!store.check({key_of(m)})) missing.push_back(m);
-      }
-      throw Timeout(fmt::format("gloo: rank {} did not come to {} within {} ms, on rank {} of {}",
-                                fmt::join(missing, ", "), store.describe(),
-                                std::chrono::duration_cast<Milliseconds>(Clock::now() - started).count(), rank, size));
-    }
-    found[static_cast<std::size_t>(r)] = read_addresses(store.get(key_of(r)), size, r)[static_cast<std::size_t>(rank)];
+    const auto i = static_cast<std::size_t>(r);
+    if (r != rank) found[i] = read_addresses(said[i], size, r)[static_cast<std::size_t>(rank)];
   }
   return found;
 }

@@ -8,7 +8,6 @@
 #include <vector>
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <hookline/backend/make_backend.hpp>
 #include <hookline/core/error.hpp>
@@ -16,6 +15,7 @@
 
 #include "backend/host.hpp"
 #include "backend/layered/make_layered.hpp"
+#include "backend/meeting.hpp"
 
 namespace hookline {
 namespace layered {
@@ -23,32 +23,18 @@ namespace {
 
 constexpr const char* kDefaultEngine = "gloo";
 
-std::string key(int rank) { return fmt::format("layered/{}", rank); }
-
 struct Meeting {
   std::vector<std::string> hosts;    ///< what each rank says of its host
   std::vector<std::string> engines;  ///< and which engine it would take
 };
 
 Meeting meet(const EngineSetting& setting, const std::string& engine, Clock::time_point deadline) {
-  setting.store->set(key(setting.rank), backend::host_identity() + "\n" + engine);
   Meeting meeting;
-  std::vector<int> missing;
-  for (int r = 0; r < setting.size; ++r) {
-    std::string said;
-    try {
-      setting.store->wait({key(r)}, time_left(deadline));
-      said = setting.store->get(key(r));
-    } catch (const Timeout&) {
-      missing.push_back(r);
-    }
+  for (const std::string& said : backend::meet(*setting.store, "layered", setting.rank, setting.size,
+                                               backend::host_identity() + "\n" + engine, deadline)) {
     const std::size_t end = said.find('\n');
     meeting.hosts.push_back(said.substr(0, end));
     meeting.engines.push_back(end == std::string::npos ? "" : said.substr(end + 1));
-  }
-  if (!missing.empty()) {
-    throw Timeout(fmt::format("rank {} did not come to the group of {} ranks that rank {} waits in",
-                              fmt::join(missing, ", "), setting.size, setting.rank));
   }
   return meeting;
 }

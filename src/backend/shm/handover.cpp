@@ -18,6 +18,7 @@
 #include <hookline/core/error.hpp>
 
 #include "backend/host.hpp"
+#include "backend/meeting.hpp"
 
 namespace hookline::shm {
 namespace {
@@ -102,26 +103,15 @@ bool is_trusted(const ucred& peer) { return peer.uid == geteuid() || peer.uid ==
 
 Descriptor process_of(const ucred& peer) { return Descriptor(static_cast<int>(syscall(SYS_pidfd_open, peer.pid, 0))); }
 
-std::string key(int rank) { return fmt::format("shm/{}", rank); }
-
-// What every rank said about itself: its host, then its socket's name.
+// The names of the ranks' sockets.
 std::vector<std::string> meet(Store& store, int rank, int size, const std::string& name, Clock::time_point deadline) {
   const std::string host = backend::host_identity();
-  store.set(key(rank), host + "\n" + name);
-  std::vector<std::string> names(static_cast<std::size_t>(size));
+  std::vector<std::string> names;
   std::vector<int> elsewhere;
-  for (int r = 0; r < size; ++r) {
-    try {
-      store.wait({key(r)}, time_left(deadline));
-    } catch (const Timeout&) {
-      throw Timeout(
-          fmt::format("rank {} did not come to the shm group of {} ranks that rank {} waits in", r, size, rank),
-          std::current_exception());
-    }
-    const std::string said = store.get(key(r));
-    const std::size_t end = said.find('\n');
-    if (said.substr(0, end) != host) elsewhere.push_back(r);
-    if (end != std::string::npos) names[static_cast<std::size_t>(r)] = said.substr(end + 1);
+  for (const std::string& said : backend::meet(store, "shm", rank, size, fmt::format("{}\n{}", host, name), deadline)) {
+    const std::size_t end = std::min(said.find('\n'), said.size());
+    if (said.substr(0, end) != host) elsewhere.push_back(static_cast<int>(names.size()));
+    names.push_back(said.substr(std::min(end + 1, said.size())));
   }
   if (!elsewhere.empty()) {
     throw Unsupported(fmt::format(
