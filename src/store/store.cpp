@@ -43,10 +43,7 @@ void Store::multi_set(const std::vector<std::string>& keys, const std::vector<st
 }
 
 void Store::barrier(const std::string& key, std::int64_t world_size, Milliseconds timeout) {
-  if (world_size < 1) {
-    throw InvalidArgument(
-        fmt::format("barrier(\"{}\") on {}: world_size must be positive, not {}", key, describe(), world_size));
-  }
+  store::check_world_size(*this, key, world_size);
   const std::int64_t arrived = add(key + "/num_members", 1);
   const std::int64_t round = (arrived - 1) / world_size;
   // The first round's keys are those of PyTorch, whose stores may take part in it; they know no further rounds.

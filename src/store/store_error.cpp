@@ -41,6 +41,12 @@ void throw_queue_empty(const Store& store, std::string_view key) {
   throw InvalidArgument(fmt::format("queue_pop(\"{}\", block=false) on {}: queue is empty", key, store.describe()));
 }
 
+void check_world_size(const Store& store, std::string_view key, std::int64_t world_size) {
+  if (world_size > 0) return;
+  throw InvalidArgument(
+      fmt::format("barrier(\"{}\") on {}: world_size must be positive, not {}", key, store.describe(), world_size));
+}
+
 void check_pairs(const Store& store, const std::vector<std::string>& keys, const std::vector<std::string>& values) {
   if (keys.size() == values.size()) return;
   throw InvalidArgument(fmt::format("multi_set on {}: {} keys but {} values; give one value a key", store.describe(),

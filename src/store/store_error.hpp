@@ -1,6 +1,7 @@
 // The errors that all stores word alike.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -18,6 +19,9 @@ std::string missing(Store& store, const std::vector<std::string>& keys);
 
 /// The error of a queue_pop that may not wait, on an empty queue.
 [[noreturn]] void throw_queue_empty(const Store& store, std::string_view key);
+
+/// Throws InvalidArgument where nobody would come to a barrier.
+void check_world_size(const Store& store, std::string_view key, std::int64_t world_size);
 
 /// Throws InvalidArgument where multi_set is given more or fewer values than keys.
 void check_pairs(const Store& store, const std::vector<std::string>& keys, const std::vector<std::string>& values);

@@ -97,12 +97,9 @@ bool TcpClient::connect_to(const SocketAddress& address, Clock::time_point deadl
 // What a new connection says first, and the answer that shows that a store is there. A server whose queue of new
 // connections is full may break off here, so this is part of what is tried again.
 bool TcpClient::introduce(Clock::time_point deadline, std::string& why) {
-  std::string hello;
-  append_query(hello, Query::validate);
-  append_number(hello, kMagic);
   const auto nonce = static_cast<std::uint32_t>(::getpid());
-  append_query(hello, Query::ping);
-  append_number(hello, nonce);
+  const std::string hello =
+      RequestBytes(Query::validate).number(kMagic).bytes() + RequestBytes(Query::ping).number(nonce).bytes();
   std::uint32_t answer = 0;
   try {
     send(hello, deadline);

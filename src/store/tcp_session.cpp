@@ -13,8 +13,44 @@ constexpr std::size_t kKeptCapacity = 16 * 1024;
 
 }  // namespace
 
-Session::Session(asio::ip::tcp::socket socket, ClientId id, SessionHost& host)
-    : socket_(std::move(socket)), id_(id), host_(host), begun_(Clock::now()) {}
+void Sessions::open(asio::ip::tcp::socket socket) {
+  const ClientId id = next_id_++;
+  const auto session = std::make_shared<Session>(std::move(socket), id, *this);
+  open_.emplace(id, session);
+  session->start();
+}
+
+void Sessions::close_overdue() {
+  const Clock::time_point now = Clock::now();
+  std::vector<std::shared_ptr<Session>> late;
+  for (const auto& [id, session] : open_) {
+    if (session->overdue(now)) late.push_back(session);
+  }
+  for (const auto& session : late) session->close();
+}
+
+std::int64_t Sessions::await_workers(std::int64_t workers, Clock::time_point deadline) {
+  std::unique_lock lock(mutex_);
+  workers_came_.wait_until(lock, deadline, [&] { return workers_ >= workers; });
+  return workers_;
+}
+
+void Sessions::served() {
+  // A woken client may turn out to be gone while it is told, which wakes nobody else.
+  for (const ClientId client : service_.take_woken()) {
+    const auto found = open_.find(client);
+    if (found == open_.end()) continue;
+    const std::shared_ptr<Session> session = found->second;
+    session->stop_waiting();
+  }
+  if (service_.workers() == workers_) return;  // written by this thread alone
+  const std::lock_guard lock(mutex_);
+  workers_ = service_.workers();
+  workers_came_.notify_all();
+}
+
+Session::Session(asio::ip::tcp::socket socket, ClientId id, Sessions& all)
+    : socket_(std::move(socket)), id_(id), all_(all), begun_(Clock::now()) {}
 
 void Session::start() {
   asio::error_code error;
@@ -51,37 +87,35 @@ void Session::guarded(void (Session::*step)()) {
   } catch (const std::exception&) {
     close();
   }
-  host_.served();
+  all_.served();
 }
 
 void Session::on_input() {
   asio::error_code error;
-  const std::span<char> buffer = host_.read_buffer();
-  const std::size_t size = socket_.read_some(asio::buffer(buffer.data(), buffer.size()), error);
+  const std::size_t size = socket_.read_some(asio::buffer(all_.buffer_), error);
   if (error && error != asio::error::would_block && error != asio::error::interrupted) return close();
-  take({buffer.data(), size});
+  take({all_.buffer_.data(), size});
 }
 
 void Session::on_room() {
   flush();
-  if (closed_ || unread_.empty() || unsent() > host_.limits().unsent) return;
+  if (closed_ || unread_.empty() || unsent() > all_.limits_.unsent) return;
   const std::string bytes = std::exchange(unread_, {});
   take(bytes);
 }
 
 void Session::take(std::string_view bytes) {
   while (!bytes.empty()) {
-    if (unsent() > host_.limits().unsent) {
+    if (unsent() > all_.limits_.unsent) {
       flush();
       if (closed_) return;
-      if (unsent() > host_.limits().unsent) {  // reading goes on from on_room
+      if (unsent() > all_.limits_.unsent) {  // reading goes on from on_room
         unread_ = bytes;
         return;
       }
     }
-    std::string_view whole;
-    const Scan state = reader_.read(bytes, whole);
-    if (state == Scan::bad || (state == Scan::complete && !serve(whole))) return close();
+    const Scan state = reader_.read(bytes, request_);
+    if (state == Scan::bad || (state == Scan::complete && !serve())) return close();
     if (state == Scan::complete) {
       begun_.reset();
     } else if (!begun_) {
@@ -92,11 +126,10 @@ void Session::take(std::string_view bytes) {
   if (!closed_) await_input();
 }
 
-bool Session::serve(std::string_view whole) {
-  decode(whole, request_);
+bool Session::serve() {
   bool good = true;
   if (admitted_) {
-    good = host_.service().serve(id_, request_, out_);
+    good = all_.service_.serve(id_, request_, out_);
   } else {
     admitted_ = good = admit(request_);
   }
@@ -116,7 +149,7 @@ void Session::flush() {
     out_at_ += socket_.write_some(asio::buffer(out_.data() + out_at_, unsent()), error);
   }
   if (error && error != asio::error::would_block) return close();
-  if (unsent() == 0 || out_at_ > host_.limits().unsent) {
+  if (unsent() == 0 || out_at_ > all_.limits_.unsent) {
     out_.erase(0, out_at_);
     out_at_ = 0;
   }
@@ -126,7 +159,7 @@ void Session::flush() {
 
 bool Session::overdue(Clock::time_point now) const {
   if (!begun_) return false;
-  const SessionLimits& limits = host_.limits();
+  const SessionLimits& limits = all_.limits_;
   const auto bytes_time = std::chrono::milliseconds(reader_.held() * 1000 / limits.slowest);
   return now > *begun_ + limits.grace + bytes_time;
 }
@@ -135,7 +168,8 @@ void Session::close() {
   if (std::exchange(closed_, true)) return;
   asio::error_code ignored;
   socket_.close(ignored);
-  host_.closed(id_);
+  all_.service_.forget(id_);
+  all_.open_.erase(id_);
 }
 
 }  // namespace hookline::store

@@ -1,13 +1,16 @@
-// One client of the TCP store's server: its socket, its half-sent request, its unsent replies.
+// The clients of a TCP store's server: each with its socket, its half-sent request and its unsent replies.
 #pragma once
 
+#include <array>
 #include <asio/ip/tcp.hpp>
+#include <condition_variable>
 #include <cstddef>
 #include <memory>
+#include <mutex>
 #include <optional>
-#include <span>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 
 #include <hookline/core/deadline.hpp>
 
@@ -17,28 +20,42 @@
 
 namespace hookline::store {
 
-/// What the sessions of a server share. Everything runs on the server's thread.
-class SessionHost {
+class Session;
+
+/// The sessions of a server, and what they share. Everything runs on the server's thread but await_workers.
+class Sessions {
  public:
-  virtual ~SessionHost() = default;
-  virtual Service& service() = 0;
-  virtual const SessionLimits& limits() const = 0;
-  /// Room for what one session reads; free again when it returns to the event loop.
-  virtual std::span<char> read_buffer() = 0;
+  explicit Sessions(const SessionLimits& limits) : limits_(limits) {}
+
+  void open(asio::ip::tcp::socket socket);
+  /// Ends those of clients that have been in the middle of a request, or of the opening, for too long.
+  void close_overdue();
+  /// Returns when so many workers have made themselves known, or at the deadline; how many have.
+  std::int64_t await_workers(std::int64_t workers, Clock::time_point deadline);
+
+ private:
+  friend class Session;
+
   /// Requests were served: others may have to be woken.
-  virtual void served() = 0;
-  /// The session is over; the host lets go of it.
-  virtual void closed(ClientId client) = 0;
+  void served();
+
+  const SessionLimits limits_;
+  Service service_;
+  std::array<char, 64 * 1024> buffer_{};  // one for all: it is empty again before the next session reads
+  std::mutex mutex_;
+  std::condition_variable workers_came_;
+  std::int64_t workers_ = 0;
+  ClientId next_id_ = 1;
+  std::unordered_map<ClientId, std::shared_ptr<Session>> open_;
 };
 
 class Session : public std::enable_shared_from_this<Session> {
  public:
-  Session(asio::ip::tcp::socket socket, ClientId id, SessionHost& host);
+  Session(asio::ip::tcp::socket socket, ClientId id, Sessions& all);
 
   void start();
   /// The client's wait is over.
   void stop_waiting();
-  /// Whether the client has been in the middle of a request, or of the opening, for too long.
   bool overdue(Clock::time_point now) const;
   void close();
 
@@ -51,13 +68,13 @@ class Session : public std::enable_shared_from_this<Session> {
   void on_room();
   void guarded(void (Session::*step)());
   void take(std::string_view bytes);
-  bool serve(std::string_view whole);
+  bool serve();
   void flush();
   std::size_t unsent() const { return out_.size() - out_at_; }
 
   asio::ip::tcp::socket socket_;
   ClientId id_;
-  SessionHost& host_;
+  Sessions& all_;
   bool admitted_ = false;
   bool closed_ = false;
   bool awaiting_room_ = false;

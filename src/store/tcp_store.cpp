@@ -16,12 +16,8 @@
 
 namespace hookline {
 
-using store::append_keys;
-using store::append_number;
-using store::append_one;
-using store::append_query;
-using store::append_text;
 using store::Query;
+using store::RequestBytes;
 using store::Turn;
 
 struct TCPStore::Parts {
@@ -33,12 +29,9 @@ struct TCPStore::Parts {
 
   /// Sends a query of a key and a value, to which there is no answer.
   void put(const TCPStore& self, const char* call, Query query, const std::string& key, const std::string& value) {
-    store::require_key(self, key);
     store::require_value(self, key, value);
     Turn turn(connection, self, call, key, self.timeout());
-    append_one(turn.request(), query, key);
-    append_text(turn.request(), value);
-    turn.send();
+    turn.send(RequestBytes(query).key(key).text(value));
   }
 
   std::string host;
@@ -51,10 +44,6 @@ namespace {
 
 // For finding out why a server closed the connection; one that does not answer has ended.
 constexpr Milliseconds kLookAgainTime = std::chrono::seconds(1);
-
-std::string_view first_of(const std::vector<std::string>& keys) {
-  return keys.empty() ? std::string_view() : std::string_view(keys.front());
-}
 
 }  // namespace
 
@@ -81,10 +70,7 @@ TCPStore::TCPStore(const TCPStoreOptions& options) : Store(options.timeout) {
   if (!options.wait_for_workers || !options.world_size) return;
   {
     Turn turn(parts_->connection, *this, "add", store::kWorkersKey, options.timeout);
-    append_query(turn.request(), Query::add);
-    append_text(turn.request(), store::kWorkersKey);
-    append_number<std::int64_t>(turn.request(), 1);
-    turn.send();
+    turn.send(RequestBytes(Query::add).text(store::kWorkersKey).number<std::int64_t>(1));
     turn.answer_number<std::int64_t>();
   }
   if (!server) return;
@@ -113,11 +99,9 @@ std::shared_ptr<TCPStore> TCPStore::clone() const {
 }
 
 void TCPStore::ping() {
-  Turn turn(parts_->connection, *this, "ping", {}, timeout());
+  Turn turn(parts_->connection, *this, "ping", "", timeout());
   constexpr std::uint32_t kNonce = 0x70696e67;
-  append_query(turn.request(), Query::ping);
-  append_number(turn.request(), kNonce);
-  turn.send();
+  turn.send(RequestBytes(Query::ping).number(kNonce));
   if (turn.answer_number<std::uint32_t>() != kNonce) turn.client().lose("it answered a ping with another number");
 }
 
@@ -128,82 +112,64 @@ void TCPStore::set(const std::string& key, const std::string& value) {
 // A server answers get for a missing key with an empty value, so a value that is not empty is there after one round
 // trip. Only where it is empty does the client have to wait for the key and ask again.
 std::string TCPStore::get(const std::string& key) {
-  store::require_key(*this, key);
   Turn turn(parts_->connection, *this, "get", key, timeout());
-  append_one(turn.request(), Query::get, key);
-  turn.send();
+  turn.send(RequestBytes(Query::get).key(key));
   std::string value = turn.answer_text();
   if (!value.empty()) return value;
   turn.wait_for({key});
-  append_one(turn.request(), Query::get, key);
-  turn.send();
+  turn.send(RequestBytes(Query::get).key(key));
   return turn.answer_text();
 }
 
 std::int64_t TCPStore::add(const std::string& key, std::int64_t amount) {
-  store::require_key(*this, key);
   Turn turn(parts_->connection, *this, "add", key, timeout());
-  append_one(turn.request(), Query::add, key);
-  append_number(turn.request(), amount);
   try {
-    turn.send();
+    turn.send(RequestBytes(Query::add).key(key).number(amount));
     return turn.answer_number<std::int64_t>();
   } catch (const PeerLost&) {
     // A server that cannot add has no other answer than to close the connection. Where that was the reason, a new
     // connection shows it: the value is still there.
     if (!turn.reconnect(parts_->host, parts_->port, kLookAgainTime)) throw;
-    append_one(turn.request(), Query::get, key);
-    turn.send();
+    turn.send(RequestBytes(Query::get).key(key));
     store::counter_sum(key, turn.answer_text(), amount);
     turn.client().lose("the server closed it instead of answering; whether it added is not known");
   }
 }
 
 void TCPStore::wait(const std::vector<std::string>& keys, Milliseconds timeout) {
-  store::require_keys(*this, keys);
-  Turn turn(parts_->connection, *this, "wait", first_of(keys), timeout);
+  Turn turn(parts_->connection, *this, "wait", keys, timeout);
   turn.wait_for(keys);
 }
 
 bool TCPStore::check(const std::vector<std::string>& keys) {
-  store::require_keys(*this, keys);
-  Turn turn(parts_->connection, *this, "check", first_of(keys), timeout());
-  append_keys(turn.request(), Query::check, keys);
-  turn.send();
+  Turn turn(parts_->connection, *this, "check", keys, timeout());
+  turn.send(RequestBytes(Query::check).keys(keys));
   return turn.answer_number<store::CheckReply>() == store::CheckReply::ready;
 }
 
 std::string TCPStore::compare_set(const std::string& key, const std::string& expected, const std::string& desired) {
-  store::require_key(*this, key);
   store::require_value(*this, key, expected);
   store::require_value(*this, key, desired);
   Turn turn(parts_->connection, *this, "compare_set", key, timeout());
-  append_one(turn.request(), Query::compare_set, key);
-  append_text(turn.request(), expected);
-  append_text(turn.request(), desired);
-  turn.send();
+  turn.send(RequestBytes(Query::compare_set).key(key).text(expected).text(desired));
   return turn.answer_text();
 }
 
 bool TCPStore::delete_key(const std::string& key) {
-  store::require_key(*this, key);
   Turn turn(parts_->connection, *this, "delete_key", key, timeout());
-  append_one(turn.request(), Query::delete_key, key);
-  turn.send();
+  turn.send(RequestBytes(Query::delete_key).key(key));
   return turn.answer_number<std::int64_t>() > 0;
 }
 
 std::int64_t TCPStore::num_keys() {
-  Turn turn(parts_->connection, *this, "num_keys", {}, timeout());
-  append_query(turn.request(), Query::num_keys);
-  turn.send();
+  Turn turn(parts_->connection, *this, "num_keys", "", timeout());
+  turn.send(RequestBytes(Query::num_keys));
   return turn.answer_number<std::int64_t>();
 }
 
 std::vector<std::string> TCPStore::list_keys() {
-  Turn turn(parts_->connection, *this, "list_keys", {}, timeout());
-  append_query(turn.request(), Query::list_keys);
-  turn.send();
+  Turn turn(parts_->connection, *this, "list_keys", "", timeout());
+  turn.send(RequestBytes(Query::list_keys));
   const auto count = turn.answer_number<std::int64_t>();
   std::vector<std::string> keys;
   for (std::int64_t i = 0; i < count; ++i) {
@@ -218,13 +184,10 @@ void TCPStore::append(const std::string& key, const std::string& value) {
 }
 
 std::vector<std::string> TCPStore::multi_get(const std::vector<std::string>& keys) {
-  store::require_keys(*this, keys);
   if (keys.empty()) return {};
-  Turn turn(parts_->connection, *this, "multi_get", first_of(keys), timeout());
+  Turn turn(parts_->connection, *this, "multi_get", keys, timeout());
   const auto ask = [&] {
-    append_keys(turn.request(), Query::multi_get, keys);
-    store::require_request(*this, turn.request());
-    turn.send();
+    turn.send(RequestBytes(Query::multi_get).keys(keys));
     std::vector<std::string> values(keys.size());
     for (std::string& value : values) value = turn.answer_text();
     return values;
@@ -236,18 +199,13 @@ std::vector<std::string> TCPStore::multi_get(const std::vector<std::string>& key
 }
 
 void TCPStore::multi_set(const std::vector<std::string>& keys, const std::vector<std::string>& values) {
-  store::require_keys(*this, keys);
   store::check_pairs(*this, keys, values);
   for (std::size_t i = 0; i < keys.size(); ++i) store::require_value(*this, keys[i], values[i]);
-  Turn turn(parts_->connection, *this, "multi_set", first_of(keys), timeout());
-  append_query(turn.request(), Query::multi_set);
-  append_number<std::uint64_t>(turn.request(), keys.size());
-  for (std::size_t i = 0; i < keys.size(); ++i) {
-    store::append_key(turn.request(), keys[i]);
-    append_text(turn.request(), values[i]);
-  }
-  store::require_request(*this, turn.request());
-  turn.send();
+  Turn turn(parts_->connection, *this, "multi_set", keys, timeout());
+  RequestBytes request(Query::multi_set);
+  request.number<std::uint64_t>(keys.size());
+  for (std::size_t i = 0; i < keys.size(); ++i) request.key(keys[i]).text(values[i]);
+  turn.send(request);
 }
 
 void TCPStore::queue_push(const std::string& key, const std::string& value) {
@@ -255,11 +213,9 @@ void TCPStore::queue_push(const std::string& key, const std::string& value) {
 }
 
 std::string TCPStore::queue_pop(const std::string& key, bool block) {
-  store::require_key(*this, key);
   Turn turn(parts_->connection, *this, "queue_pop", key, timeout());
   for (Milliseconds pause(0);; pause = std::min(2 * pause + Milliseconds(1), kInterruptPeriod)) {
-    append_one(turn.request(), Query::queue_pop, key);
-    turn.send();
+    turn.send(RequestBytes(Query::queue_pop).key(key));
     if (turn.answer_number<std::int64_t>() > 0) return turn.answer_text();
     if (!block) store::throw_queue_empty(*this, key);
     // Another client may be faster, or the key may have a value besides an empty queue: the wait is then over at once.
@@ -271,23 +227,15 @@ std::string TCPStore::queue_pop(const std::string& key, bool block) {
 }
 
 std::int64_t TCPStore::queue_len(const std::string& key) {
-  store::require_key(*this, key);
   Turn turn(parts_->connection, *this, "queue_len", key, timeout());
-  append_one(turn.request(), Query::queue_len, key);
-  turn.send();
+  turn.send(RequestBytes(Query::queue_len).key(key));
   return turn.answer_number<std::int64_t>();
 }
 
 void TCPStore::barrier(const std::string& key, std::int64_t world_size, Milliseconds timeout) {
-  store::require_key(*this, key);
-  if (world_size < 1) {
-    throw InvalidArgument(
-        fmt::format("{}.barrier(\"{}\"): a world_size of {} has no process in it", describe(), key, world_size));
-  }
+  store::check_world_size(*this, key, world_size);
   Turn turn(parts_->connection, *this, "barrier", key, timeout);
-  append_one(turn.request(), Query::barrier, key);
-  append_number(turn.request(), world_size);
-  turn.send();
+  turn.send(RequestBytes(Query::barrier).key(key).number(world_size));
   if (!turn.await_stop()) turn.timed_out(key);
 }
 

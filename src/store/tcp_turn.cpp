@@ -17,43 +17,55 @@ namespace {
 // earlier would cost the connection.
 constexpr Milliseconds kAnswerTime = std::chrono::seconds(30);
 
-constexpr std::size_t kKeptCapacity = 64 * 1024;
-
 constexpr const char* kStrangeReply = "it sent a reply that the request does not have";
+
+void require_key(const Store& store, std::string_view key) {
+  constexpr std::uint64_t kLongest = kMaxKeyBytes - kKeyPrefix.size();
+  if (key.size() <= kLongest) return;
+  throw InvalidArgument(fmt::format("{}: a key of {} bytes is longer than the {} that the protocol allows",
+                                    store.describe(), key.size(), kLongest));
+}
+
+std::string_view first_of(const Store& store, const std::vector<std::string>& keys) {
+  for (const std::string& key : keys) require_key(store, key);
+  if (keys.size() <= kMaxKeys) return keys.empty() ? std::string_view() : std::string_view(keys.front());
+  throw InvalidArgument(fmt::format("{}: {} keys are more than the {} that the protocol allows in one request",
+                                    store.describe(), keys.size(), kMaxKeys));
+}
 
 }  // namespace
 
+// A key that may not be is the caller's mistake: told at once, however long others use the connection.
 Turn::Turn(TcpConnection& connection, const Store& store, const char* operation, std::string_view key,
            Milliseconds timeout)
-    : lock_(connection.mutex),
-      client_(connection.client),
-      request_(connection.request),
-      store_(store),
-      operation_(operation),
-      key_(key),
-      started_(Clock::now()),
-      timeout_(timeout) {
-  request_.clear();
+    : client_(connection.client), store_(store), operation_(operation), key_(key), timeout_(timeout) {
+  require_key(store, key);
+  lock_ = std::unique_lock(connection.mutex);
+  started_ = Clock::now();
   client_->begin(operation, key);
 }
 
-Turn::~Turn() {
-  if (request_.capacity() > kKeptCapacity) request_ = std::string();
-}
+Turn::Turn(TcpConnection& connection, const Store& store, const char* operation, const std::vector<std::string>& keys,
+           Milliseconds timeout)
+    : Turn(connection, store, operation, first_of(store, keys), timeout) {}
 
 Clock::time_point Turn::answer_deadline() const {
   return started_ + std::clamp(timeout_, kAnswerTime, kLongestTimeout);
 }
 
-void Turn::send() {
-  client_->send(request_, answer_deadline());
-  request_.clear();
+void Turn::send(const RequestBytes& request) {
+  const std::string& bytes = request.bytes();
+  if (bytes.size() > kMaxRequestBytes) {
+    throw InvalidArgument(
+        fmt::format("{}: a request of {} bytes is larger than the {} that a server takes; send it in several",
+                    store_.describe(), bytes.size(), kMaxRequestBytes));
+  }
+  client_->send(bytes, answer_deadline());
 }
 
 void Turn::wait_for(const std::vector<std::string>& keys) {
   if (keys.empty()) return;
-  append_keys(request_, Query::wait, keys);
-  send();
+  send(RequestBytes(Query::wait).keys(keys));
   if (!await_stop()) timed_out(first_missing(keys));
 }
 
@@ -76,9 +88,7 @@ bool Turn::await_stop() {
 
 void Turn::cancel() {
   const Clock::time_point end = deadline_after(kAnswerTime);
-  append_query(request_, Query::cancel_wait);
-  client_->send(request_, end);
-  request_.clear();
+  client_->send(RequestBytes(Query::cancel_wait).bytes(), end);
   // What was waited for may have come just before the server saw the cancellation; it is too late all the same.
   auto reply = client_->read_number<WaitReply>(end);
   if (reply == WaitReply::stop_waiting) reply = client_->read_number<WaitReply>(end);
@@ -87,17 +97,16 @@ void Turn::cancel() {
 
 // All are asked about at once, in one round trip.
 std::string_view Turn::first_missing(const std::vector<std::string>& keys) {
+  if (keys.size() == 1) return keys.front();
   const Clock::time_point end = deadline_after(kAnswerTime);
-  if (keys.size() > 1) {
-    for (const std::string& key : keys) append_keys(request_, Query::check, {key});
-    client_->send(request_, end);
-  }
-  std::string_view missing;
+  std::string requests;
+  for (const std::string& key : keys) requests += RequestBytes(Query::check).keys({key}).bytes();
+  client_->send(requests, end);
+  const std::string* missing = nullptr;
   for (const std::string& key : keys) {
-    if (keys.size() > 1 && client_->read_number<CheckReply>(end) == CheckReply::ready) continue;
-    if (missing.empty()) missing = key;
+    if (client_->read_number<CheckReply>(end) == CheckReply::not_ready && !missing) missing = &key;
   }
-  return missing.empty() ? std::string_view(keys.front()) : missing;
+  return missing ? *missing : keys.front();  // all may have come since
 }
 
 void Turn::pause(Milliseconds time) {
@@ -114,22 +123,7 @@ bool Turn::reconnect(const std::string& host, std::uint16_t port, Milliseconds t
     return false;
   }
   client_->begin(operation_, key_);
-  request_.clear();
   return true;
-}
-
-void require_key(const Store& store, const std::string& key) {
-  constexpr std::uint64_t kLongest = kMaxKeyBytes - kKeyPrefix.size();
-  if (key.size() <= kLongest) return;
-  throw InvalidArgument(fmt::format("{}: a key of {} bytes is longer than the {} that the protocol allows",
-                                    store.describe(), key.size(), kLongest));
-}
-
-void require_keys(const Store& store, const std::vector<std::string>& keys) {
-  for (const std::string& key : keys) require_key(store, key);
-  if (keys.size() <= kMaxKeys) return;
-  throw InvalidArgument(fmt::format("{}: {} keys are more than the {} that the protocol allows in one request",
-                                    store.describe(), keys.size(), kMaxKeys));
 }
 
 void require_value(const Store& store, const std::string& key, const std::string& value) {
@@ -138,14 +132,6 @@ void require_value(const Store& store, const std::string& key, const std::string
       fmt::format("{}: a value of {} bytes for \"{}\" is longer than the {} that the protocol allows; "
                   "share it over several keys",
                   store.describe(), value.size(), key, kMaxValueBytes));
-}
-
-void require_request(const Store& store, const std::string& request) {
-  if (request.size() <= kMaxRequestBytes) return;
-  throw InvalidArgument(
-      fmt::format("{}: a request of {} bytes is larger than the {} that a server takes; send it in "
-                  "several",
-                  store.describe(), request.size(), kMaxRequestBytes));
 }
 
 }  // namespace hookline::store

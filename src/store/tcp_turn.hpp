@@ -19,22 +19,21 @@ namespace hookline::store {
 struct TcpConnection {
   std::mutex mutex;
   std::unique_ptr<TcpClient> client;
-  std::string request;  // kept for its capacity
 };
 
 class Turn {
  public:
-  /// Waits for the connection to be free. `operation` and `key` are for messages and live as long as the turn.
+  /// Waits for the connection to be free. `operation` and the key, or the first of the keys, are for messages and live
+  /// as long as the turn. InvalidArgument for keys that the protocol does not allow.
   Turn(TcpConnection& connection, const Store& store, const char* operation, std::string_view key,
        Milliseconds timeout);
-  ~Turn();
+  Turn(TcpConnection& connection, const Store& store, const char* operation, const std::vector<std::string>& keys,
+       Milliseconds timeout);
 
-  std::string& request() { return request_; }
   TcpClient& client() { return *client_; }
   Clock::time_point deadline() const { return started_ + std::clamp(timeout_, Milliseconds(0), kLongestTimeout); }
 
-  /// Sends what was written to request(), and empties it.
-  void send();
+  void send(const RequestBytes& request);
   template <typename T>
   T answer_number() {
     return client_->read_number<T>(answer_deadline());
@@ -58,9 +57,8 @@ class Turn {
   void cancel();
   std::string_view first_missing(const std::vector<std::string>& keys);
 
-  std::lock_guard<std::mutex> lock_;
+  std::unique_lock<std::mutex> lock_;
   std::unique_ptr<TcpClient>& client_;
-  std::string& request_;
   const Store& store_;
   const char* operation_;
   std::string_view key_;
@@ -68,10 +66,7 @@ class Turn {
   Milliseconds timeout_;
 };
 
-// What a server would close the connection for, as InvalidArgument instead.
-void require_key(const Store& store, const std::string& key);
-void require_keys(const Store& store, const std::vector<std::string>& keys);
+/// InvalidArgument for a value that the protocol does not allow.
 void require_value(const Store& store, const std::string& key, const std::string& value);
-void require_request(const Store& store, const std::string& request);
 
 }  // namespace hookline::store

@@ -63,36 +63,6 @@ struct Request {
   std::int64_t number = 0;
 };
 
-enum class Scan { incomplete, complete, bad };
-
-/// Finds the end of a request in bytes that come piece by piece, and refuses what is no request or too large. It keeps
-/// no byte of it, so an announced size costs nothing.
-class RequestScanner {
- public:
-  struct Result {
-    Scan state;
-    std::size_t used;  // how many of the bytes belong to this request
-  };
-  /// After `complete` the next call begins a new request; after `bad` there is nothing more to be had.
-  Result scan(std::string_view bytes);
-
- private:
-  bool next_field();
-  bool take_number(std::uint64_t number);
-
-  bool begun_ = false;
-  Query query_ = Query::validate;
-  std::size_t field_ = 0;
-  std::uint64_t rounds_ = 0;     // how often the fields after a count are still to come
-  std::uint64_t text_left_ = 0;  // bytes of a text still to come
-  std::uint64_t total_ = 0;
-  std::array<char, 8> number_{};
-  std::size_t number_fill_ = 0;
-};
-
-/// Takes apart bytes that a scanner has found complete.
-void decode(std::string_view bytes, Request& request);
-
 template <typename T>
 void append_number(std::string& out, T number) {
   std::array<char, sizeof(T)> bytes;
@@ -100,29 +70,42 @@ void append_number(std::string& out, T number) {
   out.append(bytes.data(), bytes.size());
 }
 
-inline void append_query(std::string& out, Query query) { out.push_back(static_cast<char>(query)); }
-
 inline void append_text(std::string& out, std::string_view text) {
   append_number<std::uint64_t>(out, text.size());
   out.append(text);
 }
 
-/// A user's key, with its prefix.
-inline void append_key(std::string& out, std::string_view key) {
-  append_number<std::uint64_t>(out, kKeyPrefix.size() + key.size());
-  out.append(kKeyPrefix);
-  out.append(key);
-}
+/// The bytes of a request: its query, then its fields in their order.
+class RequestBytes {
+ public:
+  explicit RequestBytes(Query query) : bytes_(1, static_cast<char>(query)) {}
 
-inline void append_one(std::string& out, Query query, std::string_view key) {
-  append_query(out, query);
-  append_key(out, key);
-}
+  /// A user's key, with its prefix.
+  RequestBytes& key(std::string_view key) {
+    append_number<std::uint64_t>(bytes_, kKeyPrefix.size() + key.size());
+    bytes_.append(kKeyPrefix).append(key);
+    return *this;
+  }
+  /// How many keys, and the keys.
+  RequestBytes& keys(const std::vector<std::string>& keys) {
+    number<std::uint64_t>(keys.size());
+    for (const std::string& each : keys) key(each);
+    return *this;
+  }
+  RequestBytes& text(std::string_view text) {
+    append_text(bytes_, text);
+    return *this;
+  }
+  template <typename T>
+  RequestBytes& number(T number) {
+    append_number(bytes_, number);
+    return *this;
+  }
 
-inline void append_keys(std::string& out, Query query, const std::vector<std::string>& keys) {
-  append_query(out, query);
-  append_number<std::uint64_t>(out, keys.size());
-  for (const std::string& key : keys) append_key(out, key);
-}
+  const std::string& bytes() const { return bytes_; }
+
+ private:
+  std::string bytes_;
+};
 
 }  // namespace hookline::store

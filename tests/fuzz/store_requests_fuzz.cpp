@@ -24,11 +24,9 @@ std::string replies_to(std::string_view stream, std::size_t piece) {
     std::string_view bytes = stream.substr(0, piece);
     stream.remove_prefix(bytes.size());
     while (!bytes.empty()) {
-      std::string_view whole;
-      const Scan state = reader.read(bytes, whole);
+      const Scan state = reader.read(bytes, request);
       if (state == Scan::bad) return replies + "bad";
       if (state == Scan::incomplete) continue;
-      decode(whole, request);
       if (!service.serve(1, request, replies)) return replies + "refused";
       for (const ClientId client : service.take_woken()) replies += "woken" + std::to_string(client);
     }

@@ -74,19 +74,9 @@ class Stranger {
   int socket_;
 };
 
-std::string hello() {
-  std::string bytes;
-  append_query(bytes, Query::validate);
-  append_number(bytes, kMagic);
-  return bytes;
-}
+std::string hello() { return RequestBytes(Query::validate).number(kMagic).bytes(); }
 
-std::string one_text(Query query, std::string_view key) {
-  std::string bytes;
-  append_query(bytes, query);
-  append_text(bytes, key);
-  return bytes;
-}
+std::string one_text(Query query, std::string_view key) { return RequestBytes(query).text(key).bytes(); }
 
 class TcpServerTest : public ::testing::Test {
  protected:
@@ -118,21 +108,12 @@ TEST_F(TcpServerTest, AConnectionThatDoesNotOpenAsItShould) {
 TEST_F(TcpServerTest, WhatIsNoRequestOrTooLarge) {
   expect_refused(hello() + '\x13');
   expect_refused(hello() + '\xff');
-  std::string large = hello();
-  append_query(large, Query::get);
-  append_number<std::uint64_t>(large, kMaxKeyBytes + 1);
-  expect_refused(large);
-  std::string endless = hello();
-  append_query(endless, Query::multi_set);
-  append_number<std::uint64_t>(endless, ~std::uint64_t{0});
-  expect_refused(endless);
+  expect_refused(hello() + RequestBytes(Query::get).number(kMaxKeyBytes + 1).bytes());
+  expect_refused(hello() + RequestBytes(Query::multi_set).number(~std::uint64_t{0}).bytes());
 }
 
 TEST_F(TcpServerTest, WaitingTwiceAtOnce) {
-  std::string wait;
-  append_query(wait, Query::wait);
-  append_number<std::uint64_t>(wait, 1);
-  append_text(wait, "/never");
+  const std::string wait = RequestBytes(Query::wait).keys({"never"}).bytes();
   expect_refused(hello() + wait + wait);
 }
 
@@ -140,11 +121,7 @@ TEST_F(TcpServerTest, AskingForMoreThanAReplyMayHold) {
   TCPStore store(TCPStoreOptions{.port = port(), .timeout = seconds(20)});
   store.set("large", std::string(kMaxValueBytes, 'v'));
   store.ping();  // the value is there
-  std::string request = hello();
-  append_query(request, Query::multi_get);
-  append_number<std::uint64_t>(request, 10'000);
-  for (int i = 0; i < 10'000; ++i) append_text(request, "/large");
-  expect_refused(request);
+  expect_refused(hello() + RequestBytes(Query::multi_get).keys(std::vector<std::string>(10'000, "large")).bytes());
   for (int i = 0; i < 7; ++i) store.append("grown", std::string(kMaxValueBytes, 'v'));
   EXPECT_EQ(store.get("grown").size(), 7 * kMaxValueBytes);
 }
@@ -179,10 +156,7 @@ TEST_F(TcpServerTest, WhoNeverReadsGetsNoMoreReplies) {
   EXPECT_LT(resident_bytes(), before + (std::size_t{256} << 20));
 
   // Once it reads, all of the replies come, in order.
-  std::string small = hello();
-  append_query(small, Query::set);
-  append_text(small, "/some");
-  append_text(small, std::string(100'000, 's'));
+  std::string small = hello() + RequestBytes(Query::set).key("some").text(std::string(100'000, 's')).bytes();
   for (int i = 0; i < 100; ++i) small += one_text(Query::get, "/some");
   const Stranger slow(port());
   slow.send(small);

@@ -18,17 +18,16 @@ struct Sample {
 };
 
 std::string query_bytes(Query query, auto... fields) {
-  std::string bytes;
-  append_query(bytes, query);
-  [[maybe_unused]] const auto put = [&bytes](auto field) {
+  RequestBytes request(query);
+  [[maybe_unused]] const auto put = [&request](auto field) {
     if constexpr (std::is_integral_v<decltype(field)>) {
-      append_number(bytes, field);
+      request.number(field);
     } else {
-      append_text(bytes, field);
+      request.text(field);
     }
   };
   (put(fields), ...);
-  return bytes;
+  return request.bytes();
 }
 
 std::vector<Sample> samples() {
@@ -58,29 +57,28 @@ std::vector<Sample> samples() {
   };
 }
 
+void expect_same(const Request& request, const Sample& sample) {
+  EXPECT_EQ(request.query, sample.query);
+  EXPECT_EQ(request.keys, sample.keys);
+  EXPECT_EQ(request.values, sample.values);
+  EXPECT_EQ(request.number, sample.number);
+}
+
 TEST(Wire, EveryQueryIsTakenApart) {
   for (const Sample& sample : samples()) {
-    RequestScanner scanner;
     const std::string more = sample.bytes + "tail";
-    const auto [state, used] = scanner.scan(more);
-    ASSERT_EQ(state, Scan::complete) << int(sample.query);
-    ASSERT_EQ(used, sample.bytes.size());
+    std::string_view bytes = more;
     Request request;
-    decode(std::string_view(more).substr(0, used), request);
-    EXPECT_EQ(request.query, sample.query);
-    EXPECT_EQ(request.keys, sample.keys);
-    EXPECT_EQ(request.values, sample.values);
-    EXPECT_EQ(request.number, sample.number);
+    ASSERT_EQ(RequestReader().read(bytes, request), Scan::complete) << int(sample.query);
+    EXPECT_EQ(bytes, "tail");
+    expect_same(request, sample);
   }
 }
 
 TEST(Wire, PyTorchsOwnBytes) {  // as a client of PyTorch 2.13 sends them
   const std::string set("\x01\x02\0\0\0\0\0\0\0/k\x01\0\0\0\0\0\0\0v", 20);
   EXPECT_EQ(query_bytes(Query::set, "/k", "v"), set);
-  std::string own;
-  append_one(own, Query::set, "k");
-  append_text(own, "v");
-  EXPECT_EQ(own, set);
+  EXPECT_EQ(RequestBytes(Query::set).key("k").text("v").bytes(), set);
   EXPECT_EQ(query_bytes(Query::validate, kMagic), std::string("\x00\xce\xf7\x85<", 5));
   EXPECT_EQ(query_bytes(Query::barrier, "/b", std::int64_t{2}),
             std::string("\x12\x02\0\0\0\0\0\0\0/b\x02\0\0\0\0\0\0\0", 19));
@@ -91,25 +89,33 @@ TEST(Wire, ItDoesNotMatterHowTheBytesAreCut) {
   for (const Sample& sample : samples()) stream += sample.bytes;
   for (std::size_t piece = 1; piece < 40; ++piece) {
     RequestReader reader;
-    std::vector<std::string> found;
+    Request request;
+    std::size_t found = 0;
     for (std::size_t at = 0; at < stream.size(); at += piece) {
       std::string_view bytes = std::string_view(stream).substr(at, piece);
       while (!bytes.empty()) {
-        std::string_view whole;
-        const Scan state = reader.read(bytes, whole);
+        const Scan state = reader.read(bytes, request);
         ASSERT_NE(state, Scan::bad);
-        if (state == Scan::complete) found.emplace_back(whole);
+        if (state == Scan::complete) expect_same(request, samples().at(found++));
       }
     }
     EXPECT_EQ(reader.held(), 0U);
-    ASSERT_EQ(found.size(), samples().size()) << "in pieces of " << piece;
-    for (std::size_t i = 0; i < found.size(); ++i) EXPECT_EQ(found[i], samples()[i].bytes);
+    EXPECT_EQ(found, samples().size()) << "in pieces of " << piece;
   }
 }
 
+Scan read(RequestReader& reader, std::string_view bytes) {
+  Request request;
+  return reader.read(bytes, request);
+}
+
 TEST(Wire, RefusesWhatIsNoRequestOrTooLarge) {
-  const auto state_of = [](const std::string& bytes) { return RequestScanner().scan(bytes).state; };
-  for (int query = kQueries; query < 256; ++query) EXPECT_EQ(state_of({static_cast<char>(query)}), Scan::bad);
+  const auto state_of = [](std::string_view bytes) {
+    RequestReader reader;
+    return read(reader, bytes);
+  };
+  for (int query = kQueries; query < 256; ++query)
+    EXPECT_EQ(state_of(std::string(1, static_cast<char>(query))), Scan::bad);
   for (const std::uint64_t size : {kMaxKeyBytes + 1, std::uint64_t{1} << 63, ~std::uint64_t{0}}) {
     EXPECT_EQ(state_of(query_bytes(Query::get, size)), Scan::bad);
   }
@@ -122,14 +128,14 @@ TEST(Wire, RefusesWhatIsNoRequestOrTooLarge) {
 }
 
 TEST(Wire, RefusesARequestOfTooManyBytesInAll) {
-  RequestScanner scanner;
-  ASSERT_EQ(scanner.scan(query_bytes(Query::multi_set, std::uint64_t{100})).state, Scan::incomplete);
+  RequestReader reader;
+  ASSERT_EQ(read(reader, query_bytes(Query::multi_set, std::uint64_t{100})), Scan::incomplete);
   const std::string value(kMaxValueBytes, 'v');
   std::string pair;
   append_text(pair, "k");
   append_text(pair, value);
-  for (int i = 0; i < 7; ++i) ASSERT_EQ(scanner.scan(pair).state, Scan::incomplete);
-  EXPECT_EQ(scanner.scan(pair).state, Scan::bad);
+  for (int i = 0; i < 7; ++i) ASSERT_EQ(read(reader, pair), Scan::incomplete);
+  EXPECT_EQ(read(reader, pair), Scan::bad);
 }
 
 std::size_t allocated() {
@@ -143,9 +149,7 @@ std::size_t excess(const std::string& bytes, std::size_t piece) {
   RequestReader reader;
   std::size_t most = 0;
   for (std::size_t at = 0; at < bytes.size(); at += piece) {
-    std::string_view part = std::string_view(bytes).substr(at, piece);
-    std::string_view whole;
-    EXPECT_EQ(reader.read(part, whole), Scan::incomplete);
+    EXPECT_EQ(read(reader, std::string_view(bytes).substr(at, piece)), Scan::incomplete);
     const std::size_t now = allocated() - before;
     most = std::max(most, now - std::min(now, at + piece));
   }
