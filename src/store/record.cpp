@@ -1,58 +1,32 @@
 // Encoding and checking of the file store's records.
 #include "store/record.hpp"
 
-#include <bit>
-#include <cstring>
+#include "kernel/checksum.hpp"
+#include "store/number_bytes.hpp"
 
 namespace hookline::store {
 
 namespace {
 
-constexpr std::string_view kMagic("HOOKSTO1", 8);
-constexpr std::size_t kSlotBytes = 24;
+constexpr std::string_view kMagic("HOOKSTO2", 8);
+constexpr std::size_t kSlotBytes = 20;
 constexpr std::size_t kLongestBodyBytes = std::size_t{1} << 30;
 
-template <class T>
-void put(std::string& to, T value) {
-  char bytes[sizeof value];
-  std::memcpy(bytes, &value, sizeof value);
-  to.append(bytes, sizeof value);
-}
-
-template <class T>
-T number_at(std::string_view bytes, std::size_t at) {
-  T value;
-  std::memcpy(&value, bytes.data() + at, sizeof value);
-  return value;
-}
-
-/// For accidents, not against forgers. Each step is invertible in the state and in the word, so no damage of a single
-/// word goes unnoticed.
-std::uint64_t checksum(std::string_view bytes, std::uint64_t seed) {
-  constexpr std::uint64_t kOdd = 0x9E3779B97F4A7C15u;
-  std::uint64_t state = (seed + bytes.size() + 1) * kOdd;
-  const auto mix = [&state](std::uint64_t word) {
-    state = std::rotl((state ^ word) * kOdd, 29) * 0xBF58476D1CE4E5B9u + 1;
-  };
-  std::size_t at = 0;
-  for (; at + 8 <= bytes.size(); at += 8) mix(number_at<std::uint64_t>(bytes, at));
-  if (at < bytes.size()) {
-    std::uint64_t last = 0;
-    std::memcpy(&last, bytes.data() + at, bytes.size() - at);
-    mix(last);
-  }
-  return state ^ (state >> 32);
+/// For accidents, not against forgers.
+std::uint32_t checksum(std::string_view bytes, std::uint64_t seed) {
+  return kernel::checksum(reinterpret_cast<const std::byte*>(bytes.data()), bytes.size(),
+                          static_cast<std::uint32_t>(seed ^ (seed >> 32)));
 }
 
 std::uint32_t length_check(std::uint32_t length, std::uint64_t offset) {
   std::string bytes;
-  put(bytes, length);
-  return static_cast<std::uint32_t>(checksum(bytes, offset));
+  append_number(bytes, length);
+  return checksum(bytes, offset);
 }
 
 void put_body(std::string& to, const Record& record) {
-  put(to, static_cast<std::uint8_t>(record.kind));
-  put(to, static_cast<std::uint32_t>(record.key.size()));
+  append_number(to, static_cast<std::uint8_t>(record.kind));
+  append_number(to, static_cast<std::uint32_t>(record.key.size()));
   to.append(record.key).append(record.value);
 }
 
@@ -60,9 +34,9 @@ std::string with_header(const std::string& body, std::uint64_t offset) {
   const auto length = static_cast<std::uint32_t>(body.size());
   std::string record;
   record.reserve(kRecordHeaderBytes + body.size());
-  put(record, length);
-  put(record, length_check(length, offset));
-  put(record, checksum(body, offset));
+  append_number(record, length);
+  append_number(record, length_check(length, offset));
+  append_number(record, checksum(body, offset));
   return record + body;
 }
 
@@ -100,7 +74,7 @@ std::optional<std::string> encode_snapshot(const Contents& contents, std::uint64
   put_body(body, {RecordKind::snapshot});
   const auto part = [&body](const Record& record) {
     if (body.size() + record.key.size() + record.value.size() > kLongestBodyBytes / 2) return false;
-    put(body, static_cast<std::uint32_t>(5 + record.key.size() + record.value.size()));
+    append_number(body, static_cast<std::uint32_t>(5 + record.key.size() + record.value.size()));
     put_body(body, record);
     return true;
   };
@@ -121,7 +95,7 @@ std::optional<RecordHeader> decode_record_header(std::string_view bytes, std::ui
   const auto length = number_at<std::uint32_t>(bytes, 0);
   if (length > kLongestBodyBytes || number_at<std::uint32_t>(bytes, 4) != length_check(length, offset))
     return std::nullopt;
-  return RecordHeader{length, number_at<std::uint64_t>(bytes, 8)};
+  return RecordHeader{length, number_at<std::uint32_t>(bytes, 8)};
 }
 
 bool replay(const RecordHeader& header, std::string_view body, std::uint64_t offset, Contents& contents) {
@@ -149,9 +123,9 @@ std::uint64_t slot_offset(std::uint64_t generation) { return kMagic.size() + kSl
 
 std::string encode_slot(const FileHeader& header) {
   std::string slot;
-  put(slot, header.start);
-  put(slot, header.generation);
-  put(slot, checksum(slot, kSlotBytes));
+  append_number(slot, header.start);
+  append_number(slot, header.generation);
+  append_number(slot, checksum(slot, kSlotBytes));
   return slot;
 }
 

@@ -1,7 +1,7 @@
 // The bytes of a file store: how operations are written down, checked and read back. No files here.
 //
 // A file is a header and then records. A record is its length (4 bytes), a check of length and place (4), a check of
-// the body (8), and the body: kind (1), length of the key (4), key, value. Numbers are in the host's byte order.
+// the body (4), and the body: kind (1), length of the key (4), key, value. Numbers are in the host's byte order.
 // Because the length has a check of its own, a record that a killed process left half-written can be told from a
 // damaged one.
 #pragma once
@@ -32,7 +32,7 @@ struct Record {
   std::string_view value = {};
 };
 
-inline constexpr std::size_t kRecordHeaderBytes = 16;
+inline constexpr std::size_t kRecordHeaderBytes = 12;
 inline constexpr std::size_t kLongestPartBytes = std::size_t{256} << 20;
 
 /// The record as it stands in the file at `offset`. Key and value must not be longer than kLongestPartBytes.
@@ -42,9 +42,9 @@ std::optional<std::string> encode_snapshot(const Contents& contents, std::uint64
 
 struct RecordHeader {
   std::uint32_t body_bytes;
-  std::uint64_t body_check;
+  std::uint32_t body_check;
 };
-/// Nothing where the 16 bytes are no record's beginning at that place.
+/// Nothing where the bytes are no record's beginning at that place.
 std::optional<RecordHeader> decode_record_header(std::string_view bytes, std::uint64_t offset);
 /// Does to `contents` what the body says. False, with `contents` unspecified, where it is damaged or makes no sense.
 bool replay(const RecordHeader& header, std::string_view body, std::uint64_t offset, Contents& contents);

@@ -39,13 +39,6 @@ Field field_of(Query query, std::size_t index) { return kShapes[static_cast<std:
 
 std::size_t number_size(Field field) { return field == Field::number32 ? 4 : 8; }
 
-template <typename T>
-T number_at(const char* bytes) {
-  T number;
-  std::memcpy(&number, bytes, sizeof(T));
-  return number;
-}
-
 // Takes apart bytes that were found complete.
 void decode(std::string_view bytes, Request& request) {
   request.keys.clear();
@@ -55,13 +48,13 @@ void decode(std::string_view bytes, Request& request) {
   std::size_t at = 1;
   std::uint64_t rounds = 1;
   const auto text = [&] {
-    const auto size = number_at<std::uint64_t>(bytes.data() + at);
+    const auto size = number_at<std::uint64_t>(bytes, at);
     at += 8 + size;
     return bytes.substr(at - size, size);
   };
   std::size_t first = 0;
   if (field_of(request.query, 0) == Field::count) {
-    rounds = number_at<std::uint64_t>(bytes.data() + at);
+    rounds = number_at<std::uint64_t>(bytes, at);
     at += 8;
     first = 1;
   }
@@ -71,11 +64,11 @@ void decode(std::string_view bytes, Request& request) {
         case Field::key: request.keys.push_back(text()); break;
         case Field::value: request.values.push_back(text()); break;
         case Field::number32:
-          request.number = number_at<std::uint32_t>(bytes.data() + at);
+          request.number = number_at<std::uint32_t>(bytes, at);
           at += 4;
           break;
         case Field::number64:
-          request.number = number_at<std::int64_t>(bytes.data() + at);
+          request.number = number_at<std::int64_t>(bytes, at);
           at += 8;
           break;
         default: break;
@@ -130,7 +123,8 @@ Scan RequestReader::scan(std::string_view bytes, std::size_t& at) {
     p.number[p.number_fill++] = bytes[at++];
     if (p.number_fill < number_size(field)) continue;
     p.number_fill = 0;
-    const std::uint64_t number = field == Field::number32 ? 0 : number_at<std::uint64_t>(p.number.data());
+    const std::uint64_t number =
+        field == Field::number32 ? 0 : number_at<std::uint64_t>({p.number.data(), p.number.size()}, 0);
     if (!p.take_number(number)) return Scan::bad;
     p.total += number_size(field) + p.text_left;
     if (p.total > kMaxRequestBytes) return Scan::bad;

@@ -1,13 +1,13 @@
 // The TCP store's protocol, which is that of PyTorch's TCPStore: what requests look like as bytes. No I/O.
 #pragma once
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <string>
 #include <string_view>
 #include <vector>
+
+#include "store/number_bytes.hpp"
 
 namespace hookline::store {
 
@@ -62,13 +62,6 @@ struct Request {
   std::vector<std::string_view> values;
   std::int64_t number = 0;
 };
-
-template <typename T>
-void append_number(std::string& out, T number) {
-  std::array<char, sizeof(T)> bytes;
-  std::memcpy(bytes.data(), &number, sizeof(T));
-  out.append(bytes.data(), bytes.size());
-}
 
 inline void append_text(std::string& out, std::string_view text) {
   append_number<std::uint64_t>(out, text.size());

@@ -1,0 +1,24 @@
+// Numbers as bytes in texts, in the order of the machine's own.
+#pragma once
+
+#include <cstddef>
+#include <cstring>
+#include <string>
+#include <string_view>
+
+namespace hookline::store {
+
+template <typename T>
+void append_number(std::string& out, T number) {
+  out.append(reinterpret_cast<const char*>(&number), sizeof(T));
+}
+
+/// The bytes must be there.
+template <typename T>
+T number_at(std::string_view bytes, std::size_t at) {
+  T number;
+  std::memcpy(&number, bytes.data() + at, sizeof(T));
+  return number;
+}
+
+}  // namespace hookline::store
