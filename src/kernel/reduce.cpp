@@ -82,11 +82,11 @@ Kind plain_kind(Kind kind, DType dtype) {
   return kind;
 }
 
-// Multiplying by the inverse of a power of two is exact, so it gives the same bits as the slower division.
-Finish finish_of(ReduceOp op, DType dtype, std::size_t ranks) {
+// Multiplying by the inverse of a power of two is exact, so it gives the same bits as the slower division. Plain loops
+// divide all the same.
+Finish finish_of(ReduceOp op, std::size_t ranks) {
   if (op.kind() != Kind::avg || ranks == 1) return Finish::nothing;
-  const bool floating = dtype == DType::f64 || dtype == DType::f32 || dtype == DType::f16 || dtype == DType::bf16;
-  return floating && std::has_single_bit(ranks) ? Finish::multiply : Finish::divide;
+  return std::has_single_bit(ranks) ? Finish::multiply : Finish::divide;
 }
 
 bool may_stream(Stores stores, std::span<const std::byte* const> sources, std::span<std::byte* const> destinations,
@@ -110,7 +110,7 @@ void reduce(ReduceOp op, DType dtype, std::span<const std::byte* const> sources,
                         .kind = plain_kind(op.kind(), dtype),
                         .premultiply = op.kind() == Kind::premul_sum,
                         .stream = may_stream(stores, sources, destinations, count * size_of(dtype)),
-                        .finish = finish_of(op, dtype, sources.size()),
+                        .finish = finish_of(op, sources.size()),
                         .factor = op.factor(),
                         .divisor = static_cast<double>(sources.size())};
   HOOKLINE_VERSION(target, reduce_range)(dtype, call, 0, count);
