@@ -8,6 +8,8 @@
 
 #include <pthread.h>
 
+#include "core/end_thread.hpp"
+
 namespace hookline {
 
 Executor::~Executor() = default;
@@ -46,11 +48,7 @@ ThreadExecutor::~ThreadExecutor() {
     shared_->closing = true;
   }
   shared_->wake.notify_one();
-  if (shared_->thread.get_id() == std::this_thread::get_id()) {
-    shared_->thread.detach();
-  } else {
-    shared_->thread.join();
-  }
+  core::end_thread(shared_->thread);
 }
 
 void ThreadExecutor::post(Task task) {

@@ -13,6 +13,7 @@
 
 #include "backend/embedded/backoff.hpp"
 #include "backend/embedded/bell.hpp"
+#include "core/end_thread.hpp"
 #include "core/fork.hpp"
 
 namespace hookline::embedded {
@@ -137,11 +138,7 @@ void Engine::close() noexcept {
   }
   progress_wake_.notify_all();
   announce();
-  if (progress_thread_.get_id() == std::this_thread::get_id()) {  // what it completes may let go of the group
-    progress_thread_.detach();
-  } else if (progress_thread_.joinable()) {
-    progress_thread_.join();
-  }
+  core::end_thread(progress_thread_);
   std::unique_ptr<ThreadExecutor> worker;  // ends without the mutex, as its last tasks may post others
   const std::lock_guard lock(worker_mutex_);
   worker.swap(worker_);

@@ -8,6 +8,7 @@
 #include <hookline/core/interrupt.hpp>
 
 #include "backend/engine/station.hpp"
+#include "core/end_thread.hpp"
 
 namespace hookline::engine {
 namespace {
@@ -209,12 +210,7 @@ void Lane::stop() noexcept {
     stopping_ = true;
     wake_.notify_all();
   }
-  if (!thread_.joinable()) return;
-  if (thread_.get_id() == std::this_thread::get_id()) {
-    thread_.detach();
-  } else {
-    thread_.join();
-  }
+  core::end_thread(thread_);
 }
 
 }  // namespace hookline::engine

@@ -9,6 +9,7 @@
 #include "backend/engine/exchange.hpp"
 #include "backend/monitored.hpp"
 #include "backend/operation_kinds.hpp"
+#include "core/end_thread.hpp"
 #include "core/fork.hpp"
 
 namespace hookline::engine {
@@ -79,14 +80,8 @@ void Station::close() noexcept {
   mail_.release();
   mail_.end_listening();
   waits_.end_thread();
-  for (std::thread* const thread : {&listening_, &ticking_}) {
-    if (!thread->joinable()) continue;
-    if (thread->get_id() == std::this_thread::get_id()) {
-      thread->detach();
-    } else {
-      thread->join();
-    }
-  }
+  core::end_thread(listening_);
+  core::end_thread(ticking_);
   engine_closed_ = true;
   engine_->close();
   std::unique_ptr<ThreadExecutor> worker;  // ends without the lock, as its last tasks may post others

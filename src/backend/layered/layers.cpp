@@ -12,6 +12,7 @@
 
 #include "backend/layered/run.hpp"
 #include "backend/operation_kinds.hpp"
+#include "core/end_thread.hpp"
 #include "core/fork.hpp"
 
 namespace hookline::layered {
@@ -157,14 +158,7 @@ void Layers::close() noexcept {
     }
     lane.wake.notify_all();
   }
-  for (Lane& lane : lanes_) {
-    if (!lane.thread.joinable()) continue;
-    if (lane.thread.get_id() == std::this_thread::get_id()) {
-      lane.thread.detach();  // it ends after the task that let go of the group
-    } else {
-      lane.thread.join();
-    }
-  }
+  for (Lane& lane : lanes_) core::end_thread(lane.thread);
 }
 
 }  // namespace hookline::layered
