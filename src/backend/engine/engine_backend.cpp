@@ -27,7 +27,7 @@ class EngineBackend final : public Backend {
   }
   std::shared_ptr<void> allocate(std::size_t bytes) override {
     const Tensor memory = Tensor::empty({static_cast<std::int64_t>(bytes)}, DType::u8);
-    return {memory.mutable_bytes(), [memory](void*) {}};
+    return {memory.owner(), memory.mutable_bytes()};
   }
   std::shared_ptr<Backend> subset(const std::vector<int>& ranks, const std::string& name,
                                   Milliseconds timeout) override {

@@ -2,9 +2,7 @@
 #include "backend/engine/exchange.hpp"
 
 #include <algorithm>
-#include <cstdlib>
 #include <cstring>
-#include <new>
 
 #include <fmt/format.h>
 
@@ -33,14 +31,6 @@ std::size_t inline_limit(int size) {
 
 }  // namespace
 
-void FreeAligned::operator()(std::byte* memory) const noexcept { std::free(memory); }
-
-AlignedBytes aligned_bytes(std::size_t bytes) {
-  auto* const memory = static_cast<std::byte*>(std::aligned_alloc(kLine, std::max(round_up(bytes), kLine)));
-  if (!memory) throw std::bad_alloc();
-  return AlignedBytes(memory);
-}
-
 Exchange::Exchange(std::shared_ptr<Station> station, Milliseconds timeout, int lane, Collective&& what)
     : Operation(std::move(station), timeout, std::move(what)),
       lane_(lane),
@@ -61,8 +51,9 @@ std::size_t Exchange::head_bytes() const {
 // Receives first: where the own greeting has been answered, the peers' have nowhere to wait.
 void Exchange::begin(std::uint64_t number) {
   number_ = number;
-  greetings_ = aligned_bytes(room_ * static_cast<std::size_t>(size_));
-  std::byte* const mine = greetings_.get() + static_cast<std::size_t>(rank_) * room_;
+  greetings_ = Tensor::empty({size_, static_cast<std::int64_t>(room_)}, DType::u8);
+  std::byte* const all = greetings_.mutable_bytes();
+  std::byte* const mine = all + static_cast<std::size_t>(rank_) * room_;
   const Greeting own{kStamp ^ number, call_};
   std::memcpy(mine, &own, sizeof own);
   std::size_t at = sizeof own;
@@ -93,8 +84,8 @@ void Exchange::begin(std::uint64_t number) {
     for (int i = 1; i < size_; ++i) {
       peer = (rank_ + i) % size_;
       const auto r = static_cast<std::size_t>(peer);
-      std::memset(greetings_.get() + r * room_, 0, sizeof(Greeting));
-      received_[r] = station().engine().receive(peer, address, greetings_.get() + r * room_, room_);
+      std::memset(all + r * room_, 0, sizeof(Greeting));
+      received_[r] = station().engine().receive(peer, address, all + r * room_, room_);
     }
     for (int i = 1; i < size_; ++i) {
       peer = (rank_ + i) % size_;
@@ -143,11 +134,11 @@ Steps Exchange::run() {
 }
 
 const Greeting& Exchange::greeting(int rank) const {
-  return *reinterpret_cast<const Greeting*>(greetings_.get() + static_cast<std::size_t>(rank) * room_);
+  return *reinterpret_cast<const Greeting*>(greetings_.bytes() + static_cast<std::size_t>(rank) * room_);
 }
 
 const std::byte* Exchange::payload(int rank) const {
-  const std::byte* const begin = greetings_.get() + static_cast<std::size_t>(rank) * room_ + sizeof(Greeting);
+  const std::byte* const begin = greetings_.bytes() + static_cast<std::size_t>(rank) * room_ + sizeof(Greeting);
   return parts_.motion == Motion::alltoall ? begin + head_bytes() : begin;
 }
 
@@ -167,7 +158,7 @@ void Exchange::compare_splits() {
   std::vector<const std::byte*> posted;
   posted.reserve(static_cast<std::size_t>(size_));
   for (int r = 0; r < size_; ++r)
-    posted.push_back(greetings_.get() + static_cast<std::size_t>(r) * room_ + sizeof(Greeting));
+    posted.push_back(greetings_.bytes() + static_cast<std::size_t>(r) * room_ + sizeof(Greeting));
   const std::string differing = backend::read_splits(posted, splits_);
   if (!differing.empty()) throw Mismatch(describe() + ": " + differing);
 }
@@ -228,7 +219,7 @@ void Exchange::let_go() noexcept {
 void Exchange::finish(std::exception_ptr error) {
   if (error && !greeted_ && station().unusable()) {
     struct Greetings {
-      AlignedBytes memory;
+      Tensor memory;
       std::vector<std::unique_ptr<Message>> sent;
       std::vector<std::unique_ptr<Message>> received;
     };

@@ -24,13 +24,6 @@ struct Greeting {
 };
 static_assert(sizeof(Greeting) == 64);
 
-struct FreeAligned {
-  void operator()(std::byte* memory) const noexcept;
-};
-/// Memory that begins at a cache line.
-using AlignedBytes = std::unique_ptr<std::byte, FreeAligned>;
-AlignedBytes aligned_bytes(std::size_t bytes);
-
 /// Every rank has the greetings of all, compares them, and decides from all of them, so that all decide alike. Nothing
 /// is written to a tensor, and nothing is received that is not a greeting, before they agree.
 class Exchange final : public Operation, public Script {
@@ -53,10 +46,7 @@ class Exchange final : public Operation, public Script {
   backend::StepsRoom& steps_room() noexcept { return rooms_[frames_++ % rooms_.size()]; }
 
  private:
-  struct Flat {  ///< a block that lies in one piece
-    std::byte* data = nullptr;
-    std::size_t bytes = 0;
-  };
+  using Flat = backend::Piece;  ///< a block that lies in one piece
 
   void drive() override;
   void hurry() override;
@@ -102,15 +92,15 @@ class Exchange final : public Operation, public Script {
   bool agreed_ = false;   ///< all greetings are there
   bool greeted_ = false;  ///< and this rank's are with all others
   std::exception_ptr begin_error_;
-  AlignedBytes greetings_;             ///< of all ranks, the own one too
+  Tensor greetings_;                   ///< of all ranks, the own one too
   std::vector<std::uint64_t> splits_;  ///< of alltoall: bytes from each rank (row) to each rank (column)
   struct Packed {
     const backend::Stream* stream;
-    AlignedBytes bytes;
+    Tensor memory;
     bool take;
   };
   std::vector<Packed> packed_;
-  AlignedBytes scratch_;
+  Tensor scratch_;
   // Messages come last: they are let go of before the memory that they use.
   std::vector<std::unique_ptr<Message>> sent_;
   std::vector<std::unique_ptr<Message>> received_;

@@ -23,8 +23,9 @@ constexpr std::uint64_t parts_of(std::size_t bytes, std::size_t part) { return (
 Exchange::Flat Exchange::flat(const backend::Stream& stream, bool give, bool take) {
   if (stream.bytes() == 0) return {};
   if (std::byte* const whole = stream.contiguous()) return {whole, stream.bytes()};
-  Packed& packed = packed_.emplace_back(Packed{&stream, aligned_bytes(stream.bytes()), take});
-  std::byte* const to = packed.bytes.get();
+  const Tensor memory = Tensor::empty({static_cast<std::int64_t>(stream.bytes())}, DType::u8);
+  packed_.push_back({&stream, memory, take});
+  std::byte* const to = memory.mutable_bytes();
   if (give) {
     stream.for_each(0, stream.bytes(), [&](const std::byte* data, std::size_t bytes, std::size_t position) {
       kernel::copy(to + position, data, bytes);
@@ -37,7 +38,7 @@ void Exchange::unpack() {
   for (const Packed& packed : packed_) {
     if (!packed.take) continue;
     packed.stream->for_each(0, packed.stream->bytes(), [&](std::byte* out, std::size_t bytes, std::size_t position) {
-      kernel::copy(out, packed.bytes.get() + position, bytes);
+      kernel::copy(out, packed.memory.bytes() + position, bytes);
     });
   }
 }
@@ -193,13 +194,13 @@ Steps Exchange::reduce_slices() {
 
   const std::size_t window_bytes = (ranks - 1) * std::min<std::size_t>(kWindow, count) * part;
   const bool apart = !scatter && !takes_reduction();  // the tensors of who does not take the result stay as they are
-  scratch_ = aligned_bytes(window_bytes + (apart ? own.bytes : 0));
+  scratch_ = Tensor::empty({static_cast<std::int64_t>(window_bytes + (apart ? own.bytes : 0))}, DType::u8);
   Flat result = own;
   if (scatter) result = flat(parts_.take[0], false, true);
-  if (apart) result.data = scratch_.get() + window_bytes;
+  if (apart) result.data = scratch_.mutable_bytes() + window_bytes;
   const auto incoming = [&](std::uint64_t k, int r) {
     const auto place = static_cast<std::size_t>(r < rank_ ? r : r - 1) + (k % kWindow) * (ranks - 1);
-    return Flat{scratch_.get() + place * part, piece(own, k).bytes};
+    return Flat{scratch_.mutable_bytes() + place * part, piece(own, k).bytes};
   };
   const auto post_receives = [&](std::uint64_t k) {
     for (int i = 1; k < count && i < size_; ++i) {
