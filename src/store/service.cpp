@@ -1,7 +1,6 @@
 // The server's side of each query.
 #include "store/service.hpp"
 
-#include <algorithm>
 #include <optional>
 #include <utility>
 
@@ -24,12 +23,9 @@ bool Service::serve(ClientId client, const Request& request, std::string& reply)
     case Query::get:
     case Query::multi_get: return serve_values(request, reply);
     case Query::add: return serve_add(request, reply);
-    case Query::check: {
-      const bool all = std::all_of(request.keys.begin(), request.keys.end(),
-                                   [&](std::string_view each) { return table_.has(each); });
-      append_number(reply, all ? CheckReply::ready : CheckReply::not_ready);
+    case Query::check:
+      append_number(reply, table_.check(request.keys) ? CheckReply::ready : CheckReply::not_ready);
       return true;
-    }
     case Query::wait:
     case Query::barrier: return serve_wait(client, request, reply);
     case Query::num_keys: append_number(reply, table_.num_keys()); return true;

@@ -1,7 +1,6 @@
 // The operations on a store's contents.
 #include "store/table.hpp"
 
-#include <algorithm>
 #include <charconv>
 #include <utility>
 
@@ -54,10 +53,6 @@ std::int64_t Table::add(std::string_view key, std::int64_t amount) {
 }
 
 bool Table::has(std::string_view key) const { return values_.contains(key) || queues_.contains(key); }
-
-bool Table::check(const std::vector<std::string>& keys) const {
-  return std::all_of(keys.begin(), keys.end(), [this](const std::string& key) { return has(key); });
-}
 
 std::string Table::compare_set(std::string_view key, const std::string& expected, const std::string& desired) {
   const std::string* value = find(key);

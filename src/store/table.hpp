@@ -1,6 +1,7 @@
 // What a store holds, without locks or waiting: the memory store, the file store's replay and the TCP server share it.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <deque>
 #include <map>
@@ -22,7 +23,10 @@ class Table {
   /// that is missing or empty counts as 0.
   std::int64_t add(std::string_view key, std::int64_t amount);
   /// Whether each key has a value or a queue with something in it.
-  bool check(const std::vector<std::string>& keys) const;
+  template <class Keys>
+  bool check(const Keys& keys) const {
+    return std::all_of(keys.begin(), keys.end(), [this](std::string_view key) { return has(key); });
+  }
   bool has(std::string_view key) const;
   std::string compare_set(std::string_view key, const std::string& expected, const std::string& desired);
   bool delete_key(std::string_view key);

@@ -60,11 +60,6 @@ void Session::start() {
   await_input();
 }
 
-// The opening of every connection: nothing is served before this has said yes.
-bool Session::admit(const Request& request) {
-  return request.query == Query::validate && static_cast<std::uint32_t>(request.number) == kMagic;
-}
-
 void Session::await_input() {
   socket_.async_wait(asio::socket_base::wait_read, [self = shared_from_this()](const asio::error_code& error) {
     if (!error) self->guarded(&Session::on_input);
@@ -127,11 +122,11 @@ void Session::take(std::string_view bytes) {
 }
 
 bool Session::serve() {
-  bool good = true;
+  bool good = false;
   if (admitted_) {
     good = all_.service_.serve(id_, request_, out_);
-  } else {
-    admitted_ = good = admit(request_);
+  } else {  // the opening of every connection: nothing is served before it
+    good = admitted_ = request_.query == Query::validate && request_.number == kMagic;
   }
   if (request_.keys.capacity() > kKeptCapacity / sizeof(std::string_view)) request_ = Request();
   return good;

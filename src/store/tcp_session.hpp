@@ -16,7 +16,7 @@
 
 #include "store/request_reader.hpp"
 #include "store/service.hpp"
-#include "store/session_limits.hpp"
+#include "store/tcp_server.hpp"
 
 namespace hookline::store {
 
@@ -60,8 +60,6 @@ class Session : public std::enable_shared_from_this<Session> {
   void close();
 
  private:
-  static bool admit(const Request& request);
-
   void await_input();
   void await_room();
   void on_input();
