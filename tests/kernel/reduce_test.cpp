@@ -15,6 +15,7 @@
 #include <hookline/core/error.hpp>
 
 #include "harness/reductions.hpp"
+#include "kernel/scale.hpp"
 
 namespace hookline::kernel {
 namespace {
@@ -256,6 +257,14 @@ TEST(Reduce, NanOfAnyRankComesThroughMinAndMax) {
     EXPECT_TRUE(std::isnan(result[0]) && std::isnan(result[1])) << name(op);
     EXPECT_TRUE(std::signbit(result[2])) << name(op) << " keeps the first of two equal values";
   }
+}
+
+TEST(Reduce, ScalingIsASumOfOneAddend) {
+  std::vector<double> values = {1, -2, 0.1};
+  const std::vector<double> want = {values[0] * 0.3, values[1] * 0.3, 0.1};
+  std::byte* const bytes = std::as_writable_bytes(std::span(values)).data();
+  scale(DType::f64, bytes, bytes, 2, 0.3);
+  EXPECT_EQ(values, want);
 }
 
 TEST(Reduce, RefusesWhatTheOpCannotTake) {

