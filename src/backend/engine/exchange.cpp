@@ -15,10 +15,12 @@
 namespace hookline::engine {
 namespace {
 
-constexpr std::uint64_t kStamp = 0x676e696c6b6f6f68;
 constexpr std::size_t kLine = backend::kCacheLine;
 constexpr std::size_t kMostInlined = 32 * 1024;
 constexpr Milliseconds kLook{2};  // for a message that has come
+
+constexpr std::size_t kCallBytes = kLine;  // so that what is behind a call begins with a line
+static_assert(sizeof(backend::Call) <= kCallBytes);
 
 constexpr std::size_t round_up(std::size_t bytes) { return (bytes + kLine - 1) / kLine * kLine; }
 
@@ -40,7 +42,7 @@ Exchange::Exchange(std::shared_ptr<Station> station, Milliseconds timeout, int l
       call_(backend::call_of(collective(), parts_)),
       inline_limit_(inline_limit(size_)),
       inlined_((is_source(rank_) ? parts_.give.bytes() : 0) <= inline_limit_) {
-  room_ = round_up(sizeof(Greeting) + head_bytes() + inline_limit_);
+  room_ = round_up(kCallBytes + head_bytes() + inline_limit_);
 }
 
 std::size_t Exchange::head_bytes() const {
@@ -54,9 +56,9 @@ void Exchange::begin(std::uint64_t number) {
   greetings_ = Tensor::empty({size_, static_cast<std::int64_t>(room_)}, DType::u8);
   std::byte* const all = greetings_.mutable_bytes();
   std::byte* const mine = all + static_cast<std::size_t>(rank_) * room_;
-  const Greeting own{kStamp ^ number, call_};
-  std::memcpy(mine, &own, sizeof own);
-  std::size_t at = sizeof own;
+  std::memset(mine, 0, kCallBytes);
+  std::memcpy(mine, &call_, sizeof call_);
+  std::size_t at = kCallBytes;
   if (parts_.motion == Motion::alltoall) {
     for (const auto* side : {&parts_.give, &parts_.take}) {
       for (std::size_t i = 0; i < side->size(); ++i) {
@@ -65,7 +67,7 @@ void Exchange::begin(std::uint64_t number) {
         at += sizeof bytes;
       }
     }
-    at = sizeof own + head_bytes();
+    at = kCallBytes + head_bytes();
   }
   if (inlined_ && is_source(rank_)) {
     for (std::size_t i = 0; i < parts_.give.size(); ++i) {
@@ -84,7 +86,7 @@ void Exchange::begin(std::uint64_t number) {
     for (int i = 1; i < size_; ++i) {
       peer = (rank_ + i) % size_;
       const auto r = static_cast<std::size_t>(peer);
-      std::memset(all + r * room_, 0, sizeof(Greeting));
+      std::memset(all + r * room_, 0, kCallBytes);
       received_[r] = station().engine().receive(peer, address, all + r * room_, room_);
     }
     for (int i = 1; i < size_; ++i) {
@@ -133,19 +135,18 @@ Steps Exchange::run() {
   for (const auto& [original, copy] : parts_.copied_back) original.copy_from(copy);
 }
 
-const Greeting& Exchange::greeting(int rank) const {
-  return *reinterpret_cast<const Greeting*>(greetings_.bytes() + static_cast<std::size_t>(rank) * room_);
+const std::byte* Exchange::greeting(int rank) const {
+  return greetings_.bytes() + static_cast<std::size_t>(rank) * room_;
 }
 
 const std::byte* Exchange::payload(int rank) const {
-  const std::byte* const begin = greetings_.bytes() + static_cast<std::size_t>(rank) * room_ + sizeof(Greeting);
+  const std::byte* const begin = greeting(rank) + kCallBytes;
   return parts_.motion == Motion::alltoall ? begin + head_bytes() : begin;
 }
 
 void Exchange::compare() {
-  std::vector<backend::Call> calls;
-  calls.reserve(static_cast<std::size_t>(size_));
-  for (int r = 0; r < size_; ++r) calls.push_back(greeting(r).call);
+  std::vector<backend::Call> calls(static_cast<std::size_t>(size_));
+  for (int r = 0; r < size_; ++r) std::memcpy(&calls[static_cast<std::size_t>(r)], greeting(r), sizeof(backend::Call));
   const std::string differing = backend::difference(calls.data(), size_);
   if (!differing.empty()) {
     throw Mismatch(
@@ -157,8 +158,7 @@ void Exchange::compare() {
 void Exchange::compare_splits() {
   std::vector<const std::byte*> posted;
   posted.reserve(static_cast<std::size_t>(size_));
-  for (int r = 0; r < size_; ++r)
-    posted.push_back(greetings_.bytes() + static_cast<std::size_t>(r) * room_ + sizeof(Greeting));
+  for (int r = 0; r < size_; ++r) posted.push_back(greeting(r) + kCallBytes);
   const std::string differing = backend::read_splits(posted, splits_);
   if (!differing.empty()) throw Mismatch(describe() + ": " + differing);
 }

@@ -16,16 +16,10 @@ namespace hookline::engine {
 using backend::Motion;
 using backend::Steps;
 
-/// What a rank sends to every other one first. Behind it: for alltoall, how many bytes go to and come from each rank;
-/// then the blocks, where they are small.
-struct Greeting {
-  std::uint64_t stamp = 0;  ///< never 0
-  backend::Call call;
-};
-static_assert(sizeof(Greeting) == 64);
-
-/// Every rank has the greetings of all, compares them, and decides from all of them, so that all decide alike. Nothing
-/// is written to a tensor, and nothing is received that is not a greeting, before they agree.
+/// A greeting is what a rank sends to every other one first: its call; behind it, for alltoall, how many bytes go to
+/// and come from each rank; then the blocks, where they are small. Every rank has the greetings of all, compares them,
+/// and decides from all of them, so that all decide alike. Nothing is written to a tensor, and nothing is received that
+/// is not a greeting, before they agree.
 class Exchange final : public Operation, public Script {
  public:
   Exchange(std::shared_ptr<Station> station, Milliseconds timeout, int lane, Collective&& what);
@@ -57,7 +51,7 @@ class Exchange final : public Operation, public Script {
   Steps broadcast_slices();
   Steps reduce_slices();
 
-  const Greeting& greeting(int rank) const;
+  const std::byte* greeting(int rank) const;
   const std::byte* payload(int rank) const;
   void compare();
   void compare_splits();

@@ -14,7 +14,7 @@ namespace hookline::gloo_engine {
 namespace {
 
 // Ranks of another version must not connect: their greetings would have another size.
-constexpr std::string_view kHead = "hookline-gloo 1\n";
+constexpr std::string_view kHead = "hookline-gloo 2\n";
 
 }  // namespace
 
