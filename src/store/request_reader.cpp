@@ -55,6 +55,7 @@ void decode(std::string_view bytes, Request& request) {
   std::size_t first = 0;
   if (field_of(request.query, 0) == Field::count) {
     rounds = number_at<std::uint64_t>(bytes, at);
+    request.keys.reserve(rounds);  // they are all there
     at += 8;
     first = 1;
   }

@@ -8,7 +8,7 @@
 namespace hookline::store {
 namespace {
 
-// Buffers that have grown beyond this are let go of when they are empty.
+// A buffer of replies that has grown beyond this is let go of when it is empty.
 constexpr std::size_t kKeptCapacity = 16 * 1024;
 
 }  // namespace
@@ -100,6 +100,7 @@ void Session::on_room() {
 }
 
 void Session::take(std::string_view bytes) {
+  Request request;
   while (!bytes.empty()) {
     if (unsent() > all_.limits_.unsent) {
       flush();
@@ -109,8 +110,8 @@ void Session::take(std::string_view bytes) {
         return;
       }
     }
-    const Scan state = reader_.read(bytes, request_);
-    if (state == Scan::bad || (state == Scan::complete && !serve())) return close();
+    const Scan state = reader_.read(bytes, request);
+    if (state == Scan::bad || (state == Scan::complete && !serve(request))) return close();
     if (state == Scan::complete) {
       begun_.reset();
     } else if (!begun_) {
@@ -121,15 +122,11 @@ void Session::take(std::string_view bytes) {
   if (!closed_) await_input();
 }
 
-bool Session::serve() {
-  bool good = false;
-  if (admitted_) {
-    good = all_.service_.serve(id_, request_, out_);
-  } else {  // the opening of every connection: nothing is served before it
-    good = admitted_ = request_.query == Query::validate && request_.number == kMagic;
-  }
-  if (request_.keys.capacity() > kKeptCapacity / sizeof(std::string_view)) request_ = Request();
-  return good;
+bool Session::serve(const Request& request) {
+  if (admitted_) return all_.service_.serve(id_, request, out_);
+  // The opening of every connection: nothing is served before it.
+  admitted_ = request.query == Query::validate && request.number == kMagic;
+  return admitted_;
 }
 
 void Session::stop_waiting() {

@@ -66,7 +66,7 @@ class Session : public std::enable_shared_from_this<Session> {
   void on_room();
   void guarded(void (Session::*step)());
   void take(std::string_view bytes);
-  bool serve();
+  bool serve(const Request& request);
   void flush();
   std::size_t unsent() const { return out_.size() - out_at_; }
 
@@ -78,7 +78,6 @@ class Session : public std::enable_shared_from_this<Session> {
   bool awaiting_room_ = false;
   std::optional<Clock::time_point> begun_;  // when the request that is not yet complete began
   RequestReader reader_;
-  Request request_;
   std::string unread_;  // received, but not looked at before the client has read its replies
   std::string out_;
   std::size_t out_at_ = 0;
