@@ -6,6 +6,7 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
+#include "gc_slots.hpp"
 #include "py_hook.hpp"
 #include "rooms.hpp"
 #include "shape_arg.hpp"
@@ -15,21 +16,12 @@
 namespace hookline::python {
 namespace {
 
-int traverse(PyObject* self, visitproc visit, void* arg) {
-  Py_VISIT(Py_TYPE(self));
-  if (nb::inst_ready(self)) Py_VISIT(nb::inst_ptr<PyGradBucket>(self)->buffer.ptr());
+int traverse(const PyGradBucket& self, visitproc visit, void* arg) {
+  Py_VISIT(self.buffer.ptr());
   return 0;
 }
 
-int clear(PyObject* self) {
-  if (nb::inst_ready(self)) {
-    const nb::object dropped = std::exchange(nb::inst_ptr<PyGradBucket>(self)->buffer, nb::object());
-  }
-  return 0;
-}
-
-PyType_Slot slots[] = {
-    {Py_tp_traverse, reinterpret_cast<void*>(traverse)}, {Py_tp_clear, reinterpret_cast<void*>(clear)}, {0, nullptr}};
+void clear(PyGradBucket& self) { const nb::object dropped = std::exchange(self.buffer, nb::object()); }
 
 void construct(PyGradBucket* self, const TensorArg& buffer, std::optional<std::vector<Shape>> sizes,
                std::optional<std::vector<TensorArg>> parameters, std::size_t index, std::size_t bucket_count,
@@ -70,7 +62,8 @@ nb::list sizes(const PyGradBucket& self) {
 
 void bind_bucket(nb::module_& m) {
   using nb::arg;
-  nb::class_<PyGradBucket>(m, "GradBucket", nb::type_slots(slots), nb::is_weak_referenceable(),
+  nb::class_<PyGradBucket>(m, "GradBucket", nb::type_slots(gc_slots<PyGradBucket, traverse, clear>),
+                           nb::is_weak_referenceable(),
                            "The gradients of some parameters in one flat buffer: what a communication hook gets.")
       .def("__init__", &construct, arg("buffer"), arg("sizes") = nb::none(), arg("parameters") = nb::none(),
            arg("index") = 0, arg("bucket_count") = 1, arg("sparse_grad_indices") = nb::none(),

@@ -3,28 +3,19 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/typing.h>
 
+#include "gc_slots.hpp"
 #include "py_future.hpp"
 #include "rooms.hpp"
 
 namespace hookline::python {
 namespace {
 
-int traverse(PyObject* self, visitproc visit, void* arg) {
-  Py_VISIT(Py_TYPE(self));
-  return nb::inst_ready(self) ? nb::inst_ptr<PyFuture>(self)->traverse(visit, arg) : 0;
-}
-
-int clear(PyObject* self) {
-  if (nb::inst_ready(self)) nb::inst_ptr<PyFuture>(self)->clear();
-  return 0;
-}
-
 void finalize(PyObject* self) {
   if (nb::inst_ready(self)) nb::inst_ptr<PyFuture>(self)->finalize();
 }
 
-PyType_Slot slots[] = {{Py_tp_traverse, reinterpret_cast<void*>(traverse)},
-                       {Py_tp_clear, reinterpret_cast<void*>(clear)},
+PyType_Slot slots[] = {{Py_tp_traverse, reinterpret_cast<void*>(traverse_slot<PyFuture, &PyFuture::traverse>)},
+                       {Py_tp_clear, reinterpret_cast<void*>(clear_slot<PyFuture, &PyFuture::clear>)},
                        {Py_tp_finalize, reinterpret_cast<void*>(finalize)},
                        {0, nullptr}};
 

@@ -17,6 +17,7 @@
 #include "bind_collectives.hpp"
 #include "default_group.hpp"
 #include "dtype_arg.hpp"
+#include "gc_slots.hpp"
 #include "natively.hpp"
 #include "py_group.hpp"
 #include "py_process_group.hpp"
@@ -30,25 +31,16 @@ namespace {
 
 using GroupPtr = std::shared_ptr<ProcessGroup>;
 
-int traverse(PyObject* self, visitproc visit, void* arg) {
-  Py_VISIT(Py_TYPE(self));
-  if (!nb::inst_ready(self)) return 0;
-  ProcessGroup* const group = nb::inst_ptr<ProcessGroup>(self);
-  if (auto* const native = dynamic_cast<NativeGroup*>(group)) return native->traverse(visit, arg);
-  if (auto* const python = dynamic_cast<PyProcessGroup*>(group)) return python->hook_list().traverse(visit, arg);
+int traverse(ProcessGroup& group, visitproc visit, void* arg) {
+  if (auto* const native = dynamic_cast<NativeGroup*>(&group)) return native->traverse(visit, arg);
+  if (auto* const python = python_group(group)) return python->hook_list().traverse(visit, arg);
   return 0;
 }
 
-int clear(PyObject* self) {
-  if (!nb::inst_ready(self)) return 0;
-  ProcessGroup* const group = nb::inst_ptr<ProcessGroup>(self);
-  if (auto* const native = dynamic_cast<NativeGroup*>(group)) native->clear();
-  if (auto* const python = dynamic_cast<PyProcessGroup*>(group)) python->hook_list().clear();
-  return 0;
+void clear(ProcessGroup& group) {
+  if (auto* const native = dynamic_cast<NativeGroup*>(&group)) native->clear();
+  if (auto* const python = python_group(group)) python->hook_list().clear();
 }
-
-PyType_Slot slots[] = {
-    {Py_tp_traverse, reinterpret_cast<void*>(traverse)}, {Py_tp_clear, reinterpret_cast<void*>(clear)}, {0, nullptr}};
 
 /// The group that init_process_group made last, while it lives: what is read from a pickle belongs to it.
 std::weak_ptr<ProcessGroup>& default_group() {
@@ -212,7 +204,7 @@ void bind_group(nb::module_& m) {
       .def_ro("recv_anysource", &Capabilities::recv_anysource);
 
   nb::class_<ProcessGroup, PyProcessGroup> group(
-      m, "ProcessGroup", nb::type_slots(slots), nb::is_weak_referenceable(),
+      m, "ProcessGroup", nb::type_slots(gc_slots<ProcessGroup, traverse, clear>), nb::is_weak_referenceable(),
       "Ranks that communicate. Every rank makes the same calls in the same order. Where a list of arrays is expected, "
       "a single one is taken, too. Arrays must stay untouched until the work is done. A class may derive from it and "
       "define any of the operations: native code then calls those, as torch.distributed would.");

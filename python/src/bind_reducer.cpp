@@ -19,6 +19,7 @@
 #include <hookline/reducer/broadcast_coalesced.hpp>
 #include <hookline/reducer/reducer.hpp>
 
+#include "gc_slots.hpp"
 #include "natively.hpp"
 #include "py_error.hpp"
 #include "py_hook.hpp"
@@ -47,19 +48,15 @@ struct PyReducer {
 };
 
 // A hook may refer to what owns the reducer, and so may the traceback of an exception that it ended with.
-int traverse(PyObject* self, visitproc visit, void* arg) {
-  Py_VISIT(Py_TYPE(self));
-  if (!nb::inst_ready(self)) return 0;
-  const PyReducer& own = *nb::inst_ptr<PyReducer>(self);
-  const Reducer* const reducer = own.reducer.get();
-  if (!reducer) return 0;
+int traverse(const PyReducer& own, visitproc visit, void* arg) {
+  if (!own.reducer) return 0;
   Py_VISIT(own.optimizer.get().ptr());
   if (const auto* python_hook = dynamic_cast<const PythonCommHook*>(own.hook.get())) {
     Py_VISIT(python_hook->state().ptr());
     Py_VISIT(python_hook->function().ptr());
   }
   try {
-    if (const std::exception_ptr failure = reducer->failure()) std::rethrow_exception(failure);
+    if (const std::exception_ptr failure = own->failure()) std::rethrow_exception(failure);
   } catch (const PythonException& e) {
     Py_VISIT(e.exception().get().ptr());
   } catch (...) {  // nothing of Python's
@@ -67,18 +64,12 @@ int traverse(PyObject* self, visitproc visit, void* arg) {
   return 0;
 }
 
-int clear(PyObject* self) {
-  if (!nb::inst_ready(self)) return 0;
-  PyReducer& reducer = *nb::inst_ptr<PyReducer>(self);
-  reducer.no_sync.reset();
-  const std::unique_ptr<Reducer> dropped = std::move(reducer.reducer);
-  const HookPtr hook = std::move(reducer.hook);
-  const PyRef optimizer = std::move(reducer.optimizer);
-  return 0;
+void clear(PyReducer& own) {
+  own.no_sync.reset();
+  const std::unique_ptr<Reducer> reducer = std::move(own.reducer);
+  const HookPtr hook = std::move(own.hook);
+  const PyRef optimizer = std::move(own.optimizer);
 }
-
-PyType_Slot slots[] = {
-    {Py_tp_traverse, reinterpret_cast<void*>(traverse)}, {Py_tp_clear, reinterpret_cast<void*>(clear)}, {0, nullptr}};
 
 using Key = std::variant<std::size_t, std::string>;
 using Names = std::set<std::string>;
@@ -223,7 +214,8 @@ void bind_between_steps(nb::class_<PyReducer>& reducer) {
 
 void bind_reducer(nb::module_& m) {
   using nb::arg;
-  nb::class_<PyReducer> reducer(m, "Reducer", nb::type_slots(slots), nb::is_weak_referenceable(),
+  nb::class_<PyReducer> reducer(m, "Reducer", nb::type_slots(gc_slots<PyReducer, traverse, clear>),
+                                nb::is_weak_referenceable(),
                                 "Averages gradients over the ranks of a group while the backward pass goes on.");
   reducer.def("__init__", &construct, arg("parameters"), arg("group"), arg("hook") = nb::none(),
               arg("state") = nb::none(), arg("first_bucket_bytes") = BucketLimits().first,

@@ -8,6 +8,7 @@
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
 
+#include "gc_slots.hpp"
 #include "gil_release.hpp"
 #include "natively.hpp"
 #include "py_call.hpp"
@@ -33,10 +34,7 @@ const PyWork* only_owned(const WorkObject& work) {
   return work.work.use_count() == 1 ? dynamic_cast<const PyWork*>(work.work.get()) : nullptr;
 }
 
-int traverse(PyObject* self, visitproc visit, void* arg) {
-  Py_VISIT(Py_TYPE(self));
-  if (!nb::inst_ready(self)) return 0;
-  const WorkObject& work = *nb::inst_ptr<WorkObject>(self);
+int traverse(const WorkObject& work, visitproc visit, void* arg) {
   Py_VISIT(work.group.ptr());
   Py_VISIT(work.outputs.ptr());
   Py_VISIT(work.future.ptr());
@@ -45,17 +43,11 @@ int traverse(PyObject* self, visitproc visit, void* arg) {
   return 0;
 }
 
-int clear(PyObject* self) {
-  if (!nb::inst_ready(self)) return 0;
-  WorkObject& work = *nb::inst_ptr<WorkObject>(self);
+void clear(WorkObject& work) {
   const nb::object dropped[] = {std::exchange(work.group, {}), std::exchange(work.outputs, {}),
                                 std::exchange(work.future, {}), std::exchange(work.error, {})};
   if (only_owned(work)) const WorkPtr python = std::exchange(work.work, nullptr);
-  return 0;
 }
-
-PyType_Slot slots[] = {
-    {Py_tp_traverse, reinterpret_cast<void*>(traverse)}, {Py_tp_clear, reinterpret_cast<void*>(clear)}, {0, nullptr}};
 
 WorkObject& object_of(nb::handle self) {
   if (!nb::inst_ready(self)) throw nb::type_error(forgotten_init(self, "").c_str());
@@ -272,7 +264,7 @@ void bind_work_info(nb::module_& m) {
 }  // namespace
 
 void bind_work(nb::module_& m) {
-  nb::class_<WorkObject>(m, "Work", nb::type_slots(slots), nb::is_weak_referenceable(),
+  nb::class_<WorkObject>(m, "Work", nb::type_slots(gc_slots<WorkObject, traverse, clear>), nb::is_weak_referenceable(),
                          "An operation that was started. The objects passed to it stay alive until it is done. A "
                          "class may derive from it and have its own wait(timeout), get_future() and is_completed().")
       .def("__init__", &init, nb::arg("future").none() = nb::none(),
