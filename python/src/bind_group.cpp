@@ -56,7 +56,7 @@ GroupPtr init(const std::optional<std::string>& backend, const std::string& init
   options.init_method = init_method;
   options.rank = rank;
   options.world_size = world_size;
-  if (timeout) options.timeout = timeout->value();
+  if (timeout) options.timeout = *timeout;
   options.store = std::move(store);
   options.backend_options = backend_options;
   auto group = natively([&] { return NativeGroup::make(init_process_group(options)); });
@@ -65,7 +65,7 @@ GroupPtr init(const std::optional<std::string>& backend, const std::string& init
 }
 
 std::vector<GroupPtr> threads_groups(int size, std::optional<TimeoutArg> timeout) {
-  const Milliseconds limit = timeout ? timeout->value() : kDefaultTimeout;
+  const Milliseconds limit = timeout ? *timeout : kDefaultTimeout;
   return natively([&] {
     std::vector<GroupPtr> groups;
     for (auto& backend : make_threads_backends(size)) groups.push_back(NativeGroup::make(make_group(backend, limit)));
@@ -106,9 +106,7 @@ void register_hook(ProcessGroup& g, nb::callable hook) {
 }
 
 void wait_for_hooks(ProcessGroup& g, std::optional<TimeoutArg> timeout) {
-  std::optional<Milliseconds> limit;
-  if (timeout) limit = timeout->value();
-  natively([&] { g.wait_for_hooks(limit); });
+  natively([&] { g.wait_for_hooks(timeout); });
 }
 
 void bind_hooks(GroupClass& group) {
@@ -155,8 +153,8 @@ void bind_life(GroupClass& group) {
       .def(
           "set_timeout",
           [](ProcessGroup& g, TimeoutArg timeout) {
-            if (PyProcessGroup* const python = python_group(g)) python->set_own_timeout(timeout.value());
-            else g.set_timeout(timeout.value());
+            if (PyProcessGroup* const python = python_group(g)) python->set_own_timeout(timeout);
+            else g.set_timeout(timeout);
           },
           arg("timeout"))
       .def(

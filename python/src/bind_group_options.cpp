@@ -27,10 +27,6 @@ struct ReduceScatterOptionsObject : CallOptions {};
 struct AllToAllOptionsObject : CallOptions {};
 struct BarrierOptionsObject : CallOptions {};
 
-std::optional<Milliseconds> milliseconds(const std::optional<TimeoutArg>& timeout) {
-  return timeout ? std::optional(timeout->value()) : std::nullopt;
-}
-
 template <class T>
 using OptionsClass = nb::class_<T, CallOptions>;
 
@@ -41,7 +37,7 @@ OptionsClass<T> options_class(nb::module_& m, const char* name) {
                        "keywords.");
   type.def_prop_rw(
       "timeout", [](const T& o) { return o.timeout; },
-      [](T& o, std::optional<TimeoutArg> timeout) { o.timeout = milliseconds(timeout); },
+      [](T& o, std::optional<TimeoutArg> timeout) { o.timeout = timeout; },
       nb::for_setter(nb::arg("timeout").none()), "None for the group's own.");
   return type;
 }
@@ -65,7 +61,7 @@ void with_root_tensor(OptionsClass<T>& type) {
 template <class T>
 void bind_timeout_only(nb::module_& m, const char* name) {
   options_class<T>(m, name).def(
-      "__init__", [](T* self, std::optional<TimeoutArg> t) { new (self) T{{.timeout = milliseconds(t)}}; },
+      "__init__", [](T* self, std::optional<TimeoutArg> t) { new (self) T{{.timeout = t}}; },
       nb::arg("timeout") = nb::none());
 }
 
@@ -74,7 +70,7 @@ void bind_op_only(nb::module_& m, const char* name) {
   auto type = options_class<T>(m, name);
   type.def(
       "__init__",
-      [](T* self, ReduceOp op, std::optional<TimeoutArg> t) { new (self) T{{.op = op, .timeout = milliseconds(t)}}; },
+      [](T* self, ReduceOp op, std::optional<TimeoutArg> t) { new (self) T{{.op = op, .timeout = t}}; },
       nb::arg("reduceOp") = ReduceOp::sum, nb::arg("timeout") = nb::none());
   with_op(type);
 }
@@ -84,7 +80,7 @@ void bind_root_only(nb::module_& m, const char* name) {
   auto type = options_class<T>(m, name);
   type.def(
       "__init__",
-      [](T* self, int root, std::optional<TimeoutArg> t) { new (self) T{{.root = root, .timeout = milliseconds(t)}}; },
+      [](T* self, int root, std::optional<TimeoutArg> t) { new (self) T{{.root = root, .timeout = t}}; },
       nb::arg("rootRank") = 0, nb::arg("timeout") = nb::none());
   with_root(type);
 }
@@ -157,7 +153,7 @@ void CallArguments::apply_to(Collective& collective) const {
   if (is_given(op) && !is_options(op)) collective.op = argument<ReduceOp>(op, "op", "a hookline.ReduceOp");
   if (is_given(root) && !is_options(root)) collective.root = argument<int>(root, "root", "a rank");
   if (is_given(timeout) && !is_options(timeout)) {
-    collective.timeout = argument<TimeoutArg>(timeout, "timeout", "seconds or a timedelta").value();
+    collective.timeout = argument<TimeoutArg>(timeout, "timeout", "seconds or a timedelta");
   }
   if (is_given(opts) && !is_options(opts)) {
     throw nb::type_error("opts must be an object such as hookline.AllreduceOptions()");
@@ -198,7 +194,7 @@ void bind_group_options(nb::module_& m) {
   reduce.def(
       "__init__",
       [](ReduceOptionsObject* self, ReduceOp op, int root, int root_tensor, std::optional<TimeoutArg> t) {
-        new (self) ReduceOptionsObject{{op, root, root_tensor, milliseconds(t)}};
+        new (self) ReduceOptionsObject{{op, root, root_tensor, t}};
       },
       nb::arg("reduceOp") = ReduceOp::sum, nb::arg("rootRank") = 0, nb::arg("rootTensor") = 0,
       nb::arg("timeout") = nb::none());
@@ -210,7 +206,7 @@ void bind_group_options(nb::module_& m) {
   broadcast.def(
       "__init__",
       [](BroadcastOptionsObject* self, int root, int root_tensor, std::optional<TimeoutArg> t) {
-        new (self) BroadcastOptionsObject{{.root = root, .root_tensor = root_tensor, .timeout = milliseconds(t)}};
+        new (self) BroadcastOptionsObject{{.root = root, .root_tensor = root_tensor, .timeout = t}};
       },
       nb::arg("rootRank") = 0, nb::arg("rootTensor") = 0, nb::arg("timeout") = nb::none());
   with_root(broadcast);

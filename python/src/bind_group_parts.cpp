@@ -26,7 +26,7 @@ void def_new_group(GroupClass& group, const char* name, const char* signature) {
         refuse_super(g, name);
         return natively([&] {
           auto made = g.new_group(ranks);
-          if (made && timeout) made->set_timeout(timeout->value());
+          if (made && timeout) made->set_timeout(*timeout);
           return made;
         });
       },

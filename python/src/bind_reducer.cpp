@@ -98,7 +98,7 @@ void construct(PyReducer* self, const std::vector<std::pair<std::string, TensorA
   options.mean = mean == "sum" ? Mean::sum : Mean::average;
   options.views_may_move = views_may_move;
   options.broadcast_parameters = broadcast_parameters;
-  if (timeout) options.timeout = timeout->value();
+  options.timeout = timeout;
   options.buckets = std::move(buckets);
   HookPtr made = hook_of(state, hook, group, for_torch);
   PyRef stepper = stepper_of(std::move(optimizer));

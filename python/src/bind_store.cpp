@@ -26,7 +26,7 @@ using Values = std::vector<ValueArg>;
 
 /// The store's own timeout where none is given.
 Milliseconds or_default(const std::optional<TimeoutArg>& timeout, const Store& store) {
-  return timeout ? timeout->value() : store.timeout();
+  return timeout ? *timeout : store.timeout();
 }
 
 // A prefix store may be part of a cycle: it holds a Python store, whose class knows the module in which the prefix
@@ -155,19 +155,19 @@ void bind_store(nb::module_& m) {
       .def_prop_ro(
           "timeout", [](const Store& s) { return s.timeout(); }, "How long waits last that are given no time.")
       .def(
-          "set_timeout", [](Store& s, TimeoutArg timeout) { s.set_timeout(timeout.value()); }, arg("timeout"))
+          "set_timeout", [](Store& s, TimeoutArg timeout) { s.set_timeout(timeout); }, arg("timeout"))
       .def("__repr__", [](const Store& s) { return "<hookline." + s.describe() + ">"; });
 
   nb::class_<MemoryStore, Store>(m, "MemoryStore", "A store in the memory of this process.")
       .def(
-          "__init__", [](MemoryStore* self, TimeoutArg timeout) { new (self) MemoryStore(timeout.value()); },
+          "__init__", [](MemoryStore* self, TimeoutArg timeout) { new (self) MemoryStore(timeout); },
           arg("timeout") = standard);
 
   nb::class_<FileStore, Store>(m, "FileStore", "A store in a file that the processes of one host share.")
       .def(
           "__init__",
           [](FileStore* self, const std::string& file_name, int world_size, TimeoutArg timeout) {
-            natively([&] { new (self) FileStore(file_name, world_size, timeout.value()); });
+            natively([&] { new (self) FileStore(file_name, world_size, timeout); });
           },
           arg("file_name"), arg("world_size") = -1, arg("timeout") = standard)
       .def_prop_ro("path", &FileStore::path);
@@ -187,7 +187,7 @@ void bind_store(nb::module_& m) {
               throw InvalidArgument("TCPStore: port must have value from 0 to 65535 but was " + std::to_string(port));
             }
             TCPStoreOptions options{
-                host_name, static_cast<std::uint16_t>(port), world_size, is_master, timeout.value(), wait_for_workers};
+                host_name, static_cast<std::uint16_t>(port), world_size, is_master, timeout, wait_for_workers};
             options.listen_on_all_interfaces = listen_on_all_interfaces;
             natively([&] { new (self) TCPStore(options); });
           },
@@ -206,7 +206,7 @@ void bind_store(nb::module_& m) {
   m.def(
       "rendezvous",
       [](const std::string& init_method, std::optional<int> rank, std::optional<int> world_size, TimeoutArg timeout) {
-        return natively([&] { return rendezvous(init_method, rank, world_size, timeout.value()); });
+        return natively([&] { return rendezvous(init_method, rank, world_size, timeout); });
       },
       arg("init_method") = "env://", arg("rank") = nb::none(), arg("world_size") = nb::none(),
       arg("timeout") = standard,

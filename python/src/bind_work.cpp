@@ -131,10 +131,8 @@ bool wait(nb::handle self, std::optional<TimeoutArg> timeout) {
     return true;
   }
   if (object_of(self).error.is_valid()) raise(object_of(self).error);
-  std::optional<Milliseconds> limit;
-  if (timeout) limit = timeout->value();
   try {
-    natively([&] { work->wait(limit); });
+    natively([&] { work->wait(timeout); });
   } catch (const PythonException& e) {
     if (work->is_completed()) take_error(object_of(self), e);  // not where a signal's handler has ended the wait
     throw;

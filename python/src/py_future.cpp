@@ -55,7 +55,7 @@ PyFuture::~PyFuture() {
 }
 
 nb::object PyFuture::wait(std::optional<TimeoutArg> timeout) {
-  const Milliseconds limit = timeout ? timeout->value() : kDefaultTimeout;
+  const Milliseconds limit = timeout ? *timeout : kDefaultTimeout;
   const auto deadline = deadline_after(limit);
   while (!done()) {
     const Milliseconds left = time_left(deadline);

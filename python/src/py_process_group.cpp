@@ -254,7 +254,7 @@ Milliseconds PyProcessGroup::timeout() const {
     if (!nb::try_cast(result, timeout)) {
       wrong_result(nb_trampoline.base(), asked, "seconds or a timedelta", result);
     }
-    return timeout.value();
+    return Milliseconds(timeout);
   });
 }
 

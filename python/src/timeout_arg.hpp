@@ -16,7 +16,7 @@ struct TimeoutArg {
   double seconds = 0;
 
   /// Rounded up to whole milliseconds. Throws InvalidArgument for what is negative or not a number.
-  Milliseconds value() const {
+  operator Milliseconds() const {  // NOLINT(google-explicit-constructor): it is nothing else
     if (!(seconds >= 0)) {
       throw hookline::InvalidArgument("a timeout must not be negative, and this one is " + std::to_string(seconds) +
                                       " s");

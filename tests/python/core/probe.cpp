@@ -119,7 +119,7 @@ nb::object wait_natively(nb::handle future, double seconds) {
   {
     const nb::gil_scoped_release released;
     try {
-      result = shared.wait(TimeoutArg{seconds}.value());
+      result = shared.wait(TimeoutArg{seconds});
     } catch (const Aborted&) {
       failure = "Aborted";
     } catch (const Timeout&) {
