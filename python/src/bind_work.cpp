@@ -148,14 +148,10 @@ nb::object future_of_wait(nb::handle self) {
   nb::object result = make_future(promise.get_future());
   executor->post([work = PyRef(nb::borrow(self)), promise = std::move(promise)]() mutable {
     promise.set_from([&] {
-      PyRef value;
-      with_gil([&] {
-        translating_errors([&] {
-          work.get().attr("wait")();
-          value = PyRef(nb::list());
-        });
+      return in_python("Work.wait", [&] {
+        work.get().attr("wait")();
+        return PyRef(nb::list());
       });
-      return value;
     });
   });
   return result;

@@ -3,6 +3,7 @@
 
 #include <exception>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include <nanobind/nanobind.h>
@@ -51,6 +52,14 @@ decltype(auto) translating_errors(F&& f) {
   } catch (const nb::python_error& e) {
     std::rethrow_exception(error_from_python(PyRef(nb::borrow(e.value()))));
   }
+}
+
+/// The same on any thread, with the GIL; Aborted, saying `what` it was for, where Python is ending.
+template <class F>
+decltype(auto) in_python(std::string_view what, F&& f) {
+  const GilStay stay;
+  if (!stay) throw Aborted(std::string(what) + ": Python is ending");
+  return translating_errors(std::forward<F>(f));
 }
 
 }  // namespace hookline::python

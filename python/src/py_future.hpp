@@ -91,10 +91,7 @@ nb::object make_future(const Future<T>& future, F convert) {
       if constexpr (std::is_void_v<T>) return done.value(), std::monostate();
       else return done.value();
     }();
-    PyRef result;
-    const bool entered = with_gil([&] { translating_errors([&] { result = PyRef(convert(value)); }); });
-    if (!entered) throw Aborted("Python ended before the result of a future could be handed over");
-    return result;
+    return in_python("the result of a future was not handed over", [&] { return PyRef(convert(value)); });
   }));
 }
 

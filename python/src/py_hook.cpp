@@ -52,9 +52,7 @@ PythonCommHook::PythonCommHook(nb::object state, nb::object hook, std::string na
       for_torch_(for_torch) {}
 
 Future<HookResult> PythonCommHook::run_hook(GradBucket& bucket) {
-  const GilStay stay;
-  if (!stay) throw Aborted("the hook " + name() + " was not called: Python is ending");
-  return translating_errors([&] {
+  return in_python("the hook " + name() + " was not called", [&] {
     const nb::object argument = nb::cast(PyGradBucket{bucket, nb::object(), for_torch_});
     const nb::object returned = function_.object()(state_.object(), argument);
     const Future<PyRef> outcome = share_future(as_future(returned, name()));
@@ -65,9 +63,7 @@ Future<HookResult> PythonCommHook::run_hook(GradBucket& bucket) {
 Tensor PythonCommHook::parse_hook_result(const HookResult& result) {
   const auto* reference = std::any_cast<PyRef>(&result);
   if (!reference) throw InvalidArgument("the result of the hook " + name() + " is not one of Python's");
-  const GilStay stay;
-  if (!stay) throw Aborted("the result of the hook " + name() + " was not read: Python is ending");
-  return translating_errors([&] {
+  return in_python("the result of the hook " + name() + " was not read", [&] {
     nb::object object = reference->object();
     if ((PyList_Check(object.ptr()) || PyTuple_Check(object.ptr())) && nb::len(object) == 1) object = object[0];
     if (object.is_none() || PyList_Check(object.ptr()) || PyTuple_Check(object.ptr())) {

@@ -18,20 +18,17 @@ namespace hookline::python {
 namespace {
 
 void call(const PyRef& stepper, bool by_parameter, const GradBucket& bucket, bool for_torch) {
-  const bool entered = with_gil([&] {
-    translating_errors([&] {
-      const PyGradBucket views{bucket, nb::object(), for_torch};
-      if (!by_parameter) {
-        stepper.object()(nb::cast(views));
-        return;
-      }
-      const std::vector<Tensor> gradients = bucket.gradients();
-      for (std::size_t i = 0; i < gradients.size(); ++i) {
-        stepper.object().attr("step_param")(views.array_of(bucket.parameters()[i]), views.array_of(gradients[i]));
-      }
-    });
+  in_python("the parameters of a bucket were not stepped", [&] {
+    const PyGradBucket views{bucket, nb::object(), for_torch};
+    if (!by_parameter) {
+      stepper.object()(nb::cast(views));
+      return;
+    }
+    const std::vector<Tensor> gradients = bucket.gradients();
+    for (std::size_t i = 0; i < gradients.size(); ++i) {
+      stepper.object().attr("step_param")(views.array_of(bucket.parameters()[i]), views.array_of(gradients[i]));
+    }
   });
-  if (!entered) throw Aborted("the parameters of a bucket were not stepped: Python is ending");
 }
 
 BucketStep steps_of(PyRef stepper, bool by_parameter, bool for_torch) {

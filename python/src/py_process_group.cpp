@@ -30,14 +30,6 @@ constexpr const char* kSetTimeout[] = {"set_timeout", nullptr};
 constexpr const char* kAbort[] = {"abort", nullptr};
 constexpr const char* kShutdown[] = {"shutdown", nullptr};
 
-/// A stay in Python, or an error where there is no Python any more.
-template <class F>
-auto in_python(const char* method, F f) {
-  const GilStay stay;
-  if (!stay) throw Aborted(std::string(method) + ": Python is ending, and this group is a Python class");
-  return translating_errors(f);
-}
-
 }  // namespace
 
 PyProcessGroup::PyProcessGroup(int rank, int size) : own_rank_(rank), own_size_(size) {

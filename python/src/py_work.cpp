@@ -19,13 +19,6 @@
 namespace hookline::python {
 namespace {
 
-template <class F>
-auto in_python(F f) {
-  const GilStay stay;
-  if (!stay) throw Aborted("Python is ending, and this work is a Python object");
-  return translating_errors(f);
-}
-
 /// The future that a plain Work was made with.
 nb::object own_future(nb::handle object) {
   return nb::isinstance<WorkObject>(object) ? nb::inst_ptr<WorkObject>(object)->future : nb::object();
@@ -69,17 +62,16 @@ void PyWork::note_end(std::exception_ptr error) {
 
 void PyWork::wait(std::optional<Milliseconds> timeout) {
   const auto deadline = timeout ? std::min(origin_.deadline, deadline_after(*timeout)) : origin_.deadline;
-  const bool waits = in_python([&] { return work_overrides(object_.get(), "wait"); });
+  const bool waits = in_python("Work.wait", [&] { return work_overrides(object_.get(), "wait"); });
   try {
     if (waits) {
-      in_python([&] { call_method(object_.get(), "wait", nb::make_tuple(time_left(deadline)), "(timeout)"); });
+      in_python("Work.wait", [&] { call_method(object_.get(), "wait", nb::make_tuple(time_left(deadline)), "(timeout)"); });
     } else {
       const auto future = get_future();
       while (!future.done()) {
         const Milliseconds left = time_left(deadline);
         if (left == Milliseconds(0)) {
-          std::string text;
-          in_python([&] { text = where("get_future"); });
+          const std::string text = in_python("Work.wait", [&] { return where("get_future"); });
           throw Timeout(text + ": the future was not done in time");
         }
         try {
@@ -103,7 +95,7 @@ Future<std::vector<Tensor>> PyWork::get_future() {
     const std::lock_guard lock(mutex_);
     if (future_) return *future_;
   }
-  auto future = in_python([&] { return make_future(); });
+  auto future = in_python("Work.get_future", [&] { return make_future(); });
   const std::lock_guard lock(mutex_);
   if (!future_) future_ = std::move(future);
   return *future_;
@@ -128,7 +120,7 @@ Future<std::vector<Tensor>> PyWork::make_future() {
   }
   // Somebody has to do the waiting, and it is not whoever asks for a future.
   const auto executor = callback_executor();
-  if (!executor) throw Aborted("Python is ending, and this work is a Python object");
+  if (!executor) throw Aborted("Work.get_future: Python is ending");
   Promise<std::vector<Tensor>> promise;
   auto result = promise.get_future();
   executor->post([self = std::static_pointer_cast<PyWork>(shared_from_this()), promise = std::move(promise)]() mutable {
@@ -146,7 +138,7 @@ bool PyWork::is_completed() {
     if (finished_) return true;
     if (future_) return future_->done();
   }
-  const auto said = in_python([&]() -> std::optional<bool> {
+  const auto said = in_python("Work.is_completed", [&]() -> std::optional<bool> {
     if (!work_overrides(object_.get(), "is_completed")) return std::nullopt;
     return nb::cast<bool>(call_method(object_.get(), "is_completed", nb::make_tuple(), "()"));
   });
@@ -164,7 +156,7 @@ std::exception_ptr PyWork::exception() {
 }
 
 int PyWork::source_rank() const {
-  return in_python([&] {
+  return in_python("Work.source_rank", [&] {
     if (!work_overrides(object_.get(), "source_rank")) return -1;
     return nb::cast<int>(call_method(object_.get(), "source_rank", nb::make_tuple(), "()"));
   });
