@@ -27,18 +27,31 @@ namespace {
 
 using nb::arg;
 using nb::handle;
-using Splits = std::optional<std::vector<std::int64_t>>;
+using Splits = std::vector<std::int64_t>;
 
-/// `method` is the name under which Python called, where the operation has several.
-WorkObject start(ProcessGroup& group, Collective collective, nb::object outputs, const char* method = nullptr) {
-  WorkObject result{nullptr, nb::find(group), std::move(outputs), {}, {}};
+/// A call of Python's.
+struct Call {
+  OpType type;
+  TensorList outputs = {};
+  std::vector<Tensor> inputs = {};
+  CallArguments arguments = {};
+  const char* method = nullptr;  ///< the name under which it was called, where the operation has several
+};
+
+/// `c` has what only some operations have.
+WorkObject start(ProcessGroup& group, Call call, Collective c = {}) {
+  c.type = call.type;
+  c.inputs = std::move(call.inputs);
+  c.outputs = std::move(call.outputs.tensors);
+  call.arguments.apply_to(c);
+  WorkObject result{nullptr, nb::find(group), std::move(call.outputs.objects), {}, {}};
   if (PyProcessGroup* const python = python_group(group)) {
-    python->refuse_super(method ? method : name(collective.type).data());
-    result.work = python->run(std::move(collective));
+    python->refuse_super(call.method ? call.method : name(c.type).data());
+    result.work = python->run(std::move(c));
     return result;
   }
   const GilRelease released;
-  result.work = group.run(std::move(collective));
+  result.work = group.run(std::move(c));
   return result;
 }
 
@@ -49,17 +62,7 @@ TensorList one_tensor(handle given, std::string_view operation) {
                         " were given");
 }
 
-WorkObject in_place(ProcessGroup& group, OpType type, handle given, const CallArguments& arguments) {
-  const bool of_one = type == OpType::reduce || type == OpType::broadcast;
-  TensorList tensors = of_one ? one_tensor(given, name(type)) : tensors_of(given);
-  Collective c;
-  c.type = type;
-  arguments.apply_to(c);
-  c.outputs = std::move(tensors.tensors);
-  return start(group, std::move(c), std::move(tensors.objects));
-}
-
-/// The same for values that travel as a codec packs them.
+/// An allreduce of values that travel as a codec packs them.
 WorkObject encoded(ProcessGroup& group, handle given, const CallArguments& arguments, handle codec) {
   TensorList tensors = one_tensor(given, "allreduce with a codec");
   CodecPtr packs = PyUnicode_Check(codec.ptr()) ? make_codec(nb::str(codec).c_str())
@@ -72,65 +75,32 @@ WorkObject encoded(ProcessGroup& group, handle given, const CallArguments& argum
   return result;
 }
 
-WorkObject apart(ProcessGroup& group, OpType type, TensorList outputs, TensorList inputs,
-                 const CallArguments& arguments, const char* method = nullptr) {
-  Collective c;
-  c.type = type;
-  arguments.apply_to(c);
-  c.inputs = std::move(inputs.tensors);
-  c.outputs = std::move(outputs.tensors);
-  return start(group, std::move(c), std::move(outputs.objects), method);
-}
-
 /// One list for each rank, each with one array for each input.
 WorkObject allgather_coalesced(ProcessGroup& group, handle output_lists, handle given, const CallArguments& arguments) {
-  TensorList inputs = tensors_of(given);
-  TensorList outputs;
+  Call call{.type = OpType::allgather_coalesced, .inputs = tensors_of(given).tensors, .arguments = arguments};
   for (const handle item : nb::borrow<nb::object>(output_lists)) {
     const TensorList of_rank = tensors_of(item);
-    if (of_rank.tensors.size() != inputs.tensors.size()) {
+    if (of_rank.tensors.size() != call.inputs.size()) {
       throw InvalidArgument("allgather_coalesced: each output list must have as many tensors as there are inputs");
     }
-    for (const handle object : of_rank.objects) outputs.add(object);
+    for (const handle object : of_rank.objects) call.outputs.add(object);
   }
-  return apart(group, OpType::allgather_coalesced, std::move(outputs), std::move(inputs), arguments);
-}
-
-WorkObject alltoall_base(ProcessGroup& group, handle output, handle input, Splits output_splits, Splits input_splits,
-                         const CallArguments& arguments, const char* method) {
-  TensorList outputs = tensors_of(output);
-  Collective c;
-  c.type = OpType::alltoall_base;
-  arguments.apply_to(c);
-  c.inputs = tensors_of(input).tensors;
-  c.outputs = std::move(outputs.tensors);
-  if (output_splits) c.output_splits = std::move(*output_splits);
-  if (input_splits) c.input_splits = std::move(*input_splits);
-  return start(group, std::move(c), std::move(outputs.objects), method);
+  return start(group, std::move(call));
 }
 
 WorkObject message(ProcessGroup& group, OpType type, handle given, int peer, int tag, handle timeout) {
   TensorList tensors = one_tensor(given, name(type));
+  Call call{.type = type, .arguments = {.timeout = timeout}};
+  if (type == OpType::send) call.inputs = std::move(tensors.tensors);
+  else call.outputs = std::move(tensors);
   Collective c;
-  c.type = type;
-  CallArguments{.timeout = timeout}.apply_to(c);
   c.root = peer;
   c.tag = tag;
-  if (type == OpType::send) {
-    c.inputs = std::move(tensors.tensors);
-    return start(group, std::move(c), nb::list());
-  }
-  c.outputs = std::move(tensors.tensors);
-  return start(group, std::move(c), std::move(tensors.objects));
+  return start(group, std::move(call), std::move(c));
 }
 
-WorkObject barrier(ProcessGroup& group, OpType type, handle timeout, handle opts, bool wait_all_ranks = false) {
-  Collective c;
-  c.type = type;
-  c.wait_all_ranks = wait_all_ranks;
-  CallArguments{.timeout = timeout, .opts = opts}.apply_to(c);
-  return start(group, std::move(c), nb::list());
-}
+/// An argument that need not be given.
+auto optional(const char* name) { return arg(name) = nb::none(); }
 
 using Reader = TensorList (*)(handle);
 
@@ -141,20 +111,19 @@ void def_moving(GroupClass& group, const char* name, const char* outputs, const 
   group.def(
       name,
       [type, read_outputs, name](ProcessGroup& g, Out out, In in, TimeArg timeout, OptsArg opts) {
-        return apart(g, type, read_outputs(out), tensors_of(in), {.timeout = timeout, .opts = opts}, name);
+        return start(g, {type, read_outputs(out), tensors_of(in).tensors, {.timeout = timeout, .opts = opts}, name});
       },
-      arg(outputs), arg(inputs), arg("timeout") = nb::none(), arg("opts") = nb::none(), doc);
+      arg(outputs), arg(inputs), optional("timeout"), optional("opts"), doc);
 }
 
 void def_rooted(GroupClass& group, const char* name, OpType type, const char* doc) {
   group.def(
       name,
       [type](ProcessGroup& g, RootArraysArg out, RootArraysArg in, RootArg root, TimeArg timeout, OptsArg opts) {
-        return apart(g, type, tensors_of_nested(out), tensors_of_nested(in),
-                     {.root = root, .timeout = timeout, .opts = opts});
+        const CallArguments arguments{.root = root, .timeout = timeout, .opts = opts};
+        return start(g, {type, tensors_of_nested(out), tensors_of_nested(in).tensors, arguments});
       },
-      arg("outputs").none(), arg("inputs").none(), arg("root") = nb::none(), arg("timeout") = nb::none(),
-      arg("opts") = nb::none(), doc);
+      arg("outputs").none(), arg("inputs").none(), optional("root"), optional("timeout"), optional("opts"), doc);
 }
 
 /// The same with an op.
@@ -164,9 +133,10 @@ void def_scattering(GroupClass& group, const char* name, const char* outputs, co
   group.def(
       name,
       [type, read_inputs, name](ProcessGroup& g, Out out, In in, OpArg op, TimeArg timeout, OptsArg opts) {
-        return apart(g, type, tensors_of(out), read_inputs(in), {.op = op, .timeout = timeout, .opts = opts}, name);
+        const CallArguments arguments{.op = op, .timeout = timeout, .opts = opts};
+        return start(g, {type, tensors_of(out), read_inputs(in).tensors, arguments, name});
       },
-      arg(outputs), arg(inputs), arg("op") = nb::none(), arg("timeout") = nb::none(), arg("opts") = nb::none(), doc);
+      arg(outputs), arg(inputs), optional("op"), optional("timeout"), optional("opts"), doc);
 }
 
 void bind_gathers_and_scatters(GroupClass& group) {
@@ -185,7 +155,7 @@ void bind_gathers_and_scatters(GroupClass& group) {
       [](ProcessGroup& g, ArrayListsArg out, ArraysArg in, TimeArg timeout, OptsArg opts) {
         return allgather_coalesced(g, out, in, {.timeout = timeout, .opts = opts});
       },
-      arg("output_lists"), arg("inputs"), arg("timeout") = nb::none(), arg("opts") = nb::none(),
+      arg("output_lists"), arg("inputs"), optional("timeout"), optional("opts"),
       "Outputs are one list for each rank, with one array for each input.");
   def_rooted(group, "gather", OpType::gather, "Ranks other than the root pass no outputs: None or [].");
   def_rooted(group, "scatter", OpType::scatter, "Ranks other than the root pass no inputs: None or [].");
@@ -209,31 +179,35 @@ void bind_messages(GroupClass& group) {
           [](ProcessGroup& g, ArraysArg tensors, int dst, int tag, TimeArg timeout) {
             return message(g, OpType::send, tensors, dst, tag, timeout);
           },
-          arg("tensors"), arg("dst"), arg("tag") = 0, arg("timeout") = nb::none(),
+          arg("tensors"), arg("dst"), arg("tag") = 0, optional("timeout"),
           "Matched by peer, tag and order; outside the order of the collectives.")
       .def(
           "recv",
           [](ProcessGroup& g, ArraysArg tensors, int src, int tag, TimeArg timeout) {
             return message(g, OpType::recv, tensors, src, tag, timeout);
           },
-          arg("tensors"), arg("src"), arg("tag") = 0, arg("timeout") = nb::none())
+          arg("tensors"), arg("src"), arg("tag") = 0, optional("timeout"))
       .def(
           "recv_anysource",
           [](ProcessGroup& g, ArraysArg tensors, int tag, TimeArg timeout) {
             return message(g, OpType::recv_anysource, tensors, kAnySource, tag, timeout);
           },
-          arg("tensors"), arg("tag") = 0, arg("timeout") = nb::none(), "Work.source_rank() says who sent it.")
+          arg("tensors"), arg("tag") = 0, optional("timeout"), "Work.source_rank() says who sent it.")
       .def(
           "barrier",
-          [](ProcessGroup& g, TimeArg timeout, OptsArg opts) { return barrier(g, OpType::barrier, timeout, opts); },
-          arg("timeout") = nb::none(), arg("opts") = nb::none())
+          [](ProcessGroup& g, TimeArg timeout, OptsArg opts) {
+            return start(g, {.type = OpType::barrier, .arguments = {.timeout = timeout, .opts = opts}});
+          },
+          optional("timeout"), optional("opts"))
       .def(
           "monitored_barrier",
           [](ProcessGroup& g, TimeArg timeout, bool wait_all_ranks) {
-            const WorkObject work = barrier(g, OpType::monitored_barrier, timeout, {}, wait_all_ranks);
+            Collective c;
+            c.wait_all_ranks = wait_all_ranks;
+            const WorkObject work = start(g, {.type = OpType::monitored_barrier, .arguments = {.timeout = timeout}}, c);
             natively([&] { work.work->wait(); });
           },
-          arg("timeout") = nb::none(), arg("wait_all_ranks") = false,
+          optional("timeout"), arg("wait_all_ranks") = false,
           "A barrier that blocks; the error names the first rank that did not come in time, or all of them.");
 }
 
@@ -244,34 +218,38 @@ void bind_collectives(GroupClass& group) {
       "allreduce",
       [](ProcessGroup& g, ArraysArg tensors, OpArg op, TimeArg timeout, OptsArg opts, CodecArg codec) {
         const CallArguments arguments{.op = op, .timeout = timeout, .opts = opts};
-        if (codec.object.is_none()) return in_place(g, OpType::allreduce, tensors, arguments);
-        return encoded(g, tensors, arguments, codec);
+        if (!codec.object.is_none()) return encoded(g, tensors, arguments, codec);
+        return start(g, {.type = OpType::allreduce, .outputs = tensors_of(tensors), .arguments = arguments});
       },
-      arg("tensors"), arg("op") = nb::none(), arg("timeout") = nb::none(), arg("opts") = nb::none(),
-      arg("codec") = nb::none(),
+      arg("tensors"), optional("op"), optional("timeout"), optional("opts"), optional("codec"),
       "In place on every rank; the op is ReduceOp.SUM where not given. With a codec, or the text of one, the values "
       "travel encoded.");
   group
       .def(
           "allreduce_coalesced",
           [](ProcessGroup& g, ArraysArg tensors, OpArg op, TimeArg timeout, OptsArg opts) {
-            return in_place(g, OpType::allreduce_coalesced, tensors, {.op = op, .timeout = timeout, .opts = opts});
+            return start(g, {.type = OpType::allreduce_coalesced,
+                             .outputs = tensors_of(tensors),
+                             .arguments = {.op = op, .timeout = timeout, .opts = opts}});
           },
-          arg("tensors"), arg("op") = nb::none(), arg("timeout") = nb::none(), arg("opts") = nb::none(),
-          "The same of several arrays at once.")
+          arg("tensors"), optional("op"), optional("timeout"), optional("opts"), "The same of several arrays at once.")
       .def(
           "reduce",
           [](ProcessGroup& g, ArraysArg tensors, RootArg root, OpArg op, TimeArg timeout, OptsArg opts) {
-            return in_place(g, OpType::reduce, tensors, {.op = op, .root = root, .timeout = timeout, .opts = opts});
+            return start(g, {.type = OpType::reduce,
+                             .outputs = one_tensor(tensors, "reduce"),
+                             .arguments = {.op = op, .root = root, .timeout = timeout, .opts = opts}});
           },
-          arg("tensors"), arg("root") = nb::none(), arg("op") = nb::none(), arg("timeout") = nb::none(),
-          arg("opts") = nb::none(), "In place at the root, rank 0 where not given.")
+          arg("tensors"), optional("root"), optional("op"), optional("timeout"), optional("opts"),
+          "In place at the root, rank 0 where not given.")
       .def(
           "broadcast",
           [](ProcessGroup& g, ArraysArg tensors, RootArg root, TimeArg timeout, OptsArg opts) {
-            return in_place(g, OpType::broadcast, tensors, {.root = root, .timeout = timeout, .opts = opts});
+            return start(g, {.type = OpType::broadcast,
+                             .outputs = one_tensor(tensors, "broadcast"),
+                             .arguments = {.root = root, .timeout = timeout, .opts = opts}});
           },
-          arg("tensors"), arg("root") = nb::none(), arg("timeout") = nb::none(), arg("opts") = nb::none(),
+          arg("tensors"), optional("root"), optional("timeout"), optional("opts"),
           "From the root, rank 0 where not given, to all.");
   bind_gathers_and_scatters(group);
   def_moving<ArraysArg, ArraysArg>(group, "alltoall", "outputs", "inputs", OpType::alltoall, &tensors_of,
@@ -279,14 +257,17 @@ void bind_collectives(GroupClass& group) {
   for (const char* name : {"alltoall_base", "all_to_all_single"}) {
     group.def(
         name,
-        [name](ProcessGroup& g, ArrayArg out, ArrayArg in, Splits out_splits, Splits in_splits, TimeArg timeout,
-               OptsArg opts) {
-          return alltoall_base(g, out, in, std::move(out_splits), std::move(in_splits),
-                               {.timeout = timeout, .opts = opts}, name);
+        [name](ProcessGroup& g, ArrayArg out, ArrayArg in, std::optional<Splits> out_splits,
+               std::optional<Splits> in_splits, TimeArg timeout, OptsArg opts) {
+          Collective c;
+          c.output_splits = std::move(out_splits).value_or(Splits());
+          c.input_splits = std::move(in_splits).value_or(Splits());
+          const CallArguments arguments{.timeout = timeout, .opts = opts};
+          return start(g, {OpType::alltoall_base, tensors_of(out), tensors_of(in).tensors, arguments, name},
+                       std::move(c));
         },
-        arg("output"), arg("input"), arg("output_split_sizes") = nb::none(), arg("input_split_sizes") = nb::none(),
-        arg("timeout") = nb::none(), arg("opts") = nb::none(),
-        "Splits are rows of dimension 0 for each rank; without them the parts are equal.");
+        arg("output"), arg("input"), optional("output_split_sizes"), optional("input_split_sizes"), optional("timeout"),
+        optional("opts"), "Splits are rows of dimension 0 for each rank; without them the parts are equal.");
   }
   bind_messages(group);
 }

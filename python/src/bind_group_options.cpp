@@ -37,8 +37,8 @@ OptionsClass<T> options_class(nb::module_& m, const char* name) {
                        "keywords.");
   type.def_prop_rw(
       "timeout", [](const T& o) { return o.timeout; },
-      [](T& o, std::optional<TimeoutArg> timeout) { o.timeout = timeout; },
-      nb::for_setter(nb::arg("timeout").none()), "None for the group's own.");
+      [](T& o, std::optional<TimeoutArg> timeout) { o.timeout = timeout; }, nb::for_setter(nb::arg("timeout").none()),
+      "None for the group's own.");
   return type;
 }
 
@@ -69,8 +69,7 @@ template <class T>
 void bind_op_only(nb::module_& m, const char* name) {
   auto type = options_class<T>(m, name);
   type.def(
-      "__init__",
-      [](T* self, ReduceOp op, std::optional<TimeoutArg> t) { new (self) T{{.op = op, .timeout = t}}; },
+      "__init__", [](T* self, ReduceOp op, std::optional<TimeoutArg> t) { new (self) T{{.op = op, .timeout = t}}; },
       nb::arg("reduceOp") = ReduceOp::sum, nb::arg("timeout") = nb::none());
   with_op(type);
 }
@@ -79,8 +78,7 @@ template <class T>
 void bind_root_only(nb::module_& m, const char* name) {
   auto type = options_class<T>(m, name);
   type.def(
-      "__init__",
-      [](T* self, int root, std::optional<TimeoutArg> t) { new (self) T{{.root = root, .timeout = t}}; },
+      "__init__", [](T* self, int root, std::optional<TimeoutArg> t) { new (self) T{{.root = root, .timeout = t}}; },
       nb::arg("rootRank") = 0, nb::arg("timeout") = nb::none());
   with_root(type);
 }

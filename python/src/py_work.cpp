@@ -65,7 +65,8 @@ void PyWork::wait(std::optional<Milliseconds> timeout) {
   const bool waits = in_python("Work.wait", [&] { return work_overrides(object_.get(), "wait"); });
   try {
     if (waits) {
-      in_python("Work.wait", [&] { call_method(object_.get(), "wait", nb::make_tuple(time_left(deadline)), "(timeout)"); });
+      in_python("Work.wait",
+                [&] { call_method(object_.get(), "wait", nb::make_tuple(time_left(deadline)), "(timeout)"); });
     } else {
       const auto future = get_future();
       while (!future.done()) {
