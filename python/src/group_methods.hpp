@@ -1,6 +1,8 @@
 // How each operation is called on a process group that is a Python class: its names, its arguments, its signature.
 #pragma once
 
+#include <array>
+
 #include <nanobind/nanobind.h>
 
 #include <hookline/backend/collective.hpp>
@@ -9,9 +11,11 @@ namespace hookline::python {
 
 namespace nb = nanobind;
 
+/// The names that torch.distributed has for a method, the usual one first; null where it has fewer.
+using MethodNames = std::array<const char*, 3>;
+
 struct GroupMethod {
-  /// The names that torch.distributed has for the method, the usual one first; ends with null.
-  const char* names[4];
+  MethodNames names;
   /// What an override must take beside self, for messages.
   const char* signature;
 };

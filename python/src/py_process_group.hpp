@@ -2,7 +2,6 @@
 #pragma once
 
 #include <atomic>
-#include <initializer_list>
 #include <memory>
 #include <optional>
 #include <string>
@@ -16,6 +15,7 @@
 
 #include "callback_thread.hpp"
 #include "completion_hook.hpp"
+#include "group_methods.hpp"
 
 namespace hookline::python {
 
@@ -69,20 +69,25 @@ class PyProcessGroup final : public ProcessGroup {
   HookList& hook_list() noexcept { return hook_list_; }
 
  private:
-  /// Calls the first method of these names that the class has; the result is null where it has none.
-  nb::object call(const char* const* names, const char* signature, const nb::object& arguments,
-                  const char** called) const;
-  WorkPtr start(const Collective& collective);
-  /// What a method of no arguments, or a property, of one of these names gives; null where the class has none.
-  nb::object ask(std::initializer_list<const char*> names, const char** asked) const;
-  /// The same as text; empty where the class has none.
-  std::optional<std::string> ask_text(std::initializer_list<const char*> names) const;
-  /// Calls a method that in torch takes the device, for classes that have one; null for others.
-  nb::object call_for_device(std::initializer_list<const char*> names, const char** called) const;
-  std::shared_ptr<ProcessGroup> group_of(const nb::object& result, const char* method) const;
-
+  /// What a method of the class returned, and its name; false where the class has no such method.
+  struct Answer {
+    const char* method = "";
+    nb::object result;
+    explicit operator bool() const { return result.is_valid(); }
+  };
+  /// Calls the first method of these names that the class has.
+  Answer call(const MethodNames& names, const char* signature, const nb::object& arguments) const;
+  /// The same for a method of no arguments, or a property.
+  Answer ask(const MethodNames& names) const;
+  /// The same for a method that in torch takes the device.
+  Answer call_for_device(const MethodNames& names) const;
+  /// An answer as what C++ wants of it; a TypeError where it is anything else.
+  template <class T>
+  T read(const Answer& answer, const char* expected) const;
+  std::optional<std::string> ask_text(const MethodNames& names) const;
   /// What a method of no arguments answers, asked once; `own` where the class does not override it.
-  int number(const char* const* names, std::atomic<int>& known, int own, int least, const char* what) const;
+  int number(const char* method, std::atomic<int>& known, int own, int least, const char* what) const;
+  WorkPtr start(const Collective& collective);
 
   const int own_rank_;
   const int own_size_;
