@@ -1,4 +1,5 @@
 // Binds ProcessGroup: the group itself, and how it is made. Its collectives are in bind_collectives.cpp.
+#include <functional>
 #include <map>
 #include <optional>
 #include <string>
@@ -73,30 +74,15 @@ std::vector<GroupPtr> threads_groups(int size, std::optional<TimeoutArg> timeout
   });
 }
 
-/// Whether `method` has to give what the base has: Python calls it for a class that has neither it nor, under another
-/// name, the same; or for one that has it, which then has called super().
-bool is_base(const ProcessGroup& g, const char* method, const char* other) {
-  const PyProcessGroup* const python = python_group(g);
-  return python && (python->overrides(method) || !python->overrides(other));
-}
-
-std::string backend_name(const ProcessGroup& g, const char* method) {
-  const char* const other = method[0] == 'b' ? "getBackendName" : "backend_name";
-  return is_base(g, method, other) ? python_group(g)->class_name() : g.backend_name();
-}
-
-std::string group_name(const ProcessGroup& g, const char* method) {
-  return is_base(g, method, method[0] == 'n' ? "group_name" : "name") ? g.backend_name() : g.group_name();
-}
-
-std::string description(const ProcessGroup& g, const char* method) {
-  return is_base(g, method, method[0] == 'd' ? "group_desc" : "description") ? g.ProcessGroup::description()
-                                                                             : g.description();
-}
-
-std::uint64_t sequence_number(const ProcessGroup& g, const char* method) {
-  const char* const other = method[0] == '_' ? "sequence_number" : "_get_sequence_number_for_group";
-  return is_base(g, method, other) ? python_group(g)->own_sequence_number() : g.sequence_number();
+/// What goes by two names, as the method `name` gives it. It is called for a class that has neither, and for one that
+/// has it and has called super(): these get what is `own` to the base.
+template <class Own, class Asked>
+auto by_two_names(const char* name, const char* other, Own own, Asked asked) {
+  return [=](const ProcessGroup& g) {
+    const PyProcessGroup* const python = python_group(g);
+    const bool is_base = python && (python->overrides(name) || !python->overrides(other));
+    return is_base ? std::invoke(own, *python) : std::invoke(asked, g);
+  };
 }
 
 void register_hook(ProcessGroup& g, nb::callable hook) {
@@ -129,20 +115,27 @@ void bind_hooks(GroupClass& group) {
 
 void bind_life(GroupClass& group) {
   using nb::arg;
+  const auto class_name = &PyProcessGroup::class_name;
+  const auto backend_name = &ProcessGroup::backend_name;
+  const auto group_name = &ProcessGroup::group_name;
+  const auto own_description = [](const PyProcessGroup& g) { return g.ProcessGroup::description(); };
+  const auto description = &ProcessGroup::description;
+  const auto own_count = &PyProcessGroup::own_sequence_number;
+  const auto count = &ProcessGroup::sequence_number;
   group.def("rank", [](const ProcessGroup& g) { return python_group(g) ? python_group(g)->own_rank() : g.rank(); })
       .def("size", [](const ProcessGroup& g) { return python_group(g) ? python_group(g)->own_size() : g.size(); })
-      .def("backend_name", [](const ProcessGroup& g) { return backend_name(g, "backend_name"); })
-      .def("getBackendName", [](const ProcessGroup& g) { return backend_name(g, "getBackendName"); })
-      .def("name", [](const ProcessGroup& g) { return group_name(g, "name"); })
-      .def_prop_ro("group_name", [](const ProcessGroup& g) { return group_name(g, "group_name"); })
-      .def("description", [](const ProcessGroup& g) { return description(g, "description"); })
-      .def_prop_ro("group_desc", [](const ProcessGroup& g) { return description(g, "group_desc"); })
+      .def("backend_name", by_two_names("backend_name", "getBackendName", class_name, backend_name))
+      .def("getBackendName", by_two_names("getBackendName", "backend_name", class_name, backend_name))
+      .def("name", by_two_names("name", "group_name", backend_name, group_name))
+      .def_prop_ro("group_name", by_two_names("group_name", "name", backend_name, group_name))
+      .def("description", by_two_names("description", "group_desc", own_description, description))
+      .def_prop_ro("group_desc", by_two_names("group_desc", "description", own_description, description))
       .def_prop_ro("capabilities", &ProcessGroup::capabilities)
-      .def_prop_ro(
-          "sequence_number", [](const ProcessGroup& g) { return sequence_number(g, "sequence_number"); },
-          "How many operations were started on this rank.")
+      .def_prop_ro("sequence_number",
+                   by_two_names("sequence_number", "_get_sequence_number_for_group", own_count, count),
+                   "How many operations were started on this rank.")
       .def("_get_sequence_number_for_group",
-           [](const ProcessGroup& g) { return sequence_number(g, "_get_sequence_number_for_group"); })
+           by_two_names("_get_sequence_number_for_group", "sequence_number", own_count, count))
       .def(
           "_set_sequence_number_for_group", [](const ProcessGroup&) {},
           "Does nothing: every group counts from 1 on all ranks.")
