@@ -56,6 +56,27 @@ void log_stats(std::uint64_t step, const State::Totals& totals) {
   });
 }
 
+/// Calls `f(name, member, doc)` for every option that can be set in Python as it is in C++.
+template <class F>
+void for_each_option(F f) {
+  using Options = PowerSGDOptions;
+  f("matrix_approximation_rank", &Options::matrix_approximation_rank, "The columns of a factor.");
+  f("start_powerSGD_iter", &Options::start_powerSGD_iter, "Steps of plain allreduce before.");
+  f("min_compression_rate", &Options::min_compression_rate, "What must be saved at least.");
+  f("use_error_feedback", &Options::use_error_feedback, "Whether what was lost is added in the next step.");
+  f("warm_start", &Options::warm_start, "Whether a step begins with the factor of the one before.");
+  f("orthogonalization_epsilon", &Options::orthogonalization_epsilon, "Added to the columns' norms.");
+  f("compression_stats_logging_frequency", &Options::compression_stats_logging_frequency,
+    "Steps between two lines of the log.");
+  f("batch_tensors_with_same_shape", &Options::batch_tensors_with_same_shape,
+    "Changes nothing: a bucket's matrices are sent together anyway.");
+}
+
+void make(State* self, GroupPtr group, const PowerSGDOptions& options) {
+  new (self) State(std::move(group), options);
+  self->set_report(log_stats);
+}
+
 void construct(State* self, GroupPtr group, std::int64_t rank, std::int64_t start, double min_rate, bool feedback,
                bool warm, double epsilon, std::int64_t seed, std::int64_t frequency, bool batch,
                const std::string& wire) {
@@ -70,21 +91,14 @@ void construct(State* self, GroupPtr group, std::int64_t rank, std::int64_t star
   options.compression_stats_logging_frequency = std::max<std::int64_t>(1, frequency);
   options.batch_tensors_with_same_shape = batch;
   options.wire = wire_of(wire);
-  new (self) State(std::move(group), options);
-  self->set_report(log_stats);
+  make(self, std::move(group), options);
 }
 
-template <auto Member>
-void option(nb::class_<State>& state, const char* name, const char* doc) {
-  using Value = std::remove_cvref_t<decltype(std::declval<PowerSGDOptions>().*Member)>;
-  state.def_prop_rw(
-      name, [](const State& self) { return self.options().*Member; },
-      [](State& self, Value value) {
-        PowerSGDOptions options = self.options();
-        options.*Member = value;
-        self.set_options(options);
-      },
-      doc);
+template <class Value>
+void set_option(State& self, Value PowerSGDOptions::* member, Value value) {
+  PowerSGDOptions options = self.options();
+  options.*member = value;
+  self.set_options(options);
 }
 
 template <auto Member>
@@ -100,27 +114,21 @@ nb::dict get_state(const State& self) {
   self.save(writer);
   const PowerSGDOptions options = self.options();
   nb::dict state;
-  state["matrix_approximation_rank"] = options.matrix_approximation_rank;
-  state["start_powerSGD_iter"] = options.start_powerSGD_iter;
-  state["min_compression_rate"] = options.min_compression_rate;
-  state["use_error_feedback"] = options.use_error_feedback;
-  state["warm_start"] = options.warm_start;
-  state["orthogonalization_epsilon"] = options.orthogonalization_epsilon;
+  for_each_option([&](const char* name, auto member, const char*) { state[name] = options.*member; });
   state["random_seed"] = options.random_seed;
-  state["compression_stats_logging_frequency"] = options.compression_stats_logging_frequency;
-  state["batch_tensors_with_same_shape"] = options.batch_tensors_with_same_shape;
   state["wire"] = word_of(options.wire);
   state["kept"] = nb::bytes(writer.bytes().data(), writer.bytes().size());
   return state;
 }
 
 void set_state(State* self, const nb::dict& state) {
-  construct(self, group_or_default(nullptr), nb::cast<std::int64_t>(state["matrix_approximation_rank"]),
-            nb::cast<std::int64_t>(state["start_powerSGD_iter"]), nb::cast<double>(state["min_compression_rate"]),
-            nb::cast<bool>(state["use_error_feedback"]), nb::cast<bool>(state["warm_start"]),
-            nb::cast<double>(state["orthogonalization_epsilon"]), nb::cast<std::int64_t>(state["random_seed"]),
-            nb::cast<std::int64_t>(state["compression_stats_logging_frequency"]),
-            nb::cast<bool>(state["batch_tensors_with_same_shape"]), nb::cast<std::string>(state["wire"]));
+  PowerSGDOptions options;
+  for_each_option([&](const char* name, auto member, const char*) {
+    options.*member = nb::cast<std::remove_cvref_t<decltype(options.*member)>>(state[name]);
+  });
+  options.random_seed = nb::cast<std::uint64_t>(state["random_seed"]);
+  options.wire = wire_of(nb::cast<std::string>(state["wire"]));
+  make(self, group_or_default(nullptr), options);
   try {
     const auto bytes = nb::cast<nb::bytes>(state["kept"]);
     StateReader reader(std::as_bytes(std::span(bytes.c_str(), bytes.size())));
@@ -174,26 +182,16 @@ void bind_powersgd(nb::module_& m) {
                    "The group to reduce over; None: that of the model.")
       .def_prop_rw(
           "wire", [](const State& s) { return word_of(s.options().wire); },
-          [](State& s, const std::string& wire) {
-            PowerSGDOptions options = s.options();
-            options.wire = wire_of(wire);
-            s.set_options(options);
-          },
+          [](State& s, const std::string& wire) { set_option(s, &PowerSGDOptions::wire, wire_of(wire)); },
           "How the factors travel: fp32, fp16 or bf16.")
       .def("__getstate__", &get_state, nb::sig("def __getstate__(self) -> dict[str, typing.Any]"))
       .def("__setstate__", &set_state, arg("state"),
            nb::sig("def __setstate__(self, state: dict[str, typing.Any]) -> None"));
-  using Options = PowerSGDOptions;
-  option<&Options::matrix_approximation_rank>(state, "matrix_approximation_rank", "The columns of a factor.");
-  option<&Options::start_powerSGD_iter>(state, "start_powerSGD_iter", "Steps of plain allreduce before.");
-  option<&Options::min_compression_rate>(state, "min_compression_rate", "What must be saved at least.");
-  option<&Options::use_error_feedback>(state, "use_error_feedback", "Whether what was lost is added in the next step.");
-  option<&Options::warm_start>(state, "warm_start", "Whether a step begins with the factor of the one before.");
-  option<&Options::orthogonalization_epsilon>(state, "orthogonalization_epsilon", "Added to the columns' norms.");
-  option<&Options::compression_stats_logging_frequency>(state, "compression_stats_logging_frequency",
-                                                        "Steps between two lines of the log.");
-  option<&Options::batch_tensors_with_same_shape>(state, "batch_tensors_with_same_shape",
-                                                  "Changes nothing: a bucket's matrices are sent together anyway.");
+  for_each_option([&]<class Value>(const char* name, Value PowerSGDOptions::* member, const char* doc) {
+    state.def_prop_rw(
+        name, [member](const State& self) { return self.options().*member; },
+        [member](State& self, Value value) { set_option(self, member, value); }, doc);
+  });
   bind_kept(state);
   m.def(
       "powersgd_hook",
