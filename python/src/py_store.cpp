@@ -46,6 +46,29 @@ constexpr auto kTexts = [](nb::handle self, const char* method, nb::handle resul
   return values;
 };
 
+// What each argument is, so that it is made a Python object where there is the GIL.
+struct Key {
+  const std::string& text;
+};
+struct Keys {
+  const std::vector<std::string>& texts;
+};
+struct Value {
+  const std::string& bytes;
+};
+struct Values {
+  const std::vector<std::string>& bytes;
+};
+
+nb::object to_python(Key key) { return key_to_python(key.text); }
+nb::object to_python(Keys keys) { return list_to_python(keys.texts, key_to_python); }
+nb::object to_python(Value value) { return value_to_python(value.bytes); }
+nb::object to_python(Values values) { return list_to_python(values.bytes, value_to_python); }
+template <class T>
+nb::object to_python(const T& plain) {
+  return nb::cast(plain);
+}
+
 }  // namespace
 
 nb::str key_to_python(const std::string& key) {
@@ -55,23 +78,28 @@ nb::str key_to_python(const std::string& key) {
 nb::bytes value_to_python(const std::string& value) { return nb::bytes(value.data(), value.size()); }
 
 template <class Convert, class Base, class... Args>
-auto PyStore::call(const char* method, Convert convert, Base base, Args&&... args) const {
+auto PyStore::call(const char* method, Convert convert, Base base, const Args&... args) const {
   {
     const GilStay stay;
-    if (!stay) throw Aborted(std::string("Store.") + method + ": Python is ending, and this store is a Python class");
+    if (!stay) throw Aborted(std::string("Store.") + method + ": Python is ending");
     const nb::detail::ticket ticket(nb_trampoline, method, nb::detail::str_hash(method), false);
     if (ticket.key.is_valid()) {
       return translating_errors([&] {
         const nb::handle self = nb_trampoline.base();
-        return convert(self, method, self.attr(ticket.key)(args()...));
+        return convert(self, method, self.attr(ticket.key)(to_python(args)...));
       });
     }
   }
   return base();
 }
 
-void PyStore::lacks(const char* method) const {
-  throw Unsupported(describe() + " has no " + method + "; define " + method + " in the class");
+template <class Convert, class... Args>
+auto PyStore::call_own(const char* method, Convert convert, const Args&... args) const {
+  using Result = std::invoke_result_t<Convert, nb::handle, const char*, nb::handle>;
+  const auto lacks = [&]() -> Result {
+    throw Unsupported(describe() + " has no " + method + "; define " + method + " in the class");
+  };
+  return call(method, convert, lacks, args...);
 }
 
 std::string PyStore::describe() const {
@@ -81,87 +109,61 @@ std::string PyStore::describe() const {
 }
 
 void PyStore::set(const std::string& key, const std::string& value) {
-  call(
-      "set", kNothing, [&] { lacks("set"); }, [&] { return key_to_python(key); },
-      [&] { return value_to_python(value); });
+  call_own("set", kNothing, Key{key}, Value{value});
 }
 
-std::string PyStore::get(const std::string& key) {
-  return call("get", kText, [&]() -> std::string { lacks("get"); }, [&] { return key_to_python(key); });
-}
+std::string PyStore::get(const std::string& key) { return call_own("get", kText, Key{key}); }
 
 std::int64_t PyStore::add(const std::string& key, std::int64_t amount) {
-  return call(
-      "add", kNumber, [&]() -> std::int64_t { lacks("add"); }, [&] { return key_to_python(key); },
-      [&] { return amount; });
+  return call_own("add", kNumber, Key{key}, amount);
 }
 
 void PyStore::wait(const std::vector<std::string>& keys, Milliseconds timeout) {
-  call(
-      "wait", kNothing, [&] { lacks("wait"); }, [&] { return list_to_python(keys, key_to_python); },
-      [&] { return nb::cast(timeout); });
+  call_own("wait", kNothing, Keys{keys}, timeout);
 }
 
-bool PyStore::check(const std::vector<std::string>& keys) {
-  return call("check", kBool, [&]() -> bool { lacks("check"); }, [&] { return list_to_python(keys, key_to_python); });
-}
+bool PyStore::check(const std::vector<std::string>& keys) { return call_own("check", kBool, Keys{keys}); }
 
 std::string PyStore::compare_set(const std::string& key, const std::string& expected, const std::string& desired) {
   return call(
-      "compare_set", kText, [&] { return Store::compare_set(key, expected, desired); },
-      [&] { return key_to_python(key); }, [&] { return value_to_python(expected); },
-      [&] { return value_to_python(desired); });
+      "compare_set", kText, [&] { return Store::compare_set(key, expected, desired); }, Key{key}, Value{expected},
+      Value{desired});
 }
 
-bool PyStore::delete_key(const std::string& key) {
-  return call("delete_key", kBool, [&]() -> bool { lacks("delete_key"); }, [&] { return key_to_python(key); });
-}
+bool PyStore::delete_key(const std::string& key) { return call_own("delete_key", kBool, Key{key}); }
 
-std::int64_t PyStore::num_keys() {
-  return call("num_keys", kNumber, [&]() -> std::int64_t { lacks("num_keys"); });
-}
+std::int64_t PyStore::num_keys() { return call_own("num_keys", kNumber); }
 
 std::vector<std::string> PyStore::list_keys() {
   return call("list_keys", kTexts, [&] { return Store::list_keys(); });
 }
 
 void PyStore::append(const std::string& key, const std::string& value) {
-  call(
-      "append", kNothing, [&] { Store::append(key, value); }, [&] { return key_to_python(key); },
-      [&] { return value_to_python(value); });
+  call("append", kNothing, [&] { Store::append(key, value); }, Key{key}, Value{value});
 }
 
 std::vector<std::string> PyStore::multi_get(const std::vector<std::string>& keys) {
-  return call(
-      "multi_get", kTexts, [&] { return Store::multi_get(keys); }, [&] { return list_to_python(keys, key_to_python); });
+  return call("multi_get", kTexts, [&] { return Store::multi_get(keys); }, Keys{keys});
 }
 
 void PyStore::multi_set(const std::vector<std::string>& keys, const std::vector<std::string>& values) {
-  call(
-      "multi_set", kNothing, [&] { Store::multi_set(keys, values); },
-      [&] { return list_to_python(keys, key_to_python); }, [&] { return list_to_python(values, value_to_python); });
+  call("multi_set", kNothing, [&] { Store::multi_set(keys, values); }, Keys{keys}, Values{values});
 }
 
 void PyStore::queue_push(const std::string& key, const std::string& value) {
-  call(
-      "queue_push", kNothing, [&] { Store::queue_push(key, value); }, [&] { return key_to_python(key); },
-      [&] { return value_to_python(value); });
+  call("queue_push", kNothing, [&] { Store::queue_push(key, value); }, Key{key}, Value{value});
 }
 
 std::string PyStore::queue_pop(const std::string& key, bool block) {
-  return call(
-      "queue_pop", kText, [&] { return Store::queue_pop(key, block); }, [&] { return key_to_python(key); },
-      [&] { return block; });
+  return call("queue_pop", kText, [&] { return Store::queue_pop(key, block); }, Key{key}, block);
 }
 
 std::int64_t PyStore::queue_len(const std::string& key) {
-  return call("queue_len", kNumber, [&] { return Store::queue_len(key); }, [&] { return key_to_python(key); });
+  return call("queue_len", kNumber, [&] { return Store::queue_len(key); }, Key{key});
 }
 
 void PyStore::barrier(const std::string& key, std::int64_t world_size, Milliseconds timeout) {
-  call(
-      "barrier", kNothing, [&] { Store::barrier(key, world_size, timeout); }, [&] { return key_to_python(key); },
-      [&] { return world_size; }, [&] { return nb::cast(timeout); });
+  call("barrier", kNothing, [&] { Store::barrier(key, world_size, timeout); }, Key{key}, world_size, timeout);
 }
 
 }  // namespace hookline::python

@@ -56,10 +56,12 @@ class PyStore final : public Store {
   void barrier(const std::string& key, std::int64_t world_size, Milliseconds timeout) override;
 
  private:
+  /// Calls the method of the class, or `base` where it has none.
   template <class Convert, class Base, class... Args>
-  auto call(const char* method, Convert convert, Base base, Args&&... args) const;
-  /// Throws Unsupported naming the class and the method.
-  [[noreturn]] void lacks(const char* method) const;
+  auto call(const char* method, Convert convert, Base base, const Args&... args) const;
+  /// The same where the base has nothing to offer: Unsupported, naming the class and the method.
+  template <class Convert, class... Args>
+  auto call_own(const char* method, Convert convert, const Args&... args) const;
 };
 
 }  // namespace hookline::python
