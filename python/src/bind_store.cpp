@@ -54,6 +54,7 @@ PyType_Slot prefix_store_slots[] = {{Py_tp_traverse, reinterpret_cast<void*>(tra
 
 void bind_operations(nb::class_<Store, PyStore>& store) {
   using nb::arg;
+  const nb::call_guard<NativeScope> native;
   store
       .def(
           "set",
@@ -62,12 +63,8 @@ void bind_operations(nb::class_<Store, PyStore>& store) {
       .def(
           "get", [](Store& s, const std::string& key) { return value_to_python(natively([&] { return s.get(key); })); },
           arg("key"), "The value of a key, waiting up to the store's timeout for it to be set.")
-      .def(
-          "add",
-          [](Store& s, const std::string& key, std::int64_t amount) {
-            return natively([&] { return s.add(key, amount); });
-          },
-          arg("key"), arg("amount"), "Adds to a counter, which starts at 0, and returns the sum.")
+      .def("add", &Store::add, arg("key"), arg("amount"), native,
+           "Adds to a counter, which starts at 0, and returns the sum.")
       .def(
           "wait",
           [](Store& s, const Keys& keys, std::optional<TimeoutArg> timeout) {
@@ -75,9 +72,7 @@ void bind_operations(nb::class_<Store, PyStore>& store) {
             natively([&] { s.wait(keys, limit); });
           },
           arg("keys"), arg("timeout") = nb::none(), "Waits until all keys are set.")
-      .def(
-          "check", [](Store& s, const Keys& keys) { return natively([&] { return s.check(keys); }); }, arg("keys"),
-          "Whether all keys are set now.")
+      .def("check", &Store::check, arg("keys"), native, "Whether all keys are set now.")
       .def(
           "compare_set",
           [](Store& s, const std::string& key, const ValueArg& expected, const ValueArg& desired) {
@@ -86,10 +81,8 @@ void bind_operations(nb::class_<Store, PyStore>& store) {
           arg("key"), arg("expected_value"), arg("desired_value"),
           "Sets the desired value where the key has the expected one, or is missing and the expected one is empty. "
           "Returns the value afterwards; for a missing key and another expected value, that one.")
-      .def(
-          "delete_key", [](Store& s, const std::string& key) { return natively([&] { return s.delete_key(key); }); },
-          arg("key"), "Whether there was such a key.")
-      .def("num_keys", [](Store& s) { return natively([&] { return s.num_keys(); }); })
+      .def("delete_key", &Store::delete_key, arg("key"), native, "Whether there was such a key.")
+      .def("num_keys", &Store::num_keys, native)
       .def(
           "list_keys", [](Store& s) { return list_to_python(natively([&] { return s.list_keys(); }), key_to_python); },
           nb::sig("def list_keys(self) -> list[str]"))
@@ -126,9 +119,7 @@ void bind_operations(nb::class_<Store, PyStore>& store) {
           },
           arg("key"), arg("block") = true,
           "The oldest element, waiting for one; with block=False, InvalidArgument where there is none.")
-      .def(
-          "queue_len", [](Store& s, const std::string& key) { return natively([&] { return s.queue_len(key); }); },
-          arg("key"))
+      .def("queue_len", &Store::queue_len, arg("key"), native)
       .def(
           "barrier",
           [](Store& s, const std::string& key, std::int64_t world_size, std::optional<TimeoutArg> timeout) {
@@ -195,8 +186,8 @@ void bind_store(nb::module_& m) {
           arg("timeout") = standard, arg("wait_for_workers") = true, arg("listen_on_all_interfaces") = false)
       .def_prop_ro("host", &TCPStore::host)
       .def_prop_ro("port", &TCPStore::port)
-      .def("ping", [](TCPStore& s) { natively([&] { s.ping(); }); })
-      .def("clone", [](const TCPStore& s) { return natively([&] { return s.clone(); }); });
+      .def("ping", &TCPStore::ping, nb::call_guard<NativeScope>())
+      .def("clone", &TCPStore::clone, nb::call_guard<NativeScope>());
 
   nb::class_<Rendezvous>(m, "Rendezvous", "What a process learns at a rendezvous.")
       .def_ro("store", &Rendezvous::store)

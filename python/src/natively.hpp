@@ -17,11 +17,16 @@ inline void raise_signals() {
   });
 }
 
-/// Runs `f` without the GIL; Ctrl-C ends its waits.
+/// While one lives this thread is without the GIL, and Ctrl-C ends its waits. A call guard for methods of the library.
+class NativeScope {
+  const GilRelease released_;
+  const InterruptScope interrupted_{raise_signals};
+};
+
+/// Runs `f` in such a scope.
 template <class F>
 auto natively(F f) {
-  const GilRelease released;
-  const InterruptScope scope(raise_signals);
+  const NativeScope scope;
   return f();
 }
 
