@@ -57,11 +57,11 @@ bool python_is_there() {
 }
 
 /// A Python object that native code keeps; let go of with the GIL, or never where Python has ended.
-std::shared_ptr<void> kept_object(py::object object) {
-  return {object.release().ptr(), [](void* pointer) {
+std::shared_ptr<PyObject> kept_object(py::object object) {
+  return {object.release().ptr(), [](PyObject* pointer) {
             if (!python_is_there()) return;
             const py::gil_scoped_acquire gil;
-            Py_DECREF(static_cast<PyObject*>(pointer));
+            Py_DECREF(pointer);
           }};
 }
 
@@ -123,19 +123,10 @@ py::dict stats_of(const BucketHook& hook) {
   return d;
 }
 
-/// The reducer, which keeps the hook, may end on any thread, and after Python.
-std::unique_ptr<PythonTorchHook> python_hook(py::object function) {
-  std::shared_ptr<py::object> kept(new py::object(std::move(function)), [](py::object* object) {
-    if (!python_is_there()) return;
-    const py::gil_scoped_acquire gil;
-    delete object;
-  });
-  return std::make_unique<PythonTorchHook>(std::move(kept));
-}
-
 void bind_hooks(py::module_& m) {
   m.def("register_python_hook", [](c10d::Reducer& reducer, py::object function) {
-    reducer.register_comm_hook(python_hook(std::move(function)));
+    // The reducer, which keeps the hook, may end on any thread, and after Python.
+    reducer.register_comm_hook(std::make_unique<PythonTorchHook>(kept_object(std::move(function))));
   });
   py::class_<BucketHook, std::shared_ptr<BucketHook>>(m, "BucketHook")
       .def(py::init([](const py::object& group, const py::object& hook, const std::vector<at::Tensor>& parameters,

@@ -75,7 +75,7 @@ struct PythonTorchHook::Errors {
   }
 };
 
-PythonTorchHook::PythonTorchHook(std::shared_ptr<pybind11::object> function)
+PythonTorchHook::PythonTorchHook(std::shared_ptr<PyObject> function)
     : function_(std::move(function)), errors_(std::make_shared<Errors>()) {}
 
 PythonTorchHook::~PythonTorchHook() = default;
@@ -84,7 +84,7 @@ c10::intrusive_ptr<c10::ivalue::Future> PythonTorchHook::runHook(c10d::GradBucke
   c10::intrusive_ptr<c10::ivalue::Future> given;
   {
     const pybind11::gil_scoped_acquire gil;
-    given = (*function_)(bucket).cast<std::shared_ptr<torch::jit::PythonFutureWrapper>>()->fut;
+    given = pybind11::handle(function_.get())(bucket).cast<std::shared_ptr<torch::jit::PythonFutureWrapper>>()->fut;
   }
   auto result = c10::make_intrusive<c10::ivalue::Future>(c10::AnyType::get());
   given->addCallback([result, errors = errors_, buffer = bucket.getBuffer()](c10::ivalue::Future& done) {
