@@ -161,15 +161,15 @@ TorchBackend::WorkHandle TorchBackend::start(Call&& call) {
     c.input_splits = std::move(call.input_splits);
     c.output_splits = std::move(call.output_splits);
     WorkPtr work = group_->run(std::move(c));
-    if (blocks) {
-      const Interruptible interruptible;
-      work->wait();
-    }
-    return wrap(std::move(call), std::move(work));
+    return wrap(std::move(call), std::move(work), blocks);
   });
 }
 
-TorchBackend::WorkHandle TorchBackend::wrap(Call&& call, WorkPtr work) {
+TorchBackend::WorkHandle TorchBackend::wrap(Call&& call, WorkPtr work, bool wait) {
+  if (wait) {
+    const Interruptible interruptible;
+    work->wait();
+  }
   const char* const title = at::hasCallbacks() ? call.title : nullptr;
   return c10::make_intrusive<TorchWork>(getRank(), type_of(call.type), title, call.inputs, std::move(work),
                                         call.result ? *call.result : call.outputs);

@@ -87,12 +87,13 @@ class TorchBackend final : public c10d::Backend {
   struct Call;
   WorkHandle start(Call&& call);
   /// Several operations of the same kind as one; where their dtypes differ, one by one.
-  WorkHandle start_coalesced(Call&& call, std::size_t inputs_each, std::size_t outputs_each);
+  WorkHandle start_coalesced(Call&& call);
   /// Parts of different sizes.
   WorkHandle start_uneven_reduce_scatter(Call&& call);
   /// Operations that are one for the caller, with what the call says of all of them.
   WorkHandle start_all(Call&& call, std::vector<Collective> parts);
-  WorkHandle wrap(Call&& call, WorkPtr work);
+  /// The work as torch gets it; `wait` where it has to be done by then.
+  WorkHandle wrap(Call&& call, WorkPtr work, bool wait);
 
   std::shared_ptr<ProcessGroup> group_;
   std::atomic<bool> coalescing_ = false;

@@ -77,12 +77,8 @@ TorchBackend::WorkHandle TorchBackend::allreduce_sparse(Tensors& tensors, const 
     WorkPtr work = sum_sparse(group_, only(tensors, "all_reduce"), op, time_of(opts.timeout));
     // Waited for in any case: it is several operations, and what the caller starts next would come between them, on
     // each rank at another place.
-    if (!coalescing_) {
-      const Interruptible interruptible;
-      work->wait();
-    }
     Call call{OpType::allreduce, "hookline:all_reduce_sparse", tensors, tensors, opts.timeout, opts.asyncOp};
-    return wrap(std::move(call), std::move(work));
+    return wrap(std::move(call), std::move(work), !coalescing_);
   });
 }
 
@@ -96,8 +92,7 @@ TorchBackend::WorkHandle TorchBackend::allreduce_coalesced(Tensors& tensors,
                           .timeout = opts.timeout,
                           .async = opts.asyncOp,
                           .op = opts.reduceOp,
-                          .result = &tensors},
-                         1, 1);
+                          .result = &tensors});
 }
 
 TorchBackend::WorkHandle TorchBackend::broadcast(Tensors& tensors, const c10d::BroadcastOptions& opts) {
@@ -149,15 +144,13 @@ TorchBackend::WorkHandle TorchBackend::allgather_coalesced(TensorLists& outputs,
     flat.insert(flat.end(), list.begin(), list.end());
   }
   return start_coalesced(
-      {OpType::allgather_coalesced, "hookline:all_gather_coalesced", inputs, flat, opts.timeout, opts.asyncOp}, 1,
-      static_cast<std::size_t>(getSize()));
+      {OpType::allgather_coalesced, "hookline:all_gather_coalesced", inputs, flat, opts.timeout, opts.asyncOp});
 }
 
 TorchBackend::WorkHandle TorchBackend::allgather_into_tensor_coalesced(Tensors& outputs, Tensors& inputs,
                                                                        const c10d::AllgatherOptions& opts) {
   return start_coalesced({OpType::allgather_into_tensor_coalesced, "hookline:all_gather_into_tensor_coalesced", inputs,
-                          outputs, opts.timeout, opts.asyncOp},
-                         1, 1);
+                          outputs, opts.timeout, opts.asyncOp});
 }
 
 TorchBackend::WorkHandle TorchBackend::gather(TensorLists& outputs, Tensors& inputs, const c10d::GatherOptions& opts) {
@@ -210,8 +203,7 @@ TorchBackend::WorkHandle TorchBackend::_reduce_scatter_base(at::Tensor& output, 
 TorchBackend::WorkHandle TorchBackend::reduce_scatter_tensor_coalesced(Tensors& outputs, Tensors& inputs,
                                                                        const c10d::ReduceScatterOptions& opts) {
   return start_coalesced({OpType::reduce_scatter_tensor_coalesced, "hookline:reduce_scatter_tensor_coalesced", inputs,
-                          outputs, opts.timeout, opts.asyncOp, opts.reduceOp},
-                         1, 1);
+                          outputs, opts.timeout, opts.asyncOp, opts.reduceOp});
 }
 
 TorchBackend::WorkHandle TorchBackend::alltoall(Tensors& outputs, Tensors& inputs, const c10d::AllToAllOptions& opts) {

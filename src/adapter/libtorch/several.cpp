@@ -7,7 +7,6 @@
 #include "adapter/libtorch/call.hpp"
 #include "adapter/libtorch/errors.hpp"
 #include "adapter/libtorch/tensors.hpp"
-#include "adapter/libtorch/waiting.hpp"
 
 namespace hookline::libtorch {
 
@@ -20,29 +19,24 @@ TorchBackend::WorkHandle TorchBackend::start_all(Call&& call, std::vector<Collec
     all.add(group_->run(std::move(part)));
   }
   WorkPtr work = all.end();
-  if (!call.async) {
-    const Interruptible interruptible;
-    work->wait();
-  }
-  return wrap(std::move(call), std::move(work));
+  const bool wait = !call.async;
+  return wrap(std::move(call), std::move(work), wait);
 }
 
-TorchBackend::WorkHandle TorchBackend::start_coalesced(Call&& call, std::size_t inputs_each, std::size_t outputs_each) {
+TorchBackend::WorkHandle TorchBackend::start_coalesced(Call&& call) {
   const auto same = [&](const at::Tensor& t) { return t.scalar_type() == call.inputs[0].scalar_type(); };
   if (call.inputs.empty() || std::all_of(call.inputs.begin(), call.inputs.end(), same)) return start(std::move(call));
   return called_by_torch([&] {
-    const std::size_t count = call.inputs.size() / inputs_each;
+    const std::size_t count = call.inputs.size();
     const Use use = call.op ? Use::reduced : Use::moved;
     std::vector<Collective> parts(count);
     for (std::size_t i = 0; i < count; ++i) {
       Collective& c = parts[i];
       c.type = call.type;
-      for (std::size_t k = 0; k < inputs_each && !works_in_place(c.type); ++k) {
-        c.inputs.push_back(view_of(call.inputs[i * inputs_each + k], call.name(), use, true));
-      }
+      if (!works_in_place(c.type)) c.inputs.push_back(view_of(call.inputs[i], call.name(), use, true));
       // Of a list for each rank, this operation has one in each.
-      for (std::size_t k = 0; k < outputs_each; ++k) {
-        c.outputs.push_back(view_of(call.outputs[k * count + i], call.name(), use, true));
+      for (std::size_t k = i; k < call.outputs.size(); k += count) {
+        c.outputs.push_back(view_of(call.outputs[k], call.name(), use, true));
       }
     }
     return start_all(std::move(call), std::move(parts));
