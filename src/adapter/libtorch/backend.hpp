@@ -86,6 +86,7 @@ class TorchBackend final : public c10d::Backend {
 
   struct Call;
   WorkHandle start(Call&& call);
+  WorkHandle start_message(OpType type, const char* title, const Tensors& tensors, int peer, int tag);
   /// Several operations of the same kind as one; where their dtypes differ, one by one.
   WorkHandle start_coalesced(Call&& call);
   /// Parts of different sizes.

@@ -226,40 +226,30 @@ TorchBackend::WorkHandle TorchBackend::alltoall_base(at::Tensor& output, at::Ten
                 .output_splits = output_splits});
 }
 
-TorchBackend::WorkHandle TorchBackend::send(Tensors& tensors, int target, int tag) {
-  only(tensors, "send");
-  return start({.type = OpType::send,
-                .title = "hookline:send",
-                .inputs = tensors,
-                .outputs = kNone,
+TorchBackend::WorkHandle TorchBackend::start_message(OpType type, const char* title, const Tensors& tensors, int peer,
+                                                     int tag) {
+  const bool sends = type == OpType::send;
+  only(tensors, sends ? "send" : "recv");
+  return start({.type = type,
+                .title = title,
+                .inputs = sends ? tensors : kNone,
+                .outputs = sends ? kNone : tensors,
                 .timeout = c10d::kUnsetTimeout,
                 .async = true,
-                .root = target,
+                .root = peer,
                 .tag = tag});
+}
+
+TorchBackend::WorkHandle TorchBackend::send(Tensors& tensors, int target, int tag) {
+  return start_message(OpType::send, "hookline:send", tensors, target, tag);
 }
 
 TorchBackend::WorkHandle TorchBackend::recv(Tensors& tensors, int source, int tag) {
-  only(tensors, "recv");
-  return start({.type = OpType::recv,
-                .title = "hookline:recv",
-                .inputs = kNone,
-                .outputs = tensors,
-                .timeout = c10d::kUnsetTimeout,
-                .async = true,
-                .root = source,
-                .tag = tag});
+  return start_message(OpType::recv, "hookline:recv", tensors, source, tag);
 }
 
 TorchBackend::WorkHandle TorchBackend::recvAnysource(Tensors& tensors, int tag) {
-  only(tensors, "recv");
-  return start({.type = OpType::recv_anysource,
-                .title = "hookline:recvAnySource",
-                .inputs = kNone,
-                .outputs = tensors,
-                .timeout = c10d::kUnsetTimeout,
-                .async = true,
-                .root = kAnySource,
-                .tag = tag});
+  return start_message(OpType::recv_anysource, "hookline:recvAnySource", tensors, kAnySource, tag);
 }
 
 TorchBackend::WorkHandle TorchBackend::barrier(const c10d::BarrierOptions& opts) {
