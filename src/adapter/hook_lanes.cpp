@@ -47,20 +47,10 @@ HookLanes::HookLanes(std::shared_ptr<ProcessGroup> group, HookPtr hook)
 
 HookLanes::~HookLanes() = default;
 
-void HookLanes::run(GradBucket bucket, Done done) {
-  if (const std::exception_ptr failed = failure()) {
-    done(Tensor(), failed);
-    return;
-  }
-  add(std::make_shared<Entry>(std::move(bucket), std::move(done)));
-}
+void HookLanes::run(GradBucket bucket, Done done) { add(std::make_shared<Entry>(std::move(bucket), std::move(done))); }
 
 void HookLanes::run_sparse(std::size_t index, std::size_t bucket_count, SparseGradient own, Tensor parameter,
                            SparseDone done) {
-  if (const std::exception_ptr failed = failure()) {
-    done(SparseGradient(), failed);
-    return;
-  }
   // Until its rows are known the bucket has none.
   const SparseGradient none{Tensor::empty({0}, DType::i64), Tensor::empty({0}, parameter.dtype())};
   const auto entry = std::make_shared<Entry>(reducer::bucket_of_rows(index, bucket_count, none, parameter), nullptr);
@@ -77,13 +67,16 @@ void HookLanes::run_sparse(std::size_t index, std::size_t bucket_count, SparseGr
 }
 
 void HookLanes::add(const EntryPtr& entry) {
+  if (const std::exception_ptr failed = failure()) {
+    entry->done(Tensor(), failed);
+    return;
+  }
   {
     const std::lock_guard lock(mutex_);
     const std::size_t index = entry->bucket.index();
     if (index == 0) {
       ++step_;
       step_entries_.clear();
-      ended_ = 0;
     }
     last_seen_ = entry->bucket.is_last();
     entry->hook = hook_;
@@ -110,10 +103,9 @@ void HookLanes::launch() {
 }
 
 // The last one to end; its bucket need not be the last.
-bool HookLanes::ends_step(const Entry& entry) {
+bool HookLanes::ends_step() {
   const std::lock_guard lock(mutex_);
-  if (++ended_ < step_entries_.size() || !last_seen_ || entry.step != step_) return false;
-  return !failure_;
+  return --pending_ == 0 && last_seen_ && !failure_;
 }
 
 std::exception_ptr HookLanes::failure() const {
@@ -158,26 +150,22 @@ Future<HookResult> HookLanes::run_rows(EntryPtr entry) {
 
 void HookLanes::end(const EntryPtr& entry, const HookResult& result, std::exception_ptr error) {
   Tensor reduced;
-  if (!error) {
+  const auto attempt = [&](const auto& what) {
     try {
-      reduced = entry->hook->parse_hook_result(result);
-      hook::check_result(*entry->hook, entry->bucket.buffer(), reduced);
+      if (!error) what();
     } catch (...) {
       error = std::current_exception();
     }
-  }
-  if (!error && ends_step(*entry)) {
-    try {
-      entry->hook->end_step({});
-    } catch (...) {
-      error = std::current_exception();
-    }
-  }
-  if (error) fail(error, *entry);
+    if (error) fail(error, *entry);
+  };
+  attempt([&] {
+    reduced = entry->hook->parse_hook_result(result);
+    hook::check_result(*entry->hook, entry->bucket.buffer(), reduced);
+  });
+  if (ends_step()) attempt([&] { entry->hook->end_step({}); });
   {
     const std::lock_guard lock(mutex_);
     entry->ended = Clock::now();
-    --pending_;
     launcher_.set_busy(entry->lane, false);
   }
   std::exchange(entry->done, nullptr)(reduced, error);

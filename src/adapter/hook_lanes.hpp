@@ -61,7 +61,7 @@ class HOOKLINE_EXPORT HookLanes : public std::enable_shared_from_this<HookLanes>
   void end(const EntryPtr& entry, const HookResult& result, std::exception_ptr error);
   void fail(const std::exception_ptr& error, const Entry& entry);
   std::exception_ptr failure() const;
-  bool ends_step(const Entry& entry);
+  bool ends_step();
 
   const std::shared_ptr<ProcessGroup> group_;
 
@@ -71,8 +71,7 @@ class HOOKLINE_EXPORT HookLanes : public std::enable_shared_from_this<HookLanes>
   hook::Launcher launcher_;
   std::vector<EntryPtr> step_entries_;
   std::uint64_t step_ = 0;
-  std::size_t pending_ = 0;
-  std::size_t ended_ = 0;  ///< of step_entries_
+  std::size_t pending_ = 0;  ///< added, and not ended
   bool last_seen_ = true;
   std::exception_ptr failure_;
 };
