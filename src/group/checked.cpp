@@ -21,6 +21,7 @@
 #include "group/agreement.hpp"
 #include "group/checked_parts.hpp"
 #include "group/mail_checks.hpp"
+#include "group/work_around.hpp"
 
 namespace hookline {
 namespace {
@@ -52,39 +53,30 @@ void give_up_when_closing() {
   if (closing_of_thread && *closing_of_thread) throw Aborted("the checked group was shut down on this rank");
 }
 
-class CheckedWork final : public Work {
+class CheckedWork final : public group::WorkAround {
  public:
   CheckedWork(Outcome outcome, std::weak_ptr<ProcessGroup> group, OpType type, std::uint64_t sequence,
               std::shared_ptr<std::atomic<int>> source)
-      : outcome_(std::move(outcome)),
-        work_(make_work(outcome_, type, sequence)),
+      : WorkAround(make_work(outcome, type, sequence)),
+        outcome_(std::move(outcome)),
         group_(std::move(group)),
         source_(std::move(source)) {}
 
   void wait(std::optional<Milliseconds> timeout) override {
     const auto deadline = timeout ? deadline_after(*timeout) : Clock::time_point::max();
     if (!wait_until(outcome_, deadline)) {
-      const std::string text = fmt::format("{} (number {}) was not done after {} ms", name(work_->op_type()),
-                                           work_->sequence_number(), timeout->count());
+      const std::string text =
+          fmt::format("{} (number {}) was not done after {} ms", name(op_type()), sequence_number(), timeout->count());
       if (const auto group = group_.lock()) group::abort_quietly(*group, text);
       wait_until(outcome_, Clock::time_point::max());  // nobody touches the tensors afterwards
       throw Timeout(text);
     }
     outcome_.value();
   }
-  Outcome get_future() override { return outcome_; }
-  bool is_completed() override { return work_->is_completed(); }
-  std::exception_ptr exception() override { return work_->exception(); }
-  std::vector<Tensor> result() override { return work_->result(); }
-  OpType op_type() const override { return work_->op_type(); }
-  std::uint64_t sequence_number() const override { return work_->sequence_number(); }
   int source_rank() const override { return source_ ? source_->load(std::memory_order_acquire) : -1; }
-  Clock::time_point time_started() const override { return work_->time_started(); }
-  Clock::time_point time_finished() const override { return work_->time_finished(); }
 
  private:
   const Outcome outcome_;
-  const WorkPtr work_;
   const std::weak_ptr<ProcessGroup> group_;         // the checked one, which no work keeps alive
   const std::shared_ptr<std::atomic<int>> source_;  // null but for sends and receives
 };

@@ -13,16 +13,18 @@
 #include <hookline/group/coalescing.hpp>
 #include <hookline/group/decorator.hpp>
 
+#include "group/work_around.hpp"
+
 namespace hookline {
 namespace {
 
 /// What an operation leaves undefined must not be compared: the sums of a reduce on ranks other than the root.
 bool defines_outputs(const Collective& c, int rank) { return c.type != OpType::reduce || c.root == rank; }
 
-class ComparedWork final : public Work {
+class ComparedWork final : public group::WorkAround {
  public:
   ComparedWork(WorkPtr first, WorkPtr second, std::vector<Tensor> theirs, std::string where, double tolerance)
-      : first_(std::move(first)),
+      : WorkAround(std::move(first)),
         second_(std::move(second)),
         theirs_(std::move(theirs)),
         where_(std::move(where)),
@@ -31,46 +33,41 @@ class ComparedWork final : public Work {
   void wait(std::optional<Milliseconds> timeout) override {
     const auto deadline = timeout ? deadline_after(*timeout) : Clock::time_point::max();
     const auto left = [&] { return timeout ? std::optional(time_left(deadline)) : std::nullopt; };
-    first_->wait(left());
+    inner_->wait(left());
     second_->wait(left());
     compare();
     if (error_) std::rethrow_exception(error_);
   }
   Future<std::vector<Tensor>> get_future() override {
     const auto self = std::static_pointer_cast<ComparedWork>(shared_from_this());
-    return when_all(std::vector{first_->get_future(), second_->get_future()})
+    return when_all(std::vector{inner_->get_future(), second_->get_future()})
         .then([self](const Future<std::vector<std::vector<Tensor>>>& both) {
           both.value();
           self->compare();
           if (self->error_) std::rethrow_exception(self->error_);
-          return self->first_->result();
+          return self->inner_->result();
         });
   }
   bool is_completed() override {
-    const bool one = first_->is_completed();
+    const bool one = inner_->is_completed();
     return second_->is_completed() && one;
   }
   std::exception_ptr exception() override {
     if (!is_completed()) return nullptr;
-    if (auto error = first_->exception()) return error;
+    if (auto error = inner_->exception()) return error;
     if (auto error = second_->exception()) return error;
     compare();
     return error_;
   }
-  std::vector<Tensor> result() override { return first_->result(); }
-  OpType op_type() const override { return first_->op_type(); }
-  std::uint64_t sequence_number() const override { return first_->sequence_number(); }
-  int source_rank() const override { return first_->source_rank(); }
-  Clock::time_point time_started() const override { return first_->time_started(); }
   Clock::time_point time_finished() const override {
-    return std::max(first_->time_finished(), second_->time_finished());
+    return std::max(inner_->time_finished(), second_->time_finished());
   }
 
  private:
   /// Once, by whoever comes first: later the caller may have changed the tensors.
   void compare() {
     std::call_once(compared_, [&] {
-      const std::vector<Tensor> ours = first_->result();
+      const std::vector<Tensor> ours = inner_->result();
       for (std::size_t i = 0; i < theirs_.size(); ++i) {
         const Tensor a = ours[i].contiguous().flatten();
         const Tensor b = theirs_[i].contiguous().flatten();
@@ -91,7 +88,6 @@ class ComparedWork final : public Work {
         Error(fmt::format("{}: tensor {}, {}, element {}: {} and {}", where_, tensor, to_string(a), element, x, y)));
   }
 
-  const WorkPtr first_;
   const WorkPtr second_;
   const std::vector<Tensor> theirs_;
   const std::string where_;

@@ -16,6 +16,7 @@
 #include <hookline/core/interrupt.hpp>
 
 #include "backend/operation_kinds.hpp"
+#include "group/work_around.hpp"
 
 namespace hookline {
 namespace {
@@ -62,10 +63,10 @@ struct CompletionHooks::State {
   std::vector<std::pair<const HookedWork*, std::exception_ptr>> unclaimed;  ///< what hooks threw and no wait() did
 };
 
-class CompletionHooks::HookedWork final : public Work {
+class CompletionHooks::HookedWork final : public group::WorkAround {
  public:
   HookedWork(std::shared_ptr<State> state, WorkInfo info, WorkPtr inner, std::shared_ptr<const Queues> queues)
-      : state_(std::move(state)), inner_(std::move(inner)), info_(std::move(info)), queues_(std::move(queues)) {
+      : WorkAround(std::move(inner)), state_(std::move(state)), info_(std::move(info)), queues_(std::move(queues)) {
     info_.seq = inner_->sequence_number();
   }
   HookedWork(const HookedWork&) = delete;
@@ -137,12 +138,6 @@ class CompletionHooks::HookedWork final : public Work {
     if (auto error = inner_->exception()) return error;
     return told_.load(std::memory_order_acquire) ? error_ : nullptr;
   }
-  std::vector<Tensor> result() override { return inner_->result(); }
-  OpType op_type() const override { return inner_->op_type(); }
-  std::uint64_t sequence_number() const override { return inner_->sequence_number(); }
-  int source_rank() const override { return inner_->source_rank(); }
-  Clock::time_point time_started() const override { return inner_->time_started(); }
-  Clock::time_point time_finished() const override { return inner_->time_finished(); }
 
   /// Ends the operation, whatever its outcome.
   void settle(Milliseconds timeout) {
@@ -284,7 +279,6 @@ class CompletionHooks::HookedWork final : public Work {
   }
 
   const std::shared_ptr<State> state_;
-  const WorkPtr inner_;
   WorkInfo info_;
   const std::shared_ptr<const Queues> queues_;
   std::atomic<bool> told_ = false;

@@ -12,6 +12,7 @@
 #include "adapter/libtorch/errors.hpp"
 #include "adapter/libtorch/python_work.hpp"
 #include "adapter/libtorch/staged_call.hpp"
+#include "group/work_around.hpp"
 
 namespace hookline::libtorch {
 namespace {
@@ -27,24 +28,14 @@ Options options_of(const StagedCall& call) {
 }
 
 /// A receive that knows where the message came from, once it is there.
-class ReceiveWork final : public Work {
+class ReceiveWork final : public group::WorkAround {
  public:
   ReceiveWork(WorkPtr work, std::shared_ptr<const std::atomic<int>> source)
-      : work_(std::move(work)), source_(std::move(source)) {}
+      : WorkAround(std::move(work)), source_(std::move(source)) {}
 
-  void wait(std::optional<Milliseconds> timeout) override { work_->wait(timeout); }
-  Future<std::vector<Tensor>> get_future() override { return work_->get_future(); }
-  bool is_completed() override { return work_->is_completed(); }
-  std::exception_ptr exception() override { return work_->exception(); }
-  std::vector<Tensor> result() override { return work_->result(); }
-  OpType op_type() const override { return work_->op_type(); }
-  std::uint64_t sequence_number() const override { return work_->sequence_number(); }
   int source_rank() const override { return source_->load(); }
-  Clock::time_point time_started() const override { return work_->time_started(); }
-  Clock::time_point time_finished() const override { return work_->time_finished(); }
 
  private:
-  const WorkPtr work_;
   const std::shared_ptr<const std::atomic<int>> source_;
 };
 
