@@ -186,13 +186,12 @@ def job_environment(local_rank: int, nodes: Nodes, base: Mapping[str, str]) -> d
     return made
 
 
-def report(
-    failure: Rank | None, ranks: Sequence[Rank], ended_by: str | None, grace: float, elsewhere: str | None = None
-) -> str:
+def report(supervisor: Supervisor, grace: float, elsewhere: str | None = None) -> str:
     """What is said at the end, after all output; nothing if all went well. `elsewhere` is what another node said."""
+    failure, ranks = supervisor.first_failure, supervisor.ranks
     lines = []
-    if ended_by is not None:
-        lines.append(f"hookline run: ended by {ended_by}")
+    if supervisor.ended_by is not None:
+        lines.append(f"hookline run: ended by {supervisor.ended_by.name}")
     elif elsewhere is not None:
         lines.append(f"hookline run: {elsewhere}; the ranks of this node were ended")
     elif failure is not None and failure.status is not None:
@@ -215,16 +214,13 @@ def launch(command: Sequence[str], ranks: int, prefix: bool, grace: float) -> in
         with PrivateStore() as store, reserved_port() as port:
             try:
                 for rank in range(ranks):
-                    tag = f"[{rank}] ".encode() if prefix else b""
                     variables = environment(rank, ranks, store.path, os.environ, port)
-                    store.watch(supervisor.start(rank, command, variables, tag))
+                    store.watch(supervisor.start(rank, command, variables, prefix))
                 supervisor.wait()
             finally:
                 supervisor.end()
-        failure = supervisor.first_failure
-        ended_by = supervisor.ended_by.name if supervisor.ended_by is not None else None
-        supervisor.flush(report(failure, supervisor.ranks, ended_by, grace))
-    return exit_code(failure)
+        supervisor.flush(report(supervisor, grace))
+    return exit_code(supervisor.first_failure)
 
 
 def launch_node(command: Sequence[str], nodes: Nodes, prefix: bool, grace: float) -> int:
@@ -249,10 +245,8 @@ def launch_node(command: Sequence[str], nodes: Nodes, prefix: bool, grace: float
         with PrivateStore() as guarded:  # for the guard: the ranks meet at the master
             try:
                 for local_rank in range(nodes.ranks[nodes.place.rank]):
-                    rank = nodes.first_rank + local_rank
-                    tag = f"[{rank}] ".encode() if prefix else b""
                     variables = job_environment(local_rank, nodes, os.environ)
-                    guarded.watch(supervisor.start(rank, command, variables, tag))
+                    guarded.watch(supervisor.start(nodes.first_rank + local_rank, command, variables, prefix))
                 nodes.watch()  # a thread: only after the last fork
                 supervisor.listen(nodes.events, hear)
                 supervisor.wait(lambda: nodes.place.rank == 0 and not nodes.others_ended)
@@ -260,11 +254,9 @@ def launch_node(command: Sequence[str], nodes: Nodes, prefix: bool, grace: float
             finally:
                 supervisor.end()
         end = None if told else nodes.end  # what happened here is reported as such
-        failure = supervisor.first_failure
-        ended_by = supervisor.ended_by.name if supervisor.ended_by is not None else None
         elsewhere = f"{nodes.name(end.node)}: {end.text}" if end is not None else None
-        supervisor.flush(report(failure, supervisor.ranks, ended_by, grace, elsewhere))
-    return end.code if end is not None else exit_code(failure)
+        supervisor.flush(report(supervisor, grace, elsewhere))
+    return end.code if end is not None else exit_code(supervisor.first_failure)
 
 
 def exit_code(failure: Rank | None) -> int:

@@ -58,9 +58,10 @@ class Supervisor:
         self._wake.close()
         self._wakeup.close()
 
-    def start(self, number: int, command: Sequence[str], environment: Mapping[str, str], prefix: bytes) -> int:
-        """Starts one rank and returns its process group; OSError if the system refuses."""
-        rank = Rank(number, command, environment, (self._out, self._err), prefix, self._caught)
+    def start(self, number: int, command: Sequence[str], environment: Mapping[str, str], prefix: bool) -> int:
+        """Starts one rank, its output perhaps with a prefix, and returns its process group; OSError if refused."""
+        tag = f"[{number}] ".encode() if prefix else b""
+        rank = Rank(number, command, environment, (self._out, self._err), tag, self._caught)
         self.ranks.append(rank)
         self._selector.register(rank.pidfd, selectors.EVENT_READ, rank)
         for stream in (rank.stdout, rank.stderr):
