@@ -8,7 +8,6 @@ from checks import RANK, SIZE, check, meet, run
 from torch import nn
 from torch._C._distributed_c10d import _create_work_from_future
 from torch.nn.parallel import DistributedDataParallel
-from torch.utils.checkpoint import checkpoint
 
 import hookline.torch as ht
 
@@ -21,35 +20,6 @@ def everybody(value):
     values = [None] * SIZE
     dist.all_gather_object(values, value)
     return values
-
-
-class OneMatrix(nn.Module):
-    def __init__(self):
-        super().__init__()
-        torch.manual_seed(0)
-        self.matrix = nn.Parameter(torch.randn(40, 20))
-
-    def forward(self, x):
-        return self.matrix * x ** (1 + RANK)
-
-
-@check
-def hooks_come_near_to_no_hook():
-    def gradient(hook):
-        model = DistributedDataParallel(OneMatrix())
-        if hook is not None:
-            ht.register_ddp_comm_hook(comm_hook_type=hook, model=model, state=dist.group.WORLD)
-        torch.manual_seed(2020)
-        model(torch.randn(40, 20)).mean().backward()
-        return model.module.matrix.grad
-
-    plain = gradient(None)
-    torch.testing.assert_close(gradient(ht.DDPCommHookType.ALLREDUCE), plain, rtol=1e-5, atol=0)
-    for hook in ("FP16_COMPRESS", "BF16_COMPRESS", "QUANTIZE_PER_TENSOR", "QUANTIZE_PER_CHANNEL"):
-        torch.testing.assert_close(gradient(ht.DDPCommHookType[hook]), plain, rtol=1e-2, atol=1e-4)
-    own = gradient(ht.DDPCommHookType.NOOP) / SIZE
-    dist.all_reduce(own)
-    torch.testing.assert_close(own, plain, rtol=1e-5, atol=0)
 
 
 @check
@@ -161,72 +131,6 @@ def python_groups_carry_hooks_and_both_models():
                 torch.testing.assert_close(alone[0].bias.grad, gradient, rtol=1e-3, atol=1e-3)
                 if not wrapped:
                     assert group.futures > 0
-
-
-class Checkpointed(nn.Module):
-    def __init__(self, reentrant, times=1, layers=3):
-        super().__init__()
-        torch.manual_seed(5)
-        self.layers = nn.ModuleList(nn.Linear(8, 8) for _ in range(layers))
-        self.reentrant, self.times = reentrant, times
-
-    def forward(self, x):
-        x = self.layers[0](x)
-        for layer in list(self.layers)[1:]:
-            for _ in range(self.times):
-                x = layer(x) if self.reentrant is None else checkpoint(layer, x, use_reentrant=self.reentrant)
-        return x
-
-
-@check
-def activation_checkpoints():
-    def gradients(kind, reentrant, times=1, hook=None, **options):
-        model = kind(Checkpointed(reentrant, times), bucket_cap_mb=0.0001, **options)
-        if hook:
-            ht.register_ddp_comm_hook(hook, model)
-        for _ in range(3):
-            model.zero_grad()
-            model(torch.full((4, 8), RANK + 1.0)).square().sum().backward()
-        return [p.grad.clone() for p in model.parameters()]
-
-    for times in (1, 2):
-        expected = gradients(DistributedDataParallel, None, times)
-        for kind in KINDS:
-            for reentrant in (False, True):
-                # A layer that is run twice has gradients twice where each checkpoint has its own backward pass.
-                options = {"static_graph": True} if times == 2 and reentrant else {}
-                for hook in (None, "ALLREDUCE"):
-                    ours = gradients(kind, reentrant, times, hook, **options)
-                    torch.testing.assert_close(ours, expected)
-
-
-class Branches(nn.Module):
-    def __init__(self):
-        super().__init__()
-        torch.manual_seed(1)
-        self.task0, self.task1, self.never = (nn.Linear(4, 4) for _ in range(3))
-
-    def forward(self, x, which):
-        return (self.task0 if which == 0 else self.task1)(x)
-
-
-@check
-def unused_parameters():
-    for kind in KINDS:
-        for hook in (None, "ALLREDUCE"):
-            model = kind(Branches(), find_unused_parameters=True)
-            if hook:
-                ht.register_ddp_comm_hook(hook, model)
-            for _ in range(2):
-                model.zero_grad()
-                model(torch.ones(2, 4), RANK % 2).sum().backward()
-                assert model.module.never.weight.grad is None  # by no rank
-                for layer in (model.module.task0, model.module.task1):  # by some
-                    torch.testing.assert_close(layer.weight.grad, torch.full((4, 4), 2.0 / SIZE))
-            model.zero_grad()
-            for _ in range(2):  # added up
-                model(torch.ones(2, 4), 0).sum().backward()
-            torch.testing.assert_close(model.module.task0.weight.grad, torch.full((4, 4), 4.0))
 
 
 @check

@@ -298,16 +298,6 @@ def functional_collectives():
 
 
 @check
-def sparse_tensors():
-    indices = torch.tensor([[0, RANK + 1]])
-    ours = torch.sparse_coo_tensor(indices, torch.ones(2, 3) * (RANK + 1), (SIZE + 2, 3))
-    theirs = ours.clone()
-    dist.all_reduce(ours)
-    dist.all_reduce(theirs, group=gloo)
-    same(ours.to_dense(), theirs.to_dense())
-
-
-@check
 def barriers():
     dist.barrier()
     ht.monitored_barrier(timeout=10)

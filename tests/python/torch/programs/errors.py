@@ -192,6 +192,9 @@ def registration():
         raises(TypeError, "PowerSGDState", lambda m=model: m.register_comm_hook(None, ht.powerSGD_hook) or step(m))
     raises(TypeError, "DistributedDataParallel is expected", lambda: ht.register_ddp_comm_hook("NOOP", network()))
     raises(TypeError, "DDPCommHookType", lambda: ht.register_ddp_comm_hook(None, models()[0]))
+    raises(TypeError, "no hook is called", lambda: ht.register_ddp_comm_hook("SPARKLE", models()[0]))
+    raises(TypeError, "state of a hook", lambda: ht.register_ddp_comm_hook("FP16_COMPRESS", models()[0], "state"))
+    raises(ValueError, "no hook of hookline", lambda: ht.comm_hook(models()[0]))
     text = (
         "Expect `start_powerSGD_iter` > 1 if `use_error_feedback` or `warm_start` is enabled, because PowerSGD can "
         "only be applied after the first two iterations in DDP."

@@ -1,8 +1,10 @@
 """Hooks of hookline on PyTorch's own DistributedDataParallel, on Gloo and on hookline, with many buckets."""
 
+import ctypes
 import gc
 import threading
 import warnings
+import weakref
 
 import torch
 import torch.distributed as dist
@@ -102,9 +104,6 @@ def powersgd_on_every_group():
         model.register_comm_hook(state, ht.powerSGD_hook)
         alike(train(model))
         assert state.compression_stats()[0] > 1
-    model = ddp(dist.group.WORLD)
-    raises(ValueError, "start_powerSGD_iter", lambda: ht.PowerSGDState(None, start_powerSGD_iter=1))
-    raises(TypeError, "PowerSGDState", lambda: ht.register_ddp_comm_hook("POWER_SGD", model, "state"))
 
 
 @check
@@ -276,18 +275,6 @@ def state_in_checkpoints():
 
 
 @check
-def wrong_arguments():
-    model = ddp(dist.group.WORLD)
-    raises(TypeError, "DistributedDataParallel is expected", lambda: ht.register_ddp_comm_hook("NOOP", network()))
-    raises(TypeError, "DDPCommHookType is expected", lambda: ht.register_ddp_comm_hook(3, model))
-    raises(TypeError, "no hook is called", lambda: ht.register_ddp_comm_hook("SPARKLE", model))
-    raises(TypeError, "state of a hook", lambda: ht.register_ddp_comm_hook("FP16_COMPRESS", model, "state"))
-    ht.register_ddp_comm_hook("FP16_COMPRESS", model)
-    raises(RuntimeError, "can only be called once", lambda: ht.register_ddp_comm_hook("NOOP", model))
-    raises(ValueError, "no hook of hookline", lambda: ht.comm_hook(ddp(dist.group.WORLD)))
-
-
-@check
 def errors_of_hooks_arrive_at_backward():
     # A rank that has no bucket where the others have one: they learn of it as soon as it leaves.
     group = dist.new_group()
@@ -302,24 +289,36 @@ def errors_of_hooks_arrive_at_backward():
     dist.barrier()
 
 
+class Signal(torch.autograd.Function):
+    """Sets an event where the backward pass begins."""
+
+    @staticmethod
+    def forward(context, x, event):
+        context.event = event
+        return x.clone()
+
+    @staticmethod
+    def backward(context, gradient):
+        context.event.set()
+        return gradient, None
+
+
 @check
 def no_gil_between_bucket_and_future():
-    # A thread that never lets go of the GIL for long: with Python on the way, every bucket would wait for it.
-    model = ddp(dist.group.WORLD)
+    model, begun, held = ddp(dist.group.WORLD), threading.Event(), 3
     ht.register_ddp_comm_hook("ALLREDUCE", model)
     train(model, 2)
-    busy = threading.Event()
 
-    def spin():
-        while not busy.is_set():
-            sum(range(1000))
+    def hold():
+        begun.wait()
+        ctypes.PyDLL(None).usleep(held * 1_000_000)  # keeps the GIL
 
-    thread = threading.Thread(target=spin)
+    thread = threading.Thread(target=hold)
     thread.start()
-    train(model, 2)
-    busy.set()
+    slow = torch.ones(5, 1 << 20)  # while its product is gone through backwards, the thread gets the GIL
+    Signal.apply(model(torch.ones(2, 12)) @ slow, begun).sum().backward()
     thread.join()
-    assert all(bucket["done"] - bucket["launched"] < 5 for bucket in ht.stats(model)["buckets"])
+    assert max(bucket["done"] for bucket in ht.stats(model)["buckets"]) < held
 
 
 @check
@@ -328,8 +327,10 @@ def models_come_and_go():
         model = ddp(dist.group.WORLD)
         ht.register_ddp_comm_hook("FP16_COMPRESS", model)
         train(model, 1)
+        gone = weakref.ref(model)
         del model
         gc.collect()
+        assert gone() is None
     hook = hl.make_hook("fp16", ht.as_group())
     model = ddp(dist.group.WORLD)
     ht.register_ddp_comm_hook(hook, model)

@@ -124,17 +124,6 @@ def compiled_ddp():
 
 
 @check
-def sparse_embeddings():
-    def embed(group):
-        torch.manual_seed(0)
-        model = DistributedDataParallel(nn.EmbeddingBag(20, 4, sparse=True, mode="sum"), process_group=group)
-        model(torch.tensor([[RANK, 3, 7 + RANK]])).sum().backward()
-        return model.module.weight.grad.to_dense()
-
-    torch.testing.assert_close(embed(hookline), embed(gloo))
-
-
-@check
 def fsdp2():
     def sharded(backend_mesh):
         model = network(0)
