@@ -27,60 +27,37 @@ struct ReduceScatterOptionsObject : CallOptions {};
 struct AllToAllOptionsObject : CallOptions {};
 struct BarrierOptionsObject : CallOptions {};
 
-template <class T>
-using OptionsClass = nb::class_<T, CallOptions>;
+/// An attribute that some option objects have, under torch's name.
+template <class V>
+struct Option {
+  using Value = V;
+  const char* name;
+  V CallOptions::* member;
+};
+constexpr Option<ReduceOp> kOp{"reduceOp", &CallOptions::op};
+constexpr Option<int> kRoot{"rootRank", &CallOptions::root};
+constexpr Option<int> kRootTensor{"rootTensor", &CallOptions::root_tensor};
 
-template <class T>
-OptionsClass<T> options_class(nb::module_& m, const char* name) {
-  OptionsClass<T> type(m, name,
-                       "Options of an operation as torch.distributed has them, to be passed as `opts` in the place of "
-                       "keywords.");
+template <class T, class... Options>
+void bind_options(nb::module_& m, const char* name, Options... options) {
+  nb::class_<T, CallOptions> type(m, name,
+                                  "Options of an operation as torch.distributed has them, to be passed as `opts` in "
+                                  "the place of keywords.");
   type.def_prop_rw(
       "timeout", [](const T& o) { return o.timeout; },
       [](T& o, std::optional<TimeoutArg> timeout) { o.timeout = timeout; }, nb::for_setter(nb::arg("timeout").none()),
       "None for the group's own.");
-  return type;
-}
-
-template <class T>
-void with_op(OptionsClass<T>& type) {
-  type.def_prop_rw("reduceOp", [](const T& o) { return o.op; }, [](T& o, ReduceOp op) { o.op = op; });
-}
-
-template <class T>
-void with_root(OptionsClass<T>& type) {
-  type.def_prop_rw("rootRank", [](const T& o) { return o.root; }, [](T& o, int root) { o.root = root; });
-}
-
-template <class T>
-void with_root_tensor(OptionsClass<T>& type) {
-  type.def_prop_rw(
-      "rootTensor", [](const T& o) { return o.root_tensor; }, [](T& o, int index) { o.root_tensor = index; });
-}
-
-template <class T>
-void bind_timeout_only(nb::module_& m, const char* name) {
-  options_class<T>(m, name).def(
-      "__init__", [](T* self, std::optional<TimeoutArg> t) { new (self) T{{.timeout = t}}; },
-      nb::arg("timeout") = nb::none());
-}
-
-template <class T>
-void bind_op_only(nb::module_& m, const char* name) {
-  auto type = options_class<T>(m, name);
   type.def(
-      "__init__", [](T* self, ReduceOp op, std::optional<TimeoutArg> t) { new (self) T{{.op = op, .timeout = t}}; },
-      nb::arg("reduceOp") = ReduceOp::sum, nb::arg("timeout") = nb::none());
-  with_op(type);
-}
-
-template <class T>
-void bind_root_only(nb::module_& m, const char* name) {
-  auto type = options_class<T>(m, name);
-  type.def(
-      "__init__", [](T* self, int root, std::optional<TimeoutArg> t) { new (self) T{{.root = root, .timeout = t}}; },
-      nb::arg("rootRank") = 0, nb::arg("timeout") = nb::none());
-  with_root(type);
+      "__init__",
+      [options...](T* self, typename Options::Value... values, std::optional<TimeoutArg> timeout) {
+        new (self) T{{.timeout = timeout}};
+        ((self->*options.member = values), ...);
+      },
+      (nb::arg(options.name) = T().*options.member)..., nb::arg("timeout") = nb::none());
+  (type.def_prop_rw(
+       options.name, [options](const T& o) { return o.*options.member; },
+       [options](T& o, typename Options::Value value) { o.*options.member = value; }),
+   ...);
 }
 
 std::string repr(ReduceOp op) {
@@ -180,35 +157,15 @@ nb::object options_object(const Collective& c) {
 void bind_group_options(nb::module_& m) {
   bind_reduce_op(m);
   const nb::class_<CallOptions> base(m, "CallOptions", "What the option objects of all collectives have in common.");
-  bind_op_only<AllreduceOptionsObject>(m, "AllreduceOptions");
-  bind_op_only<ReduceScatterOptionsObject>(m, "ReduceScatterOptions");
-  bind_root_only<GatherOptionsObject>(m, "GatherOptions");
-  bind_root_only<ScatterOptionsObject>(m, "ScatterOptions");
-  bind_timeout_only<AllgatherOptionsObject>(m, "AllgatherOptions");
-  bind_timeout_only<AllToAllOptionsObject>(m, "AllToAllOptions");
-  bind_timeout_only<BarrierOptionsObject>(m, "BarrierOptions");
-
-  auto reduce = options_class<ReduceOptionsObject>(m, "ReduceOptions");
-  reduce.def(
-      "__init__",
-      [](ReduceOptionsObject* self, ReduceOp op, int root, int root_tensor, std::optional<TimeoutArg> t) {
-        new (self) ReduceOptionsObject{{op, root, root_tensor, t}};
-      },
-      nb::arg("reduceOp") = ReduceOp::sum, nb::arg("rootRank") = 0, nb::arg("rootTensor") = 0,
-      nb::arg("timeout") = nb::none());
-  with_op(reduce);
-  with_root(reduce);
-  with_root_tensor(reduce);
-
-  auto broadcast = options_class<BroadcastOptionsObject>(m, "BroadcastOptions");
-  broadcast.def(
-      "__init__",
-      [](BroadcastOptionsObject* self, int root, int root_tensor, std::optional<TimeoutArg> t) {
-        new (self) BroadcastOptionsObject{{.root = root, .root_tensor = root_tensor, .timeout = t}};
-      },
-      nb::arg("rootRank") = 0, nb::arg("rootTensor") = 0, nb::arg("timeout") = nb::none());
-  with_root(broadcast);
-  with_root_tensor(broadcast);
+  bind_options<AllreduceOptionsObject>(m, "AllreduceOptions", kOp);
+  bind_options<ReduceScatterOptionsObject>(m, "ReduceScatterOptions", kOp);
+  bind_options<GatherOptionsObject>(m, "GatherOptions", kRoot);
+  bind_options<ScatterOptionsObject>(m, "ScatterOptions", kRoot);
+  bind_options<AllgatherOptionsObject>(m, "AllgatherOptions");
+  bind_options<AllToAllOptionsObject>(m, "AllToAllOptions");
+  bind_options<BarrierOptionsObject>(m, "BarrierOptions");
+  bind_options<ReduceOptionsObject>(m, "ReduceOptions", kOp, kRoot, kRootTensor);
+  bind_options<BroadcastOptionsObject>(m, "BroadcastOptions", kRoot, kRootTensor);
 }
 
 }  // namespace hookline::python
