@@ -96,19 +96,13 @@ std::vector<bool> come(const Meeting& m) {
 
 bool same_shapes(OpType type) { return type != OpType::alltoall && type != OpType::alltoall_base; }
 
-bool reduces(OpType type) {
-  return type == OpType::allreduce || type == OpType::allreduce_coalesced || type == OpType::reduce ||
-         type == OpType::reduce_scatter || type == OpType::reduce_scatter_tensor ||
-         type == OpType::reduce_scatter_tensor_coalesced;
-}
-
 }  // namespace
 
 std::string common_part(const Collective& c) {
   // The list that is there on every rank: a scatter has inputs at the root only, a reduce_scatter one for each rank.
   const bool by_output = c.type == OpType::scatter || c.type == OpType::reduce_scatter;
   std::string text(name(c.type));
-  if (reduces(c.type))
+  if (backend::is_reduction(c.type))
     text += fmt::format(" ({}{})", name(c.op), c.op.factor() == 1 ? "" : fmt::format(" {}", c.op.factor()));
   if (backend::is_rooted(c.type)) text += fmt::format(", root {}", c.root);
   const char* between = " of ";

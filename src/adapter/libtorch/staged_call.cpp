@@ -8,21 +8,10 @@
 #include <ATen/Functions.h>
 
 #include "adapter/libtorch/tensors.hpp"
+#include "backend/operation_kinds.hpp"
 
 namespace hookline::libtorch {
 namespace {
-
-bool is_reduction(OpType type) {
-  switch (type) {
-    case OpType::allreduce:
-    case OpType::allreduce_coalesced:
-    case OpType::reduce:
-    case OpType::reduce_scatter:
-    case OpType::reduce_scatter_tensor:
-    case OpType::reduce_scatter_tensor_coalesced: return true;
-    default: return false;
-  }
-}
 
 // Some backends want shapes to fit where only the number of elements matters.
 bool is_flat(OpType type) {
@@ -81,7 +70,7 @@ bool same_memory(const at::Tensor& a, const at::Tensor& b) { return a.const_data
 StagedCall::StagedCall(Collective collective, int rank, int size)
     : asked_(std::move(collective)),
       size_(size),
-      reduces_(is_reduction(asked_.type)),
+      reduces_(backend::is_reduction(asked_.type)),
       gives_only_((asked_.type == OpType::reduce && rank != asked_.root) ||
                   (asked_.type == OpType::broadcast && rank == asked_.root)),
       op_(torch_op(asked_.op, reduces_ && sources(asked_).front().dtype() == DType::boolean)),
@@ -117,9 +106,7 @@ at::Tensor StagedCall::seen(const Tensor& tensor) const {
 /// `apart`.
 at::Tensor StagedCall::given(const Tensor& tensor, bool read, bool apart) const {
   const at::Tensor own = seen(tensor);
-  const bool message =
-      asked_.type == OpType::send || asked_.type == OpType::recv || asked_.type == OpType::recv_anysource;
-  if (message && own.numel() == 0) return at::zeros({1}, at::kByte);
+  if (backend::is_point_to_point(asked_.type) && own.numel() == 0) return at::zeros({1}, at::kByte);
   at::Tensor result = own;
   if (reduces_ && tensor.dtype() == DType::i16) {
     result = own.to(at::kInt).contiguous();

@@ -2,6 +2,7 @@
 #include "adapter/libtorch/tensors.hpp"
 
 #include <optional>
+#include <utility>
 
 #include <ATen/Functions.h>
 
@@ -15,24 +16,16 @@ struct Kind {
   bool pairs = false;  ///< two of them are one element
 };
 
+constexpr std::pair<at::ScalarType, DType> kTypes[] = {
+    {at::kDouble, DType::f64}, {at::kFloat, DType::f32},   {at::kHalf, DType::f16},  {at::kBFloat16, DType::bf16},
+    {at::kChar, DType::i8},    {at::kByte, DType::u8},     {at::kShort, DType::i16}, {at::kInt, DType::i32},
+    {at::kLong, DType::i64},   {at::kBool, DType::boolean}};
+
 std::optional<Kind> kind_of(at::ScalarType type, Use use) {
-  using T = at::ScalarType;
-  switch (type) {
-    case T::Double: return Kind{DType::f64};
-    case T::Float: return Kind{DType::f32};
-    case T::Half: return Kind{DType::f16};
-    case T::BFloat16: return Kind{DType::bf16};
-    case T::Char: return Kind{DType::i8};
-    case T::Byte: return Kind{DType::u8};
-    case T::Short: return Kind{DType::i16};
-    case T::Int: return Kind{DType::i32};
-    case T::Long: return Kind{DType::i64};
-    case T::Bool: return Kind{DType::boolean};
-    case T::ComplexHalf: return Kind{DType::f16, true};
-    case T::ComplexFloat: return Kind{DType::f32, true};
-    case T::ComplexDouble: return Kind{DType::f64, true};
-    default: break;
+  for (const auto& [theirs, ours] : kTypes) {
+    if (theirs == type) return Kind{ours};
   }
+  if (c10::isComplexType(type)) return Kind{kind_of(c10::toRealValueType(type), use)->dtype, true};
   if (use == Use::reduced || at::isQIntType(type)) return std::nullopt;
   switch (c10::elementSize(type)) {
     case 1: return Kind{DType::u8};
@@ -44,17 +37,8 @@ std::optional<Kind> kind_of(at::ScalarType type, Use use) {
 }
 
 at::ScalarType scalar_type_of(DType dtype) {
-  switch (dtype) {
-    case DType::f64: return at::kDouble;
-    case DType::f32: return at::kFloat;
-    case DType::f16: return at::kHalf;
-    case DType::bf16: return at::kBFloat16;
-    case DType::i8: return at::kChar;
-    case DType::u8: return at::kByte;
-    case DType::i16: return at::kShort;
-    case DType::i32: return at::kInt;
-    case DType::i64: return at::kLong;
-    case DType::boolean: break;
+  for (const auto& [theirs, ours] : kTypes) {
+    if (ours == dtype) return theirs;
   }
   return at::kBool;
 }
