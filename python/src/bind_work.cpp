@@ -178,13 +178,10 @@ nb::object get_future(nb::handle self) {
     const GilRelease released;
     const auto native = work->get_future();
     native.on_done([native, outputs = std::move(outputs), promise = std::move(promise)]() mutable {
-      try {
+      promise.set_from([&] {
         native.value();
-      } catch (...) {
-        promise.set_error(std::current_exception());
-        return;
-      }
-      promise.set_value(std::move(outputs));
+        return std::move(outputs);
+      });
     });
   }
   return result;

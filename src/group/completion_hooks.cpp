@@ -151,17 +151,15 @@ class CompletionHooks::HookedWork final : public group::WorkAround {
   /// Returns when the hooks have been called, at once where it is called by one of them.
   void wait_until_told(Clock::time_point deadline) {
     if (told_.load(std::memory_order_acquire) || called_from_hook()) return;
+    const auto told = [&] { return told_.load(std::memory_order_relaxed); };
+    std::exception_ptr ended;
     std::unique_lock lock(state_->mutex);
     ++state_->waiters;
-    while (!told_.load(std::memory_order_relaxed)) {
-      state_->told.wait_for(lock, std::min(kInterruptPeriod, time_left(deadline)));
-      if (told_.load(std::memory_order_relaxed)) break;
-      const bool late = time_left(deadline) == Milliseconds(0);
+    while (!ended && !state_->told.wait_for(lock, std::min(kInterruptPeriod, time_left(deadline)), told)) {
       lock.unlock();
-      std::exception_ptr ended;
       try {
         check_interrupt();
-        if (late) {
+        if (time_left(deadline) == Milliseconds(0)) {
           throw Timeout(fmt::format("{} number {} is over, but its completion hooks were not in time",
                                     name(info_.op_type), info_.seq));
         }
@@ -169,12 +167,9 @@ class CompletionHooks::HookedWork final : public group::WorkAround {
         ended = std::current_exception();
       }
       lock.lock();
-      if (ended) {
-        --state_->waiters;
-        std::rethrow_exception(ended);
-      }
     }
     --state_->waiters;
+    if (ended) std::rethrow_exception(ended);
   }
 
  private:
