@@ -972,7 +972,7 @@ class PowerSGDState:
     def __init__(self, process_group: ProcessGroup | None = None, matrix_approximation_rank: int = 1, start_powerSGD_iter: int = 1000, min_compression_rate: float = 2.0, use_error_feedback: bool = True, warm_start: bool = True, orthogonalization_epsilon: float = 0.0, random_seed: int = 0, compression_stats_logging_frequency: int = 10000, batch_tensors_with_same_shape: bool = False, wire: str = 'fp32') -> None: ...
 
     @property
-    def process_group(self) -> ProcessGroup:
+    def process_group(self) -> ProcessGroup | None:
         """The group to reduce over; None: that of the model."""
 
     @process_group.setter
@@ -1100,7 +1100,7 @@ class PostLocalSGDState:
     def process_group(self) -> ProcessGroup: ...
 
     @property
-    def subgroup(self) -> ProcessGroup: ...
+    def subgroup(self) -> ProcessGroup | None: ...
 
     @property
     def start_localSGD_iter(self) -> int: ...

@@ -32,7 +32,7 @@ void bind_post_local_sgd(nb::module_& m) {
           arg("post_local_gradient_allreduce") = true,
           "Without a process_group the default one, without a subgroup the ranks of this host. Every rank makes one.")
       .def_ro("process_group", &State::process_group)
-      .def_ro("subgroup", &State::subgroup)
+      .def_ro("subgroup", &State::subgroup, nb::sig("def subgroup(self) -> ProcessGroup | None"))
       .def_ro("start_localSGD_iter", &State::start_localSGD_iter)
       .def_ro("post_local_gradient_allreduce", &State::post_local_gradient_allreduce)
       .def_prop_rw(

@@ -179,6 +179,7 @@ void bind_powersgd(nb::module_& m) {
            arg("compression_stats_logging_frequency") = 10000, arg("batch_tensors_with_same_shape") = false,
            arg("wire") = "fp32")
       .def_prop_rw("process_group", &State::group, &State::set_group, nb::for_setter(arg("group").none()),
+                   nb::for_getter(nb::sig("def process_group(self) -> ProcessGroup | None")),
                    "The group to reduce over; None: that of the model.")
       .def_prop_rw(
           "wire", [](const State& s) { return word_of(s.options().wire); },
