@@ -28,6 +28,10 @@ TorchBackend::WorkHandle TorchBackend::start_coalesced(Call&& call) {
   if (call.inputs.empty() || std::all_of(call.inputs.begin(), call.inputs.end(), same)) return start(std::move(call));
   return called_by_torch([&] {
     const std::size_t count = call.inputs.size();
+    if (call.outputs.empty() || call.outputs.size() % count != 0) {
+      throw InvalidArgument(std::string(call.name()) + ": " + std::to_string(call.outputs.size()) +
+                            " outputs were given for " + std::to_string(count) + " inputs");
+    }
     const Use use = call.op ? Use::reduced : Use::moved;
     std::vector<Collective> parts(count);
     for (std::size_t i = 0; i < count; ++i) {

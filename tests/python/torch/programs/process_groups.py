@@ -273,6 +273,7 @@ def arguments_that_do_not_fit():
         lambda: world.gather([], [one], rooted(dist.GatherOptions, RANK)),
         lambda: world.gather(lists, [one], rooted(dist.GatherOptions, other)),
         lambda: world.allgather([], [one]),
+        lambda: world.allgather_into_tensor_coalesced([torch.zeros(SIZE)], [one, double]),
         lambda: dist.all_gather_coalesced([[double], *([one.clone()] for _ in EVERYBODY[1:])], [one]),
         lambda: dist.all_gather_coalesced([[one.clone()] for _ in range(SIZE + 1)], [one]),
     ]
