@@ -107,7 +107,7 @@ def _shared(found: Limits) -> Finding:
 
 
 def _meeting(found: Limits) -> Finding:
-    text = f"{found.meeting_place}: {bytes_text(found.meeting_free)} free, for the store of `hookline run`"
+    text = f"store of `hookline run`: {found.meeting_place}, {bytes_text(found.meeting_free)} free"
     if found.meeting_free < MIB:
         return Finding(State.WRONG, text, "make room there, or set XDG_RUNTIME_DIR to a directory with some")
     return Finding(State.OK, text)
