@@ -1,6 +1,8 @@
 """The command `hookline`: finds the sub-command that was asked for and hands it the rest of the line."""
 
 import importlib
+import os
+import signal
 import sys
 from collections.abc import Sequence
 
@@ -9,7 +11,8 @@ from .. import __version__
 # Sub-commands, and what each does. A command is the module of its name beside this file, with its `main(arguments) ->
 # exit code`, and imported only when it is asked for.
 COMMANDS = {
-    "run": "start a program as several ranks on this machine",
+    "run": "start a program as several ranks, on this machine or as one node of several",
+    "bench": "measure an allreduce on this machine",
     "debug": "say which rank is behind, from the dumps of recorded groups",
     "hooks": "list the communication hooks and their options",
     "doctor": "say what is installed and allowed here, whether two ranks can talk, and what to fix",
@@ -40,5 +43,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"hookline: there is no command '{line[0]}'; the commands are {', '.join(COMMANDS)}", file=sys.stderr)
         return 2
     module = importlib.import_module(f".{line[0]}", __name__)
-    code: int = module.main(line[1:])
+    try:
+        code: int = module.main(line[1:])
+        print(end="", flush=True)
+    except BrokenPipeError:  # whoever reads this, such as `head`, has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 128 + signal.SIGPIPE
     return code

@@ -11,7 +11,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -25,19 +25,20 @@ DEADLINE = 60.0
 MISSING = "not installed: "
 
 
-def measure(group: hl.ProcessGroup) -> dict[str, float]:
+def measure(group: hl.ProcessGroup, sizes: Mapping[str, tuple[int, int]] = SIZES) -> dict[str, float]:
     """Sums arrays and looks at every value; the median time of each size, in seconds."""
     medians = {}
-    for name, (values, times) in SIZES.items():
+    for name, (values, times) in sizes.items():
         array, taken = np.empty(values, np.float32), []
         for number in range(times + times // 10):
             array[:] = group.rank() + number
             begin = time.perf_counter()
             group.allreduce([array], timeout=DEADLINE / 4).wait()
             taken.append(time.perf_counter() - begin)
-            wrong = np.flatnonzero(array != 1 + RANKS * number)
+            total = group.size() * (group.size() - 1) // 2 + group.size() * number
+            wrong = np.flatnonzero(array != total)
             if wrong.size:
-                raise AssertionError(f"value {wrong[0]} of the sum is {array[wrong[0]]}, not {1 + RANKS * number}")
+                raise AssertionError(f"value {wrong[0]} of the sum is {array[wrong[0]]}, not {total}")
         medians[name] = float(np.median(taken[times // 10 :]))
     return medians
 
@@ -83,6 +84,12 @@ def try_engine(engine: str, line: Sequence[str] | None = None) -> Finding:
         )
     except OSError as error:
         return Finding(State.WRONG, f"{engine}: two ranks cannot be started: {error}", "see the limits above")
+    if "plm_rsh" in done.stderr:
+        return Finding(
+            State.WRONG,
+            "mpi: mpirun finds neither ssh nor rsh, which Open MPI 4 wants on one host, too",
+            "install an ssh client, or set OMPI_MCA_plm_rsh_agent=sh",
+        )
     said = done.stdout.strip().splitlines()
     if said and said[-1].startswith(MISSING):
         return Finding(State.ABSENT, f"{engine}: {said[-1].removeprefix(MISSING)}")

@@ -8,6 +8,7 @@ from math import inf
 
 import pytest
 
+from hookline import cli
 from hookline.cli import self_test
 from hookline.cli.findings import Finding, State, bytes_text, summary, time_text
 from hookline.cli.limits import MIB, Limits, judge, read_limits
@@ -45,7 +46,7 @@ def test_a_healthy_machine_has_nothing_to_fix():
         ({"memory": 10 * MIB}, State.WRONG, "memory: 10 MiB", "container's limit"),
         ({"memory": 100 * MIB}, State.LOOK, "memory: 100 MiB", "larger container"),
         ({"shared_free": 1 * MIB}, State.LOOK, "/dev/shm: 1 MiB free of 4 GiB", "--shm-size"),
-        ({"meeting_free": 100}, State.WRONG, "/run/user/1000: 100 bytes free", "XDG_RUNTIME_DIR"),
+        ({"meeting_free": 100}, State.WRONG, "/run/user/1000, 100 bytes free", "XDG_RUNTIME_DIR"),
         ({"file_size": 100 * MIB}, State.WRONG, "100 MiB; shared memory is a file", "ulimit -f unlimited"),
         ({"address_space": 1024 * MIB}, State.LOOK, "maps: 1 GiB", "ulimit -v unlimited"),
         ({"locked": 0}, State.LOOK, "locked memory: 0 bytes", "ulimit -l unlimited"),
@@ -94,6 +95,8 @@ def run_python(text):
 
 def test_what_an_engine_may_do_wrong(monkeypatch):
     assert run_python("print('{\"1 KiB\": 2e-6}')") == Finding(State.OK, "some: two ranks add up: 1 KiB in 2 µs")
+    ssh = run_python("import sys; sys.exit('error ../orte/mca/plm/rsh/plm_rsh_component.c(335)')")
+    assert (ssh.state, "ssh client" in ssh.fix) == (State.WRONG, True)
     absent = run_python("print('not installed: apt install some')")
     assert (absent.state, absent.what) == (State.ABSENT, "some: apt install some")
     broken = run_python("raise RuntimeError('no way')")
@@ -109,11 +112,23 @@ def test_what_an_engine_may_do_wrong(monkeypatch):
     assert "HOOKLINE_DEBUG=recorded" in hangs.fix
 
 
-def test_a_sum_that_is_wrong_is_found(monkeypatch):
-    monkeypatch.setattr(self_test, "RANKS", 1)  # so that the one rank here expects what it does not get
-    (group,) = self_test.hl.threads_groups(1)
+def test_a_sum_that_is_wrong_is_found():
+    class Idle(self_test.hl.ProcessGroup):
+        def allreduce(self, tensors, opts=None, timeout=None):
+            future = self_test.hl.Future()
+            future.set_result(None)
+            return self_test.hl.Work(future)
+
     with pytest.raises(AssertionError, match=r"value 0 of the sum is 0\.0, not 1"):
-        self_test.measure(group)
+        self_test.measure(Idle(0, 2))
+
+
+def test_bench_prints_a_line_for_each_size(capfd):
+    assert cli.main(["bench", "-n", "3"]) == 0
+    title, *lines = capfd.readouterr().out.splitlines()
+    assert title == "allreduce of float32, 3 ranks, shm"
+    assert [line.split()[:2] for line in lines] == [["1", "KiB"], ["64", "KiB"], ["1", "MiB"], ["25", "MiB"]]
+    assert all(line.endswith("GB/s") for line in lines)
 
 
 def doctor(**limits):

@@ -2,6 +2,7 @@
 
 import importlib.metadata
 import os
+import signal
 import subprocess
 import sys
 from collections import Counter
@@ -251,6 +252,14 @@ def test_command_line_without_a_command(capsys):
     assert "no command 'nonsense'" in capsys.readouterr().err
     assert cli.main(["--version"]) == 0
     assert capsys.readouterr().out.startswith("hookline 0.")
+
+
+def test_a_reader_that_has_seen_enough():
+    command = [sys.executable, "-m", "hookline", "hooks"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        process.stdout.close()
+        assert process.stderr.read() == b""
+    assert process.returncode == 128 + signal.SIGPIPE
 
 
 def test_the_command_is_part_of_the_distribution():
