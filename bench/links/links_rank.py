@@ -34,6 +34,8 @@ HOOKS = [
 THEIRS = ["NOOP", "ALLREDUCE", "FP16_COMPRESS", "POWER_SGD"]
 AS_LARGE_AS_ANOTHER = {"bf16", "quantize_per_tensor"}  # left out at 10 Mbit/s: fp16 and per_channel send as much
 WARM_UP = 4  # at the speed of the machine: PowerSGD begins in the third step
+# Steps of a few milliseconds' difference need more rounds for a median than those of seconds, and have the time.
+SHORT, ROUNDS_OF_SHORT, ROUNDS_WORTH_MORE = 0.2, 15, 3
 COLLECTIVE_BYTES = 25 << 20
 INTERFACE = "link0"
 
@@ -58,25 +60,32 @@ class Rank:
             sys.stdin.readline()
         self.group.barrier().wait()
 
-    def measure(self, rate: str, name: str, step: Callable[[], None], rounds: int) -> None:
-        """Times of the slowest rank, and what went over the link of the first host meanwhile."""
+    def measure(self, step: Callable[[], None]) -> tuple[float, int]:
+        """Time of the slowest rank, and what went over the link of the first host meanwhile: the same on all ranks."""
         import numpy as np
 
-        times, sent = [], []
-        for _ in range(rounds):
-            self.group.barrier().wait()
-            before, begun = (counted("tx"), counted("rx")), time.perf_counter()
-            step()
-            taken = np.array([time.perf_counter() - begun])
-            # What others of this host still send belongs to this step: counters are read when all are through.
-            self.group.barrier().wait()
-            sent.append(max(counted("tx") - before[0], counted("rx") - before[1]))
-            everybodys = np.empty((self.group.size(), 1))
-            self.group.allgather_into_tensor(everybodys, taken).wait()
-            times.append(float(everybodys.max()))
-        if self.first:
-            row = {"rate": rate, "name": name, "seconds": statistics.median(times), "rounds": rounds}
-            print("row " + json.dumps({**row, "bytes": int(statistics.median(sent))}), flush=True)
+        self.group.barrier().wait()
+        before, begun = (counted("tx"), counted("rx")), time.perf_counter()
+        step()
+        taken = time.perf_counter() - begun
+        # What others of this host still send belongs to this step: counters are read when all are through.
+        self.group.barrier().wait()
+        sent = max(counted("tx") - before[0], counted("rx") - before[1])
+        everybodys = np.empty((self.group.size(), 2))
+        self.group.allgather_into_tensor(everybodys, np.array([taken, float(sent)])).wait()
+        return float(everybodys[:, 0].max()), int(everybodys[0, 1])
+
+    def measure_all(self, rate: str, steps: dict[str, Callable[[], None]], rounds: int) -> None:
+        """Every round has a step of each, so that what disturbs disturbs all; the short ones have more rounds."""
+        found: dict[str, list[tuple[float, int]]] = {name: [] for name in steps}
+        for number in range(max(rounds, ROUNDS_OF_SHORT) if rounds >= ROUNDS_WORTH_MORE else rounds):
+            for name, step in steps.items():
+                if number < rounds or statistics.median(seconds for seconds, _ in found[name]) < SHORT:
+                    found[name].append(self.measure(step))
+        for name, taken in found.items() if self.first else ():
+            row = {"rate": rate, "name": name, "seconds": statistics.median(seconds for seconds, _ in taken)}
+            row |= {"rounds": len(taken), "bytes": int(statistics.median(sent for _, sent in taken))}
+            print("row " + json.dumps(row), flush=True)
 
 
 def main() -> None:
@@ -129,9 +138,10 @@ def main() -> None:
         rate, rounds = part.split(":")
         rank.ask(f"rate {rate}")
         slow = rate.endswith("mbit")
-        for name, step in (steps if slow else collectives | steps).items():
-            if rate != "10mbit" or name not in AS_LARGE_AS_ANOTHER:
-                rank.measure(rate, name, step, int(rounds))
+        measured = steps if slow else collectives | steps
+        if rate == "10mbit":
+            measured = {name: step for name, step in steps.items() if name not in AS_LARGE_AS_ANOTHER}
+        rank.measure_all(rate, measured, int(rounds))
     for handle in handles:
         handle.remove()
     group.barrier().wait()
