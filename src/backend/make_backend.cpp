@@ -21,11 +21,15 @@ namespace hookline {
 namespace {
 
 std::shared_ptr<Backend> make_shm(const EngineSetting& setting) {
-  if (!setting.options.empty()) {
-    throw InvalidArgument(
-        fmt::format("the backend shm takes no options, and '{}' was given", setting.options.begin()->first));
+  ShmWaiting waiting = ShmWaiting::spin;
+  for (const auto& [option, value] : setting.options) {
+    if (option != "waiting" || (value != "spin" && value != "sleep")) {
+      throw InvalidArgument(
+          fmt::format("the backend shm takes the option waiting, spin or sleep, and '{}={}' was given", option, value));
+    }
+    if (value == "sleep") waiting = ShmWaiting::sleep;
   }
-  return make_shm_backend(setting.store, setting.rank, setting.size, setting.timeout);
+  return make_shm_backend(setting.store, setting.rank, setting.size, setting.timeout, waiting);
 }
 
 struct Known {

@@ -171,7 +171,7 @@ World layered_processes_world() {
                                                  Milliseconds timeout) {
       const auto own = std::find(some.begin(), some.end(), rank) - some.begin();
       return make_shm_backend(std::make_shared<PrefixStore>(which, store), static_cast<int>(own),
-                              static_cast<int>(some.size()), timeout);
+                              static_cast<int>(some.size()), timeout, ShmWaiting::sleep);
     };
     const auto halves = [](int r, int n) { return r < (n + 1) / 2 ? 0 : 1; };
     return layered::make_layered(topology(rank, ranks, halves), rank, {part, part}, "", kTimeout);

@@ -3,20 +3,32 @@
 
 #include <sched.h>
 
+#include <cstdint>
+
 #include <hookline/core/deadline.hpp>
 
 namespace hookline::embedded {
 
+/// What a thread does with its core before it sleeps.
+enum class Patience : std::uint8_t { spins, yields, sleeps };
+
 /// Spins for about a microsecond, then yields the core for some hundred, then says that it is time to sleep. Where
-/// ranks outnumber cores it does not spin: whoever is waited for may need this very core. The yielding lasts longer
+/// ranks outnumber cores it does not spin: whoever is waited for may need this very core. Nor does it yield where the
+/// peers are not soon there anyway: who yields is at work for the kernel, which then leaves others to queue for another
+/// core. The yielding lasts longer
 /// than it takes to wake a sleeper, lest ranks that work through the same tensor put each other to sleep in turns. On a
 /// busy host one yield may take as long as everybody else's time slices together, so their time is bounded as well: who
 /// yields does not look for dead peers.
 class Backoff {
  public:
-  explicit Backoff(bool may_spin) noexcept : may_spin_(may_spin) { reset(); }
+  explicit Backoff(Patience patience) noexcept
+      : first_(patience == Patience::spins    ? 0
+               : patience == Patience::yields ? kSpins
+                                              : kSpins + kYields) {
+    reset();
+  }
 
-  void reset() noexcept { count_ = may_spin_ ? 0 : kSpins; }
+  void reset() noexcept { count_ = first_; }
 
   /// Passes a moment. False once it is time to sleep.
   bool pause() noexcept {
@@ -37,7 +49,7 @@ class Backoff {
   static constexpr int kYields = 500;
   static constexpr std::chrono::milliseconds kYieldTime{2};
 
-  const bool may_spin_;
+  const int first_;
   int count_ = 0;
   Clock::time_point yields_until_{};
 };

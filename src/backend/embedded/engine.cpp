@@ -11,7 +11,6 @@
 #include <hookline/core/error.hpp>
 #include <hookline/core/interrupt.hpp>
 
-#include "backend/embedded/backoff.hpp"
 #include "backend/embedded/bell.hpp"
 #include "core/end_thread.hpp"
 #include "core/fork.hpp"
@@ -282,7 +281,7 @@ bool Engine::may_spin() {
 
 template <class Over>
 void Engine::drive_until(Over over, Clock::time_point deadline) {
-  Backoff backoff(may_spin());
+  Backoff backoff(patience());
   while (!over()) {
     if (drive()) {
       backoff.reset();

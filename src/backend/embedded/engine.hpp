@@ -12,6 +12,7 @@
 
 #include <hookline/backend/backend.hpp>
 
+#include "backend/embedded/backoff.hpp"
 #include "backend/embedded/exchange.hpp"
 #include "backend/embedded/mail.hpp"
 #include "backend/embedded/memory.hpp"
@@ -21,6 +22,7 @@ namespace hookline::embedded {
 
 struct EngineOptions {
   std::string name;             ///< of the backend, for messages
+  bool sleeps = false;          ///< who waits gives its core away at once: for peers that wait for a network
   bool progress_thread = true;  ///< without one, somebody must call drive(): the tests' scheduler does
 };
 
@@ -119,6 +121,7 @@ class Engine : public std::enable_shared_from_this<Engine> {
   void let_go(Claim& claim, const std::exception_ptr& fatal);
   void end_all(const std::exception_ptr& cause);
   bool may_spin();
+  Patience patience() { return options_.sleeps ? Patience::sleeps : may_spin() ? Patience::spins : Patience::yields; }
   void run_progress_thread();
   int doze(int dozes);
   bool somebody_waits() const noexcept { return waiting_threads_.load(std::memory_order_seq_cst) > 0; }

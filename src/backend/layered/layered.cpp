@@ -47,7 +47,9 @@ std::shared_ptr<Backend> make_part(const std::string& backend, const EngineSetti
   setting.rank = static_cast<int>(std::find(ranks.begin(), ranks.end(), whole.rank) - ranks.begin());
   setting.size = static_cast<int>(ranks.size());
   setting.timeout = timeout;
-  if (backend != "shm") {
+  if (backend == "shm") {
+    setting.options = {{"waiting", "sleep"}};  // messages between hosts take longer than it takes to wake up
+  } else {
     setting.options = whole.options;
     setting.reach = whole.reach;
   }

@@ -78,17 +78,20 @@ class ShmMemory final : public embedded::Memory {
 }  // namespace
 }  // namespace shm
 
-std::shared_ptr<Backend> make_shm_backend(std::shared_ptr<Store> store, int rank, int size, Milliseconds timeout) {
+std::shared_ptr<Backend> make_shm_backend(std::shared_ptr<Store> store, int rank, int size, Milliseconds timeout,
+                                          ShmWaiting waiting) {
   embedded::check_size(size, "shm");
   if (rank < 0 || rank >= size) throw InvalidArgument(fmt::format("rank {} of a shm group of {}", rank, size));
   const Clock::time_point deadline = deadline_after(timeout);
-  const auto subset = [store, rank](const std::vector<int>& ranks, const std::string& name, Milliseconds time) {
+  const auto subset = [store, rank, waiting](const std::vector<int>& ranks, const std::string& name,
+                                             Milliseconds time) {
     const auto own = std::find(ranks.begin(), ranks.end(), rank) - ranks.begin();
     return make_shm_backend(std::make_shared<PrefixStore>(name, store), static_cast<int>(own),
-                            static_cast<int>(ranks.size()), time);
+                            static_cast<int>(ranks.size()), time, waiting);
   };
   auto memory = std::make_unique<shm::ShmMemory>(*store, rank, size, deadline);
-  auto backend = embedded::make_backend(std::move(memory), {.name = "shm"}, subset);
+  auto backend =
+      embedded::make_backend(std::move(memory), {.name = "shm", .sleeps = waiting == ShmWaiting::sleep}, subset);
   // Nobody may look for a sign of life before everybody gives one.
   store->barrier("shm/ready", size, time_left(deadline));
   return backend;

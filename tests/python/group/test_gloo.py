@@ -53,8 +53,24 @@ def test_what_is_not_there_is_named():
         )
     with pytest.raises(hookline.Timeout, match="rank 1 did not come"):
         hookline.init_process_group("gloo", store=store, rank=0, world_size=2, timeout=0.05)
-    with pytest.raises(hookline.InvalidArgument, match="shm takes no options"):
+    with pytest.raises(hookline.InvalidArgument, match=r"shm takes the option waiting, .* 'interface=lo'"):
         hookline.init_process_group(store=store, rank=0, world_size=1, backend_options={"interface": "lo"})
+    with pytest.raises(hookline.InvalidArgument, match="'waiting=never' was given"):
+        hookline.init_process_group("shm", store=store, rank=0, world_size=1, backend_options={"waiting": "never"})
+
+
+def test_ranks_that_sleep_while_they_wait(launch):
+    code = (
+        "import hookline as hl, numpy as np\n"
+        "group = hl.init_process_group('shm', timeout=30, backend_options={'waiting': 'sleep'})\n"
+        "for count in (1, 100_000):\n"
+        "    for _ in range(100):\n"
+        "        values = np.ones(count, np.float32)\n"
+        "        group.allreduce([values]).wait()\n"
+        "        assert (values == 3).all()\n"
+    )
+    done = launch(3, code)
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 def test_a_group_of_one(launch):
