@@ -84,12 +84,39 @@ HWY_NOINLINE void cast_all(const CastCall& call) {
 }
 
 template <class T>
+HWY_INLINE void add_lanes(const std::byte* first, const std::byte* second, FloatVector factor, float* to) {
+  const FloatVector sum = hn::Add(load_raw<T>(first), load_raw<T>(second));
+  hn::StoreU(canonical(hn::Mul(sum, factor)), Floats(), to);
+}
+
+template <class T>
+HWY_NOINLINE void widen_two(const CastCall& call) {
+  constexpr std::size_t kBlock = 4 * kLanes;
+  const FloatVector factor = hn::Set(Floats(), call.factor);
+  std::size_t i = 0;
+  for (; call.count - i >= kBlock; i += kBlock) {
+    for (std::size_t at = i; at < i + kBlock; at += kLanes)
+      add_lanes<T>(call.halves + at * sizeof(T), call.second + at * sizeof(T), factor, call.floats + at);
+  }
+  for (; i < call.count; i += kLanes) {
+    const std::size_t count = call.count - i < kLanes ? call.count - i : kLanes;
+    std::byte halves[2][kLanes * sizeof(T)] = {};
+    float sum[kLanes];
+    __builtin_memcpy(halves[0], call.halves + i * sizeof(T), count * sizeof(T));
+    __builtin_memcpy(halves[1], call.second + i * sizeof(T), count * sizeof(T));
+    add_lanes<T>(halves[0], halves[1], factor, sum);
+    __builtin_memcpy(call.floats + i, sum, count * sizeof(float));
+  }
+}
+
+template <class T>
 void cast_type(const CastCall& call) {
   switch (call.what) {
     case Cast::narrow: return cast_all<Cast::narrow, T>(call);
     case Cast::narrow_with_error: return cast_all<Cast::narrow_with_error, T>(call);
     case Cast::widen: return cast_all<Cast::widen, T>(call);
     case Cast::widen_add: return cast_all<Cast::widen_add, T>(call);
+    case Cast::widen_two: return widen_two<T>(call);
   }
 }
 
@@ -123,6 +150,11 @@ void widen(DType dtype, const std::byte* from, float* to, std::size_t count, Sto
 
 void widen_add(DType dtype, const std::byte* from, float* to, std::size_t count, Target target) {
   run(target, {CastKind::widen_add, dtype, to, const_cast<std::byte*>(from), nullptr, count, false});
+}
+
+void widen_two(DType dtype, const std::byte* first, const std::byte* second, float factor, float* to, std::size_t count,
+               Target target) {
+  run(target, {CastKind::widen_two, dtype, to, const_cast<std::byte*>(first), nullptr, count, false, second, factor});
 }
 
 }  // namespace hookline::kernel

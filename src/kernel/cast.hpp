@@ -29,4 +29,8 @@ void widen(DType dtype, const std::byte* from, float* to, std::size_t count, Sto
 /// The same, added to the floats. A sum that is no number is the canonical NaN.
 void widen_add(DType dtype, const std::byte* from, float* to, std::size_t count, Target target = best_target());
 
+/// What two of them hold, added and multiplied by the factor, in one pass. What is no number is the canonical NaN.
+void widen_two(DType dtype, const std::byte* first, const std::byte* second, float factor, float* to, std::size_t count,
+               Target target = best_target());
+
 }  // namespace hookline::kernel

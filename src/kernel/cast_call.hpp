@@ -8,7 +8,7 @@
 
 namespace hookline::kernel {
 
-enum class CastKind : std::uint8_t { narrow, narrow_with_error, widen, widen_add };
+enum class CastKind : std::uint8_t { narrow, narrow_with_error, widen, widen_add, widen_two };
 
 /// The side that a cast only reads has lost its const here.
 struct CastCall {
@@ -19,6 +19,8 @@ struct CastCall {
   const float* values;  // narrow_with_error alone
   std::size_t count;
   bool stream;
+  const std::byte* second = nullptr;  // widen_two alone
+  float factor = 1;
 };
 
 }  // namespace hookline::kernel

@@ -18,69 +18,92 @@ namespace hookline::kernel::HWY_NAMESPACE {
 
 enum class Into : std::uint8_t { cache, memory, sum };
 
-template <Into kInto>
-HWY_INLINE void dequantise_group(const std::uint8_t* codes, float* values, float scale, float zero) {
+/// As many codes are read at a time: all targets' registers go into it.
+inline constexpr std::size_t kGroup = 64;
+
+struct CodedBlock {
+  const std::byte* codes;
+  float scale;
+  float zero;
+};
+
+/// The values of a register of codes, from place `i` of the block on.
+template <int kBits>
+HWY_INLINE FloatVector decoded(const CodedBlock& block, std::size_t i) {
   const Floats d;
-  const hn::Rebind<std::uint8_t, Floats> d8;
-  const auto scales = hn::Set(d, scale), zeros = hn::Set(d, zero);
-  for (std::size_t i = 0; i < kGroup; i += kLanes) {
-    const auto code = hn::ConvertTo(d, hn::PromoteTo(Integers(), hn::LoadU(d8, codes + i)));
-    const auto value = hn::Mul(hn::Sub(code, zeros), scales);
-    if constexpr (kInto == Into::sum) hn::StoreU(canonical(hn::Add(hn::LoadU(d, values + i), value)), d, values + i);
-    else put_lanes<kInto == Into::memory>(value, d, values + i);
-  }
-}
-
-template <int kBits, Into kInto>
-HWY_INLINE void dequantise_block(const std::byte* codes, float* values, std::size_t count, float scale, float zero) {
-  constexpr std::size_t kPerByte = 8 / kBits;
-  std::uint8_t some[kGroup] = {};
-  std::size_t i = 0;
-  for (; count - i >= kGroup; i += kGroup) {
-    if constexpr (kBits == 8) {
-      dequantise_group<kInto>(reinterpret_cast<const std::uint8_t*>(codes + i), values + i, scale, zero);
-    } else {
-      unpack_nibbles(codes + i / kPerByte, some);
-      dequantise_group<kInto>(some, values + i, scale, zero);
-    }
-  }
-  if (i == count) return;
-  const std::size_t bytes = (count - i + kPerByte - 1) / kPerByte;
+  hn::Vec<Integers> code;
   if constexpr (kBits == 8) {
-    __builtin_memcpy(some, codes + i, bytes);
+    const hn::Rebind<std::uint8_t, Floats> d8;
+    code = hn::PromoteTo(Integers(), hn::LoadU(d8, reinterpret_cast<const std::uint8_t*>(block.codes + i)));
   } else {
-    std::byte packed[kGroup / 2] = {};
-    __builtin_memcpy(packed, codes + i / kPerByte, bytes);
-    unpack_nibbles(packed, some);
+    code = load_nibbles(block.codes, i);
   }
-  float staged[kGroup] = {};
-  if constexpr (kInto == Into::sum) __builtin_memcpy(staged, values + i, (count - i) * sizeof(float));
-  dequantise_group<kInto == Into::sum ? Into::sum : Into::cache>(some, staged, scale, zero);
-  __builtin_memcpy(values + i, staged, (count - i) * sizeof(float));
+  return hn::Mul(hn::Sub(hn::ConvertTo(d, code), hn::Set(d, block.zero)), hn::Set(d, block.scale));
 }
 
-template <int kBits, bool kAffine, Into kInto>
+/// kGroup values from place `i` of the block on; with kTwo those of two blocks, added and multiplied by the factor.
+template <int kBits, Into kInto, bool kTwo>
+HWY_INLINE void dequantise_group(const CodedBlock& block, const CodedBlock& second, float factor, std::size_t i,
+                                 float* values) {
+  const Floats d;
+  for (std::size_t j = 0; j < kGroup; j += kLanes) {
+    FloatVector value = decoded<kBits>(block, i + j);
+    if constexpr (kTwo) value = canonical(hn::Mul(hn::Add(value, decoded<kBits>(second, i + j)), hn::Set(d, factor)));
+    if constexpr (kInto == Into::sum) value = canonical(hn::Add(hn::LoadU(d, values + j), value));
+    put_lanes<kInto == Into::memory>(value, d, values + j);
+  }
+}
+
+template <int kBits, Into kInto, bool kTwo>
+HWY_INLINE void dequantise_block(const CodedBlock& block, const CodedBlock& second, float factor, std::size_t count,
+                                 float* values) {
+  std::size_t i = 0;
+  for (; count - i >= kGroup; i += kGroup) dequantise_group<kBits, kInto, kTwo>(block, second, factor, i, values + i);
+  if (i == count) return;
+  constexpr std::size_t kPerByte = 8 / kBits;
+  std::byte some[2][kGroup / kPerByte] = {};
+  const auto staged = [&](const CodedBlock& whole, std::byte* codes) HWY_ATTR {
+    __builtin_memcpy(codes, whole.codes + i / kPerByte, (count - i + kPerByte - 1) / kPerByte);
+    return CodedBlock{codes, whole.scale, whole.zero};
+  };
+  float last[kGroup] = {};
+  if constexpr (kInto == Into::sum) __builtin_memcpy(last, values + i, (count - i) * sizeof(float));
+  dequantise_group<kBits, kInto == Into::sum ? Into::sum : Into::cache, kTwo>(
+      staged(block, some[0]), kTwo ? staged(second, some[1]) : second, factor, 0, last);
+  __builtin_memcpy(values + i, last, (count - i) * sizeof(float));
+}
+
+template <int kBits, bool kAffine>
+HWY_INLINE CodedBlock block_at(const std::byte* scales, const std::byte* codes) {
+  CodedBlock block{.codes = codes, .scale = 0, .zero = kMiddle<kBits>};
+  __builtin_memcpy(&block.scale, scales, 4);
+  if constexpr (kAffine) __builtin_memcpy(&block.zero, scales + 4, 4);
+  return block;
+}
+
+template <int kBits, bool kAffine, Into kInto, bool kTwo>
 HWY_NOINLINE void dequantise_all(const DequantiseCall& call) {
   const std::size_t block = call.how.block_of(call.count);
-  const std::byte* scales = call.scales;
-  const std::byte* codes = call.codes;
+  std::size_t scale = 0, code = 0;  // where those of the block are
   for (std::size_t i = 0; i < call.count; i += block) {
     const std::size_t count = call.count - i < block ? call.count - i : block;
-    float scale, zero = kMiddle<kBits>;
-    __builtin_memcpy(&scale, scales, 4);
-    if constexpr (kAffine) __builtin_memcpy(&zero, scales + 4, 4);
-    dequantise_block<kBits, kInto>(codes, call.values + i, count, scale, zero);
-    scales += kAffine ? 8 : 4;
-    codes += call.how.code_bytes(count);
+    const auto first = block_at<kBits, kAffine>(call.scales + scale, call.codes + code);
+    const auto second = kTwo ? block_at<kBits, kAffine>(call.second_scales + scale, call.second_codes + code) : first;
+    dequantise_block<kBits, kInto, kTwo>(first, second, call.factor, count, call.values + i);
+    scale += kAffine ? 8 : 4;
+    code += call.how.code_bytes(count);
   }
   if constexpr (kInto == Into::memory) hwy::FlushStream();
 }
 
 template <int kBits, bool kAffine>
 void dequantise_as(const DequantiseCall& call) {
-  if (call.add) return dequantise_all<kBits, kAffine, Into::sum>(call);
-  if (call.stream) return dequantise_all<kBits, kAffine, Into::memory>(call);
-  return dequantise_all<kBits, kAffine, Into::cache>(call);
+  const bool two = call.second_scales != nullptr;
+  if (call.add) return dequantise_all<kBits, kAffine, Into::sum, false>(call);
+  if (call.stream && two) return dequantise_all<kBits, kAffine, Into::memory, true>(call);
+  if (call.stream) return dequantise_all<kBits, kAffine, Into::memory, false>(call);
+  if (two) return dequantise_all<kBits, kAffine, Into::cache, true>(call);
+  return dequantise_all<kBits, kAffine, Into::cache, false>(call);
 }
 
 void dequantise_call(const DequantiseCall& call) {
@@ -95,29 +118,42 @@ HWY_AFTER_NAMESPACE();
 namespace hookline::kernel {
 namespace {
 
-void run(const Quantisation& how, const std::byte* from, float* to, std::size_t count, bool add, bool stream,
-         Target target) {
-  HOOKLINE_VERSION(target, dequantise_call)({.how = how,
-                                             .scales = from,
-                                             .codes = from + how.scale_bytes(count),
-                                             .values = to,
-                                             .count = count,
-                                             .add = add,
-                                             .stream = stream});
+void run(Target target, const DequantiseCall& call) { HOOKLINE_VERSION(target, dequantise_call)(call); }
+
+// Streaming needs every group to begin with a line.
+bool may_stream(const Quantisation& how, const float* to, std::size_t count, Stores stores) {
+  const bool aligned =
+      reinterpret_cast<std::uintptr_t>(to) % 64 == 0 && (how.block_of(count) == count || how.block % 16 == 0);
+  return aligned && streams(stores, count * sizeof(float));
+}
+
+DequantiseCall call_of(const Quantisation& how, const std::byte* from, float* to, std::size_t count) {
+  return {.how = how, .scales = from, .codes = from + how.scale_bytes(count), .values = to, .count = count};
 }
 
 }  // namespace
 
 void dequantise(const Quantisation& how, const std::byte* from, float* to, std::size_t count, Stores stores,
                 Target target) {
-  // Streaming needs every group to begin with a line.
-  const bool aligned =
-      reinterpret_cast<std::uintptr_t>(to) % 64 == 0 && (how.block_of(count) == count || how.block % 16 == 0);
-  run(how, from, to, count, false, aligned && streams(stores, count * sizeof(float)), target);
+  DequantiseCall call = call_of(how, from, to, count);
+  call.stream = may_stream(how, to, count, stores);
+  run(target, call);
 }
 
 void dequantise_add(const Quantisation& how, const std::byte* from, float* to, std::size_t count, Target target) {
-  run(how, from, to, count, true, false, target);
+  DequantiseCall call = call_of(how, from, to, count);
+  call.add = true;
+  run(target, call);
+}
+
+void dequantise_two(const Quantisation& how, const std::byte* first, const std::byte* second, float factor, float* to,
+                    std::size_t count, Stores stores, Target target) {
+  DequantiseCall call = call_of(how, first, to, count);
+  call.second_scales = second;
+  call.second_codes = second + how.scale_bytes(count);
+  call.factor = factor;
+  call.stream = may_stream(how, to, count, stores);
+  run(target, call);
 }
 
 }  // namespace hookline::kernel

@@ -42,25 +42,31 @@ HWY_INLINE FloatVector finite_or_zero(FloatVector v) {
   return hn::IfThenElseZero(finite, v);
 }
 
-/// A register's worth of elements of T as floats. A NaN becomes the canonical one where T is narrower.
+/// A register's worth of elements of T as floats; a NaN is left as it comes.
 template <class T>
-HWY_INLINE FloatVector load_floats(const std::byte* from) {
+HWY_INLINE FloatVector load_raw(const std::byte* from) {
   const Floats d;
   if constexpr (kLanes == 1) {
     T element;
     __builtin_memcpy(&element, from, sizeof(T));
-    const auto v = hn::Set(d, static_cast<float>(element));
-    return std::is_same_v<T, float> ? v : canonical(v);
+    return hn::Set(d, static_cast<float>(element));
   } else if constexpr (std::is_same_v<T, Float16>) {
     const hn::Rebind<hwy::float16_t, Floats> dh;
-    return canonical(hn::PromoteTo(d, hn::LoadU(dh, reinterpret_cast<const hwy::float16_t*>(from))));
+    return hn::PromoteTo(d, hn::LoadU(dh, reinterpret_cast<const hwy::float16_t*>(from)));
   } else if constexpr (std::is_same_v<T, BFloat16>) {
     const hn::Rebind<std::uint16_t, Floats> dh;
     const auto bits = hn::PromoteTo(Words(), hn::LoadU(dh, reinterpret_cast<const std::uint16_t*>(from)));
-    return canonical(hn::BitCast(d, hn::ShiftLeft<16>(bits)));
+    return hn::BitCast(d, hn::ShiftLeft<16>(bits));
   } else {
     return hn::LoadU(d, reinterpret_cast<const float*>(from));
   }
+}
+
+/// The same; a NaN becomes the canonical one where T is narrower.
+template <class T>
+HWY_INLINE FloatVector load_floats(const std::byte* from) {
+  if constexpr (std::is_same_v<T, float>) return load_raw<T>(from);
+  else return canonical(load_raw<T>(from));
 }
 
 /// The bits of floats rounded to the nearest bf16, ties to even, in the upper half. A NaN must be the canonical one.

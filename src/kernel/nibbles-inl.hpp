@@ -1,4 +1,4 @@
-// Codes of 4 bits, two in a byte: packed and unpacked by words, which compilers turn into vectors.
+// Codes of 4 bits, two in a byte of which the first has the lower half: packed and unpacked in registers.
 #if defined(HOOKLINE_NIBBLES_INL) == defined(HWY_TARGET_TOGGLE)
 #ifdef HOOKLINE_NIBBLES_INL
 #undef HOOKLINE_NIBBLES_INL
@@ -10,40 +10,49 @@
 #include <cstddef>
 #include <cstdint>
 
-#include <hwy/highway.h>
+#include "kernel/float_lanes-inl.hpp"
 
 HWY_BEFORE_NAMESPACE();
 namespace hookline::kernel::HWY_NAMESPACE {
 
-static_assert(std::endian::native == std::endian::little, "codes are packed as words whose low byte comes first");
+#if HWY_TARGET == HWY_SCALAR || HWY_TARGET == HWY_EMU128
 
-/// As many codes are made or read at a time: all targets' registers go into it.
-inline constexpr std::size_t kGroup = 64;
+/// Puts the one code of a register to place `i` of those from `to` on; the first of a byte comes first.
+HWY_INLINE void store_nibbles(hn::Vec<Words> code, std::byte* to, std::size_t i) {
+  const auto bits = static_cast<std::byte>(hn::GetLane(code));
+  to[i / 2] = i % 2 ? to[i / 2] | bits << 4 : bits;
+}
 
-/// A group of bytes below 16 into half as many.
-HWY_INLINE void pack_nibbles(const std::uint8_t* codes, std::byte* to) {
-  for (std::size_t i = 0; i < kGroup / 8; ++i) {
-    std::uint64_t word;
-    __builtin_memcpy(&word, codes + 8 * i, 8);
-    word = (word | (word >> 4)) & 0x00ff00ff00ff00ffu;
-    word = (word | (word >> 8)) & 0x0000ffff0000ffffu;
-    const auto packed = static_cast<std::uint32_t>(word | (word >> 16));
-    __builtin_memcpy(to + 4 * i, &packed, 4);
-  }
+HWY_INLINE hn::Vec<Integers> load_nibbles(const std::byte* from, std::size_t i) {
+  return hn::Set(Integers(), static_cast<std::int32_t>(i % 2 ? from[i / 2] >> 4 : from[i / 2] & std::byte{15}));
+}
+
+#else
+
+static_assert(std::endian::native == std::endian::little, "the first code of a pair lies in the lower half of a word");
+
+/// Two codes, each in half a word.
+using Pairs = hn::Repartition<std::uint64_t, Floats>;
+using PairBytes = hn::Rebind<std::uint8_t, Pairs>;
+
+/// Puts a register of codes below 16 to place `i`, which is even, of those from `to` on.
+HWY_INLINE void store_nibbles(hn::Vec<Words> codes, std::byte* to, std::size_t i) {
+  const PairBytes d8;
+  const auto pairs = hn::BitCast(Pairs(), codes);
+  const auto bytes = hn::TruncateTo(d8, hn::Or(pairs, hn::ShiftRight<28>(pairs)));
+  hn::StoreU(bytes, d8, reinterpret_cast<std::uint8_t*>(to + i / 2));
 }
 
 /// The other way round.
-HWY_INLINE void unpack_nibbles(const std::byte* from, std::uint8_t* codes) {
-  for (std::size_t i = 0; i < kGroup / 8; ++i) {
-    std::uint32_t packed;
-    __builtin_memcpy(&packed, from + 4 * i, 4);
-    std::uint64_t word = packed;
-    word = (word | (word << 16)) & 0x0000ffff0000ffffu;
-    word = (word | (word << 8)) & 0x00ff00ff00ff00ffu;
-    word = (word | (word << 4)) & 0x0f0f0f0f0f0f0f0fu;
-    __builtin_memcpy(codes + 8 * i, &word, 8);
-  }
+HWY_INLINE hn::Vec<Integers> load_nibbles(const std::byte* from, std::size_t i) {
+  const hn::Rebind<std::uint32_t, Pairs> d32;
+  const auto bytes = hn::LoadU(PairBytes(), reinterpret_cast<const std::uint8_t*>(from + i / 2));
+  const auto both = hn::PromoteTo(Pairs(), hn::PromoteTo(d32, bytes));
+  const auto pairs = hn::And(hn::Or(both, hn::ShiftLeft<28>(both)), hn::Set(Pairs(), 0x0000000f0000000fu));
+  return hn::BitCast(Integers(), pairs);
 }
+
+#endif
 
 }  // namespace hookline::kernel::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();

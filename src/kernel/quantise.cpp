@@ -29,9 +29,12 @@ HWY_INLINE FloatVector draw(std::uint32_t place, const Draws& draws) {
   return hn::Add(hn::Sub(one_to_two, hn::Set(Floats(), 1.5f)), hn::Set(Floats(), 0x1p-24f));
 }
 
-/// The codes of kGroup values, each in a byte; with kError what they lose is put in the values' place.
+/// As many codes are made at a time: all targets' registers go into it.
+inline constexpr std::size_t kGroup = 64;
+
+/// The codes of kGroup values; with kError what they lose is put in the values' place.
 template <int kBits, bool kAffine, bool kStochastic, bool kError>
-HWY_INLINE void quantise_group(const float* values, float* error, std::uint8_t* codes, const BlockScale& block,
+HWY_INLINE void quantise_group(const float* values, float* error, std::byte* codes, const BlockScale& block,
                                std::uint32_t place, const Draws& draws) {
   const Floats d;
   const hn::Rebind<std::uint8_t, Floats> d8;
@@ -50,7 +53,9 @@ HWY_INLINE void quantise_group(const float* values, float* error, std::uint8_t* 
     }
     const FloatVector moved = hn::Add(code, rounder);
     const auto bits = hn::And(hn::BitCast(Words(), moved), hn::Set(Words(), 0xffu));
-    hn::StoreU(hn::TruncateTo(d8, bits), d8, codes + i);
+    // Straight to memory: what is stored in parts and loaded as a whole again waits until the parts are written.
+    if constexpr (kBits == 8) hn::StoreU(hn::TruncateTo(d8, bits), d8, reinterpret_cast<std::uint8_t*>(codes + i));
+    else store_nibbles(bits, codes, i);
     if constexpr (kError) {
       const FloatVector number = hn::Sub(moved, rounder);  // symmetric: without the middle
       const FloatVector decoded = hn::Mul(kAffine ? hn::Sub(number, zero) : number, scale);
@@ -59,36 +64,24 @@ HWY_INLINE void quantise_group(const float* values, float* error, std::uint8_t* 
   }
 }
 
-template <int kBits>
-HWY_INLINE void put_codes(const std::uint8_t* codes, std::byte* to, std::size_t bytes) {
-  if constexpr (kBits == 8) {
-    __builtin_memcpy(to, codes, bytes);
-  } else {
-    std::byte packed[kGroup / 2];
-    pack_nibbles(codes, packed);
-    __builtin_memcpy(to, packed, bytes);
-  }
-}
-
 template <int kBits, bool kAffine, bool kStochastic, bool kError>
 HWY_INLINE void quantise_block(const float* values, float* error, std::byte* codes, std::size_t count,
                                const BlockScale& block, std::uint32_t place, const Draws& draws) {
   constexpr std::size_t kPerByte = 8 / kBits;
-  std::uint8_t some[kGroup];
   std::size_t i = 0;
   for (; count - i >= kGroup; i += kGroup) {
-    quantise_group<kBits, kAffine, kStochastic, kError>(values + i, kError ? error + i : nullptr, some, block,
-                                                        place + static_cast<std::uint32_t>(i), draws);
-    put_codes<kBits>(some, codes + i / kPerByte, kGroup / kPerByte);
+    quantise_group<kBits, kAffine, kStochastic, kError>(values + i, kError ? error + i : nullptr, codes + i / kPerByte,
+                                                        block, place + static_cast<std::uint32_t>(i), draws);
   }
   if (i == count) return;
   float staged[kGroup] = {}, lost[kGroup];
+  std::byte some[kGroup / kPerByte];
   __builtin_memcpy(staged, values + i, (count - i) * sizeof(float));
   quantise_group<kBits, kAffine, kStochastic, kError>(staged, lost, some, block, place + static_cast<std::uint32_t>(i),
                                                       draws);
   if constexpr (kError) __builtin_memcpy(error + i, lost, (count - i) * sizeof(float));
-  if ((count - i) % kPerByte) some[count - i] = 0;
-  put_codes<kBits>(some, codes + i / kPerByte, (count - i + kPerByte - 1) / kPerByte);
+  if ((count - i) % kPerByte) some[(count - i) / kPerByte] &= std::byte{15};
+  __builtin_memcpy(codes + i / kPerByte, some, (count - i + kPerByte - 1) / kPerByte);
 }
 
 template <int kBits, bool kAffine, bool kStochastic, bool kError>

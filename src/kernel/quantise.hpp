@@ -47,4 +47,8 @@ void dequantise(const Quantisation& how, const std::byte* from, float* to, std::
 void dequantise_add(const Quantisation& how, const std::byte* from, float* to, std::size_t count,
                     Target target = best_target());
 
+/// What two of them hold, added and multiplied by the factor, in one pass. What is no number is the canonical NaN.
+void dequantise_two(const Quantisation& how, const std::byte* first, const std::byte* second, float factor, float* to,
+                    std::size_t count, Stores stores = Stores::automatic, Target target = best_target());
+
 }  // namespace hookline::kernel

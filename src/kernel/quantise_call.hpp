@@ -23,8 +23,11 @@ struct DequantiseCall {
   const std::byte* codes;
   float* values;
   std::size_t count;
-  bool add;
-  bool stream;
+  bool add = false;
+  bool stream = false;
+  const std::byte* second_scales = nullptr;  // another message, whose values are added to those of the first
+  const std::byte* second_codes = nullptr;
+  float factor = 1;  // of their sum
 };
 
 }  // namespace hookline::kernel

@@ -49,6 +49,15 @@ void expect_cast(Target target, DType dtype, const std::vector<float>& values, s
   widen_add(dtype, &halves[off], back.data(), count, target);
   ASSERT_TRUE(same_bits(back, expected));
 
+  std::vector<float> backwards(values.rbegin(), values.rend());
+  const Bytes second = narrowed(backwards, dtype);
+  for (std::size_t i = 0; i < count; ++i) {
+    expected[i] = (rounded(values[i], dtype) + rounded(backwards[i], dtype)) * 0.3f;
+    if (std::isnan(expected[i])) expected[i] = kNan;
+  }
+  widen_two(dtype, &halves[off], second.data(), 0.3f, back.data(), count, target);
+  ASSERT_TRUE(same_bits(back, expected));
+
   std::vector<float> sum(count), error(count), lost(count);
   for (std::size_t i = 0; i < count; ++i) {
     error[i] = i % 2 ? 0x1p-9f : -0.3f;

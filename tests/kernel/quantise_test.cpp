@@ -90,6 +90,17 @@ void expect_quantised(Target target, const Case& c, const std::vector<float>& va
   dequantise_add(c.how, room.data() + off, back.data(), count, target);
   ASSERT_TRUE(same_bits(back, expected));
 
+  const ReferenceQuantised other = quantise_reference(c.how, {values.rbegin(), values.rend()}, nullptr);
+  for (std::size_t i = 0; i < count; ++i) {
+    expected[i] = (want.values[i] + other.values[i]) * 0.3f;
+    if (std::isnan(expected[i])) expected[i] = kNan;
+  }
+  for (const Stores stores : {Stores::cached, Stores::streaming}) {
+    std::ranges::fill(back, 7.0f);
+    dequantise_two(c.how, room.data() + off, other.bytes.data(), 0.3f, back.data(), count, stores, target);
+    ASSERT_TRUE(same_bits(back, expected));
+  }
+
   std::vector<float> error(count), sum(count), lost(count);
   for (std::size_t i = 0; i < count; ++i) {
     error[i] = i % 2 ? 0.25f : -0.125f;
@@ -235,6 +246,8 @@ TEST(Quantise, StreamsLargeResults) {
       static_cast<float*>(std::aligned_alloc(64, (count * 4 + 63) / 64 * 64)), &std::free);
   dequantise(c.how, bytes.data(), back.get(), count);
   const ReferenceQuantised want = quantise_reference(c.how, values, nullptr);
+  EXPECT_EQ(std::memcmp(back.get(), want.values.data(), count * 4), 0);
+  dequantise_two(c.how, bytes.data(), bytes.data(), 0.5f, back.get(), count);
   EXPECT_EQ(std::memcmp(back.get(), want.values.data(), count * 4), 0);
 }
 
