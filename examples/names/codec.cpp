@@ -35,6 +35,10 @@ int main() {
   plain->decode(message, decoded);
   expect(decoded[5] + error[5] == values[5]);
 
+  // Two messages become their mean in one pass.
+  plain->decode_two(message, message, 0.5f, error);
+  expect(error == decoded);
+
   // The loops run in the best instructions of this processor, with the same bits on all.
   std::printf("the loops run on %s\n", hl::cpu_targets().back().c_str());
   expect(hl::squared_norm(hl::Tensor::full({3}, 2.0)).item<float>() == 12.0f);

@@ -37,4 +37,11 @@ void CastCodec::decode_add(std::span<const std::byte> message, std::span<float> 
   kernel::widen_add(dtype_, body(message).data(), values.data(), values.size());
 }
 
+void CastCodec::decode_two(std::span<const std::byte> first, std::span<const std::byte> second, float factor,
+                           std::span<float> values) const {
+  check_message(first, options_, values.size(), *this);
+  check_message(second, options_, values.size(), *this);
+  kernel::widen_two(dtype_, body(first).data(), body(second).data(), factor, values.data(), values.size());
+}
+
 }  // namespace hookline::codec

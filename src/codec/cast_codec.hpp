@@ -19,6 +19,8 @@ class CastCodec final : public Codec {
                          const RoundingKey& key) const override;
   void decode(std::span<const std::byte> message, std::span<float> values) const override;
   void decode_add(std::span<const std::byte> message, std::span<float> values) const override;
+  void decode_two(std::span<const std::byte> first, std::span<const std::byte> second, float factor,
+                  std::span<float> values) const override;
 
  private:
   CodecOptions options_;

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "codec/message.hpp"
+#include "kernel/scale.hpp"
 
 namespace hookline {
 
@@ -18,6 +19,14 @@ void Codec::encode_with_error(std::span<const float> values, std::span<float> er
   for (float& lost : error) lost = -lost;
   decode_add(message, error);
   for (float& lost : error) lost = std::isfinite(lost) ? 0.0f - lost : 0.0f;  // and not -0 where nothing was lost
+}
+
+void Codec::decode_two(std::span<const std::byte> first, std::span<const std::byte> second, float factor,
+                       std::span<float> values) const {
+  decode(first, values);
+  decode_add(second, values);
+  auto* const bytes = reinterpret_cast<std::byte*>(values.data());
+  kernel::scale(DType::f32, bytes, bytes, values.size(), static_cast<double>(factor));
 }
 
 }  // namespace hookline

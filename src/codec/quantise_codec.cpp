@@ -47,4 +47,11 @@ void QuantiseCodec::decode_add(std::span<const std::byte> message, std::span<flo
   kernel::dequantise_add(how_, body(message).data(), values.data(), values.size());
 }
 
+void QuantiseCodec::decode_two(std::span<const std::byte> first, std::span<const std::byte> second, float factor,
+                               std::span<float> values) const {
+  check_message(first, options_, values.size(), *this);
+  check_message(second, options_, values.size(), *this);
+  kernel::dequantise_two(how_, body(first).data(), body(second).data(), factor, values.data(), values.size());
+}
+
 }  // namespace hookline::codec

@@ -20,6 +20,8 @@ class QuantiseCodec final : public Codec {
                          const RoundingKey& key) const override;
   void decode(std::span<const std::byte> message, std::span<float> values) const override;
   void decode_add(std::span<const std::byte> message, std::span<float> values) const override;
+  void decode_two(std::span<const std::byte> first, std::span<const std::byte> second, float factor,
+                  std::span<float> values) const override;
 
  private:
   void put(std::span<const float> values, float* error, std::span<std::byte> message, const RoundingKey& key) const;

@@ -79,6 +79,28 @@ TEST_P(CodecContract, AddsExactlyWhatItDecodes) {
   }
 }
 
+TEST_P(CodecContract, AddsTwoMessagesAsOneAfterTheOther) {
+  for (const std::size_t count : kCounts) {
+    std::vector<float> values = values_of(count, 2);
+    if (count > 600) values[600] = std::numeric_limits<float>::quiet_NaN();
+    const Bytes first = encoded(*codec, values_of(count)), second = encoded(*codec, values);
+    std::vector<float> want = decoded(*codec, first, count), sum(count, 5.0f), plain(count, 5.0f);
+    codec->decode_add(second, want);
+    for (float& value : want) value *= 0.5f;
+    codec->decode_two(first, second, 0.5f, sum);
+    EXPECT_TRUE(same(sum, want)) << count;
+    codec->Codec::decode_two(first, second, 0.5f, plain);
+    EXPECT_TRUE(same(plain, want)) << count;
+    EXPECT_THROW(codec->decode_two(first, std::span(second).first(kMessageHeader - 1), 0.5f, sum), InvalidArgument);
+    EXPECT_THROW(codec->decode_two(std::span(first).first(kMessageHeader - 1), second, 0.5f, sum), InvalidArgument);
+    if (!GetParam().finds_damage || count == 0) continue;
+    Bytes damaged = second;
+    damaged.back() ^= std::byte{1};
+    EXPECT_THROW(codec->decode_two(first, damaged, 0.5f, sum), InvalidArgument);
+    EXPECT_THROW(codec->decode_two(damaged, first, 0.5f, sum), InvalidArgument);
+  }
+}
+
 TEST_P(CodecContract, KeepsExactlyWhatItLost) {
   const RoundingKey key{.seed = 1, .step = 2, .bucket = 3, .rank = 4, .first = 5};
   for (const std::size_t count : kCounts) {

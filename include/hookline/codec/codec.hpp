@@ -65,6 +65,11 @@ class HOOKLINE_EXPORT Codec {
 
   /// Adds what decode would give to `values`, in float32. A sum that is no number is the one quiet NaN.
   virtual void decode_add(std::span<const std::byte> message, std::span<float> values) const = 0;
+
+  /// What two messages decode to, added and multiplied by `factor`, in float32: the bits of decode, decode_add and a
+  /// multiplication. InvalidArgument as there; the values may have changed then. Derived classes may do it in one pass.
+  virtual void decode_two(std::span<const std::byte> first, std::span<const std::byte> second, float factor,
+                          std::span<float> values) const;
 };
 
 /// Codecs are shared, since they have no state.
