@@ -223,13 +223,27 @@ Future<void> CompressedReduction::exchange(Tensor tensor, double factor, Allredu
   reserve(sent_, encoded_bytes(values.size()));
   encode(values, 0, sent_.mutable_bytes());
   Reading reading(stats_.decode_time,
-                  [&](std::span<const std::byte* const> blocks) { add_up(blocks, nullptr, factor, values); });
+                  [&](std::span<const std::byte* const> blocks) { add_two(blocks, factor, values); });
   const WorkPtr work = start(OpType::allgather_into_tensor, sent_, reading, options);
   co_await work;
   finish(reading);
 }
 
-// Adds up the ranks' values in rank order. This rank's own are not in its block but in `own`, where that is given.
+// The values of one rank or two. Those of many messages are made in the caches and streamed to where they go.
+void CompressedReduction::add_two(std::span<const std::byte* const> blocks, double factor, std::span<float> out) const {
+  const bool aside = out.size() > message_values(out.size()) && stores_for(out) == kernel::Stores::streaming;
+  std::vector<float> sum(aside ? message_values(out.size()) : 0);
+  for_each_message(out.size(), [&](std::size_t first, std::size_t count, std::size_t at, std::size_t bytes) {
+    const std::span<float> place = out.subspan(first, count);
+    const std::span<float> part = aside ? std::span(sum).first(count) : place;
+    const std::span<const std::byte> message(blocks[0] + at, bytes);
+    if (blocks.size() == 1) codec_->decode(message, part);
+    else codec_->decode_two(message, {blocks[1] + at, bytes}, static_cast<float>(factor), part);
+    if (aside) scale(part.data(), 1, place, kernel::Stores::streaming);
+  });
+}
+
+// Adds up the ranks' values in rank order. This rank's own are not in its block but in `own`.
 void CompressedReduction::add_up(std::span<const std::byte* const> blocks, const float* own, double factor,
                                  std::span<float> out) const {
   const auto me = static_cast<std::size_t>(group_->rank());
@@ -238,8 +252,8 @@ void CompressedReduction::add_up(std::span<const std::byte* const> blocks, const
     const std::span<float> part = std::span(sum).first(count);
     for (std::size_t r = 0; r < blocks.size(); ++r) {
       const std::span<const std::byte> message(blocks[r] + at, bytes);
-      if (own && r == me && r == 0) std::copy_n(own + first, count, part.begin());
-      else if (own && r == me) add(part, own + first);
+      if (r == me && r == 0) std::copy_n(own + first, count, part.begin());
+      else if (r == me) add(part, own + first);
       else if (r == 0) codec_->decode(message, part);
       else codec_->decode_add(message, part);
     }

@@ -1,6 +1,7 @@
 // Reductions of encoded values: right within the codec's rounding, the same bits everywhere, and as small as computed.
 #include <hookline/group/compressed.hpp>
 
+#include <array>
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -83,6 +84,67 @@ TEST_P(Compressed, GivesTheMeanAndTheSameBitsEverywhere) {
       }
     });
   }
+}
+
+// What two ranks must get of several messages, computed by one: encoded, decoded and added message by message.
+struct TwoRanks {
+  TwoRanks(const std::string& name, std::size_t count)
+      : codec(make_codec(name)), kept{std::vector<float>(count), std::vector<float>(count)} {}
+
+  std::vector<float> mean(std::uint64_t step, const CompressionOptions& options) {
+    constexpr std::size_t kMessage = 32768;
+    std::vector<float> sum(kept[0].size());
+    for (std::uint64_t rank = 0; rank < 2; ++rank) {
+      std::vector<float> values(sum.size());
+      for (std::size_t i = 0; i < values.size(); ++i) {
+        values[i] = value(static_cast<int>(rank), static_cast<std::int64_t>(i));
+      }
+      const std::size_t each = (kMessage + codec->block() - 1) / codec->block() * codec->block();
+      for (std::size_t i = 0; i < sum.size(); i += each) {
+        const std::size_t part = std::min(each, sum.size() - i);
+        std::vector<std::byte> message(codec->encoded_bytes(part));
+        const RoundingKey key{.seed = options.seed, .step = step, .bucket = options.bucket, .rank = rank, .first = i};
+        const std::span<const float> from = std::span(values).subspan(i, part);
+        if (options.error_feedback) {
+          codec->encode_with_error(from, std::span(kept[rank]).subspan(i, part), message, key);
+        } else {
+          codec->encode(from, message, key);
+        }
+        codec->decode_add(message, std::span(sum).subspan(i, part));
+      }
+    }
+    for (float& mean : sum) mean *= 0.5F;
+    return sum;
+  }
+
+  CodecPtr codec;
+  std::array<std::vector<float>, 2> kept;
+};
+
+TEST_P(Compressed, ManyMessagesBetweenTwoRanksHaveTheBitsOfEachByItself) {
+  GetParam().spawn(2, [&](ProcessGroup& group) {
+    for (const char* codec : {"fp16", "int8(block=100, range=symmetric)", "int4(rounding=stochastic)", "int8(block=1)",
+                              "fp16(checksum=false)"}) {
+      for (const bool feedback : {false, true}) {
+        for (const std::int64_t count : {32768, 32769, 9 * 32768 + 4321, (1 << 20) + 4321}) {
+          const CompressionOptions options{.error_feedback = feedback, .seed = 5, .bucket = 3};
+          CompressedReduction reduction(group.shared_from_this(), make_codec(codec), options);
+          TwoRanks wanted(codec, static_cast<std::size_t>(count));
+          for (std::uint64_t step = 1; step <= 2; ++step) {
+            // The group's memory in the first step, other memory in the second.
+            Tensor t = filled(group, count);
+            if (step == 2) t = t.clone();
+            reduction.allreduce(t, {.op = ReduceOp::avg}).wait(30s);
+            const std::string what = codec + (" of " + std::to_string(count)) + (feedback ? " with feedback" : "");
+            require(std::memcmp(t.bytes(), wanted.mean(step, options).data(), t.nbytes()) == 0, what);
+            if (!feedback) continue;
+            const std::vector<float>& kept = wanted.kept[static_cast<std::size_t>(group.rank())];
+            require(std::memcmp(reduction.kept_error().bytes(), kept.data(), t.nbytes()) == 0, what + ": what is kept");
+          }
+        }
+      }
+    }
+  });
 }
 
 TEST_P(Compressed, SendsAsManyBytesAsComputed) {

@@ -81,6 +81,7 @@ class HOOKLINE_EXPORT CompressedReduction {
   void encode(std::span<const float> values, std::size_t first, std::byte* to);
   void encode_slices(std::span<const float> values);
   void add_up(std::span<const std::byte* const> blocks, const float* own, double factor, std::span<float> out) const;
+  void add_two(std::span<const std::byte* const> blocks, double factor, std::span<float> out) const;
   WorkPtr start(OpType type, const Tensor& give, Reading& reading, const AllreduceOptions& options);
   void finish(Reading& reading);
   Future<void> exchange(Tensor tensor, double factor, AllreduceOptions options);
