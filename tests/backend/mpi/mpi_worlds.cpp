@@ -2,10 +2,13 @@
 // the same tests; the first ones are the group of a test, the others wait for its end.
 #include <mpi.h>
 
+#include <chrono>
 #include <cstdlib>
 #include <map>
+#include <numeric>
 #include <random>
 #include <stdexcept>
+#include <thread>
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -22,20 +25,28 @@ namespace {
 // A rank may have to wait for its turn on a busy machine, again and again; only one that hangs should be noticed.
 constexpr Milliseconds kTimeout{120'000};
 
+/// Returns when all processes have come here. They sleep meanwhile: those that are not in a group would otherwise take
+/// turns on the cores from those that are, as MPI's own waiting does.
+void meet() {
+  MPI_Request all = MPI_REQUEST_NULL;
+  MPI_Ibarrier(MPI_COMM_WORLD, &all);
+  for (int done = 0; done == 0; std::this_thread::sleep_for(std::chrono::milliseconds(1))) {
+    MPI_Test(&all, &done, MPI_STATUS_IGNORE);
+  }
+}
+
 /// What went wrong on the ranks, in rank order; every process is told.
 std::string gather_failures(const std::string& own) {
+  meet();
   int size = 0;
   MPI_Comm_size(MPI_COMM_WORLD, &size);
   const int length = static_cast<int>(own.size());
   std::vector<int> lengths(static_cast<std::size_t>(size));
-  std::vector<int> begins(lengths.size());
   MPI_Allgather(&length, 1, MPI_INT, lengths.data(), 1, MPI_INT, MPI_COMM_WORLD);
-  int total = 0;
-  for (std::size_t r = 0; r < lengths.size(); ++r) {
-    begins[r] = total;
-    total += lengths[r];
-  }
-  std::string all(static_cast<std::size_t>(total), ' ');
+  std::vector<int> begins(lengths.size());
+  std::exclusive_scan(lengths.begin(), lengths.end(), begins.begin(), 0);
+  std::string all(static_cast<std::size_t>(begins.back() + lengths.back()), ' ');
+  if (all.empty()) return all;
   MPI_Allgatherv(own.data(), length, MPI_CHAR, all.data(), lengths.data(), begins.data(), MPI_CHAR, MPI_COMM_WORLD);
   return all;
 }
@@ -79,11 +90,11 @@ void spawn_mpi(const std::string& backend, int ranks, const RankBody& body) {
   MPI_Comm_size(MPI_COMM_WORLD, &size);
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
   if (ranks > size) throw std::runtime_error(fmt::format("mpirun started {} ranks, and {} are needed", size, ranks));
-  MPI_Comm comm = MPI_COMM_NULL;
-  MPI_Comm_split(MPI_COMM_WORLD, rank < ranks ? 0 : MPI_UNDEFINED, rank, &comm);
+  static std::map<int, MPI_Comm> comms;  // of the first ranks, by their number
+  const auto [comm, is_new] = comms.try_emplace(ranks, MPI_COMM_NULL);
+  if (is_new) MPI_Comm_split(MPI_COMM_WORLD, rank < ranks ? 0 : MPI_UNDEFINED, rank, &comm->second);
   std::string failure;
-  if (rank < ranks) run_as_rank(backend, comm, rank, ranks, body, failure);
-  if (comm != MPI_COMM_NULL) MPI_Comm_free(&comm);
+  if (rank < ranks) run_as_rank(backend, comm->second, rank, ranks, body, failure);
   const std::string failures = gather_failures(failure);
   if (!failures.empty()) throw std::runtime_error(failures);
 }

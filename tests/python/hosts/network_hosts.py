@@ -19,6 +19,8 @@ from typing import Any
 _numbers = itertools.count()
 INTERFACE = "link0"
 PORT = 29511
+MPIRUN = Path(__file__).resolve().parents[2] / "harness/mpirun.sh"
+MPI_SECONDS = 80
 
 
 def ip(*arguments: str) -> str:
@@ -137,8 +139,11 @@ class Hosts:
                 started.append(self.start(host, command, **known_texts, **where, **variables))
         return started
 
-    def mpirun(self, command: Sequence[str], each: Sequence[int], folder: Path, **variables: str) -> Any:
-        """Starts a command with Open MPI's mpirun, which reaches the other hosts through a script in the folder."""
+    def mpirun(self, command: Sequence[str], each: Sequence[int], folder: Path, **variables: str) -> str:
+        """Runs a command with Open MPI's mpirun, which reaches the other hosts through a script in the folder.
+
+        The ranks go from host to host in turn. What they printed, rank by rank; a failure is an error with all of it.
+        """
         places = "\n".join(f"{self.address(i)}) place={name};;" for i, name in enumerate(self.names))
         # Hosts that share a name would be one host for MPI.
         run = 'exec ip netns exec $place unshare --uts sh -c "hostname $place; $*"'
@@ -152,23 +157,34 @@ class Hosts:
             "mpi_yield_when_idle": "1",  # there are more ranks than cores, which mpirun does not see
         }
         hosts = ",".join(f"{self.address(i)}:{ranks}" for i, ranks in enumerate(each))
-        options = ["--allow-run-as-root", "-n", str(sum(each)), "--host", hosts]
+        options = ["--allow-run-as-root", "-n", str(sum(each)), "--host", hosts, "--map-by", "node"]
         for name, value in settings.items():
             options += ["--mca", name, value]
         for name in ("PYTHONPATH", *variables):
             options += ["-x", name]
         known = {"PYTHONPATH": os.environ.get("PYTHONPATH", ""), "TMPDIR": str(folder)}
-        return self.start(0, ["mpirun", *options, *command], **known, **variables)
+        script = [str(MPIRUN), str(MPI_SECONDS), *options, "--", *command]
+        return outputs([self.start(0, script, **known, **variables)])[0]
 
     def run(self, program: Path, each: Sequence[int], timeout: float = 90, **variables: str) -> list[str]:
         """Runs a Python program as ranks and returns what each printed; a rank that fails is an error with its text."""
         return outputs(self.start_ranks([sys.executable, str(program)], each, **variables), timeout)
 
 
-def outputs(processes: Sequence[Any], timeout: float = 90) -> list[str]:
-    """What each process printed, in order; AssertionError where one failed, with what it printed."""
+def outputs(processes: Sequence[Any], timeout: float = 100) -> list[str]:
+    """What each process printed, in order; AssertionError with it where some failed or took too long."""
     deadline = time.monotonic() + timeout
-    texts = [process.communicate(timeout=max(0.1, deadline - time.monotonic()))[0] for process in processes]
-    for rank, (process, text) in enumerate(zip(processes, texts, strict=True)):
-        assert process.returncode == 0, f"rank {rank} ended with {process.returncode}:\n{text}"
+    texts, failed = [], []
+    for rank, process in enumerate(processes):
+        try:
+            text = process.communicate(timeout=max(0.1, deadline - time.monotonic()))[0]
+            end = f"ended with {process.returncode}"
+        except subprocess.TimeoutExpired:
+            process.kill()
+            text = process.communicate()[0]
+            end = f"was not done within {timeout:g} s"
+        texts.append(text)
+        if process.returncode != 0:
+            failed.append(f"rank {rank} {end}:\n{text}")
+    assert not failed, "\n".join(failed)
     return texts
