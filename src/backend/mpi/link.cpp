@@ -1,4 +1,4 @@
-// Duplicating communicators, and getting to know the processes behind them.
+// Getting to know the processes behind a communicator, and throwing away what they still send.
 #include "backend/mpi/link.hpp"
 
 #include <poll.h>
@@ -6,13 +6,6 @@
 #include <sys/syscall.h>
 #include <sys/types.h>
 #include <unistd.h>
-
-#include <array>
-#include <cstring>
-#include <filesystem>
-#include <fstream>
-#include <functional>
-#include <string>
 
 #include <fmt/format.h>
 
@@ -25,22 +18,8 @@ namespace hookline::mpi {
 namespace {
 
 constexpr int kNumberBits = 15;
-// Of mail, of messages between two ranks, and of lanes: headers and data of a lane share one.
-constexpr std::size_t kComms = 2 + kEngineLanes;
-
-struct Identity {
-  std::uint64_t host = 0;  ///< of the kernel and the namespace that numbers its processes
-  std::int64_t process = 0;
-};
-
-Identity own_identity() {
-  std::ifstream file("/proc/sys/kernel/random/boot_id");
-  std::string boot;
-  std::getline(file, boot);
-  std::error_code ignored;
-  const std::string space = std::filesystem::read_symlink("/proc/self/ns/pid", ignored).string();
-  return {std::hash<std::string>()(boot + space), ::getpid()};
-}
+constexpr int kMostChannels = 2 + 2 * kEngineLanes;  // of mail, of messages between two ranks, and two for each lane
+constexpr int kLargestTag = (kMostChannels << kNumberBits) - 1;
 
 int available_cores() {
   cpu_set_t cores;
@@ -49,25 +28,20 @@ int available_cores() {
 
 }  // namespace
 
-Link::Link(MPI_Comm base) : base_(base) {
-  check_call(MPI_Comm_set_errhandler(base, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
-  check_call(MPI_Comm_rank(base, &rank_), "MPI_Comm_rank");
-  check_call(MPI_Comm_size(base, &size_), "MPI_Comm_size");
+Link::Link(MPI_Comm own) : data_(own) {
+  check_call(MPI_Comm_set_errhandler(data_, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
+  check_call(MPI_Comm_rank(data_, &rank_), "MPI_Comm_rank");
+  check_call(MPI_Comm_size(data_, &size_), "MPI_Comm_size");
   left_ = std::make_unique<std::atomic<bool>[]>(static_cast<std::size_t>(size_));  // NOLINT(modernize-avoid-c-arrays)
   if (size_ == 1) return;
   int* bound = nullptr;
   int found = 0;
   check_call(MPI_Comm_get_attr(MPI_COMM_WORLD, MPI_TAG_UB, &bound, &found), "MPI_Comm_get_attr");
-  if (found == 0 || *bound < (2 << kNumberBits) - 1) {
-    throw Unsupported("the mpi engine needs tags of 16 bits, and this MPI has fewer");
+  if (found == 0 || *bound < kLargestTag) {
+    throw Unsupported(fmt::format("the mpi engine needs tags up to {}, and this MPI has fewer", kLargestTag));
   }
-  for (std::size_t i = 0; i < kComms; ++i) {
-    MPI_Comm comm = MPI_COMM_NULL;
-    check_call(MPI_Comm_dup(base, &comm), "MPI_Comm_dup");
-    check_call(MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
-    comms_.push_back(comm);
-  }
-  meet();
+  get_to_know(introduce(data_));
+  check_call(MPI_Comm_dup(data_, &mail_), "MPI_Comm_dup");  // with the error handler
 }
 
 Link::~Link() {
@@ -76,10 +50,8 @@ Link::~Link() {
   }
 }
 
-void Link::meet() {
-  const Identity own = own_identity();
-  std::vector<Identity> all(static_cast<std::size_t>(size_));
-  check_call(MPI_Allgather(&own, sizeof own, MPI_BYTE, all.data(), sizeof own, MPI_BYTE, comms_[0]), "MPI_Allgather");
+void Link::get_to_know(const std::vector<Identity>& all) {
+  const Identity own = all[static_cast<std::size_t>(rank_)];
   int here = 0;
   for (std::size_t r = 0; r < all.size(); ++r) {
     const bool same_host = all[r].host == own.host;
@@ -93,7 +65,7 @@ void Link::meet() {
 
 int Link::tag(MessageAddress address) noexcept {
   constexpr std::uint64_t kMask = (1U << kNumberBits) - 1;
-  return static_cast<int>(address.number & kMask) | (address.channel & 1) << kNumberBits;
+  return static_cast<int>(address.number & kMask) | address.channel << kNumberBits;
 }
 
 bool Link::is_copied(int channel) noexcept { return channel < 2 || channel % 2 == 0; }
@@ -108,25 +80,20 @@ bool Link::drain() {
   if (!draining_.load()) return false;
   const Calling calling;
   if (!calling) return false;
-  bool any = false;
-  for (std::size_t i = 2; i < comms_.size(); ++i) {
-    int found = 0;
-    MPI_Message message = MPI_MESSAGE_NULL;
-    MPI_Status status;
-    if (MPI_Improbe(MPI_ANY_SOURCE, MPI_ANY_TAG, comms_[i], &found, &message, &status) != MPI_SUCCESS || found == 0) {
-      continue;
-    }
-    int bytes = 0;
-    MPI_Get_count(&status, MPI_BYTE, &bytes);
-    Leftover leftover;
-    leftover.memory =
-        std::make_unique<std::byte[]>(static_cast<std::size_t>(bytes));  // NOLINT(modernize-avoid-c-arrays)
-    if (MPI_Imrecv(leftover.memory.get(), bytes, MPI_BYTE, &message, &leftover.request) == MPI_SUCCESS) {
-      keep(std::move(leftover));
-    }
-    any = true;
+  int found = 0;
+  MPI_Message message = MPI_MESSAGE_NULL;
+  MPI_Status status;
+  if (MPI_Improbe(MPI_ANY_SOURCE, MPI_ANY_TAG, data_, &found, &message, &status) != MPI_SUCCESS || found == 0) {
+    return false;
   }
-  return any;
+  int bytes = 0;
+  MPI_Get_count(&status, MPI_BYTE, &bytes);
+  Leftover leftover;
+  leftover.memory = std::make_unique<std::byte[]>(static_cast<std::size_t>(bytes));  // NOLINT(modernize-avoid-c-arrays)
+  if (MPI_Imrecv(leftover.memory.get(), bytes, MPI_BYTE, &message, &leftover.request) == MPI_SUCCESS) {
+    keep(std::move(leftover));
+  }
+  return true;
 }
 
 }  // namespace hookline::mpi

@@ -9,14 +9,17 @@
 
 #include <hookline/backend/engine.hpp>
 
+#include "backend/mpi/introduce.hpp"
+
 namespace hookline::mpi {
 
-/// The communicators of a group are its own, duplicated, and never freed: a late message of a group that failed would
-/// otherwise be taken for one of the next group that gets the same number from MPI.
+/// The communicators of a group are its own, and never freed: a late message of a group that failed would otherwise be
+/// taken for one of the next group that gets the same number from MPI. There are two, as few as can be: making one
+/// takes all ranks several turns, for which they wait long where they share their cores with others.
 class Link {
  public:
-  /// Collective over `base`, whose ranks are the group's. Throws ResourceError.
-  explicit Link(MPI_Comm base);
+  /// Takes a communicator that nobody else uses, whose ranks are the group's; collective over it. Throws ResourceError.
+  explicit Link(MPI_Comm own);
   Link(const Link&) = delete;
   Link& operator=(const Link&) = delete;
   ~Link();
@@ -26,8 +29,9 @@ class Link {
   /// Whether more ranks run on this host than it has cores for.
   bool crowded() const noexcept { return crowded_; }
 
-  MPI_Comm base() const noexcept { return base_; }
-  MPI_Comm comm(int channel) const noexcept { return comms_[comm_index(channel)]; }
+  /// To make other communicators of: MPI may use tags of it for that, from 1 up, which here are nobody's.
+  MPI_Comm parent() const noexcept { return size_ == 1 ? data_ : mail_; }
+  MPI_Comm comm(int channel) const noexcept { return channel == kMailChannel ? mail_ : data_; }
   static int tag(MessageAddress address) noexcept;
   /// Whether the messages of a channel are small and need no memory of the caller's: headers and mail.
   static bool is_copied(int channel) noexcept;
@@ -45,16 +49,13 @@ class Link {
   bool drain();
 
  private:
-  static std::size_t comm_index(int channel) noexcept {
-    return static_cast<std::size_t>(channel < 2 ? channel : channel / 2 + 1);
-  }
-  void meet();
+  void get_to_know(const std::vector<Identity>& all);
 
-  MPI_Comm base_;
+  MPI_Comm data_;                  ///< all channels but that of mail, told apart by tags
+  MPI_Comm mail_ = MPI_COMM_NULL;  ///< apart, as all of the others' messages are thrown away when they are drained
   int rank_ = 0;
   int size_ = 1;
   bool crowded_ = false;
-  std::vector<MPI_Comm> comms_;                ///< of mail, of large messages between two ranks, and of each lane
   std::vector<int> processes_;                 ///< pidfds of the ranks on this host, else -1
   std::unique_ptr<std::atomic<bool>[]> left_;  // NOLINT(modernize-avoid-c-arrays): atomics do not move
   std::atomic<bool> closed_ = false;

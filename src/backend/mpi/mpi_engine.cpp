@@ -104,11 +104,11 @@ class MpiEngine final : public Engine {
     MPI_Group all = MPI_GROUP_NULL;
     MPI_Group some = MPI_GROUP_NULL;
     MPI_Comm comm = MPI_COMM_NULL;
-    check_call(MPI_Comm_group(link_->base(), &all), "MPI_Comm_group");
+    check_call(MPI_Comm_group(link_->parent(), &all), "MPI_Comm_group");
     check_call(MPI_Group_incl(all, static_cast<int>(ranks.size()), ranks.data(), &some), "MPI_Group_incl");
-    constexpr std::size_t kTags = 1U << 15U;
-    const auto tag = static_cast<int>(std::hash<std::string>()(name) % kTags);
-    check_call(MPI_Comm_create_group(link_->base(), some, tag, &comm), "MPI_Comm_create_group");
+    constexpr std::size_t kTags = (1U << 15U) - 1;
+    const auto tag = 1 + static_cast<int>(std::hash<std::string>()(name) % kTags);
+    check_call(MPI_Comm_create_group(link_->parent(), some, tag, &comm), "MPI_Comm_create_group");
     MPI_Group_free(&some);
     MPI_Group_free(&all);
     return std::make_shared<MpiEngine>(std::make_shared<Link>(comm), store_);
@@ -156,9 +156,9 @@ std::shared_ptr<Engine> make_mpi_engine(const EngineSetting& setting) {
         "with, and give no other rank and size",
         what, size));
   }
-  MPI_Comm base = MPI_COMM_NULL;
-  check_call(MPI_Comm_split(given, 0, setting.rank, &base), "MPI_Comm_split");
-  auto link = std::make_shared<Link>(base);
+  MPI_Comm own = MPI_COMM_NULL;
+  check_call(MPI_Comm_split(given, 0, setting.rank, &own), "MPI_Comm_split");
+  auto link = std::make_shared<Link>(own);
   if (link->rank() != setting.rank) {
     throw InvalidArgument(fmt::format("{}: several processes say that they are rank {}", what, setting.rank));
   }

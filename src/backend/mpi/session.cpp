@@ -14,6 +14,8 @@
 
 #include <hookline/core/error.hpp>
 
+#include "backend/mpi/introduce.hpp"
+
 namespace hookline::mpi {
 namespace {
 
@@ -83,6 +85,7 @@ void begin_session() {
     const int wanted = wanted_level();
     check_call(MPI_Init_thread(nullptr, nullptr, wanted, &provided), "MPI_Init_thread");
     std::atexit(finalize);
+    introduce(MPI_COMM_WORLD);  // before anything else that makes connections
     // Nobody else calls MPI then: whoever wanted to would have initialised it.
     state().one_at_a_time = std::min(provided, wanted) == MPI_THREAD_SERIALIZED;
   } else {
