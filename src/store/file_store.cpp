@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <mutex>
 #include <optional>
+#include <thread>
 #include <utility>
 
 #include <fmt/format.h>
@@ -11,7 +12,6 @@
 #include <hookline/core/error.hpp>
 #include <hookline/core/interrupt.hpp>
 
-#include "store/file_watch.hpp"
 #include "store/log_file.hpp"
 #include "store/store_error.hpp"
 
@@ -25,6 +25,9 @@ namespace {
 
 /// Even an operation that may not wait has this long to get the file's lock.
 constexpr Milliseconds kLeastLockTime{1000};
+/// Between two looks at the file, while waiting for a change.
+constexpr Milliseconds kShortestPause{1};
+constexpr Milliseconds kLongestPause{8};
 
 }  // namespace
 
@@ -49,23 +52,18 @@ struct FileStore::Parts {
     return f(lock, lock.contents().table);
   }
 
-  /// Calls `look` until it returns something, each time after the file has changed; nothing after the timeout.
+  /// Calls `look` again and again until it returns something; nothing after the timeout. The kernel could tell of changes
+  /// (inotify), but ending such a watch waits for its workers, which took tens of seconds beside processes that yield
+  /// all the time, and it tells nothing of what another host writes.
   template <class F>
   auto until(Milliseconds timeout, F look) -> decltype(look()) {
     const auto deadline = deadline_after(timeout);
-    std::optional<store::FileWatch> watch;
-    while (true) {
+    for (Milliseconds pause = kShortestPause;; pause = std::min(pause * 2, kLongestPause)) {
       if (auto found = look()) return found;
       const Milliseconds left = time_left(deadline);
       if (left == Milliseconds(0)) return std::nullopt;
       check_interrupt();
-      if (watch) {
-        watch->wait(left);
-      } else {
-        // From here on changes are noticed, so look once more for those that came before.
-        const std::lock_guard guard(mutex);
-        watch.emplace(log.own_path());
-      }
+      std::this_thread::sleep_for(std::min(pause, left));
     }
   }
 };
