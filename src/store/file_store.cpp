@@ -52,9 +52,9 @@ struct FileStore::Parts {
     return f(lock, lock.contents().table);
   }
 
-  /// Calls `look` again and again until it returns something; nothing after the timeout. The kernel could tell of changes
-  /// (inotify), but ending such a watch waits for its workers, which took tens of seconds beside processes that yield
-  /// all the time, and it tells nothing of what another host writes.
+  /// Calls `look` again and again until it returns something; nothing after the timeout. The kernel could tell of
+  /// changes (inotify), but ending such a watch waits for its workers, which took tens of seconds beside processes that
+  /// yield all the time, and it tells nothing of what another host writes.
   template <class F>
   auto until(Milliseconds timeout, F look) -> decltype(look()) {
     const auto deadline = deadline_after(timeout);
