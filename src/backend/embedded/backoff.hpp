@@ -15,10 +15,9 @@ enum class Patience : std::uint8_t { spins, yields, sleeps };
 /// Spins for about a microsecond, then yields the core for some hundred, then says that it is time to sleep. Where
 /// ranks outnumber cores it does not spin: whoever is waited for may need this very core. Nor does it yield where the
 /// peers are not soon there anyway: who yields is at work for the kernel, which then leaves others to queue for another
-/// core. The yielding lasts longer
-/// than it takes to wake a sleeper, lest ranks that work through the same tensor put each other to sleep in turns. On a
-/// busy host one yield may take as long as everybody else's time slices together, so their time is bounded as well: who
-/// yields does not look for dead peers.
+/// core. The yielding lasts longer than it takes to wake a sleeper, lest ranks that work through the same tensor put
+/// each other to sleep in turns. On a busy host one yield may take as long as everybody else's time slices together, so
+/// their time is bounded as well: who yields does not look for dead peers.
 class Backoff {
  public:
   explicit Backoff(Patience patience) noexcept

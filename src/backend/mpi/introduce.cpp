@@ -16,8 +16,8 @@ namespace hookline::mpi {
 namespace {
 
 constexpr int kTag = 0;
-constexpr std::chrono::microseconds kBetweenLooks{
-    50};  // where cores are shared, sleeping comes back sooner than yielding
+// Where cores are shared, sleeping comes back sooner than yielding.
+constexpr std::chrono::microseconds kBetweenLooks{50};
 
 Identity own_identity() {
   std::ifstream file("/proc/sys/kernel/random/boot_id");
