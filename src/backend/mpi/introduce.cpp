@@ -46,20 +46,16 @@ std::vector<Identity> introduce(MPI_Comm comm) {
   check_call(MPI_Comm_size(comm, &size), "MPI_Comm_size");
   const Identity own = own_identity();
   std::vector<Identity> all(static_cast<std::size_t>(size), own);
-  const auto exchange = [&](int peer, bool sends) {
-    MPI_Request request = MPI_REQUEST_NULL;
-    Identity& from = all[static_cast<std::size_t>(peer)];
-    if (sends) {
-      check_call(MPI_Isend(&own, sizeof own, MPI_BYTE, peer, kTag, comm, &request), "MPI_Isend");
-    } else {
-      check_call(MPI_Irecv(&from, sizeof from, MPI_BYTE, peer, kTag, comm, &request), "MPI_Irecv");
-    }
-    return request;
-  };
   for (const bool lower_sends : {true, false}) {
-    std::vector<MPI_Request> requests;
+    std::vector<MPI_Request> requests(all.size(), MPI_REQUEST_NULL);
     for (int peer = 0; peer < size; ++peer) {
-      if (peer != rank) requests.push_back(exchange(peer, (rank < peer) == lower_sends));
+      const auto i = static_cast<std::size_t>(peer);
+      if (peer == rank) continue;
+      if ((rank < peer) == lower_sends) {
+        check_call(MPI_Isend(&own, sizeof own, MPI_BYTE, peer, kTag, comm, &requests[i]), "MPI_Isend");
+      } else {
+        check_call(MPI_Irecv(&all[i], sizeof all[i], MPI_BYTE, peer, kTag, comm, &requests[i]), "MPI_Irecv");
+      }
     }
     await(requests);
   }
