@@ -12,7 +12,6 @@ namespace {
 
 constexpr int kIdleTicks = 10;  // after so many the thread sleeps until somebody waits
 constexpr int kSuspicions = 3;
-constexpr int kLooks = 2;
 constexpr Milliseconds kGently{250};
 constexpr Milliseconds kShortTick{2};
 
@@ -34,7 +33,7 @@ Waits::Outcome Waits::wait_for(Engine& engine, Message& message, int peer,
     own.splice(own.end(), entries_, entry);
     return outcome;
   };
-  for (int suspicions = 0, looks = 0;;) {
+  for (int suspicions = 0;;) {
     try {
       if (message.wait(true)) return leave(Outcome::through);
     } catch (const PeerLost&) {
@@ -46,9 +45,11 @@ Waits::Outcome Waits::wait_for(Engine& engine, Message& message, int peer,
       entry->deadline = deadline();
       const Clock::time_point now = Clock::now();
       bool ended = stopped_ && !even_stopped;
-      // What has come may have been nudged at the same time, so that a second look is needed.
       if (ended && gently_until_ > Clock::time_point()) {
-        ended = (gone_[static_cast<std::size_t>(peer)] || now >= gently_until_) && ++looks >= kLooks;
+        ended = gone_[static_cast<std::size_t>(peer)] || now >= gently_until_;
+        // What has come may have been nudged at the same time, and again since: one more look, which nobody cuts short.
+        if (ended && entry->rests_until == Clock::time_point()) entry->rests_until = now + kShortTick;
+        ended = ended && entry->nudged_at >= entry->rests_until;
       }
       if (ended || now >= entry->deadline) {
         own.splice(own.end(), entries_, entry);
@@ -72,7 +73,7 @@ Waits::Outcome Waits::wait_for(Engine& engine, Message& message, int peer,
 
 void Waits::nudge_all() {
   const std::lock_guard lock(mutex_);
-  for (const Entry& entry : entries_) entry.message->nudge();
+  for (Entry& entry : entries_) entry.nudge(Clock::now());
 }
 
 void Waits::stop(bool gently) {
@@ -85,7 +86,7 @@ void Waits::stop(bool gently) {
   stopped_ = true;
   idle_ = 0;
   wake_.notify_all();
-  for (const Entry& entry : entries_) entry.message->nudge();
+  for (Entry& entry : entries_) entry.nudge(Clock::now());
 }
 
 void Waits::set_gone(int rank) {
@@ -120,8 +121,8 @@ void Waits::run() {
     if (stopped_ && !entries_.empty()) next_ = std::min(next_, Clock::now() + kShortTick);
     wake_.wait_until(lock, next_);
     const Clock::time_point now = Clock::now();
-    for (const Entry& entry : entries_) {
-      if (stopped_ || now >= tick || now >= entry.deadline) entry.message->nudge();
+    for (Entry& entry : entries_) {
+      if (stopped_ || now >= tick || now >= entry.deadline) entry.nudge(now);
     }
     if (now < tick) continue;
     tick = now + kInterruptPeriod;

@@ -49,6 +49,14 @@ class Waits {
   struct Entry {
     Message* message;
     Clock::time_point deadline;
+    Clock::time_point nudged_at{};
+    Clock::time_point rests_until{};  ///< not to be nudged before
+
+    void nudge(Clock::time_point now) noexcept {
+      if (now < rests_until) return;
+      nudged_at = now;
+      message->nudge();
+    }
   };
 
   const std::function<void()> each_tick_;
