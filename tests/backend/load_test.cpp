@@ -44,5 +44,14 @@ TEST_F(EnginePath, AFileThatIsNoLibraryIsAnErrorWithItsReason) {
   EXPECT_THAT([] { check_backend("text"); }, ThrowsMessage<Unsupported>(HasSubstr("cannot be loaded")));
 }
 
+TEST_F(EnginePath, WhatTheUserNamesComesBeforeWhatCameAlong) {
+  setenv("HOOKLINE_ENGINE_PATH", "/first::/second", 1);
+  const auto places = engine::places("mpi");
+  ASSERT_EQ(places.size(), 3u);
+  EXPECT_EQ(places[0], "/first/libhookline_mpi.so");
+  EXPECT_EQ(places[1], "/second/libhookline_mpi.so");
+  EXPECT_EQ(places[2].filename(), "libhookline_mpi.so");
+}
+
 }  // namespace
 }  // namespace hookline

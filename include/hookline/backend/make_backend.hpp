@@ -12,9 +12,9 @@
 namespace hookline {
 
 /// This rank's end of a group on the backend of that name; every rank calls it. A name that is none of this library's
-/// own is that of an engine: it is looked for as libhookline_NAME.so beside libhookline.so, then in
-/// HOOKLINE_ENGINE_PATH (directories, separated by colons). InvalidArgument listing the names for one that is not
-/// known, Unsupported saying what to install for an engine that is not there; otherwise what the backend throws.
+/// own is that of an engine: it is looked for as libhookline_NAME.so in HOOKLINE_ENGINE_PATH (directories, separated by
+/// colons), then beside libhookline.so. InvalidArgument listing the names for one that is not known, Unsupported saying
+/// what to install for an engine that is not there; otherwise what the backend throws.
 HOOKLINE_EXPORT std::shared_ptr<Backend> make_backend(const std::string& name, const EngineSetting& setting);
 
 /// Throws what make_backend would throw for the name alone: to be asked before meeting the others.

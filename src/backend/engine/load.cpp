@@ -1,4 +1,4 @@
-// Finds the library of an engine beside this one and asks it for its version before anything else.
+// Finds the library of an engine where the user says, or beside this one, and asks it for its version before anything else.
 #include "backend/engine/load.hpp"
 
 #include <dlfcn.h>
@@ -47,7 +47,7 @@ F* find(void* library, const fs::path& path, const char* symbol) {
 
 std::vector<fs::path> places(const std::string& name) {
   const std::string file = fmt::format("libhookline_{}.so", name);
-  std::vector<fs::path> paths = {own_directory() / file};
+  std::vector<fs::path> paths;
   const char* const more = std::getenv("HOOKLINE_ENGINE_PATH");
   std::string rest = more ? more : "";
   while (!rest.empty()) {
@@ -55,6 +55,7 @@ std::vector<fs::path> places(const std::string& name) {
     if (colon != 0) paths.push_back(fs::path(rest.substr(0, colon)) / file);
     rest = colon == std::string::npos ? "" : rest.substr(colon + 1);
   }
+  paths.push_back(own_directory() / file);
   return paths;
 }
 

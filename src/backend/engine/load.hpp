@@ -16,7 +16,8 @@ using MakeEngine = void(const EngineSetting*, std::shared_ptr<Engine>*);
 /// it is missing. Unsupported where there is none, or one of another version.
 MakeEngine* load(const std::string& name, const std::string& package);
 
-/// The places where the library is looked for, in their order.
+/// The places where the library is looked for, in their order: the folders of HOOKLINE_ENGINE_PATH, then where
+/// libhookline lies. So an engine built for another MPI, say, takes the place of the one that came along.
 std::vector<std::filesystem::path> places(const std::string& name);
 
 }  // namespace hookline::engine
