@@ -53,7 +53,7 @@ int on_finalize(MPI_Comm, int, void*, void*) {
 }
 
 // Runs when the process exits, after Python and what the program destroys at its end. Those who call MPI are waited for
-// here already: MPICH would finalise under a lock that they need.
+// here already: MPICH has put its locks out of use by the time that it calls on_finalize.
 void finalize() {
   int finalized = 0;
   MPI_Finalized(&finalized);

@@ -2,8 +2,11 @@
 // the same tests; the first ones are the group of a test, the others wait for its end.
 #include <mpi.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdlib>
+#include <filesystem>
+#include <fstream>
 #include <map>
 #include <numeric>
 #include <random>
@@ -112,6 +115,25 @@ std::vector<World> group_worlds() {
 
 }  // namespace hookline::testing
 
+#ifdef MPICH_VERSION
+// MPICH must not be finalised while a thread is in one of its calls, and the engine looks at the messages of groups that
+// failed for some seconds more.
+void await_engine() {
+  namespace fs = std::filesystem;
+  const auto is_engine = [](const fs::path& task) {
+    std::string name;
+    std::getline(std::ifstream(task / "comm"), name);
+    return name == "hookline-mpi";
+  };
+  const fs::directory_iterator end;
+  while (std::find_if(fs::directory_iterator("/proc/self/task"), end, is_engine) != end) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+}
+#else
+void await_engine() {}
+#endif
+
 int main(int argc, char** argv) {
   int provided = 0;
   MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &provided);
@@ -123,6 +145,7 @@ int main(int argc, char** argv) {
   if (rank != 0) GTEST_FLAG_SET(brief, true);  // each reports its own failures, and one of them what was run
   ::testing::InitGoogleTest(&argc, argv);
   const int result = RUN_ALL_TESTS();
+  await_engine();
   MPI_Finalize();
   return result;
 }
