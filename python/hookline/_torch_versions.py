@@ -8,7 +8,10 @@ import os
 from types import ModuleType
 
 TESTED = "2.13"
-REBUILD = "pip install --force-reinstall --no-deps --no-build-isolation ./python/torch_extension, in hookline's sources"
+REBUILD = (
+    "pip install 'scikit-build-core>=1.1', and in hookline's sources: "
+    "pip install --force-reinstall --no-deps --no-build-isolation ./python/torch_extension"
+)
 
 
 def why_not(torch: str | None, built_with: str | None, untested_is_fine: bool = False) -> str | None:
