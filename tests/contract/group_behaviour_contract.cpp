@@ -219,6 +219,25 @@ TEST_P(GroupBehaviour, SubgroupsAndSplits) {
   });
 }
 
+// Every group counts its parts from one.
+TEST_P(GroupBehaviour, SubgroupsHaveSubgroups) {
+  if (!GetParam().subgroups) return;
+  GetParam().spawn(4, [](ProcessGroup& group) {
+    const auto reversed = group.new_group({3, 2, 1, 0});
+    const auto again = reversed->new_group({3, 2, 1, 0});
+    EXPECT_EQ(again->rank(), group.rank());
+    const auto pair = again->split(again->rank() % 2, 0);
+    const auto alone = pair->split(pair->rank(), 0);
+    EXPECT_EQ(alone->size(), 1);
+    for (const auto& some : {reversed, again, pair}) {
+      const Tensor t = Tensor::full({10'000}, group.rank() + 1);
+      some->allreduce(t)->wait();
+      const int sum = some->size() == 4 ? 10 : group.rank() % 2 == 0 ? 1 + 3 : 2 + 4;
+      EXPECT_EQ(t.data<float>()[9'999], static_cast<float>(sum));
+    }
+  });
+}
+
 TEST_P(GroupBehaviour, WorksTellAboutThemselves) {
   GetParam().spawn(2, [](ProcessGroup& group) {
     const std::uint64_t before = group.sequence_number();

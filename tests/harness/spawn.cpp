@@ -137,7 +137,7 @@ World layered_threads(const std::string& name, const HostOf& host_of, bool on_en
             spawn_threads(std::move(backends), body, [&](const std::shared_ptr<Backend>& all) {
               const int rank = all->rank();
               const auto& between = on_engine ? engines[static_cast<std::size_t>(rank)] : all;
-              return layered::make_layered(topology(rank, ranks, host_of), rank, {part_of(all), part_of(between)}, "",
+              return layered::make_layered(topology(rank, ranks, host_of), rank, {part_of(all), part_of(between)},
                                            kTimeout);
             });
           }};
@@ -174,7 +174,7 @@ World layered_processes_world() {
                               static_cast<int>(some.size()), timeout, ShmWaiting::sleep);
     };
     const auto halves = [](int r, int n) { return r < (n + 1) / 2 ? 0 : 1; };
-    return layered::make_layered(topology(rank, ranks, halves), rank, {part, part}, "", kTimeout);
+    return layered::make_layered(topology(rank, ranks, halves), rank, {part, part}, kTimeout);
   };
   return processes_world("layered_processes", make_backend);
 }

@@ -72,7 +72,7 @@ std::shared_ptr<Backend> make(EngineSetting setting, const std::vector<std::stri
             *all = make_part(engine, setting, ranks, name, timeout);
             return *all;
           }};
-  return make_layered(make_topology(hosts, setting.rank), setting.rank, makers, "", time_left(deadline));
+  return make_layered(make_topology(hosts, setting.rank), setting.rank, makers, time_left(deadline));
 }
 
 void check_setting(const EngineSetting& setting) {

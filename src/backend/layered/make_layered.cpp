@@ -39,24 +39,28 @@ class LayeredBackend final : public Backend {
 
   std::shared_ptr<Backend> subset(const std::vector<int>& ranks, const std::string& name,
                                   Milliseconds timeout) override {
-    const auto whole = [&ranks](const std::vector<int>& some) {
+    const auto whole = [ranks](const std::vector<int>& some) {
       std::vector<int> numbers;
       numbers.reserve(some.size());
       for (const int r : some) numbers.push_back(ranks[static_cast<std::size_t>(r)]);
       return numbers;
     };
     const auto own = static_cast<int>(std::find(ranks.begin(), ranks.end(), rank()) - ranks.begin());
-    const Makers makers = {
-        .inside = [inside = makers_.inside, whole](const std::vector<int>& some, const std::string& part,
-                                                   Milliseconds time) { return inside(whole(some), part, time); },
-        .between = [between = makers_.between, whole](const std::vector<int>& some, const std::string& part,
-                                                      Milliseconds time) { return between(whole(some), part, time); }};
-    return make_layered(part_of(levels().topology, ranks, own), own, makers, name + "/", timeout);
+    // Every group counts its parts anew, and all meet in one place: so a part is called by the whole way to it.
+    const auto through = [whole, name](const MakePart& make) {
+      return [make, whole, name](const std::vector<int>& some, const std::string& part, Milliseconds time) {
+        return make(whole(some), name + "/" + part, time);
+      };
+    };
+    const Makers makers = {.inside = through(makers_.inside), .between = through(makers_.between)};
+    return make_layered(part_of(levels().topology, ranks, own), own, makers, timeout);
   }
 
   void abort(const std::string& cause) override {
-    layers_->fail(
-        std::make_exception_ptr(Aborted(fmt::format("rank {} aborted the layered group: {}", rank(), cause))));
+    const std::exception_ptr first = layers_->broken();  // of a part that nobody has used since
+    layers_->fail(first ? first
+                        : std::make_exception_ptr(
+                              Aborted(fmt::format("rank {} aborted the layered group: {}", rank(), cause))));
   }
   void shutdown() override { layers_->close(); }
   std::exception_ptr broken() const override { return layers_->broken(); }
@@ -79,18 +83,17 @@ void await_all(const Levels& levels, Milliseconds timeout) {
 
 }  // namespace
 
-std::shared_ptr<Backend> make_layered(const Topology& topology, int rank, const Makers& makers, const std::string& name,
-                                      Milliseconds timeout) {
+std::shared_ptr<Backend> make_layered(const Topology& topology, int rank, const Makers& makers, Milliseconds timeout) {
   const Clock::time_point deadline = deadline_after(timeout);
-  auto inner = makers.inside(topology.here(), fmt::format("{}host{}", name, topology.host), timeout);
+  auto inner = makers.inside(topology.here(), fmt::format("host{}", topology.host), timeout);
   if (topology.hosts.size() == 1) return inner;
   Levels levels{.rank = rank, .size = 0, .topology = topology, .inner = std::move(inner)};
   for (const std::vector<int>& ranks : topology.hosts) levels.size += static_cast<int>(ranks.size());
   levels.all.resize(static_cast<std::size_t>(levels.size));
   std::iota(levels.all.begin(), levels.all.end(), 0);
-  levels.flat = makers.between(levels.all, name + "all", time_left(deadline));
+  levels.flat = makers.between(levels.all, "all", time_left(deadline));
   if (topology.most > 1 && topology.owns_slice()) {
-    levels.slice = makers.between(topology.owners(topology.place), fmt::format("{}slice{}", name, topology.place),
+    levels.slice = makers.between(topology.owners(topology.place), fmt::format("slice{}", topology.place),
                                   time_left(deadline));
   }
   if (topology.most > 1) await_all(levels, time_left(deadline));

@@ -23,8 +23,7 @@ struct Makers {
 };
 
 /// This rank's end of the group of all ranks of the topology; every rank calls it, and it returns when all ranks have
-/// made their parts. On one host it is what `inside` makes. `name` is that of the subset, empty for the whole.
-std::shared_ptr<Backend> make_layered(const Topology& topology, int rank, const Makers& makers, const std::string& name,
-                                      Milliseconds timeout);
+/// made their parts. On one host it is what `inside` makes.
+std::shared_ptr<Backend> make_layered(const Topology& topology, int rank, const Makers& makers, Milliseconds timeout);
 
 }  // namespace hookline::layered

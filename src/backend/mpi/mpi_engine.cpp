@@ -9,6 +9,7 @@
 
 #include <hookline/backend/engine.hpp>
 #include <hookline/core/error.hpp>
+#include <hookline/store/prefix_store.hpp>
 
 #include "backend/mpi/leftovers.hpp"
 #include "backend/mpi/link.hpp"
@@ -111,7 +112,9 @@ class MpiEngine final : public Engine {
     check_call(MPI_Comm_create_group(link_->parent(), some, tag, &comm), "MPI_Comm_create_group");
     MPI_Group_free(&some);
     MPI_Group_free(&all);
-    return std::make_shared<MpiEngine>(std::make_shared<Link>(comm), store_);
+    // Every group counts its parts anew.
+    const auto store = store_ ? std::make_shared<PrefixStore>(name, store_) : nullptr;
+    return std::make_shared<MpiEngine>(std::make_shared<Link>(comm), store);
   }
 
  private:
