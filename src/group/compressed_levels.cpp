@@ -1,6 +1,8 @@
 // Encoding between hosts only: the ranks of a host add up first, and the owners of a slice reduce it with each other.
 #include <utility>
 
+#include <fmt/format.h>
+
 #include <hookline/core/call_context.hpp>
 #include <hookline/group/compressed.hpp>
 
@@ -10,6 +12,8 @@ namespace hookline {
 class CompressedReduction::Between final : public SliceReducer {
  public:
   Between(CompressedReduction& whole, double factor) : whole_(whole), factor_(factor), context_(current_context()) {}
+
+  std::string name() const override { return fmt::format("{}, times {}", whole_.codec_->name(), factor_); }
 
   void reduce(const std::shared_ptr<Backend>& counterparts, const Tensor& slice, std::size_t first, int lane,
               Milliseconds timeout) override {

@@ -2,9 +2,10 @@
 #include <cmath>
 #include <cstring>
 
-#include <gtest/gtest.h>
+#include <gmock/gmock.h>
 
 #include <hookline/codec/make_codec.hpp>
+#include <hookline/core/error.hpp>
 #include <hookline/group/compared.hpp>
 #include <hookline/group/compressed.hpp>
 
@@ -62,6 +63,55 @@ TEST(CompressedLevels, MeansAndTheSameBitsOnUnevenHosts) {
         require(std::abs(static_cast<double>(t.data<float>()[10'006]) - mean) < 0.3, codec + " is far off");
         same_on_all_ranks(group, t);
       }
+    });
+  }
+}
+
+// Also where messages of both have the same size, and where just the factor differs.
+TEST(CompressedLevels, RanksThatEncodeOtherwiseAreAMismatch) {
+  for (const int ranks : {3, 4}) {
+    testing::layered_threads_world().spawn(ranks, [](ProcessGroup& group) {
+      const Tensor t = Tensor::full({40'000}, group.rank() + 1);
+      const auto differs = [&](const char* ours, const char* theirs, ReduceOp our_op, int who) {
+        const bool other = group.rank() == who;
+        EXPECT_THAT([&] { group.allreduce(t, make_codec(other ? theirs : ours), {.op = our_op})->wait(30s); },
+                    ::testing::ThrowsMessage<Mismatch>(::testing::HasSubstr("encodes what goes between the hosts")));
+        EXPECT_EQ(t.data<float>()[39'999], static_cast<float>(group.rank() + 1)) << ours << " and " << theirs;
+      };
+      for (int who = 0; who < group.size(); ++who) {
+        differs("int8", "int4", ReduceOp::sum, who);
+        differs("fp16", "bf16", ReduceOp::sum, who);
+        differs("fp16", "fp16", group.rank() == who ? ReduceOp::avg : ReduceOp::sum, who);
+      }
+      group.allreduce(t, make_codec("fp16"))->wait(30s);
+      EXPECT_EQ(t.data<float>()[0], static_cast<float>(group.size() * (group.size() + 1) / 2));
+    });
+  }
+}
+
+/// The first host waits for the second, which waits for longer.
+class Unanswered final : public SliceReducer {
+ public:
+  std::string name() const override { return "unanswered"; }
+  void reduce(const std::shared_ptr<Backend>& counterparts, const Tensor& slice, std::size_t, int lane,
+              Milliseconds timeout) override {
+    Collective receive{.type = OpType::recv, .inputs = {}, .outputs = {slice}};
+    receive.root = 1 - counterparts->rank();
+    counterparts->start(std::move(receive), lane, timeout + counterparts->rank() * Milliseconds(10'000))->wait(30s);
+  }
+};
+
+// Ranks 0 and 2 share a host, of which rank 0 alone owns a slice: rank 2 waits for it, and must not blame it.
+TEST(CompressedLevels, WhoDoesNotAnswerOnAnotherHostIsNamedByAll) {
+  for (int round = 0; round < 10; ++round) {
+    testing::layered_threads_world().spawn(3, [](ProcessGroup& group) {
+      Unanswered between;
+      const Tensor t = Tensor::zeros({40'000});
+      Collective sum{.type = OpType::allreduce, .inputs = {}, .outputs = {t}};
+      sum.between = &between;
+      sum.timeout = Milliseconds(50);
+      EXPECT_THAT([&] { group.run(std::move(sum))->wait(30s); },
+                  ::testing::ThrowsMessage<Error>(::testing::HasSubstr("rank 1 did not come")));
     });
   }
 }

@@ -28,6 +28,8 @@ struct Capabilities {
 class HOOKLINE_EXPORT SliceReducer {
  public:
   virtual ~SliceReducer();
+  /// What it does, in words: where ranks give different ones, the operation is a Mismatch.
+  virtual std::string name() const = 0;
   /// Replaces this host's sum of a slice by that of all hosts. `counterparts` are the owners of the slice on all hosts;
   /// `first` is the place of its first value among all. May block, and throw, in the thread that runs the operation.
   virtual void reduce(const std::shared_ptr<Backend>& counterparts, const Tensor& slice, std::size_t first, int lane,

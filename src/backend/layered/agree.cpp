@@ -19,7 +19,7 @@ using backend::Call;
 // What a rank tells all others: its call, and the payload where that is small. All slots together stay small too.
 struct Head {
   Call call;
-  std::uint64_t between = 0;  ///< whether the ranks do something of their own between the hosts
+  std::uint64_t between = 0;  ///< a hash of what the ranks do of their own between the hosts; 0 for nothing
 };
 static_assert(sizeof(Head) == 64);
 constexpr std::size_t kMostPayload = 1024;
@@ -29,9 +29,6 @@ constexpr std::size_t kMostSlots = 64 * 1024;
 constexpr std::size_t kMostRiding = 24 * 1024;
 // Makes what rides of another length than slots, whatever the payload.
 constexpr std::size_t kOdd = 8;
-
-// A rank that does not come is named by those of its host: their counterparts wait a little longer for their words.
-constexpr Milliseconds kForNames{250};
 
 constexpr OpType kTell = OpType::allgather_into_tensor;
 
@@ -47,9 +44,11 @@ std::string difference(const std::vector<Head>& heads) {
   for (const Head& head : heads) calls.push_back(head.call);
   std::string differing = backend::difference(calls.data(), static_cast<int>(calls.size()));
   if (!differing.empty()) return differing;
-  const bool alike =
-      std::all_of(heads.begin(), heads.end(), [&](const Head& head) { return head.between == heads[0].between; });
-  return alike ? "" : "some ranks encode what goes between the hosts, some do not";
+  const auto other =
+      std::find_if(heads.begin(), heads.end(), [&](const Head& head) { return head.between != heads[0].between; });
+  if (other == heads.end()) return "";
+  return fmt::format("rank {} encodes what goes between the hosts otherwise than rank 0: name the same codec and op",
+                     other - heads.begin());
 }
 
 std::uint64_t note_of(const std::byte* head) {
@@ -110,7 +109,8 @@ void Run::agree() {
 }
 
 void Run::write_slot(std::byte* to) const {
-  const Head head{.call = backend::call_of(collective_, parts_), .between = collective_.between ? 1U : 0U};
+  const Head head{.call = backend::call_of(collective_, parts_),
+                  .between = collective_.between ? core::hash_of(collective_.between->name()) : 0};
   std::memcpy(to, &head, sizeof head);
   if (!backend::is_source(parts_.motion, levels_.rank, collective_.root) || parts_.motion == Motion::none ||
       !fits_slot())
@@ -156,6 +156,7 @@ bool Run::tell_by_levels() {
   // Those who differ already call something else, for the others to see it.
   Collective between;
   if (alike) between = {.type = kTell, .inputs = {own}, .outputs = {all}};
+  // A rank that does not come is named by those of its host.
   unless_they_differ([&] { tell(*levels_.slice, std::move(between), topology_.owners(topology_.place), kForNames); });
   return alike;
 }

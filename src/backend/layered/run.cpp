@@ -55,7 +55,9 @@ WorkPtr Run::start(Backend& part, OpType type, std::vector<Tensor> inputs, std::
   c.op = op;
   c.root = root;
   c.note = collective_.note;
-  return part.start(std::move(c), lane_, time_left());
+  // Who waits inside a host may wait for one that waits for another host, and that one knows whom to name.
+  const bool inside = &part == levels_.inner.get();
+  return part.start(std::move(c), lane_, time_left() + (inside ? kForNames : Milliseconds(0)));
 }
 
 void Run::wait_for(const WorkPtr& work, const std::vector<int>& ranks) const {

@@ -11,6 +11,9 @@
 
 namespace hookline::layered {
 
+/// How much longer those wait who would blame the wrong rank if they were the first to give up.
+inline constexpr Milliseconds kForNames{250};
+
 /// First all ranks tell each other what they called, inside their host and then through the engine; a small payload
 /// rides along, and then that is all, or all but its way to the ranks of the host. Larger reductions and broadcasts go
 /// in pieces: each rank gets its slice of a piece in shared memory, takes it to its counterparts on the other hosts,

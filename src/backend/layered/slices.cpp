@@ -2,6 +2,10 @@
 #include <algorithm>
 #include <deque>
 
+#include <fmt/format.h>
+
+#include <hookline/core/error.hpp>
+
 #include "backend/layered/run.hpp"
 #include "kernel/copy.hpp"
 
@@ -139,6 +143,8 @@ void Run::reduce_between_hosts(const Tensor& values) {
     const auto first = static_cast<std::size_t>(slice.bytes() - values.bytes()) / values.itemsize();
     try {
       collective_.between->reduce(levels_.slice, slice, first, lane_, time_left());
+    } catch (const Mismatch& e) {  // which is harmless only before the data has changed
+      throw Aborted(fmt::format("between the hosts, after the ranks had agreed: {}", e.what()));
     } catch (...) {
       std::rethrow_exception(in_whole_group(std::current_exception(), topology_.owners(topology_.place)));
     }
