@@ -1,6 +1,8 @@
 // Tensor: where its memory comes from, its views, and element-wise work on strided layouts.
 #include <hookline/core/tensor.hpp>
 
+#include <sys/mman.h>
+
 #include <cstring>
 #include <limits>
 #include <new>
@@ -15,6 +17,7 @@ namespace hookline {
 namespace {
 
 constexpr std::size_t kAlignment = 64;
+constexpr std::size_t kLargePage = std::size_t{2} * 1024 * 1024;
 
 [[noreturn]] void refuse_size(const Dims& shape) {
   throw InvalidArgument(fmt::format("a tensor of shape {} is too large: its size overflows", to_string(shape)));
@@ -68,10 +71,14 @@ bool is_row_major(const Dims& shape, const Dims& strides) {
   return true;
 }
 
+// Large tensors ask for large pages: passes over them look up fewer addresses.
 std::shared_ptr<void> allocate(std::size_t bytes) {
-  void* memory = ::operator new(bytes, std::align_val_t(kAlignment), std::nothrow);
+  const bool large = bytes >= 2 * kLargePage;
+  const std::align_val_t alignment{large ? kLargePage : kAlignment};
+  void* memory = ::operator new(bytes, alignment, std::nothrow);
   if (!memory) throw ResourceError(fmt::format("no memory for a tensor of {} bytes", bytes));
-  return {memory, [](void* p) { ::operator delete(p, std::align_val_t(kAlignment)); }};
+  if (large) madvise(memory, bytes, MADV_HUGEPAGE);  // a wish: systems without them say no
+  return {memory, [alignment](void* p) { ::operator delete(p, alignment); }};
 }
 
 // The strides under which `to` shows the elements of a view without a copy; nullopt where there are none. Runs of
