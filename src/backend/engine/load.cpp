@@ -1,4 +1,4 @@
-// Finds the library of an engine where the user says, or beside this one, and asks it for its version before anything else.
+// Finds the library of an engine, where the user says or beside this one, and asks it for its version first.
 #include "backend/engine/load.hpp"
 
 #include <dlfcn.h>
