@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict
 
 from ._core import InvalidArgument
 
@@ -15,14 +15,21 @@ if TYPE_CHECKING:
 MIB = 1 << 20
 
 
-def bucket_limits(bucket_cap_mb: float | None) -> tuple[int, int]:
-    """Bytes of the first bucket and of the others: without a cap 1 MiB and 25 MiB."""
+class BucketLimits(TypedDict, total=False):
+    """Arguments of a Reducer; what is not there is what the Reducer has it."""
+
+    first_bucket_bytes: int
+    bucket_bytes: int
+
+
+def bucket_limits(bucket_cap_mb: float | None) -> BucketLimits:
+    """The cap for all buckets; nothing without one."""
     if bucket_cap_mb is None:
-        return MIB, 25 * MIB
+        return {}
     if not 0 < bucket_cap_mb < math.inf:
         raise InvalidArgument(f"bucket_cap_mb must be a number larger than 0, and is {bucket_cap_mb}")
     cap = int(bucket_cap_mb * MIB)
-    return cap, cap
+    return {"first_bucket_bytes": cap, "bucket_bytes": cap}
 
 
 class Averaging:

@@ -56,7 +56,6 @@ class DataParallel(Averaging):
         Optimizer or its text, a PostLocalSGDOptimizer, a function of a bucket, or an object with step_param(param,
         grad). clip_norm scales all gradients together to that norm where it is larger, as the optimizer sees them.
         """
-        first_bucket_bytes, bucket_bytes = bucket_limits(bucket_cap_mb)
         sparse, ignored, delayed = set(sparse), set(ignored), set(delayed)
         for name in (sparse | ignored | delayed) - {*params}:
             raise InvalidArgument(f"there is no parameter called {name!r}")
@@ -72,8 +71,6 @@ class DataParallel(Averaging):
             group,
             hook,
             group,
-            first_bucket_bytes=first_bucket_bytes,
-            bucket_bytes=bucket_bytes,
             find_unused_parameters=find_unused_parameters,
             static_graph=static_graph,
             mean=mean,
@@ -85,6 +82,7 @@ class DataParallel(Averaging):
             buckets=None if buckets is None else self._positions(buckets),
             optimizer=optimizer.optim if isinstance(optimizer, PostLocalSGDOptimizer) else self.optimizer,
             clip_norm=clip_norm,
+            **bucket_limits(bucket_cap_mb),
         )
 
     def _positions(self, buckets: Iterable[Iterable[str]]) -> list[list[int]]:

@@ -52,7 +52,6 @@ class DistributedDataParallel(Averaging, nn.Module):  # type: ignore[misc]  # to
         self._precision.cast_buffers(module)
         self._registered = hook is not None
         hook = self._precision.hook(hook)
-        first_bucket_bytes, bucket_bytes = bucket_limits(bucket_cap_mb)
         ignored = set(ignored)
         self.module = module
         self.group = _group(process_group)
@@ -81,8 +80,6 @@ class DistributedDataParallel(Averaging, nn.Module):  # type: ignore[misc]  # to
                 self.group,
                 hook,
                 self.group,
-                first_bucket_bytes=first_bucket_bytes,
-                bucket_bytes=bucket_bytes,
                 find_unused_parameters=find_unused_parameters,
                 static_graph=static_graph,
                 mean=mean,
@@ -91,6 +88,7 @@ class DistributedDataParallel(Averaging, nn.Module):  # type: ignore[misc]  # to
                 ignored=ignored,
                 delayed=set(delayed),
                 for_torch=True,
+                **bucket_limits(bucket_cap_mb),
             )
             self._broadcast_buffers()
         for index, (name, parameter) in enumerate(named):
