@@ -23,14 +23,11 @@ struct Named {
   CodecOptions options;
 };
 
-constexpr std::array<Named, 7> kNamed = {{
+constexpr std::array<Named, 4> kNamed = {{
     {"fp16", {.format = Format::float16}},
     {"bf16", {.format = Format::bfloat16}},
     {"int8", {.bits = 8, .block = 512, .range = Range::affine}},
     {"int4", {.bits = 4, .block = 128, .range = Range::symmetric}},
-    {"float16", {.format = Format::float16}},
-    {"half", {.format = Format::float16}},
-    {"bfloat16", {.format = Format::bfloat16}},
 }};
 
 class Reader {

@@ -13,8 +13,8 @@ using Rounding = CodecOptions::Rounding;
 
 TEST(CodecName, ReadsWhatItStandsFor) {
   EXPECT_EQ(read_codec_text("fp16").format, CodecOptions::Format::float16);
-  EXPECT_EQ(read_codec_text(" half ").format, CodecOptions::Format::float16);
-  EXPECT_EQ(read_codec_text("bfloat16()").format, CodecOptions::Format::bfloat16);
+  EXPECT_EQ(read_codec_text(" fp16 ").format, CodecOptions::Format::float16);
+  EXPECT_EQ(read_codec_text("bf16()").format, CodecOptions::Format::bfloat16);
   EXPECT_EQ(read_codec_text("int8"), (CodecOptions{.bits = 8, .block = 512, .range = Range::affine}));
   EXPECT_EQ(read_codec_text("int4"), (CodecOptions{.bits = 4, .block = 128, .range = Range::symmetric}));
   EXPECT_EQ(read_codec_text("int8( block = tensor , rounding=stochastic,checksum=false)"),
