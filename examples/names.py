@@ -86,7 +86,7 @@ hl.compared(alone, hl.threads_groups(1)[0]).allreduce([one]).wait()
 
 # hook: what is sent of a bucket of gradients.
 assert "int8" in hl.registered_hooks()
-assert hl.hook_options("int8")["block"] == ("512", "a text")
+assert hl.hook_options("int8")["block"] == ("512", "a whole number, or tensor")
 hook: hl.CommHook = hl.make_hook("int8(block=512) | error_feedback", group)
 bucket = hl.GradBucket(np.ones(8, np.float32), sizes=[(2, 3), (2,)])
 assert abs(hook(None, bucket).wait()[0] - 1) < 0.01

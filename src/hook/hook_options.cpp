@@ -61,8 +61,8 @@ bool HookOptions::boolean(const std::string& name, bool otherwise) {
   refuse(name, *given);
 }
 
-std::string HookOptions::text(const std::string& name, const std::string& otherwise) {
-  const std::string* given = find(name, otherwise, "a text");
+std::string HookOptions::text(const std::string& name, const std::string& otherwise, const std::string& expected) {
+  const std::string* given = find(name, otherwise, expected);
   return given ? *given : otherwise;
 }
 

@@ -44,17 +44,22 @@ Entry half(DType dtype, CodecOptions::Format format, const char* description) {
           description};
 }
 
+std::uint64_t seed_of(HookOptions& given) {
+  const std::int64_t seed = given.integer("seed", 0);
+  if (seed < 0) throw InvalidArgument(fmt::format("option seed is {}, and must be at least 0", seed));
+  return static_cast<std::uint64_t>(seed);
+}
+
 // Options of the codec's go to the codec, which knows what they may be.
 Entry integers(const char* codec, const char* block, const char* range, const char* description) {
   return {HookPlace::first,
           [codec, block, range](auto group, HookOptions& given, const HookPtr&) -> HookPtr {
-            const std::string values = given.text("block", block);
+            const std::string values = given.text("block", block, "a whole number, or tensor");
             const std::string between = given.word("range", range, {"affine", "symmetric"});
             const std::string rounding = given.word("rounding", "nearest", {"nearest", "stochastic"});
             const std::string text =
                 fmt::format("{}(block={}, range={}, rounding={})", codec, values, between, rounding);
-            const auto seed = static_cast<std::uint64_t>(given.integer("seed", 0));
-            return std::make_shared<CompressHook>(std::move(group), make_codec(text), seed);
+            return std::make_shared<CompressHook>(std::move(group), make_codec(text), seed_of(given));
           },
           description};
 }
@@ -69,9 +74,7 @@ Entry powersgd(bool batched, const char* description) {
             options.use_error_feedback = given.boolean("error_feedback", options.use_error_feedback);
             options.warm_start = given.boolean("warm_start", options.warm_start);
             options.orthogonalization_epsilon = given.number("epsilon", options.orthogonalization_epsilon);
-            const std::int64_t seed = given.integer("seed", 0);
-            if (seed < 0) throw InvalidArgument(fmt::format("option seed is {}, and must be at least 0", seed));
-            options.random_seed = static_cast<std::uint64_t>(seed);
+            options.random_seed = seed_of(given);
             const std::string wire = given.word("wire", "fp32", {"fp32", "fp16", "bf16"});
             options.wire = wire == "fp16" ? DType::f16 : wire == "bf16" ? DType::bf16 : DType::f32;
             return std::make_shared<PowerSGDHook>(std::make_shared<PowerSGDState>(std::move(group), options), batched);
@@ -81,11 +84,11 @@ Entry powersgd(bool batched, const char* description) {
 
 HookPtr make_where(std::shared_ptr<ProcessGroup> group, HookOptions& given, HookPtr inner) {
   ParameterRule rule;
-  rule.name = given.text("name", rule.name);
+  rule.name = given.text("name", rule.name, "a pattern");
   rule.min_size = given.integer("min_size", rule.min_size);
-  if (!given.text("max_size", "").empty()) rule.max_size = given.integer("max_size", rule.max_size);
+  if (!given.text("max_size", "", "a whole number").empty()) rule.max_size = given.integer("max_size", rule.max_size);
   rule.dims = static_cast<int>(given.integer("dims", rule.dims));
-  return where(std::move(inner), rule, make_hook(given.text("otherwise", "allreduce"), std::move(group)));
+  return where(std::move(inner), rule, make_hook(given.text("otherwise", "allreduce", "a hook"), std::move(group)));
 }
 
 HookPtr make_post_local_sgd(const std::shared_ptr<ProcessGroup>& group, HookOptions& given) {

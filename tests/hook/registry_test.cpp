@@ -84,13 +84,13 @@ TEST(Registry, TellsTheOptionsOfEveryHook) {
   register_times();
   EXPECT_EQ(options_of("allreduce"), "");
   EXPECT_EQ(options_of("times"), "factor=2 (a number) ");
-  EXPECT_EQ(
-      options_of("int4"),
-      "block=128 (a text) range=symmetric (one of affine, symmetric) rounding=nearest (one of nearest, stochastic) "
-      "seed=0 (a whole number) ");
+  EXPECT_EQ(options_of("int4"),
+            "block=128 (a whole number, or tensor) range=symmetric (one of affine, symmetric) rounding=nearest (one of "
+            "nearest, stochastic) "
+            "seed=0 (a whole number) ");
   EXPECT_EQ(options_of("where"),
-            "name=* (a text) min_size=0 (a whole number) max_size= (a text) dims=-1 (a whole number) "
-            "otherwise=allreduce (a text) ");
+            "name=* (a pattern) min_size=0 (a whole number) max_size= (a whole number) dims=-1 (a whole number) "
+            "otherwise=allreduce (a hook) ");
   for (const HookDescription& hook : registered_hooks()) {
     EXPECT_FALSE(hook.description.empty() && hook.name != "times") << hook.name;
     for (const HookOption& o : hook_options(hook.name)) {

@@ -33,7 +33,8 @@ class HOOKLINE_EXPORT HookOptions {
   std::int64_t integer(const std::string& name, std::int64_t otherwise);
   double number(const std::string& name, double otherwise);
   bool boolean(const std::string& name, bool otherwise);
-  std::string text(const std::string& name, const std::string& otherwise);
+  /// `expected` is for the list of options: what the value must be, where the caller reads more than a text from it.
+  std::string text(const std::string& name, const std::string& otherwise, const std::string& expected = "a text");
   /// The same for one of a few words.
   std::string word(const std::string& name, const std::string& otherwise, const std::vector<std::string>& words);
 

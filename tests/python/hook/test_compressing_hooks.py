@@ -39,7 +39,9 @@ def test_options_beside_a_name_or_in_the_text(ranks):
         with pytest.raises(hl.InvalidArgument, match="a whole number, or 'tensor'"):
             hl.make_hook("int4", group, block=-1)
         with pytest.raises(hl.InvalidArgument, match="no option bits; it has: block, range, rounding, seed"):
-            hl.make_hook("int4", group, bits=3)
+            hl.make_hook("int4(bits=3)", group)
+        with pytest.raises(hl.InvalidArgument, match="seed is -1, and must be at least 0"):
+            hl.make_hook("int8(seed=-1)", group)
         with pytest.raises(hl.InvalidArgument, match="character 7"):
             hl.make_hook("int4 (", group)
 
