@@ -27,6 +27,9 @@ double seconds(Clock::duration time) { return std::chrono::duration<double>(time
 
 struct HookLanes::Entry {
   Entry(GradBucket b, Done d) : bucket(std::move(b)), done(std::move(d)) {}
+  std::string place() const {
+    return fmt::format("bucket {} in step {} (hook {})", bucket.index(), step, hook->name());
+  }
 
   GradBucket bucket;
   std::optional<Sparse> sparse;
@@ -160,7 +163,7 @@ void HookLanes::end(const EntryPtr& entry, const HookResult& result, std::except
   };
   attempt([&] {
     reduced = entry->hook->parse_hook_result(result);
-    hook::check_result(*entry->hook, entry->bucket.buffer(), reduced);
+    hook::check_result([&] { return entry->place(); }, entry->bucket.buffer(), reduced);
   });
   if (ends_step()) attempt([&] { entry->hook->end_step({}); });
   {
@@ -179,8 +182,7 @@ void HookLanes::fail(const std::exception_ptr& error, const Entry& entry) {
     failure_ = error;
   }
   if (hook::comes_from_the_group(error)) return;
-  group::abort_quietly(*group_, fmt::format("the hook {} failed for bucket {} in step {}: {}", entry.hook->name(),
-                                            entry.bucket.index(), entry.step, describe(error)));
+  group::abort_quietly(*group_, fmt::format("{} failed: {}", entry.place(), describe(error)));
 }
 
 void HookLanes::replace(HookPtr hook) {

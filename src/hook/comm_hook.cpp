@@ -47,7 +47,8 @@ Future<Tensor> run_and_parse(HookPtr hook, GradBucket& bucket) {
   const Tensor buffer = bucket.buffer();  // the hook may put another in its place
   const HookResult result = co_await hook->run_hook(bucket);
   const Tensor reduced = hook->parse_hook_result(result);
-  hook::check_result(*hook, buffer, reduced);
+  const auto where = [&] { return fmt::format("bucket {} (hook {})", bucket.index(), hook->name()); };
+  hook::check_result(where, buffer, reduced);
   co_return reduced.contiguous();
 }
 

@@ -16,10 +16,9 @@ int Launcher::lane_of(const CommHookInterface& hook, std::size_t bucket) const {
   return 1 + (hook.may_block() ? 0 : static_cast<int>(bucket % (busy_.size() - 1)));
 }
 
-void check_result(const CommHookInterface& hook, const Tensor& buffer, const Tensor& result) {
-  if (result.shape() == buffer.shape() && result.dtype() == buffer.dtype()) return;
-  throw InvalidArgument(fmt::format("the hook {} returned {} for a bucket of {}: shape and dtype must be the same",
-                                    hook.name(), to_string(result), to_string(buffer)));
+void refuse_result(const std::string& where, const Tensor& buffer, const Tensor& result) {
+  throw InvalidArgument(
+      fmt::format("{}: the hook's result is {}, and must be {}", where, to_string(result), to_string(buffer)));
 }
 
 bool comes_from_the_group(const std::exception_ptr& error) {

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <exception>
 #include <mutex>
+#include <string>
 #include <vector>
 
 #include <hookline/hook/comm_hook.hpp>
@@ -44,8 +45,14 @@ class Launcher {
   bool launching_ = false;
 };
 
-/// InvalidArgument where a hook's result is not flat, of the size and dtype of the buffer that it got.
-void check_result(const CommHookInterface& hook, const Tensor& buffer, const Tensor& result);
+[[noreturn]] void refuse_result(const std::string& where, const Tensor& buffer, const Tensor& result);
+
+/// InvalidArgument where a hook's result is not flat, of the size and dtype of the buffer that it got. `where()`,
+/// called only then, names bucket and hook.
+template <class Where>
+void check_result(const Where& where, const Tensor& buffer, const Tensor& result) {
+  if (result.shape() != buffer.shape() || result.dtype() != buffer.dtype()) refuse_result(where(), buffer, result);
+}
 
 /// Whether all ranks learn of such an error by themselves.
 bool comes_from_the_group(const std::exception_ptr& error);

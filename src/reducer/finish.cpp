@@ -173,10 +173,7 @@ void Core::write_back(Bucket& bucket, std::size_t index) {
   // A sparse bucket without any rows never came to the hook.
   const bool none = bucket.sparse && expected.numel() == 0;
   const Tensor result = plain ? bucket.memory : none ? expected : hook->parse_hook_result(bucket.result);
-  if (result.dtype() != expected.dtype() || result.shape() != expected.shape()) {
-    throw InvalidArgument(fmt::format("{}: the hook's result is {}, and must be {}", describe(index), to_string(result),
-                                      to_string(expected)));
-  }
+  hook::check_result([&] { return describe(index); }, expected, result);
   if (bucket.sparse) {
     Slot& slot = slots_[bucket.members[0]];
     slot.reduced =

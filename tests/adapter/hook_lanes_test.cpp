@@ -208,7 +208,7 @@ TEST(HookLanes, RefusesAResultThatIsNotLikeTheBucket) {
     std::exception_ptr error;
     lanes->run(bucket_of(0, 0, 1), [&](const Tensor&, const std::exception_ptr& e) { error = e; });
     ASSERT_TRUE(error);
-    EXPECT_THAT(describe(error), HasSubstr("shape and dtype must be the same"));
+    EXPECT_THAT(describe(error), HasSubstr("the hook's result is " + to_string(wrong) + ", and must be"));
   }
 }
 
