@@ -879,7 +879,7 @@ def recorded(group: ProcessGroup, capacity: int = 1024, directory: str | None = 
 def records(group: ProcessGroup) -> dict[str, Any]:
     """What a recorded group remembers."""
 
-def dump_records(group: ProcessGroup, path: str | None = None, reason: str = 'asked for') -> str:
+def dump_records(group: ProcessGroup, path: str | None = None) -> str:
     """Writes what a recorded group remembers to a file and returns its path."""
 
 class GradBucket:

@@ -43,8 +43,8 @@ nb::object records_as_dict(const ProcessGroup& group) {
   return nb::module_::import_("json").attr("loads")(records(group));
 }
 
-std::string dump(const ProcessGroup& group, const std::optional<std::string>& path, const std::string& reason) {
-  return natively([&] { return dump_records(group, path.value_or(""), reason); });
+std::string dump(const ProcessGroup& group, const std::optional<std::string>& path) {
+  return natively([&] { return dump_records(group, path.value_or("")); });
 }
 
 }  // namespace
@@ -71,7 +71,7 @@ void bind_decorators(nb::module_& m) {
         "hookline-debug, where not given.");
   m.def("records", &records_as_dict, arg("group"), nb::sig("def records(group: ProcessGroup) -> dict[str, typing.Any]"),
         "What a recorded group remembers.");
-  m.def("dump_records", &dump, arg("group"), arg("path") = nb::none(), arg("reason") = "asked for",
+  m.def("dump_records", &dump, arg("group"), arg("path") = nb::none(),
         "Writes what a recorded group remembers to a file and returns its path.");
 }
 

@@ -64,8 +64,8 @@ std::shared_ptr<ProcessGroup> recorded(std::shared_ptr<ProcessGroup> group, cons
 
 std::string records(const ProcessGroup& group) { return ring_of(group).json("asked for"); }
 
-std::string dump_records(const ProcessGroup& group, const std::string& path, const std::string& reason) {
-  return ring_of(group).dump(path, reason);
+std::string dump_records(const ProcessGroup& group, const std::string& path) {
+  return ring_of(group).dump(path, "asked for");
 }
 
 }  // namespace hookline

@@ -28,7 +28,6 @@ HOOKLINE_EXPORT std::string records(const ProcessGroup& group);
 
 /// Writes the same to a file, that of the group's options where no path is given, and returns its path. ResourceError
 /// where that fails.
-HOOKLINE_EXPORT std::string dump_records(const ProcessGroup& group, const std::string& path = {},
-                                         const std::string& reason = "asked for");
+HOOKLINE_EXPORT std::string dump_records(const ProcessGroup& group, const std::string& path = {});
 
 }  // namespace hookline
