@@ -949,9 +949,9 @@ class CommHook:
 
     def __repr__(self) -> str: ...
 
-def make_hook(text: str, group: ProcessGroup, **options: object) -> CommHook:
+def make_hook(text: str, group: ProcessGroup) -> CommHook:
     """
-    The hook of a text: a name with options in parentheses, and wrappers behind it: 'int8(block=512) | error_feedback'. Options of a name alone may be given as keywords.
+    The hook of a text: a name with options in parentheses, and wrappers behind it: 'int8(block=512) | error_feedback'.
     """
 
 def registered_hooks(alone: bool = False) -> dict[str, str]:

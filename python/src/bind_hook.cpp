@@ -48,22 +48,7 @@ nb::tuple reduce(const PyHook& self) {
                         nb::make_tuple(self.hook->text(), save(self)));
 }
 
-std::string value_as_text(nb::handle value) {
-  if (PyBool_Check(value.ptr())) return nb::cast<bool>(value) ? "true" : "false";
-  return nb::str(value).c_str();
-}
-
-PyHook make(std::string text, std::shared_ptr<ProcessGroup> group, const nb::kwargs& options) {
-  std::string words;
-  for (const auto& [key, value] : options) {
-    words += (words.empty() ? "" : ", ") + std::string(nb::str(key).c_str()) + "=" + value_as_text(value);
-  }
-  if (!words.empty()) {
-    if (text.find_first_of("(|") != std::string::npos) {
-      throw InvalidArgument("make_hook: options are given in the text or beside a name, not both: '" + text + "'");
-    }
-    text += "(" + words + ")";
-  }
+PyHook make(const std::string& text, std::shared_ptr<ProcessGroup> group) {
   HookPtr hook = natively([&] { return make_hook(text, group); });
   return {std::move(hook), std::move(group)};
 }
@@ -106,10 +91,9 @@ void bind_hook(nb::module_& m) {
            "rank or number of ranks. Executes nothing.")
       .def("__reduce__", &reduce, nb::sig("def __reduce__(self) -> tuple[typing.Any, ...]"))
       .def("__repr__", [](const PyHook& self) { return "<hookline.CommHook " + self.hook->name() + ">"; });
-  m.def("make_hook", &make, arg("text"), arg("group"), arg("options"),
-        nb::sig("def make_hook(text: str, group: ProcessGroup, **options: object) -> CommHook"),
+  m.def("make_hook", &make, arg("text"), arg("group"),
         "The hook of a text: a name with options in parentheses, and wrappers behind it: 'int8(block=512) | "
-        "error_feedback'. Options of a name alone may be given as keywords.");
+        "error_feedback'.");
   m.def(
       "registered_hooks",
       [](bool alone) {
