@@ -848,7 +848,7 @@ def default_group() -> ProcessGroup:
 
 def init_process_group(backend: str | None = None, init_method: str = 'env://', rank: int | None = None, world_size: int | None = None, timeout: float | datetime.timedelta | None = None, store: Store | None = None, backend_options: Mapping[str, str] = {}) -> ProcessGroup:
     """
-    Meets the other processes of the job and returns the group of all of them. Without a backend it is shm on one host, and layered beyond: over mpi under an MPI launcher, else over gloo. The timeout, 30 minutes where not given, is that of meeting and of every operation that has none of its own. What options there are depends on the backend: gloo takes "interface" and "address", layered "engine" and those of that engine.
+    Meets the other processes of the job and returns the group of all of them. Without a backend it is shm on one host, and layered beyond: over mpi under an MPI launcher, else over gloo. The timeout, 30 minutes where not given, is that of meeting and of every operation that has none of its own. What options there are depends on the backend: shm takes "waiting", gloo "interface" and "address", mpi "communicator", layered "engine" and those of that engine.
     """
 
 def threads_groups(size: int, timeout: float | datetime.timedelta | None = None) -> list[ProcessGroup]:
@@ -934,7 +934,7 @@ class CommHook:
 
     def costs(self) -> list[dict[str, Any]]:
         """
-        What the last step's buckets cost: bytes sent, ratio, encode_time, decode_time, kept_error_norm, and relative_error where the hook is 'compared'.
+        What the last step's buckets cost: bytes sent, ratio, encode_time, decode_time, kept_error_norm, and relative_error behind '… | compare'.
         """
 
     def save(self) -> bytes:

@@ -217,7 +217,8 @@ void bind_group(nb::module_& m) {
         "Meets the other processes of the job and returns the group of all of them. Without a backend it is shm on one "
         "host, and layered beyond: over mpi under an MPI launcher, else over gloo. The timeout, 30 minutes where not "
         "given, is that of meeting and of every operation that has none of its own. What options there are depends on "
-        "the backend: gloo takes \"interface\" and \"address\", layered \"engine\" and those of that engine.");
+        "the backend: shm takes \"waiting\", gloo \"interface\" and \"address\", mpi \"communicator\", layered "
+        "\"engine\" and those of that engine.");
   m.def("threads_groups", &threads_groups, arg("size"), arg("timeout") = nb::none(),
         "The groups of a new set of ranks that are threads of this process, in rank order, each for one thread.");
   nb::module_::import_("atexit").attr("register")(nb::cpp_function([] {

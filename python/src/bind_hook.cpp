@@ -84,7 +84,7 @@ void bind_hook(nb::module_& m) {
           "costs", [](const PyHook& self) { return costs_of(*self.hook); },
           nb::sig("def costs(self) -> list[dict[str, typing.Any]]"),
           "What the last step's buckets cost: bytes sent, ratio, encode_time, decode_time, kept_error_norm, and "
-          "relative_error where the hook is 'compared'.")
+          "relative_error behind '… | compare'.")
       .def("save", &save, "What it keeps between steps, on this rank, as bytes.")
       .def("load", &load, arg("state"),
            "Puts what save() gave in the place of what it keeps. InvalidArgument for the state of another hook, model, "

@@ -19,7 +19,9 @@ struct InitOptions {
   std::optional<int> world_size = std::nullopt;
   Milliseconds timeout = kDefaultTimeout;  ///< of meeting, and of every operation that has none of its own
   std::shared_ptr<Store> store = nullptr;  ///< to meet in instead of `init_method`; rank and world_size must be given
-  std::map<std::string, std::string> backend_options;  ///< what the backend takes; gloo: "interface", "address"
+  /// What the backend takes: shm "waiting", gloo "interface" and "address", mpi "communicator", layered "engine" and
+  /// those of that engine.
+  std::map<std::string, std::string> backend_options;
 };
 
 /// Meets the other processes of the job and returns the group of all of them. Every process calls it. Throws what
