@@ -348,6 +348,11 @@ def backend_names() -> list[str]:
     The backends that init_process_group knows. One that is an engine of its own may have to be installed first: `hookline doctor` tries them all.
     """
 
+def available_bytes(root: str = '') -> int | None:
+    """
+    The memory that shm may take, on the host and in the control groups, whose files are looked for below root; None where nothing is known.
+    """
+
 class ReduceOp:
     """How a reduction combines the ranks' elements."""
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from math import inf
 from pathlib import Path
 
+from .._core import available_bytes
 from .findings import Finding, State, bytes_text
 from .private_store import places_in_memory
 
@@ -44,10 +45,11 @@ def read_limits(root: str = "/") -> Limits:
     usable = [place for place in places_in_memory() if os.access(place, os.W_OK | os.X_OK)]
     place = usable[0] if usable else tempfile.gettempdir()
     groups = list(_groups(Path(root)))
+    memory = available_bytes(root)
     nofile = resource.getrlimit(resource.RLIMIT_NOFILE)
     return Limits(
         kernel=_version(os.uname().release),
-        memory=min([_available(Path(root)), *(_left(g, "memory.max", "memory.current") for g in groups)]),
+        memory=inf if memory is None else memory,
         shared_size=_file_system(shared, free=False),
         shared_free=_file_system(shared, free=True),
         meeting_place=place,
@@ -60,7 +62,7 @@ def read_limits(root: str = "/") -> Limits:
         cores=os.cpu_count() or 1,
         affinity=len(os.sched_getaffinity(0)),
         quota=min([inf, *map(_quota, groups)]),
-        processes=min([inf, *(_left(g, "pids.max", "pids.current") for g in groups)]),
+        processes=min([inf, *map(_processes_left, groups)]),
     )
 
 
@@ -189,13 +191,6 @@ def _file_system(path: Path, free: bool) -> float:
     return told.f_frsize * (told.f_bavail if free else told.f_blocks)
 
 
-def _available(root: Path) -> float:
-    for line in _text(root / "proc/meminfo").splitlines():
-        if line.startswith("MemAvailable:"):
-            return int(line.split()[1]) * 1024
-    return inf
-
-
 def _groups(root: Path) -> Iterator[Path]:
     """The control groups (version 2) that this process is in, from its own up to the root."""
     top = root / "sys/fs/cgroup"
@@ -205,9 +200,9 @@ def _groups(root: Path) -> Iterator[Path]:
             yield from (top / part for part in (group, *group.parents))
 
 
-def _left(group: Path, limit: str, used: str) -> float:
+def _processes_left(group: Path) -> float:
     try:
-        return int(_text(group / limit)) - int(_text(group / used))
+        return int(_text(group / "pids.max")) - int(_text(group / "pids.current"))
     except ValueError:  # no such file, or "max"
         return inf
 

@@ -73,6 +73,7 @@ def test_limits_of_control_groups_hold_for_what_is_below_them(tmp_path):
         "proc/self/cgroup": "1:name=systemd:/old\n0::/a/b\n",
         "sys/fs/cgroup/a/memory.max": str(512 * MIB),
         "sys/fs/cgroup/a/memory.current": str(412 * MIB),
+        "sys/fs/cgroup/a/memory.stat": f"anon {312 * MIB}\ninactive_file {50 * MIB}\n",
         "sys/fs/cgroup/a/b/memory.max": "max\n",
         "sys/fs/cgroup/a/b/cpu.max": "150000 100000\n",
         "sys/fs/cgroup/a/cpu.max": "max 100000\n",
@@ -83,10 +84,17 @@ def test_limits_of_control_groups_hold_for_what_is_below_them(tmp_path):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(text)
     found = read_limits(str(tmp_path))
-    assert (found.memory, found.quota, found.processes) == (100 * MIB, 1.5, 7)
+    assert (found.memory, found.quota, found.processes) == (150 * MIB, 1.5, 7)  # files in the cache can be had
+    (tmp_path / "proc/self/cgroup").write_text("4:memory:/a\n")
+    (tmp_path / "sys/fs/cgroup/memory/a").mkdir(parents=True)
+    (tmp_path / "sys/fs/cgroup/memory/a/memory.limit_in_bytes").write_text("1000")
+    (tmp_path / "sys/fs/cgroup/memory/a/memory.usage_in_bytes").write_text("400")
+    assert read_limits(str(tmp_path)).memory == 600  # version 1
     (tmp_path / "proc/self/cgroup").write_text("")
     found = read_limits(str(tmp_path))
     assert (found.memory, found.quota, found.processes) == (8000000 * 1024, inf, inf)
+    (tmp_path / "proc/meminfo").unlink()
+    assert read_limits(str(tmp_path)).memory == inf
 
 
 def run_python(text):
