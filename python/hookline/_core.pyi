@@ -1255,8 +1255,8 @@ class Reducer:
     def gradient(self, parameter: int | str) -> Tensor:
         """The place of a parameter's gradient in its bucket."""
 
-    def sparse_gradient(self, name: str) -> tuple[Tensor, Tensor]:
-        """The reduced rows: indices and values."""
+    def sparse_gradient(self, parameter: int | str) -> tuple[Tensor, Tensor]:
+        """The reduced rows of a sparse parameter: indices and values."""
 
     def replace_hook(self, state: object | None, hook: object | None) -> None:
         """Another hook from the next step on."""

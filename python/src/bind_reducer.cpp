@@ -167,11 +167,11 @@ void bind_steps(nb::class_<PyReducer>& reducer) {
           arg("parameter"), "The place of a parameter's gradient in its bucket.")
       .def(
           "sparse_gradient",
-          [](PyReducer& self, const std::string& name) {
-            const SparseGradient g = self->sparse_gradient(name);
+          [](PyReducer& self, const Key& key) {
+            const SparseGradient g = self->sparse_gradient(index_of(self, key));
             return std::pair(g.indices, g.values);
           },
-          arg("name"), "The reduced rows: indices and values.");
+          arg("parameter"), "The reduced rows of a sparse parameter: indices and values.");
 }
 
 void bind_between_steps(nb::class_<PyReducer>& reducer) {

@@ -305,6 +305,7 @@ Tensor Core::gradient(std::size_t parameter) {
 }
 
 SparseGradient Core::sparse_gradient(std::size_t parameter) const {
+  check_parameter(parameter);
   const auto& reduced = slots_[parameter].reduced;
   if (!reduced) {
     throw InvalidArgument(fmt::format("parameter '{}' has no reduced sparse gradient", parameters[parameter].name));

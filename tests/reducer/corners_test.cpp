@@ -115,6 +115,20 @@ TEST(ReducerCorners, ASparseGradientThatIsRefusedLeavesNothingBehind) {
   });
 }
 
+TEST(ReducerCorners, SparseGradientsByPosition) {
+  threads_world().spawn(1, [](ProcessGroup& group) {
+    const std::vector<Parameter> parameters = {{"dense", Tensor::zeros({1})}, {"rows", Tensor::zeros({10, 1}), true}};
+    Reducer reducer(parameters, group.shared_from_this());
+    std::vector<std::int64_t> rows = {3};
+    reducer.mark_ready(0);
+    reducer.mark_ready(1, SparseGradient{Tensor::borrow(rows), Tensor::full({1, 1}, 5)});
+    reducer.finalize();
+    EXPECT_EQ(reducer.sparse_gradient(1).values.item<float>(), 5.0f);
+    EXPECT_THROW((void)reducer.sparse_gradient(0), InvalidArgument) << "a dense one has no rows";
+    EXPECT_THROW((void)reducer.sparse_gradient(2), InvalidArgument) << "there is none";
+  });
+}
+
 TEST(ReducerCorners, SumsAndWeightsOfSparseGradients) {
   threads_world().spawn(2, [](ProcessGroup& group) {
     const std::vector<Parameter> parameters = {{"rows", Tensor::zeros({10, 1}), true}};

@@ -91,7 +91,8 @@ class HOOKLINE_EXPORT Reducer {
   Tensor gradient(std::size_t parameter);
   Tensor gradient(std::string_view name) { return gradient(index_of(name)); }
   /// The reduced rows of a sparse parameter, ascending, after finalize().
-  SparseGradient sparse_gradient(std::string_view name) const;
+  SparseGradient sparse_gradient(std::size_t parameter) const;
+  SparseGradient sparse_gradient(std::string_view name) const { return sparse_gradient(index_of(name)); }
   /// Grows when the buckets are made anew.
   std::uint64_t generation() const noexcept;
 
