@@ -82,9 +82,9 @@ std::size_t index_of(const PyReducer& self, const Key& key) {
 void construct(PyReducer* self, const std::vector<std::pair<std::string, TensorArg>>& parameters,
                std::shared_ptr<ProcessGroup> group, nb::handle hook, nb::handle state, std::size_t first_bucket_bytes,
                std::size_t bucket_bytes, bool find_unused_parameters, bool static_graph, const std::string& mean,
-               bool views_may_move, bool broadcast_parameters, std::optional<TimeoutArg> timeout, const Names& sparse,
-               const Names& ignored, const Names& delayed, std::optional<std::vector<BucketMembers>> buckets,
-               bool for_torch, nb::object optimizer, std::optional<double> clip_norm) {
+               bool broadcast_parameters, std::optional<TimeoutArg> timeout, const Names& sparse, const Names& ignored,
+               const Names& delayed, std::optional<std::vector<BucketMembers>> buckets, bool for_torch,
+               nb::object optimizer, std::optional<double> clip_norm) {
   std::vector<Parameter> list;
   list.reserve(parameters.size());
   for (const auto& [name, array] : parameters) {
@@ -96,7 +96,6 @@ void construct(PyReducer* self, const std::vector<std::pair<std::string, TensorA
   options.static_graph = static_graph;
   if (mean != "average" && mean != "sum") throw InvalidArgument("mean is 'average' or 'sum', not '" + mean + "'");
   options.mean = mean == "sum" ? Mean::sum : Mean::average;
-  options.views_may_move = views_may_move;
   options.broadcast_parameters = broadcast_parameters;
   options.timeout = timeout;
   options.buckets = std::move(buckets);
@@ -220,10 +219,10 @@ void bind_reducer(nb::module_& m) {
   reducer.def("__init__", &construct, arg("parameters"), arg("group"), arg("hook") = nb::none(),
               arg("state") = nb::none(), arg("first_bucket_bytes") = BucketLimits().first,
               arg("bucket_bytes") = BucketLimits().others, arg("find_unused_parameters") = false,
-              arg("static_graph") = false, arg("mean") = "average", arg("views_may_move") = false,
-              arg("broadcast_parameters") = true, arg("timeout") = nb::none(), arg("sparse") = Names(),
-              arg("ignored") = Names(), arg("delayed") = Names(), arg("buckets") = nb::none(), arg("for_torch") = false,
-              arg("optimizer") = nb::none(), arg("clip_norm") = nb::none());
+              arg("static_graph") = false, arg("mean") = "average", arg("broadcast_parameters") = true,
+              arg("timeout") = nb::none(), arg("sparse") = Names(), arg("ignored") = Names(), arg("delayed") = Names(),
+              arg("buckets") = nb::none(), arg("for_torch") = false, arg("optimizer") = nb::none(),
+              arg("clip_norm") = nb::none());
   bind_steps(reducer);
   bind_between_steps(reducer);
   m.def(

@@ -299,7 +299,7 @@ Tensor Core::gradient(std::size_t parameter) {
     throw InvalidArgument(
         fmt::format("parameter '{}' has sparse gradients; see sparse_gradient()", parameters[parameter].name));
   }
-  if (!options.views_may_move) pinned_ = true;
+  pinned_ = true;
   slots_[parameter].shown = true;
   return slots_[parameter].view;
 }

@@ -99,7 +99,6 @@ class Core : public std::enable_shared_from_this<Core> {
   HookPtr hook;
   bool no_sync = false;
   StepStats stats;
-  std::uint64_t generation = 0;
   std::deque<Bucket> buckets;
 
  private:

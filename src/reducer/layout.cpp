@@ -121,7 +121,6 @@ void Core::build(const std::vector<BucketMembers>& plan) {
     bucket.members = members;
     bucket.missing = members.size();
   }
-  ++generation;
 }
 
 // What a backward pass usually does.

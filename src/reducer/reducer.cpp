@@ -24,7 +24,6 @@ void Reducer::finalize() { core_->finalize(); }
 
 Tensor Reducer::gradient(std::size_t parameter) { return core_->gradient(parameter); }
 SparseGradient Reducer::sparse_gradient(std::size_t parameter) const { return core_->sparse_gradient(parameter); }
-std::uint64_t Reducer::generation() const noexcept { return core_->generation; }
 std::size_t Reducer::index_of(std::string_view name) const { return core_->index_of(name); }
 const std::vector<Parameter>& Reducer::parameters() const noexcept { return core_->parameters; }
 

@@ -28,8 +28,8 @@ TEST(GivenBuckets, StayAsTheyAre) {
       for (std::uint64_t s = 1; s <= 3; ++s) {
         step_with_copies(reducer, s, backwards(5));
         EXPECT_EQ(reducer.buckets(), given);
+        EXPECT_FALSE(reducer.stats().rebuilt);
       }
-      EXPECT_EQ(reducer.generation(), 1u);
     });
   }
 }

@@ -75,7 +75,6 @@ TEST_P(ReducerSteps, BucketsAreRebuiltInTheOrderOfRankZero) {
     step_with_copies(reducer, 1, group.rank() == 0 ? here : backwards(6));
     step_with_copies(reducer, 2, backwards(6));
     EXPECT_TRUE(reducer.stats().rebuilt);
-    EXPECT_EQ(reducer.generation(), 2u);
     for (std::size_t b = 0; b < 6; ++b) EXPECT_EQ(reducer.buckets()[b], BucketMembers{here[b]});
     step_with_copies(reducer, 3, here);
     EXPECT_FALSE(reducer.stats().rebuilt);

@@ -37,9 +37,6 @@ struct ReducerOptions {
   /// Every step marks the same parameters, equally often: the first step finds out which.
   bool static_graph = false;
   Mean mean = Mean::average;
-  /// gradient() may be asked again after generation() has changed, so views that were handed out do not keep the
-  /// buckets from being rebuilt.
-  bool views_may_move = false;
   bool broadcast_parameters = true;                    ///< rank 0's to all, when the reducer is made
   std::optional<Milliseconds> timeout = std::nullopt;  ///< of a hook; the group's where not given
   /// The buckets to begin and to stay with, such as buckets() of the reducer of a run that is resumed. Each parameter
@@ -93,8 +90,6 @@ class HOOKLINE_EXPORT Reducer {
   /// The reduced rows of a sparse parameter, ascending, after finalize().
   SparseGradient sparse_gradient(std::size_t parameter) const;
   SparseGradient sparse_gradient(std::string_view name) const { return sparse_gradient(index_of(name)); }
-  /// Grows when the buckets are made anew.
-  std::uint64_t generation() const noexcept;
 
   std::size_t index_of(std::string_view name) const;
   const std::vector<Parameter>& parameters() const noexcept;
