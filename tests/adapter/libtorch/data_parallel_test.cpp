@@ -147,6 +147,25 @@ TEST(DataParallel, UnevenInputs) {
   });
 }
 
+TEST(DataParallel, MeansOverTheRanksThatStillHaveInputs) {
+  on_both([&](const std::shared_ptr<ProcessGroup>& group) {
+    for (const bool initial : {true, false}) {
+      torch::nn::Linear net(3, 1);
+      DistributedDataParallel ddp(net, group);
+      const auto steps = [&] {
+        for (int step = 0; step < 1 + group->rank(); ++step) {
+          net->zero_grad();
+          ddp(inputs_of(group->rank())).sum().backward();
+        }
+      };
+      ddp.join(steps, {.divide_by_initial_world_size = initial});
+      if (group->rank() == 1) {
+        EXPECT_TRUE(at::allclose(net->weight.grad()[0], inputs_of(1).sum(0) / (initial ? 2 : 1)));
+      }
+    }
+  });
+}
+
 TEST(DataParallel, ErrorsArriveAtBackward) {
   on_both([&](const std::shared_ptr<ProcessGroup>& group) {
     torch::nn::Linear net(3, 1);

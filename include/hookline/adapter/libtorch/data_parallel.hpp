@@ -63,7 +63,7 @@ class DistributedDataParallel {
   [[nodiscard]] NoSync no_sync() { return NoSync(averager_); }
 
   /// For uneven inputs: runs `steps`, then takes part in the other ranks' steps with zeros until all are through.
-  void join(const std::function<void()>& steps) { averager_->join(steps); }
+  void join(const std::function<void()>& steps, const JoinOptions& options = {}) { averager_->join(steps, options); }
 
   /// Another hook from the next step on: a text, or one that was made. InvalidArgument inside a step.
   void replace_comm_hook(const std::string& text) { averager_->reducer().replace_hook(make_hook(text, group())); }

@@ -59,10 +59,10 @@ class GradientAverager : public std::enable_shared_from_this<GradientAverager> {
   /// Whether gradients are averaged from now on; returns what it was before.
   bool synchronise(bool on) noexcept { return std::exchange(synchronised_, on); }
 
-  void join(const std::function<void()>& steps) {
+  void join(const std::function<void()>& steps, const JoinOptions& options) {
     const bool before = std::exchange(options_.broadcast_buffers, false);
     try {
-      reducer_->join(steps);
+      reducer_->join(steps, options);
     } catch (...) {
       options_.broadcast_buffers = before;
       throw;
