@@ -179,6 +179,7 @@ void bind(py::module_& m) {
     const py::gil_scoped_release released;
     shut_down_backends();
     close_bucket_hooks();
+    PythonTorchHook::close_all();
     adapter::CallbackPool::instance().close(std::chrono::seconds(2));
   });
   bind_hooks(m);

@@ -11,6 +11,7 @@
 #include <hookline/core/error.hpp>
 
 #include "adapter/libtorch/errors.hpp"
+#include "adapter/libtorch/living.hpp"
 #include "adapter/libtorch/python_work.hpp"
 
 namespace hookline::libtorch {
@@ -54,13 +55,24 @@ void check(const at::Tensor& result, const at::Tensor& buffer) {
 
 }  // namespace
 
-/// Errors until they are thrown, once. The future carries a number instead: the reducer keeps the future, and with the
-/// traceback of an exception the frames that keep the model, which no garbage collector would see.
-struct PythonTorchHook::Errors {
+/// The function, and errors until they are thrown, once. The future carries a number instead of an error: the reducer
+/// keeps the future, and with the traceback of an exception the frames that keep the model, which no garbage collector
+/// would see.
+struct PythonTorchHook::Kept {
   std::mutex mutex;
+  std::shared_ptr<PyObject> function;  ///< null after close_all()
   std::map<std::int64_t, std::exception_ptr> errors;
   std::int64_t last = 0;
 
+  std::shared_ptr<PyObject> take_function() {
+    const std::lock_guard lock(mutex);
+    return std::exchange(function, nullptr);
+  }
+  std::shared_ptr<PyObject> given_function() {
+    const std::lock_guard lock(mutex);
+    if (!function) throw Aborted("a communication hook: Python is ending");
+    return function;
+  }
   std::int64_t add(std::exception_ptr error) {
     const std::lock_guard lock(mutex);
     errors[++last] = std::move(error);
@@ -75,26 +87,33 @@ struct PythonTorchHook::Errors {
   }
 };
 
-PythonTorchHook::PythonTorchHook(std::shared_ptr<PyObject> function)
-    : function_(std::move(function)), errors_(std::make_shared<Errors>()) {}
+PythonTorchHook::PythonTorchHook(std::shared_ptr<PyObject> function) : kept_(std::make_shared<Kept>()) {
+  kept_->function = std::move(function);
+  Living<Kept>::all().add(kept_);
+}
 
 PythonTorchHook::~PythonTorchHook() = default;
 
+void PythonTorchHook::close_all() {
+  for (const auto& kept : Living<Kept>::all().left()) (void)kept->take_function();
+}
+
 c10::intrusive_ptr<c10::ivalue::Future> PythonTorchHook::runHook(c10d::GradBucket& bucket) {
+  const std::shared_ptr<PyObject> function = called_by_torch([&] { return kept_->given_function(); });
   c10::intrusive_ptr<c10::ivalue::Future> given;
   {
     const pybind11::gil_scoped_acquire gil;
-    given = pybind11::handle(function_.get())(bucket).cast<std::shared_ptr<torch::jit::PythonFutureWrapper>>()->fut;
+    given = pybind11::handle(function.get())(bucket).cast<std::shared_ptr<torch::jit::PythonFutureWrapper>>()->fut;
   }
   auto result = c10::make_intrusive<c10::ivalue::Future>(c10::AnyType::get());
-  given->addCallback([result, errors = errors_, buffer = bucket.getBuffer()](c10::ivalue::Future& done) {
+  given->addCallback([result, kept = kept_, buffer = bucket.getBuffer()](c10::ivalue::Future& done) {
     try {
       if (done.hasError()) std::rethrow_exception(done.exception_ptr());
       const at::Tensor value = tensor_in(done.constValue());
       check(value, buffer);
       result->markCompleted(c10::IValue(value));
     } catch (...) {
-      result->markCompleted(c10::IValue(errors->add(for_torch(std::current_exception()))));
+      result->markCompleted(c10::IValue(kept->add(for_torch(std::current_exception()))));
     }
   });
   return result;
@@ -102,7 +121,7 @@ c10::intrusive_ptr<c10::ivalue::Future> PythonTorchHook::runHook(c10d::GradBucke
 
 at::Tensor PythonTorchHook::parseHookResult(const c10::IValue& result) {
   if (result.isTensor()) return result.toTensor();
-  if (const std::exception_ptr error = errors_->take(result.toInt())) std::rethrow_exception(error);
+  if (const std::exception_ptr error = kept_->take(result.toInt())) std::rethrow_exception(error);
   throw std::runtime_error("a communication hook has failed, and the error was thrown before");
 }
 

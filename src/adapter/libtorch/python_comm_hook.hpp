@@ -18,10 +18,12 @@ class PythonTorchHook final : public c10d::CommHookInterface {
   c10::intrusive_ptr<c10::ivalue::Future> runHook(c10d::GradBucket& bucket) override;
   at::Tensor parseHookResult(const c10::IValue& result) override;
 
+  /// Lets go of the functions of those that live: at the end of Python, which models may outlive.
+  static void close_all();
+
  private:
-  struct Errors;
-  const std::shared_ptr<PyObject> function_;
-  const std::shared_ptr<Errors> errors_;
+  struct Kept;
+  const std::shared_ptr<Kept> kept_;
 };
 
 }  // namespace hookline::libtorch

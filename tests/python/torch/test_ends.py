@@ -43,6 +43,24 @@ def test_exit_with_and_without_destroying_the_group(tmp_path: Path, destroyed: b
         assert "leak" not in output, output
 
 
+@pytest.mark.parametrize("destroyed", [True, False])
+def test_a_python_hook_on_a_model_that_outlives_python(tmp_path: Path, destroyed: bool) -> None:
+    text = f"""
+    import hookline.torch as ht
+    meet("hookline")
+    def hook(group, bucket):
+        return group.allreduce([bucket.buffer()]).get_future().then(lambda f: f.value()[0] / group.size())
+    model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(4, 4))
+    ht.register_comm_hook(model, ht.as_group(), hook)
+    model(torch.ones(2, 4)).sum().backward()
+    dist.barrier()
+    if {destroyed}: dist.destroy_process_group()
+    """
+    for code, output in outcomes(start(program(tmp_path, text), 2, tmp_path)):
+        assert code == 0, output
+        assert "leak" not in output, output
+
+
 def test_an_error_on_one_rank_ends_the_others(tmp_path: Path) -> None:
     text = """
     meet("hookline", 60)
