@@ -95,9 +95,7 @@ Tensor from_dlpack(const TensorArg& source) {
   return source.tensor();
 }
 
-PyType_Slot slots[] = {{Py_bf_getbuffer, reinterpret_cast<void*>(get_buffer)},
-                       {Py_bf_releasebuffer, reinterpret_cast<void*>(release_buffer)},
-                       {0, nullptr}};
+PyType_Slot slots[] = {{Py_bf_getbuffer, reinterpret_cast<void*>(get_buffer)}, {0, nullptr}};
 
 void bind_class(nb::module_& m) {
   const nb::call_guard<GilRelease> without_gil;

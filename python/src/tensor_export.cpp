@@ -1,4 +1,4 @@
-// Exports: the capsule's destructor frees what nobody consumed; buffers and arrays keep the Python object.
+// Exports: the capsule's destructor frees what nobody consumed; buffers and arrays keep the memory.
 #include "tensor_export.hpp"
 
 #include <algorithm>
@@ -47,11 +47,18 @@ const char* format_of(DType dtype) {
   return nullptr;
 }
 
-/// What a Py_buffer points to.
-struct Layout {
+/// What a Py_buffer points to, in a capsule that the buffer keeps in the place of the Python object: torch never lets
+/// go of arrays that are still there when Python ends, and what nanobind finds then it reports as leaked.
+struct Exported {
+  explicit Exported(const Tensor& of) : tensor(of) {}
+
+  const Tensor tensor;
   Py_ssize_t shape[kMaxDims];
   Py_ssize_t strides[kMaxDims];
 };
+constexpr const char* kExported = "hookline.Buffer";
+
+void free_exported(PyObject* capsule) { delete static_cast<Exported*>(PyCapsule_GetPointer(capsule, kExported)); }
 
 int refuse(Py_buffer* view, const char* why) {
   view->obj = nullptr;
@@ -106,26 +113,25 @@ int get_buffer(PyObject* self, Py_buffer* view, int flags) {
     return refuse(view, "this tensor is not contiguous");
   }
   const auto* const memory = tensor.bytes() ? tensor.bytes() : &nothing;
-  auto layout = std::make_unique<Layout>();
+  auto exported = std::make_unique<Exported>(tensor);
   const auto itemsize = static_cast<Py_ssize_t>(tensor.itemsize());
   for (std::size_t i = 0; i < tensor.dim(); ++i) {
-    layout->shape[i] = tensor.shape()[i];
-    layout->strides[i] = tensor.strides()[i] * itemsize;
+    exported->shape[i] = tensor.shape()[i];
+    exported->strides[i] = tensor.strides()[i] * itemsize;
   }
   *view = {};
+  view->obj = PyCapsule_New(exported.get(), kExported, &free_exported);
+  if (!view->obj) return -1;
+  Exported& kept = *exported.release();
   view->buf = const_cast<std::byte*>(memory);
-  view->obj = Py_NewRef(self);
   view->len = static_cast<Py_ssize_t>(tensor.nbytes());
   view->itemsize = itemsize;
   view->readonly = tensor.read_only();
   view->ndim = static_cast<int>(tensor.dim());
   if (flags & PyBUF_FORMAT) view->format = const_cast<char*>(format);
-  if (flags & PyBUF_ND) view->shape = layout->shape;
-  if ((flags & PyBUF_STRIDES) == PyBUF_STRIDES) view->strides = layout->strides;
-  view->internal = layout.release();
+  if (flags & PyBUF_ND) view->shape = kept.shape;
+  if ((flags & PyBUF_STRIDES) == PyBUF_STRIDES) view->strides = kept.strides;
   return 0;
 }
-
-void release_buffer(PyObject*, Py_buffer* view) { delete static_cast<Layout*>(view->internal); }
 
 }  // namespace hookline::python

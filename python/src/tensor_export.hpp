@@ -18,8 +18,7 @@ nanobind::object to_capsule(const Tensor& tensor, nanobind::handle stream,
 /// A NumPy array of the same memory. bfloat16 comes as that of ml_dtypes where it is installed, else as its bits.
 nanobind::object to_numpy(const Tensor& tensor);
 
-/// The slots of the buffer protocol, for the Python class; bfloat16, which has no letter there, is a BufferError.
+/// The slot of the buffer protocol, for the Python class; bfloat16, which has no letter there, is a BufferError.
 int get_buffer(PyObject* self, Py_buffer* view, int flags);
-void release_buffer(PyObject* self, Py_buffer* view);
 
 }  // namespace hookline::python

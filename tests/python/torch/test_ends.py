@@ -61,6 +61,21 @@ def test_a_python_hook_on_a_model_that_outlives_python(tmp_path: Path, destroyed
         assert "leak" not in output, output
 
 
+def test_torch_tensors_of_our_memory_that_outlive_python(tmp_path: Path) -> None:
+    text = """
+    import hookline as hl
+    (group,) = hl.threads_groups(1)
+    net = torch.nn.Linear(4, 4)
+    ddp = hl.numpy.DataParallel({name: p.detach().numpy() for name, p in net.named_parameters()}, group)
+    for name, parameter in net.named_parameters():
+        parameter.grad = torch.from_numpy(ddp.gradient(name))
+    net(torch.ones(2, 4)).sum().backward()
+    """
+    ((code, output),) = outcomes(start(program(tmp_path, text), 1, tmp_path))
+    assert code == 0, output
+    assert "leak" not in output, output
+
+
 def test_an_error_on_one_rank_ends_the_others(tmp_path: Path) -> None:
     text = """
     meet("hookline", 60)
