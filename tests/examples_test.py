@@ -1,5 +1,6 @@
 """The Python programs of examples/, and the programs that stand in the README, run as they are."""
 
+import ast
 import os
 import re
 import subprocess
@@ -41,6 +42,27 @@ def test_every_public_name_has_an_example_and_says_what_it_is() -> None:
     text = (ROOT / "examples/names.py").read_text()
     assert [name for name in hl.__all__ if not re.search(rf"\bhl\.{name}\b", text)] == []
     assert [name for name in hl.__all__ if name != "ArrayLike" and not getattr(hl, name).__doc__] == []
+
+
+def functions_without_a_sentence(body: list[ast.stmt], place: str = "") -> list[str]:
+    """Of a stub: functions and methods that are public, and of whose overloads none says what it is for."""
+    silent: dict[str, bool] = {}
+    for node in body:
+        if isinstance(node, ast.FunctionDef) and not node.name.startswith("_"):
+            decorators = {ast.unparse(decorator) for decorator in node.decorator_list}
+            is_property = bool(decorators & {"property", f"{node.name}.setter"})
+            silent[node.name] = not is_property and silent.get(node.name, True) and not ast.get_docstring(node)
+    inside = [n for n in body if isinstance(n, ast.ClassDef) and not n.name.startswith("_")]
+    below = [name for node in inside for name in functions_without_a_sentence(node.body, f"{node.name}.")]
+    return [place + name for name, is_silent in silent.items() if is_silent] + below
+
+
+def test_every_bound_function_says_what_it_is() -> None:
+    """The stub is asked, as the __doc__ of a bound function always has its signature."""
+    stub = ast.parse((ROOT / "python/hookline/_core.pyi").read_text())
+    assert functions_without_a_sentence(stub.body) == []
+    silent = ast.parse("class A:\n  def f(self): ...\n  @property\n  def p(self): ...\ndef g(): 'a sentence'")
+    assert functions_without_a_sentence(silent.body) == ["A.f"]
 
 
 # A class for the use of libtorch::DistributedDataParallel, which has no library to hide it in.

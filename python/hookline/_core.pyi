@@ -134,12 +134,14 @@ class Tensor:
     @property
     def read_only(self) -> bool: ...
 
-    def numel(self) -> int: ...
+    def numel(self) -> int:
+        """How many elements there are."""
 
     def data_ptr(self) -> int:
         """The address of the first element."""
 
-    def is_contiguous(self) -> bool: ...
+    def is_contiguous(self) -> bool:
+        """Whether the elements lie row by row without gaps."""
 
     def reshape(self, *shape: int | Sequence[int]) -> Tensor:
         """
@@ -149,17 +151,20 @@ class Tensor:
     def flatten(self) -> Tensor:
         """A view of one dimension. InvalidArgument where that takes a copy."""
 
-    def as_read_only(self) -> Tensor: ...
+    def as_read_only(self) -> Tensor:
+        """The same memory, not to be written through this view."""
 
     def contiguous(self) -> Tensor:
         """This tensor where it is contiguous, else a copy that is."""
 
-    def clone(self) -> Tensor: ...
+    def clone(self) -> Tensor:
+        """A contiguous copy, in memory of its own."""
 
     def copy_from(self, source: Any) -> None:
         """Copies from an array or tensor of the same shape and dtype."""
 
-    def fill(self, value: float) -> None: ...
+    def fill(self, value: float) -> None:
+        """Sets every element to the value."""
 
     def item(self) -> float | int | bool:
         """The one element of a tensor that has just one."""
@@ -185,9 +190,11 @@ class Tensor:
 def empty(shape: int | Sequence[int], dtype: Any = 'float32') -> Tensor:
     """A new tensor, aligned to 64 bytes, with whatever the memory holds."""
 
-def zeros(shape: int | Sequence[int], dtype: Any = 'float32') -> Tensor: ...
+def zeros(shape: int | Sequence[int], dtype: Any = 'float32') -> Tensor:
+    """A new tensor of zeros."""
 
-def full(shape: int | Sequence[int], fill_value: float, dtype: Any = 'float32') -> Tensor: ...
+def full(shape: int | Sequence[int], fill_value: float, dtype: Any = 'float32') -> Tensor:
+    """A new tensor, every element of which is the value."""
 
 def asarray(source: Any) -> Tensor:
     """
@@ -204,7 +211,10 @@ class Store:
 
     def __init__(self) -> None: ...
 
-    def set(self, key: str, value: str | bytes) -> None: ...
+    def set(self, key: str, value: str | bytes) -> None:
+        """
+        Puts a value, bytes or text, under a key, in the place of one that is there.
+        """
 
     def get(self, key: str) -> bytes:
         """
@@ -228,24 +238,33 @@ class Store:
     def delete_key(self, key: str) -> bool:
         """Whether there was such a key."""
 
-    def num_keys(self) -> int: ...
+    def num_keys(self) -> int:
+        """How many keys have a value."""
 
-    def list_keys(self) -> list[str]: ...
+    def list_keys(self) -> list[str]:
+        """The keys that have a value, in no particular order."""
 
-    def append(self, key: str, value: str | bytes) -> None: ...
+    def append(self, key: str, value: str | bytes) -> None:
+        """Appends to the value of a key; a missing one starts empty."""
 
-    def multi_get(self, keys: Sequence[str]) -> list[bytes]: ...
+    def multi_get(self, keys: Sequence[str]) -> list[bytes]:
+        """The values in the order of the keys, waiting for them as get does."""
 
-    def multi_set(self, keys: Sequence[str], values: Sequence[str | bytes]) -> None: ...
+    def multi_set(self, keys: Sequence[str], values: Sequence[str | bytes]) -> None:
+        """
+        Sets each key to the value in its place; others may see some of them first.
+        """
 
-    def queue_push(self, key: str, value: str | bytes) -> None: ...
+    def queue_push(self, key: str, value: str | bytes) -> None:
+        """Puts an element at the end of the queue of a key."""
 
     def queue_pop(self, key: str, block: bool = True) -> bytes:
         """
         The oldest element, waiting for one; with block=False, InvalidArgument where there is none.
         """
 
-    def queue_len(self, key: str) -> int: ...
+    def queue_len(self, key: str) -> int:
+        """How many elements the queue of a key has."""
 
     def barrier(self, key: str, world_size: int, timeout: float | datetime.timedelta | None = None) -> None:
         """Returns when world_size callers have come to the barrier of this name."""
@@ -254,7 +273,8 @@ class Store:
     def timeout(self) -> datetime.timedelta:
         """How long waits last that are given no time."""
 
-    def set_timeout(self, timeout: float | datetime.timedelta) -> None: ...
+    def set_timeout(self, timeout: float | datetime.timedelta) -> None:
+        """How long get, and wait without a time of its own, will wait."""
 
     def __repr__(self) -> str: ...
 
@@ -293,9 +313,11 @@ class TCPStore(Store):
     @property
     def port(self) -> int: ...
 
-    def ping(self) -> None: ...
+    def ping(self) -> None:
+        """Returns when the server has answered."""
 
-    def clone(self) -> TCPStore: ...
+    def clone(self) -> TCPStore:
+        """Another connection to the same server, for a thread that waits long."""
 
 class Rendezvous:
     """What a process learns at a rendezvous."""
@@ -593,9 +615,11 @@ class Work:
         A future of the list of the very objects that were passed as outputs. Callbacks run on the group's callback thread.
         """
 
-    def is_completed(self) -> bool: ...
+    def is_completed(self) -> bool:
+        """Whether it is over, well or not."""
 
-    def is_success(self) -> bool: ...
+    def is_success(self) -> bool:
+        """Whether it is over, and well."""
 
     def exception(self) -> BaseException | None:
         """None while it runs and where it succeeded."""
@@ -684,20 +708,30 @@ class ProcessGroup:
     def __init__(self, rank: int, size: int) -> None:
         """For classes that derive from it."""
 
-    def rank(self) -> int: ...
+    def rank(self) -> int:
+        """The number of this rank in the group, from 0 on."""
 
-    def size(self) -> int: ...
+    def size(self) -> int:
+        """How many ranks the group has."""
 
-    def backend_name(self) -> str: ...
+    def backend_name(self) -> str:
+        """
+        What carries its operations, such as 'shm'; of a group written in Python the name of its class.
+        """
 
-    def getBackendName(self) -> str: ...
+    def getBackendName(self) -> str:
+        """PyTorch's name for backend_name()."""
 
-    def name(self) -> str: ...
+    def name(self) -> str:
+        """
+        What the group is called; the name of its backend where nobody has named it.
+        """
 
     @property
     def group_name(self) -> str: ...
 
-    def description(self) -> str: ...
+    def description(self) -> str:
+        """Backend, rank and size in words."""
 
     @property
     def group_desc(self) -> str: ...
@@ -713,7 +747,8 @@ class ProcessGroup:
     def timeout(self) -> datetime.timedelta:
         """How long an operation may take that is given no time."""
 
-    def set_timeout(self, timeout: float | datetime.timedelta) -> None: ...
+    def set_timeout(self, timeout: float | datetime.timedelta) -> None:
+        """How long an operation may take from now on that is given no time."""
 
     def abort(self, cause: str = 'abort() was called') -> None:
         """
@@ -809,12 +844,14 @@ class ProcessGroup:
     def send(self, tensors: hookline.ArrayLike | Sequence[hookline.ArrayLike], dst: int, tag: int = 0, timeout: float | datetime.timedelta | CallOptions | None = None) -> Work:
         """Matched by peer, tag and order; outside the order of the collectives."""
 
-    def recv(self, tensors: hookline.ArrayLike | Sequence[hookline.ArrayLike], src: int, tag: int = 0, timeout: float | datetime.timedelta | CallOptions | None = None) -> Work: ...
+    def recv(self, tensors: hookline.ArrayLike | Sequence[hookline.ArrayLike], src: int, tag: int = 0, timeout: float | datetime.timedelta | CallOptions | None = None) -> Work:
+        """What rank src sends with this tag, into the arrays."""
 
     def recv_anysource(self, tensors: hookline.ArrayLike | Sequence[hookline.ArrayLike], tag: int = 0, timeout: float | datetime.timedelta | CallOptions | None = None) -> Work:
         """Work.source_rank() says who sent it."""
 
-    def barrier(self, timeout: float | datetime.timedelta | CallOptions | None = None, opts: CallOptions | None = None) -> Work: ...
+    def barrier(self, timeout: float | datetime.timedelta | CallOptions | None = None, opts: CallOptions | None = None) -> Work:
+        """Is done when every rank has called it."""
 
     def monitored_barrier(self, timeout: float | datetime.timedelta | CallOptions | None = None, wait_all_ranks: bool = False) -> None:
         """
@@ -846,7 +883,8 @@ class ProcessGroup:
         The work of all operations that were started since the start, done when all of them are.
         """
 
-def is_initialised(object: object) -> bool: ...
+def is_initialised(object: object) -> bool:
+    """Whether it is an object of this module whose __init__ has run."""
 
 def default_group() -> ProcessGroup:
     """The group that init_process_group made last, while it lives."""
@@ -897,11 +935,14 @@ class GradBucket:
         A bucket of a flat array, for trying a hook alone. Without sizes it holds one gradient.
         """
 
-    def index(self) -> int: ...
+    def index(self) -> int:
+        """Its place in the order in which the buckets of a step are sent."""
 
-    def get_index(self) -> int: ...
+    def get_index(self) -> int:
+        """The same as index()."""
 
-    def bucket_count(self) -> int: ...
+    def bucket_count(self) -> int:
+        """How many buckets the step has."""
 
     def is_last(self) -> bool:
         """Whether it is the last of the step."""
@@ -915,13 +956,17 @@ class GradBucket:
     def gradients(self) -> list[Any]:
         """Views of the buffer with the parameters' shapes."""
 
-    def parameters(self) -> list[Any]: ...
+    def parameters(self) -> list[Any]:
+        """The parameters whose gradients it holds."""
 
-    def offsets(self) -> list[int]: ...
+    def offsets(self) -> list[int]:
+        """Where each gradient begins in the buffer, in elements."""
 
-    def lengths(self) -> list[int]: ...
+    def lengths(self) -> list[int]:
+        """How many elements each gradient has."""
 
-    def sizes(self) -> list[tuple[int, ...]]: ...
+    def sizes(self) -> list[tuple[int, ...]]:
+        """The shape of each gradient."""
 
     def sparse_grad_indices(self) -> Any:
         """The rows of a sparse gradient, or None."""
@@ -1156,7 +1201,8 @@ class Optimizer:
     def state_dict(self) -> dict[str, Any]:
         """Options, and copies of what is remembered of each parameter."""
 
-    def load_state_dict(self, state_dict: dict[str, Any]) -> None: ...
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Puts what state_dict() gave in the place of what is remembered."""
 
     def save(self) -> bytes:
         """The same as bytes."""
@@ -1247,7 +1293,8 @@ class Reducer:
         The gradient of a parameter is there: in gradient(parameter), or in the array given, which finalize() overwrites with the mean.
         """
 
-    def mark_ready_sparse(self, parameter: int | str, indices: Any, values: Any) -> None: ...
+    def mark_ready_sparse(self, parameter: int | str, indices: Any, values: Any) -> None:
+        """The same of a sparse parameter: row numbers (int64), and those rows."""
 
     def finalize(self) -> None:
         """Waits until all buckets are reduced."""
@@ -1267,19 +1314,24 @@ class Reducer:
     def begin_no_sync(self) -> None:
         """Until end_no_sync() gradients add up and nothing is sent."""
 
-    def end_no_sync(self) -> None: ...
+    def end_no_sync(self) -> None:
+        """The next step reduces the sums of those since begin_no_sync()."""
 
     def set_weight(self, weight: float) -> None:
         """
         The weight of this rank's gradients in the means to come. Every rank calls it.
         """
 
-    def begin_join(self, divide_by_initial_world_size: bool = True) -> None: ...
+    def begin_join(self, divide_by_initial_world_size: bool = True) -> None:
+        """Until end_join() ranks may take different numbers of steps."""
 
     def end_join(self) -> None:
         """Takes part in the others' steps until all ranks are through."""
 
-    def buckets(self) -> list[list[int]]: ...
+    def buckets(self) -> list[list[int]]:
+        """
+        The positions of the parameters in each bucket; final once the second step has begun.
+        """
 
     def stats(self) -> dict[str, Any]:
         """What was measured of the last step."""
@@ -1295,11 +1347,14 @@ def group_to_capsule(group: ProcessGroup) -> CapsuleType:
 def group_from_capsule(capsule: object) -> ProcessGroup:
     """The group in such a capsule."""
 
-def store_to_capsule(store: Store) -> CapsuleType: ...
+def store_to_capsule(store: Store) -> CapsuleType:
+    """The same for a store."""
 
-def store_from_capsule(capsule: object) -> Store: ...
+def store_from_capsule(capsule: object) -> Store:
+    """The store in such a capsule."""
 
-def hook_to_capsule(hook: CommHook) -> CapsuleType: ...
+def hook_to_capsule(hook: CommHook) -> CapsuleType:
+    """The same for a hook."""
 
 def group_of_hook(hook: CommHook) -> ProcessGroup:
     """The group that it was made for."""

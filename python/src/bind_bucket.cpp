@@ -68,9 +68,14 @@ void bind_bucket(nb::module_& m) {
       .def("__init__", &construct, arg("buffer"), arg("sizes") = nb::none(), arg("parameters") = nb::none(),
            arg("index") = 0, arg("bucket_count") = 1, arg("sparse_grad_indices") = nb::none(),
            "A bucket of a flat array, for trying a hook alone. Without sizes it holds one gradient.")
-      .def("index", [](const PyGradBucket& b) { return b.bucket.index(); })
-      .def("get_index", [](const PyGradBucket& b) { return b.bucket.index(); })
-      .def("bucket_count", [](const PyGradBucket& b) { return b.bucket.bucket_count(); })
+      .def(
+          "index", [](const PyGradBucket& b) { return b.bucket.index(); },
+          "Its place in the order in which the buckets of a step are sent.")
+      .def(
+          "get_index", [](const PyGradBucket& b) { return b.bucket.index(); }, "The same as index().")
+      .def(
+          "bucket_count", [](const PyGradBucket& b) { return b.bucket.bucket_count(); },
+          "How many buckets the step has.")
       .def(
           "is_last", [](const PyGradBucket& b) { return b.bucket.is_last(); }, "Whether it is the last of the step.")
       .def("buffer", &PyGradBucket::get_buffer, nb::sig("def buffer(self) -> typing.Any"),
@@ -87,10 +92,13 @@ void bind_bucket(nb::module_& m) {
           nb::sig("def gradients(self) -> list[typing.Any]"), "Views of the buffer with the parameters' shapes.")
       .def(
           "parameters", [](const PyGradBucket& b) { return arrays(b, b.bucket.parameters()); },
-          nb::sig("def parameters(self) -> list[typing.Any]"))
-      .def("offsets", [](const PyGradBucket& b) { return b.bucket.offsets(); })
-      .def("lengths", [](const PyGradBucket& b) { return b.bucket.lengths(); })
-      .def("sizes", &sizes, nb::sig("def sizes(self) -> list[tuple[int, ...]]"))
+          nb::sig("def parameters(self) -> list[typing.Any]"), "The parameters whose gradients it holds.")
+      .def(
+          "offsets", [](const PyGradBucket& b) { return b.bucket.offsets(); },
+          "Where each gradient begins in the buffer, in elements.")
+      .def(
+          "lengths", [](const PyGradBucket& b) { return b.bucket.lengths(); }, "How many elements each gradient has.")
+      .def("sizes", &sizes, nb::sig("def sizes(self) -> list[tuple[int, ...]]"), "The shape of each gradient.")
       .def(
           "sparse_grad_indices",
           [](const PyGradBucket& b) -> nb::object {

@@ -63,11 +63,13 @@ void bind_capsule(nb::module_& m) {
   m.def("group_from_capsule", &group_from, arg("capsule"), "The group in such a capsule.");
   m.def(
       "store_to_capsule", [](std::shared_ptr<Store> store) { return capsule_of(std::move(store), kStore); },
-      arg("store"));
-  m.def("store_from_capsule", [](nb::handle capsule) { return object_in<Store>(capsule, kStore); }, arg("capsule"));
+      arg("store"), "The same for a store.");
+  m.def(
+      "store_from_capsule", [](nb::handle capsule) { return object_in<Store>(capsule, kStore); }, arg("capsule"),
+      "The store in such a capsule.");
   m.def(
       "hook_to_capsule", [](const PyHook& hook) { return capsule_of<CommHookInterface>(hook.hook, kHook); },
-      arg("hook"));
+      arg("hook"), "The same for a hook.");
   m.def("group_of_hook", [](const PyHook& hook) { return hook.group; }, arg("hook"), "The group that it was made for.");
   m.def(
       "hook_from_capsule",

@@ -186,7 +186,8 @@ void bind_messages(GroupClass& group) {
           [](ProcessGroup& g, ArraysArg tensors, int src, int tag, TimeArg timeout) {
             return message(g, OpType::recv, tensors, src, tag, timeout);
           },
-          arg("tensors"), arg("src"), arg("tag") = 0, optional("timeout"))
+          arg("tensors"), arg("src"), arg("tag") = 0, optional("timeout"),
+          "What rank src sends with this tag, into the arrays.")
       .def(
           "recv_anysource",
           [](ProcessGroup& g, ArraysArg tensors, int tag, TimeArg timeout) {
@@ -198,7 +199,7 @@ void bind_messages(GroupClass& group) {
           [](ProcessGroup& g, TimeArg timeout, OptsArg opts) {
             return start(g, {.type = OpType::barrier, .arguments = {.timeout = timeout, .opts = opts}});
           },
-          optional("timeout"), optional("opts"))
+          optional("timeout"), optional("opts"), "Is done when every rank has called it.")
       .def(
           "monitored_barrier",
           [](ProcessGroup& g, TimeArg timeout, bool wait_all_ranks) {

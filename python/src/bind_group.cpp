@@ -122,13 +122,22 @@ void bind_life(GroupClass& group) {
   const auto description = &ProcessGroup::description;
   const auto own_count = &PyProcessGroup::own_sequence_number;
   const auto count = &ProcessGroup::sequence_number;
-  group.def("rank", [](const ProcessGroup& g) { return python_group(g) ? python_group(g)->own_rank() : g.rank(); })
-      .def("size", [](const ProcessGroup& g) { return python_group(g) ? python_group(g)->own_size() : g.size(); })
-      .def("backend_name", by_two_names("backend_name", "getBackendName", class_name, backend_name))
-      .def("getBackendName", by_two_names("getBackendName", "backend_name", class_name, backend_name))
-      .def("name", by_two_names("name", "group_name", backend_name, group_name))
+  group
+      .def(
+          "rank", [](const ProcessGroup& g) { return python_group(g) ? python_group(g)->own_rank() : g.rank(); },
+          "The number of this rank in the group, from 0 on.")
+      .def(
+          "size", [](const ProcessGroup& g) { return python_group(g) ? python_group(g)->own_size() : g.size(); },
+          "How many ranks the group has.")
+      .def("backend_name", by_two_names("backend_name", "getBackendName", class_name, backend_name),
+           "What carries its operations, such as 'shm'; of a group written in Python the name of its class.")
+      .def("getBackendName", by_two_names("getBackendName", "backend_name", class_name, backend_name),
+           "PyTorch's name for backend_name().")
+      .def("name", by_two_names("name", "group_name", backend_name, group_name),
+           "What the group is called; the name of its backend where nobody has named it.")
       .def_prop_ro("group_name", by_two_names("group_name", "name", backend_name, group_name))
-      .def("description", by_two_names("description", "group_desc", own_description, description))
+      .def("description", by_two_names("description", "group_desc", own_description, description),
+           "Backend, rank and size in words.")
       .def_prop_ro("group_desc", by_two_names("group_desc", "description", own_description, description))
       .def_prop_ro("capabilities", &ProcessGroup::capabilities)
       .def_prop_ro("sequence_number",
@@ -149,7 +158,7 @@ void bind_life(GroupClass& group) {
             if (PyProcessGroup* const python = python_group(g)) python->set_own_timeout(timeout);
             else g.set_timeout(timeout);
           },
-          arg("timeout"))
+          arg("timeout"), "How long an operation may take from now on that is given no time.")
       .def(
           "abort",
           [](ProcessGroup& g, const std::string& cause) {
@@ -207,7 +216,7 @@ void bind_group(nb::module_& m) {
 
   m.def(
       "is_initialised", [](nb::handle object) { return nb::inst_check(object) && nb::inst_ready(object); },
-      arg("object"));
+      arg("object"), "Whether it is an object of this module whose __init__ has run.");
   m.def(
       "default_group", [] { return group_or_default(nullptr); },
       "The group that init_process_group made last, while it lives.");

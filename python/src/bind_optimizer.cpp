@@ -150,7 +150,8 @@ void bind_base(nb::module_& m) {
       .def("state_dict", &state_dict, nb::sig("def state_dict(self) -> dict[str, typing.Any]"),
            "Options, and copies of what is remembered of each parameter.")
       .def("load_state_dict", &load_state_dict, arg("state_dict"),
-           nb::sig("def load_state_dict(self, state_dict: dict[str, typing.Any]) -> None"))
+           nb::sig("def load_state_dict(self, state_dict: dict[str, typing.Any]) -> None"),
+           "Puts what state_dict() gave in the place of what is remembered.")
       .def("save", &save, "The same as bytes.")
       .def("load", &load, arg("state"), "Executes nothing.")
       .def("__reduce__", &reduce, nb::sig("def __reduce__(self) -> tuple[typing.Any, ...]"))

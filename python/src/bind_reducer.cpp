@@ -157,7 +157,8 @@ void bind_steps(nb::class_<PyReducer>& reducer) {
             const SparseGradient gradient{indices.tensor(), values.tensor()};
             natively([&] { self->mark_ready(index, gradient); });
           },
-          arg("parameter"), arg("indices"), arg("values"))
+          arg("parameter"), arg("indices"), arg("values"),
+          "The same of a sparse parameter: row numbers (int64), and those rows.")
       .def(
           "finalize", [](PyReducer& self) { natively([&] { self->finalize(); }); },
           "Waits until all buckets are reduced.")
@@ -194,18 +195,22 @@ void bind_between_steps(nb::class_<PyReducer>& reducer) {
             self.no_sync = std::unique_ptr<Reducer::NoSync>(new Reducer::NoSync(self->no_sync()));
           },
           "Until end_no_sync() gradients add up and nothing is sent.")
-      .def("end_no_sync", [](PyReducer& self) { self.no_sync.reset(); })
+      .def(
+          "end_no_sync", [](PyReducer& self) { self.no_sync.reset(); },
+          "The next step reduces the sums of those since begin_no_sync().")
       .def(
           "set_weight", [](PyReducer& self, double w) { natively([&] { self->set_weight(w); }); }, arg("weight"),
           "The weight of this rank's gradients in the means to come. Every rank calls it.")
       .def(
           "begin_join",
           [](PyReducer& self, bool initial) { self->begin_join({.divide_by_initial_world_size = initial}); },
-          arg("divide_by_initial_world_size") = true)
+          arg("divide_by_initial_world_size") = true, "Until end_join() ranks may take different numbers of steps.")
       .def(
           "end_join", [](PyReducer& self) { natively([&] { self->end_join(); }); },
           "Takes part in the others' steps until all ranks are through.")
-      .def("buckets", [](const PyReducer& self) { return self->buckets(); })
+      .def(
+          "buckets", [](const PyReducer& self) { return self->buckets(); },
+          "The positions of the parameters in each bucket; final once the second step has begun.")
       .def("stats", &stats, nb::sig("def stats(self) -> dict[str, typing.Any]"), "What was measured of the last step.");
 }
 

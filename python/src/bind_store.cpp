@@ -59,7 +59,7 @@ void bind_operations(nb::class_<Store, PyStore>& store) {
       .def(
           "set",
           [](Store& s, const std::string& key, const ValueArg& value) { natively([&] { s.set(key, value.bytes); }); },
-          arg("key"), arg("value"))
+          arg("key"), arg("value"), "Puts a value, bytes or text, under a key, in the place of one that is there.")
       .def(
           "get", [](Store& s, const std::string& key) { return value_to_python(natively([&] { return s.get(key); })); },
           arg("key"), "The value of a key, waiting up to the store's timeout for it to be set.")
@@ -82,22 +82,23 @@ void bind_operations(nb::class_<Store, PyStore>& store) {
           "Sets the desired value where the key has the expected one, or is missing and the expected one is empty. "
           "Returns the value afterwards; for a missing key and another expected value, that one.")
       .def("delete_key", &Store::delete_key, arg("key"), native, "Whether there was such a key.")
-      .def("num_keys", &Store::num_keys, native)
+      .def("num_keys", &Store::num_keys, native, "How many keys have a value.")
       .def(
           "list_keys", [](Store& s) { return list_to_python(natively([&] { return s.list_keys(); }), key_to_python); },
-          nb::sig("def list_keys(self) -> list[str]"))
+          nb::sig("def list_keys(self) -> list[str]"), "The keys that have a value, in no particular order.")
       .def(
           "append",
           [](Store& s, const std::string& key, const ValueArg& value) {
             natively([&] { s.append(key, value.bytes); });
           },
-          arg("key"), arg("value"))
+          arg("key"), arg("value"), "Appends to the value of a key; a missing one starts empty.")
       .def(
           "multi_get",
           [](Store& s, const Keys& keys) {
             return list_to_python(natively([&] { return s.multi_get(keys); }), value_to_python);
           },
-          arg("keys"), nb::sig("def multi_get(self, keys: collections.abc.Sequence[str]) -> list[bytes]"))
+          arg("keys"), nb::sig("def multi_get(self, keys: collections.abc.Sequence[str]) -> list[bytes]"),
+          "The values in the order of the keys, waiting for them as get does.")
       .def(
           "multi_set",
           [](Store& s, const Keys& keys, const Values& values) {
@@ -105,13 +106,13 @@ void bind_operations(nb::class_<Store, PyStore>& store) {
             for (const ValueArg& value : values) bytes.push_back(value.bytes);
             natively([&] { s.multi_set(keys, bytes); });
           },
-          arg("keys"), arg("values"))
+          arg("keys"), arg("values"), "Sets each key to the value in its place; others may see some of them first.")
       .def(
           "queue_push",
           [](Store& s, const std::string& key, const ValueArg& value) {
             natively([&] { s.queue_push(key, value.bytes); });
           },
-          arg("key"), arg("value"))
+          arg("key"), arg("value"), "Puts an element at the end of the queue of a key.")
       .def(
           "queue_pop",
           [](Store& s, const std::string& key, bool block) {
@@ -119,7 +120,7 @@ void bind_operations(nb::class_<Store, PyStore>& store) {
           },
           arg("key"), arg("block") = true,
           "The oldest element, waiting for one; with block=False, InvalidArgument where there is none.")
-      .def("queue_len", &Store::queue_len, arg("key"), native)
+      .def("queue_len", &Store::queue_len, arg("key"), native, "How many elements the queue of a key has.")
       .def(
           "barrier",
           [](Store& s, const std::string& key, std::int64_t world_size, std::optional<TimeoutArg> timeout) {
@@ -146,7 +147,8 @@ void bind_store(nb::module_& m) {
       .def_prop_ro(
           "timeout", [](const Store& s) { return s.timeout(); }, "How long waits last that are given no time.")
       .def(
-          "set_timeout", [](Store& s, TimeoutArg timeout) { s.set_timeout(timeout); }, arg("timeout"))
+          "set_timeout", [](Store& s, TimeoutArg timeout) { s.set_timeout(timeout); }, arg("timeout"),
+          "How long get, and wait without a time of its own, will wait.")
       .def("__repr__", [](const Store& s) { return "<hookline." + s.describe() + ">"; });
 
   nb::class_<MemoryStore, Store>(m, "MemoryStore", "A store in the memory of this process.")
@@ -186,8 +188,9 @@ void bind_store(nb::module_& m) {
           arg("timeout") = standard, arg("wait_for_workers") = true, arg("listen_on_all_interfaces") = false)
       .def_prop_ro("host", &TCPStore::host)
       .def_prop_ro("port", &TCPStore::port)
-      .def("ping", &TCPStore::ping, nb::call_guard<NativeScope>())
-      .def("clone", &TCPStore::clone, nb::call_guard<NativeScope>());
+      .def("ping", &TCPStore::ping, nb::call_guard<NativeScope>(), "Returns when the server has answered.")
+      .def("clone", &TCPStore::clone, nb::call_guard<NativeScope>(),
+           "Another connection to the same server, for a thread that waits long.");
 
   nb::class_<Rendezvous>(m, "Rendezvous", "What a process learns at a rendezvous.")
       .def_ro("store", &Rendezvous::store)

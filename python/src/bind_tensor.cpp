@@ -115,17 +115,17 @@ void bind_class(nb::module_& m) {
       .def_prop_ro("nbytes", &Tensor::nbytes)
       .def_prop_ro("storage_offset", &Tensor::storage_offset, "In elements.")
       .def_prop_ro("read_only", &Tensor::read_only)
-      .def("numel", &Tensor::numel)
+      .def("numel", &Tensor::numel, "How many elements there are.")
       .def(
           "data_ptr", [](const Tensor& t) { return reinterpret_cast<std::uintptr_t>(t.bytes()); },
           "The address of the first element.")
-      .def("is_contiguous", &Tensor::is_contiguous)
+      .def("is_contiguous", &Tensor::is_contiguous, "Whether the elements lie row by row without gaps.")
       .def("reshape", &reshape, nb::sig("def reshape(self, *shape: int | collections.abc.Sequence[int]) -> Tensor"),
            "The same elements under another shape; one extent may be -1. InvalidArgument where that takes a copy.")
       .def("flatten", &Tensor::flatten, "A view of one dimension. InvalidArgument where that takes a copy.")
-      .def("as_read_only", &Tensor::as_read_only)
+      .def("as_read_only", &Tensor::as_read_only, "The same memory, not to be written through this view.")
       .def("contiguous", &Tensor::contiguous, without_gil, "This tensor where it is contiguous, else a copy that is.")
-      .def("clone", &Tensor::clone, without_gil)
+      .def("clone", &Tensor::clone, without_gil, "A contiguous copy, in memory of its own.")
       .def(
           "copy_from",
           [](const Tensor& t, const TensorArg& source) {
@@ -134,7 +134,7 @@ void bind_class(nb::module_& m) {
             t.copy_from(from);
           },
           nb::arg("source"), "Copies from an array or tensor of the same shape and dtype.")
-      .def("fill", &Tensor::fill, nb::arg("value"), without_gil)
+      .def("fill", &Tensor::fill, nb::arg("value"), without_gil, "Sets every element to the value.")
       .def("item", &item, nb::sig("def item(self) -> float | int | bool"),
            "The one element of a tensor that has just one.")
       .def("__array__", &as_array, nb::arg("dtype") = nb::none(), nb::arg("copy") = nb::none(),
@@ -169,13 +169,14 @@ void bind_tensor(nb::module_& m) {
       "A new tensor, aligned to 64 bytes, with whatever the memory holds.");
   m.def(
       "zeros", [](const Shape& shape, const DTypeArg& dtype) { return Tensor::zeros(dims_of(shape), dtype.value()); },
-      nb::arg("shape"), nb::arg("dtype") = "float32");
+      nb::arg("shape"), nb::arg("dtype") = "float32", "A new tensor of zeros.");
   m.def(
       "full",
       [](const Shape& shape, double value, const DTypeArg& dtype) {
         return Tensor::full(dims_of(shape), value, dtype.value());
       },
-      nb::arg("shape"), nb::arg("fill_value"), nb::arg("dtype") = "float32");
+      nb::arg("shape"), nb::arg("fill_value"), nb::arg("dtype") = "float32",
+      "A new tensor, every element of which is the value.");
   m.def(
       "asarray", [](const TensorArg& source) { return source.tensor(); }, nb::arg("source"),
       "A view, without a copy, of a NumPy array, a torch tensor, a DLPack capsule, or whatever exports DLPack or a "

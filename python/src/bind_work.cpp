@@ -267,8 +267,10 @@ void bind_work(nb::module_& m) {
       .def("get_future", &get_future, nb::sig("def get_future(self) -> Future[list[typing.Any]]"),
            "A future of the list of the very objects that were passed as outputs. Callbacks run on the group's "
            "callback thread.")
-      .def("is_completed", &is_completed)
-      .def("is_success", [](nb::handle self) { return is_completed(self) && exception(self).is_none(); })
+      .def("is_completed", &is_completed, "Whether it is over, well or not.")
+      .def(
+          "is_success", [](nb::handle self) { return is_completed(self) && exception(self).is_none(); },
+          "Whether it is over, and well.")
       .def("exception", &exception, nb::sig("def exception(self) -> BaseException | None"),
            "None while it runs and where it succeeded.")
       .def("result", &outputs_of, nb::sig("def result(self) -> list[typing.Any]"),
