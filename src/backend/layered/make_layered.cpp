@@ -58,9 +58,9 @@ class LayeredBackend final : public Backend {
 
   void abort(const std::string& cause) override {
     const std::exception_ptr first = layers_->broken();  // of a part that nobody has used since
-    layers_->fail(first ? first
-                        : std::make_exception_ptr(
-                              Aborted(fmt::format("rank {} aborted the layered group: {}", rank(), cause))));
+    layers_->fail(
+        first ? first
+              : std::make_exception_ptr(Aborted(fmt::format("rank {} aborted the layered group: {}", rank(), cause))));
   }
   void shutdown() override { layers_->close(); }
   std::exception_ptr broken() const override { return layers_->broken(); }
@@ -93,8 +93,8 @@ std::shared_ptr<Backend> make_layered(const Topology& topology, int rank, const 
   std::iota(levels.all.begin(), levels.all.end(), 0);
   levels.flat = makers.between(levels.all, "all", time_left(deadline));
   if (topology.most > 1 && topology.owns_slice()) {
-    levels.slice = makers.between(topology.owners(topology.place), fmt::format("slice{}", topology.place),
-                                  time_left(deadline));
+    levels.slice =
+        makers.between(topology.owners(topology.place), fmt::format("slice{}", topology.place), time_left(deadline));
   }
   if (topology.most > 1) await_all(levels, time_left(deadline));
   return std::make_shared<LayeredBackend>(std::move(levels), makers);

@@ -116,8 +116,8 @@ std::vector<World> group_worlds() {
 }  // namespace hookline::testing
 
 #ifdef MPICH_VERSION
-// MPICH must not be finalised while a thread is in one of its calls, and the engine looks at the messages of groups that
-// failed for some seconds more.
+// MPICH must not be finalised while a thread is in one of its calls, and the engine looks at the messages of groups
+// that failed for some seconds more.
 void await_engine() {
   namespace fs = std::filesystem;
   const auto is_engine = [](const fs::path& task) {
