@@ -1,17 +1,35 @@
-// Rendezvous, then the backend of the name, then what HOOKLINE_DEBUG asks for.
+// Rendezvous, a place in the store, then the backend of the name, then what HOOKLINE_DEBUG asks for.
 #include <hookline/group/init.hpp>
 
 #include <cstdlib>
+#include <exception>
 
 #include <hookline/backend/layered.hpp>
 #include <hookline/backend/make_backend.hpp>
 #include <hookline/core/error.hpp>
-#include <hookline/store/prefix_store.hpp>
 #include <hookline/store/rendezvous.hpp>
 
 #include "group/debug.hpp"
+#include "group/round.hpp"
 
 namespace hookline {
+namespace {
+
+std::shared_ptr<ProcessGroup> make(const InitOptions& options, const EngineSetting& setting) {
+  auto backend = options.backend.empty() ? make_default_backend(setting) : make_backend(options.backend, setting);
+  const char* const debug = std::getenv("HOOKLINE_DEBUG");
+  return group::decorated(make_group(std::move(backend), options.timeout), debug ? debug : "", setting.store);
+}
+
+void give_up(group::Round& round) noexcept {
+  try {
+    round.close();
+  } catch (const std::exception&) {
+    // The store is gone too; why there is no group is what the user wants to know.
+  }
+}
+
+}  // namespace
 
 std::shared_ptr<ProcessGroup> init_process_group(const InitOptions& options) {
   if (!options.backend.empty()) check_backend(options.backend);
@@ -25,15 +43,17 @@ std::shared_ptr<ProcessGroup> init_process_group(const InitOptions& options) {
   } else {
     throw InvalidArgument("init_process_group with a store needs rank and world_size too");
   }
-  auto store = std::make_shared<PrefixStore>("hookline", job.store);
-  const EngineSetting setting{.store = store,
-                              .rank = job.rank,
-                              .size = job.world_size,
-                              .timeout = options.timeout,
-                              .options = options.backend_options};
-  auto backend = options.backend.empty() ? make_default_backend(setting) : make_backend(options.backend, setting);
-  const char* const debug = std::getenv("HOOKLINE_DEBUG");
-  return group::decorated(make_group(std::move(backend), options.timeout), debug ? debug : "", store);
+  group::Round round(job.store, job.rank);
+  try {
+    return make(options, {.store = round.place(),
+                          .rank = job.rank,
+                          .size = job.world_size,
+                          .timeout = options.timeout,
+                          .options = options.backend_options});
+  } catch (...) {
+    give_up(round);
+    throw;
+  }
 }
 
 }  // namespace hookline

@@ -24,9 +24,9 @@ struct InitOptions {
   std::map<std::string, std::string> backend_options;
 };
 
-/// Meets the other processes of the job and returns the group of all of them. Every process calls it. Throws what
-/// rendezvous() and the backend throw, and InvalidArgument listing the backends for a name that is none, and
-/// Unsupported for one that is not installed: these two before meeting anybody.
+/// Meets the other processes of the job and returns the group of all of them. Every process calls it, for a second
+/// group and after a failure again. Throws what rendezvous() and the backend throw, and InvalidArgument listing the
+/// backends for a name that is none, and Unsupported for one that is not installed: these two before meeting anybody.
 HOOKLINE_EXPORT std::shared_ptr<ProcessGroup> init_process_group(const InitOptions& options = {});
 
 }  // namespace hookline

@@ -43,3 +43,40 @@ def test_ranks_meet_under_other_launchers(tmp_path, command, store):
     done = subprocess.run([*command, str(program)], env=environment, capture_output=True, text=True, timeout=90)
     assert done.returncode == 0, done.stderr
     assert sorted(done.stdout.splitlines()) == expected(2, store)
+
+
+# Makes groups one after another, of which each is gone before the next one or stays.
+AGAIN = """\
+import sys
+import numpy as np
+import hookline as hl
+backend, keeps = sys.argv[1:]
+kept, sums = [], []
+for _ in range(4):
+    group = hl.init_process_group(backend or None, timeout=30)
+    x = np.ones(10, np.float32)
+    group.allreduce([x]).wait()
+    sums.append(int(x[0]))
+    kept.append(group if keeps else None)
+    group = None
+print(sums)
+"""
+
+
+@pytest.mark.parametrize("backend", ["", "gloo"])
+def test_groups_one_after_another_under_hookline_run(launcher, backend):
+    done = launcher.run("-n", "2", launcher.program(AGAIN), backend, "")
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert done.stdout.decode().splitlines() == ["[2, 2, 2, 2]"] * 2
+
+
+@pytest.mark.parametrize("command", [TORCHRUN, MPIRUN], ids=["torchrun", "mpirun"])
+def test_groups_one_after_another_under_other_launchers(tmp_path, command):
+    program = tmp_path / "program.py"
+    program.write_text(AGAIN)
+    environment = {**os.environ, "TMPDIR": str(tmp_path)}
+    done = subprocess.run(
+        [*command, str(program), "gloo", ""], env=environment, capture_output=True, text=True, timeout=90
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("[2, 2, 2, 2]") == 2

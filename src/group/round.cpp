@@ -1,0 +1,41 @@
+// Rounds are numbered from 1; a rank's own counter has the last one that it joined. Every store can add.
+#include "group/round.hpp"
+
+#include <cstdlib>
+#include <string>
+
+#include <fmt/format.h>
+
+#include <hookline/store/prefix_store.hpp>
+
+namespace hookline::group {
+namespace {
+
+// torchrun may start all ranks again in the store of those that failed, of which some had joined more rounds than
+// others.
+std::string place_of_processes() {
+  const char* const restarts = std::getenv("TORCHELASTIC_RESTART_COUNT");
+  return restarts && *restarts ? fmt::format("hookline/restart{}", restarts) : "hookline";
+}
+
+std::string closed_key(std::int64_t number) { return fmt::format("closed/{}", number); }
+
+}  // namespace
+
+Round::Round(const std::shared_ptr<Store>& store, int rank)
+    : store_(std::make_shared<PrefixStore>(place_of_processes(), store)) {
+  const std::string joined = fmt::format("joined/{}", rank);
+  const std::int64_t last = store_->add(joined, 0);
+  if (last > 0) store_->add(closed_key(last), 1);
+  number_ = last + 1;
+  while (store_->add(closed_key(number_), 0) > 0) ++number_;
+  store_->add(joined, number_ - last);
+}
+
+std::shared_ptr<Store> Round::place() const {
+  return std::make_shared<PrefixStore>(fmt::format("round{}", number_), store_);
+}
+
+void Round::close() { store_->add(closed_key(number_), 1); }
+
+}  // namespace hookline::group
