@@ -14,27 +14,51 @@
 
 namespace hookline::backend {
 
+/// Stands in the place of a rank that did not come.
+inline constexpr const char* kAbsent = "hookline: did not come";
+
+/// Returns when all ranks that came know that the meeting failed, or after a moment: one that ends at once
+/// may be the one that keeps the store.
+inline void await_all_told(Store& store, const std::string& kind, int rank, const std::vector<std::string>& said) {
+  constexpr Milliseconds kMoment = std::chrono::seconds(1);
+  std::vector<std::string> told;
+  for (std::size_t r = 0; r < said.size(); ++r) {
+    if (said[r] != kAbsent) told.push_back(fmt::format("{}/told/{}", kind, r));
+  }
+  try {
+    store.set(fmt::format("{}/told/{}", kind, rank), "yes");
+    store.wait(told, kMoment);
+  } catch (const Error&) {
+    // A rank is gone, or the store: nobody is left to wait for.
+  }
+}
+
 /// Leaves what this rank says and returns what every one of them said, by rank. `kind` is that of the group that they
-/// will be. Timeout naming the ranks that did not come.
+/// will be. Timeout naming the ranks that did not come, on all that did as soon as the first of them gives up.
 inline std::vector<std::string> meet(Store& store, const std::string& kind, int rank, int size, const std::string& says,
                                      Clock::time_point deadline) {
   std::vector<std::string> keys(static_cast<std::size_t>(size));
   for (std::size_t r = 0; r < keys.size(); ++r) keys[r] = fmt::format("{}/{}", kind, r);
   store.set(keys[static_cast<std::size_t>(rank)], says);
+  std::exception_ptr cause;
   try {
     store.wait(keys, time_left(deadline));
   } catch (const Timeout&) {
-    std::vector<int> missing;
-    for (int r = 0; r < size; ++r) {
-      if (!store.check({keys[static_cast<std::size_t>(r)]})) missing.push_back(r);
-    }
-    if (!missing.empty()) {  // else they have come by now
-      throw Timeout(fmt::format("rank {} did not come to the {} group of {} ranks that rank {} waits in",
-                                fmt::join(missing, ", "), kind, size, rank),
-                    std::current_exception());
+    cause = std::current_exception();
+    for (const std::string& key : keys) {
+      if (!store.check({key})) store.set(key, kAbsent);
     }
   }
-  return store.multi_get(keys);
+  std::vector<std::string> said = store.multi_get(keys);
+  std::vector<int> missing;
+  for (int r = 0; r < size; ++r) {
+    if (said[static_cast<std::size_t>(r)] == kAbsent) missing.push_back(r);
+  }
+  if (missing.empty()) return said;
+  await_all_told(store, kind, rank, said);
+  throw Timeout(fmt::format("rank {} did not come to the {} group of {} ranks that rank {} waits in",
+                            fmt::join(missing, ", "), kind, size, rank),
+                cause);
 }
 
 }  // namespace hookline::backend

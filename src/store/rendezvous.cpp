@@ -94,9 +94,10 @@ std::shared_ptr<Store> open_store(const RendezvousPlan& plan, Milliseconds timeo
   }
   return std::make_shared<TCPStore>(TCPStoreOptions{.host = plan.host,
                                                     .port = plan.port,
-                                                    .world_size = plan.world_size,
                                                     .is_master = plan.is_master,
                                                     .timeout = timeout,
+                                                    // Those who meet here can name who is missing.
+                                                    .wait_for_workers = false,
                                                     .listen_on_all_interfaces = plan.listens_everywhere});
 }
 

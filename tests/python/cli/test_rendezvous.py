@@ -1,6 +1,7 @@
 """One program that meets its peers by env://, unchanged under hookline run, torchrun and mpirun."""
 
 import os
+import random
 import subprocess
 import sys
 
@@ -63,6 +64,27 @@ print(sums)
 """
 
 
+def served_by_rank_0(ranks, program, *arguments):
+    """Starts ranks that no launcher told more than where rank 0 serves, and returns what they printed."""
+    address = f"127.{random.randint(1, 250)}.{random.randint(1, 250)}.{random.randint(2, 250)}"  # its ports are free
+    known = {**os.environ, "MASTER_ADDR": address, "MASTER_PORT": "29500"}
+    processes = [
+        subprocess.Popen(
+            [sys.executable, program, *arguments],
+            env={**known, "RANK": str(rank), "WORLD_SIZE": str(ranks[-1] + 1)},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        for rank in ranks
+    ]
+    try:
+        return [process.communicate(timeout=90)[0] for process in processes]
+    finally:
+        for process in processes:
+            process.kill()
+
+
 @pytest.mark.parametrize("backend", ["", "gloo"])
 def test_groups_one_after_another_under_hookline_run(launcher, backend):
     done = launcher.run("-n", "2", launcher.program(AGAIN), backend, "")
@@ -80,3 +102,22 @@ def test_groups_one_after_another_under_other_launchers(tmp_path, command):
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("[2, 2, 2, 2]") == 2
+
+
+# Ends as soon as it knows, the rank that serves too.
+MISSING = """\
+import os, sys
+import hookline as hl
+rank, size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"]) + 1
+try:
+    hl.init_process_group(rank=rank, world_size=size, timeout=5 if rank == 0 else 60)
+except hl.Timeout as error:
+    print(str(error).partition(" to the ")[0], flush=True)
+os._exit(0)
+"""
+
+
+def test_a_rank_that_never_comes_is_named_on_all_others(tmp_path):
+    program = tmp_path / "program.py"
+    program.write_text(MISSING)
+    assert served_by_rank_0(range(3), str(program)) == ["rank 3 did not come\n"] * 3
