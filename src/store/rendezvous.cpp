@@ -8,8 +8,12 @@
 #include <filesystem>
 #include <fstream>
 #include <functional>
+#include <map>
+#include <mutex>
 #include <sstream>
 #include <system_error>
+#include <tuple>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -17,6 +21,7 @@
 #include <hookline/store/file_store.hpp>
 #include <hookline/store/tcp_store.hpp>
 
+#include "core/fork.hpp"
 #include "store/rendezvous_plan.hpp"
 
 extern char** environ;  // NOLINT(readability-redundant-declaration): not every C library's headers have it
@@ -85,6 +90,32 @@ std::shared_ptr<Store> open_job_file(const RendezvousPlan& plan, Milliseconds ti
   return file;
 }
 
+/// Another connection to the server that this process keeps at that place, which stays until the process ends: a rank
+/// may come to a second rendezvous before this one does, or still be there after this one failed in it.
+std::shared_ptr<TCPStore> serve(const TCPStoreOptions& options) {
+  struct Served {
+    std::uint64_t fork_generation;
+    std::shared_ptr<TCPStore> store;
+  };
+  using Place = std::tuple<std::string, std::uint16_t, bool>;
+  static std::mutex mutex;
+  // Never destroyed: the server's thread would have to end among whatever else ends with the process.
+  static auto* const all = new std::map<Place, Served>;  // NOLINT(cppcoreguidelines-owning-memory)
+
+  const std::lock_guard lock(mutex);
+  const std::uint64_t generation = core::fork_generation();
+  Place place(options.host, options.port, options.listen_on_all_interfaces);
+  auto at = all->find(place);
+  if (at == all->end() || at->second.fork_generation != generation) {
+    auto first = std::make_shared<TCPStore>(options);
+    std::get<std::uint16_t>(place) = first->port();
+    at = all->insert_or_assign(std::move(place), Served{generation, std::move(first)}).first;
+  }
+  auto store = at->second.store->clone();
+  store->set_timeout(options.timeout);
+  return store;
+}
+
 std::shared_ptr<Store> open_store(const RendezvousPlan& plan, Milliseconds timeout) {
   switch (plan.kind) {
     case RendezvousPlan::Kind::file:
@@ -92,13 +123,14 @@ std::shared_ptr<Store> open_store(const RendezvousPlan& plan, Milliseconds timeo
     case RendezvousPlan::Kind::job_file: return open_job_file(plan, timeout);
     case RendezvousPlan::Kind::tcp: break;
   }
-  return std::make_shared<TCPStore>(TCPStoreOptions{.host = plan.host,
-                                                    .port = plan.port,
-                                                    .is_master = plan.is_master,
-                                                    .timeout = timeout,
-                                                    // Those who meet here can name who is missing.
-                                                    .wait_for_workers = false,
-                                                    .listen_on_all_interfaces = plan.listens_everywhere});
+  const TCPStoreOptions options{.host = plan.host,
+                                .port = plan.port,
+                                .is_master = plan.is_master,
+                                .timeout = timeout,
+                                .wait_for_workers = false,  // those who meet here can name who is missing
+                                .listen_on_all_interfaces = plan.listens_everywhere};
+  if (plan.is_master) return serve(options);
+  return std::make_shared<TCPStore>(options);
 }
 
 }  // namespace

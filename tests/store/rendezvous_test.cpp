@@ -112,6 +112,28 @@ TEST(Rendezvous, ByAddress) {
                    "TCPStore(");
 }
 
+std::string place_of(const Rendezvous& found, int rank) {
+  const auto& store = dynamic_cast<const TCPStore&>(*found.store);
+  return "tcp://127.0.0.1:" + std::to_string(store.port()) + "?world_size=2&rank=" + std::to_string(rank);
+}
+
+TEST(Rendezvous, OfTheRankThatServesWaitsForNobodyAndHasOneStoreForAll) {
+  const Rendezvous first = rendezvous("tcp://127.0.0.1:0?world_size=2&rank=0");
+  first.store->set("key", "value");
+  const Rendezvous second = rendezvous(place_of(first, 0), std::nullopt, std::nullopt, std::chrono::seconds(7));
+  EXPECT_EQ(second.store->get("key"), "value");
+  EXPECT_EQ(second.store->timeout(), std::chrono::seconds(7));
+}
+
+TEST(Rendezvous, TheStoreOfTheRankThatServesOutlivesWhatUsesIt) {
+  Rendezvous first = rendezvous("tcp://127.0.0.1:0?world_size=2&rank=0");
+  const std::string again = place_of(first, 0);
+  const Rendezvous other = rendezvous(place_of(first, 1));
+  first.store.reset();
+  other.store->set("key", "value");
+  EXPECT_EQ(rendezvous(again).store->get("key"), "value");
+}
+
 TEST(Rendezvous, WithoutALauncherTheErrorSaysWhatToDo) {
   test::TempDirectory directory;
   const auto outcome = run(kProgram, directory.path());

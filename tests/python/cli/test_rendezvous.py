@@ -104,6 +104,13 @@ def test_groups_one_after_another_under_other_launchers(tmp_path, command):
     assert done.stdout.count("[2, 2, 2, 2]") == 2
 
 
+@pytest.mark.parametrize("keeps", ["", "yes"], ids=["dropped", "kept"])
+def test_groups_one_after_another_where_rank_0_serves(tmp_path, keeps):
+    program = tmp_path / "program.py"
+    program.write_text(AGAIN)
+    assert served_by_rank_0(range(3), str(program), "gloo", keeps) == ["[3, 3, 3, 3]\n"] * 3
+
+
 # Ends as soon as it knows, the rank that serves too.
 MISSING = """\
 import os, sys
