@@ -16,6 +16,7 @@
 #include "backend/gloo/local_address.hpp"
 #include "backend/gloo/meeting.hpp"
 #include "backend/gloo/no_sigpipe.hpp"
+#include "backend/meeting.hpp"
 
 namespace hookline::gloo_engine {
 namespace {
@@ -203,9 +204,18 @@ class GlooEngine final : public Engine {
   std::vector<Buffer> pulses_;
 };
 
+// What this rank listens on, which may depend on what the others do.
+std::string agreed_address(const EngineSetting& setting, Clock::time_point deadline) {
+  const std::string own = local_address(setting.options, setting.reach);
+  PrefixStore place("address", setting.store);
+  const auto all = backend::meet(place, "gloo", setting.rank, setting.size, own, deadline);
+  return is_named(setting.options) ? own : reachable_address(own, all);
+}
+
 std::shared_ptr<Engine> make(const EngineSetting& setting) {
+  const Clock::time_point deadline = deadline_after(setting.timeout);
   ::gloo::transport::tcp::attr attributes;
-  attributes.hostname = local_address(setting.options, setting.reach);
+  attributes.hostname = agreed_address(setting, deadline);
   std::shared_ptr<::gloo::transport::Device> device;
   try {
     const NoSigpipe guard;  // the device's thread takes it over
@@ -213,7 +223,7 @@ std::shared_ptr<Engine> make(const EngineSetting& setting) {
   } catch (const std::exception& e) {
     throw ResourceError(fmt::format("gloo cannot use the address {}: {}", attributes.hostname, e.what()));
   }
-  return std::make_shared<GlooEngine>(device, setting.store, setting.rank, setting.size, setting.timeout);
+  return std::make_shared<GlooEngine>(device, setting.store, setting.rank, setting.size, time_left(deadline));
 }
 
 }  // namespace

@@ -1,12 +1,14 @@
 // Looks at the interfaces of this host, and asks the kernel for the way to another one.
 #include "backend/gloo/local_address.hpp"
 
+#include <arpa/inet.h>
 #include <ifaddrs.h>
 #include <net/if.h>
 #include <netdb.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <climits>
 #include <cstdlib>
@@ -88,6 +90,17 @@ std::string address_of_interface(const std::string& name, const std::string& ask
                                     name, asked_by, fmt::join(names, ", ")));
 }
 
+bool is_loopback(const std::string& numbers) {
+  in6_addr six{};
+  if (inet_pton(AF_INET6, numbers.c_str(), &six) == 1) return IN6_IS_ADDR_LOOPBACK(&six);
+  return numbers.starts_with("127.");
+}
+
+const char* named_interfaces() {
+  const char* const names = std::getenv("GLOO_SOCKET_IFNAME");
+  return names && *names ? names : nullptr;
+}
+
 std::string default_address(const std::string& reach) {
   std::string why;
   const char* const master = std::getenv("MASTER_ADDR");
@@ -122,11 +135,20 @@ std::string local_address(const std::map<std::string, std::string>& options, con
   if (const auto it = options.find("interface"); it != options.end()) {
     return address_of_interface(it->second, "the option \"interface\"");
   }
-  if (const char* const names = std::getenv("GLOO_SOCKET_IFNAME"); names && *names) {
+  if (const char* const names = named_interfaces()) {
     const std::string list = names;  // PyTorch takes several; one carries all of this group
     return address_of_interface(list.substr(0, list.find(',')), "GLOO_SOCKET_IFNAME");
   }
   return default_address(reach);
+}
+
+bool is_named(const std::map<std::string, std::string>& options) { return !options.empty() || named_interfaces(); }
+
+std::string reachable_address(const std::string& own, const std::vector<std::string>& everybodys) {
+  const auto other = std::find_if_not(everybodys.begin(), everybodys.end(), is_loopback);
+  if (!is_loopback(own) || other == everybodys.end()) return own;
+  std::string why;
+  return address_towards(*other, why).value_or(own);
 }
 
 }  // namespace hookline::gloo_engine

@@ -49,6 +49,19 @@ TEST(LocalAddress, WhatThisHostDoesNotHaveIsNamed) {
   EXPECT_THAT([] { local_address({{"colour", "red"}}, ""); }, ThrowsMessage<InvalidArgument>(HasSubstr("colour")));
 }
 
+TEST(LocalAddress, OneThatOnlyThisHostReachesDoesWhereAllAreOnIt) {
+  EXPECT_EQ(reachable_address("127.0.0.1", {"127.0.0.1", "127.0.1.1", "::1"}), "127.0.0.1");
+  EXPECT_EQ(reachable_address("192.0.2.1", {"127.0.0.1", "198.51.100.1"}), "192.0.2.1");
+}
+
+TEST(LocalAddress, IsKeptWhereTheUserNamedIt) {
+  EXPECT_FALSE(is_named({}));
+  EXPECT_TRUE(is_named({{"address", "127.0.0.1"}}));
+  setenv("GLOO_SOCKET_IFNAME", "lo", 1);
+  EXPECT_TRUE(is_named({}));
+  unsetenv("GLOO_SOCKET_IFNAME");
+}
+
 TEST(Meeting, AddressesSurviveTheStore) {
   const Addresses all = {{}, {'a', 'b'}, {'\0', 'c'}};
   EXPECT_EQ(read_addresses(written(all), 3, 0), all);

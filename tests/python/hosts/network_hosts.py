@@ -37,12 +37,16 @@ def tc(*arguments: str) -> None:
 
 
 class Hosts:
-    """`count` hosts; each sends and receives at `rate` (as tc writes it, "1gbit"), or as fast as the machine can."""
+    """`count` hosts; each sends and receives at `rate` (as tc writes it, "1gbit"), or as fast as the machine can.
 
-    def __init__(self, count: int, rate: str | None = None) -> None:
+    Their addresses begin with `network`.
+    """
+
+    def __init__(self, count: int, rate: str | None = None, network: str = "10.89.0") -> None:
         name = f"hl{os.getpid()}x{next(_numbers)}"
         self.count = count
         self.rate = rate
+        self.network = network
         self.switch = f"{name}s"
         self.names = [f"{name}h{i}" for i in range(count)]
         self.processes: list[subprocess.Popen[str]] = []
@@ -99,7 +103,7 @@ class Hosts:
                 ip("netns", "delete", name)
 
     def address(self, host: int) -> str:
-        return f"10.89.0.{host + 1}"
+        return f"{self.network}.{host + 1}"
 
     def cut(self, host: int) -> None:
         """From now on nothing of this host arrives, and nobody is told."""

@@ -161,3 +161,23 @@ def test_a_link_that_is_cut_silently_is_a_timeout_and_a_new_group_works() -> Non
             assert "rank" in found[3], found[0]
         hosts.mend(1)
         assert [text.strip() for text in go_on(processes)] == ["again 3"] * 3
+
+
+def default_groups(hosts: Hosts, each: list[int], *before: str, **variables: str) -> None:
+    """Ranks that name no backend get layered over gloo; `before` is what runs the command."""
+    command = [*before, sys.executable, str(PROGRAMS / "default_group.py")]
+    for rank, text in enumerate(outputs(hosts.start_ranks(command, each, **variables))):
+        assert f"rank {rank} of {sum(each)} on layered over [" in text
+        assert "'gloo'" in text
+
+
+# Gloo connects from the lower address to the higher one: below and above 127 it is not the same host that has to.
+@pytest.mark.parametrize("network", ["10.89.0", "192.168.89"])
+def test_hosts_that_know_themselves_as_127_0_1_1(network: str, tmp_path: Path) -> None:
+    with Hosts(2, network=network) as hosts:
+        for host in range(2):
+            known = [hosts.address(0), hosts.address(1)]
+            known[host] = "127.0.1.1"
+            (tmp_path / f"hosts{host}").write_text(f"127.0.0.1 localhost\n{known[0]} node0\n{known[1]} node1\n")
+        script = f'mount --bind "{tmp_path}/hosts$HOST" /etc/hosts && MASTER_ADDR=node0 exec "$0" "$@"'
+        default_groups(hosts, [2, 2], "unshare", "--mount", "sh", "-c", script)

@@ -14,7 +14,7 @@ PROGRAMS = Path(__file__).parent / "programs"
 
 def test_a_group_that_names_no_backend(tmp_path: Path) -> None:
     with Hosts(2, "10gbit") as hosts:
-        command = [sys.executable, str(PROGRAMS / "mpi_default.py")]
+        command = [sys.executable, str(PROGRAMS / "default_group.py")]
         printed = hosts.mpirun(command, [2, 2], tmp_path)
         # What a rank of each host sends: half of 1.2 MB, and the bytes of two meetings.
         sent = [hosts.sent_bytes(host) for host in range(2)]
