@@ -59,8 +59,6 @@ std::shared_ptr<Backend> make_part(const std::string& backend, const EngineSetti
 std::shared_ptr<Backend> make(EngineSetting setting, const std::vector<std::string>& hosts, const std::string& engine,
                               Clock::time_point deadline) {
   setting.options.erase("engine");
-  const char* const master = std::getenv("MASTER_ADDR");
-  if (setting.reach.empty() && master) setting.reach = master;
   // All other groups between hosts are parts of the one of all ranks, as some engines have it.
   const auto all = std::make_shared<std::shared_ptr<Backend>>();
   const Makers makers = {

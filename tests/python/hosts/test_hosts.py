@@ -1,5 +1,6 @@
 """Groups over several hosts, which are network namespaces: contract, hooks, training, and what can go wrong."""
 
+import json
 import os
 import re
 import subprocess
@@ -12,7 +13,7 @@ import numpy as np
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
-from network_hosts import INTERFACE, Hosts, outputs
+from network_hosts import INTERFACE, PORT, Hosts, outputs
 
 ROOT = Path(__file__).resolve().parents[3]
 BUILD = Path(os.environ.get("HOOKLINE_BUILD", ROOT / "build/dev"))
@@ -181,3 +182,15 @@ def test_hosts_that_know_themselves_as_127_0_1_1(network: str, tmp_path: Path) -
             (tmp_path / f"hosts{host}").write_text(f"127.0.0.1 localhost\n{known[0]} node0\n{known[1]} node1\n")
         script = f'mount --bind "{tmp_path}/hosts$HOST" /etc/hosts && MASTER_ADDR=node0 exec "$0" "$@"'
         default_groups(hosts, [2, 2], "unshare", "--mount", "sh", "-c", script)
+
+
+def test_the_host_of_the_store_counts_more_than_a_variable_that_was_left_over() -> None:
+    with Hosts(2) as hosts:
+        settings = [
+            {"init_method": f"tcp://{hosts.address(0)}:{PORT}", "rank": rank, "world_size": 2} for rank in (0, 1)
+        ]
+        command = [sys.executable, str(PROGRAMS / "default_group.py")]
+        ranks = [
+            hosts.start(rank, command, SETTINGS=json.dumps(settings[rank]), MASTER_ADDR="localhost") for rank in (0, 1)
+        ]
+        assert all("on layered over ['gloo']" in text for text in outputs(ranks))
