@@ -16,6 +16,7 @@
 #include <hookline/store/tcp_store.hpp>
 
 #include "backend/engine/load.hpp"
+#include "store/hosted.hpp"
 
 namespace hookline {
 namespace {
@@ -53,6 +54,7 @@ const Known* find(const std::string& name) {
 // The host that keeps the store, where it is a host that does.
 std::string host_of(const Store& store) {
   if (const auto* const prefix = dynamic_cast<const PrefixStore*>(&store)) return host_of(*prefix->underlying_store());
+  if (const auto* const hosted = dynamic_cast<const store::Hosted*>(&store)) return hosted->keeper();
   const auto* const tcp = dynamic_cast<const TCPStore*>(&store);
   return tcp ? tcp->host() : "";
 }

@@ -3,6 +3,9 @@
 
 #include <utility>
 
+#include <torch/csrc/distributed/c10d/PrefixStore.hpp>
+#include <torch/csrc/distributed/c10d/TCPStore.hpp>
+
 #include "adapter/libtorch/errors.hpp"
 #include "adapter/libtorch/waiting.hpp"
 
@@ -114,6 +117,13 @@ Milliseconds TorchStore::timeout() const { return store_->getTimeout(); }
 
 void TorchStore::set_timeout(Milliseconds timeout) {
   calling_torch([&] { store_->setTimeout(timeout); });
+}
+
+std::string TorchStore::keeper() const {
+  auto* const prefix = dynamic_cast<c10d::PrefixStore*>(store_.get());
+  const auto inner = prefix ? prefix->getUnderlyingNonPrefixStore() : store_;
+  const auto* const tcp = dynamic_cast<const c10d::TCPStore*>(inner.get());
+  return tcp ? tcp->getHost() : "";
 }
 
 }  // namespace hookline::libtorch

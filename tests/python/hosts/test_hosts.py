@@ -194,3 +194,12 @@ def test_the_host_of_the_store_counts_more_than_a_variable_that_was_left_over() 
             hosts.start(rank, command, SETTINGS=json.dumps(settings[rank]), MASTER_ADDR="localhost") for rank in (0, 1)
         ]
         assert all("on layered over ['gloo']" in text for text in outputs(ranks))
+
+
+@pytest.mark.timeout(330)  # a loaded machine takes minutes for `import torch`
+def test_pytorch_s_store_tells_its_host() -> None:
+    with Hosts(2) as hosts:
+        place = f"tcp://{hosts.address(0)}:{PORT}"
+        command = [sys.executable, str(PROGRAMS / "torch_sum.py")]
+        ranks = [hosts.start(host, command, HOST=str(host), PLACE=place) for host in range(2)]
+        assert [text.splitlines()[-1] for text in outputs(ranks, 300)] == ["2 on layered"] * 2
