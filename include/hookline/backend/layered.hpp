@@ -15,8 +15,8 @@ namespace hookline {
 /// throws.
 HOOKLINE_EXPORT std::shared_ptr<Backend> make_layered_backend(const EngineSetting& setting);
 
-/// What a program gets that names no backend: shm on one host; beyond it layered over gloo, or over mpi where an MPI
-/// launcher started every rank and the engine is there.
+/// What a program gets that names no backend: shm on one host; beyond it layered over gloo, or over mpi where the
+/// mpirun of the MPI that the engine is built with started every rank.
 HOOKLINE_EXPORT std::shared_ptr<Backend> make_default_backend(const EngineSetting& setting);
 
 }  // namespace hookline

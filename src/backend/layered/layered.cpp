@@ -2,7 +2,6 @@
 #include <hookline/backend/layered.hpp>
 
 #include <algorithm>
-#include <cstdlib>
 #include <string>
 #include <utility>
 #include <vector>
@@ -16,12 +15,14 @@
 #include "backend/host.hpp"
 #include "backend/layered/make_layered.hpp"
 #include "backend/meeting.hpp"
+#include "backend/mpi_launcher.hpp"
 
 namespace hookline {
 namespace layered {
 namespace {
 
 constexpr const char* kDefaultEngine = "gloo";
+constexpr const char* kMpi = "mpi";
 
 struct Meeting {
   std::vector<std::string> hosts;    ///< what each rank says of its host
@@ -80,18 +81,6 @@ void check_setting(const EngineSetting& setting) {
   if (!setting.store) throw InvalidArgument("a layered group needs a store to meet in");
 }
 
-// Under mpirun, or srun with one of its interfaces for MPI.
-std::string engine_of_launcher() {
-  const bool mpi = std::getenv("OMPI_COMM_WORLD_RANK") || std::getenv("PMI_RANK") || std::getenv("PMIX_RANK");
-  if (!mpi) return kDefaultEngine;
-  try {
-    check_backend("mpi");
-    return "mpi";
-  } catch (const Unsupported&) {
-    return kDefaultEngine;
-  }
-}
-
 }  // namespace
 }  // namespace layered
 
@@ -113,7 +102,8 @@ std::shared_ptr<Backend> make_layered_backend(const EngineSetting& setting) {
 std::shared_ptr<Backend> make_default_backend(const EngineSetting& setting) {
   layered::check_setting(setting);
   const Clock::time_point deadline = deadline_after(setting.timeout);
-  const layered::Meeting meeting = layered::meet(setting, layered::engine_of_launcher(), deadline);
+  const char* const engine = backend::is_started_by_mpirun(setting.size) ? layered::kMpi : layered::kDefaultEngine;
+  const layered::Meeting meeting = layered::meet(setting, engine, deadline);
   const bool one_host = std::all_of(meeting.hosts.begin(), meeting.hosts.end(),
                                     [&](const std::string& host) { return host == meeting.hosts[0]; });
   if (one_host) {
@@ -122,8 +112,8 @@ std::shared_ptr<Backend> make_default_backend(const EngineSetting& setting) {
     return make_backend("shm", here);
   }
   const bool all_mpi = std::all_of(meeting.engines.begin(), meeting.engines.end(),
-                                   [](const std::string& engine) { return engine == "mpi"; });
-  return layered::make(setting, meeting.hosts, all_mpi ? "mpi" : layered::kDefaultEngine, deadline);
+                                   [](const std::string& each) { return each == layered::kMpi; });
+  return layered::make(setting, meeting.hosts, all_mpi ? layered::kMpi : layered::kDefaultEngine, deadline);
 }
 
 }  // namespace hookline

@@ -203,3 +203,17 @@ def test_pytorch_s_store_tells_its_host() -> None:
         command = [sys.executable, str(PROGRAMS / "torch_sum.py")]
         ranks = [hosts.start(host, command, HOST=str(host), PLACE=place) for host in range(2)]
         assert [text.splitlines()[-1] for text in outputs(ranks, 300)] == ["2 on layered"] * 2
+
+
+NOT_BY_OUR_MPI = {
+    "srun with PMI": {"PMI_RANK": "0", "PMI_SIZE": "2", "SLURM_JOB_ID": "77"},
+    "srun with PMIx": {"PMIX_RANK": "0", "PMIX_NAMESPACE": "slurm.pmix.77.0", "SLURM_JOB_ID": "77"},
+    "another MPI's mpirun": {"PMI_RANK": "0", "PMI_SIZE": "2", "MPI_LOCALNRANKS": "1"},
+    "an mpirun further out": {"OMPI_COMM_WORLD_RANK": "0", "OMPI_COMM_WORLD_SIZE": "1"},
+}
+
+
+@pytest.mark.parametrize("variables", NOT_BY_OUR_MPI.values(), ids=NOT_BY_OUR_MPI.keys())
+def test_ranks_that_our_mpi_did_not_start_do_without_it(variables: dict[str, str]) -> None:
+    with Hosts(2) as hosts:
+        default_groups(hosts, [1, 1], **variables)

@@ -1,0 +1,49 @@
+// Asks the variables of Open MPI's mpirun and of MPICH's (Hydra), and the library of the engine which of the two it is.
+#include "backend/mpi_launcher.hpp"
+
+#include <dlfcn.h>
+
+#include <cstdlib>
+#include <string>
+
+#include <hookline/backend/make_backend.hpp>
+#include <hookline/core/error.hpp>
+
+#include "backend/engine/load.hpp"
+
+namespace hookline::backend {
+namespace {
+
+bool is_number(const char* variable, int number) {
+  const char* const value = std::getenv(variable);
+  return value && value == std::to_string(number);
+}
+
+// Whether the engine, which is loaded, stands on Open MPI.
+bool has_open_mpi() {
+  for (const auto& path : engine::places("mpi")) {
+    void* const library = dlopen(path.c_str(), RTLD_LAZY | RTLD_LOCAL | RTLD_NOLOAD);
+    if (!library) continue;
+    const bool found = dlsym(library, "ompi_mpi_comm_world") != nullptr;
+    dlclose(library);
+    return found;
+  }
+  return false;
+}
+
+}  // namespace
+
+bool is_started_by_mpirun(int size) {
+  const bool open_mpi = is_number("OMPI_COMM_WORLD_SIZE", size);
+  // PMI_SIZE alone may be srun's.
+  const bool hydra = is_number("PMI_SIZE", size) && std::getenv("MPI_LOCALNRANKS");
+  if (!open_mpi && !hydra) return false;
+  try {
+    check_backend("mpi");
+  } catch (const Unsupported&) {
+    return false;
+  }
+  return has_open_mpi() ? open_mpi : hydra;
+}
+
+}  // namespace hookline::backend
