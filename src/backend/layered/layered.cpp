@@ -2,6 +2,7 @@
 #include <hookline/backend/layered.hpp>
 
 #include <algorithm>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -16,6 +17,7 @@
 #include "backend/layered/make_layered.hpp"
 #include "backend/meeting.hpp"
 #include "backend/mpi_launcher.hpp"
+#include "backend/options.hpp"
 
 namespace hookline {
 namespace layered {
@@ -59,6 +61,7 @@ std::shared_ptr<Backend> make_part(const std::string& backend, const EngineSetti
 
 std::shared_ptr<Backend> make(EngineSetting setting, const std::vector<std::string>& hosts, const std::string& engine,
                               Clock::time_point deadline) {
+  setting.options = backend::options_of(engine, setting.options);
   setting.options.erase("engine");
   // All other groups between hosts are parts of the one of all ranks, as some engines have it.
   const auto all = std::make_shared<std::shared_ptr<Backend>>();
@@ -81,39 +84,62 @@ void check_setting(const EngineSetting& setting) {
   if (!setting.store) throw InvalidArgument("a layered group needs a store to meet in");
 }
 
+// The engine that the options name, if they do. It need not be installed, as one host can do without.
+std::optional<std::string> named_engine(const EngineSetting& setting) {
+  const auto given = setting.options.find("engine");
+  if (given == setting.options.end()) return std::nullopt;
+  const std::string& engine = given->second;
+  if (engine == "layered") throw InvalidArgument("the engine of a layered group cannot be layered");
+  const std::vector<std::string> known = backend_names();
+  if (std::find(known.begin(), known.end(), engine) == known.end()) check_backend(engine);
+  return engine;
+}
+
+void check_same_engine(const Meeting& meeting, int rank, const std::string& engine) {
+  for (std::size_t r = 0; r < meeting.engines.size(); ++r) {
+    if (meeting.engines[r] == engine) continue;
+    throw InvalidArgument(fmt::format("rank {} asks for a layered group on {}, rank {} on {}: name the same engine",
+                                      rank, engine, r, meeting.engines[r]));
+  }
+}
+
 }  // namespace
 }  // namespace layered
 
 std::shared_ptr<Backend> make_layered_backend(const EngineSetting& setting) {
   layered::check_setting(setting);
   const Clock::time_point deadline = deadline_after(setting.timeout);
-  const auto given = setting.options.find("engine");
-  const std::string engine = given != setting.options.end() ? given->second : layered::kDefaultEngine;
-  if (engine == "layered") throw InvalidArgument("the engine of a layered group cannot be layered");
+  const std::string engine = layered::named_engine(setting).value_or(layered::kDefaultEngine);
+  backend::check_options({"layered", engine}, setting.options);
   const layered::Meeting meeting = layered::meet(setting, engine, deadline);
-  for (std::size_t r = 0; r < meeting.engines.size(); ++r) {
-    if (meeting.engines[r] == engine) continue;
-    throw InvalidArgument(fmt::format("rank {} asks for a layered group on {}, rank {} on {}: name the same engine",
-                                      setting.rank, engine, r, meeting.engines[r]));
-  }
+  layered::check_same_engine(meeting, setting.rank, engine);
   return layered::make(setting, meeting.hosts, engine, deadline);
 }
 
 std::shared_ptr<Backend> make_default_backend(const EngineSetting& setting) {
   layered::check_setting(setting);
   const Clock::time_point deadline = deadline_after(setting.timeout);
-  const char* const engine = backend::is_started_by_mpirun(setting.size) ? layered::kMpi : layered::kDefaultEngine;
+  const std::optional<std::string> named = layered::named_engine(setting);
+  std::vector<std::string> possible = {"shm", "layered"};
+  if (named) possible.push_back(*named);
+  else possible.insert(possible.end(), {layered::kDefaultEngine, layered::kMpi});
+  backend::check_options(possible, setting.options);
+  std::string engine = backend::is_started_by_mpirun(setting.size) ? layered::kMpi : layered::kDefaultEngine;
+  if (named) engine = *named;
+
   const layered::Meeting meeting = layered::meet(setting, engine, deadline);
-  const bool one_host = std::all_of(meeting.hosts.begin(), meeting.hosts.end(),
-                                    [&](const std::string& host) { return host == meeting.hosts[0]; });
-  if (one_host) {
+  const auto all_say = [](const std::vector<std::string>& said, const std::string& text) {
+    return std::all_of(said.begin(), said.end(), [&](const std::string& each) { return each == text; });
+  };
+  if (all_say(meeting.hosts, meeting.hosts[0])) {
     EngineSetting here = setting;
     here.timeout = time_left(deadline);
+    here.options = backend::options_of("shm", setting.options);
     return make_backend("shm", here);
   }
-  const bool all_mpi = std::all_of(meeting.engines.begin(), meeting.engines.end(),
-                                   [](const std::string& each) { return each == layered::kMpi; });
-  return layered::make(setting, meeting.hosts, all_mpi ? layered::kMpi : layered::kDefaultEngine, deadline);
+  if (named) layered::check_same_engine(meeting, setting.rank, engine);
+  else if (!all_say(meeting.engines, layered::kMpi)) engine = layered::kDefaultEngine;
+  return layered::make(setting, meeting.hosts, engine, deadline);
 }
 
 }  // namespace hookline

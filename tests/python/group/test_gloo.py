@@ -53,10 +53,33 @@ def test_what_is_not_there_is_named():
         )
     with pytest.raises(hookline.Timeout, match="rank 1 did not come"):
         hookline.init_process_group("gloo", store=store, rank=0, world_size=2, timeout=0.05)
-    with pytest.raises(hookline.InvalidArgument, match=r"shm takes the option waiting, .* 'interface=lo'"):
-        hookline.init_process_group(store=store, rank=0, world_size=1, backend_options={"interface": "lo"})
     with pytest.raises(hookline.InvalidArgument, match="'waiting=never' was given"):
         hookline.init_process_group("shm", store=store, rank=0, world_size=1, backend_options={"waiting": "never"})
+
+
+def alone(backend=None, **options):
+    store = hookline.MemoryStore()
+    return hookline.init_process_group(backend, store=store, rank=0, world_size=1, backend_options=options)
+
+
+def test_options_for_several_hosts_do_no_harm_on_one():
+    for options in ({"interface": "no_such0"}, {"engine": "gloo", "address": "10.1.2.3"}, {"waiting": "sleep"}):
+        assert alone(**options).getBackendName() == "shm"
+    assert alone("layered", engine="gloo", interface="no_such0").getBackendName() == "shm"
+
+
+def test_options_that_nobody_takes_are_named_on_one_host_too():
+    with pytest.raises(hookline.InvalidArgument, match=r"'colour=red' was given.*interface \(gloo\)"):
+        alone(colour="red")
+    with pytest.raises(hookline.InvalidArgument, match="'colour=red' was given"):
+        alone("layered", colour="red")
+    with pytest.raises(hookline.InvalidArgument, match="'address=node7' was given"):
+        alone(engine="mpi", address="node7")
+    with pytest.raises(hookline.InvalidArgument, match="'waiting=sleep' was given"):
+        alone("layered", waiting="sleep")
+    for backend in (None, "layered"):
+        with pytest.raises(hookline.InvalidArgument, match="no backend is called 'nonsense'"):
+            alone(backend, engine="nonsense")
 
 
 def test_ranks_that_sleep_while_they_wait(launch):
