@@ -47,7 +47,7 @@ int listen_at(const SocketAddress& address, std::vector<Listener>& listeners) {
 }
 
 std::string advice(int error) {
-  if (error == EADDRINUSE) return "another program has this port: choose another one, or 0 for any that is free";
+  if (error == EADDRINUSE) return "another program has this port: choose another one";
   if (error == EADDRNOTAVAIL) {
     return "this is no address of this machine: give one of its own, or listen on all of its interfaces";
   }

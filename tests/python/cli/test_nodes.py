@@ -154,7 +154,7 @@ def test_a_port_in_use(launcher, nodes):
         code, out, err = ends(nodes(0, 2, "-n", "1", "true"))
     assert (code, out) == (1, "")
     assert nodes.master in err
-    assert "another program has this port" in err
+    assert "another program has this port: choose another one\n" in err
     assert "Traceback" not in err
 
 
