@@ -16,8 +16,8 @@ namespace hookline {
 HOOKLINE_EXPORT std::shared_ptr<Backend> make_layered_backend(const EngineSetting& setting);
 
 /// What a program gets that names no backend: shm on one host; beyond it layered over gloo, or over mpi where the
-/// mpirun of the MPI that the engine is built with started every rank, or the option "engine". The options of all of
-/// these are taken, and each gets its own; InvalidArgument for one that none takes.
+/// mpirun of the MPI that the engine is built with started every rank; over what the option "engine" names. The
+/// options of all of these are taken, and each gets its own; InvalidArgument for one that none takes.
 HOOKLINE_EXPORT std::shared_ptr<Backend> make_default_backend(const EngineSetting& setting);
 
 }  // namespace hookline
