@@ -81,9 +81,10 @@ std::shared_ptr<Store> open_job_file(const RendezvousPlan& plan, Milliseconds ti
       fmt::format("{}/hookline-{}-{:016x}", plan.directory, ::geteuid(), std::hash<std::string>()(job));
   enter_private_directory(directory);
   auto file = std::make_shared<FileStore>(directory + "/store", -1, timeout);
-  if (file->add(kOpenedKey, 1) == plan.world_size) {
+  // A rank whose first group came to nothing may be here again before others have come.
+  const bool first_time = file->add(fmt::format("{}/{}", kOpenedKey, plan.rank), 1) == 1;
+  if (first_time && file->add(kOpenedKey, 1) == plan.world_size) {
     // Everybody has it open and needs its name no more, so nothing stays behind however the processes end.
-    file->delete_key(kOpenedKey);
     ::unlink(file->path().c_str());
     ::rmdir(directory.c_str());
   }

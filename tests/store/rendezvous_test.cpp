@@ -6,7 +6,9 @@
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
+#include <map>
 #include <string>
+#include <utility>
 
 #include <gmock/gmock.h>
 
@@ -80,6 +82,35 @@ TEST(Rendezvous, UnderMpirunAForeignDirectoryIsRefused) {
   ASSERT_TRUE(std::filesystem::remove(own));
   std::filesystem::create_directory_symlink(directory.path(), own);
   EXPECT_THAT(run(alone, directory.path()).output, HasSubstr("0700"));
+}
+
+/// Variables of this process, gone at the end.
+class Variables {
+ public:
+  explicit Variables(std::map<std::string, std::string> values) : values_(std::move(values)) {
+    for (const auto& [name, value] : values_) setenv(name.c_str(), value.c_str(), 1);
+  }
+  ~Variables() {
+    for (const auto& [name, value] : values_) unsetenv(name.c_str());
+  }
+  Variables(const Variables&) = delete;
+  Variables& operator=(const Variables&) = delete;
+
+ private:
+  const std::map<std::string, std::string> values_;
+};
+
+TEST(Rendezvous, UnderMpirunARankThatComesTwiceIsFoundByTheOthers) {
+  test::TempDirectory directory;
+  const Variables variables({{"OMPI_COMM_WORLD_RANK", "0"},
+                             {"OMPI_COMM_WORLD_SIZE", "2"},
+                             {"PMIX_NAMESPACE", "1"},
+                             {"TMPDIR", directory.path()}});
+  const Rendezvous failed = rendezvous("env://", 0, 2);
+  const Rendezvous again = rendezvous("env://", 0, 2);
+  again.store->set("key", "value");
+  EXPECT_TRUE(rendezvous("env://", 1, 2).store->check({"key"}));
+  EXPECT_TRUE(std::filesystem::is_empty(directory.path()));
 }
 
 TEST(Rendezvous, ByFile) {
