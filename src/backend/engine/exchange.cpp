@@ -223,7 +223,7 @@ void Exchange::finish(std::exception_ptr error) {
       std::vector<std::unique_ptr<Message>> sent;
       std::vector<std::unique_ptr<Message>> received;
     };
-    station().mail().keep(
+    station().outbox().keep(
         std::make_shared<Greetings>(Greetings{std::move(greetings_), std::move(sent_), std::move(received_)}));
   }
   let_go();

@@ -99,7 +99,7 @@ bool ReceiveOperation::step() {
     if (!through(messages_.front(), source_)) return false;
     messages_.erase(messages_.begin());
   }
-  station().mail().tell(source_, {.kind = MailKind::received, .number = envelope_.number}, nullptr);
+  station().outbox().tell(source_, {.kind = MailKind::received, .number = envelope_.number}, nullptr);
   if (mismatch_) std::rethrow_exception(mismatch_);
   if (!target_.is_contiguous()) target_.copy_from(buffer_);
   return true;

@@ -9,32 +9,12 @@
 #include <mutex>
 #include <vector>
 
-#include <hookline/backend/engine.hpp>
-
+#include "backend/engine/envelope.hpp"
 #include "backend/engine/lane.hpp"
 #include "backend/engine/operation.hpp"
 
 namespace hookline::engine {
 
-enum class MailKind : std::uint32_t {
-  letter = 1,    ///< a send; small ones have their elements behind the envelope, others follow as data
-  received = 2,  ///< the data of a send were received: `number` says which
-  left = 3,      ///< the sender leaves the group
-  gave_up = 4,   ///< the sender's group is broken; `dtype` is kPeerLost or 0, the cause's text lies behind the envelope
-};
-inline constexpr std::uint32_t kPeerLost = 1;
-
-struct Envelope {
-  MailKind kind = MailKind::letter;
-  std::int32_t tag = 0;
-  std::uint32_t dtype = 0;
-  std::uint32_t inlined = 0;  ///< bytes behind the envelope
-  std::uint64_t bytes = 0;
-  std::uint64_t number = 0;  ///< of the first message of data
-};
-static_assert(sizeof(Envelope) == 32);
-
-inline constexpr std::size_t kLongestMail = kMailBytes - sizeof(Envelope);
 inline constexpr std::size_t kDataBytes = 4 * 1024 * 1024;  ///< the most that a message of a send's data has
 
 class SendOperation;
@@ -48,16 +28,6 @@ class Mail {
 
   WorkPtr send(Collective&& collective, Milliseconds timeout);
   WorkPtr receive(Collective&& collective, Milliseconds timeout);
-
-  /// Posts a message of mail; it is nobody's business whether it arrives. Throws nothing.
-  void tell(int to, Envelope envelope, const std::byte* data) noexcept;
-  /// The last mail to everybody else, posted even where the group is broken.
-  void farewell(Envelope envelope, const std::string& text) noexcept;
-  /// Returns when that is through, or after a short time.
-  void await_farewells() noexcept;
-  /// Messages that were given up, with their memory: they stay until release(), so that words behind them get through.
-  void keep(std::shared_ptr<void> messages);
-  void release() noexcept;
 
   /// Has the thread that listens come back from its wait. When looks() has changed, it takes what has come next.
   void look() noexcept;
@@ -77,9 +47,6 @@ class Mail {
   void finish(Operation& operation, std::exception_ptr error);
 
   Lane& incoming() noexcept { return incoming_; }
-  /// Has mail that was posted go out, as long as its receivers take it.
-  void flush() noexcept;
-  void stop_lanes() noexcept;
 
  private:
   struct Letter {  ///< a send of a peer's that nobody receives yet
@@ -97,16 +64,12 @@ class Mail {
 
   Station& station_;
   Lane incoming_;  ///< data of large messages, as they come in
-  Lane outgoing_;  ///< envelopes, until they are through
   std::mutex mutex_;
   std::condition_variable changed_;  ///< a send or receive is over, or has got into its lane
   std::list<std::shared_ptr<ReceiveOperation>> receives_;
   std::list<Letter> letters_;
   std::list<std::shared_ptr<SendOperation>> sends_;  ///< large ones that the receiver has not got yet
   std::vector<std::uint64_t> data_numbers_;          ///< by receiver: messages of data so far
-  std::vector<std::byte> last_words_;
-  std::vector<std::unique_ptr<Message>> farewells_;  ///< by receiver
-  std::vector<std::shared_ptr<void>> kept_;
   std::atomic<bool> urgent_ = false;
   std::atomic<bool> asked_ = false;  ///< somebody waits for a look
   std::atomic<std::uint64_t> looks_ = 0;

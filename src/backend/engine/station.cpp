@@ -42,6 +42,7 @@ Station::Station(std::shared_ptr<Engine> engine)
       fork_generation_(core::fork_generation()),
       waits_(size_, [this] { mail_.look_around(); }),
       mail_(*this),
+      outbox_(*this),
       left_(static_cast<std::size_t>(size_)) {
   for (auto& lane : lanes_) lane = std::make_unique<Lane>(*this);
 }
@@ -68,16 +69,18 @@ void Station::close() noexcept {
     unusable_.store(true, std::memory_order_seq_cst);
   }
   if (!broken()) {
-    mail_.farewell({.kind = MailKind::left}, "");
-    mail_.flush();
+    outbox_.farewell({.kind = MailKind::left}, "");
+    outbox_.flush();
   }
   waits_.stop();
   for (const auto& lane : lanes_) lane->end_all();
   mail_.end_all();
+  outbox_.end_all();
   for (const auto& lane : lanes_) lane->stop();
-  mail_.stop_lanes();
-  mail_.await_farewells();
-  mail_.release();
+  mail_.incoming().stop();
+  outbox_.stop();
+  outbox_.await_farewells();
+  outbox_.release();
   mail_.end_listening();
   waits_.end_thread();
   core::end_thread(listening_);
@@ -143,13 +146,14 @@ void Station::fail(std::exception_ptr cause, const std::string* told) {
     unusable_.store(true, std::memory_order_seq_cst);
   }
   news_.notify_all();
-  mail_.farewell(envelope, text);
+  outbox_.farewell(envelope, text);
   waits_.stop(told != nullptr);
   for (const auto& lane : lanes_) {
     if (told) lane->hurry();
     else lane->end_all();
   }
   mail_.end_all();
+  outbox_.end_all();
   waits_.keep_ticking();
 }
 
@@ -164,7 +168,7 @@ void Station::close_if_broken(Milliseconds since) noexcept {
     }
     if (engine_closed_.exchange(true)) return;
   }
-  mail_.release();
+  outbox_.release();
   engine_->close();
 }
 

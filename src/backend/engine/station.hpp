@@ -16,6 +16,7 @@
 #include "backend/engine/lane.hpp"
 #include "backend/engine/mail.hpp"
 #include "backend/engine/operation.hpp"
+#include "backend/engine/outbox.hpp"
 #include "backend/engine/waits.hpp"
 
 namespace hookline::engine {
@@ -37,6 +38,7 @@ class Station : public std::enable_shared_from_this<Station> {
   Engine& engine() noexcept { return *engine_; }
   Waits& waits() noexcept { return waits_; }
   Mail& mail() noexcept { return mail_; }
+  Outbox& outbox() noexcept { return outbox_; }
   Lane& lane(int index) noexcept { return *lanes_[static_cast<std::size_t>(index)]; }
   int rank() const noexcept { return rank_; }
   int size() const noexcept { return size_; }
@@ -84,6 +86,7 @@ class Station : public std::enable_shared_from_this<Station> {
   const std::uint64_t fork_generation_;
   Waits waits_;
   Mail mail_;
+  Outbox outbox_;
   std::array<std::unique_ptr<Lane>, kEngineLanes> lanes_;
   std::array<std::uint64_t, kEngineLanes> numbers_ = {};  ///< of operations so far; under the lane's mutex
   std::vector<std::atomic<bool>> left_;

@@ -1,0 +1,31 @@
+// What every message of mail begins with.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include <hookline/backend/engine.hpp>
+
+namespace hookline::engine {
+
+enum class MailKind : std::uint32_t {
+  letter = 1,    ///< a send; small ones have their elements behind the envelope, others follow as data
+  received = 2,  ///< the data of a send were received: `number` says which
+  left = 3,      ///< the sender leaves the group
+  gave_up = 4,   ///< the sender's group is broken; `dtype` is kPeerLost or 0, the cause's text lies behind the envelope
+};
+inline constexpr std::uint32_t kPeerLost = 1;
+
+struct Envelope {
+  MailKind kind = MailKind::letter;
+  std::int32_t tag = 0;
+  std::uint32_t dtype = 0;
+  std::uint32_t inlined = 0;  ///< bytes behind the envelope
+  std::uint64_t bytes = 0;
+  std::uint64_t number = 0;  ///< of the first message of data
+};
+static_assert(sizeof(Envelope) == 32);
+
+inline constexpr std::size_t kLongestMail = kMailBytes - sizeof(Envelope);
+
+}  // namespace hookline::engine
