@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <iterator>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -24,7 +25,9 @@ constexpr Milliseconds kLastWords{1000};  // after that a broken group closes it
 Mail::Mail(Station& station)
     : station_(station),
       incoming_(station),
-      data_numbers_(static_cast<std::size_t>(station.size())) {}
+      data_numbers_(static_cast<std::size_t>(station.size())),
+      doubts_(station.size()),
+      heard_(static_cast<std::size_t>(station.size())) {}
 
 WorkPtr Mail::send(Collective&& collective, Milliseconds timeout) {
   auto send = std::make_shared<SendOperation>(station_.shared_from_this(), timeout, std::move(collective));
@@ -200,6 +203,7 @@ void Mail::listen() {
     const bool whole = envelope.inlined <= kLongestMail && envelope.inlined <= envelope.bytes;
     const bool other = envelope.kind != MailKind::letter && envelope.inlined <= kLongestMail;
     if (source < 0 || source >= station_.size() || !(whole || other)) continue;
+    ++heard_[static_cast<std::size_t>(source)];
     handle(source, envelope, read.data() + sizeof envelope);
   }
 }
@@ -247,30 +251,51 @@ void Mail::look_around() {
     if (receives_.empty() && sends_.empty()) urgent_ = false;
     else station_.waits().keep_ticking();
     const Clock::time_point now = Clock::now();
-    const auto look = [&](const Operation& operation, const std::vector<int>& awaited) {
-      const bool gone = std::all_of(awaited.begin(), awaited.end(), [&](int r) { return station_.has_left(r); });
-      if (gone) {
-        cause = std::make_exception_ptr(PeerLost(fmt::format(
-            "{}: rank {} left the group", station_.context(operation.describe()), fmt::join(awaited, ", "))));
-      } else if (now >= operation.deadline()) {
-        cause = station_.not_in_time(operation, awaited);
-      }
-    };
     for (const auto& receive : receives_) {
       if (cause) break;
       std::vector<int> awaited;
       for (int r = 0; r < station_.size(); ++r) {
         if (r != station_.rank() && receive->wants(r, receive->collective().tag)) awaited.push_back(r);
       }
-      look(*receive, awaited);
+      cause = hopeless(*receive, awaited, now);
     }
     for (const auto& send : sends_) {
       if (cause) break;
-      look(*send, {send->target()});
+      cause = hopeless(*send, {send->target()}, now);
     }
   }
   if (cause) station_.fail(cause);
   station_.close_if_broken(kLastWords);
+}
+
+// One that died is enough, as for the embedded backends: nobody knows whether it was to send what is waited for.
+std::exception_ptr Mail::hopeless(const Operation& operation, const std::vector<int>& awaited, Clock::time_point now) {
+  std::vector<int> here;
+  std::copy_if(awaited.begin(), awaited.end(), std::back_inserter(here), [&](int r) { return !station_.has_left(r); });
+  if (here.empty()) {
+    return std::make_exception_ptr(PeerLost(
+        fmt::format("{}: rank {} left the group", station_.context(operation.describe()), fmt::join(awaited, ", "))));
+  }
+  for (const int rank : here) {
+    if (std::exception_ptr dead = if_dead(operation, rank, now)) return dead;
+  }
+  return now >= operation.deadline() ? station_.not_in_time(operation, awaited) : nullptr;
+}
+
+std::exception_ptr Mail::if_dead(const Operation& operation, int rank, Clock::time_point now) {
+  Doubts::Seen seen{.lost = false, .heard = heard_[static_cast<std::size_t>(rank)].load(), .looks = looks()};
+  std::exception_ptr lost;
+  try {
+    station_.engine().check(rank);
+  } catch (const PeerLost&) {
+    seen.lost = true;
+    lost = std::current_exception();
+  }
+  switch (doubts_.judge(rank, seen, now)) {
+    case Doubts::Verdict::dead: return station_.died(operation.describe(), rank, lost);
+    case Doubts::Verdict::doubted_from_now: look(); return nullptr;
+    default: return nullptr;
+  }
 }
 
 void Mail::wait_until(const std::function<bool()>& over, const Operation& operation) {

@@ -9,6 +9,7 @@
 #include <mutex>
 #include <vector>
 
+#include "backend/engine/doubts.hpp"
 #include "backend/engine/envelope.hpp"
 #include "backend/engine/lane.hpp"
 #include "backend/engine/operation.hpp"
@@ -39,7 +40,7 @@ class Mail {
 
   /// Ends everything that is pending, where the group is unusable.
   void end_all();
-  /// Fails the group where a receive's or send's time is up, or nobody is left to send.
+  /// Fails the group where a receive's or send's time is up, nobody is left to send, or one of those has died.
   void look_around();
   /// Waits for something that the listening thread does for an operation, or for its deadline.
   void wait_until(const std::function<bool()>& over, const Operation& operation);
@@ -61,6 +62,9 @@ class Mail {
   /// mutex is let go of is found by end_all(), which comes after the group became unusable.
   bool over_if_unusable(Operation& operation);
   void set_urgent();
+  /// Why a pending operation can come to nothing any more, or null. Under the mutex.
+  std::exception_ptr hopeless(const Operation& operation, const std::vector<int>& awaited, Clock::time_point now);
+  std::exception_ptr if_dead(const Operation& operation, int rank, Clock::time_point now);
 
   Station& station_;
   Lane incoming_;  ///< data of large messages, as they come in
@@ -70,6 +74,8 @@ class Mail {
   std::list<Letter> letters_;
   std::list<std::shared_ptr<SendOperation>> sends_;  ///< large ones that the receiver has not got yet
   std::vector<std::uint64_t> data_numbers_;          ///< by receiver: messages of data so far
+  Doubts doubts_;
+  std::vector<std::atomic<std::uint64_t>> heard_;  ///< by sender: mail so far
   std::atomic<bool> urgent_ = false;
   std::atomic<bool> asked_ = false;  ///< somebody waits for a look
   std::atomic<std::uint64_t> looks_ = 0;

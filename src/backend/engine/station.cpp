@@ -15,12 +15,6 @@
 namespace hookline::engine {
 namespace {
 
-// How long a lost connection waits for the words of who closed it, which came before it was closed, and for others':
-// at least, and, while the thread that listens has not had the time to look, at most.
-constexpr Milliseconds kExplain{300};
-constexpr Milliseconds kExplainBusy{850};
-constexpr Milliseconds kTake{50};  // for a letter that has come, once that thread runs
-
 // An operation of a group that can do no more: over from the start.
 class Ended final : public Operation {
  public:
@@ -229,6 +223,10 @@ std::exception_ptr Station::explain(const std::exception_ptr& lost, int rank, co
     }
   }
   if (broken_) return broken_;
+  return died(what, rank, lost);
+}
+
+std::exception_ptr Station::died(const std::string& what, int rank, const std::exception_ptr& lost) const {
   return std::make_exception_ptr(PeerLost(
       fmt::format("{}: rank {} died or cannot be reached; make a new group without it", context(what), rank), lost));
 }

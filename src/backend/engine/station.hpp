@@ -60,6 +60,8 @@ class Station : public std::enable_shared_from_this<Station> {
   /// another rank has left and the operation `lacks` its part, that rank: the peer may have given up because of it.
   std::exception_ptr explain(const std::exception_ptr& lost, int rank, const std::string& what,
                              const std::function<bool(int rank)>& lacks);
+  /// The error for a rank that must have died, as nothing explains that its connection is lost.
+  std::exception_ptr died(const std::string& what, int rank, const std::exception_ptr& lost) const;
   /// The thread that listens has looked.
   void wake_explaining();
   /// The peer has said that it leaves.

@@ -5,6 +5,7 @@
 
 #include <atomic>
 #include <csignal>
+#include <functional>
 #include <thread>
 
 #include <gmock/gmock.h>
@@ -128,6 +129,35 @@ TEST_F(GlooFaults, AKilledPeerIsLostLongBeforeTheTimeoutAndTheOthersGoOn) {
   kill(children[kVictim], SIGKILL);
   for (int rank = 0; rank < kRanks; ++rank) {
     EXPECT_EQ(exit_status(children[static_cast<std::size_t>(rank)]), rank == kVictim ? 128 + SIGKILL : 0) << rank;
+  }
+}
+
+TEST_F(GlooFaults, AKilledPeerIsLostToThoseWhoSendToItAndReceiveFromIt) {
+  using Start = std::function<WorkPtr(ProcessGroup&)>;
+  const std::vector<Start> starts = {
+      [](ProcessGroup& group) { return group.recv(Tensor::zeros({10}), 3); },
+      [](ProcessGroup& group) { return group.recv_anysource(Tensor::zeros({10})); },
+      [](ProcessGroup& group) { return group.send(Tensor::zeros({1'000'000}), 3); },
+  };
+  std::vector<pid_t> children;
+  for (int rank = 0; rank < 4; ++rank) {
+    children.push_back(rank_process([&, rank] {
+      auto group =
+          make_group(make_gloo(std::make_shared<FileStore>(directory_ / "store"), rank, 4, seconds(30)), seconds(20));
+      group->barrier()->wait();
+      if (rank == 3) {
+        board_.ready.fetch_add(1);
+        for (;;) pause();
+      }
+      const WorkPtr work = starts[static_cast<std::size_t>(rank)](*group);
+      board_.ready.fetch_add(1);
+      EXPECT_THAT([&] { work->wait(); }, ThrowsMessage<PeerLost>(HasSubstr("rank 3 died")));
+    }));
+  }
+  await_ready(4);
+  kill(children[3], SIGKILL);
+  for (int rank = 0; rank < 4; ++rank) {
+    EXPECT_EQ(exit_status(children[static_cast<std::size_t>(rank)]), rank == 3 ? 128 + SIGKILL : 0) << rank;
   }
 }
 
