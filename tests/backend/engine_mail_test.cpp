@@ -1,4 +1,8 @@
 // Sends and receives on an engine where a peer dies, leaves, or takes little: who is told what.
+#include <cstring>
+#include <optional>
+#include <thread>
+
 #include <gmock/gmock.h>
 
 #include <hookline/backend/engine.hpp>
@@ -67,6 +71,94 @@ TEST_F(EngineMail, AReceiveFromAnybodyWaitsForTheOthersWhereOneHasLeft) {
   const WorkPtr receive = groups_[0]->recv_anysource(Tensor::zeros({10}));
   groups_[2]->shutdown();
   EXPECT_THROW(receive->wait(Milliseconds(800)), Timeout) << "long enough to take somebody for dead";
+}
+
+// Rank 0 leaves a group whose other ranks take mail only as the test does, as behind slow links.
+class EngineLeaving : public ::testing::Test {
+ protected:
+  explicit EngineLeaving(Milliseconds timeout = std::chrono::seconds(60))
+      : group_(make_group(make_engine_backend(engines_[0]), timeout)) {}
+
+  void send(int count, int to) {
+    for (int i = 0; i < count; ++i) group_->send(Tensor::full({10}, i), to)->wait();
+  }
+
+  // The next mail, by its last element; none where it is the farewell, which has no elements.
+  std::optional<float> next_mail(std::size_t rank) {
+    std::vector<std::byte> room(kMailBytes);
+    const auto message = engines_[rank]->receive_any({kMailChannel, 0}, room.data(), room.size());
+    message->wait(true);
+    constexpr std::size_t kLast = 32 + 9 * sizeof(float);
+    std::uint32_t kind = 0;
+    std::memcpy(&kind, room.data(), sizeof kind);
+    if (kind != 1) return std::nullopt;
+    float last = 0;
+    std::memcpy(&last, room.data() + kLast, sizeof last);
+    return last;
+  }
+
+  void expect_all(int count, std::size_t rank, Milliseconds pace) {
+    for (int i = 0; i < count; ++i) {
+      std::this_thread::sleep_for(pace);
+      EXPECT_EQ(next_mail(rank), static_cast<float>(i));
+    }
+    EXPECT_EQ(next_mail(rank), std::nullopt);
+  }
+
+  // What is not there by then does not come: who still waits for it gets PeerLost.
+  std::jthread leave() {
+    return std::jthread([this] {
+      group_->shutdown();
+      for (const auto& engine : engines_) engine->close();
+    });
+  }
+
+  const std::vector<std::shared_ptr<Engine>> engines_ = testing::make_memory_engines(3);
+  const std::shared_ptr<ProcessGroup> group_;
+};
+
+TEST_F(EngineLeaving, WhatWasSentGoesOutAsLongAsItMoves) {
+  send(30, 1);
+  const std::jthread other([&] { EXPECT_EQ(next_mail(2), std::nullopt); });
+  const std::jthread leaving = leave();
+  expect_all(30, 1, Milliseconds(80));
+}
+
+TEST_F(EngineLeaving, WhoTakesNothingKeepsNothingFromTheOthers) {
+  send(100, 1);
+  send(30, 2);
+  const std::jthread leaving = leave();
+  expect_all(30, 2, Milliseconds(80));
+}
+
+TEST_F(EngineLeaving, WhoTakesNothingIsNotWaitedForWithEveryMessage) {
+  send(3000, 1);
+  send(3000, 2);
+  const Clock::time_point start = Clock::now();
+  group_->shutdown();
+  EXPECT_LT(Clock::now() - start, std::chrono::seconds(20));
+}
+
+class EngineLeavingSoon : public EngineLeaving {
+ protected:
+  EngineLeavingSoon() : EngineLeaving(Milliseconds(300)) {}
+};
+
+TEST_F(EngineLeavingSoon, ASendHasNoMoreThanItsOwnTime) {
+  send(1000, 1);
+  int taken = 0;
+  std::thread other([&] {
+    EXPECT_THROW(
+        for (;; ++taken) {
+          std::this_thread::sleep_for(Milliseconds(20));
+          next_mail(1);
+        },
+        PeerLost);
+  });
+  group_->shutdown();
+  engines_[1]->close();
+  other.join();
+  EXPECT_LT(taken, 500);
 }
 
 }  // namespace

@@ -48,13 +48,19 @@ bool Lane::push(const std::shared_ptr<Script>& script, const std::function<void(
   return true;
 }
 
-void Lane::flush(Milliseconds time) noexcept {
-  const Clock::time_point until = deadline_after(time);
+void Lane::flush() noexcept {
   std::unique_lock lock(mutex_);
-  flush_until_ = until;
   hurry_ = true;
   wake_.notify_one();
-  changed_.wait_until(lock, until + kInterruptPeriod, [&] { return queue_.empty(); });
+  while (!changed_.wait_for(lock, kInterruptPeriod, [&] { return queue_.empty(); })) {
+    lock.unlock();
+    try {
+      check_interrupt();
+    } catch (...) {  // who is in such a hurry does without
+      return;
+    }
+    lock.lock();
+  }
 }
 
 void Lane::hurry() {
@@ -159,7 +165,7 @@ std::exception_ptr Lane::explain(Script& script, const std::exception_ptr& lost)
 // When the first of those that are queued must be over: they wait for the head.
 Clock::time_point Lane::earliest() {
   const std::lock_guard lock(mutex_);
-  Clock::time_point first = flush_until_;
+  Clock::time_point first = Clock::time_point::max();
   for (const auto& script : queue_) first = std::min(first, script->until());
   return first;
 }

@@ -66,8 +66,8 @@ class Lane {
   void drive_until(const std::function<bool()>& over, const std::function<Clock::time_point()>& until);
   /// Has the thread of the lane see to what is queued.
   void hurry();
-  /// Returns when nothing is queued any more. From now on the time of all scripts is up after so long.
-  void flush(Milliseconds time) noexcept;
+  /// Returns when nothing is queued any more, or Ctrl-C came. How long that may take is up to the scripts.
+  void flush() noexcept;
   /// Ends all that is queued with why the group is unusable. Where somebody drives, that one does.
   void end_all();
 
@@ -88,7 +88,6 @@ class Lane {
   std::condition_variable wake_;     ///< of the thread
   std::deque<std::shared_ptr<Script>> queue_;
   Clock::time_point pushed_;  ///< when the last one was
-  Clock::time_point flush_until_ = Clock::time_point::max();
   bool driven_ = false;
   bool hurry_ = false;
   bool asleep_ = false;

@@ -36,7 +36,7 @@ WorkPtr Mail::send(Collective&& collective, Milliseconds timeout) {
                     .bytes = send->data().nbytes()};
   if (envelope.bytes <= kLongestMail) {
     envelope.inlined = static_cast<std::uint32_t>(envelope.bytes);
-    station_.outbox().tell(send->target(), envelope, send->data().bytes());
+    station_.outbox().tell(send->target(), envelope, send->data().bytes(), send->deadline());
     send->complete(nullptr);
     return send;
   }

@@ -12,8 +12,9 @@ namespace hookline::engine {
 namespace {
 
 constexpr MessageAddress kAddress{kMailChannel, 0};
-constexpr Milliseconds kFlush{250};      // how long mail may take where a peer does not listen
-constexpr Milliseconds kFarewell{1000};  // and the last words: a peer without them cannot tell leaving from death
+// A peer that gets no last words cannot tell leaving from death: a link may be slow, and a process busy.
+constexpr Milliseconds kPatience{1000};
+constexpr Milliseconds kLook{50};  // at what has gone out while another receiver was waited for
 
 std::vector<std::byte> written(Envelope envelope, const std::byte* data) {
   std::vector<std::byte> bytes(sizeof envelope + envelope.inlined);
@@ -22,20 +23,37 @@ std::vector<std::byte> written(Envelope envelope, const std::byte* data) {
   return bytes;
 }
 
+}  // namespace
+
 // Mail under way: it needs its memory, and nothing else of this rank.
-class Outgoing final : public Script {
+class Outbox::Outgoing final : public Script {
  public:
-  Outgoing(Outbox& outbox, int to, std::vector<std::byte> bytes)
-      : outbox_(outbox), to_(to), posted_(std::make_shared<Posted>(std::move(bytes))) {}
+  Outgoing(Outbox& outbox, int to, std::vector<std::byte> bytes, Clock::time_point until)
+      : outbox_(outbox), to_(to), until_(until), posted_(std::make_shared<Posted>(std::move(bytes))) {}
   void post(Engine& engine) {
     posted_->message = engine.send(to_, kAddress, posted_->bytes.data(), posted_->bytes.size());
   }
-  bool step() override { return through(posted_->message, to_); }
+
+  bool step() override {
+    if (receiver().given_up) return true;
+    if (head_since_ == Clock::time_point::max()) head_since_ = Clock::now();
+    through_ = through(posted_->message, to_);
+    return through_;
+  }
   void finish(std::exception_ptr error) override {
-    if (error) outbox_.keep(posted_);
+    if (through_) {
+      receiver().taken_at = Clock::now();
+    } else if (error || outbox_.leaving()) {
+      receiver().given_up = true;
+      outbox_.keep(posted_);
+    }
     posted_.reset();
   }
-  Clock::time_point until() const override { return Clock::time_point::max(); }
+  // Those behind the head of the lane do not hasten it.
+  Clock::time_point until() const override {
+    if (head_since_ == Clock::time_point::max() || !outbox_.leaving()) return Clock::time_point::max();
+    return std::min(outbox_.patience(to_, head_since_), until_);
+  }
   std::exception_ptr time_up() override { return nullptr; }
   std::string what() const override { return "mail"; }
   bool counts() const override { return false; }
@@ -47,28 +65,38 @@ class Outgoing final : public Script {
     std::unique_ptr<Message> message;
   };
 
+  Receiver& receiver() const { return outbox_.receivers_[static_cast<std::size_t>(to_)]; }
+
   Outbox& outbox_;
   const int to_;
+  const Clock::time_point until_;
   std::shared_ptr<Posted> posted_;
+  Clock::time_point head_since_ = Clock::time_point::max();
+  bool through_ = false;
 };
 
-}  // namespace
+Outbox::Outbox(Station& station)
+    : station_(station), lane_(station), receivers_(static_cast<std::size_t>(station.size())) {}
 
-Outbox::Outbox(Station& station) : station_(station), lane_(station) {}
-
-void Outbox::tell(int to, Envelope envelope, const std::byte* data) noexcept {
+void Outbox::tell(int to, Envelope envelope, const std::byte* data, Clock::time_point until) noexcept {
   try {
-    const auto outgoing = std::make_shared<Outgoing>(*this, to, written(envelope, data));
+    const auto outgoing = std::make_shared<Outgoing>(*this, to, written(envelope, data), until);
     lane_.push(outgoing, [&] { outgoing->post(station_.engine()); }, false);
   } catch (const std::exception&) {
     // A peer that is lost shows where somebody waits for it.
   }
 }
 
+Clock::time_point Outbox::patience(int receiver, Clock::time_point since) const noexcept {
+  const Clock::time_point taken_at = receivers_[static_cast<std::size_t>(receiver)].taken_at;
+  return std::max(std::max(taken_at, last_words_at_.load()) + kPatience, since + kLook);
+}
+
 void Outbox::farewell(Envelope envelope, const std::string& text) noexcept {
   try {
     envelope.inlined = static_cast<std::uint32_t>(std::min(text.size(), kLongestMail));
     const std::lock_guard lock(mutex_);
+    last_words_at_ = Clock::now();
     last_words_ = written(envelope, reinterpret_cast<const std::byte*>(text.data()));
     farewells_.resize(static_cast<std::size_t>(station_.size()));
     for (int r = 0; r < station_.size(); ++r) {
@@ -91,13 +119,13 @@ void Outbox::await_farewells() noexcept {
     const std::lock_guard lock(mutex_);
     said.swap(farewells_);
   }
-  const Clock::time_point deadline = Clock::now() + kFarewell;
   for (std::size_t r = 0; r < said.size(); ++r) {
     if (!said[r]) continue;
+    const int receiver = static_cast<int>(r);
+    const Clock::time_point deadline = patience(receiver, Clock::now());
     std::exception_ptr ignored;
     try {
-      station_.waits().wait_for(
-          station_.engine(), *said[r], static_cast<int>(r), [&] { return deadline; }, ignored, true);
+      station_.waits().wait_for(station_.engine(), *said[r], receiver, [&] { return deadline; }, ignored, true);
     } catch (...) {  // interrupted
       return;
     }
@@ -115,6 +143,6 @@ void Outbox::release() noexcept {
   kept.swap(kept_);
 }
 
-void Outbox::flush() noexcept { lane_.flush(kFlush); }
+void Outbox::flush() noexcept { lane_.flush(); }
 
 }  // namespace hookline::engine

@@ -151,6 +151,12 @@ def test_a_killed_rank_is_named_within_a_second_and_the_others_make_a_new_group(
     raise AssertionError(f"the ranks that were left waited {times} s")
 
 
+def test_what_a_rank_has_sent_arrives_over_a_slow_link_though_the_rank_has_gone() -> None:
+    with Hosts(2, "2mbit") as hosts:
+        printed = hosts.run(PROGRAMS / "letters.py", [1, 1], LETTERS="400")
+    assert printed[1].split() == ["received", "400"], printed
+
+
 def test_a_link_that_is_cut_silently_is_a_timeout_and_a_new_group_works() -> None:
     with Hosts(2, "10gbit") as hosts:
         processes = start_faults(hosts, [1, 2], 3, NEW_SIZE="3")
