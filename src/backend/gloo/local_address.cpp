@@ -90,10 +90,11 @@ std::string address_of_interface(const std::string& name, const std::string& ask
                                     name, asked_by, fmt::join(names, ", ")));
 }
 
-bool is_loopback(const std::string& numbers) {
-  in6_addr six{};
-  if (inet_pton(AF_INET6, numbers.c_str(), &six) == 1) return IN6_IS_ADDR_LOOPBACK(&six);
-  return numbers.starts_with("127.");
+// Whether a text is an address, in numbers, that is more than this host's own.
+bool is_for_others(const std::string& text) {
+  in6_addr address{};
+  if (inet_pton(AF_INET, text.c_str(), &address) == 1) return !text.starts_with("127.");
+  return inet_pton(AF_INET6, text.c_str(), &address) == 1 && !IN6_IS_ADDR_LOOPBACK(&address);
 }
 
 const char* named_interfaces() {
@@ -145,8 +146,8 @@ std::string local_address(const std::map<std::string, std::string>& options, con
 bool is_named(const std::map<std::string, std::string>& options) { return !options.empty() || named_interfaces(); }
 
 std::string reachable_address(const std::string& own, const std::vector<std::string>& everybodys) {
-  const auto other = std::find_if_not(everybodys.begin(), everybodys.end(), is_loopback);
-  if (!is_loopback(own) || other == everybodys.end()) return own;
+  const auto other = std::find_if(everybodys.begin(), everybodys.end(), is_for_others);
+  if (is_for_others(own) || other == everybodys.end()) return own;
   std::string why;
   return address_towards(*other, why).value_or(own);
 }

@@ -52,6 +52,7 @@ TEST(LocalAddress, WhatThisHostDoesNotHaveIsNamed) {
 TEST(LocalAddress, OneThatOnlyThisHostReachesDoesWhereAllAreOnIt) {
   EXPECT_EQ(reachable_address("127.0.0.1", {"127.0.0.1", "127.0.1.1", "::1"}), "127.0.0.1");
   EXPECT_EQ(reachable_address("192.0.2.1", {"127.0.0.1", "198.51.100.1"}), "192.0.2.1");
+  EXPECT_EQ(reachable_address("127.0.0.1", {"127.0.0.1", "", "no.address", "1.2.3.4.5"}), "127.0.0.1");
 }
 
 TEST(LocalAddress, IsKeptWhereTheUserNamedIt) {
