@@ -230,7 +230,7 @@ void Exchange::finish(std::exception_ptr error) {
   complete(std::move(error));
 }
 
-// What a rank sent before it left has come by the time that it is known to have left.
+// What a rank sent before it left has come by the time that it is known to have left, or a moment later.
 bool Exchange::lacks(int rank) {
   if (agreed_ || rank == rank_) return false;
   const auto& message = received_[static_cast<std::size_t>(rank)];

@@ -14,6 +14,7 @@ constexpr int kIdleTicks = 10;  // after so many the thread sleeps until somebod
 constexpr int kSuspicions = 3;
 constexpr Milliseconds kGently{250};
 constexpr Milliseconds kShortTick{2};
+constexpr Milliseconds kLastLook{50};  // the news that a rank is gone may overtake what it had sent before
 
 }  // namespace
 
@@ -48,7 +49,7 @@ Waits::Outcome Waits::wait_for(Engine& engine, Message& message, int peer,
       if (ended && gently_until_ > Clock::time_point()) {
         ended = gone_[static_cast<std::size_t>(peer)] || now >= gently_until_;
         // What has come may have been nudged at the same time, and again since: one more look, which nobody cuts short.
-        if (ended && entry->rests_until == Clock::time_point()) entry->rests_until = now + kShortTick;
+        if (ended && entry->rests_until == Clock::time_point()) entry->rests_until = now + kLastLook;
         ended = ended && entry->nudged_at >= entry->rests_until;
       }
       if (ended || now >= entry->deadline) {

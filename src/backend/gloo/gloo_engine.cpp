@@ -1,18 +1,16 @@
 // The engine on Gloo: its messages are Gloo's unbound buffers, its channels and numbers Gloo's slots.
 #include <algorithm>
-#include <mutex>
 
 #include <fmt/format.h>
-#include <gloo/transport/context.h>
 #include <gloo/transport/device.h>
 #include <gloo/transport/tcp/address.h>
 #include <gloo/transport/tcp/device.h>
-#include <gloo/transport/unbound_buffer.h>
 
 #include <hookline/backend/engine.hpp>
 #include <hookline/core/error.hpp>
 #include <hookline/store/prefix_store.hpp>
 
+#include "backend/gloo/connections.hpp"
 #include "backend/gloo/local_address.hpp"
 #include "backend/gloo/meeting.hpp"
 #include "backend/gloo/no_sigpipe.hpp"
@@ -20,12 +18,6 @@
 
 namespace hookline::gloo_engine {
 namespace {
-
-using Buffer = std::unique_ptr<::gloo::transport::UnboundBuffer>;
-
-// A wait of Gloo's that runs out of time closes all connections of the group: none is to.
-constexpr Milliseconds kForever = kLongestTimeout;
-constexpr std::uint64_t kPulseSlot = std::uint64_t{0xff} << 56;
 
 std::uint64_t slot_of(MessageAddress address) {
   return static_cast<std::uint64_t>(address.channel) << 56 | (address.number & ((std::uint64_t{1} << 56) - 1));
@@ -56,16 +48,37 @@ class GlooMessage final : public Message {
   bool through_ = false;
 };
 
+struct TwoAddresses {
+  std::vector<char> data;
+  std::vector<char> mail;
+};
+
+// Gloo writes all of them with the same length.
+std::vector<char> joined(TwoAddresses addresses) {
+  addresses.data.insert(addresses.data.end(), addresses.mail.begin(), addresses.mail.end());
+  return std::move(addresses.data);
+}
+
+TwoAddresses parted(const std::vector<char>& joined) {
+  const auto middle = joined.begin() + static_cast<std::ptrdiff_t>(joined.size() / 2);
+  return {.data = {joined.begin(), middle}, .mail = {middle, joined.end()}};
+}
+
+// Mail has connections of its own: the last words of a rank that gives up in the middle of its data would never come
+// behind these, as Gloo does not get past a message that has lost its memory.
 class GlooEngine final : public Engine {
  public:
   GlooEngine(std::shared_ptr<::gloo::transport::Device> device, std::shared_ptr<Store> store, int rank, int size,
              Milliseconds timeout)
-      : rank_(rank), size_(size), store_(std::move(store)), device_(std::move(device)) {
+      : rank_(rank),
+        size_(size),
+        store_(std::move(store)),
+        device_(std::move(device)),
+        data_(*device_, rank, size, timeout),
+        mail_(*device_, rank, size, timeout) {
     connect(deadline_after(timeout));
-    for (int r = 0; r < size_; ++r) {
-      pulses_.push_back(r == rank_ ? nullptr : buffer(&pulse_, sizeof pulse_));
-      if (r != rank_) pulses_.back()->recv(r, kPulseSlot);
-    }
+    data_.begin();
+    mail_.begin();
   }
   GlooEngine(const GlooEngine&) = delete;
   GlooEngine& operator=(const GlooEngine&) = delete;
@@ -77,14 +90,14 @@ class GlooEngine final : public Engine {
 
   std::unique_ptr<Message> send(int to, MessageAddress address, const std::byte* data, std::size_t bytes) override {
     return post(to, [&] {
-      Buffer posted = buffer(const_cast<std::byte*>(data), bytes);
+      Buffer posted = over(address).buffer(const_cast<std::byte*>(data), bytes);
       posted->send(to, slot_of(address));
       return std::make_unique<GlooMessage>(std::move(posted), true, where(to));
     });
   }
   std::unique_ptr<Message> receive(int from, MessageAddress address, std::byte* data, std::size_t room) override {
     return post(from, [&] {
-      Buffer posted = buffer(data, room);
+      Buffer posted = over(address).buffer(data, room);
       posted->recv(from, slot_of(address));
       return std::make_unique<GlooMessage>(std::move(posted), false, where(from));
     });
@@ -95,41 +108,32 @@ class GlooEngine final : public Engine {
     for (;;) {
       std::vector<int> sources;
       for (int r = 0; r < size_; ++r) {
-        if (r != rank_ && !is_lost(r)) sources.push_back(r);
+        if (r != rank_ && over(address).why_lost(r).empty()) sources.push_back(r);
       }
       try {
         return post(-1, [&] {
-          Buffer posted = buffer(data, room);
+          Buffer posted = over(address).buffer(data, room);
           posted->recv(sources, slot_of(address));
           return std::make_unique<GlooMessage>(std::move(posted), false, "any rank");
         });
       } catch (const PeerLost&) {
-        if (std::none_of(sources.begin(), sources.end(), [&](int r) { return is_lost(r); })) throw;
+        const auto is_lost = [&](int r) { return !over(address).why_lost(r).empty(); };
+        if (std::none_of(sources.begin(), sources.end(), is_lost)) throw;
       }
     }
   }
 
-  // A receive that nothing is ever sent to hears of the end of a connection, and can be asked without waiting.
   void check(int rank) override {
-    const std::lock_guard lock(pulse_mutex_);
-    const Buffer& pulse = pulses_[static_cast<std::size_t>(rank)];
-    pulse->abortWaitRecv();
-    try {
-      pulse->waitRecv(nullptr, kForever);
-    } catch (const std::exception& e) {
-      throw PeerLost(fmt::format("{}: {}", where(rank), e.what()));
+    for (Connections* const connections : {&data_, &mail_}) {
+      const std::string why = connections->why_lost(rank);
+      if (!why.empty()) throw PeerLost(fmt::format("{}: {}", where(rank), why));
     }
   }
   void left(int) noexcept override {}
 
-  // Gloo has no way to end all that waits but a wait that runs out of time.
   void close() noexcept override {
-    try {
-      std::byte unused{};
-      buffer(&unused, sizeof unused)->waitRecv(nullptr, Milliseconds(0));
-    } catch (const std::exception&) {
-      // It always throws.
-    }
+    data_.close();
+    mail_.close();
   }
 
   std::shared_ptr<Engine> subset(const std::vector<int>& ranks, const std::string& name,
@@ -140,7 +144,7 @@ class GlooEngine final : public Engine {
   }
 
  private:
-  Buffer buffer(void* data, std::size_t bytes) { return context_->createUnboundBuffer(data, bytes); }
+  Connections& over(MessageAddress address) { return address.channel == kMailChannel ? mail_ : data_; }
 
   template <class F>
   std::unique_ptr<Message> post(int peer, F&& f) {
@@ -152,38 +156,23 @@ class GlooEngine final : public Engine {
     }
   }
 
-  bool is_lost(int rank) {
-    try {
-      check(rank);
-      return false;
-    } catch (const PeerLost&) {
-      return true;
-    }
-  }
-
   const std::string& where(int rank) const { return where_[static_cast<std::size_t>(rank)]; }
 
   void connect(Clock::time_point deadline) {
-    context_ = device_->createContext(rank_, size_);
-    // Gloo waits five times as long as this for a connection.
-    context_->setTimeout(std::max(Milliseconds(1), time_left(deadline) / 5));
     Addresses own(static_cast<std::size_t>(size_));
     const NoSigpipe guard;
-    try {
-      for (int r = 0; r < size_; ++r) {
-        if (r != rank_) own[static_cast<std::size_t>(r)] = context_->createPair(r)->address().bytes();
-      }
-    } catch (const std::exception& e) {
-      throw ResourceError(fmt::format("gloo: no sockets for {} ranks on {}: {}", size_, device_->str(), e.what()));
+    for (int r = 0; r < size_; ++r) {
+      if (r != rank_) own[static_cast<std::size_t>(r)] = joined({data_.address_for(r), mail_.address_for(r)});
     }
     const Addresses theirs = exchange_addresses(*store_, rank_, size_, own, deadline);
     for (int r = 0; r < size_; ++r) {
       where_.push_back(fmt::format("rank {}", r));
       if (r == rank_) continue;
-      const auto& bytes = theirs[static_cast<std::size_t>(r)];
+      const TwoAddresses found = parted(theirs[static_cast<std::size_t>(r)]);
       try {
-        where_.back() = fmt::format("rank {} at {}", r, ::gloo::transport::tcp::Address(bytes).str());
-        context_->getPair(r)->connect(bytes);
+        where_.back() = fmt::format("rank {} at {}", r, ::gloo::transport::tcp::Address(found.data).str());
+        data_.connect(r, found.data);
+        mail_.connect(r, found.mail);
       } catch (const std::exception& e) {
         const std::string text =
             fmt::format("gloo: rank {} cannot connect to {} ({}): {}", rank_, where_.back(), device_->str(), e.what());
@@ -197,11 +186,9 @@ class GlooEngine final : public Engine {
   const int size_;
   const std::shared_ptr<Store> store_;
   const std::shared_ptr<::gloo::transport::Device> device_;
-  std::shared_ptr<::gloo::transport::Context> context_;
+  Connections data_;
+  Connections mail_;
   std::vector<std::string> where_;  ///< by rank, for messages
-  std::byte pulse_{};
-  std::mutex pulse_mutex_;
-  std::vector<Buffer> pulses_;
 };
 
 // What this rank listens on, which may depend on what the others do.

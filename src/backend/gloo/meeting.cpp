@@ -13,8 +13,8 @@
 namespace hookline::gloo_engine {
 namespace {
 
-// Ranks of another version must not connect: their greetings would have another size.
-constexpr std::string_view kHead = "hookline-gloo 2\n";
+// Ranks of another version must not connect: they would have another number of connections.
+constexpr std::string_view kHead = "hookline-gloo 3\n";
 
 }  // namespace
 

@@ -198,6 +198,35 @@ TEST_F(GlooFaults, ASilentPeerIsATimeoutAndAbortReturns) {
   EXPECT_EQ(exit_status(children[1]), 128 + SIGKILL);
 }
 
+// Gloo does not get past data that were given up: the words of who did so must not be behind them.
+TEST_F(GlooFaults, WhoAbortsInTheMiddleOfItsDataIsHeard) {
+  std::vector<pid_t> children;
+  for (int rank = 0; rank < 2; ++rank) {
+    children.push_back(rank_process([&, rank] {
+      for (int round = 0; round < 5; ++round) {
+        const auto store = std::make_shared<FileStore>(directory_ / ("store" + std::to_string(round)));
+        const auto group = make_group(make_gloo(store, rank, 2, seconds(30)), seconds(30));
+        const Tensor t = Tensor::zeros({20'000'000});
+        group->allreduce(t)->wait();
+        std::jthread aborts;
+        const WorkPtr work = group->allreduce(t);
+        if (rank == 1) {
+          aborts = std::jthread([&] {
+            std::this_thread::sleep_for(Milliseconds(10 + 5 * round));
+            group->abort("enough of this");
+          });
+        }
+        EXPECT_THAT(
+            [&] {
+              for (work->wait();;) group->allreduce(t)->wait();
+            },
+            ThrowsMessage<Aborted>(HasSubstr("enough of this")));
+      }
+    }));
+  }
+  for (const pid_t child : children) EXPECT_EQ(exit_status(child), 0);
+}
+
 TEST_F(GlooFaults, AForkedChildIsToldToMakeItsOwnGroup) {
   std::vector<pid_t> children;
   for (int rank = 0; rank < 2; ++rank) {

@@ -1,0 +1,62 @@
+// Making connections, asking whether they are there, and ending them.
+#include "backend/gloo/connections.hpp"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include <hookline/core/error.hpp>
+
+namespace hookline::gloo_engine {
+namespace {
+
+constexpr std::uint64_t kPulseSlot = std::uint64_t{0xff} << 56;
+
+}  // namespace
+
+Connections::Connections(::gloo::transport::Device& device, int rank, int size, Milliseconds timeout)
+    : rank_(rank), size_(size), context_(device.createContext(rank, size)) {
+  // Gloo waits five times as long as this for a connection.
+  context_->setTimeout(std::max(Milliseconds(1), timeout / 5));
+  try {
+    for (int r = 0; r < size; ++r) {
+      if (r != rank) context_->createPair(r);
+    }
+  } catch (const std::exception& e) {
+    throw ResourceError(fmt::format("gloo: no sockets for {} ranks on {}: {}", size, device.str(), e.what()));
+  }
+}
+
+std::vector<char> Connections::address_for(int peer) { return context_->getPair(peer)->address().bytes(); }
+
+void Connections::begin() {
+  for (int r = 0; r < size_; ++r) {
+    pulses_.push_back(r == rank_ ? nullptr : buffer(&pulse_, sizeof pulse_));
+    if (r != rank_) pulses_.back()->recv(r, kPulseSlot);
+  }
+}
+
+// A receive that nothing is ever sent to hears of the end of a connection, and can be asked without waiting.
+std::string Connections::why_lost(int peer) {
+  const std::lock_guard lock(pulse_mutex_);
+  const Buffer& pulse = pulses_[static_cast<std::size_t>(peer)];
+  pulse->abortWaitRecv();
+  try {
+    pulse->waitRecv(nullptr, kForever);
+    return {};
+  } catch (const std::exception& e) {
+    return e.what();
+  }
+}
+
+// Gloo has no way to end all that waits but a wait that runs out of time.
+void Connections::close() noexcept {
+  try {
+    std::byte unused{};
+    buffer(&unused, sizeof unused)->waitRecv(nullptr, Milliseconds(0));
+  } catch (const std::exception&) {
+    // It always throws.
+  }
+}
+
+}  // namespace hookline::gloo_engine
