@@ -172,7 +172,7 @@ void bind_life(GroupClass& group) {
           [](ProcessGroup& g) {
             if (!python_group(g)) natively([&] { g.shutdown(); });
           },
-          "Leaves the group without waiting for a peer.")
+          "Leaves the group: what was sent goes out first, nobody's answer is waited for.")
       .def(
           "empty",
           [](ProcessGroup& g, const Shape& shape, const DTypeArg& dtype) {
