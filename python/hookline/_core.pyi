@@ -756,7 +756,9 @@ class ProcessGroup:
         """
 
     def shutdown(self) -> None:
-        """Leaves the group: what was sent goes out first, nobody's answer is waited for."""
+        """
+        Leaves the group: what was sent goes out first, nobody's answer is waited for.
+        """
 
     def empty(self, shape: int | Sequence[int], dtype: Any = 'float32') -> Tensor:
         """

@@ -35,7 +35,8 @@ bool takes(const std::string& backend, const std::string& name) {
 
 void check_options(const std::vector<std::string>& backends, const Options& options) {
   for (const auto& [name, value] : options) {
-    if (std::any_of(backends.begin(), backends.end(), [&](const std::string& b) { return takes(b, name); })) continue;
+    const auto takes_it = [&option = name](const std::string& backend) { return takes(backend, option); };
+    if (std::any_of(backends.begin(), backends.end(), takes_it)) continue;
     std::vector<std::string> taken;
     for (const Option& o : kOptions) {
       if (std::find(backends.begin(), backends.end(), o.backend) == backends.end()) continue;
