@@ -7,6 +7,7 @@ cd "$(dirname "$0")/.."
 
 rounds=${HOOKLINE_SOAK_ROUNDS:-20}
 seeds=${HOOKLINE_SEEDS:-20000}
+unset HOOKLINE_SEEDS # each part says how many it takes; the suite as a whole has its own number
 for ((round = 1; round <= rounds; ++round)); do
   order=$((RANDOM + 1)) # one for all: the ranks of a test that mpirun starts must go through its parts together
   echo "soak: round $round of $rounds: C++ tests in random order (GTEST_RANDOM_SEED=$order)"
