@@ -12,11 +12,9 @@
 #include <hookline/backend/layered.hpp>
 #include <hookline/backend/shm.hpp>
 #include <hookline/core/error.hpp>
-#include <hookline/store/prefix_store.hpp>
-#include <hookline/store/tcp_store.hpp>
+#include <hookline/store/store.hpp>
 
 #include "backend/engine/load.hpp"
-#include "store/hosted.hpp"
 
 namespace hookline {
 namespace {
@@ -49,14 +47,6 @@ constexpr std::array kKnown = {
 const Known* find(const std::string& name) {
   const auto* const found = std::find_if(kKnown.begin(), kKnown.end(), [&](const Known& k) { return name == k.name; });
   return found != kKnown.end() ? found : nullptr;
-}
-
-// The host that keeps the store, where it is a host that does.
-std::string host_of(const Store& store) {
-  if (const auto* const prefix = dynamic_cast<const PrefixStore*>(&store)) return host_of(*prefix->underlying_store());
-  if (const auto* const hosted = dynamic_cast<const store::Hosted*>(&store)) return hosted->keeper();
-  const auto* const tcp = dynamic_cast<const TCPStore*>(&store);
-  return tcp ? tcp->host() : "";
 }
 
 engine::MakeEngine* find_engine(const std::string& name) {
@@ -94,7 +84,7 @@ std::shared_ptr<Backend> make_backend(const std::string& name, const EngineSetti
     throw InvalidArgument(fmt::format("rank {} of a {} group of {}", setting.rank, name, setting.size));
   }
   EngineSetting complete = setting;
-  if (complete.reach.empty() && setting.store) complete.reach = host_of(*setting.store);
+  if (complete.reach.empty() && setting.store) complete.reach = setting.store->host();
   std::shared_ptr<Engine> engine;
   make(&complete, &engine);
   return make_engine_backend(std::move(engine));

@@ -87,7 +87,7 @@ TCPStore::TCPStore(std::unique_ptr<Parts> parts, Milliseconds timeout) : Store(t
 
 TCPStore::~TCPStore() = default;
 
-const std::string& TCPStore::host() const { return parts_->host; }
+std::string TCPStore::host() const { return parts_->host; }
 std::uint16_t TCPStore::port() const { return parts_->port; }
 std::string TCPStore::describe() const {
   return fmt::format("TCPStore({})", store::endpoint_name(parts_->host, parts_->port));

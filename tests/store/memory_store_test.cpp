@@ -39,6 +39,7 @@ TEST(PrefixStore, TimeoutIsThatOfTheStoreInside) {
   store.set_timeout(Milliseconds(9));
   EXPECT_EQ(inner->timeout(), Milliseconds(9));
   EXPECT_EQ(store.describe(), "PrefixStore(p, MemoryStore)");
+  EXPECT_EQ(store.host(), "");
   EXPECT_THROW(PrefixStore("p", nullptr), InvalidArgument);
 }
 

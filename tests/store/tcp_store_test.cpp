@@ -73,6 +73,7 @@ TEST(TcpStore, PicksAFreePortAndTellsIt) {
   const auto server = master();
   EXPECT_NE(server->port(), 0);
   EXPECT_EQ(server->host(), "127.0.0.1");
+  EXPECT_EQ(PrefixStore("p", server).host(), "127.0.0.1");
   EXPECT_EQ(server->describe(), "TCPStore(127.0.0.1:" + std::to_string(server->port()) + ")");
   client_of(*server)->ping();
 }

@@ -39,6 +39,7 @@ class HOOKLINE_EXPORT PrefixStore final : public Store {
   std::string queue_pop(const std::string& key, bool block = true) override;
   std::int64_t queue_len(const std::string& key) override;
   std::shared_ptr<Store> clone_for_waiting() const override;
+  std::string host() const override { return store_->host(); }
   Milliseconds timeout() const override;
   void set_timeout(Milliseconds timeout) override;
 

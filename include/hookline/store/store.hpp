@@ -67,6 +67,9 @@ class HOOKLINE_EXPORT Store {
   /// Another way to the same values, for a thread that waits long; null where such a wait holds nobody up.
   virtual std::shared_ptr<Store> clone_for_waiting() const { return nullptr; }
 
+  /// A name or number of the host that keeps it; empty where no host does.
+  virtual std::string host() const { return {}; }
+
   /// How long get, and wait without a time of its own, will wait.
   virtual Milliseconds timeout() const { return timeout_.load(std::memory_order_relaxed); }
   virtual void set_timeout(Milliseconds timeout) { timeout_.store(timeout, std::memory_order_relaxed); }

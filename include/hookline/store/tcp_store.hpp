@@ -38,7 +38,6 @@ class HOOKLINE_EXPORT TCPStore final : public Store {
   explicit TCPStore(const TCPStoreOptions& options);
   ~TCPStore() override;
 
-  const std::string& host() const;
   /// The port of the server, also where the options said 0.
   std::uint16_t port() const;
   /// Another connection to the same server.
@@ -66,6 +65,7 @@ class HOOKLINE_EXPORT TCPStore final : public Store {
   std::int64_t queue_len(const std::string& key) override;
   void barrier(const std::string& key, std::int64_t world_size, Milliseconds timeout) override;
   std::shared_ptr<Store> clone_for_waiting() const override { return clone(); }
+  std::string host() const override;
 
  private:
   struct Parts;

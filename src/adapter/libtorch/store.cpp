@@ -119,7 +119,7 @@ void TorchStore::set_timeout(Milliseconds timeout) {
   calling_torch([&] { store_->setTimeout(timeout); });
 }
 
-std::string TorchStore::keeper() const {
+std::string TorchStore::host() const {
   auto* const prefix = dynamic_cast<c10d::PrefixStore*>(store_.get());
   const auto inner = prefix ? prefix->getUnderlyingNonPrefixStore() : store_;
   const auto* const tcp = dynamic_cast<const c10d::TCPStore*>(inner.get());

@@ -8,12 +8,10 @@
 
 #include <hookline/store/store.hpp>
 
-#include "store/hosted.hpp"
-
 namespace hookline::libtorch {
 
 /// Errors are ours, as from_torch makes them; what a wait gives up with is Timeout.
-class TorchStore final : public Store, public store::Hosted {
+class TorchStore final : public Store {
  public:
   /// `owner` is kept as long as this: the Python object of a store that is a Python class.
   explicit TorchStore(c10::intrusive_ptr<c10d::Store> store, std::shared_ptr<void> owner = nullptr);
@@ -39,7 +37,7 @@ class TorchStore final : public Store, public store::Hosted {
   Milliseconds timeout() const override;
   void set_timeout(Milliseconds timeout) override;
   /// The host of a TCPStore, also behind prefixes.
-  std::string keeper() const override;
+  std::string host() const override;
 
  private:
   c10::intrusive_ptr<c10d::Store> store_;
