@@ -149,20 +149,22 @@ void Core::wait_for(std::size_t index) {
   bucket.done_at = bucket.work->time_finished();
 }
 
-// After a failure no tensor is handed back while one of the hooks may still touch it. False where one does not end.
+// After a failure no tensor is handed back while one of the hooks may still touch it, and none is left that a thread is
+// about to launch. False where one does not end.
 bool Core::wait_for_launched() {
   bool all = true;
   const Clock::time_point deadline = deadline_after(failure() ? kGrace : options.timeout.value_or(group->timeout()));
   for (Bucket& bucket : buckets) {
-    if (bucket.work) {
-      try {
-        bucket.work->wait(time_left(deadline));
-      } catch (...) {  // the first cause is what the caller gets
-      }
-      continue;
-    }
+    if (bucket.missing.load(std::memory_order_acquire) > 0) break;  // nor is any behind it launched
     std::unique_lock lock(mutex_);
-    all = done_.wait_until(lock, deadline, [&] { return !bucket.launched || bucket.done; }) && all;
+    const auto settled = [&] { return bucket.done || bucket.work || (!bucket.launched && (failure_ || held_)); };
+    all = done_.wait_until(lock, deadline, settled) && all;
+    const WorkPtr work = bucket.work;
+    lock.unlock();
+    try {
+      if (work) work->wait(time_left(deadline));
+    } catch (...) {  // the first cause is what the caller gets
+    }
   }
   return all;
 }

@@ -1,11 +1,13 @@
 // Tests corners of a step: when hooks start, lanes that buckets share, views on one rank alone, nested accumulation.
 #include <algorithm>
+#include <atomic>
 #include <thread>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <hookline/core/error.hpp>
+#include <hookline/core/executor.hpp>
 #include <hookline/hook/function_hook.hpp>
 #include <hookline/reducer/reducer.hpp>
 
@@ -84,6 +86,44 @@ TEST(ReducerCorners, MoreBucketsThanLanes) {
     std::vector<std::size_t> order = backwards(40);
     if (group.rank() == 0) std::reverse(order.begin(), order.end());
     for (std::uint64_t s = 1; s <= 5; ++s) step_with_copies(reducer, s, order);
+  });
+}
+
+// The hooks of all full buckets, which wait for lanes, are over when a step is given up, and none begins afterwards.
+TEST(ReducerCorners, AStepThatIsGivenUpWaitsForBucketsThatWaitForLanes) {
+  threads_world().spawn(1, [](ProcessGroup& group) {
+    std::atomic<int> over = 0;
+    ThreadExecutor thread("hl-hooks");
+    const auto hook = [&](GradBucket& bucket) {
+      Promise<Tensor> promise;
+      auto future = promise.get_future();
+      thread.post([&bucket, &over, promise = std::move(promise)]() mutable {
+        ++over;
+        promise.set_value(bucket.buffer());
+      });
+      return future;
+    };
+    Reducer reducer(model(40), group.shared_from_this(), make_hook(hook), {.limits = kOneEach});
+    for (int s = 0; s < 500; ++s) {
+      for (std::size_t p = 39; p > 0; --p) reducer.mark_ready(p);
+      EXPECT_THROW(reducer.finalize(), InvalidArgument);  // nobody has marked p0
+      ASSERT_EQ(over.exchange(0), 39);
+    }
+  });
+}
+
+TEST(ReducerCorners, BucketsThatAreRebuiltWithoutSyncAreReported) {
+  threads_world().spawn(2, [](ProcessGroup& group) {
+    Reducer reducer(model(3), group.shared_from_this(), nullptr, {.limits = kOneEach});
+    step_with_copies(reducer, 1, {0, 1, 2});
+    {
+      const auto scope = reducer.no_sync();
+      for (std::size_t p = 0; p < 3; ++p) reducer.mark_ready(p, Tensor::zeros(reducer.parameters()[p].tensor.shape()));
+    }
+    step_with_copies(reducer, 2, backwards(3));
+    EXPECT_TRUE(reducer.stats().rebuilt);
+    step_with_copies(reducer, 3, backwards(3));
+    EXPECT_FALSE(reducer.stats().rebuilt);
   });
 }
 
