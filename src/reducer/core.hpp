@@ -163,6 +163,7 @@ class Core : public std::enable_shared_from_this<Core> {
   double factor_ = 1;  ///< what gradients are multiplied by before the hook
   bool learning_graph_ = false;
   bool rebuild_due_ = false;
+  bool rebuilt_ = false;   ///< since the last step
   bool recording_ = true;  ///< arrivals count
   bool pinned_ = false;    ///< views were handed out
   std::atomic<std::uint64_t> arrivals_ = 0;

@@ -259,6 +259,7 @@ void Core::write_stats(Clock::time_point backward_end) {
   const Clock::time_point now = Clock::now();
   stats.step = step_;
   stats.hook = hook->name();
+  stats.rebuilt = std::exchange(rebuilt_, false);
   stats.buckets.clear();
   stats.sent_bytes = 0;
   for (std::size_t i = 0; i < buckets.size(); ++i) {

@@ -144,7 +144,6 @@ std::vector<std::size_t> Core::agreed_order() {
 }
 
 void Core::rebuild_if_due() {
-  stats.rebuilt = false;
   if (!std::exchange(rebuild_due_, false)) return;
   const std::vector<BucketMembers> now = current_plan();
   std::vector<BucketMembers> next = now;
@@ -159,7 +158,7 @@ void Core::rebuild_if_due() {
     const std::lock_guard lock(mutex_);
     build(next);
   }
-  stats.rebuilt = true;
+  rebuilt_ = true;
 }
 
 }  // namespace hookline::reducer
