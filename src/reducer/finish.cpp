@@ -142,7 +142,7 @@ void Core::wait_for(std::size_t index) {
   if (!bucket.work) return;
   try {
     bucket.work->wait(options.timeout);
-  } catch (const Error&) {
+  } catch (...) {
     fail(std::current_exception(), describe(index));
     throw_if_failed();
   }
