@@ -108,9 +108,19 @@ std::vector<Tensor> Core::reduced_tensors() const {
 std::size_t Core::index_of(std::string_view name) const {
   const auto found = names_.find(name);
   if (found == names_.end()) {
-    throw InvalidArgument(fmt::format("there is no parameter called '{}' among the {}", name, parameters.size()));
+    std::vector<std::string_view> known;
+    for (const Parameter& p : parameters) known.push_back(p.name);
+    throw InvalidArgument(
+        fmt::format("there is no parameter called '{}' among the {}: {}", name, known.size(), listed(known)));
   }
   return found->second;
+}
+
+std::string Core::listed(const std::vector<std::string_view>& names) {
+  constexpr std::ptrdiff_t kShown = 10;
+  const bool all = std::ssize(names) <= kShown;
+  return fmt::format("{}{}", fmt::join(names.begin(), all ? names.end() : names.begin() + kShown, ", "),
+                     all ? "" : ", …");
 }
 
 void Core::check_parameter(std::size_t parameter) const {
@@ -135,7 +145,8 @@ void Core::agree(const char* what, const std::function<void()>& collectives) {
 void Core::check_between_steps(const char* caller) const {
   if (open_) {
     throw InvalidArgument(
-        fmt::format("{} inside a step: gradients of step {} are under way; call it after finalize()", caller, step_));
+        fmt::format("{} inside a step: gradients of step {} are under way; call it after finish() (in C++ finalize())",
+                    caller, step_));
   }
 }
 
@@ -206,9 +217,9 @@ bool Core::may_mark(std::size_t parameter) {
   if (mark.marks.fetch_add(1, std::memory_order_relaxed) >= expected) {
     mark.marks.fetch_sub(1, std::memory_order_relaxed);
     throw InvalidArgument(fmt::format(
-        "Expected to mark a variable ready only once. Parameter '{}' was marked as ready {} in step {}; where a "
-        "gradient comes in several parts (a layer that several checkpoints with use_reentrant=True run has one of "
-        "each), add them up first, or set static_graph",
+        "Expected to mark a variable ready only once. Parameter '{}' was marked as ready {} in step {}: was finish() "
+        "(in C++ finalize()) of that step forgotten? Where a gradient comes in several parts (a layer that several "
+        "checkpoints with use_reentrant=True run has one of each), add them up first, or set static_graph",
         parameters[parameter].name, expected == 1 ? "twice" : fmt::format("more than {} times", expected), step_));
   }
   return true;

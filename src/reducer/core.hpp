@@ -104,6 +104,7 @@ class Core : public std::enable_shared_from_this<Core> {
  private:
   std::vector<Tensor> reduced_tensors() const;
   void check_parameter(std::size_t parameter) const;
+  static std::string listed(const std::vector<std::string_view>& names);  ///< the first of them, for an error
   void throw_if_failed();
 
   // Opening a step, and marks (core.cpp).

@@ -4,7 +4,6 @@
 #include <utility>
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <hookline/core/error.hpp>
 #include <hookline/core/interrupt.hpp>
@@ -20,8 +19,6 @@ namespace {
 constexpr Milliseconds kSlack{300};
 /// How long hooks under way may take to end after one of them has failed.
 constexpr Milliseconds kGrace{1000};
-/// Names that an error lists.
-constexpr std::size_t kShown = 10;
 
 double seconds(Clock::duration time) { return std::chrono::duration<double>(time).count(); }
 
@@ -83,14 +80,11 @@ void Core::take_care_of_unmarked() {
     }
   }
   if (!forgotten.empty()) {
-    const std::size_t count = forgotten.size();
-    forgotten.resize(std::min(count, kShown));
     throw InvalidArgument(fmt::format(
         "Expected to have finished reduction in the prior iteration before starting a new one. At the end of step {} "
-        "on rank {}, {} of {} parameters had no gradient: {}{}. Mark every parameter in every step, or set "
+        "on rank {}, {} of {} parameters had no gradient: {}. Mark every parameter in every step, or set "
         "find_unused_parameters{}",
-        step_, group->rank(), count, parameters.size(), fmt::join(forgotten, ", "),
-        count > forgotten.size() ? ", …" : "",
+        step_, group->rank(), forgotten.size(), parameters.size(), listed(forgotten),
         options.static_graph ? "; with static_graph every step must mark what the first one did" : ""));
   }
   for (const std::size_t p : unused) {

@@ -40,7 +40,9 @@ TEST_P(ReducerErrors, AGradientReadyTwiceOrNever) {
     Reducer reducer(model(5), group.shared_from_this(), nullptr, {.limits = {.first = 1, .others = 1}});
     reducer.mark_ready("p4");
     EXPECT_THAT(message_of<InvalidArgument>([&] { reducer.mark_ready("p4"); }),
-                AllOf(HasSubstr("'p4'"), HasSubstr("twice")));
+                AllOf(HasSubstr("'p4'"), HasSubstr("twice"),
+                      HasSubstr("was finish() (in C++ finalize()) of that step "
+                                "forgotten?")));
     EXPECT_THROW(reducer.replace_hook(nullptr), InvalidArgument) << "inside a step";
     EXPECT_THROW((void)reducer.no_sync(), InvalidArgument);
     reducer.mark_ready("p2");
@@ -50,7 +52,8 @@ TEST_P(ReducerErrors, AGradientReadyTwiceOrNever) {
               HasSubstr("p0, p1, p3"), HasSubstr("find_unused_parameters")));
     step(reducer);  // the reducer and the group are as good as before
     step(reducer);
-    EXPECT_THROW(reducer.mark_ready("nobody"), InvalidArgument);
+    EXPECT_THAT(message_of<InvalidArgument>([&] { reducer.mark_ready("nobody"); }),
+                HasSubstr("no parameter called 'nobody' among the 5: p0, p1, p2, p3, p4"));
     EXPECT_THROW(reducer.mark_ready(5), InvalidArgument);
     EXPECT_THROW(reducer.mark_ready("p0", Tensor::zeros({3})), InvalidArgument);
     EXPECT_THROW(reducer.mark_ready("p0", Tensor::zeros({40, 1}, DType::f64)), InvalidArgument);
