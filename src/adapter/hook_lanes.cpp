@@ -100,6 +100,7 @@ void HookLanes::launch() {
     EntryPtr entry = std::move(waiting_.front());
     waiting_.pop_front();
     launcher_.set_busy(entry->lane, true);
+    entry->launched = Clock::now();
     return entry;
   };
   launcher_.launch(mutex_, take, [this](const EntryPtr& entry) { start(entry); });
@@ -121,7 +122,6 @@ void HookLanes::start(const EntryPtr& entry) {
     end(entry, HookResult(), failed);
     return;
   }
-  entry->launched = Clock::now();
   const ContextScope scope(
       {.lane = entry->lane, .note = core::bucket_note(entry->step, entry->bucket.index()), .sent = entry->sent});
   try {
