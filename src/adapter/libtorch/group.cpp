@@ -221,6 +221,14 @@ std::shared_ptr<ProcessGroup> TorchGroup::new_group(const std::vector<int>&) {
                     "': make it with torch.distributed.new_group, and of that a hookline group");
 }
 
+Milliseconds TorchGroup::timeout() const {
+  try {
+    return group_->getDefaultBackend()->getBackendOptions()->timeout;
+  } catch (const std::exception&) {  // a group that is a Python class, or a backend without options
+    return ProcessGroup::timeout();
+  }
+}
+
 void TorchGroup::set_timeout(Milliseconds timeout) {
   if (timeout <= Milliseconds(0)) throw InvalidArgument("set_timeout: a timeout must be longer than 0 ms");
   calling_torch([&] { group_->setTimeout(timeout); });

@@ -35,6 +35,8 @@ class TorchGroup final : public ProcessGroup {
   /// Gloo at its timeout.
   void abort(const std::string& cause) override;
   std::shared_ptr<ProcessGroup> new_group(const std::vector<int>& ranks) override;
+  /// That of torch's backend, where it tells.
+  Milliseconds timeout() const override;
   void set_timeout(Milliseconds timeout) override;
 
  private:

@@ -60,6 +60,8 @@ class Plain(Counting):
 def a_gloo_group_is_a_hookline_group():
     group = ht.as_group()
     assert (group.rank(), group.size(), group.backend_name()) == (RANK, SIZE, "gloo")
+    group.set_timeout(70)
+    assert group.timeout.total_seconds() == 70
     x = torch.full((100,), float(RANK + 1))
     group.allreduce([x]).wait()
     assert x[0] == TOTAL
