@@ -82,16 +82,16 @@ class CheckedWork final : public group::WorkAround {
 };
 
 /// What the thread of a lane does for one of its collectives.
-std::vector<Tensor> perform(const Parts& parts, Store& store, Collective collective, int lane, std::uint64_t number,
-                            Clock::time_point deadline) {
+std::vector<Tensor> perform(const Parts& parts, Store& store, Collective collective, const CallContext& context,
+                            std::uint64_t number, Clock::time_point deadline) {
   closing_of_thread = &parts.closing;
   const InterruptScope scope(&give_up_when_closing);
   give_up_when_closing();
   const group::Meeting meeting{.store = store,
                                .rank = parts.group->rank(),
                                .size = parts.group->size(),
-                               .key = fmt::format("checked/{}/{}", lane, number),
-                               .what = fmt::format("number {} of lane {}", number, lane)};
+                               .key = fmt::format("checked/{}/{}", context.lane, number),
+                               .what = fmt::format("number {} of lane {}", number, context.lane)};
   try {
     group::agree(meeting, group::common_part(collective), deadline);
   } catch (const Timeout& e) {
@@ -99,7 +99,7 @@ std::vector<Tensor> perform(const Parts& parts, Store& store, Collective collect
     throw;
   }
   collective.timeout = time_left(deadline);
-  const LaneScope in_lane(lane);
+  const ContextScope of_the_caller(context);
   const WorkPtr work = parts.group->run(std::move(collective));
   work->wait();
   return work->result();
@@ -165,13 +165,13 @@ class CheckedGroup final : public GroupDecorator {
 
   Outcome post(Collective collective, const std::shared_ptr<std::atomic<int>>& source) {
     const auto deadline = deadline_after(collective.timeout.value_or(timeout()));
-    const int index = current_lane();
+    const CallContext& context = current_context();
     const std::lock_guard lock(mutex_);
     if (is_point_to_point(collective.type)) {
       if (!mail_) mail_ = std::make_unique<group::MailChecks>(parts_);
       return mail_->post(std::move(collective), deadline, source);
     }
-    Lane& lane = lanes_.at(static_cast<std::size_t>(index));
+    Lane& lane = lanes_.at(static_cast<std::size_t>(context.lane));
     if (!lane.executor) {
       lane.executor = std::make_unique<ThreadExecutor>("hl-checked");
       lane.store = std::make_shared<group::OwnWay>(parts_->store);
@@ -179,8 +179,8 @@ class CheckedGroup final : public GroupDecorator {
     Promise<std::vector<Tensor>> promise;
     auto outcome = promise.get_future();
     lane.executor->post([parts = parts_, store = lane.store, collective = std::move(collective),
-                         promise = std::move(promise), deadline, index, number = ++lane.count]() mutable {
-      promise.set_from([&] { return perform(*parts, **store, std::move(collective), index, number, deadline); });
+                         promise = std::move(promise), deadline, context, number = ++lane.count]() mutable {
+      promise.set_from([&] { return perform(*parts, **store, std::move(collective), context, number, deadline); });
     });
     return outcome;
   }

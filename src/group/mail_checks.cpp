@@ -28,7 +28,8 @@ struct Letter {
   Clock::time_point deadline;
   std::shared_ptr<std::atomic<int>> source;
   Promise<std::vector<Tensor>> promise;
-  std::string key = {};  ///< once this end has left its call there
+  CallContext context = current_context();  ///< the caller's
+  std::string key = {};                     ///< once this end has left its call there
 
   bool sends() const { return call.type == OpType::send; }
   bool from_any() const { return call.type == OpType::recv_anysource; }
@@ -174,6 +175,7 @@ class MailChecks::Desk {
     if (!m.sends()) m.source->store(m.call.root, std::memory_order_release);
     if (m.from_any()) m.call.type = OpType::recv;
     m.call.timeout = time_left(m.deadline);
+    const ContextScope of_the_caller(m.context);
     m.promise.set_from([&] { return parts_->group->run(std::move(m.call))->get_future(); });
   }
 

@@ -108,29 +108,38 @@ TEST(Checked, AnAbsentRankIsNamed) {
   }
 }
 
-/// Notes the lanes in which operations reach the group inside.
-class NotingLanes final : public GroupDecorator {
+/// Notes the context in which operations reach the group inside.
+class NotingContexts final : public GroupDecorator {
  public:
   using GroupDecorator::GroupDecorator;
   WorkPtr run(Collective c) override {
-    lane = current_lane();
+    context = current_context();
     return inner()->run(std::move(c));
   }
-  std::atomic<int> lane = -1;
+  CallContext context;
 };
 
-TEST(Checked, OperationsStayInTheirLane) {
+TEST(Checked, OperationsKeepTheirContext) {
   const auto store = std::make_shared<MemoryStore>();
   Groups groups;
-  std::vector<std::shared_ptr<NotingLanes>> noting;
+  std::vector<std::shared_ptr<NotingContexts>> noting;
   for (const auto& g : threads(2)) {
-    noting.push_back(std::make_shared<NotingLanes>(g));
+    noting.push_back(std::make_shared<NotingContexts>(g));
     groups.push_back(checked(noting.back(), store));
   }
   const auto errors = on_ranks(groups, [&](ProcessGroup& g, int rank) {
-    const LaneScope scope(3);
+    const auto sent = std::make_shared<std::atomic<std::uint64_t>>(0);
+    const ContextScope scope({.lane = 3, .note = 7, .sent = sent});
+    const CallContext& inside = noting[static_cast<std::size_t>(rank)]->context;
     EXPECT_EQ(sum_of_ones(g), 2);
-    EXPECT_EQ(noting[static_cast<std::size_t>(rank)]->lane, 3);
+    EXPECT_EQ(inside.lane, 3);
+    EXPECT_EQ(inside.note, 7u);
+    EXPECT_EQ(inside.sent, sent);
+    noting[static_cast<std::size_t>(rank)]->context = {};
+    const Tensor letter = Tensor::full({1}, rank);
+    (rank == 0 ? g.send(letter, 1) : g.recv(letter, 0))->wait();
+    EXPECT_EQ(inside.note, 7u);
+    EXPECT_EQ(inside.sent, sent);
   });
   EXPECT_EQ(errors, (std::vector<std::string>(2)));
 }
@@ -191,7 +200,7 @@ TEST(Checked, LanesDoNotWaitForEachOther) {
       std::vector<WorkPtr> works;
       for (int i = 0; i < 4; ++i) {  // in another order on each rank
         const int lane = rank == 0 ? i : 3 - i;
-        const LaneScope scope(lane);
+        const ContextScope scope({.lane = lane});
         works.push_back(g.allreduce(tensors[static_cast<std::size_t>(i)] = Tensor::full({4}, lane)));
       }
       for (const auto& work : works) work->wait(10s);
