@@ -64,7 +64,7 @@ struct Bare {
     std::vector<WorkPtr> works;
     const int lanes = group.capabilities().lanes;
     for (std::size_t b = 0; b < buckets.size(); ++b) {
-      const LaneScope scope(lanes > 1 ? 1 + static_cast<int>(b) % (lanes - 1) : 0);
+      const ContextScope scope({.lane = lanes > 1 ? 1 + static_cast<int>(b) % (lanes - 1) : 0});
       works.push_back(group.allreduce(buckets[b], {.op = ReduceOp::avg}));
     }
     for (const WorkPtr& work : works) work->wait();

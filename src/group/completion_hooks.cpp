@@ -29,7 +29,7 @@ WorkInfo describe_work(const Collective& collective) {
   const auto& counted = collective.inputs.empty() ? collective.outputs : collective.inputs;
   WorkInfo info;
   info.op_type = collective.type;
-  info.lane = current_lane();
+  info.lane = current_context().lane;
   const std::uint64_t note = collective.note != 0 ? collective.note : current_context().note;
   info.bucket = note & 0xffffffff;  // the upper half counts steps
   info.bytes = std::accumulate(counted.begin(), counted.end(), std::size_t{0},

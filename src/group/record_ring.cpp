@@ -103,7 +103,7 @@ RecordRing::RecordRing(const ProcessGroup& group, RecordOptions options)
 RecordRing::~RecordRing() { forget_at_signal(this); }
 
 std::uint64_t RecordRing::start(const Collective& c) {
-  const int lane = current_lane();
+  const int lane = current_context().lane;
   const auto& counted = c.inputs.empty() ? c.outputs : c.inputs;
   std::size_t bytes = 0;
   for (const Tensor& t : counted) bytes += t.nbytes();

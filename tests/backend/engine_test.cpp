@@ -101,7 +101,7 @@ TEST(EngineBackend, TheLastTasksOfAGroupMayStartOperations) {
 TEST(EngineBackend, ALaneThatTheGroupDoesNotHaveIsRefused) {
   for (const auto& backends : {engine_backends(1), make_threads_backends(1)}) {
     const auto group = make_group(backends[0]);
-    const LaneScope lane(group->capabilities().lanes);
+    const ContextScope lane({.lane = group->capabilities().lanes});
     EXPECT_THAT([&] { group->barrier(); }, ThrowsMessage<InvalidArgument>(HasSubstr("lane 5 of a group that has 5")));
   }
 }

@@ -61,7 +61,7 @@ TEST_P(GroupBehaviour, LanesMeetWhateverTheirOrder) {
       std::vector<Tensor> tensors(order.size());
       std::vector<WorkPtr> works(order.size());
       for (const int lane : order) {
-        const LaneScope scope(lane);
+        const ContextScope scope({.lane = lane});
         const auto i = static_cast<std::size_t>(lane);
         tensors[i] = make(group, 30'000 * (lane % 2) + 10, DType::f32, Layout::plain);
         fill(tensors[i], group.rank(), lane);

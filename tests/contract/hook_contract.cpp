@@ -68,7 +68,7 @@ TEST_P(HookContract, SeveralBucketsAtOnceInLanesOfTheirOwn) {
     for (std::size_t b = 0; b < 3; ++b) buckets.push_back(make_bucket(group, b, 3, 5000));
     for (std::size_t i = 0; i < 3; ++i) {
       const std::size_t b = group.rank() == 0 ? i : 2 - i;  // another order on each rank
-      const LaneScope scope(1 + static_cast<int>(b));
+      const ContextScope scope({.lane = 1 + static_cast<int>(b)});
       futures.push_back(hook->run_hook(buckets[b]));
     }
     for (auto& future : futures) check(GetParam(), group, hook->parse_hook_result(future.wait()), 5000);

@@ -33,7 +33,7 @@ TEST(CompletionHooks, TellsAboutEveryOperationInOrder) {
   const auto begin = Clock::now();
   for (int i = 0; i < 5; ++i) both(groups);
   {
-    const LaneScope lane(3);
+    const ContextScope lane({.lane = 3});
     Collective c;
     c.type = OpType::barrier;
     c.note = 7;
@@ -284,7 +284,7 @@ TEST(CompletionHooks, ManyThreadsAndLanes) {
   for (int rank = 0; rank < 2; ++rank) {
     for (int lane = 0; lane < 4; ++lane) {
       threads.emplace_back([&, rank, lane] {
-        const LaneScope scope(lane);
+        const ContextScope scope({.lane = lane});
         Tensor a = Tensor::full({4}, 1);
         for (int i = 0; i < 50; ++i) groups[static_cast<std::size_t>(rank)]->allreduce(a)->wait(20s);
       });

@@ -28,7 +28,7 @@ std::vector<float> step(CommHookInterface& hook, int rank, std::size_t buckets =
     all.emplace_back(b, buckets, Tensor::full({100}, rank + 1), std::move(layout));
   }
   for (std::size_t b = 0; b < buckets; ++b) {
-    const LaneScope scope(1 + static_cast<int>(b));
+    const ContextScope scope({.lane = 1 + static_cast<int>(b)});
     futures.push_back(hook.run_hook(all[b]));
   }
   std::vector<float> means;

@@ -51,18 +51,6 @@ using WorkPtr = std::shared_ptr<Work>;
 /// A work of whatever completes the future: for groups that make their own operations. It cannot be driven by waiting.
 HOOKLINE_EXPORT WorkPtr make_work(Future<std::vector<Tensor>> future, OpType type, std::uint64_t sequence_number = 0);
 
-/// The lane that operations started on this thread go to: 0, the user's, unless a hook runs.
-inline int current_lane() noexcept { return current_context().lane; }
-
-/// Makes a lane the current one of this thread while it lives.
-class LaneScope {
- public:
-  explicit LaneScope(int lane) noexcept : scope_({.lane = lane}) {}
-
- private:
-  const ContextScope scope_;
-};
-
 /// `co_await group.allreduce(…)` gives the output tensors; the coroutine goes on in the context that it was
 /// suspended in.
 class WorkAwaiter {
