@@ -26,8 +26,6 @@
 namespace hookline {
 namespace {
 
-constexpr std::size_t kLanes = 16;
-
 using Outcome = Future<std::vector<Tensor>>;
 using Parts = group::CheckedParts;
 using backend::is_point_to_point;
@@ -190,7 +188,7 @@ class CheckedGroup final : public GroupDecorator {
   Coalescing coalescing_;
   std::mutex mutex_;
   std::unique_ptr<group::MailChecks> mail_;
-  std::array<Lane, kLanes> lanes_;
+  std::array<Lane, Capabilities::kMostLanes> lanes_;
 };
 
 }  // namespace

@@ -19,11 +19,6 @@
 #include "group/work_around.hpp"
 
 namespace hookline {
-namespace {
-
-constexpr std::size_t kMaxLanes = 16;
-
-}  // namespace
 
 WorkInfo describe_work(const Collective& collective) {
   const auto& counted = collective.inputs.empty() ? collective.outputs : collective.inputs;
@@ -57,7 +52,7 @@ struct CompletionHooks::State {
   std::condition_variable told;
   std::shared_ptr<const Queues> queues = std::make_shared<const Queues>();  ///< replaced whole, never changed
   HookedWork* outstanding = nullptr;  ///< a list; each is kept by the task that waits for its operation's end
-  std::array<Clock::time_point, kMaxLanes> lane_free{};  ///< when the last operation of a lane ended
+  std::array<Clock::time_point, Capabilities::kMostLanes> lane_free{};  ///< when the last operation of a lane ended
   int waiters = 0;
   bool hasten = false;  ///< some hook is called on a thread of its own, and should be in good time
   std::vector<std::pair<const HookedWork*, std::exception_ptr>> unclaimed;  ///< what hooks threw and no wait() did
@@ -213,7 +208,7 @@ class CompletionHooks::HookedWork final : public group::WorkAround {
   void note_activity() {
     Clock::time_point from = info_.time_started;
     if (!backend::is_point_to_point(info_.op_type)) {
-      Clock::time_point& free = state_->lane_free[static_cast<std::size_t>(info_.lane) % kMaxLanes];
+      Clock::time_point& free = state_->lane_free[static_cast<std::size_t>(info_.lane) % state_->lane_free.size()];
       from = std::max(from, free);
       free = info_.time_finished;
     }

@@ -51,7 +51,7 @@ class RecordRing {
   const RecordOptions& options() const noexcept { return options_; }
 
  private:
-  static constexpr std::size_t kOutsideLanes = 16;  ///< behind the lanes
+  static constexpr std::size_t kOutsideLanes = Capabilities::kMostLanes;  ///< behind the lanes
 
   const RecordOptions options_;
   const int rank_;

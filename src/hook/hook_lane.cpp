@@ -9,7 +9,7 @@
 
 namespace hookline::hook {
 
-Launcher::Launcher(int lanes) : busy_(static_cast<std::size_t>(std::clamp(lanes, 1, 16))) {}
+Launcher::Launcher(int lanes) : busy_(static_cast<std::size_t>(std::clamp(lanes, 1, Capabilities::kMostLanes))) {}
 
 int Launcher::lane_of(const CommHookInterface& hook, std::size_t bucket) const {
   if (lanes() == 1) return 0;

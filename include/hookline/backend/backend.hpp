@@ -16,6 +16,8 @@ class Backend;
 
 /// What a backend can do, asked before it is tried.
 struct Capabilities {
+  static constexpr int kMostLanes = 16;  ///< more of them are not used
+
   int lanes = 1;                ///< how many sequences of collectives may be under way side by side
   bool shared_buffers = false;  ///< whether allocate() gives memory that collectives work on in place
   bool readers = false;         ///< whether a collective may have a BlockReader in the place of outputs

@@ -21,7 +21,7 @@ namespace {
 int lanes_of(const Levels& levels) {
   int lanes = std::min(levels.inner->capabilities().lanes, levels.flat->capabilities().lanes);
   if (levels.slice) lanes = std::min(lanes, levels.slice->capabilities().lanes);
-  return std::clamp(lanes, 1, static_cast<int>(kMostLanes));
+  return std::clamp(lanes, 1, Capabilities::kMostLanes);
 }
 
 }  // namespace

@@ -14,8 +14,6 @@
 
 namespace hookline::layered {
 
-inline constexpr std::size_t kMostLanes = 16;
-
 /// A lane's thread is started at its first operation and runs its operations one after another, blocking in the parts'
 /// works: what the parts do side by side is theirs to say, and the steps of an operation read as they happen. The parts
 /// see the operations of a lane in one order on every rank, since nothing but the lane's thread uses that lane of them.
@@ -57,7 +55,7 @@ class Layers : public std::enable_shared_from_this<Layers> {
   const int lane_count_;
   const std::uint64_t fork_generation_;
   const std::shared_ptr<ThreadExecutor> worker_;
-  std::array<Lane, kMostLanes> lanes_;
+  std::array<Lane, Capabilities::kMostLanes> lanes_;
   mutable std::mutex state_mutex_;
   std::exception_ptr broken_;
   bool closed_ = false;
