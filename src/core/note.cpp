@@ -6,10 +6,11 @@
 namespace hookline::core {
 
 std::string describe_note(std::uint64_t note) {
-  if (note >> 63 != 0) return fmt::format("tensors that look like {:08x}", note & 0xffffffff);
-  const std::uint64_t step = note >> 32;
-  if (note == step_note(step)) return fmt::format("step {}, outside its buckets", step);
-  return fmt::format("step {}, bucket {}", step, note & 0xffffffff);
+  const auto step = step_of(note);
+  const auto bucket = bucket_of(note);
+  if (!step) return fmt::format("tensors that look like {:08x}", note & 0xffffffff);
+  return bucket ? fmt::format("step {}, bucket {}", *step, *bucket)
+                : fmt::format("step {}, outside its buckets", *step);
 }
 
 }  // namespace hookline::core

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
 namespace hookline::core {
@@ -14,6 +15,15 @@ constexpr std::uint64_t step_note(std::uint64_t step) { return bucket_note(step,
 
 /// Of tensors that must look alike on all ranks, given a hash of what they look like.
 constexpr std::uint64_t content_note(std::uint64_t hash) { return hash | std::uint64_t{1} << 63; }
+
+/// The step that a note belongs to, of a bucket or not; nothing where it tells of none.
+constexpr std::optional<std::uint64_t> step_of(std::uint64_t note) {
+  return note == 0 || note >> 63 != 0 ? std::nullopt : std::optional(note >> 32);
+}
+/// The bucket that it is of, if any.
+constexpr std::optional<std::uint64_t> bucket_of(std::uint64_t note) {
+  return !step_of(note) || note == step_note(note >> 32) ? std::nullopt : std::optional(note & 0xffffffff);
+}
 
 /// In words, for error texts.
 std::string describe_note(std::uint64_t note);

@@ -16,6 +16,7 @@
 #include <hookline/core/interrupt.hpp>
 
 #include "backend/operation_kinds.hpp"
+#include "core/note.hpp"
 #include "group/work_around.hpp"
 
 namespace hookline {
@@ -26,7 +27,7 @@ WorkInfo describe_work(const Collective& collective) {
   info.op_type = collective.type;
   info.lane = current_context().lane;
   const std::uint64_t note = collective.note != 0 ? collective.note : current_context().note;
-  info.bucket = note & 0xffffffff;  // the upper half counts steps
+  info.bucket = core::bucket_of(note).value_or(0);
   info.bytes = std::accumulate(counted.begin(), counted.end(), std::size_t{0},
                                [](std::size_t sum, const Tensor& t) { return sum + t.nbytes(); });
   return info;

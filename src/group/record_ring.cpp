@@ -7,6 +7,7 @@
 #include <ctime>
 #include <filesystem>
 #include <fstream>
+#include <optional>
 #include <utility>
 
 #include <unistd.h>
@@ -17,6 +18,7 @@
 #include <hookline/core/error.hpp>
 
 #include "backend/operation_kinds.hpp"
+#include "core/note.hpp"
 
 namespace hookline::group {
 namespace {
@@ -72,6 +74,8 @@ class WallClock {
   const Clock::time_point now_ = Clock::now();
 };
 
+std::string or_null(const std::optional<std::uint64_t>& number) { return number ? std::to_string(*number) : "null"; }
+
 std::string json_of(const Record& r, const WallClock& seconds) {
   const bool over = r.state != Record::State::running;
   const bool outside_lanes = is_point_to_point(r.type);
@@ -79,7 +83,7 @@ std::string json_of(const Record& r, const WallClock& seconds) {
       R"({{"number": {}, "lane": {}, "in_lane": {}, "op": "{}", "state": "{}", "tensors": {}, "bytes": {}, "step": {}, "bucket": {}, )"
       R"("started": {:.6f}, "finished": {})",
       r.number, outside_lanes ? -1 : r.lane, r.in_lane, name(r.type), name_of(r.state), r.tensors, r.bytes,
-      r.note >> 32U, r.note & 0xffffffffU, seconds(r.started),
+      or_null(core::step_of(r.note)), or_null(core::bucket_of(r.note)), seconds(r.started),
       over ? fmt::format("{:.6f}", seconds(r.finished)) : "null");
   if (r.tensors > 0) text += fmt::format(R"(, "dtype": "{}", "shape": [{}])", name(r.dtype), fmt::join(r.shape, ", "));
   if (outside_lanes || is_rooted(r.type)) text += fmt::format(R"(, "root": {})", r.root);

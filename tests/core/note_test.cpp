@@ -12,6 +12,12 @@ TEST(Note, InWords) {
   EXPECT_EQ(describe_note(step_note(12)), "step 12, outside its buckets");
   EXPECT_EQ(describe_note(content_note(0x12345678'9abcdef0)), "tensors that look like 9abcdef0");
   EXPECT_NE(content_note(0), 0u) << "that would say nothing";
+  EXPECT_EQ(step_of(bucket_note(7, 3)), 7u);
+  EXPECT_EQ(bucket_of(bucket_note(7, 3)), 3u);
+  EXPECT_EQ(step_of(step_note(12)), 12u);
+  for (const std::uint64_t note : {std::uint64_t{0}, step_note(12), content_note(3)}) EXPECT_FALSE(bucket_of(note));
+  EXPECT_FALSE(step_of(0));
+  EXPECT_FALSE(step_of(content_note(3)));
 }
 
 }  // namespace

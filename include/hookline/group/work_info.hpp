@@ -20,7 +20,7 @@ struct WorkInfo {
   /// From its start, or from the end of the operation before it in its lane where that came later.
   Clock::duration active_duration{};
   int lane = 0;
-  std::uint64_t bucket = 0;  ///< the lower half of the note of its Collective
+  std::uint64_t bucket = 0;  ///< of a reducer, where it belongs to one
   std::size_t bytes = 0;     ///< of this rank's inputs; of its outputs where it has none
   std::exception_ptr error;  ///< null where it succeeded
 };
