@@ -7,7 +7,6 @@
 #include <cerrno>
 #include <filesystem>
 #include <fstream>
-#include <functional>
 #include <map>
 #include <mutex>
 #include <sstream>
@@ -22,6 +21,7 @@
 #include <hookline/store/tcp_store.hpp>
 
 #include "core/fork.hpp"
+#include "core/hash.hpp"
 #include "store/rendezvous_plan.hpp"
 
 extern char** environ;  // NOLINT(readability-redundant-declaration): not every C library's headers have it
@@ -77,8 +77,7 @@ void enter_private_directory(const std::string& path) {
 
 std::shared_ptr<Store> open_job_file(const RendezvousPlan& plan, Milliseconds timeout) {
   const std::string job = plan.job.empty() ? parent_name() : plan.job;
-  const std::string directory =
-      fmt::format("{}/hookline-{}-{:016x}", plan.directory, ::geteuid(), std::hash<std::string>()(job));
+  const std::string directory = fmt::format("{}/hookline-{}-{:016x}", plan.directory, ::geteuid(), core::hash_of(job));
   enter_private_directory(directory);
   auto file = std::make_shared<FileStore>(directory + "/store", -1, timeout);
   // A rank whose first group came to nothing may be here again before others have come.

@@ -6,11 +6,11 @@
 #include <chrono>
 #include <filesystem>
 #include <fstream>
-#include <functional>
 #include <string>
 #include <thread>
 
 #include "backend/mpi/session.hpp"
+#include "core/hash.hpp"
 
 namespace hookline::mpi {
 namespace {
@@ -25,7 +25,7 @@ Identity own_identity() {
   std::getline(file, boot);
   std::error_code ignored;
   const std::string space = std::filesystem::read_symlink("/proc/self/ns/pid", ignored).string();
-  return {std::hash<std::string>()(boot + space), ::getpid()};
+  return {core::hash_of(boot + space), ::getpid()};
 }
 
 void await(std::vector<MPI_Request>& requests) {

@@ -1,7 +1,6 @@
 // The engine `mpi`: messages of MPI's, between the ranks of MPI_COMM_WORLD or of a communicator that was handed in.
 #include <charconv>
 #include <chrono>
-#include <functional>
 #include <thread>
 
 #include <fmt/format.h>
@@ -15,6 +14,7 @@
 #include "backend/mpi/link.hpp"
 #include "backend/mpi/mpi_message.hpp"
 #include "backend/mpi/session.hpp"
+#include "core/hash.hpp"
 
 namespace hookline::mpi {
 namespace {
@@ -108,7 +108,7 @@ class MpiEngine final : public Engine {
     check_call(MPI_Comm_group(link_->parent(), &all), "MPI_Comm_group");
     check_call(MPI_Group_incl(all, static_cast<int>(ranks.size()), ranks.data(), &some), "MPI_Group_incl");
     constexpr std::size_t kTags = (1U << 15U) - 1;
-    const auto tag = 1 + static_cast<int>(std::hash<std::string>()(name) % kTags);
+    const auto tag = 1 + static_cast<int>(core::hash_of(name) % kTags);
     check_call(MPI_Comm_create_group(link_->parent(), some, tag, &comm), "MPI_Comm_create_group");
     MPI_Group_free(&some);
     MPI_Group_free(&all);
