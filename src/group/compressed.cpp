@@ -25,6 +25,10 @@ namespace {
 // rank's values have been added to it.
 constexpr std::size_t kMessageValues = 32768;
 
+void check_codec(const CodecPtr& codec) {
+  if (!codec) throw InvalidArgument("a reduction of encoded values needs a codec");
+}
+
 std::span<float> values_of(const Tensor& tensor) {
   return {tensor.data<float>(), static_cast<std::size_t>(tensor.numel())};
 }
@@ -96,7 +100,7 @@ CompressedReduction::CompressedReduction(std::shared_ptr<ProcessGroup> group, Co
                                          CompressionOptions options)
     : group_(std::move(group)), codec_(std::move(codec)), options_(options) {
   if (!group_) throw InvalidArgument("a reduction of encoded values needs a process group");
-  if (!codec_) throw InvalidArgument("a reduction of encoded values needs a codec");
+  check_codec(codec_);
 }
 
 CompressedReduction::~CompressedReduction() = default;
@@ -348,6 +352,7 @@ Future<std::vector<Tensor>> reduce_once(std::shared_ptr<ProcessGroup> group, Ten
 WorkPtr ProcessGroup::allreduce(const Tensor& tensor, CodecPtr codec, const AllreduceOptions& options) {
   check_op(options.op);
   check(ReduceOp::premul_sum(1), tensor.dtype());
+  check_codec(codec);
   const std::uint64_t number = sequence_number() + 1;
   return make_work(reduce_once(shared_from_this(), tensor, std::move(codec), options), OpType::allreduce, number);
 }

@@ -82,6 +82,7 @@ std::shared_ptr<Backend> make_shm_backend(std::shared_ptr<Store> store, int rank
                                           ShmWaiting waiting) {
   embedded::check_size(size, "shm");
   if (rank < 0 || rank >= size) throw InvalidArgument(fmt::format("rank {} of a shm group of {}", rank, size));
+  if (!store) throw InvalidArgument("a shm group needs a store in which its ranks meet");
   const Clock::time_point deadline = deadline_after(timeout);
   const auto subset = [store, rank, waiting](const std::vector<int>& ranks, const std::string& name,
                                              Milliseconds time) {
