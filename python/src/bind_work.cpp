@@ -142,9 +142,9 @@ bool wait(nb::handle self, std::optional<TimeoutArg> timeout) {
 
 /// A future of a work that can only be waited for: somebody has to do so.
 nb::object future_of_wait(nb::handle self) {
-  const auto executor = callback_executor();
+  const auto executor = waiting_executor();
   if (!executor) throw Aborted("Work.get_future: Python is ending");
-  Promise<PyRef> promise(executor);
+  Promise<PyRef> promise(callback_executor());
   nb::object result = make_future(promise.get_future());
   executor->post([work = PyRef(nb::borrow(self)), promise = std::move(promise)]() mutable {
     promise.set_from([&] {

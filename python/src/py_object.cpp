@@ -25,8 +25,9 @@ struct Gate {
   std::atomic<std::thread::id> closer;  // the thread that ends Python, and may go on
   std::shared_mutex inside;
 
-  std::mutex mutex;  // guards the two below; never held while waiting for the GIL
+  std::mutex mutex;  // guards what is below; never held while waiting for the GIL
   std::shared_ptr<ThreadExecutor> executor;
+  std::shared_ptr<ThreadExecutor> waiter;
   std::vector<PyObject*> late;  // dropped while the callback thread was ending
 };
 
@@ -49,9 +50,18 @@ struct ThreadStateKeeper {
 thread_local ThreadStateKeeper keeper;
 
 /// Under the mutex.
-const std::shared_ptr<ThreadExecutor>& executor_of(Gate& g) {
-  if (!g.executor) g.executor = std::make_shared<ThreadExecutor>("hl-python");
-  return g.executor;
+const std::shared_ptr<ThreadExecutor>& started(std::shared_ptr<ThreadExecutor>& thread, const char* name) {
+  if (!thread) thread = std::make_shared<ThreadExecutor>(name);
+  return thread;
+}
+const std::shared_ptr<ThreadExecutor>& executor_of(Gate& g) { return started(g.executor, "hl-python"); }
+
+/// Waits until all that was posted has run: others may still hold the thread, so that letting go of it would not wait.
+void drain(std::shared_ptr<ThreadExecutor> thread) {
+  if (!thread) return;
+  std::promise<void> reached;
+  thread->post([&] { reached.set_value(); });
+  reached.get_future().wait();
 }
 
 void release(PyObject* object) {
@@ -76,17 +86,15 @@ void close_gate() {
   {
     const nb::gil_scoped_release released;
     std::shared_ptr<ThreadExecutor> executor;
+    std::shared_ptr<ThreadExecutor> waiter;
     {
       const std::lock_guard lock(g->mutex);
       g->closing = true;
       executor = std::move(g->executor);
+      waiter = std::move(g->waiter);
     }
-    if (executor) {  // others may still hold it, so that letting go of it alone would not wait
-      std::promise<void> reached;
-      executor->post([&] { reached.set_value(); });
-      reached.get_future().wait();
-      executor.reset();
-    }
+    drain(std::move(waiter));  // what it does has callbacks on the other one
+    drain(std::move(executor));
     g->closer = std::this_thread::get_id();
     g->open = false;
     const std::unique_lock lock(g->inside);
@@ -164,6 +172,13 @@ std::shared_ptr<Executor> callback_executor() {
   const std::lock_guard lock(g->mutex);
   if (g->closing) return nullptr;
   return executor_of(*g);
+}
+
+std::shared_ptr<Executor> waiting_executor() {
+  Gate* g = gate;
+  const std::lock_guard lock(g->mutex);
+  if (g->closing) return nullptr;
+  return started(g->waiter, "hl-python-waits");
 }
 
 void bind_exit(nb::module_&) {

@@ -71,4 +71,8 @@ bool with_gil(F&& f) {
 /// Null while Python closes.
 std::shared_ptr<Executor> callback_executor();
 
+/// A thread beside it for calls that may take long, such as a wait(): objects are released on the other one. Null while
+/// Python closes.
+std::shared_ptr<Executor> waiting_executor();
+
 }  // namespace hookline::python

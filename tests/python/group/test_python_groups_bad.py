@@ -1,8 +1,10 @@
 """Groups and works written in Python that do something wrong: an error that names class and method, never a crash."""
 
 import concurrent.futures
+import gc
 import threading
 import traceback
+import weakref
 
 import numpy as np
 import pytest
@@ -142,6 +144,33 @@ def test_a_work_that_can_only_be_waited_for():
         call(Waiter(LookupError("lost"))).get_future().wait(10)
     with pytest.raises(LookupError, match="lost"):
         call(Waiter(LookupError("lost"))).wait()
+
+
+def test_a_long_wait_holds_up_no_releases():
+    begun, end, gone = threading.Event(), threading.Event(), threading.Event()
+
+    class Waiter(hl.Work):
+        def __init__(self):
+            super().__init__()
+
+        def wait(self, timeout):
+            begun.set()
+            assert end.wait(60)
+
+    waiting = call(Waiter()).get_future()
+    assert begun.wait(20)
+    future = hl.Future()
+    work = OfFuture(future)
+    weakref.finalize(work, gone.set)
+    outcome = call(work).get_future()
+    del work
+    future.set_result([X])
+    outcome.wait(20)
+    del outcome
+    gc.collect()
+    assert gone.wait(20)
+    end.set()
+    assert waiting.wait(20)[0] is X
 
 
 def test_futures_of_others():
