@@ -122,12 +122,21 @@ nb::object outputs_of(nb::handle self) {
   return copy;
 }
 
+/// Futures of other libraries know no timeout, or one of their own.
+void wait_for(nb::handle future, std::optional<TimeoutArg> timeout) {
+  const nb::object done = nb::type<PyFuture>()();
+  future.attr("add_done_callback")(
+      nb::cpp_function([done](nb::handle) { nb::inst_ptr<PyFuture>(done)->set_result(nb::none()); }));
+  nb::inst_ptr<PyFuture>(done)->wait(timeout);
+  future.attr(nb::hasattr(future, "wait") ? "wait" : "result")();
+}
+
 bool wait(nb::handle self, std::optional<TimeoutArg> timeout) {
   const WorkPtr work = object_of(self).work;  // another thread may take the object apart meanwhile
   if (!work) {
     const nb::object future = python_future(self);
     if (nb::isinstance<PyFuture>(future)) nb::inst_ptr<PyFuture>(future)->wait(timeout);
-    else future.attr(nb::hasattr(future, "wait") ? "wait" : "result")();
+    else wait_for(future, timeout);
     return true;
   }
   if (object_of(self).error.is_valid()) raise(object_of(self).error);

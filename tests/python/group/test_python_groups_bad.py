@@ -174,6 +174,9 @@ def test_a_long_wait_holds_up_no_releases():
 
 
 def test_futures_of_others():
+    never = concurrent.futures.Future()
+    with pytest.raises(hl.Timeout, match="50 ms"):
+        hl.Work(never).wait(0.05)
     mine = concurrent.futures.Future()
     threading.Timer(0.05, lambda: mine.set_result([X])).start()
     assert call(OfFuture(mine)).wait()
