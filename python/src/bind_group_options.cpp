@@ -9,6 +9,8 @@
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
 
+#include <hookline/core/error.hpp>
+
 #include "group_options.hpp"
 #include "rooms.hpp"
 #include "timeout_arg.hpp"
@@ -120,6 +122,7 @@ void CallArguments::apply_to(Collective& collective) const {
     done = false;
     if (!is_options(h)) continue;
     const auto& from = *nb::inst_ptr<CallOptions>(h);
+    if (from.root_tensor != 0) throw InvalidArgument("rootTensor: there is one tensor for each rank, number 0");
     collective.op = from.op;
     collective.root = from.root;
     collective.timeout = from.timeout;

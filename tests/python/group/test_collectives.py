@@ -217,6 +217,8 @@ def test_option_objects():
     options = hookline.ReduceOptions(reduceOp=ReduceOp.MIN, rootRank=2, rootTensor=1, timeout=1.5)
     assert (options.reduceOp, options.rootRank, options.rootTensor) == (ReduceOp.MIN, 2, 1)
     assert options.timeout == datetime.timedelta(seconds=1.5)
+    with pytest.raises(hookline.InvalidArgument, match="rootTensor"):
+        hookline.threads_groups(1)[0].reduce([np.ones(1)], opts=options)
     options.reduceOp, options.rootRank, options.timeout = ReduceOp.PREMUL_SUM(2), 0, None
     assert (options.reduceOp, options.rootRank, options.timeout) == (ReduceOp.PREMUL_SUM(2), 0, None)
     for name in ("Allgather", "Gather", "Scatter", "ReduceScatter", "AllToAll", "Barrier", "Broadcast"):
