@@ -697,9 +697,6 @@ class Capabilities:
     def shared_buffers(self) -> bool:
         """Whether empty() gives memory that is used in place."""
 
-    @property
-    def recv_anysource(self) -> bool: ...
-
 class ProcessGroup:
     """
     Ranks that communicate. Every rank makes the same calls in the same order. Where a list of arrays is expected, a single one is taken, too. Arrays must stay untouched until the work is done. A class may derive from it and define any of the operations: native code then calls those, as torch.distributed would.

@@ -200,8 +200,7 @@ void bind_group(nb::module_& m) {
   using nb::arg;
   nb::class_<Capabilities>(m, "Capabilities", "What a group's backend can do.")
       .def_ro("lanes", &Capabilities::lanes, "How many sequences of collectives may be under way side by side.")
-      .def_ro("shared_buffers", &Capabilities::shared_buffers, "Whether empty() gives memory that is used in place.")
-      .def_ro("recv_anysource", &Capabilities::recv_anysource);
+      .def_ro("shared_buffers", &Capabilities::shared_buffers, "Whether empty() gives memory that is used in place.");
 
   nb::class_<ProcessGroup, PyProcessGroup> group(
       m, "ProcessGroup", nb::type_slots(gc_slots<ProcessGroup, traverse, clear>), nb::is_weak_referenceable(),

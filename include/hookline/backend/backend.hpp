@@ -21,7 +21,6 @@ struct Capabilities {
   int lanes = 1;                ///< how many sequences of collectives may be under way side by side
   bool shared_buffers = false;  ///< whether allocate() gives memory that collectives work on in place
   bool readers = false;         ///< whether a collective may have a BlockReader in the place of outputs
-  bool recv_anysource = true;
   bool levels = false;  ///< whether a sum may have a SliceReducer: ranks share hosts, and there are several hosts
 };
 

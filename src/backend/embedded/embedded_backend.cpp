@@ -19,9 +19,7 @@ class EmbeddedBackend final : public Backend {
   std::string name() const override { return engine_->name(); }
   int rank() const override { return engine_->memory().rank(); }
   int size() const override { return engine_->memory().size(); }
-  Capabilities capabilities() const override {
-    return {.lanes = kLanes, .shared_buffers = true, .readers = true, .recv_anysource = true};
-  }
+  Capabilities capabilities() const override { return {.lanes = kLanes, .shared_buffers = true, .readers = true}; }
 
   WorkPtr start(Collective&& collective, int lane, Milliseconds timeout) override {
     return engine_->start(std::move(collective), lane, timeout);

@@ -25,10 +25,7 @@ class LayeredBackend final : public Backend {
   int rank() const override { return levels().rank; }
   int size() const override { return levels().size; }
   Capabilities capabilities() const override {
-    return {.lanes = layers_->lanes(),
-            .shared_buffers = true,
-            .recv_anysource = levels().flat->capabilities().recv_anysource,
-            .levels = has_levels()};
+    return {.lanes = layers_->lanes(), .shared_buffers = true, .levels = has_levels()};
   }
 
   WorkPtr start(Collective&& collective, int lane, Milliseconds timeout) override {
