@@ -53,15 +53,13 @@ class BackendGroup final : public ProcessGroup {
   }
 
   Tensor empty(const Dims& shape, DType dtype) override {
-    // A tensor of no memory of its own knows the size, and refuses a shape that makes no sense.
-    const Tensor like = Tensor::empty(Dims{0}, dtype);
     std::int64_t numel = 1;
     for (const std::int64_t extent : shape) {
       if (extent < 0 || __builtin_mul_overflow(numel, extent, &numel)) {
         throw InvalidArgument(fmt::format("empty() of shape {}", to_string(shape)));
       }
     }
-    const std::shared_ptr<void> memory = backend_->allocate(static_cast<std::size_t>(numel) * like.itemsize());
+    const std::shared_ptr<void> memory = backend_->allocate(static_cast<std::size_t>(numel) * size_of(dtype));
     return Tensor::wrap(memory.get(), shape, dtype, {.owner = memory});
   }
 
