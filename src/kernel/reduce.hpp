@@ -14,8 +14,9 @@ namespace hookline::kernel {
 
 /// Combines N >= 1 arrays of `count` elements in the order given and writes the result to every destination, with the
 /// arithmetic that ReduceOp describes. A destination may be the same pointer as any source; other overlap is not
-/// allowed. Pointers are aligned to the element size. The bits of the result depend neither on the processor's vector
-/// width, nor on alignment, nor on how a caller cuts a range into pieces. Throws InvalidArgument as check(op, dtype).
+/// allowed. Destinations are aligned to the element size, sources lie anywhere. The bits of the result depend neither
+/// on the processor's vector width, nor on alignment, nor on how a caller cuts a range into pieces. Throws
+/// InvalidArgument as check(op, dtype).
 ///
 /// Streaming stores are used only for destinations that are not sources and are all at the same offset in a cache line.
 /// The target must be among supported_targets().

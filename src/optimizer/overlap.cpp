@@ -172,7 +172,7 @@ class OverlapHook final : public hook::AroundHook {
   const OptimizerPtr optimizer_;
   const OverlapOptions options_;
   std::mutex mutex_;
-  bool in_step_ = false;  ///< between begin_step and end_step, which only a Reducer calls
+  bool in_step_ = false;  ///< between begin_step and end_step
   bool unused_known_ = true;
   std::set<std::string> unused_;
   std::map<std::size_t, GradBucket> waiting_;

@@ -22,8 +22,9 @@ struct OverlapOptions {
 /// Runs `inner`, then steps the bucket's parameters by the result, on a thread of the hook's own: a gradient is marked
 /// when the backward pass needs its parameter no more. When finalize() returns, all parameters are stepped; the
 /// gradients hold the means, not clipped. Parameters that no rank has a gradient for are left alone; with
-/// find_unused_parameters nobody knows them before the end, so the steps wait for it. Under no_sync nothing is stepped.
-/// Ranks that have joined step like the others.
+/// find_unused_parameters nobody knows them before the end, so the steps wait for it. PyTorch's DistributedDataParallel
+/// does not tell its hooks: there they are stepped by zeros. Under no_sync nothing is stepped. Ranks that have joined
+/// step like the others.
 ///
 /// What the optimizer remembers goes by the parameters' names: it may be wrapped around another hook between two steps.
 /// Saved states hold it too. Where finalize() throws, some parameters may be stepped and others not. Sparse gradients

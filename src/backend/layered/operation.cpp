@@ -12,7 +12,7 @@ namespace hookline::layered {
 namespace {
 
 // At the operation's own deadline the part that it waits in says who is missing; only where it does not, this does.
-constexpr Milliseconds kForNames{2000};
+constexpr Milliseconds kBeyondParts{2000};
 
 }  // namespace
 
@@ -25,7 +25,7 @@ Operation::Operation(std::shared_ptr<Layers> layers, std::shared_ptr<Executor> e
 
 void Operation::wait(std::optional<Milliseconds> timeout) {
   const Clock::time_point asked = timeout ? deadline_after(*timeout) : Clock::time_point::max();
-  const Clock::time_point last = std::min(asked, deadline_ + kForNames);
+  const Clock::time_point last = std::min(asked, deadline_ + kBeyondParts);
   if (!over_by(last)) {
     layers_->fail(std::make_exception_ptr(
         Timeout(fmt::format("{} (number {}) on rank {} of the layered group was not done within {} ms",
