@@ -9,6 +9,7 @@
 
 #include <fmt/format.h>
 
+#include <hookline/backend/backend.hpp>
 #include <hookline/core/error.hpp>
 #include <hookline/core/interrupt.hpp>
 #include <hookline/group/arguments.hpp>

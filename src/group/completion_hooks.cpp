@@ -12,6 +12,7 @@
 
 #include <fmt/format.h>
 
+#include <hookline/backend/backend.hpp>
 #include <hookline/core/error.hpp>
 #include <hookline/core/interrupt.hpp>
 

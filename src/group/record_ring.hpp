@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include <hookline/backend/backend.hpp>
 #include <hookline/group/recorded.hpp>
 
 namespace hookline::group {

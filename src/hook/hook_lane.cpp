@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include <hookline/backend/backend.hpp>
 #include <hookline/core/error.hpp>
 
 namespace hookline::hook {
