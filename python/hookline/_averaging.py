@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, TypedDict
 
@@ -30,6 +30,13 @@ def bucket_limits(bucket_cap_mb: float | None) -> BucketLimits:
         raise InvalidArgument(f"bucket_cap_mb must be a number larger than 0, and is {bucket_cap_mb}")
     cap = int(bucket_cap_mb * MIB)
     return {"first_bucket_bytes": cap, "bucket_bytes": cap}
+
+
+def names_of(argument: str, names: Iterable[str]) -> list[str]:
+    """The names that were given; TypeError for a text, whose letters would be taken for names."""
+    if isinstance(names, str):
+        raise TypeError(f"{argument} is a list of names, not a text: say [{names!r}]")
+    return list(names)
 
 
 class Averaging:

@@ -6,8 +6,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from ._averaging import Averaging, bucket_limits
+from ._averaging import Averaging, bucket_limits, names_of
 from ._core import InvalidArgument, Reducer, Unsupported, make_optimizer
+from ._names import class_name
 from ._optimizers import PostLocalSGDOptimizer
 
 if TYPE_CHECKING:
@@ -56,7 +57,10 @@ class DataParallel(Averaging):
         Optimizer or its text, a PostLocalSGDOptimizer, a function of a bucket, or an object with step_param(param,
         grad). clip_norm scales all gradients together to that norm where it is larger, as the optimizer sees them.
         """
-        sparse, ignored, delayed = set(sparse), set(ignored), set(delayed)
+        if not hasattr(params, "items"):
+            raise TypeError(f"params is a mapping of names to arrays, not {class_name(params)}")
+        sparse, ignored = set(names_of("sparse", sparse)), set(names_of("ignored", ignored))
+        delayed = set(names_of("delayed", delayed))
         for name in (sparse | ignored | delayed) - {*params}:
             raise InvalidArgument(f"there is no parameter called {name!r}")
         self._names = list(params)
@@ -87,7 +91,7 @@ class DataParallel(Averaging):
 
     def _positions(self, buckets: Iterable[Iterable[str]]) -> list[list[int]]:
         positions = {name: position for position, name in enumerate(self._names)}
-        buckets = [list(bucket) for bucket in buckets]
+        buckets = [names_of("a bucket", bucket) for bucket in buckets]
         for name in {name for bucket in buckets for name in bucket} - {*positions}:
             raise InvalidArgument(f"the buckets have {name!r}, and there is no parameter called that")
         return [[positions[name] for name in bucket] for bucket in buckets]

@@ -14,7 +14,7 @@ from torch import nn
 from torch.utils._pytree import tree_leaves
 
 from hookline import CommHook, ProcessGroup, Reducer, broadcast_coalesced, init_process_group
-from hookline._averaging import Averaging, bucket_limits
+from hookline._averaging import Averaging, bucket_limits, names_of
 
 from .groups import as_group
 from .mixed_precision import MixedPrecision
@@ -52,7 +52,7 @@ class DistributedDataParallel(Averaging, nn.Module):  # type: ignore[misc]  # to
         self._precision.cast_buffers(module)
         self._registered = hook is not None
         hook = self._precision.hook(hook)
-        ignored = set(ignored)
+        ignored, delayed = set(names_of("ignored", ignored)), set(names_of("delayed", delayed))
         self.module = module
         self.group = _group(process_group)
         self.find_unused_parameters = find_unused_parameters
@@ -86,7 +86,7 @@ class DistributedDataParallel(Averaging, nn.Module):  # type: ignore[misc]  # to
                 timeout=timeout,
                 sparse=self._sparse,
                 ignored=ignored,
-                delayed=set(delayed),
+                delayed=delayed,
                 for_torch=True,
                 **bucket_limits(bucket_cap_mb),
             )

@@ -73,7 +73,6 @@ def test_buckets_by_name(ranks):
 def test_a_hook_in_python(ranks, cap):
     def body(group):
         params = model()
-        ddp = hl.numpy.DataParallel(params, group, bucket_cap_mb=cap)
         seen = []
 
         def hook(state, bucket):
@@ -81,15 +80,18 @@ def test_a_hook_in_python(ranks, cap):
             seen.append((bucket.index(), bucket.is_last(), [g.shape for g in bucket.gradients()]))
             return mean_hook(state, bucket)
 
-        ddp.register_comm_hook(group, hook)
-        for s in range(3):
-            grads = gradients(params, group.rank(), s)
-            step(ddp, grads)
-            expect(grads, 1.5 + s)
-        count = 2 if cap is None else 3
-        assert [i for i, _, _ in seen] == [*range(count)] * 3
-        assert [last for _, last, _ in seen[:count]] == [False] * (count - 1) + [True]
-        assert "hook" in ddp.stats()["hook"]
+        registered = hl.numpy.DataParallel(params, group, bucket_cap_mb=cap)
+        registered.register_comm_hook(group, hook)
+        for ddp in (registered, hl.numpy.DataParallel(params, group, hook, bucket_cap_mb=cap)):
+            seen.clear()
+            for s in range(3):
+                grads = gradients(params, group.rank(), s)
+                step(ddp, grads)
+                expect(grads, 1.5 + s)
+            count = 2 if cap is None else 3
+            assert [i for i, _, _ in seen] == [*range(count)] * 3
+            assert [last for _, last, _ in seen[:count]] == [False] * (count - 1) + [True]
+            assert "hook" in ddp.stats()["hook"]
 
     ranks(2, body)
 
@@ -156,6 +158,18 @@ def test_errors_name_the_parameter():
         hl.numpy.DataParallel(model(), group, ignored=["y"])
     with pytest.raises(ValueError, match="bucket_cap_mb"):
         hl.numpy.DataParallel(model(), group, bucket_cap_mb=0)
+
+
+def test_what_is_no_mapping_and_no_list_of_names():
+    (group,) = hl.threads_groups(1)
+    for params in ([np.zeros(2, np.float32)], np.zeros(2, np.float32)):
+        with pytest.raises(TypeError, match=r"params is a mapping of names to arrays, not \w+\.(list|ndarray)$"):
+            hl.numpy.DataParallel(params, group)
+    for argument in ("sparse", "ignored", "delayed"):
+        with pytest.raises(TypeError, match=rf"{argument} is a list of names, not a text: say \['w'\]"):
+            hl.numpy.DataParallel(model(), group, **{argument: "w"})  # of which the letters are names, too
+    with pytest.raises(TypeError, match="a bucket is a list of names, not a text"):
+        hl.numpy.DataParallel({"w": np.zeros(2, np.float32)}, group, buckets=["w"])
 
 
 def test_ready_from_several_threads(ranks):

@@ -61,6 +61,19 @@ def what_a_hook_returns_is_what_gradients_become():
             assert all((p.grad == 16).all() for p in model.parameters())
 
 
+@check
+def a_function_given_to_the_model_gets_its_group():
+    def hook(state, bucket):
+        assert state is model.group
+        return state.allreduce([bucket.buffer()]).get_future().then(lambda done: done.value()[0])
+
+    model = ht.DistributedDataParallel(nn.Linear(3, 1, bias=False), hook=hook)
+    for _ in range(2):
+        model.zero_grad()
+        model(torch.full((1, 3), RANK + 1.0)).sum().backward()
+        assert (model.module.weight.grad == SIZE * (SIZE + 1) / 2).all()  # a sum, as the hook divides by nothing
+
+
 class Alone(dist.ProcessGroup):
     """A group of one rank, whose works count who waits for them."""
 

@@ -51,6 +51,16 @@ EXPECTED = step(DistributedDataParallel(network()))
 
 
 @check
+def names_of_parameters_as_a_text():
+    for argument in ("ignored", "delayed"):
+        raises(
+            TypeError,
+            f"{argument} is a list of names, not a text: say ['0.bias']",
+            lambda a=argument: ht.DistributedDataParallel(network(), **{a: "0.bias"}),
+        )
+
+
+@check
 def what_is_no_hook():
     for model in models():
         raises(TypeError, "Communication hook must be callable.", lambda m=model: ht.register_comm_hook(m, None, 3))
