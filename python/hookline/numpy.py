@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -34,7 +34,7 @@ class DataParallel(Averaging):
         self,
         params: Mapping[str, Any],
         group: ProcessGroup,
-        hook: str | CommHook | None = None,
+        hook: str | CommHook | Callable[[Any, Any], Any] | None = None,
         *,
         bucket_cap_mb: float | None = None,
         find_unused_parameters: bool = False,
@@ -50,6 +50,11 @@ class DataParallel(Averaging):
         clip_norm: float | None = None,
     ) -> None:
         """Without bucket_cap_mb the first bucket has 1 MiB and the others 25 MiB. mean="sum" adds up instead.
+
+        A hook that is a function gets the group as its state. timeout is that of a hook, the group's where not given.
+
+        sparse, ignored and delayed are names of parameters: sparse ones have gradients of row numbers and rows, ignored
+        ones are neither checked nor broadcast nor reduced, delayed ones are reduced behind all others.
 
         With buckets, such as buckets() of a run that is resumed, these are the buckets from the first step on.
 

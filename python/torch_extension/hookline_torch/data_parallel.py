@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 from typing import Any
@@ -31,7 +31,7 @@ class DistributedDataParallel(Averaging, nn.Module):  # type: ignore[misc]  # to
         self,
         module: nn.Module,
         process_group: Any = None,
-        hook: str | CommHook | None = None,
+        hook: str | CommHook | Callable[[Any, Any], Any] | None = None,
         *,
         bucket_cap_mb: float | None = None,
         find_unused_parameters: bool = False,
@@ -43,9 +43,12 @@ class DistributedDataParallel(Averaging, nn.Module):  # type: ignore[misc]  # to
         ignored: Iterable[str] = (),
         delayed: Iterable[str] = (),
     ) -> None:
-        """The arguments are PyTorch's where it has them; `ignored` and `delayed` are names of parameters.
+        """The arguments are PyTorch's where it has them; mixed_precision is a MixedPrecision.
 
-        mixed_precision is a MixedPrecision.
+        A hook that is a function gets the group as its state. timeout is that of a hook, the group's where not given.
+
+        ignored and delayed are names of parameters: ignored ones are neither checked nor broadcast nor reduced, delayed
+        ones are reduced behind all others.
         """
         super().__init__()
         self._precision = MixedPrecision() if mixed_precision is None else MixedPrecision.of(mixed_precision)
