@@ -141,7 +141,8 @@ def register_ddp_comm_hook(comm_hook_type: DDPCommHookType | str, model: Registe
         if comm_hook_type not in DDPCommHookType.__members__:
             raise TypeError(
                 f"register_ddp_comm_hook: no hook is called {comm_hook_type!r}; there are "
-                f"{', '.join(DDPCommHookType.__members__)}"
+                f"{', '.join(DDPCommHookType.__members__)}; the text of a hook goes to "
+                "model.register_comm_hook(group, text)"
             )
         comm_hook_type = DDPCommHookType[comm_hook_type]
     if not isinstance(comm_hook_type, DDPCommHookType):
