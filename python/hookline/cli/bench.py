@@ -27,11 +27,17 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("-n", dest="ranks", metavar="RANKS", type=int, default=2, help="how many ranks (default: 2)")
     parser.add_argument("--backend", default="shm", help="one of hookline.backend_names() (default: shm)")
     options = parser.parse_args(arguments)
+    if options.backend == "mpi":
+        line = f"mpirun -n {options.ranks} {sys.executable} -m {__name__} mpi"
+        parser.error(f"ranks of mpi are started by its own launcher: {line}")
     return run.main(["-n", str(options.ranks), "-m", __name__, options.backend])
 
 
 if __name__ == "__main__":
-    group = hl.init_process_group(backend=sys.argv[1], timeout=DEADLINE)
+    try:
+        group = hl.init_process_group(backend=sys.argv[1], timeout=DEADLINE)
+    except (hl.InvalidArgument, hl.Unsupported) as error:
+        sys.exit(f"hookline bench: {error}")
     medians = measure(group, SIZES)
     if group.rank() == 0:
         print(f"allreduce of float32, {group.size()} ranks, {group.backend_name()}")

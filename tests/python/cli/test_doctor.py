@@ -139,6 +139,16 @@ def test_bench_prints_a_line_for_each_size(capfd):
     assert all(line.endswith("GB/s") for line in lines)
 
 
+def test_bench_of_a_backend_that_it_cannot_start(capfd):
+    assert cli.main(["bench", "--backend", "nccl"]) == 1
+    said = capfd.readouterr().err
+    assert "hookline bench: no backend is called 'nccl' here; there are: shm, " in said
+    assert "Traceback" not in said
+    with pytest.raises(SystemExit, match="2"):
+        cli.main(["bench", "-n", "3", "--backend", "mpi"])
+    assert f": mpirun -n 3 {sys.executable} -m hookline.cli.bench mpi\n" in capfd.readouterr().err
+
+
 def doctor(**limits):
     def lower():
         for name, value in limits.items():
