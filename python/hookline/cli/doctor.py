@@ -10,7 +10,7 @@ from .. import __version__, _torch_versions, backend_names
 from .._core import compiler, cpu_targets
 from .findings import Finding, State, summary
 from .limits import judge, read_limits
-from .self_test import try_engine
+from .self_test import try_backend
 
 
 def versions() -> Iterator[Finding]:
@@ -43,7 +43,7 @@ def main(arguments: Sequence[str]) -> int:
     parts = {
         "versions": versions(),
         "limits": judge(read_limits()),
-        "self-test, an allreduce of two ranks on each engine": map(try_engine, ["threads", *backend_names()]),
+        "self-test, an allreduce of two ranks on each backend": map(try_backend, ["threads", *backend_names()]),
     }
     all_findings = []
     for title, findings in parts.items():

@@ -1,7 +1,7 @@
 """The self-test of `hookline doctor`: two ranks add arrays up, and the time that it takes them.
 
 Run as a program it is those ranks: `python -m hookline.cli.self_test threads`, `mpirun -n 2 python -m
-hookline.cli.self_test mpi`, and `hookline run -n 2 -m hookline.cli.self_test ENGINE` for any other engine.
+hookline.cli.self_test mpi`, and `hookline run -n 2 -m hookline.cli.self_test BACKEND` for any other backend.
 """
 
 import json
@@ -51,12 +51,12 @@ def run_threads() -> dict[str, float]:
     return measure(groups[0])
 
 
-def command(engine: str) -> list[str]:
-    """What to execute for one engine."""
-    module = ["-m", __name__, engine]
-    if engine == "threads":
+def command(backend: str) -> list[str]:
+    """What to execute for one backend."""
+    module = ["-m", __name__, backend]
+    if backend == "threads":
         return [sys.executable, *module]
-    if engine == "mpi":
+    if backend == "mpi":
         return ["mpirun", "-n", str(RANKS), sys.executable, *module]
     return [sys.executable, "-m", "hookline", "run", "-n", str(RANKS), *module]
 
@@ -67,10 +67,10 @@ def environment() -> dict[str, str]:
     return {**os.environ, **dict.fromkeys(may, "1")}
 
 
-def try_engine(engine: str, line: Sequence[str] | None = None) -> Finding:
-    """Runs the test for one engine in processes of its own."""
-    line = line or command(engine)
-    if engine == "mpi" and shutil.which(line[0]) is None:
+def try_backend(backend: str, line: Sequence[str] | None = None) -> Finding:
+    """Runs the test for one backend in processes of its own."""
+    line = line or command(backend)
+    if backend == "mpi" and shutil.which(line[0]) is None:
         return Finding(State.ABSENT, f"mpi: there is no {line[0]} in the PATH, which starts programs with MPI")
     try:
         done = subprocess.run(
@@ -79,11 +79,11 @@ def try_engine(engine: str, line: Sequence[str] | None = None) -> Finding:
     except subprocess.TimeoutExpired:
         return Finding(
             State.WRONG,
-            f"{engine}: an allreduce of two ranks was not done in {DEADLINE:g} s",
-            f"see where it hangs: HOOKLINE_DEBUG=recorded {' '.join(command(engine))}",
+            f"{backend}: an allreduce of two ranks was not done in {DEADLINE:g} s",
+            f"see where it hangs: HOOKLINE_DEBUG=recorded {' '.join(command(backend))}",
         )
     except OSError as error:
-        return Finding(State.WRONG, f"{engine}: two ranks cannot be started: {error}", "see the limits above")
+        return Finding(State.WRONG, f"{backend}: two ranks cannot be started: {error}", "see the limits above")
     if "plm_rsh" in done.stderr:
         return Finding(
             State.WRONG,
@@ -92,25 +92,25 @@ def try_engine(engine: str, line: Sequence[str] | None = None) -> Finding:
         )
     said = done.stdout.strip().splitlines()
     if said and said[-1].startswith(MISSING):
-        return Finding(State.ABSENT, f"{engine}: {said[-1].removeprefix(MISSING)}")
+        return Finding(State.ABSENT, f"{backend}: {said[-1].removeprefix(MISSING)}")
     if done.returncode != 0 or not said:
         last = (done.stderr.strip().splitlines() or ["nothing was said"])[-1].strip()
         return Finding(
             State.WRONG,
-            f"{engine}: two ranks cannot add up: {last}",
-            f"see the limits above, and all of it with: {' '.join(command(engine))}",
+            f"{backend}: two ranks cannot add up: {last}",
+            f"see the limits above, and all of it with: {' '.join(command(backend))}",
         )
     times = ", ".join(f"{size} in {time_text(taken)}" for size, taken in json.loads(said[-1]).items())
-    return Finding(State.OK, f"{engine}: two ranks add up: {times}")
+    return Finding(State.OK, f"{backend}: two ranks add up: {times}")
 
 
-def main(engine: str) -> None:
-    """One rank; the first one prints the times, and an engine that is not there what to install."""
-    if engine == "threads":
+def main(backend: str) -> None:
+    """One rank; the first one prints the times, and a backend that is not there what to install."""
+    if backend == "threads":
         print(json.dumps(run_threads()))
         return
     try:
-        group = hl.init_process_group(backend=engine, timeout=DEADLINE / 4)
+        group = hl.init_process_group(backend=backend, timeout=DEADLINE / 4)
     except hl.Unsupported as error:
         print(MISSING + str(error))
         return

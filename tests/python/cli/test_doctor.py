@@ -1,4 +1,4 @@
-"""Tests `hookline doctor`: each limit that is too low, engines that fail, and whole runs."""
+"""Tests `hookline doctor`: each limit that is too low, backends that fail, and whole runs."""
 
 import resource
 import subprocess
@@ -98,10 +98,10 @@ def test_limits_of_control_groups_hold_for_what_is_below_them(tmp_path):
 
 
 def run_python(text):
-    return self_test.try_engine("some", [sys.executable, "-c", text])
+    return self_test.try_backend("some", [sys.executable, "-c", text])
 
 
-def test_what_an_engine_may_do_wrong(monkeypatch):
+def test_what_a_backend_may_do_wrong(monkeypatch):
     assert run_python("print('{\"1 KiB\": 2e-6}')") == Finding(State.OK, "some: two ranks add up: 1 KiB in 2 µs")
     ssh = run_python("import sys; sys.exit('error ../orte/mca/plm/rsh/plm_rsh_component.c(335)')")
     assert (ssh.state, "ssh client" in ssh.fix) == (State.WRONG, True)
@@ -112,8 +112,8 @@ def test_what_an_engine_may_do_wrong(monkeypatch):
     assert broken.what == "some: two ranks cannot add up: RuntimeError: no way"
     assert "-m hookline.cli.self_test some" in broken.fix
     assert run_python("").state is State.WRONG
-    assert self_test.try_engine("some", ["/no/such/program"]).state is State.WRONG
-    assert self_test.try_engine("mpi", ["no-such-mpirun"]).state is State.ABSENT
+    assert self_test.try_backend("some", ["/no/such/program"]).state is State.WRONG
+    assert self_test.try_backend("mpi", ["no-such-mpirun"]).state is State.ABSENT
     monkeypatch.setattr(self_test, "DEADLINE", 0.2)
     hangs = run_python("import time; time.sleep(60)")
     assert hangs.state is State.WRONG
@@ -161,7 +161,9 @@ def doctor(**limits):
 
 def test_a_whole_run():
     done = doctor()
-    assert "\n  ok    threads: two ranks add up: 1 KiB in " in done.stdout, done.stdout + done.stderr
+    assert "two ranks on each backend\n  ok    threads: two ranks add up: 1 KiB in " in done.stdout, (
+        done.stdout + done.stderr
+    )
     assert "\n  ok    shm: two ranks add up: 1 KiB in " in done.stdout
     assert done.returncode == (1 if "\n  WRONG" in done.stdout else 0)
     assert done.stdout.splitlines()[-1].startswith("nothing is wrong") == (done.returncode == 0)
