@@ -88,7 +88,8 @@ HookPtr make_where(std::shared_ptr<ProcessGroup> group, HookOptions& given, Hook
   rule.min_size = given.integer("min_size", rule.min_size);
   if (!given.text("max_size", "", "a whole number").empty()) rule.max_size = given.integer("max_size", rule.max_size);
   rule.dims = static_cast<int>(given.integer("dims", rule.dims));
-  return where(std::move(inner), rule, make_hook(given.text("otherwise", "allreduce", "a hook"), std::move(group)));
+  return where(std::move(inner), rule,
+               make_hook(given.text("otherwise", "allreduce", "the name of a hook"), std::move(group)));
 }
 
 HookPtr make_post_local_sgd(const std::shared_ptr<ProcessGroup>& group, HookOptions& given) {
