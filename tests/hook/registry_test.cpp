@@ -90,7 +90,7 @@ TEST(Registry, TellsTheOptionsOfEveryHook) {
             "seed=0 (a whole number) ");
   EXPECT_EQ(options_of("where"),
             "name=* (a pattern) min_size=0 (a whole number) max_size= (a whole number) dims=-1 (a whole number) "
-            "otherwise=allreduce (a hook) ");
+            "otherwise=allreduce (the name of a hook) ");
   for (const HookDescription& hook : registered_hooks()) {
     EXPECT_FALSE(hook.description.empty() && hook.name != "times") << hook.name;
     for (const HookOption& o : hook_options(hook.name)) {
