@@ -120,7 +120,7 @@ Future<std::vector<Tensor>> PyWork::make_future() {
                       " has neither wait nor get_future; define one of them in the class, or make it of a Future");
   }
   // Somebody has to do the waiting, and it is not whoever asks for a future.
-  const auto executor = callback_executor();
+  const auto executor = waiting_executor();
   if (!executor) throw Aborted("Work.get_future: Python is ending");
   Promise<std::vector<Tensor>> promise;
   auto result = promise.get_future();

@@ -103,7 +103,7 @@ TEST(ReducerCorners, AStepThatIsGivenUpWaitsForBucketsThatWaitForLanes) {
       });
       return future;
     };
-    Reducer reducer(model(40), group.shared_from_this(), make_hook(hook), {.limits = kOneEach});
+    Reducer reducer(model(40), group.shared_from_this(), make_hook(hook, {.may_block = true}), {.limits = kOneEach});
     for (int s = 0; s < 500; ++s) {
       for (std::size_t p = 39; p > 0; --p) reducer.mark_ready(p);
       EXPECT_THROW(reducer.finalize(), InvalidArgument);  // nobody has marked p0

@@ -159,15 +159,10 @@ def test_a_long_wait_holds_up_no_releases():
 
     waiting = call(Waiter()).get_future()
     assert begun.wait(20)
-    future = hl.Future()
-    work = OfFuture(future)
-    weakref.finalize(work, gone.set)
-    outcome = call(work).get_future()
-    del work
-    future.set_result([X])
-    outcome.wait(20)
-    del outcome
-    gc.collect()
+    dropped = OfFuture(None)
+    weakref.finalize(dropped, gone.set)
+    _core._probe.drop_elsewhere(dropped)
+    del dropped
     assert gone.wait(20)
     end.set()
     assert waiting.wait(20)[0] is X
