@@ -184,12 +184,15 @@ Future<Tensors> tensors_of_future(nb::handle future, std::string where, PyRef ke
   awaited->kept.emplace_back(nb::borrow(future));
   the_deadlines().add(deadline, awaited);
   // A callback, not a share of the future's state: the garbage collector goes on seeing what is in it. torch's futures
-  // have value() as ours do, those of concurrent.futures have result().
+  // have value() as ours do, those of concurrent.futures have result(), and keep the callback, which therefore lets go
+  // of the outcome: an error's traceback may lead back to the future.
+  const auto slot = std::make_shared<std::shared_ptr<Awaited>>(std::move(awaited));
   future.attr("add_done_callback")(
-      nb::cpp_function([awaited, deadline, outputs = std::move(outputs)](const nb::object& done) {
-        finish(awaited, deadline, [&] {
+      nb::cpp_function([slot, deadline, outputs = std::move(outputs)](const nb::object& done) {
+        const auto mine = std::exchange(*slot, nullptr);
+        finish(mine, deadline, [&] {
           const nb::object value = nb::hasattr(done, "value") ? done.attr("value")() : done.attr("result")();
-          return tensors_of_value(value, awaited->where, outputs);
+          return tensors_of_value(value, mine->where, outputs);
         });
       }));
   return result;

@@ -181,6 +181,21 @@ def test_futures_of_others():
         call(OfFuture(failed)).wait()
 
 
+def test_futures_of_others_that_have_failed_are_let_go():
+    gone = threading.Event()
+
+    def fail():
+        failed = concurrent.futures.Future()
+        failed.set_exception(ArithmeticError("no"))
+        weakref.finalize(failed, gone.set)
+        with pytest.raises(ArithmeticError, match="no"):
+            call(OfFuture(failed)).wait()
+
+    fail()
+    gc.collect()
+    assert gone.wait(20)
+
+
 def test_a_work_made_of_a_future():
     future = hl.Future()
     work = hl.Work(future)
