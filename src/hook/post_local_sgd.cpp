@@ -43,15 +43,18 @@ PostLocalSGDHook::PostLocalSGDHook(std::shared_ptr<PostLocalSGDState> state)
 PostLocalSGDHook::~PostLocalSGDHook() = default;
 
 Future<HookResult> PostLocalSGDHook::run_hook(GradBucket& bucket) {
-  // Buckets are started one after another, the last one last.
-  const bool local = state_->iter >= state_->start_localSGD_iter;
-  if (bucket.is_last()) ++state_->iter;
+  const bool local = step_.value_or(state_->iter) >= state_->start_localSGD_iter;
+  if (!step_ && bucket.is_last()) ++state_->iter;
   if (local && !state_->post_local_gradient_allreduce) co_return bucket.buffer();
   ProcessGroup& group = local ? *state_->subgroup : *state_->process_group;
   const WorkPtr work = mean_over(group, bucket.buffer());
   co_await work;
   co_return bucket.buffer();
 }
+
+// Buckets of a step need not come in order: one of sparse rows waits until they are united, others overtake it.
+void PostLocalSGDHook::begin_step(const HookStep&) { step_ = state_->iter++; }
+void PostLocalSGDHook::end_step(const HookStep&) { step_.reset(); }
 
 void PostLocalSGDHook::save(StateWriter& to) const { to.number(state_->iter); }
 void PostLocalSGDHook::load(StateReader& from) { state_->iter = from.number(); }

@@ -70,6 +70,9 @@ Future<HookResult> PowerSGDHook::run_hook(GradBucket& bucket) {
   co_return bucket.buffer();
 }
 
+void PowerSGDHook::begin_step(const HookStep&) { state_->memory_->begin_step(); }
+void PowerSGDHook::end_step(const HookStep&) { state_->memory_->end_step(); }
+
 bool PowerSGDHook::keep_error() {
   PowerSGDOptions options = state_->options();
   if (options.use_error_feedback) return true;

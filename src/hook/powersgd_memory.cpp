@@ -37,16 +37,28 @@ void PowerSGDMemory::set_options(const PowerSGDOptions& options) {
   options_ = options;
 }
 
-// Buckets of a step come in the order of their indices. The last one ends it; where a hook around this one keeps the
-// last one to itself, the next step's first bucket does.
+void PowerSGDMemory::begin_step() {
+  const std::lock_guard lock(mutex_);
+  step_ = iter_++;
+}
+
+void PowerSGDMemory::end_step() {
+  const std::lock_guard lock(mutex_);
+  step_.reset();
+}
+
+// Outside a reducer's steps buckets come in the order of their indices. The last one ends the step; where a hook around
+// this one keeps the last one to itself, the next step's first bucket does.
 std::optional<std::uint64_t> PowerSGDMemory::begin(const GradBucket& bucket) {
   const std::lock_guard lock(mutex_);
-  if (last_index_ && bucket.index() <= *last_index_) ++iter_;
-  const std::uint64_t step = iter_;
-  last_index_ = bucket.index();
-  if (bucket.is_last()) {
-    ++iter_;
-    last_index_.reset();
+  if (!step_ && last_index_ && bucket.index() <= *last_index_) ++iter_;
+  const std::uint64_t step = step_.value_or(iter_);
+  if (!step_) {
+    last_index_ = bucket.index();
+    if (bucket.is_last()) {
+      ++iter_;
+      last_index_.reset();
+    }
   }
   if (step < static_cast<std::uint64_t>(options_.start_powerSGD_iter)) return std::nullopt;
   return step;

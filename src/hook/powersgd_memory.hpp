@@ -27,7 +27,11 @@ class PowerSGDMemory {
   /// Errors stay, factors are begun anew.
   void set_options(const PowerSGDOptions& options);
 
-  /// Counts the step that a bucket belongs to: its number where it is to be compressed.
+  /// A step of a reducer. Between the two its buckets come in any order.
+  void begin_step();
+  void end_step();
+  /// The number of the step that a bucket belongs to, where it is to be compressed. Outside of the steps of a reducer
+  /// they are counted by the buckets.
   std::optional<std::uint64_t> begin(const GradBucket& bucket);
   std::uint64_t iter() const;
   PowerSGDState::Totals totals() const;
@@ -62,7 +66,8 @@ class PowerSGDMemory {
   PowerSGDOptions options_;
   bool batched_ = false;
   std::uint64_t iter_ = 0;
-  std::optional<std::size_t> last_index_;  ///< of this step
+  std::optional<std::uint64_t> step_;      ///< that a reducer has begun
+  std::optional<std::size_t> last_index_;  ///< of this step, where no reducer has begun one
   std::map<std::size_t, std::unique_ptr<PowerSGDBucket>> buckets_;
   Loose loose_;
   std::map<std::string, Dims> shapes_;  ///< of all parameters of the model, as far as they were seen

@@ -77,6 +77,23 @@ TEST(PostLocalSGDHook, WithoutGradientAllreduceNothingIsSent) {
   });
 }
 
+// A bucket of sparse rows waits until they are united, and others overtake it.
+TEST(PostLocalSGDHook, BucketsOfAStepComeInAnyOrder) {
+  threads_world().spawn(2, [](ProcessGroup& group) {
+    const HookPtr hook = make_hook("post_local_sgd(start_iter=1, gradient_allreduce=false)", group.shared_from_this());
+    const auto layout = std::make_shared<const BucketLayout>(layout_of({Dims{100}}));
+    for (int s = 0; s < 2; ++s) {
+      hook->begin_step({});
+      for (const std::size_t b : {1u, 0u}) {
+        GradBucket bucket(b, 2, Tensor::full({100}, group.rank() + 1), layout);
+        const Tensor mean = hook->parse_hook_result(hook->run_hook(bucket).wait(Milliseconds(20'000)));
+        require_all({mean.data<const float>()[0]}, s == 0 ? 1.5f : static_cast<float>(group.rank() + 1), s);
+      }
+      hook->end_step({});
+    }
+  });
+}
+
 TEST(PostLocalSGDHook, GoesOnFromASavedCounter) {
   threads_world().spawn(2, [](ProcessGroup& group) {
     const char* const text = "post_local_sgd(start_iter=3, group_size=1)";

@@ -178,6 +178,21 @@ TEST(PowerSGD, RecoversFromWhatIsNoNumber) {
   });
 }
 
+TEST(PowerSGD, BucketsOfAStepComeInAnyOrder) {
+  const auto group = alone();
+  const auto hook = make_hook("powersgd(start_iter=2)", group);
+  for (int step = 0; step < 3; ++step) {
+    EXPECT_TRUE(hook->costs().empty()) << "compressed before step 2";
+    hook->begin_step({});
+    for (const std::size_t b : {1u, 0u}) {
+      const auto name = [&](const char* which) { return which + std::to_string(b); };
+      run(hook, bucket_of(layout({Dims{30, 20}, Dims{7}}, {name("w"), name("b")}), 0, step, b, 2));
+    }
+    hook->end_step({});
+  }
+  EXPECT_EQ(hook->costs().size(), 2u);
+}
+
 TEST(PowerSGD, ResumedRunsGoOnBitForBit) {
   for (std::string text : kTexts) {
     for (const char* around : {"", " | where(name=?, otherwise=fp16)"}) {

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <optional>
 
 #include <hookline/core/export.hpp>
 #include <hookline/group/process_group.hpp>
@@ -33,9 +34,14 @@ class HOOKLINE_EXPORT PostLocalSGDHook final : public CppCommHookInterface<std::
   explicit PostLocalSGDHook(std::shared_ptr<PostLocalSGDState> state);
   ~PostLocalSGDHook() override;
   Future<HookResult> run_hook(GradBucket& bucket) override;
+  void begin_step(const HookStep& step) override;
+  void end_step(const HookStep& step) override;
   bool keep_error() override { return true; }  // nothing is lost
   void save(StateWriter& to) const override;
   void load(StateReader& from) override;
+
+ private:
+  std::optional<std::uint64_t> step_;  ///< that a reducer has begun; outside its steps the last buckets count them
 };
 
 }  // namespace hookline

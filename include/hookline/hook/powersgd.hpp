@@ -98,6 +98,8 @@ class HOOKLINE_EXPORT PowerSGDHook final : public CppCommHookInterface<std::shar
 
   /// Throws InvalidArgument naming the first parameter that differs where the state is of another model.
   Future<HookResult> run_hook(GradBucket& bucket) override;
+  void begin_step(const HookStep& step) override;
+  void end_step(const HookStep& step) override;
   bool keep_error() override;
   std::vector<HookCost> costs() const override;
   void save(StateWriter& to) const override;
