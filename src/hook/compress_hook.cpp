@@ -43,11 +43,12 @@ CompressedReduction& CompressHook::reduction_of(const GradBucket& bucket) {
   std::unique_ptr<CompressedReduction>& found = reductions_[bucket.index()];
   // Buckets that are cut anew may have rows where there were none before, and the other way round.
   if (!found || keeps != (found->kept_error().numel() > 0)) {
-    const std::uint64_t steps = found ? found->step() : steps_before_;
+    const std::uint64_t steps = found ? found->step() : steps_;
     const CompressionOptions options{.error_feedback = keeps, .seed = seed_, .bucket = bucket.index()};
     found = std::make_unique<CompressedReduction>(state_, codec_, options);
     found->set_step(steps);
   }
+  if (step_) found->set_step(*step_);
   if (keeps) found->set_kept_error(errors_->of(bucket));
   return *found;
 }
@@ -56,6 +57,16 @@ Future<HookResult> CompressHook::run_hook(GradBucket& bucket) {
   const AllreduceOptions options{.op = ReduceOp::avg};
   co_await reduction_of(bucket).allreduce(bucket.buffer(), options);
   co_return bucket.buffer();
+}
+
+void CompressHook::begin_step(const HookStep&) {
+  const std::lock_guard lock(mutex_);
+  step_ = steps_++;
+}
+
+void CompressHook::end_step(const HookStep&) {
+  const std::lock_guard lock(mutex_);
+  step_.reset();
 }
 
 std::vector<HookCost> CompressHook::costs() const {
@@ -76,7 +87,7 @@ std::vector<HookCost> CompressHook::costs() const {
 
 void CompressHook::save(StateWriter& to) const {
   const std::lock_guard lock(mutex_);
-  std::uint64_t steps = steps_before_;
+  std::uint64_t steps = steps_;
   for (const auto& [index, reduction] : reductions_) steps = std::max(steps, reduction->step());
   to.number(seed_);
   to.number(steps);
@@ -95,7 +106,7 @@ void CompressHook::load(StateReader& from) {
   const std::lock_guard lock(mutex_);
   errors_->load(from);
   reductions_.clear();
-  steps_before_ = steps;
+  steps_ = steps;
 }
 
 }  // namespace hookline

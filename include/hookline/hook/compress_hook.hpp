@@ -5,6 +5,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <vector>
 
 #include <hookline/codec/codec.hpp>
@@ -26,6 +27,8 @@ class HOOKLINE_EXPORT CompressHook final : public CppCommHookInterface<std::shar
   ~CompressHook() override;
 
   Future<HookResult> run_hook(GradBucket& bucket) override;
+  void begin_step(const HookStep& step) override;
+  void end_step(const HookStep& step) override;
   bool keep_error() override;
   std::vector<HookCost> costs() const override;
   void save(StateWriter& to) const override;
@@ -40,7 +43,8 @@ class HOOKLINE_EXPORT CompressHook final : public CppCommHookInterface<std::shar
   mutable std::mutex mutex_;  ///< buckets are launched by several threads; guards what follows
   std::map<std::size_t, std::unique_ptr<CompressedReduction>> reductions_;  ///< by bucket
   const std::unique_ptr<hook::KeptErrors> errors_;
-  std::uint64_t steps_before_ = 0;  ///< of the run that was resumed
+  std::uint64_t steps_ = 0;            ///< of reducers, also of the run that was resumed
+  std::optional<std::uint64_t> step_;  ///< that a reducer has begun; outside its steps each bucket counts its own
 };
 
 }  // namespace hookline
