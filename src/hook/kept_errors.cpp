@@ -1,6 +1,10 @@
 // Kept errors: whole buckets while the layout lasts, single parameters in between.
 #include "hook/kept_errors.hpp"
 
+#include <algorithm>
+#include <string_view>
+#include <unordered_set>
+
 #include <fmt/format.h>
 
 #include <hookline/core/error.hpp>
@@ -16,12 +20,21 @@ void KeptErrors::take_apart(NamedTensors& loose) const {
   }
 }
 
+/// Whether a parameter of this layout is kept in another bucket.
+bool KeptErrors::has_moved(const BucketLayout& layout) const {
+  const std::unordered_set<std::string_view> here(layout.names.begin(), layout.names.end());
+  return std::any_of(buckets_.begin(), buckets_.end(), [&](const auto& kept) {
+    const auto& names = kept.second.layout->names;
+    return std::any_of(names.begin(), names.end(), [&](const std::string& name) { return here.contains(name); });
+  });
+}
+
 Tensor KeptErrors::of(const GradBucket& bucket) {
   const auto found = buckets_.find(bucket.index());
-  if (found != buckets_.end()) {
-    if (found->second.layout == bucket.layout()) return found->second.errors;
-    // All buckets are cut anew at once, between two steps. Parameters without a name cannot be found again.
-    if (!found->second.layout->names.empty()) take_apart(loose_);
+  if (found != buckets_.end() && found->second.layout == bucket.layout()) return found->second.errors;
+  // All buckets are cut anew at once, between two steps. Parameters without a name cannot be found again.
+  if (found != buckets_.end() || has_moved(*bucket.layout())) {
+    if (!buckets_.begin()->second.layout->names.empty()) take_apart(loose_);
     buckets_.clear();
   }
   const BucketLayout& layout = *bucket.layout();

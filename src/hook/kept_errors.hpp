@@ -24,6 +24,7 @@ class KeptErrors {
     std::shared_ptr<const BucketLayout> layout;
     Tensor errors;
   };
+  bool has_moved(const BucketLayout& layout) const;
   void take_apart(NamedTensors& loose) const;
 
   std::map<std::size_t, Bucket> buckets_;
