@@ -72,7 +72,8 @@ class OverlapHook final : public hook::AroundHook {
       for (const auto& [index, sum] : squares_) squares += sum;
     }
     const std::set<std::string> unused(step.unused.begin(), step.unused.end());
-    const double scale = options_.clip_norm ? std::min(1.0, *options_.clip_norm / (std::sqrt(squares) + 1e-6)) : 1;
+    const double wanted = options_.clip_norm ? *options_.clip_norm / (std::sqrt(squares) + 1e-6) : 1;
+    const double scale = wanted > 1 ? 1 : wanted;  // a norm that is not a number makes all gradients so
     for (const auto& [index, bucket] : waiting) {
       const std::optional<GradBucket> used = without(bucket, unused);
       if (!used) continue;

@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <cmath>
+#include <limits>
 #include <random>
 #include <stdexcept>
 #include <thread>
@@ -149,6 +150,23 @@ TEST_P(Overlap, ClipsByTheNormOfAll) {
           }
         }
       }
+    }
+  });
+}
+
+TEST_P(Overlap, ANormThatIsNoNumberMakesAllParametersSo) {
+  GetParam().spawn(2, [](ProcessGroup& group) {
+    const auto shared = group.shared_from_this();
+    Reducer reducer(new_model(), shared,
+                    overlap(make_hook("allreduce", shared), make_optimizer("sgd(lr=0.1)"), {.clip_norm = 1}),
+                    {.limits = kSmall});
+    for (std::size_t p = 9; p-- > 0;) {
+      const float value = p == 4 ? std::numeric_limits<float>::quiet_NaN() : 1000;
+      reducer.mark_ready(p, Tensor::full(reducer.parameters()[p].tensor.shape(), value));
+    }
+    reducer.finalize();
+    for (const Parameter& parameter : reducer.parameters()) {
+      if (!std::isnan(parameter.tensor.data<float>()[0])) throw std::runtime_error(parameter.name + " was stepped");
     }
   });
 }
