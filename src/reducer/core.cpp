@@ -173,7 +173,7 @@ bool Core::open_step(bool active) {
     agree("counting the ranks that have inputs", [&] { group->allreduce(count)->wait(); });
     const auto ranks = count.item<std::int64_t>();
     if (ranks == 0) return false;
-    if (!join_->divide_by_initial_world_size)
+    if (options.mean != Mean::sum && !join_->divide_by_initial_world_size) {
       factor_ *= static_cast<double>(group->size()) / static_cast<double>(ranks);
   }
   begun_ = Clock::now();

@@ -127,6 +127,34 @@ TEST(ReducerCorners, BucketsThatAreRebuiltWithoutSyncAreReported) {
   });
 }
 
+TEST(ReducerCorners, RanksMayAccumulateDifferentlyOften) {
+  threads_world().spawn(2, [](ProcessGroup& group) {
+    Reducer reducer(model(3), group.shared_from_this(), nullptr, {.limits = kOneEach});
+    step_with_copies(reducer, 1, {0, 1, 2});
+    if (group.rank() == 0) {
+      const auto scope = reducer.no_sync();
+      for (std::size_t p = 0; p < 3; ++p) reducer.mark_ready(p, Tensor::zeros(reducer.parameters()[p].tensor.shape()));
+    }
+    for (std::uint64_t s = 2; s < 4; ++s) step_with_copies(reducer, s, backwards(3));
+  });
+}
+
+TEST(ReducerCorners, ASumIsASumAlsoWhereRanksHaveNoInputs) {
+  threads_world().spawn(2, [](ProcessGroup& group) {
+    Reducer reducer(model(1), group.shared_from_this(), nullptr, {.mean = Mean::sum});
+    reducer.join(
+        [&] {
+          for (int s = 0; s <= group.rank(); ++s) {
+            const Tensor given = Tensor::full({40, 1}, group.rank() + 1);
+            reducer.mark_ready(0, given);
+            reducer.finalize();
+            EXPECT_EQ(given.data<float>()[0], s == 0 ? 3 : 2);
+          }
+        },
+        {.divide_by_initial_world_size = false});
+  });
+}
+
 TEST(ReducerCorners, AViewOnOneRankKeepsTheBucketsOfAll) {
   threads_world().spawn(2, [](ProcessGroup& group) {
     Reducer reducer(model(3), group.shared_from_this(), nullptr, {.limits = kOneEach});
