@@ -165,8 +165,8 @@ bool Core::open_step(bool active) {
   const std::lock_guard lock(step_mutex_);
   if (open_.load(std::memory_order_relaxed)) return true;
   throw_if_failed();
+  rebuild_if_due();  // before it counts: another rank may do it between steps, under no_sync
   ++step_;
-  rebuild_if_due();
   factor_ = weight_factor_ * (options.mean == Mean::sum ? group->size() : 1);
   if (join_) {
     const Tensor count = Tensor::full({1}, active ? 1 : 0, DType::i64);

@@ -226,8 +226,8 @@ TEST_P(ReducerErrors, WhatTheRanksCannotAgreeOnEndsTheReducer) {
     }
     for (int times = 0; times < 2; ++times) {
       EXPECT_THAT(message_of<Mismatch>([&] { reducer.mark_ready(1); }),
-                  AllOf(HasSubstr("agreeing on the order of the buckets in step 2 on rank 0"),
-                        HasSubstr("step 2, outside its buckets"), HasSubstr("allreduce of 7 float32")));
+                  AllOf(HasSubstr("agreeing on the order of the buckets in step 1 on rank 0"),
+                        HasSubstr("step 1, outside its buckets"), HasSubstr("allreduce of 7 float32")));
     }
     EXPECT_NE(reducer.failure(), nullptr);
   });

@@ -102,7 +102,8 @@ class HOOKLINE_EXPORT Reducer {
   HookPtr hook() const;
 
   /// While one lives, gradients that are marked add up in the buckets, and finalize() sends nothing. The first step
-  /// after it reduces the sum of all.
+  /// after it reduces the sum of all. Only behind the first step, when the buckets are rebuilt, the first mark waits
+  /// for the other ranks.
   class HOOKLINE_EXPORT NoSync {
    public:
     NoSync(const NoSync&) = delete;
