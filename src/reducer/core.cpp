@@ -175,6 +175,7 @@ bool Core::open_step(bool active) {
     if (ranks == 0) return false;
     if (options.mean != Mean::sum && !join_->divide_by_initial_world_size) {
       factor_ *= static_cast<double>(group->size()) / static_cast<double>(ranks);
+    }
   }
   begun_ = Clock::now();
   {
@@ -219,7 +220,8 @@ bool Core::may_mark(std::size_t parameter) {
     throw InvalidArgument(fmt::format(
         "Expected to mark a variable ready only once. Parameter '{}' was marked as ready {} in step {}: was finish() "
         "(in C++ finalize()) of that step forgotten? Where a gradient comes in several parts (a layer that several "
-        "checkpoints with use_reentrant=True run has one of each), add them up first, or set static_graph",
+        "checkpoints with use_reentrant=True run has one of each), add them up first, or, where each mark hands over "
+        "the sum so far, set static_graph",
         parameters[parameter].name, expected == 1 ? "twice" : fmt::format("more than {} times", expected), step_));
   }
   return true;
