@@ -15,6 +15,7 @@
 #include <hookline/core/error.hpp>
 
 #include "backend/shm/available.hpp"
+#include "core/fork.hpp"
 
 namespace hookline::shm {
 namespace {
@@ -36,7 +37,8 @@ void* map(int fd, std::uint64_t offset, std::size_t bytes) {
 
 }  // namespace
 
-OwnRegion::OwnRegion() : fd_(memfd_create("hookline", MFD_CLOEXEC | MFD_ALLOW_SEALING)) {
+OwnRegion::OwnRegion()
+    : fork_generation_(core::fork_generation()), fd_(memfd_create("hookline", MFD_CLOEXEC | MFD_ALLOW_SEALING)) {
   if (!fd_ || ftruncate(fd_.get(), static_cast<off_t>(kFileBytes)) != 0 ||
       fcntl(fd_.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0) {
     throw ResourceError(fmt::format("cannot make a shared memory file: {}", reason()));
@@ -72,15 +74,19 @@ std::shared_ptr<void> OwnRegion::allocate(std::size_t bytes) {
     const std::lock_guard lock(mutex_);
     buffers_[data] = {offset, length};
   }
-  return {data, [self = shared_from_this()](void* p) { self->release(static_cast<std::byte*>(p)); }};
+  return {data, [self = shared_from_this(), length](void* p) { self->release(static_cast<std::byte*>(p), length); }};
 }
 
-void OwnRegion::release(const std::byte* data) {
+void OwnRegion::release(const std::byte* data, std::size_t bytes) {
+  if (fork_generation_ != core::fork_generation()) {
+    // The memory is the parent's and its peers'; and a thread that is not here may have held the mutex.
+    munmap(const_cast<std::byte*>(data), bytes);
+    return;
+  }
   const std::lock_guard lock(mutex_);
   const auto buffer = buffers_.extract(data);
-  const auto [offset, bytes] = buffer.mapped();
   munmap(const_cast<std::byte*>(data), bytes);
-  fallocate(fd_.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, static_cast<off_t>(offset),
+  fallocate(fd_.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, static_cast<off_t>(buffer.mapped().offset),
             static_cast<off_t>(bytes));
 }
 

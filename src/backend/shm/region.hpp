@@ -27,13 +27,15 @@ class OwnRegion : public std::enable_shared_from_this<OwnRegion> {
   int fd() const noexcept { return fd_.get(); }
   embedded::RankBlock& block() const noexcept { return *block_; }
 
+  /// Not in a forked child: it would hand out what its parent hands out, too.
   std::shared_ptr<void> allocate(std::size_t bytes);
   std::optional<embedded::Location> locate(const std::byte* data, std::size_t bytes) const;
 
  private:
   void commit(std::uint64_t offset, std::size_t bytes) const;
-  void release(const std::byte* data);
+  void release(const std::byte* data, std::size_t bytes);
 
+  const std::uint64_t fork_generation_;
   Descriptor fd_;
   embedded::RankBlock* block_ = nullptr;
   std::uint64_t next_ = 0;

@@ -1,0 +1,66 @@
+// A forked child of a rank: it is told that the group is not its own, and does no harm to its parent's.
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <functional>
+
+#include <gmock/gmock.h>
+
+#include <hookline/backend/engine.hpp>
+#include <hookline/core/error.hpp>
+#include <hookline/group/process_group.hpp>
+
+#include "harness/memory_engine.hpp"
+#include "harness/spawn.hpp"
+
+namespace hookline {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::ThrowsMessage;
+
+constexpr int kRanks = 4;  // two on each host of a layered group, which has no levels otherwise
+
+// Returns when the child is gone, which runs nothing of its parent's clean-up.
+void in_child(const std::function<void()>& body) {
+  std::fflush(nullptr);
+  const pid_t child = fork();
+  if (child == 0) {
+    alarm(20);
+    try {
+      body();
+    } catch (const std::exception& e) {
+      ADD_FAILURE() << e.what();
+    }
+    std::fflush(nullptr);
+    _exit(::testing::Test::HasFailure() ? 1 : 0);
+  }
+  int status = 0;
+  waitpid(child, &status, 0);
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << "status " << status;
+}
+
+void expect_refused(const std::function<void()>& call, const std::string& what) {
+  EXPECT_THAT(call, ThrowsMessage<InvalidArgument>(
+                        ::testing::AllOf(::testing::StartsWith(what), HasSubstr("made before fork()"))));
+}
+
+class Forked : public ::testing::TestWithParam<testing::World> {};
+
+TEST_P(Forked, LettingGoOfABufferLeavesItToTheParent) {
+  GetParam().spawn(kRanks, [](ProcessGroup& group) {
+    Tensor buffer = group.empty({5'000});
+    buffer.fill(3);
+    in_child([&] { buffer = Tensor(); });
+    EXPECT_EQ(buffer.data<float>()[0], 3);
+    EXPECT_EQ(buffer.data<float>()[4'999], 3);
+    group.allreduce(buffer)->wait();
+    EXPECT_EQ(buffer.data<float>()[4'999], 3 * kRanks);
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(Worlds, Forked, ::testing::Values(testing::shm_world(), testing::layered_processes_world()),
+                         [](const auto& world) { return world.param.name; });
+
+}  // namespace
+}  // namespace hookline
