@@ -59,6 +59,13 @@ TEST_P(Forked, LettingGoOfABufferLeavesItToTheParent) {
   });
 }
 
+TEST_P(Forked, BuffersAreRefused) {
+  GetParam().spawn(kRanks, [](ProcessGroup& group) {
+    in_child([&] { expect_refused([&] { (void)group.empty({10}); }, "empty"); });
+    group.barrier()->wait();
+  });
+}
+
 INSTANTIATE_TEST_SUITE_P(Worlds, Forked, ::testing::Values(testing::shm_world(), testing::layered_processes_world()),
                          [](const auto& world) { return world.param.name; });
 

@@ -24,7 +24,10 @@ class EmbeddedBackend final : public Backend {
   WorkPtr start(Collective&& collective, int lane, Milliseconds timeout) override {
     return engine_->start(std::move(collective), lane, timeout);
   }
-  std::shared_ptr<void> allocate(std::size_t bytes) override { return engine_->memory().allocate(bytes); }
+  std::shared_ptr<void> allocate(std::size_t bytes) override {
+    engine_->refuse_in_forked_child("empty");
+    return engine_->memory().allocate(bytes);
+  }
   std::shared_ptr<Backend> subset(const std::vector<int>& ranks, const std::string& name,
                                   Milliseconds timeout) override {
     return make_subset_(ranks, name, timeout);
