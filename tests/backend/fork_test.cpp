@@ -66,8 +66,41 @@ TEST_P(Forked, BuffersAreRefused) {
   });
 }
 
+TEST_P(Forked, AbortIsRefusedAndNobodyIsTold) {
+  GetParam().spawn(kRanks, [](ProcessGroup& group) {
+    group.barrier()->wait();
+    if (group.rank() == 0) in_child([&] { expect_refused([&] { group.abort("not its own"); }, "abort"); });
+    group.barrier()->wait();
+  });
+}
+
+TEST_P(Forked, WaitingForWhatItsParentStartedIsRefused) {
+  GetParam().spawn(kRanks, [](ProcessGroup& group) {
+    const Tensor t = Tensor::full({10}, 1);
+    if (group.rank() != 0) {  // late, so that that of rank 0 is pending
+      group.recv(Tensor::zeros({1}), 0)->wait();
+      group.allreduce(t)->wait();
+      return;
+    }
+    const WorkPtr work = group.allreduce(t);
+    in_child([&] {
+      expect_refused([&] { work->wait(Milliseconds(10)); }, "wait");
+      expect_refused([&] { (void)work->is_completed(); }, "is_completed");
+    });
+    for (int r = 1; r < kRanks; ++r) group.send(Tensor::zeros({1}), r)->wait();
+    work->wait();
+    EXPECT_EQ(t.data<float>()[9], kRanks);
+  });
+}
+
 INSTANTIATE_TEST_SUITE_P(Worlds, Forked, ::testing::Values(testing::shm_world(), testing::layered_processes_world()),
                          [](const auto& world) { return world.param.name; });
+
+TEST(ForkedFromAnEngine, AbortIsRefused) {
+  const auto engines = testing::make_memory_engines(2);
+  const auto group = make_group(make_engine_backend(engines[0]), std::chrono::seconds(20));
+  in_child([&] { expect_refused([&] { group->abort("not its own"); }, "abort"); });
+}
 
 }  // namespace
 }  // namespace hookline

@@ -33,6 +33,7 @@ class EmbeddedBackend final : public Backend {
     return make_subset_(ranks, name, timeout);
   }
   void abort(const std::string& cause) override {
+    engine_->refuse_in_forked_child("abort");
     engine_->fail(
         std::make_exception_ptr(Aborted(fmt::format("rank {} aborted the {} group: {}", rank(), name(), cause))));
   }

@@ -11,6 +11,7 @@
 #include "backend/embedded/bell.hpp"
 #include "backend/embedded/engine.hpp"
 #include "backend/monitored.hpp"
+#include "core/fork.hpp"
 
 namespace hookline::embedded {
 
@@ -28,6 +29,7 @@ std::exception_ptr Engine::why_unusable() const {
 }
 
 void Engine::fail(std::exception_ptr cause) {
+  if (fork_generation_ != core::fork_generation()) return;  // the peers would take it for the parent's word
   {
     const std::lock_guard lock(state_mutex_);
     if (broken_ || closed_) return;

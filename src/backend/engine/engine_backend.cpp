@@ -35,6 +35,7 @@ class EngineBackend final : public Backend {
     return make_engine_backend(station_->engine().subset(ranks, name, timeout));
   }
   void abort(const std::string& cause) override {
+    station_->refuse_in_forked_child("abort");
     station_->fail(
         std::make_exception_ptr(Aborted(fmt::format("rank {} aborted the {} group: {}", rank(), name(), cause))));
   }

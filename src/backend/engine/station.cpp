@@ -123,6 +123,7 @@ std::exception_ptr Station::why_unusable() const {
 }
 
 void Station::fail(std::exception_ptr cause, const std::string* told) {
+  if (fork_generation_ != core::fork_generation()) return;  // the peers would take it for the parent's word
   Envelope envelope{.kind = MailKind::gave_up};
   std::string text = told ? *told : describe(cause);
   try {

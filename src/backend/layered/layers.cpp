@@ -34,10 +34,10 @@ Layers::Layers(Levels levels)
 
 Layers::~Layers() { close(); }
 
-void Layers::refuse_in_forked_child(OpType type) const {
+void Layers::refuse_in_forked_child(std::string_view what) const {
   if (fork_generation_ == core::fork_generation()) return;
-  throw InvalidArgument(fmt::format(
-      "{} on a layered group that was made before fork(); make a new group in the child process", name(type)));
+  throw InvalidArgument(
+      fmt::format("{} on a layered group that was made before fork(); make a new group in the child process", what));
 }
 
 std::exception_ptr Layers::why_unusable() {
@@ -54,7 +54,7 @@ std::exception_ptr Layers::why_unusable() {
 }
 
 WorkPtr Layers::start(Collective&& collective, int lane_index, Milliseconds timeout) {
-  refuse_in_forked_child(collective.type);
+  refuse_in_forked_child(name(collective.type));
   // Messages go between any two ranks, and a receive from anybody needs all of them in one place.
   if (backend::is_point_to_point(collective.type))
     return levels_.flat->start(std::move(collective), lane_index, timeout);
@@ -112,6 +112,7 @@ std::exception_ptr Layers::run(const Operation& operation, std::size_t index) {
 }
 
 void Layers::fail(const std::exception_ptr& cause) {
+  if (fork_generation_ != core::fork_generation()) return;  // the parts are the parent's
   {
     const std::lock_guard lock(state_mutex_);
     if (broken_ || closed_) return;

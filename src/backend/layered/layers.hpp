@@ -6,6 +6,7 @@
 #include <deque>
 #include <memory>
 #include <mutex>
+#include <string_view>
 #include <thread>
 
 #include "backend/layered/levels.hpp"
@@ -28,6 +29,8 @@ class Layers : public std::enable_shared_from_this<Layers> {
   int lanes() const noexcept { return lane_count_; }
 
   WorkPtr start(Collective&& collective, int lane, Milliseconds timeout);
+  /// Throws InvalidArgument where this process is a forked child of the one that made the group.
+  void refuse_in_forked_child(std::string_view what) const;
   /// Fails everything, now and later, here and in the parts. The first cause stays.
   void fail(const std::exception_ptr& cause);
   std::exception_ptr broken() const;
@@ -47,7 +50,6 @@ class Layers : public std::enable_shared_from_this<Layers> {
 
   void run_lane(std::size_t index);
   std::exception_ptr run(const Operation& operation, std::size_t index);
-  void refuse_in_forked_child(OpType type) const;
   /// Why nothing can be started: broken, or closed; null while all is well.
   std::exception_ptr why_unusable();
 

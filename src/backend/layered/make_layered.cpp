@@ -54,6 +54,7 @@ class LayeredBackend final : public Backend {
   }
 
   void abort(const std::string& cause) override {
+    layers_->refuse_in_forked_child("abort");
     const std::exception_ptr first = layers_->broken();  // of a part that nobody has used since
     layers_->fail(
         first ? first

@@ -24,6 +24,7 @@ Operation::Operation(std::shared_ptr<Layers> layers, std::shared_ptr<Executor> e
       outcome_(std::move(executor)) {}
 
 void Operation::wait(std::optional<Milliseconds> timeout) {
+  if (!over()) layers_->refuse_in_forked_child("wait");
   const Clock::time_point asked = timeout ? deadline_after(*timeout) : Clock::time_point::max();
   const Clock::time_point last = std::min(asked, deadline_ + kBeyondParts);
   if (!over_by(last)) {
@@ -52,6 +53,12 @@ bool Operation::over_by(Clock::time_point time) {
 void Operation::when_over(Task task, bool) { end_.get_future().on_done(std::move(task)); }
 
 bool Operation::is_completed() {
+  if (over()) return true;
+  layers_->refuse_in_forked_child("is_completed");
+  return false;
+}
+
+bool Operation::over() const {
   const std::lock_guard lock(mutex_);
   return over_;
 }

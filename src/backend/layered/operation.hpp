@@ -35,6 +35,7 @@ class Operation final : public Work {
   void complete(std::exception_ptr error);
 
  private:
+  bool over() const;
   /// Whether it is over, by that time at the latest.
   bool over_by(Clock::time_point time);
 
