@@ -1,6 +1,8 @@
 // Messages between two ranks that are stepped by hand: what a receiver may see while a sender is at work.
 #include <gtest/gtest.h>
 
+#include <hookline/core/error.hpp>
+
 #include "backend/embedded/engine.hpp"
 #include "backend/threads/threads_memory.hpp"
 
@@ -9,29 +11,29 @@ namespace {
 
 class Mails : public ::testing::Test {
  protected:
-  Mails() {
-    for (int r = 0; r < 2; ++r) {
+  explicit Mails(int size = 2) : world_(std::make_shared<threads::World>(size, false)) {
+    for (int r = 0; r < size; ++r) {
       auto memory = std::make_unique<threads::ThreadsMemory>(world_, r);
-      engines_[static_cast<std::size_t>(r)] =
-          std::make_shared<Engine>(std::move(memory), EngineOptions{.name = "test", .progress_thread = false});
-      engines_[static_cast<std::size_t>(r)]->open();
+      engines_.push_back(
+          std::make_shared<Engine>(std::move(memory), EngineOptions{.name = "test", .progress_thread = false}));
+      engines_.back()->open();
     }
   }
   ~Mails() override {
     for (auto& engine : engines_) engine->close();
   }
 
-  std::shared_ptr<Pending> send(float value) {
-    Collective what{.type = OpType::send, .inputs = {Tensor::full({1}, value)}, .outputs = {}, .root = 1};
+  std::shared_ptr<Pending> send(float value, int tag = 0) {
+    Collective what{.type = OpType::send, .inputs = {Tensor::full({1}, value)}, .outputs = {}, .root = 1, .tag = tag};
     return engines_[0]->start(std::move(what), 0, Milliseconds{10'000});
   }
-  std::shared_ptr<Pending> receive(const Tensor& into) {
-    return engines_[1]->start({.type = OpType::recv, .inputs = {}, .outputs = {into}, .root = 0}, 0,
+  std::shared_ptr<Pending> receive(const Tensor& into, int tag = 0) {
+    return engines_[1]->start({.type = OpType::recv, .inputs = {}, .outputs = {into}, .root = 0, .tag = tag}, 0,
                               Milliseconds{10'000});
   }
 
-  const std::shared_ptr<threads::World> world_ = std::make_shared<threads::World>(2, false);
-  std::array<std::shared_ptr<Engine>, 2> engines_;
+  const std::shared_ptr<threads::World> world_;
+  std::vector<std::shared_ptr<Engine>> engines_;
 };
 
 // As for a receiver that looked into the first mailbox before the sender filled it, and into the second one after.
@@ -68,6 +70,28 @@ TEST_F(Mails, OfARankThatLeftAreTakenBeforeItIsMissed) {
   ASSERT_TRUE(one->over());
   EXPECT_EQ(one->exception(), nullptr);
   EXPECT_EQ(a.data<float>()[0], 1);
+}
+
+// One that was put aside has left its mailbox, which has carried another one since.
+TEST_F(Mails, ThatWerePutAsideAndAreRefusedLeaveTheirMailboxesToOthers) {
+  constexpr int kBoxes = static_cast<int>(kMailboxes);
+  for (int tag = 1; tag <= kBoxes; ++tag) ASSERT_TRUE(send(1, tag)->over());
+  const auto last = send(1, kBoxes + 1);
+  const auto receive_now = [&](std::int64_t count, int tag) {
+    const auto one = receive(Tensor::zeros({count}), tag);
+    for (int i = 0; i < 4; ++i) {
+      engines_[1]->drive();
+      engines_[0]->drive();
+    }
+    return one;
+  };
+  ASSERT_TRUE(receive_now(1, kBoxes + 1)->over()) << "the first one makes room for it";
+  ASSERT_TRUE(last->over());
+  const auto refused = receive_now(2, 1);
+  ASSERT_TRUE(refused->over());
+  EXPECT_THROW(refused->wait(std::nullopt), Mismatch);
+  for (int tag = 2; tag <= kBoxes; ++tag) ASSERT_TRUE(receive_now(1, tag)->over());
+  for (int i = 0; i < kBoxes; ++i) EXPECT_TRUE(send(1)->over()) << "mailbox " << i;
 }
 
 }  // namespace

@@ -219,7 +219,9 @@ bool Mail::take_chunk(int source, Incoming& message, std::byte* to) {
   return true;
 }
 
+// One that was put aside has left its mailbox, which may carry another one by now.
 void Mail::refuse(int source, Incoming& message) {
+  if (message.taken == chunks(message.bytes)) return;
   Mailbox& mailbox = box(source, memory_.rank(), message.box);
   mailbox.refused.store(message.message, std::memory_order_seq_cst);
   mailbox.drained.store(message.first + chunks(message.bytes), std::memory_order_seq_cst);
