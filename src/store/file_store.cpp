@@ -12,6 +12,7 @@
 #include <hookline/core/error.hpp>
 #include <hookline/core/interrupt.hpp>
 
+#include "core/fork.hpp"
 #include "store/log_file.hpp"
 #include "store/store_error.hpp"
 
@@ -37,6 +38,7 @@ struct FileStore::Parts {
   std::mutex mutex;
   LogFile log;
   int world_size = -1;
+  const std::uint64_t fork_generation = core::fork_generation();
 
   template <class F>
   auto read(Milliseconds timeout, F f) {
@@ -80,6 +82,7 @@ FileStore::FileStore(const std::string& path, int world_size, Milliseconds timeo
 
 FileStore::~FileStore() {
   if (parts_->world_size <= 0) return;
+  if (parts_->fork_generation != core::fork_generation()) return;  // the parent has opened it, and closes it
   try {
     parts_->write(Milliseconds(0), [this](LogFile::Lock& lock, const Table&) {
       lock.write({RecordKind::closed});

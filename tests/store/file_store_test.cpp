@@ -13,6 +13,7 @@
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
+#include <optional>
 #include <random>
 #include <sstream>
 
@@ -272,6 +273,18 @@ TEST(FileStore, AKillDuringCompactionLosesNothing) {
     const auto next = store.add("count", 1);
     EXPECT_EQ(fresh.add("count", 0), next);
   }
+}
+
+TEST(FileStore, AForkedChildDoesNotCloseWhatItsParentOpened) {
+  TempDirectory directory;
+  std::optional<FileStore> store(std::in_place, directory / "store", 2);
+  {
+    const FileStore other(directory / "store", 2);
+  }
+  EXPECT_EQ(status_of(forked([&] { store.reset(); })), 0);
+  EXPECT_TRUE(std::filesystem::exists(directory / "store"));
+  store.reset();
+  EXPECT_FALSE(std::filesystem::exists(directory / "store"));
 }
 
 // A limit on the size of files stands for a disk that is full.
