@@ -25,6 +25,7 @@ void DrivenWork::wait(std::optional<Milliseconds> timeout) {
 }
 
 Future<std::vector<Tensor>> DrivenWork::get_future() {
+  refuse_in_forked_child("get_future");  // of what is over, too: the thread that would complete it is not here
   Promise<std::vector<Tensor>> promise;
   Future<std::vector<Tensor>> future = promise.get_future();
   Task task([promise = std::move(promise), work = shared_from_this()]() mutable {

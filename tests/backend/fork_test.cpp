@@ -93,13 +93,36 @@ TEST_P(Forked, WaitingForWhatItsParentStartedIsRefused) {
   });
 }
 
+TEST_P(Forked, AFutureIsRefusedAsNobodyWouldCompleteIt) {
+  GetParam().spawn(kRanks, [](ProcessGroup& group) {
+    const Tensor t = Tensor::full({10}, 1);
+    const WorkPtr over = group.allreduce(t);
+    over->wait();
+    if (group.rank() != 0) {
+      group.recv(Tensor::zeros({1}), 0)->wait();
+      group.allreduce(t)->wait();
+      return;
+    }
+    const WorkPtr pending = group.allreduce(t);
+    in_child([&] {
+      for (const WorkPtr& work : {over, pending}) expect_refused([&] { (void)work->get_future(); }, "get_future");
+    });
+    for (int r = 1; r < kRanks; ++r) group.send(Tensor::zeros({1}), r)->wait();
+    pending->wait();
+  });
+}
+
 INSTANTIATE_TEST_SUITE_P(Worlds, Forked, ::testing::Values(testing::shm_world(), testing::layered_processes_world()),
                          [](const auto& world) { return world.param.name; });
 
-TEST(ForkedFromAnEngine, AbortIsRefused) {
+TEST(ForkedFromAnEngine, AbortAndFuturesAreRefused) {
   const auto engines = testing::make_memory_engines(2);
   const auto group = make_group(make_engine_backend(engines[0]), std::chrono::seconds(20));
-  in_child([&] { expect_refused([&] { group->abort("not its own"); }, "abort"); });
+  const WorkPtr work = group->barrier();
+  in_child([&] {
+    expect_refused([&] { group->abort("not its own"); }, "abort");
+    expect_refused([&] { (void)work->get_future(); }, "get_future");
+  });
 }
 
 }  // namespace

@@ -50,6 +50,11 @@ bool Operation::over_by(Clock::time_point time) {
   return true;
 }
 
+Future<std::vector<Tensor>> Operation::get_future() {
+  layers_->refuse_in_forked_child("get_future");  // of what is over, too: its tasks run on a thread that is not here
+  return outcome_.get_future();
+}
+
 void Operation::when_over(Task task, bool) { end_.get_future().on_done(std::move(task)); }
 
 bool Operation::is_completed() {

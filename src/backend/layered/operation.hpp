@@ -18,7 +18,7 @@ class Operation final : public Work {
             Milliseconds timeout);
 
   void wait(std::optional<Milliseconds> timeout) override;
-  Future<std::vector<Tensor>> get_future() override { return outcome_.get_future(); }
+  Future<std::vector<Tensor>> get_future() override;
   void when_over(Task task, bool hasten) override;
   bool is_completed() override;
   std::exception_ptr exception() override;
