@@ -71,6 +71,17 @@ TEST(EngineBackend, AWaitThatIsShortenedEndsInTime) {
   EXPECT_THROW(first->wait(), Timeout);
 }
 
+TEST(EmbeddedBackend, AnOperationBehindAnotherOneEndsAtItsOwnTime) {
+  const auto backends = make_threads_backends(2);
+  const auto group = make_group(backends[0]);
+  const Tensor t = Tensor::zeros({10});
+  const WorkPtr first = group->allreduce(t, {.timeout = std::chrono::seconds(20)});
+  const WorkPtr second = group->allreduce(t, {.timeout = Milliseconds(200)});
+  EXPECT_THAT([&] { second->wait(); }, ThrowsMessage<Timeout>(HasSubstr("rank 1 did not come")));
+  EXPECT_LT(Clock::now() - second->time_started(), std::chrono::seconds(10));
+  EXPECT_THROW(first->wait(), Timeout);
+}
+
 TEST(EngineBackend, ShutdownFailsWhatIsPendingHere) {
   const auto backends = engine_backends(2);
   const auto group = make_group(backends[0], std::chrono::hours(1));

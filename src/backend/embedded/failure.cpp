@@ -76,7 +76,8 @@ void Engine::let_go(Claim& claim, const std::exception_ptr& fatal) {
   if (const std::exception_ptr cause = why_unusable()) end_all(cause);
 }
 
-// Calls f for operations that were stepped and are not over, before anybody else can step them. So what a rank posted
+// Calls f for operations that were stepped and are not over, before anybody else can step them, with the time by which
+// they must be: those behind the head of a lane wait for it, and may have less time. So what a rank posted
 // before it was seen to be gone is taken first: it may be all that an operation needs. What cannot be claimed at once
 // is being driven by somebody, and is looked at next time.
 template <class F>
@@ -86,7 +87,14 @@ void Engine::for_each_stuck(F f) {
     if (lane.idle() || !lane.claim.take()) continue;
     while (step_lane(lane, fatal)) {
     }
-    if (lane.current) f(*lane.current);
+    if (lane.current) {
+      Clock::time_point earliest = lane.current->deadline();
+      {
+        const std::lock_guard lock(lane.mutex);
+        for (const auto& operation : lane.queue) earliest = std::min(earliest, operation->deadline());
+      }
+      f(*lane.current, earliest);
+    }
     let_go(lane.claim, fatal);
     if (fatal) return;
     drive_lane(lane);  // as everybody who lets go of a claim: something may have been pushed meanwhile
@@ -97,7 +105,7 @@ void Engine::for_each_stuck(F f) {
     while (mail_.step()) {
     }
     for (const auto& operation : operations) {
-      if (!operation->over()) f(*operation);
+      if (!operation->over()) f(*operation, operation->deadline());
     }
   } catch (...) {
     fatal = std::current_exception();
@@ -132,7 +140,7 @@ void Engine::look_around() {
 
   std::exception_ptr cause;
   const Clock::time_point now = Clock::now();
-  for_each_stuck([&](Pending& operation) {
+  for_each_stuck([&](Pending& operation, Clock::time_point deadline) {
     if (cause) return;
     const std::vector<int> awaited = operation.awaited();
     const auto context = [&] { return fmt::format("{} on rank {} of the {} group", operation.describe(), me, name()); };
@@ -146,7 +154,7 @@ void Engine::look_around() {
           PeerLost(fmt::format("{}: rank {} left the group", context(), fmt::join(missed, ", "))));
     } else if (gave_up) {
       cause = gave_up;
-    } else if (now >= operation.deadline()) {
+    } else if (now >= deadline) {
       const auto waited = std::chrono::duration_cast<Milliseconds>(now - operation.time_started());
       std::string text =
           fmt::format("{}: rank {} did not come within {} ms", context(), fmt::join(awaited, ", "), waited.count());
