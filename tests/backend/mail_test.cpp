@@ -94,5 +94,37 @@ TEST_F(Mails, ThatWerePutAsideAndAreRefusedLeaveTheirMailboxesToOthers) {
   for (int i = 0; i < kBoxes; ++i) EXPECT_TRUE(send(1)->over()) << "mailbox " << i;
 }
 
+class MailsOfThree : public Mails {
+ protected:
+  MailsOfThree() : Mails(3) {}
+
+  std::shared_ptr<Pending> receive_from_anybody(const Tensor& into) {
+    return engines_[1]->start({.type = OpType::recv_anysource, .inputs = {}, .outputs = {into}}, 0,
+                              Milliseconds{10'000});
+  }
+};
+
+TEST_F(MailsOfThree, FromAnybodyAreAwaitedFromThoseWhoHaveNotLeft) {
+  const Tensor a = Tensor::zeros({1});
+  const auto one = receive_from_anybody(a);
+  engines_[2]->close();
+  engines_[1]->look_around();
+  ASSERT_FALSE(one->over());
+  send(1);
+  engines_[1]->drive();
+  ASSERT_TRUE(one->over());
+  EXPECT_EQ(one->exception(), nullptr);
+  EXPECT_EQ(a.data<float>()[0], 1);
+}
+
+TEST_F(MailsOfThree, FromAnybodyAreMissedWhenAllHaveLeft) {
+  const auto one = receive_from_anybody(Tensor::zeros({1}));
+  engines_[2]->close();
+  engines_[0]->close();
+  engines_[1]->look_around();
+  ASSERT_TRUE(one->over());
+  EXPECT_THROW(one->wait(std::nullopt), PeerLost);
+}
+
 }  // namespace
 }  // namespace hookline::embedded

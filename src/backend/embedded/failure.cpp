@@ -146,6 +146,7 @@ void Engine::look_around() {
     const auto context = [&] { return fmt::format("{} on rank {} of the {} group", operation.describe(), me, name()); };
     std::vector<int> missed;
     std::set_intersection(awaited.begin(), awaited.end(), left.begin(), left.end(), std::back_inserter(missed));
+    if (operation.awaits_any() && missed.size() < awaited.size()) missed.clear();
     if (!dead.empty()) {
       cause = std::make_exception_ptr(
           PeerLost(fmt::format("{}: rank {} died; make a new group without it", context(), fmt::join(dead, ", "))));

@@ -43,6 +43,7 @@ class Receive final : public Pending {
   bool step() override;
   std::uint64_t moves() const override { return moves_; }
   std::vector<int> awaited() const override;
+  bool awaits_any() const override { return found_in_ < 0 && source_ < 0; }
   std::string describe() const override;
   int source_rank() const override { return over() ? found_in_ : -1; }
 

@@ -21,6 +21,8 @@ class Pending : public backend::DrivenWork {
   /// Grows whenever step() got on.
   virtual std::uint64_t moves() const = 0;
   virtual std::vector<int> awaited() const = 0;
+  /// Whether any one of those that are awaited will do.
+  virtual bool awaits_any() const { return false; }
 
  private:
   void refuse_in_forked_child(std::string_view call) const override;
