@@ -92,6 +92,27 @@ TEST(EngineBackend, ShutdownFailsWhatIsPendingHere) {
   EXPECT_THROW(group->barrier()->wait(), Aborted);
 }
 
+// Who drives may be at the end of an operation while the group is shut down, and the lane's thread is gone then.
+TEST(EngineBackend, ShutdownAtTheEndOfAnOperationFailsWhatIsQueuedBehindIt) {
+  for (int round = 0; round < 20; ++round) {
+    const auto backends = engine_backends(1);
+    const auto group = make_group(backends[0], std::chrono::hours(1));
+    const std::thread::id waiter = std::this_thread::get_id();
+    const WorkPtr first = group->barrier();
+    const WorkPtr second = group->barrier();
+    first->when_over(
+        [&] {
+          if (std::this_thread::get_id() == waiter) group->shutdown();  // or else the lane's thread was faster
+        },
+        false);
+    first->wait();
+    try {
+      second->get_future().wait(std::chrono::seconds(5));
+    } catch (const Aborted&) {
+    }
+  }
+}
+
 // What runs at the end of an operation may look for the end of another one while the group is being shut down.
 TEST(EngineBackend, TheLastTasksOfAGroupMayStartOperations) {
   for (const auto& backends : {engine_backends(2), make_threads_backends(2)}) {

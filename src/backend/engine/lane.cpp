@@ -91,6 +91,7 @@ void Lane::drive_until(const std::function<bool()>& over, const std::function<Cl
 void Lane::run(std::unique_lock<std::mutex>& lock, const std::function<bool()>& over) {
   driven_ = true;
   const auto release = [&] {
+    if (stopping_ && !queue_.empty()) drain(lock);  // the thread that would see to them is gone
     driven_ = false;
     changed_.notify_all();
     if (!queue_.empty()) {
@@ -208,6 +209,11 @@ void Lane::run_thread() {
       run(lock, [] { return false; });
     }
   }
+  // Somebody drove when all was ended, and has left the rest to this thread since.
+  if (driven_ || queue_.empty()) return;
+  driven_ = true;
+  drain(lock);
+  driven_ = false;
 }
 
 void Lane::stop() noexcept {
