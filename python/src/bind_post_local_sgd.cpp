@@ -19,7 +19,7 @@ void bind_post_local_sgd(nb::module_& m) {
   using nb::arg;
   using State = PostLocalSGDState;
   using GroupPtr = std::shared_ptr<ProcessGroup>;
-  nb::class_<State>(m, "PostLocalSGDState",
+  nb::class_<State>(m, "PostLocalSGDState", nb::is_weak_referenceable(),
                     "What post_localSGD_hook goes by: the mean over process_group in the first start_localSGD_iter "
                     "steps, then over subgroup, or none at all without post_local_gradient_allreduce.")
       .def(

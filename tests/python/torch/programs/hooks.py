@@ -115,6 +115,9 @@ def post_local_sgd_on_every_group():
             # All ranks are on one host, so that its part is the whole.
             assert distance(train(model), PLAIN) < 1e-6
         model = ddp(group)
+        model.register_comm_hook(hl.PostLocalSGDState(ht.as_group(group), None, 2), ht.post_localSGD_hook)
+        assert distance(train(model), PLAIN) < 1e-6
+        model = ddp(group)
         state = ht.PostLocalSGDState(group, group, 2, post_local_gradient_allreduce=False)
         model.register_comm_hook(state, ht.post_localSGD_hook)
         train(model, 2)
