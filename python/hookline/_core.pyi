@@ -1295,11 +1295,27 @@ class Reducer:
     def mark_ready_sparse(self, parameter: int | str, indices: Any, values: Any) -> None:
         """The same of a sparse parameter: row numbers (int64), and those rows."""
 
+    def mark_unused(self, parameter: int | str, gradient: Any) -> None:
+        """
+        This pass does not come to a parameter with a gradient of earlier ones: that is part of the mean, and gets it if any rank marks the parameter ready. In later steps of a static_graph before the first mark.
+        """
+
+    def mark_unused_sparse(self, parameter: int | str, indices: Any, values: Any) -> None:
+        """The same of a sparse parameter."""
+
+    def drop_step(self) -> None:
+        """
+        Forgets the marks of a step whose backward pass failed, before any of its buckets was under way.
+        """
+
     def finalize(self) -> None:
         """Waits until all buckets are reduced."""
 
     def gradient(self, parameter: int | str) -> Tensor:
         """The place of a parameter's gradient in its bucket."""
+
+    def copy_gradient(self, parameter: int | str, to: Any) -> None:
+        """Copies a parameter's mean into an array, after finalize()."""
 
     def sparse_gradient(self, parameter: int | str) -> tuple[Tensor, Tensor]:
         """The reduced rows of a sparse parameter: indices and values."""

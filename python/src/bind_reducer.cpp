@@ -160,11 +160,40 @@ void bind_steps(nb::class_<PyReducer>& reducer) {
           arg("parameter"), arg("indices"), arg("values"),
           "The same of a sparse parameter: row numbers (int64), and those rows.")
       .def(
+          "mark_unused",
+          [](PyReducer& self, const Key& parameter, const TensorArg& gradient) {
+            const std::size_t index = index_of(self, parameter);
+            const Tensor tensor = gradient.tensor();
+            natively([&] { self->mark_unused(index, tensor); });
+          },
+          arg("parameter"), arg("gradient"),
+          "This pass does not come to a parameter with a gradient of earlier ones: that is part of the mean, and gets "
+          "it if any rank marks the parameter ready. In later steps of a static_graph before the first mark.")
+      .def(
+          "mark_unused_sparse",
+          [](PyReducer& self, const Key& parameter, const TensorArg& indices, const TensorArg& values) {
+            const std::size_t index = index_of(self, parameter);
+            const SparseGradient gradient{indices.tensor(), values.tensor()};
+            natively([&] { self->mark_unused(index, gradient); });
+          },
+          arg("parameter"), arg("indices"), arg("values"), "The same of a sparse parameter.")
+      .def(
+          "drop_step", [](PyReducer& self) { natively([&] { self->drop_step(); }); },
+          "Forgets the marks of a step whose backward pass failed, before any of its buckets was under way.")
+      .def(
           "finalize", [](PyReducer& self) { natively([&] { self->finalize(); }); },
           "Waits until all buckets are reduced.")
       .def(
           "gradient", [](PyReducer& self, const Key& key) { return self->gradient(index_of(self, key)); },
           arg("parameter"), "The place of a parameter's gradient in its bucket.")
+      .def(
+          "copy_gradient",
+          [](PyReducer& self, const Key& key, const TensorArg& to) {
+            const std::size_t index = index_of(self, key);
+            const Tensor tensor = to.tensor();
+            natively([&] { self->copy_gradient(index, tensor); });
+          },
+          arg("parameter"), arg("to"), "Copies a parameter's mean into an array, after finalize().")
       .def(
           "sparse_gradient",
           [](PyReducer& self, const Key& key) {

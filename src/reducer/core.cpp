@@ -187,7 +187,7 @@ bool Core::open_step(bool active) {
   if (options.static_graph && !learning_graph_) {
     for (const std::size_t p : reduced_) {
       if (marks_[p].expected != 0) continue;
-      if (marks_[p].dense) set_aside(p);
+      if (marks_[p].dense && !marks_[p].older) set_aside(p);
       count_ready(p);
     }
   }
@@ -255,7 +255,7 @@ void Core::mark(std::size_t parameter) {
   marked(parameter, may_mark(parameter));
 }
 
-void Core::mark(std::size_t parameter, const Tensor& gradient) {
+void Core::check_gradient(std::size_t parameter, const Tensor& gradient) const {
   check_parameter(parameter);
   const Parameter& p = parameters[parameter];
   if (p.sparse || gradient.dtype() != p.tensor.dtype() || gradient.shape() != p.tensor.shape() ||
@@ -264,12 +264,16 @@ void Core::mark(std::size_t parameter, const Tensor& gradient) {
                                       p.name, p.sparse ? "SparseGradient of " : "", name(p.tensor.dtype()),
                                       to_string(p.tensor.shape()), to_string(gradient)));
   }
+}
+
+void Core::mark(std::size_t parameter, const Tensor& gradient) {
+  check_gradient(parameter, gradient);
   const bool counts = may_mark(parameter);
   take(parameter, gradient);
   marked(parameter, counts);
 }
 
-void Core::mark(std::size_t parameter, const SparseGradient& gradient) {
+void Core::check_gradient(std::size_t parameter, const SparseGradient& gradient) const {
   check_parameter(parameter);
   const Parameter& p = parameters[parameter];
   Dims rows = p.tensor.shape();
@@ -283,11 +287,45 @@ void Core::mark(std::size_t parameter, const SparseGradient& gradient) {
         to_string(p.tensor.shape()), p.sparse ? "" : "; this parameter was not declared sparse"));
   }
   check_rows(p, gradient.indices.contiguous());
+}
+
+void Core::mark(std::size_t parameter, const SparseGradient& gradient) {
+  check_gradient(parameter, gradient);
   // A second mark is refused before anything is kept: the hook of the first may be reading.
   const bool counts = may_mark(parameter);
   marks_[parameter].keeps = true;
   slots_[parameter].sparse.push_back({gradient.indices.contiguous(), gradient.values.contiguous()});
   marked(parameter, counts);
+}
+
+// False for a parameter that was marked, or is too late. Makes its place final.
+bool Core::may_be_unused(std::size_t parameter) {
+  if (!options.find_unused_parameters && !options.static_graph) {
+    throw InvalidArgument(
+        fmt::format("parameter '{}' is said to be unused, without find_unused_parameters or static_graph",
+                    parameters[parameter].name));
+  }
+  const std::lock_guard lock(step_mutex_);
+  if (!open_.load(std::memory_order_relaxed)) rebuild_if_due();
+  else if (options.static_graph && !learning_graph_) return false;  // its bucket may be under way
+  Mark& mark = marks_[parameter];
+  if (mark.marks.load(std::memory_order_acquire) > 0 || std::exchange(mark.older, true)) return false;
+  mark.keeps = true;
+  return true;
+}
+
+void Core::mark_unused(std::size_t parameter, const Tensor& gradient) {
+  check_gradient(parameter, gradient);
+  if (!may_be_unused(parameter)) return;
+  Slot& slot = slots_[parameter];
+  if (slot.shown) slot.saved = slot.view.clone();
+  take(parameter, gradient);
+}
+
+void Core::mark_unused(std::size_t parameter, const SparseGradient& gradient) {
+  check_gradient(parameter, gradient);
+  if (!may_be_unused(parameter)) return;
+  slots_[parameter].sparse.push_back({gradient.indices.contiguous(), gradient.values.contiguous()});
 }
 
 void Core::take(std::size_t parameter, const Tensor& gradient) {
@@ -315,6 +353,11 @@ Tensor Core::gradient(std::size_t parameter) {
   pinned_ = true;
   slots_[parameter].shown = true;
   return slots_[parameter].view;
+}
+
+void Core::copy_gradient(std::size_t parameter, const Tensor& to) const {
+  check_gradient(parameter, to);
+  to.copy_from(slots_[parameter].view);
 }
 
 SparseGradient Core::sparse_gradient(std::size_t parameter) const {

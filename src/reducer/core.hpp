@@ -31,6 +31,7 @@ struct Mark {
   bool dense = false;        ///< neither ignored nor sparse
   bool unused = false;       ///< no rank has a gradient for it, in this step or in this graph
   bool accumulated = false;  ///< the view holds a sum from under no_sync
+  bool older = false;        ///< this rank's part is a gradient of earlier passes
   bool keeps = false;        ///< its slot holds something until the end of the step
 };
 
@@ -83,8 +84,12 @@ class Core : public std::enable_shared_from_this<Core> {
   void mark(std::size_t parameter);
   void mark(std::size_t parameter, const Tensor& gradient);
   void mark(std::size_t parameter, const SparseGradient& gradient);
+  void mark_unused(std::size_t parameter, const Tensor& gradient);
+  void mark_unused(std::size_t parameter, const SparseGradient& gradient);
   void finalize();
+  void drop_step();
   Tensor gradient(std::size_t parameter);
+  void copy_gradient(std::size_t parameter, const Tensor& to) const;
   SparseGradient sparse_gradient(std::size_t parameter) const;
   void set_hook(HookPtr replacement);
   void set_weight(double weight);
@@ -112,6 +117,9 @@ class Core : public std::enable_shared_from_this<Core> {
   HookStep hook_step() const;
   bool may_mark(std::size_t parameter);
   void marked(std::size_t parameter, bool counts);
+  void check_gradient(std::size_t parameter, const Tensor& gradient) const;
+  void check_gradient(std::size_t parameter, const SparseGradient& gradient) const;
+  bool may_be_unused(std::size_t parameter);
   void take(std::size_t parameter, const Tensor& gradient);
   void count_ready(std::size_t parameter);
 
@@ -139,6 +147,7 @@ class Core : public std::enable_shared_from_this<Core> {
   bool wait_for_launched();
   void write_back(Bucket& bucket, std::size_t index);
   void agree_on_unused();
+  static void give_back(Slot& slot, kernel::Stores stores);
   void put_back_unused();
   void end_hooks();
   void close_step();

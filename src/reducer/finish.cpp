@@ -61,6 +61,22 @@ void Core::finalize() {
   close_step();
 }
 
+void Core::drop_step() {
+  if (!open_.load(std::memory_order_acquire)) return;
+  throw_if_failed();
+  {
+    const std::lock_guard lock(mutex_);
+    if (next_ > 0 || join_) {
+      throw InvalidArgument(fmt::format(
+          "Expected to have finished reduction in the prior iteration before starting a new one. The backward pass of "
+          "step {} on rank {} came to no end: it failed when {} of {} buckets were under way{}. Other ranks have their "
+          "part of it, so it cannot be done again: make the model anew on all ranks",
+          step_, group->rank(), next_, buckets.size(), join_ ? ", inside a join" : ""));
+    }
+  }
+  close_step();
+}
+
 // Parameters that nobody marked: unused, known to be so, or forgotten.
 void Core::take_care_of_unmarked() {
   const auto full = [](const Bucket& b) { return b.missing.load(std::memory_order_acquire) == 0; };
@@ -88,7 +104,7 @@ void Core::take_care_of_unmarked() {
         options.static_graph ? "; with static_graph every step must mark what the first one did" : ""));
   }
   for (const std::size_t p : unused) {
-    if (marks_[p].dense && !marks_[p].accumulated) set_aside(p);
+    if (marks_[p].dense && !marks_[p].accumulated && !marks_[p].older) set_aside(p);
     count_ready(p);
   }
 }
@@ -179,11 +195,14 @@ void Core::write_back(Bucket& bucket, std::size_t index) {
   if (result.bytes() != bucket.memory.bytes()) bucket.memory.copy_from(result);
   if (!bucket.gives_back.load(std::memory_order_relaxed)) return;
   for (const std::size_t p : bucket.members) {
-    if (!marks_[p].keeps) continue;
-    Slot& slot = slots_[p];
-    if (slot.given) kernel::copy(slot.given, slot.memory, slot.view.nbytes(), stores_);
-    else if (slot.given_strided) slot.given_strided->copy_from(slot.view);
+    // An older gradient stays as it is where no rank has a new one, which is not known yet.
+    if (marks_[p].keeps && !marks_[p].older) give_back(slots_[p], stores_);
   }
+}
+
+void Core::give_back(Slot& slot, kernel::Stores stores) {
+  if (slot.given) kernel::copy(slot.given, slot.memory, slot.view.nbytes(), stores);
+  else if (slot.given_strided) slot.given_strided->copy_from(slot.view);
 }
 
 void Core::agree_on_unused() {
@@ -206,6 +225,7 @@ void Core::put_back_unused() {
   stats.unused.clear();
   if (!options.find_unused_parameters && !options.static_graph) return;
   for (std::size_t p = 0; p < slots_.size(); ++p) {
+    if (marks_[p].older && !marks_[p].unused) give_back(slots_[p], stores_);
     if (!marks_[p].unused) continue;
     stats.unused.push_back(parameters[p].name);
     if (slots_[p].saved) slots_[p].view.copy_from(*slots_[p].saved);
@@ -227,7 +247,7 @@ void Core::close_step() {
     Mark& mark = marks_[p];
     mark.marks.store(0, std::memory_order_relaxed);
     mark.taken.store(0, std::memory_order_relaxed);
-    mark.accumulated = false;
+    mark.accumulated = mark.older = false;
     if (!std::exchange(mark.keeps, false)) continue;
     Slot& slot = slots_[p];
     slot.given = nullptr;

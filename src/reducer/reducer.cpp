@@ -20,9 +20,15 @@ Reducer::~Reducer() = default;
 void Reducer::mark_ready(std::size_t parameter) { core_->mark(parameter); }
 void Reducer::mark_ready(std::size_t parameter, const Tensor& gradient) { core_->mark(parameter, gradient); }
 void Reducer::mark_ready(std::size_t parameter, const SparseGradient& gradient) { core_->mark(parameter, gradient); }
+void Reducer::mark_unused(std::size_t parameter, const Tensor& gradient) { core_->mark_unused(parameter, gradient); }
+void Reducer::mark_unused(std::size_t parameter, const SparseGradient& gradient) {
+  core_->mark_unused(parameter, gradient);
+}
 void Reducer::finalize() { core_->finalize(); }
+void Reducer::drop_step() { core_->drop_step(); }
 
 Tensor Reducer::gradient(std::size_t parameter) { return core_->gradient(parameter); }
+void Reducer::copy_gradient(std::size_t parameter, const Tensor& to) const { core_->copy_gradient(parameter, to); }
 SparseGradient Reducer::sparse_gradient(std::size_t parameter) const { return core_->sparse_gradient(parameter); }
 std::size_t Reducer::index_of(std::string_view name) const { return core_->index_of(name); }
 const std::vector<Parameter>& Reducer::parameters() const noexcept { return core_->parameters; }

@@ -79,14 +79,26 @@ class HOOKLINE_EXPORT Reducer {
   void mark_ready(std::string_view name, const Tensor& gradient) { mark_ready(index_of(name), gradient); }
   void mark_ready(std::string_view name, const SparseGradient& gradient) { mark_ready(index_of(name), gradient); }
 
+  /// This rank's pass does not come to the parameter, which has a gradient of earlier ones: it is part of the mean, and
+  /// gets it if any rank marks the parameter. With find_unused_parameters, or in the first step of a static_graph, it
+  /// is called before finalize(); in later steps of a static_graph before the first mark, by the same thread.
+  void mark_unused(std::size_t parameter, const Tensor& gradient);
+  void mark_unused(std::size_t parameter, const SparseGradient& gradient);
+
   /// Waits until all buckets are reduced; then the gradients hold the means. Throws what a hook failed with;
   /// InvalidArgument naming parameters that never became ready, and results that do not fit; Timeout naming hook and
   /// bucket. After an error of a hook or of the group this reducer repeats it.
   void finalize();
 
+  /// Forgets the marks of a step whose backward pass failed. Does nothing between steps. Throws InvalidArgument where
+  /// buckets of it are under way already: other ranks have them.
+  void drop_step();
+
   /// The place of a parameter's gradient in its bucket; stays there once the first step is over.
   Tensor gradient(std::size_t parameter);
   Tensor gradient(std::string_view name) { return gradient(index_of(name)); }
+  /// Copies what is there, after finalize(); other than gradient() this lets buckets be made anew.
+  void copy_gradient(std::size_t parameter, const Tensor& to) const;
   /// The reduced rows of a sparse parameter, ascending, after finalize().
   SparseGradient sparse_gradient(std::size_t parameter) const;
   SparseGradient sparse_gradient(std::string_view name) const { return sparse_gradient(index_of(name)); }

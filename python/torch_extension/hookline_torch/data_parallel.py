@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import functools
 import weakref
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -61,8 +63,12 @@ class DistributedDataParallel(Averaging, nn.Module):  # type: ignore[misc]  # to
         self.find_unused_parameters = find_unused_parameters
         self.broadcast_buffers = broadcast_buffers
         self._synchronised = True
-        self._under_way = False  # a backward pass is, whose end will be the end of the step
-        self._marked = False  # it has brought a gradient
+        self._static_graph = static_graph
+        self._learnt = False  # what a static graph comes to
+        self._idle: list[int] = []  # what it does not come to on this rank
+        self._pass: weakref.ref[_Pass] | None = None
+        self._marks: set[int] = set()  # of the pass under way, or of one that failed
+        self._added_up: set[int] = set()  # what passes that are not averaged came to
         named = [(name, p) for name, p in module.named_parameters() if p.requires_grad]
         if not named:
             raise RuntimeError(
@@ -71,6 +77,7 @@ class DistributedDataParallel(Averaging, nn.Module):  # type: ignore[misc]  # to
             )
         self._names = [name for name, _ in named]
         self._parameters_of = [p for _, p in named]
+        self._reduced = [index for index, name in enumerate(self._names) if name not in ignored]
         self._sparse = {
             f"{prefix}.{name}" if prefix else name
             for prefix, part in module.named_modules()
@@ -94,21 +101,23 @@ class DistributedDataParallel(Averaging, nn.Module):  # type: ignore[misc]  # to
                 **bucket_limits(bucket_cap_mb),
             )
             self._broadcast_buffers()
-        for index, (name, parameter) in enumerate(named):
-            if name not in ignored:
-                parameter.register_post_accumulate_grad_hook(self._marker(index))
+        for index in self._reduced:
+            self._parameters_of[index].register_post_accumulate_grad_hook(self._marker(index))
 
     def forward(self, *inputs: Any, **options: Any) -> Any:
         """The module's, behind a broadcast of rank 0's buffers where the gradients will be averaged."""
-        if self.broadcast_buffers and self.training and self._synchronised and torch.is_grad_enabled():
+        averages = self._synchronised and torch.is_grad_enabled()
+        if averages and self._under_way() is None:
+            self._drop_failed()
+        if self.broadcast_buffers and self.training and averages:
             self._broadcast_buffers()
         outputs = self._precision.call(self.module, inputs, options)
-        if self._synchronised and torch.is_grad_enabled():
-            self._listen(outputs)
+        if torch.is_grad_enabled():
+            self._listen(outputs, averages)
         return outputs
 
-    def _listen(self, outputs: Any) -> None:
-        """Has the end of the step belong to the pass that begins at the outputs.
+    def _listen(self, outputs: Any, averages: bool) -> None:
+        """Has the pass that begins at the outputs be averaged or not, and the end of the step belong to it.
 
         Checkpoints with use_reentrant=True have passes of their own inside of it, which may be the first to bring a
         gradient, and end before the others are there.
@@ -117,18 +126,35 @@ class DistributedDataParallel(Averaging, nn.Module):  # type: ignore[misc]  # to
 
         def reached(_: torch.Tensor) -> None:
             own = model()
-            if own is not None and own._synchronised:
-                own._begin()
+            if own is not None:
+                own._begin(averages)
 
-        for output in tree_leaves(outputs):
-            if isinstance(output, torch.Tensor) and output.requires_grad:
+        for output in _tensors(outputs):
+            if output.requires_grad and not output.is_leaf:  # a leaf would keep this for later passes
                 output.register_hook(reached)
 
-    def _begin(self) -> None:
-        if not self._under_way:
-            self._under_way = True
-            # Called when this backward pass is through, in its thread: its errors arrive at backward().
-            torch.autograd.Variable._execution_engine.queue_callback(self._finish)
+    def _under_way(self) -> _Pass | None:
+        return None if self._pass is None else self._pass()
+
+    def _begin(self, averages: bool) -> _Pass:
+        """The pass under way; one that comes from several forward passes is averaged if one of them is."""
+        under_way = self._under_way()
+        if averages and (under_way is None or not under_way.averages):
+            self._drop_failed()
+        if under_way is None:
+            under_way = _Pass(averages)
+            self._pass = weakref.ref(under_way)
+            # Called when this backward pass is through, in its thread: its errors arrive at backward(). Where the pass
+            # fails autograd lets go of it, and so of what it holds.
+            torch.autograd.Variable._execution_engine.queue_callback(functools.partial(self._finish, under_way))
+        under_way.averages |= averages
+        return under_way
+
+    def _drop_failed(self) -> None:
+        """Forgets what a pass that failed has marked."""
+        if self._marks:
+            self._reducer.drop_step()
+            self._marks.clear()
 
     def _broadcast_buffers(self) -> None:
         buffers = [_real(buffer.detach()) for buffer in self.module.buffers()]
@@ -139,44 +165,77 @@ class DistributedDataParallel(Averaging, nn.Module):  # type: ignore[misc]  # to
         # The parameters, which keep this, may live longer than the model.
         model = weakref.ref(self)
 
-        def ready(parameter: torch.Tensor) -> None:
+        def ready(_: torch.Tensor) -> None:
             own = model()
-            if own is not None and own._synchronised:
-                own._mark(index, parameter.grad)
+            if own is None:
+                return
+            under_way = own._under_way() or own._begin(own._synchronised)
+            if under_way.averages:
+                own._mark(index)
+            else:
+                own._added_up.add(index)
 
         return ready
 
-    def _mark(self, index: int, gradient: torch.Tensor) -> None:
-        self._begin()
-        self._marked = True
+    def _mark(self, index: int) -> None:
+        if not self._marks:
+            for idle in self._idle:
+                self._mark_unused(idle)
+        self._marks.add(index)
+        gradient = self._parameters_of[index].grad
         if gradient.is_sparse:
             gradient = gradient.coalesce()
             self._reducer.mark_ready_sparse(index, gradient.indices()[0], gradient.values())
         else:
             self._reducer.mark_ready(index, _real(gradient))
 
-    def _finish(self) -> None:
-        self._under_way = False
-        if not self._marked:  # a pass that came to no parameter, such as one of torch.autograd.grad
+    def _mark_unused(self, index: int) -> None:
+        """This pass does not come to the parameter; what earlier ones left is part of the mean, if there is one."""
+        if self._parameters_of[index].grad is None:
             return
-        self._marked = False
+        gradient = self._parameters_of[index].grad
+        if gradient.is_sparse:
+            gradient = gradient.coalesce()
+            self._reducer.mark_unused_sparse(index, gradient.indices()[0], gradient.values())
+        else:
+            self._reducer.mark_unused(index, _real(gradient))
+
+    def _finish(self, ended: _Pass) -> None:
+        self._pass = None
+        # One that came to no parameter is such as those of torch.autograd.grad.
+        if not ended.averages or not self._marks:
+            return
+        for index in sorted(self._added_up - self._marks):
+            if self._parameters_of[index].grad is not None:
+                self._mark(index)
+        self._added_up.clear()
+        marks, self._marks = self._marks, set()
+        unmarked = [index for index in self._reduced if index not in marks]
+        finds_unused = self.find_unused_parameters or self._static_graph
+        if finds_unused and not self._learnt:
+            for index in unmarked:
+                self._mark_unused(index)
         self._reducer.finalize()
-        for name in self._sparse:
-            parameter = self._parameters_of[self._names.index(name)]
-            rows, values = self._reducer.sparse_gradient(name)
-            parameter.grad = torch.sparse_coo_tensor(
-                torch.from_dlpack(rows).clone()[None], torch.from_dlpack(values).clone(), parameter.shape
-            )
-        if self.find_unused_parameters:
-            unused = set(self._reducer.stats()["unused"])
-            for index, parameter in enumerate(self._parameters_of):
-                if parameter.grad is None and self._names[index] not in unused:
-                    gradient = torch.from_dlpack(self._reducer.gradient(index)).clone()
-                    parameter.grad = torch.view_as_complex(gradient) if parameter.is_complex() else gradient
+        unused = set(self._reducer.stats()["unused"]) if finds_unused else set()
+        for index in self._reduced:
+            if self._names[index] in unused:
+                continue
+            parameter = self._parameters_of[index]
+            if self._names[index] in self._sparse:
+                rows, values = self._reducer.sparse_gradient(index)
+                parameter.grad = torch.sparse_coo_tensor(
+                    torch.from_dlpack(rows).clone()[None], torch.from_dlpack(values).clone(), parameter.shape
+                )
+            elif index not in marks and parameter.grad is None:  # other ranks came to it
+                gradient = torch.empty_like(parameter.detach())
+                self._reducer.copy_gradient(index, _real(gradient))
+                parameter.grad = gradient
+        if self._static_graph:
+            self._learnt, self._idle = True, unmarked
 
     @contextmanager
     def no_sync(self) -> Iterator[None]:
-        """Inside, gradients add up on each rank; the first backward() outside reduces the sum."""
+        """Gradients of forward passes inside add up on each rank; the first backward() of another reduces the sum."""
         before, self._synchronised = self._synchronised, False
         try:
             yield
@@ -195,6 +254,21 @@ class DistributedDataParallel(Averaging, nn.Module):  # type: ignore[misc]  # to
                 yield
         finally:
             self.broadcast_buffers = before
+
+
+class _Pass:
+    """A backward pass. It lives until that ends or fails."""
+
+    def __init__(self, averages: bool) -> None:
+        self.averages = averages
+
+
+def _tensors(outputs: Any) -> Iterator[torch.Tensor]:
+    for leaf in tree_leaves(outputs):
+        if isinstance(leaf, torch.Tensor):
+            yield leaf
+        elif dataclasses.is_dataclass(leaf) and not isinstance(leaf, type):
+            yield from _tensors([getattr(leaf, field.name) for field in dataclasses.fields(leaf)])
 
 
 def _real(tensor: torch.Tensor) -> torch.Tensor:

@@ -12,6 +12,7 @@ SIZES = {
     "process_groups": [3],  # what PyTorch asserts of process groups
     "training": [2, 3],
     "pytorch_ddp": [2],  # what PyTorch asserts of its data parallelism
+    "partly_used": [2],  # passes that do not come to all parameters, or not to their end
     "hooks": [2],
     "asserted": [2],  # what PyTorch asserts of hooks
     "other_way": [2],

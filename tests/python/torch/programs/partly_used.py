@@ -1,0 +1,282 @@
+"""Parameters that some passes do not come to, passes that fail, and no_sync, with PyTorch's model beside hookline's."""
+
+import warnings
+from contextlib import nullcontext
+from dataclasses import dataclass
+
+import torch
+import torch.distributed as dist
+from checks import RANK, SIZE, check, meet, raises, run
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+from torch.utils.checkpoint import checkpoint
+
+import hookline.torch as ht
+
+warnings.simplefilter("ignore")
+meet("hookline")
+KINDS = [DistributedDataParallel, ht.DistributedDataParallel]
+MINE = float(RANK + 1)
+MEAN = (SIZE + 1) / 2
+
+
+class Branches(nn.Module):
+    """Of three weights, those that are asked for; the gradient of each is its factor."""
+
+    def __init__(self, names="abc"):
+        super().__init__()
+        self.weights = nn.ParameterDict({name: torch.ones(2, 3) for name in names})
+
+    def forward(self, names, factor=MINE):
+        return sum(self.weights[name] * factor for name in names)
+
+
+def gradients(model):
+    found = (weight.grad for weight in model.module.weights.values())
+    return [None if gradient is None else gradient.flatten()[0].item() for gradient in found]
+
+
+def by_rank():
+    return "ab"[RANK % 2]
+
+
+@check
+def gradients_of_zero_take_part():
+    for kind in KINDS:
+        model = kind(Branches(), find_unused_parameters=True)
+        for _ in range(3):
+            model.zero_grad(set_to_none=False)
+            model(by_rank()).sum().backward()
+            assert gradients(model) == [1 / SIZE, 2 / SIZE, None]
+
+
+@check
+def gradients_of_earlier_passes_take_part():
+    for kind in KINDS:
+        model = kind(Branches(), find_unused_parameters=True)
+        model("a").sum().backward()
+        model(by_rank()).sum().backward()
+        assert gradients(model) == [MEAN + 1 / SIZE, 2 / SIZE, None]
+        for weight in model.module.weights.values():
+            weight.grad = torch.full((2, 3), MINE)
+        model("b").sum().backward()  # the others are nobody's, and stay as they are
+        assert gradients(model) == [MINE, 2 * MEAN, MINE]
+        model(by_rank()).sum().backward()
+        assert gradients(model) == [MEAN + 1 / SIZE, 2 * MEAN + 2 / SIZE, MINE]
+
+
+@check
+def gradients_of_earlier_passes_in_another_layout():
+    for kind in KINDS:
+        model = kind(Branches(), find_unused_parameters=True)
+        old = torch.full((3, 2), MINE).t()
+        model.module.weights["a"].grad = old
+        model(by_rank()).sum().backward()
+        assert gradients(model) == [MEAN + 1 / SIZE, 2 / SIZE, None]
+
+
+@check
+def what_only_no_sync_used_is_averaged():
+    for kind in KINDS:
+        model = kind(Branches(), find_unused_parameters=True)
+        with model.no_sync():
+            model("a").sum().backward()
+        model("b").sum().backward()
+        assert gradients(model) == [MEAN, MEAN, None]
+    model = ht.DistributedDataParallel(Branches("ab"))  # PyTorch's takes it for an error
+    with model.no_sync():
+        model("a").sum().backward()
+    model("b").sum().backward()
+    assert gradients(model) == [MEAN, MEAN]
+
+
+@check
+def static_graphs_that_differ_between_ranks():
+    for kind in KINDS:
+        model = kind(Branches(), static_graph=True, bucket_cap_mb=1e-5)
+        for _ in range(3):
+            model.zero_grad()
+            model(by_rank()).sum().backward()
+            assert gradients(model) == [1 / SIZE, 2 / SIZE, None]
+        for _ in range(2):
+            model.zero_grad(set_to_none=False)
+            model(by_rank()).sum().backward()
+            assert gradients(model) == [1 / SIZE, 2 / SIZE, None]
+        before = gradients(model)
+        model(by_rank()).sum().backward()
+        assert gradients(model) == [2 * before[0], 2 * before[1], None]
+
+
+@check
+def unused_ones_under_hooks_that_round():
+    for hook in ("fp16", "int8 | error_feedback", "powersgd(start_iter=2)"):
+        model = ht.DistributedDataParallel(Branches(), hook=hook, find_unused_parameters=True)
+        third = 1 / 3
+        model.module.weights["c"].grad = torch.full((2, 3), third)
+        for _ in range(3):
+            model("ab").sum().backward()
+        assert model.module.weights["c"].grad.eq(torch.full((2, 3), third)).all()
+
+
+class Fragile(torch.autograd.Function):
+    fails = False
+
+    @staticmethod
+    def forward(ctx, x):
+        return x.clone()
+
+    @staticmethod
+    def backward(ctx, gradient):
+        if Fragile.fails:
+            raise ValueError("a gradient is not finite")
+        return gradient
+
+
+class Chain(nn.Module):
+    """The way back to the first weight may fail; with `late` the second has its gradient by then."""
+
+    def __init__(self, late):
+        super().__init__()
+        self.weights = nn.ParameterDict({name: torch.ones(2, 3) for name in "ab"})
+        self.late = late
+
+    def forward(self):
+        first, second = self.weights["a"] * MINE, self.weights["b"]
+        return Fragile.apply(first) * second if self.late else Fragile.apply(first * second)
+
+
+def fail(loss, kept):
+    Fragile.fails = True
+    try:
+        loss.backward()
+    except ValueError as error:
+        kept.append(error)  # with what it refers to
+    Fragile.fails = False
+
+
+@check
+def after_a_pass_that_failed():
+    for kind in KINDS:
+        kept = []
+        model = kind(Chain(late=False))
+        for _ in range(3):
+            fail(model().sum(), kept)
+            model.zero_grad()
+            model().sum().backward()
+            assert gradients(model) == [MEAN, MEAN]
+        assert len(kept) == 3
+
+
+@check
+def after_a_pass_that_failed_with_gradients_there():
+    kept = []
+    model = ht.DistributedDataParallel(Chain(late=True))  # one bucket, not sent yet: the step is done again
+    for _ in range(2):
+        fail(model().sum(), kept)
+        assert gradients(model)[1] is not None
+        model.zero_grad()
+        model().sum().backward()
+        assert gradients(model) == [MEAN, MEAN]
+        failing, loss = model().sum(), model().sum()
+        fail(failing, kept)
+        model.zero_grad()
+        loss.backward()  # with no forward pass in between
+        assert gradients(model) == [MEAN, MEAN]
+    model = ht.DistributedDataParallel(Chain(late=True), bucket_cap_mb=1e-5)  # the bucket of the first gradient is sent
+    fail(model().sum(), kept)
+    for _ in range(2):
+        raises(RuntimeError, "Expected to have finished reduction in the prior iteration", lambda: model())
+    assert len(kept) == 5
+
+
+class Wrapped(nn.Module):
+    def __init__(self, reentrant):
+        super().__init__()
+        self.reentrant, self.inner = reentrant, ht.DistributedDataParallel(Chain(late=True))
+
+    def forward(self, x):
+        return checkpoint(lambda x: self.inner() * x, x, use_reentrant=self.reentrant)
+
+
+@check
+def a_model_inside_of_checkpoints():
+    for reentrant in (True, False):
+        net = Wrapped(reentrant)
+        for _ in range(2):
+            net.zero_grad()
+            net(torch.ones(2, 3, requires_grad=True)).sum().backward()
+            assert gradients(net.inner) == [MEAN, MEAN]
+
+
+@dataclass
+class Output:
+    inner: list[torch.Tensor]
+
+
+class InDataclass(Branches):
+    def forward(self, names, factor=MINE):
+        return Output([super().forward(names, factor)])
+
+
+@check
+def no_sync_goes_by_the_forward_pass():
+    for kind in KINDS:
+        for net, first in ((Branches, lambda output: output), (InDataclass, lambda output: output.inner[0])):
+            model = kind(net("a"))
+            with model.no_sync():
+                loss = first(model("a")).sum()
+            loss.backward()
+            assert gradients(model) == [MINE]
+            with torch.no_grad():
+                model("a")
+            first(model("a")).sum().backward()
+            assert gradients(model) == [2 * MEAN]
+            model.zero_grad()
+            loss = first(model("a")).sum()
+            with model.no_sync():
+                loss.backward()
+            assert gradients(model) == [MEAN]
+            with model.no_sync():
+                with torch.no_grad():
+                    model("a")
+                first(model("a")).sum().backward()
+                first(model("a")).sum().backward()
+            assert gradients(model) == [MEAN + 2 * MINE]
+            first(model("a")).sum().backward()
+            assert gradients(model) == [4 * MEAN]
+
+
+@check
+def passes_of_both_kinds():
+    model = ht.DistributedDataParallel(Branches("ab"))
+    for names in ("ab", "ba"):
+        model.zero_grad()
+        with model.no_sync():
+            added = model(names[0])
+        (model(names[1]) + added).sum().backward()  # one pass of both
+        assert gradients(model) == [MEAN, MEAN]
+    model.zero_grad()
+    averaged = model("ab").sum()
+    with model.no_sync():
+        added = model("ab").sum()
+    added.backward()
+    assert gradients(model) == [MINE, MINE]
+    averaged.backward()
+    assert gradients(model) == [2 * MEAN, 2 * MEAN]
+
+
+@check
+def no_sync_inside_a_join():
+    for kind in KINDS:
+        model = kind(Branches("a"))
+        with model.join():
+            for step in range(2 + 2 * RANK):
+                with model.no_sync() if step % 2 == 0 else nullcontext():
+                    loss = model("a").sum()
+                loss.backward()
+        if RANK == 0:
+            assert gradients(model) == [2 * MEAN]
+
+
+run()
+dist.destroy_process_group()
