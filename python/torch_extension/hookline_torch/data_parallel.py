@@ -78,12 +78,14 @@ class DistributedDataParallel(Averaging, nn.Module):  # type: ignore[misc]  # to
         self._names = [name for name, _ in named]
         self._parameters_of = [p for _, p in named]
         self._reduced = [index for index, name in enumerate(self._names) if name not in ignored]
-        self._sparse = {
-            f"{prefix}.{name}" if prefix else name
-            for prefix, part in module.named_modules()
+        rows = {
+            parameter
+            for part in module.modules()
             if isinstance(part, nn.Embedding | nn.EmbeddingBag) and part.sparse
-            for name, _ in part.named_parameters(recurse=False)
+            for parameter in part.parameters(recurse=False)
         }
+        # By what they are: a weight that two layers share has the name of the first.
+        self._sparse = {name for name, p in named if p in rows and name not in ignored}
         with torch.no_grad():
             self._reducer = Reducer(
                 [(name, _real(p.detach())) for name, p in named],
@@ -182,7 +184,7 @@ class DistributedDataParallel(Averaging, nn.Module):  # type: ignore[misc]  # to
             for idle in self._idle:
                 self._mark_unused(idle)
         self._marks.add(index)
-        gradient = self._parameters_of[index].grad
+        gradient = _gradient(self._parameters_of[index])
         if gradient.is_sparse:
             gradient = gradient.coalesce()
             self._reducer.mark_ready_sparse(index, gradient.indices()[0], gradient.values())
@@ -193,7 +195,7 @@ class DistributedDataParallel(Averaging, nn.Module):  # type: ignore[misc]  # to
         """This pass does not come to the parameter; what earlier ones left is part of the mean, if there is one."""
         if self._parameters_of[index].grad is None:
             return
-        gradient = self._parameters_of[index].grad
+        gradient = _gradient(self._parameters_of[index])
         if gradient.is_sparse:
             gradient = gradient.coalesce()
             self._reducer.mark_unused_sparse(index, gradient.indices()[0], gradient.values())
@@ -269,6 +271,13 @@ def _tensors(outputs: Any) -> Iterator[torch.Tensor]:
             yield leaf
         elif dataclasses.is_dataclass(leaf) and not isinstance(leaf, type):
             yield from _tensors([getattr(leaf, field.name) for field in dataclasses.fields(leaf)])
+
+
+def _gradient(parameter: torch.Tensor) -> torch.Tensor:
+    """Its gradient, as memory that the mean can be written to: of a view that conjugates that is a copy."""
+    if parameter.grad.is_conj() or parameter.grad.is_neg():
+        parameter.grad = parameter.grad.resolve_conj().resolve_neg()
+    return parameter.grad
 
 
 def _real(tensor: torch.Tensor) -> torch.Tensor:

@@ -278,5 +278,72 @@ def no_sync_inside_a_join():
             assert gradients(model) == [2 * MEAN]
 
 
+class Table(nn.Module):
+    def __init__(self, tied=False):
+        super().__init__()
+        self.table = nn.Embedding(5, 2, sparse=True)
+        self.linear = nn.Linear(2, 2, bias=False)
+        if tied:
+            self.again = nn.Embedding(5, 2, sparse=True)
+            self.again.weight = self.table.weight
+
+    def forward(self, rows):
+        return self.linear(torch.full((1, 2), MINE) if rows is None else self.table(rows))
+
+
+@check
+def sparse_ones_that_are_frozen_ignored_shared_or_unused():
+    for kind in KINDS:
+        net = Table()
+        net.table.weight.requires_grad_(False).fill_(MINE)
+        kind(net)(torch.tensor([1])).sum().backward()
+        assert net.table.weight.grad is None
+        net = Table(tied=True)
+        model = kind(net)
+        torch.nn.init.ones_(net.linear.weight)
+        for _ in range(2):
+            model.zero_grad()
+            model(torch.tensor([RANK, 4])).sum().backward()
+            assert net.table.weight.grad.to_dense()[:, 0].tolist() == [2 / SIZE] * SIZE + [0] * (4 - SIZE) + [2.0]
+    net = Table()
+    ht.DistributedDataParallel(net, ignored=["table.weight"])(torch.tensor([RANK])).sum().backward()
+    assert net.table.weight.grad.coalesce().indices().tolist() == [[RANK]]
+    net = Table()
+    model = ht.DistributedDataParallel(net, find_unused_parameters=True)
+    model(None).sum().backward()
+    assert net.table.weight.grad is None
+    torch.nn.init.ones_(net.linear.weight)
+    for step in (1, 2):  # rank 0's alone; then with what all have
+        model(torch.tensor([3]) if RANK == 0 else None).sum().backward()
+        assert net.table.weight.grad.to_dense()[3, 0] == step * 2 / SIZE
+    before = net.table.weight.grad.to_dense()
+    model(None).sum().backward()
+    assert torch.equal(net.table.weight.grad.to_dense(), before)
+
+
+class Conjugated(nn.Module):
+    def __init__(self, imaginary):
+        super().__init__()
+        self.weights = nn.ParameterDict({"a": torch.ones(3, dtype=torch.cfloat)})
+        self.imaginary = imaginary
+
+    def forward(self):
+        turned = self.weights["a"].conj()
+        if self.imaginary:
+            return torch.view_as_real(turned.resolve_conj())[..., 1] * MINE
+        return (turned * MINE).real
+
+
+@check
+def conjugates_of_complex_parameters():
+    for kind in KINDS:
+        for imaginary, mean in ((False, complex(MEAN, 0)), (True, complex(0, -MEAN))):
+            model = kind(Conjugated(imaginary))
+            model().sum().backward()
+            assert gradients(model) == [mean]
+            model().sum().backward()
+            assert gradients(model) == [2 * mean]
+
+
 run()
 dist.destroy_process_group()
