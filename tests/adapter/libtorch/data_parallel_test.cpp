@@ -1,4 +1,6 @@
 // DistributedDataParallel for libtorch, on ranks that are threads: gradients, buffers, sparse and unused ones, errors.
+#include <stdexcept>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <torch/nn/modules/batchnorm.h>
@@ -113,6 +115,85 @@ TEST(DataParallel, BuffersAreRankZerosAndUnusedParametersGetWhatOthersHave) {
     const Tensor sum = tensor_view(net->other->weight.grad().clone());
     group->allreduce(sum)->wait();
     EXPECT_TRUE(at::allclose(torch_view(sum), 2 * net->other->weight.grad()));
+  });
+}
+
+/// Two weights, of which a pass comes to those that are asked for; the gradient of each is the factor.
+struct Branches : torch::nn::Module {
+  at::Tensor a = register_parameter("a", at::ones({2}));
+  at::Tensor b = register_parameter("b", at::ones({2}));
+  at::Tensor forward(bool first, double factor) { return (first ? a : b) * factor; }
+  static double of(const at::Tensor& p) { return p.grad().defined() ? p.grad()[0].item<double>() : -1; }
+  void expect(double first, double second) const {
+    EXPECT_EQ(of(a), first);
+    EXPECT_EQ(of(b), second);
+  }
+};
+
+TEST(DataParallel, GradientsOfEarlierPassesTakePart) {
+  on_both([&](const std::shared_ptr<ProcessGroup>& group) {
+    const double mine = group->rank() + 1;
+    const auto net = std::make_shared<Branches>();
+    DistributedDataParallel ddp(net, group, {.find_unused_parameters = true});
+    ddp(true, mine).sum().backward();
+    net->expect(1.5, -1);
+    ddp(group->rank() == 0, mine).sum().backward();
+    net->expect(2, 1);
+    net->zero_grad(false);
+    ddp(group->rank() == 0, mine).sum().backward();
+    net->expect(0.5, 1);
+    {
+      const auto guard = ddp.no_sync();
+      ddp(true, mine).sum().backward();
+    }
+    ddp(false, mine).sum().backward();
+    net->expect(2, 2.5);
+    net->a.mutable_grad().fill_(mine);
+    ddp(false, mine).sum().backward();
+    net->expect(mine, 4);  // nobody came to the first, which stays as it is
+  });
+}
+
+TEST(DataParallel, StaticGraphsThatDifferBetweenRanks) {
+  on_both([&](const std::shared_ptr<ProcessGroup>& group) {
+    const auto net = std::make_shared<Branches>();
+    DistributedDataParallel ddp(net, group, {.bucket_bytes = 4, .static_graph = true});
+    for (int step = 0; step < 4; ++step) {
+      net->zero_grad(step < 2);
+      ddp(group->rank() == 0, group->rank() + 1).sum().backward();
+      net->expect(0.5, 1);
+    }
+  });
+}
+
+TEST(DataParallel, AfterAPassThatFailed) {
+  struct Chain : Branches {
+    bool fails = false;
+    at::Tensor forward(double factor) {
+      const at::Tensor middle = a * factor;
+      middle.register_hook([this](const at::Tensor&) {
+        if (fails) throw std::domain_error("a gradient is not finite");
+      });
+      return middle * b;
+    }
+  };
+  on_both([&](const std::shared_ptr<ProcessGroup>& group) {
+    const auto net = std::make_shared<Chain>();
+    DistributedDataParallel whole(net, group);
+    for (int step = 0; step < 2; ++step) {
+      net->fails = true;
+      EXPECT_THROW(whole(group->rank() + 1).sum().backward(), std::exception);
+      net->fails = false;
+      net->zero_grad();
+      whole(group->rank() + 1).sum().backward();
+      net->expect(1.5, 1.5);
+    }
+    const auto other = std::make_shared<Chain>();
+    DistributedDataParallel parts(other, group, {.bucket_bytes = 4});
+    other->fails = true;
+    EXPECT_THROW(parts(1).sum().backward(), std::exception);
+    EXPECT_THAT([&] { parts(1); }, ::testing::ThrowsMessage<InvalidArgument>(
+                                       HasSubstr("Expected to have finished reduction in the prior")));
   });
 }
 

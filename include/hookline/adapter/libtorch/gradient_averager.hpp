@@ -52,9 +52,9 @@ class GradientAverager : public std::enable_shared_from_this<GradientAverager> {
 
   /// Hands rank 0's buffers to all where gradients will be averaged.
   void before_forward() {
-    if (options_.broadcast_buffers && synchronised_ && module_->is_training() && at::GradMode::is_enabled()) {
-      broadcast_buffers();
-    }
+    if (!synchronised_ || !at::GradMode::is_enabled()) return;
+    if (pass_.expired()) drop_failed();
+    if (options_.broadcast_buffers && module_->is_training()) broadcast_buffers();
   }
   /// Whether gradients are averaged from now on; returns what it was before.
   bool synchronise(bool on) noexcept { return std::exchange(synchronised_, on); }
@@ -78,6 +78,9 @@ class GradientAverager : public std::enable_shared_from_this<GradientAverager> {
     NodePtr node;
     std::uintptr_t key;
   };
+
+  /// A backward pass, until it ends or fails.
+  struct Pass {};
 
   /// Called when a gradient was added to its parameter's.
   class Told final : public torch::autograd::FunctionPostHook {
@@ -136,37 +139,84 @@ class GradientAverager : public std::enable_shared_from_this<GradientAverager> {
   }
 
   void gradient_added(std::size_t index) {
-    if (!synchronised_) return;
-    if (!std::exchange(under_way_, true)) {
-      // Called when this backward pass is through, in its thread: what it throws arrives at backward().
-      torch::autograd::Engine::get_default_engine().queue_callback([self = shared_from_this()] { self->finish(); });
-    }
-    const at::Tensor& gradient = parameters_[index].grad();
-    if (!gradient.is_sparse()) {
-      reducer_->mark_ready(index, tensor_view(gradient));
+    if (!synchronised_) {
+      added_up_.insert(index);
       return;
     }
+    if (pass_.expired()) {
+      drop_failed();
+      auto pass = std::make_shared<Pass>();
+      pass_ = pass;
+      // Called when this backward pass is through, in its thread: what it throws arrives at backward(). Where the pass
+      // fails the engine lets go of it.
+      torch::autograd::Engine::get_default_engine().queue_callback(
+          [self = shared_from_this(), kept = std::move(pass)] { self->finish(); });
+      for (const std::size_t idle : idle_) mark_unused(idle);
+    }
+    mark(index);
+  }
+
+  /// Forgets what a pass that failed has marked.
+  void drop_failed() {
+    if (marks_.empty()) return;
+    reducer_->drop_step();
+    marks_.clear();
+  }
+
+  void mark(std::size_t index) {
+    marks_.insert(index);
+    hand_over(index, [&](const auto& gradient) { reducer_->mark_ready(index, gradient); });
+  }
+
+  /// This pass does not come to the parameter; what earlier ones left is part of the mean, if there will be one.
+  void mark_unused(std::size_t index) {
+    if (!parameters_[index].grad().defined()) return;
+    hand_over(index, [&](const auto& gradient) { reducer_->mark_unused(index, gradient); });
+  }
+
+  template <class Function>
+  void hand_over(std::size_t index, const Function& function) {
+    const at::Tensor& gradient = parameters_[index].grad();
+    if (!gradient.is_sparse()) return function(tensor_view(gradient));
     const at::Tensor rows = gradient.coalesce();
-    reducer_->mark_ready(index, SparseGradient{tensor_view(rows.indices()[0]), tensor_view(rows.values())});
+    function(SparseGradient{tensor_view(rows.indices()[0]), tensor_view(rows.values())});
   }
 
   void finish() {
-    under_way_ = false;
+    pass_.reset();
+    for (const std::size_t index : std::exchange(added_up_, {})) {
+      if (marks_.count(index) == 0 && parameters_[index].grad().defined()) mark(index);
+    }
+    const std::set<std::size_t> marks = std::exchange(marks_, {});
+    std::vector<std::size_t> unmarked;
+    for (std::size_t i = 0; i < parameters_.size(); ++i) {
+      if (marks.count(i) == 0) unmarked.push_back(i);
+    }
+    const bool finds_unused = options_.find_unused_parameters || options_.static_graph;
+    if (finds_unused && !learnt_) {
+      for (const std::size_t index : unmarked) mark_unused(index);
+    }
     reducer_->finalize();
     std::set<std::string> unused;
-    if (options_.find_unused_parameters) {
+    if (finds_unused) {
       for (std::string& name : reducer_->stats().unused) unused.insert(std::move(name));
     }
     for (std::size_t i = 0; i < parameters_.size(); ++i) {
       const Parameter& parameter = reducer_->parameters()[i];
+      if (unused.count(parameter.name) > 0) continue;
       at::Tensor& gradient = parameters_[i].mutable_grad();
-      if (parameter.sparse && unused.count(parameter.name) == 0) {
+      if (parameter.sparse) {
         const SparseGradient reduced = reducer_->sparse_gradient(parameter.name);
         gradient = at::sparse_coo_tensor(torch_view(reduced.indices).clone().unsqueeze(0),
                                          torch_view(reduced.values).clone(), parameters_[i].sizes());
-      } else if (options_.find_unused_parameters && !gradient.defined() && unused.count(parameter.name) == 0) {
-        gradient = torch_view(reducer_->gradient(i)).clone();  // other ranks used it
+      } else if (!gradient.defined() && marks.count(i) == 0) {  // other ranks came to it
+        gradient = at::empty_like(parameters_[i].detach());
+        reducer_->copy_gradient(i, tensor_view(gradient));
       }
+    }
+    if (options_.static_graph) {
+      learnt_ = true;
+      idle_ = std::move(unmarked);
     }
   }
 
@@ -176,7 +226,11 @@ class GradientAverager : public std::enable_shared_from_this<GradientAverager> {
   std::unique_ptr<Reducer> reducer_;
   std::vector<Listening> listening_;
   bool synchronised_ = true;
-  bool under_way_ = false;
+  std::weak_ptr<Pass> pass_;        ///< the one under way
+  std::set<std::size_t> marks_;     ///< of the pass under way, or of one that failed
+  std::set<std::size_t> added_up_;  ///< what passes that are not averaged came to
+  bool learnt_ = false;             ///< what a static graph comes to
+  std::vector<std::size_t> idle_;   ///< what it does not come to on this rank
 };
 
 }  // namespace hookline::libtorch
