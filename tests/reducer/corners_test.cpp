@@ -274,5 +274,63 @@ TEST(ReducerCorners, RowsAndWhatWasWrittenIntoAViewUnderNoSyncIsUsed) {
   });
 }
 
+TEST(ReducerCorners, GradientsOfEarlierPassesArePartOfTheMeanThatAnyRankAsksFor) {
+  threads_world().spawn(2, [](ProcessGroup& group) {
+    for (const bool whole : {true, false}) {
+      std::vector<Parameter> parameters = model(3);
+      parameters.push_back({"rows", Tensor::zeros({10, 1}), true});
+      Reducer reducer(parameters, group.shared_from_this(), nullptr,
+                      {.limits = kOneEach, .find_unused_parameters = true});
+      const auto gradient = [&](std::size_t p, double value) {
+        const Dims& shape = parameters[p].tensor.shape();
+        const Tensor t =
+            whole ? Tensor::empty(shape) : Tensor::empty({2 * shape[0], shape[1]}).slice(0, 0, 2 * shape[0], 2);
+        t.fill(value);
+        return t;
+      };
+      const Tensor used = gradient(1, 2), nobodys = gradient(2, 3 + group.rank());
+      std::vector<std::int64_t> rows = {3};
+      const SparseGradient older{Tensor::borrow(rows), Tensor::full({1, 1}, 6)};
+      reducer.mark_ready(0, gradient(0, 1));
+      if (group.rank() == 0) reducer.mark_ready(1, used);
+      else reducer.mark_unused(1, used);
+      reducer.mark_unused(2, nobodys);
+      if (group.rank() == 0) reducer.mark_ready(3, older);
+      else reducer.mark_unused(3, older);
+      reducer.finalize();
+      EXPECT_THAT(reducer.stats().unused, ElementsAre("p2"));
+      EXPECT_EQ(used.contiguous().data<float>()[5], 2.0f);
+      EXPECT_EQ(nobodys.contiguous().data<float>()[5], static_cast<float>(3 + group.rank()));
+      EXPECT_EQ(reducer.sparse_gradient("rows").values.item<float>(), 6.0f);
+
+      reducer.mark_ready(0, gradient(0, 1));
+      if (group.rank() == 0) reducer.mark_ready(1, used);
+      reducer.finalize();
+      const Tensor copy = gradient(1, 9);
+      reducer.copy_gradient(1, copy);
+      EXPECT_EQ(copy.contiguous().data<float>()[5], 1.0f) << "nothing is left of the step before";
+    }
+    Reducer reducer(model(1), group.shared_from_this());
+    EXPECT_THROW(reducer.mark_unused(0, Tensor::zeros({40, 1})), InvalidArgument);
+  });
+}
+
+TEST(ReducerCorners, AStepOfWhichNothingWasSentCanBeDropped) {
+  threads_world().spawn(2, [](ProcessGroup& group) {
+    for (const bool static_graph : {false, true}) {
+      Reducer reducer(model(2), group.shared_from_this(), nullptr, {.limits = kOneEach, .static_graph = static_graph});
+      reducer.drop_step();  // none is open
+      for (std::uint64_t step = 0; step < 3; ++step) {
+        reducer.mark_ready("p0");  // which is in the second bucket, of the first step
+        if (step == 0) reducer.drop_step();
+        else EXPECT_THROW(reducer.drop_step(), InvalidArgument);
+        if (step == 0) reducer.mark_ready("p0");
+        reducer.mark_ready("p1");
+        reducer.finalize();
+      }
+    }
+  });
+}
+
 }  // namespace
 }  // namespace hookline::testing

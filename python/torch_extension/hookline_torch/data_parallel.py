@@ -211,29 +211,33 @@ class DistributedDataParallel(Averaging, nn.Module):  # type: ignore[misc]  # to
             if self._parameters_of[index].grad is not None:
                 self._mark(index)
         self._added_up.clear()
-        marks, self._marks = self._marks, set()
-        unmarked = [index for index in self._reduced if index not in marks]
+        unmarked = [index for index in self._reduced if index not in self._marks]
         finds_unused = self.find_unused_parameters or self._static_graph
         if finds_unused and not self._learnt:
             for index in unmarked:
                 self._mark_unused(index)
+        self._marks.clear()
         self._reducer.finalize()
-        unused = set(self._reducer.stats()["unused"]) if finds_unused else set()
-        for index in self._reduced:
-            if self._names[index] in unused:
-                continue
+        if unmarked or self._sparse:
+            self._take_over(unmarked, set(self._reducer.stats()["unused"]))
+        if self._static_graph:
+            self._learnt, self._idle = True, unmarked
+
+    def _take_over(self, unmarked: list[int], unused: set[str]) -> None:
+        """The means that the reducer did not write into the gradients; `unused` parameters have none."""
+        for index, name in enumerate(self._names):
             parameter = self._parameters_of[index]
-            if self._names[index] in self._sparse:
+            if name in unused:
+                continue
+            if name in self._sparse:
                 rows, values = self._reducer.sparse_gradient(index)
                 parameter.grad = torch.sparse_coo_tensor(
                     torch.from_dlpack(rows).clone()[None], torch.from_dlpack(values).clone(), parameter.shape
                 )
-            elif index not in marks and parameter.grad is None:  # other ranks came to it
+            elif parameter.grad is None and index in unmarked:  # other ranks came to it
                 gradient = torch.empty_like(parameter.detach())
                 self._reducer.copy_gradient(index, _real(gradient))
                 parameter.grad = gradient
-        if self._static_graph:
-            self._learnt, self._idle = True, unmarked
 
     @contextmanager
     def no_sync(self) -> Iterator[None]:
