@@ -187,15 +187,15 @@ class GradientAverager : public std::enable_shared_from_this<GradientAverager> {
     for (const std::size_t index : std::exchange(added_up_, {})) {
       if (marks_.count(index) == 0 && parameters_[index].grad().defined()) mark(index);
     }
-    const std::set<std::size_t> marks = std::exchange(marks_, {});
     std::vector<std::size_t> unmarked;
     for (std::size_t i = 0; i < parameters_.size(); ++i) {
-      if (marks.count(i) == 0) unmarked.push_back(i);
+      if (marks_.count(i) == 0) unmarked.push_back(i);
     }
     const bool finds_unused = options_.find_unused_parameters || options_.static_graph;
     if (finds_unused && !learnt_) {
       for (const std::size_t index : unmarked) mark_unused(index);
     }
+    const std::set<std::size_t> marks = std::exchange(marks_, {});
     reducer_->finalize();
     std::set<std::string> unused;
     if (finds_unused) {
