@@ -14,38 +14,54 @@
 #include "rooms.hpp"
 
 namespace hookline::python {
+namespace {
+
+/// A hook shares the state, and not the object in Python: hookline.torch keeps hooks until that goes.
+struct PyPostLocalSGDState {
+  std::shared_ptr<PostLocalSGDState> state;
+
+  PostLocalSGDState* operator->() const { return state.get(); }
+};
+
+}  // namespace
 
 void bind_post_local_sgd(nb::module_& m) {
   using nb::arg;
   using State = PostLocalSGDState;
   using GroupPtr = std::shared_ptr<ProcessGroup>;
-  nb::class_<State>(m, "PostLocalSGDState", nb::is_weak_referenceable(),
-                    "What post_localSGD_hook goes by: the mean over process_group in the first start_localSGD_iter "
-                    "steps, then over subgroup, or none at all without post_local_gradient_allreduce.")
+  nb::class_<PyPostLocalSGDState>(
+      m, "PostLocalSGDState", nb::is_weak_referenceable(),
+      "What post_localSGD_hook goes by: the mean over process_group in the first start_localSGD_iter "
+      "steps, then over subgroup, or none at all without post_local_gradient_allreduce.")
       .def(
           "__init__",
-          [](State* self, GroupPtr group, GroupPtr subgroup, std::int64_t start, bool allreduce) {
+          [](PyPostLocalSGDState* self, GroupPtr group, GroupPtr subgroup, std::int64_t start, bool allreduce) {
             group = group_or_default(std::move(group));
-            natively([&] { new (self) State(std::move(group), std::move(subgroup), start, allreduce); });
+            new (self) PyPostLocalSGDState{natively(
+                [&] { return std::make_shared<State>(std::move(group), std::move(subgroup), start, allreduce); })};
           },
           arg("process_group").none(), arg("subgroup").none(), arg("start_localSGD_iter"),
           arg("post_local_gradient_allreduce") = true,
           "Without a process_group the default one, without a subgroup the ranks of this host. Every rank makes one.")
-      .def_ro("process_group", &State::process_group)
-      .def_ro("subgroup", &State::subgroup, nb::sig("def subgroup(self) -> ProcessGroup | None"))
-      .def_ro("start_localSGD_iter", &State::start_localSGD_iter)
-      .def_ro("post_local_gradient_allreduce", &State::post_local_gradient_allreduce)
+      .def_prop_ro("process_group", [](const PyPostLocalSGDState& s) { return s->process_group; })
+      .def_prop_ro(
+          "subgroup", [](const PyPostLocalSGDState& s) { return s->subgroup; },
+          nb::sig("def subgroup(self) -> ProcessGroup | None"))
+      .def_prop_ro("start_localSGD_iter", [](const PyPostLocalSGDState& s) { return s->start_localSGD_iter; })
+      .def_prop_ro("post_local_gradient_allreduce",
+                   [](const PyPostLocalSGDState& s) { return s->post_local_gradient_allreduce; })
       .def_prop_rw(
-          "iter", [](const State& s) { return s.iter.load(); }, [](State& s, std::uint64_t iter) { s.iter = iter; },
+          "iter", [](const PyPostLocalSGDState& s) { return s->iter.load(); },
+          [](const PyPostLocalSGDState& s, std::uint64_t iter) { s->iter = iter; },
           "The number of steps that were begun; a run that is resumed sets it.")
-      .def("__repr__", [](const State& s) {
-        return "<hookline.PostLocalSGDState: step " + std::to_string(s.iter.load()) + ", local from step " +
-               std::to_string(s.start_localSGD_iter) + " on>";
+      .def("__repr__", [](const PyPostLocalSGDState& s) {
+        return "<hookline.PostLocalSGDState: step " + std::to_string(s->iter.load()) + ", local from step " +
+               std::to_string(s->start_localSGD_iter) + " on>";
       });
   m.def(
       "make_post_local_sgd_hook",
-      [](const std::shared_ptr<State>& state) {
-        return PyHook{std::make_shared<PostLocalSGDHook>(state), state->process_group};
+      [](const PyPostLocalSGDState& state) {
+        return PyHook{std::make_shared<PostLocalSGDHook>(state.state), state->process_group};
       },
       arg("state"), "The hook of a state, for register_comm_hook; post_localSGD_hook makes the same of it.");
 }

@@ -25,6 +25,13 @@ namespace {
 using State = PowerSGDState;
 using GroupPtr = std::shared_ptr<ProcessGroup>;
 
+/// A hook shares the state, and not the object in Python: hookline.torch keeps hooks until that goes.
+struct PyPowerSGDState {
+  std::shared_ptr<State> state;
+
+  State* operator->() const { return state.get(); }
+};
+
 nb::object helpers() { return nb::module_::import_("hookline._powersgd"); }
 
 DType wire_of(const std::string& word) {
@@ -72,13 +79,14 @@ void for_each_option(F f) {
     "Changes nothing: a bucket's matrices are sent together anyway.");
 }
 
-void make(State* self, GroupPtr group, const PowerSGDOptions& options) {
-  new (self) State(std::move(group), options);
-  self->set_report(log_stats);
+std::shared_ptr<State> made(GroupPtr group, const PowerSGDOptions& options) {
+  auto state = std::make_shared<State>(std::move(group), options);
+  state->set_report(log_stats);
+  return state;
 }
 
-void construct(State* self, GroupPtr group, std::int64_t rank, std::int64_t start, double min_rate, bool feedback,
-               bool warm, double epsilon, std::int64_t seed, std::int64_t frequency, bool batch,
+void construct(PyPowerSGDState* self, GroupPtr group, std::int64_t rank, std::int64_t start, double min_rate,
+               bool feedback, bool warm, double epsilon, std::int64_t seed, std::int64_t frequency, bool batch,
                const std::string& wire) {
   PowerSGDOptions options;
   options.matrix_approximation_rank = rank;
@@ -91,28 +99,28 @@ void construct(State* self, GroupPtr group, std::int64_t rank, std::int64_t star
   options.compression_stats_logging_frequency = std::max<std::int64_t>(1, frequency);
   options.batch_tensors_with_same_shape = batch;
   options.wire = wire_of(wire);
-  make(self, std::move(group), options);
+  new (self) PyPowerSGDState{made(std::move(group), options)};
 }
 
 template <class Value>
-void set_option(State& self, Value PowerSGDOptions::* member, Value value) {
-  PowerSGDOptions options = self.options();
+void set_option(const PyPowerSGDState& self, Value PowerSGDOptions::* member, Value value) {
+  PowerSGDOptions options = self->options();
   options.*member = value;
-  self.set_options(options);
+  self->set_options(options);
 }
 
 template <auto Member>
-nb::dict kept(const State& self) {
+nb::dict kept(const PyPowerSGDState& self) {
   nb::dict result;
-  for (const auto& [bucket, kept] : self.kept()) result[nb::int_(bucket)] = to_numpy(kept.*Member);
+  for (const auto& [bucket, kept] : self->kept()) result[nb::int_(bucket)] = to_numpy(kept.*Member);
   return result;
 }
 
-nb::dict get_state(const State& self) {
+nb::dict get_state(const PyPowerSGDState& self) {
   helpers().attr("warn_of_pickling")();
   StateWriter writer;
-  self.save(writer);
-  const PowerSGDOptions options = self.options();
+  self->save(writer);
+  const PowerSGDOptions options = self->options();
   nb::dict state;
   for_each_option([&](const char* name, auto member, const char*) { state[name] = options.*member; });
   state["random_seed"] = options.random_seed;
@@ -121,45 +129,46 @@ nb::dict get_state(const State& self) {
   return state;
 }
 
-void set_state(State* self, const nb::dict& state) {
+void set_state(PyPowerSGDState* self, const nb::dict& state) {
   PowerSGDOptions options;
   for_each_option([&](const char* name, auto member, const char*) {
     options.*member = nb::cast<std::remove_cvref_t<decltype(options.*member)>>(state[name]);
   });
   options.random_seed = nb::cast<std::uint64_t>(state["random_seed"]);
   options.wire = wire_of(nb::cast<std::string>(state["wire"]));
-  make(self, group_or_default(nullptr), options);
-  try {
-    const auto bytes = nb::cast<nb::bytes>(state["kept"]);
-    StateReader reader(std::as_bytes(std::span(bytes.c_str(), bytes.size())));
-    self->load(reader);
-    reader.expect_end();
-  } catch (...) {
-    self->~State();
-    throw;
-  }
+  const std::shared_ptr<State> read = made(group_or_default(nullptr), options);
+  const auto bytes = nb::cast<nb::bytes>(state["kept"]);
+  StateReader reader(std::as_bytes(std::span(bytes.c_str(), bytes.size())));
+  read->load(reader);
+  reader.expect_end();
+  new (self) PyPowerSGDState{read};
   helpers().attr("warn_of_unpickling")();
 }
 
-void bind_kept(nb::class_<State>& state) {
-  state.def_prop_ro("iter", &State::iter, "Steps up to now.")
-      .def_prop_ro("total_numel_before_compression", [](const State& s) { return s.compression_stats().before; })
-      .def_prop_ro("total_numel_after_compression", [](const State& s) { return s.compression_stats().after; })
-      .def_prop_ro("next_stats_report", &State::next_report, "The step from which on totals are logged next.")
+void bind_kept(nb::class_<PyPowerSGDState>& state) {
+  state.def_prop_ro(
+           "iter", [](const PyPowerSGDState& s) { return s->iter(); }, "Steps up to now.")
+      .def_prop_ro("total_numel_before_compression",
+                   [](const PyPowerSGDState& s) { return s->compression_stats().before; })
+      .def_prop_ro("total_numel_after_compression",
+                   [](const PyPowerSGDState& s) { return s->compression_stats().after; })
+      .def_prop_ro(
+          "next_stats_report", [](const PyPowerSGDState& s) { return s->next_report(); },
+          "The step from which on totals are logged next.")
       .def_prop_ro("error_dict", &kept<&State::Kept::errors>, nb::sig("def error_dict(self) -> dict[int, typing.Any]"),
                    "Copies of the errors, by bucket.")
       .def_prop_ro("p_memory_dict", &kept<&State::Kept::p>, nb::sig("def p_memory_dict(self) -> dict[int, typing.Any]"),
                    "Copies of the left factors, by bucket, column after column.")
       .def_prop_ro("q_memory_dict", &kept<&State::Kept::q>, nb::sig("def q_memory_dict(self) -> dict[int, typing.Any]"),
                    "Copies of the right factors.")
-      .def_prop_ro("random_seed", [](const State& s) { return s.options().random_seed; })
+      .def_prop_ro("random_seed", [](const PyPowerSGDState& s) { return s->options().random_seed; })
       .def_prop_ro(
-          "rng", [](const State& s) { return nb::make_tuple(s.options().random_seed, s.iter()); },
+          "rng", [](const PyPowerSGDState& s) { return nb::make_tuple(s->options().random_seed, s->iter()); },
           nb::sig("def rng(self) -> tuple[int, int]"), "What factors are drawn by, beside their names: seed and step.")
       .def(
           "compression_stats",
-          [](const State& s) {
-            const State::Totals totals = s.compression_stats();
+          [](const PyPowerSGDState& s) {
+            const State::Totals totals = s->compression_stats();
             return nb::make_tuple(totals.rate, totals.before, totals.after);
           },
           nb::sig("def compression_stats(self) -> tuple[float, int, int]"),
@@ -170,34 +179,39 @@ void bind_kept(nb::class_<State>& state) {
 
 void bind_powersgd(nb::module_& m) {
   using nb::arg;
-  nb::class_<State> state(m, "PowerSGDState", nb::is_weak_referenceable(),
-                          "PowerSGD's options, and what it keeps of a model's gradients. For one model.");
+  nb::class_<PyPowerSGDState> state(m, "PowerSGDState", nb::is_weak_referenceable(),
+                                    "PowerSGD's options, and what it keeps of a model's gradients. For one model.");
   state
       .def("__init__", &construct, arg("process_group").none() = nb::none(), arg("matrix_approximation_rank") = 1,
            arg("start_powerSGD_iter") = 1000, arg("min_compression_rate") = 2.0, arg("use_error_feedback") = true,
            arg("warm_start") = true, arg("orthogonalization_epsilon") = 0.0, arg("random_seed") = 0,
            arg("compression_stats_logging_frequency") = 10000, arg("batch_tensors_with_same_shape") = false,
            arg("wire") = "fp32")
-      .def_prop_rw("process_group", &State::group, &State::set_group, nb::for_setter(arg("group").none()),
-                   nb::for_getter(nb::sig("def process_group(self) -> ProcessGroup | None")),
-                   "The group to reduce over; None: that of the model.")
       .def_prop_rw(
-          "wire", [](const State& s) { return word_of(s.options().wire); },
-          [](State& s, const std::string& wire) { set_option(s, &PowerSGDOptions::wire, wire_of(wire)); },
+          "process_group", [](const PyPowerSGDState& s) { return s->group(); },
+          [](const PyPowerSGDState& s, GroupPtr group) { s->set_group(std::move(group)); },
+          nb::for_setter(arg("group").none()),
+          nb::for_getter(nb::sig("def process_group(self) -> ProcessGroup | None")),
+          "The group to reduce over; None: that of the model.")
+      .def_prop_rw(
+          "wire", [](const PyPowerSGDState& s) { return word_of(s->options().wire); },
+          [](const PyPowerSGDState& s, const std::string& wire) {
+            set_option(s, &PowerSGDOptions::wire, wire_of(wire));
+          },
           "How the factors travel: fp32, fp16 or bf16.")
       .def("__getstate__", &get_state, nb::sig("def __getstate__(self) -> dict[str, typing.Any]"))
       .def("__setstate__", &set_state, arg("state"),
            nb::sig("def __setstate__(self, state: dict[str, typing.Any]) -> None"));
   for_each_option([&]<class Value>(const char* name, Value PowerSGDOptions::* member, const char* doc) {
     state.def_prop_rw(
-        name, [member](const State& self) { return self.options().*member; },
-        [member](State& self, Value value) { set_option(self, member, value); }, doc);
+        name, [member](const PyPowerSGDState& self) { return self->options().*member; },
+        [member](const PyPowerSGDState& self, Value value) { set_option(self, member, value); }, doc);
   });
   bind_kept(state);
   m.def(
       "powersgd_hook",
-      [](const std::shared_ptr<State>& with, bool batched, const GroupPtr& group) {
-        auto hook = std::make_shared<PowerSGDHook>(with, batched, group);
+      [](const PyPowerSGDState& with, bool batched, const GroupPtr& group) {
+        auto hook = std::make_shared<PowerSGDHook>(with.state, batched, group);
         return PyHook{hook, with->group() ? with->group() : group};
       },
       arg("state"), arg("batched"), arg("group").none() = nb::none(), "The hook of a state.");

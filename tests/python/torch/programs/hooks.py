@@ -107,6 +107,20 @@ def powersgd_on_every_group():
 
 
 @check
+def states_of_plain_functions_go_with_their_models():
+    def made(state, hook):
+        model = ddp(dist.group.WORLD)
+        model.register_comm_hook(state, hook)
+        train(model, 3)
+        return [weakref.ref(thing) for thing in (state, model, model.module[0].weight)]
+
+    left = made(ht.PowerSGDState(start_powerSGD_iter=2), ht.powerSGD_hook)
+    left += made(ht.PostLocalSGDState(None, None, 1), ht.post_localSGD_hook)
+    gc.collect()
+    assert not any(one() for one in left)
+
+
+@check
 def post_local_sgd_on_every_group():
     for group in GROUPS.values():
         for subgroup in (None, group):
