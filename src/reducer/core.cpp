@@ -109,6 +109,7 @@ std::size_t Core::index_of(std::string_view name) const {
   const auto found = names_.find(name);
   if (found == names_.end()) {
     std::vector<std::string_view> known;
+    known.reserve(parameters.size());
     for (const Parameter& p : parameters) known.push_back(p.name);
     throw InvalidArgument(
         fmt::format("there is no parameter called '{}' among the {}: {}", name, known.size(), listed(known)));
