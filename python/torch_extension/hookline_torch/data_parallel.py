@@ -184,23 +184,20 @@ class DistributedDataParallel(Averaging, nn.Module):  # type: ignore[misc]  # to
             for idle in self._idle:
                 self._mark_unused(idle)
         self._marks.add(index)
-        gradient = _gradient(self._parameters_of[index])
-        if gradient.is_sparse:
-            gradient = gradient.coalesce()
-            self._reducer.mark_ready_sparse(index, gradient.indices()[0], gradient.values())
-        else:
-            self._reducer.mark_ready(index, _real(gradient))
+        self._hand_over(index, self._reducer.mark_ready, self._reducer.mark_ready_sparse)
 
     def _mark_unused(self, index: int) -> None:
         """This pass does not come to the parameter; what earlier ones left is part of the mean, if there is one."""
-        if self._parameters_of[index].grad is None:
-            return
+        if self._parameters_of[index].grad is not None:
+            self._hand_over(index, self._reducer.mark_unused, self._reducer.mark_unused_sparse)
+
+    def _hand_over(self, index: int, dense: Callable[..., None], sparse: Callable[..., None]) -> None:
         gradient = _gradient(self._parameters_of[index])
         if gradient.is_sparse:
             gradient = gradient.coalesce()
-            self._reducer.mark_unused_sparse(index, gradient.indices()[0], gradient.values())
+            sparse(index, gradient.indices()[0], gradient.values())
         else:
-            self._reducer.mark_unused(index, _real(gradient))
+            dense(index, _real(gradient))
 
     def _finish(self, ended: _Pass) -> None:
         self._pass = None
