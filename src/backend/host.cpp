@@ -1,4 +1,4 @@
-// The identity of a host: the kernel that runs, and the network namespace.
+// The identity of a host: the kernel that runs, and the namespaces that must be the same.
 #include "backend/host.hpp"
 
 #include <unistd.h>
@@ -16,17 +16,20 @@
 namespace hookline::backend {
 
 std::string host_identity() {
-  std::string boot;
-  std::getline(std::ifstream("/proc/sys/kernel/random/boot_id"), boot);
-  if (boot.empty()) {  // a sandbox may hide it; then the host's name must do
+  std::string identity;
+  std::getline(std::ifstream("/proc/sys/kernel/random/boot_id"), identity);
+  if (identity.empty()) {  // a sandbox may hide it; then the host's name must do
     std::array<char, 256> name = {};
-    if (gethostname(name.data(), name.size() - 1) == 0) boot = name.data();
+    if (gethostname(name.data(), name.size() - 1) == 0) identity = name.data();
   }
-  char space[PATH_MAX] = {};
-  if (readlink("/proc/self/ns/net", space, sizeof space - 1) < 0) {
-    throw ResourceError(fmt::format("cannot read this process's network namespace: {}", std::strerror(errno)));
+  for (const char* const name : {"net", "pid"}) {
+    char space[PATH_MAX] = {};
+    if (readlink(fmt::format("/proc/self/ns/{}", name).c_str(), space, sizeof space - 1) < 0) {
+      throw ResourceError(fmt::format("cannot read this process's {} namespace: {}", name, std::strerror(errno)));
+    }
+    identity += fmt::format(" {}", space);
   }
-  return boot + " " + space;
+  return identity;
 }
 
 }  // namespace hookline::backend

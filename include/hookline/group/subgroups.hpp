@@ -8,7 +8,7 @@
 
 namespace hookline {
 
-/// The ranks on this one's host (the same kernel and network namespace, as for the backend shm); the group itself
+/// The ranks on this one's host (the same kernel and the same namespaces, as for the backend shm); the group itself
 /// where all are. Every rank of the group calls it.
 HOOKLINE_EXPORT std::shared_ptr<ProcessGroup> host_group(const std::shared_ptr<ProcessGroup>& group);
 

@@ -115,7 +115,8 @@ std::vector<std::string> meet(Store& store, int rank, int size, const std::strin
   }
   if (!elsewhere.empty()) {
     throw Unsupported(fmt::format(
-        "the shm backend joins processes of one host and one network namespace; rank {} is not where rank {} is",
+        "the shm backend joins processes of one host, in one network namespace and one PID namespace; rank {} is not "
+        "where rank {} is",
         fmt::join(elsewhere, ", "), rank));
   }
   return names;

@@ -19,8 +19,8 @@ struct Peer {
 
 /// Gives every other rank `memory` and returns theirs, by rank (this rank's own entry is empty). Descriptors travel
 /// over abstract unix sockets, whose names the ranks tell each other in the store; only processes of this user, or
-/// root, get one. Throws Unsupported listing the ranks of another host or network namespace, Timeout naming those that
-/// did not come.
+/// root, get one. Throws Unsupported listing the ranks of another host, or network or PID namespace, Timeout naming
+/// those that did not come.
 std::vector<Peer> hand_over(Store& store, int rank, int size, int memory, Clock::time_point deadline);
 
 }  // namespace hookline::shm

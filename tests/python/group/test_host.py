@@ -89,3 +89,34 @@ ls -A /dev/shm /home/tmp
 """
     done = contained(program, script)
     assert done.stdout == "/dev/shm:\n\n/home/tmp:\n", done.stderr
+
+
+# As containers with the host's network have it. What tells shm of a death does not reach from one to the other.
+def test_ranks_that_do_not_see_each_others_processes_do_not_share_memory(tmp_path):
+    program = tmp_path / "program.py"
+    program.write_text(f"""\
+import sys, numpy as np, hookline as hl
+rank = int(sys.argv[1])
+try:
+    hl.init_process_group("shm", init_method="file://{tmp_path}/shm", rank=rank, world_size=2, timeout=30)
+except hl.Unsupported as e:
+    print(e)
+group = hl.init_process_group(init_method="file://{tmp_path}/any", rank=rank, world_size=2, timeout=30)
+x = np.ones(1000, np.float32)
+group.allreduce([x]).wait()
+print(group.name(), x[0])
+group.barrier().wait()
+""")
+    ranks = [
+        subprocess.Popen(
+            ["unshare", "--map-root-user", "--pid", "--fork", "--mount-proc", sys.executable, program, str(rank)],
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        for rank in range(2)
+    ]
+    for rank, process in enumerate(ranks):
+        printed = process.communicate(timeout=DEADLINE)[0].splitlines()
+        assert f"rank {1 - rank} is not where rank {rank} is" in printed[0]
+        assert printed[1:] == ["layered 2.0"]
+        assert process.returncode == 0
