@@ -5,6 +5,8 @@
 #include <cstddef>
 #include <vector>
 
+#include "kernel/copy.hpp"
+
 namespace hookline::backend {
 
 struct Piece {
@@ -48,6 +50,15 @@ class Stream {
     for (const Piece& piece : rest_) visit(piece);
   }
 
+  /// Copies [begin, begin + bytes) to memory in one piece, or from it.
+  void read(std::size_t begin, std::size_t bytes, std::byte* to) const {
+    for_each(begin, bytes,
+             [to](const std::byte* data, std::size_t n, std::size_t at) { kernel::copy(to + at, data, n); });
+  }
+  void write(std::size_t begin, std::size_t bytes, const std::byte* from) const {
+    for_each(begin, bytes, [from](std::byte* out, std::size_t n, std::size_t at) { kernel::copy(out, from + at, n); });
+  }
+
  private:
   Piece first_;
   std::vector<Piece> rest_;
@@ -74,6 +85,14 @@ class Blocks {
     std::size_t sum = 0;
     for (std::size_t i = 0; i < count_; ++i) sum += (*this)[i].bytes();
     return sum;
+  }
+
+  /// Copies all of them to memory in one piece, one behind the other.
+  void read(std::byte* to) const {
+    for (std::size_t i = 0; i < count_; ++i) {
+      (*this)[i].read(0, (*this)[i].bytes(), to);
+      to += (*this)[i].bytes();
+    }
   }
 
  private:

@@ -120,9 +120,7 @@ void Exchange::drain_slices(std::size_t begin, std::size_t bytes) {
     if (s == rank_ && to.contiguous()) continue;
     const std::size_t at = slice_begin(bytes, ranks, static_cast<std::size_t>(s));
     const std::size_t n = slice_begin(bytes, ranks, static_cast<std::size_t>(s) + 1) - at;
-    to.for_each(begin + at, n, [&](std::byte* out, std::size_t m, std::size_t position) {
-      kernel::copy(out, staging(s) + at + position, m);
-    });
+    to.write(begin + at, n, staging(s) + at);
   }
 }
 

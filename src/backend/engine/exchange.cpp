@@ -9,7 +9,6 @@
 #include <hookline/core/error.hpp>
 
 #include "backend/engine/station.hpp"
-#include "kernel/copy.hpp"
 #include "kernel/reduce.hpp"
 
 namespace hookline::engine {
@@ -70,13 +69,8 @@ void Exchange::begin(std::uint64_t number) {
     at = kCallBytes + head_bytes();
   }
   if (inlined_ && is_source(rank_)) {
-    for (std::size_t i = 0; i < parts_.give.size(); ++i) {
-      const backend::Stream& block = parts_.give[i];
-      block.for_each(0, block.bytes(), [&](const std::byte* data, std::size_t bytes, std::size_t) {
-        std::memcpy(mine + at, data, bytes);
-        at += bytes;
-      });
-    }
+    parts_.give.read(mine + at);
+    at += parts_.give.bytes();
   }
   received_.resize(static_cast<std::size_t>(size_));
   sent_.resize(static_cast<std::size_t>(size_));
@@ -200,10 +194,7 @@ void Exchange::pull() {
   for (int s = 0; s < size_; ++s) {
     if (!backend::gives(motion, s, rank_, collective().root)) continue;
     const backend::Stream& to = parts_.take.of(s);
-    const std::byte* const from = payload(s) + block_begin(s, rank_);
-    to.for_each(0, to.bytes(), [&](std::byte* out, std::size_t bytes, std::size_t position) {
-      std::memcpy(out, from + position, bytes);
-    });
+    to.write(0, to.bytes(), payload(s) + block_begin(s, rank_));
   }
 }
 

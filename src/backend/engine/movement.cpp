@@ -26,20 +26,13 @@ Exchange::Flat Exchange::flat(const backend::Stream& stream, bool give, bool tak
   const Tensor memory = Tensor::empty({static_cast<std::int64_t>(stream.bytes())}, DType::u8);
   packed_.push_back({&stream, memory, take});
   std::byte* const to = memory.mutable_bytes();
-  if (give) {
-    stream.for_each(0, stream.bytes(), [&](const std::byte* data, std::size_t bytes, std::size_t position) {
-      kernel::copy(to + position, data, bytes);
-    });
-  }
+  if (give) stream.read(0, stream.bytes(), to);
   return {to, stream.bytes()};
 }
 
 void Exchange::unpack() {
   for (const Packed& packed : packed_) {
-    if (!packed.take) continue;
-    packed.stream->for_each(0, packed.stream->bytes(), [&](std::byte* out, std::size_t bytes, std::size_t position) {
-      kernel::copy(out, packed.memory.bytes() + position, bytes);
-    });
+    if (packed.take) packed.stream->write(0, packed.stream->bytes(), packed.memory.bytes());
   }
 }
 

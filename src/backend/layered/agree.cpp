@@ -115,13 +115,7 @@ void Run::write_slot(std::byte* to) const {
   if (!backend::is_source(parts_.motion, levels_.rank, collective_.root) || parts_.motion == Motion::none ||
       !fits_slot())
     return;
-  to += sizeof head;
-  for (std::size_t i = 0; i < parts_.give.size(); ++i) {
-    parts_.give[i].for_each(0, parts_.give[i].bytes(), [&](const std::byte* data, std::size_t bytes, std::size_t) {
-      std::memcpy(to, data, bytes);
-      to += bytes;
-    });
-  }
+  parts_.give.read(to + sizeof head);
 }
 
 // The ranks of a host tell each other in shared memory, and each tells its counterparts what its host has said: on two
@@ -209,9 +203,7 @@ void Run::finish_riding() {
   kernel::reduce(second_op(), parts_.dtype, sources, {&result, 1}, count);
   finish_mean(slice);
   inside(OpType::allgather_into_tensor, {slice}, {riding_});
-  parts_.take[0].for_each(0, parts_.block_bytes, [&](std::byte* out, std::size_t bytes, std::size_t at) {
-    std::memcpy(out, riding_.bytes() + at, bytes);
-  });
+  parts_.take[0].write(0, parts_.block_bytes, riding_.bytes());
 }
 
 void Run::finish_from_slots() {
@@ -226,15 +218,13 @@ void Run::finish_from_slots() {
     std::byte* const result =
         slots_.mutable_bytes() + static_cast<std::size_t>(levels_.size) * slot_bytes() + sizeof(Head);
     kernel::reduce(collective_.op, parts_.dtype, sources, {&result, 1}, parts_.block_bytes / size_of(parts_.dtype));
-    parts_.take[0].for_each(0, parts_.block_bytes,
-                            [&](std::byte* out, std::size_t n, std::size_t at) { std::memcpy(out, result + at, n); });
+    parts_.take[0].write(0, parts_.block_bytes, result);
     return;
   }
   for (int r = 0; r < levels_.size; ++r) {
     if (!backend::gives(parts_.motion, r, levels_.rank, collective_.root)) continue;
     const std::byte* const from = payload(r) + (parts_.motion == Motion::scatter ? me * parts_.block_bytes : 0);
-    parts_.take.of(r).for_each(0, parts_.block_bytes,
-                               [&](std::byte* out, std::size_t n, std::size_t at) { std::memcpy(out, from + at, n); });
+    parts_.take.of(r).write(0, parts_.block_bytes, from);
   }
 }
 

@@ -2,7 +2,6 @@
 #include <algorithm>
 
 #include "backend/layered/run.hpp"
-#include "kernel/copy.hpp"
 
 namespace hookline::layered {
 namespace {
@@ -25,18 +24,14 @@ void Run::allgather() {
     const Tensor of_slice = memory.slice(0, part, part * (1 + h));
     const Tensor all = memory.slice(0, part * (1 + h), part * (1 + h + h * static_cast<std::int64_t>(places)));
     const auto bytes = static_cast<std::size_t>(part);
-    parts_.give[0].for_each(at, bytes, [&](const std::byte* data, std::size_t n, std::size_t position) {
-      kernel::copy(own.mutable_bytes() + position, data, n);
-    });
+    parts_.give[0].read(at, bytes, own.mutable_bytes());
     wait_between(start(*levels_.slice, OpType::allgather_into_tensor, {own}, {of_slice}));
     inside(OpType::allgather_into_tensor, {of_slice}, {all});
     for (std::size_t host = 0; host < hosts; ++host) {
       for (std::size_t place = 0; place < places; ++place) {
         const std::byte* const block = all.bytes() + (place * hosts + host) * bytes;
         const auto rank = static_cast<std::size_t>(topology_.hosts[host][place]);
-        parts_.take[rank].for_each(at, bytes, [&](std::byte* out, std::size_t n, std::size_t position) {
-          kernel::copy(out, block + position, n);
-        });
+        parts_.take[rank].write(at, bytes, block);
       }
     }
   }
@@ -61,18 +56,13 @@ void Run::reduce_scatter() {
       for (std::size_t place = 0; place < places; ++place) {
         std::byte* const block = all.mutable_bytes() + (place * hosts + host) * bytes;
         const auto rank = static_cast<std::size_t>(topology_.hosts[host][place]);
-        parts_.give[rank].for_each(at * itemsize, bytes,
-                                   [&](const std::byte* data, std::size_t n, std::size_t position) {
-                                     kernel::copy(block + position, data, n);
-                                   });
+        parts_.give[rank].read(at * itemsize, bytes, block);
       }
     }
     inside(OpType::reduce_scatter_tensor, {all}, {of_slice}, first_op());
     wait_between(start(*levels_.slice, OpType::reduce_scatter_tensor, {of_slice}, {own}, second_op()));
     finish_mean(own);
-    parts_.take[0].for_each(at * itemsize, bytes, [&](std::byte* out, std::size_t n, std::size_t position) {
-      kernel::copy(out, own.bytes() + position, n);
-    });
+    parts_.take[0].write(at * itemsize, bytes, own.bytes());
   }
 }
 

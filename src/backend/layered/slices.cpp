@@ -7,7 +7,6 @@
 #include <hookline/core/error.hpp>
 
 #include "backend/layered/run.hpp"
-#include "kernel/copy.hpp"
 
 namespace hookline::layered {
 namespace {
@@ -28,17 +27,13 @@ Tensor Run::packed() {
     return Tensor::wrap(parts_.take[0].contiguous(), {static_cast<std::int64_t>(count)}, parts_.dtype);
   }
   Tensor values = scratch_.shared(*levels_.inner, count, parts_.dtype);
-  parts_.give[0].for_each(0, parts_.block_bytes, [&](const std::byte* data, std::size_t bytes, std::size_t at) {
-    kernel::copy(values.mutable_bytes() + at, data, bytes);
-  });
+  parts_.give[0].read(0, parts_.block_bytes, values.mutable_bytes());
   return values;
 }
 
 void Run::unpack(const Tensor& values) {
   if (values.bytes() == parts_.take[0].contiguous()) return;
-  parts_.take[0].for_each(0, parts_.block_bytes, [&](std::byte* out, std::size_t bytes, std::size_t at) {
-    kernel::copy(out, values.bytes() + at, bytes);
-  });
+  parts_.take[0].write(0, parts_.block_bytes, values.bytes());
 }
 
 // The last slice has what is left.
