@@ -4,6 +4,7 @@
 #include <pthread.h>
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 #include <fmt/format.h>
@@ -97,9 +98,11 @@ void Layers::run_lane(std::size_t index) {
 std::exception_ptr Layers::run(const Operation& operation, std::size_t index) {
   if (std::exception_ptr cause = why_unusable()) return cause;
   Lane& lane = lanes_[index];
+  std::optional<Run> steps;
   try {
-    Run(levels_, operation.collective(), static_cast<int>(index), ++lane.number, operation.deadline(), lane.scratch)
-        .run();
+    steps.emplace(levels_, operation.collective(), static_cast<int>(index), ++lane.number, operation.deadline(),
+                  lane.scratch);
+    steps->run();
     return nullptr;
   } catch (const Mismatch&) {
     return std::current_exception();
@@ -107,6 +110,7 @@ std::exception_ptr Layers::run(const Operation& operation, std::size_t index) {
     return std::current_exception();
   } catch (...) {
     fail(std::current_exception());
+    if (steps) steps->leave();
     return why_unusable();
   }
 }

@@ -1,8 +1,8 @@
 // One collective of a layered group, from the ranks' agreement to the last byte, in the thread of its lane.
 #pragma once
 
+#include <deque>
 #include <functional>
-#include <string>
 #include <vector>
 
 #include "backend/layered/levels.hpp"
@@ -27,6 +27,8 @@ class Run {
 
   /// Blocks until it is done; throws what it fails with, Mismatch with all data untouched.
   void run();
+  /// After run() threw and the parts were aborted: returns when nobody touches the tensors any more.
+  void leave() noexcept;
 
  private:
   /// What a rank gives and takes, cut into blocks: not for what goes through the engine as it is.
@@ -66,6 +68,12 @@ class Run {
   void in_pieces(const Tensor& values, const std::function<void(const Tensor&)>& before,
                  const std::function<WorkPtr(const Tensor&)>& between, const std::function<void(const Tensor&)>& after);
 
+  /// What is between the hosts, or was when it failed.
+  struct Piece {
+    Tensor piece;
+    WorkPtr work;  ///< null where this rank has nothing to send of it
+  };
+
   // blocks.cpp: a block from or for each rank, on hosts with as many ranks each.
   void allgather();
   void reduce_scatter();
@@ -98,6 +106,7 @@ class Run {
   Tensor riding_;           ///< in the memory that the ranks of the host share
   bool by_levels_ = false;  ///< how they said it
   bool rode_ = false;
+  std::deque<Piece> under_way_;
 };
 
 }  // namespace hookline::layered

@@ -1,6 +1,5 @@
 // Reductions and broadcasts by slices, in pieces, so that the network and the memory are busy at the same time.
 #include <algorithm>
-#include <deque>
 
 #include <fmt/format.h>
 
@@ -86,25 +85,29 @@ void Run::spread_slices(const Tensor& piece) {
 void Run::in_pieces(const Tensor& values, const std::function<void(const Tensor&)>& before,
                     const std::function<WorkPtr(const Tensor&)>& between,
                     const std::function<void(const Tensor&)>& after) {
-  struct Piece {
-    Tensor piece;
-    WorkPtr work;
-  };
-  std::deque<Piece> under_way;
   const auto finish_first = [&] {
-    if (under_way.front().work) wait_between(under_way.front().work);
-    after(under_way.front().piece);
-    under_way.pop_front();
+    if (under_way_.front().work) wait_between(under_way_.front().work);
+    after(under_way_.front().piece);
+    under_way_.pop_front();
   };
   const auto each = static_cast<std::int64_t>(kSliceBytes / values.itemsize() * topology_.slices);
   for (std::int64_t at = 0; at < values.numel(); at += each) {
     const Tensor piece = values.slice(0, at, std::min(at + each, values.numel()));
     before(piece);
     const Tensor slice = topology_.owns_slice() ? slice_of(piece, topology_.place) : Tensor();
-    under_way.push_back({piece, slice.numel() > 0 ? between(slice) : nullptr});
-    if (under_way.size() > kUnderWay) finish_first();
+    under_way_.push_back({piece, slice.numel() > 0 ? between(slice) : nullptr});
+    if (under_way_.size() > kUnderWay) finish_first();
   }
-  while (!under_way.empty()) finish_first();
+  while (!under_way_.empty()) finish_first();
+}
+
+void Run::leave() noexcept {
+  for (const Piece& piece : under_way_) {
+    try {
+      if (piece.work) piece.work->wait();
+    } catch (...) {  // the operation has its error already
+    }
+  }
 }
 
 void Run::reduce() {

@@ -1,0 +1,128 @@
+// A layered operation that fails inside a host while pieces of it are between the hosts.
+#include <future>
+#include <thread>
+
+#include <gtest/gtest.h>
+
+#include <hookline/backend/threads.hpp>
+#include <hookline/core/error.hpp>
+#include <hookline/group/process_group.hpp>
+
+#include "backend/layered/make_layered.hpp"
+
+namespace hookline::layered {
+namespace {
+
+constexpr Milliseconds kTimeout = std::chrono::seconds(30);
+
+// Another backend, but for how operations are started.
+class Around : public Backend {
+ public:
+  explicit Around(std::shared_ptr<Backend> inner) : inner_(std::move(inner)) {}
+  std::string name() const override { return inner_->name(); }
+  int rank() const override { return inner_->rank(); }
+  int size() const override { return inner_->size(); }
+  Capabilities capabilities() const override { return inner_->capabilities(); }
+  WorkPtr start(Collective&& collective, int lane, Milliseconds timeout) override {
+    return inner_->start(std::move(collective), lane, timeout);
+  }
+  std::shared_ptr<void> allocate(std::size_t bytes) override { return inner_->allocate(bytes); }
+  std::shared_ptr<Backend> subset(const std::vector<int>& ranks, const std::string& name,
+                                  Milliseconds timeout) override {
+    return inner_->subset(ranks, name, timeout);
+  }
+  void abort(const std::string& cause) override { inner_->abort(cause); }
+  void shutdown() override { inner_->shutdown(); }
+  std::exception_ptr broken() const override { return inner_->broken(); }
+
+ private:
+  const std::shared_ptr<Backend> inner_;
+};
+
+// Refuses the second piece.
+class Refusing final : public Around {
+ public:
+  using Around::Around;
+  WorkPtr start(Collective&& collective, int lane, Milliseconds timeout) override {
+    if (collective.type == OpType::reduce_scatter_tensor && ++pieces_ == 2) throw ResourceError("no room");
+    return Around::start(std::move(collective), lane, timeout);
+  }
+
+ private:
+  int pieces_ = 0;
+};
+
+// Ends, and lets go of the tensors, only in the thread that waits for it.
+class DrivenByWaiting final : public Work {
+ public:
+  DrivenByWaiting(std::shared_future<void> aborted, bool& writes) : aborted_(std::move(aborted)), writes_(writes) {
+    writes_ = true;
+  }
+  void wait(std::optional<Milliseconds>) override {
+    aborted_.wait();
+    writes_ = false;
+    throw Aborted("aborted");
+  }
+  Future<std::vector<Tensor>> get_future() override { throw Unsupported("get_future"); }
+  bool is_completed() override { return !writes_; }
+  std::exception_ptr exception() override { return nullptr; }
+  std::vector<Tensor> result() override { return {}; }
+  OpType op_type() const override { return OpType::allreduce; }
+  std::uint64_t sequence_number() const override { return 0; }
+  Clock::time_point time_started() const override { return {}; }
+  Clock::time_point time_finished() const override { return {}; }
+
+ private:
+  const std::shared_future<void> aborted_;
+  bool& writes_;
+};
+
+class Writing final : public Around {
+ public:
+  Writing(std::shared_ptr<Backend> inner, bool& writes) : Around(std::move(inner)), writes_(writes) {}
+  WorkPtr start(Collective&& collective, int lane, Milliseconds timeout) override {
+    if (collective.type != OpType::allreduce) return Around::start(std::move(collective), lane, timeout);
+    return std::make_shared<DrivenByWaiting>(aborted_, writes_);
+  }
+  void abort(const std::string& cause) override {
+    abort_.set_value();
+    Around::abort(cause);
+  }
+
+ private:
+  std::promise<void> abort_;
+  const std::shared_future<void> aborted_ = abort_.get_future().share();
+  bool& writes_;
+};
+
+TEST(LayeredFailing, NobodyTouchesTheTensorsAfterwards) {
+  const auto whole = make_threads_backends(4);
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < 4; ++rank) {
+    threads.emplace_back([&, rank] {
+      bool writes = false;
+      const auto all = whole[static_cast<std::size_t>(rank)];
+      const MakePart inside = [&](const std::vector<int>& ranks, const std::string& name,
+                                  Milliseconds timeout) -> std::shared_ptr<Backend> {
+        auto part = all->subset(ranks, name, timeout);
+        if (rank != 0) return part;
+        return std::make_shared<Refusing>(std::move(part));
+      };
+      const MakePart between = [&](const std::vector<int>& ranks, const std::string& name,
+                                   Milliseconds timeout) -> std::shared_ptr<Backend> {
+        auto part = all->subset(ranks, name, timeout);
+        if (rank != 0 || name != "slice0") return part;
+        return std::make_shared<Writing>(std::move(part), writes);
+      };
+      const auto group = make_group(
+          make_layered(make_topology({"a", "a", "b", "b"}, rank), rank, {inside, between}, kTimeout), kTimeout);
+      const Tensor large = Tensor::zeros({8 << 20});
+      EXPECT_ANY_THROW(group->allreduce(large)->wait());
+      EXPECT_FALSE(writes);
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+}
+
+}  // namespace
+}  // namespace hookline::layered
