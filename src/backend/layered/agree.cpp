@@ -177,18 +177,16 @@ const std::byte* Run::riding_of(std::size_t host) const {
 void Run::gather_riding(const Tensor& slot, const Tensor& to) {
   const std::size_t count = riding_count();
   riding_ = scratch_.shared(*levels_.inner, count * topology_.slices, parts_.dtype);
-  parts_.give[0].for_each(0, parts_.block_bytes, [&](const std::byte* data, std::size_t bytes, std::size_t at) {
-    std::memcpy(riding_.mutable_bytes() + at, data, bytes);
-  });
+  parts_.give[0].read(0, parts_.block_bytes, riding_.mutable_bytes());
   std::memcpy(to.mutable_bytes(), slot.bytes(), sizeof(Head));
   const Tensor sums = Tensor::wrap(to.mutable_bytes() + sizeof(Head), {static_cast<std::int64_t>(count)}, parts_.dtype);
-  Collective add;
-  add.type = OpType::reduce_scatter_tensor;
-  add.inputs = {riding_};
-  add.outputs = {sums};
-  add.op = first_op();
-  add.note = note_of(slot.bytes());
-  tell(*levels_.inner, std::move(add), topology_.here());
+  tell(*levels_.inner,
+       {.type = OpType::reduce_scatter_tensor,
+        .inputs = {riding_},
+        .outputs = {sums},
+        .op = first_op(),
+        .note = note_of(slot.bytes())},
+       topology_.here());
 }
 
 void Run::finish_riding() {

@@ -74,9 +74,7 @@ class LayeredBackend final : public Backend {
 // Returns when all ranks have all of their parts. Some have fewer to make, and the time of their first operation would
 // run while the others are still at it.
 void await_all(const Levels& levels, Milliseconds timeout) {
-  Collective barrier;
-  barrier.type = OpType::barrier;
-  levels.flat->start(std::move(barrier), 0, timeout)->wait();
+  levels.flat->start({.type = OpType::barrier}, 0, timeout)->wait();
 }
 
 }  // namespace

@@ -41,23 +41,19 @@ void Run::run() {
   for (const auto& [original, copy] : parts_.copied_back) original.copy_from(copy);
 }
 
-void Run::through_engine() {
-  Collective same = collective_;
-  wait_for(levels_.flat->start(std::move(same), lane_, time_left()), levels_.all);
-}
+void Run::through_engine() { wait_for(levels_.flat->start(Collective(collective_), lane_, time_left()), levels_.all); }
 
 WorkPtr Run::start(Backend& part, OpType type, std::vector<Tensor> inputs, std::vector<Tensor> outputs, ReduceOp op,
                    int root) const {
-  Collective c;
-  c.type = type;
-  c.inputs = std::move(inputs);
-  c.outputs = std::move(outputs);
-  c.op = op;
-  c.root = root;
-  c.note = collective_.note;
   // Who waits inside a host may wait for one that waits for another host, and that one knows whom to name.
   const bool inside = &part == levels_.inner.get();
-  return part.start(std::move(c), lane_, time_left() + (inside ? kForNames : Milliseconds(0)));
+  return part.start({.type = type,
+                     .inputs = std::move(inputs),
+                     .outputs = std::move(outputs),
+                     .op = op,
+                     .root = root,
+                     .note = collective_.note},
+                    lane_, time_left() + (inside ? kForNames : Milliseconds(0)));
 }
 
 void Run::wait_for(const WorkPtr& work, const std::vector<int>& ranks) const {
