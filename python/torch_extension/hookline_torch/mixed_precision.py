@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 from torch import nn
+from torch.nn.modules.batchnorm import _NormBase
 from torch.utils._pytree import tree_map
 
 from hookline import InvalidArgument
@@ -52,7 +53,16 @@ class MixedPrecision:
         """The module's forward pass, in which parameters and inputs have the small dtype."""
         if self.param_dtype is None:
             return module(*inputs, **options)
-        parameters = {name: self._cast(p) for name, p in module.named_parameters()}
+        # Batch norm takes only weights of the dtype of its statistics.
+        of_norms = {
+            parameter: part.running_mean.dtype
+            for part in module.modules()
+            if isinstance(part, _NormBase) and part.running_mean is not None
+            for parameter in part.parameters(recurse=False)
+        }
+        parameters = {
+            name: p.to(of_norms[p]) if p in of_norms else self._cast(p) for name, p in module.named_parameters()
+        }
         return torch.func.functional_call(
             module, parameters, tree_map(self._cast, inputs), tree_map(self._cast, options)
         )

@@ -321,6 +321,10 @@ def mixed_precision_on_the_cpu():
         dist.all_gather(everybody, gradients[0])
         assert torch.equal(everybody[0], everybody[-1])
         assert "fp16" in model.stats()["hook"]
+    model = ht.DistributedDataParallel(Net(), mixed_precision=ht.MixedPrecision(bf16))
+    model(torch.randn(3, 4)).float().square().sum().backward()
+    assert seen[-1] == (bf16, bf16, torch.float32)
+    assert all(p.grad.dtype == torch.float32 for p in model.parameters())
     plain = ht.DistributedDataParallel(network())
     small = ht.DistributedDataParallel(network(), mixed_precision=ht.MixedPrecision(bf16), hook="allreduce")
     torch.testing.assert_close(step(small), step(plain), rtol=0.05, atol=0.05)
