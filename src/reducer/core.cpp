@@ -183,7 +183,7 @@ bool Core::open_step(bool active) {
     const std::lock_guard launching(mutex_);  // the thread that completed the last hook may still look
     held_ = learning_graph_;
   }
-  hook->begin_step(hook_step());
+  if (std::exchange(dropped_, nullptr) != hook) hook->begin_step(hook_step());
   open_.store(true, std::memory_order_release);
   if (options.static_graph && !learning_graph_) {
     for (const std::size_t p : reduced_) {

@@ -168,6 +168,7 @@ class Core : public std::enable_shared_from_this<Core> {
   std::mutex step_mutex_;
   std::atomic<bool> open_ = false;
   std::uint64_t step_ = 0;
+  HookPtr dropped_;  ///< the hook that knows of the next step already, as it was begun and dropped
   Clock::time_point begun_;
   double weight_factor_ = 1;
   double factor_ = 1;  ///< what gradients are multiplied by before the hook

@@ -74,6 +74,9 @@ void Core::drop_step() {
           step_, group->rank(), next_, buckets.size(), join_ ? ", inside a join" : ""));
     }
   }
+  // The other ranks may have taken it: this one's next step is their counterpart.
+  --step_;
+  dropped_ = hook;
   close_step();
 }
 

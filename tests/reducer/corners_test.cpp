@@ -9,6 +9,7 @@
 #include <hookline/core/error.hpp>
 #include <hookline/core/executor.hpp>
 #include <hookline/hook/function_hook.hpp>
+#include <hookline/hook/powersgd.hpp>
 #include <hookline/reducer/reducer.hpp>
 
 #include "harness/spawn.hpp"
@@ -328,6 +329,26 @@ TEST(ReducerCorners, AStepOfWhichNothingWasSentCanBeDropped) {
         reducer.mark_ready("p1");
         reducer.finalize();
       }
+    }
+  });
+}
+
+TEST(ReducerCorners, ARankThatDropsAStepAloneTakesItAgainWithTheOthers) {
+  threads_world().spawn(2, [](ProcessGroup& group) {
+    const auto state = std::make_shared<PowerSGDState>(group.shared_from_this());
+    Reducer reducer(model(2), group.shared_from_this(), std::make_shared<PowerSGDHook>(state), {.limits = kOneEach});
+    for (std::uint64_t step = 1; step <= 3; ++step) {
+      for (int fails = 0; fails < group.rank(); ++fails) {
+        reducer.mark_ready("p0");  // which is in the second bucket
+        reducer.drop_step();
+      }
+      const Tensor last = Tensor::full(reducer.parameters()[1].tensor.shape(), group.rank());
+      reducer.mark_ready(1, last);
+      reducer.mark_ready("p0");
+      reducer.finalize();
+      EXPECT_EQ(last.data<float>()[0], 0.5f);
+      EXPECT_EQ(reducer.stats().step, step);
+      EXPECT_EQ(state->iter(), step);
     }
   });
 }

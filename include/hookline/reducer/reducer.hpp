@@ -90,8 +90,9 @@ class HOOKLINE_EXPORT Reducer {
   /// bucket. After an error of a hook or of the group this reducer repeats it.
   void finalize();
 
-  /// Forgets the marks of a step whose backward pass failed. Does nothing between steps. Throws InvalidArgument where
-  /// buckets of it are under way already: other ranks have them.
+  /// Forgets the marks of a step whose backward pass failed; the next step is this one again, also where other ranks
+  /// did not drop theirs. Does nothing between steps. Throws InvalidArgument where buckets of it are under way already:
+  /// other ranks have them.
   void drop_step();
 
   /// The place of a parameter's gradient in its bucket; stays there once the first step is over.
