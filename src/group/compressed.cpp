@@ -34,10 +34,7 @@ std::span<float> values_of(const Tensor& tensor) {
 }
 
 void add(std::span<float> to, const float* from) {
-  const std::byte* const sources[] = {reinterpret_cast<const std::byte*>(to.data()),
-                                      reinterpret_cast<const std::byte*>(from)};
-  std::byte* const destination = reinterpret_cast<std::byte*>(to.data());
-  kernel::reduce(ReduceOp::sum, DType::f32, sources, {&destination, 1}, to.size());
+  kernel::add(DType::f32, reinterpret_cast<std::byte*>(to.data()), reinterpret_cast<const std::byte*>(from), to.size());
 }
 
 void scale(const float* from, double factor, std::span<float> to, kernel::Stores stores = kernel::Stores::automatic) {

@@ -24,4 +24,10 @@ void reduce(ReduceOp op, DType dtype, std::span<const std::byte* const> sources,
             std::span<std::byte* const> destinations, std::size_t count, Stores stores = Stores::automatic,
             Target target = best_target());
 
+/// Adds one array to another, with the same arithmetic.
+inline void add(DType dtype, std::byte* to, const std::byte* from, std::size_t count) {
+  const std::byte* const sources[] = {to, from};
+  reduce(ReduceOp::sum, dtype, sources, {&to, 1}, count);
+}
+
 }  // namespace hookline::kernel

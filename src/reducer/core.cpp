@@ -19,12 +19,6 @@ namespace {
 
 constexpr std::uint32_t kUnknown = ~std::uint32_t{0};
 
-void add(std::byte* to, const std::byte* from, DType dtype, std::int64_t count) {
-  const std::byte* const sources[] = {to, from};
-  std::byte* const destinations[] = {to};
-  kernel::reduce(ReduceOp::sum, dtype, sources, destinations, static_cast<std::size_t>(count));
-}
-
 void check_rows(const Parameter& p, const Tensor& indices) {
   const std::int64_t rows = p.tensor.shape()[0];
   for (std::int64_t i = 0; i < indices.numel(); ++i) {
@@ -334,7 +328,8 @@ void Core::take(std::size_t parameter, const Tensor& gradient) {
   Mark& mark = marks_[parameter];
   const bool whole = gradient.is_contiguous();
   if (whole && gradient.bytes() == slot.memory) return;  // the view itself
-  if (mark.accumulated) add(slot.memory, gradient.contiguous().bytes(), gradient.dtype(), gradient.numel());
+  const auto count = static_cast<std::size_t>(gradient.numel());
+  if (mark.accumulated) kernel::add(gradient.dtype(), slot.memory, gradient.contiguous().bytes(), count);
   else if (whole) kernel::copy(slot.memory, gradient.bytes(), gradient.nbytes(), stores_);
   else slot.view.copy_from(gradient);
   if (no_sync) return;

@@ -16,9 +16,7 @@ namespace {
 void add_row(const Tensor& target, std::int64_t to, const Tensor& source, std::int64_t from) {
   const Tensor sum = target.slice(0, to, to + 1);
   const Tensor part = source.slice(0, from, from + 1);
-  const std::byte* const sources[] = {sum.bytes(), part.bytes()};
-  std::byte* const destinations[] = {sum.mutable_bytes()};
-  kernel::reduce(ReduceOp::sum, sum.dtype(), sources, destinations, static_cast<std::size_t>(sum.numel()));
+  kernel::add(sum.dtype(), sum.mutable_bytes(), part.bytes(), static_cast<std::size_t>(sum.numel()));
 }
 
 }  // namespace
