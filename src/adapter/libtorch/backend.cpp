@@ -76,6 +76,17 @@ ReduceOp op_of(const c10d::ReduceOp& op, const char* operation) {
   throw InvalidArgument(std::string(operation) + ": no reduction has the number " + std::to_string(op.op_));
 }
 
+ReduceOp TorchBackend::Call::reduction() const {
+  const ReduceOp made = op_of(*op, name());
+  if (made == ReduceOp::sum || made == ReduceOp::avg || made.kind() == ReduceOp::Kind::premul_sum) return made;
+  for (const at::Tensor& tensor : inputs) {
+    if (!tensor.is_complex()) continue;
+    throw InvalidArgument(std::string(name()) + ": complex numbers can be added up, not combined by " +
+                          std::string(hookline::name(made)));
+  }
+  return made;
+}
+
 TorchBackend::TorchBackend(std::shared_ptr<ProcessGroup> group)
     : Backend(group->rank(), group->size()), group_(std::move(group)) {
   Living<ProcessGroup>::all().add(group_);
@@ -146,16 +157,7 @@ TorchBackend::WorkHandle TorchBackend::start(Call&& call) {
     if (!works_in_place(c.type)) c.inputs = views_of(call.inputs, call.name(), use, !blocks);
     c.outputs = views_of(call.outputs, call.name(), use, !blocks);
     c.timeout = time_of(call.timeout);
-    if (call.op) {
-      c.op = op_of(*call.op, call.name());
-      const bool adds = c.op == ReduceOp::sum || c.op == ReduceOp::avg || c.op.kind() == ReduceOp::Kind::premul_sum;
-      for (const at::Tensor& tensor : call.inputs) {
-        if (tensor.is_complex() && !adds) {
-          throw InvalidArgument(std::string(call.name()) + ": complex numbers can be added up, not combined by " +
-                                std::string(name(c.op)));
-        }
-      }
-    }
+    if (call.op) c.op = call.reduction();
     c.root = static_cast<int>(call.root);
     c.tag = call.tag;
     c.input_splits = std::move(call.input_splits);

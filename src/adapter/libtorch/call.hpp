@@ -2,7 +2,6 @@
 #pragma once
 
 #include <optional>
-#include <string>
 #include <vector>
 
 #include <torch/csrc/distributed/c10d/Types.hpp>
@@ -32,6 +31,8 @@ struct TorchBackend::Call {
   const std::vector<at::Tensor>* result = nullptr;  ///< what the work gives back, where that is not the outputs
 
   const char* name() const { return title + sizeof("hookline:") - 1; }
+  /// Throws InvalidArgument for one that the tensors cannot be combined by. Only where there is an op.
+  ReduceOp reduction() const;
 };
 
 }  // namespace hookline::libtorch

@@ -15,7 +15,7 @@ TorchBackend::WorkHandle TorchBackend::start_all(Call&& call, std::vector<Collec
   all.start();
   for (Collective& part : parts) {
     part.timeout = time_of(call.timeout);
-    if (call.op) part.op = op_of(*call.op, call.name());
+    if (call.op) part.op = call.reduction();
     all.add(group_->run(std::move(part)));
   }
   WorkPtr work = all.end();

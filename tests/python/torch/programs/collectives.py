@@ -95,6 +95,15 @@ def complex_numbers_and_dtypes_that_are_only_moved():
         dist.broadcast(tensor, 1)
         same(tensor.view(torch.uint8), torch.arange(4).to(torch.float32).to(dtype).view(torch.uint8))
     raises(NotImplementedError, "cannot be reduced", lambda: dist.all_reduce(torch.zeros(3, dtype=torch.uint32)))
+    pairs = torch.ones(3, dtype=torch.complex64)
+    parts = [torch.ones(r + 1, dtype=torch.complex64) for r in range(SIZE)]
+    product = dist.ReduceOp.PRODUCT
+    raises(ValueError, "complex numbers can be added up", lambda: dist.all_reduce(pairs, product))
+    raises(
+        ValueError,
+        "complex numbers can be added up",
+        lambda: dist.reduce_scatter(torch.zeros(RANK + 1, dtype=torch.complex64), parts, product),
+    )
 
 
 @check
