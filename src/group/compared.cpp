@@ -82,8 +82,9 @@ class ComparedWork final : public group::WorkAround {
     if (std::memcmp(a.bytes() + offset, b.bytes() + offset, a.itemsize()) == 0) return;
     const auto x = a.slice(0, element, element + 1).item<double>();
     const auto y = b.slice(0, element, element + 1).item<double>();
-    if (std::isnan(x) && std::isnan(y)) return;
-    if (std::abs(x - y) <= tolerance_ * std::max(std::abs(x), std::abs(y))) return;
+    const bool close =
+        (std::isnan(x) && std::isnan(y)) || std::abs(x - y) <= tolerance_ * std::max(std::abs(x), std::abs(y));
+    if (tolerance_ > 0 && close) return;
     error_ = std::make_exception_ptr(
         Error(fmt::format("{}: tensor {}, {}, element {}: {} and {}", where_, tensor, to_string(a), element, x, y)));
   }

@@ -88,6 +88,28 @@ class Wrong final : public GroupDecorator {
   }
 };
 
+/// Another sign of what is zero.
+class Negative final : public GroupDecorator {
+ public:
+  using GroupDecorator::GroupDecorator;
+  WorkPtr run(Collective c) override {
+    const auto outputs = c.outputs;
+    const auto work = inner()->run(std::move(c));
+    work->wait(20s);
+    outputs[0] *= -1;
+    return work;
+  }
+};
+
+TEST(Compared, AsksForTheSameBitsUnlessThereIsATolerance) {
+  const Groups groups = threads(1);
+  const Groups others = threads(1);
+  const auto exact = compared(groups[0], std::make_shared<Negative>(others[0]));
+  const auto tolerant = compared(groups[0], std::make_shared<Negative>(others[0]), {.tolerance = 0.1});
+  EXPECT_THROW(exact->allreduce(Tensor::zeros({2}))->wait(20s), Error);
+  tolerant->allreduce(Tensor::zeros({2}))->wait(20s);
+}
+
 TEST(Compared, NamesTheFirstDifference) {
   const Groups first = threads(2);
   const Groups second = threads(2);
