@@ -6,7 +6,6 @@
 #include <bit>
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <hookline/core/error.hpp>
 #include <hookline/core/interrupt.hpp>
@@ -114,16 +113,16 @@ void Engine::open() {
 }
 
 void Engine::close() noexcept {
+  if (fork_generation_ != core::fork_generation()) {
+    // The threads live in the parent only, and what they hold or wait on cannot be destroyed here: all of it is leaked.
+    if (progress_thread_.joinable()) progress_thread_.detach();
+    itself_ = weak_from_this().lock();
+    return;
+  }
   {
     const std::lock_guard lock(state_mutex_);
     if (std::exchange(closed_, true)) return;
     is_unusable_.store(true, std::memory_order_seq_cst);
-  }
-  if (fork_generation_ != core::fork_generation()) {
-    // The threads live in the parent only, and what they wait on cannot be destroyed here: all of it is leaked.
-    if (progress_thread_.joinable()) progress_thread_.detach();
-    itself_ = weak_from_this().lock();
-    return;
   }
   if (!broken()) {
     memory_->block(memory_->rank()).standing.store(Standing::left, std::memory_order_seq_cst);
@@ -143,10 +142,6 @@ void Engine::close() noexcept {
   worker.swap(worker_);
 }
 
-void Engine::refuse_in_forked_child(OpType type) const {
-  if (fork_generation_ != core::fork_generation()) refuse_in_forked_child(hookline::name(type));
-}
-
 void Engine::refuse_in_forked_child(std::string_view what) const {
   if (fork_generation_ == core::fork_generation()) return;
   throw InvalidArgument(
@@ -154,7 +149,7 @@ void Engine::refuse_in_forked_child(std::string_view what) const {
 }
 
 std::shared_ptr<Pending> Engine::start(Collective&& collective, int lane_index, Milliseconds timeout) {
-  refuse_in_forked_child(collective.type);
+  refuse_in_forked_child(hookline::name(collective.type));
   if (const std::exception_ptr cause = why_unusable()) {
     return Ended::make(shared_from_this(), std::move(collective), cause);
   }

@@ -72,7 +72,6 @@ class Engine : public std::enable_shared_from_this<Engine> {
 
   /// Throws InvalidArgument where this process is a forked child of the one that made the group.
   void refuse_in_forked_child(std::string_view what) const;
-  void refuse_in_forked_child(OpType type) const;
 
   /// One pass over everything that is pending. True where something moved.
   bool drive();
