@@ -18,7 +18,7 @@ class DrivenWork : public Work {
   Future<std::vector<Tensor>> get_future() override;
   void when_over(Task task, bool hasten) override;
   bool is_completed() override;
-  std::exception_ptr exception() override { return error(); }
+  std::exception_ptr exception() override { return over() ? error_ : nullptr; }
   std::vector<Tensor> result() override { return collective_.outputs; }
   OpType op_type() const override { return collective_.type; }
   std::uint64_t sequence_number() const override { return collective_.sequence_number; }
@@ -26,7 +26,6 @@ class DrivenWork : public Work {
   Clock::time_point time_finished() const override { return finished_; }
 
   const Collective& collective() const noexcept { return collective_; }
-  std::exception_ptr error() const { return over() ? error_ : nullptr; }
   bool over() const noexcept { return over_.load(std::memory_order_acquire); }
   Clock::time_point deadline() const noexcept { return deadline_.load(std::memory_order_relaxed); }
   /// Brings the deadline forward; a later one changes nothing.

@@ -198,8 +198,8 @@ class Schedule {
           EXPECT_FALSE(takes_part(rank));
           return;
         }
-        if (operation->error()) {
-          check_error(rank, call, operation->error());
+        if (operation->exception()) {
+          check_error(rank, call, operation->exception());
           if (call.odd_one_out >= 0 && call.type != OpType::send && !struck_) {
             EXPECT_EQ(first_difference(s.input.slice(0, 0, 1), expected_input(s.input.slice(0, 0, 1), rank)), -1)
                 << "the data was touched";
