@@ -69,9 +69,7 @@ HWY_INLINE W combine(W a, W b) {
 /// The quotient of a sum and the number of ranks.
 template <class W>
 HWY_INLINE W divide(W sum, double divisor) {
-  if constexpr (std::is_floating_point_v<W>) {
-    return sum / static_cast<W>(divisor);
-  } else if constexpr (sizeof(W) < 8) {
+  if constexpr (std::is_integral_v<W> && sizeof(W) < 8) {
     // In double the quotient of two 32-bit integers is never rounded up to the next integer.
     return static_cast<W>(static_cast<double>(sum) / divisor);
   } else {

@@ -81,8 +81,6 @@ LogFile::LogFile(std::string path) : path_(std::move(path)), fork_generation_(co
   }
 }
 
-std::string LogFile::own_path() const { return fmt::format("/proc/self/fd/{}", fd_.get()); }
-
 void LogFile::fail(const char* call) const {
   const std::string why = std::generic_category().message(errno);
   throw ResourceError(fmt::format("FileStore({}): {} failed: {}", path_, call, why));
@@ -96,7 +94,7 @@ void LogFile::damaged(std::uint64_t offset) const {
 void LogFile::take_lock(Lock::Mode mode, Clock::time_point deadline) {
   if (fork_generation_ != core::fork_generation()) {
     // After a fork the description, and with it the lock, is the parent's too: have one of our own.
-    core::Descriptor own(::open(own_path().c_str(), O_RDWR | O_CLOEXEC));
+    core::Descriptor own(::open(fmt::format("/proc/self/fd/{}", fd_.get()).c_str(), O_RDWR | O_CLOEXEC));
     if (!own) fail("open after a fork");
     fd_ = std::move(own);
     fork_generation_ = core::fork_generation();

@@ -18,8 +18,6 @@ class LogFile {
   explicit LogFile(std::string path);
 
   const std::string& path() const { return path_; }
-  /// A path that leads to this very file, even when its name is gone.
-  std::string own_path() const;
 
   /// Held from construction to destruction; contents() are then those of all processes. Throws Timeout where another
   /// process holds the lock until the deadline, and ResourceError for a damaged file.
