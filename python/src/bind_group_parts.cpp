@@ -1,5 +1,4 @@
 // Binds what cuts a group, or its operations, differently: groups of some of the ranks, and coalescing.
-#include <string>
 #include <vector>
 
 #include <nanobind/stl/optional.h>

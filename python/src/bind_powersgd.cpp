@@ -3,7 +3,6 @@
 #include <span>
 #include <string>
 #include <utility>
-#include <vector>
 
 #include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/string.h>

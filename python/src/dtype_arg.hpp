@@ -1,8 +1,6 @@
 // Dtypes as Python users name them: text, or the dtype objects of NumPy, ml_dtypes and torch.
 #pragma once
 
-#include <string>
-
 #include <nanobind/nanobind.h>
 
 #include <hookline/core/dtype.hpp>

@@ -2,7 +2,6 @@
 #include "group_methods.hpp"
 
 #include <array>
-#include <utility>
 #include <vector>
 
 #include <nanobind/stl/chrono.h>

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <memory>
-#include <type_traits>
 #include <utility>
 
 #include <nanobind/nanobind.h>

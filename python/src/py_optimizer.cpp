@@ -1,7 +1,6 @@
 // Steps by Python callables: on the callback thread, with the GIL.
 #include "py_optimizer.hpp"
 
-#include <memory>
 #include <string>
 #include <utility>
 

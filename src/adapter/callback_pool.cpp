@@ -27,8 +27,6 @@ CallbackPool& CallbackPool::instance() {
   return *current.load();
 }
 
-CallbackPool::~CallbackPool() = default;
-
 void CallbackPool::post(Task task) {
   const std::lock_guard lock(mutex_);
   if (closed_) return;

@@ -19,7 +19,6 @@ class HOOKLINE_EXPORT CallbackPool final : public Executor {
   /// The process's; never destroyed.
   static CallbackPool& instance();
 
-  ~CallbackPool() override;
   void post(Task task) override;
   /// Drops what has not begun and all that comes later, and waits for what is under way, at most so long.
   void close(Milliseconds timeout);

@@ -48,8 +48,6 @@ HookLanes::HookLanes(std::shared_ptr<ProcessGroup> group, HookPtr hook)
   if (!group_ || !hook_) throw InvalidArgument("a hook for the buckets of a model needs a group and a hook");
 }
 
-HookLanes::~HookLanes() = default;
-
 void HookLanes::run(GradBucket bucket, Done done) { add(std::make_shared<Entry>(std::move(bucket), std::move(done))); }
 
 void HookLanes::run_sparse(std::size_t index, std::size_t bucket_count, SparseGradient own, Tensor parameter,

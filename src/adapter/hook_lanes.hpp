@@ -31,7 +31,6 @@ class HOOKLINE_EXPORT HookLanes : public std::enable_shared_from_this<HookLanes>
 
   /// InvalidArgument where group or hook is missing.
   HookLanes(std::shared_ptr<ProcessGroup> group, HookPtr hook);
-  ~HookLanes();
 
   /// Runs the hook on a bucket, or has it run when those before it in its lane are through. After an error every later
   /// bucket gets it at once. A hook's own error aborts the group, so that no other rank waits for this one.

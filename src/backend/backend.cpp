@@ -2,7 +2,6 @@
 #include <hookline/backend/backend.hpp>
 
 #include <array>
-#include <utility>
 
 namespace hookline {
 

@@ -2,7 +2,6 @@
 #include "group/block_exchange.hpp"
 
 #include <cstring>
-#include <utility>
 
 #include <hookline/core/error.hpp>
 

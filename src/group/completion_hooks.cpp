@@ -283,7 +283,6 @@ class CompletionHooks::HookedWork final : public group::WorkAround {
 };
 
 CompletionHooks::CompletionHooks() : state_(std::make_shared<State>()) {}
-CompletionHooks::~CompletionHooks() = default;
 
 void CompletionHooks::add(OnCompletionHook hook, std::shared_ptr<Executor> executor) {
   if (!hook) throw InvalidArgument("register_on_completion_hook was given no function");

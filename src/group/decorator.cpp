@@ -14,8 +14,6 @@ GroupDecorator::GroupDecorator(std::shared_ptr<ProcessGroup> inner) : inner_(std
   if (!inner_) throw InvalidArgument("a group was to be made around no group");
 }
 
-GroupDecorator::~GroupDecorator() = default;
-
 std::shared_ptr<ProcessGroup> GroupDecorator::new_group(const std::vector<int>& ranks) {
   const std::uint64_t number = ++parts_;
   auto group = inner_->new_group(ranks);

@@ -1,7 +1,6 @@
 // Looks for NaN and infinities in what a group is about to send.
 #include <hookline/group/nan_checked.hpp>
 
-#include <atomic>
 #include <cmath>
 
 #include <fmt/format.h>

@@ -40,8 +40,6 @@ PostLocalSGDHook::PostLocalSGDHook(std::shared_ptr<PostLocalSGDState> state)
   if (!state_) throw InvalidArgument("the hook post_local_sgd needs a state");
 }
 
-PostLocalSGDHook::~PostLocalSGDHook() = default;
-
 Future<HookResult> PostLocalSGDHook::run_hook(GradBucket& bucket) {
   const bool local = step_.value_or(state_->iter) >= state_->start_localSGD_iter;
   if (!step_ && bucket.is_last()) ++state_->iter;

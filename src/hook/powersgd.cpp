@@ -44,7 +44,6 @@ PowerSGDHook::PowerSGDHook(std::shared_ptr<PowerSGDState> state, bool batched, s
     : CppCommHookInterface(std::move(state), {.name = batched ? "batched_powersgd" : "powersgd"}),
       group_(group_for(state_, std::move(group))),
       batched_(batched) {}
-PowerSGDHook::~PowerSGDHook() = default;
 
 // The rows of a sparse gradient are others in each step: nothing can be kept of them.
 Future<HookResult> PowerSGDHook::run_hook(GradBucket& bucket) {

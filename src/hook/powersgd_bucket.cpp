@@ -6,7 +6,6 @@
 #include <limits>
 
 #include <hookline/codec/make_codec.hpp>
-#include <hookline/core/error.hpp>
 #include <hookline/kernel/norm.hpp>
 
 #include "core/stopwatch.hpp"

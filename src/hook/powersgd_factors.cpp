@@ -2,7 +2,6 @@
 #include "hook/powersgd_factors.hpp"
 
 #include <algorithm>
-#include <cmath>
 #include <limits>
 
 #include "core/hash.hpp"

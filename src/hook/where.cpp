@@ -6,7 +6,6 @@
 #include <mutex>
 
 #include <hookline/core/error.hpp>
-#include <hookline/hook/hook_state.hpp>
 #include <hookline/hook/wrappers.hpp>
 
 #include "hook/around_hook.hpp"

@@ -27,7 +27,6 @@ AdamOptions checked(AdamOptions o, double usual_decay) {
 Adam::Adam(std::string name, const AdamOptions& options, bool decoupled)
     : Optimizer(std::move(name)), options_(checked(options, decoupled ? 1e-2 : 0)), decoupled_(decoupled) {}
 Adam::Adam(const AdamOptions& options) : Adam("adam", options, false) {}
-Adam::~Adam() = default;
 AdamW::AdamW(const AdamOptions& options) : Adam("adamw", options, true) {}
 AdamW::~AdamW() = default;
 

@@ -37,8 +37,6 @@ PeriodicModelAverager::PeriodicModelAverager(std::int64_t period, std::int64_t w
   }
 }
 
-PeriodicModelAverager::~PeriodicModelAverager() = default;
-
 ProcessGroup* PeriodicModelAverager::group_in(std::uint64_t step) const {
   return (step - warmup_steps()) % period_ == 0 ? group().get() : nullptr;
 }
@@ -77,8 +75,6 @@ HierarchicalModelAverager::HierarchicalModelAverager(const std::vector<Level>& l
     levels_.emplace_back(static_cast<std::uint64_t>(level.period), group_of_size(whole, level.group_size));
   }
 }
-
-HierarchicalModelAverager::~HierarchicalModelAverager() = default;
 
 ProcessGroup* HierarchicalModelAverager::group_in(std::uint64_t step) const {
   const auto found =

@@ -22,7 +22,6 @@ void check(const SGDOptions& o) {
 }  // namespace
 
 SGD::SGD(const SGDOptions& options) : Optimizer("sgd"), options_(options) { check(options_); }
-SGD::~SGD() = default;
 
 Optimizer::Options SGD::options() const {
   const SGDOptions& o = options_;

@@ -3,8 +3,6 @@
 
 #include <fmt/format.h>
 
-#include <utility>
-
 #include <hookline/core/error.hpp>
 #include <hookline/core/interrupt.hpp>
 

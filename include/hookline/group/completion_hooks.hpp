@@ -21,7 +21,6 @@ class HOOKLINE_EXPORT CompletionHooks {
   CompletionHooks();
   CompletionHooks(const CompletionHooks&) = delete;
   CompletionHooks& operator=(const CompletionHooks&) = delete;
-  ~CompletionHooks();
 
   bool any() const noexcept { return any_.load(std::memory_order_relaxed); }
   /// Hooks of operations that start from now on. With an executor the hook is called there, in the order in which the

@@ -18,7 +18,6 @@ class HOOKLINE_EXPORT GroupDecorator : public ProcessGroup {
  public:
   /// InvalidArgument where there is no inner group.
   explicit GroupDecorator(std::shared_ptr<ProcessGroup> inner);
-  ~GroupDecorator() override;
 
   const std::shared_ptr<ProcessGroup>& inner() const noexcept { return inner_; }
 

@@ -32,7 +32,6 @@ struct HOOKLINE_EXPORT PostLocalSGDState {
 class HOOKLINE_EXPORT PostLocalSGDHook final : public CppCommHookInterface<std::shared_ptr<PostLocalSGDState>> {
  public:
   explicit PostLocalSGDHook(std::shared_ptr<PostLocalSGDState> state);
-  ~PostLocalSGDHook() override;
   Future<HookResult> run_hook(GradBucket& bucket) override;
   void begin_step(const HookStep& step) override;
   void end_step(const HookStep& step) override;

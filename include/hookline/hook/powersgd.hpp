@@ -6,7 +6,6 @@
 #include <functional>
 #include <map>
 #include <memory>
-#include <string>
 #include <vector>
 
 #include <hookline/core/dtype.hpp>
@@ -94,7 +93,6 @@ class HOOKLINE_EXPORT PowerSGDHook final : public CppCommHookInterface<std::shar
   /// The group is that of the state where it has one. InvalidArgument where neither has, or there is no state.
   explicit PowerSGDHook(std::shared_ptr<PowerSGDState> state, bool batched = false,
                         std::shared_ptr<ProcessGroup> group = nullptr);
-  ~PowerSGDHook() override;
 
   /// Throws InvalidArgument naming the first parameter that differs where the state is of another model.
   Future<HookResult> run_hook(GradBucket& bucket) override;

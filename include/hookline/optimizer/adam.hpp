@@ -23,7 +23,6 @@ struct AdamOptions {
 class HOOKLINE_EXPORT Adam : public Optimizer {
  public:
   explicit Adam(const AdamOptions& options = {});
-  ~Adam() override;
   Options options() const override;
 
  protected:

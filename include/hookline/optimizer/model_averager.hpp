@@ -52,7 +52,6 @@ class HOOKLINE_EXPORT PeriodicModelAverager final : public ModelAverager {
  public:
   /// InvalidArgument for a period below 1.
   PeriodicModelAverager(std::int64_t period, std::int64_t warmup_steps, std::shared_ptr<ProcessGroup> group);
-  ~PeriodicModelAverager() override;
   std::uint64_t period() const noexcept { return period_; }
 
  private:
@@ -71,7 +70,6 @@ class HOOKLINE_EXPORT HierarchicalModelAverager final : public ModelAverager {
   /// periods are not positive and growing, sizes do not divide the group's, or the last one is not the group's.
   HierarchicalModelAverager(const std::vector<Level>& levels, std::int64_t warmup_steps,
                             const std::shared_ptr<ProcessGroup>& whole);
-  ~HierarchicalModelAverager() override;
   const std::vector<std::pair<std::uint64_t, std::shared_ptr<ProcessGroup>>>& period_groups() const noexcept {
     return levels_;
   }

@@ -22,7 +22,6 @@ class HOOKLINE_EXPORT SGD final : public Optimizer {
  public:
   /// InvalidArgument for values that are out of range, here and below.
   explicit SGD(const SGDOptions& options = {});
-  ~SGD() override;
   Options options() const override;
 
  private:

@@ -1,7 +1,6 @@
 // What a reducer is told about a parameter, and gradients of few rows.
 #pragma once
 
-#include <cstdint>
 #include <string>
 
 #include <hookline/core/tensor.hpp>

@@ -2,7 +2,6 @@
 #include "adapter/libtorch/group.hpp"
 
 #include <atomic>
-#include <optional>
 #include <string_view>
 #include <utility>
 
@@ -105,8 +104,6 @@ TorchGroup::TorchGroup(c10::intrusive_ptr<c10d::ProcessGroup> group, std::shared
       rank_(calling_torch([&] { return group_->getRank(); })),
       size_(calling_torch([&] { return group_->getSize(); })),
       name_(calling_torch([&] { return group_->getBackendName(); })) {}
-
-TorchGroup::~TorchGroup() = default;
 
 std::string TorchGroup::group_name() const {
   return calling_torch([&] { return group_->getGroupName(); });

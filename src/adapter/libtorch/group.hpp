@@ -23,7 +23,6 @@ class TorchGroup final : public ProcessGroup {
  public:
   /// `owner` is kept as long as this: the Python object of a group that is a Python class.
   explicit TorchGroup(c10::intrusive_ptr<c10d::ProcessGroup> group, std::shared_ptr<void> owner = nullptr);
-  ~TorchGroup() override;
 
   int rank() const override { return rank_; }
   int size() const override { return size_; }

@@ -92,8 +92,6 @@ PythonTorchHook::PythonTorchHook(std::shared_ptr<PyObject> function) : kept_(std
   Living<Kept>::all().add(kept_);
 }
 
-PythonTorchHook::~PythonTorchHook() = default;
-
 void PythonTorchHook::close_all() {
   for (const auto& kept : Living<Kept>::all().left()) (void)kept->take_function();
 }

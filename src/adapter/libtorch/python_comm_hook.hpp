@@ -14,7 +14,6 @@ class PythonTorchHook final : public c10d::CommHookInterface {
  public:
   /// `function` takes a bucket and returns a future of torch's. Called, like the destructor, with the GIL or without.
   explicit PythonTorchHook(std::shared_ptr<PyObject> function);
-  ~PythonTorchHook() override;
   c10::intrusive_ptr<c10::ivalue::Future> runHook(c10d::GradBucket& bucket) override;
   at::Tensor parseHookResult(const c10::IValue& result) override;
 

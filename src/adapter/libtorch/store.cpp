@@ -24,8 +24,6 @@ TorchStore::TorchStore(c10::intrusive_ptr<c10d::Store> store, std::shared_ptr<vo
   if (!store_) throw InvalidArgument("there is no torch store to use");
 }
 
-TorchStore::~TorchStore() = default;
-
 void TorchStore::set(const std::string& key, const std::string& value) {
   calling_torch([&] { store_->set(key, bytes_of(value)); });
 }

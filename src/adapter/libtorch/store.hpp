@@ -15,7 +15,6 @@ class TorchStore final : public Store {
  public:
   /// `owner` is kept as long as this: the Python object of a store that is a Python class.
   explicit TorchStore(c10::intrusive_ptr<c10d::Store> store, std::shared_ptr<void> owner = nullptr);
-  ~TorchStore() override;
 
   std::string describe() const override { return "torch store"; }
   void set(const std::string& key, const std::string& value) override;

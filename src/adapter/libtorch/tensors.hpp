@@ -1,8 +1,6 @@
 // PyTorch's tensors as ours and ours as PyTorch's, over the same memory.
 #pragma once
 
-#include <memory>
-#include <string>
 #include <vector>
 
 #include <ATen/core/Tensor.h>

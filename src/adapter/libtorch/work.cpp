@@ -20,8 +20,6 @@ TorchWork::TorchWork(int rank, c10d::OpType type, const char* title, const std::
   if (recordFunctionEndCallback_) work_->when_over([end = recordFunctionEndCallback_] { end(); }, false);
 }
 
-TorchWork::~TorchWork() = default;
-
 std::exception_ptr TorchWork::exception() const {
   const std::exception_ptr error = work_->exception();
   return error ? for_torch(error) : nullptr;

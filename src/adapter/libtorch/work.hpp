@@ -14,7 +14,6 @@ class TorchWork final : public c10d::Work {
  public:
   TorchWork(int rank, c10d::OpType type, const char* title, const std::vector<at::Tensor>& inputs, WorkPtr work,
             std::vector<at::Tensor> outputs);
-  ~TorchWork() override;
 
   bool isCompleted() override { return work_->is_completed(); }
   bool isSuccess() const override { return work_->is_success(); }

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <array>
-#include <deque>
 #include <list>
 #include <memory>
 #include <mutex>

@@ -1,7 +1,6 @@
 // How ranks find each other's sockets in the store.
 #pragma once
 
-#include <memory>
 #include <string>
 #include <vector>
 
