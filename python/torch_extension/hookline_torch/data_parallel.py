@@ -62,6 +62,7 @@ class DistributedDataParallel(Averaging, nn.Module):  # type: ignore[misc]  # to
         self.group = _group(process_group)
         self.find_unused_parameters = find_unused_parameters
         self.broadcast_buffers = broadcast_buffers
+        self._buffers_due = True  # as ranks may have others since the last time
         self._synchronised = True
         self._static_graph = static_graph
         self._learnt = False  # what a static graph comes to
@@ -107,13 +108,14 @@ class DistributedDataParallel(Averaging, nn.Module):  # type: ignore[misc]  # to
             self._parameters_of[index].register_post_accumulate_grad_hook(self._marker(index))
 
     def forward(self, *inputs: Any, **options: Any) -> Any:
-        """The module's, behind a broadcast of rank 0's buffers where the gradients will be averaged."""
+        """The module's, behind a broadcast of rank 0's buffers where the forward pass before is one to average."""
         averages = self._synchronised and torch.is_grad_enabled()
         if averages and self._under_way() is None:
             self._drop_failed()
-        if self.broadcast_buffers and self.training and averages:
+        if self.broadcast_buffers and self._buffers_due:
             self._broadcast_buffers()
         outputs = self._precision.call(self.module, inputs, options)
+        self._buffers_due = averages
         if torch.is_grad_enabled():
             self._listen(outputs, averages)
         return outputs

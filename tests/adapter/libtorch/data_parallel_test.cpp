@@ -118,6 +118,28 @@ TEST(DataParallel, BuffersAreRankZerosAndUnusedParametersGetWhatOthersHave) {
   });
 }
 
+TEST(DataParallel, BuffersAreRankZerosBehindAPassThatIsAveraged) {
+  on_both([&](const std::shared_ptr<ProcessGroup>& group) {
+    const auto net = std::make_shared<Net>();
+    const at::Tensor& mean = net->norm->running_mean;
+    const auto is_rank_zeros = [&] {
+      const Tensor of_zero = tensor_view(mean.clone());
+      group->broadcast(of_zero)->wait();
+      return at::equal(torch_view(of_zero), mean);
+    };
+    DistributedDataParallel ddp(net, group);
+    ddp(inputs_of(group->rank()), true).pow(2).sum().backward();
+    EXPECT_EQ(is_rank_zeros(), group->rank() == 0);
+    net->eval();
+    const at::NoGradGuard no_gradients;
+    ddp(inputs_of(group->rank()), true);
+    EXPECT_TRUE(is_rank_zeros());
+    mean.fill_(group->rank() + 5);
+    ddp(inputs_of(group->rank()), true);  // nothing is sent behind a pass that is not averaged
+    EXPECT_EQ(mean[0].item<float>(), group->rank() + 5);
+  });
+}
+
 /// Two weights, of which a pass comes to those that are asked for; the gradient of each is the factor.
 struct Branches : torch::nn::Module {
   at::Tensor a = register_parameter("a", at::ones({2}));

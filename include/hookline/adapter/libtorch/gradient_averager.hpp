@@ -28,7 +28,7 @@ struct DataParallelOptions {
   std::optional<std::size_t> bucket_bytes = std::nullopt;  ///< 1 MiB for the first bucket and 25 MiB for others
   bool find_unused_parameters = false;
   bool static_graph = false;
-  bool broadcast_buffers = true;  ///< rank 0's to all, before each forward() in training
+  bool broadcast_buffers = true;  ///< rank 0's to all, before a forward() that is behind one to be averaged
   Mean mean = Mean::average;
   std::optional<Milliseconds> timeout = std::nullopt;  ///< of a hook; the group's where not given
 };
@@ -50,11 +50,12 @@ class GradientAverager : public std::enable_shared_from_this<GradientAverager> {
     for (const Listening& one : listening_) one.node->del_post_hook(one.key);
   }
 
-  /// Hands rank 0's buffers to all where gradients will be averaged.
+  /// Hands rank 0's buffers to all where ranks may have changed theirs in a forward pass that is averaged.
   void before_forward() {
-    if (!synchronised_ || !at::GradMode::is_enabled()) return;
-    if (pass_.expired()) drop_failed();
-    if (options_.broadcast_buffers && module_->is_training()) broadcast_buffers();
+    const bool averages = synchronised_ && at::GradMode::is_enabled();
+    if (averages && pass_.expired()) drop_failed();
+    if (options_.broadcast_buffers && buffers_due_) broadcast_buffers();
+    buffers_due_ = averages;
   }
   /// Whether gradients are averaged from now on; returns what it was before.
   bool synchronise(bool on) noexcept { return std::exchange(synchronised_, on); }
@@ -226,6 +227,7 @@ class GradientAverager : public std::enable_shared_from_this<GradientAverager> {
   std::unique_ptr<Reducer> reducer_;
   std::vector<Listening> listening_;
   bool synchronised_ = true;
+  bool buffers_due_ = true;         ///< as ranks may have others since the last time
   std::weak_ptr<Pass> pass_;        ///< the one under way
   std::set<std::size_t> marks_;     ///< of the pass under way, or of one that failed
   std::set<std::size_t> added_up_;  ///< what passes that are not averaged came to

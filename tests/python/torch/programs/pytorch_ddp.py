@@ -4,6 +4,7 @@ import copy
 import os
 import tempfile
 import warnings
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -214,6 +215,37 @@ def outputs_in_dataclasses_and_two_forward_passes():
             assert (model.module.first.weight.grad is None) == skips == (alone.first.weight.grad is None)
         model = kind(nn.Sequential(nn.Linear(10, 10), nn.BatchNorm1d(10)))
         (mean_square(model(data)) + mean_square(model(data))).backward()
+
+
+class Counted(nn.Module):
+    """Its buffer grows by the rank in each forward pass, or is what rank 0 has."""
+
+    def __init__(self):
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(2))
+        self.register_buffer("passes", torch.full((1,), 100.0 * RANK))
+
+    def forward(self):
+        self.passes += 1 + RANK
+        return self.weight * self.passes
+
+
+@check
+def buffers_are_rank_zeros_behind_a_pass_that_is_averaged():
+    def passes(model):
+        seen = []
+        for mode in ("train", "train", "eval", "eval", "train", "no_sync", "no_sync", "train", "grad in eval", "train"):
+            model.train("eval" not in mode)
+            with torch.set_grad_enabled(mode != "eval"), model.no_sync() if mode == "no_sync" else nullcontext():
+                output = model()
+                seen.append(model.module.passes.item())
+            if output.requires_grad:
+                output.sum().backward()
+        return seen
+
+    theirs, ours = (passes(kind(Counted())) for kind in (DistributedDataParallel, ht.DistributedDataParallel))
+    assert theirs == ours, (theirs, ours)
+    assert any(a != b + 1 + RANK for a, b in zip(ours[1:], ours, strict=False)) == (RANK > 0)
 
 
 @check
