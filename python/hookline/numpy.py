@@ -66,8 +66,6 @@ class DataParallel(Averaging):
             raise TypeError(f"params is a mapping of names to arrays, not {class_name(params)}")
         sparse, ignored = set(names_of("sparse", sparse)), set(names_of("ignored", ignored))
         delayed = set(names_of("delayed", delayed))
-        for name in (sparse | ignored | delayed) - {*params}:
-            raise InvalidArgument(f"there is no parameter called {name!r}")
         self._names = list(params)
         self._group = group
         self._registered = hook is not None

@@ -87,9 +87,14 @@ void construct(PyReducer* self, const std::vector<std::pair<std::string, TensorA
                nb::object optimizer, std::optional<double> clip_norm) {
   std::vector<Parameter> list;
   list.reserve(parameters.size());
+  Names unknown = sparse;
+  unknown.insert(ignored.begin(), ignored.end());
+  unknown.insert(delayed.begin(), delayed.end());
   for (const auto& [name, array] : parameters) {
     list.push_back({name, array.tensor(), sparse.contains(name), ignored.contains(name), delayed.contains(name)});
+    unknown.erase(name);
   }
+  if (!unknown.empty()) throw InvalidArgument("there is no parameter called '" + *unknown.begin() + "'");
   ReducerOptions options;
   options.limits = {.first = first_bucket_bytes, .others = bucket_bytes};
   options.find_unused_parameters = find_unused_parameters;

@@ -77,6 +77,7 @@ class DistributedDataParallel(Averaging, nn.Module):  # type: ignore[misc]  # to
                 "gradient."
             )
         self._names = [name for name, _ in named]
+        ignored, delayed = ignored.intersection(self._names), delayed.intersection(self._names)  # not the frozen ones
         self._parameters_of = [p for _, p in named]
         self._reduced = [index for index, name in enumerate(self._names) if name not in ignored]
         rows = {

@@ -156,6 +156,8 @@ def test_errors_name_the_parameter():
         hl.numpy.DataParallel({}, group)
     with pytest.raises(ValueError, match="no parameter called 'y'"):
         hl.numpy.DataParallel(model(), group, ignored=["y"])
+    with pytest.raises(ValueError, match="no parameter called 'y'"):
+        hl.Reducer([*model().items()], group, ignored="y")
     with pytest.raises(ValueError, match="bucket_cap_mb"):
         hl.numpy.DataParallel(model(), group, bucket_cap_mb=0)
 
