@@ -99,6 +99,34 @@ TEST_P(GroupContract, AllgatherCoalesced) {
   });
 }
 
+// More than fits into one piece of what the backends cut large data into, with ranks that do not divide it evenly.
+TEST_P(GroupContract, LargeReductions) {
+  for (const auto& [ranks, bytes] : {std::pair{4, 9 << 20}, {6, 5 << 20}, {7, 5 << 20}}) {
+    EXPECT_NO_THROW(GetParam().spawn(
+        ranks,
+        [bytes = bytes](ProcessGroup& group) {
+          for (const DType dtype : {DType::f32, DType::f64}) {
+            const std::int64_t each = bytes / static_cast<std::int64_t>(size_of(dtype)) / group.size() + 1;
+            const Tensor whole = Tensor::empty({each * group.size()}, dtype);
+            fill(whole, group.rank());
+            const Tensor sum = expected_reduction(whole, ReduceOp::sum, group.size());
+            group.allreduce(whole)->wait();
+            expect(whole, sum, "allreduce");
+            fill(whole, group.rank());
+            group.reduce(whole, {.root = 1})->wait();
+            expect(whole, group.rank() == 1 ? sum : expected_input(whole, group.rank()), "reduce");
+            fill(whole, group.rank());
+            const Tensor part = Tensor::empty({each}, dtype);
+            group.reduce_scatter_tensor(part, whole)->wait();
+            expect(part, sum.slice(0, group.rank() * each, (group.rank() + 1) * each), "reduce_scatter_tensor");
+            group.allgather_into_tensor(whole, part)->wait();
+            expect(whole, sum, "allgather_into_tensor");
+          }
+        }))
+        << ranks << " ranks";
+  }
+}
+
 TEST_P(GroupContract, GatherAndScatter) {
   sample(6, [](ProcessGroup& group, DType dtype, std::int64_t count, Layout layout, int root) {
     const Tensor input = make(group, count, dtype, layout);

@@ -165,8 +165,9 @@ Steps Exchange::broadcast_slices() {
 Steps Exchange::reduce_slices() {
   const bool scatter = parts_.motion == Motion::reduce_scatter;
   const auto ranks = static_cast<std::size_t>(size_);
-  const std::size_t part =
+  const std::size_t most_bytes =
       std::clamp(4 * kLargestPart / std::max<std::size_t>(ranks - 1, 1), kSmallestPart, kLargestPart);
+  const std::size_t part = most_bytes / backend::kCacheLine * backend::kCacheLine;  // whole elements, of any dtype
   const Flat whole = scatter ? Flat{} : flat(parts_.take[0], true, takes_reduction());
   std::vector<Flat> inputs;  // what this rank gives to each slice
   std::uint64_t most = 0;
