@@ -8,12 +8,11 @@
 #include <thread>
 #include <utility>
 
-#include <pthread.h>
-
 #include <nanobind/stl/string.h>
 
 #include <hookline/core/error.hpp>
 
+#include "core/thread.hpp"
 #include "gil_release.hpp"
 #include "py_error.hpp"
 #include "py_future.hpp"
@@ -50,8 +49,7 @@ class Deadlines {
     const bool first = all_.empty() || key < all_.begin()->first;
     all_.emplace(key, std::move(awaited));
     if (!thread_.joinable() && !ended_) {
-      thread_ = std::thread([this] { run(); });
-      pthread_setname_np(thread_.native_handle(), "hl-deadlines");
+      thread_ = core::start_thread("hl-deadlines", [this] { run(); });
     } else if (first) {
       wake_.notify_one();
     }

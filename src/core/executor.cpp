@@ -3,12 +3,9 @@
 
 #include <condition_variable>
 #include <mutex>
-#include <thread>
 #include <vector>
 
-#include <pthread.h>
-
-#include "core/end_thread.hpp"
+#include "core/thread.hpp"
 
 namespace hookline {
 
@@ -38,8 +35,7 @@ struct ThreadExecutor::Shared {
 };
 
 ThreadExecutor::ThreadExecutor(const std::string& name) : shared_(std::make_shared<Shared>()) {
-  shared_->thread = std::thread([shared = shared_] { shared->run(); });
-  pthread_setname_np(shared_->thread.native_handle(), name.substr(0, 15).c_str());
+  shared_->thread = core::start_thread(name.substr(0, 15).c_str(), [shared = shared_] { shared->run(); });
 }
 
 ThreadExecutor::~ThreadExecutor() {

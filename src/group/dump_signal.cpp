@@ -4,13 +4,13 @@
 #include <cerrno>
 #include <csignal>
 #include <mutex>
-#include <thread>
 #include <vector>
 
 #include <pthread.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include "core/thread.hpp"
 #include "group/record_ring.hpp"
 
 namespace hookline::group {
@@ -61,9 +61,7 @@ void start_watching() {
   const int fd = eventfd(0, EFD_CLOEXEC);
   if (fd < 0) return;  // dumps at errors and on request do without
   wake_fd = fd;
-  std::thread thread(watch, fd);
-  pthread_setname_np(thread.native_handle(), "hookline-dump");
-  thread.detach();
+  core::start_thread("hookline-dump", [fd] { watch(fd); }).detach();
   static std::once_flag once;
   std::call_once(once, [] {
     pthread_atfork(nullptr, nullptr, &renew_in_child);

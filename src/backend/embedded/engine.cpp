@@ -11,8 +11,8 @@
 #include <hookline/core/interrupt.hpp>
 
 #include "backend/embedded/bell.hpp"
-#include "core/end_thread.hpp"
 #include "core/fork.hpp"
+#include "core/thread.hpp"
 
 namespace hookline::embedded {
 namespace {
@@ -104,8 +104,8 @@ void Engine::open() {
   note_cores(memory_->block(memory_->rank()));
   if (options_.progress_thread) {
     std::unique_lock lock(progress_mutex_);
-    progress_thread_ = std::thread([self = shared_from_this()] { self->run_progress_thread(); });
-    pthread_setname_np(progress_thread_.native_handle(), "hookline-drive");
+    progress_thread_ =
+        core::start_thread("hookline-drive", [self = shared_from_this()] { self->run_progress_thread(); });
     progress_wake_.wait(lock, [&] { return memory_->block(memory_->rank()).standing.load() == Standing::present; });
   } else {
     memory_->block(memory_->rank()).standing.store(Standing::present);

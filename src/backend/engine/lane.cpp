@@ -8,7 +8,7 @@
 #include <hookline/core/interrupt.hpp>
 
 #include "backend/engine/station.hpp"
-#include "core/end_thread.hpp"
+#include "core/thread.hpp"
 
 namespace hookline::engine {
 namespace {
@@ -35,16 +35,14 @@ bool Script::through(const std::unique_ptr<Message>& message, int rank) {
 bool Lane::push(const std::shared_ptr<Script>& script, const std::function<void()>& begin, bool hurry) {
   const std::lock_guard lock(mutex_);
   if (stopping_ || station_.unusable()) return false;
+  if (!thread_.joinable()) {
+    thread_ = core::start_thread("hookline-lane", [this, keep = station_.shared_from_this()] { run_thread(); });
+  }
   begin();
   queue_.push_back(script);
   pushed_ = Clock::now();
   hurry_ = hurry_ || hurry;
-  if (!thread_.joinable()) {
-    thread_ = std::thread([this, keep = station_.shared_from_this()] { run_thread(); });
-    pthread_setname_np(thread_.native_handle(), "hookline-lane");
-  } else if (hurry || asleep_) {
-    wake_.notify_one();
-  }
+  if (hurry || asleep_) wake_.notify_one();
   return true;
 }
 

@@ -9,8 +9,8 @@
 #include "backend/engine/exchange.hpp"
 #include "backend/monitored.hpp"
 #include "backend/operation_kinds.hpp"
-#include "core/end_thread.hpp"
 #include "core/fork.hpp"
+#include "core/thread.hpp"
 
 namespace hookline::engine {
 namespace {
@@ -45,10 +45,13 @@ Station::~Station() { close(); }
 
 void Station::open() {
   if (size_ == 1) return;
-  ticking_ = std::thread([this, keep = shared_from_this()] { waits_.run(); });
-  pthread_setname_np(ticking_.native_handle(), "hookline-tick");
-  listening_ = std::thread([this, keep = shared_from_this()] { mail_.listen(); });
-  pthread_setname_np(listening_.native_handle(), "hookline-mail");
+  ticking_ = core::start_thread("hookline-tick", [this, keep = shared_from_this()] { waits_.run(); });
+  try {
+    listening_ = core::start_thread("hookline-mail", [this, keep = shared_from_this()] { mail_.listen(); });
+  } catch (...) {
+    close();  // the other thread keeps this until it is told to end
+    throw;
+  }
 }
 
 void Station::close() noexcept {

@@ -1,8 +1,6 @@
 // The thread that sees given-up messages to their end; it ends when none is left and starts with the next.
 #include "backend/mpi/leftovers.hpp"
 
-#include <pthread.h>
-
 #include <algorithm>
 #include <chrono>
 #include <mutex>
@@ -11,6 +9,7 @@
 
 #include "backend/mpi/link.hpp"
 #include "backend/mpi/session.hpp"
+#include "core/thread.hpp"
 
 namespace hookline::mpi {
 namespace {
@@ -49,9 +48,7 @@ class Keeper {
   void wake() {
     if (running_) return;
     running_ = true;
-    std::thread thread([this] { run(); });
-    pthread_setname_np(thread.native_handle(), "hookline-mpi");
-    thread.detach();
+    core::start_thread("hookline-mpi", [this] { run(); }).detach();
   }
 
   // Leftovers alone do not keep the thread: some never end, and whoever drains a group looks at them too.
