@@ -36,6 +36,7 @@ class LayeredBackend final : public Backend {
 
   std::shared_ptr<Backend> subset(const std::vector<int>& ranks, const std::string& name,
                                   Milliseconds timeout) override {
+    layers_->refuse_in_forked_child("new_group");
     const auto whole = [ranks](const std::vector<int>& some) {
       std::vector<int> numbers;
       numbers.reserve(some.size());
