@@ -5,7 +5,7 @@
 
 #include <hookline/backend/work.hpp>
 
-namespace hookline::group {
+namespace hookline::backend {
 
 /// Leaves everything to the inner work; what has more to do overrides more.
 class WorkAround : public Work {
@@ -27,4 +27,4 @@ class WorkAround : public Work {
   const WorkPtr inner_;
 };
 
-}  // namespace hookline::group
+}  // namespace hookline::backend

@@ -18,11 +18,11 @@
 #include <hookline/store/prefix_store.hpp>
 
 #include "backend/operation_kinds.hpp"
+#include "backend/work_around.hpp"
 #include "group/abort_quietly.hpp"
 #include "group/agreement.hpp"
 #include "group/checked_parts.hpp"
 #include "group/mail_checks.hpp"
-#include "group/work_around.hpp"
 
 namespace hookline {
 namespace {
@@ -52,7 +52,7 @@ void give_up_when_closing() {
   if (closing_of_thread && *closing_of_thread) throw Aborted("the checked group was shut down on this rank");
 }
 
-class CheckedWork final : public group::WorkAround {
+class CheckedWork final : public backend::WorkAround {
  public:
   CheckedWork(Outcome outcome, std::weak_ptr<ProcessGroup> group, OpType type, std::uint64_t sequence,
               std::shared_ptr<std::atomic<int>> source)

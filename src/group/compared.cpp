@@ -13,7 +13,7 @@
 #include <hookline/group/coalescing.hpp>
 #include <hookline/group/decorator.hpp>
 
-#include "group/work_around.hpp"
+#include "backend/work_around.hpp"
 
 namespace hookline {
 namespace {
@@ -21,7 +21,7 @@ namespace {
 /// What an operation leaves undefined must not be compared: the sums of a reduce on ranks other than the root.
 bool defines_outputs(const Collective& c, int rank) { return c.type != OpType::reduce || c.root == rank; }
 
-class ComparedWork final : public group::WorkAround {
+class ComparedWork final : public backend::WorkAround {
  public:
   ComparedWork(WorkPtr first, WorkPtr second, std::vector<Tensor> theirs, std::string where, double tolerance)
       : WorkAround(std::move(first)),

@@ -17,8 +17,8 @@
 #include <hookline/core/interrupt.hpp>
 
 #include "backend/operation_kinds.hpp"
+#include "backend/work_around.hpp"
 #include "core/note.hpp"
-#include "group/work_around.hpp"
 
 namespace hookline {
 
@@ -60,7 +60,7 @@ struct CompletionHooks::State {
   std::vector<std::pair<const HookedWork*, std::exception_ptr>> unclaimed;  ///< what hooks threw and no wait() did
 };
 
-class CompletionHooks::HookedWork final : public group::WorkAround {
+class CompletionHooks::HookedWork final : public backend::WorkAround {
  public:
   HookedWork(std::shared_ptr<State> state, WorkInfo info, WorkPtr inner, std::shared_ptr<const Queues> queues)
       : WorkAround(std::move(inner)), state_(std::move(state)), info_(std::move(info)), queues_(std::move(queues)) {

@@ -1,4 +1,4 @@
-// A layered operation that fails inside a host while pieces of it are between the hosts.
+// What fails in one part of a layered group: pieces that are between the hosts, and messages between ranks.
 #include <future>
 #include <thread>
 
@@ -9,6 +9,7 @@
 #include <hookline/group/process_group.hpp>
 
 #include "backend/layered/make_layered.hpp"
+#include "harness/spawn.hpp"
 
 namespace hookline::layered {
 namespace {
@@ -122,6 +123,58 @@ TEST(LayeredFailing, NobodyTouchesTheTensorsAfterwards) {
     });
   }
   for (std::thread& thread : threads) thread.join();
+}
+
+template <class E>
+std::string text_of(const WorkPtr& work) {
+  try {
+    work->wait();
+  } catch (const E& e) {
+    return e.what();
+  }
+  ADD_FAILURE() << "it did not fail";
+  return "";
+}
+
+TEST(LayeredFailing, MessagesHaveTheErrorsOfTheWholeGroup) {
+  testing::layered_threads_world().spawn(4, [](ProcessGroup& group) {
+    if (group.rank() == 1) {
+      group.barrier()->wait();
+      group.abort("the batch was bad");
+      return;
+    }
+    const Tensor t = Tensor::zeros({1});
+    const WorkPtr pending = group.recv(t, 1);
+    group.barrier()->wait();
+    const std::string told = text_of<Aborted>(pending);
+    EXPECT_TRUE(told.ends_with("rank 1 aborted the layered group: the batch was bad")) << told;
+    EXPECT_EQ(told.find("in the layered group: "), std::string::npos) << told;
+    EXPECT_EQ(text_of<Aborted>(group.recv(t, 1)), text_of<Aborted>(group.allreduce(t)));
+    EXPECT_THROW(pending->get_future().wait(kTimeout), Aborted);
+  });
+}
+
+TEST(LayeredFailing, OneRankAHostHasTheErrorsOfTheEngine) {
+  testing::layered_hosts_world().spawn(3, [](ProcessGroup& group) {
+    group.barrier()->wait();
+    if (group.rank() == 1) return group.abort("the batch was bad");
+    const std::string told = text_of<Aborted>(group.recv(Tensor::zeros({1}), 1));
+    EXPECT_TRUE(told.ends_with(": the batch was bad")) << told;
+    EXPECT_EQ(told.find("in the layered group: "), std::string::npos) << told;
+  });
+}
+
+TEST(LayeredFailing, MessagesTellOfALostPeerToo) {
+  testing::layered_threads_world().spawn(4, [](ProcessGroup& group) {
+    const Tensor t = Tensor::zeros({1});
+    const WorkPtr pending = group.rank() == 3 ? group.recv(t, 0) : nullptr;
+    group.barrier()->wait();
+    if (group.rank() == 2) return group.shutdown();  // on rank 0's host
+    if (pending) {
+      EXPECT_NE(text_of<PeerLost>(pending).find("rank 2"), std::string::npos);
+    }
+    EXPECT_NE(text_of<PeerLost>(group.allreduce(t)).find("rank 2"), std::string::npos);
+  });
 }
 
 }  // namespace

@@ -11,7 +11,7 @@
 #include "adapter/libtorch/errors.hpp"
 #include "adapter/libtorch/python_work.hpp"
 #include "adapter/libtorch/staged_call.hpp"
-#include "group/work_around.hpp"
+#include "backend/work_around.hpp"
 
 namespace hookline::libtorch {
 namespace {
@@ -27,7 +27,7 @@ Options options_of(const StagedCall& call) {
 }
 
 /// A receive that knows where the message came from, once it is there.
-class ReceiveWork final : public group::WorkAround {
+class ReceiveWork final : public backend::WorkAround {
  public:
   ReceiveWork(WorkPtr work, std::shared_ptr<const std::atomic<int>> source)
       : WorkAround(std::move(work)), source_(std::move(source)) {}

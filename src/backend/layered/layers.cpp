@@ -1,8 +1,6 @@
 // Queues, threads and failure.
 #include "backend/layered/layers.hpp"
 
-#include <pthread.h>
-
 #include <algorithm>
 #include <optional>
 #include <utility>
@@ -13,8 +11,9 @@
 
 #include "backend/layered/run.hpp"
 #include "backend/operation_kinds.hpp"
-#include "core/end_thread.hpp"
+#include "backend/work_around.hpp"
 #include "core/fork.hpp"
+#include "core/thread.hpp"
 
 namespace hookline::layered {
 namespace {
@@ -24,6 +23,35 @@ int lanes_of(const Levels& levels) {
   if (levels.slice) lanes = std::min(lanes, levels.slice->capabilities().lanes);
   return std::clamp(lanes, 1, Capabilities::kMostLanes);
 }
+
+/// A message of the flat part, with its errors as those of the whole.
+class MessageWork final : public backend::WorkAround {
+ public:
+  MessageWork(WorkPtr inner, const std::vector<int>& ranks) : WorkAround(std::move(inner)), ranks_(ranks) {}
+
+  void wait(std::optional<Milliseconds> timeout) override {
+    try {
+      inner_->wait(timeout);
+    } catch (...) {
+      std::rethrow_exception(in_whole_group(std::current_exception(), ranks_));
+    }
+  }
+  Future<std::vector<Tensor>> get_future() override {
+    if (is_success()) return inner_->get_future();
+    return inner_->get_future().then([ranks = ranks_](const Future<std::vector<Tensor>>& done) {
+      if (const std::exception_ptr error = done.error()) std::rethrow_exception(in_whole_group(error, ranks));
+      return done.value();
+    });
+  }
+  void when_over(Task task, bool hasten) override { inner_->when_over(std::move(task), hasten); }
+  std::exception_ptr exception() override {
+    const std::exception_ptr error = inner_->exception();
+    return error ? in_whole_group(error, ranks_) : nullptr;
+  }
+
+ private:
+  const std::vector<int> ranks_;
+};
 
 }  // namespace
 
@@ -56,21 +84,22 @@ std::exception_ptr Layers::why_unusable() {
 
 WorkPtr Layers::start(Collective&& collective, int lane_index, Milliseconds timeout) {
   refuse_in_forked_child(name(collective.type));
+  std::exception_ptr cause = why_unusable();
   // Messages go between any two ranks, and a receive from anybody needs all of them in one place.
-  if (backend::is_point_to_point(collective.type))
-    return levels_.flat->start(std::move(collective), lane_index, timeout);
+  if (!cause && backend::is_point_to_point(collective.type)) {
+    return std::make_shared<MessageWork>(levels_.flat->start(std::move(collective), lane_index, timeout), levels_.all);
+  }
   auto operation = std::make_shared<Operation>(shared_from_this(), worker_, std::move(collective), timeout);
   const auto index = static_cast<std::size_t>(lane_index);
   Lane& lane = lanes_[index];
-  std::exception_ptr cause = why_unusable();
   {
     const std::lock_guard lock(lane.mutex);
     if (!cause && !lane.stopping) {
-      lane.queue.push_back(operation);
       if (!lane.thread.joinable()) {
-        lane.thread = std::thread([self = shared_from_this(), index] { self->run_lane(index); });
-        pthread_setname_np(lane.thread.native_handle(), "hookline-layer");
+        lane.thread =
+            core::start_thread("hookline-layer", [self = shared_from_this(), index] { self->run_lane(index); });
       }
+      lane.queue.push_back(operation);
       lane.wake.notify_one();
       return operation;
     }
@@ -94,7 +123,7 @@ void Layers::run_lane(std::size_t index) {
   }
 }
 
-// A mismatch, and what no rank of the group can do, leave the group as it was; everything else breaks it.
+// A mismatch leaves the group as it was; everything else breaks it.
 std::exception_ptr Layers::run(const Operation& operation, std::size_t index) {
   if (std::exception_ptr cause = why_unusable()) return cause;
   Lane& lane = lanes_[index];
@@ -105,8 +134,6 @@ std::exception_ptr Layers::run(const Operation& operation, std::size_t index) {
     steps->run();
     return nullptr;
   } catch (const Mismatch&) {
-    return std::current_exception();
-  } catch (const Unsupported&) {
     return std::current_exception();
   } catch (...) {
     fail(std::current_exception());

@@ -56,6 +56,7 @@ class LayeredBackend final : public Backend {
 
   void abort(const std::string& cause) override {
     layers_->refuse_in_forked_child("abort");
+    if (!has_levels()) return levels().flat->abort(cause);
     const std::exception_ptr first = layers_->broken();  // of a part that nobody has used since
     layers_->fail(
         first ? first
