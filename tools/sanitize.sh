@@ -14,7 +14,11 @@ export HOOKLINE_MATRIX=${HOOKLINE_MATRIX:-0.25} HOOKLINE_SEEDS=${HOOKLINE_SEEDS:
 for preset in asan tsan; do
   # The thread sanitizer needs its fixed places in memory, which address randomisation may take on newer kernels.
   setarch -R tools/build.sh "$preset"
+  # At fork() the allocator of gcc 12's address sanitizer stays locked by whichever thread of the parent is in it: a child
+  # that allocates, as these tests' do, then waits for ever. The thread sanitizer and glibc see to it.
+  without=()
+  [ "$preset" = tsan ] || without=(--exclude-regex Forked)
   echo "sanitize: running the tests of build/$preset"
-  setarch -R ctest --test-dir "build/$preset" --output-on-failure --parallel "$(nproc)" --no-tests=error
+  setarch -R ctest --test-dir "build/$preset" --output-on-failure --parallel "$(nproc)" --no-tests=error "${without[@]}"
 done
 echo "sanitize: all passed"
