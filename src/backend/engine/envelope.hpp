@@ -15,6 +15,7 @@ enum class MailKind : std::uint32_t {
   gave_up = 4,   ///< the sender's group is broken; `dtype` is kPeerLost or 0, the cause's text lies behind the envelope
 };
 inline constexpr std::uint32_t kPeerLost = 1;
+inline constexpr MessageAddress kMailAddress{kMailChannel, 0};
 
 struct Envelope {
   MailKind kind = MailKind::letter;

@@ -94,7 +94,7 @@ void Exchange::begin(std::uint64_t number) {
 }
 
 bool Exchange::step() {
-  if (frames_ == 0) steps_ = run();
+  if (!std::exchange(started_, true)) steps_ = run();
   return steps_.step();
 }
 

@@ -103,6 +103,7 @@ class Exchange final : public Operation, public Script {
 
   std::array<backend::StepsRoom, 2> rooms_;
   std::size_t frames_ = 0;
+  bool started_ = false;
   Steps steps_;
 };
 

@@ -17,7 +17,6 @@
 namespace hookline::engine {
 namespace {
 
-constexpr MessageAddress kAddress{kMailChannel, 0};
 constexpr Milliseconds kLastWords{1000};  // after that a broken group closes its connections
 
 }  // namespace
@@ -175,7 +174,7 @@ void Mail::listen() {
     if (asked_.exchange(false)) station_.wake_explaining();
     bool came = false;
     try {
-      if (!message) message = station_.engine().receive_any(kAddress, room.data(), room.size());
+      if (!message) message = station_.engine().receive_any(kMailAddress, room.data(), room.size());
       {
         const std::lock_guard lock(listening_mutex_);
         if (ending_) break;

@@ -11,7 +11,6 @@
 namespace hookline::engine {
 namespace {
 
-constexpr MessageAddress kAddress{kMailChannel, 0};
 // A peer that gets no last words cannot tell leaving from death: a link may be slow, and a process busy.
 constexpr Milliseconds kPatience{1000};
 constexpr Milliseconds kLook{50};  // at what has gone out while another receiver was waited for
@@ -31,7 +30,7 @@ class Outbox::Outgoing final : public Script {
   Outgoing(Outbox& outbox, int to, std::vector<std::byte> bytes, Clock::time_point until)
       : outbox_(outbox), to_(to), until_(until), posted_(std::make_shared<Posted>(std::move(bytes))) {}
   void post(Engine& engine) {
-    posted_->message = engine.send(to_, kAddress, posted_->bytes.data(), posted_->bytes.size());
+    posted_->message = engine.send(to_, kMailAddress, posted_->bytes.data(), posted_->bytes.size());
   }
 
   bool step() override {
@@ -103,7 +102,7 @@ void Outbox::farewell(Envelope envelope, const std::string& text) noexcept {
       if (r == station_.rank() || station_.has_left(r)) continue;
       try {
         farewells_[static_cast<std::size_t>(r)] =
-            station_.engine().send(r, kAddress, last_words_.data(), last_words_.size());
+            station_.engine().send(r, kMailAddress, last_words_.data(), last_words_.size());
       } catch (const PeerLost&) {
         // It will not miss these words.
       }

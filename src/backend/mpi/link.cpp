@@ -68,7 +68,7 @@ int Link::tag(MessageAddress address) noexcept {
   return static_cast<int>(address.number & kMask) | address.channel << kNumberBits;
 }
 
-bool Link::is_copied(int channel) noexcept { return channel < 2 || channel % 2 == 0; }
+bool Link::is_copied(int channel) noexcept { return channel == 1 || channel % 2 == 0; }
 
 bool Link::is_dead(int rank) const noexcept {
   if (rank < 0 || processes_.empty()) return false;

@@ -33,7 +33,8 @@ class Link {
   MPI_Comm parent() const noexcept { return size_ == 1 ? data_ : mail_; }
   MPI_Comm comm(int channel) const noexcept { return channel == kMailChannel ? mail_ : data_; }
   static int tag(MessageAddress address) noexcept;
-  /// Whether the messages of a channel are small and need no memory of the caller's: headers and mail.
+  /// Whether the messages of a channel are sent from copies: headers, mail, and the data of sends, which may wait long
+  /// for a receiver.
   static bool is_copied(int channel) noexcept;
 
   void close() noexcept { closed_.store(true); }

@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <limits>
 #include <thread>
 
 #include <fmt/format.h>
@@ -58,7 +57,7 @@ MpiMessage::MpiMessage(std::shared_ptr<Link> link, Kind kind, int peer, MessageA
   const Calling calling;
   if (!calling) lost(calling.why());
   if (link_->closed()) lost("this rank left the group");
-  const auto count = static_cast<int>(std::min<std::size_t>(bytes, std::numeric_limits<int>::max()));
+  const auto count = static_cast<int>(bytes);  // large data come in parts of some MiB
   const MPI_Comm comm = link_->comm(address.channel);
   const int tag = Link::tag(address);
   int code = MPI_SUCCESS;
@@ -121,7 +120,7 @@ bool MpiMessage::wait(bool urgent) {
 void MpiMessage::give_up() noexcept {
   try {
     if (copy_) {
-      keep({request_, std::move(copy_)});
+      if (!has_gone_out()) keep({request_, std::move(copy_)});
     } else {
       cancel();
       if (!is_over()) end_soon();
@@ -129,6 +128,12 @@ void MpiMessage::give_up() noexcept {
   } catch (const std::bad_alloc&) {
     forbid("there was no memory to give up a message of MPI's");
   }
+}
+
+bool MpiMessage::has_gone_out() noexcept {
+  const Calling calling;
+  int done = 0;
+  return calling && MPI_Test(&request_, &done, MPI_STATUS_IGNORE) == MPI_SUCCESS && done != 0;
 }
 
 void MpiMessage::cancel() noexcept {

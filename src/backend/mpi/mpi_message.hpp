@@ -30,6 +30,8 @@ class MpiMessage final : public Message {
   /// Whether it is through. Throws PeerLost.
   bool test();
   void give_up() noexcept;
+  /// Whether MPI does not need the copy any more.
+  bool has_gone_out() noexcept;
   void cancel() noexcept;
   bool is_over() noexcept;
   void end_soon();
