@@ -1,0 +1,59 @@
+"""Prints what collectives_bench.py measured as the tables of docs/speed.md.
+
+python bench/collectives/tables.py build/bench/collectives.json
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from results import Results
+from rows import KIB, MIB, OPERATIONS, RANKS, Row, quick_rows, size_text
+
+SIZES = [8, KIB, 64 * KIB, MIB, 25 * MIB, 256 * MIB]
+SHARED, OTHER = "hookline shared warm", "hookline other warm"
+
+
+def digits(value: float) -> str:
+    """Two or three digits, as many as mean something; nothing where nothing was measured."""
+    if math.isnan(value):
+        return ""
+    return f"{value:.0f}" if value >= 9.95 else f"{value:.2g}"
+
+
+def table(titles: list[str], lines: Iterator[list[str]]) -> str:
+    """In Markdown."""
+    return "\n".join("| " + " | ".join(cells) + " |" for cells in [titles, ["---"] * len(titles), *lines])
+
+
+def times(results: Results) -> Iterator[list[str]]:
+    """The rows of which promises speak: microseconds, and how many times as fast we are in shared memory."""
+    for row in quick_rows():
+        micros = [digits(results.median(row, series) * 1e6) for series in (SHARED, OTHER)]
+        ratios = [digits(results.ratio(row, SHARED, f"{other} warm")) for other in ("bound", "openmpi", "gloo")]
+        yield [row.op, str(row.ranks), size_text(row.size), *micros, *ratios]
+
+
+def sweep(results: Results) -> Iterator[list[str]]:
+    """How many times as fast as OpenMPI every operation is, in shared and in other memory."""
+    for op in OPERATIONS:
+        for ranks in RANKS if op != "barrier" else []:
+            rows = [Row(op, size, ranks) for size in SIZES]
+            ratios = [
+                [digits(results.ratio(row, series, "openmpi warm")) for series in (SHARED, OTHER)] for row in rows
+            ]
+            yield [op, str(ranks), *(", ".join(pair) for pair in ratios)]
+
+
+if __name__ == "__main__":
+    measured = Results.load(Path(sys.argv[1]))
+    columns = ["operation", "ranks", "size", "shared", "other", "of the bound", "times OpenMPI", "times Gloo"]
+    print(table(columns, times(measured)), end="\n\n")
+    print(table(["operation", "ranks", *map(size_text, SIZES)], sweep(measured)), end="\n\n")
+    for ranks in RANKS:
+        barrier = Row("barrier", 0, ranks)
+        ratio, median = measured.ratio(barrier, OTHER, "openmpi warm"), measured.median(barrier, OTHER)
+        print(f"barrier, {ranks} ranks: {digits(ratio)} times OpenMPI, {digits(median * 1e6)} µs")
