@@ -36,11 +36,23 @@ std::string_view first_of(const Store& store, const std::vector<std::string>& ke
 // A key that may not be is the caller's mistake: told at once, however long others use the connection.
 Turn::Turn(TcpConnection& connection, const Store& store, const char* operation, std::string_view key,
            Milliseconds timeout)
-    : client_(connection.client), store_(store), operation_(operation), key_(key), timeout_(timeout) {
+    : holder_(connection.holder),
+      client_(connection.client),
+      store_(store),
+      operation_(operation),
+      key_(key),
+      timeout_(timeout) {
   require_key(store, key);
+  if (holder_ == std::this_thread::get_id()) {
+    throw InvalidArgument(
+        fmt::format("{}.{}: this thread is waiting in another call of this store, which a signal has interrupted; "
+                    "let the signal's handler use a clone() of it",
+                    store.describe(), operation));
+  }
   lock_ = std::unique_lock(connection.mutex);
   started_ = Clock::now();
   client_->begin(operation, key);
+  holder_ = std::this_thread::get_id();
 }
 
 Turn::Turn(TcpConnection& connection, const Store& store, const char* operation, const std::vector<std::string>& keys,

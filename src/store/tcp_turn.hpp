@@ -2,10 +2,12 @@
 #pragma once
 
 #include <algorithm>
+#include <atomic>
 #include <memory>
 #include <mutex>
 #include <string>
 #include <string_view>
+#include <thread>
 #include <vector>
 
 #include <hookline/store/store.hpp>
@@ -18,17 +20,22 @@ namespace hookline::store {
 /// What the threads that use one TCPStore take turns at.
 struct TcpConnection {
   std::mutex mutex;
+  std::atomic<std::thread::id> holder;  // of the mutex
   std::unique_ptr<TcpClient> client;
 };
 
 class Turn {
  public:
   /// Waits for the connection to be free. `operation` and the key, or the first of the keys, are for messages and live
-  /// as long as the turn. InvalidArgument for keys that the protocol does not allow.
+  /// as long as the turn. InvalidArgument for keys that the protocol does not allow, and where this thread has a turn
+  /// already: a wait may run a signal's handler.
   Turn(TcpConnection& connection, const Store& store, const char* operation, std::string_view key,
        Milliseconds timeout);
   Turn(TcpConnection& connection, const Store& store, const char* operation, const std::vector<std::string>& keys,
        Milliseconds timeout);
+  Turn(const Turn&) = delete;
+  Turn& operator=(const Turn&) = delete;
+  ~Turn() { holder_ = std::thread::id(); }
 
   TcpClient& client() { return *client_; }
   Clock::time_point deadline() const { return started_ + std::clamp(timeout_, Milliseconds(0), kLongestTimeout); }
@@ -58,6 +65,7 @@ class Turn {
   std::string_view first_missing(const std::vector<std::string>& keys);
 
   std::unique_lock<std::mutex> lock_;
+  std::atomic<std::thread::id>& holder_;
   std::unique_ptr<TcpClient>& client_;
   const Store& store_;
   const char* operation_;

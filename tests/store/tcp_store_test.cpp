@@ -12,6 +12,7 @@
 #include <thread>
 
 #include <hookline/core/error.hpp>
+#include <hookline/core/interrupt.hpp>
 #include <hookline/store/prefix_store.hpp>
 
 #include "contract/store_contract.hpp"
@@ -168,6 +169,23 @@ TEST(TcpStore, ACancelledWaitLeavesTheConnectionGood) {
   server->set("never", "now");  // nobody may be told of it any more
   EXPECT_EQ(client->get("never"), "now");
   EXPECT_EQ(client->num_keys(), 1);
+}
+
+// A signal's handler runs in the thread that waits, which holds the connection.
+TEST(TcpStore, AnInterruptCannotUseTheStoreThatWaitsButAClone) {
+  static std::shared_ptr<TCPStore> waiting, other;
+  waiting = master();
+  other = waiting->clone();
+  {
+    const InterruptScope scope([] {
+      other->set("k", "of the clone");
+      waiting->set("k", "of the same");
+    });
+    EXPECT_THAT(message_of<InvalidArgument>([] { waiting->wait({"never"}, seconds(20)); }), HasSubstr("clone()"));
+  }
+  EXPECT_EQ(waiting->get("k"), "of the clone");
+  other.reset();
+  waiting.reset();
 }
 
 TEST(TcpStore, AServerThatEndsIsPeerLostForEverybody) {
