@@ -12,8 +12,6 @@
 
 #include <hookline/core/error.hpp>
 
-#include "core/fork.hpp"
-
 namespace hookline::store {
 
 void TcpClient::close_socket() {
@@ -26,11 +24,6 @@ void TcpClient::begin(const char* operation, std::string_view key) {
   operation_ = operation;
   key_ = key;
   if (failure_) std::rethrow_exception(failure_);
-  if (fork_generation_ != core::fork_generation()) {
-    throw InvalidArgument(call_name() +
-                          ": this store was made before fork() and its connection belongs to the parent "
-                          "process; make a new TCPStore in the child");
-  }
 }
 
 std::string TcpClient::call_name() const {

@@ -63,7 +63,6 @@ class TcpClient {
   const char* operation_ = "connect";
   std::string_view key_;
   core::Descriptor socket_;
-  std::uint64_t fork_generation_;  // a forked child must not talk on its parent's connection
   std::exception_ptr failure_;
   Milliseconds receive_timeout_{0};
   std::string buffer_;

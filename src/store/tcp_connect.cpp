@@ -12,7 +12,6 @@
 
 #include <hookline/core/error.hpp>
 
-#include "core/fork.hpp"
 #include "store/tcp_client.hpp"
 #include "store/wire.hpp"
 
@@ -51,10 +50,7 @@ int connect_before(int socket, const SocketAddress& address, Clock::time_point d
 }  // namespace
 
 TcpClient::TcpClient(std::string host, std::uint16_t port, Milliseconds timeout)
-    : host_(std::move(host)),
-      port_(port),
-      endpoint_(endpoint_name(host_, port)),
-      fork_generation_(core::fork_generation()) {
+    : host_(std::move(host)), port_(port), endpoint_(endpoint_name(host_, port)) {
   const Clock::time_point deadline = deadline_after(timeout);
   Pauses pauses(deadline);
   std::string why;

@@ -43,6 +43,13 @@ Turn::Turn(TcpConnection& connection, const Store& store, const char* operation,
       key_(key),
       timeout_(timeout) {
   require_key(store, key);
+  // Before the lock, which a thread of the parent may have held at the fork.
+  if (connection.fork_generation != core::fork_generation()) {
+    throw InvalidArgument(
+        fmt::format("{}.{}: this store was made before fork() and its connection belongs to the parent process; make a "
+                    "new TCPStore in the child",
+                    store.describe(), operation));
+  }
   if (holder_ == std::this_thread::get_id()) {
     throw InvalidArgument(
         fmt::format("{}.{}: this thread is waiting in another call of this store, which a signal has interrupted; "

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cstdint>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -12,6 +13,7 @@
 
 #include <hookline/store/store.hpp>
 
+#include "core/fork.hpp"
 #include "store/tcp_client.hpp"
 #include "store/wire.hpp"
 
@@ -22,6 +24,7 @@ struct TcpConnection {
   std::mutex mutex;
   std::atomic<std::thread::id> holder;  // of the mutex
   std::unique_ptr<TcpClient> client;
+  const std::uint64_t fork_generation = core::fork_generation();  // a forked child must not talk on it
 };
 
 class Turn {

@@ -7,6 +7,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <ctime>
 #include <future>
 #include <thread>
@@ -255,10 +256,20 @@ TEST(TcpStore, HoldsAThousandIdleClients) {
 
 TEST(TcpStore, AForkedChildIsToldSo) {
   const auto server = master();
+  static std::atomic<bool> waits = false;
+  std::thread waiting([&] {  // has the connection, and is not there in the child
+    const InterruptScope scope([] {
+      waits = true;
+      waits.notify_one();
+    });
+    server->wait({"forked"}, seconds(60));
+  });
+  waits.wait(false);
   const pid_t child = ::fork();
   ASSERT_GE(child, 0);
   if (child == 0) {
     int code = 1;
+    ::alarm(20);
     try {
       server->get("k");
     } catch (const InvalidArgument&) {
@@ -269,6 +280,8 @@ TEST(TcpStore, AForkedChildIsToldSo) {
   }
   int status = 0;
   ASSERT_EQ(::waitpid(child, &status, 0), child);
+  client_of(*server)->set("forked", "");
+  waiting.join();
   EXPECT_EQ(status, 0);
   server->set("k", "still here");
   EXPECT_EQ(client_of(*server)->get("k"), "still here");
