@@ -95,21 +95,20 @@ bool Turn::await_stop() {
       cancel();
       throw;
     }
-    if (Clock::now() < end) continue;
-    cancel();
-    return false;
+    if (Clock::now() >= end) return cancel();
   }
   if (answer_number<WaitReply>() != WaitReply::stop_waiting) client_->lose(kStrangeReply);
   return true;
 }
 
-void Turn::cancel() {
+bool Turn::cancel() {
   const Clock::time_point end = deadline_after(kAnswerTime);
   client_->send(RequestBytes(Query::cancel_wait).bytes(), end);
-  // What was waited for may have come just before the server saw the cancellation; it is too late all the same.
   auto reply = client_->read_number<WaitReply>(end);
-  if (reply == WaitReply::stop_waiting) reply = client_->read_number<WaitReply>(end);
+  const bool came = reply == WaitReply::stop_waiting;
+  if (came) reply = client_->read_number<WaitReply>(end);
   if (reply != WaitReply::wait_canceled) client_->lose(kStrangeReply);
+  return came;
 }
 
 // All are asked about at once, in one round trip.

@@ -64,7 +64,8 @@ class Turn {
 
  private:
   Clock::time_point answer_deadline() const;
-  void cancel();
+  /// Whether what was waited for came before the server saw the cancellation.
+  bool cancel();
   std::string_view first_missing(const std::vector<std::string>& keys);
 
   std::unique_lock<std::mutex> lock_;

@@ -259,6 +259,11 @@ TEST_P(StoreContract, BarrierTimesOutNamingItself) {
   store->barrier("alone", 1, kShort);
 }
 
+TEST_P(StoreContract, WhatIsThereNeedsNoTime) {
+  store->set("k", "v");
+  for (int i = 0; i < 20; ++i) store->wait({"k"}, Milliseconds(0));
+}
+
 TEST_P(StoreContract, WaitsCanBeInterrupted) {
   store->set_timeout(kLong);
   const auto start = Clock::now();
