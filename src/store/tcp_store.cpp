@@ -44,6 +44,9 @@ namespace {
 
 // For finding out why a server closed the connection; one that does not answer has ended.
 constexpr Milliseconds kLookAgainTime = std::chrono::seconds(1);
+// A push wakes one client, PyTorch's do not expect another; that one may only have waited, or have ended since, and
+// then nobody is told of the element.
+constexpr Milliseconds kPopAgainTime = std::chrono::seconds(1);
 
 }  // namespace
 
@@ -214,7 +217,8 @@ void TCPStore::queue_push(const std::string& key, const std::string& value) {
 
 std::string TCPStore::queue_pop(const std::string& key, bool block) {
   Turn turn(parts_->connection, *this, "queue_pop", key, timeout());
-  for (Milliseconds pause(0);; pause = std::min(2 * pause + Milliseconds(1), kInterruptPeriod)) {
+  Milliseconds pause(0);
+  while (true) {
     turn.send(RequestBytes(Query::queue_pop).key(key));
     if (turn.answer_number<std::int64_t>() > 0) return turn.answer_text();
     if (!block) store::throw_queue_empty(*this, key);
@@ -222,7 +226,9 @@ std::string TCPStore::queue_pop(const std::string& key, bool block) {
     // The protocol has no way to wait for the queue alone, so it is asked ever more seldom.
     if (pause > Milliseconds(0)) turn.pause(pause);
     if (Clock::now() >= turn.deadline()) turn.timed_out(key);
-    turn.wait_for({key});
+    turn.send(RequestBytes(Query::wait).keys({key}));
+    const bool came = turn.await_stop(std::min(turn.deadline(), deadline_after(kPopAgainTime)));
+    pause = came ? std::min(2 * pause + Milliseconds(1), kInterruptPeriod) : Milliseconds(0);
   }
 }
 
@@ -236,7 +242,7 @@ void TCPStore::barrier(const std::string& key, std::int64_t world_size, Millisec
   store::check_world_size(*this, key, world_size);
   Turn turn(parts_->connection, *this, "barrier", key, timeout);
   turn.send(RequestBytes(Query::barrier).key(key).number(world_size));
-  if (!turn.await_stop()) turn.timed_out(key);
+  if (!turn.await_stop(turn.deadline())) turn.timed_out(key);
 }
 
 }  // namespace hookline

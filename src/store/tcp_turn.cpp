@@ -83,11 +83,10 @@ void Turn::send(const RequestBytes& request) {
 void Turn::wait_for(const std::vector<std::string>& keys) {
   if (keys.empty()) return;
   send(RequestBytes(Query::wait).keys(keys));
-  if (!await_stop()) timed_out(first_missing(keys));
+  if (!await_stop(deadline())) timed_out(first_missing(keys));
 }
 
-bool Turn::await_stop() {
-  const Clock::time_point end = deadline();
+bool Turn::await_stop(Clock::time_point end) {
   while (!client_->reply_came(std::min(end, deadline_after(kInterruptPeriod)))) {
     try {
       check_interrupt();

@@ -53,8 +53,8 @@ class Turn {
   /// Asks the server to say when all keys are there. At the deadline the wait is called off and Timeout thrown, naming
   /// a key that did not come; the connection stays good.
   void wait_for(const std::vector<std::string>& keys);
-  /// For a request that was sent and is answered like a wait: false where it was called off at the deadline.
-  bool await_stop();
+  /// For a request that was sent and is answered like a wait: false where it was called off at `end`.
+  bool await_stop(Clock::time_point end);
   [[noreturn]] void timed_out(std::string_view key) const;
   /// Lets some time pass before the same is asked again, up to the deadline; a connection that ends ends it.
   void pause(Milliseconds time);

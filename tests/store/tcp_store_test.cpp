@@ -155,6 +155,29 @@ TEST(TcpStore, PoppingAnEmptyQueueBesideAValueDoesNotSpin) {
   pusher.join();
 }
 
+// A push wakes one client, which need not be one that pops.
+TEST(TcpStore, APopFindsAnElementThatSomebodyElseWasToldOf) {
+  const auto server = master();
+  static std::atomic<int> waiting = 0;
+  const auto in_a_wait = [](auto call) {
+    return std::async(std::launch::async, [call] {
+      const InterruptScope scope([] {
+        thread_local bool told = false;
+        if (!std::exchange(told, true)) ++waiting;
+        waiting.notify_one();
+      });
+      return call();
+    });
+  };
+  auto waits = in_a_wait([store = client_of(*server)] { return store->wait({"q"}, seconds(20)); });
+  waiting.wait(0);
+  auto pops = in_a_wait([store = client_of(*server)] { return store->queue_pop("q"); });
+  waiting.wait(1);
+  server->queue_push("q", "x");
+  waits.get();
+  EXPECT_EQ(pops.get(), "x");
+}
+
 TEST(TcpStore, ACancelledWaitLeavesTheConnectionGood) {
   const auto server = master();
   const auto client = client_of(*server);
