@@ -41,17 +41,30 @@ struct FileStore::Parts {
   const std::uint64_t fork_generation = core::fork_generation();
 
   template <class F>
+  auto locked(LogFile::Lock::Mode mode, Milliseconds timeout, F f) {
+    const auto deadline = deadline_after(std::max(timeout, kLeastLockTime));
+    while (true) {
+      try {
+        const std::lock_guard guard(mutex);
+        LogFile::Lock lock(log, mode, std::min(deadline, deadline_after(kInterruptPeriod)));
+        return f(lock);
+      } catch (const Timeout&) {
+        if (Clock::now() >= deadline) throw;
+      }
+      check_interrupt();  // may run anything, so not under the mutex
+    }
+  }
+
+  template <class F>
   auto read(Milliseconds timeout, F f) {
-    const std::lock_guard guard(mutex);
-    const LogFile::Lock lock(log, LogFile::Lock::Mode::shared, deadline_after(std::max(timeout, kLeastLockTime)));
-    return f(lock.contents().table);
+    return locked(LogFile::Lock::Mode::shared, timeout,
+                  [&](const LogFile::Lock& lock) { return f(lock.contents().table); });
   }
 
   template <class F>
   auto write(Milliseconds timeout, F f) {
-    const std::lock_guard guard(mutex);
-    LogFile::Lock lock(log, LogFile::Lock::Mode::exclusive, deadline_after(std::max(timeout, kLeastLockTime)));
-    return f(lock, lock.contents().table);
+    return locked(LogFile::Lock::Mode::exclusive, timeout,
+                  [&](LogFile::Lock& lock) { return f(lock, lock.contents().table); });
   }
 
   /// Calls `look` again and again until it returns something; nothing after the timeout. The kernel could tell of
@@ -83,6 +96,7 @@ FileStore::FileStore(const std::string& path, int world_size, Milliseconds timeo
 FileStore::~FileStore() {
   if (parts_->world_size <= 0) return;
   if (parts_->fork_generation != core::fork_generation()) return;  // the parent has opened it, and closes it
+  const InterruptScope deaf(nullptr);
   try {
     parts_->write(Milliseconds(0), [this](LogFile::Lock& lock, const Table&) {
       lock.write({RecordKind::closed});

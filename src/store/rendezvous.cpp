@@ -97,7 +97,7 @@ std::shared_ptr<TCPStore> serve(const TCPStoreOptions& options) {
     std::shared_ptr<TCPStore> store;
   };
   using Place = std::tuple<std::string, std::uint16_t, bool>;
-  static std::mutex mutex;
+  static std::recursive_mutex mutex;  // a signal's handler that runs while a server is made may come here, too
   // Never destroyed: the server's thread would have to end among whatever else ends with the process.
   static auto* const all = new std::map<Place, Served>;  // NOLINT(cppcoreguidelines-owning-memory)
 

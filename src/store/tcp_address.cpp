@@ -12,6 +12,7 @@
 #include <thread>
 
 #include <hookline/core/error.hpp>
+#include <hookline/core/interrupt.hpp>
 
 namespace hookline::store {
 
@@ -52,9 +53,12 @@ std::string endpoint_name(const std::string& host, std::uint16_t port) {
 }
 
 bool Pauses::pause() {
-  const Milliseconds left = time_left(deadline_);
-  if (left == Milliseconds(0)) return false;
-  std::this_thread::sleep_for(std::min(next_, left));
+  if (time_left(deadline_) == Milliseconds(0)) return false;
+  const Clock::time_point end = std::min(deadline_, deadline_after(next_));
+  for (Milliseconds left = time_left(end); left > Milliseconds(0); left = time_left(end)) {
+    check_interrupt();
+    std::this_thread::sleep_for(std::min(left, kInterruptPeriod));
+  }
   next_ = std::min<Milliseconds>(next_ * 2, std::chrono::seconds(1));
   return true;
 }

@@ -35,7 +35,7 @@ std::string endpoint_name(const std::string& host, std::uint16_t port);
 class Pauses {
  public:
   explicit Pauses(Clock::time_point deadline) : deadline_(deadline) {}
-  /// Sleeps; false, without sleeping, where the deadline has come.
+  /// Sleeps, unless it is interrupted; false, without sleeping, where the deadline has come.
   bool pause();
 
  private:

@@ -11,6 +11,7 @@
 #include <cstring>
 
 #include <hookline/core/error.hpp>
+#include <hookline/core/interrupt.hpp>
 
 #include "store/tcp_client.hpp"
 #include "store/wire.hpp"
@@ -36,11 +37,11 @@ int connect_before(int socket, const SocketAddress& address, Clock::time_point d
   if (::connect(socket, address.get(), address.size) == 0) return 0;
   if (errno != EINPROGRESS && errno != EINTR) return errno;
   pollfd waiting{socket, POLLOUT, 0};
-  int ready = 0;
-  do {
-    ready = ::poll(&waiting, 1, static_cast<int>(std::min(time_left(deadline), kConnectTime).count()));
-  } while (ready < 0 && errno == EINTR);
-  if (ready == 0) return ETIMEDOUT;
+  const Clock::time_point end = std::min(deadline, deadline_after(kConnectTime));
+  while (::poll(&waiting, 1, static_cast<int>(std::min(time_left(end), kInterruptPeriod).count())) <= 0) {
+    if (time_left(end) == Milliseconds(0)) return ETIMEDOUT;
+    check_interrupt();
+  }
   int error = 0;
   socklen_t size = sizeof(error);
   ::getsockopt(socket, SOL_SOCKET, SO_ERROR, &error, &size);
@@ -99,8 +100,12 @@ bool TcpClient::introduce(Clock::time_point deadline, std::string& why) {
   std::uint32_t answer = 0;
   try {
     send(hello, deadline);
+    while (!reply_came(std::min(deadline, deadline_after(kInterruptPeriod))) && Clock::now() < deadline) {
+      check_interrupt();
+    }
     answer = read_number<std::uint32_t>(deadline);
   } catch (const Error& error) {
+    if (!failure_) throw;  // an interrupt's
     why = error.what();
     failure_ = nullptr;
     return false;

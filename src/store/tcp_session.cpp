@@ -1,9 +1,12 @@
 // The way of a request through a session, and of the reply back.
 #include "store/tcp_session.hpp"
 
+#include <algorithm>
 #include <asio/buffer.hpp>
 #include <asio/error.hpp>
 #include <utility>
+
+#include <hookline/core/interrupt.hpp>
 
 namespace hookline::store {
 namespace {
@@ -30,9 +33,15 @@ void Sessions::close_overdue() {
 }
 
 std::int64_t Sessions::await_workers(std::int64_t workers, Clock::time_point deadline) {
-  std::unique_lock lock(mutex_);
-  workers_came_.wait_until(lock, deadline, [&] { return workers_ >= workers; });
-  return workers_;
+  while (true) {
+    {
+      std::unique_lock lock(mutex_);
+      const auto piece = std::min(deadline, deadline_after(kInterruptPeriod));
+      const bool came = workers_came_.wait_until(lock, piece, [&] { return workers_ >= workers; });
+      if (came || Clock::now() >= deadline) return workers_;
+    }
+    check_interrupt();
+  }
 }
 
 void Sessions::served() {

@@ -7,7 +7,7 @@
 namespace hookline {
 
 /// While one lives, long waits of the thread that made it call `check` about ten times a second. What it throws ends
-/// the wait and reaches the caller. Scopes nest; the innermost counts.
+/// the wait and reaches the caller. Scopes nest; the innermost counts, and with null nothing is called.
 class HOOKLINE_EXPORT InterruptScope {
  public:
   explicit InterruptScope(void (*check)()) noexcept;

@@ -1,7 +1,9 @@
 """The stores from Python: values, errors, waiting without the GIL, Ctrl-C, and how they end."""
 
+import fcntl
 import os
 import signal
+import socket
 import subprocess
 import sys
 import textwrap
@@ -119,6 +121,27 @@ def test_ctrl_c_ends_a_wait(store: hl.Store) -> None:
         timer.join()
     store.set("k", "v")
     assert store.get("k") == b"v"
+
+
+def test_ctrl_c_ends_what_waits_for_other_processes(tmp_path: Path) -> None:
+    path = str(tmp_path / "store")
+    file = hl.FileStore(path, -1, 20)
+    with socket.create_server(("127.0.0.1", 0)) as silent, open(path, "rb") as locked:
+        fcntl.flock(locked, fcntl.LOCK_EX)
+        port = silent.getsockname()[1]
+        for wait in (
+            lambda: hl.TCPStore("127.0.0.1", 1, timeout=20),  # nobody listens
+            lambda: hl.TCPStore("127.0.0.1", port, timeout=20),  # nobody answers
+            lambda: hl.TCPStore("127.0.0.1", 0, world_size=2, is_master=True, timeout=20),
+            lambda: file.set("k", "v"),
+        ):
+            timer = threading.Timer(0.1, os.kill, (os.getpid(), signal.SIGINT))
+            start = time.monotonic()
+            timer.start()
+            with pytest.raises(KeyboardInterrupt):
+                wait()
+            assert time.monotonic() - start < 10
+            timer.join()
 
 
 class DictStore(hl.Store):
