@@ -83,14 +83,17 @@ struct FileStore::Parts {
   }
 };
 
-FileStore::FileStore(const std::string& path, int world_size, Milliseconds timeout)
-    : Store(timeout), parts_(std::make_unique<Parts>(path)) {
+FileStore::FileStore(const std::string& path, int world_size, Milliseconds timeout) : Store(timeout) {
+  const auto mode = world_size > 0 ? LogFile::Lock::Mode::exclusive : LogFile::Lock::Mode::shared;
+  const auto enter = [&](LogFile::Lock& lock) {
+    if (!lock.at_its_path()) return false;  // the last user of the run before has just removed it
+    if (world_size > 0) lock.write({RecordKind::opened});
+    return true;
+  };
+  do {
+    parts_ = std::make_unique<Parts>(path);
+  } while (!parts_->locked(mode, timeout, enter));
   parts_->world_size = world_size;
-  if (world_size > 0) {
-    parts_->write(timeout, [](LogFile::Lock& lock, const Table&) { lock.write({RecordKind::opened}); });
-  } else {
-    parts_->read(timeout, [](const Table&) { return 0; });
-  }
 }
 
 FileStore::~FileStore() {

@@ -227,6 +227,13 @@ void LogFile::Lock::write(const Record& record) {
   log_.compact();
 }
 
+bool LogFile::Lock::at_its_path() const {
+  struct stat there{};
+  struct stat own{};
+  if (::fstat(log_.fd_.get(), &own) != 0) log_.fail("fstat");
+  return ::stat(log_.path_.c_str(), &there) == 0 && there.st_dev == own.st_dev && there.st_ino == own.st_ino;
+}
+
 void LogFile::Lock::remove_name() {
   struct stat named{};
   struct stat own{};

@@ -33,6 +33,8 @@ class LogFile {
     /// Writes one operation down and then does it. Needs the exclusive lock. ResourceError where the system refuses;
     /// nothing has changed then.
     void write(const Record& record);
+    /// Whether the path leads to this file, which somebody may have removed between our opening and locking it.
+    bool at_its_path() const;
     /// Takes the file's name away where it still names this file.
     void remove_name();
 

@@ -16,6 +16,9 @@
 #include <optional>
 #include <random>
 #include <sstream>
+#include <thread>
+
+#include <hookline/core/interrupt.hpp>
 
 #include "contract/store_contract.hpp"
 #include "harness/temp_directory.hpp"
@@ -344,6 +347,28 @@ TEST(FileStore, GoesOnAfterItsFileWasRemoved) {
   EXPECT_EQ(one.get("k"), "v");
   setter.join();
   EXPECT_FALSE(FileStore(path).check({"k"}));
+}
+
+TEST(FileStore, OpensTheFileAnewThatIsBeingRemoved) {
+  TempDirectory directory;
+  const std::string path = directory / "store";
+  FileStore before(path);
+  const int fd = ::open(path.c_str(), O_RDWR | O_CLOEXEC);
+  ASSERT_EQ(::flock(fd, LOCK_EX), 0);
+  static std::atomic<bool> waits = false;
+  std::thread opening([&] {
+    const InterruptScope scope([] {
+      waits = true;
+      waits.notify_one();
+    });
+    FileStore(path, -1, std::chrono::seconds(20)).set("k", "v");
+  });
+  waits.wait(false);
+  std::filesystem::remove(path);
+  ::close(fd);
+  opening.join();
+  EXPECT_FALSE(before.check({"k"}));
+  EXPECT_TRUE(FileStore(path).check({"k"}));
 }
 
 TEST(FileStore, AChildMayUseItsParentsStore) {
