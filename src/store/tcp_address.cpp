@@ -42,7 +42,8 @@ std::vector<SocketAddress> resolve(const std::string& host, std::uint16_t port, 
     SocketAddress address;
     std::memcpy(&address.storage, next->ai_addr, next->ai_addrlen);
     address.size = next->ai_addrlen;
-    addresses.push_back(address);
+    // A name may stand for one address twice, in two lines of /etc/hosts say, and that could not be listened on twice.
+    if (std::find(addresses.begin(), addresses.end(), address) == addresses.end()) addresses.push_back(address);
   }
   return addresses;
 }

@@ -5,6 +5,7 @@
 #include <sys/socket.h>
 
 #include <cstdint>
+#include <cstring>
 #include <string>
 #include <vector>
 
@@ -18,12 +19,15 @@ struct SocketAddress {
 
   const sockaddr* get() const { return reinterpret_cast<const sockaddr*>(&storage); }
   int family() const { return storage.ss_family; }
+  bool operator==(const SocketAddress& other) const {
+    return size == other.size && std::memcmp(&storage, &other.storage, size) == 0;
+  }
 };
 
 enum class Purpose { connect, listen };
 
-/// Every address of a host, in the order of the system's preference; an empty name with `listen` is all addresses of
-/// this machine. Throws ResourceError for a name that does not resolve: at once where the name is unknown, at the
+/// Every address of a host, once, in the order of the system's preference; an empty name with `listen` is all addresses
+/// of this machine. Throws ResourceError for a name that does not resolve: at once where the name is unknown, at the
 /// deadline where the name service cannot be asked.
 std::vector<SocketAddress> resolve(const std::string& host, std::uint16_t port, Purpose purpose,
                                    Clock::time_point deadline);

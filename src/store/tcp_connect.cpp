@@ -8,7 +8,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstring>
 
 #include <hookline/core/error.hpp>
 #include <hookline/core/interrupt.hpp>
@@ -29,7 +28,7 @@ bool talks_to_itself(int socket) {
   own.size = peer.size = sizeof(sockaddr_storage);
   ::getsockname(socket, reinterpret_cast<sockaddr*>(&own.storage), &own.size);
   ::getpeername(socket, reinterpret_cast<sockaddr*>(&peer.storage), &peer.size);
-  return own.size == peer.size && std::memcmp(&own.storage, &peer.storage, own.size) == 0;
+  return own == peer;
 }
 
 // Zero, or the error number.
