@@ -74,9 +74,24 @@ void enter_private_directory(const std::string& path) {
   }
 }
 
+/// The file that this process has opened as that rank before, where it has: its name is gone once all ranks have come,
+/// and a second file of that name would be another job's.
 std::shared_ptr<Store> open_job_file(const RendezvousPlan& plan, Milliseconds timeout) {
+  struct Opened {
+    std::uint64_t fork_generation = 0;
+    std::shared_ptr<FileStore> store;
+  };
+  static std::recursive_mutex mutex;  // as in serve
+  static std::map<std::pair<std::string, int>, Opened> all;
+
   const std::string job = plan.job.empty() ? parent_name() : plan.job;
   const std::string directory = fmt::format("{}/hookline-{}-{:016x}", plan.directory, ::geteuid(), core::hash_of(job));
+  const std::lock_guard lock(mutex);
+  Opened& kept = all[{directory, plan.rank}];
+  if (kept.store && kept.fork_generation == core::fork_generation()) {
+    kept.store->set_timeout(timeout);
+    return kept.store;
+  }
   enter_private_directory(directory);
   auto file = std::make_shared<FileStore>(directory + "/store", -1, timeout);
   // A rank whose first group came to nothing may be here again before others have come.
@@ -86,6 +101,7 @@ std::shared_ptr<Store> open_job_file(const RendezvousPlan& plan, Milliseconds ti
     ::unlink(file->path().c_str());
     ::rmdir(directory.c_str());
   }
+  kept = {core::fork_generation(), file};
   return file;
 }
 

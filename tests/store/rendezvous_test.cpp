@@ -111,6 +111,8 @@ TEST(Rendezvous, UnderMpirunARankThatComesTwiceIsFoundByTheOthers) {
   again.store->set("key", "value");
   EXPECT_TRUE(rendezvous("env://", 1, 2).store->check({"key"}));
   EXPECT_TRUE(std::filesystem::is_empty(directory.path()));
+  for (const int rank : {0, 1}) EXPECT_TRUE(rendezvous("env://", rank, 2).store->check({"key"})) << "once more";
+  EXPECT_TRUE(std::filesystem::is_empty(directory.path()));
 }
 
 TEST(Rendezvous, ByFile) {
