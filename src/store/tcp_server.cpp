@@ -48,13 +48,13 @@ class TcpServer::Loop {
   void accept(asio::ip::tcp::acceptor& acceptor) {
     acceptor.async_accept([this, &acceptor](const asio::error_code& error, asio::ip::tcp::socket socket) {
       if (error == asio::error::operation_aborted) return;
-      if (error == asio::error::no_descriptors) return accept_later(acceptor);
-      if (!error) sessions_.open(std::move(socket));
+      if (error) return accept_later(acceptor);
+      sessions_.open(std::move(socket));
       accept(acceptor);
     });
   }
 
-  // With no file descriptor left, accepting at once would fail again and again and take the whole thread.
+  // With no file descriptor or memory left, accepting at once would fail again and again and take the whole thread.
   void accept_later(asio::ip::tcp::acceptor& acceptor) {
     auto pause = std::make_shared<asio::steady_timer>(context_, Milliseconds(100));
     pause->async_wait([this, &acceptor, pause](const asio::error_code& error) {
