@@ -159,6 +159,7 @@ void LogFile::load() {
     have(whole);
     const auto body = std::string_view(window).substr(end_ - window_start + kRecordHeaderBytes, record->body_bytes);
     if (!replay(*record, body, end_, contents_)) damaged(end_);
+    if (end_ == header_.start && header_.generation > 1) snapshot_bytes_ = whole;  // by whichever process
     end_ += whole;
   }
 }

@@ -250,6 +250,20 @@ TEST(FileStore, DoesNotGrowWithoutLimit) {
   EXPECT_EQ(late.queue_pop("q"), "second");
 }
 
+TEST(FileStore, WhatOneProcessCompactedNoOtherCompactsForNothing) {
+  TempDirectory directory;
+  const std::string path = directory / "store";
+  FileStore store(path);
+  const std::string value(1 << 20, 'v');
+  for (int n = 0; n < 10; ++n) store.set(std::to_string(n), value);
+  const auto generation = [&] { return store::decode_file_header(contents_of(path))->generation; };
+  const auto before = generation();
+  EXPECT_GT(before, 1U);
+  FileStore fresh(path);
+  fresh.add("count", 1);
+  EXPECT_EQ(generation(), before);
+}
+
 TEST(FileStore, AKillDuringCompactionLosesNothing) {
   TempDirectory directory;
   std::mt19937 random(11);
