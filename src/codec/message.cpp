@@ -157,7 +157,9 @@ MessageInfo describe_message(std::span<const std::byte> message) {
   using namespace codec;
   const Fields fields = fields_of(read_header(message, nullptr));
   // Every value takes four bits at least; what a count claims is not believed beyond the bytes that are there.
-  if (fields.format >= kFormats.size() || fields.count > message.size() * 2 ||
+  const bool integer = fields.format == static_cast<std::uint8_t>(Format::integer);
+  if (fields.format >= kFormats.size() || (integer && fields.bits != 8 && fields.bits != 4) ||
+      fields.count > message.size() * 2 ||
       fields.block > static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max())) {
     throw InvalidArgument(
         fmt::format("describe_message: no message of {} bytes has {}", message.size(), in_words(fields)));

@@ -51,6 +51,8 @@ TEST(Message, SaysWhatIsWrong) {
   message[15] = std::byte{0};
   message[5] = std::byte{9};
   EXPECT_NE(refusal(message).find("unknown"), std::string::npos);
+  message[5] = std::byte{2};  // integers of 16 bits
+  EXPECT_NE(refusal(message).find("describe_message: no message of 52 bytes has"), std::string::npos);
   message[5] = std::byte{0};
   EXPECT_EQ(refusal(message), "");
   message[31] = std::byte{1};  // bytes without a meaning are 0
