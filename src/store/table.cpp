@@ -86,9 +86,13 @@ void Table::append(std::string_view key, std::string_view value) {
 }
 
 void Table::queue_push(std::string_view key, std::string value) {
-  auto at = queues_.find(key);
-  if (at == queues_.end()) at = queues_.emplace(key, std::deque<std::string>()).first;
-  at->second.push_back(std::move(value));
+  if (const auto at = queues_.find(key); at != queues_.end()) {
+    at->second.push_back(std::move(value));
+  } else {  // first made whole: without memory for the element, an empty queue would stay
+    std::deque<std::string> queue;
+    queue.push_back(std::move(value));
+    queues_.emplace(key, std::move(queue));
+  }
 }
 
 std::optional<std::string> Table::queue_pop(std::string_view key) {
