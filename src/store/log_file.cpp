@@ -164,25 +164,22 @@ void LogFile::load() {
   }
 }
 
-void LogFile::append(const std::string& bytes) {
-  if (write_at(fd_.get(), bytes, end_)) return;
+// At the end of the log, which stays where it is. False, with errno, where the system refuses.
+bool LogFile::put(const std::string& bytes) {
+  if (write_at(fd_.get(), bytes, end_)) return true;
   const int code = errno;
   // What was written of it looks like the work of a killed process, so a failure to cut it off does no harm.
   [[maybe_unused]] const int cut = ::ftruncate(fd_.get(), static_cast<off_t>(end_));
   errno = code;
-  fail("pwrite");
+  return false;
 }
 
 void LogFile::compact() {
   if (end_ - header_.start < kCompactAfterBytes + 4 * snapshot_bytes_) return;
   const auto snapshot = encode_snapshot(contents_, end_);
   snapshot_bytes_ = snapshot ? snapshot->size() : end_ - header_.start;
-  if (!snapshot) return;
-  if (!write_at(fd_.get(), *snapshot, end_)) {
-    // The operation before is written and done, so this must not fail it; what was written of this is a torn tail.
-    [[maybe_unused]] const int cut = ::ftruncate(fd_.get(), static_cast<off_t>(end_));
-    return;
-  }
+  // The operation before is written and done, so this must not fail it.
+  if (!snapshot || !put(*snapshot)) return;
   const FileHeader next{end_, header_.generation + 1};
   end_ += snapshot->size();
   if (!write_at(fd_.get(), encode_slot(next), slot_offset(next.generation))) return;  // the log is whole, only longer
@@ -211,7 +208,7 @@ void LogFile::Lock::write(const Record& record) {
   }
   if (log_.end_ == 0) {
     if (::ftruncate(log_.fd_.get(), 0) != 0) log_.fail("ftruncate");
-    log_.append(encode_file_header());
+    if (!log_.put(encode_file_header())) log_.fail("pwrite");
     log_.header_ = FileHeader();
     log_.end_ = kFileHeaderBytes;
   }
@@ -222,7 +219,7 @@ void LogFile::Lock::write(const Record& record) {
     log_.fail("ftruncate");
   }
   const std::string bytes = encode_record(record, log_.end_);
-  log_.append(bytes);
+  if (!log_.put(bytes)) log_.fail("pwrite");
   apply(record, log_.contents_);
   log_.end_ += bytes.size();
   log_.compact();

@@ -45,7 +45,7 @@ class LogFile {
  private:
   void take_lock(Lock::Mode mode, Clock::time_point deadline);
   void load();
-  void append(const std::string& bytes);
+  bool put(const std::string& bytes);
   void compact();
   [[noreturn]] void fail(const char* call) const;
   [[noreturn]] void damaged(std::uint64_t offset) const;
