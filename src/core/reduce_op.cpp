@@ -12,10 +12,6 @@ namespace {
 constexpr std::array<std::string_view, 9> kNames = {"sum",  "avg", "product", "min",       "max",
                                                     "band", "bor", "bxor",    "premul_sum"};
 
-bool is_floating(DType dtype) noexcept {
-  return dtype == DType::f64 || dtype == DType::f32 || dtype == DType::f16 || dtype == DType::bf16;
-}
-
 }  // namespace
 
 std::string_view name(ReduceOp op) noexcept { return kNames[static_cast<std::size_t>(op.kind())]; }

@@ -18,10 +18,6 @@ std::shared_ptr<ProcessGroup> group_for(const std::shared_ptr<PowerSGDState>& st
   return group;
 }
 
-bool is_floating(DType dtype) {
-  return dtype == DType::f32 || dtype == DType::f16 || dtype == DType::bf16 || dtype == DType::f64;
-}
-
 }  // namespace
 
 PowerSGDState::PowerSGDState(std::shared_ptr<ProcessGroup> group, const PowerSGDOptions& options)

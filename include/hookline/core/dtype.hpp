@@ -17,6 +17,10 @@ enum class DType : std::uint8_t { f64, f32, f16, bf16, i8, u8, i16, i32, i64, bo
 /// The size of one element in bytes.
 HOOKLINE_EXPORT std::size_t size_of(DType dtype) noexcept;
 
+constexpr bool is_floating(DType dtype) noexcept {
+  return dtype == DType::f64 || dtype == DType::f32 || dtype == DType::f16 || dtype == DType::bf16;
+}
+
 /// The name of a dtype as NumPy spells it: "float32", "bfloat16", "bool".
 HOOKLINE_EXPORT std::string_view name(DType dtype) noexcept;
 
