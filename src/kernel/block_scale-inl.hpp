@@ -13,6 +13,9 @@
 HWY_BEFORE_NAMESPACE();
 namespace hookline::kernel::HWY_NAMESPACE {
 
+/// As many codes are made or read at a time: all targets' registers go into it.
+inline constexpr std::size_t kGroup = 64;
+
 template <int kBits>
 inline constexpr float kGreatestCode = (1 << kBits) - 1;
 /// What symmetric codes call zero.

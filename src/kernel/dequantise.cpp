@@ -18,9 +18,6 @@ namespace hookline::kernel::HWY_NAMESPACE {
 
 enum class Into : std::uint8_t { cache, memory, sum };
 
-/// As many codes are read at a time: all targets' registers go into it.
-inline constexpr std::size_t kGroup = 64;
-
 struct CodedBlock {
   const std::byte* codes;
   float scale;

@@ -29,9 +29,6 @@ HWY_INLINE FloatVector draw(std::uint32_t place, const Draws& draws) {
   return hn::Add(hn::Sub(one_to_two, hn::Set(Floats(), 1.5f)), hn::Set(Floats(), 0x1p-24f));
 }
 
-/// As many codes are made at a time: all targets' registers go into it.
-inline constexpr std::size_t kGroup = 64;
-
 /// The codes of kGroup values; with kError what they lose is put in the values' place.
 template <int kBits, bool kAffine, bool kStochastic, bool kError>
 HWY_INLINE void quantise_group(const float* values, float* error, std::byte* codes, const BlockScale& block,
