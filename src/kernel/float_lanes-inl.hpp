@@ -78,7 +78,8 @@ HWY_INLINE V round_to_bf16(D du, V bits) {
 
 template <bool kStream, class D, class V>
 HWY_INLINE void put_lanes(V v, D d, hn::TFromD<D>* to) {
-  if constexpr (kStream) hn::Stream(v, d, to);
+  // Highway streams 16 bytes at least on SSE2, also where the vector has fewer.
+  if constexpr (kStream && hn::MaxLanes(D()) * sizeof(hn::TFromD<D>) >= 16) hn::Stream(v, d, to);
   else hn::StoreU(v, d, to);
 }
 
