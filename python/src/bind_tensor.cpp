@@ -134,7 +134,8 @@ void bind_class(nb::module_& m) {
             t.copy_from(from);
           },
           nb::arg("source"), "Copies from an array or tensor of the same shape and dtype.")
-      .def("fill", &Tensor::fill, nb::arg("value"), without_gil, "Sets every element to the value.")
+      .def("fill", &Tensor::fill, nb::arg("value"), without_gil,
+           "Sets every element to the value, a float: integers beyond 2**53 are rounded.")
       .def("item", &item, nb::sig("def item(self) -> float | int | bool"),
            "The one element of a tensor that has just one.")
       .def("__array__", &as_array, nb::arg("dtype") = nb::none(), nb::arg("copy") = nb::none(),
@@ -176,7 +177,7 @@ void bind_tensor(nb::module_& m) {
         return Tensor::full(dims_of(shape), value, dtype.value());
       },
       nb::arg("shape"), nb::arg("fill_value"), nb::arg("dtype") = "float32",
-      "A new tensor, every element of which is the value.");
+      "A new tensor, every element of which is the value, a float: integers beyond 2**53 are rounded.");
   m.def(
       "asarray", [](const TensorArg& source) { return source.tensor(); }, nb::arg("source"),
       "A view, without a copy, of a NumPy array, a torch tensor, a DLPack capsule, or whatever exports DLPack or a "

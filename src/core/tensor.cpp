@@ -3,6 +3,7 @@
 
 #include <sys/mman.h>
 
+#include <cmath>
 #include <cstring>
 #include <limits>
 #include <new>
@@ -292,6 +293,14 @@ void Tensor::fill(double value) const {
   visit_dtype(dtype_, [&](auto element) {
     using T = decltype(element);
     T* out = data<T>();
+    if constexpr (std::is_integral_v<T> && !std::is_same_v<T, bool>) {
+      using Limits = std::numeric_limits<T>;
+      const double whole = std::trunc(value);
+      if (!(whole >= static_cast<double>(Limits::min()) && whole < std::ldexp(1.0, Limits::digits))) {
+        throw InvalidArgument(fmt::format("fill({}): {} elements are from {} to {}; give one of these or another dtype",
+                                          value, name(dtype_), Limits::min(), Limits::max()));
+      }
+    }
     const T filler = converted<T>(value);
     core::for_each_row(core::StridedPair(shape_, strides_, strides_), [&](auto at, auto, auto count, auto step, auto) {
       for (std::int64_t i = 0; i < count; ++i) out[at + i * step] = filler;

@@ -2,6 +2,7 @@
 #include <hookline/core/tensor.hpp>
 
 #include <array>
+#include <cmath>
 #include <limits>
 #include <numeric>
 #include <random>
@@ -65,6 +66,15 @@ TEST(Tensor, ScalarAndEmptyShapes) {
   EXPECT_TRUE(none.is_contiguous());
   EXPECT_EQ(none.clone().shape(), (Dims{3, 0, 2}));
   EXPECT_EQ(none.reshape({0}).numel(), 0);
+}
+
+TEST(Tensor, FillRefusesWhatAnIntegerCannotBe) {
+  const Tensor bytes = Tensor::zeros({2}, DType::u8);
+  for (const double value : {256.0, -1.0, std::nan("")}) EXPECT_THROW(bytes.fill(value), InvalidArgument) << value;
+  EXPECT_THROW(Tensor::full({2}, -129, DType::i8), InvalidArgument);
+  EXPECT_THROW(Tensor::full({2}, 0x1p63, DType::i64), InvalidArgument);
+  EXPECT_EQ(Tensor::full({1}, 255.9, DType::u8).item<int>(), 255);
+  EXPECT_EQ(Tensor::full({1}, -0x1p63, DType::i64).item<double>(), -0x1p63);
 }
 
 TEST(Tensor, BorrowSeesTheCallersElements) {

@@ -98,6 +98,8 @@ class HOOKLINE_EXPORT Tensor {
   /// Copies element by element from a tensor of the same shape and dtype, whatever the two layouts. They must not
   /// overlap unless they are the same view.
   void copy_from(const Tensor& source) const;
+  /// InvalidArgument where an integer cannot be the value. Integers are rounded towards zero, and beyond 2^53 to what a
+  /// double can be.
   void fill(double value) const;
   /// Multiplies every element; integers are rounded towards zero.
   const Tensor& operator*=(double factor) const;
