@@ -65,10 +65,7 @@ nb::object PyFuture::wait(std::optional<TimeoutArg> timeout) {
     const Future<PyRef> future = future_;
     {
       const GilRelease released;
-      try {
-        future.wait(std::min(left, kSlice));
-      } catch (...) {  // its outcome, which value() gives, or the end of the slice
-      }
+      future.wait_until(deadline_after(std::min(left, kSlice)));
     }
     if (PyErr_CheckSignals() != 0) throw nb::python_error();
     if (closing() && !done()) throw Aborted("Future.wait: Python is ending and nobody will complete this future");

@@ -8,7 +8,6 @@
 #include <nanobind/stl/string.h>
 
 #include <hookline/core/error.hpp>
-#include <hookline/core/interrupt.hpp>
 
 #include "natively.hpp"
 #include "py_call.hpp"
@@ -69,18 +68,9 @@ void PyWork::wait(std::optional<Milliseconds> timeout) {
                 [&] { call_method(object_.get(), "wait", nb::make_tuple(time_left(deadline)), "(timeout)"); });
     } else {
       const auto future = get_future();
-      while (!future.done()) {
-        const Milliseconds left = time_left(deadline);
-        if (left == Milliseconds(0)) {
-          const std::string text = in_python("Work.wait", [&] { return where("get_future"); });
-          throw Timeout(text + ": the future was not done in time");
-        }
-        try {
-          future.wait(std::min(left, kInterruptPeriod));
-        } catch (const Timeout&) {
-          if (!future.done()) check_interrupt();
-        } catch (...) {  // its outcome, which value() throws below
-        }
+      if (!future.wait_until(deadline)) {
+        const std::string text = in_python("Work.wait", [&] { return where("get_future"); });
+        throw Timeout(text + ": the future was not done in time");
       }
       future.value();
     }

@@ -1,6 +1,10 @@
 // The type-independent half of Future: waiting, completing, and handing continuations to their executor.
 #include <hookline/core/future.hpp>
 
+#include <algorithm>
+
+#include <hookline/core/interrupt.hpp>
+
 namespace hookline::core {
 namespace {
 
@@ -17,12 +21,17 @@ void dispatch(const std::shared_ptr<Executor>& executor, Task task) {
 FutureStateBase::FutureStateBase(std::shared_ptr<Executor> executor) : executor_(std::move(executor)) {}
 FutureStateBase::~FutureStateBase() = default;
 
-void FutureStateBase::wait_until_done(Milliseconds timeout) {
-  if (done()) return;
-  std::unique_lock lock(mutex_);
-  if (!wake_.wait_until(lock, deadline_after(timeout), [&] { return done(); })) {
-    throw Timeout("a future was not done after " + std::to_string(timeout.count()) + " ms");
+bool FutureStateBase::wait_until(Clock::time_point deadline) {
+  while (!done()) {
+    {
+      std::unique_lock lock(mutex_);
+      const auto piece = std::min(deadline, deadline_after(kInterruptPeriod));
+      if (wake_.wait_until(lock, piece, [&] { return done(); })) return true;
+    }
+    if (Clock::now() >= deadline) return false;
+    check_interrupt();  // may run anything, so not under the lock
   }
+  return true;
 }
 
 void FutureStateBase::on_done(Task task) {

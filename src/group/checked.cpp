@@ -31,21 +31,6 @@ using Outcome = Future<std::vector<Tensor>>;
 using Parts = group::CheckedParts;
 using backend::is_point_to_point;
 
-/// False where it is not done at the deadline. Ctrl-C ends the wait.
-bool wait_until(const Outcome& outcome, Clock::time_point deadline) {
-  while (!outcome.done()) {
-    const Milliseconds left = time_left(deadline);
-    if (left == Milliseconds(0)) return false;
-    try {
-      outcome.wait(std::min(left, kInterruptPeriod));
-    } catch (const Timeout&) {
-      if (!outcome.done()) check_interrupt();
-    } catch (...) {  // its own, which the caller asks for
-    }
-  }
-  return true;
-}
-
 /// The agreement's waits look at this: the flag of the group whose lane the thread serves.
 thread_local const std::atomic<bool>* closing_of_thread = nullptr;
 void give_up_when_closing() {
@@ -63,11 +48,11 @@ class CheckedWork final : public backend::WorkAround {
 
   void wait(std::optional<Milliseconds> timeout) override {
     const auto deadline = timeout ? deadline_after(*timeout) : Clock::time_point::max();
-    if (!wait_until(outcome_, deadline)) {
+    if (!outcome_.wait_until(deadline)) {
       const std::string text =
           fmt::format("{} (number {}) was not done after {} ms", name(op_type()), sequence_number(), timeout->count());
       if (const auto group = group_.lock()) group::abort_quietly(*group, text);
-      wait_until(outcome_, Clock::time_point::max());  // nobody touches the tensors afterwards
+      outcome_.wait_until(Clock::time_point::max());  // nobody touches the tensors afterwards
       throw Timeout(text);
     }
     outcome_.value();

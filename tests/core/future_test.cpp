@@ -3,11 +3,14 @@
 
 #include <atomic>
 #include <random>
+#include <stdexcept>
 #include <string>
 #include <thread>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+
+#include <hookline/core/interrupt.hpp>
 
 namespace hookline {
 namespace {
@@ -43,6 +46,17 @@ TEST(Future, WaitTimesOutAndCanBeRepeated) {
   std::thread completer([&] { promise.set_value(); });
   future.wait(Milliseconds::max());
   completer.join();
+}
+
+TEST(Future, AWaitCanBeInterrupted) {
+  Promise<int> promise;
+  const Future<int> future = promise.get_future();
+  {
+    const InterruptScope scope([] { throw std::domain_error("interrupted"); });
+    EXPECT_THROW(future.wait(seconds(60)), std::domain_error);
+  }
+  promise.set_value(7);
+  EXPECT_EQ(future.wait(), 7);
 }
 
 TEST(Future, ErrorsKeepTheirTypeThroughChains) {

@@ -8,6 +8,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <string>
 #include <tuple>
 #include <type_traits>
 #include <utility>
@@ -47,8 +48,8 @@ class HOOKLINE_EXPORT FutureStateBase {
 
   bool done() const noexcept { return done_.load(std::memory_order_acquire); }
 
-  /// Blocks until done; throws Timeout if that takes longer.
-  void wait_until_done(Milliseconds timeout);
+  /// Blocks until done; false at the deadline.
+  bool wait_until(Clock::time_point deadline);
 
   /// Has `task` posted to the executor once done. Without an executor it runs in the completing thread, or at once in
   /// this one; never under a lock.
@@ -167,10 +168,16 @@ class [[nodiscard]] Future {
   bool done() const noexcept { return state_->done(); }
 
   /// Waits for the outcome and returns the value, or throws the error; throws Timeout where neither is there in time.
+  /// An interrupt ends the wait.
   T wait(Milliseconds timeout = kDefaultTimeout) const {
-    state_->wait_until_done(timeout);
+    if (!wait_until(deadline_after(timeout))) {
+      throw Timeout("a future was not done after " + std::to_string(timeout.count()) + " ms");
+    }
     return value();
   }
+
+  /// The same without the outcome: false where it is not there at the deadline.
+  bool wait_until(Clock::time_point deadline) const { return state_->wait_until(deadline); }
 
   /// The value of a completed future, or its error thrown. InvalidArgument where it is not done.
   T value() const {
