@@ -164,7 +164,9 @@ class Tensor:
         """Copies from an array or tensor of the same shape and dtype."""
 
     def fill(self, value: float) -> None:
-        """Sets every element to the value."""
+        """
+        Sets every element to the value, a float: integers beyond 2**53 are rounded.
+        """
 
     def item(self) -> float | int | bool:
         """The one element of a tensor that has just one."""
@@ -194,7 +196,9 @@ def zeros(shape: int | Sequence[int], dtype: Any = 'float32') -> Tensor:
     """A new tensor of zeros."""
 
 def full(shape: int | Sequence[int], fill_value: float, dtype: Any = 'float32') -> Tensor:
-    """A new tensor, every element of which is the value."""
+    """
+    A new tensor, every element of which is the value, a float: integers beyond 2**53 are rounded.
+    """
 
 def asarray(source: Any) -> Tensor:
     """
