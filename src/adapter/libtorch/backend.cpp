@@ -170,7 +170,13 @@ TorchBackend::WorkHandle TorchBackend::start(Call&& call) {
 TorchBackend::WorkHandle TorchBackend::wrap(Call&& call, WorkPtr work, bool wait) {
   if (wait) {
     const Interruptible interruptible;
-    work->wait();
+    try {
+      work->wait();
+    } catch (...) {
+      // A signal ends the wait alone: the operation goes on, with views that own nothing.
+      work->when_over([inputs = call.inputs, outputs = call.outputs] {}, false);
+      throw;
+    }
   }
   const char* const title = at::hasCallbacks() ? call.title : nullptr;
   return c10::make_intrusive<TorchWork>(getRank(), type_of(call.type), title, call.inputs, std::move(work),

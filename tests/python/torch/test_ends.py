@@ -117,3 +117,28 @@ def test_ctrl_c_ends_a_wait(tmp_path: Path) -> None:
         assert code in (1, 130, -signal.SIGINT), output
         assert "KeyboardInterrupt" in output
         assert "Fatal" not in output
+
+
+def test_what_an_interrupted_call_works_on_lives_until_its_end(tmp_path: Path) -> None:
+    text = """
+    meet("hookline", 100)
+    def ring(*_): raise InterruptedError
+    signal.signal(signal.SIGALRM, ring)
+    tensor = torch.ones(16 << 20)  # so much that its memory is given back at once
+    if RANK == 0:
+        signal.setitimer(signal.ITIMER_REAL, 0.3)
+        try:
+            dist.all_reduce(tensor)
+        except InterruptedError:
+            print("rung")
+        del tensor
+        (here / "rung").touch()
+    else:
+        while not (here / "rung").exists(): time.sleep(0.05)
+        dist.all_reduce(tensor)
+        assert (tensor == SIZE).all()
+    dist.barrier()
+    """
+    (first, output), (second, other) = outcomes(start(program(tmp_path, text), 2, tmp_path))
+    assert (first, second) == (0, 0), output + other
+    assert "rung" in output
