@@ -161,9 +161,11 @@ std::shared_ptr<ProcessGroup> ProcessGroup::new_group(const std::vector<int>&) {
 }
 
 std::shared_ptr<ProcessGroup> ProcessGroup::split(int color, int key) {
-  std::vector<std::int64_t> mine = {color, key};
-  std::vector<std::int64_t> all(2 * static_cast<std::size_t>(size()));
-  allgather_into_tensor(Tensor::borrow(all), Tensor::borrow(mine))->wait();
+  // Tensors that own their memory: Ctrl-C ends a wait, not what writes to them.
+  const std::vector<std::int64_t> mine = {color, key};
+  const Tensor gathered = Tensor::empty({2 * size()}, DType::i64);
+  allgather_into_tensor(gathered, Tensor::borrow(mine).clone())->wait();
+  const auto* const all = gathered.data<const std::int64_t>();
 
   // Every rank makes every group, since new_group is called by all; each keeps its own.
   struct Member {

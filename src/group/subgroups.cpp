@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <vector>
 
 #include <fmt/format.h>
 
@@ -17,13 +16,14 @@ namespace hookline {
 std::shared_ptr<ProcessGroup> host_group(const std::shared_ptr<ProcessGroup>& group) {
   if (!group) throw InvalidArgument("host_group: there is no group");
   if (group->size() == 1) return group;
-  std::vector<std::int64_t> hosts(static_cast<std::size_t>(group->size()));
-  const auto rank = static_cast<std::size_t>(group->rank());
+  const Tensor sum = Tensor::zeros({group->size()}, DType::i64);  // owns its memory, as Ctrl-C ends the wait alone
+  auto* const hosts = sum.data<std::int64_t>();
+  auto* const end = hosts + group->size();
+  const int rank = group->rank();
   hosts[rank] = static_cast<std::int64_t>(core::hash_of(backend::host_identity()));
-  group->allreduce(Tensor::borrow(hosts))->wait();
-  const auto first = std::find(hosts.begin(), hosts.end(), hosts[rank]);
-  if (std::count(hosts.begin(), hosts.end(), hosts[rank]) == group->size()) return group;
-  return group->split(static_cast<int>(first - hosts.begin()), group->rank());
+  group->allreduce(sum)->wait();
+  if (std::count(hosts, end, hosts[rank]) == group->size()) return group;
+  return group->split(static_cast<int>(std::find(hosts, end, hosts[rank]) - hosts), rank);
 }
 
 std::shared_ptr<ProcessGroup> group_of_size(const std::shared_ptr<ProcessGroup>& group, int size) {

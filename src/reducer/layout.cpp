@@ -137,9 +137,10 @@ std::vector<std::size_t> Core::agreed_order() {
     // What never came, 0, goes to the end.
     return slots_[reduced_[a]].arrival - 1 < slots_[reduced_[b]].arrival - 1;
   });
-  std::vector<std::int64_t> numbers(order.begin(), order.end());
-  broadcast(*group, Tensor::borrow(numbers))->wait();
-  for (std::size_t i = 0; i < order.size(); ++i) order[i] = static_cast<std::size_t>(numbers[i]);
+  const std::vector<std::int64_t> own(order.begin(), order.end());
+  const Tensor numbers = Tensor::borrow(own).clone();  // which outlives a wait that Ctrl-C ends
+  broadcast(*group, numbers)->wait();
+  std::copy_n(numbers.data<const std::int64_t>(), order.size(), order.begin());
   return order;
 }
 

@@ -40,11 +40,13 @@ void add_differences(const std::vector<std::string>& first, const std::vector<st
 void check_same_on_all_ranks(ProcessGroup& group, const std::vector<std::string>& lines) {
   const std::string text = fmt::format("{}\n", fmt::join(lines, "\n"));
   const auto ranks = static_cast<std::size_t>(group.size());
-  std::vector<std::int64_t> mine = {static_cast<std::int64_t>(core::hash_of(text)),
-                                    static_cast<std::int64_t>(text.size())};
-  std::vector<std::int64_t> all(2 * ranks);
-  allgather_into_tensor(group, Tensor::borrow(all), Tensor::borrow(mine))->wait();
-  if (!std::equal(mine.begin(), mine.end(), all.begin() + 2 * group.rank())) {
+  // Tensors that own their memory: Ctrl-C ends a wait, not what writes to them.
+  const std::vector<std::int64_t> mine = {static_cast<std::int64_t>(core::hash_of(text)),
+                                          static_cast<std::int64_t>(text.size())};
+  const Tensor gathered = Tensor::empty({2 * group.size()}, DType::i64);
+  allgather_into_tensor(group, gathered, Tensor::borrow(mine).clone())->wait();
+  const auto* const all = gathered.data<const std::int64_t>();
+  if (!std::equal(mine.begin(), mine.end(), all + 2 * group.rank())) {
     throw Mismatch(fmt::format(
         "the group {} does not hand back the integers that it was given, so the ranks' models cannot be compared. Its "
         "allgather_into_tensor, or its allreduce where it has none, must be exact for int64",
@@ -59,14 +61,15 @@ void check_same_on_all_ranks(ProcessGroup& group, const std::vector<std::string>
   if (same) return;
 
   constexpr std::int64_t kMost = std::int64_t{64} << 20;
-  const auto bytes = static_cast<std::size_t>(std::clamp<std::int64_t>(longest, 1, kMost));
-  std::vector<std::uint8_t> padded(bytes);
-  std::memcpy(padded.data(), text.data(), std::min(text.size(), bytes));
-  std::vector<std::uint8_t> texts(bytes * ranks);
-  allgather_into_tensor(group, Tensor::borrow(texts), Tensor::borrow(padded))->wait();
+  longest = std::clamp<std::int64_t>(longest, 1, kMost);
+  const auto bytes = static_cast<std::size_t>(longest);
+  const Tensor padded = Tensor::zeros({longest}, DType::u8);
+  std::memcpy(padded.mutable_bytes(), text.data(), std::min(text.size(), bytes));
+  const Tensor texts = Tensor::empty({longest * group.size()}, DType::u8);
+  allgather_into_tensor(group, texts, padded)->wait();
   const auto text_of = [&](std::size_t r) {
     const auto length = static_cast<std::size_t>(std::clamp<std::int64_t>(all[2 * r + 1], 0, longest));
-    return std::string(reinterpret_cast<const char*>(texts.data()) + r * bytes, std::min(length, bytes));
+    return std::string(reinterpret_cast<const char*>(texts.bytes()) + r * bytes, length);
   };
   std::vector<std::string> found;
   const std::vector<std::string> first = lines_of(text_of(0));

@@ -9,6 +9,7 @@
 #include <hookline/hook/registry.hpp>
 #include <hookline/reducer/reducer.hpp>
 
+#include "harness/interrupted_group.hpp"
 #include "harness/spawn.hpp"
 #include "reducer/model.hpp"
 
@@ -244,6 +245,24 @@ TEST(ReducerErrors, AStepIsNotGivenUpWhileAHookMayStillComeBack) {
                 AllOf(HasSubstr("hook slow was still under way when step 1 was given up"), HasSubstr("p0")));
     late.set_value(Tensor::zeros({80}));
     EXPECT_THROW(reducer.mark_ready(1), Timeout);
+  });
+}
+
+TEST(ReducerErrors, WhatTheRanksAgreeByOutlivesAWaitThatIsInterrupted) {
+  threads_world().spawn(2, [](ProcessGroup& inner) {
+    for (const int passed : {0, 1}) {  // the hashes and the texts of models that differ
+      const auto group = std::make_shared<InterruptedGroup>(inner);
+      group->let_pass(passed);
+      EXPECT_THROW(Reducer(model(inner.rank() == 0 ? 2 : 3), group), InterruptedGroup::Interrupt);
+      EXPECT_TRUE(group->memory_lives()) << passed;
+    }
+    const auto group = std::make_shared<InterruptedGroup>(inner);
+    group->let_pass(100);
+    Reducer reducer(model(2), group);
+    step(reducer);
+    group->let_pass(1);  // whether views were handed out; then comes the order of the buckets
+    EXPECT_THROW(step(reducer), InterruptedGroup::Interrupt);
+    EXPECT_TRUE(group->memory_lives());
   });
 }
 
