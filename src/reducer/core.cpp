@@ -177,7 +177,6 @@ bool Core::open_step(bool active) {
     const std::lock_guard launching(mutex_);  // the thread that completed the last hook may still look
     held_ = learning_graph_;
   }
-  if (std::exchange(dropped_, nullptr) != hook) hook->begin_step(hook_step());
   open_.store(true, std::memory_order_release);
   if (options.static_graph && !learning_graph_) {
     for (const std::size_t p : reduced_) {
@@ -187,17 +186,6 @@ bool Core::open_step(bool active) {
     }
   }
   return true;
-}
-
-// Which parameters nobody uses is known beforehand where all are used, or the graph has been learnt.
-HookStep Core::hook_step() const {
-  HookStep step;
-  step.unused_known = options.static_graph ? !learning_graph_ : !options.find_unused_parameters;
-  if (!step.unused_known || !options.static_graph) return step;
-  for (std::size_t p = 0; p < marks_.size(); ++p) {
-    if (marks_[p].unused) step.unused.push_back(parameters[p].name);
-  }
-  return step;
 }
 
 /// Counts a mark; false where it is only added up.

@@ -114,7 +114,6 @@ class Core : public std::enable_shared_from_this<Core> {
 
   // Opening a step, and marks (core.cpp).
   bool open_step(bool active);
-  HookStep hook_step() const;
   bool may_mark(std::size_t parameter);
   void marked(std::size_t parameter, bool counts);
   void check_gradient(std::size_t parameter, const Tensor& gradient) const;
@@ -134,6 +133,7 @@ class Core : public std::enable_shared_from_this<Core> {
 
   // Hooks (launch.cpp).
   void launch();
+  HookStep hook_step() const;
   void run(Bucket& bucket, std::size_t index);
   Future<HookResult> run_sparse(Bucket& bucket, std::size_t index);
   void hook_done(Bucket& bucket, std::size_t index, const std::exception_ptr& error, HookResult result);
@@ -168,7 +168,6 @@ class Core : public std::enable_shared_from_this<Core> {
   std::mutex step_mutex_;
   std::atomic<bool> open_ = false;
   std::uint64_t step_ = 0;
-  HookPtr dropped_;  ///< the hook that knows of the next step already, as it was begun and dropped
   Clock::time_point begun_;
   double weight_factor_ = 1;
   double factor_ = 1;  ///< what gradients are multiplied by before the hook

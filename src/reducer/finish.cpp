@@ -76,7 +76,6 @@ void Core::drop_step() {
   }
   // The other ranks may have taken it: this one's next step is their counterpart.
   --step_;
-  dropped_ = hook;
   close_step();
 }
 

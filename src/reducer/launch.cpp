@@ -63,10 +63,22 @@ void Core::launch() {
   launcher_.launch(mutex_, take, [this](std::size_t index) { run(buckets[index], index); });
 }
 
+// Which parameters nobody uses is known beforehand where all are used, or the graph has been learnt.
+HookStep Core::hook_step() const {
+  HookStep step;
+  step.unused_known = options.static_graph ? !learning_graph_ : !options.find_unused_parameters;
+  if (!step.unused_known || !options.static_graph) return step;
+  for (std::size_t p = 0; p < marks_.size(); ++p) {
+    if (marks_[p].unused) step.unused.push_back(parameters[p].name);
+  }
+  return step;
+}
+
 void Core::run(Bucket& bucket, std::size_t index) {
   bucket.sent = std::make_shared<std::atomic<std::uint64_t>>(0);
   const ContextScope scope({.lane = bucket.lane, .note = core::bucket_note(step_, index), .sent = bucket.sent});
   try {
+    if (index == 0) hook->begin_step(hook_step());  // not before: a step of which nothing was sent can be dropped
     if (!bucket.sparse) {
       if (factor_ != 1) bucket.memory *= factor_;
       bucket.view.emplace(index, buckets.size(), bucket.memory, bucket.layout);

@@ -9,6 +9,7 @@
 #include <hookline/core/error.hpp>
 #include <hookline/core/executor.hpp>
 #include <hookline/hook/function_hook.hpp>
+#include <hookline/hook/hook_state.hpp>
 #include <hookline/hook/powersgd.hpp>
 #include <hookline/reducer/reducer.hpp>
 
@@ -350,6 +351,24 @@ TEST(ReducerCorners, ARankThatDropsAStepAloneTakesItAgainWithTheOthers) {
       EXPECT_EQ(reducer.stats().step, step);
       EXPECT_EQ(state->iter(), step);
     }
+  });
+}
+
+TEST(ReducerCorners, AHooksStateThatIsLoadedBeforeADroppedStepCounts) {
+  threads_world().spawn(1, [](ProcessGroup& group) {
+    const auto state = std::make_shared<PowerSGDState>(group.shared_from_this());
+    const auto hook = std::make_shared<PowerSGDHook>(state);
+    Reducer reducer(model(2), group.shared_from_this(), hook, {.limits = kOneEach});
+    const std::vector<std::byte> saved = save_state(*hook, group);
+    for (std::uint64_t step = 1; step <= 2; ++step) {
+      step_with_copies(reducer, step, backwards(2));
+      reducer.mark_ready("p0");  // which is in the second bucket
+      EXPECT_EQ(state->iter(), step) << "a step is counted when something of it is sent";
+      if (step == 2) load_state(*hook, group, saved);
+      reducer.drop_step();
+    }
+    step_with_copies(reducer, 3, backwards(2));
+    EXPECT_EQ(state->iter(), 1u);
   });
 }
 

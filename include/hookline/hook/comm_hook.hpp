@@ -66,8 +66,8 @@ class HOOKLINE_EXPORT CommHookInterface {
   // The rest is for hooks that lose something, keep something between steps, or do more than reduce. A hook around
   // another asks it in turn.
 
-  /// Before the first bucket of a step, and when all of them are reduced and handed back: in the thread that opens the
-  /// step, and in that of finalize(). A step that fails has no end.
+  /// Before the first bucket of a step, and when all of them are reduced and handed back: in the thread that starts
+  /// that bucket, and in that of finalize(). A step that fails has no end.
   virtual void begin_step(const HookStep& step);
   virtual void end_step(const HookStep& step);
 
