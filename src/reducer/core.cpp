@@ -276,9 +276,15 @@ void Core::mark(std::size_t parameter, const SparseGradient& gradient) {
   check_gradient(parameter, gradient);
   // A second mark is refused before anything is kept: the hook of the first may be reading.
   const bool counts = may_mark(parameter);
-  marks_[parameter].keeps = true;
-  slots_[parameter].sparse.push_back({gradient.indices.contiguous(), gradient.values.contiguous()});
+  keep_rows(parameter, gradient);
   marked(parameter, counts);
+}
+
+void Core::keep_rows(std::size_t parameter, const SparseGradient& gradient) {
+  marks_[parameter].keeps = true;
+  // Only until finalize() the caller leaves a gradient as it is.
+  const auto kept = [&](const Tensor& t) { return no_sync ? t.clone() : t.contiguous(); };
+  slots_[parameter].sparse.push_back({kept(gradient.indices), kept(gradient.values)});
 }
 
 // False for a parameter that was marked, or is too late. Makes its place final.
@@ -308,7 +314,7 @@ void Core::mark_unused(std::size_t parameter, const Tensor& gradient) {
 void Core::mark_unused(std::size_t parameter, const SparseGradient& gradient) {
   check_gradient(parameter, gradient);
   if (!may_be_unused(parameter)) return;
-  slots_[parameter].sparse.push_back({gradient.indices.contiguous(), gradient.values.contiguous()});
+  keep_rows(parameter, gradient);
 }
 
 void Core::take(std::size_t parameter, const Tensor& gradient) {

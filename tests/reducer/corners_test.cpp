@@ -262,16 +262,20 @@ TEST(ReducerCorners, RowsAndWhatWasWrittenIntoAViewUnderNoSyncIsUsed) {
     Reducer reducer(parameters, group.shared_from_this(), nullptr, {.find_unused_parameters = true});
     const Tensor view = reducer.gradient("p0");
     std::vector<std::int64_t> rows = {3};
+    const Tensor values = Tensor::full({1, 1}, 5);
     {
       const auto guard = reducer.no_sync();
       view.fill(2 + 4 * group.rank());
       reducer.mark_ready("p0");
-      reducer.mark_ready("rows", SparseGradient{Tensor::borrow(rows), Tensor::full({1, 1}, 5)});
+      reducer.mark_ready("rows", SparseGradient{Tensor::borrow(rows), values});
       reducer.finalize();
     }
+    rows[0] = 4;  // the caller's again
+    values.fill(9);
     reducer.finalize();  // marks nothing
     EXPECT_THAT(reducer.stats().unused, ElementsAre());
     EXPECT_EQ(view.data<float>()[0], 4.0f) << "the mean of 2 and 6";
+    EXPECT_EQ(reducer.sparse_gradient("rows").indices.item<int>(), 3);
     EXPECT_EQ(reducer.sparse_gradient("rows").values.item<float>(), 5.0f);
   });
 }
