@@ -151,6 +151,7 @@ class Core : public std::enable_shared_from_this<Core> {
   static void give_back(Slot& slot, kernel::Stores stores);
   void put_back_unused();
   void end_hooks();
+  void give_up_step();
   void close_step();
   void write_stats(Clock::time_point backward_end);
 

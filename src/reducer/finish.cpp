@@ -51,7 +51,7 @@ void Core::finalize() {
     }
     open_.store(false, std::memory_order_release);
     throw_if_failed();  // what came first counts
-    close_step();
+    give_up_step();
     std::rethrow_exception(error);
   }
   write_stats(backward_end);
@@ -74,8 +74,15 @@ void Core::drop_step() {
           step_, group->rank(), next_, buckets.size(), join_ ? ", inside a join" : ""));
     }
   }
-  // The other ranks may have taken it: this one's next step is their counterpart.
-  --step_;
+  give_up_step();
+}
+
+void Core::give_up_step() {
+  {
+    const std::lock_guard lock(mutex_);
+    // The other ranks may have taken it: this one's next step is their counterpart.
+    if (next_ == 0 && !join_) --step_;
+  }
   close_step();
 }
 

@@ -213,6 +213,21 @@ TEST_P(ReducerErrors, AStepThatWasGivenUpIsNotMixedWithTheNext) {
   });
 }
 
+TEST_P(ReducerErrors, AStepOfWhichNothingWasSentIsTakenAgainWithTheOthers) {
+  GetParam().spawn(2, [](ProcessGroup& group) {
+    Reducer reducer(model(2), group.shared_from_this());
+    group.set_timeout(Milliseconds(10000));
+    for (std::uint64_t s = 1; s <= 3; ++s) {
+      for (int fails = 0; fails < group.rank(); ++fails) {
+        reducer.mark_ready(1);
+        EXPECT_THAT(message_of<InvalidArgument>([&] { reducer.finalize(); }), HasSubstr("p0"));
+      }
+      step_with_copies(reducer, s, backwards(2));
+      EXPECT_EQ(reducer.stats().step, s);
+    }
+  });
+}
+
 // A rank fails where the ranks agree on something; afterwards they might not have understood the same.
 TEST_P(ReducerErrors, WhatTheRanksCannotAgreeOnEndsTheReducer) {
   GetParam().spawn(2, [](ProcessGroup& group) {
