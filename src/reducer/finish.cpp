@@ -78,6 +78,9 @@ void Core::drop_step() {
 }
 
 void Core::give_up_step() {
+  for (const Slot& slot : slots_) {
+    if (slot.saved) slot.view.copy_from(*slot.saved);
+  }
   {
     const std::lock_guard lock(mutex_);
     // The other ranks may have taken it: this one's next step is their counterpart.

@@ -376,5 +376,21 @@ TEST(ReducerCorners, AHooksStateThatIsLoadedBeforeADroppedStepCounts) {
   });
 }
 
+TEST(ReducerCorners, AStepThatIsGivenUpLeavesTheViewsOfUnusedParameters) {
+  threads_world().spawn(2, [](ProcessGroup& group) {
+    Reducer reducer(model(3), group.shared_from_this(), nullptr, {.limits = kOneEach, .static_graph = true});
+    const Tensor view = reducer.gradient("p0");
+    step_with_copies(reducer, 1, {2, 1});
+    view.fill(7);
+    reducer.mark_ready("p1");  // nothing is sent before p2
+    EXPECT_THROW(reducer.finalize(), InvalidArgument);
+    EXPECT_EQ(view.data<float>()[0], 7.0f);
+    view.fill(8);
+    reducer.mark_ready("p1");
+    reducer.drop_step();
+    EXPECT_EQ(view.data<float>()[0], 8.0f);
+  });
+}
+
 }  // namespace
 }  // namespace hookline::testing
