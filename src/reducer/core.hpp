@@ -112,6 +112,8 @@ class Core : public std::enable_shared_from_this<Core> {
   static std::string listed(const std::vector<std::string_view>& names);  ///< the first of them, for an error
   void throw_if_failed();
 
+  void check_may_join(const char* caller) const;
+
   // Opening a step, and marks (core.cpp).
   bool open_step(bool active);
   bool may_mark(std::size_t parameter);

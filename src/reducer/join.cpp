@@ -1,4 +1,6 @@
 // Ranks that have run out of inputs take part in the others' steps.
+#include <fmt/format.h>
+
 #include <hookline/core/error.hpp>
 #include <hookline/reducer/broadcast_coalesced.hpp>
 
@@ -12,14 +14,22 @@ constexpr std::size_t kJoinBytes = std::size_t{1} << 18;
 
 }  // namespace
 
+void Core::check_may_join(const char* caller) const {
+  check_between_steps(caller);
+  if (no_sync) {
+    throw InvalidArgument(
+        fmt::format("{} under no_sync, where no steps are taken that ranks could join; leave no_sync first", caller));
+  }
+}
+
 void Core::begin_join(const JoinOptions& how) {
-  check_between_steps("join");
+  check_may_join("join");
   if (join_) throw InvalidArgument("join inside a join");
   join_ = how;
 }
 
 void Core::end_join() {
-  check_between_steps("the end of a join");
+  check_may_join("the end of a join");
   if (!join_) throw InvalidArgument("the end of a join that was not begun");
   bool was_last = true;
   shadowing_ = true;

@@ -271,6 +271,23 @@ TEST_P(ReducerSteps, AStaticGraphIsLearntFromTheOthersInAJoin) {
   });
 }
 
+// Under no_sync finalize() ends no step, so a rank there would take part in the first of the others' for ever.
+TEST_P(ReducerSteps, JoinsAreRefusedUnderNoSync) {
+  GetParam().spawn(1, [](ProcessGroup& group) {
+    Reducer reducer(model(1), group.shared_from_this());
+    {
+      const auto guard = reducer.no_sync();
+      EXPECT_THROW(reducer.begin_join(), InvalidArgument);
+    }
+    reducer.begin_join();
+    {
+      const auto guard = reducer.no_sync();
+      EXPECT_THROW(reducer.end_join(), InvalidArgument);
+    }
+    reducer.end_join();
+  });
+}
+
 TEST_P(ReducerSteps, SumsAndWeights) {
   GetParam().spawn(2, [](ProcessGroup& group) {
     Reducer sum(model(3), group.shared_from_this(), nullptr, {.mean = Mean::sum});
