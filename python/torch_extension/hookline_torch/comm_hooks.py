@@ -53,10 +53,13 @@ def group_for_hooks(group: Any) -> ProcessGroup:
         return native
     if type(group) is not dist.ProcessGroup:
         return as_group(group)
-    ranks = dist.get_process_group_ranks(group)
-    backend = dist.get_backend_config(group)
-    twin = dist.new_group(ranks, backend=backend, use_local_synchronization=True, group_desc="hookline hooks")
-    return as_group(twin)
+    return as_group(_new_group(group, dist.get_process_group_ranks(group), group_desc="hookline hooks"))
+
+
+def _new_group(group: Any, ranks: list[int], **options: Any) -> Any:
+    """One of some ranks of `group`, with its backend and its timeout; they alone call this."""
+    backend, timeout = dist.get_backend_config(group), as_group(group).timeout
+    return dist.new_group(ranks, timeout, backend, use_local_synchronization=True, **options)
 
 
 class PowerSGDState(hookline.PowerSGDState):
@@ -75,7 +78,7 @@ def _of_this_host(group: Any) -> Any:
     ranks = [
         r for r, host in zip(dist.get_process_group_ranks(group), hosts, strict=True) if host == socket.gethostname()
     ]
-    return dist.new_group(ranks, backend=dist.get_backend_config(group), use_local_synchronization=True)
+    return _new_group(group, ranks)
 
 
 class PostLocalSGDState(hookline.PostLocalSGDState):

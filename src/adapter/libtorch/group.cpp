@@ -220,7 +220,8 @@ std::shared_ptr<ProcessGroup> TorchGroup::new_group(const std::vector<int>&) {
 
 Milliseconds TorchGroup::timeout() const {
   try {
-    return group_->getDefaultBackend()->getBackendOptions()->timeout;
+    // Not the default one, which a group with a backend for each device does not have.
+    return group_->getBackend(c10::kCPU)->getBackendOptions()->timeout;
   } catch (const std::exception&) {  // a group that is a Python class, or a backend without options
     return ProcessGroup::timeout();
   }

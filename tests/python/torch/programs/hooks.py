@@ -1,6 +1,7 @@
 """Hooks of hookline on PyTorch's own DistributedDataParallel, on Gloo and on hookline, with many buckets."""
 
 import ctypes
+import datetime
 import gc
 import threading
 import warnings
@@ -141,6 +142,14 @@ def post_local_sgd_on_every_group():
         dist.all_gather_object(everybody, float(model.module[0].weight.sum()))
         assert len(set(everybody)) == SIZE
         assert state.iter == 4
+
+
+@check
+def groups_made_for_hooks_have_the_timeout_of_theirs():
+    group = dist.new_group(backend="gloo", timeout=datetime.timedelta(seconds=50))
+    state = ht.PostLocalSGDState(group, None, 10)
+    for made in (state.process_group, state.subgroup, ht.PowerSGDState(group).process_group):
+        assert made.timeout.total_seconds() == 50, made.timeout
 
 
 @check
