@@ -141,8 +141,13 @@ class DistributedDataParallel(Averaging, nn.Module):  # type: ignore[misc]  # to
     def _under_way(self) -> _Pass | None:
         return None if self._pass is None else self._pass()
 
-    def _begin(self, averages: bool) -> _Pass:
-        """The pass under way; one that comes from several forward passes is averaged if one of them is."""
+    def _averages(self) -> bool:
+        """Whether the pass under way, which a gradient may be the first to be seen of, is averaged."""
+        under_way = self._under_way()  # in no frame that marks: an error of a mark keeps those, and so the pass
+        return self._begin(self._synchronised) if under_way is None else under_way.averages
+
+    def _begin(self, averages: bool) -> bool:
+        """A pass comes to the model, or to a further part of it: it is averaged if one of its forward passes is."""
         under_way = self._under_way()
         if averages and (under_way is None or not under_way.averages):
             self._drop_failed()
@@ -153,7 +158,7 @@ class DistributedDataParallel(Averaging, nn.Module):  # type: ignore[misc]  # to
             # fails autograd lets go of it, and so of what it holds.
             torch.autograd.Variable._execution_engine.queue_callback(functools.partial(self._finish, under_way))
         under_way.averages |= averages
-        return under_way
+        return under_way.averages
 
     def _drop_failed(self) -> None:
         """Forgets what a pass that failed has marked."""
@@ -174,8 +179,7 @@ class DistributedDataParallel(Averaging, nn.Module):  # type: ignore[misc]  # to
             own = model()
             if own is None:
                 return
-            under_way = own._under_way() or own._begin(own._synchronised)
-            if under_way.averages:
+            if own._averages():
                 own._mark(index)
             else:
                 own._added_up.add(index)

@@ -189,6 +189,35 @@ def after_a_pass_that_failed_with_gradients_there():
     assert len(kept) == 5
 
 
+class Repeated(nn.Module):
+    """Runs the first weight so often, each time in a checkpoint that brings a gradient of its own."""
+
+    def __init__(self):
+        super().__init__()
+        self.weights = nn.ParameterDict({name: torch.ones(2, 3) for name in "ab"})
+
+    def forward(self, times):
+        x = self.weights["b"] * MINE
+        for _ in range(times):
+            x = checkpoint(lambda x: self.weights["a"] * x, x, use_reentrant=True)
+        return x
+
+
+@check
+def after_a_mark_that_failed():
+    kept = []
+    model = ht.DistributedDataParallel(Repeated())
+    for _ in range(2):
+        try:
+            model(2).sum().backward()
+        except ValueError as error:
+            kept.append(error)  # with the frames in which the mark was refused
+        model.zero_grad()
+        model(1).sum().backward()
+        assert gradients(model) == [MEAN, MEAN]
+    assert len(kept) == 2
+
+
 class Wrapped(nn.Module):
     def __init__(self, reentrant):
         super().__init__()
