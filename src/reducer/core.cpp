@@ -249,8 +249,21 @@ void Core::check_gradient(std::size_t parameter, const Tensor& gradient) const {
   }
 }
 
+// In a static graph each mark of several hands over the sum so far. Added to what came under no_sync, the first parts
+// would be there twice.
+void Core::check_parts(std::size_t parameter, const Tensor& gradient) const {
+  const Mark& mark = marks_[parameter];
+  const bool several = no_sync ? mark.expected > 1 : mark.accumulated && mark.marks.load(std::memory_order_relaxed) > 0;
+  if (!options.static_graph || !several || gradient.bytes() == slots_[parameter].memory) return;
+  throw Unsupported(fmt::format(
+      "the gradient of parameter '{}' comes in several marks, which cannot be added up under no_sync: write "
+      "it into gradient('{}'), or add up the gradients of the passes and mark the sum in a step",
+      parameters[parameter].name, parameters[parameter].name));
+}
+
 void Core::mark(std::size_t parameter, const Tensor& gradient) {
   check_gradient(parameter, gradient);
+  check_parts(parameter, gradient);
   const bool counts = may_mark(parameter);
   take(parameter, gradient);
   marked(parameter, counts);

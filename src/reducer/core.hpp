@@ -120,6 +120,7 @@ class Core : public std::enable_shared_from_this<Core> {
   void marked(std::size_t parameter, bool counts);
   void check_gradient(std::size_t parameter, const Tensor& gradient) const;
   void check_gradient(std::size_t parameter, const SparseGradient& gradient) const;
+  void check_parts(std::size_t parameter, const Tensor& gradient) const;
   void keep_rows(std::size_t parameter, const SparseGradient& gradient);
   bool may_be_unused(std::size_t parameter);
   void take(std::size_t parameter, const Tensor& gradient);

@@ -321,6 +321,29 @@ TEST(ReducerCorners, GradientsOfEarlierPassesArePartOfTheMeanThatAnyRankAsksFor)
   });
 }
 
+TEST(ReducerCorners, GradientsInPartsDoNotAddUpUnderNoSync) {
+  threads_world().spawn(1, [](ProcessGroup& group) {
+    for (const bool learnt : {true, false}) {
+      Reducer reducer(model(1), group.shared_from_this(), nullptr, {.static_graph = true});
+      const Tensor sum = Tensor::full({40, 1}, 1);
+      if (learnt) {
+        for (int part = 0; part < 2; ++part) reducer.mark_ready(0, sum);
+        reducer.finalize();
+      }
+      {
+        const auto guard = reducer.no_sync();
+        if (learnt) EXPECT_THROW(reducer.mark_ready(0, sum), Unsupported);
+        else reducer.mark_ready(0, sum);
+      }
+      reducer.mark_ready(0, sum);
+      if (learnt) reducer.mark_ready(0, sum);
+      else EXPECT_THROW(reducer.mark_ready(0, sum), Unsupported);
+      reducer.finalize();
+      EXPECT_EQ(sum.data<float>()[0], learnt ? 1.0f : 2.0f);
+    }
+  });
+}
+
 TEST(ReducerCorners, AStepOfWhichNothingWasSentCanBeDropped) {
   threads_world().spawn(2, [](ProcessGroup& group) {
     for (const bool static_graph : {false, true}) {
