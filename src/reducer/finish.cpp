@@ -103,7 +103,7 @@ void Core::take_care_of_unmarked() {
       if (marks > 0) count_ready(p);
       else unused.push_back(p);
     } else if (marks != mark.expected) {
-      if (options.find_unused_parameters || shadowing_) unused.push_back(p);
+      if (marks == 0 && (options.find_unused_parameters || shadowing_)) unused.push_back(p);
       else forgotten.push_back(parameters[p].name);
     }
   }

@@ -228,6 +228,18 @@ TEST_P(ReducerErrors, AStepOfWhichNothingWasSentIsTakenAgainWithTheOthers) {
   });
 }
 
+TEST(ReducerErrors, AGradientThatCameTooFewTimesIsNotUnused) {
+  threads_world().spawn(1, [](ProcessGroup& group) {
+    Reducer reducer(model(2), group.shared_from_this(), nullptr,
+                    {.find_unused_parameters = true, .static_graph = true});
+    for (const std::size_t p : {1, 0, 0}) reducer.mark_ready(p);
+    reducer.finalize();
+    for (const std::size_t p : {1, 0}) reducer.mark_ready(p);
+    EXPECT_THAT(message_of<InvalidArgument>([&] { reducer.finalize(); }),
+                AllOf(HasSubstr("p0"), HasSubstr("must mark what the first one did")));
+  });
+}
+
 // A rank fails where the ranks agree on something; afterwards they might not have understood the same.
 TEST_P(ReducerErrors, WhatTheRanksCannotAgreeOnEndsTheReducer) {
   GetParam().spawn(2, [](ProcessGroup& group) {
