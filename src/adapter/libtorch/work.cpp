@@ -11,6 +11,20 @@
 #include "adapter/libtorch/waiting.hpp"
 
 namespace hookline::libtorch {
+namespace {
+
+c10d::WorkResult outcome_of(const std::exception_ptr& error) {
+  if (!error) return c10d::WorkResult::SUCCESS;
+  try {
+    std::rethrow_exception(error);
+  } catch (const Timeout&) {
+    return c10d::WorkResult::TIMEOUT;
+  } catch (...) {
+    return c10d::WorkResult::COMM_ERROR;
+  }
+}
+
+}  // namespace
 
 TorchWork::TorchWork(int rank, c10d::OpType type, const char* title, const std::vector<at::Tensor>& inputs,
                      WorkPtr work, std::vector<at::Tensor> outputs)
@@ -66,8 +80,7 @@ c10::intrusive_ptr<c10::ivalue::Future> TorchWork::getFutureResult() {
   work_->when_over(
       [work = work_, result] {
         adapter::CallbackPool::instance().post([work, result] {
-          const auto outcome = work->exception() ? c10d::WorkResult::COMM_ERROR : c10d::WorkResult::SUCCESS;
-          result->markCompleted(c10::IValue(static_cast<std::int64_t>(outcome)));
+          result->markCompleted(c10::IValue(static_cast<std::int64_t>(outcome_of(work->exception()))));
         });
       },
       true);

@@ -7,6 +7,7 @@ from pathlib import Path
 import torch
 import torch.distributed as dist
 from checks import RANK, SIZE, check, meet, raises, run
+from torch._C._distributed_c10d import WorkResult
 
 import hookline
 import hookline.torch as ht
@@ -360,6 +361,9 @@ def a_mismatch_is_an_error_on_every_rank():
 def timeouts_and_aborts():
     group = dist.new_group(timeout=datetime.timedelta(milliseconds=300))
     if RANK == 0:
+        work = dist.all_reduce(torch.ones(2), group=group, async_op=True)
+        raises(dist.DistBackendError, "Timeout", work.wait)
+        assert work.get_future_result().wait() == WorkResult.TIMEOUT.value
         raises(dist.DistBackendError, "Timeout", lambda: dist.all_reduce(torch.ones(2), group=group))
     dist.barrier()
     group = dist.new_group()
@@ -370,6 +374,7 @@ def timeouts_and_aborts():
         future = work.get_future()
         raises(dist.DistBackendError, "Aborted", work.wait)
         raises(dist.DistBackendError, "Aborted", future.wait)
+        assert work.get_future_result().wait() == WorkResult.COMM_ERROR.value
     dist.barrier()
     group = dist.new_group()
     if RANK == 0:
