@@ -16,15 +16,17 @@ bool TorchBackend::supportsTensorAlloc(c10::DeviceIndex) { return group_->capabi
 at::Tensor TorchBackend::allocateTensor(long size, at::TensorOptions options) {
   if (!options.device().is_cpu() || options.layout() != at::kStrided) return at::empty({size}, options);
   const auto bytes = static_cast<std::int64_t>(size) * static_cast<std::int64_t>(options.dtype().itemsize());
-  Tensor memory;
-  try {
-    memory = group_->empty({bytes}, DType::u8);
-  } catch (const ResourceError&) {
-    return at::empty({size}, options);
-  }
-  std::byte* const start = memory.mutable_bytes();
-  at::Tensor made = at::from_blob(start, {size}, [kept = std::move(memory)](void*) {}, options.requires_grad(false));
-  return made.set_requires_grad(options.requires_grad());
+  return called_by_torch([&] {
+    Tensor memory;
+    try {
+      memory = group_->empty({bytes}, DType::u8);
+    } catch (const ResourceError&) {
+      return at::empty({size}, options);
+    }
+    std::byte* const start = memory.mutable_bytes();
+    at::Tensor made = at::from_blob(start, {size}, [kept = std::move(memory)](void*) {}, options.requires_grad(false));
+    return made.set_requires_grad(options.requires_grad());
+  });
 }
 
 }  // namespace hookline::libtorch

@@ -290,6 +290,7 @@ def buckets_lie_in_the_memory_of_the_group():
         tensor.fill_(RANK == 0)
         dist.all_reduce(tensor, group=group)
         assert (tensor == 1).all()
+    raises(ValueError, "-50", lambda b=backend: b.allocate_tensor(-50, dtype=torch.bool, device=torch.device("cpu")))
     dist.destroy_process_group(group)
     del group, backend
     assert "memfd:hookline" in place(tensor)  # it outlives the group
