@@ -15,7 +15,7 @@ import torch.distributed as dist
 from torch import nn
 from torch.utils._pytree import tree_leaves
 
-from hookline import CommHook, ProcessGroup, Reducer, broadcast_coalesced, init_process_group
+from hookline import CommHook, InvalidArgument, ProcessGroup, Reducer, broadcast_coalesced, init_process_group
 from hookline._averaging import Averaging, bucket_limits, names_of
 
 from .groups import as_group
@@ -57,7 +57,7 @@ class DistributedDataParallel(Averaging, nn.Module):  # type: ignore[misc]  # to
         self._precision.cast_buffers(module)
         self._registered = hook is not None
         hook = self._precision.hook(hook)
-        ignored, delayed = set(names_of("ignored", ignored)), set(names_of("delayed", delayed))
+        ignored, delayed = _named(module, "ignored", ignored), _named(module, "delayed", delayed)
         self.module = module
         self.group = _group(process_group)
         self.find_unused_parameters = find_unused_parameters
@@ -77,9 +77,8 @@ class DistributedDataParallel(Averaging, nn.Module):  # type: ignore[misc]  # to
                 "gradient."
             )
         self._names = [name for name, _ in named]
-        ignored, delayed = ignored.intersection(self._names), delayed.intersection(self._names)  # not the frozen ones
         self._parameters_of = [p for _, p in named]
-        self._reduced = [index for index, name in enumerate(self._names) if name not in ignored]
+        self._reduced = [index for index, p in enumerate(self._parameters_of) if p not in ignored]
         rows = {
             parameter
             for part in module.modules()
@@ -87,7 +86,7 @@ class DistributedDataParallel(Averaging, nn.Module):  # type: ignore[misc]  # to
             for parameter in part.parameters(recurse=False)
         }
         # By what they are: a weight that two layers share has the name of the first.
-        self._sparse = {name for name, p in named if p in rows and name not in ignored}
+        self._sparse = {name for name, p in named if p in rows and p not in ignored}
         with torch.no_grad():
             self._reducer = Reducer(
                 [(name, _real(p.detach())) for name, p in named],
@@ -99,8 +98,8 @@ class DistributedDataParallel(Averaging, nn.Module):  # type: ignore[misc]  # to
                 mean=mean,
                 timeout=timeout,
                 sparse=self._sparse,
-                ignored=ignored,
-                delayed=delayed,
+                ignored={name for name, p in named if p in ignored},
+                delayed={name for name, p in named if p in delayed},
                 for_torch=True,
                 **bucket_limits(bucket_cap_mb),
             )
@@ -271,6 +270,16 @@ class _Pass:
 
     def __init__(self, averages: bool) -> None:
         self.averages = averages
+
+
+def _named(module: nn.Module, argument: str, names: Iterable[str]) -> set[nn.Parameter]:
+    """The parameters of these names: frozen ones, too, and a shared one by any of its names."""
+    known = dict(module.named_parameters(remove_duplicate=False))
+    given = names_of(argument, names)
+    for name in given:
+        if name not in known:
+            raise InvalidArgument(f"{argument}: there is no parameter called {name!r}")
+    return {known[name] for name in given}
 
 
 def _tensors(outputs: Any) -> Iterator[torch.Tensor]:

@@ -51,8 +51,13 @@ EXPECTED = step(DistributedDataParallel(network()))
 
 
 @check
-def names_of_parameters_as_a_text():
+def names_of_no_parameter():
     for argument in ("ignored", "delayed"):
+        raises(
+            ValueError,
+            f"{argument}: there is no parameter called 'bias'",
+            lambda a=argument: ht.DistributedDataParallel(network(), **{a: ["0.bias", "bias"]}),
+        )
         raises(
             TypeError,
             f"{argument} is a list of names, not a text: say ['0.bias']",

@@ -334,9 +334,12 @@ def sparse_ones_that_are_frozen_ignored_shared_or_unused():
             model.zero_grad()
             model(torch.tensor([RANK, 4])).sum().backward()
             assert net.table.weight.grad.to_dense()[:, 0].tolist() == [2 / SIZE] * SIZE + [0] * (4 - SIZE) + [2.0]
-    net = Table()
-    ht.DistributedDataParallel(net, ignored=["table.weight"])(torch.tensor([RANK])).sum().backward()
-    assert net.table.weight.grad.coalesce().indices().tolist() == [[RANK]]
+    for name in ("table.weight", "again.weight"):
+        net = Table(tied=True)
+        net.frozen = nn.Parameter(torch.ones(1), requires_grad=False)
+        model = ht.DistributedDataParallel(net, ignored=[name, "frozen"])
+        model(torch.tensor([RANK])).sum().backward()
+        assert net.table.weight.grad.coalesce().indices().tolist() == [[RANK]]
     net = Table()
     model = ht.DistributedDataParallel(net, find_unused_parameters=True)
     model(None).sum().backward()
