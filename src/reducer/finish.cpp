@@ -134,7 +134,8 @@ void Core::wait_for(std::size_t index) {
   {
     std::unique_lock lock(mutex_);
     // Operations have the same time, and their errors say more: they come first.
-    const Milliseconds limit = options.timeout.value_or(group->timeout() + kSlack);
+    const Milliseconds limit = std::min(options.timeout.value_or(group->timeout()), kLongestTimeout) +
+                               (options.timeout ? Milliseconds(0) : kSlack);
     const auto over = [&] { return failure_ || bucket.done || bucket.work; };
     while (!over()) {
       // A hook that waits for its lane has the time of those before it, too.

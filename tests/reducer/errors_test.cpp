@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <hookline/core/error.hpp>
+#include <hookline/core/interrupt.hpp>
 #include <hookline/hook/function_hook.hpp>
 #include <hookline/hook/registry.hpp>
 #include <hookline/reducer/reducer.hpp>
@@ -258,6 +259,18 @@ TEST_P(ReducerErrors, WhatTheRanksCannotAgreeOnEndsTheReducer) {
                         HasSubstr("step 1, outside its buckets"), HasSubstr("allreduce of 7 float32")));
     }
     EXPECT_NE(reducer.failure(), nullptr);
+  });
+}
+
+TEST(ReducerErrors, AHookMayHaveAllTheTimeThereIs) {
+  threads_world().spawn(1, [](ProcessGroup& group) {
+    static Promise<Tensor> late;
+    Reducer reducer(model(1), group.shared_from_this(),
+                    make_hook([](GradBucket&) { return late.get_future(); }, {.name = "slow"}),
+                    {.timeout = Milliseconds::max()});
+    reducer.mark_ready(0);
+    const InterruptScope waiting([] { late.try_set_value(Tensor::zeros({40})); });
+    reducer.finalize();
   });
 }
 
