@@ -9,6 +9,7 @@
 #include <hookline/core/error.hpp>
 
 #include "core/note.hpp"
+#include "core/stopwatch.hpp"
 #include "group/abort_quietly.hpp"
 #include "reducer/sparse_rows.hpp"
 
@@ -20,8 +21,6 @@ struct Sparse {
   SparseGradient own;
   Tensor parameter;
 };
-
-double seconds(Clock::duration time) { return std::chrono::duration<double>(time).count(); }
 
 }  // namespace
 
@@ -212,12 +211,12 @@ StepStats HookLanes::stats() const {
                              .parameters = entry->bucket.lengths().size(),
                              .bytes = entry->bucket.buffer().nbytes(),
                              .sent_bytes = sent,
-                             .ready = seconds(entry->ready - begin),
-                             .launched = seconds(entry->launched - begin),
-                             .done = seconds(entry->ended - begin)});
+                             .ready = core::seconds(entry->ready - begin),
+                             .launched = core::seconds(entry->launched - begin),
+                             .done = core::seconds(entry->ended - begin)});
     stats.sent_bytes += sent;
-    stats.total = std::max(stats.total, seconds(entry->ended - begin));
-    stats.backward = std::max(stats.backward, seconds(entry->ready - begin));
+    stats.total = std::max(stats.total, core::seconds(entry->ended - begin));
+    stats.backward = std::max(stats.backward, core::seconds(entry->ready - begin));
   }
   stats.exposed = std::max(0.0, stats.total - stats.backward);
   return stats;

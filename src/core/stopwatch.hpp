@@ -1,4 +1,4 @@
-// Adds up how long something took.
+// How long something took.
 #pragma once
 
 #include <chrono>
@@ -7,13 +7,15 @@
 
 namespace hookline::core {
 
+inline double seconds(Clock::duration time) { return std::chrono::duration<double>(time).count(); }
+
 /// Adds the time that it lived to a number of seconds.
 class Stopwatch {
  public:
-  explicit Stopwatch(double& seconds) : seconds_(seconds) {}
+  explicit Stopwatch(double& sum) : seconds_(sum) {}
   Stopwatch(const Stopwatch&) = delete;
   Stopwatch& operator=(const Stopwatch&) = delete;
-  ~Stopwatch() { seconds_ += std::chrono::duration<double>(Clock::now() - begin_).count(); }
+  ~Stopwatch() { seconds_ += seconds(Clock::now() - begin_); }
 
  private:
   double& seconds_;

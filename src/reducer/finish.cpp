@@ -8,6 +8,7 @@
 #include <hookline/core/error.hpp>
 #include <hookline/core/interrupt.hpp>
 
+#include "core/stopwatch.hpp"
 #include "group/abort_quietly.hpp"
 #include "kernel/copy.hpp"
 #include "reducer/core.hpp"
@@ -19,8 +20,6 @@ namespace {
 constexpr Milliseconds kSlack{300};
 /// How long hooks under way may take to end after one of them has failed.
 constexpr Milliseconds kGrace{1000};
-
-double seconds(Clock::duration time) { return std::chrono::duration<double>(time).count(); }
 
 }  // namespace
 
@@ -297,12 +296,12 @@ void Core::write_stats(Clock::time_point backward_end) {
                              .parameters = b.members.size(),
                              .bytes = b.sparse ? b.view->buffer().nbytes() : b.memory.nbytes(),
                              .sent_bytes = sent,
-                             .ready = seconds(b.ready_at - begun_),
-                             .launched = seconds(b.launched_at - begun_),
-                             .done = seconds(b.done_at - begun_)});
+                             .ready = core::seconds(b.ready_at - begun_),
+                             .launched = core::seconds(b.launched_at - begun_),
+                             .done = core::seconds(b.done_at - begun_)});
   }
-  stats.backward = seconds(backward_end - begun_);
-  stats.total = seconds(now - begun_);
+  stats.backward = core::seconds(backward_end - begun_);
+  stats.total = core::seconds(now - begun_);
   stats.exposed = stats.total - stats.backward;
 }
 
