@@ -55,14 +55,16 @@ void check(const at::Tensor& result, const at::Tensor& buffer) {
 
 }  // namespace
 
-/// The function, and errors until they are thrown, once. The future carries a number instead of an error: the reducer
-/// keeps the future, and with the traceback of an exception the frames that keep the model, which no garbage collector
-/// would see.
+/// The function, and a step's errors until one of them is thrown, after which the reducer asks for no other. The future
+/// carries a number instead of an error: the reducer keeps the future, and with the traceback of an exception the
+/// frames that keep the model, which no garbage collector would see.
 struct PythonTorchHook::Kept {
   std::mutex mutex;
   std::shared_ptr<PyObject> function;  ///< null after close_all()
-  std::map<std::int64_t, std::exception_ptr> errors;
+  using Errors = std::map<std::int64_t, std::exception_ptr>;
+  Errors errors;
   std::int64_t last = 0;
+  bool thrown = false;
 
   std::shared_ptr<PyObject> take_function() {
     const std::lock_guard lock(mutex);
@@ -75,15 +77,20 @@ struct PythonTorchHook::Kept {
   }
   std::int64_t add(std::exception_ptr error) {
     const std::lock_guard lock(mutex);
-    errors[++last] = std::move(error);
+    ++last;
+    if (!thrown) errors[last] = std::move(error);
     return last;
   }
   std::exception_ptr take(std::int64_t number) {
+    const Errors all = forget(true);
+    const auto place = all.find(number);
+    return place == all.end() ? nullptr : place->second;
+  }
+  /// Returns them, as the end of an exception of Python's wants the GIL, which nobody waits for under the mutex.
+  Errors forget(bool now_thrown) {
     const std::lock_guard lock(mutex);
-    const auto place = errors.find(number);
-    std::exception_ptr error = place == errors.end() ? nullptr : std::move(place->second);
-    if (place != errors.end()) errors.erase(place);
-    return error;
+    thrown = now_thrown;
+    return std::exchange(errors, {});
   }
 };
 
@@ -98,6 +105,7 @@ void PythonTorchHook::close_all() {
 
 c10::intrusive_ptr<c10::ivalue::Future> PythonTorchHook::runHook(c10d::GradBucket& bucket) {
   const std::shared_ptr<PyObject> function = called_by_torch([&] { return kept_->given_function(); });
+  if (bucket.getIndex() == 0) (void)kept_->forget(false);  // a new step
   c10::intrusive_ptr<c10::ivalue::Future> given;
   {
     const pybind11::gil_scoped_acquire gil;

@@ -3,7 +3,9 @@
 from __future__ import annotations  # so that all annotations below are texts
 
 import functools
+import gc
 import warnings
+import weakref
 
 import torch
 import torch.distributed as dist
@@ -157,6 +159,28 @@ def exceptions_keep_type_and_traceback():
     for model in models():
         ht.register_comm_hook(model, None, unlucky_later)
         raises(Exception, "out of luck", lambda m=model: step(m))
+
+
+def failed_model():
+    model = DistributedDataParallel(network(), bucket_cap_mb=1e-5)
+    step(model)  # the buckets are made anew behind it
+    seen = weakref.ref(model)
+
+    def unlucky(state, bucket):
+        error = KeyError("out of luck")
+        error.keeps = seen()  # as the frames of a traceback do
+        return failed(error)
+
+    ht.register_comm_hook(model, None, unlucky)
+    raises(KeyError, "out of luck", lambda: step(model))
+    return seen
+
+
+@check
+def errors_of_several_buckets_let_go_of_the_model():
+    gone = failed_model()
+    gc.collect()
+    assert gone() is None
 
 
 class Nothing(dist.ProcessGroup):
