@@ -169,6 +169,11 @@ def replace_ddp_comm_hook(comm_hook_type: Any, model: Any, state: Any = None) ->
     made, own = hook_of(hook, state, group)
     if own is not group and own.size() != group.size():
         raise InvalidArgument("replace_ddp_comm_hook: the new hook is for a group of another size")
+    if own.capabilities.lanes < group.capabilities.lanes:  # for which hooks are under way side by side
+        raise InvalidArgument(
+            "replace_ddp_comm_hook: the new hook's group has fewer lanes than that of the hook in its place, so that "
+            "ranks would mix up the collectives of its buckets; make it for the same group"
+        )
     native.replace(_core.hook_to_capsule(made))
 
 
