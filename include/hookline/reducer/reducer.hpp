@@ -90,9 +90,9 @@ class HOOKLINE_EXPORT Reducer {
   /// bucket. After an error of a hook or of the group this reducer repeats it.
   void finalize();
 
-  /// Forgets the marks of a step whose backward pass failed; the next step is this one again, also where other ranks
-  /// did not drop theirs. Does nothing between steps. Throws InvalidArgument where buckets of it are under way already:
-  /// other ranks have them.
+  /// Forgets the marks of a step whose backward pass failed, and what was added up under no_sync for it; the next step
+  /// is this one again, also where other ranks did not drop theirs. Does nothing between steps. Throws InvalidArgument
+  /// where buckets of it are under way already, as other ranks have them, and inside of a join.
   void drop_step();
 
   /// The place of a parameter's gradient in its bucket; stays there once the first step is over.
@@ -137,8 +137,8 @@ class HOOKLINE_EXPORT Reducer {
   void set_weight(double weight);
 
   /// For ranks with uneven inputs: runs `body`, which does this rank's steps, then takes part in the others' steps with
-  /// gradients of zero until all ranks are through, and last takes over the parameters of a rank that did the most
-  /// steps. Where body throws, the group is aborted.
+  /// gradients of zero (in the first of them with what it has added up under no_sync) until all ranks are through, and
+  /// last takes over the parameters of a rank that did the most steps. Where body throws, the group is aborted.
   void join(const std::function<void()>& body, const JoinOptions& options = {});
   /// The two halves of it, for callers whose body is no function.
   void begin_join(const JoinOptions& options = {});
