@@ -49,8 +49,8 @@ Steps Exchange::run(std::uint64_t number, std::uint64_t first_round) {
     const std::size_t end = reduces_slices() ? slice_begin(largest_block_, ranks, me + 1) : largest_block_;
     const std::size_t stride = collective_.reader ? std::max<std::size_t>(end, 1) : kChunkBytes;
     for (std::size_t at = begin; at < end; at += stride) {
-      // Who gave up may have taken its memory away from this group: no more is written to it.
-      while (anybody_gave_up()) co_await kBlocked;
+      // Who is gone may have taken its memory away from this group: no more is written to it, …
+      while (anybody_gone()) co_await kBlocked;
       const std::size_t part = std::min(stride, end - at);
       if (reduces_slices()) {
         reduce_in_place(at, part);
@@ -60,6 +60,8 @@ Steps Exchange::run(std::uint64_t number, std::uint64_t first_round) {
       ++moves_;
       co_await kBlocked;
     }
+    // … and what was read of it need not be what it gave: nobody leaves before all are through, unless it fails.
+    while (anybody_gone()) co_await kBlocked;
     rounds_ = 1;
     lane(rank_).filled.store(round_ + 1, std::memory_order_release);
     lane(rank_).reduced.store(round_ + 1, std::memory_order_release);
@@ -92,9 +94,9 @@ Steps Exchange::run(std::uint64_t number, std::uint64_t first_round) {
   for (const auto& [original, copy] : parts_.copied_back) original.copy_from(copy);
 }
 
-bool Exchange::anybody_gave_up() const {
+bool Exchange::anybody_gone() const {
   for (int r = 0; r < size_; ++r) {
-    if (memory_.block(r).standing.load(std::memory_order_relaxed) == Standing::gave_up) return true;
+    if (memory_.block(r).standing.load(std::memory_order_seq_cst) != Standing::present) return true;
   }
   return false;
 }
@@ -122,7 +124,9 @@ bool Exchange::reached(Word which, std::uint64_t value) {
 std::vector<int> Exchange::awaited() const {
   std::vector<int> ranks;
   for (int r = 0; r < size_; ++r) {
-    if (word(r, awaited_word_).load(std::memory_order_acquire) < awaited_value_) ranks.push_back(r);
+    const bool left = memory_.block(r).standing.load(std::memory_order_seq_cst) == Standing::left;
+    const bool missing = word(r, awaited_word_).load(std::memory_order_acquire) < awaited_value_;
+    if (missing || (mode_ == Mode::direct && left)) ranks.push_back(r);
   }
   return ranks;
 }

@@ -35,7 +35,8 @@ struct Scratch {
 /// The operation is one coroutine, run(). Its states are the places where it waits for a word of its peers:
 ///   posted    everybody has posted its call for this number; calls are compared, all ranks choose alike
 ///   inlined   small: everybody reads all payloads from the slots; done
-///   direct    what is read of the ranks lies in shared memory: read and write there, then wait until all are through
+///   direct    what is read of the ranks lies in shared memory: read and write there, while nobody is gone; then wait
+///             until all are through. Who leaves before takes memory along that is being read, and is missed
 ///   staged    rounds over the lane's staging buffers, in turn: fill, (reduce,) drain
 /// Rounds are counted over all operations of a lane; all ranks count alike. A rank may fill the buffer of round g as
 /// soon as it is through with round g - 1: it has seen everybody fill that one, and who fills g - 1 has done with g - 2
@@ -56,7 +57,7 @@ class Exchange {
   /// How many rounds it used up, once it is over.
   std::uint64_t rounds() const noexcept { return rounds_; }
 
-  /// The ranks that it waits for now: for error messages, and to know whether a rank that left is missed.
+  /// The ranks that it waits for now, or in vain: for error messages, and to know whether a rank that left is missed.
   std::vector<int> awaited() const;
   std::string describe() const { return backend::describe(call_); }
   /// Grows whenever the operation gets on, so that a driver can tell a step from a vain look.
@@ -71,7 +72,8 @@ class Exchange {
   const Counter& word(int rank, Word which) const;
   /// Whether every rank's word has come to the value.
   bool reached(Word which, std::uint64_t value);
-  bool anybody_gave_up() const;
+  /// Whether a rank gave up or left.
+  bool anybody_gone() const;
   void publish(Counter& counter, std::uint64_t value);
   /// Wakes peers that sleep over what post() has stored.
   void ring_once();
