@@ -1,6 +1,10 @@
 // Collectives between ranks that are stepped by hand: what one of them does while another is in the middle of it.
 #include "backend/embedded/exchange.hpp"
 
+#include <atomic>
+#include <functional>
+#include <thread>
+
 #include <gmock/gmock.h>
 
 #include <hookline/core/error.hpp>
@@ -79,6 +83,44 @@ TEST_F(Exchanges, InPlaceFailWhereARankLeavesDuringTheLastChunk) {
   }
   engine(1).look_around();
   expect_that_rank_0_left(*second);
+}
+
+// What a rank does with the blocks of all, where they lie.
+struct Reader final : BlockReader {
+  explicit Reader(std::function<void()> what) : body(std::move(what)) {}
+  void read(std::span<const std::byte* const>, std::size_t) noexcept override { body(); }
+  std::function<void()> body;
+};
+
+// Threads can see to it that a rank that fails has its tensors for itself.
+TEST_F(Exchanges, AFailingRankEndsWhenItsPeersHaveTakenTheirHandsOffItsTensors) {
+  std::atomic<bool> at_work = false;
+  bool was_at_work = false;
+  std::thread failing;
+  Reader idle([] {});
+  Reader busy([&] {
+    at_work = true;
+    failing = std::thread([&] {
+      engine(0).fail(std::make_exception_ptr(Aborted("struck by the test")));
+      was_at_work = at_work;
+    });
+    while (world_->block(0).standing != Standing::gave_up) std::this_thread::yield();
+    for (int i = 0; i < 10'000; ++i) std::this_thread::yield();  // more than it takes, if nothing keeps it
+    at_work = false;
+  });
+  const auto start = [&](int rank, Reader& reader) {
+    Collective what{.type = OpType::allgather_into_tensor, .inputs = {shared(rank, 10'000, 1)}, .outputs = {}};
+    what.reader = &reader;
+    return engine(rank).start(std::move(what), 0, Milliseconds{60'000});
+  };
+  const auto first = start(0, idle);
+  const auto second = start(1, busy);
+  while (engine(1).drive()) {
+  }
+  ASSERT_TRUE(failing.joinable());
+  failing.join();
+  EXPECT_TRUE(first->over());
+  EXPECT_FALSE(was_at_work) << "its operation was over while a peer was reading its tensor";
 }
 
 }  // namespace

@@ -123,11 +123,9 @@ void Engine::close() noexcept {
     const std::lock_guard lock(state_mutex_);
     if (std::exchange(closed_, true)) return;
     is_unusable_.store(true, std::memory_order_seq_cst);
+    if (!broken_) memory_->block(memory_->rank()).standing.store(Standing::left, std::memory_order_seq_cst);
   }
-  if (!broken()) {
-    memory_->block(memory_->rank()).standing.store(Standing::left, std::memory_order_seq_cst);
-    ring_peers(*memory_);
-  }
+  ring_peers(*memory_);
   end_all(std::make_exception_ptr(Aborted(fmt::format(
       "the {} group was shut down on this rank ({}) before the operation was done", name(), memory_->rank()))));
   {

@@ -50,13 +50,7 @@ Steps Exchange::run(std::uint64_t number, std::uint64_t first_round) {
     const std::size_t stride = collective_.reader ? std::max<std::size_t>(end, 1) : kChunkBytes;
     for (std::size_t at = begin; at < end; at += stride) {
       // Who is gone may have taken its memory away from this group: no more is written to it, …
-      while (anybody_gone()) co_await kBlocked;
-      const std::size_t part = std::min(stride, end - at);
-      if (reduces_slices()) {
-        reduce_in_place(at, part);
-      } else {
-        pull(at, part);
-      }
+      while (!move_in_place(at, std::min(stride, end - at))) co_await kBlocked;
       ++moves_;
       co_await kBlocked;
     }

@@ -96,6 +96,8 @@ class Exchange {
   void pull(std::size_t begin, std::size_t bytes);
   void reduce_slice(std::size_t begin, std::size_t bytes);
   void drain_slices(std::size_t begin, std::size_t bytes);
+  /// False, with nothing done, where a rank is gone.
+  bool move_in_place(std::size_t begin, std::size_t bytes);
   void reduce_in_place(std::size_t begin, std::size_t bytes);
   void reduce(const std::byte* const* sources, std::initializer_list<std::byte*> destinations, std::size_t bytes,
               kernel::Stores stores) const;

@@ -46,6 +46,7 @@ void Engine::fail(std::exception_ptr cause) {
 
 // Takes each claim in turn: while a driver is inside an operation, its tensors are being touched.
 void Engine::end_all(const std::exception_ptr& cause) {
+  memory_->await_hands_off();
   const auto claimed = [](Claim& claim) {
     if (claim.is_mine()) return false;
     while (!claim.take()) std::this_thread::yield();

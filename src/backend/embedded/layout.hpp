@@ -53,6 +53,9 @@ struct alignas(kCacheLine) Slot {
 struct LaneBlock {
   std::array<Slot, 2> slots;
   alignas(kCacheLine) Counter filled = 0;
+  /// While it reads or writes the memory of others. Set before the last look at their `standing`, which they change
+  /// before they look at this: both in one total order, so that one of them sees the other.
+  std::atomic<bool> reaching = false;
   alignas(kCacheLine) Counter reduced = 0;
   alignas(kCacheLine) Counter drained = 0;
 };

@@ -38,6 +38,10 @@ class Memory {
   virtual void enter() {}
   virtual void leave() {}
 
+  /// Called when this rank has said that it is gone, before its operations end: returns when no thread of this process
+  /// touches their tensors for a peer any more.
+  virtual void await_hands_off() {}
+
   /// Asks the kernel whether a peer is still there. May cost a system call; never blocks.
   virtual bool is_alive(int rank) = 0;
 

@@ -1,5 +1,6 @@
 // The protocol's hands: filling the staging buffers, copying and reducing out of them or out of the peers' memory.
 #include <algorithm>
+#include <atomic>
 
 #include "backend/embedded/exchange.hpp"
 #include "kernel/copy.hpp"
@@ -122,6 +123,16 @@ void Exchange::drain_slices(std::size_t begin, std::size_t bytes) {
     const std::size_t n = slice_begin(bytes, ranks, static_cast<std::size_t>(s) + 1) - at;
     to.write(begin + at, n, staging(s) + at);
   }
+}
+
+bool Exchange::move_in_place(std::size_t begin, std::size_t bytes) {
+  std::atomic<bool>& reaching = lane(rank_).reaching;
+  reaching.store(true, std::memory_order_seq_cst);
+  const bool gone = anybody_gone();
+  if (!gone && reduces_slices()) reduce_in_place(begin, bytes);
+  if (!gone && !reduces_slices()) pull(begin, bytes);
+  reaching.store(false, std::memory_order_seq_cst);
+  return !gone;
 }
 
 // Reads all ranks' buffers and writes the result to all of them, or to the root's.

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <bit>
 #include <mutex>
+#include <thread>
 
 #include <hookline/core/tensor.hpp>
 
@@ -49,6 +50,16 @@ std::optional<embedded::Location> ThreadsMemory::locate(const std::byte* data, s
 
 std::shared_ptr<std::byte> ThreadsMemory::resolve(int, const embedded::Location& place, std::size_t) {
   return {std::shared_ptr<void>(), std::bit_cast<std::byte*>(place.offset)};  // nobody's to let go of
+}
+
+// What a peer has begun is a chunk at most, and waits for nobody.
+void ThreadsMemory::await_hands_off() {
+  for (int r = 0; r < size(); ++r) {
+    if (r == rank()) continue;
+    for (const embedded::LaneBlock& lane : block(r).lanes) {
+      while (lane.reaching.load(std::memory_order_seq_cst)) std::this_thread::yield();
+    }
+  }
 }
 
 std::shared_ptr<World> World::child(const std::string& name, int size) {

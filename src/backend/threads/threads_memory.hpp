@@ -53,6 +53,7 @@ class ThreadsMemory final : public embedded::Memory {
   std::shared_ptr<void> allocate(std::size_t bytes) override;
   std::optional<embedded::Location> locate(const std::byte* data, std::size_t bytes) const override;
   std::shared_ptr<std::byte> resolve(int rank, const embedded::Location& place, std::size_t bytes) override;
+  void await_hands_off() override;
   bool is_alive(int rank) override { return !world_->is_dead(rank); }
 
  private:
