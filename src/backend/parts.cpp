@@ -7,13 +7,12 @@ namespace {
 // The contiguous memory that stands for a tensor in this operation: its own, or that of a copy.
 std::byte* travelling(const Tensor& tensor, bool written, Parts& parts) {
   if (tensor.is_contiguous()) return const_cast<std::byte*>(tensor.bytes());
-  for (const auto& [original, copy] : parts.copied_back) {
+  for (const auto& [original, copy, _] : parts.copied) {
     if (original.bytes() == tensor.bytes() && original.strides() == tensor.strides()) return copy.mutable_bytes();
   }
-  const Tensor copy = tensor.clone();
-  // A copy that is only read is kept here too: something must own it while the operation runs. The root of a broadcast
-  // and those who only give to a reduce may have tensors that cannot be written to.
-  parts.copied_back.emplace_back(written && !tensor.read_only() ? tensor : copy, copy);
+  const Tensor copy = Tensor::empty(tensor.shape(), tensor.dtype());
+  // The root of a broadcast and those who only give to a reduce may have tensors that cannot be written to.
+  parts.copied.push_back({tensor, copy, written && !tensor.read_only()});
   return copy.mutable_bytes();
 }
 
@@ -171,6 +170,16 @@ Parts cut(const Collective& collective, int rank, int size) {
   const bool only_takes = parts.motion == Motion::scatter && rank != collective.root;
   parts.block_bytes = (only_takes ? parts.take : parts.give)[0].bytes();
   return parts;
+}
+
+void take_in(const Parts& parts) {
+  for (const auto& [original, copy, _] : parts.copied) copy.copy_from(original);
+}
+
+void give_back(const Parts& parts) {
+  for (const auto& [original, copy, written] : parts.copied) {
+    if (written) original.copy_from(copy);
+  }
 }
 
 }  // namespace hookline::backend

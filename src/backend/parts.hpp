@@ -1,7 +1,6 @@
 // A collective as those who move its bytes see it: what this rank gives to whom, and where what it gets goes.
 #pragma once
 
-#include <utility>
 #include <vector>
 
 #include <hookline/backend/collective.hpp>
@@ -41,12 +40,23 @@ struct Parts {
   std::size_t block_bytes = 0;  ///< of each block, where all are alike
   Blocks give;                  ///< one block, or one for each rank
   Blocks take;                  ///< one block, or one from each rank
-  /// Tensors that are not contiguous travel as copies that are; these go back when the operation is done.
-  std::vector<std::pair<Tensor, Tensor>> copied_back;
+  /// A tensor that is not contiguous travels as a copy that is.
+  struct Copied {
+    Tensor original;
+    Tensor copy;
+    bool written;
+  };
+  std::vector<Copied> copied;
 };
 
-/// Cuts a checked collective into blocks. `rank` is the one that calls, of `size`.
+/// Cuts a checked collective into blocks. `rank` is the one that calls, of `size`. Reads no values: they are those of
+/// the moment when take_in() is called.
 Parts cut(const Collective& collective, int rank, int size);
+
+/// Copies what is not contiguous: when the operation's turn has come, as those before it may write to its tensors.
+void take_in(const Parts& parts);
+/// Copies what was written back, when the operation is done.
+void give_back(const Parts& parts);
 
 /// The beginning of slice `index` when `bytes` are cut into `count` slices at multiples of 64 bytes; the end of the
 /// last one is slice_begin(bytes, count, count).

@@ -29,6 +29,7 @@ std::size_t Exchange::bytes() const noexcept { return std::max(parts_.give.bytes
 Steps Exchange::run(std::uint64_t number, std::uint64_t first_round) {
   number_ = number;
   round_ = first_round;
+  take_in(parts_);
   post();
   while (!reached(Word::number, number_)) {
     ring_once();
@@ -85,7 +86,7 @@ Steps Exchange::run(std::uint64_t number, std::uint64_t first_round) {
     lane(rank_).reduced.store(round_, std::memory_order_release);
     lane(rank_).drained.store(round_, std::memory_order_release);
   }
-  for (const auto& [original, copy] : parts_.copied_back) original.copy_from(copy);
+  give_back(parts_);
 }
 
 bool Exchange::anybody_gone() const {

@@ -69,6 +69,7 @@ void Exchange::begin(std::uint64_t number) {
     at = kCallBytes + head_bytes();
   }
   if (inlined_ && is_source(rank_)) {
+    take_in(parts_);
     parts_.give.read(mine + at);
     at += parts_.give.bytes();
   }
@@ -112,6 +113,7 @@ Steps Exchange::run() {
   greeted_ = true;
   compare();
   if (parts_.motion == Motion::none) co_return;
+  take_in(parts_);  // what came with the greetings was taken in before: nothing else is read of it
   if (all_inlined()) {
     pull();
   } else {
@@ -126,7 +128,7 @@ Steps Exchange::run() {
     while (!transfer.step()) co_await backend::kBlocked;
     unpack();
   }
-  for (const auto& [original, copy] : parts_.copied_back) original.copy_from(copy);
+  give_back(parts_);
 }
 
 const std::byte* Exchange::greeting(int rank) const {

@@ -21,6 +21,7 @@ Run::Run(const Levels& levels, const Collective& collective, int lane, std::uint
 void Run::run() {
   // It names those who did not come, which the engine can do only where it is asked first.
   if (collective_.type == OpType::monitored_barrier) return through_engine();
+  take_in(parts_);
   agree();
   if (parts_.motion == Motion::none) return;
   if (fits_slot()) {
@@ -38,7 +39,7 @@ void Run::run() {
   } else {
     return through_engine();
   }
-  for (const auto& [original, copy] : parts_.copied_back) original.copy_from(copy);
+  give_back(parts_);
 }
 
 void Run::through_engine() { wait_for(levels_.flat->start(Collective(collective_), lane_, time_left()), levels_.all); }

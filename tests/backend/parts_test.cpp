@@ -1,0 +1,54 @@
+// Tensors that are not contiguous, which travel as copies.
+#include "backend/parts.hpp"
+
+#include <gtest/gtest.h>
+
+#include "harness/spawn.hpp"
+
+namespace hookline::backend {
+namespace {
+
+using hookline::testing::require;
+
+class Columns : public ::testing::TestWithParam<hookline::testing::World> {};
+
+void expect_each_takes_what_the_one_before_left(ProcessGroup& group, std::int64_t rows) {
+  const Tensor wide = Tensor::full({rows, 4}, 1);
+  const Tensor columns = wide.slice(1, 0, 4, 2);
+  const Tensor word = Tensor::zeros({1});
+  if (group.rank() != 0)
+    group.recv(word, 0)->wait();  // late, so that rank 0 starts the second before the first is over
+  const WorkPtr first = group.allreduce(columns);
+  const WorkPtr second = group.allreduce(columns);
+  if (group.rank() == 0) {
+    for (int r = 1; r < group.size(); ++r) group.send(word, r)->wait();
+  }
+  second->wait();
+  require(columns.contiguous().data<float>()[rows] == static_cast<float>(group.size() * group.size()), "the sum");
+  require(wide.data<float>()[1] == 1, "what lies between");
+  first->wait();
+}
+
+TEST_P(Columns, AreTakenWhenTheirTurnHasCome) {
+  GetParam().spawn(4, [](ProcessGroup& group) { expect_each_takes_what_the_one_before_left(group, 50'000); });
+}
+
+INSTANTIATE_TEST_SUITE_P(Worlds, Columns,
+                         ::testing::Values(hookline::testing::threads_world(),
+                                           hookline::testing::private_threads_world(), hookline::testing::shm_world(),
+                                           hookline::testing::memory_engine_world(),
+                                           hookline::testing::layered_threads_world(),
+                                           hookline::testing::layered_hosts_world()),
+                         [](const auto& world) { return world.param.name; });
+
+// Small ones ride in a line of control, which is written when they are posted.
+TEST(SmallColumns, AreTakenWhenTheirTurnHasCome) {
+  for (const auto& world : {hookline::testing::threads_world(), hookline::testing::shm_world(),
+                            hookline::testing::layered_threads_world()}) {
+    SCOPED_TRACE(world.name);
+    world.spawn(4, [](ProcessGroup& group) { expect_each_takes_what_the_one_before_left(group, 10); });
+  }
+}
+
+}  // namespace
+}  // namespace hookline::backend
