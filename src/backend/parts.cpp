@@ -8,7 +8,10 @@ namespace {
 std::byte* travelling(const Tensor& tensor, bool written, Parts& parts) {
   if (tensor.is_contiguous()) return const_cast<std::byte*>(tensor.bytes());
   for (const auto& [original, copy, _] : parts.copied) {
-    if (original.bytes() == tensor.bytes() && original.strides() == tensor.strides()) return copy.mutable_bytes();
+    if (original.bytes() == tensor.bytes() && original.strides() == tensor.strides() &&
+        original.shape() == tensor.shape()) {
+      return copy.mutable_bytes();
+    }
   }
   const Tensor copy = Tensor::empty(tensor.shape(), tensor.dtype());
   // The root of a broadcast and those who only give to a reduce may have tensors that cannot be written to.

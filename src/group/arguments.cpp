@@ -161,7 +161,8 @@ class Checks {
   bool in_place(const Tensor& input, std::size_t index) const {
     const auto me = static_cast<std::size_t>(rank_);
     if (c_.type == OpType::allgather_into_tensor || c_.type == OpType::allgather_into_tensor_coalesced) {
-      return input.bytes() == c_.outputs[index].bytes() + me * input.nbytes();
+      const Tensor& output = c_.outputs[index];
+      return input.is_contiguous() && output.is_contiguous() && input.bytes() == output.bytes() + me * input.nbytes();
     }
     if (c_.type == OpType::allgather || c_.type == OpType::gather) return input.bytes() == c_.outputs[me].bytes();
     return false;

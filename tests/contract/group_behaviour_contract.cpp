@@ -141,6 +141,9 @@ TEST_P(GroupBehaviour, RefusesWhatMakesNoSense) {
     EXPECT_THROW(group.allgather_into_tensor(Tensor::zeros({7}), t), InvalidArgument);
     const Tensor wide = Tensor::zeros({16});
     EXPECT_THROW(group.allgather_into_tensor(wide.slice(0, 0, 16, 2), wide.slice(0, 2, 6)), InvalidArgument);
+    const Tensor rows = Tensor::zeros({2, 8});
+    EXPECT_THROW(group.allgather_into_tensor(rows.slice(1, 0, 6), rows.slice(1, 0, 3)), InvalidArgument)
+        << "not where it belongs, though it begins there";
     const Tensor repeated = Tensor::wrap(t.mutable_bytes(), {4}, DType::f32, {.strides = Dims{0}});
     EXPECT_THROW(group.allreduce(repeated), InvalidArgument) << "all elements are one";
     EXPECT_THROW(group.reduce_scatter(t, {t, t}), InvalidArgument);
