@@ -17,9 +17,6 @@ struct Piece {
 /// Pieces one behind the other. One piece, the usual case, takes no allocation.
 class Stream {
  public:
-  Stream() = default;
-  Stream(std::byte* data, std::size_t bytes) { append(data, bytes); }
-
   void append(std::byte* data, std::size_t bytes) {
     if (bytes == 0) return;
     if (bytes_ == 0) {

@@ -153,10 +153,10 @@ void Exchange::post() {
       }
     }
   }
-  const std::size_t given = is_source(rank_) ? parts_.give.bytes() : 0;
-  if (given == 0) {
+  const std::size_t own = is_source(rank_) ? parts_.give.bytes() : 0;
+  if (own == 0) {
     // nothing of this rank's is read
-  } else if (at + given <= kInlineBytes) {
+  } else if (at + own <= kInlineBytes) {
     for (std::size_t i = 0; i < parts_.give.size(); ++i) {
       const Stream& block = parts_.give[i];
       block.for_each(0, block.bytes(), [&](const std::byte* data, std::size_t bytes, std::size_t) {
@@ -170,10 +170,10 @@ void Exchange::post() {
     const std::byte* end = begin;
     for (std::size_t i = 0; i < parts_.give.size(); ++i) {
       const Stream& block = parts_.give[i];
-      if (block.bytes() > 0 && (!block.contiguous() || block.contiguous() != end)) end = nullptr;
-      if (end) end += block.bytes();
+      if (block.bytes() == 0) continue;
+      end = end && block.contiguous() == end ? end + block.bytes() : nullptr;
     }
-    const auto place = begin && end ? memory_.locate(begin, given) : std::nullopt;
+    const auto place = begin && end ? memory_.locate(begin, own) : std::nullopt;
     if (place) {
       call_.sources_shared = 1;
       call_.offset = place->offset;
@@ -219,33 +219,37 @@ std::size_t Exchange::block_begin(int source, int target) const {
   return begin;
 }
 
+std::size_t Exchange::given(int source) const {
+  return has_block_per_rank(parts_.motion) ? block_begin(source, size_) : parts_.block_bytes;
+}
+
+std::size_t Exchange::head_bytes() const {
+  return parts_.motion == Motion::alltoall ? 2 * sizeof(std::uint64_t) * static_cast<std::size_t>(size_) : 0;
+}
+
 // All ranks decide from the same words, so all decide alike.
 void Exchange::choose() {
-  const bool per_rank = has_block_per_rank(parts_.motion);
-  const std::size_t head =
-      parts_.motion == Motion::alltoall ? 2 * sizeof(std::uint64_t) * static_cast<std::size_t>(size_) : 0;
   bool fits = true;
   bool shared = true;
   for (int s = 0; s < size_; ++s) {
     if (!is_source(s)) continue;
-    const std::size_t given = per_rank ? block_begin(s, size_) : parts_.block_bytes;
     for (int t = 0; t < size_; ++t) largest_block_ = std::max(largest_block_, block_bytes(s, t));
-    fits = fits && head + given <= kInlineBytes;
+    fits = fits && head_bytes() + given(s) <= kInlineBytes;
     shared = shared && scratch_.calls[static_cast<std::size_t>(s)].sources_shared != 0;
   }
   if (fits) return;
   mode_ = shared ? Mode::direct : Mode::staged;
   if (!shared && collective_.reader)
     throw InvalidArgument(describe() + ": a reader needs inputs in the group's memory");
-  if (per_rank) chunk_ = kChunkBytes / static_cast<std::size_t>(size_) / kCacheLine * kCacheLine;
+  if (has_block_per_rank(parts_.motion))
+    chunk_ = kChunkBytes / static_cast<std::size_t>(size_) / kCacheLine * kCacheLine;
   if (mode_ == Mode::staged) return;
   for (int s = 0; s < size_; ++s) {
     if (!is_source(s)) continue;
-    const std::size_t given = per_rank ? block_begin(s, size_) : parts_.block_bytes;
     const auto i = static_cast<std::size_t>(s);
     if (s != rank_)
-      mappings_.push_back(
-          memory_.resolve(s, {scratch_.calls[i].offset, scratch_.calls[i].first_page, scratch_.calls[i].pages}, given));
+      mappings_.push_back(memory_.resolve(
+          s, {scratch_.calls[i].offset, scratch_.calls[i].first_page, scratch_.calls[i].pages}, given(s)));
     scratch_.shared[i] = s == rank_ ? parts_.give[0].contiguous() : mappings_.back().get();
   }
 }
@@ -260,9 +264,7 @@ const std::byte* Exchange::source(int rank, int target, std::size_t begin) const
     return staging(rank) + block + (begin - round_begin_);
   }
   if (mode_ == Mode::direct) return scratch_.shared[static_cast<std::size_t>(rank)] + block_begin(rank, target) + begin;
-  const std::size_t head =
-      parts_.motion == Motion::alltoall ? 2 * sizeof(std::uint64_t) * static_cast<std::size_t>(size_) : 0;
-  return slot(rank).payload.data() + head + block_begin(rank, target) + begin;
+  return slot(rank).payload.data() + head_bytes() + block_begin(rank, target) + begin;
 }
 
 }  // namespace hookline::embedded

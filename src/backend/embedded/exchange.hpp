@@ -86,6 +86,10 @@ class Exchange {
   bool is_source(int rank) const { return backend::is_source(parts_.motion, rank, collective_.root); }
   std::size_t block_bytes(int source, int target) const;
   std::size_t block_begin(int source, int target) const;
+  /// All that a rank gives.
+  std::size_t given(int source) const;
+  /// What stands before the blocks in a slot.
+  std::size_t head_bytes() const;
   const std::byte* source(int rank, int target, std::size_t begin) const;
   std::byte* staging(int rank) const;
 
