@@ -123,5 +123,30 @@ TEST_F(Exchanges, AFailingRankEndsWhenItsPeersHaveTakenTheirHandsOffItsTensors) 
   EXPECT_FALSE(was_at_work) << "its operation was over while a peer was reading its tensor";
 }
 
+// After a pause, as nobody looks for small ones then. What rank 1 gives and takes is small; what rank 0 gives is not.
+TEST(ExchangesInTheBackground, GetOnWhereAnotherRankGivesMore) {
+  for (const OpType type : {OpType::scatter, OpType::alltoall_base}) {
+    SCOPED_TRACE(name(type));
+    const auto ranks = threads::make_backends(2, false);
+    const auto start = [&](int rank) {
+      Collective what{.type = type, .inputs = {}, .outputs = {}};
+      if (type == OpType::scatter) {
+        what.outputs = {Tensor::zeros({1'500})};
+        if (rank == 0) what.inputs = {Tensor::zeros({1'500}), Tensor::zeros({1'500})};
+      } else {
+        what.inputs = {Tensor::zeros({rank == 0 ? 3'000 : 100})};
+        what.input_splits = rank == 0 ? std::vector<std::int64_t>{1'500, 1'500} : std::vector<std::int64_t>{50, 50};
+        what.outputs = {Tensor::zeros({1'550})};
+        what.output_splits = {1'500, 50};
+      }
+      return ranks[static_cast<std::size_t>(rank)]->start(std::move(what), 0, std::chrono::seconds(20));
+    };
+    std::this_thread::sleep_for(Milliseconds(20));  // long enough for the ranks' own threads to fall asleep
+    const WorkPtr nobody_waits = start(1);
+    EXPECT_NO_THROW(start(0)->wait());
+    nobody_waits->wait();
+  }
+}
+
 }  // namespace
 }  // namespace hookline::embedded

@@ -66,7 +66,7 @@ class Engine::LaneOperation final : public Pending {
   std::uint64_t moves() const override { return exchange_.moves(); }
   std::vector<int> awaited() const override { return exchange_.awaited(); }
   std::string describe() const override { return fmt::format("{} (number {})", exchange_.describe(), number_); }
-  std::size_t bytes() const { return exchange_.bytes(); }
+  bool fits_slots() const { return exchange_.fits_slots(); }
 
  private:
   const std::uint64_t number_;  ///< in its lane
@@ -184,7 +184,7 @@ std::shared_ptr<Pending> Engine::start(Collective&& collective, int lane_index, 
     }
     drive_lane(lane, claimed);
     // A small one is posted now and needs nothing more of this rank but to be read; the others need somebody.
-    background = !first || exchange->bytes() > kInlineBytes;
+    background = !first || !exchange->fits_slots();
     operation = std::move(exchange);
   }
   if (const std::exception_ptr cause = why_unusable()) end_all(cause);  // it broke meanwhile

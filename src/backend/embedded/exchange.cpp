@@ -24,7 +24,9 @@ Exchange::Exchange(Memory& memory, int lane, Scratch& scratch, const Collective&
       parts_(backend::cut(collective_, rank_, size_)),
       call_(call_of(collective_, parts_)) {}
 
-std::size_t Exchange::bytes() const noexcept { return std::max(parts_.give.bytes(), parts_.take.bytes()); }
+bool Exchange::fits_slots() const {
+  return parts_.motion != Motion::alltoall && given(collective_.root) <= kInlineBytes;
+}
 
 Steps Exchange::run(std::uint64_t number, std::uint64_t first_round) {
   number_ = number;

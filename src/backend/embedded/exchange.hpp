@@ -48,8 +48,8 @@ class Exchange {
   Exchange(const Exchange&) = delete;
   Exchange& operator=(const Exchange&) = delete;
 
-  /// Bytes that this rank gives or takes, whichever is more: how large the operation is.
-  std::size_t bytes() const noexcept;
+  /// Whether all that the ranks give is sure to fit into the slots: of an alltoall, this rank knows its own part only.
+  bool fits_slots() const;
 
   /// The protocol; throws Mismatch where the calls differ. `number` counts the lane's operations from 1.
   Steps run(std::uint64_t number, std::uint64_t first_round);
