@@ -74,6 +74,13 @@ TEST_P(Forked, AbortIsRefusedAndNobodyIsTold) {
   });
 }
 
+TEST_P(Forked, NewGroupIsRefusedAndThatOfTheParentComesAbout) {
+  GetParam().spawn(kRanks, [](ProcessGroup& group) {
+    in_child([&] { expect_refused([&] { (void)group.new_group({0, 1, 2, 3}); }, "new_group"); });
+    group.new_group({0, 1, 2, 3})->barrier()->wait();
+  });
+}
+
 TEST_P(Forked, WaitingForWhatItsParentStartedIsRefused) {
   GetParam().spawn(kRanks, [](ProcessGroup& group) {
     const Tensor t = Tensor::full({10}, 1);

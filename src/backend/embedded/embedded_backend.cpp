@@ -30,6 +30,7 @@ class EmbeddedBackend final : public Backend {
   }
   std::shared_ptr<Backend> subset(const std::vector<int>& ranks, const std::string& name,
                                   Milliseconds timeout) override {
+    engine_->refuse_in_forked_child("new_group");
     return make_subset_(ranks, name, timeout);
   }
   void abort(const std::string& cause) override {
