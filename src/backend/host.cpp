@@ -17,7 +17,11 @@ namespace hookline::backend {
 
 std::string host_identity() {
   std::string identity;
-  std::getline(std::ifstream("/proc/sys/kernel/random/boot_id"), identity);
+  std::ifstream boot_id("/proc/sys/kernel/random/boot_id");
+  if (!boot_id && (errno == EMFILE || errno == ENFILE || errno == ENOMEM)) {
+    throw ResourceError(fmt::format("cannot read the identity of this host: {}", std::strerror(errno)));
+  }
+  std::getline(boot_id, identity);
   if (identity.empty()) {  // a sandbox may hide it; then the host's name must do
     std::array<char, 256> name = {};
     if (gethostname(name.data(), name.size() - 1) == 0) identity = name.data();

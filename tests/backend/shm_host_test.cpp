@@ -1,5 +1,6 @@
 // What a shm group takes of its host, and whom it lets in.
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -7,6 +8,7 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <csignal>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
@@ -23,6 +25,7 @@
 #include <hookline/store/file_store.hpp>
 #include <hookline/store/memory_store.hpp>
 
+#include "backend/host.hpp"
 #include "harness/spawn.hpp"
 #include "harness/temp_directory.hpp"
 
@@ -142,6 +145,69 @@ std::shared_ptr<ProcessGroup> one_of_two(const test::TempDirectory& directory, i
                              .world_size = 2,
                              .timeout = seconds(60),
                              .store = std::make_shared<FileStore>(directory / "store")});
+}
+
+// While this lives, the process can open only so many files more.
+class FewDescriptors {
+ public:
+  explicit FewDescriptors(std::size_t left) {
+    getrlimit(RLIMIT_NOFILE, &before_);
+    rlimit few = before_;
+    few.rlim_cur = 256;
+    setrlimit(RLIMIT_NOFILE, &few);
+    for (int fd = dup(STDERR_FILENO); fd >= 0; fd = dup(STDERR_FILENO)) taken_.push_back(fd);
+    for (; left > 0; --left, taken_.pop_back()) close(taken_.back());
+  }
+  FewDescriptors(const FewDescriptors&) = delete;
+  FewDescriptors& operator=(const FewDescriptors&) = delete;
+  ~FewDescriptors() {
+    for (const int fd : taken_) close(fd);
+    setrlimit(RLIMIT_NOFILE, &before_);
+  }
+
+ private:
+  rlimit before_ = {};
+  std::vector<int> taken_;
+};
+
+// Whether a rank can join with so few descriptors; where not, it must say why.
+bool joins_with(std::size_t descriptors, int rank) {
+  const test::TempDirectory directory;
+  const pid_t peer = fork();
+  if (peer == 0) {
+    alarm(60);
+    try {
+      one_of_two(directory, 1 - rank)->barrier()->wait();
+    } catch (const Error&) {  // it is left alone
+    }
+    _exit(0);
+  }
+  bool joined = false;
+  try {
+    const FewDescriptors few(descriptors);
+    one_of_two(directory, rank)->barrier()->wait();
+    joined = true;
+  } catch (const ResourceError& e) {
+    EXPECT_THAT(e.what(),
+                ::testing::AnyOf(::testing::HasSubstr("Too many open files"), ::testing::HasSubstr("ulimit")));
+  }
+  if (!joined) kill(peer, SIGKILL);
+  waitpid(peer, nullptr, 0);
+  return joined;
+}
+
+TEST(ShmHost, ARankWithoutDescriptorsSaysSo) {
+  for (const int rank : {0, 1}) {
+    std::size_t descriptors = 0;
+    while (descriptors < 20 && !joins_with(descriptors, rank)) ++descriptors;
+    EXPECT_GT(descriptors, 3u);
+    EXPECT_LT(descriptors, 20u);
+  }
+}
+
+TEST(ShmHost, WhereNoFileCanBeOpenedTheHostIsNotAnother) {
+  const FewDescriptors none(0);
+  EXPECT_THROW((void)backend::host_identity(), ResourceError);
 }
 
 // Runs a rank that ends by exit() while it still has the group, and perhaps an operation under way.

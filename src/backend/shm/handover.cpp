@@ -80,6 +80,9 @@ void send_descriptor(int socket, int rank, int fd) {
 std::pair<int, Descriptor> receive_descriptor(int socket) {
   Packet packet(-1);
   if (recvmsg(socket, &packet.header, MSG_CMSG_CLOEXEC) != sizeof packet.rank) return {-1, Descriptor()};
+  if ((packet.header.msg_flags & MSG_CTRUNC) != 0) {
+    throw ResourceError("cannot take a peer's shared memory: this process has no file descriptor left (ulimit -n)");
+  }
   const cmsghdr* const beside = CMSG_FIRSTHDR(&packet.header);
   if (!beside || beside->cmsg_level != SOL_SOCKET || beside->cmsg_type != SCM_RIGHTS ||
       beside->cmsg_len != CMSG_LEN(sizeof(int))) {
@@ -101,7 +104,12 @@ ucred credentials(int socket) {
 // The names of abstract sockets can be read by everybody, so whoever knows one may still be anybody.
 bool is_trusted(const ucred& peer) { return peer.uid == geteuid() || peer.uid == 0; }
 
-Descriptor process_of(const ucred& peer) { return Descriptor(static_cast<int>(syscall(SYS_pidfd_open, peer.pid, 0))); }
+// Nothing where it is gone.
+Descriptor process_of(const ucred& peer) {
+  Descriptor process(static_cast<int>(syscall(SYS_pidfd_open, peer.pid, 0)));
+  if (!process && errno != ESRCH) refuse("cannot watch a process of the shm group");
+  return process;
+}
 
 // The names of the ranks' sockets.
 std::vector<std::string> meet(Store& store, int rank, int size, const std::string& name, Clock::time_point deadline) {
@@ -139,8 +147,9 @@ std::vector<Peer> hand_over(Store& store, int rank, int size, int memory, Clock:
   for (int r = 0; r < rank; ++r) {
     Descriptor& connection = lower[static_cast<std::size_t>(r)];
     connection = Descriptor(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
+    if (!connection) refuse("cannot open a socket for the shm group");
     const auto [address, length] = abstract_address(names[static_cast<std::size_t>(r)]);
-    if (!connection || connect(connection.get(), reinterpret_cast<const sockaddr*>(&address), length) != 0) {
+    if (connect(connection.get(), reinterpret_cast<const sockaddr*>(&address), length) != 0) {
       throw PeerLost(fmt::format("rank {} of the shm group was gone when rank {} wanted to meet it: {}", r, rank,
                                  std::strerror(errno)));
     }
@@ -157,6 +166,7 @@ std::vector<Peer> hand_over(Store& store, int rank, int size, int memory, Clock:
         listener.get(), deadline,
         fmt::format("rank {} of the shm group waited in vain for {} more ranks{}", rank, missing, turned_away));
     const Descriptor connection(accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC));
+    if (!connection && errno != EINTR && errno != ECONNABORTED) refuse("cannot let a rank of the shm group in");
     if (!connection) continue;
     const ucred peer = credentials(connection.get());
     if (!is_trusted(peer)) {
