@@ -21,6 +21,7 @@
 
 #include <hookline/backend/shm.hpp>
 #include <hookline/core/error.hpp>
+#include <hookline/core/interrupt.hpp>
 #include <hookline/group/init.hpp>
 #include <hookline/store/file_store.hpp>
 #include <hookline/store/memory_store.hpp>
@@ -117,7 +118,9 @@ TEST(ShmHost, AnotherUserIsTurnedAway) {
   const auto store = std::make_shared<MemoryStore>();
   std::thread waiting([&] {
     EXPECT_THAT([&] { make_shm_backend(store, 0, 2, seconds(3)); },
-                ::testing::ThrowsMessage<Timeout>(::testing::HasSubstr("a process of user 65534 was turned away")));
+                ::testing::ThrowsMessage<Timeout>(
+                    ::testing::AllOf(::testing::HasSubstr("in vain for rank 1"),
+                                     ::testing::HasSubstr("a process of user 65534 was turned away"))));
   });
   store->wait({"shm/0"}, seconds(30));
   store->set("shm/1", store->get("shm/0"));  // so that rank 0 goes on to wait for somebody who connects
@@ -138,6 +141,13 @@ TEST(ShmHost, AnotherUserIsTurnedAway) {
   EXPECT_EQ(got, "");
   waitpid(child, nullptr, 0);
   waiting.join();
+}
+
+TEST(ShmHost, WaitingForARankToHandOverItsMemoryCanBeInterrupted) {
+  const auto store = std::make_shared<MemoryStore>();
+  store->set("shm/1", backend::host_identity() + "\nnobody");
+  const InterruptScope scope([] { throw std::domain_error("interrupted"); });
+  EXPECT_THROW(make_shm_backend(store, 0, 2, seconds(20)), std::domain_error);
 }
 
 std::shared_ptr<ProcessGroup> one_of_two(const test::TempDirectory& directory, int rank) {

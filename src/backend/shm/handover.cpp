@@ -7,8 +7,8 @@
 #include <sys/un.h>
 
 #include <cerrno>
-#include <climits>
 #include <cstring>
+#include <numeric>
 #include <random>
 #include <string>
 
@@ -16,6 +16,7 @@
 #include <fmt/ranges.h>
 
 #include <hookline/core/error.hpp>
+#include <hookline/core/interrupt.hpp>
 
 #include "backend/host.hpp"
 #include "backend/meeting.hpp"
@@ -42,10 +43,12 @@ std::pair<sockaddr_un, socklen_t> abstract_address(const std::string& name) {
 void wait_readable(int fd, Clock::time_point deadline, const std::string& what) {
   pollfd entry = {fd, POLLIN, 0};
   for (;;) {
-    const int ready = poll(&entry, 1, static_cast<int>(std::min<std::int64_t>(time_left(deadline).count(), INT_MAX)));
+    const Milliseconds left = time_left(deadline);
+    const int ready = poll(&entry, 1, static_cast<int>(std::min(left, kInterruptPeriod).count()));
     if (ready > 0) return;
-    if (ready == 0) throw Timeout(what);
-    if (errno != EINTR) refuse("poll");
+    if (ready < 0 && errno != EINTR) refuse("poll");
+    if (ready == 0 && left <= kInterruptPeriod) throw Timeout(what);
+    check_interrupt();
   }
 }
 
@@ -161,10 +164,12 @@ std::vector<Peer> hand_over(Store& store, int rank, int size, int memory, Clock:
     send_descriptor(connection.get(), rank, memory);
   }
   std::string turned_away;
-  for (int missing = size - 1 - rank; missing > 0;) {
-    wait_readable(
-        listener.get(), deadline,
-        fmt::format("rank {} of the shm group waited in vain for {} more ranks{}", rank, missing, turned_away));
+  std::vector<int> missing(static_cast<std::size_t>(size - 1 - rank));
+  std::iota(missing.begin(), missing.end(), rank + 1);
+  while (!missing.empty()) {
+    wait_readable(listener.get(), deadline,
+                  fmt::format("rank {} of the shm group waited in vain for rank {}{}", rank, fmt::join(missing, ", "),
+                              turned_away));
     const Descriptor connection(accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC));
     if (!connection && errno != EINTR && errno != ECONNABORTED) refuse("cannot let a rank of the shm group in");
     if (!connection) continue;
@@ -178,10 +183,9 @@ std::vector<Peer> hand_over(Store& store, int rank, int size, int memory, Clock:
     if (!process) continue;
     wait_readable(connection.get(), deadline, "a peer connected and said nothing");
     auto [r, descriptor] = receive_descriptor(connection.get());
-    if (r <= rank || r >= size || peers[static_cast<std::size_t>(r)].memory) continue;
+    if (std::erase(missing, r) == 0) continue;
     send_descriptor(connection.get(), rank, memory);
     peers[static_cast<std::size_t>(r)] = {std::move(descriptor), std::move(process)};
-    --missing;
   }
   for (int r = 0; r < rank; ++r) {
     const int connection = lower[static_cast<std::size_t>(r)].get();
