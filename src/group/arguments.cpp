@@ -76,7 +76,10 @@ class Checks {
         count("inputs", c_.inputs.size(), 1);
         break;
       case OpType::recv: peer(); [[fallthrough]];
-      case OpType::recv_anysource: count("outputs", c_.outputs.size(), 1); break;
+      case OpType::recv_anysource:
+        if (size_ == 1) refuse("there is no other rank to receive from");
+        count("outputs", c_.outputs.size(), 1);
+        break;
       case OpType::barrier:
       case OpType::monitored_barrier: break;
     }

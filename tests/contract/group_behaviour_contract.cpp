@@ -158,6 +158,11 @@ TEST_P(GroupBehaviour, RefusesWhatMakesNoSense) {
   });
 }
 
+TEST_P(GroupBehaviour, RefusesToReceiveFromAnybodyWhereThereIsNobody) {
+  GetParam().spawn(
+      1, [](ProcessGroup& group) { EXPECT_THROW(group.recv_anysource(Tensor::zeros({1})), InvalidArgument); });
+}
+
 TEST_P(GroupBehaviour, WhoOnlyGivesMayHaveReadOnlyTensorsOfAnyLayout) {
   GetParam().spawn(2, [](ProcessGroup& group) {
     const Tensor given = Tensor::full({8}, 3).slice(0, 0, 8, 2);

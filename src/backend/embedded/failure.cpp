@@ -156,7 +156,7 @@ void Engine::look_around() {
           PeerLost(fmt::format("{}: rank {} left the group", context(), fmt::join(missed, ", "))));
     } else if (gave_up) {
       cause = gave_up;
-    } else if (now >= deadline) {
+    } else if (now >= deadline && !awaited.empty()) {  // who was awaited at the last step may have come since
       const auto waited = std::chrono::duration_cast<Milliseconds>(now - operation.time_started());
       std::string text =
           fmt::format("{}: rank {} did not come within {} ms", context(), fmt::join(awaited, ", "), waited.count());
