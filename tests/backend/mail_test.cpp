@@ -94,6 +94,17 @@ TEST_F(Mails, ThatWerePutAsideAndAreRefusedLeaveTheirMailboxesToOthers) {
   for (int i = 0; i < kBoxes; ++i) EXPECT_TRUE(send(1)->over()) << "mailbox " << i;
 }
 
+TEST_F(Mails, ThatArePutAsideInPiecesAreTakenWithoutAPause) {
+  const Tensor two_chunks = Tensor::zeros({kMailBytes / kMailboxes / 2 / sizeof(float)});
+  for (std::size_t i = 0; i < kMailboxes; ++i) {
+    Collective what{.type = OpType::send, .inputs = {two_chunks}, .outputs = {}, .root = 1, .tag = 1};
+    ASSERT_TRUE(engines_[0]->start(std::move(what), 0, Milliseconds{10'000})->over());
+  }
+  const auto one = receive(Tensor::zeros({1}), 2);  // puts the first piece aside
+  EXPECT_TRUE(engines_[1]->drive()) << "the second one";
+  EXPECT_FALSE(engines_[1]->drive());
+}
+
 class MailsOfThree : public Mails {
  protected:
   MailsOfThree() : Mails(3) {}

@@ -229,17 +229,17 @@ void Mail::refuse(int source, Incoming& message) {
 }
 
 // All mailboxes of a sender hold messages that nobody waits for, and somebody waits for one that has not come: the
-// oldest is taken out and kept here, so that the sender can go on.
-void Mail::make_room(int source) {
+// oldest is taken out and kept here, so that the sender can go on. True where some of it was.
+bool Mail::make_room(int source) {
   auto& list = incoming_[static_cast<std::size_t>(source)];
   const auto lies_in_box = [&](const Incoming& m) { return m.taken < chunks(m.bytes); };
   const auto stuck =
       std::count_if(list.begin(), list.end(), [&](const Incoming& m) { return !m.claimed && lies_in_box(m); });
-  if (stuck < static_cast<std::ptrdiff_t>(kMailboxes)) return;
+  if (stuck < static_cast<std::ptrdiff_t>(kMailboxes)) return false;
   Incoming& oldest = *std::find_if(list.begin(), list.end(), lies_in_box);
   const std::uint64_t at = oldest.taken * half_bytes_;
   oldest.kept.resize(at + std::min<std::uint64_t>(half_bytes_, oldest.bytes - at));
-  take_chunk(source, oldest, oldest.kept.data() + at);
+  return take_chunk(source, oldest, oldest.kept.data() + at);
 }
 
 bool Mail::receive_step(Receive& receive) {
@@ -250,7 +250,7 @@ bool Mail::receive_step(Receive& receive) {
       look_into(s);
       Incoming* const message = find(s, receive.tag_);
       if (!message) {
-        make_room(s);
+        if (make_room(s)) ++receive.moves_;
         continue;
       }
       message->claimed = true;

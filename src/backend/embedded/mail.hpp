@@ -105,7 +105,7 @@ class Mail {
   Incoming* find(int source, int tag);
   bool take_chunk(int source, Incoming& message, std::byte* to);
   void refuse(int source, Incoming& message);
-  void make_room(int source);
+  bool make_room(int source);
   int free_box(int target);
 
   Memory& memory_;
