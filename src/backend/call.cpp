@@ -1,6 +1,7 @@
 // Putting a rank's call down, comparing those of all ranks, and saying them in words.
 #include "backend/call.hpp"
 
+#include <bit>
 #include <cstring>
 
 #include <fmt/format.h>
@@ -57,7 +58,8 @@ std::string describe(const Call& call) {
 std::string difference(const Call* calls, int size) {
   const auto same = [](const Call& a, const Call& b) {
     return a.type == b.type && a.dtype == b.dtype && a.reduce == b.reduce && a.root == b.root && a.count == b.count &&
-           a.layout == b.layout && a.factor == b.factor && a.note == b.note;
+           a.layout == b.layout && a.note == b.note &&
+           std::bit_cast<std::uint64_t>(a.factor) == std::bit_cast<std::uint64_t>(b.factor);  // NaN is like itself
   };
   bool all_same = true;
   for (int r = 1; r < size; ++r) all_same = all_same && same(calls[0], calls[r]);
