@@ -83,11 +83,13 @@ std::string read_splits(const std::vector<const std::byte*>& posted, std::vector
     std::memcpy(taken.data() + r * ranks, posted[r] + bytes, bytes);
   }
   for (std::size_t from = 0; from < ranks; ++from) {
+    std::ptrdiff_t sum = 0;
     for (std::size_t to = 0; to < ranks; ++to) {
       const std::uint64_t given = splits[from * ranks + to];
       const std::uint64_t expected = taken[to * ranks + from];
       if (given != expected)
         return fmt::format("rank {} gives {} bytes to rank {}, which expects {}", from, given, to, expected);
+      if (__builtin_add_overflow(sum, given, &sum)) return fmt::format("rank {} gives more than there can be", from);
     }
   }
   return "";
