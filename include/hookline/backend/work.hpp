@@ -26,8 +26,9 @@ class HOOKLINE_EXPORT Work : public std::enable_shared_from_this<Work> {
   virtual void wait(std::optional<Milliseconds> timeout = std::nullopt) = 0;
   /// The outcome, with the output tensors. Continuations run on a thread of the group's.
   virtual Future<std::vector<Tensor>> get_future() = 0;
-  /// Has `task` called once it is over, exactly once, perhaps in the thread that ends it: it must be short and must not
-  /// throw. Unless told to `hasten`, the operation may end only when somebody waits or starts another one.
+  /// Has `task` called once it is over, exactly once, perhaps in the thread that ends it: it must be short, must not
+  /// throw and must not shut the group down. Unless told to `hasten`, the operation may end only when somebody waits or
+  /// starts another one.
   virtual void when_over(Task task, bool hasten);
   virtual bool is_completed() = 0;
   /// Null while it runs and where it succeeded.
