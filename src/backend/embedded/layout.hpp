@@ -1,8 +1,8 @@
 // What the ranks of one host share: one block a rank, written by its owner and read by its peers.
 //
 // Who may write what: everything in a RankBlock is written by the rank that owns it, except `bell` (anybody rings),
-// `found_dead`, and `drained` and `refused` of a mailbox (written by the one rank that the mailbox is for). Each word
-// that a peer waits for only grows.
+// `alive` and `found_dead` (by who asks whether the rank lives), and `drained` and `refused` of a mailbox (written by
+// the one rank that the mailbox is for). Each word that a peer waits for only grows.
 #pragma once
 
 #include <pthread.h>
