@@ -27,6 +27,7 @@
 #include <hookline/store/memory_store.hpp>
 
 #include "backend/host.hpp"
+#include "backend/shm/region.hpp"
 #include "harness/spawn.hpp"
 #include "harness/temp_directory.hpp"
 
@@ -213,6 +214,23 @@ TEST(ShmHost, ARankWithoutDescriptorsSaysSo) {
     EXPECT_GT(descriptors, 3u);
     EXPECT_LT(descriptors, 20u);
   }
+}
+
+TEST(ShmHost, MemoryThatCannotBeMappedIsGivenBack) {
+  const auto region = std::make_shared<shm::OwnRegion>();
+  const auto taken = [&] { return bytes_of(fmt::format("/proc/self/fd/{}", region->fd())); };
+  const std::uint64_t before = taken();
+  std::ifstream pages("/proc/self/statm");
+  rlim_t mapped = 0;
+  pages >> mapped;
+  rlimit addresses = {};
+  getrlimit(RLIMIT_AS, &addresses);
+  const rlimit few = {mapped * 4096 + (16 << 20), addresses.rlim_max};
+  setrlimit(RLIMIT_AS, &few);
+  EXPECT_THAT([&] { (void)region->allocate(64 << 20); },
+              ::testing::ThrowsMessage<ResourceError>(::testing::HasSubstr("cannot map 67108864 bytes")));
+  setrlimit(RLIMIT_AS, &addresses);
+  EXPECT_EQ(taken(), before);
 }
 
 TEST(ShmHost, WhereNoFileCanBeOpenedTheHostIsNotAnother) {

@@ -69,7 +69,13 @@ std::shared_ptr<void> OwnRegion::allocate(std::size_t bytes) {
     next_ += length;
   }
   commit(offset, length);
-  auto* const data = static_cast<std::byte*>(map(fd_.get(), offset, length));
+  std::byte* data = nullptr;
+  try {
+    data = static_cast<std::byte*>(map(fd_.get(), offset, length));
+  } catch (...) {
+    give_up(offset, length);
+    throw;
+  }
   {
     const std::lock_guard lock(mutex_);
     buffers_[data] = {offset, length};
@@ -86,7 +92,12 @@ void OwnRegion::release(const std::byte* data, std::size_t bytes) {
   const std::lock_guard lock(mutex_);
   const auto buffer = buffers_.extract(data);
   munmap(const_cast<std::byte*>(data), bytes);
-  fallocate(fd_.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, static_cast<off_t>(buffer.mapped().offset),
+  give_up(buffer.mapped().offset, bytes);
+}
+
+// Gives the memory back to the host.
+void OwnRegion::give_up(std::uint64_t offset, std::size_t bytes) const {
+  fallocate(fd_.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, static_cast<off_t>(offset),
             static_cast<off_t>(bytes));
 }
 

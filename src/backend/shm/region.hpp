@@ -33,6 +33,7 @@ class OwnRegion : public std::enable_shared_from_this<OwnRegion> {
 
  private:
   void commit(std::uint64_t offset, std::size_t bytes) const;
+  void give_up(std::uint64_t offset, std::size_t bytes) const;
   void release(const std::byte* data, std::size_t bytes);
 
   const std::uint64_t fork_generation_;
