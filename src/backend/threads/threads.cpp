@@ -64,8 +64,10 @@ void ThreadsMemory::await_hands_off() {
 
 std::shared_ptr<World> World::child(const std::string& name, int size) {
   const std::lock_guard lock(mutex_);
-  std::shared_ptr<World> world = children_[name].lock();
-  if (!world) children_[name] = world = std::make_shared<World>(size, reach_all_memory_);
+  Child& child = children_[name];
+  if (!child.world) child.world = std::make_shared<World>(size, reach_all_memory_);
+  std::shared_ptr<World> world = child.world;
+  if (++child.joined == size) children_.erase(name);
   return world;
 }
 

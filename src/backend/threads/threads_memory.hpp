@@ -27,7 +27,8 @@ class World {
   void forget(const std::byte* data);
   bool reachable(const std::byte* data, std::size_t bytes) const;
 
-  /// The world of a subset, made by whoever of its members comes first. It lives while one of them does.
+  /// The world of a subset, made by whoever of its members comes first, and kept until all have come: who comes late is
+  /// to find those that have left already.
   std::shared_ptr<World> child(const std::string& name, int size);
 
   /// For tests: a rank that is to count as killed.
@@ -40,7 +41,11 @@ class World {
   std::vector<std::unique_ptr<embedded::RankBlock>> blocks_;
   mutable std::mutex mutex_;
   std::map<const std::byte*, std::size_t> shared_;
-  std::map<std::string, std::weak_ptr<World>> children_;
+  struct Child {
+    std::shared_ptr<World> world;
+    int joined = 0;
+  };
+  std::map<std::string, Child> children_;
   std::atomic<std::uint64_t> dead_ = 0;
 };
 

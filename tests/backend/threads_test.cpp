@@ -1,0 +1,22 @@
+// Ranks as threads.
+#include <hookline/backend/threads.hpp>
+
+#include <gmock/gmock.h>
+
+#include <hookline/core/error.hpp>
+
+namespace hookline {
+namespace {
+
+TEST(Threads, WhoComesLateToASubsetFindsThoseThatHaveLeft) {
+  const auto ranks = make_threads_backends(2);
+  const std::chrono::seconds timeout(20);
+  const auto subset = [&](std::size_t rank) { return ranks[rank]->subset({0, 1}, "subset", timeout); };
+  subset(0)->shutdown();
+  const auto late = subset(1);
+  EXPECT_THAT([&] { late->start({.type = OpType::barrier, .inputs = {}, .outputs = {}}, 0, timeout)->wait(); },
+              ::testing::ThrowsMessage<PeerLost>(::testing::HasSubstr("rank 0 left the group")));
+}
+
+}  // namespace
+}  // namespace hookline
