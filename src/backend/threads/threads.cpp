@@ -15,7 +15,7 @@ namespace hookline {
 namespace threads {
 
 World::World(int size, bool reach_all_memory) : size_(size), reach_all_memory_(reach_all_memory) {
-  for (int r = 0; r < size; ++r) blocks_.push_back(std::make_unique<embedded::RankBlock>());
+  for (int r = 0; r < size; ++r) blocks_.push_back(std::make_unique_for_overwrite<embedded::RankBlock>());
 }
 
 void World::note(const std::byte* data, std::size_t bytes) {
