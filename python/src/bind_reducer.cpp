@@ -33,11 +33,12 @@ namespace {
 
 /// The reducer goes when the garbage collector takes a cycle apart that it is part of.
 struct PyReducer {
+  HookPtr
+      hook;  // without the optimizer's steps behind it; first, so that what it has of Python's is dropped with the GIL
   std::unique_ptr<Reducer> reducer;
   std::shared_ptr<ProcessGroup> group;
   std::unique_ptr<Reducer::NoSync> no_sync;
   bool for_torch = false;
-  HookPtr hook;  // without the optimizer's steps behind it
   PyRef optimizer;
   std::optional<double> clip_norm;
 
@@ -66,8 +67,8 @@ int traverse(const PyReducer& own, visitproc visit, void* arg) {
 
 void clear(PyReducer& own) {
   own.no_sync.reset();
-  const std::unique_ptr<Reducer> reducer = std::move(own.reducer);
   const HookPtr hook = std::move(own.hook);
+  const std::unique_ptr<Reducer> reducer = std::move(own.reducer);
   const PyRef optimizer = std::move(own.optimizer);
 }
 
@@ -109,8 +110,8 @@ void construct(PyReducer* self, const std::vector<std::pair<std::string, TensorA
   HookPtr stepping = overlapped(made, stepper, clip_norm, for_torch);
   auto reducer =
       natively([&] { return std::make_unique<Reducer>(std::move(list), group, std::move(stepping), options); });
-  new (self) PyReducer{std::move(reducer), std::move(group),   nullptr,  for_torch,
-                       std::move(made),    std::move(stepper), clip_norm};
+  new (self) PyReducer{std::move(made), std::move(reducer), std::move(group), nullptr,
+                       for_torch,       std::move(stepper), clip_norm};
 }
 
 nb::object stats(const PyReducer& self) {
@@ -215,9 +216,11 @@ void bind_between_steps(nb::class_<PyReducer>& reducer) {
           "replace_hook",
           [](PyReducer& self, nb::handle state, nb::handle hook) {
             HookPtr made = hook_of(state, hook, self.group, self.for_torch);
-            const HookPtr before = self->hook();  // dropped with the GIL, after the new one is in place
+            // Dropped after the new ones are in place; the inner one last, with the GIL.
+            const HookPtr inner = self.hook;
+            const HookPtr before = self->hook();
             self->replace_hook(overlapped(made, self.optimizer, self.clip_norm, self.for_torch));
-            const HookPtr inner = std::exchange(self.hook, std::move(made));
+            self.hook = std::move(made);
           },
           arg("state").none(), arg("hook").none(), "Another hook from the next step on.")
       .def_prop_ro("hook_name", [](const PyReducer& self) { return self->hook()->name(); })

@@ -10,6 +10,7 @@
 #include <hookline/core/error.hpp>
 #include <hookline/optimizer/overlap.hpp>
 
+#include "gil_release.hpp"
 #include "py_error.hpp"
 #include "py_hook.hpp"
 
@@ -43,6 +44,17 @@ BucketStep steps_of(PyRef stepper, bool by_parameter, bool for_torch) {
   };
 }
 
+/// A hook with a thread of its own, on which the next hook may have run: in Python, too, so that the thread wants the
+/// GIL for its end. Whoever drops the hook and has the GIL lets go of it meanwhile.
+HookPtr dropped_without_gil(HookPtr hook) {
+  CommHookInterface* const pointer = hook.get();
+  return {pointer, [hook = std::move(hook)](CommHookInterface*) mutable {
+            std::optional<GilRelease> released;
+            if (holds_gil()) released.emplace();
+            hook.reset();
+          }};
+}
+
 }  // namespace
 
 PyRef stepper_of(nb::object optimizer) {
@@ -59,7 +71,7 @@ HookPtr overlapped(HookPtr hook, const PyRef& stepper, std::optional<double> cli
     return hook;
   }
   if (nb::isinstance<Optimizer>(optimizer)) {
-    return overlap(std::move(hook), nb::cast<OptimizerPtr>(optimizer), options);
+    return dropped_without_gil(overlap(std::move(hook), nb::cast<OptimizerPtr>(optimizer), options));
   }
   const bool by_parameter = nb::hasattr(optimizer, "step_param");
   if (!by_parameter && !PyCallable_Check(optimizer.ptr())) {

@@ -1,6 +1,7 @@
 """Optimizers behind hooks, from Python: DataParallel(optimizer=...), clipping, and steps by callables."""
 
 import gc
+import sys
 import threading
 import weakref
 
@@ -250,3 +251,36 @@ def test_a_step_that_knows_its_model_does_not_keep_it_alive(ranks):
     (reference,) = ranks(1, body)
     gc.collect()
     assert reference() is None
+
+
+@pytest.mark.parametrize("end", ["del ddp", "ddp.replace_comm_hook(group, 'noop')", "owner = [ddp, lambda: owner]"])
+@pytest.mark.parametrize("python", ["hook", "group"])
+def test_a_model_whose_optimizer_has_run_python_is_let_go_of(launch, python, end):
+    """The thread that steps the first bucket begins the second one's hook, and then wants the GIL for its end."""
+    outcome = launch(
+        1,
+        f"""
+        import gc, sys
+        sys.path[:0] = {sys.path!r}
+        import numpy as np
+        import hookline as hl
+        from python_groups import Forwarding
+        from training_steps import mean_hook
+
+        inner = hl.init_process_group()
+        group, hook = (Forwarding(inner), None) if {python!r} == "group" else (inner, mean_hook)
+        params = {{name: np.zeros(20_000, np.float32) for name in "ab"}}
+        ddp = hl.numpy.DataParallel(params, group, hook=hook, optimizer="sgd", bucket_cap_mb=0.01)
+        for _ in range(3):
+            for name in "ba":
+                ddp.ready(name, np.ones(20_000, np.float32))
+            ddp.finish()
+        gc.collect()  # meanwhile that thread has let go of the model
+        {end}
+        ddp = owner = None
+        gc.collect()
+        print("end")
+        """,
+    )
+    assert outcome.returncode == 0, outcome.stderr
+    assert "end" in outcome.stdout
