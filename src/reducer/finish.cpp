@@ -130,11 +130,12 @@ void Core::set_aside(std::size_t parameter) {
 
 void Core::wait_for(std::size_t index) {
   Bucket& bucket = buckets[index];
+  // Operations have the same time, and their errors say more: they come first. A group may ask Python for it, where
+  // another thread may be waiting for the lock.
+  const Milliseconds limit = options.timeout ? std::min(*options.timeout, kLongestTimeout)
+                                             : std::min(group->timeout(), kLongestTimeout) + kSlack;
   {
     std::unique_lock lock(mutex_);
-    // Operations have the same time, and their errors say more: they come first.
-    const Milliseconds limit = std::min(options.timeout.value_or(group->timeout()), kLongestTimeout) +
-                               (options.timeout ? Milliseconds(0) : kSlack);
     const auto over = [&] { return failure_ || bucket.done || bucket.work; };
     while (!over()) {
       // A hook that waits for its lane has the time of those before it, too.

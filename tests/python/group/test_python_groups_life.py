@@ -69,6 +69,22 @@ def test_hooks_that_run_at_exit():
     assert out == "Aborted\n"
 
 
+def test_a_collection_while_a_reducer_asks_for_the_timeout():
+    """The collector looks at the reducer, whatever lock that has taken."""
+    run("""
+        import gc
+        class Collecting(Forwarding):
+            def timeout(self):
+                gc.collect()
+                return 30
+        def main():
+            ddp = hl.numpy.DataParallel({"w": np.zeros(3, np.float32)}, Collecting(hl.threads_groups(1)[0]))
+            ddp.ready("w", np.ones(3, np.float32))
+            ddp.finish()
+        main()
+    """)
+
+
 def test_errors_leak_nothing_either():
     """Tracebacks refer to frames, and those to groups, works and futures: cycles that have to be collected."""
     folder = Path(__file__).parent
