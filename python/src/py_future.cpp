@@ -125,8 +125,12 @@ bool PyFuture::complete(PyRef reference, std::exception_ptr error) {
     return error ? promise_->try_set_error(std::move(error)) : promise_->try_set_value(std::move(reference));
   };
   if (shared_) {
+    // They may wait for other futures, whose callbacks therefore must not be left to the loop that has come here.
+    auto* const outer = std::exchange(deferred, nullptr);
     const GilRelease released;
-    return finish();
+    const bool first = finish();
+    deferred = outer;
+    return first;
   }
   own_ = reference;
   return finish();

@@ -293,3 +293,18 @@ def test_a_timer_completes_the_future():
     grads = gradients(model(), 0)
     step(ddp, grads)
     expect(grads, 2)
+
+
+def test_a_hook_waits_for_a_callback():
+    """From the second bucket on it runs inside the completion of the future of the one before."""
+    (group,) = hl.threads_groups(1)
+    ddp = hl.numpy.DataParallel(model(), group, bucket_cap_mb=1e-5)
+
+    def hook(state, bucket):
+        tripled = done(bucket.buffer()).then(lambda f: f.value() * 3).wait(10)
+        return state.allreduce([tripled]).get_future().then(lambda f: f.value()[0])
+
+    ddp.register_comm_hook(group, hook)
+    grads = gradients(model(), 0)
+    step(ddp, grads)
+    expect(grads, 3)
