@@ -57,6 +57,9 @@ PyFuture::~PyFuture() {
 nb::object PyFuture::wait(std::optional<TimeoutArg> timeout) {
   const Milliseconds limit = timeout ? *timeout : kDefaultTimeout;
   const auto deadline = deadline_after(limit);
+  // A callback that waits for another one does the work of its thread meanwhile.
+  const auto own_thread = promise_ && !done() ? ThreadExecutor::current() : nullptr;
+  if (own_thread) future_.on_done([own_thread] { own_thread->post([] {}); });
   while (!done()) {
     const Milliseconds left = time_left(deadline);
     if (left == Milliseconds(0)) {
@@ -65,7 +68,9 @@ nb::object PyFuture::wait(std::optional<TimeoutArg> timeout) {
     const Future<PyRef> future = future_;
     {
       const GilRelease released;
-      future.wait_until(deadline_after(std::min(left, kSlice)));
+      const auto slice = deadline_after(std::min(left, kSlice));
+      if (own_thread) ThreadExecutor::run_next(slice);
+      else future.wait_until(slice);
     }
     if (PyErr_CheckSignals() != 0) throw nb::python_error();
     if (closing() && !done()) throw Aborted("Future.wait: Python is ending and nobody will complete this future");

@@ -5,37 +5,67 @@
 #include <mutex>
 #include <vector>
 
+#include <hookline/core/call_context.hpp>
+
 #include "core/thread.hpp"
 
 namespace hookline {
 
 Executor::~Executor() = default;
 
-struct ThreadExecutor::Shared {
+struct ThreadExecutor::Shared final : Executor {
   std::mutex mutex;
   std::condition_variable wake;
   std::vector<Task> queue;
   bool closing = false;
   std::thread thread;
+  std::vector<Task> batch;  ///< the thread's own, as the next
+  std::size_t next = 0;
 
-  // The queue is taken whole, so that the poster and the runner meet at the lock once a batch.
+  static thread_local std::shared_ptr<Shared> current;
+
+  void post(Task task) override {
+    bool first;
+    {
+      const std::lock_guard lock(mutex);
+      first = queue.empty();
+      queue.push_back(std::move(task));
+    }
+    if (first) wake.notify_one();
+  }
+
   void run() {
-    std::vector<Task> batch;
     for (;;) {
-      {
+      if (next == batch.size()) {
         std::unique_lock lock(mutex);
         wake.wait(lock, [&] { return !queue.empty() || closing; });
         if (queue.empty()) return;
-        batch.swap(queue);
+        take_queue();
       }
-      for (Task& task : batch) task();
-      batch.clear();
+      run_one();
     }
+  }
+
+  // Whole, so that the poster and the runner meet at the lock once a batch.
+  void take_queue() {
+    batch.clear();
+    batch.swap(queue);
+    next = 0;
+  }
+
+  void run_one() {
+    Task task = std::move(batch[next++]);
+    task();
   }
 };
 
+thread_local std::shared_ptr<ThreadExecutor::Shared> ThreadExecutor::Shared::current;
+
 ThreadExecutor::ThreadExecutor(const std::string& name) : shared_(std::make_shared<Shared>()) {
-  shared_->thread = core::start_thread(name.substr(0, 15).c_str(), [shared = shared_] { shared->run(); });
+  shared_->thread = core::start_thread(name.substr(0, 15).c_str(), [shared = shared_] {
+    Shared::current = shared;
+    shared->run();
+  });
 }
 
 ThreadExecutor::~ThreadExecutor() {
@@ -49,13 +79,20 @@ ThreadExecutor::~ThreadExecutor() {
 
 void ThreadExecutor::post(Task task) {
   const std::shared_ptr<Shared> shared = shared_;  // the task may drop the executor before this has returned
-  bool first;
-  {
-    const std::lock_guard lock(shared->mutex);
-    first = shared->queue.empty();
-    shared->queue.push_back(std::move(task));
+  shared->post(std::move(task));
+}
+
+std::shared_ptr<Executor> ThreadExecutor::current() { return Shared::current; }
+
+void ThreadExecutor::run_next(Clock::time_point until) {
+  Shared& own = *Shared::current;
+  if (own.next == own.batch.size()) {
+    std::unique_lock lock(own.mutex);
+    if (!own.wake.wait_until(lock, until, [&] { return !own.queue.empty(); })) return;
+    own.take_queue();
   }
-  if (first) shared->wake.notify_one();
+  const ContextScope scope({});
+  own.run_one();
 }
 
 }  // namespace hookline

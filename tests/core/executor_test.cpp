@@ -8,6 +8,8 @@
 
 #include <gtest/gtest.h>
 
+#include <hookline/core/call_context.hpp>
+
 namespace hookline {
 namespace {
 
@@ -42,6 +44,40 @@ TEST(ThreadExecutor, TasksMayPostAndMayDropTheExecutor) {
   raw->post([&done, raw, executor = std::move(executor)]() mutable {
     raw->post([&done] { done.set_value(); });
     executor.reset();  // the last reference goes on the executor's own thread
+  });
+  EXPECT_EQ(done.get_future().wait_for(std::chrono::seconds(30)), std::future_status::ready);
+}
+
+TEST(ThreadExecutor, ATaskRunsThoseThatItWaitsFor) {
+  EXPECT_EQ(ThreadExecutor::current(), nullptr);
+  std::vector<int> order;
+  {
+    ThreadExecutor executor("test");
+    std::promise<void> posted;
+    executor.post([&] {
+      posted.get_future().wait();
+      const ContextScope scope({.lane = 3});
+      ThreadExecutor::run_next(deadline_after(std::chrono::seconds(30)));
+      ThreadExecutor::current()->post([&] { order.push_back(4); });
+      ThreadExecutor::run_next(deadline_after(std::chrono::seconds(30)));
+      order.push_back(3);
+    });
+    executor.post([&] { order.push_back(1 + current_context().lane); });
+    executor.post([&] {
+      ThreadExecutor::run_next(Clock::now());
+      order.push_back(2);
+    });
+    posted.set_value();
+  }
+  EXPECT_EQ(order, (std::vector{1, 4, 2, 3}));
+}
+
+TEST(ThreadExecutor, ATaskThatWaitsForNobodyGoesOn) {
+  ThreadExecutor executor("test");
+  std::promise<void> done;
+  executor.post([&] {
+    ThreadExecutor::run_next(deadline_after(Milliseconds(1)));
+    done.set_value();
   });
   EXPECT_EQ(done.get_future().wait_for(std::chrono::seconds(30)), std::future_status::ready);
 }

@@ -7,6 +7,7 @@
 #include <type_traits>
 #include <utility>
 
+#include <hookline/core/deadline.hpp>
 #include <hookline/core/export.hpp>
 
 namespace hookline {
@@ -56,6 +57,12 @@ class HOOKLINE_EXPORT ThreadExecutor final : public Executor {
   ~ThreadExecutor() override;
 
   void post(Task task) override;
+
+  /// The executor of the task that runs on this thread, for as long as it runs; null on other threads.
+  static std::shared_ptr<Executor> current();
+  /// For a task that has to wait, perhaps for one behind it: runs the next one, or returns where none was posted until
+  /// then.
+  static void run_next(Clock::time_point until);
 
  private:
   struct Shared;

@@ -75,6 +75,23 @@ def test_then_runs_elsewhere_and_may_wait(pair):
     assert [f.wait(20) for f in futures] == [(True, 4.0)] * 2
 
 
+def test_a_callback_may_wait_for_callbacks_of_its_own_thread(pair):
+    def again(group):
+        def callback(future):
+            return group.allreduce(future.value()).get_future().then(lambda f: float(f.value()[0][0])).wait(10)
+
+        return callback
+
+    def behind(group):
+        return lambda future: group.barrier().get_future().then(lambda f: "behind").wait(10)
+
+    futures = []
+    for group in pair:
+        future = group.allreduce([np.ones(2)]).get_future()
+        futures += [future.then(again(group)), future.then(behind(group))]
+    assert [f.wait(20) for f in futures] == [4.0, "behind"] * 2
+
+
 def test_a_failed_operation_fails_its_future(pair):
     work = pair[0].allreduce([np.ones(2)])
     future = work.get_future()

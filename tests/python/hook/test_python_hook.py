@@ -308,3 +308,20 @@ def test_a_hook_waits_for_a_callback():
     grads = gradients(model(), 0)
     step(ddp, grads)
     expect(grads, 3)
+
+
+def test_a_hook_waits_for_a_callback_of_the_thread_that_it_runs_on(ranks):
+    def body(group):
+        ddp = hl.numpy.DataParallel(model(), group, bucket_cap_mb=1e-5)
+
+        def hook(state, bucket):
+            total = state.allreduce([bucket.buffer()]).get_future().then(lambda f: f.value()[0]).wait(10)
+            return state.barrier().get_future().then(lambda f: total / state.size())
+
+        ddp.register_comm_hook(group, hook)
+        for s in range(3):
+            grads = gradients(model(), group.rank(), s)
+            step(ddp, grads)
+            expect(grads, 1.5 + s)
+
+    ranks(2, body)
