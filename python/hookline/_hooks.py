@@ -110,6 +110,15 @@ def _register(hook: Any, model: Registers, state: Any = None) -> None:
     model.register_comm_hook(state, hook)
 
 
+def _register_named(text: str, model: Registers, state: Any = None) -> None:
+    if state is not None and not isinstance(state, ProcessGroup):
+        raise TypeError(
+            f"register_ddp_comm_hook: the state of the hook {text} is the process group to reduce over, or None for "
+            f"that of the model, not {class_name(state)}"
+        )
+    _register(text if state is None else make_hook(text, state), model, state)
+
+
 def _register_powersgd(hook: Any, rank: int, model: Registers, state: Any = None) -> None:
     if state is None or isinstance(state, ProcessGroup):
         state = PowerSGDState(state, matrix_approximation_rank=rank)
@@ -120,22 +129,23 @@ class DDPCommHookType(enum.Enum):
     """PyTorch's names of the built-in hooks. A value, called with model and state, registers the hook."""
 
     # Not plain functions, which would become methods.
-    ALLREDUCE = functools.partial(_register, "allreduce")
-    FP16_COMPRESS = functools.partial(_register, "fp16")
-    BF16_COMPRESS = functools.partial(_register, "bf16")
-    QUANTIZE_PER_TENSOR = functools.partial(_register, "quantize_per_tensor")
-    QUANTIZE_PER_CHANNEL = functools.partial(_register, "quantize_per_channel")
+    ALLREDUCE = functools.partial(_register_named, "allreduce")
+    FP16_COMPRESS = functools.partial(_register_named, "fp16")
+    BF16_COMPRESS = functools.partial(_register_named, "bf16")
+    QUANTIZE_PER_TENSOR = functools.partial(_register_named, "quantize_per_tensor")
+    QUANTIZE_PER_CHANNEL = functools.partial(_register_named, "quantize_per_channel")
     POWER_SGD = functools.partial(_register_powersgd, powerSGD_hook, 1)
     POWER_SGD_RANK2 = functools.partial(_register_powersgd, powerSGD_hook, 2)
     BATCHED_POWER_SGD = functools.partial(_register_powersgd, batched_powerSGD_hook, 1)
     BATCHED_POWER_SGD_RANK2 = functools.partial(_register_powersgd, batched_powerSGD_hook, 2)
-    NOOP = functools.partial(_register, "noop")
+    NOOP = functools.partial(_register_named, "noop")
 
 
 def register_ddp_comm_hook(comm_hook_type: DDPCommHookType | str, model: Registers, state: Any = None) -> None:
     """Registers one of the built-in hooks with a model. The type may also be given as its name.
 
-    The state of a PowerSGD type is a PowerSGDState, or a process group, or nothing: one is made of that.
+    The state is the process group to reduce over, or nothing: that of the model. For a PowerSGD type it may also be a
+    PowerSGDState; one is made of a group.
     """
     if isinstance(comm_hook_type, str):
         if comm_hook_type not in DDPCommHookType.__members__:

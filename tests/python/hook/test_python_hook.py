@@ -118,6 +118,20 @@ def test_named_hooks(ranks):
     ranks(2, body)
 
 
+@pytest.mark.parametrize("kind", ["ALLREDUCE", "FP16_COMPRESS", "QUANTIZE_PER_TENSOR"])
+def test_the_state_of_a_named_hook_is_its_group(ranks, kind):
+    def body(group):
+        pairs = [group.new_group([0, 1]), group.new_group([2, 3])]
+        ddp = hl.numpy.DataParallel(model(), group, bucket_cap_mb=1e-5)
+        hl.register_ddp_comm_hook(kind, ddp, pairs[group.rank() // 2])
+        for s in range(2):
+            grads = gradients(model(), group.rank(), s)
+            step(ddp, grads)
+            expect(grads, s + (1.5 if group.rank() < 2 else 3.5))
+
+    ranks(4, body)
+
+
 def test_registration_takes_what_it_should():
     (group,) = hl.threads_groups(1)
     ddp = hl.numpy.DataParallel(model(), group)
@@ -140,6 +154,8 @@ def test_registration_takes_what_it_should():
         ddp.register_comm_hook(None, wrong_return)
     with pytest.raises(TypeError, match="register_comm_hook method"):
         hl.register_ddp_comm_hook(hl.DDPCommHookType.NOOP, object(), None)
+    with pytest.raises(TypeError, match="the state of the hook fp16 is the process group to reduce over"):
+        hl.register_ddp_comm_hook("FP16_COMPRESS", ddp, "nonsense")
     with pytest.raises(TypeError, match="DDPCommHookType or its name"):
         hl.register_ddp_comm_hook(3, ddp, None)
     with pytest.raises(
