@@ -90,11 +90,12 @@ WorkObject allgather_coalesced(ProcessGroup& group, handle output_lists, handle 
 
 WorkObject message(ProcessGroup& group, OpType type, handle given, int peer, int tag, handle timeout) {
   TensorList tensors = one_tensor(given, name(type));
-  Call call{.type = type, .arguments = {.timeout = timeout}};
+  Call call{.type = type};
   if (type == OpType::send) call.inputs = std::move(tensors.tensors);
   else call.outputs = std::move(tensors);
   Collective c;
-  c.root = peer;
+  CallArguments{.timeout = timeout}.apply_to(c);
+  c.root = peer;  // whatever an option object has in its place
   c.tag = tag;
   return start(group, std::move(call), std::move(c));
 }

@@ -129,6 +129,19 @@ def test_all_to_all(ranks, kind):
     ranks(N, body)
 
 
+def test_option_objects_do_not_change_the_peer(ranks):
+    def body(group):
+        got = np.zeros(1)
+        options = hookline.BroadcastOptions(rootRank=0, timeout=20)
+        if group.rank() == 1:
+            group.send([np.full(1, 7.0)], 2, timeout=options).wait()
+        if group.rank() == 2:
+            group.recv([got], 1, timeout=options).wait()
+            assert got[0] == 7
+
+    ranks(3, body)
+
+
 def test_messages(ranks, kind):
     def body(group):
         full, rank = kind(group), group.rank()
