@@ -188,6 +188,7 @@ Future<Tensors> tensors_of_future(nb::handle future, std::string where, PyRef ke
   future.attr("add_done_callback")(
       nb::cpp_function([slot, deadline, outputs = std::move(outputs)](const nb::object& done) {
         const auto mine = std::exchange(*slot, nullptr);
+        if (!mine) return;  // some call it twice
         finish(mine, deadline, [&] {
           const nb::object value = nb::hasattr(done, "value") ? done.attr("value")() : done.attr("result")();
           return tensors_of_value(value, mine->where, outputs);

@@ -181,6 +181,17 @@ def test_futures_of_others():
         call(OfFuture(failed)).wait()
 
 
+def test_a_future_that_calls_its_callback_twice():
+    class Twice(concurrent.futures.Future):
+        def add_done_callback(self, fn):
+            super().add_done_callback(fn)
+            super().add_done_callback(fn)
+
+    future = Twice()
+    future.set_result([X])
+    assert call(OfFuture(future)).wait()
+
+
 def test_futures_of_others_that_have_failed_are_let_go():
     gone = threading.Event()
 
