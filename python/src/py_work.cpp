@@ -75,10 +75,16 @@ void PyWork::wait(std::optional<Milliseconds> timeout) {
       future.value();
     }
   } catch (...) {
-    note_end(std::current_exception());
+    if (waits || !is_pending()) note_end(std::current_exception());
     throw;
   }
   note_end(nullptr);
+}
+
+// A wait may be interrupted, or have less time than the operation.
+bool PyWork::is_pending() const {
+  const std::lock_guard lock(mutex_);
+  return future_ && !future_->done() && Clock::now() < origin_.deadline;
 }
 
 Future<std::vector<Tensor>> PyWork::get_future() {

@@ -57,6 +57,7 @@ class PyWork final : public Work {
   Future<std::vector<Tensor>> make_future();
   std::string where(const char* method) const;
   void note_end(std::exception_ptr error);
+  bool is_pending() const;
 
   const PyRef object_;
   const WorkOrigin origin_;

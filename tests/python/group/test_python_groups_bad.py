@@ -87,6 +87,20 @@ def test_a_work_that_never_completes():
             future.wait(20)
 
 
+def test_a_wait_that_ends_before_its_operation():
+    work = call(hl.Work(hl.Future()))
+    with pytest.raises(hl.Timeout):
+        work.wait(0.05)
+    assert (work.is_completed(), work.exception()) == (False, None)
+    mine = hl.Future()
+    work = call(OfFuture(mine))
+    with pytest.raises(hl.Timeout):
+        work.wait(0.05)
+    mine.set_result(None)
+    assert work.wait()
+    assert (work.is_completed(), work.exception()) == (True, None)
+
+
 def test_a_future_that_nobody_holds():
     class Forgetful(hl.Work):
         def get_future(self):
