@@ -135,13 +135,17 @@ def _is_importable(name: str) -> bool:
         return False
 
 
+OF_SEVERAL_NODES = {"GROUP_RANK", "GROUP_WORLD_SIZE", "NODE_RANK", "TORCHELASTIC_USE_AGENT_STORE"}
+
+
 def environment(rank: int, ranks: int, store: str, base: Mapping[str, str], port: int = 0) -> dict[str, str]:
     """The environment of one rank, made from the launcher's own; with a port on which PyTorch's ranks may meet."""
     made = {"PYTHONUNBUFFERED": "1"}  # output appears when it is written, and is not lost with the process
     if ranks > 1:
         # Every rank's OpenMP would otherwise use all cores. What the user has set stays.
         made["OMP_NUM_THREADS"] = str(max(1, len(os.sched_getaffinity(0)) // ranks))
-    made.update(base)
+    # What a launcher of several nodes around this one has said of them is not true of these ranks.
+    made.update({name: value for name, value in base.items() if name not in OF_SEVERAL_NODES})
     made.update(
         RANK=str(rank),
         WORLD_SIZE=str(ranks),

@@ -43,6 +43,8 @@ def test_ranks_share_the_cores_unless_the_user_says_otherwise():
     assert run.environment(0, 10 * cores, "s", {})["OMP_NUM_THREADS"] == "1"
     assert run.environment(0, 2, "s", {"OMP_NUM_THREADS": "3"})["OMP_NUM_THREADS"] == "3"
     assert run.environment(0, 2, "s", {"RANK": "9"})["RANK"] == "0"
+    of_another_launcher = {"GROUP_RANK": "1", "NODE_RANK": "1", "TORCHELASTIC_USE_AGENT_STORE": "True"}
+    assert run.environment(0, 2, "s", of_another_launcher) == run.environment(0, 2, "s", {})
 
 
 def test_a_port_is_kept_for_rank_0_where_pytorchs_store_can_listen(launcher):
