@@ -46,7 +46,7 @@ void StateWriter::tensor(const Tensor& value) {
 }
 
 std::span<const std::byte> StateReader::take(std::size_t bytes) {
-  if (bytes > bytes_.size()) throw InvalidArgument("the state of a hook ends too early: its bytes were damaged");
+  if (bytes > bytes_.size()) throw InvalidArgument("a saved state ends too early: its bytes were damaged");
   const auto taken = bytes_.first(bytes);
   bytes_ = bytes_.subspan(bytes);
   return taken;
@@ -54,7 +54,7 @@ std::span<const std::byte> StateReader::take(std::size_t bytes) {
 
 void StateReader::expect(char kind) {
   if (take(1)[0] != static_cast<std::byte>(kind)) {
-    throw InvalidArgument("the state of a hook cannot be read: its bytes are of another hook, or were damaged");
+    throw InvalidArgument("a saved state cannot be read: its bytes are of something else, or were damaged");
   }
 }
 
@@ -74,7 +74,7 @@ Tensor StateReader::tensor() {
   const std::uint64_t dtype = integer_of(take(8));
   const std::uint64_t dim = integer_of(take(8));
   if (dtype > static_cast<std::uint64_t>(DType::boolean) || dim > kMaxDims) {
-    throw InvalidArgument("the state of a hook has a tensor that makes no sense: its bytes were damaged");
+    throw InvalidArgument("a saved state has a tensor that makes no sense: its bytes were damaged");
   }
   Dims shape;
   std::size_t bytes = size_of(static_cast<DType>(dtype));
@@ -90,7 +90,7 @@ Tensor StateReader::tensor() {
 }
 
 void StateReader::expect_end() const {
-  if (!bytes_.empty()) throw InvalidArgument("the state of a hook is longer than it should be: it is of another hook");
+  if (!bytes_.empty()) throw InvalidArgument("a saved state is longer than it should be: it is of something else");
 }
 
 std::vector<std::byte> save_state(const CommHookInterface& hook, const ProcessGroup& group) {
