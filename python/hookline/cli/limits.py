@@ -138,10 +138,10 @@ def _locked(found: Limits) -> Finding:
 
 def _descriptors(found: Limits) -> Finding:
     ranks = int(min(found.descriptors - DESCRIPTORS_BESIDE, 1e6)) // DESCRIPTORS_A_PEER
-    text = f"open files: {found.descriptors:g}, enough for {max(ranks, 0)} ranks on this host"
-    fix = f"ulimit -n {min(found.descriptors_hard, 65536):g}"
+    text = f"open files: {found.descriptors:.0f}, enough for {max(ranks, 0)} ranks on this host"
+    fix = f"ulimit -n {min(found.descriptors_hard, 65536):.0f}"
     if found.descriptors_hard < 256:
-        fix = f"have the administrator raise the hard limit, which is {found.descriptors_hard:g}; then ulimit -n 4096"
+        fix = f"have the administrator raise the hard limit, which is {found.descriptors_hard:.0f}; then ulimit -n 4096"
     if ranks < 2:
         return Finding(State.WRONG, text, fix)
     if ranks < 2 * found.affinity:
@@ -164,7 +164,7 @@ def _cores(found: Limits) -> Finding:
 
 
 def _processes(found: Limits) -> Finding:
-    text = "processes: as many as you like" if found.processes == inf else f"processes: {found.processes:g} more"
+    text = "processes: as many as you like" if found.processes == inf else f"processes: {found.processes:.0f} more"
     if found.processes < 16:
         return Finding(State.WRONG, f"{text}; a rank has two threads or more", "raise the container's --pids-limit")
     return Finding(State.OK, text)

@@ -93,7 +93,7 @@ def try_backend(backend: str, line: Sequence[str] | None = None) -> Finding:
     said = done.stdout.strip().splitlines()
     if said and said[-1].startswith(MISSING):
         return Finding(State.ABSENT, f"{backend}: {said[-1].removeprefix(MISSING)}")
-    if done.returncode != 0 or not said:
+    if done.returncode != 0 or not said or not said[-1].startswith("{"):
         last = (done.stderr.strip().splitlines() or ["nothing was said"])[-1].strip()
         return Finding(
             State.WRONG,

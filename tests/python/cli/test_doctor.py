@@ -67,6 +67,12 @@ def test_each_limit_that_is_too_low(change, state, what, fix):
     assert summary(wrong)[1] == (1 if state is State.WRONG else 0)
 
 
+def test_large_limits_are_written_out():
+    texts = [f.what for f in judge(replace(HEALTHY, descriptors=1 << 20, processes=(1 << 22) - 7))]
+    assert any("open files: 1048576, " in text for text in texts)
+    assert "processes: 4194297 more" in texts
+
+
 def test_limits_of_control_groups_hold_for_what_is_below_them(tmp_path):
     files = {
         "proc/meminfo": "MemTotal: 9000000 kB\nMemAvailable: 8000000 kB\n",
@@ -111,6 +117,7 @@ def test_what_a_backend_may_do_wrong(monkeypatch):
     assert broken.state is State.WRONG
     assert broken.what == "some: two ranks cannot add up: RuntimeError: no way"
     assert "-m hookline.cli.self_test some" in broken.fix
+    assert run_python("print('of another program')").state is State.WRONG
     assert run_python("").state is State.WRONG
     assert self_test.try_backend("some", ["/no/such/program"]).state is State.WRONG
     assert self_test.try_backend("mpi", ["no-such-mpirun"]).state is State.ABSENT
