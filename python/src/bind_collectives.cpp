@@ -65,8 +65,11 @@ TensorList one_tensor(handle given, std::string_view operation) {
 /// An allreduce of values that travel as a codec packs them.
 WorkObject encoded(ProcessGroup& group, handle given, const CallArguments& arguments, handle codec) {
   TensorList tensors = one_tensor(given, "allreduce with a codec");
-  CodecPtr packs = PyUnicode_Check(codec.ptr()) ? make_codec(nb::str(codec).c_str())
-                                                : CodecPtr(nb::cast<std::shared_ptr<Codec>>(codec));
+  std::shared_ptr<Codec> given_codec;
+  if (!PyUnicode_Check(codec.ptr()) && !nb::try_cast(codec, given_codec)) {
+    throw nb::type_error("allreduce: the codec must be a hookline.Codec or its text");
+  }
+  CodecPtr packs = given_codec ? CodecPtr(std::move(given_codec)) : make_codec(nb::str(codec).c_str());
   Collective c;
   arguments.apply_to(c);
   WorkObject result{nullptr, nb::find(group), std::move(tensors.objects), {}, {}};

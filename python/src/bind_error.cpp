@@ -2,6 +2,7 @@
 #include <array>
 #include <new>
 #include <type_traits>
+#include <typeinfo>
 
 #include <nanobind/stl/string.h>
 
@@ -95,6 +96,8 @@ void translate(const std::exception_ptr& error, void*) {
     std::rethrow_exception(error);
   } catch (const Error&) {
     set_python_error(error_to_python(error));
+  } catch (const std::bad_cast&) {
+    set_python_error(error_to_python(error));
   }
 }
 
@@ -125,6 +128,8 @@ nb::object error_to_python(const std::exception_ptr& error) {
     return exception;
   } catch (const nb::builtin_exception& e) {
     return new_exception(builtin_type(e.type()), e.what());
+  } catch (const std::bad_cast&) {  // which nb::cast throws
+    return new_exception(PyExc_TypeError, "a value, or one inside of it, is of another type than is expected there");
   } catch (const std::bad_alloc& e) {
     return new_exception(PyExc_MemoryError, e.what());
   } catch (const std::exception& e) {

@@ -20,7 +20,7 @@ namespace {
 
 /// reshape(2, 3) and reshape((2, 3)) are both usual.
 Tensor reshape(const Tensor& self, const nb::args& shape) {
-  const bool spread = shape.size() != 1 || nb::isinstance<nb::int_>(shape[0]);
+  const bool spread = shape.size() != 1 || PyIndex_Check(shape[0].ptr());
   return self.reshape(Dims(std::span<const std::int64_t>(
       nb::cast<std::vector<std::int64_t>>(spread ? nb::object(shape) : nb::object(shape[0])))));
 }

@@ -285,11 +285,14 @@ def test_indexing_is_numpy_s() -> None:
 
 def test_reshape() -> None:
     tensor = hookline.asarray(np.arange(6))
-    for shape in ((2, 3), ((3, 2),), (-1, 2), ([6],)):
+    for shape in ((2, 3), ((3, 2),), (-1, 2), ([6],), (np.int64(6),), (np.int64(2), 3)):
         assert tensor.reshape(*shape).numpy().ravel().tolist() == list(range(6))
     assert tensor.reshape(2, 3).flatten().shape == (6,)
     with pytest.raises(hookline.InvalidArgument, match="6 elements"):
         tensor.reshape(4)
+    for wrong in (("x",), (2.0, 3), (None,)):
+        with pytest.raises(TypeError, match="of another type"):
+            tensor.reshape(*wrong)  # type: ignore[arg-type]
     with pytest.raises(hookline.InvalidArgument, match="without a copy"):
         hookline.asarray(np.zeros((2, 3)).T).flatten()
 

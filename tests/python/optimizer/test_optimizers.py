@@ -162,6 +162,8 @@ def test_bad_input():
     ]:
         with pytest.raises(ValueError, match=text):
             hl.SGD(**options)
+    with pytest.raises(TypeError, match="of another type"):
+        hl.SGD().step({0: w}, {0: w})
     with pytest.raises(ValueError, match="Invalid beta parameter at index 1: 1"):
         hl.Adam(betas=(0.9, 1.0))
     sgd = hl.SGD(momentum=0.9)
