@@ -33,8 +33,8 @@ namespace {
 
 /// The reducer goes when the garbage collector takes a cycle apart that it is part of.
 struct PyReducer {
-  HookPtr
-      hook;  // without the optimizer's steps behind it; first, so that what it has of Python's is dropped with the GIL
+  // Without the optimizer's steps behind it; first, so that what it has of Python's is dropped last, with the GIL.
+  HookPtr hook;
   std::unique_ptr<Reducer> reducer;
   std::shared_ptr<ProcessGroup> group;
   std::unique_ptr<Reducer::NoSync> no_sync;
