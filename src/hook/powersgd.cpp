@@ -44,9 +44,9 @@ PowerSGDHook::PowerSGDHook(std::shared_ptr<PowerSGDState> state, bool batched, s
 // The rows of a sparse gradient are others in each step: nothing can be kept of them.
 Future<HookResult> PowerSGDHook::run_hook(GradBucket& bucket) {
   const std::optional<std::uint64_t> step = state_->memory_->begin(bucket);
-  hook::PowerSGDBucket* kept = nullptr;
+  std::shared_ptr<hook::PowerSGDBucket> kept;
   if (step && is_floating(bucket.buffer().dtype()) && !bucket.sparse_grad_indices()) {
-    kept = &state_->memory_->of(bucket, batched_, *group_);
+    kept = state_->memory_->of(bucket, *step, batched_, *group_);
     if (bucket.is_last()) state_->memory_->report(*step);
   }
   if (!kept || kept->plan().matrices.empty()) {

@@ -21,7 +21,12 @@ class PowerSGDBucket {
   PowerSGDBucket(const GradBucket& bucket, PowerSGDPlan plan, const PowerSGDOptions& options, ProcessGroup& group);
 
   const std::shared_ptr<const BucketLayout>& layout() const noexcept { return layout_; }
-  void set_layout(std::shared_ptr<const BucketLayout> layout) { layout_ = std::move(layout); }
+  /// The last step that had this bucket.
+  std::uint64_t step() const noexcept { return step_; }
+  void begin(std::shared_ptr<const BucketLayout> layout, std::uint64_t step) {
+    layout_ = std::move(layout);
+    step_ = step;
+  }
   const PowerSGDPlan& plan() const noexcept { return plan_; }
 
   /// P of this rank's gradients, in float32.
@@ -54,6 +59,7 @@ class PowerSGDBucket {
   Future<void> encoded_mean(CompressedReduction& reduction, Tensor tensor);
 
   std::shared_ptr<const BucketLayout> layout_;
+  std::uint64_t step_ = 0;
   const PowerSGDPlan plan_;
   const PowerSGDOptions options_;
   const std::size_t count_;

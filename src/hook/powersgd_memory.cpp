@@ -32,7 +32,7 @@ PowerSGDOptions PowerSGDMemory::options() const {
 void PowerSGDMemory::set_options(const PowerSGDOptions& options) {
   check(options);
   const std::lock_guard lock(mutex_);
-  forget_buckets();
+  forget_buckets(std::nullopt);
   if (options.matrix_approximation_rank != options_.matrix_approximation_rank) loose_.q.clear();
   options_ = options;
 }
@@ -101,28 +101,26 @@ bool PowerSGDMemory::is_of(const PowerSGDBucket& kept, const GradBucket& bucket)
   return kept.layout() == bucket.layout() || same(*kept.layout(), *bucket.layout());
 }
 
-PowerSGDBucket& PowerSGDMemory::of(const GradBucket& bucket, bool batched, ProcessGroup& group) {
+std::shared_ptr<PowerSGDBucket> PowerSGDMemory::of(const GradBucket& bucket, std::uint64_t step, bool batched,
+                                                   ProcessGroup& group) {
   const std::lock_guard lock(mutex_);
-  auto found = buckets_.find(bucket.index());
-  if (found != buckets_.end() && (batched != batched_ || !is_of(*found->second, bucket))) {
-    // All buckets are cut anew at once, between two steps.
-    forget_buckets();
-    found = buckets_.end();
-  }
-  if (found == buckets_.end()) {
+  const auto found = buckets_.find(bucket.index());
+  std::shared_ptr<PowerSGDBucket> kept = found == buckets_.end() ? nullptr : found->second;
+  if (!kept || batched != batched_ || !is_of(*kept, bucket)) {
+    // All buckets are cut anew at once, between two steps. Some may be the same as before, and under way by now.
+    forget_buckets(step);
     learn(bucket);
     batched_ = batched;
     const auto count = static_cast<std::size_t>(bucket.buffer().numel());
     PowerSGDPlan plan = batched ? plan_square(count, bucket.index(), options_)
                                 : plan_matrices(*bucket.layout(), bucket.index(), options_);
-    auto made = std::make_unique<PowerSGDBucket>(bucket, std::move(plan), options_, group);
-    put_together(*made, bucket);
-    found = buckets_.emplace(bucket.index(), std::move(made)).first;
+    kept = std::make_shared<PowerSGDBucket>(bucket, std::move(plan), options_, group);
+    put_together(*kept, bucket);
+    buckets_[bucket.index()] = kept;
   }
-  PowerSGDBucket& kept = *found->second;
-  kept.set_layout(bucket.layout());
-  before_ += kept.plan().before;
-  after_ += kept.plan().after;
+  kept->begin(bucket.layout(), step);
+  before_ += kept->plan().before;
+  after_ += kept->plan().after;
   return kept;
 }
 
@@ -163,14 +161,19 @@ void PowerSGDMemory::learn(const GradBucket& bucket) {
   shapes_are_all_ = true;
 }
 
-void PowerSGDMemory::forget_buckets() {
-  take_apart(loose_);
-  buckets_.clear();
+void PowerSGDMemory::forget_buckets(std::optional<std::uint64_t> but_of_step) {
+  take_apart(loose_, but_of_step);
+  std::erase_if(buckets_, [&](const auto& bucket) { return bucket.second->step() != but_of_step; });
   seen_.clear();
+  for (const auto& [index, kept] : buckets_) {
+    for (std::size_t i = 0; i < kept->layout()->sizes.size(); ++i)
+      seen_.insert(gradient_name(*kept->layout(), index, i));
+  }
 }
 
-void PowerSGDMemory::take_apart(Loose& loose) const {
+void PowerSGDMemory::take_apart(Loose& loose, std::optional<std::uint64_t> but_of_step) const {
   for (const auto& [index, kept] : buckets_) {
+    if (kept->step() == but_of_step) continue;
     const BucketLayout& layout = *kept->layout();
     const Tensor errors = kept->errors();
     for (std::size_t i = 0; i < layout.lengths.size() && options_.use_error_feedback; ++i) {

@@ -24,7 +24,7 @@ class PowerSGDMemory {
   explicit PowerSGDMemory(const PowerSGDOptions& options);
 
   PowerSGDOptions options() const;
-  /// Errors stay, factors are begun anew.
+  /// Errors stay, and factors where their rank does.
   void set_options(const PowerSGDOptions& options);
 
   /// A step of a reducer. Between the two its buckets come in any order.
@@ -41,7 +41,7 @@ class PowerSGDMemory {
   void report(std::uint64_t step);
 
   /// What is kept of a bucket. InvalidArgument naming the first parameter that differs from those known.
-  PowerSGDBucket& of(const GradBucket& bucket, bool batched, ProcessGroup& group);
+  std::shared_ptr<PowerSGDBucket> of(const GradBucket& bucket, std::uint64_t step, bool batched, ProcessGroup& group);
 
   std::vector<HookCost> costs() const;
   std::map<std::size_t, PowerSGDState::Kept> kept() const;
@@ -58,9 +58,10 @@ class PowerSGDMemory {
 
   bool is_of(const PowerSGDBucket& kept, const GradBucket& bucket) const;
   void learn(const GradBucket& bucket);
-  void take_apart(Loose& loose) const;
+  /// Buckets that this step has begun with are left out: their hooks may be running.
+  void take_apart(Loose& loose, std::optional<std::uint64_t> but_of_step) const;
   void put_together(PowerSGDBucket& kept, const GradBucket& bucket);
-  void forget_buckets();
+  void forget_buckets(std::optional<std::uint64_t> but_of_step);
 
   mutable std::mutex mutex_;
   PowerSGDOptions options_;
@@ -68,7 +69,7 @@ class PowerSGDMemory {
   std::uint64_t iter_ = 0;
   std::optional<std::uint64_t> step_;      ///< that a reducer has begun
   std::optional<std::size_t> last_index_;  ///< of this step, where no reducer has begun one
-  std::map<std::size_t, std::unique_ptr<PowerSGDBucket>> buckets_;
+  std::map<std::size_t, std::shared_ptr<PowerSGDBucket>> buckets_;
   Loose loose_;
   std::map<std::string, Dims> shapes_;  ///< of all parameters of the model, as far as they were seen
   bool shapes_are_all_ = false;

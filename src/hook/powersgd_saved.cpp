@@ -37,7 +37,7 @@ void PowerSGDMemory::save(StateWriter& to) const {
     for (const std::int64_t extent : shape) to.number(static_cast<std::uint64_t>(extent));
   }
   Loose all = loose_;
-  take_apart(all);
+  take_apart(all, std::nullopt);
   save_tensors(to, all.errors);
   save_tensors(to, all.q);
 }

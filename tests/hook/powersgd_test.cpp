@@ -3,12 +3,14 @@
 #include <hookline/hook/powersgd.hpp>
 
 #include <cmath>
+#include <latch>
 #include <limits>
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <hookline/core/call_context.hpp>
 #include <hookline/core/error.hpp>
 #include <hookline/hook/ddp_comm_hook_type.hpp>
 #include <hookline/hook/hook_state.hpp>
@@ -263,6 +265,50 @@ TEST(PowerSGD, ErrorsAndFactorsFollowTheirParametersIntoOtherBuckets) {
         EXPECT_TRUE(same(straight.gradients()[i].clone(), swapped.gradients()[2 - i].clone())) << text << i;
       }
     }
+  }
+}
+
+// The first bucket has the same parameter as before and waits for the other rank when the second is found to differ.
+TEST(PowerSGD, BucketsThatAreCutAnewLeaveThoseUnderWayAlone) {
+  for (const char* text :
+       {"powersgd(rank=2, start_iter=2)", "powersgd(rank=2, start_iter=0, error_feedback=false, warm_start=false)"}) {
+    std::latch started(1);
+    threads_world().spawn(2, [&](ProcessGroup& group) {
+      const auto hook = make_hook(text, group.shared_from_this());
+      const auto uncut = make_hook(text, group.shared_from_this());
+      const auto bucket_named = [&](char name, int step, std::size_t index) {
+        const Layout one = layout({Dims{24, 20}}, {std::string(1, name)});
+        return bucket_with(one, [&](std::int64_t i) { return value(group.rank(), step + name, i); }, index, 3);
+      };
+      for (int step = 0; step < 4; ++step) {
+        for (const HookPtr& each : {hook, uncut}) each->begin_step({});
+        for (std::size_t b = 0; b < 3; ++b) {
+          for (const HookPtr& each : {hook, uncut}) run(each, bucket_named("abc"[b], step, b));
+        }
+        for (const HookPtr& each : {hook, uncut}) each->end_step({});
+      }
+      const std::string names = "acb";
+      for (int step = 4; step < 6; ++step) {
+        std::vector<GradBucket> buckets;
+        for (std::size_t b = 0; b < 3; ++b) buckets.push_back(bucket_named(names[b], step, b));
+        if (group.rank() == 1 && step == 4) started.wait();
+        hook->begin_step({});
+        std::vector<Future<Tensor>> results;
+        for (std::size_t b = 0; b < 3; ++b) {
+          const ContextScope in_lane({.lane = static_cast<int>(b) + 1});
+          results.push_back(run_and_parse(hook, buckets[b]));
+        }
+        if (group.rank() == 0 && step == 4) started.count_down();
+        for (const auto& result : results) result.wait(20s);
+        hook->end_step({});
+        uncut->begin_step({});
+        for (std::size_t b = 0; b < 3; ++b) {
+          const Tensor wanted = run(uncut, bucket_named(names[b], step, static_cast<std::size_t>(names[b] - 'a')));
+          require(same(buckets[b].buffer(), wanted), fmt::format("{}: {} in step {}", text, names[b], step));
+        }
+        uncut->end_step({});
+      }
+    });
   }
 }
 
