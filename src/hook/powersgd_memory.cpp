@@ -11,7 +11,10 @@
 namespace hookline::hook {
 namespace {
 
-bool same(const BucketLayout& a, const BucketLayout& b) { return a.sizes == b.sizes && a.names == b.names; }
+bool is_of(const PowerSGDBucket& kept, const GradBucket& bucket) {
+  const BucketLayout &a = *kept.layout(), &b = *bucket.layout();
+  return &a == &b || (a.sizes == b.sizes && a.names == b.names);
+}
 
 bool has_matrix_at(const PowerSGDPlan& plan, std::size_t offset) {
   for (const PowerSGDMatrix& matrix : plan.matrices) {
@@ -95,10 +98,6 @@ void PowerSGDMemory::report(std::uint64_t step) {
     report = report_;
   }
   if (report) report(step, totals());
-}
-
-bool PowerSGDMemory::is_of(const PowerSGDBucket& kept, const GradBucket& bucket) const {
-  return kept.layout() == bucket.layout() || same(*kept.layout(), *bucket.layout());
 }
 
 std::shared_ptr<PowerSGDBucket> PowerSGDMemory::of(const GradBucket& bucket, std::uint64_t step, bool batched,

@@ -56,7 +56,6 @@ class PowerSGDMemory {
     NamedTensors q;  ///< columns x rank
   };
 
-  bool is_of(const PowerSGDBucket& kept, const GradBucket& bucket) const;
   void learn(const GradBucket& bucket);
   /// Buckets that this step has begun with are left out: their hooks may be running.
   void take_apart(Loose& loose, std::optional<std::uint64_t> but_of_step) const;
