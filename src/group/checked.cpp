@@ -31,11 +31,13 @@ using Outcome = Future<std::vector<Tensor>>;
 using Parts = group::CheckedParts;
 using backend::is_point_to_point;
 
-/// The agreement's waits look at this: the flag of the group whose lane the thread serves.
-thread_local const std::atomic<bool>* closing_of_thread = nullptr;
-void give_up_when_closing() {
-  if (closing_of_thread && *closing_of_thread) throw Aborted("the checked group was shut down on this rank");
-}
+/// The waits of a lane's thread look at this: the group that it serves, and when to ask for the other ranks again.
+struct Served {
+  Parts* parts = nullptr;
+  Clock::time_point next_look;
+};
+thread_local Served served;
+void give_up_with_the_group() { served.parts->check_all(served.next_look); }
 
 class CheckedWork final : public backend::WorkAround {
  public:
@@ -65,12 +67,16 @@ class CheckedWork final : public backend::WorkAround {
   const std::shared_ptr<std::atomic<int>> source_;  // null but for sends and receives
 };
 
+bool breaks_groups(const Error& e) {
+  return dynamic_cast<const Timeout*>(&e) || dynamic_cast<const PeerLost*>(&e) || dynamic_cast<const Aborted*>(&e);
+}
+
 /// What the thread of a lane does for one of its collectives.
-std::vector<Tensor> perform(const Parts& parts, Store& store, Collective collective, const CallContext& context,
+std::vector<Tensor> perform(Parts& parts, Store& store, Collective collective, const CallContext& context,
                             std::uint64_t number, Clock::time_point deadline) {
-  closing_of_thread = &parts.closing;
-  const InterruptScope scope(&give_up_when_closing);
-  give_up_when_closing();
+  served = {&parts, deadline_after(kInterruptPeriod)};
+  const InterruptScope scope(&give_up_with_the_group);
+  parts.check();
   const group::Meeting meeting{.store = store,
                                .rank = parts.group->rank(),
                                .size = parts.group->size(),
@@ -80,13 +86,20 @@ std::vector<Tensor> perform(const Parts& parts, Store& store, Collective collect
     group::agree(meeting, group::common_part(collective), deadline);
   } catch (const Timeout& e) {
     group::abort_quietly(*parts.group, e.what());
+    parts.give_up(std::current_exception(), e.what());
     throw;
   }
+  served.next_look = Clock::time_point::max();  // from here on the group inside hears of the others
   collective.timeout = time_left(deadline);
   const ContextScope of_the_caller(context);
-  const WorkPtr work = parts.group->run(std::move(collective));
-  work->wait();
-  return work->result();
+  try {
+    const WorkPtr work = parts.group->run(std::move(collective));
+    work->wait();
+    return work->result();
+  } catch (const Error& e) {
+    if (breaks_groups(e)) parts.close(std::current_exception());
+    throw;
+  }
 }
 
 /// One lane: its thread, and its own way to the store, since a rank may wait there while another lane has to go on.
@@ -99,15 +112,15 @@ struct Lane {
 class CheckedGroup final : public GroupDecorator {
  public:
   CheckedGroup(std::shared_ptr<ProcessGroup> group, std::shared_ptr<Store> store)
-      : GroupDecorator(std::move(group)), parts_(std::make_shared<Parts>()) {
-    if (!store) throw InvalidArgument("checked: there is no store to compare in; pass one that all ranks share");
-    parts_->group = inner();
-    parts_->store = std::move(store);
+      : GroupDecorator(std::move(group)), parts_(std::make_shared<Parts>(inner(), std::move(store))) {
+    if (!parts_->store) {
+      throw InvalidArgument("checked: there is no store to compare in; pass one that all ranks share");
+    }
   }
   CheckedGroup(const CheckedGroup&) = delete;
   CheckedGroup& operator=(const CheckedGroup&) = delete;
   ~CheckedGroup() override {
-    parts_->closing = true;
+    parts_->close();
     const std::lock_guard lock(mutex_);
     mail_.reset();
     for (auto& lane : lanes_) lane.executor.reset();
@@ -123,11 +136,17 @@ class CheckedGroup final : public GroupDecorator {
   void start_coalescing() override { coalescing_.start(); }
   WorkPtr end_coalescing() override { return coalescing_.end(); }
   void abort(const std::string& cause) override {
-    parts_->closing = true;
-    inner()->abort(cause);
+    const Aborted aborted(fmt::format("rank {} aborted the checked group: {}", rank(), cause));
+    try {
+      inner()->abort(cause);
+    } catch (...) {
+      parts_->give_up(std::make_exception_ptr(aborted), cause);
+      throw;
+    }
+    parts_->give_up(std::make_exception_ptr(aborted), cause);
   }
   void shutdown() override {
-    parts_->closing = true;
+    parts_->close();
     inner()->shutdown();
   }
   std::uint64_t sequence_number() const override { return sequence_.load(std::memory_order_relaxed); }

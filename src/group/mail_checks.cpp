@@ -13,6 +13,7 @@
 #include <fmt/ranges.h>
 
 #include <hookline/core/error.hpp>
+#include <hookline/core/interrupt.hpp>
 
 #include "group/abort_quietly.hpp"
 
@@ -67,6 +68,7 @@ class MailChecks::Desk {
   /// Looks at every letter in turn until there are none.
   void serve() {
     auto pause = kShortestPause;
+    next_look_ = deadline_after(kInterruptPeriod);
     for (;;) {
       {
         std::unique_lock lock(mutex_);
@@ -115,9 +117,11 @@ class MailChecks::Desk {
 
   /// True where both ends have called the same; throws where they have not, or will not.
   bool look_at(std::list<Letter>::iterator m) {
-    if (parts_->closing) {
+    try {
+      parts_->check_all(next_look_);
+    } catch (...) {
       withdraw(*m);
-      throw Aborted("the checked group was shut down on this rank");
+      throw;
     }
     if (m->from_any() ? find_sender(m) : meet(m)) return true;
     if (Clock::now() >= m->deadline) give_up(*m);
@@ -185,8 +189,10 @@ class MailChecks::Desk {
                                          m.text(), m.sends() ? "to" : "from", peer, m.from_any() ? "no rank" : peer,
                                          m.sends() ? "recv" : "send", what_else(m));
     withdraw(m);
+    const Timeout error(text);
     abort_quietly(*parts_->group, text);
-    throw Timeout(text);
+    parts_->give_up(std::make_exception_ptr(error), text);
+    throw error;
   }
 
   /// Calls of the other end that nobody has met: with another tag, perhaps.
@@ -233,6 +239,7 @@ class MailChecks::Desk {
   bool served_ = false;
   // What follows belongs to whoever serves.
   OwnWay store_;
+  Clock::time_point next_look_;  ///< for ranks that have given up
   std::list<Letter> waiting_;
   std::map<std::tuple<int, int, int>, std::uint64_t> numbers_;  ///< of letters so far, by sender, receiver and tag
 };

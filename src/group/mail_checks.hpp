@@ -20,7 +20,7 @@ class MailChecks {
   explicit MailChecks(std::shared_ptr<CheckedParts> parts);
   MailChecks(const MailChecks&) = delete;
   MailChecks& operator=(const MailChecks&) = delete;
-  /// Fails what is under way. `closing` is set by then.
+  /// Fails what is under way. The group is closed by then.
   ~MailChecks();
 
   /// Starts a send or receive when the other end has called it. It fails with Mismatch, with both calls; or with

@@ -190,6 +190,55 @@ TEST(Checked, TakesAtMostFourRoundTrips) {
   }
 }
 
+std::string error_of(const WorkPtr& work) {
+  try {
+    work->wait();
+  } catch (const Error& e) {
+    return e.what();
+  }
+  return "";
+}
+
+TEST(Checked, AnAbortEndsTheWaitsOfAllRanks) {
+  const CheckedRanks in_memory;
+  const CountedPair at_server(2);
+  for (const Groups* const groups : {&in_memory.groups, &at_server.groups}) {
+    const auto begin = Clock::now();
+    const Tensor t = Tensor::full({4}, 1);
+    const WorkPtr waits = (*groups)[0]->allreduce(t);
+    const WorkPtr receives = (*groups)[0]->recv(t, 1);
+    const ContextScope scope({.lane = 1});
+    const WorkPtr own = (*groups)[1]->allreduce(t);
+    (*groups)[1]->abort("because");
+    const std::string told = "rank 1 gave up: because";
+    const std::string aborted = "rank 1 aborted the checked group: because";
+    EXPECT_EQ(error_of(waits), told);
+    EXPECT_EQ(error_of(receives), told);
+    EXPECT_EQ(error_of((*groups)[0]->allreduce(t)), told);
+    EXPECT_EQ(error_of((*groups)[0]->send(t, 1)), told);
+    EXPECT_EQ(error_of(own), aborted);
+    EXPECT_EQ(error_of((*groups)[1]->allreduce(t)), aborted);
+    EXPECT_LT(Clock::now() - begin, 10s) << "of a timeout of 20 s";
+  }
+}
+
+TEST(Checked, StaysBroken) {
+  CheckedRanks late(2, 300ms);
+  const Tensor t = Tensor::full({4}, 1);
+  const std::string first = error_of(late.groups[0]->allreduce(t, {.timeout = 100ms}));
+  EXPECT_THAT(first, HasSubstr("and rank 1 did not call any operation in time"));
+  EXPECT_EQ(error_of(late.groups[0]->broadcast(t)), first);
+
+  const Groups inside = threads(2);
+  const auto store = std::make_shared<MemoryStore>();
+  const Groups around = {checked(inside[0], store), checked(inside[1], store)};
+  inside[1]->abort("because");
+  const WorkPtr other = around[1]->allreduce(t);
+  const std::string told = error_of(around[0]->allreduce(t));
+  EXPECT_THAT(told, HasSubstr("because"));
+  EXPECT_EQ(error_of(around[0]->broadcast(t)), told) << "with nobody to agree with";
+}
+
 // At a server, threads that share a connection take turns at it, and one that waits for a rank holds up the others.
 TEST(Checked, LanesDoNotWaitForEachOther) {
   const CheckedRanks in_memory;

@@ -16,7 +16,8 @@ namespace hookline {
 /// starts, and is done, only when its receive has been called with the same dtype and shape; other ranks are not asked.
 /// A recv_anysource takes from the first rank that it finds to have called a send for it, by a recv from there.
 /// A thread for each lane, and one for messages, does the comparing, with at most four round trips to the store for
-/// each operation beside the time that the ranks wait for each other, and leaves no keys behind.
+/// each operation beside the time that the ranks wait for each other, and leaves no keys behind but the one by which an
+/// abort reaches those who compare, within about 100 ms.
 HOOKLINE_EXPORT std::shared_ptr<ProcessGroup> checked(std::shared_ptr<ProcessGroup> group,
                                                       std::shared_ptr<Store> store);
 
