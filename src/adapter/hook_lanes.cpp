@@ -179,7 +179,9 @@ void HookLanes::fail(const std::exception_ptr& error, const Entry& entry) {
     failure_ = error;
   }
   if (hook::comes_from_the_group(error)) return;
-  group::abort_quietly(*group_, fmt::format("{} failed: {}", entry.place(), describe(error)));
+  const std::string cause = fmt::format("{} failed: {}", entry.place(), describe(error));
+  group::abort_quietly(*group_, cause);
+  entry.hook->give_up(cause);
 }
 
 void HookLanes::replace(HookPtr hook) {

@@ -20,6 +20,7 @@ class AroundHook : public CommHookInterface {
 
   void begin_step(const HookStep& step) override { inner_->begin_step(step); }
   void end_step(const HookStep& step) override { inner_->end_step(step); }
+  void give_up(const std::string& cause) override { inner_->give_up(cause); }
   bool keep_error() override { return inner_->keep_error(); }
   std::vector<HookCost> costs() const override { return inner_->costs(); }
   void save(StateWriter& to) const override { inner_->save(to); }

@@ -31,6 +31,7 @@ std::string CommHookInterface::name() const { return traits_.name.empty() ? dema
 
 void CommHookInterface::begin_step(const HookStep&) {}
 void CommHookInterface::end_step(const HookStep&) {}
+void CommHookInterface::give_up(const std::string&) {}
 void CommHookInterface::save(StateWriter&) const {}
 void CommHookInterface::load(StateReader&) {}
 

@@ -7,6 +7,8 @@
 #include <hookline/group/subgroups.hpp>
 #include <hookline/hook/hook_state.hpp>
 
+#include "group/abort_quietly.hpp"
+
 namespace hookline {
 namespace {
 
@@ -53,6 +55,10 @@ Future<HookResult> PostLocalSGDHook::run_hook(GradBucket& bucket) {
 // Buckets of a step need not come in order: one of sparse rows waits until they are united, others overtake it.
 void PostLocalSGDHook::begin_step(const HookStep&) { step_ = state_->iter++; }
 void PostLocalSGDHook::end_step(const HookStep&) { step_.reset(); }
+
+void PostLocalSGDHook::give_up(const std::string& cause) {
+  if (state_->subgroup) group::abort_quietly(*state_->subgroup, cause);
+}
 
 void PostLocalSGDHook::save(StateWriter& to) const { to.number(state_->iter); }
 void PostLocalSGDHook::load(StateReader& from) { state_->iter = from.number(); }

@@ -4,6 +4,7 @@
 #include <hookline/core/error.hpp>
 #include <hookline/hook/hook_state.hpp>
 
+#include "group/abort_quietly.hpp"
 #include "group/float32.hpp"
 #include "hook/powersgd_memory.hpp"
 
@@ -67,6 +68,8 @@ Future<HookResult> PowerSGDHook::run_hook(GradBucket& bucket) {
 
 void PowerSGDHook::begin_step(const HookStep&) { state_->memory_->begin_step(); }
 void PowerSGDHook::end_step(const HookStep&) { state_->memory_->end_step(); }
+
+void PowerSGDHook::give_up(const std::string& cause) { group::abort_quietly(*group_, cause); }
 
 bool PowerSGDHook::keep_error() {
   PowerSGDOptions options = state_->options();

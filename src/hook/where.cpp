@@ -26,6 +26,10 @@ class WhereHook final : public hook::AroundHook {
     AroundHook::end_step(step);
     otherwise_->end_step(step);
   }
+  void give_up(const std::string& cause) override {
+    AroundHook::give_up(cause);
+    otherwise_->give_up(cause);
+  }
   bool keep_error() override {
     const bool one = AroundHook::keep_error();
     return otherwise_->keep_error() && one;

@@ -125,7 +125,9 @@ void Core::fail(const std::exception_ptr& error, const std::string& where) {
   }
   done_.notify_all();
   if (hook::comes_from_the_group(error)) return;
-  group::abort_quietly(*group, fmt::format("{} failed: {}", where, hookline::describe(error)));
+  const std::string cause = fmt::format("{} failed: {}", where, hookline::describe(error));
+  group::abort_quietly(*group, cause);
+  hook->give_up(cause);
 }
 
 Future<HookResult> Core::run_sparse(Bucket& bucket, std::size_t index) {

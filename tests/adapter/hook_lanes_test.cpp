@@ -11,6 +11,7 @@
 #include <hookline/group/decorator.hpp>
 #include <hookline/hook/builtin_hooks.hpp>
 #include <hookline/hook/function_hook.hpp>
+#include <hookline/hook/post_local_sgd.hpp>
 #include <hookline/hook/registry.hpp>
 
 #include "group/rank_threads.hpp"
@@ -174,6 +175,21 @@ TEST(HookLanes, AnErrorOfAHookReachesEveryRankAndEveryLaterBucket) {
     } catch (const Error&) {
       step(*lanes, 1);
     }
+  });
+  EXPECT_THAT(errors[0], HasSubstr("no good"));
+  EXPECT_THAT(errors[1], HasSubstr("no good"));
+}
+
+TEST(HookLanes, AnErrorOfAHookReachesTheGroupsOfItsOwn) {
+  const auto errors = on_ranks(threads(2), [](ProcessGroup& group, int rank) {
+    const auto whole = group.shared_from_this();
+    const auto state = std::make_shared<PostLocalSGDState>(whole, whole->new_group({0, 1}), 0);
+    const auto fails = [&](const HookPtr& inner, GradBucket& bucket) -> Future<Tensor> {
+      if (rank == 0) throw InvalidArgument("no good");
+      return run_and_parse(inner, bucket);
+    };
+    const auto hook = wrap(std::make_shared<PostLocalSGDHook>(state), fails);
+    step(*std::make_shared<HookLanes>(whole, hook), 1);
   });
   EXPECT_THAT(errors[0], HasSubstr("no good"));
   EXPECT_THAT(errors[1], HasSubstr("no good"));

@@ -7,7 +7,9 @@
 #include <hookline/core/error.hpp>
 #include <hookline/core/interrupt.hpp>
 #include <hookline/hook/function_hook.hpp>
+#include <hookline/hook/post_local_sgd.hpp>
 #include <hookline/hook/registry.hpp>
+#include <hookline/hook/wrappers.hpp>
 #include <hookline/reducer/reducer.hpp>
 
 #include "harness/interrupted_group.hpp"
@@ -98,6 +100,23 @@ TEST_P(ReducerErrors, AHookThatFailsIsHeardOnEveryRank) {
       EXPECT_THAT(message_of<Aborted>([&] { step(reducer); }),
                   AllOf(HasSubstr("rank 1"), HasSubstr("out of luck"), HasSubstr("bucket 1 of 4")));
     }
+  });
+}
+
+TEST_P(ReducerErrors, AHookThatFailsIsHeardInTheGroupsOfItsOwn) {
+  GetParam().spawn(2, [](ProcessGroup& group) {
+    const auto whole = group.shared_from_this();
+    const auto state = std::make_shared<PostLocalSGDState>(whole, whole->new_group({0, 1}), 0);
+    const auto unlucky = [&](HookPtr inner, GradBucket& bucket) -> Future<Tensor> {
+      if (group.rank() == 1 && bucket.index() == 1) throw std::runtime_error("out of luck");
+      const Tensor mean = co_await run_and_parse(inner, bucket);
+      co_return mean;
+    };
+    const HookPtr local = wrap(std::make_shared<PostLocalSGDHook>(state), unlucky);
+    const HookPtr hook = where(std::make_shared<NoopHook>(), {.name = "nobody"}, local);
+    Reducer reducer(model(4), whole, hook, {.limits = {.first = 1, .others = 1}});
+    if (group.rank() == 1) EXPECT_THROW(step(reducer), std::runtime_error);
+    else EXPECT_THAT(message_of<Aborted>([&] { step(reducer); }), AllOf(HasSubstr("rank 1"), HasSubstr("out of luck")));
   });
 }
 

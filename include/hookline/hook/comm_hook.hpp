@@ -71,6 +71,10 @@ class HOOKLINE_EXPORT CommHookInterface {
   virtual void begin_step(const HookStep& step);
   virtual void end_step(const HookStep& step);
 
+  /// A hook of the step has failed on this rank, for a reason that the other ranks do not know: aborts the groups,
+  /// other than the reducer's, in which they may wait for this one. On any thread, while hooks may be running.
+  virtual void give_up(const std::string& cause);
+
   /// Has the hook add what it loses of this rank's gradients to those of the next step, from now on. False where the
   /// hook does not know what it loses.
   virtual bool keep_error() { return false; }

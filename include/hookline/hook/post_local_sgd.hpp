@@ -35,6 +35,7 @@ class HOOKLINE_EXPORT PostLocalSGDHook final : public CppCommHookInterface<std::
   Future<HookResult> run_hook(GradBucket& bucket) override;
   void begin_step(const HookStep& step) override;
   void end_step(const HookStep& step) override;
+  void give_up(const std::string& cause) override;
   bool keep_error() override { return true; }  // nothing is lost
   void save(StateWriter& to) const override;
   void load(StateReader& from) override;

@@ -98,6 +98,7 @@ class HOOKLINE_EXPORT PowerSGDHook final : public CppCommHookInterface<std::shar
   Future<HookResult> run_hook(GradBucket& bucket) override;
   void begin_step(const HookStep& step) override;
   void end_step(const HookStep& step) override;
+  void give_up(const std::string& cause) override;
   bool keep_error() override;
   std::vector<HookCost> costs() const override;
   void save(StateWriter& to) const override;
