@@ -21,6 +21,7 @@ class CoalescedWork final : public Work {
       try {
         work->wait(timeout ? std::optional(time_left(deadline)) : std::nullopt);
       } catch (...) {
+        if (!work->is_completed()) throw;  // interrupted, or out of time
         if (!error) error = std::current_exception();
       }
     }
@@ -40,6 +41,7 @@ class CoalescedWork final : public Work {
     return std::all_of(works_.begin(), works_.end(), [](const WorkPtr& work) { return work->is_completed(); });
   }
   std::exception_ptr exception() override {
+    if (!is_completed()) return nullptr;
     for (const WorkPtr& work : works_) {
       if (auto error = work->exception()) return error;
     }

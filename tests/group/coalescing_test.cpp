@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <hookline/core/error.hpp>
+#include <hookline/core/interrupt.hpp>
 #include <hookline/group/checked.hpp>
 #include <hookline/group/compared.hpp>
 #include <hookline/group/decorator.hpp>
@@ -96,6 +97,26 @@ TEST(Coalescing, WaitsForTheOthersThoughOneHasFailed) {
   EXPECT_TRUE(works[1]->waited);
 }
 
+TEST(Coalescing, AnInterruptEndsTheWait) {
+  const Groups groups = threads(2);
+  std::vector<Tensor> tensors(6);
+  for (Tensor& t : tensors) t = Tensor::full({4}, 1);
+  groups[0]->start_coalescing();
+  for (std::size_t i = 0; i < 3; ++i) groups[0]->allreduce(tensors[i]);
+  const WorkPtr all = groups[0]->end_coalescing();
+  {
+    static bool once = false;
+    const InterruptScope scope([] {
+      if (!std::exchange(once, true)) throw std::runtime_error("interrupted");
+    });
+    EXPECT_THROW(all->wait(), std::runtime_error);
+  }
+  EXPECT_FALSE(all->is_completed());
+  for (std::size_t i = 3; i < 6; ++i) groups[1]->allreduce(tensors[i])->wait(20s);
+  all->wait(20s);
+  EXPECT_EQ(tensors[2].slice(0, 0, 1).item<int>(), 2);
+}
+
 TEST(Coalescing, FailsWithTheFirstThatFailed) {
   Promise<std::vector<Tensor>> one, two, three;
   Coalescing coalescing;
@@ -108,6 +129,7 @@ TEST(Coalescing, FailsWithTheFirstThatFailed) {
   EXPECT_FALSE(coalescing.active());
   two.set_error(std::make_exception_ptr(Mismatch("two")));
   EXPECT_FALSE(all->is_completed());
+  EXPECT_EQ(all->exception(), nullptr) << "others are under way";
   EXPECT_THROW(all->wait(1ms), Timeout);
   one.set_value({Tensor::full({1}, 1)});
   EXPECT_FALSE(all->is_completed());
