@@ -57,7 +57,8 @@ struct CompletionHooks::State {
   std::array<Clock::time_point, Capabilities::kMostLanes> lane_free{};  ///< when the last operation of a lane ended
   int waiters = 0;
   bool hasten = false;  ///< some hook is called on a thread of its own, and should be in good time
-  std::vector<std::pair<const HookedWork*, std::exception_ptr>> unclaimed;  ///< what hooks threw and no wait() did
+  std::vector<std::pair<const HookedWork*, std::exception_ptr>>
+      unclaimed;  ///< what hooks threw and no wait() did; null: the work is gone
 };
 
 class CompletionHooks::HookedWork final : public backend::WorkAround {
@@ -69,9 +70,13 @@ class CompletionHooks::HookedWork final : public backend::WorkAround {
   HookedWork(const HookedWork&) = delete;
   HookedWork& operator=(const HookedWork&) = delete;
   ~HookedWork() override {
-    if (told_.load(std::memory_order_acquire)) return;
+    const bool told = told_.load(std::memory_order_acquire);
+    if (told && !error_) return;
     const std::lock_guard lock(state_->mutex);
-    remove();  // its operation never ended
+    if (!told) remove();  // its operation never ended
+    for (auto& [work, error] : state_->unclaimed) {
+      if (work == this) work = nullptr;  // the next work may have its address
+    }
   }
 
   /// Puts it into the list of those that are outstanding. Under the lock, as remove().

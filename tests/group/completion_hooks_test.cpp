@@ -128,6 +128,15 @@ TEST(CompletionHooks, WaitForHooksThrowsEveryErrorThatNoWaitHasThrown) {
   }
 }
 
+// Works come and go, and a later one may lie where an earlier one was.
+TEST(CompletionHooks, AnErrorOutlivesItsWork) {
+  const auto group = testing::threads(1)[0];
+  group->register_on_completion_hook([](const WorkInfo& info) { throw Error(std::to_string(info.seq)); });
+  group->barrier();
+  for (int i = 0; i < 20; ++i) EXPECT_THROW(group->barrier()->wait(10s), Error);
+  EXPECT_THAT([&] { group->wait_for_hooks(10s); }, ::testing::ThrowsMessage<Error>("1"));
+}
+
 TEST(CompletionHooks, FailedOperationsAreToldToo) {
   const auto groups = testing::threads(2);
   std::exception_ptr error;
