@@ -10,6 +10,7 @@
 #include <fmt/format.h>
 
 #include <hookline/core/error.hpp>
+#include <hookline/group/arguments.hpp>
 #include <hookline/kernel/norm.hpp>
 
 #include "core/stopwatch.hpp"
@@ -350,6 +351,10 @@ WorkPtr ProcessGroup::allreduce(const Tensor& tensor, CodecPtr codec, const Allr
   check_op(options.op);
   check(ReduceOp::premul_sum(1), tensor.dtype());
   check_codec(codec);
+  Collective plain;
+  plain.type = OpType::allreduce;
+  plain.outputs.push_back(tensor);
+  check_arguments(plain, rank(), size());
   const std::uint64_t number = sequence_number() + 1;
   return make_work(reduce_once(shared_from_this(), tensor, std::move(codec), options), OpType::allreduce, number);
 }
