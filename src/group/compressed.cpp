@@ -203,14 +203,15 @@ Future<Tensor> CompressedReduction::allreduce(Tensor tensor, AllreduceOptions op
     co_await by_levels(values, factor, options);
   } else {
     co_await without_levels(values, factor, options);
-    note_ratio();
+    note_ratio(2);
   }
   group::from_float32(values, tensor);
   co_return tensor;
 }
 
-void CompressedReduction::note_ratio() {
-  const double plain = 2.0 * static_cast<double>(size() - 1) / static_cast<double>(size()) * 4.0;
+// Of an allreduce every value goes through the ranks twice.
+void CompressedReduction::note_ratio(double times) {
+  const double plain = times * static_cast<double>(size() - 1) / static_cast<double>(size()) * 4.0;
   if (stats_.sent_bytes > 0) {
     stats_.ratio = plain * static_cast<double>(stats_.values) / static_cast<double>(stats_.sent_bytes);
   }
@@ -315,13 +316,15 @@ Future<Tensor> CompressedReduction::reduce_scatter(Tensor output, Tensor input, 
   const double factor = options.op == ReduceOp::avg ? 1.0 / group_->size() : 1.0;
   const Tensor sum = group::as_float32(output);
   const auto mine = static_cast<std::size_t>(output.numel()) * static_cast<std::size_t>(group_->rank());
-  encode_slices(values_of(values));
+  const std::span<const float> given(values.data<const float>(), static_cast<std::size_t>(values.numel()));
+  encode_slices(given);
   Reading adding(stats_.decode_time, [&](std::span<const std::byte* const> blocks) {
-    add_up(blocks, values_of(values).data() + mine, factor, values_of(sum));
+    add_up(blocks, given.data() + mine, factor, values_of(sum));
   });
   const WorkPtr work = start(OpType::reduce_scatter_tensor, sent_, adding, options);
   co_await work;
   finish(adding);
+  note_ratio(1);
   group::from_float32(sum, output);
   co_return output;
 }

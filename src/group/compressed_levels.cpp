@@ -28,7 +28,7 @@ class CompressedReduction::Between final : public SliceReducer {
     const AllreduceOptions options{.timeout = timeout};
     // The operations in it have the timeout; what waits for them must not go before them.
     part.without_levels(slice, factor_, options).wait(kLongestTimeout);
-    part.note_ratio();
+    part.note_ratio(2);
     const std::uint64_t values = whole_.stats_.values;
     whole_.stats_ = part.stats_;
     whole_.stats_.values = values;

@@ -27,7 +27,7 @@ struct CompressionOptions {
 struct CompressionStats {
   std::uint64_t values = 0;
   std::uint64_t sent_bytes = 0;
-  double ratio = 1;        ///< the bytes that an allreduce of the values themselves would have sent, over sent_bytes
+  double ratio = 1;        ///< the bytes that the values themselves would have taken, over sent_bytes
   double encode_time = 0;  ///< seconds
   double decode_time = 0;
 };
@@ -88,7 +88,7 @@ class HOOKLINE_EXPORT CompressedReduction {
   Future<void> by_slices(Tensor tensor, double factor, AllreduceOptions options);
   Future<void> without_levels(const Tensor& tensor, double factor, const AllreduceOptions& options);
   Future<void> by_levels(Tensor tensor, double factor, AllreduceOptions options);
-  void note_ratio();
+  void note_ratio(double times);
 
   const std::shared_ptr<ProcessGroup> group_;
   const CodecPtr codec_;
