@@ -132,7 +132,7 @@ class Checks {
     }
     count(fmt::format("{} splits", what).c_str(), rows.size(), ranks());
     for (const std::int64_t n : rows) {
-      if (n < 0) refuse(fmt::format("an {} split of {} rows", what, n));
+      if (n < 0 || n > height) refuse(fmt::format("an {} split of {} rows, of {}", what, n, height));  // a sum may wrap
     }
     const std::int64_t sum = std::accumulate(rows.begin(), rows.end(), std::int64_t{0});
     if (sum != height) refuse(fmt::format("the {} splits add up to {} rows, the tensor has {}", what, sum, height));

@@ -1,6 +1,8 @@
 // Calls that cannot be right, as an implementation of a group may be handed them: the named methods make none of these.
 #include <hookline/group/arguments.hpp>
 
+#include <limits>
+
 #include <gmock/gmock.h>
 
 #include <hookline/core/error.hpp>
@@ -29,6 +31,19 @@ TEST(Arguments, ListsOfTheWrongLengthAreRefused) {
   expect_refused(OpType::send, {t, t}, {});
   expect_refused(OpType::recv, {t}, {});
   expect_refused(OpType::recv_anysource, {t}, {});
+}
+
+TEST(Arguments, SplitsWhoseSumWrapsAreRefused) {
+  const std::int64_t most = std::numeric_limits<std::int64_t>::max();
+  Collective c;
+  c.type = OpType::alltoall_base;
+  c.inputs = {Tensor::zeros({4})};
+  c.outputs = {Tensor::zeros({4})};
+  c.output_splits = {1, 2, 1};
+  c.input_splits = {most, most, 6};
+  EXPECT_THROW(check_arguments(c, 0, 3), InvalidArgument);
+  c.input_splits = {0, 4, 0};
+  EXPECT_NO_THROW(check_arguments(c, 0, 3));
 }
 
 }  // namespace
