@@ -51,6 +51,7 @@ class BackendGroup final : public ProcessGroup {
     watchers_.fetch_sub(1, std::memory_order_relaxed);
     return all;
   }
+  void coalesce(const WorkPtr& work) override { coalescing_.add(work); }
 
   Tensor empty(const Dims& shape, DType dtype) override {
     std::int64_t numel = 1;

@@ -135,6 +135,7 @@ class CheckedGroup final : public GroupDecorator {
 
   void start_coalescing() override { coalescing_.start(); }
   WorkPtr end_coalescing() override { return coalescing_.end(); }
+  void coalesce(const WorkPtr& work) override { coalescing_.add(work); }
   void abort(const std::string& cause) override {
     const Aborted aborted(fmt::format("rank {} aborted the checked group: {}", rank(), cause));
     try {

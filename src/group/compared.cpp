@@ -141,6 +141,7 @@ class ComparedGroup final : public GroupDecorator {
 
   void start_coalescing() override { coalescing_.start(); }
   WorkPtr end_coalescing() override { return coalescing_.end(); }
+  void coalesce(const WorkPtr& work) override { coalescing_.add(work); }
 
   void abort(const std::string& cause) override {
     inner()->abort(cause);

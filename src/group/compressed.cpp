@@ -359,7 +359,10 @@ WorkPtr ProcessGroup::allreduce(const Tensor& tensor, CodecPtr codec, const Allr
   plain.outputs.push_back(tensor);
   check_arguments(plain, rank(), size());
   const std::uint64_t number = sequence_number() + 1;
-  return make_work(reduce_once(shared_from_this(), tensor, std::move(codec), options), OpType::allreduce, number);
+  auto reduced = reduce_once(shared_from_this(), tensor, std::move(codec), options);
+  WorkPtr work = make_work(std::move(reduced), OpType::allreduce, number);
+  coalesce(work);
+  return work;
 }
 
 }  // namespace hookline

@@ -253,6 +253,19 @@ TEST(CompressedAnywhere, TakesAnyFloatingPointInAnyLayout) {
   });
 }
 
+// Of three ranks it is two operations, the second of which starts when the first is done.
+TEST(CompressedAnywhere, IsDoneWhenACommonWorkIs) {
+  testing::threads_world().spawn(3, [&](ProcessGroup& group) {
+    for (int i = 0; i < 20; ++i) {
+      const Tensor t = Tensor::full({100'000}, 1);
+      group.start_coalescing();
+      const WorkPtr own = group.allreduce(t, make_codec("fp16"));
+      group.end_coalescing()->wait(30s);
+      require(own->is_completed() && t.data<float>()[0] == 3, "the sum");
+    }
+  });
+}
+
 TEST(CompressedAnywhere, RefusesWhatMakesNoSense) {
   testing::threads_world().spawn(1, [&](ProcessGroup& group) {
     const Tensor t = Tensor::full({4}, 1);

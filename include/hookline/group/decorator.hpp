@@ -31,6 +31,7 @@ class HOOKLINE_EXPORT GroupDecorator : public ProcessGroup {
   /// One whose run() does not start the inner group's operation at once has to coalesce on its own.
   void start_coalescing() override { inner_->start_coalescing(); }
   WorkPtr end_coalescing() override { return inner_->end_coalescing(); }
+  void coalesce(const WorkPtr& work) override { inner_->coalesce(work); }
   Tensor empty(const Dims& shape, DType dtype) override { return inner_->empty(shape, dtype); }
   std::shared_ptr<ProcessGroup> new_group(const std::vector<int>& ranks) override;
   std::shared_ptr<ProcessGroup> split(int color, int key) override;

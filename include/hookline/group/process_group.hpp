@@ -77,6 +77,8 @@ class HOOKLINE_EXPORT ProcessGroup : public std::enable_shared_from_this<Process
   /// group has no such thing.
   virtual void start_coalescing();
   virtual WorkPtr end_coalescing();
+  /// Between the two calls: has the common work wait for this one, too, which was made of several operations.
+  virtual void coalesce(const WorkPtr&) {}
 
   /// A tensor in memory that the group's collectives work on in place, where the backend has such memory.
   virtual Tensor empty(const Dims& shape, DType dtype = DType::f32);
