@@ -147,9 +147,13 @@ class OverlapHook final : public hook::AroundHook {
     }
   }
 
-  void step_otherwise(const GradBucket& bucket, double scale) const {
-    if (scale != 1) bucket.buffer() *= scale;
-    step_(bucket).wait();
+  // The gradients stay the means.
+  void step_otherwise(GradBucket bucket, double scale) const {
+    if (scale != 1) {
+      bucket.set_buffer(bucket.buffer().clone());
+      bucket.buffer() *= scale;
+    }
+    step_(std::move(bucket)).wait();
   }
 
   // On a thread of the hook's own, so that later buckets' collectives are not kept waiting.

@@ -305,6 +305,24 @@ TEST(OverlapSteps, ByAnyFunction) {
   });
 }
 
+TEST(OverlapSteps, OnlyTheStepsSeeClippedGradients) {
+  const auto shared = threads(1)[0];
+  double seen = 0;
+  const auto step = [&](const GradBucket& bucket) {
+    seen += squared_norm(bucket.buffer()).item<double>();
+    return Future<void>::ready();
+  };
+  Reducer reducer(new_model(), shared, overlap(make_hook("allreduce", shared), step, "sums", {.clip_norm = 0.5}),
+                  {.limits = kSmall});
+  for (std::size_t p = reducer.parameters().size(); p-- > 0;) {
+    reducer.gradient(p).fill(2);
+    reducer.mark_ready(p);
+  }
+  reducer.finalize();
+  EXPECT_NEAR(std::sqrt(seen), 0.5, 1e-4);
+  EXPECT_EQ(reducer.gradient(0).flatten().slice(0, 0, 1).item<float>(), 2);
+}
+
 TEST(OverlapSteps, AFailedStepFailsTheReducerOnEveryRank) {
   for (const bool at_the_end : {false, true}) {
     const std::vector<std::string> errors = on_ranks(threads(2), [&](ProcessGroup& group, int rank) {

@@ -35,7 +35,7 @@ HOOKLINE_EXPORT HookPtr overlap(HookPtr inner, OptimizerPtr optimizer, const Ove
 /// finalize(). It may change the gradients.
 using BucketStep = std::function<Future<void>(GradBucket bucket)>;
 
-/// The same with steps of any kind. With clip_norm the buffer is scaled before.
+/// The same with steps of any kind. Where clip_norm clips, they get a scaled copy of the gradients.
 HOOKLINE_EXPORT HookPtr overlap(HookPtr inner, BucketStep step, const std::string& name,
                                 const OverlapOptions& options = {});
 
