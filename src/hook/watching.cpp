@@ -11,6 +11,7 @@
 #include <hookline/hook/wrappers.hpp>
 #include <hookline/kernel/norm.hpp>
 
+#include "group/float32.hpp"
 #include "hook/around_hook.hpp"
 
 namespace hookline {
@@ -55,8 +56,8 @@ class ComparingHook final : public hook::AroundHook {
     errors_[bucket] = error;
   }
 
-  static double difference(const Tensor& a, const Tensor& b) {
-    if (a.dtype() != DType::f32) return std::nan("");
+  static double difference(const Tensor& exact, const Tensor& result) {
+    const Tensor a = group::as_float32(exact), b = group::as_float32(result);
     double sum = 0;
     for (std::int64_t i = 0; i < a.numel(); ++i) {
       const double off = static_cast<double>(a.data<const float>()[i]) - static_cast<double>(b.data<const float>()[i]);

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -174,6 +175,20 @@ TEST(CompressHook, TellsWhatItCost) {
     require(costs[0].relative_error && *costs[0].relative_error > 0 && *costs[0].relative_error < 0.01,
             "relative error");
   });
+}
+
+TEST(CompressHook, ErrorsAreToldOfEveryFloatingPointType) {
+  for (const DType dtype : {DType::f64, DType::f32, DType::f16, DType::bf16}) {
+    threads_world().spawn(2, [&](ProcessGroup& group) {
+      const auto hook = make_hook("int8 | compare", group.shared_from_this());
+      const GradBucket values = bucket_of(layout({Dims{1024}}, {"w"}), group.rank(), 0, 0, 1);
+      const Tensor cast = Tensor::empty({1024}, dtype);
+      for (std::int64_t i = 0; i < 1024; ++i) cast.slice(0, i, i + 1).fill(values.buffer().data<float>()[i]);
+      run(hook, GradBucket(0, 1, cast, values.layout()));
+      const double error = hook->costs().at(0).relative_error.value();
+      require(error > 1e-4 && error < 0.02, fmt::format("{} of {}", error, name(dtype)));
+    });
+  }
 }
 
 TEST(CompressHook, WhatFollowsAComparisonMayAskForItsCosts) {
