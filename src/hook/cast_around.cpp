@@ -5,6 +5,7 @@
 #include <hookline/core/error.hpp>
 #include <hookline/hook/wrappers.hpp>
 
+#include "group/float32.hpp"
 #include "hook/around_hook.hpp"
 #include "kernel/cast.hpp"
 
@@ -18,14 +19,16 @@ class CastHook final : public hook::AroundHook {
 
  private:
   Future<Tensor> run(GradBucket& bucket) override {
-    if (bucket.buffer().dtype() != DType::f32) co_return co_await run_and_parse(inner(), bucket);
+    if (bucket.buffer().itemsize() == 2) co_return co_await run_and_parse(inner(), bucket);
     const auto count = static_cast<std::size_t>(bucket.buffer().numel());
     const Tensor narrow = buffer_of(bucket);
-    kernel::narrow(dtype_, bucket.buffer().data<const float>(), narrow.mutable_bytes(), count);
+    const Tensor values = group::as_float32(bucket.buffer());
+    kernel::narrow(dtype_, values.data<const float>(), narrow.mutable_bytes(), count);
     GradBucket cast = bucket;
     cast.set_buffer(narrow);
     const Tensor result = co_await run_and_parse(inner(), cast);
-    kernel::widen(dtype_, result.bytes(), bucket.buffer().data<float>(), count);
+    kernel::widen(dtype_, result.bytes(), values.data<float>(), count);
+    group::from_float32(values, bucket.buffer());
     co_return bucket.buffer();
   }
 

@@ -5,6 +5,7 @@
 #include <hookline/hook/function_hook.hpp>
 #include <hookline/hook/wrappers.hpp>
 
+#include "group/float32.hpp"
 #include "hook/around_hook.hpp"
 #include "hook/kept_errors.hpp"
 
@@ -27,19 +28,20 @@ class FeedbackHook final : public hook::AroundHook {
 
  private:
   Future<Tensor> run(GradBucket& bucket) override {
-    if (bucket.buffer().dtype() != DType::f32 || bucket.sparse_grad_indices()) {
-      co_return co_await run_and_parse(inner(), bucket);
-    }
+    if (bucket.sparse_grad_indices()) co_return co_await run_and_parse(inner(), bucket);
     const Tensor kept = errors_of(bucket);
     float* const errors = kept.data<float>();
     const auto count = static_cast<std::size_t>(kept.numel());
-    float* const values = bucket.buffer().data<float>();
+    const Tensor given = group::as_float32(bucket.buffer());
+    float* const values = given.data<float>();
     for (std::size_t i = 0; i < count; ++i) {
       values[i] += errors[i];
       errors[i] = values[i];
     }
+    group::from_float32(given, bucket.buffer());
     const Tensor result = co_await run_and_parse(inner(), bucket);
-    const float* const reduced = result.data<const float>();
+    const Tensor returned = group::as_float32(result);
+    const float* const reduced = returned.data<const float>();
     // What is no finite number must not come back in later steps.
     for (std::size_t i = 0; i < count; ++i) {
       errors[i] -= reduced[i];

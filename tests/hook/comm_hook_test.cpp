@@ -51,6 +51,24 @@ TEST(HooksAroundOthers, RefuseAResultThatIsNotLikeTheBucket) {
 }
 
 // Every second element of the result counts.
+TEST(HooksAroundOthers, TakeGradientsOfEveryFloatingPointType) {
+  const auto group = alone();
+  for (const DType dtype : {DType::f64, DType::f32, DType::f16, DType::bf16}) {
+    DType seen = DType::boolean;
+    const HookPtr halves = make_hook([&](GradBucket& bucket) {
+      seen = bucket.buffer().dtype();
+      bucket.buffer() *= 0.5;
+      return Future<Tensor>::ready(bucket.buffer());
+    });
+    const HookPtr fed_back = error_feedback(halves);
+    const auto bucket = [&] { return GradBucket(0, 1, Tensor::full({4}, 1, dtype), layout({Dims{4}}, {"w"})); };
+    EXPECT_EQ(run(fed_back, bucket()).slice(0, 3, 4).item<double>(), 0.5) << name(dtype);
+    EXPECT_EQ(run(fed_back, bucket()).slice(0, 3, 4).item<double>(), 0.75) << name(dtype);
+    EXPECT_EQ(run(cast_around(halves, DType::f16, group), bucket()).slice(0, 3, 4).item<double>(), 0.5) << name(dtype);
+    EXPECT_EQ(seen, dtype == DType::bf16 ? DType::bf16 : DType::f16) << "16 bits stay as they are";
+  }
+}
+
 TEST(HooksAroundOthers, TakeAResultOfAnyLayout) {
   std::vector<float> every = {1, 90, 2, 90, 3, 90, 4, 90};
   std::vector<float> got;
