@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <hookline/hook/comm_hook.hpp>
@@ -28,12 +29,13 @@ class AroundHook : public CommHookInterface {
 
  protected:
   const HookPtr& inner() const noexcept { return inner_; }
+  void set_inner(HookPtr inner) { inner_ = std::move(inner); }
 
  private:
   /// May be a coroutine: this hook and the bucket live until its Future is done.
   virtual Future<Tensor> run(GradBucket& bucket) = 0;
 
-  const HookPtr inner_;
+  HookPtr inner_;
 };
 
 }  // namespace hookline::hook

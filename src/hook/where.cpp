@@ -30,9 +30,11 @@ class WhereHook final : public hook::AroundHook {
     AroundHook::give_up(cause);
     otherwise_->give_up(cause);
   }
+  /// Each part by itself: of one that knows what it loses, nothing must be fed back twice.
   bool keep_error() override {
-    const bool one = AroundHook::keep_error();
-    return otherwise_->keep_error() && one;
+    if (!inner()->keep_error()) set_inner(error_feedback(inner()));
+    if (!otherwise_->keep_error()) otherwise_ = error_feedback(otherwise_);
+    return true;
   }
   std::vector<HookCost> costs() const override {
     std::vector<HookCost> all = AroundHook::costs();
@@ -116,7 +118,7 @@ class WhereHook final : public hook::AroundHook {
   }
 
   const ParameterRule rule_;
-  const HookPtr otherwise_;
+  HookPtr otherwise_;
   std::mutex mutex_;
   std::map<std::size_t, Split> splits_;
 };

@@ -33,6 +33,20 @@ TEST(Where, BothHooksHearOfEveryStep) {
   for (const auto& hook : {first, second}) EXPECT_EQ(hook->ended, 1);
 }
 
+TEST(Where, EachPartKeepsItsOwnErrors) {
+  const auto group = alone();
+  const auto in_part = make_hook("int4 | where(name=w, otherwise=noop) | error_feedback", group);
+  const auto alone_there = make_hook("int4 | error_feedback", group);
+  const auto value = [](auto i) { return std::sin(0.1 * static_cast<double>(i)); };
+  for (int step = 0; step < 4; ++step) {
+    GradBucket both = bucket_with(layout({Dims{40}, Dims{6}}, {"w", "b"}), value);
+    run(in_part, both);
+    const Tensor wanted = run(alone_there, bucket_with(layout({Dims{40}}, {"w"}), value));
+    EXPECT_TRUE(same(both.gradients()[0].clone(), wanted)) << step;
+    EXPECT_EQ(both.gradients()[1].slice(0, 2, 3).item<float>(), static_cast<float>(value(42))) << "nothing is lost";
+  }
+}
+
 TEST(Where, RulesChooseParameters) {
   const ParameterRule rule{.name = "layer?.w*", .min_size = 4, .max_size = 100, .dims = 2};
   EXPECT_TRUE(rule.fits("layer1.weight", Dims{2, 2}));

@@ -24,7 +24,7 @@ HOOKLINE_EXPORT HookPtr error_feedback(HookPtr inner);
 
 /// Which parameters a rule is for. What is not given holds for all.
 struct HOOKLINE_EXPORT ParameterRule {
-  std::string name = "*";  ///< a pattern: * stands for any letters, ? for one
+  std::string name = "*";  ///< a pattern of fnmatch: * stands for any letters, ? for one, [ab] for one of these
   std::int64_t min_size = 0;
   std::int64_t max_size = INT64_MAX;
   int dims = -1;  ///< of so many dimensions; -1: any
