@@ -82,8 +82,9 @@ class ComparedWork final : public backend::WorkAround {
     if (std::memcmp(a.bytes() + offset, b.bytes() + offset, a.itemsize()) == 0) return;
     const auto x = a.slice(0, element, element + 1).item<double>();
     const auto y = b.slice(0, element, element + 1).item<double>();
-    const bool close =
-        (std::isnan(x) && std::isnan(y)) || std::abs(x - y) <= tolerance_ * std::max(std::abs(x), std::abs(y));
+    const bool finite = std::isfinite(x) && std::isfinite(y);
+    const bool close = (std::isnan(x) && std::isnan(y)) ||
+                       (finite && std::abs(x - y) <= tolerance_ * std::max(std::abs(x), std::abs(y)));
     if (tolerance_ > 0 && close) return;
     error_ = std::make_exception_ptr(
         Error(fmt::format("{}: tensor {}, {}, element {}: {} and {}", where_, tensor, to_string(a), element, x, y)));

@@ -5,6 +5,7 @@
 #include <csignal>
 #include <filesystem>
 #include <fstream>
+#include <limits>
 #include <sstream>
 #include <thread>
 
@@ -108,6 +109,8 @@ TEST(Compared, AsksForTheSameBitsUnlessThereIsATolerance) {
   const auto tolerant = compared(groups[0], std::make_shared<Negative>(others[0]), {.tolerance = 0.1});
   EXPECT_THROW(exact->allreduce(Tensor::zeros({2}))->wait(20s), Error);
   tolerant->allreduce(Tensor::zeros({2}))->wait(20s);
+  const Tensor infinite = Tensor::full({2}, std::numeric_limits<double>::infinity());
+  EXPECT_THROW(tolerant->allreduce(infinite)->wait(20s), Error) << "the one is positive, the other is not";
 }
 
 TEST(Compared, NamesTheFirstDifference) {
