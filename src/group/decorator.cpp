@@ -1,6 +1,8 @@
 // Forwarding to the inner group, where there is more to it than a line.
 #include <hookline/group/decorator.hpp>
 
+#include <algorithm>
+#include <span>
 #include <utility>
 
 #include <fmt/format.h>
@@ -17,7 +19,12 @@ GroupDecorator::GroupDecorator(std::shared_ptr<ProcessGroup> inner) : inner_(std
 std::shared_ptr<ProcessGroup> GroupDecorator::new_group(const std::vector<int>& ranks) {
   const std::uint64_t number = ++parts_;
   auto group = inner_->new_group(ranks);
-  return group ? decorate(std::move(group), fmt::format("group{}of{}", number, fmt::join(ranks, "_"))) : nullptr;
+  if (!group) return nullptr;
+  // The label may become part of a file's name, several times for groups of groups.
+  constexpr std::size_t kNamed = 8;
+  const std::span<const int> named = std::span(ranks).first(std::min(ranks.size(), kNamed));
+  const std::string more = ranks.size() > kNamed ? fmt::format("_and_{}_more", ranks.size() - kNamed) : "";
+  return decorate(std::move(group), fmt::format("group{}of{}{}", number, fmt::join(named, "_"), more));
 }
 
 // Not made of the operations of this group: the inner one may have its own way.

@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <fstream>
 #include <limits>
+#include <numeric>
 #include <sstream>
 #include <thread>
 
@@ -180,6 +181,20 @@ TEST(Recorded, RemembersTheLastOperations) {
   EXPECT_THROW(records(*threads(1)[0]), InvalidArgument);
   EXPECT_THROW(recorded(threads(1)[0], {.capacity = 0}), InvalidArgument);
   EXPECT_THROW(dump_records(*group, "/proc/no/such/place"), ResourceError);
+}
+
+TEST(Recorded, DumpsGroupsOfManyRanks) {
+  const test::TempDirectory directory;
+  Groups groups = threads(60);
+  for (auto& g : groups) g = recorded(g, {.directory = directory.path(), .name = "g"});
+  std::vector<int> all(groups.size());
+  std::iota(all.begin(), all.end(), 0);
+  const auto errors = on_ranks(groups, [&](ProcessGroup& g, int rank) {
+    const auto of_all = g.new_group(all);
+    const auto again = of_all->new_group(all);
+    if (rank == 0) dump_records(*again);
+  });
+  EXPECT_EQ(errors, std::vector<std::string>(all.size()));
 }
 
 TEST(Recorded, DumpsAtOnceFromSeveralThreadsAndLeavesAWholeFile) {
