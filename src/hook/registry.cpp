@@ -184,6 +184,7 @@ HookPtr make_hook(std::string_view text, std::shared_ptr<ProcessGroup> group) {
     }
     HookOptions options(part.name, std::move(part.options));
     hook = entry.factory(group, options, std::move(hook));
+    if (!hook) throw InvalidArgument(fmt::format("the hook '{}': the factory of {} returned none", text, part.name));
     options.check_all_known();
   }
   hook->set_text(std::string(text));

@@ -24,8 +24,8 @@ std::string message(const std::string& text) {
   }
 }
 
-// A wrapper that multiplies the result, registered once for all tests here.
-void register_times() {
+// A wrapper that multiplies the result, and a hook that its factory does not make; once for all tests here.
+void register_hooks_of_the_test() {
   static const bool once = [] {
     register_hook("times", HookPlace::around, [](auto, HookOptions& options, HookPtr inner) {
       const double factor = options.number("factor", 2);
@@ -36,26 +36,29 @@ void register_times() {
       };
       return wrap(std::move(inner), around, "times");
     });
+    const auto makes_none = [](auto, HookOptions&, const HookPtr&) -> HookPtr { return nullptr; };
+    register_hook("idle", HookPlace::first, makes_none, "makes no hook");
     return true;
   }();
   (void)once;
 }
 
 TEST(Registry, WrappersAreAppliedInsideOut) {
-  register_times();
+  register_hooks_of_the_test();
   const HookPtr hook = make_hook("allreduce | times(factor=3) | times", alone());
   EXPECT_EQ(hook->name(), "allreduce | times | times");
   EXPECT_EQ(run(hook, bucket_with(layout({Dims{4}}, {}), [](auto) { return 1; })).data<float>()[3], 6.0f);
 }
 
 TEST(Registry, SaysWhatThereIs) {
-  register_times();
+  register_hooks_of_the_test();
   EXPECT_THAT(message("alreduce"), HasSubstr("no hook is called alreduce; there are allreduce,"));
   EXPECT_THAT(message("allreduce(x=1)"), HasSubstr("has no option x; it has: none"));
   EXPECT_THAT(message("noop | times(faktor=1)"), HasSubstr("has no option faktor; it has: factor"));
   EXPECT_THAT(message("noop | times(factor=much)"), HasSubstr("option factor is 'much', and must be a number"));
   EXPECT_THAT(message("noop | allreduce"), HasSubstr("cannot be wrapped"));
   EXPECT_THAT(message("times"), HasSubstr("write 'allreduce | times'"));
+  EXPECT_THAT(message("idle | log"), HasSubstr("the factory of idle returned none"));
   EXPECT_THROW((void)make_hook("allreduce", nullptr), InvalidArgument);
   EXPECT_THROW(register_hook("allreduce", HookPlace::first, {}), InvalidArgument);
   EXPECT_THROW(register_hook("a b", HookPlace::first, {}), InvalidArgument);
@@ -81,7 +84,7 @@ std::string options_of(const std::string& name) {
 }
 
 TEST(Registry, TellsTheOptionsOfEveryHook) {
-  register_times();
+  register_hooks_of_the_test();
   EXPECT_EQ(options_of("allreduce"), "");
   EXPECT_EQ(options_of("times"), "factor=2 (a number) ");
   EXPECT_EQ(options_of("int4"),
