@@ -14,6 +14,7 @@
 #include <hookline/group/decorator.hpp>
 
 #include "backend/work_around.hpp"
+#include "group/abort_quietly.hpp"
 
 namespace hookline {
 namespace {
@@ -144,9 +145,13 @@ class ComparedGroup final : public GroupDecorator {
   WorkPtr end_coalescing() override { return coalescing_.end(); }
   void coalesce(const WorkPtr& work) override { coalescing_.add(work); }
 
+  void set_timeout(Milliseconds timeout) override {
+    inner()->set_timeout(timeout);
+    other_->set_timeout(timeout);
+  }
   void abort(const std::string& cause) override {
+    group::abort_quietly(*other_, cause);  // the inner one may throw
     inner()->abort(cause);
-    other_->abort(cause);
   }
   void shutdown() override {
     inner()->shutdown();

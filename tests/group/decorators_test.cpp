@@ -114,6 +114,14 @@ TEST(Compared, AsksForTheSameBitsUnlessThereIsATolerance) {
   EXPECT_THROW(tolerant->allreduce(infinite)->wait(20s), Error) << "the one is positive, the other is not";
 }
 
+TEST(Compared, BothGroupsHaveTheTimeout) {
+  const Groups groups = threads(1);
+  const Groups others = threads(1);
+  compared(groups[0], others[0])->set_timeout(3s);
+  EXPECT_EQ(groups[0]->timeout(), 3s);
+  EXPECT_EQ(others[0]->timeout(), 3s);
+}
+
 TEST(Compared, NamesTheFirstDifference) {
   const Groups first = threads(2);
   const Groups second = threads(2);
