@@ -68,6 +68,9 @@ GradBucket::GradBucket(std::size_t index, std::size_t bucket_count, Tensor buffe
     throw InvalidArgument(
         fmt::format("a bucket of {} gradients was given {} parameters", gradients, layout_->parameters.size()));
   }
+  if (!layout_->names.empty() && layout_->names.size() != gradients) {
+    throw InvalidArgument(fmt::format("a bucket of {} gradients was given {} names", gradients, layout_->names.size()));
+  }
   check(buffer_, elements_of(*layout_));
 }
 

@@ -55,6 +55,8 @@ TEST(GradBucket, RefusesWhatDoesNotFit) {
   EXPECT_THROW(GradBucket(1, 1, Tensor::zeros({11}), two()), InvalidArgument);
   const auto one = std::make_shared<const BucketLayout>(layout_of({Dims{2}, Dims{2}}, {Tensor::zeros({2})}));
   EXPECT_THROW(GradBucket(0, 1, Tensor::zeros({4}), one), InvalidArgument);
+  const auto named = std::make_shared<const BucketLayout>(layout_of({Dims{2}, Dims{2}}, {}, {"w"}));
+  EXPECT_THROW(GradBucket(0, 1, Tensor::zeros({4}), named), InvalidArgument);
   EXPECT_THROW((void)layout_of({Dims{-1}}), InvalidArgument);
 }
 
