@@ -27,7 +27,7 @@ enum class DDPCommHookType : std::uint8_t {
 /// The text that make_hook takes for the same hook.
 HOOKLINE_EXPORT std::string hook_text(DDPCommHookType type);
 
-/// The hook of that text. InvalidArgument, listing the hooks that there are, where this version lacks it.
+/// The hook of that text.
 HOOKLINE_EXPORT HookPtr make_hook(DDPCommHookType type, std::shared_ptr<ProcessGroup> group);
 
 }  // namespace hookline
