@@ -16,9 +16,11 @@ HookTraits traits_around(const HookPtr& inner, const std::string& name) {
 AroundHook::AroundHook(HookPtr inner, const std::string& name)
     : CommHookInterface(traits_around(inner, name)), inner_(std::move(inner)) {}
 
-Future<HookResult> AroundHook::run_hook(GradBucket& bucket) {
-  Future<Tensor> reduced = run(bucket);
+// Not `co_return co_await reduced`: gcc 12 is safest with named values around co_await.
+Future<HookResult> as_result(Future<Tensor> reduced) {
   return reduced.then([](const Future<Tensor>& done) { return HookResult(done.value()); });
 }
+
+Future<HookResult> AroundHook::run_hook(GradBucket& bucket) { return as_result(run(bucket)); }
 
 }  // namespace hookline::hook

@@ -9,6 +9,9 @@
 
 namespace hookline::hook {
 
+/// A tensor as what a hook's Future carries.
+Future<HookResult> as_result(Future<Tensor> reduced);
+
 /// Does something around the inner hook in run(), and leaves everything else to that one. What has more to do overrides
 /// more.
 class AroundHook : public CommHookInterface {

@@ -33,11 +33,7 @@ void check_given(bool function, bool state) {
   if (!state) throw InvalidArgument("make_hook: the state of the hook is null");
 }
 
-// Not `co_return co_await state_(bucket)`: gcc 12 is safest with named values around co_await.
-Future<HookResult> FunctionHook::run_hook(GradBucket& bucket) {
-  Future<Tensor> reduced = state_(bucket);
-  return reduced.then([](const Future<Tensor>& done) { return HookResult(done.value()); });
-}
+Future<HookResult> FunctionHook::run_hook(GradBucket& bucket) { return as_result(state_(bucket)); }
 
 }  // namespace hook
 
