@@ -13,7 +13,7 @@ namespace hl = hookline;
 namespace {
 
 void elements_and_shapes() {
-  expect(hl::dtype_of<float> == hl::DType::f32 && hl::size_of(hl::DType::bf16) == 2);
+  expect(hl::dtype_of<float> == hl::DType::f32 && hl::size_of(hl::DType::bf16) == 2 && is_floating(hl::DType::bf16));
   expect(hl::parse_dtype("bfloat16") == hl::DType::bf16 && name(hl::DType::bf16) == "bfloat16");
   expect(float(hl::Float16(0.1f)) != 0.1f && float(hl::BFloat16(0.5f)) == 0.5f);  // sixteen bits, rounded to nearest
   // One function for all types of elements.
