@@ -19,7 +19,8 @@ class CastHook final : public hook::AroundHook {
 
  private:
   Future<Tensor> run(GradBucket& bucket) override {
-    if (bucket.buffer().itemsize() == 2) co_return co_await run_and_parse(inner(), bucket);
+    const DType dtype = bucket.buffer().dtype();
+    if (!is_floating(dtype) || size_of(dtype) == 2) co_return co_await run_and_parse(inner(), bucket);
     const auto count = static_cast<std::size_t>(bucket.buffer().numel());
     const Tensor narrow = buffer_of(bucket);
     const Tensor values = group::as_float32(bucket.buffer());

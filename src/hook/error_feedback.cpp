@@ -28,7 +28,9 @@ class FeedbackHook final : public hook::AroundHook {
 
  private:
   Future<Tensor> run(GradBucket& bucket) override {
-    if (bucket.sparse_grad_indices()) co_return co_await run_and_parse(inner(), bucket);
+    if (!is_floating(bucket.buffer().dtype()) || bucket.sparse_grad_indices()) {
+      co_return co_await run_and_parse(inner(), bucket);
+    }
     const Tensor kept = errors_of(bucket);
     float* const errors = kept.data<float>();
     const auto count = static_cast<std::size_t>(kept.numel());
