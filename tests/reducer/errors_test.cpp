@@ -252,9 +252,9 @@ TEST(ReducerErrors, AGradientThatCameTooFewTimesIsNotUnused) {
   threads_world().spawn(1, [](ProcessGroup& group) {
     Reducer reducer(model(2), group.shared_from_this(), nullptr,
                     {.find_unused_parameters = true, .static_graph = true});
-    for (const std::size_t p : {1, 0, 0}) reducer.mark_ready(p);
+    for (const char* const name : {"p1", "p0", "p0"}) reducer.mark_ready(name);
     reducer.finalize();
-    for (const std::size_t p : {1, 0}) reducer.mark_ready(p);
+    for (const char* const name : {"p1", "p0"}) reducer.mark_ready(name);
     EXPECT_THAT(message_of<InvalidArgument>([&] { reducer.finalize(); }),
                 AllOf(HasSubstr("p0"), HasSubstr("must mark what the first one did")));
   });
