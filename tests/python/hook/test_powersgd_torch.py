@@ -31,6 +31,7 @@ class Bucket:
 
 group = hl.init_process_group()
 dist.init_process_group("gloo", init_method="file://STORE", rank=group.rank(), world_size=2)
+world = dist.group.WORLD  # kept: a thread of Gloo's that is the last to let go of it would end the process
 torch.set_num_threads(1)
 for options in [
     {}, {"matrix_approximation_rank": 2}, {"matrix_approximation_rank": 4, "min_compression_rate": 1.5},
