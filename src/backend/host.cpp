@@ -1,31 +1,32 @@
 // The identity of a host: the kernel that runs, and the namespaces that must be the same.
 #include "backend/host.hpp"
 
+#include <fcntl.h>
 #include <unistd.h>
 
 #include <array>
 #include <cerrno>
 #include <climits>
 #include <cstring>
-#include <fstream>
 
 #include <fmt/format.h>
 
 #include <hookline/core/error.hpp>
 
+#include "core/descriptor.hpp"
+
 namespace hookline::backend {
 
 std::string host_identity() {
-  std::string identity;
-  std::ifstream boot_id("/proc/sys/kernel/random/boot_id");
+  const core::Descriptor boot_id(::open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC));
   if (!boot_id && (errno == EMFILE || errno == ENFILE || errno == ENOMEM)) {
     throw ResourceError(fmt::format("cannot read the identity of this host: {}", std::strerror(errno)));
   }
-  std::getline(boot_id, identity);
-  if (identity.empty()) {  // a sandbox may hide it; then the host's name must do
-    std::array<char, 256> name = {};
-    if (gethostname(name.data(), name.size() - 1) == 0) identity = name.data();
+  std::array<char, 256> text = {};
+  if (!boot_id || ::read(boot_id.get(), text.data(), text.size() - 1) <= 0) {
+    gethostname(text.data(), text.size() - 1);  // a sandbox may hide it; then the host's name must do
   }
+  std::string identity(text.data(), std::strcspn(text.data(), "\n"));
   for (const char* const name : {"net", "pid"}) {
     char space[PATH_MAX] = {};
     if (readlink(fmt::format("/proc/self/ns/{}", name).c_str(), space, sizeof space - 1) < 0) {

@@ -51,9 +51,9 @@ TEST(ThreadExecutor, TasksMayPostAndMayDropTheExecutor) {
 TEST(ThreadExecutor, ATaskRunsThoseThatItWaitsFor) {
   EXPECT_EQ(ThreadExecutor::current(), nullptr);
   std::vector<int> order;
+  std::promise<void> posted;
   {
     ThreadExecutor executor("test");
-    std::promise<void> posted;
     executor.post([&] {
       posted.get_future().wait();
       const ContextScope scope({.lane = 3});
