@@ -18,9 +18,9 @@ SHARED, OTHER = "hookline shared warm", "hookline other warm"
 
 
 def digits(value: float) -> str:
-    """Two or three digits, as many as mean something; nothing where nothing was measured."""
+    """Two or three digits, as many as mean something; a dash where nothing was measured."""
     if math.isnan(value):
-        return ""
+        return "–"
     return f"{value:.0f}" if value >= 9.95 else f"{value:.2g}"
 
 
@@ -34,6 +34,8 @@ def times(results: Results) -> Iterator[list[str]]:
     for row in quick_rows():
         micros = [digits(results.median(row, series) * 1e6) for series in (SHARED, OTHER)]
         ratios = [digits(results.ratio(row, SHARED, f"{other} warm")) for other in ("bound", "openmpi", "gloo")]
+        if row.size < 64 * KIB:  # of which a bound of memory says nothing
+            ratios[0] = ""
         yield [row.op, str(row.ranks), size_text(row.size), *micros, *ratios]
 
 
@@ -41,11 +43,12 @@ def sweep(results: Results) -> Iterator[list[str]]:
     """How many times as fast as OpenMPI every operation is, in shared and in other memory."""
     for op in OPERATIONS:
         for ranks in RANKS if op != "barrier" else []:
-            rows = [Row(op, size, ranks) for size in SIZES]
-            ratios = [
-                [digits(results.ratio(row, series, "openmpi warm")) for series in (SHARED, OTHER)] for row in rows
-            ]
-            yield [op, str(ranks), *(", ".join(pair) for pair in ratios)]
+            cells = []
+            for size in SIZES:
+                ratios = [results.ratio(Row(op, size, ranks), series, "openmpi warm") for series in (SHARED, OTHER)]
+                cells.append(", ".join(map(digits, ratios)))
+            if cells != ["–, –"] * len(SIZES):
+                yield [op, str(ranks), *cells]
 
 
 if __name__ == "__main__":
