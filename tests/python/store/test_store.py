@@ -110,15 +110,19 @@ def test_other_threads_run_while_one_waits(tmp_path: Path) -> None:
         assert got == [b"now"]
 
 
+def expect_interrupted(wait: Callable[[], object]) -> None:
+    timer = threading.Timer(0.1, os.kill, (os.getpid(), signal.SIGINT))
+    start = time.monotonic()
+    timer.start()
+    with pytest.raises(KeyboardInterrupt):
+        wait()
+    assert time.monotonic() - start < 10
+    timer.join()
+
+
 def test_ctrl_c_ends_a_wait(store: hl.Store) -> None:
     for wait in (lambda: store.get("never"), lambda: store.queue_pop("q"), lambda: store.barrier("b", 2, 20)):
-        timer = threading.Timer(0.1, os.kill, (os.getpid(), signal.SIGINT))
-        start = time.monotonic()
-        timer.start()
-        with pytest.raises(KeyboardInterrupt):
-            wait()
-        assert time.monotonic() - start < 10
-        timer.join()
+        expect_interrupted(wait)
     store.set("k", "v")
     assert store.get("k") == b"v"
 
@@ -135,13 +139,7 @@ def test_ctrl_c_ends_what_waits_for_other_processes(tmp_path: Path) -> None:
             lambda: hl.TCPStore("127.0.0.1", 0, world_size=2, is_master=True, timeout=20),
             lambda: file.set("k", "v"),
         ):
-            timer = threading.Timer(0.1, os.kill, (os.getpid(), signal.SIGINT))
-            start = time.monotonic()
-            timer.start()
-            with pytest.raises(KeyboardInterrupt):
-                wait()
-            assert time.monotonic() - start < 10
-            timer.join()
+            expect_interrupted(wait)
 
 
 class DictStore(hl.Store):
