@@ -14,8 +14,20 @@
 
 namespace hookline::backend {
 
-/// Stands in the place of a rank that did not come.
-inline constexpr const char* kAbsent = "hookline: did not come";
+/// The value of a rank that did not come. Values of ranks that came begin with kPresent, so none equals it or is empty.
+inline constexpr const char* kAbsent = "absent";
+inline constexpr char kPresent = '=';
+
+/// Sets the key unless it has a value already, and returns its value: the first writer decides, once. A store without
+/// compare_set cannot tell a rank that comes late from one that comes in time.
+inline std::string set_once(Store& store, const std::string& key, const std::string& value) {
+  try {
+    return store.compare_set(key, "", value);
+  } catch (const Unsupported&) {
+    if (!store.check({key})) store.set(key, value);
+    return store.get(key);
+  }
+}
 
 /// Returns when all ranks that came know that the meeting failed, or after a moment: one that ends at once
 /// may be the one that keeps the store.
@@ -34,27 +46,34 @@ inline void await_all_told(Store& store, const std::string& kind, int rank, cons
 }
 
 /// Leaves what this rank says and returns what every one of them said, by rank. `kind` is that of the group that they
-/// will be. Timeout naming the ranks that did not come, on all that did as soon as the first of them gives up.
+/// will be. Timeout naming the ranks that did not come, on all that did as soon as the first of them gives up, and on
+/// those that come later.
 inline std::vector<std::string> meet(Store& store, const std::string& kind, int rank, int size, const std::string& says,
                                      Clock::time_point deadline) {
   std::vector<std::string> keys(static_cast<std::size_t>(size));
   for (std::size_t r = 0; r < keys.size(); ++r) keys[r] = fmt::format("{}/{}", kind, r);
-  store.set(keys[static_cast<std::size_t>(rank)], says);
+  if (set_once(store, keys[static_cast<std::size_t>(rank)], kPresent + says) == kAbsent) {
+    throw Timeout(fmt::format(
+        "rank {} of {} came to the {} group after another rank had stopped waiting for it; start all ranks together, "
+        "or give them a longer timeout",
+        rank, size, kind));
+  }
   std::exception_ptr cause;
   try {
     store.wait(keys, time_left(deadline));
   } catch (const Timeout&) {
     cause = std::current_exception();
-    for (const std::string& key : keys) {
-      if (!store.check({key})) store.set(key, kAbsent);
-    }
+    for (const std::string& key : keys) set_once(store, key, kAbsent);
   }
   std::vector<std::string> said = store.multi_get(keys);
   std::vector<int> missing;
   for (int r = 0; r < size; ++r) {
     if (said[static_cast<std::size_t>(r)] == kAbsent) missing.push_back(r);
   }
-  if (missing.empty()) return said;
+  if (missing.empty()) {
+    for (std::string& value : said) value.erase(0, 1);
+    return said;
+  }
   await_all_told(store, kind, rank, said);
   throw Timeout(fmt::format("rank {} did not come to the {} group of {} ranks that rank {} waits in",
                             fmt::join(missing, ", "), kind, size, rank),

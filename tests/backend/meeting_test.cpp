@@ -34,5 +34,43 @@ TEST(Meeting, TheFirstWhoGivesUpNamesTheMissingRankToAll) {
   EXPECT_THAT([&] { patient.get(); }, ThrowsMessage<Timeout>(HasSubstr("rank 1 did not come")));
 }
 
+TEST(Meeting, ARankThatComesLateDoesNotUndoTheDecision) {
+  MemoryStore store;
+  const auto meet_as = [&](int rank, Milliseconds timeout) {
+    meet(store, "test", rank, 2, "here", deadline_after(timeout));
+  };
+  EXPECT_THAT([&] { meet_as(0, Milliseconds(20)); }, ThrowsMessage<Timeout>(HasSubstr("rank 1 did not come")));
+  EXPECT_THAT([&] { meet_as(1, std::chrono::hours(1)); },
+              ThrowsMessage<Timeout>(HasSubstr("rank 1 of 2 came to the test group after")));
+}
+
+// A store of a user's own need not have compare_set.
+class PlainStore final : public Store {
+ public:
+  explicit PlainStore(Store& store) : store_(store) {}
+  std::string describe() const override { return "PlainStore"; }
+  void set(const std::string& key, const std::string& value) override { store_.set(key, value); }
+  std::string get(const std::string& key) override { return store_.get(key); }
+  std::int64_t add(const std::string& key, std::int64_t amount) override { return store_.add(key, amount); }
+  void wait(const std::vector<std::string>& keys, Milliseconds timeout) override { store_.wait(keys, timeout); }
+  bool check(const std::vector<std::string>& keys) override { return store_.check(keys); }
+  bool delete_key(const std::string& key) override { return store_.delete_key(key); }
+  std::int64_t num_keys() override { return store_.num_keys(); }
+
+ private:
+  Store& store_;
+};
+
+TEST(Meeting, NeedsNoCompareSet) {
+  MemoryStore memory;
+  const auto meet_as = [&](int rank) {
+    PlainStore store(memory);
+    return meet(store, "test", rank, 2, "", deadline_after(std::chrono::seconds(60)));
+  };
+  auto other = std::async(std::launch::async, meet_as, 1);
+  EXPECT_THAT(meet_as(0), ::testing::ElementsAre("", ""));
+  EXPECT_THAT(other.get(), ::testing::ElementsAre("", ""));
+}
+
 }  // namespace
 }  // namespace hookline::backend

@@ -27,6 +27,7 @@
 #include <hookline/store/memory_store.hpp>
 
 #include "backend/host.hpp"
+#include "backend/meeting.hpp"
 #include "backend/shm/region.hpp"
 #include "harness/spawn.hpp"
 #include "harness/temp_directory.hpp"
@@ -146,7 +147,7 @@ TEST(ShmHost, AnotherUserIsTurnedAway) {
 
 TEST(ShmHost, WaitingForARankToHandOverItsMemoryCanBeInterrupted) {
   const auto store = std::make_shared<MemoryStore>();
-  store->set("shm/1", backend::host_identity() + "\nnobody");
+  store->set("shm/1", backend::kPresent + backend::host_identity() + "\nnobody");
   const InterruptScope scope([] { throw std::domain_error("interrupted"); });
   EXPECT_THROW(make_shm_backend(store, 0, 2, seconds(20)), std::domain_error);
 }

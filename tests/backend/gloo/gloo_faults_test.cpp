@@ -104,7 +104,7 @@ TEST_F(GlooFaults, ARankThatComesAndIsNotThereIsNamed) {
 TEST_F(GlooFaults, SomethingElseInTheStoreIsAMismatch) {
   const auto store = std::make_shared<MemoryStore>();
   store->set("address/gloo/1", "nonsense");
-  store->set("gloo/1", "nonsense");
+  store->set("gloo/1", "=nonsense");
   EXPECT_THAT([&] { make_gloo(store, 0, 2, seconds(5)); }, ThrowsMessage<Mismatch>(HasSubstr("rank 1")));
 }
 
