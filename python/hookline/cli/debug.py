@@ -30,8 +30,8 @@ def by_text(calls: dict[int, Operation]) -> dict[str, list[int]]:
 def order_differs(dumps: list[Dump], lane: int) -> list[str]:
     """Where the ranks first called different operations, from the numbers that all remember."""
     first = max((d.first_in_lane(lane) for d in dumps), default=1)
-    last = max((d.last_in_lane(lane) for d in dumps), default=0)
-    for number in range(first, last + 1):
+    numbers = {call.in_lane for d in dumps for call in d.operations if call.lane == lane and call.in_lane >= first}
+    for number in sorted(numbers):
         calls = {d.rank: call for d in dumps if (call := d.in_lane(lane, number))}
         texts = by_text(calls)
         if len(texts) > 1:

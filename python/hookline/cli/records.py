@@ -61,21 +61,54 @@ class Dump:
         return max((o.in_lane for o in self.operations if o.lane == lane), default=0)
 
 
+MAX_RANKS = 1 << 20
+MAX_NUMBER = 2**63 - 1
+MAX_SECONDS = 253402300799.0  # the end of the year 9999, the last one that time.localtime() is sure to know
+
+
+def _integer(entry: dict[str, Any], name: str, low: int, high: int) -> int:
+    value = entry[name]
+    if type(value) is not int or not low <= value <= high:  # bool is an int
+        raise ValueError(f"'{name}' must be a whole number from {low} to {high}")
+    return value
+
+
+def _seconds(entry: dict[str, Any], name: str) -> float:
+    value = entry[name]
+    if type(value) not in (int, float) or not 0 <= value <= MAX_SECONDS:  # NaN is in no range
+        raise ValueError(f"'{name}' must be seconds since 1970")
+    return float(value)
+
+
+def _text(entry: dict[str, Any], name: str) -> str:
+    value = entry[name]
+    if not isinstance(value, str):
+        raise ValueError(f"'{name}' must be text")
+    return value
+
+
+def _shape(entry: dict[str, Any]) -> tuple[int, ...]:
+    value = entry.get("shape", [])
+    if not isinstance(value, list) or any(type(n) is not int or not 0 <= n <= MAX_NUMBER for n in value):
+        raise ValueError("'shape' must be a list of sizes")
+    return tuple(value)
+
+
 def operation_of(entry: dict[str, Any]) -> Operation:
-    """One entry of the file's list."""
+    """Returns one entry of the file's list; KeyError, TypeError or ValueError if a field is missing or wrong."""
     return Operation(
-        lane=int(entry["lane"]),
-        in_lane=int(entry["in_lane"]),
-        op=str(entry["op"]),
-        state=str(entry["state"]),
-        started=float(entry["started"]),
-        finished=None if entry["finished"] is None else float(entry["finished"]),
-        dtype=entry.get("dtype"),
-        shape=tuple(int(n) for n in entry.get("shape", ())),
-        root=entry.get("root"),
-        reduce_op=entry.get("reduce_op"),
-        tensors=int(entry["tensors"]),
-        error=entry.get("error"),
+        lane=_integer(entry, "lane", -1, 2**31 - 1),
+        in_lane=_integer(entry, "in_lane", 1, MAX_NUMBER),
+        op=_text(entry, "op"),
+        state=_text(entry, "state"),
+        started=_seconds(entry, "started"),
+        finished=None if entry["finished"] is None else _seconds(entry, "finished"),
+        dtype=None if entry.get("dtype") is None else _text(entry, "dtype"),
+        shape=_shape(entry),
+        root=None if entry.get("root") is None else _integer(entry, "root", -1, MAX_RANKS),
+        reduce_op=None if entry.get("reduce_op") is None else _text(entry, "reduce_op"),
+        tensors=_integer(entry, "tensors", 0, MAX_NUMBER),
+        error=None if entry.get("error") is None else _text(entry, "error"),
     )
 
 
@@ -85,15 +118,22 @@ def read_dump(path: Path) -> Dump:
         data = json.loads(path.read_text(encoding="utf-8"))
         if data["version"] != 1:
             raise ValueError(f"version {data['version']} is not known")
+        size = _integer(data, "size", 1, MAX_RANKS)
+        if not isinstance(data["operations"], list):
+            raise ValueError("'operations' must be a list")
         return Dump(
-            group=str(data["group"]),
-            backend=str(data["backend"]),
-            rank=int(data["rank"]),
-            size=int(data["size"]),
-            time=float(data["time"]),
+            group=_text(data, "group"),
+            backend=_text(data, "backend"),
+            rank=_integer(data, "rank", 0, size - 1),
+            size=size,
+            time=_seconds(data, "time"),
             operations=[operation_of(entry) for entry in data["operations"]],
         )
-    except (KeyError, TypeError, ValueError) as error:
+    except KeyError as error:
+        raise ValueError(f"{path} is no dump of a recorded group: {error} is missing") from error
+    except RecursionError as error:
+        raise ValueError(f"{path} is no dump of a recorded group: nested too deeply") from error
+    except (TypeError, ValueError) as error:
         raise ValueError(f"{path} is no dump of a recorded group: {error}") from error
 
 

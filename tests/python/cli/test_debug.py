@@ -1,5 +1,6 @@
 """`hookline debug`: dumps of all ranks, merged into what a person wants to know."""
 
+import json
 import os
 import signal
 import subprocess
@@ -84,6 +85,76 @@ def test_bad_input(tmp_path, capsys):
         (tmp_path / "x.rank0.json").write_text(text)
         assert main(["debug", str(tmp_path)]) == 2
         assert "is no dump of a recorded group" in capsys.readouterr().err
+
+
+GOOD = {
+    "version": 1,
+    "group": "g",
+    "backend": "shm",
+    "rank": 0,
+    "size": 2,
+    "time": 1.0,
+    "operations": [
+        {"lane": 0, "in_lane": 1, "op": "barrier", "state": "running", "started": 0.5, "finished": None, "tensors": 0}
+    ],
+}
+
+
+def test_deeply_nested_json_is_an_error_naming_the_file(tmp_path, capsys):
+    for text in ("[" * 200_000, '{"version": 1, "group": ' + '{"a":' * 200_000):
+        (tmp_path / "x.rank0.json").write_text(text)
+        assert main(["debug", str(tmp_path)]) == 2
+        err = capsys.readouterr().err
+        assert f"{tmp_path}/x.rank0.json is no dump of a recorded group: nested too deeply" in err
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("rank", 2),
+        ("rank", -1),
+        ("rank", 1e999),
+        ("rank", True),
+        ("size", 0),
+        ("size", 2**40),
+        ("time", float("nan")),
+        ("time", 1e300),
+        ("group", ["g"]),
+        ("operations", {"lane": 0}),
+        ("operations[].lane", 2**40),
+        ("operations[].in_lane", 0),
+        ("operations[].in_lane", 10**100),
+        ("operations[].started", 1e999),
+        ("operations[].finished", "now"),
+        ("operations[].shape", [1e999]),
+        ("operations[].shape", 3),
+        ("operations[].dtype", {"a": 1}),
+        ("operations[].root", "0"),
+        ("operations[].tensors", -1),
+        ("operations[].error", 5),
+    ],
+)
+def test_a_field_of_the_wrong_type_or_range_is_named(tmp_path, capsys, field, value):
+    data = json.loads(json.dumps(GOOD))
+    (tmp_path / "x.rank0.json").write_text(json.dumps(data))
+    assert main(["debug", str(tmp_path)]) == 0
+    _, _, name = field.rpartition("[].")
+    (data["operations"][0] if "[]" in field else data)[name] = value
+    (tmp_path / "x.rank0.json").write_text(json.dumps(data))
+    capsys.readouterr()
+    assert main(["debug", str(tmp_path)]) == 2
+    err = capsys.readouterr().err
+    assert "x.rank0.json is no dump of a recorded group: " in err
+    assert f"'{name}'" in err
+
+
+def test_a_gap_of_any_length_between_the_numbers_of_two_ranks(tmp_path, capsys):
+    data = json.loads(json.dumps(GOOD))
+    (tmp_path / "x.rank0.json").write_text(json.dumps(data))
+    data["rank"], data["operations"][0]["in_lane"] = 1, 2**53
+    (tmp_path / "x.rank1.json").write_text(json.dumps(data))
+    assert main(["debug", str(tmp_path)]) == 0
+    assert "rank 0 is behind" in capsys.readouterr().out
 
 
 PROGRAM = """
