@@ -27,6 +27,8 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("-n", dest="ranks", metavar="RANKS", type=int, default=2, help="how many ranks (default: 2)")
     parser.add_argument("--backend", default="shm", help="one of hookline.backend_names() (default: shm)")
     options = parser.parse_args(arguments)
+    if options.ranks < 1:
+        parser.error(f"-n {options.ranks}: at least one rank is needed")
     if options.backend == "mpi":
         line = f"mpirun -n {options.ranks} {sys.executable} -m {__name__} mpi"
         parser.error(f"ranks of mpi are started by its own launcher: {line}")

@@ -146,6 +146,17 @@ def test_bench_prints_a_line_for_each_size(capfd):
     assert all(line.endswith("GB/s") for line in lines)
 
 
+@pytest.mark.parametrize("ranks", ["0", "-1"])
+def test_bench_without_ranks_prints_its_own_usage(capfd, ranks):
+    with pytest.raises(SystemExit) as ended:
+        cli.main(["bench", "-n", ranks])
+    assert ended.value.code == 2
+    out, err = capfd.readouterr()
+    assert out == ""
+    assert err.startswith("usage: hookline bench ")
+    assert f"hookline bench: error: -n {ranks}: at least one rank is needed" in err
+
+
 def test_bench_of_a_backend_that_it_cannot_start(capfd):
     assert cli.main(["bench", "--backend", "nccl"]) == 1
     said = capfd.readouterr().err
