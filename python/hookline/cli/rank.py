@@ -30,7 +30,8 @@ class Rank:
         self.number = number
         self.command = command
         self.status: int | None = None
-        self.was_killed = False
+        self.was_told = False  # True once the launcher has sent it SIGTERM because of a failure
+        self.killed_because: str | None = None  # set when the launcher sends SIGKILL
         launcher = os.getpid()
 
         def prepare() -> None:
@@ -71,6 +72,12 @@ class Rank:
         if self.status is None:  # until it is reaped, the number belongs to it
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(self.pid, number)
+
+    @property
+    def was_ended(self) -> bool:
+        """True if the launcher's SIGTERM or SIGKILL ended it."""
+        ending = (-signal.SIGTERM, -signal.SIGKILL)
+        return (self.was_told or self.killed_because is not None) and self.status in ending
 
     def signal_alone(self, number: int) -> None:
         """Signals the rank's own process."""

@@ -190,24 +190,48 @@ def job_environment(local_rank: int, nodes: Nodes, base: Mapping[str, str]) -> d
     return made
 
 
-def report(supervisor: Supervisor, grace: float, elsewhere: str | None = None) -> str:
+def ranks_text(ranks: Sequence[Rank]) -> str:
+    """As in "rank 1" or "ranks 0, 2"; a number of ranks where they are many."""
+    if len(ranks) > 8:
+        return f"{len(ranks)} ranks"
+    return f"rank{'' if len(ranks) == 1 else 's'} {', '.join(str(rank.number) for rank in ranks)}"
+
+
+def outcome(ranks: Sequence[Rank], all_of_them: str) -> str:
+    """Returns what became of these ranks, as in "; the other 3 ranks were ended"; `all_of_them` begins the sentence."""
+    ended = [rank for rank in ranks if rank.was_ended]
+    text = ""
+    if ended and len(ended) == len(ranks):
+        text = f"; {all_of_them} ended"
+    elif ended:
+        text = f"; {ranks_text(ended)} {'was' if len(ended) == 1 else 'were'} ended"
+    apart: dict[tuple[bool, int], list[Rank]] = {}
+    for rank in ranks:
+        if not rank.was_ended and rank.status is not None:
+            apart.setdefault((rank.was_told, rank.status), []).append(rank)
+    for (told, status), some in apart.items():
+        how = "ended after SIGTERM" if told else f"had ended by {'itself' if len(some) == 1 else 'themselves'}"
+        text += f"; {ranks_text(some)} {how} ({describe(status)})"
+    return text
+
+
+def report(supervisor: Supervisor, elsewhere: str | None = None) -> str:
     """What is said at the end, after all output; nothing if all went well. `elsewhere` is what another node said."""
     failure, ranks = supervisor.first_failure, supervisor.ranks
     lines = []
     if supervisor.ended_by is not None:
         lines.append(f"hookline run: ended by {supervisor.ended_by.name}")
     elif elsewhere is not None:
-        lines.append(f"hookline run: {elsewhere}; the ranks of this node were ended")
+        lines.append(f"hookline run: {elsewhere}{outcome(ranks, 'the ranks of this node were')}")
     elif failure is not None and failure.status is not None:
         lines.append(f"hookline run: rank {failure.number} (pid {failure.pid}) failed: {describe(failure.status)}")
-        others = len(ranks) - 1
-        if others:
-            lines[0] += f"; the other {'rank was' if others == 1 else f'{others} ranks were'} ended"
+        others = [rank for rank in ranks if rank is not failure]
+        lines[0] += outcome(others, "the other rank was" if len(others) == 1 else f"the other {len(others)} ranks were")
         if tail := failure.stderr.last_lines():
             lines += ["the end of its stderr:", *(f"  {line}" for line in tail)]
-    killed = [str(rank.number) for rank in ranks if rank.was_killed]
-    if killed:
-        lines.append(f"killed, because not ended within {grace:g} s: rank {', '.join(killed)}")
+    for because in dict.fromkeys(rank.killed_because for rank in ranks if rank.killed_because):
+        killed = [str(rank.number) for rank in ranks if rank.killed_because == because]
+        lines.append(f"killed{because}: rank {', '.join(killed)}")
     return "".join(f"{line}\n" for line in lines)
 
 
@@ -223,7 +247,7 @@ def launch(command: Sequence[str], ranks: int, prefix: bool, grace: float) -> in
                 supervisor.wait()
             finally:
                 supervisor.end()
-        supervisor.flush(report(supervisor, grace))
+        supervisor.flush(report(supervisor))
     return exit_code(supervisor.first_failure)
 
 
@@ -259,7 +283,7 @@ def launch_node(command: Sequence[str], nodes: Nodes, prefix: bool, grace: float
                 supervisor.end()
         end = None if told else nodes.end  # what happened here is reported as such
         elsewhere = f"{nodes.name(end.node)}: {end.text}" if end is not None else None
-        supervisor.flush(report(supervisor, grace, elsewhere))
+        supervisor.flush(report(supervisor, elsewhere))
     return end.code if end is not None else exit_code(supervisor.first_failure)
 
 

@@ -84,9 +84,7 @@ class Supervisor:
     def end_gently(self) -> None:
         """Has the ranks end because of something outside, as if one of them had failed."""
         if not self._ending:
-            for rank in self.ranks:
-                rank.signal_group(signal.SIGTERM)
-            self._begin_grace()
+            self._terminate()
 
     def end(self) -> None:
         """Kills the ranks that still run."""
@@ -161,12 +159,19 @@ class Supervisor:
                 stream.show()
         if self._kill_at is not None and self._kill_at <= now:
             self._kill_at = None
-            self._kill()
+            self._kill(f", because not ended within {self._grace:g} s")
 
-    def _kill(self) -> None:
+    def _terminate(self) -> None:
         for rank in self.ranks:
             if rank.status is None:
-                rank.was_killed = True
+                rank.was_told = True
+                rank.signal_group(signal.SIGTERM)
+        self._begin_grace()
+
+    def _kill(self, because: str) -> None:
+        for rank in self.ranks:
+            if rank.status is None:
+                rank.killed_because = rank.killed_because or because
                 rank.signal_group(signal.SIGKILL)
 
     def _read(self, stream: Stream) -> None:
@@ -195,9 +200,7 @@ class Supervisor:
         # Of several seen at once, a crash is rather the cause of the others' errors than a consequence of them.
         self.first_failure = min(failed, key=lambda rank: (rank.status is not None and rank.status > 0, rank.number))
         if not self._ending:  # otherwise they have their signal already
-            for rank in self.ranks:
-                rank.signal_group(signal.SIGTERM)
-            self._begin_grace()
+            self._terminate()
             self.on_end()
 
     def _forward(self, number: signal.Signals) -> None:
@@ -211,7 +214,7 @@ class Supervisor:
                 self.on_end()
         self._interrupts += number == signal.SIGINT
         if self._interrupts > 1:
-            self._kill()
+            self._kill(" at the second SIGINT")
 
     def _begin_grace(self) -> None:
         self._ending = True

@@ -48,6 +48,33 @@ def test_a_crash_is_named(launcher):
     assert b"the end of its stderr" not in done.stderr
 
 
+WAITS, EXITS = "echo $$; exec sleep 1000", "echo $$; exit 0"
+
+
+@pytest.mark.parametrize(
+    ("others", "told"),
+    [
+        ([WAITS], "; the other rank was ended"),
+        ([WAITS, WAITS], "; the other 2 ranks were ended"),
+        ([EXITS], "; rank 1 had ended by itself (exit code 0)"),
+        ([EXITS, EXITS], "; ranks 1, 2 had ended by themselves (exit code 0)"),
+        ([EXITS, WAITS], "; rank 2 was ended; rank 1 had ended by itself (exit code 0)"),
+        ([WAITS, WAITS, EXITS], "; ranks 1, 2 were ended; rank 3 had ended by itself (exit code 0)"),
+        (["trap 'exit 5' TERM; echo $$; sleep 1000 & wait"], "; rank 1 ended after SIGTERM (exit code 5)"),
+    ],
+)
+def test_what_became_of_the_other_ranks(launcher, others, told):
+    cases = " ".join(f"{rank}) {shell};;" for rank, shell in enumerate(others, 1))
+    shell = f"case $RANK in 0) read line; exit 3;; {cases} esac"
+    process = launcher.start("-n", str(1 + len(others)), "--prefix", "sh", "-c", shell, stdin=subprocess.PIPE)
+    pids = dict(line.split() for line in launcher.lines(process, len(others)))
+    for rank, shell in enumerate(others, 1):
+        assert shell != EXITS or launcher.watch(int(pids[b"[%d]" % rank]))()
+    _, err = process.communicate(b"\n", timeout=30)
+    assert process.returncode == 3
+    assert err.decode().endswith(f" failed: exit code 3{told}\n")
+
+
 def test_a_rank_that_ends_well_ends_nobody_else(launcher):
     shell = "if [ $RANK = 1 ]; then echo $$; exit 0; fi; read line; echo $line"
     process = launcher.start("-n", "2", "sh", "-c", shell, stdin=subprocess.PIPE)
@@ -132,7 +159,9 @@ def test_a_second_interrupt_kills(launcher):
     process.send_signal(signal.SIGINT)
     launcher.lines(process, 2)
     process.send_signal(signal.SIGINT)
-    assert process.wait(timeout=30) == 128 + signal.SIGKILL
+    _, err = process.communicate(timeout=30)
+    assert process.returncode == 128 + signal.SIGKILL
+    assert err == b"hookline run: ended by SIGINT\nkilled at the second SIGINT: rank 0, 1\n"
 
 
 @pytest.mark.parametrize("ending", ["exit 0", "exit 1", "sleep 1000"])
