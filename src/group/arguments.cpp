@@ -160,15 +160,40 @@ class Checks {
     }
   }
 
-  // An input may be the very place in the output where it belongs: then there is nothing to copy.
-  bool in_place(const Tensor& input, std::size_t index) const {
+  // An input and an output may be the same elements where this rank's data belongs: no other rank reads that slice of
+  // an input, and copies leave it as it is. All backends rely on this rule.
+  bool in_place(std::size_t input, std::size_t output) const {
+    const Tensor& in = c_.inputs[input];
+    const Tensor& out = c_.outputs[output];
     const auto me = static_cast<std::size_t>(rank_);
-    if (c_.type == OpType::allgather_into_tensor || c_.type == OpType::allgather_into_tensor_coalesced) {
-      const Tensor& output = c_.outputs[index];
-      return input.is_contiguous() && output.is_contiguous() && input.bytes() == output.bytes() + me * input.nbytes();
+    switch (c_.type) {
+      case OpType::allgather:
+      case OpType::allgather_coalesced:
+      case OpType::gather: return output == me * c_.inputs.size() + input && group::same_elements(in, out);
+      case OpType::allgather_into_tensor:
+      case OpType::allgather_into_tensor_coalesced: return input == output && group::is_slice(in, out, rank_, size_);
+      case OpType::reduce_scatter:
+      case OpType::scatter: return input == me && group::same_elements(in, out);
+      case OpType::reduce_scatter_tensor:
+      case OpType::reduce_scatter_tensor_coalesced: return input == output && group::is_slice(out, in, rank_, size_);
+      default: return false;
     }
-    if (c_.type == OpType::allgather || c_.type == OpType::gather) return input.bytes() == c_.outputs[me].bytes();
-    return false;
+  }
+  std::string allowed_alias() const {
+    switch (c_.type) {
+      case OpType::allgather:
+      case OpType::allgather_coalesced:
+      case OpType::gather: return fmt::format(", or the output of rank {} as the input", rank_);
+      case OpType::allgather_into_tensor:
+      case OpType::allgather_into_tensor_coalesced:
+        return fmt::format(", or slice {} of {} of the output as its input", rank_, size_);
+      case OpType::reduce_scatter:
+      case OpType::scatter: return fmt::format(", or input {} alone as the output", rank_);
+      case OpType::reduce_scatter_tensor:
+      case OpType::reduce_scatter_tensor_coalesced:
+        return fmt::format(", or slice {} of {} of the input as its output", rank_, size_);
+      default: return "";
+    }
   }
   void no_overlap() const {
     for (std::size_t i = 0; i < c_.outputs.size(); ++i) {
@@ -179,8 +204,9 @@ class Checks {
     if (works_in_place(c_.type)) return;
     for (std::size_t i = 0; i < c_.inputs.size(); ++i) {
       for (std::size_t j = 0; j < c_.outputs.size(); ++j) {
-        if (group::overlap(c_.inputs[i], c_.outputs[j]) && !in_place(c_.inputs[i], i)) {
-          refuse(fmt::format("output {} overlaps input {}", j, i));
+        if (group::overlap(c_.inputs[i], c_.outputs[j]) && !in_place(i, j)) {
+          refuse(fmt::format("output {} overlaps input {}: expected separate memory{}. Pass a copy", j, i,
+                             allowed_alias()));
         }
       }
     }

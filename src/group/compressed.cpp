@@ -16,6 +16,7 @@
 #include "core/stopwatch.hpp"
 #include "group/block_exchange.hpp"
 #include "group/float32.hpp"
+#include "group/overlap.hpp"
 #include "kernel/reduce.hpp"
 #include "kernel/scale.hpp"
 
@@ -306,6 +307,12 @@ Future<Tensor> CompressedReduction::reduce_scatter(Tensor output, Tensor input, 
   if (input.numel() != output.numel() * group_->size()) {
     throw InvalidArgument(fmt::format("reduce_scatter of {} to {}: the input must have {} times the output's elements",
                                       to_string(input), to_string(output), group_->size()));
+  }
+  if (group::overlap(input, output) && !group::is_slice(output, input, group_->rank(), group_->size())) {
+    throw InvalidArgument(fmt::format(
+        "reduce_scatter on rank {} of {}: the output {} overlaps the input {}: expected separate memory, or "
+        "slice {} of the input as the output. Pass a copy",
+        group_->rank(), group_->size(), to_string(output), to_string(input), group_->rank()));
   }
   Tensor values = group::as_float32(input);
   begin(values);

@@ -108,4 +108,16 @@ bool overlaps_itself(const Tensor& tensor) {
   return false;
 }
 
+bool same_elements(const Tensor& a, const Tensor& b) {
+  if (a.bytes() != b.bytes() || a.numel() != b.numel() || a.dtype() != b.dtype()) return false;
+  return (a.is_contiguous() && b.is_contiguous()) || (a.shape() == b.shape() && a.strides() == b.strides());
+}
+
+bool is_slice(const Tensor& part, const Tensor& whole, int index, int count) {
+  const Tensor cut = whole.is_contiguous() ? whole.flatten() : whole;
+  const std::int64_t rows = cut.shape()[0] / count;
+  if (cut.shape()[0] % count != 0) return false;
+  return same_elements(part, cut.slice(0, index * rows, (index + 1) * rows));
+}
+
 }  // namespace hookline::group

@@ -146,7 +146,24 @@ TEST_P(GroupBehaviour, RefusesWhatMakesNoSense) {
         << "not where it belongs, though it begins there";
     const Tensor repeated = Tensor::wrap(t.mutable_bytes(), {4}, DType::f32, {.strides = Dims{0}});
     EXPECT_THROW(group.allreduce(repeated), InvalidArgument) << "all elements are one";
-    EXPECT_THROW(group.reduce_scatter(t, {t, t}), InvalidArgument);
+    EXPECT_THROW(group.reduce_scatter(t, {t, t}), InvalidArgument) << "the input for the other rank as well";
+    const int me = group.rank();
+    EXPECT_THAT([&] { group.reduce_scatter_tensor(t.slice(0, 1, 3), t); },
+                ::testing::ThrowsMessage<InvalidArgument>(
+                    ::testing::AllOf(::testing::HasSubstr("reduce_scatter_tensor on rank " + std::to_string(me) +
+                                                          " of 2: output 0 overlaps "
+                                                          "input 0: expected separate memory, or slice"),
+                                     ::testing::HasSubstr("Pass a copy"))));
+    EXPECT_THROW(group.reduce_scatter_tensor(slice_of(t, 1 - me, 2), t), InvalidArgument) << "the other rank's slice";
+    EXPECT_THROW(group.reduce_scatter_tensor_coalesced({slice_of(t, me, 2), Tensor::zeros({2})}, {t, t}),
+                 InvalidArgument)
+        << "in place in one input, which is another as well";
+    EXPECT_THROW(group.reduce_scatter(wide.slice(0, 0, 4), {wide.slice(0, 0, 8, 2), wide.slice(0, 0, 8, 2)}),
+                 InvalidArgument)
+        << "begins where it belongs, with other steps";
+    EXPECT_THROW(group.scatter(t, {me == 0 ? Tensor::zeros({4}) : t, me == 0 ? t : Tensor::zeros({4})}, {.root = me}),
+                 InvalidArgument)
+        << "the other rank's part";
     EXPECT_THROW(group.scatter(t, {t}, {.root = group.rank()}), InvalidArgument);
     EXPECT_THROW(group.gather({t}, t, {.root = 1 - group.rank()}), InvalidArgument);
     EXPECT_THROW(group.alltoall_base(Tensor::zeros({4}), t, {1, 2}, {}), InvalidArgument);

@@ -66,13 +66,6 @@ TEST_P(GroupContract, Allgather) {
       expect(output.slice(0, r * count, (r + 1) * count).reshape(input.shape()), expected_input(input, r),
              "into_tensor");
     }
-    // In place: the input is its own part of the output.
-    const Tensor whole = make(group, count * group.size(), dtype, Layout::shared);
-    const Tensor own = whole.slice(0, group.rank() * count, (group.rank() + 1) * count);
-    fill(own, group.rank());
-    group.allgather_into_tensor(whole, own)->wait();
-    for (int r = 0; r < group.size(); ++r)
-      expect(whole.slice(0, r * count, (r + 1) * count), expected_input(own, r), "in place");
   });
 }
 
@@ -121,6 +114,14 @@ TEST_P(GroupContract, LargeReductions) {
             expect(part, sum.slice(0, group.rank() * each, (group.rank() + 1) * each), "reduce_scatter_tensor");
             group.allgather_into_tensor(whole, part)->wait();
             expect(whole, sum, "allgather_into_tensor");
+            const Tensor all =
+                make(group, each * group.size(), dtype, dtype == DType::f32 ? Layout::shared : Layout::plain);
+            const Tensor own = slice_of(all, group.rank(), each);
+            fill(all, group.rank());
+            group.reduce_scatter_tensor(own, all)->wait();
+            expect(own, slice_of(sum, group.rank(), each), "reduce_scatter_tensor in place");
+            group.allgather_into_tensor(all, own)->wait();
+            expect(all, sum, "allgather_into_tensor in place");
           }
         }))
         << ranks << " ranks";
@@ -174,6 +175,117 @@ TEST_P(GroupContract, ReduceScatter) {
       expect(input, expected_input(input, group.rank(), r), "an input, afterwards");
       expect(joined.slice(0, r * count, (r + 1) * count), expected_input(input, group.rank(), r),
              "the input, afterwards");
+    }
+  });
+}
+
+// The output is this rank's slice of the input; the other slices stay as they are.
+TEST_P(GroupContract, ReduceScatterInPlace) {
+  sample(6, [](ProcessGroup& group, DType dtype, std::int64_t count, Layout layout, int) {
+    const int me = group.rank();
+    const auto filled = [&](std::int64_t each) {
+      const Tensor all = make(group, each * group.size(), dtype, layout);
+      for (int r = 0; r < group.size(); ++r) fill(slice_of(all, r, each), me, r);
+      return all;
+    };
+    const auto expect_done = [&](const Tensor& all, std::int64_t each, ReduceOp op, const std::string& what) {
+      for (int r = 0; r < group.size(); ++r) {
+        const Tensor slice = slice_of(all, r, each);
+        expect(slice, r == me ? expected_reduction(slice, op, group.size(), r) : expected_input(slice, me, r),
+               what + ", slice " + std::to_string(r));
+      }
+    };
+    for (const ReduceOp& op : {ReduceOp::sum, ReduceOp::max, ReduceOp::avg, ReduceOp::premul_sum(0.5)}) {
+      if (!takes(op, dtype)) continue;
+      const Tensor all = filled(count);
+      group.reduce_scatter_tensor(slice_of(all, me, count), all, {.op = op})->wait();
+      expect_done(all, count, op, "reduce_scatter_tensor " + std::string(name(op)));
+    }
+    const Tensor first = filled(count);
+    const Tensor second = filled(5);
+    const Tensor apart = make(group, count, dtype, layout);
+    group
+        .reduce_scatter_tensor_coalesced({slice_of(first, me, count), slice_of(second, me, 5), apart},
+                                         {first, second, filled(count)})
+        ->wait();
+    expect_done(first, count, ReduceOp::sum, "first of several");
+    expect_done(second, 5, ReduceOp::sum, "second of several");
+    expect(apart, expected_reduction(apart, ReduceOp::sum, group.size(), me), "last of several, not in place");
+
+    // Lists: slices of one tensor, then tensors of their own.
+    const Tensor all = filled(count);
+    std::vector<Tensor> slices;
+    std::vector<Tensor> tensors;
+    for (int r = 0; r < group.size(); ++r) {
+      slices.push_back(slice_of(all, r, count));
+      fill(tensors.emplace_back(make(group, count, dtype, layout)), me, r);
+    }
+    const auto mine = static_cast<std::size_t>(me);
+    group.reduce_scatter(slices[mine], slices)->wait();
+    expect_done(all, count, ReduceOp::sum, "list of slices");
+    group.reduce_scatter(tensors[mine], tensors)->wait();
+    for (int r = 0; r < group.size(); ++r) {
+      const Tensor& t = tensors[static_cast<std::size_t>(r)];
+      expect(t, r == me ? expected_reduction(t, ReduceOp::sum, group.size(), r) : expected_input(t, me, r), "list");
+    }
+  });
+}
+
+// The input of a gather is this rank's part of the output, the output of a scatter that of the root's input.
+TEST_P(GroupContract, GatherAndScatterInPlace) {
+  sample(6, [](ProcessGroup& group, DType dtype, std::int64_t count, Layout layout, int root) {
+    const int me = group.rank();
+    const auto mine = static_cast<std::size_t>(me);
+    const auto list = [&](std::int64_t each) {
+      std::vector<Tensor> tensors;
+      for (int r = 0; r < group.size(); ++r) fill(tensors.emplace_back(make(group, each, dtype, layout)), me, r);
+      return tensors;
+    };
+    const auto expect_gathered = [&](const std::vector<Tensor>& tensors, const std::string& what) {
+      for (int r = 0; r < group.size(); ++r) {
+        const Tensor& t = tensors[static_cast<std::size_t>(r)];
+        expect(t, expected_input(t, r, r), what);
+      }
+    };
+    const std::vector<Tensor> all = list(count);
+    group.allgather(all, all[mine])->wait();
+    expect_gathered(all, "allgather");
+
+    const std::vector<Tensor> rooted = list(count);
+    group.gather(me == root ? rooted : std::vector<Tensor>(), rooted[mine], {.root = root})->wait();
+    if (me == root) expect_gathered(rooted, "gather");
+    group.scatter(rooted[mine], me == root ? rooted : std::vector<Tensor>(), {.root = root})->wait();
+    if (me == root) expect_gathered(rooted, "scatter at the root");
+    expect(rooted[mine], expected_input(rooted[mine], me, me), "scatter");
+
+    const std::vector<Tensor> first = list(count);
+    const std::vector<Tensor> second = list(5);
+    std::vector<std::vector<Tensor>> pairs;
+    for (std::size_t r = 0; r < first.size(); ++r) pairs.push_back({first[r], second[r]});
+    group.allgather_coalesced(pairs, {first[mine], second[mine]})->wait();
+    expect_gathered(first, "first of several");
+    expect_gathered(second, "second of several");
+
+    const Tensor whole = make(group, count * group.size(), dtype, layout);
+    const Tensor other = make(group, 5 * group.size(), dtype, layout);
+    for (const bool several : {false, true}) {
+      fill(slice_of(whole, me, count), me);
+      fill(slice_of(other, me, 5), me);
+      if (several) {
+        group.allgather_into_tensor_coalesced({whole, other}, {slice_of(whole, me, count), slice_of(other, me, 5)})
+            ->wait();
+      } else {
+        group.allgather_into_tensor(whole, slice_of(whole, me, count))->wait();
+      }
+      for (int r = 0; r < group.size(); ++r) {
+        const Tensor slice = slice_of(whole, r, count);
+        expect(slice, expected_input(slice, r), several ? "into tensors" : "into a tensor");
+        slice.fill(0);
+      }
+    }
+    for (int r = 0; r < group.size(); ++r) {
+      const Tensor slice = slice_of(other, r, 5);
+      expect(slice, expected_input(slice, r), "into the other tensor");
     }
   });
 }

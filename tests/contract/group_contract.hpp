@@ -40,6 +40,11 @@ inline Tensor make(ProcessGroup& group, std::int64_t count, DType dtype, Layout 
   return Tensor::zeros({count, 2}, dtype).slice(1, 1, 2);
 }
 
+/// Rows [index * each, (index + 1) * each) of a tensor.
+inline Tensor slice_of(const Tensor& t, int index, std::int64_t each) {
+  return t.slice(0, index * each, (index + 1) * each);
+}
+
 inline void fill(const Tensor& t, int rank, int part = 0) {
   write(t, [&](std::int64_t i) { return element(rank, i, part); });
 }

@@ -11,6 +11,7 @@
 #include <hookline/codec/make_codec.hpp>
 #include <hookline/core/error.hpp>
 
+#include "contract/group_reference.hpp"
 #include "harness/spawn.hpp"
 
 namespace hookline {
@@ -234,6 +235,35 @@ TEST_P(Compressed, ReduceScatterRoundsOnce) {
                 "element " + std::to_string(i));
       }
       require(ranks == 1 || std::abs(reduction.stats().ratio - 2) < 0.1, "the ratio");
+    });
+  }
+}
+
+TEST_P(Compressed, ReduceScatterInPlaceIsTheSame) {
+  for (const int ranks : {1, 2, 3, 4}) {
+    GetParam().spawn(ranks, [&](ProcessGroup& group) {
+      for (const std::int64_t each : {5, 1001, 70'000}) {
+        for (const DType dtype : {DType::f32, DType::f16}) {
+          for (const ReduceOp& op : {ReduceOp::avg, ReduceOp::premul_sum(0.5)}) {
+            const Tensor input = Tensor::empty({each * ranks}, dtype);
+            testing::write(input, [&](std::int64_t i) { return static_cast<double>(value(group.rank(), i)); });
+            const Tensor apart = Tensor::empty({each}, dtype);
+            const Tensor own = input.slice(0, group.rank() * each, (group.rank() + 1) * each);
+            const Tensor before = input.clone();
+            CompressedReduction reduction(group.shared_from_this(), make_codec("int8"));
+            reduction.reduce_scatter(apart, input, {.op = op}).wait(30s);
+            require(testing::first_difference(input, before) < 0, "the input stays");
+            CompressedReduction(group.shared_from_this(), make_codec("int8"))
+                .reduce_scatter(own, input, {.op = op})
+                .wait(30s);
+            require(testing::first_difference(own, apart) < 0, std::to_string(each) + " values in place");
+          }
+        }
+      }
+      const Tensor input = filled(group, 4 * ranks + 2);
+      CompressedReduction reduction(group.shared_from_this(), make_codec("int8"));
+      EXPECT_THROW(reduction.reduce_scatter(input.slice(0, 1, 5), input.slice(0, 0, 4 * ranks)).wait(30s),
+                   InvalidArgument);
     });
   }
 }

@@ -130,6 +130,9 @@ TEST(Compared, NamesTheFirstDifference) {
          EXPECT_EQ(g.allgather_into_tensor(out, in)->get_future().wait(20s).size(), 1u);
          EXPECT_EQ(out.slice(0, 5, 6).item<int>(), 1);
          g.reduce(in, {.root = 1})->wait(20s);
+         const std::int64_t own = 3 * g.rank();
+         g.reduce_scatter_tensor(out.slice(0, own, own + 3), out)->wait(20s);
+         EXPECT_EQ(out.slice(0, own, own + 1).item<int>(), 2 * g.rank());
          g.barrier()->wait(20s);
        })) {
     EXPECT_EQ(e, "");

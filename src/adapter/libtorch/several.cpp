@@ -2,6 +2,8 @@
 #include <algorithm>
 #include <utility>
 
+#include <ATen/MemoryOverlap.h>
+
 #include <hookline/group/coalescing.hpp>
 
 #include "adapter/libtorch/call.hpp"
@@ -65,6 +67,14 @@ TorchBackend::WorkHandle TorchBackend::start_uneven_reduce_scatter(Call&& call) 
     for (const at::Tensor& input : call.inputs) {
       if (input.scalar_type() != output.scalar_type()) {
         throw InvalidArgument(name + ": inputs and output differ in dtype");
+      }
+    }
+    for (std::size_t r = 0; r < call.inputs.size(); ++r) {
+      const at::MemOverlapStatus overlap = at::get_overlap_status(output, call.inputs[r]);
+      if (overlap == at::MemOverlapStatus::Partial || (overlap == at::MemOverlapStatus::Full && r != me)) {
+        throw InvalidArgument(name + ": the output overlaps input " + std::to_string(r) +
+                              ": expected separate memory, or input " + std::to_string(me) +
+                              " as the output. Pass a copy");
       }
     }
     std::vector<Collective> parts(call.inputs.size());

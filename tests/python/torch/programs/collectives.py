@@ -157,6 +157,34 @@ def rooted_and_scattered_reductions():
 
 
 @check
+def scattered_in_place_as_gloo():
+    for dtype in [*FLOATS, *INTEGERS]:
+        for count in (37, 40_000):
+            parts = [sample(dtype, count, seed=r) for r in range(SIZE)]
+            expected = sum(sample(torch.float64, count, rank=r, seed=RANK) for r in range(SIZE)).to(dtype)
+            for group in (None, gloo):
+                whole = torch.cat(parts)
+                slices = whole.chunk(SIZE)
+                dist.reduce_scatter_tensor(slices[RANK], whole, group=group)
+                same(whole, torch.cat([expected if r == RANK else part for r, part in enumerate(parts)]))
+            lists = [part.clone() for part in parts]
+            dist.reduce_scatter(lists[RANK], lists)
+            same(torch.cat(lists), whole)
+            whole = torch.cat(parts)
+            with dist._coalescing_manager():
+                dist.reduce_scatter_tensor(whole.chunk(SIZE)[RANK], whole)
+            same(whole.chunk(SIZE)[RANK], expected)
+            lists = [part.clone() for part in parts]
+            dist.scatter(lists[RANK], lists if RANK == 1 else None, src=1)
+            same(lists[RANK], sample(dtype, count, rank=1, seed=RANK))
+            whole = torch.cat(parts)
+            dist.all_gather_into_tensor(whole, whole.chunk(SIZE)[RANK])
+            same(whole, torch.cat([sample(dtype, count, rank=r, seed=r) for r in range(SIZE)]))
+    whole = torch.zeros(4 * SIZE)
+    raises(ValueError, "overlaps input 0", lambda: dist.reduce_scatter_tensor(whole[1:5], whole))
+
+
+@check
 def all_to_all_single_with_splits():
     sent = torch.arange(SIZE * (SIZE + 1) // 2, dtype=torch.float32) + 100 * RANK
     splits = list(range(1, SIZE + 1))

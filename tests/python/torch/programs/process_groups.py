@@ -136,7 +136,12 @@ def parts_of_different_sizes():
         dist.reduce_scatter(output, inputs, op, async_op=True).wait()
         torch.testing.assert_close(output, inputs[RANK] * factor)
         assert all(torch.equal(t, torch.arange(t.numel())) for t in inputs)
+        dist.reduce_scatter(inputs[RANK], inputs, op)
+        torch.testing.assert_close(inputs[RANK], output)
     raises(ValueError, "elements", lambda: dist.reduce_scatter(torch.zeros(SIZE + 1), inputs))
+    whole = torch.zeros(2 * SIZE + 2)
+    inputs = [whole[: RANK + 2] if r == RANK else torch.zeros(r + 2) for r in EVERYBODY]
+    raises(ValueError, "overlaps input", lambda: dist.reduce_scatter(whole[1 : RANK + 3], inputs))
 
 
 @check
