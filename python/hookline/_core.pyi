@@ -956,6 +956,14 @@ class GradBucket:
     def set_buffer(self, buffer: Any) -> None:
         """Another buffer with as many elements; its dtype may differ."""
 
+    def set_contribution(self, contribution: Any) -> None:
+        """
+        Reports this rank's gradients as the other ranks decode them, flat: what error_feedback compares with what the hook got. Once a run, before the hook's Future completes; the values are copied.
+        """
+
+    def wants_contribution(self) -> bool:
+        """True if an error_feedback around the hook asks for set_contribution."""
+
     def gradients(self) -> list[Any]:
         """Views of the buffer with the parameters' shapes."""
 
@@ -998,13 +1006,18 @@ class CommHook:
         Puts what save() gave in the place of what it keeps. InvalidArgument for the state of another hook, model, rank or number of ranks. Executes nothing.
         """
 
+    def __or__(self, text: str) -> CommHook:
+        """
+        The wrappers of a text around this hook: hook | 'error_feedback'. The same object must not run beside it.
+        """
+
     def __reduce__(self) -> tuple[Any, ...]: ...
 
     def __repr__(self) -> str: ...
 
-def make_hook(text: str, group: ProcessGroup) -> CommHook:
+def make_hook(hook: str | Callable[[Any, GradBucket], Any], group: ProcessGroup, state: Any = None, *, reports_contribution: bool = False, for_torch: bool = False) -> CommHook:
     """
-    The hook of a text: a name with options in parentheses, and wrappers behind it: 'int8(block=512) | error_feedback'.
+    The hook of a text: a name with options in parentheses, and wrappers behind it: 'int8(block=512) | error_feedback'. Or a function hook(state, bucket), whose state is the group unless another is given; with reports_contribution it calls bucket.set_contribution in every run, as error_feedback requires. With for_torch its buckets have torch tensors.
     """
 
 def registered_hooks(alone: bool = False) -> dict[str, str]:

@@ -88,6 +88,15 @@ void bind_bucket(nb::module_& m) {
           },
           arg("buffer"), "Another buffer with as many elements; its dtype may differ.")
       .def(
+          "set_contribution",
+          [](PyGradBucket& b, const TensorArg& contribution) { b.bucket.set_contribution(contribution.tensor()); },
+          arg("contribution"),
+          "Reports this rank's gradients as the other ranks decode them, flat: what error_feedback compares with what "
+          "the hook got. Once a run, before the hook's Future completes; the values are copied.")
+      .def(
+          "wants_contribution", [](const PyGradBucket& b) { return b.bucket.wants_contribution(); },
+          "True if an error_feedback around the hook asks for set_contribution.")
+      .def(
           "gradients", [](const PyGradBucket& b) { return arrays(b, b.bucket.gradients()); },
           nb::sig("def gradients(self) -> list[typing.Any]"), "Views of the buffer with the parameters' shapes.")
       .def(

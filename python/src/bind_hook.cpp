@@ -48,9 +48,16 @@ nb::tuple reduce(const PyHook& self) {
                         nb::make_tuple(self.hook->text(), save(self)));
 }
 
-PyHook make(const std::string& text, std::shared_ptr<ProcessGroup> group) {
-  HookPtr hook = natively([&] { return make_hook(text, group); });
-  return {std::move(hook), std::move(group)};
+PyHook make(nb::handle hook, std::shared_ptr<ProcessGroup> group, nb::handle state, bool reports_contribution,
+            bool for_torch) {
+  if (hook.is_none()) throw nb::type_error("make_hook: expected the text of a hook or a function, got None");
+  const nb::object kept = state.is_none() ? nb::cast(group) : nb::borrow(state);
+  HookPtr made = hook_of(kept, hook, group, for_torch, reports_contribution);
+  return {std::move(made), std::move(group)};
+}
+
+PyHook wrapped(const PyHook& self, const std::string& text) {
+  return {natively([&] { return wrap(self.hook, text, self.group); }), self.group};
 }
 
 }  // namespace
@@ -89,11 +96,19 @@ void bind_hook(nb::module_& m) {
       .def("load", &load, arg("state"),
            "Puts what save() gave in the place of what it keeps. InvalidArgument for the state of another hook, model, "
            "rank or number of ranks. Executes nothing.")
+      .def("__or__", &wrapped, arg("text"),
+           "The wrappers of a text around this hook: hook | 'error_feedback'. The same object must not run beside it.")
       .def("__reduce__", &reduce, nb::sig("def __reduce__(self) -> tuple[typing.Any, ...]"))
       .def("__repr__", [](const PyHook& self) { return "<hookline.CommHook " + self.hook->name() + ">"; });
-  m.def("make_hook", &make, arg("text"), arg("group"),
-        "The hook of a text: a name with options in parentheses, and wrappers behind it: 'int8(block=512) | "
-        "error_feedback'.");
+  m.def(
+      "make_hook", &make, arg("hook"), arg("group"), arg("state").none() = nb::none(), nb::kw_only(),
+      arg("reports_contribution") = false, arg("for_torch") = false,
+      nb::sig("def make_hook(hook: str | typing.Callable[[typing.Any, GradBucket], typing.Any], group: ProcessGroup, "
+              "state: typing.Any = None, *, reports_contribution: bool = False, for_torch: bool = False) -> CommHook"),
+      "The hook of a text: a name with options in parentheses, and wrappers behind it: 'int8(block=512) | "
+      "error_feedback'. Or a function hook(state, bucket), whose state is the group unless another is given; with "
+      "reports_contribution it calls bucket.set_contribution in every run, as error_feedback requires. With "
+      "for_torch its buckets have torch tensors.");
   m.def(
       "registered_hooks",
       [](bool alone) {

@@ -45,8 +45,9 @@ nb::object PyGradBucket::get_buffer() {
   return buffer;
 }
 
-PythonCommHook::PythonCommHook(nb::object state, nb::object hook, std::string name, bool for_torch)
-    : CommHookInterface({.name = std::move(name), .may_block = true}),
+PythonCommHook::PythonCommHook(nb::object state, nb::object hook, std::string name, bool for_torch,
+                               bool reports_contribution)
+    : CommHookInterface({.name = std::move(name), .may_block = true, .reports_contribution = reports_contribution}),
       state_(std::move(state)),
       function_(std::move(hook)),
       for_torch_(for_torch) {}
@@ -75,7 +76,8 @@ Tensor PythonCommHook::parse_hook_result(const HookResult& result) {
   });
 }
 
-HookPtr hook_of(nb::handle state, nb::handle hook, const std::shared_ptr<ProcessGroup>& group, bool for_torch) {
+HookPtr hook_of(nb::handle state, nb::handle hook, const std::shared_ptr<ProcessGroup>& group, bool for_torch,
+                bool reports_contribution) {
   if (hook.is_none()) return std::make_shared<AllreduceHook>(group);
   if (nb::isinstance<PyHook>(hook)) return nb::cast<PyHook&>(hook).hook;
   if (PyUnicode_Check(hook.ptr())) {
@@ -85,7 +87,8 @@ HookPtr hook_of(nb::handle state, nb::handle hook, const std::shared_ptr<Process
   const nb::object native = helpers().attr("native_hook")(state, hook, group);
   if (!native.is_none()) return nb::cast<PyHook&>(native).hook;
   std::string name = nb::cast<std::string>(helpers().attr("check_hook")(hook));
-  return std::make_shared<PythonCommHook>(nb::borrow(state), nb::borrow(hook), std::move(name), for_torch);
+  return std::make_shared<PythonCommHook>(nb::borrow(state), nb::borrow(hook), std::move(name), for_torch,
+                                          reports_contribution);
 }
 
 }  // namespace hookline::python

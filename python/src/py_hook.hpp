@@ -37,7 +37,7 @@ nb::list costs_of(const CommHookInterface& hook);
 /// may wait inside, so hooks of this kind run one after another.
 class PythonCommHook final : public CommHookInterface {
  public:
-  PythonCommHook(nb::object state, nb::object hook, std::string name, bool for_torch);
+  PythonCommHook(nb::object state, nb::object hook, std::string name, bool for_torch, bool reports_contribution);
 
   Future<HookResult> run_hook(GradBucket& bucket) override;
   Tensor parse_hook_result(const HookResult& result) override;
@@ -54,6 +54,7 @@ class PythonCommHook final : public CommHookInterface {
 
 /// The hook that a user named: text, a hook of C++'s, or a function with its state, which may stand for one of C++'s;
 /// allreduce for None. Needs the GIL.
-HookPtr hook_of(nb::handle state, nb::handle hook, const std::shared_ptr<ProcessGroup>& group, bool for_torch);
+HookPtr hook_of(nb::handle state, nb::handle hook, const std::shared_ptr<ProcessGroup>& group, bool for_torch,
+                bool reports_contribution = false);
 
 }  // namespace hookline::python

@@ -79,6 +79,20 @@ void GradBucket::set_buffer(Tensor buffer) {
   buffer_ = std::move(buffer);
 }
 
+void GradBucket::set_contribution(const Tensor& contribution) {
+  if (!is_floating(contribution.dtype()) || contribution.dim() != 1 || contribution.numel() != buffer_.numel()) {
+    throw InvalidArgument(fmt::format(
+        "set_contribution of bucket {}: expected a flat floating-point tensor of {} elements, got {}. Report the "
+        "gradients of this rank as the other ranks decode them.",
+        index_, buffer_.numel(), to_string(contribution)));
+  }
+  if (contribution_) *contribution_ = contribution.clone();
+}
+
+void GradBucket::request_contribution() { contribution_ = std::make_shared<std::optional<Tensor>>(); }
+
+std::optional<Tensor> GradBucket::contribution() const { return contribution_ ? *contribution_ : std::nullopt; }
+
 std::vector<Tensor> GradBucket::gradients() const {
   std::vector<Tensor> views;
   views.reserve(layout_->offsets.size());

@@ -2,6 +2,7 @@
 #include "hook/around_hook.hpp"
 
 #include <hookline/core/error.hpp>
+#include <hookline/hook/wrappers.hpp>
 
 namespace hookline::hook {
 namespace {
@@ -19,6 +20,11 @@ AroundHook::AroundHook(HookPtr inner, const std::string& name)
 // Not `co_return co_await reduced`: gcc 12 is safest with named values around co_await.
 Future<HookResult> as_result(Future<Tensor> reduced) {
   return reduced.then([](const Future<Tensor>& done) { return HookResult(done.value()); });
+}
+
+bool AroundHook::keep_error() {
+  if (!inner_->keep_error()) inner_ = error_feedback(inner_);
+  return true;
 }
 
 Future<HookResult> AroundHook::run_hook(GradBucket& bucket) { return as_result(run(bucket)); }

@@ -25,14 +25,15 @@ class AroundHook : public CommHookInterface {
   void begin_step(const HookStep& step) override { inner_->begin_step(step); }
   void end_step(const HookStep& step) override { inner_->end_step(step); }
   void give_up(const std::string& cause) override { inner_->give_up(cause); }
-  bool keep_error() override { return inner_->keep_error(); }
+  /// Error feedback goes around the innermost hook, whose contribution is in the units of the gradients it gets.
+  /// InvalidArgument naming that hook where it neither keeps its errors nor reports its contribution.
+  bool keep_error() override;
   std::vector<HookCost> costs() const override { return inner_->costs(); }
   void save(StateWriter& to) const override { inner_->save(to); }
   void load(StateReader& from) override { inner_->load(from); }
 
  protected:
   const HookPtr& inner() const noexcept { return inner_; }
-  void set_inner(HookPtr inner) { inner_ = std::move(inner); }
 
  private:
   /// May be a coroutine: this hook and the bucket live until its Future is done.

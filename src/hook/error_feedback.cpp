@@ -1,7 +1,11 @@
-// Error feedback around hooks that do not know what they lose.
+// Error feedback around hooks that report their contribution.
 #include <cmath>
 #include <mutex>
+#include <optional>
 
+#include <fmt/format.h>
+
+#include <hookline/core/error.hpp>
 #include <hookline/hook/function_hook.hpp>
 #include <hookline/hook/wrappers.hpp>
 
@@ -31,6 +35,8 @@ class FeedbackHook final : public hook::AroundHook {
     if (!is_floating(bucket.buffer().dtype()) || bucket.sparse_grad_indices()) {
       co_return co_await run_and_parse(inner(), bucket);
     }
+    GradBucket reporting = bucket;
+    reporting.request_contribution();
     const Tensor kept = errors_of(bucket);
     float* const errors = kept.data<float>();
     const auto count = static_cast<std::size_t>(kept.numel());
@@ -41,15 +47,23 @@ class FeedbackHook final : public hook::AroundHook {
       errors[i] = values[i];
     }
     group::from_float32(given, bucket.buffer());
-    const Tensor result = co_await run_and_parse(inner(), bucket);
-    const Tensor returned = group::as_float32(result);
-    const float* const reduced = returned.data<const float>();
+    const Tensor result = co_await run_and_parse(inner(), reporting);
+    const Tensor contribution = group::as_float32(contribution_to(reporting));
+    const float* const sent = contribution.data<const float>();
     // What is no finite number must not come back in later steps.
     for (std::size_t i = 0; i < count; ++i) {
-      errors[i] -= reduced[i];
+      errors[i] -= sent[i];
       if (!std::isfinite(errors[i])) errors[i] = 0;
     }
     co_return result;
+  }
+
+  Tensor contribution_to(const GradBucket& bucket) const {
+    if (const std::optional<Tensor> contribution = bucket.contribution()) return *contribution;
+    throw InvalidArgument(fmt::format(
+        "error_feedback of bucket {}: the hook {} declares that it reports its contribution: expected a call of "
+        "bucket.set_contribution in every run, got none. Call it before the hook's Future completes.",
+        bucket.index(), inner()->name()));
   }
 
   Tensor errors_of(const GradBucket& bucket) {
@@ -66,6 +80,13 @@ class FeedbackHook final : public hook::AroundHook {
 HookPtr error_feedback(HookPtr inner) {
   const auto run = [](HookPtr hook, GradBucket& bucket) { return run_and_parse(std::move(hook), bucket); };
   if (inner && inner->keep_error()) return wrap(std::move(inner), run, "error_feedback");
+  if (inner && !inner->reports_contribution()) {
+    throw InvalidArgument(fmt::format(
+        "error_feedback: the hook {} does not report what it sends of this rank's gradients: expected a hook made with "
+        "reports_contribution=true, which calls bucket.set_contribution(decoded) in every run. Declare it and make "
+        "that call, or leave error_feedback out.",
+        inner->name()));
+  }
   return std::make_shared<FeedbackHook>(std::move(inner));
 }
 

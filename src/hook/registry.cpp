@@ -159,20 +159,8 @@ Entry find(const std::string& name, std::string_view text) {
       fmt::format("the hook '{}': no hook is called {}; there are {}", text, name, fmt::join(names, ", ")));
 }
 
-}  // namespace
-
-void register_hook(const std::string& name, HookPlace place, HookFactory factory, const std::string& description) {
-  if (!hook::is_identifier(name)) throw InvalidArgument(fmt::format("register_hook: '{}' is no identifier", name));
-  Registry& all = registry();
-  const std::lock_guard lock(all.mutex);
-  if (!all.entries.try_emplace(name, Entry{place, std::move(factory), description}).second) {
-    throw InvalidArgument(fmt::format("register_hook: there is a hook called {} already", name));
-  }
-}
-
-HookPtr make_hook(std::string_view text, std::shared_ptr<ProcessGroup> group) {
-  if (!group) throw InvalidArgument(fmt::format("make_hook('{}') needs a process group", text));
-  HookPtr hook;
+/// Makes the hooks of a text one around the other, the first one around `hook` where there is one.
+HookPtr made_around(HookPtr hook, std::string_view text, const std::shared_ptr<ProcessGroup>& group) {
   for (hook::HookPart& part : hook::read_hook_text(text)) {
     const Entry entry = find(part.name, text);
     if (entry.place == HookPlace::first && hook) {
@@ -187,8 +175,31 @@ HookPtr make_hook(std::string_view text, std::shared_ptr<ProcessGroup> group) {
     if (!hook) throw InvalidArgument(fmt::format("the hook '{}': the factory of {} returned none", text, part.name));
     options.check_all_known();
   }
+  return hook;
+}
+
+}  // namespace
+
+void register_hook(const std::string& name, HookPlace place, HookFactory factory, const std::string& description) {
+  if (!hook::is_identifier(name)) throw InvalidArgument(fmt::format("register_hook: '{}' is no identifier", name));
+  Registry& all = registry();
+  const std::lock_guard lock(all.mutex);
+  if (!all.entries.try_emplace(name, Entry{place, std::move(factory), description}).second) {
+    throw InvalidArgument(fmt::format("register_hook: there is a hook called {} already", name));
+  }
+}
+
+HookPtr make_hook(std::string_view text, std::shared_ptr<ProcessGroup> group) {
+  if (!group) throw InvalidArgument(fmt::format("make_hook('{}') needs a process group", text));
+  HookPtr hook = made_around(nullptr, text, group);
   hook->set_text(std::string(text));
   return hook;
+}
+
+HookPtr wrap(HookPtr inner, std::string_view text, std::shared_ptr<ProcessGroup> group) {
+  if (!inner) throw InvalidArgument(fmt::format("wrap: there is no hook to wrap '{}' around", text));
+  if (!group) throw InvalidArgument(fmt::format("wrap '{}' around {}: a process group is needed", text, inner->name()));
+  return made_around(std::move(inner), text, group);
 }
 
 std::vector<HookDescription> registered_hooks() {

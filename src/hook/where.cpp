@@ -30,9 +30,8 @@ class WhereHook final : public hook::AroundHook {
     AroundHook::give_up(cause);
     otherwise_->give_up(cause);
   }
-  /// Each part by itself: of one that knows what it loses, nothing must be fed back twice.
   bool keep_error() override {
-    if (!inner()->keep_error()) set_inner(error_feedback(inner()));
+    (void)AroundHook::keep_error();
     if (!otherwise_->keep_error()) otherwise_ = error_feedback(otherwise_);
     return true;
   }

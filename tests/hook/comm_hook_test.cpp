@@ -40,7 +40,12 @@ TEST(FunctionHooks, WithoutAFunctionOrAStateAreRefused) {
 TEST(HooksAroundOthers, RefuseAResultThatIsNotLikeTheBucket) {
   for (const Tensor& wrong :
        {Tensor::zeros({3}), Tensor::zeros({5}), Tensor::zeros({2, 2}), Tensor::zeros({4}, DType::f64)}) {
-    const HookPtr inner = make_hook([&](GradBucket&) { return Future<Tensor>::ready(wrong); });
+    const HookPtr inner = make_hook(
+        [&](GradBucket& bucket) {
+          bucket.set_contribution(bucket.buffer());
+          return Future<Tensor>::ready(wrong);
+        },
+        {.name = "wrong", .reports_contribution = true});
     const auto group = alone();
     for (const HookPtr& hook :
          {inner, error_feedback(inner), cast_around(inner, DType::f16, group), compared_with_exact(inner, group),
@@ -55,11 +60,13 @@ TEST(HooksAroundOthers, TakeGradientsOfEveryFloatingPointType) {
   const auto group = alone();
   for (const DType dtype : {DType::f64, DType::f32, DType::f16, DType::bf16}) {
     DType seen = DType::boolean;
-    const HookPtr halves = make_hook([&](GradBucket& bucket) {
+    const auto halve = [&](GradBucket& bucket) {
       seen = bucket.buffer().dtype();
       bucket.buffer() *= 0.5;
+      bucket.set_contribution(bucket.buffer());
       return Future<Tensor>::ready(bucket.buffer());
-    });
+    };
+    const HookPtr halves = make_hook(halve, {.name = "halves", .reports_contribution = true});
     const HookPtr fed_back = error_feedback(halves);
     const auto bucket = [&] { return GradBucket(0, 1, Tensor::full({4}, 1, dtype), layout({Dims{4}}, {"w"})); };
     EXPECT_EQ(run(fed_back, bucket()).slice(0, 3, 4).item<double>(), 0.5) << name(dtype);
@@ -72,10 +79,13 @@ TEST(HooksAroundOthers, TakeGradientsOfEveryFloatingPointType) {
 TEST(HooksAroundOthers, TakeAResultOfAnyLayout) {
   std::vector<float> every = {1, 90, 2, 90, 3, 90, 4, 90};
   std::vector<float> got;
-  const auto hook = error_feedback(make_hook([&](GradBucket& bucket) {
+  const auto run_on = [&](GradBucket& bucket) {
     got.assign(bucket.buffer().data<float>(), bucket.buffer().data<float>() + 4);
-    return Future<Tensor>::ready(Tensor::borrow(every).slice(0, 0, 8, 2));
-  }));
+    const Tensor result = Tensor::borrow(every).slice(0, 0, 8, 2);
+    bucket.set_contribution(result);
+    return Future<Tensor>::ready(result);
+  };
+  const auto hook = error_feedback(make_hook(run_on, {.name = "strided", .reports_contribution = true}));
   run(hook, four_ones());
   run(hook, four_ones());
   EXPECT_THAT(got, ElementsAre(1 + (1 - 1), 1 + (1 - 2), 1 + (1 - 3), 1 + (1 - 4)));

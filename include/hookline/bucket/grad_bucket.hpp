@@ -46,6 +46,18 @@ class HOOKLINE_EXPORT GradBucket {
   /// has it. InvalidArgument where it does not fit.
   void set_buffer(Tensor buffer);
 
+  /// Reports this rank's contribution to the mean: the gradients as the other ranks decode them. A hook that declares
+  /// HookTraits::reports_contribution calls it once a run, before its Future completes, from any thread. Copies the
+  /// values, so that the tensor may be reduced in place afterwards. Flat, floating point, of the buffer's number of
+  /// elements; InvalidArgument otherwise. Does nothing where no error_feedback asks for it.
+  void set_contribution(const Tensor& contribution);
+  /// True if set_contribution keeps what it gets; a hook may skip decoding where it is false.
+  bool wants_contribution() const noexcept { return contribution_ != nullptr; }
+  /// Has this bucket, and the copies made of it from now on, keep the contribution that is reported to one of them.
+  void request_contribution();
+  /// The contribution that was reported since it was requested; empty where none was.
+  std::optional<Tensor> contribution() const;
+
   const std::vector<std::size_t>& offsets() const noexcept { return layout_->offsets; }
   const std::vector<std::size_t>& lengths() const noexcept { return layout_->lengths; }
   const std::vector<Dims>& sizes() const noexcept { return layout_->sizes; }
@@ -64,6 +76,7 @@ class HOOKLINE_EXPORT GradBucket {
   Tensor buffer_;
   std::shared_ptr<const BucketLayout> layout_;
   std::optional<Tensor> sparse_grad_indices_;
+  std::shared_ptr<std::optional<Tensor>> contribution_;  ///< shared by copies; null where it is not wanted
 };
 
 }  // namespace hookline

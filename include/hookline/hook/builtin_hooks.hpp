@@ -23,6 +23,7 @@ class HOOKLINE_EXPORT NoopHook final : public CppCommHookInterface<std::monostat
  public:
   NoopHook();
   Future<HookResult> run_hook(GradBucket& bucket) override;
+  bool keep_error() override { return true; }  // nothing is lost
 };
 
 }  // namespace hookline

@@ -23,6 +23,8 @@ using HookResult = std::any;
 struct HookTraits {
   std::string name = {};   ///< for error texts and statistics; the class's name where not given
   bool may_block = false;  ///< waits inside: such hooks share one lane and run one after another
+  /// Every run calls GradBucket::set_contribution: what error_feedback needs of a hook.
+  bool reports_contribution = false;
 };
 
 class StateWriter;
@@ -76,7 +78,7 @@ class HOOKLINE_EXPORT CommHookInterface {
   virtual void give_up(const std::string& cause);
 
   /// Has the hook add what it loses of this rank's gradients to those of the next step, from now on. False where the
-  /// hook does not know what it loses.
+  /// hook cannot do so itself; error_feedback then asks that it reports its contribution.
   virtual bool keep_error() { return false; }
   /// Of the buckets of the last step; called between steps, as the two below.
   virtual std::vector<HookCost> costs() const { return {}; }
@@ -86,6 +88,7 @@ class HOOKLINE_EXPORT CommHookInterface {
 
   std::string name() const;
   bool may_block() const noexcept { return traits_.may_block; }
+  bool reports_contribution() const noexcept { return traits_.reports_contribution; }
   /// What make_hook made it of; empty for others.
   const std::string& text() const noexcept { return text_; }
   void set_text(std::string text) { text_ = std::move(text); }

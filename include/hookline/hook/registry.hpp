@@ -69,6 +69,10 @@ HOOKLINE_EXPORT void register_hook(const std::string& name, HookPlace place, Hoo
 /// options that do not exist, listing those that do.
 HOOKLINE_EXPORT HookPtr make_hook(std::string_view text, std::shared_ptr<ProcessGroup> group);
 
+/// The wrappers of a text around a hook that has no name: wrap(make_hook(mean_then_clip, group), "log | compare",
+/// group).
+HOOKLINE_EXPORT HookPtr wrap(HookPtr inner, std::string_view text, std::shared_ptr<ProcessGroup> group);
+
 struct HookDescription {
   std::string name;
   HookPlace place;

@@ -17,9 +17,10 @@ namespace hookline {
 /// keeps are of the cast values. InvalidArgument for another dtype.
 HOOKLINE_EXPORT HookPtr cast_around(HookPtr inner, DType dtype, std::shared_ptr<ProcessGroup> group);
 
-/// Adds what the inner hook loses to the next step's gradients. A hook that knows what it loses of this rank's
-/// gradients does it itself; around any other, the difference of its result to this rank's gradients counts as lost,
-/// which adds up to the same over all ranks.
+/// Adds what the inner hook loses of this rank's gradients to those of the next step. A hook with keep_error does it
+/// itself. Around any other, the gradients minus the contribution that the hook reports are kept: the hook declares
+/// HookTraits::reports_contribution and calls GradBucket::set_contribution, else InvalidArgument. A hook inside other
+/// wrappers is fed back inside them.
 HOOKLINE_EXPORT HookPtr error_feedback(HookPtr inner);
 
 /// Which parameters a rule is for. What is not given holds for all.
