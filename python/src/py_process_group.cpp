@@ -11,6 +11,7 @@
 #include <hookline/core/error.hpp>
 #include <hookline/group/arguments.hpp>
 
+#include "group/wire_bytes.hpp"
 #include "group_methods.hpp"
 #include "py_call.hpp"
 #include "py_error.hpp"
@@ -129,8 +130,10 @@ WorkPtr PyProcessGroup::start(const Collective& collective) {
   const GroupMethod& method = method_of(collective.type);
   const int ranks = size();
   return in_python(method.names[0], [&]() -> WorkPtr {
+    const group::SentBytes sent;
     const Answer answer = call(method.names, method.signature, arguments_of(collective, ranks));
     if (!answer) lacks(method.names[0]);
+    sent.add(collective, ranks);
     const std::uint64_t number = sequence_.fetch_add(1, std::memory_order_relaxed) + 1;
     WorkOrigin origin{.group_class = class_name(),
                       .method = answer.method,

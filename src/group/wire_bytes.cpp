@@ -3,6 +3,8 @@
 
 #include <numeric>
 
+#include <hookline/core/call_context.hpp>
+
 namespace hookline::group {
 namespace {
 
@@ -41,6 +43,12 @@ std::uint64_t wire_bytes(const Collective& collective, int size) {
     case OpType::monitored_barrier: break;
   }
   return 0;
+}
+
+SentBytes::SentBytes() : counter_(current_context().sent), before_(counter_ ? counter_->load() : 0) {}
+
+void SentBytes::add(const Collective& collective, int size) const {
+  if (counter_ && counter_->load() == before_) counter_->fetch_add(wire_bytes(collective, size));
 }
 
 }  // namespace hookline::group

@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include <hookline/core/call_context.hpp>
 #include <hookline/core/error.hpp>
 #include <hookline/hook/function_hook.hpp>
 #include <hookline/hook/wrappers.hpp>
@@ -40,14 +41,21 @@ class ComparingHook final : public hook::AroundHook {
  private:
   Future<Tensor> run(GradBucket& bucket) override {
     const Tensor exact = bucket.buffer().clone();
-    const AllreduceOptions options{.op = ReduceOp::avg};
-    const WorkPtr work = group_->allreduce(exact, options);
+    const WorkPtr work = start_exact(exact);
     co_await work;
     const Tensor result = co_await run_and_parse(inner(), bucket);
     const double size = norm(exact);
     const double off = difference(exact, result);
     note(bucket.index(), size > 0 ? off / size : off);
     co_return result;
+  }
+
+  // Its bytes are not the hook's: they are not counted.
+  WorkPtr start_exact(const Tensor& exact) {
+    CallContext uncounted = current_context();
+    uncounted.sent = nullptr;
+    const ContextScope scope(std::move(uncounted));
+    return group_->allreduce(exact, {.op = ReduceOp::avg});
   }
 
   // Not in the coroutine: what waits for it goes on inside co_return, where a lock would still be held.

@@ -76,6 +76,20 @@ TEST(HooksAroundOthers, TakeGradientsOfEveryFloatingPointType) {
   }
 }
 
+TEST(HooksAroundOthers, CountNoBytesOfTheComparison) {
+  threads_world().spawn(2, [](ProcessGroup& group) {
+    const auto bytes_of = [&](const char* text) {
+      const auto sent = std::make_shared<std::atomic<std::uint64_t>>(0);
+      const ContextScope scope({.lane = 1, .sent = sent});
+      run(make_hook(text, group.shared_from_this()), four_ones());
+      return sent->load();
+    };
+    require(bytes_of("allreduce") == 16, "an allreduce of 4 floats");
+    require(bytes_of("allreduce | compare") == 16, "the same, compared");
+    require(bytes_of("noop | compare") == 0, "what sends nothing");
+  });
+}
+
 TEST(HooksAroundOthers, TakeAResultOfAnyLayout) {
   std::vector<float> every = {1, 90, 2, 90, 3, 90, 4, 90};
   std::vector<float> got;

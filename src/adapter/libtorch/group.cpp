@@ -12,6 +12,7 @@
 #include "adapter/libtorch/python_work.hpp"
 #include "adapter/libtorch/staged_call.hpp"
 #include "backend/work_around.hpp"
+#include "group/wire_bytes.hpp"
 
 namespace hookline::libtorch {
 namespace {
@@ -119,6 +120,7 @@ WorkPtr TorchGroup::run(Collective collective) {
     failed.set_error(cause);
     return make_work(failed.get_future(), type, number);
   }
+  const group::SentBytes sent;
   c10::intrusive_ptr<c10d::Work> work;
   std::shared_ptr<Completion> completion;
   try {
@@ -131,6 +133,7 @@ WorkPtr TorchGroup::run(Collective collective) {
     if (std::string_view(e.what()).find("No backend type associated") == std::string_view::npos) throw;
     throw Unsupported("the torch group '" + name_ + "' has no " + std::string(name(type)) + ": " + e.what());
   }
+  sent.add(completion->asked(), size_);
   WorkPtr result = completion->work(number);
   if (work) {
     end_with(work, completion);

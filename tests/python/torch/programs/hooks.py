@@ -218,6 +218,21 @@ def noop_sends_nothing():
 
 
 @check
+def bytes_are_counted_on_every_backend():
+    sent = {}
+    for name, group in GROUPS.items():
+        for text in ["allreduce", "int8", "int8 | compare"]:
+            model = ddp(group)
+            ht.register_ddp_comm_hook(text, model)
+            train(model, 3)
+            sent[name, text] = ht.stats(model)["sent_bytes"]
+            if text != "allreduce":
+                assert sent[name, text] == sum(cost["sent_bytes"] for cost in ht.comm_hook(model).costs()), sent
+    for text in ["allreduce", "int8", "int8 | compare"]:
+        assert sent["gloo", text] == sent["hookline", text] > 0, sent
+
+
+@check
 def the_same_as_the_core_bit_for_bit():
     # With one parameter both have the same buckets from the first step on.
     def layer():
