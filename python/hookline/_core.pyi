@@ -18,6 +18,9 @@ version: str = '0.1.0'
 class Error(RuntimeError):
     """The base of every error of hookline."""
 
+    ranks: tuple[int, ...] = ()
+    """The ranks that the error is about, ascending; () where they are not known."""
+
 class InvalidArgument(Error, ValueError):
     """The caller's own mistake."""
 

@@ -5,6 +5,7 @@
 #include <typeinfo>
 
 #include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
 
 #include "py_error.hpp"
 #include "rooms.hpp"
@@ -18,7 +19,7 @@ struct ErrorType {
   const char* doc;
   PyObject** builtin_base;
   bool (*made_here)(const Error&);
-  std::exception_ptr (*from_python)(const std::string&, PyRef);
+  std::exception_ptr (*from_python)(const std::string&, std::vector<int>, PyRef);
   PyObject* type = nullptr;
 };
 
@@ -31,8 +32,8 @@ bool is_a(const Error& error) {
 template <class E>
 ErrorType error_type(const char* name, const char* doc, PyObject** builtin_base) {
   return {name, doc, builtin_base, [](const Error& e) { return is_a<E>(e); },
-          [](const std::string& message, PyRef exception) {
-            return std::make_exception_ptr(FromPython<E>(message, std::move(exception)));
+          [](const std::string& message, std::vector<int> ranks, PyRef exception) {
+            return std::make_exception_ptr(FromPython<E>(message, std::move(ranks), std::move(exception)));
           }};
 }
 
@@ -52,6 +53,15 @@ std::array<ErrorType, 8> types = {
     error_type<Error>("Error", "The base of every error of hookline.", nullptr),
 };
 
+constexpr const char* kRanks = "ranks";
+
+// A program may have set the attribute to anything: what is not a sequence of ints counts as unknown.
+std::vector<int> ranks_of(nb::handle exception) {
+  std::vector<int> ranks;
+  const nb::object given = nb::getattr(exception, kRanks, nb::none());
+  return nb::try_cast(given, ranks) ? ranks : std::vector<int>();
+}
+
 nb::object new_exception(nb::handle type, const char* message) {
   return type(nb::steal(PyUnicode_DecodeUTF8(message, static_cast<Py_ssize_t>(std::char_traits<char>::length(message)),
                                              "backslashreplace")));
@@ -59,7 +69,10 @@ nb::object new_exception(nb::handle type, const char* message) {
 
 nb::object exception_of(const Error& error) {
   for (const ErrorType& t : types) {
-    if (t.made_here(error)) return new_exception(t.type, error.what());
+    if (!t.made_here(error)) continue;
+    nb::object exception = new_exception(t.type, error.what());
+    if (!error.ranks().empty()) exception.attr(kRanks) = nb::tuple(nb::cast(error.ranks()));
+    return exception;
   }
   return new_exception(PyExc_RuntimeError, error.what());
 }
@@ -110,7 +123,8 @@ std::exception_ptr error_from_python(PyRef exception, const std::string& prefix)
     const bool ours = PyErr_GivenExceptionMatches(exception.get().ptr(), t.type);
     if (!ours && t.builtin_base) continue;
     const std::string message = prefix + message_of(exception.get(), ours);
-    return t.from_python(message, std::move(exception));
+    std::vector<int> ranks = ours ? ranks_of(exception.get()) : std::vector<int>();
+    return t.from_python(message, std::move(ranks), std::move(exception));
   }
   return nullptr;  // not reached: the last one has no built-in base
 }
@@ -153,6 +167,8 @@ void bind_error(nb::module_& m) {
     t.type = type.ptr();
   };
   define(types.back(), PyExc_RuntimeError);
+  // Shared by all instances that have none of their own, so that every error has the attribute.
+  nb::handle(types.back().type).attr(kRanks) = nb::tuple();
   for (ErrorType& t : types) {
     if (t.builtin_base) define(t, nb::make_tuple(nb::handle(types.back().type), nb::handle(*t.builtin_base)));
   }

@@ -5,6 +5,7 @@
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include <nanobind/nanobind.h>
 
@@ -31,7 +32,8 @@ class PythonException {
 template <class E>
 class FromPython final : public E, public PythonException {
  public:
-  FromPython(const std::string& message, PyRef exception) : E(message), PythonException(std::move(exception)) {}
+  FromPython(const std::string& message, std::vector<int> ranks, PyRef exception)
+      : E(message, std::move(ranks)), PythonException(std::move(exception)) {}
 };
 
 /// The C++ error of a Python exception object, its message with a prefix. Needs the GIL, as everything below.

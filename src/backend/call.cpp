@@ -9,6 +9,7 @@
 #include "backend/operation_kinds.hpp"
 #include "backend/parts.hpp"
 #include "core/hash.hpp"
+#include "core/minority.hpp"
 #include "core/note.hpp"
 
 namespace hookline::backend {
@@ -55,12 +56,22 @@ std::string describe(const Call& call) {
   return text;
 }
 
+namespace {
+
+bool same(const Call& a, const Call& b) {
+  return a.type == b.type && a.dtype == b.dtype && a.reduce == b.reduce && a.root == b.root && a.count == b.count &&
+         a.layout == b.layout && a.note == b.note &&
+         std::bit_cast<std::uint64_t>(a.factor) == std::bit_cast<std::uint64_t>(b.factor);  // NaN is like itself
+}
+
+}  // namespace
+
+std::vector<int> differing_ranks(const Call* calls, int size) {
+  return core::minority(static_cast<std::size_t>(size),
+                        [&](std::size_t a, std::size_t b) { return same(calls[a], calls[b]); });
+}
+
 std::string difference(const Call* calls, int size) {
-  const auto same = [](const Call& a, const Call& b) {
-    return a.type == b.type && a.dtype == b.dtype && a.reduce == b.reduce && a.root == b.root && a.count == b.count &&
-           a.layout == b.layout && a.note == b.note &&
-           std::bit_cast<std::uint64_t>(a.factor) == std::bit_cast<std::uint64_t>(b.factor);  // NaN is like itself
-  };
   bool all_same = true;
   for (int r = 1; r < size; ++r) all_same = all_same && same(calls[0], calls[r]);
   if (all_same) return "";
@@ -73,7 +84,8 @@ std::string difference(const Call* calls, int size) {
   return same_words ? text + "; cut into tensors of different sizes" : text;
 }
 
-std::string read_splits(const std::vector<const std::byte*>& posted, std::vector<std::uint64_t>& splits) {
+std::string read_splits(const std::vector<const std::byte*>& posted, std::vector<std::uint64_t>& splits,
+                        std::vector<int>& differing) {
   const std::size_t ranks = posted.size();
   const std::size_t bytes = ranks * sizeof(std::uint64_t);
   splits.resize(ranks * ranks);
@@ -87,9 +99,14 @@ std::string read_splits(const std::vector<const std::byte*>& posted, std::vector
     for (std::size_t to = 0; to < ranks; ++to) {
       const std::uint64_t given = splits[from * ranks + to];
       const std::uint64_t expected = taken[to * ranks + from];
-      if (given != expected)
+      if (given != expected) {
+        differing = {static_cast<int>(from), static_cast<int>(to)};
         return fmt::format("rank {} gives {} bytes to rank {}, which expects {}", from, given, to, expected);
-      if (__builtin_add_overflow(sum, given, &sum)) return fmt::format("rank {} gives more than there can be", from);
+      }
+      if (__builtin_add_overflow(sum, given, &sum)) {
+        differing = {static_cast<int>(from)};
+        return fmt::format("rank {} gives more than there can be", from);
+      }
     }
   }
   return "";

@@ -36,10 +36,13 @@ Call call_of(const Collective& collective, const Parts& parts);
 
 /// Lists what each rank called where they differ; empty where all agree.
 std::string difference(const Call* calls, int size);
+/// Returns the ranks whose calls differ from the call that most ranks made; between equally many, the lowest rank's.
+std::vector<int> differing_ranks(const Call* calls, int size);
 /// Reads what the ranks of an alltoall posted, each how many bytes go to each rank and then how many come from each:
-/// splits[from * size + to]. The first pair of ranks that disagree, or a rank whose sum is no size, in words; empty
-/// where all is well.
-std::string read_splits(const std::vector<const std::byte*>& posted, std::vector<std::uint64_t>& splits);
+/// splits[from * size + to]. The first pair of ranks that disagree, or a rank whose sum is no size, in words and in
+/// `differing`; empty where all is well.
+std::string read_splits(const std::vector<const std::byte*>& posted, std::vector<std::uint64_t>& splits,
+                        std::vector<int>& differing);
 /// One call in words: "allreduce of 1000 float32, sum".
 std::string describe(const Call& call);
 

@@ -77,7 +77,7 @@ inline std::vector<std::string> meet(Store& store, const std::string& kind, int 
   await_all_told(store, kind, rank, said);
   throw Timeout(fmt::format("rank {} did not come to the {} group of {} ranks that rank {} waits in",
                             fmt::join(missing, ", "), kind, size, rank),
-                cause);
+                missing, cause);
 }
 
 }  // namespace hookline::backend

@@ -1,12 +1,24 @@
 // Error types: out-of-line destructors, so that their type information lives in the library alone.
 #include <hookline/core/error.hpp>
 
+#include <algorithm>
 #include <utility>
 
 namespace hookline {
 
 Error::Error(const std::string& message, std::exception_ptr cause)
     : std::runtime_error(message), cause_(std::move(cause)) {}
+
+Error::Error(const std::string& message, std::vector<int> ranks, std::exception_ptr cause)
+    : Error(message, std::move(cause)) {
+  std::sort(ranks.begin(), ranks.end());
+  if (!ranks.empty()) ranks_ = std::make_shared<const std::vector<int>>(std::move(ranks));
+}
+
+const std::vector<int>& Error::ranks() const noexcept {
+  static const std::vector<int> kUnknown;
+  return ranks_ ? *ranks_ : kUnknown;
+}
 
 Error::~Error() = default;
 InvalidArgument::~InvalidArgument() = default;

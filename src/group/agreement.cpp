@@ -11,6 +11,7 @@
 
 #include "backend/operation_kinds.hpp"
 #include "core/hash.hpp"
+#include "core/minority.hpp"
 
 namespace hookline::group {
 namespace {
@@ -67,13 +68,14 @@ std::vector<bool> come(const Meeting& m) {
 
 [[noreturn]] void throw_absent(const Meeting& m, const std::string& text) {
   const std::vector<bool> there = come(m);
-  std::vector<std::size_t> absent;
+  std::vector<int> absent;
   for (std::size_t r = 0; r < there.size(); ++r) {
-    if (!there[r]) absent.push_back(r);
+    if (!there[r]) absent.push_back(static_cast<int>(r));
   }
   const std::string who = fmt::format("rank{} {}", absent.size() == 1 ? "" : "s", fmt::join(absent, ", "));
   throw Timeout(fmt::format("rank {} called {} as {}, and {} did not call any operation in time", m.rank, text, m.what,
-                            absent.size() == there.size() ? "some of the ranks" : who));
+                            absent.size() == there.size() ? "some of the ranks" : who),
+                absent.size() == there.size() ? std::vector<int>() : absent);
 }
 
 /// Everybody tells everybody, and the last to have read it cleans up.
@@ -91,7 +93,7 @@ std::vector<bool> come(const Meeting& m) {
   std::string message = fmt::format("the ranks called different operations as {}:", m.what);
   for (int r = 0; r < m.size; ++r) message += fmt::format(" rank {}: {};", r, texts[static_cast<std::size_t>(r)]);
   message.back() = '.';
-  throw Mismatch(message);
+  throw Mismatch(message, core::minority(texts.size(), [&](auto a, auto b) { return texts[a] == texts[b]; }));
 }
 
 bool same_shapes(OpType type) { return type != OpType::alltoall && type != OpType::alltoall_base; }

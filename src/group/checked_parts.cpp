@@ -26,7 +26,8 @@ bool CheckedParts::close(std::exception_ptr cause) {
 }
 
 void CheckedParts::close() {
-  close(std::make_exception_ptr(Aborted(fmt::format("the checked group was shut down on rank {}", group->rank()))));
+  close(std::make_exception_ptr(
+      Aborted(fmt::format("the checked group was shut down on rank {}", group->rank()), {group->rank()})));
 }
 
 void CheckedParts::give_up(std::exception_ptr cause, const std::string& text) {

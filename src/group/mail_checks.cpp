@@ -172,7 +172,8 @@ class MailChecks::Desk {
     if (after_name(m.text()) == after_name(theirs)) return;
     const auto [from, to] = ends(m);
     throw Mismatch(fmt::format("a message from rank {} to rank {}: rank {} called {}, rank {} called {}", from, to,
-                               from, m.sends() ? m.text() : theirs, to, m.sends() ? theirs : m.text()));
+                               from, m.sends() ? m.text() : theirs, to, m.sends() ? theirs : m.text()),
+                   {m.sends() ? to : from});
   }
 
   void start(Letter& m) {

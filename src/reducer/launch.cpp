@@ -23,7 +23,7 @@ std::exception_ptr with_place(const std::exception_ptr& error, const std::string
     std::exception_ptr longer = error;
     const auto lengthen = [&]<class E>(const E*) {
       if (typeid(e) == typeid(E)) {
-        longer = std::make_exception_ptr(E(fmt::format("{}: {}", where, e.what()), e.cause()));
+        longer = std::make_exception_ptr(E(fmt::format("{}: {}", where, e.what()), e.ranks(), e.cause()));
       }
     };
     (lengthen(static_cast<const Types*>(nullptr)), ...);

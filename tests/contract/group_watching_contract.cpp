@@ -13,6 +13,11 @@ namespace {
 
 class GroupWatching : public GroupContract {};
 
+template <class E>
+auto throws_about(const std::vector<int>& ranks) {
+  return ::testing::Throws<E>(::testing::Property(&Error::ranks, ranks));
+}
+
 TEST_P(GroupWatching, AMessageOfAnotherSizeIsAMismatchForTheReceiverOnly) {
   GetParam().spawn(2, [](ProcessGroup& group) {
     for (int round = 0; round < 10; ++round) {
@@ -21,7 +26,7 @@ TEST_P(GroupWatching, AMessageOfAnotherSizeIsAMismatchForTheReceiverOnly) {
         group.send(t, 1)->wait();
         group.send(t, 1)->wait();
       } else {
-        EXPECT_THROW(group.recv(t, 0)->wait(), Mismatch);
+        EXPECT_THAT([&] { group.recv(t, 0)->wait(); }, throws_about<Mismatch>({0}));
         EXPECT_EQ(t.data<float>()[0], 1.0f);
         group.recv(t.slice(0, 0, 100), 0)->wait();
         EXPECT_EQ(t.data<float>()[0], 0.0f);
@@ -43,6 +48,7 @@ TEST_P(GroupWatching, SplitsThatDisagreeAreAMismatchEverywhere) {
     } catch (const Mismatch& error) {
       EXPECT_NE(std::string(error.what()).find("rank 0 gives 12 bytes to rank 1, which expects 8"), std::string::npos)
           << error.what();
+      EXPECT_EQ(error.ranks(), (std::vector{0, 1}));
     }
     EXPECT_EQ(output.data<float>()[0], -1.0f);
     group.barrier()->wait();
@@ -61,10 +67,11 @@ TEST_P(GroupWatching, AMismatchIsAnErrorEverywhereAndLeavesTheDataAndTheGroup) {
       } catch (const Mismatch& e) {
         EXPECT_THAT(e.what(),
                     ::testing::HasSubstr("rank 1: allreduce of " + std::to_string(count + 1) + " float32, sum"));
+        EXPECT_EQ(e.ranks(), std::vector{1});
       }
       expect(t, expected_input(t, group.rank()), "untouched");
       const WorkPtr other = group.rank() == 2 ? group.broadcast(t) : group.barrier();
-      EXPECT_THROW(other->wait(), Mismatch);
+      EXPECT_THAT([&] { other->wait(); }, throws_about<Mismatch>({2}));
       const std::int64_t first = 3 + group.rank();  // as many elements, but not in the same tensors
       const WorkPtr cut = group.allreduce_coalesced({t.slice(0, 0, first), t.slice(0, first, 10)});
       EXPECT_THAT([&] { cut->wait(); },
@@ -80,7 +87,7 @@ TEST_P(GroupWatching, ARankThatGivesUpIsNamed) {
     const Tensor t = Tensor::zeros({100'000});
     if (group.rank() == 1) {
       group.abort("the hook failed: out of luck");
-      EXPECT_THROW(group.barrier()->wait(), Aborted);
+      EXPECT_THAT([&] { group.barrier()->wait(); }, throws_about<Aborted>({1}));
       return;
     }
     try {
@@ -89,6 +96,7 @@ TEST_P(GroupWatching, ARankThatGivesUpIsNamed) {
     } catch (const Aborted& e) {
       EXPECT_THAT(e.what(), ::testing::HasSubstr("rank 1"));
       EXPECT_THAT(e.what(), ::testing::HasSubstr("out of luck"));
+      EXPECT_EQ(e.ranks(), std::vector{1});
     }
     EXPECT_THROW(group.barrier()->wait(), Aborted);
   });
@@ -103,7 +111,8 @@ TEST_P(GroupWatching, EverybodyIsToldWhoLeft) {
         return;
       }
       EXPECT_THAT([&] { group.barrier()->wait(); },
-                  ::testing::ThrowsMessage<PeerLost>(::testing::HasSubstr("rank 2 left the group")));
+                  ::testing::AllOf(::testing::ThrowsMessage<PeerLost>(::testing::HasSubstr("rank 2 left the group")),
+                                   throws_about<PeerLost>({2})));
     });
   }
 }
@@ -126,8 +135,10 @@ TEST_P(GroupWatching, ATimeoutNamesWhoDidNotCome) {
       throw std::runtime_error("a barrier without rank 2");
     } catch (const Timeout& e) {  // the other one may be late, too
       EXPECT_THAT(e.what(), ::testing::ContainsRegex("rank ([01], )?2 did not come"));
+      EXPECT_THAT(e.ranks(), ::testing::Contains(2));
     } catch (const Aborted& e) {  // or have been faster
       EXPECT_THAT(e.what(), ::testing::ContainsRegex("rank ([01], )?2 did not come"));
+      EXPECT_EQ(e.ranks(), std::vector{1 - group.rank()});
     }
   });
 }

@@ -16,6 +16,15 @@ TEST(Error, DescribesTheWholeChain) {
   EXPECT_EQ(describe(std::make_exception_ptr(42)), "an exception of an unknown type");
 }
 
+TEST(Error, CarriesRanksAscending) {
+  const auto cause = std::make_exception_ptr(ResourceError("closed"));
+  const PeerLost lost("two are gone", {3, 1}, cause);
+  const PeerLost copy = lost;
+  EXPECT_EQ(copy.ranks(), (std::vector{1, 3}));
+  EXPECT_EQ(copy.cause(), cause);
+  EXPECT_TRUE(Timeout("the ranks are not known").ranks().empty());
+}
+
 TEST(Error, EveryTypeIsAnErrorAndOnlyItself) {
   EXPECT_THROW(throw Timeout("t"), Error);
   try {

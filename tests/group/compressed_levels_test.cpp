@@ -75,7 +75,7 @@ TEST(CompressedLevels, RanksThatEncodeOtherwiseAreAMismatch) {
       const auto differs = [&](const char* ours, const char* theirs, ReduceOp our_op, int who) {
         const bool other = group.rank() == who;
         EXPECT_THAT([&] { group.allreduce(t, make_codec(other ? theirs : ours), {.op = our_op})->wait(30s); },
-                    ::testing::ThrowsMessage<Mismatch>(::testing::HasSubstr("encodes what goes between the hosts")));
+                    ::testing::ThrowsMessage<Mismatch>(::testing::HasSubstr("use different codecs between hosts")));
         EXPECT_EQ(t.data<float>()[39'999], static_cast<float>(group.rank() + 1)) << ours << " and " << theirs;
       };
       for (int who = 0; who < group.size(); ++who) {

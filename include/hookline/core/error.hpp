@@ -2,17 +2,20 @@
 #pragma once
 
 #include <exception>
+#include <memory>
 #include <stdexcept>
 #include <string>
+#include <vector>
 
 #include <hookline/core/export.hpp>
 
 namespace hookline {
 
-/// The base of every error of this library. It may carry the error that caused it.
+/// The base of every error of this library. It may carry the error that caused it, and the ranks it is about.
 class HOOKLINE_EXPORT Error : public std::runtime_error {
  public:
   explicit Error(const std::string& message, std::exception_ptr cause = nullptr);
+  Error(const std::string& message, std::vector<int> ranks, std::exception_ptr cause = nullptr);
   Error(const Error&) = default;
   Error& operator=(const Error&) = default;
   ~Error() override;
@@ -20,8 +23,14 @@ class HOOKLINE_EXPORT Error : public std::runtime_error {
   /// The error that led to this one, or null.
   const std::exception_ptr& cause() const noexcept { return cause_; }
 
+  /// Returns the ranks that this error is about, ascending, numbered as in the group that was called: for PeerLost the
+  /// ranks that died or left, for Timeout those that did not come, for Mismatch those that differ, for Aborted those
+  /// that gave up. Empty where they are not known.
+  const std::vector<int>& ranks() const noexcept;
+
  private:
   std::exception_ptr cause_;
+  std::shared_ptr<const std::vector<int>> ranks_;  ///< shared, so that copying an error does not throw; null for none
 };
 
 /// The caller's own mistake: thrown at once, in the caller's thread. ValueError in Python.

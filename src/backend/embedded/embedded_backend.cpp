@@ -35,8 +35,8 @@ class EmbeddedBackend final : public Backend {
   }
   void abort(const std::string& cause) override {
     engine_->refuse_in_forked_child("abort");
-    engine_->fail(
-        std::make_exception_ptr(Aborted(fmt::format("rank {} aborted the {} group: {}", rank(), name(), cause))));
+    engine_->fail(std::make_exception_ptr(
+        Aborted(fmt::format("rank {} aborted the {} group: {}", rank(), name(), cause), {rank()})));
   }
   void shutdown() override { engine_->close(); }
   std::exception_ptr broken() const override { return engine_->broken(); }

@@ -193,7 +193,8 @@ void Exchange::compare() {
   if (!differing.empty()) {
     ring_once();
     throw Mismatch(
-        fmt::format("the ranks did not call the same operation (number {} of lane {}): {}", number_, lane_, differing));
+        fmt::format("the ranks did not call the same operation (number {} of lane {}): {}", number_, lane_, differing),
+        backend::differing_ranks(scratch_.calls.data(), size_));
   }
   if (parts_.motion == Motion::alltoall) {
     ring_once();
@@ -205,8 +206,9 @@ void Exchange::compare_splits() {
   std::vector<const std::byte*> posted;
   posted.reserve(static_cast<std::size_t>(size_));
   for (int r = 0; r < size_; ++r) posted.push_back(slot(r).payload.data());
-  const std::string differing = backend::read_splits(posted, splits_);
-  if (!differing.empty()) throw Mismatch(describe() + ": " + differing);
+  std::vector<int> ranks;
+  const std::string differing = backend::read_splits(posted, splits_, ranks);
+  if (!differing.empty()) throw Mismatch(describe() + ": " + differing, ranks);
 }
 
 std::size_t Exchange::block_bytes(int source, int target) const {

@@ -25,7 +25,7 @@ std::exception_ptr Engine::why_unusable() const {
   const std::lock_guard lock(state_mutex_);
   if (broken_) return broken_;
   return std::make_exception_ptr(
-      Aborted(fmt::format("the {} group was shut down on rank {}", name(), memory_->rank())));
+      Aborted(fmt::format("the {} group was shut down on rank {}", name(), memory_->rank()), {memory_->rank()}));
 }
 
 void Engine::fail(std::exception_ptr cause) {
@@ -122,7 +122,7 @@ void Engine::look_around() {
     const RankBlock& peer = memory_->block(r);
     if (r == me || peer.standing.load(std::memory_order_seq_cst) != Standing::gave_up) continue;
     const std::string cause(peer.cause.data(), strnlen(peer.cause.data(), kCauseBytes));
-    gave_up = std::make_exception_ptr(Aborted(fmt::format("rank {} gave up: {}", r, cause)));
+    gave_up = std::make_exception_ptr(Aborted(fmt::format("rank {} gave up: {}", r, cause), {r}));
   }
   // After that, not before: whoever gave up because a rank left or died has found it before it said so, and so does
   // this rank.
@@ -149,11 +149,11 @@ void Engine::look_around() {
     std::set_intersection(awaited.begin(), awaited.end(), left.begin(), left.end(), std::back_inserter(missed));
     if (operation.awaits_any() && missed.size() < awaited.size()) missed.clear();
     if (!dead.empty()) {
-      cause = std::make_exception_ptr(
-          PeerLost(fmt::format("{}: rank {} died; make a new group without it", context(), fmt::join(dead, ", "))));
+      cause = std::make_exception_ptr(PeerLost(
+          fmt::format("{}: rank {} died; make a new group without it", context(), fmt::join(dead, ", ")), dead));
     } else if (!missed.empty()) {  // before those who gave up because of it, so that all are told the same
       cause = std::make_exception_ptr(
-          PeerLost(fmt::format("{}: rank {} left the group", context(), fmt::join(missed, ", "))));
+          PeerLost(fmt::format("{}: rank {} left the group", context(), fmt::join(missed, ", ")), missed));
     } else if (gave_up) {
       cause = gave_up;
     } else if (now >= deadline && !awaited.empty()) {  // who was awaited at the last step may have come since
@@ -163,7 +163,7 @@ void Engine::look_around() {
       if (operation.collective().type == OpType::monitored_barrier) {
         text = backend::failed_to_pass(me, awaited, operation.collective().wait_all_ranks, waited);
       }
-      cause = std::make_exception_ptr(Timeout(text));
+      cause = std::make_exception_ptr(Timeout(text, awaited));
     }
   });
   if (cause) fail(cause);

@@ -163,7 +163,7 @@ bool Mail::send_step(Send& send) {
   Mailbox& mailbox = box(me, send.target_, send.box_);
   while (send.filled_ < total) {
     if (mailbox.refused.load(std::memory_order_acquire) >= send.message_) {
-      throw Mismatch(fmt::format("{}: the receiver expected another size or dtype", send.describe()));
+      throw Mismatch(fmt::format("{}: the receiver expected another size or dtype", send.describe()), {send.target_});
     }
     const std::uint64_t count = send.first_ + send.filled_;
     if (mailbox.drained.load(std::memory_order_acquire) + 2 <= count) break;
@@ -273,7 +273,7 @@ bool Mail::receive_step(Receive& receive) {
         fmt::format("{}: rank {} sent {} bytes of {}", receive.describe(), source, message->bytes, sent);
     refuse(source, *message);
     list.erase(message);
-    throw Mismatch(text);
+    throw Mismatch(text, {source});
   }
   std::byte* const to = receive.buffer_.mutable_bytes();
   if (!message->kept.empty()) {

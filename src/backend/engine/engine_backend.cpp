@@ -36,8 +36,8 @@ class EngineBackend final : public Backend {
   }
   void abort(const std::string& cause) override {
     station_->refuse_in_forked_child("abort");
-    station_->fail(
-        std::make_exception_ptr(Aborted(fmt::format("rank {} aborted the {} group: {}", rank(), name(), cause))));
+    station_->fail(std::make_exception_ptr(
+        Aborted(fmt::format("rank {} aborted the {} group: {}", rank(), name(), cause), {rank()})));
   }
   void shutdown() override { station_->close(); }
   std::exception_ptr broken() const override { return station_->broken(); }

@@ -3,6 +3,8 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <string>
+#include <vector>
 
 #include <hookline/backend/engine.hpp>
 
@@ -12,7 +14,9 @@ enum class MailKind : std::uint32_t {
   letter = 1,    ///< a send; small ones have their elements behind the envelope, others follow as data
   received = 2,  ///< the data of a send were received: `number` says which
   left = 3,      ///< the sender leaves the group
-  gave_up = 4,   ///< the sender's group is broken; `dtype` is kPeerLost or 0, the cause's text lies behind the envelope
+  /// The sender's group is broken. `dtype` is kPeerLost or 0; behind the envelope lie the cause's ranks, `tag` of them,
+  /// and its text.
+  gave_up = 4,
 };
 inline constexpr std::uint32_t kPeerLost = 1;
 inline constexpr MessageAddress kMailAddress{kMailChannel, 0};
@@ -28,5 +32,17 @@ struct Envelope {
 static_assert(sizeof(Envelope) == 32);
 
 inline constexpr std::size_t kLongestMail = kMailBytes - sizeof(Envelope);
+
+/// The cause of MailKind::gave_up as it travels.
+struct Cause {
+  std::vector<int> ranks;
+  std::string text;
+};
+inline constexpr std::size_t kMostCauseRanks = 64;
+
+/// Returns the bytes to send behind `envelope`, whose `tag` it sets.
+std::string encode(const Cause& cause, Envelope& envelope);
+/// Reads what a peer sent; nothing in it is trusted but its length, `envelope.inlined`.
+Cause decode_cause(const Envelope& envelope, const std::byte* data);
 
 }  // namespace hookline::engine

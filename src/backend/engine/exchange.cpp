@@ -146,7 +146,8 @@ void Exchange::compare() {
   const std::string differing = backend::difference(calls.data(), size_);
   if (!differing.empty()) {
     throw Mismatch(
-        fmt::format("the ranks did not call the same operation (number {} of lane {}): {}", number_, lane_, differing));
+        fmt::format("the ranks did not call the same operation (number {} of lane {}): {}", number_, lane_, differing),
+        backend::differing_ranks(calls.data(), size_));
   }
   if (parts_.motion == Motion::alltoall) compare_splits();
 }
@@ -155,8 +156,9 @@ void Exchange::compare_splits() {
   std::vector<const std::byte*> posted;
   posted.reserve(static_cast<std::size_t>(size_));
   for (int r = 0; r < size_; ++r) posted.push_back(greeting(r) + kCallBytes);
-  const std::string differing = backend::read_splits(posted, splits_);
-  if (!differing.empty()) throw Mismatch(describe() + ": " + differing);
+  std::vector<int> ranks;
+  const std::string differing = backend::read_splits(posted, splits_, ranks);
+  if (!differing.empty()) throw Mismatch(describe() + ": " + differing, ranks);
 }
 
 std::size_t Exchange::block_begin(int source, int target) const {

@@ -62,7 +62,8 @@ std::string ReceiveOperation::describe() const {
 void ReceiveOperation::check(const Envelope& envelope) const {
   if (envelope.bytes == target_.nbytes() && envelope.dtype == static_cast<std::uint32_t>(target_.dtype())) return;
   throw Mismatch(fmt::format("{}: rank {} sent {}", station().context(describe()), source_,
-                             in_words(envelope.bytes, envelope.dtype)));
+                             in_words(envelope.bytes, envelope.dtype)),
+                 {source_});
 }
 
 void ReceiveOperation::take(int source, const Envelope& envelope, const std::byte* data) {

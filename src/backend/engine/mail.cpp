@@ -153,16 +153,16 @@ void Mail::handle(int source, const Envelope& envelope, const std::byte* data) {
     }
     case MailKind::left: station_.peer_left(source); return;
     case MailKind::gave_up: {
-      const std::string text(reinterpret_cast<const char*>(data), envelope.inlined);
+      const Cause cause = decode_cause(envelope, data);
       station_.waits().set_gone(source);
-      station_.fail(envelope.dtype == kPeerLost ? std::make_exception_ptr(PeerLost(text))
-                                                : std::make_exception_ptr(Aborted(text)),
-                    &text);
+      station_.fail(envelope.dtype == kPeerLost ? std::make_exception_ptr(PeerLost(cause.text, cause.ranks))
+                                                : std::make_exception_ptr(Aborted(cause.text, cause.ranks)),
+                    &cause.text);
       return;
     }
   }
-  station_.fail(std::make_exception_ptr(
-      Mismatch(fmt::format("rank {} sent mail of an unknown kind: it runs another version of Hookline", source))));
+  station_.fail(std::make_exception_ptr(Mismatch(
+      fmt::format("rank {} sent mail of an unknown kind: it runs another version of Hookline", source), {source})));
 }
 
 void Mail::listen() {
@@ -273,7 +273,8 @@ std::exception_ptr Mail::hopeless(const Operation& operation, const std::vector<
   std::copy_if(awaited.begin(), awaited.end(), std::back_inserter(here), [&](int r) { return !station_.has_left(r); });
   if (here.empty()) {
     return std::make_exception_ptr(PeerLost(
-        fmt::format("{}: rank {} left the group", station_.context(operation.describe()), fmt::join(awaited, ", "))));
+        fmt::format("{}: rank {} left the group", station_.context(operation.describe()), fmt::join(awaited, ", ")),
+        awaited));
   }
   for (const int rank : here) {
     if (std::exception_ptr dead = if_dead(operation, rank, now)) return dead;

@@ -122,19 +122,23 @@ std::exception_ptr Station::why_unusable() const {
   if (!unusable()) return nullptr;
   const std::lock_guard lock(mutex_);
   if (broken_) return broken_;
-  return std::make_exception_ptr(Aborted(fmt::format("the {} group was shut down on rank {}", name_, rank_)));
+  return std::make_exception_ptr(Aborted(fmt::format("the {} group was shut down on rank {}", name_, rank_), {rank_}));
 }
 
 void Station::fail(std::exception_ptr cause, const std::string* told) {
   if (fork_generation_ != core::fork_generation()) return;  // the peers would take it for the parent's word
   Envelope envelope{.kind = MailKind::gave_up};
-  std::string text = told ? *told : describe(cause);
+  Cause said{.ranks = {rank_}, .text = told ? *told : describe(cause)};
   try {
     std::rethrow_exception(cause);
-  } catch (const PeerLost&) {
+  } catch (const PeerLost& e) {
     envelope.dtype = kPeerLost;
+    said.ranks = e.ranks();
+  } catch (const Error& e) {
+    if (told) said.ranks = e.ranks();
+    else said.text = fmt::format("rank {} gave up: {}", rank_, said.text);
   } catch (...) {
-    if (!told) text = fmt::format("rank {} gave up: {}", rank_, text);
+    if (!told) said.text = fmt::format("rank {} gave up: {}", rank_, said.text);
   }
   {
     const std::lock_guard lock(mutex_);
@@ -144,7 +148,8 @@ void Station::fail(std::exception_ptr cause, const std::string* told) {
     unusable_.store(true, std::memory_order_seq_cst);
   }
   news_.notify_all();
-  outbox_.farewell(envelope, text);
+  const std::string bytes = encode(said, envelope);
+  outbox_.farewell(envelope, bytes);
   waits_.stop(told != nullptr);
   for (const auto& lane : lanes_) {
     if (told) lane->hurry();
@@ -187,7 +192,7 @@ void Station::peer_left(int rank) {
 std::exception_ptr Station::explain(const std::exception_ptr& lost, int rank, const std::string& what,
                                     const std::function<bool(int rank)>& lacks) {
   const auto left = [&](int who) {
-    return std::make_exception_ptr(PeerLost(fmt::format("{}: rank {} left the group", context(what), who)));
+    return std::make_exception_ptr(PeerLost(fmt::format("{}: rank {} left the group", context(what), who), {who}));
   };
   std::vector<bool> known(static_cast<std::size_t>(size_));  // to have left, and to have done their parts
   const auto next_left = [&] {
@@ -231,8 +236,9 @@ std::exception_ptr Station::explain(const std::exception_ptr& lost, int rank, co
 }
 
 std::exception_ptr Station::died(const std::string& what, int rank, const std::exception_ptr& lost) const {
-  return std::make_exception_ptr(PeerLost(
-      fmt::format("{}: rank {} died or cannot be reached; make a new group without it", context(what), rank), lost));
+  return std::make_exception_ptr(
+      PeerLost(fmt::format("{}: rank {} died or cannot be reached; make a new group without it", context(what), rank),
+               {rank}, lost));
 }
 
 void Station::wake_explaining() {
@@ -248,11 +254,13 @@ std::exception_ptr Station::not_in_time(const Operation& operation, const std::v
   const auto waited = std::chrono::duration_cast<Milliseconds>(Clock::now() - operation.time_started());
   const Collective& collective = operation.collective();
   if (collective.type == OpType::monitored_barrier) {
-    return std::make_exception_ptr(Timeout(backend::failed_to_pass(rank_, missing, collective.wait_all_ranks, waited)));
+    return std::make_exception_ptr(
+        Timeout(backend::failed_to_pass(rank_, missing, collective.wait_all_ranks, waited), missing));
   }
   return std::make_exception_ptr(
       Timeout(fmt::format("{}: rank {} did not come within {} ms", context(operation.describe()),
-                          fmt::join(missing, ", "), waited.count())));
+                          fmt::join(missing, ", "), waited.count()),
+              missing));
 }
 
 void Station::post(Task task) {

@@ -23,17 +23,21 @@ std::uint64_t slot_of(MessageAddress address) {
   return static_cast<std::uint64_t>(address.channel) << 56 | (address.number & ((std::uint64_t{1} << 56) - 1));
 }
 
+PeerLost lost(int peer, const std::string& where, const std::exception& why) {
+  return {fmt::format("{}: {}", where, why.what()), peer < 0 ? std::vector<int>() : std::vector{peer}};
+}
+
 class GlooMessage final : public Message {
  public:
-  GlooMessage(Buffer buffer, bool is_send, std::string peer)
-      : buffer_(std::move(buffer)), is_send_(is_send), peer_(std::move(peer)) {}
+  GlooMessage(Buffer buffer, bool is_send, int peer, std::string where)
+      : buffer_(std::move(buffer)), is_send_(is_send), peer_(peer), where_(std::move(where)) {}
 
   bool wait(bool) override {
     if (through_) return true;
     try {
       through_ = is_send_ ? buffer_->waitSend(&source_, kForever) : buffer_->waitRecv(&source_, kForever);
     } catch (const std::exception& e) {
-      throw PeerLost(fmt::format("{}: {}", peer_, e.what()));
+      throw lost(peer_, where_, e);
     }
     return through_;
   }
@@ -43,7 +47,8 @@ class GlooMessage final : public Message {
  private:
   const Buffer buffer_;
   const bool is_send_;
-  const std::string peer_;
+  const int peer_;  ///< negative for any
+  const std::string where_;
   int source_ = -1;
   bool through_ = false;
 };
@@ -92,14 +97,14 @@ class GlooEngine final : public Engine {
     return post(to, [&] {
       Buffer posted = over(address).buffer(const_cast<std::byte*>(data), bytes);
       posted->send(to, slot_of(address));
-      return std::make_unique<GlooMessage>(std::move(posted), true, where(to));
+      return std::make_unique<GlooMessage>(std::move(posted), true, to, where(to));
     });
   }
   std::unique_ptr<Message> receive(int from, MessageAddress address, std::byte* data, std::size_t room) override {
     return post(from, [&] {
       Buffer posted = over(address).buffer(data, room);
       posted->recv(from, slot_of(address));
-      return std::make_unique<GlooMessage>(std::move(posted), false, where(from));
+      return std::make_unique<GlooMessage>(std::move(posted), false, from, where(from));
     });
   }
 
@@ -114,7 +119,7 @@ class GlooEngine final : public Engine {
         return post(-1, [&] {
           Buffer posted = over(address).buffer(data, room);
           posted->recv(sources, slot_of(address));
-          return std::make_unique<GlooMessage>(std::move(posted), false, "any rank");
+          return std::make_unique<GlooMessage>(std::move(posted), false, -1, "any rank");
         });
       } catch (const PeerLost&) {
         const auto is_lost = [&](int r) { return !over(address).why_lost(r).empty(); };
@@ -126,7 +131,7 @@ class GlooEngine final : public Engine {
   void check(int rank) override {
     for (Connections* const connections : {&data_, &mail_}) {
       const std::string why = connections->why_lost(rank);
-      if (!why.empty()) throw PeerLost(fmt::format("{}: {}", where(rank), why));
+      if (!why.empty()) throw PeerLost(fmt::format("{}: {}", where(rank), why), {rank});
     }
   }
   void left(int) noexcept override {}
@@ -152,7 +157,7 @@ class GlooEngine final : public Engine {
     try {
       return f();
     } catch (const std::exception& e) {
-      throw PeerLost(fmt::format("{}: {}", peer < 0 ? "any rank" : where(peer), e.what()));
+      throw lost(peer, peer < 0 ? "any rank" : where(peer), e);
     }
   }
 

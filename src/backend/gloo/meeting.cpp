@@ -30,10 +30,10 @@ std::string written(const Addresses& addresses) {
 
 Addresses read_addresses(const std::string& text, int size, int rank) {
   const auto refuse = [&] {
-    throw Mismatch(
-        fmt::format("gloo: what rank {} left in the store are not addresses for {} ranks: it runs another "
-                    "version of Hookline, or the store is used for something else, too",
-                    rank, size));
+    throw Mismatch(fmt::format("gloo: what rank {} left in the store are not addresses for {} ranks: it runs another "
+                               "version of Hookline, or the store is used for something else, too",
+                               rank, size),
+                   {rank});
   };
   if (text.compare(0, kHead.size(), kHead) != 0) refuse();
   std::size_t at = kHead.size();

@@ -3,11 +3,13 @@
 #include <cstring>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <hookline/core/error.hpp>
 
 #include "backend/layered/run.hpp"
 #include "core/hash.hpp"
+#include "core/minority.hpp"
 #include "core/note.hpp"
 #include "kernel/reduce.hpp"
 
@@ -38,17 +40,24 @@ Head head_at(const std::byte* from) {
   return head;
 }
 
-std::string difference(const std::vector<Head>& heads) {
+struct Difference {
+  std::string text;  ///< empty where all agree
+  std::vector<int> ranks;
+};
+
+Difference difference(const std::vector<Head>& heads) {
   std::vector<Call> calls;
   calls.reserve(heads.size());
   for (const Head& head : heads) calls.push_back(head.call);
   std::string differing = backend::difference(calls.data(), static_cast<int>(calls.size()));
-  if (!differing.empty()) return differing;
-  const auto other =
-      std::find_if(heads.begin(), heads.end(), [&](const Head& head) { return head.between != heads[0].between; });
-  if (other == heads.end()) return "";
-  return fmt::format("rank {} encodes what goes between the hosts otherwise than rank 0: name the same codec and op",
-                     other - heads.begin());
+  if (!differing.empty()) return {differing, backend::differing_ranks(calls.data(), static_cast<int>(calls.size()))};
+  std::vector<int> others =
+      core::minority(heads.size(), [&](std::size_t a, std::size_t b) { return heads[a].between == heads[b].between; });
+  if (others.empty()) return {};
+  const std::string text =
+      fmt::format("rank {} and other ranks use different codecs between hosts; pass the same codec and op on all ranks",
+                  fmt::join(others, ", "));
+  return {text, std::move(others)};
 }
 
 std::uint64_t note_of(const std::byte* head) {
@@ -102,10 +111,11 @@ void Run::agree() {
   std::vector<Head> heads;
   heads.reserve(static_cast<std::size_t>(levels_.size));
   for (int r = 0; r < levels_.size; ++r) heads.push_back(head_at(word_of(r)));
-  const std::string differing = difference(heads);
-  if (differing.empty()) return;
-  throw Mismatch(
-      fmt::format("the ranks did not call the same operation (number {} of lane {}): {}", number_, lane_, differing));
+  const Difference differing = difference(heads);
+  if (differing.text.empty()) return;
+  throw Mismatch(fmt::format("the ranks did not call the same operation (number {} of lane {}): {}", number_, lane_,
+                             differing.text),
+                 differing.ranks);
 }
 
 void Run::write_slot(std::byte* to) const {

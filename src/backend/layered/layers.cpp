@@ -74,7 +74,8 @@ std::exception_ptr Layers::why_unusable() {
     const std::lock_guard lock(state_mutex_);
     if (broken_) return broken_;
     if (closed_) {
-      return std::make_exception_ptr(Aborted(fmt::format("the layered group was shut down on rank {}", levels_.rank)));
+      return std::make_exception_ptr(
+          Aborted(fmt::format("the layered group was shut down on rank {}", levels_.rank), {levels_.rank}));
     }
   }
   std::exception_ptr cause = broken();

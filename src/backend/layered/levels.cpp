@@ -1,7 +1,12 @@
 // Errors of the parts, as errors of the whole.
 #include "backend/layered/levels.hpp"
 
+#include <algorithm>
 #include <cctype>
+#include <charconv>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <hookline/core/error.hpp>
 
@@ -11,6 +16,7 @@ namespace {
 // Where a part quotes what the whole said, in its own numbers; and what is said of a lost peer.
 constexpr std::string_view kWhole = "in the layered group: ";
 constexpr std::string_view kLost = "a peer was lost: ";
+constexpr std::string_view kEndOfRanks = "] ";
 
 bool is_digit(char c) { return std::isdigit(static_cast<unsigned char>(c)) != 0; }
 
@@ -41,17 +47,45 @@ std::string renumbered(std::string_view text, const std::vector<int>& ranks) {
   return out;
 }
 
+// Takes a list "[1, 2] " from the beginning of a text: the ranks of the error that the whole quotes.
+std::vector<int> take_ranks(std::string_view& text) {
+  std::vector<int> ranks;
+  const std::size_t end = text.find(kEndOfRanks);
+  if (!text.starts_with('[') || end == std::string_view::npos) return ranks;
+  const char* at = text.data() + 1;
+  const char* const last = text.data() + end;
+  for (int rank = 0; at < last;) {
+    const auto [next, error] = std::from_chars(at, last, rank);
+    if (error != std::errc()) break;
+    ranks.push_back(rank);
+    at = std::min(next + 2, last);
+  }
+  text.remove_prefix(end + kEndOfRanks.size());
+  return ranks;
+}
+
 template <class E>
 std::exception_ptr translated(const E& error, const std::vector<int>& ranks) {
   const std::string_view text = error.what();
   const std::size_t quoted = text.find(kWhole);
-  if (quoted == std::string_view::npos) return std::make_exception_ptr(E(renumbered(text, ranks)));
-  const std::string_view told = text.substr(quoted + kWhole.size());
-  if (told.starts_with(kLost)) return std::make_exception_ptr(PeerLost(std::string(told.substr(kLost.size()))));
-  return std::make_exception_ptr(E(renumbered(text.substr(0, quoted), ranks) + std::string(told)));
+  if (quoted == std::string_view::npos) {
+    return std::make_exception_ptr(E(renumbered(text, ranks), group_ranks(error.ranks(), ranks)));
+  }
+  std::string_view told = text.substr(quoted + kWhole.size());
+  const std::vector<int> who = take_ranks(told);
+  if (told.starts_with(kLost)) return std::make_exception_ptr(PeerLost(std::string(told.substr(kLost.size())), who));
+  return std::make_exception_ptr(E(renumbered(text.substr(0, quoted), ranks) + std::string(told), who));
 }
 
 }  // namespace
+
+std::vector<int> group_ranks(const std::vector<int>& some, const std::vector<int>& ranks) {
+  std::vector<int> numbers;
+  for (const int r : some) {
+    if (r >= 0 && static_cast<std::size_t>(r) < ranks.size()) numbers.push_back(ranks[static_cast<std::size_t>(r)]);
+  }
+  return numbers;
+}
 
 std::exception_ptr in_whole_group(const std::exception_ptr& error, const std::vector<int>& ranks) {
   try {
@@ -72,8 +106,10 @@ std::exception_ptr in_whole_group(const std::exception_ptr& error, const std::ve
 std::string told_to_parts(const std::exception_ptr& error) {
   try {
     std::rethrow_exception(error);
-  } catch (const PeerLost&) {
-    return std::string(kWhole) + std::string(kLost) + describe(error);
+  } catch (const PeerLost& e) {
+    return fmt::format("{}[{}{}{}{}", kWhole, fmt::join(e.ranks(), ", "), kEndOfRanks, kLost, describe(error));
+  } catch (const Error& e) {
+    return fmt::format("{}[{}{}{}", kWhole, fmt::join(e.ranks(), ", "), kEndOfRanks, describe(error));
   } catch (...) {
     return std::string(kWhole) + describe(error);
   }

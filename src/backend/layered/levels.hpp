@@ -24,8 +24,12 @@ struct Levels {
 };
 
 /// The error of a part of the group, whose ranks are numbered otherwise, in the words of the whole: with the numbers of
-/// the whole, and PeerLost where a rank of the part gave up because it lost a peer elsewhere. `ranks` are the part's.
+/// the whole (in its text and in ranks()), and PeerLost where a rank of the part gave up because it lost a peer
+/// elsewhere. `ranks` are the part's.
 std::exception_ptr in_whole_group(const std::exception_ptr& error, const std::vector<int>& ranks);
+
+/// Numbers the ranks of a part, whose ranks in the whole are `ranks`, as in the whole.
+std::vector<int> group_ranks(const std::vector<int>& some, const std::vector<int>& ranks);
 
 /// What this rank's parts are told when it gives up because of an error.
 std::string told_to_parts(const std::exception_ptr& error);

@@ -58,9 +58,9 @@ class LayeredBackend final : public Backend {
     layers_->refuse_in_forked_child("abort");
     if (!has_levels()) return levels().flat->abort(cause);
     const std::exception_ptr first = layers_->broken();  // of a part that nobody has used since
-    layers_->fail(
-        first ? first
-              : std::make_exception_ptr(Aborted(fmt::format("rank {} aborted the layered group: {}", rank(), cause))));
+    layers_->fail(first ? first
+                        : std::make_exception_ptr(
+                              Aborted(fmt::format("rank {} aborted the layered group: {}", rank(), cause), {rank()})));
   }
   void shutdown() override { layers_->close(); }
   std::exception_ptr broken() const override { return layers_->broken(); }

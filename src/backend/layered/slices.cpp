@@ -142,7 +142,8 @@ void Run::reduce_between_hosts(const Tensor& values) {
     try {
       collective_.between->reduce(levels_.slice, slice, first, lane_, time_left());
     } catch (const Mismatch& e) {  // which is harmless only before the data has changed
-      throw Aborted(fmt::format("between the hosts, after the ranks had agreed: {}", e.what()));
+      throw Aborted(fmt::format("between the hosts, after the ranks had agreed: {}", e.what()),
+                    group_ranks(e.ranks(), topology_.owners(topology_.place)));
     } catch (...) {
       std::rethrow_exception(in_whole_group(std::current_exception(), topology_.owners(topology_.place)));
     }

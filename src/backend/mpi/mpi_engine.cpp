@@ -77,7 +77,7 @@ class MpiEngine final : public Engine {
   }
 
   void check(int rank) override {
-    if (link_->is_dead(rank)) throw PeerLost(fmt::format("rank {}: its process ended", rank));
+    if (link_->is_dead(rank)) throw PeerLost(fmt::format("rank {}: its process ended", rank), {rank});
   }
 
   void left(int rank) noexcept override { link_->set_left(rank); }

@@ -79,7 +79,8 @@ MpiMessage::~MpiMessage() {
 }
 
 void MpiMessage::lost(const std::string& why) const {
-  throw PeerLost(peer_ < 0 ? why : fmt::format("rank {}: {}", peer_, why));
+  if (peer_ < 0) throw PeerLost(why);
+  throw PeerLost(fmt::format("rank {}: {}", peer_, why), {peer_});
 }
 
 bool MpiMessage::test() {

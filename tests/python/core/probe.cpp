@@ -30,6 +30,18 @@ std::exception_ptr error_of(const std::string& kind, const std::string& message,
   return std::make_exception_ptr(std::runtime_error(message));
 }
 
+void throw_about(const std::vector<int>& ranks) { throw PeerLost("ranks are gone", ranks); }
+
+/// Returns the ranks that C++ sees when the callable raises.
+std::vector<int> caught_ranks(const nb::callable& f) {
+  try {
+    translating_errors([&] { f(); });
+  } catch (const Error& e) {
+    return e.ranks();
+  }
+  return {};
+}
+
 /// Throws an error of the first kind, caused by one of the second, and so on.
 void throw_chain(const std::vector<std::string>& kinds) {
   std::exception_ptr error;
@@ -174,6 +186,8 @@ std::shared_ptr<ProcessGroup> through_cpp(nb::handle group) {
 void bind_probe(nb::module_& m) {
   nb::module_ probe = m.def_submodule("_probe");
   probe.def("throw_chain", &throw_chain);
+  probe.def("throw_about", &throw_about);
+  probe.def("caught_ranks", &caught_ranks);
   probe.def("throw_caused_by", &throw_caused_by);
   probe.def("caught", &caught);
   probe.def("pass_through", &pass_through);

@@ -41,6 +41,33 @@ def test_pickle(name: str) -> None:
     assert str(error) == "text"
 
 
+def test_ranks() -> None:
+    with pytest.raises(hookline.PeerLost) as caught:
+        probe.throw_about([4, 2])
+    error = caught.value
+    assert error.ranks == (2, 4)
+    assert pickle.loads(pickle.dumps(error)).ranks == (2, 4)
+
+    def hook() -> None:
+        raise error
+
+    assert probe.caught_ranks(hook) == [2, 4]
+    with pytest.raises(hookline.PeerLost) as passed:
+        probe.pass_through(hook)
+    assert passed.value.ranks == (2, 4)
+
+
+def test_ranks_that_are_not_known() -> None:
+    assert hookline.Timeout("text").ranks == ()
+    error = hookline.Timeout("text")
+    error.ranks = "what the user likes"
+
+    def hook() -> None:
+        raise error
+
+    assert probe.caught_ranks(hook) == []
+
+
 def test_causes_become_a_chain() -> None:
     with pytest.raises(hookline.Aborted) as caught:
         probe.throw_chain(["Aborted", "PeerLost", "std", "Timeout"])
