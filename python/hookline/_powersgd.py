@@ -33,7 +33,8 @@ def _make_batched(state: Any, group: ProcessGroup | None) -> CommHook:
 
 
 def _group_of(state: PowerSGDState) -> ProcessGroup:
-    return default_group() if state.process_group is None else state.process_group
+    group: ProcessGroup | None = PowerSGDState.process_group.__get__(state)  # hookline.torch's is one of torch
+    return default_group() if group is None else group
 
 
 @stands_for(_make)

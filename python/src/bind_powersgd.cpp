@@ -135,7 +135,10 @@ void set_state(PyPowerSGDState* self, const nb::dict& state) {
   });
   options.random_seed = nb::cast<std::uint64_t>(state["random_seed"]);
   options.wire = wire_of(nb::cast<std::string>(state["wire"]));
-  const std::shared_ptr<State> read = made(group_or_default(nullptr), options);
+  GroupPtr group;  // None: that of the model
+  if (!state.contains("process_group")) group = group_or_default(nullptr);
+  else if (!nb::handle(state["process_group"]).is_none()) group = nb::cast<GroupPtr>(state["process_group"]);
+  const std::shared_ptr<State> read = made(std::move(group), options);
   const auto bytes = nb::cast<nb::bytes>(state["kept"]);
   StateReader reader(std::as_bytes(std::span(bytes.c_str(), bytes.size())));
   read->load(reader);

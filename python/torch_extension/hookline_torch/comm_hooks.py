@@ -69,6 +69,27 @@ class PowerSGDState(hookline.PowerSGDState):
         """The arguments are PyTorch's, and `wire`, which is how the factors travel: fp32, fp16 or bf16."""
         group = None if process_group is None else group_for_hooks(process_group)
         super().__init__(group, *arguments, **options)
+        self._process_group = process_group
+
+    @property
+    def process_group(self) -> Any:
+        """The group as it was given: one of torch.distributed's or hookline's, or None."""
+        return self._process_group
+
+    @process_group.setter
+    def process_group(self, group: Any) -> None:
+        native: Any = hookline.PowerSGDState.process_group
+        native.__set__(self, None if group is None else group_for_hooks(group))
+        self._process_group = group
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """The default group of torch.distributed; hooks communicate through the group of their model."""
+        if not dist.is_initialized():
+            super().__setstate__(state)
+            self._process_group = hookline.PowerSGDState.process_group.__get__(self)
+            return
+        super().__setstate__({**state, "process_group": None})
+        self._process_group = dist.distributed_c10d._get_default_group()
 
 
 def _of_this_host(group: Any) -> Any:
@@ -96,17 +117,31 @@ class PostLocalSGDState(hookline.PostLocalSGDState):
     ) -> None:
         """The arguments are PyTorch's."""
         whole = group_for_hooks(process_group)
-        if subgroup is None and hookline_group_or_none(process_group) is None:
+        if subgroup is None and not isinstance(process_group, ProcessGroup):
             subgroup = _of_this_host(process_group)
         part = None if subgroup is None else group_for_hooks(subgroup)
         super().__init__(whole, part, start_localSGD_iter, post_local_gradient_allreduce)
+        self._process_group = process_group
+        self._subgroup = hookline.PostLocalSGDState.subgroup.__get__(self) if subgroup is None else subgroup
+
+    @property
+    def process_group(self) -> Any:
+        """The group as it was given: one of torch.distributed's or hookline's, or None."""
+        return self._process_group
+
+    @property
+    def subgroup(self) -> Any:
+        """The subgroup as it was given, or the one that was made of the ranks of this host."""
+        return self._subgroup
 
 
-def hookline_group_or_none(group: Any) -> ProcessGroup | None:
-    """The hookline group that a group of torch.distributed runs on, or that it is; None for others."""
-    if isinstance(group, ProcessGroup):
-        return group
-    return hookline_group(dist.distributed_c10d._get_default_group() if group is None else group)
+def group_of_state(state: Any) -> ProcessGroup | None:
+    """The hookline group of a state, through which its hook communicates."""
+    for kind in (hookline.PowerSGDState, hookline.PostLocalSGDState):
+        if isinstance(state, kind):
+            group: ProcessGroup | None = kind.process_group.__get__(state)
+            return group
+    return getattr(state, "process_group", None)
 
 
 def hook_of(hook: Any, state: Any, group: Any) -> tuple[CommHook, ProcessGroup]:
@@ -119,7 +154,7 @@ def hook_of(hook: Any, state: Any, group: Any) -> tuple[CommHook, ProcessGroup]:
     if isinstance(state, CommHook):
         return state, _core.group_of_hook(state)
     if callable(hook):
-        own = getattr(state, "process_group", None)
+        own = group_of_state(state)
         made = native_hook(state, hook, group_for_hooks(group) if own is None else own)
         if made is None:
             raise TypeError(f"{name_of(hook)} is no hook of hookline's: register_comm_hook takes it")

@@ -3,6 +3,7 @@
 import ctypes
 import datetime
 import gc
+import pickle
 import threading
 import warnings
 import weakref
@@ -11,10 +12,12 @@ import torch
 import torch.distributed as dist
 from checks import RANK, SIZE, check, meet, raises, run
 from torch import nn
+from torch.distributed.algorithms.ddp_comm_hooks.powerSGD_hook import PowerSGDState
 from torch.nn.parallel import DistributedDataParallel
 
 import hookline as hl
 import hookline.torch as ht
+from hookline_torch.comm_hooks import group_of_state
 
 warnings.simplefilter("ignore")
 meet("hookline")
@@ -148,8 +151,52 @@ def post_local_sgd_on_every_group():
 def groups_made_for_hooks_have_the_timeout_of_theirs():
     group = dist.new_group(backend="gloo", timeout=datetime.timedelta(seconds=50))
     state = ht.PostLocalSGDState(group, None, 10)
-    for made in (state.process_group, state.subgroup, ht.PowerSGDState(group).process_group):
+    for made in (group_of_state(state), ht.as_group(state.subgroup), group_of_state(ht.PowerSGDState(group))):
         assert made.timeout.total_seconds() == 50, made.timeout
+
+
+@check
+def states_return_the_groups_that_they_were_given():
+    for group in (dist.group.WORLD, gloo, hl.threads_groups(1)[0]):
+        state = ht.PostLocalSGDState(group, group, 10)
+        assert state.process_group is group
+        assert state.subgroup is group
+        assert ht.PowerSGDState(group).process_group is group
+        state = ht.PowerSGDState()
+        assert state.process_group is None
+        state.process_group = group
+        assert state.process_group is group
+    # As PyTorch's own: what stands for the default group stays None.
+    assert PowerSGDState(None).process_group is None
+    assert ht.PostLocalSGDState(None, gloo, 10).process_group is None
+    for group in GROUPS.values():
+        state = ht.PostLocalSGDState(group, None, 10)
+        assert dist.get_world_size(state.subgroup) == SIZE  # all ranks are on one host
+        model = DistributedDataParallel(network(), process_group=state.process_group)
+        model.register_comm_hook(state, ht.post_localSGD_hook)
+        train(model, 2)
+        state = ht.PowerSGDState(group, start_powerSGD_iter=2)
+        model = DistributedDataParallel(network(), process_group=state.process_group)
+        model.register_comm_hook(state, ht.powerSGD_hook)
+        train(model, 3)
+        assert state.iter == 3
+
+
+@check
+def states_come_out_of_pickles_with_the_default_group():
+    for group in GROUPS.values():
+        state = ht.PowerSGDState(group, start_powerSGD_iter=2)
+        model = ddp(group)
+        ht.register_comm_hook(model, state, ht.powerSGD_hook)
+        train(model, 3)
+        again = pickle.loads(pickle.dumps(state))
+        assert again.process_group is dist.group.WORLD
+        assert again.iter == 3
+        again.process_group = group
+        model = ddp(group)
+        ht.register_comm_hook(model, again, ht.powerSGD_hook)
+        train(model, 3)
+        assert again.iter == 6
 
 
 @check
