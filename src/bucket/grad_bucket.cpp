@@ -60,6 +60,10 @@ GradBucket::GradBucket(std::size_t index, std::size_t bucket_count, Tensor buffe
   if (index_ >= bucket_count_) {
     throw InvalidArgument(fmt::format("bucket {} of {}: the index counts from 0", index_, bucket_count_));
   }
+  if (!layout_) {
+    throw InvalidArgument(
+        fmt::format("bucket {} of {}: the layout is null; pass one that layout_of() makes", index_, bucket_count_));
+  }
   const std::size_t gradients = layout_->offsets.size();
   if (layout_->lengths.size() != gradients || layout_->sizes.size() != gradients) {
     throw InvalidArgument("the layout of a bucket has an offset, a length and a size for each gradient");

@@ -19,6 +19,7 @@
 
 #include "backend/operation_kinds.hpp"
 #include "core/note.hpp"
+#include "core/utf8.hpp"
 
 namespace hookline::group {
 namespace {
@@ -44,12 +45,13 @@ Clock::time_point coarse_now() {
   return Clock::time_point(std::chrono::seconds(now.tv_sec) + std::chrono::nanoseconds(now.tv_nsec));
 }
 
+// A JSON string, which is UTF-8.
 std::string quoted(const std::string& text) {
   std::string result = "\"";
-  for (const char c : text) {
+  for (const char c : core::valid_utf8(text)) {
     const auto byte = static_cast<unsigned char>(c);
     if (c == '"' || c == '\\') result += fmt::format("\\{}", c);
-    else if (byte < 0x20 || byte >= 0x7f) result += fmt::format("\\u{:04x}", byte);
+    else if (byte < 0x20 || byte == 0x7f) result += fmt::format("\\u{:04x}", byte);
     else result += c;
   }
   return result + "\"";

@@ -27,6 +27,11 @@ TEST(GradBucket, TellsWhereItsGradientsLie) {
   EXPECT_FALSE(GradBucket(0, 2, Tensor::zeros({11}), two()).is_last());
 }
 
+TEST(GradBucket, RefusesToBeWithoutALayout) {
+  EXPECT_THAT([] { (void)GradBucket(0, 1, Tensor::zeros({11}), nullptr); },
+              ::testing::ThrowsMessage<InvalidArgument>(::testing::HasSubstr("the layout is null")));
+}
+
 TEST(GradBucket, GradientsAreViews) {
   const GradBucket bucket(0, 1, Tensor::zeros({11}), two());
   const auto gradients = bucket.gradients();

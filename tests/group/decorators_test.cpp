@@ -185,6 +185,12 @@ TEST(Recorded, RemembersTheLastOperations) {
   EXPECT_THROW(dump_records(*group, "/proc/no/such/place"), ResourceError);
 }
 
+TEST(Recorded, NamesArePlainUtf8) {
+  const auto group = recorded(threads(1)[0], {.name = "Größe 层\n\x7f\xff"});
+  EXPECT_THAT(records(*group), HasSubstr(R"("group": "Größe 层\u000a\u007f)"
+                                         "\xef\xbf\xbd\""));
+}
+
 TEST(Recorded, DumpsGroupsOfManyRanks) {
   const test::TempDirectory directory;
   Groups groups = threads(60);

@@ -32,7 +32,7 @@ HOOKLINE_EXPORT BucketLayout layout_of(std::vector<Dims> sizes, std::vector<Tens
 class HOOKLINE_EXPORT GradBucket {
  public:
   /// Throws InvalidArgument where the buffer is not flat and contiguous, or does not have the elements that the layout
-  /// asks for, or the index is not below the count.
+  /// asks for, or the index is not below the count, or the layout is null.
   GradBucket(std::size_t index, std::size_t bucket_count, Tensor buffer, std::shared_ptr<const BucketLayout> layout,
              std::optional<Tensor> sparse_grad_indices = std::nullopt);
 

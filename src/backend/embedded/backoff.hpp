@@ -7,6 +7,8 @@
 
 #include <hookline/core/deadline.hpp>
 
+#include "core/spin.hpp"
+
 namespace hookline::embedded {
 
 /// What a thread does with its core before it sleeps.
@@ -33,7 +35,7 @@ class Backoff {
   bool pause() noexcept {
     if (count_ >= kSpins + kYields) return false;
     if (count_ < kSpins) {
-      __builtin_ia32_pause();
+      core::spin_pause();
     } else {
       if (count_ == kSpins) yields_until_ = Clock::now() + kYieldTime;
       sched_yield();
