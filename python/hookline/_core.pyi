@@ -1391,6 +1391,11 @@ def store_from_capsule(capsule: object) -> Store:
 def hook_to_capsule(hook: CommHook) -> CapsuleType:
     """The same for a hook."""
 
+def error_to_python() -> CapsuleType:
+    """
+    For another extension module: the function that makes the Python exception of a C++ error.
+    """
+
 def group_of_hook(hook: CommHook) -> ProcessGroup:
     """The group that it was made for."""
 

@@ -9,6 +9,7 @@
 #include <hookline/store/store.hpp>
 
 #include "gil_release.hpp"
+#include "py_error.hpp"
 #include "py_group.hpp"
 #include "py_hook.hpp"
 #include "py_process_group.hpp"
@@ -21,6 +22,19 @@ namespace {
 constexpr const char* kGroup = "hookline.ProcessGroup";
 constexpr const char* kHook = "hookline.CommHook";
 constexpr const char* kStore = "hookline.Store";
+// This one holds the function itself.
+constexpr const char* kErrorToPython = "hookline.error_to_python";
+
+/// A new reference to the Python exception of a C++ error; null, with Python's error indicator set, where there is no
+/// memory for it. Needs the GIL.
+PyObject* exception_from(const std::exception_ptr& error) noexcept {
+  try {
+    return error_to_python(error).release().ptr();
+  } catch (nb::python_error& e) {
+    e.restore();
+    return nullptr;
+  }
+}
 
 template <class T>
 nb::capsule capsule_of(std::shared_ptr<T> object, const char* name) {
@@ -70,6 +84,9 @@ void bind_capsule(nb::module_& m) {
   m.def(
       "hook_to_capsule", [](const PyHook& hook) { return capsule_of<CommHookInterface>(hook.hook, kHook); },
       arg("hook"), "The same for a hook.");
+  m.def(
+      "error_to_python", [] { return nb::capsule(reinterpret_cast<void*>(&exception_from), kErrorToPython); },
+      "For another extension module: the function that makes the Python exception of a C++ error.");
   m.def("group_of_hook", [](const PyHook& hook) { return hook.group; }, arg("hook"), "The group that it was made for.");
   m.def(
       "hook_from_capsule",

@@ -10,7 +10,8 @@ import torch as _torch  # noqa: E402, F401  (its libraries have to be there befo
 
 import hookline_torch_autoload as _autoload  # noqa: E402
 
-from . import _native  # noqa: E402
+from . import _native, errors  # noqa: E402
+from ._native import Options  # noqa: E402
 from .comm_hooks import (  # noqa: E402
     DDPCommHookType,
     PostLocalSGDState,
@@ -42,6 +43,7 @@ __all__ = [
     "DDPCommHookType",
     "DistributedDataParallel",
     "MixedPrecision",
+    "Options",
     "PostLocalSGDState",
     "PowerSGDState",
     "allreduce_hook",
@@ -66,5 +68,6 @@ __all__ = [
     "stats",
 ]
 
+_native.raise_errors_by(errors.for_torch)
 _autoload.register()
 _atexit.register(_native.end)

@@ -2,30 +2,47 @@
 
 from __future__ import annotations
 
+import copy
 from datetime import timedelta
 from typing import Any
 
 import torch
 import torch.distributed as dist
+from torch._C._distributed_c10d import Backend as C10dBackend
 
-from hookline import InvalidArgument, ProcessGroup, Store, _core
+from hookline import ProcessGroup, Store, _core
 from hookline._names import class_name
 
 from . import _native
+from ._native import Options
 
 CPU = torch.device("cpu")
+DEFAULT_TIMEOUT = Options().timeout
 
 
-def make_backend(options: Any, backend_options: Any) -> Any:
+def make_backend(options: Any, pg_options: Any) -> Any:
     """The backend of a group that torch.distributed makes; it meets the other ranks in torch's store."""
-    if backend_options is not None:
-        raise InvalidArgument(
-            f"the hookline backend has no options of its own, and pg_options is a {type(backend_options).__name__}; "
-            "pass a timeout to init_process_group"
+    return _native.make_backend(
+        options.store, options.group_rank, options.group_size, _options(pg_options, options.timeout)
+    )
+
+
+def _options(pg_options: Any, timeout: timedelta) -> Options:
+    """The options of a group: `timeout`, which torch passes in any case, counts where pg_options has the default."""
+    if pg_options is not None and not isinstance(pg_options, C10dBackend.Options):
+        raise TypeError(
+            f"pg_options of a group with the hookline backend: expected hookline.torch.Options, "
+            f"got {class_name(pg_options)}. Pass hookline.torch.Options(backend=…, backend_options=…, timeout=…)."
         )
-    timeout = options.timeout
-    seconds = timeout.total_seconds() if isinstance(timeout, timedelta) else float(timeout)
-    return _native.make_backend(options.store, options.group_rank, options.group_size, seconds)
+    own = copy.copy(pg_options) if isinstance(pg_options, Options) else Options()
+    # torch passes the options of any backend of a group to all of them: only ours and the plain ones are meant.
+    meant = type(pg_options) in (Options, C10dBackend.Options)
+    given = pg_options._timeout if pg_options is not None and meant else DEFAULT_TIMEOUT
+    if given != DEFAULT_TIMEOUT:
+        timeout = given
+    if timeout > timedelta(0):
+        own.timeout = timeout
+    return own
 
 
 def backend_of(group: ProcessGroup) -> Any:

@@ -87,8 +87,8 @@ ReduceOp TorchBackend::Call::reduction() const {
   return made;
 }
 
-TorchBackend::TorchBackend(std::shared_ptr<ProcessGroup> group)
-    : Backend(group->rank(), group->size()), group_(std::move(group)) {
+TorchBackend::TorchBackend(std::shared_ptr<ProcessGroup> group, BackendOptions options)
+    : Backend(group->rank(), group->size()), group_(std::move(group)), options_(std::move(options)) {
   Living<ProcessGroup>::all().add(group_);
 }
 
@@ -108,20 +108,24 @@ void shut_down_backends() {
 }
 
 c10::intrusive_ptr<TorchBackend> TorchBackend::create(std::shared_ptr<Store> store, int rank, int size,
-                                                      std::chrono::milliseconds timeout) {
+                                                      const BackendOptions& options) {
   return called_by_torch([&] {
     const Interruptible interruptible;
-    InitOptions options;
-    options.store = std::move(store);
-    options.rank = rank;
-    options.world_size = size;
-    if (timeout > kNoTimeout) options.timeout = timeout;
-    return c10::make_intrusive<TorchBackend>(init_process_group(options));
+    InitOptions init;
+    init.backend = options.group_backend;
+    init.backend_options = options.backend_options;
+    init.store = std::move(store);
+    init.rank = rank;
+    init.world_size = size;
+    if (options.timeout > kNoTimeout) init.timeout = options.timeout;
+    return c10::make_intrusive<TorchBackend>(init_process_group(init), options);
   });
 }
 
 c10::intrusive_ptr<c10d::Backend::Options> TorchBackend::getBackendOptions() {
-  return c10::make_intrusive<Options>("hookline", group_->timeout());
+  auto options = c10::make_intrusive<BackendOptions>(options_);
+  options->timeout = group_->timeout();
+  return options;
 }
 
 // torch asks for each device, in the same store, although all of them have this backend: each time has its own place.
@@ -131,7 +135,10 @@ c10::intrusive_ptr<c10d::Backend> TorchBackend::create_by(const char* call,
   const std::string name(call);
   const std::int64_t time = store->add("hookline " + name + " " + std::to_string(rank), 1);
   auto place = std::make_shared<PrefixStore>(name + " " + std::to_string(time), std::make_shared<TorchStore>(store));
-  return create(std::move(place), rank, size, opts ? opts->timeout : group_->timeout());
+  const auto* const own = dynamic_cast<const BackendOptions*>(opts.get());
+  BackendOptions options = own ? *own : options_;
+  options.timeout = opts ? opts->timeout : group_->timeout();
+  return create(std::move(place), rank, size, options);
 }
 
 c10::intrusive_ptr<c10d::Backend> TorchBackend::split(const c10::intrusive_ptr<c10d::Store>& store,

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <atomic>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -13,16 +14,24 @@
 
 namespace hookline::libtorch {
 
+/// Options of a group: PyTorch's, and those of init_process_group().
+struct BackendOptions final : c10d::Backend::Options {
+  explicit BackendOptions(std::chrono::milliseconds timeout = kBackendDefaultTimeout) : Options("hookline", timeout) {}
+
+  std::string group_backend;  ///< InitOptions::backend
+  std::map<std::string, std::string> backend_options;
+};
+
 /// Every collective of torch.distributed on CPU tensors. Calls that the user waits for at once run in the caller's
 /// thread. Errors are those of errors.hpp.
 class TorchBackend final : public c10d::Backend {
  public:
-  explicit TorchBackend(std::shared_ptr<ProcessGroup> group);
+  explicit TorchBackend(std::shared_ptr<ProcessGroup> group, BackendOptions options = BackendOptions());
   ~TorchBackend() override;
 
   /// Meets the other ranks in a store. Blocks until all have come.
   static c10::intrusive_ptr<TorchBackend> create(std::shared_ptr<hookline::Store> store, int rank, int size,
-                                                 std::chrono::milliseconds timeout);
+                                                 const BackendOptions& options);
 
   const std::shared_ptr<ProcessGroup>& group() const noexcept { return group_; }
 
@@ -80,7 +89,7 @@ class TorchBackend final : public c10d::Backend {
   void shutdown() override;
 
  private:
-  /// What split() and merge() have in common.
+  /// What split() and merge() have in common. Options that are not of this backend give the timeout alone.
   c10::intrusive_ptr<Backend> create_by(const char* call, const c10::intrusive_ptr<c10d::Store>& store,
                                         const c10::intrusive_ptr<Options>& opts, int rank, int size);
 
@@ -97,6 +106,7 @@ class TorchBackend final : public c10d::Backend {
   WorkHandle wrap(Call&& call, WorkPtr work, bool wait);
 
   std::shared_ptr<ProcessGroup> group_;
+  const BackendOptions options_;  ///< its timeout may be out of date: the group has the current one
   std::atomic<bool> coalescing_ = false;
   std::atomic<bool> broken_ = false;
   std::shared_ptr<Executor> completion_thread_;

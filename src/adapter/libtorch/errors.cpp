@@ -6,6 +6,8 @@
 #include <c10/util/Backtrace.h>
 #include <c10/util/Exception.h>
 
+#include "adapter/libtorch/waiting.hpp"
+
 namespace hookline::libtorch {
 namespace {
 
@@ -34,6 +36,8 @@ bool tells_of_time(const std::string& message) {
 
 }  // namespace
 
+StandsForError::~StandsForError() = default;
+
 std::exception_ptr for_torch(const std::exception_ptr& error) {
   const auto named = [](const char* kind, const Error& e) {
     return plain<c10::DistBackendError>(std::string(kind) + ": " + e.what());
@@ -42,6 +46,9 @@ std::exception_ptr for_torch(const std::exception_ptr& error) {
     std::rethrow_exception(error);
   } catch (const Error& e) {
     if (e.cause() && !is_ours(e.cause())) return e.cause();
+    if (python_hooks().raised) {
+      if (std::exception_ptr raised = python_hooks().raised(error)) return raised;
+    }
     if (dynamic_cast<const InvalidArgument*>(&e)) return plain<c10::ValueError>(e.what());
     if (dynamic_cast<const Unsupported*>(&e)) return plain<c10::NotImplementedError>(e.what());
     if (dynamic_cast<const Timeout*>(&e)) return named("Timeout", e);
@@ -60,6 +67,8 @@ std::exception_ptr from_torch(const std::exception_ptr& error) {
     std::rethrow_exception(error);
   } catch (const Error&) {
     return error;
+  } catch (const StandsForError& e) {
+    return e.error();
   } catch (const c10::NotImplementedError& e) {
     return std::make_exception_ptr(Unsupported(e.what_without_backtrace(), error));
   } catch (const c10::ValueError& e) {

@@ -8,9 +8,21 @@
 
 namespace hookline::libtorch {
 
-/// InvalidArgument becomes a ValueError, Unsupported a NotImplementedError, everything that depends on a peer, on time
-/// or on the system a torch.distributed.DistBackendError that begins with the name of our type. An error that came out
-/// of PyTorch becomes what it was; others stay as they are.
+/// Base of the exceptions that PyTorch gets in place of an error of this library. from_torch() returns that error.
+class StandsForError {
+ public:
+  explicit StandsForError(std::exception_ptr error) : error_(std::move(error)) {}
+  virtual ~StandsForError();
+  const std::exception_ptr& error() const noexcept { return error_; }
+
+ private:
+  std::exception_ptr error_;
+};
+
+/// Under Python an error becomes the exception of hookline_torch.errors: of our type, and of the type that code written
+/// for PyTorch catches. Without Python InvalidArgument becomes a c10::ValueError, Unsupported a
+/// c10::NotImplementedError, every other error a c10::DistBackendError that begins with the name of our type. An error
+/// that came out of PyTorch becomes what it was; others stay as they are.
 std::exception_ptr for_torch(const std::exception_ptr& error);
 
 /// The other way: what a process group or store of PyTorch's threw, as the type of ours that fits, with the original as

@@ -1,10 +1,15 @@
 // The extension hookline_torch._native: what Python needs of the parts in this folder.
+#include <algorithm>
 #include <chrono>
+#include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include <pybind11/chrono.h>
+#include <torch/csrc/Exceptions.h>
 #include <torch/csrc/jit/python/pybind_utils.h>
 #include <torch/csrc/utils/pybind.h>
 #include <torch/csrc/distributed/c10d/reducer.hpp>
@@ -69,6 +74,56 @@ void check_signals() {
   if (!python_is_there()) throw Aborted("the wait was given up: Python is ending");
   const py::gil_scoped_acquire gil;
   if (PyErr_CheckSignals() != 0) throw py::error_already_set();
+}
+
+/// Makes the exception that Python code gets for an error. Set once, and never let go of.
+PyObject* make_exception = nullptr;
+/// The function in the capsule that hookline._core.error_to_python() returns.
+PyObject* (*error_to_python)(const std::exception_ptr& error) = nullptr;
+
+/// A Python exception for PyTorch to raise, which restores it any number of times, on any thread.
+class RaisedError final : public python_error, public StandsForError {
+ public:
+  /// Needs the GIL.
+  RaisedError(py::object exception, std::exception_ptr error) : StandsForError(std::move(error)) {
+    type = py::type::of(exception).release().ptr();
+    traceback = PyException_GetTraceback(exception.ptr());
+    value = exception.release().ptr();
+    build_message();
+  }
+  RaisedError(const RaisedError&) = default;
+  // Without Python its objects are leaked: their memory is gone, or is about to be.
+  ~RaisedError() override {
+    if (!python_is_there()) type = value = traceback = nullptr;
+  }
+};
+
+std::exception_ptr raised(const std::exception_ptr& error) {
+  if (!python_is_there() || !make_exception) return nullptr;
+  const py::gil_scoped_acquire gil;
+  const py::error_scope others;  // the caller's own error indicator is left as it is
+  auto exception = py::reinterpret_steal<py::object>(error_to_python(error));
+  if (exception) exception = py::reinterpret_steal<py::object>(PyObject_CallOneArg(make_exception, exception.ptr()));
+  if (exception) return std::make_exception_ptr(RaisedError(std::move(exception), error));
+  PyErr_Clear();
+  return nullptr;
+}
+
+/// For errors of this library that leave functions of this module and of PyTorch's.
+void translate(std::exception_ptr error) {
+  try {
+    if (error) std::rethrow_exception(error);
+  } catch (const Error&) {
+    torch::translate_exception_to_python(for_torch(error));
+  }
+}
+
+void raise_errors_by(const py::object& make) {
+  const py::object capsule = py::module_::import("hookline._core").attr("error_to_python")();
+  void* const function = PyCapsule_GetPointer(capsule.ptr(), "hookline.error_to_python");
+  if (!function) throw py::error_already_set();
+  error_to_python = reinterpret_cast<PyObject* (*)(const std::exception_ptr&)>(function);
+  make_exception = make.inc_ref().ptr();
 }
 
 void* release_gil() {
@@ -159,18 +214,68 @@ void bind_hooks(py::module_& m) {
       .def("stats", &stats_of);
 }
 
+std::chrono::milliseconds timeout_of(const py::object& timeout) {
+  const py::object seconds = py::hasattr(timeout, "total_seconds") ? timeout.attr("total_seconds")() : timeout;
+  if (!py::isinstance<py::float_>(seconds) && !py::isinstance<py::int_>(seconds)) {
+    throw py::type_error("hookline.torch.Options: wrong timeout: expected seconds or a datetime.timedelta, got " +
+                         std::string(py::str(py::type::of(timeout))));
+  }
+  const std::chrono::duration<double> duration(seconds.cast<double>());
+  if (!(duration.count() > 0)) {
+    throw InvalidArgument("hookline.torch.Options: wrong timeout: expected more than 0 s, got " +
+                          std::string(py::str(timeout)));
+  }
+  return std::chrono::ceil<std::chrono::milliseconds>(
+      std::min<std::chrono::duration<double>>(duration, kLongestTimeout));
+}
+
+std::optional<std::string> named(const std::string& name) { return name.empty() ? std::nullopt : std::optional(name); }
+
+void bind_options(py::module_& m) {
+  using Map = std::map<std::string, std::string>;
+  const auto copied = [](const BackendOptions& self) { return c10::make_intrusive<BackendOptions>(self); };
+  py::class_<BackendOptions, c10d::Backend::Options, c10::intrusive_ptr<BackendOptions>>(
+      m, "Options",
+      "Options of a group with the hookline backend, for pg_options of init_process_group and new_group: the backend "
+      "and backend_options of hookline.init_process_group, and a timeout, which counts where it is given.")
+      .def(py::init([](std::optional<std::string> backend, Map options, const py::object& timeout) {
+             auto made = c10::make_intrusive<BackendOptions>();
+             made->group_backend = std::move(backend).value_or("");
+             made->backend_options = std::move(options);
+             if (!timeout.is_none()) made->timeout = timeout_of(timeout);
+             return made;
+           }),
+           py::arg("backend") = py::none(), py::arg("backend_options") = Map(), py::arg("timeout") = py::none())
+      .def_property_readonly(
+          "backend", [](const BackendOptions& self) { return named(self.group_backend); },
+          "The backend of hookline; None where it is chosen when the group is made.")
+      .def_readonly("backend_options", &BackendOptions::backend_options, "What that backend takes.")
+      .def_property(
+          "timeout", [](const BackendOptions& self) { return self.timeout; },
+          [](BackendOptions& self, const py::object& timeout) { self.timeout = timeout_of(timeout); },
+          "Of every operation that has none of its own; also in seconds.")
+      .def("__copy__", copied)
+      .def("__deepcopy__", [copied](const BackendOptions& self, const py::dict&) { return copied(self); })
+      .def("__repr__", [](const BackendOptions& self) {
+        return "hookline.torch.Options(backend=" + std::string(py::repr(py::cast(named(self.group_backend)))) +
+               ", backend_options=" + std::string(py::repr(py::cast(self.backend_options))) +
+               ", timeout=" + std::string(py::repr(py::cast(self.timeout))) + ")";
+      });
+}
+
 void bind(py::module_& m) {
-  python_hooks() = {&check_signals, &release_gil, &take_gil_back};
+  python_hooks() = {&check_signals, &release_gil, &take_gil_back, &raised};
   py::module_::import("torch._C._distributed_c10d");
+  py::register_exception_translator(&translate);
+  m.def("raise_errors_by", &raise_errors_by);
+  bind_options(m);
   m.def(
       "make_backend",
       [](const c10::intrusive_ptr<c10d::Store>& store, int rank, int size,
-         double seconds) -> c10::intrusive_ptr<c10d::Backend> {
-        const std::chrono::duration<double> timeout(seconds);
-        return TorchBackend::create(std::make_shared<TorchStore>(store), rank, size,
-                                    std::chrono::ceil<std::chrono::milliseconds>(timeout));
+         const c10::intrusive_ptr<BackendOptions>& options) -> c10::intrusive_ptr<c10d::Backend> {
+        return TorchBackend::create(std::make_shared<TorchStore>(store), rank, size, *options);
       },
-      py::arg("store"), py::arg("rank"), py::arg("size"), py::arg("seconds"), py::call_guard<py::gil_scoped_release>());
+      py::arg("store"), py::arg("rank"), py::arg("size"), py::arg("options"), py::call_guard<py::gil_scoped_release>());
   m.def("group_of_backend", &group_of_backend);
   m.def("backend_of_group", &backend_of_group);
   m.def("group_of_torch", &group_of_torch);

@@ -1,6 +1,8 @@
 // Native code under Python: waits that Ctrl-C ends, and doing without the GIL. Without Python both do nothing.
 #pragma once
 
+#include <exception>
+
 #include <hookline/core/interrupt.hpp>
 
 namespace hookline::libtorch {
@@ -10,6 +12,8 @@ struct PythonHooks {
   void (*check_signals)() = nullptr;  ///< throws what a signal's handler raised
   void* (*release_gil)() = nullptr;   ///< null where this thread does not have it
   void (*take_gil_back)(void* state) = nullptr;
+  /// An error of this library as a Python exception, for code of PyTorch's to throw; null where Python is ending.
+  std::exception_ptr (*raised)(const std::exception_ptr& error) = nullptr;
 };
 inline PythonHooks& python_hooks() noexcept {
   static PythonHooks hooks;

@@ -10,6 +10,7 @@ from torch_ranks import FOLDER
 SIZES = {
     "collectives": [2, 3],
     "process_groups": [3],  # what PyTorch asserts of process groups
+    "errors_and_options": [3],
     "training": [2, 3],
     "pytorch_ddp": [2],  # what PyTorch asserts of its data parallelism
     "partly_used": [2],  # passes that do not come to all parameters, or not to their end

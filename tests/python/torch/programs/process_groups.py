@@ -9,6 +9,7 @@ import torch.distributed as dist
 import torch.distributed.distributed_c10d as c10d
 from checks import RANK, SIZE, check, meet, raises, run
 
+import hookline as hl
 import hookline.torch as ht
 
 handlers = list(logging.root.handlers)
@@ -296,6 +297,8 @@ def arguments_that_do_not_fit():
         ]
     for call in wrong:
         raises(ValueError, "", call)
+        raises(RuntimeError, "", call)  # what Gloo and NCCL raise
+        raises(hl.InvalidArgument, "", call)
     mixed = [*[one] * (SIZE - 1), one.half()]
     raises(ValueError, "different dtypes", lambda: dist.all_gather(mixed, one))
     raises(ValueError, "different dtypes", lambda: dist.reduce_scatter(one, mixed))

@@ -1,0 +1,136 @@
+"""The types of errors that leave the hookline backend, and the options that its groups are made with."""
+
+import copy
+import datetime
+import pickle
+import re
+import warnings
+
+import torch
+import torch.distributed as dist
+import torch.distributed.distributed_c10d as c10d
+from checks import RANK, SIZE, check, meet, raises, run
+from torch import nn
+from torch._C._distributed_c10d import Backend as C10dBackend
+
+import hookline as hl
+import hookline.torch as ht
+
+warnings.simplefilter("ignore")
+meet("hookline")
+
+
+def error_of(call):
+    try:
+        call()
+    except Exception as error:
+        return error
+    raise AssertionError("no exception was raised")
+
+
+def step_of(group):
+    model = nn.parallel.DistributedDataParallel(nn.Linear(2, 2), process_group=group)
+    return model, model(torch.ones(2)).sum()
+
+
+@check
+def errors_are_of_both_libraries_types():
+    group = dist.new_group(timeout=datetime.timedelta(milliseconds=300))
+    model, loss = step_of(group)
+    if RANK == 0:
+        work = dist.barrier(group, async_op=True)
+        future = work.get_future()
+        for call in (work.wait, future.wait, future.value, lambda: dist.barrier(group), loss.backward):
+            error = error_of(call)
+            for kind in (hl.Timeout, TimeoutError, dist.DistBackendError, RuntimeError):
+                assert isinstance(error, kind), type(error).mro()
+            assert str(error).startswith("Timeout: barrier"), error
+            assert re.search(" (Timed out|closed|timeout) ", str(error)), error  # what PyTorch's tests search for
+            assert type(pickle.loads(pickle.dumps(error))) is type(error)
+    dist.barrier()
+    group = dist.new_group()
+    model, loss = step_of(group)
+    if RANK == 0:
+        group.abort()
+    for call in (lambda: dist.all_reduce(torch.ones(1), group=group), loss.backward):
+        error = error_of(call)
+        assert isinstance(error, hl.Aborted), type(error)
+        assert isinstance(error, dist.DistBackendError), type(error)
+        assert str(error).startswith("Aborted: "), error
+    assert model is not None  # kept until here
+    group = dist.new_group()
+    error = error_of(lambda: dist.all_reduce(torch.ones(RANK + 1), group=group))
+    assert isinstance(error, hl.Mismatch), type(error)
+    assert isinstance(error, dist.DistBackendError), type(error)
+    sparse = torch.sparse_coo_tensor([[0]], [1.0], (4,))
+    raises(hl.Unsupported, "added up", lambda: dist.all_reduce(sparse, dist.ReduceOp.MIN))
+    # A torch group around the hookline backend, as a hookline group, and back again.
+    around = dist.ProcessGroup(c10d._get_default_store(), RANK, SIZE)
+    inner = ht.as_group(dist.new_group())
+    backend = ht.backend_of(hl.nan_checked(inner))
+    around._register_backend(torch.device("cpu"), dist.ProcessGroup.BackendType.CUSTOM, backend)
+    dist.barrier()
+    inner.abort("enough")
+    error = error_of(lambda: around.allreduce([torch.ones(1)]).wait())
+    assert isinstance(error, hl.Aborted), type(error)
+    assert isinstance(error, dist.DistBackendError), type(error)
+
+
+class Unlucky(hl.ProcessGroup):
+    def allreduce(self, tensors, opts=None):
+        raise ERROR
+
+
+ERROR = KeyError("out of luck")
+
+
+@check
+def exceptions_of_python_groups_stay_what_they_are():
+    backend = ht.backend_of(Unlucky(RANK, SIZE))
+    try:
+        backend.allreduce([torch.ones(1)], dist.AllreduceOptions()).wait()
+    except KeyError as error:
+        assert error is ERROR  # noqa: PT017
+    else:
+        raise AssertionError("no KeyError")
+
+
+@check
+def options():
+    seconds = lambda group: ht.as_group(group).timeout.total_seconds()  # noqa: E731
+    name = lambda group: ht.as_group(group).backend_name()  # noqa: E731
+    gloo = ht.Options(backend="gloo", backend_options={"address": "127.0.0.1"}, timeout=70)
+    assert (gloo.backend, gloo.backend_options, gloo.timeout.total_seconds()) == ("gloo", {"address": "127.0.0.1"}, 70)
+    assert "gloo" in repr(gloo)
+    assert "127.0.0.1" in repr(gloo)
+    group = dist.new_group(pg_options=gloo)
+    assert (name(group), seconds(group)) == ("gloo", 70)
+    value = torch.full((2,), float(RANK))
+    dist.all_reduce(value, group=group)
+    assert value[0] == sum(range(SIZE))
+    copied = copy.deepcopy(gloo)
+    copied.timeout = datetime.timedelta(seconds=5)
+    assert (copied.backend_options, gloo.timeout.total_seconds()) == ({"address": "127.0.0.1"}, 70)
+    half = group.split_group([0, 1], group_name="half of gloo")  # with the options of the group that is split
+    if RANK < 2:
+        assert (name(half), seconds(half)) == ("gloo", 70)
+    minute = datetime.timedelta(seconds=60)
+    assert seconds(dist.new_group(timeout=minute, pg_options=ht.Options(backend="gloo"))) == 60
+    assert name(dist.new_group(pg_options=ht.Options(backend_options={"waiting": "sleep"}))) == "shm"
+    assert seconds(dist.new_group(pg_options=C10dBackend.Options("hookline", minute))) == 60
+    gloos_own = dist.ProcessGroupGloo._Options()  # those of another backend in the same group
+    assert seconds(dist.new_group(timeout=minute, pg_options=gloos_own)) == 60
+    raises(
+        TypeError,
+        "expected hookline.torch.Options, got builtins.dict",
+        lambda: dist.new_group(pg_options={"timeout": 3}),
+    )
+    raises(TypeError, "expected seconds", lambda: ht.Options(timeout="1 min"))
+    raises(ValueError, "more than 0 s", lambda: ht.Options(timeout=-1))
+    raises(ValueError, "no backend is called", lambda: dist.new_group(pg_options=ht.Options(backend="gluon")))
+    wrong = ht.Options(backend="gloo", backend_options={"waiting": "sleep"})
+    raises(hl.InvalidArgument, "waiting", lambda: dist.new_group(pg_options=wrong))
+
+
+run()
+dist.destroy_process_group()
