@@ -1,18 +1,30 @@
 """The launchers of several nodes as one job: they meet in a TCP store at the master, and end together."""
 
 import contextlib
-import ipaddress
-import json
 import queue
+import secrets
 import socket
 import sys
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from types import TracebackType
 
-from .. import Error, PrefixStore, Store, TCPStore, Timeout
+from .. import Error, PeerLost, PrefixStore, Store, TCPStore, Timeout
+from .addresses import AddressError, listening_host
+from .control import (
+    ControlError,
+    End,
+    Hello,
+    check_ended,
+    commitment,
+    decode_end,
+    decode_hello,
+    decode_nodes,
+    encode,
+    printable,
+)
 
 PREFIX = "hookline.run"
 BEAT = 0.5  # seconds from one sign of life of a node to the next
@@ -37,27 +49,20 @@ class Place:
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 
-@dataclass(frozen=True)
-class End:
-    """Why the whole job ends, in the words of the node that saw it first, and with which exit code."""
-
-    node: int
-    text: str
-    code: int
-
-
 class MeetingError(Exception):
     """The nodes did not come together."""
 
 
 class Nodes:
-    """This node's part in the job; a context manager. `ranks` lists how many ranks each node has."""
+    """This node's part in the job; a context manager."""
 
     def __init__(self, place: Place, ranks: int) -> None:
         """Meets the others; MeetingError if that fails."""
         self.place = place
+        self.host = place.host  # the master as this node reaches it
         self.end: End | None = None  # set by the thread that uses `events`, when another node ended the job
         self.others_ended = place.nodes == 1
+        self._secret = secrets.token_hex(32).encode()
         self._stop = threading.Event()
         self._news: queue.SimpleQueue[End | None] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
@@ -67,9 +72,12 @@ class Nodes:
             # Connected before the meeting: once it is over, a lost master is a lost connection, at once.
             clone = tcp.clone()
             self._store, self._ear = PrefixStore(PREFIX, tcp), PrefixStore(PREFIX, clone)
-            self.ranks, self.hosts = self._meet(ranks)
+            self._hellos = self._meet(ranks)
             for store in (tcp, clone, self._store, self._ear):
                 store.set_timeout(GOODBYE)
+        except ControlError as error:
+            self.tell(str(error), FAILED)
+            raise MeetingError(str(error)) from error
         except Error as error:
             raise MeetingError(str(error)) from error
 
@@ -84,11 +92,16 @@ class Nodes:
         if self._thread is not None:
             self._thread.join()
         with contextlib.suppress(Error):
-            self._store.set(f"ended/{self.place.rank}", b"1")
+            self._store.set(f"ended/{self.place.rank}", self._secret)
             if self.place.rank == 0:
                 self._store.wait([f"ended/{node}" for node in range(1, self.place.nodes)], GOODBYE)
         self.events.close()
         self._bell.close()
+
+    @property
+    def ranks(self) -> list[int]:
+        """The number of ranks of each node."""
+        return [hello.ranks for hello in self._hellos]
 
     @property
     def first_rank(self) -> int:
@@ -96,8 +109,10 @@ class Nodes:
         return sum(self.ranks[: self.place.rank])
 
     def name(self, node: int) -> str:
-        """A node in words."""
-        return f"node {node} ({self.hosts[node]})"
+        """A node in words; `node` may be the number of a launcher that is not part of this job."""
+        if node >= self.place.nodes:
+            return f"a launcher with --node-rank {node}"
+        return f"node {node} ({self._hellos[node].host})"
 
     def watch(self) -> None:
         """Begins to listen to the others, on a thread; `events` is readable when there is news for take_news()."""
@@ -115,9 +130,8 @@ class Nodes:
 
     def tell(self, text: str, code: int) -> None:
         """Ends the job on all nodes, unless another node has done so already. Does nothing if the store is lost."""
-        end = End(self.place.rank, text, code)
         with contextlib.suppress(Error):
-            self._store.compare_set("end", b"", json.dumps(asdict(end)).encode())
+            self._store.compare_set("end", b"", encode(End(self.place.rank, printable(text), code)))
 
     def _open(self) -> TCPStore:
         place = self.place
@@ -138,25 +152,29 @@ class Nodes:
                     print(say, file=sys.stderr, flush=True)
                 attempts += 1
                 self._stop.wait(min(1.0, max(0.0, deadline - time.monotonic())))
+        if place.rank == 0 and place.nodes > 1:
+            try:
+                self.host = listening_host(place.host)
+            except AddressError as error:
+                raise MeetingError(f"--master {place.master}: {error}") from error
         return TCPStore(
-            place.host,
+            self.host,
             place.port,
             is_master=place.rank == 0,
             timeout=max(0.001, deadline - time.monotonic()),
             wait_for_workers=False,
-            listen_on_all_interfaces=not _is_address(place.host),  # by its own name a host may know itself as 127.0.1.1
         )
 
-    def _meet(self, ranks: int) -> tuple[list[int], list[str]]:
+    def _meet(self, ranks: int) -> list[Hello]:
         place, store = self.place, self._store
-        nodes = int(store.compare_set("nodes", b"", str(place.nodes).encode()))
+        nodes = decode_nodes(store.compare_set("nodes", b"", str(place.nodes).encode()))
         if nodes != place.nodes:
             self.tell(f"it was started with --nnodes {place.nodes}, another one with --nnodes {nodes}", FAILED)
             raise MeetingError(f"--nnodes {place.nodes}: another launcher at {place.master} says --nnodes {nodes}")
         if store.add(f"claim/{place.rank}", 1) > 1:
             raise MeetingError(f"--node-rank {place.rank}: another launcher at {place.master} says the same")
-        store.add(f"beat/{place.rank}", 1)
-        store.set(f"node/{place.rank}", json.dumps([ranks, socket.gethostname()]).encode())
+        store.set(f"beat/{place.rank}", b"0")
+        store.set(f"node/{place.rank}", encode(Hello(ranks, socket.gethostname(), 0, commitment(self._secret))))
         keys = [f"node/{node}" for node in range(nodes)]
         deadline = time.monotonic() + place.patience
         while not _wait(store, keys, min(1.0, max(0.001, deadline - time.monotonic()))):
@@ -168,20 +186,26 @@ class Nodes:
                     f"of {nodes} nodes, node {missing} did not come to {place.master} within {place.patience:g} s; "
                     "see whether its launcher has started and reaches that address"
                 )
-        answers = [json.loads(value) for value in store.multi_get(keys)]
-        return [int(answer[0]) for answer in answers], [str(answer[1]) for answer in answers]
+        return [decode_hello(node, value) for node, value in enumerate(store.multi_get(keys))]
 
     def _raise_end(self) -> None:
         if self._store.check(["end"]):
-            end = End(**json.loads(self._store.get("end")))
+            end = decode_end(self._store.get("end"))
             raise MeetingError(f"node {end.node} ended the job: {end.text}")
 
     def _listen(self) -> None:
         """Runs on the thread: waits for the end of the job, giving and looking for signs of life meanwhile."""
+        me = self.place.rank
         try:
             news = self._hear_end()
-        except Error as error:
+        except PeerLost as error:
             news = End(0, f"the store that its launcher keeps is lost: {error}", FAILED)
+        except (Error, ControlError) as error:
+            news = End(me, str(error), FAILED)
+        except Exception as error:  # without this thread a failure elsewhere would go unnoticed
+            news = End(me, f"its launcher failed ({type(error).__name__}: {error})", FAILED)
+        if news is not None:
+            self.tell(news.text, news.code)  # does nothing where another node has told it
         if not self._stop.is_set():
             self._news.put(news)
             self._bell.send(b"!")
@@ -191,11 +215,15 @@ class Nodes:
         # Node 0 listens to all others and they to it, so that the store has little to do.
         others = list(range(1, self.place.nodes)) if self.place.rank == 0 else [0]
         heard = dict.fromkeys(others, (b"", time.monotonic()))
+        beats = 0
         while not self._stop.is_set():
-            store.add(f"beat/{self.place.rank}", 1)
+            beats += 1
+            store.set(f"beat/{self.place.rank}", str(beats).encode())
             if _wait(store, ["end"], BEAT):
-                return End(**json.loads(store.get("end")))
-            others = [node for node in others if not store.check([f"ended/{node}"])]
+                return decode_end(store.get("end"))
+            for node in [node for node in others if store.check([f"ended/{node}"])]:
+                check_ended(node, self._hellos[node], store.get(f"ended/{node}"))
+                others.remove(node)
             if not others:
                 return None
             for node, beat in zip(others, store.multi_get([f"beat/{node}" for node in others]), strict=True):
@@ -210,14 +238,6 @@ def _wait(store: Store, keys: list[str], seconds: float) -> bool:
     try:
         store.wait(keys, seconds)
     except Timeout:
-        return False
-    return True
-
-
-def _is_address(host: str) -> bool:
-    try:
-        ipaddress.ip_address(host)
-    except ValueError:
         return False
     return True
 

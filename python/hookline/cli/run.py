@@ -10,6 +10,7 @@ import socket
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 
+from .control import MAX_NODES, MAX_RANKS
 from .nodes import FAILED, MeetingError, Nodes, Place, read_master
 from .output import open_missing_files
 from .private_store import PrivateStore
@@ -77,6 +78,8 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
         del options.program[0]
     if options.ranks < 1:
         parser.error(f"-n {options.ranks}: at least one rank is needed")
+    if options.ranks > MAX_RANKS:
+        parser.error(f"-n {options.ranks}: at most {MAX_RANKS} ranks can run on a node")
     if not 0 <= options.grace < float("inf"):
         parser.error(f"--grace {options.grace}: must be a number of seconds, 0 or more")
     if not options.program:
@@ -90,6 +93,8 @@ def place(options: argparse.Namespace, parser: argparse.ArgumentParser) -> Place
     nodes = 1 if options.nnodes is None else options.nnodes
     if nodes < 1:
         parser.error(f"--nnodes {nodes}: at least one node is needed")
+    if nodes > MAX_NODES:
+        parser.error(f"--nnodes {nodes}: a job has at most {MAX_NODES} nodes")
     if not 0 < options.timeout < float("inf"):
         parser.error(f"--timeout {options.timeout}: must be a number of seconds above 0")
     if nodes > 1 and (options.master is None or options.node_rank is None):
@@ -183,7 +188,7 @@ def job_environment(local_rank: int, nodes: Nodes, base: Mapping[str, str]) -> d
         GROUP_RANK=str(node),
         GROUP_WORLD_SIZE=str(nodes.place.nodes),
         NODE_RANK=str(node),
-        MASTER_ADDR=nodes.place.host,
+        MASTER_ADDR=nodes.host,
         MASTER_PORT=str(nodes.place.port),
         TORCHELASTIC_USE_AGENT_STORE="True",  # PyTorch's name for a store that a launcher keeps: no rank serves
     )

@@ -12,6 +12,8 @@ from typing import Any
 
 import pytest
 
+sys.path.insert(0, str(Path(__file__).parent))  # for node_processes
+
 DEADLINE = 30.0
 
 

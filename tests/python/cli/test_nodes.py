@@ -2,7 +2,6 @@
 
 import json
 import os
-import random
 import signal
 import socket
 import subprocess
@@ -10,6 +9,7 @@ import sys
 import time
 
 import pytest
+from node_processes import ends, own_address
 
 from hookline.cli import run
 
@@ -27,11 +27,6 @@ print(json.dumps([os.environ.get(name) for name in names]))
 WAITING = "trap 'exit 3' USR1; echo ready; while true; do sleep 1000 & wait; done"
 
 
-def own_address():
-    """A loopback address that no other test uses, so that its ports are free."""
-    return f"127.{random.randint(1, 250)}.{random.randint(1, 250)}.{random.randint(2, 250)}"
-
-
 @pytest.fixture
 def nodes(launcher):
     """nodes(count, ranks, *command) starts one launcher a node; its `master` is where they meet."""
@@ -42,11 +37,6 @@ def nodes(launcher):
 
     start.master = master
     return start
-
-
-def ends(process, timeout=30):
-    out, err = process.communicate(timeout=timeout)
-    return process.returncode, out.decode(), err.decode()
 
 
 def test_ranks_of_uneven_nodes_find_each_other(launcher, nodes):
@@ -249,6 +239,7 @@ def test_an_interrupt_while_waiting_for_the_others(launcher, nodes):
     ("arguments", "words"),
     [
         (["--nnodes", "0"], "at least one node"),
+        (["--nnodes", "32768"], "a job has at most 32767 nodes"),
         (["--nnodes", "2"], "--node-rank and --master are needed too"),
         (["--nnodes", "2", "--node-rank", "0"], "--node-rank and --master are needed too"),
         (["--nnodes", "2", "--node-rank", "2", "--master", "h:1"], "--node-rank 2: with --nnodes 2 it is from 0 to 1"),

@@ -194,6 +194,7 @@ def test_closed_standard_files(launcher):
     [
         (["-n", "0", "echo"], 2, "at least one rank"),
         (["-n", "-1", "echo"], 2, "at least one rank"),
+        (["-n", "65537", "echo"], 2, "at most 65536 ranks"),
         (["-n", "x", "echo"], 2, "invalid int value: 'x'"),
         (["echo"], 2, "required: -n"),
         (["-n", "2"], 2, "a program to run is missing"),

@@ -13,10 +13,11 @@ import numpy as np
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
-from network_hosts import INTERFACE, PORT, Hosts, outputs
+from network_hosts import INTERFACE, PORT, Hosts, ip, outputs
 
 ROOT = Path(__file__).resolve().parents[3]
 BUILD = Path(os.environ.get("HOOKLINE_BUILD", ROOT / "build/dev"))
+TOKEN = "0123456789abcdef" * 4
 PROGRAMS = Path(__file__).parent / "programs"
 
 
@@ -188,6 +189,47 @@ def test_hosts_that_know_themselves_as_127_0_1_1(network: str, tmp_path: Path) -
             (tmp_path / f"hosts{host}").write_text(f"127.0.0.1 localhost\n{known[0]} node0\n{known[1]} node1\n")
         script = f'mount --bind "{tmp_path}/hosts$HOST" /etc/hosts && MASTER_ADDR=node0 exec "$0" "$@"'
         default_groups(hosts, [2, 2], "unshare", "--mount", "sh", "-c", script)
+
+
+def start_launchers(hosts: Hosts, folder: Path, ranks: int) -> list[Any]:
+    """Starts `hookline run` on two hosts by the name node0, which host 0 knows as 127.0.1.1."""
+    for host, address in enumerate(("127.0.1.1", hosts.address(0))):
+        (folder / f"hosts{host}").write_text(f"127.0.0.1 localhost\n{address} node0\n")
+    script = f'mount --bind "{folder}/hosts$HOST" /etc/hosts && exec "$0" "$@"'
+    program = [str(PROGRAMS / "default_group.py")]
+    launchers = []
+    for host in range(2):
+        place = ["--nnodes", "2", "--node-rank", str(host), "--master", f"node0:{PORT}", "--timeout", "60"]
+        command = [sys.executable, "-m", "hookline", "run", *place, "-n", str(ranks), *program]
+        launchers.append(
+            hosts.start(
+                host, ["unshare", "--mount", "sh", "-c", script, *command], HOST=str(host), HOOKLINE_TOKEN=TOKEN
+            )
+        )
+    return launchers
+
+
+def test_launchers_meet_by_a_name_that_node_0_knows_as_127_0_1_1(tmp_path: Path) -> None:
+    with Hosts(2) as hosts:
+        texts = outputs(start_launchers(hosts, tmp_path, 2))
+        for host, text in enumerate(texts):
+            for rank in (2 * host, 2 * host + 1):
+                assert f"rank {rank} of 4 on layered over [" in text
+
+
+def test_a_name_for_127_0_1_1_on_a_node_0_with_two_addresses_is_an_error(tmp_path: Path) -> None:
+    with Hosts(2) as hosts:
+        ip("-n", hosts.names[0], "link", "add", "other0", "type", "veth", "peer", "name", "other1")
+        for device in ("other0", "other1"):
+            ip("-n", hosts.names[0], "link", "set", device, "up")
+        ip("-n", hosts.names[0], "address", "add", "10.90.0.1/24", "dev", "other0")
+        launcher, second = start_launchers(hosts, tmp_path, 1)
+        text = launcher.communicate(timeout=60)[0]
+        second.kill()
+        assert launcher.returncode == 1
+        assert f"--master node0:{PORT}: on this host the name 'node0' stands for 127.0.1.1" in text
+        assert f"{hosts.address(0)} ({INTERFACE})" in text
+        assert "10.90.0.1 (other0)" in text
 
 
 def test_the_host_of_the_store_counts_more_than_a_variable_that_was_left_over() -> None:
