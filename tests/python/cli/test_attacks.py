@@ -17,9 +17,10 @@ PROGRAM = "trap 'echo done; exit 0' USR1; echo ready; while true; do sleep 1000 
 
 
 @pytest.fixture
-def job(launcher):
-    """Starts the launchers of a job with a token; `master` is where they meet."""
+def job(launcher, monkeypatch):
+    """Starts the launchers of a job with a token, which this process has, too."""
     launcher.environment["HOOKLINE_TOKEN"] = TOKEN
+    monkeypatch.setenv("HOOKLINE_TOKEN", TOKEN)
     host = own_address()
     master = f"{host}:29500"
 
