@@ -159,16 +159,49 @@ Entry find(const std::string& name, std::string_view text) {
       fmt::format("the hook '{}': no hook is called {}; there are {}", text, name, fmt::join(names, ", ")));
 }
 
+/// A text with the part `first` before all others.
+std::string reordered(const std::vector<hook::HookPart>& parts, std::size_t first) {
+  std::vector<std::string> texts;
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    std::vector<std::string> options;
+    for (const auto& [name, value] : parts[i].options) options.push_back(fmt::format("{}={}", name, value));
+    std::string text = parts[i].name;
+    if (!options.empty()) text += fmt::format("({})", fmt::join(options, ", "));
+    texts.insert(i == first ? texts.begin() : texts.end(), std::move(text));
+  }
+  return fmt::format("{}", fmt::join(texts, " | "));
+}
+
+/// Throws InvalidArgument that says how to write a text in which a wrapper stands first or a hook stands later.
+void check_places(const std::vector<hook::HookPart>& parts, std::string_view text) {
+  std::vector<HookPlace> places;
+  places.reserve(parts.size());
+  for (const hook::HookPart& part : parts) places.push_back(find(part.name, text).place);
+  if (places[0] == HookPlace::around) {
+    const auto hook = std::ranges::find_if(places, [](HookPlace place) { return place != HookPlace::around; });
+    throw InvalidArgument(fmt::format("the hook '{}': {} is wrapped around a hook; write '{}'", text, parts[0].name,
+                                      hook == places.end()
+                                          ? fmt::format("allreduce | {}", text)
+                                          : reordered(parts, static_cast<std::size_t>(hook - places.begin()))));
+  }
+  for (std::size_t i = 1; i < parts.size(); ++i) {
+    if (places[i] != HookPlace::first) continue;
+    throw InvalidArgument(fmt::format(
+        "the hook '{}': {} cannot be wrapped around another hook; {}", text, parts[i].name,
+        places[0] == HookPlace::both ? fmt::format("write '{}'", reordered(parts, i))
+                                     : fmt::format("write one of {}, {} only", parts[0].name, parts[i].name)));
+  }
+}
+
 /// Makes the hooks of a text one around the other, the first one around `hook` where there is one.
 HookPtr made_around(HookPtr hook, std::string_view text, const std::shared_ptr<ProcessGroup>& group) {
-  for (hook::HookPart& part : hook::read_hook_text(text)) {
+  std::vector<hook::HookPart> parts = hook::read_hook_text(text);
+  if (!hook) check_places(parts, text);
+  for (hook::HookPart& part : parts) {
     const Entry entry = find(part.name, text);
     if (entry.place == HookPlace::first && hook) {
-      throw InvalidArgument(fmt::format("the hook '{}': {} cannot be wrapped around another hook", text, part.name));
-    }
-    if (entry.place == HookPlace::around && !hook) {
-      throw InvalidArgument(fmt::format("the hook '{}': {} is wrapped around a hook; write 'allreduce | {}'", text,
-                                        part.name, part.name));
+      throw InvalidArgument(
+          fmt::format("wrap '{}' around {}: {} cannot be wrapped around another hook", text, hook->name(), part.name));
     }
     HookOptions options(part.name, std::move(part.options));
     hook = entry.factory(group, options, std::move(hook));

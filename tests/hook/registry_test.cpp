@@ -58,6 +58,13 @@ TEST(Registry, SaysWhatThereIs) {
   EXPECT_THAT(message("noop | times(factor=much)"), HasSubstr("option factor is 'much', and must be a number"));
   EXPECT_THAT(message("noop | allreduce"), HasSubstr("cannot be wrapped"));
   EXPECT_THAT(message("times"), HasSubstr("write 'allreduce | times'"));
+  EXPECT_THAT(message("error_feedback | int8"),
+              HasSubstr("error_feedback is wrapped around a hook; write 'int8 | error_feedback'"));
+  EXPECT_THAT(message("log | error_feedback | int8(block=64, seed=2) | compare"),
+              HasSubstr("write 'int8(block=64, seed=2) | log | error_feedback | compare'"));
+  EXPECT_THAT(message("fp16 | int8"), HasSubstr("int8 cannot be wrapped around another hook; write 'int8 | fp16'"));
+  EXPECT_THAT(message("error_feedback | log"), HasSubstr("write 'allreduce | error_feedback | log'"));
+  EXPECT_THAT(message("allreduce | int8"), HasSubstr("one of allreduce, int8 only"));
   EXPECT_THAT(message("idle | log"), HasSubstr("the factory of idle returned none"));
   EXPECT_THROW((void)make_hook("allreduce", nullptr), InvalidArgument);
   EXPECT_THROW(register_hook("allreduce", HookPlace::first, {}), InvalidArgument);
