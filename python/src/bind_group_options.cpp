@@ -11,6 +11,7 @@
 
 #include <hookline/core/error.hpp>
 
+#include "call_args.hpp"
 #include "group_options.hpp"
 #include "rooms.hpp"
 #include "timeout_arg.hpp"
@@ -29,14 +30,57 @@ struct ReduceScatterOptionsObject : CallOptions {};
 struct AllToAllOptionsObject : CallOptions {};
 struct BarrierOptionsObject : CallOptions {};
 
-/// An attribute that some option objects have, under torch's name.
-template <class V>
+constexpr std::array<std::pair<const char*, ReduceOp>, 8> kOps = {{{"SUM", ReduceOp::sum},
+                                                                   {"AVG", ReduceOp::avg},
+                                                                   {"PRODUCT", ReduceOp::product},
+                                                                   {"MIN", ReduceOp::min},
+                                                                   {"MAX", ReduceOp::max},
+                                                                   {"BAND", ReduceOp::band},
+                                                                   {"BOR", ReduceOp::bor},
+                                                                   {"BXOR", ReduceOp::bxor}}};
+
+std::string upper(std::string_view text) {
+  std::string result(text);
+  for (char& c : result) c = static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
+  return result;
+}
+
+/// A ReduceOp, or its name in any case.
+ReduceOp reduce_op_of(nb::handle given, const char* argument) {
+  ReduceOp op;
+  if (nb::try_cast(given, op)) return op;
+  if (!PyUnicode_Check(given.ptr())) {
+    throw nb::type_error(
+        (std::string(argument) + " must be a hookline.ReduceOp or its name, not " + nb::type_name(given.type()).c_str())
+            .c_str());
+  }
+  const auto text = nb::cast<std::string>(given);
+  std::string names;
+  for (const auto& [name, known] : kOps) {
+    if (upper(text) == name) return known;
+    names += (names.empty() ? "" : ", ") + std::string(name);
+  }
+  throw InvalidArgument(std::string(argument) + ": expected one of " + names +
+                        " in any case, or ReduceOp.PREMUL_SUM(factor), got '" + text + "'");
+}
+
+struct ReduceOpArg : CallArg {
+  static constexpr auto kType = nanobind::detail::const_name("ReduceOp | str");
+};
+
+/// An attribute that some option objects have, under torch's name, and the argument that sets it.
+template <class V, class Arg = V>
 struct Option {
-  using Value = V;
+  using Argument = Arg;
   const char* name;
   V CallOptions::* member;
+
+  V value(const Argument& given) const {
+    if constexpr (std::is_same_v<Argument, V>) return given;
+    else return reduce_op_of(given, name);
+  }
 };
-constexpr Option<ReduceOp> kOp{"reduceOp", &CallOptions::op};
+constexpr Option<ReduceOp, ReduceOpArg> kOp{"reduceOp", &CallOptions::op};
 constexpr Option<int> kRoot{"rootRank", &CallOptions::root};
 constexpr Option<int> kRootTensor{"rootTensor", &CallOptions::root_tensor};
 
@@ -51,20 +95,19 @@ void bind_options(nb::module_& m, const char* name, Options... options) {
       "None for the group's own.");
   type.def(
       "__init__",
-      [options...](T* self, typename Options::Value... values, std::optional<TimeoutArg> timeout) {
+      [options...](T* self, typename Options::Argument... values, std::optional<TimeoutArg> timeout) {
         new (self) T{{.timeout = timeout}};
-        ((self->*options.member = values), ...);
+        ((self->*options.member = options.value(values)), ...);
       },
       (nb::arg(options.name) = T().*options.member)..., nb::arg("timeout") = nb::none());
   (type.def_prop_rw(
        options.name, [options](const T& o) { return o.*options.member; },
-       [options](T& o, typename Options::Value value) { o.*options.member = value; }),
+       [options](T& o, typename Options::Argument value) { o.*options.member = options.value(value); }),
    ...);
 }
 
 std::string repr(ReduceOp op) {
-  std::string text(name(op));
-  for (char& c : text) c = static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
+  std::string text = upper(name(op));
   if (op.kind() == ReduceOp::Kind::premul_sum) {
     text.append("(").append(nb::repr(nb::float_(op.factor())).c_str()).append(")");
   }
@@ -92,15 +135,7 @@ void bind_reduce_op(nb::module_& m) {
           nb::arg("other").none())
       .def("__hash__", [](ReduceOp op) { return nb::hash(nb::make_tuple(static_cast<int>(op.kind()), op.factor())); })
       .def("__repr__", &repr);
-  const std::array<std::pair<const char*, ReduceOp>, 8> ops = {{{"SUM", ReduceOp::sum},
-                                                                {"AVG", ReduceOp::avg},
-                                                                {"PRODUCT", ReduceOp::product},
-                                                                {"MIN", ReduceOp::min},
-                                                                {"MAX", ReduceOp::max},
-                                                                {"BAND", ReduceOp::band},
-                                                                {"BOR", ReduceOp::bor},
-                                                                {"BXOR", ReduceOp::bxor}}};
-  for (const auto& [name, op] : ops) type.attr(name) = op;
+  for (const auto& [name, op] : kOps) type.attr(name) = op;
 }
 
 template <class T>
@@ -128,7 +163,7 @@ void CallArguments::apply_to(Collective& collective) const {
     collective.timeout = from.timeout;
   }
   if (done) return;
-  if (is_given(op) && !is_options(op)) collective.op = argument<ReduceOp>(op, "op", "a hookline.ReduceOp");
+  if (is_given(op) && !is_options(op)) collective.op = reduce_op_of(op, "op");
   if (is_given(root) && !is_options(root)) collective.root = argument<int>(root, "root", "a rank");
   if (is_given(timeout) && !is_options(timeout)) {
     collective.timeout = argument<TimeoutArg>(timeout, "timeout", "seconds or a timedelta");

@@ -32,7 +32,7 @@ struct RootArraysArg : CallArg {
       "collections.abc.Sequence[collections.abc.Sequence[hookline.ArrayLike]]");
 };
 struct OpArg : CallArg {
-  static constexpr auto kType = nanobind::detail::const_name("ReduceOp | CallOptions");
+  static constexpr auto kType = nanobind::detail::const_name("ReduceOp | str | CallOptions");
 };
 struct RootArg : CallArg {
   static constexpr auto kType = nanobind::detail::const_name("int | CallOptions");

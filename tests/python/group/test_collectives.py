@@ -211,6 +211,34 @@ def test_every_op(ranks):
     ranks(2, body)
 
 
+def test_ops_by_name(ranks):
+    def body(group):
+        for op, value in {"avg": 1.5, "AVG": 1.5, "Sum": 3, "max": 2, "product": 2}.items():
+            for call in (
+                lambda x, op=op: group.allreduce([x], op=op),
+                lambda x, op=op: group.allreduce([x], op),
+                lambda x, op=op: group.allreduce_coalesced([x], op=op),
+                lambda x, op=op: group.allreduce([x], hookline.AllreduceOptions(op)),
+            ):
+                x = np.full(2, 1.0 + group.rank())
+                call(x).wait()
+                assert x.tolist() == [value] * 2, op
+        options = hookline.ReduceOptions(reduceOp="min")
+        options.reduceOp = "bor"
+        assert options.reduceOp == ReduceOp.BOR
+        names = r"expected one of SUM, AVG, PRODUCT, MIN, MAX, BAND, BOR, BXOR .* got 'mean'"
+        with pytest.raises(hookline.InvalidArgument, match=names):
+            group.allreduce([x], op="mean")
+        with pytest.raises(hookline.InvalidArgument, match=names):
+            hookline.ReduceScatterOptions("mean")
+        with pytest.raises(hookline.InvalidArgument, match=r"ReduceOp\.PREMUL_SUM\(factor\)"):
+            group.allreduce([x], op="premul_sum")
+        with pytest.raises(TypeError, match=r"reduceOp must be a hookline\.ReduceOp or its name, not float"):
+            options.reduceOp = 1.0
+
+    ranks(2, body)
+
+
 def test_options_objects_and_keywords_say_the_same(ranks):
     second = datetime.timedelta(seconds=9)
 
@@ -233,8 +261,8 @@ def test_options_objects_and_keywords_say_the_same(ranks):
         group.reduce([x], opts=hookline.ReduceOptions(ReduceOp.SUM, rootRank=1)).wait()
         assert x.tolist() == [1 + rank] * 2
         group.barrier(hookline.BarrierOptions(timeout=9)).wait()
-        with pytest.raises(TypeError, match=r"op must be a hookline\.ReduceOp"):
-            group.allreduce([x], op="sum")
+        with pytest.raises(TypeError, match=r"op must be a hookline\.ReduceOp or its name, not int"):
+            group.allreduce([x], op=3)
         with pytest.raises(TypeError, match="timeout must be seconds"):
             group.allreduce([x], timeout="soon")
         with pytest.raises(TypeError, match="opts must be"):
