@@ -429,7 +429,7 @@ class AllreduceOptions(CallOptions):
     Options of an operation as torch.distributed has them, to be passed as `opts` in the place of keywords.
     """
 
-    def __init__(self, reduceOp: ReduceOp = ..., timeout: float | datetime.timedelta | None = None) -> None: ...
+    def __init__(self, reduceOp: ReduceOp | str = ..., timeout: float | datetime.timedelta | None = None) -> None: ...
 
     @property
     def timeout(self) -> datetime.timedelta | None:
@@ -442,14 +442,14 @@ class AllreduceOptions(CallOptions):
     def reduceOp(self) -> ReduceOp: ...
 
     @reduceOp.setter
-    def reduceOp(self, arg: ReduceOp, /) -> None: ...
+    def reduceOp(self, arg: ReduceOp | str, /) -> None: ...
 
 class ReduceScatterOptions(CallOptions):
     """
     Options of an operation as torch.distributed has them, to be passed as `opts` in the place of keywords.
     """
 
-    def __init__(self, reduceOp: ReduceOp = ..., timeout: float | datetime.timedelta | None = None) -> None: ...
+    def __init__(self, reduceOp: ReduceOp | str = ..., timeout: float | datetime.timedelta | None = None) -> None: ...
 
     @property
     def timeout(self) -> datetime.timedelta | None:
@@ -462,7 +462,7 @@ class ReduceScatterOptions(CallOptions):
     def reduceOp(self) -> ReduceOp: ...
 
     @reduceOp.setter
-    def reduceOp(self, arg: ReduceOp, /) -> None: ...
+    def reduceOp(self, arg: ReduceOp | str, /) -> None: ...
 
 class GatherOptions(CallOptions):
     """
@@ -551,7 +551,7 @@ class ReduceOptions(CallOptions):
     Options of an operation as torch.distributed has them, to be passed as `opts` in the place of keywords.
     """
 
-    def __init__(self, reduceOp: ReduceOp = ..., rootRank: int = 0, rootTensor: int = 0, timeout: float | datetime.timedelta | None = None) -> None: ...
+    def __init__(self, reduceOp: ReduceOp | str = ..., rootRank: int = 0, rootTensor: int = 0, timeout: float | datetime.timedelta | None = None) -> None: ...
 
     @property
     def timeout(self) -> datetime.timedelta | None:
@@ -564,7 +564,7 @@ class ReduceOptions(CallOptions):
     def reduceOp(self) -> ReduceOp: ...
 
     @reduceOp.setter
-    def reduceOp(self, arg: ReduceOp, /) -> None: ...
+    def reduceOp(self, arg: ReduceOp | str, /) -> None: ...
 
     @property
     def rootRank(self) -> int: ...
@@ -606,7 +606,7 @@ class BroadcastOptions(CallOptions):
 
 class Work:
     """
-    An operation that was started. The objects passed to it stay alive until it is done. A class may derive from it and have its own wait(timeout), get_future() and is_completed().
+    An operation that was started. The objects passed to it stay alive until it is done. May be awaited in asyncio. A class may derive from it and have its own wait(timeout), get_future() and is_completed().
     """
 
     def __init__(self, future: Future[Any] | None = None) -> None:
@@ -621,6 +621,9 @@ class Work:
         """
         A future of the list of the very objects that were passed as outputs. Callbacks run on the group's callback thread.
         """
+
+    def __await__(self) -> Generator[Any, None, list[Any]]:
+        """In asyncio: the list of get_future(), without blocking the event loop."""
 
     def is_completed(self) -> bool:
         """Whether it is over, well or not."""
@@ -781,15 +784,15 @@ class ProcessGroup:
         Waits for every operation that was started, and for its hooks; raises what a hook raised that no wait() has.
         """
 
-    def allreduce(self, tensors: hookline.ArrayLike | Sequence[hookline.ArrayLike], op: ReduceOp | CallOptions | None = None, timeout: float | datetime.timedelta | CallOptions | None = None, opts: CallOptions | None = None, codec: Codec | str | None = None) -> Work:
+    def allreduce(self, tensors: hookline.ArrayLike | Sequence[hookline.ArrayLike], op: ReduceOp | str | CallOptions | None = None, timeout: float | datetime.timedelta | CallOptions | None = None, opts: CallOptions | None = None, codec: Codec | str | None = None) -> Work:
         """
         In place on every rank; the op is ReduceOp.SUM where not given. With a codec, or the text of one, the values travel encoded.
         """
 
-    def allreduce_coalesced(self, tensors: hookline.ArrayLike | Sequence[hookline.ArrayLike], op: ReduceOp | CallOptions | None = None, timeout: float | datetime.timedelta | CallOptions | None = None, opts: CallOptions | None = None) -> Work:
+    def allreduce_coalesced(self, tensors: hookline.ArrayLike | Sequence[hookline.ArrayLike], op: ReduceOp | str | CallOptions | None = None, timeout: float | datetime.timedelta | CallOptions | None = None, opts: CallOptions | None = None) -> Work:
         """The same of several arrays at once."""
 
-    def reduce(self, tensors: hookline.ArrayLike | Sequence[hookline.ArrayLike], root: int | CallOptions | None = None, op: ReduceOp | CallOptions | None = None, timeout: float | datetime.timedelta | CallOptions | None = None, opts: CallOptions | None = None) -> Work:
+    def reduce(self, tensors: hookline.ArrayLike | Sequence[hookline.ArrayLike], root: int | CallOptions | None = None, op: ReduceOp | str | CallOptions | None = None, timeout: float | datetime.timedelta | CallOptions | None = None, opts: CallOptions | None = None) -> Work:
         """In place at the root, rank 0 where not given."""
 
     def broadcast(self, tensors: hookline.ArrayLike | Sequence[hookline.ArrayLike], root: int | CallOptions | None = None, timeout: float | datetime.timedelta | CallOptions | None = None, opts: CallOptions | None = None) -> Work:
@@ -819,19 +822,19 @@ class ProcessGroup:
     def scatter(self, outputs: hookline.ArrayLike | Sequence[hookline.ArrayLike] | Sequence[Sequence[hookline.ArrayLike]] | None, inputs: hookline.ArrayLike | Sequence[hookline.ArrayLike] | Sequence[Sequence[hookline.ArrayLike]] | None, root: int | CallOptions | None = None, timeout: float | datetime.timedelta | CallOptions | None = None, opts: CallOptions | None = None) -> Work:
         """Ranks other than the root pass no inputs: None or []."""
 
-    def reduce_scatter(self, outputs: hookline.ArrayLike | Sequence[hookline.ArrayLike], input_lists: Sequence[hookline.ArrayLike] | Sequence[Sequence[hookline.ArrayLike]], op: ReduceOp | CallOptions | None = None, timeout: float | datetime.timedelta | CallOptions | None = None, opts: CallOptions | None = None) -> Work:
+    def reduce_scatter(self, outputs: hookline.ArrayLike | Sequence[hookline.ArrayLike], input_lists: Sequence[hookline.ArrayLike] | Sequence[Sequence[hookline.ArrayLike]], op: ReduceOp | str | CallOptions | None = None, timeout: float | datetime.timedelta | CallOptions | None = None, opts: CallOptions | None = None) -> Work:
         """Inputs are a list of size() arrays, or that in a list."""
 
-    def reduce_scatter_tensor(self, output: hookline.ArrayLike, input: hookline.ArrayLike, op: ReduceOp | CallOptions | None = None, timeout: float | datetime.timedelta | CallOptions | None = None, opts: CallOptions | None = None) -> Work:
+    def reduce_scatter_tensor(self, output: hookline.ArrayLike, input: hookline.ArrayLike, op: ReduceOp | str | CallOptions | None = None, timeout: float | datetime.timedelta | CallOptions | None = None, opts: CallOptions | None = None) -> Work:
         """The input has as many parts along its memory as there are ranks."""
 
-    def reduce_scatter_single(self, output: hookline.ArrayLike, input: hookline.ArrayLike, op: ReduceOp | CallOptions | None = None, timeout: float | datetime.timedelta | CallOptions | None = None, opts: CallOptions | None = None) -> Work:
+    def reduce_scatter_single(self, output: hookline.ArrayLike, input: hookline.ArrayLike, op: ReduceOp | str | CallOptions | None = None, timeout: float | datetime.timedelta | CallOptions | None = None, opts: CallOptions | None = None) -> Work:
         """The input has as many parts along its memory as there are ranks."""
 
-    def reduce_scatter_tensor_coalesced(self, outputs: hookline.ArrayLike | Sequence[hookline.ArrayLike], inputs: hookline.ArrayLike | Sequence[hookline.ArrayLike], op: ReduceOp | CallOptions | None = None, timeout: float | datetime.timedelta | CallOptions | None = None, opts: CallOptions | None = None) -> Work:
+    def reduce_scatter_tensor_coalesced(self, outputs: hookline.ArrayLike | Sequence[hookline.ArrayLike], inputs: hookline.ArrayLike | Sequence[hookline.ArrayLike], op: ReduceOp | str | CallOptions | None = None, timeout: float | datetime.timedelta | CallOptions | None = None, opts: CallOptions | None = None) -> Work:
         """Several at once."""
 
-    def reduce_scatter_single_coalesced(self, outputs: hookline.ArrayLike | Sequence[hookline.ArrayLike], inputs: hookline.ArrayLike | Sequence[hookline.ArrayLike], op: ReduceOp | CallOptions | None = None, timeout: float | datetime.timedelta | CallOptions | None = None, opts: CallOptions | None = None) -> Work:
+    def reduce_scatter_single_coalesced(self, outputs: hookline.ArrayLike | Sequence[hookline.ArrayLike], inputs: hookline.ArrayLike | Sequence[hookline.ArrayLike], op: ReduceOp | str | CallOptions | None = None, timeout: float | datetime.timedelta | CallOptions | None = None, opts: CallOptions | None = None) -> Work:
         """Several at once."""
 
     def alltoall(self, outputs: hookline.ArrayLike | Sequence[hookline.ArrayLike], inputs: hookline.ArrayLike | Sequence[hookline.ArrayLike], timeout: float | datetime.timedelta | CallOptions | None = None, opts: CallOptions | None = None) -> Work:

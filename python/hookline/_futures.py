@@ -14,15 +14,18 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-def await_future(future: Future[T]) -> Generator[Any, None, T]:
-    """The body of Future.__await__: suspends the running task until the future is done."""
+def await_future(future: Any) -> Generator[Any, None, T]:
+    """Suspends the running task until the future is done: the body of Future.__await__ and Work.__await__.
+
+    The future of a Work of a Python class may be one of torch's or of concurrent.futures.
+    """
     if not future.done():
         import asyncio  # only here: it takes longer to import than all of hookline
 
         loop = asyncio.get_running_loop()
         waiter = loop.create_future()
 
-        def wake(_: Future[T]) -> None:
+        def wake(_: Any) -> None:
             try:
                 loop.call_soon_threadsafe(release, waiter)
             except RuntimeError:
@@ -31,7 +34,8 @@ def await_future(future: Future[T]) -> Generator[Any, None, T]:
 
         future.add_done_callback(wake)
         yield from waiter
-    return future.value()
+    value: T = future.value() if hasattr(future, "value") else future.result()
+    return value
 
 
 def release(waiter: asyncio.Future[None]) -> None:

@@ -196,6 +196,11 @@ nb::object get_future(nb::handle self) {
   return result;
 }
 
+/// Through get_future(), which a class may override.
+nb::object await(nb::handle self) {
+  return nb::module_::import_("hookline._futures").attr("await_future")(self.attr("get_future")());
+}
+
 /// Asking drives the operation, which may move much data.
 bool is_completed(nb::handle self) {
   const WorkPtr work = object_of(self).work;
@@ -265,7 +270,8 @@ void bind_work_info(nb::module_& m) {
 
 void bind_work(nb::module_& m) {
   nb::class_<WorkObject>(m, "Work", nb::type_slots(gc_slots<WorkObject, traverse, clear>), nb::is_weak_referenceable(),
-                         "An operation that was started. The objects passed to it stay alive until it is done. A "
+                         "An operation that was started. The objects passed to it stay alive until it is done. May be "
+                         "awaited in asyncio. A "
                          "class may derive from it and have its own wait(timeout), get_future() and is_completed().")
       .def("__init__", &init, nb::arg("future").none() = nb::none(),
            nb::sig("def __init__(self, future: Future[typing.Any] | None = None) -> None"),
@@ -276,6 +282,8 @@ void bind_work(nb::module_& m) {
       .def("get_future", &get_future, nb::sig("def get_future(self) -> Future[list[typing.Any]]"),
            "A future of the list of the very objects that were passed as outputs. Callbacks run on the group's "
            "callback thread.")
+      .def("__await__", &await, nb::sig("def __await__(self) -> typing.Generator[typing.Any, None, list[typing.Any]]"),
+           "In asyncio: the list of get_future(), without blocking the event loop.")
       .def("is_completed", &is_completed, "Whether it is over, well or not.")
       .def(
           "is_success", [](nb::handle self) { return is_completed(self) && exception(self).is_none(); },
