@@ -7,15 +7,15 @@
 namespace hookline::hook {
 namespace {
 
-HookTraits traits_around(const HookPtr& inner, const std::string& name) {
+HookTraits traits_around(const HookPtr& inner, const std::string& name, bool scales) {
   if (!inner) throw InvalidArgument("there is no hook to wrap " + name + " around");
-  return {.name = inner->name() + " | " + name, .may_block = inner->may_block()};
+  return {.name = inner->name() + " | " + name, .may_block = inner->may_block(), .scales = scales || inner->scales()};
 }
 
 }  // namespace
 
-AroundHook::AroundHook(HookPtr inner, const std::string& name)
-    : CommHookInterface(traits_around(inner, name)), inner_(std::move(inner)) {}
+AroundHook::AroundHook(HookPtr inner, const std::string& name, bool scales)
+    : CommHookInterface(traits_around(inner, name, scales)), inner_(std::move(inner)) {}
 
 // Not `co_return co_await reduced`: gcc 12 is safest with named values around co_await.
 Future<HookResult> as_result(Future<Tensor> reduced) {

@@ -16,8 +16,8 @@ Future<HookResult> as_result(Future<Tensor> reduced);
 /// more.
 class AroundHook : public CommHookInterface {
  public:
-  /// InvalidArgument where there is no inner hook.
-  AroundHook(HookPtr inner, const std::string& name);
+  /// InvalidArgument where there is no inner hook. `scales` as in HookTraits; true in any case if the inner hook does.
+  AroundHook(HookPtr inner, const std::string& name, bool scales = false);
 
   Future<HookResult> run_hook(GradBucket& bucket) final;
   Tensor parse_hook_result(const HookResult& result) override { return tensor_of(result); }

@@ -10,8 +10,8 @@ AllreduceHook::AllreduceHook(std::shared_ptr<ProcessGroup> group)
   if (!state_) throw InvalidArgument("the hook allreduce needs a process group");
 }
 
-WorkPtr AllreduceHook::start(GradBucket& bucket) {
-  const AllreduceOptions options{.op = ReduceOp::avg};
+WorkPtr AllreduceHook::start(GradBucket& bucket, ReduceOp op) {
+  const AllreduceOptions options{.op = op};
   return state_->allreduce(bucket.buffer(), options);
 }
 

@@ -46,7 +46,7 @@ std::optional<GradBucket> without(const GradBucket& bucket, const std::set<std::
 class OverlapHook final : public hook::AroundHook {
  public:
   OverlapHook(HookPtr inner, BucketStep step, OptimizerPtr optimizer, const std::string& name, OverlapOptions options)
-      : AroundHook(std::move(inner), fmt::format("overlap({})", name)),
+      : AroundHook(std::move(inner), fmt::format("overlap({})", name), true),
         step_(std::move(step)),
         optimizer_(std::move(optimizer)),
         options_(options) {}
@@ -58,6 +58,7 @@ class OverlapHook final : public hook::AroundHook {
     squares_.clear();
     in_step_ = true;
     unused_known_ = step.unused_known;
+    scale_ = inner()->scales() ? 1 : step.scale;
     unused_ = {step.unused.begin(), step.unused.end()};
   }
 
@@ -94,7 +95,11 @@ class OverlapHook final : public hook::AroundHook {
  private:
   Future<Tensor> run(GradBucket& bucket) override {
     check(bucket);
-    const Tensor result = co_await run_and_parse(inner(), bucket);
+    Tensor result = co_await run_and_parse(inner(), bucket);
+    if (scale_ != 1) {
+      if (result.bytes() != bucket.buffer().bytes()) result = result.clone();  // it may be the inner hook's own
+      result *= scale_;
+    }
     GradBucket reduced = bucket;
     reduced.set_buffer(result);
     const std::optional<GradBucket> now = keep_or_take(reduced);
@@ -179,6 +184,7 @@ class OverlapHook final : public hook::AroundHook {
   std::mutex mutex_;
   bool in_step_ = false;  ///< between begin_step and end_step
   bool unused_known_ = true;
+  double scale_ = 1;  ///< of results; changes in begin_step() alone
   std::set<std::string> unused_;
   std::map<std::size_t, GradBucket> waiting_;
   std::map<std::size_t, double> squares_;

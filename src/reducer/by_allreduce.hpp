@@ -9,8 +9,8 @@ namespace hookline::reducer {
 /// Python group that overrides allreduce alone can then be trained with.
 WorkPtr broadcast(ProcessGroup& group, const Tensor& tensor, int root = 0);
 
-/// group.allgather_into_tensor(output, input), or the same as a sum in which every rank has its part. The tensors are
-/// contiguous and of integers, so that sums are exact.
+/// group.allgather_into_tensor(output, input), or the same as a sum in which every rank has its part and zeros, so that
+/// sums are exact. The tensors are contiguous.
 WorkPtr allgather_into_tensor(ProcessGroup& group, const Tensor& output, const Tensor& input);
 
 }  // namespace hookline::reducer

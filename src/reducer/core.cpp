@@ -1,7 +1,10 @@
 // Making a reducer, opening a step, and counting gradients as they come.
 #include "reducer/core.hpp"
 
+#include <algorithm>
 #include <cmath>
+#include <numeric>
+#include <span>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -12,6 +15,7 @@
 #include "core/note.hpp"
 #include "kernel/copy.hpp"
 #include "kernel/reduce.hpp"
+#include "reducer/by_allreduce.hpp"
 #include "reducer/model_check.hpp"
 
 namespace hookline::reducer {
@@ -162,14 +166,15 @@ bool Core::open_step(bool active) {
   throw_if_failed();
   rebuild_if_due();  // before it counts: another rank may do it between steps, under no_sync
   ++step_;
-  factor_ = weight_factor_ * (options.mean == Mean::sum ? group->size() : 1);
+  scale_ = weight_scale_;
+  if (options.mean == Mean::sum && !plain_) scale_ *= group->size();
   if (join_) {
     const Tensor count = Tensor::full({1}, active ? 1 : 0, DType::i64);
     agree("counting the ranks that have inputs", [&] { group->allreduce(count)->wait(); });
     const auto ranks = count.item<std::int64_t>();
     if (ranks == 0) return false;
     if (options.mean != Mean::sum && !join_->divide_by_initial_world_size) {
-      factor_ *= static_cast<double>(group->size()) / static_cast<double>(ranks);
+      scale_ *= static_cast<double>(group->size()) / static_cast<double>(ranks);
     }
   }
   begun_ = Clock::now();
@@ -374,18 +379,42 @@ SparseGradient Core::sparse_gradient(std::size_t parameter) const {
 
 void Core::set_hook(HookPtr replacement) {
   check_between_steps("replacing the hook");
-  hook = replacement ? std::move(replacement) : std::make_shared<AllreduceHook>(group);
-  plain_ = std::dynamic_pointer_cast<AllreduceHook>(hook);
+  HookPtr next = replacement ? std::move(replacement) : std::make_shared<AllreduceHook>(group);
+  auto plain = std::dynamic_pointer_cast<AllreduceHook>(next);
+  if (options.mean == Mean::sum && !plain) {
+    refuse_integers(fmt::format("the hook {} returns rounded means, of which there are no sums. Use the hook allreduce",
+                                next->name()));
+  }
+  hook = std::move(next);
+  plain_ = std::move(plain);
+}
+
+void Core::refuse_integers(const std::string& reason) const {
+  for (const std::size_t i : reduced_) {
+    const Parameter& p = parameters[i];
+    if (is_floating(p.tensor.dtype())) continue;
+    throw InvalidArgument(
+        fmt::format("the gradient of parameter '{}' on rank {} of {} is of {}: {}, or ignore the parameter", p.name,
+                    group->rank(), group->size(), name(p.tensor.dtype()), reason));
+  }
 }
 
 void Core::set_weight(double weight) {
   check_between_steps("set_weight");
   if (!(weight >= 0) || std::isinf(weight))
     throw InvalidArgument(fmt::format("set_weight: {} is no weight; it must be a number of 0 or more", weight));
-  const Tensor sum = Tensor::full({1}, weight, DType::f64);
-  agree("adding up weights", [&] { group->allreduce(sum)->wait(); });
-  if (!(sum.item<double>() > 0)) throw InvalidArgument("set_weight: the weights of all ranks add up to 0");
-  weight_factor_ = weight * group->size() / sum.item<double>();
+  refuse_integers("set_weight multiplies gradients by fractions. Weigh them before they are marked");
+  const Tensor all = Tensor::empty({group->size()}, DType::f64);
+  agree("gathering weights",
+        [&] { allgather_into_tensor(*group, all, Tensor::full({1}, weight, DType::f64))->wait(); });
+  const std::span weights(all.data<const double>(), static_cast<std::size_t>(group->size()));
+  const double largest = *std::max_element(weights.begin(), weights.end());
+  if (!(largest > 0)) throw InvalidArgument("set_weight: the weights of all ranks add up to 0");
+  weight_ = weight / largest;
+  // In rank order, so that all ranks get the same bits.
+  const double sum =
+      std::accumulate(weights.begin(), weights.end(), 0.0, [&](double s, double w) { return s + w / largest; });
+  weight_scale_ = group->size() / sum;
 }
 
 }  // namespace hookline::reducer

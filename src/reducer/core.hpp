@@ -113,6 +113,8 @@ class Core : public std::enable_shared_from_this<Core> {
   void throw_if_failed();
 
   void check_may_join(const char* caller) const;
+  /// InvalidArgument where one of the gradients is of integers: `reason` tells what they cannot be used with.
+  void refuse_integers(const std::string& reason) const;
 
   // Opening a step, and marks (core.cpp).
   bool open_step(bool active);
@@ -138,6 +140,7 @@ class Core : public std::enable_shared_from_this<Core> {
   // Hooks (launch.cpp).
   void launch();
   HookStep hook_step() const;
+  ReduceOp plain_op() const { return options.mean == Mean::sum ? ReduceOp::sum : ReduceOp::avg; }
   void run(Bucket& bucket, std::size_t index);
   Future<HookResult> run_sparse(Bucket& bucket, std::size_t index);
   void hook_done(Bucket& bucket, std::size_t index, const std::exception_ptr& error, HookResult result);
@@ -174,8 +177,11 @@ class Core : public std::enable_shared_from_this<Core> {
   std::atomic<bool> open_ = false;
   std::uint64_t step_ = 0;
   Clock::time_point begun_;
-  double weight_factor_ = 1;
-  double factor_ = 1;  ///< what gradients are multiplied by before the hook
+  // Gradients are multiplied by at most 1 before they are reduced, and the result by the rest: nothing overflows that
+  // the result does not.
+  double weight_ = 1;        ///< of this rank, relative to the largest of all ranks; before the hook
+  double weight_scale_ = 1;  ///< the number of ranks over the sum of these weights
+  double scale_ = 1;         ///< of this step's results
   bool learning_graph_ = false;
   bool rebuild_due_ = false;
   bool rebuilt_ = false;   ///< since the last step

@@ -199,13 +199,19 @@ void Core::write_back(Bucket& bucket, std::size_t index) {
   const bool none = bucket.sparse && expected.numel() == 0;
   const Tensor result = plain ? bucket.memory : none ? expected : hook->parse_hook_result(bucket.result);
   hook::check_result([&] { return describe(index); }, expected, result);
+  const double scale = hook->scales() ? 1 : scale_;
   if (bucket.sparse) {
     Slot& slot = slots_[bucket.members[0]];
-    slot.reduced =
-        SparseGradient{*bucket.view->sparse_grad_indices(), result.contiguous().reshape(bucket.view->sizes()[0])};
+    Tensor values = result.contiguous();
+    if (scale != 1) {
+      if (values.bytes() != expected.bytes()) values = values.clone();  // it may be the hook's own
+      values *= scale;
+    }
+    slot.reduced = SparseGradient{*bucket.view->sparse_grad_indices(), values.reshape(bucket.view->sizes()[0])};
     return;
   }
   if (result.bytes() != bucket.memory.bytes()) bucket.memory.copy_from(result);
+  if (scale != 1) bucket.memory *= scale;
   if (!bucket.gives_back.load(std::memory_order_relaxed)) return;
   for (const std::size_t p : bucket.members) {
     // An older gradient stays as it is where no rank has a new one, which is not known yet.

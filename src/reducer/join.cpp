@@ -25,6 +25,10 @@ void Core::check_may_join(const char* caller) const {
 void Core::begin_join(const JoinOptions& how) {
   check_may_join("join");
   if (join_) throw InvalidArgument("join inside a join");
+  if (options.mean == Mean::average && !how.divide_by_initial_world_size) {
+    refuse_integers(
+        "a join with divide_by_initial_world_size=False multiplies their rounded means. Leave that option out");
+  }
   join_ = how;
 }
 

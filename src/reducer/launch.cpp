@@ -66,6 +66,7 @@ void Core::launch() {
 // Which parameters nobody uses is known beforehand where all are used, or the graph has been learnt.
 HookStep Core::hook_step() const {
   HookStep step;
+  step.scale = scale_;
   step.unused_known = options.static_graph ? !learning_graph_ : !options.find_unused_parameters;
   if (!step.unused_known || !options.static_graph) return step;
   for (std::size_t p = 0; p < marks_.size(); ++p) {
@@ -80,11 +81,11 @@ void Core::run(Bucket& bucket, std::size_t index) {
   try {
     if (index == 0) hook->begin_step(hook_step());  // not before: a step of which nothing was sent can be dropped
     if (!bucket.sparse) {
-      if (factor_ != 1) bucket.memory *= factor_;
+      if (weight_ != 1) bucket.memory *= weight_;
       bucket.view.emplace(index, buckets.size(), bucket.memory, bucket.layout);
     }
     if (plain_ && !bucket.sparse) {
-      WorkPtr work = plain_->start(*bucket.view);
+      WorkPtr work = plain_->start(*bucket.view, plain_op());
       {
         const std::lock_guard lock(mutex_);
         bucket.work = std::move(work);
@@ -135,9 +136,14 @@ Future<HookResult> Core::run_sparse(Bucket& bucket, std::size_t index) {
   const Tensor& tensor = parameters[parameter].tensor;
   Future<SparseGradient> uniting = unite_rows(group, slots_[parameter].sparse, tensor);
   const SparseGradient rows = co_await uniting;
-  if (factor_ != 1) rows.values *= factor_;
+  if (weight_ != 1) rows.values *= weight_;
   bucket.view.emplace(bucket_of_rows(index, buckets.size(), rows, tensor));
   if (rows.indices.numel() == 0) co_return bucket.view->buffer();
+  if (plain_) {
+    const WorkPtr work = plain_->start(*bucket.view, plain_op());
+    co_await work;
+    co_return bucket.view->buffer();
+  }
   HookResult result = co_await hook->run_hook(*bucket.view);
   co_return result;
 }

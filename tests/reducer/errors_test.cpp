@@ -22,16 +22,6 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-template <class E, class F>
-std::string message_of(F f) {
-  try {
-    f();
-  } catch (const E& e) {
-    return e.what();
-  }
-  return "nothing was thrown";
-}
-
 void step(Reducer& reducer) {
   for (std::size_t p = reducer.parameters().size(); p-- > 0;) reducer.mark_ready(p);
   reducer.finalize();

@@ -67,4 +67,15 @@ inline std::vector<std::size_t> backwards(std::size_t count) {
   return order;
 }
 
+/// The text of the E that `f` throws.
+template <class E, class F>
+std::string message_of(F f) {
+  try {
+    f();
+  } catch (const E& e) {
+    return e.what();
+  }
+  return "nothing was thrown";
+}
+
 }  // namespace hookline::testing

@@ -14,8 +14,8 @@ class HOOKLINE_EXPORT AllreduceHook final : public CppCommHookInterface<std::sha
   explicit AllreduceHook(std::shared_ptr<ProcessGroup> group);
   Future<HookResult> run_hook(GradBucket& bucket) override;
   bool keep_error() override { return true; }  // nothing is lost
-  /// The same as a work, for a caller that wants to wait in the operation itself.
-  WorkPtr start(GradBucket& bucket);
+  /// The same as a work, for a caller that wants to wait in the operation itself; with another op if one is given.
+  WorkPtr start(GradBucket& bucket, ReduceOp op = ReduceOp::avg);
 };
 
 /// Hands the buffer back as it is, neither reduced nor divided: for measuring what communication costs.

@@ -25,6 +25,7 @@ struct HookTraits {
   bool may_block = false;  ///< waits inside: such hooks share one lane and run one after another
   /// Every run calls GradBucket::set_contribution: what error_feedback needs of a hook.
   bool reports_contribution = false;
+  bool scales = false;  ///< multiplies its results by HookStep::scale itself, as it steps parameters by them
 };
 
 class StateWriter;
@@ -35,6 +36,9 @@ struct HookStep {
   /// Whether `unused` holds already. Where it does not, end_step brings it.
   bool unused_known = true;
   std::vector<std::string> unused = {};  ///< parameters that no rank has a gradient for
+  /// The factor of all results, such as the number of ranks where the mean of a hook is to become a sum. The reducer
+  /// multiplies by it, unless HookTraits::scales.
+  double scale = 1;
 };
 
 /// What a hook did to a bucket in the last step, where it knows.
@@ -89,6 +93,7 @@ class HOOKLINE_EXPORT CommHookInterface {
   std::string name() const;
   bool may_block() const noexcept { return traits_.may_block; }
   bool reports_contribution() const noexcept { return traits_.reports_contribution; }
+  bool scales() const noexcept { return traits_.scales; }
   /// What make_hook made it of; empty for others.
   const std::string& text() const noexcept { return text_; }
   void set_text(std::string text) { text_ = std::move(text); }

@@ -23,10 +23,12 @@ namespace reducer {
 class Core;
 }
 
-/// What the gradients are divided by, given a hook that takes the mean.
+/// The reduction of gradients over the ranks.
 enum class Mean : std::uint8_t {
-  average,  ///< the number of ranks
-  sum,      ///< nothing
+  average,
+  /// Without a hook the gradients are added. A hook returns the mean, and the reducer multiplies it by the number of
+  /// ranks; gradients of integers, whose means are rounded, are then refused.
+  sum,
 };
 
 struct ReducerOptions {
@@ -110,7 +112,7 @@ class HOOKLINE_EXPORT Reducer {
   std::vector<BucketMembers> buckets() const;
   const std::shared_ptr<ProcessGroup>& group() const noexcept;
 
-  /// Another hook from the next step on. InvalidArgument inside a step.
+  /// Another hook from the next step on. InvalidArgument inside a step, and for gradients of integers with Mean::sum.
   void replace_hook(HookPtr hook);
   HookPtr hook() const;
 
@@ -133,7 +135,7 @@ class HOOKLINE_EXPORT Reducer {
   [[nodiscard]] NoSync no_sync();
 
   /// Gives this rank's gradients a weight in the means of the following steps: sum of w·g over sum of w. Every rank
-  /// calls it, between steps.
+  /// calls it, between steps. InvalidArgument for gradients of integers.
   void set_weight(double weight);
 
   /// For ranks with uneven inputs: runs `body`, which does this rank's steps, then takes part in the others' steps with
