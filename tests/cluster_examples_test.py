@@ -13,7 +13,9 @@ import yaml
 
 ROOT = Path(__file__).resolve().parents[1]
 EXAMPLES = ROOT / "examples/clusters"
+MANIFEST = EXAMPLES / "kubernetes_job.yaml"
 JOB = 4711
+OTHERS = ("SLURM_", "MASTER", "HOOKLINE_TOKEN")  # variables that a job of the tests sets itself
 
 PROGRAM = """\
 import sys, numpy as np, hookline as hl
@@ -57,7 +59,7 @@ def cluster(tmp_path: Path) -> dict[str, str]:
     for program in programs.iterdir():
         program.chmod(0o755)
     (tmp_path / "train.py").write_text(PROGRAM)
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(("SLURM_", "MASTER"))}
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(OTHERS)}
     return {**kept, "PATH": f"{programs}:{kept['PATH']}", "TMPDIR": str(tmp_path), "FOLDER": str(tmp_path)}
 
 
@@ -104,10 +106,18 @@ def test_a_slurm_job(cluster: dict[str, str], name: str) -> None:
 
 
 def test_a_kubernetes_job(cluster: dict[str, str]) -> None:
-    service, job = yaml.safe_load_all((EXAMPLES / "kubernetes_job.yaml").read_text())
+    service, job = yaml.safe_load_all(MANIFEST.read_text())
     pod = job["spec"]["template"]["spec"]
     (container,) = pod["containers"]
-    variables = {variable["name"]: variable["value"] for variable in container["env"]}
+    # A secret is what the cluster keeps under the name and key that the command in the file gives it.
+    create = re.search(r"kubectl create secret generic (\S+) --from-literal=(\w+)=", MANIFEST.read_text())
+    secret = {"name": create[1], "key": create[2]} if create else None
+    variables = {
+        variable["name"]: variable.get("value", "a secret of this job")
+        for variable in container["env"]
+        if "value" in variable or variable["valueFrom"] == {"secretKeyRef": secret}
+    }
+    assert "HOOKLINE_TOKEN" in variables
     host, _, port = variables["MASTER"].partition(":")
     # The name of pod 0, which only a cluster's name server knows.
     assert (service["kind"], job["kind"], job["spec"]["completionMode"]) == ("Service", "Job", "Indexed")

@@ -312,7 +312,10 @@ class PrefixStore(Store):
 class TCPStore(Store):
     """A store that one process keeps and others reach over TCP."""
 
-    def __init__(self, host_name: str, port: int, world_size: int | None = None, is_master: bool = False, timeout: float | datetime.timedelta = 300.0, wait_for_workers: bool = True, listen_on_all_interfaces: bool = False) -> None: ...
+    def __init__(self, host_name: str, port: int, world_size: int | None = None, is_master: bool = False, timeout: float | datetime.timedelta = 300.0, wait_for_workers: bool = True, listen_on_all_interfaces: bool = False, *, token: str | None = None, allow_unauthenticated: bool = False) -> None:
+        """
+        With `token`, or HOOKLINE_TOKEN in the environment, both sides prove that they have the same one before the first request; an empty one is PyTorch's plain protocol. A server that other hosts reach needs a token, unless `allow_unauthenticated` (HOOKLINE_ALLOW_UNAUTHENTICATED=1) says that it serves any client.
+        """
 
     @property
     def host(self) -> str: ...

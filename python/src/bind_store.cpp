@@ -175,17 +175,24 @@ void bind_store(nb::module_& m) {
       .def(
           "__init__",
           [](TCPStore* self, const std::string& host_name, int port, std::optional<int> world_size, bool is_master,
-             TimeoutArg timeout, bool wait_for_workers, bool listen_on_all_interfaces) {
+             TimeoutArg timeout, bool wait_for_workers, bool listen_on_all_interfaces, std::optional<std::string> token,
+             bool allow_unauthenticated) {
             if (port < 0 || port > 65535) {
               throw InvalidArgument("TCPStore: port must have value from 0 to 65535 but was " + std::to_string(port));
             }
             TCPStoreOptions options{host_name,       static_cast<std::uint16_t>(port), world_size, is_master, timeout,
                                     wait_for_workers};
             options.listen_on_all_interfaces = listen_on_all_interfaces;
+            options.token = std::move(token);
+            options.allow_unauthenticated = allow_unauthenticated;
             natively([&] { new (self) TCPStore(options); });
           },
           arg("host_name"), arg("port"), arg("world_size") = nb::none(), arg("is_master") = false,
-          arg("timeout") = standard, arg("wait_for_workers") = true, arg("listen_on_all_interfaces") = false)
+          arg("timeout") = standard, arg("wait_for_workers") = true, arg("listen_on_all_interfaces") = false,
+          nb::kw_only(), arg("token") = nb::none(), arg("allow_unauthenticated") = false,
+          "With `token`, or HOOKLINE_TOKEN in the environment, both sides prove that they have the same one before the "
+          "first request; an empty one is PyTorch's plain protocol. A server that other hosts reach needs a token, "
+          "unless `allow_unauthenticated` (HOOKLINE_ALLOW_UNAUTHENTICATED=1) says that it serves any client.")
       .def_prop_ro("host", &TCPStore::host)
       .def_prop_ro("port", &TCPStore::port)
       .def("ping", &TCPStore::ping, nb::call_guard<NativeScope>(), "Returns when the server has answered.")

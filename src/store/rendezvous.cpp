@@ -138,12 +138,13 @@ std::shared_ptr<Store> open_store(const RendezvousPlan& plan, Milliseconds timeo
     case RendezvousPlan::Kind::job_file: return open_job_file(plan, timeout);
     case RendezvousPlan::Kind::tcp: break;
   }
-  const TCPStoreOptions options{.host = plan.host,
-                                .port = plan.port,
-                                .is_master = plan.is_master,
-                                .timeout = timeout,
-                                .wait_for_workers = false,  // those who meet here can name who is missing
-                                .listen_on_all_interfaces = plan.listens_everywhere};
+  TCPStoreOptions options{.host = plan.host,
+                          .port = plan.port,
+                          .is_master = plan.is_master,
+                          .timeout = timeout,
+                          .wait_for_workers = false,  // those who meet here can name who is missing
+                          .listen_on_all_interfaces = plan.listens_everywhere};
+  if (plan.joins_torch_store) options.token = "";
   if (plan.is_master) return serve(options);
   return std::make_shared<TCPStore>(options);
 }

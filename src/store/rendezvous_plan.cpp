@@ -206,6 +206,8 @@ RendezvousPlan plan_rendezvous(std::string_view init_method, std::optional<int> 
       number(environment, "LOCAL_RANK", local ? local->local_rank : "").value_or(one_host ? plan.rank : -1);
   const bool agent_serves = value_of(environment, "TORCHELASTIC_USE_AGENT_STORE") == "True";
   plan.is_master = plan.kind == RendezvousPlan::Kind::tcp && plan.rank == 0 && !agent_serves;
+  // hookline run serves its ranks under the same variable, but has no such name for the job.
+  plan.joins_torch_store = agent_serves && !value_of(environment, "TORCHELASTIC_RUN_ID").empty();
   return plan;
 }
 

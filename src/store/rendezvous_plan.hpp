@@ -31,6 +31,8 @@ struct RendezvousPlan {
   bool is_master = false;
   /// Whether that server listens on all interfaces: by its own name a host may know itself as 127.0.1.1.
   bool listens_everywhere = false;
+  /// True if torchrun's agent keeps the server: PyTorch's, which knows no token.
+  bool joins_torch_store = false;
 
   std::string path = {};
   /// Whether the file store shall remove its file in the end, as PyTorch's does for file://.

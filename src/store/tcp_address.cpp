@@ -48,6 +48,18 @@ std::vector<SocketAddress> resolve(const std::string& host, std::uint16_t port, 
   return addresses;
 }
 
+bool is_loopback(const SocketAddress& address) {
+  constexpr std::uint32_t kNetwork = 127;
+  if (address.family() == AF_INET) {
+    const auto* ipv4 = reinterpret_cast<const sockaddr_in*>(&address.storage);
+    return ntohl(ipv4->sin_addr.s_addr) >> 24U == kNetwork;
+  }
+  if (address.family() != AF_INET6) return false;
+  const in6_addr& ipv6 = reinterpret_cast<const sockaddr_in6*>(&address.storage)->sin6_addr;
+  if (IN6_IS_ADDR_V4MAPPED(&ipv6)) return ipv6.s6_addr[12] == kNetwork;
+  return IN6_IS_ADDR_LOOPBACK(&ipv6);
+}
+
 std::string endpoint_name(const std::string& host, std::uint16_t port) {
   const bool brackets = host.find(':') != std::string::npos;
   return fmt::format(fmt::runtime(brackets ? "[{}]:{}" : "{}:{}"), host, port);

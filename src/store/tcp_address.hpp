@@ -32,6 +32,9 @@ enum class Purpose { connect, listen };
 std::vector<SocketAddress> resolve(const std::string& host, std::uint16_t port, Purpose purpose,
                                    Clock::time_point deadline);
 
+/// True for addresses that only this host reaches: 127.0.0.0/8 and ::1, also as an IPv4-mapped IPv6 address.
+bool is_loopback(const SocketAddress& address);
+
 /// "host:port", with brackets around a numeric IPv6 address.
 std::string endpoint_name(const std::string& host, std::uint16_t port);
 

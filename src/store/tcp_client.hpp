@@ -18,8 +18,10 @@ namespace hookline::store {
 /// nobody knows any more which bytes belong to which request.
 class TcpClient {
  public:
-  /// Connects and makes itself known, trying again until the timeout while nobody answers.
-  TcpClient(std::string host, std::uint16_t port, Milliseconds timeout);
+  /// Connects and makes itself known, trying again until the timeout while nobody answers. With a token, both sides
+  /// first prove that they have the same one; without, this is PyTorch's plain protocol. Throws ResourceError where the
+  /// tokens of client and server differ or only one side has one.
+  TcpClient(std::string host, std::uint16_t port, Milliseconds timeout, std::string token);
 
   /// Names what is called from here on, for messages; both live until the next begin. Throws where the connection is
   /// not to be used any more.
@@ -48,6 +50,9 @@ class TcpClient {
   bool connect_once(Clock::time_point deadline, std::string& why);
   bool connect_to(const SocketAddress& address, Clock::time_point deadline, std::string& why);
   bool introduce(Clock::time_point deadline, std::string& why);
+  void authenticate(Clock::time_point deadline);
+  void await_reply(Clock::time_point deadline);
+  [[noreturn]] void refused(const std::string& why) const;
   void read(char* out, std::size_t size, Clock::time_point deadline);
   [[noreturn]] void no_answer();
   /// "TCPStore(host:port).get(\"key\")".
@@ -60,6 +65,7 @@ class TcpClient {
   std::string host_;
   std::uint16_t port_;
   std::string endpoint_;  // where the server is, for messages
+  std::string token_;
   const char* operation_ = "connect";
   std::string_view key_;
   core::Descriptor socket_;

@@ -12,6 +12,7 @@
 #include <hookline/core/error.hpp>
 #include <hookline/core/interrupt.hpp>
 
+#include "store/handshake.hpp"
 #include "store/tcp_client.hpp"
 #include "store/wire.hpp"
 
@@ -49,8 +50,8 @@ int connect_before(int socket, const SocketAddress& address, Clock::time_point d
 
 }  // namespace
 
-TcpClient::TcpClient(std::string host, std::uint16_t port, Milliseconds timeout)
-    : host_(std::move(host)), port_(port), endpoint_(endpoint_name(host_, port)) {
+TcpClient::TcpClient(std::string host, std::uint16_t port, Milliseconds timeout, std::string token)
+    : host_(std::move(host)), port_(port), endpoint_(endpoint_name(host_, port)), token_(std::move(token)) {
   const Clock::time_point deadline = deadline_after(timeout);
   Pauses pauses(deadline);
   std::string why;
@@ -98,22 +99,57 @@ bool TcpClient::introduce(Clock::time_point deadline, std::string& why) {
       RequestBytes(Query::validate).number(kMagic).bytes() + RequestBytes(Query::ping).number(nonce).bytes();
   std::uint32_t answer = 0;
   try {
+    if (!token_.empty()) authenticate(deadline);
     send(hello, deadline);
-    while (!reply_came(std::min(deadline, deadline_after(kInterruptPeriod))) && Clock::now() < deadline) {
-      check_interrupt();
-    }
+    await_reply(deadline);
     answer = read_number<std::uint32_t>(deadline);
   } catch (const Error& error) {
-    if (!failure_) throw;  // an interrupt's
+    if (!failure_) throw;  // an interrupt's, or of the handshake
     why = error.what();
     failure_ = nullptr;
     return false;
   }
   if (answer == nonce) return true;
+  if (answer == kTokenRequired) {
+    refused("the server requires a token; set HOOKLINE_TOKEN to the token of the job, or give it as an argument");
+  }
   throw ResourceError(
       fmt::format("TCPStore({}): what listens there does not speak the store's protocol; see whether "
                   "another program has this port",
                   endpoint_));
+}
+
+void TcpClient::await_reply(Clock::time_point deadline) {
+  while (!reply_came(std::min(deadline, deadline_after(kInterruptPeriod))) && Clock::now() < deadline) {
+    check_interrupt();
+  }
+}
+
+void TcpClient::refused(const std::string& why) const {
+  throw ResourceError(fmt::format("TCPStore({}): {}", endpoint_, why));
+}
+
+void TcpClient::authenticate(Clock::time_point deadline) {
+  const ClientHandshake handshake(token_);
+  send(handshake.hello(), deadline);
+  await_reply(deadline);
+  switch (read_number<HandshakeReply>(deadline)) {
+    case HandshakeReply::challenge: break;
+    case HandshakeReply::no_token:
+      refused(
+          "this process has a token and the server has none; set HOOKLINE_TOKEN for the process that serves, too. For "
+          "a store that PyTorch serves, unset HOOKLINE_TOKEN or give an empty token");
+    case HandshakeReply::other_version:
+      refused("the server speaks another version of the handshake; use the same version of hookline everywhere");
+    default: refused("what listens there answers the handshake with other bytes; see which program has this port");
+  }
+  std::string challenge(kChallengeBytes, '\0');
+  read(challenge.data(), challenge.size(), deadline);
+  if (handshake.verify(challenge)) return send(handshake.proof(challenge), deadline);
+  send(std::string(kProofBytes, '\0'), deadline);  // so that the server's log says so, too
+  refused(
+      "the server's token differs from that of this process; start all processes of the job with the same "
+      "HOOKLINE_TOKEN, and see whether another job has this port");
 }
 
 }  // namespace hookline::store

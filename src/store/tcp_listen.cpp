@@ -42,7 +42,7 @@ int listen_at(const SocketAddress& address, std::vector<Listener>& listeners) {
   SocketAddress bound;
   bound.size = sizeof(bound.storage);
   if (::getsockname(socket.get(), reinterpret_cast<sockaddr*>(&bound.storage), &bound.size) != 0) return errno;
-  listeners.push_back({std::move(socket), address.family(), port_of(bound)});
+  listeners.push_back({std::move(socket), address.family(), port_of(bound), is_loopback(bound)});
   return 0;
 }
 

@@ -15,6 +15,7 @@ struct Listener {
   core::Descriptor socket;
   int family;
   std::uint16_t port;
+  bool loopback;  // true if only this host reaches it
 };
 
 /// Listens on every address that the host's name stands for, or on all of this machine, on one port; at least one

@@ -1,6 +1,7 @@
 // The server's thread: the event loop, the listening sockets, and the time that clients have.
 #include "store/tcp_server.hpp"
 
+#include <fmt/format.h>
 #include <pthread.h>
 #include <sys/socket.h>
 
@@ -13,18 +14,37 @@
 #include <utility>
 #include <vector>
 
+#include <hookline/core/error.hpp>
+
 #include "core/fork.hpp"
+#include "store/tcp_address.hpp"
 #include "store/tcp_listen.hpp"
 #include "store/tcp_session.hpp"
 
 namespace hookline::store {
+namespace {
+
+void require_access(const std::vector<Listener>& listeners, const ServerAccess& access, const std::string& name) {
+  const bool local =
+      std::all_of(listeners.begin(), listeners.end(), [](const Listener& each) { return each.loopback; });
+  if (local || !access.token.empty() || access.allow_unauthenticated) return;
+  throw InvalidArgument(
+      fmt::format("{}: other hosts reach this address, and a server for them needs a token: set HOOKLINE_TOKEN to the "
+                  "same secret for all processes of the job (export HOOKLINE_TOKEN=$(openssl rand -hex 32)), or give "
+                  "it as an argument. To serve any client of a network that you trust, allow_unauthenticated or "
+                  "HOOKLINE_ALLOW_UNAUTHENTICATED=1 says so",
+                  name));
+}
+
+}  // namespace
 
 class TcpServer::Loop {
  public:
-  Loop(std::vector<Listener> listeners, const SessionLimits& limits)
-      : sessions_(limits),
+  Loop(std::vector<Listener> listeners, std::string name, std::string token, const SessionLimits& limits)
+      : sessions_(std::move(name), std::move(token), limits),
         timer_(context_),
-        sweep_period_(std::clamp<Milliseconds>(limits.grace / 4, Milliseconds(10), std::chrono::seconds(1))) {
+        sweep_period_(std::clamp<Milliseconds>(std::min(limits.grace, limits.handshake) / 4, Milliseconds(10),
+                                               std::chrono::seconds(1))) {
     for (Listener& listener : listeners) {
       const auto protocol = listener.family == AF_INET6 ? asio::ip::tcp::v6() : asio::ip::tcp::v4();
       acceptors_.emplace_back(context_, protocol, listener.socket.release());
@@ -82,11 +102,13 @@ class TcpServer::Loop {
 };
 
 TcpServer::TcpServer(const std::string& host, std::uint16_t port, bool all_interfaces, Milliseconds timeout,
-                     SessionLimits limits)
+                     ServerAccess access, SessionLimits limits)
     : fork_generation_(core::fork_generation()) {
   std::vector<Listener> listeners = listen_on(host, port, all_interfaces, deadline_after(timeout));
   port_ = listeners.front().port;
-  loop_ = std::make_unique<Loop>(std::move(listeners), limits);
+  std::string name = fmt::format("TCPStore({})", endpoint_name(all_interfaces ? "*" : host, port_));
+  require_access(listeners, access, name);
+  loop_ = std::make_unique<Loop>(std::move(listeners), std::move(name), std::move(access.token), limits);
 }
 
 TcpServer::~TcpServer() {

@@ -14,20 +14,30 @@ namespace hookline::store {
 ///
 /// A request must have come in full after `grace` and the time that its bytes take at `slowest` bytes a second: a
 /// client that stops in the middle of one loses its connection, and the server gets the memory back. (What such a
-/// client holds is bytes that it really sent; a whole request would hold them for good.) A new connection has `grace`
-/// to say who it is. While more than `unsent` bytes of replies wait for a client to read them, its requests are not
-/// read.
+/// client holds is bytes that it really sent; a whole request would hold them for good.) A new connection has
+/// `handshake` to authenticate and to open the protocol. While more than `unsent` bytes of replies wait for a client to
+/// read them, its requests are not read.
 struct SessionLimits {
+  Milliseconds handshake = std::chrono::seconds(10);
   Milliseconds grace = std::chrono::seconds(30);
   std::size_t slowest = 64 * 1024;
   std::size_t unsent = 1024 * 1024;
 };
 
+/// The clients that a server accepts.
+struct ServerAccess {
+  /// Clients must prove that they have the same one; empty for PyTorch's plain protocol.
+  std::string token = {};
+  /// Permits an address beyond loopback without a token.
+  bool allow_unauthenticated = false;
+};
+
 class TcpServer {
  public:
-  /// Listens on every address of `host`, or of this machine. Throws ResourceError where that is not to be had.
+  /// Listens on every address of `host`, or of this machine. Throws ResourceError where that is not to be had, and
+  /// InvalidArgument where other hosts would reach a server without a token that `access` does not allow.
   TcpServer(const std::string& host, std::uint16_t port, bool all_interfaces, Milliseconds timeout,
-            SessionLimits limits = {});
+            ServerAccess access = {}, SessionLimits limits = {});
   /// Closes every connection at once, whoever waits on it.
   ~TcpServer();
   TcpServer(const TcpServer&) = delete;

@@ -4,15 +4,25 @@
 #include <algorithm>
 #include <asio/buffer.hpp>
 #include <asio/error.hpp>
+#include <cstdio>
 #include <utility>
 
+#include <fmt/format.h>
+
 #include <hookline/core/interrupt.hpp>
+
+#include "store/tcp_address.hpp"
 
 namespace hookline::store {
 namespace {
 
 // A buffer of replies that has grown beyond this is let go of when it is empty.
 constexpr std::size_t kKeptCapacity = 16 * 1024;
+
+bool is_power_of_ten(std::uint64_t number) {
+  while (number % 10 == 0 && number > 0) number /= 10;
+  return number == 1;
+}
 
 }  // namespace
 
@@ -58,8 +68,17 @@ void Sessions::served() {
   workers_came_.notify_all();
 }
 
+void Sessions::log_refusal(Refusal refusal, const std::string& peer) {
+  const std::uint64_t count = ++refusals_.at(static_cast<std::size_t>(refusal));
+  if (!is_power_of_ten(count)) return;
+  fmt::print(stderr, "hookline: {}: refused a connection from {} ({} so far): {}\n", name_, peer, count,
+             explain(refusal));
+}
+
 Session::Session(asio::ip::tcp::socket socket, ClientId id, Sessions& all)
-    : socket_(std::move(socket)), id_(id), all_(all), begun_(Clock::now()) {}
+    : socket_(std::move(socket)), id_(id), all_(all), begun_(Clock::now()) {
+  if (!all.token_.empty()) handshake_.emplace(all.token_);
+}
 
 void Session::start() {
   asio::error_code error;
@@ -108,7 +127,44 @@ void Session::on_room() {
   take(bytes);
 }
 
+// Returns true once requests may follow, with their bytes left in `bytes`.
+bool Session::take_handshake(std::string_view& bytes) {
+  const ServerHandshake::State state = handshake_->take(bytes, out_);
+  if (state == ServerHandshake::State::refused) {
+    refuse(handshake_->refusal());
+    return false;
+  }
+  if (state == ServerHandshake::State::incomplete) return false;
+  handshake_.reset();
+  return true;
+}
+
+// Closing with input unread would take the reply from the client again: it is read until the client closes, or for as
+// long as a handshake may take.
+void Session::refuse(Refusal refusal) {
+  log_refusal(refusal);
+  refused_ = true;
+  begun_ = Clock::now();
+  if (unsent() == 0) return close();
+  flush();
+  asio::error_code ignored;
+  if (!closed_) socket_.shutdown(asio::socket_base::shutdown_send, ignored);
+}
+
+void Session::log_refusal(Refusal refusal) {
+  asio::error_code error;
+  const auto peer = socket_.remote_endpoint(error);
+  all_.log_refusal(refusal, error ? "?" : endpoint_name(peer.address().to_string(), peer.port()));
+}
+
 void Session::take(std::string_view bytes) {
+  if (refused_ && bytes.size() == all_.buffer_.size()) return close();  // far more than a client sends meanwhile
+  if (refused_ || (handshake_ && !take_handshake(bytes))) bytes = {};
+  if (closed_) return;
+  // Nothing but the opening is read of a client that has not opened the protocol.
+  if (!admitted_ && !bytes.empty() && reader_.held() == 0 && bytes.front() != static_cast<char>(Query::validate)) {
+    return close();
+  }
   Request request;
   while (!bytes.empty()) {
     if (unsent() > all_.limits_.unsent) {
@@ -121,7 +177,8 @@ void Session::take(std::string_view bytes) {
     }
     const Scan state = reader_.read(bytes, request);
     if (state == Scan::bad || (state == Scan::complete && !serve(request))) return close();
-    if (state == Scan::complete) {
+    if (refused_) break;
+    if (state == Scan::complete && admitted_) {
       begun_.reset();
     } else if (!begun_) {
       begun_ = Clock::now();
@@ -132,6 +189,11 @@ void Session::take(std::string_view bytes) {
 }
 
 bool Session::serve(const Request& request) {
+  if (admitted_ && request.query == Query::ping && static_cast<std::uint32_t>(request.number) == kTokenPing) {
+    append_number(out_, kTokenPing);
+    refuse(Refusal::token_unexpected);
+    return true;
+  }
   if (admitted_) return all_.service_.serve(id_, request, out_);
   // The opening of every connection: nothing is served before it.
   admitted_ = request.query == Query::validate && request.number == kMagic;
@@ -161,6 +223,7 @@ void Session::flush() {
 bool Session::overdue(Clock::time_point now) const {
   if (!begun_) return false;
   const SessionLimits& limits = all_.limits_;
+  if (!admitted_ || refused_) return now > *begun_ + limits.handshake;
   const auto bytes_time = std::chrono::milliseconds(reader_.held() * 1000 / limits.slowest);
   return now > *begun_ + limits.grace + bytes_time;
 }

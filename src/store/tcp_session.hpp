@@ -14,6 +14,7 @@
 
 #include <hookline/core/deadline.hpp>
 
+#include "store/handshake.hpp"
 #include "store/request_reader.hpp"
 #include "store/service.hpp"
 #include "store/tcp_server.hpp"
@@ -25,7 +26,9 @@ class Session;
 /// The sessions of a server, and what they share. Everything runs on the server's thread but await_workers.
 class Sessions {
  public:
-  explicit Sessions(const SessionLimits& limits) : limits_(limits) {}
+  /// `name` is the server's, for its log; `token` is empty for the plain protocol.
+  Sessions(std::string name, std::string token, const SessionLimits& limits)
+      : name_(std::move(name)), token_(std::move(token)), limits_(limits) {}
 
   void open(asio::ip::tcp::socket socket);
   /// Ends those of clients that have been in the middle of a request, or of the opening, for too long.
@@ -38,7 +41,11 @@ class Sessions {
 
   /// Requests were served: others may have to be woken.
   void served();
+  /// Writes a line to stderr for the first refusal of a kind, the tenth, the hundredth and so on.
+  void log_refusal(Refusal refusal, const std::string& peer);
 
+  const std::string name_;
+  const std::string token_;
   const SessionLimits limits_;
   Service service_;
   std::array<char, 64 * 1024> buffer_{};  // one for all: it is empty again before the next session reads
@@ -46,6 +53,7 @@ class Sessions {
   std::condition_variable workers_came_;
   std::int64_t workers_ = 0;
   ClientId next_id_ = 1;
+  std::array<std::uint64_t, kRefusals> refusals_{};
   std::unordered_map<ClientId, std::shared_ptr<Session>> open_;
 };
 
@@ -66,6 +74,9 @@ class Session : public std::enable_shared_from_this<Session> {
   void on_room();
   void guarded(void (Session::*step)());
   void take(std::string_view bytes);
+  bool take_handshake(std::string_view& bytes);
+  void refuse(Refusal refusal);
+  void log_refusal(Refusal refusal);
   bool serve(const Request& request);
   void flush();
   std::size_t unsent() const { return out_.size() - out_at_; }
@@ -73,7 +84,9 @@ class Session : public std::enable_shared_from_this<Session> {
   asio::ip::tcp::socket socket_;
   ClientId id_;
   Sessions& all_;
+  std::optional<ServerHandshake> handshake_;  // with a token, until it has succeeded
   bool admitted_ = false;
+  bool refused_ = false;  // and told so; what still comes is thrown away
   bool closed_ = false;
   bool awaiting_room_ = false;
   std::optional<Clock::time_point> begun_;  // when the request that is not yet complete began

@@ -13,6 +13,7 @@
 #include "store/table.hpp"
 #include "store/tcp_server.hpp"
 #include "store/tcp_turn.hpp"
+#include "store/token.hpp"
 
 namespace hookline {
 
@@ -22,9 +23,9 @@ using store::Turn;
 
 struct TCPStore::Parts {
   Parts(std::string host_name, std::uint16_t port_number, Milliseconds timeout,
-        std::shared_ptr<store::TcpServer> kept_server)
-      : host(std::move(host_name)), port(port_number), server(std::move(kept_server)) {
-    connection.client = std::make_unique<store::TcpClient>(host, port, timeout);
+        std::shared_ptr<store::TcpServer> kept_server, std::string job_token)
+      : host(std::move(host_name)), port(port_number), token(std::move(job_token)), server(std::move(kept_server)) {
+    connection.client = std::make_unique<store::TcpClient>(host, port, timeout, token);
   }
 
   /// Sends a query of a key and a value, to which there is no answer.
@@ -36,6 +37,7 @@ struct TCPStore::Parts {
 
   std::string host;
   std::uint16_t port;
+  std::string token;                         // empty for the plain protocol
   std::shared_ptr<store::TcpServer> server;  // null where another process keeps it; outlives the connection to it
   store::TcpConnection connection;
 };
@@ -64,12 +66,15 @@ TCPStore::TCPStore(const TCPStoreOptions& options) : Store(options.timeout) {
                     "number is not known",
                     store::endpoint_name(options.host, options.port), *options.world_size));
   }
+  const std::string token = store::token_or_environment(options.token);
   std::shared_ptr<store::TcpServer> server;
   if (options.is_master) {
+    const bool open = options.allow_unauthenticated || store::environment_allows_unauthenticated();
     server = std::make_shared<store::TcpServer>(options.host, options.port, options.listen_on_all_interfaces,
-                                                options.timeout);
+                                                options.timeout, store::ServerAccess{token, open});
   }
-  parts_ = std::make_unique<Parts>(options.host, server ? server->port() : options.port, options.timeout, server);
+  parts_ =
+      std::make_unique<Parts>(options.host, server ? server->port() : options.port, options.timeout, server, token);
   if (!options.wait_for_workers || !options.world_size) return;
   {
     Turn turn(parts_->connection, *this, "add", store::kWorkersKey, options.timeout);
@@ -97,7 +102,7 @@ std::string TCPStore::describe() const {
 }
 
 std::shared_ptr<TCPStore> TCPStore::clone() const {
-  auto parts = std::make_unique<Parts>(parts_->host, parts_->port, timeout(), parts_->server);
+  auto parts = std::make_unique<Parts>(parts_->host, parts_->port, timeout(), parts_->server, parts_->token);
   return std::shared_ptr<TCPStore>(new TCPStore(std::move(parts), timeout()));
 }
 
@@ -132,7 +137,7 @@ std::int64_t TCPStore::add(const std::string& key, std::int64_t amount) {
   } catch (const PeerLost&) {
     // A server that cannot add has no other answer than to close the connection. Where that was the reason, a new
     // connection shows it: the value is still there.
-    if (!turn.reconnect(parts_->host, parts_->port, kLookAgainTime)) throw;
+    if (!turn.reconnect(parts_->host, parts_->port, kLookAgainTime, parts_->token)) throw;
     turn.send(RequestBytes(Query::get).key(key));
     store::counter_sum(key, turn.answer_text(), amount);
     turn.client().lose("the server closed it instead of answering; whether it added is not known");

@@ -131,11 +131,11 @@ void Turn::pause(Milliseconds time) {
 
 void Turn::timed_out(std::string_view key) const { throw_timeout(store_, operation_, key, timeout_); }
 
-bool Turn::reconnect(const std::string& host, std::uint16_t port, Milliseconds timeout) {
+bool Turn::reconnect(const std::string& host, std::uint16_t port, Milliseconds timeout, const std::string& token) {
   // For the short time that this is for: what an interrupt threw would be lost here.
   const InterruptScope deaf(nullptr);
   try {
-    client_ = std::make_unique<TcpClient>(host, port, timeout);
+    client_ = std::make_unique<TcpClient>(host, port, timeout, token);
   } catch (const Error&) {
     return false;
   }

@@ -39,6 +39,13 @@ inline constexpr std::size_t kQueries = 19;
 /// The first request of a connection is validate with this number.
 inline constexpr std::uint32_t kMagic = 0x3C85F7CE;
 
+// Numbers of pings and of answers to them that mean more. A client's first ping carries its process number otherwise,
+// which is smaller.
+/// The ping of a client that has a token; a server of the plain protocol, PyTorch's too, answers it with the same.
+inline constexpr std::uint32_t kTokenPing = 0xF0544F4B;
+/// The answer of a server with a token to a client without one.
+inline constexpr std::uint32_t kTokenRequired = 0xF0524551;
+
 enum class CheckReply : std::uint8_t { ready, not_ready };
 enum class WaitReply : std::uint8_t { stop_waiting, wait_canceled };
 

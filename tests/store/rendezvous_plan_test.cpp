@@ -45,6 +45,9 @@ TEST(RendezvousPlan, UnderTorchrunNobodyServes) {
   EXPECT_TRUE(plan("env://", environment).is_master);
   environment["TORCHELASTIC_USE_AGENT_STORE"] = "True";
   EXPECT_FALSE(plan("env://", environment).is_master);
+  EXPECT_FALSE(plan("env://", environment).joins_torch_store) << "hookline run serves under the same variable";
+  environment["TORCHELASTIC_RUN_ID"] = "none";
+  EXPECT_TRUE(plan("env://", environment).joins_torch_store);
   environment["TORCHELASTIC_USE_AGENT_STORE"] = "False";
   EXPECT_TRUE(plan("env://", environment).is_master);
 }

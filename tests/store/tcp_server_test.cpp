@@ -3,8 +3,6 @@
 #include "store/tcp_server.hpp"
 
 #include <gtest/gtest.h>
-#include <poll.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 #include <fstream>
@@ -12,7 +10,7 @@
 
 #include <hookline/store/tcp_store.hpp>
 
-#include "store/tcp_address.hpp"
+#include "store/raw_client.hpp"
 #include "store/wire.hpp"
 
 namespace hookline::store {
@@ -20,61 +18,6 @@ namespace {
 
 using std::chrono::milliseconds;
 using std::chrono::seconds;
-
-// A connection that sends whatever it is told to.
-class Stranger {
- public:
-  explicit Stranger(std::uint16_t port) {
-    const SocketAddress address = resolve("127.0.0.1", port, Purpose::connect, deadline_after(seconds(5))).front();
-    socket_ = ::socket(address.family(), SOCK_STREAM | SOCK_CLOEXEC, 0);
-    if (::connect(socket_, address.get(), address.size) != 0) ADD_FAILURE() << system_message(errno);
-  }
-  Stranger(const Stranger&) = delete;
-  Stranger& operator=(const Stranger&) = delete;
-  ~Stranger() { ::close(socket_); }
-
-  // How much could be sent; the server may have closed the connection in between.
-  std::size_t send(std::string_view bytes, int flags = 0) const {
-    std::size_t sent = 0;
-    while (sent < bytes.size()) {
-      const ssize_t result = ::send(socket_, bytes.data() + sent, bytes.size() - sent, MSG_NOSIGNAL | flags);
-      if (result <= 0) break;
-      sent += static_cast<std::size_t>(result);
-    }
-    return sent;
-  }
-
-  std::string receive(std::size_t size) const {
-    std::string bytes(size, '\0');
-    std::size_t got = 0;
-    while (got < size && readable()) {
-      const ssize_t result = ::recv(socket_, bytes.data() + got, size - got, 0);
-      if (result <= 0) break;
-      got += static_cast<std::size_t>(result);
-    }
-    bytes.resize(got);
-    return bytes;
-  }
-
-  // Whether the server closes the connection in a while, whatever it still sends.
-  bool is_closed() const {
-    std::array<char, 4096> bytes;
-    while (readable()) {
-      if (::recv(socket_, bytes.data(), bytes.size(), 0) <= 0) return true;
-    }
-    return false;
-  }
-
- private:
-  bool readable() const {
-    pollfd waiting{socket_, POLLIN, 0};
-    return ::poll(&waiting, 1, 10'000) == 1;
-  }
-
-  int socket_;
-};
-
-std::string hello() { return RequestBytes(Query::validate).number(kMagic).bytes(); }
 
 std::string one_text(Query query, std::string_view key) { return RequestBytes(query).text(key).bytes(); }
 
@@ -199,7 +142,8 @@ TEST_F(TcpServerTest, EndlessNoise) {
 }
 
 TEST(TcpServer, WhoStopsInTheMiddleIsDisconnected) {
-  const TcpServer server("127.0.0.1", 0, false, seconds(20), {.grace = milliseconds(500), .slowest = 64 << 20});
+  const TcpServer server("127.0.0.1", 0, false, seconds(20), {},
+                         {.handshake = milliseconds(500), .grace = milliseconds(500), .slowest = 64 << 20});
   const Stranger silent(server.port());
   const Stranger half(server.port());
   half.send(hello() + one_text(Query::set, "/k").substr(0, 5));
@@ -220,7 +164,8 @@ TEST(TcpServer, WhoStopsInTheMiddleIsDisconnected) {
 }
 
 TEST(TcpServer, ALargeRequestHasTheTimeThatItsBytesTake) {
-  const TcpServer server("127.0.0.1", 0, false, seconds(20), {.grace = milliseconds(200), .slowest = 100});
+  const TcpServer server("127.0.0.1", 0, false, seconds(20), {},
+                         {.handshake = milliseconds(200), .grace = milliseconds(200), .slowest = 100});
   const Stranger slow(server.port());
   std::string most = hello() + one_text(Query::set, "/k");
   append_number<std::uint64_t>(most, 10'000);

@@ -137,8 +137,9 @@ TEST(TcpStore, ListensOnTheNamedHostOnly) {
   const auto named = master();
   EXPECT_THROW(TCPStore(TCPStoreOptions{.host = "127.0.0.2", .port = named->port(), .timeout = milliseconds(50)}),
                Timeout);
-  const TCPStore all(TCPStoreOptions{.is_master = true, .timeout = seconds(20), .listen_on_all_interfaces = true});
-  TCPStore(TCPStoreOptions{.host = "127.0.0.2", .port = all.port(), .timeout = seconds(20)}).ping();
+  const TCPStore all(
+      TCPStoreOptions{.is_master = true, .timeout = seconds(20), .listen_on_all_interfaces = true, .token = "t"});
+  TCPStore(TCPStoreOptions{.host = "127.0.0.2", .port = all.port(), .timeout = seconds(20), .token = "t"}).ping();
 }
 
 TEST(TcpStore, PoppingAnEmptyQueueBesideAValueDoesNotSpin) {

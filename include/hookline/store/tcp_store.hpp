@@ -27,10 +27,19 @@ struct TCPStoreOptions {
   bool wait_for_workers = true;
   /// Whether the server listens on every address of this machine, not on `host` alone.
   bool listen_on_all_interfaces = false;
+  /// A secret that all processes of the job share. Client and server prove to each other that they have it before the
+  /// first request; the token itself is never sent. Where it is not given, HOOKLINE_TOKEN in the environment is taken.
+  /// Without either, or with an empty one, PyTorch's plain protocol is spoken, as a client of PyTorch's server must.
+  /// Choose it at random: a short one can be guessed from a recorded handshake.
+  std::optional<std::string> token = std::nullopt;
+  /// Permits the server to listen beyond loopback without a token, so that any host that reaches it is served.
+  /// HOOKLINE_ALLOW_UNAUTHENTICATED=1 does the same.
+  bool allow_unauthenticated = false;
 };
 
 /// The constructor connects, and tries again until the timeout while nobody listens. It throws InvalidArgument for
-/// options that cannot be, ResourceError for a name that does not resolve or an address that cannot be listened on, and
+/// options that cannot be (a server without a token that other hosts reach among them), ResourceError for a name that
+/// does not resolve, an address that cannot be listened on or a token that is wrong or missing on one side, and
 /// Timeout. A lost connection is PeerLost naming the address, at once for every later call. Threads that share one
 /// store take turns at its connection: one that waits holds up the others, so a thread that waits long has a clone().
 class HOOKLINE_EXPORT TCPStore final : public Store {

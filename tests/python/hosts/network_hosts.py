@@ -19,6 +19,7 @@ from typing import Any
 _numbers = itertools.count()
 INTERFACE = "link0"
 PORT = 29511
+TOKEN = "the token of the jobs of these tests"
 MPIRUN = Path(__file__).resolve().parents[2] / "harness/mpirun.sh"
 MPI_SECONDS = 80
 
@@ -123,7 +124,7 @@ class Hosts:
         process = subprocess.Popen(
             ["ip", "netns", "exec", self.names[host], *command],
             stdin=subprocess.PIPE,
-            env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONFAULTHANDLER": "1", **variables},
+            env={**os.environ, "HOOKLINE_TOKEN": TOKEN, "OMP_NUM_THREADS": "1", "PYTHONFAULTHANDLER": "1", **variables},
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
@@ -164,7 +165,7 @@ class Hosts:
         options = ["--allow-run-as-root", "-n", str(sum(each)), "--host", hosts, "--map-by", "node"]
         for name, value in settings.items():
             options += ["--mca", name, value]
-        for name in ("PYTHONPATH", *variables):
+        for name in ("PYTHONPATH", "HOOKLINE_TOKEN", *variables):
             options += ["-x", name]
         known = {"PYTHONPATH": os.environ.get("PYTHONPATH", ""), "TMPDIR": str(folder)}
         script = [str(MPIRUN), str(MPI_SECONDS), *options, "--", *command]
