@@ -11,8 +11,7 @@ def register() -> None:
         from torch.distributed import Backend
 
         if "hookline" not in Backend.backend_list:
-            # A CUDA tensor gets our error, which says what to use, instead of one about missing backends.
-            Backend.register_backend("hookline", make_backend, extended_api=True, devices=["cpu", "cuda"])
+            Backend.register_backend("hookline", make_backend, extended_api=True, devices=["cpu"])
     except Exception:  # a torch without torch.distributed, or one in which this has changed: no backend then
         return
 

@@ -98,6 +98,8 @@ TorchBackend::~TorchBackend() {
   group_.reset();
 }
 
+bool backends_live() { return !Living<ProcessGroup>::all().left().empty(); }
+
 void shut_down_backends() {
   for (const auto& group : Living<ProcessGroup>::all().left()) {
     try {

@@ -112,6 +112,13 @@ class TorchBackend final : public c10d::Backend {
   std::shared_ptr<Executor> completion_thread_;
 };
 
+/// The advice in errors about tensors that are not on the CPU.
+inline constexpr const char* kBackendForEachDevice =
+    "init_process_group(\"cpu:hookline,cuda:nccl\"), which has a backend for each device, or pass tensor.cpu()";
+
+/// True while any backend lives in this process.
+bool backends_live();
+
 /// Shuts down the groups of all backends that live: for the end of Python, after which no thread may want the GIL.
 void shut_down_backends();
 

@@ -109,12 +109,18 @@ std::exception_ptr raised(const std::exception_ptr& error) {
   return nullptr;
 }
 
-/// For errors of this library that leave functions of this module and of PyTorch's.
+/// For errors of this library that leave functions of this module and of PyTorch's. PyTorch's error about a device
+/// without a backend does not say what to do: where a group of this backend lives, that is added.
 void translate(std::exception_ptr error) {
   try {
     if (error) std::rethrow_exception(error);
   } catch (const Error&) {
     torch::translate_exception_to_python(for_torch(error));
+  } catch (const c10::Error& e) {
+    const std::string text = e.what_without_backtrace();
+    if (text.find("No backend type associated with device type") == std::string::npos || !backends_live()) throw;
+    py::set_error(PyExc_RuntimeError,
+                  (text + ". The hookline backend takes tensors on the CPU. Use " + kBackendForEachDevice).c_str());
   }
 }
 

@@ -8,6 +8,8 @@
 
 #include <hookline/core/error.hpp>
 
+#include "adapter/libtorch/backend.hpp"
+
 namespace hookline::libtorch {
 namespace {
 
@@ -47,8 +49,7 @@ void check(const at::Tensor& tensor, const char* operation) {
   if (!tensor.defined()) throw InvalidArgument(std::string(operation) + ": a tensor is undefined");
   if (!tensor.device().is_cpu()) {
     throw Unsupported(std::string(operation) + ": a tensor is on " + tensor.device().str() +
-                      ", and the hookline backend takes tensors on the CPU. Use init_process_group(\"cpu:hookline,"
-                      "cuda:nccl\"), which has a backend for each device, or pass tensor.cpu()");
+                      ", and the hookline backend takes tensors on the CPU. Use " + kBackendForEachDevice);
   }
   if (tensor.layout() != at::kStrided) {
     throw Unsupported(std::string(operation) + ": a tensor has the layout " + c10::str(tensor.layout()) +

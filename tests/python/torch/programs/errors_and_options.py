@@ -4,6 +4,8 @@ import copy
 import datetime
 import pickle
 import re
+import shutil
+import tempfile
 import warnings
 
 import torch
@@ -12,6 +14,9 @@ import torch.distributed.distributed_c10d as c10d
 from checks import RANK, SIZE, check, meet, raises, run
 from torch import nn
 from torch._C._distributed_c10d import Backend as C10dBackend
+from torch.distributed import checkpoint
+from torch.distributed._shard.metadata import ShardMetadata
+from torch.distributed._shard.sharded_tensor import Shard, init_from_local_shards
 
 import hookline as hl
 import hookline.torch as ht
@@ -45,6 +50,7 @@ def errors_are_of_both_libraries_types():
             for kind in (hl.Timeout, TimeoutError, dist.DistBackendError, RuntimeError):
                 assert isinstance(error, kind), type(error).mro()
             assert str(error).startswith("Timeout: barrier"), error
+            assert list(error.ranks) == list(range(1, SIZE)), error.ranks
             assert re.search(" (Timed out|closed|timeout) ", str(error)), error  # what PyTorch's tests search for
             assert type(pickle.loads(pickle.dumps(error))) is type(error)
     dist.barrier()
@@ -74,6 +80,51 @@ def errors_are_of_both_libraries_types():
     error = error_of(lambda: around.allreduce([torch.ones(1)]).wait())
     assert isinstance(error, hl.Aborted), type(error)
     assert isinstance(error, dist.DistBackendError), type(error)
+
+
+@check
+def the_backend_is_for_the_cpu():
+    assert c10d._device_capability() == ["cpu"]
+    assert c10d._get_pg_default_device() == torch.device("cpu")
+    placed = ShardMetadata([2 * RANK, 0], [2, 3], f"rank:{RANK}/cpu")
+    local = [Shard(torch.full((2, 3), float(RANK)), placed)]
+    sharded = init_from_local_shards(local, 2 * SIZE, 3)
+    whole = torch.zeros(2 * SIZE, 3) if RANK == 0 else None
+    sharded.gather(0, whole)
+    if RANK == 0:
+        assert whole[:, 0].tolist() == [r for r in range(SIZE) for _ in range(2)]
+    folder = [tempfile.mkdtemp() if RANK == 0 else None]
+    dist.broadcast_object_list(folder)
+    state = {"sharded": sharded, "step": 3}
+    checkpoint.save(state, checkpoint_id=folder[0])
+    local[0].tensor.zero_()
+    checkpoint.load(state, checkpoint_id=folder[0])
+    assert (sharded.local_shards()[0].tensor == RANK).all()
+    dist.barrier()
+    if RANK == 0:
+        shutil.rmtree(folder[0])
+
+
+@check
+def other_devices_have_no_backend():
+    def told(group):
+        error = error_of(lambda: group._get_backend(torch.device("cuda")))
+        assert isinstance(error, RuntimeError), type(error)
+        assert "No backend type associated with device type cuda" in str(error), error  # PyTorch's text
+        assert "takes tensors on the CPU" in str(error), error
+        assert "cpu:hookline,cuda:nccl" in str(error), error
+
+    for backend in ("hookline", "cpu:hookline"):
+        told(dist.new_group(backend=backend))
+    both = dist.new_group(backend="cpu:hookline,cuda:gloo")
+    assert both._get_backend(torch.device("cuda")).name() == "gloo"
+    assert both._get_backend(torch.device("cpu")).name() == "hookline"
+    value = torch.ones(2)
+    dist.all_reduce(value, group=both)
+    assert value[0] == SIZE
+    everywhere = dist.new_group(backend="cpu:hookline,cuda:hookline")  # where that is asked for, hookline's own error
+    cuda, meta = everywhere._get_backend(torch.device("cuda")), torch.zeros(3, device="meta")
+    raises(hl.Unsupported, "cpu:hookline,cuda:nccl", lambda: cuda.allreduce([meta]))
 
 
 class Unlucky(hl.ProcessGroup):

@@ -42,7 +42,7 @@ def value(work):
 def registration_and_what_a_group_is_made_with():
     assert dist.Backend.HOOKLINE == "hookline"
     assert dist.is_backend_available("hookline")
-    assert str(dist.BackendConfig("HOOKLINE")) == "cpu:hookline,cuda:hookline"
+    assert str(dist.BackendConfig("HOOKLINE")) == "cpu:hookline"
     assert str(dist.BackendConfig("cpu:hookline,cuda:nccl")) == "cpu:hookline,cuda:nccl"
     assert logging.root.handlers == handlers
     assert c10d._get_default_store().timeout == datetime.timedelta(seconds=120)
