@@ -108,8 +108,33 @@ bool is_numeric(const std::string& host) {
   return ::inet_pton(AF_INET, host.c_str(), &address) == 1 || ::inet_pton(AF_INET6, host.c_str(), &address) == 1;
 }
 
+/// True if HOOKLINE_STORE names a TCP store, which `hookline run --nnodes` serves.
+bool launcher_serves(const Environment& environment) {
+  return value_of(environment, "HOOKLINE_STORE").starts_with("tcp://");
+}
+
+void set_place_in_url(RendezvousPlan& plan, const Url& url, std::string_view init_method) {
+  if (url.scheme == "file") {
+    if (url.path.empty() || !(url.host.empty() || url.host == "localhost")) {
+      throw InvalidArgument(
+          fmt::format("rendezvous(\"{}\"): path missing; write file:///path, with three slashes", init_method));
+    }
+    plan.kind = RendezvousPlan::Kind::file;
+    plan.path = url.path;
+    plan.removes_file = true;
+  } else {
+    if (url.host.empty())
+      throw InvalidArgument(fmt::format("rendezvous(\"{}\"): host missing; write tcp://host:port", init_method));
+    if (!url.port)
+      throw InvalidArgument(fmt::format("rendezvous(\"{}\"): port number missing; write tcp://host:port", init_method));
+    plan.host = url.host;
+    plan.port = *url.port;
+  }
+}
+
 void set_place_in_env(RendezvousPlan& plan, const Environment& environment, const Launcher* launcher) {
   if (const auto path = value_of(environment, "HOOKLINE_STORE"); !path.empty()) {
+    if (launcher_serves(environment)) return set_place_in_url(plan, parse_url(path), path);
     plan.kind = RendezvousPlan::Kind::file;
     plan.path = path;
     return;
@@ -132,25 +157,6 @@ void set_place_in_env(RendezvousPlan& plan, const Environment& environment, cons
     return;
   }
   plan.listens_everywhere = several_hosts && !is_numeric(plan.host);
-}
-
-void set_place_in_url(RendezvousPlan& plan, const Url& url, std::string_view init_method) {
-  if (url.scheme == "file") {
-    if (url.path.empty() || !(url.host.empty() || url.host == "localhost")) {
-      throw InvalidArgument(
-          fmt::format("rendezvous(\"{}\"): path missing; write file:///path, with three slashes", init_method));
-    }
-    plan.kind = RendezvousPlan::Kind::file;
-    plan.path = url.path;
-    plan.removes_file = true;
-  } else {
-    if (url.host.empty())
-      throw InvalidArgument(fmt::format("rendezvous(\"{}\"): host missing; write tcp://host:port", init_method));
-    if (!url.port)
-      throw InvalidArgument(fmt::format("rendezvous(\"{}\"): port number missing; write tcp://host:port", init_method));
-    plan.host = url.host;
-    plan.port = *url.port;
-  }
 }
 
 }  // namespace
@@ -204,10 +210,10 @@ RendezvousPlan plan_rendezvous(std::string_view init_method, std::optional<int> 
   const bool one_host = plan.kind != RendezvousPlan::Kind::tcp;
   plan.local_rank =
       number(environment, "LOCAL_RANK", local ? local->local_rank : "").value_or(one_host ? plan.rank : -1);
-  const bool agent_serves = value_of(environment, "TORCHELASTIC_USE_AGENT_STORE") == "True";
-  plan.is_master = plan.kind == RendezvousPlan::Kind::tcp && plan.rank == 0 && !agent_serves;
-  // hookline run serves its ranks under the same variable, but has no such name for the job.
-  plan.joins_torch_store = agent_serves && !value_of(environment, "TORCHELASTIC_RUN_ID").empty();
+  const bool joins_own_store = from_environment && launcher_serves(environment);
+  plan.joins_torch_store = !joins_own_store && value_of(environment, "TORCHELASTIC_USE_AGENT_STORE") == "True";
+  plan.is_master =
+      plan.kind == RendezvousPlan::Kind::tcp && plan.rank == 0 && !joins_own_store && !plan.joins_torch_store;
   return plan;
 }
 

@@ -45,8 +45,6 @@ TEST(RendezvousPlan, UnderTorchrunNobodyServes) {
   EXPECT_TRUE(plan("env://", environment).is_master);
   environment["TORCHELASTIC_USE_AGENT_STORE"] = "True";
   EXPECT_FALSE(plan("env://", environment).is_master);
-  EXPECT_FALSE(plan("env://", environment).joins_torch_store) << "hookline run serves under the same variable";
-  environment["TORCHELASTIC_RUN_ID"] = "none";
   EXPECT_TRUE(plan("env://", environment).joins_torch_store);
   environment["TORCHELASTIC_USE_AGENT_STORE"] = "False";
   EXPECT_TRUE(plan("env://", environment).is_master);
@@ -188,6 +186,25 @@ TEST(RendezvousPlan, OurLaunchersFileComesFirst) {
   EXPECT_EQ(made.path, "/run/x");
   EXPECT_FALSE(made.removes_file);
   EXPECT_EQ(made.local_rank, 1);
+}
+
+TEST(RendezvousPlan, OurLaunchersTcpStoreIsJoinedByAllRanks) {
+  Environment environment = {{"HOOKLINE_STORE", "tcp://[fd00::5]:29500"},
+                             {"MASTER_ADDR", "h"},
+                             {"MASTER_PORT", "1"},
+                             {"RANK", "0"},
+                             {"WORLD_SIZE", "2"},
+                             {"LOCAL_RANK", "0"}};
+  const auto made = plan("env://", environment);
+  EXPECT_EQ(made.kind, Kind::tcp);
+  EXPECT_EQ(made.host, "fd00::5");
+  EXPECT_EQ(made.port, 29500);
+  EXPECT_FALSE(made.is_master);
+  EXPECT_FALSE(made.joins_torch_store);
+  environment["TORCHELASTIC_USE_AGENT_STORE"] = "True";
+  EXPECT_FALSE(plan("env://", environment).joins_torch_store) << "the launcher's store comes first";
+  environment["HOOKLINE_STORE"] = "tcp://h";
+  expect_refused("env://", environment, "port number missing");
 }
 
 TEST(RendezvousPlan, Addresses) {

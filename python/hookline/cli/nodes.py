@@ -46,7 +46,12 @@ class Place:
     @property
     def master(self) -> str:
         """Host and port as one text."""
-        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+        return endpoint(self.host, self.port)
+
+
+def endpoint(host: str, port: int) -> str:
+    """Host and port as one text."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 class MeetingError(Exception):
@@ -56,9 +61,10 @@ class MeetingError(Exception):
 class Nodes:
     """This node's part in the job; a context manager."""
 
-    def __init__(self, place: Place, ranks: int) -> None:
-        """Meets the others; MeetingError if that fails."""
+    def __init__(self, place: Place, ranks: int, token: str, torch_port: int = 0) -> None:
+        """Meets the others; MeetingError if that fails. `torch_port` of node 0 is told to the others."""
         self.place = place
+        self.token = token
         self.host = place.host  # the master as this node reaches it
         self.end: End | None = None  # set by the thread that uses `events`, when another node ended the job
         self.others_ended = place.nodes == 1
@@ -72,7 +78,7 @@ class Nodes:
             # Connected before the meeting: once it is over, a lost master is a lost connection, at once.
             clone = tcp.clone()
             self._store, self._ear = PrefixStore(PREFIX, tcp), PrefixStore(PREFIX, clone)
-            self._hellos = self._meet(ranks)
+            self._hellos = self._meet(Hello(ranks, socket.gethostname(), torch_port, commitment(self._secret)))
             for store in (tcp, clone, self._store, self._ear):
                 store.set_timeout(GOODBYE)
         except ControlError as error:
@@ -102,6 +108,16 @@ class Nodes:
     def ranks(self) -> list[int]:
         """The number of ranks of each node."""
         return [hello.ranks for hello in self._hellos]
+
+    @property
+    def torch_port(self) -> int:
+        """The port on node 0 at which rank 0 may serve PyTorch's store; 0 where there is none."""
+        return self._hellos[0].port
+
+    @property
+    def store_url(self) -> str:
+        """The launchers' store, as this node reaches it."""
+        return f"tcp://{endpoint(self.host, self.place.port)}"
 
     @property
     def first_rank(self) -> int:
@@ -163,9 +179,10 @@ class Nodes:
             is_master=place.rank == 0,
             timeout=max(0.001, deadline - time.monotonic()),
             wait_for_workers=False,
+            token=self.token,
         )
 
-    def _meet(self, ranks: int) -> list[Hello]:
+    def _meet(self, mine: Hello) -> list[Hello]:
         place, store = self.place, self._store
         nodes = decode_nodes(store.compare_set("nodes", b"", str(place.nodes).encode()))
         if nodes != place.nodes:
@@ -174,7 +191,7 @@ class Nodes:
         if store.add(f"claim/{place.rank}", 1) > 1:
             raise MeetingError(f"--node-rank {place.rank}: another launcher at {place.master} says the same")
         store.set(f"beat/{place.rank}", b"0")
-        store.set(f"node/{place.rank}", encode(Hello(ranks, socket.gethostname(), 0, commitment(self._secret))))
+        store.set(f"node/{place.rank}", encode(mine))
         keys = [f"node/{node}" for node in range(nodes)]
         deadline = time.monotonic() + place.patience
         while not _wait(store, keys, min(1.0, max(0.001, deadline - time.monotonic()))):

@@ -11,22 +11,23 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 
 from .control import MAX_NODES, MAX_RANKS
+from .job_token import TokenError, find_token
 from .nodes import FAILED, MeetingError, Nodes, Place, read_master
 from .output import open_missing_files
 from .private_store import PrivateStore
 from .rank import Rank, describe
 from .supervisor import Supervisor
 
-NOT_EXECUTABLE, NOT_FOUND = 126, 127  # as the shells have it
+USAGE, NOT_EXECUTABLE, NOT_FOUND = 2, 126, 127  # as the shells have it
 
 EPILOG = """\
 A program that ends in .py is run by this Python; any other is looked for as a shell would.
-Each rank finds RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE and HOOKLINE_STORE in its environment,
-and for PyTorch's env:// MASTER_ADDR and MASTER_PORT.
+Each rank finds RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, HOOKLINE_STORE and HOOKLINE_TOKEN in its
+environment, and for PyTorch's env:// MASTER_ADDR and MASTER_PORT.
 Rank 0 reads the terminal. If a rank fails, the others are ended, and the exit code is that of
 the first that failed: its own, or 128 plus the number of the signal that ended it.
-On several nodes, start one launcher on each, with the same --nnodes and --master; node 0 is the
-master's host. MASTER_ADDR and MASTER_PORT are then where the launcher of node 0 keeps the
+On several nodes, start one launcher on each, with the same --nnodes and --master and the same
+token; node 0 is the master's host. HOOKLINE_STORE is then where the launcher of node 0 keeps the
 store; there is also GROUP_RANK, the number of their node. A failure on one node ends the ranks of all.
 """
 
@@ -64,6 +65,12 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--nnodes", metavar="NODES", type=int, help="how many nodes the job has (default: 1)")
     parser.add_argument("--node-rank", metavar="NODE", type=int, help="which of them this is, from 0 on")
     parser.add_argument("--master", metavar="HOST:PORT", help="where node 0 is, and a free port there")
+    parser.add_argument(
+        "--token-file",
+        metavar="FILE",
+        help="the secret that the launchers of a job share, readable by this user alone; node 0 makes it if there is "
+        "none (default: the variable HOOKLINE_TOKEN)",
+    )
     parser.add_argument(
         "--timeout",
         metavar="SECONDS",
@@ -143,7 +150,9 @@ def _is_importable(name: str) -> bool:
 OF_SEVERAL_NODES = {"GROUP_RANK", "GROUP_WORLD_SIZE", "NODE_RANK", "TORCHELASTIC_USE_AGENT_STORE"}
 
 
-def environment(rank: int, ranks: int, store: str, base: Mapping[str, str], port: int = 0) -> dict[str, str]:
+def environment(
+    rank: int, ranks: int, store: str, token: str, base: Mapping[str, str], port: int = 0
+) -> dict[str, str]:
     """The environment of one rank, made from the launcher's own; with a port on which PyTorch's ranks may meet."""
     made = {"PYTHONUNBUFFERED": "1"}  # output appears when it is written, and is not lost with the process
     if ranks > 1:
@@ -157,6 +166,7 @@ def environment(rank: int, ranks: int, store: str, base: Mapping[str, str], port
         LOCAL_RANK=str(rank),
         LOCAL_WORLD_SIZE=str(ranks),
         HOOKLINE_STORE=store,
+        HOOKLINE_TOKEN=token,
     )
     if port:
         made.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
@@ -164,8 +174,8 @@ def environment(rank: int, ranks: int, store: str, base: Mapping[str, str], port
 
 
 @contextlib.contextmanager
-def reserved_port() -> Iterator[int]:
-    """A port that nobody else is given meanwhile, and on which rank 0 may listen; 0 where there is no loopback.
+def reserved_port(address: str = "127.0.0.1") -> Iterator[int]:
+    """A port that no other process is given meanwhile, and on which rank 0 may listen; 0 without such an address.
 
     It is bound and does not listen; the kernel lets another socket with SO_REUSEADDR, as PyTorch's store has it, bind
     it as well. Programs that do not use torch.distributed never touch it.
@@ -173,15 +183,14 @@ def reserved_port() -> Iterator[int]:
     with socket.socket() as reservation:
         reservation.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         with contextlib.suppress(OSError):
-            reservation.bind(("127.0.0.1", 0))
+            reservation.bind((address, 0))
         yield reservation.getsockname()[1]
 
 
 def job_environment(local_rank: int, nodes: Nodes, base: Mapping[str, str]) -> dict[str, str]:
     """The environment of one rank of a job of several nodes."""
     node = nodes.place.rank
-    made = environment(local_rank, nodes.ranks[node], "", base)
-    del made["HOOKLINE_STORE"]  # a launcher around this one may have set it
+    made = environment(local_rank, nodes.ranks[node], nodes.store_url, nodes.token, base)
     made.update(
         RANK=str(nodes.first_rank + local_rank),
         WORLD_SIZE=str(sum(nodes.ranks)),
@@ -189,8 +198,7 @@ def job_environment(local_rank: int, nodes: Nodes, base: Mapping[str, str]) -> d
         GROUP_WORLD_SIZE=str(nodes.place.nodes),
         NODE_RANK=str(node),
         MASTER_ADDR=nodes.host,
-        MASTER_PORT=str(nodes.place.port),
-        TORCHELASTIC_USE_AGENT_STORE="True",  # PyTorch's name for a store that a launcher keeps: no rank serves
+        MASTER_PORT=str(nodes.torch_port),
     )
     return made
 
@@ -240,14 +248,14 @@ def report(supervisor: Supervisor, elsewhere: str | None = None) -> str:
     return "".join(f"{line}\n" for line in lines)
 
 
-def launch(command: Sequence[str], ranks: int, prefix: bool, grace: float) -> int:
+def launch(command: Sequence[str], ranks: int, token: str, prefix: bool, grace: float) -> int:
     """Runs the ranks of one host to their end; returns the exit code for the launcher. OSError if one cannot start."""
     # The supervisor comes first: from there on no signal ends the launcher before it has cleaned up.
     with Supervisor(grace) as supervisor:
         with PrivateStore() as store, reserved_port() as port:
             try:
                 for rank in range(ranks):
-                    variables = environment(rank, ranks, store.path, os.environ, port)
+                    variables = environment(rank, ranks, store.path, token, os.environ, port)
                     store.watch(supervisor.start(rank, command, variables, prefix))
                 supervisor.wait()
             finally:
@@ -305,10 +313,18 @@ def main(arguments: Sequence[str]) -> int:
     options = parse(arguments)
     try:
         command = command_line(options.program, options.module)
-        if options.place is None:
-            return launch(command, options.ranks, options.prefix, options.grace)
-        # Before the supervisor takes the signals over: one that comes now ends the launcher, and nothing else runs yet.
-        return launch_node(command, Nodes(options.place, options.ranks), options.prefix, options.grace)
+        place: Place | None = options.place
+        nodes, node = (1, 0) if place is None else (place.nodes, place.rank)
+        token = find_token(options.token_file, nodes, node, options.timeout, os.environ)
+        if place is None:
+            return launch(command, options.ranks, token, options.prefix, options.grace)
+        with reserved_port("0.0.0.0") if node == 0 else contextlib.nullcontext(0) as torch_port:
+            # Before the supervisor takes the signals over: one that comes now ends the launcher, and nothing else runs.
+            meeting = Nodes(place, options.ranks, token, torch_port)
+            return launch_node(command, meeting, options.prefix, options.grace)
+    except TokenError as error:
+        print(f"hookline run: {error}", file=sys.stderr)
+        return USAGE
     except MeetingError as error:
         print(f"hookline run: {error}", file=sys.stderr)
         return FAILED

@@ -25,7 +25,8 @@ class Launcher:
         self.runtime = folder / "runtime"
         self.runtime.mkdir(mode=0o700)
         self.environment = {**os.environ, "XDG_RUNTIME_DIR": str(self.runtime)}
-        for name in ("OMP_NUM_THREADS", "PYTHONUNBUFFERED"):  # what the launcher sets unless the user has
+        # The launcher sets these unless the user has.
+        for name in ("OMP_NUM_THREADS", "PYTHONUNBUFFERED", "HOOKLINE_TOKEN"):
             self.environment.pop(name, None)
         self._running: list[subprocess.Popen[bytes]] = []
 

@@ -23,6 +23,7 @@ def listening(port: int) -> set[str]:
 
 
 def test_a_name_is_listened_on_alone(launcher):
+    launcher.environment["HOOKLINE_TOKEN"] = "0123456789abcdef" * 4
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]

@@ -1,7 +1,10 @@
-"""Attacks on a job of several nodes: a faulty node, or a client that writes what only launchers may."""
+"""Attacks on a job of several nodes: clients without its token, and a faulty node that has it."""
 
+import contextlib
 import json
 import signal
+import socket
+import struct
 import time
 
 import pytest
@@ -12,8 +15,20 @@ from hookline.cli import nodes as nodes_module
 
 TOKEN = "0123456789abcdef" * 4
 PREFIX = nodes_module.PREFIX
+MAGIC = 0x3C85F7CE
+VALIDATE, SET, COMPARE_SET, GET, DELETE, PING = 0, 1, 2, 3, 8, 13  # of PyTorch's protocol
 # Ready, then done at SIGUSR1.
 PROGRAM = "trap 'echo done; exit 0' USR1; echo ready; while true; do sleep 1000 & wait; done"
+HANDSHAKE = struct.pack("=BI", PING, 0xF0544F4B) + b"HOOKLINE\1" + bytes(32)  # without the proof
+END = {"node": 1, "text": "ended by an attacker", "code": 0}
+
+
+def text(value: bytes) -> bytes:
+    return struct.pack("=Q", len(value)) + value
+
+
+def key(name: str) -> bytes:
+    return text(f"/{PREFIX}/{name}".encode())
 
 
 @pytest.fixture
@@ -38,6 +53,41 @@ def running(launcher, job, count=2):
     for process in processes:
         assert launcher.lines(process, 1) == [b"ready\n"]
     return processes
+
+
+def raw_request(job, request: bytes) -> bytes:
+    """Sends a request in PyTorch's plain protocol and one for a value; returns the reply until the server closes."""
+    reply = b""
+    with socket.create_connection((job.host, job.port), timeout=30) as client, contextlib.suppress(ConnectionError):
+        client.sendall(struct.pack("=BI", VALIDATE, MAGIC) + request + bytes([GET]) + key("nodes"))
+        while part := client.recv(4096):
+            reply += part
+    return reply
+
+
+OUTSIDERS = {
+    "end with code 0": bytes([SET]) + key("end") + text(json.dumps(END).encode()),
+    "end by compare_set": bytes([COMPARE_SET]) + key("end") + text(b"") + text(json.dumps(END).encode()),
+    "both nodes have ended": bytes([SET]) + key("ended/0") + text(b"1") + bytes([SET]) + key("ended/1") + text(b"1"),
+    "end in garbage": bytes([SET]) + key("end") + text(b"\xff{"),
+    "end nested deeply": bytes([SET]) + key("end") + text(b"[" * 200_000),
+    "a beat that is no number": bytes([SET]) + key("beat/1") + text(b"x"),
+    "a beat at its limit": bytes([SET]) + key("beat/1") + text(str(2**63 - 1).encode()),
+    "no beats any more": bytes([DELETE]) + key("beat/1"),
+    "a handshake with a wrong proof": HANDSHAKE + bytes(32) + bytes([SET]) + key("end") + text(b"{}"),
+}
+
+
+@pytest.mark.parametrize("request_bytes", OUTSIDERS.values(), ids=OUTSIDERS.keys())
+def test_a_client_without_the_token_changes_nothing(launcher, job, request_bytes):
+    processes = running(launcher, job)
+    assert text(b"2") not in raw_request(job, request_bytes)  # the number of nodes is not told
+    for process in processes:
+        process.send_signal(signal.SIGUSR1)
+    for process in processes:
+        code, out, err = ends(process)
+        assert (code, out) == (0, "done\n"), err
+        assert "Traceback" not in err
 
 
 def insider(job) -> hl.Store:

@@ -27,6 +27,11 @@ print(json.dumps([os.environ.get(name) for name in names]))
 WAITING = "trap 'exit 3' USR1; echo ready; while true; do sleep 1000 & wait; done"
 
 
+@pytest.fixture(autouse=True)
+def shared_token(launcher):
+    launcher.environment["HOOKLINE_TOKEN"] = "0123456789abcdef" * 4
+
+
 @pytest.fixture
 def nodes(launcher):
     """nodes(count, ranks, *command) starts one launcher a node; its `master` is where they meet."""
@@ -52,7 +57,7 @@ def test_ranks_of_uneven_nodes_find_each_other(launcher, nodes):
     host = nodes.master.partition(":")[0]
     local = [(0, 0, 2), (0, 1, 2), (1, 0, 3), (1, 1, 3), (1, 2, 3), (2, 0, 1)]
     expected = [
-        [str(rank), "6", str(of_node), str(size), str(node), "3", str(node), host, None]
+        [str(rank), "6", str(of_node), str(size), str(node), "3", str(node), host, f"tcp://{nodes.master}"]
         for rank, (node, of_node, size) in enumerate(local)
     ]
     assert sorted(rows) == expected

@@ -38,13 +38,13 @@ def test_two_launchers_have_two_stores(launcher):
 
 def test_ranks_share_the_cores_unless_the_user_says_otherwise():
     cores = len(os.sched_getaffinity(0))
-    assert run.environment(0, 1, "s", {}).get("OMP_NUM_THREADS") is None
-    assert run.environment(1, 2, "s", {})["OMP_NUM_THREADS"] == str(max(1, cores // 2))
-    assert run.environment(0, 10 * cores, "s", {})["OMP_NUM_THREADS"] == "1"
-    assert run.environment(0, 2, "s", {"OMP_NUM_THREADS": "3"})["OMP_NUM_THREADS"] == "3"
-    assert run.environment(0, 2, "s", {"RANK": "9"})["RANK"] == "0"
+    assert run.environment(0, 1, "s", "t", {}).get("OMP_NUM_THREADS") is None
+    assert run.environment(1, 2, "s", "t", {})["OMP_NUM_THREADS"] == str(max(1, cores // 2))
+    assert run.environment(0, 10 * cores, "s", "t", {})["OMP_NUM_THREADS"] == "1"
+    assert run.environment(0, 2, "s", "t", {"OMP_NUM_THREADS": "3"})["OMP_NUM_THREADS"] == "3"
+    assert run.environment(0, 2, "s", "t", {"RANK": "9"})["RANK"] == "0"
     of_another_launcher = {"GROUP_RANK": "1", "NODE_RANK": "1", "TORCHELASTIC_USE_AGENT_STORE": "True"}
-    assert run.environment(0, 2, "s", of_another_launcher) == run.environment(0, 2, "s", {})
+    assert run.environment(0, 2, "s", "t", of_another_launcher) == run.environment(0, 2, "s", "t", {})
 
 
 def test_a_port_is_kept_for_rank_0_where_pytorchs_store_can_listen(launcher):
