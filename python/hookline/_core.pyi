@@ -721,8 +721,14 @@ class ProcessGroup:
     def rank(self) -> int:
         """The number of this rank in the group, from 0 on."""
 
+    def getRank(self) -> int:
+        """PyTorch's name for rank()."""
+
     def size(self) -> int:
         """How many ranks the group has."""
+
+    def getSize(self) -> int:
+        """PyTorch's name for size()."""
 
     def backend_name(self) -> str:
         """
@@ -762,7 +768,7 @@ class ProcessGroup:
 
     def abort(self, cause: str = 'abort() was called') -> None:
         """
-        Fails everything under way and to come on every rank, with Aborted naming this one and the cause.
+        Fails everything under way and to come on every rank, with Aborted naming this one and the cause. Does nothing for a class that does not define it.
         """
 
     def shutdown(self) -> None:
@@ -1401,6 +1407,14 @@ def error_to_python() -> CapsuleType:
     """
     For another extension module: the function that makes the Python exception of a C++ error.
     """
+
+def owner_of_object() -> CapsuleType:
+    """
+    For another extension module: the function that makes a Python object the owner of a tensor.
+    """
+
+def calls_python(group: ProcessGroup) -> bool:
+    """True where operations of the group call a Python class."""
 
 def group_of_hook(hook: CommHook) -> ProcessGroup:
     """The group that it was made for."""

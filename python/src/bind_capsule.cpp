@@ -22,8 +22,9 @@ namespace {
 constexpr const char* kGroup = "hookline.ProcessGroup";
 constexpr const char* kHook = "hookline.CommHook";
 constexpr const char* kStore = "hookline.Store";
-// This one holds the function itself.
+// These hold the function itself.
 constexpr const char* kErrorToPython = "hookline.error_to_python";
+constexpr const char* kOwnerOfObject = "hookline.owner_of_object";
 
 /// A new reference to the Python exception of a C++ error; null, with Python's error indicator set, where there is no
 /// memory for it. Needs the GIL.
@@ -34,6 +35,15 @@ PyObject* exception_from(const std::exception_ptr& error) noexcept {
     e.restore();
     return nullptr;
   }
+}
+
+/// An owner for tensors that show an object's memory: array_of() gives the object back. Needs the GIL.
+std::shared_ptr<void> owner_of(PyObject* object) { return PyRef(nb::borrow(object)).owner(); }
+
+/// True where operations of the group call methods of a Python class.
+bool calls_python(const ProcessGroup& group) {
+  const auto* const native = dynamic_cast<const NativeGroup*>(&group);
+  return native ? native->is_around_python() : python_group(group) != nullptr;
 }
 
 template <class T>
@@ -87,6 +97,10 @@ void bind_capsule(nb::module_& m) {
   m.def(
       "error_to_python", [] { return nb::capsule(reinterpret_cast<void*>(&exception_from), kErrorToPython); },
       "For another extension module: the function that makes the Python exception of a C++ error.");
+  m.def(
+      "owner_of_object", [] { return nb::capsule(reinterpret_cast<void*>(&owner_of), kOwnerOfObject); },
+      "For another extension module: the function that makes a Python object the owner of a tensor.");
+  m.def("calls_python", &calls_python, arg("group"), "True where operations of the group call a Python class.");
   m.def("group_of_hook", [](const PyHook& hook) { return hook.group; }, arg("hook"), "The group that it was made for.");
   m.def(
       "hook_from_capsule",

@@ -122,13 +122,14 @@ void bind_life(GroupClass& group) {
   const auto description = &ProcessGroup::description;
   const auto own_count = &PyProcessGroup::own_sequence_number;
   const auto count = &ProcessGroup::sequence_number;
+  const auto own_rank = &PyProcessGroup::own_rank;
+  const auto own_size = &PyProcessGroup::own_size;
   group
-      .def(
-          "rank", [](const ProcessGroup& g) { return python_group(g) ? python_group(g)->own_rank() : g.rank(); },
-          "The number of this rank in the group, from 0 on.")
-      .def(
-          "size", [](const ProcessGroup& g) { return python_group(g) ? python_group(g)->own_size() : g.size(); },
-          "How many ranks the group has.")
+      .def("rank", by_two_names("rank", "getRank", own_rank, &ProcessGroup::rank),
+           "The number of this rank in the group, from 0 on.")
+      .def("getRank", by_two_names("getRank", "rank", own_rank, &ProcessGroup::rank), "PyTorch's name for rank().")
+      .def("size", by_two_names("size", "getSize", own_size, &ProcessGroup::size), "How many ranks the group has.")
+      .def("getSize", by_two_names("getSize", "size", own_size, &ProcessGroup::size), "PyTorch's name for size().")
       .def("backend_name", by_two_names("backend_name", "getBackendName", class_name, backend_name),
            "What carries its operations, such as 'shm'; of a group written in Python the name of its class.")
       .def("getBackendName", by_two_names("getBackendName", "backend_name", class_name, backend_name),
@@ -162,11 +163,11 @@ void bind_life(GroupClass& group) {
       .def(
           "abort",
           [](ProcessGroup& g, const std::string& cause) {
-            if (PyProcessGroup* const python = python_group(g)) python->lacks("abort");
-            natively([&] { g.abort(cause); });
+            if (!python_group(g)) natively([&] { g.abort(cause); });
           },
           arg("cause") = "abort() was called",
-          "Fails everything under way and to come on every rank, with Aborted naming this one and the cause.")
+          "Fails everything under way and to come on every rank, with Aborted naming this one and the cause. Does "
+          "nothing for a class that does not define it.")
       .def(
           "shutdown",
           [](ProcessGroup& g) {

@@ -75,22 +75,23 @@ T PyProcessGroup::read(const Answer& answer, const char* expected) const {
   return value;
 }
 
-int PyProcessGroup::number(const char* method, std::atomic<int>& known, int own, int least, const char* what) const {
+int PyProcessGroup::number(const MethodNames& names, std::atomic<int>& known, int own, int least,
+                           const char* what) const {
   int number = known.load(std::memory_order_relaxed);
   if (number >= 0) return number;
-  number = in_python(method, [&] {
-    const Answer answer = call({method}, "()", nb::make_tuple());
+  number = in_python(names[0], [&] {
+    const Answer answer = call(names, "()", nb::make_tuple());
     const int value = answer ? read<int>(answer, what) : own;
-    if (value < least) wrong_result(nb_trampoline.base(), method, what, answer.result);
+    if (value < least) wrong_result(nb_trampoline.base(), answer.method, what, answer.result);
     return value;
   });
   known.store(number, std::memory_order_relaxed);
   return number;
 }
 
-int PyProcessGroup::rank() const { return number("rank", rank_, own_rank_, 0, "a rank"); }
+int PyProcessGroup::rank() const { return number({"rank", "getRank"}, rank_, own_rank_, 0, "a rank"); }
 
-int PyProcessGroup::size() const { return number("size", size_, own_size_, 1, "a size"); }
+int PyProcessGroup::size() const { return number({"size", "getSize"}, size_, own_size_, 1, "a size"); }
 
 std::string PyProcessGroup::backend_name() const {
   return in_python("getBackendName", [&] {
@@ -232,12 +233,12 @@ void PyProcessGroup::wait_for_hooks(std::optional<Milliseconds> timeout) {
   hooks_.wait(timeout.value_or(this->timeout()));
 }
 
-// torch's takes no argument, ours a cause.
+// torch's takes no argument, ours a cause. A class without one has nothing to abort, as in torch.
 void PyProcessGroup::abort(const std::string& cause) {
   in_python("abort", [&] {
     const nb::object arguments = takes_arguments(nb_trampoline.base(), "abort", 1) ? nb::object(nb::make_tuple(cause))
                                                                                    : nb::object(nb::make_tuple());
-    if (!call({"abort"}, "(cause)", arguments)) lacks("abort");
+    call({"abort"}, "(cause)", arguments);
   });
 }
 

@@ -86,7 +86,7 @@ class PyProcessGroup final : public ProcessGroup {
   T read(const Answer& answer, const char* expected) const;
   std::optional<std::string> ask_text(const MethodNames& names) const;
   /// What a method of no arguments answers, asked once; `own` where the class does not override it.
-  int number(const char* method, std::atomic<int>& known, int own, int least, const char* what) const;
+  int number(const MethodNames& names, std::atomic<int>& known, int own, int least, const char* what) const;
   WorkPtr start(const Collective& collective);
 
   const int own_rank_;

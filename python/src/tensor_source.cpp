@@ -1,6 +1,10 @@
 // Finds out whose memory a tensor shows, and hands out the object itself or a view made by its library.
 #include "tensor_source.hpp"
 
+#include <cstdint>
+
+#include <hookline/core/error.hpp>
+
 #include "py_object.hpp"
 #include "tensor_export.hpp"
 #include "tensor_import.hpp"
@@ -26,6 +30,18 @@ nb::handle torch_tensor_type() {
   return type;
 }
 
+/// True where a torch tensor shows the elements of `tensor`. Of dtypes that this library lacks, such as complex
+/// numbers, `tensor` has pairs or integers: there the memory is compared.
+bool shows(nb::handle torch_tensor, const Tensor& tensor) {
+  try {
+    return same_view(to_tensor(torch_tensor), tensor);
+  } catch (const Unsupported&) {
+    const auto address = nb::cast<std::uintptr_t>(torch_tensor.attr("data_ptr")());
+    return address == reinterpret_cast<std::uintptr_t>(tensor.bytes()) &&
+           nb::cast<std::size_t>(torch_tensor.attr("nbytes")) == tensor.nbytes();
+  }
+}
+
 }  // namespace
 
 bool is_torch_tensor(nb::handle object) {
@@ -42,7 +58,7 @@ nb::object array_of(const Tensor& tensor) {
     return to_numpy(tensor);
   }
   if (!is_torch_tensor(owner)) return to_numpy(tensor);
-  if (same_view(to_tensor(owner), tensor)) return nb::borrow(owner);
+  if (shows(owner, tensor)) return nb::borrow(owner);
   return nb::module_::import_("torch").attr("from_dlpack")(tensor);
 }
 

@@ -68,6 +68,6 @@ __all__ = [
     "stats",
 ]
 
-_native.raise_errors_by(errors.for_torch)
+_native.connect_to_core(errors.for_torch)
 _autoload.register()
 _atexit.register(_native.end)

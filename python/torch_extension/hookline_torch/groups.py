@@ -47,7 +47,7 @@ def _options(pg_options: Any, timeout: timedelta) -> Options:
 
 def backend_of(group: ProcessGroup) -> Any:
     """Any group of hookline's as a backend for torch.distributed.ProcessGroup, decorated or Python classes too."""
-    return _native.backend_of_group(_core.group_to_capsule(group))
+    return _native.backend_of_group(_core.group_to_capsule(group), _core.calls_python(group))
 
 
 def native_group(group: Any) -> ProcessGroup | None:

@@ -87,8 +87,11 @@ ReduceOp TorchBackend::Call::reduction() const {
   return made;
 }
 
-TorchBackend::TorchBackend(std::shared_ptr<ProcessGroup> group, BackendOptions options)
-    : Backend(group->rank(), group->size()), group_(std::move(group)), options_(std::move(options)) {
+TorchBackend::TorchBackend(std::shared_ptr<ProcessGroup> group, BackendOptions options, bool calls_python)
+    : Backend(group->rank(), group->size()),
+      group_(std::move(group)),
+      options_(std::move(options)),
+      calls_python_(calls_python) {
   Living<ProcessGroup>::all().add(group_);
 }
 
@@ -157,14 +160,28 @@ c10::intrusive_ptr<c10d::Backend> TorchBackend::merge(const c10::intrusive_ptr<c
   return create_by("merge", store, opts, rank, size);
 }
 
+Tensor TorchBackend::view(const at::Tensor& tensor, const Call& call, bool owned) const {
+  const Use use = call.op ? Use::reduced : Use::moved;
+  if (calls_python_ && python_hooks().owner && tensor.defined()) {
+    if (auto owner = python_hooks().owner(tensor)) return view_of(tensor, call.name(), use, std::move(owner));
+  }
+  return view_of(tensor, call.name(), use, owned);
+}
+
+std::vector<Tensor> TorchBackend::views(const Tensors& tensors, const Call& call, bool owned) const {
+  std::vector<Tensor> views;
+  views.reserve(tensors.size());
+  for (const at::Tensor& tensor : tensors) views.push_back(view(tensor, call, owned));
+  return views;
+}
+
 TorchBackend::WorkHandle TorchBackend::start(Call&& call) {
   return called_by_torch([&] {
     const bool blocks = !call.async && !coalescing_.load(std::memory_order_relaxed);
-    const Use use = call.op ? Use::reduced : Use::moved;
     Collective c;
     c.type = call.type;
-    if (!works_in_place(c.type)) c.inputs = views_of(call.inputs, call.name(), use, !blocks);
-    c.outputs = views_of(call.outputs, call.name(), use, !blocks);
+    if (!works_in_place(c.type)) c.inputs = views(call.inputs, call, !blocks);
+    c.outputs = views(call.outputs, call, !blocks);
     c.timeout = time_of(call.timeout);
     if (call.op) c.op = call.reduction();
     c.root = static_cast<int>(call.root);

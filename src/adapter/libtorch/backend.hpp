@@ -26,7 +26,10 @@ struct BackendOptions final : c10d::Backend::Options {
 /// thread. Errors are those of errors.hpp.
 class TorchBackend final : public c10d::Backend {
  public:
-  explicit TorchBackend(std::shared_ptr<ProcessGroup> group, BackendOptions options = BackendOptions());
+  /// `calls_python`: the group calls methods of a Python class, which get the very tensors that PyTorch was called
+  /// with.
+  explicit TorchBackend(std::shared_ptr<ProcessGroup> group, BackendOptions options = BackendOptions(),
+                        bool calls_python = false);
   ~TorchBackend() override;
 
   /// Meets the other ranks in a store. Blocks until all have come.
@@ -94,6 +97,9 @@ class TorchBackend final : public c10d::Backend {
                                         const c10::intrusive_ptr<Options>& opts, int rank, int size);
 
   struct Call;
+  /// The memory of a tensor of the call; with `owned` it keeps the tensor alive.
+  Tensor view(const at::Tensor& tensor, const Call& call, bool owned) const;
+  std::vector<Tensor> views(const Tensors& tensors, const Call& call, bool owned) const;
   WorkHandle start(Call&& call);
   WorkHandle start_message(OpType type, const char* title, const Tensors& tensors, int peer, int tag);
   /// Several operations of the same kind as one; where their dtypes differ, one by one.
@@ -107,6 +113,7 @@ class TorchBackend final : public c10d::Backend {
 
   std::shared_ptr<ProcessGroup> group_;
   const BackendOptions options_;  ///< its timeout may be out of date: the group has the current one
+  const bool calls_python_;
   std::atomic<bool> coalescing_ = false;
   std::atomic<bool> broken_ = false;
   std::shared_ptr<Executor> completion_thread_;

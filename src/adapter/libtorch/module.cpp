@@ -78,8 +78,11 @@ void check_signals() {
 
 /// Makes the exception that Python code gets for an error. Set once, and never let go of.
 PyObject* make_exception = nullptr;
-/// The function in the capsule that hookline._core.error_to_python() returns.
-PyObject* (*error_to_python)(const std::exception_ptr& error) = nullptr;
+// The functions in the capsules that functions of hookline._core of these names return.
+using ErrorToPython = PyObject*(const std::exception_ptr& error);
+using OwnerOfObject = std::shared_ptr<void>(PyObject* object);
+ErrorToPython* error_to_python = nullptr;
+OwnerOfObject* owner_of_object = nullptr;
 
 /// A Python exception for PyTorch to raise, which restores it any number of times, on any thread.
 class RaisedError final : public python_error, public StandsForError {
@@ -124,11 +127,27 @@ void translate(std::exception_ptr error) {
   }
 }
 
-void raise_errors_by(const py::object& make) {
-  const py::object capsule = py::module_::import("hookline._core").attr("error_to_python")();
-  void* const function = PyCapsule_GetPointer(capsule.ptr(), "hookline.error_to_python");
+std::shared_ptr<void> owner_of_tensor(const at::Tensor& tensor) {
+  if (!python_is_there() || !owner_of_object) return nullptr;
+  const py::gil_scoped_acquire gil;
+  // The object that Python has of it already, where there is one.
+  const auto object = py::reinterpret_steal<py::object>(THPVariable_Wrap(tensor));
+  if (!object) throw py::error_already_set();
+  return owner_of_object(object.ptr());
+}
+
+template <class Function>
+Function* function_of_core(const char* name) {
+  const py::object capsule = py::module_::import("hookline._core").attr(name)();
+  void* const function = PyCapsule_GetPointer(capsule.ptr(), (std::string("hookline.") + name).c_str());
   if (!function) throw py::error_already_set();
-  error_to_python = reinterpret_cast<PyObject* (*)(const std::exception_ptr&)>(function);
+  return reinterpret_cast<Function*>(function);
+}
+
+/// `make` is make_exception.
+void connect_to_core(const py::object& make) {
+  error_to_python = function_of_core<ErrorToPython>("error_to_python");
+  owner_of_object = function_of_core<OwnerOfObject>("owner_of_object");
   make_exception = make.inc_ref().ptr();
 }
 
@@ -145,8 +164,8 @@ py::object group_of_backend(const c10::intrusive_ptr<c10d::Backend>& backend) {
   return capsule_of<ProcessGroup>(ours->group(), kGroup);
 }
 
-c10::intrusive_ptr<c10d::Backend> backend_of_group(const py::object& capsule) {
-  return c10::make_intrusive<TorchBackend>(object_in<ProcessGroup>(capsule, kGroup));
+c10::intrusive_ptr<c10d::Backend> backend_of_group(const py::object& capsule, bool calls_python) {
+  return c10::make_intrusive<TorchBackend>(object_in<ProcessGroup>(capsule, kGroup), BackendOptions(), calls_python);
 }
 
 py::capsule group_of_torch(const py::object& group) {
@@ -270,10 +289,10 @@ void bind_options(py::module_& m) {
 }
 
 void bind(py::module_& m) {
-  python_hooks() = {&check_signals, &release_gil, &take_gil_back, &raised};
+  python_hooks() = {&check_signals, &release_gil, &take_gil_back, &raised, &owner_of_tensor};
   py::module_::import("torch._C._distributed_c10d");
   py::register_exception_translator(&translate);
-  m.def("raise_errors_by", &raise_errors_by);
+  m.def("connect_to_core", &connect_to_core);
   bind_options(m);
   m.def(
       "make_backend",

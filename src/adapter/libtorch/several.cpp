@@ -34,15 +34,14 @@ TorchBackend::WorkHandle TorchBackend::start_coalesced(Call&& call) {
       throw InvalidArgument(std::string(call.name()) + ": " + std::to_string(call.outputs.size()) +
                             " outputs were given for " + std::to_string(count) + " inputs");
     }
-    const Use use = call.op ? Use::reduced : Use::moved;
     std::vector<Collective> parts(count);
     for (std::size_t i = 0; i < count; ++i) {
       Collective& c = parts[i];
       c.type = call.type;
-      if (!works_in_place(c.type)) c.inputs.push_back(view_of(call.inputs[i], call.name(), use, true));
+      if (!works_in_place(c.type)) c.inputs.push_back(view(call.inputs[i], call, true));
       // Of a list for each rank, this operation has one in each.
       for (std::size_t k = i; k < call.outputs.size(); k += count) {
-        c.outputs.push_back(view_of(call.outputs[k], call.name(), use, true));
+        c.outputs.push_back(view(call.outputs[k], call, true));
       }
     }
     return start_all(std::move(call), std::move(parts));
@@ -81,7 +80,7 @@ TorchBackend::WorkHandle TorchBackend::start_uneven_reduce_scatter(Call&& call) 
     for (std::size_t r = 0; r < parts.size(); ++r) {
       parts[r].type = OpType::reduce;
       parts[r].root = static_cast<int>(r);
-      parts[r].outputs.push_back(view_of(r == me ? output : call.inputs[r], call.name(), Use::reduced, true));
+      parts[r].outputs.push_back(view(r == me ? output : call.inputs[r], call, true));
     }
     output.copy_(call.inputs[me].reshape(output.sizes()));
     return start_all(std::move(call), std::move(parts));

@@ -65,6 +65,10 @@ void check(const at::Tensor& tensor, const char* operation) {
 }  // namespace
 
 Tensor view_of(const at::Tensor& tensor, const char* operation, Use use, bool owned) {
+  return view_of(tensor, operation, use, owned ? std::make_shared<at::Tensor>(tensor) : std::shared_ptr<void>());
+}
+
+Tensor view_of(const at::Tensor& tensor, const char* operation, Use use, std::shared_ptr<void> owner) {
   check(tensor, operation);
   const std::optional<Kind> kind = kind_of(tensor.scalar_type(), use);
   if (!kind) {
@@ -82,15 +86,8 @@ Tensor view_of(const at::Tensor& tensor, const char* operation, Use use, bool ow
       options.strides->push_back(1);
     }
   }
-  if (owned) options.owner = std::make_shared<at::Tensor>(tensor);
+  options.owner = std::move(owner);
   return Tensor::wrap(tensor.mutable_data_ptr(), shape, kind->dtype, options);
-}
-
-std::vector<Tensor> views_of(const std::vector<at::Tensor>& tensors, const char* operation, Use use, bool owned) {
-  std::vector<Tensor> views;
-  views.reserve(tensors.size());
-  for (const at::Tensor& tensor : tensors) views.push_back(view_of(tensor, operation, use, owned));
-  return views;
 }
 
 at::Tensor tensor_of(const Tensor& tensor) {

@@ -1,7 +1,7 @@
 // PyTorch's tensors as ours and ours as PyTorch's, over the same memory.
 #pragma once
 
-#include <vector>
+#include <memory>
 
 #include <ATen/core/Tensor.h>
 
@@ -16,7 +16,8 @@ enum class Use { moved, reduced };
 /// as integers of their size. With `owned` it keeps the tensor alive, else the caller does. Throws Unsupported for
 /// another device, layout or dtype, InvalidArgument for a tensor whose elements are not what its memory says.
 Tensor view_of(const at::Tensor& tensor, const char* operation, Use use, bool owned);
-std::vector<Tensor> views_of(const std::vector<at::Tensor>& tensors, const char* operation, Use use, bool owned);
+/// The same with an owner of the caller's choice.
+Tensor view_of(const at::Tensor& tensor, const char* operation, Use use, std::shared_ptr<void> owner);
 
 /// A tensor over the same memory, which it keeps alive.
 at::Tensor tensor_of(const Tensor& tensor);

@@ -2,6 +2,9 @@
 #pragma once
 
 #include <exception>
+#include <memory>
+
+#include <ATen/core/Tensor.h>
 
 #include <hookline/core/interrupt.hpp>
 
@@ -14,6 +17,8 @@ struct PythonHooks {
   void (*take_gil_back)(void* state) = nullptr;
   /// An error of this library as a Python exception, for code of PyTorch's to throw; null where Python is ending.
   std::exception_ptr (*raised)(const std::exception_ptr& error) = nullptr;
+  /// Owns Python's object of a tensor, for methods of Python groups to be called with; null where Python is ending.
+  std::shared_ptr<void> (*owner)(const at::Tensor& tensor) = nullptr;
 };
 inline PythonHooks& python_hooks() noexcept {
   static PythonHooks hooks;

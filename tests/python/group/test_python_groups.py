@@ -162,6 +162,22 @@ def test_rank_size_and_abort_of_its_own():
     assert odd.timeout == datetime.timedelta(seconds=3)
 
 
+def test_rank_and_size_by_the_names_of_torch():
+    class Odd(hl.ProcessGroup):
+        def getRank(self):  # noqa: N802
+            return super().getRank() + 2
+
+        def getSize(self):  # noqa: N802
+            return super().getSize() + 4
+
+    odd = Odd(0, 1)
+    for group in (odd, through_cpp(odd), hl.recorded(odd)):
+        assert (group.rank(), group.size()) == (2, 5)
+        assert (group.getRank(), group.getSize()) == (2, 5)
+    plain = hl.threads_groups(1)[0]
+    assert (plain.getRank(), plain.getSize()) == (0, 1)
+
+
 def test_torch_tensors_arrive_as_torch_tensors_and_arrays_as_arrays():
     group, native = one()
     t = torch.ones(4)

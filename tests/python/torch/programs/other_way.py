@@ -275,5 +275,58 @@ def a_hookline_group_is_a_backend():
     assert x[0] == SIZE * SIZE
 
 
+class Seeing(hl.ProcessGroup):
+    """A group written for hookline that says what its methods were called with."""
+
+    def __init__(self):
+        super().__init__(0, 1)
+        self.seen = []
+
+    def see(self, *arguments):
+        self.seen = arguments[:-1]
+        future = hl.Future()
+        future.set_result(None)
+        return hl.Work(future)
+
+    allreduce = allreduce_coalesced = broadcast = allgather = _allgather_base = see
+
+    def barrier(self, opts=None):
+        return self.see(opts)
+
+
+@check
+def a_python_group_gets_the_tensors_of_the_caller():
+    group = Seeing()
+    for backend in (ht.backend_of(group), ht.backend_of(hl.nan_checked(group))):
+        world = dist.ProcessGroup(dist.HashStore(), 0, 1)
+        world._register_backend(torch.device("cpu"), dist.ProcessGroup.BackendType.CUSTOM, backend)
+        tensors = [torch.ones(3), torch.ones(2, 3, dtype=torch.bfloat16), torch.ones(4, 4)[:, 1], torch.tensor(3)]
+        tensors += [nn.Parameter(torch.ones(2)).detach(), torch.zeros(0), torch.ones(2, dtype=torch.bool)]
+        for tensor in [*tensors, torch.ones(2, dtype=torch.complex64), torch.ones(4, 2, dtype=torch.complex64)[:, 1]]:
+            world.allreduce([tensor]).wait()
+            ((given,),) = group.seen
+            assert given is tensor, (given, tensor)
+        parameter = nn.Parameter(torch.ones(2))
+        world.broadcast([parameter]).wait()
+        assert group.seen[0][0] is parameter
+        odd = torch.ones(3).to(torch.float8_e5m2)  # a dtype that hookline has no name for
+        world.broadcast([odd]).wait()
+        assert group.seen[0][0] is odd
+        output, part = torch.zeros(3), torch.ones(3)
+        world.allgather([[output]], [part]).wait()
+        assert group.seen[0][0][0] is output
+        assert group.seen[1][0] is part
+        world._allgather_base(output, part).wait()
+        assert group.seen[0] is output
+        assert group.seen[1] is part
+        world.allreduce_coalesced([output, part]).wait()
+        assert group.seen[0][0] is output
+        assert group.seen[0][1] is part
+        world.barrier().wait()
+    x = torch.ones(3)
+    work = ht.backend_of(group).allreduce([x], dist.AllreduceOptions())
+    assert work.get_future().wait()[0] is x
+
+
 run()
 dist.destroy_process_group()
