@@ -69,6 +69,7 @@ class Nodes:
         self.end: End | None = None  # set by the thread that uses `events`, when another node ended the job
         self.others_ended = place.nodes == 1
         self._secret = secrets.token_hex(32).encode()
+        self._is_store_lost = False
         self._stop = threading.Event()
         self._news: queue.SimpleQueue[End | None] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
@@ -97,10 +98,11 @@ class Nodes:
         self._stop.set()
         if self._thread is not None:
             self._thread.join()
-        with contextlib.suppress(Error):
-            self._store.set(f"ended/{self.place.rank}", self._secret)
-            if self.place.rank == 0:
-                self._store.wait([f"ended/{node}" for node in range(1, self.place.nodes)], GOODBYE)
+        if not self._is_store_lost:
+            with contextlib.suppress(Error):
+                self._store.set(f"ended/{self.place.rank}", self._secret)
+                if self.place.rank == 0:
+                    self._store.wait([f"ended/{node}" for node in range(1, self.place.nodes)], GOODBYE)
         self.events.close()
         self._bell.close()
 
@@ -146,6 +148,8 @@ class Nodes:
 
     def tell(self, text: str, code: int) -> None:
         """Ends the job on all nodes, unless another node has done so already. Does nothing if the store is lost."""
+        if self._is_store_lost:
+            return
         with contextlib.suppress(Error):
             self._store.compare_set("end", b"", encode(End(self.place.rank, printable(text), code)))
 
@@ -215,17 +219,18 @@ class Nodes:
         me = self.place.rank
         try:
             news = self._hear_end()
-        except PeerLost as error:
+        except (PeerLost, Timeout) as error:
+            self._is_store_lost = True
             news = End(0, f"the store that its launcher keeps is lost: {error}", FAILED)
         except (Error, ControlError) as error:
             news = End(me, str(error), FAILED)
         except Exception as error:  # without this thread a failure elsewhere would go unnoticed
             news = End(me, f"its launcher failed ({type(error).__name__}: {error})", FAILED)
-        if news is not None:
-            self.tell(news.text, news.code)  # does nothing where another node has told it
         if not self._stop.is_set():
             self._news.put(news)
             self._bell.send(b"!")
+            if news is not None:
+                self.tell(news.text, news.code)  # does nothing where another node has told it
 
     def _hear_end(self) -> End | None:
         store = self._ear
