@@ -80,8 +80,8 @@ class Nodes:
             clone = tcp.clone()
             self._store, self._ear = PrefixStore(PREFIX, tcp), PrefixStore(PREFIX, clone)
             self._hellos = self._meet(Hello(ranks, socket.gethostname(), torch_port, commitment(self._secret)))
-            for store in (tcp, clone, self._store, self._ear):
-                store.set_timeout(GOODBYE)
+            for store, timeout in ((tcp, GOODBYE), (self._store, GOODBYE), (clone, SILENCE), (self._ear, SILENCE)):
+                store.set_timeout(timeout)
         except ControlError as error:
             self.tell(str(error), FAILED)
             raise MeetingError(str(error)) from error

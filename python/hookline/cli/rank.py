@@ -3,6 +3,7 @@
 import contextlib
 import ctypes
 import os
+import resource
 import signal
 import subprocess
 from collections.abc import Mapping, Sequence
@@ -12,6 +13,8 @@ from .output import Sink, Stream
 PR_SET_PDEATHSIG = 1
 # Looked up before any fork: the child must not load libraries.
 _prctl = ctypes.CDLL(None, use_errno=True).prctl
+# Of the user. The launcher may raise its own; ranks have this one, since select() fails beyond 1024 descriptors.
+_DESCRIPTORS = resource.getrlimit(resource.RLIMIT_NOFILE)
 
 
 class Rank:
@@ -40,6 +43,7 @@ class Rank:
             for number in caught:
                 signal.signal(number, signal.SIG_DFL)
             signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+            resource.setrlimit(resource.RLIMIT_NOFILE, _DESCRIPTORS)
             if _prctl(PR_SET_PDEATHSIG, signal.SIGKILL) != 0 or os.getppid() != launcher:
                 os._exit(127)
 

@@ -5,6 +5,7 @@ import contextlib
 import importlib.machinery
 import importlib.util
 import os
+import resource
 import shutil
 import socket
 import sys
@@ -300,6 +301,13 @@ def launch_node(command: Sequence[str], nodes: Nodes, prefix: bool, grace: float
     return end.code if end is not None else exit_code(supervisor.first_failure)
 
 
+def raise_descriptor_limit() -> None:
+    """Lets this process open as many files as the system permits: the store of node 0 has connections of all ranks."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with contextlib.suppress(OSError, ValueError):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
 def exit_code(failure: Rank | None) -> int:
     """The launcher's exit code for the first rank that failed."""
     if failure is None or failure.status is None:
@@ -318,6 +326,8 @@ def main(arguments: Sequence[str]) -> int:
         token = find_token(options.token_file, nodes, node, options.timeout, os.environ)
         if place is None:
             return launch(command, options.ranks, token, options.prefix, options.grace)
+        if node == 0:
+            raise_descriptor_limit()
         with reserved_port("0.0.0.0") if node == 0 else contextlib.nullcontext(0) as torch_port:
             # Before the supervisor takes the signals over: one that comes now ends the launcher, and nothing else runs.
             meeting = Nodes(place, options.ranks, token, torch_port)

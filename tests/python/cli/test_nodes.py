@@ -2,6 +2,7 @@
 
 import json
 import os
+import resource
 import signal
 import socket
 import subprocess
@@ -11,6 +12,7 @@ import time
 import pytest
 from node_processes import ends, own_address
 
+import hookline as hl
 from hookline.cli import run
 
 # Says who it is through the store, and waits there for all others.
@@ -118,17 +120,64 @@ def test_a_master_that_is_killed_ends_the_others(launcher, nodes):
         time.sleep(0.02)
 
 
-def test_a_launcher_that_is_silent_ends_the_job(launcher, nodes):
-    # The time is the launcher's own constant, so that nobody waits half a minute here.
+def start_impatient(launcher, nodes, node):
+    """Starts a launcher that waits 1.5 s, not 30 s, for a sign of life of the others."""
     program = launcher.program(
         "import sys\nfrom hookline.cli import main, nodes\nnodes.SILENCE = 1.5\nsys.exit(main(sys.argv[1:]))",
         "short.py",
     )
-    second = nodes(1, 2, "-n", "1", "sh", "-c", WAITING)
-    arguments = ["run", "--nnodes", "2", "--node-rank", "0", "--master", nodes.master, "-n", "1", "sh", "-c", WAITING]
-    first = subprocess.Popen(
-        [sys.executable, program, *arguments], env=launcher.environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    place = ["--nnodes", "2", "--node-rank", str(node), "--master", nodes.master]
+    return subprocess.Popen(
+        [sys.executable, program, "run", *place, "-n", "1", "sh", "-c", WAITING],
+        env=launcher.environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
     )
+
+
+def test_a_master_that_is_stopped_ends_the_others(launcher, nodes):
+    first = nodes(0, 2, "-n", "1", "sh", "-c", WAITING)
+    second = start_impatient(launcher, nodes, 1)
+    try:
+        launcher.lines(first, 1)
+        launcher.lines(second, 1)
+        first.send_signal(signal.SIGSTOP)
+        code, _, err = ends(second, 60)
+        assert code == 1
+        assert f"node 0 ({socket.gethostname()}): the store that its launcher keeps is lost: " in err
+    finally:
+        second.kill()
+        second.wait()
+        first.send_signal(signal.SIGTERM)
+        first.send_signal(signal.SIGCONT)
+    code, _, err = ends(first)
+    assert code == 128 + signal.SIGTERM
+    assert "Traceback" not in err
+
+
+def test_node_0_serves_more_clients_than_its_soft_limit_of_descriptors(launcher, nodes):
+    token = launcher.environment["HOOKLINE_TOKEN"]
+    command = ["sh", "-c", f"ulimit -n; {WAITING}"]
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (64, hard))
+    try:
+        processes = [nodes(node, 2, "-n", "1", *command) for node in range(2)]
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    for process in processes:
+        assert launcher.lines(process, 2) == [b"64\n", b"ready\n"]  # ranks have the user's limit
+    host, _, port = nodes.master.partition(":")
+    clients = [hl.TCPStore(host, int(port), token=token) for _ in range(80)]
+    assert clients[-1].num_keys() > 0
+    del clients
+    processes[0].send_signal(signal.SIGTERM)
+    for process in processes:
+        ends(process)
+
+
+def test_a_launcher_that_is_silent_ends_the_job(launcher, nodes):
+    second = nodes(1, 2, "-n", "1", "sh", "-c", WAITING)
+    first = start_impatient(launcher, nodes, 0)
     try:
         launcher.lines(first, 1)
         launcher.lines(second, 1)
