@@ -247,7 +247,8 @@ class Nodes:
                 check_ended(node, self._hellos[node], store.get(f"ended/{node}"))
                 others.remove(node)
             if not others:
-                return None
+                # A node writes 'end' before 'ended': it may have written both since the wait.
+                return decode_end(store.get("end")) if store.check(["end"]) else None
             for node, beat in zip(others, store.multi_get([f"beat/{node}" for node in others]), strict=True):
                 if beat != heard[node][0]:
                     heard[node] = (beat, time.monotonic())

@@ -8,12 +8,15 @@ import socket
 import subprocess
 import sys
 import time
+from dataclasses import replace
 
 import pytest
 from node_processes import ends, own_address
 
 import hookline as hl
+from hookline.cli import nodes as node_module
 from hookline.cli import run
+from hookline.cli.control import End, Hello, commitment, encode
 
 # Says who it is through the store, and waits there for all others.
 MEETING = """\
@@ -79,6 +82,25 @@ def test_a_failure_on_one_node_ends_the_others_with_its_exit_code(launcher, node
     name = socket.gethostname()
     assert err.startswith(f"hookline run: node 1 ({name}): rank ")
     assert "failed: exit code 3; the ranks of this node were ended" in err
+
+
+def test_a_node_that_fails_and_ends_between_two_looks_has_failed(monkeypatch):
+    place = node_module.Place(nodes=1, rank=0, host="127.0.0.1", port=0, patience=30)
+    job = node_module.Nodes(place, 1, "0123456789abcdef")
+    job.place = replace(place, nodes=2)
+    job._hellos.append(Hello(1, "other", 0, commitment(b"secret")))
+
+    def fail_after_the_look(store, *_):
+        store.set("beat/1", b"1")
+        store.set("end", encode(End(1, "rank 1 failed", 3)))
+        store.set("ended/1", b"secret")
+        return False
+
+    monkeypatch.setattr(node_module, "_wait", fail_after_the_look)
+    with job:
+        job.others_ended = False
+        job.watch()
+        assert job.take_news() == End(1, "rank 1 failed", 3)
 
 
 def test_node_0_waits_for_the_others(launcher, nodes):
