@@ -180,6 +180,7 @@ void bind_store(nb::module_& m) {
             if (port < 0 || port > 65535) {
               throw InvalidArgument("TCPStore: port must have value from 0 to 65535 but was " + std::to_string(port));
             }
+            if (world_size == -1) world_size.reset();  // as PyTorch's: not fixed
             TCPStoreOptions options{host_name,       static_cast<std::uint16_t>(port), world_size, is_master, timeout,
                                     wait_for_workers};
             options.listen_on_all_interfaces = listen_on_all_interfaces;

@@ -4,6 +4,8 @@
 #include <cstdlib>
 #include <exception>
 
+#include <fmt/format.h>
+
 #include <hookline/backend/layered.hpp>
 #include <hookline/backend/make_backend.hpp>
 #include <hookline/core/error.hpp>
@@ -11,6 +13,7 @@
 
 #include "group/debug.hpp"
 #include "group/round.hpp"
+#include "store/store_error.hpp"
 
 namespace hookline {
 namespace {
@@ -39,6 +42,11 @@ std::shared_ptr<ProcessGroup> init_process_group(const InitOptions& options) {
   if (!options.store) {
     job = rendezvous(options.init_method, options.rank, options.world_size, options.timeout);
   } else if (options.rank && options.world_size) {
+    store::check_world_size_range("init_process_group", "world_size", *options.world_size);
+    if (*options.rank < 0 || *options.rank >= *options.world_size) {
+      throw InvalidArgument(fmt::format("init_process_group: rank is out of range: expected 0 to {}, got {}",
+                                        *options.world_size - 1, *options.rank));
+    }
     job = {options.store, *options.rank, *options.world_size, -1};
   } else {
     throw InvalidArgument("init_process_group with a store needs rank and world_size too");

@@ -84,6 +84,7 @@ struct FileStore::Parts {
 };
 
 FileStore::FileStore(const std::string& path, int world_size, Milliseconds timeout) : Store(timeout) {
+  if (world_size != -1) store::check_world_size_range(fmt::format("FileStore({})", path), "world_size", world_size);
   const auto mode = world_size > 0 ? LogFile::Lock::Mode::exclusive : LogFile::Lock::Mode::shared;
   const auto enter = [&](LogFile::Lock& lock) {
     if (!lock.at_its_path()) return false;  // the last user of the run before has just removed it

@@ -11,6 +11,7 @@
 #include <hookline/core/error.hpp>
 
 #include "store/cluster_master.hpp"
+#include "store/store_error.hpp"
 #include "store/url.hpp"
 
 namespace hookline::store {
@@ -51,12 +52,24 @@ const Launcher* find_launcher(const Environment& environment) {
   return nullptr;
 }
 
+/// A number and the environment variable, query parameter or argument that it came from.
+struct Sourced {
+  int value;
+  std::string_view source;
+};
+
 /// The value of `name`, or of the launcher's own name for it.
-std::optional<int> number(const Environment& environment, std::string_view name, std::string_view launchers_name) {
+std::optional<Sourced> sourced_number(const Environment& environment, std::string_view name,
+                                      std::string_view launchers_name) {
   for (const std::string_view each : {name, launchers_name}) {
-    if (const auto text = value_of(environment, each); !text.empty()) return parse_number(each, text);
+    if (const auto text = value_of(environment, each); !text.empty()) return Sourced{parse_number(each, text), each};
   }
   return std::nullopt;
+}
+
+std::optional<int> number(const Environment& environment, std::string_view name, std::string_view launchers_name) {
+  const auto found = sourced_number(environment, name, launchers_name);
+  return found ? std::optional(found->value) : std::nullopt;
 }
 
 /// What all processes of the job have alike and other jobs do not.
@@ -177,27 +190,29 @@ RendezvousPlan plan_rendezvous(std::string_view init_method, std::optional<int> 
   const Launcher* launcher = from_environment ? find_launcher(environment) : nullptr;
 
   const auto who = [&](const char* name, std::optional<int> argument, std::string_view variable,
-                       std::string_view launchers_name) {
+                       std::string_view launchers_name) -> Sourced {
     const auto in_url = url.query.find(name);
     if (in_url != url.query.end() && argument) {
       throw InvalidArgument(
           fmt::format("rendezvous(\"{}\"): {} is given in the address and as an argument", init_method, name));
     }
-    if (in_url != url.query.end()) return parse_number(name, in_url->second);
-    if (argument) return *argument;
+    if (in_url != url.query.end()) return {parse_number(name, in_url->second), name};
+    if (argument) return {*argument, name};
     if (!from_environment) {
       throw InvalidArgument(fmt::format("rendezvous(\"{}\"): {} parameter missing; add ?{}=… or give it as an argument",
                                         init_method, name, name));
     }
-    const auto value = number(environment, variable, launchers_name);
+    const auto value = sourced_number(environment, variable, launchers_name);
     if (!value) missing_variable(variable);
     return *value;
   };
 
   RendezvousPlan plan;
-  plan.rank = who("rank", rank, "RANK", launcher ? launcher->rank : "");
-  plan.world_size = who("world_size", world_size, "WORLD_SIZE", launcher ? launcher->world_size : "");
-  if (plan.world_size < 1 || plan.rank < 0 || plan.rank >= plan.world_size) {
+  plan.rank = who("rank", rank, "RANK", launcher ? launcher->rank : "").value;
+  const Sourced size = who("world_size", world_size, "WORLD_SIZE", launcher ? launcher->world_size : "");
+  check_world_size_range(fmt::format("rendezvous(\"{}\")", init_method), size.source, size.value);
+  plan.world_size = size.value;
+  if (plan.rank < 0 || plan.rank >= plan.world_size) {
     throw InvalidArgument(fmt::format("rendezvous(\"{}\"): rank {} is not one of a world of {}", init_method, plan.rank,
                                       plan.world_size));
   }

@@ -47,6 +47,13 @@ void check_world_size(const Store& store, std::string_view key, std::int64_t wor
       fmt::format("barrier(\"{}\") on {}: world_size must be positive, not {}", key, store.describe(), world_size));
 }
 
+void check_world_size_range(std::string_view where, std::string_view name, std::int64_t world_size) {
+  if (world_size >= 1 && world_size <= kMaxWorldSize) return;
+  throw InvalidArgument(
+      fmt::format("{}: {} is out of range: expected 1 to {}, got {}. Set it to the number of processes.", where, name,
+                  kMaxWorldSize, world_size));
+}
+
 void check_pairs(const Store& store, const std::vector<std::string>& keys, const std::vector<std::string>& values) {
   if (keys.size() == values.size()) return;
   throw InvalidArgument(fmt::format("multi_set on {}: {} keys but {} values; give one value a key", store.describe(),

@@ -23,6 +23,10 @@ std::string missing(Store& store, const std::vector<std::string>& keys);
 /// Throws InvalidArgument where nobody would come to a barrier.
 void check_world_size(const Store& store, std::string_view key, std::int64_t world_size);
 
+/// Throws InvalidArgument unless `world_size` is from 1 to kMaxWorldSize. The error names the caller `where` and the
+/// argument or environment variable `name`.
+void check_world_size_range(std::string_view where, std::string_view name, std::int64_t world_size);
+
 /// Throws InvalidArgument where multi_set is given more or fewer values than keys.
 void check_pairs(const Store& store, const std::vector<std::string>& keys, const std::vector<std::string>& values);
 

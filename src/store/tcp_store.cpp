@@ -54,17 +54,18 @@ constexpr Milliseconds kPopAgainTime = std::chrono::seconds(1);
 
 TCPStore::TCPStore(const TCPStoreOptions& options) : Store(options.timeout) {
   if (options.host.empty()) throw InvalidArgument("TCPStore: no host was given; name the host that keeps the store");
+  if (options.world_size == 0) {
+    throw InvalidArgument("TCPStore world size cannot be 0. Leave it out where the number of processes is not known.");
+  }
+  if (options.world_size) {
+    store::check_world_size_range(fmt::format("TCPStore({})", store::endpoint_name(options.host, options.port)),
+                                  "world_size", *options.world_size);
+  }
   if (!options.is_master && options.port == 0) {
     throw InvalidArgument(fmt::format(
         "TCPStore({}): only the master may leave the port open with 0; give the port that the master's store "
         "tells with port()",
         options.host));
-  }
-  if (options.world_size && *options.world_size < 1) {
-    throw InvalidArgument(
-        fmt::format("TCPStore({}): a world_size of {} has no process in it; leave it out where the "
-                    "number is not known",
-                    store::endpoint_name(options.host, options.port), *options.world_size));
   }
   const std::string token = store::token_or_environment(options.token);
   std::shared_ptr<store::TcpServer> server;

@@ -26,6 +26,10 @@ std::string_view cut(std::string_view& text, std::string_view mark) {
 int parse_number(std::string_view what, std::string_view text) {
   int number = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (error == std::errc::result_out_of_range) {
+    throw InvalidArgument(
+        fmt::format("rendezvous: {} is out of range: expected a whole number of 32 bits, got \"{}\"", what, text));
+  }
   if (text.empty() || error != std::errc() || end != text.data() + text.size()) {
     throw InvalidArgument(fmt::format("rendezvous: {} must be a whole number, not \"{}\"", what, text));
   }

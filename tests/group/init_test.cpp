@@ -4,6 +4,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <limits>
+
 #include <hookline/backend/make_backend.hpp>
 #include <hookline/core/error.hpp>
 #include <hookline/store/memory_store.hpp>
@@ -39,6 +41,9 @@ TEST(InitProcessGroup, RefusesWhatMakesNoSense) {
   EXPECT_THROW(init_process_group({.store = store}), InvalidArgument);
   EXPECT_THROW(make_backend("shm", {.rank = 0, .size = 1}), InvalidArgument) << "without a store";
   EXPECT_THROW(init_process_group({.rank = 2, .world_size = 2, .store = store}), InvalidArgument);
+  for (const int size : {-1, 0, kMaxWorldSize + 1, std::numeric_limits<int>::max()}) {
+    EXPECT_THROW(init_process_group({.rank = 0, .world_size = size, .store = store}), InvalidArgument) << size;
+  }
   EXPECT_THROW(init_process_group({.backend = "shm", .rank = 0, .world_size = 65, .store = store}), InvalidArgument);
   EXPECT_THROW(init_process_group({.rank = 0, .world_size = 1, .timeout = Milliseconds(0), .store = store}),
                InvalidArgument);

@@ -1,10 +1,12 @@
 // What a rendezvous decides, from arguments and an environment that is only a map.
 #include "store/rendezvous_plan.hpp"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <hookline/core/error.hpp>
+#include <hookline/store/store.hpp>
 
 namespace hookline::store {
 namespace {
@@ -74,7 +76,22 @@ TEST(RendezvousPlan, NumbersAreChecked) {
   }
   expect_refused("env://", good, "rank 2 is not one of a world of 2", 2);
   expect_refused("env://", good, "rank -1", -1);
-  expect_refused("env://", good, "world of 0", 0, 0);
+}
+
+TEST(RendezvousPlan, WorldSizesOutOfRangeNameTheirSource) {
+  const Environment good = {{"RANK", "0"}, {"WORLD_SIZE", "2"}, {"MASTER_ADDR", "h"}, {"MASTER_PORT", "1"}};
+  for (const char* size : {"2147483647", "1048577", "0", "-1"}) {
+    Environment bad = good;
+    bad["WORLD_SIZE"] = size;
+    expect_refused("env://", bad, fmt::format("WORLD_SIZE is out of range: expected 1 to 1048576, got {}", size));
+  }
+  Environment huge = good;
+  huge["WORLD_SIZE"] = "99999999999";
+  expect_refused("env://", huge, "WORLD_SIZE is out of range");
+  expect_refused("env://", good, "world_size is out of range: expected 1 to 1048576, got 0", 0, 0);
+  expect_refused("tcp://h:1?rank=0&world_size=2147483647", {}, "world_size is out of range");
+  expect_refused("env://", {{"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "2147483647"}}, "SLURM_NTASKS is out of range");
+  EXPECT_EQ(plan_rendezvous("env://", 0, kMaxWorldSize, good).world_size, kMaxWorldSize);
 }
 
 TEST(RendezvousPlan, LaunchersTellRankAndSize) {

@@ -10,6 +10,7 @@
 #include <atomic>
 #include <ctime>
 #include <future>
+#include <limits>
 #include <thread>
 
 #include <hookline/core/error.hpp>
@@ -130,7 +131,9 @@ TEST(TcpStore, NamesWhatIsWrongWithAnAddress) {
       HasSubstr("within 80 ms"));
   EXPECT_THROW(TCPStore(TCPStoreOptions{.port = 0}), InvalidArgument);
   EXPECT_THROW(TCPStore(TCPStoreOptions{.host = "", .is_master = true}), InvalidArgument);
-  EXPECT_THROW(TCPStore(TCPStoreOptions{.world_size = 0, .is_master = true}), InvalidArgument);
+  for (const int size : {0, -1, kMaxWorldSize + 1, std::numeric_limits<int>::max()}) {
+    EXPECT_THROW(TCPStore(TCPStoreOptions{.world_size = size, .is_master = true}), InvalidArgument) << size;
+  }
 }
 
 TEST(TcpStore, ListensOnTheNamedHostOnly) {

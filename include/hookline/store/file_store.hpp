@@ -19,7 +19,7 @@ namespace hookline {
 class HOOKLINE_EXPORT FileStore final : public Store {
  public:
   /// Opens the file or makes it, readable for this user only. ResourceError where the system refuses or the file is
-  /// damaged, InvalidArgument where it is something else.
+  /// damaged, InvalidArgument where it is something else or the world size is out of range; -1 leaves it open.
   explicit FileStore(const std::string& path, int world_size = -1, Milliseconds timeout = kDefaultStoreTimeout);
   ~FileStore() override;
 

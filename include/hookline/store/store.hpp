@@ -12,6 +12,9 @@
 
 namespace hookline {
 
+/// The largest world size that stores and groups accept.
+inline constexpr int kMaxWorldSize = 1'048'576;
+
 /// Keys are text, values any bytes. Every operation is atomic across the processes that share the store, and may be
 /// called from several threads at once. What waits gives up after a timeout with a Timeout error that names key, store
 /// and time. An operation that an implementation lacks throws Unsupported naming both; multi_get, multi_set and barrier

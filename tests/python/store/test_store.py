@@ -246,3 +246,24 @@ def test_rendezvous(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("WORLD_SIZE", "1")
     monkeypatch.setenv("HOOKLINE_STORE", str(tmp_path / "other"))
     assert hl.rendezvous(timeout=3).store.timeout == timedelta(seconds=3)
+
+
+@pytest.mark.parametrize("size", [2147483647, 1048577, 0, -7])
+def test_world_sizes_out_of_range(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: int) -> None:
+    expected = rf"world_size is out of range: expected 1 to 1048576, got {size}"
+    monkeypatch.setenv("RANK", "0")
+    monkeypatch.setenv("WORLD_SIZE", str(size))
+    monkeypatch.setenv("HOOKLINE_STORE", str(tmp_path / "store"))
+    with pytest.raises(ValueError, match=expected.replace("world_size", "WORLD_SIZE")):
+        hl.init_process_group(timeout=1)
+    with pytest.raises(ValueError, match=expected):
+        hl.init_process_group(store=hl.MemoryStore(), rank=0, world_size=size, timeout=1)
+    with pytest.raises(ValueError, match=expected):
+        hl.FileStore(str(tmp_path / "store"), size)
+    with pytest.raises(ValueError, match=expected if size else "TCPStore world size cannot be 0"):
+        hl.TCPStore("127.0.0.1", 0, size, is_master=True, timeout=1)
+
+
+def test_a_world_size_of_minus_one_is_not_fixed(tmp_path: Path) -> None:
+    hl.FileStore(str(tmp_path / "store"), -1).set("k", "v")
+    hl.TCPStore("127.0.0.1", 0, -1, is_master=True, timeout=20).set("k", "v")
