@@ -276,6 +276,16 @@ class Store:
     def barrier(self, key: str, world_size: int, timeout: float | datetime.timedelta | None = None) -> None:
         """Returns when world_size callers have come to the barrier of this name."""
 
+    def has_extended_api(self) -> bool:
+        """
+        True if append, multi_get and multi_set are implemented by the store itself.
+        """
+
+    def clone(self) -> Store:
+        """
+        Returns another store object on the same values, with its own timeout and, for a TCPStore, its own connection: for another thread.
+        """
+
     @property
     def timeout(self) -> datetime.timedelta:
         """How long waits last that are given no time."""
@@ -301,7 +311,7 @@ class FileStore(Store):
 class PrefixStore(Store):
     """A store whose keys are those of another one under a prefix."""
 
-    def __init__(self, prefix: str, store: Store) -> None: ...
+    def __init__(self, prefix: str, store: Store | None) -> None: ...
 
     @property
     def prefix(self) -> str: ...
@@ -312,9 +322,9 @@ class PrefixStore(Store):
 class TCPStore(Store):
     """A store that one process keeps and others reach over TCP."""
 
-    def __init__(self, host_name: str, port: int, world_size: int | None = None, is_master: bool = False, timeout: float | datetime.timedelta = 300.0, wait_for_workers: bool = True, listen_on_all_interfaces: bool = False, *, token: str | None = None, allow_unauthenticated: bool = False) -> None:
+    def __init__(self, host_name: str, port: int, world_size: int | None = None, is_master: bool = False, timeout: float | datetime.timedelta = 300.0, wait_for_workers: bool = True, multi_tenant: bool = False, master_listen_fd: int | None = None, use_libuv: bool = True, *, listen_on_all_interfaces: bool = False, token: str | None = None, allow_unauthenticated: bool = False) -> None:
         """
-        With `token`, or HOOKLINE_TOKEN in the environment, both sides prove that they have the same one before the first request; an empty one is PyTorch's plain protocol. A server that other hosts reach needs a token, unless `allow_unauthenticated` (HOOKLINE_ALLOW_UNAUTHENTICATED=1) says that it serves any client.
+        The arguments of torch.distributed.TCPStore, in its order, and three more. Tenants (`multi_tenant`) of one process share a server on one port. The master's server owns `master_listen_fd`, a bound socket. `use_libuv` has no effect: there is one server. With `token`, or HOOKLINE_TOKEN in the environment, both sides prove that they have the same one before the first request; an empty one is PyTorch's plain protocol. A server that other hosts reach needs a token, unless `allow_unauthenticated` (HOOKLINE_ALLOW_UNAUTHENTICATED=1) says that it serves any client.
         """
 
     @property
@@ -323,11 +333,12 @@ class TCPStore(Store):
     @property
     def port(self) -> int: ...
 
+    @property
+    def libuvBackend(self) -> bool:
+        """The `use_libuv` that the constructor was given."""
+
     def ping(self) -> None:
         """Returns when the server has answered."""
-
-    def clone(self) -> TCPStore:
-        """Another connection to the same server, for a thread that waits long."""
 
 class Rendezvous:
     """What a process learns at a rendezvous."""

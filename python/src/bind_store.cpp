@@ -24,6 +24,8 @@ namespace {
 using Keys = std::vector<std::string>;
 using Values = std::vector<ValueArg>;
 
+constexpr const char* kUseLibuv = "_use_libuv";
+
 /// The store's own timeout where none is given.
 Milliseconds or_default(const std::optional<TimeoutArg>& timeout, const Store& store) {
   return timeout ? *timeout : store.timeout();
@@ -128,7 +130,12 @@ void bind_operations(nb::class_<Store, PyStore>& store) {
             natively([&] { s.barrier(key, world_size, limit); });
           },
           arg("key"), arg("world_size"), arg("timeout") = nb::none(),
-          "Returns when world_size callers have come to the barrier of this name.");
+          "Returns when world_size callers have come to the barrier of this name.")
+      .def("has_extended_api", &Store::has_extended_api,
+           "True if append, multi_get and multi_set are implemented by the store itself.")
+      .def("clone", &Store::clone, native,
+           "Returns another store object on the same values, with its own timeout and, for a TCPStore, its own "
+           "connection: for another thread.");
 }
 
 }  // namespace
@@ -167,15 +174,25 @@ void bind_store(nb::module_& m) {
 
   nb::class_<PrefixStore, Store>(m, "PrefixStore", nb::type_slots(prefix_store_slots),
                                  "A store whose keys are those of another one under a prefix.")
-      .def(nb::init<std::string, std::shared_ptr<Store>>(), arg("prefix"), arg("store"))
+      .def(nb::init<std::string, std::shared_ptr<Store>>(), arg("prefix"), arg("store").none())
       .def_prop_ro("prefix", &PrefixStore::prefix)
-      .def_prop_ro("underlying_store", &PrefixStore::underlying_store);
+      .def_prop_ro("underlying_store", &PrefixStore::underlying_store)
+      .def_prop_ro(
+          "_underlying_non_prefix_store",
+          [](const PrefixStore& prefix) {
+            std::shared_ptr<Store> inner = prefix.underlying_store();
+            while (const auto* next = dynamic_cast<const PrefixStore*>(inner.get())) inner = next->underlying_store();
+            return inner;
+          },
+          "The store inside of all prefixes.");
 
-  nb::class_<TCPStore, Store>(m, "TCPStore", "A store that one process keeps and others reach over TCP.")
+  nb::class_<TCPStore, Store>(m, "TCPStore", nb::dynamic_attr(),
+                              "A store that one process keeps and others reach over TCP.")
       .def(
           "__init__",
           [](TCPStore* self, const std::string& host_name, int port, std::optional<int> world_size, bool is_master,
-             TimeoutArg timeout, bool wait_for_workers, bool listen_on_all_interfaces, std::optional<std::string> token,
+             TimeoutArg timeout, bool wait_for_workers, bool multi_tenant, std::optional<int> master_listen_fd,
+             bool use_libuv, bool listen_on_all_interfaces, std::optional<std::string> token,
              bool allow_unauthenticated) {
             if (port < 0 || port > 65535) {
               throw InvalidArgument("TCPStore: port must have value from 0 to 65535 but was " + std::to_string(port));
@@ -186,19 +203,28 @@ void bind_store(nb::module_& m) {
             options.listen_on_all_interfaces = listen_on_all_interfaces;
             options.token = std::move(token);
             options.allow_unauthenticated = allow_unauthenticated;
+            options.multi_tenant = multi_tenant;
+            options.master_listen_fd = master_listen_fd;
             natively([&] { new (self) TCPStore(options); });
+            nb::setattr(nb::find(self), kUseLibuv, nb::bool_(use_libuv));
           },
           arg("host_name"), arg("port"), arg("world_size") = nb::none(), arg("is_master") = false,
-          arg("timeout") = standard, arg("wait_for_workers") = true, arg("listen_on_all_interfaces") = false,
-          nb::kw_only(), arg("token") = nb::none(), arg("allow_unauthenticated") = false,
-          "With `token`, or HOOKLINE_TOKEN in the environment, both sides prove that they have the same one before the "
-          "first request; an empty one is PyTorch's plain protocol. A server that other hosts reach needs a token, "
-          "unless `allow_unauthenticated` (HOOKLINE_ALLOW_UNAUTHENTICATED=1) says that it serves any client.")
+          arg("timeout") = standard, arg("wait_for_workers") = true, arg("multi_tenant") = false,
+          arg("master_listen_fd") = nb::none(), arg("use_libuv") = true, nb::kw_only(),
+          arg("listen_on_all_interfaces") = false, arg("token") = nb::none(), arg("allow_unauthenticated") = false,
+          "The arguments of torch.distributed.TCPStore, in its order, and three more. Tenants (`multi_tenant`) of one "
+          "process share a server on one port. The master's server owns `master_listen_fd`, a bound socket. "
+          "`use_libuv` "
+          "has no effect: there is one server. With `token`, or HOOKLINE_TOKEN in the environment, both sides prove "
+          "that they have the same one before the first request; an empty one is PyTorch's plain protocol. A server "
+          "that other hosts reach needs a token, unless `allow_unauthenticated` (HOOKLINE_ALLOW_UNAUTHENTICATED=1) "
+          "says that it serves any client.")
       .def_prop_ro("host", &TCPStore::host)
       .def_prop_ro("port", &TCPStore::port)
-      .def("ping", &TCPStore::ping, nb::call_guard<NativeScope>(), "Returns when the server has answered.")
-      .def("clone", &TCPStore::clone, nb::call_guard<NativeScope>(),
-           "Another connection to the same server, for a thread that waits long.");
+      .def_prop_ro(
+          "libuvBackend", [](nb::handle self) { return nb::cast<bool>(nb::getattr(self, kUseLibuv, nb::bool_(true))); },
+          "The `use_libuv` that the constructor was given.")
+      .def("ping", &TCPStore::ping, nb::call_guard<NativeScope>(), "Returns when the server has answered.");
 
   nb::class_<Rendezvous>(m, "Rendezvous", "What a process learns at a rendezvous.")
       .def_ro("store", &Rendezvous::store)

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include <nanobind/stl/chrono.h>
+#include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/string.h>
 
 #include <hookline/core/error.hpp>
@@ -44,6 +45,12 @@ constexpr auto kTexts = [](nb::handle self, const char* method, nb::handle resul
   std::vector<std::string> values;
   for (nb::handle item : nb::borrow<nb::sequence>(result)) values.push_back(kText(self, method, item));
   return values;
+};
+
+constexpr auto kStore = [](nb::handle self, const char* method, nb::handle result) {
+  std::shared_ptr<Store> store;
+  if (result.is_none() || !nb::try_cast(result, store, false)) wrong_result(self, method, "a hookline.Store", result);
+  return store;
 };
 
 // What each argument is, so that it is made a Python object where there is the GIL.
@@ -97,7 +104,8 @@ template <class Convert, class... Args>
 auto PyStore::call_own(const char* method, Convert convert, const Args&... args) const {
   using Result = std::invoke_result_t<Convert, nb::handle, const char*, nb::handle>;
   const auto lacks = [&]() -> Result {
-    throw Unsupported(describe() + " has no " + method + "; define " + method + " in the class");
+    throw Unsupported(std::string(method) + " on " + describe() + ": Not implemented. Define " + method +
+                      " in the class.");
   };
   return call(method, convert, lacks, args...);
 }
@@ -143,7 +151,13 @@ void PyStore::append(const std::string& key, const std::string& value) {
 }
 
 std::vector<std::string> PyStore::multi_get(const std::vector<std::string>& keys) {
-  return call("multi_get", kTexts, [&] { return Store::multi_get(keys); }, Keys{keys});
+  // Not the default of the base, which waits for all keys first: the class may have no wait.
+  const auto one_by_one = [&] {
+    std::vector<std::string> values;
+    for (const std::string& key : keys) values.push_back(get(key));
+    return values;
+  };
+  return call("multi_get", kTexts, one_by_one, Keys{keys});
 }
 
 void PyStore::multi_set(const std::vector<std::string>& keys, const std::vector<std::string>& values) {
@@ -165,5 +179,11 @@ std::int64_t PyStore::queue_len(const std::string& key) {
 void PyStore::barrier(const std::string& key, std::int64_t world_size, Milliseconds timeout) {
   call("barrier", kNothing, [&] { Store::barrier(key, world_size, timeout); }, Key{key}, world_size, timeout);
 }
+
+bool PyStore::has_extended_api() const {
+  return call("has_extended_api", kBool, [] { return false; });
+}
+
+std::shared_ptr<Store> PyStore::clone() const { return call_own("clone", kStore); }
 
 }  // namespace hookline::python

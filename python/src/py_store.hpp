@@ -1,6 +1,7 @@
 // Stores that are Python classes, and how their arguments and results cross the border.
 #pragma once
 
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -54,6 +55,8 @@ class PyStore final : public Store {
   std::string queue_pop(const std::string& key, bool block = true) override;
   std::int64_t queue_len(const std::string& key) override;
   void barrier(const std::string& key, std::int64_t world_size, Milliseconds timeout) override;
+  bool has_extended_api() const override;
+  std::shared_ptr<Store> clone() const override;
 
  private:
   /// Calls the method of the class, or `base` where it has none.

@@ -34,6 +34,11 @@ constexpr Milliseconds kLongestPause{8};
 
 struct FileStore::Parts {
   explicit Parts(const std::string& path) : log(path) {}
+  Parts(const Parts&) = delete;
+  Parts& operator=(const Parts&) = delete;
+
+  /// Runs when the store and all of its clones are gone.
+  ~Parts();
 
   std::mutex mutex;
   LogFile log;
@@ -83,6 +88,21 @@ struct FileStore::Parts {
   }
 };
 
+FileStore::Parts::~Parts() {
+  if (world_size <= 0) return;
+  if (fork_generation != core::fork_generation()) return;  // the parent has opened it, and closes it
+  const InterruptScope deaf(nullptr);
+  try {
+    write(Milliseconds(0), [this](LogFile::Lock& lock, const Table&) {
+      lock.write({RecordKind::closed});
+      const store::Contents& contents = lock.contents();
+      if (contents.opened >= world_size && contents.opened == contents.closed) lock.remove_name();
+    });
+  } catch (const Error&) {
+    // The file stays, as it does when a process is killed; a destructor has nobody to tell.
+  }
+}
+
 FileStore::FileStore(const std::string& path, int world_size, Milliseconds timeout) : Store(timeout) {
   if (world_size != -1) store::check_world_size_range(fmt::format("FileStore({})", path), "world_size", world_size);
   const auto mode = world_size > 0 ? LogFile::Lock::Mode::exclusive : LogFile::Lock::Mode::shared;
@@ -92,25 +112,16 @@ FileStore::FileStore(const std::string& path, int world_size, Milliseconds timeo
     return true;
   };
   do {
-    parts_ = std::make_unique<Parts>(path);
+    parts_ = std::make_shared<Parts>(path);
   } while (!parts_->locked(mode, timeout, enter));
   parts_->world_size = world_size;
 }
 
-FileStore::~FileStore() {
-  if (parts_->world_size <= 0) return;
-  if (parts_->fork_generation != core::fork_generation()) return;  // the parent has opened it, and closes it
-  const InterruptScope deaf(nullptr);
-  try {
-    parts_->write(Milliseconds(0), [this](LogFile::Lock& lock, const Table&) {
-      lock.write({RecordKind::closed});
-      const store::Contents& contents = lock.contents();
-      if (contents.opened >= parts_->world_size && contents.opened == contents.closed) lock.remove_name();
-    });
-  } catch (const Error&) {
-    // The file stays, as it does when a process is killed; a destructor has nobody to tell.
-  }
-}
+FileStore::FileStore(std::shared_ptr<Parts> parts, Milliseconds timeout) : Store(timeout), parts_(std::move(parts)) {}
+
+FileStore::~FileStore() = default;
+
+std::shared_ptr<Store> FileStore::clone() const { return std::shared_ptr<FileStore>(new FileStore(parts_, timeout())); }
 
 const std::string& FileStore::path() const { return parts_->log.path(); }
 

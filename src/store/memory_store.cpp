@@ -51,11 +51,18 @@ struct MemoryStore::Shared {
   }
 };
 
-MemoryStore::MemoryStore(Milliseconds timeout) : Store(timeout), shared_(std::make_unique<Shared>()) {}
+MemoryStore::MemoryStore(Milliseconds timeout) : Store(timeout), shared_(std::make_shared<Shared>()) {}
+
+MemoryStore::MemoryStore(std::shared_ptr<Shared> shared, Milliseconds timeout)
+    : Store(timeout), shared_(std::move(shared)) {}
 
 MemoryStore::~MemoryStore() = default;
 
 std::string MemoryStore::describe() const { return "MemoryStore"; }
+
+std::shared_ptr<Store> MemoryStore::clone() const {
+  return std::shared_ptr<MemoryStore>(new MemoryStore(shared_, timeout()));
+}
 
 void MemoryStore::set(const std::string& key, const std::string& value) {
   shared_->write([&](store::Table& table) { table.set(key, value); });

@@ -84,6 +84,10 @@ std::string PrefixStore::queue_pop(const std::string& key, bool block) {
 
 std::int64_t PrefixStore::queue_len(const std::string& key) { return store_->queue_len(under(prefix_, key)); }
 
+bool PrefixStore::has_extended_api() const { return store_->has_extended_api(); }
+
+std::shared_ptr<Store> PrefixStore::clone() const { return std::make_shared<PrefixStore>(prefix_, store_->clone()); }
+
 std::shared_ptr<Store> PrefixStore::clone_for_waiting() const {
   auto inner = store_->clone_for_waiting();
   return inner ? std::make_shared<PrefixStore>(prefix_, std::move(inner)) : nullptr;

@@ -107,7 +107,7 @@ std::shared_ptr<Store> open_job_file(const RendezvousPlan& plan, Milliseconds ti
 
 /// Another connection to the server that this process keeps at that place, which stays until the process ends: a rank
 /// may come to a second rendezvous before this one does, or still be there after this one failed in it.
-std::shared_ptr<TCPStore> serve(const TCPStoreOptions& options) {
+std::shared_ptr<Store> serve(const TCPStoreOptions& options) {
   struct Served {
     std::uint64_t fork_generation;
     std::shared_ptr<TCPStore> store;

@@ -13,7 +13,7 @@ namespace {
 
 [[noreturn]] void throw_unsupported(const Store& store, const char* operation) {
   throw Unsupported(
-      fmt::format("{} has no {}; use a MemoryStore, FileStore or TCPStore for it", store.describe(), operation));
+      fmt::format("{} on {}: Not implemented. Define {} in the class.", operation, store.describe(), operation));
 }
 
 }  // namespace
@@ -24,10 +24,24 @@ std::string Store::compare_set(const std::string&, const std::string&, const std
   throw_unsupported(*this, "compare_set");
 }
 std::vector<std::string> Store::list_keys() { throw_unsupported(*this, "list_keys"); }
-void Store::append(const std::string&, const std::string&) { throw_unsupported(*this, "append"); }
 void Store::queue_push(const std::string&, const std::string&) { throw_unsupported(*this, "queue_push"); }
 std::string Store::queue_pop(const std::string&, bool) { throw_unsupported(*this, "queue_pop"); }
 std::int64_t Store::queue_len(const std::string&) { throw_unsupported(*this, "queue_len"); }
+
+std::shared_ptr<Store> Store::clone() const { throw_unsupported(*this, "clone"); }
+
+// get would wait for a missing key, and comparing "" with `value` at once would not tell a value that was set here from
+// an equal one that was there.
+void Store::append(const std::string& key, const std::string& value) {
+  std::string current = compare_set(key, "", "");
+  while (true) {
+    const std::string longer = current + value;
+    std::string now = compare_set(key, current, longer);
+    if (now == longer) return;
+    if (now == current) now.clear();  // deleted in between
+    current = std::move(now);
+  }
+}
 
 std::vector<std::string> Store::multi_get(const std::vector<std::string>& keys) {
   wait(keys, timeout());
@@ -50,7 +64,13 @@ void Store::barrier(const std::string& key, std::int64_t world_size, Millisecond
   const auto open = [&key](std::int64_t number) {
     return number == 0 ? key + "/last_member" : fmt::format("{}/last_member/{}", key, number);
   };
-  if (arrived % world_size != 0) return wait({open(round)}, timeout);
+  if (arrived % world_size != 0) {
+    try {
+      return wait({open(round)}, timeout);
+    } catch (const Timeout&) {
+      store::throw_barrier_timeout(*this, key, timeout, std::current_exception());
+    }
+  }
   set(open(round), "1");
   // Everybody is in this round, so nobody waits in the one before any more.
   if (round > 0) delete_key(open(round - 1));

@@ -3,8 +3,6 @@
 
 #include <fmt/format.h>
 
-#include <hookline/core/error.hpp>
-
 namespace hookline::store {
 
 namespace {
@@ -13,11 +11,20 @@ constexpr std::size_t kNamedKeys = 8;
 
 }  // namespace
 
+DistErrorMark::~DistErrorMark() = default;
+
 void throw_timeout(const Store& store, std::string_view operation, std::string_view key, Milliseconds waited) {
-  throw Timeout(
-      fmt::format("{} on {}: timeout waiting for key: {} after {} ms; see whether the process that should set it is "
-                  "alive, or give a longer timeout",
-                  operation, store.describe(), key, waited.count()));
+  throw StoreTimeout(fmt::format(
+      "{} on {}: wait timeout after {}ms, keys: {}. See whether the process that should set it is alive, or "
+      "give a longer timeout.",
+      operation, store.describe(), waited.count(), key));
+}
+
+void throw_barrier_timeout(const Store& store, std::string_view key, Milliseconds waited, std::exception_ptr cause) {
+  throw StoreTimeout(fmt::format("barrier on {}: barrier timeout after {}ms, key: {}. See whether all processes have "
+                                 "come to it, or give a longer timeout.",
+                                 store.describe(), waited.count(), key),
+                     std::move(cause));
 }
 
 std::string missing(Store& store, const std::vector<std::string>& keys) {
@@ -38,7 +45,7 @@ std::string missing(Store& store, const std::vector<std::string>& keys) {
 }
 
 void throw_queue_empty(const Store& store, std::string_view key) {
-  throw InvalidArgument(fmt::format("queue_pop(\"{}\", block=false) on {}: queue is empty", key, store.describe()));
+  throw QueueEmpty(fmt::format("queue_pop(\"{}\", block=false) on {}: queue is empty", key, store.describe()));
 }
 
 void check_world_size(const Store& store, std::string_view key, std::int64_t world_size) {

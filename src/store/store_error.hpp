@@ -2,17 +2,50 @@
 #pragma once
 
 #include <cstdint>
+#include <exception>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
+#include <hookline/core/error.hpp>
 #include <hookline/store/store.hpp>
 
 namespace hookline::store {
 
+/// The exception of torch.distributed that PyTorch's stores raise for an error like ours.
+enum class DistError { store, network, queue_empty };
+
+/// Marks an error of a store. In a Python process that has imported torch.distributed, the exception is also an
+/// instance of that class of PyTorch's.
+class HOOKLINE_EXPORT DistErrorMark {
+ public:
+  explicit DistErrorMark(DistError kind) : kind_(kind) {}
+  virtual ~DistErrorMark();
+  DistError dist_error() const { return kind_; }
+
+ private:
+  DistError kind_;
+};
+
+template <class E, DistError kind>
+class Marked final : public E, public DistErrorMark {
+ public:
+  explicit Marked(const std::string& message, std::exception_ptr cause = nullptr)
+      : E(message, std::move(cause)), DistErrorMark(kind) {}
+};
+
+using StoreTimeout = Marked<Timeout, DistError::store>;
+using NetworkTimeout = Marked<Timeout, DistError::network>;
+using NetworkLost = Marked<PeerLost, DistError::network>;
+using NetworkRefused = Marked<ResourceError, DistError::network>;
+using QueueEmpty = Marked<InvalidArgument, DistError::queue_empty>;
+
 /// Throws Timeout naming the operation, what it waited for, the store and how long.
 [[noreturn]] void throw_timeout(const Store& store, std::string_view operation, std::string_view key,
                                 Milliseconds waited);
+[[noreturn]] void throw_barrier_timeout(const Store& store, std::string_view key, Milliseconds waited,
+                                        std::exception_ptr cause = nullptr);
 
 /// Those of `keys` that the store does not have now, for the text of an error: the first few by name.
 std::string missing(Store& store, const std::vector<std::string>& keys);

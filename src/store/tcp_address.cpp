@@ -11,8 +11,9 @@
 #include <system_error>
 #include <thread>
 
-#include <hookline/core/error.hpp>
 #include <hookline/core/interrupt.hpp>
+
+#include "store/store_error.hpp"
 
 namespace hookline::store {
 
@@ -32,7 +33,7 @@ std::vector<SocketAddress> resolve(const std::string& host, std::uint16_t port, 
   } while (result == EAI_AGAIN && pauses.pause());
   const std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)> owner(found, &::freeaddrinfo);
   if (result != 0) {
-    throw ResourceError(
+    throw NetworkRefused(
         fmt::format("TCPStore: the host name \"{}\" does not resolve: {}; give a name that this machine "
                     "knows or a numeric address",
                     host, result == EAI_SYSTEM ? system_message(errno) : ::gai_strerror(result)));

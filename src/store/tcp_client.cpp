@@ -10,7 +10,7 @@
 #include <cerrno>
 #include <cstring>
 
-#include <hookline/core/error.hpp>
+#include "store/store_error.hpp"
 
 namespace hookline::store {
 
@@ -40,10 +40,10 @@ void TcpClient::fail(std::exception_ptr error) {
 }
 
 void TcpClient::lose(const std::string& why) {
-  fail(std::make_exception_ptr(
-      PeerLost(fmt::format("{}: the connection to the server at {} is lost: {}; see whether the process that keeps the "
-                           "store has ended, and make a new TCPStore",
-                           call_name(), endpoint_, why))));
+  fail(std::make_exception_ptr(NetworkLost(
+      fmt::format("{}: the connection to the server at {} is lost: {}; see whether the process that keeps the "
+                  "store has ended, and make a new TCPStore",
+                  call_name(), endpoint_, why))));
 }
 
 void TcpClient::send(std::string_view bytes, Clock::time_point deadline) {
@@ -59,10 +59,10 @@ void TcpClient::send(std::string_view bytes, Clock::time_point deadline) {
     const Milliseconds left = time_left(deadline);
     const int ready = ::poll(&waiting, 1, static_cast<int>(std::min<std::int64_t>(left.count(), 1 << 30)));
     if (ready == 0 && time_left(deadline) == Milliseconds(0)) {
-      fail(
-          std::make_exception_ptr(Timeout(call_name() + ": the server does not take what is sent to it; see whether it "
-                                                        "is stopped or its machine overloaded, and make a new "
-                                                        "TCPStore")));
+      fail(std::make_exception_ptr(NetworkTimeout(call_name() +
+                                                  ": the server does not take what is sent to it; see whether it "
+                                                  "is stopped or its machine overloaded, and make a new "
+                                                  "TCPStore")));
     }
   }
 }
@@ -102,9 +102,9 @@ bool TcpClient::reply_came(Clock::time_point deadline) {
 }
 
 void TcpClient::no_answer() {
-  fail(std::make_exception_ptr(Timeout(call_name() +
-                                       ": the server took the request and did not answer; see whether it is stopped or "
-                                       "its machine overloaded, and make a new TCPStore")));
+  fail(std::make_exception_ptr(
+      NetworkTimeout(call_name() + ": the server took the request and did not answer; see whether it is stopped or "
+                                   "its machine overloaded, and make a new TCPStore")));
 }
 
 void TcpClient::read(char* out, std::size_t size, Clock::time_point deadline) {

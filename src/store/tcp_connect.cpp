@@ -13,6 +13,7 @@
 #include <hookline/core/interrupt.hpp>
 
 #include "store/handshake.hpp"
+#include "store/store_error.hpp"
 #include "store/tcp_client.hpp"
 #include "store/wire.hpp"
 
@@ -58,10 +59,10 @@ TcpClient::TcpClient(std::string host, std::uint16_t port, Milliseconds timeout,
   do {
     if (connect_once(deadline, why)) return;
   } while (pauses.pause());
-  throw Timeout(
-      fmt::format("TCPStore({}): no store answered within {} ms (last attempt: {}); see whether the process "
-                  "that keeps it has started and listens on this address",
-                  endpoint_, timeout.count(), why));
+  throw NetworkTimeout(
+      fmt::format("TCPStore({}): The client socket has timed out after {}ms while trying to connect to ({}, {}). Last "
+                  "attempt: {}. See whether the process that keeps the store has started and listens on this address.",
+                  endpoint_, timeout.count(), host_, port_, why));
 }
 
 bool TcpClient::connect_once(Clock::time_point deadline, std::string& why) {

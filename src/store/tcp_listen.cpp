@@ -9,6 +9,7 @@
 
 #include <hookline/core/error.hpp>
 
+#include "store/store_error.hpp"
 #include "store/tcp_address.hpp"
 
 namespace hookline::store {
@@ -76,9 +77,36 @@ std::vector<Listener> listen_on(const std::string& host, std::uint16_t port, boo
     if (error != EADDRINUSE && !listeners.empty()) return listeners;
     if (error != EADDRINUSE || port != 0) break;
   }
-  throw ResourceError(fmt::format("TCPStore({}): the server cannot listen there: {}; {}",
-                                  endpoint_name(all_interfaces ? "*" : host, port), system_message(error),
-                                  advice(error)));
+  throw NetworkRefused(
+      fmt::format("The server socket has failed to listen on any local network address. TCPStore({}): {}; {}",
+                  endpoint_name(all_interfaces ? "*" : host, port), system_message(error), advice(error)));
+}
+
+std::vector<Listener> take_over(int socket, std::uint16_t port) {
+  const auto refuse = [socket](const std::string& why) {
+    throw InvalidArgument(fmt::format(
+        "TCPStore: master_listen_fd {}: {}. Give a TCP socket that is bound and not connected.", socket, why));
+  };
+  int type = 0;
+  socklen_t size = sizeof(type);
+  SocketAddress bound;
+  bound.size = sizeof(bound.storage);
+  if (::getsockopt(socket, SOL_SOCKET, SO_TYPE, &type, &size) != 0 || type != SOCK_STREAM ||
+      ::getsockname(socket, reinterpret_cast<sockaddr*>(&bound.storage), &bound.size) != 0 ||
+      (bound.family() != AF_INET && bound.family() != AF_INET6)) {
+    refuse("it is not a TCP socket");
+  }
+  const std::uint16_t own = port_of(bound);
+  if (own == 0) refuse("it is not bound to a port");
+  if (port != 0 && own != port)
+    refuse(fmt::format("it is bound to port {}, expected to be bound to port {}", own, port));
+  SocketAddress peer;
+  peer.size = sizeof(peer.storage);
+  if (::getpeername(socket, reinterpret_cast<sockaddr*>(&peer.storage), &peer.size) == 0) refuse("it is connected");
+  if (::listen(socket, SOMAXCONN) != 0) refuse(system_message(errno));
+  std::vector<Listener> listeners;
+  listeners.push_back({core::Descriptor(socket), bound.family(), own, is_loopback(bound)});
+  return listeners;
 }
 
 }  // namespace hookline::store

@@ -23,4 +23,8 @@ struct Listener {
 std::vector<Listener> listen_on(const std::string& host, std::uint16_t port, bool all_interfaces,
                                 Clock::time_point deadline);
 
+/// Listens on a socket that is bound already and owns it from then on. Throws InvalidArgument, and leaves it to the
+/// caller, where it is no TCP socket, is not bound, is connected, or has another port than `port`; 0 accepts any.
+std::vector<Listener> take_over(int socket, std::uint16_t port);
+
 }  // namespace hookline::store

@@ -102,20 +102,28 @@ class TcpServer::Loop {
 };
 
 TcpServer::TcpServer(const std::string& host, std::uint16_t port, bool all_interfaces, Milliseconds timeout,
-                     ServerAccess access, SessionLimits limits)
+                     ServerAccess access, SessionLimits limits, std::optional<int> listen_fd)
     : fork_generation_(core::fork_generation()) {
-  std::vector<Listener> listeners = listen_on(host, port, all_interfaces, deadline_after(timeout));
+  std::vector<Listener> listeners =
+      listen_fd ? take_over(*listen_fd, port) : listen_on(host, port, all_interfaces, deadline_after(timeout));
   port_ = listeners.front().port;
   std::string name = fmt::format("TCPStore({})", endpoint_name(all_interfaces ? "*" : host, port_));
-  require_access(listeners, access, name);
+  try {
+    require_access(listeners, access, name);
+  } catch (...) {
+    if (listen_fd) listeners.front().socket.release();  // stays the caller's
+    throw;
+  }
   loop_ = std::make_unique<Loop>(std::move(listeners), std::move(name), std::move(access.token), limits);
 }
 
 TcpServer::~TcpServer() {
   // The thread does not exist in a forked child, and asio would take the parent's sockets out of the epoll set that
   // both share: nothing may be touched there.
-  if (fork_generation_ != core::fork_generation()) static_cast<void>(loop_.release());
+  if (!runs_here()) static_cast<void>(loop_.release());
 }
+
+bool TcpServer::runs_here() const { return fork_generation_ == core::fork_generation(); }
 
 std::int64_t TcpServer::await_workers(std::int64_t workers, Clock::time_point deadline) {
   return loop_->sessions().await_workers(workers, deadline);

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include <hookline/core/deadline.hpp>
@@ -34,16 +35,19 @@ struct ServerAccess {
 
 class TcpServer {
  public:
-  /// Listens on every address of `host`, or of this machine. Throws ResourceError where that is not to be had, and
-  /// InvalidArgument where other hosts would reach a server without a token that `access` does not allow.
+  /// Listens on every address of `host`, or of this machine; or on `listen_fd` alone, which it then owns. Throws
+  /// ResourceError where that is not to be had, and InvalidArgument where other hosts would reach a server without a
+  /// token that `access` does not allow, or `listen_fd` cannot be taken over; it then stays the caller's.
   TcpServer(const std::string& host, std::uint16_t port, bool all_interfaces, Milliseconds timeout,
-            ServerAccess access = {}, SessionLimits limits = {});
+            ServerAccess access = {}, SessionLimits limits = {}, std::optional<int> listen_fd = std::nullopt);
   /// Closes every connection at once, whoever waits on it.
   ~TcpServer();
   TcpServer(const TcpServer&) = delete;
   TcpServer& operator=(const TcpServer&) = delete;
 
   std::uint16_t port() const { return port_; }
+  /// False in a child that was forked after the server started.
+  bool runs_here() const;
   /// Returns when so many workers have made themselves known, or at the deadline; how many have.
   std::int64_t await_workers(std::int64_t workers, Clock::time_point deadline);
 

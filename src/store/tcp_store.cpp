@@ -4,6 +4,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdlib>
+#include <map>
+#include <mutex>
 #include <utility>
 
 #include <hookline/core/error.hpp>
@@ -50,6 +53,48 @@ constexpr Milliseconds kLookAgainTime = std::chrono::seconds(1);
 // then nobody is told of the element.
 constexpr Milliseconds kPopAgainTime = std::chrono::seconds(1);
 
+std::shared_ptr<store::TcpServer> new_server(const TCPStoreOptions& options) {
+  const bool open = options.allow_unauthenticated || store::environment_allows_unauthenticated();
+  return std::make_shared<store::TcpServer>(options.host, options.port, options.listen_on_all_interfaces,
+                                            options.timeout,
+                                            store::ServerAccess{store::token_or_environment(options.token), open},
+                                            store::SessionLimits{}, options.master_listen_fd);
+}
+
+/// The server that the tenants of this process have on that port; a new one where there is none.
+std::shared_ptr<store::TcpServer> tenants_server(const TCPStoreOptions& options) {
+  static std::recursive_mutex mutex;  // a signal's handler that runs while a server is made may come here, too
+  static std::map<std::uint16_t, std::weak_ptr<store::TcpServer>> servers;
+  const std::lock_guard lock(mutex);
+  if (options.port != 0) {
+    if (auto running = servers[options.port].lock(); running && running->runs_here()) return running;
+  }
+  auto server = new_server(options);
+  servers[server->port()] = server;
+  return server;
+}
+
+/// True if torchrun's agent keeps a store on this port, so that the master is one of its clients.
+bool agent_serves(std::uint16_t port) {
+  const auto variable = [](const char* name) {
+    const char* const value = std::getenv(name);
+    return std::string_view(value ? value : "");
+  };
+  const std::string_view used = variable("TORCHELASTIC_USE_AGENT_STORE");
+  return (used == "True" || used == "1") && variable("MASTER_PORT") == std::to_string(port);
+}
+
+/// Null where torchrun's agent is the server.
+std::shared_ptr<store::TcpServer> server_of(const TCPStoreOptions& options) {
+  if (options.multi_tenant) return tenants_server(options);
+  try {
+    return new_server(options);
+  } catch (const ResourceError&) {
+    if (!agent_serves(options.port)) throw;
+    return nullptr;
+  }
+}
+
 }  // namespace
 
 TCPStore::TCPStore(const TCPStoreOptions& options) : Store(options.timeout) {
@@ -69,11 +114,7 @@ TCPStore::TCPStore(const TCPStoreOptions& options) : Store(options.timeout) {
   }
   const std::string token = store::token_or_environment(options.token);
   std::shared_ptr<store::TcpServer> server;
-  if (options.is_master) {
-    const bool open = options.allow_unauthenticated || store::environment_allows_unauthenticated();
-    server = std::make_shared<store::TcpServer>(options.host, options.port, options.listen_on_all_interfaces,
-                                                options.timeout, store::ServerAccess{token, open});
-  }
+  if (options.is_master) server = server_of(options);
   parts_ =
       std::make_unique<Parts>(options.host, server ? server->port() : options.port, options.timeout, server, token);
   if (!options.wait_for_workers || !options.world_size) return;
@@ -85,10 +126,10 @@ TCPStore::TCPStore(const TCPStoreOptions& options) : Store(options.timeout) {
   if (!server) return;
   const std::int64_t came = server->await_workers(*options.world_size, deadline_after(options.timeout));
   if (came < *options.world_size) {
-    throw Timeout(
-        fmt::format("{}: {} of {} processes connected within {} ms; see whether the others have started and "
-                    "reach this address",
-                    describe(), came, *options.world_size, options.timeout.count()));
+    throw store::StoreTimeout(fmt::format(
+        "{}: Timed out after {} seconds waiting for clients. {}/{} clients joined. See whether the others "
+        "have started and reach this address.",
+        describe(), std::chrono::ceil<std::chrono::seconds>(options.timeout).count(), came, *options.world_size));
   }
 }
 
@@ -102,7 +143,7 @@ std::string TCPStore::describe() const {
   return fmt::format("TCPStore({})", store::endpoint_name(parts_->host, parts_->port));
 }
 
-std::shared_ptr<TCPStore> TCPStore::clone() const {
+std::shared_ptr<Store> TCPStore::clone() const {
   auto parts = std::make_unique<Parts>(parts_->host, parts_->port, timeout(), parts_->server, parts_->token);
   return std::shared_ptr<TCPStore>(new TCPStore(std::move(parts), timeout()));
 }
@@ -248,7 +289,7 @@ void TCPStore::barrier(const std::string& key, std::int64_t world_size, Millisec
   store::check_world_size(*this, key, world_size);
   Turn turn(parts_->connection, *this, "barrier", key, timeout);
   turn.send(RequestBytes(Query::barrier).key(key).number(world_size));
-  if (!turn.await_stop(turn.deadline())) turn.timed_out(key);
+  if (!turn.await_stop(turn.deadline())) store::throw_barrier_timeout(*this, key, timeout);
 }
 
 }  // namespace hookline

@@ -129,7 +129,10 @@ void Turn::pause(Milliseconds time) {
   check_interrupt();
 }
 
-void Turn::timed_out(std::string_view key) const { throw_timeout(store_, operation_, key, timeout_); }
+void Turn::timed_out(std::string_view key) const {
+  // With the prefix that keys have in the protocol, as PyTorch's client writes them.
+  throw_timeout(store_, operation_, fmt::format("{}{}", kKeyPrefix, key), timeout_);
+}
 
 bool Turn::reconnect(const std::string& host, std::uint16_t port, Milliseconds timeout, const std::string& token) {
   // For the short time that this is for: what an interrupt threw would be lost here.

@@ -40,10 +40,14 @@ class HOOKLINE_EXPORT FileStore final : public Store {
   void queue_push(const std::string& key, const std::string& value) override;
   std::string queue_pop(const std::string& key, bool block = true) override;
   std::int64_t queue_len(const std::string& key) override;
+  bool has_extended_api() const override { return true; }
+  /// The clone counts as the same one of the `world_size` stores.
+  std::shared_ptr<Store> clone() const override;
 
  private:
   struct Parts;
-  std::unique_ptr<Parts> parts_;
+  FileStore(std::shared_ptr<Parts> parts, Milliseconds timeout);
+  std::shared_ptr<Parts> parts_;
 };
 
 }  // namespace hookline

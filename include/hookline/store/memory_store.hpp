@@ -10,7 +10,7 @@
 
 namespace hookline {
 
-/// Those who share it have the same object; its values end with it.
+/// The values live as long as the object and its clones.
 class HOOKLINE_EXPORT MemoryStore final : public Store {
  public:
   explicit MemoryStore(Milliseconds timeout = kDefaultStoreTimeout);
@@ -31,10 +31,13 @@ class HOOKLINE_EXPORT MemoryStore final : public Store {
   void queue_push(const std::string& key, const std::string& value) override;
   std::string queue_pop(const std::string& key, bool block = true) override;
   std::int64_t queue_len(const std::string& key) override;
+  bool has_extended_api() const override { return true; }
+  std::shared_ptr<Store> clone() const override;
 
  private:
   struct Shared;
-  std::unique_ptr<Shared> shared_;
+  MemoryStore(std::shared_ptr<Shared> shared, Milliseconds timeout);
+  std::shared_ptr<Shared> shared_;
 };
 
 }  // namespace hookline

@@ -17,8 +17,8 @@ inline constexpr int kMaxWorldSize = 1'048'576;
 
 /// Keys are text, values any bytes. Every operation is atomic across the processes that share the store, and may be
 /// called from several threads at once. What waits gives up after a timeout with a Timeout error that names key, store
-/// and time. An operation that an implementation lacks throws Unsupported naming both; multi_get, multi_set and barrier
-/// are built from the others unless overridden. What each returns is what PyTorch's stores return.
+/// and time. An operation that an implementation lacks throws Unsupported naming both; append, multi_get, multi_set and
+/// barrier are built from the others unless overridden. What each returns is what PyTorch's stores return.
 class HOOKLINE_EXPORT Store {
  public:
   explicit Store(Milliseconds timeout = kDefaultStoreTimeout) : timeout_(timeout) {}
@@ -50,7 +50,9 @@ class HOOKLINE_EXPORT Store {
   /// How many keys have a value, and which, in no particular order; queues are not among them.
   virtual std::int64_t num_keys() = 0;
   virtual std::vector<std::string> list_keys();
-  /// Appends to a value; a missing one starts empty.
+  /// Appends to a value; a missing one starts empty. The default repeats compare_set until no other process has changed
+  /// the value in between. Others may then see an empty value first, and of equal values that two processes append at
+  /// the same time one may be lost.
   virtual void append(const std::string& key, const std::string& value);
   /// The values in the order of the keys, waiting for them as get does.
   virtual std::vector<std::string> multi_get(const std::vector<std::string>& keys);
@@ -66,6 +68,12 @@ class HOOKLINE_EXPORT Store {
   /// Returns when `world_size` callers have come to the barrier of this name; it can be used again at once.
   /// After a Timeout it is out of step: use another name. It may keep values under names that begin with `key`.
   virtual void barrier(const std::string& key, std::int64_t world_size, Milliseconds timeout);
+
+  /// True if append, multi_get and multi_set are implemented by the store itself, not by the defaults above.
+  virtual bool has_extended_api() const { return false; }
+
+  /// Returns another store object on the same values, with a timeout of its own; a TCPStore's has its own connection.
+  virtual std::shared_ptr<Store> clone() const;
 
   /// Another way to the same values, for a thread that waits long; null where such a wait holds nobody up.
   virtual std::shared_ptr<Store> clone_for_waiting() const { return nullptr; }

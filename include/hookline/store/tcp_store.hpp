@@ -35,6 +35,11 @@ struct TCPStoreOptions {
   /// Permits the server to listen beyond loopback without a token, so that any host that reaches it is served.
   /// HOOKLINE_ALLOW_UNAUTHENTICATED=1 does the same.
   bool allow_unauthenticated = false;
+  /// A master that is a tenant shares the server of the tenants that this process already has on `port`.
+  bool multi_tenant = false;
+  /// A bound TCP socket for the master's server, which owns it once it has accepted it; one that it refuses with
+  /// InvalidArgument stays the caller's. `port` is its port or 0. A client ignores it.
+  std::optional<int> master_listen_fd = std::nullopt;
 };
 
 /// The constructor connects, and tries again until the timeout while nobody listens. It throws InvalidArgument for
@@ -49,8 +54,6 @@ class HOOKLINE_EXPORT TCPStore final : public Store {
 
   /// The port of the server, also where the options said 0.
   std::uint16_t port() const;
-  /// Another connection to the same server.
-  std::shared_ptr<TCPStore> clone() const;
   /// Returns when the server has answered.
   void ping();
 
@@ -73,6 +76,9 @@ class HOOKLINE_EXPORT TCPStore final : public Store {
   std::string queue_pop(const std::string& key, bool block = true) override;
   std::int64_t queue_len(const std::string& key) override;
   void barrier(const std::string& key, std::int64_t world_size, Milliseconds timeout) override;
+  bool has_extended_api() const override { return true; }
+  /// Another connection to the same server.
+  std::shared_ptr<Store> clone() const override;
   std::shared_ptr<Store> clone_for_waiting() const override { return clone(); }
   std::string host() const override;
 

@@ -102,13 +102,21 @@ std::int64_t TorchStore::queue_len(const std::string& key) {
   return calling_torch([&] { return store_->queueLen(key); });
 }
 
+bool TorchStore::has_extended_api() const {
+  return calling_torch([&] { return store_->hasExtendedApi(); });
+}
+
+std::shared_ptr<Store> TorchStore::clone() const {
+  return calling_torch([&] { return std::make_shared<TorchStore>(store_->clone(), owner_); });
+}
+
 // A store that cannot be cloned, such as a Python class, is waited on as it is.
 std::shared_ptr<Store> TorchStore::clone_for_waiting() const {
   try {
-    if (auto copy = store_->clone()) return std::make_shared<TorchStore>(std::move(copy), owner_);
+    return clone();
   } catch (const std::exception&) {
+    return nullptr;
   }
-  return nullptr;
 }
 
 Milliseconds TorchStore::timeout() const { return store_->getTimeout(); }

@@ -32,6 +32,8 @@ class TorchStore final : public Store {
   void queue_push(const std::string& key, const std::string& value) override;
   std::string queue_pop(const std::string& key, bool block) override;
   std::int64_t queue_len(const std::string& key) override;
+  bool has_extended_api() const override;
+  std::shared_ptr<Store> clone() const override;
   std::shared_ptr<Store> clone_for_waiting() const override;
   Milliseconds timeout() const override;
   void set_timeout(Milliseconds timeout) override;

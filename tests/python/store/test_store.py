@@ -63,6 +63,52 @@ def test_operations(store: hl.Store) -> None:
     store.wait(["a", "b"])
 
 
+def test_a_clone_has_the_same_values_and_its_own_timeout(store: hl.Store) -> None:
+    assert store.has_extended_api()
+    copy = store.clone()
+    assert type(copy) is type(store)
+    assert copy is not store
+    assert copy.timeout == store.timeout
+    copy.set_timeout(5)
+    assert store.timeout == timedelta(seconds=20)
+    store.set("k", "v")
+    assert copy.get("k") == b"v"
+    del store
+    assert copy.get("k") == b"v"
+
+
+def test_clones_wait_for_each_other(store: hl.Store) -> None:
+    one, other = store.clone(), store.clone()
+
+    def answer() -> None:
+        other.queue_push("b", other.queue_pop("a"))
+
+    thread = threading.Thread(target=answer)
+    thread.start()
+    one.queue_push("a", "1")
+    assert one.queue_pop("b") == b"1"
+    thread.join(20)
+
+
+def test_a_clone_is_no_further_process_of_a_file_store(tmp_path: Path) -> None:
+    path = tmp_path / "store"
+    store = hl.FileStore(str(path), 2)
+    copy = store.clone()
+    del store, copy
+    assert path.exists()  # the second process has not come
+    hl.FileStore(str(path), 2)
+    assert not path.exists()
+
+
+def test_prefix_stores_tell_what_they_are_around() -> None:
+    inner = hl.MemoryStore()
+    store = hl.PrefixStore("a", hl.PrefixStore("b", inner))
+    assert isinstance(store.underlying_store, hl.PrefixStore)
+    assert store._underlying_non_prefix_store is inner
+    with pytest.raises(ValueError, match="give it a store"):
+        hl.PrefixStore("a", None)
+
+
 def test_wrong_arguments(store: hl.Store) -> None:
     for call in (
         lambda: store.set("k", 1),  # type: ignore[arg-type]
@@ -83,13 +129,13 @@ def test_wrong_arguments(store: hl.Store) -> None:
 
 @pytest.mark.parametrize("limit", [0.031, timedelta(milliseconds=31)])
 def test_timeouts_name_key_store_and_time(store: hl.Store, limit: float | timedelta) -> None:
-    with pytest.raises(TimeoutError, match=r"Store.*never.*31 ms"):
+    with pytest.raises(TimeoutError, match=r"Store.*: wait timeout after 31ms, keys: .*never"):
         store.wait(["never"], limit)
     store.set_timeout(limit)
     assert store.timeout == timedelta(milliseconds=31)
-    with pytest.raises(hl.Timeout, match=r"Store.*never.*31 ms"):
+    with pytest.raises(hl.Timeout, match=r"Store.*: wait timeout after 31ms, keys: .*never"):
         store.get("never")
-    with pytest.raises(hl.Timeout, match=r"Store.*alone.*31 ms"):
+    with pytest.raises(hl.Timeout, match=r"Store.*: barrier timeout after 31ms, key: .*alone"):
         store.barrier("alone", 2)
 
 
@@ -180,12 +226,73 @@ def test_errors_of_a_python_store_keep_type_and_traceback() -> None:
 
 def test_what_a_python_store_lacks_is_named() -> None:
     store = hl.PrefixStore("p", DictStore())
-    with pytest.raises(NotImplementedError, match=r"DictStore has no add"):
+    with pytest.raises(NotImplementedError, match=r"add on DictStore: Not implemented\. Define add in the class\."):
         store.add("k", 1)
-    with pytest.raises(hl.Unsupported, match=r"DictStore has no queue_push"):
+    with pytest.raises(hl.Unsupported, match=r"queue_push on DictStore: Not implemented\."):
         store.queue_push("k", "v")
-    with pytest.raises(hl.Unsupported, match=r"DictStore has no delete_key"):
+    with pytest.raises(hl.Unsupported, match=r"delete_key on DictStore: Not implemented\."):
         store.delete_key("k")
+    with pytest.raises(hl.Unsupported, match=r"clone on DictStore: Not implemented\."):
+        store.clone()
+
+
+class CompareStore(hl.Store):
+    """As little as PyTorch asks of a store in Python."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.values: dict[str, bytes] = {}
+
+    def get(self, key: str) -> bytes:
+        return self.values[key]
+
+    def set(self, key: str, value: str | bytes) -> None:
+        assert isinstance(value, bytes)
+        self.values[key] = value
+
+    def compare_set(self, key: str, expected_value: str | bytes, desired_value: str | bytes) -> bytes:
+        assert isinstance(expected_value, bytes)
+        assert isinstance(desired_value, bytes)
+        if self.values.get(key, b"") == expected_value:
+            self.values[key] = desired_value
+        return self.values.get(key, expected_value)
+
+    def clone(self) -> "CompareStore":
+        other = CompareStore()
+        other.values = self.values
+        return other
+
+
+def test_what_a_python_store_need_not_define() -> None:
+    store = hl.PrefixStore("p", CompareStore())
+    assert not store.has_extended_api()
+    for part in (b"po", b"ta", b"ta", b"", b"to"):
+        store.append("k", part)
+    assert store.get("k") == b"potatato"
+    store.append("twice", "same")
+    store.append("twice", "same")
+    assert store.get("twice") == b"samesame"
+    store.multi_set(["a", "b"], [b"c", "d"])
+    assert store.multi_get(["a", "b", "twice"]) == [b"c", b"d", b"samesame"]
+
+
+def test_a_python_store_defines_clone_and_has_extended_api() -> None:
+    class Extended(CompareStore):
+        def has_extended_api(self) -> bool:
+            return True
+
+    inner = Extended()
+    store = hl.PrefixStore("p", inner)
+    assert store.has_extended_api()
+    copy = store.clone()
+    assert isinstance(copy, hl.PrefixStore)
+    assert isinstance(copy.underlying_store, CompareStore)
+    assert copy.underlying_store is not inner
+    store.set("k", "v")
+    assert copy.get("k") == b"v"
+    inner.clone = lambda: None  # type: ignore[method-assign, assignment, return-value]
+    with pytest.raises(TypeError, match=r"clone\(\) must return a hookline.Store, and this returned None"):
+        store.clone()
 
 
 @pytest.mark.parametrize(

@@ -125,6 +125,8 @@ def stores_of_torch_are_stores_of_hookline():
         assert store.compare_set("a", "1", "2") == b"2"
         assert store.compare_set("missing", "wrong", "2") == b"wrong"
         assert store.compare_set("empty", "", "first") == b"first"
+        assert store.has_extended_api() == inner.has_extended_api()
+        assert store.clone().get("a") == b"2"
 
 
 class PythonStore(dist.Store):
@@ -191,6 +193,7 @@ def stores_keep_waiting_threads_and_the_rest_of_their_methods():
     store.append("a", "1")
     store.multi_set(["a", "b"], ["1", "2"])
     assert store.multi_get(["a", "b"]) == [b"x", b"y"]
+    assert store.has_extended_api()
     assert inner.asked == [("p/a", b"1"), (["p/a", "p/b"], [b"1", b"2"]), ["p/a", "p/b"]]
     raises(RuntimeError, "", lambda: ht.as_store(dist.Store()).append("a", "1"))
 
