@@ -9,6 +9,7 @@
 
 #include "py_error.hpp"
 #include "rooms.hpp"
+#include "store/store_error.hpp"
 
 namespace hookline::python {
 namespace {
@@ -67,10 +68,25 @@ nb::object new_exception(nb::handle type, const char* message) {
                                              "backslashreplace")));
 }
 
+/// The type itself; for an error of a store, where torch.distributed is imported, a class that is also PyTorch's type
+/// for it, so that code that catches PyTorch's catches ours.
+nb::object with_torch_base(nb::handle type, const Error& error) {
+  const auto* const mark = dynamic_cast<const store::DistErrorMark*>(&error);
+  if (!mark) return nb::borrow(type);
+  const char* const name = mark->dist_error() == store::DistError::store     ? "DistStoreError"
+                           : mark->dist_error() == store::DistError::network ? "DistNetworkError"
+                                                                             : "QueueEmptyError";
+  const nb::dict modules = nb::borrow<nb::dict>(PyImport_GetModuleDict());
+  const nb::object module = modules.attr("get")("torch.distributed");
+  const nb::object base = module.is_none() ? nb::none() : nb::getattr(module, name, nb::none());
+  if (base.is_none()) return nb::borrow(type);
+  return nb::module_::import_("hookline._torch_errors").attr("joined")(type, base);
+}
+
 nb::object exception_of(const Error& error) {
   for (const ErrorType& t : types) {
     if (!t.made_here(error)) continue;
-    nb::object exception = new_exception(t.type, error.what());
+    nb::object exception = new_exception(with_torch_base(t.type, error), error.what());
     if (!error.ranks().empty()) exception.attr(kRanks) = nb::tuple(nb::cast(error.ranks()));
     return exception;
   }
