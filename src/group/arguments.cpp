@@ -7,6 +7,7 @@
 
 #include <hookline/core/error.hpp>
 
+#include "core/read_only.hpp"
 #include "group/overlap.hpp"
 
 namespace hookline {
@@ -153,7 +154,9 @@ class Checks {
     const bool only_root = c_.type == OpType::reduce || c_.type == OpType::broadcast;
     const bool written = !only_root || (c_.type == OpType::reduce) == (rank_ == c_.root);
     for (const Tensor& t : c_.outputs) {
-      if (written && t.read_only()) refuse(fmt::format("the output {} cannot be written to", to_string(t)));
+      if (written && t.read_only()) {
+        refuse(fmt::format("the output {} cannot be written to; {}", to_string(t), core::kPassWritableCopy));
+      }
       if (written && group::overlaps_itself(t)) {
         refuse(fmt::format("several elements of the output {} lie in one place of memory; pass a copy", to_string(t)));
       }

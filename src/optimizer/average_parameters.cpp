@@ -7,6 +7,8 @@
 #include <hookline/core/error.hpp>
 #include <hookline/optimizer/model_averager.hpp>
 
+#include "core/read_only.hpp"
+
 namespace hookline {
 namespace {
 
@@ -85,7 +87,10 @@ class Averaging {
 
 void average_parameters(ProcessGroup& group, const std::vector<Tensor>& parameters) {
   for (const Tensor& t : parameters) {
-    if (t.read_only()) throw InvalidArgument(fmt::format("average_parameters: {} cannot be written to", to_string(t)));
+    if (t.read_only()) {
+      throw InvalidArgument(
+          fmt::format("average_parameters: {} cannot be written to; {}", to_string(t), core::kPassWritableCopy));
+    }
     check(ReduceOp::avg, t.dtype());
   }
   Averaging averaging(group);

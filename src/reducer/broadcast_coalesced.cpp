@@ -13,6 +13,7 @@
 
 #include "core/hash.hpp"
 #include "core/note.hpp"
+#include "core/read_only.hpp"
 #include "kernel/copy.hpp"
 #include "reducer/by_allreduce.hpp"
 
@@ -131,7 +132,8 @@ void broadcast_coalesced(ProcessGroup& group, const std::vector<Tensor>& tensors
   std::size_t packed = 0;
   for (const Tensor& t : tensors) {
     if (t.read_only()) {
-      throw InvalidArgument(fmt::format("broadcast_coalesced: {} cannot be written to", to_string(t)));
+      throw InvalidArgument(
+          fmt::format("broadcast_coalesced: {} cannot be written to; {}", to_string(t), core::kPassWritableCopy));
     }
     if (t.nbytes() < large) packed += t.nbytes();
   }

@@ -13,6 +13,7 @@
 #include <hookline/reducer/broadcast_coalesced.hpp>
 
 #include "core/note.hpp"
+#include "core/read_only.hpp"
 #include "kernel/copy.hpp"
 #include "kernel/reduce.hpp"
 #include "reducer/by_allreduce.hpp"
@@ -248,9 +249,10 @@ void Core::check_gradient(std::size_t parameter, const Tensor& gradient) const {
   const Parameter& p = parameters[parameter];
   if (p.sparse || gradient.dtype() != p.tensor.dtype() || gradient.shape() != p.tensor.shape() ||
       gradient.read_only()) {
-    throw InvalidArgument(fmt::format("the gradient of parameter '{}' must be a {}{}{} that can be written to, not {}",
-                                      p.name, p.sparse ? "SparseGradient of " : "", name(p.tensor.dtype()),
-                                      to_string(p.tensor.shape()), to_string(gradient)));
+    throw InvalidArgument(fmt::format(
+        "the gradient of parameter '{}' must be a {}{}{} that can be written to, not {}{}{}", p.name,
+        p.sparse ? "SparseGradient of " : "", name(p.tensor.dtype()), to_string(p.tensor.shape()), to_string(gradient),
+        gradient.read_only() ? "; " : "", gradient.read_only() ? core::kPassWritableCopy : ""));
   }
 }
 

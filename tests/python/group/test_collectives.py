@@ -304,6 +304,41 @@ def test_strided_arrays(ranks):
     ranks(2, body)
 
 
+class ReadOnlyExporter:
+    """Exports a read-only DLPack 1.x capsule and nothing else, as arrays of JAX do."""
+
+    def __init__(self, array):
+        self.array = array.copy()
+        self.array.setflags(write=False)
+
+    def __dlpack__(self, **options):
+        return self.array.__dlpack__(**options)
+
+    def __dlpack_device__(self):
+        return self.array.__dlpack_device__()
+
+
+def test_arrays_of_jax_are_inputs_and_otherwise_an_error_says_what_to_do(ranks):
+    def body(group):
+        x = ReadOnlyExporter(np.ones(3, np.float32))
+        out = np.empty((2, 3), np.float32)
+        group.allgather_into_tensor(out, x).wait()
+        assert out.tolist() == [[1.0] * 3] * 2
+        advice = r"read-only.*pass a writable copy, in Python np\.array\(x\); arrays of JAX"
+        with pytest.raises(hookline.InvalidArgument, match=advice):
+            group.allreduce([x])
+        with pytest.raises(hookline.InvalidArgument, match=advice):
+            hookline.broadcast_coalesced(group, [x])
+        ddp = hookline.numpy.DataParallel({"w": np.zeros(3, np.float32)}, group)
+        with pytest.raises(hookline.InvalidArgument, match=advice):
+            ddp.ready("w", x)
+        ddp.ready("w", np.array(x.array))
+        ddp.finish()
+        assert x.array.tolist() == [1.0] * 3
+
+    ranks(2, body)
+
+
 def test_read_only_arrays_are_refused_where_they_are_written_to(ranks):
     def body(group):
         frozen = np.ones(3, np.float32)
