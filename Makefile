@@ -5,8 +5,8 @@
 packages:
 	@tools/setup.sh
 
-setup: packages     # install what is missing, Debian packages and .venv; then hookline and hookline.torch in it, from build/dev
-	@tools/build.sh dev _core _native
+setup: packages     # install what is missing, Debian packages and .venv; then hookline, its engines and hookline.torch in it, from build/dev
+	@tools/build.sh dev _core _native engines
 
 build: packages     # the library, the Python package, tests, benchmarks and examples, into build/dev
 	@tools/build.sh dev
