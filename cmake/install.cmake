@@ -1,4 +1,4 @@
-# What `cmake --install` puts where: the library, its headers, and the files that find_package(hookline) reads.
+# What `cmake --install` puts where: the library, its headers, and the files that find_package(hookline) and pkg-config read.
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 
@@ -28,3 +28,10 @@ configure_package_config_file(cmake/hookline-config.cmake.in ${PROJECT_BINARY_DI
 write_basic_package_version_file(${PROJECT_BINARY_DIR}/hookline-config-version.cmake COMPATIBILITY SameMinorVersion)
 install(FILES ${PROJECT_BINARY_DIR}/hookline-config.cmake ${PROJECT_BINARY_DIR}/hookline-config-version.cmake
   DESTINATION ${package_dir})
+
+# A wheel has no libhookline.so for the linker to find by -lhookline; there CMake's files know the library's name.
+if(NOT SKBUILD)
+  file(RELATIVE_PATH to_prefix ${CMAKE_INSTALL_FULL_LIBDIR}/pkgconfig ${CMAKE_INSTALL_PREFIX})
+  configure_file(cmake/hookline.pc.in ${PROJECT_BINARY_DIR}/hookline.pc @ONLY)
+  install(FILES ${PROJECT_BINARY_DIR}/hookline.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
+endif()

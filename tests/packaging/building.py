@@ -7,6 +7,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 BUILD = Path(os.environ.get("HOOKLINE_BUILD", ROOT / "build/dev"))
+WARNINGS = ["-Wall", "-Wextra", "-Wpedantic", "-Wshadow", "-Wconversion", "-Werror"]
 CONSUMER = Path(__file__).parent / "consumer"
 
 
@@ -38,7 +39,7 @@ def build_consumer(prefix: Path, build: Path) -> str:
         "-B",
         build,
         f"-DCMAKE_PREFIX_PATH={prefix}",
-        "-DCMAKE_CXX_FLAGS=-Werror",
+        f"-DCMAKE_CXX_FLAGS={' '.join(WARNINGS)}",
     )
     run("cmake", "--build", build)
     return run(build / "consumer")

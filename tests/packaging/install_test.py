@@ -1,10 +1,11 @@
 """`cmake --install` gives a tree that can be moved and that find_package(hookline) works with."""
 
 import re
+import subprocess
 from pathlib import Path
 
 import pytest
-from building import BUILD, ROOT, build_consumer, run
+from building import BUILD, CONSUMER, ROOT, WARNINGS, build_consumer, run
 
 
 @pytest.fixture(scope="module")
@@ -20,10 +21,51 @@ def test_a_project_builds_against_the_installed_tree(installed: Path, tmp_path: 
 
 
 def test_the_installed_files_name_nothing_of_the_build(installed: Path) -> None:
-    for path in installed.rglob("*.cmake"):
+    for path in [*installed.rglob("*.cmake"), *installed.rglob("*.pc")]:
         text = path.read_text()
         assert str(ROOT) not in text, path
         assert not re.search(r"fmt|asio|hwy|ssl|crypto", text), f"{path} leaks a private dependency"
+
+
+def pkg_config(installed: Path, *arguments: str) -> list[str]:
+    (folder,) = (path.parent for path in installed.rglob("hookline.pc"))
+    return run("env", f"PKG_CONFIG_PATH={folder}", "pkg-config", *arguments, "hookline").split()
+
+
+@pytest.mark.parametrize("compiler", ["g++", "clang++-14"])
+def test_pkg_config_finds_the_installed_tree(installed: Path, tmp_path: Path, compiler: str) -> None:
+    flags = pkg_config(installed, "--cflags", "--libs")
+    source = CONSUMER / "main.cpp"
+    run(compiler, "-std=c++20", *WARNINGS, source, "-o", tmp_path / "program", *flags)
+    (libraries,) = (path.parent for path in installed.glob("lib*/**/libhookline.so"))
+    assert "dimensions, not 1000" in run("env", f"LD_LIBRARY_PATH={libraries}", tmp_path / "program")
+    (version,) = pkg_config(installed, "--modversion")
+    assert f'"{version}"' in (ROOT / "include/hookline/version.hpp").read_text()
+
+
+def compile_error(installed: Path, text: str, *options: str) -> str:
+    """What the compiler says of a program that it must not accept."""
+    command = ["g++", "-std=c++20", "-fsyntax-only", *options, *pkg_config(installed, "--cflags"), "-x", "c++", "-"]
+    result = subprocess.run(command, input=text, text=True, capture_output=True, check=False)
+    assert result.returncode != 0, "it compiles"
+    return result.stderr
+
+
+def test_a_work_that_is_dropped_is_a_warning(installed: Path) -> None:
+    drops = "#include <hookline/hookline.hpp>\nvoid f(hookline::ProcessGroup& g) { g.barrier(); }\n"
+    assert "nodiscard" in compile_error(installed, drops, *WARNINGS)
+
+
+@pytest.mark.parametrize("header", ["hookline.hpp", "group/process_group.hpp", "hook/comm_hook.hpp", "store/store.hpp"])
+def test_a_program_without_rtti_is_told_so(installed: Path, header: str) -> None:
+    assert "compile without -fno-rtti" in compile_error(installed, f"#include <hookline/{header}>\n", "-fno-rtti")
+
+
+def test_there_is_no_static_library(tmp_path: Path) -> None:
+    command = ["cmake", "-G", "Ninja", "-S", ROOT, "-B", tmp_path, "-DBUILD_SHARED_LIBS=OFF"]
+    result = subprocess.run(command, text=True, capture_output=True, check=False)
+    assert result.returncode != 0
+    assert "hookline is a shared library only" in " ".join(result.stderr.split())
 
 
 def test_every_public_header_is_installed_and_no_other_file(installed: Path) -> None:
