@@ -51,9 +51,9 @@ TEST_F(EngineMail, ALargeSendThatNobodyWillTakeFails) {
 }
 
 TEST_F(EngineMail, WhatARankHadSentBeforeItDiedIsReceivedInItsOrder) {
-  for (int round = 0; round < 20; ++round) groups_[1]->send(Tensor::full({10}, round), 0);
+  for (int round = 0; round < 20; ++round) (void)groups_[1]->send(Tensor::full({10}, round), 0);
   const Tensor t = Tensor::zeros({10});
-  groups_[1]->send(t, 0, {.tag = 1});
+  (void)groups_[1]->send(t, 0, {.tag = 1});
   groups_[0]->recv(t, 1, {.tag = 1})->wait();  // behind the others, which have come then, too
   kill(1);
   for (int round = 0; round < 20; ++round) {

@@ -129,47 +129,49 @@ TEST_P(GroupBehaviour, RefusesWhatMakesNoSense) {
   GetParam().spawn(2, [](ProcessGroup& group) {
     const Tensor t = Tensor::zeros({4});
     const Tensor bits = Tensor::zeros({4}, DType::i32);
-    EXPECT_THROW(group.allreduce(t, {.op = ReduceOp::bxor}), InvalidArgument);
-    EXPECT_THROW(group.allreduce(std::vector<Tensor>{}), InvalidArgument);
-    EXPECT_THROW(group.allreduce_coalesced({t, bits}), InvalidArgument);
-    EXPECT_THROW(group.allreduce(t.as_read_only()), InvalidArgument);
-    EXPECT_THROW(group.broadcast(t, {.root = 2}), InvalidArgument);
-    EXPECT_THROW(group.reduce(t, {.root = -1}), InvalidArgument);
-    EXPECT_THROW(group.allgather({t}, t), InvalidArgument);
-    EXPECT_THROW(group.allgather({Tensor::zeros({4}), t}, t.slice(0, 1, 3)), InvalidArgument);
-    EXPECT_THROW(group.allgather_into_tensor(t, t.slice(0, 1, 3)), InvalidArgument) << "overlaps";
-    EXPECT_THROW(group.allgather_into_tensor(Tensor::zeros({7}), t), InvalidArgument);
+    EXPECT_THROW((void)group.allreduce(t, {.op = ReduceOp::bxor}), InvalidArgument);
+    EXPECT_THROW((void)group.allreduce(std::vector<Tensor>{}), InvalidArgument);
+    EXPECT_THROW((void)group.allreduce_coalesced({t, bits}), InvalidArgument);
+    EXPECT_THROW((void)group.allreduce(t.as_read_only()), InvalidArgument);
+    EXPECT_THROW((void)group.broadcast(t, {.root = 2}), InvalidArgument);
+    EXPECT_THROW((void)group.reduce(t, {.root = -1}), InvalidArgument);
+    EXPECT_THROW((void)group.allgather({t}, t), InvalidArgument);
+    EXPECT_THROW((void)group.allgather({Tensor::zeros({4}), t}, t.slice(0, 1, 3)), InvalidArgument);
+    EXPECT_THROW((void)group.allgather_into_tensor(t, t.slice(0, 1, 3)), InvalidArgument) << "overlaps";
+    EXPECT_THROW((void)group.allgather_into_tensor(Tensor::zeros({7}), t), InvalidArgument);
     const Tensor wide = Tensor::zeros({16});
-    EXPECT_THROW(group.allgather_into_tensor(wide.slice(0, 0, 16, 2), wide.slice(0, 2, 6)), InvalidArgument);
+    EXPECT_THROW((void)group.allgather_into_tensor(wide.slice(0, 0, 16, 2), wide.slice(0, 2, 6)), InvalidArgument);
     const Tensor rows = Tensor::zeros({2, 8});
-    EXPECT_THROW(group.allgather_into_tensor(rows.slice(1, 0, 6), rows.slice(1, 0, 3)), InvalidArgument)
+    EXPECT_THROW((void)group.allgather_into_tensor(rows.slice(1, 0, 6), rows.slice(1, 0, 3)), InvalidArgument)
         << "not where it belongs, though it begins there";
     const Tensor repeated = Tensor::wrap(t.mutable_bytes(), {4}, DType::f32, {.strides = Dims{0}});
-    EXPECT_THROW(group.allreduce(repeated), InvalidArgument) << "all elements are one";
-    EXPECT_THROW(group.reduce_scatter(t, {t, t}), InvalidArgument) << "the input for the other rank as well";
+    EXPECT_THROW((void)group.allreduce(repeated), InvalidArgument) << "all elements are one";
+    EXPECT_THROW((void)group.reduce_scatter(t, {t, t}), InvalidArgument) << "the input for the other rank as well";
     const int me = group.rank();
-    EXPECT_THAT([&] { group.reduce_scatter_tensor(t.slice(0, 1, 3), t); },
+    EXPECT_THAT([&] { (void)group.reduce_scatter_tensor(t.slice(0, 1, 3), t); },
                 ::testing::ThrowsMessage<InvalidArgument>(
                     ::testing::AllOf(::testing::HasSubstr("reduce_scatter_tensor on rank " + std::to_string(me) +
                                                           " of 2: output 0 overlaps "
                                                           "input 0: expected separate memory, or slice"),
                                      ::testing::HasSubstr("Pass a copy"))));
-    EXPECT_THROW(group.reduce_scatter_tensor(slice_of(t, 1 - me, 2), t), InvalidArgument) << "the other rank's slice";
-    EXPECT_THROW(group.reduce_scatter_tensor_coalesced({slice_of(t, me, 2), Tensor::zeros({2})}, {t, t}),
+    EXPECT_THROW((void)group.reduce_scatter_tensor(slice_of(t, 1 - me, 2), t), InvalidArgument)
+        << "the other rank's slice";
+    EXPECT_THROW((void)group.reduce_scatter_tensor_coalesced({slice_of(t, me, 2), Tensor::zeros({2})}, {t, t}),
                  InvalidArgument)
         << "in place in one input, which is another as well";
-    EXPECT_THROW(group.reduce_scatter(wide.slice(0, 0, 4), {wide.slice(0, 0, 8, 2), wide.slice(0, 0, 8, 2)}),
+    EXPECT_THROW((void)group.reduce_scatter(wide.slice(0, 0, 4), {wide.slice(0, 0, 8, 2), wide.slice(0, 0, 8, 2)}),
                  InvalidArgument)
         << "begins where it belongs, with other steps";
-    EXPECT_THROW(group.scatter(t, {me == 0 ? Tensor::zeros({4}) : t, me == 0 ? t : Tensor::zeros({4})}, {.root = me}),
-                 InvalidArgument)
+    EXPECT_THROW(
+        (void)group.scatter(t, {me == 0 ? Tensor::zeros({4}) : t, me == 0 ? t : Tensor::zeros({4})}, {.root = me}),
+        InvalidArgument)
         << "the other rank's part";
-    EXPECT_THROW(group.scatter(t, {t}, {.root = group.rank()}), InvalidArgument);
-    EXPECT_THROW(group.gather({t}, t, {.root = 1 - group.rank()}), InvalidArgument);
-    EXPECT_THROW(group.alltoall_base(Tensor::zeros({4}), t, {1, 2}, {}), InvalidArgument);
-    EXPECT_THROW(group.alltoall_base(Tensor::zeros({4}), t, {}, {5, -1}), InvalidArgument);
-    EXPECT_THROW(group.send(t, group.rank()), InvalidArgument);
-    EXPECT_THROW(group.recv(t, 2), InvalidArgument);
+    EXPECT_THROW((void)group.scatter(t, {t}, {.root = group.rank()}), InvalidArgument);
+    EXPECT_THROW((void)group.gather({t}, t, {.root = 1 - group.rank()}), InvalidArgument);
+    EXPECT_THROW((void)group.alltoall_base(Tensor::zeros({4}), t, {1, 2}, {}), InvalidArgument);
+    EXPECT_THROW((void)group.alltoall_base(Tensor::zeros({4}), t, {}, {5, -1}), InvalidArgument);
+    EXPECT_THROW((void)group.send(t, group.rank()), InvalidArgument);
+    EXPECT_THROW((void)group.recv(t, 2), InvalidArgument);
     EXPECT_THROW(group.set_timeout(Milliseconds(0)), InvalidArgument);
     group.barrier()->wait();
   });
@@ -177,7 +179,7 @@ TEST_P(GroupBehaviour, RefusesWhatMakesNoSense) {
 
 TEST_P(GroupBehaviour, RefusesToReceiveFromAnybodyWhereThereIsNobody) {
   GetParam().spawn(
-      1, [](ProcessGroup& group) { EXPECT_THROW(group.recv_anysource(Tensor::zeros({1})), InvalidArgument); });
+      1, [](ProcessGroup& group) { EXPECT_THROW((void)group.recv_anysource(Tensor::zeros({1})), InvalidArgument); });
 }
 
 TEST_P(GroupBehaviour, WhoOnlyGivesMayHaveReadOnlyTensorsOfAnyLayout) {

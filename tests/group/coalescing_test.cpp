@@ -44,7 +44,7 @@ TEST(Coalescing, OneWorkForAllOnEveryKindOfGroup) {
       const auto before = g.allreduce(outside);
       g.start_coalescing();
       const auto own = g.allreduce(a);
-      g.broadcast(b, {.root = 1});
+      (void)g.broadcast(b, {.root = 1});
       const WorkPtr all = g.end_coalescing();
       all->wait(20s);
       EXPECT_TRUE(own->is_completed());
@@ -57,7 +57,7 @@ TEST(Coalescing, OneWorkForAllOnEveryKindOfGroup) {
       EXPECT_EQ(all->sequence_number(), g.sequence_number());
       EXPECT_LE(all->time_started(), all->time_finished());
       before->wait(20s);
-      EXPECT_THROW(g.end_coalescing(), InvalidArgument);
+      EXPECT_THROW((void)g.end_coalescing(), InvalidArgument);
       g.start_coalescing();
       EXPECT_THROW(g.start_coalescing(), InvalidArgument);
       const WorkPtr nothing = g.end_coalescing();
@@ -102,7 +102,7 @@ TEST(Coalescing, AnInterruptEndsTheWait) {
   std::vector<Tensor> tensors(6);
   for (Tensor& t : tensors) t = Tensor::full({4}, 1);
   groups[0]->start_coalescing();
-  for (std::size_t i = 0; i < 3; ++i) groups[0]->allreduce(tensors[i]);
+  for (std::size_t i = 0; i < 3; ++i) (void)groups[0]->allreduce(tensors[i]);
   const WorkPtr all = groups[0]->end_coalescing();
   {
     static bool once = false;
@@ -153,7 +153,7 @@ class Least final : public ProcessGroup {
 TEST(Coalescing, AGroupWithoutSaysSo) {
   Least group;
   EXPECT_THROW(group.start_coalescing(), Unsupported);
-  EXPECT_THROW(group.end_coalescing(), Unsupported);
+  EXPECT_THROW((void)group.end_coalescing(), Unsupported);
   EXPECT_EQ(group.group_name(), "least");
   EXPECT_EQ(group.description(), "least group, rank 0 of 1");
 }

@@ -97,7 +97,7 @@ TEST(CompletionHooks, WaitForHooksThrowsWhatNobodyWaitedFor) {
   });
   Tensor a = Tensor::full({4}, 1);
   Tensor b = Tensor::full({4}, 2);
-  groups[0]->allreduce(a);
+  (void)groups[0]->allreduce(a);
   const auto other = groups[1]->allreduce(b);
   EXPECT_THROW(groups[0]->wait_for_hooks(10s), Timeout);
   EXPECT_EQ(calls, 1);
@@ -132,7 +132,7 @@ TEST(CompletionHooks, WaitForHooksThrowsEveryErrorThatNoWaitHasThrown) {
 TEST(CompletionHooks, AnErrorOutlivesItsWork) {
   const auto group = testing::threads(1)[0];
   group->register_on_completion_hook([](const WorkInfo& info) { throw Error(std::to_string(info.seq)); });
-  group->barrier();
+  (void)group->barrier();
   for (int i = 0; i < 20; ++i) EXPECT_THROW(group->barrier()->wait(10s), Error);
   EXPECT_THAT([&] { group->wait_for_hooks(10s); }, ::testing::ThrowsMessage<Error>("1"));
 }

@@ -299,10 +299,10 @@ TEST(CompressedAnywhere, IsDoneWhenACommonWorkIs) {
 TEST(CompressedAnywhere, RefusesWhatMakesNoSense) {
   testing::threads_world().spawn(1, [&](ProcessGroup& group) {
     const Tensor t = Tensor::full({4}, 1);
-    EXPECT_THROW(group.allreduce(t, make_codec("fp16"), {.op = ReduceOp::max}), InvalidArgument);
-    EXPECT_THROW(group.allreduce(Tensor::full({4}, 1, DType::i32), make_codec("fp16")), InvalidArgument);
-    EXPECT_THROW(group.allreduce(t, nullptr), InvalidArgument) << "at once, not in wait()";
-    EXPECT_THROW(group.allreduce(t.as_read_only(), make_codec("fp16")), InvalidArgument);
+    EXPECT_THROW((void)group.allreduce(t, make_codec("fp16"), {.op = ReduceOp::max}), InvalidArgument);
+    EXPECT_THROW((void)group.allreduce(Tensor::full({4}, 1, DType::i32), make_codec("fp16")), InvalidArgument);
+    EXPECT_THROW((void)group.allreduce(t, nullptr), InvalidArgument) << "at once, not in wait()";
+    EXPECT_THROW((void)group.allreduce(t.as_read_only(), make_codec("fp16")), InvalidArgument);
     EXPECT_THROW(CompressedReduction(nullptr, make_codec("fp16")), InvalidArgument);
     EXPECT_THROW(CompressedReduction(group.shared_from_this(), nullptr), InvalidArgument);
     CompressedReduction reduction(group.shared_from_this(), make_codec("fp16"), {.error_feedback = true});

@@ -51,7 +51,7 @@ class HOOKLINE_EXPORT Backend {
   /// Starts an operation in a lane and returns without waiting for a peer. It fails with Timeout after that time,
   /// whatever `collective.timeout` says. It lives until it is over, whoever lets go of it. Operations of a lane end in
   /// the order in which they were started; sends and receives stand outside lanes.
-  virtual WorkPtr start(Collective&& collective, int lane, Milliseconds timeout) = 0;
+  [[nodiscard]] virtual WorkPtr start(Collective&& collective, int lane, Milliseconds timeout) = 0;
 
   /// Memory for `bytes` that operations of this group can use in place; ordinary memory where there is no such thing.
   virtual std::shared_ptr<void> allocate(std::size_t bytes) = 0;

@@ -66,13 +66,13 @@ inline constexpr int kAnySource = -1;
 ///   send: inputs; recv…: outputs; barriers: none
 struct Collective {
   OpType type = OpType::barrier;
-  std::vector<Tensor> inputs;
-  std::vector<Tensor> outputs;
+  std::vector<Tensor> inputs = {};
+  std::vector<Tensor> outputs = {};
   ReduceOp op = ReduceOp::sum;
   int root = 0;  ///< the root of a rooted operation, the peer of a send or receive
   int tag = 0;   ///< of a send or receive
-  std::vector<std::int64_t> input_splits;
-  std::vector<std::int64_t> output_splits;
+  std::vector<std::int64_t> input_splits = {};
+  std::vector<std::int64_t> output_splits = {};
   std::optional<Milliseconds> timeout = std::nullopt;  ///< the group's where not given
   bool wait_all_ranks = false;  ///< of monitored_barrier: name every rank that did not come, not just the first
   /// Of allgather_into_tensor and reduce_scatter_tensor, where Capabilities::readers allows it: gets the blocks of the

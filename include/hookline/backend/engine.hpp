@@ -60,10 +60,13 @@ class Engine {
   virtual int size() const = 0;
 
   /// A sent message is through when its memory may be used again. These throw PeerLost, and nothing else.
-  virtual std::unique_ptr<Message> send(int to, MessageAddress address, const std::byte* data, std::size_t bytes) = 0;
-  virtual std::unique_ptr<Message> receive(int from, MessageAddress address, std::byte* data, std::size_t room) = 0;
+  [[nodiscard]] virtual std::unique_ptr<Message> send(int to, MessageAddress address, const std::byte* data,
+                                                      std::size_t bytes) = 0;
+  [[nodiscard]] virtual std::unique_ptr<Message> receive(int from, MessageAddress address, std::byte* data,
+                                                         std::size_t room) = 0;
   /// From whichever rank sends one; posted for kMailChannel only, one at a time.
-  virtual std::unique_ptr<Message> receive_any(MessageAddress address, std::byte* data, std::size_t room) = 0;
+  [[nodiscard]] virtual std::unique_ptr<Message> receive_any(MessageAddress address, std::byte* data,
+                                                             std::size_t room) = 0;
 
   /// Throws PeerLost where the connection to a rank is known to be lost. Called about ten times a second by those who
   /// wait for it, for engines whose messages do not always notice.
@@ -85,7 +88,7 @@ HOOKLINE_EXPORT std::shared_ptr<Backend> make_engine_backend(std::shared_ptr<Eng
 
 /// What an engine is made from.
 struct EngineSetting {
-  std::shared_ptr<Store> store;  ///< where the ranks meet, for this group alone
+  std::shared_ptr<Store> store = {};  ///< where the ranks meet, for this group alone
   int rank = 0;
   int size = 1;
   Milliseconds timeout = kDefaultTimeout;           ///< of meeting

@@ -25,7 +25,7 @@ class HOOKLINE_EXPORT Work : public std::enable_shared_from_this<Work> {
   /// thread of this process touches the tensors afterwards.
   virtual void wait(std::optional<Milliseconds> timeout = std::nullopt) = 0;
   /// The outcome, with the output tensors. Continuations run on a thread of the group's.
-  virtual Future<std::vector<Tensor>> get_future() = 0;
+  [[nodiscard]] virtual Future<std::vector<Tensor>> get_future() = 0;
   /// Has `task` called once it is over, exactly once, perhaps in the thread that ends it: it must be short, must not
   /// throw and must not shut the group down. Unless told to `hasten`, the operation may end only when somebody waits or
   /// starts another one.

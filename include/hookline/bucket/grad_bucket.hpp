@@ -15,11 +15,11 @@ namespace hookline {
 
 /// Where the parameters of a bucket lie in its buffer. Offsets and lengths count elements.
 struct BucketLayout {
-  std::vector<std::size_t> offsets;
-  std::vector<std::size_t> lengths;
-  std::vector<Dims> sizes;
-  std::vector<Tensor> parameters;  ///< may be empty where nobody knows them
-  std::vector<std::string> names;  ///< of the parameters; the same
+  std::vector<std::size_t> offsets = {};
+  std::vector<std::size_t> lengths = {};
+  std::vector<Dims> sizes = {};
+  std::vector<Tensor> parameters = {};  ///< may be empty where nobody knows them
+  std::vector<std::string> names = {};  ///< of the parameters; the same
 };
 
 /// The layout of gradients of these sizes, one behind the other.

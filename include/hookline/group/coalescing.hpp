@@ -20,7 +20,7 @@ class HOOKLINE_EXPORT Coalescing {
   void add(const WorkPtr& work);
   /// The work of all that were added, done when all are; it fails with the error of the first of them that failed.
   /// InvalidArgument where it was not started.
-  WorkPtr end();
+  [[nodiscard]] WorkPtr end();
 
  private:
   std::atomic<bool> active_ = false;

@@ -53,10 +53,10 @@ class HOOKLINE_EXPORT CompressedReduction {
 
   /// In place; the object and the tensor must live until it is done. The op is sum, avg or premul_sum. InvalidArgument
   /// for others, for integers, and for values of another number than kept errors are of.
-  Future<Tensor> allreduce(Tensor tensor, AllreduceOptions options = {});
+  [[nodiscard]] Future<Tensor> allreduce(Tensor tensor, AllreduceOptions options = {});
   /// Each rank gets its part of the reduced input, rounded once, and without any rounding of its own values. The output
   /// may be this rank's slice of the input; InvalidArgument for other overlaps.
-  Future<Tensor> reduce_scatter(Tensor output, Tensor input, ReduceScatterOptions options = {});
+  [[nodiscard]] Future<Tensor> reduce_scatter(Tensor output, Tensor input, ReduceScatterOptions options = {});
 
   const CompressionStats& stats() const noexcept { return stats_; }
 

@@ -13,7 +13,7 @@
 namespace hookline {
 
 struct InitOptions {
-  std::string backend;                 ///< none: shm on one host, layered beyond; see make_default_backend()
+  std::string backend = {};            ///< none: shm on one host, layered beyond; see make_default_backend()
   std::string init_method = "env://";  ///< as rendezvous() takes it
   std::optional<int> rank = std::nullopt;
   std::optional<int> world_size = std::nullopt;
@@ -21,7 +21,7 @@ struct InitOptions {
   std::shared_ptr<Store> store = nullptr;  ///< to meet in instead of `init_method`; rank and world_size must be given
   /// What the backend takes: shm "waiting", gloo "interface" and "address", mpi "communicator", layered "engine" and
   /// those of that engine.
-  std::map<std::string, std::string> backend_options;
+  std::map<std::string, std::string> backend_options = {};
 };
 
 /// Meets the other processes of the job and returns the group of all of them. Every process calls it, for a second

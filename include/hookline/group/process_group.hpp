@@ -18,7 +18,8 @@ namespace hookline {
 /// Collective and hand it to run(), so that a group that wraps another handles every operation in one place.
 ///
 /// Every rank of a group makes the same calls in the same order (within a lane). Arguments that make no sense throw
-/// InvalidArgument at once; everything else comes through the Work. Tensors must stay untouched until it is done.
+/// InvalidArgument at once; everything else comes through the Work. Tensors must stay untouched until it is done. An
+/// operation goes on where its Work is dropped, but then nothing tells when it is done and what failed.
 class HOOKLINE_EXPORT ProcessGroup : public std::enable_shared_from_this<ProcessGroup> {
  public:
   virtual ~ProcessGroup();
@@ -33,42 +34,48 @@ class HOOKLINE_EXPORT ProcessGroup : public std::enable_shared_from_this<Process
   virtual Capabilities capabilities() const { return {}; }
 
   /// Starts any operation. Throws Unsupported where this group lacks it.
-  virtual WorkPtr run(Collective collective) = 0;
+  [[nodiscard]] virtual WorkPtr run(Collective collective) = 0;
 
   // In place.
-  WorkPtr allreduce(const Tensor& tensor, const AllreduceOptions& options = {});
-  WorkPtr allreduce(const std::vector<Tensor>& tensors, const AllreduceOptions& options = {});
+  [[nodiscard]] WorkPtr allreduce(const Tensor& tensor, const AllreduceOptions& options = {});
+  [[nodiscard]] WorkPtr allreduce(const std::vector<Tensor>& tensors, const AllreduceOptions& options = {});
   /// The same on encoded values; see CompressedReduction.
-  WorkPtr allreduce(const Tensor& tensor, CodecPtr codec, const AllreduceOptions& options = {});
-  WorkPtr allreduce_coalesced(const std::vector<Tensor>& tensors, const AllreduceOptions& options = {});
-  WorkPtr reduce(const Tensor& tensor, const ReduceOptions& options = {});
-  WorkPtr broadcast(const Tensor& tensor, const BroadcastOptions& options = {});
+  [[nodiscard]] WorkPtr allreduce(const Tensor& tensor, CodecPtr codec, const AllreduceOptions& options = {});
+  [[nodiscard]] WorkPtr allreduce_coalesced(const std::vector<Tensor>& tensors, const AllreduceOptions& options = {});
+  [[nodiscard]] WorkPtr reduce(const Tensor& tensor, const ReduceOptions& options = {});
+  [[nodiscard]] WorkPtr broadcast(const Tensor& tensor, const BroadcastOptions& options = {});
 
   // Outputs first. A list has one tensor for each rank; an output "into tensor" has as many parts along its memory.
-  WorkPtr allgather(std::vector<Tensor> outputs, const Tensor& input, const AllgatherOptions& options = {});
-  WorkPtr allgather_into_tensor(const Tensor& output, const Tensor& input, const AllgatherOptions& options = {});
-  WorkPtr allgather_coalesced(const std::vector<std::vector<Tensor>>& outputs, std::vector<Tensor> inputs,
-                              const AllgatherOptions& options = {});
-  WorkPtr allgather_into_tensor_coalesced(std::vector<Tensor> outputs, std::vector<Tensor> inputs,
-                                          const AllgatherOptions& options = {});
+  [[nodiscard]] WorkPtr allgather(std::vector<Tensor> outputs, const Tensor& input,
+                                  const AllgatherOptions& options = {});
+  [[nodiscard]] WorkPtr allgather_into_tensor(const Tensor& output, const Tensor& input,
+                                              const AllgatherOptions& options = {});
+  [[nodiscard]] WorkPtr allgather_coalesced(const std::vector<std::vector<Tensor>>& outputs, std::vector<Tensor> inputs,
+                                            const AllgatherOptions& options = {});
+  [[nodiscard]] WorkPtr allgather_into_tensor_coalesced(std::vector<Tensor> outputs, std::vector<Tensor> inputs,
+                                                        const AllgatherOptions& options = {});
   /// Ranks other than the root pass no outputs; in scatter, no inputs.
-  WorkPtr gather(std::vector<Tensor> outputs, const Tensor& input, const GatherOptions& options = {});
-  WorkPtr scatter(const Tensor& output, std::vector<Tensor> inputs, const ScatterOptions& options = {});
-  WorkPtr reduce_scatter(const Tensor& output, std::vector<Tensor> inputs, const ReduceScatterOptions& options = {});
-  WorkPtr reduce_scatter_tensor(const Tensor& output, const Tensor& input, const ReduceScatterOptions& options = {});
-  WorkPtr reduce_scatter_tensor_coalesced(std::vector<Tensor> outputs, std::vector<Tensor> inputs,
-                                          const ReduceScatterOptions& options = {});
-  WorkPtr alltoall(std::vector<Tensor> outputs, std::vector<Tensor> inputs, const AlltoallOptions& options = {});
+  [[nodiscard]] WorkPtr gather(std::vector<Tensor> outputs, const Tensor& input, const GatherOptions& options = {});
+  [[nodiscard]] WorkPtr scatter(const Tensor& output, std::vector<Tensor> inputs, const ScatterOptions& options = {});
+  [[nodiscard]] WorkPtr reduce_scatter(const Tensor& output, std::vector<Tensor> inputs,
+                                       const ReduceScatterOptions& options = {});
+  [[nodiscard]] WorkPtr reduce_scatter_tensor(const Tensor& output, const Tensor& input,
+                                              const ReduceScatterOptions& options = {});
+  [[nodiscard]] WorkPtr reduce_scatter_tensor_coalesced(std::vector<Tensor> outputs, std::vector<Tensor> inputs,
+                                                        const ReduceScatterOptions& options = {});
+  [[nodiscard]] WorkPtr alltoall(std::vector<Tensor> outputs, std::vector<Tensor> inputs,
+                                 const AlltoallOptions& options = {});
   /// Splits are rows of dimension 0 for each rank; empty means equal parts.
-  WorkPtr alltoall_base(const Tensor& output, const Tensor& input, std::vector<std::int64_t> output_splits = {},
-                        std::vector<std::int64_t> input_splits = {}, const AlltoallOptions& options = {});
+  [[nodiscard]] WorkPtr alltoall_base(const Tensor& output, const Tensor& input,
+                                      std::vector<std::int64_t> output_splits = {},
+                                      std::vector<std::int64_t> input_splits = {}, const AlltoallOptions& options = {});
 
   // Matched by peer, tag and order; outside the order of the collectives.
-  WorkPtr send(const Tensor& tensor, int target, const MessageOptions& options = {});
-  WorkPtr recv(const Tensor& tensor, int source, const MessageOptions& options = {});
-  WorkPtr recv_anysource(const Tensor& tensor, const MessageOptions& options = {});
+  [[nodiscard]] WorkPtr send(const Tensor& tensor, int target, const MessageOptions& options = {});
+  [[nodiscard]] WorkPtr recv(const Tensor& tensor, int source, const MessageOptions& options = {});
+  [[nodiscard]] WorkPtr recv_anysource(const Tensor& tensor, const MessageOptions& options = {});
 
-  WorkPtr barrier(const BarrierOptions& options = {});
+  [[nodiscard]] WorkPtr barrier(const BarrierOptions& options = {});
   /// A barrier that blocks; the error names the first rank that did not come in time, or all of them.
   void monitored_barrier(const MonitoredBarrierOptions& options = {});
 
@@ -76,7 +83,7 @@ class HOOKLINE_EXPORT ProcessGroup : public std::enable_shared_from_this<Process
   /// when all of them are, with their outputs one after another. Their own works remain good. Unsupported where the
   /// group has no such thing.
   virtual void start_coalescing();
-  virtual WorkPtr end_coalescing();
+  [[nodiscard]] virtual WorkPtr end_coalescing();
   /// Between the two calls: has the common work wait for this one, too, which was made of several operations.
   virtual void coalesce(const WorkPtr&) {}
 

@@ -13,8 +13,8 @@ namespace hookline {
 struct RecordOptions {
   std::size_t capacity = 1024;  ///< how many operations are remembered
   /// Where dumps go; HOOKLINE_DEBUG_DIR, or "hookline-debug" in the current directory, where empty. Made when needed.
-  std::string directory;
-  std::string name;  ///< of the group in the dump, the same on all ranks; "group0" and so on where empty
+  std::string directory = {};
+  std::string name = {};  ///< of the group in the dump, the same on all ranks; "group0" and so on where empty
 };
 
 /// A group around `group` that keeps what was called, when, and what came of it, in a ring. The ring is dumped, as a

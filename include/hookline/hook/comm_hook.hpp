@@ -65,7 +65,7 @@ class HOOKLINE_EXPORT CommHookInterface {
   virtual ~CommHookInterface();
 
   /// Starts the reduction of a bucket. What it throws counts as a failed Future.
-  virtual Future<HookResult> run_hook(GradBucket& bucket) = 0;
+  [[nodiscard]] virtual Future<HookResult> run_hook(GradBucket& bucket) = 0;
   /// The reduced buffer in what the Future carried: flat, of the bucket's size and dtype. Called in finalize().
   virtual Tensor parse_hook_result(const HookResult& result) = 0;
 
@@ -123,6 +123,6 @@ class CppCommHookInterface : public CommHookInterface {
 
 /// Runs a hook outside a reducer, as a hook around another does: the reduced buffer, flat and contiguous.
 /// InvalidArgument where the hook gave anything but a tensor of the bucket's size and dtype.
-HOOKLINE_EXPORT Future<Tensor> run_and_parse(HookPtr hook, GradBucket& bucket);
+[[nodiscard]] HOOKLINE_EXPORT Future<Tensor> run_and_parse(HookPtr hook, GradBucket& bucket);
 
 }  // namespace hookline

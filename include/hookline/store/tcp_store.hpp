@@ -18,7 +18,7 @@ struct TCPStoreOptions {
   /// The master may say 0 to get a free port, which port() tells.
   std::uint16_t port = 0;
   /// How many processes will come, the master among them.
-  std::optional<int> world_size;
+  std::optional<int> world_size = {};
   /// Whether this process keeps the server. The server lives as long as this store and its clones.
   bool is_master = false;
   /// For connecting, for waiting for the workers, and afterwards as the store's timeout().

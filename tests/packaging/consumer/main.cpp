@@ -1,8 +1,16 @@
-// Uses what an installed Hookline has to bring: headers, code, and an exception across the border.
+// Uses what an installed Hookline has to bring: headers, code, options, and an exception across the border.
 #include <hookline/hookline.hpp>
 #include <iostream>
 
+// Designated initialisation of a few members leaves the others at their defaults, without a warning.
+const hookline::InitOptions kOptions{.backend = "gloo"};
+const hookline::EngineSetting kSetting{.rank = 1};
+const hookline::RecordOptions kRecord{.capacity = 8};
+const hookline::Collective kCall{.type = hookline::OpType::barrier};
+const hookline::TCPStoreOptions kStore{.port = 1};
+
 int main() {
+  if (kOptions.rank || kSetting.size != 1 || kRecord.capacity != 8 || kCall.root != 0 || kStore.port != 1) return 1;
   try {
     hookline::Dims(1000, 1);
   } catch (const hookline::InvalidArgument& error) {
