@@ -1,7 +1,7 @@
 """The control messages that launchers exchange through the store: their fields, and the checks on what comes in.
 
-A malformed message is a ControlError, whatever its bytes are. `ended/<node>` alone lets node 0 end well, so it
-is bound to its sender: a node publishes the SHA-256 of a secret when it comes, and the secret when it ends.
+A malformed message is a ControlError, whatever its bytes are. `end` and `ended/<node>` are bound to their sender: a
+node publishes the SHA-256 of a secret when it comes, and reveals the secret when it ends.
 """
 
 import hashlib
@@ -37,6 +37,7 @@ class End:
     node: int
     text: str
     code: int
+    secret: str
 
 
 def encode(message: Hello | End) -> bytes:
@@ -72,11 +73,12 @@ def decode_hello(node: int, value: bytes) -> Hello:
 
 def decode_end(value: bytes) -> End:
     """Returns the message `end`. Its node may be none of the job: a launcher with another --nnodes ends it, too."""
-    fields = _object("'end'", value, {"node", "text", "code"})
+    fields = _object("'end'", value, {"node", "text", "code", "secret"})
     return End(
         node=_integer("'end'", fields, "node", 0, MAX_NODES),
         text=printable(_text("'end'", fields, "text", MAX_BYTES)),
         code=_integer("'end'", fields, "code", 1, 255),  # a job that is ended has not ended well
+        secret=_text("'end'", fields, "secret", MAX_TEXT),
     )
 
 
@@ -87,10 +89,9 @@ def decode_nodes(value: bytes) -> int:
     return int(value)
 
 
-def check_ended(node: int, hello: Hello, value: bytes) -> None:
-    """Returns if `ended/<node>` was written by that node."""
-    if len(value) > MAX_BYTES or commitment(value) != hello.commitment:
-        raise ControlError(f"the control message 'ended/{node}' was not written by node {node}")
+def is_sent_by(hello: Hello, secret: bytes) -> bool:
+    """True if `secret` is that of the node which sent `hello`."""
+    return commitment(secret) == hello.commitment
 
 
 def _object(name: str, value: bytes, expected: set[str]) -> dict[str, Any]:

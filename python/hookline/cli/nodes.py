@@ -17,12 +17,12 @@ from .control import (
     ControlError,
     End,
     Hello,
-    check_ended,
     commitment,
     decode_end,
     decode_hello,
     decode_nodes,
     encode,
+    is_sent_by,
     printable,
 )
 
@@ -54,6 +54,15 @@ def endpoint(host: str, port: int) -> str:
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
+@dataclass(frozen=True)
+class JobEnd:
+    """The end of the whole job, as this node reports it: the sender of the message in words, text, exit code."""
+
+    sender: str
+    text: str
+    code: int
+
+
 class MeetingError(Exception):
     """The nodes did not come together."""
 
@@ -66,12 +75,12 @@ class Nodes:
         self.place = place
         self.token = token
         self.host = place.host  # the master as this node reaches it
-        self.end: End | None = None  # set by the thread that uses `events`, when another node ended the job
+        self.end: JobEnd | None = None  # set by the thread that uses `events`, when another node ended the job
         self.others_ended = place.nodes == 1
         self._secret = secrets.token_hex(32).encode()
         self._is_store_lost = False
         self._stop = threading.Event()
-        self._news: queue.SimpleQueue[End | None] = queue.SimpleQueue()
+        self._news: queue.SimpleQueue[JobEnd | None] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
         self.events, self._bell = socket.socketpair()
         try:
@@ -127,9 +136,7 @@ class Nodes:
         return sum(self.ranks[: self.place.rank])
 
     def name(self, node: int) -> str:
-        """A node in words; `node` may be the number of a launcher that is not part of this job."""
-        if node >= self.place.nodes:
-            return f"a launcher with --node-rank {node}"
+        """A node in words."""
         return f"node {node} ({self._hellos[node].host})"
 
     def watch(self) -> None:
@@ -138,7 +145,7 @@ class Nodes:
             self._thread = threading.Thread(target=self._listen, daemon=True)
             self._thread.start()
 
-    def take_news(self) -> End | None:
+    def take_news(self) -> JobEnd | None:
         """What the readable `events` was about: the end of the job; None where the other nodes have ended well."""
         self.events.recv(1)
         news = self._news.get_nowait()
@@ -150,8 +157,9 @@ class Nodes:
         """Ends the job on all nodes, unless another node has done so already. Does nothing if the store is lost."""
         if self._is_store_lost:
             return
+        end = End(self.place.rank, printable(text), code, self._secret.decode())
         with contextlib.suppress(Error):
-            self._store.compare_set("end", b"", encode(End(self.place.rank, printable(text), code)))
+            self._store.compare_set("end", b"", encode(end))
 
     def _open(self) -> TCPStore:
         place = self.place
@@ -216,23 +224,28 @@ class Nodes:
 
     def _listen(self) -> None:
         """Runs on the thread: waits for the end of the job, giving and looking for signs of life meanwhile."""
-        me = self.place.rank
         try:
             news = self._hear_end()
         except (PeerLost, Timeout) as error:
             self._is_store_lost = True
-            news = End(0, f"the store that its launcher keeps is lost: {error}", FAILED)
+            news = JobEnd(self.name(0), f"the store that its launcher keeps is lost: {error}", FAILED)
         except (Error, ControlError) as error:
-            news = End(me, str(error), FAILED)
+            news = JobEnd(self.name(self.place.rank), str(error), FAILED)
         except Exception as error:  # without this thread a failure elsewhere would go unnoticed
-            news = End(me, f"its launcher failed ({type(error).__name__}: {error})", FAILED)
+            news = JobEnd(self.name(self.place.rank), f"its launcher failed ({type(error).__name__}: {error})", FAILED)
         if not self._stop.is_set():
             self._news.put(news)
             self._bell.send(b"!")
             if news is not None:
                 self.tell(news.text, news.code)  # does nothing where another node has told it
 
-    def _hear_end(self) -> End | None:
+    def _read_end(self) -> JobEnd:
+        end = decode_end(self._ear.get("end"))
+        if end.node < self.place.nodes and is_sent_by(self._hellos[end.node], end.secret.encode()):
+            return JobEnd(self.name(end.node), end.text, end.code)
+        return JobEnd(f"a launcher with --node-rank {end.node} that is not part of this job", end.text, end.code)
+
+    def _hear_end(self) -> JobEnd | None:
         store = self._ear
         # Node 0 listens to all others and they to it, so that the store has little to do.
         others = list(range(1, self.place.nodes)) if self.place.rank == 0 else [0]
@@ -242,13 +255,14 @@ class Nodes:
             beats += 1
             store.set(f"beat/{self.place.rank}", str(beats).encode())
             if _wait(store, ["end"], BEAT):
-                return decode_end(store.get("end"))
+                return self._read_end()
             for node in [node for node in others if store.check([f"ended/{node}"])]:
-                check_ended(node, self._hellos[node], store.get(f"ended/{node}"))
+                if not is_sent_by(self._hellos[node], store.get(f"ended/{node}")):
+                    raise ControlError(f"the control message 'ended/{node}' was not written by node {node}")
                 others.remove(node)
             if not others:
                 # A node writes 'end' before 'ended': it may have written both since the wait.
-                return decode_end(store.get("end")) if store.check(["end"]) else None
+                return self._read_end() if store.check(["end"]) else None
             for node, beat in zip(others, store.multi_get([f"beat/{node}" for node in others]), strict=True):
                 if beat != heard[node][0]:
                     heard[node] = (beat, time.monotonic())

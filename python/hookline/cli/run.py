@@ -296,7 +296,7 @@ def launch_node(command: Sequence[str], nodes: Nodes, prefix: bool, grace: float
             finally:
                 supervisor.end()
         end = None if told else nodes.end  # what happened here is reported as such
-        elsewhere = f"{nodes.name(end.node)}: {end.text}" if end is not None else None
+        elsewhere = f"{end.sender}: {end.text}" if end is not None else None
         supervisor.flush(report(supervisor, elsewhere))
     return end.code if end is not None else exit_code(supervisor.first_failure)
 

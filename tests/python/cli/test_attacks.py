@@ -96,7 +96,7 @@ def insider(job) -> hl.Store:
 
 
 def malformed(**changes: object) -> bytes:
-    return json.dumps({"node": 1, "text": "over", "code": 3, **changes}).encode()
+    return json.dumps({"node": 1, "text": "over", "code": 3, "secret": "0" * 64, **changes}).encode()
 
 
 ENDS = {
@@ -110,13 +110,14 @@ ENDS = {
     "node as text": malformed(node="1"),
     "node as truth": malformed(node=True),
     "node below the range": malformed(node=-1),
-    "node of many digits": b'{"node": ' + b"9" * 5000 + b', "text": "over", "code": 3}',
+    "node of many digits": malformed(node=77).replace(b"77", b"9" * 5000),
+    "secret as number": malformed(secret=5),
     "text as number": malformed(text=5),
     "code 0": malformed(code=0),
     "code 256": malformed(code=256),
     "code negative": malformed(code=-1),
-    "code infinite": b'{"node": 1, "text": "over", "code": 1e999}',
-    "code not a number": b'{"node": 1, "text": "over", "code": NaN}',
+    "code infinite": malformed(code=77).replace(b"77", b"1e999"),
+    "code not a number": malformed(code=77).replace(b"77", b"NaN"),
 }
 
 
@@ -131,13 +132,15 @@ def test_a_malformed_end_is_an_error_on_every_node(launcher, job, value):
         assert "Traceback" not in err
 
 
-def test_an_end_of_a_node_that_the_job_does_not_have(launcher, job):
+@pytest.mark.parametrize("node", [1, 7])
+def test_an_end_by_a_launcher_that_is_not_part_of_the_job_blames_no_node(launcher, job, node):
     processes = running(launcher, job)
-    insider(job).set("end", malformed(node=7, text="it was\x1b[2J started\nwrongly"))
+    insider(job).set("end", malformed(node=node, text="it was\x1b[2J started\nwrongly"))
     for process in processes:
         code, _, err = ends(process)
         assert code == 3
-        assert r"a launcher with --node-rank 7: it was\x1b[2J started\x0awrongly" in err
+        sender = f"a launcher with --node-rank {node} that is not part of this job"
+        assert rf"hookline run: {sender}: it was\x1b[2J started\x0awrongly" in err
 
 
 @pytest.mark.parametrize("value", [b"1", b"", b"\xff", b"[" * 200_000, b"0" * 64])

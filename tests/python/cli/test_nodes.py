@@ -92,7 +92,7 @@ def test_a_node_that_fails_and_ends_between_two_looks_has_failed(monkeypatch):
 
     def fail_after_the_look(store, *_):
         store.set("beat/1", b"1")
-        store.set("end", encode(End(1, "rank 1 failed", 3)))
+        store.set("end", encode(End(1, "rank 1 failed", 3, "secret")))
         store.set("ended/1", b"secret")
         return False
 
@@ -100,7 +100,7 @@ def test_a_node_that_fails_and_ends_between_two_looks_has_failed(monkeypatch):
     with job:
         job.others_ended = False
         job.watch()
-        assert job.take_news() == End(1, "rank 1 failed", 3)
+        assert job.take_news() == node_module.JobEnd("node 1 (other)", "rank 1 failed", 3)
 
 
 def test_node_0_waits_for_the_others(launcher, nodes):
