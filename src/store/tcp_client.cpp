@@ -12,6 +12,8 @@
 
 #include "store/store_error.hpp"
 
+#include "store/wire.hpp"
+
 namespace hookline::store {
 
 void TcpClient::close_socket() {
@@ -99,6 +101,22 @@ bool TcpClient::reply_came(Clock::time_point deadline) {
   buffer_.resize(kBuffer);
   buffer_at_ = buffer_end_ = 0;
   return receive(buffer_.data(), buffer_.size(), deadline, buffer_end_);
+}
+
+void TcpClient::cancel_wait(Clock::time_point deadline) {
+  send(RequestBytes(Query::cancel_wait).bytes(), deadline);
+  cancel_pending_ = true;
+}
+
+bool TcpClient::confirm_cancel(Clock::time_point deadline, bool* came) {
+  while (cancel_pending_) {
+    if (!reply_came(deadline)) return false;
+    const auto reply = read_number<WaitReply>(deadline);
+    cancel_pending_ = reply == WaitReply::stop_waiting;
+    if (reply > WaitReply::wait_canceled) lose(kStrangeReply);
+    if (cancel_pending_ && came) *came = true;
+  }
+  return true;
 }
 
 void TcpClient::no_answer() {

@@ -41,6 +41,15 @@ class TcpClient {
   }
   std::string read_text(Clock::time_point deadline);
 
+  /// Sends cancel_wait. Nothing else may be read before confirm_cancel() has returned true.
+  void cancel_wait(Clock::time_point deadline);
+  /// Reads the confirmation of the last cancel_wait, if one is missing. Returns false at the deadline. Sets `came`
+  /// where the wait was over before.
+  bool confirm_cancel(Clock::time_point deadline, bool* came = nullptr);
+  bool cancel_pending() const { return cancel_pending_; }
+
+  static constexpr const char* kStrangeReply = "it sent a reply that the request does not have";
+
   /// Gives the connection up: throws PeerLost saying why, now and in every later call.
   [[noreturn]] void lose(const std::string& why);
 
@@ -74,6 +83,7 @@ class TcpClient {
   std::string buffer_;
   std::size_t buffer_at_ = 0;
   std::size_t buffer_end_ = 0;
+  bool cancel_pending_ = false;
 };
 
 }  // namespace hookline::store

@@ -11,11 +11,12 @@
 namespace hookline::store {
 namespace {
 
-// A server that is alive answers what needs no waiting in this time, however short the user's own timeout is. Giving up
-// earlier would cost the connection.
-constexpr Milliseconds kAnswerTime = std::chrono::seconds(30);
-
-constexpr const char* kStrangeReply = "it sent a reply that the request does not have";
+// The least time that a server has for the answer to a request that needs no waiting. Giving up earlier, because the
+// user's timeout is for keys that may not be there, would cost the connection.
+constexpr Milliseconds kAnswerTime = std::chrono::seconds(2);
+// The time beyond the timeout in which a server may confirm that a wait is cancelled. Later confirmations are skipped
+// by the next request.
+constexpr Milliseconds kCancelTime{100};
 
 void require_key(const Store& store, std::string_view key) {
   constexpr std::uint64_t kLongest = kMaxKeyBytes - kKeyPrefix.size();
@@ -72,12 +73,25 @@ Clock::time_point Turn::answer_deadline() const {
 
 void Turn::send(const RequestBytes& request) {
   const std::string& bytes = request.bytes();
+  skip_cancelled_wait();
   if (bytes.size() > kMaxRequestBytes) {
     throw InvalidArgument(
         fmt::format("{}: a request of {} bytes is larger than the {} that a server takes; send it in several",
                     store_.describe(), bytes.size(), kMaxRequestBytes));
   }
   client_->send(bytes, answer_deadline());
+}
+
+void Turn::skip_cancelled_wait() {
+  const Clock::time_point end = std::max(deadline(), deadline_after(kCancelTime));
+  while (!client_->confirm_cancel(std::min(end, deadline_after(kInterruptPeriod)))) {
+    check_interrupt();
+    if (Clock::now() < end) continue;
+    throw Timeout(
+        fmt::format("{} on {}: the server has not answered an earlier request within {} ms; see whether it is stopped "
+                    "or its machine overloaded, or give a longer timeout",
+                    operation_, store_.describe(), timeout_.count()));
+  }
 }
 
 void Turn::wait_for(const std::vector<std::string>& keys) {
@@ -96,23 +110,20 @@ bool Turn::await_stop(Clock::time_point end) {
     }
     if (Clock::now() >= end) return cancel();
   }
-  if (answer_number<WaitReply>() != WaitReply::stop_waiting) client_->lose(kStrangeReply);
+  if (answer_number<WaitReply>() != WaitReply::stop_waiting) client_->lose(TcpClient::kStrangeReply);
   return true;
 }
 
 bool Turn::cancel() {
-  const Clock::time_point end = deadline_after(kAnswerTime);
-  client_->send(RequestBytes(Query::cancel_wait).bytes(), end);
-  auto reply = client_->read_number<WaitReply>(end);
-  const bool came = reply == WaitReply::stop_waiting;
-  if (came) reply = client_->read_number<WaitReply>(end);
-  if (reply != WaitReply::wait_canceled) client_->lose(kStrangeReply);
+  client_->cancel_wait(deadline_after(kAnswerTime));
+  bool came = false;
+  client_->confirm_cancel(deadline_after(kCancelTime), &came);
   return came;
 }
 
 // All are asked about at once, in one round trip.
 std::string_view Turn::first_missing(const std::vector<std::string>& keys) {
-  if (keys.size() == 1) return keys.front();
+  if (keys.size() == 1 || client_->cancel_pending()) return keys.front();
   const Clock::time_point end = deadline_after(kAnswerTime);
   std::string requests;
   for (const std::string& key : keys) requests += RequestBytes(Query::check).keys({key}).bytes();
@@ -125,7 +136,7 @@ std::string_view Turn::first_missing(const std::vector<std::string>& keys) {
 }
 
 void Turn::pause(Milliseconds time) {
-  if (client_->reply_came(std::min(deadline(), deadline_after(time)))) client_->lose(kStrangeReply);
+  if (client_->reply_came(std::min(deadline(), deadline_after(time)))) client_->lose(TcpClient::kStrangeReply);
   check_interrupt();
 }
 

@@ -50,8 +50,8 @@ class Turn {
   }
   std::string answer_text() { return client_->read_text(answer_deadline()); }
 
-  /// Asks the server to say when all keys are there. At the deadline the wait is called off and Timeout thrown, naming
-  /// a key that did not come; the connection stays good.
+  /// Asks the server to say when all keys are there. At the deadline the wait is cancelled and Timeout thrown, naming
+  /// a key that did not come; the connection stays good, also where the server does not answer.
   void wait_for(const std::vector<std::string>& keys);
   /// For a request that was sent and is answered like a wait: false where it was called off at `end`.
   bool await_stop(Clock::time_point end);
@@ -64,8 +64,10 @@ class Turn {
 
  private:
   Clock::time_point answer_deadline() const;
-  /// Whether what was waited for came before the server saw the cancellation.
+  /// Cancels the wait. Returns true if it was known to be over before the server saw the cancellation.
   bool cancel();
+  /// Waits for the confirmation of a cancelled wait that is still missing. Throws Timeout; the connection stays good.
+  void skip_cancelled_wait();
   std::string_view first_missing(const std::vector<std::string>& keys);
 
   std::unique_lock<std::mutex> lock_;

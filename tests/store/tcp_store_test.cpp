@@ -4,9 +4,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <array>
 #include <atomic>
 #include <ctime>
 #include <future>
@@ -18,7 +20,9 @@
 #include <hookline/store/prefix_store.hpp>
 
 #include "contract/store_contract.hpp"
+#include "core/descriptor.hpp"
 #include "harness/counting_proxy.hpp"
+#include "store/tcp_listen.hpp"
 
 namespace hookline::contract {
 namespace {
@@ -229,6 +233,62 @@ TEST(TcpStore, AServerThatEndsIsPeerLostForEverybody) {
   const std::string first = message_of<PeerLost>([&] { idle->get("k"); });
   EXPECT_THAT(first, HasSubstr(endpoint));
   EXPECT_EQ(message_of<PeerLost>([&] { idle->set("k", "v"); }), first);
+}
+
+// A server that opens the protocol and then answers only what a test sends.
+class SilentServer {
+ public:
+  SilentServer() : listeners_(store::listen_on("127.0.0.1", 0, false, deadline_after(seconds(5)))) {
+    accepting_ = std::thread([this] {
+      client_ = core::Descriptor(::accept(listeners_.front().socket.get(), nullptr, nullptr));
+      std::array<char, 10> opening{};
+      EXPECT_EQ(::recv(client_.get(), opening.data(), opening.size(), MSG_WAITALL), 10);
+      send(std::string_view(opening.data() + 6, 4));
+    });
+  }
+  ~SilentServer() {
+    if (accepting_.joinable()) accepting_.join();
+  }
+  SilentServer(const SilentServer&) = delete;
+  SilentServer& operator=(const SilentServer&) = delete;
+
+  TCPStoreOptions options(milliseconds timeout) const { return {.port = listeners_.front().port, .timeout = timeout}; }
+  void send(std::string_view bytes) const {
+    EXPECT_EQ(::send(client_.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL), static_cast<ssize_t>(bytes.size()));
+  }
+  void await_opening() { accepting_.join(); }
+
+ private:
+  std::vector<store::Listener> listeners_;
+  core::Descriptor client_;
+  std::thread accepting_;
+};
+
+TEST(TcpStore, ATimeoutHoldsForAServerThatDoesNotAnswer) {
+  SilentServer server;
+  TCPStore store(server.options(seconds(20)));
+  server.await_opening();
+  store.set_timeout(milliseconds(100));
+  const auto start = Clock::now();
+  EXPECT_THROW(store.get("k"), Timeout);
+  EXPECT_LT(Clock::now() - start, seconds(15));
+  EXPECT_THROW(store.ping(), Timeout) << "nothing tells later replies from the one that did not come";
+}
+
+TEST(TcpStore, AWaitThatTheServerDoesNotConfirmAsCancelledLeavesTheConnectionGood) {
+  SilentServer server;
+  TCPStore store(server.options(seconds(20)));
+  server.await_opening();
+  const auto start = Clock::now();
+  EXPECT_THROW(store.wait({"a", "b"}, milliseconds(50)), Timeout);
+  EXPECT_THROW(store.wait({"a"}, milliseconds(50)), Timeout);
+  store.set_timeout(milliseconds(50));
+  EXPECT_THROW(store.ping(), Timeout);
+  EXPECT_LT(Clock::now() - start, seconds(15));
+  store.set_timeout(seconds(20));
+  // The key came before the server saw the cancellation; then the answer to a ping.
+  server.send(std::string_view("\x00\x01gnip", 6));
+  store.ping();
 }
 
 TEST(TcpStore, AWaitingClientThatEndsIsForgotten) {

@@ -21,7 +21,8 @@ struct TCPStoreOptions {
   std::optional<int> world_size = {};
   /// Whether this process keeps the server. The server lives as long as this store and its clones.
   bool is_master = false;
-  /// For connecting, for waiting for the workers, and afterwards as the store's timeout().
+  /// For connecting, for waiting for the workers, and afterwards as the store's timeout(). A shorter one than 2 s holds
+  /// for waiting only: a server that does not answer at all is given up after 2 s, since the connection is lost then.
   Milliseconds timeout = Store::kDefaultStoreTimeout;
   /// Whether the constructor of the master returns only when `world_size` processes have connected.
   bool wait_for_workers = true;
