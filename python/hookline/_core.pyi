@@ -322,9 +322,11 @@ class PrefixStore(Store):
 class TCPStore(Store):
     """A store that one process keeps and others reach over TCP."""
 
-    def __init__(self, host_name: str, port: int, world_size: int | None = None, is_master: bool = False, timeout: float | datetime.timedelta = 300.0, wait_for_workers: bool = True, multi_tenant: bool = False, master_listen_fd: int | None = None, use_libuv: bool = True, *, listen_on_all_interfaces: bool = False, token: str | None = None, allow_unauthenticated: bool = False) -> None:
+    def __init__(self, host_name: str, port: int, world_size: int | None = None, is_master: bool = False, timeout: float | datetime.timedelta = 300.0, wait_for_workers: bool = True, multi_tenant: bool = False, master_listen_fd: int | None = None, use_libuv: bool = True, *, listen_on_all_interfaces: bool = False, token: str | None = None, allow_unauthenticated: bool = False, max_connections: int = 0, max_pending_connections: int = 0, handshake_timeout: float | datetime.timedelta = 10.0, max_keys: int = 524288, max_bytes: int = 268435456, max_value_bytes: int = 67108864, keepalive: float | datetime.timedelta = 60.0) -> None:
         """
-        The arguments of torch.distributed.TCPStore, in its order, and three more. Tenants (`multi_tenant`) of one process share a server on one port. The master's server owns `master_listen_fd`, a bound socket. `use_libuv` has no effect: there is one server. With `token`, or HOOKLINE_TOKEN in the environment, both sides prove that they have the same one before the first request; an empty one is PyTorch's plain protocol. A server that other hosts reach needs a token, unless `allow_unauthenticated` (HOOKLINE_ALLOW_UNAUTHENTICATED=1) says that it serves any client.
+        The arguments of torch.distributed.TCPStore, in its order, and more. Tenants (`multi_tenant`) of one process share a server on one port. The master's server owns `master_listen_fd`, a bound socket. `use_libuv` has no effect: there is one server. With `token`, or HOOKLINE_TOKEN in the environment, both sides prove that they have the same one before the first request; an empty one is PyTorch's plain protocol. A server that other hosts reach needs a token, unless `allow_unauthenticated` (HOOKLINE_ALLOW_UNAUTHENTICATED=1) says that it serves any client.
+
+        The last options limit what all clients of the server use together; a client that exceeds one is refused or disconnected. 0 connections stand for a share of the limit on file descriptors. `keepalive` is for both sides: the seconds of silence after which TCP asks whether the other host is still there.
         """
 
     @property

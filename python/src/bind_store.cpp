@@ -142,7 +142,9 @@ void bind_operations(nb::class_<Store, PyStore>& store) {
 
 void bind_store(nb::module_& m) {
   using nb::arg;
-  const double standard = std::chrono::duration<double>(Store::kDefaultStoreTimeout).count();
+  const auto seconds = [](Milliseconds time) { return std::chrono::duration<double>(time).count(); };
+  const double standard = seconds(Store::kDefaultStoreTimeout);
+  const TCPStoreLimits limits;
 
   nb::class_<Store, PyStore> store(
       m, "Store", nb::is_weak_referenceable(),
@@ -193,7 +195,9 @@ void bind_store(nb::module_& m) {
           [](TCPStore* self, const std::string& host_name, int port, std::optional<int> world_size, bool is_master,
              TimeoutArg timeout, bool wait_for_workers, bool multi_tenant, std::optional<int> master_listen_fd,
              bool use_libuv, bool listen_on_all_interfaces, std::optional<std::string> token,
-             bool allow_unauthenticated) {
+             bool allow_unauthenticated, std::size_t max_connections, std::size_t max_pending_connections,
+             TimeoutArg handshake_timeout, std::size_t max_keys, std::size_t max_bytes, std::size_t max_value_bytes,
+             TimeoutArg keepalive) {
             if (port < 0 || port > 65535) {
               throw InvalidArgument("TCPStore: port must have value from 0 to 65535 but was " + std::to_string(port));
             }
@@ -205,6 +209,8 @@ void bind_store(nb::module_& m) {
             options.allow_unauthenticated = allow_unauthenticated;
             options.multi_tenant = multi_tenant;
             options.master_listen_fd = master_listen_fd;
+            options.limits = {max_connections, max_pending_connections, handshake_timeout, max_keys,
+                              max_bytes,       max_value_bytes,         keepalive};
             natively([&] { new (self) TCPStore(options); });
             nb::setattr(nb::find(self), kUseLibuv, nb::bool_(use_libuv));
           },
@@ -212,13 +218,21 @@ void bind_store(nb::module_& m) {
           arg("timeout") = standard, arg("wait_for_workers") = true, arg("multi_tenant") = false,
           arg("master_listen_fd") = nb::none(), arg("use_libuv") = true, nb::kw_only(),
           arg("listen_on_all_interfaces") = false, arg("token") = nb::none(), arg("allow_unauthenticated") = false,
-          "The arguments of torch.distributed.TCPStore, in its order, and three more. Tenants (`multi_tenant`) of one "
+          arg("max_connections") = limits.max_connections,
+          arg("max_pending_connections") = limits.max_pending_connections,
+          arg("handshake_timeout") = seconds(limits.handshake_timeout), arg("max_keys") = limits.max_keys,
+          arg("max_bytes") = limits.max_bytes, arg("max_value_bytes") = limits.max_value_bytes,
+          arg("keepalive") = seconds(limits.keepalive),
+          "The arguments of torch.distributed.TCPStore, in its order, and more. Tenants (`multi_tenant`) of one "
           "process share a server on one port. The master's server owns `master_listen_fd`, a bound socket. "
-          "`use_libuv` "
-          "has no effect: there is one server. With `token`, or HOOKLINE_TOKEN in the environment, both sides prove "
+          "`use_libuv` has no effect: there is one server. With `token`, or HOOKLINE_TOKEN in the environment, both "
+          "sides prove "
           "that they have the same one before the first request; an empty one is PyTorch's plain protocol. A server "
           "that other hosts reach needs a token, unless `allow_unauthenticated` (HOOKLINE_ALLOW_UNAUTHENTICATED=1) "
-          "says that it serves any client.")
+          "says that it serves any client.\n\n"
+          "The last options limit what all clients of the server use together; a client that exceeds one is refused "
+          "or disconnected. 0 connections stand for a share of the limit on file descriptors. `keepalive` is for both "
+          "sides: the seconds of silence after which TCP asks whether the other host is still there.")
       .def_prop_ro("host", &TCPStore::host)
       .def_prop_ro("port", &TCPStore::port)
       .def_prop_ro(

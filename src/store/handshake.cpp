@@ -30,20 +30,6 @@ std::string opening() {
 
 }  // namespace
 
-std::string_view explain(Refusal refusal) {
-  switch (refusal) {
-    case Refusal::token_missing: return "it presented no token; start that process with the HOOKLINE_TOKEN of this job";
-    case Refusal::token_wrong:
-      return "its token differs from the server's; start all processes of the job with the same HOOKLINE_TOKEN";
-    case Refusal::token_unexpected:
-      return "it presented a token and this server has none; set HOOKLINE_TOKEN for the server too, or for neither";
-    case Refusal::version:
-      return "it speaks another version of the handshake; use the same version of hookline in all processes";
-    case Refusal::malformed: return "it sent bytes that belong to no handshake; see which program uses this port";
-  }
-  return "";
-}
-
 Nonce make_nonce() {
   Nonce nonce{};
   ssize_t got = 0;

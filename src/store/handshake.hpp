@@ -7,6 +7,7 @@
 #include <string>
 #include <string_view>
 
+#include "store/refusal.hpp"
 #include "store/wire.hpp"
 
 namespace hookline::store {
@@ -32,13 +33,6 @@ enum class HandshakeReply : std::uint32_t {
   other_version = 0xF0564552,  ///< the server speaks another version of the handshake
   no_token = kTokenPing,       ///< the server speaks the plain protocol
 };
-
-/// The reason for which a server refuses a connection.
-enum class Refusal : std::uint8_t { token_missing, token_wrong, token_unexpected, version, malformed };
-inline constexpr std::size_t kRefusals = 5;
-
-/// The reason and the remedy, for the server's log.
-std::string_view explain(Refusal refusal);
 
 using Nonce = std::array<char, kNonceBytes>;
 

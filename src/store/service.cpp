@@ -12,11 +12,9 @@ bool Service::serve(ClientId client, const Request& request, std::string& reply)
   const std::string_view key = request.keys.empty() ? std::string_view() : request.keys.front();
   switch (request.query) {
     case Query::validate: return false;  // only at the opening
-    case Query::set:
-      table_.set(key, std::string(request.values[0]));
-      waiters_.key_came(key);
-      return true;
+    case Query::set: return write(key, request.values[0]);
     case Query::compare_set:
+      if (!admits_value(key, request.values[1].size())) return false;
       append_text(reply, table_.compare_set(key, std::string(request.values[0]), std::string(request.values[1])));
       if (table_.find(key)) waiters_.key_came(key);
       return true;
@@ -30,18 +28,10 @@ bool Service::serve(ClientId client, const Request& request, std::string& reply)
     case Query::barrier: return serve_wait(client, request, reply);
     case Query::num_keys: append_number(reply, table_.num_keys()); return true;
     case Query::delete_key: append_number<std::int64_t>(reply, table_.delete_key(key) ? 1 : 0); return true;
-    case Query::append: {
-      const std::string* value = table_.find(key);
-      if (value && value->size() + request.values[0].size() > kMaxReplyBytes - 8)
-        return false;  // get could not reply it
-      table_.append(key, request.values[0]);
-      waiters_.key_came(key);
-      return true;
-    }
+    case Query::append: return append(key, request.values[0]);
     case Query::multi_set:
       for (std::size_t i = 0; i < request.keys.size(); ++i) {
-        table_.set(request.keys[i], std::string(request.values[i]));
-        waiters_.key_came(request.keys[i]);
+        if (!write(request.keys[i], request.values[i])) return false;
       }
       return true;
     case Query::cancel_wait:
@@ -49,10 +39,7 @@ bool Service::serve(ClientId client, const Request& request, std::string& reply)
       append_number(reply, WaitReply::wait_canceled);
       return true;
     case Query::ping: append_number(reply, static_cast<std::uint32_t>(request.number)); return true;
-    case Query::queue_push:
-      table_.queue_push(key, std::string(request.values[0]));
-      waiters_.element_came(key);
-      return true;
+    case Query::queue_push: return push(key, request.values[0]);
     case Query::queue_pop: {
       append_number(reply, table_.queue_len(key));
       if (const std::optional<std::string> value = table_.queue_pop(key)) append_text(reply, *value);
@@ -64,8 +51,50 @@ bool Service::serve(ClientId client, const Request& request, std::string& reply)
   return false;
 }
 
+bool Service::admits(bool new_key, std::size_t size, std::size_t added, std::size_t freed) {
+  const std::size_t keys = table_.values().size() + table_.queues().size();
+  if (size > quota_.value_bytes) refusal_ = Refusal::value_bytes;
+  else if (new_key && keys >= quota_.keys) refusal_ = Refusal::keys;
+  else if (added > freed && table_.bytes() + waiters_.bytes() + added - freed > quota_.bytes) refusal_ = Refusal::bytes;
+  return !refusal_;
+}
+
+bool Service::admits_value(std::string_view key, std::size_t size) {
+  const std::string* old = table_.find(key);
+  if (old) return admits(false, size, size, old->size());
+  return admits(true, size, Table::kEntryBytes + key.size() + size);
+}
+
+bool Service::write(std::string_view key, std::string_view value) {
+  if (!admits_value(key, value.size())) return false;
+  table_.set(key, std::string(value));
+  waiters_.key_came(key);
+  return true;
+}
+
+bool Service::append(std::string_view key, std::string_view value) {
+  const std::string* old = table_.find(key);
+  const std::size_t size = value.size() + (old ? old->size() : 0);
+  if (size > kMaxReplyBytes - 8) return false;  // get could not reply it
+  if (!admits_value(key, size)) return false;
+  table_.append(key, value);
+  waiters_.key_came(key);
+  return true;
+}
+
+bool Service::push(std::string_view key, std::string_view value) {
+  const bool new_key = table_.queue_len(key) == 0;
+  const std::size_t added = Table::kEntryBytes + value.size() + (new_key ? Table::kEntryBytes + key.size() : 0);
+  if (!admits(new_key, value.size(), added)) return false;
+  table_.queue_push(key, std::string(value));
+  waiters_.element_came(key);
+  return true;
+}
+
 bool Service::serve_add(const Request& request, std::string& reply) {
+  constexpr std::size_t kDigits = 20;
   const std::string_view key = request.keys[0];
+  if (!admits_value(key, kDigits)) return false;
   std::int64_t sum = 0;
   try {
     sum = table_.add(key, request.number);
@@ -80,7 +109,10 @@ bool Service::serve_add(const Request& request, std::string& reply) {
 
 bool Service::serve_wait(ClientId client, const Request& request, std::string& reply) {
   if (waiters_.waits(client)) return false;
+  std::size_t bytes = 0;
+  for (const std::string_view key : request.keys) bytes += Waiters::kWaitBytes + 2 * key.size();
   if (request.query == Query::barrier) {
+    if (!admits(false, 0, bytes)) return false;
     if (waiters_.arrive(client, request.keys[0], request.number)) append_number(reply, WaitReply::stop_waiting);
     return true;
   }
@@ -90,6 +122,8 @@ bool Service::serve_wait(ClientId client, const Request& request, std::string& r
   }
   if (missing.empty()) {
     append_number(reply, WaitReply::stop_waiting);
+  } else if (!admits(false, 0, bytes)) {
+    return false;
   } else {
     waiters_.wait(client, std::move(missing));
   }

@@ -33,10 +33,14 @@ std::int64_t counter_sum(std::string_view key, std::string_view text, std::int64
 }
 
 void Table::set(std::string_view key, std::string value) {
+  const std::size_t size = value.size();
   if (const auto at = values_.find(key); at != values_.end()) {
+    bytes_ -= at->second.size();
     at->second = std::move(value);
+    bytes_ += size;
   } else {
     values_.emplace(key, std::move(value));
+    bytes_ += kEntryBytes + key.size() + size;
   }
 }
 
@@ -64,6 +68,7 @@ std::string Table::compare_set(std::string_view key, const std::string& expected
 bool Table::delete_key(std::string_view key) {
   const auto at = values_.find(key);
   if (at == values_.end()) return false;
+  bytes_ -= kEntryBytes + at->first.size() + at->second.size();
   values_.erase(at);
   return true;
 }
@@ -80,19 +85,24 @@ std::vector<std::string> Table::list_keys() const {
 void Table::append(std::string_view key, std::string_view value) {
   if (const auto at = values_.find(key); at != values_.end()) {
     at->second.append(value);
+    bytes_ += value.size();
   } else {
     values_.emplace(key, value);
+    bytes_ += kEntryBytes + key.size() + value.size();
   }
 }
 
 void Table::queue_push(std::string_view key, std::string value) {
+  const std::size_t size = value.size();
   if (const auto at = queues_.find(key); at != queues_.end()) {
     at->second.push_back(std::move(value));
   } else {  // first made whole: without memory for the element, an empty queue would stay
     std::deque<std::string> queue;
     queue.push_back(std::move(value));
     queues_.emplace(key, std::move(queue));
+    bytes_ += kEntryBytes + key.size();
   }
+  bytes_ += kEntryBytes + size;
 }
 
 std::optional<std::string> Table::queue_pop(std::string_view key) {
@@ -100,7 +110,11 @@ std::optional<std::string> Table::queue_pop(std::string_view key) {
   if (at == queues_.end()) return std::nullopt;
   std::string value = std::move(at->second.front());
   at->second.pop_front();
-  if (at->second.empty()) queues_.erase(at);
+  bytes_ -= kEntryBytes + value.size();
+  if (at->second.empty()) {
+    bytes_ -= kEntryBytes + at->first.size();
+    queues_.erase(at);
+  }
   return value;
 }
 

@@ -45,7 +45,13 @@ class Table {
   /// Only queues that are not empty.
   const Queues& queues() const { return queues_; }
 
+  /// An estimate of the memory that one value, queue or element of a queue needs beside its bytes.
+  static constexpr std::size_t kEntryBytes = 128;
+  /// The memory that keys, values and queues need, by that estimate.
+  std::size_t bytes() const { return bytes_; }
+
  private:
+  std::size_t bytes_ = 0;
   Values values_;
   Queues queues_;
 };

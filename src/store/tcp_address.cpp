@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 #include <netdb.h>
+#include <netinet/tcp.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -59,6 +60,20 @@ bool is_loopback(const SocketAddress& address) {
   const in6_addr& ipv6 = reinterpret_cast<const sockaddr_in6*>(&address.storage)->sin6_addr;
   if (IN6_IS_ADDR_V4MAPPED(&ipv6)) return ipv6.s6_addr[12] == kNetwork;
   return IN6_IS_ADDR_LOOPBACK(&ipv6);
+}
+
+void set_keepalive(int socket, Milliseconds period) {
+  constexpr int kProbes = 4;
+  constexpr std::int64_t kLongest = 32767;  // seconds, Linux's own limit
+  const auto seconds = static_cast<int>(std::clamp<std::int64_t>(period.count() / 1000, 1, kLongest));
+  const int interval = std::max(1, seconds / kProbes);
+  const unsigned int lost = 2000U * static_cast<unsigned int>(seconds);
+  const int on = 1;
+  ::setsockopt(socket, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof(on));
+  ::setsockopt(socket, IPPROTO_TCP, TCP_KEEPIDLE, &seconds, sizeof(seconds));
+  ::setsockopt(socket, IPPROTO_TCP, TCP_KEEPINTVL, &interval, sizeof(interval));
+  ::setsockopt(socket, IPPROTO_TCP, TCP_KEEPCNT, &kProbes, sizeof(kProbes));
+  ::setsockopt(socket, IPPROTO_TCP, TCP_USER_TIMEOUT, &lost, sizeof(lost));  // for what was sent, too
 }
 
 std::string endpoint_name(const std::string& host, std::uint16_t port) {

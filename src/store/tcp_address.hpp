@@ -35,6 +35,10 @@ std::vector<SocketAddress> resolve(const std::string& host, std::uint16_t port, 
 /// True for addresses that only this host reaches: 127.0.0.0/8 and ::1, also as an IPv4-mapped IPv6 address.
 bool is_loopback(const SocketAddress& address);
 
+/// Has the kernel ask after a peer that is silent for `period` (at least a second), and end the connection within as
+/// much again where no answer comes: a host that lost its power or network says nothing of itself.
+void set_keepalive(int socket, Milliseconds period);
+
 /// "host:port", with brackets around a numeric IPv6 address.
 std::string endpoint_name(const std::string& host, std::uint16_t port);
 

@@ -15,6 +15,13 @@
 #include "store/wire.hpp"
 
 namespace hookline::store {
+namespace {
+
+constexpr const char* kClosed = "the server closed it, as it does where a client exceeds its limits (see its stderr)";
+
+std::string loss(int error) { return error == ECONNRESET || error == EPIPE ? kClosed : system_message(error); }
+
+}  // namespace
 
 void TcpClient::close_socket() {
   socket_ = core::Descriptor();
@@ -56,7 +63,7 @@ void TcpClient::send(std::string_view bytes, Clock::time_point deadline) {
       continue;
     }
     if (errno == EINTR) continue;
-    if (errno != EAGAIN && errno != EWOULDBLOCK) lose(system_message(errno));
+    if (errno != EAGAIN && errno != EWOULDBLOCK) lose(loss(errno));
     pollfd waiting{socket_.get(), POLLOUT, 0};
     const Milliseconds left = time_left(deadline);
     const int ready = ::poll(&waiting, 1, static_cast<int>(std::min<std::int64_t>(left.count(), 1 << 30)));
@@ -89,9 +96,9 @@ bool TcpClient::receive(char* out, std::size_t size, Clock::time_point deadline,
       got = static_cast<std::size_t>(result);
       return true;
     }
-    if (result == 0) lose("the server closed it");
+    if (result == 0) lose(kClosed);
     if (errno == EINTR) continue;
-    if (errno != EAGAIN && errno != EWOULDBLOCK) lose(system_message(errno));
+    if (errno != EAGAIN && errno != EWOULDBLOCK) lose(loss(errno));
     if (left == Milliseconds(0)) return false;
   }
 }

@@ -14,6 +14,11 @@
 
 namespace hookline::store {
 
+struct ClientOptions {
+  std::string token = {};  ///< empty for the plain protocol
+  Milliseconds keepalive = std::chrono::seconds(60);
+};
+
 /// Used by one thread at a time. Once it has failed it stays so: every later call throws the first error again, since
 /// nobody knows any more which bytes belong to which request.
 class TcpClient {
@@ -21,7 +26,7 @@ class TcpClient {
   /// Connects and makes itself known, trying again until the timeout while nobody answers. With a token, both sides
   /// first prove that they have the same one; without, this is PyTorch's plain protocol. Throws ResourceError where the
   /// tokens of client and server differ or only one side has one.
-  TcpClient(std::string host, std::uint16_t port, Milliseconds timeout, std::string token);
+  TcpClient(std::string host, std::uint16_t port, Milliseconds timeout, ClientOptions options);
 
   /// Names what is called from here on, for messages; both live until the next begin. Throws where the connection is
   /// not to be used any more.
@@ -74,7 +79,7 @@ class TcpClient {
   std::string host_;
   std::uint16_t port_;
   std::string endpoint_;  // where the server is, for messages
-  std::string token_;
+  ClientOptions options_;
   const char* operation_ = "connect";
   std::string_view key_;
   core::Descriptor socket_;

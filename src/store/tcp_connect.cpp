@@ -51,8 +51,8 @@ int connect_before(int socket, const SocketAddress& address, Clock::time_point d
 
 }  // namespace
 
-TcpClient::TcpClient(std::string host, std::uint16_t port, Milliseconds timeout, std::string token)
-    : host_(std::move(host)), port_(port), endpoint_(endpoint_name(host_, port)), token_(std::move(token)) {
+TcpClient::TcpClient(std::string host, std::uint16_t port, Milliseconds timeout, ClientOptions options)
+    : host_(std::move(host)), port_(port), endpoint_(endpoint_name(host_, port)), options_(std::move(options)) {
   const Clock::time_point deadline = deadline_after(timeout);
   Pauses pauses(deadline);
   std::string why;
@@ -88,6 +88,7 @@ bool TcpClient::connect_to(const SocketAddress& address, Clock::time_point deadl
   }
   const int on = 1;
   ::setsockopt(socket_.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+  set_keepalive(socket_.get(), options_.keepalive);
   ::fcntl(socket_.get(), F_SETFL, ::fcntl(socket_.get(), F_GETFL) & ~O_NONBLOCK);
   return true;
 }
@@ -100,7 +101,7 @@ bool TcpClient::introduce(Clock::time_point deadline, std::string& why) {
       RequestBytes(Query::validate).number(kMagic).bytes() + RequestBytes(Query::ping).number(nonce).bytes();
   std::uint32_t answer = 0;
   try {
-    if (!token_.empty()) authenticate(deadline);
+    if (!options_.token.empty()) authenticate(deadline);
     send(hello, deadline);
     await_reply(deadline);
     answer = read_number<std::uint32_t>(deadline);
@@ -113,6 +114,11 @@ bool TcpClient::introduce(Clock::time_point deadline, std::string& why) {
   if (answer == nonce) return true;
   if (answer == kTokenRequired) {
     refused("the server requires a token; set HOOKLINE_TOKEN to the token of the job, or give it as an argument");
+  }
+  if (answer == kServerFull) {
+    refused(
+        "the server has as many connections as it allows; raise max_connections or the limit on file descriptors "
+        "(ulimit -n) of the process that serves");
   }
   throw ResourceError(
       fmt::format("TCPStore({}): what listens there does not speak the store's protocol; see whether "
@@ -131,7 +137,7 @@ void TcpClient::refused(const std::string& why) const {
 }
 
 void TcpClient::authenticate(Clock::time_point deadline) {
-  const ClientHandshake handshake(token_);
+  const ClientHandshake handshake(options_.token);
   send(handshake.hello(), deadline);
   await_reply(deadline);
   switch (read_number<HandshakeReply>(deadline)) {

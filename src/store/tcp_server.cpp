@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 #include <pthread.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 
 #include <algorithm>
@@ -36,6 +37,17 @@ void require_access(const std::vector<Listener>& listeners, const ServerAccess& 
                   name));
 }
 
+// Leaves a quarter of the process's file descriptors to its other uses.
+SessionLimits with_connections(SessionLimits limits) {
+  constexpr std::size_t kMost = std::size_t{64} * 1024;
+  rlimit files{};
+  const bool known = ::getrlimit(RLIMIT_NOFILE, &files) == 0 && files.rlim_cur != RLIM_INFINITY;
+  const std::size_t all = known ? std::min<std::size_t>(files.rlim_cur, kMost) : kMost;
+  if (limits.connections == 0) limits.connections = std::max<std::size_t>(all * 5 / 8, 1);
+  if (limits.pending == 0) limits.pending = std::clamp<std::size_t>(all / 8, 1, 256);
+  return limits;
+}
+
 }  // namespace
 
 class TcpServer::Loop {
@@ -47,7 +59,7 @@ class TcpServer::Loop {
                                                std::chrono::seconds(1))) {
     for (Listener& listener : listeners) {
       const auto protocol = listener.family == AF_INET6 ? asio::ip::tcp::v6() : asio::ip::tcp::v4();
-      acceptors_.emplace_back(context_, protocol, listener.socket.release());
+      acceptors_.emplace_back(context_, protocol, listener.socket.release()).non_blocking(true);
     }
     for (auto& acceptor : acceptors_) accept(acceptor);
     sweep();
@@ -66,15 +78,19 @@ class TcpServer::Loop {
 
  private:
   void accept(asio::ip::tcp::acceptor& acceptor) {
-    acceptor.async_accept([this, &acceptor](const asio::error_code& error, asio::ip::tcp::socket socket) {
+    acceptor.async_wait(asio::socket_base::wait_read, [this, &acceptor](asio::error_code error) {
       if (error == asio::error::operation_aborted) return;
-      if (error) return accept_later(acceptor);
-      sessions_.open(std::move(socket));
+      if (error || !sessions_.make_room()) return accept_later(acceptor);
+      asio::ip::tcp::socket socket = acceptor.accept(error);
+      const bool gone = error == asio::error::would_block || error == asio::error::connection_aborted;
+      if (error && !gone) return accept_later(acceptor);
+      if (!error) sessions_.open(std::move(socket));
       accept(acceptor);
     });
   }
 
-  // With no file descriptor or memory left, accepting at once would fail again and again and take the whole thread.
+  // With no file descriptor, memory or room left, accepting at once would fail again and again and take the whole
+  // thread. Connections wait in the kernel's queue meanwhile.
   void accept_later(asio::ip::tcp::acceptor& acceptor) {
     auto pause = std::make_shared<asio::steady_timer>(context_, Milliseconds(100));
     pause->async_wait([this, &acceptor, pause](const asio::error_code& error) {
@@ -114,7 +130,8 @@ TcpServer::TcpServer(const std::string& host, std::uint16_t port, bool all_inter
     if (listen_fd) listeners.front().socket.release();  // stays the caller's
     throw;
   }
-  loop_ = std::make_unique<Loop>(std::move(listeners), std::move(name), std::move(access.token), limits);
+  loop_ =
+      std::make_unique<Loop>(std::move(listeners), std::move(name), std::move(access.token), with_connections(limits));
 }
 
 TcpServer::~TcpServer() {

@@ -9,6 +9,8 @@
 
 #include <hookline/core/deadline.hpp>
 
+#include "store/refusal.hpp"
+
 namespace hookline::store {
 
 /// What one client may cost the server.
@@ -23,6 +25,11 @@ struct SessionLimits {
   Milliseconds grace = std::chrono::seconds(30);
   std::size_t slowest = 64 * 1024;
   std::size_t unsent = 1024 * 1024;
+  /// Connections that have opened, and those that have not; 0 for a share of the limit on file descriptors.
+  std::size_t connections = 0;
+  std::size_t pending = 0;
+  Milliseconds keepalive = std::chrono::seconds(60);
+  StoreQuota quota = {};
 };
 
 /// The clients that a server accepts.

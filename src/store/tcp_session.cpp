@@ -26,10 +26,20 @@ bool is_power_of_ten(std::uint64_t number) {
 
 }  // namespace
 
+bool Sessions::make_room() {
+  constexpr Milliseconds kChance{100};  // far longer than a handshake takes
+  if (opening_.size() < limits_.pending) return true;
+  const std::shared_ptr<Session> oldest = open_.at(*opening_.begin());
+  if (Clock::now() < oldest->opened() + kChance) return false;
+  oldest->close();
+  return true;
+}
+
 void Sessions::open(asio::ip::tcp::socket socket) {
   const ClientId id = next_id_++;
   const auto session = std::make_shared<Session>(std::move(socket), id, *this);
   open_.emplace(id, session);
+  opening_.insert(id);
   session->start();
 }
 
@@ -85,6 +95,7 @@ void Session::start() {
   socket_.non_blocking(true, error);
   if (!error) socket_.set_option(asio::ip::tcp::no_delay(true), error);
   if (error) return close();
+  set_keepalive(socket_.native_handle(), all_.limits_.keepalive);
   await_input();
 }
 
@@ -107,6 +118,7 @@ void Session::guarded(void (Session::*step)()) {
   if (closed_) return;
   try {
     (this->*step)();
+    account();
   } catch (const std::exception&) {
     close();
   }
@@ -163,7 +175,7 @@ void Session::take(std::string_view bytes) {
   if (closed_) return;
   // Nothing but the opening is read of a client that has not opened the protocol.
   if (!admitted_ && !bytes.empty() && reader_.held() == 0 && bytes.front() != static_cast<char>(Query::validate)) {
-    return close();
+    return refuse(Refusal::malformed);
   }
   Request request;
   while (!bytes.empty()) {
@@ -176,7 +188,12 @@ void Session::take(std::string_view bytes) {
       }
     }
     const Scan state = reader_.read(bytes, request);
-    if (state == Scan::bad || (state == Scan::complete && !serve(request))) return close();
+    if (state == Scan::bad) refuse(Refusal::malformed);
+    if (state == Scan::complete && !serve(request)) {
+      if (const auto exceeded = all_.service_.take_refusal()) log_refusal(*exceeded);
+      return close();
+    }
+    if (closed_) return;
     if (refused_) break;
     if (state == Scan::complete && admitted_) {
       begun_.reset();
@@ -194,10 +211,30 @@ bool Session::serve(const Request& request) {
     refuse(Refusal::token_unexpected);
     return true;
   }
-  if (admitted_) return all_.service_.serve(id_, request, out_);
-  // The opening of every connection: nothing is served before it.
-  admitted_ = request.query == Query::validate && request.number == kMagic;
-  return admitted_;
+  return admitted_ ? all_.service_.serve(id_, request, out_) : open_protocol(request);
+}
+
+// The opening of every connection: nothing is served before it.
+bool Session::open_protocol(const Request& request) {
+  if (request.query != Query::validate || request.number != kMagic) return false;
+  if (all_.admitted_ >= all_.limits_.connections) {
+    append_number(out_, kServerFull);  // in the place of the answer to the client's ping
+    refuse(Refusal::connections);
+    return true;
+  }
+  admitted_ = true;
+  ++all_.admitted_;
+  all_.opening_.erase(id_);
+  return true;
+}
+
+// Closes the session that makes unfinished requests and unread replies of all clients too large.
+void Session::account() {
+  const std::size_t bytes = closed_ ? 0 : reader_.held() + out_.size() + unread_.size();
+  all_.buffered_bytes_ += bytes - std::exchange(buffered_bytes_, bytes);
+  if (all_.buffered_bytes_ <= all_.limits_.quota.bytes || bytes <= all_.buffer_.size()) return;
+  log_refusal(Refusal::buffered_bytes);
+  close();
 }
 
 void Session::stop_waiting() {
@@ -233,6 +270,9 @@ void Session::close() {
   asio::error_code ignored;
   socket_.close(ignored);
   all_.service_.forget(id_);
+  all_.buffered_bytes_ -= std::exchange(buffered_bytes_, 0);
+  if (admitted_) --all_.admitted_;
+  all_.opening_.erase(id_);
   all_.open_.erase(id_);
 }
 

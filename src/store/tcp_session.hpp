@@ -8,6 +8,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -28,8 +29,11 @@ class Sessions {
  public:
   /// `name` is the server's, for its log; `token` is empty for the plain protocol.
   Sessions(std::string name, std::string token, const SessionLimits& limits)
-      : name_(std::move(name)), token_(std::move(token)), limits_(limits) {}
+      : name_(std::move(name)), token_(std::move(token)), limits_(limits), service_(limits.quota) {}
 
+  /// Returns true if one more connection may be opened, closing the oldest of too many that have not opened the
+  /// protocol. False where all of those came a moment ago and are given their chance.
+  bool make_room();
   void open(asio::ip::tcp::socket socket);
   /// Ends those of clients that have been in the middle of a request, or of the opening, for too long.
   void close_overdue();
@@ -55,6 +59,9 @@ class Sessions {
   ClientId next_id_ = 1;
   std::array<std::uint64_t, kRefusals> refusals_{};
   std::unordered_map<ClientId, std::shared_ptr<Session>> open_;
+  std::set<ClientId> opening_;      // those that have not opened the protocol, oldest first
+  std::size_t admitted_ = 0;        // those that have
+  std::size_t buffered_bytes_ = 0;  // of unfinished requests and unread replies
 };
 
 class Session : public std::enable_shared_from_this<Session> {
@@ -65,6 +72,7 @@ class Session : public std::enable_shared_from_this<Session> {
   /// The client's wait is over.
   void stop_waiting();
   bool overdue(Clock::time_point now) const;
+  Clock::time_point opened() const { return opened_; }
   void close();
 
  private:
@@ -78,6 +86,8 @@ class Session : public std::enable_shared_from_this<Session> {
   void refuse(Refusal refusal);
   void log_refusal(Refusal refusal);
   bool serve(const Request& request);
+  bool open_protocol(const Request& request);
+  void account();
   void flush();
   std::size_t unsent() const { return out_.size() - out_at_; }
 
@@ -89,6 +99,8 @@ class Session : public std::enable_shared_from_this<Session> {
   bool refused_ = false;  // and told so; what still comes is thrown away
   bool closed_ = false;
   bool awaiting_room_ = false;
+  const Clock::time_point opened_ = Clock::now();
+  std::size_t buffered_bytes_ = 0;          // of this session, as far as all_ has counted them
   std::optional<Clock::time_point> begun_;  // when the request that is not yet complete began
   RequestReader reader_;
   std::string unread_;  // received, but not looked at before the client has read its replies

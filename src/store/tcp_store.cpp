@@ -26,9 +26,12 @@ using store::Turn;
 
 struct TCPStore::Parts {
   Parts(std::string host_name, std::uint16_t port_number, Milliseconds timeout,
-        std::shared_ptr<store::TcpServer> kept_server, std::string job_token)
-      : host(std::move(host_name)), port(port_number), token(std::move(job_token)), server(std::move(kept_server)) {
-    connection.client = std::make_unique<store::TcpClient>(host, port, timeout, token);
+        std::shared_ptr<store::TcpServer> kept_server, store::ClientOptions client_options)
+      : host(std::move(host_name)),
+        port(port_number),
+        options(std::move(client_options)),
+        server(std::move(kept_server)) {
+    connection.client = std::make_unique<store::TcpClient>(host, port, timeout, options);
   }
 
   /// Sends a query of a key and a value, to which there is no answer.
@@ -40,7 +43,7 @@ struct TCPStore::Parts {
 
   std::string host;
   std::uint16_t port;
-  std::string token;                         // empty for the plain protocol
+  store::ClientOptions options;
   std::shared_ptr<store::TcpServer> server;  // null where another process keeps it; outlives the connection to it
   store::TcpConnection connection;
 };
@@ -53,12 +56,23 @@ constexpr Milliseconds kLookAgainTime = std::chrono::seconds(1);
 // then nobody is told of the element.
 constexpr Milliseconds kPopAgainTime = std::chrono::seconds(1);
 
+store::SessionLimits limits_of(const TCPStoreLimits& limits) {
+  if (limits.handshake_timeout <= Milliseconds(0) || limits.keepalive <= Milliseconds(0)) {
+    throw InvalidArgument("TCPStore: handshake_timeout and keepalive must be longer than 0 ms");
+  }
+  return {.handshake = limits.handshake_timeout,
+          .connections = limits.max_connections,
+          .pending = limits.max_pending_connections,
+          .keepalive = limits.keepalive,
+          .quota = {limits.max_keys, limits.max_bytes, limits.max_value_bytes}};
+}
+
 std::shared_ptr<store::TcpServer> new_server(const TCPStoreOptions& options) {
   const bool open = options.allow_unauthenticated || store::environment_allows_unauthenticated();
   return std::make_shared<store::TcpServer>(options.host, options.port, options.listen_on_all_interfaces,
                                             options.timeout,
                                             store::ServerAccess{store::token_or_environment(options.token), open},
-                                            store::SessionLimits{}, options.master_listen_fd);
+                                            limits_of(options.limits), options.master_listen_fd);
 }
 
 /// The server that the tenants of this process have on that port; a new one where there is none.
@@ -112,11 +126,13 @@ TCPStore::TCPStore(const TCPStoreOptions& options) : Store(options.timeout) {
         "tells with port()",
         options.host));
   }
-  const std::string token = store::token_or_environment(options.token);
+  std::string token = store::token_or_environment(options.token);
   std::shared_ptr<store::TcpServer> server;
   if (options.is_master) server = server_of(options);
-  parts_ =
-      std::make_unique<Parts>(options.host, server ? server->port() : options.port, options.timeout, server, token);
+  // The agent's store is PyTorch's, which knows no token.
+  if (options.is_master && !server && !options.token) token.clear();
+  parts_ = std::make_unique<Parts>(options.host, server ? server->port() : options.port, options.timeout, server,
+                                   store::ClientOptions{token, options.limits.keepalive});
   if (!options.wait_for_workers || !options.world_size) return;
   {
     Turn turn(parts_->connection, *this, "add", store::kWorkersKey, options.timeout);
@@ -144,7 +160,7 @@ std::string TCPStore::describe() const {
 }
 
 std::shared_ptr<Store> TCPStore::clone() const {
-  auto parts = std::make_unique<Parts>(parts_->host, parts_->port, timeout(), parts_->server, parts_->token);
+  auto parts = std::make_unique<Parts>(parts_->host, parts_->port, timeout(), parts_->server, parts_->options);
   return std::shared_ptr<TCPStore>(new TCPStore(std::move(parts), timeout()));
 }
 
@@ -179,7 +195,7 @@ std::int64_t TCPStore::add(const std::string& key, std::int64_t amount) {
   } catch (const PeerLost&) {
     // A server that cannot add has no other answer than to close the connection. Where that was the reason, a new
     // connection shows it: the value is still there.
-    if (!turn.reconnect(parts_->host, parts_->port, kLookAgainTime, parts_->token)) throw;
+    if (!turn.reconnect(parts_->host, parts_->port, kLookAgainTime, parts_->options)) throw;
     turn.send(RequestBytes(Query::get).key(key));
     store::counter_sum(key, turn.answer_text(), amount);
     turn.client().lose("the server closed it instead of answering; whether it added is not known");

@@ -145,11 +145,11 @@ void Turn::timed_out(std::string_view key) const {
   throw_timeout(store_, operation_, fmt::format("{}{}", kKeyPrefix, key), timeout_);
 }
 
-bool Turn::reconnect(const std::string& host, std::uint16_t port, Milliseconds timeout, const std::string& token) {
+bool Turn::reconnect(const std::string& host, std::uint16_t port, Milliseconds timeout, const ClientOptions& options) {
   // For the short time that this is for: what an interrupt threw would be lost here.
   const InterruptScope deaf(nullptr);
   try {
-    client_ = std::make_unique<TcpClient>(host, port, timeout, token);
+    client_ = std::make_unique<TcpClient>(host, port, timeout, options);
   } catch (const Error&) {
     return false;
   }

@@ -60,7 +60,7 @@ class Turn {
   void pause(Milliseconds time);
 
   /// Takes a fresh connection in place of one that failed; false where there is none to be had.
-  bool reconnect(const std::string& host, std::uint16_t port, Milliseconds timeout, const std::string& token);
+  bool reconnect(const std::string& host, std::uint16_t port, Milliseconds timeout, const ClientOptions& options);
 
  private:
   Clock::time_point answer_deadline() const;

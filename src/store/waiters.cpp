@@ -8,7 +8,21 @@ namespace hookline::store {
 void Waiters::wait(ClientId client, std::vector<std::string> missing_keys) {
   for (const std::string& key : missing_keys) by_key_[key].push_back(client);
   const std::size_t missing = missing_keys.size();
-  waits_[client] = Wait{std::move(missing_keys), missing, false};
+  add(client, Wait{std::move(missing_keys), missing, false});
+}
+
+void Waiters::add(ClientId client, Wait wait) {
+  for (const std::string& key : wait.keys) wait.bytes += kWaitBytes + 2 * key.size();
+  bytes_ += wait.bytes;
+  waits_[client] = std::move(wait);
+}
+
+Waiters::Wait Waiters::remove(ClientId client) {
+  const auto found = waits_.find(client);
+  Wait wait = std::move(found->second);
+  bytes_ -= wait.bytes;
+  waits_.erase(found);
+  return wait;
 }
 
 bool Waiters::arrive(ClientId client, std::string_view key, std::int64_t world_size) {
@@ -16,7 +30,7 @@ bool Waiters::arrive(ClientId client, std::string_view key, std::int64_t world_s
   std::vector<ClientId>& here = at_barrier_[name];
   if (static_cast<std::int64_t>(here.size()) + 1 < world_size) {
     here.push_back(client);
-    waits_[client] = Wait{{std::move(name)}, 0, true};
+    add(client, Wait{{std::move(name)}, 0, true});
     return false;
   }
   for (const ClientId other : here) wake(other);
@@ -25,10 +39,8 @@ bool Waiters::arrive(ClientId client, std::string_view key, std::int64_t world_s
 }
 
 void Waiters::cancel(ClientId client) {
-  const auto found = waits_.find(client);
-  if (found == waits_.end()) return;
-  const Wait wait = std::move(found->second);
-  waits_.erase(found);
+  if (!waits(client)) return;
+  const Wait wait = remove(client);
   for (const std::string& key : wait.keys) leave(wait.at_barrier ? at_barrier_ : by_key_, key, client);
 }
 
@@ -40,7 +52,7 @@ void Waiters::leave(Places& places, const std::string& key, ClientId client) {
 }
 
 void Waiters::wake(ClientId client) {
-  waits_.erase(client);
+  remove(client);
   woken_.push_back(client);
 }
 

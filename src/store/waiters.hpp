@@ -31,18 +31,28 @@ class Waiters {
   /// Those whose wait is over, since the last call.
   std::vector<ClientId> take_woken();
 
+  /// An estimate of the memory that waiting for one key needs, beside twice the key.
+  static constexpr std::size_t kWaitBytes = 256;
+  /// The memory that all waits need, by that estimate.
+  std::size_t bytes() const { return bytes_; }
+
  private:
   struct Wait {
     std::vector<std::string> keys;
     std::size_t missing = 0;
     bool at_barrier = false;
+    std::size_t bytes = 0;
   };
   using Places = std::unordered_map<std::string, std::vector<ClientId>>;
 
   void leave(Places& places, const std::string& key, ClientId client);
   bool one_less(ClientId client);
   void wake(ClientId client);
+  void add(ClientId client, Wait wait);
+  /// The client must wait.
+  Wait remove(ClientId client);
 
+  std::size_t bytes_ = 0;
   std::unordered_map<ClientId, Wait> waits_;
   Places by_key_;
   Places at_barrier_;

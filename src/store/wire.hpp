@@ -45,6 +45,8 @@ inline constexpr std::uint32_t kMagic = 0x3C85F7CE;
 inline constexpr std::uint32_t kTokenPing = 0xF0544F4B;
 /// The answer of a server with a token to a client without one.
 inline constexpr std::uint32_t kTokenRequired = 0xF0524551;
+/// The answer of a server that has as many connections as it allows.
+inline constexpr std::uint32_t kServerFull = 0xF046554C;
 
 enum class CheckReply : std::uint8_t { ready, not_ready };
 enum class WaitReply : std::uint8_t { stop_waiting, wait_canceled };

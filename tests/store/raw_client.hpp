@@ -52,6 +52,8 @@ class Stranger {
     return bytes;
   }
 
+  int socket() const { return socket_; }
+
   // Whether the server closes the connection in a while, whatever it still sends.
   bool is_closed() const {
     std::array<char, 4096> bytes;

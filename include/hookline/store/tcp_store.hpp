@@ -1,6 +1,7 @@
 // A store that a server process keeps and others reach over TCP; it speaks PyTorch's TCPStore protocol on both sides.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -10,6 +11,28 @@
 #include <hookline/store/store.hpp>
 
 namespace hookline {
+
+/// What the server of a TCPStore accepts from all clients together. A client that exceeds a limit is refused or
+/// disconnected, with a line on the server's stderr; the server goes on serving the others.
+struct TCPStoreLimits {
+  /// Connections at a time; 0 for five eighths of the process's limit on file descriptors.
+  std::size_t max_connections = 0;
+  /// Connections that have not finished the handshake; 0 for an eighth of that limit, at most 256. The oldest one makes
+  /// room for a new one.
+  std::size_t max_pending_connections = 0;
+  /// The time that a connection has for the handshake.
+  Milliseconds handshake_timeout = std::chrono::seconds(10);
+  /// Keys, queues among them.
+  std::size_t max_keys = std::size_t{512} * 1024;
+  /// Bytes of keys and values, with 128 for each entry, and of keys that clients wait for. Unfinished requests and
+  /// unread replies may take as much again.
+  std::size_t max_bytes = std::size_t{256} * 1024 * 1024;
+  /// Bytes of one value. The protocol allows 8 MiB a request, and 64 MiB for a value that grows by append.
+  std::size_t max_value_bytes = std::size_t{64} * 1024 * 1024;
+  /// On both sides: a peer that is silent for this long is probed by TCP, and its connection closed within as much
+  /// again if its host does not answer. Whole seconds.
+  Milliseconds keepalive = std::chrono::seconds(60);
+};
 
 /// How a process takes part in a TCP store: by default as a client.
 struct TCPStoreOptions {
@@ -41,6 +64,8 @@ struct TCPStoreOptions {
   /// A bound TCP socket for the master's server, which owns it once it has accepted it; one that it refuses with
   /// InvalidArgument stays the caller's. `port` is its port or 0. A client ignores it.
   std::optional<int> master_listen_fd = std::nullopt;
+  /// Of the server, but for `keepalive`, which is for clients too.
+  TCPStoreLimits limits = {};
 };
 
 /// The constructor connects, and tries again until the timeout while nobody listens. It throws InvalidArgument for

@@ -1,0 +1,34 @@
+// The reasons for which a TCP store's server refuses a client, and its limits on what clients may store.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+
+namespace hookline::store {
+
+enum class Refusal : std::uint8_t {
+  token_missing,
+  token_wrong,
+  token_unexpected,
+  version,
+  malformed,
+  connections,
+  keys,
+  bytes,
+  value_bytes,
+  buffered_bytes,
+};
+inline constexpr std::size_t kRefusals = 10;
+
+/// The reason and the remedy, for the server's log.
+std::string_view explain(Refusal refusal);
+
+/// What clients may store together; as TCPStoreLimits says.
+struct StoreQuota {
+  std::size_t keys = std::size_t{512} * 1024;
+  std::size_t bytes = std::size_t{256} * 1024 * 1024;
+  std::size_t value_bytes = std::size_t{64} * 1024 * 1024;
+};
+
+}  // namespace hookline::store
