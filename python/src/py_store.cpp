@@ -154,6 +154,7 @@ std::vector<std::string> PyStore::multi_get(const std::vector<std::string>& keys
   // Not the default of the base, which waits for all keys first: the class may have no wait.
   const auto one_by_one = [&] {
     std::vector<std::string> values;
+    values.reserve(keys.size());
     for (const std::string& key : keys) values.push_back(get(key));
     return values;
   };

@@ -375,6 +375,29 @@ TEST(TcpStore, AForkedChildIsToldSo) {
   EXPECT_EQ(client_of(*server)->get("k"), "still here");
 }
 
+TEST(TcpStore, AForkedChildIsNoTenantOfItsParentsServer) {
+  TCPStoreOptions options{.is_master = true, .timeout = seconds(20), .multi_tenant = true};
+  TCPStore first(options);
+  options.port = first.port();
+  TCPStore(options).set("k", "of a tenant");
+  EXPECT_EQ(first.get("k"), "of a tenant");
+  const pid_t child = ::fork();
+  ASSERT_GE(child, 0);
+  if (child == 0) {
+    int code = 1;
+    ::alarm(20);
+    try {
+      const TCPStore own(options);
+    } catch (const ResourceError&) {  // the parent has the port
+      code = 0;
+    }
+    ::_exit(code);
+  }
+  int status = 0;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
+}
+
 TEST(TcpStore, ManyClientsAtOnce) {
   const auto server = master();
   std::vector<std::thread> threads;
