@@ -3,13 +3,14 @@
 
 #include <dlfcn.h>
 
-#include <cstdlib>
 #include <filesystem>
 #include <vector>
 
 #include <fmt/format.h>
 
 #include <hookline/core/error.hpp>
+
+#include "core/plugin.hpp"
 
 namespace hookline::engine {
 namespace {
@@ -36,11 +37,12 @@ fs::path own_directory() {
   return file.parent_path();
 }
 
-template <class F>
-F* find(void* library, const fs::path& path, const char* symbol) {
-  void* const found = dlsym(library, symbol);
-  if (!found) throw Unsupported(fmt::format("{} is not an engine of Hookline: it has no {}", path.string(), symbol));
-  return reinterpret_cast<F*>(found);
+core::Plugin opened(const std::string& name, const fs::path& path, const std::string& package) {
+  try {
+    return {path, "an engine", flags_of(name)};
+  } catch (const Unsupported& e) {
+    throw Unsupported(fmt::format("the engine '{}' cannot be loaded; install {} ({})", name, package, e.what()));
+  }
 }
 
 }  // namespace
@@ -48,13 +50,7 @@ F* find(void* library, const fs::path& path, const char* symbol) {
 std::vector<fs::path> places(const std::string& name) {
   const std::string file = fmt::format("libhookline_{}.so", name);
   std::vector<fs::path> paths;
-  const char* const more = std::getenv("HOOKLINE_ENGINE_PATH");
-  std::string rest = more ? more : "";
-  while (!rest.empty()) {
-    const std::size_t colon = rest.find(':');
-    if (colon != 0) paths.push_back(fs::path(rest.substr(0, colon)) / file);
-    rest = colon == std::string::npos ? "" : rest.substr(colon + 1);
-  }
+  for (const fs::path& folder : core::folders_of("HOOKLINE_ENGINE_PATH")) paths.push_back(folder / file);
   paths.push_back(own_directory() / file);
   return paths;
 }
@@ -67,17 +63,9 @@ MakeEngine* load(const std::string& name, const std::string& package) {
       tried += fmt::format("{}{}", tried.empty() ? "" : ", ", path.string());
       continue;
     }
-    void* const library = dlopen(path.c_str(), flags_of(name));  // never to be unloaded
-    if (!library) {
-      throw Unsupported(fmt::format("the engine '{}' cannot be loaded; install {} ({})", name, package, dlerror()));
-    }
-    const int version = find<int()>(library, path, "hookline_engine_version")();
-    if (version != kEngineVersion) {
-      throw Unsupported(fmt::format(
-          "{} is an engine of version {}, and this library takes version {}; build both from the same sources",
-          path.string(), version, kEngineVersion));
-    }
-    return find<MakeEngine>(library, path, "hookline_make_engine");
+    const core::Plugin library = opened(name, path, package);
+    library.check_version("hookline_engine_version", kEngineVersion);
+    return library.function<MakeEngine>("hookline_make_engine");
   }
   throw Unsupported(fmt::format(
       "the engine '{}' is not installed here: it needs {}, and Hookline built where that is installed (looked for {})",
