@@ -86,6 +86,7 @@ void by_name(const std::shared_ptr<hl::ProcessGroup>& group) {
     }
     std::printf("\n");
   }
+  hl::unregister_hook("scaled");
 }
 
 }  // namespace

@@ -21,6 +21,12 @@ class FeedbackHook final : public hook::AroundHook {
   explicit FeedbackHook(HookPtr inner) : AroundHook(std::move(inner), "error_feedback") {}
 
   bool keep_error() override { return true; }
+  std::vector<HookCost> costs() const override {
+    std::vector<HookCost> all = AroundHook::costs();
+    const std::lock_guard lock(mutex_);
+    for (HookCost& cost : all) cost.kept_error_norm = errors_.norm(cost.bucket);
+    return all;
+  }
   void save(StateWriter& to) const override {
     AroundHook::save(to);
     errors_.save(to);
@@ -71,7 +77,7 @@ class FeedbackHook final : public hook::AroundHook {
     return errors_.of(bucket);
   }
 
-  std::mutex mutex_;
+  mutable std::mutex mutex_;
   hook::KeptErrors errors_;
 };
 

@@ -2,12 +2,14 @@
 #include "hook/kept_errors.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <string_view>
 #include <unordered_set>
 
 #include <fmt/format.h>
 
 #include <hookline/core/error.hpp>
+#include <hookline/kernel/norm.hpp>
 
 namespace hookline::hook {
 
@@ -53,6 +55,11 @@ Tensor KeptErrors::of(const GradBucket& bucket) {
   }
   buckets_[bucket.index()] = {bucket.layout(), errors};
   return errors;
+}
+
+double KeptErrors::norm(std::size_t bucket) const {
+  const auto found = buckets_.find(bucket);
+  return found == buckets_.end() ? 0 : std::sqrt(squared_norm(found->second.errors).item<double>());
 }
 
 void KeptErrors::save(StateWriter& to) const {

@@ -16,6 +16,9 @@ class KeptErrors {
   /// another number of elements.
   Tensor of(const GradBucket& bucket);
 
+  /// The norm of the errors of a bucket; 0 where none are kept.
+  double norm(std::size_t bucket) const;
+
   void save(StateWriter& to) const;
   void load(StateReader& from);
 

@@ -18,6 +18,7 @@
 #include <hookline/hook/powersgd.hpp>
 #include <hookline/hook/wrappers.hpp>
 
+#include "hook/hook_libraries.hpp"
 #include "hook/hook_text.hpp"
 
 namespace hookline {
@@ -147,7 +148,9 @@ Registry& registry() {
   return all;
 }
 
+/// The names of what load_hook_libraries() has found count, too.
 Entry find(const std::string& name, std::string_view text) {
+  hook::load_hook_libraries();
   Registry& all = registry();
   const std::lock_guard lock(all.mutex);
   const auto found = all.entries.find(name);
@@ -214,11 +217,23 @@ HookPtr made_around(HookPtr hook, std::string_view text, const std::shared_ptr<P
 }  // namespace
 
 void register_hook(const std::string& name, HookPlace place, HookFactory factory, const std::string& description) {
-  if (!hook::is_identifier(name)) throw InvalidArgument(fmt::format("register_hook: '{}' is no identifier", name));
+  if (!hook::is_identifier(name)) {
+    throw InvalidArgument(fmt::format(
+        "register_hook: the name '{}' is no identifier: expected letters, digits and underscores, no digit first",
+        name));
+  }
   Registry& all = registry();
   const std::lock_guard lock(all.mutex);
   if (!all.entries.try_emplace(name, Entry{place, std::move(factory), description}).second) {
-    throw InvalidArgument(fmt::format("register_hook: there is a hook called {} already", name));
+    throw InvalidArgument(fmt::format("register_hook: there is a hook called {} already; choose another name", name));
+  }
+}
+
+void unregister_hook(const std::string& name) {
+  Registry& all = registry();
+  const std::lock_guard lock(all.mutex);
+  if (builtin_hooks().contains(name) || all.entries.erase(name) == 0) {
+    throw InvalidArgument(fmt::format("unregister_hook: no hook was registered under the name '{}'", name));
   }
 }
 
@@ -236,6 +251,7 @@ HookPtr wrap(HookPtr inner, std::string_view text, std::shared_ptr<ProcessGroup>
 }
 
 std::vector<HookDescription> registered_hooks() {
+  hook::load_hook_libraries();
   Registry& all = registry();
   const std::lock_guard lock(all.mutex);
   std::vector<HookDescription> result;
@@ -248,6 +264,7 @@ std::vector<HookOption> hook_options(const std::string& name) {
   const Entry entry = find(name, name);
   const auto alone = make_group(make_threads_backends(1)[0], Milliseconds(10'000));
   HookOptions options(name, {});
+  options.set_listing();
   (void)entry.factory(alone, options, entry.place == HookPlace::around ? std::make_shared<NoopHook>() : nullptr);
   return options.asked();
 }

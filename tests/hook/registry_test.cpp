@@ -71,6 +71,18 @@ TEST(Registry, SaysWhatThereIs) {
   EXPECT_THROW(register_hook("a b", HookPlace::first, {}), InvalidArgument);
 }
 
+TEST(Registry, AHookIsRemovedAndRegisteredAnew) {
+  const auto noop = [](auto, HookOptions&, const HookPtr&) { return make_hook("noop", alone()); };
+  register_hook("passing", HookPlace::first, noop);
+  const HookPtr hook = make_hook("passing", alone());
+  unregister_hook("passing");
+  EXPECT_THAT(message("passing"), HasSubstr("no hook is called passing"));
+  EXPECT_EQ(run(hook, bucket_with(layout({Dims{4}}, {}), [](auto) { return 1; })).numel(), 4);
+  EXPECT_NO_THROW(register_hook("passing", HookPlace::first, noop));
+  unregister_hook("passing");
+  for (const char* name : {"passing", "int8", ""}) EXPECT_THROW(unregister_hook(name), InvalidArgument) << name;
+}
+
 TEST(Registry, OptionsOfEveryType) {
   HookOptions options("h", {{"i", "-3"}, {"b", "false"}, {"w", "fp16"}, {"t", "x"}, {"bad", "1.5"}});
   EXPECT_EQ(options.integer("i", 7), -3);

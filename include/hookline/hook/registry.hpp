@@ -38,6 +38,10 @@ class HOOKLINE_EXPORT HookOptions {
   /// The same for one of a few words.
   std::string word(const std::string& name, const std::string& otherwise, const std::vector<std::string>& words);
 
+  /// True inside hook_options: a factory that has asked for all of its options may return null without making a hook.
+  bool listing() const noexcept { return listing_; }
+  void set_listing() noexcept { listing_ = true; }
+
   /// Throws InvalidArgument naming options that were given and not asked for, and those that there are.
   void check_all_known() const;
   /// The options that were asked for so far, each once.
@@ -51,6 +55,7 @@ class HOOKLINE_EXPORT HookOptions {
   std::string what_;
   std::map<std::string, std::string> given_;
   std::vector<HookOption> asked_;
+  bool listing_ = false;
 };
 
 /// What makes a hook: gets the group, the options, and the hook that it is wrapped around, which is null where it
@@ -63,6 +68,8 @@ enum class HookPlace : std::uint8_t { first, around, both };
 /// Adds a hook to those that make_hook knows. InvalidArgument for a name that is taken or is no identifier.
 HOOKLINE_EXPORT void register_hook(const std::string& name, HookPlace place, HookFactory factory,
                                    const std::string& description = "");
+/// Removes a hook that register_hook added; hooks made of it live on. InvalidArgument for any other name.
+HOOKLINE_EXPORT void unregister_hook(const std::string& name);
 
 /// The hook of a text: a name with options in parentheses, then any number of wrappers: "a(x=1, y=word) | b | c(z=2)"
 /// is c around b around a. Throws InvalidArgument for a text that cannot be read, saying where, and for names and
@@ -85,4 +92,14 @@ HOOKLINE_EXPORT std::vector<HookDescription> registered_hooks();
 /// and around a hook that does nothing. Throws what the factory throws, and InvalidArgument for a name that is none.
 HOOKLINE_EXPORT std::vector<HookOption> hook_options(const std::string& name);
 
+/// Changes when a library of hooks has to be built anew.
+inline constexpr int kHookVersion = 1;
+
 }  // namespace hookline
+
+/// Stands once in a library of hooks, outside all namespaces. `register_all` is a function of no arguments that calls
+/// register_hook. The first use of a hook by name loads every libhookline_hook_*.so in the folders of
+/// HOOKLINE_HOOK_PATH (separated by colons) and calls it; what it throws reaches the user.
+#define HOOKLINE_HOOKS(register_all)                                                          \
+  extern "C" HOOKLINE_EXPORT int hookline_hook_version() { return ::hookline::kHookVersion; } \
+  extern "C" HOOKLINE_EXPORT void hookline_register_hooks() { register_all(); }
