@@ -91,6 +91,18 @@ hook: hl.CommHook = hl.make_hook("int8(block=512) | error_feedback", group)
 bucket = hl.GradBucket(np.ones(8, np.float32), sizes=[(2, 3), (2,)])
 assert abs(hook(None, bucket).wait()[0] - 1) < 0.01
 
+
+def completed(value: object) -> hl.Future[object]:
+    """A future that is done."""
+    future: hl.Future[object] = hl.Future()
+    future.set_result(value)
+    return future
+
+
+hl.register_hook("doubled", lambda group, by=2: lambda state, bucket: completed(bucket.buffer() * by))
+assert hl.make_hook("doubled(by=3) | log", group)(None, hl.GradBucket(np.ones(2, np.float32))).wait().tolist() == [3, 3]
+hl.unregister_hook("doubled")
+
 # reducer: gradients in buckets, hooks while the backward pass goes on. hl.numpy.DataParallel is built on hl.Reducer.
 params = {"w": np.ones((4, 4), np.float32), "b": np.ones(4, np.float32)}
 grads = {name: np.ones_like(p) for name, p in params.items()}

@@ -74,7 +74,7 @@ from ._core import (
 )
 from ._core import version as __version__
 from ._futures import collect_all, when_all
-from ._hooks import DDPCommHookType, register_ddp_comm_hook
+from ._hooks import DDPCommHookType, register_ddp_comm_hook, register_hook, unregister_hook
 from ._optimizers import PostLocalSGDOptimizer, post_localSGD_hook
 from ._powersgd import batched_powerSGD_hook, powerSGD_hook
 from ._subclassing import require_init
@@ -161,9 +161,11 @@ __all__ = [
     "recorded",
     "records",
     "register_ddp_comm_hook",
+    "register_hook",
     "registered_hooks",
     "rendezvous",
     "threads_groups",
+    "unregister_hook",
     "when_all",
     "zeros",
 ]

@@ -1048,6 +1048,12 @@ def make_hook(hook: str | Callable[[Any, GradBucket], Any], group: ProcessGroup,
     The hook of a text: a name with options in parentheses, and wrappers behind it: 'int8(block=512) | error_feedback'. Or a function hook(state, bucket), whose state is the group unless another is given; with reports_contribution it calls bucket.set_contribution in every run, as error_feedback requires. With for_torch its buckets have torch tensors.
     """
 
+def register_factory(name: str, description: str) -> None:
+    """The native half of hookline.register_hook."""
+
+def unregister_factory(name: str) -> None:
+    """The native half of hookline.unregister_hook."""
+
 def registered_hooks(alone: bool = False) -> dict[str, str]:
     """
     The hooks that make_hook knows, with what they do; or those only that need no other to be wrapped around.

@@ -7,10 +7,21 @@ import functools
 import inspect
 import sys
 from collections.abc import Callable
-from types import TracebackType
-from typing import Any, Protocol
+from types import NoneType, TracebackType, UnionType
+from typing import Any, Literal, NamedTuple, Protocol, Union, get_args, get_origin
 
-from ._core import CommHook, Future, GradBucket, PowerSGDState, ProcessGroup, default_group, make_hook
+from ._core import (
+    CommHook,
+    Future,
+    GradBucket,
+    InvalidArgument,
+    PowerSGDState,
+    ProcessGroup,
+    default_group,
+    make_hook,
+    register_factory,
+    unregister_factory,
+)
 from ._names import class_name, name_of
 from ._native import native_hook as native_hook
 from ._powersgd import batched_powerSGD_hook, powerSGD_hook
@@ -92,6 +103,115 @@ def _before_futures(traceback: TracebackType | None) -> TracebackType | None:
     while traceback is not None and traceback.tb_frame.f_code.co_filename in passed_through:
         traceback = traceback.tb_next
     return traceback
+
+
+class Option(NamedTuple):
+    """An option of a registered hook: a parameter of its factory."""
+
+    name: str
+    kind: str
+    default: Any
+    words: list[str]
+
+
+KINDS: dict[Any, str] = {bool: "boolean", int: "integer", float: "number", str: "text"}
+
+
+def option_of(parameter: inspect.Parameter, where: str) -> Option:
+    """The option of a factory's parameter, by its annotation or else by its default."""
+    if parameter.default is inspect.Parameter.empty or parameter.kind in (
+        inspect.Parameter.VAR_POSITIONAL,
+        inspect.Parameter.VAR_KEYWORD,
+        inspect.Parameter.POSITIONAL_ONLY,
+    ):
+        raise InvalidArgument(
+            f"{where}: the parameter {parameter} cannot be an option of the hook: expected a name with a default, as "
+            "in factory(group, k=0.01)"
+        )
+    kind, words = parameter.annotation, []
+    if get_origin(kind) in (Union, UnionType):  # int | None
+        kind = next((one for one in get_args(kind) if one is not NoneType), kind)
+    if get_origin(kind) is Literal:
+        words, kind = [str(word) for word in get_args(kind)], "word"
+    else:
+        kind = KINDS.get(kind, KINDS.get(type(parameter.default)))
+    if kind is None:
+        raise InvalidArgument(
+            f"{where}: the option {parameter} has no type that a text can give: expected bool, int, float, str or a "
+            "Literal of strings, as its annotation or as the type of its default"
+        )
+    return Option(parameter.name, kind, parameter.default, words)
+
+
+class Registered:
+    """A factory of hooks with its options."""
+
+    def __init__(self, name: str, factory: Callable[..., Any], reports_contribution: bool) -> None:
+        self.name = name
+        self.factory = factory
+        self.reports_contribution = reports_contribution
+        where = f"register_hook({name!r}, {name_of(factory)})"
+        try:
+            signature = inspect.signature(factory, eval_str=True)
+        except NameError:  # an annotation of what is imported for type checkers alone
+            signature = inspect.signature(factory)
+        parameters = list(signature.parameters.values())
+        if not parameters or parameters[0].kind in (inspect.Parameter.KEYWORD_ONLY, inspect.Parameter.VAR_KEYWORD):
+            raise InvalidArgument(
+                f"{where}: the factory takes {signature}: expected the group first, as in factory(group, k=0.01)"
+            )
+        self.options = [option_of(parameter, where) for parameter in parameters[1:]]
+
+    def make(self, group: ProcessGroup, options: dict[str, Any]) -> Any:
+        """What the factory returns: a CommHook, or a function that was checked to be one."""
+        made = self.factory(group, **options)
+        if isinstance(made, CommHook):
+            return made
+        if isinstance(made, str):
+            return make_hook(made, group)
+        if not callable(made):
+            raise InvalidArgument(
+                f"the hook {self.name}: its factory {name_of(self.factory)} returned {class_name(made)}: expected a "
+                "function hook(state, bucket), an object that can be called so, a hookline.CommHook, or the text of a "
+                "hook"
+            )
+        check_hook(made)
+        return made
+
+
+_registered: dict[str, Registered] = {}
+
+
+def registered(name: str) -> Registered:
+    """The factory that was registered under a name."""
+    return _registered[name]
+
+
+def register_hook(
+    name: str, factory: Callable[..., Any], *, description: str | None = None, reports_contribution: bool = False
+) -> None:
+    """Adds a hook to those that make_hook knows by name, for texts such as "mine(k=0.01) | compare".
+
+    factory(group, k=0.01, …) makes one of it: a function hook(state, bucket), whose state is the group, an object that
+    can be called so, a CommHook, or the text of one. Its other parameters are the options of the hook, with their
+    defaults, and the types of their annotations or defaults: bool, int, float, str, or a Literal of strings. An object
+    with save() -> bytes and load(state) is saved with the hook. The description is the first line of the factory's
+    docstring unless it is given. A hook that calls bucket.set_contribution in every run, as error_feedback requires,
+    declares reports_contribution. InvalidArgument for a name that is taken or is no identifier.
+    """
+    if not callable(factory):
+        raise TypeError(f"register_hook({name!r}): expected a factory that can be called, got {class_name(factory)}")
+    made = Registered(name, factory, reports_contribution)
+    if description is None:
+        description = (inspect.getdoc(factory) or "").partition("\n")[0]
+    register_factory(name, description)
+    _registered[name] = made
+
+
+def unregister_hook(name: str) -> None:
+    """Removes a hook that register_hook added, so that the name can be used again; hooks made of it live on."""
+    unregister_factory(name)
+    _registered.pop(name, None)
 
 
 def restore_hook(text: str, state: bytes) -> CommHook:

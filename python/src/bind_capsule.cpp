@@ -92,7 +92,8 @@ void bind_capsule(nb::module_& m) {
       "store_from_capsule", [](nb::handle capsule) { return object_in<Store>(capsule, kStore); }, arg("capsule"),
       "The store in such a capsule.");
   m.def(
-      "hook_to_capsule", [](const PyHook& hook) { return capsule_of<CommHookInterface>(hook.hook, kHook); },
+      "hook_to_capsule",
+      [](const nb::typed<nb::object, PyHook>& hook) { return capsule_of<CommHookInterface>(shared_hook(hook), kHook); },
       arg("hook"), "The same for a hook.");
   m.def(
       "error_to_python", [] { return nb::capsule(reinterpret_cast<void*>(&exception_from), kErrorToPython); },

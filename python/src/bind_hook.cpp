@@ -9,9 +9,11 @@
 #include <nanobind/stl/string.h>
 
 #include <hookline/core/error.hpp>
+#include <hookline/hook/builtin_hooks.hpp>
 #include <hookline/hook/hook_state.hpp>
 #include <hookline/hook/registry.hpp>
 
+#include "gc_slots.hpp"
 #include "natively.hpp"
 #include "py_future.hpp"
 #include "py_hook.hpp"
@@ -22,9 +24,9 @@ namespace hookline::python {
 namespace {
 
 // The bucket stays alive until the hook is through.
-nb::object call(const PyHook& self, nb::handle, const PyGradBucket& bucket) {
+nb::object call(nb::handle self, nb::handle, const PyGradBucket& bucket) {
   const auto kept = std::make_shared<GradBucket>(bucket.bucket);
-  const HookPtr hook = self.hook;
+  const HookPtr hook = shared_hook(self);
   const bool for_torch = bucket.for_torch;
   const Future<Tensor> reduced = natively([&] { return run_and_parse(hook, *kept); });
   return make_future(reduced, [kept, for_torch](const Tensor& tensor) {
@@ -48,16 +50,33 @@ nb::tuple reduce(const PyHook& self) {
                         nb::make_tuple(self.hook->text(), save(self)));
 }
 
-PyHook make(nb::handle hook, std::shared_ptr<ProcessGroup> group, nb::handle state, bool reports_contribution,
-            bool for_torch) {
+nb::object make(nb::handle hook, const std::shared_ptr<ProcessGroup>& group, nb::handle state,
+                bool reports_contribution, bool for_torch) {
   if (hook.is_none()) throw nb::type_error("make_hook: expected the text of a hook or a function, got None");
   const nb::object kept = state.is_none() ? nb::cast(group) : nb::borrow(state);
-  HookPtr made = hook_of(kept, hook, group, for_torch, reports_contribution);
-  return {std::move(made), std::move(group)};
+  return hook_object_of(kept, hook, group, for_torch, reports_contribution);
 }
 
-PyHook wrapped(const PyHook& self, const std::string& text) {
-  return {natively([&] { return wrap(self.hook, text, self.group); }), self.group};
+PyHook wrapped(nb::handle self, const std::string& text) {
+  const PyHook& inner = *nb::inst_ptr<PyHook>(self);
+  MakingScope scope(false);
+  HookPtr hook = natively([&] { return wrap(inner.hook, text, inner.group); });
+  scope.parts.hooks.push_back(nb::borrow(self));
+  return {std::move(hook), inner.group, std::move(scope.parts)};
+}
+
+int traverse(const PyHook& self, visitproc visit, void* arg) {
+  for (const nb::object& hook : self.parts.hooks) Py_VISIT(hook.ptr());
+  for (const auto& function : self.parts.functions) {
+    Py_VISIT(function->state().ptr());
+    Py_VISIT(function->function().ptr());
+  }
+  return 0;
+}
+
+void clear(PyHook& self) {
+  const HookPtr hook = std::exchange(self.hook, std::make_shared<NoopHook>());
+  const HookParts parts = std::exchange(self.parts, {});
 }
 
 }  // namespace
@@ -81,7 +100,7 @@ nb::list costs_of(const CommHookInterface& hook) {
 
 void bind_hook(nb::module_& m) {
   using nb::arg;
-  nb::class_<PyHook>(m, "CommHook", nb::is_weak_referenceable(),
+  nb::class_<PyHook>(m, "CommHook", nb::type_slots(gc_slots<PyHook, traverse, clear>), nb::is_weak_referenceable(),
                      "A communication hook that runs without Python; made by make_hook.")
       .def_prop_ro("name", [](const PyHook& self) { return self.hook->name(); })
       .def("__call__", &call, arg("state").none(), arg("bucket"),
@@ -109,6 +128,17 @@ void bind_hook(nb::module_& m) {
       "error_feedback'. Or a function hook(state, bucket), whose state is the group unless another is given; with "
       "reports_contribution it calls bucket.set_contribution in every run, as error_feedback requires. With "
       "for_torch its buckets have torch tensors.");
+  m.def(
+      "register_factory",
+      [](const std::string& name, const std::string& description) {
+        // The factory itself stays in Python, which drops it at its end.
+        const auto make = [name](const std::shared_ptr<ProcessGroup>& group, HookOptions& options, const HookPtr&) {
+          return make_registered(name, group, options);
+        };
+        register_hook(name, HookPlace::first, make, description);
+      },
+      arg("name"), arg("description"), "The native half of hookline.register_hook.");
+  m.def("unregister_factory", &unregister_hook, arg("name"), "The native half of hookline.unregister_hook.");
   m.def(
       "registered_hooks",
       [](bool alone) {

@@ -204,9 +204,11 @@ void bind_optimizer(nb::module_& m) {
       "The optimizer of a text: 'sgd(lr=0.1, momentum=0.9)', 'adam', 'adamw(lr=1e-3)'.");
   m.def(
       "overlap",
-      [](const PyHook& hook, nb::object optimizer, std::optional<double> clip_norm) {
+      [](const nb::typed<nb::object, PyHook>& hook, nb::object optimizer, std::optional<double> clip_norm) {
         if (optimizer.is_none()) throw nb::type_error("overlap: there is no optimizer");
-        return PyHook{overlapped(hook.hook, stepper_of(std::move(optimizer)), clip_norm, false), hook.group};
+        const PyHook& inner = nb::cast<PyHook&>(hook);
+        HookPtr made = overlapped(inner.hook, stepper_of(std::move(optimizer)), clip_norm, false);
+        return PyHook{std::move(made), inner.group, {.functions = {}, .hooks = {hook}}};
       },
       arg("hook"), arg("optimizer").none(), arg("clip_norm") = nb::none(),
       nb::sig("def overlap(hook: CommHook, optimizer: typing.Any, clip_norm: float | None = None) -> CommHook"),

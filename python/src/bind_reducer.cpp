@@ -33,8 +33,7 @@ namespace {
 
 /// The reducer goes when the garbage collector takes a cycle apart that it is part of.
 struct PyReducer {
-  // Without the optimizer's steps behind it; first, so that what it has of Python's is dropped last, with the GIL.
-  HookPtr hook;
+  PyRef hook;  // a CommHook, without the optimizer's steps behind it; first, so that it is dropped last
   std::unique_ptr<Reducer> reducer;
   std::shared_ptr<ProcessGroup> group;
   std::unique_ptr<Reducer::NoSync> no_sync;
@@ -52,10 +51,7 @@ struct PyReducer {
 int traverse(const PyReducer& own, visitproc visit, void* arg) {
   if (!own.reducer) return 0;
   Py_VISIT(own.optimizer.get().ptr());
-  if (const auto* python_hook = dynamic_cast<const PythonCommHook*>(own.hook.get())) {
-    Py_VISIT(python_hook->state().ptr());
-    Py_VISIT(python_hook->function().ptr());
-  }
+  Py_VISIT(own.hook.get().ptr());
   try {
     if (const std::exception_ptr failure = own->failure()) std::rethrow_exception(failure);
   } catch (const PythonException& e) {
@@ -67,7 +63,7 @@ int traverse(const PyReducer& own, visitproc visit, void* arg) {
 
 void clear(PyReducer& own) {
   own.no_sync.reset();
-  const HookPtr hook = std::move(own.hook);
+  const PyRef hook = std::move(own.hook);
   const std::unique_ptr<Reducer> reducer = std::move(own.reducer);
   const PyRef optimizer = std::move(own.optimizer);
 }
@@ -105,9 +101,9 @@ void construct(PyReducer* self, const std::vector<std::pair<std::string, TensorA
   options.broadcast_parameters = broadcast_parameters;
   options.timeout = timeout;
   options.buckets = std::move(buckets);
-  HookPtr made = hook_of(state, hook, group, for_torch);
+  PyRef made(hook_object_of(state, hook, group, for_torch));
   PyRef stepper = stepper_of(std::move(optimizer));
-  HookPtr stepping = overlapped(made, stepper, clip_norm, for_torch);
+  HookPtr stepping = overlapped(hook_in(made.get()), stepper, clip_norm, for_torch);
   auto reducer =
       natively([&] { return std::make_unique<Reducer>(std::move(list), group, std::move(stepping), options); });
   new (self) PyReducer{std::move(made), std::move(reducer), std::move(group), nullptr,
@@ -215,11 +211,11 @@ void bind_between_steps(nb::class_<PyReducer>& reducer) {
       .def(
           "replace_hook",
           [](PyReducer& self, nb::handle state, nb::handle hook) {
-            HookPtr made = hook_of(state, hook, self.group, self.for_torch);
+            PyRef made(hook_object_of(state, hook, self.group, self.for_torch));
             // Dropped after the new ones are in place; the inner one last, with the GIL.
-            const HookPtr inner = self.hook;
+            const PyRef inner = self.hook;
             const HookPtr before = self->hook();
-            self->replace_hook(overlapped(made, self.optimizer, self.clip_norm, self.for_torch));
+            self->replace_hook(overlapped(hook_in(made.get()), self.optimizer, self.clip_norm, self.for_torch));
             self.hook = std::move(made);
           },
           arg("state").none(), arg("hook").none(), "Another hook from the next step on.")

@@ -19,7 +19,6 @@ from hookline import (
     ProcessGroup,
     _core,
     batched_powerSGD_hook,
-    make_hook,
     powerSGD_hook,
 )
 from hookline._names import class_name, name_of
@@ -160,7 +159,18 @@ def hook_of(hook: Any, state: Any, group: Any) -> tuple[CommHook, ProcessGroup]:
             raise TypeError(f"{name_of(hook)} is no hook of hookline's: register_comm_hook takes it")
         return made, _core.group_of_hook(made)
     chosen = group_for_hooks(group if state is None else state)
-    return make_hook(hook, chosen), chosen
+    return hookline.make_hook(hook, chosen, for_torch=True), chosen
+
+
+def make_hook(hook: Any, group: Any = None, state: Any = None, *, reports_contribution: bool = False) -> CommHook:
+    """A hook as hookline.make_hook makes it, of a text or a function, for a group of torch.distributed's or hookline's.
+
+    Buckets that a Python hook gets have torch tensors. The state of a function is the hookline group that it
+    communicates through unless another one is given.
+    """
+    return hookline.make_hook(
+        hook, group_for_hooks(group), state, reports_contribution=reports_contribution, for_torch=True
+    )
 
 
 def register_comm_hook(model: Any, state: Any, hook: Any) -> None:

@@ -280,6 +280,28 @@ def bytes_are_counted_on_every_backend():
 
 
 @check
+def hooks_written_in_python_by_name():
+    def mean(state, bucket):
+        assert isinstance(bucket.buffer(), torch.Tensor)
+        return state.allreduce([bucket.buffer()], op="avg").get_future().then(lambda f: f.value()[0])
+
+    hl.register_hook("torch_mean", lambda group, k=1: mean)
+    for group in GROUPS.values():
+        for hook in ("torch_mean(k=2) | compare", ht.make_hook(mean, group) | "compare"):
+            model = ddp(group)
+            ht.register_ddp_comm_hook(hook, model)
+            weights = train(model)
+            alike(weights)
+            assert distance(weights, PLAIN) < 1e-6
+            costs = ht.comm_hook(model).costs()
+            assert all(cost["relative_error"] < 1e-6 and cost["ratio"] == 1 for cost in costs)
+            own = ht.DistributedDataParallel(network(RANK), process_group=group)
+            own.register_comm_hook(None, hook)
+            assert distance(train(own), PLAIN) < 1e-6
+    hl.unregister_hook("torch_mean")
+
+
+@check
 def the_same_as_the_core_bit_for_bit():
     # With one parameter both have the same buckets from the first step on.
     def layer():
