@@ -87,6 +87,7 @@ def test_nodes_with_different_tokens_do_not_meet(launcher):
     assert ends(start(launcher, 1, master))[0] == 0
     code, out, err = ends(first)
     assert (code, out) == (0, f"{TOKEN}\n")
+    assert "its token differs from the server's" in err
     assert TOKEN not in err
 
 
