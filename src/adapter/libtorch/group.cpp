@@ -39,6 +39,22 @@ class ReceiveWork final : public backend::WorkAround {
   const std::shared_ptr<const std::atomic<int>> source_;
 };
 
+/// A work of a Python class that has both a future and a wait() of its own: a caller that waits here waits there, where
+/// the class may copy results or count.
+class PythonWork final : public backend::WorkAround {
+ public:
+  PythonWork(WorkPtr work, c10::intrusive_ptr<c10d::Work> python)
+      : WorkAround(std::move(work)), python_(std::move(python)) {}
+
+  void wait(std::optional<Milliseconds> timeout) override {
+    calling_torch([&] { python_->wait(timeout.value_or(kNoTimeout)); });
+    WorkAround::wait(timeout);
+  }
+
+ private:
+  const c10::intrusive_ptr<c10d::Work> python_;
+};
+
 /// What an operation ends with: the outputs, or the error.
 class Completion {
  public:
@@ -71,8 +87,9 @@ class Completion {
   Promise<std::vector<Tensor>> promise_;
 };
 
-/// Has the completion end with the work: through its future, or where it has none by a thread that waits.
-void end_with(const c10::intrusive_ptr<c10d::Work>& work, const std::shared_ptr<Completion>& completion) {
+/// Has the completion end with the work: through its future, or where it has none by a thread that waits. True if it
+/// has a future.
+bool end_with(const c10::intrusive_ptr<c10d::Work>& work, const std::shared_ptr<Completion>& completion) {
   c10::intrusive_ptr<c10::ivalue::Future> future;
   try {
     future = future_of_work(work);
@@ -84,7 +101,7 @@ void end_with(const c10::intrusive_ptr<c10d::Work>& work, const std::shared_ptr<
     future->addCallback([completion, work](c10::ivalue::Future& done) {
       completion->end(work.get(), done.hasError() ? done.exception_ptr() : exception_in(done.constValue()));
     });
-    return;
+    return true;
   }
   adapter::CallbackPool::instance().post([completion, work] {
     std::exception_ptr error;
@@ -95,6 +112,7 @@ void end_with(const c10::intrusive_ptr<c10d::Work>& work, const std::shared_ptr<
     }
     completion->end(work.get(), error);
   });
+  return false;
 }
 
 }  // namespace
@@ -136,7 +154,9 @@ WorkPtr TorchGroup::run(Collective collective) {
   sent.add(completion->asked(), size_);
   WorkPtr result = completion->work(number);
   if (work) {
-    end_with(work, completion);
+    if (end_with(work, completion) && overrides_wait(work)) {
+      result = std::make_shared<PythonWork>(std::move(result), std::move(work));
+    }
   } else if (type == OpType::monitored_barrier) {
     completion->end(nullptr, nullptr);
   } else {

@@ -43,6 +43,15 @@ c10::intrusive_ptr<c10::ivalue::Future> future_of_work(const c10::intrusive_ptr<
   return future.cast<std::shared_ptr<torch::jit::PythonFutureWrapper>>()->fut;
 }
 
+bool overrides_wait(const c10::intrusive_ptr<c10d::Work>& work) {
+  auto* const holder = dynamic_cast<Holder*>(work.get());
+  if (!holder) return false;
+  const pybind11::gil_scoped_acquire gil;
+  const pybind11::object& object = holder->*member(HeldObject());
+  const pybind11::object base = pybind11::module_::import("torch._C._distributed_c10d").attr("Work");
+  return !pybind11::type::of(object).attr("wait").is(base.attr("wait"));
+}
+
 std::exception_ptr exception_in(const c10::IValue& value) {
   if (!value.isPyObject()) return nullptr;
   const pybind11::gil_scoped_acquire gil;

@@ -91,6 +91,58 @@ def a_gloo_group_is_a_hookline_group():
     raises(hl.InvalidArgument, "do not fit", lambda: group.allgather_into_tensor(torch.zeros(1), torch.zeros(1)))
 
 
+class Counted(dist._Work):
+    """A work with a future whose results are there when wait() has returned."""
+
+    def __init__(self, work, group):
+        super().__init__()
+        self.work, self.group = work, group
+
+    def wait(self, timeout=datetime.timedelta(0)):
+        self.group.waits += 1
+        return self.work.wait()
+
+    def get_future(self):
+        self.group.futures += 1
+        return self.work.get_future()
+
+
+class WithWaits(Counting):
+    def __init__(self, inner):
+        super().__init__(inner)
+        self.waits = self.futures = 0
+
+    def allreduce(self, tensors, opts=None):
+        return Counted(super().allreduce(tensors, opts), self)
+
+    def broadcast(self, tensors, opts=None):
+        return Counted(super().broadcast(tensors, opts), self)
+
+
+@check
+def works_of_a_python_group_are_waited_for():
+    for kind in (DistributedDataParallel, ht.DistributedDataParallel):
+        group = WithWaits(dist.group.WORLD)
+        net = nn.Linear(2, 2)
+        model = kind(net, process_group=group)
+        waits = group.waits
+        assert waits > 0, kind
+        model(torch.full((1, 2), RANK + 1.0)).sum().backward()
+        assert net.weight.grad[0, 0] == TOTAL / SIZE
+        assert group.futures > 0, kind
+    assert group.waits > waits
+
+
+@check
+def checked_groups_of_torch_compare_the_numbers_of_steps():
+    store = ht.as_store(dist.PrefixStore("steps", dist.distributed_c10d._get_default_store()))
+    model = ht.DistributedDataParallel(nn.Linear(2, 2), hl.checked(ht.as_group(), store))
+    model.step_id = 5
+    model(torch.ones(1, 2)).sum().backward()
+    model.step_id = 6 + RANK
+    raises(hl.Mismatch, "step_id 7", lambda: model(torch.ones(1, 2)).sum().backward())
+
+
 @check
 def a_python_group_is_a_hookline_group():
     for kind in (Counting, Plain):
