@@ -1,11 +1,6 @@
 // Making a reducer, opening a step, and counting gradients as they come.
 #include "reducer/core.hpp"
 
-#include <algorithm>
-#include <cmath>
-#include <numeric>
-#include <span>
-
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -16,7 +11,6 @@
 #include "core/read_only.hpp"
 #include "kernel/copy.hpp"
 #include "kernel/reduce.hpp"
-#include "reducer/by_allreduce.hpp"
 #include "reducer/model_check.hpp"
 
 namespace hookline::reducer {
@@ -389,34 +383,6 @@ void Core::set_hook(HookPtr replacement) {
   }
   hook = std::move(next);
   plain_ = std::move(plain);
-}
-
-void Core::refuse_integers(const std::string& reason) const {
-  for (const std::size_t i : reduced_) {
-    const Parameter& p = parameters[i];
-    if (is_floating(p.tensor.dtype())) continue;
-    throw InvalidArgument(
-        fmt::format("the gradient of parameter '{}' on rank {} of {} is of {}: {}, or ignore the parameter", p.name,
-                    group->rank(), group->size(), name(p.tensor.dtype()), reason));
-  }
-}
-
-void Core::set_weight(double weight) {
-  check_between_steps("set_weight");
-  if (!(weight >= 0) || std::isinf(weight))
-    throw InvalidArgument(fmt::format("set_weight: {} is no weight; it must be a number of 0 or more", weight));
-  refuse_integers("set_weight multiplies gradients by fractions. Weigh them before they are marked");
-  const Tensor all = Tensor::empty({group->size()}, DType::f64);
-  agree("gathering weights",
-        [&] { allgather_into_tensor(*group, all, Tensor::full({1}, weight, DType::f64))->wait(); });
-  const std::span weights(all.data<const double>(), static_cast<std::size_t>(group->size()));
-  const double largest = *std::max_element(weights.begin(), weights.end());
-  if (!(largest > 0)) throw InvalidArgument("set_weight: the weights of all ranks add up to 0");
-  weight_ = weight / largest;
-  // In rank order, so that all ranks get the same bits.
-  const double sum =
-      std::accumulate(weights.begin(), weights.end(), 0.0, [&](double s, double w) { return s + w / largest; });
-  weight_scale_ = group->size() / sum;
 }
 
 }  // namespace hookline::reducer
