@@ -1336,7 +1336,7 @@ class Reducer:
     Averages gradients over the ranks of a group while the backward pass goes on.
     """
 
-    def __init__(self, parameters: Sequence[tuple[str, Any]], group: ProcessGroup, hook: object | None = None, state: object | None = None, first_bucket_bytes: int = 1048576, bucket_bytes: int = 26214400, find_unused_parameters: bool = False, static_graph: bool = False, mean: str = 'average', broadcast_parameters: bool = True, timeout: float | datetime.timedelta | None = None, sparse: Set[str] = ..., ignored: Set[str] = ..., delayed: Set[str] = ..., buckets: Sequence[Sequence[int]] | None = None, for_torch: bool = False, optimizer: object | None = None, clip_norm: float | None = None) -> None: ...
+    def __init__(self, parameters: Sequence[tuple[str, Any]], group: ProcessGroup, hook: object | None = None, state: object | None = None, first_bucket_bytes: int = 1048576, bucket_bytes: int = 26214400, find_unused_parameters: bool = False, static_graph: bool = False, mean: str = 'average', broadcast_parameters: bool = True, timeout: float | datetime.timedelta | None = None, sparse: Set[str] = ..., ignored: Set[str] = ..., delayed: Set[str] = ..., frozen: Set[str] = ..., buffers: Sequence[tuple[str, Any]] | None = None, buckets: Sequence[Sequence[int]] | None = None, for_torch: bool = False, optimizer: object | None = None, clip_norm: float | None = None) -> None: ...
 
     def mark_ready(self, parameter: int | str, gradient: Any | None = None) -> None:
         """

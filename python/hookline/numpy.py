@@ -45,6 +45,7 @@ class DataParallel(Averaging):
         sparse: Iterable[str] = (),
         ignored: Iterable[str] = (),
         delayed: Iterable[str] = (),
+        frozen: Iterable[str] = (),
         buckets: Iterable[Iterable[str]] | None = None,
         optimizer: Any = None,
         clip_norm: float | None = None,
@@ -53,8 +54,9 @@ class DataParallel(Averaging):
 
         A hook that is a function gets the group as its state. timeout is that of a hook, the group's where not given.
 
-        sparse, ignored and delayed are names of parameters: sparse ones have gradients of row numbers and rows, ignored
-        ones are neither checked nor broadcast nor reduced, delayed ones are reduced behind all others.
+        sparse, ignored, delayed and frozen are names of parameters: sparse ones have gradients of row numbers and rows,
+        ignored ones are neither checked nor broadcast nor reduced, delayed ones are reduced behind all others, frozen
+        ones are checked and broadcast but have no gradients.
 
         With buckets, such as buckets() of a run that is resumed, these are the buckets from the first step on.
 
@@ -65,13 +67,13 @@ class DataParallel(Averaging):
         if not hasattr(params, "items"):
             raise TypeError(f"params is a mapping of names to arrays, not {class_name(params)}")
         sparse, ignored = set(names_of("sparse", sparse)), set(names_of("ignored", ignored))
-        delayed = set(names_of("delayed", delayed))
+        delayed, frozen = set(names_of("delayed", delayed)), set(names_of("frozen", frozen))
         self._names = list(params)
         self._group = group
         self._registered = hook is not None
         self.optimizer: Any = make_optimizer(optimizer) if isinstance(optimizer, str) else optimizer
         self._averager = optimizer.averager if isinstance(optimizer, PostLocalSGDOptimizer) else None
-        self._averaged = [params[name] for name in self._names if name not in ignored]
+        self._averaged = [params[name] for name in self._names if name not in ignored | frozen]
         self._accumulating = False
         self._reducer = Reducer(
             list(params.items()),
@@ -86,6 +88,7 @@ class DataParallel(Averaging):
             sparse=sparse,
             ignored=ignored,
             delayed=delayed,
+            frozen=frozen,
             buckets=None if buckets is None else self._positions(buckets),
             optimizer=optimizer.optim if isinstance(optimizer, PostLocalSGDOptimizer) else self.optimizer,
             clip_norm=clip_norm,

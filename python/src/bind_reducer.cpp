@@ -80,15 +80,19 @@ void construct(PyReducer* self, const std::vector<std::pair<std::string, TensorA
                std::shared_ptr<ProcessGroup> group, nb::handle hook, nb::handle state, std::size_t first_bucket_bytes,
                std::size_t bucket_bytes, bool find_unused_parameters, bool static_graph, const std::string& mean,
                bool broadcast_parameters, std::optional<TimeoutArg> timeout, const Names& sparse, const Names& ignored,
-               const Names& delayed, std::optional<std::vector<BucketMembers>> buckets, bool for_torch,
-               nb::object optimizer, std::optional<double> clip_norm) {
+               const Names& delayed, const Names& frozen,
+               const std::optional<std::vector<std::pair<std::string, TensorArg>>>& buffers,
+               std::optional<std::vector<BucketMembers>> buckets, bool for_torch, nb::object optimizer,
+               std::optional<double> clip_norm) {
   std::vector<Parameter> list;
   list.reserve(parameters.size());
   Names unknown = sparse;
   unknown.insert(ignored.begin(), ignored.end());
   unknown.insert(delayed.begin(), delayed.end());
+  unknown.insert(frozen.begin(), frozen.end());
   for (const auto& [name, array] : parameters) {
-    list.push_back({name, array.tensor(), sparse.contains(name), ignored.contains(name), delayed.contains(name)});
+    list.push_back({name, array.tensor(), sparse.contains(name), ignored.contains(name), delayed.contains(name),
+                    frozen.contains(name)});
     unknown.erase(name);
   }
   if (!unknown.empty()) throw InvalidArgument("there is no parameter called '" + *unknown.begin() + "'");
@@ -101,6 +105,9 @@ void construct(PyReducer* self, const std::vector<std::pair<std::string, TensorA
   options.broadcast_parameters = broadcast_parameters;
   options.timeout = timeout;
   options.buckets = std::move(buckets);
+  if (buffers) {
+    for (const auto& [name, array] : *buffers) options.buffers.push_back({name, array.tensor()});
+  }
   PyRef made(hook_object_of(state, hook, group, for_torch));
   PyRef stepper = stepper_of(std::move(optimizer));
   HookPtr stepping = overlapped(hook_in(made.get()), stepper, clip_norm, for_torch);
@@ -259,8 +266,8 @@ void bind_reducer(nb::module_& m) {
               arg("bucket_bytes") = BucketLimits().others, arg("find_unused_parameters") = false,
               arg("static_graph") = false, arg("mean") = "average", arg("broadcast_parameters") = true,
               arg("timeout") = nb::none(), arg("sparse") = Names(), arg("ignored") = Names(), arg("delayed") = Names(),
-              arg("buckets") = nb::none(), arg("for_torch") = false, arg("optimizer") = nb::none(),
-              arg("clip_norm") = nb::none());
+              arg("frozen") = Names(), arg("buffers") = nb::none(), arg("buckets") = nb::none(),
+              arg("for_torch") = false, arg("optimizer") = nb::none(), arg("clip_norm") = nb::none());
   bind_steps(reducer);
   bind_between_steps(reducer);
   m.def(

@@ -50,20 +50,20 @@ Core::Core(std::vector<Parameter> given, std::shared_ptr<ProcessGroup> of, HookP
                       "reducer without broadcast_parameters",
                       p.name));
     }
-    if (!p.ignored) reduced_.push_back(i);
+    if (p.has_gradient()) reduced_.push_back(i);
   }
   if (reduced_.empty()) {
     throw InvalidArgument(
         "DistributedDataParallel is not needed when a module doesn't have any parameter that requires a gradient. "
-        "The reducer was given no parameters, or all of them are ignored");
+        "The reducer was given no parameters, or all of them are ignored or frozen");
   }
   slots_.resize(parameters.size());
   marks_ = std::vector<Mark>(parameters.size());
-  for (std::size_t i = 0; i < parameters.size(); ++i) marks_[i].dense = !parameters[i].ignored && !parameters[i].sparse;
+  for (const std::size_t i : reduced_) marks_[i].dense = !parameters[i].sparse;
   // Gradients and buckets that together do not fit into the caches go around them, however small each of them is. With
   // 32 MiB of cache for two ranks this was measured to be faster from here on.
   std::size_t bytes = 0;
-  for (const Parameter& p : parameters) bytes += p.tensor.nbytes();
+  for (const std::size_t i : reduced_) bytes += parameters[i].tensor.nbytes();
   if (bytes >= 2 * kernel::kStreamFrom) stores_ = kernel::Stores::streaming;
   learning_graph_ = options.static_graph;
   if (options.buckets) check_given_buckets();
@@ -71,7 +71,7 @@ Core::Core(std::vector<Parameter> given, std::shared_ptr<ProcessGroup> of, HookP
   stats.hook = hook->name();
 }
 
-void Core::start() {
+void Core::start(const std::vector<NamedTensor>& buffers) {
   std::vector<std::string> lines;
   lines.push_back(fmt::format("{} parameters", parameters.size()));
   lines.push_back(options.buckets
@@ -81,13 +81,20 @@ void Core::start() {
   lines.push_back(fmt::format("static_graph {}", options.static_graph));
   lines.push_back(fmt::format("mean {}", options.mean == Mean::sum ? "sum" : "average"));
   lines.push_back(fmt::format("broadcast_parameters {}", options.broadcast_parameters));
-  for (const std::size_t i : reduced_) {
-    const Parameter& p = parameters[i];
-    lines.push_back(fmt::format("parameter '{}' {}{}{}{}", p.name, name(p.tensor.dtype()), to_string(p.tensor.shape()),
-                                p.sparse ? " sparse" : "", p.delayed ? " delayed" : ""));
+  std::vector<Tensor> tensors;
+  for (const Parameter& p : parameters) {
+    if (p.ignored) continue;
+    lines.push_back(fmt::format("parameter '{}' {}{}{}{}{}", p.name, name(p.tensor.dtype()),
+                                to_string(p.tensor.shape()), p.sparse ? " sparse" : "", p.delayed ? " delayed" : "",
+                                p.frozen ? " frozen" : ""));
+    tensors.push_back(p.tensor);
+  }
+  for (const NamedTensor& b : buffers) {
+    lines.push_back(fmt::format("buffer '{}' {}{}", b.name, name(b.tensor.dtype()), to_string(b.tensor.shape())));
+    tensors.push_back(b.tensor);
   }
   check_same_on_all_ranks(*group, lines);
-  if (options.broadcast_parameters) broadcast_coalesced(*group, reduced_tensors());
+  if (options.broadcast_parameters) broadcast_coalesced(*group, tensors);
   build(options.buckets ? *options.buckets : plan_of(backwards()));
 }
 
@@ -119,10 +126,13 @@ std::string Core::listed(const std::vector<std::string_view>& names) {
 
 void Core::check_parameter(std::size_t parameter) const {
   if (parameter < marks_.size() && marks_[parameter].dense) return;
-  if (parameter >= parameters.size() || parameters[parameter].ignored) {
-    throw InvalidArgument(parameter < parameters.size()
-                              ? fmt::format("parameter '{}' is ignored", parameters[parameter].name)
-                              : fmt::format("parameter {} of {}", parameter, parameters.size()));
+  if (parameter >= parameters.size()) {
+    throw InvalidArgument(fmt::format("parameter {} of {}", parameter, parameters.size()));
+  }
+  const Parameter& p = parameters[parameter];
+  if (!p.has_gradient()) {
+    throw InvalidArgument(
+        fmt::format("parameter '{}' is {}, so it has no gradient", p.name, p.ignored ? "ignored" : "frozen"));
   }
 }
 

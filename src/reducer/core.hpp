@@ -78,7 +78,7 @@ class Core : public std::enable_shared_from_this<Core> {
  public:
   Core(std::vector<Parameter> given, std::shared_ptr<ProcessGroup> of, HookPtr with, ReducerOptions how);
 
-  void start();
+  void start(const std::vector<NamedTensor>& buffers);
   std::vector<BucketMembers> current_plan() const;
   std::size_t index_of(std::string_view name) const;
   void mark(std::size_t parameter);
@@ -166,7 +166,7 @@ class Core : public std::enable_shared_from_this<Core> {
   void agree(const char* what, const std::function<void()>& collectives);
 
   std::unordered_map<std::string_view, std::size_t> names_;
-  std::vector<std::size_t> reduced_;  ///< the parameters that are not ignored, as positions
+  std::vector<std::size_t> reduced_;  ///< the parameters that have gradients, as positions
   std::vector<Mark> marks_;           ///< by parameter, as the next
   std::vector<Slot> slots_;
   std::shared_ptr<Tensor> memory_;        ///< bytes for all buckets, however the gradients are put into them

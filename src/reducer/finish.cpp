@@ -234,7 +234,7 @@ void Core::agree_on_unused() {
   agree("agreeing on unused parameters", [&] { group->allreduce(marks, {.op = ReduceOp::max})->wait(); });
   for (std::size_t p = 0; p < slots_.size(); ++p) {
     const auto most = static_cast<std::uint32_t>(marks.data<std::int32_t>()[p]);
-    marks_[p].unused = !parameters[p].ignored && most == 0;
+    marks_[p].unused = parameters[p].has_gradient() && most == 0;
     // A rank that only shadowed the first step has no marks to learn from.
     if (learning_graph_ && shadowing_) marks_[p].expected = most;
   }

@@ -24,7 +24,7 @@ std::vector<BucketMembers> Core::current_plan() const {
   return all;
 }
 
-// `order` counts the parameters that are not ignored, and those alone.
+// `order` counts the parameters that have gradients, and those alone.
 std::vector<BucketMembers> Core::plan_of(const std::vector<std::size_t>& order) const {
   std::vector<PlannedParameter> planned;
   planned.reserve(reduced_.size());
@@ -50,8 +50,9 @@ void Core::check_given_buckets() const {
         throw InvalidArgument(fmt::format("bucket {} of those given has parameter {} of {}", b, p, parameters.size()));
       }
       const Parameter& parameter = parameters[p];
-      if (parameter.ignored) {
-        throw InvalidArgument(fmt::format("bucket {} of those given has '{}', which is ignored", b, parameter.name));
+      if (!parameter.has_gradient()) {
+        throw InvalidArgument(fmt::format("bucket {} of those given has '{}', which is {}", b, parameter.name,
+                                          parameter.ignored ? "ignored" : "frozen"));
       }
       if (seen[p]) {
         throw InvalidArgument(fmt::format("'{}' comes twice in the buckets given, again in {}", parameter.name, b));
@@ -70,7 +71,7 @@ void Core::check_given_buckets() const {
     }
   }
   for (std::size_t p = 0; p < parameters.size(); ++p) {
-    if (!seen[p] && !parameters[p].ignored) {
+    if (!seen[p] && parameters[p].has_gradient()) {
       throw InvalidArgument(
           fmt::format("'{}' is in none of the {} buckets given", parameters[p].name, options.buckets->size()));
     }

@@ -78,7 +78,7 @@ void check_same_on_all_ranks(ProcessGroup& group, const std::vector<std::string>
   }
   throw Mismatch(fmt::format(
       "the ranks do not have the same model (this is rank {}). The first differences: {}. Every rank must make the "
-      "reducer with the same parameters in the same order, and with the same options",
+      "reducer with the same parameters and buffers in the same order, and with the same options",
       group.rank(), fmt::join(found, "; ")));
 }
 

@@ -9,10 +9,10 @@
 namespace hookline {
 
 Reducer::Reducer(std::vector<Parameter> parameters, std::shared_ptr<ProcessGroup> group, HookPtr hook,
-                 ReducerOptions options)
-    : core_(std::make_shared<reducer::Core>(std::move(parameters), std::move(group), std::move(hook),
-                                            std::move(options))) {
-  core_->start();
+                 ReducerOptions options) {
+  const std::vector<NamedTensor> buffers = std::exchange(options.buffers, {});
+  core_ = std::make_shared<reducer::Core>(std::move(parameters), std::move(group), std::move(hook), std::move(options));
+  core_->start(buffers);
 }
 
 Reducer::~Reducer() = default;

@@ -1,4 +1,4 @@
-// What a reducer is told about a parameter, and gradients of few rows.
+// The model that a reducer is given: parameters and buffers; and gradients of few rows.
 #pragma once
 
 #include <string>
@@ -13,6 +13,14 @@ struct Parameter {
   bool sparse = false;   ///< its gradient comes as a SparseGradient
   bool ignored = false;  ///< is neither checked nor broadcast nor reduced
   bool delayed = false;  ///< is reduced behind all others
+  bool frozen = false;   ///< is compared and broadcast, but has no gradient
+
+  bool has_gradient() const noexcept { return !ignored && !frozen; }
+};
+
+struct NamedTensor {
+  std::string name;
+  Tensor tensor;
 };
 
 /// The rows of a gradient that are not zero: row i of `values` belongs to row indices[i] of the parameter. A row may

@@ -44,6 +44,9 @@ struct ReducerOptions {
   /// The buckets to begin and to stay with, such as buckets() of the reducer of a run that is resumed. Each parameter
   /// that is not ignored is in one, with others of its dtype; sparse ones are alone. Then `limits` say nothing.
   std::optional<std::vector<BucketMembers>> buckets = std::nullopt;
+  /// Buffers of the model, such as running means: compared and broadcast with the parameters when the reducer is made.
+  /// It does not keep them.
+  std::vector<NamedTensor> buffers = {};
 };
 
 struct JoinOptions {
@@ -62,7 +65,8 @@ struct JoinOptions {
 /// static_graph, and so do buckets that were given.
 class HOOKLINE_EXPORT Reducer {
  public:
-  /// Checks that all ranks have the same parameters, and broadcasts rank 0's. No hook means the mean of all ranks.
+  /// Checks that all ranks have the same parameters and buffers, and broadcasts rank 0's, those of frozen parameters
+  /// too. No hook means the mean of all ranks.
   /// Throws InvalidArgument for names that come twice, nothing to train, or buckets that do not fit, Mismatch listing
   /// the first differences.
   Reducer(std::vector<Parameter> parameters, std::shared_ptr<ProcessGroup> group, HookPtr hook = nullptr,

@@ -70,15 +70,15 @@ class DistributedDataParallel(Averaging, nn.Module):  # type: ignore[misc]  # to
         self._pass: weakref.ref[_Pass] | None = None
         self._marks: set[int] = set()  # of the pass under way, or of one that failed
         self._added_up: set[int] = set()  # what passes that are not averaged came to
-        named = [(name, p) for name, p in module.named_parameters() if p.requires_grad]
-        if not named:
+        named = list(module.named_parameters())
+        if not any(p.requires_grad for _, p in named):
             raise RuntimeError(
                 "DistributedDataParallel is not needed when a module doesn't have any parameter that requires a "
                 "gradient."
             )
         self._names = [name for name, _ in named]
         self._parameters_of = [p for _, p in named]
-        self._reduced = [index for index, p in enumerate(self._parameters_of) if p not in ignored]
+        self._reduced = [i for i, p in enumerate(self._parameters_of) if p.requires_grad and p not in ignored]
         rows = {
             parameter
             for part in module.modules()
@@ -86,7 +86,7 @@ class DistributedDataParallel(Averaging, nn.Module):  # type: ignore[misc]  # to
             for parameter in part.parameters(recurse=False)
         }
         # By what they are: a weight that two layers share has the name of the first.
-        self._sparse = {name for name, p in named if p in rows and p not in ignored}
+        self._sparse = {name for name, p in named if p in rows and p.requires_grad and p not in ignored}
         with torch.no_grad():
             self._reducer = Reducer(
                 [(name, _real(p.detach())) for name, p in named],
@@ -105,6 +105,8 @@ class DistributedDataParallel(Averaging, nn.Module):  # type: ignore[misc]  # to
             )
             self._broadcast_buffers()
         for index in self._reduced:
+                frozen={name for name, p in named if not p.requires_grad},
+                buffers=[(name, _real(buffer.detach())) for name, buffer in module.named_buffers()],
             self._parameters_of[index].register_post_accumulate_grad_hook(self._marker(index))
 
     def forward(self, *inputs: Any, **options: Any) -> Any:
@@ -113,7 +115,6 @@ class DistributedDataParallel(Averaging, nn.Module):  # type: ignore[misc]  # to
         if averages and self._under_way() is None:
             self._drop_failed()
         if self.broadcast_buffers and self._buffers_due:
-            self._broadcast_buffers()
         outputs = self._precision.call(self.module, inputs, options)
         self._buffers_due = averages
         if torch.is_grad_enabled():

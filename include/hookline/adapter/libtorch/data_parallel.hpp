@@ -14,8 +14,9 @@
 namespace hookline::libtorch {
 
 /// Wraps a module, a shared_ptr of one or a holder made by TORCH_MODULE. Every rank makes one of the same module and
-/// takes the same steps; rank 0's parameters and buffers are handed to all. When backward() returns the gradients hold
-/// the means; its errors arrive there. The module's gradients may be set to zero or to nothing between steps.
+/// takes the same steps; rank 0's parameters, also frozen ones, and buffers are handed to all. When backward() returns
+/// the gradients hold the means; its errors arrive there. The module's gradients may be set to zero or to nothing
+/// between steps.
 template <class Net>
 class DistributedDataParallel {
  public:

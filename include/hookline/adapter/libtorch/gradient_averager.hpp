@@ -41,7 +41,7 @@ class GradientAverager : public std::enable_shared_from_this<GradientAverager> {
                                                 const DataParallelOptions& options) {
     if (!module || !group) throw InvalidArgument("DistributedDataParallel needs a module and a process group");
     std::shared_ptr<GradientAverager> made(new GradientAverager(std::move(module), group, options));
-    for (std::size_t i = 0; i < made->parameters_.size(); ++i) made->listen(i);
+    for (const std::size_t i : made->reduced_) made->listen(i);
     return made;
   }
   GradientAverager(const GradientAverager&) = delete;
@@ -112,9 +112,13 @@ class GradientAverager : public std::enable_shared_from_this<GradientAverager> {
     }
     std::vector<Parameter> parameters;
     for (const auto& named : module_->named_parameters()) {
-      if (!named.value().requires_grad()) continue;
+      const bool trained = named.value().requires_grad();
+      if (trained) reduced_.push_back(parameters.size());
       parameters_.push_back(named.value());
-      parameters.push_back({named.key(), tensor_view(named.value()), sparse.count(named.key()) > 0});
+      parameters.push_back({.name = named.key(),
+                            .tensor = tensor_view(named.value()),
+                            .sparse = trained && sparse.count(named.key()) > 0,
+                            .frozen = !trained});
     }
     ReducerOptions chosen;
     if (options.bucket_bytes) chosen.limits = {*options.bucket_bytes, *options.bucket_bytes};
@@ -124,7 +128,6 @@ class GradientAverager : public std::enable_shared_from_this<GradientAverager> {
     chosen.timeout = options.timeout;
     reducer_ = std::make_unique<Reducer>(std::move(parameters), group,
                                          options.hook.empty() ? nullptr : make_hook(options.hook, group), chosen);
-    broadcast_buffers();
   }
 
   void listen(std::size_t index) {
@@ -162,6 +165,9 @@ class GradientAverager : public std::enable_shared_from_this<GradientAverager> {
     if (marks_.empty()) return;
     reducer_->drop_step();
     marks_.clear();
+    for (const auto& named : module_->named_buffers()) {
+      chosen.buffers.push_back({named.key(), tensor_view(named.value())});
+    }
   }
 
   void mark(std::size_t index) {
@@ -189,7 +195,7 @@ class GradientAverager : public std::enable_shared_from_this<GradientAverager> {
       if (marks_.count(index) == 0 && parameters_[index].grad().defined()) mark(index);
     }
     std::vector<std::size_t> unmarked;
-    for (std::size_t i = 0; i < parameters_.size(); ++i) {
+    for (const std::size_t i : reduced_) {
       if (marks_.count(i) == 0) unmarked.push_back(i);
     }
     const bool finds_unused = options_.find_unused_parameters || options_.static_graph;
@@ -202,7 +208,7 @@ class GradientAverager : public std::enable_shared_from_this<GradientAverager> {
     if (finds_unused) {
       for (std::string& name : reducer_->stats().unused) unused.insert(std::move(name));
     }
-    for (std::size_t i = 0; i < parameters_.size(); ++i) {
+    for (const std::size_t i : reduced_) {
       const Parameter& parameter = reducer_->parameters()[i];
       if (unused.count(parameter.name) > 0) continue;
       at::Tensor& gradient = parameters_[i].mutable_grad();
@@ -223,7 +229,8 @@ class GradientAverager : public std::enable_shared_from_this<GradientAverager> {
 
   const std::shared_ptr<torch::nn::Module> module_;
   DataParallelOptions options_;
-  std::vector<at::Tensor> parameters_;
+  std::vector<at::Tensor> parameters_;  ///< frozen ones too, as positions in the reducer
+  std::vector<std::size_t> reduced_;    ///< those that have gradients
   std::unique_ptr<Reducer> reducer_;
   std::vector<Listening> listening_;
   bool synchronised_ = true;
