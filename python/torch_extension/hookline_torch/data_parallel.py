@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import sys
 import weakref
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -50,7 +51,11 @@ class DistributedDataParallel(Averaging, nn.Module):  # type: ignore[misc]  # to
         A hook that is a function gets the group as its state. timeout is that of a hook, the group's where not given.
 
         ignored and delayed are names of parameters: ignored ones are neither checked nor broadcast nor reduced, delayed
-        ones are reduced behind all others.
+        ones are reduced behind all others. Frozen parameters (requires_grad is False) and buffers are checked, and
+        become rank 0's.
+
+        require_backward_grad_sync may be set to False: as in no_sync, the gradients of forward passes from then on add
+        up on each rank.
         """
         super().__init__()
         self._precision = MixedPrecision() if mixed_precision is None else MixedPrecision.of(mixed_precision)
@@ -63,7 +68,7 @@ class DistributedDataParallel(Averaging, nn.Module):  # type: ignore[misc]  # to
         self.find_unused_parameters = find_unused_parameters
         self.broadcast_buffers = broadcast_buffers
         self._buffers_due = True  # as ranks may have others since the last time
-        self._synchronised = True
+        self.require_backward_grad_sync = True
         self._static_graph = static_graph
         self._learnt = False  # what a static graph comes to
         self._idle: list[int] = []  # what it does not come to on this rank
@@ -111,7 +116,7 @@ class DistributedDataParallel(Averaging, nn.Module):  # type: ignore[misc]  # to
 
     def forward(self, *inputs: Any, **options: Any) -> Any:
         """The module's, behind a broadcast of rank 0's buffers where the forward pass before is one to average."""
-        averages = self._synchronised and torch.is_grad_enabled()
+        averages = bool(self.require_backward_grad_sync) and torch.is_grad_enabled()
         if averages and self._under_way() is None:
             self._drop_failed()
         if self.broadcast_buffers and self._buffers_due:
@@ -120,6 +125,11 @@ class DistributedDataParallel(Averaging, nn.Module):  # type: ignore[misc]  # to
         if torch.is_grad_enabled():
             self._listen(outputs, averages)
         return outputs
+
+    def named_children(self) -> Iterator[tuple[str, nn.Module]]:
+        """The module. torch.distributed.checkpoint asks for it before it makes names of parameters."""
+        _strip_prefix_in_checkpoints()
+        return iter(super().named_children())
 
     def _listen(self, outputs: Any, averages: bool) -> None:
         """Has the pass that begins at the outputs be averaged or not, and the end of the step belong to it.
@@ -144,7 +154,7 @@ class DistributedDataParallel(Averaging, nn.Module):  # type: ignore[misc]  # to
     def _averages(self) -> bool:
         """Whether the pass under way, which a gradient may be the first to be seen of, is averaged."""
         under_way = self._under_way()  # in no frame that marks: an error of a mark keeps those, and so the pass
-        return self._begin(self._synchronised) if under_way is None else under_way.averages
+        return self._begin(bool(self.require_backward_grad_sync)) if under_way is None else under_way.averages
 
     def _begin(self, averages: bool) -> bool:
         """A pass comes to the model, or to a further part of it: it is averaged if one of its forward passes is."""
@@ -246,11 +256,11 @@ class DistributedDataParallel(Averaging, nn.Module):  # type: ignore[misc]  # to
     @contextmanager
     def no_sync(self) -> Iterator[None]:
         """Gradients of forward passes inside add up on each rank; the first backward() of another reduces the sum."""
-        before, self._synchronised = self._synchronised, False
+        before, self.require_backward_grad_sync = self.require_backward_grad_sync, False
         try:
             yield
         finally:
-            self._synchronised = before
+            self.require_backward_grad_sync = before
 
     @contextmanager
     def join(self, divide_by_initial_world_size: bool = True) -> Iterator[None]:
@@ -264,6 +274,18 @@ class DistributedDataParallel(Averaging, nn.Module):  # type: ignore[misc]  # to
                 yield
         finally:
             self.broadcast_buffers = before
+
+
+def _strip_prefix_in_checkpoints() -> None:
+    """Has torch.distributed.checkpoint leave `module.` out of names, as it does for PyTorch's model.
+
+    It recognises a model by isinstance() and a name of its own module, for which a tuple will do. That module takes
+    half a second to import, so only one that the program has imported is changed.
+    """
+    checkpoints = sys.modules.get("torch.distributed.checkpoint.state_dict")
+    known = getattr(checkpoints, "DDP", None)
+    if isinstance(known, type):
+        setattr(checkpoints, "DDP", (known, DistributedDataParallel))  # noqa: B010
 
 
 class _Pass:

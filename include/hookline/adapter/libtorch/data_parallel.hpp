@@ -35,7 +35,13 @@ class DistributedDataParallel {
   template <class... Inputs>
   auto forward(Inputs&&... inputs) {
     averager_->before_forward();
-    return net_->forward(std::forward<Inputs>(inputs)...);
+    if constexpr (std::is_void_v<decltype(net_->forward(std::forward<Inputs>(inputs)...))>) {
+      net_->forward(std::forward<Inputs>(inputs)...);
+    } else {
+      auto outputs = net_->forward(std::forward<Inputs>(inputs)...);
+      averager_->after_forward(outputs);
+      return outputs;
+    }
   }
   template <class... Inputs>
   auto operator()(Inputs&&... inputs) {
@@ -45,7 +51,9 @@ class DistributedDataParallel {
   const std::shared_ptr<Net>& module() const noexcept { return net_; }
   const std::shared_ptr<ProcessGroup>& group() const noexcept { return averager_->reducer().group(); }
 
-  /// While one lives, gradients add up on each rank; the first backward() after it reduces the sums.
+  /// Gradients of forward passes while one lives add up on each rank, wherever backward() is called; the first
+  /// backward() of another forward pass reduces the sums. Outputs are looked for in tensors, optionals, tuples and
+  /// ranges; where forward() returns anything else, it counts when backward() is called.
   class NoSync {
    public:
     NoSync(const NoSync&) = delete;

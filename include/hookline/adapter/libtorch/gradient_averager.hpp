@@ -4,8 +4,12 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <ranges>
 #include <set>
 #include <string>
+#include <string_view>
+#include <tuple>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -57,7 +61,19 @@ class GradientAverager : public std::enable_shared_from_this<GradientAverager> {
     if (options_.broadcast_buffers && buffers_due_) broadcast_buffers();
     buffers_due_ = averages;
   }
-  /// Whether gradients are averaged from now on; returns what it was before.
+  /// Decides whether backward passes that begin at the outputs are averaged: as gradients are in this forward pass.
+  template <class Outputs>
+  void after_forward(const Outputs& outputs) {
+    if (!at::GradMode::is_enabled()) return;
+    for_each_tensor(outputs, [&](const at::Tensor& output) {
+      // A leaf would keep the hook for later passes.
+      if (!output.defined() || !output.requires_grad() || output.is_leaf()) return;
+      output.register_hook([own = weak_from_this(), averages = synchronised_](const at::Tensor&) {
+        if (const auto averager = own.lock()) averager->begin(averages);
+      });
+    });
+  }
+  /// Sets whether the gradients of forward passes are averaged from now on; returns what it was before.
   bool synchronise(bool on) noexcept { return std::exchange(synchronised_, on); }
 
   void join(const std::function<void()>& steps, const JoinOptions& options) {
@@ -81,7 +97,31 @@ class GradientAverager : public std::enable_shared_from_this<GradientAverager> {
   };
 
   /// A backward pass, until it ends or fails.
-  struct Pass {};
+  struct Pass {
+    bool averages = false;
+  };
+
+  /// Calls `f` with the tensors in optionals, tuples, and ranges such as vectors and the values of maps.
+  template <class Value, class Function>
+  static void for_each_tensor(const Value& value, const Function& f) {
+    if constexpr (std::is_same_v<Value, at::Tensor>) {
+      f(value);
+    } else if constexpr (requires {
+                           value.has_value();
+                           *value;
+                         }) {
+      if (value.has_value()) for_each_tensor(*value, f);
+    } else if constexpr (requires {
+                           value.key();
+                           value.value();
+                         }) {  // an item of torch::OrderedDict
+      for_each_tensor(value.value(), f);
+    } else if constexpr (requires { std::tuple_size<Value>::value; }) {
+      std::apply([&](const auto&... parts) { (for_each_tensor(parts, f), ...); }, value);
+    } else if constexpr (std::ranges::range<const Value> && !std::is_convertible_v<Value, std::string_view>) {
+      for (const auto& part : value) for_each_tensor(part, f);
+    }
+  }
 
   /// Called when a gradient was added to its parameter's.
   class Told final : public torch::autograd::FunctionPostHook {
@@ -143,21 +183,25 @@ class GradientAverager : public std::enable_shared_from_this<GradientAverager> {
   }
 
   void gradient_added(std::size_t index) {
-    if (!synchronised_) {
-      added_up_.insert(index);
-      return;
-    }
-    if (pass_.expired()) {
-      drop_failed();
-      auto pass = std::make_shared<Pass>();
+    const auto under_way = pass_.lock();
+    if (under_way ? under_way->averages : begin(synchronised_)) mark(index);
+    else added_up_.insert(index);
+  }
+
+  /// A backward pass comes to the module, or to a further part of it: it is averaged if one of its forward passes is.
+  bool begin(bool averages) {
+    auto pass = pass_.lock();
+    if (averages && (!pass || !pass->averages)) drop_failed();
+    if (!pass) {
+      pass = std::make_shared<Pass>();
       pass_ = pass;
       // Called when this backward pass is through, in its thread: what it throws arrives at backward(). Where the pass
       // fails the engine lets go of it.
       torch::autograd::Engine::get_default_engine().queue_callback(
-          [self = shared_from_this(), kept = std::move(pass)] { self->finish(); });
-      for (const std::size_t idle : idle_) mark_unused(idle);
+          [self = shared_from_this(), kept = pass] { self->finish(*kept); });
     }
-    mark(index);
+    pass->averages = pass->averages || averages;
+    return pass->averages;
   }
 
   /// Forgets what a pass that failed has marked.
@@ -171,6 +215,9 @@ class GradientAverager : public std::enable_shared_from_this<GradientAverager> {
   }
 
   void mark(std::size_t index) {
+    if (marks_.empty()) {
+      for (const std::size_t idle : idle_) mark_unused(idle);
+    }
     marks_.insert(index);
     hand_over(index, [&](const auto& gradient) { reducer_->mark_ready(index, gradient); });
   }
@@ -189,8 +236,10 @@ class GradientAverager : public std::enable_shared_from_this<GradientAverager> {
     function(SparseGradient{tensor_view(rows.indices()[0]), tensor_view(rows.values())});
   }
 
-  void finish() {
+  void finish(const Pass& ended) {
     pass_.reset();
+    // One that came to no parameter is such as those of torch::autograd::grad.
+    if (!ended.averages || marks_.empty()) return;
     for (const std::size_t index : std::exchange(added_up_, {})) {
       if (marks_.count(index) == 0 && parameters_[index].grad().defined()) mark(index);
     }
