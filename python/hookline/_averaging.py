@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, TypedDict
@@ -76,6 +77,19 @@ class Averaging:
     def set_weight(self, weight: float) -> None:
         """The weight of this rank's gradients in the means to come, such as its batch size. Every rank calls it."""
         self._reducer.set_weight(weight)
+
+    @property
+    def step_id(self) -> int | None:
+        """A number of one's own for the steps that begin from now on, such as that of the batch; None: no number.
+
+        It is compared with the first bucket of a step: where it differs, all ranks raise a Mismatch that names ranks
+        and numbers, and the gradients stay as they are. From 0 to 2**32 - 1.
+        """
+        return self._reducer.step_id
+
+    @step_id.setter
+    def step_id(self, number: int | None) -> None:
+        self._reducer.step_id = None if number is None else operator.index(number)
 
     def stats(self) -> dict[str, Any]:
         """What was measured of the last step: times in seconds from its first gradient, and bytes sent."""

@@ -1388,6 +1388,15 @@ class Reducer:
         The weight of this rank's gradients in the means to come. Every rank calls it.
         """
 
+    @property
+    def step_id(self) -> int | None:
+        """
+        A number of the caller's for the steps that begin from now on, from 0 to 2**32 - 1; None: no number. Ranks whose numbers differ get a Mismatch with the first bucket of a step.
+        """
+
+    @step_id.setter
+    def step_id(self, id: int | None) -> None: ...
+
     def begin_join(self, divide_by_initial_world_size: bool = True) -> None:
         """Until end_join() ranks may take different numbers of steps."""
 

@@ -241,6 +241,12 @@ void bind_between_steps(nb::class_<PyReducer>& reducer) {
       .def(
           "set_weight", [](PyReducer& self, double w) { natively([&] { self->set_weight(w); }); }, arg("weight"),
           "The weight of this rank's gradients in the means to come. Every rank calls it.")
+      .def_prop_rw(
+          "step_id", [](const PyReducer& self) { return self->step_id(); },
+          [](PyReducer& self, std::optional<std::int64_t> id) { self->set_step_id(id); },
+          nb::for_setter(arg("id").none()),
+          "A number of the caller's for the steps that begin from now on, from 0 to 2**32 - 1; None: no number. Ranks "
+          "whose numbers differ get a Mismatch with the first bucket of a step.")
       .def(
           "begin_join",
           [](PyReducer& self, bool initial) { self->begin_join({.divide_by_initial_world_size = initial}); },

@@ -19,6 +19,7 @@
 
 #include "backend/operation_kinds.hpp"
 #include "backend/work_around.hpp"
+#include "core/note.hpp"
 #include "group/abort_quietly.hpp"
 #include "group/agreement.hpp"
 #include "group/checked_parts.hpp"
@@ -82,8 +83,11 @@ std::vector<Tensor> perform(Parts& parts, Store& store, Collective collective, c
                                .size = parts.group->size(),
                                .key = fmt::format("checked/{}/{}", context.lane, number),
                                .what = fmt::format("number {} of lane {}", number, context.lane)};
+  std::string text = group::common_part(collective);
+  const std::uint64_t note = collective.note != 0 ? collective.note : context.note;
+  if (note != 0) text += fmt::format(" ({})", core::describe_note(note));
   try {
-    group::agree(meeting, group::common_part(collective), deadline);
+    group::agree(meeting, text, deadline);
   } catch (const Timeout& e) {
     group::abort_quietly(*parts.group, e.what());
     parts.give_up(std::current_exception(), e.what());

@@ -173,11 +173,18 @@ bool Core::open_step(bool active) {
   ++step_;
   scale_ = weight_scale_;
   if (options.mean == Mean::sum && !plain_) scale_ *= group->size();
+  compared_id_ = step_id;
   if (join_) {
-    const Tensor count = Tensor::full({1}, active ? 1 : 0, DType::i64);
-    agree("counting the ranks that have inputs", [&] { group->allreduce(count)->wait(); });
-    const auto ranks = count.item<std::int64_t>();
+    // Ranks without inputs take the step's number from the others, whose numbers are compared like in any step.
+    const Tensor sums = Tensor::zeros({2}, DType::i64);
+    auto* const counts = sums.data<std::int64_t>();
+    if (active) counts[0] = 1;
+    if (active && step_id) counts[1] = std::int64_t{*step_id} + 1;
+    agree("counting the ranks that have inputs", [&] { group->allreduce(sums)->wait(); });
+    const std::int64_t ranks = counts[0];
     if (ranks == 0) return false;
+    if (!active) compared_id_.reset();
+    if (!active && counts[1] > 0) compared_id_ = static_cast<std::uint32_t>(counts[1] / ranks - 1);
     if (options.mean != Mean::sum && !join_->divide_by_initial_world_size) {
       scale_ *= static_cast<double>(group->size()) / static_cast<double>(ranks);
     }

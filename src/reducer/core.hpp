@@ -103,6 +103,7 @@ class Core : public std::enable_shared_from_this<Core> {
   const ReducerOptions options;
   HookPtr hook;
   bool no_sync = false;
+  std::optional<std::uint32_t> step_id;  ///< the caller's number of the steps that begin from now on
   StepStats stats;
   std::deque<Bucket> buckets;
 
@@ -176,6 +177,7 @@ class Core : public std::enable_shared_from_this<Core> {
   std::mutex step_mutex_;
   std::atomic<bool> open_ = false;
   std::uint64_t step_ = 0;
+  std::optional<std::uint32_t> compared_id_;  ///< the caller's number of this step
   Clock::time_point begun_;
   // Gradients are multiplied by at most 1 before they are reduced, and the result by the rest: nothing overflows that
   // the result does not.

@@ -77,7 +77,9 @@ HookStep Core::hook_step() const {
 
 void Core::run(Bucket& bucket, std::size_t index) {
   bucket.sent = std::make_shared<std::atomic<std::uint64_t>>(0);
-  const ContextScope scope({.lane = bucket.lane, .note = core::bucket_note(step_, index), .sent = bucket.sent});
+  const bool numbered = index == 0 && compared_id_;
+  const std::uint64_t note = numbered ? core::step_id_note(step_, *compared_id_) : core::bucket_note(step_, index);
+  const ContextScope scope({.lane = bucket.lane, .note = note, .sent = bucket.sent});
   try {
     if (index == 0) hook->begin_step(hook_step());  // not before: a step of which nothing was sent can be dropped
     if (!bucket.sparse) {

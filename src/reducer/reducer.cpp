@@ -1,6 +1,11 @@
 // The reducer as users see it, in front of its insides.
 #include <hookline/reducer/reducer.hpp>
 
+#include <limits>
+#include <utility>
+
+#include <fmt/format.h>
+
 #include <hookline/core/error.hpp>
 
 #include "group/abort_quietly.hpp"
@@ -48,6 +53,16 @@ Reducer::NoSync Reducer::no_sync() {
 }
 
 void Reducer::set_weight(double weight) { core_->set_weight(weight); }
+
+void Reducer::set_step_id(std::optional<std::int64_t> id) {
+  constexpr std::int64_t kMost = std::numeric_limits<std::uint32_t>::max();
+  if (id && (*id < 0 || *id > kMost)) {
+    throw InvalidArgument(fmt::format("set_step_id on rank {} of {}: expected a number from 0 to {}, got {}",
+                                      core_->group->rank(), core_->group->size(), kMost, *id));
+  }
+  core_->step_id = id ? std::optional(static_cast<std::uint32_t>(*id)) : std::nullopt;
+}
+std::optional<std::int64_t> Reducer::step_id() const { return core_->step_id; }
 
 void Reducer::join(const std::function<void()>& body, const JoinOptions& options) {
   begin_join(options);

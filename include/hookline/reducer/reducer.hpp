@@ -142,6 +142,14 @@ class HOOKLINE_EXPORT Reducer {
   /// calls it, between steps. InvalidArgument for gradients of integers.
   void set_weight(double weight);
 
+  /// Numbers the steps that begin from now on, by a number of the caller's such as that of the batch; nothing: no
+  /// number. It is compared when the first bucket of a step is reduced: ranks with different numbers get a Mismatch
+  /// that names them, and gradients that were handed over stay as they are. Only on groups that compare calls: not on
+  /// groups of torch.distributed with another backend, unless `checked`. InvalidArgument unless it is from 0 to 2^32
+  /// - 1.
+  void set_step_id(std::optional<std::int64_t> id);
+  std::optional<std::int64_t> step_id() const;
+
   /// For ranks with uneven inputs: runs `body`, which does this rank's steps, then takes part in the others' steps with
   /// gradients of zero (in the first of them with what it has added up under no_sync) until all ranks are through, and
   /// last takes over the parameters of a rank that did the most steps. Where body throws, the group is aborted.

@@ -105,13 +105,12 @@ class DistributedDataParallel(Averaging, nn.Module):  # type: ignore[misc]  # to
                 sparse=self._sparse,
                 ignored={name for name, p in named if p in ignored},
                 delayed={name for name, p in named if p in delayed},
+                frozen={name for name, p in named if not p.requires_grad},
+                buffers=[(name, _real(buffer.detach())) for name, buffer in module.named_buffers()],
                 for_torch=True,
                 **bucket_limits(bucket_cap_mb),
             )
-            self._broadcast_buffers()
         for index in self._reduced:
-                frozen={name for name, p in named if not p.requires_grad},
-                buffers=[(name, _real(buffer.detach())) for name, buffer in module.named_buffers()],
             self._parameters_of[index].register_post_accumulate_grad_hook(self._marker(index))
 
     def forward(self, *inputs: Any, **options: Any) -> Any:
@@ -120,6 +119,7 @@ class DistributedDataParallel(Averaging, nn.Module):  # type: ignore[misc]  # to
         if averages and self._under_way() is None:
             self._drop_failed()
         if self.broadcast_buffers and self._buffers_due:
+            self._broadcast_buffers()
         outputs = self._precision.call(self.module, inputs, options)
         self._buffers_due = averages
         if torch.is_grad_enabled():

@@ -140,6 +140,83 @@ TEST(DataParallel, BuffersAreRankZerosBehindAPassThatIsAveraged) {
   });
 }
 
+TEST(DataParallel, FrozenParametersAreRankZeros) {
+  on_both([&](const std::shared_ptr<ProcessGroup>& group) {
+    const auto net = std::make_shared<Net>();
+    const at::Tensor frozen = net->used->weight.detach().fill_(group->rank() + 5);
+    net->used->weight.requires_grad_(false);
+    DistributedDataParallel ddp(net, group);
+    EXPECT_EQ(frozen[0][0].item<float>(), 5);
+    ddp(inputs_of(group->rank()), true).pow(2).sum().backward();
+    EXPECT_FALSE(net->used->weight.grad().defined());
+    EXPECT_TRUE(net->used->bias.grad().defined());
+  });
+}
+
+TEST(DataParallel, FrozenParametersAndBuffersThatDifferAreNamed) {
+  on_both([&](const std::shared_ptr<ProcessGroup>& group) {
+    const auto net = std::make_shared<Net>();
+    if (group->rank() == 1) net->norm->running_mean.set_(at::zeros({20}));
+    EXPECT_THAT(
+        [&] { DistributedDataParallel(net, group); },
+        ::testing::ThrowsMessage<Mismatch>(HasSubstr(
+            "rank 0 has buffer 'norm.running_mean' float32[2], rank 1 has buffer 'norm.running_mean' float32[20]")));
+    const auto other = std::make_shared<Net>();
+    if (group->rank() == 0) other->used->weight.requires_grad_(false);
+    EXPECT_THAT([&] { DistributedDataParallel(other, group); },
+                ::testing::ThrowsMessage<Mismatch>(HasSubstr("parameter 'used.weight' float32[2, 3] frozen")));
+  });
+}
+
+/// A weight whose gradient is the factor, in outputs of several types.
+struct Scaled : torch::nn::Module {
+  at::Tensor weight = register_parameter("weight", at::ones({1}));
+  std::tuple<std::vector<at::Tensor>, int> forward(double factor) { return {{weight * factor}, 1}; }
+  double gradient() const { return weight.grad()[0].item<double>(); }
+};
+
+TEST(DataParallel, NoSyncGoesByTheForwardPass) {
+  on_both([&](const std::shared_ptr<ProcessGroup>& group) {
+    const double mine = group->rank() + 1;
+    const auto net = std::make_shared<Scaled>();
+    DistributedDataParallel ddp(net, group);
+    const auto forward = [&] { return std::get<0>(ddp(mine))[0]; };
+    at::Tensor inside;
+    {
+      const auto guard = ddp.no_sync();
+      inside = forward();
+    }
+    inside.backward();
+    EXPECT_EQ(net->gradient(), mine) << "a forward pass inside of no_sync";
+    net->zero_grad();
+    const at::Tensor outside = forward();
+    {
+      const auto guard = ddp.no_sync();
+      outside.backward();
+    }
+    EXPECT_EQ(net->gradient(), 1.5) << "a forward pass outside of it";
+    net->zero_grad();
+    {
+      const auto guard = ddp.no_sync();
+      inside = forward();
+    }
+    (inside + forward()).backward();
+    EXPECT_EQ(net->gradient(), 3) << "one pass of both: the sum is averaged";
+  });
+}
+
+TEST(DataParallel, BatchesThatDifferAreNamed) {
+  on_both([&](const std::shared_ptr<ProcessGroup>& group) {
+    const auto net = std::make_shared<Scaled>();
+    DistributedDataParallel ddp(net, group);
+    ddp.set_step_id(7);
+    std::get<0>(ddp(1))[0].backward();
+    ddp.set_step_id(8 + group->rank());
+    EXPECT_THAT([&] { std::get<0>(ddp(1))[0].backward(); },
+                ::testing::ThrowsMessage<Mismatch>(::testing::AllOf(HasSubstr("step_id 8"), HasSubstr("step_id 9"))));
+  });
+}
+
 /// Two weights, of which a pass comes to those that are asked for; the gradient of each is the factor.
 struct Branches : torch::nn::Module {
   at::Tensor a = register_parameter("a", at::ones({2}));

@@ -121,6 +121,56 @@ def test_no_sync_join_and_weights(ranks):
     ranks(2, body)
 
 
+def test_frozen_parameters_are_broadcast_and_compared(ranks):
+    def body(group):
+        params = model()
+        for array in params.values():
+            array += group.rank()
+        ddp = hl.numpy.DataParallel(params, group, frozen=["v"])
+        assert params["v"].max() == 0
+        assert ddp.buckets() == [["b", "w"]]
+        for name in ("b", "w"):
+            ddp.ready(name, np.ones_like(params[name]))
+        ddp.finish()
+        with pytest.raises(ValueError, match="'v' is frozen"):
+            ddp.ready("v")
+        with pytest.raises(hl.Mismatch, match=r"rank 0 has parameter 'v' .* frozen"):
+            hl.numpy.DataParallel(params, group, frozen=["v"] if group.rank() == 0 else [])
+
+    ranks(2, body)
+
+
+def test_batches_that_differ_are_named(ranks):
+    def body(group):
+        params = model()
+        ddp = hl.numpy.DataParallel(params, group)
+        assert ddp.step_id is None
+        for batch in range(3):
+            ddp.step_id = np.int64(batch)
+            step(ddp, gradients(params, group.rank()))
+        assert ddp.step_id == 2
+        ddp.step_id = 3 if group.rank() == 0 else 5
+        grads = gradients(params, group.rank())
+        with pytest.raises(hl.Mismatch, match=r"rank 0: .*step 4, bucket 0, step_id 3.*rank 1: .*step_id 5"):
+            step(ddp, grads)
+        expect(grads, group.rank() + 1.0)  # as they were
+
+    ranks(2, body)
+
+
+@pytest.mark.parametrize("bad", [-1, 2**32])
+def test_step_ids_are_numbers_of_32_bits(ranks, bad):
+    def body(group):
+        ddp = hl.numpy.DataParallel(model(), group)
+        with pytest.raises(ValueError, match="4294967295"):
+            ddp.step_id = bad
+        with pytest.raises(TypeError):
+            ddp.step_id = "3"
+        ddp.step_id = None
+
+    ranks(1, body)
+
+
 def test_sparse_and_unused_parameters(ranks):
     def body(group):
         params = {**model(), "rows": np.zeros((100, 2), np.float32)}

@@ -13,6 +13,7 @@ SIZES = {
     "errors_and_options": [3],
     "training": [2, 3],
     "pytorch_ddp": [2],  # what PyTorch asserts of its data parallelism
+    "models": [2],
     "partly_used": [2],  # passes that do not come to all parameters, or not to their end
     "hooks": [2],
     "asserted": [2],  # what PyTorch asserts of hooks

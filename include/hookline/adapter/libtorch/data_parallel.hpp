@@ -70,6 +70,9 @@ class DistributedDataParallel {
   };
   [[nodiscard]] NoSync no_sync() { return NoSync(averager_); }
 
+  /// Numbers the steps that begin from now on, as Reducer::set_step_id.
+  void set_step_id(std::optional<std::int64_t> id) { averager_->reducer().set_step_id(id); }
+
   /// For uneven inputs: runs `steps`, then takes part in the other ranks' steps with zeros until all are through.
   void join(const std::function<void()>& steps, const JoinOptions& options = {}) { averager_->join(steps, options); }
 

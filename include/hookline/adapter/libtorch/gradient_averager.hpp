@@ -166,6 +166,9 @@ class GradientAverager : public std::enable_shared_from_this<GradientAverager> {
     chosen.static_graph = options.static_graph;
     chosen.mean = options.mean;
     chosen.timeout = options.timeout;
+    for (const auto& named : module_->named_buffers()) {
+      chosen.buffers.push_back({named.key(), tensor_view(named.value())});
+    }
     reducer_ = std::make_unique<Reducer>(std::move(parameters), group,
                                          options.hook.empty() ? nullptr : make_hook(options.hook, group), chosen);
   }
@@ -209,9 +212,6 @@ class GradientAverager : public std::enable_shared_from_this<GradientAverager> {
     if (marks_.empty()) return;
     reducer_->drop_step();
     marks_.clear();
-    for (const auto& named : module_->named_buffers()) {
-      chosen.buffers.push_back({named.key(), tensor_view(named.value())});
-    }
   }
 
   void mark(std::size_t index) {
