@@ -18,5 +18,20 @@ TEST(Threads, WhoComesLateToASubsetFindsThoseThatHaveLeft) {
               ::testing::ThrowsMessage<PeerLost>(::testing::HasSubstr("rank 0 left the group")));
 }
 
+TEST(Threads, ARankThatPassesAnAbortOnIsNotTheOneThatAborted) {
+  const auto ranks = make_threads_backends(3);
+  const auto barrier_ranks = [&](std::size_t rank) -> std::vector<int> {
+    try {
+      ranks[rank]->start({.type = OpType::barrier}, 0, std::chrono::seconds(20))->wait();
+    } catch (const Aborted& e) {
+      return e.ranks();
+    }
+    return {};
+  };
+  ranks[1]->abort("out of memory");
+  EXPECT_THAT(barrier_ranks(0), ::testing::ElementsAre(1));
+  EXPECT_THAT(barrier_ranks(2), ::testing::ElementsAre(1));  // rank 0 has given up, too, and is looked at first
+}
+
 }  // namespace
 }  // namespace hookline

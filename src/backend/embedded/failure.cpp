@@ -14,6 +14,20 @@
 #include "core/fork.hpp"
 
 namespace hookline::embedded {
+namespace {
+
+/// Returns the rank that gave up first: a rank that gives up because another one did passes that one's number on.
+int failure_origin(const std::exception_ptr& cause, int rank) {
+  try {
+    std::rethrow_exception(cause);
+  } catch (const Aborted& e) {
+    return e.ranks().empty() ? rank : e.ranks().front();
+  } catch (...) {
+    return rank;
+  }
+}
+
+}  // namespace
 
 std::exception_ptr Engine::broken() const {
   const std::lock_guard lock(state_mutex_);
@@ -38,6 +52,7 @@ void Engine::fail(std::exception_ptr cause) {
     RankBlock& mine = memory_->block(memory_->rank());
     const std::string text = hookline::describe(cause).substr(0, kCauseBytes - 1);
     std::memcpy(mine.cause.data(), text.c_str(), text.size() + 1);
+    mine.failure_origin = failure_origin(cause, memory_->rank());
     mine.standing.store(Standing::gave_up, std::memory_order_seq_cst);
   }
   ring_peers(*memory_);
@@ -122,7 +137,9 @@ void Engine::look_around() {
     const RankBlock& peer = memory_->block(r);
     if (r == me || peer.standing.load(std::memory_order_seq_cst) != Standing::gave_up) continue;
     const std::string cause(peer.cause.data(), strnlen(peer.cause.data(), kCauseBytes));
-    gave_up = std::make_exception_ptr(Aborted(fmt::format("rank {} gave up: {}", r, cause), {r}));
+    const bool known = peer.failure_origin >= 0 && peer.failure_origin < memory_->size();
+    gave_up = std::make_exception_ptr(
+        Aborted(fmt::format("rank {} gave up: {}", r, cause), {known ? peer.failure_origin : r}));
   }
   // After that, not before: whoever gave up because a rank left or died has found it before it said so, and so does
   // this rank.
