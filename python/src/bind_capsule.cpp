@@ -102,7 +102,9 @@ void bind_capsule(nb::module_& m) {
       "owner_of_object", [] { return nb::capsule(reinterpret_cast<void*>(&owner_of), kOwnerOfObject); },
       "For another extension module: the function that makes a Python object the owner of a tensor.");
   m.def("calls_python", &calls_python, arg("group"), "True where operations of the group call a Python class.");
-  m.def("group_of_hook", [](const PyHook& hook) { return hook.group; }, arg("hook"), "The group that it was made for.");
+  m.def(
+      "group_of_hook", [](const PyHook& hook) { return for_python(hook.group); }, arg("hook"),
+      "The group that it was made for.");
   m.def(
       "hook_from_capsule",
       [](nb::handle capsule, std::shared_ptr<ProcessGroup> group) {

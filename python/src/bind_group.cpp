@@ -34,7 +34,10 @@ using GroupPtr = std::shared_ptr<ProcessGroup>;
 
 int traverse(ProcessGroup& group, visitproc visit, void* arg) {
   if (auto* const native = dynamic_cast<NativeGroup*>(&group)) return native->traverse(visit, arg);
-  if (auto* const python = python_group(group)) return python->hook_list().traverse(visit, arg);
+  if (auto* const python = python_group(group)) {
+    if (const int stopped = python->held_references()->traverse(visit, arg)) return stopped;
+    return python->hook_list().traverse(visit, arg);
+  }
   return 0;
 }
 

@@ -62,7 +62,7 @@ PyHook wrapped(nb::handle self, const std::string& text) {
   MakingScope scope(false);
   HookPtr hook = natively([&] { return wrap(inner.hook, text, inner.group); });
   scope.parts.hooks.push_back(nb::borrow(self));
-  return {std::move(hook), inner.group, std::move(scope.parts)};
+  return {std::move(hook), inner.group, std::move(scope.parts), inner.hold.share()};
 }
 
 int traverse(const PyHook& self, visitproc visit, void* arg) {
@@ -71,7 +71,7 @@ int traverse(const PyHook& self, visitproc visit, void* arg) {
     Py_VISIT(function->state().ptr());
     Py_VISIT(function->function().ptr());
   }
-  return 0;
+  return self.hold.traverse(visit, arg);
 }
 
 void clear(PyHook& self) {

@@ -12,6 +12,8 @@
 #include <hookline/optimizer/model_averager.hpp>
 
 #include "default_group.hpp"
+#include "gc_slots.hpp"
+#include "group_hold.hpp"
 #include "natively.hpp"
 #include "rooms.hpp"
 #include "tensor_import.hpp"
@@ -53,12 +55,33 @@ void warn_of_period_one(const char* what) {
   if (PyErr_WarnEx(PyExc_UserWarning, text.c_str(), 1) != 0) throw nb::python_error();
 }
 
-void construct_periodic(PeriodicModelAverager* self, std::int64_t period, std::int64_t warmup_steps, GroupPtr group) {
-  new (self) PeriodicModelAverager(period, warmup_steps, group_or_default(std::move(group)));
+/// An averager as Python has it.
+template <class Averager>
+struct Held final : Averager {
+  using Averager::Averager;
+  GroupHold hold;
+};
+using PyPeriodicModelAverager = Held<PeriodicModelAverager>;
+using PyHierarchicalModelAverager = Held<HierarchicalModelAverager>;
+
+template <class Averager>
+int traverse(const Held<Averager>& own, visitproc visit, void* arg) {
+  return own.hold.traverse(visit, arg);
+}
+
+template <class Averager>
+nb::type_slots slots() {
+  return nb::type_slots(traverse_slots<Held<Averager>, traverse<Averager>>);
+}
+
+void construct_periodic(PyPeriodicModelAverager* self, std::int64_t period, std::int64_t warmup_steps, GroupPtr group) {
+  GroupHold hold;
+  new (self) PyPeriodicModelAverager(period, warmup_steps, hold.hold(group_or_default(std::move(group))));
+  self->hold = std::move(hold);
   if (period == 1) warn_of_period_one("period");
 }
 
-void construct_hierarchical(HierarchicalModelAverager* self, nb::handle dict, std::int64_t warmup_steps,
+void construct_hierarchical(PyHierarchicalModelAverager* self, nb::handle dict, std::int64_t warmup_steps,
                             GroupPtr group) {
   std::vector<HierarchicalModelAverager::Level> levels;
   if (!dict.is_none()) {
@@ -66,16 +89,18 @@ void construct_hierarchical(HierarchicalModelAverager* self, nb::handle dict, st
       levels.push_back({nb::cast<std::int64_t>(item[0]), nb::cast<int>(item[1])});
     }
   }
-  group = group_or_default(std::move(group));
+  GroupHold hold;
+  group = hold.hold(group_or_default(std::move(group)));
   if (!levels.empty() && levels.back().period == 1) {
     warn_of_period_one("the maximum period in arg ``period_group_size_dict``");
   }
-  natively([&] { new (self) HierarchicalModelAverager(levels, warmup_steps, group); });
+  natively([&] { new (self) PyHierarchicalModelAverager(levels, warmup_steps, group); });
+  self->hold = std::move(hold);
 }
 
-nb::dict period_groups(const HierarchicalModelAverager& self) {
+nb::dict period_groups(const PyHierarchicalModelAverager& self) {
   nb::dict result;
-  for (const auto& [period, group] : self.period_groups()) result[nb::int_(period)] = nb::cast(group);
+  for (const auto& [period, group] : self.period_groups()) result[nb::int_(period)] = nb::cast(for_python(group));
   return result;
 }
 
@@ -91,16 +116,17 @@ void bind_model_averager(nb::module_& m) {
       .def_prop_rw("step", &ModelAverager::step, &ModelAverager::set_step,
                    "The number of steps that were counted; a run that is resumed sets it.")
       .def_prop_ro("warmup_steps", &ModelAverager::warmup_steps)
-      .def_prop_ro("process_group", [](const ModelAverager& self) { return self.group(); });
-  nb::class_<PeriodicModelAverager, ModelAverager>(m, "PeriodicModelAverager",
-                                                   "Averages every `period` steps behind the warm-up.")
+      .def_prop_ro("process_group", [](const ModelAverager& self) { return for_python(self.group()); });
+  nb::class_<PyPeriodicModelAverager, ModelAverager>(m, "PeriodicModelAverager", slots<PeriodicModelAverager>(),
+                                                     "Averages every `period` steps behind the warm-up.")
       .def("__init__", &construct_periodic, arg("period"), arg("warmup_steps") = 0,
            arg("process_group").none() = nb::none())
       .def_prop_ro("period", &PeriodicModelAverager::period);
-  nb::class_<HierarchicalModelAverager, ModelAverager>(m, "HierarchicalModelAverager",
-                                                       "Averages over groups of several sizes, each with its period: "
-                                                       "{2: 2, 8: 4} over pairs every 2 steps and over four "
-                                                       "ranks every 8.")
+  nb::class_<PyHierarchicalModelAverager, ModelAverager>(m, "HierarchicalModelAverager",
+                                                         slots<HierarchicalModelAverager>(),
+                                                         "Averages over groups of several sizes, each with its period: "
+                                                         "{2: 2, 8: 4} over pairs every 2 steps and over four "
+                                                         "ranks every 8.")
       .def("__init__", &construct_hierarchical, arg("period_group_size_dict").none() = nb::none(),
            arg("warmup_steps") = 0, arg("process_group").none() = nb::none(),
            nb::sig("def __init__(self, period_group_size_dict: collections.abc.Mapping[int, int] | None = None, "

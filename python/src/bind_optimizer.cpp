@@ -208,7 +208,7 @@ void bind_optimizer(nb::module_& m) {
         if (optimizer.is_none()) throw nb::type_error("overlap: there is no optimizer");
         const PyHook& inner = nb::cast<PyHook&>(hook);
         HookPtr made = overlapped(inner.hook, stepper_of(std::move(optimizer)), clip_norm, false);
-        return PyHook{std::move(made), inner.group, {.functions = {}, .hooks = {hook}}};
+        return PyHook{std::move(made), inner.group, {.functions = {}, .hooks = {hook}}, inner.hold.share()};
       },
       arg("hook"), arg("optimizer").none(), arg("clip_norm") = nb::none(),
       nb::sig("def overlap(hook: CommHook, optimizer: typing.Any, clip_norm: float | None = None) -> CommHook"),

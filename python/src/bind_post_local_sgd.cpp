@@ -9,6 +9,7 @@
 #include <hookline/hook/post_local_sgd.hpp>
 
 #include "default_group.hpp"
+#include "gc_slots.hpp"
 #include "natively.hpp"
 #include "py_hook.hpp"
 #include "rooms.hpp"
@@ -19,9 +20,12 @@ namespace {
 /// A hook shares the state, and not the object in Python: hookline.torch keeps hooks until that goes.
 struct PyPostLocalSGDState {
   std::shared_ptr<PostLocalSGDState> state;
+  GroupHold hold;
 
   PostLocalSGDState* operator->() const { return state.get(); }
 };
+
+int traverse(const PyPostLocalSGDState& own, visitproc visit, void* arg) { return own.hold.traverse(visit, arg); }
 
 }  // namespace
 
@@ -30,22 +34,27 @@ void bind_post_local_sgd(nb::module_& m) {
   using State = PostLocalSGDState;
   using GroupPtr = std::shared_ptr<ProcessGroup>;
   nb::class_<PyPostLocalSGDState>(
-      m, "PostLocalSGDState", nb::is_weak_referenceable(),
+      m, "PostLocalSGDState", nb::type_slots(traverse_slots<PyPostLocalSGDState, traverse>),
+      nb::is_weak_referenceable(),
       "What post_localSGD_hook goes by: the mean over process_group in the first start_localSGD_iter "
       "steps, then over subgroup, or none at all without post_local_gradient_allreduce.")
       .def(
           "__init__",
           [](PyPostLocalSGDState* self, GroupPtr group, GroupPtr subgroup, std::int64_t start, bool allreduce) {
             group = group_or_default(std::move(group));
-            new (self) PyPostLocalSGDState{natively(
-                [&] { return std::make_shared<State>(std::move(group), std::move(subgroup), start, allreduce); })};
+            GroupHold hold;
+            group = hold.hold(std::move(group));
+            subgroup = hold.hold(std::move(subgroup));
+            auto state = natively(
+                [&] { return std::make_shared<State>(std::move(group), std::move(subgroup), start, allreduce); });
+            new (self) PyPostLocalSGDState{std::move(state), std::move(hold)};
           },
           arg("process_group").none(), arg("subgroup").none(), arg("start_localSGD_iter"),
           arg("post_local_gradient_allreduce") = true,
           "Without a process_group the default one, without a subgroup the ranks of this host. Every rank makes one.")
-      .def_prop_ro("process_group", [](const PyPostLocalSGDState& s) { return s->process_group; })
+      .def_prop_ro("process_group", [](const PyPostLocalSGDState& s) { return for_python(s->process_group); })
       .def_prop_ro(
-          "subgroup", [](const PyPostLocalSGDState& s) { return s->subgroup; },
+          "subgroup", [](const PyPostLocalSGDState& s) { return for_python(s->subgroup); },
           nb::sig("def subgroup(self) -> ProcessGroup | None"))
       .def_prop_ro("start_localSGD_iter", [](const PyPostLocalSGDState& s) { return s->start_localSGD_iter; })
       .def_prop_ro("post_local_gradient_allreduce",
@@ -61,7 +70,7 @@ void bind_post_local_sgd(nb::module_& m) {
   m.def(
       "make_post_local_sgd_hook",
       [](const PyPostLocalSGDState& state) {
-        return PyHook{std::make_shared<PostLocalSGDHook>(state.state), state->process_group};
+        return PyHook{std::make_shared<PostLocalSGDHook>(state.state), state->process_group, {}, state.hold.share()};
       },
       arg("state"), "The hook of a state, for register_comm_hook; post_localSGD_hook makes the same of it.");
 }

@@ -12,6 +12,7 @@
 #include <hookline/hook/powersgd.hpp>
 
 #include "default_group.hpp"
+#include "gc_slots.hpp"
 #include "py_error.hpp"
 #include "py_hook.hpp"
 #include "py_object.hpp"
@@ -27,6 +28,7 @@ using GroupPtr = std::shared_ptr<ProcessGroup>;
 /// A hook shares the state, and not the object in Python: hookline.torch keeps hooks until that goes.
 struct PyPowerSGDState {
   std::shared_ptr<State> state;
+  GroupHold hold;
 
   State* operator->() const { return state.get(); }
 };
@@ -98,8 +100,12 @@ void construct(PyPowerSGDState* self, GroupPtr group, std::int64_t rank, std::in
   options.compression_stats_logging_frequency = std::max<std::int64_t>(1, frequency);
   options.batch_tensors_with_same_shape = batch;
   options.wire = wire_of(wire);
-  new (self) PyPowerSGDState{made(std::move(group), options)};
+  GroupHold hold;
+  group = hold.hold(std::move(group));
+  new (self) PyPowerSGDState{made(std::move(group), options), std::move(hold)};
 }
+
+int traverse(const PyPowerSGDState& own, visitproc visit, void* arg) { return own.hold.traverse(visit, arg); }
 
 template <class Value>
 void set_option(const PyPowerSGDState& self, Value PowerSGDOptions::* member, Value value) {
@@ -138,12 +144,13 @@ void set_state(PyPowerSGDState* self, const nb::dict& state) {
   GroupPtr group;  // None: that of the model
   if (!state.contains("process_group")) group = group_or_default(nullptr);
   else if (!nb::handle(state["process_group"]).is_none()) group = nb::cast<GroupPtr>(state["process_group"]);
-  const std::shared_ptr<State> read = made(std::move(group), options);
+  GroupHold hold;
+  const std::shared_ptr<State> read = made(hold.hold(std::move(group)), options);
   const auto bytes = nb::cast<nb::bytes>(state["kept"]);
   StateReader reader(std::as_bytes(std::span(bytes.c_str(), bytes.size())));
   read->load(reader);
   reader.expect_end();
-  new (self) PyPowerSGDState{read};
+  new (self) PyPowerSGDState{read, std::move(hold)};
   helpers().attr("warn_of_unpickling")();
 }
 
@@ -181,7 +188,8 @@ void bind_kept(nb::class_<PyPowerSGDState>& state) {
 
 void bind_powersgd(nb::module_& m) {
   using nb::arg;
-  nb::class_<PyPowerSGDState> state(m, "PowerSGDState", nb::is_weak_referenceable(),
+  nb::class_<PyPowerSGDState> state(m, "PowerSGDState", nb::type_slots(traverse_slots<PyPowerSGDState, traverse>),
+                                    nb::is_weak_referenceable(),
                                     "PowerSGD's options, and what it keeps of a model's gradients. For one model.");
   state
       .def("__init__", &construct, arg("process_group").none() = nb::none(), arg("matrix_approximation_rank") = 1,
@@ -190,8 +198,12 @@ void bind_powersgd(nb::module_& m) {
            arg("compression_stats_logging_frequency") = 10000, arg("batch_tensors_with_same_shape") = false,
            arg("wire") = "fp32")
       .def_prop_rw(
-          "process_group", [](const PyPowerSGDState& s) { return s->group(); },
-          [](const PyPowerSGDState& s, GroupPtr group) { s->set_group(std::move(group)); },
+          "process_group", [](const PyPowerSGDState& s) { return for_python(s->group()); },
+          [](PyPowerSGDState& s, GroupPtr group) {
+            GroupHold hold;
+            s->set_group(hold.hold(std::move(group)));
+            s.hold = std::move(hold);
+          },
           nb::for_setter(arg("group").none()),
           nb::for_getter(nb::sig("def process_group(self) -> ProcessGroup | None")),
           "The group to reduce over; None: that of the model.")
@@ -213,8 +225,10 @@ void bind_powersgd(nb::module_& m) {
   m.def(
       "powersgd_hook",
       [](const PyPowerSGDState& with, bool batched, const GroupPtr& group) {
-        auto hook = std::make_shared<PowerSGDHook>(with.state, batched, group);
-        return PyHook{hook, with->group() ? with->group() : group};
+        PyHook made{nullptr, nullptr, {}, with.hold.share()};
+        made.group = with->group() ? with->group() : made.hold.hold(group);
+        made.hook = std::make_shared<PowerSGDHook>(with.state, batched, made.group);
+        return made;
       },
       arg("state"), arg("batched"), arg("group").none() = nb::none(), "The hook of a state.");
 }

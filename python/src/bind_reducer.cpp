@@ -40,6 +40,7 @@ struct PyReducer {
   bool for_torch = false;
   PyRef optimizer;
   std::optional<double> clip_norm;
+  GroupHold hold;
 
   Reducer* operator->() const {
     if (!reducer) throw InvalidArgument("this reducer was taken apart by the garbage collector");
@@ -58,7 +59,7 @@ int traverse(const PyReducer& own, visitproc visit, void* arg) {
     Py_VISIT(e.exception().get().ptr());
   } catch (...) {  // nothing of Python's
   }
-  return 0;
+  return own.hold.traverse(visit, arg);
 }
 
 void clear(PyReducer& own) {
@@ -66,6 +67,8 @@ void clear(PyReducer& own) {
   const PyRef hook = std::move(own.hook);
   const std::unique_ptr<Reducer> reducer = std::move(own.reducer);
   const PyRef optimizer = std::move(own.optimizer);
+  const std::shared_ptr<ProcessGroup> group = std::move(own.group);
+  const GroupHold hold = std::move(own.hold);
 }
 
 using Key = std::variant<std::size_t, std::string>;
@@ -108,13 +111,15 @@ void construct(PyReducer* self, const std::vector<std::pair<std::string, TensorA
   if (buffers) {
     for (const auto& [name, array] : *buffers) options.buffers.push_back({name, array.tensor()});
   }
+  GroupHold hold;
+  group = hold.hold(std::move(group));
   PyRef made(hook_object_of(state, hook, group, for_torch));
   PyRef stepper = stepper_of(std::move(optimizer));
   HookPtr stepping = overlapped(hook_in(made.get()), stepper, clip_norm, for_torch);
   auto reducer =
       natively([&] { return std::make_unique<Reducer>(std::move(list), group, std::move(stepping), options); });
   new (self) PyReducer{std::move(made), std::move(reducer), std::move(group), nullptr,
-                       for_torch,       std::move(stepper), clip_norm};
+                       for_torch,       std::move(stepper), clip_norm,        std::move(hold)};
 }
 
 nb::object stats(const PyReducer& self) {
@@ -218,10 +223,10 @@ void bind_between_steps(nb::class_<PyReducer>& reducer) {
       .def(
           "replace_hook",
           [](PyReducer& self, nb::handle state, nb::handle hook) {
-            PyRef made(hook_object_of(state, hook, self.group, self.for_torch));
             // Dropped after the new ones are in place; the inner one last, with the GIL.
             const PyRef inner = self.hook;
             const HookPtr before = self->hook();
+            PyRef made(hook_object_of(state, hook, self.group, self.for_torch));
             self->replace_hook(overlapped(hook_in(made.get()), self.optimizer, self.clip_norm, self.for_torch));
             self.hook = std::move(made);
           },

@@ -27,4 +27,9 @@ inline PyType_Slot gc_slots[] = {{Py_tp_traverse, reinterpret_cast<void*>(traver
                                  {Py_tp_clear, reinterpret_cast<void*>(clear_slot<T, Clear>)},
                                  {0, nullptr}};
 
+/// The same for a class that lets go of nothing: a cycle has other objects, such as a dict, that the collector clears.
+template <class T, auto Traverse>
+inline PyType_Slot traverse_slots[] = {{Py_tp_traverse, reinterpret_cast<void*>(traverse_slot<T, Traverse>)},
+                                       {0, nullptr}};
+
 }  // namespace hookline::python

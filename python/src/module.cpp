@@ -1,4 +1,6 @@
 // The extension module hookline._core: calls the binding of every room, those that others build on first.
+#include <cstdlib>
+
 #include "rooms.hpp"
 
 #include <hookline/version.hpp>
@@ -6,6 +8,8 @@
 NB_MODULE(_core, m) {
   namespace py = hookline::python;
   m.attr("version") = HOOKLINE_VERSION;
+  // nanobind's report about objects that outlive Python is for the developers of this library.
+  nanobind::set_leak_warnings(std::getenv("HOOKLINE_TEST_LEAKS") != nullptr);
   py::bind_exit(m);
   py::bind_error(m);
   py::bind_kernel(m);

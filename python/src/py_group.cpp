@@ -74,6 +74,7 @@ void NativeGroup::abort(const std::string& cause) {
 }
 
 int NativeGroup::traverse(visitproc visit, void* arg) {
+  if (const int stopped = held_references_->traverse(visit, arg)) return stopped;
   if (weak_from_this().use_count() != 1) return 0;
   for (const PyRef& group : around_) {
     // Groups that new_group() made share the reference.
@@ -104,6 +105,7 @@ std::shared_ptr<ProcessGroup> borrowed_group(nb::handle group) {
 std::shared_ptr<Executor> callbacks_of(ProcessGroup& group) {
   if (auto* native = dynamic_cast<NativeGroup*>(&group)) return native->callbacks().executor();
   if (auto* python = python_group(group)) return python->callbacks().executor();
+  if (auto* held = dynamic_cast<HeldGroup*>(&group)) return callbacks_of(*held->inner());
   return callback_executor();
 }
 

@@ -14,6 +14,7 @@
 
 #include "callback_thread.hpp"
 #include "completion_hook.hpp"
+#include "group_hold.hpp"
 #include "py_object.hpp"
 
 namespace hookline::python {
@@ -39,6 +40,7 @@ class NativeGroup final : public GroupDecorator {
   bool is_around_python() const noexcept { return !around_.empty(); }
   CallbackThread& callbacks() noexcept { return callbacks_; }
   HookList& hook_list() noexcept { return hook_list_; }
+  const std::shared_ptr<HeldReferences>& held_references() const noexcept { return held_references_; }
 
   /// With the GIL. References are shown only where the Python object is the only owner of this group: while C++ has it,
   /// nothing that it needs is garbage.
@@ -47,6 +49,7 @@ class NativeGroup final : public GroupDecorator {
 
  private:
   std::vector<PyRef> around_;
+  const std::shared_ptr<HeldReferences> held_references_ = std::make_shared<HeldReferences>();
   HookList hook_list_;
   CallbackThread callbacks_;
   const pid_t made_in_;

@@ -165,39 +165,41 @@ HookPtr make_registered(const std::string& name, const std::shared_ptr<ProcessGr
     }
     if (options.listing()) return nullptr;
     options.check_all_known();  // before the factory, which may communicate
-    const nb::object made = registered.attr("make")(group, values);
+    const nb::object made = registered.attr("make")(for_python(group), values);
     if (nb::isinstance<PyHook>(made)) {
       if (making) making->parts.hooks.push_back(made);
       return hook_in(made);
     }
-    return python_hook(nb::cast(group), made, name, nb::cast<bool>(registered.attr("reports_contribution")),
+    return python_hook(nb::cast(for_python(group)), made, name, nb::cast<bool>(registered.attr("reports_contribution")),
                        group->size());
   });
 }
 
-nb::object hook_object_of(nb::handle state, nb::handle hook, const std::shared_ptr<ProcessGroup>& group, bool for_torch,
+nb::object hook_object_of(nb::handle state, nb::handle hook, const std::shared_ptr<ProcessGroup>& given, bool for_torch,
                           bool reports_contribution) {
   if (nb::isinstance<PyHook>(hook)) return nb::borrow(hook);
-  if (hook.is_none()) return nb::cast(PyHook{std::make_shared<AllreduceHook>(group), group});
+  GroupHold hold;
+  const std::shared_ptr<ProcessGroup> group = hold.hold(given);
+  if (hook.is_none()) return nb::cast(PyHook{std::make_shared<AllreduceHook>(group), group, {}, std::move(hold)});
   MakingScope scope(for_torch);
   HookPtr made;
   if (PyUnicode_Check(hook.ptr())) {
     const std::string text = nb::str(hook).c_str();
     made = natively([&] { return make_hook(text, group); });  // the ranks may have to talk to each other
   } else {
-    nb::object native = helpers().attr("native_hook")(state, hook, group);
+    nb::object native = helpers().attr("native_hook")(state, hook, for_python(group));
     if (!native.is_none()) return native;
     std::string name = nb::cast<std::string>(helpers().attr("check_hook")(hook));
     made = python_hook(nb::borrow(state), nb::borrow(hook), std::move(name), reports_contribution, group->size());
   }
-  return nb::cast(PyHook{std::move(made), group, std::move(scope.parts)});
+  return nb::cast(PyHook{std::move(made), group, std::move(scope.parts), std::move(hold)});
 }
 
 HookPtr hook_in(nb::handle object) { return nb::inst_ptr<PyHook>(object)->hook; }
 
 HookPtr shared_hook(nb::handle object) {
   const PyHook& own = *nb::inst_ptr<PyHook>(object);
-  if (own.parts.empty()) return own.hook;
+  if (own.parts.empty() && own.hold.empty()) return own.hook;
   return {own.hook.get(), [hook = own.hook, kept = PyRef(nb::borrow(object))](CommHookInterface*) {}};
 }
 

@@ -15,6 +15,7 @@
 #include <hookline/hook/comm_hook.hpp>
 #include <hookline/hook/registry.hpp>
 
+#include "group_hold.hpp"
 #include "py_object.hpp"
 
 namespace hookline::python {
@@ -45,6 +46,7 @@ struct PyHook {
   HookPtr hook;
   std::shared_ptr<ProcessGroup> group;
   HookParts parts = {};
+  GroupHold hold = {};
 };
 
 /// What a hook knows of the last step's buckets, as a list of dicts.

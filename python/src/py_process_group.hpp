@@ -15,6 +15,7 @@
 
 #include "callback_thread.hpp"
 #include "completion_hook.hpp"
+#include "group_hold.hpp"
 #include "group_methods.hpp"
 
 namespace hookline::python {
@@ -65,6 +66,8 @@ class PyProcessGroup final : public ProcessGroup {
   void refuse_super(const char* method) const;
   std::string class_name() const;
 
+  const std::shared_ptr<HeldReferences>& held_references() const noexcept { return held_references_; }
+
   CallbackThread& callbacks() noexcept { return callbacks_; }
   HookList& hook_list() noexcept { return hook_list_; }
 
@@ -96,6 +99,7 @@ class PyProcessGroup final : public ProcessGroup {
   mutable std::atomic<int> asks_timeout_ = -1;  ///< whether the class has a timeout of its own; -1 while unknown
   std::atomic<Milliseconds> timeout_ = kDefaultTimeout;
   std::atomic<std::uint64_t> sequence_ = 0;
+  const std::shared_ptr<HeldReferences> held_references_ = std::make_shared<HeldReferences>();
   HookList hook_list_;
   CallbackThread callbacks_;
   CompletionHooks hooks_;

@@ -48,7 +48,7 @@ class HOOKLINE_EXPORT ModelAverager {
 };
 
 /// In the first step behind the warm-up, and every `period` steps from there on.
-class HOOKLINE_EXPORT PeriodicModelAverager final : public ModelAverager {
+class HOOKLINE_EXPORT PeriodicModelAverager : public ModelAverager {
  public:
   /// InvalidArgument for a period below 1.
   PeriodicModelAverager(std::int64_t period, std::int64_t warmup_steps, std::shared_ptr<ProcessGroup> group);
@@ -60,7 +60,7 @@ class HOOKLINE_EXPORT PeriodicModelAverager final : public ModelAverager {
 };
 
 /// Averages over groups of several sizes: in a step whose number several periods divide, over the group of the largest.
-class HOOKLINE_EXPORT HierarchicalModelAverager final : public ModelAverager {
+class HOOKLINE_EXPORT HierarchicalModelAverager : public ModelAverager {
  public:
   struct Level {
     std::int64_t period;

@@ -46,6 +46,24 @@ def test_nothing_is_leaked(run_python: Callable[..., str]) -> None:
     """)
 
 
+LEAK = """
+    import ctypes, hookline
+    tensor = hookline.zeros(3)
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(tensor))
+"""
+
+
+def test_leaks_are_reported_in_tests(run_python: Callable[..., str]) -> None:
+    """Without this the tests that look for a report could not fail."""
+    with pytest.raises(AssertionError, match="leaked 1 instances"):
+        run_python(LEAK)
+
+
+def test_users_see_no_report(run_python: Callable[..., str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("HOOKLINE_TEST_LEAKS")
+    run_python(LEAK)
+
+
 def test_a_daemon_thread_that_wants_the_gil_back_while_python_ends(run_python: Callable[..., str]) -> None:
     """Python 3.11 would end such a thread by unwinding its stack, and the process with it."""
     code = """

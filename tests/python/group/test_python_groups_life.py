@@ -5,6 +5,8 @@ import sys
 import textwrap
 from pathlib import Path
 
+import pytest
+
 PRELUDE = f"""
 import sys
 sys.path.insert(0, {str(Path(__file__).parent)!r})
@@ -83,6 +85,99 @@ def test_a_collection_while_a_reducer_asks_for_the_timeout():
             ddp.finish()
         main()
     """)
+
+
+LOCAL = """
+    import gc, weakref
+    class Local(hl.ProcessGroup):
+        def done(self, *arguments):
+            future = hl.Future()
+            future.set_result(None)
+            return hl.Work(future)
+        allreduce = allreduce_coalesced = broadcast = barrier = done
+        def allgather_into_tensor(self, output, input, opts=None):
+            output[...] = input.reshape(output.shape)
+            return self.done()
+    def params():
+        return {"w": np.zeros((64, 32), np.float32)}
+    def step(ddp):
+        ddp.ready("w", np.ones((64, 32), np.float32))
+        ddp.finish()
+    def noop(state, bucket):
+        return state.allreduce([bucket.buffer()]).get_future().then(lambda f: bucket.buffer())
+"""
+
+
+def what_holds(group: str) -> str:
+    """Everything that holds a group, in a cycle with it through the variables of this module or its attributes."""
+    return f"""
+        group = {group}
+        ddp = hl.numpy.DataParallel(params(), group)
+        step(ddp)
+        other = hl.numpy.DataParallel(params(), group, hook="int8 | error_feedback")
+        step(other)
+        other.replace_comm_hook(None, "fp16")
+        step(other)
+        other.replace_comm_hook(group, noop)
+        step(other)
+        hook = hl.make_hook("int8", group)
+        wrapped = hook | "error_feedback"
+        third = hl.numpy.DataParallel(params(), group, hook=hook)
+        step(third)
+        state = hl.PowerSGDState(group, start_powerSGD_iter=2)
+        fourth = hl.numpy.DataParallel(params(), group)
+        fourth.register_comm_hook(state, hl.powerSGD_hook)
+        step(fourth)
+        local = hl.PostLocalSGDState(group, group, 10)
+        fifth = hl.numpy.DataParallel(params(), group)
+        fifth.register_comm_hook(local, hl.post_localSGD_hook)
+        step(fifth)
+        periodic = hl.PeriodicModelAverager(2, 0, group)
+        hierarchical = hl.HierarchicalModelAverager({{2: 1}}, 0, group)
+        for holder in (state, local, periodic, hierarchical):
+            assert holder.process_group is group
+    """
+
+
+@pytest.mark.parametrize("group", ["Local(0, 1)", "hl.nan_checked(Local(0, 1))"])
+def test_python_groups_of_a_module_are_not_leaked(group: str) -> None:
+    """The methods of a class refer to the variables of its module, and so to whatever holds a group of the class."""
+    run(textwrap.dedent(LOCAL) + textwrap.dedent(what_holds(group)))
+
+
+@pytest.mark.parametrize(
+    "holder",
+    ["ddp", "other", "hook", "wrapped", "third", "state", "fourth", "local", "fifth", "periodic", "hierarchical"],
+)
+def test_a_cycle_with_a_python_group_is_collected(holder: str) -> None:
+    out = run(
+        textwrap.dedent(LOCAL)
+        + "def make():\n"
+        + textwrap.indent(textwrap.dedent(what_holds("Local(0, 1)")), "    ")
+        + f"    group.held_by = {holder}\n    return weakref.ref(group)\n"
+        + "gone = make()\ngc.collect()\nprint(gone())\n"
+    )
+    assert out == "None\n"
+
+
+def test_a_group_that_something_holds_is_not_collected() -> None:
+    out = run(
+        textwrap.dedent(LOCAL)
+        + "def make():\n"
+        + textwrap.indent(textwrap.dedent(what_holds("Local(0, 1)")), "    ")
+        + "    group.everything = [ddp, other, third, fourth, fifth, wrapped, state, local, group]\n"
+        + "    return hook\n"
+        + textwrap.dedent("""
+            hook = make()
+            for _ in range(3):
+                gc.collect()
+            last = hl.numpy.DataParallel(params(), hl.threads_groups(1)[0], hook=hook)
+            step(last)
+            assert len(_core.group_of_hook(hook).everything) == 9
+            print("still there")
+        """)
+    )
+    assert out == "still there\n"
 
 
 def test_errors_leak_nothing_either():
