@@ -48,6 +48,22 @@ void steps(const std::shared_ptr<hl::ProcessGroup>& group) {
   }
 }
 
+/// Parameters without gradients and buffers, which become rank 0's; and steps numbered by the batch.
+void whole_models(const std::shared_ptr<hl::ProcessGroup>& group) {
+  const hl::Tensor body = hl::Tensor::full({64}, group->rank());
+  const hl::NamedTensor running_mean = {.name = "running_mean", .tensor = hl::Tensor::full({4}, group->rank())};
+  const std::vector<hl::Parameter> parameters = {{.name = "body", .tensor = body, .frozen = true},
+                                                 {.name = "head", .tensor = hl::Tensor::zeros({8})}};
+  const hl::ReducerOptions options = {.buffers = {running_mean}};
+  hl::Reducer reducer(parameters, group, nullptr, options);
+  expect(body.data<float>()[0] == 0 && running_mean.tensor.data<float>()[0] == 0);
+  for (int batch = 0; batch < 2; ++batch) {
+    reducer.set_step_id(batch);  // ranks that are at different batches get a Mismatch
+    reducer.mark_ready("head", hl::Tensor::full({8}, 1));
+    reducer.finalize();
+  }
+}
+
 /// Ranks that have more or fewer inputs than others.
 void uneven_inputs(const std::shared_ptr<hl::ProcessGroup>& group) {
   hl::Reducer reducer({{"w", hl::Tensor::zeros({64})}}, group);
@@ -75,5 +91,6 @@ int main() {
   hl::broadcast_coalesced(*group, tensors, hl::kBroadcastBytes, 0);
   expect(tensors[1].data<float>()[1] == 0);
   steps(group);
+  whole_models(group);
   uneven_inputs(group);
 }

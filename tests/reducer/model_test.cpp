@@ -71,7 +71,7 @@ TEST_P(StepIds, ThatDifferAreAMismatchBeforeGradientsChange) {
       const auto step = [&] {
         const Tensor gradient = Tensor::full(reducer.parameters()[3].tensor.shape(), group.rank());
         reducer.mark_ready(3, gradient);
-        for (const std::size_t p : {0, 1, 2}) reducer.mark_ready(p);
+        for (std::size_t p = 0; p < 3; ++p) reducer.mark_ready(p);
         try {
           reducer.finalize();
         } catch (...) {
