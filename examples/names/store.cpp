@@ -44,10 +44,14 @@ int main() {
   }
   expect(!std::filesystem::exists(path));
 
-  hl::TCPStoreOptions options = {.is_master = true, .wait_for_workers = false};
+  hl::TCPStoreLimits limits;
+  limits.max_keys = 1000;  // of all clients together
+  // Only processes that have the token are served.
+  hl::TCPStoreOptions options = {
+      .is_master = true, .wait_for_workers = false, .token = "a secret of the job", .limits = limits};
   const auto hosts = std::make_shared<hl::TCPStore>(options);  // for processes of several hosts
   use(*hosts);
-  options = {.port = hosts->port()};
+  options = {.port = hosts->port(), .token = "a secret of the job"};
   hl::TCPStore client(options);
   expect(client.get("address") == "10.0.0.8");
 
