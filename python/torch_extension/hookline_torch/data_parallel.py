@@ -22,6 +22,17 @@ from hookline._averaging import Averaging, bucket_limits, names_of
 from .groups import as_group
 from .mixed_precision import MixedPrecision
 
+_INTEGERS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
+_SENT = {
+    *_INTEGERS.values(),
+    torch.int8,
+    torch.bool,
+    torch.float16,
+    torch.bfloat16,
+    torch.float32,
+    torch.float64,
+}
+
 
 class DistributedDataParallel(Averaging, nn.Module):  # type: ignore[misc]  # torch is not looked into by the type checker
     """Averages the gradients of a module over the ranks while backward() runs; when it returns they hold the means.
@@ -75,7 +86,7 @@ class DistributedDataParallel(Averaging, nn.Module):  # type: ignore[misc]  # to
         self._pass: weakref.ref[_Pass] | None = None
         self._marks: set[int] = set()  # of the pass under way, or of one that failed
         self._added_up: set[int] = set()  # what passes that are not averaged came to
-        named = list(module.named_parameters())
+        named = [(name, p) for name, p in module.named_parameters() if p.requires_grad or p not in ignored]
         if not any(p.requires_grad for _, p in named):
             raise RuntimeError(
                 "DistributedDataParallel is not needed when a module doesn't have any parameter that requires a "
@@ -94,7 +105,7 @@ class DistributedDataParallel(Averaging, nn.Module):  # type: ignore[misc]  # to
         self._sparse = {name for name, p in named if p in rows and p.requires_grad and p not in ignored}
         with torch.no_grad():
             self._reducer = Reducer(
-                [(name, _real(p.detach())) for name, p in named],
+                [(name, (_real if p.requires_grad else _bits)(p.detach())) for name, p in named],
                 self.group,
                 hook,
                 self.group,
@@ -106,7 +117,7 @@ class DistributedDataParallel(Averaging, nn.Module):  # type: ignore[misc]  # to
                 ignored={name for name, p in named if p in ignored},
                 delayed={name for name, p in named if p in delayed},
                 frozen={name for name, p in named if not p.requires_grad},
-                buffers=[(name, _real(buffer.detach())) for name, buffer in module.named_buffers()],
+                buffers=[(name, _bits(buffer.detach())) for name, buffer in module.named_buffers()],
                 for_torch=True,
                 **bucket_limits(bucket_cap_mb),
             )
@@ -177,7 +188,7 @@ class DistributedDataParallel(Averaging, nn.Module):  # type: ignore[misc]  # to
             self._marks.clear()
 
     def _broadcast_buffers(self) -> None:
-        buffers = [_real(buffer.detach()) for buffer in self.module.buffers()]
+        buffers = [_bits(buffer.detach()) for buffer in self.module.buffers()]
         if buffers:
             broadcast_coalesced(self.group, buffers)
 
@@ -323,6 +334,12 @@ def _gradient(parameter: torch.Tensor) -> torch.Tensor:
 def _real(tensor: torch.Tensor) -> torch.Tensor:
     """Complex numbers as pairs of real ones, in the same memory."""
     return torch.view_as_real(tensor) if tensor.is_complex() else tensor
+
+
+def _bits(tensor: torch.Tensor) -> torch.Tensor:
+    """The same memory in a dtype that can be sent: float8 and unsigned numbers as integers of their size."""
+    tensor = _real(tensor)
+    return tensor if tensor.dtype in _SENT else tensor.view(_INTEGERS[tensor.element_size()])
 
 
 def _group(group: Any) -> ProcessGroup:

@@ -153,6 +153,19 @@ TEST(DataParallel, FrozenParametersAreRankZeros) {
   });
 }
 
+TEST(DataParallel, FrozenParametersOfAnyDtypeAreRankZeros) {
+  on_both([&](const std::shared_ptr<ProcessGroup>& group) {
+    for (const at::ScalarType type : {at::kFloat8_e4m3fn, at::kUInt16, at::kComplexFloat, at::kBool}) {
+      const auto net = std::make_shared<Net>();
+      const at::Tensor odd = net->register_parameter("odd", at::full({3}, group->rank() == 0).to(type), false);
+      const at::Tensor buffer = net->register_buffer("buffer", odd.clone());
+      const DistributedDataParallel ddp(net, group);
+      EXPECT_TRUE(at::equal(odd.to(at::kFloat), at::ones({3}))) << type;
+      EXPECT_TRUE(at::equal(buffer.to(at::kFloat), at::ones({3}))) << type;
+    }
+  });
+}
+
 TEST(DataParallel, FrozenParametersAndBuffersThatDifferAreNamed) {
   on_both([&](const std::shared_ptr<ProcessGroup>& group) {
     const auto net = std::make_shared<Net>();

@@ -156,7 +156,7 @@ class GradientAverager : public std::enable_shared_from_this<GradientAverager> {
       if (trained) reduced_.push_back(parameters.size());
       parameters_.push_back(named.value());
       parameters.push_back({.name = named.key(),
-                            .tensor = tensor_view(named.value()),
+                            .tensor = trained ? tensor_view(named.value()) : memory_view(named.value()),
                             .sparse = trained && sparse.count(named.key()) > 0,
                             .frozen = !trained});
     }
@@ -167,7 +167,7 @@ class GradientAverager : public std::enable_shared_from_this<GradientAverager> {
     chosen.mean = options.mean;
     chosen.timeout = options.timeout;
     for (const auto& named : module_->named_buffers()) {
-      chosen.buffers.push_back({named.key(), tensor_view(named.value())});
+      chosen.buffers.push_back({named.key(), memory_view(named.value())});
     }
     reducer_ = std::make_unique<Reducer>(std::move(parameters), group,
                                          options.hook.empty() ? nullptr : make_hook(options.hook, group), chosen);
@@ -179,9 +179,34 @@ class GradientAverager : public std::enable_shared_from_this<GradientAverager> {
     listening_.push_back({std::move(node), key});
   }
 
+  /// A view for copies between ranks: complex numbers as pairs of real ones, float8 and unsigned numbers as integers of
+  /// their size.
+  static Tensor memory_view(const at::Tensor& tensor) {
+    if (tensor.is_complex()) return tensor_view(at::view_as_real(tensor.detach()));
+    switch (tensor.scalar_type()) {
+      case at::kByte:
+      case at::kChar:
+      case at::kShort:
+      case at::kInt:
+      case at::kLong:
+      case at::kBool:
+      case at::kHalf:
+      case at::kBFloat16:
+      case at::kFloat:
+      case at::kDouble: return tensor_view(tensor);
+      default: break;
+    }
+    const std::int64_t bytes = tensor.element_size();
+    const at::ScalarType same_size = bytes == 1   ? at::kByte
+                                     : bytes == 2 ? at::kShort
+                                     : bytes == 4 ? at::kInt
+                                                  : at::kLong;
+    return tensor_view(tensor.detach().view(same_size));
+  }
+
   void broadcast_buffers() {
     std::vector<Tensor> buffers;
-    for (const at::Tensor& buffer : module_->buffers()) buffers.push_back(tensor_view(buffer));
+    for (const at::Tensor& buffer : module_->buffers()) buffers.push_back(memory_view(buffer));
     if (!buffers.empty()) broadcast_coalesced(*reducer_->group(), buffers);
   }
 

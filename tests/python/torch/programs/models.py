@@ -43,6 +43,19 @@ def frozen_parameters_are_rank_zeros():
 
 
 @check
+def frozen_parameters_of_any_dtype_are_rank_zeros():
+    for dtype in (torch.float8_e4m3fn, torch.uint16, torch.complex64, torch.bool):
+        net = nn.Linear(2, 2)
+        net.odd = nn.Parameter(torch.full((3,), float(RANK == 0)).to(dtype), requires_grad=False)
+        net.register_buffer("buffer", net.odd.detach().clone())
+        net.left = nn.Parameter(torch.empty(2, device="meta"), requires_grad=False)
+        model = ht.DistributedDataParallel(net, ignored=["left"])
+        assert (net.odd.to(torch.float32) == 1).all(), dtype
+        assert (net.buffer.to(torch.float32) == 1).all(), dtype
+        model(torch.ones(1, 2)).sum().backward()
+
+
+@check
 def frozen_parameters_and_buffers_that_differ_are_named():
     net = nn.Sequential(nn.Linear(3, 3 + RANK), nn.Linear(3 + RANK, 2))
     net[0].requires_grad_(False)
