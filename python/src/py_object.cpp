@@ -70,7 +70,15 @@ void release(PyObject* object) {
     return;
   }
   Gate* g = gate;
-  if (!g->open) return;                  // leaked on purpose
+  if (!g->open) {
+    // The thread that ends Python may take the GIL back while it has a thread state; for others it is leaked on
+    // purpose.
+    if (g->closer.load() != std::this_thread::get_id() || !PyGILState_GetThisThreadState()) return;
+    const PyGILState_STATE state = PyGILState_Ensure();
+    Py_DECREF(object);
+    PyGILState_Release(state);
+    return;
+  }
   const std::lock_guard lock(g->mutex);  // the exit handler sees to what is posted or late, and nothing falls between
   if (g->closing) {
     g->late.push_back(object);

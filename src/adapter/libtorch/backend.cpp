@@ -12,6 +12,7 @@
 #include <hookline/store/prefix_store.hpp>
 
 #include "adapter/libtorch/call.hpp"
+#include "adapter/libtorch/ending_group.hpp"
 #include "adapter/libtorch/errors.hpp"
 #include "adapter/libtorch/living.hpp"
 #include "adapter/libtorch/store.hpp"
@@ -89,7 +90,7 @@ ReduceOp TorchBackend::Call::reduction() const {
 
 TorchBackend::TorchBackend(std::shared_ptr<ProcessGroup> group, BackendOptions options, bool calls_python)
     : Backend(group->rank(), group->size()),
-      group_(std::move(group)),
+      group_(calls_python ? std::make_shared<EndingGroup>(std::move(group)) : std::move(group)),
       options_(std::move(options)),
       calls_python_(calls_python) {
   Living<ProcessGroup>::all().add(group_);
@@ -101,6 +102,11 @@ TorchBackend::~TorchBackend() {
   group_.reset();
 }
 
+std::shared_ptr<ProcessGroup> TorchBackend::group() const {
+  const auto ending = std::dynamic_pointer_cast<EndingGroup>(group_);
+  return ending ? ending->group() : group_;
+}
+
 bool backends_live() { return !Living<ProcessGroup>::all().left().empty(); }
 
 void shut_down_backends() {
@@ -109,6 +115,7 @@ void shut_down_backends() {
       group->shutdown();
     } catch (const std::exception&) {  // nobody is left who could hear of it
     }
+    if (auto ending = std::dynamic_pointer_cast<EndingGroup>(group)) ending->release();
   }
 }
 

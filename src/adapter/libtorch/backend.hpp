@@ -36,7 +36,8 @@ class TorchBackend final : public c10d::Backend {
   static c10::intrusive_ptr<TorchBackend> create(std::shared_ptr<hookline::Store> store, int rank, int size,
                                                  const BackendOptions& options);
 
-  const std::shared_ptr<ProcessGroup>& group() const noexcept { return group_; }
+  /// The group that this was made of.
+  std::shared_ptr<ProcessGroup> group() const;
 
   const std::string getBackendName() const override { return "hookline"; }
   c10::intrusive_ptr<Options> getBackendOptions() override;
@@ -126,7 +127,8 @@ inline constexpr const char* kBackendForEachDevice =
 /// True while any backend lives in this process.
 bool backends_live();
 
-/// Shuts down the groups of all backends that live: for the end of Python, after which no thread may want the GIL.
+/// Shuts down the groups of all backends that live, and lets go of those that are Python classes: for the end of
+/// Python, after which no thread may want the GIL.
 void shut_down_backends();
 
 }  // namespace hookline::libtorch

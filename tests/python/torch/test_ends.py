@@ -76,6 +76,30 @@ def test_torch_tensors_of_our_memory_that_outlive_python(tmp_path: Path) -> None
     assert "leak" not in output, output
 
 
+@pytest.mark.parametrize("last", ["", "keep = torch.ones(3); backend.allreduce([keep], dist.AllreduceOptions())"])
+def test_a_python_group_of_a_torch_group_at_exit(tmp_path: Path, last: str) -> None:
+    text = f"""
+    import hookline as hl, hookline.torch as ht
+    class Group(hl.ProcessGroup):
+        def allreduce(self, tensors, opts=None):
+            future = hl.Future()
+            future.set_result(None)
+            return hl.Work(future)
+    group = Group(0, 1)
+    backend = ht.backend_of(group)
+    world = dist.ProcessGroup(dist.HashStore(), 0, 1)
+    world._register_backend(torch.device("cpu"), dist.ProcessGroup.BackendType.CUSTOM, backend)
+    x = torch.ones(3)
+    work = world.allreduce([x])
+    work.wait()
+    assert ht.as_group(world) is group
+    {last}
+    """
+    ((code, output),) = outcomes(start(program(tmp_path, text), 1, tmp_path))
+    assert code == 0, output
+    assert "leak" not in output, output
+
+
 def test_an_error_on_one_rank_ends_the_others(tmp_path: Path) -> None:
     text = """
     meet("hookline", 60)
