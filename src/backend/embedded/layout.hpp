@@ -83,7 +83,7 @@ struct alignas(4096) RankBlock {
   alignas(kCacheLine) std::atomic<Standing> standing = Standing::absent;
   std::array<std::uint64_t, kMaxCores / 64> cores = {};  ///< which ones it may run on; written before `standing`
   std::array<char, kCauseBytes> cause = {};              ///< why this rank gave up; written before `standing`
-  std::int32_t failure_origin = -1;  ///< the first rank of the group that gave up for this cause; as `cause`
+  std::int32_t failure_origin = -1;      ///< the first rank of the group that gave up for this cause; as `cause`
   std::atomic<bool> found_dead = false;  ///< set by whoever of the peers found `alive` without its owner
   pthread_mutex_t alive;                 ///< held for life by a thread of the rank's: robust, so that its death shows
 
