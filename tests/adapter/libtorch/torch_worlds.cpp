@@ -17,6 +17,7 @@ namespace hookline::libtorch {
 c10::intrusive_ptr<c10::ivalue::Future> future_of_work(const c10::intrusive_ptr<c10d::Work>& work) {
   return work->getFuture();
 }
+bool overrides_wait(const c10::intrusive_ptr<c10d::Work>&) { return false; }
 std::exception_ptr exception_in(const c10::IValue&) { return nullptr; }
 
 }  // namespace hookline::libtorch
