@@ -9,10 +9,9 @@
 #include <algorithm>
 #include <cerrno>
 #include <limits>
+#include <system_error>
 
 #include <hookline/core/error.hpp>
-
-#include "store/tcp_address.hpp"
 
 namespace hookline::store {
 namespace {
@@ -37,7 +36,7 @@ Nonce make_nonce() {
     got = ::getrandom(nonce.data(), nonce.size(), 0);
   } while (got < 0 && errno == EINTR);
   if (got != static_cast<ssize_t>(nonce.size())) {
-    throw ResourceError("TCPStore: the kernel gave no random numbers: " + system_message(errno));
+    throw ResourceError("TCPStore: the kernel gave no random numbers: " + std::generic_category().message(errno));
   }
   return nonce;
 }
