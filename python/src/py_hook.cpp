@@ -175,24 +175,24 @@ HookPtr make_registered(const std::string& name, const std::shared_ptr<ProcessGr
   });
 }
 
-nb::object hook_object_of(nb::handle state, nb::handle hook, const std::shared_ptr<ProcessGroup>& given, bool for_torch,
+nb::object hook_object_of(nb::handle state, nb::handle hook, const std::shared_ptr<ProcessGroup>& group, bool for_torch,
                           bool reports_contribution) {
   if (nb::isinstance<PyHook>(hook)) return nb::borrow(hook);
   GroupHold hold;
-  const std::shared_ptr<ProcessGroup> group = hold.hold(given);
-  if (hook.is_none()) return nb::cast(PyHook{std::make_shared<AllreduceHook>(group), group, {}, std::move(hold)});
+  const std::shared_ptr<ProcessGroup> held = hold.hold(group);
+  if (hook.is_none()) return nb::cast(PyHook{std::make_shared<AllreduceHook>(held), held, {}, std::move(hold)});
   MakingScope scope(for_torch);
   HookPtr made;
   if (PyUnicode_Check(hook.ptr())) {
     const std::string text = nb::str(hook).c_str();
-    made = natively([&] { return make_hook(text, group); });  // the ranks may have to talk to each other
+    made = natively([&] { return make_hook(text, held); });  // the ranks may have to talk to each other
   } else {
-    nb::object native = helpers().attr("native_hook")(state, hook, for_python(group));
+    nb::object native = helpers().attr("native_hook")(state, hook, for_python(held));
     if (!native.is_none()) return native;
     std::string name = nb::cast<std::string>(helpers().attr("check_hook")(hook));
-    made = python_hook(nb::borrow(state), nb::borrow(hook), std::move(name), reports_contribution, group->size());
+    made = python_hook(nb::borrow(state), nb::borrow(hook), std::move(name), reports_contribution, held->size());
   }
-  return nb::cast(PyHook{std::move(made), group, std::move(scope.parts), std::move(hold)});
+  return nb::cast(PyHook{std::move(made), held, std::move(scope.parts), std::move(hold)});
 }
 
 HookPtr hook_in(nb::handle object) { return nb::inst_ptr<PyHook>(object)->hook; }
