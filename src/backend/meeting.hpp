@@ -1,7 +1,7 @@
 // Ranks meet in a store: each leaves something there for the others. Inline, as engines are libraries of their own.
 #pragma once
 
-#include <exception>
+#include <algorithm>
 #include <string>
 #include <vector>
 
@@ -11,6 +11,8 @@
 #include <hookline/core/deadline.hpp>
 #include <hookline/core/error.hpp>
 #include <hookline/store/store.hpp>
+
+#include "backend/bootstrap.hpp"
 
 namespace hookline::backend {
 
@@ -45,9 +47,36 @@ inline void await_all_told(Store& store, const std::string& kind, int rank, cons
   }
 }
 
+/// Waits until the store has a key, in pieces between which it calls check_bootstrap(). False at the deadline.
+inline bool await_key(Store& store, const std::string& key, Clock::time_point deadline) {
+  for (;;) {
+    const Milliseconds piece = std::min(bootstrap_period(), time_left(deadline));
+    const Clock::time_point end = deadline_after(piece);
+    try {
+      store.wait({key}, piece);
+      return true;
+    } catch (const Timeout&) {
+      if (Clock::now() < end) throw;  // not of this wait: the store itself does not answer
+    }
+    if (time_left(deadline) == Milliseconds(0)) return false;
+    check_bootstrap();
+  }
+}
+
+/// Counts the ranks that are through with the keys of a meeting; the last one removes them.
+inline void clean_up(Store& store, const std::string& kind, const std::vector<std::string>& keys) {
+  try {
+    if (store.add(kind + "/read", 1) != static_cast<std::int64_t>(keys.size())) return;
+    for (const std::string& key : keys) store.delete_key(key);
+    for (const char* const key : {"/count", "/all", "/read"}) store.delete_key(kind + key);
+  } catch (const Error&) {
+    // All have met; the rank that serves the store may have ended since.
+  }
+}
+
 /// Leaves what this rank says and returns what every one of them said, by rank. `kind` is that of the group that they
 /// will be. Timeout naming the ranks that did not come, on all that did as soon as the first of them gives up, and on
-/// those that come later.
+/// those that come later; what check_bootstrap() throws. Ranks wait for one key, "all", which the last to come sets.
 inline std::vector<std::string> meet(Store& store, const std::string& kind, int rank, int size, const std::string& says,
                                      Clock::time_point deadline) {
   std::vector<std::string> keys(static_cast<std::size_t>(size));
@@ -56,28 +85,29 @@ inline std::vector<std::string> meet(Store& store, const std::string& kind, int 
     throw Timeout(fmt::format(
         "rank {} of {} came to the {} group after another rank had stopped waiting for it; start all ranks together, "
         "or give them a longer timeout",
-        rank, size, kind));
+        global_rank(rank), size, kind));
   }
-  std::exception_ptr cause;
-  try {
-    store.wait(keys, time_left(deadline));
-  } catch (const Timeout&) {
-    cause = std::current_exception();
+  const std::string all = kind + "/all";
+  if (store.add(kind + "/count", 1) == size) {
+    store.set(all, "1");
+  } else if (!await_key(store, all, deadline)) {
     for (const std::string& key : keys) set_once(store, key, kAbsent);
+    store.set(all, "1");
   }
   std::vector<std::string> said = store.multi_get(keys);
   std::vector<int> missing;
   for (int r = 0; r < size; ++r) {
-    if (said[static_cast<std::size_t>(r)] == kAbsent) missing.push_back(r);
+    if (said[static_cast<std::size_t>(r)] == kAbsent) missing.push_back(global_rank(r));
   }
   if (missing.empty()) {
     for (std::string& value : said) value.erase(0, 1);
+    clean_up(store, kind, keys);
     return said;
   }
   await_all_told(store, kind, rank, said);
   throw Timeout(fmt::format("rank {} did not come to the {} group of {} ranks that rank {} waits in",
-                            fmt::join(missing, ", "), kind, size, rank),
-                missing, cause);
+                            fmt::join(missing, ", "), kind, size, global_rank(rank)),
+                missing);
 }
 
 }  // namespace hookline::backend

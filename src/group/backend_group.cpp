@@ -9,7 +9,10 @@
 #include <hookline/group/coalescing.hpp>
 #include <hookline/group/completion_hooks.hpp>
 #include <hookline/group/process_group.hpp>
+#include <hookline/store/prefix_store.hpp>
 
+#include "backend/bootstrap.hpp"
+#include "group/group_origin.hpp"
 #include "group/wire_bytes.hpp"
 
 namespace hookline {
@@ -17,8 +20,9 @@ namespace {
 
 class BackendGroup final : public ProcessGroup {
  public:
-  BackendGroup(std::shared_ptr<Backend> backend, Milliseconds timeout)
+  BackendGroup(std::shared_ptr<Backend> backend, Milliseconds timeout, group::GroupOrigin origin)
       : backend_(std::move(backend)),
+        origin_(std::move(origin)),
         rank_(backend_->rank()),
         size_(backend_->size()),
         lanes_(backend_->capabilities().lanes),
@@ -78,7 +82,18 @@ class BackendGroup final : public ProcessGroup {
     }
     const std::uint64_t number = groups_.fetch_add(1) + 1;
     if (!member) return nullptr;
-    return make_group(backend_->subset(ranks, fmt::format("group{}", number), timeout()), timeout());
+    const std::string name = fmt::format("group{}", number);
+    group::GroupOrigin origin{.store = nullptr, .global_ranks = global(ranks)};
+    if (origin_.store) origin.store = std::make_shared<PrefixStore>(name, origin_.store);
+    backend::Bootstrap bootstrap(
+        {.operation = fmt::format("new_group of ranks [{}]", fmt::join(origin.global_ranks, ", ")),
+         .rank = global({rank_})[0],
+         .size = static_cast<int>(ranks.size()),
+         .members = origin.global_ranks,
+         .place = origin.store ? std::make_shared<PrefixStore>("bootstrap", origin.store) : nullptr,
+         .dead = [this] { return global(backend_->dead_ranks()); }});
+    return bootstrap.run(
+        [&] { return group::make_group(backend_->subset(ranks, name, timeout()), timeout(), origin); });
   }
 
   Milliseconds timeout() const override { return timeout_.load(std::memory_order_relaxed); }
@@ -91,6 +106,13 @@ class BackendGroup final : public ProcessGroup {
   void shutdown() override { backend_->shutdown(); }
 
  private:
+  std::vector<int> global(std::vector<int> ranks) const {
+    if (!origin_.global_ranks.empty()) {
+      for (int& rank : ranks) rank = origin_.global_ranks[static_cast<std::size_t>(rank)];
+    }
+    return ranks;
+  }
+
   WorkPtr start_watched(Collective&& collective) {
     const WorkInfo info = describe_work(collective);
     WorkPtr work = start(std::move(collective));
@@ -113,6 +135,7 @@ class BackendGroup final : public ProcessGroup {
   }
 
   const std::shared_ptr<Backend> backend_;
+  const group::GroupOrigin origin_;
   const int rank_;
   const int size_;
   const int lanes_;
@@ -127,7 +150,15 @@ class BackendGroup final : public ProcessGroup {
 }  // namespace
 
 std::shared_ptr<ProcessGroup> make_group(std::shared_ptr<Backend> backend, Milliseconds timeout) {
-  return std::make_shared<BackendGroup>(std::move(backend), timeout);
+  return group::make_group(std::move(backend), timeout, {});
 }
+
+namespace group {
+
+std::shared_ptr<ProcessGroup> make_group(std::shared_ptr<Backend> backend, Milliseconds timeout, GroupOrigin origin) {
+  return std::make_shared<BackendGroup>(std::move(backend), timeout, std::move(origin));
+}
+
+}  // namespace group
 
 }  // namespace hookline

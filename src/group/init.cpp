@@ -9,9 +9,12 @@
 #include <hookline/backend/layered.hpp>
 #include <hookline/backend/make_backend.hpp>
 #include <hookline/core/error.hpp>
+#include <hookline/store/prefix_store.hpp>
 #include <hookline/store/rendezvous.hpp>
 
+#include "backend/bootstrap.hpp"
 #include "group/debug.hpp"
+#include "group/group_origin.hpp"
 #include "group/round.hpp"
 #include "store/store_error.hpp"
 
@@ -21,7 +24,8 @@ namespace {
 std::shared_ptr<ProcessGroup> make(const InitOptions& options, const EngineSetting& setting) {
   auto backend = options.backend.empty() ? make_default_backend(setting) : make_backend(options.backend, setting);
   const char* const debug = std::getenv("HOOKLINE_DEBUG");
-  return group::decorated(make_group(std::move(backend), options.timeout), debug ? debug : "", setting.store);
+  auto made = group::make_group(std::move(backend), options.timeout, {.store = setting.store, .global_ranks = {}});
+  return group::decorated(std::move(made), debug ? debug : "", setting.store);
 }
 
 void give_up(group::Round& round) noexcept {
@@ -47,17 +51,26 @@ std::shared_ptr<ProcessGroup> init_process_group(const InitOptions& options) {
       throw InvalidArgument(fmt::format("init_process_group: rank is out of range: expected 0 to {}, got {}",
                                         *options.world_size - 1, *options.rank));
     }
-    job = {options.store, *options.rank, *options.world_size, -1};
+    job = {.store = options.store, .rank = *options.rank, .world_size = *options.world_size, .local_rank = -1};
   } else {
     throw InvalidArgument("init_process_group with a store needs rank and world_size too");
   }
   group::Round round(job.store, job.rank);
   try {
-    return make(options, {.store = round.place(),
-                          .rank = job.rank,
-                          .size = job.world_size,
-                          .timeout = options.timeout,
-                          .options = options.backend_options});
+    backend::Bootstrap bootstrap({.operation = "init_process_group",
+                                  .rank = job.rank,
+                                  .size = job.world_size,
+                                  .members = {},
+                                  .place = std::make_shared<PrefixStore>("bootstrap", round.place()),
+                                  .store_rank = job.server_rank,
+                                  .clean = [&] { round.forget_earlier(); }});
+    return bootstrap.run([&] {
+      return make(options, {.store = round.place(),
+                            .rank = job.rank,
+                            .size = job.world_size,
+                            .timeout = options.timeout,
+                            .options = options.backend_options});
+    });
   } catch (...) {
     give_up(round);
     throw;

@@ -36,6 +36,11 @@ std::shared_ptr<Store> Round::place() const {
   return std::make_shared<PrefixStore>(fmt::format("round{}", number_), store_);
 }
 
+void Round::forget_earlier() {
+  for (std::int64_t earlier = number_ - 1; earlier > 0 && store_->delete_key(closed_key(earlier)); --earlier) {
+  }
+}
+
 void Round::close() { store_->add(closed_key(number_), 1); }
 
 }  // namespace hookline::group

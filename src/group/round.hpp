@@ -20,6 +20,8 @@ class Round {
   std::shared_ptr<Store> place() const;
   /// Says that this rank failed. Throws what the store throws.
   void close();
+  /// Removes what earlier rounds left. Only once all ranks have joined this one. Throws what the store throws.
+  void forget_earlier();
 
  private:
   const std::shared_ptr<Store> store_;

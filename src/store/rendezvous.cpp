@@ -154,7 +154,7 @@ std::shared_ptr<Store> open_store(const RendezvousPlan& plan, Milliseconds timeo
 Rendezvous rendezvous(const std::string& init_method, std::optional<int> rank, std::optional<int> world_size,
                       Milliseconds timeout) {
   const RendezvousPlan plan = store::plan_rendezvous(init_method, rank, world_size, current_environment());
-  return {open_store(plan, timeout), plan.rank, plan.world_size, plan.local_rank};
+  return {open_store(plan, timeout), plan.rank, plan.world_size, plan.local_rank, plan.server_rank};
 }
 
 }  // namespace hookline

@@ -227,8 +227,9 @@ RendezvousPlan plan_rendezvous(std::string_view init_method, std::optional<int> 
       number(environment, "LOCAL_RANK", local ? local->local_rank : "").value_or(one_host ? plan.rank : -1);
   const bool joins_own_store = from_environment && launcher_serves(environment);
   plan.joins_torch_store = !joins_own_store && value_of(environment, "TORCHELASTIC_USE_AGENT_STORE") == "True";
-  plan.is_master =
-      plan.kind == RendezvousPlan::Kind::tcp && plan.rank == 0 && !joins_own_store && !plan.joins_torch_store;
+  const bool rank_serves = plan.kind == RendezvousPlan::Kind::tcp && !joins_own_store && !plan.joins_torch_store;
+  plan.server_rank = rank_serves ? 0 : -1;
+  plan.is_master = rank_serves && plan.rank == 0;
   return plan;
 }
 

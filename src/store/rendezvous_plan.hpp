@@ -29,6 +29,7 @@ struct RendezvousPlan {
   std::uint16_t port = 0;
   /// Whether this process is to keep the TCP server.
   bool is_master = false;
+  int server_rank = -1;  ///< see Rendezvous
   /// Whether that server listens on all interfaces: by its own name a host may know itself as 127.0.1.1.
   bool listens_everywhere = false;
   /// True if torchrun's agent keeps the server: PyTorch's, which knows no token.

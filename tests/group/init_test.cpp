@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <future>
 #include <limits>
 
 #include <hookline/backend/make_backend.hpp>
@@ -32,6 +33,23 @@ TEST(InitProcessGroup, ARankThatNeverComesIsNamed) {
             {.rank = 0, .world_size = 2, .timeout = Milliseconds(30), .store = std::make_shared<MemoryStore>()});
       },
       ThrowsMessage<Timeout>(HasSubstr("rank 1 did not come")));
+}
+
+TEST(InitProcessGroup, LeavesNoMoreKeysRoundByRound) {
+  const auto store = std::make_shared<MemoryStore>();
+  const auto keys_after_round = [&] {
+    const auto join = [&](int rank) {
+      return init_process_group({.rank = rank, .world_size = 3, .timeout = std::chrono::seconds(60), .store = store});
+    };
+    std::vector<std::future<std::shared_ptr<ProcessGroup>>> ranks;
+    for (int r = 0; r < 3; ++r) ranks.push_back(std::async(std::launch::async, join, r));
+    std::vector<std::shared_ptr<ProcessGroup>> groups;
+    for (auto& rank : ranks) groups.push_back(rank.get());
+    return store->num_keys();
+  };
+  keys_after_round();
+  const std::int64_t keys = keys_after_round();
+  for (int round = 0; round < 5; ++round) EXPECT_EQ(keys_after_round(), keys);
 }
 
 TEST(InitProcessGroup, RefusesWhatMakesNoSense) {

@@ -68,6 +68,9 @@ class HOOKLINE_EXPORT Backend {
   virtual void shutdown() = 0;
   /// Why no operation can succeed any more; null while the group is sound.
   virtual std::exception_ptr broken() const = 0;
+  /// Returns the ranks whose processes have ended without leaving the group, as far as this rank can tell now. Called
+  /// a few times a second while a subset is being made; does not block. None where a backend cannot tell.
+  virtual std::vector<int> dead_ranks() { return {}; }
 };
 
 }  // namespace hookline

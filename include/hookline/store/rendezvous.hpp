@@ -16,6 +16,8 @@ struct Rendezvous {
   int world_size;
   /// The rank among the processes of this host; -1 where nothing tells.
   int local_rank;
+  /// The rank whose process serves the store; -1 where none does, or where nothing tells.
+  int server_rank = -1;
 };
 
 /// `init_method` as in PyTorch: "env://", "file:///path?rank=0&world_size=2" or "tcp://host:port?rank=0&world_size=2";

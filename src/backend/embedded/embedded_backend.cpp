@@ -40,6 +40,7 @@ class EmbeddedBackend final : public Backend {
   }
   void shutdown() override { engine_->close(); }
   std::exception_ptr broken() const override { return engine_->broken(); }
+  std::vector<int> dead_ranks() override { return engine_->dead_ranks(); }
 
  private:
   const std::shared_ptr<Engine> engine_;

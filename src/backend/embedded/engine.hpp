@@ -80,6 +80,9 @@ class Engine : public std::enable_shared_from_this<Engine> {
   /// Looks for dead, gone and failing peers and for operations whose time is up; breaks the group where there are any.
   void look_around();
 
+  /// Returns the peers that died without leaving or giving up first.
+  std::vector<int> dead_ranks();
+
   /// Fails everything, now and later, and tells the peers. The first cause stays.
   void fail(std::exception_ptr cause);
   std::exception_ptr broken() const;

@@ -129,6 +129,18 @@ void Engine::for_each_stuck(F f) {
   let_go(mail_claim_, fatal);
 }
 
+std::vector<int> Engine::dead_ranks() {
+  std::vector<int> dead;
+  for (int r = 0; r < memory_->size(); ++r) {
+    if (r == memory_->rank()) continue;
+    const auto present = [&] {
+      return memory_->block(r).standing.load(std::memory_order_seq_cst) == Standing::present;
+    };
+    if (present() && !memory_->is_alive(r) && present()) dead.push_back(r);
+  }
+  return dead;
+}
+
 void Engine::look_around() {
   if (is_unusable_.load(std::memory_order_acquire) || !anything_pending()) return;
   const int me = memory_->rank();

@@ -41,6 +41,7 @@ class EngineBackend final : public Backend {
   }
   void shutdown() override { station_->close(); }
   std::exception_ptr broken() const override { return station_->broken(); }
+  std::vector<int> dead_ranks() override { return station_->dead_ranks(); }
 
  private:
   const std::shared_ptr<Station> station_;

@@ -37,7 +37,8 @@ Station::Station(std::shared_ptr<Engine> engine)
       waits_(size_, [this] { mail_.look_around(); }),
       mail_(*this),
       outbox_(*this),
-      left_(static_cast<std::size_t>(size_)) {
+      left_(static_cast<std::size_t>(size_)),
+      lost_since_(static_cast<std::size_t>(size_)) {
   for (auto& lane : lanes_) lane = std::make_unique<Lane>(*this);
 }
 
@@ -239,6 +240,33 @@ std::exception_ptr Station::died(const std::string& what, int rank, const std::e
   return std::make_exception_ptr(
       PeerLost(fmt::format("{}: rank {} died or cannot be reached; make a new group without it", context(what), rank),
                {rank}, lost));
+}
+
+// A peer that leaves says so before it closes its connections; the words may come after the news of the closing.
+std::vector<int> Station::dead_ranks() {
+  constexpr Milliseconds kForLastWords{200};
+  try {
+    if (const std::exception_ptr cause = broken()) std::rethrow_exception(cause);
+  } catch (const PeerLost& e) {
+    return e.ranks();
+  } catch (...) {
+    return {};
+  }
+  std::vector<int> dead;
+  const std::lock_guard lock(lost_mutex_);
+  for (int r = 0; r < size_ && !unusable(); ++r) {
+    std::optional<Clock::time_point>& since = lost_since_[static_cast<std::size_t>(r)];
+    if (r == rank_ || has_left(r)) continue;
+    try {
+      engine_->check(r);
+      since.reset();
+    } catch (const PeerLost&) {
+      const Clock::time_point now = Clock::now();
+      if (!since) since = now;
+      if (now - *since >= kForLastWords) dead.push_back(r);
+    }
+  }
+  return dead;
 }
 
 void Station::wake_explaining() {

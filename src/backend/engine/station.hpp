@@ -7,6 +7,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <thread>
@@ -68,6 +69,9 @@ class Station : public std::enable_shared_from_this<Station> {
   void peer_left(int rank);
   bool has_left(int rank) const noexcept { return left_[static_cast<std::size_t>(rank)].load(); }
 
+  /// Returns the peers whose connections are lost though they did not leave.
+  std::vector<int> dead_ranks();
+
   /// Ends the connections of a group that has been broken so long that everybody has been told.
   void close_if_broken(Milliseconds since) noexcept;
   bool engine_closed() const noexcept { return engine_closed_.load(); }
@@ -92,6 +96,9 @@ class Station : public std::enable_shared_from_this<Station> {
   std::array<std::unique_ptr<Lane>, kEngineLanes> lanes_;
   std::array<std::uint64_t, kEngineLanes> numbers_ = {};  ///< of operations so far; under the lane's mutex
   std::vector<std::atomic<bool>> left_;
+
+  std::mutex lost_mutex_;
+  std::vector<std::optional<Clock::time_point>> lost_since_;  ///< by rank, as dead_ranks() has seen it
 
   mutable std::mutex mutex_;
   std::condition_variable news_;  ///< broken, or somebody left

@@ -7,6 +7,8 @@
 
 #include <hookline/core/error.hpp>
 
+#include "backend/bootstrap.hpp"
+
 namespace hookline::gloo_engine {
 namespace {
 
@@ -32,7 +34,13 @@ std::vector<char> Connections::address_for(int peer) { return context_->getPair(
 void Connections::begin() {
   for (int r = 0; r < size_; ++r) {
     pulses_.push_back(r == rank_ ? nullptr : buffer(&pulse_, sizeof pulse_));
-    if (r != rank_) pulses_.back()->recv(r, kPulseSlot);
+    if (r == rank_) continue;
+    try {
+      pulses_.back()->recv(r, kPulseSlot);
+    } catch (const std::exception& e) {
+      const int peer = backend::global_rank(r);
+      throw PeerLost(fmt::format("gloo: the connection to rank {} is lost: {}", peer, e.what()), {peer});
+    }
   }
 }
 

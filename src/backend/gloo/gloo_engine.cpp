@@ -1,5 +1,8 @@
 // The engine on Gloo: its messages are Gloo's unbound buffers, its channels and numbers Gloo's slots.
 #include <algorithm>
+#include <atomic>
+#include <future>
+#include <numeric>
 
 #include <fmt/format.h>
 #include <gloo/transport/device.h>
@@ -8,8 +11,10 @@
 
 #include <hookline/backend/engine.hpp>
 #include <hookline/core/error.hpp>
+#include <hookline/core/interrupt.hpp>
 #include <hookline/store/prefix_store.hpp>
 
+#include "backend/bootstrap.hpp"
 #include "backend/gloo/connections.hpp"
 #include "backend/gloo/local_address.hpp"
 #include "backend/gloo/meeting.hpp"
@@ -82,8 +87,7 @@ class GlooEngine final : public Engine {
         data_(*device_, rank, size, timeout),
         mail_(*device_, rank, size, timeout) {
     connect(deadline_after(timeout));
-    data_.begin();
-    mail_.begin();
+    for (Connections* const connections : {&data_, &mail_}) connections->begin();
   }
   GlooEngine(const GlooEngine&) = delete;
   GlooEngine& operator=(const GlooEngine&) = delete;
@@ -165,24 +169,46 @@ class GlooEngine final : public Engine {
 
   void connect(Clock::time_point deadline) {
     Addresses own(static_cast<std::size_t>(size_));
-    const NoSigpipe guard;
-    for (int r = 0; r < size_; ++r) {
-      if (r != rank_) own[static_cast<std::size_t>(r)] = joined({data_.address_for(r), mail_.address_for(r)});
+    {
+      const NoSigpipe guard;
+      for (int r = 0; r < size_; ++r) {
+        if (r != rank_) own[static_cast<std::size_t>(r)] = joined({data_.address_for(r), mail_.address_for(r)});
+      }
     }
     const Addresses theirs = exchange_addresses(*store_, rank_, size_, own, deadline);
-    for (int r = 0; r < size_; ++r) {
-      where_.push_back(fmt::format("rank {}", r));
+    for (int r = 0; r < size_; ++r) where_.push_back(fmt::format("rank {}", r));
+    // Gloo's own wait for a peer ends at its timeout alone; meanwhile this thread looks for dead ranks.
+    std::vector<int> ranks(static_cast<std::size_t>(size_));
+    std::iota(ranks.begin(), ranks.end(), 0);
+    const std::vector<int> globals = backend::global_ranks(ranks);  // this thread knows them
+    std::future<void> connected = std::async(std::launch::async, [&] { connect_all(theirs, globals, deadline); });
+    try {
+      while (connected.wait_for(kInterruptPeriod) != std::future_status::ready) backend::check_bootstrap();
+    } catch (...) {
+      given_up_ = true;
+      close();
+      throw;  // the future's end waits for the thread
+    }
+    connected.get();
+  }
+
+  void connect_all(const Addresses& theirs, const std::vector<int>& globals, Clock::time_point deadline) {
+    const NoSigpipe guard;
+    for (int r = 0; r < size_ && !given_up_; ++r) {
       if (r == rank_) continue;
       const TwoAddresses found = parted(theirs[static_cast<std::size_t>(r)]);
+      std::string& where = where_[static_cast<std::size_t>(r)];
       try {
-        where_.back() = fmt::format("rank {} at {}", r, ::gloo::transport::tcp::Address(found.data).str());
+        where = fmt::format("rank {} at {}", r, ::gloo::transport::tcp::Address(found.data).str());
         data_.connect(r, found.data);
         mail_.connect(r, found.mail);
       } catch (const std::exception& e) {
+        const int peer = globals[static_cast<std::size_t>(r)];
         const std::string text =
-            fmt::format("gloo: rank {} cannot connect to {} ({}): {}", rank_, where_.back(), device_->str(), e.what());
-        if (Clock::now() >= deadline) throw Timeout(text);
-        throw ResourceError(text);
+            fmt::format("gloo: rank {} cannot connect to rank {}{} ({}): {}", globals[static_cast<std::size_t>(rank_)],
+                        peer, where.substr(std::min(where.find(" at "), where.size())), device_->str(), e.what());
+        if (Clock::now() >= deadline) throw Timeout(text, {peer});
+        throw PeerLost(text, {peer});
       }
     }
   }
@@ -193,7 +219,8 @@ class GlooEngine final : public Engine {
   const std::shared_ptr<::gloo::transport::Device> device_;
   Connections data_;
   Connections mail_;
-  std::vector<std::string> where_;  ///< by rank, for messages
+  std::vector<std::string> where_;      ///< by rank, for messages
+  std::atomic<bool> given_up_ = false;  ///< connecting
 };
 
 // What this rank listens on, which may depend on what the others do.

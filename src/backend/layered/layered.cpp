@@ -12,6 +12,7 @@
 #include <hookline/core/error.hpp>
 #include <hookline/store/prefix_store.hpp>
 
+#include "backend/bootstrap.hpp"
 #include "backend/host.hpp"
 #include "backend/layered/make_layered.hpp"
 #include "backend/meeting.hpp"
@@ -44,6 +45,7 @@ Meeting meet(const EngineSetting& setting, const std::string& engine, Clock::tim
 // A backend of some ranks that meet in a part of the store.
 std::shared_ptr<Backend> make_part(const std::string& backend, const EngineSetting& whole,
                                    const std::vector<int>& ranks, const std::string& name, Milliseconds timeout) {
+  const backend::PartScope part(ranks);
   EngineSetting setting;
   setting.store = std::make_shared<PrefixStore>(name, whole.store);
   setting.rank = static_cast<int>(std::find(ranks.begin(), ranks.end(), whole.rank) - ranks.begin());
@@ -69,7 +71,10 @@ std::shared_ptr<Backend> make(EngineSetting setting, const std::vector<std::stri
                           Milliseconds timeout) { return make_part("shm", setting, ranks, name, timeout); },
       .between =
           [setting, engine, all](const std::vector<int>& ranks, const std::string& name, Milliseconds timeout) {
-            if (*all) return (*all)->subset(ranks, name, timeout);
+            if (*all) {
+              const backend::PartScope part(ranks);
+              return (*all)->subset(ranks, name, timeout);
+            }
             *all = make_part(engine, setting, ranks, name, timeout);
             return *all;
           }};

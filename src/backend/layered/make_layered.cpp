@@ -64,6 +64,13 @@ class LayeredBackend final : public Backend {
   }
   void shutdown() override { layers_->close(); }
   std::exception_ptr broken() const override { return layers_->broken(); }
+  std::vector<int> dead_ranks() override {
+    std::vector<int> dead = levels().flat->dead_ranks();
+    for (const int r : group_ranks(levels().inner->dead_ranks(), levels().topology.here())) {
+      if (std::find(dead.begin(), dead.end(), r) == dead.end()) dead.push_back(r);
+    }
+    return dead;
+  }
 
  private:
   const Levels& levels() const { return layers_->levels(); }

@@ -1,4 +1,5 @@
 // The engine `mpi`: messages of MPI's, between the ranks of MPI_COMM_WORLD or of a communicator that was handed in.
+#include <algorithm>
 #include <charconv>
 #include <chrono>
 #include <thread>
@@ -10,6 +11,7 @@
 #include <hookline/core/error.hpp>
 #include <hookline/store/prefix_store.hpp>
 
+#include "backend/meeting.hpp"
 #include "backend/mpi/leftovers.hpp"
 #include "backend/mpi/link.hpp"
 #include "backend/mpi/mpi_message.hpp"
@@ -20,31 +22,17 @@ namespace hookline::mpi {
 namespace {
 
 constexpr const char* kCommunicator = "communicator";
-constexpr const char* kAllCame = "all came";
 
 /// Waits until all ranks have said that they are here: MPI itself would wait for them for ever. It would do so as well
-/// where one of them gave up waiting just before the last one came. So the first rank that knows how it ended decides
-/// for all of them, in the store.
+/// where one of them gave up waiting just before the last one came; the ranks decide that once, in the store.
 void await_all(Store& store, const std::string& prefix, const std::vector<int>& ranks, int own, Milliseconds timeout,
                const std::string& what) {
-  const auto key = [&](int rank) { return fmt::format("{}/{}", prefix, rank); };
-  store.set(key(own), "here");
-  std::vector<std::string> keys;
-  keys.reserve(ranks.size());
-  for (const int rank : ranks) keys.push_back(key(rank));
-  std::vector<int> missing;
+  const auto place = static_cast<int>(std::find(ranks.begin(), ranks.end(), own) - ranks.begin());
   try {
-    store.wait(keys, timeout);
-  } catch (const Timeout&) {
-    for (const int rank : ranks) {
-      if (!store.check({key(rank)})) missing.push_back(rank);
-    }
+    backend::meet(store, prefix, place, static_cast<int>(ranks.size()), "", deadline_after(timeout));
+  } catch (const Timeout& e) {
+    throw Timeout(fmt::format("{}: {} (within {} ms)", what, e.what(), timeout.count()), e.ranks());
   }
-  const std::string found =
-      missing.empty() ? kAllCame
-                      : fmt::format("rank {} did not come within {} ms", fmt::join(missing, ", "), timeout.count());
-  const std::string decided = store.compare_set(prefix + "/decided", "", found);
-  if (decided != kAllCame) throw Timeout(fmt::format("{}: {}", what, decided));
 }
 
 class MpiEngine final : public Engine {

@@ -18,6 +18,7 @@
 #include <hookline/core/error.hpp>
 #include <hookline/core/interrupt.hpp>
 
+#include "backend/bootstrap.hpp"
 #include "backend/host.hpp"
 #include "backend/meeting.hpp"
 
@@ -40,16 +41,23 @@ std::pair<sockaddr_un, socklen_t> abstract_address(const std::string& name) {
   return {address, static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size())};
 }
 
-void wait_readable(int fd, Clock::time_point deadline, const std::string& what) {
+void wait_readable(int fd, Clock::time_point deadline, const std::string& what, const std::vector<int>& ranks) {
   pollfd entry = {fd, POLLIN, 0};
   for (;;) {
     const Milliseconds left = time_left(deadline);
     const int ready = poll(&entry, 1, static_cast<int>(std::min(left, kInterruptPeriod).count()));
     if (ready > 0) return;
     if (ready < 0 && errno != EINTR) refuse("poll");
-    if (ready == 0 && left <= kInterruptPeriod) throw Timeout(what);
-    check_interrupt();
+    if (ready == 0 && left <= kInterruptPeriod) throw Timeout(what, ranks);
+    backend::check_bootstrap();
   }
+}
+
+PeerLost gone(int rank, int peer, const std::string& why) {
+  const int lost = backend::global_rank(peer);
+  return {
+      fmt::format("rank {} of the shm group went away while rank {} joined: {}", lost, backend::global_rank(rank), why),
+      {lost}};
 }
 
 // What goes through a socket: a rank, with room for a descriptor beside it.
@@ -69,14 +77,16 @@ struct Packet {
   msghdr header = {};
 };
 
-void send_descriptor(int socket, int rank, int fd) {
+void send_descriptor(int socket, int rank, int peer, int fd) {
   Packet packet(rank);
   cmsghdr* const beside = CMSG_FIRSTHDR(&packet.header);
   beside->cmsg_level = SOL_SOCKET;
   beside->cmsg_type = SCM_RIGHTS;
   beside->cmsg_len = CMSG_LEN(sizeof(int));
   std::memcpy(CMSG_DATA(beside), &fd, sizeof fd);
-  if (sendmsg(socket, &packet.header, MSG_NOSIGNAL) != sizeof rank) refuse("cannot hand over shared memory");
+  if (sendmsg(socket, &packet.header, MSG_NOSIGNAL) == sizeof rank) return;
+  if (errno == EPIPE || errno == ECONNRESET) throw gone(rank, peer, std::strerror(errno));
+  refuse("cannot hand over shared memory");
 }
 
 // The rank that the other end says it is, and what it handed over; nothing where it said nothing that makes sense.
@@ -121,14 +131,15 @@ std::vector<std::string> meet(Store& store, int rank, int size, const std::strin
   std::vector<int> elsewhere;
   for (const std::string& said : backend::meet(store, "shm", rank, size, fmt::format("{}\n{}", host, name), deadline)) {
     const std::size_t end = std::min(said.find('\n'), said.size());
-    if (said.substr(0, end) != host) elsewhere.push_back(static_cast<int>(names.size()));
+    if (said.substr(0, end) != host) elsewhere.push_back(backend::global_rank(static_cast<int>(names.size())));
     names.push_back(said.substr(std::min(end + 1, said.size())));
   }
   if (!elsewhere.empty()) {
-    throw Unsupported(fmt::format(
-        "the shm backend joins processes of one host, in one network namespace and one PID namespace; rank {} is not "
-        "where rank {} is",
-        fmt::join(elsewhere, ", "), rank));
+    throw Unsupported(fmt::format("the shm backend joins processes of one host, in one network namespace and one PID "
+                                  "namespace; rank {} is not "
+                                  "where rank {} is",
+                                  fmt::join(elsewhere, ", "), backend::global_rank(rank)),
+                      elsewhere);
   }
   return names;
 }
@@ -153,23 +164,26 @@ std::vector<Peer> hand_over(Store& store, int rank, int size, int memory, Clock:
     if (!connection) refuse("cannot open a socket for the shm group");
     const auto [address, length] = abstract_address(names[static_cast<std::size_t>(r)]);
     if (connect(connection.get(), reinterpret_cast<const sockaddr*>(&address), length) != 0) {
-      throw PeerLost(fmt::format("rank {} of the shm group was gone when rank {} wanted to meet it: {}", r, rank,
-                                 std::strerror(errno)));
+      if (errno == ECONNREFUSED || errno == ECONNRESET || errno == EPIPE) throw gone(rank, r, std::strerror(errno));
+      refuse(fmt::format("cannot connect to rank {} of the shm group", backend::global_rank(r)));
     }
     if (const ucred peer = credentials(connection.get()); !is_trusted(peer)) {
       throw ResourceError(
-          fmt::format("rank {} of the shm group belongs to user {}, rank {} to user {}: run them as one", r, peer.uid,
-                      rank, geteuid()));
+          fmt::format("rank {} of the shm group belongs to user {}, rank {} to user {}: run them as one",
+                      backend::global_rank(r), peer.uid, backend::global_rank(rank), geteuid()),
+          {backend::global_rank(r)});
     }
-    send_descriptor(connection.get(), rank, memory);
+    send_descriptor(connection.get(), rank, r, memory);
   }
   std::string turned_away;
   std::vector<int> missing(static_cast<std::size_t>(size - 1 - rank));
   std::iota(missing.begin(), missing.end(), rank + 1);
   while (!missing.empty()) {
+    const std::vector<int> awaited = backend::global_ranks(missing);
     wait_readable(listener.get(), deadline,
-                  fmt::format("rank {} of the shm group waited in vain for rank {}{}", rank, fmt::join(missing, ", "),
-                              turned_away));
+                  fmt::format("rank {} of the shm group waited in vain for rank {}{}", backend::global_rank(rank),
+                              fmt::join(awaited, ", "), turned_away),
+                  awaited);
     const Descriptor connection(accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC));
     if (!connection && errno != EINTR && errno != ECONNABORTED) refuse("cannot let a rank of the shm group in");
     if (!connection) continue;
@@ -181,19 +195,20 @@ std::vector<Peer> hand_over(Store& store, int rank, int size, int memory, Clock:
     }
     Descriptor process = process_of(peer);
     if (!process) continue;
-    wait_readable(connection.get(), deadline, "a peer connected and said nothing");
+    wait_readable(connection.get(), deadline, "a peer connected and said nothing", {});
     auto [r, descriptor] = receive_descriptor(connection.get());
     if (std::erase(missing, r) == 0) continue;
-    send_descriptor(connection.get(), rank, memory);
+    send_descriptor(connection.get(), rank, r, memory);
     peers[static_cast<std::size_t>(r)] = {std::move(descriptor), std::move(process)};
   }
   for (int r = 0; r < rank; ++r) {
     const int connection = lower[static_cast<std::size_t>(r)].get();
-    wait_readable(connection, deadline, fmt::format("rank {} of the shm group did not hand over its memory", r));
+    const int peer = backend::global_rank(r);
+    wait_readable(connection, deadline, fmt::format("rank {} of the shm group did not hand over its memory", peer),
+                  {peer});
     Descriptor process = process_of(credentials(connection));
     auto [said, descriptor] = receive_descriptor(connection);
-    if (!process || said != r)
-      throw PeerLost(fmt::format("rank {} of the shm group went away while rank {} joined", r, rank));
+    if (!process || said != r) throw gone(rank, r, "it closed its socket");
     peers[static_cast<std::size_t>(r)] = {std::move(descriptor), std::move(process)};
   }
   return peers;

@@ -12,6 +12,7 @@
 #include <hookline/store/prefix_store.hpp>
 
 #include "backend/embedded/embedded_backend.hpp"
+#include "backend/meeting.hpp"
 #include "backend/shm/handover.hpp"
 #include "backend/shm/region.hpp"
 
@@ -93,8 +94,8 @@ std::shared_ptr<Backend> make_shm_backend(std::shared_ptr<Store> store, int rank
   auto memory = std::make_unique<shm::ShmMemory>(*store, rank, size, deadline);
   auto backend =
       embedded::make_backend(std::move(memory), {.name = "shm", .sleeps = waiting == ShmWaiting::sleep}, subset);
-  // Nobody may look for a sign of life before everybody gives one.
-  store->barrier("shm/ready", size, time_left(deadline));
+  // No rank may look for a sign of life before all give one.
+  backend::meet(*store, "shm/ready", rank, size, "", deadline);
   return backend;
 }
 

@@ -1,0 +1,16 @@
+// Ranks that die while a group is being made: the others are told which, long before their timeout.
+#include "backend/bootstrap.hpp"
+
+#include <gtest/gtest.h>
+
+#include "harness/killed_rank.hpp"
+
+namespace hookline {
+namespace {
+
+TEST(Bootstrap, ADeathInInitIsTold) { testing::expect_deaths_are_told({.backend = "shm"}); }
+
+TEST(Bootstrap, ADeathInSplitIsTold) { testing::expect_deaths_are_told({.backend = "shm", .in_split = true}); }
+
+}  // namespace
+}  // namespace hookline

@@ -1,0 +1,239 @@
+// Forks the ranks, and has the victim's store kill it.
+#include "harness/killed_rank.hpp"
+
+#include <sched.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <csignal>
+#include <cstdio>
+#include <cstring>
+#include <functional>
+#include <stdexcept>
+
+#include <gmock/gmock.h>
+
+#include <hookline/core/error.hpp>
+#include <hookline/group/init.hpp>
+#include <hookline/store/file_store.hpp>
+
+#include "harness/temp_directory.hpp"
+
+namespace hookline::testing {
+namespace {
+
+constexpr int kMostRanks = 16;
+constexpr auto kTimeout = std::chrono::seconds(60);
+
+std::int64_t now_us() {
+  return std::chrono::duration_cast<std::chrono::microseconds>(Clock::now().time_since_epoch()).count();
+}
+
+// What ranks leave in memory that they share with the test.
+struct Board {
+  std::atomic<std::int64_t> died_at;
+  std::atomic<bool> victim_made_it;
+  struct Rank {
+    std::atomic<std::int64_t> told_at;
+    std::array<char, 16> error;
+    std::array<char, 400> text;
+    std::array<int, kMostRanks> ranks;
+    std::size_t count;
+  };
+  std::array<Rank, kMostRanks> ranks;
+};
+
+void copy(const std::string& from, char* to, std::size_t room) {
+  std::memcpy(to, from.data(), std::min(from.size(), room - 1));
+}
+
+/// Kills this process before a call, once its first call of `from` has happened.
+class KillingStore final : public Store {
+ public:
+  KillingStore(std::shared_ptr<Store> store, int calls, std::string from, Board& board)
+      : store_(std::move(store)), left_(calls), from_(std::move(from)), board_(board) {}
+
+  void arm() { armed_ = true; }
+
+  std::string describe() const override { return store_->describe(); }
+  void set(const std::string& key, const std::string& value) override {
+    count();
+    store_->set(key, value);
+    armed_ = armed_ || (!from_.empty() && key.find(from_) != std::string::npos);
+  }
+  std::string get(const std::string& key) override { return counted().get(key); }
+  std::int64_t add(const std::string& key, std::int64_t amount) override { return counted().add(key, amount); }
+  void wait(const std::vector<std::string>& keys, Milliseconds timeout) override { counted().wait(keys, timeout); }
+  bool check(const std::vector<std::string>& keys) override { return counted().check(keys); }
+  std::string compare_set(const std::string& key, const std::string& expected, const std::string& desired) override {
+    return counted().compare_set(key, expected, desired);
+  }
+  bool delete_key(const std::string& key) override { return counted().delete_key(key); }
+  std::int64_t num_keys() override { return counted().num_keys(); }
+
+ private:
+  Store& counted() {
+    count();
+    return *store_;
+  }
+  void count() {
+    if (!armed_ || --left_ > 0) return;
+    board_.died_at = now_us();
+    kill(getpid(), SIGKILL);
+    pause();
+  }
+
+  const std::shared_ptr<Store> store_;
+  int left_;
+  const std::string from_;
+  bool armed_ = false;
+  Board& board_;
+};
+
+std::string type_of(const Error& e) {
+  if (dynamic_cast<const PeerLost*>(&e)) return "PeerLost";
+  if (dynamic_cast<const Timeout*>(&e)) return "Timeout";
+  if (dynamic_cast<const Aborted*>(&e)) return "Aborted";
+  if (dynamic_cast<const Mismatch*>(&e)) return "Mismatch";
+  if (dynamic_cast<const ResourceError*>(&e)) return "ResourceError";
+  return "Error";
+}
+
+void make_groups(const Killing& killing, int rank, const std::string& path, Board& board) {
+  std::shared_ptr<Store> store = std::make_shared<FileStore>(path);
+  std::shared_ptr<KillingStore> killer;
+  if (rank == killing.victim) {
+    const std::string from = killing.in_split ? "" : "bootstrap/process/";
+    killer = std::make_shared<KillingStore>(store, killing.calls, from, board);
+    store = killer;
+  }
+  const auto group = init_process_group({.backend = killing.backend,
+                                         .rank = rank,
+                                         .world_size = killing.ranks,
+                                         .timeout = kTimeout,
+                                         .store = store,
+                                         .backend_options = killing.options});
+  if (killing.in_split) {
+    if (killer) killer->arm();
+    group->split(0, -rank);  // in another order: errors name the ranks of `group`
+  }
+  if (rank == killing.victim) {
+    board.victim_made_it = true;
+    board.died_at = now_us();
+    kill(getpid(), SIGKILL);
+    pause();
+  }
+  group->barrier()->wait();
+}
+
+[[noreturn]] void run_rank(const Killing& killing, int rank, const std::string& path, Board& board) {
+  Board::Rank& mine = board.ranks[static_cast<std::size_t>(rank)];
+  std::string error = "none";
+  std::string text;
+  try {
+    make_groups(killing, rank, path, board);
+  } catch (const Error& e) {
+    error = type_of(e);
+    text = describe(std::current_exception());
+    for (const int r : e.ranks()) {
+      if (mine.count < mine.ranks.size()) mine.ranks[mine.count++] = r;
+    }
+  } catch (const std::exception& e) {
+    error = "foreign";
+    text = e.what();
+  }
+  copy(error, mine.error.data(), mine.error.size());
+  copy(text, mine.text.data(), mine.text.size());
+  mine.told_at = now_us();
+  _exit(0);
+}
+
+pid_t fork_checked() {
+  const pid_t child = fork();
+  if (child < 0) throw std::runtime_error("fork failed");
+  return child;
+}
+
+// The first process of a PID namespace ends all others with it, so it is none of the ranks.
+pid_t start_host(const std::vector<int>& ranks, bool own_host, const std::function<void(int rank)>& run) {
+  const pid_t host = fork_checked();
+  if (host != 0) return host;
+  if (own_host && unshare(CLONE_NEWPID) != 0 && unshare(CLONE_NEWUSER | CLONE_NEWPID) != 0) _exit(1);
+  const pid_t first = own_host ? fork() : -1;
+  if (first == 0) {
+    pause();
+    _exit(0);
+  }
+  std::vector<pid_t> children;
+  for (const int rank : ranks) {
+    const pid_t child = fork();
+    if (child == 0) run(rank);
+    children.push_back(child);
+  }
+  for (const pid_t child : children) waitpid(child, nullptr, 0);
+  if (first > 0) {
+    kill(first, SIGKILL);
+    waitpid(first, nullptr, 0);
+  }
+  _exit(0);
+}
+
+}  // namespace
+
+std::vector<Survivor> kill_rank(const Killing& killing) {
+  void* const memory = mmap(nullptr, sizeof(Board), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  auto* const board = new (memory) Board{};
+  const test::TempDirectory directory;
+  std::vector<pid_t> hosts;
+  const int per_host = (killing.ranks + killing.hosts - 1) / killing.hosts;
+  for (int first = 0; first < killing.ranks; first += per_host) {
+    std::vector<int> ranks;
+    for (int r = first; r < std::min(first + per_host, killing.ranks); ++r) ranks.push_back(r);
+    hosts.push_back(
+        start_host(ranks, killing.hosts > 1, [&](int rank) { run_rank(killing, rank, directory / "store", *board); }));
+  }
+  for (const pid_t host : hosts) waitpid(host, nullptr, 0);
+  std::vector<Survivor> survivors;
+  for (int r = 0; r < killing.ranks && !board->victim_made_it; ++r) {
+    if (r == killing.victim) continue;
+    const Board::Rank& rank = board->ranks[static_cast<std::size_t>(r)];
+    survivors.push_back({.rank = r,
+                         .error = rank.error.data(),
+                         .text = rank.text.data(),
+                         .ranks = {rank.ranks.begin(), rank.ranks.begin() + static_cast<std::ptrdiff_t>(rank.count)},
+                         .seconds = static_cast<double>(rank.told_at - board->died_at) / 1e6});
+  }
+  munmap(memory, sizeof(Board));
+  return survivors;
+}
+
+void expect_deaths_are_told(Killing killing) {
+  constexpr int kMostCalls = 200;
+  double slowest = 0;
+  int late = 0;
+  int all = 0;
+  for (killing.calls = 1; killing.calls < kMostCalls; ++killing.calls) {
+    killing.victim = killing.calls % killing.ranks;
+    const std::vector<Survivor> survivors = kill_rank(killing);
+    if (survivors.empty()) break;
+    for (const Survivor& survivor : survivors) {
+      const auto where = ::testing::Message()
+                         << "rank " << survivor.rank << ", victim " << killing.victim << " at call " << killing.calls
+                         << ", after " << survivor.seconds << " s: " << survivor.error << ": " << survivor.text;
+      EXPECT_EQ(survivor.error, "PeerLost") << where;
+      EXPECT_EQ(survivor.ranks, std::vector{killing.victim}) << where;
+      EXPECT_LT(survivor.seconds, 20) << where;
+      slowest = std::max(slowest, survivor.seconds);
+      late += survivor.seconds > 1 ? 1 : 0;
+      ++all;
+    }
+  }
+  EXPECT_GT(killing.calls, 5) << "the victim was hardly ever killed";
+  std::printf("%d survivors, the slowest told after %.3f s, %d after more than 1 s\n", all, slowest, late);
+}
+
+}  // namespace hookline::testing
