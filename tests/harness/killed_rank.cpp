@@ -3,6 +3,7 @@
 
 #include <sched.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -165,6 +166,7 @@ pid_t start_host(const std::vector<int>& ranks, bool own_host, const std::functi
   if (own_host && unshare(CLONE_NEWPID) != 0 && unshare(CLONE_NEWUSER | CLONE_NEWPID) != 0) _exit(1);
   const pid_t first = own_host ? fork() : -1;
   if (first == 0) {
+    prctl(PR_SET_PDEATHSIG, SIGKILL);  // a test that is stopped leaves no process behind
     pause();
     _exit(0);
   }

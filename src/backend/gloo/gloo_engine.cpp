@@ -177,6 +177,7 @@ class GlooEngine final : public Engine {
     }
     const Addresses theirs = exchange_addresses(*store_, rank_, size_, own, deadline);
     for (int r = 0; r < size_; ++r) where_.push_back(fmt::format("rank {}", r));
+    constexpr Milliseconds kClosingPeriod{10};
     // Gloo's own wait for a peer ends at its timeout alone; meanwhile this thread looks for dead ranks.
     std::vector<int> ranks(static_cast<std::size_t>(size_));
     std::iota(ranks.begin(), ranks.end(), 0);
@@ -186,8 +187,10 @@ class GlooEngine final : public Engine {
       while (connected.wait_for(kInterruptPeriod) != std::future_status::ready) backend::check_bootstrap();
     } catch (...) {
       given_up_ = true;
-      close();
-      throw;  // the future's end waits for the thread
+      // Closing ends Gloo's wait only once that has begun, so it is repeated until the thread is through.
+      do close();
+      while (connected.wait_for(kClosingPeriod) != std::future_status::ready);
+      throw;
     }
     connected.get();
   }
