@@ -7,9 +7,11 @@
 
 int main(int argc, char** argv) {
   try {
-    const auto [store, rank, world_size, local_rank] =
+    const hookline::Rendezvous job =
         hookline::rendezvous(argc > 1 ? argv[1] : "env://", std::nullopt, std::nullopt, std::chrono::seconds(60));
-    hookline::PrefixStore mine("test", store);
+    const int rank = job.rank;
+    const int world_size = job.world_size;
+    hookline::PrefixStore mine("test", job.store);
     mine.set("from/" + std::to_string(rank), std::to_string(rank * rank));
     for (int peer = 0; peer < world_size; ++peer) {
       const std::string value = mine.get("from/" + std::to_string(peer));
@@ -17,7 +19,8 @@ int main(int argc, char** argv) {
         throw hookline::Mismatch("peer " + std::to_string(peer) + " said " + value);
     }
     mine.barrier("met", world_size, std::chrono::seconds(60));
-    std::printf("rank %d of %d, local %d, through %s\n", rank, world_size, local_rank, store->describe().c_str());
+    std::printf("rank %d of %d, local %d, through %s\n", rank, world_size, job.local_rank,
+                job.store->describe().c_str());
     mine.barrier("left", world_size, std::chrono::seconds(60));
     // Rank 0 may keep the server, so it goes last.
     if (mine.add("gone", 1) == world_size) mine.set("all gone", "");
