@@ -82,10 +82,11 @@ inline std::vector<std::string> meet(Store& store, const std::string& kind, int 
   std::vector<std::string> keys(static_cast<std::size_t>(size));
   for (std::size_t r = 0; r < keys.size(); ++r) keys[r] = fmt::format("{}/{}", kind, r);
   if (set_once(store, keys[static_cast<std::size_t>(rank)], kPresent + says) == kAbsent) {
-    throw Timeout(fmt::format(
-        "rank {} of {} came to the {} group after another rank had stopped waiting for it; start all ranks together, "
-        "or give them a longer timeout",
-        global_rank(rank), size, kind));
+    throw Timeout(
+        fmt::format("rank {} of {} came to the {} group after another rank had stopped waiting for it; start all ranks "
+                    "together, or give them a longer timeout",
+                    global_rank(rank), size, kind),
+        {global_rank(rank)});
   }
   const std::string all = kind + "/all";
   if (store.add(kind + "/count", 1) == size) {

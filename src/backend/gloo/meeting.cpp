@@ -1,8 +1,5 @@
-// One key for each rank, with its addresses for all the others.
+// A key for each pair of ranks: the address that one has for the other.
 #include "backend/gloo/meeting.hpp"
-
-#include <cstdint>
-#include <cstring>
 
 #include <fmt/format.h>
 
@@ -14,50 +11,43 @@ namespace hookline::gloo_engine {
 namespace {
 
 // Ranks of another version must not connect: they would have another number of connections.
-constexpr std::string_view kHead = "hookline-gloo 3\n";
+constexpr const char* kVersion = "hookline-gloo 4";
+
+std::string address_key(int from, int to) { return fmt::format("gloo/from/{}/to/{}", from, to); }
 
 }  // namespace
 
-std::string written(const Addresses& addresses) {
-  std::string text(kHead);
-  for (const auto& address : addresses) {
-    const auto bytes = static_cast<std::uint32_t>(address.size());
-    text.append(reinterpret_cast<const char*>(&bytes), sizeof bytes);
-    text.append(address.data(), address.size());
-  }
-  return text;
-}
-
-Addresses read_addresses(const std::string& text, int size, int rank) {
-  const auto refuse = [&] {
-    throw Mismatch(fmt::format("gloo: what rank {} left in the store are not addresses for {} ranks: it runs another "
-                               "version of Hookline, or the store is used for something else, too",
-                               rank, size),
-                   {rank});
-  };
-  if (text.compare(0, kHead.size(), kHead) != 0) refuse();
-  std::size_t at = kHead.size();
-  Addresses addresses;
-  for (int i = 0; i < size; ++i) {
-    std::uint32_t bytes = 0;
-    if (text.size() - at < sizeof bytes) refuse();
-    std::memcpy(&bytes, text.data() + at, sizeof bytes);
-    at += sizeof bytes;
-    if (bytes > text.size() - at) refuse();
-    addresses.emplace_back(text.begin() + static_cast<std::ptrdiff_t>(at),
-                           text.begin() + static_cast<std::ptrdiff_t>(at + bytes));
-    at += bytes;
-  }
-  if (at != text.size()) refuse();
-  return addresses;
-}
-
+// A rank reads the addresses that the others have for it, and no more: all that all ranks have would be as many times
+// that as there are ranks, for each rank and through one server.
 Addresses exchange_addresses(Store& store, int rank, int size, const Addresses& own, Clock::time_point deadline) {
-  const std::vector<std::string> said = backend::meet(store, "gloo", rank, size, written(own), deadline);
-  Addresses found(static_cast<std::size_t>(size));
+  std::vector<int> peers;
+  std::vector<std::string> keys;
+  std::vector<std::string> values;
   for (int r = 0; r < size; ++r) {
-    const auto i = static_cast<std::size_t>(r);
-    if (r != rank) found[i] = read_addresses(said[i], size, r)[static_cast<std::size_t>(rank)];
+    if (r == rank) continue;
+    const std::vector<char>& address = own[static_cast<std::size_t>(r)];
+    peers.push_back(r);
+    keys.push_back(address_key(rank, r));
+    values.emplace_back(address.begin(), address.end());
+  }
+  store.multi_set(keys, values);
+  const std::vector<std::string> versions = backend::meet(store, "gloo", rank, size, kVersion, deadline);
+
+  for (std::size_t i = 0; i < peers.size(); ++i) keys[i] = address_key(peers[i], rank);
+  const std::vector<std::string> read = store.multi_get(keys);
+  Addresses found(static_cast<std::size_t>(size));
+  for (std::size_t i = 0; i < peers.size(); ++i) {
+    const auto peer = static_cast<std::size_t>(peers[i]);
+    // Gloo writes all of them with the same length.
+    if (versions[peer] != kVersion || read[i].size() != values[i].size()) {
+      throw Mismatch(
+          fmt::format("gloo: what rank {} left in the store is no address for rank {} of {}: it runs another "
+                      "version of Hookline, or the store is used for something else, too",
+                      peers[i], rank, size),
+          {peers[i]});
+    }
+    found[peer].assign(read[i].begin(), read[i].end());
+    store.delete_key(keys[i]);
   }
   return found;
 }

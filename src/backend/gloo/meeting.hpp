@@ -1,7 +1,6 @@
 // How ranks find each other's sockets in the store.
 #pragma once
 
-#include <string>
 #include <vector>
 
 #include <hookline/core/deadline.hpp>
@@ -14,9 +13,5 @@ using Addresses = std::vector<std::vector<char>>;  ///< by peer; as Gloo writes 
 /// Publishes where each peer finds this rank, and returns where this rank finds each peer. Timeout naming the ranks
 /// that did not come, Mismatch where one published something else.
 Addresses exchange_addresses(Store& store, int rank, int size, const Addresses& own, Clock::time_point deadline);
-
-/// One rank's addresses as text for the store, and back; throws Mismatch.
-std::string written(const Addresses& addresses);
-Addresses read_addresses(const std::string& text, int size, int rank);
 
 }  // namespace hookline::gloo_engine

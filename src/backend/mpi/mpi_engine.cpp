@@ -31,7 +31,9 @@ void await_all(Store& store, const std::string& prefix, const std::vector<int>& 
   try {
     backend::meet(store, prefix, place, static_cast<int>(ranks.size()), "", deadline_after(timeout));
   } catch (const Timeout& e) {
-    throw Timeout(fmt::format("{}: {} (within {} ms)", what, e.what(), timeout.count()), e.ranks());
+    throw Timeout(
+        fmt::format("{}: rank {} did not come within {} ms", what, fmt::join(e.ranks(), ", "), timeout.count()),
+        e.ranks());
   }
 }
 

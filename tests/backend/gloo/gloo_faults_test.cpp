@@ -114,6 +114,7 @@ TEST_F(GlooFaults, ARankThatComesAndIsNotThereIsNamed) {
     store->set(kind + std::string("/1"), before->get(kind + std::string("/1")));
     store->add(kind + std::string("/count"), 1);
   }
+  for (const char* const key : {"gloo/from/1/to/0", "gloo/from/1/to/2"}) store->set(key, before->get(key));
   std::thread other([&] { EXPECT_ANY_THROW(make_gloo(store, 2, 3, Milliseconds(600))); });
   EXPECT_THAT([&] { make_gloo(store, 0, 3, Milliseconds(600)); },
               ThrowsMessage<Error>(HasSubstr("rank 0 cannot connect to rank 1")));
@@ -126,6 +127,7 @@ TEST_F(GlooFaults, SomethingElseInTheStoreIsAMismatch) {
   store->add("gloo/count", 1);
   store->set("address/gloo/1", "nonsense");
   store->set("gloo/1", "=nonsense");
+  store->set("gloo/from/1/to/0", "nonsense");
   EXPECT_THAT([&] { make_gloo(store, 0, 2, seconds(5)); }, ThrowsMessage<Mismatch>(HasSubstr("rank 1")));
 }
 

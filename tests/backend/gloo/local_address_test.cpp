@@ -7,8 +7,6 @@
 
 #include <hookline/core/error.hpp>
 
-#include "backend/gloo/meeting.hpp"
-
 namespace hookline::gloo_engine {
 namespace {
 
@@ -61,23 +59,6 @@ TEST(LocalAddress, IsKeptWhereTheUserNamedIt) {
   setenv("GLOO_SOCKET_IFNAME", "lo", 1);
   EXPECT_TRUE(is_named({}));
   unsetenv("GLOO_SOCKET_IFNAME");
-}
-
-TEST(Meeting, AddressesSurviveTheStore) {
-  const Addresses all = {{}, {'a', 'b'}, {'\0', 'c'}};
-  EXPECT_EQ(read_addresses(written(all), 3, 0), all);
-}
-
-TEST(Meeting, BytesThatAreNoAddressesAreRefused) {
-  const std::string text = written({{}, {'a', 'b'}, {'c'}});
-  for (std::size_t length = 0; length < text.size(); ++length) {
-    EXPECT_THROW(read_addresses(text.substr(0, length), 3, 1), Mismatch) << length;
-  }
-  EXPECT_THROW(read_addresses(text + "x", 3, 1), Mismatch);
-  EXPECT_THROW(read_addresses(text, 2, 1), Mismatch);
-  std::string huge = text;
-  huge[huge.size() - 5 - 3] = '\x7f';
-  EXPECT_THROW(read_addresses(huge, 3, 1), Mismatch);
 }
 
 }  // namespace
