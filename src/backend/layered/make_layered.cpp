@@ -2,12 +2,15 @@
 #include "backend/layered/make_layered.hpp"
 
 #include <algorithm>
+#include <future>
 #include <numeric>
 
 #include <fmt/format.h>
 
 #include <hookline/core/error.hpp>
+#include <hookline/core/interrupt.hpp>
 
+#include "backend/bootstrap.hpp"
 #include "backend/layered/layers.hpp"
 
 namespace hookline::layered {
@@ -81,9 +84,14 @@ class LayeredBackend final : public Backend {
 };
 
 // Returns when all ranks have all of their parts. Some have fewer to make, and the time of their first operation would
-// run while the others are still at it.
+// run while the others are still at it. The barrier does not watch a rank that dies while it makes another part.
 void await_all(const Levels& levels, Milliseconds timeout) {
-  levels.flat->start({.type = OpType::barrier}, 0, timeout)->wait();
+  const WorkPtr barrier = levels.flat->start({.type = OpType::barrier}, 0, timeout);
+  const auto over = std::make_shared<std::promise<void>>();
+  const std::future<void> is_over = over->get_future();
+  barrier->when_over([over] { over->set_value(); }, true);
+  while (is_over.wait_for(kInterruptPeriod) != std::future_status::ready) backend::check_bootstrap();
+  barrier->wait();
 }
 
 }  // namespace
