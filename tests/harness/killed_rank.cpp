@@ -14,7 +14,9 @@
 #include <cstdio>
 #include <cstring>
 #include <functional>
+#include <limits>
 #include <stdexcept>
+#include <thread>
 
 #include <gmock/gmock.h>
 
@@ -37,6 +39,8 @@ std::int64_t now_us() {
 // What ranks leave in memory that they share with the test.
 struct Board {
   std::atomic<std::int64_t> died_at;
+  std::atomic<int> announced;
+  std::atomic<int> told;
   std::atomic<bool> victim_made_it;
   struct Rank {
     std::atomic<std::int64_t> told_at;
@@ -52,11 +56,20 @@ void copy(const std::string& from, char* to, std::size_t room) {
   std::memcpy(to, from.data(), std::min(from.size(), room - 1));
 }
 
-/// Kills this process before a call, once its first call of `from` has happened.
+constexpr std::int64_t kMostStay = 5'000'000;  // microseconds
+
+constexpr const char* kAnnounced = "bootstrap/process/";
+
+/// Kills this process before a call, once all ranks are known in the store: a rank that comes after the others have
+/// failed takes part in their next attempt.
 class KillingStore final : public Store {
  public:
-  KillingStore(std::shared_ptr<Store> store, int calls, std::string from, Board& board)
-      : store_(std::move(store)), left_(calls), from_(std::move(from)), board_(board) {}
+  KillingStore(std::shared_ptr<Store> store, const Killing& killing, int rank, Board& board)
+      : store_(std::move(store)),
+        ranks_(killing.ranks),
+        left_(rank == killing.victim ? killing.calls : std::numeric_limits<int>::max()),
+        in_init_(!killing.in_split),
+        board_(board) {}
 
   void arm() { armed_ = true; }
 
@@ -64,7 +77,9 @@ class KillingStore final : public Store {
   void set(const std::string& key, const std::string& value) override {
     count();
     store_->set(key, value);
-    armed_ = armed_ || (!from_.empty() && key.find(from_) != std::string::npos);
+    if (key.find(kAnnounced) == std::string::npos) return;
+    board_.announced.fetch_add(1);
+    armed_ = in_init_;
   }
   std::string get(const std::string& key) override { return counted().get(key); }
   std::int64_t add(const std::string& key, std::int64_t amount) override { return counted().add(key, amount); }
@@ -83,14 +98,16 @@ class KillingStore final : public Store {
   }
   void count() {
     if (!armed_ || --left_ > 0) return;
+    while (board_.announced < ranks_) std::this_thread::yield();
     board_.died_at = now_us();
     kill(getpid(), SIGKILL);
     pause();
   }
 
   const std::shared_ptr<Store> store_;
+  const int ranks_;
   int left_;
-  const std::string from_;
+  const bool in_init_;
   bool armed_ = false;
   Board& board_;
 };
@@ -105,13 +122,7 @@ std::string type_of(const Error& e) {
 }
 
 void make_groups(const Killing& killing, int rank, const std::string& path, Board& board) {
-  std::shared_ptr<Store> store = std::make_shared<FileStore>(path);
-  std::shared_ptr<KillingStore> killer;
-  if (rank == killing.victim) {
-    const std::string from = killing.in_split ? "" : "bootstrap/process/";
-    killer = std::make_shared<KillingStore>(store, killing.calls, from, board);
-    store = killer;
-  }
+  const auto store = std::make_shared<KillingStore>(std::make_shared<FileStore>(path), killing, rank, board);
   const auto group = init_process_group({.backend = killing.backend,
                                          .rank = rank,
                                          .world_size = killing.ranks,
@@ -119,7 +130,7 @@ void make_groups(const Killing& killing, int rank, const std::string& path, Boar
                                          .store = store,
                                          .backend_options = killing.options});
   if (killing.in_split) {
-    if (killer) killer->arm();
+    store->arm();
     group->split(0, -rank);  // in another order: errors name the ranks of `group`
   }
   if (rank == killing.victim) {
@@ -150,6 +161,10 @@ void make_groups(const Killing& killing, int rank, const std::string& path, Boar
   copy(error, mine.error.data(), mine.error.size());
   copy(text, mine.text.data(), mine.text.size());
   mine.told_at = now_us();
+  // A survivor that ends is a lost peer, too: it stays until the others have been told of the victim.
+  const int survivors = killing.ranks - 1;
+  board.told.fetch_add(1);
+  while (board.told < survivors && now_us() - mine.told_at < kMostStay) std::this_thread::yield();
   _exit(0);
 }
 
