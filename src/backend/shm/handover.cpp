@@ -84,8 +84,9 @@ void send_descriptor(int socket, int rank, int peer, int fd) {
   beside->cmsg_type = SCM_RIGHTS;
   beside->cmsg_len = CMSG_LEN(sizeof(int));
   std::memcpy(CMSG_DATA(beside), &fd, sizeof fd);
-  if (sendmsg(socket, &packet.header, MSG_NOSIGNAL) == sizeof rank) return;
-  if (errno == EPIPE || errno == ECONNRESET) throw gone(rank, peer, std::strerror(errno));
+  const ssize_t sent = sendmsg(socket, &packet.header, MSG_NOSIGNAL);
+  if (sent == sizeof rank) return;
+  if (sent < 0 && (errno == EPIPE || errno == ECONNRESET)) throw gone(rank, peer, std::strerror(errno));
   refuse("cannot hand over shared memory");
 }
 

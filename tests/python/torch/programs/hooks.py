@@ -266,17 +266,15 @@ def noop_sends_nothing():
 
 @check
 def bytes_are_counted_on_every_backend():
-    sent = {}
-    for name, group in GROUPS.items():
-        for text in ["allreduce", "int8", "int8 | compare"]:
-            model = ddp(group)
+    for text in ["allreduce", "int8", "int8 | compare"]:
+        sent = set()
+        for model in map(ddp, GROUPS.values()):
             ht.register_ddp_comm_hook(text, model)
             train(model, 3)
-            sent[name, text] = ht.stats(model)["sent_bytes"]
+            sent.add(ht.stats(model)["sent_bytes"])
             if text != "allreduce":
-                assert sent[name, text] == sum(cost["sent_bytes"] for cost in ht.comm_hook(model).costs()), sent
-    for text in ["allreduce", "int8", "int8 | compare"]:
-        assert sent["gloo", text] == sent["hookline", text] > 0, sent
+                sent.add(sum(cost["sent_bytes"] for cost in ht.comm_hook(model).costs()))
+        assert len(sent - {0}) == len(sent) == 1, (text, sent)
 
 
 @check
