@@ -18,7 +18,7 @@ struct BucketLayout {
   std::vector<std::size_t> offsets = {};
   std::vector<std::size_t> lengths = {};
   std::vector<Dims> sizes = {};
-  std::vector<Tensor> parameters = {};  ///< may be empty where nobody knows them
+  std::vector<Tensor> parameters = {};  ///< empty if they are not known
   std::vector<std::string> names = {};  ///< of the parameters; the same
 };
 
@@ -53,7 +53,7 @@ class HOOKLINE_EXPORT GradBucket {
   void set_contribution(const Tensor& contribution);
   /// True if set_contribution keeps what it gets; a hook may skip decoding where it is false.
   bool wants_contribution() const noexcept { return contribution_ != nullptr; }
-  /// Has this bucket, and the copies made of it from now on, keep the contribution that is reported to one of them.
+  /// Makes this bucket, and copies made of it from now on, keep the contribution reported to any one of them.
   void request_contribution();
   /// The contribution that was reported since it was requested; empty where none was.
   std::optional<Tensor> contribution() const;

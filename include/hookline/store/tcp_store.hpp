@@ -12,7 +12,7 @@
 
 namespace hookline {
 
-/// What the server of a TCPStore accepts from all clients together. A client that exceeds a limit is refused or
+/// Limits of a TCPStore server, over all clients together. A client that exceeds a limit is refused or
 /// disconnected, with a line on the server's stderr; the server goes on serving the others.
 struct TCPStoreLimits {
   /// Connections at a time; 0 for five eighths of the process's limit on file descriptors.
@@ -64,7 +64,7 @@ struct TCPStoreOptions {
   /// A bound TCP socket for the master's server, which owns it once it has accepted it; one that it refuses with
   /// InvalidArgument stays the caller's. `port` is its port or 0. A client ignores it.
   std::optional<int> master_listen_fd = std::nullopt;
-  /// Of the server, but for `keepalive`, which is for clients too.
+  /// Apply to the server; `keepalive` applies to clients, too.
   TCPStoreLimits limits = {};
 };
 

@@ -9,8 +9,8 @@ import json
 from dataclasses import asdict, dataclass
 from typing import Any
 
-MAX_BYTES = 64 << 10  # of a message
-MAX_RANKS = 1 << 16  # of a node
+MAX_BYTES = 64 << 10  # size of one message
+MAX_RANKS = 1 << 16  # ranks on one node
 MAX_NODES = (1 << 15) - 1  # so that the ranks of all nodes fit into 31 bits
 MAX_HOST = 255
 MAX_TEXT = 2000
