@@ -1,4 +1,4 @@
-"""Every room has a page, every page is in the index, and what pages show of programs is at least well-formed."""
+"""Every module has a page, every page is in the index, and what pages show of programs is at least well-formed."""
 
 import ast
 import re
@@ -14,13 +14,13 @@ SOURCES = [
     for path in (ROOT / folder).rglob("*")
     if path.suffix in {".cpp", ".hpp", ".py"}
 ]
-ROOMS = sorted(path.name for path in (ROOT / "include/hookline").iterdir() if path.is_dir())
+MODULES = sorted(path.name for path in (ROOT / "include/hookline").iterdir() if path.is_dir())
 
 
-@pytest.mark.parametrize("room", ROOMS)
-def test_a_room_has_a_page(room: str) -> None:
-    assert f"```{{room}} {room}\n" in (ROOT / f"docs/{room}.md").read_text()
-    assert room in (ROOT / "docs/index.md").read_text().splitlines()
+@pytest.mark.parametrize("module", MODULES)
+def test_a_module_has_a_page(module: str) -> None:
+    assert f"```{{api}} {module}\n" in (ROOT / f"docs/reference/{module}.md").read_text()
+    assert f"reference/{module}" in (ROOT / "docs/index.md").read_text().splitlines()
 
 
 def test_hookline_hpp_includes_every_public_header() -> None:
@@ -62,7 +62,7 @@ def test_programs_that_pages_name_are_there() -> None:
 
 
 def test_files_and_functions_of_the_walk_are_there() -> None:
-    page = (ROOT / "docs/architecture.md").read_text()
+    page = (ROOT / "docs/concepts/life-of-a-gradient.md").read_text()
     names = [path.as_posix() for path in SOURCES]
     files = re.findall(r"`([\w/]+\.(?:cpp|hpp|py))`", page)
     assert len(files) > 30
@@ -79,7 +79,7 @@ def test_every_name_of_hookline_torch_is_on_its_page() -> None:
         for node in module.body
         if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__"
     )
-    _, table = (ROOT / "docs/torch.md").read_text().split("## Every name\n")
+    _, table = (ROOT / "docs/guide/pytorch.md").read_text().split("## Every name\n")
     assert [name for name in names if not re.search(rf"`{name}\b", table)] == []
 
 
@@ -87,14 +87,14 @@ def test_every_error_is_in_the_index() -> None:
     types = re.findall(
         r"^class HOOKLINE_EXPORT (\w+)", (ROOT / "include/hookline/core/error.hpp").read_text(), re.MULTILINE
     )
-    sections = re.findall(r"^## (\w+)$", (ROOT / "docs/errors.md").read_text(), re.MULTILINE)
+    sections = re.findall(r"^## (\w+)$", (ROOT / "docs/reference/errors.md").read_text(), re.MULTILINE)
     assert {"Error", *sections} == set(types)
 
 
 def test_messages_of_the_error_index_are_those_of_the_sources() -> None:
     text = "\n".join(path.read_text() for path in SOURCES)
     text = re.sub(r'"\s*\n\s*f?"', "", text)  # literals in several parts
-    rows = re.findall(r"^\| (`.*?) \|", (ROOT / "docs/errors.md").read_text(), re.MULTILINE)
+    rows = re.findall(r"^\| (`.*?) \|", (ROOT / "docs/reference/errors.md").read_text(), re.MULTILINE)
     messages = [message for row in rows for message in re.findall("`([^`]+)`", row)]
     assert len(messages) > 60
     assert [m for m in messages if not all(part.strip(" :'()") in text for part in m.split("…"))] == []

@@ -1,6 +1,6 @@
 """Draws what collectives_bench.py measured: cost of allreduce by size and by ranks, as an SVG for the documentation.
 
-python bench/collectives/plot.py build/bench/collectives.json docs/collectives.svg
+python bench/collectives/plot.py build/bench/collectives.json docs/performance/collectives.svg
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Prints what collectives_bench.py measured as the tables of docs/speed.md.
+"""Prints what collectives_bench.py measured as the tables of docs/performance/results.md.
 
 python bench/collectives/tables.py build/bench/collectives.json
 """

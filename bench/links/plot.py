@@ -1,6 +1,6 @@
 """Draws what links_bench.py measured: the step over the rate of the link, as an SVG for the documentation.
 
-python bench/links/plot.py docs/links.json docs/links.svg
+python bench/links/plot.py docs/performance/links.json docs/performance/links.svg
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ def mix_bits(x):
 
 
 def draw_column(seed, step, name, k, count):
-    """What docs/hook.md says of the factors to begin with."""
+    """What docs/reference/hook.md says of the factors to begin with."""
     with np.errstate(over="ignore"):
         hashed = np.uint64(0xCBF29CE484222325)
         for letter in name.encode():

@@ -22,7 +22,7 @@ def test_all_hooks_with_options_and_a_line_each(capsys):
 
 
 def test_every_hook_has_a_row_on_the_page_of_hooks():
-    page = (Path(__file__).parents[3] / "docs/hook.md").read_text()
+    page = (Path(__file__).parents[3] / "docs/reference/hook.md").read_text()
     rows = re.findall(r"^\| (`.*?`) \| ", page, re.MULTILINE)
     assert [name for name in hl.registered_hooks() if not any(re.search(rf"\b{name}\b", row) for row in rows)] == []
 

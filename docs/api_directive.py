@@ -1,4 +1,4 @@
-"""The directive {room}: everything that the public headers of one room declare for users, from Doxygen's XML."""
+"""The directive {api}: everything that the public headers of one module declare for users, from Doxygen's XML."""
 
 import xml.etree.ElementTree as ET
 from collections.abc import Iterator
@@ -62,26 +62,26 @@ def class_names(index: ET.ElementTree) -> list[str]:
     return [c.findtext("name", "") for c in index.iter("compound") if c.get("kind") in {"class", "struct"}]
 
 
-class Room(SphinxDirective):
-    """``{room} core`` on a page."""
+class ModuleApi(SphinxDirective):
+    """``{api} core`` on a page."""
 
     required_arguments = 1
 
     def run(self) -> list[nodes.Node]:
         """Parses the generated text in place of the directive."""
-        room = self.arguments[0]
+        module = self.arguments[0]
         result = []
-        for path in sorted((INCLUDE / room).rglob("*.hpp")):
+        for path in sorted((INCLUDE / module).rglob("*.hpp")):
             header = path.relative_to(INCLUDE).as_posix()
             if lines := list(lines_for(header)):
                 text = "\n".join([f".. rubric:: <hookline/{header}>", "", *lines])
                 result += self.parse_text_to_nodes(f"```{{eval-rst}}\n{text}\n```\n")
         if not result:
-            raise self.error(f"no header of the room '{room}' declares anything")
+            raise self.error(f"no header of the module {module!r} declares anything")
         return result
 
 
 def setup(app: Sphinx) -> dict[str, bool]:
     """Sphinx calls this when it loads the extension."""
-    app.add_directive("room", Room)
+    app.add_directive("api", ModuleApi)
     return {"parallel_read_safe": True}
