@@ -21,10 +21,10 @@ def run(*command: str | Path) -> str:
     return result.stdout
 
 
-def readme(language: str) -> str:
-    """The program in the README that is written in this language."""
-    (program,) = re.findall(rf"^```{language}\n(.*?)^```", (ROOT / "README.md").read_text(), re.DOTALL | re.MULTILINE)
-    return program
+def readme(heading: str) -> str:
+    """Returns the first program below a heading of the README."""
+    (section,) = re.findall(rf"^## {re.escape(heading)}\n(.*?)^## ", (ROOT / "README.md").read_text(), re.DOTALL | re.MULTILINE)
+    return re.search(r"^```\w+\n(.*?)^```", section, re.DOTALL | re.MULTILINE)[1]
 
 
 PROGRAMS = sorted([*(ROOT / "examples").glob("*.py"), *(ROOT / "examples/hooks").glob("*.py")])
@@ -38,9 +38,7 @@ def test_example(path: Path) -> None:
     assert run(*launcher, path)
 
 
-def test_every_public_name_has_an_example_and_says_what_it_is() -> None:
-    text = (ROOT / "examples/names.py").read_text()
-    assert [name for name in hl.__all__ if not re.search(rf"\bhl\.{name}\b", text)] == []
+def test_every_public_name_has_a_docstring() -> None:
     assert [name for name in hl.__all__ if name != "ArrayLike" and not getattr(hl, name).__doc__] == []
 
 
@@ -65,45 +63,16 @@ def test_every_bound_function_says_what_it_is() -> None:
     assert functions_without_a_sentence(silent.body) == ["A.f"]
 
 
-# A class for the use of libtorch::DistributedDataParallel, which has no library to hide it in.
-NOT_FOR_USERS = {"GradientAverager"}
-DECLARATION = re.compile(
-    r"""^(?:(?:class|struct|enum\ class)\ (?:\[\[nodiscard\]\]\ )?(?:HOOKLINE_EXPORT\ )?(\w+)(?:\ final)?(?:\ :.*)?\ \{
-          | using\ (\w+)\ =
-          | inline\ constexpr\ [\w:]+\ (\w+)\ ?[={]
-          | (?!using|template|class|struct|enum|static_assert|inline\ constexpr)[\w\[].*?[\s&*](?!operator)(\w+)\()""",
-    re.MULTILINE | re.VERBOSE,
-)
+def test_pytorch_program_of_the_readme(tmp_path: Path) -> None:
+    (tmp_path / "program.py").write_text(
+        readme("PyTorch") + "model(torch.full((2, 64), dist.get_rank() + 1.0)).sum().backward()\n"
+        'print(net.weight.grad[0, 0].item(), ht.stats(model)["hook"])\n'
+    )
+    assert run(*TWO_RANKS, tmp_path / "program.py").splitlines() == ["3.0 fp16"] * 2
 
 
-def public_cpp_names() -> set[str]:
-    """The types, functions and constants that stand in namespace hookline itself, not in that of a room."""
-    names = set()
-    for header in (ROOT / "include").rglob("*.hpp"):
-        text = re.sub(
-            r"^namespace (?!hookline)\w+ \{\n.*?^\}(  // namespace \w+)?$",
-            "",
-            header.read_text(),
-            flags=re.DOTALL | re.MULTILINE,
-        )
-        names |= {next(filter(None, groups)) for groups in DECLARATION.findall(text)}
-    return names
-
-
-def test_every_public_cpp_name_is_in_a_program_or_on_a_page() -> None:
-    names = public_cpp_names()
-    assert len(names) > 200
-    assert {"Tensor", "Future", "OpType", "HookPtr", "kDefaultTimeout", "make_hook", "visit_dtype"} <= names
-    shown = [path.read_text() for path in (ROOT / "examples").rglob("*.cpp")]
-    for page in (ROOT / "docs").rglob("*.md"):
-        blocks = re.compile(r"^```.*?^```", re.DOTALL | re.MULTILINE)
-        shown += blocks.findall(page.read_text()) + re.findall(r"`[^`\n]+`", blocks.sub("", page.read_text()))
-    words = set(re.findall(r"\w+", "\n".join(shown)))
-    assert sorted(names - words) == sorted(NOT_FOR_USERS)
-
-
-def test_python_program_of_the_readme(tmp_path: Path) -> None:
-    (tmp_path / "program.py").write_text(readme("python"))
+def test_numpy_program_of_the_readme(tmp_path: Path) -> None:
+    (tmp_path / "program.py").write_text(readme("NumPy"))
     lines = [line.split() for line in run(*TWO_RANKS, tmp_path / "program.py").splitlines()]
     assert {rank for rank, *_ in lines} == {"0", "1"}
     # Ten steps of 0.1 by the mean of 1 and 2, whatever eight bits lose of it; and fewer bytes than 650 floats have.
@@ -111,7 +80,7 @@ def test_python_program_of_the_readme(tmp_path: Path) -> None:
 
 
 def test_cpp_program_of_the_readme(tmp_path: Path) -> None:
-    (tmp_path / "program.cpp").write_text(readme("cpp"))
+    (tmp_path / "program.cpp").write_text(readme("C++"))
     options = ["-std=c++20", "-Wall", "-Werror", f"-I{ROOT}/include", f"-L{BUILD}/src", f"-Wl,-rpath,{BUILD}/src"]
     run("c++", *options, tmp_path / "program.cpp", "-o", tmp_path / "program", "-lhookline", "-pthread")
     assert sorted(run(*TWO_RANKS, tmp_path / "program").splitlines()) == ["0 1.5", "1 1.5"]
