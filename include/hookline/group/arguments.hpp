@@ -1,4 +1,4 @@
-// Whether a call makes sense on its own, before any peer is asked.
+// Local validation of an operation's arguments, before any communication.
 #pragma once
 
 #include <hookline/backend/collective.hpp>
@@ -6,9 +6,9 @@
 
 namespace hookline {
 
-/// Throws InvalidArgument, naming the operation and what it expects, for a call that cannot be right: lists of the
-/// wrong length, sizes that do not fit, a root or peer that does not exist, an output that is read-only or overlaps an
-/// input (unless it is this rank's own slice of it), a dtype that the reduction cannot take.
+/// Throws InvalidArgument naming the operation and the expected value. Rejects lists of the wrong length, sizes that do
+/// not match, a root or peer out of range, read-only outputs, outputs that overlap an input (other than this rank's own
+/// slice of it), and dtypes that the reduction does not support.
 HOOKLINE_EXPORT void check_arguments(const Collective& collective, int rank, int size);
 
 }  // namespace hookline

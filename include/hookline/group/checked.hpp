@@ -1,4 +1,4 @@
-// A group that compares what the ranks are about to do, before any of them does it.
+// Collective checks: a group wrapper that compares the ranks' calls before it runs them.
 #pragma once
 
 #include <memory>
@@ -9,15 +9,14 @@
 
 namespace hookline {
 
-/// A group around `group` whose collectives start only when all ranks have called the same one as the same number of
-/// its lane: operation, reduction, root, dtype and shapes are compared through `store`, which all ranks share and no
-/// other checked group uses. Where they differ, every rank's work fails with a Mismatch that lists all calls, and
-/// nothing was changed; where a rank does not come, with a Timeout that names it, and the group is aborted. A send
-/// starts, and is done, only when its receive has been called with the same dtype and shape; other ranks are not asked.
-/// A recv_anysource takes from the first rank that it finds to have called a send for it, by a recv from there.
-/// A thread for each lane, and one for messages, does the comparing, with at most four round trips to the store for
-/// each operation beside the time that the ranks wait for each other, and leaves no keys behind but the one by which an
-/// abort reaches those who compare, within about 100 ms.
+/// Wraps `group`: a collective starts only after all ranks have called the same one at the same position in its lane.
+/// Operation, reduction, root, dtype and shapes are compared through `store`. All ranks share the store, and no other
+/// checked group uses it. A difference fails every rank's work with a Mismatch that lists all calls; no data is
+/// changed. A missing rank fails the work with a Timeout that names it and aborts the group. A send starts only after
+/// its recv was called with the same dtype and shape; other ranks do not take part. A recv_anysource receives from the
+/// first rank found to have called a matching send. One thread per lane, and one for sends and receives, compares the
+/// calls with at most four store round trips per operation. An abort reaches ranks that wait in the store within about
+/// 100 ms; its key is the only one left behind.
 HOOKLINE_EXPORT std::shared_ptr<ProcessGroup> checked(std::shared_ptr<ProcessGroup> group,
                                                       std::shared_ptr<Store> store);
 

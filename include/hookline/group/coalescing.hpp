@@ -1,4 +1,4 @@
-// Several operations as one: those that are started between two calls have one work in common.
+// Coalescing: operations started between two calls share one Work.
 #pragma once
 
 #include <atomic>
@@ -10,16 +10,16 @@
 
 namespace hookline {
 
-/// What a group that implements start_coalescing() and end_coalescing() keeps. Safe to use from any thread.
+/// The state behind start_coalescing() and end_coalescing() of a group. Thread-safe.
 class HOOKLINE_EXPORT Coalescing {
  public:
-  /// Between start() and end(): then every work that the group starts has to be given to add().
+  /// True between start() and end(). The group then passes every Work that it starts to add().
   bool active() const noexcept { return active_.load(std::memory_order_relaxed); }
-  /// InvalidArgument where it was started before.
+  /// Throws InvalidArgument if coalescing is already active.
   void start();
   void add(const WorkPtr& work);
-  /// The work of all that were added, done when all are; it fails with the error of the first of them that failed.
-  /// InvalidArgument where it was not started.
+  /// Returns a Work that completes when all added works have. It fails with the first error in the order of add().
+  /// Throws InvalidArgument if coalescing is not active.
   [[nodiscard]] WorkPtr end();
 
  private:

@@ -1,4 +1,4 @@
-// Completion hooks: works that are over only when every hook has been told.
+// Completion hooks: callbacks that run before an operation counts as completed.
 #pragma once
 
 #include <atomic>
@@ -12,10 +12,10 @@
 
 namespace hookline {
 
-/// What is known of an operation before it starts, the current lane among it.
+/// Returns the fields of WorkInfo that are known before the operation starts, including the current lane.
 HOOKLINE_EXPORT WorkInfo describe_work(const Collective& collective);
 
-/// The hooks of a group, for those that implement one. Where there are none, any() is all that an operation pays.
+/// The completion hooks of a group, for implementations of ProcessGroup. Without hooks an operation costs one any().
 class HOOKLINE_EXPORT CompletionHooks {
  public:
   CompletionHooks();
@@ -23,14 +23,14 @@ class HOOKLINE_EXPORT CompletionHooks {
   CompletionHooks& operator=(const CompletionHooks&) = delete;
 
   bool any() const noexcept { return any_.load(std::memory_order_relaxed); }
-  /// Hooks of operations that start from now on. With an executor the hook is called there, in the order in which the
-  /// operations end; without one in the thread that ends the operation.
+  /// Adds a hook for operations that start from now on. It runs on `executor`, in completion order, or without an
+  /// executor on the thread that completes the operation.
   void add(OnCompletionHook hook, std::shared_ptr<Executor> executor);
-  /// A work of the same operation that is done when the hooks have been called, and fails with what one of them threw.
-  /// `info` lacks what is known only at the end.
+  /// Returns a Work for the same operation that completes after the hooks have run, and fails with the first exception
+  /// of a hook. The fields of `info` that are known only at completion are filled in later.
   WorkPtr attach(WorkInfo info, const WorkPtr& work);
-  /// Waits for every operation that was attached, and for its hooks. Throws what a hook threw where no wait() did, and
-  /// Timeout.
+  /// Blocks until every attached operation and its hooks have completed. Throws Timeout, or a hook's exception that no
+  /// wait() has thrown yet.
   void wait(Milliseconds timeout);
 
  private:

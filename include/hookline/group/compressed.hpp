@@ -1,4 +1,4 @@
-// Reductions of encoded values: fewer bytes between the ranks, for a rounding or two.
+// Compressed reductions: ranks exchange values encoded by a codec.
 #pragma once
 
 #include <cstddef>
@@ -18,52 +18,52 @@ class BlockExchange;
 }
 
 struct CompressionOptions {
-  bool error_feedback = false;  ///< what encoding lost of a call's values is added to those of the next call
-  std::uint64_t seed = 0;       ///< of stochastic rounding; so is the bucket
+  bool error_feedback = false;  ///< add the encoding error of each call to the values of the next call
+  std::uint64_t seed = 0;       ///< `seed` and `bucket` seed stochastic rounding
   std::uint64_t bucket = 0;
 };
 
-/// What the last reduction cost this rank.
+/// Statistics of this rank's last reduction.
 struct CompressionStats {
   std::uint64_t values = 0;
   std::uint64_t sent_bytes = 0;
-  double ratio = 1;        ///< the bytes that the values themselves would have taken, over sent_bytes
+  double ratio = 1;        ///< bytes of an uncompressed reduction divided by sent_bytes
   double encode_time = 0;  ///< seconds
   double decode_time = 0;
 };
 
-/// Reduces tensors of one size, call after call, and keeps between the calls what is needed for the next one: buffers
-/// in the group's memory, the error that encoding made, and the number of the step. One call at a time.
+/// Reduces tensors of one size, call after call. Keeps buffers in the group's memory, the residual of error feedback
+/// and the step number between calls. One call at a time.
 ///
-/// Each rank owns a slice of the values. It gets the others' encoded values of its slice, adds them and its own in
-/// float32 in rank order, encodes the result once, and everybody decodes that: the same bits on every rank, and
-/// 2 (N - 1) / N times the encoded size sent by each of N ranks. Two ranks exchange all of their values instead, which
-/// is as small and rounds once. Values of other floating-point dtypes are cast to float32 and back. A group that has no
-/// operation for this but allreduce, or allgather of lists, gives the same bits, and saves less or nothing.
+/// Algorithm: reduce-scatter and allgather of encoded slices. Each rank owns a slice, sums all ranks' decoded values of
+/// it in float32 in rank order, encodes the result once, and all ranks decode that. Every rank gets the same bits. Each
+/// of N ranks sends 2 (N - 1) / N times the encoded size. Two ranks allgather all their values instead, which sends as
+/// much and rounds once. Other floating-point dtypes are cast to float32 and back. A group that supports only
+/// allreduce, or allgather of lists, gives the same bits but saves less or nothing.
 ///
-/// On a group with levels (ranks that share hosts, on several hosts) an allreduce adds up inside each host without
-/// encoding anything, and the owners of each slice do all that with each other: fewer bytes, fewer roundings.
+/// On a hierarchical group an allreduce first sums inside each host without encoding. Then the owners of each slice run
+/// the algorithm above between the hosts.
 class HOOKLINE_EXPORT CompressedReduction {
  public:
-  /// InvalidArgument where there is no group or no codec.
+  /// Throws InvalidArgument if the group or the codec is null.
   CompressedReduction(std::shared_ptr<ProcessGroup> group, CodecPtr codec, CompressionOptions options = {});
   CompressedReduction(const CompressedReduction&) = delete;
   CompressedReduction& operator=(const CompressedReduction&) = delete;
   ~CompressedReduction();
 
-  /// In place; the object and the tensor must live until it is done. The op is sum, avg or premul_sum. InvalidArgument
-  /// for others, for integers, and for values of another number than kept errors are of.
+  /// Reduces in place. This object and the tensor must outlive the Future. Throws InvalidArgument unless the op is sum,
+  /// avg or premul_sum and the tensor is floating point; with error feedback its size must match the first call's.
   [[nodiscard]] Future<Tensor> allreduce(Tensor tensor, AllreduceOptions options = {});
-  /// Each rank gets its part of the reduced input, rounded once, and without any rounding of its own values. The output
-  /// may be this rank's slice of the input; InvalidArgument for other overlaps.
+  /// Each rank gets its slice of the reduced input. Values of the other ranks are rounded once, its own not at all. The
+  /// output may be this rank's slice of the input; other overlaps throw InvalidArgument.
   [[nodiscard]] Future<Tensor> reduce_scatter(Tensor output, Tensor input, ReduceScatterOptions options = {});
 
   const CompressionStats& stats() const noexcept { return stats_; }
 
-  // What a resumed run needs to go on with the same bits.
+  // State to save and restore for a bitwise identical resume.
   std::uint64_t step() const noexcept { return step_; }
   void set_step(std::uint64_t step) noexcept { step_ = step; }
-  /// What was lost up to now, one float32 for each value; empty before the first call and without error feedback.
+  /// Returns the residual of error feedback, one float32 per value; empty before the first call and without feedback.
   const Tensor& kept_error() const noexcept { return kept_; }
   void set_kept_error(const Tensor& error);
   double kept_error_norm() const;
@@ -99,8 +99,8 @@ class HOOKLINE_EXPORT CompressedReduction {
   Tensor kept_;
   Tensor sent_;                                     ///< encoded values, in the group's memory
   Tensor result_;                                   ///< this rank's slice of the result, encoded
-  std::unique_ptr<group::BlockExchange> received_;  ///< of a group that cannot let its ranks' memory be read
-  std::unique_ptr<CompressedReduction> between_;    ///< of this rank's slice, with its counterparts on other hosts
+  std::unique_ptr<group::BlockExchange> received_;  ///< in flight; null on groups with zero_copy_reads
+  std::unique_ptr<CompressedReduction> between_;    ///< of this rank's slice, among its owners on all hosts
 };
 
 }  // namespace hookline

@@ -1,4 +1,4 @@
-// A process group around another one: everything goes on to the inner group unless a derived class has it otherwise.
+// Base class of group wrappers: forwards every call to the inner group.
 #pragma once
 
 #include <atomic>
@@ -12,11 +12,11 @@
 
 namespace hookline {
 
-/// Decorators stack, and go around native groups and those written in Python alike. Most override run() alone; one that
-/// wants the groups of some of the ranks to be decorated, too, overrides decorate().
+/// Wrappers stack, around native groups and groups written in Python. Most override only run(); a wrapper that also
+/// wraps subgroups overrides decorate().
 class HOOKLINE_EXPORT GroupDecorator : public ProcessGroup {
  public:
-  /// InvalidArgument where there is no inner group.
+  /// Throws InvalidArgument if `inner` is null.
   explicit GroupDecorator(std::shared_ptr<ProcessGroup> inner);
 
   const std::shared_ptr<ProcessGroup>& inner() const noexcept { return inner_; }
@@ -28,7 +28,7 @@ class HOOKLINE_EXPORT GroupDecorator : public ProcessGroup {
   std::string description() const override { return inner_->description(); }
   Capabilities capabilities() const override { return inner_->capabilities(); }
   WorkPtr run(Collective collective) override { return inner_->run(std::move(collective)); }
-  /// One whose run() does not start the inner group's operation at once has to coalesce on its own.
+  /// A wrapper whose run() defers the inner group's operation must implement coalescing itself.
   void start_coalescing() override { inner_->start_coalescing(); }
   WorkPtr end_coalescing() override { return inner_->end_coalescing(); }
   void coalesce(const WorkPtr& work) override { inner_->coalesce(work); }
@@ -46,17 +46,17 @@ class HOOKLINE_EXPORT GroupDecorator : public ProcessGroup {
   void shutdown() override { inner_->shutdown(); }
 
  protected:
-  /// Puts another group, or none at the end of its life, in the place of the inner one, which it returns.
+  /// Replaces the inner group (null during destruction) and returns the previous one.
   std::shared_ptr<ProcessGroup> exchange_inner(std::shared_ptr<ProcessGroup> group) noexcept {
     return std::exchange(inner_, std::move(group));
   }
-  /// What new_group() and split() return for a group that the inner one made; never called with null. All ranks of the
-  /// new group have the same `label`, "group2of0_3", and no other group that was made here has it.
+  /// Wraps a group that new_group() or split() of the inner group returned; never called with null. `label`, such as
+  /// "group2of0_3", is the same on all ranks of the new group and unique among the subgroups of this group.
   virtual std::shared_ptr<ProcessGroup> decorate(std::shared_ptr<ProcessGroup> group, const std::string& label);
 
  private:
   std::shared_ptr<ProcessGroup> inner_;
-  std::atomic<std::uint64_t> parts_ = 0;  ///< calls of new_group and split, which all ranks make in the same order
+  std::atomic<std::uint64_t> parts_ = 0;  ///< calls of new_group and split; all ranks make them in the same order
 };
 
 }  // namespace hookline

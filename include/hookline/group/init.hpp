@@ -1,4 +1,4 @@
-// From a launched process to a process group, in one call.
+// init_process_group: rendezvous and creation of the first group of a job.
 #pragma once
 
 #include <map>
@@ -13,20 +13,20 @@
 namespace hookline {
 
 struct InitOptions {
-  std::string backend = {};            ///< none: shm on one host, layered beyond; see make_default_backend()
-  std::string init_method = "env://";  ///< as rendezvous() takes it
+  std::string backend = {};            ///< empty: shm on one host, else hierarchical; see make_default_backend()
+  std::string init_method = "env://";  ///< a URL for rendezvous()
   std::optional<int> rank = std::nullopt;
   std::optional<int> world_size = std::nullopt;
-  Milliseconds timeout = kDefaultTimeout;  ///< of meeting, and of every operation that has none of its own
-  std::shared_ptr<Store> store = nullptr;  ///< to meet in instead of `init_method`; rank and world_size must be given
-  /// What the backend takes: shm "waiting", gloo "interface" and "address", mpi "communicator", layered "engine" and
-  /// those of that engine.
+  Milliseconds timeout = kDefaultTimeout;  ///< of the rendezvous, and the default of every operation
+  std::shared_ptr<Store> store = nullptr;  ///< replaces `init_method`; requires rank and world_size
+  /// Options of the backend: shm "wait_policy", gloo "interface" and "address", mpi "communicator", hierarchical
+  /// "transport" and the options of that transport.
   std::map<std::string, std::string> backend_options = {};
 };
 
-/// Meets the other processes of the job and returns the group of all of them. Every process calls it, for a second
-/// group and after a failure again. Throws what rendezvous() and the backend throw, and InvalidArgument listing the
-/// backends for a name that is none, and Unsupported for one that is not installed: these two before meeting anybody.
+/// Joins the rendezvous and returns the group of all processes of the job. Every process calls it; it may be called
+/// again for another group or after a failure. Throws InvalidArgument for an unknown backend and Unsupported for one
+/// that is not installed, both before the rendezvous, and the errors of rendezvous() and the backend.
 HOOKLINE_EXPORT std::shared_ptr<ProcessGroup> init_process_group(const InitOptions& options = {});
 
 }  // namespace hookline

@@ -1,4 +1,4 @@
-// A group that refuses to send what is no number.
+// NaN checks: a group wrapper that rejects NaN and infinities before they are sent.
 #pragma once
 
 #include <memory>
@@ -8,10 +8,9 @@
 
 namespace hookline {
 
-/// A group around `group` that looks for NaN and infinities in everything that this rank would send, before it is sent.
-/// The first one is an InvalidArgument at the caller, naming rank, operation, tensor and index; the group is aborted
-/// with the same text, so that the other ranks do not wait for this one. What is sent encoded is bytes, in which
-/// nothing is found: behind hooks that compress, only what they send as it is.
+/// Wraps `group`: every tensor that this rank sends is checked for NaN and infinities first. A hit throws
+/// InvalidArgument naming rank, operation, tensor and index, and aborts the group so that other ranks do not wait.
+/// Encoded values are bytes and are not checked, so with a compressing hook only its uncompressed tensors are.
 HOOKLINE_EXPORT std::shared_ptr<ProcessGroup> nan_checked(std::shared_ptr<ProcessGroup> group);
 
 }  // namespace hookline

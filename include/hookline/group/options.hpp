@@ -1,6 +1,6 @@
-// What can be said about an operation beside its tensors. Plain values with defaults, so that {.op = …} works.
+// Options of the operations. Aggregates with defaults, for designated initializers.
 //
-// All of them are trivially destructible: gcc 12 destroys other temporaries twice in an expression with co_await.
+// All are trivially destructible: gcc 12 destroys other temporaries twice in an expression with co_await.
 #pragma once
 
 #include <optional>
@@ -13,7 +13,7 @@ namespace hookline {
 
 struct AllreduceOptions {
   ReduceOp op = ReduceOp::sum;
-  std::optional<Milliseconds> timeout = std::nullopt;  ///< the group's where not given, here and below
+  std::optional<Milliseconds> timeout = std::nullopt;  ///< default, here and below: the group's timeout
 };
 struct ReduceOptions {
   ReduceOp op = ReduceOp::sum;
@@ -33,7 +33,7 @@ struct MessageOptions {
 };
 struct MonitoredBarrierOptions {
   std::optional<Milliseconds> timeout = std::nullopt;
-  bool wait_all_ranks = false;  ///< name every rank that did not come, not just the first
+  bool wait_all_ranks = false;  ///< name every missing rank, not only the first
 };
 using GatherOptions = BroadcastOptions;
 using ScatterOptions = BroadcastOptions;

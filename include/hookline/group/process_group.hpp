@@ -1,4 +1,4 @@
-// Ranks that communicate: the collectives, under the names that users of torch.distributed know.
+// ProcessGroup: collectives and point-to-point operations under torch.distributed's names.
 #pragma once
 
 #include <memory>
@@ -14,12 +14,12 @@
 
 namespace hookline {
 
-/// The seam: an implementation has one virtual for all operations, run(). The named methods describe a call as a
-/// Collective and hand it to run(), so that a group that wraps another handles every operation in one place.
+/// The interface of all groups. The named methods build an Operation and pass it to run(), the one virtual for all
+/// operations, so a wrapper handles every operation in one place.
 ///
-/// Every rank of a group makes the same calls in the same order (within a lane). Arguments that make no sense throw
-/// InvalidArgument at once; everything else comes through the Work. Tensors must stay untouched until it is done. An
-/// operation goes on where its Work is dropped, but then nothing tells when it is done and what failed.
+/// Every rank makes the same calls in the same order within a lane. Invalid arguments throw InvalidArgument
+/// immediately; peer failures and timeouts complete the Work with an error. Do not touch the tensors until the Work is
+/// done. Dropping a Work does not cancel its operation, but its completion and error can no longer be observed.
 class HOOKLINE_EXPORT ProcessGroup : public std::enable_shared_from_this<ProcessGroup> {
  public:
   virtual ~ProcessGroup();
@@ -27,25 +27,25 @@ class HOOKLINE_EXPORT ProcessGroup : public std::enable_shared_from_this<Process
   virtual int rank() const = 0;
   virtual int size() const = 0;
   virtual std::string backend_name() const = 0;
-  /// What people call this group: the backend's name unless somebody has given it one.
+  /// Returns the group's display name; by default the backend's name.
   virtual std::string group_name() const { return backend_name(); }
-  /// "shm group, rank 0 of 4"
+  /// Returns a description such as "shm group, rank 0 of 4".
   virtual std::string description() const;
   virtual Capabilities capabilities() const { return {}; }
 
-  /// Starts any operation. Throws Unsupported where this group lacks it.
+  /// Starts an operation. Throws Unsupported if this group does not implement it.
   [[nodiscard]] virtual WorkPtr run(Collective collective) = 0;
 
   // In place.
   [[nodiscard]] WorkPtr allreduce(const Tensor& tensor, const AllreduceOptions& options = {});
   [[nodiscard]] WorkPtr allreduce(const std::vector<Tensor>& tensors, const AllreduceOptions& options = {});
-  /// The same on encoded values; see CompressedReduction.
+  /// Compressed allreduce; see CompressedReduction.
   [[nodiscard]] WorkPtr allreduce(const Tensor& tensor, CodecPtr codec, const AllreduceOptions& options = {});
   [[nodiscard]] WorkPtr allreduce_coalesced(const std::vector<Tensor>& tensors, const AllreduceOptions& options = {});
   [[nodiscard]] WorkPtr reduce(const Tensor& tensor, const ReduceOptions& options = {});
   [[nodiscard]] WorkPtr broadcast(const Tensor& tensor, const BroadcastOptions& options = {});
 
-  // Outputs first. A list has one tensor for each rank; an output "into tensor" has as many parts along its memory.
+  // Outputs come first. A list has one tensor per rank; an "into tensor" output has one slice per rank in its memory.
   [[nodiscard]] WorkPtr allgather(std::vector<Tensor> outputs, const Tensor& input,
                                   const AllgatherOptions& options = {});
   [[nodiscard]] WorkPtr allgather_into_tensor(const Tensor& output, const Tensor& input,
@@ -65,55 +65,55 @@ class HOOKLINE_EXPORT ProcessGroup : public std::enable_shared_from_this<Process
                                                         const ReduceScatterOptions& options = {});
   [[nodiscard]] WorkPtr alltoall(std::vector<Tensor> outputs, std::vector<Tensor> inputs,
                                  const AlltoallOptions& options = {});
-  /// Splits are rows of dimension 0 for each rank; empty means equal parts.
+  /// Splits are rows of dimension 0 per rank; empty means an equal split.
   [[nodiscard]] WorkPtr alltoall_base(const Tensor& output, const Tensor& input,
                                       std::vector<std::int64_t> output_splits = {},
                                       std::vector<std::int64_t> input_splits = {}, const AlltoallOptions& options = {});
 
-  // Matched by peer, tag and order; outside the order of the collectives.
+  // Point-to-point: matched by peer, tag and order, independently of the collectives.
   [[nodiscard]] WorkPtr send(const Tensor& tensor, int target, const MessageOptions& options = {});
   [[nodiscard]] WorkPtr recv(const Tensor& tensor, int source, const MessageOptions& options = {});
   [[nodiscard]] WorkPtr recv_anysource(const Tensor& tensor, const MessageOptions& options = {});
 
   [[nodiscard]] WorkPtr barrier(const BarrierOptions& options = {});
-  /// A barrier that blocks; the error names the first rank that did not come in time, or all of them.
+  /// Blocks until all ranks arrive. The error names the first missing rank, or all with wait_all_ranks.
   void monitored_barrier(const MonitoredBarrierOptions& options = {});
 
-  /// Operations that any thread starts between the two calls have a work in common, which the second one returns: done
-  /// when all of them are, with their outputs one after another. Their own works remain good. Unsupported where the
-  /// group has no such thing.
+  /// Operations started by any thread between the two calls share a Work, which end_coalescing() returns. It completes
+  /// when all of them have and has their outputs in order. Their own Works stay valid. Throws Unsupported if the group
+  /// does not support coalescing.
   virtual void start_coalescing();
   [[nodiscard]] virtual WorkPtr end_coalescing();
-  /// Between the two calls: has the common work wait for this one, too, which was made of several operations.
+  /// Adds a Work composed of several operations to the active coalescing, if any.
   virtual void coalesce(const WorkPtr&) {}
 
-  /// A tensor in memory that the group's collectives work on in place, where the backend has such memory.
+  /// Returns a tensor in memory that collectives use without staging, if the backend has such memory.
   virtual Tensor empty(const Dims& shape, DType dtype = DType::f32);
-  /// A group of some of the ranks, in the order given; null on a rank that is not among them. Every rank of this group
-  /// calls it, in the same order as other calls of it.
+  /// Returns a subgroup of the listed ranks, in the listed order; null on other ranks. Every rank of this group calls
+  /// it, in the same order.
   virtual std::shared_ptr<ProcessGroup> new_group(const std::vector<int>& ranks);
-  /// Groups of the ranks that passed the same color, ordered by key, then rank; null for a negative color.
+  /// Returns the subgroup of ranks with the same color, ordered by key, then rank; null for a negative color.
   virtual std::shared_ptr<ProcessGroup> split(int color, int key);
 
-  /// How long an operation may take where its options do not say.
+  /// Default timeout of operations.
   virtual Milliseconds timeout() const { return kDefaultTimeout; }
   virtual void set_timeout(Milliseconds timeout);
-  /// How many operations were started on this rank.
+  /// Returns the number of operations started on this rank.
   virtual std::uint64_t sequence_number() const { return 0; }
-  /// Has `hook` called after every operation that starts from now on, failed or not, in the order in which they end (in
-  /// a lane that is the order of their starts). With an executor it is called there; without one in the thread that
-  /// ends the operation: it must be short then. What it throws fails the wait() of that operation, or wait_for_hooks().
-  /// Until its hooks have been called a work is not completed. A hook that owns the group keeps it alive.
+  /// Registers `hook` to run after every subsequent operation, successful or not, in completion order (within a lane
+  /// the start order). It runs on `executor`, or without one on the thread that completes the operation; it must be
+  /// short then. Its exception fails wait() of that operation, or wait_for_hooks(). A Work is not completed before its
+  /// hooks have run. A hook that owns the group keeps it alive.
   virtual void register_on_completion_hook(OnCompletionHook hook, std::shared_ptr<Executor> executor = nullptr);
-  /// Waits for every operation that was started, and for its hooks. Throws what a hook threw that no wait() has thrown.
+  /// Blocks until every started operation and its hooks have completed. Throws a hook's exception that no wait() threw.
   virtual void wait_for_hooks(std::optional<Milliseconds> timeout = std::nullopt);
-  /// Fails everything under way and to come on every rank, with Aborted naming this one and the cause.
+  /// Fails all current and future operations on every rank with Aborted, naming this rank and the cause.
   virtual void abort(const std::string& cause = "abort() was called");
-  /// Leaves the group. The destructor does it too; neither waits for a peer.
+  /// Leaves the group, as the destructor does. Does not wait for peers.
   virtual void shutdown() {}
 };
 
-/// A group that runs on a backend; the arguments of every call are checked first.
+/// Returns a group on `backend` that validates the arguments of every call.
 HOOKLINE_EXPORT std::shared_ptr<ProcessGroup> make_group(std::shared_ptr<Backend> backend,
                                                          Milliseconds timeout = kDefaultTimeout);
 

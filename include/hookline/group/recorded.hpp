@@ -1,4 +1,4 @@
-// A group that remembers its last operations and writes them to a file when something goes wrong.
+// Flight recorder: a group wrapper that keeps its last operations and dumps them on errors.
 #pragma once
 
 #include <cstddef>
@@ -11,23 +11,24 @@
 namespace hookline {
 
 struct RecordOptions {
-  std::size_t capacity = 1024;  ///< how many operations are remembered
-  /// Where dumps go; HOOKLINE_DEBUG_DIR, or "hookline-debug" in the current directory, where empty. Made when needed.
+  std::size_t capacity = 1024;  ///< number of operations kept
+  /// Directory of the dumps, created on demand. Empty: HOOKLINE_DEBUG_DIR, else "hookline-debug".
   std::string directory = {};
-  std::string name = {};  ///< of the group in the dump, the same on all ranks; "group0" and so on where empty
+  std::string name = {};  ///< name of the group in the dump, the same on all ranks; empty: "group0", "group1", ...
 };
 
-/// A group around `group` that keeps what was called, when, and what came of it, in a ring. The ring is dumped, as a
-/// file of JSON for each rank, when an operation fails (with Timeout, say; once a group), when the process gets
-/// SIGUSR1, and by dump_records(). `hookline debug DIR` reads the files of all ranks.
+/// Wraps `group`: a ring buffer records each operation, its times and its outcome. Each rank dumps its ring as a JSON
+/// file at the group's first failed operation, at SIGUSR1, and in dump_flight_records(). `hookline debug DIR` reads the
+/// files of all ranks.
 HOOKLINE_EXPORT std::shared_ptr<ProcessGroup> recorded(std::shared_ptr<ProcessGroup> group,
                                                        const RecordOptions& options = {});
 
-/// What a group that recorded() made, or one around it, remembers, as JSON. InvalidArgument for any other group.
+/// Returns the records of the flight recorder in `group` as JSON. Other wrappers may be around it. Throws
+/// InvalidArgument if there is no recorder.
 HOOKLINE_EXPORT std::string records(const ProcessGroup& group);
 
-/// Writes the same to a file, that of the group's options where no path is given, and returns its path. ResourceError
-/// where that fails.
+/// Writes the records to a file and returns its path; an empty `path` selects the file of the group's options. Throws
+/// ResourceError if writing fails.
 HOOKLINE_EXPORT std::string dump_records(const ProcessGroup& group, const std::string& path = {});
 
 }  // namespace hookline

@@ -1,4 +1,4 @@
-// Parts of a group: the ranks of a host, or so many ranks one behind the other.
+// Subgroups: the ranks of one host, or consecutive ranks.
 #pragma once
 
 #include <memory>
@@ -8,12 +8,12 @@
 
 namespace hookline {
 
-/// The ranks on this one's host (the same kernel and the same namespaces, as for the backend shm); the group itself
-/// where all are. Every rank of the group calls it.
+/// Returns the group of the ranks on this rank's host (same kernel and namespaces, as for the backend shm), or `group`
+/// itself if all ranks share the host. Every rank of the group calls it.
 HOOKLINE_EXPORT std::shared_ptr<ProcessGroup> host_group(const std::shared_ptr<ProcessGroup>& group);
 
-/// This rank's group where the ranks are cut, in order, into groups of one size. Every rank of the group calls it.
-/// InvalidArgument where the size does not divide the number of ranks.
+/// Splits the ranks, in order, into groups of `size` ranks and returns this rank's. Every rank of the group calls it.
+/// Throws InvalidArgument if `size` does not divide the number of ranks.
 HOOKLINE_EXPORT std::shared_ptr<ProcessGroup> group_of_size(const std::shared_ptr<ProcessGroup>& group, int size);
 
 }  // namespace hookline

@@ -1,4 +1,4 @@
-// What a completion hook is told about an operation that is over.
+// WorkInfo: the argument of completion hooks.
 #pragma once
 
 #include <chrono>
@@ -14,18 +14,18 @@ namespace hookline {
 
 struct WorkInfo {
   OpType op_type = OpType::barrier;
-  std::uint64_t seq = 0;  ///< counts the group's operations on this rank, from 1
+  std::uint64_t seq = 0;  ///< sequence number of the operation in the group on this rank, from 1
   Clock::time_point time_started = {};
   Clock::time_point time_finished = {};
-  /// From its start, or from the end of the operation before it in its lane where that came later.
+  /// Time since the later of its start and the end of the previous operation in its lane.
   Clock::duration active_duration{};
   int lane = 0;
-  std::uint64_t bucket = 0;       ///< of a reducer, where it belongs to one
-  std::size_t bytes = 0;          ///< of this rank's inputs; of its outputs where it has none
-  std::exception_ptr error = {};  ///< null where it succeeded
+  std::uint64_t bucket = 0;       ///< index of the reducer's bucket; 0 outside a reducer
+  std::size_t bytes = 0;          ///< size of this rank's inputs, or of its outputs if it has no inputs
+  std::exception_ptr error = {};  ///< null on success
 };
 
-/// Called after each operation, once, one call at a time.
+/// Runs once after each operation; calls do not overlap.
 using OnCompletionHook = std::function<void(const WorkInfo&)>;
 
 }  // namespace hookline
