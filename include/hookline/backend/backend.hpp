@@ -1,4 +1,4 @@
-// What moves the bytes of a process group: the seam that threads, shm and the engines between hosts implement.
+// The Backend interface: moves the bytes of a process group.
 #pragma once
 
 #include <exception>
@@ -14,31 +14,31 @@ namespace hookline {
 
 class Backend;
 
-/// What a backend can do, asked before it is tried.
+/// Optional features of a backend. Check them before use.
 struct Capabilities {
-  static constexpr int kMostLanes = 16;  ///< more of them are not used
+  static constexpr int kMostLanes = 16;  ///< upper limit of `lanes` for all backends
 
-  int lanes = 1;                ///< how many sequences of collectives may be under way side by side
-  bool shared_buffers = false;  ///< whether allocate() gives memory that collectives work on in place
-  bool readers = false;         ///< whether a collective may have a BlockReader in the place of outputs
-  bool levels = false;  ///< whether a sum may have a SliceReducer: ranks share hosts, and there are several hosts
+  int lanes = 1;                ///< number of lanes: sequences of collectives that run concurrently
+  bool shared_buffers = false;  ///< true if collectives work in place on memory from allocate()
+  bool readers = false;         ///< true if a collective may take a BlockReader instead of outputs
+  bool levels = false;          ///< true if an allreduce may take an InterHostReducer: several hosts with shared ranks
 };
 
-/// Reduces between hosts what the ranks of a host have added up: how a collective is compressed where that pays, and
-/// nowhere else. Of allreduce with the op sum, where Capabilities::levels allows it.
+/// The inter-host stage of a hierarchical allreduce: reduces the sums of the hosts, for example compressed. Valid for
+/// allreduce with the op sum if Capabilities::hierarchical is true.
 class HOOKLINE_EXPORT SliceReducer {
  public:
   virtual ~SliceReducer();
-  /// What it does, in words: where ranks give different ones, the operation is a Mismatch.
+  /// Identifies the reducer and its options. Ranks with different names fail with Mismatch.
   virtual std::string name() const = 0;
-  /// Replaces this host's sum of a slice by that of all hosts. `counterparts` are the owners of the slice on all hosts;
-  /// `first` is the place of its first value among all. May block, and throw, in the thread that runs the operation.
+  /// Replaces this host's sum of a slice with the sum over all hosts. `inter_host` connects the owners of the slice;
+  /// `element_offset` is the position of the slice in the tensor. Runs on the operation's thread; may block and throw.
   virtual void reduce(const std::shared_ptr<Backend>& counterparts, const Tensor& slice, std::size_t first, int lane,
                       Milliseconds timeout) = 0;
 };
 
-/// One rank's end of a group of ranks. Arguments were checked by the group; what depends on a peer or on time comes
-/// through the Work.
+/// One rank's endpoint of a group. The process group validates all arguments before it calls a backend. Peer failures
+/// and timeouts complete the Work with an error.
 class HOOKLINE_EXPORT Backend {
  public:
   virtual ~Backend();
@@ -48,28 +48,28 @@ class HOOKLINE_EXPORT Backend {
   virtual int size() const = 0;
   virtual Capabilities capabilities() const = 0;
 
-  /// Starts an operation in a lane and returns without waiting for a peer. It fails with Timeout after that time,
-  /// whatever `collective.timeout` says. It lives until it is over, whoever lets go of it. Operations of a lane end in
-  /// the order in which they were started; sends and receives stand outside lanes.
+  /// Starts an operation in a lane and returns without waiting for a peer. The operation fails with Timeout after
+  /// `timeout`; `operation.timeout` is ignored. It keeps itself alive until it completes. Operations of a lane
+  /// complete in the order in which they were started; sends and receives do not belong to a lane.
   [[nodiscard]] virtual WorkPtr start(Collective&& collective, int lane, Milliseconds timeout) = 0;
 
-  /// Memory for `bytes` that operations of this group can use in place; ordinary memory where there is no such thing.
+  /// Allocates memory that operations of this group use in place; ordinary memory if shared_buffers is false.
   virtual std::shared_ptr<void> allocate(std::size_t bytes) = 0;
 
-  /// A backend of some of the ranks, in the order given. Called by those, and only those, under a name that all of them
-  /// give and that this backend has not been given before.
+  /// Creates a backend over `ranks`, renumbered in that order. Exactly these ranks call it, with the same `name`. A name
+  /// must not be reused.
   virtual std::shared_ptr<Backend> subset(const std::vector<int>& ranks, const std::string& name,
                                           Milliseconds timeout) = 0;
 
-  /// Fails everything under way and to come, here and on the other ranks, with Aborted naming this rank and the cause.
+  /// Fails all pending and future operations on all ranks with Aborted, which names this rank and the cause.
   virtual void abort(const std::string& cause) = 0;
-  /// Leaves the group without waiting for anybody: what is pending here fails with Aborted, what waits for this rank
-  /// elsewhere with PeerLost. The destructor does it too.
+  /// Leaves the group without waiting for peers. Pending operations of this rank fail with Aborted; operations of peers
+  /// that need this rank fail with PeerLost. The destructor calls it.
   virtual void shutdown() = 0;
-  /// Why no operation can succeed any more; null while the group is sound.
+  /// Returns the error that broke the group, or null.
   virtual std::exception_ptr broken() const = 0;
-  /// Returns the ranks whose processes have ended without leaving the group, as far as this rank can tell now. Called
-  /// a few times a second while a subset is being made; does not block. None where a backend cannot tell.
+  /// Returns the ranks known to have died without leaving the group. Does not block; called several times per second
+  /// while a subgroup is created. Empty if the backend cannot detect deaths.
   virtual std::vector<int> dead_ranks() { return {}; }
 };
 

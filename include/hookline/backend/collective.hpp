@@ -1,4 +1,4 @@
-// One operation of a process group, as plain data: what every layer below the user's call hands on.
+// The description of one operation of a process group, as plain data.
 #pragma once
 
 #include <cstddef>
@@ -15,7 +15,7 @@
 
 namespace hookline {
 
-/// The operations, each under the name of the method that starts it.
+/// Operation types, named after the methods that start them.
 enum class OpType : std::uint8_t {
   allreduce,
   allreduce_coalesced,
@@ -40,11 +40,11 @@ enum class OpType : std::uint8_t {
 };
 inline constexpr std::size_t kOpTypes = 20;
 
-/// The method's name: "allreduce", "alltoall_base".
+/// Returns the method's name, for example "allreduce" or "alltoall_base".
 HOOKLINE_EXPORT std::string_view name(OpType type) noexcept;
 
-/// Takes the ranks' blocks where they lie, instead of having them copied or reduced into outputs: how a collective of
-/// encoded bytes is decoded. Called once, in the thread that drives the operation, with a pointer for each rank.
+/// Reads the blocks of all ranks in place, instead of a copy or reduction into outputs. Used to decode compressed
+/// blocks. read() is called once, on the thread that drives the operation, with one pointer per rank.
 class HOOKLINE_EXPORT BlockReader {
  public:
   virtual ~BlockReader();
@@ -53,46 +53,47 @@ class HOOKLINE_EXPORT BlockReader {
 
 class SliceReducer;  // backend.hpp
 
-/// The source of a receive that takes a message from whoever sent one.
+/// The source of a receive that matches messages from any rank (MPI_ANY_SOURCE).
 inline constexpr int kAnySource = -1;
 
-/// What one rank contributes to an operation. Which tensors there are, for N ranks:
-///   allreduce…              outputs: the tensors, which are read too; no inputs; reduce, broadcast: the same
-///   allgather               inputs: k tensors, outputs: N times k, the first rank's k first
-///   allgather_into_tensor…  inputs: k tensors, outputs: k tensors of N parts
-///   gather                  inputs: one, outputs: N at the root, none elsewhere;  scatter: the other way round
-///   reduce_scatter          inputs: N, outputs: one; reduce_scatter_tensor…: k tensors of N parts, and k
-///   alltoall                inputs: N, outputs: N; alltoall_base: one and one, cut by the splits (rows of dimension 0)
-///   send: inputs; recv…: outputs; barriers: none
+/// One rank's call of an operation. Tensors by type, for N ranks and k coalesced tensors:
+///   allreduce…, reduce, broadcast    in place: outputs only
+///   allgather                        inputs: k; outputs: N * k, ordered by rank
+///   allgather_into_tensor…           inputs: k; outputs: k, each with N blocks
+///   gather                           inputs: 1; outputs: N at the root, 0 elsewhere
+///   scatter                          inputs: N at the root, 0 elsewhere; outputs: 1
+///   reduce_scatter                   inputs: N; outputs: 1
+///   reduce_scatter_tensor…           inputs: k, each with N blocks; outputs: k
+///   alltoall                         inputs: N; outputs: N
+///   alltoall_base                    inputs: 1; outputs: 1; divided by the splits (rows of dimension 0)
+///   send: inputs: 1; recv…: outputs: 1; barriers: none
 struct Collective {
   OpType type = OpType::barrier;
   std::vector<Tensor> inputs = {};
   std::vector<Tensor> outputs = {};
   ReduceOp op = ReduceOp::sum;
-  int root = 0;  ///< the root of a rooted operation, the peer of a send or receive
-  int tag = 0;   ///< of a send or receive
+  int root = 0;  ///< root rank, or the peer of a send or receive
+  int tag = 0;   ///< tag of a send or receive
   std::vector<std::int64_t> input_splits = {};
   std::vector<std::int64_t> output_splits = {};
-  std::optional<Milliseconds> timeout = std::nullopt;  ///< the group's where not given
-  bool wait_all_ranks = false;  ///< of monitored_barrier: name every rank that did not come, not just the first
-  /// Of allgather_into_tensor and reduce_scatter_tensor, where Capabilities::readers allows it: gets the blocks of the
-  /// inputs in the place of the outputs, of which there are none. It must live until the operation is over, and the
-  /// inputs must lie in memory of the group's.
+  std::optional<Milliseconds> timeout = std::nullopt;  ///< unset: the group's timeout
+  bool wait_all_ranks = false;  ///< monitored_barrier: the error names all missing ranks, not only the first
+  /// For allgather_into_tensor and reduce_scatter_tensor if Capabilities::zero_copy_reads is true: receives the blocks
+  /// of the inputs; outputs must be empty. Must outlive the operation. Inputs must lie in memory from allocate().
   BlockReader* reader = nullptr;
-  /// Of allreduce with the op sum, where Capabilities::levels allows it: what is done between the hosts. It must live
-  /// until the operation is over.
+  /// For allreduce with the op sum if Capabilities::hierarchical is true. Must outlive the operation.
   SliceReducer* between = nullptr;
-  std::uint64_t sequence_number = 0;  ///< counts the group's operations on this rank; the group gives it
-  std::uint64_t note = 0;             ///< a number that is the same on all ranks; error texts say what it stands for
+  std::uint64_t sequence_number = 0;  ///< assigned by the group: counts its operations on this rank
+  std::uint64_t note = 0;             ///< identifies the bucket or step; must be equal on all ranks
 };
 
-/// Whether an operation reads its outputs, and has no other inputs.
+/// True for operations that read and write `outputs` and have no inputs.
 constexpr bool works_in_place(OpType type) noexcept {
   return type == OpType::allreduce || type == OpType::allreduce_coalesced || type == OpType::reduce ||
          type == OpType::broadcast;
 }
 
-/// The tensors that an operation reads.
+/// Returns the tensors that an operation reads.
 inline const std::vector<Tensor>& sources(const Collective& collective) noexcept {
   return works_in_place(collective.type) ? collective.outputs : collective.inputs;
 }

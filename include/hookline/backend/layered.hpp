@@ -1,4 +1,4 @@
-// Ranks on several hosts: shared memory inside a host, an engine between hosts.
+// The hierarchical backend: shared memory inside a host, a transport between hosts.
 #pragma once
 
 #include <memory>
@@ -9,15 +9,15 @@
 
 namespace hookline {
 
-/// This rank's end of a group of ranks on any number of hosts; every rank calls it. Which of them share a host is found
-/// out in the store. The option "engine" is the engine's name, "gloo" where it is not given; the others are for that
-/// engine. On one host the group is a shm group. Timeout naming the ranks that did not come, and what make_backend
-/// throws.
+/// Creates this rank's endpoint of a group on any number of hosts; every rank calls it. The ranks find out through the
+/// store which of them share a host. The option "transport" names the transport, "gloo" by default; all other options
+/// go to the transport. On one host the group is a shm group. Throws Timeout naming the missing ranks, and everything
+/// that make_backend() throws.
 HOOKLINE_EXPORT std::shared_ptr<Backend> make_layered_backend(const EngineSetting& setting);
 
-/// What a program gets that names no backend: shm on one host; beyond it layered over gloo, or over mpi where the
-/// mpirun of the MPI that the engine is built with started every rank; over what the option "engine" names. The
-/// options of all of these are taken, and each gets its own; InvalidArgument for one that none takes.
+/// Creates the default backend: shm on one host, otherwise hierarchical. The transport is the one named by the option
+/// "transport"; else mpi if every rank was started by the mpirun of the MPI it was built with; else gloo. Accepts the
+/// options of all these backends and passes each its own. Throws InvalidArgument for an unknown option.
 HOOKLINE_EXPORT std::shared_ptr<Backend> make_default_backend(const EngineSetting& setting);
 
 }  // namespace hookline

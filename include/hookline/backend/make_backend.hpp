@@ -1,4 +1,4 @@
-// Backends by name: those of this library, and engines in libraries of their own that are loaded at first use.
+// Creates backends by name, including transports in plug-in libraries, which are loaded at first use.
 #pragma once
 
 #include <memory>
@@ -11,16 +11,16 @@
 
 namespace hookline {
 
-/// This rank's end of a group on the backend of that name; every rank calls it. A name that is none of this library's
-/// own is that of an engine: it is looked for as libhookline_NAME.so in HOOKLINE_ENGINE_PATH (directories, separated by
-/// colons), then beside libhookline.so. InvalidArgument listing the names for one that is not known, Unsupported saying
-/// what to install for an engine that is not there; otherwise what the backend throws.
+/// Creates this rank's endpoint of a group on the named backend; every rank calls it. A name other than the built-in
+/// ones selects a transport library libhookline_NAME.so: searched in HOOKLINE_TRANSPORT_PATH (directories separated by
+/// colons), then beside libhookline.so. Throws InvalidArgument for an unknown name, Unsupported for a transport that is
+/// not installed, and everything that the backend throws.
 HOOKLINE_EXPORT std::shared_ptr<Backend> make_backend(const std::string& name, const EngineSetting& setting);
 
-/// Throws what make_backend would throw for the name alone: to be asked before meeting the others.
+/// Throws if make_backend() would reject the name. Call it before contacting other ranks.
 HOOKLINE_EXPORT void check_backend(const std::string& name);
 
-/// The names that are known, installed or not.
+/// Returns the names of the known backends, installed or not.
 HOOKLINE_EXPORT std::vector<std::string> backend_names();
 
 }  // namespace hookline

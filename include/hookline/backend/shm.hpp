@@ -1,4 +1,4 @@
-// Ranks that are processes of one host, in shared memory.
+// The shm backend: ranks are processes of one host and communicate through shared memory.
 #pragma once
 
 #include <cstdint>
@@ -10,13 +10,14 @@
 
 namespace hookline {
 
-/// What a rank does while its peers are not there: keeps its core for some hundred microseconds, as they come sooner
-/// than a sleeper wakes up; or sleeps at once, where they wait for something slower, and others have use for the core.
+/// What a rank does while it waits for its peers. spin: keeps its core for a few hundred microseconds, because peers
+/// usually arrive before a blocked thread would wake up. block: releases the core at once, for peers that wait for
+/// something slower, such as a network.
 enum class ShmWaiting : std::uint8_t { spin, sleep };
 
-/// This rank's end of a group of `size` processes that meet in the store; every rank calls it. Blocks until all have.
-/// InvalidArgument for a size that is not 1 to 64, Unsupported naming the ranks that are on another host or in another
-/// network or PID namespace, Timeout naming those that did not come, ResourceError where the system refuses memory.
+/// Creates this rank's endpoint of a group of `size` processes that rendezvous in the store. Every rank calls it; it
+/// blocks until all have. Throws InvalidArgument if `size` is not 1 to 64, Unsupported naming the ranks on another host
+/// or in another network or PID namespace, Timeout naming the missing ranks, and ResourceError if memory runs out.
 HOOKLINE_EXPORT std::shared_ptr<Backend> make_shm_backend(std::shared_ptr<Store> store, int rank, int size,
                                                           Milliseconds timeout = kDefaultTimeout,
                                                           ShmWaiting waiting = ShmWaiting::spin);

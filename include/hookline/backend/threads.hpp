@@ -1,4 +1,4 @@
-// Ranks that are threads of one process.
+// The threads backend: ranks are threads of one process.
 #pragma once
 
 #include <memory>
@@ -9,8 +9,8 @@
 
 namespace hookline {
 
-/// The backends of a new group of `size` ranks, in rank order, each to be used by a thread of its own. InvalidArgument
-/// for a size that is not 1 to 64.
+/// Creates the backends of a new group of `size` ranks, in rank order; each rank's thread uses one. Throws
+/// InvalidArgument if `size` is not 1 to 64.
 HOOKLINE_EXPORT std::vector<std::shared_ptr<Backend>> make_threads_backends(int size);
 
 }  // namespace hookline

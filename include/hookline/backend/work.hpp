@@ -1,4 +1,4 @@
-// An operation that was started: what a process group returns for each call.
+// The Work interface: a handle to an operation in progress.
 #pragma once
 
 #include <coroutine>
@@ -15,45 +15,45 @@
 
 namespace hookline {
 
-/// The seam that works implement; Python classes may, too. Safe to use from any thread.
+/// A handle to an operation in progress. Thread-safe. Python classes may implement it.
 class HOOKLINE_EXPORT Work : public std::enable_shared_from_this<Work> {
  public:
   virtual ~Work();
 
-  /// Returns when the operation is done and throws what it failed with. A caller that waits at once runs the operation
-  /// in its own thread. Throws Timeout when the time, or the operation's own, is up: the group is broken then. No
-  /// thread of this process touches the tensors afterwards.
+  /// Blocks until the operation completes; throws its error. The calling thread drives the operation meanwhile. Throws
+  /// Timeout when `timeout` or the operation's own timeout expires, which breaks the group. After it returns or throws,
+  /// no thread of this process accesses the tensors.
   virtual void wait(std::optional<Milliseconds> timeout = std::nullopt) = 0;
-  /// The outcome, with the output tensors. Continuations run on a thread of the group's.
+  /// Returns a future of the output tensors. Continuations run on a thread of the group.
   [[nodiscard]] virtual Future<std::vector<Tensor>> get_future() = 0;
-  /// Has `task` called once it is over, exactly once, perhaps in the thread that ends it: it must be short, must not
-  /// throw and must not shut the group down. Unless told to `hasten`, the operation may end only when somebody waits or
-  /// starts another one.
+  /// Runs `callback` exactly once on completion, possibly on the thread that completes the operation. It must be short,
+  /// must not throw and must not shut down the group. If not `urgent`, the operation may stay pending until a thread
+  /// waits or starts another operation.
   virtual void when_over(Task task, bool hasten);
   virtual bool is_completed() = 0;
-  /// Null while it runs and where it succeeded.
+  /// Returns the error; null while the operation is pending or if it succeeded.
   virtual std::exception_ptr exception() = 0;
   bool is_success() { return is_completed() && !exception(); }
-  /// The output tensors.
+  /// Returns the output tensors.
   virtual std::vector<Tensor> result() = 0;
 
   virtual OpType op_type() const = 0;
-  /// Counts the group's operations on this rank, from 1.
+  /// Returns the operation's number: the group counts its operations on this rank from 1.
   virtual std::uint64_t sequence_number() const = 0;
-  /// Where a received message came from, else -1.
+  /// Returns the source rank of a completed receive, else -1.
   virtual int source_rank() const { return -1; }
   virtual Clock::time_point time_started() const = 0;
-  /// Only once it is completed.
+  /// Call after completion.
   virtual Clock::time_point time_finished() const = 0;
 };
 
 using WorkPtr = std::shared_ptr<Work>;
 
-/// A work of whatever completes the future: for groups that make their own operations. It cannot be driven by waiting.
+/// Wraps a future as a Work, for process groups that implement their own operations. wait() does not drive it.
 HOOKLINE_EXPORT WorkPtr make_work(Future<std::vector<Tensor>> future, OpType type, std::uint64_t sequence_number = 0);
 
-/// `co_await group.allreduce(…)` gives the output tensors; the coroutine goes on in the context that it was
-/// suspended in.
+/// Awaiter of `co_await group.allreduce(…)`, which returns the output tensors. The coroutine resumes in the call
+/// context in which it was suspended.
 class WorkAwaiter {
  public:
   explicit WorkAwaiter(WorkPtr work) : work_(std::move(work)), context_(current_context()) {}
