@@ -1,4 +1,4 @@
-// The world of the contract on hosts that are network namespaces: HOOKLINE_TEST_HOSTS has their names.
+// Group fixture: simulated hosts, which are the network namespaces listed in HOOKLINE_TEST_HOSTS.
 #include <fcntl.h>
 #include <sched.h>
 #include <unistd.h>
@@ -19,7 +19,7 @@ namespace {
 
 std::vector<std::string> host_names() {
   const char* const names = std::getenv("HOOKLINE_TEST_HOSTS");
-  if (!names) throw std::runtime_error("HOOKLINE_TEST_HOSTS must have the names of network namespaces, with commas");
+  if (!names) throw std::runtime_error("HOOKLINE_TEST_HOSTS must list network namespaces, separated by commas");
   std::vector<std::string> hosts;
   std::istringstream text(names);
   for (std::string name; std::getline(text, name, ',');) hosts.push_back(name);

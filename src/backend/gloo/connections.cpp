@@ -1,4 +1,4 @@
-// Making connections, asking whether they are there, and ending them.
+// Connects to all peers, probes the connections, and closes them.
 #include "backend/gloo/connections.hpp"
 
 #include <algorithm>
@@ -25,7 +25,9 @@ Connections::Connections(::gloo::transport::Device& device, int rank, int size, 
       if (r != rank) context_->createPair(r);
     }
   } catch (const std::exception& e) {
-    throw ResourceError(fmt::format("gloo: no sockets for {} ranks on {}: {}", size, device.str(), e.what()));
+    throw ResourceError(fmt::format(
+        "gloo: cannot open {} sockets on {}: {}. Raise the limit of open files (ulimit -n).", size, device.str(),
+        e.what()));
   }
 }
 
@@ -39,12 +41,13 @@ void Connections::begin() {
       pulses_.back()->recv(r, kPulseSlot);
     } catch (const std::exception& e) {
       const int peer = backend::global_rank(r);
-      throw PeerLost(fmt::format("gloo: the connection to rank {} is lost: {}", peer, e.what()), {peer});
+      throw PeerLost(fmt::format("gloo: lost the connection to rank {}: {}", peer, e.what()), {peer});
     }
   }
 }
 
-// A receive that nothing is ever sent to hears of the end of a connection, and can be asked without waiting.
+// Peers never send to the probe's slot, so the receive ends only when the connection closes. Aborting the wait first
+// makes the check non-blocking.
 std::string Connections::why_lost(int peer) {
   const std::lock_guard lock(pulse_mutex_);
   const Buffer& pulse = pulses_[static_cast<std::size_t>(peer)];
@@ -57,13 +60,13 @@ std::string Connections::why_lost(int peer) {
   }
 }
 
-// Gloo has no way to end all that waits but a wait that runs out of time.
+// Gloo closes all connections of a context when one wait times out; it has no other way to cancel pending waits.
 void Connections::close() noexcept {
   try {
     std::byte unused{};
     buffer(&unused, sizeof unused)->waitRecv(nullptr, Milliseconds(0));
   } catch (const std::exception&) {
-    // It always throws.
+    // The wait always times out.
   }
 }
 

@@ -1,4 +1,4 @@
-// A connection of Gloo's to every peer: what is sent over one comes in its order, and waits for what is before it.
+// A Gloo connection to every peer. Each connection is ordered: a message waits for the messages sent before it.
 #pragma once
 
 #include <memory>
@@ -16,25 +16,26 @@ namespace hookline::gloo_engine {
 
 using Buffer = std::unique_ptr<::gloo::transport::UnboundBuffer>;
 
-// A wait of Gloo's that runs out of time closes all connections of a context: none is to.
+// Gloo closes all connections of a context when a wait times out, so waits never time out.
 inline constexpr Milliseconds kForever = kLongestTimeout;
 
+/// The connections of one Gloo context, one to each peer. Thread-safe after start_probes().
 class Connections {
  public:
-  /// Makes the sockets. ResourceError where there are none left. The timeout is that of connecting.
+  /// Opens the sockets. `timeout` limits connect(). Throws ResourceError if the process runs out of descriptors.
   Connections(::gloo::transport::Device& device, int rank, int size, Milliseconds timeout);
 
-  /// Where a peer finds this rank, as Gloo writes it.
+  /// Returns the address at which `peer` reaches this rank, in Gloo's encoding.
   std::vector<char> address_for(int peer);
-  /// Throws what Gloo does.
+  /// Blocks until the peer is connected. Throws Gloo's exceptions.
   void connect(int peer, const std::vector<char>& address) { context_->getPair(peer)->connect(address); }
-  /// To be called once, when all are connected.
+  /// Posts the probe receives. Call once, after connecting to all peers.
   void begin();
 
   Buffer buffer(void* data, std::size_t bytes) { return context_->createUnboundBuffer(data, bytes); }
-  /// Why a connection is lost; empty where it is not.
+  /// Returns why the connection to `peer` is lost, or an empty string if it is alive. Does not block.
   std::string why_lost(int peer);
-  /// Ends all of them: what waits throws.
+  /// Closes all connections; pending waits throw.
   void close() noexcept;
 
  private:

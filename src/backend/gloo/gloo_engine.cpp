@@ -1,4 +1,4 @@
-// The engine on Gloo: its messages are Gloo's unbound buffers, its channels and numbers Gloo's slots.
+// The gloo transport: requests are Gloo's unbound buffers; channel and sequence form Gloo's slot.
 #include <algorithm>
 #include <atomic>
 #include <future>
@@ -52,7 +52,7 @@ class GlooMessage final : public Message {
  private:
   const Buffer buffer_;
   const bool is_send_;
-  const int peer_;  ///< negative for any
+  const int peer_;  ///< -1: any rank
   const std::string where_;
   int source_ = -1;
   bool through_ = false;
@@ -63,7 +63,7 @@ struct TwoAddresses {
   std::vector<char> mail;
 };
 
-// Gloo writes all of them with the same length.
+// All encoded addresses have the same length.
 std::vector<char> joined(TwoAddresses addresses) {
   addresses.data.insert(addresses.data.end(), addresses.mail.begin(), addresses.mail.end());
   return std::move(addresses.data);
@@ -74,8 +74,8 @@ TwoAddresses parted(const std::vector<char>& joined) {
   return {.data = {joined.begin(), middle}, .mail = {middle, joined.end()}};
 }
 
-// Mail has connections of its own: the last words of a rank that gives up in the middle of its data would never come
-// behind these, as Gloo does not get past a message that has lost its memory.
+/// A Transport over Gloo. Control messages have connections of their own: if a rank aborts during a transfer, Gloo
+/// never gets past the abandoned data, so the abort message must not queue behind it.
 class GlooEngine final : public Engine {
  public:
   GlooEngine(std::shared_ptr<::gloo::transport::Device> device, std::shared_ptr<Store> store, int rank, int size,
@@ -112,7 +112,7 @@ class GlooEngine final : public Engine {
     });
   }
 
-  // Gloo throws where one of those that it may come from is lost, so these are left out.
+  // Gloo throws if any listed source is disconnected, so only connected sources are listed.
   std::unique_ptr<Message> receive_any(MessageAddress address, std::byte* data, std::size_t room) override {
     for (;;) {
       std::vector<int> sources;
@@ -178,16 +178,16 @@ class GlooEngine final : public Engine {
     const Addresses theirs = exchange_addresses(*store_, rank_, size_, own, deadline);
     for (int r = 0; r < size_; ++r) where_.push_back(fmt::format("rank {}", r));
     constexpr Milliseconds kClosingPeriod{10};
-    // Gloo's own wait for a peer ends at its timeout alone; meanwhile this thread looks for dead ranks.
+    // connect() blocks until Gloo's timeout; this thread meanwhile checks for dead ranks.
     std::vector<int> ranks(static_cast<std::size_t>(size_));
     std::iota(ranks.begin(), ranks.end(), 0);
-    const std::vector<int> globals = backend::global_ranks(ranks);  // this thread knows them
+    const std::vector<int> globals = backend::global_ranks(ranks);  // thread-local: not known to the other thread
     std::future<void> connected = std::async(std::launch::async, [&] { connect_all(theirs, globals, deadline); });
     try {
       while (connected.wait_for(kInterruptPeriod) != std::future_status::ready) backend::check_bootstrap();
     } catch (...) {
       given_up_ = true;
-      // Closing ends Gloo's wait only once that has begun, so it is repeated until the thread is through.
+      // close() cancels only waits that have begun, so it repeats until the connecting thread ends.
       do close();
       while (connected.wait_for(kClosingPeriod) != std::future_status::ready);
       throw;
@@ -222,11 +222,11 @@ class GlooEngine final : public Engine {
   const std::shared_ptr<::gloo::transport::Device> device_;
   Connections data_;
   Connections mail_;
-  std::vector<std::string> where_;      ///< by rank, for messages
-  std::atomic<bool> given_up_ = false;  ///< connecting
+  std::vector<std::string> where_;  ///< by rank, for error messages
+  std::atomic<bool> given_up_ = false;
 };
 
-// What this rank listens on, which may depend on what the others do.
+// Returns the address that this rank listens on. A loopback default is replaced if another rank is on another host.
 std::string agreed_address(const EngineSetting& setting, Clock::time_point deadline) {
   const std::string own = local_address(setting.options, setting.reach);
   PrefixStore place("address", setting.store);
@@ -240,10 +240,10 @@ std::shared_ptr<Engine> make(const EngineSetting& setting) {
   attributes.hostname = agreed_address(setting, deadline);
   std::shared_ptr<::gloo::transport::Device> device;
   try {
-    const NoSigpipe guard;  // the device's thread takes it over
+    const NoSigpipe guard;  // the device's thread inherits the signal mask
     device = ::gloo::transport::tcp::CreateDevice(attributes);
   } catch (const std::exception& e) {
-    throw ResourceError(fmt::format("gloo cannot use the address {}: {}", attributes.hostname, e.what()));
+    throw ResourceError(fmt::format("gloo: cannot listen on {}: {}", attributes.hostname, e.what()));
   }
   return std::make_shared<GlooEngine>(device, setting.store, setting.rank, setting.size, time_left(deadline));
 }

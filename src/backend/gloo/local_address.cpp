@@ -1,4 +1,4 @@
-// Looks at the interfaces of this host, and asks the kernel for the way to another one.
+// Chooses the local address from options, the environment, or the kernel's routing table.
 #include "backend/gloo/local_address.hpp"
 
 #include <arpa/inet.h>
@@ -41,7 +41,7 @@ Addresses resolve(const std::string& host, int type, std::string& why) {
   return {failed ? nullptr : found, &freeaddrinfo};
 }
 
-// The own end of a socket for the first of a name's addresses that `use` (bind or connect) takes.
+// Tries `use` (bind or connect) on each address of `host`; returns the local end of the first socket that succeeds.
 template <class Use>
 std::optional<std::string> own_end(const std::string& host, int type, Use use, std::string& why) {
   const Addresses all = resolve(host, type, why);
@@ -59,19 +59,19 @@ std::optional<std::string> own_end(const std::string& host, int type, Use use, s
   return std::nullopt;
 }
 
-// The first of a name's addresses that this host may listen on.
+// Returns the first address of `host` that this host can bind.
 std::optional<std::string> own_address(const std::string& host, std::string& why) {
   return own_end(host, SOCK_STREAM, bind, why);
 }
 
-// The address that packets to a host leave from. Nothing is sent.
+// Returns the source address of packets to `host`. Connecting a UDP socket asks the kernel without sending anything.
 std::optional<std::string> address_towards(const std::string& host, std::string& why) {
   return own_end(host, SOCK_DGRAM, connect, why);
 }
 
 std::string address_of_interface(const std::string& name, const std::string& asked_by) {
   ifaddrs* all = nullptr;
-  if (getifaddrs(&all) != 0) throw ResourceError(fmt::format("getifaddrs: {}", std::strerror(errno)));
+  if (getifaddrs(&all) != 0) throw ResourceError(fmt::format("gloo: getifaddrs failed: {}", std::strerror(errno)));
   const std::unique_ptr<ifaddrs, decltype(&freeifaddrs)> owner(all, &freeifaddrs);
   std::set<std::string> names;
   std::string found;
@@ -85,11 +85,11 @@ std::string address_of_interface(const std::string& name, const std::string& ask
     }
   }
   if (!found.empty()) return found;
-  throw InvalidArgument(fmt::format("gloo: there is no interface '{}' with an address on this host ({}); there are: {}",
-                                    name, asked_by, fmt::join(names, ", ")));
+  throw InvalidArgument(fmt::format("gloo: {} names an unknown interface: expected one of {}, got '{}'", asked_by,
+                                    fmt::join(names, ", "), name));
 }
 
-// Whether a text is an address, in numbers, that is more than this host's own.
+// True if `text` is a numeric address other than loopback.
 bool is_for_others(const std::string& text) {
   in6_addr address{};
   if (inet_pton(AF_INET, text.c_str(), &address) == 1) return !text.starts_with("127.");
@@ -108,8 +108,7 @@ std::string default_address(const std::string& reach) {
   if (!towards.empty()) {
     if (auto address = address_towards(towards, why)) return *address;
     throw InvalidArgument(fmt::format(
-        "gloo: no interface of this host leads to '{}': {}; name one by the option \"interface\" or GLOO_SOCKET_IFNAME",
-        towards, why));
+        "gloo: no route to '{}': {}. Set the option \"interface\" or GLOO_SOCKET_IFNAME.", towards, why));
   }
   std::array<char, HOST_NAME_MAX + 1> host{};
   if (gethostname(host.data(), host.size() - 1) == 0) {
@@ -123,20 +122,20 @@ std::string default_address(const std::string& reach) {
 std::string local_address(const std::map<std::string, std::string>& options, const std::string& reach) {
   for (const auto& [name, value] : options) {
     if (name != "interface" && name != "address") {
-      throw InvalidArgument(fmt::format("gloo takes the options \"interface\" and \"address\", not '{}'", name));
+      throw InvalidArgument(fmt::format("gloo: unknown option: expected \"interface\" or \"address\", got '{}'", name));
     }
   }
   if (const auto it = options.find("address"); it != options.end()) {
     std::string why;
     if (auto address = own_address(it->second, why)) return *address;
     throw InvalidArgument(
-        fmt::format("gloo: '{}' (the option \"address\") is not an address of this host: {}", it->second, why));
+        fmt::format("gloo: the option \"address\" is not an address of this host: got '{}': {}", it->second, why));
   }
   if (const auto it = options.find("interface"); it != options.end()) {
     return address_of_interface(it->second, "the option \"interface\"");
   }
   if (const char* const names = named_interfaces()) {
-    const std::string list = names;  // PyTorch takes several; one carries all of this group
+    const std::string list = names;  // PyTorch accepts a list; Hookline uses its first interface
     return address_of_interface(list.substr(0, list.find(',')), "GLOO_SOCKET_IFNAME");
   }
   return default_address(reach);

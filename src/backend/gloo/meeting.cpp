@@ -1,4 +1,4 @@
-// A key for each pair of ranks: the address that one has for the other.
+// Exchanges addresses through the store, with one key for each ordered pair of ranks.
 #include "backend/gloo/meeting.hpp"
 
 #include <fmt/format.h>
@@ -10,15 +10,15 @@
 namespace hookline::gloo_engine {
 namespace {
 
-// Ranks of another version must not connect: they would have another number of connections.
+// Ranks of different versions must not connect: the number of connections may differ.
 constexpr const char* kVersion = "hookline-gloo 4";
 
 std::string address_key(int from, int to) { return fmt::format("gloo/from/{}/to/{}", from, to); }
 
 }  // namespace
 
-// A rank reads the addresses that the others have for it, and no more: all that all ranks have would be as many times
-// that as there are ranks, for each rank and through one server.
+// Each rank reads only the N-1 addresses meant for it. Reading every rank's full table would be N^2 addresses a rank,
+// N^3 in total, through one server.
 Addresses exchange_addresses(Store& store, int rank, int size, const Addresses& own, Clock::time_point deadline) {
   std::vector<int> peers;
   std::vector<std::string> keys;
@@ -38,12 +38,12 @@ Addresses exchange_addresses(Store& store, int rank, int size, const Addresses& 
   Addresses found(static_cast<std::size_t>(size));
   for (std::size_t i = 0; i < peers.size(); ++i) {
     const auto peer = static_cast<std::size_t>(peers[i]);
-    // Gloo writes all of them with the same length.
+    // All encoded addresses have the same length.
     if (versions[peer] != kVersion || read[i].size() != values[i].size()) {
       throw Mismatch(
-          fmt::format("gloo: what rank {} left in the store is no address for rank {} of {}: it runs another "
-                      "version of Hookline, or the store is used for something else, too",
-                      peers[i], rank, size),
+          fmt::format("gloo on rank {} of {}: invalid address from rank {} in the store. Run the same version of "
+                      "Hookline on all ranks and use a store of its own for each group.",
+                      rank, size, peers[i]),
           {peers[i]});
     }
     found[peer].assign(read[i].begin(), read[i].end());

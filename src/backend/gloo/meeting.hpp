@@ -1,4 +1,4 @@
-// How ranks find each other's sockets in the store.
+// Exchanges the ranks' socket addresses through the store.
 #pragma once
 
 #include <vector>
@@ -8,10 +8,10 @@
 
 namespace hookline::gloo_engine {
 
-using Addresses = std::vector<std::vector<char>>;  ///< by peer; as Gloo writes them
+using Addresses = std::vector<std::vector<char>>;  ///< by peer, in Gloo's encoding
 
-/// Publishes where each peer finds this rank, and returns where this rank finds each peer. Timeout naming the ranks
-/// that did not come, Mismatch where one published something else.
+/// Publishes the address of this rank for each peer and returns the address of each peer for this rank. Throws Timeout
+/// naming the ranks that did not join, and Mismatch for a value that is not an address.
 Addresses exchange_addresses(Store& store, int rank, int size, const Addresses& own, Clock::time_point deadline);
 
 }  // namespace hookline::gloo_engine

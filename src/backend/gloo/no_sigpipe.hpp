@@ -1,4 +1,4 @@
-// Writing to a connection that the peer has closed is an error, not the end of the process.
+// Blocks SIGPIPE, so that a write to a closed connection returns an error instead of ending the process.
 #pragma once
 
 #include <csignal>
@@ -6,7 +6,8 @@
 
 namespace hookline::gloo_engine {
 
-/// While it lives, SIGPIPE is blocked in this thread, and in threads that it starts; one that came is forgotten.
+/// A scope in which SIGPIPE is blocked in this thread and in the threads it starts. The destructor discards a pending
+/// SIGPIPE.
 class NoSigpipe {
  public:
   NoSigpipe() noexcept {

@@ -1,4 +1,4 @@
-// Ranks that die while a group on Gloo, or a layered one, is being made.
+// Death of a rank while a gloo or hierarchical group is being created.
 #include <gtest/gtest.h>
 
 #include "harness/killed_rank.hpp"

@@ -1,4 +1,4 @@
-// What cannot be, who does not come, who dies, who is silent: an error with names, in time, and a way on.
+// Failures of gloo groups: missing, killed and stopped ranks are named in time, and survivors can continue.
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -36,7 +36,7 @@ std::shared_ptr<Backend> make_gloo(std::shared_ptr<Store> store, int rank, int s
                                .options = {{"address", "127.0.0.1"}}});
 }
 
-// Keeps what ranks remove when they have met.
+// A store that ignores delete_key.
 class KeepingStore final : public Store {
  public:
   std::string describe() const override { return store_.describe(); }
@@ -54,9 +54,9 @@ class KeepingStore final : public Store {
 
 class GlooFaults : public ::testing::Test {
  protected:
-  static void SetUpTestSuite() { testing::group_worlds(); }  // says where the engine is
+  static void SetUpTestSuite() { testing::group_worlds(); }  // sets the search path of transports
 
-  // How far the ranks are, in memory that they share.
+  // Progress of the ranks, in shared memory.
   struct Board {
     std::atomic<int> ready;
     std::atomic<int> told;
@@ -70,7 +70,7 @@ class GlooFaults : public ::testing::Test {
     }
   }
 
-  // Forks a rank that runs `body` and ends; 0 is its exit status where the body returns.
+  // Forks a process that runs `body`; its exit status is 0 if the body returns without a failure.
   template <class F>
   static pid_t rank_process(F body) {
     const pid_t child = fork();
@@ -99,7 +99,7 @@ TEST_F(GlooFaults, ARankThatNeverComesIsNamed) {
 }
 
 TEST_F(GlooFaults, ARankThatComesAndIsNotThereIsNamed) {
-  // Keys in the store, but nobody who connects or listens: left behind by a rank that died.
+  // The store holds the keys of a rank that died before it connected.
   const auto before = std::make_shared<KeepingStore>();
   {
     std::vector<std::future<std::shared_ptr<Backend>>> ranks;
@@ -202,7 +202,7 @@ TEST_F(GlooFaults, ASilentPeerIsATimeoutAndAbortReturns) {
       group->barrier()->wait();
       board_.ready.fetch_add(1);
       if (rank == 1) {
-        for (;;) pause();  // it is stopped, and killed in the end
+        for (;;) pause();  // stopped by the test, killed at its end
       }
       for (const auto until = deadline_after(seconds(30)); board_.told == 0 && Clock::now() < until;) {
         std::this_thread::yield();
@@ -221,7 +221,7 @@ TEST_F(GlooFaults, ASilentPeerIsATimeoutAndAbortReturns) {
   EXPECT_EQ(exit_status(children[1]), 128 + SIGKILL);
 }
 
-// Gloo does not get past data that were given up: the words of who did so must not be behind them.
+// Gloo never gets past abandoned data, so the abort message must not queue behind them.
 TEST_F(GlooFaults, WhoAbortsInTheMiddleOfItsDataIsHeard) {
   std::vector<pid_t> children;
   for (int rank = 0; rank < 2; ++rank) {

@@ -1,4 +1,4 @@
-// A large group, in which every rank has a connection to every other one.
+// A group of 64 ranks, fully connected.
 #include "contract/group_limits.hpp"
 
 namespace hookline::testing {

@@ -1,4 +1,4 @@
-// Processes that meet in a file and talk through Gloo, on the loopback interface.
+// Group fixture: processes with a file store and the gloo transport on the loopback interface.
 #include <cstdlib>
 
 #include <hookline/backend/make_backend.hpp>

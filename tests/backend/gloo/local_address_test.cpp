@@ -1,4 +1,4 @@
-// Options, the environment and the way to the master, as addresses of this host.
+// The address that the gloo transport listens on.
 #include "backend/gloo/local_address.hpp"
 
 #include <cstdlib>

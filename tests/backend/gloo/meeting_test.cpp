@@ -1,4 +1,4 @@
-// The exchange of addresses through the store.
+// Address exchange through the store.
 #include "backend/gloo/meeting.hpp"
 
 #include <atomic>
