@@ -1,4 +1,4 @@
-// Everything that Hookline offers to C++ programs.
+// Includes the whole public C++ API of Hookline.
 #pragma once
 
 #include <hookline/backend/backend.hpp>

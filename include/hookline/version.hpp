@@ -1,4 +1,4 @@
-// The version of the library; the build and the Python package read it from here.
+// The version of the library. The build and the Python package read it from this file.
 #pragma once
 
 #define HOOKLINE_VERSION_MAJOR 0

@@ -1,4 +1,4 @@
-// The context that belongs to a thread.
+// The thread-local call context.
 #include <hookline/core/call_context.hpp>
 
 #include <utility>

@@ -1,4 +1,4 @@
-// A file descriptor that is closed by whoever holds it last.
+// FileDescriptor: a file descriptor with unique ownership.
 #pragma once
 
 #include <unistd.h>
@@ -21,7 +21,7 @@ class Descriptor {
   }
 
   int get() const noexcept { return fd_; }
-  /// For whoever closes it from now on.
+  /// Gives up ownership.
   int release() noexcept { return std::exchange(fd_, -1); }
   explicit operator bool() const noexcept { return fd_ >= 0; }
 

@@ -1,4 +1,4 @@
-// Dims: the one check it needs, and its text.
+// Dims: size check and formatting.
 #include <hookline/core/dims.hpp>
 
 #include <fmt/format.h>
@@ -9,7 +9,9 @@
 namespace hookline {
 
 Dims::Dims(std::size_t size, std::int64_t value) : size_(size) {
-  if (size > kMaxDims) throw InvalidArgument(fmt::format("a tensor has at most {} dimensions, not {}", kMaxDims, size));
+  if (size > kMaxDims) {
+    throw InvalidArgument(fmt::format("too many tensor dimensions: expected at most {}, got {}", kMaxDims, size));
+  }
   std::fill_n(values_.begin(), size, value);
 }
 

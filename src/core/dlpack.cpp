@@ -1,4 +1,4 @@
-// DLPack in and out: everything that a foreign tensor says is checked before it is believed.
+// DLPack import and export. Every field of a foreign tensor is validated before use.
 #include <array>
 #include <memory>
 
@@ -45,31 +45,32 @@ DType from_dl(DLDataType type) {
     if (candidate.code == type.code && candidate.bits == type.bits && candidate.lanes == type.lanes) return dtype;
   }
   throw Unsupported(fmt::format(
-      "DLPack tensor with elements of code {}, {} bits and {} lanes; Hookline takes float64, float32, float16, "
-      "bfloat16, int8 to int64, uint8 and bool",
+      "from_dlpack: unsupported element type (code {}, {} bits, {} lanes): expected float64, float32, float16, "
+      "bfloat16, int8 to int64, uint8 or bool",
       type.code, type.bits, type.lanes));
 }
 
 Tensor view(const DLTensor& t, bool read_only, std::shared_ptr<void> owner) {
   if (t.device.type != core::kDLCPU) {
-    throw Unsupported(fmt::format("DLPack tensor on {}: Hookline works on CPU memory; copy it to the CPU first",
-                                  device_name(t.device)));
+    throw Unsupported(
+        fmt::format("from_dlpack: the tensor is on {}: Hookline works on CPU memory. Copy it to the CPU first.",
+                    device_name(t.device)));
   }
   if (t.ndim < 0 || static_cast<std::size_t>(t.ndim) > kMaxDims) {
-    throw InvalidArgument(fmt::format("DLPack tensor of {} dimensions; 0 to {} are possible", t.ndim, kMaxDims));
+    throw InvalidArgument(fmt::format("from_dlpack: expected 0 to {} dimensions, got {}", kMaxDims, t.ndim));
   }
   const auto ndim = static_cast<std::size_t>(t.ndim);
-  if (ndim > 0 && !t.shape) throw InvalidArgument("DLPack tensor without a shape");
+  if (ndim > 0 && !t.shape) throw InvalidArgument("from_dlpack: the tensor has elements without a shape");
   const DType dtype = from_dl(t.dtype);
   const Dims shape(std::span<const std::int64_t>(t.shape, ndim));
-  // Of null nothing can be reached by an offset: with no elements it stays null, with elements wrap() refuses it.
+  // An offset from null is undefined. A null tensor stays null; wrap() rejects it if it has elements.
   auto* const data = t.data ? static_cast<std::byte*>(t.data) + t.byte_offset : nullptr;
   Tensor::WrapOptions options{.owner = std::move(owner), .read_only = read_only};
   if (t.strides) options.strides = Dims(std::span<const std::int64_t>(t.strides, ndim));
   return Tensor::wrap(data, shape, dtype, options);
 }
 
-// Until the view stands the caller owns the tensor, so the deleter is armed last.
+// The caller owns the tensor until the view is constructed, so the deleter is armed last.
 template <class Managed>
 Tensor take_over(Managed* managed, bool read_only) {
   struct Owner {
@@ -113,15 +114,15 @@ Managed* export_tensor(const Tensor& tensor) {
 }  // namespace
 
 Tensor Tensor::from_dlpack(DLManagedTensor* managed) {
-  if (!managed) throw InvalidArgument("from_dlpack of a null pointer");
+  if (!managed) throw InvalidArgument("from_dlpack: the tensor is null");
   return take_over(managed, false);
 }
 
 Tensor Tensor::from_dlpack(DLManagedTensorVersioned* managed) {
-  if (!managed) throw InvalidArgument("from_dlpack of a null pointer");
+  if (!managed) throw InvalidArgument("from_dlpack: the tensor is null");
   if (managed->version.major != core::kDLPackVersion.major) {
-    throw Unsupported(fmt::format("DLPack tensor of version {}.{}; version {} is understood", managed->version.major,
-                                  managed->version.minor, core::kDLPackVersion.major));
+    throw Unsupported(fmt::format("from_dlpack: unsupported DLPack version {}.{}: expected version {}",
+                                  managed->version.major, managed->version.minor, core::kDLPackVersion.major));
   }
   return take_over(managed, (managed->flags & core::kDLReadOnly) != 0);
 }
@@ -129,7 +130,8 @@ Tensor Tensor::from_dlpack(DLManagedTensorVersioned* managed) {
 DLManagedTensor* Tensor::to_dlpack_unversioned() const {
   if (read_only_) {
     throw InvalidArgument(
-        fmt::format("{} cannot be exported as an unversioned DLPack tensor, which cannot say so", to_string(*this)));
+        fmt::format("to_dlpack_unversioned: {} is read-only, and unversioned DLPack has no read-only flag",
+                    to_string(*this)));
   }
   return export_tensor<DLManagedTensor>(*this);
 }

@@ -1,4 +1,4 @@
-// The binary layout of DLPack 1.x (and of the unversioned form before it), as its specification fixes it.
+// The ABI of DLPack 1.x and of its unversioned predecessor.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// Sizes, names and the two 16-bit floating-point conversions.
+// Dtype sizes and names, and conversions to float16 and bfloat16.
 #include <hookline/core/dtype.hpp>
 
 #include <array>
@@ -43,18 +43,18 @@ DType parse_dtype(std::string_view name) {
     if (kRows[i].name == name || kRows[i].short_name == name) return static_cast<DType>(i);
     known += (i ? ", " : "") + std::string(kRows[i].name);
   }
-  throw InvalidArgument("no dtype is called '" + std::string(name) + "'; there are: " + known);
+  throw InvalidArgument("unknown dtype '" + std::string(name) + "': expected one of " + known);
 }
 
-// Subnormal halves are multiples of 2^-24, and so are the floats just above 0.5: adding 0.5 lets the processor's own
-// rounding to nearest even do the work. Normal ones are rounded on the bits, where a carry runs into the exponent.
+// Subnormal results are multiples of 2^-24, the spacing of floats in [0.5, 1): adding 0.5 lets the FPU round to nearest
+// even. Normal results are rounded on the bits, where a carry propagates into the exponent.
 Float16::Float16(float value) noexcept {
   const auto word = std::bit_cast<std::uint32_t>(value);
   const auto sign = static_cast<std::uint16_t>((word >> 16) & 0x8000u);
   const std::uint32_t magnitude = word & 0x7fffffffu;
   if (magnitude > 0x7f800000u) {
     bits = static_cast<std::uint16_t>(sign | 0x7e00u | ((magnitude >> 13) & 0x3ffu));
-  } else if (magnitude >= 0x477ff000u) {  // 65520 and more round to infinity
+  } else if (magnitude >= 0x477ff000u) {  // values from 65520 round to infinity
     bits = static_cast<std::uint16_t>(sign | 0x7c00u);
   } else if (magnitude < 0x38800000u) {  // below 2^-14: a multiple of 2^-24
     const float shifted = std::bit_cast<float>(magnitude) + 0.5f;
@@ -80,7 +80,7 @@ Float16::operator float() const noexcept {
 BFloat16::BFloat16(float value) noexcept {
   const auto word = std::bit_cast<std::uint32_t>(value);
   if ((word & 0x7fffffffu) > 0x7f800000u) {
-    bits = static_cast<std::uint16_t>((word >> 16) | 0x40u);  // a NaN stays one
+    bits = static_cast<std::uint16_t>((word >> 16) | 0x40u);  // keeps NaN a NaN
   } else {
     bits = static_cast<std::uint16_t>((word + 0x7fffu + ((word >> 16) & 1u)) >> 16);
   }

@@ -1,4 +1,4 @@
-// Error types: out-of-line destructors, so that their type information lives in the library alone.
+// Error types. Out-of-line destructors keep their type information in the library.
 #include <hookline/core/error.hpp>
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// ThreadExecutor: a queue, a condition variable and one thread.
+// ThreadExecutor: a task queue and its thread.
 #include <hookline/core/executor.hpp>
 
 #include <condition_variable>
@@ -19,7 +19,7 @@ struct ThreadExecutor::Shared final : Executor {
   std::vector<Task> queue;
   bool closing = false;
   std::thread thread;
-  std::vector<Task> batch;  ///< the thread's own, as the next
+  std::vector<Task> batch;  ///< accessed by the thread only, like `next`
   std::size_t next = 0;
 
   static thread_local std::shared_ptr<Shared> current;
@@ -46,7 +46,7 @@ struct ThreadExecutor::Shared final : Executor {
     }
   }
 
-  // Whole, so that the poster and the runner meet at the lock once a batch.
+  // Takes the whole queue, so that posters and the thread contend for the lock once per batch.
   void take_queue() {
     batch.clear();
     batch.swap(queue);
@@ -78,7 +78,7 @@ ThreadExecutor::~ThreadExecutor() {
 }
 
 void ThreadExecutor::post(Task task) {
-  const std::shared_ptr<Shared> shared = shared_;  // the task may drop the executor before this has returned
+  const std::shared_ptr<Shared> shared = shared_;  // the task may destroy the executor before post returns
   shared->post(std::move(task));
 }
 

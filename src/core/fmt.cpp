@@ -1,9 +1,9 @@
-// The one place where fmt's functions are compiled: every other file sees their declarations alone.
+// The only translation unit that compiles fmt's out-of-line functions.
 #include <fmt/format-inl.h>
 
 namespace fmt::detail {
 
-// What fmt declares as instantiated elsewhere; of what it takes to be so without saying it, what our files need.
+// Explicit instantiations that fmt declares extern, or that our files need.
 template auto thousands_sep_impl<char>(locale_ref) -> thousands_sep_result<char>;
 template auto decimal_point_impl(locale_ref) -> char;
 template void buffer<char>::append(const char*, const char*);

@@ -1,4 +1,4 @@
-// A counter that the child's side of fork() raises.
+// Fork detection by a counter that the child handler of pthread_atfork increments.
 #include "core/fork.hpp"
 
 #include <pthread.h>

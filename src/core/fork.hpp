@@ -1,11 +1,11 @@
-// Tells whether this process is a forked child of the one that made something.
+// Detection of fork(): an object compares the current generation with that of its creation.
 #pragma once
 
 #include <cstdint>
 
 namespace hookline::core {
 
-/// Another number in a forked child than in its parent. Cheap: no system call.
+/// Returns a number that differs between a forked child and its parent. Makes no system call.
 std::uint64_t fork_generation();
 
 }  // namespace hookline::core

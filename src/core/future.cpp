@@ -1,4 +1,4 @@
-// The type-independent half of Future: waiting, completing, and handing continuations to their executor.
+// The type-independent part of Future: waiting, completion and dispatch of continuations.
 #include <hookline/core/future.hpp>
 
 #include <algorithm>
@@ -29,7 +29,7 @@ bool FutureStateBase::wait_until(Clock::time_point deadline) {
       if (wake_.wait_until(lock, piece, [&] { return done(); })) return true;
     }
     if (Clock::now() >= deadline) return false;
-    check_interrupt();  // may run anything, so not under the lock
+    check_interrupt();  // runs arbitrary code, so not under the lock
   }
   return true;
 }
@@ -45,7 +45,7 @@ void FutureStateBase::on_done(Task task) {
   dispatch(executor_, std::move(task));
 }
 
-// A continuation may drop the last reference to this state, so nothing of it is touched once the lock is gone.
+// A continuation may destroy this object, so members are not accessed after unlocking.
 void FutureStateBase::finish(std::unique_lock<std::mutex>& lock) {
   done_.store(true, std::memory_order_release);
   std::vector<Task> continuations = std::move(continuations_);

@@ -1,4 +1,4 @@
-// The thread's own interrupt check.
+// The thread-local interrupt check.
 #include <hookline/core/interrupt.hpp>
 
 #include <utility>

@@ -1,4 +1,4 @@
-// Finds the elements that differ from most others.
+// Finds the elements that differ from the majority.
 #pragma once
 
 #include <cstddef>
@@ -6,8 +6,8 @@
 
 namespace hookline::core {
 
-/// Returns the indices below `count` that are not in the largest class of `same`, an equivalence of two indices. Among
-/// classes of equal size, the one with the lowest index counts as the largest.
+/// Returns the indices below `count` outside the largest equivalence class of `equivalent(i, j)`. Of classes of equal
+/// size, the one with the lowest index counts as the largest.
 template <class Same>
 std::vector<int> minority(std::size_t count, Same same) {
   std::vector<std::size_t> class_of(count);  // the lowest index of each class

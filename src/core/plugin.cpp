@@ -1,4 +1,4 @@
-// Loads libraries of plug-ins.
+// Loading of plug-in libraries with dlopen.
 #include "core/plugin.hpp"
 
 #include <cstdlib>

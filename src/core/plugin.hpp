@@ -1,4 +1,4 @@
-// Shared libraries that are loaded at run time: where they are looked for, and the version that they were built for.
+// Plug-in libraries: search path, loading and version check.
 #pragma once
 
 #include <dlfcn.h>
@@ -9,19 +9,19 @@
 
 namespace hookline::core {
 
-/// The folders of an environment variable, separated by colons. Empty ones are left out.
+/// Returns the colon-separated directories of an environment variable, without empty ones.
 std::vector<std::filesystem::path> folders_of(const char* variable);
 
-/// A library of one kind of plug-ins, with its article for error texts: "an engine". It is never unloaded.
+/// A plug-in library. It is never unloaded. `kind` is used in error messages, with its article: "a transport".
 class Plugin {
  public:
-  /// Loads the library. Unsupported, with the reason of the dynamic linker, where that fails.
+  /// Loads the library. Throws Unsupported with the dynamic linker's message if that fails.
   Plugin(std::filesystem::path path, std::string kind, int flags = RTLD_NOW | RTLD_LOCAL);
 
-  /// Unsupported where the library's function `symbol` returns another version than `expected`, or is missing.
+  /// Throws Unsupported if the library's function `symbol` is missing or does not return `expected`.
   void check_version(const char* symbol, int expected) const;
 
-  /// A function of the library. Unsupported where there is none of that name.
+  /// Returns a function of the library. Throws Unsupported if it is missing.
   template <class F>
   F* function(const char* symbol) const {
     return reinterpret_cast<F*>(find(symbol));

@@ -1,4 +1,4 @@
-// The advice of error messages about read-only tensors.
+// The advice in error messages about read-only tensors.
 #pragma once
 
 namespace hookline::core {

@@ -1,4 +1,4 @@
-// The names of the reductions, and which dtypes each can take.
+// Names of reduction operations and the dtypes that they support.
 #include <hookline/core/reduce_op.hpp>
 
 #include <array>
@@ -33,8 +33,8 @@ void check(ReduceOp op, DType dtype) {
     default: break;
   }
   if (!allowed) return;
-  throw InvalidArgument("ReduceOp " + std::string(name(op)) + " cannot take " + std::string(name(dtype)) +
-                        " elements; it takes " + allowed);
+  throw InvalidArgument("ReduceOp " + std::string(name(op)) + " does not support " + std::string(name(dtype)) +
+                        ": expected " + allowed);
 }
 
 }  // namespace hookline

@@ -3,8 +3,7 @@
 
 namespace hookline::core {
 
-/// Tells the processor that this thread spins: it saves power and leaves the core to its sibling hyperthread. Does
-/// nothing on processors without such an instruction.
+/// Executes the processor's spin-wait hint (x86 PAUSE, Arm YIELD); a no-op on other processors.
 inline void spin_pause() noexcept {
 #if defined(__x86_64__) || defined(__i386__)
   __builtin_ia32_pause();

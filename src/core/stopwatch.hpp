@@ -1,4 +1,4 @@
-// How long something took.
+// Stopwatch: accumulates the duration of a scope.
 #pragma once
 
 #include <chrono>
@@ -9,7 +9,7 @@ namespace hookline::core {
 
 inline double seconds(Clock::duration time) { return std::chrono::duration<double>(time).count(); }
 
-/// Adds the time that it lived to a number of seconds.
+/// Adds its lifetime in seconds to `sum` on destruction.
 class Stopwatch {
  public:
   explicit Stopwatch(double& sum) : seconds_(sum) {}

@@ -1,4 +1,4 @@
-// Walks two strided layouts of one shape at once, row by row, in as few and as long rows as they allow.
+// Row-by-row iteration over two strided layouts of the same shape, with rows as long as possible.
 #pragma once
 
 #include <cstdint>
@@ -7,7 +7,7 @@
 
 namespace hookline::core {
 
-/// One shape with the strides of two tensors: adjacent dimensions that both step through evenly are joined.
+/// A shape with the strides of two tensors. Adjacent dimensions that are contiguous in both are merged.
 struct StridedPair {
   Dims shape;
   Dims a;
@@ -27,7 +27,7 @@ struct StridedPair {
         b.push_back(strides_b[i]);
       }
     }
-    if (shape.empty()) {  // one element is a row of one
+    if (shape.empty()) {  // a scalar is a row of one element
       shape.push_back(1);
       a.push_back(1);
       b.push_back(1);

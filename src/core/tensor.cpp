@@ -1,4 +1,4 @@
-// Tensor: where its memory comes from, its views, and element-wise work on strided layouts.
+// Tensor: allocation, views and element-wise operations on strided layouts.
 #include <hookline/core/tensor.hpp>
 
 #include <sys/mman.h>
@@ -21,7 +21,7 @@ constexpr std::size_t kAlignment = 64;
 constexpr std::size_t kLargePage = std::size_t{2} * 1024 * 1024;
 
 [[noreturn]] void refuse_size(const Dims& shape) {
-  throw InvalidArgument(fmt::format("a tensor of shape {} is too large: its size overflows", to_string(shape)));
+  throw InvalidArgument(fmt::format("tensor shape {} is too large: its size overflows", to_string(shape)));
 }
 
 std::int64_t checked_product(std::int64_t a, std::int64_t b, const Dims& shape) {
@@ -33,19 +33,19 @@ std::int64_t checked_product(std::int64_t a, std::int64_t b, const Dims& shape) 
 std::int64_t checked_numel(const Dims& shape, DType dtype) {
   std::int64_t numel = 1;
   for (const std::int64_t extent : shape) {
-    if (extent < 0) throw InvalidArgument(fmt::format("shape {} has a negative extent", to_string(shape)));
-    // An extent of 0 must not hide that the others overflow.
+    if (extent < 0) throw InvalidArgument(fmt::format("tensor shape {} has a negative extent", to_string(shape)));
+    // An extent of 0 must not hide an overflow of the others.
     numel = checked_product(numel, std::max<std::int64_t>(extent, 1), shape);
   }
   checked_product(numel, static_cast<std::int64_t>(size_of(dtype)), shape);
   return std::find(shape.begin(), shape.end(), 0) == shape.end() ? numel : 0;
 }
 
-// The distance from the first element to any other must be a number of bytes that fits.
+// The byte distance from the first element to any other must fit in 64 bits.
 void check_strides(const Dims& shape, const Dims& strides, DType dtype) {
   if (strides.size() != shape.size()) {
     throw InvalidArgument(
-        fmt::format("shape {} and strides {} differ in length", to_string(shape), to_string(strides)));
+        fmt::format("tensor shape {} and strides {} have different lengths", to_string(shape), to_string(strides)));
   }
   std::int64_t reach = 0;
   for (std::size_t i = 0; i < shape.size(); ++i) {
@@ -72,18 +72,18 @@ bool is_row_major(const Dims& shape, const Dims& strides) {
   return true;
 }
 
-// Large tensors ask for large pages: passes over them look up fewer addresses.
+// Large tensors request huge pages, which reduce TLB misses.
 std::shared_ptr<void> allocate(std::size_t bytes) {
   const bool large = bytes >= 2 * kLargePage;
   const std::align_val_t alignment{large ? kLargePage : kAlignment};
   void* memory = ::operator new(bytes, alignment, std::nothrow);
   if (!memory) throw ResourceError(fmt::format("no memory for a tensor of {} bytes", bytes));
-  if (large) madvise(memory, bytes, MADV_HUGEPAGE);  // a wish: systems without them say no
+  if (large) madvise(memory, bytes, MADV_HUGEPAGE);  // a hint; failure is harmless
   return {memory, [alignment](void* p) { ::operator delete(p, alignment); }};
 }
 
-// The strides under which `to` shows the elements of a view without a copy; nullopt where there are none. Runs of
-// dimensions that are evenly spaced in memory are taken apart again into the new extents, from the last to the first.
+// Returns the strides of shape `to` for a view that needs no copy; nullopt if there are none. Merges evenly spaced
+// dimensions and splits them into the new extents, from last to first.
 std::optional<Dims> reshaped_strides(const Dims& from, const Dims& strides, const Dims& to) {
   const core::StridedPair runs(from, strides, strides);
   Dims result(to.size(), 1);
@@ -152,10 +152,10 @@ Tensor Tensor::wrap(void* data, const Dims& shape, DType dtype, const WrapOption
   result.read_only_ = options.read_only;
   result.set_layout(shape, options.strides ? *options.strides : row_major_strides(shape));
   if (!data && result.numel_ > 0) {
-    throw InvalidArgument(fmt::format("the memory of a tensor of shape {} is null", to_string(shape)));
+    throw InvalidArgument(fmt::format("Tensor::wrap: data is null, but shape {} has elements", to_string(shape)));
   }
   if (reinterpret_cast<std::uintptr_t>(data) % size_of(dtype) != 0) {
-    throw InvalidArgument(fmt::format("memory at {} is not aligned for elements of {}", data, name(dtype)));
+    throw InvalidArgument(fmt::format("Tensor::wrap: data at {} is not aligned for {}", data, name(dtype)));
   }
   return result;
 }
@@ -175,7 +175,8 @@ std::byte* Tensor::mutable_bytes() const {
 
 void Tensor::check_access(DType dtype, bool write) const {
   if (dtype != dtype_) {
-    throw InvalidArgument(fmt::format("elements of {} were asked for as {}", to_string(*this), name(dtype)));
+    throw InvalidArgument(
+        fmt::format("Tensor::data: expected elements of type {}, got {}", name(dtype), to_string(*this)));
   }
   if (write && read_only_) throw InvalidArgument(fmt::format("{} cannot be written to", to_string(*this)));
 }
@@ -191,15 +192,15 @@ std::int64_t Tensor::integer_item() const {
 }
 
 double Tensor::real_item() const {
-  if (numel_ != 1) throw InvalidArgument(fmt::format("item() takes a tensor of one element, not {}", to_string(*this)));
+  if (numel_ != 1) throw InvalidArgument(fmt::format("Tensor::item: expected one element, got {}", to_string(*this)));
   return visit_dtype(dtype_, [&](auto element) { return as_double(*data<const decltype(element)>()); });
 }
 
 Tensor Tensor::slice(std::size_t dim, std::int64_t start, std::int64_t stop, std::int64_t step) const {
   if (dim >= shape_.size()) {
-    throw InvalidArgument(fmt::format("slice of dimension {} of {}", dim, to_string(*this)));
+    throw InvalidArgument(fmt::format("Tensor::slice: dimension {} is out of range for {}", dim, to_string(*this)));
   }
-  if (step < 1) throw InvalidArgument(fmt::format("slice with a step of {}; it must be at least 1", step));
+  if (step < 1) throw InvalidArgument(fmt::format("Tensor::slice: expected a step of at least 1, got {}", step));
   const std::int64_t extent = shape_[dim];
   const auto position = [extent](std::int64_t p) {
     return std::clamp<std::int64_t>(p < 0 ? p + extent : p, 0, extent);
@@ -226,13 +227,15 @@ Tensor Tensor::reshape(Dims shape) const {
   }
   if (checked_numel(shape, dtype_) != numel_) {
     throw InvalidArgument(
-        fmt::format("{} cannot take the shape {}: it has {} elements", to_string(*this), to_string(asked), numel_));
+        fmt::format("Tensor::reshape: shape {} does not fit {}, which has {} elements", to_string(asked),
+                    to_string(*this), numel_));
   }
   const std::optional<Dims> strides =
       contiguous_ ? row_major_strides(shape) : reshaped_strides(shape_, strides_, shape);
   if (!strides) {
-    throw InvalidArgument(fmt::format("{} cannot be seen as {} without a copy; take contiguous() first",
-                                      to_string(*this), to_string(shape)));
+    throw InvalidArgument(
+        fmt::format("Tensor::reshape: {} cannot be viewed as {} without a copy. Call contiguous() first.",
+                    to_string(*this), to_string(shape)));
   }
   Tensor result = *this;
   result.set_layout(shape, *strides);
@@ -244,7 +247,7 @@ Tensor Tensor::flatten() const { return reshape({numel_}); }
 Tensor Tensor::view_as(DType dtype) const {
   if (size_of(dtype) != itemsize()) {
     throw InvalidArgument(
-        fmt::format("{} cannot be seen as {}: elements of another size", to_string(*this), name(dtype)));
+        fmt::format("Tensor::view_as: {} and {} have different element sizes", to_string(*this), name(dtype)));
   }
   Tensor result = *this;
   result.dtype_ = dtype;
@@ -268,7 +271,8 @@ Tensor Tensor::clone() const {
 void Tensor::copy_from(const Tensor& source) const {
   if (source.dtype_ != dtype_ || source.shape_ != shape_) {
     throw InvalidArgument(
-        fmt::format("copy of {} into {}: shape and dtype must be the same", to_string(source), to_string(*this)));
+        fmt::format("Tensor::copy_from: cannot copy {} into {}: shapes and dtypes must be equal", to_string(source),
+                    to_string(*this)));
   }
   std::byte* to = mutable_bytes();
   const std::byte* from = source.bytes();
@@ -297,8 +301,8 @@ void Tensor::fill(double value) const {
       using Limits = std::numeric_limits<T>;
       const double whole = std::trunc(value);
       if (!(whole >= static_cast<double>(Limits::min()) && whole < std::ldexp(1.0, Limits::digits))) {
-        throw InvalidArgument(fmt::format("fill({}): {} elements are from {} to {}; give one of these or another dtype",
-                                          value, name(dtype_), Limits::min(), Limits::max()));
+        throw InvalidArgument(fmt::format("Tensor::fill: {} is out of range for {}: expected {} to {}", value,
+                                          name(dtype_), Limits::min(), Limits::max()));
       }
     }
     const T filler = converted<T>(value);

@@ -1,4 +1,4 @@
-// Reading a text in the notation of hooks, word by word.
+// The tokenizer of specs.
 #include "core/text_cursor.hpp"
 
 #include <algorithm>

@@ -1,27 +1,27 @@
-// A place in a short text that is read from left to right: what the notations of hooks, codecs and optimizers share.
+// SpecCursor: the tokenizer of hook, codec and optimizer specs.
 #pragma once
 
 #include <string_view>
 
 namespace hookline::core {
 
-/// Spaces count for nothing between words. The text must outlive the cursor and what it returns.
+/// A read position in a spec. Skips spaces between tokens. The text must outlive the cursor and the returned views.
 class TextCursor {
  public:
-  /// `what` the text is of, for errors.
+  /// `kind` is the kind of spec in error messages: "hook", "codec", "optimizer".
   TextCursor(std::string_view text, std::string_view what) : text_(text), what_(what) {}
 
-  /// Passes the character if it is the next one.
+  /// Consumes `c` if it is the next character. Returns true if consumed.
   bool accept(char c);
-  /// Passes letters, digits and underscores; empty where there are none.
+  /// Consumes and returns letters, digits and underscores; empty if there are none.
   std::string_view word();
-  /// Passes everything up to a comma, a parenthesis or a bar; without the spaces around it.
+  /// Consumes everything up to a comma, parenthesis or bar, and returns it without surrounding spaces.
   std::string_view value();
   bool at_end();
 
-  /// Throws InvalidArgument saying what was expected here, and what there is.
+  /// Throws InvalidArgument naming what is expected at the current position.
   [[noreturn]] void refuse(std::string_view expected) const { refuse_at(at_, expected); }
-  /// The same at the beginning of the last word or value.
+  /// Throws InvalidArgument naming what is expected instead of the last word or value.
   [[noreturn]] void refuse_last(std::string_view expected) const { refuse_at(last_, expected); }
 
  private:

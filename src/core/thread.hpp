@@ -1,4 +1,4 @@
-// The beginning of a thread, and the end of one whose work may let go of what owns it.
+// Starting named threads, and ending threads that may destroy their own owner.
 #pragma once
 
 #include <pthread.h>
@@ -12,7 +12,7 @@
 
 namespace hookline::core {
 
-/// A thread under a name of at most 15 characters, for debuggers. ResourceError where the system gives none.
+/// Starts a thread with a name of at most 15 characters. Throws ResourceError if the system has no thread left.
 template <class F>
 std::thread start_thread(const char* name, F run) {
   try {
@@ -20,13 +20,12 @@ std::thread start_thread(const char* name, F run) {
     pthread_setname_np(thread.native_handle(), name);
     return thread;
   } catch (const std::system_error& e) {
-    throw ResourceError(std::string("the thread ") + name + " cannot be started: " + e.what() +
-                        "; see ulimit -u, and the limit of processes of a container");
+    throw ResourceError(std::string("cannot start the thread ") + name + ": " + e.what() +
+                        ". Raise the limit on processes (ulimit -u, or the pids limit of the container).");
   }
 }
 
-/// Waits for the end of a thread that was told to end. The thread itself, which ends after the task in which it came
-/// here, is let go of; where none was started there is nothing to do.
+/// Joins a thread that was told to stop; detaches it if called on that thread. Does nothing if it was never started.
 inline void end_thread(std::thread& thread) {
   if (!thread.joinable()) return;
   if (thread.get_id() == std::this_thread::get_id()) {

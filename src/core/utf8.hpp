@@ -1,4 +1,4 @@
-// UTF-8 that another program can read, whatever bytes a user's text has.
+// UTF-8 validation and sanitization.
 #pragma once
 
 #include <string>
@@ -6,7 +6,7 @@
 
 namespace hookline::core {
 
-/// Returns the length of the well-formed UTF-8 sequence that `text` begins with, or 0 where it begins with none
+/// Returns the length of the well-formed UTF-8 sequence at the start of `text`, or 0 if there is none
 /// (Unicode 15, table 3-7: no overlong forms, no surrogates, nothing beyond U+10FFFF).
 inline std::size_t utf8_length(std::string_view text) noexcept {
   const auto byte = [&](std::size_t i) { return i < text.size() ? static_cast<unsigned char>(text[i]) : 0U; };

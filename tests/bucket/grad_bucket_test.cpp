@@ -1,4 +1,4 @@
-// Tests GradBucket: its views, a changed buffer, and what it refuses.
+// Tests for GradBucket: views, set_buffer and invalid arguments.
 #include <hookline/bucket/grad_bucket.hpp>
 
 #include <gmock/gmock.h>

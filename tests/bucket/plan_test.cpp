@@ -1,4 +1,4 @@
-// Tests the planner: limits, dtypes, order, and parameters that stand apart.
+// Tests for the bucket plan: limits, dtypes, order, own_bucket and reduce_last.
 #include <hookline/bucket/plan.hpp>
 
 #include <numeric>

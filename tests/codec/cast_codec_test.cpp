@@ -1,4 +1,4 @@
-// Half precision and bfloat16 as codecs: the contract, sizes to the byte, and what the formats hold.
+// Tests for the fp16 and bf16 codecs: contract, exact sizes and rounding.
 #include <cmath>
 #include <vector>
 

@@ -1,4 +1,4 @@
-// Texts of codecs: what they stand for, the way back, and what is said of those that cannot be read.
+// Tests for codec specs: parsing, formatting and error messages.
 #include "codec/codec_name.hpp"
 
 #include <gtest/gtest.h>
@@ -33,7 +33,7 @@ TEST(CodecName, NamesReadBack) {
 void expect_refused(const std::string& text, const std::string& part) {
   try {
     read_codec_text(text);
-    ADD_FAILURE() << text << " was read";
+    ADD_FAILURE() << text << " was accepted";
   } catch (const InvalidArgument& e) {
     EXPECT_NE(std::string(e.what()).find(part), std::string::npos) << e.what();
   }

@@ -1,4 +1,4 @@
-// Messages that describe themselves, and bytes that only look like messages.
+// Tests for encoded messages: description, binary layout and damaged messages.
 #include "codec/message.hpp"
 
 #include <vector>
@@ -46,7 +46,7 @@ TEST(Message, SaysWhatIsWrong) {
   message[0] = std::byte{'X'};
   EXPECT_NE(refusal(message).find("do not begin with HKLC"), std::string::npos);
   message[0] = std::byte{'H'};
-  message[15] = std::byte{0xff};  // a count beyond anything
+  message[15] = std::byte{0xff};  // an impossible count
   EXPECT_NE(refusal(message).find("no message of 52 bytes has"), std::string::npos);
   message[15] = std::byte{0};
   message[5] = std::byte{9};
@@ -55,7 +55,7 @@ TEST(Message, SaysWhatIsWrong) {
   EXPECT_NE(refusal(message).find("describe_message: no message of 52 bytes has"), std::string::npos);
   message[5] = std::byte{0};
   EXPECT_EQ(refusal(message), "");
-  message[31] = std::byte{1};  // bytes without a meaning are 0
+  message[31] = std::byte{1};  // reserved bytes must be 0
   EXPECT_NE(refusal(message), "");
 }
 

@@ -1,4 +1,4 @@
-// Integers as codecs: the contract, sizes to the byte, and which blocks a NaN reaches.
+// Tests for the int8 and int4 codecs: contract, exact sizes and NaN.
 #include <cmath>
 #include <vector>
 
@@ -45,7 +45,7 @@ TEST(QuantiseCodec, SizesToTheByte) {
   EXPECT_EQ(size("int8(block=512, range=symmetric)", 513), 32u + 8 + 513);
   EXPECT_EQ(size("int4(block=128)", 1), 32u + 4 + 1);
   EXPECT_EQ(size("int4(block=128)", 129), 32u + 8 + 64 + 1);
-  EXPECT_EQ(size("int4(block=7)", 20), 32u + 3 * 4 + 4 + 4 + 3);  // codes begin anew with every block
+  EXPECT_EQ(size("int4(block=7)", 20), 32u + 3 * 4 + 4 + 4 + 3);  // the codes of each block start on a byte boundary
 }
 
 TEST(QuantiseCodec, NanStaysInItsBlock) {

@@ -1,4 +1,4 @@
-// DLPack: round trips, ownership, and tensors that lie.
+// Tests for DLPack: round trips, ownership and invalid tensors.
 #include <functional>
 #include <limits>
 #include <vector>
@@ -17,7 +17,7 @@ namespace {
 using testing::HasSubstr;
 using testing::ThrowsMessage;
 
-// A foreign tensor whose deleter is counted.
+// A foreign tensor that counts calls of its deleter.
 struct Foreign {
   std::vector<float> data = {1, 2, 3, 4, 5, 6};
   std::vector<std::int64_t> shape = {2, 3};
@@ -85,7 +85,7 @@ void expect_refused(const std::function<void(Foreign&, DLTensor&)>& damage, cons
   Foreign foreign;
   damage(foreign, foreign.managed.dl_tensor);
   EXPECT_THAT([&] { Tensor::from_dlpack(&foreign.managed); }, ThrowsMessage<E>(HasSubstr(message)));
-  EXPECT_EQ(foreign.deleted, 0) << message << ": what was refused still belongs to the caller";
+  EXPECT_EQ(foreign.deleted, 0) << message << ": the caller keeps ownership of a rejected tensor";
 }
 
 TEST(DLPack, RefusesWhatItCannotTake) {
@@ -98,8 +98,8 @@ TEST(DLPack, RefusesWhatItCannotTake) {
 
 TEST(DLPack, RefusesTensorsThatLie) {
   constexpr auto kHuge = std::numeric_limits<std::int64_t>::max();
-  expect_refused<InvalidArgument>([](Foreign&, DLTensor& t) { t.ndim = -1; }, "-1 dimensions");
-  expect_refused<InvalidArgument>([](Foreign&, DLTensor& t) { t.ndim = 1000; }, "1000 dimensions");
+  expect_refused<InvalidArgument>([](Foreign&, DLTensor& t) { t.ndim = -1; }, "dimensions, got -1");
+  expect_refused<InvalidArgument>([](Foreign&, DLTensor& t) { t.ndim = 1000; }, "dimensions, got 1000");
   expect_refused<InvalidArgument>([](Foreign&, DLTensor& t) { t.shape = nullptr; }, "without a shape");
   expect_refused<InvalidArgument>([](Foreign&, DLTensor& t) { t.data = nullptr; }, "null");
   expect_refused<InvalidArgument>(

@@ -1,4 +1,4 @@
-// Names and sizes, and the 16-bit floats over all their values.
+// Tests for dtype names and for the 16-bit floats over all their values.
 #include <hookline/core/dtype.hpp>
 
 #include <bit>
@@ -18,7 +18,7 @@ TEST(DType, NamesAreParsedBack) {
   EXPECT_THROW(parse_dtype("complex64"), InvalidArgument);
 }
 
-// What a 16-bit float with so many bits of mantissa and this bias stands for, computed from its definition.
+// The value of a 16-bit float with `mantissa` mantissa bits and this bias, computed from its definition.
 double meaning(std::uint32_t bits, int mantissa, int bias) {
   const int exponent = static_cast<int>(bits & 0x7fff) >> mantissa;
   const int fraction = static_cast<int>(bits) & ((1 << mantissa) - 1);
@@ -39,18 +39,19 @@ void expect_every_value(int mantissa, int bias) {
       ASSERT_TRUE(std::isnan(static_cast<float>(Half(value))));
       continue;
     }
-    ASSERT_EQ(Half(value).bits, bits) << "an exact value must come back";
+    ASSERT_EQ(Half(value).bits, bits) << "exactly representable values must round-trip";
     if ((bits & 0x7fff) == infinity) {
       ASSERT_TRUE(std::isinf(value));
       continue;
     }
     ASSERT_EQ(value, meaning(bits, mantissa, bias)) << bits;
 
-    // Half way to the next value (beyond the last: to what it would be) the even one is taken; beside it, the nearer.
+    // The midpoint to the next value rounds to even; its neighbours round to nearest. The largest finite value uses
+    // the value that would follow it.
     const double upper = meaning(bits + 1, mantissa, bias);
     const double exact = (static_cast<double>(value) + upper) / 2;
     const auto middle = static_cast<float>(exact);
-    if (middle != exact) continue;  // not a float itself
+    if (middle != exact) continue;  // not representable as float
     const float outwards = std::copysign(std::numeric_limits<float>::infinity(), value);
     ASSERT_EQ(Half(middle).bits, bits + bits % 2) << bits;
     ASSERT_EQ(Half(std::nextafter(middle, 0.0f)).bits, bits);
@@ -63,7 +64,7 @@ TEST(BFloat16, EveryValueAndEveryMidpoint) { expect_every_value<BFloat16>(7, 127
 
 TEST(Float16, WhatIsNoNumberOrTooLarge) {
   EXPECT_EQ(Float16(std::bit_cast<float>(0x7fc06000u)).bits, 0x7e03);
-  EXPECT_EQ(Float16(std::bit_cast<float>(0xff802000u)).bits, 0xfe01) << "sign and upper bits of the payload stay";
+  EXPECT_EQ(Float16(std::bit_cast<float>(0xff802000u)).bits, 0xfe01) << "keeps the sign and the upper payload bits";
   EXPECT_EQ(Float16(1e6f).bits, 0x7c00);
 }
 

@@ -1,4 +1,4 @@
-// Errors keep their type, their text and the chain of what caused them.
+// Tests for errors: type, message, ranks and cause.
 #include <hookline/core/error.hpp>
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// Tasks hold what cannot be copied; a thread executor runs each once, in order, also those posted before its end.
+// Tests for Task and ThreadExecutor.
 #include <hookline/core/executor.hpp>
 
 #include <future>
@@ -21,7 +21,7 @@ TEST(Task, RunsOnceAndLetsGo) {
   moved();
   EXPECT_FALSE(moved);
   EXPECT_EQ(*token, 1);
-  EXPECT_EQ(token.use_count(), 1) << "a task that ran must not keep what it captured";
+  EXPECT_EQ(token.use_count(), 1) << "a task must release its captures after running";
 }
 
 TEST(ThreadExecutor, RunsInOrderOnOneOtherThread) {
@@ -43,7 +43,7 @@ TEST(ThreadExecutor, TasksMayPostAndMayDropTheExecutor) {
   Executor* const raw = executor.get();
   raw->post([&done, raw, executor = std::move(executor)]() mutable {
     raw->post([&done] { done.set_value(); });
-    executor.reset();  // the last reference goes on the executor's own thread
+    executor.reset();  // destroys the executor on its own thread
   });
   EXPECT_EQ(done.get_future().wait_for(std::chrono::seconds(30)), std::future_status::ready);
 }

@@ -1,4 +1,4 @@
-// Futures: outcomes, chains, coroutines, and continuations that run exactly once whoever comes first.
+// Tests for Future and Promise: outcomes, continuations, coroutines and races.
 #include <hookline/core/future.hpp>
 
 #include <atomic>
@@ -210,7 +210,7 @@ TEST(WhenAll, WaitsForAllAndKeepsTheOrder) {
 TEST(WhenAll, AnErrorWaitsForTheOthersToo) {
   Promise<void> slow;
   const auto all = when_all(std::vector{Future<void>::failed(an_error("first")), slow.get_future()});
-  EXPECT_FALSE(all.done()) << "somebody may still be writing";
+  EXPECT_FALSE(all.done()) << "the other operation may still write to its buffers";
   slow.set_error(std::make_exception_ptr(Mismatch("second")));
   EXPECT_THROW(all.value(), PeerLost);
 }

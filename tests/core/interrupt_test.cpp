@@ -1,4 +1,4 @@
-// Interrupt scopes, alone; the store contract tries them on waits.
+// Tests for InterruptScope. The store contract tests interrupted waits.
 #include <hookline/core/interrupt.hpp>
 
 #include <stdexcept>

@@ -1,4 +1,4 @@
-// Tests what notes say of a collective.
+// Tests for operation tags.
 #include "core/note.hpp"
 
 #include <gtest/gtest.h>
@@ -10,8 +10,8 @@ TEST(Note, InWords) {
   EXPECT_EQ(describe_note(bucket_note(7, 3)), "step 7, bucket 3");
   EXPECT_EQ(describe_note(bucket_note(1, 0)), "step 1, bucket 0");
   EXPECT_EQ(describe_note(step_note(12)), "step 12, outside its buckets");
-  EXPECT_EQ(describe_note(content_note(0x12345678'9abcdef0)), "tensors that look like 9abcdef0");
-  EXPECT_NE(content_note(0), 0u) << "that would say nothing";
+  EXPECT_EQ(describe_note(content_note(0x12345678'9abcdef0)), "tensors with layout hash 9abcdef0");
+  EXPECT_NE(content_note(0), 0u) << "0 means no tag";
   EXPECT_EQ(step_of(bucket_note(7, 3)), 7u);
   EXPECT_EQ(bucket_of(bucket_note(7, 3)), 3u);
   EXPECT_EQ(step_of(step_note(12)), 12u);

@@ -1,4 +1,4 @@
-// What a ReduceOp is made of, and which dtypes it refuses.
+// Tests for ReduceOp and the dtypes that it supports.
 #include <hookline/core/reduce_op.hpp>
 
 #include <limits>
@@ -53,7 +53,7 @@ TEST(ReduceOp, RefusesDTypesItHasNoMeaningFor) {
 TEST(ReduceOp, SaysWhatIsAllowed) {
   EXPECT_THAT([] { check(ReduceOp::bxor, DType::bf16); },
               testing::ThrowsMessage<InvalidArgument>(
-                  "ReduceOp bxor cannot take bfloat16 elements; it takes integers and bool"));
+                  "ReduceOp bxor does not support bfloat16: expected integers and bool"));
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// Tensor: layouts, views, copies and what it refuses.
+// Tests for Tensor: layouts, views, copies and invalid arguments.
 #include <hookline/core/tensor.hpp>
 
 #include <array>
@@ -26,7 +26,7 @@ Tensor counting(const Dims& shape) {
   return t;
 }
 
-// The elements in logical order, read one by one: the reference for everything that walks strides faster.
+// The elements in logical order, read one at a time: the reference for the strided loops.
 std::vector<std::int64_t> elements(const Tensor& t) {
   std::vector<std::int64_t> result;
   for (std::int64_t n = 0; n < t.numel(); ++n) {
@@ -117,7 +117,7 @@ TEST(Tensor, SliceCountsFromTheEndAndClamps) {
   EXPECT_THAT(elements(t.slice(0, 0, -1, 3)), ElementsAre(0, 3));
   EXPECT_EQ(t.slice(0, 4, 2).numel(), 0);
   EXPECT_EQ(t.slice(0, 3, 5).storage_offset(), 3);
-  EXPECT_EQ(t.slice(0, 3, 5, INT64_MAX).strides()[0], 1) << "nothing to multiply where there is one element";
+  EXPECT_EQ(t.slice(0, 3, 5, INT64_MAX).strides()[0], 1) << "the step does not scale the stride of a single element";
   EXPECT_THROW(t.slice(1, 0, 1), InvalidArgument);
   EXPECT_THROW(t.slice(0, 0, 1, 0), InvalidArgument);
 }
@@ -127,7 +127,7 @@ TEST(Tensor, ReshapeIsAViewOrAnError) {
   EXPECT_EQ(t.reshape({6, -1}).shape(), (Dims{6, 4}));
   EXPECT_EQ(t.flatten().bytes(), t.bytes());
 
-  const Tensor rows = t.slice(2, 0, 2);  // strides 12, 4, 1: the first two dimensions can still be joined
+  const Tensor rows = t.slice(2, 0, 2);  // strides 12, 4, 1: the first two dimensions can be merged
   EXPECT_EQ(elements(rows.reshape({6, 2})), elements(rows));
   EXPECT_EQ(elements(rows.reshape({1, 3, 2, 1, 2, 1})), elements(rows));
   EXPECT_THAT([&] { (void)rows.flatten(); }, ThrowsMessage<InvalidArgument>(HasSubstr("without a copy")));

@@ -1,4 +1,4 @@
-// Tests reading a text from left to right.
+// Tests for SpecCursor.
 #include "core/text_cursor.hpp"
 
 #include <gmock/gmock.h>

@@ -1,4 +1,4 @@
-// Text that is UTF-8 stays as it is; what is not is replaced.
+// Tests for UTF-8 sanitization.
 #include "core/utf8.hpp"
 
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
-// Any bytes as the input of a store server's handshake, cut anywhere: no crash, no authentication, and the same outcome
-// however they are cut.
+// Fuzzes the server side of the store handshake: no crash, no authentication, and an outcome that is independent of
+// how the input is split.
 #include <algorithm>
 #include <cstdint>
 #include <cstdlib>

@@ -1,4 +1,4 @@
-// Any bytes as a store server's input, cut anywhere: no crash, and the same requests and replies however they are cut.
+// Fuzzes the store server's request parser: no crash, and replies that are independent of how the input is split.
 #include <algorithm>
 #include <cstdint>
 #include <cstdlib>
@@ -13,8 +13,8 @@ namespace {
 
 using namespace hookline::store;
 
-// The replies to a stream of bytes that comes in pieces of the given size; each byte after the end of the good requests
-// is left alone, as a server closes the connection there.
+// Returns the replies to a byte stream split into pieces of `piece` bytes. Stops after the first invalid request, where
+// a server closes the connection.
 std::string replies_to(std::string_view stream, std::size_t piece) {
   RequestReader reader;
   Service service;

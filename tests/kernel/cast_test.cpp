@@ -1,4 +1,4 @@
-// The casts against a reference in double arithmetic: every target, around vector widths, misaligned, streamed.
+// Compares casts with a double-precision reference: every target, sizes around vector widths, misaligned, streamed.
 #include "kernel/cast.hpp"
 
 #include <array>
@@ -27,7 +27,7 @@ Bytes narrowed(const std::vector<float>& values, DType dtype) {
   return result;
 }
 
-// Casts there and back with `off` bytes before the 16-bit side, and looks at every byte around it.
+// Casts to 16 bits and back with the 16-bit side misaligned by `off` bytes, and checks the guard bytes around it.
 void expect_cast(Target target, DType dtype, const std::vector<float>& values, std::size_t off, Stores stores) {
   const std::size_t count = values.size();
   Bytes want(off + 2 * count + 64, std::byte{0xa5}), halves = want;

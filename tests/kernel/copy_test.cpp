@@ -1,4 +1,4 @@
-// Copies of every small size and many alignments, cached and streamed, on every target.
+// Tests for copies: every small size, many alignments, cached and streamed, on every target.
 #include "kernel/copy.hpp"
 
 #include <string>

@@ -1,4 +1,4 @@
-// The search for NaN and infinities: every dtype and target, in every place.
+// Tests for the search for NaN and infinities: every dtype, target and position.
 #include "kernel/finite.hpp"
 
 #include <array>

@@ -1,4 +1,4 @@
-// Conversions of floats for the tests, written in double arithmetic, and arrays of every kind of float.
+// Reference float conversions in double arithmetic, and generators of test floats.
 #pragma once
 
 #include <bit>
@@ -16,7 +16,7 @@ namespace hookline::kernel {
 inline const float kNan = std::numeric_limits<float>::quiet_NaN();
 inline const float kInf = std::numeric_limits<float>::infinity();
 
-/// The nearest number with `mantissa` bits behind the point and exponents from `least` to `most`, ties to even.
+/// Returns the nearest number with `mantissa` fraction bits and exponents from `least` to `most`, ties to even.
 inline float rounded(float value, int mantissa, int least, int most) {
   if (std::isnan(value)) return kNan;
   if (std::isinf(value) || value == 0) return value;
@@ -31,7 +31,7 @@ inline float rounded(float value, DType dtype) {
   return dtype == DType::f16 ? rounded(value, 10, -14, 15) : rounded(value, 7, -126, 127);
 }
 
-/// The bits of a number that the format holds exactly.
+/// Returns the bits of an exactly representable number.
 inline std::uint16_t bits_of(float value, DType dtype) {
   if (dtype == DType::bf16) return static_cast<std::uint16_t>(std::bit_cast<std::uint32_t>(value) >> 16);
   const unsigned sign = std::signbit(value) ? 0x8000u : 0u;
@@ -48,18 +48,18 @@ inline float tie(float value, std::uint32_t half) {
   return std::bit_cast<float>((std::bit_cast<std::uint32_t>(value) & ~(2 * half - 1)) | half);
 }
 
-/// Ordinary numbers mostly, some of them halfway between two of 16 bits; every eighth any bits at all: NaN with
+/// Normally distributed numbers, some of them midpoints of 16-bit formats. Every eighth has random bits: NaN with
 /// payloads, infinities, subnormals, zeros.
 inline std::vector<float> mixed_floats(std::size_t count, std::mt19937& random) {
   std::vector<float> result(count);
   std::normal_distribution<float> normal;
   for (float& value : result) {
     const auto bits = static_cast<std::uint32_t>(random());
-    if (bits % 8 == 1) value = tie(normal(random), 0x8000u);       // halfway between two of bf16
-    else if (bits % 8 == 2) value = tie(normal(random), 0x1000u);  // and of f16
+    if (bits % 8 == 1) value = tie(normal(random), 0x8000u);       // midpoint of bf16
+    else if (bits % 8 == 2) value = tie(normal(random), 0x1000u);  // midpoint of f16
     else if (bits % 8 != 0) value = normal(random);
     else if (bits % 32 == 0) value = bits % 64 == 0 ? 0.0f : -0.0f;
-    else if (bits % 32 == 8) value = normal(random) * 0x1p-20f;  // near the least that f16 holds
+    else if (bits % 32 == 8) value = normal(random) * 0x1p-20f;  // near the smallest f16
     else value = std::bit_cast<float>(static_cast<std::uint32_t>(random()));
   }
   return result;

@@ -1,4 +1,4 @@
-// Tests the products with thin factors: their values for every shape, and the same bits from every target.
+// Tests for low-rank products: values for many shapes, and identical bits on every target.
 #include "kernel/low_rank.hpp"
 
 #include <cmath>
@@ -26,7 +26,7 @@ bool same(const Floats& a, const Floats& b) {
   return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
 }
 
-/// Factors whose columns lie further apart than they are long.
+/// Test data whose factor columns have a stride larger than their length.
 struct Case {
   LowRankShape shape;
   Floats m, gradients, p, q, q_before;
@@ -72,7 +72,7 @@ TEST(LowRank, TimesQ) {
         for (std::size_t j = 0; j < s.columns && i < s.rows; ++j) {
           sum += static_cast<double>(c.m[i * s.columns + j]) * static_cast<double>(c.q[k * s.q_stride + j]);
         }
-        const double expected = i < s.rows ? sum : c.p[k * s.p_stride + i];  // what lies between columns stays
+        const double expected = i < s.rows ? sum : c.p[k * s.p_stride + i];  // padding between columns is unchanged
         EXPECT_NEAR(p[k * s.p_stride + i], expected, 1e-4);
       }
     }
@@ -149,7 +149,7 @@ TEST(LowRank, ProductOfTheFactors) {
     }
     for (const Stores stores : {Stores::cached, Stores::streaming}) {
       Floats values(c.m.size() + 1,
-                    -1.0F);  // not aligned to more than an element, and nothing behind the end is touched
+                    -1.0F);  // aligned to one element only, with a guard element at the end
       product(s, c.p.data(), c.q.data(), values.data(), stores, target);
       EXPECT_EQ(values.back(), -1.0F);
       values.pop_back();

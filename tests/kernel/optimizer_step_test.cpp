@@ -1,4 +1,4 @@
-// Tests the steps of optimizers: against plain loops, and the same bits from every target.
+// Tests for optimizer steps: comparison with scalar loops, and identical bits on every target.
 #include "kernel/optimizer_step.hpp"
 
 #include <cmath>

@@ -1,4 +1,4 @@
-// Tests Gram-Schmidt: orthonormal columns, what becomes of dependent ones, and the same bits from every target.
+// Tests for Gram-Schmidt: orthonormal and dependent columns, and identical bits on every target.
 #include "kernel/orthonormal.hpp"
 
 #include <cmath>

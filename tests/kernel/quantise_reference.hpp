@@ -1,4 +1,4 @@
-// Quantisation for the tests, one value at a time.
+// Reference quantization, one value at a time.
 #pragma once
 
 #include <algorithm>
@@ -24,7 +24,7 @@ inline float reference_draw(std::size_t i, const Draws& draws) {
   return static_cast<float>((static_cast<double>(x >> 9) + 0.5) / 0x1p23 - 0.5);
 }
 
-/// The block of `values`, whose first has the place `first` in the call.
+/// Quantizes one block; `first` is the index of its first value in the whole array.
 inline ReferenceBlock quantise_block(const Quantisation& how, std::span<const float> values, std::size_t first,
                                      const Draws* draws) {
   const float levels = how.bits == 8 ? 255.0f : 15.0f, middle = how.bits == 8 ? 128.0f : 8.0f;
@@ -67,7 +67,7 @@ inline ReferenceBlock quantise_block(const Quantisation& how, std::span<const fl
 
 struct ReferenceQuantised {
   std::vector<std::byte> bytes;
-  std::vector<float> values;  // what they decode to
+  std::vector<float> values;  // the decoded values
 };
 
 inline ReferenceQuantised quantise_reference(const Quantisation& how, const std::vector<float>& values,

@@ -1,4 +1,4 @@
-// Quantisation against a scalar reference, on every target; its error bounds; and stochastic rounding's mean.
+// Compares quantization with a scalar reference on every target, and tests error bounds and stochastic rounding.
 #include "kernel/quantise.hpp"
 
 #include <array>
@@ -20,7 +20,7 @@ INSTANTIATE_TEST_SUITE_P(All, QuantiseOnTarget,
                          testing::ValuesIn(supported_targets().begin(), supported_targets().end()),
                          [](const auto& given) { return std::string(name(given.param)); });
 
-// Values of one of several kinds: what gradients look like, and what they had better not.
+// Values of one of eight kinds, from typical gradients to extreme inputs.
 std::vector<float> some_values(std::size_t count, unsigned kind, std::mt19937& random) {
   if (kind % 8 == 0) return mixed_floats(count, random);
   std::vector<float> values(count);
@@ -28,7 +28,7 @@ std::vector<float> some_values(std::size_t count, unsigned kind, std::mt19937& r
   for (float& value : values) {
     value = normal(random);
     if (kind % 8 == 2) value *= 0x1p-140f;                                // subnormal
-    if (kind % 8 == 3) value = std::clamp(value, -1.0f, 1.0f) * 3.4e38f;  // beyond what a range can hold
+    if (kind % 8 == 3) value = std::clamp(value, -1.0f, 1.0f) * 3.4e38f;  // value range overflows float
     if (kind % 8 == 4) value = random() % 5 ? (random() % 2 ? 0.0f : -0.0f) : value;
     if (kind % 8 == 5) value = -1.25f;
     if (kind % 8 == 6) value = 1000 + std::abs(value) * 1e-3f;
@@ -122,7 +122,7 @@ TEST_P(QuantiseOnTarget, AgreesWithTheReference) {
       expect_quantised(GetParam(), c, some_values(count, kind++, random), count * 5 % 67);
       if (HasFatalFailure()) return;
     }
-    ++kind;  // so that every case meets every kind
+    ++kind;  // pairs every case with every kind
   }
 }
 
@@ -185,7 +185,7 @@ TEST(Quantise, StochasticRoundingIsRightInTheMean) {
       double total = 0;
       for (std::size_t i = 0; i < values.size(); ++i) {
         const auto block = quantise_block(how, std::span(values).subspan(i / 128 * 128, 128), 0, nullptr);
-        // In steps; a mean of so many draws has a standard deviation of at most 0.008.
+        // In quantization steps; the standard deviation of the mean is at most 0.008.
         const double off = (static_cast<double>(sums[i]) / kTurns - values[i]) / block.scale;
         ASSERT_LT(std::abs(off), 0.05) << i;
         total += off;
@@ -217,7 +217,7 @@ TEST(Quantise, DrawsDifferByEveryPartOfTheKey) {
   }
 }
 
-// Numbers of neighbours in any direction (element, step, rank) must not go together.
+// Random numbers of neighbouring elements, steps and ranks must be uncorrelated.
 TEST(Quantise, DrawsAreIndependent) {
   constexpr std::size_t kCount = 1 << 16;
   const Draws draws = draws_of(0, 0, 0, 0, 0), step = draws_of(0, 1, 0, 0, 0), rank = draws_of(0, 0, 0, 1, 0);

@@ -1,4 +1,5 @@
-// The reduction against a scalar reference: every dtype, op and target, around vector widths, misaligned, in place.
+// Compares reductions with a scalar reference: every dtype, op and target, sizes around vector widths, misaligned and
+// in place.
 #include "kernel/reduce.hpp"
 
 #include <algorithm>
@@ -47,7 +48,7 @@ W float_reference(ReduceOp op, const std::vector<W>& x) {
 
 template <class T>
 T integer_reference(ReduceOp op, const std::vector<T>& x) {
-  std::uint64_t wrapped = static_cast<std::uint64_t>(x[0]);  // its low bits wrap as those of any narrower type
+  std::uint64_t wrapped = static_cast<std::uint64_t>(x[0]);  // its low bits wrap like those of a narrower type
   for (std::size_t r = 1; r < x.size(); ++r) {
     const std::uint64_t y = static_cast<std::uint64_t>(x[r]);
     switch (op.kind()) {
@@ -104,8 +105,8 @@ Bytes expected(ReduceOp op, DType dtype, const std::vector<Bytes>& inputs) {
 template <class T>
 using Wider = std::conditional_t<std::is_same_v<T, double>, double, float>;
 
-// Ordinary numbers mostly; every eighth element any bits at all (NaN with payloads, infinities, subnormals) or a zero
-// of either sign.
+// Normally distributed numbers; every eighth element has random bits (NaN with payloads, infinities, subnormals) or is
+// a zero of either sign.
 template <class T>
 T random_element(std::mt19937& random) {
   const std::uint64_t bits = (std::uint64_t{random()} << 32) | random();
@@ -135,7 +136,7 @@ std::vector<Bytes> random_inputs(DType dtype, std::size_t ranks, std::size_t cou
   return inputs;
 }
 
-// A copy of some bytes at an offset from a cache line, with guard bytes around it that must not change.
+// A copy of bytes at an offset from a cache line, with guard bytes that must not change.
 class Buffer {
  public:
   Buffer(const Bytes& bytes, std::size_t offset) : size_(bytes.size()), memory_(bytes.size() + 256, kGuard) {
@@ -159,7 +160,7 @@ class Buffer {
 };
 
 struct Shape {
-  std::size_t in_place;  // destinations that are sources
+  std::size_t in_place;  // number of destinations that are also sources
   std::size_t elsewhere;
   bool aligned_alike;
   Stores stores;
@@ -238,7 +239,7 @@ TEST_P(ReduceOnTarget, PiecesGiveTheSameBits) {
   }
 }
 
-// Large enough that the stores are streamed without being asked for.
+// Large enough for automatic streaming.
 TEST(Reduce, StreamsLargeResults) {
   std::mt19937 random(22);
   const Shape elsewhere{0, 1, true, Stores::automatic};

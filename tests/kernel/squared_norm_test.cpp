@@ -1,4 +1,4 @@
-// Tests the squared norm: its value, and the same bits from every target.
+// Tests for the squared norm: its value, and identical bits on every target.
 #include "kernel/squared_norm.hpp"
 
 #include <cmath>

@@ -1,4 +1,4 @@
-// Tests model averagers: when they average, over which ranks, and the bits of the means.
+// Tests for model averagers: schedule, groups and bitwise results.
 #include <hookline/optimizer/model_averager.hpp>
 
 #include <cmath>
@@ -42,7 +42,7 @@ void require(bool holds, const std::string& what) {
   if (!holds) throw std::runtime_error(what);
 }
 
-/// The mean in rank order over some ranks, as float32 has it.
+/// The float32 mean over ranks `first` to `first + count - 1`, summed in rank order.
 std::vector<float> mean(int first, int count, std::int64_t elements) {
   std::vector<float> result;
   for (std::int64_t i = 0; i < elements; ++i) {
@@ -58,7 +58,7 @@ TEST(AverageParameters, OfMixedSizesDtypesAndLayouts) {
     world.spawn(4, [](ProcessGroup& group) {
       const int r = group.rank();
       const Tensor wide = weights(r, {10, 6});
-      const Tensor large = weights(r, {600, 500});  // more than a buffer holds
+      const Tensor large = weights(r, {600, 500});  // larger than a packed buffer
       const std::vector<Tensor> all = {weights(r, {}),
                                        weights(r, {7, 3}),
                                        large,
@@ -150,7 +150,7 @@ TEST(Averagers, RefuseBadInput) {
   EXPECT_THROW(average_parameters(*groups[0], {Tensor::zeros({2}).as_read_only()}), InvalidArgument);
 }
 
-// A period of 1 is plain data parallelism: with SGD, means of parameters are parameters stepped by means.
+// With SGD and a period of 1, averaging parameters is equivalent to averaging gradients.
 TEST(PostLocalSGD, WithAPeriodOfOneIsPlainAveraging) {
   threads_world().spawn(2, [](ProcessGroup& group) {
     const auto shared = group.shared_from_this();

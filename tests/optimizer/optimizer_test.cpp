@@ -1,4 +1,4 @@
-// Tests optimizers: options and texts, layouts, what they remember, and bad input.
+// Tests for optimizers: options and specs, layouts, state and invalid arguments.
 #include <hookline/optimizer/optimizer.hpp>
 
 #include <cmath>
@@ -66,7 +66,7 @@ TEST(Optimizer, StridedParametersAndGradients) {
       other->step("p", dense, gradient.clone());
     }
     EXPECT_EQ(values(strided), values(dense)) << text;
-    EXPECT_EQ(values(wide.slice(1, 1, 8, 2)), values(before)) << text;  // what lies between
+    EXPECT_EQ(values(wide.slice(1, 1, 8, 2)), values(before)) << text;  // elements outside the view
   }
 }
 
@@ -87,11 +87,11 @@ TEST(Optimizer, OptionsByTextAndByName) {
   EXPECT_EQ(make_optimizer(sgd->text())->options(), sgd->options());
   EXPECT_EQ(make_optimizer("adamw")->options().at("weight_decay"), 1e-2);
   EXPECT_EQ(make_optimizer("adam")->options().at("weight_decay"), 0);
-  EXPECT_EQ(AdamW({.lr = 1}).options().at("weight_decay"), 1e-2) << "as in PyTorch, whatever else is given";
+  EXPECT_EQ(AdamW({.lr = 1}).options().at("weight_decay"), 1e-2) << "as in PyTorch, independent of the other options";
   sgd->set_options({{"lr", 0.5}, {"dampening", 0}});
   EXPECT_EQ(sgd->lr(), 0.5);
   EXPECT_THAT(message_of([&] { sgd->set_options({{"lr", 1}, {"momentum", 0}}); }), HasSubstr("Nesterov momentum"));
-  EXPECT_EQ(sgd->lr(), 0.5);  // nothing has changed
+  EXPECT_EQ(sgd->lr(), 0.5);  // unchanged
   EXPECT_THAT(message_of([&] { sgd->set_options({{"eps", 1}}); }), HasSubstr("no option eps; it has: dampening, lr"));
 }
 
@@ -121,7 +121,7 @@ TEST(Optimizer, RefusesWhatItCannotStep) {
   EXPECT_THAT(refused(Tensor::zeros({3}), Tensor::zeros({3}, DType::f64)), HasSubstr("float64[3]"));
   EXPECT_THAT(refused(Tensor::zeros({3}).as_read_only(), Tensor::zeros({3})), HasSubstr("'w' is read-only"));
   EXPECT_THROW(sgd->step("w", Tensor::zeros({3}, DType::bf16), Tensor::zeros({3}, DType::bf16)), Unsupported);
-  // All are looked at before the first is stepped.
+  // All arguments are checked before the first step.
   const Tensor good = Tensor::full({2}, 1);
   EXPECT_THROW(sgd->step({{"a", good, good.clone()}, {"b", good, Tensor::zeros({3})}}), InvalidArgument);
   EXPECT_EQ(values(good), (std::vector<float>{1, 1}));

@@ -1,4 +1,4 @@
-// Tests optimizers behind hooks: the same bits as steps after finalize(), whatever happens in between.
+// Tests for overlapped optimizer steps: bitwise equal to steps after finalize().
 #include <hookline/optimizer/overlap.hpp>
 
 #include <atomic>
@@ -48,7 +48,7 @@ void require_same(const std::vector<Parameter>& a, const std::vector<Parameter>&
 
 using Skipped = std::function<bool(std::size_t parameter, std::uint64_t step)>;
 
-/// Marks all gradients that are not skipped, handed over as copies; returns them.
+/// Marks copies of all gradients that are not skipped, and returns them.
 std::vector<Tensor> backward(Reducer& reducer, std::uint64_t step, const Skipped& skipped = nullptr) {
   std::vector<Tensor> given(reducer.parameters().size());
   for (std::size_t p = given.size(); p-- > 0;) {
@@ -65,7 +65,7 @@ std::vector<Tensor> train(Reducer& reducer, std::uint64_t step, const Skipped& s
   return given;
 }
 
-/// The same optimizer by hand, after finalize(), by the means that were handed back.
+/// Steps the optimizer after finalize() with the mean gradients.
 void step_after(Optimizer& optimizer, Reducer& reducer, const std::vector<Tensor>& means, double scale = 1) {
   for (std::size_t p = 0; p < means.size(); ++p) {
     if (means[p].owner()) optimizer.step(reducer.parameters()[p].name, reducer.parameters()[p].tensor, means[p], scale);
@@ -95,7 +95,7 @@ TEST_P(Overlap, GivesTheBitsOfAStepAfterwards) {
   }
 }
 
-// Buckets so large that they are stepped on the optimizer's thread, with delays of each rank's own.
+// Buckets large enough for the worker thread, with random delays on each rank.
 TEST_P(Overlap, LargeBucketsAndRandomDelays) {
   const unsigned seed = std::random_device{}();
   SCOPED_TRACE(seed);
@@ -171,7 +171,7 @@ TEST_P(Overlap, ANormThatIsNoNumberMakesAllParametersSo) {
   });
 }
 
-// p3 is nobody's in odd steps; p5 has a gradient on rank 0 alone, and is everybody's then.
+// p3 is unused on all ranks in odd steps; p5 has a gradient on rank 0 only, so it counts as used.
 TEST_P(Overlap, LeavesAloneWhatNobodyUsed) {
   for (const bool clipped : {false, true}) {
     GetParam().spawn(2, [&](ProcessGroup& group) {
@@ -234,7 +234,7 @@ TEST_P(Overlap, AccumulationStepsOnce) {
   });
 }
 
-// Rank 1 has three steps fewer, and steps along: parameters and what the optimizer remembers stay the same.
+// Rank 1 has three steps fewer and joins: parameters and optimizer state stay equal on all ranks.
 TEST_P(Overlap, JoinedRanksStepLikeTheOthers) {
   GetParam().spawn(2, [](ProcessGroup& group) {
     const auto shared = group.shared_from_this();
@@ -352,10 +352,10 @@ TEST(OverlapSteps, RefuseBadInput) {
   for (const double norm : {0.0, -1.0, std::nan(""), HUGE_VAL}) {
     EXPECT_THROW((void)overlap(plain, sgd, {.clip_norm = norm}), InvalidArgument);
   }
-  // A bucket whose parameters nobody knows.
+  // A bucket without parameters.
   GradBucket bucket(0, 1, Tensor::zeros({3}), std::make_shared<const BucketLayout>(layout_of({Dims{3}})));
   EXPECT_THROW((void)overlap(plain, sgd)->run_hook(bucket).wait(), InvalidArgument);
-  // Nobody who would tell when the step is over.
+  // No reducer that reports the end of the step.
   auto layout = std::make_shared<const BucketLayout>(layout_of({Dims{3}}, {Tensor::zeros({3})}, {"p"}));
   GradBucket alone(0, 1, Tensor::zeros({3}), std::move(layout));
   EXPECT_THROW((void)overlap(plain, sgd, {.clip_norm = 1})->run_hook(alone).wait(), InvalidArgument);

@@ -17,7 +17,7 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_a_project_builds_against_the_installed_tree(installed: Path, tmp_path: Path) -> None:
-    assert "dimensions, not 1000" in build_consumer(installed, tmp_path / "build")
+    assert "dimensions: expected at most 16, got 1000" in build_consumer(installed, tmp_path / "build")
 
 
 def test_the_installed_files_name_nothing_of_the_build(installed: Path) -> None:
@@ -38,7 +38,7 @@ def test_pkg_config_finds_the_installed_tree(installed: Path, tmp_path: Path, co
     source = CONSUMER / "main.cpp"
     run(compiler, "-std=c++20", *WARNINGS, source, "-o", tmp_path / "program", *flags)
     (libraries,) = (path.parent for path in installed.glob("lib*/**/libhookline.so"))
-    assert "dimensions, not 1000" in run("env", f"LD_LIBRARY_PATH={libraries}", tmp_path / "program")
+    assert "dimensions: expected at most 16, got 1000" in run("env", f"LD_LIBRARY_PATH={libraries}", tmp_path / "program")
     (version,) = pkg_config(installed, "--modversion")
     assert f'"{version}"' in (ROOT / "include/hookline/version.hpp").read_text()
 

@@ -59,4 +59,4 @@ def test_the_installed_package_works(environment: Path) -> None:
 
 def test_a_cpp_project_builds_against_the_installed_package(environment: Path, tmp_path: Path) -> None:
     prefix = in_environment(environment, "import hookline, pathlib; print(pathlib.Path(hookline.__file__).parent)")
-    assert "dimensions, not 1000" in build_consumer(Path(prefix), tmp_path / "build")
+    assert "dimensions: expected at most 16, got 1000" in build_consumer(Path(prefix), tmp_path / "build")

@@ -1,4 +1,4 @@
-// Slurm's lists of hosts, and variables that do not tell where rank 0 is.
+// Tests for Slurm host lists and for incomplete scheduler variables.
 #include "store/cluster_master.hpp"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// The file store under the contract, and what is its own: killed processes, torn and damaged files, growth, links.
+// Tests for FileStore: store contract, killed processes, damaged files, compaction and links.
 #include <hookline/store/file_store.hpp>
 
 #include <fcntl.h>
@@ -64,7 +64,7 @@ std::int64_t blocks_of(const std::string& path) {
   return ::stat(path.c_str(), &info) == 0 ? info.st_blocks * 512 : -1;
 }
 
-/// Runs `body` in a forked process, which leaves without running the parent's clean-up.
+/// Runs `body` in a forked process, which exits without the parent's cleanup.
 template <class F>
 pid_t forked(F body) {
   const pid_t child = ::fork();
@@ -91,7 +91,7 @@ TEST(FileStore, ProcessesShareCountersQueuesAndBarriers) {
   for (int i = 0; i < 3; ++i) {
     children.push_back(forked([&] {
       FileStore store(path, -1, std::chrono::seconds(20));
-      store.barrier("b", 3, std::chrono::seconds(20));  // so that they run at the same time
+      store.barrier("b", 3, std::chrono::seconds(20));  // start at the same time
       for (int n = 0; n < 3000; ++n) store.add("sum", 1);
       store.barrier("b", 3, std::chrono::seconds(20));
       if (store.get("sum") != "9000") throw std::runtime_error("sum is " + store.get("sum"));
@@ -101,8 +101,8 @@ TEST(FileStore, ProcessesShareCountersQueuesAndBarriers) {
   for (const pid_t child : children) EXPECT_EQ(status_of(child), 0);
 }
 
-// The victim writes pairs that must appear together in its log's order: a value and then its echo. Whatever the moment
-// of its death, the others see a whole prefix of that and can go on.
+// The victim writes operations in a fixed order. At any time of its death, the other processes see a complete prefix of
+// them and continue.
 TEST(FileStore, AKilledWriterLeavesNothingHalfDone) {
   TempDirectory directory;
   std::mt19937 random(20240607);
@@ -200,9 +200,9 @@ TEST(FileStore, HostileFilesAreErrors) {
       EXPECT_LT(bytes.size(), header.size() + store::kRecordHeaderBytes);
     } catch (const Error&) {
     }
-    EXPECT_EQ(contents_of(path), bytes) << "a file that is not ours was changed";
+    EXPECT_EQ(contents_of(path), bytes) << "a foreign file was modified";
   }
-  // Records whose checks are right but which make no sense.
+  // Records with valid checksums and invalid contents.
   using store::Record;
   using store::RecordKind;
   const std::string nested =
@@ -304,7 +304,7 @@ TEST(FileStore, AForkedChildDoesNotCloseWhatItsParentOpened) {
   EXPECT_FALSE(std::filesystem::exists(directory / "store"));
 }
 
-// A limit on the size of files stands for a disk that is full.
+// A file size limit simulates a full disk.
 TEST(FileStore, AFullDiskIsAnErrorAndChangesNothing) {
   TempDirectory directory;
   FileStore store(directory / "store");
@@ -317,7 +317,7 @@ TEST(FileStore, AFullDiskIsAnErrorAndChangesNothing) {
     own.set("big", std::string(3 << 20, 'x'));
     EXPECT_THROW(own.set("a", std::string(3 << 20, 'x')), ResourceError);
     own.append("a", "2");
-    // Now the log is long enough to be compacted, but the snapshot has no room.
+    // The log is long enough for compaction now, but the snapshot exceeds the limit.
     own.set("c", std::string(1 << 20, 'x'));
     own.append("a", "3");
     if (::testing::Test::HasFailure()) ::_exit(2);
@@ -390,7 +390,7 @@ TEST(FileStore, AChildMayUseItsParentsStore) {
   FileStore store(directory / "store");
   store.set("a", "1");
   const auto add_many = [&] {
-    store.barrier("b", 2, std::chrono::seconds(20));  // so that both run at the same time
+    store.barrier("b", 2, std::chrono::seconds(20));  // start at the same time
     for (int n = 0; n < 3000; ++n) store.add("sum", 1);
   };
   const pid_t child = forked(add_many);

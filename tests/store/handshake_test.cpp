@@ -1,4 +1,4 @@
-// The handshake of the TCP store: proofs, both sides' errors, and what a connection without the token gets.
+// Tests for the TCP store handshake: proofs, errors on both sides and rejected connections.
 #include "store/handshake.hpp"
 
 #include <gmock/gmock.h>
@@ -127,7 +127,7 @@ TEST_F(TcpHandshake, AnotherTokenIsRefusedByBothSides) {
   const std::string error = error_of(client_of(port(), "the token of another job"));
   EXPECT_THAT(error, AllOf(HasSubstr("127.0.0.1:" + std::to_string(port())), HasSubstr("token differs"),
                            HasSubstr("HOOKLINE_TOKEN")));
-  expect_served();  // the log has been written by then
+  expect_served();  // the log is complete after this
   const std::string log = ::testing::internal::GetCapturedStderr();
   EXPECT_THAT(log, HasSubstr("its token differs"));
   EXPECT_THAT(error + log, Not(HasSubstr("another job's")));
@@ -178,7 +178,7 @@ TEST_F(TcpHandshake, TheServersOwnProofIsNotAcceptedFromAClient) {
   stranger.send(challenge.substr(kNonceBytes));
   expect_not_served(stranger);
 
-  // One connection's challenge as the nonce of another one, and that one's proof as the answer to the first.
+  // Oracle attack: send one connection's challenge as the nonce of another, and its proof back to the first.
   const Stranger one(port());
   const std::string asked = challenge_for(one, ClientHandshake("unknown").hello());
   const Stranger oracle(port());
@@ -226,7 +226,7 @@ TEST(TcpServerHandshake, ATokenForAServerWithoutOneIsAnError) {
   plain.ping();
 }
 
-// A program that took the port of the store and does not know the token.
+// A program that occupies the store's port without the token.
 TEST(TcpServerHandshake, AServerThatCannotProveItsTokenIsRefused) {
   const TcpServer server("127.0.0.1", 0, false, seconds(20), {"a token that the attacker guessed"});
   EXPECT_THAT(error_of(client_of(server.port(), kToken)), HasSubstr("token differs"));
@@ -240,7 +240,7 @@ TEST(TcpServerHandshake, BeyondLoopbackATokenOrAnExplicitChoiceIsNeeded) {
                           .token = ""};
   try {
     const TCPStore store(options);
-    ADD_FAILURE() << "served everybody";
+    ADD_FAILURE() << "served without authentication";
   } catch (const InvalidArgument& error) {
     EXPECT_THAT(error.what(), AllOf(HasSubstr("HOOKLINE_TOKEN"), HasSubstr("HOOKLINE_ALLOW_UNAUTHENTICATED")));
   }

@@ -1,4 +1,4 @@
-// The memory store, and the prefix store around one, under the store contract.
+// Tests for MemoryStore and PrefixStore, under the store contract.
 #include <hookline/core/interrupt.hpp>
 #include <hookline/store/memory_store.hpp>
 #include <hookline/store/prefix_store.hpp>
@@ -43,7 +43,7 @@ TEST(PrefixStore, TimeoutIsThatOfTheStoreInside) {
   EXPECT_THROW(PrefixStore("p", nullptr), InvalidArgument);
 }
 
-// A wait looks around every tenth of a second by itself, so only many waits in a row show that they are woken.
+// A wait rechecks its condition every kInterruptPeriod, so only many consecutive waits show that they are woken.
 TEST(MemoryStore, WaitsAreWokenAndNotFoundByLooking) {
   MemoryStore store(std::chrono::seconds(20));
   constexpr int kRounds = 100;

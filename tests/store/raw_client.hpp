@@ -1,4 +1,4 @@
-// A raw connection to the TCP store's server.
+// RawClient: a raw connection to the TCP store server.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -16,7 +16,7 @@
 
 namespace hookline::store {
 
-/// A connection to a TCP store's server that sends any bytes, for tests of its protocol.
+/// Sends arbitrary bytes to a TCP store server, for protocol tests.
 class Stranger {
  public:
   explicit Stranger(std::uint16_t port) {
@@ -29,7 +29,7 @@ class Stranger {
   Stranger& operator=(const Stranger&) = delete;
   ~Stranger() { ::close(socket_); }
 
-  // How much could be sent; the server may have closed the connection in between.
+  // Returns the number of bytes sent; less than all if the server closed the connection.
   std::size_t send(std::string_view bytes, int flags = 0) const {
     std::size_t sent = 0;
     while (sent < bytes.size()) {
@@ -54,7 +54,7 @@ class Stranger {
 
   int socket() const { return socket_; }
 
-  // Whether the server closes the connection in a while, whatever it still sends.
+  // True if the server closes the connection within 10 s of its last byte.
   bool is_closed() const {
     std::array<char, 4096> bytes;
     while (readable()) {
@@ -72,7 +72,7 @@ class Stranger {
   int socket_;
 };
 
-/// The opening of PyTorch's protocol.
+/// Returns the opening of PyTorch's protocol.
 inline std::string hello() { return RequestBytes(Query::validate).number(kMagic).bytes(); }
 
 }  // namespace hookline::store

@@ -1,4 +1,4 @@
-// What a rendezvous decides, from arguments and an environment that is only a map.
+// Tests for the rendezvous plan, a pure function of arguments and environment.
 #include "store/rendezvous_plan.hpp"
 
 #include <fmt/format.h>
@@ -181,7 +181,7 @@ TEST(RendezvousPlan, OpenMpiTellsWhereMpirunIs) {
   const auto other = plan("env://", job);
   EXPECT_EQ(other.host, "10.0.0.1");
   EXPECT_EQ(other.port, master.port);
-  job["OMPI_COMM_WORLD_RANK"] = "0";  // on another host than mpirun
+  job["OMPI_COMM_WORLD_RANK"] = "0";  // rank 0 on another host than mpirun
   expect_refused("env://", job, "set MASTER_ADDR");
 }
 

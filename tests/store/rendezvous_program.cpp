@@ -1,4 +1,4 @@
-// What each rank runs in the tests of launchers: finds the others, exchanges keys, and says what it saw.
+// The program of each rank in the launcher tests: joins the rendezvous, exchanges keys and prints its result.
 #include <cstdio>
 #include <exception>
 #include <string>
@@ -22,7 +22,7 @@ int main(int argc, char** argv) {
     std::printf("rank %d of %d, local %d, through %s\n", rank, world_size, job.local_rank,
                 job.store->describe().c_str());
     mine.barrier("left", world_size, std::chrono::seconds(60));
-    // Rank 0 may keep the server, so it goes last.
+    // Rank 0 may serve the store, so it exits last.
     if (mine.add("gone", 1) == world_size) mine.set("all gone", "");
     if (rank == 0) mine.wait({"all gone"});
   } catch (const std::exception& e) {

@@ -1,4 +1,4 @@
-// Real launchers start a small program whose ranks must find each other and leave nothing behind.
+// Tests for the rendezvous under real launchers: all ranks join, and no files remain.
 #include <hookline/store/rendezvous.hpp>
 
 #include <sys/stat.h>
@@ -26,7 +26,7 @@ struct Outcome {
   std::string output;
 };
 
-/// Runs a shell command with a deadline and a TMPDIR of its own, without the variables of a launcher around the tests.
+/// Runs a shell command with a deadline and its own TMPDIR, without inherited launcher variables.
 Outcome run(const std::string& command, const std::string& temporary) {
   const std::string whole =
       "cd / && env -u RANK -u WORLD_SIZE -u LOCAL_RANK -u MASTER_ADDR -u MASTER_PORT -u HOOKLINE_STORE TMPDIR=" +
@@ -84,7 +84,7 @@ TEST(Rendezvous, UnderMpirunAForeignDirectoryIsRefused) {
   EXPECT_THAT(run(alone, directory.path()).output, HasSubstr("0700"));
 }
 
-/// Variables of this process, gone at the end.
+/// Sets environment variables and unsets them on destruction.
 class Variables {
  public:
   explicit Variables(std::map<std::string, std::string> values) : values_(std::move(values)) {

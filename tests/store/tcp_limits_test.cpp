@@ -1,4 +1,4 @@
-// The limits of a TCP store's server: the client that exceeds one loses its connection, all others are served.
+// Tests for the limits of the TCP store server: only the client that exceeds one is disconnected.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -80,7 +80,7 @@ TEST(TcpLimits, BytesOfAllThatIsStored) {
     TCPStore offender(client_of(master));
     EXPECT_THROW((write(offender), offender.ping()), PeerLost);
   }
-  master.set("a", std::string((1 << 19) + 2, 'w'));  // in the place of the old one there is room
+  master.set("a", std::string((1 << 19) + 2, 'w'));  // replaces the old value, so it fits
   EXPECT_TRUE(master.delete_key("a"));
 }
 
@@ -102,7 +102,7 @@ TEST(TcpLimits, BytesThatAreBuffered) {
   const Stranger second(server.port());
   second.send(half);
   const Stranger* later = &second;
-  // The server may read the two in any order, and closes the one that goes over the limit.
+  // The server reads the two in either order and closes the one that exceeds the limit.
   pollfd either[] = {{first.socket(), POLLIN, 0}, {second.socket(), POLLIN, 0}};
   ASSERT_GT(::poll(either, 2, 10'000), 0);
   if (either[0].revents != 0) later = &first;
@@ -126,7 +126,7 @@ TEST(TcpLimits, Connections) {
     EXPECT_THAT(::testing::internal::GetCapturedStderr(), HasSubstr("max_connections"));
     master.ping();
   }
-  // The server sees the end of the other connection before it reads the opening of this one or after it.
+  // The server may see the end of the other connection after the opening of this one.
   const auto end = deadline_after(seconds(20));
   for (bool served = false; !served;) {
     try {

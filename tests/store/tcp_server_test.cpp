@@ -1,5 +1,4 @@
-// The TCP store's server under bytes that no client of good will sends: that connection is closed, everybody else is
-// served.
+// Tests for the TCP store server under malformed input: only the offending connection is closed.
 #include "store/tcp_server.hpp"
 
 #include <gtest/gtest.h>
@@ -57,7 +56,7 @@ TEST_F(TcpServerTest, WhatIsNoRequestAndWaitingTwiceAtOnce) {
 TEST_F(TcpServerTest, AskingForMoreThanAReplyMayHold) {
   TCPStore store(TCPStoreOptions{.port = port(), .timeout = seconds(20)});
   store.set("large", std::string(kMaxValueBytes, 'v'));
-  store.ping();  // the value is there
+  store.ping();  // the value is stored
   expect_refused(hello() + RequestBytes(Query::multi_get).keys(std::vector<std::string>(10'000, "large")).bytes());
   for (int i = 0; i < 7; ++i) store.append("grown", std::string(kMaxValueBytes, 'v'));
   EXPECT_EQ(store.get("grown").size(), 7 * kMaxValueBytes);
@@ -92,7 +91,7 @@ TEST_F(TcpServerTest, WhoNeverReadsGetsNoMoreReplies) {
   for (int i = 0; i < 100; ++i) store.ping();
   EXPECT_LT(resident_bytes(), before + (std::size_t{256} << 20));
 
-  // Once it reads, all of the replies come, in order.
+  // Once the client reads, it receives all replies in order.
   std::string small = hello() + RequestBytes(Query::set).key("some").text(std::string(100'000, 's')).bytes();
   for (int i = 0; i < 100; ++i) small += one_text(Query::get, "/some");
   const Stranger slow(port());
@@ -111,7 +110,7 @@ TEST_F(TcpServerTest, RandomBytes) {
   const auto below = [&random](std::uint32_t end) { return static_cast<std::uint32_t>(random() % end); };
   for (int round = 0; round < 300; ++round) {
     std::string bytes = below(8) == 0 ? "" : hello();
-    // Random queries with sizes that are often small get further into the server than noise alone.
+    // Random queries with small sizes reach more code than random bytes.
     const std::uint32_t parts = below(20);
     for (std::uint32_t i = 0; i < parts; ++i) {
       switch (below(4)) {
@@ -159,7 +158,7 @@ TEST(TcpServer, WhoStopsInTheMiddleIsDisconnected) {
   EXPECT_TRUE(silent.is_closed());
   EXPECT_TRUE(half.is_closed());
   EXPECT_TRUE(almost.is_closed());
-  idle.send(one_text(Query::get, "/k"));  // who has finished may be idle for as long as it likes
+  idle.send(one_text(Query::get, "/k"));  // an idle client between requests has no timeout
   EXPECT_EQ(idle.receive(8).size(), 8U);
 }
 
@@ -172,7 +171,7 @@ TEST(TcpServer, ALargeRequestHasTheTimeThatItsBytesTake) {
   most.append(9'999, 'v');
   slow.send(most);
   const Stranger silent(server.port());
-  EXPECT_TRUE(silent.is_closed()) << "grace is over";
+  EXPECT_TRUE(silent.is_closed()) << "request_timeout has passed";
   slow.send("v" + one_text(Query::get, "/k"));
   EXPECT_EQ(slow.receive(8).size(), 8U);
 }

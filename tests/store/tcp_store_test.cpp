@@ -1,4 +1,4 @@
-// The TCP store between its own client and server: connecting, every error by its name, and the end of either side.
+// Tests for TCPStore: store contract, connecting, errors and the end of either side.
 #include <hookline/store/tcp_store.hpp>
 
 #include <gmock/gmock.h>
@@ -72,7 +72,7 @@ std::string message_of(F&& call) {
   } catch (const E& error) {
     return error.what();
   }
-  ADD_FAILURE() << "no such error was thrown";
+  ADD_FAILURE() << "the expected error was not thrown";
   return "";
 }
 
@@ -156,14 +156,14 @@ TEST(TcpStore, PoppingAnEmptyQueueBesideAValueDoesNotSpin) {
   client->set_timeout(milliseconds(400));
   const std::clock_t before = std::clock();
   EXPECT_THROW(client->queue_pop("k"), Timeout);
-  EXPECT_LT(std::clock() - before, CLOCKS_PER_SEC / 5) << "of the processor's time, in 0.4 s";
+  EXPECT_LT(std::clock() - before, CLOCKS_PER_SEC / 5) << "CPU time used in 0.4 s";
   client->set_timeout(seconds(30));
   std::thread pusher([&] { server->queue_push("k", "x"); });
   EXPECT_EQ(client->queue_pop("k"), "x");
   pusher.join();
 }
 
-// A push wakes one client, which need not be one that pops.
+// A push wakes one waiting client, which may not be the one that pops.
 TEST(TcpStore, APopFindsAnElementThatSomebodyElseWasToldOf) {
   const auto server = master();
   static std::atomic<int> waiting = 0;
@@ -198,12 +198,12 @@ TEST(TcpStore, ACancelledWaitLeavesTheConnectionGood) {
   EXPECT_THROW(client->queue_pop("never"), Timeout);
   EXPECT_THROW(client->multi_get({"never", "ever"}), Timeout);
   EXPECT_THROW(client->barrier("b", 2, milliseconds(30)), Timeout);
-  server->set("never", "now");  // nobody may be told of it any more
+  server->set("never", "now");  // must not wake the cancelled wait
   EXPECT_EQ(client->get("never"), "now");
   EXPECT_EQ(client->num_keys(), 1);
 }
 
-// A signal's handler runs in the thread that waits, which holds the connection.
+// A signal handler runs in the waiting thread, which holds the connection.
 TEST(TcpStore, AnInterruptCannotUseTheStoreThatWaitsButAClone) {
   static std::shared_ptr<TCPStore> waiting;
   static std::shared_ptr<Store> other;
@@ -235,7 +235,7 @@ TEST(TcpStore, AServerThatEndsIsPeerLostForEverybody) {
   EXPECT_EQ(message_of<PeerLost>([&] { idle->set("k", "v"); }), first);
 }
 
-// A server that opens the protocol and then answers only what a test sends.
+// A server that opens the protocol and then sends only what the test sends.
 class SilentServer {
  public:
   SilentServer() : listeners_(store::listen_on("127.0.0.1", 0, false, deadline_after(seconds(5)))) {
@@ -272,7 +272,7 @@ TEST(TcpStore, ATimeoutHoldsForAServerThatDoesNotAnswer) {
   const auto start = Clock::now();
   EXPECT_THROW(store.get("k"), Timeout);
   EXPECT_LT(Clock::now() - start, seconds(15));
-  EXPECT_THROW(store.ping(), Timeout) << "nothing tells later replies from the one that did not come";
+  EXPECT_THROW(store.ping(), Timeout) << "later replies cannot be matched to requests";
 }
 
 TEST(TcpStore, AWaitThatTheServerDoesNotConfirmAsCancelledLeavesTheConnectionGood) {
@@ -286,7 +286,7 @@ TEST(TcpStore, AWaitThatTheServerDoesNotConfirmAsCancelledLeavesTheConnectionGoo
   EXPECT_THROW(store.ping(), Timeout);
   EXPECT_LT(Clock::now() - start, seconds(15));
   store.set_timeout(seconds(20));
-  // The key came before the server saw the cancellation; then the answer to a ping.
+  // stop_waiting before the cancellation, its confirmation, then the reply to a ping.
   server.send(std::string_view("\x00\x01gnip", 6));
   store.ping();
 }
@@ -299,7 +299,7 @@ TEST(TcpStore, AWaitingClientThatEndsIsForgotten) {
   }
   const auto a = client_of(*server);
   auto first = std::async(std::launch::async, [&] { a->barrier("b", 2, seconds(20)); });
-  EXPECT_EQ(first.wait_for(milliseconds(20)), std::future_status::timeout);  // those who left do not count
+  EXPECT_EQ(first.wait_for(milliseconds(20)), std::future_status::timeout);  // disconnected clients do not count
   server->barrier("b", 2, seconds(20));
   first.get();
 }
@@ -316,7 +316,7 @@ TEST(TcpStore, TooLargeIsTheCallersMistake) {
   EXPECT_EQ(server->get(std::string(8191, 'k')), "longest");
 }
 
-// The buffers on the way have limits of 16 KiB to 1 MiB of their own, which nobody may notice.
+// Sizes around the internal buffer limits of 16 KiB to 1 MiB.
 TEST(TcpStore, ValuesOfEverySizeComeBackWhole) {
   const auto server = master();
   const auto client = client_of(*server);
@@ -345,7 +345,7 @@ TEST(TcpStore, HoldsAThousandIdleClients) {
 TEST(TcpStore, AForkedChildIsToldSo) {
   const auto server = master();
   static std::atomic<bool> waits = false;
-  std::thread waiting([&] {  // has the connection, and is not there in the child
+  std::thread waiting([&] {  // holds the connection; does not exist in the child
     const InterruptScope scope([] {
       waits = true;
       waits.notify_one();
@@ -363,7 +363,7 @@ TEST(TcpStore, AForkedChildIsToldSo) {
     } catch (const InvalidArgument&) {
       code = 0;
     }
-    const_cast<std::shared_ptr<TCPStore>&>(server).reset();  // must neither hang nor reach the parent's server
+    const_cast<std::shared_ptr<TCPStore>&>(server).reset();  // must not hang or affect the parent's server
     ::_exit(code);
   }
   int status = 0;
@@ -388,7 +388,7 @@ TEST(TcpStore, AForkedChildIsNoTenantOfItsParentsServer) {
     ::alarm(20);
     try {
       const TCPStore own(options);
-    } catch (const ResourceError&) {  // the parent has the port
+    } catch (const ResourceError&) {  // the parent occupies the port
       code = 0;
     }
     ::_exit(code);
@@ -430,7 +430,7 @@ TEST(TcpStore, ManyKeysTakeOneRoundTrip) {
     values.push_back("v" + std::to_string(i));
   }
   const int before = way.round_trips();
-  store.multi_set(keys, values);  // has no answer: the next request's answer comes after it
+  store.multi_set(keys, values);  // has no reply; the reply to the next request follows it
   EXPECT_EQ(store.multi_get(keys), values);
   EXPECT_EQ(way.round_trips() - before, 1);
 }

@@ -1,4 +1,4 @@
-// Who is woken by what, without any client.
+// Tests for Waiters, without connections.
 #include "store/waiters.hpp"
 
 #include <gmock/gmock.h>

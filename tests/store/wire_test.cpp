@@ -1,4 +1,4 @@
-// Requests as bytes: every query is found, taken apart and refused alike however its bytes are cut.
+// Tests for the request parser: every query, invalid requests, and input in pieces of any size.
 #include "store/wire.hpp"
 
 #include <gtest/gtest.h>
@@ -143,7 +143,7 @@ std::size_t allocated() {
   return info.uordblks + info.hblkhd;
 }
 
-// What a reader holds beyond the bytes that it was given, at any time before the request is complete.
+// The maximum memory of a reader beyond the bytes received, before the request is complete.
 std::size_t excess(const std::string& bytes, std::size_t piece) {
   const std::size_t before = allocated();
   RequestReader reader;
@@ -159,7 +159,7 @@ std::size_t excess(const std::string& bytes, std::size_t piece) {
 TEST(Wire, AHalfSentRequestHoldsLittleMoreThanItsBytes) {
   constexpr std::size_t kAllowed = 64 * 1024;
   std::string value = query_bytes(Query::set, "k", kMaxValueBytes);
-  EXPECT_LT(excess(value, 4096), kAllowed);  // announced only
+  EXPECT_LT(excess(value, 4096), kAllowed);  // announced size only
   value.append(kMaxValueBytes - 1, 'v');
   EXPECT_LT(excess(value, 64 * 1024), kAllowed);
   EXPECT_LT(excess(value, 1000), kAllowed);

@@ -1,4 +1,4 @@
-// What the operations that a thread starts belong to; coroutines and continuations take it along.
+// CallContext: thread-local attributes of the operations that a thread starts.
 #pragma once
 
 #include <atomic>
@@ -9,19 +9,21 @@
 
 namespace hookline {
 
-/// A lane is an ordered sequence of collectives: 0, the user's, unless a hook runs. The note goes into the headers of
-/// operations, for error texts and for noticing ranks that are not at the same point. Where there is a counter, the
-/// bytes that operations send are added to it.
+/// Attributes of the operations that the current thread starts. Continuations and coroutines inherit them.
+///
+/// `lane` selects the lane, an ordered sequence of collectives; user calls run on lane 0, hooks on others. `op_tag`
+/// goes into the header of every operation, to detect ranks at different points of a step and for error messages.
+/// `bytes_sent`, if set, counts the bytes that operations send.
 struct CallContext {
   int lane = 0;
   std::uint64_t note = 0;
   std::shared_ptr<std::atomic<std::uint64_t>> sent = nullptr;
 };
 
-/// That of this thread.
+/// Returns the context of the current thread.
 HOOKLINE_EXPORT const CallContext& current_context() noexcept;
 
-/// Makes a context the current one of this thread while it lives.
+/// Sets the context of the current thread and restores the previous one on destruction.
 class HOOKLINE_EXPORT ContextScope {
  public:
   explicit ContextScope(CallContext context) noexcept;

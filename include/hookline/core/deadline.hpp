@@ -1,4 +1,4 @@
-// How long things may take: the unit of every timeout and the clock that deadlines are read from.
+// Timeouts and deadlines: their unit and their clock.
 #pragma once
 
 #include <algorithm>
@@ -6,23 +6,23 @@
 
 namespace hookline {
 
-/// The unit of every timeout.
+/// The unit of timeouts.
 using Milliseconds = std::chrono::milliseconds;
-/// What deadlines are read from: it never jumps.
+/// The monotonic clock of deadlines.
 using Clock = std::chrono::steady_clock;
 
-/// How long a wait lasts when nobody said how long.
+/// The timeout of operations that are given none.
 inline constexpr Milliseconds kDefaultTimeout = std::chrono::minutes(30);
 
-/// Timeouts beyond this are cut to it, so that adding one to a point in time does not overflow.
+/// The upper limit of timeouts. Longer ones are clamped, so that deadline arithmetic does not overflow.
 inline constexpr Milliseconds kLongestTimeout = std::chrono::hours(24 * 365);
 
-/// The point in time at which a wait that begins now has lasted `timeout`.
+/// Returns the deadline of a wait that starts now.
 inline Clock::time_point deadline_after(Milliseconds timeout) {
   return Clock::now() + std::clamp(timeout, Milliseconds(0), kLongestTimeout);
 }
 
-/// What is left until `deadline`, rounded up so that a wait of that length reaches it; never negative.
+/// Returns the time until `deadline`, rounded up to milliseconds; never negative.
 inline Milliseconds time_left(Clock::time_point deadline) {
   return std::max(std::chrono::ceil<Milliseconds>(deadline - Clock::now()), Milliseconds(0));
 }

@@ -1,4 +1,4 @@
-// A short list of extents: the shape or the strides of a tensor, kept without an allocation.
+// Dims: the shape or the strides of a tensor, stored inline.
 #pragma once
 
 #include <algorithm>
@@ -13,10 +13,10 @@
 
 namespace hookline {
 
-/// The most dimensions that a tensor can have.
+/// The maximum number of dimensions of a tensor.
 inline constexpr std::size_t kMaxDims = 16;
 
-/// At most kMaxDims numbers. A longer list is InvalidArgument.
+/// A list of at most kMaxDims integers. Throws InvalidArgument for longer lists.
 class Dims {
  public:
   Dims() = default;
@@ -50,7 +50,7 @@ class Dims {
   std::size_t size_ = 0;
 };
 
-/// "[2, 3]".
+/// Returns "[2, 3]".
 HOOKLINE_EXPORT std::string to_string(const Dims& dims);
 
 }  // namespace hookline

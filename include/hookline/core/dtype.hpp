@@ -1,4 +1,4 @@
-// The element types that a tensor can have, and the C++ types that stand for them.
+// Element types of tensors and the C++ types that represent them.
 #pragma once
 
 #include <bit>
@@ -11,23 +11,23 @@
 
 namespace hookline {
 
-/// What the elements of a tensor are.
+/// The element type of a tensor.
 enum class DType : std::uint8_t { f64, f32, f16, bf16, i8, u8, i16, i32, i64, boolean };
 
-/// The size of one element in bytes.
+/// Returns the size of one element in bytes.
 HOOKLINE_EXPORT std::size_t size_of(DType dtype) noexcept;
 
 constexpr bool is_floating(DType dtype) noexcept {
   return dtype == DType::f64 || dtype == DType::f32 || dtype == DType::f16 || dtype == DType::bf16;
 }
 
-/// The name of a dtype as NumPy spells it: "float32", "bfloat16", "bool".
+/// Returns NumPy's name of a dtype: "float32", "bfloat16", "bool".
 HOOKLINE_EXPORT std::string_view name(DType dtype) noexcept;
 
-/// The dtype of a name: NumPy's, or the short one ("f32"). Throws InvalidArgument listing the names.
+/// Returns the dtype of a name: NumPy's or the short one ("f32"). Throws InvalidArgument for other names.
 HOOKLINE_EXPORT DType parse_dtype(std::string_view name);
 
-/// IEEE binary16, kept as its bits. Conversion from float rounds to nearest even.
+/// IEEE binary16, stored as bits. Conversion from float rounds to nearest even.
 struct Float16 {
   std::uint16_t bits = 0;
 
@@ -63,7 +63,7 @@ inline constexpr DType dtype_of = [] {
   else static_assert(sizeof(U) == 0, "hookline: no tensor has elements of this type");
 }();
 
-/// Calls `f` with a value-initialised element of the C++ type that stands for `dtype`.
+/// Calls `f` with a value-initialized element of the C++ type that represents `dtype`.
 template <class F>
 decltype(auto) visit_dtype(DType dtype, F&& f) {
   switch (dtype) {

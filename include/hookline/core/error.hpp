@@ -1,4 +1,4 @@
-// The errors that Hookline throws or hands over through a Future.
+// Exception types that Hookline throws or stores in a Future.
 #pragma once
 
 #include <exception>
@@ -11,7 +11,7 @@
 
 namespace hookline {
 
-/// The base of every error of this library. It may carry the error that caused it, and the ranks it is about.
+/// The base class of all errors. May carry its cause and the ranks that it is about.
 class HOOKLINE_EXPORT Error : public std::runtime_error {
  public:
   explicit Error(const std::string& message, std::exception_ptr cause = nullptr);
@@ -20,69 +20,69 @@ class HOOKLINE_EXPORT Error : public std::runtime_error {
   Error& operator=(const Error&) = default;
   ~Error() override;
 
-  /// The error that led to this one, or null.
+  /// Returns the error that caused this one, or null.
   const std::exception_ptr& cause() const noexcept { return cause_; }
 
-  /// Returns the ranks that this error is about, ascending, numbered as in the group that was called: for PeerLost the
-  /// ranks that died or left, for Timeout those that did not come, for Mismatch those that differ, for Aborted those
-  /// that gave up. Empty where they are not known.
+  /// Returns the ranks that this error is about, ascending, in the numbering of the group that was called: for PeerLost
+  /// the ranks that died or left, for Timeout the missing ranks, for Mismatch the differing ranks, for Aborted the
+  /// ranks that aborted. Empty if unknown.
   const std::vector<int>& ranks() const noexcept;
 
  private:
   std::exception_ptr cause_;
-  std::shared_ptr<const std::vector<int>> ranks_;  ///< shared, so that copying an error does not throw; null for none
+  std::shared_ptr<const std::vector<int>> ranks_;  ///< shared, so that copying an error does not throw; null if unknown
 };
 
-/// The caller's own mistake: thrown at once, in the caller's thread. ValueError in Python.
+/// An invalid argument or a misuse by the caller; thrown immediately in the caller's thread. ValueError in Python.
 class HOOKLINE_EXPORT InvalidArgument : public Error {
  public:
   using Error::Error;
   ~InvalidArgument() override;
 };
 
-/// An operation, device or engine that is not to be had here. NotImplementedError in Python.
+/// An operation, device or transport that is not available. NotImplementedError in Python.
 class HOOKLINE_EXPORT Unsupported : public Error {
  public:
   using Error::Error;
   ~Unsupported() override;
 };
 
-/// Something did not happen in time. TimeoutError in Python.
+/// An operation did not complete within its timeout. TimeoutError in Python.
 class HOOKLINE_EXPORT Timeout : public Error {
  public:
   using Error::Error;
   ~Timeout() override;
 };
 
-/// A peer died or its connection broke. RuntimeError in Python, as the two below.
+/// A peer died or its connection was lost. RuntimeError in Python, like Mismatch and Aborted.
 class HOOKLINE_EXPORT PeerLost : public Error {
  public:
   using Error::Error;
   ~PeerLost() override;
 };
 
-/// The ranks did not call the same operation. No data was changed.
+/// The ranks called different operations. No data was modified.
 class HOOKLINE_EXPORT Mismatch : public Error {
  public:
   using Error::Error;
   ~Mismatch() override;
 };
 
-/// A rank gave up, the group was aborted, or a promise was dropped unfulfilled.
+/// A rank aborted, the group was aborted, or a promise was destroyed unfulfilled.
 class HOOKLINE_EXPORT Aborted : public Error {
  public:
   using Error::Error;
   ~Aborted() override;
 };
 
-/// What the operating system refused: memory, files, sockets. OSError in Python.
+/// The operating system denied memory, a file, a socket or a thread. OSError in Python.
 class HOOKLINE_EXPORT ResourceError : public Error {
  public:
   using Error::Error;
   ~ResourceError() override;
 };
 
-/// The message of an error followed by those of its causes, one a line.
+/// Returns the message of an error followed by those of its causes, one per line.
 HOOKLINE_EXPORT std::string describe(const std::exception_ptr& error);
 
 }  // namespace hookline

@@ -1,4 +1,4 @@
-// Where continuations run: a move-only piece of work, the interface that takes it, and a thread that runs it.
+// Executors run continuations: Task (a move-only callable), the Executor interface, and ThreadExecutor.
 #pragma once
 
 #include <concepts>
@@ -12,7 +12,7 @@
 
 namespace hookline {
 
-/// A function to be called once. Unlike std::function it can hold what cannot be copied.
+/// A move-only callable that is called at most once.
 class Task {
  public:
   Task() = default;
@@ -39,18 +39,18 @@ class Task {
   std::unique_ptr<Callable> body_;
 };
 
-/// Runs tasks, each exactly once, on threads of its choice. `post` may be called from any thread and does not wait.
+/// Runs each posted task exactly once. post() is thread-safe and does not block.
 class HOOKLINE_EXPORT Executor {
  public:
   virtual ~Executor();
   virtual void post(Task task) = 0;
 };
 
-/// One thread that runs tasks in the order in which they were posted. A task must not throw. The destructor runs what
-/// was posted before it, then joins; where it is called on the thread itself, the thread ends on its own after that.
+/// A thread that runs tasks in posting order. Tasks must not throw. The destructor runs all tasks posted before it,
+/// then joins the thread; called from a task on that thread, it detaches the thread instead.
 class HOOKLINE_EXPORT ThreadExecutor final : public Executor {
  public:
-  /// `name` is what debuggers and `top -H` show (15 characters are kept).
+  /// `name` is the thread name for debuggers and `top -H`, truncated to 15 characters.
   explicit ThreadExecutor(const std::string& name);
   ThreadExecutor(const ThreadExecutor&) = delete;
   ThreadExecutor& operator=(const ThreadExecutor&) = delete;
@@ -58,10 +58,10 @@ class HOOKLINE_EXPORT ThreadExecutor final : public Executor {
 
   void post(Task task) override;
 
-  /// The executor of the task that runs on this thread, for as long as it runs; null on other threads.
+  /// Returns the executor that runs the current thread; null on other threads.
   static std::shared_ptr<Executor> current();
-  /// For a task that has to wait, perhaps for one behind it: runs the next one, or returns where none was posted until
-  /// then.
+  /// Runs the next queued task from within a running task. Returns without running one if none is posted by the
+  /// deadline. For a task that waits for a task queued behind it.
   static void run_next(Clock::time_point until);
 
  private:

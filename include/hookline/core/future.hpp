@@ -1,4 +1,4 @@
-// A value that comes later: Promise is its writing end, Future its reading end, and both work in coroutines.
+// Promise and Future: the result of an asynchronous operation, with continuations and coroutine support.
 #pragma once
 
 #include <atomic>
@@ -30,15 +30,15 @@ class Promise;
 
 namespace core {
 
-/// What a Future<T> holds: nothing, as a value, for void.
+/// The value type of a Future<T>; std::monostate for void.
 template <class T>
 using Stored = std::conditional_t<std::is_void_v<T>, std::monostate, T>;
 
-/// The part of a Future's shared state that does not depend on its type.
+/// The type-independent part of a Future's shared state.
 ///
-/// States: pending, then done, once. The thread that moves it to done has written the outcome before, under the lock,
-/// and nobody writes afterwards; whoever has seen done() may read without the lock. A continuation is posted by whoever
-/// comes second: the completing thread, or on_done on a state that is done already.
+/// The state moves from pending to done exactly once. The completing thread writes the outcome under the lock and then
+/// stores `done_` (release); the outcome is immutable afterwards, so a reader that has loaded `done_` (acquire) needs
+/// no lock. Each continuation is posted exactly once: by the completing thread, or by on_done() if the state is done.
 class HOOKLINE_EXPORT FutureStateBase {
  public:
   explicit FutureStateBase(std::shared_ptr<Executor> executor);
@@ -48,17 +48,17 @@ class HOOKLINE_EXPORT FutureStateBase {
 
   bool done() const noexcept { return done_.load(std::memory_order_acquire); }
 
-  /// Blocks until done; false at the deadline.
+  /// Blocks until done (returns true) or until the deadline (returns false).
   bool wait_until(Clock::time_point deadline);
 
-  /// Has `task` posted to the executor once done. Without an executor it runs in the completing thread, or at once in
-  /// this one; never under a lock.
+  /// Posts `task` to the executor once done. Without an executor, runs it in the completing thread, or in the caller if
+  /// already done. Never runs it under a lock.
   void on_done(Task task);
 
   std::exception_ptr error;
 
  protected:
-  /// Runs `write` under the lock and wakes everybody. False, with nothing written, where the state was done before.
+  /// Runs `write` under the lock and wakes all waiters. Returns false, without calling `write`, if already done.
   template <class F>
   bool complete(F&& write) {
     std::unique_lock lock(mutex_);
@@ -93,7 +93,7 @@ class FutureState final : public FutureStateBase {
   std::optional<Stored<T>> value;
 };
 
-/// What `then` gives for a function that returns R: `Future<R>`, and `Future<U>` where R is that already.
+/// The value type of the future that then() returns for a function returning R: R, or U if R is Future<U>.
 template <class R>
 struct Flattened {
   using Value = R;
@@ -108,11 +108,12 @@ class CoroutinePromise;
 
 }  // namespace core
 
-/// The writing end. Setting it a second time throws InvalidArgument; dropping it unset fails the future with Aborted.
+/// Completes a Future. A second result throws InvalidArgument; destroying an unfulfilled Promise fails the future with
+/// Aborted.
 template <class T>
 class Promise {
  public:
-  /// Continuations of the future are posted to `executor`; with none they run in the thread that completes it.
+  /// Posts continuations of the future to `executor`; without one, they run in the completing thread.
   explicit Promise(std::shared_ptr<Executor> executor = nullptr)
       : state_(std::make_shared<core::FutureState<T>>(std::move(executor))) {}
   Promise(Promise&&) noexcept = default;
@@ -123,24 +124,25 @@ class Promise {
   ~Promise() {
     if (state_ && !state_->done()) {
       state_->set_error(
-          std::make_exception_ptr(Aborted("the promise of this future was dropped before it was fulfilled")));
+          std::make_exception_ptr(Aborted("the promise of this future was destroyed before it was fulfilled")));
     }
   }
 
   Future<T> get_future() const { return Future<T>(state_); }
 
   void set_value(core::Stored<T> value = {}) {
-    if (!state_->set_value(std::move(value))) throw InvalidArgument("a future was given a second result");
+    if (!state_->set_value(std::move(value))) throw InvalidArgument("Promise::set_value: already fulfilled");
   }
   void set_error(std::exception_ptr error) {
-    if (!state_->set_error(std::move(error))) throw InvalidArgument("a future was given a second result");
+    if (!state_->set_error(std::move(error))) throw InvalidArgument("Promise::set_error: already fulfilled");
   }
 
-  /// The same, but false instead of an error where the future is done already: for racing completers.
+  /// As above, but returns false if the future is already done. For racing completers.
   bool try_set_value(core::Stored<T> value = {}) { return state_->set_value(std::move(value)); }
   bool try_set_error(std::exception_ptr error) { return state_->set_error(std::move(error)); }
 
-  /// Completes with what `f` returns (a value, nothing, or a Future to take over), or with what it throws.
+  /// Completes with the result of `f` (a value, void, or the outcome of a returned Future) or with the exception it
+  /// throws.
   template <class F>
   void set_from(F&& f);
 
@@ -148,7 +150,7 @@ class Promise {
   std::shared_ptr<core::FutureState<T>> state_;
 };
 
-/// The reading end; copies share one outcome. Safe to use from any thread.
+/// The result of an asynchronous operation. Copies share one state. Thread-safe.
 template <class T>
 class [[nodiscard]] Future {
  public:
@@ -167,31 +169,31 @@ class [[nodiscard]] Future {
 
   bool done() const noexcept { return state_->done(); }
 
-  /// Waits for the outcome and returns the value, or throws the error; throws Timeout where neither is there in time.
-  /// An interrupt ends the wait.
+  /// Blocks until done, then returns the value or throws the error. Throws Timeout if still pending after `timeout`,
+  /// and the exception of an interrupt (see InterruptScope).
   T wait(Milliseconds timeout = kDefaultTimeout) const {
     if (!wait_until(deadline_after(timeout))) {
-      throw Timeout("a future was not done after " + std::to_string(timeout.count()) + " ms");
+      throw Timeout("Future::wait: not done after " + std::to_string(timeout.count()) + " ms");
     }
     return value();
   }
 
-  /// The same without the outcome: false where it is not there at the deadline.
+  /// Blocks until done (returns true) or until the deadline (returns false).
   bool wait_until(Clock::time_point deadline) const { return state_->wait_until(deadline); }
 
-  /// The value of a completed future, or its error thrown. InvalidArgument where it is not done.
+  /// Returns the value or throws the error of a completed future. Throws InvalidArgument if pending.
   T value() const {
-    if (!done()) throw InvalidArgument("value() of a future that is not done; wait() for it first");
+    if (!done()) throw InvalidArgument("Future::value: the future is not done. Call wait() first.");
     if (state_->error) std::rethrow_exception(state_->error);
     if constexpr (!std::is_void_v<T>) return *state_->value;
   }
 
-  /// The error of a failed future; null while it is pending and where it succeeded.
+  /// Returns the error of a failed future; null if pending or successful.
   std::exception_ptr error() const { return done() ? state_->error : nullptr; }
 
-  /// Calls `f(future)` with this future once it is done, failed or not, exactly once, on the promise's executor,
-  /// in the context of this call. The result completes with what `f` returns (a Future is taken over, not nested) or
-  /// throws.
+  /// Calls `f(future)` exactly once when this future is done, successful or not, on the promise's executor and in the
+  /// CallContext of this call. The returned future completes with the result of `f` (a returned Future is flattened) or
+  /// with the exception it throws.
   template <class F>
   auto then(F f) const -> Future<typename core::Flattened<std::invoke_result_t<F&, Future<T>>>::Value> {
     using Value = typename core::Flattened<std::invoke_result_t<F&, Future<T>>>::Value;
@@ -204,9 +206,9 @@ class [[nodiscard]] Future {
     return result;
   }
 
-  /// Has `task` run once this is done, under the same rules as `then`, without a future for its outcome.
+  /// Runs `task` when this future is done, like then() but without a result.
   void on_done(Task task) const {
-    const auto state = state_;  // the task may run, and end this object's life, before on_done returns
+    const auto state = state_;  // the task may destroy this object before on_done returns
     state->on_done(std::move(task));
   }
 
@@ -247,7 +249,7 @@ void Promise<T>::set_from(F&& f) {
 
 namespace core {
 
-/// A coroutine that returns Future<T> starts at once, in its caller's thread, and completes the future at its end.
+/// The promise type of a coroutine that returns Future<T>. It starts eagerly in the caller's thread.
 template <class T>
 class CoroutinePromiseBase {
  public:
@@ -274,7 +276,8 @@ class CoroutinePromise<void> final : public CoroutinePromiseBase<void> {
 
 }  // namespace core
 
-/// Completes when all are done, with their values in order, or with the error of the first one in the list that failed.
+/// Completes when all futures are done: with their values in order, or with the error of the first failed future in the
+/// list.
 template <class T>
 Future<std::conditional_t<std::is_void_v<T>, void, std::vector<core::Stored<T>>>> when_all(
     std::vector<Future<T>> futures) {
@@ -295,7 +298,7 @@ Future<std::conditional_t<std::is_void_v<T>, void, std::vector<core::Stored<T>>>
   if constexpr (!std::is_void_v<T>) co_return values;
 }
 
-/// The same for futures of different types; where one carries nothing, the tuple has a std::monostate.
+/// As above for futures of different types; a Future<void> contributes a std::monostate.
 template <class... T>
 Future<std::tuple<core::Stored<T>...>> when_all(Future<T>... futures) {
   std::vector<Future<void>> all;

@@ -1,4 +1,4 @@
-// Ending a long wait from outside, as Ctrl-C does in an interpreter that has native code wait for it.
+// Interruption of long waits, such as by Ctrl-C in a Python interpreter.
 #pragma once
 
 #include <hookline/core/deadline.hpp>
@@ -6,8 +6,9 @@
 
 namespace hookline {
 
-/// While one lives, long waits of the thread that made it call `check` about ten times a second. What it throws ends
-/// the wait and reaches the caller. Scopes nest; the innermost counts, and with null nothing is called.
+/// Makes long waits of the current thread call `check` about every kInterruptPeriod while the scope lives. An exception
+/// thrown by `check` ends the wait and propagates to its caller. Scopes nest; the innermost applies, and a null `check`
+/// disables interruption.
 class HOOKLINE_EXPORT InterruptScope {
  public:
   explicit InterruptScope(void (*check)()) noexcept;
@@ -19,7 +20,7 @@ class HOOKLINE_EXPORT InterruptScope {
   void (*outer_)();
 };
 
-/// What code that waits calls between pieces of at most kInterruptPeriod. Does nothing outside a scope.
+/// Calls the `check` of the innermost scope, if any. Waiting code calls it at least every kInterruptPeriod.
 HOOKLINE_EXPORT void check_interrupt();
 
 inline constexpr Milliseconds kInterruptPeriod{100};

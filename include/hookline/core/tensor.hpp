@@ -1,4 +1,4 @@
-// A strided view of memory on the CPU that keeps whoever owns the memory alive.
+// Tensor: a strided view of CPU memory that shares ownership of it.
 #pragma once
 
 #include <cstddef>
@@ -19,20 +19,20 @@ struct DLManagedTensorVersioned;
 
 namespace hookline {
 
-/// A handle: copies see the same elements, and a const Tensor still lets its elements be written, as a pointer would.
-/// Strides and offsets count elements. Not synchronised: whoever shares the elements between threads orders the access.
+/// A handle with the semantics of a pointer: copies share the elements, and const does not protect them. Strides and
+/// offsets count elements. Accesses to the elements are not synchronized.
 class HOOKLINE_EXPORT Tensor {
  public:
   /// A tensor of float32 with no elements.
   Tensor();
 
-  /// New memory, aligned to 64 bytes; `empty` leaves it as it comes. Throws ResourceError with the size asked for.
+  /// Allocates memory aligned to 64 bytes; `empty` leaves it uninitialized. Throws ResourceError if out of memory.
   static Tensor empty(const Dims& shape, DType dtype = DType::f32);
   static Tensor zeros(const Dims& shape, DType dtype = DType::f32);
   static Tensor full(const Dims& shape, double value, DType dtype = DType::f32);
 
-  /// A one-dimensional view of a vector, array or span that the caller keeps alive. Const elements give a read-only
-  /// one.
+  /// Returns a one-dimensional view of a vector, array or span, which the caller keeps alive. A view of const elements
+  /// is read-only.
   template <std::ranges::contiguous_range R>
     requires std::ranges::sized_range<R>
   static Tensor borrow(R& range) {
@@ -43,14 +43,15 @@ class HOOKLINE_EXPORT Tensor {
   }
   template <std::ranges::contiguous_range R>
     requires(!std::is_lvalue_reference_v<R>)
-  static Tensor borrow(R&&) = delete;  // the elements would be gone at the end of the statement
+  static Tensor borrow(R&&) = delete;  // a temporary would dangle
 
   struct WrapOptions {
-    std::optional<Dims> strides = std::nullopt;  ///< row-major where not given
-    std::shared_ptr<void> owner = nullptr;       ///< kept while any view of the memory lives
+    std::optional<Dims> strides = std::nullopt;  ///< row-major if not given
+    std::shared_ptr<void> owner = nullptr;       ///< kept alive by every view of the memory
     bool read_only = false;
   };
-  /// A view of foreign memory. InvalidArgument for a negative extent, a size that overflows, or null with elements.
+  /// Returns a view of foreign memory. Throws InvalidArgument for a negative extent, an overflowing size, misaligned
+  /// memory, or null with elements.
   static Tensor wrap(void* data, const Dims& shape, DType dtype, const WrapOptions& options);
   static Tensor wrap(void* data, const Dims& shape, DType dtype);
 
@@ -66,8 +67,8 @@ class HOOKLINE_EXPORT Tensor {
   bool is_contiguous() const noexcept { return contiguous_; }
   const std::shared_ptr<void>& owner() const noexcept { return owner_; }
 
-  /// The first element. `data<float>()` throws InvalidArgument for another dtype or a read-only tensor;
-  /// `data<const float>()` reads any. The untyped ones check the same, less the dtype.
+  /// Returns a pointer to the first element. `data<float>()` throws InvalidArgument for another dtype or a read-only
+  /// tensor, `data<const float>()` for another dtype only. mutable_bytes() throws for a read-only tensor.
   template <class T>
   T* data() const {
     check_access(dtype_of<T>, !std::is_const_v<T>);
@@ -76,40 +77,41 @@ class HOOKLINE_EXPORT Tensor {
   const std::byte* bytes() const noexcept { return address(); }
   std::byte* mutable_bytes() const;
 
-  /// The one element of a tensor that has just one, converted.
+  /// Returns the only element of a one-element tensor, converted to T.
   template <class T>
   T item() const {
     if constexpr (std::is_integral_v<T> && !std::is_same_v<T, bool>) return static_cast<T>(integer_item());
     else return static_cast<T>(real_item());
   }
 
-  /// Elements start, start + step, … below stop of dimension `dim`. Negative positions count from the end.
+  /// Returns a view of the elements start, start + step, … below stop of dimension `dim`. Negative positions count from
+  /// the end.
   Tensor slice(std::size_t dim, std::int64_t start, std::int64_t stop, std::int64_t step = 1) const;
-  /// The same elements under another shape, one extent may be -1. InvalidArgument where that takes a copy.
+  /// Returns a view with another shape; one extent may be -1 (inferred). Throws InvalidArgument if it needs a copy.
   Tensor reshape(Dims shape) const;
   Tensor flatten() const;
-  /// The same bytes seen as another dtype of the same size, say float16 as int16.
+  /// Returns a view of the bytes as another dtype of the same size, such as float16 as int16.
   Tensor view_as(DType dtype) const;
   Tensor as_read_only() const;
 
-  /// This tensor where it is contiguous, else a copy that is.
+  /// Returns this tensor if it is contiguous, otherwise a contiguous copy.
   Tensor contiguous() const;
   Tensor clone() const;
-  /// Copies element by element from a tensor of the same shape and dtype, whatever the two layouts. They must not
-  /// overlap unless they are the same view.
+  /// Copies from a tensor of the same shape and dtype with any layout. The two must not overlap unless they are the
+  /// same view.
   void copy_from(const Tensor& source) const;
-  /// InvalidArgument where an integer cannot be the value. Integers are rounded towards zero, and beyond 2^53 to what a
-  /// double can be.
+  /// Sets every element. For integer dtypes the value is truncated towards zero; throws InvalidArgument if it is out of
+  /// range.
   void fill(double value) const;
-  /// Multiplies every element; integers are rounded towards zero.
+  /// Multiplies every element; integer results are truncated towards zero.
   const Tensor& operator*=(double factor) const;
 
-  /// Takes over a DLPack tensor: its deleter runs when the last view is gone, and not at all where this throws.
-  /// InvalidArgument for what makes no sense, Unsupported for another device or dtype.
+  /// Takes ownership of a DLPack tensor and calls its deleter when the last view is destroyed. Throws InvalidArgument
+  /// for inconsistent fields and Unsupported for another device or dtype; ownership then stays with the caller.
   static Tensor from_dlpack(DLManagedTensor* managed);
   static Tensor from_dlpack(DLManagedTensorVersioned* managed);
-  /// A new DLPack tensor that keeps this memory alive; the caller owns it. The old form cannot say read-only:
-  /// InvalidArgument for such a tensor.
+  /// Returns a new DLPack tensor, owned by the caller, that keeps this memory alive. The unversioned form has no
+  /// read-only flag, so it throws InvalidArgument for a read-only tensor.
   DLManagedTensor* to_dlpack_unversioned() const;
   DLManagedTensorVersioned* to_dlpack() const;
 
@@ -131,7 +133,7 @@ class HOOKLINE_EXPORT Tensor {
   bool contiguous_ = true;
 };
 
-/// "float32[2, 3]", with "read-only" and the strides where they matter: for error messages and debuggers.
+/// Returns "float32[2, 3]", with strides if not contiguous and "(read-only)". For error messages and debuggers.
 HOOKLINE_EXPORT std::string to_string(const Tensor& tensor);
 
 }  // namespace hookline

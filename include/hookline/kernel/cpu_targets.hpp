@@ -1,4 +1,4 @@
-// Which instruction sets the library's loops use on this processor.
+// Instruction sets that the kernels use on this processor.
 #pragma once
 
 #include <string>
@@ -8,8 +8,8 @@
 
 namespace hookline {
 
-/// The names of the instruction sets that the loops are compiled for and this processor can run, best last: the last
-/// one is used. "baseline" is what the compiler may assume anyway. Results have the same bits on all of them.
+/// Returns the names of the compiled instruction sets that this processor supports, in ascending order. The kernels use
+/// the last one. "baseline" is the compiler's default target. Results are bitwise identical on all of them.
 HOOKLINE_EXPORT std::vector<std::string> cpu_targets();
 
 }  // namespace hookline

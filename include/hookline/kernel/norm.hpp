@@ -1,4 +1,4 @@
-// Norms of tensors, with the same bits on every rank and processor.
+// Tensor norms that are bitwise identical on all ranks and processors.
 #pragma once
 
 #include <hookline/core/export.hpp>
@@ -6,8 +6,8 @@
 
 namespace hookline {
 
-/// The sum of the squares of all elements, as a tensor of one element: float64 for float64, float32 otherwise.
-/// Computed in double precision in an order that depends on the number of elements alone.
+/// Returns the sum of the squares of all elements as a one-element tensor: float64 for float64, float32 otherwise.
+/// Accumulates in double precision, in an order that depends on the number of elements only.
 HOOKLINE_EXPORT Tensor squared_norm(const Tensor& tensor);
 
 }  // namespace hookline
