@@ -1,4 +1,4 @@
-// One message each way between any two ranks, the lower one's first.
+// Exchanges one message each way between every two ranks; the lower rank sends first.
 #include "backend/mpi/introduce.hpp"
 
 #include <unistd.h>
@@ -17,14 +17,14 @@ namespace hookline::mpi {
 namespace {
 
 constexpr int kTag = 0;
-// Where cores are shared, sleeping comes back sooner than yielding.
+// On oversubscribed cores a sleep returns sooner than sched_yield.
 constexpr std::chrono::microseconds kBetweenLooks{50};
 
 Identity own_identity() {
   std::ifstream file("/proc/sys/kernel/random/boot_id");
   std::string boot;
   std::getline(file, boot);
-  if (boot.empty()) {  // a sandbox may hide it
+  if (boot.empty()) {  // some sandboxes hide the boot id
     std::array<char, MPI_MAX_PROCESSOR_NAME> name = {};
     int length = 0;
     check_call(MPI_Get_processor_name(name.data(), &length), "MPI_Get_processor_name");

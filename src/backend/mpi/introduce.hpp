@@ -1,4 +1,4 @@
-// The first words of all ranks of a communicator: who they are.
+// Exchanges host and process ids over a communicator, before any other message.
 #pragma once
 
 #include <mpi.h>
@@ -8,16 +8,15 @@
 
 namespace hookline::mpi {
 
-/// A process, for those who share its host.
+/// The host and process id of a rank.
 struct Identity {
-  std::uint64_t host = 0;  ///< of the kernel and the namespace that numbers its processes
+  std::uint64_t host = 0;  ///< hash of the kernel's boot id and the PID namespace
   std::int64_t process = 0;
 };
 
-/// What all ranks say of themselves, in rank order; collective over a communicator on which nobody else sends or
-/// receives. Of two ranks the lower one speaks first, so that they never connect to each other at the same moment:
-/// Open MPI 4 and 5 may then take the connection that is one too many for the only one, close it, and end the job or
-/// wait for ever. Throws ResourceError.
+/// Returns the identities of all ranks, in rank order. Collective over a communicator with no other traffic. Of two
+/// ranks the lower one sends first, so that they never connect to each other simultaneously: Open MPI 4 and 5 may then
+/// close the wrong one of the two connections and abort the job or hang. Throws ResourceError.
 std::vector<Identity> introduce(MPI_Comm comm);
 
 }  // namespace hookline::mpi

@@ -1,4 +1,4 @@
-// The thread that sees given-up messages to their end; it ends when none is left and starts with the next.
+// A background thread tests orphaned requests and drains failed groups. It ends when idle and restarts on demand.
 #include "backend/mpi/leftovers.hpp"
 
 #include <algorithm>
@@ -14,10 +14,10 @@
 namespace hookline::mpi {
 namespace {
 
-// Between two looks, which cost as much as there are groups to look at: less often while nothing comes.
+// The interval between polls. It doubles while nothing arrives: a poll costs one probe for each group.
 constexpr std::chrono::milliseconds kShortest{1};
 constexpr std::chrono::milliseconds kLongest{16};
-constexpr std::chrono::seconds kLinger{10};  // longer than a peer waits for a message that it gave up
+constexpr std::chrono::seconds kLinger{10};  // longer than a peer waits for a cancelled request
 
 struct Lingering {
   std::shared_ptr<Link> link;
@@ -26,7 +26,7 @@ struct Lingering {
 
 class Keeper {
  public:
-  // Never destroyed: MPI may need the memory until the process ends.
+  // Never destroyed: MPI may access the memory until the process ends.
   static Keeper& get() {
     static auto* const keeper = new Keeper;  // NOLINT(cppcoreguidelines-owning-memory)
     return *keeper;
@@ -51,7 +51,8 @@ class Keeper {
     core::start_thread("hookline-mpi", [this] { run(); }).detach();
   }
 
-  // Leftovers alone do not keep the thread: some never end, and whoever drains a group looks at them too.
+  // The thread lives while groups are being drained. Orphaned requests alone do not keep it alive, since some never
+  // complete.
   void run() {
     Clock::time_point until = Clock::now() + kLinger;
     std::vector<std::shared_ptr<Link>> links;

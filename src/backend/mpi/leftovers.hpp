@@ -1,4 +1,4 @@
-// Messages that nobody waits for any more but MPI still has, and groups whose peers may still send.
+// Orphaned requests, which MPI has not completed, and groups whose peers may still send.
 #pragma once
 
 #include <mpi.h>
@@ -10,16 +10,16 @@ namespace hookline::mpi {
 
 class Link;
 
-/// A request that was given up, with the memory that it needs.
+/// An abandoned request and its buffer.
 struct Leftover {
   MPI_Request request = MPI_REQUEST_NULL;
   std::unique_ptr<std::byte[]> memory;  // NOLINT(modernize-avoid-c-arrays)
 };
 
-/// Keeps it until MPI is through with it. A thread of the process looks at all of them now and then.
+/// Keeps the request and its buffer alive until MPI completes it. A background thread polls all of them.
 void keep(Leftover leftover);
 
-/// Has that thread drain a group for a while, so that peers which still send to it can end.
+/// Drains a group on the background thread for some seconds, so that peers can complete their sends to it.
 void linger(std::shared_ptr<Link> link);
 
 }  // namespace hookline::mpi

@@ -1,4 +1,4 @@
-// Getting to know the processes behind a communicator, and throwing away what they still send.
+// Opens pidfds of the peers on this host, and receives and discards data of failed groups.
 #include "backend/mpi/link.hpp"
 
 #include <poll.h>
@@ -18,7 +18,7 @@ namespace hookline::mpi {
 namespace {
 
 constexpr int kNumberBits = 15;
-constexpr int kMostChannels = 2 + 2 * kEngineLanes;  // of mail, of messages between two ranks, and two for each lane
+constexpr int kMostChannels = 2 + 2 * kEngineLanes;  // control, send/recv data, and two for each lane
 constexpr int kLargestTag = (kMostChannels << kNumberBits) - 1;
 
 int available_cores() {
@@ -38,10 +38,11 @@ Link::Link(MPI_Comm own) : data_(own) {
   int found = 0;
   check_call(MPI_Comm_get_attr(MPI_COMM_WORLD, MPI_TAG_UB, &bound, &found), "MPI_Comm_get_attr");
   if (found == 0 || *bound < kLargestTag) {
-    throw Unsupported(fmt::format("the mpi engine needs tags up to {}, and this MPI has fewer", kLargestTag));
+    throw Unsupported(fmt::format("mpi: MPI_TAG_UB is too small: expected at least {}, got {}", kLargestTag,
+                                  found == 0 ? -1 : *bound));
   }
   get_to_know(introduce(data_));
-  check_call(MPI_Comm_dup(data_, &mail_), "MPI_Comm_dup");  // with the error handler
+  check_call(MPI_Comm_dup(data_, &mail_), "MPI_Comm_dup");  // inherits the error handler
 }
 
 Link::~Link() {

@@ -1,4 +1,4 @@
-// What the messages of one group have in common: its communicators, and what is known of its ranks.
+// The communicators of one group and the state of its ranks.
 #pragma once
 
 #include <mpi.h>
@@ -13,12 +13,12 @@
 
 namespace hookline::mpi {
 
-/// The communicators of a group are its own, and never freed: a late message of a group that failed would otherwise be
-/// taken for one of the next group that gets the same number from MPI. There are two, as few as can be: making one
-/// takes all ranks several turns, for which they wait long where they share their cores with others.
+/// The communicators of one group. They are never freed: MPI would reuse the context id, and a late message of a failed
+/// group would match in a new one. There are only two, since creating one takes several rounds of all ranks, which is
+/// slow on oversubscribed cores.
 class Link {
  public:
-  /// Takes a communicator that nobody else uses, whose ranks are the group's; collective over it. Throws ResourceError.
+  /// Takes over a communicator with no other users. Collective over it. Throws ResourceError.
   explicit Link(MPI_Comm own);
   Link(const Link&) = delete;
   Link& operator=(const Link&) = delete;
@@ -26,39 +26,39 @@ class Link {
 
   int rank() const noexcept { return rank_; }
   int size() const noexcept { return size_; }
-  /// Whether more ranks run on this host than it has cores for.
+  /// True if this host runs more ranks of the group than it has cores.
   bool crowded() const noexcept { return crowded_; }
 
-  /// To make other communicators of: MPI may use tags of it for that, from 1 up, which here are nobody's.
+  /// The communicator to create subgroups from. MPI may use its tags from 1 for that; control messages use tag 0.
   MPI_Comm parent() const noexcept { return size_ == 1 ? data_ : mail_; }
   MPI_Comm comm(int channel) const noexcept { return channel == kMailChannel ? mail_ : data_; }
   static int tag(MessageAddress address) noexcept;
-  /// Whether the messages of a channel are sent from copies: headers, mail, and the data of sends, which may wait long
-  /// for a receiver.
+  /// True if messages of the channel are sent from a copy: headers, control messages, and data of sends, which may wait
+  /// long for a receiver.
   static bool is_copied(int channel) noexcept;
 
   void close() noexcept { closed_.store(true); }
   bool closed() const noexcept { return closed_.load(std::memory_order_relaxed); }
   void set_left(int rank) noexcept { left_[static_cast<std::size_t>(rank)].store(true); }
   bool has_left(int rank) const noexcept { return rank >= 0 && left_[static_cast<std::size_t>(rank)].load(); }
-  /// Whether the process of a rank on this host has ended; false for ranks elsewhere.
+  /// True if the process of a rank on this host has ended; false for ranks on other hosts.
   bool is_dead(int rank) const noexcept;
 
-  /// Has what peers sent of the collectives' data received and thrown away from now on: they wait for it.
+  /// From now on drain() receives and discards pending data of collectives, so that the peers' sends complete.
   void begin_draining() noexcept { draining_.store(true); }
-  /// One round of it; false where there is nothing now.
+  /// Discards one message. False if none is pending.
   bool drain();
 
  private:
   void get_to_know(const std::vector<Identity>& all);
 
-  MPI_Comm data_;                  ///< all channels but that of mail, told apart by tags
-  MPI_Comm mail_ = MPI_COMM_NULL;  ///< apart, as all of the others' messages are thrown away when they are drained
+  MPI_Comm data_;                  ///< all channels except control; the tag holds the channel
+  MPI_Comm mail_ = MPI_COMM_NULL;  ///< control messages, which drain() must not discard
   int rank_ = 0;
   int size_ = 1;
   bool crowded_ = false;
-  std::vector<int> processes_;                 ///< pidfds of the ranks on this host, else -1
-  std::unique_ptr<std::atomic<bool>[]> left_;  // NOLINT(modernize-avoid-c-arrays): atomics do not move
+  std::vector<int> processes_;                 ///< by rank: pidfd, or -1 on another host
+  std::unique_ptr<std::atomic<bool>[]> left_;  // NOLINT(modernize-avoid-c-arrays): atomics are not movable
   std::atomic<bool> closed_ = false;
   std::atomic<bool> draining_ = false;
 };

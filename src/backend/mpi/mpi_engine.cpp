@@ -1,4 +1,4 @@
-// The engine `mpi`: messages of MPI's, between the ranks of MPI_COMM_WORLD or of a communicator that was handed in.
+// The mpi transport: point-to-point MPI messages on MPI_COMM_WORLD or on a communicator given as an option.
 #include <algorithm>
 #include <charconv>
 #include <chrono>
@@ -23,8 +23,8 @@ namespace {
 
 constexpr const char* kCommunicator = "communicator";
 
-/// Waits until all ranks have said that they are here: MPI itself would wait for them for ever. It would do so as well
-/// where one of them gave up waiting just before the last one came; the ranks decide that once, in the store.
+/// Blocks until all ranks have joined through the store. MPI's own collective would wait for a missing rank forever.
+/// The store also decides once, for all ranks, whether the join succeeded.
 void await_all(Store& store, const std::string& prefix, const std::vector<int>& ranks, int own, Milliseconds timeout,
                const std::string& what) {
   const auto place = static_cast<int>(std::find(ranks.begin(), ranks.end(), own) - ranks.begin());
@@ -37,6 +37,7 @@ void await_all(Store& store, const std::string& prefix, const std::vector<int>& 
   }
 }
 
+/// A Transport over MPI.
 class MpiEngine final : public Engine {
  public:
   MpiEngine(std::shared_ptr<Link> link, std::shared_ptr<Store> store)
@@ -48,7 +49,7 @@ class MpiEngine final : public Engine {
   int size() const override { return link_->size(); }
 
   std::unique_ptr<Message> send(int to, MessageAddress address, const std::byte* data, std::size_t bytes) override {
-    // MPI's sends do not write to it.
+    // MPI_Isend does not write to the buffer.
     auto* const memory = const_cast<std::byte*>(data);  // NOLINT(cppcoreguidelines-pro-type-const-cast)
     return std::make_unique<MpiMessage>(link_, MpiMessage::Kind::sent, to, address, memory, bytes);
   }
@@ -61,13 +62,13 @@ class MpiEngine final : public Engine {
     try {
       return receive(MPI_ANY_SOURCE, address, data, room);
     } catch (const PeerLost&) {
-      std::this_thread::sleep_for(std::chrono::milliseconds(10));  // who listens tries again and again
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));  // the listener thread retries in a loop
       throw;
     }
   }
 
   void check(int rank) override {
-    if (link_->is_dead(rank)) throw PeerLost(fmt::format("rank {}: its process ended", rank), {rank});
+    if (link_->is_dead(rank)) throw PeerLost(fmt::format("the process of rank {} ended", rank), {rank});
   }
 
   void left(int rank) noexcept override { link_->set_left(rank); }
@@ -79,7 +80,7 @@ class MpiEngine final : public Engine {
       link_->begin_draining();
       linger(link_);
     } catch (const std::bad_alloc&) {
-      // Peers that still send give up after a while.
+      // Without draining, the peers' sends to this rank end at their timeouts.
     }
   }
 
@@ -88,7 +89,7 @@ class MpiEngine final : public Engine {
     if (store_) {
       const auto store = store_->clone_for_waiting();
       await_all(store ? *store : *store_, fmt::format("mpi/{}", name), ranks, rank(), timeout,
-                fmt::format("a group of ranks {} of an mpi group", fmt::join(ranks, ", ")));
+                fmt::format("new_group of ranks {} of an mpi group", fmt::join(ranks, ", ")));
     }
     const Calling calling;
     if (!calling) throw ResourceError(calling.why());
@@ -102,7 +103,7 @@ class MpiEngine final : public Engine {
     check_call(MPI_Comm_create_group(link_->parent(), some, tag, &comm), "MPI_Comm_create_group");
     MPI_Group_free(&some);
     MPI_Group_free(&all);
-    // Every group counts its parts anew.
+    // Subgroup names are unique only within their parent.
     const auto store = store_ ? std::make_shared<PrefixStore>(name, store_) : nullptr;
     return std::make_shared<MpiEngine>(std::make_shared<Link>(comm), store);
   }
@@ -112,22 +113,26 @@ class MpiEngine final : public Engine {
   const std::shared_ptr<Store> store_;
 };
 
-/// MPI_COMM_WORLD, or the communicator whose handle the options have, as MPI_Comm_c2f gives it.
+/// Returns the communicator whose MPI_Comm_c2f handle is in the options, or MPI_COMM_WORLD.
 MPI_Comm chosen_communicator(const EngineSetting& setting) {
   MPI_Comm comm = MPI_COMM_WORLD;
   for (const auto& [name, value] : setting.options) {
     if (name != kCommunicator) {
-      throw InvalidArgument(fmt::format("the mpi engine has no option '{}'; it has: {}", name, kCommunicator));
+      throw InvalidArgument(fmt::format("mpi: unknown option: expected '{}', got '{}'", kCommunicator, name));
     }
     MPI_Fint handle = 0;
     const char* const end = value.data() + value.size();
     const auto [at, error] = std::from_chars(value.data(), end, handle);
     if (error != std::errc() || at != end) {
       throw InvalidArgument(fmt::format(
-          "communicator={}: not the number that MPI_Comm_c2f (py2f() of mpi4py) gives for a communicator", value));
+          "mpi: the option communicator is invalid: expected a handle from MPI_Comm_c2f (py2f() of mpi4py), got '{}'",
+          value));
     }
     comm = MPI_Comm_f2c(handle);
-    if (comm == MPI_COMM_NULL) throw InvalidArgument(fmt::format("communicator={}: no such communicator", value));
+    if (comm == MPI_COMM_NULL) {
+      throw InvalidArgument(
+          fmt::format("mpi: the option communicator is invalid: got the null communicator ({})", value));
+    }
   }
   return comm;
 }
@@ -145,15 +150,16 @@ std::shared_ptr<Engine> make_mpi_engine(const EngineSetting& setting) {
   check_call(MPI_Comm_size(given, &size), "MPI_Comm_size");
   if (size != setting.size) {
     throw InvalidArgument(fmt::format(
-        "{}: MPI knows of {}; start the program with the mpirun (or srun) of the MPI that the engine is built "
-        "with, and give no other rank and size",
-        what, size));
+        "{}: wrong number of MPI processes: expected {}, got {}. Start the program with the mpirun (or srun) of the "
+        "MPI that the mpi transport is built with, and pass its rank and size.",
+        what, setting.size, size));
   }
   MPI_Comm own = MPI_COMM_NULL;
   check_call(MPI_Comm_split(given, 0, setting.rank, &own), "MPI_Comm_split");
   auto link = std::make_shared<Link>(own);
   if (link->rank() != setting.rank) {
-    throw InvalidArgument(fmt::format("{}: several processes say that they are rank {}", what, setting.rank));
+    throw InvalidArgument(fmt::format("{}: several processes have rank {}. Give each process a rank of its own.", what,
+                                      setting.rank));
   }
   return std::make_shared<MpiEngine>(std::move(link), setting.store);
 }

@@ -1,4 +1,4 @@
-// Posting, looking, and giving up.
+// Posts, polls and cancels MPI requests.
 #include "backend/mpi/mpi_message.hpp"
 
 #include <sched.h>
@@ -17,15 +17,16 @@
 namespace hookline::mpi {
 namespace {
 
-constexpr int kSpins = 1000;  // looks before the first yield, about a tenth of a millisecond
+constexpr int kSpins = 1000;  // polls before the first yield, about 0.1 ms
 constexpr std::chrono::microseconds kYielding{1000};
 constexpr std::chrono::microseconds kShortSleep{50};
 constexpr std::chrono::microseconds kLongSleep{1000};
-// How long what a rank sent before it left may be on its way after the news of that.
+// How long messages of a departed peer may still arrive after its goodbye.
 constexpr std::chrono::milliseconds kAfterLeaving{200};
 constexpr std::chrono::seconds kGivingUp{5};
 
-// How to pass the time between two looks: looking is the only way to learn that something came.
+/// The backoff between polls of MPI_Test: spin, then yield, then sleep. MPI has no way to block on a request without
+/// spinning.
 class Pace {
  public:
   Pace(bool urgent, bool crowded) : spins_(crowded ? kSpins - 4 : 0), urgent_(urgent) {}
@@ -57,7 +58,7 @@ MpiMessage::MpiMessage(std::shared_ptr<Link> link, Kind kind, int peer, MessageA
   const Calling calling;
   if (!calling) lost(calling.why());
   if (link_->closed()) lost("this rank left the group");
-  const auto count = static_cast<int>(bytes);  // large data come in parts of some MiB
+  const auto count = static_cast<int>(bytes);  // callers send large data in chunks of some MiB
   const MPI_Comm comm = link_->comm(address.channel);
   const int tag = Link::tag(address);
   int code = MPI_SUCCESS;
@@ -115,9 +116,9 @@ bool MpiMessage::wait(bool urgent) {
   }
 }
 
-// Returns when MPI does not touch the caller's memory any more. A receive that nothing was sent for is cancelled; one
-// that is under way ends soon, as the peer's memory is still there: it waits for the same. A send waits for a receiver,
-// and gets one: a peer that gave up drains what is sent to it.
+// Returns when MPI no longer accesses the caller's buffer. An unmatched receive is cancelled. A matched receive
+// completes soon, since the sender keeps its buffer until then. A send completes because a peer that cancelled its
+// receive drains it.
 void MpiMessage::give_up() noexcept {
   try {
     if (copy_) {
@@ -127,7 +128,7 @@ void MpiMessage::give_up() noexcept {
       if (!is_over()) end_soon();
     }
   } catch (const std::bad_alloc&) {
-    forbid("there was no memory to give up a message of MPI's");
+    forbid("mpi: out of memory while cancelling a request");
   }
 }
 
@@ -155,14 +156,13 @@ void MpiMessage::end_soon() {
   const Clock::time_point deadline = Clock::now() + kGivingUp;
   Pace pace(true, link_->crowded());
   while (!is_over()) {
-    // The process of a dead rank reads nothing, and MPI itself touches a sender's memory only for it.
+    // A dead peer reads nothing, and MPI accesses a send buffer only on behalf of its receiver.
     if (kind_ == Kind::sent && link_->is_dead(peer_)) return;
     if (Clock::now() >= deadline) {
       forbid(
-          fmt::format("a transfer of MPI's with rank {} was given up and cannot be ended: Hookline calls MPI no more "
-                      "in this process, "
-                      "as it would write to memory that is not its own; use another backend, or start again",
-                      peer_));
+          fmt::format("mpi: a cancelled transfer with rank {} did not complete within {} s. Hookline no longer calls "
+                      "MPI in this process, because MPI would write to freed memory. Use another backend, or restart.",
+                      peer_, kGivingUp.count()));
       return;
     }
     while (link_->drain()) {

@@ -1,4 +1,4 @@
-// One message of MPI's, which somebody looks at again and again until it is through.
+// A nonblocking MPI send or receive, completed by polling.
 #pragma once
 
 #include <mpi.h>
@@ -12,11 +12,12 @@
 
 namespace hookline::mpi {
 
+/// One MPI_Isend or MPI_Irecv. The destructor returns when MPI no longer accesses the caller's buffer.
 class MpiMessage final : public Message {
  public:
   enum class Kind : std::uint8_t { sent, received };
 
-  /// Posts it. Throws PeerLost. `peer` is MPI_ANY_SOURCE for a receive from anybody.
+  /// Posts the request. `peer` may be MPI_ANY_SOURCE for a receive. Throws PeerLost.
   MpiMessage(std::shared_ptr<Link> link, Kind kind, int peer, MessageAddress address, void* data, std::size_t bytes);
   MpiMessage(const MpiMessage&) = delete;
   MpiMessage& operator=(const MpiMessage&) = delete;
@@ -27,10 +28,10 @@ class MpiMessage final : public Message {
   int source() const noexcept override { return source_; }
 
  private:
-  /// Whether it is through. Throws PeerLost.
+  /// True if the request has completed. Throws PeerLost.
   bool test();
   void give_up() noexcept;
-  /// Whether MPI does not need the copy any more.
+  /// True if MPI no longer needs the copy.
   bool has_gone_out() noexcept;
   void cancel() noexcept;
   bool is_over() noexcept;
@@ -44,7 +45,7 @@ class MpiMessage final : public Message {
   MPI_Request request_ = MPI_REQUEST_NULL;
   std::unique_ptr<std::byte[]> copy_;  // NOLINT(modernize-avoid-c-arrays)
   bool through_ = false;
-  Clock::time_point left_at_;  ///< when the peer was first seen to have left
+  Clock::time_point left_at_;  ///< when wait() first saw that the peer has departed
   std::atomic<bool> nudged_ = false;
 };
 

@@ -1,4 +1,4 @@
-// Initialising and finalising MPI.
+// Initializes and finalizes MPI, and guards every call of it.
 #include "backend/mpi/session.hpp"
 
 #include <algorithm>
@@ -26,7 +26,7 @@ struct State {
   std::recursive_mutex turn;
 };
 
-// Never destroyed: threads of groups that were never destroyed may look at it until the very end.
+// Never destroyed: threads of leaked groups may use it until the process ends.
 State& state() {
   static auto* const it = new State;  // NOLINT(cppcoreguidelines-owning-memory)
   return *it;
@@ -36,7 +36,8 @@ int wanted_level() {
   const char* const wanted = std::getenv("HOOKLINE_MPI_THREADS");
   if (!wanted || std::string_view(wanted) == "multiple") return MPI_THREAD_MULTIPLE;
   if (std::string_view(wanted) == "serialized") return MPI_THREAD_SERIALIZED;
-  throw InvalidArgument(fmt::format("HOOKLINE_MPI_THREADS={}: it may be multiple or serialized", wanted));
+  throw InvalidArgument(
+      fmt::format("mpi: HOOKLINE_MPI_THREADS is invalid: expected multiple or serialized, got '{}'", wanted));
 }
 
 void await_calls() {
@@ -44,16 +45,16 @@ void await_calls() {
   while (state().calls.load() > 0 && std::chrono::steady_clock::now() < deadline) std::this_thread::yield();
 }
 
-// MPI calls this first when it is finalised, by us or by the application: threads of groups that were never destroyed
-// look at their messages until then.
+// MPI_Finalize calls this first, in Hookline or in the application. Threads of leaked groups poll their requests until
+// then.
 int on_finalize(MPI_Comm, int, void*, void*) {
-  forbid("MPI was finalised");
+  forbid("mpi: MPI was finalized");
   await_calls();
   return MPI_SUCCESS;
 }
 
-// Runs when the process exits, after Python and what the program destroys at its end. Those who call MPI are waited for
-// here already: MPICH has put its locks out of use by the time that it calls on_finalize.
+// Runs at exit, after Python has ended. Waits for active MPI calls here and not only in on_finalize: MPICH has already
+// disabled its locks when it calls on_finalize.
 void finalize() {
   int finalized = 0;
   MPI_Finalized(&finalized);
@@ -72,11 +73,11 @@ const char* name_of(int level) {
 void begin_session() {
   static std::mutex mutex;
   const std::lock_guard lock(mutex);
-  if (const Calling calling; !calling) throw ResourceError("the mpi engine: " + calling.why());
+  if (const Calling calling; !calling) throw ResourceError(calling.why());
   int finalized = 0;
   MPI_Finalized(&finalized);
   if (finalized != 0) {
-    throw ResourceError("the mpi engine: MPI was finalised before; make the group earlier, or finalise later");
+    throw ResourceError("mpi: MPI was already finalized. Create the group earlier, or call MPI_Finalize later.");
   }
   int initialized = 0;
   int provided = MPI_THREAD_SINGLE;
@@ -85,16 +86,16 @@ void begin_session() {
     const int wanted = wanted_level();
     check_call(MPI_Init_thread(nullptr, nullptr, wanted, &provided), "MPI_Init_thread");
     std::atexit(finalize);
-    introduce(MPI_COMM_WORLD);  // before anything else that makes connections
-    // Nobody else calls MPI then: whoever wanted to would have initialised it.
+    introduce(MPI_COMM_WORLD);  // before any other traffic opens connections
+    // Hookline initialized MPI, so it is the only caller and can serialize the calls.
     state().one_at_a_time = std::min(provided, wanted) == MPI_THREAD_SERIALIZED;
   } else {
     check_call(MPI_Query_thread(&provided), "MPI_Query_thread");
   }
   if (provided < MPI_THREAD_MULTIPLE && !state().one_at_a_time) {
     throw Unsupported(fmt::format(
-        "the mpi engine calls MPI from several threads, but it was initialised with {}; call MPI_Init_thread "
-        "with MPI_THREAD_MULTIPLE, or let the engine initialise it",
+        "mpi: wrong thread level of MPI: expected MPI_THREAD_MULTIPLE, got {}. Call MPI_Init_thread with "
+        "MPI_THREAD_MULTIPLE, or let Hookline initialize MPI.",
         name_of(provided)));
   }
   static bool watched = false;
@@ -119,16 +120,17 @@ void check_call(int code, const char* what) {
 void forbid(const std::string& why) noexcept {
   try {
     const std::string* none = nullptr;
-    // Never freed: whoever reads it may do so at the very end.
+    // Never freed: threads may read it until the process ends.
     auto* const text = new std::string(why);  // NOLINT(cppcoreguidelines-owning-memory)
     // NOLINTNEXTLINE(cppcoreguidelines-owning-memory)
     if (!state().forbidden.compare_exchange_strong(none, text)) delete text;
   } catch (const std::bad_alloc&) {
-    std::abort();  // going on would let MPI write to memory that is not its own any more
+    std::abort();  // otherwise MPI would write to freed memory
   }
 }
 
-// Sequentially consistent, both: who finalises sees this call, or this call sees that it is forbidden.
+// Dekker handshake, all seq_cst: a caller increments `calls`, then loads `forbidden`; finalization stores `forbidden`,
+// then loads `calls`. Either finalization waits for the call, or the call sees that MPI is finalized.
 Calling::Calling() noexcept {
   state().calls.fetch_add(1);
   if (state().one_at_a_time.load(std::memory_order_relaxed)) {

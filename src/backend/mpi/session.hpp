@@ -1,4 +1,4 @@
-// MPI in this process: whether it is there, who ends it, and whether it may still be called.
+// The lifetime of MPI in this process, and the guard of every MPI call.
 #pragma once
 
 #include <mpi.h>
@@ -8,22 +8,23 @@
 
 namespace hookline::mpi {
 
-/// Initialises MPI for calls from any thread, unless somebody has; what was initialised here is finalised when the
-/// process exits. An MPI that allows one call at a time only, or HOOKLINE_MPI_THREADS=serialized, gets one at a time.
-/// Throws Unsupported where the threads may not call MPI, ResourceError where MPI was finalised already.
+/// Initializes MPI with MPI_THREAD_MULTIPLE, unless the application has initialized it. If Hookline initialized MPI, it
+/// also finalizes it at exit. Calls are serialized if MPI provides only MPI_THREAD_SERIALIZED or
+/// HOOKLINE_MPI_THREADS=serialized. Throws Unsupported if the thread level is too low, ResourceError if MPI was
+/// finalized.
 void begin_session();
 
-/// Throws ResourceError where a call of MPI failed; `what` was called.
+/// Throws ResourceError naming `what` if `code` is not MPI_SUCCESS.
 void check_call(int code, const char* what);
-/// MPI's words for an error.
+/// Returns MPI's description of an error code.
 std::string error_text(int code);
 
-/// Says that MPI must not be called any more: it was finalised, or a transfer that cannot be ended would go on in
-/// somebody's memory. The first reason stays.
+/// Forbids all further MPI calls: MPI was finalized, or an uncancellable transfer would write to freed memory. The
+/// first reason is kept.
 void forbid(const std::string& why) noexcept;
 
-/// Stands around all calls of MPI: threads do not know whether it still is there. While one lives and is true, MPI is
-/// not finalised. Where MPI allows one call at a time, only one thread has one.
+/// Guards MPI calls. While a guard is alive and true, MPI is not finalized. If calls are serialized, the guard holds
+/// their mutex.
 class Calling {
  public:
   Calling() noexcept;
@@ -32,7 +33,7 @@ class Calling {
   ~Calling();
 
   explicit operator bool() const noexcept { return !why_; }
-  /// Why MPI must not be called.
+  /// The reason why MPI calls are forbidden. Only if false.
   const std::string& why() const noexcept { return *why_; }
 
  private:

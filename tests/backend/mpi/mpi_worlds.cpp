@@ -1,5 +1,5 @@
-// The contract suite as a program of MPI's: mpirun starts as many ranks as the largest group needs, and all of them run
-// the same tests; the first ones are the group of a test, the others wait for its end.
+// The contract suite under mpirun. All processes run the same tests: the first ranks form the group of a test, the
+// others wait for its end.
 #include <mpi.h>
 
 #include <algorithm>
@@ -25,11 +25,11 @@
 namespace hookline::testing {
 namespace {
 
-// A rank may have to wait for its turn on a busy machine, again and again; only one that hangs should be noticed.
+// Long, because a busy machine may delay ranks often: only a hang should exceed it.
 constexpr Milliseconds kTimeout{120'000};
 
-/// Returns when all processes have come here. They sleep meanwhile: those that are not in a group would otherwise take
-/// turns on the cores from those that are, as MPI's own waiting does.
+/// A barrier of all processes that sleeps between polls. MPI_Barrier would spin, and take the cores from the ranks of
+/// the running test.
 void meet() {
   MPI_Request all = MPI_REQUEST_NULL;
   MPI_Ibarrier(MPI_COMM_WORLD, &all);
@@ -38,7 +38,7 @@ void meet() {
   }
 }
 
-/// What went wrong on the ranks, in rank order; every process is told.
+/// Returns the failures of all ranks, in rank order, on every process.
 std::string gather_failures(const std::string& own) {
   meet();
   int size = 0;
@@ -54,7 +54,7 @@ std::string gather_failures(const std::string& own) {
   return all;
 }
 
-/// The folder where layered groups meet, if there are to be any: ranks of one host would be a shm group.
+/// The directory for the stores of hierarchical groups; null if all ranks share a host, and such groups would use shm.
 const char* meeting_place() { return std::getenv("HOOKLINE_TEST_STORE"); }
 
 void run_as_rank(const std::string& backend, MPI_Comm comm, int rank, int ranks, const RankBody& body,
@@ -69,7 +69,7 @@ void run_as_rank(const std::string& backend, MPI_Comm comm, int rank, int ranks,
     EngineSetting setting{.store = nullptr, .rank = rank, .size = ranks, .timeout = kTimeout};
     setting.options["communicator"] = std::to_string(MPI_Comm_c2f(comm));
     if (backend == "layered") {
-      static std::map<int, int> groups;  // of each size, as not all ranks are in all of them
+      static std::map<int, int> groups;  // by size, since a rank is not in every group
       const std::string file = fmt::format("{}/{}-{}", meeting_place(), ranks, ++groups[ranks]);
       setting.store = std::make_shared<FileStore>(file, ranks);
       setting.options["engine"] = "mpi";
@@ -83,7 +83,7 @@ void run_as_rank(const std::string& backend, MPI_Comm comm, int rank, int ranks,
       group->abort("the test failed on this rank");
     }
   } catch (...) {
-    fail("of making the group");
+    fail("of group creation");
   }
 }
 
@@ -93,7 +93,7 @@ void spawn_mpi(const std::string& backend, int ranks, const RankBody& body) {
   MPI_Comm_size(MPI_COMM_WORLD, &size);
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
   if (ranks > size) throw std::runtime_error(fmt::format("mpirun started {} ranks, and {} are needed", size, ranks));
-  static std::map<int, MPI_Comm> comms;  // of the first ranks, by their number
+  static std::map<int, MPI_Comm> comms;  // by size
   const auto [comm, is_new] = comms.try_emplace(ranks, MPI_COMM_NULL);
   if (is_new) MPI_Comm_split(MPI_COMM_WORLD, rank < ranks ? 0 : MPI_UNDEFINED, rank, &comm->second);
   std::string failure;
@@ -116,8 +116,8 @@ std::vector<World> group_worlds() {
 }  // namespace hookline::testing
 
 #ifdef MPICH_VERSION
-// MPICH must not be finalised while a thread is in one of its calls, and the engine looks at the messages of groups
-// that failed for some seconds more.
+// MPICH must not be finalized during an MPI call of another thread, and the transport drains failed groups for some
+// seconds.
 void await_engine() {
   namespace fs = std::filesystem;
   const auto is_engine = [](const fs::path& task) {
@@ -142,7 +142,7 @@ int main(int argc, char** argv) {
   ::setenv("HOOKLINE_TEST_SEED", std::to_string(seed).c_str(), 0);
   int rank = 0;
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-  if (rank != 0) GTEST_FLAG_SET(brief, true);  // each reports its own failures, and one of them what was run
+  if (rank != 0) GTEST_FLAG_SET(brief, true);  // rank 0 alone reports passed tests
   ::testing::InitGoogleTest(&argc, argv);
   const int result = RUN_ALL_TESTS();
   await_engine();
