@@ -1,4 +1,4 @@
-"""`hookline hooks`: the communication hooks that there are, from the registry itself, with their options."""
+"""`hookline hooks`: lists the registered communication hooks with their options."""
 
 import argparse
 import importlib
@@ -9,14 +9,14 @@ from collections.abc import Sequence
 from .. import Error, InvalidArgument, hook_options, registered_hooks
 
 
-def written(name: str, alone: bool) -> str:
-    """As the hook is written in a text, with the values that its options have where they are not given."""
-    options = ", ".join(f"{option}={otherwise or '…'}" for option, (otherwise, _) in hook_options(name).items())
-    return ("" if alone else "… | ") + name + (f"({options})" if options else "")
+def hook_spec(name: str, is_wrapper: bool) -> str:
+    """Returns the spec of a hook with the default values of its options."""
+    options = ", ".join(f"{option}={default or '…'}" for option, (default, _) in hook_options(name).items())
+    return ("… | " if is_wrapper else "") + name + (f"({options})" if options else "")
 
 
 def import_modules(modules: Sequence[str]) -> None:
-    """Imports modules that register hooks, from the current folder too, as python -m does."""
+    """Imports modules that register hooks, also from the current directory, as python -m does."""
     if modules:
         sys.path.insert(0, os.getcwd())
     for module in modules:
@@ -24,21 +24,21 @@ def import_modules(modules: Sequence[str]) -> None:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Prints a line or two for each hook, or what one hook's options may be."""
+    """Prints all hooks, or the options of one hook, and returns the exit code."""
     parser = argparse.ArgumentParser(
         prog="hookline hooks",
-        description="Lists the communication hooks with their options, as make_hook takes them. '… | w' goes around "
-        "another hook: 'int8 | w'. With a name: what the options of that hook may be. Libraries of hooks in "
-        "HOOKLINE_HOOK_PATH are listed, too.",
+        description="Lists the communication hooks with their options, as make_hook takes them. A hook shown as "
+        "'… | w' wraps another hook: 'int8 | w'. With a name, shows the allowed values of that hook's options. "
+        "Includes the hook libraries in HOOKLINE_HOOK_PATH.",
     )
-    parser.add_argument("name", nargs="?", help="a hook")
+    parser.add_argument("name", nargs="?", help="the name of a hook")
     parser.add_argument(
         "--import",
         dest="modules",
         metavar="MODULE",
         action="append",
         default=[],
-        help="import a module first that calls hookline.register_hook; may be given several times",
+        help="first import a module that calls hookline.register_hook; may be repeated",
     )
     parsed = parser.parse_args(arguments)
     try:
@@ -48,16 +48,17 @@ def main(arguments: Sequence[str]) -> int:
         print(f"hookline hooks: {error}", file=sys.stderr)
         return 1
     name: str | None = parsed.name
-    alone = registered_hooks(alone=True)
+    base_hooks = registered_hooks(alone=True)
     if name is None:
-        for hook, what in sorted(registered_hooks().items(), key=lambda item: (item[0] not in alone, item[0])):
-            print(f"{written(hook, hook in alone)}\n    {what}")
+        for hook, text in sorted(registered_hooks().items(), key=lambda item: (item[0] not in base_hooks, item[0])):
+            print(f"{hook_spec(hook, hook not in base_hooks)}\n    {text}")
         return 0
     try:
-        print(f"{written(name, name in alone)}\n    {registered_hooks()[name]}")
+        print(f"{hook_spec(name, name not in base_hooks)}\n    {registered_hooks()[name]}")
     except (KeyError, InvalidArgument):
-        print(f"hookline hooks: no hook is called '{name}'; there are {', '.join(registered_hooks())}", file=sys.stderr)
+        hooks = ", ".join(registered_hooks())
+        print(f"hookline hooks: unknown hook '{name}': expected one of {hooks}", file=sys.stderr)
         return 2
-    for option, (otherwise, expected) in hook_options(name).items():
-        print(f"    {option}: {expected}; " + (otherwise if otherwise else "nothing") + " where it is not given")
+    for option, (default, expected) in hook_options(name).items():
+        print(f"    {option}: {expected} (default: {default or 'none'})")
     return 0

@@ -1,4 +1,4 @@
-"""The token of a job: the secret that its launchers and ranks share, from a file, the environment, or made here."""
+"""The token of a job: the shared secret of its launchers and ranks, from a file or the environment, or generated."""
 
 import contextlib
 import os
@@ -10,52 +10,52 @@ import time
 from collections.abc import Mapping
 
 VARIABLE = "HOOKLINE_TOKEN"
-SHORTEST, LONGEST = 16, 1024
-POLL = 0.2  # seconds between two looks for a file that another node makes
+MIN_LENGTH, MAX_LENGTH = 16, 1024
+POLL_INTERVAL = 0.2  # seconds, while waiting for node 0 to create the token file
 
 
 class TokenError(Exception):
-    """There is no token, or none that can be used."""
+    """The token is missing or invalid."""
 
 
 def make_token() -> str:
-    """Returns a new token of 256 random bits."""
+    """Generates a token of 256 random bits."""
     return secrets.token_hex(32)
 
 
-def find_token(path: str | None, nodes: int, node: int, patience: float, environment: Mapping[str, str]) -> str:
-    """Returns the token of --token-file, else of the environment, else a new one where this is the only launcher."""
+def find_token(path: str | None, nodes: int, node: int, timeout: float, environment: Mapping[str, str]) -> str:
+    """Returns the token from --token-file, else from the environment, else a new one for a job on a single node."""
     if path is not None:
-        return token_of_file(path, creates=node == 0, patience=patience)
-    if given := environment.get(VARIABLE, "").strip():
-        return _checked(given, VARIABLE)
+        return token_from_file(path, creates=node == 0, timeout=timeout)
+    if token := environment.get(VARIABLE, "").strip():
+        return _validated(token, VARIABLE)
     if nodes == 1:
         return make_token()
     raise TokenError(
-        f"--nnodes {nodes}: the launchers of a job need a token that they share, and there is none. Set {VARIABLE} to "
-        "the same random text on every node, or pass --token-file FILE: node 0 makes the file if there is none, the "
-        "other nodes need a copy of it."
+        f"--nnodes {nodes}: no token: the launchers of a multi-node job must share one. Set {VARIABLE} to the same "
+        "random text on every node, or pass --token-file FILE: node 0 creates the file if it is missing, the other "
+        "nodes need a copy of it."
     )
 
 
-def token_of_file(path: str, creates: bool, patience: float) -> str:
-    """Reads a token that only this user can read. Without the file: makes it, or waits until another node has."""
+def token_from_file(path: str, creates: bool, timeout: float) -> str:
+    """Reads a token from a private file. If the file is missing, creates it, or waits for node 0 to create it."""
     with contextlib.suppress(FileNotFoundError):
         return _read(path)
     if creates:
-        _make(path)
-        note = "made; the other nodes need a copy of it, unless they see this file"
+        _create(path)
+        note = "created; copy it to the other nodes unless they share this file system"
     else:
-        note = f"there is no such file; waiting {patience:g} s for node 0 to make it"
+        note = f"no such file; waiting {timeout:g} s for node 0 to create it"
     print(f"hookline run: --token-file {path}: {note}", file=sys.stderr, flush=True)
-    deadline = time.monotonic() + patience
+    deadline = time.monotonic() + timeout
     while True:
         try:
             return _read(path)
         except FileNotFoundError as error:
             if time.monotonic() >= deadline:
-                raise TokenError(f"--token-file {path}: there is no such file; copy it from node 0.") from error
-            time.sleep(POLL)
+                raise TokenError(f"--token-file {path}: no such file. Copy it from node 0.") from error
+            time.sleep(POLL_INTERVAL)
 
 
 def _read(path: str) -> str:
@@ -63,27 +63,29 @@ def _read(path: str) -> str:
         with open(os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK), "rb") as file:  # a FIFO would block
             found = os.fstat(file.fileno())
             if not stat.S_ISREG(found.st_mode):
-                raise TokenError(f"--token-file {path}: expected a file, got something else.")
+                raise TokenError(f"--token-file {path}: not a regular file.")
             if found.st_uid not in (os.geteuid(), 0):
-                raise TokenError(f"--token-file {path}: it belongs to another user (uid {found.st_uid}).")
+                raise TokenError(
+                    f"--token-file {path}: owned by another user: expected uid {os.geteuid()}, got {found.st_uid}."
+                )
             if found.st_mode & 0o077:
                 mode = stat.S_IMODE(found.st_mode)
                 raise TokenError(
-                    f"--token-file {path}: other users have access to it: expected mode 0600, got {mode:04o}. "
-                    f"Run chmod 600 {path}, and make a new token if they may have read it."
+                    f"--token-file {path}: accessible to other users: expected mode 0600, got {mode:04o}. "
+                    f"Run chmod 600 {path}, and create a new token if others may have read it."
                 )
-            text = file.read(LONGEST + 2).decode("ascii", errors="replace")
+            text = file.read(MAX_LENGTH + 2).decode("ascii", errors="replace")
     except FileNotFoundError:
         raise
     except OSError as error:
         raise TokenError(f"--token-file {path}: {error.strerror}.") from error
-    return _checked(text.strip(), f"--token-file {path}")
+    return _validated(text.strip(), f"--token-file {path}")
 
 
-def _make(path: str) -> None:
-    """Makes the file in one step, so that no other node reads half of it; leaves a file that is there already alone."""
+def _create(path: str) -> None:
+    """Creates the file atomically, so that no other node reads a part of it. Keeps an existing file."""
     try:
-        # mkstemp() gives the file mode 0600.
+        # mkstemp() creates the file with mode 0600.
         file, temporary = tempfile.mkstemp(prefix=f"{os.path.basename(path)}.", dir=os.path.dirname(path) or ".")
         try:
             with open(file, "w", encoding="ascii") as writer:
@@ -93,13 +95,13 @@ def _make(path: str) -> None:
         finally:
             os.unlink(temporary)
     except OSError as error:
-        raise TokenError(f"--token-file {path}: it cannot be made: {error.strerror}.") from error
+        raise TokenError(f"--token-file {path}: cannot create the file: {error.strerror}.") from error
 
 
-def _checked(token: str, source: str) -> str:
-    if not SHORTEST <= len(token) <= LONGEST or not all(" " <= c <= "~" for c in token):
+def _validated(token: str, source: str) -> str:
+    if not MIN_LENGTH <= len(token) <= MAX_LENGTH or not all(" " <= c <= "~" for c in token):
         raise TokenError(
-            f"{source}: a token has {SHORTEST} to {LONGEST} printable ASCII characters, chosen at random. "
-            "Make one with: openssl rand -hex 32"
+            f"{source}: invalid token: expected {MIN_LENGTH} to {MAX_LENGTH} printable ASCII characters, chosen at "
+            "random. Generate one with: openssl rand -hex 32"
         )
     return token

@@ -1,4 +1,4 @@
-"""The limits of this machine and process, as far as they matter to ranks that share memory, and what to say of them."""
+"""The system limits that affect ranks which share memory, and the findings of `hookline doctor` about them."""
 
 import os
 import resource
@@ -9,40 +9,40 @@ from math import inf
 from pathlib import Path
 
 from .._core import available_bytes
-from .findings import Finding, State, bytes_text
-from .private_store import places_in_memory
+from .rendezvous_dir import tmpfs_dirs
+from .report import Finding, State, format_bytes
 
 MIB = 1 << 20
-SEGMENT = 1 << 44  # the length of a rank's file of shared memory, most of it a hole
-DESCRIPTORS_A_PEER = 3  # at the most: two in a rank, three in the launcher
-DESCRIPTORS_BESIDE = 48  # of Python, the store, and what a program opens itself
+SEGMENT = 1 << 44  # the length of a rank's shared memory file, which is sparse
+DESCRIPTORS_PER_PEER = 3  # upper bound: two in a rank, three in the launcher
+RESERVED_DESCRIPTORS = 48  # for Python, the store, and files that the program opens
 
 
 @dataclass(frozen=True)
 class Limits:
-    """Sizes in bytes; `inf` where there is no limit, or none that can be seen."""
+    """Sizes in bytes; `inf` if there is no limit or it is unknown."""
 
     kernel: tuple[int, int]
-    memory: float  # that may be taken without pushing somebody out, on the host and in the control groups
+    memory: float  # available on the host and in the control groups
     shared_size: float  # of /dev/shm
     shared_free: float
-    meeting_place: str  # the directory in which `hookline run` has its store
-    meeting_free: float
+    rendezvous_dir: str  # where `hookline run` places its file store
+    rendezvous_free: float
     file_size: float  # RLIMIT_FSIZE
     address_space: float
     locked: float  # RLIMIT_MEMLOCK
-    descriptors: float  # RLIMIT_NOFILE, as it is and as it may be made
+    descriptors: float  # RLIMIT_NOFILE, soft and hard
     descriptors_hard: float
     cores: int  # of the machine
     affinity: int  # that this process may run on
-    quota: float  # cores that its control groups give it
-    processes: float  # that its control groups still allow
+    quota: float  # the CPU quota of its control groups, in cores
+    processes: float  # remaining in its control groups
 
 
 def read_limits(root: str = "/") -> Limits:
-    """Of this process; /proc and /sys are looked for below `root`."""
+    """Reads the limits of this process. `root` replaces / for /proc and /sys."""
     shared = Path("/dev/shm")
-    usable = [place for place in places_in_memory() if os.access(place, os.W_OK | os.X_OK)]
+    usable = [place for place in tmpfs_dirs() if os.access(place, os.W_OK | os.X_OK)]
     place = usable[0] if usable else tempfile.gettempdir()
     groups = list(_groups(Path(root)))
     memory = available_bytes(root)
@@ -52,8 +52,8 @@ def read_limits(root: str = "/") -> Limits:
         memory=inf if memory is None else memory,
         shared_size=_file_system(shared, free=False),
         shared_free=_file_system(shared, free=True),
-        meeting_place=place,
-        meeting_free=_file_system(Path(place), free=True),
+        rendezvous_dir=place,
+        rendezvous_free=_file_system(Path(place), free=True),
         file_size=_limit(resource.RLIMIT_FSIZE),
         address_space=_limit(resource.RLIMIT_AS),
         locked=_limit(resource.RLIMIT_MEMLOCK),
@@ -66,12 +66,12 @@ def read_limits(root: str = "/") -> Limits:
     )
 
 
-def judge(found: Limits) -> Iterator[Finding]:
-    """A finding for each limit, with what to do where it is too low."""
+def check_limits(found: Limits) -> Iterator[Finding]:
+    """Yields a finding for each limit, with a fix if the limit is too low."""
     yield _kernel(found)
     yield _memory(found)
     yield _shared(found)
-    yield _meeting(found)
+    yield _rendezvous(found)
     yield _files(found)
     yield _locked(found)
     yield _descriptors(found)
@@ -83,90 +83,104 @@ def _kernel(found: Limits) -> Finding:
     text = f"Linux {found.kernel[0]}.{found.kernel[1]}"
     if found.kernel >= (5, 4):
         return Finding(State.OK, text)
-    return Finding(State.WRONG, f"{text}: the death of a rank cannot be noticed", "use Linux 5.4 or newer")
+    return Finding(State.FAIL, f"{text}: too old to detect that a peer process died", "use Linux 5.4 or newer")
 
 
 def _memory(found: Limits) -> Finding:
-    text = f"memory: {bytes_text(found.memory)} may be taken"
+    text = f"memory: {format_bytes(found.memory)} available"
     if found.memory < 32 * MIB:
         return Finding(
-            State.WRONG, f"{text}; a rank wants 4 MiB and its buckets", "end something, or raise the container's limit"
+            State.FAIL,
+            f"{text}; each rank requires 4 MiB and its gradient buckets",
+            "stop other programs, or raise the container's memory limit",
         )
     if found.memory < 512 * MIB:
-        return Finding(State.LOOK, f"{text}; buckets take as much as the gradients", "a larger container or machine")
+        return Finding(
+            State.WARN,
+            f"{text}; gradient buckets require as much memory as the gradients",
+            "use a larger container or machine",
+        )
     return Finding(State.OK, text)
 
 
 def _shared(found: Limits) -> Finding:
-    text = f"/dev/shm: {bytes_text(found.shared_free)} free of {bytes_text(found.shared_size)}"
+    text = f"/dev/shm: {format_bytes(found.shared_free)} free of {format_bytes(found.shared_size)}"
     if found.shared_free < 64 * MIB:
         return Finding(
-            State.LOOK,
-            f"{text}; hookline's own memory is not there, but that of data loaders and of Open MPI is",
-            "remove what was left in /dev/shm, or start the container with --shm-size=1g",
+            State.WARN,
+            f"{text}; Hookline does not use it, but data loaders and Open MPI do",
+            "remove stale files from /dev/shm, or start the container with --shm-size=1g",
         )
     return Finding(State.OK, text)
 
 
-def _meeting(found: Limits) -> Finding:
-    text = f"store of `hookline run`: {found.meeting_place}, {bytes_text(found.meeting_free)} free"
-    if found.meeting_free < MIB:
-        return Finding(State.WRONG, text, "make room there, or set XDG_RUNTIME_DIR to a directory with some")
+def _rendezvous(found: Limits) -> Finding:
+    text = f"store of `hookline run`: {found.rendezvous_dir}, {format_bytes(found.rendezvous_free)} free"
+    if found.rendezvous_free < MIB:
+        return Finding(
+            State.FAIL, text, "free space there, or set XDG_RUNTIME_DIR to a directory with at least 1 MiB free"
+        )
     return Finding(State.OK, text)
 
 
 def _files(found: Limits) -> Finding:
     least = min(found.file_size, found.address_space)
-    text = f"size of files and of memory maps: {bytes_text(least)}"
+    text = f"max file size and address space: {format_bytes(least)}"
     if found.file_size < SEGMENT:
         return Finding(
-            State.WRONG,
-            f"{text}; shared memory is a file of {bytes_text(SEGMENT)}, most of it a hole",
+            State.FAIL,
+            f"{text}; shared memory requires a sparse file of {format_bytes(SEGMENT)}",
             "ulimit -f unlimited",
         )
     if found.address_space < inf:
-        return Finding(State.LOOK, f"{text}; peers map each other's buffers", "ulimit -v unlimited")
+        return Finding(State.WARN, f"{text}; each rank maps the buffers of its peers", "ulimit -v unlimited")
     return Finding(State.OK, text)
 
 
 def _locked(found: Limits) -> Finding:
-    text = f"locked memory: {bytes_text(found.locked)}"
+    text = f"locked memory: {format_bytes(found.locked)}"
     if found.locked < 64 << 10:
-        return Finding(State.LOOK, f"{text}; shm locks none, but an MPI over fast networks does", "ulimit -l unlimited")
+        return Finding(
+            State.WARN, f"{text}; shm does not lock memory, but MPI over RDMA networks does", "ulimit -l unlimited"
+        )
     return Finding(State.OK, text)
 
 
 def _descriptors(found: Limits) -> Finding:
-    ranks = int(min(found.descriptors - DESCRIPTORS_BESIDE, 1e6)) // DESCRIPTORS_A_PEER
-    text = f"open files: {found.descriptors:.0f}, enough for {max(ranks, 0)} ranks on this host"
+    ranks = int(min(found.descriptors - RESERVED_DESCRIPTORS, 1e6)) // DESCRIPTORS_PER_PEER
+    text = f"open files: {found.descriptors:.0f}, sufficient for {max(ranks, 0)} ranks on this host"
     fix = f"ulimit -n {min(found.descriptors_hard, 65536):.0f}"
     if found.descriptors_hard < 256:
-        fix = f"have the administrator raise the hard limit, which is {found.descriptors_hard:.0f}; then ulimit -n 4096"
+        fix = f"ask the administrator to raise the hard limit of {found.descriptors_hard:.0f}, then ulimit -n 4096"
     if ranks < 2:
-        return Finding(State.WRONG, text, fix)
+        return Finding(State.FAIL, text, fix)
     if ranks < 2 * found.affinity:
-        return Finding(State.LOOK, text, fix)
+        return Finding(State.WARN, text, fix)
     return Finding(State.OK, text)
 
 
 def _cores(found: Limits) -> Finding:
     usable = min(found.affinity, found.quota)
-    text = f"cores: {found.cores}, of which this process may use {usable:g}"
+    text = f"cores: {found.cores}, {usable:g} usable by this process"
     if found.quota < found.affinity:
         return Finding(
-            State.LOOK,
-            f"{text}; its control group stops it for the rest of the time, ranks in the middle of an operation too",
+            State.WARN,
+            f"{text}; the CPU quota of its control group throttles ranks, also in the middle of an operation",
             f"start at most {max(1, int(found.quota))} ranks here, or raise the container's --cpus",
         )
     if usable < 2:
-        return Finding(State.LOOK, f"{text}; ranks will wait for each other to be let in", "taskset, or more cores")
+        return Finding(
+            State.WARN,
+            f"{text}; ranks will take turns on one core",
+            "change the affinity with taskset, or use more cores",
+        )
     return Finding(State.OK, text)
 
 
 def _processes(found: Limits) -> Finding:
-    text = "processes: as many as you like" if found.processes == inf else f"processes: {found.processes:.0f} more"
+    text = "max processes: " + ("unlimited" if found.processes == inf else f"{found.processes:.0f} more")
     if found.processes < 16:
-        return Finding(State.WRONG, f"{text}; a rank has two threads or more", "raise the container's --pids-limit")
+        return Finding(State.FAIL, f"{text}; each rank has two or more threads", "raise the container's --pids-limit")
     return Finding(State.OK, text)
 
 
@@ -185,14 +199,14 @@ def _version(release: str) -> tuple[int, int]:
 
 def _file_system(path: Path, free: bool) -> float:
     try:
-        told = os.statvfs(path)
+        status = os.statvfs(path)
     except OSError:
         return 0
-    return told.f_frsize * (told.f_bavail if free else told.f_blocks)
+    return status.f_frsize * (status.f_bavail if free else status.f_blocks)
 
 
 def _groups(root: Path) -> Iterator[Path]:
-    """The control groups (version 2) that this process is in, from its own up to the root."""
+    """Yields the control groups (version 2) of this process, from its own up to the root."""
     top = root / "sys/fs/cgroup"
     for line in _text(root / "proc/self/cgroup").splitlines():
         if line.startswith("0::/"):

@@ -1,4 +1,4 @@
-"""The launchers of several nodes as one job: they meet in a TCP store at the master, and end together."""
+"""A multi-node job: the launchers of all nodes rendezvous in a TCP store on node 0, and end together."""
 
 import contextlib
 import queue
@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from types import TracebackType
 
 from .. import Error, PeerLost, PrefixStore, Store, TCPStore, Timeout
-from .addresses import AddressError, listening_host
+from .addresses import AddressError, listen_address
 from .control import (
     ControlError,
-    End,
     Hello,
+    JobEnd,
     commitment,
     decode_end,
     decode_hello,
@@ -27,93 +27,95 @@ from .control import (
 )
 
 PREFIX = "hookline.run"
-BEAT = 0.5  # seconds from one sign of life of a node to the next
-SILENCE = 30.0  # seconds after which a node that gave none counts as lost
-GOODBYE = 5.0  # seconds that node 0 keeps the store for nodes that have not said that they ended
-FAILED = 1  # the exit code where no rank's is known
+HEARTBEAT_INTERVAL = 0.5  # seconds
+HEARTBEAT_TIMEOUT = 30.0  # seconds without a heartbeat after which a node counts as lost
+SHUTDOWN_TIMEOUT = 5.0  # seconds that node 0 keeps the store for nodes that have not reported their end
+EXIT_FAILURE = 1  # the exit code if no rank's exit code is known
 
 
 @dataclass(frozen=True)
-class Place:
-    """Which node this is, and where the nodes meet, as the command line says."""
+class NodeSpec:
+    """The node rank, the node count and the address of node 0, from the command line."""
 
     nodes: int
     rank: int
     host: str
     port: int
-    patience: float
+    timeout: float
 
     @property
     def master(self) -> str:
-        """Host and port as one text."""
+        """The address of node 0 as host:port."""
         return endpoint(self.host, self.port)
 
 
 def endpoint(host: str, port: int) -> str:
-    """Host and port as one text."""
+    """Returns host:port, or [address]:port for IPv6."""
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 @dataclass(frozen=True)
-class JobEnd:
-    """The end of the whole job, as this node reports it: the sender of the message in words, text, exit code."""
+class JobEndReport:
+    """The end of the job as this node reports it: a description of the sender, the reason, the exit code."""
 
     sender: str
     text: str
     code: int
 
 
-class MeetingError(Exception):
-    """The nodes did not come together."""
+class RendezvousError(Exception):
+    """The rendezvous of the nodes failed."""
 
 
-class Nodes:
-    """This node's part in the job; a context manager."""
+class NodeAgent:
+    """This node's membership in the job; a context manager."""
 
-    def __init__(self, place: Place, ranks: int, token: str, torch_port: int = 0) -> None:
-        """Meets the others; MeetingError if that fails. `torch_port` of node 0 is told to the others."""
-        self.place = place
+    def __init__(self, spec: NodeSpec, ranks: int, token: str, torch_port: int = 0) -> None:
+        """Joins the other nodes; RendezvousError if that fails. Node 0 publishes its `torch_port`."""
+        self.spec = spec
         self.token = token
-        self.host = place.host  # the master as this node reaches it
-        self.end: JobEnd | None = None  # set by the thread that uses `events`, when another node ended the job
-        self.others_ended = place.nodes == 1
+        self.host = spec.host  # of node 0, as this node reaches it
+        self.end: JobEndReport | None = None  # set by the thread that uses `events`, when another node ended the job
+        self.others_ended = spec.nodes == 1
         self._secret = secrets.token_hex(32).encode()
         self._is_store_lost = False
         self._stop = threading.Event()
-        self._news: queue.SimpleQueue[JobEnd | None] = queue.SimpleQueue()
+        self._events: queue.SimpleQueue[JobEndReport | None] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
-        self.events, self._bell = socket.socketpair()
+        self.events, self._event_writer = socket.socketpair()
         try:
             tcp = self._open()
-            # Connected before the meeting: once it is over, a lost master is a lost connection, at once.
+            # Connected before the rendezvous: from then on, losing node 0 closes a connection, which shows at once.
             clone = tcp.clone()
-            self._store, self._ear = PrefixStore(PREFIX, tcp), PrefixStore(PREFIX, clone)
-            self._hellos = self._meet(Hello(ranks, socket.gethostname(), torch_port, commitment(self._secret)))
-            for store, timeout in ((tcp, GOODBYE), (self._store, GOODBYE), (clone, SILENCE), (self._ear, SILENCE)):
-                store.set_timeout(timeout)
+            self._store, self._listener_store = PrefixStore(PREFIX, tcp), PrefixStore(PREFIX, clone)
+            self._hellos = self._join(Hello(ranks, socket.gethostname(), torch_port, commitment(self._secret)))
+            tcp.set_timeout(SHUTDOWN_TIMEOUT)
+            self._store.set_timeout(SHUTDOWN_TIMEOUT)
+            clone.set_timeout(HEARTBEAT_TIMEOUT)
+            self._listener_store.set_timeout(HEARTBEAT_TIMEOUT)
         except ControlError as error:
-            self.tell(str(error), FAILED)
-            raise MeetingError(str(error)) from error
+            self.publish_end(str(error), EXIT_FAILURE)
+            raise RendezvousError(str(error)) from error
         except Error as error:
-            raise MeetingError(str(error)) from error
+            raise RendezvousError(str(error)) from error
 
-    def __enter__(self) -> "Nodes":
+    def __enter__(self) -> "NodeAgent":
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        """Says that this node has ended; node 0 keeps the store a little for those that have not."""
+        """Reports that this node has ended. Node 0 keeps the store for SHUTDOWN_TIMEOUT for nodes that have not."""
         if kind is not None:
-            self.tell(f"its launcher failed ({kind.__name__}: {error})", FAILED)
+            self.publish_end(f"the launcher failed ({kind.__name__}: {error})", EXIT_FAILURE)
         self._stop.set()
         if self._thread is not None:
             self._thread.join()
         if not self._is_store_lost:
             with contextlib.suppress(Error):
-                self._store.set(f"ended/{self.place.rank}", self._secret)
-                if self.place.rank == 0:
-                    self._store.wait([f"ended/{node}" for node in range(1, self.place.nodes)], GOODBYE)
+                self._store.set(f"ended/{self.spec.rank}", self._secret)
+                if self.spec.rank == 0:
+                    self._store.wait([f"ended/{node}" for node in range(1, self.spec.nodes)], SHUTDOWN_TIMEOUT)
         self.events.close()
-        self._bell.close()
+        self._event_writer.close()
 
     @property
     def ranks(self) -> list[int]:
@@ -122,152 +124,162 @@ class Nodes:
 
     @property
     def torch_port(self) -> int:
-        """The port on node 0 at which rank 0 may serve PyTorch's store; 0 where there is none."""
+        """The port on node 0 for rank 0 to serve PyTorch's store; 0 if there is none."""
         return self._hellos[0].port
 
     @property
     def store_url(self) -> str:
-        """The launchers' store, as this node reaches it."""
-        return f"tcp://{endpoint(self.host, self.place.port)}"
+        """The URL of the launchers' store, as this node reaches it."""
+        return f"tcp://{endpoint(self.host, self.spec.port)}"
 
     @property
     def first_rank(self) -> int:
-        """The number of this node's first rank in the job."""
-        return sum(self.ranks[: self.place.rank])
+        """The global rank of this node's first rank."""
+        return sum(self.ranks[: self.spec.rank])
 
     def name(self, node: int) -> str:
-        """A node in words."""
+        """Returns the node's rank and host name for messages."""
         return f"node {node} ({self._hellos[node].host})"
 
-    def watch(self) -> None:
-        """Begins to listen to the others, on a thread; `events` is readable when there is news for take_news()."""
-        if self.place.nodes > 1:
+    def start_listening(self) -> None:
+        """Starts the listener thread. `events` becomes readable when take_event() has an event to return."""
+        if self.spec.nodes > 1:
             self._thread = threading.Thread(target=self._listen, daemon=True)
             self._thread.start()
 
-    def take_news(self) -> JobEnd | None:
-        """What the readable `events` was about: the end of the job; None where the other nodes have ended well."""
+    def take_event(self) -> JobEndReport | None:
+        """Returns the end of the job, None if the other nodes have exited successfully. `events` must be readable."""
         self.events.recv(1)
-        news = self._news.get_nowait()
-        self.end = self.end or news
+        end = self._events.get_nowait()
+        self.end = self.end or end
         self.others_ended = True
-        return news
+        return end
 
-    def tell(self, text: str, code: int) -> None:
-        """Ends the job on all nodes, unless another node has done so already. Does nothing if the store is lost."""
+    def publish_end(self, text: str, code: int) -> None:
+        """Ends the job on all nodes, unless another node already has. Does nothing if the store is lost."""
         if self._is_store_lost:
             return
-        end = End(self.place.rank, printable(text), code, self._secret.decode())
+        end = JobEnd(self.spec.rank, printable(text), code, self._secret.decode())
         with contextlib.suppress(Error):
             self._store.compare_set("end", b"", encode(end))
 
     def _open(self) -> TCPStore:
-        place = self.place
-        deadline = time.monotonic() + place.patience
-        # The name of the master may be known only when its host or container has started.
+        spec = self.spec
+        deadline = time.monotonic() + spec.timeout
+        # The host name may resolve only after node 0's host or container has started.
         attempts = 0
         while True:
             try:
-                socket.getaddrinfo(place.host, place.port, type=socket.SOCK_STREAM)
+                socket.getaddrinfo(spec.host, spec.port, type=socket.SOCK_STREAM)
                 break
             except OSError as error:
                 if time.monotonic() >= deadline:
-                    raise MeetingError(
-                        f"--master {place.master}: the host name '{place.host}' does not resolve: {error}"
+                    raise RendezvousError(
+                        f"--master-addr {spec.master}: the host name '{spec.host}' does not resolve: {error}"
                     ) from error
                 if attempts == 0:
-                    say = f"hookline run: --master {place.master}: {error}; trying again for {place.patience:g} s"
-                    print(say, file=sys.stderr, flush=True)
+                    message = f"hookline run: --master-addr {spec.master}: {error}; retrying for {spec.timeout:g} s"
+                    print(message, file=sys.stderr, flush=True)
                 attempts += 1
                 self._stop.wait(min(1.0, max(0.0, deadline - time.monotonic())))
-        if place.rank == 0 and place.nodes > 1:
+        if spec.rank == 0 and spec.nodes > 1:
             try:
-                self.host = listening_host(place.host)
+                self.host = listen_address(spec.host)
             except AddressError as error:
-                raise MeetingError(f"--master {place.master}: {error}") from error
+                raise RendezvousError(f"--master-addr {spec.master}: {error}") from error
         return TCPStore(
             self.host,
-            place.port,
-            is_master=place.rank == 0,
+            spec.port,
+            is_master=spec.rank == 0,
             timeout=max(0.001, deadline - time.monotonic()),
             wait_for_workers=False,
             token=self.token,
         )
 
-    def _meet(self, mine: Hello) -> list[Hello]:
-        place, store = self.place, self._store
-        nodes = decode_nodes(store.compare_set("nodes", b"", str(place.nodes).encode()))
-        if nodes != place.nodes:
-            self.tell(f"it was started with --nnodes {place.nodes}, another one with --nnodes {nodes}", FAILED)
-            raise MeetingError(f"--nnodes {place.nodes}: another launcher at {place.master} says --nnodes {nodes}")
-        if store.add(f"claim/{place.rank}", 1) > 1:
-            raise MeetingError(f"--node-rank {place.rank}: another launcher at {place.master} says the same")
-        store.set(f"beat/{place.rank}", b"0")
-        store.set(f"node/{place.rank}", encode(mine))
+    def _join(self, hello: Hello) -> list[Hello]:
+        spec, store = self.spec, self._store
+        nodes = decode_nodes(store.compare_set("nodes", b"", str(spec.nodes).encode()))
+        if nodes != spec.nodes:
+            self.publish_end(
+                f"it was started with --nnodes {spec.nodes}, another node with --nnodes {nodes}", EXIT_FAILURE
+            )
+            raise RendezvousError(
+                f"--nnodes {spec.nodes}: another launcher at {spec.master} was started with --nnodes {nodes}. "
+                "Pass the same --nnodes on every node."
+            )
+        if store.add(f"claim/{spec.rank}", 1) > 1:
+            raise RendezvousError(
+                f"--node-rank {spec.rank}: another launcher at {spec.master} has the same --node-rank. "
+                f"Pass a different one from 0 to {spec.nodes - 1} on each node."
+            )
+        store.set(f"heartbeat/{spec.rank}", b"0")
+        store.set(f"node/{spec.rank}", encode(hello))
         keys = [f"node/{node}" for node in range(nodes)]
-        deadline = time.monotonic() + place.patience
+        deadline = time.monotonic() + spec.timeout
         while not _wait(store, keys, min(1.0, max(0.001, deadline - time.monotonic()))):
-            self._raise_end()
+            self._raise_if_ended()
             if time.monotonic() >= deadline:
                 missing = ", ".join(str(node) for node in range(nodes) if not store.check([f"node/{node}"]))
-                self.tell(f"node {missing} did not come within {place.patience:g} s", FAILED)
-                raise MeetingError(
-                    f"of {nodes} nodes, node {missing} did not come to {place.master} within {place.patience:g} s; "
-                    "see whether its launcher has started and reaches that address"
+                self.publish_end(f"node {missing} did not join within {spec.timeout:g} s", EXIT_FAILURE)
+                raise RendezvousError(
+                    f"node {missing} of {nodes} did not join at {spec.master} within {spec.timeout:g} s. "
+                    "Check that its launcher was started and can reach that address."
                 )
         return [decode_hello(node, value) for node, value in enumerate(store.multi_get(keys))]
 
-    def _raise_end(self) -> None:
+    def _raise_if_ended(self) -> None:
         if self._store.check(["end"]):
             end = decode_end(self._store.get("end"))
-            raise MeetingError(f"node {end.node} ended the job: {end.text}")
+            raise RendezvousError(f"node {end.node} ended the job: {end.text}")
 
     def _listen(self) -> None:
-        """Runs on the thread: waits for the end of the job, giving and looking for signs of life meanwhile."""
+        """Runs on the listener thread: sends and checks heartbeats until the job ends."""
         try:
-            news = self._hear_end()
+            event = self._wait_for_end()
         except (PeerLost, Timeout) as error:
             self._is_store_lost = True
-            news = JobEnd(self.name(0), f"the store that its launcher keeps is lost: {error}", FAILED)
+            event = JobEndReport(self.name(0), f"lost the connection to its store: {error}", EXIT_FAILURE)
         except (Error, ControlError) as error:
-            news = JobEnd(self.name(self.place.rank), str(error), FAILED)
-        except Exception as error:  # without this thread a failure elsewhere would go unnoticed
-            news = JobEnd(self.name(self.place.rank), f"its launcher failed ({type(error).__name__}: {error})", FAILED)
+            event = JobEndReport(self.name(self.spec.rank), str(error), EXIT_FAILURE)
+        except Exception as error:  # without this thread, failures of other nodes would go unnoticed
+            text = f"the launcher failed ({type(error).__name__}: {error})"
+            event = JobEndReport(self.name(self.spec.rank), text, EXIT_FAILURE)
         if not self._stop.is_set():
-            self._news.put(news)
-            self._bell.send(b"!")
-            if news is not None:
-                self.tell(news.text, news.code)  # does nothing where another node has told it
+            self._events.put(event)
+            self._event_writer.send(b"!")
+            if event is not None:
+                self.publish_end(event.text, event.code)  # does nothing if another node has published it
 
-    def _read_end(self) -> JobEnd:
-        end = decode_end(self._ear.get("end"))
-        if end.node < self.place.nodes and is_sent_by(self._hellos[end.node], end.secret.encode()):
-            return JobEnd(self.name(end.node), end.text, end.code)
-        return JobEnd(f"a launcher with --node-rank {end.node} that is not part of this job", end.text, end.code)
+    def _read_end(self) -> JobEndReport:
+        end = decode_end(self._listener_store.get("end"))
+        if end.node < self.spec.nodes and is_sent_by(self._hellos[end.node], end.secret.encode()):
+            return JobEndReport(self.name(end.node), end.text, end.code)
+        return JobEndReport(f"a launcher with --node-rank {end.node} that is not part of this job", end.text, end.code)
 
-    def _hear_end(self) -> JobEnd | None:
-        store = self._ear
-        # Node 0 listens to all others and they to it, so that the store has little to do.
-        others = list(range(1, self.place.nodes)) if self.place.rank == 0 else [0]
-        heard = dict.fromkeys(others, (b"", time.monotonic()))
-        beats = 0
+    def _wait_for_end(self) -> JobEndReport | None:
+        store = self._listener_store
+        # A star: node 0 checks all others, and they check only node 0. This keeps the load on the store low.
+        others = list(range(1, self.spec.nodes)) if self.spec.rank == 0 else [0]
+        last_heartbeats = dict.fromkeys(others, (b"", time.monotonic()))
+        count = 0
         while not self._stop.is_set():
-            beats += 1
-            store.set(f"beat/{self.place.rank}", str(beats).encode())
-            if _wait(store, ["end"], BEAT):
+            count += 1
+            store.set(f"heartbeat/{self.spec.rank}", str(count).encode())
+            if _wait(store, ["end"], HEARTBEAT_INTERVAL):
                 return self._read_end()
             for node in [node for node in others if store.check([f"ended/{node}"])]:
                 if not is_sent_by(self._hellos[node], store.get(f"ended/{node}")):
                     raise ControlError(f"the control message 'ended/{node}' was not written by node {node}")
                 others.remove(node)
             if not others:
-                # A node writes 'end' before 'ended': it may have written both since the wait.
+                # A node writes 'end' before 'ended', and may have written both after the wait above.
                 return self._read_end() if store.check(["end"]) else None
-            for node, beat in zip(others, store.multi_get([f"beat/{node}" for node in others]), strict=True):
-                if beat != heard[node][0]:
-                    heard[node] = (beat, time.monotonic())
-                elif time.monotonic() - heard[node][1] > SILENCE:
-                    self.tell(f"{self.name(node)} has given no sign of life for {SILENCE:g} s", FAILED)
+            values = store.multi_get([f"heartbeat/{node}" for node in others])
+            for node, value in zip(others, values, strict=True):
+                if value != last_heartbeats[node][0]:
+                    last_heartbeats[node] = (value, time.monotonic())
+                elif time.monotonic() - last_heartbeats[node][1] > HEARTBEAT_TIMEOUT:
+                    self.publish_end(f"no heartbeat from {self.name(node)} for {HEARTBEAT_TIMEOUT:g} s", EXIT_FAILURE)
         return None
 
 
@@ -279,15 +291,15 @@ def _wait(store: Store, keys: list[str], seconds: float) -> bool:
     return True
 
 
-def read_master(text: str, fail: Callable[[str], None]) -> tuple[str, int]:
-    """Host and port from `host:port` or `[address]:port`; `fail` is called with what is wrong, and does not return."""
+def parse_master_addr(text: str, fail: Callable[[str], None]) -> tuple[str, int]:
+    """Parses `host:port` or `[address]:port`. Calls `fail`, which does not return, with a message on a syntax error."""
     host, colon, port = text.rpartition(":")
     if host.startswith("[") and host.endswith("]"):
         host = host[1:-1]
     elif ":" in host:
-        fail(f"--master {text}: write an IPv6 address in brackets, as in [::1]:29500")
+        fail(f"--master-addr {text}: expected an IPv6 address in brackets, as in [::1]:29500")
     if not colon or not host:
-        fail(f"--master {text}: write host:port, the same on every node")
+        fail(f"--master-addr {text}: expected HOST:PORT, the same on every node")
     if not (port.isascii() and port.isdigit() and 0 < int(port) < 65536):
-        fail(f"--master {text}: the port must be a number from 1 to 65535, the same on every node")
+        fail(f"--master-addr {text}: expected a port from 1 to 65535, the same on every node")
     return host, int(port)

@@ -1,4 +1,4 @@
-"""Passes the ranks' output on, so that a line of one rank is never mixed with a line of another."""
+"""Forwards the output of the ranks line by line, so that lines of different ranks never mix."""
 
 import fcntl
 import os
@@ -8,18 +8,18 @@ import struct
 import termios
 import time
 
-# A line is held back until it is complete, but not past this many bytes: memory is finite, and lines may never end.
-LONGEST_LINE = 8 << 20
-# With so much waiting for a slow reader, the ranks have to wait too.
-MOST_PENDING = 1 << 20
-# What is kept of a rank's stderr for the report of its failure.
+# A line is buffered until it is complete, up to this many bytes.
+MAX_LINE_BYTES = 8 << 20
+# Backpressure: above this many bytes of pending output, the ranks' pipes are not read.
+MAX_PENDING_BYTES = 1 << 20
+# The end of a rank's stderr that the failure report shows.
 TAIL_BYTES, TAIL_LINES = 8192, 20
-# After so many seconds a terminal shows an unfinished line: it may be a question or a progress bar.
-PATIENCE = 0.1
+# Seconds after which a terminal shows an unfinished line, which may be a prompt or a progress bar.
+PARTIAL_LINE_DELAY = 0.1
 
 
 class Sink:
-    """One of the launcher's own outputs. It is written to only when it is ready, so it never blocks the launcher."""
+    """The launcher's stdout or stderr. Written to only when ready, so that it never blocks the launcher."""
 
     def __init__(self, fd: int) -> None:
         self.fd = fd
@@ -27,16 +27,16 @@ class Sink:
         self.pending = bytearray()
         self.broken = False
         self._unfinished: Stream | None = None
-        # A pipe that is ready takes PIPE_BUF bytes without blocking, and promises no more than that.
-        self._most = 1 << 16 if stat.S_ISREG(os.fstat(fd).st_mode) else select.PIPE_BUF
+        # POSIX: a writable pipe takes PIPE_BUF bytes without blocking, but not necessarily more.
+        self._max_write = 1 << 16 if stat.S_ISREG(os.fstat(fd).st_mode) else select.PIPE_BUF
 
     @property
     def full(self) -> bool:
-        """Whether the ranks should wait until somebody has read what is here."""
-        return len(self.pending) > MOST_PENDING
+        """True if the ranks must wait until pending output has been written."""
+        return len(self.pending) > MAX_PENDING_BYTES
 
     def put(self, stream: "Stream | None", data: bytes, prefix: bytes = b"") -> None:
-        """Queues output of a stream (None: of the launcher), with the prefix before each line that begins in it."""
+        """Queues output of a stream (None: of the launcher), with the prefix before each line that starts in it."""
         if self.broken or not data:
             return
         if self._unfinished is not stream or stream is None:
@@ -48,16 +48,16 @@ class Sink:
         self._unfinished = None if data.endswith(b"\n") else stream
 
     def finish_line(self) -> None:
-        """Ends a line that its writer left unfinished, before somebody else's output follows."""
+        """Terminates an unfinished line before output of another stream follows."""
         if self._unfinished is not None:
             self.pending += b"\n"
             self._unfinished = None
 
     def write(self) -> None:
-        """Writes some of what is queued. A reader that has gone away makes the sink broken."""
+        """Writes a part of the pending output. If the reader has closed the pipe, marks the sink as broken."""
         try:
-            written = os.write(self.fd, self.pending[: self._most])
-        except BlockingIOError:  # somebody who shares the file made it non-blocking
+            written = os.write(self.fd, self.pending[: self._max_write])
+        except BlockingIOError:  # another process that shares the file made it non-blocking
             return
         except OSError:
             self.broken = True
@@ -81,7 +81,7 @@ class Stream:
         os.set_blocking(fd, False)
 
     def read(self) -> int:
-        """Takes what has come and says how many bytes that was. The end of the stream closes it."""
+        """Reads available output and returns the number of bytes. Closes the stream at its end."""
         try:
             data = os.read(self.fd, 1 << 16)
         except BlockingIOError:
@@ -93,7 +93,7 @@ class Stream:
         return len(data)
 
     def drain(self) -> None:
-        """Takes what is in the pipe now and closes it. The rank has ended; a process that it left may go on writing."""
+        """Reads what the pipe contains now and closes it. The rank has exited, but its children may go on writing."""
         if self.closed:
             return
         (left,) = struct.unpack("i", fcntl.ioctl(self.fd, termios.FIONREAD, bytes(4)))
@@ -102,21 +102,21 @@ class Stream:
         self.close()
 
     def show(self) -> None:
-        """Passes on an unfinished line."""
+        """Forwards an unfinished line."""
         self.show_at = None
         if self._partial:
             self.sink.put(self, bytes(self._partial), self._prefix)
             self._partial.clear()
 
     def close(self) -> None:
-        """Passes on the rest and gives the pipe back."""
+        """Forwards the rest and closes the pipe."""
         if not self.closed:
             self.show()
             self.closed = True
             os.close(self.fd)
 
     def last_lines(self) -> list[str]:
-        """The end of what was written, as text."""
+        """Returns the last lines of the output as text."""
         return self._tail.decode(errors="backslashreplace").splitlines()[-TAIL_LINES:]
 
     def _take(self, data: bytes) -> None:
@@ -128,14 +128,14 @@ class Stream:
             self._partial.clear()
             self.show_at = None
         self._partial += data[end:]
-        if len(self._partial) >= LONGEST_LINE:
+        if len(self._partial) >= MAX_LINE_BYTES:
             self.show()
         elif self._partial and self.sink.terminal and self.show_at is None:
-            self.show_at = time.monotonic() + PATIENCE
+            self.show_at = time.monotonic() + PARTIAL_LINE_DELAY
 
 
 def open_missing_files() -> None:
-    """Opens /dev/null for each of stdin, stdout and stderr that is closed, before another file takes its number."""
+    """Opens /dev/null for each closed standard stream, so that no other file gets its descriptor."""
     for fd in (0, 1, 2):
         try:
             os.fstat(fd)

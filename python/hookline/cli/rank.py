@@ -1,4 +1,4 @@
-"""One rank as a process: how it is started, signalled and ended together with what it started itself."""
+"""A rank as a process: starts, signals and reaps it together with its child processes."""
 
 import contextlib
 import ctypes
@@ -11,14 +11,14 @@ from collections.abc import Mapping, Sequence
 from .output import Sink, Stream
 
 PR_SET_PDEATHSIG = 1
-# Looked up before any fork: the child must not load libraries.
+# Looked up before any fork: loading libraries is not safe in the child.
 _prctl = ctypes.CDLL(None, use_errno=True).prctl
-# Of the user. The launcher may raise its own; ranks have this one, since select() fails beyond 1024 descriptors.
+# The user's limit. The launcher may raise its own, but ranks keep this one: select() fails beyond 1024 descriptors.
 _DESCRIPTORS = resource.getrlimit(resource.RLIMIT_NOFILE)
 
 
 class Rank:
-    """A running rank. It leads a session of its own, so nothing but the launcher's signals reaches it."""
+    """A running rank. It leads its own session, so that only signals from the launcher reach it."""
 
     def __init__(
         self,
@@ -29,17 +29,17 @@ class Rank:
         prefix: bytes,
         caught: Sequence[signal.Signals],
     ) -> None:
-        """Starts it; OSError if the system refuses. `caught` are the signals that the launcher handles."""
+        """Starts the process; OSError if the system refuses. `caught` lists the signals that the launcher handles."""
         self.number = number
         self.command = command
         self.status: int | None = None
-        self.was_told = False  # True once the launcher has sent it SIGTERM because of a failure
-        self.killed_because: str | None = None  # set when the launcher sends SIGKILL
+        self.sigterm_sent = False  # by the launcher, because of a failure
+        self.kill_reason: str | None = None  # set when the launcher sends SIGKILL
         launcher = os.getpid()
 
         def prepare() -> None:
-            # Between fork and exec. The signals are blocked until here: a handler of the launcher must not run in the
-            # child, where it would write into the launcher's own wake-up socket.
+            # Runs between fork and exec with the signals blocked: a handler of the launcher must not run in the child,
+            # where it would write to the launcher's wake-up socket.
             for number in caught:
                 signal.signal(number, signal.SIG_DFL)
             signal.pthread_sigmask(signal.SIG_SETMASK, mask)
@@ -53,7 +53,7 @@ class Rank:
             try:
                 self._process = subprocess.Popen(
                     command,
-                    # Only one process can sensibly read what is typed.
+                    # Only one process can read the terminal.
                     stdin=None if number == 0 else subprocess.DEVNULL,
                     stdout=pipes[0][1],
                     stderr=pipes[1][1],
@@ -73,24 +73,24 @@ class Rank:
 
     def signal_group(self, number: int) -> None:
         """Signals the rank and the processes that it started."""
-        if self.status is None:  # until it is reaped, the number belongs to it
+        if self.status is None:  # the pid cannot be reused before the rank is reaped
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(self.pid, number)
 
     @property
-    def was_ended(self) -> bool:
-        """True if the launcher's SIGTERM or SIGKILL ended it."""
+    def was_terminated(self) -> bool:
+        """True if a SIGTERM or SIGKILL from the launcher ended the rank."""
         ending = (-signal.SIGTERM, -signal.SIGKILL)
-        return (self.was_told or self.killed_because is not None) and self.status in ending
+        return (self.sigterm_sent or self.kill_reason is not None) and self.status in ending
 
-    def signal_alone(self, number: int) -> None:
-        """Signals the rank's own process."""
+    def signal_process(self, number: int) -> None:
+        """Signals only the rank's process, not its children."""
         if self.status is None:
             with contextlib.suppress(PermissionError):
                 os.kill(self.pid, number)
 
     def reap(self) -> int:
-        """Waits for its end, ends what it left behind, takes the rest of its output; the exit status as Popen's."""
+        """Waits for the rank, kills its remaining children and drains its output. Returns the exit status as Popen."""
         if self.status is None:
             os.waitid(os.P_PIDFD, self.pidfd, os.WEXITED | os.WNOWAIT)
             self.signal_group(signal.SIGKILL)
@@ -109,7 +109,7 @@ def _pipe(undo: contextlib.ExitStack, writers: contextlib.ExitStack) -> tuple[in
 
 
 def describe(status: int) -> str:
-    """An exit status in words."""
+    """Returns an exit status in words."""
     if status >= 0:
         return f"exit code {status}"
     try:

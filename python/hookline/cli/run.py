@@ -1,4 +1,4 @@
-"""`hookline run`: starts a program as several ranks, of one host or as one node's part of a job over several."""
+"""`hookline run`: starts a program as several ranks, on one host or as one node of a multi-node job."""
 
 import argparse
 import contextlib
@@ -13,28 +13,28 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from .control import MAX_NODES, MAX_RANKS
 from .job_token import TokenError, find_token
-from .nodes import FAILED, MeetingError, Nodes, Place, read_master
+from .nodes import EXIT_FAILURE, NodeAgent, NodeSpec, RendezvousError, parse_master_addr
 from .output import open_missing_files
-from .private_store import PrivateStore
 from .rank import Rank, describe
+from .rendezvous_dir import RendezvousDir
 from .supervisor import Supervisor
 
-USAGE, NOT_EXECUTABLE, NOT_FOUND = 2, 126, 127  # as the shells have it
+USAGE, NOT_EXECUTABLE, NOT_FOUND = 2, 126, 127  # the exit codes of POSIX shells
 
 EPILOG = """\
-A program that ends in .py is run by this Python; any other is looked for as a shell would.
-Each rank finds RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, HOOKLINE_STORE and HOOKLINE_TOKEN in its
-environment, and for PyTorch's env:// MASTER_ADDR and MASTER_PORT.
-Rank 0 reads the terminal. If a rank fails, the others are ended, and the exit code is that of
-the first that failed: its own, or 128 plus the number of the signal that ended it.
-On several nodes, start one launcher on each, with the same --nnodes and --master and the same
-token; node 0 is the master's host. HOOKLINE_STORE is then where the launcher of node 0 keeps the
-store; there is also GROUP_RANK, the number of their node. A failure on one node ends the ranks of all.
+A program whose name ends in .py runs with this Python; any other is searched in the PATH.
+Each rank's environment contains RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, HOOKLINE_STORE and
+HOOKLINE_TOKEN, and MASTER_ADDR and MASTER_PORT for PyTorch's env://.
+Rank 0 reads the terminal. If a rank fails, the launcher ends the others and returns the exit code of
+the first failed rank: its own, or 128 plus the number of the signal that ended it.
+For several nodes, start one launcher on each, with the same --nnodes, --master-addr and token; node 0
+runs on the host of --master-addr. HOOKLINE_STORE then names the store on node 0, and GROUP_RANK is the
+node's rank. A failure on one node ends the ranks on all nodes.
 """
 
 
 class LaunchError(Exception):
-    """The program cannot be started; `code` is what the launcher exits with."""
+    """The program cannot be started; `code` is the exit code of the launcher."""
 
     def __init__(self, message: str, code: int) -> None:
         super().__init__(message)
@@ -42,42 +42,42 @@ class LaunchError(Exception):
 
 
 def parse(arguments: Sequence[str]) -> argparse.Namespace:
-    """The command line; exits with a message if it is wrong."""
+    """Parses the command line; exits with a message if it is invalid."""
     parser = argparse.ArgumentParser(
         prog="hookline run",
         usage="hookline run -n RANKS [OPTION ...] [--] PROGRAM [ARGUMENT ...]\n"
         "       hookline run -n RANKS [OPTION ...] -m MODULE [ARGUMENT ...]",
-        description="Starts a program as several ranks on this machine.",
+        description="Starts a program as several ranks on this machine, alone or as one node of several.",
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
     parser.add_argument(
-        "-n", dest="ranks", metavar="RANKS", type=int, required=True, help="how many ranks to start here"
+        "-n", dest="ranks", metavar="RANKS", type=int, required=True, help="number of ranks to start on this node"
     )
-    parser.add_argument("--prefix", action="store_true", help="begin each line of output with its rank, as in '[1] '")
+    parser.add_argument("--prefix", action="store_true", help="prefix each output line with its rank, as in '[1] '")
     parser.add_argument(
         "--grace",
         metavar="SECONDS",
         type=float,
         default=5.0,
-        help="how long a rank that was told to end may take before it is killed (default: 5)",
+        help="time between SIGTERM and SIGKILL when ranks must end (default: 5)",
     )
-    parser.add_argument("--nnodes", metavar="NODES", type=int, help="how many nodes the job has (default: 1)")
-    parser.add_argument("--node-rank", metavar="NODE", type=int, help="which of them this is, from 0 on")
-    parser.add_argument("--master", metavar="HOST:PORT", help="where node 0 is, and a free port there")
+    parser.add_argument("--nnodes", metavar="NODES", type=int, help="number of nodes of the job (default: 1)")
+    parser.add_argument("--node-rank", metavar="NODE", type=int, help="rank of this node, from 0")
+    parser.add_argument("--master-addr", metavar="HOST:PORT", help="the host of node 0 and a free port on it")
     parser.add_argument(
         "--token-file",
         metavar="FILE",
-        help="the secret that the launchers of a job share, readable by this user alone; node 0 makes it if there is "
-        "none (default: the variable HOOKLINE_TOKEN)",
+        help="file with the shared secret of the job's launchers, readable only by this user; node 0 creates it if it "
+        "is missing (default: the environment variable HOOKLINE_TOKEN)",
     )
     parser.add_argument(
         "--timeout",
         metavar="SECONDS",
         type=float,
         default=300.0,
-        help="how long the nodes wait for each other at the beginning (default: 300)",
+        help="time that the nodes wait for each other at the start (default: 300)",
     )
     parser.add_argument("-m", dest="module", action="store_true", help="MODULE: run a Python module, as python -m does")
     parser.add_argument("program", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
@@ -85,83 +85,83 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     if options.program[:1] == ["--"]:
         del options.program[0]
     if options.ranks < 1:
-        parser.error(f"-n {options.ranks}: at least one rank is needed")
+        parser.error(f"-n {options.ranks}: expected at least 1 rank")
     if options.ranks > MAX_RANKS:
-        parser.error(f"-n {options.ranks}: at most {MAX_RANKS} ranks can run on a node")
+        parser.error(f"-n {options.ranks}: expected at most {MAX_RANKS} ranks per node")
     if not 0 <= options.grace < float("inf"):
-        parser.error(f"--grace {options.grace}: must be a number of seconds, 0 or more")
+        parser.error(f"--grace {options.grace}: expected a number of seconds, 0 or more")
     if not options.program:
-        parser.error("a program to run is missing" if not options.module else "-m: a module to run is missing")
-    options.place = place(options, parser)
+        parser.error("no program given" if not options.module else "-m: no module given")
+    options.node_spec = node_spec(options, parser)
     return options
 
 
-def place(options: argparse.Namespace, parser: argparse.ArgumentParser) -> Place | None:
-    """Which node this is; None where the job has no others."""
+def node_spec(options: argparse.Namespace, parser: argparse.ArgumentParser) -> NodeSpec | None:
+    """Returns this node's place in a multi-node job; None for a job on one host."""
     nodes = 1 if options.nnodes is None else options.nnodes
     if nodes < 1:
-        parser.error(f"--nnodes {nodes}: at least one node is needed")
+        parser.error(f"--nnodes {nodes}: expected at least 1 node")
     if nodes > MAX_NODES:
-        parser.error(f"--nnodes {nodes}: a job has at most {MAX_NODES} nodes")
+        parser.error(f"--nnodes {nodes}: expected at most {MAX_NODES} nodes")
     if not 0 < options.timeout < float("inf"):
-        parser.error(f"--timeout {options.timeout}: must be a number of seconds above 0")
-    if nodes > 1 and (options.master is None or options.node_rank is None):
+        parser.error(f"--timeout {options.timeout}: expected a positive number of seconds")
+    if nodes > 1 and (options.master_addr is None or options.node_rank is None):
         parser.error(
-            f"--nnodes {nodes}: --node-rank and --master are needed too, as in --node-rank 0 --master host:port"
+            f"--nnodes {nodes}: --node-rank and --master-addr are required, as in --node-rank 0 --master-addr host:port"
         )
     if options.node_rank is not None and not 0 <= options.node_rank < nodes:
-        parser.error(f"--node-rank {options.node_rank}: with --nnodes {nodes} it is from 0 to {nodes - 1}")
-    if options.master is None:
+        parser.error(f"--node-rank {options.node_rank}: expected 0 to {nodes - 1} with --nnodes {nodes}")
+    if options.master_addr is None:
         return None
-    host, port = read_master(options.master, parser.error)
-    return Place(nodes, options.node_rank or 0, host, port, options.timeout)
+    host, port = parse_master_addr(options.master_addr, parser.error)
+    return NodeSpec(nodes, options.node_rank or 0, host, port, options.timeout)
 
 
 def command_line(program: Sequence[str], module: bool) -> list[str]:
-    """What to execute for a program and its arguments; LaunchError if it is not there or not executable."""
+    """Returns the command for a program and its arguments; LaunchError if it is missing or not executable."""
     name, *arguments = program
     if module:
         top = name.partition(".")[0]
-        # python -m also looks in the current directory; the launcher's own path need not have it.
+        # python -m also searches the current directory, which may be missing from the launcher's own path.
         if not importlib.machinery.PathFinder.find_spec(top, [os.getcwd()]) and not _is_importable(top):
-            raise LaunchError(f"there is no Python module '{top}'", NOT_FOUND)
+            raise LaunchError(f"no Python module '{top}'", NOT_FOUND)
         return [sys.executable, "-m", name, *arguments]
     if name.endswith(".py"):
         if not os.path.isfile(name):
-            raise LaunchError(f"there is no Python file '{name}' (in {os.getcwd()})", NOT_FOUND)
+            raise LaunchError(f"no Python file '{name}' in {os.getcwd()}", NOT_FOUND)
         if not os.access(name, os.R_OK):
-            raise LaunchError(f"'{name}' cannot be read", NOT_EXECUTABLE)
+            raise LaunchError(f"cannot read '{name}'", NOT_EXECUTABLE)
         return [sys.executable, name, *arguments]
     if found := shutil.which(name):
         return [found, *arguments]
     if os.path.dirname(name) and os.path.exists(name):
-        raise LaunchError(f"'{name}' is not an executable file (a Python file ends in .py)", NOT_EXECUTABLE)
-    hint = f"; for the file here, say './{name}'" if os.path.isfile(name) else ""
+        raise LaunchError(f"'{name}' is not an executable file (Python files must end in .py)", NOT_EXECUTABLE)
+    hint = f"; for the file in this directory, use './{name}'" if os.path.isfile(name) else ""
     where = "" if os.path.dirname(name) else " in the PATH"
-    raise LaunchError(f"there is no program '{name}'{where}{hint}", NOT_FOUND)
+    raise LaunchError(f"no program '{name}'{where}{hint}", NOT_FOUND)
 
 
 def _is_importable(name: str) -> bool:
     try:
         return importlib.util.find_spec(name) is not None
-    except ValueError:  # a module that knows nothing about itself, such as __main__
+    except ValueError:  # a module without a spec, such as __main__
         return False
 
 
-OF_SEVERAL_NODES = {"GROUP_RANK", "GROUP_WORLD_SIZE", "NODE_RANK", "TORCHELASTIC_USE_AGENT_STORE"}
+MULTI_NODE_VARIABLES = {"GROUP_RANK", "GROUP_WORLD_SIZE", "NODE_RANK", "TORCHELASTIC_USE_AGENT_STORE"}
 
 
 def environment(
     rank: int, ranks: int, store: str, token: str, base: Mapping[str, str], port: int = 0
 ) -> dict[str, str]:
-    """The environment of one rank, made from the launcher's own; with a port on which PyTorch's ranks may meet."""
-    made = {"PYTHONUNBUFFERED": "1"}  # output appears when it is written, and is not lost with the process
+    """Returns the environment of one rank, derived from the launcher's own; `port` is for PyTorch's store."""
+    result = {"PYTHONUNBUFFERED": "1"}  # output appears when it is written, and is not lost with the process
     if ranks > 1:
-        # Every rank's OpenMP would otherwise use all cores. What the user has set stays.
-        made["OMP_NUM_THREADS"] = str(max(1, len(os.sched_getaffinity(0)) // ranks))
-    # What a launcher of several nodes around this one has said of them is not true of these ranks.
-    made.update({name: value for name, value in base.items() if name not in OF_SEVERAL_NODES})
-    made.update(
+        # Otherwise OpenMP would use all cores in every rank. The user's own value takes precedence.
+        result["OMP_NUM_THREADS"] = str(max(1, len(os.sched_getaffinity(0)) // ranks))
+    # The variables of an outer multi-node launcher do not apply to these ranks.
+    result.update({name: value for name, value in base.items() if name not in MULTI_NODE_VARIABLES})
+    result.update(
         RANK=str(rank),
         WORLD_SIZE=str(ranks),
         LOCAL_RANK=str(rank),
@@ -170,16 +170,16 @@ def environment(
         HOOKLINE_TOKEN=token,
     )
     if port:
-        made.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
-    return made
+        result.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
+    return result
 
 
 @contextlib.contextmanager
 def reserved_port(address: str = "127.0.0.1") -> Iterator[int]:
-    """A port that no other process is given meanwhile, and on which rank 0 may listen; 0 without such an address.
+    """Reserves a port on which rank 0 can serve PyTorch's store; 0 if the address does not exist.
 
-    It is bound and does not listen; the kernel lets another socket with SO_REUSEADDR, as PyTorch's store has it, bind
-    it as well. Programs that do not use torch.distributed never touch it.
+    The reserving socket is bound but does not listen: the kernel assigns the port to no other process, while another
+    socket with SO_REUSEADDR, such as that of PyTorch's store, can still bind it.
     """
     with socket.socket() as reservation:
         reservation.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -188,162 +188,164 @@ def reserved_port(address: str = "127.0.0.1") -> Iterator[int]:
         yield reservation.getsockname()[1]
 
 
-def job_environment(local_rank: int, nodes: Nodes, base: Mapping[str, str]) -> dict[str, str]:
-    """The environment of one rank of a job of several nodes."""
-    node = nodes.place.rank
-    made = environment(local_rank, nodes.ranks[node], nodes.store_url, nodes.token, base)
-    made.update(
-        RANK=str(nodes.first_rank + local_rank),
-        WORLD_SIZE=str(sum(nodes.ranks)),
+def job_environment(local_rank: int, agent: NodeAgent, base: Mapping[str, str]) -> dict[str, str]:
+    """Returns the environment of one rank of a multi-node job."""
+    node = agent.spec.rank
+    result = environment(local_rank, agent.ranks[node], agent.store_url, agent.token, base)
+    result.update(
+        RANK=str(agent.first_rank + local_rank),
+        WORLD_SIZE=str(sum(agent.ranks)),
         GROUP_RANK=str(node),
-        GROUP_WORLD_SIZE=str(nodes.place.nodes),
+        GROUP_WORLD_SIZE=str(agent.spec.nodes),
         NODE_RANK=str(node),
-        MASTER_ADDR=nodes.host,
-        MASTER_PORT=str(nodes.torch_port),
+        MASTER_ADDR=agent.host,
+        MASTER_PORT=str(agent.torch_port),
     )
-    return made
+    return result
 
 
 def ranks_text(ranks: Sequence[Rank]) -> str:
-    """As in "rank 1" or "ranks 0, 2"; a number of ranks where they are many."""
+    """Returns a list of ranks in words, as in "rank 1" or "ranks 0, 2"; "9 ranks" if there are more than 8."""
     if len(ranks) > 8:
         return f"{len(ranks)} ranks"
     return f"rank{'' if len(ranks) == 1 else 's'} {', '.join(str(rank.number) for rank in ranks)}"
 
 
-def outcome(ranks: Sequence[Rank], all_of_them: str) -> str:
-    """Returns what became of these ranks, as in "; the other 3 ranks were ended"; `all_of_them` begins the sentence."""
-    ended = [rank for rank in ranks if rank.was_ended]
+def describe_outcome(ranks: Sequence[Rank], subject: str) -> str:
+    """Describes how these ranks ended, as in "; the other 3 ranks were terminated"; `subject` names all of them."""
+    terminated = [rank for rank in ranks if rank.was_terminated]
     text = ""
-    if ended and len(ended) == len(ranks):
-        text = f"; {all_of_them} ended"
-    elif ended:
-        text = f"; {ranks_text(ended)} {'was' if len(ended) == 1 else 'were'} ended"
-    apart: dict[tuple[bool, int], list[Rank]] = {}
+    if terminated and len(terminated) == len(ranks):
+        text = f"; {subject} terminated"
+    elif terminated:
+        text = f"; {ranks_text(terminated)} {'was' if len(terminated) == 1 else 'were'} terminated"
+    exited: dict[tuple[bool, int], list[Rank]] = {}
     for rank in ranks:
-        if not rank.was_ended and rank.status is not None:
-            apart.setdefault((rank.was_told, rank.status), []).append(rank)
-    for (told, status), some in apart.items():
-        how = "ended after SIGTERM" if told else f"had ended by {'itself' if len(some) == 1 else 'themselves'}"
-        text += f"; {ranks_text(some)} {how} ({describe(status)})"
+        if not rank.was_terminated and rank.status is not None:
+            exited.setdefault((rank.sigterm_sent, rank.status), []).append(rank)
+    for (sigterm_sent, status), some in exited.items():
+        when = "exited after SIGTERM" if sigterm_sent else "had already exited"
+        text += f"; {ranks_text(some)} {when} ({describe(status)})"
     return text
 
 
-def report(supervisor: Supervisor, elsewhere: str | None = None) -> str:
-    """What is said at the end, after all output; nothing if all went well. `elsewhere` is what another node said."""
+def report(supervisor: Supervisor, remote_cause: str | None = None) -> str:
+    """Returns the final report, empty if all ranks succeeded. `remote_cause` is the reason from another node."""
     failure, ranks = supervisor.first_failure, supervisor.ranks
     lines = []
     if supervisor.ended_by is not None:
         lines.append(f"hookline run: ended by {supervisor.ended_by.name}")
-    elif elsewhere is not None:
-        lines.append(f"hookline run: {elsewhere}{outcome(ranks, 'the ranks of this node were')}")
+    elif remote_cause is not None:
+        lines.append(f"hookline run: {remote_cause}{describe_outcome(ranks, 'the ranks of this node were')}")
     elif failure is not None and failure.status is not None:
         lines.append(f"hookline run: rank {failure.number} (pid {failure.pid}) failed: {describe(failure.status)}")
         others = [rank for rank in ranks if rank is not failure]
-        lines[0] += outcome(others, "the other rank was" if len(others) == 1 else f"the other {len(others)} ranks were")
+        subject = "the other rank was" if len(others) == 1 else f"the other {len(others)} ranks were"
+        lines[0] += describe_outcome(others, subject)
         if tail := failure.stderr.last_lines():
-            lines += ["the end of its stderr:", *(f"  {line}" for line in tail)]
-    for because in dict.fromkeys(rank.killed_because for rank in ranks if rank.killed_because):
-        killed = [str(rank.number) for rank in ranks if rank.killed_because == because]
-        lines.append(f"killed{because}: rank {', '.join(killed)}")
+            lines += ["last lines of its stderr:", *(f"  {line}" for line in tail)]
+    for reason in dict.fromkeys(rank.kill_reason for rank in ranks if rank.kill_reason):
+        killed = [str(rank.number) for rank in ranks if rank.kill_reason == reason]
+        lines.append(f"killed {reason}: rank {', '.join(killed)}")
     return "".join(f"{line}\n" for line in lines)
 
 
 def launch(command: Sequence[str], ranks: int, token: str, prefix: bool, grace: float) -> int:
-    """Runs the ranks of one host to their end; returns the exit code for the launcher. OSError if one cannot start."""
-    # The supervisor comes first: from there on no signal ends the launcher before it has cleaned up.
+    """Runs a job on one host and returns the exit code of the launcher. OSError if a rank cannot start."""
+    # The supervisor is entered first: from then on no signal ends the launcher before it has cleaned up.
     with Supervisor(grace) as supervisor:
-        with PrivateStore() as store, reserved_port() as port:
+        with RendezvousDir() as directory, reserved_port() as port:
             try:
                 for rank in range(ranks):
-                    variables = environment(rank, ranks, store.path, token, os.environ, port)
-                    store.watch(supervisor.start(rank, command, variables, prefix))
+                    variables = environment(rank, ranks, directory.path, token, os.environ, port)
+                    directory.kill_with_launcher(supervisor.start(rank, command, variables, prefix))
                 supervisor.wait()
             finally:
-                supervisor.end()
+                supervisor.kill_all()
         supervisor.flush(report(supervisor))
     return exit_code(supervisor.first_failure)
 
 
-def launch_node(command: Sequence[str], nodes: Nodes, prefix: bool, grace: float) -> int:
-    """Runs this node's ranks of a job of several nodes; node 0 returns only when the others have ended as well."""
-    told = []
-    with Supervisor(grace) as supervisor, nodes:
+def launch_node(command: Sequence[str], agent: NodeAgent, prefix: bool, grace: float) -> int:
+    """Runs this node's ranks of a multi-node job. On node 0, returns only after the other nodes have ended."""
+    published = []
+    with Supervisor(grace) as supervisor, agent:
 
-        def tell() -> None:
-            told.append(True)
+        def publish_end() -> None:
+            published.append(True)
             failure, signal = supervisor.first_failure, supervisor.ended_by
             if failure is not None and failure.status is not None and signal is None:
                 text = f"rank {failure.number} (pid {failure.pid}) failed: {describe(failure.status)}"
-                nodes.tell(text, exit_code(failure))
+                agent.publish_end(text, exit_code(failure))
             elif signal is not None:
-                nodes.tell(f"its launcher was ended by {signal.name}", 128 + signal)
+                agent.publish_end(f"the launcher was ended by {signal.name}", 128 + signal)
 
-        def hear() -> None:
-            if nodes.take_news() is not None:
-                supervisor.end_gently()
+        def handle_event() -> None:
+            if agent.take_event() is not None:
+                supervisor.terminate_ranks()
 
-        supervisor.on_end = tell
-        with PrivateStore() as guarded:  # for the guard: the ranks meet at the master
+        supervisor.on_end = publish_end
+        with RendezvousDir() as directory:  # only for its reaper: the ranks use the store on node 0
             try:
-                for local_rank in range(nodes.ranks[nodes.place.rank]):
-                    variables = job_environment(local_rank, nodes, os.environ)
-                    guarded.watch(supervisor.start(nodes.first_rank + local_rank, command, variables, prefix))
-                nodes.watch()  # a thread: only after the last fork
-                supervisor.listen(nodes.events, hear)
-                supervisor.wait(lambda: nodes.place.rank == 0 and not nodes.others_ended)
-                supervisor.stop_listening(nodes.events)
+                for local_rank in range(agent.ranks[agent.spec.rank]):
+                    variables = job_environment(local_rank, agent, os.environ)
+                    rank = agent.first_rank + local_rank
+                    directory.kill_with_launcher(supervisor.start(rank, command, variables, prefix))
+                agent.start_listening()  # starts a thread, so only after the last fork
+                supervisor.add_listener(agent.events, handle_event)
+                supervisor.wait(lambda: agent.spec.rank == 0 and not agent.others_ended)
+                supervisor.remove_listener(agent.events)
             finally:
-                supervisor.end()
-        end = None if told else nodes.end  # what happened here is reported as such
-        elsewhere = f"{end.sender}: {end.text}" if end is not None else None
-        supervisor.flush(report(supervisor, elsewhere))
+                supervisor.kill_all()
+        end = None if published else agent.end  # a failure on this node takes precedence
+        remote_cause = f"{end.sender}: {end.text}" if end is not None else None
+        supervisor.flush(report(supervisor, remote_cause))
     return end.code if end is not None else exit_code(supervisor.first_failure)
 
 
 def raise_descriptor_limit() -> None:
-    """Lets this process open as many files as the system permits: the store of node 0 has connections of all ranks."""
+    """Raises RLIMIT_NOFILE to its hard limit: the store on node 0 has a connection from every rank."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     with contextlib.suppress(OSError, ValueError):
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 def exit_code(failure: Rank | None) -> int:
-    """The launcher's exit code for the first rank that failed."""
+    """Returns the launcher's exit code for the first rank that failed."""
     if failure is None or failure.status is None:
         return 0
     return failure.status if failure.status >= 0 else 128 - failure.status
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Runs the sub-command; returns the exit code."""
+    """Runs the subcommand and returns the exit code."""
     open_missing_files()
     options = parse(arguments)
     try:
         command = command_line(options.program, options.module)
-        place: Place | None = options.place
-        nodes, node = (1, 0) if place is None else (place.nodes, place.rank)
+        spec: NodeSpec | None = options.node_spec
+        nodes, node = (1, 0) if spec is None else (spec.nodes, spec.rank)
         token = find_token(options.token_file, nodes, node, options.timeout, os.environ)
-        if place is None:
+        if spec is None:
             return launch(command, options.ranks, token, options.prefix, options.grace)
         if node == 0:
             raise_descriptor_limit()
         with reserved_port("0.0.0.0") if node == 0 else contextlib.nullcontext(0) as torch_port:
-            # Before the supervisor takes the signals over: one that comes now ends the launcher, and nothing else runs.
-            meeting = Nodes(place, options.ranks, token, torch_port)
-            return launch_node(command, meeting, options.prefix, options.grace)
+            # Joins before the supervisor handles signals: until then a signal ends the launcher, and no rank runs yet.
+            agent = NodeAgent(spec, options.ranks, token, torch_port)
+            return launch_node(command, agent, options.prefix, options.grace)
     except TokenError as error:
         print(f"hookline run: {error}", file=sys.stderr)
         return USAGE
-    except MeetingError as error:
+    except RendezvousError as error:
         print(f"hookline run: {error}", file=sys.stderr)
-        return FAILED
+        return EXIT_FAILURE
     except KeyboardInterrupt:
         print("hookline run: ended by SIGINT", file=sys.stderr)
         return 130
     except LaunchError as error:
         print(f"hookline run: {error}", file=sys.stderr)
         return error.code
-    except OSError as error:  # no more processes, no more files, no room for the store, not a program after all
-        print(f"hookline run: cannot start {options.ranks} x {options.program[0]}: {error}", file=sys.stderr)
+    except OSError as error:  # a resource limit, a full file system, or a file that is not a program
+        print(f"hookline run: cannot start {options.ranks} ranks of {options.program[0]}: {error}", file=sys.stderr)
         return NOT_EXECUTABLE

@@ -1,6 +1,6 @@
-"""The self-test of `hookline doctor`: two ranks add arrays up, and the time that it takes them.
+"""The self-test of `hookline doctor`: an allreduce of two ranks on each backend, verified and timed.
 
-Run as a program it is those ranks: `python -m hookline.cli.self_test threads`, `mpirun -n 2 python -m
+As a program it runs one rank: `python -m hookline.cli.self_test threads`, `mpirun -n 2 python -m
 hookline.cli.self_test mpi`, and `hookline run -n 2 -m hookline.cli.self_test BACKEND` for any other backend.
 """
 
@@ -17,16 +17,16 @@ import numpy as np
 
 import hookline as hl
 
-from .findings import Finding, State, time_text
+from .report import Finding, State, format_duration
 
 RANKS = 2
-SIZES = {"1 KiB": (1 << 8, 200), "4 MiB": (1 << 20, 10)}  # values of float32, and how often
+SIZES = {"1 KiB": (1 << 8, 200), "4 MiB": (1 << 20, 10)}  # number of float32 values, repetitions
 DEADLINE = 60.0
 MISSING = "not installed: "
 
 
 def measure(group: hl.ProcessGroup, sizes: Mapping[str, tuple[int, int]] = SIZES) -> dict[str, float]:
-    """Sums arrays and looks at every value; the median time of each size, in seconds."""
+    """Runs allreduces, verifies every value, and returns the median time in seconds by size."""
     medians = {}
     for name, (values, times) in sizes.items():
         array, taken = np.empty(values, np.float32), []
@@ -38,13 +38,15 @@ def measure(group: hl.ProcessGroup, sizes: Mapping[str, tuple[int, int]] = SIZES
             total = group.size() * (group.size() - 1) // 2 + group.size() * number
             wrong = np.flatnonzero(array != total)
             if wrong.size:
-                raise AssertionError(f"value {wrong[0]} of the sum is {array[wrong[0]]}, not {total}")
+                raise AssertionError(
+                    f"allreduce: wrong sum at index {wrong[0]}: expected {total}, got {array[wrong[0]]}"
+                )
         medians[name] = float(np.median(taken[times // 10 :]))
     return medians
 
 
 def run_threads() -> dict[str, float]:
-    """The test with ranks that are threads of this process."""
+    """Runs the test with ranks that are threads of this process."""
     groups = hl.threads_groups(RANKS)
     other = threading.Thread(target=measure, args=(groups[1],), daemon=True)
     other.start()
@@ -52,7 +54,7 @@ def run_threads() -> dict[str, float]:
 
 
 def command(backend: str) -> list[str]:
-    """What to execute for one backend."""
+    """Returns the command that runs the test on one backend."""
     module = ["-m", __name__, backend]
     if backend == "threads":
         return [sys.executable, *module]
@@ -62,50 +64,50 @@ def command(backend: str) -> list[str]:
 
 
 def environment() -> dict[str, str]:
-    """Has Open MPI start two ranks also where there is one core, and for root."""
-    may = ("OMPI_ALLOW_RUN_AS_ROOT", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "OMPI_MCA_rmaps_base_oversubscribe")
-    return {**os.environ, **dict.fromkeys(may, "1")}
+    """Returns the environment in which Open MPI starts two ranks also on one core and as root."""
+    allowed = ("OMPI_ALLOW_RUN_AS_ROOT", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "OMPI_MCA_rmaps_base_oversubscribe")
+    return {**os.environ, **dict.fromkeys(allowed, "1")}
 
 
 def try_backend(backend: str, line: Sequence[str] | None = None) -> Finding:
-    """Runs the test for one backend in processes of its own."""
+    """Runs the test for one backend in new processes."""
     line = line or command(backend)
     if backend == "mpi" and shutil.which(line[0]) is None:
-        return Finding(State.ABSENT, f"mpi: there is no {line[0]} in the PATH, which starts programs with MPI")
+        return Finding(State.NOT_APPLICABLE, f"mpi: no MPI launcher: {line[0]} is not in the PATH")
     try:
         done = subprocess.run(
             line, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=DEADLINE, env=environment()
         )
     except subprocess.TimeoutExpired:
         return Finding(
-            State.WRONG,
-            f"{backend}: an allreduce of two ranks was not done in {DEADLINE:g} s",
-            f"see where it hangs: HOOKLINE_DEBUG=recorded {' '.join(command(backend))}",
+            State.FAIL,
+            f"{backend}: allreduce of two ranks timed out after {DEADLINE:g} s",
+            f"find where it hangs: HOOKLINE_DEBUG=recorded {' '.join(command(backend))}",
         )
     except OSError as error:
-        return Finding(State.WRONG, f"{backend}: two ranks cannot be started: {error}", "see the limits above")
+        return Finding(State.FAIL, f"{backend}: cannot start two ranks: {error}", "see the limits above")
     if "plm_rsh" in done.stderr:
         return Finding(
-            State.WRONG,
-            "mpi: mpirun finds neither ssh nor rsh, which Open MPI 4 wants on one host, too",
+            State.FAIL,
+            "mpi: mpirun finds neither ssh nor rsh, which Open MPI 4 requires even on one host",
             "install an ssh client, or set OMPI_MCA_plm_rsh_agent=sh",
         )
-    said = done.stdout.strip().splitlines()
-    if said and said[-1].startswith(MISSING):
-        return Finding(State.ABSENT, f"{backend}: {said[-1].removeprefix(MISSING)}")
-    if done.returncode != 0 or not said or not said[-1].startswith("{"):
-        last = (done.stderr.strip().splitlines() or ["nothing was said"])[-1].strip()
+    output = done.stdout.strip().splitlines()
+    if output and output[-1].startswith(MISSING):
+        return Finding(State.NOT_APPLICABLE, f"{backend}: {output[-1].removeprefix(MISSING)}")
+    if done.returncode != 0 or not output or not output[-1].startswith("{"):
+        last = (done.stderr.strip().splitlines() or ["no output"])[-1].strip()
         return Finding(
-            State.WRONG,
-            f"{backend}: two ranks cannot add up: {last}",
-            f"see the limits above, and all of it with: {' '.join(command(backend))}",
+            State.FAIL,
+            f"{backend}: allreduce of two ranks failed: {last}",
+            f"see the limits above; for the full output run: {' '.join(command(backend))}",
         )
-    times = ", ".join(f"{size} in {time_text(taken)}" for size, taken in json.loads(said[-1]).items())
-    return Finding(State.OK, f"{backend}: two ranks add up: {times}")
+    times = ", ".join(f"{size} in {format_duration(taken)}" for size, taken in json.loads(output[-1]).items())
+    return Finding(State.OK, f"{backend}: allreduce of two ranks: {times}")
 
 
 def main(backend: str) -> None:
-    """One rank; the first one prints the times, and a backend that is not there what to install."""
+    """Runs one rank. Rank 0 prints the times, or what to install if the backend is missing."""
     if backend == "threads":
         print(json.dumps(run_threads()))
         return

@@ -1,4 +1,4 @@
-"""Watches over running ranks: moves their output, forwards signals, and ends them all when one fails."""
+"""Supervises running ranks: forwards their output and signals, and ends all of them when one fails."""
 
 import os
 import selectors
@@ -11,20 +11,20 @@ from types import TracebackType
 from .output import Sink, Stream
 from .rank import Rank
 
-# Forwarded to a rank and all that it started, as the terminal would; the grace period begins.
+# Forwarded to a rank's whole process group, as the terminal does. They start the grace period.
 ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
-# Forwarded to the ranks' own processes: a worker process that does not know them would die of them.
+# Forwarded only to the rank's process: a child process without a handler would die of them.
 MESSAGES = (signal.SIGUSR1, signal.SIGUSR2)
 
 
 class Supervisor:
-    """Starts ranks and waits for them, on one thread that sleeps in poll(). A context manager: leaving it ends all."""
+    """Starts ranks and waits for them, on one thread that blocks in poll(). A context manager: exit kills all ranks."""
 
     def __init__(self, grace: float) -> None:
         self.ranks: list[Rank] = []
         self.first_failure: Rank | None = None
         self.ended_by: signal.Signals | None = None
-        # Called once, when the ranks begin to end because one failed or a signal came; set by whoever wants to know.
+        # Called once, when a failure or a signal starts to end the ranks.
         self.on_end: Callable[[], None] = lambda: None
         self._grace = grace
         self._kill_at: float | None = None
@@ -32,12 +32,12 @@ class Supervisor:
         self._interrupts = 0
         self._out, self._err = Sink(1), Sink(2)
         if os.path.sameopenfile(1, 2):
-            self._err = self._out  # one file: lines of stdout and stderr must not be mixed either
-        self._selector = selectors.PollSelector()  # epoll refuses regular files
-        self._held: set[Sink] = set()
+            self._err = self._out  # one file: lines of stdout and stderr must not mix either
+        self._selector = selectors.PollSelector()  # epoll does not support regular files
+        self._full_sinks: set[Sink] = set()
 
     def __enter__(self) -> "Supervisor":
-        """Takes over the signals that are forwarded. One that is ignored, as under nohup, stays ignored."""
+        """Installs handlers for the forwarded signals. An ignored signal, as under nohup, stays ignored."""
         self._wake, wakeup = socket.socketpair()
         self._wake.setblocking(False)
         wakeup.setblocking(False)
@@ -49,8 +49,8 @@ class Supervisor:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        """Ends what still runs, and gives the signals back."""
-        self.end()
+        """Kills the remaining ranks and restores the signal handlers."""
+        self.kill_all()
         for number, handler in self._old_handlers.items():
             signal.signal(number, handler)
         signal.set_wakeup_fd(self._old_wakeup)
@@ -59,7 +59,7 @@ class Supervisor:
         self._wakeup.close()
 
     def start(self, number: int, command: Sequence[str], environment: Mapping[str, str], prefix: bool) -> int:
-        """Starts one rank, its output perhaps with a prefix, and returns its process group; OSError if refused."""
+        """Starts one rank and returns its process group; OSError if the system refuses. `prefix` tags its output."""
         tag = f"[{number}] ".encode() if prefix else b""
         rank = Rank(number, command, environment, (self._out, self._err), tag, self._caught)
         self.ranks.append(rank)
@@ -68,50 +68,50 @@ class Supervisor:
             self._selector.register(stream.fd, selectors.EVENT_READ, stream)
         return rank.pid
 
-    def listen(self, file: socket.socket, call: Callable[[], None]) -> None:
-        """Has `call` called whenever `file` is readable, until stop_listening()."""
-        self._selector.register(file, selectors.EVENT_READ, call)
+    def add_listener(self, file: socket.socket, callback: Callable[[], None]) -> None:
+        """Calls `callback` whenever `file` is readable, until remove_listener()."""
+        self._selector.register(file, selectors.EVENT_READ, callback)
 
-    def stop_listening(self, file: socket.socket) -> None:
-        """Takes back listen()."""
+    def remove_listener(self, file: socket.socket) -> None:
+        """Undoes add_listener()."""
         self._selector.unregister(file)
 
-    def wait(self, waits_on: Callable[[], bool] = lambda: False) -> None:
-        """Returns when every rank has ended and `waits_on` is false, or the ranks were ended."""
-        while any(rank.status is None for rank in self.ranks) or (not self._ending and waits_on()):
-            self._turn()
+    def wait(self, is_busy: Callable[[], bool] = lambda: False) -> None:
+        """Blocks until every rank has exited, and `is_busy` is false or the ranks were terminated."""
+        while any(rank.status is None for rank in self.ranks) or (not self._ending and is_busy()):
+            self._poll_once()
 
-    def end_gently(self) -> None:
-        """Has the ranks end because of something outside, as if one of them had failed."""
+    def terminate_ranks(self) -> None:
+        """Terminates the ranks because of an external event, as if one of them had failed."""
         if not self._ending:
             self._terminate()
 
-    def end(self) -> None:
-        """Kills the ranks that still run."""
+    def kill_all(self) -> None:
+        """Kills and reaps the remaining ranks."""
         for rank in self.ranks:
             rank.signal_group(signal.SIGKILL)
         for rank in self.ranks:
             if rank.status is None:
-                self._forget(rank)
+                self._reap(rank)
 
     def flush(self, text: str) -> None:
-        """Writes `text` after all output, and returns when everything is written or nobody will read it."""
+        """Writes `text` after all output. Blocks until everything is written or the reader is gone."""
         self._err.put(None, text.encode(errors="backslashreplace"))
         if self.ended_by is not None:
             self._kill_at = time.monotonic() + self._grace
         while self._out.pending or self._err.pending:
-            self._turn()
+            self._poll_once()
             if self.ended_by is not None and self._kill_at is None:
-                return  # told to end, and the reader does not read
+                return  # the grace period is over, and the reader does not read
 
-    def _turn(self) -> None:
-        """Waits until something happens, and deals with it."""
-        self._choose()
-        events = [(key.data, key.fileobj) for key, _ in self._selector.select(self._patience())]
+    def _poll_once(self) -> None:
+        """Waits for the next events and handles them."""
+        self._update_polling()
+        events = [(key.data, key.fileobj) for key, _ in self._selector.select(self._poll_timeout())]
         ended = [data for data, _ in events if isinstance(data, Rank)]
         for rank in ended:
-            self._forget(rank)
-        self._judge(ended)
+            self._reap(rank)
+        self._record_failure(ended)
         for data, fileobj in events:
             if isinstance(data, Stream) and not data.closed:
                 self._read(data)
@@ -122,18 +122,18 @@ class Supervisor:
             elif fileobj is self._wake:
                 for number in self._wake.recv(4096):
                     self._forward(signal.Signals(number))
-        self._look_at_clock()
+        self._handle_timers()
 
-    def _choose(self) -> None:
-        """Polls the sinks that have something to write, and not the streams whose sink is full."""
+    def _update_polling(self) -> None:
+        """Polls sinks with pending output, and stops polling streams whose sink is full (backpressure)."""
         for sink in {self._out, self._err}:
             self._poll(sink.fd, selectors.EVENT_WRITE, sink, bool(sink.pending))
-            if sink.broken or sink.full != (sink in self._held):
-                (self._held.add if sink.full else self._held.discard)(sink)
+            if sink.broken or sink.full != (sink in self._full_sinks):
+                (self._full_sinks.add if sink.full else self._full_sinks.discard)(sink)
                 for stream in self._streams():
                     if stream.sink is sink:
                         self._poll(stream.fd, selectors.EVENT_READ, stream, not sink.full)
-                        if sink.broken:  # the rank shall notice, as if it wrote to the closed pipe itself
+                        if sink.broken:  # the rank then gets SIGPIPE, as if it wrote to the closed pipe itself
                             self._close(stream)
 
     def _poll(self, fd: int, event: int, data: object, wanted: bool) -> None:
@@ -146,32 +146,32 @@ class Supervisor:
     def _streams(self) -> Iterable[Stream]:
         return [s for rank in self.ranks for s in (rank.stdout, rank.stderr) if not s.closed]
 
-    def _patience(self) -> float | None:
+    def _poll_timeout(self) -> float | None:
         times = [s.show_at for s in self._streams() if s.show_at is not None]
         if self._kill_at is not None:
             times.append(self._kill_at)
         return max(0.0, min(times) - time.monotonic()) if times else None
 
-    def _look_at_clock(self) -> None:
+    def _handle_timers(self) -> None:
         now = time.monotonic()
         for stream in self._streams():
             if stream.show_at is not None and stream.show_at <= now:
                 stream.show()
         if self._kill_at is not None and self._kill_at <= now:
             self._kill_at = None
-            self._kill(f", because not ended within {self._grace:g} s")
+            self._kill(f"after the grace period of {self._grace:g} s")
 
     def _terminate(self) -> None:
         for rank in self.ranks:
             if rank.status is None:
-                rank.was_told = True
+                rank.sigterm_sent = True
                 rank.signal_group(signal.SIGTERM)
         self._begin_grace()
 
-    def _kill(self, because: str) -> None:
+    def _kill(self, reason: str) -> None:
         for rank in self.ranks:
             if rank.status is None:
-                rank.killed_because = rank.killed_because or because
+                rank.kill_reason = rank.kill_reason or reason
                 rank.signal_group(signal.SIGKILL)
 
     def _read(self, stream: Stream) -> None:
@@ -185,27 +185,27 @@ class Supervisor:
             self._selector.unregister(stream.fd)
         stream.close()
 
-    def _forget(self, rank: Rank) -> None:
+    def _reap(self, rank: Rank) -> None:
         self._selector.unregister(rank.pidfd)
         for stream in (rank.stdout, rank.stderr):
             if not stream.closed and stream.fd in self._selector.get_map():
                 self._selector.unregister(stream.fd)
         rank.reap()
 
-    def _judge(self, ended: list[Rank]) -> None:
-        """Notes the first failure, and has the other ranks end because of it."""
+    def _record_failure(self, ended: list[Rank]) -> None:
+        """Records the first failure and terminates the other ranks."""
         failed = [rank for rank in ended if rank.status != 0]
         if not failed or self.first_failure is not None:
             return
-        # Of several seen at once, a crash is rather the cause of the others' errors than a consequence of them.
+        # Of several failures at once, a crash is more likely the cause of the others than their consequence.
         self.first_failure = min(failed, key=lambda rank: (rank.status is not None and rank.status > 0, rank.number))
-        if not self._ending:  # otherwise they have their signal already
+        if not self._ending:  # otherwise the ranks have already been signalled
             self._terminate()
             self.on_end()
 
     def _forward(self, number: signal.Signals) -> None:
         for rank in self.ranks:
-            (rank.signal_alone if number in MESSAGES else rank.signal_group)(number)
+            (rank.signal_process if number in MESSAGES else rank.signal_group)(number)
         if number in ENDING:
             first = not self._ending
             self.ended_by = self.ended_by or number
@@ -214,7 +214,7 @@ class Supervisor:
                 self.on_end()
         self._interrupts += number == signal.SIGINT
         if self._interrupts > 1:
-            self._kill(" at the second SIGINT")
+            self._kill("by the second SIGINT")
 
     def _begin_grace(self) -> None:
         self._ending = True

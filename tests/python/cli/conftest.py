@@ -1,4 +1,4 @@
-"""Starts `hookline run` for the tests of this folder, with its private directory where a test can look for it."""
+"""Fixture that starts `hookline run`, with its private directory in a folder that the tests can inspect."""
 
 import contextlib
 import os

@@ -1,11 +1,11 @@
-"""Launchers of several nodes on one machine: where they meet, and how they end."""
+"""Launchers of several nodes on one machine: their address and their exit."""
 
 import random
 import subprocess
 
 
 def own_address() -> str:
-    """Returns a loopback address that no other test uses, so that its ports are free."""
+    """Returns a random loopback address: other tests use other addresses, so its ports are free."""
     return f"127.{random.randint(1, 250)}.{random.randint(1, 250)}.{random.randint(2, 250)}"
 
 

@@ -1,4 +1,4 @@
-"""The address on which node 0 listens: what a name stands for, and names that stand for loopback."""
+"""The address on which node 0 listens: name resolution, and names that resolve to loopback."""
 
 import signal
 import socket
@@ -22,12 +22,22 @@ def listening(port: int) -> set[str]:
     return found
 
 
-def test_a_name_is_listened_on_alone(launcher):
+def test_node_0_listens_only_on_the_given_name(launcher):
     launcher.environment["HOOKLINE_TOKEN"] = "0123456789abcdef" * 4
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    arguments = ["--nnodes", "2", "--master", f"localhost:{port}", "-n", "1", "sh", "-c", "echo ready; exec sleep 1000"]
+    arguments = [
+        "--nnodes",
+        "2",
+        "--master-addr",
+        f"localhost:{port}",
+        "-n",
+        "1",
+        "sh",
+        "-c",
+        "echo ready; exec sleep 1000",
+    ]
     processes = [launcher.start("--node-rank", str(node), *arguments) for node in range(2)]
     for process in processes:
         assert launcher.lines(process, 1) == [b"ready\n"]
@@ -42,19 +52,19 @@ def test_a_name_is_listened_on_alone(launcher):
 
 @pytest.fixture
 def resolver(monkeypatch):
-    """Sets what a name stands for, and the addresses of this host."""
+    """Replaces name resolution and the addresses of this host."""
 
     def use(names: dict[str, list[str]], own: dict[str, str]) -> None:
         def lookup(host: str, *_: object, **__: object) -> list[tuple[object, ...]]:
             return [(0, 0, 0, "", (address, 0)) for address in names[host]]
 
         monkeypatch.setattr(socket, "getaddrinfo", lookup)
-        monkeypatch.setattr(addresses, "own_addresses", lambda: own)
+        monkeypatch.setattr(addresses, "host_addresses", lambda: own)
 
     return use
 
 
-def test_what_is_listened_on(resolver):
+def test_listen_address_by_host_name(resolver):
     names = {
         "node0": ["10.0.0.5"],
         "debian": ["127.0.1.1"],
@@ -68,21 +78,21 @@ def test_what_is_listened_on(resolver):
     }
     resolver(names, {"eth0": "10.0.0.5"})
     for host in names:
-        assert addresses.listening_host(host) == ("10.0.0.5" if host == "debian" else host)
+        assert addresses.listen_address(host) == ("10.0.0.5" if host == "debian" else host)
 
 
 def test_a_name_for_loopback_on_a_host_with_several_addresses(resolver):
     resolver({"debian": ["127.0.1.1"]}, {"eth0": "10.0.0.5", "ib0": "10.1.0.5"})
     with pytest.raises(addresses.AddressError) as raised:
-        addresses.listening_host("debian")
+        addresses.listen_address("debian")
     assert str(raised.value) == (
-        "on this host the name 'debian' stands for 127.0.1.1, where other nodes cannot reach it. "
-        "Give the same address on every node, one of 10.0.0.5 (eth0), 10.1.0.5 (ib0)."
+        "on this host 'debian' resolves to the loopback address 127.0.1.1, which other nodes cannot reach. "
+        "Pass the same reachable address on every node, one of 10.0.0.5 (eth0), 10.1.0.5 (ib0)."
     )
 
 
 def test_own_addresses_are_of_this_host():
-    for address in addresses.own_addresses().values():
+    for address in addresses.host_addresses().values():
         assert not address.startswith("127.")
         with socket.socket() as probe:
             probe.bind((address, 0))

@@ -33,15 +33,15 @@ def key(name: str) -> bytes:
 
 @pytest.fixture
 def job(launcher, monkeypatch):
-    """Starts the launchers of a job with a token, which this process has, too."""
+    """Starts the launchers of a job with a token, which this process also has."""
     launcher.environment["HOOKLINE_TOKEN"] = TOKEN
     monkeypatch.setenv("HOOKLINE_TOKEN", TOKEN)
     host = own_address()
     master = f"{host}:29500"
 
     def start(node, count=2, *arguments):
-        place = ["--nnodes", str(count), "--node-rank", str(node), "--master", master, *arguments]
-        return launcher.start(*place, "-n", "1", "sh", "-c", PROGRAM)
+        options = ["--nnodes", str(count), "--node-rank", str(node), "--master-addr", master, *arguments]
+        return launcher.start(*options, "-n", "1", "sh", "-c", PROGRAM)
 
     start.host, start.port = host, 29500
     return start
@@ -66,14 +66,14 @@ def raw_request(job, request: bytes) -> bytes:
 
 
 OUTSIDERS = {
-    "end with code 0": bytes([SET]) + key("end") + text(json.dumps(END).encode()),
+    "end with exit code 0": bytes([SET]) + key("end") + text(json.dumps(END).encode()),
     "end by compare_set": bytes([COMPARE_SET]) + key("end") + text(b"") + text(json.dumps(END).encode()),
     "both nodes have ended": bytes([SET]) + key("ended/0") + text(b"1") + bytes([SET]) + key("ended/1") + text(b"1"),
     "end in garbage": bytes([SET]) + key("end") + text(b"\xff{"),
     "end nested deeply": bytes([SET]) + key("end") + text(b"[" * 200_000),
-    "a beat that is no number": bytes([SET]) + key("beat/1") + text(b"x"),
-    "a beat at its limit": bytes([SET]) + key("beat/1") + text(str(2**63 - 1).encode()),
-    "no beats any more": bytes([DELETE]) + key("beat/1"),
+    "heartbeat that is not a number": bytes([SET]) + key("heartbeat/1") + text(b"x"),
+    "heartbeat at its limit": bytes([SET]) + key("heartbeat/1") + text(str(2**63 - 1).encode()),
+    "deleted heartbeat": bytes([DELETE]) + key("heartbeat/1"),
     "a handshake with a wrong proof": HANDSHAKE + bytes(32) + bytes([SET]) + key("end") + text(b"{}"),
 }
 
@@ -81,7 +81,7 @@ OUTSIDERS = {
 @pytest.mark.parametrize("request_bytes", OUTSIDERS.values(), ids=OUTSIDERS.keys())
 def test_a_client_without_the_token_changes_nothing(launcher, job, request_bytes):
     processes = running(launcher, job)
-    assert text(b"2") not in raw_request(job, request_bytes)  # the number of nodes is not told
+    assert text(b"2") not in raw_request(job, request_bytes)  # the number of nodes is not revealed
     for process in processes:
         process.send_signal(signal.SIGUSR1)
     for process in processes:
@@ -154,14 +154,14 @@ def test_a_node_cannot_be_reported_as_ended_by_others(launcher, job, value):
         assert "Traceback" not in err
 
 
-def test_signs_of_life_cannot_be_spoiled_by_others(launcher, job):
+def test_heartbeats_cannot_be_corrupted_by_others(launcher, job):
     processes = running(launcher, job)
     store = insider(job)
     for node in range(2):
-        store.set(f"beat/{node}", b"x" * 1000)
-    # Each node has replaced it by a beat of its own.
+        store.set(f"heartbeat/{node}", b"x" * 1000)
+    # Each node replaces it by its own heartbeat.
     deadline = time.monotonic() + 30
-    while any(store.get(f"beat/{node}").startswith(b"x") for node in range(2)):
+    while any(store.get(f"heartbeat/{node}").startswith(b"x") for node in range(2)):
         assert time.monotonic() < deadline
         time.sleep(0.05)
     for process in processes:
@@ -193,7 +193,7 @@ HELLOS = {
 
 
 @pytest.mark.parametrize("value", HELLOS.values(), ids=HELLOS.keys())
-def test_a_node_that_introduces_itself_wrongly_is_named(launcher, job, value):
+def test_a_node_with_a_malformed_hello_is_named(launcher, job, value):
     process = job(0)
     insider(job).set("node/1", value)
     code, out, err = ends(process)
@@ -203,7 +203,7 @@ def test_a_node_that_introduces_itself_wrongly_is_named(launcher, job, value):
 
 
 @pytest.mark.parametrize("value", [b"many", b"-1", b"9" * 5000, b"\xff"])
-def test_a_number_of_nodes_that_is_none(launcher, job, value):
+def test_an_invalid_number_of_nodes(launcher, job, value):
     process = job(0, 3)
     store = insider(job)
     store.wait(["nodes"], 30)

@@ -1,4 +1,4 @@
-"""`hookline debug`: dumps of all ranks, merged into what a person wants to know."""
+"""`hookline debug`: the report on the flight recorder dumps of all ranks."""
 
 import json
 import os
@@ -29,14 +29,14 @@ def report(tmp_path: Path, capsys: pytest.CaptureFixture[str], all_groups: list[
     return capsys.readouterr().out
 
 
-def test_nothing_is_wrong(tmp_path, capsys):
+def test_completed_operations(tmp_path, capsys):
     pair = groups(tmp_path)
     works = [g.allreduce([X.copy()]) for g in pair]
     for work in works:
         work.wait()
     out = report(tmp_path, capsys, pair)
     assert "g (threads, 2 ranks)" in out
-    assert "all ranks have done the same operations; nothing is pending" in out
+    assert "all ranks completed the same operations; none are pending" in out
 
 
 def test_a_rank_that_is_behind(tmp_path, capsys):
@@ -46,31 +46,31 @@ def test_a_rank_that_is_behind(tmp_path, capsys):
         work.wait()
     works = [trio[r].allreduce([X.copy()], op=hl.ReduceOp.MAX) for r in (0, 2)]
     out = report(tmp_path, capsys, trio)
-    assert "rank 1 is behind: rank 1 has not called number 2 of lane 0, allreduce (max) of float32[4]" in out
-    assert "in which ranks 0, 2 have been waiting since" in out
+    assert "rank 1 is behind: rank 1 has not called operation 2 in lane 0, allreduce (max) of float32[4]" in out
+    assert "; ranks 0, 2 have been waiting in it since" in out
 
 
-def test_a_rank_inside_what_the_others_have_called(tmp_path, capsys):
+def test_a_rank_inside_an_operation_and_a_missing_dump(tmp_path, capsys):
     pair = groups(tmp_path)
     works = [pair[0].recv([X.copy()], 1), pair[0].barrier()]
     hl.dump_records(pair[0])
     (tmp_path / "g.rank1.json").unlink(missing_ok=True)
     assert main(["debug", str(tmp_path)]) == 0
     out = capsys.readouterr().out
-    assert "no dump of rank 1" in out
-    assert "rank 0 is in number 1 of lane 0, barrier, since" in out
-    assert "rank 0 waits in recv of float32[4], peer 1 since" in out
+    assert "rank 1: no dump found" in out
+    assert "rank 0 is in operation 1 in lane 0, barrier, since" in out
+    assert "rank 0 has been waiting in recv of float32[4], peer 1 since" in out
     del works
 
 
-def test_an_order_that_differs(tmp_path, capsys):
+def test_mismatched_operations(tmp_path, capsys):
     pair = groups(tmp_path)
     works = [pair[0].allreduce([X.copy()]), pair[1].broadcast([X.copy()], root=1)]
     for work in works:
         with pytest.raises(hl.Mismatch):
             work.wait()
     out = report(tmp_path, capsys, pair)
-    assert "the order differs: number 1 of lane 0 is" in out
+    assert "mismatch: operation 1 in lane 0 differs between ranks:" in out
     assert "allreduce of float32[4] on rank 0" in out
     assert "broadcast of float32[4], root 1 on rank 1" in out
     assert "rank 0: allreduce of float32[4] failed at" in out
@@ -78,13 +78,13 @@ def test_an_order_that_differs(tmp_path, capsys):
 
 def test_bad_input(tmp_path, capsys):
     assert main(["debug", str(tmp_path)]) == 2
-    assert "there are no dumps" in capsys.readouterr().err
+    assert "no dumps (*.rank*.json) found in" in capsys.readouterr().err
     assert main(["debug", str(tmp_path / "nowhere")]) == 2
-    assert "is no directory" in capsys.readouterr().err
+    assert "is not a directory" in capsys.readouterr().err
     for text in ("{", "[]", '{"version": 2}', '{"version": 1}', '{"version": 1, "operations": [1]}'):
         (tmp_path / "x.rank0.json").write_text(text)
         assert main(["debug", str(tmp_path)]) == 2
-        assert "is no dump of a recorded group" in capsys.readouterr().err
+        assert "is not a flight recorder dump" in capsys.readouterr().err
 
 
 GOOD = {
@@ -105,7 +105,7 @@ def test_deeply_nested_json_is_an_error_naming_the_file(tmp_path, capsys):
         (tmp_path / "x.rank0.json").write_text(text)
         assert main(["debug", str(tmp_path)]) == 2
         err = capsys.readouterr().err
-        assert f"{tmp_path}/x.rank0.json is no dump of a recorded group: nested too deeply" in err
+        assert f"{tmp_path}/x.rank0.json is not a flight recorder dump: nested too deeply" in err
 
 
 @pytest.mark.parametrize(
@@ -144,7 +144,7 @@ def test_a_field_of_the_wrong_type_or_range_is_named(tmp_path, capsys, field, va
     capsys.readouterr()
     assert main(["debug", str(tmp_path)]) == 2
     err = capsys.readouterr().err
-    assert "x.rank0.json is no dump of a recorded group: " in err
+    assert "x.rank0.json is not a flight recorder dump: " in err
     assert f"'{name}'" in err
 
 
@@ -199,7 +199,7 @@ def test_the_environment_turns_it_on_and_a_signal_dumps(tmp_path):
             [sys.executable, "-m", "hookline", "debug", str(directory)], capture_output=True, text=True, check=False
         )
         assert done.returncode == 0, done.stderr
-        assert "rank 1 is behind: rank 1 has not called number 2 of lane 0, allreduce of float32[5]" in done.stdout
+        assert "rank 1 is behind: rank 1 has not called operation 2 in lane 0, allreduce of float32[5]" in done.stdout
     finally:
         for rank in ranks:
             rank.kill()
@@ -214,4 +214,4 @@ def test_an_unknown_name_in_the_environment(tmp_path):
         text=True,
         check=False,
     )
-    assert "there is no 'checkd'; there are: checked, recorded, nan_checked" in done.stderr
+    assert "unknown name 'checkd'; expected collectives, flight_recorder, nan" in done.stderr

@@ -1,4 +1,4 @@
-"""`hookline run` on several nodes, which here are loopback addresses: meeting, ending together, and what is said."""
+"""`hookline run` on several nodes, which are loopback addresses here: rendezvous, joint end, and messages."""
 
 import json
 import os
@@ -16,10 +16,10 @@ from node_processes import ends, own_address
 import hookline as hl
 from hookline.cli import nodes as node_module
 from hookline.cli import run
-from hookline.cli.control import End, Hello, commitment, encode
+from hookline.cli.control import Hello, JobEnd, commitment, encode
 
-# Says who it is through the store, and waits there for all others.
-MEETING = """\
+# Prints its rank variables after a barrier in the store.
+RENDEZVOUS = """\
 import json, os
 import hookline as hl
 found = hl.rendezvous(timeout=30)
@@ -28,7 +28,7 @@ names = ["RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "GROUP_RANK", "
 names += ["MASTER_ADDR", "HOOKLINE_STORE"]
 print(json.dumps([os.environ.get(name) for name in names]))
 """
-# Ready, and then there until somebody ends it.
+# Prints "ready", then waits for a signal.
 WAITING = "trap 'exit 3' USR1; echo ready; while true; do sleep 1000 & wait; done"
 
 
@@ -39,11 +39,11 @@ def shared_token(launcher):
 
 @pytest.fixture
 def nodes(launcher):
-    """nodes(count, ranks, *command) starts one launcher a node; its `master` is where they meet."""
+    """Returns start(node, count, *arguments), which starts the launcher of a node; `master` is its --master-addr."""
     master = f"{own_address()}:29500"
 
     def start(node, count, *arguments):
-        return launcher.start("--nnodes", str(count), "--node-rank", str(node), "--master", master, *arguments)
+        return launcher.start("--nnodes", str(count), "--node-rank", str(node), "--master-addr", master, *arguments)
 
     start.master = master
     return start
@@ -51,8 +51,8 @@ def nodes(launcher):
 
 def test_ranks_of_uneven_nodes_find_each_other(launcher, nodes):
     launcher.environment["HOOKLINE_STORE"] = "/a/launcher/around/this/one"
-    program = launcher.program(MEETING)
-    # The others may well come before the master.
+    program = launcher.program(RENDEZVOUS)
+    # The other nodes may start before node 0.
     processes = [nodes(node, 3, "-n", ranks, program) for node, ranks in ((2, "1"), (1, "3"), (0, "2"))]
     rows = []
     for process in processes:
@@ -81,26 +81,26 @@ def test_a_failure_on_one_node_ends_the_others_with_its_exit_code(launcher, node
     assert code == 3
     name = socket.gethostname()
     assert err.startswith(f"hookline run: node 1 ({name}): rank ")
-    assert "failed: exit code 3; the ranks of this node were ended" in err
+    assert "failed: exit code 3; the ranks of this node were terminated" in err
 
 
-def test_a_node_that_fails_and_ends_between_two_looks_has_failed(monkeypatch):
-    place = node_module.Place(nodes=1, rank=0, host="127.0.0.1", port=0, patience=30)
-    job = node_module.Nodes(place, 1, "0123456789abcdef")
-    job.place = replace(place, nodes=2)
-    job._hellos.append(Hello(1, "other", 0, commitment(b"secret")))
+def test_a_node_that_fails_and_ends_between_two_polls_has_failed(monkeypatch):
+    spec = node_module.NodeSpec(nodes=1, rank=0, host="127.0.0.1", port=0, timeout=30)
+    agent = node_module.NodeAgent(spec, 1, "0123456789abcdef")
+    agent.spec = replace(spec, nodes=2)
+    agent._hellos.append(Hello(1, "other", 0, commitment(b"secret")))
 
-    def fail_after_the_look(store, *_):
-        store.set("beat/1", b"1")
-        store.set("end", encode(End(1, "rank 1 failed", 3, "secret")))
+    def fail_after_poll(store, *_):
+        store.set("heartbeat/1", b"1")
+        store.set("end", encode(JobEnd(1, "rank 1 failed", 3, "secret")))
         store.set("ended/1", b"secret")
         return False
 
-    monkeypatch.setattr(node_module, "_wait", fail_after_the_look)
-    with job:
-        job.others_ended = False
-        job.watch()
-        assert job.take_news() == node_module.JobEnd("node 1 (other)", "rank 1 failed", 3)
+    monkeypatch.setattr(node_module, "_wait", fail_after_poll)
+    with agent:
+        agent.others_ended = False
+        agent.start_listening()
+        assert agent.take_event() == node_module.JobEndReport("node 1 (other)", "rank 1 failed", 3)
 
 
 def test_node_0_waits_for_the_others(launcher, nodes):
@@ -124,10 +124,10 @@ def test_a_signal_to_one_launcher_ends_the_job(launcher, nodes, node):
     assert (code, err) == (128 + signal.SIGTERM, "hookline run: ended by SIGTERM\n")
     code, _, err = ends(processes[1 - node])
     assert code == 128 + signal.SIGTERM
-    assert f"node {node} ({socket.gethostname()}): its launcher was ended by SIGTERM" in err
+    assert f"node {node} ({socket.gethostname()}): the launcher was ended by SIGTERM" in err
 
 
-def test_a_master_that_is_killed_ends_the_others(launcher, nodes):
+def test_a_killed_launcher_of_node_0_ends_the_others(launcher, nodes):
     processes = [nodes(n, 2, "-n", "1", "sh", "-c", WAITING) for n in range(2)]
     for process in processes:
         launcher.lines(process, 1)
@@ -137,36 +137,36 @@ def test_a_master_that_is_killed_ends_the_others(launcher, nodes):
     assert "node 0" in err
     assert nodes.master in err
     assert "lost" in err
-    deadline = time.monotonic() + 30  # the guard of the killed one removes its directory
+    deadline = time.monotonic() + 30  # the reaper of the killed launcher removes its directory
     while list(launcher.runtime.iterdir()) and time.monotonic() < deadline:
         time.sleep(0.02)
 
 
-def start_impatient(launcher, nodes, node):
-    """Starts a launcher that waits 1.5 s, not 30 s, for a sign of life of the others."""
+def start_with_short_timeout(launcher, nodes, node):
+    """Starts a launcher with a heartbeat timeout of 1.5 s instead of 30 s."""
     program = launcher.program(
-        "import sys\nfrom hookline.cli import main, nodes\nnodes.SILENCE = 1.5\nsys.exit(main(sys.argv[1:]))",
+        "import sys\nfrom hookline.cli import main, nodes\nnodes.HEARTBEAT_TIMEOUT = 1.5\nsys.exit(main(sys.argv[1:]))",
         "short.py",
     )
-    place = ["--nnodes", "2", "--node-rank", str(node), "--master", nodes.master]
+    options = ["--nnodes", "2", "--node-rank", str(node), "--master-addr", nodes.master]
     return subprocess.Popen(
-        [sys.executable, program, "run", *place, "-n", "1", "sh", "-c", WAITING],
+        [sys.executable, program, "run", *options, "-n", "1", "sh", "-c", WAITING],
         env=launcher.environment,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
     )
 
 
-def test_a_master_that_is_stopped_ends_the_others(launcher, nodes):
+def test_a_stopped_launcher_of_node_0_ends_the_others(launcher, nodes):
     first = nodes(0, 2, "-n", "1", "sh", "-c", WAITING)
-    second = start_impatient(launcher, nodes, 1)
+    second = start_with_short_timeout(launcher, nodes, 1)
     try:
         launcher.lines(first, 1)
         launcher.lines(second, 1)
         first.send_signal(signal.SIGSTOP)
         code, _, err = ends(second, 60)
         assert code == 1
-        assert f"node 0 ({socket.gethostname()}): the store that its launcher keeps is lost: " in err
+        assert f"node 0 ({socket.gethostname()}): lost the connection to its store: " in err
     finally:
         second.kill()
         second.wait()
@@ -197,16 +197,16 @@ def test_node_0_serves_more_clients_than_its_soft_limit_of_descriptors(launcher,
         ends(process)
 
 
-def test_a_launcher_that_is_silent_ends_the_job(launcher, nodes):
+def test_a_launcher_without_heartbeats_ends_the_job(launcher, nodes):
     second = nodes(1, 2, "-n", "1", "sh", "-c", WAITING)
-    first = start_impatient(launcher, nodes, 0)
+    first = start_with_short_timeout(launcher, nodes, 0)
     try:
         launcher.lines(first, 1)
         launcher.lines(second, 1)
         second.send_signal(signal.SIGSTOP)
         code, _, err = ends(first)
         assert code == 1
-        assert f"node 1 ({socket.gethostname()}) has given no sign of life for 1.5 s" in err
+        assert f"no heartbeat from node 1 ({socket.gethostname()}) for 1.5 s" in err
     finally:
         first.kill()
         first.wait()
@@ -224,7 +224,7 @@ def test_a_port_in_use(launcher, nodes):
     assert "Traceback" not in err
 
 
-def test_something_else_listens_at_the_master(launcher, nodes):
+def test_another_program_listens_at_the_master_address(launcher, nodes):
     host, _, port = nodes.master.partition(":")
     with socket.create_server((host, int(port))):
         code, _, err = ends(nodes(1, 2, "--timeout", "1", "-n", "1", "true"))
@@ -234,34 +234,43 @@ def test_something_else_listens_at_the_master(launcher, nodes):
 
 @pytest.mark.parametrize("node", ["0", "1"])
 def test_a_host_that_does_not_exist(launcher, node):
-    arguments = ["--nnodes", "2", "--node-rank", node, "--master", "no-such-host.invalid:29500", "--timeout", "0.5"]
+    arguments = [
+        "--nnodes",
+        "2",
+        "--node-rank",
+        node,
+        "--master-addr",
+        "no-such-host.invalid:29500",
+        "--timeout",
+        "0.5",
+    ]
     code, out, err = ends(launcher.start(*arguments, "-n", "1", "true"))
     assert (code, out) == (1, "")
-    assert "--master no-such-host.invalid:29500: the host name 'no-such-host.invalid' does not resolve" in err
-    assert "trying again for 0.5 s" in err
+    assert "--master-addr no-such-host.invalid:29500: the host name 'no-such-host.invalid' does not resolve" in err
+    assert "retrying for 0.5 s" in err
     assert "Traceback" not in err
 
 
 def test_an_address_of_another_machine(launcher):
-    arguments = ["--nnodes", "2", "--node-rank", "0", "--master", "192.0.2.77:29500", "--timeout", "5"]
+    arguments = ["--nnodes", "2", "--node-rank", "0", "--master-addr", "192.0.2.77:29500", "--timeout", "5"]
     code, _, err = ends(launcher.start(*arguments, "-n", "1", "true"))
     assert code == 1
     assert "192.0.2.77:29500" in err
     assert "no address of this machine" in err
 
 
-def test_a_node_that_never_comes(launcher, nodes):
+def test_a_node_that_never_joins(launcher, nodes):
     first = nodes(0, 3, "--timeout", "1.5", "-n", "1", "true")
     second = nodes(2, 3, "--timeout", "20", "-n", "1", "true")
     code, out, err = ends(first)
     assert (code, out) == (1, "")
-    assert f"of 3 nodes, node 1 did not come to {nodes.master} within 1.5 s" in err
-    code, _, err = ends(second)  # is told, and does not wait for its own timeout
+    assert f"node 1 of 3 did not join at {nodes.master} within 1.5 s" in err
+    code, _, err = ends(second)  # ends with node 0, before its own timeout
     assert code == 1
-    assert "node 1 did not come within 1.5 s" in err or "lost" in err or "closed" in err
+    assert "node 1 did not join within 1.5 s" in err or "lost" in err or "closed" in err
 
 
-def test_a_master_that_never_comes(launcher, nodes):
+def test_a_node_0_that_never_starts(launcher, nodes):
     code, _, err = ends(nodes(1, 2, "--timeout", "0.5", "-n", "1", "true"))
     assert code == 1
     assert nodes.master in err
@@ -275,11 +284,11 @@ def test_launchers_that_contradict_each_other(launcher, nodes):
     first_to_end = wait_for_one(first, again)
     code, _, err = ends(first_to_end)
     assert code == 1
-    assert f"--node-rank 1: another launcher at {nodes.master} says the same" in err
+    assert f"--node-rank 1: another launcher at {nodes.master} has the same --node-rank" in err
 
     code, _, err = ends(nodes(1, 4, "-n", "1", "true"))
     assert code == 1
-    assert f"--nnodes 4: another launcher at {nodes.master} says --nnodes 3" in err
+    assert f"--nnodes 4: another launcher at {nodes.master} was started with --nnodes 3" in err
     for process in (master, again if first_to_end is first else first):
         code, _, err = ends(process)
         assert code == 1
@@ -314,22 +323,25 @@ def test_an_interrupt_while_waiting_for_the_others(launcher, nodes):
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["--nnodes", "0"], "at least one node"),
-        (["--nnodes", "32768"], "a job has at most 32767 nodes"),
-        (["--nnodes", "2"], "--node-rank and --master are needed too"),
-        (["--nnodes", "2", "--node-rank", "0"], "--node-rank and --master are needed too"),
-        (["--nnodes", "2", "--node-rank", "2", "--master", "h:1"], "--node-rank 2: with --nnodes 2 it is from 0 to 1"),
-        (["--nnodes", "2", "--node-rank", "-1", "--master", "h:1"], "--node-rank -1"),
-        (["--master", "host"], "write host:port"),
-        (["--master", ":1"], "write host:port"),
-        (["--master", "host:"], "the port must be a number"),
-        (["--master", "host:0"], "from 1 to 65535"),
-        (["--master", "host:65536"], "from 1 to 65535"),
-        (["--master", "::1:29500"], "in brackets"),
-        (["--master", "h:1", "--timeout", "0"], "--timeout 0.0"),
+        (["--nnodes", "0"], "at least 1 node"),
+        (["--nnodes", "32768"], "expected at most 32767 nodes"),
+        (["--nnodes", "2"], "--node-rank and --master-addr are required"),
+        (["--nnodes", "2", "--node-rank", "0"], "--node-rank and --master-addr are required"),
+        (
+            ["--nnodes", "2", "--node-rank", "2", "--master-addr", "h:1"],
+            "--node-rank 2: expected 0 to 1 with --nnodes 2",
+        ),
+        (["--nnodes", "2", "--node-rank", "-1", "--master-addr", "h:1"], "--node-rank -1"),
+        (["--master-addr", "host"], "expected HOST:PORT"),
+        (["--master-addr", ":1"], "expected HOST:PORT"),
+        (["--master-addr", "host:"], "expected a port from 1"),
+        (["--master-addr", "host:0"], "from 1 to 65535"),
+        (["--master-addr", "host:65536"], "from 1 to 65535"),
+        (["--master-addr", "::1:29500"], "in brackets"),
+        (["--master-addr", "h:1", "--timeout", "0"], "--timeout 0.0"),
     ],
 )
-def test_what_is_wrong_with_the_command_line(capfd, arguments, words):
+def test_invalid_command_lines(capfd, arguments, words):
     with pytest.raises(SystemExit) as ended:
         sys.exit(run.main([*arguments, "-n", "1", "true"]))
     assert ended.value.code == 2
@@ -337,12 +349,13 @@ def test_what_is_wrong_with_the_command_line(capfd, arguments, words):
 
 
 def test_one_node_with_a_master_and_an_address_in_brackets():
-    options = run.parse(["--master", "[::1]:29500", "-n", "2", "true"])
-    assert (options.place.nodes, options.place.rank, options.place.host, options.place.port) == (1, 0, "::1", 29500)
-    assert run.parse(["-n", "2", "true"]).place is None
+    options = run.parse(["--master-addr", "[::1]:29500", "-n", "2", "true"])
+    spec = options.node_spec
+    assert (spec.nodes, spec.rank, spec.host, spec.port) == (1, 0, "::1", 29500)
+    assert run.parse(["-n", "2", "true"]).node_spec is None
 
 
-# PyTorch's own rendezvous, and our group over what it meets in.
+# PyTorch's own rendezvous through env://.
 TORCH = """\
 import os, torch, torch.distributed as dist
 dist.init_process_group("gloo")
@@ -363,7 +376,7 @@ def test_a_pytorch_program(launcher, nodes):
 
 
 def test_torchrun_on_two_nodes(launcher, tmp_path):
-    program = launcher.program(MEETING)
+    program = launcher.program(RENDEZVOUS)
     host = own_address()
     base = [sys.executable, "-m", "torch.distributed.run", "--nnodes=2", "--nproc-per-node=1", "--rdzv-backend=c10d"]
     base += [f"--rdzv-endpoint={host}:29400", "--rdzv-id=job", "--local-addr=127.0.0.1"]

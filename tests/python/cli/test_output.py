@@ -1,14 +1,14 @@
-"""Lines of two streams in one sink, fed in an order that the test chooses."""
+"""Line buffering: lines of two streams in one sink, in an order that the test controls."""
 
 import os
 
 import pytest
 
-from hookline.cli.output import LONGEST_LINE, MOST_PENDING, Sink, Stream
+from hookline.cli.output import MAX_LINE_BYTES, MAX_PENDING_BYTES, Sink, Stream
 
 
 class Feed:
-    """A stream with the end that a rank would write to."""
+    """A stream together with the write end of its pipe."""
 
     def __init__(self, sink, prefix=b""):
         reader, self.writer = os.pipe()
@@ -44,28 +44,28 @@ def test_a_long_line_is_held_back_until_it_is_complete(sink):
 
 def test_a_line_beyond_the_bound_is_passed_on_in_pieces(sink):
     one, two = Feed(sink, b"[1] "), Feed(sink, b"[2] ")
-    one.write(b"1" * LONGEST_LINE)
+    one.write(b"1" * MAX_LINE_BYTES)
     two.write(b"2\n")
     one.write(b"1\n")
-    assert sink.pending == b"[1] " + b"1" * LONGEST_LINE + b"\n[2] 2\n[1] 1\n"
+    assert sink.pending == b"[1] " + b"1" * MAX_LINE_BYTES + b"\n[2] 2\n[1] 1\n"
     one.close()
     two.close()
 
 
-def test_a_piece_continues_its_line_if_nobody_came_between(sink):
+def test_a_piece_continues_its_line_without_output_in_between(sink):
     one = Feed(sink, b"[1] ")
-    one.write(b"1" * LONGEST_LINE)
+    one.write(b"1" * MAX_LINE_BYTES)
     one.write(b"1\n")
-    assert sink.pending == b"[1] " + b"1" * (LONGEST_LINE + 1) + b"\n"
+    assert sink.pending == b"[1] " + b"1" * (MAX_LINE_BYTES + 1) + b"\n"
     one.close()
 
 
 def test_a_sink_is_full_until_it_is_written(sink):
     one = Feed(sink)
-    one.write(b"x\n" * MOST_PENDING)
+    one.write(b"x\n" * MAX_PENDING_BYTES)
     assert sink.full
     while sink.pending:
         sink.write()
     assert not sink.full
-    assert os.fstat(sink.fd).st_size == 2 * MOST_PENDING
+    assert os.fstat(sink.fd).st_size == 2 * MAX_PENDING_BYTES
     one.close()

@@ -1,4 +1,4 @@
-"""One program that meets its peers by env://, unchanged under hookline run, torchrun and mpirun."""
+"""Rendezvous by env://: one program, unchanged under hookline run, torchrun and mpirun."""
 
 import os
 import random
@@ -46,7 +46,7 @@ def test_ranks_meet_under_other_launchers(tmp_path, command, store):
     assert sorted(done.stdout.splitlines()) == expected(2, store)
 
 
-# Makes groups one after another, of which each is gone before the next one or stays.
+# Creates groups one after another, and either drops each before the next or keeps all.
 AGAIN = """\
 import sys
 import numpy as np
@@ -65,7 +65,7 @@ print(sums)
 
 
 def served_by_rank_0(ranks, program, *arguments):
-    """Starts ranks that no launcher told more than where rank 0 serves, and returns what they printed."""
+    """Starts ranks without a launcher, given only the address of rank 0, and returns their output."""
     address = f"127.{random.randint(1, 250)}.{random.randint(1, 250)}.{random.randint(2, 250)}"  # its ports are free
     known = {**os.environ, "MASTER_ADDR": address, "MASTER_PORT": "29500"}
     processes = [
@@ -111,7 +111,7 @@ def test_groups_one_after_another_where_rank_0_serves(tmp_path, keeps):
     assert served_by_rank_0(range(3), str(program), "gloo", keeps) == ["[3, 3, 3, 3]\n"] * 3
 
 
-# Ends as soon as it knows, the rank that serves too.
+# Exits as soon as it gets the error, also on the rank that serves.
 MISSING = """\
 import os, sys
 import hookline as hl
@@ -124,7 +124,7 @@ os._exit(0)
 """
 
 
-def test_a_rank_that_never_comes_is_named_on_all_others(tmp_path):
+def test_a_rank_that_never_joins_is_named_on_all_others(tmp_path):
     program = tmp_path / "program.py"
     program.write_text(MISSING)
     assert served_by_rank_0(range(3), str(program)) == ["rank 3 did not come\n"] * 3

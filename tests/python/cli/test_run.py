@@ -1,4 +1,4 @@
-"""`hookline run`: what the ranks are given, what comes out, and what is said before anything is started."""
+"""`hookline run`: the rank environment, forwarded output, and errors before the start."""
 
 import importlib.metadata
 import os
@@ -43,8 +43,8 @@ def test_ranks_share_the_cores_unless_the_user_says_otherwise():
     assert run.environment(0, 10 * cores, "s", "t", {})["OMP_NUM_THREADS"] == "1"
     assert run.environment(0, 2, "s", "t", {"OMP_NUM_THREADS": "3"})["OMP_NUM_THREADS"] == "3"
     assert run.environment(0, 2, "s", "t", {"RANK": "9"})["RANK"] == "0"
-    of_another_launcher = {"GROUP_RANK": "1", "NODE_RANK": "1", "TORCHELASTIC_USE_AGENT_STORE": "True"}
-    assert run.environment(0, 2, "s", "t", of_another_launcher) == run.environment(0, 2, "s", "t", {})
+    outer_launcher = {"GROUP_RANK": "1", "NODE_RANK": "1", "TORCHELASTIC_USE_AGENT_STORE": "True"}
+    assert run.environment(0, 2, "s", "t", outer_launcher) == run.environment(0, 2, "s", "t", {})
 
 
 def test_a_port_is_kept_for_rank_0_where_pytorchs_store_can_listen(launcher):
@@ -192,27 +192,27 @@ def test_closed_standard_files(launcher):
 @pytest.mark.parametrize(
     ("arguments", "code", "words"),
     [
-        (["-n", "0", "echo"], 2, "at least one rank"),
-        (["-n", "-1", "echo"], 2, "at least one rank"),
+        (["-n", "0", "echo"], 2, "at least 1 rank"),
+        (["-n", "-1", "echo"], 2, "at least 1 rank"),
         (["-n", "65537", "echo"], 2, "at most 65536 ranks"),
         (["-n", "x", "echo"], 2, "invalid int value: 'x'"),
         (["echo"], 2, "required: -n"),
-        (["-n", "2"], 2, "a program to run is missing"),
-        (["-n", "2", "--"], 2, "a program to run is missing"),
-        (["-n", "2", "-m"], 2, "a module to run is missing"),
+        (["-n", "2"], 2, "no program given"),
+        (["-n", "2", "--"], 2, "no program given"),
+        (["-n", "2", "-m"], 2, "no module given"),
         (["-n", "2", "--grace", "-1", "echo"], 2, "--grace -1.0"),
         (["-n", "2", "--grace", "nan", "echo"], 2, "--grace nan"),
         (["-n", "2", "--unknown", "echo"], 2, "--unknown"),
         (["-n", "2", "no_such_program"], 127, "no program 'no_such_program' in the PATH"),
         (["-n", "2", "./no_such_program"], 127, "no program './no_such_program'"),
-        (["-n", "2", "plain"], 127, "say './plain'"),
+        (["-n", "2", "plain"], 127, "use './plain'"),
         (["-n", "2", "no_such.py"], 127, "no Python file 'no_such.py'"),
         (["-n", "2", "-m", "no_such.module"], 127, "no Python module 'no_such'"),
         (["-n", "2", "./plain"], 126, "not an executable file"),
         (["-n", "2", "/"], 126, "not an executable file"),
     ],
 )
-def test_what_cannot_be_started_is_said_at_once(tmp_path, monkeypatch, capfd, arguments, code, words):
+def test_programs_that_cannot_start_are_reported_at_once(tmp_path, monkeypatch, capfd, arguments, code, words):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "plain").touch()
     with pytest.raises(SystemExit) as ended:
@@ -223,11 +223,11 @@ def test_what_cannot_be_started_is_said_at_once(tmp_path, monkeypatch, capfd, ar
     assert words in err
 
 
-def test_an_executable_file_that_is_no_program(launcher):
+def test_an_executable_file_that_is_not_a_program(launcher):
     os.chmod(launcher.program("\0\1\2", "nonsense"), 0o755)
     done = launcher.run("-n", "2", "./nonsense")
     assert (done.returncode, done.stdout) == (126, b"")
-    assert done.stderr.startswith(b"hookline run: cannot start 2 x ./nonsense: ")
+    assert done.stderr.startswith(b"hookline run: cannot start 2 ranks of ./nonsense: ")
     assert b"Exec format error" in done.stderr
 
 
@@ -252,12 +252,12 @@ def test_help(launcher, capsys):
 def test_command_line_without_a_command(capsys):
     assert cli.main([]) == 2
     assert cli.main(["nonsense"]) == 2
-    assert "no command 'nonsense'" in capsys.readouterr().err
+    assert "unknown command 'nonsense'" in capsys.readouterr().err
     assert cli.main(["--version"]) == 0
     assert capsys.readouterr().out.startswith("hookline 0.")
 
 
-def test_a_reader_that_has_seen_enough():
+def test_a_closed_stdout_is_not_an_error():
     command = [sys.executable, "-m", "hookline", "hooks"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         process.stdout.close()

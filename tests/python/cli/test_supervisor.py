@@ -1,4 +1,4 @@
-"""How ranks end: failures, signals, processes left behind, and a launcher that is killed."""
+"""The end of ranks: failures, signals, orphaned processes, and a killed launcher."""
 
 import os
 import signal
@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-# Says that it is ready, without flushing, then names each signal that it gets, until SIGUSR2.
+# Prints "ready" without flushing, then the name of each received signal, until SIGUSR2.
 LISTENER = """\
 import os, signal
 every = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2}
@@ -35,8 +35,8 @@ def test_the_first_failure_is_reported_and_ends_the_others(launcher):
     text = done.stderr.decode()
     report = text[text.index("hookline run:") :].splitlines()
     pid = int(done.stdout)
-    assert report[0] == f"hookline run: rank 2 (pid {pid}) failed: exit code 7; the other 3 ranks were ended"
-    assert report[1:] == ["the end of its stderr:", *(f"  line {i}" for i in range(81, 100)), r"  unfinished \udcff"]
+    assert report[0] == f"hookline run: rank 2 (pid {pid}) failed: exit code 7; the other 3 ranks were terminated"
+    assert report[1:] == ["last lines of its stderr:", *(f"  line {i}" for i in range(81, 100)), r"  unfinished \udcff"]
     assert text.startswith("".join(f"line {i}\n" for i in range(100)))
 
 
@@ -44,26 +44,26 @@ def test_a_crash_is_named(launcher):
     done = launcher.run("-n", "2", "sh", "-c", "test $RANK = 0 && kill -SEGV $$; sleep 1000")
     assert done.returncode == 128 + signal.SIGSEGV
     assert b"rank 0 (pid " in done.stderr
-    assert b"failed: signal 11 (SIGSEGV); the other rank was ended" in done.stderr
-    assert b"the end of its stderr" not in done.stderr
+    assert b"failed: signal 11 (SIGSEGV); the other rank was terminated" in done.stderr
+    assert b"last lines of its stderr" not in done.stderr
 
 
 WAITS, EXITS = "echo $$; exec sleep 1000", "echo $$; exit 0"
 
 
 @pytest.mark.parametrize(
-    ("others", "told"),
+    ("others", "text"),
     [
-        ([WAITS], "; the other rank was ended"),
-        ([WAITS, WAITS], "; the other 2 ranks were ended"),
-        ([EXITS], "; rank 1 had ended by itself (exit code 0)"),
-        ([EXITS, EXITS], "; ranks 1, 2 had ended by themselves (exit code 0)"),
-        ([EXITS, WAITS], "; rank 2 was ended; rank 1 had ended by itself (exit code 0)"),
-        ([WAITS, WAITS, EXITS], "; ranks 1, 2 were ended; rank 3 had ended by itself (exit code 0)"),
-        (["trap 'exit 5' TERM; echo $$; sleep 1000 & wait"], "; rank 1 ended after SIGTERM (exit code 5)"),
+        ([WAITS], "; the other rank was terminated"),
+        ([WAITS, WAITS], "; the other 2 ranks were terminated"),
+        ([EXITS], "; rank 1 had already exited (exit code 0)"),
+        ([EXITS, EXITS], "; ranks 1, 2 had already exited (exit code 0)"),
+        ([EXITS, WAITS], "; rank 2 was terminated; rank 1 had already exited (exit code 0)"),
+        ([WAITS, WAITS, EXITS], "; ranks 1, 2 were terminated; rank 3 had already exited (exit code 0)"),
+        (["trap 'exit 5' TERM; echo $$; sleep 1000 & wait"], "; rank 1 exited after SIGTERM (exit code 5)"),
     ],
 )
-def test_what_became_of_the_other_ranks(launcher, others, told):
+def test_the_report_describes_the_other_ranks(launcher, others, text):
     cases = " ".join(f"{rank}) {shell};;" for rank, shell in enumerate(others, 1))
     shell = f"case $RANK in 0) read line; exit 3;; {cases} esac"
     process = launcher.start("-n", str(1 + len(others)), "--prefix", "sh", "-c", shell, stdin=subprocess.PIPE)
@@ -72,10 +72,10 @@ def test_what_became_of_the_other_ranks(launcher, others, told):
         assert shell != EXITS or launcher.watch(int(pids[b"[%d]" % rank]))()
     _, err = process.communicate(b"\n", timeout=30)
     assert process.returncode == 3
-    assert err.decode().endswith(f" failed: exit code 3{told}\n")
+    assert err.decode().endswith(f" failed: exit code 3{text}\n")
 
 
-def test_a_rank_that_ends_well_ends_nobody_else(launcher):
+def test_a_successful_rank_does_not_end_the_others(launcher):
     shell = "if [ $RANK = 1 ]; then echo $$; exit 0; fi; read line; echo $line"
     process = launcher.start("-n", "2", "sh", "-c", shell, stdin=subprocess.PIPE)
     assert launcher.watch(int(launcher.lines(process, 1)[0]))()
@@ -87,7 +87,7 @@ def test_a_rank_that_ends_well_ends_nobody_else(launcher):
 def test_a_signal_arrives_once_at_each_rank(launcher, number):
     process = launcher.start("-n", "3", launcher.program(LISTENER))
     assert launcher.lines(process, 3) == [b"ready\n"] * 3
-    os.killpg(process.pid, number)  # as the terminal does it
+    os.killpg(process.pid, number)  # as the terminal does
     assert sorted(launcher.lines(process, 3)) == [f"{number.name} {rank}\n".encode() for rank in range(3)]
     process.send_signal(signal.SIGUSR2)
     out, err = process.communicate(timeout=30)
@@ -139,7 +139,7 @@ def test_a_rank_that_does_not_end_after_a_failure_is_killed(launcher):
     _, err = process.communicate(timeout=30)
     assert process.returncode == 3
     assert b"rank 1 (pid " in err
-    assert err.endswith(b"killed, because not ended within 0.2 s: rank 0, 2\n")
+    assert err.endswith(b"killed after the grace period of 0.2 s: rank 0, 2\n")
 
 
 def test_a_stubborn_rank_is_killed_and_named(launcher):
@@ -150,7 +150,7 @@ def test_a_stubborn_rank_is_killed_and_named(launcher):
     _, err = process.communicate(timeout=30)
     assert process.returncode == 128 + signal.SIGKILL
     assert time.monotonic() - began >= 0.2
-    assert err == b"hookline run: ended by SIGTERM\nkilled, because not ended within 0.2 s: rank 0, 1\n"
+    assert err == b"hookline run: ended by SIGTERM\nkilled after the grace period of 0.2 s: rank 0, 1\n"
 
 
 def test_a_second_interrupt_kills(launcher):
@@ -161,11 +161,11 @@ def test_a_second_interrupt_kills(launcher):
     process.send_signal(signal.SIGINT)
     _, err = process.communicate(timeout=30)
     assert process.returncode == 128 + signal.SIGKILL
-    assert err == b"hookline run: ended by SIGINT\nkilled at the second SIGINT: rank 0, 1\n"
+    assert err == b"hookline run: ended by SIGINT\nkilled by the second SIGINT: rank 0, 1\n"
 
 
 @pytest.mark.parametrize("ending", ["exit 0", "exit 1", "sleep 1000"])
-def test_what_a_rank_started_does_not_outlive_it(launcher, ending):
+def test_child_processes_do_not_outlive_their_rank(launcher, ending):
     shell = f"(trap '' TERM; sleep 1000; true) & echo $!; read line; {ending}"
     process = launcher.start("-n", "1", "--grace", "0.1", "sh", "-c", shell, stdin=subprocess.PIPE)
     ended = launcher.watch(int(launcher.lines(process, 1)[0]))
@@ -193,7 +193,7 @@ def test_nothing_outlives_a_launcher_that_is_killed(launcher):
     process = launcher.start("-n", "3", "sh", "-c", "sleep 1000 & echo $!; wait")
     grandchildren = [int(line) for line in launcher.lines(process, 3)]
     children = [int(pid) for pid in Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()]
-    assert len(children) == 4  # three ranks and the guard
+    assert len(children) == 4  # three ranks and the reaper
     (directory,) = launcher.runtime.iterdir()
     ended = [launcher.watch(pid) for pid in grandchildren + children]
     os.killpg(process.pid, signal.SIGKILL)  # the whole group that the launcher is in
@@ -201,12 +201,12 @@ def test_nothing_outlives_a_launcher_that_is_killed(launcher):
     assert not directory.exists()
 
 
-def test_ranks_die_with_the_launcher_even_without_the_guard(launcher):
+def test_ranks_die_with_the_launcher_even_without_the_reaper(launcher):
     process = launcher.start("-n", "2", "sh", "-c", "echo $$; exec sleep 1000")
     ranks = [int(line) for line in launcher.lines(process, 2)]
     children = [int(pid) for pid in Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()]
-    (guard,) = set(children) - set(ranks)
-    os.kill(guard, signal.SIGKILL)
+    (reaper,) = set(children) - set(ranks)
+    os.kill(reaper, signal.SIGKILL)
     (directory,) = launcher.runtime.iterdir()
     ended = [launcher.watch(pid) for pid in ranks]
     process.kill()

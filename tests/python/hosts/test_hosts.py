@@ -199,8 +199,8 @@ def start_launchers(hosts: Hosts, folder: Path, ranks: int) -> list[Any]:
     program = [str(PROGRAMS / "default_group.py")]
     launchers = []
     for host in range(2):
-        place = ["--nnodes", "2", "--node-rank", str(host), "--master", f"node0:{PORT}", "--timeout", "60"]
-        command = [sys.executable, "-m", "hookline", "run", *place, "-n", str(ranks), *program]
+        options = ["--nnodes", "2", "--node-rank", str(host), "--master-addr", f"node0:{PORT}", "--timeout", "60"]
+        command = [sys.executable, "-m", "hookline", "run", *options, "-n", str(ranks), *program]
         launchers.append(
             hosts.start(
                 host, ["unshare", "--mount", "sh", "-c", script, *command], HOST=str(host), HOOKLINE_TOKEN=TOKEN
@@ -227,7 +227,7 @@ def test_a_name_for_127_0_1_1_on_a_node_0_with_two_addresses_is_an_error(tmp_pat
         text = launcher.communicate(timeout=60)[0]
         second.kill()
         assert launcher.returncode == 1
-        assert f"--master node0:{PORT}: on this host the name 'node0' stands for 127.0.1.1" in text
+        assert f"--master-addr node0:{PORT}: on this host 'node0' resolves to the loopback address 127.0.1.1" in text
         assert f"{hosts.address(0)} ({INTERFACE})" in text
         assert "10.90.0.1 (other0)" in text
 

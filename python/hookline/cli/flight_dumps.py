@@ -1,4 +1,4 @@
-"""The files that recorded groups dump, read and checked."""
+"""Reads and validates flight recorder dumps."""
 
 import json
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Operation:
-    """One operation that a rank remembers; lane is -1 for sends and receives."""
+    """A recorded operation; lane is -1 for sends and receives."""
 
     lane: int
     in_lane: int
@@ -24,7 +24,7 @@ class Operation:
     error: str | None
 
     def describe(self) -> str:
-        """What was called, without anything that differs between ranks."""
+        """Returns a description of the call without rank-specific data."""
         text = self.op
         if self.reduce_op not in (None, "sum") and "reduce" in self.op:
             text += f" ({self.reduce_op})"
@@ -39,7 +39,7 @@ class Operation:
 
 @dataclass(frozen=True)
 class Dump:
-    """What one rank of one group remembers."""
+    """The flight recorder of one rank of one group."""
 
     group: str
     backend: str
@@ -49,53 +49,53 @@ class Dump:
     operations: list[Operation]
 
     def in_lane(self, lane: int, number: int) -> Operation | None:
-        """An operation by its number in its lane."""
+        """Returns an operation by its sequence number in its lane."""
         return next((o for o in self.operations if o.lane == lane and o.in_lane == number), None)
 
     def first_in_lane(self, lane: int) -> int:
-        """The number of the first one that is remembered; 1 where none is."""
+        """Returns the sequence number of the oldest record in a lane; 1 if there is none."""
         return min((o.in_lane for o in self.operations if o.lane == lane), default=1)
 
     def last_in_lane(self, lane: int) -> int:
-        """The number of the last one; 0 where there is none."""
+        """Returns the sequence number of the newest record in a lane; 0 if there is none."""
         return max((o.in_lane for o in self.operations if o.lane == lane), default=0)
 
 
 MAX_RANKS = 1 << 20
 MAX_NUMBER = 2**63 - 1
-MAX_SECONDS = 253402300799.0  # the end of the year 9999, the last one that time.localtime() is sure to know
+MAX_SECONDS = 253402300799.0  # the end of the year 9999, the largest year that time.localtime() supports everywhere
 
 
 def _integer(entry: dict[str, Any], name: str, low: int, high: int) -> int:
     value = entry[name]
     if type(value) is not int or not low <= value <= high:  # bool is an int
-        raise ValueError(f"'{name}' must be a whole number from {low} to {high}")
+        raise ValueError(f"'{name}': expected an integer from {low} to {high}")
     return value
 
 
 def _seconds(entry: dict[str, Any], name: str) -> float:
     value = entry[name]
     if type(value) not in (int, float) or not 0 <= value <= MAX_SECONDS:  # NaN is in no range
-        raise ValueError(f"'{name}' must be seconds since 1970")
+        raise ValueError(f"'{name}': expected seconds since 1970-01-01")
     return float(value)
 
 
 def _text(entry: dict[str, Any], name: str) -> str:
     value = entry[name]
     if not isinstance(value, str):
-        raise ValueError(f"'{name}' must be text")
+        raise ValueError(f"'{name}': expected a string")
     return value
 
 
 def _shape(entry: dict[str, Any]) -> tuple[int, ...]:
     value = entry.get("shape", [])
     if not isinstance(value, list) or any(type(n) is not int or not 0 <= n <= MAX_NUMBER for n in value):
-        raise ValueError("'shape' must be a list of sizes")
+        raise ValueError("'shape': expected a list of dimensions")
     return tuple(value)
 
 
-def operation_of(entry: dict[str, Any]) -> Operation:
-    """Returns one entry of the file's list; KeyError, TypeError or ValueError if a field is missing or wrong."""
+def parse_operation(entry: dict[str, Any]) -> Operation:
+    """Parses one entry; KeyError, TypeError or ValueError if a field is missing or invalid."""
     return Operation(
         lane=_integer(entry, "lane", -1, 2**31 - 1),
         in_lane=_integer(entry, "in_lane", 1, MAX_NUMBER),
@@ -113,34 +113,34 @@ def operation_of(entry: dict[str, Any]) -> Operation:
 
 
 def read_dump(path: Path) -> Dump:
-    """One file. ValueError, naming it, for what is no dump."""
+    """Reads one file; ValueError, with the path, if it is not a valid dump."""
     try:
         data = json.loads(path.read_text(encoding="utf-8"))
         if data["version"] != 1:
-            raise ValueError(f"version {data['version']} is not known")
+            raise ValueError(f"unsupported version: expected 1, got {data['version']}")
         size = _integer(data, "size", 1, MAX_RANKS)
         if not isinstance(data["operations"], list):
-            raise ValueError("'operations' must be a list")
+            raise ValueError("'operations': expected a list")
         return Dump(
             group=_text(data, "group"),
             backend=_text(data, "backend"),
             rank=_integer(data, "rank", 0, size - 1),
             size=size,
             time=_seconds(data, "time"),
-            operations=[operation_of(entry) for entry in data["operations"]],
+            operations=[parse_operation(entry) for entry in data["operations"]],
         )
     except KeyError as error:
-        raise ValueError(f"{path} is no dump of a recorded group: {error} is missing") from error
+        raise ValueError(f"{path} is not a flight recorder dump: {error} is missing") from error
     except RecursionError as error:
-        raise ValueError(f"{path} is no dump of a recorded group: nested too deeply") from error
+        raise ValueError(f"{path} is not a flight recorder dump: nested too deeply") from error
     except (TypeError, ValueError) as error:
-        raise ValueError(f"{path} is no dump of a recorded group: {error}") from error
+        raise ValueError(f"{path} is not a flight recorder dump: {error}") from error
 
 
 def read_dumps(directory: Path) -> dict[str, list[Dump]]:
-    """All dumps in a directory, by group, in the order of ranks."""
+    """Reads all dumps in a directory. Returns them by group, in rank order."""
     if not directory.is_dir():
-        raise ValueError(f"{directory} is no directory")
+        raise ValueError(f"{directory} is not a directory")
     groups: dict[str, list[Dump]] = {}
     for path in sorted(directory.glob("*.rank*.json")):
         dump = read_dump(path)
