@@ -1,4 +1,4 @@
-// Giving up on behalf of the other ranks, where the group can.
+// Best-effort abort of a group.
 #pragma once
 
 #include <string>
@@ -7,12 +7,12 @@
 
 namespace hookline::group {
 
-/// Aborts a group whose caller gets an error of its own in any case, so that the other ranks do not wait for this one.
-/// A group that cannot be aborted is left as it is: its peers run into their timeouts.
+/// Aborts the group so that other ranks do not wait for this one; the caller reports its own error. If the group does
+/// not support abort(), its peers time out.
 inline void abort_quietly(ProcessGroup& group, const std::string& cause) {
   try {
     group.abort(cause);
-  } catch (...) {  // the error that led here matters more
+  } catch (...) {  // the caller's error takes precedence
   }
 }
 

@@ -1,4 +1,4 @@
-// The sum that tells who has come and whether all said the same; and the slow way, once they did not.
+// compare_signatures: the arrival counter, and the exchange of full signatures after a difference.
 #include "group/agreement.hpp"
 
 #include <sstream>
@@ -17,13 +17,13 @@ namespace hookline::group {
 namespace {
 
 constexpr int kNamedRanks = 31;
-constexpr int kNamedShift = 32;    // a bit for each rank above, the sum of hashes below
-constexpr int kCountedShift = 47;  // a count above
+constexpr int kNamedShift = 32;    // high bits: one per rank; low bits: sum of hashes
+constexpr int kCountedShift = 47;  // high bits: number of arrived ranks
 
 bool names_ranks(int size) { return size <= kNamedRanks; }
 int shift(int size) { return names_ranks(size) ? kNamedShift : kCountedShift; }
 
-/// So many bits that the sum over all ranks does not reach the part above.
+/// Truncated so that the sum over all ranks does not overflow into the arrival bits.
 std::int64_t hash_of(const std::string& text, int size) {
   std::uint64_t hash = core::hash_of(text);
   hash ^= hash >> 32U;
@@ -43,7 +43,7 @@ std::string key_of(const Meeting& m, const char* kind, int rank) { return fmt::f
 
 std::string list_key(const Meeting& m) { return m.key + "/come"; }
 
-/// A store written in Python may have no append; then nobody can say who is missing.
+/// A store written in Python may lack append(); then missing ranks cannot be named.
 void sign_list(const Meeting& m) {
   try {
     m.store.append(list_key(m), fmt::format("{},", m.rank));
@@ -51,7 +51,7 @@ void sign_list(const Meeting& m) {
   }
 }
 
-/// Whether each rank has come; what is in the list was written by peers.
+/// Returns, by rank, whether it has arrived. The list is written by peers, so its items are validated.
 std::vector<bool> come(const Meeting& m) {
   std::vector<bool> there(static_cast<std::size_t>(m.size));
   if (names_ranks(m.size)) {
@@ -73,12 +73,12 @@ std::vector<bool> come(const Meeting& m) {
     if (!there[r]) absent.push_back(static_cast<int>(r));
   }
   const std::string who = fmt::format("rank{} {}", absent.size() == 1 ? "" : "s", fmt::join(absent, ", "));
-  throw Timeout(fmt::format("rank {} called {} as {}, and {} did not call any operation in time", m.rank, text, m.what,
-                            absent.size() == there.size() ? "some of the ranks" : who),
+  throw Timeout(fmt::format("{} on rank {} of {}: {} did not call any operation in time; this rank called {}", m.what,
+                            m.rank, m.size, absent.size() == there.size() ? "some ranks" : who, text),
                 absent.size() == there.size() ? std::vector<int>() : absent);
 }
 
-/// Everybody tells everybody, and the last to have read it cleans up.
+/// Exchanges the signatures through the store; the last rank to read them deletes the keys.
 [[noreturn]] void throw_difference(const Meeting& m, const std::string& text, Clock::time_point deadline) {
   std::vector<std::string> keys;
   keys.reserve(static_cast<std::size_t>(m.size));
@@ -101,7 +101,7 @@ bool same_shapes(OpType type) { return type != OpType::alltoall && type != OpTyp
 }  // namespace
 
 std::string common_part(const Collective& c) {
-  // The list that is there on every rank: a scatter has inputs at the root only, a reduce_scatter one for each rank.
+  // Uses the list that exists on every rank: scatter has inputs only at the root, reduce_scatter one input per rank.
   const bool by_output = c.type == OpType::scatter || c.type == OpType::reduce_scatter;
   std::string text(name(c.type));
   if (backend::is_reduction(c.type))

@@ -1,4 +1,4 @@
-// How ranks find out, through a store, whether they are about to do the same.
+// compare_signatures: compares the ranks' calls through a store before an operation runs.
 #pragma once
 
 #include <string>
@@ -9,24 +9,25 @@
 
 namespace hookline::group {
 
-/// What all ranks of an operation have to have in common, in words.
+/// Returns the parts of an operation that must be equal on all ranks, as text for comparison and messages.
 std::string common_part(const Collective& collective);
 
-/// Where and as whom to compare.
+/// Identifies one comparison: the store, this rank and the position of the operation.
 struct Meeting {
   Store& store;
   int rank;
   int size;
-  std::string key;   ///< of this operation; all keys begin with it
-  std::string what;  ///< "number 5 of lane 0", for messages
+  std::string key;   ///< prefix of all keys of this operation
+  std::string what;  ///< position of the operation for messages, such as "number 5 of lane 0"
 };
 
-/// Returns when every rank has come with the same text. Throws Mismatch listing all texts, or Timeout naming the ranks
-/// that did not come.
+/// Blocks until all ranks have arrived with the same signature. Throws Mismatch listing all signatures, or Timeout
+/// naming the missing ranks.
 ///
-/// A rank adds its hash and itself to a sum. The last one to come sees from the sum whether all are equal, and tells
-/// each of the others under a key of its own, which that one deletes: add, wait, get and delete are four round trips.
-/// More ranks than a sum has bits for add themselves to a list first, which a server does not answer.
+/// Protocol: each rank atomically adds its arrival bit and the hash of its signature to a counter. The last rank to
+/// arrive reads from the sum whether all hashes are equal, and writes the verdict to one key per rank. Each rank waits
+/// for its key, reads and deletes it: add, wait, get and delete are four round trips. Groups with more ranks than
+/// arrival bits count arrivals instead, and append to a list, without a round trip, to name missing ranks.
 void agree(const Meeting& meeting, const std::string& text, Clock::time_point deadline);
 
 }  // namespace hookline::group

@@ -1,4 +1,4 @@
-// The checks of a call's arguments, by operation.
+// Argument checks by operation type.
 #include <hookline/group/arguments.hpp>
 
 #include <numeric>
@@ -78,7 +78,7 @@ class Checks {
         break;
       case OpType::recv: peer(); [[fallthrough]];
       case OpType::recv_anysource:
-        if (size_ == 1) refuse("there is no other rank to receive from");
+        if (size_ == 1) refuse("the group has no other rank to receive from");
         count("outputs", c_.outputs.size(), 1);
         break;
       case OpType::barrier:
@@ -96,47 +96,52 @@ class Checks {
   std::size_t ranks() const { return static_cast<std::size_t>(size_); }
 
   void count(const char* what, std::size_t is, std::size_t expected) const {
-    if (is != expected) refuse(fmt::format("{} {} were given, {} are expected", is, what, expected));
+    if (is != expected) refuse(fmt::format("expected {} {}, got {}", expected, what, is));
   }
   void readable() const {
     count("inputs", c_.inputs.size(), 1);
     count("outputs", c_.outputs.size(), 0);
     if (c_.type == OpType::reduce_scatter_tensor) {
       if (c_.inputs[0].numel() % size_ != 0)
-        refuse(fmt::format("the input {} cannot be cut into {} equal parts", to_string(c_.inputs[0]), size_));
+        refuse(fmt::format("cannot split the input {} into {} equal slices", to_string(c_.inputs[0]), size_));
     } else if (c_.type != OpType::allgather_into_tensor) {
-      refuse("no reader is possible");
+      refuse("a BlockReader requires allgather_into_tensor or reduce_scatter_tensor");
     }
   }
   void rooted() const {
-    if (c_.root < 0 || c_.root >= size_) refuse(fmt::format("root {} is not a rank", c_.root));
+    if (c_.root < 0 || c_.root >= size_)
+      refuse(fmt::format("root is out of range: expected 0 to {}, got {}", size_ - 1, c_.root));
   }
   void peer() const {
-    if (c_.root < 0 || c_.root >= size_ || c_.root == rank_) refuse(fmt::format("{} is not another rank", c_.root));
+    if (c_.root < 0 || c_.root >= size_ || c_.root == rank_)
+      refuse(fmt::format("invalid peer: expected another rank from 0 to {}, got {}", size_ - 1, c_.root));
   }
   void reduces() const {
-    if (sources(c_).empty()) refuse("no tensors were given");
+    if (sources(c_).empty()) refuse("expected at least one tensor, got none");
     for (const Tensor& t : sources(c_)) check(c_.op, t.dtype());
   }
   void same_numel(const Tensor& large, const Tensor& small, std::int64_t times) const {
     if (large.numel() != small.numel() * times) {
-      refuse(fmt::format("{} and {} do not fit: the one must have {} times the elements of the other", to_string(large),
-                         to_string(small), times));
+      refuse(fmt::format("sizes do not match: expected {} elements, {} times those of {}, got {}",
+                         small.numel() * times, times, to_string(small), to_string(large)));
     }
   }
   void splits(const char* what, const Tensor& tensor, const std::vector<std::int64_t>& rows) const {
     const std::int64_t height = tensor.dim() > 0 ? tensor.shape()[0] : 1;
     if (rows.empty()) {
       if (height % size_ != 0)
-        refuse(fmt::format("the {} {} cannot be cut into {} equal parts", what, to_string(tensor), size_));
+        refuse(fmt::format("cannot split the {} {} into {} equal slices", what, to_string(tensor), size_));
       return;
     }
     count(fmt::format("{} splits", what).c_str(), rows.size(), ranks());
     for (const std::int64_t n : rows) {
-      if (n < 0 || n > height) refuse(fmt::format("an {} split of {} rows, of {}", what, n, height));  // a sum may wrap
+      // Checked one by one: the sum may overflow.
+      if (n < 0 || n > height)
+        refuse(fmt::format("{} split is out of range: expected 0 to {} rows, got {}", what, height, n));
     }
     const std::int64_t sum = std::accumulate(rows.begin(), rows.end(), std::int64_t{0});
-    if (sum != height) refuse(fmt::format("the {} splits add up to {} rows, the tensor has {}", what, sum, height));
+    if (sum != height)
+      refuse(fmt::format("{} splits do not sum to the rows of the tensor: expected {}, got {}", what, height, sum));
   }
   void one_dtype() const {
     const Tensor* first = nullptr;
@@ -144,27 +149,27 @@ class Checks {
       for (const Tensor& t : *list) {
         if (!first) first = &t;
         if (t.dtype() != first->dtype())
-          refuse(fmt::format("{} and {} differ in dtype", to_string(*first), to_string(t)));
+          refuse(fmt::format("expected tensors of one dtype, got {} and {}", to_string(*first), to_string(t)));
       }
     }
     const bool moves_nothing = c_.type == OpType::barrier || c_.type == OpType::monitored_barrier;
-    if (!first && !moves_nothing) refuse("no tensors were given");
+    if (!first && !moves_nothing) refuse("expected at least one tensor, got none");
   }
   void writable() const {
     const bool only_root = c_.type == OpType::reduce || c_.type == OpType::broadcast;
     const bool written = !only_root || (c_.type == OpType::reduce) == (rank_ == c_.root);
     for (const Tensor& t : c_.outputs) {
       if (written && t.read_only()) {
-        refuse(fmt::format("the output {} cannot be written to; {}", to_string(t), core::kPassWritableCopy));
+        refuse(fmt::format("the output {} is read-only; {}", to_string(t), core::kPassWritableCopy));
       }
       if (written && group::overlaps_itself(t)) {
-        refuse(fmt::format("several elements of the output {} lie in one place of memory; pass a copy", to_string(t)));
+        refuse(fmt::format("elements of the output {} overlap in memory. Pass a contiguous copy", to_string(t)));
       }
     }
   }
 
-  // An input and an output may be the same elements where this rank's data belongs: no other rank reads that slice of
-  // an input, and copies leave it as it is. All backends rely on this rule.
+  // An input may alias the output slot of this rank's own data: no other rank reads that slice of the input, and
+  // copying it onto itself is harmless. All backends rely on this rule.
   bool in_place(std::size_t input, std::size_t output) const {
     const Tensor& in = c_.inputs[input];
     const Tensor& out = c_.outputs[output];

@@ -1,4 +1,4 @@
-// A process group on a backend: checks the call, and starts it in the current lane.
+// The process group on a backend: checks each operation and starts it in the current lane.
 #include <atomic>
 
 #include <fmt/format.h>
@@ -61,7 +61,8 @@ class BackendGroup final : public ProcessGroup {
     std::int64_t numel = 1;
     for (const std::int64_t extent : shape) {
       if (extent < 0 || __builtin_mul_overflow(numel, extent, &numel)) {
-        throw InvalidArgument(fmt::format("empty() of shape {}", to_string(shape)));
+        throw InvalidArgument(
+            fmt::format("empty: expected non-negative extents with a product below 2^63, got {}", to_string(shape)));
       }
     }
     const std::shared_ptr<void> memory = backend_->allocate(static_cast<std::size_t>(numel) * size_of(dtype));
@@ -74,8 +75,9 @@ class BackendGroup final : public ProcessGroup {
     for (const int r : ranks) {
       if (r < 0 || r >= size_ || seen[static_cast<std::size_t>(r)]) {
         throw InvalidArgument(
-            fmt::format("new_group of ranks [{}]: {} is not a rank of this group of {}, or comes twice",
-                        fmt::join(ranks, ", "), r, size_));
+            fmt::format("new_group of ranks [{}] on rank {} of {}: {} is out of range or repeated: expected distinct "
+                        "ranks from 0 to {}",
+                        fmt::join(ranks, ", "), rank_, size_, r, size_ - 1));
       }
       seen[static_cast<std::size_t>(r)] = true;
       member = member || r == rank_;
@@ -98,7 +100,8 @@ class BackendGroup final : public ProcessGroup {
 
   Milliseconds timeout() const override { return timeout_.load(std::memory_order_relaxed); }
   void set_timeout(Milliseconds timeout) override {
-    if (timeout <= Milliseconds(0)) throw InvalidArgument("set_timeout: a timeout must be longer than 0 ms");
+    if (timeout <= Milliseconds(0))
+      throw InvalidArgument(fmt::format("set_timeout: expected a timeout above 0 ms, got {} ms", timeout.count()));
     timeout_.store(timeout, std::memory_order_relaxed);
   }
   std::uint64_t sequence_number() const override { return sequence_.load(std::memory_order_relaxed); }
@@ -126,9 +129,10 @@ class BackendGroup final : public ProcessGroup {
     const CallContext& context = current_context();
     if (context.lane < 0 || context.lane >= lanes_) {
       throw InvalidArgument(
-          fmt::format("{} in lane {} of a group that has {}", name(collective.type), context.lane, lanes_));
+          fmt::format("{} on rank {} of {}: lane is out of range: expected 0 to {}, got {}", name(collective.type),
+                      rank_, size_, lanes_ - 1, context.lane));
     }
-    if (context.sent && !collective.between)  // that counts what it sends
+    if (context.sent && !collective.between)  // an inter_host_reducer counts its own bytes
       context.sent->fetch_add(group::wire_bytes(collective, size_), std::memory_order_relaxed);
     collective.sequence_number = sequence_.fetch_add(1, std::memory_order_relaxed) + 1;
     return backend_->start(std::move(collective), context.lane, timeout);
@@ -142,7 +146,7 @@ class BackendGroup final : public ProcessGroup {
   std::atomic<Milliseconds> timeout_;
   std::atomic<std::uint64_t> sequence_ = 0;
   std::atomic<std::uint64_t> groups_ = 0;
-  std::atomic<int> watchers_ = 0;  ///< completion hooks, and one while coalescing: where there are none, this is all
+  std::atomic<int> watchers_ = 0;  ///< completion hooks, plus one while coalescing; 0 selects the fast path
   CompletionHooks hooks_;
   Coalescing coalescing_;
 };

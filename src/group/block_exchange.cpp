@@ -1,4 +1,4 @@
-// The ways of an exchange, tried from the shortest on.
+// BlockExchange: tries the operations in order of increasing traffic.
 #include "group/block_exchange.hpp"
 
 #include <cstring>
@@ -8,7 +8,7 @@
 namespace hookline::group {
 namespace {
 
-/// Null where the group does not have the operation; then no rank of it has.
+/// Returns null if the group does not support the operation. All ranks of a group support the same operations.
 template <class F>
 WorkPtr where_supported(F start) {
   try {

@@ -1,4 +1,4 @@
-// Equal blocks of bytes between all ranks, by whichever operation the group has.
+// BlockExchange: allgather and alltoall of equal blocks of bytes, with fallbacks for groups that lack an operation.
 #pragma once
 
 #include <cstddef>
@@ -10,20 +10,20 @@
 
 namespace hookline::group {
 
-/// Blocks that are under way. A group written by a user may have no more than allreduce: then they go as the parts of
-/// a sum to which every other rank adds zeros, which saves nothing and gives the same bytes.
+/// An exchange in flight. A user's group may support only allreduce. Then each rank contributes its blocks to a sum in
+/// which all other ranks have zeros: the same bytes, without saving bandwidth.
 class BlockExchange {
  public:
-  /// One block of every rank to every rank: `give` is this rank's.
+  /// Allgather: sends this rank's block to all ranks.
   static BlockExchange gather(ProcessGroup& group, const Tensor& give, std::optional<Milliseconds> timeout);
-  /// A block of every rank for every rank: `give` has them one after another.
+  /// Alltoall: `send_buffer` has one block per receiving rank.
   static BlockExchange scatter(ProcessGroup& group, const Tensor& give, std::optional<Milliseconds> timeout);
 
   const WorkPtr& work() const noexcept { return work_; }
-  /// What this rank sends by the operation that was found.
+  /// Bytes that this rank sends with the operation in use.
   std::uint64_t sent_bytes() const noexcept { return sent_bytes_; }
   std::size_t block_bytes() const noexcept { return block_bytes_; }
-  /// The block of each rank, when the work is done; they live as long as this.
+  /// Returns the received block of each rank. Call after the work is done; valid while this object lives.
   std::vector<const std::byte*> blocks() const;
 
  private:
@@ -31,8 +31,8 @@ class BlockExchange {
   WorkPtr work_;
   std::size_t ranks_ = 0;
   std::size_t block_bytes_ = 0;
-  std::size_t first_ = 0;   ///< where the block of rank 0 is
-  std::size_t stride_ = 0;  ///< from it to that of the next rank
+  std::size_t first_ = 0;   ///< byte offset of rank 0's block
+  std::size_t stride_ = 0;  ///< bytes from one rank's block to the next
   std::uint64_t sent_bytes_ = 0;
 };
 

@@ -1,4 +1,4 @@
-// Operations that wait for the ranks' agreement, on a thread for each lane so that lanes do not wait for each other.
+// The group that runs collectives after a signature check. Each lane has a thread, so lanes do not block each other.
 #include <hookline/group/checked.hpp>
 
 #include <array>
@@ -32,7 +32,7 @@ using Outcome = Future<std::vector<Tensor>>;
 using Parts = group::CheckedParts;
 using backend::is_point_to_point;
 
-/// The waits of a lane's thread look at this: the group that it serves, and when to ask for the other ranks again.
+/// Per-thread state for the InterruptScope of a lane thread: its group, and the time of the next poll for an abort.
 struct Served {
   Parts* parts = nullptr;
   Clock::time_point next_look;
@@ -53,9 +53,10 @@ class CheckedWork final : public backend::WorkAround {
     const auto deadline = timeout ? deadline_after(*timeout) : Clock::time_point::max();
     if (!outcome_.wait_until(deadline)) {
       const std::string text =
-          fmt::format("{} (number {}) was not done after {} ms", name(op_type()), sequence_number(), timeout->count());
+          fmt::format("{} (number {}) did not complete within {} ms", name(op_type()), sequence_number(),
+                      timeout->count());
       if (const auto group = group_.lock()) group::abort_quietly(*group, text);
-      outcome_.wait_until(Clock::time_point::max());  // nobody touches the tensors afterwards
+      outcome_.wait_until(Clock::time_point::max());  // the tensors must not be touched after wait() returns
       throw Timeout(text);
     }
     outcome_.value();
@@ -64,15 +65,15 @@ class CheckedWork final : public backend::WorkAround {
 
  private:
   const Outcome outcome_;
-  const std::weak_ptr<ProcessGroup> group_;         // the checked one, which no work keeps alive
-  const std::shared_ptr<std::atomic<int>> source_;  // null but for sends and receives
+  const std::weak_ptr<ProcessGroup> group_;         // the checked group; works do not keep it alive
+  const std::shared_ptr<std::atomic<int>> source_;  // set for point-to-point operations only
 };
 
 bool breaks_groups(const Error& e) {
   return dynamic_cast<const Timeout*>(&e) || dynamic_cast<const PeerLost*>(&e) || dynamic_cast<const Aborted*>(&e);
 }
 
-/// What the thread of a lane does for one of its collectives.
+/// Runs one collective on a lane thread: compares signatures, then runs it on the inner group.
 std::vector<Tensor> perform(Parts& parts, Store& store, Collective collective, const CallContext& context,
                             std::uint64_t number, Clock::time_point deadline) {
   served = {&parts, deadline_after(kInterruptPeriod)};
@@ -93,7 +94,7 @@ std::vector<Tensor> perform(Parts& parts, Store& store, Collective collective, c
     parts.give_up(std::current_exception(), e.what());
     throw;
   }
-  served.next_look = Clock::time_point::max();  // from here on the group inside hears of the others
+  served.next_look = Clock::time_point::max();  // from here on the inner group detects peer failures
   collective.timeout = time_left(deadline);
   const ContextScope of_the_caller(context);
   try {
@@ -106,7 +107,7 @@ std::vector<Tensor> perform(Parts& parts, Store& store, Collective collective, c
   }
 }
 
-/// One lane: its thread, and its own way to the store, since a rank may wait there while another lane has to go on.
+/// A lane's thread and its own store connection: a wait in the store must not block other lanes.
 struct Lane {
   std::shared_ptr<group::OwnWay> store;
   std::unique_ptr<ThreadExecutor> executor;
@@ -118,7 +119,7 @@ class CheckedGroup final : public GroupDecorator {
   CheckedGroup(std::shared_ptr<ProcessGroup> group, std::shared_ptr<Store> store)
       : GroupDecorator(std::move(group)), parts_(std::make_shared<Parts>(inner(), std::move(store))) {
     if (!parts_->store) {
-      throw InvalidArgument("checked: there is no store to compare in; pass one that all ranks share");
+      throw InvalidArgument("with_collective_checks: store must not be null; pass a store that all ranks share");
     }
   }
   CheckedGroup(const CheckedGroup&) = delete;

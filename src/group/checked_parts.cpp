@@ -1,4 +1,4 @@
-// The first cause for which a checked group cannot be used any longer, and the key by which the other ranks hear of it.
+// CheckedState: the first failure of a checked group, and the store key that propagates it to other ranks.
 #include "group/checked_parts.hpp"
 
 #include <fmt/format.h>
@@ -34,8 +34,8 @@ void CheckedParts::give_up(std::exception_ptr cause, const std::string& text) {
   if (!close(std::move(cause)) || group->size() == 1) return;
   try {
     const std::lock_guard lock(way_mutex_);
-    way_->set(kAborted, fmt::format("rank {} gave up: {}", group->rank(), text));
-  } catch (...) {  // the reason for giving up matters more
+    way_->set(kAborted, fmt::format("rank {} aborted the checked group: {}", group->rank(), text));
+  } catch (...) {  // the original error takes precedence
   }
 }
 
@@ -50,7 +50,7 @@ void CheckedParts::check_all(Clock::time_point& next) {
   next = deadline_after(kInterruptPeriod);
   std::string text;
   {
-    const InterruptScope asks_once(nullptr);  // this may be called by a wait's own check
+    const InterruptScope asks_once(nullptr);  // an InterruptScope may call this function; prevent recursion
     const std::lock_guard lock(way_mutex_);
     if (!way_->check({kAborted})) return;
     text = way_->get(kAborted);

@@ -1,4 +1,4 @@
-// What a checked group and the threads that compare for it have in common.
+// State shared by a checked group and its threads.
 #pragma once
 
 #include <exception>
@@ -13,7 +13,7 @@
 
 namespace hookline::group {
 
-/// A thread's own way to a store, made at its first use: while it waits there, other threads have to go on.
+/// A store connection of one thread, cloned at first use: a wait in the store must not block other threads.
 class OwnWay {
  public:
   explicit OwnWay(std::shared_ptr<Store> store) : store_(std::move(store)) {}
@@ -30,25 +30,27 @@ class OwnWay {
   bool made_ = false;
 };
 
-/// The threads may outlive the group by a moment.
+/// Shared ownership: the threads may briefly outlive the group.
 class CheckedParts {
  public:
   CheckedParts(std::shared_ptr<ProcessGroup> inner, std::shared_ptr<Store> shared);
 
-  const std::shared_ptr<ProcessGroup> group;  ///< the one inside
+  const std::shared_ptr<ProcessGroup> group;
   const std::shared_ptr<Store> store;
 
-  /// Nobody waits any longer, and who comes gets the cause; the first one counts. True where this was it. The group
-  /// inside has been aborted by then, so that nobody touches the tensors of those who stop waiting.
+  /// Ends all waits with `cause`; later calls fail with it, too. Only the first cause is kept; returns true if this was
+  /// it. Precondition: the inner group is aborted, so no operation touches the tensors of a caller whose wait ended.
   bool close(std::exception_ptr cause);
-  /// The group was shut down or destroyed here.
+  /// Closes after shutdown() or destruction on this rank.
   void close();
-  /// Closes it and tells the other ranks, who wait in the store where the group inside cannot tell them.
+  /// Closes and publishes the failure in the store: ranks that wait there are not reached by an abort of the inner
+  /// group.
   void give_up(std::exception_ptr cause, const std::string& text);
 
-  /// Throws the cause where the group is closed.
+  /// Throws the cause if closed.
   void check() const;
-  /// The same, and closes it where another rank has given up. Asks the store where `next` has come, and puts it off.
+  /// Throws the cause if closed here or by another rank. Polls the store only after `next_poll`, which it then
+  /// advances.
   void check_all(Clock::time_point& next);
 
  private:

@@ -1,4 +1,4 @@
-// The work of several works.
+// CoalescedWork: one Work for several.
 #include <hookline/group/coalescing.hpp>
 
 #include <algorithm>
@@ -13,7 +13,7 @@ class CoalescedWork final : public Work {
  public:
   explicit CoalescedWork(std::vector<WorkPtr> works) : works_(std::move(works)) {}
 
-  /// Waits for the others, too, where one has failed: nobody touches the tensors of any of them afterwards.
+  /// Waits for all works even if one failed, so that no tensor is touched afterwards.
   void wait(std::optional<Milliseconds> timeout) override {
     const auto deadline = timeout ? deadline_after(*timeout) : Clock::time_point::max();
     std::exception_ptr error;
@@ -21,7 +21,7 @@ class CoalescedWork final : public Work {
       try {
         work->wait(timeout ? std::optional(time_left(deadline)) : std::nullopt);
       } catch (...) {
-        if (!work->is_completed()) throw;  // interrupted, or out of time
+        if (!work->is_completed()) throw;  // interrupted or timed out
         if (!error) error = std::current_exception();
       }
     }
@@ -73,7 +73,7 @@ class CoalescedWork final : public Work {
 
 void Coalescing::start() {
   const std::lock_guard lock(mutex_);
-  if (active()) throw InvalidArgument("start_coalescing: it was started before; call end_coalescing first");
+  if (active()) throw InvalidArgument("start_coalescing: coalescing is already active; call end_coalescing first");
   active_.store(true, std::memory_order_relaxed);
 }
 
@@ -84,7 +84,7 @@ void Coalescing::add(const WorkPtr& work) {
 
 WorkPtr Coalescing::end() {
   const std::lock_guard lock(mutex_);
-  if (!active()) throw InvalidArgument("end_coalescing: it was not started; call start_coalescing first");
+  if (!active()) throw InvalidArgument("end_coalescing: coalescing is not active; call start_coalescing first");
   active_.store(false, std::memory_order_relaxed);
   return std::make_shared<CoalescedWork>(std::exchange(works_, {}));
 }

@@ -1,4 +1,4 @@
-// Two groups side by side; the work is done when both are and their outputs agree.
+// The group that runs each operation on two groups and compares the outputs.
 #include <hookline/group/compared.hpp>
 
 #include <algorithm>
@@ -19,7 +19,7 @@
 namespace hookline {
 namespace {
 
-/// What an operation leaves undefined must not be compared: the sums of a reduce on ranks other than the root.
+/// False if the outputs are unspecified and must not be compared: reduce on ranks other than the root.
 bool defines_outputs(const Collective& c, int rank) { return c.type != OpType::reduce || c.root == rank; }
 
 class ComparedWork final : public backend::WorkAround {
@@ -65,7 +65,7 @@ class ComparedWork final : public backend::WorkAround {
   }
 
  private:
-  /// Once, by whoever comes first: later the caller may have changed the tensors.
+  /// Compares only once, before wait() returns: afterwards the caller may change the tensors.
   void compare() {
     std::call_once(compared_, [&] {
       const std::vector<Tensor> ours = inner_->result();
@@ -103,14 +103,16 @@ class ComparedGroup final : public GroupDecorator {
  public:
   ComparedGroup(std::shared_ptr<ProcessGroup> group, std::shared_ptr<ProcessGroup> other, const CompareOptions& options)
       : GroupDecorator(std::move(group)), other_(std::move(other)), options_(options) {
-    if (!other_) throw InvalidArgument("compared: there is no second group");
+    if (!other_) throw InvalidArgument("with_cross_check: the other group must not be null");
     if (other_->rank() != rank() || other_->size() != size()) {
-      throw InvalidArgument(fmt::format("compared: rank {} of {} and rank {} of {} are not the same ranks", rank(),
-                                        size(), other_->rank(), other_->size()));
+      throw InvalidArgument(fmt::format("with_cross_check on rank {} of {}: expected the same rank in the other group, "
+                                        "got rank {} of {}",
+                                        rank(), size(), other_->rank(), other_->size()));
     }
   }
 
-  /// A reader leaves nothing behind that could be compared, and what is done between hosts cannot be done twice.
+  /// Disables zero_copy_reads, which leaves no outputs to compare, and hierarchical, whose inter-host stage is
+  /// stateful.
   Capabilities capabilities() const override {
     Capabilities all = GroupDecorator::capabilities();
     all.readers = false;
@@ -122,7 +124,7 @@ class ComparedGroup final : public GroupDecorator {
     Collective copy = collective;
     copy.outputs.clear();
     for (const Tensor& t : collective.outputs) copy.outputs.push_back(t.clone());
-    // Inputs that are outputs as well are worked on in place, and so are their copies.
+    // Preserves aliasing: an input that is also an output is replaced by the copy of that output.
     for (Tensor& t : copy.inputs) {
       const auto same = std::find_if(collective.outputs.begin(), collective.outputs.end(),
                                      [&](const Tensor& o) { return o.bytes() == t.bytes() && o.numel() == t.numel(); });
@@ -150,7 +152,7 @@ class ComparedGroup final : public GroupDecorator {
     other_->set_timeout(timeout);
   }
   void abort(const std::string& cause) override {
-    group::abort_quietly(*other_, cause);  // the inner one may throw
+    group::abort_quietly(*other_, cause);  // first, because the inner group may throw
     inner()->abort(cause);
   }
   void shutdown() override {

@@ -1,4 +1,4 @@
-// One queue for each hook, so that calls come one at a time and in order whichever threads end the operations.
+// CompletionHooks: one queue per hook, so that its calls are ordered and do not overlap.
 #include <hookline/group/completion_hooks.hpp>
 
 #include <array>
@@ -34,11 +34,11 @@ WorkInfo describe_work(const Collective& collective) {
   return info;
 }
 
-/// How long a wait that has failed already goes on for hooks that have not been called.
+/// Time that the wait() of a failed operation waits for its hooks.
 constexpr Milliseconds kHookGrace{5000};
 
-/// One hook. The first thread that brings a work runs the hook until the queue is empty; the others leave theirs there.
-/// All but the hook itself is guarded by the mutex of the state.
+/// A hook and its queue. The thread that finds the queue idle runs the hook until the queue is empty; other threads
+/// only enqueue. The mutex of State guards all fields but `hook` and `executor`, which are constant, and `runner`.
 struct CompletionHooks::Queue {
   OnCompletionHook hook;
   std::shared_ptr<Executor> executor;
@@ -53,12 +53,12 @@ struct CompletionHooks::State {
   std::mutex mutex;
   std::condition_variable told;
   std::shared_ptr<const Queues> queues = std::make_shared<const Queues>();  ///< replaced whole, never changed
-  HookedWork* outstanding = nullptr;  ///< a list; each is kept by the task that waits for its operation's end
-  std::array<Clock::time_point, Capabilities::kMostLanes> lane_free{};  ///< when the last operation of a lane ended
+  HookedWork* outstanding = nullptr;  ///< intrusive list; the completion callback of its operation owns each work
+  std::array<Clock::time_point, Capabilities::kMostLanes> lane_free{};  ///< end of the last operation, by lane
   int waiters = 0;
-  bool hasten = false;  ///< some hook is called on a thread of its own, and should be in good time
+  bool hasten = false;  ///< a hook runs on an executor: operations must complete without a waiting thread
   std::vector<std::pair<const HookedWork*, std::exception_ptr>>
-      unclaimed;  ///< what hooks threw and no wait() did; null: the work is gone
+      unclaimed;  ///< hook exceptions that no wait() has thrown; a null key means that the work was destroyed
 };
 
 class CompletionHooks::HookedWork final : public backend::WorkAround {
@@ -73,13 +73,13 @@ class CompletionHooks::HookedWork final : public backend::WorkAround {
     const bool told = told_.load(std::memory_order_acquire);
     if (told && !error_) return;
     const std::lock_guard lock(state_->mutex);
-    if (!told) remove();  // its operation never ended
+    if (!told) remove();  // the operation never completed
     for (auto& [work, error] : state_->unclaimed) {
-      if (work == this) work = nullptr;  // the next work may have its address
+      if (work == this) work = nullptr;  // a new work may reuse the address
     }
   }
 
-  /// Puts it into the list of those that are outstanding. Under the lock, as remove().
+  /// Links into the outstanding list. insert() and remove() require the lock.
   void insert() {
     next_ = state_->outstanding;
     if (next_) next_->previous_ = this;
@@ -93,7 +93,7 @@ class CompletionHooks::HookedWork final : public backend::WorkAround {
   }
   HookedWork* next() const noexcept { return next_; }
 
-  /// The operation has ended.
+  /// Called when the operation has completed: queues this work for every hook and runs the hooks that are idle.
   void tell_hooks(const std::shared_ptr<HookedWork>& self) {
     info_.time_started = inner_->time_started();
     info_.time_finished = inner_->time_finished();
@@ -141,16 +141,16 @@ class CompletionHooks::HookedWork final : public backend::WorkAround {
     return told_.load(std::memory_order_acquire) ? error_ : nullptr;
   }
 
-  /// Ends the operation, whatever its outcome.
+  /// Blocks until the operation has completed, successfully or not.
   void settle(Milliseconds timeout) {
     try {
       inner_->wait(timeout);
     } catch (const Error&) {
-      if (!inner_->is_completed()) throw;  // interrupted
+      if (!inner_->is_completed()) throw;  // interrupted or timed out
     }
   }
 
-  /// Returns when the hooks have been called, at once where it is called by one of them.
+  /// Blocks until the hooks have run. Returns immediately when called from one of them.
   void wait_until_told(Clock::time_point deadline) {
     if (told_.load(std::memory_order_acquire) || called_from_hook()) return;
     const auto told = [&] { return told_.load(std::memory_order_relaxed); };
@@ -162,7 +162,7 @@ class CompletionHooks::HookedWork final : public backend::WorkAround {
       try {
         check_interrupt();
         if (time_left(deadline) == Milliseconds(0)) {
-          throw Timeout(fmt::format("{} number {} is over, but its completion hooks were not in time",
+          throw Timeout(fmt::format("{} (number {}) completed, but its completion hooks did not return in time",
                                     name(info_.op_type), info_.seq));
         }
       } catch (...) {
@@ -175,7 +175,7 @@ class CompletionHooks::HookedWork final : public backend::WorkAround {
   }
 
  private:
-  /// The hooks of an operation that failed are called before anybody hears of it; a hook that hangs changes nothing.
+  /// Hooks of a failed operation run before its error is thrown, but a hook that hangs must not hide the error.
   void tell_of_failure() {
     try {
       wait_until_told(deadline_after(kHookGrace));
@@ -183,7 +183,7 @@ class CompletionHooks::HookedWork final : public backend::WorkAround {
     }
   }
 
-  /// Calls the hook for this work, then for those that came meanwhile.
+  /// Runs the hook for this work, then for works queued in the meantime.
   static void run(State& state, Queue& queue, std::shared_ptr<HookedWork> work) {
     queue.runner.store(std::this_thread::get_id(), std::memory_order_relaxed);
     while (work) {
@@ -211,7 +211,7 @@ class CompletionHooks::HookedWork final : public backend::WorkAround {
     }
   }
 
-  // These two are called under the lock.
+  // record_activity() and finish_hook() require the lock.
   void note_activity() {
     Clock::time_point from = info_.time_started;
     if (!backend::is_point_to_point(info_.op_type)) {
@@ -234,7 +234,7 @@ class CompletionHooks::HookedWork final : public backend::WorkAround {
     if (state_->waiters > 0) state_->told.notify_all();
   }
 
-  // A hook may wait for an operation: its own call is what such a wait would wait for.
+  // True inside a hook of this work. A wait for hooks would deadlock there.
   bool called_from_hook() const noexcept {
     for (const auto& queue : *queues_) {
       if (queue->runs_here()) return true;
@@ -290,7 +290,7 @@ class CompletionHooks::HookedWork final : public backend::WorkAround {
 CompletionHooks::CompletionHooks() : state_(std::make_shared<State>()) {}
 
 void CompletionHooks::add(OnCompletionHook hook, std::shared_ptr<Executor> executor) {
-  if (!hook) throw InvalidArgument("register_on_completion_hook was given no function");
+  if (!hook) throw InvalidArgument("register_on_completion_hook: hook must not be empty");
   auto queue = std::make_shared<Queue>();
   queue->hook = std::move(hook);
   queue->executor = std::move(executor);
@@ -321,7 +321,7 @@ void CompletionHooks::wait(Milliseconds timeout) {
   {
     const std::lock_guard lock(state_->mutex);
     for (HookedWork* work = state_->outstanding; work; work = work->next()) {
-      // One whose task was dropped unrun, because its operation never ended, is on its way out.
+      // lock() fails for a work in destruction, whose callback was dropped because its operation never completed.
       if (auto kept = work->weak_from_this().lock()) {
         outstanding.push_back(std::static_pointer_cast<HookedWork>(std::move(kept)));
       }

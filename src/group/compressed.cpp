@@ -1,4 +1,4 @@
-// Encode, exchange, decode and add: in one round for two ranks, by slices for more.
+// CompressedReduction: allgather of all values for two ranks, reduce-scatter and allgather of slices for more.
 #include <hookline/group/compressed.hpp>
 
 #include <algorithm>
@@ -23,12 +23,11 @@
 namespace hookline {
 namespace {
 
-// So many values are one message, where the codec's blocks allow it: what is decoded stays in the caches until the last
-// rank's values have been added to it.
+// Values per message, rounded up to whole codec blocks. Decoded values stay in cache until all ranks' are summed.
 constexpr std::size_t kMessageValues = 32768;
 
 void check_codec(const CodecPtr& codec) {
-  if (!codec) throw InvalidArgument("a reduction of encoded values needs a codec");
+  if (!codec) throw InvalidArgument("compressed reduction: codec must not be null");
 }
 
 std::span<float> values_of(const Tensor& tensor) {
@@ -45,12 +44,12 @@ void scale(const float* from, double factor, std::span<float> to, kernel::Stores
                 to.size(), factor, stores);
 }
 
-// Sums of a message are made in the caches; how they are written where all of them go.
+// Selects streaming stores for results that exceed the caches.
 kernel::Stores stores_for(std::span<const float> all) {
   return all.size_bytes() >= kernel::kStreamFrom ? kernel::Stores::streaming : kernel::Stores::cached;
 }
 
-// The slice of `count` values that a rank owns.
+// The slice of `count` values owned by a rank.
 struct Slice {
   Slice(std::size_t count, std::size_t ranks, std::size_t rank) {
     const std::size_t each = (count + ranks - 1) / ranks;
@@ -64,13 +63,13 @@ struct Slice {
 void check_op(ReduceOp op) {
   if (op.kind() != ReduceOp::Kind::sum && op.kind() != ReduceOp::Kind::avg && op.kind() != ReduceOp::Kind::premul_sum) {
     throw InvalidArgument(
-        fmt::format("a reduction of encoded values adds: its op is sum, avg or premul_sum, not {}", name(op)));
+        fmt::format("compressed reduction: expected the op sum, avg or premul_sum, got {}", name(op)));
   }
 }
 
 }  // namespace
 
-/// What is done with the ranks' blocks when they are there, and what went wrong with it.
+/// Decodes the ranks' blocks, timed, and keeps an exception for the caller of the operation.
 class CompressedReduction::Reading final : public BlockReader {
  public:
   using Body = std::function<void(std::span<const std::byte* const>)>;
@@ -84,7 +83,7 @@ class CompressedReduction::Reading final : public BlockReader {
       error_ = std::current_exception();
     }
   }
-  /// After the operation: throws what reading threw.
+  /// Rethrows the exception of read(). Call after the operation.
   void check() const {
     if (error_) std::rethrow_exception(error_);
   }
@@ -98,7 +97,7 @@ class CompressedReduction::Reading final : public BlockReader {
 CompressedReduction::CompressedReduction(std::shared_ptr<ProcessGroup> group, CodecPtr codec,
                                          CompressionOptions options)
     : group_(std::move(group)), codec_(std::move(codec)), options_(options) {
-  if (!group_) throw InvalidArgument("a reduction of encoded values needs a process group");
+  if (!group_) throw InvalidArgument("compressed reduction: group must not be null");
   check_codec(codec_);
 }
 
@@ -116,7 +115,8 @@ std::size_t CompressedReduction::encoded_bytes(std::size_t count) const {
   return count / each * codec_->encoded_bytes(each) + (rest ? codec_->encoded_bytes(rest) : 0);
 }
 
-// Calls `f(first, count, position, bytes)` for each message of `count` values, which are encoded from `position` on.
+// Calls `f(first, count, position, bytes)` for each message. `first` and `count` are values, `position` and `bytes` are
+// its place in the encoded buffer.
 template <class F>
 void CompressedReduction::for_each_message(std::size_t count, F&& f) const {
   const std::size_t each = message_values(count);
@@ -140,12 +140,13 @@ void CompressedReduction::begin(const Tensor& values) {
   if (!options_.error_feedback) return;
   if (kept_.numel() == 0) kept_ = Tensor::zeros(values.shape());
   if (kept_.numel() != values.numel()) {
-    throw InvalidArgument(fmt::format("errors are kept of {} values, and {} values are to be reduced now",
-                                      kept_.numel(), values.numel()));
+    throw InvalidArgument(fmt::format("compressed reduction with error feedback on rank {} of {}: expected {} values "
+                                      "as in earlier calls, got {}",
+                                      group_->rank(), size(), kept_.numel(), values.numel()));
   }
 }
 
-// `first` is the place of the first value among all of this call's.
+// `offset` is the position of the first value in the reduced tensor.
 void CompressedReduction::encode(std::span<const float> values, std::size_t first, std::byte* to) {
   const core::Stopwatch watch(stats_.encode_time);
   for_each_message(values.size(), [&](std::size_t begin, std::size_t count, std::size_t at, std::size_t bytes) {
@@ -210,7 +211,7 @@ Future<Tensor> CompressedReduction::allreduce(Tensor tensor, AllreduceOptions op
   co_return tensor;
 }
 
-// Of an allreduce every value goes through the ranks twice.
+// `passes` is 2 for an allreduce, in which each value crosses the network twice, and 1 for a reduce-scatter.
 void CompressedReduction::note_ratio(double times) {
   const double plain = times * static_cast<double>(size() - 1) / static_cast<double>(size()) * 4.0;
   if (stats_.sent_bytes > 0) {
@@ -233,7 +234,7 @@ Future<void> CompressedReduction::exchange(Tensor tensor, double factor, Allredu
   finish(reading);
 }
 
-// The values of one rank or two. Those of many messages are made in the caches and streamed to where they go.
+// Sums the blocks of one or two ranks. Large results are computed in cache, one message at a time, and streamed out.
 void CompressedReduction::add_two(std::span<const std::byte* const> blocks, double factor, std::span<float> out) const {
   const bool aside = out.size() > message_values(out.size()) && stores_for(out) == kernel::Stores::streaming;
   std::vector<float> sum(aside ? message_values(out.size()) : 0);
@@ -247,7 +248,7 @@ void CompressedReduction::add_two(std::span<const std::byte* const> blocks, doub
   });
 }
 
-// Adds up the ranks' values in rank order. This rank's own are not in its block but in `own`.
+// Sums the ranks' values in rank order. This rank's values are read from `own`, not from its block.
 void CompressedReduction::add_up(std::span<const std::byte* const> blocks, const float* own, double factor,
                                  std::span<float> out) const {
   const auto me = static_cast<std::size_t>(group_->rank());
@@ -265,7 +266,7 @@ void CompressedReduction::add_up(std::span<const std::byte* const> blocks, const
   });
 }
 
-// Encodes the slices that others own, each for its owner.
+// Encodes the slices owned by other ranks, one block per owner.
 void CompressedReduction::encode_slices(std::span<const float> values) {
   const auto me = static_cast<std::size_t>(group_->rank());
   const std::size_t stride = encoded_bytes(Slice(values.size(), size(), 0).size);
@@ -305,8 +306,10 @@ Future<void> CompressedReduction::by_slices(Tensor tensor, double factor, Allred
 Future<Tensor> CompressedReduction::reduce_scatter(Tensor output, Tensor input, ReduceScatterOptions options) {
   check_op(options.op);
   if (input.numel() != output.numel() * group_->size()) {
-    throw InvalidArgument(fmt::format("reduce_scatter of {} to {}: the input must have {} times the output's elements",
-                                      to_string(input), to_string(output), group_->size()));
+    throw InvalidArgument(
+        fmt::format("reduce_scatter on rank {} of {}: expected an input with {} times the elements of the output {}, "
+                    "got {}",
+                    group_->rank(), group_->size(), group_->size(), to_string(output), to_string(input)));
   }
   if (group::overlap(input, output) && !group::is_slice(output, input, group_->rank(), group_->size())) {
     throw InvalidArgument(fmt::format(
@@ -338,7 +341,7 @@ Future<Tensor> CompressedReduction::reduce_scatter(Tensor output, Tensor input, 
 
 void CompressedReduction::set_kept_error(const Tensor& error) {
   if (error.dtype() != DType::f32 || !error.is_contiguous()) {
-    throw InvalidArgument("a kept error is a contiguous float32 tensor, not " + to_string(error));
+    throw InvalidArgument("set_residual: expected a contiguous float32 tensor, got " + to_string(error));
   }
   kept_ = error.flatten();
 }

@@ -1,4 +1,4 @@
-// Encoding between hosts only: the ranks of a host add up first, and the owners of a slice reduce it with each other.
+// Hierarchical compressed allreduce: plain sums inside each host, compressed reduction of each slice between hosts.
 #include <utility>
 
 #include <fmt/format.h>
@@ -8,7 +8,7 @@
 
 namespace hookline {
 
-/// Runs in the thread that runs the operation, so it may block; the reduction itself goes on elsewhere meanwhile.
+/// Runs the compressed reduction between hosts on the thread that drives the operation. It may block.
 class CompressedReduction::Between final : public SliceReducer {
  public:
   Between(CompressedReduction& whole, double factor) : whole_(whole), factor_(factor), context_(current_context()) {}
@@ -26,7 +26,7 @@ class CompressedReduction::Between final : public SliceReducer {
     context.lane = lane;
     const ContextScope scope(std::move(context));
     const AllreduceOptions options{.timeout = timeout};
-    // The operations in it have the timeout; what waits for them must not go before them.
+    // The operations inside enforce the timeout; this wait must not end before theirs.
     part.without_levels(slice, factor_, options).wait(kLongestTimeout);
     part.note_ratio(2);
     const std::uint64_t values = whole_.stats_.values;
@@ -35,7 +35,7 @@ class CompressedReduction::Between final : public SliceReducer {
   }
 
  private:
-  // Slices of one place have the same owners every time, and draw their own random numbers.
+  // The owners of a slice never change, so the reduction is created once. Each slice gets its own random seed.
   CompressedReduction& part_for(const std::shared_ptr<Backend>& counterparts, std::size_t first, Milliseconds timeout) {
     if (!whole_.between_) {
       CompressionOptions options = whole_.options_;

@@ -1,4 +1,4 @@
-// HOOKLINE_DEBUG: names of decorators, one after another.
+// Debug wrappers selected by HOOKLINE_DEBUG.
 #include "group/debug.hpp"
 
 #include <sstream>
@@ -26,7 +26,7 @@ std::shared_ptr<ProcessGroup> decorated(std::shared_ptr<ProcessGroup> group, con
     else if (name == "nan_checked") group = nan_checked(std::move(group));
     else
       throw InvalidArgument(
-          fmt::format("HOOKLINE_DEBUG={}: there is no '{}'; there are: checked, recorded, nan_checked", list, name));
+          fmt::format("HOOKLINE_DEBUG={}: unknown name '{}'; expected collectives, flight_recorder, nan", list, name));
   }
   return group;
 }

@@ -1,4 +1,4 @@
-// The decorators that HOOKLINE_DEBUG asks for.
+// Debug wrappers selected by HOOKLINE_DEBUG.
 #pragma once
 
 #include <memory>
@@ -9,8 +9,8 @@
 
 namespace hookline::group {
 
-/// The group with the decorators of a list such as "checked,recorded" around it, the last one outermost.
-/// InvalidArgument, listing those that there are, for another name.
+/// Wraps `group` in the debug wrappers of a comma-separated list such as "collectives,flight_recorder"; the last one is
+/// outermost. Throws InvalidArgument listing the known names for an unknown one.
 std::shared_ptr<ProcessGroup> decorated(std::shared_ptr<ProcessGroup> group, const std::string& list,
                                         const std::shared_ptr<Store>& store);
 

@@ -1,4 +1,4 @@
-// Forwarding to the inner group, where there is more to it than a line.
+// GroupDecorator: subgroups of wrapped groups.
 #include <hookline/group/decorator.hpp>
 
 #include <algorithm>
@@ -13,21 +13,21 @@
 namespace hookline {
 
 GroupDecorator::GroupDecorator(std::shared_ptr<ProcessGroup> inner) : inner_(std::move(inner)) {
-  if (!inner_) throw InvalidArgument("a group was to be made around no group");
+  if (!inner_) throw InvalidArgument("cannot wrap a group: inner group must not be null");
 }
 
 std::shared_ptr<ProcessGroup> GroupDecorator::new_group(const std::vector<int>& ranks) {
   const std::uint64_t number = ++parts_;
   auto group = inner_->new_group(ranks);
   if (!group) return nullptr;
-  // The label may become part of a file's name, several times for groups of groups.
+  // The label may become part of a file name, repeatedly for nested subgroups.
   constexpr std::size_t kNamed = 8;
   const std::span<const int> named = std::span(ranks).first(std::min(ranks.size(), kNamed));
   const std::string more = ranks.size() > kNamed ? fmt::format("_and_{}_more", ranks.size() - kNamed) : "";
   return decorate(std::move(group), fmt::format("group{}of{}{}", number, fmt::join(named, "_"), more));
 }
 
-// Not made of the operations of this group: the inner one may have its own way.
+// Forwards instead of using the base class: the inner group may have its own split().
 std::shared_ptr<ProcessGroup> GroupDecorator::split(int color, int key) {
   const std::uint64_t number = ++parts_;
   auto group = inner_->split(color, key);

@@ -1,4 +1,4 @@
-// SIGUSR1: its handler does no more than wake a thread, and that one dumps.
+// SIGUSR1 dumps all flight recorders. The handler is async-signal-safe: it wakes a thread, which writes the dumps.
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
@@ -23,7 +23,7 @@ struct Rings {
   std::mutex mutex;
   std::vector<RecordRing*> list;
 };
-std::atomic<Rings*> rings = new Rings;  // never destroyed: the thread may still look at it while the process ends
+std::atomic<Rings*> rings = new Rings;  // leaked: the thread may still read it while the process exits
 
 void handle(int number, siginfo_t* info, void* context) {
   const int saved = errno;
@@ -40,7 +40,7 @@ void handle(int number, siginfo_t* info, void* context) {
 void watch(int fd) {
   for (eventfd_t count = 0;;) {
     if (eventfd_read(fd, &count) != 0) {
-      if (errno == EINTR) continue;  // some other signal came to this thread
+      if (errno == EINTR) continue;
       return;
     }
     Rings& all = *rings.load();
@@ -49,17 +49,17 @@ void watch(int fd) {
   }
 }
 
-// A forked child has neither the thread nor a say in its parent's event.
+// A forked child has no dump thread and must not signal its parent's eventfd.
 void renew_in_child() {
   wake_fd = -1;
   rings = new Rings;
 }
 
-/// With the lock of the rings.
+/// Requires the lock of the rings.
 void start_watching() {
   if (wake_fd.load() >= 0) return;
   const int fd = eventfd(0, EFD_CLOEXEC);
-  if (fd < 0) return;  // dumps at errors and on request do without
+  if (fd < 0) return;  // dumps on errors and on request still work
   wake_fd = fd;
   core::start_thread("hookline-dump", [fd] { watch(fd); }).detach();
   static std::once_flag once;

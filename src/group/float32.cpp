@@ -1,4 +1,4 @@
-// Casts of whole tensors to float32 and back.
+// Conversion of floating-point tensors to float32 and back.
 #include "group/float32.hpp"
 
 #include <algorithm>
@@ -21,7 +21,7 @@ Tensor as_float32(const Tensor& tensor) {
       std::transform(source.data<const double>(), source.data<const double>() + count, values.data<float>(),
                      [](double x) { return static_cast<float>(x); });
       break;
-    default: throw InvalidArgument("floating-point values are expected, not " + to_string(tensor));
+    default: throw InvalidArgument("expected a floating-point tensor, got " + to_string(tensor));
   }
   return values;
 }

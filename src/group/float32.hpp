@@ -1,15 +1,15 @@
-// Floating-point tensors of any dtype as float32.
+// Conversion of floating-point tensors to float32 and back.
 #pragma once
 
 #include <hookline/core/tensor.hpp>
 
 namespace hookline::group {
 
-/// The elements in one flat piece of float32: the tensor's own memory where it is that already, else a copy.
+/// Returns the elements as a flat, contiguous float32 tensor: a view if the tensor is one already, else a copy. Throws
 /// InvalidArgument for integers.
 Tensor as_float32(const Tensor& tensor);
 
-/// Brings what as_float32 gave back to the tensor; nothing to do where they share their memory.
+/// Copies the result of as_float32 back into the tensor. Does nothing if it is a view of it.
 void from_float32(const Tensor& values, const Tensor& tensor);
 
 }  // namespace hookline::group

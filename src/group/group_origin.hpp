@@ -1,4 +1,4 @@
-// Where a group on a backend comes from: what it needs to make groups of its ranks.
+// GroupOrigin: the store and global ranks that a group needs to create subgroups.
 #pragma once
 
 #include <memory>
@@ -10,7 +10,7 @@
 namespace hookline::group {
 
 struct GroupOrigin {
-  std::shared_ptr<Store> store;   ///< for this group alone; null: failures to make a subgroup are not published
+  std::shared_ptr<Store> store;   ///< exclusive to this group; null: subgroup creation failures are not published
   std::vector<int> global_ranks;  ///< by rank; empty: the group's ranks are global
 };
 

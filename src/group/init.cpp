@@ -1,4 +1,4 @@
-// Rendezvous, a place in the store, then the backend of the name, then what HOOKLINE_DEBUG asks for.
+// init_process_group: rendezvous, epoch in the store, backend, then the wrappers of HOOKLINE_DEBUG.
 #include <hookline/group/init.hpp>
 
 #include <cstdlib>
@@ -32,7 +32,7 @@ void give_up(group::Round& round) noexcept {
   try {
     round.close();
   } catch (const std::exception&) {
-    // The store is gone too; why there is no group is what the user wants to know.
+    // The store failed too; the original error is more useful to the caller.
   }
 }
 
@@ -41,7 +41,8 @@ void give_up(group::Round& round) noexcept {
 std::shared_ptr<ProcessGroup> init_process_group(const InitOptions& options) {
   if (!options.backend.empty()) check_backend(options.backend);
   if (options.timeout <= Milliseconds(0))
-    throw InvalidArgument("init_process_group: a timeout must be longer than 0 ms");
+    throw InvalidArgument(
+        fmt::format("init_process_group: expected a timeout above 0 ms, got {} ms", options.timeout.count()));
   Rendezvous job;
   if (!options.store) {
     job = rendezvous(options.init_method, options.rank, options.world_size, options.timeout);
@@ -53,7 +54,7 @@ std::shared_ptr<ProcessGroup> init_process_group(const InitOptions& options) {
     }
     job = {.store = options.store, .rank = *options.rank, .world_size = *options.world_size, .local_rank = -1};
   } else {
-    throw InvalidArgument("init_process_group with a store needs rank and world_size too");
+    throw InvalidArgument("init_process_group: rank and world_size are required with a store");
   }
   group::Round round(job.store, job.rank);
   try {

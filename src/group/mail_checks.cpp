@@ -1,4 +1,4 @@
-// One thread that looks after all letters of a rank, in the order in which they were posted.
+// P2PChecker: one thread polls all pending sends and receives of a rank in the order they were posted.
 #include "group/mail_checks.hpp"
 
 #include <algorithm>
@@ -23,18 +23,18 @@ namespace {
 constexpr std::chrono::microseconds kShortestPause{50};
 constexpr std::chrono::microseconds kLongestPause{5000};
 
-/// One end of a letter: a send or a receive.
+/// A pending send or receive.
 struct Letter {
   Collective call;
   Clock::time_point deadline;
   std::shared_ptr<std::atomic<int>> source;
   Promise<std::vector<Tensor>> promise;
   CallContext context = current_context();  ///< the caller's
-  std::string key = {};                     ///< once this end has left its call there
+  std::string key = {};                     ///< set once this rank has stored its signature there
 
   bool sends() const { return call.type == OpType::send; }
   bool from_any() const { return call.type == OpType::recv_anysource; }
-  /// What both ends have to have in common, after the name of the operation.
+  /// Returns the operation name and the properties that must be equal on both ranks.
   std::string text() const {
     const Tensor& t = sends() ? call.inputs.at(0) : call.outputs.at(0);
     return fmt::format("{} of {}{} with tag {}", sends() ? "send" : "recv", name(t.dtype()), to_string(t.shape()),
@@ -53,7 +53,7 @@ class MailChecks::Desk {
  public:
   explicit Desk(std::shared_ptr<CheckedParts> parts) : parts_(std::move(parts)), store_(parts_->store) {}
 
-  /// True where nobody serves the desk: then serve() has to be called.
+  /// Adds an operation. Returns true if no thread is running: the caller must then call run().
   bool add(Letter letter) {
     const std::lock_guard lock(mutex_);
     posted_.push_back(std::move(letter));
@@ -65,7 +65,7 @@ class MailChecks::Desk {
     came_.notify_one();
   }
 
-  /// Looks at every letter in turn until there are none.
+  /// Polls all pending operations until none is left.
   void serve() {
     auto pause = kShortestPause;
     next_look_ = deadline_after(kInterruptPeriod);
@@ -103,7 +103,7 @@ class MailChecks::Desk {
     return moved;
   }
 
-  /// Whether a letter from this rank has to go to a receive that was posted before this one.
+  /// True if a message from `source` must go to a receive that was posted earlier.
   bool comes_later(std::list<Letter>::iterator receive, int source) const {
     return std::any_of(waiting_.begin(), std::list<Letter>::const_iterator(receive), [&](const Letter& m) {
       return !m.sends() && m.call.tag == receive->call.tag && (m.from_any() || m.call.root == source);
@@ -115,7 +115,7 @@ class MailChecks::Desk {
     });
   }
 
-  /// True where both ends have called the same; throws where they have not, or will not.
+  /// Returns true if both ranks have called the same. Throws on a mismatch, a timeout or an abort.
   bool look_at(std::list<Letter>::iterator m) {
     try {
       parts_->check_all(next_look_);
@@ -171,8 +171,9 @@ class MailChecks::Desk {
   void compare(const Letter& m, const std::string& theirs) const {
     if (after_name(m.text()) == after_name(theirs)) return;
     const auto [from, to] = ends(m);
-    throw Mismatch(fmt::format("a message from rank {} to rank {}: rank {} called {}, rank {} called {}", from, to,
-                               from, m.sends() ? m.text() : theirs, to, m.sends() ? theirs : m.text()),
+    throw Mismatch(fmt::format("send from rank {} to rank {} does not match its recv: rank {} called {}, "
+                               "rank {} called {}",
+                               from, to, from, m.sends() ? m.text() : theirs, to, m.sends() ? theirs : m.text()),
                    {m.sends() ? to : from});
   }
 
@@ -186,8 +187,9 @@ class MailChecks::Desk {
 
   [[noreturn]] void give_up(Letter& m) {
     const std::string peer = m.from_any() ? "any rank" : fmt::format("rank {}", m.call.root);
-    const std::string text = fmt::format("rank {} called {} {} {}, and {} did not call the {} for it in time{}", rank(),
-                                         m.text(), m.sends() ? "to" : "from", peer, m.from_any() ? "no rank" : peer,
+    const std::string text = fmt::format("{} {} {} on rank {} of {}: {} called a matching {} in time{}", m.text(),
+                                         m.sends() ? "to" : "from", peer, rank(), parts_->group->size(),
+                                         m.from_any() ? "no rank" : peer + " has not",
                                          m.sends() ? "recv" : "send", what_else(m));
     withdraw(m);
     const Timeout error(text);
@@ -196,7 +198,7 @@ class MailChecks::Desk {
     throw error;
   }
 
-  /// Calls of the other end that nobody has met: with another tag, perhaps.
+  /// Lists unmatched calls of the peer, for example with another tag.
   std::string what_else(const Letter& m) {
     std::vector<std::string> calls;
     try {
@@ -210,18 +212,18 @@ class MailChecks::Desk {
           if (text.starts_with(m.sends() ? "recv" : "send")) calls.push_back(fmt::format("rank {} {}", peer, text));
         }
       }
-    } catch (const Error&) {  // a store that cannot list its keys
+    } catch (const Error&) {  // the store cannot list its keys
     }
     std::sort(calls.begin(), calls.end());
-    return calls.empty() ? "" : fmt::format("; called and not met were: {}", fmt::join(calls, ", "));
+    return calls.empty() ? "" : fmt::format("; unmatched calls: {}", fmt::join(calls, ", "));
   }
 
-  /// The call is left to nobody any more.
+  /// Deletes the stored signature.
   void withdraw(Letter& m) {
     if (m.key.empty()) return;
     try {
       store_->delete_key(std::exchange(m.key, {}));
-    } catch (const Error&) {  // the reason for giving up matters more
+    } catch (const Error&) {  // the original error takes precedence
     }
   }
 
@@ -238,11 +240,11 @@ class MailChecks::Desk {
   std::condition_variable came_;
   std::list<Letter> posted_;
   bool served_ = false;
-  // What follows belongs to whoever serves.
+  // The fields below are used only by the thread in run().
   OwnWay store_;
-  Clock::time_point next_look_;  ///< for ranks that have given up
+  Clock::time_point next_look_;  ///< next poll for an abort by another rank
   std::list<Letter> waiting_;
-  std::map<std::tuple<int, int, int>, std::uint64_t> numbers_;  ///< of letters so far, by sender, receiver and tag
+  std::map<std::tuple<int, int, int>, std::uint64_t> numbers_;  ///< messages so far, by sender, receiver and tag
 };
 
 MailChecks::MailChecks(std::shared_ptr<CheckedParts> parts)

@@ -1,4 +1,4 @@
-// Sends and receives that start once both ends have been found, through a store, to have called them.
+// P2PChecker: starts sends and receives after both ranks have called them with the same signature.
 #pragma once
 
 #include <atomic>
@@ -11,21 +11,22 @@
 
 namespace hookline::group {
 
-/// The letters of one rank. They are matched as the group itself does it: by sender, receiver, tag and order.
+/// The sends and receives of one rank. They match as in the group: by sender, receiver, tag and order.
 ///
-/// Whoever comes first leaves its call under a key of that letter. The other finds it there, compares, and leaves its
-/// own call as the answer, for which the first one looks now and then. So both know both calls.
+/// Protocol: the first rank stores its signature under the key of the message with compare_set. The second rank finds
+/// it, compares, and stores its own signature as the answer, which the first rank polls. Both ranks then know both
+/// calls.
 class MailChecks {
  public:
   explicit MailChecks(std::shared_ptr<CheckedParts> parts);
   MailChecks(const MailChecks&) = delete;
   MailChecks& operator=(const MailChecks&) = delete;
-  /// Fails what is under way. The group is closed by then.
+  /// Fails all pending operations. Precondition: the state is closed.
   ~MailChecks();
 
-  /// Starts a send or receive when the other end has called it. It fails with Mismatch, with both calls; or with
-  /// Timeout, which tells what else the other end has called, after which the group is aborted. `source` is set to the
-  /// sender of a letter once that is known.
+  /// Starts a send or receive once the peer has called its counterpart. Fails with Mismatch listing both calls, or with
+  /// Timeout listing unmatched calls of the peer; a timeout aborts the group. `source_rank` is set to the sender when
+  /// it is known.
   Future<std::vector<Tensor>> post(Collective collective, Clock::time_point deadline,
                                    std::shared_ptr<std::atomic<int>> source);
 

@@ -1,4 +1,4 @@
-// Looks for NaN and infinities in what a group is about to send.
+// The group that checks tensors for NaN and infinities before it sends them.
 #include <hookline/group/nan_checked.hpp>
 
 #include <cmath>
@@ -15,7 +15,7 @@
 namespace hookline {
 namespace {
 
-/// The first element that is NaN or infinite, or -1.
+/// Returns the position of the first NaN or infinity, or -1.
 std::int64_t first_special(const Tensor& tensor) {
   const Tensor t = tensor.contiguous();
   const auto count = static_cast<std::size_t>(t.numel());
@@ -23,7 +23,7 @@ std::int64_t first_special(const Tensor& tensor) {
   return found < count ? static_cast<std::int64_t>(found) : -1;
 }
 
-/// Where an element is, a number for each dimension.
+/// Converts a flat position to an index per dimension.
 std::vector<std::int64_t> index_of(const Tensor& tensor, std::int64_t element) {
   std::vector<std::int64_t> index(tensor.dim());
   for (std::size_t d = tensor.dim(); d-- > 0;) {
@@ -60,9 +60,10 @@ class NanCheckedGroup final : public GroupDecorator {
   [[noreturn]] void refuse(const Collective& collective, std::size_t index, std::int64_t element) const {
     const Tensor& tensor = sources(collective)[index];
     const std::string text =
-        fmt::format("{} (number {}) on rank {} would send {}: tensor {}, {}, element [{}]", name(collective.type),
-                    sequence_number() + 1, rank(), is_nan(tensor, element) ? "NaN" : "an infinity", index,
-                    to_string(tensor), fmt::join(index_of(tensor, element), ", "));
+        fmt::format("{} (number {}) on rank {} of {}: the input contains {}: tensor {}, {}, element [{}]",
+                    name(collective.type), sequence_number() + 1, rank(), size(),
+                    is_nan(tensor, element) ? "NaN" : "an infinity", index, to_string(tensor),
+                    fmt::join(index_of(tensor, element), ", "));
     group::abort_quietly(*inner(), text);
     throw InvalidArgument(text);
   }

@@ -1,5 +1,4 @@
-// Overlaps of strided tensors: by their ranges, then by the steps that both take, and where that says nothing by
-// looking.
+// Overlap of strided tensors: compares byte ranges, then strides, and finally the elements themselves.
 #include "group/overlap.hpp"
 
 #include <algorithm>
@@ -13,7 +12,7 @@
 namespace hookline::group {
 namespace {
 
-// The bytes from the first to behind the last that a tensor reaches. Strides may be negative.
+// Returns the half-open byte range of the tensor. Strides may be negative.
 std::pair<std::intptr_t, std::intptr_t> range(const Tensor& t) {
   std::intptr_t low = reinterpret_cast<std::intptr_t>(t.bytes());
   std::intptr_t high = low + static_cast<std::intptr_t>(t.itemsize());
@@ -24,7 +23,7 @@ std::pair<std::intptr_t, std::intptr_t> range(const Tensor& t) {
   return {low, high};
 }
 
-// Strides in bytes, of the dimensions that have more than one element.
+// Returns stride and extent in bytes of each dimension with more than one element.
 std::vector<std::pair<std::int64_t, std::int64_t>> strides_and_reaches(const Tensor& t) {
   std::vector<std::pair<std::int64_t, std::int64_t>> result;
   for (std::size_t i = 0; i < t.dim(); ++i) {
@@ -34,15 +33,14 @@ std::vector<std::pair<std::int64_t, std::int64_t>> strides_and_reaches(const Ten
   return result;
 }
 
-// How many bytes the tensor spans between two steps, once the dimensions that take only whole steps are left out.
+// Returns the bytes that the tensor spans modulo `step`: dimensions whose stride is a multiple of `step` drop out.
 std::int64_t span_within(const Tensor& t, std::int64_t step) {
   auto span = static_cast<std::int64_t>(t.itemsize());
   for (const auto& [stride, reach] : strides_and_reaches(t)) span += stride % step == 0 ? 0 : reach;
   return span;
 }
 
-// Columns of one matrix, blocks of them, every other element: between two steps of some length, each tensor keeps to
-// its own place.
+// True if, for some common stride, the tensors occupy disjoint ranges modulo that stride, as columns of one matrix do.
 bool interleave(const Tensor& a, const Tensor& b, std::int64_t distance) {
   std::vector<std::int64_t> steps = {0};
   for (const Tensor* t : {&a, &b}) {
@@ -68,7 +66,7 @@ void for_each_address(const Tensor& t, F f) {
                      });
 }
 
-// A strided tensor is copied anyway, so looking at each of its elements costs little beside.
+// Compares element by element. A strided tensor is copied anyway, so the extra cost is small.
 bool share_a_byte(const Tensor& a, const Tensor& b, std::intptr_t low, std::intptr_t high) {
   std::vector<bool> taken(static_cast<std::size_t>(high - low));
   const auto within = [&](const Tensor& t, auto f) {
@@ -99,7 +97,7 @@ bool overlaps_itself(const Tensor& tensor) {
   if (tensor.is_contiguous() || tensor.numel() == 0) return false;
   auto steps = strides_and_reaches(tensor);
   std::sort(steps.begin(), steps.end());
-  // Slicing, transposing and reshaping keep every step longer than all that lies within it.
+  // Invariant of slicing, transposing and reshaping: each stride exceeds the extent of all smaller strides.
   std::int64_t within = 0;
   for (const auto& [step, reach] : steps) {
     if (step <= within || step == 0) return true;

@@ -1,21 +1,22 @@
-// Whether tensors share elements: what a collective must not write to while it reads from there.
+// Tensor aliasing: detects tensors that share memory.
 #pragma once
 
 #include <hookline/core/tensor.hpp>
 
 namespace hookline::group {
 
-/// Whether an element of the one lies in the memory of an element of the other. Exact for every layout.
+/// True if the tensors share at least one byte of an element. Exact for every layout.
 bool overlap(const Tensor& a, const Tensor& b);
 
-/// Whether two indices may lead to one element, as in a row that is repeated by a stride of 0, or in sliding windows.
+/// True if two indices may refer to the same element, as with a stride of 0 or sliding windows. May report false
+/// positives for unusual strides.
 bool overlaps_itself(const Tensor& tensor);
 
 /// True if both tensors are the same elements in the same order.
 bool same_elements(const Tensor& a, const Tensor& b);
 
-/// True if `part` is exactly slice `index` of `whole` cut into `count` equal slices. False for a whole that is not
-/// contiguous and has no such slices along its first dimension.
+/// True if `candidate` is exactly slice `index` of `whole` split into `count` equal slices. A tensor that is not
+/// contiguous is split along its first dimension.
 bool is_slice(const Tensor& part, const Tensor& whole, int index, int count);
 
 }  // namespace hookline::group

@@ -1,8 +1,10 @@
-// The named calls of a process group, each put into words as a Collective.
+// The named methods of ProcessGroup, each of which builds an Operation and passes it to run().
 #include <hookline/group/process_group.hpp>
 
 #include <algorithm>
 #include <tuple>
+
+#include <fmt/format.h>
 
 #include <hookline/core/error.hpp>
 
@@ -22,7 +24,7 @@ Collective describe(OpType type, std::vector<Tensor> inputs, std::vector<Tensor>
   return c;
 }
 
-// One tensor that is read and written. Built in place: this is the way of small, frequent calls.
+// For one tensor that is read and written. Builds the list in place: small allreduces are frequent.
 template <class Options>
 Collective describe_in_place(OpType type, const Tensor& tensor, const Options& options) {
   Collective c = describe(type, {}, {}, options);
@@ -74,7 +76,9 @@ WorkPtr ProcessGroup::allgather_coalesced(const std::vector<std::vector<Tensor>>
   std::vector<Tensor> flat;
   for (const auto& list : outputs) {
     if (list.size() != inputs.size()) {
-      throw InvalidArgument("allgather_coalesced: each output list must have as many tensors as there are inputs");
+      throw InvalidArgument(
+          fmt::format("allgather_coalesced on rank {} of {}: expected {} tensors in each output list, got {}", rank(),
+                      size(), inputs.size(), list.size()));
     }
     flat.insert(flat.end(), list.begin(), list.end());
   }
@@ -147,27 +151,27 @@ std::string ProcessGroup::description() const {
 }
 
 void ProcessGroup::start_coalescing() {
-  throw Unsupported("the " + backend_name() + " group cannot coalesce operations; use the _coalesced ones");
+  throw Unsupported("the " + backend_name() + " group does not support coalescing; use the *_coalesced operations");
 }
 
 WorkPtr ProcessGroup::end_coalescing() {
-  throw Unsupported("the " + backend_name() + " group cannot coalesce operations; use the _coalesced ones");
+  throw Unsupported("the " + backend_name() + " group does not support coalescing; use the *_coalesced operations");
 }
 
 Tensor ProcessGroup::empty(const Dims& shape, DType dtype) { return Tensor::empty(shape, dtype); }
 
 std::shared_ptr<ProcessGroup> ProcessGroup::new_group(const std::vector<int>&) {
-  throw Unsupported("the " + backend_name() + " group cannot make groups of its ranks");
+  throw Unsupported("the " + backend_name() + " group does not support subgroups");
 }
 
 std::shared_ptr<ProcessGroup> ProcessGroup::split(int color, int key) {
-  // Tensors that own their memory: Ctrl-C ends a wait, not what writes to them.
+  // The tensors own their memory: Ctrl-C ends the wait, not the operation that writes to them.
   const std::vector<std::int64_t> mine = {color, key};
   const Tensor gathered = Tensor::empty({2 * size()}, DType::i64);
   allgather_into_tensor(gathered, Tensor::borrow(mine).clone())->wait();
   const auto* const all = gathered.data<const std::int64_t>();
 
-  // Every rank makes every group, since new_group is called by all; each keeps its own.
+  // new_group is collective, so every rank creates every group and keeps its own.
   struct Member {
     std::int64_t color, key;
     int rank;
@@ -192,18 +196,18 @@ std::shared_ptr<ProcessGroup> ProcessGroup::split(int color, int key) {
 }
 
 void ProcessGroup::set_timeout(Milliseconds) {
-  throw Unsupported("the " + backend_name() + " group has no timeout of its own; pass one to each call");
+  throw Unsupported("the " + backend_name() + " group does not support set_timeout(); pass a timeout to each call");
 }
 
-// NOLINTNEXTLINE(performance-unnecessary-value-param): those who override it keep both
+// NOLINTNEXTLINE(performance-unnecessary-value-param): overrides store both
 void ProcessGroup::register_on_completion_hook(OnCompletionHook, std::shared_ptr<Executor>) {
-  throw Unsupported("the " + backend_name() + " group has no completion hooks");
+  throw Unsupported("the " + backend_name() + " group does not support completion hooks");
 }
 
 void ProcessGroup::wait_for_hooks(std::optional<Milliseconds>) {}
 
 void ProcessGroup::abort(const std::string&) {
-  throw Unsupported("the " + backend_name() + " group cannot be aborted");
+  throw Unsupported("the " + backend_name() + " group does not support abort()");
 }
 
 }  // namespace hookline

@@ -1,4 +1,4 @@
-// Filling the ring, and writing it down as JSON.
+// FlightRecordRing: recording operations, and the JSON dump.
 #include "group/record_ring.hpp"
 
 #include <atomic>
@@ -29,7 +29,7 @@ using backend::is_rooted;
 
 RecordOptions complete(RecordOptions options) {
   static std::atomic<int> groups = 0;
-  if (options.capacity == 0) throw InvalidArgument("recorded: the capacity must be at least 1");
+  if (options.capacity == 0) throw InvalidArgument("with_flight_recorder: expected a capacity of at least 1, got 0");
   if (options.name.empty()) options.name = fmt::format("group{}", groups.fetch_add(1));
   if (options.directory.empty()) {
     const char* const given = std::getenv("HOOKLINE_DEBUG_DIR");
@@ -38,14 +38,14 @@ RecordOptions complete(RecordOptions options) {
   return options;
 }
 
-/// A few milliseconds late, and many times cheaper than the exact time, which the operation itself will tell.
+/// Accurate to a few milliseconds, but much cheaper. The Work provides the exact start time at the end.
 Clock::time_point coarse_now() {
   timespec now{};
   clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
   return Clock::time_point(std::chrono::seconds(now.tv_sec) + std::chrono::nanoseconds(now.tv_nsec));
 }
 
-// A JSON string, which is UTF-8.
+// Returns a JSON string literal in valid UTF-8.
 std::string quoted(const std::string& text) {
   std::string result = "\"";
   for (const char c : core::valid_utf8(text)) {
@@ -62,7 +62,7 @@ const char* name_of(Record::State state) {
   return state == Record::State::done ? "done" : "failed";
 }
 
-/// Seconds since 1970 of a time of our clock, so that the dumps of several processes can be compared.
+/// Converts monotonic times to seconds since 1970, so that dumps of several processes can be compared.
 class WallClock {
  public:
   double operator()(Clock::time_point time) const {
@@ -144,7 +144,7 @@ void RecordRing::end(std::uint64_t number, Clock::time_point started, Clock::tim
   {
     const std::lock_guard lock(mutex_);
     Record& r = ring_[number % ring_.size()];
-    if (r.number == number) {  // else newer ones have taken its place
+    if (r.number == number) {  // otherwise the record has been overwritten
       r.state = error ? Record::State::failed : Record::State::done;
       r.started = started;
       r.finished = finished;
@@ -172,8 +172,8 @@ std::string RecordRing::json(const std::string& reason) const {
   return text + "\n]}\n";
 }
 
-// A reader must never see half a file, so it comes under its name in one step. An error, a signal and a request may
-// all ask at once: one writes after the other, so the newest records stay.
+// Writes a temporary file and renames it, so that readers never see a partial file. Concurrent dumps are serialized, so
+// the newest records win.
 std::string RecordRing::dump(const std::string& path, const std::string& reason) const {
   namespace fs = std::filesystem;
   static std::mutex writing;
@@ -188,11 +188,11 @@ std::string RecordRing::dump(const std::string& path, const std::string& reason)
       std::ofstream file(draft);
       file << json(reason);
       file.flush();
-      if (!file) throw ResourceError("writing to " + draft.string() + " failed");
+      if (!file) throw ResourceError("cannot write to " + draft.string());
     }
     fs::rename(draft, target);
   } catch (const fs::filesystem_error& e) {
-    throw ResourceError(fmt::format("the records of {} cannot be written: {}", options_.name, e.what()));
+    throw ResourceError(fmt::format("cannot write the flight records of {}: {}", options_.name, e.what()));
   }
   return target.string();
 }
@@ -200,7 +200,7 @@ std::string RecordRing::dump(const std::string& path, const std::string& reason)
 void RecordRing::try_dump(const std::string& reason) const noexcept {
   try {
     const std::string path = dump({}, reason);
-    fmt::print(stderr, "hookline: rank {}: the last operations are in {} ({})\n", rank_, path, reason);
+    fmt::print(stderr, "hookline: rank {}: flight records written to {} (reason: {})\n", rank_, path, reason);
   } catch (const std::exception& e) {
     std::fprintf(stderr, "hookline: rank %d: %s\n", rank_, e.what());
   }

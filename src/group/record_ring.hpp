@@ -1,4 +1,4 @@
-// The last operations of a group, in a ring.
+// FlightRecordRing: the ring buffer of a flight recorder.
 #pragma once
 
 #include <array>
@@ -11,11 +11,11 @@
 
 namespace hookline::group {
 
-/// One operation. What never changes is written when it starts.
+/// One operation. All fields but state, times and error are written when it starts.
 struct Record {
   enum class State : std::uint8_t { running, done, failed };
-  std::uint64_t number = 0;   ///< of all operations of the group
-  std::uint64_t in_lane = 0;  ///< of the collectives of its lane; of the sends and receives for one of these
+  std::uint64_t number = 0;   ///< sequence number among all operations of the group
+  std::uint64_t in_lane = 0;  ///< sequence number among the collectives of its lane, or among sends and receives
   OpType type = OpType::barrier;
   State state = State::running;
   DType dtype = DType::f32;
@@ -26,7 +26,7 @@ struct Record {
   std::uint64_t note = 0;
   std::size_t tensors = 0;
   std::size_t bytes = 0;
-  Dims shape;  ///< of the first tensor
+  Dims shape;  ///< shape of the first tensor
   Clock::time_point started;
   Clock::time_point finished;
   std::string error;
@@ -39,20 +39,20 @@ class RecordRing {
   RecordRing& operator=(const RecordRing&) = delete;
   ~RecordRing();
 
-  /// Returns its number.
+  /// Records the start of an operation and returns its number.
   std::uint64_t start(const Collective& collective);
-  /// The first error is dumped.
+  /// Records the end of an operation. The first error triggers a dump.
   void end(std::uint64_t number, Clock::time_point started, Clock::time_point finished,
            const std::exception_ptr& error);
 
   std::string json(const std::string& reason) const;
   std::string dump(const std::string& path, const std::string& reason) const;
-  /// The same where nobody can hear of a failure; says so on stderr.
+  /// Dumps without throwing; prints the path or the error to stderr.
   void try_dump(const std::string& reason) const noexcept;
   const RecordOptions& options() const noexcept { return options_; }
 
  private:
-  static constexpr std::size_t kOutsideLanes = Capabilities::kMostLanes;  ///< behind the lanes
+  static constexpr std::size_t kOutsideLanes = Capabilities::kMostLanes;  ///< counter index of sends and receives
 
   const RecordOptions options_;
   const int rank_;
@@ -65,8 +65,8 @@ class RecordRing {
   bool dumped_error_ = false;
 };
 
-/// Dumps every ring in the list at SIGUSR1. The signal's handler is installed with the first, and calls the one that
-/// was there before.
+/// Registers the ring for dumps at SIGUSR1. The first registration installs the signal handler, which chains to the
+/// previous one.
 void dump_at_signal(RecordRing* ring);
 void forget_at_signal(RecordRing* ring);
 

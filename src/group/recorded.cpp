@@ -1,4 +1,4 @@
-// The group that fills a ring of records.
+// The group that records its operations in a FlightRecordRing.
 #include <hookline/group/recorded.hpp>
 
 #include <utility>
@@ -53,7 +53,8 @@ const group::RecordRing& ring_of(const ProcessGroup& group) {
     const auto* const around = dynamic_cast<const GroupDecorator*>(g);
     g = around ? around->inner().get() : nullptr;
   }
-  throw InvalidArgument("this " + group.backend_name() + " group is not recorded; wrap it with recorded() first");
+  throw InvalidArgument("the " + group.backend_name() +
+                        " group has no flight recorder; wrap it with with_flight_recorder() first");
 }
 
 }  // namespace
@@ -62,10 +63,10 @@ std::shared_ptr<ProcessGroup> recorded(std::shared_ptr<ProcessGroup> group, cons
   return std::make_shared<RecordedGroup>(std::move(group), options);
 }
 
-std::string records(const ProcessGroup& group) { return ring_of(group).json("asked for"); }
+std::string records(const ProcessGroup& group) { return ring_of(group).json("request"); }
 
 std::string dump_records(const ProcessGroup& group, const std::string& path) {
-  return ring_of(group).dump(path, "asked for");
+  return ring_of(group).dump(path, "request");
 }
 
 }  // namespace hookline

@@ -1,4 +1,4 @@
-// Rounds are numbered from 1; a rank's own counter has the last one that it joined. Every store can add.
+// RendezvousEpoch. Epochs are numbered from 1. A counter per rank holds the last epoch that the rank joined.
 #include "group/round.hpp"
 
 #include <cstdlib>
@@ -11,8 +11,8 @@
 namespace hookline::group {
 namespace {
 
-// torchrun may start all ranks again in the store of those that failed, of which some had joined more rounds than
-// others.
+// torchrun may restart all ranks with the same store after some had joined more epochs than others, so each restart has
+// its own prefix.
 std::string place_of_processes() {
   const char* const restarts = std::getenv("TORCHELASTIC_RESTART_COUNT");
   return restarts && *restarts ? fmt::format("hookline/restart{}", restarts) : "hookline";

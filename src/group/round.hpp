@@ -1,4 +1,4 @@
-// Groups that are made one after another in one store, which outlives them: each has a place of its own there.
+// RendezvousEpoch: isolates successive rendezvous in the same store by a key prefix.
 #pragma once
 
 #include <cstdint>
@@ -8,19 +8,19 @@
 
 namespace hookline::group {
 
-/// One attempt of all ranks of a store at making a group. A rank joins the first round that is new to it and not
-/// closed; a round is closed for those who have not joined it yet when a rank fails in it, or leaves it for the next.
-/// So the ranks meet again although one of them failed in an earlier round, or never came to it.
+/// One attempt of all ranks to create a group. A rank joins the first epoch that it has not joined before and that is
+/// not abandoned. An epoch is abandoned when a rank fails in it or moves on to the next one. So the ranks meet again
+/// even if one of them failed in an earlier epoch or never joined it.
 class Round {
  public:
-  /// Joins. Throws what the store throws.
+  /// Joins an epoch. Throws the store's errors, as do the methods below.
   Round(const std::shared_ptr<Store>& store, int rank);
 
-  /// The place of this round, where nobody has left anything before.
+  /// Returns a store with the prefix of this epoch, which has no keys of earlier epochs.
   std::shared_ptr<Store> place() const;
-  /// Says that this rank failed. Throws what the store throws.
+  /// Marks the epoch as abandoned, after a failure of this rank.
   void close();
-  /// Removes what earlier rounds left. Only once all ranks have joined this one. Throws what the store throws.
+  /// Deletes the keys of earlier epochs. Call only after all ranks have joined this one.
   void forget_earlier();
 
  private:

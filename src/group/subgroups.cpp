@@ -1,4 +1,4 @@
-// Who shares a host is found out by one sum, which every group has.
+// Subgroups by host and by size. Hosts are found with one allreduce, which every group supports.
 #include <hookline/group/subgroups.hpp>
 
 #include <algorithm>
@@ -14,9 +14,9 @@
 namespace hookline {
 
 std::shared_ptr<ProcessGroup> host_group(const std::shared_ptr<ProcessGroup>& group) {
-  if (!group) throw InvalidArgument("host_group: there is no group");
+  if (!group) throw InvalidArgument("local_group: group must not be null");
   if (group->size() == 1) return group;
-  const Tensor sum = Tensor::zeros({group->size()}, DType::i64);  // owns its memory, as Ctrl-C ends the wait alone
+  const Tensor sum = Tensor::zeros({group->size()}, DType::i64);  // owns its memory: Ctrl-C ends only the wait
   auto* const hosts = sum.data<std::int64_t>();
   auto* const end = hosts + group->size();
   const int rank = group->rank();
@@ -27,10 +27,11 @@ std::shared_ptr<ProcessGroup> host_group(const std::shared_ptr<ProcessGroup>& gr
 }
 
 std::shared_ptr<ProcessGroup> group_of_size(const std::shared_ptr<ProcessGroup>& group, int size) {
-  if (!group) throw InvalidArgument("group_of_size: there is no group");
+  if (!group) throw InvalidArgument("fixed_size_subgroup: group must not be null");
   if (size < 1 || group->size() % size != 0) {
     throw InvalidArgument(
-        fmt::format("a group size of {}: it must be one that divides the {} ranks of the group", size, group->size()));
+        fmt::format("fixed_size_subgroup on rank {} of {}: expected a size that divides the {} ranks, got {}",
+                    group->rank(), group->size(), group->size(), size));
   }
   return size == group->size() ? group : group->split(group->rank() / size, group->rank());
 }

@@ -1,4 +1,4 @@
-// The arithmetic of bytes on the wire.
+// Sent bytes per operation type.
 #include "group/wire_bytes.hpp"
 
 #include <numeric>

@@ -1,4 +1,4 @@
-// How many bytes a rank sends for an operation, by the usual algorithms: the measure by which hooks are compared.
+// Bytes that a rank sends for an operation under standard algorithms; the metric for comparing hooks.
 #pragma once
 
 #include <atomic>
@@ -10,14 +10,12 @@
 
 namespace hookline::group {
 
-/// What the rank gives to other ranks: a ring's share of a reduction (twice (N - 1)/N of the bytes for an allreduce),
-/// each block once for each rank that gets it elsewhere. Of what a root alone sends or gets, every rank counts its
-/// share.
+/// Returns the bytes sent per rank: a ring's share of a reduction (2 (N - 1) / N of the bytes for an allreduce), else
+/// each block once per remote receiver. Rooted operations are averaged over the ranks.
 std::uint64_t wire_bytes(const Collective& collective, int size);
 
-/// Adds the bytes of operations to the counter of the current CallContext, for a group that starts them elsewhere than
-/// on a Backend. Constructed before the call and asked after it: where the call ran on a group that counts, as a
-/// Python class may, nothing is added.
+/// Adds sent bytes to the counter of the current CallContext, for groups that do not run on a Backend. Construct it
+/// before the call and use it afterwards: if the call ran on a group that counts itself, nothing is added.
 class HOOKLINE_EXPORT SentBytes {
  public:
   SentBytes();

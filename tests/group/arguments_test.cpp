@@ -1,4 +1,4 @@
-// Calls that cannot be right, as an implementation of a group may be handed them: the named methods make none of these.
+// Tests check_arguments with operations that the named methods of ProcessGroup cannot build.
 #include <hookline/group/arguments.hpp>
 
 #include <limits>

@@ -1,4 +1,4 @@
-// Reductions of encoded values on groups that have only some of the operations for them.
+// Tests BlockExchange: compressed reductions on groups that support only some operations.
 #include "group/block_exchange.hpp"
 
 #include <cstring>
@@ -19,14 +19,14 @@ namespace {
 using namespace std::chrono_literals;
 using testing::require;
 
-/// A group as a user may have written it, or as engines between hosts are: nobody reads another rank's memory.
+/// A group that supports only the given operations and has no zero_copy_reads, like a user's group.
 class WithOnly final : public GroupDecorator {
  public:
   WithOnly(std::shared_ptr<ProcessGroup> inner, std::set<OpType> has)
       : GroupDecorator(std::move(inner)), has_(std::move(has)) {}
   Capabilities capabilities() const override { return {}; }
   WorkPtr run(Collective collective) override {
-    if (!has_.contains(collective.type)) throw Unsupported("it is not there");
+    if (!has_.contains(collective.type)) throw Unsupported("not supported by this group");
     return inner()->run(std::move(collective));
   }
 
@@ -59,10 +59,10 @@ TEST(BlockExchange, HasTheSameBitsByEveryWay) {
           const Tensor t = filled(group.rank());
           reduction.allreduce(t).wait(30s);
           require(std::memcmp(direct.bytes(), t.bytes(), t.nbytes()) == 0, codec);
-          require(reduction.stats().sent_bytes >= least, "the longer way cannot send less");
+          require(reduction.stats().sent_bytes >= least, "a fallback must not send less");
           least = reduction.stats().sent_bytes;
         }
-        require(ranks == 1 || least > 0, "nothing was counted");
+        require(ranks == 1 || least > 0, "no sent bytes were counted");
       }
     });
   }

@@ -1,4 +1,4 @@
-// Groups whose ranks compare their calls first: what passes, what is refused, what it costs, and what is left behind.
+// Tests collective checks: matches, mismatches, timeouts, aborts, store traffic and leftover keys.
 #include <hookline/group/checked.hpp>
 
 #include <array>
@@ -101,14 +101,14 @@ TEST(Checked, AnAbsentRankIsNamed) {
       g.allreduce(t)->wait();
     });
     EXPECT_EQ(errors[1], "");
-    const std::string who = "and rank 1 did not call any operation in time";
+    const std::string who = "rank 1 did not call any operation in time";
     int named = 0;
     for (const auto& e : errors) named += e.find(who) != std::string::npos ? 1 : 0;
     EXPECT_GE(named, 1) << errors[0];
   }
 }
 
-/// Notes the context in which operations reach the group inside.
+/// Records the CallContext in which operations reach the inner group.
 class NotingContexts final : public GroupDecorator {
  public:
   using GroupDecorator::GroupDecorator;
@@ -157,7 +157,7 @@ TEST(Checked, EndsWithoutWaitingForThePeer) {
   EXPECT_THROW(checked(nullptr, pair.store), InvalidArgument);
 }
 
-/// A server, and a counted way to it for each rank.
+/// Groups that compare through a TCPStore, with a proxy per rank that counts round trips.
 struct CountedPair {
   std::shared_ptr<TCPStore> server = std::make_shared<TCPStore>(TCPStoreOptions{.is_master = true});
   std::vector<std::unique_ptr<CountingProxy>> ways;
@@ -210,7 +210,7 @@ TEST(Checked, AnAbortEndsTheWaitsOfAllRanks) {
     const ContextScope scope({.lane = 1});
     const WorkPtr own = (*groups)[1]->allreduce(t);
     (*groups)[1]->abort("because");
-    const std::string told = "rank 1 gave up: because";
+    const std::string told = "rank 1 aborted the checked group: because";
     const std::string aborted = "rank 1 aborted the checked group: because";
     EXPECT_EQ(error_of(waits), told);
     EXPECT_EQ(error_of(receives), told);
@@ -218,7 +218,7 @@ TEST(Checked, AnAbortEndsTheWaitsOfAllRanks) {
     EXPECT_EQ(error_of((*groups)[0]->send(t, 1)), told);
     EXPECT_EQ(error_of(own), aborted);
     EXPECT_EQ(error_of((*groups)[1]->allreduce(t)), aborted);
-    EXPECT_LT(Clock::now() - begin, 10s) << "of a timeout of 20 s";
+    EXPECT_LT(Clock::now() - begin, 10s) << "well before the timeout of 20 s";
   }
 }
 
@@ -226,7 +226,7 @@ TEST(Checked, StaysBroken) {
   CheckedRanks late(2, 300ms);
   const Tensor t = Tensor::full({4}, 1);
   const std::string first = error_of(late.groups[0]->allreduce(t, {.timeout = 100ms}));
-  EXPECT_THAT(first, HasSubstr("and rank 1 did not call any operation in time"));
+  EXPECT_THAT(first, HasSubstr("rank 1 did not call any operation in time"));
   EXPECT_EQ(error_of(late.groups[0]->broadcast(t)), first);
 
   const Groups inside = threads(2);
@@ -236,10 +236,10 @@ TEST(Checked, StaysBroken) {
   const WorkPtr other = around[1]->allreduce(t);
   const std::string told = error_of(around[0]->allreduce(t));
   EXPECT_THAT(told, HasSubstr("because"));
-  EXPECT_EQ(error_of(around[0]->broadcast(t)), told) << "with nobody to agree with";
+  EXPECT_EQ(error_of(around[0]->broadcast(t)), told) << "without any peer";
 }
 
-// At a server, threads that share a connection take turns at it, and one that waits for a rank holds up the others.
+// Threads that share a store connection would block each other while one waits for a rank.
 TEST(Checked, LanesDoNotWaitForEachOther) {
   const CheckedRanks in_memory;
   const CountedPair at_server(2);
@@ -247,7 +247,7 @@ TEST(Checked, LanesDoNotWaitForEachOther) {
     const auto errors = on_ranks(*groups, [](ProcessGroup& g, int rank) {
       std::array<Tensor, 4> tensors;
       std::vector<WorkPtr> works;
-      for (int i = 0; i < 4; ++i) {  // in another order on each rank
+      for (int i = 0; i < 4; ++i) {  // a different order on each rank
         const int lane = rank == 0 ? i : 3 - i;
         const ContextScope scope({.lane = lane});
         works.push_back(g.allreduce(tensors[static_cast<std::size_t>(i)] = Tensor::full({4}, lane)));
@@ -265,7 +265,7 @@ TEST(Checked, LanesDoNotWaitForEachOther) {
 TEST(Checked, GroupsOfSomeRanksMeetUnderTheSameName) {
   CheckedRanks pair(3);
   const auto errors = on_ranks(pair.groups, [](ProcessGroup& g, int rank) {
-    const auto first = g.new_group({0, 1});  // rank 2 has made one group fewer than the others
+    const auto first = g.new_group({0, 1});  // rank 2 is not a member
     const auto second = g.new_group({0, 2});
     EXPECT_EQ(second != nullptr, rank != 1);
     if (second) {
@@ -279,7 +279,7 @@ TEST(Checked, GroupsOfSomeRanksMeetUnderTheSameName) {
   EXPECT_EQ(pair.store->num_keys(), 0) << ::testing::PrintToString(pair.store->list_keys());
 }
 
-// The last reference to a group may be let go of by a continuation, on the thread that the group compares on.
+// A continuation on the group's own thread may release the last reference to the group.
 TEST(Checked, EndsOnItsOwnThread) {
   for (const bool message : {false, true}) {
     CheckedRanks pair;

@@ -1,4 +1,4 @@
-// Operations that have a work in common, on native groups and around them.
+// Tests coalescing on native groups and wrappers.
 #include <hookline/group/coalescing.hpp>
 
 #include <gtest/gtest.h>
@@ -69,7 +69,7 @@ TEST(Coalescing, OneWorkForAllOnEveryKindOfGroup) {
   }
 }
 
-/// A work that notes whether somebody waited for it, and fails.
+/// A Work that fails and records whether wait() was called.
 class Noted final : public Work {
  public:
   void wait(std::optional<Milliseconds>) override {
@@ -120,7 +120,7 @@ TEST(Coalescing, AnInterruptEndsTheWait) {
 TEST(Coalescing, FailsWithTheFirstThatFailed) {
   Promise<std::vector<Tensor>> one, two, three;
   Coalescing coalescing;
-  coalescing.add(make_work(Future<std::vector<Tensor>>::ready({}), OpType::barrier));  // before the start: not of it
+  coalescing.add(make_work(Future<std::vector<Tensor>>::ready({}), OpType::barrier));  // ignored: not active yet
   coalescing.start();
   EXPECT_TRUE(coalescing.active());
   for (const auto* promise : {&one, &two, &three})
@@ -129,7 +129,7 @@ TEST(Coalescing, FailsWithTheFirstThatFailed) {
   EXPECT_FALSE(coalescing.active());
   two.set_error(std::make_exception_ptr(Mismatch("two")));
   EXPECT_FALSE(all->is_completed());
-  EXPECT_EQ(all->exception(), nullptr) << "others are under way";
+  EXPECT_EQ(all->exception(), nullptr) << "other works are still running";
   EXPECT_THROW(all->wait(1ms), Timeout);
   one.set_value({Tensor::full({1}, 1)});
   EXPECT_FALSE(all->is_completed());
@@ -141,7 +141,7 @@ TEST(Coalescing, FailsWithTheFirstThatFailed) {
   EXPECT_THROW(std::rethrow_exception(all->exception()), Mismatch);
 }
 
-/// A group that implements no more than it must.
+/// A group that implements only the pure virtual methods.
 class Least final : public ProcessGroup {
  public:
   int rank() const override { return 0; }

@@ -1,4 +1,4 @@
-// Completion hooks on the embedded backends: what they are told, in which order, and what comes of one that throws.
+// Tests completion hooks: their arguments, order, threads and exceptions.
 #include <atomic>
 #include <thread>
 
@@ -16,7 +16,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-/// Both ranks' part of one allreduce, started and waited for.
+/// Starts one allreduce on both ranks and waits for it.
 void both(const testing::Groups& groups) {
   Tensor a = Tensor::full({4}, 1);
   Tensor b = Tensor::full({4}, 2);
@@ -80,7 +80,7 @@ TEST(CompletionHooks, AThrowingHookFailsTheWait) {
   });
   both(groups);
   EXPECT_THROW(both(groups), Mismatch);
-  groups[0]->wait_for_hooks(10s);  // it was thrown before
+  groups[0]->wait_for_hooks(10s);  // the error was thrown by wait()
   Tensor a = Tensor::full({4}, 1);
   Tensor b = Tensor::full({4}, 2);
   const auto other = groups[1]->allreduce(a);
@@ -105,7 +105,7 @@ TEST(CompletionHooks, WaitForHooksThrowsWhatNobodyWaitedFor) {
   other->wait(10s);
 }
 
-// Each error is thrown once: by the wait() of its operation, whichever comes first, or else by wait_for_hooks().
+// Each error is thrown once: by wait() of its operation, or else by wait_for_hooks().
 TEST(CompletionHooks, WaitForHooksThrowsEveryErrorThatNoWaitHasThrown) {
   for (const bool all : {false, true}) {
     const auto groups = testing::threads(2);
@@ -128,7 +128,7 @@ TEST(CompletionHooks, WaitForHooksThrowsEveryErrorThatNoWaitHasThrown) {
   }
 }
 
-// Works come and go, and a later one may lie where an earlier one was.
+// A later work may reuse the address of a destroyed one.
 TEST(CompletionHooks, AnErrorOutlivesItsWork) {
   const auto group = testing::threads(1)[0];
   group->register_on_completion_hook([](const WorkInfo& info) { throw Error(std::to_string(info.seq)); });
@@ -167,7 +167,7 @@ TEST(CompletionHooks, AFailureIsToldBeforeItsWaitThrows) {
   }
 }
 
-// In the thread that waits, and in the group's own that drives where nobody does.
+// On the waiting thread, and on the group's progress thread if no caller waits.
 TEST(CompletionHooks, MayEndTheGroup) {
   for (const bool abort : {true, false}) {
     for (const bool waited_for : {true, false}) {
@@ -200,7 +200,7 @@ TEST(CompletionHooks, OnAnExecutorTheyRunThereAndMayWait) {
   groups[0]->register_on_completion_hook(
       [&](const WorkInfo& info) {
         elsewhere = elsewhere && std::this_thread::get_id() != here;
-        if (++calls == 1) {  // an operation inside a hook, whose own hook comes after this one
+        if (++calls == 1) {  // an operation inside a hook; its hook runs after this one
           EXPECT_EQ(info.seq, 1u);
           Tensor c = Tensor::full({4}, 1);
           groups[0]->allreduce(c)->wait(10s);
@@ -246,7 +246,7 @@ TEST(CompletionHooks, OperationsThatEndMeanwhileAreToldInOrder) {
         seen.push_back(info.seq);
       },
       std::make_shared<ThreadExecutor>("hooks"));
-  groups[0]->register_on_completion_hook([&](const WorkInfo&) { ++ended; });  // told after the one above
+  groups[0]->register_on_completion_hook([&](const WorkInfo&) { ++ended; });  // queued after the hook above
   std::vector<Tensor> tensors;
   std::vector<WorkPtr> works;
   for (int i = 0; i < 4; ++i) {

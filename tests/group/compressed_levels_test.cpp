@@ -1,4 +1,4 @@
-// Reductions of encoded values on groups with levels: full precision inside a host, encoded between hosts.
+// Tests hierarchical compressed allreduce: full precision inside a host, encoded between hosts.
 #include <cmath>
 #include <cstring>
 
@@ -26,10 +26,10 @@ void same_on_all_ranks(ProcessGroup& group, const Tensor& t) {
   }
 }
 
-// 2049 is not a float16, 2049 + 1 is: only who adds inside the host first gets it right. Ranks 0 and 2 share a host.
+// 2049 is not representable in float16, 2049 + 1 is. Ranks 0 and 2 share a host, so their sum must be formed first.
 TEST(CompressedLevels, NothingIsRoundedInsideAHost) {
   testing::layered_threads_world().spawn(4, [](ProcessGroup& group) {
-    require(group.capabilities().levels, "no levels");
+    require(group.capabilities().levels, "the group is not hierarchical");
     for (const std::int64_t count : {1, 5, 1000, 70'001}) {
       const Tensor t = group.empty({count});
       t.fill(group.rank() == 0 ? 2049 : group.rank() == 2 ? 1 : 0);
@@ -60,14 +60,14 @@ TEST(CompressedLevels, MeansAndTheSameBitsOnUnevenHosts) {
         for (int r = 0; r < ranks; ++r) mean += std::sin(static_cast<double>(r)) / ranks;
         t.fill(std::sin(static_cast<double>(group.rank())));
         group.allreduce(t, make_codec(codec), {.op = ReduceOp::avg})->wait(30s);
-        require(std::abs(static_cast<double>(t.data<float>()[10'006]) - mean) < 0.3, codec + " is far off");
+        require(std::abs(static_cast<double>(t.data<float>()[10'006]) - mean) < 0.3, codec + ": wrong mean");
         same_on_all_ranks(group, t);
       }
     });
   }
 }
 
-// Also where messages of both have the same size, and where just the factor differs.
+// Includes codecs with equal message sizes, and ops that differ only in the factor.
 TEST(CompressedLevels, RanksThatEncodeOtherwiseAreAMismatch) {
   for (const int ranks : {3, 4}) {
     testing::layered_threads_world().spawn(ranks, [](ProcessGroup& group) {
@@ -89,7 +89,7 @@ TEST(CompressedLevels, RanksThatEncodeOtherwiseAreAMismatch) {
   }
 }
 
-/// The first host waits for the second, which waits for longer.
+/// An inter-host stage that never completes. The second host has a longer timeout, so the first one times out.
 class Unanswered final : public SliceReducer {
  public:
   std::string name() const override { return "unanswered"; }
@@ -101,7 +101,7 @@ class Unanswered final : public SliceReducer {
   }
 };
 
-// Ranks 0 and 2 share a host, of which rank 0 alone owns a slice: rank 2 waits for it, and must not blame it.
+// Ranks 0 and 2 share a host and only rank 0 owns a slice. Rank 2 waits for rank 0 and must not blame it.
 TEST(CompressedLevels, WhoDoesNotAnswerOnAnotherHostIsNamedByAll) {
   for (int round = 0; round < 10; ++round) {
     testing::layered_threads_world().spawn(3, [](ProcessGroup& group) {
@@ -116,7 +116,7 @@ TEST(CompressedLevels, WhoDoesNotAnswerOnAnotherHostIsNamedByAll) {
   }
 }
 
-// Two groups cannot both do what is done between the hosts: it keeps what the next step needs.
+// The inter-host stage is stateful, so two groups cannot both run it.
 TEST(CompressedLevels, ComparedGroupsReduceWithoutThem) {
   testing::layered_threads_world().spawn(4, [](ProcessGroup& group) {
     const auto both = compared(group.shared_from_this(), group.new_group({0, 1, 2, 3}));
@@ -129,7 +129,7 @@ TEST(CompressedLevels, ComparedGroupsReduceWithoutThem) {
   });
 }
 
-// What encoding lost is made up for: the mean of many steps is nearer than any step can be.
+// Error feedback: the mean over many steps is closer to the exact value than the first step.
 TEST(CompressedLevels, ErrorsOfTheOwnSliceAreKept) {
   testing::layered_threads_world().spawn(4, [](ProcessGroup& group) {
     CompressedReduction reduction(group.shared_from_this(), make_codec("int4"), {.error_feedback = true});
@@ -143,7 +143,7 @@ TEST(CompressedLevels, ErrorsOfTheOwnSliceAreKept) {
       sum += static_cast<double>(t.data<float>()[1]);
     }
     require(std::abs(sum / 40 - 0.3) < std::abs(first - 0.3) / 5, "mean " + std::to_string(sum / 40));
-    require(reduction.kept_error_norm() > 0, "nothing is kept");
+    require(reduction.kept_error_norm() > 0, "the residual is zero");
   });
 }
 

@@ -1,4 +1,4 @@
-// Reductions of encoded values: right within the codec's rounding, the same bits everywhere, and as small as computed.
+// Tests compressed reductions: error bounds, equal bits on all ranks, and sent bytes.
 #include <hookline/group/compressed.hpp>
 
 #include <array>
@@ -43,7 +43,7 @@ double exact_mean(int ranks, std::int64_t i) {
   return sum / ranks;
 }
 
-// How far one encoding of values between -1 and 1 may be off; stochastic rounding by a whole step.
+// Maximum error of encoding values between -1 and 1. Stochastic rounding may be off by a whole step.
 double rounding(const std::string& codec) {
   if (codec == "fp16") return 0x1p-11;
   if (codec == "bf16") return 0x1p-8;
@@ -74,7 +74,7 @@ TEST_P(Compressed, GivesTheMeanAndTheSameBitsEverywhere) {
           const std::string what = codec + " of " + std::to_string(count);
           const Tensor t = filled(group, count);
           group.allreduce(t, make_codec(codec), {.op = ReduceOp::avg})->wait(30s);
-          // Two roundings, of the ranks' values and of their mean, where there are slices.
+          // Two roundings with slices: of the ranks' values and of their mean.
           const double bound = 2 * rounding(codec) + 1e-6;
           for (std::int64_t i = 0; i < count; ++i) {
             const double off = std::abs(static_cast<double>(t.data<float>()[i]) - exact_mean(ranks, i));
@@ -87,7 +87,7 @@ TEST_P(Compressed, GivesTheMeanAndTheSameBitsEverywhere) {
   }
 }
 
-// What two ranks must get of several messages, computed by one: encoded, decoded and added message by message.
+// Reference for two ranks: encodes, decodes and sums message by message in one thread.
 struct TwoRanks {
   TwoRanks(const std::string& name, std::size_t count)
       : codec(make_codec(name)), kept{std::vector<float>(count), std::vector<float>(count)} {}
@@ -132,7 +132,7 @@ TEST_P(Compressed, ManyMessagesBetweenTwoRanksHaveTheBitsOfEachByItself) {
           CompressedReduction reduction(group.shared_from_this(), make_codec(codec), options);
           TwoRanks wanted(codec, static_cast<std::size_t>(count));
           for (std::uint64_t step = 1; step <= 2; ++step) {
-            // The group's memory in the first step, other memory in the second.
+            // The group's memory in the first step, ordinary memory in the second.
             Tensor t = filled(group, count);
             if (step == 2) t = t.clone();
             reduction.allreduce(t, {.op = ReduceOp::avg}).wait(30s);
@@ -140,7 +140,7 @@ TEST_P(Compressed, ManyMessagesBetweenTwoRanksHaveTheBitsOfEachByItself) {
             require(std::memcmp(t.bytes(), wanted.mean(step, options).data(), t.nbytes()) == 0, what);
             if (!feedback) continue;
             const std::vector<float>& kept = wanted.kept[static_cast<std::size_t>(group.rank())];
-            require(std::memcmp(reduction.kept_error().bytes(), kept.data(), t.nbytes()) == 0, what + ": what is kept");
+            require(std::memcmp(reduction.kept_error().bytes(), kept.data(), t.nbytes()) == 0, what + ": residual");
           }
         }
       }
@@ -185,13 +185,13 @@ TEST_P(Compressed, WhatIsLostIsFedBack) {
         reduction.allreduce(t, {.op = ReduceOp::avg}).wait(30s);
         for (std::size_t i = 0; i < kCount; ++i) sum[i] += static_cast<double>(t.data<float>()[i]);
       }
-      // Without feedback the errors of equal steps would add up; with it no more than the last ones are missing.
+      // Without feedback the errors of equal steps would add up. With feedback only the last residual is missing.
       for (std::size_t i = 0; i < kCount; ++i) {
         const double off = std::abs(sum[i] / kSteps - exact_mean(ranks, static_cast<std::int64_t>(i)));
         require(off < 3 * rounding("int4") / kSteps,
                 "element " + std::to_string(i) + " is off by " + std::to_string(off));
       }
-      require(reduction.kept_error_norm() > 0, "nothing was kept");
+      require(reduction.kept_error_norm() > 0, "the residual is zero");
     });
   }
 }
@@ -210,10 +210,10 @@ TEST_P(Compressed, WhatIsNoNumberStaysInItsBlockAndInItsStep) {
           reduction.allreduce(t, {.op = ReduceOp::avg}).wait(30s);
           const float* x = t.data<float>();
           if (step == 1) {
-            require(!std::isfinite(x[7]) && !std::isfinite(x[3000]), std::string(codec) + ": a finite number");
+            require(!std::isfinite(x[7]) && !std::isfinite(x[3000]), std::string(codec) + ": expected non-finite");
             require(std::isfinite(x[1500]), std::string(codec) + ": another block is not finite");
           } else {
-            for (int i = 0; i < 4096; ++i) require(std::isfinite(x[i]), std::string(codec) + ": carried on");
+            for (int i = 0; i < 4096; ++i) require(std::isfinite(x[i]), std::string(codec) + ": leaked into a step");
           }
         }
       }
@@ -252,7 +252,7 @@ TEST_P(Compressed, ReduceScatterInPlaceIsTheSame) {
             const Tensor before = input.clone();
             CompressedReduction reduction(group.shared_from_this(), make_codec("int8"));
             reduction.reduce_scatter(apart, input, {.op = op}).wait(30s);
-            require(testing::first_difference(input, before) < 0, "the input stays");
+            require(testing::first_difference(input, before) < 0, "the input was changed");
             CompressedReduction(group.shared_from_this(), make_codec("int8"))
                 .reduce_scatter(own, input, {.op = op})
                 .wait(30s);
@@ -278,12 +278,12 @@ TEST(CompressedAnywhere, TakesAnyFloatingPointInAnyLayout) {
       const Tensor columns = wide.slice(1, 0, 6, 2);
       group.allreduce(columns, make_codec("fp16"))->wait(30s);
       require(wide.slice(0, 0, 1).slice(1, 2, 3).item<double>() == 6, "the sum");
-      require(wide.slice(0, 0, 1).slice(1, 3, 4).item<double>() == group.rank() + 1, "what lies between");
+      require(wide.slice(0, 0, 1).slice(1, 3, 4).item<double>() == group.rank() + 1, "elements between the columns");
     }
   });
 }
 
-// Of three ranks it is two operations, the second of which starts when the first is done.
+// With three ranks it consists of two operations; the second starts when the first is done.
 TEST(CompressedAnywhere, IsDoneWhenACommonWorkIs) {
   testing::threads_world().spawn(3, [&](ProcessGroup& group) {
     for (int i = 0; i < 20; ++i) {
@@ -301,7 +301,7 @@ TEST(CompressedAnywhere, RefusesWhatMakesNoSense) {
     const Tensor t = Tensor::full({4}, 1);
     EXPECT_THROW((void)group.allreduce(t, make_codec("fp16"), {.op = ReduceOp::max}), InvalidArgument);
     EXPECT_THROW((void)group.allreduce(Tensor::full({4}, 1, DType::i32), make_codec("fp16")), InvalidArgument);
-    EXPECT_THROW((void)group.allreduce(t, nullptr), InvalidArgument) << "at once, not in wait()";
+    EXPECT_THROW((void)group.allreduce(t, nullptr), InvalidArgument) << "immediately, not in wait()";
     EXPECT_THROW((void)group.allreduce(t.as_read_only(), make_codec("fp16")), InvalidArgument);
     EXPECT_THROW(CompressedReduction(nullptr, make_codec("fp16")), InvalidArgument);
     EXPECT_THROW(CompressedReduction(group.shared_from_this(), nullptr), InvalidArgument);

@@ -1,4 +1,4 @@
-// The decorators around groups of threads: what they let pass, what they notice, and what they leave behind.
+// Tests the debug wrappers: NaN checks, cross-check, flight recorder and HOOKLINE_DEBUG.
 #include <unistd.h>
 
 #include <atomic>
@@ -49,8 +49,9 @@ TEST(NanChecked, NamesTheFirstAndTellsTheOthers) {
     group.allreduce(t)->wait(20s);
   });
   EXPECT_THAT(errors[1],
-              HasSubstr("allreduce (number 2) on rank 1 would send NaN: tensor 0, float32[3, 4], element [1, 2]"));
-  EXPECT_THAT(errors[0], HasSubstr("would send NaN"));
+              HasSubstr("allreduce (number 2) on rank 1 of 2: the input contains NaN: "
+                        "tensor 0, float32[3, 4], element [1, 2]"));
+  EXPECT_THAT(errors[0], HasSubstr("the input contains NaN"));
 }
 
 TEST(NanChecked, EveryFloatAndOnlyWhatIsSent) {
@@ -70,14 +71,14 @@ TEST(NanChecked, EveryFloatAndOnlyWhatIsSent) {
   for (auto& g : groups) g = nan_checked(g);
   const auto errors = on_ranks(groups, [](ProcessGroup& group, int rank) {
     Tensor t = Tensor::full({2}, rank == 0 ? 1 : std::numeric_limits<double>::quiet_NaN());
-    group.broadcast(t, {.root = 0})->wait(20s);  // rank 1 only receives
+    group.broadcast(t, {.root = 0})->wait(20s);  // rank 1 sends nothing
     std::vector<std::int64_t> integers = {-1, 0x7ff0000000000000};
     group.allreduce(Tensor::borrow(integers))->wait(20s);
   });
   EXPECT_EQ(errors, (std::vector<std::string>{"", ""}));
 }
 
-/// A group that is wrong about one element of every allreduce.
+/// A group that corrupts one element of every result.
 class Wrong final : public GroupDecorator {
  public:
   explicit Wrong(std::shared_ptr<ProcessGroup> inner, double factor = 1.25)
@@ -99,10 +100,10 @@ TEST(Compared, AsksForTheSameBitsUnlessThereIsATolerance) {
   const Groups others = threads(1);
   const auto exact = compared(groups[0], std::make_shared<Wrong>(others[0], -1));
   const auto tolerant = compared(groups[0], std::make_shared<Wrong>(others[0], -1), {.tolerance = 0.1});
-  EXPECT_THROW(exact->allreduce(Tensor::zeros({6}))->wait(20s), Error);  // zero has two signs
+  EXPECT_THROW(exact->allreduce(Tensor::zeros({6}))->wait(20s), Error);  // 0 and -0
   tolerant->allreduce(Tensor::zeros({6}))->wait(20s);
   const Tensor infinite = Tensor::full({6}, std::numeric_limits<double>::infinity());
-  EXPECT_THROW(tolerant->allreduce(infinite)->wait(20s), Error) << "the one is positive, the other is not";
+  EXPECT_THROW(tolerant->allreduce(infinite)->wait(20s), Error) << "infinities of opposite sign";
 }
 
 TEST(Compared, BothGroupsHaveTheTimeout) {
@@ -152,7 +153,7 @@ TEST(Compared, NamesTheFirstDifference) {
     Tensor t = Tensor::full({8}, 1);
     g.reduce(t, {.root = 1})->wait(20s);
   });
-  EXPECT_EQ(reduced[0], "");  // what a reduce leaves on other ranks means nothing
+  EXPECT_EQ(reduced[0], "");  // outputs of reduce are unspecified on ranks other than the root
   EXPECT_THAT(reduced[1], HasSubstr("element 5"));
   EXPECT_THROW(compared(first[0], second[1]), InvalidArgument);
   EXPECT_THROW(compared(first[0], nullptr), InvalidArgument);
@@ -177,9 +178,9 @@ TEST(Recorded, RemembersTheLastOperations) {
   EXPECT_THAT(text, HasSubstr(R"("number": 4,)"));
   EXPECT_THAT(text, HasSubstr(R"("op": "broadcast", "state": "done", "tensors": 1, "bytes": 24)"));
   EXPECT_THAT(text, HasSubstr(R"("dtype": "int32", "shape": [2, 3], "root": 0)"));
-  const auto path = dump_records(*nan_checked(group));  // found beneath other decorators
+  const auto path = dump_records(*nan_checked(group));  // finds the recorder inside other wrappers
   EXPECT_EQ(path, directory / "g.rank0.json");
-  EXPECT_THAT(text_of(path), HasSubstr(R"("reason": "asked for")"));
+  EXPECT_THAT(text_of(path), HasSubstr(R"("reason": "request")"));
   EXPECT_THROW(records(*threads(1)[0]), InvalidArgument);
   EXPECT_THROW(recorded(threads(1)[0], {.capacity = 0}), InvalidArgument);
   EXPECT_THROW(dump_records(*group, "/proc/no/such/place"), ResourceError);
@@ -238,10 +239,10 @@ TEST(Recorded, KeepsWhatWasRefused) {
   const auto group = recorded(threads(1)[0], {.directory = directory.path(), .name = "g"});
   EXPECT_THROW((void)group->broadcast(Tensor::full({4}, 1), {.root = 7}), InvalidArgument);
   EXPECT_THAT(records(*group), HasSubstr(R"("op": "broadcast", "state": "failed")"));
-  EXPECT_THAT(records(*group), HasSubstr("root 7 is not a rank"));
+  EXPECT_THAT(records(*group), HasSubstr("root is out of range: expected 0 to 0, got 7"));
 }
 
-// Has some other signal interrupt the thread that dumps.
+// Interrupts the dump thread with another signal.
 void interrupt_dumping_thread() {
   static std::atomic<bool> came = false;
   struct sigaction action{};
@@ -276,7 +277,7 @@ TEST(Debug, StacksByName) {
   for (auto& g : groups) g = group::decorated(g, "checked, recorded,nan_checked", store);
   EXPECT_EQ(on_ranks(groups, [](ProcessGroup& g, int) { EXPECT_EQ(sum_of_ones(g), 2); }),
             (std::vector<std::string>(2)));
-  // Who waited may look before the record has been closed.
+  // wait() may return before the record is complete.
   const auto give_up = Clock::now() + 20s;
   while (records(*groups[0]).find(R"("op": "allreduce", "state": "done")") == std::string::npos) {
     ASSERT_LT(Clock::now(), give_up) << records(*groups[0]);
@@ -286,7 +287,7 @@ TEST(Debug, StacksByName) {
     group::decorated(groups[0], "checkd", store);
     FAIL();
   } catch (const InvalidArgument& e) {
-    EXPECT_THAT(e.what(), HasSubstr("there is no 'checkd'; there are: checked, recorded, nan_checked"));
+    EXPECT_THAT(e.what(), HasSubstr("unknown name 'checkd'; expected collectives, flight_recorder, nan"));
   }
 }
 

@@ -1,4 +1,4 @@
-// Meeting through a store, and what init_process_group refuses.
+// Tests init_process_group: rendezvous through a store, and invalid arguments.
 #include <hookline/group/init.hpp>
 
 #include <gmock/gmock.h>

@@ -1,4 +1,4 @@
-// Sends and receives of a checked group: both ends have to have called the same, and nobody else is asked.
+// Tests P2PChecker: both ranks must call matching operations; other ranks do not take part.
 #include "group/mail_checks.hpp"
 
 #include <array>
@@ -32,14 +32,14 @@ Tensor filled(double value, DType dtype = DType::f32) { return Tensor::full({4},
 float first(const Tensor& t) { return t.flatten().slice(0, 0, 1).item<float>(); }
 
 TEST(MailChecks, MatchedByTagAndOrderWithoutTheOthers) {
-  Ranks ranks(3);  // rank 2 does nothing at all
+  Ranks ranks(3);  // rank 2 is idle
   const auto errors = on_ranks(ranks.groups, [](ProcessGroup& g, int rank) {
     if (rank == 2) return;
     std::vector<WorkPtr> works;
     std::vector<Tensor> tensors;
     for (int i = 0; i < 6; ++i) tensors.push_back(filled(rank == 0 ? 10 + i : 0));
     for (const int i : {0, 1, 2, 3, 4, 5}) {
-      // Three of tag 0 in order, and three of other tags which the receiver asks for the other way round.
+      // Three messages with tag 0 in order, then three with other tags that are received in reverse order.
       const int tag = i < 3 ? 0 : rank == 0 ? i : 8 - i;
       const Tensor& t = tensors[static_cast<std::size_t>(i)];
       works.push_back(rank == 0 ? g.send(t, 1, {.tag = tag}) : g.recv(t, 0, {.tag = tag}));
@@ -80,15 +80,15 @@ TEST(MailChecks, DifferencesAreAMismatchOnBothEnds) {
   for (const bool receiver_first : {false, true}) {
     for (const auto& [other, text] : others) {
       const auto errors = on_ranks(ranks.groups, [&, &received = other](ProcessGroup& g, int rank) {
-        // Whoever comes second comes when the other has left its call.
+        // The second rank starts after the first has stored its signature.
         const auto deadline = deadline_after(20s);
         while ((rank == 1) != receiver_first && ranks.store->num_keys() == 0 && Clock::now() < deadline)
           std::this_thread::yield();
         (rank == 0 ? g.send(filled(1), 1, {.tag = 3}) : g.recv(received, 0, {.tag = 3}))->wait(20s);
       });
       for (const auto& e : errors) {
-        EXPECT_THAT(e, HasSubstr("a message from rank 0 to rank 1: rank 0 called send of float32[4] with tag 3, rank 1 "
-                                 "called " +
+        EXPECT_THAT(e, HasSubstr("send from rank 0 to rank 1 does not match its recv: rank 0 called send of float32[4] "
+                                 "with tag 3, rank 1 called " +
                                  text));
       }
       EXPECT_EQ(other.flatten().slice(0, 0, 1).item<int>(), 7);
@@ -107,11 +107,11 @@ TEST(MailChecks, AnotherTagIsNamedAtTheTimeout) {
   });
   EXPECT_THAT(
       errors[0],
-      HasSubstr("rank 0 called send of float32[4] with tag 5 to rank 1, and rank 1 did not call the recv for it "
-                "in time; called and not met were: rank 1 recv of float32[4] with tag 6"));
+      HasSubstr("send of float32[4] with tag 5 to rank 1 on rank 0 of 2: rank 1 has not called a matching recv "
+                "in time; unmatched calls: rank 1 recv of float32[4] with tag 6"));
   EXPECT_NE(errors[1], "");
   ranks.groups.clear();
-  EXPECT_EQ(ranks.store->list_keys(), std::vector<std::string>{"checked/aborted"}) << "but what tells of it";
+  EXPECT_EQ(ranks.store->list_keys(), std::vector<std::string>{"checked/aborted"});
 }
 
 TEST(MailChecks, FromAnyRank) {
@@ -121,7 +121,7 @@ TEST(MailChecks, FromAnyRank) {
       for (int i = 0; i < 3; ++i) g.send(filled(10 * rank + i), 0)->wait(20s);
       return;
     }
-    // The first is from any rank, the next from rank 1, the rest from any: each sender's messages come in order.
+    // Receives from any rank, then from rank 1, then from any rank; each sender's messages arrive in order.
     std::vector<Tensor> tensors;
     std::vector<WorkPtr> works;
     for (int i = 0; i < 6; ++i) {
@@ -144,7 +144,7 @@ TEST(MailChecks, FromAnyRank) {
   ranks.expect_no_keys();
 }
 
-/// A rank's way to the store on which one key is noticed late.
+/// A store that reports one key as missing for the first checks.
 class LateStore final : public Store {
  public:
   LateStore(std::shared_ptr<Store> store, std::string late) : store_(std::move(store)), late_(std::move(late)) {}
@@ -168,7 +168,7 @@ class LateStore final : public Store {
   int times_ = 20;
 };
 
-// Whoever comes first with two messages of a tag must not take the second for agreed upon before the first.
+// With two messages of one tag, the second must not start before the first, even if its answer is seen first.
 TEST(MailChecks, StartInOrderThoughTheFirstIsNoticedLate) {
   for (const std::size_t late : {0u, 1u}) {
     const auto store = std::make_shared<MemoryStore>();
@@ -193,7 +193,7 @@ TEST(MailChecks, StartInOrderThoughTheFirstIsNoticedLate) {
   }
 }
 
-// As in the group itself, a message goes to the receive that was called first.
+// As in the group itself, a message matches the receive that was posted first.
 TEST(MailChecks, AReceiveFromAnyRankGoesBeforeALaterOne) {
   const auto store = std::make_shared<MemoryStore>();
   const Groups plain = threads(2);

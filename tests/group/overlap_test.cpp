@@ -1,4 +1,4 @@
-// Overlaps of every kind of view, compared with what looking at each element says.
+// Tests tensor aliasing: views of every kind, compared with an elementwise reference.
 #include "group/overlap.hpp"
 
 #include <random>

@@ -1,4 +1,4 @@
-// Groups of threads for the tests of what goes around groups, and a thread for each rank that collects its error.
+// Helpers for tests of group wrappers: groups of threads, and one thread per rank that collects its error.
 #pragma once
 
 #include <exception>
@@ -22,7 +22,7 @@ inline Groups threads(int size, Milliseconds timeout = std::chrono::seconds(20))
   return groups;
 }
 
-/// Checked groups of threads that compare their calls in one store.
+/// Groups of threads with collective checks through one store.
 struct CheckedRanks {
   std::shared_ptr<MemoryStore> store = std::make_shared<MemoryStore>();
   Groups groups;
@@ -31,7 +31,7 @@ struct CheckedRanks {
   }
 };
 
-/// Runs `body` on a thread for each rank; returns the message of what each threw, empty where it did not.
+/// Runs `body` on one thread per rank. Returns the error message of each rank, empty on success.
 template <class F>
 std::vector<std::string> on_ranks(const Groups& groups, F body) {
   std::vector<std::string> errors(groups.size());

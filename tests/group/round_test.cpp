@@ -1,4 +1,4 @@
-// Ranks that make one group after another in a store that stays.
+// Tests RendezvousEpoch: ranks that create several groups in one store.
 #include "group/round.hpp"
 
 #include <cstdlib>
@@ -15,7 +15,7 @@ class Rounds : public ::testing::Test {
   Rounds() { unsetenv("TORCHELASTIC_RESTART_COUNT"); }
   ~Rounds() override { unsetenv("TORCHELASTIC_RESTART_COUNT"); }
 
-  /// Whether one finds what the other leaves.
+  /// True if a key set through one epoch is visible through the other.
   static bool meet(const Round& one, const Round& other) {
     const std::string key = "met by " + other.place()->describe();
     one.place()->set(key, "");
@@ -44,14 +44,14 @@ TEST_F(Rounds, ARankThatNeverCameMeetsTheOthersInTheNextOne) {
 TEST_F(Rounds, ARankThatFailedMeetsOneThatDidNot) {
   Round failed(store_, 0);
   const Round made(store_, 1);
-  const Round next(store_, 1);  // as soon as its first group is of no use
+  const Round next(store_, 1);  // rank 1 starts over
   failed.close();
   EXPECT_TRUE(meet(next, Round(store_, 0)));
 }
 
 TEST_F(Rounds, RanksThatWereStartedAgainHaveNoPast) {
   setenv("TORCHELASTIC_RESTART_COUNT", "0", 1);
-  const Round before(store_, 0);  // and rank 1 ended before it came
+  const Round before(store_, 0);  // rank 1 exited before it joined
   setenv("TORCHELASTIC_RESTART_COUNT", "1", 1);
   const Round after(store_, 1);
   EXPECT_FALSE(meet(before, after));

@@ -1,4 +1,4 @@
-// Tests how groups of some of the ranks are agreed on.
+// Tests subgroups: split and local_group.
 #include <hookline/group/subgroups.hpp>
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// Tests how many bytes operations are said to send.
+// Tests wire_bytes for each operation type.
 #include "group/wire_bytes.hpp"
 
 #include <gtest/gtest.h>

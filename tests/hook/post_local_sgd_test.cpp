@@ -117,8 +117,8 @@ TEST(PostLocalSGDHook, RefusesBadInput) {
     return "nothing was thrown";
   };
   EXPECT_THAT(message("post_local_sgd(start_iter=-1)"), HasSubstr("start_localSGD_iter is -1, and must be 0 or more"));
-  EXPECT_THAT(message("post_local_sgd(group_size=3)"), HasSubstr("one that divides the 2 ranks"));
-  EXPECT_THAT(message("post_local_sgd(group_size=-2)"), HasSubstr("one that divides the 2 ranks"));
+  EXPECT_THAT(message("post_local_sgd(group_size=3)"), HasSubstr("a size that divides the 2 ranks"));
+  EXPECT_THAT(message("post_local_sgd(group_size=-2)"), HasSubstr("a size that divides the 2 ranks"));
   EXPECT_THAT(message("post_local_sgd(start=1)"), HasSubstr("no option start; it has: start_iter, group_size"));
   EXPECT_THROW(PostLocalSGDState(nullptr, nullptr, 1), InvalidArgument);
   EXPECT_THROW(PostLocalSGDHook(nullptr), InvalidArgument);

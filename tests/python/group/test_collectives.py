@@ -343,7 +343,7 @@ def test_read_only_arrays_are_refused_where_they_are_written_to(ranks):
     def body(group):
         frozen = np.ones(3, np.float32)
         frozen.setflags(write=False)
-        with pytest.raises(hookline.InvalidArgument, match="cannot be written to"):
+        with pytest.raises(hookline.InvalidArgument, match="the output .* is read-only"):
             group.allreduce([frozen])
         out = np.empty((2, 3), np.float32)
         group.allgather_into_tensor(out, frozen).wait()  # reading is fine
@@ -363,7 +363,7 @@ def test_what_is_no_tensor_and_what_does_not_fit(ranks):
             group.broadcast([x, x])
         with pytest.raises(hookline.InvalidArgument, match="takes one tensor"):
             group.send([], 1)
-        with pytest.raises(hookline.InvalidArgument, match="1 outputs were given, 2 are expected"):
+        with pytest.raises(hookline.InvalidArgument, match="expected 2 outputs, got 1"):
             group.allgather([[np.empty(3, np.float32)]], [x])
         with pytest.raises(hookline.InvalidArgument, match="as many tensors"):
             group.allgather_coalesced([[x], [x, x]], [x])

@@ -57,7 +57,7 @@ def test_meeting_in_a_store(tmp_path):
 def test_what_cannot_be_made():
     with pytest.raises(hookline.InvalidArgument, match="there are: shm"):
         hookline.init_process_group("carrier pigeons")
-    with pytest.raises(hookline.InvalidArgument, match="needs rank and world_size"):
+    with pytest.raises(hookline.InvalidArgument, match="rank and world_size are required"):
         hookline.init_process_group(store=hookline.MemoryStore())
     with pytest.raises(hookline.InvalidArgument):
         hookline.threads_groups(0)
