@@ -53,5 +53,6 @@ def test_asking_for_an_engine_that_was_left_out(package_without_engines: Path) -
     lines = done.stdout.splitlines()
     assert len(lines) == 3, done.stdout
     for line, (engine, package) in zip(lines, PACKAGES.items(), strict=False):
-        assert line.startswith(f"the engine '{engine}' is not installed here: it needs Debian's {package}"), line
+        assert line.startswith(f"the transport '{engine}' is not installed: no library found at "), line
+        assert f". Install Debian's {package}, " in line, line
     assert lines[2] == "shm"

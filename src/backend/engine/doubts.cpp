@@ -1,4 +1,4 @@
-// From a lost connection to a death.
+// The state machine from a disconnect to a death.
 #include "backend/engine/doubts.hpp"
 
 namespace hookline::engine {

@@ -1,4 +1,4 @@
-// Ranks whose connection is lost: when is it certain that no words of theirs are on their way any more?
+// Decides when a disconnected peer is dead: only after all messages it sent have been drained.
 #pragma once
 
 #include <cstdint>
@@ -9,19 +9,18 @@
 
 namespace hookline::engine {
 
-// How long a lost connection waits for the words of who closed it, which came before it was closed, and for others':
-// at least, and, while the thread that listens has not had the time to look, at most.
+// How long a disconnected peer stays suspect, so that its last messages, or those of other ranks, can explain the
+// disconnect: at least kSuspectGrace; at most kMaxSuspectGrace if the listener thread has not polled since.
 inline constexpr Milliseconds kExplain{300};
 inline constexpr Milliseconds kExplainBusy{850};
-inline constexpr Milliseconds kTake{50};  // for a letter that has come, once that thread runs
+inline constexpr Milliseconds kTake{50};  // to drain received messages once the listener thread has polled
 
-/// For those who wait for mail. A rank is well; or doubted, from when its connection is first seen to be lost until
-/// mail of it is taken, which begins the doubt anew; or dead, when nothing was taken for so long though the thread that
-/// listens has looked. Whoever looks around changes that, under the mutex of the mail; who left is not asked for.
+/// The failure detector of point-to-point operations. A disconnected peer is suspect; a message received from it
+/// restarts the suspicion. It is dead once the grace time has passed without a message and the listener thread has
+/// polled. Peers that said goodbye are not observed. Guarded by the mutex of the ControlChannel.
 class Doubts {
  public:
-  /// What is known of a rank: whether its connection is lost, how much mail of it has been taken, and how often the
-  /// thread that listens has looked.
+  /// The state of a peer as seen by this rank; `poll_epoch` counts the polls of the listener thread.
   struct Seen {
     bool lost;
     std::uint64_t heard;
@@ -31,13 +30,13 @@ class Doubts {
 
   explicit Doubts(int size) : doubts_(static_cast<std::size_t>(size)) {}
 
-  /// `doubted_from_now` asks for a look of the thread that listens.
+  /// Returns the state of a peer. On `newly_suspect` the caller must poke the listener thread.
   Verdict judge(int rank, Seen seen, Clock::time_point now);
 
  private:
   struct Doubt {
     Clock::time_point since;
-    Seen seen;  ///< then
+    Seen seen;  ///< at `since`
     std::optional<Clock::time_point> looked_at;
   };
   std::vector<std::optional<Doubt>> doubts_;

@@ -1,4 +1,4 @@
-// The Backend over a station: what groups on any engine are made of.
+// The Backend over any transport.
 #include <fmt/format.h>
 
 #include <hookline/backend/engine.hpp>

@@ -1,4 +1,4 @@
-// The cause of a broken group as bytes, and back.
+// Encodes and decodes the payload of abort messages.
 #include "backend/engine/envelope.hpp"
 
 #include <algorithm>

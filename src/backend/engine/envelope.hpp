@@ -1,4 +1,4 @@
-// What every message of mail begins with.
+// The header of a control message.
 #pragma once
 
 #include <cstddef>
@@ -11,11 +11,11 @@
 namespace hookline::engine {
 
 enum class MailKind : std::uint32_t {
-  letter = 1,    ///< a send; small ones have their elements behind the envelope, others follow as data
-  received = 2,  ///< the data of a send were received: `number` says which
+  letter = 1,    ///< a send; the payload of a small one follows the envelope, a large one is sent as data
+  received = 2,  ///< acknowledges the data of the send with this `data_sequence`
   left = 3,      ///< the sender leaves the group
-  /// The sender's group is broken. `dtype` is kPeerLost or 0; behind the envelope lie the cause's ranks, `tag` of them,
-  /// and its text.
+  /// The sender's group failed. `dtype` is kPeerLost or 0. The payload is the ranks of the cause, `tag` of them, and
+  /// the text.
   gave_up = 4,
 };
 inline constexpr std::uint32_t kPeerLost = 1;
@@ -25,24 +25,24 @@ struct Envelope {
   MailKind kind = MailKind::letter;
   std::int32_t tag = 0;
   std::uint32_t dtype = 0;
-  std::uint32_t inlined = 0;  ///< bytes behind the envelope
+  std::uint32_t inlined = 0;  ///< payload bytes that follow the envelope
   std::uint64_t bytes = 0;
-  std::uint64_t number = 0;  ///< of the first message of data
+  std::uint64_t number = 0;  ///< sequence of the first data message
 };
 static_assert(sizeof(Envelope) == 32);
 
 inline constexpr std::size_t kLongestMail = kMailBytes - sizeof(Envelope);
 
-/// The cause of MailKind::gave_up as it travels.
+/// The payload of ControlType::abort.
 struct Cause {
   std::vector<int> ranks;
   std::string text;
 };
 inline constexpr std::size_t kMostCauseRanks = 64;
 
-/// Returns the bytes to send behind `envelope`, whose `tag` it sets.
+/// Returns the payload to send after `envelope`, and sets its `tag`.
 std::string encode(const Cause& cause, Envelope& envelope);
-/// Reads what a peer sent; nothing in it is trusted but its length, `envelope.inlined`.
+/// Parses a peer's payload. Trusts only its length, `envelope.inline_bytes`.
 Cause decode_cause(const Envelope& envelope, const std::byte* data);
 
 }  // namespace hookline::engine

@@ -1,4 +1,4 @@
-// Greeting, comparing and deciding; small blocks come with the greetings.
+// Header exchange and agreement. Small blocks travel with the headers.
 #include "backend/engine/exchange.hpp"
 
 #include <algorithm>
@@ -16,15 +16,15 @@ namespace {
 
 constexpr std::size_t kLine = backend::kCacheLine;
 constexpr std::size_t kMostInlined = 32 * 1024;
-constexpr Milliseconds kLook{2};  // for a message that has come
+constexpr Milliseconds kLook{2};  // for a header that has already arrived
 
-constexpr std::size_t kCallBytes = kLine;  // so that what is behind a call begins with a line
+constexpr std::size_t kCallBytes = kLine;  // aligns the data behind the signature to a cache line
 static_assert(sizeof(backend::Call) <= kCallBytes);
 
 constexpr std::size_t round_up(std::size_t bytes) { return (bytes + kLine - 1) / kLine * kLine; }
 
-// Everybody sends it to everybody: the more ranks, the less of it. Between two of them a reduction sends no more that
-// way than by slices, and is through after one message instead of three.
+// All-to-all traffic grows with the ranks, so the limit per rank shrinks. Between two ranks an inline reduction sends
+// no more bytes than direct_reduce(), in one message instead of three.
 std::size_t inline_limit(int size) {
   const std::size_t peers = static_cast<std::size_t>(std::max(size - 1, 1));
   return std::max<std::size_t>(kMostInlined / peers, 1024) / kLine * kLine;
@@ -45,11 +45,11 @@ Exchange::Exchange(std::shared_ptr<Station> station, Milliseconds timeout, int l
 }
 
 std::size_t Exchange::head_bytes() const {
-  // All ranks have room for it, as one of them may call an alltoall though the others do not.
+  // Reserved by all ranks for every operation: a mismatching peer may call an alltoall.
   return round_up(2 * sizeof(std::uint64_t) * static_cast<std::size_t>(size_));
 }
 
-// Receives first: where the own greeting has been answered, the peers' have nowhere to wait.
+// Posts receives before sends, so that the headers of peers never wait for a buffer.
 void Exchange::begin(std::uint64_t number) {
   number_ = number;
   greetings_ = Tensor::empty({size_, static_cast<std::int64_t>(room_)}, DType::u8);
@@ -113,7 +113,7 @@ Steps Exchange::run() {
   greeted_ = true;
   compare();
   if (parts_.motion == Motion::none) co_return;
-  take_in(parts_);  // what came with the greetings was taken in before: nothing else is read of it
+  take_in(parts_);  // inline payloads are already in the headers
   if (all_inlined()) {
     pull();
   } else {
@@ -182,7 +182,7 @@ bool Exchange::all_inlined() const {
   return true;
 }
 
-// Takes what came with the greetings.
+// Reads the inline payloads of the headers.
 void Exchange::pull() {
   const Motion motion = parts_.motion;
   if (backend::reduces(motion)) {
@@ -209,8 +209,8 @@ void Exchange::let_go() noexcept {
   received_.clear();
 }
 
-// Greetings that are given up with the group touch no tensor, and stay until the last words are through: an engine
-// whose messages share a connection may never get to what is behind one that has no place any more.
+// Headers that are abandoned with the group access no tensor, and stay posted until the goodbyes have been sent: a
+// transport that multiplexes a connection never gets past a message without a buffer.
 void Exchange::finish(std::exception_ptr error) {
   if (error && !greeted_ && station().unusable()) {
     struct Greetings {
@@ -225,7 +225,7 @@ void Exchange::finish(std::exception_ptr error) {
   complete(std::move(error));
 }
 
-// What a rank sent before it left has come by the time that it is known to have left, or a moment later.
+// A header sent before a goodbye arrives before the goodbye, or shortly after.
 bool Exchange::lacks(int rank) {
   if (agreed_ || rank == rank_) return false;
   const auto& message = received_[static_cast<std::size_t>(rank)];

@@ -1,4 +1,4 @@
-// One collective on an engine: the ranks greet each other with what they call, then move the bytes.
+// A collective over a transport: header exchange, agreement, and data transfer.
 #pragma once
 
 #include <array>
@@ -16,17 +16,16 @@ namespace hookline::engine {
 using backend::Motion;
 using backend::Steps;
 
-/// A greeting is what a rank sends to every other one first: its call; behind it, for alltoall, how many bytes go to
-/// and come from each rank; then the blocks, where they are small. Every rank has the greetings of all, compares them,
-/// and decides from all of them, so that all decide alike. Nothing is written to a tensor, and nothing is received that
-/// is not a greeting, before they agree.
+/// Every rank first sends a header to every other rank: its OpSignature; for alltoall the bytes to and from each rank;
+/// then its blocks, if they are small. All ranks compare the same headers and therefore select the same algorithm.
+/// Invariant: before the ranks agree, no tensor is written and only headers are received.
 class Exchange final : public Operation, public Script {
  public:
   Exchange(std::shared_ptr<Station> station, Milliseconds timeout, int lane, Collective&& what);
 
-  /// Posts the greetings; to be called first, in the order of the lane. `number` counts its operations from 1.
+  /// Posts the headers. Call first, in lane order. `number` counts the operations of the lane from 1.
   void begin(std::uint64_t number);
-  /// Whether it should be seen to at once, though somebody may come and wait for it.
+  /// True if the lane's thread should drive the operation at once instead of leaving it to a waiting caller.
   bool is_large() const noexcept { return !inlined_; }
 
   bool step() override;
@@ -40,7 +39,7 @@ class Exchange final : public Operation, public Script {
   backend::StepsRoom& steps_room() noexcept { return rooms_[frames_++ % rooms_.size()]; }
 
  private:
-  using Flat = backend::Piece;  ///< a block that lies in one piece
+  using Flat = backend::Piece;  ///< a contiguous block
 
   void drive() override;
   void hurry() override;
@@ -65,7 +64,8 @@ class Exchange final : public Operation, public Script {
   std::size_t block_begin(int source, int target) const;
   std::size_t head_bytes() const;
 
-  /// A stream in one piece: itself, or packed (and unpacked at the end, where it is taken).
+  /// Returns a contiguous block for a list of segments: their own memory, or a buffer, packed now if `give` and
+  /// unpacked at the end if `take`.
   Flat flat(const backend::Stream& stream, bool give, bool take);
   void unpack();
 
@@ -80,13 +80,13 @@ class Exchange final : public Operation, public Script {
   backend::Parts parts_;
   backend::Call call_;
   std::uint64_t number_ = 0;
-  std::size_t room_ = 0;  ///< for a greeting and what is behind it
+  std::size_t room_ = 0;  ///< bytes of a header with its inline payload
   std::size_t inline_limit_ = 0;
-  bool inlined_ = false;  ///< what this rank gives lies behind its greeting
-  bool agreed_ = false;   ///< all greetings are there
-  bool greeted_ = false;  ///< and this rank's are with all others
+  bool inlined_ = false;  ///< this rank's blocks travel with its header
+  bool agreed_ = false;   ///< the headers of all ranks have arrived
+  bool greeted_ = false;  ///< this rank's header has been sent to all ranks
   std::exception_ptr begin_error_;
-  Tensor greetings_;                   ///< of all ranks, the own one too
+  Tensor greetings_;                   ///< by rank, including this one
   std::vector<std::uint64_t> splits_;  ///< of alltoall: bytes from each rank (row) to each rank (column)
   struct Packed {
     const backend::Stream* stream;
@@ -95,7 +95,7 @@ class Exchange final : public Operation, public Script {
   };
   std::vector<Packed> packed_;
   Tensor scratch_;
-  // Messages come last: they are let go of before the memory that they use.
+  // Requests come last: they are destroyed before the memory that they access.
   std::vector<std::unique_ptr<Message>> sent_;
   std::vector<std::unique_ptr<Message>> received_;
   std::vector<std::unique_ptr<Message>> results_sent_;

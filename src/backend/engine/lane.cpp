@@ -1,4 +1,4 @@
-// Who drives a lane, and what its thread does when nobody else comes.
+// Drives the tasks of a lane, from waiting threads or from the lane's thread.
 #include "backend/engine/lane.hpp"
 
 #include <algorithm>
@@ -13,8 +13,8 @@
 namespace hookline::engine {
 namespace {
 
-// How long a script for which nobody waits may lie before the lane's thread sees to it: who waits at once should not
-// find it taken. While scripts come, the thread looks again that often by itself, as waking it costs more than that.
+// How long the lane's thread leaves a new task to a waiting caller before it drives the task itself. While tasks keep
+// coming, the thread polls at this interval instead of blocking, because a wake-up costs more.
 constexpr std::chrono::microseconds kDoze{500};
 constexpr int kDozes = 8;
 
@@ -54,7 +54,7 @@ void Lane::flush() noexcept {
     lock.unlock();
     try {
       check_interrupt();
-    } catch (...) {  // who is in such a hurry does without
+    } catch (...) {  // interrupted: skip the rest
       return;
     }
     lock.lock();
@@ -79,17 +79,17 @@ void Lane::drive_until(const std::function<bool()>& over, const std::function<Cl
     changed_.wait_until(lock, std::clamp(deadline, now + Milliseconds(1), now + kInterruptPeriod));
     if (over()) return;
     lock.unlock();
-    if (Clock::now() >= deadline) station_.waits().nudge_all();  // whoever drives finds that the time is up
+    if (Clock::now() >= deadline) station_.waits().nudge_all();  // the driver then sees the timeout
     check_interrupt();
     lock.lock();
   }
 }
 
-// Drives the head of the queue, then the next, until `over`. What it throws comes from check_interrupt.
+// Drives the queue from its head until `over` returns true. Throws only what check_interrupt() throws.
 void Lane::run(std::unique_lock<std::mutex>& lock, const std::function<bool()>& over) {
   driven_ = true;
   const auto release = [&] {
-    if (stopping_ && !queue_.empty()) drain(lock);  // the thread that would see to them is gone
+    if (stopping_ && !queue_.empty()) drain(lock);  // the lane's thread has ended
     driven_ = false;
     changed_.notify_all();
     if (!queue_.empty()) {
@@ -121,8 +121,8 @@ void Lane::run(std::unique_lock<std::mutex>& lock, const std::function<bool()>& 
   release();
 }
 
-// True where the script is over, with its own error; false where the group is broken and all of the lane ends. What it
-// throws comes from check_interrupt.
+// Returns true if the task has ended, with its own error; false if the group has failed and the whole lane ends. Throws
+// only what check_interrupt() throws.
 bool Lane::advance(Script& script, std::exception_ptr& error) {
   std::exception_ptr fatal;
   while (!fatal) {
@@ -136,7 +136,7 @@ bool Lane::advance(Script& script, std::exception_ptr& error) {
       fatal = explain(script, std::current_exception());
       break;
     } catch (const std::bad_alloc&) {
-      fatal = std::make_exception_ptr(ResourceError(script.what() + ": there is no memory for it"));
+      fatal = std::make_exception_ptr(ResourceError(station_.context(script.what()) + ": out of memory"));
       break;
     } catch (...) {
       fatal = std::current_exception();
@@ -150,7 +150,7 @@ bool Lane::advance(Script& script, std::exception_ptr& error) {
       fatal = nullptr;
       continue;
     }
-    if (!script.counts()) return true;  // nobody minds
+    if (!script.counts()) return true;
     fatal = outcome == Waits::Outcome::time_up ? script.time_up() : explain(script, fatal);
   }
   station_.fail(fatal);
@@ -161,7 +161,7 @@ std::exception_ptr Lane::explain(Script& script, const std::exception_ptr& lost)
   return station_.explain(lost, script.rank_, script.what(), [&](int rank) { return script.lacks(rank); });
 }
 
-// When the first of those that are queued must be over: they wait for the head.
+// Returns the earliest deadline of all queued tasks, since they all wait for the head.
 Clock::time_point Lane::earliest() {
   const std::lock_guard lock(mutex_);
   Clock::time_point first = Clock::time_point::max();
@@ -207,7 +207,7 @@ void Lane::run_thread() {
       run(lock, [] { return false; });
     }
   }
-  // Somebody drove when all was ended, and has left the rest to this thread since.
+  // A driver was active when the lane was failed, and has left the remaining tasks to this thread.
   if (driven_ || queue_.empty()) return;
   driven_ = true;
   drain(lock);

@@ -1,4 +1,4 @@
-// A lane on an engine: scripts that run one after another, driven by whoever waits or by a thread of the lane's own.
+// A lane over a transport: tasks that run one after another, driven by a waiting thread or by the lane's own thread.
 #pragma once
 
 #include <condition_variable>
@@ -15,7 +15,7 @@ namespace hookline::engine {
 
 class Station;
 
-/// What a lane runs: steps between which a message is waited for.
+/// A task of a lane: a state machine that suspends while it waits for a request.
 class Script {
  public:
   Script() = default;
@@ -23,27 +23,27 @@ class Script {
   Script& operator=(const Script&) = delete;
   virtual ~Script() = default;
 
-  /// Runs to the next message that must be waited for; true at the end. Throws what it fails with: a Mismatch ends
-  /// the script alone, anything else the group.
+  /// Runs until the task must wait for a request; true at the end. A thrown Mismatch fails the task alone, any other
+  /// exception fails the group.
   virtual bool step() = 0;
-  /// Ends it: lets go of its messages first, so that nobody touches the tensors afterwards.
+  /// Completes the task. Releases its requests first, so that no transport accesses the tensors afterwards.
   virtual void finish(std::exception_ptr error) = 0;
   virtual Clock::time_point until() const = 0;
-  /// The error for one whose time is up.
+  /// Returns the error for a task that has timed out.
   virtual std::exception_ptr time_up() = 0;
-  /// What it is, for the error about a peer that was lost meanwhile.
+  /// Describes the task in error messages.
   virtual std::string what() const = 0;
-  /// Whether it cannot end because a rank that has left the group did not do its part before.
+  /// True if the task cannot complete because the message of a departed rank is missing.
   virtual bool lacks(int) { return false; }
-  /// Whether the group is broken where it fails.
+  /// True if a failure of the task fails the group.
   virtual bool counts() const { return true; }
 
  protected:
-  /// Whether a message is through; where not, the script must suspend, and ask again when it is stepped next.
+  /// True if the request has completed. Otherwise the task must suspend, and test the request again in its next step.
   bool through(const std::unique_ptr<Message>& message, int rank);
 
   int awaited_rank() const noexcept { return rank_; }
-  /// The peer that is to blame for what is thrown next.
+  /// Sets the peer to blame for the next exception.
   void turn_to(int rank) noexcept { rank_ = rank; }
 
  private:
@@ -53,22 +53,26 @@ class Script {
   bool arrived_ = false;
 };
 
+/// An ordered sequence of tasks. Any thread that waits for a task may drive the lane; otherwise the lane's own thread
+/// does. There is one driver at a time.
 class Lane {
  public:
   explicit Lane(Station& station) : station_(station) {}
   Lane(const Lane&) = delete;
   Lane& operator=(const Lane&) = delete;
 
-  /// Queues a script. `begin` is called first, in the order of the queue, and may throw: nothing is queued then. Who
-  /// does not `hurry` gives somebody time to come and drive it. False, with nothing done, where the group is unusable.
+  /// Queues a task. Calls `begin` first, under the mutex and so in queue order; if it throws, nothing is queued. With
+  /// `hurry` the lane's thread wakes at once; without it a caller has time to wait for the task and drive it. Returns
+  /// false, without an effect, if the group is unusable.
   bool push(const std::shared_ptr<Script>& script, const std::function<void()>& begin, bool hurry);
-  /// Drives until `over` says so, or waits while somebody else drives; `until` is when to have all look at deadlines.
+  /// Drives the lane until `over` returns true, or blocks while another thread drives it. `until` returns when all
+  /// waits must evaluate their deadlines.
   void drive_until(const std::function<bool()>& over, const std::function<Clock::time_point()>& until);
-  /// Has the thread of the lane see to what is queued.
+  /// Wakes the lane's thread to drive queued tasks.
   void hurry();
-  /// Returns when nothing is queued any more, or Ctrl-C came. How long that may take is up to the scripts.
+  /// Blocks until the queue is empty or Ctrl-C is pressed. The tasks' deadlines limit the wait.
   void flush() noexcept;
-  /// Ends all that is queued with why the group is unusable. Where somebody drives, that one does.
+  /// Fails all queued tasks with the error of the unusable group. If the lane has a driver, the driver does it.
   void end_all();
 
   /// Ends the thread.
@@ -84,10 +88,10 @@ class Lane {
 
   Station& station_;
   std::mutex mutex_;
-  std::condition_variable changed_;  ///< something is over, or nobody drives any more
-  std::condition_variable wake_;     ///< of the thread
+  std::condition_variable changed_;  ///< a task completed, or the driver left
+  std::condition_variable wake_;     ///< wakes the lane's thread
   std::deque<std::shared_ptr<Script>> queue_;
-  Clock::time_point pushed_;  ///< when the last one was
+  Clock::time_point pushed_;  ///< time of the last push
   bool driven_ = false;
   bool hurry_ = false;
   bool asleep_ = false;

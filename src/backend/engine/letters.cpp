@@ -1,4 +1,4 @@
-// Sending large messages, and taking what comes.
+// Sends large messages in chunks, and receives messages of any size.
 #include "backend/engine/letters.hpp"
 
 #include <algorithm>
@@ -14,7 +14,7 @@ namespace hookline::engine {
 namespace {
 
 constexpr int kDataChannel = 1;
-constexpr std::uint64_t kWindow = 4;  // parts of a message that are received at the same time
+constexpr std::uint64_t kWindow = 4;  // chunks of a message with a posted receive
 
 std::string in_words(std::uint64_t bytes, std::uint32_t dtype) {
   if (dtype > static_cast<std::uint32_t>(DType::boolean)) return fmt::format("{} bytes of an unknown dtype", bytes);
@@ -61,8 +61,9 @@ std::string ReceiveOperation::describe() const {
 
 void ReceiveOperation::check(const Envelope& envelope) const {
   if (envelope.bytes == target_.nbytes() && envelope.dtype == static_cast<std::uint32_t>(target_.dtype())) return;
-  throw Mismatch(fmt::format("{}: rank {} sent {}", station().context(describe()), source_,
-                             in_words(envelope.bytes, envelope.dtype)),
+  throw Mismatch(fmt::format("{}: message mismatch: expected {}, got {} from rank {}", station().context(describe()),
+                             in_words(target_.nbytes(), static_cast<std::uint32_t>(target_.dtype())),
+                             in_words(envelope.bytes, envelope.dtype), source_),
                  {source_});
 }
 
@@ -79,14 +80,14 @@ void ReceiveOperation::begin(int source, const Envelope& envelope) {
   parts_ = (envelope.bytes + kDataBytes - 1) / kDataBytes;
   try {
     check(envelope);
-  } catch (const Mismatch&) {  // what the sender holds for this rank is taken all the same, and thrown away
+  } catch (const Mismatch&) {  // the data is received and discarded, so that the send completes
     mismatch_ = std::current_exception();
     discarded_.resize(kDataBytes);
   }
   in_lane_ = true;
 }
 
-// Part by part: no more of them are posted than there are to come, whatever the peer says of their number.
+// Receives chunk by chunk. The number of posted receives follows from the sizes alone.
 bool ReceiveOperation::step() {
   for (; posted_ < parts_ || !messages_.empty();) {
     while (posted_ < parts_ && messages_.size() < (mismatch_ ? 1 : kWindow)) {

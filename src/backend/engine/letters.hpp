@@ -1,4 +1,4 @@
-// The operations of the mail: a large send, and a receive.
+// Point-to-point operations: a large send, and a receive.
 #pragma once
 
 #include <memory>
@@ -10,12 +10,12 @@
 
 namespace hookline::engine {
 
-/// A send that is over once the receiver has said so.
+/// A large send. It completes with the receiver's acknowledgement.
 class SendOperation final : public Operation {
  public:
   SendOperation(std::shared_ptr<Station> station, Milliseconds timeout, Collective&& what);
 
-  /// Posts all of the data: they stay here until the receiver asks for them.
+  /// Posts all data chunks. The transport sends each one when the receiver has posted its receive.
   void post(std::uint64_t first_number);
   void let_go() noexcept { messages_.clear(); }
   const Tensor& data() const noexcept { return data_; }
@@ -32,7 +32,8 @@ class SendOperation final : public Operation {
   std::vector<std::unique_ptr<Message>> messages_;
 };
 
-/// A receive that waits for its envelope, and then, where the message is large, for its data, in the lane of those.
+/// A receive. It waits for a matching envelope; the data of a large message then arrive in the control channel's data
+/// lane.
 class ReceiveOperation final : public Operation, public Script {
  public:
   ReceiveOperation(std::shared_ptr<Station> station, Milliseconds timeout, Collective&& what);
@@ -41,9 +42,9 @@ class ReceiveOperation final : public Operation, public Script {
   int source_rank() const override { return over() ? source_ : -1; }
   std::string describe() const override;
 
-  /// Takes a small message, whole. Throws Mismatch.
+  /// Copies the payload of a small message. Throws Mismatch.
   void take(int source, const Envelope& envelope, const std::byte* data);
-  /// Begins to take a large one, in the lane of those.
+  /// Prepares to receive the data of a large message.
   void begin(int source, const Envelope& envelope);
 
   bool step() override;
@@ -56,7 +57,7 @@ class ReceiveOperation final : public Operation, public Script {
   void drive() override;
   void hurry() override;
   bool in_lane() const noexcept { return in_lane_.load(); }
-  /// Throws Mismatch where the message is not what this one waits for.
+  /// Throws Mismatch if size or dtype of the message differ from the target.
   void check(const Envelope& envelope) const;
 
   const Tensor target_;

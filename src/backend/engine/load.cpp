@@ -1,4 +1,4 @@
-// Finds the library of an engine, where the user says or beside this one, and asks it for its version first.
+// Finds the library of a transport, in the user's directories or beside libhookline, and checks its version.
 #include "backend/engine/load.hpp"
 
 #include <dlfcn.h>
@@ -17,18 +17,17 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Local, and bound to its own dependencies first: PyTorch's libraries export symbols of Gloo. Address sanitizer does
-// not bear the latter.
+// RTLD_DEEPBIND, because PyTorch's libraries export symbols of another Gloo. The sanitizers do not support it.
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 constexpr int kFlags = RTLD_NOW | RTLD_LOCAL;
 #else
 constexpr int kFlags = RTLD_NOW | RTLD_LOCAL | RTLD_DEEPBIND;
 #endif
 
-// An MPI that the application uses too is one, with its constants in the application: nothing of it may be bound apart.
+// The application and the transport must share one MPI, so the mpi transport is not deep-bound.
 int flags_of(const std::string& name) { return name == "mpi" ? RTLD_NOW | RTLD_LOCAL : kFlags; }
 
-// Where this code lies: libhookline.so, or the program that it is linked into.
+// Returns the directory of libhookline.so, or of the program it is linked into.
 fs::path own_directory() {
   Dl_info info = {};
   if (dladdr(reinterpret_cast<const void*>(&own_directory), &info) == 0 || !info.dli_fname) return {};
@@ -39,9 +38,9 @@ fs::path own_directory() {
 
 core::Plugin opened(const std::string& name, const fs::path& path, const std::string& package) {
   try {
-    return {path, "an engine", flags_of(name)};
+    return {path, "a transport", flags_of(name)};
   } catch (const Unsupported& e) {
-    throw Unsupported(fmt::format("the engine '{}' cannot be loaded; install {} ({})", name, package, e.what()));
+    throw Unsupported(fmt::format("the transport '{}': {}. Install {}.", name, e.what(), package));
   }
 }
 
@@ -68,8 +67,8 @@ MakeEngine* load(const std::string& name, const std::string& package) {
     return library.function<MakeEngine>("hookline_make_engine");
   }
   throw Unsupported(fmt::format(
-      "the engine '{}' is not installed here: it needs {}, and Hookline built where that is installed (looked for {})",
-      name, package, tried));
+      "the transport '{}' is not installed: no library found at {}. Install {}, and build Hookline with it.", name,
+      tried, package));
 }
 
 }  // namespace hookline::engine

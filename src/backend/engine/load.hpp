@@ -1,4 +1,4 @@
-// Loading engines: shared libraries that are found by the engine's name.
+// Loads transports from shared libraries, by name.
 #pragma once
 
 #include <filesystem>
@@ -12,12 +12,12 @@ namespace hookline::engine {
 
 using MakeEngine = void(const EngineSetting*, std::shared_ptr<Engine>*);
 
-/// Loads the library of that name, once, and returns what makes its engines. `package` is what the user installs where
-/// it is missing. Unsupported where there is none, or one of another version.
+/// Loads the library of a transport, once, and returns its factory function. `package` is what the error message tells
+/// the user to install. Throws Unsupported if the library is missing or of another version.
 MakeEngine* load(const std::string& name, const std::string& package);
 
-/// The places where the library is looked for, in their order: the folders of HOOKLINE_ENGINE_PATH, then where
-/// libhookline lies. So an engine built for another MPI, say, takes the place of the one that came along.
+/// Returns the search path of the library, in order: the directories of HOOKLINE_TRANSPORT_PATH, then the directory of
+/// libhookline. A user's own build, for another MPI say, therefore comes first.
 std::vector<std::filesystem::path> places(const std::string& name);
 
 }  // namespace hookline::engine

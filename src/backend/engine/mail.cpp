@@ -1,4 +1,4 @@
-// The thread that listens, and the matching of receives with what came.
+// The listener thread, and the matching of receives with arrived messages.
 #include "backend/engine/mail.hpp"
 
 #include <algorithm>
@@ -17,7 +17,7 @@
 namespace hookline::engine {
 namespace {
 
-constexpr Milliseconds kLastWords{1000};  // after that a broken group closes its connections
+constexpr Milliseconds kLastWords{1000};  // from a failure of the group to the closing of its connections
 
 }  // namespace
 
@@ -91,7 +91,7 @@ bool Mail::over_if_unusable(Operation& operation) {
   return true;
 }
 
-// From the thread that listens, or the one that starts the receive: nobody else has it then.
+// Called by the listener thread, or by the thread that starts the receive, which no other thread knows yet.
 void Mail::take(const std::shared_ptr<ReceiveOperation>& receive, const Letter& letter) {
   if (letter.envelope.inlined == letter.envelope.bytes) {
     std::exception_ptr error;
@@ -108,7 +108,7 @@ void Mail::take(const std::shared_ptr<ReceiveOperation>& receive, const Letter& 
     return;
   }
   const std::lock_guard lock(mutex_);
-  changed_.notify_all();  // who waits for it may drive it now
+  changed_.notify_all();  // waiters may drive the receive now
 }
 
 void Mail::finish(Operation& operation, std::exception_ptr error) {
@@ -162,7 +162,10 @@ void Mail::handle(int source, const Envelope& envelope, const std::byte* data) {
     }
   }
   station_.fail(std::make_exception_ptr(Mismatch(
-      fmt::format("rank {} sent mail of an unknown kind: it runs another version of Hookline", source), {source})));
+      fmt::format("received a control message of unknown type {} from rank {}: it runs another version of Hookline. "
+                  "Install the same version on all ranks.",
+                  static_cast<std::uint32_t>(envelope.kind), source),
+      {source})));
 }
 
 void Mail::listen() {
@@ -182,7 +185,7 @@ void Mail::listen() {
       }
       came = message->wait(urgent_.load());
     } catch (const PeerLost&) {
-      // One of them is gone while its mail was coming; the others' is still of interest.
+      // A peer disconnected during the receive. The other peers may still send.
       const std::lock_guard lock(listening_mutex_);
       listened_ = nullptr;  // the message ends with this thread
       if (ending_ || station_.engine_closed()) break;
@@ -267,7 +270,7 @@ void Mail::look_around() {
   station_.close_if_broken(kLastWords);
 }
 
-// One that died is enough, as for the embedded backends: nobody knows whether it was to send what is waited for.
+// One dead peer is enough, as in the local backends: it may have been the one that was to send.
 std::exception_ptr Mail::hopeless(const Operation& operation, const std::vector<int>& awaited, Clock::time_point now) {
   std::vector<int> here;
   std::copy_if(awaited.begin(), awaited.end(), std::back_inserter(here), [&](int r) { return !station_.has_left(r); });

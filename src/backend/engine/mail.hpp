@@ -1,4 +1,4 @@
-// Sends, receives, and what ranks tell each other outside operations: all of it begins with a message of mail.
+// The control channel: matches sends with receives, and carries acknowledgements, goodbyes and aborts.
 #pragma once
 
 #include <atomic>
@@ -16,13 +16,14 @@
 
 namespace hookline::engine {
 
-inline constexpr std::size_t kDataBytes = 4 * 1024 * 1024;  ///< the most that a message of a send's data has
+inline constexpr std::size_t kDataBytes = 4 * 1024 * 1024;  ///< the chunk size of the data of a large send
 
 class SendOperation;
 class ReceiveOperation;
 
-/// The thread that listens takes every envelope as it comes. What nobody receives yet is kept; data stay with the
-/// sender until somebody does. A small send is over at once, a large one when the receiver says that it has it.
+/// A listener thread receives every control message as it arrives. A small send is eager: its payload travels with the
+/// envelope, it completes at once, and an unmatched one is queued as unexpected. A large send is a rendezvous: its data
+/// stay with the sender until a receive matches, and it completes with the receiver's acknowledgement.
 class Mail {
  public:
   explicit Mail(Station& station);
@@ -30,27 +31,27 @@ class Mail {
   WorkPtr send(Collective&& collective, Milliseconds timeout);
   WorkPtr receive(Collective&& collective, Milliseconds timeout);
 
-  /// Has the thread that listens come back from its wait. When looks() has changed, it takes what has come next.
+  /// Interrupts the listener's wait. Once poll_epoch() has changed, the listener has polled again.
   void look() noexcept;
   std::uint64_t looks() const noexcept { return looks_.load(); }
 
-  /// The body of the thread that listens.
+  /// The body of the listener thread.
   void listen();
   void end_listening() noexcept;
 
-  /// Ends everything that is pending, where the group is unusable.
+  /// Fails all pending sends and receives. Only once the group is unusable.
   void end_all();
-  /// Fails the group where a receive's or send's time is up, nobody is left to send, or one of those has died.
+  /// Fails the group if a pending operation has timed out, or if its peers have departed or died.
   void look_around();
-  /// Waits for something that the listening thread does for an operation, or for its deadline.
+  /// Blocks until `over` returns true or the operation has timed out. The listener thread changes the state.
   void wait_until(const std::function<bool()>& over, const Operation& operation);
-  /// Ends a send or receive, and wakes those who wait for it.
+  /// Completes a send or receive, and wakes its waiters.
   void finish(Operation& operation, std::exception_ptr error);
 
   Lane& incoming() noexcept { return incoming_; }
 
  private:
-  struct Letter {  ///< a send of a peer's that nobody receives yet
+  struct Letter {  ///< a send without a matching receive
     int source;
     Envelope envelope;
     std::vector<std::byte> data;
@@ -58,26 +59,26 @@ class Mail {
 
   void handle(int source, const Envelope& envelope, const std::byte* data);
   void take(const std::shared_ptr<ReceiveOperation>& receive, const Letter& letter);
-  /// Ends an operation that is in no list yet. Under the mutex: one that is found usable here and listed before the
-  /// mutex is let go of is found by end_all(), which comes after the group became unusable.
+  /// Completes an operation that is not listed yet if the group is unusable. Requires the mutex: an operation that is
+  /// listed under the same lock is found by fail_pending(), which runs after the group became unusable.
   bool over_if_unusable(Operation& operation);
   void set_urgent();
-  /// Why a pending operation can come to nothing any more, or null. Under the mutex.
+  /// Returns the error of a pending operation that cannot complete any more, or null. Requires the mutex.
   std::exception_ptr hopeless(const Operation& operation, const std::vector<int>& awaited, Clock::time_point now);
   std::exception_ptr if_dead(const Operation& operation, int rank, Clock::time_point now);
 
   Station& station_;
-  Lane incoming_;  ///< data of large messages, as they come in
+  Lane incoming_;  ///< receives the data of large messages
   std::mutex mutex_;
-  std::condition_variable changed_;  ///< a send or receive is over, or has got into its lane
+  std::condition_variable changed_;  ///< a send or receive has completed, or was queued in its lane
   std::list<std::shared_ptr<ReceiveOperation>> receives_;
   std::list<Letter> letters_;
-  std::list<std::shared_ptr<SendOperation>> sends_;  ///< large ones that the receiver has not got yet
-  std::vector<std::uint64_t> data_numbers_;          ///< by receiver: messages of data so far
+  std::list<std::shared_ptr<SendOperation>> sends_;  ///< large sends without an acknowledgement
+  std::vector<std::uint64_t> data_numbers_;          ///< by receiver: sequence of the next data message
   Doubts doubts_;
-  std::vector<std::atomic<std::uint64_t>> heard_;  ///< by sender: mail so far
-  std::atomic<bool> urgent_ = false;
-  std::atomic<bool> asked_ = false;  ///< somebody waits for a look
+  std::vector<std::atomic<std::uint64_t>> heard_;  ///< by sender: control messages so far
+  std::atomic<bool> urgent_ = false;               ///< an operation is pending, so the listener spins
+  std::atomic<bool> asked_ = false;                ///< diagnose_disconnect() waits for a poll
   std::atomic<std::uint64_t> looks_ = 0;
   std::mutex listening_mutex_;
   Message* listened_ = nullptr;

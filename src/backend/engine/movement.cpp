@@ -1,4 +1,4 @@
-// Moving large blocks: in parts that overlap with the arithmetic, each straight to where it is needed.
+// Algorithms of large collectives. They move blocks in chunks, to overlap transfers with the reduction.
 #include <algorithm>
 #include <cstring>
 
@@ -12,8 +12,8 @@ namespace {
 
 constexpr std::size_t kLargestPart = 1024 * 1024;
 constexpr std::size_t kSmallestPart = 64 * 1024;
-constexpr std::size_t kWindow = 4;    // parts of each peer that may come in ahead of the one that is reduced
-constexpr std::uint64_t kAhead = 12;  // parts that are given out ahead of it
+constexpr std::size_t kWindow = 4;    // posted receives for each peer, from the chunk being reduced
+constexpr std::uint64_t kAhead = 12;  // sends in flight to each peer, ahead of the chunk being reduced
 constexpr std::size_t kCopyPart = std::size_t{64} * 1024 * 1024;
 
 constexpr std::uint64_t parts_of(std::size_t bytes, std::size_t part) { return (bytes + part - 1) / part; }
@@ -54,7 +54,7 @@ std::size_t Exchange::at(std::uint64_t index, int rank) const {
   return static_cast<std::size_t>(index) * static_cast<std::size_t>(size_) + static_cast<std::size_t>(rank);
 }
 
-// What goes from this rank to itself.
+// Copies this rank's block for itself.
 void Exchange::copy_own() {
   if (!backend::gives(parts_.motion, rank_, rank_, collective().root)) return;
   const backend::Stream& from = parts_.give.of(rank_);
@@ -66,7 +66,7 @@ void Exchange::copy_own() {
   });
 }
 
-// Everybody sends each block to the rank that it is for.
+// Pairwise exchange: each rank sends its blocks directly to their destinations.
 Steps Exchange::copy_blocks() {
   const Motion motion = parts_.motion;
   const int root = collective().root;
@@ -103,8 +103,8 @@ Steps Exchange::copy_blocks() {
   }
 }
 
-// The root gives a slice to each of the others, and they give their slices to each other: the root sends each byte
-// once, as does everybody else, where a root that served all would send N - 1 times as many.
+// Scatter + allgather (van de Geijn): the root sends a slice to each other rank, then these ranks exchange their
+// slices. Each rank sends every byte about once; a flat broadcast would send N - 1 copies from the root.
 Steps Exchange::broadcast_slices() {
   const int root = collective().root;
   const bool gives = rank_ == root;
@@ -160,8 +160,8 @@ Steps Exchange::broadcast_slices() {
   }
 }
 
-// Each rank gets everybody's part of its own slice, adds them up in rank order, and gives the sum to those who take it:
-// the bytes of a ring, but the same bits whatever the number of ranks, and of every dtype and op.
+// Direct reduce-scatter, then allgather (or gather to the root): each rank receives its slice from all ranks and
+// reduces in rank order. It moves as many bytes as a ring, and the result has the same bits on any number of ranks.
 Steps Exchange::reduce_slices() {
   const bool scatter = parts_.motion == Motion::reduce_scatter;
   const auto ranks = static_cast<std::size_t>(size_);
@@ -187,7 +187,7 @@ Steps Exchange::reduce_slices() {
   const std::uint64_t count = parts_of(own.bytes, part);
 
   const std::size_t window_bytes = (ranks - 1) * std::min<std::size_t>(kWindow, count) * part;
-  const bool apart = !scatter && !takes_reduction();  // the tensors of who does not take the result stay as they are
+  const bool apart = !scatter && !takes_reduction();  // ranks that receive no result must not overwrite their input
   scratch_ = Tensor::empty({static_cast<std::int64_t>(window_bytes + (apart ? own.bytes : 0))}, DType::u8);
   Flat result = own;
   if (scatter) result = flat(parts_.take[0], false, true);
@@ -233,7 +233,7 @@ Steps Exchange::reduce_slices() {
         results_sent_[at(k, r)] = send(r, k, 1, out);
       }
     }
-    // A peer's result goes where this rank's input for it lies, once that has gone out.
+    // A peer's result replaces this rank's input for it, once that input has been sent.
     for (int i = 1; i < size_; ++i) {
       const int r = (rank_ + i) % size_;
       const Flat input = inputs[static_cast<std::size_t>(r)];

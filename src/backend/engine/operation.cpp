@@ -1,4 +1,4 @@
-// What every operation on an engine asks of its station.
+// Forwards the hooks of OpWork to the P2PContext.
 #include "backend/engine/operation.hpp"
 
 #include "backend/engine/station.hpp"

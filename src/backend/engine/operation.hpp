@@ -1,4 +1,4 @@
-// An operation on an engine: how it reaches the rank's station.
+// The base class of operations over a transport.
 #pragma once
 
 #include <memory>
@@ -9,6 +9,7 @@ namespace hookline::engine {
 
 class Station;
 
+/// An OpWork that belongs to a P2PContext.
 class Operation : public backend::DrivenWork {
  public:
   Operation(std::shared_ptr<Station> station, Milliseconds timeout, Collective&& collective);

@@ -1,4 +1,4 @@
-// Posting mail, and what becomes of it when the rank leaves.
+// Posts control messages, and flushes them when the rank leaves.
 #include "backend/engine/outbox.hpp"
 
 #include <algorithm>
@@ -11,9 +11,9 @@
 namespace hookline::engine {
 namespace {
 
-// A peer that gets no last words cannot tell leaving from death: a link may be slow, and a process busy.
+// Generous, since a peer without a goodbye takes this rank for dead: a link may be slow, and a process busy.
 constexpr Milliseconds kPatience{1000};
-constexpr Milliseconds kLook{50};  // at what has gone out while another receiver was waited for
+constexpr Milliseconds kLook{50};  // for a message that completed during the wait for another receiver
 
 std::vector<std::byte> written(Envelope envelope, const std::byte* data) {
   std::vector<std::byte> bytes(sizeof envelope + envelope.inlined);
@@ -24,7 +24,7 @@ std::vector<std::byte> written(Envelope envelope, const std::byte* data) {
 
 }  // namespace
 
-// Mail under way: it needs its memory, and nothing else of this rank.
+/// A control message that has not completed. It owns its buffer.
 class Outbox::Outgoing final : public Script {
  public:
   Outgoing(Outbox& outbox, int to, std::vector<std::byte> bytes, Clock::time_point until)
@@ -48,13 +48,13 @@ class Outbox::Outgoing final : public Script {
     }
     posted_.reset();
   }
-  // Those behind the head of the lane do not hasten it.
+  // Only the head of the lane has a deadline.
   Clock::time_point until() const override {
     if (head_since_ == Clock::time_point::max() || !outbox_.leaving()) return Clock::time_point::max();
     return std::min(outbox_.patience(to_, head_since_), until_);
   }
   std::exception_ptr time_up() override { return nullptr; }
-  std::string what() const override { return "mail"; }
+  std::string what() const override { return "control message"; }
   bool counts() const override { return false; }
 
  private:
@@ -82,7 +82,7 @@ void Outbox::tell(int to, Envelope envelope, const std::byte* data, Clock::time_
     const auto outgoing = std::make_shared<Outgoing>(*this, to, written(envelope, data), until);
     lane_.push(outgoing, [&] { outgoing->post(station_.engine()); }, false);
   } catch (const std::exception&) {
-    // A peer that is lost shows where somebody waits for it.
+    // A lost peer is reported where this rank waits for it.
   }
 }
 
@@ -104,11 +104,11 @@ void Outbox::farewell(Envelope envelope, const std::string& text) noexcept {
         farewells_[static_cast<std::size_t>(r)] =
             station_.engine().send(r, kMailAddress, last_words_.data(), last_words_.size());
       } catch (const PeerLost&) {
-        // It will not miss these words.
+        // A disconnected peer needs no goodbye.
       }
     }
   } catch (const std::exception&) {
-    // Without memory for them the peers learn of it when the connections close.
+    // Out of memory: the peers notice when the connections close.
   }
 }
 

@@ -1,4 +1,4 @@
-// Mail on its way out: small sends, envelopes, and the last words of a rank.
+// Sends control messages: small sends, envelopes, and the goodbye of a rank.
 #pragma once
 
 #include <atomic>
@@ -12,30 +12,29 @@
 
 namespace hookline::engine {
 
-/// Mail is posted, and waits in a lane until it is through, or until its receiver is given up. While the group is there
-/// nobody is: mail waits as long as it takes. From the last words on, a receiver is given up when it has taken no mail
-/// for a second, when the time of a small send to it is up, or when its connection is lost. What is not through then
-/// stays posted until release(), so that nothing overtakes it.
+/// Each message is posted at once and completes in a lane. While the group is open, a message waits for its receiver
+/// without a limit. After broadcast_goodbye() a receiver is abandoned if it has completed no message for 1 s, if the
+/// deadline of a small send to it has passed, or if it is disconnected. Messages to an abandoned receiver stay posted
+/// until release_retained(), so that later messages do not overtake them.
 ///
-/// Who changes what: last_words_at_ is set once, by farewell(), in whichever thread fails or closes the group.
-/// taken_at_ and given_up_ are changed by the one who drives the lane, and read by it and, when the lane has stopped,
-/// by the one who awaits the farewells.
+/// Threading: broadcast_goodbye() sets goodbye_at_ once, in the thread that fails or closes the group. The lane's
+/// driver writes last_completed_at and abandoned; it and, once the lane has stopped, flush_goodbyes() read them.
 class Outbox {
  public:
   explicit Outbox(Station& station);
 
-  /// Posts a message of mail; it is nobody's business whether it arrives. Throws nothing. `until` is how long it may
-  /// take where this rank leaves meanwhile.
+  /// Posts a control message and ignores errors: a lost peer is reported where this rank waits for it. `until` limits
+  /// the message once this rank leaves.
   void tell(int to, Envelope envelope, const std::byte* data,
             Clock::time_point until = Clock::time_point::max()) noexcept;
-  /// The last mail to everybody else, posted even where the group is broken.
+  /// Posts the last message to all peers, even if the group has failed.
   void farewell(Envelope envelope, const std::string& text) noexcept;
-  /// Returns when all mail is through, or its receivers are given up. After farewell().
+  /// Blocks until all messages have completed or their receivers are abandoned. Call after broadcast_goodbye().
   void flush() noexcept;
-  /// Returns when the farewells are through, or their receivers are given up.
+  /// Blocks until the goodbyes have completed or their receivers are abandoned.
   void await_farewells() noexcept;
 
-  /// Messages that were given up, with their memory: they stay until release(), so that words behind them get through.
+  /// Keeps abandoned requests and their buffers posted until release_retained(), so that later messages get through.
   void keep(std::shared_ptr<void> messages);
   void release() noexcept;
 
@@ -50,11 +49,11 @@ class Outbox {
   };
 
   bool leaving() const noexcept { return last_words_at_.load() != Clock::time_point::max(); }
-  /// When a receiver is given up that takes nothing, for somebody who waits for it since then.
+  /// Returns when a receiver that completes nothing is abandoned, for a wait that began at `since`.
   Clock::time_point patience(int receiver, Clock::time_point since) const noexcept;
 
   Station& station_;
-  Lane lane_;  ///< mail, until it is through
+  Lane lane_;  ///< messages that have not completed
   std::vector<Receiver> receivers_;
   std::atomic<Clock::time_point> last_words_at_ = Clock::time_point::max();
   std::mutex mutex_;

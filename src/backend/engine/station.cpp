@@ -1,4 +1,4 @@
-// Opening and closing, starting operations, and failing.
+// Opens and closes the context, starts operations, and handles failures.
 #include "backend/engine/station.hpp"
 
 #include <fmt/format.h>
@@ -15,11 +15,11 @@
 namespace hookline::engine {
 namespace {
 
-// An operation of a group that can do no more: over from the start.
+/// An operation started on an unusable group. It is complete from the start.
 class Ended final : public Operation {
  public:
   using Operation::Operation;
-  std::string describe() const override { return "an operation of a broken group"; }
+  std::string describe() const override { return "operation on a failed group"; }
 
  private:
   void drive() override {}
@@ -50,14 +50,14 @@ void Station::open() {
   try {
     listening_ = core::start_thread("hookline-mail", [this, keep = shared_from_this()] { mail_.listen(); });
   } catch (...) {
-    close();  // the other thread keeps this until it is told to end
+    close();  // the watchdog thread holds a reference until it ends
     throw;
   }
 }
 
 void Station::close() noexcept {
   if (fork_generation_ != core::fork_generation()) {
-    // The threads live in the parent only, and what they wait on cannot be destroyed here: all of it is leaked.
+    // The threads exist only in the parent, so their mutexes and condition variables cannot be destroyed: leak all.
     itself_ = weak_from_this().lock();
     return;
   }
@@ -85,7 +85,7 @@ void Station::close() noexcept {
   core::end_thread(ticking_);
   engine_closed_ = true;
   engine_->close();
-  std::unique_ptr<ThreadExecutor> worker;  // ends without the lock, as its last tasks may post others
+  std::unique_ptr<ThreadExecutor> worker;  // destroyed without the lock, since its last tasks may post others
   const std::lock_guard lock(worker_mutex_);
   worker.swap(worker_);
 }
@@ -93,7 +93,7 @@ void Station::close() noexcept {
 void Station::refuse_in_forked_child(std::string_view what) const {
   if (fork_generation_ == core::fork_generation()) return;
   throw InvalidArgument(
-      fmt::format("{} on a {} group that was made before fork(); make a new group in the child process", what, name_));
+      fmt::format("{} on a {} group that was made before fork(). Make a new group in the child process.", what, name_));
 }
 
 WorkPtr Station::start(Collective&& collective, int lane_index, Milliseconds timeout) {
@@ -127,7 +127,7 @@ std::exception_ptr Station::why_unusable() const {
 }
 
 void Station::fail(std::exception_ptr cause, const std::string* told) {
-  if (fork_generation_ != core::fork_generation()) return;  // the peers would take it for the parent's word
+  if (fork_generation_ != core::fork_generation()) return;  // an abort would appear to come from the parent
   Envelope envelope{.kind = MailKind::gave_up};
   Cause said{.ranks = {rank_}, .text = told ? *told : describe(cause)};
   try {
@@ -161,7 +161,7 @@ void Station::fail(std::exception_ptr cause, const std::string* told) {
   waits_.keep_ticking();
 }
 
-// A message that was given up may keep an engine busy that has no place for it any more.
+// An abandoned message may keep a transport busy whose peer no longer receives it.
 void Station::close_if_broken(Milliseconds since) noexcept {
   if (!unusable() || engine_closed_.load()) return;
   {
@@ -187,9 +187,9 @@ void Station::peer_left(int rank) {
   mail_.look_around();
 }
 
-// Who is to blame, in this order: whoever somebody has named (broken_, set by fail() alone, from any thread); the peer
-// itself, where it said that it leaves (left_, set by the thread that listens alone); another rank that said so and
-// whose part is missing; and, when no words can be on their way any more, the peer, which must have died then.
+// Blames, in this order: the cause that any rank has reported (error_, set by fail() in any thread); the peer itself,
+// if it said goodbye (departed_, set by the listener thread); another departed rank whose message is missing; and, once
+// all messages have been drained, the peer, which must have died.
 std::exception_ptr Station::explain(const std::exception_ptr& lost, int rank, const std::string& what,
                                     const std::function<bool(int rank)>& lacks) {
   const auto left = [&](int who) {
@@ -238,11 +238,11 @@ std::exception_ptr Station::explain(const std::exception_ptr& lost, int rank, co
 
 std::exception_ptr Station::died(const std::string& what, int rank, const std::exception_ptr& lost) const {
   return std::make_exception_ptr(
-      PeerLost(fmt::format("{}: rank {} died or cannot be reached; make a new group without it", context(what), rank),
+      PeerLost(fmt::format("{}: rank {} died or cannot be reached. Make a new group without it.", context(what), rank),
                {rank}, lost));
 }
 
-// A peer that leaves says so before it closes its connections; the words may come after the news of the closing.
+// A leaving peer says goodbye before it closes its connections, but the disconnect may be seen first.
 std::vector<int> Station::dead_ranks() {
   constexpr Milliseconds kForLastWords{200};
   try {

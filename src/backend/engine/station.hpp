@@ -1,4 +1,4 @@
-// One rank's station on an engine: its lanes, its mail, and what happens when something fails.
+// One rank's end of a group over a transport: lanes, control channel, and failure handling.
 #pragma once
 
 #include <array>
@@ -22,9 +22,12 @@
 
 namespace hookline::engine {
 
-/// Failing: whoever notices calls fail(), which sets broken_ first, tells the peers, stops all waits, and ends what is
-/// queued; who drives a lane ends that lane. push() looks at unusable() under the lane's mutex, so that nothing slips
-/// in between. The peers' mail brings the causes of others, which are taken over as they are.
+/// The state of one rank in a group. A thread that detects a failure calls fail(), which stores the error, sends an
+/// abort to the peers, interrupts all waits, and fails the queued operations; the driver of a lane fails that lane. An
+/// abort received from a peer is adopted unchanged.
+///
+/// Invariant: Lane::push() checks unusable() under the lane's mutex, so that no operation is queued after the lane has
+/// failed.
 class Station : public std::enable_shared_from_this<Station> {
  public:
   explicit Station(std::shared_ptr<Engine> engine);
@@ -33,7 +36,7 @@ class Station : public std::enable_shared_from_this<Station> {
   ~Station();
 
   void open();
-  /// Leaves the group: tells the peers, fails what is pending, ends the threads and the connections.
+  /// Leaves the group: sends goodbyes, fails pending operations, ends the threads, and closes the connections.
   void close() noexcept;
 
   Engine& engine() noexcept { return *engine_; }
@@ -47,41 +50,42 @@ class Station : public std::enable_shared_from_this<Station> {
 
   WorkPtr start(Collective&& collective, int lane, Milliseconds timeout);
 
-  /// Throws InvalidArgument where this process is a forked child of the one that made the group.
+  /// Throws InvalidArgument if this process is a forked child of the process that created the group.
   void refuse_in_forked_child(std::string_view what) const;
 
-  /// Fails everything, now and later, and tells the peers. The first cause stays. What a peer told is told on as it is.
+  /// Fails all pending and future operations, and sends an abort to the peers. The first cause is kept. The text of an
+  /// abort that came from a peer is forwarded unchanged.
   void fail(std::exception_ptr cause, const std::string* told = nullptr);
   std::exception_ptr broken() const;
   bool unusable() const noexcept { return unusable_.load(std::memory_order_seq_cst); }
-  /// Why nothing can be started: broken, or shut down; null while all is well.
+  /// Returns why no operation can start (failed or shut down), or null.
   std::exception_ptr why_unusable() const;
 
-  /// The error for a lost connection: where the peer, or somebody else, has said why, that; it may be on its way. Where
-  /// another rank has left and the operation `lacks` its part, that rank: the peer may have given up because of it.
+  /// Returns the error for a disconnected peer. Waits for an explanation that may be in flight: the cause reported by
+  /// the peer or another rank, or a departed rank whose message is missing, because the peer may have failed due to it.
   std::exception_ptr explain(const std::exception_ptr& lost, int rank, const std::string& what,
                              const std::function<bool(int rank)>& lacks);
-  /// The error for a rank that must have died, as nothing explains that its connection is lost.
+  /// Returns the error for a peer whose disconnect has no other explanation than its death.
   std::exception_ptr died(const std::string& what, int rank, const std::exception_ptr& lost) const;
-  /// The thread that listens has looked.
+  /// Wakes diagnose_disconnect(): the listener thread has polled.
   void wake_explaining();
-  /// The peer has said that it leaves.
+  /// Called when the goodbye of a peer has arrived.
   void peer_left(int rank);
   bool has_left(int rank) const noexcept { return left_[static_cast<std::size_t>(rank)].load(); }
 
-  /// Returns the peers whose connections are lost though they did not leave.
+  /// Returns the peers that disconnected without a goodbye.
   std::vector<int> dead_ranks();
 
-  /// Ends the connections of a group that has been broken so long that everybody has been told.
+  /// Closes the connections of a group that failed at least `since` ago, when the aborts have been delivered.
   void close_if_broken(Milliseconds since) noexcept;
   bool engine_closed() const noexcept { return engine_closed_.load(); }
 
-  /// "… on rank 1 of the gloo group"
+  /// Returns "<what> on rank 1 of the gloo group".
   std::string context(const std::string& what) const;
-  /// The error of an operation for which some ranks did not come in time.
+  /// Returns the error of an operation for which some ranks did not join in time.
   std::exception_ptr not_in_time(const Operation& operation, const std::vector<int>& missing) const;
 
-  /// Has a task run on the worker thread, which is started at the first one.
+  /// Runs a task on the worker thread, which starts with the first task.
   void post(Task task);
 
  private:
@@ -94,14 +98,14 @@ class Station : public std::enable_shared_from_this<Station> {
   Mail mail_;
   Outbox outbox_;
   std::array<std::unique_ptr<Lane>, kEngineLanes> lanes_;
-  std::array<std::uint64_t, kEngineLanes> numbers_ = {};  ///< of operations so far; under the lane's mutex
+  std::array<std::uint64_t, kEngineLanes> numbers_ = {};  ///< operations so far, by lane; guarded by the lane's mutex
   std::vector<std::atomic<bool>> left_;
 
   std::mutex lost_mutex_;
-  std::vector<std::optional<Clock::time_point>> lost_since_;  ///< by rank, as dead_ranks() has seen it
+  std::vector<std::optional<Clock::time_point>> lost_since_;  ///< by rank; when dead_ranks() first saw the disconnect
 
   mutable std::mutex mutex_;
-  std::condition_variable news_;  ///< broken, or somebody left
+  std::condition_variable news_;  ///< the group failed, a peer departed, or the listener polled
   std::exception_ptr broken_;
   Clock::time_point broken_since_;
   bool closed_ = false;
@@ -112,7 +116,7 @@ class Station : public std::enable_shared_from_this<Station> {
   std::thread listening_;
   std::mutex worker_mutex_;
   std::unique_ptr<ThreadExecutor> worker_;
-  std::shared_ptr<Station> itself_;  ///< in a forked child, which never lets go of it
+  std::shared_ptr<Station> itself_;  ///< leaks this object in a forked child
 };
 
 }  // namespace hookline::engine

@@ -1,4 +1,4 @@
-// The list of messages that are waited for, and the thread that nudges them.
+// The list of waited-for requests, and the thread that interrupts them.
 #include "backend/engine/waits.hpp"
 
 #include <algorithm>
@@ -10,11 +10,11 @@
 namespace hookline::engine {
 namespace {
 
-constexpr int kIdleTicks = 10;  // after so many the thread sleeps until somebody waits
+constexpr int kIdleTicks = 10;  // then the thread blocks until the next wait
 constexpr int kSuspicions = 3;
 constexpr Milliseconds kGently{250};
 constexpr Milliseconds kShortTick{2};
-constexpr Milliseconds kLastLook{50};  // the news that a rank is gone may overtake what it had sent before
+constexpr Milliseconds kLastLook{50};  // a goodbye may overtake messages that the rank sent before
 
 }  // namespace
 
@@ -48,7 +48,7 @@ Waits::Outcome Waits::wait_for(Engine& engine, Message& message, int peer,
       bool ended = stopped_ && !even_stopped;
       if (ended && gently_until_ > Clock::time_point()) {
         ended = gone_[static_cast<std::size_t>(peer)] || now >= gently_until_;
-        // What has come may have been nudged at the same time, and again since: one more look, which nobody cuts short.
+        // The request may have completed while interrupts kept ending its waits: wait once more without interrupts.
         if (ended && entry->rests_until == Clock::time_point()) entry->rests_until = now + kLastLook;
         ended = ended && entry->nudged_at >= entry->rests_until;
       }
@@ -59,7 +59,7 @@ Waits::Outcome Waits::wait_for(Engine& engine, Message& message, int peer,
     }
     try {
       engine.check(peer);
-    } catch (const PeerLost&) {  // it may have come before, and have been nudged at the same time
+    } catch (const PeerLost&) {  // the request may still have completed before the disconnect: confirm
       error = std::current_exception();
       if (++suspicions == kSuspicions) return leave(Outcome::lost);
     }
@@ -111,7 +111,7 @@ void Waits::run() {
   Clock::time_point tick = Clock::now() + kInterruptPeriod;
   while (!ending_) {
     next_ = tick;
-    const Clock::time_point soonest = Clock::now() + std::chrono::milliseconds(1);  // who was nudged needs a moment
+    const Clock::time_point soonest = Clock::now() + std::chrono::milliseconds(1);  // time for interrupted waits to end
     for (const Entry& entry : entries_) next_ = std::min(next_, std::max(entry.deadline, soonest));
     if (entries_.empty() && idle_ >= kIdleTicks) {
       next_ = Clock::time_point::max();

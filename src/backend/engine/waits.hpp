@@ -1,4 +1,4 @@
-// Waiting for messages of an engine, which know nothing of deadlines, of failures elsewhere, or of Ctrl-C.
+// Adds deadlines, failures and Ctrl-C to the waits for requests of a transport.
 #pragma once
 
 #include <condition_variable>
@@ -13,12 +13,12 @@
 
 namespace hookline::engine {
 
-/// Nudges every message that somebody waits for: ten times a second, at deadlines, and once and for all at stop(). When
-/// somebody else has broken the group, what had been sent to this rank before still counts: a message is then waited
-/// for until its sender has said that it is gone, too, or for a short time.
+/// A thread that interrupts every waited-for request ten times a second, at its deadline, and at shutdown(). If another
+/// rank has failed the group, messages that were sent to this rank before still count: with shutdown(drain) a wait ends
+/// when its peer has departed, or after a short time.
 class Waits {
  public:
-  /// `each_tick` is called ten times a second while anything is waited for.
+  /// Calls `each_tick` ten times a second while any request is waited for.
   Waits(int size, std::function<void()> each_tick)
       : each_tick_(std::move(each_tick)), gone_(static_cast<std::size_t>(size)) {}
   Waits(const Waits&) = delete;
@@ -26,22 +26,22 @@ class Waits {
 
   enum class Outcome : std::uint8_t { through, time_up, stopped, lost };
 
-  /// What becomes of a message. What it throws comes from check_interrupt: somebody else may then wait for the message.
-  /// `deadline` is asked for again after every nudge, as it may be brought forward. Where the peer is lost, `error`
-  /// is set. `even_stopped`: also after stop().
+  /// Blocks until the request completes, its deadline passes, or the peer is lost (then sets `error`). Evaluates
+  /// `deadline` again after every interrupt, since it may have been tightened. `even_stopped` ignores shutdown().
+  /// Throws only what check_interrupt() throws; the request can then be waited for again.
   Outcome wait_for(Engine& engine, Message& message, int peer, const std::function<Clock::time_point()>& deadline,
                    std::exception_ptr& error, bool even_stopped = false);
 
-  /// Has all who wait look at their deadlines.
+  /// Interrupts all waits, so that they evaluate their deadlines.
   void nudge_all();
-  /// Ends every wait, now and later; or, gently, every one that can come to nothing.
+  /// Cancels all waits, now and later. With `gently`, messages that have already been sent may still complete.
   void stop(bool gently = false);
-  /// The rank sends nothing more.
+  /// Records that a rank sends no more messages.
   void set_gone(int rank);
-  /// Has each_tick called ten times a second for a while, though nobody waits.
+  /// Keeps calling `each_tick` for about a second, even without waits.
   void keep_ticking();
 
-  /// The body of the thread that nudges.
+  /// The body of the watchdog thread.
   void run();
   void end_thread();
 
@@ -50,7 +50,7 @@ class Waits {
     Message* message;
     Clock::time_point deadline;
     Clock::time_point nudged_at{};
-    Clock::time_point rests_until{};  ///< not to be nudged before
+    Clock::time_point rests_until{};  ///< no interrupts before
 
     void nudge(Clock::time_point now) noexcept {
       if (now < rests_until) return;
@@ -63,11 +63,11 @@ class Waits {
   std::mutex mutex_;
   std::condition_variable wake_;
   std::list<Entry> entries_;
-  Clock::time_point next_ = Clock::time_point::max();  ///< when the thread looks next
-  int idle_ = 0;                                       ///< ticks since somebody waited
+  Clock::time_point next_ = Clock::time_point::max();  ///< when the thread wakes next
+  int idle_ = 0;                                       ///< ticks since the last wait
   std::vector<bool> gone_;
   bool stopped_ = false;
-  Clock::time_point gently_until_;  ///< while stopped
+  Clock::time_point gently_until_;  ///< after shutdown(drain): end of the drain time
   bool ending_ = false;
 };
 
