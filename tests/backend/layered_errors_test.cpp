@@ -1,4 +1,4 @@
-// What the ranks of a part say, in the numbers of the whole group.
+// Errors of subgroups, translated to the ranks of the hierarchical group.
 #include <gmock/gmock.h>
 
 #include <hookline/core/error.hpp>
@@ -41,9 +41,10 @@ TEST(LayeredErrors, RanksAsDataHaveTheNumbersOfTheWhole) {
 }
 
 TEST(LayeredErrors, WhatTheWholeSaidIsLeftAsItIs) {
-  const std::string told = told_to_parts(std::make_exception_ptr(Aborted("rank 1 aborted the layered group: why")));
+  const std::string told =
+      told_to_parts(std::make_exception_ptr(Aborted("rank 1 aborted the hierarchical group: why")));
   EXPECT_THAT([&] { std::rethrow_exception(part_says<Aborted>("rank 2 gave up: " + told)); },
-              ThrowsMessage<Aborted>("rank 12 gave up: rank 1 aborted the layered group: why"));
+              ThrowsMessage<Aborted>("rank 12 gave up: rank 1 aborted the hierarchical group: why"));
 }
 
 TEST(LayeredErrors, ALostPeerIsALostPeerEverywhere) {

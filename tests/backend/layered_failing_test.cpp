@@ -1,4 +1,4 @@
-// What fails in one part of a layered group: pieces that are between the hosts, and messages between ranks.
+// Failures in one sub-backend of a hierarchical group: chunks in flight between hosts, and messages between ranks.
 #include <future>
 #include <thread>
 
@@ -16,7 +16,7 @@ namespace {
 
 constexpr Milliseconds kTimeout = std::chrono::seconds(30);
 
-// Another backend, but for how operations are started.
+// Forwards to another backend; subclasses change start().
 class Around : public Backend {
  public:
   explicit Around(std::shared_ptr<Backend> inner) : inner_(std::move(inner)) {}
@@ -40,7 +40,7 @@ class Around : public Backend {
   const std::shared_ptr<Backend> inner_;
 };
 
-// Refuses the second piece.
+// Fails the second chunk.
 class Refusing final : public Around {
  public:
   using Around::Around;
@@ -53,7 +53,7 @@ class Refusing final : public Around {
   int pieces_ = 0;
 };
 
-// Ends, and lets go of the tensors, only in the thread that waits for it.
+// Completes, and stops accessing the tensors, only on the thread that waits for it.
 class DrivenByWaiting final : public Work {
  public:
   DrivenByWaiting(std::shared_future<void> aborted, bool& writes) : aborted_(std::move(aborted)), writes_(writes) {
@@ -147,8 +147,8 @@ TEST(LayeredFailing, MessagesHaveTheErrorsOfTheWholeGroup) {
     const WorkPtr pending = group.recv(t, 1);
     group.barrier()->wait();
     const std::string told = text_of<Aborted>(pending);
-    EXPECT_TRUE(told.ends_with("rank 1 aborted the layered group: the batch was bad")) << told;
-    EXPECT_EQ(told.find("in the layered group: "), std::string::npos) << told;
+    EXPECT_TRUE(told.ends_with("rank 1 aborted the hierarchical group: the batch was bad")) << told;
+    EXPECT_EQ(told.find("in the hierarchical group: "), std::string::npos) << told;
     EXPECT_EQ(text_of<Aborted>(group.recv(t, 1)), text_of<Aborted>(group.allreduce(t)));
     EXPECT_THROW(pending->get_future().wait(kTimeout), Aborted);
   });
@@ -160,7 +160,7 @@ TEST(LayeredFailing, OneRankAHostHasTheErrorsOfTheEngine) {
     if (group.rank() == 1) return group.abort("the batch was bad");
     const std::string told = text_of<Aborted>(group.recv(Tensor::zeros({1}), 1));
     EXPECT_TRUE(told.ends_with(": the batch was bad")) << told;
-    EXPECT_EQ(told.find("in the layered group: "), std::string::npos) << told;
+    EXPECT_EQ(told.find("in the hierarchical group: "), std::string::npos) << told;
   });
 }
 

@@ -161,7 +161,7 @@ Steps Exchange::broadcast_slices() {
 }
 
 // Direct reduce-scatter, then allgather (or gather to the root): each rank receives its slice from all ranks and
-// reduces in rank order. It moves as many bytes as a ring, and the result has the same bits on any number of ranks.
+// reduces in rank order. It moves as many bytes as a ring, and the fixed order makes the result bitwise deterministic.
 Steps Exchange::reduce_slices() {
   const bool scatter = parts_.motion == Motion::reduce_scatter;
   const auto ranks = static_cast<std::size_t>(size_);

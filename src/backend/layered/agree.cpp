@@ -1,4 +1,4 @@
-// The agreement of all ranks, and what needs no more than that: small payloads ride along.
+// Header exchange and agreement; small payloads are piggybacked.
 #include <algorithm>
 #include <cstring>
 
@@ -18,18 +18,18 @@ namespace {
 
 using backend::Call;
 
-// What a rank tells all others: its call, and the payload where that is small. All slots together stay small too.
+// What a rank sends to all others; a small payload follows it in the slot.
 struct Head {
   Call call;
-  std::uint64_t between = 0;  ///< a hash of what the ranks do of their own between the hosts; 0 for nothing
+  std::uint64_t between = 0;  ///< hash of the InterHostReducer's name; 0 without one
 };
 static_assert(sizeof(Head) == 64);
 constexpr std::size_t kMostPayload = 1024;
 constexpr std::size_t kMostSlots = 64 * 1024;
 
-// What a rank may send to its counterparts together with its head: more gains nothing by being one message less.
+// The limit of a piggybacked sum: for larger ones the saved message does not matter.
 constexpr std::size_t kMostRiding = 24 * 1024;
-// Makes what rides of another length than slots, whatever the payload.
+// Makes the length of a piggybacked sum differ from that of a slot for every payload.
 constexpr std::size_t kOdd = 8;
 
 constexpr OpType kTell = OpType::allgather_into_tensor;
@@ -41,7 +41,7 @@ Head head_at(const std::byte* from) {
 }
 
 struct Difference {
-  std::string text;  ///< empty where all agree
+  std::string text;  ///< empty if all agree
   std::vector<int> ranks;
 };
 
@@ -80,7 +80,7 @@ bool Run::fits_slot() const {
   return parts_.block_bytes * blocks <= slot_bytes() - sizeof(Head);
 }
 
-// Elements of a slice, of which the last one may have less.
+// The number of elements of a slice; the last slice may have fewer.
 std::size_t Run::riding_count() const {
   const std::size_t count = parts_.block_bytes / size_of(parts_.dtype);
   return (count + topology_.slices - 1) / topology_.slices;
@@ -97,7 +97,7 @@ Tensor Run::words(std::size_t begin, std::size_t bytes) const {
   return slots_.slice(0, static_cast<std::int64_t>(begin), static_cast<std::int64_t>(begin + bytes));
 }
 
-// Nothing that the others say is used as a size.
+// Sizes never come from the headers of peers.
 void Run::agree() {
   const std::size_t of_all = static_cast<std::size_t>(levels_.size) * slot_bytes();
   slots_ = scratch_.slots(of_all + slot_bytes() + (may_ride() ? topology_.hosts.size() * riding_bytes() : 0));
@@ -128,11 +128,10 @@ void Run::write_slot(std::byte* to) const {
   parts_.give.read(to + sizeof head);
 }
 
-// The ranks of a host tell each other in shared memory, and each tells its counterparts what its host has said: on two
-// hosts of two ranks 4 messages, where from all to all it would be 12. What rides is the sum over the host, in which
-// the ranks of the host have agreed by then, so that one head stands for all of them. False where the ranks of a host
-// differ, or a host from another: nobody knows all calls then, but everybody knows that they differ, as all have
-// counterparts there.
+// The ranks of a host exchange headers in shared memory; then the owners of each slice exchange the headers of their
+// hosts. Two hosts of two ranks send 4 messages, where all-to-all sends 12. A piggybacked sum implies that the ranks of
+// its host agree, so one header represents the host. Returns false on a mismatch inside a host or between hosts: no
+// rank then knows all headers, but every rank knows of the mismatch, since each owns a slice.
 bool Run::tell_by_levels() {
   const std::size_t of_host = topology_.slices * slot_bytes();
   const std::size_t of_all = topology_.hosts.size() * of_host;
@@ -157,10 +156,10 @@ bool Run::tell_by_levels() {
     if (rode_) gather_riding(slot, own);
     else tell(*levels_.inner, {.type = kTell, .inputs = {slot}, .outputs = {own}}, topology_.here());
   });
-  // Those who differ already call something else, for the others to see it.
+  // After a mismatch inside the host, call a barrier instead, so that the other hosts see a mismatch too.
   Collective between;
   if (alike) between = {.type = kTell, .inputs = {own}, .outputs = {all}};
-  // A rank that does not come is named by those of its host.
+  // A missing rank is named by the ranks of its host, which time out first.
   unless_they_differ([&] { tell(*levels_.slice, std::move(between), topology_.owners(topology_.place), kForNames); });
   return alike;
 }
@@ -182,8 +181,8 @@ const std::byte* Run::riding_of(std::size_t host) const {
   return slots_.bytes() + (static_cast<std::size_t>(levels_.size) + 1) * slot_bytes() + host * riding_bytes();
 }
 
-// The note tells the ranks of the host whether they called the same. The tensors stay as they are until all have
-// agreed; what is left of the last slice is never looked at.
+// The op tag is a hash of the header, so the reduction itself detects a mismatch inside the host. The tensors are not
+// written before all ranks agree. The padding of the last slice is never read.
 void Run::gather_riding(const Tensor& slot, const Tensor& to) {
   const std::size_t count = riding_count();
   riding_ = scratch_.shared(*levels_.inner, count * topology_.slices, parts_.dtype);
@@ -222,7 +221,7 @@ void Run::finish_from_slots() {
     std::vector<const std::byte*> sources;
     sources.reserve(static_cast<std::size_t>(levels_.size));
     for (int r = 0; r < levels_.size; ++r) sources.push_back(payload(r) + (scatters ? me * parts_.block_bytes : 0));
-    // This rank's slot behind the others' has done its duty.
+    // Reuses this rank's own slot, which has been sent.
     std::byte* const result =
         slots_.mutable_bytes() + static_cast<std::size_t>(levels_.size) * slot_bytes() + sizeof(Head);
     kernel::reduce(collective_.op, parts_.dtype, sources, {&result, 1}, parts_.block_bytes / size_of(parts_.dtype));

@@ -1,4 +1,4 @@
-// Collectives of a block from or for each rank, where every host has as many ranks.
+// allgather and reduce_scatter on hosts with equal numbers of ranks.
 #include <algorithm>
 
 #include "backend/layered/run.hpp"
@@ -6,12 +6,12 @@
 namespace hookline::layered {
 namespace {
 
-// Of each rank's block, so that the memory in between stays small.
+// The chunk size of each rank's block, which limits the scratch memory.
 constexpr std::size_t kPieceBytes = 256 * 1024;
 
 }  // namespace
 
-// Counterparts exchange their blocks; then the ranks of a host exchange what they got.
+// The owners of a slice gather their blocks between hosts; then the ranks of a host gather the results.
 void Run::allgather() {
   const std::size_t hosts = topology_.hosts.size();
   const std::size_t places = topology_.slices;
@@ -37,7 +37,7 @@ void Run::allgather() {
   }
 }
 
-// Each rank reduces what the ranks of its host have for it and for its counterparts; those reduce theirs.
+// Each rank reduces the blocks of its slice's owners over its host; then the owners reduce between hosts.
 void Run::reduce_scatter() {
   const std::size_t hosts = topology_.hosts.size();
   const std::size_t places = topology_.slices;

@@ -1,11 +1,11 @@
-// The division at the end of a mean whose sum was made in two steps.
+// The final division of a mean whose sum was computed in two stages.
 #pragma once
 
 #include <hookline/core/tensor.hpp>
 
 namespace hookline::layered {
 
-/// Multiplies by `factor`, a power of two, and divides by `divisor`: one rounding. Integers are rounded towards zero.
+/// Multiplies by `factor`, a power of two, and divides by `divisor`, with one rounding. Integers round towards zero.
 inline void divide(const Tensor& values, double factor, double divisor) {
   visit_dtype(values.dtype(), [&](auto element) {
     using T = decltype(element);

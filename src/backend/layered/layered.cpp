@@ -1,4 +1,4 @@
-// From ranks that know each other's numbers to a layered group: who is where, and the parts by name.
+// Creates hierarchical groups: finds the hosts of all ranks through the store, and creates the sub-backends by name.
 #include <hookline/backend/layered.hpp>
 
 #include <algorithm>
@@ -27,8 +27,8 @@ constexpr const char* kDefaultEngine = "gloo";
 constexpr const char* kMpi = "mpi";
 
 struct Meeting {
-  std::vector<std::string> hosts;    ///< what each rank says of its host
-  std::vector<std::string> engines;  ///< and which engine it would take
+  std::vector<std::string> hosts;    ///< host identity of each rank
+  std::vector<std::string> engines;  ///< transport requested by each rank
 };
 
 Meeting meet(const EngineSetting& setting, const std::string& engine, Clock::time_point deadline) {
@@ -42,7 +42,7 @@ Meeting meet(const EngineSetting& setting, const std::string& engine, Clock::tim
   return meeting;
 }
 
-// A backend of some ranks that meet in a part of the store.
+// Creates a backend of some ranks, which rendezvous under a prefix of the store.
 std::shared_ptr<Backend> make_part(const std::string& backend, const EngineSetting& whole,
                                    const std::vector<int>& ranks, const std::string& name, Milliseconds timeout) {
   const backend::PartScope part(ranks);
@@ -52,7 +52,7 @@ std::shared_ptr<Backend> make_part(const std::string& backend, const EngineSetti
   setting.size = static_cast<int>(ranks.size());
   setting.timeout = timeout;
   if (backend == "shm") {
-    setting.options = {{"waiting", "sleep"}};  // messages between hosts take longer than it takes to wake up
+    setting.options = {{"waiting", "sleep"}};  // a message between hosts takes longer than a wake-up
   } else {
     setting.options = whole.options;
     setting.reach = whole.reach;
@@ -64,7 +64,7 @@ std::shared_ptr<Backend> make(EngineSetting setting, const std::vector<std::stri
                               Clock::time_point deadline) {
   setting.options = backend::options_of(engine, setting.options);
   setting.options.erase("engine");
-  // All other groups between hosts are parts of the one of all ranks, as some engines have it.
+  // All other inter-host backends are subgroups of the global one, as MPI requires.
   const auto all = std::make_shared<std::shared_ptr<Backend>>();
   const Makers makers = {
       .inside = [setting](const std::vector<int>& ranks, const std::string& name,
@@ -83,17 +83,21 @@ std::shared_ptr<Backend> make(EngineSetting setting, const std::vector<std::stri
 
 void check_setting(const EngineSetting& setting) {
   if (setting.size < 1 || setting.rank < 0 || setting.rank >= setting.size) {
-    throw InvalidArgument(fmt::format("rank {} of a layered group of {}", setting.rank, setting.size));
+    throw InvalidArgument(fmt::format("hierarchical group of {} ranks: rank out of range: expected 0 to {}, got {}",
+                                      setting.size, setting.size - 1, setting.rank));
   }
-  if (!setting.store) throw InvalidArgument("a layered group needs a store to meet in");
+  if (!setting.store) throw InvalidArgument("hierarchical group: missing store: pass the store of the rendezvous");
 }
 
-// The engine that the options name, if they do. It need not be installed, as one host can do without.
+// Returns the transport named by the options, if any. It need not be installed, since a group on one host needs none.
 std::optional<std::string> named_engine(const EngineSetting& setting) {
   const auto given = setting.options.find("engine");
   if (given == setting.options.end()) return std::nullopt;
   const std::string& engine = given->second;
-  if (engine == "layered") throw InvalidArgument("the engine of a layered group cannot be layered");
+  if (engine == "layered") {
+    throw InvalidArgument(
+        "hierarchical group: the option transport is invalid: expected a transport, got hierarchical");
+  }
   const std::vector<std::string> known = backend_names();
   if (std::find(known.begin(), known.end(), engine) == known.end()) check_backend(engine);
   return engine;
@@ -102,8 +106,10 @@ std::optional<std::string> named_engine(const EngineSetting& setting) {
 void check_same_engine(const Meeting& meeting, int rank, const std::string& engine) {
   for (std::size_t r = 0; r < meeting.engines.size(); ++r) {
     if (meeting.engines[r] == engine) continue;
-    throw InvalidArgument(fmt::format("rank {} asks for a layered group on {}, rank {} on {}: name the same engine",
-                                      rank, engine, r, meeting.engines[r]));
+    throw InvalidArgument(
+        fmt::format("hierarchical group on rank {} of {}: transports differ: expected {}, got {} on rank {}. Pass the "
+                    "same transport on all ranks.",
+                    rank, meeting.engines.size(), engine, meeting.engines[r], r));
   }
 }
 

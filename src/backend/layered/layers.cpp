@@ -1,4 +1,4 @@
-// Queues, threads and failure.
+// Runs the lanes of a hierarchical group, and handles its failures.
 #include "backend/layered/layers.hpp"
 
 #include <algorithm>
@@ -24,7 +24,7 @@ int lanes_of(const Levels& levels) {
   return std::clamp(lanes, 1, Capabilities::kMostLanes);
 }
 
-/// A message of the flat part, with its errors as those of the whole.
+/// A send or receive of the global sub-backend, whose errors name the ranks of the hierarchical group.
 class MessageWork final : public backend::WorkAround {
  public:
   MessageWork(WorkPtr inner, const std::vector<int>& ranks) : WorkAround(std::move(inner)), ranks_(ranks) {}
@@ -65,8 +65,8 @@ Layers::~Layers() { close(); }
 
 void Layers::refuse_in_forked_child(std::string_view what) const {
   if (fork_generation_ == core::fork_generation()) return;
-  throw InvalidArgument(
-      fmt::format("{} on a layered group that was made before fork(); make a new group in the child process", what));
+  throw InvalidArgument(fmt::format(
+      "{} on a hierarchical group that was made before fork(). Make a new group in the child process.", what));
 }
 
 std::exception_ptr Layers::why_unusable() {
@@ -75,7 +75,7 @@ std::exception_ptr Layers::why_unusable() {
     if (broken_) return broken_;
     if (closed_) {
       return std::make_exception_ptr(
-          Aborted(fmt::format("the layered group was shut down on rank {}", levels_.rank), {levels_.rank}));
+          Aborted(fmt::format("the hierarchical group was shut down on rank {}", levels_.rank), {levels_.rank}));
     }
   }
   std::exception_ptr cause = broken();
@@ -86,7 +86,7 @@ std::exception_ptr Layers::why_unusable() {
 WorkPtr Layers::start(Collective&& collective, int lane_index, Milliseconds timeout) {
   refuse_in_forked_child(name(collective.type));
   std::exception_ptr cause = why_unusable();
-  // Messages go between any two ranks, and a receive from anybody needs all of them in one place.
+  // Sends and receives use the global sub-backend: recv_anysource must see the messages of all ranks in one place.
   if (!cause && backend::is_point_to_point(collective.type)) {
     return std::make_shared<MessageWork>(levels_.flat->start(std::move(collective), lane_index, timeout), levels_.all);
   }
@@ -124,7 +124,7 @@ void Layers::run_lane(std::size_t index) {
   }
 }
 
-// A mismatch leaves the group as it was; everything else breaks it.
+// A Mismatch fails the operation alone; any other error fails the group.
 std::exception_ptr Layers::run(const Operation& operation, std::size_t index) {
   if (std::exception_ptr cause = why_unusable()) return cause;
   Lane& lane = lanes_[index];
@@ -144,7 +144,7 @@ std::exception_ptr Layers::run(const Operation& operation, std::size_t index) {
 }
 
 void Layers::fail(const std::exception_ptr& cause) {
-  if (fork_generation_ != core::fork_generation()) return;  // the parts are the parent's
+  if (fork_generation_ != core::fork_generation()) return;  // the sub-backends belong to the parent process
   {
     const std::lock_guard lock(state_mutex_);
     if (broken_ || closed_) return;
@@ -173,7 +173,7 @@ std::exception_ptr Layers::broken() const {
 
 void Layers::close() noexcept {
   if (fork_generation_ != core::fork_generation()) {
-    // The threads live in the parent only, and what they wait on cannot be destroyed here: all of it is leaked.
+    // The threads exist only in the parent, so their mutexes and condition variables cannot be destroyed: leak all.
     itself_ = weak_from_this().lock();
     return;
   }

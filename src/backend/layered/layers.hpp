@@ -1,4 +1,4 @@
-// The lanes of a layered group: a queue and a thread each, and what happens when a part of the group fails.
+// One rank's end of a hierarchical group: the lanes' queues and threads, and failure handling.
 #pragma once
 
 #include <array>
@@ -15,9 +15,9 @@
 
 namespace hookline::layered {
 
-/// A lane's thread is started at its first operation and runs its operations one after another, blocking in the parts'
-/// works: what the parts do side by side is theirs to say, and the steps of an operation read as they happen. The parts
-/// see the operations of a lane in one order on every rank, since nothing but the lane's thread uses that lane of them.
+/// Each lane has a thread, started at its first operation, that runs the lane's operations one after another and blocks
+/// in the works of the sub-backends. Invariant: only the lane's thread uses that lane of the sub-backends, so they see
+/// the operations of a lane in the same order on every rank.
 class Layers : public std::enable_shared_from_this<Layers> {
  public:
   explicit Layers(Levels levels);
@@ -29,12 +29,12 @@ class Layers : public std::enable_shared_from_this<Layers> {
   int lanes() const noexcept { return lane_count_; }
 
   WorkPtr start(Collective&& collective, int lane, Milliseconds timeout);
-  /// Throws InvalidArgument where this process is a forked child of the one that made the group.
+  /// Throws InvalidArgument if this process is a forked child of the process that created the group.
   void refuse_in_forked_child(std::string_view what) const;
-  /// Fails everything, now and later, here and in the parts. The first cause stays.
+  /// Fails all pending and future operations, here and in the sub-backends. The first cause is kept.
   void fail(const std::exception_ptr& cause);
   std::exception_ptr broken() const;
-  /// Leaves the group: fails what is pending, joins the threads. Does not wait for a peer.
+  /// Leaves the group: fails pending operations and joins the threads. Does not wait for a peer.
   void close() noexcept;
 
  private:
@@ -50,7 +50,7 @@ class Layers : public std::enable_shared_from_this<Layers> {
 
   void run_lane(std::size_t index);
   std::exception_ptr run(const Operation& operation, std::size_t index);
-  /// Why nothing can be started: broken, or closed; null while all is well.
+  /// Returns why no operation can start (failed or closed), or null.
   std::exception_ptr why_unusable();
 
   const Levels levels_;
@@ -61,7 +61,7 @@ class Layers : public std::enable_shared_from_this<Layers> {
   mutable std::mutex state_mutex_;
   std::exception_ptr broken_;
   bool closed_ = false;
-  std::shared_ptr<Layers> itself_;  ///< in a forked child, which never lets go of it
+  std::shared_ptr<Layers> itself_;  ///< leaks this object in a forked child
 };
 
 }  // namespace hookline::layered

@@ -1,4 +1,4 @@
-// Errors of the parts, as errors of the whole.
+// Translates errors of the sub-backends into errors of the group.
 #include "backend/layered/levels.hpp"
 
 #include <algorithm>
@@ -13,14 +13,15 @@
 namespace hookline::layered {
 namespace {
 
-// Where a part quotes what the whole said, in its own numbers; and what is said of a lost peer.
-constexpr std::string_view kWhole = "in the layered group: ";
+// Markers in the text of an abort: after the first one, ranks are already those of the group; the second one marks
+// PeerLost.
+constexpr std::string_view kWhole = "in the hierarchical group: ";
 constexpr std::string_view kLost = "a peer was lost: ";
 constexpr std::string_view kEndOfRanks = "] ";
 
 bool is_digit(char c) { return std::isdigit(static_cast<unsigned char>(c)) != 0; }
 
-// Puts the numbers of the whole in the place of those of the part, after every "rank" and "ranks".
+// Replaces the numbers after every "rank" and "ranks" by the ranks of the group.
 std::string renumbered(std::string_view text, const std::vector<int>& ranks) {
   std::string out;
   std::size_t at = 0;
@@ -47,7 +48,7 @@ std::string renumbered(std::string_view text, const std::vector<int>& ranks) {
   return out;
 }
 
-// Takes a list "[1, 2] " from the beginning of a text: the ranks of the error that the whole quotes.
+// Removes a list "[1, 2] " from the beginning of `text` and returns its ranks.
 std::vector<int> take_ranks(std::string_view& text) {
   std::vector<int> ranks;
   const std::size_t end = text.find(kEndOfRanks);

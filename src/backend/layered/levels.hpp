@@ -1,4 +1,4 @@
-// The groups that a layered one is made of.
+// The sub-backends of a hierarchical group, and the translation of their errors.
 #pragma once
 
 #include <exception>
@@ -13,25 +13,26 @@
 
 namespace hookline::layered {
 
+/// A rank's view of the hierarchy.
 struct Levels {
   int rank = 0;
   int size = 1;
   Topology topology;
   std::vector<int> all;            ///< 0, 1, …
   std::shared_ptr<Backend> inner;  ///< the ranks of this host
-  std::shared_ptr<Backend> flat;   ///< all ranks, through the engine
-  std::shared_ptr<Backend> slice;  ///< this rank and its counterparts; null where it owns no slice
+  std::shared_ptr<Backend> flat;   ///< all ranks, over the transport
+  std::shared_ptr<Backend> slice;  ///< the owners of this rank's slice, one on each host; null if it owns none
 };
 
-/// The error of a part of the group, whose ranks are numbered otherwise, in the words of the whole: with the numbers of
-/// the whole (in its text and in ranks()), and PeerLost where a rank of the part gave up because it lost a peer
-/// elsewhere. `ranks` are the part's.
+/// Translates an error of a sub-backend into one of the group: maps rank numbers, in the text and in ranks(), and
+/// returns PeerLost if a rank of the sub-backend failed because it lost a peer of another one. `ranks[i]` is the group
+/// rank of the sub-backend's rank i.
 std::exception_ptr in_whole_group(const std::exception_ptr& error, const std::vector<int>& ranks);
 
-/// Numbers the ranks of a part, whose ranks in the whole are `ranks`, as in the whole.
+/// Maps ranks of a sub-backend to ranks of the group.
 std::vector<int> group_ranks(const std::vector<int>& some, const std::vector<int>& ranks);
 
-/// What this rank's parts are told when it gives up because of an error.
+/// Returns the text with which the sub-backends are aborted because of an error.
 std::string told_to_parts(const std::exception_ptr& error);
 
 }  // namespace hookline::layered

@@ -1,4 +1,4 @@
-// The layered backend: hands operations to the lanes, or to the engine where every host has one rank.
+// The hierarchical backend. With one rank on each host it forwards operations to the transport.
 #include "backend/layered/make_layered.hpp"
 
 #include <algorithm>
@@ -47,7 +47,7 @@ class LayeredBackend final : public Backend {
       return numbers;
     };
     const auto own = static_cast<int>(std::find(ranks.begin(), ranks.end(), rank()) - ranks.begin());
-    // Every group counts its parts anew, and all meet in one place: so a part is called by the whole way to it.
+    // Names of sub-backends are unique only within their group, so they get the group's name as a prefix.
     const auto through = [whole, name](const MakePart& make) {
       return [make, whole, name](const std::vector<int>& some, const std::string& part, Milliseconds time) {
         return make(whole(some), name + "/" + part, time);
@@ -60,10 +60,10 @@ class LayeredBackend final : public Backend {
   void abort(const std::string& cause) override {
     layers_->refuse_in_forked_child("abort");
     if (!has_levels()) return levels().flat->abort(cause);
-    const std::exception_ptr first = layers_->broken();  // of a part that nobody has used since
+    const std::exception_ptr first = layers_->broken();  // an earlier failure of a sub-backend comes first
     layers_->fail(first ? first
-                        : std::make_exception_ptr(
-                              Aborted(fmt::format("rank {} aborted the layered group: {}", rank(), cause), {rank()})));
+                        : std::make_exception_ptr(Aborted(
+                              fmt::format("rank {} aborted the hierarchical group: {}", rank(), cause), {rank()})));
   }
   void shutdown() override { layers_->close(); }
   std::exception_ptr broken() const override { return layers_->broken(); }
@@ -83,8 +83,8 @@ class LayeredBackend final : public Backend {
   const Makers makers_;
 };
 
-// Returns when all ranks have all of their parts. Some have fewer to make, and the time of their first operation would
-// run while the others are still at it. The barrier does not watch a rank that dies while it makes another part.
+// Blocks until all ranks have created their sub-backends. Ranks with fewer of them would otherwise start the timeout of
+// their first operation early. A rank may die before the barrier can detect it, so this polls check_bootstrap().
 void await_all(const Levels& levels, Milliseconds timeout) {
   const WorkPtr barrier = levels.flat->start({.type = OpType::barrier}, 0, timeout);
   const auto over = std::make_shared<std::promise<void>>();

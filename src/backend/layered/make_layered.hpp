@@ -1,4 +1,4 @@
-// Making a layered backend of whatever its parts are.
+// Creates a hierarchical backend from any sub-backends.
 #pragma once
 
 #include <functional>
@@ -12,18 +12,18 @@
 
 namespace hookline::layered {
 
-/// Makes a backend of some ranks of the whole group, called by those and only those, under a name that is new.
+/// Creates a backend of some ranks of the group. Called by exactly these ranks, with a name that is unique.
 using MakePart =
     std::function<std::shared_ptr<Backend>(const std::vector<int>& ranks, const std::string& name, Milliseconds)>;
 
-/// How the parts are made.
+/// Creates the sub-backends of a hierarchical group.
 struct Makers {
   MakePart inside;   ///< ranks of one host
-  MakePart between;  ///< any ranks, through the engine
+  MakePart between;  ///< any ranks, over the transport
 };
 
-/// This rank's end of the group of all ranks of the topology; every rank calls it, and it returns when all ranks have
-/// made their parts. On one host it is what `inside` makes.
+/// Returns this rank's end of the group of all ranks of the topology. Collective: blocks until all ranks have created
+/// their sub-backends. On a single host it is the intra-host backend itself.
 std::shared_ptr<Backend> make_layered(const Topology& topology, int rank, const Makers& makers, Milliseconds timeout);
 
 }  // namespace hookline::layered

@@ -1,4 +1,4 @@
-// Waiting for an operation that a lane's thread runs.
+// Waits for operations of a hierarchical group.
 #include "backend/layered/operation.hpp"
 
 #include <fmt/format.h>
@@ -11,7 +11,7 @@
 namespace hookline::layered {
 namespace {
 
-// At the operation's own deadline the part that it waits in says who is missing; only where it does not, this does.
+// At the deadline the sub-backend names the missing ranks. If it has not done so after this grace, wait() times out.
 constexpr Milliseconds kBeyondParts{2000};
 
 }  // namespace
@@ -29,10 +29,10 @@ void Operation::wait(std::optional<Milliseconds> timeout) {
   const Clock::time_point last = std::min(asked, deadline_ + kBeyondParts);
   if (!over_by(last)) {
     layers_->fail(std::make_exception_ptr(
-        Timeout(fmt::format("{} (number {}) on rank {} of the layered group was not done within {} ms",
+        Timeout(fmt::format("{} (number {}) on rank {} of the hierarchical group did not complete within {} ms",
                             name(collective_.type), collective_.sequence_number, layers_->levels().rank,
                             std::chrono::duration_cast<Milliseconds>(last - started_).count()))));
-    over_by(Clock::time_point::max());  // the parts were aborted: nobody touches the tensors any more
+    over_by(Clock::time_point::max());  // soon, since the sub-backends are aborted; no thread uses the tensors then
   }
   if (error_) std::rethrow_exception(error_);
 }
@@ -51,7 +51,7 @@ bool Operation::over_by(Clock::time_point time) {
 }
 
 Future<std::vector<Tensor>> Operation::get_future() {
-  layers_->refuse_in_forked_child("get_future");  // of what is over, too: its tasks run on a thread that is not here
+  layers_->refuse_in_forked_child("get_future");  // even if done: the worker thread exists only in the parent
   return outcome_.get_future();
 }
 

@@ -1,4 +1,4 @@
-// One operation of a layered group: waits in its lane's queue, is run by the lane's thread, and is over.
+// The Work of a hierarchical group.
 #pragma once
 
 #include <condition_variable>
@@ -12,6 +12,7 @@ namespace hookline::layered {
 
 class Layers;
 
+/// An operation that is queued in a lane and run by the lane's thread.
 class Operation final : public Work {
  public:
   Operation(std::shared_ptr<Layers> layers, std::shared_ptr<Executor> executor, Collective&& collective,
@@ -31,12 +32,12 @@ class Operation final : public Work {
   const Collective& collective() const noexcept { return collective_; }
   Clock::time_point deadline() const noexcept { return deadline_; }
 
-  /// Ends it, well or with an error. Called once.
+  /// Completes the operation, with an error if not null. Called once.
   void complete(std::exception_ptr error);
 
  private:
   bool over() const;
-  /// Whether it is over, by that time at the latest.
+  /// Blocks until the operation is done (returns true) or `time` has passed (returns false).
   bool over_by(Clock::time_point time);
 
   const std::shared_ptr<Layers> layers_;
@@ -48,8 +49,8 @@ class Operation final : public Work {
   bool over_ = false;
   Clock::time_point finished_;
   std::exception_ptr error_;
-  Promise<std::vector<Tensor>> outcome_;  ///< continuations run on the group's worker
-  Promise<void> end_;                     ///< and here in the thread that ends it
+  Promise<std::vector<Tensor>> outcome_;  ///< continuations run on the worker thread
+  Promise<void> end_;                     ///< continuations run in the thread that completes the operation
 };
 
 }  // namespace hookline::layered

@@ -19,7 +19,7 @@ Run::Run(const Levels& levels, const Collective& collective, int lane, std::uint
       parts_(backend::cut(collective, levels.rank, levels.size)) {}
 
 void Run::run() {
-  // It names those who did not come, which the engine can do only where it is asked first.
+  // Runs without a header exchange, so that the barrier itself names the missing ranks.
   if (collective_.type == OpType::monitored_barrier) return through_engine();
   take_in(parts_);
   agree();
@@ -46,7 +46,7 @@ void Run::through_engine() { wait_for(levels_.flat->start(Collective(collective_
 
 WorkPtr Run::start(Backend& part, OpType type, std::vector<Tensor> inputs, std::vector<Tensor> outputs, ReduceOp op,
                    int root) const {
-  // Who waits inside a host may wait for one that waits for another host, and that one knows whom to name.
+  // A rank of this host may itself wait for another host, and then knows which rank to blame: let it time out first.
   const bool inside = &part == levels_.inner.get();
   return part.start({.type = type,
                      .inputs = std::move(inputs),
@@ -71,8 +71,7 @@ void Run::inside(OpType type, std::vector<Tensor> inputs, std::vector<Tensor> ou
   wait_for(start(*levels_.inner, type, std::move(inputs), std::move(outputs), op, root), topology_.here());
 }
 
-// A sum of float16 that is divided at the end must not overflow on the way: its addends are made smaller first, by a
-// power of two.
+// Returns the power of two by which float16 addends are divided before a mean, so that their sum does not overflow.
 double Run::halvings() const {
   const bool small = is_avg() && parts_.dtype == DType::f16;
   return small ? static_cast<double>(std::bit_ceil(static_cast<unsigned>(levels_.size))) : 1.0;

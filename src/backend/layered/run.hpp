@@ -1,4 +1,4 @@
-// One collective of a layered group, from the ranks' agreement to the last byte, in the thread of its lane.
+// A collective of a hierarchical group: header exchange, then intra-host and inter-host steps.
 #pragma once
 
 #include <deque>
@@ -11,34 +11,33 @@
 
 namespace hookline::layered {
 
-/// How much longer those wait who would blame the wrong rank if they were the first to give up.
+/// Extra time for waits whose timeout would blame the wrong rank, so that the better-informed rank times out first.
 inline constexpr Milliseconds kForNames{250};
 
-/// First all ranks tell each other what they called, inside their host and then through the engine; a small payload
-/// rides along, and then that is all, or all but its way to the ranks of the host. Larger reductions and broadcasts go
-/// in pieces: each rank gets its slice of a piece in shared memory, takes it to its counterparts on the other hosts,
-/// and spreads the result in shared memory, while the next piece is on the network. What has nothing to gain goes
-/// through the engine as it is.
+/// All ranks first exchange headers, inside their host and then between hosts; a small payload is piggybacked. Larger
+/// reductions and broadcasts are pipelined in chunks: each rank reduces its slice of a chunk in shared memory,
+/// exchanges it with the owners of the slice on other hosts, and broadcasts the result in shared memory, while the next
+/// chunk is in flight. Operations that gain nothing from the hierarchy run on the global sub-backend.
 class Run {
  public:
-  /// The collective and the scratch memory must outlive it; `number` counts the lane's operations.
+  /// The collective and the scratch memory must outlive this object. `number` counts the lane's operations.
   Run(const Levels& levels, const Collective& collective, int lane, std::uint64_t number, Clock::time_point deadline,
       Scratch& scratch);
 
-  /// Blocks until it is done; throws what it fails with, Mismatch with all data untouched.
+  /// Blocks until done. Throws the operation's error; after a Mismatch all tensors are unchanged.
   void run();
-  /// After run() threw and the parts were aborted: returns when nobody touches the tensors any more.
+  /// Call after run() threw and the sub-backends were aborted. Blocks until no thread accesses the tensors.
   void leave() noexcept;
 
  private:
-  /// What a rank gives and takes, cut into blocks: not for what goes through the engine as it is.
+  /// The blocks of the tensors. Not used by operations on the global sub-backend.
   using Parts = backend::Parts;
   using Motion = backend::Motion;
 
   void through_engine();
 
-  // agree.cpp: the agreement, and what needs no more than it. A small payload goes to everybody in the slot of its
-  // rank; of a larger one the sum over a host rides on what counterparts tell each other, slice by slice.
+  // header_exchange.cpp: agreement on the headers, and small operations. A small payload travels to all ranks in its
+  // rank's slot. For a larger one the sum over a host is piggybacked on the inter-host headers, slice by slice.
   void agree();
   void write_slot(std::byte* to) const;
   bool tell_by_levels();
@@ -56,7 +55,7 @@ class Run {
   void finish_riding();
   void finish_from_slots();
 
-  // slices.cpp: reductions to everybody or to one, and broadcasts.
+  // slices.cpp: allreduce, reduce and broadcast.
   void reduce();
   void broadcast();
   void reduce_between_hosts(const Tensor& values);
@@ -68,17 +67,17 @@ class Run {
   void in_pieces(const Tensor& values, const std::function<void(const Tensor&)>& before,
                  const std::function<WorkPtr(const Tensor&)>& between, const std::function<void(const Tensor&)>& after);
 
-  /// What is between the hosts, or was when it failed.
+  /// A chunk whose inter-host operation is in flight.
   struct Piece {
     Tensor piece;
-    WorkPtr work;  ///< null where this rank has nothing to send of it
+    WorkPtr work;  ///< null if this rank's slice of the chunk is empty
   };
 
-  // blocks.cpp: a block from or for each rank, on hosts with as many ranks each.
+  // blocks.cpp: allgather and reduce_scatter, on hosts with equal numbers of ranks.
   void allgather();
   void reduce_scatter();
 
-  // Starting operations of the parts.
+  // Operations on the sub-backends.
   Milliseconds time_left() const { return std::max(hookline::time_left(deadline_), Milliseconds(1)); }
   WorkPtr start(Backend& part, OpType type, std::vector<Tensor> inputs, std::vector<Tensor> outputs,
                 ReduceOp op = ReduceOp::sum, int root = 0) const;
@@ -88,7 +87,7 @@ class Run {
               int root = 0) const;
 
   bool is_avg() const { return collective_.op == ReduceOp::avg; }
-  /// What is done first, inside a host, and then between the hosts; a mean is divided at the end.
+  /// The reduction ops inside a host and between hosts. A mean is a sum that is divided at the end.
   ReduceOp first_op() const;
   ReduceOp second_op() const;
   void finish_mean(const Tensor& values) const;
@@ -102,9 +101,9 @@ class Run {
   const Clock::time_point deadline_;
   Scratch& scratch_;
   Parts parts_;
-  Tensor slots_;            ///< what all ranks said, then what this one says, then what rides
-  Tensor riding_;           ///< in the memory that the ranks of the host share
-  bool by_levels_ = false;  ///< how they said it
+  Tensor slots_;            ///< slots of all ranks, then this rank's slot, then piggybacked sums
+  Tensor riding_;           ///< piggybacked values, in the host's shared memory
+  bool by_levels_ = false;  ///< the headers were exchanged by host
   bool rode_ = false;
   std::deque<Piece> under_way_;
 };

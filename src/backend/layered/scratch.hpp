@@ -1,4 +1,4 @@
-// Memory that the operations of one lane use one after another.
+// Scratch memory that the operations of one lane reuse.
 #pragma once
 
 #include <hookline/backend/backend.hpp>
@@ -6,10 +6,10 @@
 
 namespace hookline::layered {
 
-/// Grows to what was asked for and stays.
+/// Buffers that grow on demand and never shrink.
 class Scratch {
  public:
-  /// `count` elements in the memory that the ranks of the host share.
+  /// Returns `count` elements in the host's shared memory.
   Tensor shared(Backend& inner, std::size_t count, DType dtype) {
     const std::size_t bytes = count * size_of(dtype);
     if (bytes > bytes_) {
@@ -19,7 +19,7 @@ class Scratch {
     return Tensor::wrap(memory_.get(), {static_cast<std::int64_t>(count)}, dtype, {.owner = memory_});
   }
 
-  /// Ordinary memory for what the ranks tell each other before an operation.
+  /// Returns private memory for the header exchange.
   Tensor slots(std::size_t bytes) {
     if (slots_.nbytes() < bytes) slots_ = Tensor::zeros({static_cast<std::int64_t>(bytes)}, DType::u8);
     return slots_;

@@ -1,4 +1,4 @@
-// Reductions and broadcasts by slices, in pieces, so that the network and the memory are busy at the same time.
+// Pipelined reductions and broadcasts: the inter-host transfer of a chunk overlaps with intra-host work on the next.
 #include <algorithm>
 
 #include <fmt/format.h>
@@ -10,15 +10,15 @@
 namespace hookline::layered {
 namespace {
 
-// Of each slice. Large enough for the engine's beginnings and ends to be little against it; small enough for the first
-// one, before which the network has nothing to do, to be soon there.
+// The chunk size of each slice. Large enough to amortize the latency of the transport; small enough to start the first
+// inter-host transfer early.
 constexpr std::size_t kSliceBytes = 4 * 1024 * 1024;
-// Pieces that may be on their way between the hosts: while one is, the next one is ready.
+// Double buffering: one chunk is in flight while the next one is ready.
 constexpr std::size_t kUnderWay = 2;
 
 }  // namespace
 
-// All of the tensors as one run of elements: themselves, where they are one.
+// Returns all elements as one contiguous tensor: the output itself if possible, otherwise a packed copy.
 Tensor Run::packed() {
   const std::size_t count = parts_.block_bytes / size_of(parts_.dtype);
   const bool in_place = parts_.take[0].contiguous() && parts_.motion != Motion::reduce;
@@ -35,7 +35,7 @@ void Run::unpack(const Tensor& values) {
   parts_.take[0].write(0, parts_.block_bytes, values.bytes());
 }
 
-// The last slice has what is left.
+// The last slice also has the remainder.
 Tensor Run::slice_of(const Tensor& piece, std::size_t index) const {
   const auto slices = static_cast<std::int64_t>(topology_.slices);
   const auto i = static_cast<std::int64_t>(index);
@@ -43,7 +43,7 @@ Tensor Run::slice_of(const Tensor& piece, std::size_t index) const {
   return piece.slice(0, i * each, i + 1 == slices ? piece.numel() : (i + 1) * each);
 }
 
-// Each owner gets the reduction of its slice over the ranks of this host, where it lies in the piece.
+// Reduces each slice over the ranks of this host, into the chunk of its owner.
 void Run::gather_slices(const Tensor& piece, ReduceOp op) {
   const auto slices = static_cast<std::int64_t>(topology_.slices);
   const std::int64_t each = piece.numel() / slices;
@@ -62,7 +62,7 @@ void Run::gather_slices(const Tensor& piece, ReduceOp op) {
   }
 }
 
-// Everybody on this host gets the owners' slices.
+// Copies each slice from its owner to all ranks of this host.
 void Run::spread_slices(const Tensor& piece) {
   const auto slices = static_cast<std::int64_t>(topology_.slices);
   const std::int64_t each = piece.numel() / slices;
@@ -81,7 +81,7 @@ void Run::spread_slices(const Tensor& piece) {
   }
 }
 
-// All ranks of a host go through the same steps in the same order; so do the owners of a slice.
+// All ranks of a host run the same operations in the same order; so do the owners of a slice.
 void Run::in_pieces(const Tensor& values, const std::function<void(const Tensor&)>& before,
                     const std::function<WorkPtr(const Tensor&)>& between,
                     const std::function<void(const Tensor&)>& after) {
@@ -105,7 +105,7 @@ void Run::leave() noexcept {
   for (const Piece& piece : under_way_) {
     try {
       if (piece.work) piece.work->wait();
-    } catch (...) {  // the operation has its error already
+    } catch (...) {  // the operation already has its error
     }
   }
 }
@@ -133,7 +133,7 @@ void Run::reduce() {
   if (!to_one || levels_.rank == collective_.root) unpack(values);
 }
 
-// What goes between the hosts is the caller's business: it gets the whole slice at once.
+// The caller's InterHostReducer gets the whole slice at once; it does its own chunking.
 void Run::reduce_between_hosts(const Tensor& values) {
   gather_slices(values, ReduceOp::sum);
   const Tensor slice = topology_.owns_slice() ? slice_of(values, topology_.place) : Tensor();
@@ -141,8 +141,8 @@ void Run::reduce_between_hosts(const Tensor& values) {
     const auto first = static_cast<std::size_t>(slice.bytes() - values.bytes()) / values.itemsize();
     try {
       collective_.between->reduce(levels_.slice, slice, first, lane_, time_left());
-    } catch (const Mismatch& e) {  // which is harmless only before the data has changed
-      throw Aborted(fmt::format("between the hosts, after the ranks had agreed: {}", e.what()),
+    } catch (const Mismatch& e) {  // not recoverable, since the tensors have already changed
+      throw Aborted(fmt::format("mismatch in the inter-host reduction: {}", e.what()),
                     group_ranks(e.ranks(), topology_.owners(topology_.place)));
     } catch (...) {
       std::rethrow_exception(in_whole_group(std::current_exception(), topology_.owners(topology_.place)));
@@ -151,7 +151,7 @@ void Run::reduce_between_hosts(const Tensor& values) {
   spread_slices(values);
 }
 
-// The root's host gets all of it first; its owners take their slices to the other hosts.
+// Broadcasts on the root's host first; then the owners send their slices to the other hosts.
 void Run::broadcast() {
   const Tensor values = packed();
   const std::size_t root_host = topology_.host_of(collective_.root);

@@ -1,4 +1,4 @@
-// Sorting ranks by host.
+// Groups ranks by host.
 #include "backend/layered/topology.hpp"
 
 #include <algorithm>
