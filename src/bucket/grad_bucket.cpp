@@ -1,4 +1,4 @@
-// GradBucket: what must hold between a buffer and its layout, and the views of the gradients.
+// GradBucket: validation of buffer and layout, and gradient views.
 #include <hookline/bucket/grad_bucket.hpp>
 
 #include <fmt/format.h>
@@ -20,7 +20,7 @@ std::size_t numel_of(const Dims& shape) {
   std::size_t numel = 1;
   for (const std::int64_t extent : shape) {
     if (extent < 0 || __builtin_mul_overflow(numel, static_cast<std::size_t>(extent), &numel)) {
-      throw InvalidArgument(fmt::format("a gradient of shape {} in a bucket", to_string(shape)));
+      throw InvalidArgument(fmt::format("GradBucket: invalid gradient shape {}", to_string(shape)));
     }
   }
   return numel;
@@ -28,8 +28,8 @@ std::size_t numel_of(const Dims& shape) {
 
 void check(const Tensor& buffer, std::size_t elements) {
   if (buffer.dim() != 1 || !buffer.is_contiguous() || static_cast<std::size_t>(buffer.numel()) != elements) {
-    throw InvalidArgument(fmt::format("the buffer of a bucket is flat and contiguous and has {} elements here, not {}",
-                                      elements, to_string(buffer)));
+    throw InvalidArgument(fmt::format("GradBucket: expected a flat contiguous buffer of {} elements, got {}", elements,
+                                      to_string(buffer)));
   }
 }
 
@@ -42,7 +42,7 @@ BucketLayout layout_of(std::vector<Dims> sizes, std::vector<Tensor> parameters, 
     const std::size_t length = numel_of(shape);
     layout.offsets.push_back(offset);
     layout.lengths.push_back(length);
-    if (__builtin_add_overflow(offset, length, &offset)) throw InvalidArgument("a bucket's size overflows");
+    if (__builtin_add_overflow(offset, length, &offset)) throw InvalidArgument("GradBucket: the size overflows");
   }
   layout.sizes = std::move(sizes);
   layout.parameters = std::move(parameters);
@@ -58,22 +58,22 @@ GradBucket::GradBucket(std::size_t index, std::size_t bucket_count, Tensor buffe
       layout_(std::move(layout)),
       sparse_grad_indices_(std::move(sparse_grad_indices)) {
   if (index_ >= bucket_count_) {
-    throw InvalidArgument(fmt::format("bucket {} of {}: the index counts from 0", index_, bucket_count_));
+    throw InvalidArgument(fmt::format("GradBucket: index {} is out of range for {} buckets", index_, bucket_count_));
   }
   if (!layout_) {
     throw InvalidArgument(
-        fmt::format("bucket {} of {}: the layout is null; pass one that layout_of() makes", index_, bucket_count_));
+        fmt::format("GradBucket {} of {}: the layout is null. Create one with layout_of().", index_, bucket_count_));
   }
   const std::size_t gradients = layout_->offsets.size();
   if (layout_->lengths.size() != gradients || layout_->sizes.size() != gradients) {
-    throw InvalidArgument("the layout of a bucket has an offset, a length and a size for each gradient");
+    throw InvalidArgument("GradBucket: the layout must have one offset, length and size per gradient");
   }
   if (!layout_->parameters.empty() && layout_->parameters.size() != gradients) {
     throw InvalidArgument(
-        fmt::format("a bucket of {} gradients was given {} parameters", gradients, layout_->parameters.size()));
+        fmt::format("GradBucket: expected {} parameters, got {}", gradients, layout_->parameters.size()));
   }
   if (!layout_->names.empty() && layout_->names.size() != gradients) {
-    throw InvalidArgument(fmt::format("a bucket of {} gradients was given {} names", gradients, layout_->names.size()));
+    throw InvalidArgument(fmt::format("GradBucket: expected {} names, got {}", gradients, layout_->names.size()));
   }
   check(buffer_, elements_of(*layout_));
 }

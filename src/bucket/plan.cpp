@@ -1,4 +1,4 @@
-// The planner: one open bucket for each dtype, closed when it has reached its limit.
+// The bucket plan: one open bucket per dtype, closed when it reaches its limit.
 #include <hookline/bucket/plan.hpp>
 
 #include <algorithm>
@@ -17,9 +17,10 @@ void check_order(std::size_t parameters, std::span<const std::size_t> order) {
   std::vector<bool> seen(parameters);
   for (const std::size_t p : order) {
     if (p >= parameters) {
-      throw InvalidArgument(fmt::format("plan_buckets: the order has position {} of {} parameters", p, parameters));
+      throw InvalidArgument(
+          fmt::format("plan_buckets: index {} in order is out of range for {} parameters", p, parameters));
     }
-    if (seen[p]) throw InvalidArgument(fmt::format("plan_buckets: position {} comes twice in the order", p));
+    if (seen[p]) throw InvalidArgument(fmt::format("plan_buckets: order contains index {} twice", p));
     seen[p] = true;
   }
 }
@@ -28,7 +29,7 @@ struct Open {
   std::size_t limit = 0;
   BucketMembers members = {};
   std::size_t bytes = 0;
-  std::size_t last = 0;  // the place of its last member in the order
+  std::size_t last = 0;  // position of its last parameter in the order
 };
 
 void add_buckets(std::span<const PlannedParameter> parameters, std::span<const std::size_t> order, bool last,

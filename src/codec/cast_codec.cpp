@@ -1,4 +1,4 @@
-// Casts to 16 bits and back, as messages.
+// CastCodec.
 #include "codec/cast_codec.hpp"
 
 #include "codec/codec_name.hpp"

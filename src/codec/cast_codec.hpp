@@ -1,4 +1,4 @@
-// Half precision and bfloat16 as codecs.
+// CastCodec: the fp16 and bf16 codecs.
 #pragma once
 
 #include <hookline/codec/make_codec.hpp>
@@ -6,7 +6,7 @@
 
 namespace hookline::codec {
 
-/// Every value becomes 16 bits, to nearest even.
+/// Casts values to 16 bits, rounding to nearest even.
 class CastCodec final : public Codec {
  public:
   explicit CastCodec(const CodecOptions& options);

@@ -1,4 +1,4 @@
-// What a codec does unless it knows better.
+// Default implementations of Codec.
 #include <hookline/codec/codec.hpp>
 
 #include <cmath>
@@ -15,10 +15,10 @@ void Codec::encode_with_error(std::span<const float> values, std::span<float> er
   codec::check_room(message, values, error, *this);
   for (std::size_t i = 0; i < values.size(); ++i) error[i] += values[i];
   encode(error, message, key);
-  // decoded - sum is negated at the end, which is exact.
+  // Computes decoded - sum and negates it, which is exact.
   for (float& lost : error) lost = -lost;
   decode_add(message, error);
-  for (float& lost : error) lost = std::isfinite(lost) ? 0.0f - lost : 0.0f;  // and not -0 where nothing was lost
+  for (float& lost : error) lost = std::isfinite(lost) ? 0.0f - lost : 0.0f;  // avoids -0
 }
 
 void Codec::decode_two(std::span<const std::byte> first, std::span<const std::byte> second, float factor,

@@ -1,4 +1,4 @@
-// The names of codecs: four words, and options where they differ from what the word stands for.
+// Codec specs: a preset name, and the options that differ from the preset.
 #include "codec/codec_name.hpp"
 
 #include <algorithm>
@@ -57,8 +57,8 @@ class Reader {
   void option(CodecOptions& options) {
     const std::string_view name = cursor_.word();
     const bool integer = options.format == Format::integer;
-    if (!integer && name != "checksum") cursor_.refuse_last("checksum, the only option of this codec,");
-    if (std::ranges::find(given_, name) != given_.end()) cursor_.refuse_last("an option that is not given already");
+    if (!integer && name != "checksum") cursor_.refuse_last("checksum (the only option of this codec)");
+    if (std::ranges::find(given_, name) != given_.end()) cursor_.refuse_last("each option at most once");
     given_.push_back(name);
     if (name == "block") {
       block(options, value());
@@ -77,7 +77,7 @@ class Reader {
     const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), options.block);
     if (text == "tensor") options.block = 0;
     else if (error != std::errc() || end != text.data() + text.size() || options.block < 0)
-      cursor_.refuse_last("a whole number, or 'tensor' for one block,");
+      cursor_.refuse_last("a whole number or 'tensor'");
   }
 
   template <class T>

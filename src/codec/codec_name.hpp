@@ -1,4 +1,4 @@
-// Options of codecs as texts, and texts as options.
+// Parsing and formatting of codec specs.
 #pragma once
 
 #include <string>
@@ -8,12 +8,10 @@
 
 namespace hookline::codec {
 
-/// The text that reads as these options, which make_codec takes: "int8(block=512, range=symmetric)". What the name
-/// implies is left out.
+/// Returns the spec of these options: "int8(block=512, range=symmetric)". Omits options with the preset's value.
 std::string name_of(const CodecOptions& options);
 
-/// The options of a text: a name and options in parentheses. Throws InvalidArgument naming the place where something
-/// else was expected, and what is allowed there.
+/// Parses a spec. Throws InvalidArgument with the position of the error and what is allowed there.
 CodecOptions read_codec_text(std::string_view text);
 
 }  // namespace hookline::codec

@@ -1,4 +1,4 @@
-// Makes codecs, and refuses what none is made of.
+// make_codec: option checks and construction.
 #include <hookline/codec/make_codec.hpp>
 
 #include <fmt/format.h>
@@ -18,14 +18,14 @@ using Rounding = CodecOptions::Rounding;
 void check(const CodecOptions& options) {
   if (options.format != Format::integer) {
     if (options.rounding != Rounding::nearest)
-      throw InvalidArgument("make_codec: float16 and bfloat16 round to nearest; stochastic rounding is for integers");
+      throw InvalidArgument("make_codec: stochastic rounding requires the integer format");
     return;
   }
   if (options.bits != 8 && options.bits != 4)
-    throw InvalidArgument(fmt::format("make_codec: integers have 8 or 4 bits, not {}", options.bits));
+    throw InvalidArgument(fmt::format("make_codec: bits must be 8 or 4, got {}", options.bits));
   if (options.block < 0) {
-    throw InvalidArgument(fmt::format(
-        "make_codec: a block has 1 value or more, or 0 for all values of a message; it was {}", options.block));
+    throw InvalidArgument(
+        fmt::format("make_codec: block must be positive, or 0 for one block per message, got {}", options.block));
   }
 }
 

@@ -1,4 +1,4 @@
-// Writes and checks the headers of encoded messages.
+// Writing and validation of message headers.
 #include "codec/message.hpp"
 
 #include <array>
@@ -38,23 +38,23 @@ T get(const Header& header, std::size_t at) {
   return value;
 }
 
-// Who found something wrong; made only then, since a name takes memory.
+// The caller in error messages. Called on errors only, since it allocates.
 std::string who(const Codec* codec) { return codec ? codec->name() : "describe_message"; }
 
-// A copy: the bytes may lie in memory that a peer can still write to.
+// Copies the header: a peer may write to the memory concurrently.
 Header read_header(std::span<const std::byte> message, const Codec* codec) {
   if (message.size() < kMessageHeader) {
-    throw InvalidArgument(fmt::format("{}: {} bytes are no encoded message, whose header alone has {}", who(codec),
-                                      message.size(), kMessageHeader));
+    throw InvalidArgument(fmt::format("{}: truncated message: expected at least {} bytes, got {}", who(codec),
+                                      kMessageHeader, message.size()));
   }
   Header header;
   std::memcpy(header.data(), message.data(), header.size());
   if (std::memcmp(header.data(), kMagic.data(), kMagic.size()) != 0)
     throw InvalidArgument(
-        fmt::format("{}: these bytes are no encoded message: they do not begin with HKLC", who(codec)));
+        fmt::format("{}: these bytes are not an encoded message: they do not start with HKLC", who(codec)));
   if (const auto version = get<std::uint8_t>(header, 4); version != kVersion) {
-    throw InvalidArgument(fmt::format("{}: the message has version {}, and only version {} is known here", who(codec),
-                                      version, kVersion));
+    throw InvalidArgument(
+        fmt::format("{}: unsupported message version: expected {}, got {}", who(codec), kVersion, version));
   }
   return header;
 }
@@ -66,7 +66,7 @@ std::uint32_t checksum_of(std::span<const std::byte> message, Header header) {
   return kernel::checksum(rest.data(), rest.size(), seed);
 }
 
-/// What a header says beside its checksum, none of it believed yet.
+/// The fields of a header except its checksum, not validated.
 struct Fields {
   std::uint8_t format;
   std::uint8_t bits;
@@ -90,7 +90,7 @@ std::string in_words(const Fields& f) {
                      f.flags & kChecksum ? ", with a checksum" : "");
 }
 
-/// Its checksum is left out. Members of the options that a format does not have (bits and block of a cast) are 0.
+/// Returns the header without its checksum. Sets bits to 16 and block to 0 for casts.
 Header header_of(const CodecOptions& options, std::size_t count) {
   const bool integer = options.format == Format::integer;
   std::uint8_t flags = options.checksum ? kChecksum : 0;
@@ -122,22 +122,23 @@ void check_message(std::span<const std::byte> message, const CodecOptions& optio
   std::memcpy(&expected[kChecksumAt], &header[kChecksumAt], 4);
   if (!options.checksum) put<std::uint32_t>(expected, kChecksumAt, 0);
   if (header != expected) {
-    throw InvalidArgument(fmt::format("{} cannot decode this message: it says that it has {}; expected were {}",
-                                      codec.name(), in_words(fields_of(header)), in_words(fields_of(expected))));
+    throw InvalidArgument(fmt::format("{}: the message does not match: expected {}, got {}", codec.name(),
+                                      in_words(fields_of(expected)), in_words(fields_of(header))));
   }
   if (message.size() != codec.encoded_bytes(count)) {
-    throw InvalidArgument(fmt::format("{}: a message of {} values has {} bytes, and this one {}", codec.name(), count,
-                                      codec.encoded_bytes(count), message.size()));
+    throw InvalidArgument(fmt::format("{}: wrong size for a message of {} values: expected {} bytes, got {}",
+                                      codec.name(), count, codec.encoded_bytes(count), message.size()));
   }
   if (options.checksum && checksum_of(message, header) != get<std::uint32_t>(header, kChecksumAt)) {
     throw InvalidArgument(
-        fmt::format("{}: the message of {} bytes is damaged: its checksum is another", codec.name(), message.size()));
+        fmt::format("{}: the message of {} bytes is damaged: its checksum does not match", codec.name(),
+                    message.size()));
   }
 }
 
 void check_room(std::span<const std::byte> message, std::size_t count, const Codec& codec) {
   if (message.size() == codec.encoded_bytes(count)) return;
-  throw InvalidArgument(fmt::format("{}: the message of {} values takes {} bytes, and there are {} for it",
+  throw InvalidArgument(fmt::format("{}: wrong buffer size for a message of {} values: expected {} bytes, got {}",
                                     codec.name(), count, codec.encoded_bytes(count), message.size()));
 }
 
@@ -145,8 +146,8 @@ void check_room(std::span<const std::byte> message, std::span<const float> value
                 const Codec& codec) {
   check_room(message, values.size(), codec);
   if (values.size() == error.size()) return;
-  throw InvalidArgument(fmt::format("{}: {} values cannot be encoded with {} errors; there must be one for each value",
-                                    codec.name(), values.size(), error.size()));
+  throw InvalidArgument(
+      fmt::format("{}: expected {} residuals, one per value, got {}", codec.name(), values.size(), error.size()));
 }
 
 }  // namespace hookline::codec
@@ -156,13 +157,13 @@ namespace hookline {
 MessageInfo describe_message(std::span<const std::byte> message) {
   using namespace codec;
   const Fields fields = fields_of(read_header(message, nullptr));
-  // Every value takes four bits at least; what a count claims is not believed beyond the bytes that are there.
+  // Every value takes at least 4 bits, which bounds the plausible count.
   const bool integer = fields.format == static_cast<std::uint8_t>(Format::integer);
   if (fields.format >= kFormats.size() || (integer && fields.bits != 8 && fields.bits != 4) ||
       fields.count > message.size() * 2 ||
       fields.block > static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max())) {
     throw InvalidArgument(
-        fmt::format("describe_message: no message of {} bytes has {}", message.size(), in_words(fields)));
+        fmt::format("describe_message: invalid header for {} bytes: {}", message.size(), in_words(fields)));
   }
   MessageInfo info;
   info.count = static_cast<std::size_t>(fields.count);

@@ -1,4 +1,4 @@
-// Quantised blocks as messages.
+// QuantizeCodec.
 #include "codec/quantise_codec.hpp"
 
 #include "codec/codec_name.hpp"

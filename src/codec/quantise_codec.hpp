@@ -1,4 +1,4 @@
-// Integers with a scale for each block as codecs.
+// QuantizeCodec: the int8 and int4 codecs.
 #pragma once
 
 #include <hookline/codec/make_codec.hpp>
@@ -7,7 +7,7 @@
 
 namespace hookline::codec {
 
-/// Values as integers of 8 or 4 bits; Quantisation says how.
+/// Quantizes values to integers of 8 or 4 bits; see kernel::QuantizationParams.
 class QuantiseCodec final : public Codec {
  public:
   explicit QuantiseCodec(const CodecOptions& options);

@@ -49,8 +49,8 @@ std::string_view TextCursor::value() {
 
 void TextCursor::refuse_at(std::size_t at, std::string_view expected) const {
   const std::string found = at < text_.size() ? fmt::format("'{}'", text_.substr(at, 20)) : "the end";
-  throw InvalidArgument(fmt::format("the {} '{}' cannot be read: {} was expected at character {}, not {}", what_, text_,
-                                    expected, at + 1, found));
+  throw InvalidArgument(
+      fmt::format("invalid {} spec '{}': expected {} at character {}, got {}", what_, text_, expected, at + 1, found));
 }
 
 }  // namespace hookline::core

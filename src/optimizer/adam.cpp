@@ -1,4 +1,4 @@
-// Adam and AdamW (Kingma and Ba 2015, Loshchilov and Hutter 2019): their options, and what the kernel needs of them.
+// Adam (Kingma and Ba 2015) and AdamW (Loshchilov and Hutter 2019): options and kernel coefficients.
 #include <hookline/optimizer/adam.hpp>
 
 #include <cmath>
@@ -15,9 +15,9 @@ AdamOptions checked(AdamOptions o, double usual_decay) {
   require(o.lr >= 0, "Invalid learning rate: {}; it must be a number of 0 or more", o.lr);
   require(o.eps >= 0, "Invalid epsilon value: {}; it must be a number of 0 or more", o.eps);
   require(o.beta1 >= 0 && o.beta1 < 1,
-          "Invalid beta parameter at index 0: {}; it must be a number from 0 up to, but not, 1", o.beta1);
+          "Invalid beta parameter at index 0: {}; it must be in [0, 1)", o.beta1);
   require(o.beta2 >= 0 && o.beta2 < 1,
-          "Invalid beta parameter at index 1: {}; it must be a number from 0 up to, but not, 1", o.beta2);
+          "Invalid beta parameter at index 1: {}; it must be in [0, 1)", o.beta2);
   require(decay >= 0, "Invalid weight_decay value: {}; it must be a number of 0 or more", decay);
   return o;
 }

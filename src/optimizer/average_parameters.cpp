@@ -1,4 +1,4 @@
-// Means of many tensors in few operations: small ones in flat buffers, large ones where they lie.
+// average_parameters: small tensors are packed into flat buffers, large ones are reduced in place.
 #include <deque>
 #include <map>
 
@@ -12,7 +12,7 @@
 namespace hookline {
 namespace {
 
-/// From here on packing costs more than an operation of its own; buffers are no larger.
+/// The maximum size of packed buffers. Larger tensors use a separate operation, which is faster than packing.
 constexpr std::size_t kLarge = std::size_t{1} << 20;
 constexpr std::size_t kInFlight = 2;
 
@@ -46,7 +46,7 @@ class Averaging {
   struct Operation {
     WorkPtr work;
     Tensor flat;
-    std::vector<Tensor> tensors;  ///< whose elements stand in `flat` one behind the other
+    std::vector<Tensor> tensors;  ///< the consecutive contents of `flat`
   };
 
   void flush(DType dtype, Packing& packing) {

@@ -1,4 +1,4 @@
-// Optimizers by name, in the notation of the hooks.
+// make_optimizer: optimizers from specs, in the syntax of hook specs.
 #include <fmt/format.h>
 
 #include <hookline/core/error.hpp>
@@ -39,7 +39,7 @@ SGDOptions sgd_options(HookOptions& given) {
 OptimizerPtr make_optimizer(std::string_view text) {
   std::vector<hook::HookPart> parts = hook::read_hook_text(text, "optimizer");
   if (parts.size() != 1) {
-    throw InvalidArgument(fmt::format("the optimizer '{}': one name is expected, without wrappers", text));
+    throw InvalidArgument(fmt::format("optimizer spec '{}': expected one optimizer, without wrappers", text));
   }
   const std::string& name = parts[0].name;
   HookOptions given(name, parts[0].options, "optimizer");
@@ -48,7 +48,8 @@ OptimizerPtr make_optimizer(std::string_view text) {
   else if (name == "adam") made = std::make_shared<Adam>(adam_options(given));
   else if (name == "adamw") made = std::make_shared<AdamW>(adam_options(given));
   else
-    throw InvalidArgument(fmt::format("the optimizer '{}': none is called {}; there are adam, adamw, sgd", text, name));
+    throw InvalidArgument(
+        fmt::format("optimizer spec '{}': unknown optimizer {}: expected adam, adamw or sgd", text, name));
   given.check_all_known();
   return made;
 }

@@ -1,4 +1,4 @@
-// When to average, and over which ranks.
+// Model averagers: schedules and groups.
 #include <hookline/optimizer/model_averager.hpp>
 
 #include <algorithm>
@@ -16,7 +16,7 @@ ModelAverager::ModelAverager(std::int64_t warmup_steps, std::shared_ptr<ProcessG
     throw InvalidArgument(fmt::format(
         "Arg ``warmup_steps`` must be a non-negative number. It is {}: 0 or more is allowed", warmup_steps));
   }
-  if (!group_) throw InvalidArgument("a model averager needs a process group");
+  if (!group_) throw InvalidArgument("ModelAverager: group must not be null");
 }
 
 ModelAverager::~ModelAverager() = default;
@@ -56,13 +56,13 @@ HierarchicalModelAverager::HierarchicalModelAverager(const std::vector<Level>& l
           before == 0
               ? fmt::format("The minimum period in arg ``period_group_size_dict`` must be a positive value. It is {}",
                             level.period)
-              : fmt::format("the periods in arg ``period_group_size_dict`` must grow, and {} comes behind {}",
+              : fmt::format("The periods in arg ``period_group_size_dict`` must be ascending: {} follows {}",
                             level.period, before));
     }
     before = level.period;
     if (level.group_size < 1 || ranks % level.group_size != 0) {
       throw InvalidArgument(fmt::format(
-          "a group size of {} in arg ``period_group_size_dict``: it must be one that divides the {} ranks of the group",
+          "The group size {} in arg ``period_group_size_dict`` must divide the {} ranks of the group",
           level.group_size, ranks));
     }
   }

@@ -1,4 +1,4 @@
-// What all optimizers have in common: checks, what is remembered by name, and its way into bytes and back.
+// Optimizer: argument checks, state by parameter name, and serialization.
 #include <hookline/optimizer/optimizer.hpp>
 
 #include <algorithm>
@@ -20,15 +20,15 @@ bool is_stepped(DType dtype) { return dtype == DType::f32 || dtype == DType::f64
 void check_step(const std::string& optimizer, const std::string& name, const Tensor& parameter,
                 const Tensor& gradient) {
   if (parameter.dtype() != gradient.dtype() || parameter.shape() != gradient.shape()) {
-    throw InvalidArgument(fmt::format("{}: parameter '{}' is {}, and its gradient is {}", optimizer, name,
+    throw InvalidArgument(fmt::format("{}: the gradient of parameter '{}' must be {}, got {}", optimizer, name,
                                       to_string(parameter), to_string(gradient)));
   }
   if (!is_stepped(parameter.dtype())) {
-    throw Unsupported(fmt::format("{}: parameter '{}' is {}; float32 and float64 can be stepped", optimizer, name,
-                                  to_string(parameter)));
+    throw Unsupported(fmt::format("{}: parameter '{}' has an unsupported dtype: expected float32 or float64, got {}",
+                                  optimizer, name, to_string(parameter)));
   }
   if (parameter.read_only()) {
-    throw InvalidArgument(fmt::format("{}: parameter '{}' is read-only, so it cannot be stepped", optimizer, name));
+    throw InvalidArgument(fmt::format("{}: parameter '{}' is read-only", optimizer, name));
   }
 }
 
@@ -49,9 +49,9 @@ Optimizer::Slot& Optimizer::slot_of(const std::string& name, const Tensor& param
   for (const std::optional<Tensor>& kept : slot->tensors) {
     if (kept && (kept->shape() != parameter.shape() || kept->dtype() != parameter.dtype())) {
       throw InvalidArgument(
-          fmt::format("the state of {} is of another model: it has {} of '{}', which is {} here; an optimizer is for "
-                      "the parameters of one model",
-                      name_, to_string(*kept), name, to_string(parameter)));
+          fmt::format("{}: the state of parameter '{}' is of another model: expected {}, got {}. Use a separate "
+                      "optimizer for each model.",
+                      name_, name, to_string(parameter), to_string(*kept)));
     }
   }
   return *slot;
@@ -93,7 +93,7 @@ void Optimizer::set_options(const Options& some) {
       std::vector<std::string> known;
       for (const auto& [other, unused] : all) known.push_back(other);
       throw InvalidArgument(
-          fmt::format("the optimizer {} has no option {}; it has: {}", name_, option, fmt::join(known, ", ")));
+          fmt::format("{}: unknown option {}: expected one of {}", name_, option, fmt::join(known, ", ")));
     }
     found->second = value;
   }
@@ -130,8 +130,9 @@ void Optimizer::set_state(const std::map<std::string, ParameterState>& state) {
     for (const auto& [tensor, value] : one.tensors) {
       const auto place = std::find(names.begin(), names.end(), tensor);
       if (place == names.end() || !is_stepped(value.dtype())) {
-        throw InvalidArgument(fmt::format("the state of '{}' has {} called {}; {} remembers {} in float32 or float64",
-                                          parameter, to_string(value), tensor, name_, fmt::join(names, ", ")));
+        throw InvalidArgument(
+            fmt::format("{}: invalid state tensor '{}' of parameter '{}': expected {} in float32 or float64, got {}",
+                        name_, tensor, parameter, fmt::join(names, ", "), to_string(value)));
       }
       slot->tensors[static_cast<std::size_t>(place - names.begin())] = value.clone();
     }
@@ -164,7 +165,7 @@ void Optimizer::save(StateWriter& to) const {
 
 void Optimizer::load(StateReader& from) {
   if (const std::string of = from.text(); of != name_) {
-    throw InvalidArgument(fmt::format("the state is of the optimizer {}, and this is {}", of, name_));
+    throw InvalidArgument(fmt::format("load: the state is of the optimizer {}: expected {}", of, name_));
   }
   Options all;
   for (std::uint64_t left = from.number(); left > 0; --left) {
@@ -193,7 +194,7 @@ std::vector<std::byte> save_state(const Optimizer& optimizer) {
 
 void load_state(Optimizer& optimizer, std::span<const std::byte> state) {
   StateReader reader(state);
-  if (reader.text() != kMagic) throw InvalidArgument("these bytes are not the state of an optimizer");
+  if (reader.text() != kMagic) throw InvalidArgument("load_state: these bytes are not the state of an optimizer");
   optimizer.load(reader);
   reader.expect_end();
 }

@@ -1,4 +1,4 @@
-// The hook around another that steps parameters: at once, or at the end where the whole gradient is needed.
+// OverlapHook: steps parameters after each bucket, or at the end of the step if the whole gradient is needed.
 #include <hookline/optimizer/overlap.hpp>
 
 #include <algorithm>
@@ -18,10 +18,10 @@
 namespace hookline {
 namespace {
 
-/// Buckets up to here are stepped where they are: that takes no longer than changing threads.
+/// Buckets up to this number of elements are stepped inline: a thread switch would cost more.
 constexpr std::int64_t kSmall = 1 << 14;
 
-/// The bucket without some of its parameters; nothing where none is left.
+/// Returns the bucket without its unused parameters; nullopt if none is left.
 std::optional<GradBucket> without(const GradBucket& bucket, const std::set<std::string>& unused) {
   const BucketLayout& all = *bucket.layout();
   if (unused.empty() || std::none_of(all.names.begin(), all.names.end(), [&](auto& n) { return unused.contains(n); })) {
@@ -74,7 +74,7 @@ class OverlapHook final : public hook::AroundHook {
     }
     const std::set<std::string> unused(step.unused.begin(), step.unused.end());
     const double wanted = options_.clip_norm ? *options_.clip_norm / (std::sqrt(squares) + 1e-6) : 1;
-    const double scale = wanted > 1 ? 1 : wanted;  // a norm that is not a number makes all gradients so
+    const double scale = wanted > 1 ? 1 : wanted;  // a NaN norm makes all gradients NaN
     for (const auto& [index, bucket] : waiting) {
       const std::optional<GradBucket> used = without(bucket, unused);
       if (!used) continue;
@@ -97,7 +97,7 @@ class OverlapHook final : public hook::AroundHook {
     check(bucket);
     Tensor result = co_await run_and_parse(inner(), bucket);
     if (scale_ != 1) {
-      if (result.bytes() != bucket.buffer().bytes()) result = result.clone();  // it may be the inner hook's own
+      if (result.bytes() != bucket.buffer().bytes()) result = result.clone();  // the inner hook may own it
       result *= scale_;
     }
     GradBucket reduced = bucket;
@@ -118,16 +118,16 @@ class OverlapHook final : public hook::AroundHook {
   void check(const GradBucket& bucket) const {
     if (bucket.sparse_grad_indices()) {
       throw Unsupported(
-          fmt::format("{}: sparse gradients cannot be stepped while others communicate; step such "
-                      "parameters after finalize(), with sparse_gradient()",
+          fmt::format("{}: sparse gradients cannot be stepped here. Step these parameters after finalize(), with "
+                      "sparse_gradient().",
                       name()));
     }
     if (bucket.parameters().size() != bucket.sizes().size() || bucket.names().size() != bucket.sizes().size()) {
-      throw InvalidArgument(fmt::format("{}: the bucket does not know its parameters and their names", name()));
+      throw InvalidArgument(fmt::format("{}: the bucket has no parameters or no names", name()));
     }
   }
 
-  // What can be stepped at once; the rest waits for the end of the step, with its part of the norm.
+  // Returns the bucket if it can be stepped now; otherwise defers it to end_step() and records its squared norm.
   std::optional<GradBucket> keep_or_take(const GradBucket& bucket) {
     double squares = 0;
     if (options_.clip_norm) {
@@ -138,7 +138,7 @@ class OverlapHook final : public hook::AroundHook {
     if (unused_known_ && !options_.clip_norm) return without(bucket, unused_);
     if (!in_step_) {
       throw InvalidArgument(
-          fmt::format("{}: clip_norm needs a reducer that tells when steps end, such as Reducer", name()));
+          fmt::format("{}: clip_norm requires a reducer that calls end_step(), such as Reducer", name()));
     }
     squares_[bucket.index()] = squares;
     waiting_.insert_or_assign(bucket.index(), bucket);
@@ -152,7 +152,7 @@ class OverlapHook final : public hook::AroundHook {
     }
   }
 
-  // The gradients stay the means.
+  // Scales a copy, so that the gradients stay the means.
   void step_otherwise(GradBucket bucket, double scale) const {
     if (scale != 1) {
       bucket.set_buffer(bucket.buffer().clone());
@@ -161,7 +161,7 @@ class OverlapHook final : public hook::AroundHook {
     step_(std::move(bucket)).wait();
   }
 
-  // On a thread of the hook's own, so that later buckets' collectives are not kept waiting.
+  // Runs on the worker thread, so that collectives of later buckets are not delayed.
   Future<void> step_elsewhere(const GradBucket& bucket) {
     Promise<void> promise;
     Future<void> future = promise.get_future();
@@ -184,7 +184,7 @@ class OverlapHook final : public hook::AroundHook {
   std::mutex mutex_;
   bool in_step_ = false;  ///< between begin_step and end_step
   bool unused_known_ = true;
-  double scale_ = 1;  ///< of results; changes in begin_step() alone
+  double scale_ = 1;  ///< scale of the results; changes in begin_step() only
   std::set<std::string> unused_;
   std::map<std::size_t, GradBucket> waiting_;
   std::map<std::size_t, double> squares_;
@@ -194,7 +194,7 @@ class OverlapHook final : public hook::AroundHook {
 void check(const OverlapOptions& options) {
   if (options.clip_norm && (!(*options.clip_norm > 0) || std::isinf(*options.clip_norm))) {
     throw InvalidArgument(
-        fmt::format("overlap: clip_norm is {}, and must be a number larger than 0", *options.clip_norm));
+        fmt::format("overlap: clip_norm must be positive and finite, got {}", *options.clip_norm));
   }
 }
 
@@ -202,14 +202,14 @@ void check(const OverlapOptions& options) {
 
 HookPtr overlap(HookPtr inner, OptimizerPtr optimizer, const OverlapOptions& options) {
   check(options);
-  if (!optimizer) throw InvalidArgument("overlap: there is no optimizer");
+  if (!optimizer) throw InvalidArgument("overlap: optimizer must not be null");
   const std::string name = optimizer->name();
   return std::make_shared<OverlapHook>(std::move(inner), nullptr, std::move(optimizer), name, options);
 }
 
 HookPtr overlap(HookPtr inner, BucketStep step, const std::string& name, const OverlapOptions& options) {
   check(options);
-  if (!step) throw InvalidArgument("overlap: the function that steps is empty");
+  if (!step) throw InvalidArgument("overlap: step must not be empty");
   return std::make_shared<OverlapHook>(std::move(inner), std::move(step), nullptr, name, options);
 }
 

@@ -1,4 +1,4 @@
-// Steps and averages in turn.
+// PostLocalSGDOptimizer.
 #include <hookline/optimizer/post_local_sgd_optimizer.hpp>
 
 #include <hookline/core/error.hpp>
@@ -8,7 +8,8 @@ namespace hookline {
 
 PostLocalSGDOptimizer::PostLocalSGDOptimizer(OptimizerPtr optimizer, std::shared_ptr<ModelAverager> averager)
     : optimizer_(std::move(optimizer)), averager_(std::move(averager)) {
-  if (!optimizer_ || !averager_) throw InvalidArgument("post-local SGD needs an optimizer and a model averager");
+  if (!optimizer_) throw InvalidArgument("PostLocalSGDOptimizer: optimizer must not be null");
+  if (!averager_) throw InvalidArgument("PostLocalSGDOptimizer: averager must not be null");
 }
 
 void PostLocalSGDOptimizer::step(const std::vector<NamedGradient>& all) {

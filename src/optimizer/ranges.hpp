@@ -1,4 +1,4 @@
-// Refuses options that are out of range, with PyTorch's texts.
+// Range checks of optimizer options, with PyTorch's messages.
 #pragma once
 
 #include <fmt/format.h>
@@ -7,7 +7,7 @@
 
 namespace hookline::optimizer {
 
-/// InvalidArgument with the value in the text where something does not hold. A NaN never holds.
+/// Throws InvalidArgument with the formatted value unless `condition` is true.
 inline void require(bool holds, fmt::format_string<double> text, double value) {
   if (!holds) throw InvalidArgument(fmt::vformat(text, fmt::make_format_args(value)));
 }

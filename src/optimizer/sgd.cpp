@@ -1,4 +1,4 @@
-// Stochastic gradient descent: its options, and what the kernel needs of them.
+// SGD: options and kernel coefficients.
 #include <hookline/optimizer/sgd.hpp>
 
 #include <cmath>

@@ -40,19 +40,18 @@ void expect_refused(const std::string& text, const std::string& part) {
 }
 
 TEST(CodecName, SaysWhereAndWhatIsAllowed) {
-  expect_refused("", "fp16, bf16, int8 or int4 was expected at character 1, not the end");
-  expect_refused("int3", "fp16, bf16, int8 or int4 was expected at character 1, not 'int3'");
-  expect_refused("int8(blok=3)", "block, range, rounding or checksum was expected at character 6, not 'blok=3)'");
-  expect_refused("int8(block=-1)",
-                 "a whole number, or 'tensor' for one block, was expected at character 12, not '-1)'");
+  expect_refused("", "expected fp16, bf16, int8 or int4 at character 1, got the end");
+  expect_refused("int3", "expected fp16, bf16, int8 or int4 at character 1, got 'int3'");
+  expect_refused("int8(blok=3)", "expected block, range, rounding or checksum at character 6, got 'blok=3)'");
+  expect_refused("int8(block=-1)", "expected a whole number or 'tensor' at character 12, got '-1)'");
   expect_refused("int8(block=12x)", "at character 12");
   expect_refused("int8(block=99999999999999999999)", "at character 12");
-  expect_refused("int8(block)", "'=' was expected at character 11");
-  expect_refused("int8(block=3", "',' or ')' was expected at character 13, not the end");
-  expect_refused("int8(block=3) x", "the end was expected at character 15");
-  expect_refused("int8(range=odd)", "affine or symmetric was expected at character 12");
-  expect_refused("int8(block=3, block=3)", "not given already");
-  expect_refused("fp16(block=3)", "checksum, the only option of this codec");
+  expect_refused("int8(block)", "expected '=' at character 11");
+  expect_refused("int8(block=3", "expected ',' or ')' at character 13, got the end");
+  expect_refused("int8(block=3) x", "expected the end at character 15");
+  expect_refused("int8(range=odd)", "expected affine or symmetric at character 12");
+  expect_refused("int8(block=3, block=3)", "each option at most once");
+  expect_refused("fp16(block=3)", "checksum (the only option of this codec)");
 }
 
 }  // namespace

@@ -67,11 +67,11 @@ TEST(QuantiseCodec, RefusesOptionsThatMakeNoSense) {
     }
     return "";
   };
-  EXPECT_NE(refusal({.bits = 5}).find("8 or 4 bits, not 5"), std::string::npos);
-  EXPECT_NE(refusal({.bits = 0}).find("8 or 4 bits"), std::string::npos);
-  EXPECT_NE(refusal({.block = -3}).find("1 value or more"), std::string::npos);
+  EXPECT_NE(refusal({.bits = 5}).find("bits must be 8 or 4, got 5"), std::string::npos);
+  EXPECT_NE(refusal({.bits = 0}).find("bits must be 8 or 4"), std::string::npos);
+  EXPECT_NE(refusal({.block = -3}).find("block must be positive"), std::string::npos);
   EXPECT_NE(refusal({.format = CodecOptions::Format::float16, .rounding = CodecOptions::Rounding::stochastic})
-                .find("stochastic rounding is for integers"),
+                .find("stochastic rounding requires the integer format"),
             std::string::npos);
   EXPECT_EQ(refusal({.block = std::numeric_limits<std::int64_t>::max()}), "");
 }

@@ -42,11 +42,11 @@ TEST(TextCursor, SaysWhatWasExpectedWhere) {
   (void)cursor.word();
   EXPECT_FALSE(cursor.at_end());
   EXPECT_EQ(refused([&] { cursor.refuse("'('"); }),
-            "the hook 'ab  cd' cannot be read: '(' was expected at character 5, not 'cd'");
+            "invalid hook spec 'ab  cd': expected '(' at character 5, got 'cd'");
   EXPECT_EQ(refused([&] { cursor.refuse_last("a number"); }),
-            "the hook 'ab  cd' cannot be read: a number was expected at character 1, not 'ab  cd'");
+            "invalid hook spec 'ab  cd': expected a number at character 1, got 'ab  cd'");
   (void)cursor.value();
-  EXPECT_THAT(refused([&] { cursor.refuse("more"); }), ::testing::HasSubstr("at character 7, not the end"));
+  EXPECT_THAT(refused([&] { cursor.refuse("more"); }), ::testing::HasSubstr("at character 7, got the end"));
 }
 
 }  // namespace

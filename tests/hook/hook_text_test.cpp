@@ -32,12 +32,12 @@ TEST(HookText, SaysWhereItCannotBeRead) {
       return std::string(e.what());
     }
   };
-  EXPECT_THAT(message(""), HasSubstr("the name of a hook was expected at character 1, not the end"));
+  EXPECT_THAT(message(""), HasSubstr("expected the name of a hook at character 1, got the end"));
   EXPECT_THAT(message("a |"), HasSubstr("at character 4"));
-  EXPECT_THAT(message("a b"), HasSubstr("'|' or the end was expected at character 3, not 'b'"));
-  EXPECT_THAT(message("a(x)"), HasSubstr("'=' was expected at character 4"));
-  EXPECT_THAT(message("a(x=)"), HasSubstr("a value was expected"));
-  EXPECT_THAT(message("a(x=1"), HasSubstr("',' or ')' was expected"));
+  EXPECT_THAT(message("a b"), HasSubstr("expected '|' or the end at character 3, got 'b'"));
+  EXPECT_THAT(message("a(x)"), HasSubstr("expected '=' at character 4"));
+  EXPECT_THAT(message("a(x=)"), HasSubstr("expected a value"));
+  EXPECT_THAT(message("a(x=1"), HasSubstr("expected ',' or ')'"));
   EXPECT_THAT(message("a(x=1,x=2)"), HasSubstr("given twice"));
   EXPECT_THAT(message("2a"), HasSubstr("the name of a hook"));
   EXPECT_THAT(message("a(x=1))"), HasSubstr("'|' or the end"));

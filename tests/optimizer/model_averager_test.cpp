@@ -137,11 +137,11 @@ TEST(Averagers, RefuseBadInput) {
   };
   EXPECT_THAT(periodic(0, 0), HasSubstr("Arg ``period`` must be a positive value. It is 0: 1 or more is allowed"));
   EXPECT_THAT(periodic(1, -1), HasSubstr("Arg ``warmup_steps`` must be a non-negative number. It is -1"));
-  EXPECT_THAT(message([] { PeriodicModelAverager(1, 0, nullptr); }), HasSubstr("needs a process group"));
+  EXPECT_THAT(message([] { PeriodicModelAverager(1, 0, nullptr); }), HasSubstr("group must not be null"));
   EXPECT_THAT(hierarchical({}), HasSubstr("Arg ``period_group_size_dict`` must not be empty."));
   EXPECT_THAT(hierarchical({{0, 1}}), HasSubstr("The minimum period in arg ``period_group_size_dict`` must be"));
-  EXPECT_THAT(hierarchical({{4, 1}, {2, 1}}), HasSubstr("must grow, and 2 comes behind 4"));
-  EXPECT_THAT(hierarchical({{2, 2}}), HasSubstr("divides the 1 ranks"));
+  EXPECT_THAT(hierarchical({{4, 1}, {2, 1}}), HasSubstr("must be ascending: 2 follows 4"));
+  EXPECT_THAT(hierarchical({{2, 2}}), HasSubstr("must divide the 1 ranks"));
   const std::vector<std::string> errors = on_ranks(
       threads(2), [](ProcessGroup& group, int) { HierarchicalModelAverager({{2, 1}}, 0, group.shared_from_this()); });
   EXPECT_THAT(errors[0],

@@ -92,7 +92,7 @@ TEST(Optimizer, OptionsByTextAndByName) {
   EXPECT_EQ(sgd->lr(), 0.5);
   EXPECT_THAT(message_of([&] { sgd->set_options({{"lr", 1}, {"momentum", 0}}); }), HasSubstr("Nesterov momentum"));
   EXPECT_EQ(sgd->lr(), 0.5);  // unchanged
-  EXPECT_THAT(message_of([&] { sgd->set_options({{"eps", 1}}); }), HasSubstr("no option eps; it has: dampening, lr"));
+  EXPECT_THAT(message_of([&] { sgd->set_options({{"eps", 1}}); }), HasSubstr("unknown option eps: expected one of dampening, lr"));
 }
 
 TEST(Optimizer, RefusesOptionsOutOfRange) {
@@ -108,16 +108,16 @@ TEST(Optimizer, RefusesOptionsOutOfRange) {
   EXPECT_THAT(refused("adam(eps=-1)"), HasSubstr("Invalid epsilon value: -1"));
   EXPECT_THAT(refused("adam(lr=fast)"), HasSubstr("the optimizer adam: option lr is 'fast', and must be a number"));
   EXPECT_THAT(refused("adam(momentum=1)"), HasSubstr("the optimizer adam has no option momentum; it has: lr, beta1"));
-  EXPECT_THAT(refused("rmsprop"), HasSubstr("none is called rmsprop; there are adam, adamw, sgd"));
+  EXPECT_THAT(refused("rmsprop"), HasSubstr("unknown optimizer rmsprop: expected adam, adamw or sgd"));
   EXPECT_THAT(refused("sgd | sgd"), HasSubstr("without wrappers"));
-  EXPECT_THAT(refused(""), HasSubstr("the name of an optimizer was expected"));
+  EXPECT_THAT(refused(""), HasSubstr("expected the name of an optimizer"));
 }
 
 TEST(Optimizer, RefusesWhatItCannotStep) {
   const OptimizerPtr sgd = make_optimizer("sgd");
   const auto refused = [&](const Tensor& p, const Tensor& g) { return message_of([&] { sgd->step("w", p, g); }); };
   EXPECT_THAT(refused(Tensor::zeros({3}), Tensor::zeros({4})),
-              HasSubstr("sgd: parameter 'w' is float32[3], and its gradient is float32[4]"));
+              HasSubstr("sgd: the gradient of parameter 'w' must be float32[3], got float32[4]"));
   EXPECT_THAT(refused(Tensor::zeros({3}), Tensor::zeros({3}, DType::f64)), HasSubstr("float64[3]"));
   EXPECT_THAT(refused(Tensor::zeros({3}).as_read_only(), Tensor::zeros({3})), HasSubstr("'w' is read-only"));
   EXPECT_THROW(sgd->step("w", Tensor::zeros({3}, DType::bf16), Tensor::zeros({3}, DType::bf16)), Unsupported);
@@ -155,11 +155,12 @@ TEST(Optimizer, RefusesStatesOfOthers) {
   const OptimizerPtr sgd = make_optimizer("sgd(momentum=0.9)");
   sgd->step("w", Tensor::zeros({3}), Tensor::zeros({3}));
   EXPECT_THAT(message_of([&] { sgd->step("w", Tensor::zeros({4}), Tensor::zeros({4})); }),
-              HasSubstr("of another model: it has float32[3] of 'w', which is float32[4] here"));
+              HasSubstr("the state of parameter 'w' is of another model: expected float32[4], got float32[3]"));
   const OptimizerPtr adam = make_optimizer("adam");
   EXPECT_THAT(message_of([&] { load_state(*adam, save_state(*sgd)); }),
-              HasSubstr("the state is of the optimizer sgd, and this is adam"));
-  EXPECT_THAT(message_of([&] { adam->set_state(sgd->state()); }), HasSubstr("momentum_buffer; adam remembers exp_avg"));
+              HasSubstr("the state is of the optimizer sgd: expected adam"));
+  EXPECT_THAT(message_of([&] { adam->set_state(sgd->state()); }),
+              HasSubstr("adam: invalid state tensor 'momentum_buffer' of parameter 'w': expected exp_avg"));
   std::vector<std::byte> damaged = save_state(*sgd);
   damaged.resize(damaged.size() - 5);
   EXPECT_THROW(load_state(*sgd, damaged), InvalidArgument);

@@ -1,4 +1,4 @@
-// The gradients of some parameters in one flat buffer: what a communication hook gets.
+// GradBucket: gradients of several parameters in one flat buffer, the argument of communication hooks.
 #pragma once
 
 #include <cstddef>
@@ -13,49 +13,48 @@
 
 namespace hookline {
 
-/// Where the parameters of a bucket lie in its buffer. Offsets and lengths count elements.
+/// The positions of the parameters in a bucket's buffer. Offsets and lengths count elements.
 struct BucketLayout {
   std::vector<std::size_t> offsets = {};
   std::vector<std::size_t> lengths = {};
   std::vector<Dims> sizes = {};
-  std::vector<Tensor> parameters = {};  ///< empty if they are not known
-  std::vector<std::string> names = {};  ///< of the parameters; the same
+  std::vector<Tensor> parameters = {};  ///< empty if unknown
+  std::vector<std::string> names = {};  ///< of the parameters; empty if unknown
 };
 
-/// The layout of gradients of these sizes, one behind the other.
+/// Returns the layout of consecutive gradients of these shapes.
 HOOKLINE_EXPORT BucketLayout layout_of(std::vector<Dims> sizes, std::vector<Tensor> parameters = {},
                                        std::vector<std::string> names = {});
 
-/// A handle: copies share the layout and see the same elements, but set_buffer changes one copy alone. For a parameter
-/// with a sparse gradient the buffer has the values of the rows that any rank has, and sparse_grad_indices their
-/// numbers.
+/// A handle to a bucket: copies share layout and elements, but set_buffer affects one copy only. For a sparse gradient,
+/// the buffer holds the values of the union of all ranks' rows, and sparse_grad_indices their row indices.
 class HOOKLINE_EXPORT GradBucket {
  public:
-  /// Throws InvalidArgument where the buffer is not flat and contiguous, or does not have the elements that the layout
-  /// asks for, or the index is not below the count, or the layout is null.
+  /// Throws InvalidArgument unless the buffer is flat and contiguous with the number of elements of the layout, the
+  /// index is below the count, and the layout is not null.
   GradBucket(std::size_t index, std::size_t bucket_count, Tensor buffer, std::shared_ptr<const BucketLayout> layout,
              std::optional<Tensor> sparse_grad_indices = std::nullopt);
 
   std::size_t index() const noexcept { return index_; }
   std::size_t bucket_count() const noexcept { return bucket_count_; }
-  /// Whether it is the last of the step.
+  /// True for the last bucket of the step.
   bool is_last() const noexcept { return index_ + 1 == bucket_count_; }
 
   const Tensor& buffer() const noexcept { return buffer_; }
-  /// Another buffer for this bucket, of the same number of elements; its dtype may differ, as a hook that compresses
-  /// has it. InvalidArgument where it does not fit.
+  /// Replaces the buffer by one with the same number of elements, possibly of another dtype. Throws InvalidArgument if
+  /// it does not fit.
   void set_buffer(Tensor buffer);
 
   /// Reports this rank's contribution to the mean: the gradients as the other ranks decode them. A hook that declares
-  /// HookTraits::reports_contribution calls it once a run, before its Future completes, from any thread. Copies the
-  /// values, so that the tensor may be reduced in place afterwards. Flat, floating point, of the buffer's number of
-  /// elements; InvalidArgument otherwise. Does nothing where no error_feedback asks for it.
+  /// HookTraits::reports_contribution calls it once per run, from any thread, before its Future completes. Copies the
+  /// values. Throws InvalidArgument unless `contribution` is flat, floating point and as long as the buffer. No effect
+  /// unless requested by error feedback.
   void set_contribution(const Tensor& contribution);
-  /// True if set_contribution keeps what it gets; a hook may skip decoding where it is false.
+  /// True if a contribution was requested; otherwise a hook may skip decoding.
   bool wants_contribution() const noexcept { return contribution_ != nullptr; }
-  /// Makes this bucket, and copies made of it from now on, keep the contribution reported to any one of them.
+  /// Requests the contribution from this bucket and from copies made after this call.
   void request_contribution();
-  /// The contribution that was reported since it was requested; empty where none was.
+  /// Returns the contribution reported since the request, if any.
   std::optional<Tensor> contribution() const;
 
   const std::vector<std::size_t>& offsets() const noexcept { return layout_->offsets; }
@@ -63,11 +62,11 @@ class HOOKLINE_EXPORT GradBucket {
   const std::vector<Dims>& sizes() const noexcept { return layout_->sizes; }
   const std::vector<Tensor>& parameters() const noexcept { return layout_->parameters; }
   const std::vector<std::string>& names() const noexcept { return layout_->names; }
-  /// The same object as long as the parameters lie in the same places.
+  /// Returns the layout; the same object as long as the layout is unchanged.
   const std::shared_ptr<const BucketLayout>& layout() const noexcept { return layout_; }
   const std::optional<Tensor>& sparse_grad_indices() const noexcept { return sparse_grad_indices_; }
 
-  /// Views of the buffer with the parameters' shapes, in the order of the layout.
+  /// Returns views of the buffer with the parameters' shapes, in layout order.
   std::vector<Tensor> gradients() const;
 
  private:
@@ -76,7 +75,7 @@ class HOOKLINE_EXPORT GradBucket {
   Tensor buffer_;
   std::shared_ptr<const BucketLayout> layout_;
   std::optional<Tensor> sparse_grad_indices_;
-  std::shared_ptr<std::optional<Tensor>> contribution_;  ///< shared by copies; null where it is not wanted
+  std::shared_ptr<std::optional<Tensor>> contribution_;  ///< shared by copies; null unless requested
 };
 
 }  // namespace hookline

@@ -1,4 +1,4 @@
-// Which parameters share a bucket, and in which order the buckets come.
+// Assignment of parameters to gradient buckets.
 #pragma once
 
 #include <cstddef>
@@ -10,31 +10,31 @@
 
 namespace hookline {
 
-/// A bucket closes once its bytes have reached the limit, so it may be larger by a part of one parameter.
+/// Bucket size limits. A bucket closes once its size reaches the limit, so it may exceed it by part of one parameter.
 struct BucketLimits {
-  std::size_t first = std::size_t{1} << 20;  ///< of the first bucket of each dtype: small, so that it starts early
+  std::size_t first = std::size_t{1} << 20;  ///< limit of each dtype's first bucket; small for an early start
   std::size_t others = std::size_t{25} << 20;
 };
 
-/// What the planner knows of a parameter.
+/// The properties of a parameter that determine its bucket.
 struct PlannedParameter {
   std::size_t bytes = 0;
   DType dtype = DType::f32;
-  bool alone = false;  ///< gets a bucket to itself, as sparse gradients do
-  bool last = false;   ///< goes to buckets behind all others
+  bool alone = false;  ///< placed in a bucket of its own, for sparse gradients
+  bool last = false;   ///< placed in buckets after all others
 };
 
-/// A bucket's members, as positions in the list of parameters.
+/// The parameters of a bucket, as indices into the parameter list.
 using BucketMembers = std::vector<std::size_t>;
 
-/// Cuts parameters into buckets of one dtype each. `order` lists positions in the order in which their gradients are
-/// expected, each at most once; buckets come in the order in which they will be full. Pure: the same arguments give the
-/// same plan on every rank. Throws InvalidArgument for a position outside, or one that comes twice.
+/// Assigns parameters to buckets of one dtype each. `order` lists parameter indices in the expected order of their
+/// gradients, each at most once; the buckets are returned in the order in which they become full. Deterministic: equal
+/// arguments give equal plans on all ranks. Throws InvalidArgument for an index that is out of range or repeated.
 HOOKLINE_EXPORT std::vector<BucketMembers> plan_buckets(std::span<const PlannedParameter> parameters,
                                                         std::span<const std::size_t> order,
                                                         const BucketLimits& limits = {});
 
-/// The same in reverse order of definition, which is what a backward pass usually does.
+/// As above, in reverse order of definition, the usual order of a backward pass.
 HOOKLINE_EXPORT std::vector<BucketMembers> plan_buckets(std::span<const PlannedParameter> parameters,
                                                         const BucketLimits& limits = {});
 

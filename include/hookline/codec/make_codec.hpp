@@ -1,4 +1,4 @@
-// The codecs that there are, by options and by text, and the options that a message was encoded with.
+// Construction of codecs from options or specs, and inspection of messages.
 #pragma once
 
 #include <cstddef>
@@ -11,40 +11,40 @@
 
 namespace hookline {
 
-/// How values are packed. The members after `format` but for `checksum` are for integers alone.
+/// The options of a codec. `bits`, `block`, `range` and `rounding` apply to the integer format only.
 struct CodecOptions {
-  /// Half precision (beyond its range: infinity), bfloat16, or integers of `bits` bits with a scale for each block.
+  /// float16 (values out of range become infinity), bfloat16, or integers of `bits` bits with one scale per block.
   enum class Format : std::uint8_t { float16, bfloat16, integer };
-  /// The range that a block's integers are spread over: from its least to its greatest value, or between plus and minus
-  /// the greatest magnitude, where zero stays zero and half of the overhead is saved.
+  /// The range that the integers of a block cover: its minimum to its maximum (affine), or plus and minus its maximum
+  /// magnitude (symmetric), which keeps zero exact and halves the overhead.
   enum class Range : std::uint8_t { affine, symmetric };
-  /// To the nearest integer, or up with the probability that makes the mean right.
+  /// To the nearest integer, or randomly up or down such that the result is unbiased.
   enum class Rounding : std::uint8_t { nearest, stochastic };
 
   Format format = Format::integer;
   int bits = 8;              ///< 8 or 4
-  std::int64_t block = 512;  ///< values that share a scale; 0: all values of a message
+  std::int64_t block = 512;  ///< values per scale; 0: all values of a message
   Range range = Range::affine;
   Rounding rounding = Rounding::nearest;
-  bool checksum = true;  ///< whether decoding finds every damage, or only one of the header
+  bool checksum = true;  ///< true if a checksum covers the whole message, false if decoding checks the header only
 
   friend bool operator==(const CodecOptions&, const CodecOptions&) = default;
 };
 
-/// InvalidArgument for options that make no sense, saying what is allowed.
+/// Returns a codec. Throws InvalidArgument for invalid options.
 HOOKLINE_EXPORT CodecPtr make_codec(const CodecOptions& options);
 
-/// The codec of a text such as "fp16", "bf16", "int8(block=512)" or "int4(block=128, rounding=stochastic)".
-/// InvalidArgument for anything else, saying where and what is allowed.
+/// Returns the codec of a spec such as "fp16", "bf16", "int8(block=512)" or "int4(block=128, rounding=stochastic)".
+/// Throws InvalidArgument with the position and the allowed values if the spec is invalid.
 HOOKLINE_EXPORT CodecPtr make_codec(std::string_view text);
 
-/// What a message says of itself.
+/// The contents of a message header.
 struct MessageInfo {
   CodecOptions options;
   std::size_t count = 0;
 };
 
-/// Reads and checks all of a message but its values. InvalidArgument for bytes that are no message, or damaged ones.
+/// Reads the header of a message and verifies the message. Throws InvalidArgument if it is invalid or damaged.
 HOOKLINE_EXPORT MessageInfo describe_message(std::span<const std::byte> message);
 
 }  // namespace hookline

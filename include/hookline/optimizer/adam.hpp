@@ -1,4 +1,4 @@
-// Adam, and Adam with weight decay of its own.
+// Adam and AdamW.
 #pragma once
 
 #include <optional>
@@ -14,12 +14,12 @@ struct AdamOptions {
   double beta1 = 0.9;
   double beta2 = 0.999;
   double eps = 1e-8;
-  std::optional<double> weight_decay = std::nullopt;  ///< where not given, 0 with Adam and 0.01 with AdamW
+  std::optional<double> weight_decay = std::nullopt;  ///< default: 0 for Adam, 0.01 for AdamW
   bool amsgrad = false;
   bool maximize = false;
 };
 
-/// As torch.optim.Adam. Remembers exp_avg, exp_avg_sq and, with amsgrad, max_exp_avg_sq.
+/// torch.optim.Adam. State: exp_avg, exp_avg_sq and, with amsgrad, max_exp_avg_sq.
 class HOOKLINE_EXPORT Adam : public Optimizer {
  public:
   explicit Adam(const AdamOptions& options = {});
@@ -37,7 +37,7 @@ class HOOKLINE_EXPORT Adam : public Optimizer {
   const bool decoupled_ = false;
 };
 
-/// As torch.optim.AdamW: weight decay shrinks the parameters and leaves the gradients alone.
+/// torch.optim.AdamW: Adam with decoupled weight decay.
 class HOOKLINE_EXPORT AdamW final : public Adam {
  public:
   explicit AdamW(const AdamOptions& options = {});

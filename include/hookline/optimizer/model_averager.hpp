@@ -1,4 +1,4 @@
-// Averages the parameters of ranks that train on their own between times.
+// Model averaging for local SGD.
 #pragma once
 
 #include <cstdint>
@@ -12,34 +12,35 @@
 
 namespace hookline {
 
-/// Puts the mean over the ranks of a group in the place of each tensor, in any layout and with dtypes mixed. Small ones
-/// travel together. Every rank of the group calls it with tensors of the same shapes and dtypes, in the same order, and
-/// ends with the same bits: sums in rank order. Returns when all is there.
+/// Replaces each tensor by its mean over the ranks of a group. Tensors may have any layout and different dtypes; small
+/// tensors are packed. A collective call: every rank passes tensors of the same shapes and dtypes in the same order.
+/// Sums are in rank order, so results are bitwise identical on all ranks. Blocks until complete.
 HOOKLINE_EXPORT void average_parameters(ProcessGroup& group, const std::vector<Tensor>& parameters);
 
-/// Counts the steps of a training and averages in some of them. Every rank of the group makes one with the same
-/// arguments and calls average_parameters once a step, behind the optimizer.
+/// The base class of model averagers, which average parameters on a schedule of training steps. Every rank creates one
+/// with the same arguments and calls average_parameters() once per step, after the optimizer.
 class HOOKLINE_EXPORT ModelAverager {
  public:
   ModelAverager(const ModelAverager&) = delete;
   ModelAverager& operator=(const ModelAverager&) = delete;
   virtual ~ModelAverager();
 
-  /// Whether it averaged; throws what the group's operations fail with. The step is counted in the end.
+  /// Averages if the schedule says so, then increments step(). Returns true if it averaged. Throws the errors of the
+  /// group's operations.
   bool average_parameters(const std::vector<Tensor>& parameters);
 
-  /// How many steps were counted; a run that is resumed sets it.
+  /// The number of steps so far; set it when resuming a run.
   std::uint64_t step() const noexcept { return step_; }
   void set_step(std::uint64_t step) noexcept { step_ = step; }
   std::uint64_t warmup_steps() const noexcept { return warmup_steps_; }
   const std::shared_ptr<ProcessGroup>& group() const noexcept { return group_; }
 
  protected:
-  /// InvalidArgument for a negative warm-up, or no group.
+  /// Throws InvalidArgument for a negative warmup_steps or a null group.
   ModelAverager(std::int64_t warmup_steps, std::shared_ptr<ProcessGroup> group);
 
  private:
-  /// The ranks to average over in a step behind the warm-up, or null.
+  /// Returns the group to average over in a step after the warmup, or null.
   virtual ProcessGroup* group_in(std::uint64_t step) const = 0;
 
   const std::uint64_t warmup_steps_;
@@ -47,10 +48,10 @@ class HOOKLINE_EXPORT ModelAverager {
   std::uint64_t step_ = 0;
 };
 
-/// In the first step behind the warm-up, and every `period` steps from there on.
+/// Averages in the first step after the warmup and every `period` steps from there.
 class HOOKLINE_EXPORT PeriodicModelAverager : public ModelAverager {
  public:
-  /// InvalidArgument for a period below 1.
+  /// Throws InvalidArgument for a period below 1.
   PeriodicModelAverager(std::int64_t period, std::int64_t warmup_steps, std::shared_ptr<ProcessGroup> group);
   std::uint64_t period() const noexcept { return period_; }
 
@@ -59,15 +60,16 @@ class HOOKLINE_EXPORT PeriodicModelAverager : public ModelAverager {
   const std::uint64_t period_;
 };
 
-/// Averages over groups of several sizes: in a step whose number several periods divide, over the group of the largest.
+/// Averages over groups of several sizes. In each step, the largest period that divides the step number determines the
+/// group.
 class HOOKLINE_EXPORT HierarchicalModelAverager : public ModelAverager {
  public:
   struct Level {
     std::int64_t period;
-    int group_size;  ///< ranks one behind the other
+    int group_size;  ///< number of consecutive ranks
   };
-  /// Makes the smaller groups, so every rank of the group must call it. InvalidArgument where there are no levels,
-  /// periods are not positive and growing, sizes do not divide the group's, or the last one is not the group's.
+  /// Creates the subgroups; a collective call. Throws InvalidArgument unless there is a level, the periods are positive
+  /// and ascending, each group size divides the size of the group, and the last one equals it.
   HierarchicalModelAverager(const std::vector<Level>& levels, std::int64_t warmup_steps,
                             const std::shared_ptr<ProcessGroup>& whole);
   const std::vector<std::pair<std::uint64_t, std::shared_ptr<ProcessGroup>>>& period_groups() const noexcept {

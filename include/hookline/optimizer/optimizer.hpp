@@ -1,4 +1,4 @@
-// Steps parameters by their gradients, and remembers what it must of each.
+// Optimizer: the base class of optimizers with per-parameter state.
 #pragma once
 
 #include <cstddef>
@@ -21,92 +21,93 @@ namespace hookline {
 class StateReader;
 class StateWriter;
 
-/// A parameter with its gradient, of the same shape and dtype. What is remembered of it goes by its name.
+/// A parameter and its gradient, of the same shape and dtype. The name identifies the parameter's state.
 struct NamedGradient {
   std::string name;
   Tensor parameter;
   Tensor gradient;
 };
 
-/// What an optimizer remembers of a parameter, under the names that torch.optim has for it.
+/// The state of a parameter, with the names of torch.optim.
 struct ParameterState {
-  std::uint64_t step = 0;  ///< how often it was stepped
+  std::uint64_t step = 0;  ///< number of steps taken
   std::map<std::string, Tensor> tensors = {};
 };
 
-/// The optimizers of torch.optim on float32 and float64 parameters in any layout; see SGD, Adam and AdamW. Different
-/// parameters may be stepped by several threads at once; everything else is for one thread at a time.
+/// The base class of SGD, Adam and AdamW, which follow torch.optim. Parameters are float32 or float64 in any layout.
+/// step() may run concurrently for different parameters; all other calls need external synchronization.
 class HOOKLINE_EXPORT Optimizer {
  public:
-  using Options = std::map<std::string, double>;  ///< truth values are 0 or 1
+  using Options = std::map<std::string, double>;  ///< booleans are 0 or 1
 
   explicit Optimizer(std::string name);
   Optimizer(const Optimizer&) = delete;
   Optimizer& operator=(const Optimizer&) = delete;
   virtual ~Optimizer();
 
-  /// Changes the parameter in place; the gradient, multiplied by `scale`, stays as it is. InvalidArgument for shapes or
-  /// dtypes that differ, a read-only parameter, and a name under which a parameter of another shape is remembered;
-  /// Unsupported for dtypes other than float32 and float64.
+  /// Updates the parameter in place by `gradient` times `scale`; the gradient is not modified. Throws InvalidArgument
+  /// for different shapes or dtypes, a read-only parameter, and state of another shape under this name; Unsupported for
+  /// dtypes other than float32 and float64.
   void step(const std::string& name, const Tensor& parameter, const Tensor& gradient, double scale = 1);
   void step(const std::vector<NamedGradient>& all, double scale = 1);
 
   /// "sgd", "adam" or "adamw".
   const std::string& name() const noexcept { return name_; }
   virtual Options options() const = 0;
-  /// Other values for some of them, from the next step on: InvalidArgument where there is no such option, or it cannot
-  /// have that value. Nothing has changed then.
+  /// Changes some of the options from the next step on. Throws InvalidArgument, without a change, for unknown options
+  /// or invalid values.
   void set_options(const Options& some);
   double lr() const { return options().at("lr"); }
   void set_lr(double lr) { set_options({{"lr", lr}}); }
-  /// What make_optimizer makes the same of: "sgd(lr=0.1, momentum=0.9)".
+  /// Returns the spec that make_optimizer accepts: "sgd(lr=0.1, momentum=0.9)".
   std::string text() const;
 
-  /// Copies of what is remembered, and putting it in place. InvalidArgument naming what does not belong here.
+  /// Returns a copy of the state of all parameters, or replaces it. set_state() throws InvalidArgument for tensors that
+  /// do not belong to this optimizer.
   std::map<std::string, ParameterState> state() const;
   void set_state(const std::map<std::string, ParameterState>& state);
 
-  /// Options and state. InvalidArgument for those of another optimizer.
+  /// Writes or reads options and state. load() throws InvalidArgument for those of another optimizer.
   void save(StateWriter& to) const;
   void load(StateReader& from);
 
  protected:
-  /// What is remembered of one parameter; a tensor is made when it is first needed.
+  /// The state of one parameter. Tensors are allocated on first use.
   struct Slot {
-    std::uint64_t step = 0;  ///< that of the step under way
+    std::uint64_t step = 0;  ///< number of the current step, from 1
     std::vector<std::optional<Tensor>> tensors;
   };
-  /// The arrays of a step, contiguous, of one dtype.
+  /// The contiguous arrays of a step.
   struct Arrays {
     DType dtype;
     std::byte* parameters;
     const std::byte* gradients;
     std::size_t count;
-    const Tensor& like;  ///< the parameter, for its shape
+    const Tensor& like;  ///< provides the shape of new state tensors
   };
 
-  /// The tensor's memory, zero where it was not there.
+  /// Returns the memory of a state tensor; allocates it with zeros on first use.
   static std::byte* tensor_of(Slot& slot, std::size_t number, const Arrays& arrays);
 
  private:
-  virtual void assign(const Options& all) = 0;  ///< checks them first
+  virtual void assign(const Options& all) = 0;  ///< validates them first
   virtual const std::vector<std::string>& state_names() const = 0;
   virtual void apply(Slot& slot, const Arrays& arrays, double scale) = 0;
 
   Slot& slot_of(const std::string& name, const Tensor& parameter);
 
   const std::string name_;
-  mutable std::mutex mutex_;  ///< of the map, not of what is in it
+  mutable std::mutex mutex_;  ///< protects the map, not the slots
   std::unordered_map<std::string, std::unique_ptr<Slot>> slots_;
 };
 
 using OptimizerPtr = std::shared_ptr<Optimizer>;
 
-/// The optimizer of a text, with options in parentheses: "sgd(lr=0.1, momentum=0.9)", "adamw". InvalidArgument listing
-/// what there is for names and options that do not exist.
+/// Returns the optimizer of a spec such as "sgd(lr=0.1, momentum=0.9)" or "adamw". Throws InvalidArgument, listing the
+/// known ones, for unknown names and options.
 HOOKLINE_EXPORT OptimizerPtr make_optimizer(std::string_view text);
 
-/// Options and state as bytes, and back.
+/// Saves options and state as bytes, and restores them.
 HOOKLINE_EXPORT std::vector<std::byte> save_state(const Optimizer& optimizer);
 HOOKLINE_EXPORT void load_state(Optimizer& optimizer, std::span<const std::byte> state);
 

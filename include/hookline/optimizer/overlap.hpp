@@ -1,4 +1,4 @@
-// Steps the parameters of a bucket as soon as it is reduced, while later buckets are still communicating.
+// Overlapped optimizer: steps the parameters of a bucket while later buckets are still being reduced.
 #pragma once
 
 #include <functional>
@@ -13,29 +13,31 @@
 namespace hookline {
 
 struct OverlapOptions {
-  /// Scales the gradients such that the norm of all of them together is at most this, as clip_grad_norm_ does. No
-  /// parameter is stepped then before the whole gradient is there.
+  /// Clips the global gradient norm, like torch.nn.utils.clip_grad_norm_. All steps are then deferred until the whole
+  /// gradient is reduced.
   std::optional<double> clip_norm = std::nullopt;
 };
 
-/// Runs `inner`, then steps the bucket's parameters by the result, on a thread of the hook's own: a gradient is marked
-/// when the backward pass needs its parameter no more. When finalize() returns, all parameters are stepped; the
-/// gradients hold the means, not clipped. Parameters that no rank has a gradient for are left alone; with
-/// find_unused_parameters nobody knows them before the end, so the steps wait for it. PyTorch's DistributedDataParallel
-/// does not tell its hooks: there they are stepped by zeros. Under no_sync nothing is stepped. Ranks that have joined
-/// step like the others.
+/// Returns a hook that runs `inner` and then steps the bucket's parameters with the result, on a worker thread. A
+/// gradient must be marked ready only when the backward pass no longer needs its parameter. When finalize() returns,
+/// all parameters are stepped, and the gradients hold the unclipped means. If finalize() throws, some parameters may be
+/// stepped and others not.
 ///
-/// What the optimizer remembers goes by the parameters' names: it may be wrapped around another hook between two steps.
-/// Saved states hold it too. Where finalize() throws, some parameters may be stepped and others not. Sparse gradients
-/// are Unsupported. InvalidArgument for a norm that is no number larger than 0.
+/// Globally unused parameters are not stepped; with find_unused_parameters all steps are deferred to the end of the
+/// step, when the unused ones are known. PyTorch's DistributedDataParallel does not report them to hooks, so they are
+/// stepped with zeros there. No steps under no_sync. Joined ranks step like the others.
+///
+/// Optimizer state is keyed by parameter names, so the optimizer may be wrapped around another hook between steps.
+/// Saved hook states include it. Throws InvalidArgument unless clip_norm is positive and finite. The hook throws
+/// Unsupported for sparse gradients.
 HOOKLINE_EXPORT HookPtr overlap(HookPtr inner, OptimizerPtr optimizer, const OverlapOptions& options = {});
 
-/// Steps the parameters of a bucket, whose buffer holds the reduced gradients; parameters that nobody used are not in
-/// it. Called for one bucket after another, in any order, in the thread that completes the inner hook, or in that of
-/// finalize(). It may change the gradients.
+/// A callback that steps the parameters of a bucket whose buffer holds the reduced gradients, without globally unused
+/// parameters. Called for one bucket at a time, in any order, on the thread that completes the inner hook or calls
+/// finalize(). It may modify the gradients.
 using BucketStep = std::function<Future<void>(GradBucket bucket)>;
 
-/// The same with steps of any kind. Where clip_norm clips, they get a scaled copy of the gradients.
+/// As above with a callback instead of an optimizer. If clip_norm clips, it receives a scaled copy of the gradients.
 HOOKLINE_EXPORT HookPtr overlap(HookPtr inner, BucketStep step, const std::string& name,
                                 const OverlapOptions& options = {});
 

@@ -1,4 +1,4 @@
-// An optimizer whose parameters are averaged over ranks now and then.
+// PostLocalSGDOptimizer: an optimizer combined with a model averager.
 #pragma once
 
 #include <memory>
@@ -10,10 +10,11 @@
 
 namespace hookline {
 
-/// Steps, then averages where it is due. Goes with PostLocalSGDHook, whose start is the averager's warm-up.
+/// Steps the parameters, then runs the model averager. For use with PostLocalSGDHook, whose start iteration should
+/// equal the averager's warmup_steps.
 class HOOKLINE_EXPORT PostLocalSGDOptimizer {
  public:
-  /// InvalidArgument where one of them is null.
+  /// Throws InvalidArgument if an argument is null.
   PostLocalSGDOptimizer(OptimizerPtr optimizer, std::shared_ptr<ModelAverager> averager);
 
   void step(const std::vector<NamedGradient>& all);
@@ -21,7 +22,7 @@ class HOOKLINE_EXPORT PostLocalSGDOptimizer {
   const OptimizerPtr& optimizer() const noexcept { return optimizer_; }
   const std::shared_ptr<ModelAverager>& averager() const noexcept { return averager_; }
 
-  /// The optimizer's state and the averager's counter.
+  /// Writes or reads the optimizer's options and state and the averager's step counter.
   void save(StateWriter& to) const;
   void load(StateReader& from);
 

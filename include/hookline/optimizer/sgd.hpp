@@ -1,4 +1,4 @@
-// Stochastic gradient descent.
+// SGD with momentum.
 #pragma once
 
 #include <string>
@@ -17,10 +17,10 @@ struct SGDOptions {
   bool maximize = false;
 };
 
-/// As torch.optim.SGD. Remembers a momentum_buffer where there is a momentum.
+/// torch.optim.SGD. State: momentum_buffer, if momentum is not 0.
 class HOOKLINE_EXPORT SGD final : public Optimizer {
  public:
-  /// InvalidArgument for values that are out of range, here and below.
+  /// Throws InvalidArgument for values that are out of range, like set_options().
   explicit SGD(const SGDOptions& options = {});
   Options options() const override;
 

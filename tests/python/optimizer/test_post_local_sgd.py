@@ -243,8 +243,8 @@ def test_bad_input(ranks):
             (None, "``period_group_size_dict`` must not be empty."),
             ({}, "``period_group_size_dict`` must not be empty."),
             ({0: 1}, "must be a positive value"),
-            ({3: 1, 2: 1}, "must grow, and 2 comes behind 3"),
-            ({2: 2}, "divides the 1 ranks"),
+            ({3: 1, 2: 1}, "must be ascending: 2 follows 3"),
+            ({2: 2}, "must divide the 1 ranks"),
         ]:
             with pytest.raises(ValueError, match=text):
                 hl.HierarchicalModelAverager(levels, process_group=group)
