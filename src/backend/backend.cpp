@@ -1,4 +1,4 @@
-// The backend seam, and the names of the operations.
+// Destructors of the Backend interfaces; the names of the operations.
 #include <hookline/backend/backend.hpp>
 
 #include <array>

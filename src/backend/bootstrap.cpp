@@ -1,4 +1,4 @@
-// Watching processes, the parent group and the store while a group is being made.
+// Polls processes, the parent group and the store for failures while a group is being created.
 #include "backend/bootstrap.hpp"
 
 #include <fcntl.h>
@@ -31,10 +31,10 @@ using std::chrono::milliseconds;
 thread_local Bootstrap* current = nullptr;
 
 constexpr Milliseconds kFirstLook{50};
-constexpr Milliseconds kLook{100};       // between looks at processes and the parent group
-constexpr Milliseconds kStoreLook{200};  // between looks at the store, in a small group
+constexpr Milliseconds kLook{100};       // between polls of processes and the parent group
+constexpr Milliseconds kStoreLook{200};  // between polls of the store, in a small group
 constexpr Milliseconds kMostStoreLook{600};
-// A connection may close before the process that had it has ended: 61 ms for one of 512 MB.
+// A dying process closes its connections before its pidfd becomes readable: 61 ms before for a process of 512 MB.
 constexpr Milliseconds kLinger{500};
 
 constexpr const char* kCount = "count";
@@ -42,8 +42,8 @@ constexpr const char* kDone = "done";
 constexpr const char* kFailed = "failed";
 std::string process_key(std::int64_t i) { return fmt::format("process/{}", i); }
 
-// Field 22 of /proc/<pid>/stat; the name, field 2, may hold spaces and parentheses. Empty where there is no such
-// process.
+// Returns field 22 of /proc/<pid>/stat; empty if the process does not exist. Field 2, the name, may contain spaces and
+// parentheses.
 std::string start_time(pid_t pid) {
   const core::Descriptor file(::open(fmt::format("/proc/{}/stat", pid).c_str(), O_RDONLY | O_CLOEXEC));
   std::array<char, 1024> text = {};
@@ -74,7 +74,7 @@ bool read_number(std::string_view text, int& number) {
   return error == std::errc() && end == text.data() + text.size();
 }
 
-// What a rank publishes: a kind, ranks and a text, one a line.
+// A published failure has three lines: kind, ranks, text.
 constexpr std::string_view kLost = "PeerLost";
 constexpr std::string_view kTimeout = "Timeout";
 constexpr std::string_view kGaveUp = "Aborted";
@@ -151,8 +151,8 @@ void Bootstrap::announce_process() {
                       fmt::format("{} {} {} {}", options_.rank, host_, ::getpid(), start_time(::getpid())));
 }
 
-// Reads the processes that came since the last look. One whose rank died between its two writes has no value: it is
-// left out once a later one is there.
+// Reads the processes announced since the last poll. A rank that died between its two writes left no value: it is
+// skipped.
 void Bootstrap::learn_processes() {
   const std::int64_t size = options_.size;
   if (options_.dead || known_ >= size) return;
@@ -164,7 +164,7 @@ void Bootstrap::learn_processes() {
   if (!place.check(keys)) {
     std::erase_if(keys, [&](const std::string& key) { return !place.check({key}); });
     for (const std::string& key : keys) watch(place.get(key));
-    return;  // those that were read are read again: each process is watched once
+    return;  // the next poll reads these keys again; watch_process() ignores duplicates
   }
   for (const std::string& process : place.multi_get(keys)) watch(process);
   known_ = count;
@@ -179,15 +179,15 @@ void Bootstrap::watch(const std::string& process) {
   const auto same = [&](const Process& p) { return p.rank == rank; };
   if (std::any_of(processes_.begin(), processes_.end(), same)) return;
   core::Descriptor pidfd(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
-  if (!pidfd && errno != ESRCH) return;  // not to be watched: no descriptor left, or a sandbox
-  if (pidfd && start_time(pid) != fields[3]) pidfd = core::Descriptor();  // the number is another process's by now
+  if (!pidfd && errno != ESRCH) return;  // cannot be watched: out of descriptors, or a sandbox
+  if (pidfd && start_time(pid) != fields[3]) pidfd = core::Descriptor();  // the pid was reused: the process is dead
   processes_.push_back({rank, std::move(pidfd)});
 }
 
 std::vector<int> Bootstrap::find_dead(Milliseconds wait) const {
   std::vector<int> dead;
   if (options_.dead) {
-    for (const int rank : options_.dead()) {  // which may be of the parent group alone
+    for (const int rank : options_.dead()) {  // may contain ranks that are not members of the new group
       if (std::find(options_.members.begin(), options_.members.end(), rank) != options_.members.end())
         dead.push_back(rank);
     }
@@ -207,7 +207,7 @@ std::vector<int> Bootstrap::find_dead(Milliseconds wait) const {
   return dead;
 }
 
-// A store that is lost is no news here: the wait that looks around, or its caller, gets that error itself.
+// Ignores errors of the store: the wait that polls, or its caller, gets the same error itself.
 void Bootstrap::look(bool at_store, Milliseconds wait) {
   if (at_store && options_.place) {
     try {
@@ -231,7 +231,8 @@ void Bootstrap::look_at_failed() {
   decide(failed);
 }
 
-// The first rank that publishes decides for all: a survivor that ends soon looks dead to those that look later.
+// The first published failure is the failure of all ranks: a survivor that exits soon looks dead to ranks that poll
+// later.
 void Bootstrap::lose(const std::vector<int>& dead) {
   std::string failed = encode(kLost, dead, "");
   if (options_.place) {
@@ -257,7 +258,7 @@ void Bootstrap::decide(const std::string& failed) {
     }
   }
   if (kind == kLost) {
-    text = text.empty() ? fmt::format("{}: rank {} died while the group was being made; make a new group without it",
+    text = text.empty() ? fmt::format("{}: rank {} died during group creation. Make a new group without it.",
                                       context(), fmt::join(ranks, ", "))
                         : fmt::format("{}: {}", context(), text);
     decided_ = std::make_exception_ptr(PeerLost(text, ranks));
@@ -288,11 +289,11 @@ void Bootstrap::publish(const std::exception_ptr& error) {
   try {
     set_once(*options_.place, kFailed, failed);
   } catch (const Error&) {
-    // The others learn of it when their time is up.
+    // The other ranks fail at their timeout.
   }
 }
 
-// Symptoms of a death come before its proof: a closed socket before the end of the process.
+// Waits up to the grace period for proof of a death: a socket closes before the process has exited.
 std::exception_ptr Bootstrap::explain(const std::exception_ptr& error) {
   if (decided_) return decided_;
   Milliseconds linger{0};
@@ -349,7 +350,7 @@ void Bootstrap::finish() {
     for (const char* const key : {kCount, kFailed, kDone}) place.delete_key(key);
     if (options_.clean) options_.clean();
   } catch (const Error&) {
-    // The group is made, and the rank that serves the store may have ended since.
+    // The group exists; the rank that serves the store may have exited.
   }
 }
 

@@ -1,20 +1,18 @@
-// Failure detection while a group is being made, before the group itself can detect anything.
+// Failure detection while a group is being created, before the group's own failure detector runs.
 //
-// A rank learns of a death in one of these ways, whichever comes first:
+// A rank detects a death through the first of these sources that reports it:
 //   - new_group and split: the parent group's failure detector (Backend::dead_ranks: robust mutexes and pidfds of shm,
-//     connections of the engines), for ranks on all hosts;
-//   - init_process_group: a pidfd of each process on the same host. Each rank leaves its pid and start time in the
-//   store
-//     before anything else, and opens the pidfds of the others once it has to wait;
-//   - both: what another rank left in the store under "failed". The first rank that learns of a death writes it there,
-//     for ranks on other hosts, and so that all ranks name the same rank. A rank that gives up for another reason
-//     writes that.
-// A rank alone on its host that dies in init_process_group leaves no witness: its launcher ends the job (hookline run,
-// torchrun), or the others time out.
+//     connections of the transports), for ranks on all hosts;
+//   - init_process_group: a pidfd of each process on the same host. Each rank first publishes its pid and start time in
+//     the store, and opens the pidfds of the other ranks when it has to wait;
+//   - both: the key "failed" in the store. The first rank that detects a death publishes it there, for ranks on other
+//     hosts, so that all ranks name the same dead rank. A rank that fails for another reason publishes that reason.
+// No rank detects the death of a rank that is alone on its host in init_process_group: the launcher ends the job
+// (hookline run, torchrun), or the other ranks time out.
 //
-// All state of a Bootstrap belongs to the thread that makes the group. Keys in the store: "count" and "done" only grow
-// (add); "process/<i>" is written once, by the rank that got i from "count"; "failed" is written once. The last rank
-// that is done removes them.
+// All state of a Bootstrap belongs to the thread that creates the group. Keys in the store: "count" and "done" only
+// grow (add); "process/<i>" is written once, by the rank that got i from "count"; "failed" is written once. The last
+// rank that finishes deletes them.
 #pragma once
 
 #include <exception>
@@ -31,18 +29,21 @@
 
 namespace hookline::backend {
 
-/// How long a wait may last before it calls check_bootstrap(): shorter at first, longer where many ranks share a store.
+/// Returns the maximum time between two calls of check_bootstrap() in a wait: short at first, longer for large groups,
+/// whose ranks share one store.
 HOOKLINE_EXPORT Milliseconds bootstrap_period();
 
-/// Throws where the group that this thread makes cannot come to be: PeerLost naming dead ranks, or the error that
-/// another rank published. Also calls check_interrupt(). Cheap; every wait calls it about ten times a second.
+/// Throws if the group that this thread creates has failed: PeerLost naming dead ranks, or the error that another rank
+/// published. Also calls check_interrupt(). Cheap; every wait calls it about ten times per second.
 HOOKLINE_EXPORT void check_bootstrap();
 
-/// Returns the global rank of a rank of the group that this thread makes, as errors name it; `rank` itself outside.
+/// Returns the global rank of a rank of the group that this thread creates, for use in errors. Returns `rank` itself if
+/// this thread creates no group.
 HOOKLINE_EXPORT int global_rank(int rank);
 HOOKLINE_EXPORT std::vector<int> global_ranks(const std::vector<int>& ranks);
 
-/// While it lives, the thread makes a part of the group: ranks are those of the part, whose global ranks these are.
+/// Scope in which this thread creates a subgroup of the group: ranks are subgroup ranks, and `members` maps them to
+/// global ranks.
 class PartScope {
  public:
   explicit PartScope(std::vector<int> members);
@@ -55,18 +56,18 @@ class PartScope {
 };
 
 struct BootstrapOptions {
-  std::string operation;         ///< for messages
-  int rank = 0;                  ///< of this process, global
-  int size = 1;                  ///< of the group that is made
-  std::vector<int> members;      ///< global ranks by rank of that group; empty: its ranks are global
-  std::shared_ptr<Store> place;  ///< for this group alone; null: deaths are not published
-  /// Returns the dead global ranks that a parent group knows of; null: processes are watched through `place`.
+  std::string operation;         ///< name for error messages
+  int rank = 0;                  ///< global rank of this process
+  int size = 1;                  ///< size of the new group
+  std::vector<int> members;      ///< global ranks by rank of the new group; empty: its ranks are global
+  std::shared_ptr<Store> place;  ///< used by this group only; null: deaths are not published
+  /// Returns the dead global ranks that the parent group detected; null: watch processes announced in `store`.
   std::function<std::vector<int>()> dead = nullptr;
-  int store_rank = -1;                    ///< the global rank whose process serves the store; -1: none does
-  std::function<void()> clean = nullptr;  ///< removes other keys, on the last rank whose group is made
+  int store_rank = -1;                    ///< global rank of the process that serves the store; -1: no rank
+  std::function<void()> clean = nullptr;  ///< deletes other keys; called on the last rank that finishes
 };
 
-/// One attempt of this thread at making a group. It is the current one while it lives.
+/// One attempt of this thread to create a group. Registers itself as the thread's current Bootstrap while it lives.
 class Bootstrap {
  public:
   explicit Bootstrap(BootstrapOptions options);
@@ -74,8 +75,8 @@ class Bootstrap {
   Bootstrap& operator=(const Bootstrap&) = delete;
   ~Bootstrap();
 
-  /// Runs `make` and returns its result. Where it throws, publishes the failure and throws an error that names the dead
-  /// rank, if a death is the reason, with what was thrown as its cause.
+  /// Runs `make` and returns its result. If `make` throws, publishes the failure and rethrows; if a rank died, throws a
+  /// PeerLost that names it, with the original error as its cause.
   template <class F>
   auto run(F make) {
     try {
@@ -95,7 +96,7 @@ class Bootstrap {
 
   struct Process {
     int rank;
-    core::Descriptor pidfd;  ///< empty: it was gone when this rank wanted to watch it
+    core::Descriptor pidfd;  ///< empty: the process had exited before this rank opened a pidfd
   };
 
   void announce_process();
@@ -112,15 +113,15 @@ class Bootstrap {
   std::string context() const;
 
   BootstrapOptions options_;
-  std::vector<int> part_;  ///< global ranks by rank of the part that is being made
+  std::vector<int> part_;  ///< global ranks by rank of the subgroup being created
   Bootstrap* const outer_;
   const Clock::time_point started_;
   Clock::time_point next_look_;
   Clock::time_point next_store_look_;
   std::string host_;
   std::vector<Process> processes_;
-  std::int64_t known_ = 0;      ///< processes that were read from the store, on all hosts
-  std::exception_ptr decided_;  ///< what this rank threw because a rank is dead or has failed
+  std::int64_t known_ = 0;      ///< processes read from the store, on all hosts
+  std::exception_ptr decided_;  ///< the error thrown because a rank died or failed
 };
 
 }  // namespace hookline::backend

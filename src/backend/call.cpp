@@ -1,4 +1,4 @@
-// Putting a rank's call down, comparing those of all ranks, and saying them in words.
+// Builds, compares and describes the signatures of calls.
 #include "backend/call.hpp"
 
 #include <bit>
@@ -27,8 +27,7 @@ Call call_of(const Collective& collective, const Parts& parts) {
   call.root = collective.root;
   if (parts.motion != Motion::alltoall) {
     call.count = parts.block_bytes / size_of(parts.dtype);
-    // How many elements each tensor of a list has. The one side that every rank has is looked at: ranks other
-    // than the root have no list in gather and scatter.
+    // The hash covers the side that every rank has: in gather and scatter, only the root has a list.
     const bool many_out = parts.motion == Motion::scatter || parts.motion == Motion::reduce_scatter;
     call.layout = core::kHashOfNothing;
     for (const Tensor& t : many_out ? collective.outputs : sources(collective)) {
@@ -61,7 +60,7 @@ namespace {
 bool same(const Call& a, const Call& b) {
   return a.type == b.type && a.dtype == b.dtype && a.reduce == b.reduce && a.root == b.root && a.count == b.count &&
          a.layout == b.layout && a.note == b.note &&
-         std::bit_cast<std::uint64_t>(a.factor) == std::bit_cast<std::uint64_t>(b.factor);  // NaN is like itself
+         std::bit_cast<std::uint64_t>(a.factor) == std::bit_cast<std::uint64_t>(b.factor);  // NaN equals itself
 }
 
 }  // namespace
@@ -81,7 +80,7 @@ std::string difference(const Call* calls, int size) {
     text += fmt::format("{}rank {}: {}", r ? "; " : "", r, describe(calls[r]));
     same_words = same_words && describe(calls[r]) == describe(calls[0]);
   }
-  return same_words ? text + "; cut into tensors of different sizes" : text;
+  return same_words ? text + "; the sizes of the tensors in the list differ" : text;
 }
 
 std::string read_splits(const std::vector<const std::byte*>& posted, std::vector<std::uint64_t>& splits,
@@ -101,11 +100,11 @@ std::string read_splits(const std::vector<const std::byte*>& posted, std::vector
       const std::uint64_t expected = taken[to * ranks + from];
       if (given != expected) {
         differing = {static_cast<int>(from), static_cast<int>(to)};
-        return fmt::format("rank {} gives {} bytes to rank {}, which expects {}", from, given, to, expected);
+        return fmt::format("rank {} sends {} bytes to rank {}, which expects {} bytes", from, given, to, expected);
       }
       if (__builtin_add_overflow(sum, given, &sum)) {
         differing = {static_cast<int>(from)};
-        return fmt::format("rank {} gives more than there can be", from);
+        return fmt::format("rank {} passed input splits whose sum overflows", from);
       }
     }
   }

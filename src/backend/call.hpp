@@ -1,4 +1,4 @@
-// What a rank calls, as the others compare it with theirs before any byte moves.
+// The signature of a rank's call, which all ranks compare before they move data.
 #pragma once
 
 #include <cstddef>
@@ -14,36 +14,37 @@ inline constexpr std::size_t kCacheLine = 64;
 
 struct Parts;
 
-/// What a rank calls, posted before any byte of an operation moves and compared by everybody.
+/// The signature of an operation: type, dtype, sizes, op and tag. Each rank posts it before it moves data; each rank
+/// compares all signatures.
 struct Call {
   std::uint8_t type = 0;
   std::uint8_t dtype = 0;
   std::uint8_t reduce = 0;
-  std::uint8_t sources_shared = 0;  ///< what the peers read of this rank lies in its shared region, at `offset`
+  std::uint8_t sources_shared = 0;  ///< 1 if the peers can read the inputs in shared memory, at `shared_offset`
   std::int32_t root = 0;
   std::uint64_t count = 0;   ///< elements
-  std::uint64_t layout = 0;  ///< a hash of how the elements are cut into tensors
+  std::uint64_t layout = 0;  ///< hash of the tensor sizes
   double factor = 0;
   std::uint64_t offset = 0;
-  std::uint32_t first_page = 0;  ///< of the buffer that `offset` lies in, and how many it has
-  std::uint32_t pages = 0;
+  std::uint32_t first_page = 0;  ///< first page of the buffer that contains `shared_offset`
+  std::uint32_t pages = 0;       ///< pages of that buffer
   std::uint64_t note = 0;
 };
 static_assert(sizeof(Call) == 56);
 
-/// What this rank posts for others to compare with theirs; the shared offset is left to the caller.
+/// Returns the signature of this rank's call, without the location of shared inputs.
 Call call_of(const Collective& collective, const Parts& parts);
 
-/// Lists what each rank called where they differ; empty where all agree.
+/// Returns a text that lists each rank's call if they differ, else an empty string.
 std::string difference(const Call* calls, int size);
-/// Returns the ranks whose calls differ from the call that most ranks made; between equally many, the lowest rank's.
+/// Returns the ranks whose signatures differ from the majority's; a tie goes to the signature of the lowest rank.
 std::vector<int> differing_ranks(const Call* calls, int size);
-/// Reads what the ranks of an alltoall posted, each how many bytes go to each rank and then how many come from each:
-/// splits[from * size + to]. The first pair of ranks that disagree, or a rank whose sum is no size, in words and in
-/// `differing`; empty where all is well.
+/// Reads the splits that the ranks of an alltoall posted: bytes sent to each rank, then bytes expected from each rank.
+/// Sets splits[from * size + to]. Returns a text that describes the first pair of ranks that disagree, or a rank whose
+/// sum overflows, and sets `differing` to these ranks; returns an empty string if all splits are consistent.
 std::string read_splits(const std::vector<const std::byte*>& posted, std::vector<std::uint64_t>& splits,
                         std::vector<int>& differing);
-/// One call in words: "allreduce of 1000 float32, sum".
+/// Describes a call for messages: "allreduce of 1000 float32, sum".
 std::string describe(const Call& call);
 
 }  // namespace hookline::backend

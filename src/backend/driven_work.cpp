@@ -1,4 +1,4 @@
-// Waiting for an operation drives it; its end runs what was attached to it.
+// OpWork: waiting drives the operation; completion runs its callbacks.
 #include "backend/driven_work.hpp"
 
 #include <algorithm>
@@ -25,7 +25,7 @@ void DrivenWork::wait(std::optional<Milliseconds> timeout) {
 }
 
 Future<std::vector<Tensor>> DrivenWork::get_future() {
-  refuse_in_forked_child("get_future");  // of what is over, too: the thread that would complete it is not here
+  refuse_in_forked_child("get_future");  // even if done: the worker thread does not exist in a forked child
   Promise<std::vector<Tensor>> promise;
   Future<std::vector<Tensor>> future = promise.get_future();
   Task task([promise = std::move(promise), work = shared_from_this()]() mutable {

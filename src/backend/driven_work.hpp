@@ -1,4 +1,4 @@
-// What operations that are driven by whoever waits have in common: being waited for, and being over.
+// OpWork: the base of operations that the waiting thread drives.
 #pragma once
 
 #include <atomic>
@@ -9,7 +9,7 @@
 
 namespace hookline::backend {
 
-/// Pending, then over, once. Anybody may wait, and drives meanwhile.
+/// A Work that changes once from pending to done. Each thread that waits drives it.
 class DrivenWork : public Work {
  public:
   DrivenWork(Milliseconds timeout, Collective&& collective);
@@ -28,30 +28,32 @@ class DrivenWork : public Work {
   const Collective& collective() const noexcept { return collective_; }
   bool over() const noexcept { return over_.load(std::memory_order_acquire); }
   Clock::time_point deadline() const noexcept { return deadline_.load(std::memory_order_relaxed); }
-  /// Brings the deadline forward; a later one changes nothing.
+  /// Moves the deadline to an earlier time; ignores a later one.
   void shorten(Clock::time_point deadline) noexcept;
 
-  /// Ends it, well or with an error, and has its tasks run. By the one who drives it, or who has taken it from all.
+  /// Completes the operation, with an error if not null, and runs its callbacks. Call once, from the thread that drives
+  /// the operation or removed it from its queue.
   void complete(std::exception_ptr error);
 
-  /// The operation in words: "allreduce of 1000 float32, sum (number 3)".
+  /// Describes the operation for messages: "allreduce of 1000 float32, sum (number 3)".
   virtual std::string describe() const = 0;
 
  private:
   virtual void refuse_in_forked_child(std::string_view call) const = 0;
-  /// Returns when it is over, which it is at its deadline at the latest.
+  /// Drives the operation and returns when it is done, at its deadline at the latest.
   virtual void drive() = 0;
-  /// Sees without waiting whether it got on.
+  /// Makes progress without blocking.
   virtual void look() = 0;
-  /// Has somebody see to it soon, as nobody may ever wait for it.
+  /// Wakes a background thread to drive the operation, because no thread may wait for it.
   virtual void hurry() = 0;
-  /// Runs a task on the group's worker.
+  /// Runs a task on the group's worker thread.
   virtual void hand_over(Task task) = 0;
-  /// It is over; others of this rank may sleep over it.
+  /// Wakes the threads of this rank that wait for the operation.
   virtual void announce() noexcept {}
 
-  /// Takes the task, unless it is over already. Who attaches says so before looking at over_, and complete() looks
-  /// after setting it: one of them sees the other, and most operations never take the mutex.
+  /// Adds the callback and returns true; returns false if the operation is done. Dekker handshake, all seq_cst: this
+  /// function stores has_callbacks_, then loads done_; complete() stores done_, then loads has_callbacks_. So most
+  /// operations complete without locking the mutex.
   bool attach(std::vector<Task>& tasks, Task& task);
 
   const Collective collective_;

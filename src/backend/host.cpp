@@ -1,4 +1,4 @@
-// The identity of a host: the kernel that runs, and the namespaces that must be the same.
+// The identity of a host: the boot id of its kernel, and the network and PID namespaces of the process.
 #include "backend/host.hpp"
 
 #include <fcntl.h>
@@ -20,17 +20,17 @@ namespace hookline::backend {
 std::string host_identity() {
   const core::Descriptor boot_id(::open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC));
   if (!boot_id && (errno == EMFILE || errno == ENFILE || errno == ENOMEM)) {
-    throw ResourceError(fmt::format("cannot read the identity of this host: {}", std::strerror(errno)));
+    throw ResourceError(fmt::format("cannot read the boot id of this host: {}", std::strerror(errno)));
   }
   std::array<char, 256> text = {};
   if (!boot_id || ::read(boot_id.get(), text.data(), text.size() - 1) <= 0) {
-    gethostname(text.data(), text.size() - 1);  // a sandbox may hide it; then the host's name must do
+    gethostname(text.data(), text.size() - 1);  // a sandbox may hide the boot id
   }
   std::string identity(text.data(), std::strcspn(text.data(), "\n"));
   for (const char* const name : {"net", "pid"}) {
     char space[PATH_MAX] = {};
     if (readlink(fmt::format("/proc/self/ns/{}", name).c_str(), space, sizeof space - 1) < 0) {
-      throw ResourceError(fmt::format("cannot read this process's {} namespace: {}", name, std::strerror(errno)));
+      throw ResourceError(fmt::format("cannot read the {} namespace of this process: {}", name, std::strerror(errno)));
     }
     identity += fmt::format(" {}", space);
   }

@@ -1,13 +1,12 @@
-// Which processes are on one host, as far as sharing memory goes.
+// The identity of a host, to find out which processes can share memory.
 #pragma once
 
 #include <string>
 
 namespace hookline::backend {
 
-/// The same text in two processes that can share memory: they run on one kernel, and see each other's abstract
-/// sockets and processes.
-/// ResourceError where the system does not tell.
+/// Returns a string that is equal in two processes if they can share memory: they run on one kernel, in the same
+/// network and PID namespaces. Throws ResourceError if /proc cannot be read.
 std::string host_identity();
 
 }  // namespace hookline::backend

@@ -1,4 +1,4 @@
-// The table of backends.
+// The table of backends; creates a backend by name.
 #include <hookline/backend/make_backend.hpp>
 
 #include <algorithm>
@@ -24,7 +24,7 @@ std::shared_ptr<Backend> make_shm(const EngineSetting& setting) {
   for (const auto& [option, value] : setting.options) {
     if (option != "waiting" || (value != "spin" && value != "sleep")) {
       throw InvalidArgument(
-          fmt::format("the backend shm takes the option waiting, spin or sleep, and '{}={}' was given", option, value));
+          fmt::format("backend_options of shm: expected waiting=spin or waiting=sleep, got '{}={}'", option, value));
     }
     if (value == "sleep") waiting = ShmWaiting::sleep;
   }
@@ -33,8 +33,8 @@ std::shared_ptr<Backend> make_shm(const EngineSetting& setting) {
 
 struct Known {
   const char* name;
-  std::shared_ptr<Backend> (*make)(const EngineSetting&);  ///< null for an engine
-  const char* package;                                     ///< Debian's, of what an engine needs
+  std::shared_ptr<Backend> (*make)(const EngineSetting&);  ///< null for a transport
+  const char* package;                                     ///< Debian package that a transport needs
 };
 
 constexpr std::array kKnown = {
@@ -57,7 +57,7 @@ engine::MakeEngine* find_engine(const std::string& name) {
   std::error_code ignored;
   if (std::none_of(places.begin(), places.end(), [&](const auto& p) { return std::filesystem::exists(p, ignored); })) {
     throw InvalidArgument(
-        fmt::format("no backend is called '{}' here; there are: {}", name, fmt::join(backend_names(), ", ")));
+        fmt::format("unknown backend '{}': expected one of {}", name, fmt::join(backend_names(), ", ")));
   }
   return engine::load(name, "what its library needs");
 }
@@ -81,7 +81,8 @@ std::shared_ptr<Backend> make_backend(const std::string& name, const EngineSetti
   if (known && known->make) return known->make(setting);
   engine::MakeEngine* const make = find_engine(name);
   if (setting.size < 1 || setting.rank < 0 || setting.rank >= setting.size) {
-    throw InvalidArgument(fmt::format("rank {} of a {} group of {}", setting.rank, name, setting.size));
+    throw InvalidArgument(
+        fmt::format("{} group: rank {} is out of range for {} ranks", name, setting.rank, setting.size));
   }
   EngineSetting complete = setting;
   if (complete.reach.empty() && setting.store) complete.reach = setting.store->host();

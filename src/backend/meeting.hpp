@@ -1,4 +1,4 @@
-// Ranks meet in a store: each leaves something there for the others. Inline, as engines are libraries of their own.
+// Allgather through a store, for ranks that create a group. Header-only, because transports are separate libraries.
 #pragma once
 
 #include <algorithm>
@@ -16,12 +16,13 @@
 
 namespace hookline::backend {
 
-/// The value of a rank that did not come. Values of ranks that came begin with kPresent, so none equals it or is empty.
+/// The value of a rank that did not come in time. Values of other ranks begin with kPresentPrefix, so they are neither
+/// empty nor equal to kMissing.
 inline constexpr const char* kAbsent = "absent";
 inline constexpr char kPresent = '=';
 
-/// Sets the key unless it has a value already, and returns its value: the first writer decides, once. A store without
-/// compare_set cannot tell a rank that comes late from one that comes in time.
+/// Sets the key if it has no value, and returns its value: the first writer wins. Not atomic on a store without
+/// compare_set, where a late rank may be taken for one in time.
 inline std::string set_once(Store& store, const std::string& key, const std::string& value) {
   try {
     return store.compare_set(key, "", value);
@@ -31,8 +32,8 @@ inline std::string set_once(Store& store, const std::string& key, const std::str
   }
 }
 
-/// Returns when all ranks that came know that the meeting failed, or after a moment: one that ends at once
-/// may be the one that keeps the store.
+/// Waits until all present ranks have acknowledged the failure, at most one second: this process may serve the store
+/// and exit after the error.
 inline void await_all_told(Store& store, const std::string& kind, int rank, const std::vector<std::string>& said) {
   constexpr Milliseconds kMoment = std::chrono::seconds(1);
   std::vector<std::string> told;
@@ -43,11 +44,11 @@ inline void await_all_told(Store& store, const std::string& kind, int rank, cons
     store.set(fmt::format("{}/told/{}", kind, rank), "yes");
     store.wait(told, kMoment);
   } catch (const Error&) {
-    // A rank is gone, or the store: nobody is left to wait for.
+    // A rank or the store is gone.
   }
 }
 
-/// Waits until the store has a key, in pieces between which it calls check_bootstrap(). False at the deadline.
+/// Waits until the store has a key and calls check_bootstrap() meanwhile. Returns false at the deadline.
 inline bool await_key(Store& store, const std::string& key, Clock::time_point deadline) {
   for (;;) {
     const Milliseconds piece = std::min(bootstrap_period(), time_left(deadline));
@@ -56,35 +57,35 @@ inline bool await_key(Store& store, const std::string& key, Clock::time_point de
       store.wait({key}, piece);
       return true;
     } catch (const Timeout&) {
-      if (Clock::now() < end) throw;  // not of this wait: the store itself does not answer
+      if (Clock::now() < end) throw;  // not this wait's timeout: the store does not respond
     }
     if (time_left(deadline) == Milliseconds(0)) return false;
     check_bootstrap();
   }
 }
 
-/// Counts the ranks that are through with the keys of a meeting; the last one removes them.
+/// Counts the ranks that have read the keys; the last one deletes them.
 inline void clean_up(Store& store, const std::string& kind, const std::vector<std::string>& keys) {
   try {
     if (store.add(kind + "/read", 1) != static_cast<std::int64_t>(keys.size())) return;
     for (const std::string& key : keys) store.delete_key(key);
     for (const char* const key : {"/count", "/all", "/read"}) store.delete_key(kind + key);
   } catch (const Error&) {
-    // All have met; the rank that serves the store may have ended since.
+    // All ranks have the values; the rank that serves the store may have exited.
   }
 }
 
-/// Leaves what this rank says and returns what every one of them said, by rank. `kind` is that of the group that they
-/// will be. Timeout naming the ranks that did not come, on all that did as soon as the first of them gives up, and on
-/// those that come later; what check_bootstrap() throws. Ranks wait for one key, "all", which the last to come sets.
+/// Publishes this rank's value and returns the values of all ranks, by rank. `kind` is the key prefix and names the
+/// group in errors. The first rank that times out decides for all: every rank, even a late one, throws Timeout naming
+/// the missing ranks. Throws what check_bootstrap() throws. Ranks wait for one key, "all", which the last rank sets.
 inline std::vector<std::string> meet(Store& store, const std::string& kind, int rank, int size, const std::string& says,
                                      Clock::time_point deadline) {
   std::vector<std::string> keys(static_cast<std::size_t>(size));
   for (std::size_t r = 0; r < keys.size(); ++r) keys[r] = fmt::format("{}/{}", kind, r);
   if (set_once(store, keys[static_cast<std::size_t>(rank)], kPresent + says) == kAbsent) {
     throw Timeout(
-        fmt::format("rank {} of {} came to the {} group after another rank had stopped waiting for it; start all ranks "
-                    "together, or give them a longer timeout",
+        fmt::format("rank {} of {} joined the {} group after another rank had timed out waiting for it. Start all "
+                    "ranks together or increase the timeout.",
                     global_rank(rank), size, kind),
         {global_rank(rank)});
   }
@@ -106,7 +107,7 @@ inline std::vector<std::string> meet(Store& store, const std::string& kind, int 
     return said;
   }
   await_all_told(store, kind, rank, said);
-  throw Timeout(fmt::format("rank {} did not come to the {} group of {} ranks that rank {} waits in",
+  throw Timeout(fmt::format("rank {} did not come to the {} group of {} ranks; rank {} timed out waiting for it",
                             fmt::join(missing, ", "), kind, size, global_rank(rank)),
                 missing);
 }

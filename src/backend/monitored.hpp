@@ -1,4 +1,4 @@
-// The words in which a monitored barrier fails.
+// The error message of monitored_barrier.
 #pragma once
 
 #include <string>
@@ -11,7 +11,7 @@
 
 namespace hookline::backend {
 
-/// As torch words it, for those who look for it in their logs.
+/// Returns the message of a failed monitored_barrier, in PyTorch's wording so that log searches find it.
 inline std::string failed_to_pass(int rank, std::vector<int> missing, bool all, Milliseconds waited) {
   if (!all) missing.resize(1);
   return fmt::format("[Rank {}]: Rank{} {} failed to pass monitoredBarrier in {} ms: did not come", rank,

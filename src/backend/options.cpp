@@ -1,4 +1,4 @@
-// The table of options. Each backend still looks at what it is given, and at the values.
+// The table of backend options. Each backend validates the values itself.
 #include "backend/options.hpp"
 
 #include <algorithm>
@@ -42,8 +42,8 @@ void check_options(const std::vector<std::string>& backends, const Options& opti
       if (std::find(backends.begin(), backends.end(), o.backend) == backends.end()) continue;
       taken.push_back(fmt::format("{} ({})", o.name, o.backend));
     }
-    throw InvalidArgument(fmt::format("backend_options: '{}={}' was given, and a group on {} takes {}", name, value,
-                                      fmt::join(backends, ", "), fmt::join(taken, ", ")));
+    throw InvalidArgument(fmt::format("backend_options for {}: unknown option '{}={}': expected one of {}",
+                                      fmt::join(backends, ", "), name, value, fmt::join(taken, ", ")));
   }
 }
 

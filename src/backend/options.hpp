@@ -1,4 +1,4 @@
-// Which options the backends take, for those who choose one of several.
+// The options that each backend accepts.
 #pragma once
 
 #include <map>
@@ -9,11 +9,11 @@ namespace hookline::backend {
 
 using Options = std::map<std::string, std::string>;
 
-/// InvalidArgument naming an option that none of these backends takes, and those that they take. What an engine that is
-/// not this library's own takes is not known: with one among them, all options pass.
+/// Throws InvalidArgument for an option that none of the backends accepts. Accepts all options if one of the backends
+/// is a third-party transport, because its options are unknown.
 void check_options(const std::vector<std::string>& backends, const Options& options);
 
-/// Those of the options that the backend takes.
+/// Returns the options that the backend accepts.
 Options options_of(const std::string& backend, const Options& options);
 
 }  // namespace hookline::backend

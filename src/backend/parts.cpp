@@ -1,10 +1,10 @@
-// Cutting collectives into blocks.
+// Divides the tensors of collectives into blocks.
 #include "backend/parts.hpp"
 
 namespace hookline::backend {
 namespace {
 
-// The contiguous memory that stands for a tensor in this operation: its own, or that of a copy.
+// Returns the contiguous memory of a tensor in this operation: its own, or that of a staged copy.
 std::byte* travelling(const Tensor& tensor, bool written, Parts& parts) {
   if (tensor.is_contiguous()) return const_cast<std::byte*>(tensor.bytes());
   for (const auto& [original, copy, _] : parts.copied) {
@@ -14,12 +14,12 @@ std::byte* travelling(const Tensor& tensor, bool written, Parts& parts) {
     }
   }
   const Tensor copy = Tensor::empty(tensor.shape(), tensor.dtype());
-  // The root of a broadcast and those who only give to a reduce may have tensors that cannot be written to.
+  // The root of a broadcast and the non-root ranks of a reduce may pass read-only tensors.
   parts.copied.push_back({tensor, copy, written && !tensor.read_only()});
   return copy.mutable_bytes();
 }
 
-// The tensors of one side of the operation, cut into blocks.
+// Builds the blocks of the inputs or of the outputs.
 class Side {
  public:
   Side(const std::vector<Tensor>& tensors, bool written, std::size_t ranks, Parts& parts)
@@ -27,13 +27,13 @@ class Side {
 
   bool empty() const { return tensors_.empty(); }
 
-  // One block of all the tensors, one behind the other.
+  // One block of all tensors, concatenated.
   void whole(Blocks& blocks) const {
     blocks.start(1);
     for (const Tensor& t : tensors_) blocks[0].append(memory_of(t), t.nbytes());
   }
 
-  // A block for each rank: tensors come as so many lists of equal length, one for each rank …
+  // One block per rank, from consecutive lists of equal length.
   void lists(Blocks& blocks) const {
     blocks.start(ranks_);
     const std::size_t each = tensors_.size() / ranks_;
@@ -42,7 +42,7 @@ class Side {
     }
   }
 
-  // … or each tensor is cut into as many parts as there are ranks …
+  // One block per rank, from equal slices of each tensor.
   void slices(Blocks& blocks) const {
     blocks.start(ranks_);
     for (const Tensor& t : tensors_) {
@@ -52,7 +52,7 @@ class Side {
     }
   }
 
-  // … or the one tensor is cut at given rows.
+  // One block per rank, from the given numbers of rows of one tensor.
   void rows(const std::vector<std::int64_t>& splits, Blocks& blocks) const {
     if (splits.empty()) return slices(blocks);
     blocks.start(ranks_);
@@ -133,7 +133,7 @@ Parts cut(const Collective& collective, int rank, int size) {
   const auto ranks = static_cast<std::size_t>(size);
   parts.dtype = (collective.inputs.empty() ? collective.outputs : collective.inputs)[0].dtype();
 
-  // Outputs first: an input that is one of them travels as the same copy.
+  // Outputs first: an input that is also an output shares its staged copy.
   const Side outputs(collective.outputs, true, ranks, parts);
   const Side inputs(collective.inputs, false, ranks, parts);
 

@@ -1,4 +1,4 @@
-// A collective as those who move its bytes see it: what this rank gives to whom, and where what it gets goes.
+// The memory of a collective on one rank, divided into the blocks that it sends and receives.
 #pragma once
 
 #include <vector>
@@ -10,37 +10,38 @@
 
 namespace hookline::backend {
 
-/// How the bytes move, which is all that the protocol needs to know of an operation.
+/// The communication pattern of an operation.
 enum class Motion : std::uint8_t {
-  none,            ///< barriers: the calls are compared, nothing moves
-  allreduce,       ///< everybody gives one block, everybody gets their reduction
-  reduce,          ///< the same, at the root only
-  reduce_scatter,  ///< everybody gives a block for each rank, and gets the reduction of its own
-  broadcast,       ///< the root gives one block to everybody else
-  allgather,       ///< everybody gives one block to everybody
-  gather,          ///< everybody gives one block to the root
-  scatter,         ///< the root gives a block to each rank
-  alltoall,        ///< everybody gives a block of any size to each rank
+  none,            ///< barriers: signatures are compared, no data moves
+  allreduce,       ///< every rank sends one block and receives the reduction
+  reduce,          ///< every rank sends one block; the root receives the reduction
+  reduce_scatter,  ///< every rank sends a block to each rank and receives the reduction of its own block
+  broadcast,       ///< the root sends one block to all other ranks
+  allgather,       ///< every rank sends one block to all ranks
+  gather,          ///< every rank sends one block to the root
+  scatter,         ///< the root sends a block to each rank
+  alltoall,        ///< every rank sends a block of any size to each rank
 };
 
 Motion motion_of(OpType type) noexcept;
 
-/// Whether what everybody gives is reduced.
+/// True for allreduce, reduce and reduce_scatter.
 bool reduces(Motion motion) noexcept;
-/// Whether a rank gives anything.
+/// True if the rank sends data.
 bool is_source(Motion motion, int rank, int root) noexcept;
-/// Whether rank `source` gives something to rank `target` in a motion that copies.
+/// True if rank `source` sends data to rank `target`. Only for patterns without a reduction.
 bool gives(Motion motion, int source, int target, int root) noexcept;
-/// Whether a rank gives a block of its own to each rank rather than one to all.
+/// True if a sender has one block for each rank rather than one block for all.
 bool has_block_per_rank(Motion motion) noexcept;
 
+/// The blocks of a collective on one rank.
 struct Parts {
   Motion motion = Motion::none;
   DType dtype = DType::u8;
-  std::size_t block_bytes = 0;  ///< of each block, where all are alike
+  std::size_t block_bytes = 0;  ///< size of each block, if all are equal
   Blocks give;                  ///< one block, or one for each rank
   Blocks take;                  ///< one block, or one from each rank
-  /// A tensor that is not contiguous travels as a copy that is.
+  /// The contiguous copy of a non-contiguous tensor.
   struct Copied {
     Tensor original;
     Tensor copy;
@@ -49,17 +50,18 @@ struct Parts {
   std::vector<Copied> copied;
 };
 
-/// Cuts a checked collective into blocks. `rank` is the one that calls, of `size`. Reads no values: they are those of
-/// the moment when take_in() is called.
+/// Divides the tensors of a validated collective into blocks, for rank `rank` of `size`. Does not read tensor values:
+/// pack_inputs() does.
 Parts cut(const Collective& collective, int rank, int size);
 
-/// Copies what is not contiguous: when the operation's turn has come, as those before it may write to its tensors.
+/// Copies non-contiguous inputs into their staged copies. Call when the operation starts to run, because earlier
+/// operations of the lane may write to its tensors.
 void take_in(const Parts& parts);
-/// Copies what was written back, when the operation is done.
+/// Copies the staged outputs back. Call when the operation is done.
 void give_back(const Parts& parts);
 
-/// The beginning of slice `index` when `bytes` are cut into `count` slices at multiples of 64 bytes; the end of the
-/// last one is slice_begin(bytes, count, count).
+/// Returns the begin of slice `index` if `bytes` are divided into `count` slices at multiples of 64 bytes. The end of
+/// the last slice is slice_begin(bytes, count, count).
 constexpr std::size_t slice_begin(std::size_t bytes, std::size_t count, std::size_t index) {
   const std::size_t lines = (bytes + kCacheLine - 1) / kCacheLine;
   const std::size_t at = (lines * index / count) * kCacheLine;

@@ -1,4 +1,4 @@
-// A coroutine that is resumed step by step: an operation's state machine, written as the straight line that it is.
+// StepCoroutine: an operation's state machine, written as a coroutine that is resumed step by step.
 #pragma once
 
 #include <array>
@@ -10,14 +10,14 @@
 
 namespace hookline::backend {
 
-/// Room for the frame of one coroutine.
+/// Memory for the frame of one coroutine.
 struct StepsRoom {
   alignas(std::max_align_t) std::array<std::byte, 256> bytes;
 };
 
-/// Suspends at `co_await kBlocked`; step() runs it to the next one or to its end. It starts suspended and nothing in it
-/// ever sleeps: waiting is the driver's business. It is a member function of something that has a `steps_room()`, where
-/// its frame lies if it fits: a room is for one at a time, which is gone at its end.
+/// Suspends at `co_await kYield`; step() resumes it until the next suspension or its end. It starts suspended and never
+/// blocks: drivers wait. The coroutine is a member function of a class with `frame_storage()`, which holds the frame if
+/// it fits. A FrameStorage holds one frame at a time, until the coroutine ends.
 class Steps {
  public:
   struct promise_type {
@@ -48,7 +48,7 @@ class Steps {
     if (handle_) handle_.destroy();
   }
 
-  /// Runs one step. True at the end; throws what the coroutine threw.
+  /// Runs one step. Returns true at the end of the coroutine; rethrows its exception.
   bool step() {
     handle_.resume();
     if (!handle_.done()) return false;

@@ -1,4 +1,4 @@
-// The elements of one or several tensors as one run of bytes, wherever its pieces lie.
+// A scatter-gather list: the bytes of several tensors as one sequence.
 #pragma once
 
 #include <algorithm>
@@ -14,7 +14,7 @@ struct Piece {
   std::size_t bytes = 0;
 };
 
-/// Pieces one behind the other. One piece, the usual case, takes no allocation.
+/// A sequence of memory segments. A single segment, the usual case, does not allocate.
 class Stream {
  public:
   void append(std::byte* data, std::size_t bytes) {
@@ -28,11 +28,11 @@ class Stream {
   }
 
   std::size_t bytes() const noexcept { return bytes_; }
-  /// The memory of a stream that lies in one piece; null for one that does not.
+  /// Returns the memory if there is only one segment, else null.
   std::byte* contiguous() const noexcept { return rest_.empty() ? first_.data : nullptr; }
 
-  /// Calls `f(data, bytes, position)` for each part of a piece that falls into [begin, begin + bytes); `position`
-  /// counts from `begin`. What lies beyond the end is left out.
+  /// Calls `f(data, bytes, position)` for each intersection of a segment with [begin, begin + bytes), clipped to the
+  /// end; `position` counts from `begin`.
   template <class F>
   void for_each(std::size_t begin, std::size_t bytes, F&& f) const {
     const std::size_t end = std::min(begin + bytes, bytes_);
@@ -47,7 +47,7 @@ class Stream {
     for (const Piece& piece : rest_) visit(piece);
   }
 
-  /// Copies [begin, begin + bytes) to memory in one piece, or from it.
+  /// Copies [begin, begin + bytes) to or from contiguous memory.
   void read(std::size_t begin, std::size_t bytes, std::byte* to) const {
     for_each(begin, bytes,
              [to](const std::byte* data, std::size_t n, std::size_t at) { kernel::copy(to + at, data, n); });
@@ -62,10 +62,10 @@ class Stream {
   std::size_t bytes_ = 0;
 };
 
-/// What goes to, or comes from, the ranks: one stream for all, or one for each. A single one takes no allocation.
+/// The blocks sent to or received from the ranks: one for all ranks, or one for each. A single block does not allocate.
 class Blocks {
  public:
-  /// Makes it so many empty ones.
+  /// Sets the number of blocks. Call once, before adding segments.
   void start(std::size_t count) {
     count_ = count;
     rest_.resize(count > 1 ? count - 1 : 0);
@@ -75,7 +75,7 @@ class Blocks {
   Stream& operator[](std::size_t i) noexcept { return i == 0 ? first_ : rest_[i - 1]; }
   const Stream& operator[](std::size_t i) const noexcept { return i == 0 ? first_ : rest_[i - 1]; }
 
-  /// The one for a rank: its own, or the one for all.
+  /// Returns the block of a rank, or the single block for all ranks.
   const Stream& of(int rank) const noexcept { return (*this)[count_ == 1 ? 0 : static_cast<std::size_t>(rank)]; }
 
   std::size_t bytes() const noexcept {
@@ -84,7 +84,7 @@ class Blocks {
     return sum;
   }
 
-  /// Copies all of them to memory in one piece, one behind the other.
+  /// Copies all blocks to contiguous memory, concatenated.
   void read(std::byte* to) const {
     for (std::size_t i = 0; i < count_; ++i) {
       (*this)[i].read(0, (*this)[i].bytes(), to);

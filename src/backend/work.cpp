@@ -1,4 +1,4 @@
-// The work seam, and works of operations that nobody can drive: those that a future stands for.
+// The Work interface, and a Work that wraps a future.
 #include <hookline/backend/work.hpp>
 
 #include <atomic>
@@ -14,7 +14,7 @@ class FutureWork final : public Work {
   FutureWork(Future<std::vector<Tensor>> future, OpType type, std::uint64_t sequence)
       : future_(std::move(future)), type_(type), sequence_(sequence) {}
 
-  /// Notes when the future is done; to be called once the work is held by a shared_ptr.
+  /// Records the finish time when the future completes. Call when a shared_ptr owns the work.
   void watch() {
     future_.on_done([self = std::static_pointer_cast<FutureWork>(shared_from_this())] {
       self->finished_.store(Clock::now(), std::memory_order_release);
@@ -26,7 +26,7 @@ class FutureWork final : public Work {
   bool is_completed() override { return future_.done(); }
   std::exception_ptr exception() override { return future_.error(); }
   std::vector<Tensor> result() override {
-    if (!future_.done()) throw InvalidArgument("result() of a work that is not done; wait() for it first");
+    if (!future_.done()) throw InvalidArgument("Work::result: the operation is not complete. Call wait() first.");
     return future_.value();
   }
   OpType op_type() const override { return type_; }
@@ -34,7 +34,7 @@ class FutureWork final : public Work {
   Clock::time_point time_started() const override { return started_; }
   Clock::time_point time_finished() const override {
     const Clock::time_point noted = finished_.load(std::memory_order_acquire);
-    return noted == Clock::time_point() ? Clock::now() : noted;  // the note comes a little later than the outcome
+    return noted == Clock::time_point() ? Clock::now() : noted;  // on_done may run slightly after done() turns true
   }
 
  private:

@@ -1,4 +1,4 @@
-// The work around another one.
+// ForwardingWork: the base of works that wrap another work.
 #pragma once
 
 #include <utility>
@@ -7,7 +7,7 @@
 
 namespace hookline::backend {
 
-/// Leaves everything to the inner work; what has more to do overrides more.
+/// Forwards every call to the inner work. Subclasses override what they change.
 class WorkAround : public Work {
  public:
   explicit WorkAround(WorkPtr inner) : inner_(std::move(inner)) {}

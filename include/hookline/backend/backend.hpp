@@ -21,7 +21,7 @@ struct Capabilities {
   int lanes = 1;                ///< number of lanes: sequences of collectives that run concurrently
   bool shared_buffers = false;  ///< true if collectives work in place on memory from allocate()
   bool readers = false;         ///< true if a collective may take a BlockReader instead of outputs
-  bool levels = false;          ///< true if an allreduce may take an InterHostReducer: several hosts with shared ranks
+  bool levels = false;          ///< true if an allreduce may take an InterHostReducer: several hosts share ranks
 };
 
 /// The inter-host stage of a hierarchical allreduce: reduces the sums of the hosts, for example compressed. Valid for
@@ -56,7 +56,7 @@ class HOOKLINE_EXPORT Backend {
   /// Allocates memory that operations of this group use in place; ordinary memory if shared_buffers is false.
   virtual std::shared_ptr<void> allocate(std::size_t bytes) = 0;
 
-  /// Creates a backend over `ranks`, renumbered in that order. Exactly these ranks call it, with the same `name`. A name
+  /// Creates a backend over `ranks`, renumbered in that order. Exactly these ranks call it, with the same `name`. Names
   /// must not be reused.
   virtual std::shared_ptr<Backend> subset(const std::vector<int>& ranks, const std::string& name,
                                           Milliseconds timeout) = 0;

@@ -1,4 +1,4 @@
-// How a thread that finds nothing to do passes the time before it goes to sleep.
+// Backoff of a waiting thread: spin, yield, then block.
 #pragma once
 
 #include <sched.h>

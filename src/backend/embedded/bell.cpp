@@ -1,4 +1,4 @@
-// The bell is a futex in the rank's block; the count of sleepers spares the system call when nobody sleeps.
+// Futex wait and wake; the count of sleepers avoids the system call when no thread sleeps.
 #include "backend/embedded/bell.hpp"
 
 #include <linux/futex.h>

@@ -1,4 +1,4 @@
-// Sleeping until a peer has news, and waking those who sleep.
+// Futex-based events: blocks until a peer signals a change, and wakes blocked threads.
 #pragma once
 
 #include <hookline/core/deadline.hpp>

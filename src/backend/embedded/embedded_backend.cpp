@@ -1,4 +1,4 @@
-// Forwards to the engine, and ties the engine's life in the group to the backend's own.
+// LocalBackend: forwards to a LocalContext and closes it in its destructor.
 #include "backend/embedded/embedded_backend.hpp"
 
 #include <fmt/format.h>
@@ -57,7 +57,7 @@ std::shared_ptr<Backend> make_backend(std::unique_ptr<Memory> memory, EngineOpti
 
 void check_size(int size, const std::string& backend) {
   if (size < 1 || size > kMaxRanks) {
-    throw InvalidArgument(fmt::format("a {} group has 1 to {} ranks, not {}", backend, kMaxRanks, size));
+    throw InvalidArgument(fmt::format("{} group: expected 1 to {} ranks, got {}", backend, kMaxRanks, size));
   }
 }
 

@@ -1,4 +1,4 @@
-// The Backend over an engine: what the threads and shm backends hand to their users.
+// LocalBackend: the Backend implementation that the threads and shm backends share.
 #pragma once
 
 #include <functional>

@@ -1,4 +1,4 @@
-// Starting operations, driving them, and the thread that drives those for which nobody waits.
+// LocalContext: starts and drives operations; the progress thread drives those that no thread waits for.
 #include "backend/embedded/engine.hpp"
 
 #include <sched.h>
@@ -89,7 +89,7 @@ class Engine::Ended final : public Pending {
   bool step() override { return true; }
   std::uint64_t moves() const override { return 0; }
   std::vector<int> awaited() const override { return {}; }
-  std::string describe() const override { return "an operation of a broken group"; }
+  std::string describe() const override { return "an operation of a failed group"; }
 };
 
 Engine::Engine(std::unique_ptr<Memory> memory, EngineOptions options)
@@ -127,7 +127,7 @@ void Engine::close() noexcept {
   }
   ring_peers(*memory_);
   end_all(std::make_exception_ptr(Aborted(fmt::format(
-      "the {} group was shut down on this rank ({}) before the operation was done", name(), memory_->rank()))));
+      "the {} group was shut down on rank {} before the operation completed", name(), memory_->rank()))));
   {
     const std::lock_guard lock(progress_mutex_);
     stopping_ = true;
@@ -142,8 +142,8 @@ void Engine::close() noexcept {
 
 void Engine::refuse_in_forked_child(std::string_view what) const {
   if (fork_generation_ == core::fork_generation()) return;
-  throw InvalidArgument(
-      fmt::format("{} on a {} group that was made before fork(); make a new group in the child process", what, name()));
+  throw InvalidArgument(fmt::format(
+      "{} on a {} group that was made before fork(). Make a new group in the child process.", what, name()));
 }
 
 std::shared_ptr<Pending> Engine::start(Collective&& collective, int lane_index, Milliseconds timeout) {

@@ -1,4 +1,4 @@
-// One rank's engine: the lanes' queues, who drives them, the progress thread, and what happens when something fails.
+// LocalContext: the lanes of one rank, their drivers, the progress thread and failure handling.
 #pragma once
 
 #include <array>

@@ -1,4 +1,4 @@
-// The protocol of a collective: post, compare, then move the bytes in one of three ways.
+// The protocol of a collective: post and compare signatures, then move data inline, in place or staged.
 #include "backend/embedded/exchange.hpp"
 
 #include <algorithm>
@@ -244,7 +244,7 @@ void Exchange::choose() {
   if (fits) return;
   mode_ = shared ? Mode::direct : Mode::staged;
   if (!shared && collective_.reader)
-    throw InvalidArgument(describe() + ": a reader needs inputs in the group's memory");
+    throw InvalidArgument(describe() + ": a BlockReader requires inputs in memory of the group (group.empty())");
   if (has_block_per_rank(parts_.motion))
     chunk_ = kChunkBytes / static_cast<std::size_t>(size_) / kCacheLine * kCacheLine;
   if (mode_ == Mode::staged) return;

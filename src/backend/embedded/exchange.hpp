@@ -1,4 +1,4 @@
-// One collective at one rank: the protocol, from the posted call to the last byte.
+// CollectiveOp: the state machine of one collective on one rank.
 #pragma once
 
 #include <array>

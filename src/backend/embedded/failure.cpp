@@ -1,4 +1,4 @@
-// When something fails: noticing it, telling the peers, and ending what is pending.
+// Failure handling of LocalContext: detects failures, publishes them to the peers and fails pending operations.
 #include <algorithm>
 #include <cstring>
 #include <iterator>
@@ -179,7 +179,7 @@ void Engine::look_around() {
     if (operation.awaits_any() && missed.size() < awaited.size()) missed.clear();
     if (!dead.empty()) {
       cause = std::make_exception_ptr(PeerLost(
-          fmt::format("{}: rank {} died; make a new group without it", context(), fmt::join(dead, ", ")), dead));
+          fmt::format("{}: rank {} died. Make a new group without it.", context(), fmt::join(dead, ", ")), dead));
     } else if (!missed.empty()) {  // before those who gave up because of it, so that all are told the same
       cause = std::make_exception_ptr(
           PeerLost(fmt::format("{}: rank {} left the group", context(), fmt::join(missed, ", ")), missed));

@@ -1,4 +1,4 @@
-// What the ranks of one host share: one block a rank, written by its owner and read by its peers.
+// The shared-memory layout: one block per rank, written by its owner and read by its peers.
 //
 // Who may write what: everything in a RankBlock is written by the rank that owns it, except `bell` (anybody rings),
 // `alive` and `found_dead` (by who asks whether the rank lives), and `drained` and `refused` of a mailbox (written by

@@ -1,4 +1,4 @@
-// Mailboxes: the sender's end, the receiver's end, and making room when the wrong messages fill them all.
+// Sends and receives through mailboxes; spills unmatched messages when they fill all mailboxes of a sender.
 #include "backend/embedded/mail.hpp"
 
 #include <algorithm>

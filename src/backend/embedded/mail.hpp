@@ -1,4 +1,4 @@
-// Sends and receives: messages in mailboxes, matched by sender and tag in the order in which they were sent.
+// Sends and receives through mailboxes, matched by source and tag in send order.
 #pragma once
 
 #include <array>

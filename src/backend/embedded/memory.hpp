@@ -1,4 +1,4 @@
-// Where the ranks' blocks and buffers lie: the one thing in which ranks as threads and ranks as processes differ.
+// Memory: the interface to the blocks and buffers of the ranks, implemented by the threads and shm backends.
 #pragma once
 
 #include <array>

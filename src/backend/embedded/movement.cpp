@@ -1,4 +1,4 @@
-// The protocol's hands: filling the staging buffers, copying and reducing out of them or out of the peers' memory.
+// Data movement of collectives: fills staging buffers; copies and reduces from them or from the memory of peers.
 #include <algorithm>
 #include <atomic>
 

@@ -1,4 +1,4 @@
-// Driving an operation is driving the engine.
+// LocalOp: forwards to its LocalContext.
 #include "backend/embedded/pending.hpp"
 
 #include "backend/embedded/engine.hpp"

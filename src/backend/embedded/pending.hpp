@@ -1,4 +1,4 @@
-// An operation of the embedded backends: what steps it, and who drives the engine meanwhile.
+// LocalOp: the base of the operations of the local backends.
 #pragma once
 
 #include <memory>

@@ -1,4 +1,4 @@
-// Which way of writing staged chunks is faster where the ranks run: kept in the caches, or streamed around them.
+// Tunes at run time whether staged chunks are written with cached or non-temporal stores.
 #pragma once
 
 #include <array>

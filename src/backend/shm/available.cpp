@@ -1,4 +1,4 @@
-// Reads /proc/meminfo, and memory.max and its kin of every control group from this process's own up to the root.
+// Reads /proc/meminfo and the memory limits of all control groups from this process's own up to the root.
 #include "backend/shm/available.hpp"
 
 #include <algorithm>

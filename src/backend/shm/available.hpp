@@ -1,4 +1,4 @@
-// How much memory there is to be had: on the host, and within the limits of this process's control groups.
+// The memory available on the host and within the limits of this process's control groups.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// SCM_RIGHTS over abstract sockets: connect to the lower ranks, accept the higher ones.
+// Passes file descriptors with SCM_RIGHTS over abstract sockets: connects to lower ranks, accepts higher ranks.
 #include "backend/shm/handover.hpp"
 
 #include <poll.h>
@@ -47,7 +47,7 @@ void wait_readable(int fd, Clock::time_point deadline, const std::string& what, 
     const Milliseconds left = time_left(deadline);
     const int ready = poll(&entry, 1, static_cast<int>(std::min(left, kInterruptPeriod).count()));
     if (ready > 0) return;
-    if (ready < 0 && errno != EINTR) refuse("poll");
+    if (ready < 0 && errno != EINTR) refuse("cannot poll a socket of the shm group");
     if (ready == 0 && left <= kInterruptPeriod) throw Timeout(what, ranks);
     backend::check_bootstrap();
   }
@@ -56,7 +56,7 @@ void wait_readable(int fd, Clock::time_point deadline, const std::string& what, 
 PeerLost gone(int rank, int peer, const std::string& why) {
   const int lost = backend::global_rank(peer);
   return {
-      fmt::format("rank {} of the shm group went away while rank {} joined: {}", lost, backend::global_rank(rank), why),
+      fmt::format("rank {} of the shm group exited while rank {} joined: {}", lost, backend::global_rank(rank), why),
       {lost}};
 }
 
@@ -87,7 +87,7 @@ void send_descriptor(int socket, int rank, int peer, int fd) {
   const ssize_t sent = sendmsg(socket, &packet.header, MSG_NOSIGNAL);
   if (sent == sizeof rank) return;
   if (sent < 0 && (errno == EPIPE || errno == ECONNRESET)) throw gone(rank, peer, std::strerror(errno));
-  refuse("cannot hand over shared memory");
+  refuse("cannot send the descriptor of shared memory to a peer");
 }
 
 // The rank that the other end says it is, and what it handed over; nothing where it said nothing that makes sense.
@@ -95,7 +95,7 @@ std::pair<int, Descriptor> receive_descriptor(int socket) {
   Packet packet(-1);
   if (recvmsg(socket, &packet.header, MSG_CMSG_CLOEXEC) != sizeof packet.rank) return {-1, Descriptor()};
   if ((packet.header.msg_flags & MSG_CTRUNC) != 0) {
-    throw ResourceError("cannot take a peer's shared memory: this process has no file descriptor left (ulimit -n)");
+    throw ResourceError("cannot receive a peer's shared memory: no free file descriptor. Raise the limit, ulimit -n.");
   }
   const cmsghdr* const beside = CMSG_FIRSTHDR(&packet.header);
   if (!beside || beside->cmsg_level != SOL_SOCKET || beside->cmsg_type != SCM_RIGHTS ||
@@ -111,7 +111,7 @@ std::pair<int, Descriptor> receive_descriptor(int socket) {
 ucred credentials(int socket) {
   ucred peer = {.pid = 0, .uid = static_cast<uid_t>(-1), .gid = 0};
   socklen_t length = sizeof peer;
-  if (getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &peer, &length) != 0) refuse("cannot see who has connected");
+  if (getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &peer, &length) != 0) refuse("cannot read the credentials of a peer");
   return peer;
 }
 
@@ -121,7 +121,7 @@ bool is_trusted(const ucred& peer) { return peer.uid == geteuid() || peer.uid ==
 // Nothing where it is gone.
 Descriptor process_of(const ucred& peer) {
   Descriptor process(static_cast<int>(syscall(SYS_pidfd_open, peer.pid, 0)));
-  if (!process && errno != ESRCH) refuse("cannot watch a process of the shm group");
+  if (!process && errno != ESRCH) refuse("cannot open a pidfd of a peer");
   return process;
 }
 
@@ -136,9 +136,8 @@ std::vector<std::string> meet(Store& store, int rank, int size, const std::strin
     names.push_back(said.substr(std::min(end + 1, said.size())));
   }
   if (!elsewhere.empty()) {
-    throw Unsupported(fmt::format("the shm backend joins processes of one host, in one network namespace and one PID "
-                                  "namespace; rank {} is not "
-                                  "where rank {} is",
+    throw Unsupported(fmt::format("shm group: all ranks must be on one host, in one network namespace and one PID "
+                                  "namespace: rank {} is not where rank {} is. Use another backend between hosts.",
                                   fmt::join(elsewhere, ", "), backend::global_rank(rank)),
                       elsewhere);
   }
@@ -170,7 +169,7 @@ std::vector<Peer> hand_over(Store& store, int rank, int size, int memory, Clock:
     }
     if (const ucred peer = credentials(connection.get()); !is_trusted(peer)) {
       throw ResourceError(
-          fmt::format("rank {} of the shm group belongs to user {}, rank {} to user {}: run them as one",
+          fmt::format("shm group: rank {} runs as user {}, rank {} as user {}. Run all ranks as the same user.",
                       backend::global_rank(r), peer.uid, backend::global_rank(rank), geteuid()),
           {backend::global_rank(r)});
     }
@@ -182,21 +181,20 @@ std::vector<Peer> hand_over(Store& store, int rank, int size, int memory, Clock:
   while (!missing.empty()) {
     const std::vector<int> awaited = backend::global_ranks(missing);
     wait_readable(listener.get(), deadline,
-                  fmt::format("rank {} of the shm group waited in vain for rank {}{}", backend::global_rank(rank),
+                  fmt::format("rank {} of the shm group timed out waiting for rank {}{}", backend::global_rank(rank),
                               fmt::join(awaited, ", "), turned_away),
                   awaited);
     const Descriptor connection(accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC));
-    if (!connection && errno != EINTR && errno != ECONNABORTED) refuse("cannot let a rank of the shm group in");
+    if (!connection && errno != EINTR && errno != ECONNABORTED) refuse("cannot accept a rank of the shm group");
     if (!connection) continue;
     const ucred peer = credentials(connection.get());
     if (!is_trusted(peer)) {
-      turned_away =
-          fmt::format("; a process of user {} was turned away, as this one is of user {}", peer.uid, geteuid());
+      turned_away = fmt::format("; rejected a connection from user {}: expected user {}", peer.uid, geteuid());
       continue;
     }
     Descriptor process = process_of(peer);
     if (!process) continue;
-    wait_readable(connection.get(), deadline, "a peer connected and said nothing", {});
+    wait_readable(connection.get(), deadline, "a peer of the shm group connected, but sent no data", {});
     auto [r, descriptor] = receive_descriptor(connection.get());
     if (std::erase(missing, r) == 0) continue;
     send_descriptor(connection.get(), rank, r, memory);
@@ -205,7 +203,7 @@ std::vector<Peer> hand_over(Store& store, int rank, int size, int memory, Clock:
   for (int r = 0; r < rank; ++r) {
     const int connection = lower[static_cast<std::size_t>(r)].get();
     const int peer = backend::global_rank(r);
-    wait_readable(connection, deadline, fmt::format("rank {} of the shm group did not hand over its memory", peer),
+    wait_readable(connection, deadline, fmt::format("rank {} of the shm group did not send its shared memory", peer),
                   {peer});
     Descriptor process = process_of(credentials(connection));
     auto [said, descriptor] = receive_descriptor(connection);

@@ -1,4 +1,4 @@
-// How the processes of a group come to hold each other's shared memory.
+// Exchanges the descriptors of shared memory between the processes of a group.
 #pragma once
 
 #include <vector>

@@ -1,4 +1,4 @@
-// memfd, seals, mappings.
+// Creates, seals and maps the memfd of a rank; maps the buffers of peers.
 #include "backend/shm/region.hpp"
 
 #include <fcntl.h>
@@ -41,7 +41,7 @@ OwnRegion::OwnRegion()
     : fork_generation_(core::fork_generation()), fd_(memfd_create("hookline", MFD_CLOEXEC | MFD_ALLOW_SEALING)) {
   if (!fd_ || ftruncate(fd_.get(), static_cast<off_t>(kFileBytes)) != 0 ||
       fcntl(fd_.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0) {
-    throw ResourceError(fmt::format("cannot make a shared memory file: {}", reason()));
+    throw ResourceError(fmt::format("cannot create a shared memory file: {}", reason()));
   }
   commit(0, sizeof(embedded::RankBlock));
   block_ = new (map(fd_.get(), 0, sizeof(embedded::RankBlock))) embedded::RankBlock;
@@ -53,10 +53,10 @@ OwnRegion::~OwnRegion() { munmap(static_cast<void*>(block_), sizeof(embedded::Ra
 void OwnRegion::commit(std::uint64_t offset, std::size_t bytes) const {
   if (const std::uint64_t available = available_bytes(); bytes > available) {
     throw ResourceError(fmt::format(
-        "no shared memory for {} bytes: the host, or the limit of its control group, leaves {}", bytes, available));
+        "cannot allocate {} bytes of shared memory: the host or control group has {} bytes left", bytes, available));
   }
   if (fallocate(fd_.get(), 0, static_cast<off_t>(offset), static_cast<off_t>(bytes)) != 0)
-    throw ResourceError(fmt::format("no shared memory for {} bytes: {}", bytes, reason()));
+    throw ResourceError(fmt::format("cannot allocate {} bytes of shared memory: {}", bytes, reason()));
 }
 
 std::shared_ptr<void> OwnRegion::allocate(std::size_t bytes) {
@@ -65,7 +65,9 @@ std::shared_ptr<void> OwnRegion::allocate(std::size_t bytes) {
   {
     const std::lock_guard lock(mutex_);
     offset = next_;
-    if (length > kFileBytes - next_) throw ResourceError(fmt::format("no shared memory for {} bytes", bytes));
+    if (length > kFileBytes - next_) {
+      throw ResourceError(fmt::format("cannot allocate {} bytes of shared memory: the file is full", bytes));
+    }
     next_ += length;
   }
   commit(offset, length);
@@ -119,7 +121,7 @@ PeerRegion::PeerRegion(Descriptor fd) : fd_(std::move(fd)) {
   const int seals = fcntl(fd_.get(), F_GET_SEALS);
   if (fstat(fd_.get(), &status) != 0 || static_cast<std::uint64_t>(status.st_size) != kFileBytes || seals < 0 ||
       (seals & F_SEAL_SHRINK) == 0) {
-    throw Aborted("a peer handed over something that is not its shared memory");
+    throw Aborted("a peer sent a descriptor that is not a shared memory file of Hookline");
   }
   block_ = static_cast<embedded::RankBlock*>(map(fd_.get(), 0, sizeof(embedded::RankBlock)));
 }
@@ -131,8 +133,9 @@ std::shared_ptr<std::byte> PeerRegion::resolve(const embedded::Location& place, 
   const std::uint64_t length = std::uint64_t{place.pages} * kPage;
   if (begin < sizeof(embedded::RankBlock) || begin > kFileBytes || length > kFileBytes - begin ||
       place.offset < begin || place.offset - begin > length || bytes > length - (place.offset - begin)) {
-    throw Aborted(fmt::format("a peer spoke of {} bytes at {}, which is not in a buffer of its shared memory", bytes,
-                              place.offset));
+    throw Aborted(fmt::format("a peer published an invalid location: {} bytes at offset {} are not in a buffer of its "
+                              "shared memory",
+                              bytes, place.offset));
   }
   const std::lock_guard lock(mutex_);
   auto known = std::find_if(mappings_.begin(), mappings_.end(),

@@ -1,4 +1,4 @@
-// A rank's shared memory: one sealed memfd with its block at the beginning and buffers behind it.
+// A rank's shared memory: one sealed memfd that begins with the rank's block, followed by its buffers.
 #pragma once
 
 #include <cstdint>

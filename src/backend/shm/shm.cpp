@@ -1,4 +1,4 @@
-// Ranks as processes: each has its own region, maps those of its peers, and shows that it lives by a held lock.
+// The shm backend: each rank maps the regions of its peers and proves that it is alive by holding a robust mutex.
 #include <hookline/backend/shm.hpp>
 
 #include <poll.h>
@@ -82,8 +82,10 @@ class ShmMemory final : public embedded::Memory {
 std::shared_ptr<Backend> make_shm_backend(std::shared_ptr<Store> store, int rank, int size, Milliseconds timeout,
                                           ShmWaiting waiting) {
   embedded::check_size(size, "shm");
-  if (rank < 0 || rank >= size) throw InvalidArgument(fmt::format("rank {} of a shm group of {}", rank, size));
-  if (!store) throw InvalidArgument("a shm group needs a store in which its ranks meet");
+  if (rank < 0 || rank >= size) {
+    throw InvalidArgument(fmt::format("shm group: rank {} is out of range for {} ranks", rank, size));
+  }
+  if (!store) throw InvalidArgument("shm group: a store is required to create the group");
   const Clock::time_point deadline = deadline_after(timeout);
   const auto subset = [store, rank, waiting](const std::vector<int>& ranks, const std::string& name,
                                              Milliseconds time) {

@@ -1,4 +1,4 @@
-// Ranks as threads: the blocks lie on the heap, and a pointer means the same to everybody.
+// The threads backend: blocks lie on the heap, and all ranks share one address space.
 #include <hookline/backend/threads.hpp>
 
 #include <algorithm>
@@ -49,10 +49,10 @@ std::optional<embedded::Location> ThreadsMemory::locate(const std::byte* data, s
 }
 
 std::shared_ptr<std::byte> ThreadsMemory::resolve(int, const embedded::Location& place, std::size_t) {
-  return {std::shared_ptr<void>(), std::bit_cast<std::byte*>(place.offset)};  // nobody's to let go of
+  return {std::shared_ptr<void>(), std::bit_cast<std::byte*>(place.offset)};  // not owning
 }
 
-// What a peer has begun is a chunk at most, and waits for nobody.
+// Spins: a peer accesses one chunk at a time and does not block meanwhile.
 void ThreadsMemory::await_hands_off() {
   for (int r = 0; r < size(); ++r) {
     if (r == rank()) continue;

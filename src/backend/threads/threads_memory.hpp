@@ -1,4 +1,4 @@
-// The memory of ranks that are threads of one process.
+// Memory of ranks that are threads of one process.
 #pragma once
 
 #include <map>
@@ -13,11 +13,11 @@
 
 namespace hookline::threads {
 
-/// What the ranks of one group have in common.
+/// The state that the ranks of one group share: blocks, registered buffers and subgroups. Thread-safe.
 class World {
  public:
-  /// Where collectives do not reach into any rank's tensors, as threads can, they treat each other's memory as
-  /// processes must, except for what allocate() gave: so tests look at that path.
+  /// With share_all_memory, collectives access all tensors of other ranks in place. Without it only memory from
+  /// allocate(), as between processes, so that tests cover that path.
   World(int size, bool reach_all_memory);
 
   int size() const noexcept { return size_; }
@@ -27,11 +27,11 @@ class World {
   void forget(const std::byte* data);
   bool reachable(const std::byte* data, std::size_t bytes) const;
 
-  /// The world of a subset, made by whoever of its members comes first, and kept until all have come: who comes late is
-  /// to find those that have left already.
+  /// Returns the memory of a subgroup. The first member creates it. It lives until all members have joined, so that a
+  /// late member detects members that have already left.
   std::shared_ptr<World> child(const std::string& name, int size);
 
-  /// For tests: a rank that is to count as killed.
+  /// For tests: makes is_alive() of the rank return false.
   void kill(int rank) { dead_.fetch_or(std::uint64_t{1} << rank); }
   bool is_dead(int rank) const { return (dead_.load() >> rank & 1) != 0; }
 
@@ -65,7 +65,7 @@ class ThreadsMemory final : public embedded::Memory {
   const std::shared_ptr<World> world_;
 };
 
-/// As make_threads_backends().
+/// Implements make_threads_backends(); see GroupMemory for `share_all_memory`.
 std::vector<std::shared_ptr<Backend>> make_backends(int size, bool reach_all_memory);
 
 }  // namespace hookline::threads
