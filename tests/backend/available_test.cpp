@@ -1,4 +1,4 @@
-// How much memory there is to be had, read from made-up hosts.
+// Available memory, read from simulated /proc and cgroup files.
 #include "backend/shm/available.hpp"
 
 #include <cstdint>
@@ -41,9 +41,9 @@ TEST_F(AvailableBytes, TheClosestLimitAboveCounts) {
   write("/sys/fs/cgroup/pod/container/memory.current", "3000\n");
   EXPECT_EQ(available(), 5000u);
   write("/sys/fs/cgroup/pod/memory.stat", "anon 3000\ninactive_file 500\nactive_file 500\n");
-  EXPECT_EQ(available(), 5500u) << "pages of files that nobody used lately can be had";
+  EXPECT_EQ(available(), 5500u) << "inactive file pages count as available";
   write("/sys/fs/cgroup/pod/memory.current", "10000\n");
-  EXPECT_EQ(available(), 0u) << "more than the limit is used";
+  EXPECT_EQ(available(), 0u) << "usage exceeds the limit";
 }
 
 TEST_F(AvailableBytes, InAContainerThatSeesItsGroupAsTheRoot) {

@@ -1,4 +1,4 @@
-// What passes before a thread that waits goes to sleep.
+// Backoff of a waiting thread before it blocks.
 #include "backend/embedded/backoff.hpp"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// Ranks that die while a group is being made: the others are told which, long before their timeout.
+// Ranks that die while a group is being created are named on all other ranks long before the timeout.
 #include "backend/bootstrap.hpp"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// Comparing what the ranks call.
+// Comparison of operation signatures.
 #include "backend/call.hpp"
 
 #include <limits>
@@ -28,7 +28,7 @@ TEST(Calls, ThoseOfTheFewDiffer) {
 }
 
 TEST(Splits, WhoseSumIsNoSizeAreRefused) {
-  // Rank 0 says that it gives itself so much, and 8 bytes to rank 1: what it takes from both, too.
+  // Rank 0 sends this many bytes to itself and 8 bytes to rank 1; it expects the same from both.
   for (const std::uint64_t much : {UINT64_MAX, UINT64_MAX - 7, std::uint64_t{INT64_MAX}}) {
     const std::uint64_t first[] = {much, 8, much, 8};
     const std::uint64_t second[] = {8, 8, 8, 8};

@@ -1,4 +1,4 @@
-// From a lost connection to a death: what is seen at which time, and what follows from it.
+// FailureDetector: when a lost connection counts as a death.
 #include "backend/engine/doubts.hpp"
 
 #include <gtest/gtest.h>
@@ -37,7 +37,7 @@ TEST_F(DoubtsOfARank, WhatItHadSentIsTakenFirst) {
 TEST_F(DoubtsOfARank, AThreadThatIsLateIsGivenTimeToLookButNotForEver) {
   EXPECT_EQ(judge(0, {.lost = true, .heard = 0, .looks = 1}), Verdict::doubted_from_now);
   EXPECT_EQ(judge(800, {.lost = true, .heard = 0, .looks = 1}), Verdict::doubted);
-  EXPECT_EQ(judge(820, {.lost = true, .heard = 0, .looks = 2}), Verdict::doubted) << "and to take what it finds";
+  EXPECT_EQ(judge(820, {.lost = true, .heard = 0, .looks = 2}), Verdict::doubted) << "time to drain messages";
   EXPECT_EQ(judge(849, {.lost = true, .heard = 0, .looks = 2}), Verdict::doubted);
   EXPECT_EQ(judge(850, {.lost = true, .heard = 0, .looks = 2}), Verdict::dead);
 }

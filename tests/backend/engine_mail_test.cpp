@@ -1,4 +1,4 @@
-// Sends and receives on an engine where a peer dies, leaves, or takes little: who is told what.
+// Errors of sends and receives over a transport when a peer dies, leaves or stops receiving.
 #include <cstring>
 #include <optional>
 #include <thread>
@@ -25,7 +25,7 @@ class EngineMail : public ::testing::Test {
     }
   }
 
-  // The connections of a rank end, and nothing is heard of it: as where its process was killed.
+  // Closes the connections of a rank without a goodbye, as if its process was killed.
   void kill(std::size_t rank) { engines_[rank]->close(); }
 
   const std::vector<std::shared_ptr<Engine>> engines_;
@@ -54,7 +54,7 @@ TEST_F(EngineMail, WhatARankHadSentBeforeItDiedIsReceivedInItsOrder) {
   for (int round = 0; round < 20; ++round) (void)groups_[1]->send(Tensor::full({10}, round), 0);
   const Tensor t = Tensor::zeros({10});
   (void)groups_[1]->send(t, 0, {.tag = 1});
-  groups_[0]->recv(t, 1, {.tag = 1})->wait();  // behind the others, which have come then, too
+  groups_[0]->recv(t, 1, {.tag = 1})->wait();  // sent last: all earlier messages have arrived, too
   kill(1);
   for (int round = 0; round < 20; ++round) {
     groups_[0]->recv(t, 1)->wait();
@@ -72,10 +72,10 @@ TEST_F(EngineMail, WhoLeavesInGoodOrderIsNotTakenForDead) {
 TEST_F(EngineMail, AReceiveFromAnybodyWaitsForTheOthersWhereOneHasLeft) {
   const WorkPtr receive = groups_[0]->recv_anysource(Tensor::zeros({10}));
   groups_[2]->shutdown();
-  EXPECT_THROW(receive->wait(Milliseconds(800)), Timeout) << "long enough to take somebody for dead";
+  EXPECT_THROW(receive->wait(Milliseconds(800)), Timeout) << "longer than the failure detector needs";
 }
 
-// Rank 0 leaves a group whose other ranks take mail only as the test does, as behind slow links.
+// Rank 0 leaves a group. The test receives on behalf of the other ranks, at its own pace, as behind slow links.
 class EngineLeaving : public ::testing::Test {
  protected:
   explicit EngineLeaving(Milliseconds timeout = std::chrono::seconds(60))
@@ -85,7 +85,7 @@ class EngineLeaving : public ::testing::Test {
     for (int i = 0; i < count; ++i) group_->send(Tensor::full({10}, i), to)->wait();
   }
 
-  // The next mail, by its last element; none where it is the farewell, which has no elements.
+  // Receives the next control message and returns its last element; nullopt for the goodbye.
   std::optional<float> next_mail(std::size_t rank) {
     std::vector<std::byte> room(kMailBytes);
     const auto message = engines_[rank]->receive_any({kMailChannel, 0}, room.data(), room.size());
@@ -107,7 +107,7 @@ class EngineLeaving : public ::testing::Test {
     EXPECT_EQ(next_mail(rank), std::nullopt);
   }
 
-  // What is not there by then does not come: who still waits for it gets PeerLost.
+  // Leaves, then closes all transports: later receives throw PeerLost.
   std::jthread leave() {
     return std::jthread([this] {
       group_->shutdown();

@@ -1,4 +1,4 @@
-// What the contract does not look at: bits, and failures that need an engine that does as it is told.
+// Tests of backends over a transport beyond the contract: bitwise results, and failures that a test transport injects.
 #include <atomic>
 #include <cstring>
 #include <functional>
@@ -27,7 +27,7 @@ std::vector<std::shared_ptr<Backend>> engine_backends(int size) {
   return backends;
 }
 
-// The sum of random tensors, as rank 0 has it.
+// Returns the sum of random tensors on rank 0.
 Tensor sum_of(const std::vector<std::shared_ptr<Backend>>& backends, std::int64_t count, DType dtype) {
   std::vector<std::thread> threads;
   Tensor result;
@@ -66,7 +66,7 @@ TEST(EngineBackend, AWaitThatIsShortenedEndsInTime) {
   const Tensor t = Tensor::zeros({10});
   const WorkPtr first = group->allreduce(t);
   const WorkPtr second = group->allreduce(t);
-  first->when_over([] {}, true);  // the lane's own thread drives it
+  first->when_over([] {}, true);  // urgent: the lane's thread drives it
   EXPECT_THAT([&] { second->wait(Milliseconds(20)); }, ThrowsMessage<Timeout>(HasSubstr("rank 1 did not come")));
   EXPECT_THROW(first->wait(), Timeout);
 }
@@ -92,7 +92,7 @@ TEST(EngineBackend, ShutdownFailsWhatIsPendingHere) {
   EXPECT_THROW(group->barrier()->wait(), Aborted);
 }
 
-// Who drives may be at the end of an operation while the group is shut down, and the lane's thread is gone then.
+// A callback on the driving thread shuts down the group, after which the lane's thread no longer exists.
 TEST(EngineBackend, ShutdownAtTheEndOfAnOperationFailsWhatIsQueuedBehindIt) {
   for (int round = 0; round < 20; ++round) {
     const auto backends = engine_backends(1);
@@ -102,7 +102,7 @@ TEST(EngineBackend, ShutdownAtTheEndOfAnOperationFailsWhatIsQueuedBehindIt) {
     const WorkPtr second = group->barrier();
     first->when_over(
         [&] {
-          if (std::this_thread::get_id() == waiter) group->shutdown();  // or else the lane's thread was faster
+          if (std::this_thread::get_id() == waiter) group->shutdown();  // false if the lane's thread completed it
         },
         false);
     first->wait();
@@ -113,14 +113,14 @@ TEST(EngineBackend, ShutdownAtTheEndOfAnOperationFailsWhatIsQueuedBehindIt) {
   }
 }
 
-// What runs at the end of an operation may look for the end of another one while the group is being shut down.
+// A callback may start and await other operations while the group is being shut down.
 TEST(EngineBackend, TheLastTasksOfAGroupMayStartOperations) {
   for (const auto& backends : {engine_backends(2), make_threads_backends(2)}) {
     const auto group = make_group(backends[0], std::chrono::hours(1));
     Promise<void> seen_last;
     const Future<void> last = seen_last.get_future();
     group->barrier()->get_future().on_done([&] {
-      for (int i = 0; i < 20'000; ++i) {  // so long that the shutdown gets to waiting for this
+      for (int i = 0; i < 20'000; ++i) {  // long enough for shutdown() to wait for this callback
         group->barrier()->get_future().on_done([] {});
       }
       seen_last.set_value();
@@ -139,7 +139,7 @@ TEST(EngineBackend, ALaneThatTheGroupDoesNotHaveIsRefused) {
   }
 }
 
-// Whoever breaks the group ends what is listed; who starts an operation ends what is not.
+// The thread that fails the group completes the queued operations; start() completes later ones.
 TEST(EngineBackend, OperationsThatStartWhileTheGroupBreaksAllEnd) {
   for (int round = 0; round < 300; ++round) {
     const auto backends = engine_backends(2);
@@ -162,8 +162,7 @@ TEST(EngineBackend, OperationsThatStartWhileTheGroupBreaksAllEnd) {
 
 class EngineBlame : public ::testing::Test {
  protected:
-  // Rank 1 waits for rank 0 first. `first` is done by rank 2 before it leaves; then the connections of rank 0 end, and
-  // nothing is heard of it.
+  // Rank 1 waits for rank 0. Rank 2 runs `first` and leaves. Then the connections of rank 0 close without a goodbye.
   void expect_of_rank_1(const std::function<void(ProcessGroup&)>& first, const std::string& text) {
     const auto engines = testing::make_memory_engines(3);
     std::vector<std::shared_ptr<ProcessGroup>> groups;
@@ -186,7 +185,7 @@ TEST_F(EngineBlame, ARankThatDidItsPartAndLeftIsNotToBlame) {
   expect_of_rank_1([](ProcessGroup& group) { (void)group.barrier(); }, "rank 0 died");
 }
 
-// Rank 0's greeting waits for rank 1, and its last words are behind that.
+// Rank 0's header is not received by rank 1, and its abort message is queued behind the header.
 TEST_F(EngineBlame, WhoGivesUpSaysSoThoughItsMessagesWereNotTaken) {
   const auto engines = testing::make_memory_engines(2, true);
   auto late = make_group(make_engine_backend(engines[1]), std::chrono::hours(1));
@@ -197,7 +196,7 @@ TEST_F(EngineBlame, WhoGivesUpSaysSoThoughItsMessagesWereNotTaken) {
   EXPECT_THAT([&] { late->barrier()->wait(); }, ThrowsMessage<Aborted>(HasSubstr("rank 1 did not come")));
 }
 
-// The same where it is shut down while its operation is pending.
+// The same for a shutdown while an operation is pending.
 TEST_F(EngineBlame, WhoLeavesSaysSoThoughItsMessagesWereNotTaken) {
   const auto engines = testing::make_memory_engines(2, true);
   auto late = make_group(make_engine_backend(engines[1]), std::chrono::hours(1));

@@ -1,4 +1,4 @@
-// Collectives between ranks that are stepped by hand: what one of them does while another is in the middle of it.
+// Local collectives, stepped by the test: failures while another rank is in the middle of an operation.
 #include "backend/embedded/exchange.hpp"
 
 #include <atomic>
@@ -22,7 +22,7 @@ constexpr std::int64_t kTwoChunksEach = 4 * kChunkBytes / sizeof(float);
 
 void expect_that_rank_0_left(Pending& operation) {
   ASSERT_TRUE(operation.over());
-  ASSERT_TRUE(operation.exception()) << "it came to an end as if nothing had happened";
+  ASSERT_TRUE(operation.exception()) << "the operation succeeded";
   EXPECT_THAT([&] { std::rethrow_exception(operation.exception()); },
               ThrowsMessage<PeerLost>(HasSubstr("rank 0 left the group")));
 }
@@ -64,7 +64,7 @@ TEST_F(Exchanges, InPlaceFailWhereARankLeavesBeforeAllAreThrough) {
   }
   ASSERT_FALSE(first->over());
   engine(0).close();
-  gone.fill(0);  // its own again
+  gone.fill(0);  // the rank may write to its tensor again
   while (engine(1).drive()) {
   }
   engine(1).look_around();
@@ -85,14 +85,14 @@ TEST_F(Exchanges, InPlaceFailWhereARankLeavesDuringTheLastChunk) {
   expect_that_rank_0_left(*second);
 }
 
-// What a rank does with the blocks of all, where they lie.
+// A BlockReader that calls a function.
 struct Reader final : BlockReader {
   explicit Reader(std::function<void()> what) : body(std::move(what)) {}
   void read(std::span<const std::byte* const>, std::size_t) noexcept override { body(); }
   std::function<void()> body;
 };
 
-// Threads can see to it that a rank that fails has its tensors for itself.
+// On the threads backend, a failing rank waits until no peer accesses its tensors.
 TEST_F(Exchanges, AFailingRankEndsWhenItsPeersHaveTakenTheirHandsOffItsTensors) {
   std::atomic<bool> at_work = false;
   bool was_at_work = false;
@@ -101,11 +101,11 @@ TEST_F(Exchanges, AFailingRankEndsWhenItsPeersHaveTakenTheirHandsOffItsTensors) 
   Reader busy([&] {
     at_work = true;
     failing = std::thread([&] {
-      engine(0).fail(std::make_exception_ptr(Aborted("struck by the test")));
+      engine(0).fail(std::make_exception_ptr(Aborted("fault injected by the test")));
       was_at_work = at_work;
     });
     while (world_->block(0).standing != Standing::gave_up) std::this_thread::yield();
-    for (int i = 0; i < 10'000; ++i) std::this_thread::yield();  // more than it takes, if nothing keeps it
+    for (int i = 0; i < 10'000; ++i) std::this_thread::yield();  // long enough for fail() to return without the wait
     at_work = false;
   });
   const auto start = [&](int rank, Reader& reader) {
@@ -123,7 +123,7 @@ TEST_F(Exchanges, AFailingRankEndsWhenItsPeersHaveTakenTheirHandsOffItsTensors) 
   EXPECT_FALSE(was_at_work) << "its operation was over while a peer was reading its tensor";
 }
 
-// After a pause, as nobody looks for small ones then. What rank 1 gives and takes is small; what rank 0 gives is not.
+// The progress threads are asleep. Rank 1 sends and receives little data, rank 0 sends much.
 TEST(ExchangesInTheBackground, GetOnWhereAnotherRankGivesMore) {
   for (const OpType type : {OpType::scatter, OpType::alltoall_base}) {
     SCOPED_TRACE(name(type));
@@ -141,7 +141,7 @@ TEST(ExchangesInTheBackground, GetOnWhereAnotherRankGivesMore) {
       }
       return ranks[static_cast<std::size_t>(rank)]->start(std::move(what), 0, std::chrono::seconds(20));
     };
-    std::this_thread::sleep_for(Milliseconds(20));  // long enough for the ranks' own threads to fall asleep
+    std::this_thread::sleep_for(Milliseconds(20));  // until the progress threads sleep
     const WorkPtr nobody_waits = start(1);
     EXPECT_NO_THROW(start(0)->wait());
     nobody_waits->wait();

@@ -1,4 +1,4 @@
-// A forked child of a rank: it is told that the group is not its own, and does no harm to its parent's.
+// A forked child of a rank: its calls are rejected, and the parent's group is unaffected.
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -19,9 +19,9 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::ThrowsMessage;
 
-constexpr int kRanks = 4;  // two on each host of a layered group, which has no levels otherwise
+constexpr int kRanks = 4;  // two on each host of a hierarchical group
 
-// Returns when the child is gone, which runs nothing of its parent's clean-up.
+// Runs `body` in a forked child and waits for it. The child skips all clean-up of the parent (_exit).
 void in_child(const std::function<void()>& body) {
   std::fflush(nullptr);
   const pid_t child = fork();
@@ -84,7 +84,7 @@ TEST_P(Forked, NewGroupIsRefusedAndThatOfTheParentComesAbout) {
 TEST_P(Forked, WaitingForWhatItsParentStartedIsRefused) {
   GetParam().spawn(kRanks, [](ProcessGroup& group) {
     const Tensor t = Tensor::full({10}, 1);
-    if (group.rank() != 0) {  // late, so that that of rank 0 is pending
+    if (group.rank() != 0) {  // late, so that rank 0's allreduce is pending
       group.recv(Tensor::zeros({1}), 0)->wait();
       group.allreduce(t)->wait();
       return;

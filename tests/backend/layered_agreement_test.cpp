@@ -1,4 +1,4 @@
-// What the ranks of a layered group tell each other before an operation: level by level, with small payloads.
+// Header exchange of hierarchical groups, inside hosts and then between hosts, with piggybacked small payloads.
 #include <algorithm>
 
 #include <gmock/gmock.h>
@@ -27,14 +27,14 @@ void expect_untouched(const Tensor& t, int rank) {
 
 struct Case {
   World world;
-  int ranks;  ///< as many on each host
+  int ranks;  ///< total, evenly distributed over the hosts
 };
 class LayeredAgreement : public ::testing::TestWithParam<Case> {
  protected:
   static void spawn(const RankBody& body) { GetParam().world.spawn(GetParam().ranks, body); }
 };
 
-// From what fits into a slot, over what rides, to what is sent by itself; slices of one length and of two.
+// Sizes that fit into a slot, that piggyback on headers, and that are sent separately; equal and unequal slices.
 TEST_P(LayeredAgreement, ReductionsOfEveryWayAreRight) {
   spawn([](ProcessGroup& group) {
     for (const std::int64_t count : {256, 257, 512, 1024, 1025, 4096, 7168, 11999, 12000, 12288, 12289, 30001}) {
@@ -57,8 +57,8 @@ TEST_P(LayeredAgreement, ReductionsOfEveryWayAreRight) {
   });
 }
 
-// Whoever differs: one rank, the ranks of a host or of a place, each time with another length of what is told. All are
-// told all calls, nothing is touched, and the group goes on.
+// One rank, all ranks of a host, or one rank of each host differ. All ranks get all signatures, the data is unchanged,
+// and the group remains usable.
 TEST_P(LayeredAgreement, WhoeverDiffersAllKnowIt) {
   spawn([](ProcessGroup& group) {
     for (const std::int64_t count : {10, 1024, 5000, 100'000}) {
@@ -98,9 +98,9 @@ TEST_P(LayeredAgreement, WhoDoesNotComeIsNamedOnTheOtherHostToo) {
           throw std::runtime_error("an allreduce without rank " + std::to_string(missing));
         } catch (const Timeout& e) {
           EXPECT_THAT(e.what(), HasSubstr(named + " did not come"));
-        } catch (const Aborted& e) {  // another one was faster
+        } catch (const Aborted& e) {  // another rank timed out first
           EXPECT_THAT(e.what(), HasSubstr(named + " did not come"));
-        } catch (const PeerLost& e) {  // or the one that did not come has heard of it, and left
+        } catch (const PeerLost& e) {  // or the missing rank was told, and left
           EXPECT_THAT(e.what(), HasSubstr(named + " left the group"));
         }
       });

@@ -1,4 +1,4 @@
-// Making a layered group: nobody has it before all have all of its parts.
+// Creation of a hierarchical group: returns on no rank before all ranks have all sub-backends.
 #include <future>
 #include <thread>
 
@@ -12,7 +12,7 @@
 namespace hookline::layered {
 namespace {
 
-// Ranks 0 and 1 are one host, rank 2 another: rank 1 owns no slice, and has fewer parts to make than the others.
+// Ranks 0 and 1 share a host, rank 2 is on another: rank 1 owns no slice and creates fewer sub-backends.
 TEST(LayeredMaking, ARankWithFewerPartsWaitsForTheOthers) {
   const auto whole = make_threads_backends(3);
   std::promise<void> made;

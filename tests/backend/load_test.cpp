@@ -1,4 +1,4 @@
-// Engines that are not there, or are something else.
+// Loading of transport libraries: missing, unknown and invalid ones.
 #include "backend/engine/load.hpp"
 
 #include <cstdlib>
@@ -34,7 +34,7 @@ TEST(Load, AnEngineThatIsNotThereSaysWhatToInstall) {
 TEST(Load, ANameThatIsNoneListsThoseThatAre) {
   for (const char* const name : {"pigeons", "", "../evil", "a b"}) {
     EXPECT_THAT([&] { check_backend(name); },
-                ThrowsMessage<InvalidArgument>(HasSubstr("there are: shm, layered, gloo, mpi")));
+                ThrowsMessage<InvalidArgument>(HasSubstr("expected one of shm, layered, gloo, mpi")));
   }
   EXPECT_THAT(backend_names(), Contains("gloo"));
 }

@@ -1,4 +1,4 @@
-// Messages between two ranks that are stepped by hand: what a receiver may see while a sender is at work.
+// Mailboxes of two ranks, stepped by the test: matching while the sender writes.
 #include <gtest/gtest.h>
 
 #include <hookline/core/error.hpp>
@@ -36,7 +36,7 @@ class Mails : public ::testing::Test {
   std::vector<std::shared_ptr<Engine>> engines_;
 };
 
-// As for a receiver that looked into the first mailbox before the sender filled it, and into the second one after.
+// The receiver scans the first mailbox before the sender fills it, and the second one after.
 TEST_F(Mails, AreTakenInTheirOrderEvenWhereALaterOneIsSeenFirst) {
   ASSERT_TRUE(send(1)->over());
   ASSERT_TRUE(send(2)->over());
@@ -57,7 +57,7 @@ TEST_F(Mails, AreTakenInTheirOrderEvenWhereALaterOneIsSeenFirst) {
   EXPECT_EQ(b.data<float>()[0], 2);
 }
 
-// Who looks around has seen that the peer left, but not yet what it had sent before.
+// check_peers() sees that the peer left before it has read the peer's last message.
 TEST_F(Mails, OfARankThatLeftAreTakenBeforeItIsMissed) {
   ASSERT_TRUE(send(1)->over());
   Counter& message = world_->block(0).mail[1][0].message;
@@ -72,7 +72,7 @@ TEST_F(Mails, OfARankThatLeftAreTakenBeforeItIsMissed) {
   EXPECT_EQ(a.data<float>()[0], 1);
 }
 
-// One that was put aside has left its mailbox, which has carried another one since.
+// A spilled message has freed its mailbox, which holds another message by now.
 TEST_F(Mails, ThatWerePutAsideAndAreRefusedLeaveTheirMailboxesToOthers) {
   constexpr int kBoxes = static_cast<int>(kMailboxes);
   for (int tag = 1; tag <= kBoxes; ++tag) ASSERT_TRUE(send(1, tag)->over());
@@ -85,7 +85,7 @@ TEST_F(Mails, ThatWerePutAsideAndAreRefusedLeaveTheirMailboxesToOthers) {
     }
     return one;
   };
-  ASSERT_TRUE(receive_now(1, kBoxes + 1)->over()) << "the first one makes room for it";
+  ASSERT_TRUE(receive_now(1, kBoxes + 1)->over()) << "the first message is spilled";
   ASSERT_TRUE(last->over());
   const auto refused = receive_now(2, 1);
   ASSERT_TRUE(refused->over());
@@ -100,8 +100,8 @@ TEST_F(Mails, ThatArePutAsideInPiecesAreTakenWithoutAPause) {
     Collective what{.type = OpType::send, .inputs = {two_chunks}, .outputs = {}, .root = 1, .tag = 1};
     ASSERT_TRUE(engines_[0]->start(std::move(what), 0, Milliseconds{10'000})->over());
   }
-  const auto one = receive(Tensor::zeros({1}), 2);  // puts the first piece aside
-  EXPECT_TRUE(engines_[1]->drive()) << "the second one";
+  const auto one = receive(Tensor::zeros({1}), 2);  // spills the first chunk
+  EXPECT_TRUE(engines_[1]->drive()) << "the second chunk";
   EXPECT_FALSE(engines_[1]->drive());
 }
 

@@ -1,4 +1,4 @@
-// Ranks that wait for one that does not come.
+// Allgather through a store, with and without missing ranks.
 #include "backend/meeting.hpp"
 
 #include <future>
@@ -41,10 +41,10 @@ TEST(Meeting, ARankThatComesLateDoesNotUndoTheDecision) {
   };
   EXPECT_THAT([&] { meet_as(0, Milliseconds(20)); }, ThrowsMessage<Timeout>(HasSubstr("rank 1 did not come")));
   EXPECT_THAT([&] { meet_as(1, std::chrono::hours(1)); },
-              ThrowsMessage<Timeout>(HasSubstr("rank 1 of 2 came to the test group after")));
+              ThrowsMessage<Timeout>(HasSubstr("rank 1 of 2 joined the test group after")));
 }
 
-// A store of a user's own need not have compare_set.
+// A user-defined store may lack compare_set.
 class PlainStore final : public Store {
  public:
   explicit PlainStore(Store& store) : store_(store) {}

@@ -1,4 +1,4 @@
-// Tensors that are not contiguous, which travel as copies.
+// Non-contiguous tensors, which are staged in contiguous copies.
 #include "backend/parts.hpp"
 
 #include <gmock/gmock.h>
@@ -19,7 +19,7 @@ void expect_each_takes_what_the_one_before_left(ProcessGroup& group, std::int64_
   const Tensor columns = wide.slice(1, 0, 4, 2);
   const Tensor word = Tensor::zeros({1});
   if (group.rank() != 0)
-    group.recv(word, 0)->wait();  // late, so that rank 0 starts the second before the first is over
+    group.recv(word, 0)->wait();  // late, so that rank 0 starts the second before the first completes
   const WorkPtr first = group.allreduce(columns);
   const WorkPtr second = group.allreduce(columns);
   if (group.rank() == 0) {
@@ -27,7 +27,7 @@ void expect_each_takes_what_the_one_before_left(ProcessGroup& group, std::int64_
   }
   second->wait();
   require(columns.contiguous().data<float>()[rows] == static_cast<float>(group.size() * group.size()), "the sum");
-  require(wide.data<float>()[1] == 1, "what lies between");
+  require(wide.data<float>()[1] == 1, "an element between the columns");
   first->wait();
 }
 
@@ -35,7 +35,7 @@ TEST_P(Columns, AreTakenWhenTheirTurnHasCome) {
   GetParam().spawn(4, [](ProcessGroup& group) { expect_each_takes_what_the_one_before_left(group, 50'000); });
 }
 
-// An input that begins where the output of this rank does, with its strides, and has another shape: other elements.
+// An input that shares begin and strides with this rank's output, but has another shape.
 TEST_P(Columns, OfAnotherShapeAreRefusedAsOverlapping) {
   GetParam().spawn(4, [](ProcessGroup& group) {
     const Tensor table = Tensor::zeros({4, 4});
@@ -55,7 +55,7 @@ INSTANTIATE_TEST_SUITE_P(Worlds, Columns,
                                            hookline::testing::layered_hosts_world()),
                          [](const auto& world) { return world.param.name; });
 
-// Small ones ride in a line of control, which is written when they are posted.
+// Small tensors are copied inline into the slot when the operation is posted.
 TEST(SmallColumns, AreTakenWhenTheirTurnHasCome) {
   for (const auto& world : {hookline::testing::threads_world(), hookline::testing::shm_world(),
                             hookline::testing::layered_threads_world()}) {

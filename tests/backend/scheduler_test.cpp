@@ -1,6 +1,6 @@
-// Explores the protocol in one thread: ranks are stepped in an order drawn from a seed, and killed, stopped, failed
-// or closed at any of their states. A seed that fails is printed; HOOKLINE_SEED=n replays it, HOOKLINE_SEEDS=n asks for
-// more of them.
+// Explores interleavings of the local protocol in one thread: a seeded random schedule steps the ranks and kills,
+// stops, fails or closes one of them at any state. A failing seed is printed; HOOKLINE_SEED=n replays it,
+// HOOKLINE_SEEDS=n sets the number of seeds.
 #include <algorithm>
 #include <cstdlib>
 #include <random>
@@ -24,14 +24,14 @@ using hookline::testing::expected_reduction;
 using hookline::testing::first_difference;
 using hookline::testing::write;
 
-// One call of a program that every rank runs.
+// One operation of the program that every rank runs.
 struct Call {
   OpType type;
   std::int64_t count;
   int lane;
   int root;
-  bool shared;      ///< whether the tensors lie in shared memory
-  int odd_one_out;  ///< a rank that passes another count, or -1
+  bool shared;      ///< true if the tensors lie in shared memory
+  int odd_one_out;  ///< the rank that passes another count, or -1
 };
 
 enum class Fault { none, kill, stop, fail, leave };
@@ -75,10 +75,10 @@ class Schedule {
                        static_cast<int>(fault_), victim_, fault_at_);
   }
 
-  // Steps the ranks until all that take part are through. A bound on the steps is the check that nothing hangs.
+  // Steps the ranks until all running ranks have completed the program. The bound on the steps detects hangs.
   void run() {
     for (int step = 0; !finished(); ++step) {
-      ASSERT_LT(step, 20'000) << "the ranks got stuck";
+      ASSERT_LT(step, 20'000) << "the ranks hang";
       if (step == fault_at_) strike();
       const int rank = pick(ranks_);
       if (rank == victim_ && gone_) continue;
@@ -106,9 +106,9 @@ class Schedule {
   void strike() {
     Engine& engine = *engines_[static_cast<std::size_t>(victim_)];
     if (fault_ == Fault::kill) world_->kill(victim_);
-    if (fault_ == Fault::fail) engine.fail(std::make_exception_ptr(Aborted("struck by the test")));
+    if (fault_ == Fault::fail) engine.fail(std::make_exception_ptr(Aborted("fault injected by the test")));
     if (fault_ == Fault::leave) engine.close();
-    // What has failed is the rank's own again: nobody may take what it writes there for what it gave.
+    // The rank may reuse the tensors of failed operations: overwrite them, so that a late read by a peer is detected.
     for (const Started& s : started_[static_cast<std::size_t>(victim_)]) {
       const auto failed = [](const auto& operation) { return operation->over() && operation->exception(); };
       if (fault_ == Fault::none || !std::all_of(s.operations.begin(), s.operations.end(), failed)) continue;
@@ -118,7 +118,7 @@ class Schedule {
     gone_ = fault_ == Fault::kill || fault_ == Fault::stop;
     struck_ = fault_ != Fault::none;
     if (fault_ == Fault::stop) {
-      // The others' time is up: what they start from now on, and what they wait for.
+      // Expire all pending operations of the other ranks; start() expires later ones.
       for (auto& rank : started_) {
         for (auto& s : rank) {
           for (auto& operation : s.operations) operation->shorten(Clock::now());
@@ -173,7 +173,7 @@ class Schedule {
         break;
       default: break;
     }
-    if (call.type == OpType::send) {  // a ring; the receive takes the same size unless somebody is the odd one out
+    if (call.type == OpType::send) {  // a ring; the receive has the same size unless one rank mismatches
       Collective message = c;
       message.root = (rank + 1) % ranks_;
       message.tag = call.lane;
@@ -196,7 +196,7 @@ class Schedule {
     return s;
   }
 
-  // A completed operation has the right values, whatever happened later; an error is one that the fault explains.
+  // A successful operation has correct values, whatever happened later; an error must match the injected fault.
   void check(int rank) {
     const auto& mine = started_[static_cast<std::size_t>(rank)];
     for (std::size_t n = 0; n < mine.size(); ++n) {
@@ -211,14 +211,14 @@ class Schedule {
           check_error(rank, call, operation->exception());
           if (call.odd_one_out >= 0 && call.type != OpType::send && !struck_) {
             EXPECT_EQ(first_difference(s.input.slice(0, 0, 1), expected_input(s.input.slice(0, 0, 1), rank)), -1)
-                << "the data was touched";
+                << "the data was changed";
           }
           return_early_ = true;
         }
       }
       if (std::exchange(return_early_, false)) continue;
       if (call.odd_one_out >= 0 && call.type != OpType::barrier && call.type != OpType::send) {
-        ADD_FAILURE() << "call " << n << " on rank " << rank << ": the ranks differed and nobody noticed";
+        ADD_FAILURE() << "call " << n << " on rank " << rank << ": the mismatch was not detected";
       } else {
         check_values(rank, n, call, s);
       }
@@ -257,7 +257,7 @@ class Schedule {
     try {
       std::rethrow_exception(error);
     } catch (const Mismatch&) {
-      EXPECT_GE(call.odd_one_out, 0) << "a mismatch where all called the same";
+      EXPECT_GE(call.odd_one_out, 0) << "mismatch of equal calls";
     } catch (const PeerLost& e) {
       EXPECT_TRUE(fault_ == Fault::kill || fault_ == Fault::leave) << e.what();
       const char* const what = fault_ == Fault::kill ? "died" : "left the group";

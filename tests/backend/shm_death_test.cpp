@@ -1,4 +1,5 @@
-// Processes that die: every survivor learns who, soon, and can go on without the group; nothing is left behind.
+// Death of processes: every survivor gets an error that names the dead rank within a second and can create a new group;
+// no resources leak.
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -25,7 +26,7 @@ namespace {
 
 using std::chrono::seconds;
 
-// Memory that a test and its forked ranks share, to tell each other how far they are.
+// Shared memory in which the forked ranks report their progress to the test.
 struct Board {
   std::atomic<int> steps;
   std::atomic<std::int64_t> killed_at;
@@ -45,7 +46,7 @@ std::shared_ptr<ProcessGroup> join(const std::string& path, int rank, int size) 
       {.rank = rank, .world_size = size, .timeout = seconds(60), .store = std::make_shared<FileStore>(path)});
 }
 
-// A rank that communicates until it is told of the victim's death.
+// Runs a rank that communicates until the victim's death is reported.
 [[noreturn]] void survive(const std::string& path, int rank, int size, int victim, Board& board) {
   auto group = join(path, rank, size);
   const Tensor plain = Tensor::zeros({120'000});
@@ -65,7 +66,7 @@ std::shared_ptr<ProcessGroup> join(const std::string& path, int rank, int size) 
   try {
     group->barrier()->wait();
     board.wrong.fetch_add(1);
-  } catch (const PeerLost&) {  // the first cause, again
+  } catch (const PeerLost&) {  // the same cause again
   }
   group->abort();
   group.reset();
@@ -146,7 +147,7 @@ TEST(ShmDeath, AForkedChildIsToldThatTheGroupIsNotItsOwn) {
   int status = 0;
   waitpid(child, &status, 0);
   EXPECT_EQ(WEXITSTATUS(status), 0);
-  EXPECT_NO_THROW(group->barrier()->wait()) << "the parent goes on";
+  EXPECT_NO_THROW(group->barrier()->wait()) << "the parent's group works";
 }
 
 TEST(ShmMemory, AskingForMoreThanThereIsIsAnErrorWithTheSize) {

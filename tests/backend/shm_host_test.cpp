@@ -1,4 +1,4 @@
-// What a shm group takes of its host, and whom it lets in.
+// The shm backend's use of host resources, and its access control.
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
@@ -37,7 +37,7 @@ namespace {
 
 using std::chrono::seconds;
 
-// The group's memory files that this process owns or maps, as paths that open() takes.
+// Returns the paths of the group's memory files that this process has open.
 std::vector<std::string> memory_files() {
   std::vector<std::string> found;
   for (const auto& entry : std::filesystem::directory_iterator(fmt::format("/proc/{}/fd", getpid()))) {
@@ -68,7 +68,7 @@ TEST(ShmHost, TakesAtMostFourMebibytesARankBesideTheUsersBuffers) {
   });
 }
 
-// Says what a rank would say to another: its number, and a file of its own.
+// Sends what a rank sends to a peer: its rank and a file descriptor.
 void introduce_as_rank_one(int connection) {
   int rank = 1;
   const int file = memfd_create("intruder", 0);
@@ -87,7 +87,7 @@ void introduce_as_rank_one(int connection) {
   (void)sendmsg(connection, &message, MSG_NOSIGNAL);
 }
 
-// Tries, as another user, everything that a group's socket and memory offer. Returns what it got.
+// Attacks the sockets and memory of a group as another user. Returns a description of what succeeded, or "".
 std::string intrude(const std::vector<std::string>& memory, int expected_sockets) {
   if (setgid(65534) != 0 || setuid(65534) != 0) return "cannot become another user";
   for (const std::string& file : memory) {
@@ -121,11 +121,11 @@ TEST(ShmHost, AnotherUserIsTurnedAway) {
   std::thread waiting([&] {
     EXPECT_THAT([&] { make_shm_backend(store, 0, 2, seconds(3)); },
                 ::testing::ThrowsMessage<Timeout>(
-                    ::testing::AllOf(::testing::HasSubstr("in vain for rank 1"),
-                                     ::testing::HasSubstr("a process of user 65534 was turned away"))));
+                    ::testing::AllOf(::testing::HasSubstr("timed out waiting for rank 1"),
+                                     ::testing::HasSubstr("rejected a connection from user 65534"))));
   });
   store->wait({"shm/0"}, seconds(30));
-  store->set("shm/1", store->get("shm/0"));  // so that rank 0 goes on to wait for somebody who connects
+  store->set("shm/1", store->get("shm/0"));  // rank 0 now waits for a connection from rank 1
   const auto memory = memory_files();
   ASSERT_EQ(memory.size(), 1u);
   int report[2];
@@ -159,7 +159,7 @@ std::shared_ptr<ProcessGroup> one_of_two(const test::TempDirectory& directory, i
                              .store = std::make_shared<FileStore>(directory / "store")});
 }
 
-// While this lives, the process can open only so many files more.
+// Limits the process to `left` more file descriptors while it lives.
 class FewDescriptors {
  public:
   explicit FewDescriptors(std::size_t left) {
@@ -182,7 +182,7 @@ class FewDescriptors {
   std::vector<int> taken_;
 };
 
-// Whether a rank can join with so few descriptors; where not, it must say why.
+// Returns true if a rank can join with this number of free descriptors. Otherwise expects an error that says why.
 bool joins_with(std::size_t descriptors, int rank) {
   const test::TempDirectory directory;
   const pid_t peer = fork();
@@ -190,7 +190,7 @@ bool joins_with(std::size_t descriptors, int rank) {
     alarm(60);
     try {
       one_of_two(directory, 1 - rank)->barrier()->wait();
-    } catch (const Error&) {  // it is left alone
+    } catch (const Error&) {  // the other rank failed
     }
     _exit(0);
   }
@@ -239,7 +239,7 @@ TEST(ShmHost, WhereNoFileCanBeOpenedTheHostIsNotAnother) {
   EXPECT_THROW((void)backend::host_identity(), ResourceError);
 }
 
-// Runs a rank that ends by exit() while it still has the group, and perhaps an operation under way.
+// Returns the exit code of a rank that calls exit() while it holds a group, optionally with a pending operation.
 int exit_code_of_leaving(bool leak, bool pending) {
   const test::TempDirectory directory;
   const auto join = [&](int rank) { return one_of_two(directory, rank); };
@@ -257,7 +257,7 @@ int exit_code_of_leaving(bool leak, bool pending) {
   }
   const auto group = join(0);
   group->barrier()->wait();
-  EXPECT_THROW(group->barrier()->wait(), Error);  // PeerLost, or Mismatch with what was pending
+  EXPECT_THROW(group->barrier()->wait(), Error);  // PeerLost, or Mismatch with the pending allreduce
   int status = 0;
   waitpid(child, &status, 0);
   return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);

@@ -1,4 +1,4 @@
-// The way of writing that was faster in most of the last trials is taken until the next one.
+// NtStoreTuner selects the stores that were faster in the majority of the last trials.
 #include "backend/embedded/staging_pace.hpp"
 
 #include <gtest/gtest.h>
@@ -9,7 +9,7 @@ namespace {
 using kernel::Stores;
 using namespace std::chrono_literals;
 
-/// All rounds of one period, of which one takes so long when it is written in either way.
+/// Runs all rounds of one period; a timed round takes `cached` or `streamed`, depending on its stores.
 void trial(StagingPace& pace, std::uint64_t number, Clock::duration cached, Clock::duration streamed) {
   int tried_cached = 0;
   int tried_streaming = 0;

@@ -1,4 +1,4 @@
-// Ranks as threads.
+// The threads backend.
 #include <hookline/backend/threads.hpp>
 
 #include <gmock/gmock.h>
@@ -30,7 +30,7 @@ TEST(Threads, ARankThatPassesAnAbortOnIsNotTheOneThatAborted) {
   };
   ranks[1]->abort("out of memory");
   EXPECT_THAT(barrier_ranks(0), ::testing::ElementsAre(1));
-  EXPECT_THAT(barrier_ranks(2), ::testing::ElementsAre(1));  // rank 0 has given up, too, and is looked at first
+  EXPECT_THAT(barrier_ranks(2), ::testing::ElementsAre(1));  // rank 0 has failed, too, and is checked first
 }
 
 }  // namespace

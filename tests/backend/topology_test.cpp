@@ -1,4 +1,4 @@
-// Sorting ranks by host, and who takes which slice to whom.
+// Topology: ranks by host, and the owners of slices.
 #include "backend/layered/topology.hpp"
 
 #include <gmock/gmock.h>

@@ -1,4 +1,4 @@
-// Waiting for messages: what had come before the group was broken counts, however often the wait is cut short.
+// Watchdog: requests that completed before the failure of the group succeed, however often waits are interrupted.
 #include "backend/engine/waits.hpp"
 
 #include <functional>
@@ -11,7 +11,7 @@
 namespace hookline::engine {
 namespace {
 
-// A message that is through, but as an engine may have it says so only to a wait that nobody has nudged.
+// A completed request that, as the interface permits, reports completion only to a wait that is not interrupted.
 class Arrived final : public Message {
  public:
   bool wait(bool) override {
@@ -37,7 +37,7 @@ TEST(Waits, WhatHadComeCountsThoughItIsNudgedAgainAndAgain) {
   message.cut_short_by([&] {
     if (++nudges > 4) return;
     waits.set_gone(1);
-    waits.stop(true);  // which nudges all who wait
+    waits.stop(true);  // interrupts all waits
   });
   message.nudge();
   std::exception_ptr error;

@@ -1,4 +1,4 @@
-// Works that futures stand for.
+// Works that wrap a future.
 #include <hookline/backend/work.hpp>
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// What every codec must do: exact sizes, the same bits again, NaN that stays visible, and damage that is noticed.
+// Contract of codecs: exact sizes, deterministic bytes, non-finite values that stay visible, and detected corruption.
 #include "contract/codec_contract.hpp"
 
 #include <algorithm>
@@ -158,7 +158,7 @@ TEST_P(CodecContract, TakesZerosDenormalsAndHugeNumbers) {
     huge[i] = std::numeric_limits<float>::max() * (static_cast<float>(i) / 999.0f) * (i % 2 ? 1.0f : -1.0f);
   }
   for (const float value : decoded(*codec, encoded(*codec, tiny), tiny.size())) EXPECT_LT(std::abs(value), 1e-7f);
-  // Infinity, where the format ends before it, or the number; never a wrong one.
+  // Infinity if the format cannot represent the value, else the value; never a wrong finite value.
   const std::vector<float> back = decoded(*codec, encoded(*codec, huge), huge.size());
   for (std::size_t i = 0; i < huge.size(); ++i) {
     ASSERT_FALSE(std::isnan(back[i])) << i;
@@ -180,7 +180,7 @@ TEST_P(CodecContract, RefusesRoomOfAnotherSize) {
   EXPECT_TRUE(std::ranges::all_of(error, [](float v) { return v == 1.0f; }));
 }
 
-// Both ways of decoding must refuse, and leave the values alone.
+// Expects that decode and decode_add reject the message and leave the values unchanged.
 void expect_refused(const Codec& codec, std::span<const std::byte> message, std::size_t count) {
   std::vector<float> values(count, 5.0f);
   EXPECT_THROW(codec.decode(message, values), InvalidArgument);
@@ -192,7 +192,7 @@ TEST_P(CodecContract, NoticesDamage) {
   for (const std::size_t count : {0u, 1u, 300u}) {
     Bytes message = encoded(*codec, values_of(count));
     for (std::size_t size = 0; size < message.size(); size += size < 40 ? 1 : 37) {
-      // A copy of its own, so that a sanitizer sees reads behind it.
+      // A separate allocation, so that a sanitizer detects reads past its end.
       const Bytes cut(message.begin(), message.begin() + static_cast<std::ptrdiff_t>(size));
       expect_refused(*codec, cut, count);
     }

@@ -1,4 +1,4 @@
-// How a codec comes under the suite of codec_contract.cpp, which says what every codec must do.
+// Instantiates the codec contract (codec_contract.cpp) for an implementation:
 //
 //   INSTANTIATE_TEST_SUITE_P(Half, CodecContract, ::testing::Values(CodecCase{[] { return make_codec("fp16"); }}));
 #pragma once
@@ -14,7 +14,7 @@ namespace hookline::contract {
 
 struct CodecCase {
   std::function<CodecPtr()> make;
-  /// Whether decoding finds any damage, and not only that of the header.
+  /// True if decoding detects any corruption; false if only corruption of the header.
   bool finds_damage = true;
 
   friend void PrintTo(const CodecCase& given, std::ostream* out) { *out << given.make()->name(); }

@@ -1,4 +1,4 @@
-// How every process group behaves: many operations under way, lanes, futures, mistakes, subgroups.
+// Contract of process groups: concurrent operations, lanes, futures, invalid arguments and subgroups.
 #include <algorithm>
 #include <random>
 
@@ -32,7 +32,7 @@ TEST_P(GroupBehaviour, ManyUnderWayAtOnce) {
 
 TEST_P(GroupBehaviour, MessagesOfOneTagKeepTheirOrder) {
   GetParam().spawn(2, [](ProcessGroup& group) {
-    // More than a mailbox holds, of sizes that take one chunk and many.
+    // More messages than mailboxes, of one chunk and of many chunks.
     const auto count = [](int i) { return i % 5 == 0 ? 100'000 : 3 + i; };
     std::vector<WorkPtr> works;
     for (int i = 0; i < 30; ++i) {
@@ -108,7 +108,7 @@ TEST_P(GroupBehaviour, LargeOperationsGetDoneWithoutAnybodyWaiting) {
       work->when_over([&] { over.set_value(); }, false);
       done.wait(std::chrono::seconds(20));
       expect(t, expected_reduction(t, ReduceOp::sum, 2, round), "round " + std::to_string(round));
-      // A while of small operations, for which nobody is needed, so that whoever sees to the large ones falls asleep.
+      // Small operations for 10 ms, until the progress thread, which they do not need, falls asleep.
       const Tensor enough = Tensor::zeros({1});
       for (const auto end = Clock::now() + Milliseconds(10); enough.item<float>() == 0;) {
         enough.fill(group.rank() == 0 && Clock::now() > end ? 1 : 0);
@@ -143,10 +143,10 @@ TEST_P(GroupBehaviour, RefusesWhatMakesNoSense) {
     EXPECT_THROW((void)group.allgather_into_tensor(wide.slice(0, 0, 16, 2), wide.slice(0, 2, 6)), InvalidArgument);
     const Tensor rows = Tensor::zeros({2, 8});
     EXPECT_THROW((void)group.allgather_into_tensor(rows.slice(1, 0, 6), rows.slice(1, 0, 3)), InvalidArgument)
-        << "not where it belongs, though it begins there";
+        << "overlaps with other strides than its slice of the output";
     const Tensor repeated = Tensor::wrap(t.mutable_bytes(), {4}, DType::f32, {.strides = Dims{0}});
-    EXPECT_THROW((void)group.allreduce(repeated), InvalidArgument) << "all elements are one";
-    EXPECT_THROW((void)group.reduce_scatter(t, {t, t}), InvalidArgument) << "the input for the other rank as well";
+    EXPECT_THROW((void)group.allreduce(repeated), InvalidArgument) << "all elements share one address";
+    EXPECT_THROW((void)group.reduce_scatter(t, {t, t}), InvalidArgument) << "also the input for the other rank";
     const int me = group.rank();
     EXPECT_THAT([&] { (void)group.reduce_scatter_tensor(t.slice(0, 1, 3), t); },
                 ::testing::ThrowsMessage<InvalidArgument>(
@@ -158,14 +158,14 @@ TEST_P(GroupBehaviour, RefusesWhatMakesNoSense) {
         << "the other rank's slice";
     EXPECT_THROW((void)group.reduce_scatter_tensor_coalesced({slice_of(t, me, 2), Tensor::zeros({2})}, {t, t}),
                  InvalidArgument)
-        << "in place in one input, which is another as well";
+        << "in place in an input that is passed twice";
     EXPECT_THROW((void)group.reduce_scatter(wide.slice(0, 0, 4), {wide.slice(0, 0, 8, 2), wide.slice(0, 0, 8, 2)}),
                  InvalidArgument)
-        << "begins where it belongs, with other steps";
+        << "in place with other strides";
     EXPECT_THROW(
         (void)group.scatter(t, {me == 0 ? Tensor::zeros({4}) : t, me == 0 ? t : Tensor::zeros({4})}, {.root = me}),
         InvalidArgument)
-        << "the other rank's part";
+        << "the other rank's block";
     EXPECT_THROW((void)group.scatter(t, {t}, {.root = group.rank()}), InvalidArgument);
     EXPECT_THROW((void)group.gather({t}, t, {.root = 1 - group.rank()}), InvalidArgument);
     EXPECT_THROW((void)group.alltoall_base(Tensor::zeros({4}), t, {1, 2}, {}), InvalidArgument);
@@ -201,7 +201,7 @@ TEST_P(GroupBehaviour, AReceiveThatNobodySendsToTimesOut) {
     if (group.rank() == 0) {
       EXPECT_THROW(group.recv(t, 1, {.timeout = Milliseconds(50)})->wait(), Timeout);
     } else {
-      // It stays until it learns of that, in one way or another.
+      // Stays in the group until the failure of rank 0 is reported.
       EXPECT_THROW(group.recv(t, 0)->wait(), Error);
     }
   });
@@ -210,10 +210,10 @@ TEST_P(GroupBehaviour, AReceiveThatNobodySendsToTimesOut) {
 TEST_P(GroupBehaviour, WhoGivesUpStartsNothingMore) {
   GetParam().spawn(1, [](ProcessGroup& group) {
     group.barrier()->wait();
-    group.abort("out of luck");
+    group.abort("test abort");
     for (int call = 0; call < 2; ++call) {
       EXPECT_THAT([&] { group.barrier()->wait(); },
-                  ::testing::ThrowsMessage<Aborted>(::testing::HasSubstr("out of luck")));
+                  ::testing::ThrowsMessage<Aborted>(::testing::HasSubstr("test abort")));
     }
   });
 }
@@ -246,7 +246,7 @@ TEST_P(GroupBehaviour, SubgroupsAndSplits) {
   });
 }
 
-// Every group counts its parts from one.
+// Each group numbers its own subgroups.
 TEST_P(GroupBehaviour, SubgroupsHaveSubgroups) {
   if (!GetParam().subgroups) return;
   GetParam().spawn(4, [](ProcessGroup& group) {

@@ -1,4 +1,4 @@
-// What every process group must do: each collective against the reference, on every kind of world.
+// Contract of process groups: each collective, compared with the reference on every fixture.
 #include "contract/group_contract.hpp"
 
 #include "harness/reductions.hpp"
@@ -92,7 +92,7 @@ TEST_P(GroupContract, AllgatherCoalesced) {
   });
 }
 
-// More than fits into one piece of what the backends cut large data into, with ranks that do not divide it evenly.
+// Several chunks of the backends' pipelines, with sizes that the number of ranks does not divide.
 TEST_P(GroupContract, LargeReductions) {
   for (const auto& [ranks, bytes] : {std::pair{4, 9 << 20}, {6, 5 << 20}, {7, 5 << 20}}) {
     EXPECT_NO_THROW(GetParam().spawn(
@@ -179,7 +179,7 @@ TEST_P(GroupContract, ReduceScatter) {
   });
 }
 
-// The output is this rank's slice of the input; the other slices stay as they are.
+// The output is this rank's slice of the input; the other slices must stay unchanged.
 TEST_P(GroupContract, ReduceScatterInPlace) {
   sample(6, [](ProcessGroup& group, DType dtype, std::int64_t count, Layout layout, int) {
     const int me = group.rank();
@@ -231,7 +231,8 @@ TEST_P(GroupContract, ReduceScatterInPlace) {
   });
 }
 
-// The input of a gather is this rank's part of the output, the output of a scatter that of the root's input.
+// In place: the input of a gather is this rank's slice of the output; the output of a scatter is a slice of the root's
+// input.
 TEST_P(GroupContract, GatherAndScatterInPlace) {
   sample(6, [](ProcessGroup& group, DType dtype, std::int64_t count, Layout layout, int root) {
     const int me = group.rank();
@@ -331,7 +332,7 @@ TEST_P(GroupContract, Alltoall) {
 
 TEST_P(GroupContract, SendsAndReceives) {
   sample(5, [](ProcessGroup& group, DType dtype, std::int64_t count, Layout layout, int) {
-    // A ring, with the tags received in the opposite order.
+    // A ring that receives the tags in reverse order.
     const int next = (group.rank() + 1) % group.size();
     const int before = (group.rank() + group.size() - 1) % group.size();
     if (group.size() == 1) return;

@@ -1,4 +1,4 @@
-// The fixture of the process group's contract: tensors in every kind of memory, and a sample of the matrix.
+// The test fixture of the process group contract: tensors in every kind of memory, and a sample of the test matrix.
 #pragma once
 
 #include <algorithm>
@@ -16,10 +16,10 @@
 
 namespace hookline::testing {
 
-inline constexpr std::int64_t kInline = 8192;  // bytes around which the protocol changes
+inline constexpr std::int64_t kInline = 8192;  // bytes; the protocol changes at this size
 inline constexpr std::int64_t kChunk = 256 * 1024;
 
-/// Counts of elements around the places where something changes inside.
+/// Returns element counts around the sizes at which the protocol changes.
 inline std::vector<std::int64_t> counts(DType dtype) {
   const auto size = static_cast<std::int64_t>(size_of(dtype));
   return {0, 1, 7, kInline / size - 1, kInline / size, kInline / size + 1, kChunk / size + 3};
@@ -30,7 +30,7 @@ inline const std::vector<DType> kDtypes = {DType::f32, DType::f64, DType::f16, D
 
 enum class Layout { plain, shared, strided };
 
-/// A tensor of `count` elements in the given kind of memory.
+/// Creates a tensor of `count` elements in the given kind of memory.
 inline Tensor make(ProcessGroup& group, std::int64_t count, DType dtype, Layout layout) {
   switch (layout) {
     case Layout::plain: return Tensor::empty({count}, dtype);
@@ -40,7 +40,7 @@ inline Tensor make(ProcessGroup& group, std::int64_t count, DType dtype, Layout 
   return Tensor::zeros({count, 2}, dtype).slice(1, 1, 2);
 }
 
-/// Rows [index * each, (index + 1) * each) of a tensor.
+/// Returns the rows [index * each, (index + 1) * each) of a tensor.
 inline Tensor slice_of(const Tensor& t, int index, std::int64_t each) {
   return t.slice(0, index * each, (index + 1) * each);
 }
@@ -54,7 +54,7 @@ inline void expect(const Tensor& t, const Tensor& expected, const std::string& w
   if (at >= 0) throw std::runtime_error(what + ": wrong from element " + std::to_string(at) + " of " + to_string(t));
 }
 
-/// How much of the matrix a test tries: HOOKLINE_MATRIX=full is all of it, a number multiplies the usual sample.
+/// True if tests run the whole matrix: HOOKLINE_MATRIX=full. A number in HOOKLINE_MATRIX multiplies the sample size.
 inline bool full_matrix() {
   const char* const asked = std::getenv("HOOKLINE_MATRIX");
   return asked && std::string_view(asked) == "full";
@@ -65,7 +65,7 @@ inline int sample_size(int usual) {
   return asked ? std::max(1, static_cast<int>(usual * std::strtod(asked, nullptr))) : usual;
 }
 
-/// Chosen anew for every sample, unless the ranks are programs of their own that must agree on it.
+/// Returns HOOKLINE_TEST_SEED, set if ranks are separate programs that must use the same seed; else a random seed.
 inline unsigned sample_seed() {
   const char* const given = std::getenv("HOOKLINE_TEST_SEED");
   return given ? static_cast<unsigned>(std::strtoul(given, nullptr, 10)) : std::random_device{}();
@@ -73,7 +73,7 @@ inline unsigned sample_seed() {
 
 class GroupContract : public ::testing::TestWithParam<World> {
  protected:
-  // A sample of the matrix: ranks, dtypes, counts and layouts chosen by a seed that a failure prints.
+  // Runs a sample of the matrix: ranks, dtypes, counts and layouts chosen by a seed that a failure prints.
   template <class F>
   void sample(int rounds, F body) {
     const unsigned seed = sample_seed();

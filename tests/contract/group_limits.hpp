@@ -1,4 +1,4 @@
-// What a group of 64 ranks is tried with.
+// Operations that tests run on groups of 64 ranks.
 #pragma once
 
 #include "contract/group_contract.hpp"

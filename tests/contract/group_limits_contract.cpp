@@ -1,4 +1,4 @@
-// The largest groups and the largest calls.
+// The largest groups and the largest tensors.
 #include <algorithm>
 #include <cstring>
 
@@ -16,14 +16,14 @@ INSTANTIATE_TEST_SUITE_P(Worlds, GroupLimits,
                                            memory_engine_world()),
                          [](const auto& test) { return test.param.name; });
 
-// Sanitizers would need many times the memory and the time, and look for other mistakes.
+// Sanitizers would need many times the memory and time.
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 constexpr std::int64_t kLarge = std::int64_t{1} << 24;
 #else
 constexpr std::int64_t kLarge = std::int64_t{1} << 31;
 #endif
 
-// Bytes, as more than 2 GiB of them go wrong wherever something counts in 32 bits.
+// More than 2 GiB, which overflows 32-bit counters.
 void sum_more_than_two_gibibytes(ProcessGroup& group, Layout layout) {
   constexpr std::int64_t kCount = kLarge + 4099;
   const Tensor t = make(group, kCount, DType::u8, layout);

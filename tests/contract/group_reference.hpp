@@ -1,4 +1,4 @@
-// What collectives must give, computed element by element from what every rank puts in.
+// The scalar reference of collectives, computed element by element from the inputs of all ranks.
 #pragma once
 
 #include <cmath>
@@ -11,8 +11,8 @@
 
 namespace hookline::testing {
 
-/// The element that a rank puts in at a position: small, so that sums and products of seven ranks are exact in every
-/// dtype, and different between ranks, positions and parts.
+/// Returns a rank's input at a position: small, so that sums and products of seven ranks are exact in every dtype, and
+/// different between ranks, positions and parts.
 inline double element(int rank, std::int64_t position, int part = 0) {
   return static_cast<double>(1 + (rank * 5 + position * 3 + position / 7 + part * 11) % 2);
 }
@@ -28,7 +28,7 @@ T as(double value) {
   }
 }
 
-/// Writes f(position) into every element of a tensor of any layout, in its logical order.
+/// Sets every element of a tensor of any layout to f(position), in logical order.
 template <class F>
 void write(const Tensor& tensor, F&& f) {
   const Tensor flat = Tensor::empty({tensor.numel()}, tensor.dtype());
@@ -39,7 +39,7 @@ void write(const Tensor& tensor, F&& f) {
   tensor.copy_from(flat.reshape(tensor.shape()));
 }
 
-/// Whether every element of `tensor` is that of `expected`, to the bit; the first difference otherwise.
+/// Returns the position of the first element that differs bitwise from `expected`, or -1.
 inline std::int64_t first_difference(const Tensor& tensor, const Tensor& expected) {
   const Tensor a = tensor.contiguous();
   const Tensor b = expected.contiguous();
@@ -50,7 +50,7 @@ inline std::int64_t first_difference(const Tensor& tensor, const Tensor& expecte
   return -1;
 }
 
-/// The reduction of the ranks' elements at a position, in the dtype's own arithmetic.
+/// Returns the reduction of all ranks' elements at a position, in the arithmetic of T.
 template <class T>
 T reduced(ReduceOp op, int ranks, std::int64_t position, int part) {
   using Kind = ReduceOp::Kind;
@@ -90,7 +90,7 @@ T reduced(ReduceOp op, int ranks, std::int64_t position, int part) {
   }
 }
 
-/// A tensor with the reduction at every position.
+/// Returns a tensor with the reduction at every position.
 inline Tensor expected_reduction(const Tensor& like, ReduceOp op, int ranks, int part = 0) {
   const Tensor flat = Tensor::empty({like.numel()}, like.dtype());
   visit_dtype(like.dtype(), [&](auto e) {
@@ -100,7 +100,7 @@ inline Tensor expected_reduction(const Tensor& like, ReduceOp op, int ranks, int
   return flat.reshape(like.shape());
 }
 
-/// A tensor with what a rank put in.
+/// Returns a tensor with the input of a rank.
 inline Tensor expected_input(const Tensor& like, int rank, int part = 0) {
   const Tensor t = Tensor::empty(like.shape(), like.dtype());
   write(t, [&](std::int64_t i) { return element(rank, i, part); });

@@ -1,4 +1,4 @@
-// What groups that watch over their ranks notice: calls that differ, and ranks that give up, leave or do not come.
+// Contract of groups that detect failures: mismatched calls, and ranks that fail, leave or are missing.
 #include <string>
 #include <vector>
 
@@ -44,9 +44,10 @@ TEST_P(GroupWatching, SplitsThatDisagreeAreAMismatchEverywhere) {
     const std::vector<std::int64_t> takes = group.rank() == 0 ? std::vector<std::int64_t>{1, 2} : std::vector{2L, 2L};
     try {
       group.alltoall_base(output, input, takes, gives)->wait();
-      ADD_FAILURE() << "rank 0 gives 3 rows, rank 1 expects 2";
+      ADD_FAILURE() << "rank 0 sends 3 rows, rank 1 expects 2";
     } catch (const Mismatch& error) {
-      EXPECT_NE(std::string(error.what()).find("rank 0 gives 12 bytes to rank 1, which expects 8"), std::string::npos)
+      EXPECT_NE(std::string(error.what()).find("rank 0 sends 12 bytes to rank 1, which expects 8 bytes"),
+                std::string::npos)
           << error.what();
       EXPECT_EQ(error.ranks(), (std::vector{0, 1}));
     }
@@ -63,7 +64,7 @@ TEST_P(GroupWatching, AMismatchIsAnErrorEverywhereAndLeavesTheDataAndTheGroup) {
       const WorkPtr work = group.allreduce(t);
       try {
         work->wait();
-        throw std::runtime_error("no mismatch was noticed");
+        throw std::runtime_error("no mismatch was detected");
       } catch (const Mismatch& e) {
         EXPECT_THAT(e.what(),
                     ::testing::HasSubstr("rank 1: allreduce of " + std::to_string(count + 1) + " float32, sum"));
@@ -72,10 +73,10 @@ TEST_P(GroupWatching, AMismatchIsAnErrorEverywhereAndLeavesTheDataAndTheGroup) {
       expect(t, expected_input(t, group.rank()), "untouched");
       const WorkPtr other = group.rank() == 2 ? group.broadcast(t) : group.barrier();
       EXPECT_THAT([&] { other->wait(); }, throws_about<Mismatch>({2}));
-      const std::int64_t first = 3 + group.rank();  // as many elements, but not in the same tensors
+      const std::int64_t first = 3 + group.rank();  // equal totals, but different tensor sizes
       const WorkPtr cut = group.allreduce_coalesced({t.slice(0, 0, first), t.slice(0, first, 10)});
       EXPECT_THAT([&] { cut->wait(); },
-                  ::testing::ThrowsMessage<Mismatch>(::testing::HasSubstr("cut into tensors of different sizes")));
+                  ::testing::ThrowsMessage<Mismatch>(::testing::HasSubstr("sizes of the tensors in the list differ")));
       group.barrier()->wait();
     }
   });
@@ -121,7 +122,7 @@ TEST_P(GroupWatching, ATimeoutNamesWhoDidNotCome) {
   GetParam().spawn(3, [](ProcessGroup& group) {
     group.barrier()->wait();
     if (group.rank() == 2) {
-      // It comes to nothing else, and learns from the others that they gave up.
+      // It joins no other operation and is told that the other ranks failed.
       EXPECT_THROW(
           {
             const Tensor t = Tensor::zeros({1});
@@ -133,10 +134,10 @@ TEST_P(GroupWatching, ATimeoutNamesWhoDidNotCome) {
     try {
       group.barrier({.timeout = Milliseconds(50)})->wait();
       throw std::runtime_error("a barrier without rank 2");
-    } catch (const Timeout& e) {  // the other one may be late, too
+    } catch (const Timeout& e) {  // the other waiting rank may be late, too
       EXPECT_THAT(e.what(), ::testing::ContainsRegex("rank ([01], )?2 did not come"));
       EXPECT_THAT(e.ranks(), ::testing::Contains(2));
-    } catch (const Aborted& e) {  // or have been faster
+    } catch (const Aborted& e) {  // or may have timed out first
       EXPECT_THAT(e.what(), ::testing::ContainsRegex("rank ([01], )?2 did not come"));
       EXPECT_EQ(e.ranks(), std::vector{1 - group.rank()});
     }
@@ -169,7 +170,7 @@ std::vector<World> watched_worlds() {
   return worlds;
 }
 
-// A program may have none but groups that do not watch.
+// Some test programs have only groups that do not report failures.
 GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(GroupWatching);
 INSTANTIATE_TEST_SUITE_P(Worlds, GroupWatching, ::testing::ValuesIn(watched_worlds()),
                          [](const auto& test) { return test.param.name; });

@@ -1,4 +1,4 @@
-// The worlds of the process group's contract that need nothing but this machine.
+// The fixtures of the process group contract that run on this machine alone.
 #include "harness/spawn.hpp"
 
 namespace hookline::testing {

@@ -1,5 +1,5 @@
-// What every hook does: one flat tensor of the bucket's size and dtype, the same on all ranks where it reduces, in any
-// lane, bucket after bucket.
+// Contract of hooks: the result is one flat tensor of the bucket's size and dtype, equal on all ranks if the hook
+// reduces, in any lane and for successive buckets.
 #include "contract/hook_contract.hpp"
 
 #include <cmath>
@@ -107,7 +107,7 @@ Future<Tensor> pass_on(HookPtr inner, GradBucket& bucket) {
   co_return result;
 }
 
-/// A hook by its text; what it may be off by is of gradients between -1 and 1.
+/// Returns the test case of a hook spec. `tolerance` is absolute, for gradients between -1 and 1.
 HookCase by_text(const std::string& name, const std::string& text, double tolerance) {
   return {name, [text](auto group) { return make_hook(text, group); }, true, tolerance};
 }

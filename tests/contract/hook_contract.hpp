@@ -1,4 +1,4 @@
-// The contract of CommHookInterface: an implementation instantiates it in a few lines.
+// The contract suite of CommHookInterface.
 #pragma once
 
 #include <functional>
@@ -13,12 +13,12 @@
 
 namespace hookline::testing {
 
-/// A hook under test, and what it makes of the ranks' gradients.
+/// A hook under test and its expected result.
 struct HookCase {
   std::string name;
   std::function<HookPtr(std::shared_ptr<ProcessGroup> group)> make;
-  bool reduces = true;   ///< gives the mean over the ranks; otherwise the rank's own
-  double tolerance = 0;  ///< of a mean of gradients between -1 and 1
+  bool reduces = true;   ///< true: the result is the mean over the ranks; false: the rank's own gradients
+  double tolerance = 0;  ///< absolute, for a mean of gradients between -1 and 1
 };
 
 inline std::ostream& operator<<(std::ostream& out, const HookCase& hook) { return out << hook.name; }

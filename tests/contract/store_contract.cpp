@@ -1,4 +1,4 @@
-// What every store must do.
+// Contract of stores.
 #include "contract/store_contract.hpp"
 
 #include <atomic>
@@ -86,7 +86,7 @@ TEST_P(StoreContract, CheckAndDelete) {
   EXPECT_FALSE(store->delete_key("a"));
 }
 
-// A TCP server has a key of its own, so what is looked at is the difference.
+// Compares differences, because a TCP server has a key of its own.
 TEST_P(StoreContract, KeysAreCountedAndListed) {
   const auto before = store->num_keys();
   store->set("a", "1");

@@ -1,9 +1,9 @@
-// How an implementation comes under the suite of store_contract.cpp, which says what every store must do.
+// Instantiates the store contract (store_contract.cpp) for an implementation:
 //
-//   INSTANTIATE_TEST_SUITE_P(Memory, StoreContract, ::testing::Values(StoreMaker{[] { return …; }}));
+//   INSTANTIATE_TEST_SUITE_P(Memory, StoreContract, ::testing::Values(StoreFactory{[] { return …; }}));
 //
-// `make` gives a new, empty store; `again` another object on the same contents, as a second process would have it, and
-// may be left out where there is only one object. Each test has a store of its own.
+// `make` creates a new, empty store. `reopen` creates another object with the same contents, as a second process would;
+// omit it if only one object can exist. Each test has its own store.
 #pragma once
 
 #include <functional>
@@ -25,8 +25,8 @@ struct StoreMaker {
   std::function<std::shared_ptr<Store>()> make;
   std::function<std::shared_ptr<Store>(const std::shared_ptr<Store>&)> again = [](const auto& store) { return store; };
 
-  /// For GoogleTest, which would print the bytes of the functions.
-  friend void PrintTo(const StoreMaker&, std::ostream* out) { *out << "a maker of stores"; }
+  /// Without it, GoogleTest prints the bytes of the functions.
+  friend void PrintTo(const StoreMaker&, std::ostream* out) { *out << "store factory"; }
 };
 
 class StoreContract : public ::testing::TestWithParam<StoreMaker> {
@@ -35,7 +35,7 @@ class StoreContract : public ::testing::TestWithParam<StoreMaker> {
 
   std::shared_ptr<Store> another() { return GetParam().again(store); }
 
-  /// Runs `body(i, store)` in `count` threads, each with an object of its own where there can be several.
+  /// Runs `body(i, store)` in `count` threads, each with its own object if the store supports several.
   template <class F>
   void in_threads(int count, F body) {
     std::vector<std::thread> threads;

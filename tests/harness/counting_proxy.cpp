@@ -1,4 +1,4 @@
-// One thread that polls all connections.
+// CountingProxy: one thread polls all connections.
 #include "harness/counting_proxy.hpp"
 
 #include <array>

@@ -1,4 +1,4 @@
-// A way to a TCP server that counts the round trips on it.
+// A TCP proxy that counts round trips.
 #pragma once
 
 #include <atomic>
@@ -8,8 +8,7 @@
 
 namespace hookline::testing {
 
-/// Forwards connections to a port of this host. A round trip is an answer: bytes of the server after bytes of the
-/// client.
+/// Forwards connections to a port of this host. Counts a round trip when the server sends after the client has sent.
 class CountingProxy {
  public:
   explicit CountingProxy(std::uint16_t server);

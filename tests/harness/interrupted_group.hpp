@@ -1,4 +1,4 @@
-// A group whose waits end as by Ctrl-C, while the operations go on.
+// A group whose waits throw as after Ctrl-C, while the operations continue.
 #pragma once
 
 #include <algorithm>
@@ -21,7 +21,7 @@ class InterruptedGroup final : public GroupDecorator {
     using std::domain_error::domain_error;
   };
 
-  /// So many operations are waited for as others are.
+  /// Runs the next `count` operations without interruption.
   void let_pass(int count) { left_ = count; }
 
   WorkPtr run(Collective collective) override {
@@ -33,9 +33,9 @@ class InterruptedGroup final : public GroupDecorator {
   }
   std::shared_ptr<ProcessGroup> split(int color, int key) override { return ProcessGroup::split(color, key); }
 
-  void abort(const std::string&) override {}  // a rank that was let pass may not have looked yet
+  void abort(const std::string&) override {}  // uninterrupted ranks may still use the group
 
-  /// Whether the memory that the operations may still touch lives: their caller has gone.
+  /// True if all tensors of the interrupted operations own their memory, which outlives the caller.
   bool memory_lives() const {
     const auto owned = [](const Tensor& t) { return t.owner() != nullptr; };
     return !going_on_.empty() && std::ranges::all_of(going_on_, [&](const Collective& c) {

@@ -1,4 +1,4 @@
-// Forks the ranks, and has the victim's store kill it.
+// Forks the ranks; the victim's store kills the victim.
 #include "harness/killed_rank.hpp"
 
 #include <sched.h>
@@ -36,7 +36,7 @@ std::int64_t now_us() {
   return std::chrono::duration_cast<std::chrono::microseconds>(Clock::now().time_since_epoch()).count();
 }
 
-// What ranks leave in memory that they share with the test.
+// Shared memory in which the ranks report to the test.
 struct Board {
   std::atomic<std::int64_t> died_at;
   std::atomic<int> announced;
@@ -60,8 +60,8 @@ constexpr std::int64_t kMostStay = 5'000'000;  // microseconds
 
 constexpr const char* kAnnounced = "bootstrap/process/";
 
-/// Kills this process before a call, once all ranks are known in the store: a rank that comes after the others have
-/// failed takes part in their next attempt.
+/// Kills this process before a chosen store call, but not before all ranks are announced in the store: a rank that
+/// joins after the failure would belong to the next attempt.
 class KillingStore final : public Store {
  public:
   KillingStore(std::shared_ptr<Store> store, const Killing& killing, int rank, Board& board)
@@ -131,7 +131,7 @@ void make_groups(const Killing& killing, int rank, const std::string& path, Boar
                                          .backend_options = killing.options});
   if (killing.in_split) {
     store->arm();
-    group->split(0, -rank);  // in another order: errors name the ranks of `group`
+    group->split(0, -rank);  // reversed order: errors must name the ranks of `group`
   }
   if (rank == killing.victim) {
     board.victim_made_it = true;
@@ -161,7 +161,7 @@ void make_groups(const Killing& killing, int rank, const std::string& path, Boar
   copy(error, mine.error.data(), mine.error.size());
   copy(text, mine.text.data(), mine.text.size());
   mine.told_at = now_us();
-  // A survivor that ends is a lost peer, too: it stays until the others have been told of the victim.
+  // A survivor that exits would be reported as dead, too: it stays until all survivors have their error.
   const int survivors = killing.ranks - 1;
   board.told.fetch_add(1);
   while (board.told < survivors && now_us() - mine.told_at < kMostStay) std::this_thread::yield();
@@ -174,14 +174,14 @@ pid_t fork_checked() {
   return child;
 }
 
-// The first process of a PID namespace ends all others with it, so it is none of the ranks.
+// The exit of a PID namespace's first process kills all others, so a helper process is the first, not a rank.
 pid_t start_host(const std::vector<int>& ranks, bool own_host, const std::function<void(int rank)>& run) {
   const pid_t host = fork_checked();
   if (host != 0) return host;
   if (own_host && unshare(CLONE_NEWPID) != 0 && unshare(CLONE_NEWUSER | CLONE_NEWPID) != 0) _exit(1);
   const pid_t first = own_host ? fork() : -1;
   if (first == 0) {
-    prctl(PR_SET_PDEATHSIG, SIGKILL);  // a test that is stopped leaves no process behind
+    prctl(PR_SET_PDEATHSIG, SIGKILL);  // a stopped test leaves no process behind
     pause();
     _exit(0);
   }
@@ -249,8 +249,8 @@ void expect_deaths_are_told(Killing killing) {
       ++all;
     }
   }
-  EXPECT_GT(killing.calls, 5) << "the victim was hardly ever killed";
-  std::printf("%d survivors, the slowest told after %.3f s, %d after more than 1 s\n", all, slowest, late);
+  EXPECT_GT(killing.calls, 5) << "the victim was killed in too few runs";
+  std::printf("%d survivors, slowest error after %.3f s, %d errors after more than 1 s\n", all, slowest, late);
 }
 
 }  // namespace hookline::testing

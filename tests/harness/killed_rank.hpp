@@ -1,4 +1,4 @@
-// Processes that make a group, one of which is killed at a chosen point of it.
+// Processes that create a group; one of them is killed at a chosen point.
 #pragma once
 
 #include <map>
@@ -11,25 +11,25 @@ struct Killing {
   std::string backend;
   std::map<std::string, std::string> options = {};
   int ranks = 3;
-  int hosts = 1;  ///< PID namespaces, which count as hosts: the first ranks are on the first
+  int hosts = 1;  ///< simulated by PID namespaces; consecutive ranks share a host
   int victim = 0;
-  int calls = 1;          ///< the victim is killed before this call of its store, from the time that it is known on
-  bool in_split = false;  ///< while it makes the group of all ranks a second time, by split
+  int calls = 1;          ///< the victim is killed before this store call, counted from its announcement
+  bool in_split = false;  ///< true: kill during a split of all ranks instead of init_process_group
 };
 
-/// What one rank met with.
+/// The outcome on one surviving rank.
 struct Survivor {
   int rank = 0;
-  std::string error;  ///< the type of what it threw: "PeerLost", …; "none" where the groups were made and work
+  std::string error;  ///< type of the exception, for example "PeerLost"; "none" if the groups work
   std::string text;
-  std::vector<int> ranks;  ///< of the error
-  double seconds = 0;      ///< from the death of the victim on
+  std::vector<int> ranks;  ///< Error::ranks()
+  double seconds = 0;      ///< time from the death of the victim to the error
 };
 
-/// Returns what each survivor met with; nothing where the victim had made its group before it was to be killed.
+/// Returns the outcome on each survivor; empty if the victim created its group before the chosen call.
 std::vector<Survivor> kill_rank(const Killing& killing);
 
-/// Kills ranks at one point after another, and expects that all survivors are told who died.
+/// Kills a rank at each store call in turn and expects a PeerLost naming it on all survivors.
 void expect_deaths_are_told(Killing killing);
 
 }  // namespace hookline::testing

@@ -1,4 +1,4 @@
-// Messages meet in one table, under one lock.
+// MemoryTransport: matches sends and receives in one table under one mutex.
 #include "harness/memory_engine.hpp"
 
 #include <algorithm>
@@ -17,7 +17,7 @@ namespace hookline::testing {
 namespace {
 
 struct Posted {
-  int source = -1;  ///< of a receive: whom it is from, or -1
+  int source = -1;  ///< source rank; -1 in a receive from any rank
   std::byte* to = nullptr;
   const std::byte* from = nullptr;
   std::size_t bytes = 0;
@@ -156,7 +156,7 @@ class MemoryEngine final : public Engine {
     others.erase(found);
     Posted& receive = is_send ? other : mine;
     const Posted& sent = is_send ? mine : other;
-    if (sent.bytes > receive.bytes) std::abort();  // as an engine may: sizes must have been agreed on before
+    if (sent.bytes > receive.bytes) std::abort();  // the backend guarantees that messages fit
     std::memcpy(receive.to, sent.from, sent.bytes);
     receive.source = sent.source;
     mine.through = other.through = true;

@@ -1,4 +1,4 @@
-// An engine whose ranks are threads of one process: what an engine takes, on a page, and a way to test what is common.
+// An in-process transport for tests, and a minimal example of a transport.
 #pragma once
 
 #include <memory>
@@ -8,8 +8,8 @@
 
 namespace hookline::testing {
 
-/// The engines of a new group of so many ranks, in rank order. `clogging`: as where all messages between two ranks
-/// share a connection, nothing comes from a rank any more that has given up a message to the receiver.
+/// Creates the transports of a new group of `size` ranks, in rank order. With `block_after_cancel`, a canceled send
+/// blocks all later messages from its sender to its receiver, as if all messages shared one connection.
 std::vector<std::shared_ptr<Engine>> make_memory_engines(int size, bool clogging = false);
 
 }  // namespace hookline::testing

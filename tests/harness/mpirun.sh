@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Runs a program under mpirun, for so long at most, and shows what each rank printed and how it ended:
+# Runs a program under mpirun with a timeout and prints the output and exit code of each rank:
 #   mpirun.sh SECONDS OPTIONS... -- PROGRAM ARGUMENTS...
-# mpirun itself ends the job as soon as a rank has failed, and what it has not read of the ranks' output is lost.
+# Needed because mpirun kills the job when a rank fails and loses unread output.
 set -uo pipefail
 
 if [ "$1" = --rank ]; then
@@ -26,10 +26,10 @@ trap 'rm -rf "$folder"' EXIT
 
 timeout --kill-after=10 "$seconds" mpirun "${options[@]}" "$0" --rank "$folder" "$@" </dev/null
 code=$?
-[ "$code" -eq 0 ] || echo "--- mpirun: exit code $code$([ "$code" -ne 124 ] || echo ", as it took more than $seconds s")"
+[ "$code" -eq 0 ] || echo "--- mpirun: exit code $code$([ "$code" -ne 124 ] || echo ": timed out after $seconds s")"
 for rank in $(cd "$folder" && find . -name '*.text' | sed 's/[^0-9]//g' | sort -n); do
   out=$folder/$rank
-  end=$(cat "$out.code" 2>/dev/null || echo "none: it was ended with the job")
+  end=$(cat "$out.code" 2>/dev/null || echo "none: killed with the job")
   [[ $end =~ ^[0-9]+$ ]] && [ "$end" -gt 128 ] && end="$end: signal $((end - 128))"
   echo "--- rank $rank, exit code $end"
   cat "$out.text"

@@ -1,4 +1,4 @@
-"""The script that runs programs under mpirun shows what every rank printed and how it ended, whichever fails."""
+"""mpirun.sh prints the output and exit code of every rank, whichever rank fails."""
 
 import os
 import signal
@@ -10,7 +10,7 @@ import pytest
 
 SCRIPT = Path(__file__).parent / "mpirun.sh"
 
-# What a rank says last is all that is known of why it failed.
+# The last line of rank 1 must not get lost: it explains the failure.
 PROGRAM = """\
 import os, sys, time
 rank = int(os.environ["OMPI_COMM_WORLD_RANK"])
@@ -44,11 +44,11 @@ def test_a_job_that_takes_too_long(tmp_path: Path) -> None:
     os.mkfifo(said)
     end = f"open({str(said)!r}, 'w').close(); time.sleep(1000)"
     with subprocess.Popen(command(tmp_path, end), stdout=subprocess.PIPE, text=True) as process:
-        said.read_text()  # ends when rank 1 has said it
+        said.read_text()  # returns when rank 1 has printed its last line
         children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
-        os.kill(int(children[0]), signal.SIGALRM)  # its time is up
+        os.kill(int(children[0]), signal.SIGALRM)  # fires the timeout
         lines = process.communicate(timeout=60)[0].splitlines()
     assert process.returncode == 124
-    assert "--- mpirun: exit code 124, as it took more than 90 s" in lines
-    assert "--- rank 1, exit code none: it was ended with the job" in lines
+    assert "--- mpirun: exit code 124: timed out after 90 s" in lines
+    assert "--- rank 1, exit code none: killed with the job" in lines
     assert "the last words of rank 1" in lines

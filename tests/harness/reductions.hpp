@@ -1,4 +1,4 @@
-// The reductions that tests go through, and which elements each of them takes.
+// The reduce ops that tests iterate over, and the dtypes that each supports.
 #pragma once
 
 #include <vector>
@@ -8,7 +8,7 @@
 
 namespace hookline::testing {
 
-/// One of each kind.
+/// Returns one op of each kind; `factor` is that of premul_sum.
 inline std::vector<ReduceOp> every_reduction(double factor) {
   return {ReduceOp::sum, ReduceOp::avg,  ReduceOp::product,           ReduceOp::min, ReduceOp::max, ReduceOp::band,
           ReduceOp::bor, ReduceOp::bxor, ReduceOp::premul_sum(factor)};

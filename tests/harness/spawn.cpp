@@ -1,4 +1,4 @@
-// Threads with a group each, or forked processes that meet in a file store.
+// Spawns ranks as threads, or as forked processes that rendezvous in a file store.
 #include "harness/spawn.hpp"
 
 #include <sys/wait.h>
@@ -31,9 +31,9 @@ namespace {
 
 constexpr Milliseconds kTimeout{30'000};
 
-/// What a rank makes of the backend that it was given.
+/// Wraps the backend of a rank.
 using Wrap = std::function<std::shared_ptr<Backend>(std::shared_ptr<Backend>)>;
-/// The host that a rank of so many is on.
+/// Returns the host of a rank.
 using HostOf = std::function<int(int rank, int ranks)>;
 
 layered::Topology topology(int rank, int ranks, const HostOf& host_of) {
@@ -65,11 +65,11 @@ void spawn_threads(std::vector<std::shared_ptr<Backend>> backends, const RankBod
   if (!first_failure.empty()) throw std::runtime_error(first_failure);
 }
 
-// In the child: nothing of the test program may run on behind the body, so it ends by _exit.
+// Runs in the child process. Ends with _exit, so that no code of the test program runs after the body.
 [[noreturn]] void run_rank(const std::string& path, int rank, int ranks, const RankBody& body, int report,
                            const MakeGroup& make) {
   std::string failure;
-  const bool failed_before = ::testing::Test::HasFailure();  // what the child was born with is not its own
+  const bool failed_before = ::testing::Test::HasFailure();  // inherited from the parent
   try {
     const auto group = make(std::make_shared<FileStore>(path), rank, ranks);
     try {

@@ -1,4 +1,4 @@
-// A directory that a test has to itself and that goes away with it.
+// A temporary directory, deleted by its destructor.
 #pragma once
 
 #include <cstdlib>
