@@ -38,10 +38,10 @@ inline void await_all_told(Store& store, const std::string& kind, int rank, cons
   constexpr Milliseconds kMoment = std::chrono::seconds(1);
   std::vector<std::string> told;
   for (std::size_t r = 0; r < said.size(); ++r) {
-    if (said[r] != kAbsent) told.push_back(fmt::format("{}/told/{}", kind, r));
+    if (said[r] != kAbsent) told.push_back(fmt::format("{}/ack/{}", kind, r));
   }
   try {
-    store.set(fmt::format("{}/told/{}", kind, rank), "yes");
+    store.set(fmt::format("{}/ack/{}", kind, rank), "yes");
     store.wait(told, kMoment);
   } catch (const Error&) {
     // A rank or the store is gone.

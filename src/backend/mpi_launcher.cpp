@@ -1,4 +1,4 @@
-// Asks the variables of Open MPI's mpirun and of MPICH's (Hydra), and the library of the engine which of the two it is.
+// Compares the launcher, Open MPI's mpirun or MPICH's Hydra, with the MPI that the transport library links.
 #include "backend/mpi_launcher.hpp"
 
 #include <dlfcn.h>
@@ -19,7 +19,7 @@ bool is_number(const char* variable, int number) {
   return value && value == std::to_string(number);
 }
 
-// Whether the engine, which is loaded, stands on Open MPI.
+// True if the loaded transport library links Open MPI.
 bool has_open_mpi() {
   for (const auto& path : engine::places("mpi")) {
     void* const library = dlopen(path.c_str(), RTLD_LAZY | RTLD_LOCAL | RTLD_NOLOAD);
@@ -35,7 +35,7 @@ bool has_open_mpi() {
 
 bool is_started_by_mpirun(int size) {
   const bool open_mpi = is_number("OMPI_COMM_WORLD_SIZE", size);
-  // PMI_SIZE alone may be srun's.
+  // srun also sets PMI_SIZE.
   const bool hydra = is_number("PMI_SIZE", size) && std::getenv("MPI_LOCALNRANKS");
   if (!open_mpi && !hydra) return false;
   try {

@@ -1,11 +1,11 @@
-// Whether MPI is what started this process.
+// Detects a launch by mpirun.
 #pragma once
 
 namespace hookline::backend {
 
-/// Whether the mpirun of the MPI that the engine mpi is built with started this process, as one of `size`. False where
-/// that engine is not installed, and for srun: what it tells its processes does not say whether an MPI understands it,
-/// and one that does not would end the process or take it for the only one.
+/// True if this process is one of `size` ranks started by the mpirun of the MPI that the transport mpi was built with.
+/// False if that transport is not installed. False under srun: its variables do not tell whether this MPI supports
+/// srun, and an MPI that does not would exit or start as a single process.
 bool is_started_by_mpirun(int size);
 
 }  // namespace hookline::backend

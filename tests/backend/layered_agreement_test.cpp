@@ -100,7 +100,7 @@ TEST_P(LayeredAgreement, WhoDoesNotComeIsNamedOnTheOtherHostToo) {
           EXPECT_THAT(e.what(), HasSubstr(named + " did not come"));
         } catch (const Aborted& e) {  // another rank timed out first
           EXPECT_THAT(e.what(), HasSubstr(named + " did not come"));
-        } catch (const PeerLost& e) {  // or the missing rank was told, and left
+        } catch (const PeerLost& e) {  // or the missing rank saw the failure and left
           EXPECT_THAT(e.what(), HasSubstr(named + " left the group"));
         }
       });

@@ -45,7 +45,7 @@ class Refusing final : public Around {
  public:
   using Around::Around;
   WorkPtr start(Collective&& collective, int lane, Milliseconds timeout) override {
-    if (collective.type == OpType::reduce_scatter_tensor && ++pieces_ == 2) throw ResourceError("no room");
+    if (collective.type == OpType::reduce_scatter_tensor && ++pieces_ == 2) throw ResourceError("injected failure");
     return Around::start(std::move(collective), lane, timeout);
   }
 

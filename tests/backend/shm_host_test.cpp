@@ -109,7 +109,7 @@ std::string intrude(const std::vector<std::string>& memory, int expected_sockets
     ++tried;
     introduce_as_rank_one(fd);
     char byte = 0;
-    if (recv(fd, &byte, 1, 0) > 0) return "was given something by " + name;
+    if (recv(fd, &byte, 1, 0) > 0) return "received data from " + name;
     close(fd);
   }
   return tried >= expected_sockets ? "" : "found no socket to try";

@@ -122,7 +122,7 @@ TEST_P(GroupWatching, ATimeoutNamesWhoDidNotCome) {
   GetParam().spawn(3, [](ProcessGroup& group) {
     group.barrier()->wait();
     if (group.rank() == 2) {
-      // It joins no other operation and is told that the other ranks failed.
+      // Joins no other operation, and sees the failure of the other ranks.
       EXPECT_THROW(
           {
             const Tensor t = Tensor::zeros({1});
