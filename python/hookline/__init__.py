@@ -79,8 +79,9 @@ from ._optimizers import PostLocalSGDOptimizer, post_localSGD_hook
 from ._powersgd import batched_powerSGD_hook, powerSGD_hook
 from ._subclassing import require_init
 
-HashStore = MemoryStore  # the name that torch.distributed has for it
-AllreduceCoalescedOptions = AllreduceOptions  # here too
+# Names from torch.distributed.
+HashStore = MemoryStore
+AllreduceCoalescedOptions = AllreduceOptions
 
 require_init(ProcessGroup, "rank, size")
 require_init(Work, "")
@@ -170,7 +171,7 @@ __all__ = [
     "zeros",
 ]
 
-# Messages and pickles name the types where users find them.
+# Error messages and pickles refer to the types by their public module.
 for _name in __all__:
     if isinstance(globals()[_name], type):
         globals()[_name].__module__ = __name__
@@ -178,7 +179,7 @@ del _name
 
 
 def __getattr__(name: str) -> object:
-    """Loads hookline.numpy and hookline.torch when they are first used."""
+    """Loads hookline.numpy and hookline.torch on first use."""
     if name not in {"numpy", "torch"}:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return _import_module(f"{__name__}.{name}")

@@ -1,4 +1,4 @@
-"""Makes `python -m hookline` the same as the command `hookline`."""
+"""Runs the command `hookline` as `python -m hookline`."""
 
 import sys
 

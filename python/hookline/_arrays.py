@@ -1,4 +1,4 @@
-"""What the collectives take as an array, for type checkers."""
+"""The array types that collectives accept, for type checkers."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ if TYPE_CHECKING:
 
 
 class SupportsDLPack(Protocol):
-    """NumPy arrays, torch tensors and whatever else exports DLPack."""
+    """NumPy arrays, torch tensors and other objects that export DLPack."""
 
     def __dlpack__(self, *, stream: Any = ...) -> Any:
-        """The array as a capsule."""
+        """Exports the array as a capsule."""
 
 
 ArrayLike: TypeAlias = Union[Tensor, SupportsDLPack, "Buffer"]

@@ -1,4 +1,4 @@
-"""What the native Future leaves to Python: asyncio, and waiting for many."""
+"""asyncio support for futures, and the combination of several futures."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ T = TypeVar("T")
 
 
 def await_future(future: Any) -> Generator[Any, None, T]:
-    """Suspends the running task until the future is done: the body of Future.__await__ and Work.__await__.
+    """Suspends the running task until the future is done. Implements Future.__await__ and Work.__await__.
 
-    The future of a Work of a Python class may be one of torch's or of concurrent.futures.
+    The future of a Work class written in Python may also be a torch or concurrent.futures future.
     """
     if not future.done():
-        import asyncio  # only here: it takes longer to import than all of hookline
+        import asyncio  # imported lazily: it takes longer than the rest of hookline
 
         loop = asyncio.get_running_loop()
         waiter = loop.create_future()
@@ -29,7 +29,7 @@ def await_future(future: Any) -> Generator[Any, None, T]:
             try:
                 loop.call_soon_threadsafe(release, waiter)
             except RuntimeError:
-                if not loop.is_closed():  # in a closed loop nobody waits any more
+                if not loop.is_closed():  # a closed loop has no waiting task
                     raise
 
         future.add_done_callback(wake)
@@ -39,27 +39,27 @@ def await_future(future: Any) -> Generator[Any, None, T]:
 
 
 def release(waiter: asyncio.Future[None]) -> None:
-    if not waiter.done():  # it was cancelled meanwhile
+    if not waiter.done():  # done if the task was cancelled
         waiter.set_result(None)
 
 
 def collect_all(futures: Iterable[Future[T]]) -> Future[list[Future[T]]]:
-    """A future of the given futures, complete when all of them are done, failed or not."""
-    waited = list(futures)
+    """Returns a future of the given futures that completes when all of them are done, successfully or not."""
+    pending = list(futures)
     result: Future[list[Future[T]]] = Future()
-    arrived = itertools.count(1)  # next() is atomic, and callbacks come from any thread
+    completed = itertools.count(1)  # next() is atomic; callbacks run on any thread
 
-    def arrive(_: Future[T]) -> None:
-        if next(arrived) == len(waited):
-            result.set_result(waited)
+    def on_done(_: Future[T]) -> None:
+        if next(completed) == len(pending):
+            result.set_result(pending)
 
-    for future in waited:
-        future.add_done_callback(arrive)
-    if not waited:
-        result.set_result(waited)
+    for future in pending:
+        future.add_done_callback(on_done)
+    if not pending:
+        result.set_result(pending)
     return result
 
 
 def when_all(futures: Iterable[Future[T]]) -> Future[list[T]]:
-    """A future of all values in order, or of the error of the first one in the list that failed."""
+    """Returns a future of all values in order, or of the error of the first failed future in the list."""
     return collect_all(futures).then(lambda done: [future.value() for future in done.value()])

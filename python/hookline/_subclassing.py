@@ -1,4 +1,4 @@
-"""Classes that derive from native ones: a forgotten super().__init__() is an error where the object is made."""
+"""Detects a missing super().__init__() in classes that derive from native ones, at construction."""
 
 import functools
 from typing import Any
@@ -7,7 +7,7 @@ from . import _core
 
 
 def require_init(base: Any, arguments: str) -> None:
-    """Has classes that derive from `base` check that their __init__ has called super().__init__(arguments)."""
+    """Makes classes derived from `base` verify that their __init__ called super().__init__(arguments)."""
 
     def init_subclass(cls: Any, /, **options: Any) -> None:
         super(base, cls).__init_subclass__(**options)

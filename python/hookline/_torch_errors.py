@@ -1,14 +1,14 @@
-"""Classes for the errors of stores that are also the exceptions of PyTorch's stores."""
+"""Store error classes that also derive from the corresponding PyTorch exceptions."""
 
 from functools import cache
 
 
 @cache
-def joined(ours: type[BaseException], torchs: type[BaseException]) -> type[BaseException]:
-    """Returns a class with the name of `ours` that derives from both. Its instances are pickled as `ours`."""
+def joined(own_type: type[BaseException], torch_type: type[BaseException]) -> type[BaseException]:
+    """Returns a class with the name of `own_type` that derives from both. Its instances are pickled as `own_type`."""
 
     def reduce(self: BaseException) -> tuple[type[BaseException], tuple[object, ...]]:
-        return ours, self.args
+        return own_type, self.args
 
-    members = {"__module__": ours.__module__, "__doc__": ours.__doc__, "__reduce__": reduce}
-    return type(ours.__name__, (ours, torchs), members)
+    members = {"__module__": own_type.__module__, "__doc__": own_type.__doc__, "__reduce__": reduce}
+    return type(own_type.__name__, (own_type, torch_type), members)

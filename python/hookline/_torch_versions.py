@@ -1,4 +1,4 @@
-"""Whether hookline.torch can work here, and if not, what to do about it."""
+"""Checks that hookline.torch is compatible with the installed PyTorch."""
 
 from __future__ import annotations
 
@@ -14,29 +14,33 @@ REBUILD = (
 )
 
 
-def why_not(torch: str | None, built_with: str | None, untested_is_fine: bool = False) -> str | None:
-    """What to tell the user, given the version of torch and that which hookline_torch was built against; None if fine.
+def incompatibility(torch: str | None, built_with: str | None, allow_untested: bool = False) -> str | None:
+    """Returns the reason why hookline.torch cannot work with these versions, or None.
 
-    None as a version means that the package is not installed.
+    `torch` is the installed version, `built_with` the one that hookline_torch was built against; None if not installed.
     """
     if torch is None:
-        return f"hookline.torch needs PyTorch, which is not installed: pip install torch=={TESTED}.0"
-    if not torch.startswith(f"{TESTED}.") and not untested_is_fine:
+        return f"hookline.torch requires PyTorch, which is not installed. Run: pip install torch=={TESTED}.0"
+    if not torch.startswith(f"{TESTED}.") and not allow_untested:
         return (
-            f"hookline.torch was tested with PyTorch {TESTED}, and {torch} is installed: pip install "
-            f"torch=={TESTED}.0, or set HOOKLINE_TORCH_UNTESTED=1 to try it with this one"
+            f"hookline.torch is tested with PyTorch {TESTED}, but {torch} is installed. Run: pip install "
+            f"torch=={TESTED}.0, or set HOOKLINE_TORCH_UNTESTED=1 to use this version"
         )
     if built_with is None:
         return (
-            f"hookline.torch needs the package hookline_torch, which is built against the installed PyTorch: {REBUILD}"
+            "hookline.torch requires the package hookline_torch, built against the installed PyTorch. "
+            f"To build it, run: {REBUILD}"
         )
     if built_with != torch:
-        return f"hookline_torch was built against PyTorch {built_with}, and {torch} is installed. Build it: {REBUILD}"
+        return (
+            f"hookline_torch was built against PyTorch {built_with}, but {torch} is installed. "
+            f"To rebuild it, run: {REBUILD}"
+        )
     return None
 
 
 def installed(package: str) -> str | None:
-    """The version of a package; None where it is not installed."""
+    """Returns the version of a package, or None if it is not installed."""
     try:
         return importlib.metadata.version(package)
     except importlib.metadata.PackageNotFoundError:
@@ -44,7 +48,7 @@ def installed(package: str) -> str | None:
 
 
 def built_with() -> str | None:
-    """The version of torch that hookline_torch was built against; None where there is no such package."""
+    """Returns the torch version that hookline_torch was built against, or None if it is not installed."""
     try:
         return str(importlib.import_module("hookline_torch._built_with").TORCH_VERSION)
     except ModuleNotFoundError:
@@ -52,13 +56,13 @@ def built_with() -> str | None:
 
 
 def check() -> None:
-    """Raises ImportError where hookline.torch cannot work here."""
-    reason = why_not(installed("torch"), built_with(), os.environ.get("HOOKLINE_TORCH_UNTESTED") == "1")
+    """Raises ImportError if hookline.torch cannot work with the installed packages."""
+    reason = incompatibility(installed("torch"), built_with(), os.environ.get("HOOKLINE_TORCH_UNTESTED") == "1")
     if reason:
         raise ImportError(reason, name="hookline.torch")
 
 
 def load() -> ModuleType:
-    """hookline_torch, or an ImportError that says what to do."""
+    """Imports hookline_torch; ImportError with instructions if it is missing or incompatible."""
     check()
     return importlib.import_module("hookline_torch")

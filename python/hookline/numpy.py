@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from ._averaging import Averaging, bucket_limits, names_of
 from ._core import InvalidArgument, Reducer, Unsupported, make_optimizer
+from ._data_parallel import DataParallelBase, bucket_limits, names_of
 from ._names import class_name
 from ._optimizers import PostLocalSGDOptimizer
 
@@ -23,11 +23,11 @@ if TYPE_CHECKING:
 __all__ = ["DataParallel"]
 
 
-class DataParallel(Averaging):
-    """Averages gradients over the ranks of a group while they are being computed.
+class DataParallel(DataParallelBase):
+    """Averages gradients over the ranks of a group while the backward pass computes them.
 
-    Every rank makes one with parameters of the same names, shapes and dtypes; rank 0's values are broadcast. A step is
-    ready() for each parameter, in the order in which the gradients come, then finish().
+    Every rank creates one with parameters of the same names, shapes and dtypes; rank 0's values are broadcast. A step
+    consists of ready() for each parameter, in the order in which gradients become ready, and a final finish().
     """
 
     def __init__(
@@ -50,22 +50,22 @@ class DataParallel(Averaging):
         optimizer: Any = None,
         clip_norm: float | None = None,
     ) -> None:
-        """Without bucket_cap_mb the first bucket has 1 MiB and the others 25 MiB. mean="sum" adds up instead.
+        """Without bucket_cap_mb, the first bucket has 1 MiB and the others 25 MiB. reduction="sum" sums gradients.
 
-        A hook that is a function gets the group as its state. timeout is that of a hook, the group's where not given.
+        A function as hook gets the group as its state. timeout limits each hook; the default is the group's timeout.
 
-        sparse, ignored, delayed and frozen are names of parameters: sparse ones have gradients of row numbers and rows,
-        ignored ones are neither checked nor broadcast nor reduced, delayed ones are reduced behind all others, frozen
-        ones are checked and broadcast but have no gradients.
+        sparse, ignored, reduce_last and frozen are names of parameters. The gradients of sparse parameters consist of
+        row indices and rows. Ignored parameters are not validated, broadcast or reduced. Parameters in reduce_last are
+        reduced after all others. Frozen parameters are validated and broadcast, but have no gradients.
 
-        With buckets, such as buckets() of a run that is resumed, these are the buckets from the first step on.
+        buckets fixes the buckets from the first step on, for example to buckets() of a resumed run.
 
-        With an optimizer, finish() also steps the parameters, those of a bucket while later ones still communicate: an
-        Optimizer or its text, a PostLocalSGDOptimizer, a function of a bucket, or an object with step_param(param,
-        grad). clip_norm scales all gradients together to that norm where it is larger, as the optimizer sees them.
+        With an optimizer, finish() also steps the parameters; the parameters of a bucket are stepped while later
+        buckets are still communicating. The optimizer is an Optimizer or its spec, a PostLocalSGDOptimizer, a function
+        of a bucket, or an object with step_param(param, grad). clip_norm limits the norm of all gradients together.
         """
         if not hasattr(params, "items"):
-            raise TypeError(f"params is a mapping of names to arrays, not {class_name(params)}")
+            raise TypeError(f"params: expected a mapping of names to arrays, got {class_name(params)}")
         sparse, ignored = set(names_of("sparse", sparse)), set(names_of("ignored", ignored))
         delayed, frozen = set(names_of("delayed", delayed)), set(names_of("frozen", frozen))
         self._names = list(params)
@@ -99,13 +99,14 @@ class DataParallel(Averaging):
         positions = {name: position for position, name in enumerate(self._names)}
         buckets = [names_of("a bucket", bucket) for bucket in buckets]
         for name in {name for bucket in buckets for name in bucket} - {*positions}:
-            raise InvalidArgument(f"the buckets have {name!r}, and there is no parameter called that")
+            raise InvalidArgument(f"buckets: unknown parameter {name!r}")
         return [[positions[name] for name in bucket] for bucket in buckets]
 
     def ready(self, name: str, gradient: Any = None) -> None:
-        """The gradient of a parameter is there: in gradient(name), or in an array, which finish() overwrites.
+        """Marks the gradient of a parameter as ready.
 
-        A sparse parameter's gradient is a pair: row numbers (int64) and those rows.
+        The gradient is in gradient(name), or in an array, which finish() overwrites. The gradient of a sparse parameter
+        is a pair: row indices (int64) and the rows.
         """
         if isinstance(gradient, tuple):
             self._reducer.mark_ready_sparse(name, *gradient)
@@ -113,30 +114,31 @@ class DataParallel(Averaging):
             self._reducer.mark_ready(name, gradient)
 
     def finish(self) -> None:
-        """Waits until all gradients hold the means over the ranks; with an optimizer, parameters are stepped then."""
+        """Blocks until all gradients hold the means over the ranks and the optimizer, if any, has stepped."""
         self._reducer.finalize()
         if self._averager is not None and not self._accumulating:
             self._averager.average_parameters(self._averaged)
 
     def gradient(self, name: str) -> Array:
-        """The place of a gradient in its bucket, in shared memory where the group has it: written to, it needs no copy.
+        """Returns a view of the gradient in its bucket, in the group's shared memory if it has any.
 
-        It stays there; arrays that are asked for before the second step keep the buckets from being rebuilt.
+        Writing gradients there avoids a copy. The view stays valid: calling this before the second step prevents the
+        buckets from being rebuilt.
         """
         return self._reducer.gradient(name).numpy()
 
     def buckets(self) -> list[list[str]]:
-        """The names of the parameters in each bucket; from the second step on they stay as they are."""
+        """Returns the parameter names of each bucket; final from the second step on."""
         return [[self._names[position] for position in bucket] for bucket in self._reducer.buckets()]
 
     def sparse_gradient(self, name: str) -> tuple[Array, Array]:
-        """The reduced rows of a sparse parameter: their numbers, ascending, and their values."""
+        """Returns the reduced rows of a sparse parameter: row indices, ascending, and values."""
         indices, values = self._reducer.sparse_gradient(name)
         return indices.numpy(), values.numpy()
 
     @contextmanager
     def no_sync(self) -> Iterator[None]:
-        """Inside, gradients add up on each rank and nothing is sent; the first step after it reduces the sum."""
+        """Accumulates gradients locally inside the context; the first step after it reduces the sums."""
         self._reducer.begin_no_sync()
         self._accumulating = True
         try:
@@ -147,12 +149,12 @@ class DataParallel(Averaging):
 
     @contextmanager
     def join(self, divide_by_initial_world_size: bool = True) -> Iterator[None]:
-        """For uneven inputs: a rank whose block ends takes part in the others' steps with zeros until all are through.
+        """Supports uneven inputs: a rank that leaves the context takes part in the remaining steps with zeros.
 
-        Then every rank takes over the parameters of one that did the most steps. Where the block raises, the group is
-        aborted.
+        At the end, every rank gets the parameters of a rank that did the most steps. An exception in the context aborts
+        the group.
         """
         if self._averager is not None:
-            raise Unsupported("join: ranks without inputs take no part in averaging models; average behind it instead")
+            raise Unsupported("join with model averaging is not supported. Average the model after the join context.")
         with self._joined(self._group, divide_by_initial_world_size):
             yield

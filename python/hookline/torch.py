@@ -1,4 +1,4 @@
-"""hookline inside PyTorch: forwards to the distribution hookline_torch, which is built against the installed torch."""
+"""PyTorch integration: re-exports the distribution hookline_torch, which is built against the installed torch."""
 
 from ._torch_versions import load as _load
 

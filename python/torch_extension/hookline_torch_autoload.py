@@ -1,4 +1,4 @@
-"""What torch calls at the end of its own import, so that "hookline" is the name of a backend without another import."""
+"""Entry point that torch calls at the end of its import; it registers the backend name "hookline"."""
 
 from __future__ import annotations
 
@@ -6,18 +6,18 @@ from typing import Any
 
 
 def register() -> None:
-    """Tells torch.distributed of the backend. Never raises, and loads nothing: the first group of it does that."""
+    """Registers the backend with torch.distributed. Never raises, and defers all imports to the first group."""
     try:
         from torch.distributed import Backend
 
         if "hookline" not in Backend.backend_list:
             Backend.register_backend("hookline", make_backend, extended_api=True, devices=["cpu"])
-    except Exception:  # a torch without torch.distributed, or one in which this has changed: no backend then
+    except Exception:  # a torch without torch.distributed, or with another API: the backend is then unavailable
         return
 
 
 def make_backend(options: Any, backend_options: Any) -> Any:
-    """Called by init_process_group and new_group for each group of this backend."""
+    """Creates the backend of a group; called by init_process_group and new_group."""
     from hookline_torch import groups
 
     return groups.make_backend(options, backend_options)

@@ -1,12 +1,12 @@
-"""The part of hookline that is built against the installed PyTorch; users reach it as hookline.torch."""
+"""The PyTorch integration, built against the installed PyTorch; users import it as hookline.torch."""
 
 from hookline._torch_versions import check as _check
 
-_check()  # before the extension: of another version it could not even be loaded
+_check()  # before importing the extension, which cannot be loaded with another PyTorch version
 
 import atexit as _atexit  # noqa: E402
 
-import torch as _torch  # noqa: E402, F401  (its libraries have to be there before the extension is)
+import torch as _torch  # noqa: E402, F401  (loads libraries that the extension requires)
 
 import hookline_torch_autoload as _autoload  # noqa: E402
 

@@ -1,4 +1,4 @@
-"""What src/adapter/libtorch/module.cpp binds. Capsules hold objects of hookline."""
+"""The bindings of src/adapter/libtorch/module.cpp. Capsules hold hookline objects."""
 
 from collections.abc import Callable, Mapping
 from datetime import timedelta

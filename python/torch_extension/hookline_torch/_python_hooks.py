@@ -1,4 +1,4 @@
-"""Hooks that are Python functions of the user's, on PyTorch's DistributedDataParallel."""
+"""User-defined Python hooks on PyTorch's DistributedDataParallel."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ import torch
 from hookline import CommHook, Future
 from hookline._hooks import check_hook, is_torch_future
 from hookline._names import class_name
-from hookline._native import is_native_hook
+from hookline._native_hooks import has_native_equivalent
 
 
-def is_users(hook: Any, state: Any) -> bool:
-    """Whether a hook is neither a text nor one of hookline's."""
-    return not isinstance(hook, str | CommHook) and not isinstance(state, CommHook) and not is_native_hook(hook)
+def is_user_hook(hook: Any, state: Any) -> bool:
+    """True if a hook is neither a hook spec nor a hookline hook."""
+    return not isinstance(hook, str | CommHook) and not isinstance(state, CommHook) and not has_native_equivalent(hook)
 
 
-def caller_of(hook: Any, state: Any) -> Callable[[Any], Any]:
-    """The hook with its state, as a function of the bucket that returns a future of torch's."""
+def bind_state(hook: Any, state: Any) -> Callable[[Any], Any]:
+    """Returns a function of the bucket that calls the hook with its state and returns a torch future."""
     name = check_hook(hook)
 
     def call(bucket: Any) -> Any:
@@ -39,11 +39,11 @@ def caller_of(hook: Any, state: Any) -> Callable[[Any], Any]:
 def _as_torch(future: Future[Any]) -> Any:
     result: Any = torch.futures.Future()
 
-    def pass_on(done: Future[Any]) -> None:
+    def forward(done: Future[Any]) -> None:
         try:
             result.set_result(done.value())
         except BaseException as error:
             result.set_exception(error)
 
-    future.then(pass_on)
+    future.then(forward)
     return result

@@ -1,4 +1,4 @@
-"""Hooks of hookline on PyTorch's own DistributedDataParallel, under PyTorch's names."""
+"""Hookline hooks on PyTorch's own DistributedDataParallel, under PyTorch's names."""
 
 from __future__ import annotations
 
@@ -22,29 +22,30 @@ from hookline import (
     powerSGD_hook,
 )
 from hookline._names import class_name, name_of
-from hookline._native import native_hook
+from hookline._native_hooks import native_hook
 
 from . import _native
-from ._python_hooks import caller_of, is_users
+from ._python_hooks import bind_state, is_user_hook
 from .data_parallel import DistributedDataParallel as OwnDistributedDataParallel
 from .groups import as_group, torch_group
 from .groups import native_group as hookline_group
 
-# The hook of each model; PyTorch's reducer has the native half of it.
+# The hook of each model. PyTorch's reducer owns the native part.
 _registered: weakref.WeakKeyDictionary[Any, _native.BucketHook] = weakref.WeakKeyDictionary()
 
 
 def group_for_hooks(group: Any) -> ProcessGroup:
-    """A group for the collectives of hooks: a hookline one has lanes for them, of another one a second is made.
+    """Returns the group for the collectives of hooks: a hookline group itself, a new group for other backends.
 
-    DistributedDataParallel has collectives of its own on its group, and most backends match them in the order in which
-    they come. A group that is a Python class is taken as it is, since only its user knows how to make another.
+    DistributedDataParallel runs its own collectives on its group, and most backends match collectives in call order. A
+    hookline group has lanes for hooks. A group that is a Python class is used as it is, since only the user can create
+    another one.
     """
     if isinstance(group, ProcessGroup):
         return group
     group = torch_group(
         group,
-        "the state of a hook is a process group of torch.distributed or hookline, a state made for this hook, a "
+        "state of a hook: expected a process group of torch.distributed or hookline, a state for this hook, a "
         "hookline.CommHook, or None",
     )
     native = hookline_group(group)
@@ -56,23 +57,23 @@ def group_for_hooks(group: Any) -> ProcessGroup:
 
 
 def _new_group(group: Any, ranks: list[int], **options: Any) -> Any:
-    """One of some ranks of `group`, with its backend and its timeout; they alone call this."""
+    """Creates a group of some ranks of `group` with its backend and timeout. Only these ranks call this."""
     backend, timeout = dist.get_backend_config(group), as_group(group).timeout
     return dist.new_group(ranks, timeout, backend, use_local_synchronization=True, **options)
 
 
 class PowerSGDState(hookline.PowerSGDState):
-    """hookline's state of PowerSGD, for a group of torch.distributed's or hookline's; None: that of the model."""
+    """The PowerSGD state for a torch.distributed or hookline group; None means the group of the model."""
 
     def __init__(self, process_group: Any = None, *arguments: Any, **options: Any) -> None:
-        """The arguments are PyTorch's, and `wire`, which is how the factors travel: fp32, fp16 or bf16."""
+        """Takes PyTorch's arguments, and `wire`, the dtype in which the factors are sent: fp32, fp16 or bf16."""
         group = None if process_group is None else group_for_hooks(process_group)
         super().__init__(group, *arguments, **options)
         self._process_group = process_group
 
     @property
     def process_group(self) -> Any:
-        """The group as it was given: one of torch.distributed's or hookline's, or None."""
+        """The group as passed to the constructor."""
         return self._process_group
 
     @process_group.setter
@@ -82,7 +83,7 @@ class PowerSGDState(hookline.PowerSGDState):
         self._process_group = group
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        """The default group of torch.distributed; hooks communicate through the group of their model."""
+        """Sets process_group to the default group of torch.distributed; hooks use the group of their model."""
         if not dist.is_initialized():
             super().__setstate__(state)
             self._process_group = hookline.PowerSGDState.process_group.__get__(self)
@@ -91,8 +92,8 @@ class PowerSGDState(hookline.PowerSGDState):
         self._process_group = dist.distributed_c10d._get_default_group()
 
 
-def _of_this_host(group: Any) -> Any:
-    """A group of the ranks of `group` that are on this host; every rank of it calls this."""
+def _host_subgroup(group: Any) -> Any:
+    """Creates a group of the ranks of `group` on this host. Collective over `group`."""
     hosts: list[Any] = [None] * dist.get_world_size(group)
     dist.all_gather_object(hosts, socket.gethostname(), group)
     ranks = [
@@ -102,9 +103,9 @@ def _of_this_host(group: Any) -> Any:
 
 
 class PostLocalSGDState(hookline.PostLocalSGDState):
-    """hookline's state of post-local SGD, for groups of torch.distributed's or hookline's.
+    """The post-local SGD state for torch.distributed or hookline groups.
 
-    Without a process_group it is the default one, without a subgroup the ranks of this host; every rank makes a state.
+    The default process_group is the default group, the default subgroup the ranks of this host. Collective.
     """
 
     def __init__(
@@ -114,28 +115,28 @@ class PostLocalSGDState(hookline.PostLocalSGDState):
         start_localSGD_iter: int,  # noqa: N803 - PyTorch's name
         post_local_gradient_allreduce: bool = True,
     ) -> None:
-        """The arguments are PyTorch's."""
-        whole = group_for_hooks(process_group)
+        """Takes PyTorch's arguments."""
+        native_group = group_for_hooks(process_group)
         if subgroup is None and not isinstance(process_group, ProcessGroup):
-            subgroup = _of_this_host(process_group)
-        part = None if subgroup is None else group_for_hooks(subgroup)
-        super().__init__(whole, part, start_localSGD_iter, post_local_gradient_allreduce)
+            subgroup = _host_subgroup(process_group)
+        native_subgroup = None if subgroup is None else group_for_hooks(subgroup)
+        super().__init__(native_group, native_subgroup, start_localSGD_iter, post_local_gradient_allreduce)
         self._process_group = process_group
         self._subgroup = hookline.PostLocalSGDState.subgroup.__get__(self) if subgroup is None else subgroup
 
     @property
     def process_group(self) -> Any:
-        """The group as it was given: one of torch.distributed's or hookline's, or None."""
+        """The group as passed to the constructor."""
         return self._process_group
 
     @property
     def subgroup(self) -> Any:
-        """The subgroup as it was given, or the one that was made of the ranks of this host."""
+        """The subgroup as passed to the constructor, or the group of the ranks of this host."""
         return self._subgroup
 
 
 def group_of_state(state: Any) -> ProcessGroup | None:
-    """The hookline group of a state, through which its hook communicates."""
+    """Returns the hookline group through which the hook of a state communicates."""
     for kind in (hookline.PowerSGDState, hookline.PostLocalSGDState):
         if isinstance(state, kind):
             group: ProcessGroup | None = kind.process_group.__get__(state)
@@ -143,10 +144,10 @@ def group_of_state(state: Any) -> ProcessGroup | None:
     return getattr(state, "process_group", None)
 
 
-def hook_of(hook: Any, state: Any, group: Any) -> tuple[CommHook, ProcessGroup]:
-    """The hook and the group that it communicates through.
+def make_native_hook(hook: Any, state: Any, group: Any) -> tuple[CommHook, ProcessGroup]:
+    """Returns the native hook and the group through which it communicates.
 
-    The hook is a text, a hook, or a function of hookline's that stands for one, such as powerSGD_hook.
+    The hook is a hook spec, a CommHook, or a function with a native equivalent, such as powerSGD_hook.
     """
     if isinstance(hook, CommHook):
         return hook, _core.group_of_hook(hook)
@@ -156,17 +157,17 @@ def hook_of(hook: Any, state: Any, group: Any) -> tuple[CommHook, ProcessGroup]:
         own = group_of_state(state)
         made = native_hook(state, hook, group_for_hooks(group) if own is None else own)
         if made is None:
-            raise TypeError(f"{name_of(hook)} is no hook of hookline's: register_comm_hook takes it")
+            raise TypeError(f"{name_of(hook)} is not a hookline hook. Pass it to register_comm_hook.")
         return made, _core.group_of_hook(made)
     chosen = group_for_hooks(group if state is None else state)
     return hookline.make_hook(hook, chosen, for_torch=True), chosen
 
 
 def make_hook(hook: Any, group: Any = None, state: Any = None, *, reports_contribution: bool = False) -> CommHook:
-    """A hook as hookline.make_hook makes it, of a text or a function, for a group of torch.distributed's or hookline's.
+    """Creates a hook as hookline.make_hook does, for a torch.distributed or hookline group.
 
-    Buckets that a Python hook gets have torch tensors. The state of a function is the hookline group that it
-    communicates through unless another one is given.
+    Python hooks get buckets of torch tensors. The state of a function defaults to the hookline group through which it
+    communicates.
     """
     return hookline.make_hook(
         hook, group_for_hooks(group), state, reports_contribution=reports_contribution, for_torch=True
@@ -174,79 +175,81 @@ def make_hook(hook: Any, group: Any = None, state: Any = None, *, reports_contri
 
 
 def register_comm_hook(model: Any, state: Any, hook: Any) -> None:
-    """Has a hook of hookline, given as its text or made by hookline.make_hook, run on the model's buckets.
+    """Runs a hook on the buckets of a torch.nn.parallel.DistributedDataParallel model.
 
-    The model is a torch.nn.parallel.DistributedDataParallel on any process group; for collectives `state` may name
-    another one of the same ranks. The hook runs without Python, in the bucket's memory. A function hook(state, bucket)
-    of the user's is taken, too: anything that can be called, with what it returns looked at.
+    The hook is a hook spec, a hook from hookline.make_hook, or a function hook(state, bucket), whose results are
+    validated. The model may use any process group; `state` can name another group of the same ranks for collectives.
+    Hookline hooks run without Python, in the memory of the bucket.
     """
     if isinstance(model, OwnDistributedDataParallel):
         model.register_comm_hook(state, hook)
         return
     check_model(model)
     if torch._C._current_graph_task_id() != -1:
-        raise InvalidArgument("a hook cannot be registered inside a step: do it before the forward pass")
-    if is_users(hook, state):
-        _native.register_python_hook(model.reducer, caller_of(hook, state))
+        raise InvalidArgument("register_comm_hook inside a step: register the hook before the forward pass")
+    if is_user_hook(hook, state):
+        _native.register_python_hook(model.reducer, bind_state(hook, state))
         return
-    made, group = hook_of(hook, state, model.process_group)
+    native_hook, group = make_native_hook(hook, state, model.process_group)
     names, parameters = zip(*model.module.named_parameters(), strict=True)
-    native = _native.BucketHook(
-        _core.group_to_capsule(group), _core.hook_to_capsule(made), list(parameters), list(names)
+    bucket_hook = _native.BucketHook(
+        _core.group_to_capsule(group), _core.hook_to_capsule(native_hook), list(parameters), list(names)
     )
-    native.register(model.reducer)
-    _registered[model] = native
+    bucket_hook.register(model.reducer)
+    _registered[model] = bucket_hook
 
 
 def replace_ddp_comm_hook(comm_hook_type: Any, model: Any, state: Any = None) -> None:
-    """Another hook from the next step on, for a model that has one of hookline's, or none yet. Between steps."""
+    """Replaces the hook of a model from the next step on. Call between steps; the old hook must be a hookline hook."""
     if isinstance(model, OwnDistributedDataParallel):
-        hook, state = hook_named(comm_hook_type, state)
+        hook, state = resolve_hook(comm_hook_type, state)
         model.replace_comm_hook(state, hook)
         return
     check_model(model)
-    native = _registered.get(model)
-    if native is None:
+    bucket_hook = _registered.get(model)
+    if bucket_hook is None:
         register_ddp_comm_hook(comm_hook_type, model, state)
         return
-    group = _core.group_from_capsule(native.group())
-    hook, state = hook_named(comm_hook_type, group if state is None else state)
-    made, own = hook_of(hook, state, group)
-    if own is not group and own.size() != group.size():
-        raise InvalidArgument("replace_ddp_comm_hook: the new hook is for a group of another size")
-    if own.capabilities.lanes < group.capabilities.lanes:  # for which hooks are under way side by side
+    group = _core.group_from_capsule(bucket_hook.group())
+    hook, state = resolve_hook(comm_hook_type, group if state is None else state)
+    new_hook, new_group = make_native_hook(hook, state, group)
+    if new_group is not group and new_group.size() != group.size():
         raise InvalidArgument(
-            "replace_ddp_comm_hook: the new hook's group has fewer lanes than that of the hook in its place, so that "
-            "ranks would mix up the collectives of its buckets; make it for the same group"
+            "replace_ddp_comm_hook: the group of the new hook has another size: "
+            f"expected {group.size()}, got {new_group.size()}"
         )
-    native.replace(_core.hook_to_capsule(made))
+    if new_group.capabilities.lanes < group.capabilities.lanes:  # the number of buckets that communicate concurrently
+        raise InvalidArgument(
+            "replace_ddp_comm_hook: the group of the new hook has too few lanes for concurrent buckets: "
+            f"expected {group.capabilities.lanes}, got {new_group.capabilities.lanes}. "
+            "Create the hook for the group of the current hook."
+        )
+    bucket_hook.replace(_core.hook_to_capsule(new_hook))
 
 
 def comm_hook(model: Any) -> CommHook:
-    """The hook that was registered with a model: its costs(), and what it keeps, by save() and load()."""
-    native = _of(model)
-    return _core.hook_from_capsule(native.hook(), _core.group_from_capsule(native.group()))
+    """Returns the hook registered with a model, for its stats(), save() and load()."""
+    bucket_hook = _bucket_hook(model)
+    return _core.hook_from_capsule(bucket_hook.hook(), _core.group_from_capsule(bucket_hook.group()))
 
 
 def stats(model: Any) -> dict[str, Any]:
-    """What was measured of the last step's hooks: times in seconds from the first bucket, and bytes sent."""
-    return _of(model).stats()
+    """Returns statistics of the last step's hooks: times in seconds since the first bucket, and bytes sent."""
+    return _bucket_hook(model).stats()
 
 
-def _of(model: Any) -> _native.BucketHook:
+def _bucket_hook(model: Any) -> _native.BucketHook:
     check_model(model)
-    native = _registered.get(model)
-    if native is None:
-        raise InvalidArgument("no hook of hookline is registered with this model; see register_ddp_comm_hook")
-    return native
+    bucket_hook = _registered.get(model)
+    if bucket_hook is None:
+        raise InvalidArgument("no hookline hook is registered with this model. Call register_ddp_comm_hook.")
+    return bucket_hook
 
 
 def check_model(model: Any) -> None:
-    """Raises TypeError for what is no DistributedDataParallel."""
+    """Raises TypeError unless the model is a torch DistributedDataParallel."""
     if not isinstance(model, DistributedDataParallel):
-        raise TypeError(
-            f"a torch.nn.parallel.DistributedDataParallel is expected as the model, not {class_name(model)}"
-        )
+        raise TypeError(f"model: expected a torch.nn.parallel.DistributedDataParallel, got {class_name(model)}")
 
 
 def _register(spec: Any, model: Any, state: Any = None) -> None:
@@ -255,7 +258,7 @@ def _register(spec: Any, model: Any, state: Any = None) -> None:
 
 
 def _with_state(spec: Any, state: Any) -> tuple[Any, Any]:
-    """A text and its state; of a PowerSGD type its function, and a state that is made where only a group is given."""
+    """Returns a hook and its state. For PowerSGD types, creates the state if only a group is given."""
     if not isinstance(spec, tuple):
         return spec, state
     hook, rank = spec
@@ -265,9 +268,9 @@ def _with_state(spec: Any, state: Any) -> tuple[Any, Any]:
 
 
 class DDPCommHookType(enum.Enum):
-    """PyTorch's names of the hooks. A value, called with model and state, registers the hook."""
+    """PyTorch's names of the hooks. A member's value, called with model and state, registers the hook."""
 
-    # Not plain functions, which would become methods.
+    # functools.partial, because plain functions would become methods of the enum.
     ALLREDUCE = functools.partial(_register, "allreduce")
     FP16_COMPRESS = functools.partial(_register, "fp16")
     BF16_COMPRESS = functools.partial(_register, "bf16")
@@ -280,8 +283,8 @@ class DDPCommHookType(enum.Enum):
     NOOP = functools.partial(_register, "noop")
 
 
-def hook_named(hook: Any, state: Any) -> tuple[Any, Any]:
-    """The hook that a user named, and its state: a type or its name, the text of a hook, or a hook."""
+def resolve_hook(hook: Any, state: Any) -> tuple[Any, Any]:
+    """Resolves a DDPCommHookType or its name, a hook spec, or a hook. Returns the hook and its state."""
     if isinstance(hook, CommHook):
         return hook, state
     if isinstance(hook, str):
@@ -290,24 +293,24 @@ def hook_named(hook: Any, state: Any) -> tuple[Any, Any]:
         hook = DDPCommHookType[hook]
     if not isinstance(hook, DDPCommHookType):
         raise TypeError(
-            "a hookline.torch.DDPCommHookType is expected as the type of the hook, or the name of one, or the text of "
-            f"a hook such as 'int8 | error_feedback', not {class_name(hook)}"
+            "comm_hook_type: expected a hookline.torch.DDPCommHookType, its name, or a hook spec such as "
+            f"'int8 | error_feedback', got {class_name(hook)}"
         )
     return _with_state(hook.value.args[0], state)
 
 
 def register_ddp_comm_hook(comm_hook_type: DDPCommHookType | str | CommHook, model: Any, state: Any = None) -> None:
-    """Registers a hook with a DistributedDataParallel model: a type or its name, or the text of any hook.
+    """Registers a hook with a DistributedDataParallel model: a DDPCommHookType or its name, or any hook spec.
 
-    The state is None or a process group: for PowerSGD also a PowerSGDState.
+    The state is None or a process group; PowerSGD also takes a PowerSGDState.
     """
-    hook, state = hook_named(comm_hook_type, state)
+    hook, state = resolve_hook(comm_hook_type, state)
     try:
         register_comm_hook(model, state, hook)
     except InvalidArgument as error:
         if not isinstance(comm_hook_type, str) or "no hook is called" not in str(error):
             raise
         raise TypeError(
-            f"register_ddp_comm_hook: no hook is called {comm_hook_type!r}; there are "
-            f"{', '.join(DDPCommHookType.__members__)}, and hooks as texts: {error}"
+            f"register_ddp_comm_hook: unknown hook {comm_hook_type!r}: expected one of "
+            f"{', '.join(DDPCommHookType.__members__)}, or a hook spec: {error}"
         ) from None

@@ -1,4 +1,4 @@
-"""hookline's errors under torch.distributed: of hookline's types, and of those that torch's own backends raise."""
+"""Hookline errors under torch.distributed, which also derive from the errors that torch's own backends raise."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ import hookline
 
 
 class Error(hookline.Error, DistBackendError):  # type: ignore[misc]
-    """The base of the errors below that have no closer type."""
+    """The base class of the errors below."""
 
 
 class Timeout(hookline.Timeout, DistBackendError):  # type: ignore[misc]
-    """Something did not happen in time."""
+    """An operation did not complete within its timeout."""
 
 
 class PeerLost(hookline.PeerLost, DistBackendError):  # type: ignore[misc]
-    """A peer died or its connection broke."""
+    """A peer died or its connection was lost."""
 
 
 class Mismatch(hookline.Mismatch, DistBackendError):  # type: ignore[misc]
-    """The ranks did not call the same operation; no data was changed."""
+    """The ranks called different operations; no data was changed."""
 
 
 class Aborted(hookline.Aborted, DistBackendError):  # type: ignore[misc]
@@ -33,7 +33,7 @@ class ResourceError(hookline.ResourceError, DistBackendError):  # type: ignore[m
     """The operating system refused memory, a file or a socket."""
 
 
-# InvalidArgument is a ValueError and a RuntimeError, Unsupported a NotImplementedError: they stay as they are.
+# InvalidArgument (a ValueError and RuntimeError) and Unsupported (a NotImplementedError) need no torch type.
 _TYPES: dict[type[BaseException], type[hookline.Error]] = {
     hookline.Error: Error,
     hookline.Timeout: Timeout,
@@ -42,14 +42,14 @@ _TYPES: dict[type[BaseException], type[hookline.Error]] = {
     hookline.Aborted: Aborted,
     hookline.ResourceError: ResourceError,
 }
-# Code written for Gloo and NCCL searches the texts of their timeouts for these words.
+# Code written for Gloo and NCCL searches error messages for these words.
 _TIMEOUT_WORDS = re.compile(r" (timeout|timed out) ", re.IGNORECASE)
 
 
 def for_torch(error: BaseException) -> BaseException:
-    """Returns the exception that a caller of torch.distributed gets for `error`.
+    """Returns the exception that callers of torch.distributed get for `error`.
 
-    An exception that Python code has raised, in a process group that is a Python class for example, stays that object.
+    An exception raised by Python code, for example in a process group written in Python, is returned unchanged.
     """
     kind = _TYPES.get(type(error))
     if kind is None or error.__traceback__ is not None:

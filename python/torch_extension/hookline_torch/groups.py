@@ -1,4 +1,4 @@
-"""Process groups and stores that cross between torch.distributed and hookline, both ways."""
+"""Conversion of process groups and stores between torch.distributed and hookline."""
 
 from __future__ import annotations
 
@@ -21,37 +21,37 @@ DEFAULT_TIMEOUT = Options().timeout
 
 
 def make_backend(options: Any, pg_options: Any) -> Any:
-    """The backend of a group that torch.distributed makes; it meets the other ranks in torch's store."""
+    """Creates the backend of a torch.distributed group; its rendezvous uses torch's store."""
     return _native.make_backend(
         options.store, options.group_rank, options.group_size, _options(pg_options, options.timeout)
     )
 
 
 def _options(pg_options: Any, timeout: timedelta) -> Options:
-    """The options of a group: `timeout`, which torch passes in any case, counts where pg_options has the default."""
+    """Returns the options of a group. `timeout`, which torch always passes, applies if pg_options has the default."""
     if pg_options is not None and not isinstance(pg_options, C10dBackend.Options):
         raise TypeError(
-            f"pg_options of a group with the hookline backend: expected hookline.torch.Options, "
-            f"got {class_name(pg_options)}. Pass hookline.torch.Options(backend=…, backend_options=…, timeout=…)."
+            f"pg_options for the hookline backend: expected hookline.torch.Options, got {class_name(pg_options)}. "
+            "Pass hookline.torch.Options(backend=…, backend_options=…, timeout=…)."
         )
-    own = copy.copy(pg_options) if isinstance(pg_options, Options) else Options()
-    # torch passes the options of any backend of a group to all of them: only ours and the plain ones are meant.
-    meant = type(pg_options) in (Options, C10dBackend.Options)
-    given = pg_options._timeout if pg_options is not None and meant else DEFAULT_TIMEOUT
-    if given != DEFAULT_TIMEOUT:
-        timeout = given
+    options = copy.copy(pg_options) if isinstance(pg_options, Options) else Options()
+    # torch passes the options of one backend of a group to all backends; options of other backends are ignored.
+    applies = type(pg_options) in (Options, C10dBackend.Options)
+    own_timeout = pg_options._timeout if pg_options is not None and applies else DEFAULT_TIMEOUT
+    if own_timeout != DEFAULT_TIMEOUT:
+        timeout = own_timeout
     if timeout > timedelta(0):
-        own.timeout = timeout
-    return own
+        options.timeout = timeout
+    return options
 
 
 def backend_of(group: ProcessGroup) -> Any:
-    """Any group of hookline's as a backend for torch.distributed.ProcessGroup, decorated or Python classes too."""
+    """Wraps a hookline group, also a debug wrapper or a Python class, as a torch.distributed backend."""
     return _native.backend_of_group(_core.group_to_capsule(group), _core.calls_python(group))
 
 
 def native_group(group: Any) -> ProcessGroup | None:
-    """The hookline group under a group of torch.distributed whose CPU tensors go through it; None for others."""
+    """Returns the hookline group that a torch.distributed group uses for CPU tensors, or None."""
     try:
         backend = group._get_backend(CPU)
     except RuntimeError:  # no backend for the CPU, or a group that is a Python class
@@ -61,38 +61,38 @@ def native_group(group: Any) -> ProcessGroup | None:
 
 
 def torch_group(group: Any, expected: str) -> dist.ProcessGroup:
-    """The default group where none is given; a TypeError that says what is expected for anything but a group."""
+    """Returns the group, or the default group for None; TypeError with the text `expected` for other types."""
     if group is None:
         return dist.distributed_c10d._get_default_group()
     if not isinstance(group, dist.ProcessGroup):
-        raise TypeError(f"{expected}, not {class_name(group)}")
+        raise TypeError(f"{expected}, got {class_name(group)}")
     return group
 
 
 def as_group(group: Any = None) -> ProcessGroup:
-    """A group of torch.distributed, a Python class too, as a hookline group; None means the default group.
+    """Returns a torch.distributed group, also a Python class, as a hookline group; None means the default group.
 
-    One that runs on the hookline backend is that very group, with its lanes and shared memory.
+    For a group on the hookline backend this is the same group, with its lanes and shared memory.
     """
     if isinstance(group, ProcessGroup):
         return group
-    group = torch_group(group, "a torch.distributed.ProcessGroup or a hookline.ProcessGroup is expected")
+    group = torch_group(group, "group: expected a torch.distributed.ProcessGroup or a hookline.ProcessGroup")
     return native_group(group) or _core.group_from_capsule(_native.group_of_torch(group))
 
 
 def as_store(store: Any) -> Store:
-    """Any store of torch.distributed, a Python class too, as a hookline store."""
+    """Returns a torch.distributed store, also a Python class, as a hookline store."""
     if isinstance(store, Store):
         return store
     if not isinstance(store, dist.Store):
-        raise TypeError(f"a torch.distributed.Store or a hookline.Store is expected, not {class_name(store)}")
+        raise TypeError(f"store: expected a torch.distributed.Store or a hookline.Store, got {class_name(store)}")
     return _core.store_from_capsule(_native.store_of_torch(store))
 
 
 def monitored_barrier(
     group: Any = None, timeout: float | timedelta | None = None, wait_all_ranks: bool = False
 ) -> None:
-    """A barrier whose error names who did not come. torch.distributed.monitored_barrier itself takes Gloo alone."""
+    """A barrier whose error names the missing ranks. torch.distributed.monitored_barrier supports only Gloo."""
     if isinstance(group, ProcessGroup):
         group.monitored_barrier(timeout=timeout, wait_all_ranks=wait_all_ranks)
         return

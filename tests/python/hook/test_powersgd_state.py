@@ -55,7 +55,7 @@ def test_options_can_be_set(ranks):
         state.wire = "bf16"
         state.warm_start = False
         assert (state.matrix_approximation_rank, state.wire, state.warm_start) == (3, "bf16", False)
-        with pytest.raises(hl.InvalidArgument, match="matrix_approximation_rank is 0, and must be at least 1"):
+        with pytest.raises(hl.InvalidArgument, match="matrix_approximation_rank: expected at least 1, got 0"):
             state.matrix_approximation_rank = 0
         assert state.matrix_approximation_rank == 3
         state.process_group = None
@@ -72,7 +72,7 @@ def test_bad_options_say_what_is_allowed():
     for options, text in [
         ({"start_powerSGD_iter": 1}, early),
         ({"start_powerSGD_iter": 0, "warm_start": False}, early),
-        ({"matrix_approximation_rank": -2}, "is -2, and must be at least 1"),
+        ({"matrix_approximation_rank": -2}, "expected at least 1, got -2"),
         ({"min_compression_rate": float("nan")}, "at least 0"),
         ({"orthogonalization_epsilon": -1}, "at least 0"),
         ({"random_seed": -1}, "at least 0"),
@@ -113,9 +113,9 @@ def test_pytorchs_types_take_a_state_a_group_or_nothing(ranks, kind, rank, batch
 def test_wrong_states_are_told_what_is_expected(ranks):
     def body(group):
         for state in (group, None, "powersgd"):
-            with pytest.raises(TypeError, match=r"takes a hookline\.PowerSGDState"):
+            with pytest.raises(TypeError, match=r"state: expected a hookline\.PowerSGDState"):
                 new(group).register_comm_hook(state, hl.powerSGD_hook)
-        with pytest.raises(TypeError, match=r"takes a hookline\.PowerSGDState as its state, not builtins\.int"):
+        with pytest.raises(TypeError, match=r"state: expected a hookline\.PowerSGDState, got builtins\.int"):
             hl.register_ddp_comm_hook("POWER_SGD", new(group), 3)
 
     ranks(1, body)
@@ -242,6 +242,6 @@ def test_totals_are_logged(ranks, caplog):
         Over().get_future().then(lambda f: None).wait(20)
     lines = [record.message for record in caplog.records]
     assert lines == [
-        "PowerSGD, step 2: 432 elements became 42, a rate of 10.29",
-        "PowerSGD, step 4: 1296 elements became 126, a rate of 10.29",
+        "PowerSGD step 2: compressed 432 elements to 42, rate 10.29",
+        "PowerSGD step 4: compressed 1296 elements to 126, rate 10.29",
     ]

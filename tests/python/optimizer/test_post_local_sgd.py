@@ -250,11 +250,11 @@ def test_bad_input(ranks):
                 hl.HierarchicalModelAverager(levels, process_group=group)
         with pytest.raises(ValueError, match="start_localSGD_iter is -1"):
             hl.PostLocalSGDState(group, None, -1)
-        with pytest.raises(TypeError, match=r"its state is a hookline\.PostLocalSGDState, not builtins\.int"):
+        with pytest.raises(TypeError, match=r"state: expected a hookline\.PostLocalSGDState, got builtins\.int"):
             hl.numpy.DataParallel(new_params(), group).register_comm_hook(3, hl.post_localSGD_hook)
-        with pytest.raises(TypeError, match="an optimizer with a step method is expected"):
+        with pytest.raises(TypeError, match="optim: expected an object with a step method"):
             hl.PostLocalSGDOptimizer(3, hl.PeriodicModelAverager(2, 0, group))
-        with pytest.raises(TypeError, match="a model averager is expected"):
+        with pytest.raises(TypeError, match="averager: expected a model averager"):
             hl.PostLocalSGDOptimizer(hl.SGD(), None)
         optimizer = hl.PostLocalSGDOptimizer(hl.SGD(), hl.PeriodicModelAverager(2, 0, group))
         ddp = hl.numpy.DataParallel(new_params(), group, optimizer=optimizer)

@@ -215,12 +215,12 @@ def test_errors_name_the_parameter():
 def test_what_is_no_mapping_and_no_list_of_names():
     (group,) = hl.threads_groups(1)
     for params in ([np.zeros(2, np.float32)], np.zeros(2, np.float32)):
-        with pytest.raises(TypeError, match=r"params is a mapping of names to arrays, not \w+\.(list|ndarray)$"):
+        with pytest.raises(TypeError, match=r"params: expected a mapping of names to arrays, got \w+\.(list|ndarray)$"):
             hl.numpy.DataParallel(params, group)
     for argument in ("sparse", "ignored", "delayed"):
-        with pytest.raises(TypeError, match=rf"{argument} is a list of names, not a text: say \['w'\]"):
+        with pytest.raises(TypeError, match=rf"{argument}: expected a list of names, got a string\. Pass \['w'\]"):
             hl.numpy.DataParallel(model(), group, **{argument: "w"})  # of which the letters are names, too
-    with pytest.raises(TypeError, match="a bucket is a list of names, not a text"):
+    with pytest.raises(TypeError, match="a bucket: expected a list of names, got a string"):
         hl.numpy.DataParallel({"w": np.zeros(2, np.float32)}, group, buckets=["w"])
 
 

@@ -19,15 +19,15 @@ def in_python(text: str) -> str:
 
 
 def test_reasons_why_it_cannot_work() -> None:
-    why_not = _torch_versions.why_not
-    assert why_not("2.13.0+cpu", "2.13.0+cpu") is None
-    assert "pip install torch==2.13.0" in str(why_not(None, None))
-    assert "2.14.0 is installed" in str(why_not("2.14.0", "2.14.0"))
-    assert why_not("2.14.0", "2.14.0", untested_is_fine=True) is None
-    assert "--no-build-isolation ./python/torch_extension" in str(why_not("2.13.0", None))
-    told = str(why_not("2.13.1", "2.13.0"))
-    assert "built against PyTorch 2.13.0" in told
-    assert "2.13.1 is installed" in told
+    incompatibility = _torch_versions.incompatibility
+    assert incompatibility("2.13.0+cpu", "2.13.0+cpu") is None
+    assert "pip install torch==2.13.0" in str(incompatibility(None, None))
+    assert "2.14.0 is installed" in str(incompatibility("2.14.0", "2.14.0"))
+    assert incompatibility("2.14.0", "2.14.0", allow_untested=True) is None
+    assert "--no-build-isolation ./python/torch_extension" in str(incompatibility("2.13.0", None))
+    reason = str(incompatibility("2.13.1", "2.13.0"))
+    assert "built against PyTorch 2.13.0" in reason
+    assert "2.13.1 is installed" in reason
 
 
 @pytest.mark.parametrize("missing", ["torch", "hookline_torch._built_with"])

@@ -348,7 +348,7 @@ def hooks_are_replaced_between_steps():
     train(model, 1)
     assert ht.stats(model)["hook"] == ht.comm_hook(model).name
     assert ht.stats(model)["sent_bytes"] > 0
-    raises(ValueError, "fewer lanes", lambda: ht.replace_ddp_comm_hook("FP16_COMPRESS", model, gloo))
+    raises(ValueError, "too few lanes", lambda: ht.replace_ddp_comm_hook("FP16_COMPRESS", model, gloo))
 
     class Inside(torch.autograd.Function):
         @staticmethod

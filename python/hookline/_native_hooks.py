@@ -1,4 +1,4 @@
-"""Functions of Python's that stand for hooks of C++'s, which a reducer runs in their place, without the GIL."""
+"""Python hook functions with a native equivalent in C++, which reducers run instead, without the GIL."""
 
 from __future__ import annotations
 
@@ -13,29 +13,29 @@ Hook = TypeVar("Hook", bound=Callable[..., Any])
 _makers: dict[Callable[..., Any], Callable[[Any, ProcessGroup | None], CommHook]] = {}
 
 
-def stands_for(make: Callable[[Any, ProcessGroup | None], CommHook]) -> Callable[[Hook], Hook]:
-    """Says of a function hook(state, bucket) that make(state, group) makes the hook that it stands for."""
+def native_equivalent(make: Callable[[Any, ProcessGroup | None], CommHook]) -> Callable[[Hook], Hook]:
+    """Decorates a function hook(state, bucket): make(state, group) returns the equivalent native hook."""
 
-    def say(hook: Hook) -> Hook:
+    def decorate(hook: Hook) -> Hook:
         _makers[hook] = make
         return hook
 
-    return say
+    return decorate
 
 
 def native_hook(state: Any, hook: Any, group: ProcessGroup | None) -> CommHook | None:
-    """The hook of C++'s that a function stands for; None where it stands for itself."""
+    """Returns the native hook for a function, or None if it has none."""
     make = _maker_of(hook)
     return None if make is None else make(state, group)
 
 
-def is_native_hook(hook: Any) -> bool:
-    """Whether a function stands for a hook of C++'s."""
+def has_native_equivalent(hook: Any) -> bool:
+    """True if a function has a native hook."""
     return _maker_of(hook) is not None
 
 
 def _maker_of(hook: Any) -> Callable[[Any, ProcessGroup | None], CommHook] | None:
     try:
         return _makers.get(hook)
-    except TypeError:  # an object that cannot be a key
+    except TypeError:  # an unhashable object
         return None

@@ -1,4 +1,4 @@
-"""What models that average their gradients have in common, whatever framework they are of."""
+"""The base class of data-parallel models, independent of the framework."""
 
 from __future__ import annotations
 
@@ -17,73 +17,73 @@ MIB = 1 << 20
 
 
 class BucketLimits(TypedDict, total=False):
-    """Arguments of a Reducer; what is not there is what the Reducer has it."""
+    """Keyword arguments of Reducer; missing keys mean the Reducer's defaults."""
 
     first_bucket_bytes: int
     bucket_bytes: int
 
 
 def bucket_limits(bucket_cap_mb: float | None) -> BucketLimits:
-    """The cap for all buckets; nothing without one."""
+    """Returns the limits for a cap on all buckets, empty if `bucket_cap_mb` is None."""
     if bucket_cap_mb is None:
         return {}
     if not 0 < bucket_cap_mb < math.inf:
-        raise InvalidArgument(f"bucket_cap_mb must be a number larger than 0, and is {bucket_cap_mb}")
+        raise InvalidArgument(f"bucket_cap_mb: expected a positive number, got {bucket_cap_mb}")
     cap = int(bucket_cap_mb * MIB)
     return {"first_bucket_bytes": cap, "bucket_bytes": cap}
 
 
 def names_of(argument: str, names: Iterable[str]) -> list[str]:
-    """The names that were given; TypeError for a text, whose letters would be taken for names."""
+    """Returns the names as a list; TypeError for a single string, which would iterate over its characters."""
     if isinstance(names, str):
-        raise TypeError(f"{argument} is a list of names, not a text: say [{names!r}]")
+        raise TypeError(f"{argument}: expected a list of names, got a string. Pass [{names!r}].")
     return list(names)
 
 
-class Averaging:
-    """What is asked of the reducer, which those who derive from this make."""
+class DataParallelBase:
+    """Forwards to a reducer that derived classes create."""
 
     _reducer: Reducer
     _registered: bool
 
     def register_comm_hook(self, state: Any, hook: Any) -> None:
-        """Has hook(state, bucket) run for every bucket: a function, a text, or what make_hook returned. Once."""
+        """Sets the communication hook: a function hook(state, bucket), a hook spec, or a CommHook. Call it once."""
         if self._registered:
             raise InvalidArgument(
                 "register_comm_hook or register_builtin_comm_hook can only be called once. "
-                f"The hook here is {self._reducer.hook_name}; replace_comm_hook takes its place between steps"
+                f"The current hook is {self._reducer.hook_name}; call replace_comm_hook between steps to replace it"
             )
         self.replace_comm_hook(state, hook)
 
     def replace_comm_hook(self, state: Any, hook: Any) -> None:
-        """The same in the place of the hook that there is, from the next step on."""
+        """Replaces the current hook from the next step on. Takes the same arguments as register_comm_hook."""
         if hook is None:
-            raise TypeError("Communication hook must be callable. It is None")
+            raise TypeError("Communication hook must be callable. Got None.")
         self._reducer.replace_hook(state, hook)
         self._registered = True
 
     @contextmanager
     def _joined(self, group: ProcessGroup, divide_by_initial_world_size: bool) -> Iterator[None]:
-        """The block of a join; where it raises, the group is aborted."""
+        """Runs the body of join(). Aborts the group if the body raises."""
         self._reducer.begin_join(divide_by_initial_world_size)
         try:
             yield
         except BaseException as error:
-            with suppress(Exception):  # a group that cannot tell the others leaves them to their timeouts
+            with suppress(Exception):  # if the abort cannot reach the other ranks, they time out
                 group.abort(f"a rank failed inside join: {error!r}")
             raise
         self._reducer.end_join()
 
     def set_weight(self, weight: float) -> None:
-        """The weight of this rank's gradients in the means to come, such as its batch size. Every rank calls it."""
+        """Sets the weight of this rank's gradients in subsequent means, such as its batch size. Collective."""
         self._reducer.set_weight(weight)
 
     @property
     def step_id(self) -> int | None:
-        """A number of one's own for the steps that begin from now on, such as that of the batch; None: no number.
+        """A user-defined number for subsequent steps, such as the batch index, from 0 to 2**32 - 1; None for none.
 
-        It is compared with the first bucket of a step: where it differs, all ranks raise a Mismatch that names ranks
-        and numbers, and the gradients stay as they are. From 0 to 2**32 - 1.
+        The ranks compare it with the first bucket of each step. If it differs, all ranks raise a Mismatch that names
+        ranks and numbers, and the gradients stay unchanged.
         """
         return self._reducer.step_id
 
@@ -92,5 +92,5 @@ class Averaging:
         self._reducer.step_id = None if number is None else operator.index(number)
 
     def stats(self) -> dict[str, Any]:
-        """What was measured of the last step: times in seconds from its first gradient, and bytes sent."""
+        """Returns statistics of the last step: times in seconds since its first gradient, and bytes sent."""
         return self._reducer.stats()
