@@ -40,7 +40,7 @@ HookPtr python_hook(nb::object state, nb::object function, std::string name, boo
 nb::object option_of(HookOptions& options, const std::string& name, const std::string& kind, nb::handle otherwise,
                      const std::vector<std::string>& words) {
   const bool none = otherwise.is_none();
-  const char* const expected = kind == "integer" ? "a whole number" : kind == "number" ? "a number" : "a text";
+  const char* const expected = kind == "integer" ? "an integer" : kind == "number" ? "a number" : "a string";
   if (none && options.text(name, "", expected).empty()) return nb::none();
   const auto or_else = [&]<class T>(const T& value) { return none ? value : nb::cast<T>(otherwise); };
   if (kind == "integer") return nb::int_(options.integer(name, or_else(std::int64_t{0})));

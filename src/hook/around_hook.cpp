@@ -1,4 +1,4 @@
-// What all hooks around others have in common.
+// HookWrapper: forwarding and error feedback of nested hooks.
 #include "hook/around_hook.hpp"
 
 #include <hookline/core/error.hpp>
@@ -8,7 +8,7 @@ namespace hookline::hook {
 namespace {
 
 HookTraits traits_around(const HookPtr& inner, const std::string& name, bool scales) {
-  if (!inner) throw InvalidArgument("there is no hook to wrap " + name + " around");
+  if (!inner) throw InvalidArgument("hook wrapper " + name + ": inner hook must not be null");
   return {.name = inner->name() + " | " + name, .may_block = inner->may_block(), .scales = scales || inner->scales()};
 }
 
@@ -17,7 +17,7 @@ HookTraits traits_around(const HookPtr& inner, const std::string& name, bool sca
 AroundHook::AroundHook(HookPtr inner, const std::string& name, bool scales)
     : CommHookInterface(traits_around(inner, name, scales)), inner_(std::move(inner)) {}
 
-// Not `co_return co_await reduced`: gcc 12 is safest with named values around co_await.
+// Not `co_return co_await reduced`: gcc 12 miscompiles temporaries around co_await.
 Future<HookResult> as_result(Future<Tensor> reduced) {
   return reduced.then([](const Future<Tensor>& done) { return HookResult(done.value()); });
 }

@@ -1,4 +1,4 @@
-// The hook around another one.
+// HookWrapper: base class of hooks that wrap another hook.
 #pragma once
 
 #include <string>
@@ -9,14 +9,13 @@
 
 namespace hookline::hook {
 
-/// A tensor as what a hook's Future carries.
+/// Converts a Future of a Tensor to the result type of hooks.
 Future<HookResult> as_result(Future<Tensor> reduced);
 
-/// Does something around the inner hook in run(), and leaves everything else to that one. What has more to do overrides
-/// more.
+/// Derived classes implement run(), which calls the inner hook. All other calls are forwarded to the inner hook.
 class AroundHook : public CommHookInterface {
  public:
-  /// InvalidArgument where there is no inner hook. `scales` as in HookTraits; true in any case if the inner hook does.
+  /// Throws InvalidArgument if `inner` is null. `applies_scale` is as in HookTraits, and implied by the inner hook's.
   AroundHook(HookPtr inner, const std::string& name, bool scales = false);
 
   Future<HookResult> run_hook(GradBucket& bucket) final;
@@ -25,8 +24,8 @@ class AroundHook : public CommHookInterface {
   void begin_step(const HookStep& step) override { inner_->begin_step(step); }
   void end_step(const HookStep& step) override { inner_->end_step(step); }
   void give_up(const std::string& cause) override { inner_->give_up(cause); }
-  /// Error feedback goes around the innermost hook, whose contribution is in the units of the gradients it gets.
-  /// InvalidArgument naming that hook where it neither keeps its errors nor reports its contribution.
+  /// Applies error feedback to the innermost hook, whose contribution has the units of its own input. Throws
+  /// InvalidArgument naming that hook if it neither implements error feedback nor reports its contribution.
   bool keep_error() override;
   std::vector<HookCost> costs() const override { return inner_->costs(); }
   void save(StateWriter& to) const override { inner_->save(to); }
@@ -36,7 +35,7 @@ class AroundHook : public CommHookInterface {
   const HookPtr& inner() const noexcept { return inner_; }
 
  private:
-  /// May be a coroutine: this hook and the bucket live until its Future is done.
+  /// May be a coroutine: this hook and the bucket outlive the Future.
   virtual Future<Tensor> run(GradBucket& bucket) = 0;
 
   HookPtr inner_;

@@ -1,4 +1,4 @@
-// ALLREDUCE and NOOP.
+// The hooks allreduce and noop.
 #include <hookline/hook/builtin_hooks.hpp>
 
 #include <hookline/core/error.hpp>
@@ -7,7 +7,7 @@ namespace hookline {
 
 AllreduceHook::AllreduceHook(std::shared_ptr<ProcessGroup> group)
     : CppCommHookInterface(std::move(group), {.name = "allreduce"}) {
-  if (!state_) throw InvalidArgument("the hook allreduce needs a process group");
+  if (!state_) throw InvalidArgument("hook allreduce: process group must not be null");
 }
 
 WorkPtr AllreduceHook::start(GradBucket& bucket, ReduceOp op) {

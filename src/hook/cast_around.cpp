@@ -1,4 +1,4 @@
-// Buckets of 16-bit gradients for the inner hook.
+// with_cast: casts buckets to 16 bits for the inner hook.
 #include <map>
 #include <mutex>
 
@@ -33,7 +33,7 @@ class CastHook final : public hook::AroundHook {
     co_return bucket.buffer();
   }
 
-  // Kept from step to step, in the group's memory: collectives work on it in place.
+  // Reused across steps, in the group's memory, so collectives work on it in place.
   Tensor buffer_of(const GradBucket& bucket) {
     const std::lock_guard lock(mutex_);
     Tensor& buffer = buffers_[bucket.index()];
@@ -53,9 +53,9 @@ class CastHook final : public hook::AroundHook {
 
 HookPtr cast_around(HookPtr inner, DType dtype, std::shared_ptr<ProcessGroup> group) {
   if (dtype != DType::f16 && dtype != DType::bf16) {
-    throw InvalidArgument("cast_around: gradients are cast to float16 or bfloat16, not " + std::string(name(dtype)));
+    throw InvalidArgument("with_cast: expected the dtype float16 or bfloat16, got " + std::string(name(dtype)));
   }
-  if (!group) throw InvalidArgument("cast_around needs a process group");
+  if (!group) throw InvalidArgument("with_cast: process group must not be null");
   return std::make_shared<CastHook>(std::move(inner), dtype, std::move(group));
 }
 

@@ -1,4 +1,4 @@
-// The hook seam, and what all C++ hooks have in common.
+// CommHookInterface: default implementations and result parsing.
 #include <hookline/hook/comm_hook.hpp>
 
 #include <cxxabi.h>
@@ -40,12 +40,12 @@ Tensor tensor_of(const HookResult& result) {
   const auto* list = std::any_cast<std::vector<Tensor>>(&result);
   if (list && list->size() == 1) return list->front();
   throw InvalidArgument(fmt::format(
-      "a communication hook's Future must carry a Tensor or a list of one, but has {}",
+      "invalid value in a communication hook's Future: expected a Tensor or a list of one Tensor, got {}",
       list ? fmt::format("a list of {}", list->size()) : (result.has_value() ? demangled(result.type()) : "nothing")));
 }
 
 Future<Tensor> run_and_parse(HookPtr hook, GradBucket& bucket) {
-  const Tensor buffer = bucket.buffer();  // the hook may put another in its place
+  const Tensor buffer = bucket.buffer();  // the hook may call set_buffer
   const HookResult result = co_await hook->run_hook(bucket);
   const Tensor reduced = hook->parse_hook_result(result);
   const auto where = [&] { return fmt::format("bucket {} (hook {})", bucket.index(), hook->name()); };

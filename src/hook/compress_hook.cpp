@@ -1,4 +1,4 @@
-// The compressing hook: a reduction of encoded values for each bucket.
+// CompressHook: one CompressedReduction per bucket.
 #include <hookline/hook/compress_hook.hpp>
 
 #include <algorithm>
@@ -14,7 +14,7 @@ namespace hookline {
 namespace {
 
 std::string name_of(const CodecPtr& codec) {
-  if (!codec) throw InvalidArgument("a hook that compresses needs a codec");
+  if (!codec) throw InvalidArgument("CompressHook: codec must not be null");
   return codec->name();
 }
 
@@ -25,7 +25,7 @@ CompressHook::CompressHook(std::shared_ptr<ProcessGroup> group, CodecPtr codec, 
       codec_(std::move(codec)),
       seed_(seed),
       errors_(std::make_unique<hook::KeptErrors>()) {
-  if (!state_) throw InvalidArgument("the hook " + codec_->name() + " needs a process group");
+  if (!state_) throw InvalidArgument("hook " + codec_->name() + ": process group must not be null");
 }
 
 CompressHook::~CompressHook() = default;
@@ -36,12 +36,12 @@ bool CompressHook::keep_error() {
   return true;
 }
 
-// The rows of a sparse gradient are others in each step: nothing can be kept of them.
+// The rows of a sparse gradient change in each step, so it has no residual.
 CompressedReduction& CompressHook::reduction_of(const GradBucket& bucket) {
   const std::lock_guard lock(mutex_);
   const bool keeps = error_feedback_ && !bucket.sparse_grad_indices();
   std::unique_ptr<CompressedReduction>& found = reductions_[bucket.index()];
-  // Buckets that are cut anew may have rows where there were none before, and the other way round.
+  // Rebucketing may turn a dense bucket into a sparse one and vice versa.
   if (!found || keeps != (found->kept_error().numel() > 0)) {
     const std::uint64_t steps = found ? found->step() : steps_;
     const CompressionOptions options{.error_feedback = keeps, .seed = seed_, .bucket = bucket.index()};
@@ -98,10 +98,11 @@ void CompressHook::save(StateWriter& to) const {
 void CompressHook::load(StateReader& from) {
   const std::uint64_t seed = from.number();
   const std::uint64_t steps = from.number();
-  if (seed != seed_) throw InvalidArgument(fmt::format("the state is of seed {}, and this hook has {}", seed, seed_));
+  if (seed != seed_)
+    throw InvalidArgument(fmt::format("load_state: the state is of seed {}: expected {}", seed, seed_));
   if ((from.number() != 0) != error_feedback_) {
-    throw InvalidArgument(std::string("the state is of a hook with") + (error_feedback_ ? "out" : "") +
-                          " error feedback, and this one has it otherwise");
+    throw InvalidArgument(std::string("load_state: the state is of a hook with") + (error_feedback_ ? "out" : "") +
+                          " error feedback: expected one with" + (error_feedback_ ? "" : "out"));
   }
   const std::lock_guard lock(mutex_);
   errors_->load(from);

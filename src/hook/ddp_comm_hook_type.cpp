@@ -1,4 +1,4 @@
-// PyTorch's names as texts.
+// Hook specs of PyTorch's built-in hooks.
 #include <hookline/hook/ddp_comm_hook_type.hpp>
 
 #include <hookline/hook/registry.hpp>

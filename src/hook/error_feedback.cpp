@@ -1,4 +1,4 @@
-// Error feedback around hooks that report their contribution.
+// with_error_feedback: error feedback for hooks that report their contribution.
 #include <cmath>
 #include <mutex>
 #include <optional>
@@ -56,7 +56,7 @@ class FeedbackHook final : public hook::AroundHook {
     const Tensor result = co_await run_and_parse(inner(), reporting);
     const Tensor contribution = group::as_float32(contribution_to(reporting));
     const float* const sent = contribution.data<const float>();
-    // What is no finite number must not come back in later steps.
+    // Non-finite residuals are reset so that they do not affect later steps.
     for (std::size_t i = 0; i < count; ++i) {
       errors[i] -= sent[i];
       if (!std::isfinite(errors[i])) errors[i] = 0;

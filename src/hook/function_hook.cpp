@@ -1,4 +1,4 @@
-// A function as a hook, and as what goes around one.
+// Functions as hooks and hook wrappers.
 #include <hookline/hook/function_hook.hpp>
 
 #include <hookline/core/error.hpp>
@@ -29,8 +29,8 @@ FunctionHook::FunctionHook(HookFunction function, HookTraits traits)
 }
 
 void check_given(bool function, bool state) {
-  if (!function) throw InvalidArgument("make_hook: the function is empty");
-  if (!state) throw InvalidArgument("make_hook: the state of the hook is null");
+  if (!function) throw InvalidArgument("make_hook: the function must not be empty");
+  if (!state) throw InvalidArgument("make_hook: the state must not be null");
 }
 
 Future<HookResult> FunctionHook::run_hook(GradBucket& bucket) { return as_result(state_(bucket)); }
@@ -39,7 +39,7 @@ Future<HookResult> FunctionHook::run_hook(GradBucket& bucket) { return as_result
 
 HookPtr wrap(HookPtr inner, HookWrapper around, const std::string& name) {
   if (inner && !around) {
-    throw InvalidArgument("wrap: the function to wrap around the hook " + inner->name() + " is empty");
+    throw InvalidArgument("wrap the hook " + inner->name() + ": the function must not be empty");
   }
   return std::make_shared<WrappedHook>(std::move(inner), name, std::move(around));
 }

@@ -1,4 +1,4 @@
-// The same rules for this library's reducer and for a framework's.
+// BucketScheduler, shared by this library's reducer and the adapters to other reducers.
 #include "hook/hook_lane.hpp"
 
 #include <algorithm>
@@ -19,7 +19,7 @@ int Launcher::lane_of(const CommHookInterface& hook, std::size_t bucket) const {
 
 void refuse_result(const std::string& where, const Tensor& buffer, const Tensor& result) {
   throw InvalidArgument(
-      fmt::format("{}: the hook's result is {}, and must be {}", where, to_string(result), to_string(buffer)));
+      fmt::format("{}: invalid hook result: expected {}, got {}", where, to_string(buffer), to_string(result)));
 }
 
 bool comes_from_the_group(const std::exception_ptr& error) {

@@ -1,4 +1,4 @@
-// Finds libraries of hooks, and loads each once.
+// Finds hook libraries and loads each once.
 #include "hook/hook_libraries.hpp"
 
 #include <algorithm>
@@ -26,7 +26,7 @@ std::vector<fs::path> libraries_in(const fs::path& folder) {
   fs::directory_iterator entries(folder, error);
   if (error) {
     throw InvalidArgument(
-        fmt::format("{}: the folder {} cannot be read: {}", kVariable, folder.string(), error.message()));
+        fmt::format("{}: cannot read the folder {}: {}", kVariable, folder.string(), error.message()));
   }
   std::vector<fs::path> found;
   for (const fs::directory_entry& entry : entries) {
@@ -42,7 +42,7 @@ std::vector<fs::path> libraries_in(const fs::path& folder) {
 void load_hook_libraries() {
   const std::vector<fs::path> folders = core::folders_of(kVariable);
   if (folders.empty()) return;
-  // Recursive, as a library that registers its hooks may use others by name.
+  // Recursive: a library may create other hooks by name while it registers its own.
   static std::recursive_mutex mutex;
   static std::set<fs::path> loaded;
   const std::lock_guard lock(mutex);

@@ -1,4 +1,4 @@
-// The options of a hook, read as the types that it asks for.
+// HookOptions: parsing of option values.
 #include <algorithm>
 #include <charconv>
 
@@ -22,7 +22,7 @@ bool read(const std::string& text, T& value) {
 HookOptions::HookOptions(std::string hook, std::map<std::string, std::string> given, std::string what)
     : hook_(std::move(hook)), what_(std::move(what)), given_(std::move(given)) {}
 
-// Remembers the first value that it would have had, and what was expected last: an option may be asked for twice.
+// An option may be read twice: keeps the first default value and the last description.
 const std::string* HookOptions::find(const std::string& name, std::string otherwise, std::string expected) {
   const auto known = std::ranges::find(asked_, name, &HookOption::name);
   if (known == asked_.end()) asked_.push_back({name, std::move(otherwise), std::move(expected)});
@@ -34,11 +34,11 @@ const std::string* HookOptions::find(const std::string& name, std::string otherw
 void HookOptions::refuse(const std::string& name, const std::string& value) const {
   const auto known = std::ranges::find(asked_, name, &HookOption::name);
   throw InvalidArgument(
-      fmt::format("the {} {}: option {} is '{}', and must be {}", what_, hook_, name, value, known->expected));
+      fmt::format("the {} {}: option {}: expected {}, got '{}'", what_, hook_, name, known->expected, value));
 }
 
 std::int64_t HookOptions::integer(const std::string& name, std::int64_t otherwise) {
-  const std::string* given = find(name, fmt::to_string(otherwise), "a whole number");
+  const std::string* given = find(name, fmt::to_string(otherwise), "an integer");
   if (given && !read(*given, otherwise)) refuse(name, *given);
   return otherwise;
 }

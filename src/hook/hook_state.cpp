@@ -1,4 +1,4 @@
-// States as bytes: a letter for the kind of each value, then its size and what it is, least significant byte first.
+// Serialization format of hook state: per value a type tag, a size and the data, little-endian.
 #include <hookline/hook/hook_state.hpp>
 
 #include <cstring>
@@ -46,7 +46,7 @@ void StateWriter::tensor(const Tensor& value) {
 }
 
 std::span<const std::byte> StateReader::take(std::size_t bytes) {
-  if (bytes > bytes_.size()) throw InvalidArgument("a saved state ends too early: its bytes were damaged");
+  if (bytes > bytes_.size()) throw InvalidArgument("the saved state is corrupt: it is truncated");
   const auto taken = bytes_.first(bytes);
   bytes_ = bytes_.subspan(bytes);
   return taken;
@@ -54,7 +54,7 @@ std::span<const std::byte> StateReader::take(std::size_t bytes) {
 
 void StateReader::expect(char kind) {
   if (take(1)[0] != static_cast<std::byte>(kind)) {
-    throw InvalidArgument("a saved state cannot be read: its bytes are of something else, or were damaged");
+    throw InvalidArgument("the saved state is corrupt, or not a saved state: unexpected type of value");
   }
 }
 
@@ -74,7 +74,7 @@ Tensor StateReader::tensor() {
   const std::uint64_t dtype = integer_of(take(8));
   const std::uint64_t dim = integer_of(take(8));
   if (dtype > static_cast<std::uint64_t>(DType::boolean) || dim > kMaxDims) {
-    throw InvalidArgument("a saved state has a tensor that makes no sense: its bytes were damaged");
+    throw InvalidArgument("the saved state is corrupt: invalid dtype or number of dimensions of a tensor");
   }
   Dims shape;
   std::size_t bytes = size_of(static_cast<DType>(dtype));
@@ -90,7 +90,7 @@ Tensor StateReader::tensor() {
 }
 
 void StateReader::expect_end() const {
-  if (!bytes_.empty()) throw InvalidArgument("a saved state is longer than it should be: it is of something else");
+  if (!bytes_.empty()) throw InvalidArgument("the saved state is corrupt: it has trailing bytes");
 }
 
 std::vector<std::byte> save_state(const CommHookInterface& hook, const ProcessGroup& group) {
@@ -105,12 +105,13 @@ std::vector<std::byte> save_state(const CommHookInterface& hook, const ProcessGr
 
 void load_state(CommHookInterface& hook, const ProcessGroup& group, std::span<const std::byte> state) {
   StateReader reader(state);
-  if (reader.text() != kMagic) throw InvalidArgument("these bytes are not the state of a hook");
+  if (reader.text() != kMagic) throw InvalidArgument("load_state: these bytes are not the state of a hook");
   const auto expect = [](const char* what, const auto& saved, const auto& here) {
-    if (saved != here) throw InvalidArgument(fmt::format("the state is of {} {}, and this is {}", what, saved, here));
+    if (saved != here)
+      throw InvalidArgument(fmt::format("load_state: the state is of {} {}: expected {}", what, saved, here));
   };
   expect("the hook", reader.text(), hook.name());
-  expect("a world of size", reader.number(), static_cast<std::uint64_t>(group.size()));
+  expect("world size", reader.number(), static_cast<std::uint64_t>(group.size()));
   expect("rank", reader.number(), static_cast<std::uint64_t>(group.rank()));
   hook.load(reader);
   reader.expect_end();

@@ -1,4 +1,4 @@
-// The grammar of hooks, in one pass from left to right.
+// Recursive-descent parser of hook specs.
 #include "hook/hook_text.hpp"
 
 #include <algorithm>

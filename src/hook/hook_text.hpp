@@ -1,4 +1,4 @@
-// Reads the text that describes a hook.
+// Parser of hook specs.
 #pragma once
 
 #include <map>
@@ -8,17 +8,17 @@
 
 namespace hookline::hook {
 
-/// One name of a text, with its options.
+/// A term of a spec: a name with its options.
 struct HookPart {
   std::string name;
   std::map<std::string, std::string> options;
 };
 
-/// The parts, innermost first. The grammar:
-///   text    = part { "|" part }
-///   part    = name [ "(" [ option { "," option } ] ")" ]
-///   option  = name "=" value        a value is everything up to "," or ")", without the spaces around it
-/// Throws InvalidArgument naming the place where something else was expected. `what` the text is of, for these errors.
+/// Parses a spec and returns its terms, innermost first. Grammar:
+///   spec    = term { "|" term }
+///   term    = name [ "(" [ option { "," option } ] ")" ]
+///   option  = name "=" value        a value extends to the next "," or ")"; surrounding spaces are trimmed
+/// Throws InvalidArgument with the position of a syntax error. `kind` is the kind of object described, for messages.
 std::vector<HookPart> read_hook_text(std::string_view text, std::string_view what = "hook");
 
 bool is_identifier(std::string_view text);

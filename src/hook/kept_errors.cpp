@@ -1,4 +1,4 @@
-// Kept errors: whole buckets while the layout lasts, single parameters in between.
+// ResidualStore: stores residuals by bucket, and by parameter while the layout changes.
 #include "hook/kept_errors.hpp"
 
 #include <algorithm>
@@ -22,7 +22,7 @@ void KeptErrors::take_apart(NamedTensors& loose) const {
   }
 }
 
-/// Whether a parameter of this layout is kept in another bucket.
+/// True if a parameter of this layout has its residual in another bucket.
 bool KeptErrors::has_moved(const BucketLayout& layout) const {
   const std::unordered_set<std::string_view> here(layout.names.begin(), layout.names.end());
   return std::any_of(buckets_.begin(), buckets_.end(), [&](const auto& kept) {
@@ -34,7 +34,7 @@ bool KeptErrors::has_moved(const BucketLayout& layout) const {
 Tensor KeptErrors::of(const GradBucket& bucket) {
   const auto found = buckets_.find(bucket.index());
   if (found != buckets_.end() && found->second.layout == bucket.layout()) return found->second.errors;
-  // All buckets are cut anew at once, between two steps. Parameters without a name cannot be found again.
+  // Rebucketing replaces all buckets at once, between two steps. Residuals of unnamed parameters are lost.
   if (found != buckets_.end() || has_moved(*bucket.layout())) {
     if (!buckets_.begin()->second.layout->names.empty()) take_apart(loose_);
     buckets_.clear();
@@ -47,8 +47,8 @@ Tensor KeptErrors::of(const GradBucket& bucket) {
     const Tensor place = part(errors, layout.offsets[i], layout.lengths[i]);
     if (kept->second.numel() != place.numel()) {
       throw InvalidArgument(
-          fmt::format("the hook's state is of another model: it has {} elements of {}, which has {} here",
-                      kept->second.numel(), kept->first, place.numel()));
+          fmt::format("the hook's state is of another model: expected {} elements of parameter {}, got {}",
+                      place.numel(), kept->first, kept->second.numel()));
     }
     place.copy_from(kept->second);
     loose_.erase(kept);

@@ -1,4 +1,4 @@
-// What hooks lost of each gradient, found again when the buckets are cut anew.
+// ResidualStore: residuals of error feedback, which survive rebucketing.
 #pragma once
 
 #include <cstddef>
@@ -9,14 +9,14 @@
 
 namespace hookline::hook {
 
-/// A float32 for each element of each gradient, zero at first. Not synchronised.
+/// One float32 per element of each gradient, initially zero. Not thread-safe.
 class KeptErrors {
  public:
-  /// Those of a bucket, flat, to be changed in place. InvalidArgument naming a parameter of which a loaded state has
-  /// another number of elements.
+  /// Returns the flat residual of a bucket, to be updated in place. Throws InvalidArgument naming a parameter whose
+  /// size differs in a loaded state.
   Tensor of(const GradBucket& bucket);
 
-  /// The norm of the errors of a bucket; 0 where none are kept.
+  /// Returns the norm of a bucket's residual; 0 if there is none.
   double norm(std::size_t bucket) const;
 
   void save(StateWriter& to) const;
@@ -31,7 +31,7 @@ class KeptErrors {
   void take_apart(NamedTensors& loose) const;
 
   std::map<std::size_t, Bucket> buckets_;
-  NamedTensors loose_;  ///< of parameters whose buckets have not been seen since the layout changed
+  NamedTensors loose_;  ///< by parameter, until a bucket of the new layout takes them over
 };
 
 }  // namespace hookline::hook

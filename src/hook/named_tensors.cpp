@@ -1,4 +1,4 @@
-// Names, parts, and their way into bytes and back.
+// Per-gradient tensors of hooks: names, slices and serialization.
 #include "hook/named_tensors.hpp"
 
 #include <fmt/format.h>
@@ -30,7 +30,8 @@ NamedTensors load_tensors(StateReader& from) {
     const std::string name = from.text();
     const Tensor tensor = from.tensor();
     if (tensor.dtype() != DType::f32 || tensor.dim() != 1) {
-      throw InvalidArgument(fmt::format("the state of a hook has {} of {}", to_string(tensor), name));
+      throw InvalidArgument(
+          fmt::format("the saved state is corrupt: {}: expected flat float32 values, got {}", name, to_string(tensor)));
     }
     tensors[name] = tensor;
   }

@@ -1,4 +1,4 @@
-// What hooks keep of each gradient, by its name.
+// Per-gradient tensors of hooks, by name.
 #pragma once
 
 #include <cstddef>
@@ -15,16 +15,16 @@ class StateWriter;
 
 namespace hook {
 
-using NamedTensors = std::map<std::string, Tensor>;  ///< flat, of float32
+using NamedTensors = std::map<std::string, Tensor>;  ///< flat float32 tensors
 
-/// The name of a gradient; those that nobody named are known by their place.
+/// Returns the name of a gradient, or a name made from its position if the bucket has no names.
 std::string gradient_name(const BucketLayout& layout, std::size_t bucket, std::size_t i);
 
-/// A view of `count` elements of a flat tensor.
+/// Returns a view of `count` elements of a flat tensor.
 Tensor part(const Tensor& flat, std::size_t begin, std::size_t count);
 
 void save_tensors(StateWriter& to, const NamedTensors& tensors);
-/// InvalidArgument where one of them is not flat, or not of float32.
+/// Throws InvalidArgument if a tensor is not flat or not float32.
 NamedTensors load_tensors(StateReader& from);
 
 }  // namespace hook

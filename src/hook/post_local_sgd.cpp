@@ -1,4 +1,4 @@
-// Post-local SGD (Lin et al. 2020): which ranks a bucket is averaged over.
+// Post-local SGD (Lin et al. 2020): selects the group over which a bucket is averaged.
 #include <hookline/hook/post_local_sgd.hpp>
 
 #include <fmt/format.h>
@@ -13,14 +13,15 @@ namespace hookline {
 namespace {
 
 std::shared_ptr<ProcessGroup> usable(std::shared_ptr<ProcessGroup> group, std::int64_t start) {
-  if (!group) throw InvalidArgument("post-local SGD needs a process group");
+  if (!group) throw InvalidArgument("post_local_sgd: process group must not be null");
   if (start < 0) {
-    throw InvalidArgument(fmt::format("start_localSGD_iter is {}, and must be 0 or more steps", start));
+    throw InvalidArgument(
+        fmt::format("post_local_sgd: start_localSGD_iter: expected at least 0 steps, got {}", start));
   }
   return group;
 }
 
-// In the lane of the bucket, as far as the subgroup has so many. Buckets start in the same order on every rank.
+// Uses the bucket's lane if the group has it, else lane 0. Buckets start in the same order on every rank.
 WorkPtr mean_over(ProcessGroup& group, const Tensor& buffer) {
   CallContext context = current_context();
   if (context.lane >= group.capabilities().lanes) context.lane = 0;
@@ -39,7 +40,7 @@ PostLocalSGDState::PostLocalSGDState(std::shared_ptr<ProcessGroup> whole, std::s
 
 PostLocalSGDHook::PostLocalSGDHook(std::shared_ptr<PostLocalSGDState> state)
     : CppCommHookInterface(std::move(state), {.name = "post_local_sgd"}) {
-  if (!state_) throw InvalidArgument("the hook post_local_sgd needs a state");
+  if (!state_) throw InvalidArgument("hook post_local_sgd: state must not be null");
 }
 
 Future<HookResult> PostLocalSGDHook::run_hook(GradBucket& bucket) {
@@ -52,7 +53,7 @@ Future<HookResult> PostLocalSGDHook::run_hook(GradBucket& bucket) {
   co_return bucket.buffer();
 }
 
-// Buckets of a step need not come in order: one of sparse rows waits until they are united, others overtake it.
+// Counts steps here, not by buckets: hooks may run out of order, since a sparse bucket first waits for its row union.
 void PostLocalSGDHook::begin_step(const HookStep&) { step_ = state_->iter++; }
 void PostLocalSGDHook::end_step(const HookStep&) { step_.reset(); }
 

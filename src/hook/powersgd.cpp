@@ -1,4 +1,4 @@
-// The PowerSGD hook: project, mean, turn, mean, expand.
+// The PowerSGD hook: compute P, allreduce P, compute Q, allreduce Q, reconstruct.
 #include <hookline/hook/powersgd.hpp>
 
 #include <hookline/core/error.hpp>
@@ -13,9 +13,9 @@ namespace {
 
 std::shared_ptr<ProcessGroup> group_for(const std::shared_ptr<PowerSGDState>& state,
                                         std::shared_ptr<ProcessGroup> group) {
-  if (!state) throw InvalidArgument("the hook powersgd needs a PowerSGDState");
+  if (!state) throw InvalidArgument("hook powersgd: state must not be null");
   if (state->group()) group = state->group();
-  if (!group) throw InvalidArgument("the hook powersgd needs a process group, its own or the state's");
+  if (!group) throw InvalidArgument("hook powersgd: expected a process group for the hook or its state, got none");
   return group;
 }
 
@@ -42,7 +42,7 @@ PowerSGDHook::PowerSGDHook(std::shared_ptr<PowerSGDState> state, bool batched, s
       group_(group_for(state_, std::move(group))),
       batched_(batched) {}
 
-// The rows of a sparse gradient are others in each step: nothing can be kept of them.
+// The rows of a sparse gradient change in each step, so it has no residual and is not compressed.
 Future<HookResult> PowerSGDHook::run_hook(GradBucket& bucket) {
   const std::optional<std::uint64_t> step = state_->memory_->begin(bucket);
   std::shared_ptr<hook::PowerSGDBucket> kept;

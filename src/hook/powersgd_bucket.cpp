@@ -1,4 +1,4 @@
-// The three stages of a step on one bucket.
+// PowerSGDBucket: the stages of a PowerSGD step on one bucket.
 #include "hook/powersgd_bucket.hpp"
 
 #include <algorithm>
@@ -35,7 +35,7 @@ void PowerSGDBucket::set_q(const PowerSGDMatrix& matrix, const Tensor& q) {
   q_given_[static_cast<std::size_t>(&matrix - plan_.matrices.data())] = true;
 }
 
-// Until the step is through there are no factors to be taken from M: should it be cut short, all of M was lost.
+// Clears factors_valid_ until reconstruct(): if the step fails, the residual is all of M.
 void PowerSGDBucket::project(float* values, std::uint64_t step) {
   encode_time_ = decode_time_ = 0;
   sent_ = 0;
@@ -65,7 +65,7 @@ void PowerSGDBucket::project(float* values, std::uint64_t step) {
   }
 }
 
-// P has been divided by the number of ranks, which the epsilon for its sum has not.
+// P is a mean, so the epsilon, which applies to the sum, is divided by the number of ranks.
 void PowerSGDBucket::turn(float* values) {
   const core::Stopwatch watch(encode_time_);
   const float* const rest = rest_.data<const float>();
@@ -89,7 +89,7 @@ void PowerSGDBucket::expand(float* values) {
   for (const PowerSGDMatrix& matrix : plan_.matrices) {
     float* const p = p_.data<float>() + matrix.p;
     float* const q = q_.data<float>() + matrix.q;
-    // Where Q alone has overflown, P must not hide it, nor its columns that are zero.
+    // If only Q has overflowed, zero columns of P must not hide it.
     if (spread_nan(q, matrix.columns * matrix.rank)) {
       std::fill_n(p, matrix.rows * matrix.rank, std::numeric_limits<float>::quiet_NaN());
     }
@@ -123,7 +123,7 @@ Future<void> PowerSGDBucket::encoded_mean(CompressedReduction& reduction, Tensor
   decode_time_ += reduction.stats().decode_time;
 }
 
-// Factors in 16 bits and gradients in 32 are two operations, of which the second does not wait for the first.
+// Encoded factors and float32 gradients are two concurrent operations.
 Future<void> PowerSGDBucket::reduce_first(const std::shared_ptr<ProcessGroup>& group) {
   if (options_.wire == DType::f32) return mean(first_, group);
   if (plan_.rest_size == 0) return encoded_mean(reduction(p_reduction_, group), p_);

@@ -1,4 +1,4 @@
-// What PowerSGD keeps of one bucket, and what it does with it between the collectives of a step.
+// PowerSGDBucket: PowerSGD's state and computations of one bucket.
 #pragma once
 
 #include <cstddef>
@@ -13,15 +13,15 @@
 
 namespace hookline::hook {
 
-/// A step is project(), reduce_first(), turn(), reduce_second(), expand(). In between, nothing of the gradients is kept
-/// but M, the gradients with the errors added: the errors of a step are M less the product of the factors, and are
-/// computed where they are used, in project() of the next step, so that decoding only writes.
+/// A step is compute_p(), allreduce_p(), compute_q(), allreduce_q(), reconstruct(). Between steps only M is stored, the
+/// gradients plus the residual. The residual M - P·Qᵀ is computed lazily in compute_p() of the next step, so that
+/// reconstruct() only writes.
 class PowerSGDBucket {
  public:
   PowerSGDBucket(const GradBucket& bucket, PowerSGDPlan plan, const PowerSGDOptions& options, ProcessGroup& group);
 
   const std::shared_ptr<const BucketLayout>& layout() const noexcept { return layout_; }
-  /// The last step that had this bucket.
+  /// Returns the last step that ran this bucket.
   std::uint64_t step() const noexcept { return step_; }
   void begin(std::shared_ptr<const BucketLayout> layout, std::uint64_t step) {
     layout_ = std::move(layout);
@@ -29,26 +29,26 @@ class PowerSGDBucket {
   }
   const PowerSGDPlan& plan() const noexcept { return plan_; }
 
-  /// P of this rank's gradients, in float32.
+  /// Computes this rank's P.
   void project(float* values, std::uint64_t step);
-  /// From the mean of P to this rank's Q.
+  /// Orthonormalizes the mean of P and computes this rank's Q.
   void turn(float* values);
-  /// From the mean of Q to the result.
+  /// Writes the product of the factors to `values`.
   void expand(float* values);
 
-  /// The mean over all ranks of P and of what is not compressed, and of Q.
+  /// Average P and the uncompressed gradients, and Q, over all ranks.
   Future<void> reduce_first(const std::shared_ptr<ProcessGroup>& group);
   Future<void> reduce_second(const std::shared_ptr<ProcessGroup>& group);
 
   HookCost cost() const;
 
-  /// The errors, as long as the bucket. Zero where nothing is compressed.
+  /// Returns the residual, as long as the bucket; zero for uncompressed gradients.
   Tensor errors() const;
-  /// The factors of the last step, or nothing where a step was cut short or there was none.
+  /// Return the factors of the last step, or an empty tensor if it failed or there was none.
   Tensor p() const { return whole_ ? p_.clone() : Tensor(); }
   Tensor q() const { return whole_ ? q_.clone() : Tensor(); }
 
-  /// Errors and the factor of a matrix from elsewhere, before the first step.
+  /// Restore the residual, by writing to the returned tensor, and the factor Q of a matrix. Call before the first step.
   Tensor kept() const { return kept_; }
   void set_q(const PowerSGDMatrix& matrix, const Tensor& q);
 
@@ -64,13 +64,13 @@ class PowerSGDBucket {
   const PowerSGDOptions options_;
   const std::size_t count_;
   const int ranks_;
-  Tensor kept_;   ///< M where there are errors to keep
-  Tensor first_;  ///< what is not compressed, then the Ps
+  Tensor kept_;   ///< M, with error feedback only
+  Tensor first_;  ///< buffer of the first allreduce: uncompressed gradients, then P of each matrix
   Tensor rest_, p_;
   Tensor q_;
   std::vector<float> q_start_;
-  std::vector<bool> q_given_;  ///< by matrix; of a state that was loaded or of other buckets
-  bool whole_ = false;         ///< the last step went to its end: p_ and q_ are its factors
+  std::vector<bool> q_given_;  ///< by matrix: Q was restored from a saved state or another bucket
+  bool whole_ = false;         ///< the last step completed, so p_ and q_ are its factors
   std::unique_ptr<CompressedReduction> p_reduction_, q_reduction_;
   std::uint64_t sent_ = 0;
   double encode_time_ = 0;

@@ -1,4 +1,4 @@
-// How factors begin and end, and the products of matrices that may lack their last elements.
+// PowerSGD factors: initialization, orthonormalization, and products with matrices that may end in a partial row.
 #include "hook/powersgd_factors.hpp"
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// Factors of a matrix: drawn, orthonormal, and multiplied with what there is of the matrix.
+// PowerSGD factors of a matrix: initialization, orthonormalization and products.
 #pragma once
 
 #include <cstdint>
@@ -8,30 +8,30 @@
 
 namespace hookline::hook {
 
-/// What the factors of a matrix are drawn by, the same on all ranks.
+/// Seed of a matrix's random factors, equal on all ranks.
 struct PowerSGDDraw {
   std::uint64_t seed = 0;
   std::uint64_t step = 0;
   std::string_view name;
 };
 
-/// Writes numbers of about a normal distribution for column `k`: sums of four uniform ones, which unlike a logarithm
-/// are the same on every platform.
+/// Fills column `k` with approximately normal numbers. Each is a sum of four uniform numbers, which, unlike logarithms,
+/// is bitwise portable.
 void draw_column(const PowerSGDDraw& draw, std::size_t k, std::size_t count, double* to);
 
-/// An orthonormal factor to begin with, of `count` rows: the one given where there is any; columns of it that are zero
-/// or not finite, and all where it is null, are drawn.
+/// Writes an orthonormal initial factor with `count` rows, made from `previous`. Columns that are zero or not finite,
+/// and all columns if `previous` is null, are random.
 void begin_factor(const float* from, std::size_t count, std::size_t rank, double epsilon, const PowerSGDDraw& draw,
                   float* to);
 
-/// Makes a factor's columns orthonormal, and zero where nothing is left. All of it is NaN where any of it is not
-/// finite.
+/// Orthonormalizes the columns of a factor; linearly dependent columns become zero. If any element is not finite, all
+/// become NaN.
 void finish_factor(float* factor, std::size_t count, std::size_t rank, double epsilon);
 
-/// All of it NaN, the one quiet NaN, where any of it is not finite: true then.
+/// If any element is not finite, sets all to the same quiet NaN and returns true.
 bool spread_nan(float* factor, std::size_t count);
 
-// A matrix with its missing elements as zeros; see kernel/low_rank.hpp.
+// Products that treat missing elements of the matrix as zeros; see kernel/low_rank.hpp.
 void times_q(const PowerSGDMatrix& matrix, const float* m, const float* q, float* p);
 void feed_back_times_q(const PowerSGDMatrix& matrix, const float* gradients, float* m, const float* q_before,
                        const float* q, float* p);

@@ -1,4 +1,4 @@
-// Counting steps, telling models apart, and moving what is kept from old buckets to new ones.
+// PowerSGDMemory: step counting, model checks and rebucketing.
 #include "hook/powersgd_memory.hpp"
 
 #include <algorithm>
@@ -50,8 +50,8 @@ void PowerSGDMemory::end_step() {
   step_.reset();
 }
 
-// Outside a reducer's steps buckets come in the order of their indices. The last one ends the step; where a hook around
-// this one keeps the last one to itself, the next step's first bucket does.
+// Outside a reducer, buckets arrive in index order and the last one ends the step. If a wrapper withholds the last
+// bucket, an index that does not increase starts the next step.
 std::optional<std::uint64_t> PowerSGDMemory::begin(const GradBucket& bucket) {
   const std::lock_guard lock(mutex_);
   if (!step_ && last_index_ && bucket.index() <= *last_index_) ++iter_;
@@ -106,7 +106,8 @@ std::shared_ptr<PowerSGDBucket> PowerSGDMemory::of(const GradBucket& bucket, std
   const auto found = buckets_.find(bucket.index());
   std::shared_ptr<PowerSGDBucket> kept = found == buckets_.end() ? nullptr : found->second;
   if (!kept || batched != batched_ || !is_of(*kept, bucket)) {
-    // All buckets are cut anew at once, between two steps. Some may be the same as before, and under way by now.
+    // Rebucketing replaces all buckets at once, between two steps. Unchanged buckets of this step may already be
+    // running.
     forget_buckets(step);
     learn(bucket);
     batched_ = batched;
@@ -123,8 +124,8 @@ std::shared_ptr<PowerSGDBucket> PowerSGDMemory::of(const GradBucket& bucket, std
   return kept;
 }
 
-// The buckets of the first step that compresses tell what the model has; when all of them were here, it is known. Where
-// some never come here, as those that a hook around this one keeps to itself, names may still be added.
+// Learns the model from the buckets of the first compressed step. The model is complete when all buckets have been
+// seen. If a wrapper withholds some, names may be added later.
 void PowerSGDMemory::learn(const GradBucket& bucket) {
   const BucketLayout& layout = *bucket.layout();
   std::map<std::string, Dims> here;
@@ -133,15 +134,15 @@ void PowerSGDMemory::learn(const GradBucket& bucket) {
     const auto known = shapes_.find(name);
     if (known == shapes_.end() && shapes_are_all_) {
       throw InvalidArgument(
-          fmt::format("the PowerSGD state is of another model: it has no {}, which has the shape {} here; make a state "
-                      "for each model",
+          fmt::format("the PowerSGD state is of another model: it lacks parameter {} of shape {}. Use one state per "
+                      "model",
                       name, to_string(layout.sizes[i])));
     }
     if (known != shapes_.end() && !(known->second == layout.sizes[i])) {
       throw InvalidArgument(
-          fmt::format("the PowerSGD state is of another model: it has {} with the shape {}, which is {} here; make a "
-                      "state for each model",
-                      name, to_string(known->second), to_string(layout.sizes[i])));
+          fmt::format("the PowerSGD state is of another model: parameter {}: expected the shape {}, got {} in the "
+                      "state. Use one state per model",
+                      name, to_string(layout.sizes[i]), to_string(known->second)));
     }
     here.emplace(name, layout.sizes[i]);
   }
@@ -153,8 +154,8 @@ void PowerSGDMemory::learn(const GradBucket& bucket) {
   for (const auto& [name, shape] : shapes_) {
     if (seen_.contains(name)) continue;
     throw InvalidArgument(fmt::format(
-        "the PowerSGD state is of another model: it has {} with the shape {}, which is not here; make a state "
-        "for each model",
+        "the PowerSGD state is of another model: it has parameter {} of shape {}, which this model lacks. Use one "
+        "state per model",
         name, to_string(shape)));
   }
   shapes_are_all_ = true;

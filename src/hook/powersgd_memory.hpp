@@ -1,4 +1,4 @@
-// All buckets of PowerSGD's, found again by the parameters' names when they are cut anew, and as bytes.
+// PowerSGDMemory: the state of all buckets, its serialization, and its transfer by parameter name on rebucketing.
 #pragma once
 
 #include <cstddef>
@@ -18,29 +18,30 @@
 
 namespace hookline::hook {
 
-/// Buckets are launched by several threads; everything here is guarded by one lock but what a bucket's own step does.
+/// Thread-safe: one mutex guards all members. The computations of a bucket run without it.
 class PowerSGDMemory {
  public:
   explicit PowerSGDMemory(const PowerSGDOptions& options);
 
   PowerSGDOptions options() const;
-  /// Errors stay, and factors where their rank does.
+  /// Keeps the residuals, and the factors if the rank is unchanged.
   void set_options(const PowerSGDOptions& options);
 
-  /// A step of a reducer. Between the two its buckets come in any order.
+  /// Delimit a reducer's step. Between the two calls its buckets run in any order.
   void begin_step();
   void end_step();
-  /// The number of the step that a bucket belongs to, where it is to be compressed. Outside of the steps of a reducer
-  /// they are counted by the buckets.
+  /// Returns the step of a bucket, or nullopt before compression starts. Outside a reducer steps are counted by
+  /// buckets.
   std::optional<std::uint64_t> begin(const GradBucket& bucket);
   std::uint64_t iter() const;
   PowerSGDState::Totals totals() const;
   void set_report(PowerSGDState::Report report);
   std::uint64_t next_report() const;
-  /// Calls it where it is due.
+  /// Runs the report callback if it is due.
   void report(std::uint64_t step);
 
-  /// What is kept of a bucket. InvalidArgument naming the first parameter that differs from those known.
+  /// Returns the state of a bucket, created if needed. Throws InvalidArgument naming the first parameter that differs
+  /// from the known ones.
   std::shared_ptr<PowerSGDBucket> of(const GradBucket& bucket, std::uint64_t step, bool batched, ProcessGroup& group);
 
   std::vector<HookCost> costs() const;
@@ -50,14 +51,14 @@ class PowerSGDMemory {
   void load(StateReader& from);
 
  private:
-  /// What is known of parameters and squares whose buckets are not there.
+  /// State of parameters and square matrices that belong to no current bucket.
   struct Loose {
     NamedTensors errors;
     NamedTensors q;  ///< columns x rank
   };
 
   void learn(const GradBucket& bucket);
-  /// Buckets that this step has begun with are left out: their hooks may be running.
+  /// Skips buckets of `except_step`: their hooks may be running.
   void take_apart(Loose& loose, std::optional<std::uint64_t> but_of_step) const;
   void put_together(PowerSGDBucket& kept, const GradBucket& bucket);
   void forget_buckets(std::optional<std::uint64_t> but_of_step);
@@ -66,13 +67,13 @@ class PowerSGDMemory {
   PowerSGDOptions options_;
   bool batched_ = false;
   std::uint64_t iter_ = 0;
-  std::optional<std::uint64_t> step_;      ///< that a reducer has begun
-  std::optional<std::size_t> last_index_;  ///< of this step, where no reducer has begun one
+  std::optional<std::uint64_t> step_;      ///< the reducer's current step; empty outside a reducer
+  std::optional<std::size_t> last_index_;  ///< last bucket of the current step outside a reducer
   std::map<std::size_t, std::shared_ptr<PowerSGDBucket>> buckets_;
   Loose loose_;
-  std::map<std::string, Dims> shapes_;  ///< of all parameters of the model, as far as they were seen
+  std::map<std::string, Dims> shapes_;  ///< shapes of the model's parameters seen so far
   bool shapes_are_all_ = false;
-  std::set<std::string> seen_;  ///< since the buckets were cut
+  std::set<std::string> seen_;  ///< parameters seen since the last rebucketing
   std::uint64_t before_ = 0;
   std::uint64_t after_ = 0;
   PowerSGDState::Report report_;

@@ -1,4 +1,4 @@
-// PowerSGD's rules: what is a matrix, and when it is worth compressing.
+// PowerSGD plan: selects the matrices to compress, and checks options.
 #include "hook/powersgd_plan.hpp"
 
 #include <algorithm>
@@ -63,7 +63,7 @@ PowerSGDPlan plan_square(std::size_t count, std::size_t bucket, const PowerSGDOp
 
 void check(const PowerSGDOptions& options) {
   const auto refuse = [](const char* option, const auto& value, const char* allowed) {
-    throw InvalidArgument(fmt::format("PowerSGD: {} is {}, and must be {}", option, value, allowed));
+    throw InvalidArgument(fmt::format("PowerSGD: {}: expected {}, got {}", option, allowed, value));
   };
   if (options.matrix_approximation_rank < 1) {
     refuse("matrix_approximation_rank", options.matrix_approximation_rank, "at least 1");
@@ -73,7 +73,7 @@ void check(const PowerSGDOptions& options) {
     throw InvalidArgument(
         fmt::format("Expect `start_powerSGD_iter` > 1 if `use_error_feedback` or `warm_start` is enabled, because "
                     "PowerSGD can only "
-                    "be applied after the first two iterations in DDP. It is {}; take 2 or more, or turn both off",
+                    "be applied after the first two iterations in DDP. Got {}; use 2 or more, or disable both",
                     options.start_powerSGD_iter));
   }
   if (!(options.min_compression_rate >= 0) || std::isinf(options.min_compression_rate)) {

@@ -1,4 +1,4 @@
-// What of a bucket PowerSGD compresses, and where the factors lie: arithmetic alone.
+// PowerSGD plan: the matrices of a bucket and the offsets of their factors. Pure functions.
 #pragma once
 
 #include <cstddef>
@@ -13,25 +13,25 @@
 
 namespace hookline::hook {
 
-/// A matrix in a bucket. Of the square of a whole bucket the last rows may be missing, and one cut short: they are
-/// zero.
+/// A matrix in a bucket. If a whole bucket is one square matrix, its last rows may be missing and one may be partial;
+/// missing elements are zero.
 struct PowerSGDMatrix {
   std::string name;
-  std::size_t offset = 0;  ///< in the bucket
-  std::size_t count = 0;   ///< elements that are there
+  std::size_t offset = 0;  ///< of the first element in the bucket
+  std::size_t count = 0;   ///< number of present elements
   std::size_t rows = 0;
   std::size_t columns = 0;
   std::size_t rank = 0;
-  std::size_t p = 0;  ///< where its factors begin
+  std::size_t p = 0;  ///< offsets of its factors
   std::size_t q = 0;
 
-  /// The rows that are there in full.
+  /// Returns the shape of the complete rows.
   kernel::LowRankShape whole() const { return {count / columns, columns, rank, rows, columns}; }
-  /// The row that is cut short, where there is one; it begins behind the others.
+  /// Returns the shape of the partial row after them; it has no rows if there is none.
   kernel::LowRankShape cut() const { return {count % columns ? 1U : 0U, count % columns, rank, rows, columns}; }
 };
 
-/// A gradient that is sent as it is.
+/// A gradient that is sent uncompressed.
 struct PowerSGDPiece {
   std::size_t offset = 0;
   std::size_t count = 0;
@@ -43,16 +43,16 @@ struct PowerSGDPlan {
   std::size_t rest_size = 0;
   std::size_t p_size = 0;
   std::size_t q_size = 0;
-  std::uint64_t before = 0;  ///< elements, for the statistics
+  std::uint64_t before = 0;  ///< number of elements, for the statistics
   std::uint64_t after = 0;
 };
 
 PowerSGDPlan plan_matrices(const BucketLayout& layout, std::size_t bucket, const PowerSGDOptions& options);
 
-/// The bucket of `count` elements as one square.
+/// Plans a bucket of `count` elements as one square matrix.
 PowerSGDPlan plan_square(std::size_t count, std::size_t bucket, const PowerSGDOptions& options);
 
-/// Throws InvalidArgument for options out of range, saying what is allowed.
+/// Throws InvalidArgument for options out of range.
 void check(const PowerSGDOptions& options);
 
 }  // namespace hookline::hook

@@ -1,4 +1,4 @@
-// What PowerSGD keeps, as bytes.
+// PowerSGDMemory: serialization.
 #include <fmt/format.h>
 
 #include <hookline/core/error.hpp>
@@ -12,7 +12,7 @@ namespace {
 template <class T>
 void expect(const char* option, const T& saved, const T& here) {
   if (saved != here) {
-    throw InvalidArgument(fmt::format("the state of PowerSGD has {} {}, and it is {} here", option, saved, here));
+    throw InvalidArgument(fmt::format("load_state: PowerSGD: {} differs: expected {}, got {}", option, here, saved));
   }
 }
 
@@ -24,7 +24,7 @@ void PowerSGDMemory::save(StateWriter& to) const {
   to.number(options_.random_seed);
   to.number(options_.use_error_feedback ? 1 : 0);
   to.number(options_.warm_start ? 1 : 0);
-  // A step that a hook around this one has ended is over.
+  // A step whose last bucket was withheld by a wrapper counts as complete.
   to.number(iter_ + (last_index_ ? 1 : 0));
   to.number(before_);
   to.number(after_);

@@ -1,4 +1,4 @@
-// The hooks that have a name, and how a text becomes one of them.
+// Hook registry: built-in hooks, and hooks created from specs.
 #include <hookline/hook/registry.hpp>
 
 #include <algorithm>
@@ -35,7 +35,7 @@ struct Registry {
   std::map<std::string, Entry, std::less<>> entries;
 };
 
-// A cast is a codec where it stands first, and has another hook work on 16 bits where it stands around one.
+// As a base hook a cast is a codec; as a wrapper it casts the bucket for its inner hook.
 Entry half(DType dtype, CodecOptions::Format format, const char* description) {
   return {HookPlace::both,
           [dtype, format](auto group, HookOptions&, HookPtr inner) -> HookPtr {
@@ -47,15 +47,15 @@ Entry half(DType dtype, CodecOptions::Format format, const char* description) {
 
 std::uint64_t seed_of(HookOptions& given) {
   const std::int64_t seed = given.integer("seed", 0);
-  if (seed < 0) throw InvalidArgument(fmt::format("option seed is {}, and must be at least 0", seed));
+  if (seed < 0) throw InvalidArgument(fmt::format("option seed: expected at least 0, got {}", seed));
   return static_cast<std::uint64_t>(seed);
 }
 
-// Options of the codec's go to the codec, which knows what they may be.
+// Passes options to the codec, which validates them.
 Entry integers(const char* codec, const char* block, const char* range, const char* description) {
   return {HookPlace::first,
           [codec, block, range](auto group, HookOptions& given, const HookPtr&) -> HookPtr {
-            const std::string values = given.text("block", block, "a whole number, or tensor");
+            const std::string values = given.text("block", block, "an integer, or tensor");
             const std::string between = given.word("range", range, {"affine", "symmetric"});
             const std::string rounding = given.word("rounding", "nearest", {"nearest", "stochastic"});
             const std::string text =
@@ -87,7 +87,7 @@ HookPtr make_where(std::shared_ptr<ProcessGroup> group, HookOptions& given, Hook
   ParameterRule rule;
   rule.name = given.text("name", rule.name, "a pattern");
   rule.min_size = given.integer("min_size", rule.min_size);
-  if (!given.text("max_size", "", "a whole number").empty()) rule.max_size = given.integer("max_size", rule.max_size);
+  if (!given.text("max_size", "", "an integer").empty()) rule.max_size = given.integer("max_size", rule.max_size);
   rule.dims = static_cast<int>(given.integer("dims", rule.dims));
   return where(std::move(inner), rule,
                make_hook(given.text("otherwise", "allreduce", "the name of a hook"), std::move(group)));
@@ -97,7 +97,7 @@ HookPtr make_post_local_sgd(const std::shared_ptr<ProcessGroup>& group, HookOpti
   const std::int64_t start = given.integer("start_iter", 1000);
   const std::int64_t size = given.integer("group_size", 0);
   const bool allreduce = given.boolean("gradient_allreduce", true);
-  given.check_all_known();  // before the ranks talk to each other
+  given.check_all_known();  // before any communication
   std::shared_ptr<ProcessGroup> part;
   if (size != 0 && allreduce)
     part = group_of_size(group, static_cast<int>(std::clamp<std::int64_t>(size, -1, INT_MAX)));
@@ -105,41 +105,40 @@ HookPtr make_post_local_sgd(const std::shared_ptr<ProcessGroup>& group, HookOpti
       std::make_shared<PostLocalSGDState>(group, std::move(part), start, allreduce));
 }
 
-// A hook of the library's is added here, in a line; a hook of a program's by register_hook.
+// Built-in hooks. Programs add their own with register_hook.
 std::map<std::string, Entry, std::less<>> builtin_hooks() {
   return {
       {"allreduce",
        {HookPlace::first, [](auto group, auto&, auto) { return std::make_shared<AllreduceHook>(std::move(group)); },
-        "the mean over all ranks"}},
+        "averages over all ranks"}},
       {"fp16", half(DType::f16, CodecOptions::Format::float16,
-                    "gradients travel as float16; around a hook, it works on them as float16")},
+                    "sends gradients as float16; as a wrapper, casts them to float16 for the inner hook")},
       {"bf16", half(DType::bf16, CodecOptions::Format::bfloat16,
-                    "gradients travel as bfloat16; around a hook, it works on them as bfloat16")},
-      {"int8", integers("int8", "512", "affine", "gradients travel as 8-bit integers, with a scale for each block")},
-      {"int4", integers("int4", "128", "symmetric", "gradients travel as 4-bit integers, with a scale for each block")},
+                    "sends gradients as bfloat16; as a wrapper, casts them to bfloat16 for the inner hook")},
+      {"int8", integers("int8", "512", "affine", "sends gradients as 8-bit integers with one scale per block")},
+      {"int4", integers("int4", "128", "symmetric", "sends gradients as 4-bit integers with one scale per block")},
       {"quantize_per_tensor",
-       integers("int8", "tensor", "affine", "gradients travel as 8-bit integers, with one scale for a bucket")},
-      {"quantize_per_channel",
-       integers("int8", "512", "affine", "gradients travel as 8-bit integers, under PyTorch's name for it")},
-      {"powersgd", powersgd(false, "two thin factors of each matrix travel")},
-      {"batched_powersgd", powersgd(true, "two thin factors of the whole bucket as a square travel")},
+       integers("int8", "tensor", "affine", "sends gradients as 8-bit integers with one scale per bucket")},
+      {"quantize_per_channel", integers("int8", "512", "affine", "PyTorch's name of int8 with blocks of 512 values")},
+      {"powersgd", powersgd(false, "sends a low-rank approximation of each matrix")},
+      {"batched_powersgd", powersgd(true, "sends a low-rank approximation of each bucket as one square matrix")},
       {"error_feedback",
        {HookPlace::around, [](auto, auto&, HookPtr inner) { return error_feedback(std::move(inner)); },
-        "adds what was lost to the next step's gradients"}},
-      {"where", {HookPlace::around, make_where, "the hook for some parameters, another for the rest"}},
+        "adds the compression error to the next step's gradients"}},
+      {"where", {HookPlace::around, make_where, "runs the hook on some parameters and a fallback hook on the rest"}},
       {"log",
        {HookPlace::around, [](auto, auto&, HookPtr inner) { return logged(std::move(inner)); },
-        "writes a line for each bucket to standard error"}},
+        "logs a line per bucket to standard error"}},
       {"compare",
        {HookPlace::around,
         [](auto group, auto&, HookPtr inner) { return compared_with_exact(std::move(inner), std::move(group)); },
-        "measures how far the result is from the exact mean"}},
+        "measures the relative error against the exact mean"}},
       {"post_local_sgd",
        {HookPlace::first, [](auto group, auto& given, auto) { return make_post_local_sgd(group, given); },
-        "the mean over all ranks, and from some step on over those of the host"}},
+        "averages over all ranks, and after start_iter steps over the ranks of the host"}},
       {"noop",
        {HookPlace::first, [](auto, auto&, auto) { return std::make_shared<NoopHook>(); },
-        "sends nothing: each rank keeps its own gradients"}},
+        "sends nothing; each rank keeps its own gradients"}},
   };
 }
 
@@ -148,7 +147,7 @@ Registry& registry() {
   return all;
 }
 
-/// The names of what load_hook_libraries() has found count, too.
+/// Returns the entry of a hook, after loading the hook libraries. Throws InvalidArgument listing the known hooks.
 Entry find(const std::string& name, std::string_view text) {
   hook::load_hook_libraries();
   Registry& all = registry();
@@ -162,7 +161,7 @@ Entry find(const std::string& name, std::string_view text) {
       fmt::format("the hook '{}': no hook is called {}; there are {}", text, name, fmt::join(names, ", ")));
 }
 
-/// A text with the part `first` before all others.
+/// Returns the spec with term `first` moved to the front.
 std::string reordered(const std::vector<hook::HookPart>& parts, std::size_t first) {
   std::vector<std::string> texts;
   for (std::size_t i = 0; i < parts.size(); ++i) {
@@ -175,14 +174,15 @@ std::string reordered(const std::vector<hook::HookPart>& parts, std::size_t firs
   return fmt::format("{}", fmt::join(texts, " | "));
 }
 
-/// Throws InvalidArgument that says how to write a text in which a wrapper stands first or a hook stands later.
+/// Throws InvalidArgument with a corrected spec if a wrapper comes first or a base hook comes later.
 void check_places(const std::vector<hook::HookPart>& parts, std::string_view text) {
   std::vector<HookPlace> places;
   places.reserve(parts.size());
   for (const hook::HookPart& part : parts) places.push_back(find(part.name, text).place);
   if (places[0] == HookPlace::around) {
     const auto hook = std::ranges::find_if(places, [](HookPlace place) { return place != HookPlace::around; });
-    throw InvalidArgument(fmt::format("the hook '{}': {} is wrapped around a hook; write '{}'", text, parts[0].name,
+    throw InvalidArgument(fmt::format("the hook '{}': {} is a wrapper and cannot come first; write '{}'", text,
+                                      parts[0].name,
                                       hook == places.end()
                                           ? fmt::format("allreduce | {}", text)
                                           : reordered(parts, static_cast<std::size_t>(hook - places.begin()))));
@@ -192,11 +192,11 @@ void check_places(const std::vector<hook::HookPart>& parts, std::string_view tex
     throw InvalidArgument(fmt::format(
         "the hook '{}': {} cannot be wrapped around another hook; {}", text, parts[i].name,
         places[0] == HookPlace::both ? fmt::format("write '{}'", reordered(parts, i))
-                                     : fmt::format("write one of {}, {} only", parts[0].name, parts[i].name)));
+                                     : fmt::format("write either {} or {}", parts[0].name, parts[i].name)));
   }
 }
 
-/// Makes the hooks of a text one around the other, the first one around `hook` where there is one.
+/// Creates the hooks of a spec from the inside out, starting from `hook` unless it is null.
 HookPtr made_around(HookPtr hook, std::string_view text, const std::shared_ptr<ProcessGroup>& group) {
   std::vector<hook::HookPart> parts = hook::read_hook_text(text);
   if (!hook) check_places(parts, text);
@@ -208,7 +208,7 @@ HookPtr made_around(HookPtr hook, std::string_view text, const std::shared_ptr<P
     }
     HookOptions options(part.name, std::move(part.options));
     hook = entry.factory(group, options, std::move(hook));
-    if (!hook) throw InvalidArgument(fmt::format("the hook '{}': the factory of {} returned none", text, part.name));
+    if (!hook) throw InvalidArgument(fmt::format("the hook '{}': the factory of {} returned null", text, part.name));
     options.check_all_known();
   }
   return hook;
@@ -219,13 +219,13 @@ HookPtr made_around(HookPtr hook, std::string_view text, const std::shared_ptr<P
 void register_hook(const std::string& name, HookPlace place, HookFactory factory, const std::string& description) {
   if (!hook::is_identifier(name)) {
     throw InvalidArgument(fmt::format(
-        "register_hook: the name '{}' is no identifier: expected letters, digits and underscores, no digit first",
+        "register_hook: the name '{}' is not an identifier: expected letters, digits and underscores, no digit first",
         name));
   }
   Registry& all = registry();
   const std::lock_guard lock(all.mutex);
   if (!all.entries.try_emplace(name, Entry{place, std::move(factory), description}).second) {
-    throw InvalidArgument(fmt::format("register_hook: there is a hook called {} already; choose another name", name));
+    throw InvalidArgument(fmt::format("register_hook: the hook {} is already registered; choose another name", name));
   }
 }
 
@@ -238,15 +238,16 @@ void unregister_hook(const std::string& name) {
 }
 
 HookPtr make_hook(std::string_view text, std::shared_ptr<ProcessGroup> group) {
-  if (!group) throw InvalidArgument(fmt::format("make_hook('{}') needs a process group", text));
+  if (!group) throw InvalidArgument(fmt::format("make_hook('{}'): process group must not be null", text));
   HookPtr hook = made_around(nullptr, text, group);
   hook->set_text(std::string(text));
   return hook;
 }
 
 HookPtr wrap(HookPtr inner, std::string_view text, std::shared_ptr<ProcessGroup> group) {
-  if (!inner) throw InvalidArgument(fmt::format("wrap: there is no hook to wrap '{}' around", text));
-  if (!group) throw InvalidArgument(fmt::format("wrap '{}' around {}: a process group is needed", text, inner->name()));
+  if (!inner) throw InvalidArgument(fmt::format("wrap '{}': inner hook must not be null", text));
+  if (!group)
+    throw InvalidArgument(fmt::format("wrap '{}' around {}: process group must not be null", text, inner->name()));
   return made_around(std::move(inner), text, group);
 }
 

@@ -1,4 +1,4 @@
-// Hooks that only watch: a log, and a comparison with the exact mean.
+// Diagnostic hook wrappers: logging, and error measurement against the exact mean.
 #include <cmath>
 #include <cstdio>
 #include <map>
@@ -50,7 +50,7 @@ class ComparingHook final : public hook::AroundHook {
     co_return result;
   }
 
-  // Its bytes are not the hook's: they are not counted.
+  // Excluded from sent_bytes, which counts the inner hook's traffic only.
   WorkPtr start_exact(const Tensor& exact) {
     CallContext uncounted = current_context();
     uncounted.sent = nullptr;
@@ -58,7 +58,7 @@ class ComparingHook final : public hook::AroundHook {
     return group_->allreduce(exact, {.op = ReduceOp::avg});
   }
 
-  // Not in the coroutine: what waits for it goes on inside co_return, where a lock would still be held.
+  // Not inlined into the coroutine: continuations run inside co_return, where the lock would still be held.
   void note(std::size_t bucket, double error) {
     const std::lock_guard lock(mutex_);
     errors_[bucket] = error;
@@ -101,7 +101,7 @@ HookPtr logged(HookPtr inner, std::function<void(const std::string&)> line) {
 }
 
 HookPtr compared_with_exact(HookPtr inner, std::shared_ptr<ProcessGroup> group) {
-  if (!group) throw InvalidArgument("compared_with_exact needs a process group");
+  if (!group) throw InvalidArgument("with_error_measurement: process group must not be null");
   return std::make_shared<ComparingHook>(std::move(inner), std::move(group));
 }
 

@@ -1,4 +1,4 @@
-// A bucket in two: the parameters that a rule is for, and the others.
+// per_parameter: splits each bucket between two hooks by a parameter filter.
 #include <fnmatch.h>
 
 #include <algorithm>
@@ -51,7 +51,7 @@ class WhereHook final : public hook::AroundHook {
   }
 
  private:
-  // Some of a bucket's parameters one behind the other: positions in the bucket, and the bucket that they make.
+  // A subset of a bucket's parameters: their positions, and the layout of the bucket that they form.
   struct Part {
     std::vector<std::size_t> members;
     std::shared_ptr<const BucketLayout> layout;
@@ -132,7 +132,7 @@ bool ParameterRule::fits(std::string_view parameter, const Dims& shape) const {
 }
 
 HookPtr where(HookPtr inner, ParameterRule rule, HookPtr otherwise) {
-  if (!otherwise) throw InvalidArgument("where: there is no hook for the parameters that the rule is not for");
+  if (!otherwise) throw InvalidArgument("per_parameter: fallback hook must not be null");
   return std::make_shared<WhereHook>(std::move(inner), std::move(rule), std::move(otherwise));
 }
 

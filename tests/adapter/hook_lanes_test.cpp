@@ -1,4 +1,4 @@
-// Hooks on buckets that somebody else fills: order, lanes, errors, replacement.
+// Scheduling of hooks on the buckets of another reducer: order, lanes, errors, replacement.
 #include "adapter/hook_lanes.hpp"
 
 #include <future>
@@ -49,7 +49,7 @@ std::vector<double> step(HookLanes& lanes, double value) {
   return results;
 }
 
-// Two collectives with work in between: by arrival alone they would meet the wrong partner now and then.
+// Two dependent collectives: matched in order of arrival, they would sometimes pair with another bucket's.
 Future<Tensor> twice(ProcessGroup& group, GradBucket& bucket) {
   const AllreduceOptions average{.op = ReduceOp::avg};
   const WorkPtr first = group.allreduce(bucket.buffer(), average);
@@ -61,7 +61,7 @@ Future<Tensor> twice(ProcessGroup& group, GradBucket& bucket) {
   co_return bucket.buffer();
 }
 
-/// The group without its lanes, as a torch group is.
+/// A group with a single lane, like a torch group.
 class OneLane final : public GroupDecorator {
  public:
   using GroupDecorator::GroupDecorator;
@@ -158,7 +158,7 @@ TEST(HookLanes, ALaterBucketDoesNotOvertakeAnEarlierOneInAnotherLane) {
   for (std::size_t i = 0; i < count; ++i) {
     lanes->run(bucket_of(i, 0, count), [&](const Tensor&, const std::exception_ptr& e) { done += e ? 100 : 1; });
   }
-  EXPECT_EQ(started, others);  // the next one has the lane of the first, and holds up those behind it
+  EXPECT_EQ(started, others);  // the next bucket waits for the lane of bucket 0, and blocks all later ones
   pending[0].set_value(Tensor::zeros({32}));
   EXPECT_EQ(started, count);
   EXPECT_EQ(done, count);
@@ -224,7 +224,7 @@ TEST(HookLanes, RefusesAResultThatIsNotLikeTheBucket) {
     std::exception_ptr error;
     lanes->run(bucket_of(0, 0, 1), [&](const Tensor&, const std::exception_ptr& e) { error = e; });
     ASSERT_TRUE(error);
-    EXPECT_THAT(describe(error), HasSubstr("the hook's result is " + to_string(wrong) + ", and must be"));
+    EXPECT_THAT(describe(error), HasSubstr("invalid hook result: expected float32[32], got " + to_string(wrong)));
   }
 }
 

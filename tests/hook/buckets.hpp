@@ -1,4 +1,4 @@
-// Buckets for the tests of hooks, and hooks run on them outside a reducer.
+// Helpers for hook tests: buckets, and hooks run outside a reducer.
 #pragma once
 
 #include <chrono>
@@ -22,7 +22,7 @@ inline Layout layout(std::vector<Dims> sizes, std::vector<std::string> names) {
   return std::make_shared<const BucketLayout>(layout_of(std::move(sizes), {}, std::move(names)));
 }
 
-/// A bucket whose element i is value(i).
+/// Returns a bucket whose element i is value(i).
 template <class Value>
 GradBucket bucket_with(const Layout& layout, Value value, std::size_t index = 0, std::size_t count = 1) {
   const auto numel = static_cast<std::int64_t>(layout->offsets.back() + layout->lengths.back());

@@ -1,4 +1,4 @@
-// Tests functions as hooks, and hooks around others: what is refused, and results of any layout.
+// Tests function hooks and hook wrappers: invalid arguments, dtypes and result layouts.
 #include <hookline/hook/comm_hook.hpp>
 
 #include <gmock/gmock.h>
@@ -55,7 +55,7 @@ TEST(HooksAroundOthers, RefuseAResultThatIsNotLikeTheBucket) {
   }
 }
 
-// Every second element of the result counts.
+// Residuals are exact for each floating-point type.
 TEST(HooksAroundOthers, TakeGradientsOfEveryFloatingPointType) {
   const auto group = alone();
   for (const DType dtype : {DType::f64, DType::f32, DType::f16, DType::bf16}) {
@@ -72,7 +72,7 @@ TEST(HooksAroundOthers, TakeGradientsOfEveryFloatingPointType) {
     EXPECT_EQ(run(fed_back, bucket()).slice(0, 3, 4).item<double>(), 0.5) << name(dtype);
     EXPECT_EQ(run(fed_back, bucket()).slice(0, 3, 4).item<double>(), 0.75) << name(dtype);
     EXPECT_EQ(run(cast_around(halves, DType::f16, group), bucket()).slice(0, 3, 4).item<double>(), 0.5) << name(dtype);
-    EXPECT_EQ(seen, dtype == DType::bf16 ? DType::bf16 : DType::f16) << "16 bits stay as they are";
+    EXPECT_EQ(seen, dtype == DType::bf16 ? DType::bf16 : DType::f16) << "16-bit buckets are not cast";
   }
 }
 
@@ -86,7 +86,7 @@ TEST(HooksAroundOthers, CountNoBytesOfTheComparison) {
     };
     require(bytes_of("allreduce") == 16, "an allreduce of 4 floats");
     require(bytes_of("allreduce | compare") == 16, "the same, compared");
-    require(bytes_of("noop | compare") == 0, "what sends nothing");
+    require(bytes_of("noop | compare") == 0, "noop sends nothing");
   });
 }
 

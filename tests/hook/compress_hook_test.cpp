@@ -1,4 +1,4 @@
-// Hooks that compress, in a reducer: what they keep, save, cost and refuse.
+// Tests CompressHook: residuals, saved state, statistics and invalid arguments.
 #include <hookline/hook/compress_hook.hpp>
 
 #include <cmath>
@@ -23,7 +23,7 @@ namespace {
 using namespace std::chrono_literals;
 using ::testing::HasSubstr;
 
-/// A bucket of values that depend on rank and step.
+/// Returns a bucket of values that depend on rank and step.
 GradBucket bucket_of(const Layout& layout, int rank, int step, std::size_t index = 0, std::size_t count = 1) {
   const auto value = [&](std::int64_t i) {
     return std::sin(0.1F * static_cast<float>(i + step) + static_cast<float>(rank));
@@ -48,15 +48,15 @@ TEST(CompressHook, AResumedRunGoesOnBitForBit) {
       const auto second = make_hook(text, group.shared_from_this());
       load_state(*second, group, state);
       for (int step = 2; step < 4; ++step) resumed = run(second, bucket_of(two, group.rank(), step));
-      require(same(expected, resumed), std::string(text) + ": a resumed run gives other bits");
+      require(same(expected, resumed), std::string(text) + ": a resumed run has different bits");
       const auto fresh = make_hook(text, group.shared_from_this());
       for (int step = 2; step < 4; ++step) resumed = run(fresh, bucket_of(two, group.rank(), step));
-      require(std::string(text).starts_with("allreduce") || !same(expected, resumed), "the state did not matter");
+      require(std::string(text).starts_with("allreduce") || !same(expected, resumed), "the state had no effect");
     });
   }
 }
 
-// Buckets that are cut anew may be more than there were.
+// Rebucketing may increase the number of buckets.
 TEST(CompressHook, ABucketThatCameLaterIsResumedBitForBit) {
   const auto group = alone();
   const auto hook = make_hook("int8(rounding=stochastic)", group);
@@ -74,7 +74,7 @@ TEST(CompressHook, ABucketThatCameLaterIsResumedBitForBit) {
   EXPECT_TRUE(same(step(hook, 3, 2), step(resumed, 3, 2)));
 }
 
-// As where a rule chooses one parameter, and the buckets are cut anew.
+// Happens with per_parameter when rebucketing moves the selected parameter.
 TEST(CompressHook, ErrorsFollowTheirParametersIntoBucketsThatWereNotThere) {
   const auto group = alone();
   const auto hook = make_hook("int4(block=4) | error_feedback", group);
@@ -90,7 +90,7 @@ TEST(CompressHook, ErrorsFollowTheirParametersIntoBucketsThatWereNotThere) {
   for (const auto& h : {hook, other}) step(h, bucket_of(before, 0, 0, 0, 2));
   const Tensor stayed = step(hook, bucket_of(before, 0, 1, 0, 2));
   EXPECT_TRUE(same(stayed, step(other, bucket_of(after, 0, 1, 1, 2))));
-  EXPECT_EQ(save_state(*hook, *group), save_state(*other, *group)) << "what was kept before is saved instead";
+  EXPECT_EQ(save_state(*hook, *group), save_state(*other, *group)) << "an outdated residual was saved";
 }
 
 TEST(CompressHook, ErrorsFollowTheirParametersIntoOtherBuckets) {
@@ -101,7 +101,7 @@ TEST(CompressHook, ErrorsFollowTheirParametersIntoOtherBuckets) {
   const Layout ba = layout({Dims{8}, Dims{4}}, {"b", "a"});
   run(hook, bucket_of(ab, 0, 0));
   run(other, bucket_of(ab, 0, 0));
-  // The same values under the same names: what comes out must be the same, wherever they lie.
+  // Equal values under equal names must give equal results in any bucket.
   GradBucket straight = bucket_of(ab, 0, 1);
   GradBucket swapped(0, 1, Tensor::empty({12}), ba);
   swapped.gradients()[0].copy_from(straight.gradients()[1]);
@@ -153,7 +153,7 @@ TEST(CompressHook, TheStateOfAnotherHookModelOrWorldIsRefused) {
   for (std::size_t size = 0; size < state.size(); ++size) {
     EXPECT_NE(message(again, std::span(state).first(size)), "") << size;
   }
-  for (std::size_t i = 0; i < state.size(); ++i) {  // damage anywhere: refused or taken, never a crash
+  for (std::size_t i = 0; i < state.size(); ++i) {  // corruption may go unnoticed but must not crash
     auto damaged = state;
     damaged[i] ^= std::byte{0xff};
     (void)message(again, damaged);
@@ -171,7 +171,7 @@ TEST(CompressHook, TellsWhatItCost) {
     require(costs[0].values == 1024 && costs[0].sent_bytes == 32 + 1024 + 2 * 8, "bytes sent");
     require(costs[0].ratio > 3.8 && costs[0].ratio < 4, "ratio");
     require(costs[0].encode_time > 0 && costs[0].decode_time > 0, "times");
-    require(costs[0].kept_error_norm > 0, "kept error");
+    require(costs[0].kept_error_norm > 0, "residual norm");
     require(costs[0].relative_error && *costs[0].relative_error > 0 && *costs[0].relative_error < 0.01,
             "relative error");
   });

@@ -1,4 +1,4 @@
-// Tests error feedback around hooks of a program's own: the contribution that they report, and what is refused.
+// Tests error feedback for custom hooks: reported contributions and invalid hooks.
 #include <cmath>
 
 #include <gmock/gmock.h>
@@ -18,7 +18,7 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-/// Rounds to 8 bits by the largest magnitude.
+/// Quantizes to 8 bits, scaled by the largest magnitude, and decodes again.
 Tensor through_8_bits(const Tensor& values) {
   const Tensor decoded = group::as_float32(values).clone();
   float* const data = decoded.data<float>();
@@ -31,7 +31,7 @@ Tensor through_8_bits(const Tensor& values) {
   return result;
 }
 
-/// The mean of what all ranks decode; reports its contribution, which it then reduces in place.
+/// Averages quantized gradients. Reports its contribution and then reduces it in place.
 Future<Tensor> eight_bits(ProcessGroup& group, GradBucket& bucket) {
   const Tensor decoded = through_8_bits(bucket.buffer());
   bucket.set_contribution(decoded);
@@ -46,7 +46,7 @@ HookPtr eight_bit_hook(ProcessGroup& group) {
 
 constexpr std::int64_t kCount = 64;
 
-/// A gradient of which each rank has another constant part.
+/// A gradient with a constant part that differs between ranks.
 double gradient(int rank, int step, std::int64_t i) {
   return std::sin(static_cast<double>(i + 1) * (rank + 1)) + 0.1 * std::cos(0.7 * step + static_cast<double>(i));
 }
@@ -92,7 +92,7 @@ TEST(ErrorFeedback, OfAHookOfTheProgramsStaysFlatOverManySteps) {
       require(drift.late < 1.5 * drift.early + 1e-6, found);
       require(drift.sum < 0.05, found);
     }
-    // Casts lose something of their own in each step, which is not fed back: as with the hooks of the library.
+    // As with built-in hooks, the error of the cast itself is not fed back.
     const Drift cast =
         drift_of(wrap(eight_bit_hook(group), "fp16 | error_feedback", group.shared_from_this()), group, 300);
     require(cast.late < 1.5 * cast.early, "fp16 | error_feedback: " + std::to_string(cast.late));

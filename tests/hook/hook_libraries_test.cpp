@@ -1,4 +1,4 @@
-// Tests libraries of hooks that cannot be used. One that can is loaded by the tests in Python.
+// Tests invalid hook libraries. The Python tests load a valid one.
 #include <cstdlib>
 #include <fstream>
 
@@ -31,7 +31,7 @@ TEST_F(HookPath, AFolderWithoutLibrariesAddsNothing) {
 
 TEST_F(HookPath, AFileThatIsNoLibraryIsAnErrorWithItsReason) {
   std::ofstream(directory_ / "libhookline_hook_text.so") << "not a library";
-  for (int i = 0; i < 2; ++i) {  // also when it is asked for again
+  for (int i = 0; i < 2; ++i) {  // also on the second call
     EXPECT_THAT([] { (void)registered_hooks(); }, ThrowsMessage<Unsupported>(HasSubstr("libhookline_hook_text.so")));
   }
 }

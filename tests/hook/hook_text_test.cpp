@@ -1,4 +1,4 @@
-// Tests the grammar of hook texts.
+// Tests the parser of hook specs.
 #include "hook/hook_text.hpp"
 
 #include <gmock/gmock.h>

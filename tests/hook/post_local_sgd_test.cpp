@@ -1,4 +1,4 @@
-// Tests post-local SGD: over which ranks buckets are averaged, step by step.
+// Tests post-local SGD: the group over which buckets are averaged in each step.
 #include <hookline/hook/post_local_sgd.hpp>
 
 #include <stdexcept>
@@ -19,7 +19,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-/// A step of `buckets` buckets, all under way at once; what the mean of rank + 1 came to in each.
+/// Runs a step of concurrent buckets whose values are rank + 1, and returns the result of each.
 std::vector<float> step(CommHookInterface& hook, int rank, std::size_t buckets = 3) {
   std::vector<GradBucket> all;
   std::vector<Future<HookResult>> futures;
@@ -77,7 +77,7 @@ TEST(PostLocalSGDHook, WithoutGradientAllreduceNothingIsSent) {
   });
 }
 
-// A bucket of sparse rows waits until they are united, and others overtake it.
+// Later buckets may overtake a sparse one, which first waits for its row union.
 TEST(PostLocalSGDHook, BucketsOfAStepComeInAnyOrder) {
   threads_world().spawn(2, [](ProcessGroup& group) {
     const HookPtr hook = make_hook("post_local_sgd(start_iter=1, gradient_allreduce=false)", group.shared_from_this());
@@ -116,7 +116,8 @@ TEST(PostLocalSGDHook, RefusesBadInput) {
     }
     return "nothing was thrown";
   };
-  EXPECT_THAT(message("post_local_sgd(start_iter=-1)"), HasSubstr("start_localSGD_iter is -1, and must be 0 or more"));
+  EXPECT_THAT(message("post_local_sgd(start_iter=-1)"),
+              HasSubstr("start_localSGD_iter: expected at least 0 steps, got -1"));
   EXPECT_THAT(message("post_local_sgd(group_size=3)"), HasSubstr("a size that divides the 2 ranks"));
   EXPECT_THAT(message("post_local_sgd(group_size=-2)"), HasSubstr("a size that divides the 2 ranks"));
   EXPECT_THAT(message("post_local_sgd(start=1)"), HasSubstr("no option start; it has: start_iter, group_size"));

@@ -1,4 +1,4 @@
-// Tests what PowerSGD compresses of a bucket, and which options it refuses.
+// Tests the PowerSGD plan and its options.
 #include "hook/powersgd_plan.hpp"
 
 #include <cmath>
@@ -44,7 +44,7 @@ TEST(PowerSGDPlan, TheRankIsNoLargerThanASide) {
 
 TEST(PowerSGDPlan, TheRateDecides) {
   const PowerSGDOptions options{.min_compression_rate = 5};
-  EXPECT_TRUE(plan_of({Dims{10, 10}}, options).matrices.empty());  // 100 against 5 times 20: not less
+  EXPECT_TRUE(plan_of({Dims{10, 10}}, options).matrices.empty());  // a rate of exactly 5 is not enough
   EXPECT_EQ(plan_of({Dims{11, 10}}, options).matrices.size(), 1u);
 }
 
@@ -74,7 +74,7 @@ std::string message(const PowerSGDOptions& options) {
 
 TEST(PowerSGDPlan, OptionsOutOfRangeAreRefused) {
   EXPECT_EQ(message({}), "");
-  EXPECT_THAT(message({.matrix_approximation_rank = 0}), HasSubstr("is 0, and must be at least 1"));
+  EXPECT_THAT(message({.matrix_approximation_rank = 0}), HasSubstr("expected at least 1, got 0"));
   EXPECT_THAT(message({.start_powerSGD_iter = 1}),
               HasSubstr("Expect `start_powerSGD_iter` > 1 if `use_error_feedback` or `warm_start` is enabled, because "
                         "PowerSGD can only be applied after the first two iterations in DDP."));
@@ -82,9 +82,11 @@ TEST(PowerSGDPlan, OptionsOutOfRangeAreRefused) {
   EXPECT_EQ(message({.start_powerSGD_iter = 0, .use_error_feedback = false, .warm_start = false}), "");
   EXPECT_THAT(message({.start_powerSGD_iter = -1, .use_error_feedback = false, .warm_start = false}),
               HasSubstr("at least 0"));
-  EXPECT_THAT(message({.min_compression_rate = -1}), HasSubstr("min_compression_rate is -1"));
+  EXPECT_THAT(message({.min_compression_rate = -1}),
+              HasSubstr("min_compression_rate: expected a number of at least 0, got -1"));
   EXPECT_NE(message({.min_compression_rate = std::nan("")}), "");
-  EXPECT_THAT(message({.orthogonalization_epsilon = -0.5}), HasSubstr("orthogonalization_epsilon is -0.5"));
+  EXPECT_THAT(message({.orthogonalization_epsilon = -0.5}),
+              HasSubstr("orthogonalization_epsilon: expected a number of at least 0, got -0.5"));
   EXPECT_THAT(message({.wire = DType::i8}), HasSubstr("float32, float16 or bfloat16"));
 }
 

@@ -1,5 +1,5 @@
-// PowerSGD as a hook: what is exact, what recovers, what is kept, saved, counted and refused. Its arithmetic step by
-// step is compared with NumPy's in tests/python.
+// Tests the PowerSGD hook: exactness, recovery, error feedback, saved state, statistics and invalid arguments. The
+// Python tests compare its arithmetic with a NumPy reference.
 #include <hookline/hook/powersgd.hpp>
 
 #include <cmath>
@@ -40,7 +40,7 @@ bool all_finite(const Tensor& t) {
   return true;
 }
 
-/// Throws where the ranks have different bits.
+/// Throws if the ranks have different bits.
 void require_same_on_all(ProcessGroup& group, const Tensor& t, const std::string& what) {
   const Tensor others = Tensor::empty({t.numel() * group.size()}, t.dtype());
   group.allgather_into_tensor(others, t)->wait(20s);
@@ -91,12 +91,12 @@ TEST(PowerSGD, PlainMeansBeforeItStartsAndOfWhatIsNotCompressed) {
         require(near || (step >= 3 && compressed), fmt::format("step {}, element {}", step, i));
         exact = exact && near;
       }
-      require(exact == (step < 3), "when it starts");
+      require(exact == (step < 3), "compression starts at step 3");
     }
   });
 }
 
-// Sums over the ranks are of their rank, too.
+// The mean of rank-deficient matrices with shared factors has the same rank.
 TEST(PowerSGD, MatricesOfItsRankAreExact) {
   for (const bool batched : {false, true}) {
     threads_world().spawn(3, [&](ProcessGroup& group) {
@@ -153,7 +153,7 @@ TEST(PowerSGD, ZeroGradientsAreZerosAndDoNotStopIt) {
         double size = 0;
         for (int i = 0; i < 600; ++i) size += std::abs(result.data<const float>()[i]);
         if (step == 2) require(size == 0, text + ": zeros");
-        if (step == 7) require(size > 10, text + ": it stopped");
+        if (step == 7) require(size > 10, text + ": compression stayed at zero");
       }
     }
   });
@@ -171,7 +171,7 @@ TEST(PowerSGD, RecoversFromWhatIsNoNumber) {
           if (step == 3 && group.rank() == 1) bucket.buffer().data<float>()[40] = bad;
           const Tensor result = run(hook, bucket);
           require_same_on_all(group, result.view_as(DType::i32), text);
-          if (step == 3) require(!std::isfinite(result.data<const float>()[40]), text + " hides it");
+          if (step == 3) require(!std::isfinite(result.data<const float>()[40]), text + ": finite result");
           else require(all_finite(result), text + fmt::format(" in step {}", step));
         }
         for (const HookCost& cost : hook->costs()) require(std::isfinite(cost.kept_error_norm), text);
@@ -210,14 +210,14 @@ TEST(PowerSGD, ResumedRunsGoOnBitForBit) {
         const std::vector<std::byte> state = save_state(*first, group);
         const auto second = make_hook(text, group.shared_from_this());
         load_state(*second, group, state);
-        require(save_state(*second, group) == state, text + ": saved again it is another");
+        require(save_state(*second, group) == state, text + ": the state changed in a round trip");
         const auto fresh = make_hook(text, group.shared_from_this());
         for (int step = 5; step < 8; ++step) {
           resumed = run(second, bucket_of(model(), group.rank(), step));
           fresh_result = run(fresh, bucket_of(model(), group.rank(), step));
         }
-        require(same(expected, resumed), text + ": a resumed run gives other bits");
-        require(!same(expected, fresh_result), text + ": the state did not matter");
+        require(same(expected, resumed), text + ": a resumed run has different bits");
+        require(!same(expected, fresh_result), text + ": the state had no effect");
       });
     }
   }
@@ -268,7 +268,7 @@ TEST(PowerSGD, ErrorsAndFactorsFollowTheirParametersIntoOtherBuckets) {
   }
 }
 
-// The first bucket has the same parameter as before and waits for the other rank when the second is found to differ.
+// The first bucket is unchanged and waits for the other rank when the second one is found to be rebucketed.
 TEST(PowerSGD, BucketsThatAreCutAnewLeaveThoseUnderWayAlone) {
   for (const char* text :
        {"powersgd(rank=2, start_iter=2)", "powersgd(rank=2, start_iter=0, error_feedback=false, warm_start=false)"}) {
@@ -336,11 +336,11 @@ TEST(PowerSGD, AStateIsForOneModel) {
       state->load(reader);
     }
     EXPECT_THAT(message(layout({Dims{12, 10}, Dims{14, 8}}, {"a", "b"}), state),
-                HasSubstr("it has b with the shape [8, 14], which is [14, 8] here"));
+                HasSubstr("parameter b: expected the shape [14, 8], got [8, 14] in the state"));
     EXPECT_THAT(message(layout({Dims{12, 10}, Dims{8, 14}, Dims{2}}, {"a", "b", "c"}), state),
-                HasSubstr("it has no c, which has the shape [2] here"));
+                HasSubstr("it lacks parameter c of shape [2]"));
     EXPECT_THAT(message(layout({Dims{12, 10}}, {"a"}), state),
-                HasSubstr("it has b with the shape [8, 14], which is not"));
+                HasSubstr("it has parameter b of shape [8, 14], which this model lacks"));
   }
 }
 
@@ -364,9 +364,9 @@ TEST(PowerSGD, CountsWhatItSaves) {
     require(costs.size() == 2 && costs[0].values == 8030 && costs[0].sent_bytes == 4 * 390, "bytes sent");
     require(std::abs(costs[0].ratio - 8030.0 / 390) < 1e-9 && costs[0].kept_error_norm > 1, "ratio and error");
     require(costs[0].encode_time > 0 && costs[0].decode_time > 0, "times");
-    require(costs[1].sent_bytes == 20 && costs[1].ratio == 1 && costs[1].kept_error_norm == 0, "the plain bucket");
+    require(costs[1].sent_bytes == 20 && costs[1].ratio == 1 && costs[1].kept_error_norm == 0, "uncompressed bucket");
     const auto kept = state->kept();
-    require(kept.at(0).errors.numel() == 8030 && kept.at(0).p.numel() == 200 && kept.at(0).q.numel() == 160, "kept");
+    require(kept.at(0).errors.numel() == 8030 && kept.at(0).p.numel() == 200 && kept.at(0).q.numel() == 160, "state");
   });
 }
 

@@ -1,4 +1,4 @@
-// Tests hooks by name: options, wrappers, and what is refused.
+// Tests the hook registry: options, wrappers and error messages.
 #include <hookline/hook/registry.hpp>
 
 #include <gmock/gmock.h>
@@ -24,7 +24,7 @@ std::string message(const std::string& text) {
   }
 }
 
-// A wrapper that multiplies the result, and a hook that its factory does not make; once for all tests here.
+// Registers, once, a wrapper that multiplies the result and a base hook whose factory returns null.
 void register_hooks_of_the_test() {
   static const bool once = [] {
     register_hook("times", HookPlace::around, [](auto, HookOptions& options, HookPtr inner) {
@@ -55,17 +55,17 @@ TEST(Registry, SaysWhatThereIs) {
   EXPECT_THAT(message("alreduce"), HasSubstr("no hook is called alreduce; there are allreduce,"));
   EXPECT_THAT(message("allreduce(x=1)"), HasSubstr("has no option x; it has: none"));
   EXPECT_THAT(message("noop | times(faktor=1)"), HasSubstr("has no option faktor; it has: factor"));
-  EXPECT_THAT(message("noop | times(factor=much)"), HasSubstr("option factor is 'much', and must be a number"));
+  EXPECT_THAT(message("noop | times(factor=much)"), HasSubstr("option factor: expected a number, got 'much'"));
   EXPECT_THAT(message("noop | allreduce"), HasSubstr("cannot be wrapped"));
   EXPECT_THAT(message("times"), HasSubstr("write 'allreduce | times'"));
   EXPECT_THAT(message("error_feedback | int8"),
-              HasSubstr("error_feedback is wrapped around a hook; write 'int8 | error_feedback'"));
+              HasSubstr("error_feedback is a wrapper and cannot come first; write 'int8 | error_feedback'"));
   EXPECT_THAT(message("log | error_feedback | int8(block=64, seed=2) | compare"),
               HasSubstr("write 'int8(block=64, seed=2) | log | error_feedback | compare'"));
   EXPECT_THAT(message("fp16 | int8"), HasSubstr("int8 cannot be wrapped around another hook; write 'int8 | fp16'"));
   EXPECT_THAT(message("error_feedback | log"), HasSubstr("write 'allreduce | error_feedback | log'"));
-  EXPECT_THAT(message("allreduce | int8"), HasSubstr("one of allreduce, int8 only"));
-  EXPECT_THAT(message("idle | log"), HasSubstr("the factory of idle returned none"));
+  EXPECT_THAT(message("allreduce | int8"), HasSubstr("write either allreduce or int8"));
+  EXPECT_THAT(message("idle | log"), HasSubstr("the factory of idle returned null"));
   EXPECT_THROW((void)make_hook("allreduce", nullptr), InvalidArgument);
   EXPECT_THROW(register_hook("allreduce", HookPlace::first, {}), InvalidArgument);
   EXPECT_THROW(register_hook("a b", HookPlace::first, {}), InvalidArgument);
@@ -107,11 +107,11 @@ TEST(Registry, TellsTheOptionsOfEveryHook) {
   EXPECT_EQ(options_of("allreduce"), "");
   EXPECT_EQ(options_of("times"), "factor=2 (a number) ");
   EXPECT_EQ(options_of("int4"),
-            "block=128 (a whole number, or tensor) range=symmetric (one of affine, symmetric) rounding=nearest (one of "
+            "block=128 (an integer, or tensor) range=symmetric (one of affine, symmetric) rounding=nearest (one of "
             "nearest, stochastic) "
-            "seed=0 (a whole number) ");
+            "seed=0 (an integer) ");
   EXPECT_EQ(options_of("where"),
-            "name=* (a pattern) min_size=0 (a whole number) max_size= (a whole number) dims=-1 (a whole number) "
+            "name=* (a pattern) min_size=0 (an integer) max_size= (an integer) dims=-1 (an integer) "
             "otherwise=allreduce (the name of a hook) ");
   for (const HookDescription& hook : registered_hooks()) {
     EXPECT_FALSE(hook.description.empty() && hook.name != "times") << hook.name;
@@ -119,7 +119,7 @@ TEST(Registry, TellsTheOptionsOfEveryHook) {
       const std::string inner = hook.place == HookPlace::around ? "noop | " : "";
       if (o.otherwise.empty()) continue;
       const std::string text = inner + hook.name + "(" + o.name + "=" + o.otherwise + ")";
-      EXPECT_NO_THROW((void)make_hook(text, alone())) << text;  // what it would be anyway may be said
+      EXPECT_NO_THROW((void)make_hook(text, alone())) << text;  // every default value is valid as an explicit value
     }
   }
   EXPECT_THROW((void)hook_options("none"), InvalidArgument);

@@ -1,4 +1,4 @@
-// Two hooks that share the buckets between them: who gets what, and both hear of every step.
+// Tests per_parameter: parameter filters, step callbacks and residuals of both hooks.
 #include <cmath>
 
 #include <gtest/gtest.h>

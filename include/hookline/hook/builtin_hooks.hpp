@@ -1,4 +1,4 @@
-// The hooks that need no codec: the mean of all ranks, and nothing at all.
+// Built-in hooks without compression: allreduce and noop.
 #pragma once
 
 #include <memory>
@@ -8,22 +8,22 @@
 
 namespace hookline {
 
-/// The mean over all ranks, in place. What a reducer without a hook does.
+/// Averages the bucket over all ranks, in place. The default hook of a reducer.
 class HOOKLINE_EXPORT AllreduceHook final : public CppCommHookInterface<std::shared_ptr<ProcessGroup>> {
  public:
   explicit AllreduceHook(std::shared_ptr<ProcessGroup> group);
   Future<HookResult> run_hook(GradBucket& bucket) override;
-  bool keep_error() override { return true; }  // nothing is lost
-  /// The same as a work, for a caller that wants to wait in the operation itself; with another op if one is given.
+  bool keep_error() override { return true; }  // lossless: the residual is always zero
+  /// Starts the allreduce and returns its Work, for callers that drive the operation by waiting for it.
   WorkPtr start(GradBucket& bucket, ReduceOp op = ReduceOp::avg);
 };
 
-/// Hands the buffer back as it is, neither reduced nor divided: for measuring what communication costs.
+/// Returns the buffer unchanged, neither reduced nor divided. Useful to measure the cost of communication.
 class HOOKLINE_EXPORT NoopHook final : public CppCommHookInterface<std::monostate> {
  public:
   NoopHook();
   Future<HookResult> run_hook(GradBucket& bucket) override;
-  bool keep_error() override { return true; }  // nothing is lost
+  bool keep_error() override { return true; }  // lossless: the residual is always zero
 };
 
 }  // namespace hookline

@@ -1,4 +1,4 @@
-// The communication hook: decides what is sent of a bucket of gradients.
+// CommHookInterface: a communication hook reduces a bucket of gradients.
 #pragma once
 
 #include <any>
@@ -16,47 +16,47 @@
 
 namespace hookline {
 
-/// What a hook's Future carries. Of a C++ hook it is a Tensor, or a vector of one; other hooks know what theirs is.
+/// The value of a hook's Future. C++ hooks use a Tensor or a vector of one Tensor; other languages use their own types.
 using HookResult = std::any;
 
-/// What the reducer wants to know of a hook beforehand.
+/// Static properties of a hook.
 struct HookTraits {
-  std::string name = {};   ///< for error texts and statistics; the class's name where not given
-  bool may_block = false;  ///< waits inside: such hooks share one lane and run one after another
-  /// Every run calls GradBucket::set_contribution: what error_feedback needs of a hook.
+  std::string name = {};   ///< for messages and statistics; empty: the class name
+  bool may_block = false;  ///< run_hook may block; such hooks share one lane and run one at a time
+  /// True if every run calls GradBucket::set_contribution, as with_error_feedback requires.
   bool reports_contribution = false;
-  bool scales = false;  ///< multiplies its results by HookStep::scale itself, as it steps parameters by them
+  bool scales = false;  ///< the hook applies HookStep::scale itself, because it steps parameters by its results
 };
 
 class StateWriter;
 class StateReader;
 
-/// What the reducer tells hooks of a whole step.
+/// Properties of a step, which the reducer passes to its hook.
 struct HookStep {
-  /// Whether `unused` holds already. Where it does not, end_step brings it.
+  /// True if `unused` is final. If false in begin_step, end_step has the final list.
   bool unused_known = true;
-  std::vector<std::string> unused = {};  ///< parameters that no rank has a gradient for
-  /// The factor of all results, such as the number of ranks where the mean of a hook is to become a sum. The reducer
-  /// multiplies by it, unless HookTraits::scales.
+  std::vector<std::string> unused = {};  ///< parameters without a gradient on any rank
+  /// Factor of all results, for example the number of ranks if a mean must become a sum. The reducer applies it, unless
+  /// HookTraits::applies_scale is set.
   double scale = 1;
 };
 
-/// What a hook did to a bucket in the last step, where it knows.
+/// Statistics of a hook for one bucket of the last step.
 struct HookCost {
   std::size_t bucket = 0;
   std::uint64_t values = 0;
   std::uint64_t sent_bytes = 0;  ///< by this rank
-  double ratio = 1;              ///< what an allreduce of the values would have sent, over sent_bytes
+  double ratio = 1;              ///< bytes of an uncompressed allreduce divided by sent_bytes
   double encode_time = 0;        ///< seconds
   double decode_time = 0;
-  double kept_error_norm = 0;  ///< of what is fed back into the next step
-  /// Of the result against the exact mean, where a hook around it compares them.
+  double kept_error_norm = 0;  ///< norm of the residual of error feedback
+  /// Relative error of the result; set by with_error_measurement.
   std::optional<double> relative_error = std::nullopt;
 };
 
-/// The seam: a bucket in, a Future of the reduced buffer out. The reducer calls run_hook once a bucket and step, in
-/// bucket order, and keeps group, bucket and hook alive until the Future is done, so a coroutine may take them by
-/// reference. Operations that the hook starts land in the lane of its bucket, also behind a co_await.
+/// The hook interface: takes a bucket and returns a Future of the reduced buffer. The reducer calls run_hook once per
+/// bucket and step, in bucket order. It keeps group, bucket and hook alive until the Future is done, so a coroutine may
+/// take them by reference. Operations started by the hook run in the lane of its bucket, also after a co_await.
 class HOOKLINE_EXPORT CommHookInterface {
  public:
   explicit CommHookInterface(HookTraits traits = {}) : traits_(std::move(traits)) {}
@@ -64,29 +64,28 @@ class HOOKLINE_EXPORT CommHookInterface {
   CommHookInterface& operator=(const CommHookInterface&) = delete;
   virtual ~CommHookInterface();
 
-  /// Starts the reduction of a bucket. What it throws counts as a failed Future.
+  /// Starts the reduction of a bucket. An exception counts as a failed Future.
   [[nodiscard]] virtual Future<HookResult> run_hook(GradBucket& bucket) = 0;
-  /// The reduced buffer in what the Future carried: flat, of the bucket's size and dtype. Called in finalize().
+  /// Returns the reduced buffer in the Future's value: flat, of the bucket's size and dtype. Called in finalize().
   virtual Tensor parse_hook_result(const HookResult& result) = 0;
 
-  // The rest is for hooks that lose something, keep something between steps, or do more than reduce. A hook around
-  // another asks it in turn.
+  // Optional: for hooks that are lossy or keep state between steps. A wrapper forwards these calls to its inner hook.
 
-  /// Before the first bucket of a step, and when all of them are reduced and handed back: in the thread that starts
-  /// that bucket, and in that of finalize(). A step that fails has no end.
+  /// begin_step runs before the first bucket of a step, on the thread that starts that bucket. end_step runs in
+  /// finalize() after all buckets have been written back. A failed step has no end_step.
   virtual void begin_step(const HookStep& step);
   virtual void end_step(const HookStep& step);
 
-  /// A hook of the step has failed on this rank, for a reason that the other ranks do not know: aborts the groups,
-  /// other than the reducer's, in which they may wait for this one. On any thread, while hooks may be running.
+  /// Called after a local failure of the step. Aborts the hook's own groups, other than the reducer's, so that other
+  /// ranks do not wait there. Runs on any thread, possibly while hooks are running.
   virtual void give_up(const std::string& cause);
 
-  /// Has the hook add what it loses of this rank's gradients to those of the next step, from now on. False where the
-  /// hook cannot do so itself; error_feedback then asks that it reports its contribution.
+  /// Enables error feedback: the hook adds the compression error of this rank's gradients to those of the next step.
+  /// Returns false if the hook does not implement it; with_error_feedback then requires reports_contribution.
   virtual bool keep_error() { return false; }
-  /// Of the buckets of the last step; called between steps, as the two below.
+  /// Returns per-bucket statistics of the last step. Call this, save and load between steps.
   virtual std::vector<HookCost> costs() const { return {}; }
-  /// What it keeps; see save_state. load reads what save has written.
+  /// Write and read the hook's state; see save_state.
   virtual void save(StateWriter& to) const;
   virtual void load(StateReader& from);
 
@@ -94,7 +93,7 @@ class HOOKLINE_EXPORT CommHookInterface {
   bool may_block() const noexcept { return traits_.may_block; }
   bool reports_contribution() const noexcept { return traits_.reports_contribution; }
   bool scales() const noexcept { return traits_.scales; }
-  /// What make_hook made it of; empty for others.
+  /// Returns the spec that make_hook created the hook from; empty for other hooks.
   const std::string& text() const noexcept { return text_; }
   void set_text(std::string text) { text_ = std::move(text); }
 
@@ -105,10 +104,11 @@ class HOOKLINE_EXPORT CommHookInterface {
 
 using HookPtr = std::shared_ptr<CommHookInterface>;
 
-/// The Tensor in the result of a C++ hook. Throws InvalidArgument for anything but a Tensor or a vector of one.
+/// Returns the Tensor in the result of a C++ hook. Throws InvalidArgument unless it is a Tensor or a vector of one.
 HOOKLINE_EXPORT Tensor tensor_of(const HookResult& result);
 
-/// A C++ hook with a state; it needs run_hook alone, and may be a coroutine that ends in `co_return tensor`.
+/// Base class of C++ hooks with a state. Implementations override run_hook, which may be a coroutine that ends in
+/// `co_return tensor`.
 template <class State>
 class CppCommHookInterface : public CommHookInterface {
  public:
@@ -121,8 +121,8 @@ class CppCommHookInterface : public CommHookInterface {
   State state_;
 };
 
-/// Runs a hook outside a reducer, as a hook around another does: the reduced buffer, flat and contiguous.
-/// InvalidArgument where the hook gave anything but a tensor of the bucket's size and dtype.
+/// Runs a hook outside a reducer or inside a wrapper, and returns the reduced buffer, flat and contiguous. Fails with
+/// InvalidArgument unless the result has the bucket's size and dtype.
 [[nodiscard]] HOOKLINE_EXPORT Future<Tensor> run_and_parse(HookPtr hook, GradBucket& bucket);
 
 }  // namespace hookline

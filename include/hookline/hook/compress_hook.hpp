@@ -1,4 +1,4 @@
-// Hooks that send gradients encoded: casts to 16 bits, and integers of 8 and 4 bits.
+// CompressHook: sends gradients encoded by a codec, such as 16-bit casts and 8-bit or 4-bit integers.
 #pragma once
 
 #include <cstdint>
@@ -19,10 +19,10 @@ namespace hook {
 class KeptErrors;
 }
 
-/// The mean over all ranks of gradients that travel as the codec packs them.
+/// Averages gradients over all ranks with a compressed allreduce.
 class HOOKLINE_EXPORT CompressHook final : public CppCommHookInterface<std::shared_ptr<ProcessGroup>> {
  public:
-  /// The seed is that of stochastic rounding, the same on all ranks. InvalidArgument where group or codec is missing.
+  /// `seed` seeds stochastic rounding and must be equal on all ranks. Throws InvalidArgument for a null group or codec.
   CompressHook(std::shared_ptr<ProcessGroup> group, CodecPtr codec, std::uint64_t seed = 0);
   ~CompressHook() override;
 
@@ -40,11 +40,11 @@ class HOOKLINE_EXPORT CompressHook final : public CppCommHookInterface<std::shar
   const CodecPtr codec_;
   const std::uint64_t seed_;
   bool error_feedback_ = false;
-  mutable std::mutex mutex_;  ///< buckets are launched by several threads; guards what follows
-  std::map<std::size_t, std::unique_ptr<CompressedReduction>> reductions_;  ///< by bucket
+  mutable std::mutex mutex_;  ///< guards the fields below; several threads launch buckets
+  std::map<std::size_t, std::unique_ptr<CompressedReduction>> reductions_;  ///< by bucket index
   const std::unique_ptr<hook::KeptErrors> errors_;
-  std::uint64_t steps_ = 0;            ///< of reducers, also of the run that was resumed
-  std::optional<std::uint64_t> step_;  ///< that a reducer has begun; outside its steps each bucket counts its own
+  std::uint64_t steps_ = 0;            ///< number of begin_step calls, including those before a resume
+  std::optional<std::uint64_t> step_;  ///< the reducer's current step; empty outside a reducer: buckets count their own
 };
 
 }  // namespace hookline

@@ -1,4 +1,4 @@
-// The names that PyTorch has for its built-in hooks.
+// DDPCommHookType: PyTorch's names of its built-in hooks.
 #pragma once
 
 #include <cstdint>
@@ -24,10 +24,10 @@ enum class DDPCommHookType : std::uint8_t {
   NOOP,
 };
 
-/// The text that make_hook takes for the same hook.
+/// Returns the hook spec of `type` for make_hook.
 HOOKLINE_EXPORT std::string hook_text(DDPCommHookType type);
 
-/// The hook of that text.
+/// Creates the hook of `type` on `group`.
 HOOKLINE_EXPORT HookPtr make_hook(DDPCommHookType type, std::shared_ptr<ProcessGroup> group);
 
 }  // namespace hookline

@@ -1,4 +1,4 @@
-// Functions and coroutines as hooks.
+// Hooks and hook wrappers from functions and coroutines.
 #pragma once
 
 #include <concepts>
@@ -11,7 +11,7 @@
 
 namespace hookline {
 
-/// What a hook is as a function: a bucket in, the Future of the reduced buffer out. May be a coroutine.
+/// A hook as a function: takes a bucket and returns a Future of the reduced buffer. May be a coroutine.
 using HookFunction = std::function<Future<Tensor>(GradBucket&)>;
 
 namespace hook {
@@ -22,22 +22,21 @@ class HOOKLINE_EXPORT FunctionHook final : public CppCommHookInterface<HookFunct
   Future<HookResult> run_hook(GradBucket& bucket) override;
 };
 
-/// Throws InvalidArgument where a hook's function or its state is null.
+/// Throws InvalidArgument if a hook's function or state is null.
 HOOKLINE_EXPORT void check_given(bool function, bool state);
 
 }  // namespace hook
 
-/// A hook of a function object, which lives as long as the hook: `make_hook([](GradBucket& bucket) { … })`. A coroutine
-/// must not be a lambda with captures unless the captures outlive it, as they do here. InvalidArgument for an empty
-/// one.
+/// Creates a hook from a function object: `make_hook([](GradBucket& bucket) { … })`. The hook owns the object, so the
+/// captures of a coroutine lambda outlive its runs. Throws InvalidArgument for an empty function.
 template <class F>
   requires std::is_invocable_r_v<Future<Tensor>, F&, GradBucket&>
 HookPtr make_hook(F function, HookTraits traits = {"a function"}) {
   return std::make_shared<hook::FunctionHook>(HookFunction(std::move(function)), std::move(traits));
 }
 
-/// A hook of a function with a state, such as a process group: `make_hook(mean_then_clip, group)`. The hook keeps the
-/// state alive.
+/// Creates a hook from a function and a state, such as a process group: `make_hook(mean_then_clip, group)`. The hook
+/// shares ownership of the state.
 template <class State, std::convertible_to<std::shared_ptr<State>> Pointer>
 HookPtr make_hook(Future<Tensor> (*function)(State&, GradBucket&), Pointer state, HookTraits traits = {"a function"}) {
   std::shared_ptr<State> kept = std::move(state);
@@ -46,10 +45,10 @@ HookPtr make_hook(Future<Tensor> (*function)(State&, GradBucket&), Pointer state
                    std::move(traits));
 }
 
-/// What a hook around another is: does what it wants before and after `co_await run_and_parse(inner, bucket)`.
+/// A hook wrapper as a function: runs code before and after `co_await run_and_parse(inner, bucket)`.
 using HookWrapper = std::function<Future<Tensor>(HookPtr inner, GradBucket& bucket)>;
 
-/// A hook around `inner`. It may block where the inner one may; costs, kept errors and state are the inner one's.
+/// Wraps `inner` with a function. may_block, statistics, error feedback and saved state are those of `inner`.
 HOOKLINE_EXPORT HookPtr wrap(HookPtr inner, HookWrapper around, const std::string& name = "wrapped");
 
 }  // namespace hookline

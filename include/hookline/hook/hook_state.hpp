@@ -1,4 +1,4 @@
-// What hooks keep between steps, as bytes: how a resumed run goes on where it was.
+// Serialization of hook state, for checkpoints.
 #pragma once
 
 #include <cstddef>
@@ -15,12 +15,12 @@
 
 namespace hookline {
 
-/// Writes values one behind the other.
+/// Appends values to a byte buffer.
 class HOOKLINE_EXPORT StateWriter {
  public:
   void number(std::uint64_t value);
   void text(std::string_view value);
-  /// The shape and the elements; strides are not kept.
+  /// Writes shape and elements, but not strides.
   void tensor(const Tensor& value);
 
   const std::vector<std::byte>& bytes() const noexcept { return bytes_; }
@@ -29,7 +29,7 @@ class HOOKLINE_EXPORT StateWriter {
   std::vector<std::byte> bytes_;
 };
 
-/// Reads them in the same order. InvalidArgument where the bytes are not what is asked for.
+/// Reads values in the order in which they were written. Throws InvalidArgument if the bytes do not match.
 class HOOKLINE_EXPORT StateReader {
  public:
   explicit StateReader(std::span<const std::byte> bytes) : bytes_(bytes) {}
@@ -37,7 +37,7 @@ class HOOKLINE_EXPORT StateReader {
   std::uint64_t number();
   std::string text();
   Tensor tensor();
-  /// InvalidArgument where something is left.
+  /// Throws InvalidArgument if bytes are left.
   void expect_end() const;
 
  private:
@@ -47,11 +47,11 @@ class HOOKLINE_EXPORT StateReader {
   std::span<const std::byte> bytes_;
 };
 
-/// The state of a rank's hook. Between steps.
+/// Returns the state of this rank's hook. Call between steps.
 HOOKLINE_EXPORT std::vector<std::byte> save_state(const CommHookInterface& hook, const ProcessGroup& group);
 
-/// Puts a saved state in the place of the hook's own. InvalidArgument naming the difference for the state of another
-/// hook, rank or number of ranks, and for damaged bytes; a parameter of another size is named by the next step.
+/// Replaces the hook's state with a saved one. Throws InvalidArgument for the state of another hook, rank or number of
+/// ranks, and for corrupt bytes. A parameter of another size is reported by the next step.
 HOOKLINE_EXPORT void load_state(CommHookInterface& hook, const ProcessGroup& group, std::span<const std::byte> state);
 
 }  // namespace hookline

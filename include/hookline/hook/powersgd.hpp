@@ -1,4 +1,4 @@
-// PowerSGD: gradients travel as two thin factors of each matrix (Vogels, Karimireddy, Jaggi 2019, algorithm 1).
+// PowerSGD: low-rank gradient compression (Vogels, Karimireddy, Jaggi 2019, algorithm 1).
 #pragma once
 
 #include <cstddef>
@@ -20,25 +20,25 @@ namespace hook {
 class PowerSGDMemory;
 }
 
-/// PyTorch's options under its names, and the format in which factors travel.
+/// PyTorch's options under PyTorch's names, and the wire format of the factors.
 struct PowerSGDOptions {
-  std::int64_t matrix_approximation_rank = 1;  ///< columns of a factor; never more than the matrix has rows or columns
-  std::int64_t start_powerSGD_iter = 1000;     ///< steps of plain allreduce before
-  double min_compression_rate = 2;             ///< matrices of which less would be saved are sent as they are
-  bool use_error_feedback = true;              ///< what was lost is added to the next step's gradients
-  bool warm_start = true;                      ///< a step begins with the factor that the one before ended with
-  double orthogonalization_epsilon = 0;        ///< added to the norms by which columns are divided
-  std::uint64_t random_seed = 0;               ///< of the factors to begin with; the same on all ranks
-  std::int64_t compression_stats_logging_frequency = 10'000;  ///< steps from one report to the next
-  bool batch_tensors_with_same_shape = false;  ///< changes nothing: all matrices of a bucket are sent together anyway
-  DType wire = DType::f32;                     ///< or f16 or bf16, for the factors; sums are float32
+  std::int64_t matrix_approximation_rank = 1;  ///< columns of a factor; at most the smaller side of the matrix
+  std::int64_t start_powerSGD_iter = 1000;     ///< steps of plain allreduce before compression starts
+  double min_compression_rate = 2;             ///< matrices with a lower rate are sent uncompressed
+  bool use_error_feedback = true;              ///< add the compression error to the next step's gradients
+  bool warm_start = true;                      ///< reuse the previous step's factor Q
+  double orthogonalization_epsilon = 0;        ///< added to column norms before division
+  std::uint64_t random_seed = 0;               ///< of the initial factors; equal on all ranks
+  std::int64_t compression_stats_logging_frequency = 10'000;  ///< steps between reports
+  bool batch_tensors_with_same_shape = false;  ///< no effect: all matrices of a bucket are always sent together
+  DType wire = DType::f32;                     ///< f32, f16 or bf16 for the factors; sums are float32
 };
 
-/// What PowerSGD keeps between steps: errors and factors of every matrix, by the parameter's name, so that they are
-/// found again when buckets are cut anew. For one model. May be asked from any thread; changed between steps only.
+/// State of PowerSGD between steps: residual and factors of every matrix, by parameter name, so that they survive
+/// rebucketing. Belongs to one model. Thread-safe to read; modify only between steps.
 class HOOKLINE_EXPORT PowerSGDState {
  public:
-  /// Without a group, that of the hook is used. InvalidArgument for options out of range, saying what is allowed.
+  /// A null group selects the hook's group. Throws InvalidArgument for options out of range.
   explicit PowerSGDState(std::shared_ptr<ProcessGroup> group = nullptr, const PowerSGDOptions& options = {});
   PowerSGDState(const PowerSGDState&) = delete;
   PowerSGDState& operator=(const PowerSGDState&) = delete;
@@ -49,30 +49,30 @@ class HOOKLINE_EXPORT PowerSGDState {
   PowerSGDOptions options() const;
   void set_options(const PowerSGDOptions& options);
 
-  /// Steps up to now.
+  /// Returns the number of steps so far.
   std::uint64_t iter() const;
-  /// Of all steps that compressed: elements before and after, and their ratio, 0 where there were none.
+  /// Totals over all compressed steps: elements before and after compression and their ratio, 0 if there were none.
   struct Totals {
     double rate = 0;
     std::uint64_t before = 0;
     std::uint64_t after = 0;
   };
   Totals compression_stats() const;
-  /// Has `report` called with the step and the totals in the first step that compresses and then every
-  /// compression_stats_logging_frequency steps, by whoever runs the hook of the last bucket; it must be short.
+  /// Registers `report` to run in the first compressed step and then every compression_stats_logging_frequency steps,
+  /// on the thread that runs the hook of the last bucket. It must be short.
   using Report = std::function<void(std::uint64_t step, const Totals& totals)>;
   void set_report(Report report);
-  /// The step from which on it is called next.
+  /// Returns the earliest step of the next report.
   std::uint64_t next_report() const;
 
-  /// Copies of what is kept, by bucket: errors as long as the bucket, and the factors one behind the other.
+  /// Copies of the state, by bucket: the residual, as long as the bucket, and the concatenated factors.
   struct Kept {
     Tensor errors, p, q;
   };
   std::map<std::size_t, Kept> kept() const;
 
   void save(StateWriter& to) const;
-  /// A parameter of another shape is named by the next step.
+  /// Restores a saved state. A parameter of another shape is reported by the next step.
   void load(StateReader& from);
 
  private:
@@ -82,19 +82,19 @@ class HOOKLINE_EXPORT PowerSGDState {
   std::unique_ptr<hook::PowerSGDMemory> memory_;
 };
 
-/// The mean over all ranks, approximated by a product of two factors for each matrix of a bucket, or, `batched`, for
-/// the whole bucket as one square matrix. A gradient of more than two dimensions is a matrix of its first dimension by
-/// the others. Two collectives for each bucket; what is not compressed travels with the first.
+/// Averages over all ranks with a rank-r approximation P·Qᵀ of each matrix in a bucket, or, if `batched`, of the whole
+/// bucket as one square matrix. A gradient with more than two dimensions is a matrix of its first dimension by the
+/// others. Two allreduces per bucket; uncompressed tensors are part of the first.
 ///
-/// Arithmetic is float32 whatever the gradients are. All ranks end with the same bits. A NaN or an infinity makes its
-/// matrix NaN in that step; its errors begin anew at zero, and its factors with drawn ones.
+/// Arithmetic is float32 for all dtypes. All ranks get the same bits. A NaN or infinity makes its matrix NaN in that
+/// step and resets its residual to zero and its factors to random ones.
 class HOOKLINE_EXPORT PowerSGDHook final : public CppCommHookInterface<std::shared_ptr<PowerSGDState>> {
  public:
-  /// The group is that of the state where it has one. InvalidArgument where neither has, or there is no state.
+  /// The state's group takes precedence over `group`. Throws InvalidArgument if both or the state are null.
   explicit PowerSGDHook(std::shared_ptr<PowerSGDState> state, bool batched = false,
                         std::shared_ptr<ProcessGroup> group = nullptr);
 
-  /// Throws InvalidArgument naming the first parameter that differs where the state is of another model.
+  /// Throws InvalidArgument naming the first differing parameter if the state belongs to another model.
   Future<HookResult> run_hook(GradBucket& bucket) override;
   void begin_step(const HookStep& step) override;
   void end_step(const HookStep& step) override;

@@ -1,4 +1,4 @@
-// Hooks around hooks: casts, error feedback, rules for parameters, and what helps with finding mistakes.
+// Hook wrappers: casts, error feedback, per-parameter hooks, logging and error measurement.
 #pragma once
 
 #include <cstdint>
@@ -13,34 +13,35 @@
 
 namespace hookline {
 
-/// The inner hook gets the bucket cast to float16 or bfloat16; its result is cast back. Errors that the inner hook
-/// keeps are of the cast values. InvalidArgument for another dtype.
+/// Casts the bucket to float16 or bfloat16 for the inner hook, and its result back. The inner hook's residual is that
+/// of the cast values. Throws InvalidArgument for other dtypes.
 HOOKLINE_EXPORT HookPtr cast_around(HookPtr inner, DType dtype, std::shared_ptr<ProcessGroup> group);
 
-/// Adds what the inner hook loses of this rank's gradients to those of the next step. A hook with keep_error does it
-/// itself. Around any other, the gradients minus the contribution that the hook reports are kept: the hook declares
-/// HookTraits::reports_contribution and calls GradBucket::set_contribution, else InvalidArgument. A hook inside other
-/// wrappers is fed back inside them.
+/// Error feedback: adds the compression error of this rank's gradients to those of the next step. A hook whose
+/// enable_error_feedback returns true does it itself. For other hooks the residual is the gradients minus the reported
+/// contribution; they must declare HookTraits::reports_contribution and call GradBucket::set_contribution, else this
+/// throws InvalidArgument. Applies to the innermost hook of nested wrappers.
 HOOKLINE_EXPORT HookPtr error_feedback(HookPtr inner);
 
-/// Which parameters a rule is for. What is not given holds for all.
+/// Selects parameters by name, size and dimensions. Defaults match all parameters.
 struct HOOKLINE_EXPORT ParameterRule {
-  std::string name = "*";  ///< a pattern of fnmatch: * stands for any letters, ? for one, [ab] for one of these
+  std::string name = "*";  ///< an fnmatch pattern: * matches any characters, ? one, [ab] one of a set
   std::int64_t min_size = 0;
   std::int64_t max_size = INT64_MAX;
-  int dims = -1;  ///< of so many dimensions; -1: any
+  int dims = -1;  ///< number of dimensions; -1: any
 
   bool fits(std::string_view parameter, const Dims& shape) const;
 };
 
-/// Gives the parameters that the rule is for to one hook and the rest of each bucket to another. Rules for more hooks
-/// are made by putting one into another's place.
+/// Runs `inner` on the parameters that match the filter and `fallback` on the rest of each bucket. Nest it for more
+/// than two hooks.
 HOOKLINE_EXPORT HookPtr where(HookPtr inner, ParameterRule rule, HookPtr otherwise);
 
-/// Calls `line` with a line of text for each bucket: sizes, times, what was sent. Standard error where none is given.
+/// Logs a line per bucket with its size, norms and time. `write_line` defaults to writing to standard error.
 HOOKLINE_EXPORT HookPtr logged(HookPtr inner, std::function<void(const std::string&)> line = nullptr);
 
-/// Has costs() of the inner hook tell how far the result is from the exact mean, which takes an allreduce more.
+/// Measures the relative error of the result against the exact mean, with an additional allreduce per bucket. stats()
+/// reports it.
 HOOKLINE_EXPORT HookPtr compared_with_exact(HookPtr inner, std::shared_ptr<ProcessGroup> group);
 
 }  // namespace hookline

@@ -1,2 +1,2 @@
-// A library that has nothing to do with hooks.
+// A shared library without the entry points of a hook library.
 extern "C" int something_else() { return 0; }

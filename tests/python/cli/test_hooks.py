@@ -36,7 +36,7 @@ def test_one_hook(capsys):
 
 
 def test_options_of_a_hook():
-    assert hl.hook_options("int8")["block"] == ("512", "a whole number, or tensor")
+    assert hl.hook_options("int8")["block"] == ("512", "an integer, or tensor")
     assert hl.hook_options("noop") == {}
     with pytest.raises(hl.InvalidArgument, match="no hook is called x"):
         hl.hook_options("x")

@@ -37,7 +37,7 @@ def test_options_in_the_text(ranks):
             hl.make_hook("int4(block=-1)", group)
         with pytest.raises(hl.InvalidArgument, match="no option bits; it has: block, range, rounding, seed"):
             hl.make_hook("int4(bits=3)", group)
-        with pytest.raises(hl.InvalidArgument, match="seed is -1, and must be at least 0"):
+        with pytest.raises(hl.InvalidArgument, match="option seed: expected at least 0, got -1"):
             hl.make_hook("int8(seed=-1)", group)
         with pytest.raises(hl.InvalidArgument, match="character 7"):
             hl.make_hook("int4 (", group)
@@ -139,7 +139,7 @@ def test_a_state_of_another_hook_is_refused(ranks):
             hl.make_hook("int4", group).load(state)
         with pytest.raises(hl.InvalidArgument, match="too early"):
             hl.make_hook("int8", group).load(state[:-1])
-        with pytest.raises(hl.InvalidArgument, match=r"not the state of a hook|cannot be read|too early"):
+        with pytest.raises(hl.InvalidArgument, match=r"not the state of a hook|corrupt"):
             hl.make_hook("int8", group).load(pickle.dumps(print))
 
     ranks(1, body)
