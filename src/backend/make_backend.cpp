@@ -50,7 +50,7 @@ const Known* find(const std::string& name) {
 }
 
 engine::MakeEngine* find_engine(const std::string& name) {
-  if (const Known* const known = find(name)) return engine::load(name, fmt::format("the Debian package {}", known->package));
+  if (const Known* const known = find(name)) return engine::load(name, fmt::format("Debian's {}", known->package));
   const bool plain = !name.empty() && std::all_of(name.begin(), name.end(),
                                                   [](unsigned char c) { return std::isalnum(c) != 0 || c == '_'; });
   const auto places = plain ? engine::places(name) : std::vector<std::filesystem::path>();
