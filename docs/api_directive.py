@@ -1,7 +1,8 @@
-"""The directive {api}: everything that the public headers of one module declare for users, from Doxygen's XML."""
+"""Adds the directive {api}: documents every public C++ symbol of one module, from Doxygen's XML."""
 
 import xml.etree.ElementTree as ET
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 from docutils import nodes
@@ -11,55 +12,57 @@ from sphinx.util.docutils import SphinxDirective
 ROOT = Path(__file__).resolve().parent.parent
 XML = ROOT / "build/docs/xml"
 INCLUDE = ROOT / "include/hookline"
+NAMESPACES = ["hookline", "hookline::libtorch"]  # the public ones
+
+
+@cache
+def read_xml(name: str) -> ET.Element:
+    """Returns the root of one of Doxygen's files."""
+    return ET.parse(XML / f"{name}.xml").getroot()
 
 
 def text_of(element: ET.Element | None) -> str:
-    """The words of an element, in one line."""
+    """Returns the text of an element in one line."""
     return " ".join("".join(element.itertext()).split()) if element is not None else ""
 
 
 def declaration_of(member: ET.Element) -> str:
-    """A function or constant as it was declared, without its value."""
+    """Returns the declaration of a function, constant or alias, without a constant's value."""
+    if member.get("kind") == "typedef":
+        return f"{member.findtext('qualifiedname')} = {text_of(member.find('type'))}"
     template = member.find("templateparamlist")
+    prefix = ""
     if template is not None:
         parameters = [f"{text_of(p.find('type'))} {text_of(p.find('declname'))}".strip() for p in template]
         prefix = f"template <{', '.join(parameters)}> "
-    else:
-        prefix = ""
     return prefix + text_of(member.find("definition")) + text_of(member.find("argsstring"))
 
 
-def lines_for(header: str) -> Iterator[str]:
-    """The reStructuredText of a header: its classes, then what it declares in namespace hookline itself."""
-    index = ET.parse(XML / "index.xml")
-    for compound in index.iter("compound"):
+def classes_of(namespace: str, header: str) -> Iterator[str]:
+    """Yields the reStructuredText of the classes that a header declares directly in a namespace."""
+    for compound in read_xml("index").iter("compound"):
         kind, name = compound.get("kind"), compound.findtext("name", "")
-        if kind not in {"class", "struct"} or not name.startswith("hookline::"):
+        if kind not in {"class", "struct"} or name.rpartition("::")[0] != namespace or "<" in name:
             continue
-        definition = ET.parse(XML / f"{compound.get('refid')}.xml").find("compounddef")
-        nested = any(name.startswith(f"{other}::") for other in class_names(index) if other != name)
-        if definition.find("location").get("file") == f"hookline/{header}" and "<" not in name and not nested:
+        location = read_xml(compound.get("refid", "")).find("compounddef/location")
+        if location is not None and location.get("file") == f"hookline/{header}":
             yield from (f".. doxygen{kind}:: {name}", "   :members:", "   :undoc-members:", "")
-    for member in ET.parse(XML / "namespacehookline.xml").iter("memberdef"):
-        if member.find("location").get("file") != f"hookline/{header}":
+
+
+def members_of(namespace: str, header: str) -> Iterator[str]:
+    """Yields the reStructuredText of the functions, constants, aliases and enums of a header."""
+    for member in read_xml("namespace" + namespace.replace("::", "_1_1")).iter("memberdef"):
+        location, kind, name = member.find("location"), member.get("kind"), member.findtext("name", "")
+        if location is None or location.get("file") != f"hookline/{header}" or name.startswith("operator"):
             continue
-        kind, name = member.get("kind"), member.findtext("name")
         if kind == "enum":
-            yield from (f".. doxygenenum:: hookline::{name}", "")
-        elif kind in {"function", "variable", "typedef"} and not name.startswith("operator"):
+            yield from (f".. doxygenenum:: {namespace}::{name}", "")
+        elif kind in {"function", "variable", "typedef"}:
             directive = {"function": "function", "variable": "var", "typedef": "type"}[kind]
-            declaration = declaration_of(member)
-            if kind == "typedef":
-                declaration = f"hookline::{name} = {text_of(member.find('type'))}"
-            yield from (f".. cpp:{directive}:: {declaration}", "")
+            yield from (f".. cpp:{directive}:: {declaration_of(member)}", "")
             for part in ("briefdescription", "detaileddescription"):
                 if text := text_of(member.find(part)):
                     yield from (f"   {text}", "")
-
-
-def class_names(index: ET.ElementTree) -> list[str]:
-    """The qualified names of all classes that Doxygen saw."""
-    return [c.findtext("name", "") for c in index.iter("compound") if c.get("kind") in {"class", "struct"}]
 
 
 class ModuleApi(SphinxDirective):
@@ -73,7 +76,8 @@ class ModuleApi(SphinxDirective):
         result = []
         for path in sorted((INCLUDE / module).rglob("*.hpp")):
             header = path.relative_to(INCLUDE).as_posix()
-            if lines := list(lines_for(header)):
+            lines = [line for space in NAMESPACES for part in (classes_of, members_of) for line in part(space, header)]
+            if lines:
                 text = "\n".join([f".. rubric:: <hookline/{header}>", "", *lines])
                 result += self.parse_text_to_nodes(f"```{{eval-rst}}\n{text}\n```\n")
         if not result:

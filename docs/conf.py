@@ -1,4 +1,4 @@
-"""How Sphinx builds the documentation: Markdown pages, C++ from Doxygen's XML, Python from the built package."""
+"""Configures Sphinx: Markdown pages, C++ from Doxygen's XML, Python from the built package."""
 
 import re
 import sys
@@ -11,7 +11,8 @@ author = copyright = "The Hookline authors"  # noqa: A001
 release = re.search(r'HOOKLINE_VERSION "(.*)"', (ROOT / "include/hookline/version.hpp").read_text())[1]
 
 sys.path.insert(0, str(Path(__file__).parent))
-extensions = ["myst_parser", "breathe", "sphinx.ext.autodoc", "sphinx_copybutton", "sphinx_design", "api_directive"]
+extensions = ["myst_parser", "breathe", "sphinx.ext.autodoc", "sphinx_copybutton", "sphinx_design"]
+extensions += ["api_directive", "literal_links"]  # of this folder
 myst_enable_extensions = ["colon_fence"]
 myst_heading_anchors = 3
 
