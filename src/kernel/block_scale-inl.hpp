@@ -1,4 +1,4 @@
-// The scale of a block: how its least and greatest values, which one pass finds, are spread over the codes.
+// Scale and zero point of a quantized block, computed from its range in one pass.
 #if defined(HOOKLINE_BLOCK_SCALE_INL) == defined(HWY_TARGET_TOGGLE)
 #ifdef HOOKLINE_BLOCK_SCALE_INL
 #undef HOOKLINE_BLOCK_SCALE_INL
@@ -13,18 +13,18 @@
 HWY_BEFORE_NAMESPACE();
 namespace hookline::kernel::HWY_NAMESPACE {
 
-/// As many codes are made or read at a time: all targets' registers go into it.
+/// The number of codes processed per step; a multiple of every target's vector length.
 inline constexpr std::size_t kGroup = 64;
 
 template <int kBits>
 inline constexpr float kGreatestCode = (1 << kBits) - 1;
-/// What symmetric codes call zero.
+/// The zero point of symmetric codes.
 template <int kBits>
 inline constexpr float kMiddle = 1 << (kBits - 1);
 
 struct BlockRange {
-  float least = 0, greatest = 0;  // only of affine blocks, and of no meaning where something is no finite number
-  std::uint32_t magnitude = 0;    // the bits of the greatest one; integers compare as the floats, NaN above all
+  float least = 0, greatest = 0;  // affine blocks only; undefined if a value is not finite
+  std::uint32_t magnitude = 0;    // bits of the maximum magnitude; they compare like the floats, NaN is largest
 };
 
 struct BlockScale {
@@ -33,8 +33,8 @@ struct BlockScale {
   bool finite = true;
 };
 
-/// Adds `error` to the values in its own place, if there is one, and finds the range of the result. The last few values
-/// are staged, with the first of the block behind them.
+/// Computes the range of a block. With kError, first adds the values to `residual` in place and uses the sums. The tail
+/// is staged in a full register, padded with the first value.
 template <bool kAffine, bool kError>
 HWY_INLINE BlockRange range_of(const float* values, float* error, std::size_t count) {
   const Floats d;
@@ -84,7 +84,7 @@ HWY_INLINE BlockRange range_of(const float* values, float* error, std::size_t co
   return result;
 }
 
-/// From here on a code's value, rounded, could lie beyond the greatest float: scales are then a little smaller.
+/// From this magnitude on a decoded value could round beyond the largest float, so scales are reduced by kALittleLess.
 inline constexpr float kHuge = 0x1p127f;
 inline constexpr float kALittleLess = 1 - 0x1p-22f;
 
@@ -109,7 +109,7 @@ HWY_INLINE BlockScale affine_scale(float least, float greatest, float magnitude)
   }
   const float scale = at_least_normal((greatest - least) / kGreatestCode<kBits>);
   const float inverse = 1 / scale;
-  // The least value's code is 0. Chance must stay within the codes, so that stochastic rounding moves no zero.
+  // The minimum has code 0. Stochastic rounding keeps a fractional zero point, since it cannot round outside the codes.
   float zero = 0.0f - least * inverse;
   if (!kStochastic && least <= 0 && greatest >= 0) {
     zero = (zero + 0x1p23f) - 0x1p23f;

@@ -1,4 +1,4 @@
-// The casts, for each target: registers of floats, with the last few elements staged in a whole register.
+// Casts for each target. The tail is staged in a full register.
 #include "kernel/cast.hpp"
 
 #include <cstdint>
@@ -18,7 +18,7 @@ namespace hookline::kernel::HWY_NAMESPACE {
 
 using Cast = CastKind;
 
-/// One register.
+/// Casts one register.
 template <Cast C, class T, bool kStream>
 HWY_INLINE void cast_lanes(float* floats, std::byte* halves, const float* values) {
   auto* bytes = reinterpret_cast<std::byte*>(floats);
@@ -35,7 +35,7 @@ HWY_INLINE void cast_lanes(float* floats, std::byte* halves, const float* values
   }
 }
 
-/// Any number of elements, staged in whole registers.
+/// Casts a range of any length, staged in full registers.
 template <Cast C, class T>
 HWY_INLINE void cast_some(const CastCall& call, std::size_t begin, std::size_t end) {
   constexpr bool kNarrow = C == Cast::narrow || C == Cast::narrow_with_error;
@@ -70,7 +70,7 @@ HWY_INLINE void cast_from(const CastCall& call, std::size_t begin) {
 template <Cast C, class T>
 HWY_NOINLINE void cast_all(const CastCall& call) {
   if constexpr (C == Cast::narrow || C == Cast::widen) {
-    // Streaming begins with the first whole line of the side that is written.
+    // Streaming starts on the first cache-line boundary of the output.
     constexpr std::size_t kSize = C == Cast::narrow ? sizeof(T) : sizeof(float);
     const auto address = C == Cast::narrow ? reinterpret_cast<std::uintptr_t>(call.halves)
                                            : reinterpret_cast<std::uintptr_t>(call.floats);

@@ -1,4 +1,4 @@
-// Casts between float32 and the two 16-bit formats, to nearest even, at the speed of memory.
+// Casts between float32 and float16 or bfloat16, rounding to nearest even.
 #pragma once
 
 #include <cstddef>
@@ -10,26 +10,26 @@
 
 namespace hookline::kernel {
 
-// `dtype` is f16 or bf16. The 16-bit side may have any alignment, and the two sides do not overlap. A NaN becomes the
-// canonical one, what f16 cannot hold an infinity. The target must be among supported_targets(); all give the same
-// bits.
+// `dtype` is f16 or bf16. The 16-bit side may have any alignment; the two sides must not overlap. NaN becomes the
+// canonical NaN, values beyond the range of f16 become infinity. The target must be among supported_targets(); results
+// are bitwise identical on all targets.
 
 /// Rounds floats to 16 bits.
 void narrow(DType dtype, const float* from, std::byte* to, std::size_t count, Stores stores = Stores::automatic,
             Target target = best_target());
 
-/// Rounds from + error, and puts in the place of each error what was lost, or 0 where that is no finite number.
+/// Rounds from + residual, and replaces each residual by the rounding error, or by 0 if that is not finite.
 void narrow_with_error(DType dtype, const float* from, float* error, std::byte* to, std::size_t count,
                        Target target = best_target());
 
-/// 16 bits as floats.
+/// Converts 16-bit values to float32.
 void widen(DType dtype, const std::byte* from, float* to, std::size_t count, Stores stores = Stores::automatic,
            Target target = best_target());
 
-/// The same, added to the floats. A sum that is no number is the canonical NaN.
+/// Converts and adds to `to`. NaN sums become the canonical NaN.
 void widen_add(DType dtype, const std::byte* from, float* to, std::size_t count, Target target = best_target());
 
-/// What two of them hold, added and multiplied by the factor, in one pass. What is no number is the canonical NaN.
+/// Writes (first + second) * factor in one pass. NaN results become the canonical NaN.
 void widen_two(DType dtype, const std::byte* first, const std::byte* second, float factor, float* to, std::size_t count,
                Target target = best_target());
 

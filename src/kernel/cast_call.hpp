@@ -1,4 +1,4 @@
-// What the code of every target is told about a cast.
+// CastCall: the arguments of a cast, passed to the code of each target.
 #pragma once
 
 #include <cstddef>
@@ -10,16 +10,16 @@ namespace hookline::kernel {
 
 enum class CastKind : std::uint8_t { narrow, narrow_with_error, widen, widen_add, widen_two };
 
-/// The side that a cast only reads has lost its const here.
+/// Pointers to the input side are cast to non-const.
 struct CastCall {
   CastKind what;
   DType dtype;
-  float* floats;  // narrow_with_error: the errors
+  float* floats;  // narrow_with_error: the residuals
   std::byte* halves;
-  const float* values;  // narrow_with_error alone
+  const float* values;  // narrow_with_error only
   std::size_t count;
   bool stream;
-  const std::byte* second = nullptr;  // widen_two alone
+  const std::byte* second = nullptr;  // widen_two only
   float factor = 1;
 };
 

@@ -1,4 +1,4 @@
-// The checksum, for each target: rows of 32 words, so that two registers or four are in the works at a time.
+// The checksum for each target, in rows of 32 words: at least two independent registers hide the latency.
 #include "kernel/checksum.hpp"
 
 #include "kernel/versions.hpp"

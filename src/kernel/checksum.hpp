@@ -1,4 +1,4 @@
-// A checksum of bytes, fast beside the codecs: it tells damage, not malice.
+// A vectorized checksum that detects accidental damage. Not cryptographic.
 #pragma once
 
 #include <cstddef>
@@ -8,8 +8,8 @@
 
 namespace hookline::kernel {
 
-/// 32 lanes of 32-bit words, each mixed by steps that can be undone, then folded: damage within one aligned word always
-/// shows, other damage all but once in 2^32. The same on every target.
+/// Mixes 32-bit words in 32 lanes with invertible steps and folds the lanes. Detects all damage within one aligned
+/// word, and other damage with probability 1 - 2^-32. Identical on every target.
 std::uint32_t checksum(const std::byte* data, std::size_t bytes, std::uint32_t seed, Target target = best_target());
 
 }  // namespace hookline::kernel

@@ -1,4 +1,4 @@
-// Copying, for each target: vectors of the destination's alignment, kept in the caches or streamed around them.
+// Copies for each target: vectors aligned to the destination, with cached or streaming stores.
 #include "kernel/copy.hpp"
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// Copies bytes at the speed of memory, whatever the alignment of the two sides to each other.
+// Memory copies with optional streaming stores, for any alignment.
 #pragma once
 
 #include <cstddef>
@@ -8,7 +8,7 @@
 
 namespace hookline::kernel {
 
-/// Copies `bytes` bytes; the ranges do not overlap. The target must be among supported_targets().
+/// Copies `bytes` bytes; the ranges must not overlap. The target must be among supported_targets().
 void copy(std::byte* to, const std::byte* from, std::size_t bytes, Stores stores = Stores::automatic,
           Target target = best_target());
 

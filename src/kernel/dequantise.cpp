@@ -1,4 +1,4 @@
-// The way back from codes to values, for each target.
+// Dequantization for each target.
 #include <cstdint>
 
 #include "kernel/quantise.hpp"
@@ -24,7 +24,7 @@ struct CodedBlock {
   float zero;
 };
 
-/// The values of a register of codes, from place `i` of the block on.
+/// Decodes a register of codes, starting with index `i` of the block.
 template <int kBits>
 HWY_INLINE FloatVector decoded(const CodedBlock& block, std::size_t i) {
   const Floats d;
@@ -38,7 +38,7 @@ HWY_INLINE FloatVector decoded(const CodedBlock& block, std::size_t i) {
   return hn::Mul(hn::Sub(hn::ConvertTo(d, code), hn::Set(d, block.zero)), hn::Set(d, block.scale));
 }
 
-/// kGroup values from place `i` of the block on; with kTwo those of two blocks, added and multiplied by the factor.
+/// Decodes kGroup values, starting with index `i` of the block; with kTwo the scaled sum of two blocks.
 template <int kBits, Into kInto, bool kTwo>
 HWY_INLINE void dequantise_group(const CodedBlock& block, const CodedBlock& second, float factor, std::size_t i,
                                  float* values) {
@@ -81,7 +81,7 @@ HWY_INLINE CodedBlock block_at(const std::byte* scales, const std::byte* codes) 
 template <int kBits, bool kAffine, Into kInto, bool kTwo>
 HWY_NOINLINE void dequantise_all(const DequantiseCall& call) {
   const std::size_t block = call.how.block_of(call.count);
-  std::size_t scale = 0, code = 0;  // where those of the block are
+  std::size_t scale = 0, code = 0;  // offsets of the current block
   for (std::size_t i = 0; i < call.count; i += block) {
     const std::size_t count = call.count - i < block ? call.count - i : block;
     const auto first = block_at<kBits, kAffine>(call.scales + scale, call.codes + code);
@@ -117,7 +117,7 @@ namespace {
 
 void run(Target target, const DequantiseCall& call) { HOOKLINE_VERSION(target, dequantise_call)(call); }
 
-// Streaming needs every group to begin with a line.
+// Streaming requires every group to start on a cache line.
 bool may_stream(const Quantisation& how, const float* to, std::size_t count, Stores stores) {
   const bool aligned =
       reinterpret_cast<std::uintptr_t>(to) % 64 == 0 && (how.block_of(count) == count || how.block % 16 == 0);

@@ -1,4 +1,4 @@
-// Random numbers by counting: which number an element gets depends on a key and its place alone, not on who draws.
+// Counter-based random numbers: each number depends only on a key and an element index.
 #pragma once
 
 #include <cstdint>
@@ -6,23 +6,23 @@
 
 namespace hookline::kernel {
 
-/// What the numbers of one call are drawn by. The number of element i is made of `first` + i (modulo 2^32) and the two
-/// keys by two multiplications and shifts; see draw in quantise.cpp.
+/// The key of the random numbers of one call. The number of element i is a hash of `first_index` + i (modulo 2^32) and
+/// the two keys; see uniform_offset in quantize.cpp.
 struct Draws {
   std::uint32_t first = 0;
   std::uint32_t key = 0;
   std::uint32_t second_key = 0;
 };
 
-/// The last mixing of MurmurHash3 with Stafford's constants (his "mix 13"): every bit of x moves about half of the
-/// result's.
+/// The finalizer of MurmurHash3 with Stafford's constants ("mix 13"): each input bit affects about half of the output
+/// bits.
 constexpr std::uint64_t mix_bits(std::uint64_t x) {
   x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
   x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
   return x ^ (x >> 31);
 }
 
-/// Numbers of their own for every seed, step, bucket and rank, from element `first` on.
+/// Returns the generator of a seed, step, bucket and rank, starting with element `first_index`.
 constexpr Draws draws_of(std::uint64_t seed, std::uint64_t step, std::uint64_t bucket, std::uint64_t rank,
                          std::uint64_t first) {
   std::uint64_t key = 0;

@@ -1,4 +1,4 @@
-// The search for NaN and infinities, for each target: an exponent of all ones, in every floating-point dtype.
+// Search for NaN and infinities for each target: exponents with all bits set.
 #include "kernel/finite.hpp"
 
 #include <cstdint>
@@ -12,7 +12,7 @@
 HWY_BEFORE_NAMESPACE();
 namespace hookline::kernel::HWY_NAMESPACE {
 
-/// Blocks are judged as a whole, in loops of a constant length of which compilers make vectors.
+/// Tests whole blocks, in loops of constant length that compilers vectorize.
 template <class Bits>
 HWY_NOINLINE std::size_t find_special(const std::byte* data, std::size_t count, Bits exponent) {
   constexpr std::size_t kBlock = 1024;

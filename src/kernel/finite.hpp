@@ -1,4 +1,4 @@
-// Looks for NaN and infinities.
+// Search for NaN and infinities.
 #pragma once
 
 #include <cstddef>
@@ -9,8 +9,8 @@
 
 namespace hookline::kernel {
 
-/// The index of the first element that is NaN or infinite, or `count` where none is, as with integers. The pointer is
-/// aligned to the element size.
+/// Returns the index of the first NaN or infinity, or `count` if there is none or the dtype is not floating point.
+/// `data` must be aligned to the element size.
 std::size_t find_not_finite(DType dtype, const std::byte* data, std::size_t count, Target target = best_target());
 
 }  // namespace hookline::kernel

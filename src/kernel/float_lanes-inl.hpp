@@ -1,4 +1,4 @@
-// Registers of floats, read from and written to memory as float32, float16 or bfloat16 at any alignment.
+// Loads and stores of float registers from float32, float16 or bfloat16 memory of any alignment.
 #if defined(HOOKLINE_FLOAT_LANES_INL) == defined(HWY_TARGET_TOGGLE)
 #ifdef HOOKLINE_FLOAT_LANES_INL
 #undef HOOKLINE_FLOAT_LANES_INL
@@ -20,7 +20,7 @@ namespace hookline::kernel::HWY_NAMESPACE {
 
 namespace hn = hwy::HWY_NAMESPACE;
 
-// Without vector registers one float at a time: the 16-bit conversions are then the core's own.
+// Targets without vector registers process one float at a time, with the conversions of core.
 #if HWY_TARGET == HWY_SCALAR || HWY_TARGET == HWY_EMU128
 using Floats = hn::CappedTag<float, 1>;
 inline constexpr std::size_t kLanes = 1;
@@ -32,7 +32,7 @@ using FloatVector = hn::Vec<Floats>;
 using Words = hn::Rebind<std::uint32_t, Floats>;
 using Integers = hn::Rebind<std::int32_t, Floats>;
 
-/// NaNs differ in sign and payload by who made them; results have this one.
+/// Replaces NaN by the canonical NaN, since sign and payload of a NaN depend on the instruction that produced it.
 HWY_INLINE FloatVector canonical(FloatVector v) {
   return hn::IfThenElse(hn::IsNaN(v), hn::Set(Floats(), std::numeric_limits<float>::quiet_NaN()), v);
 }
@@ -42,7 +42,7 @@ HWY_INLINE FloatVector finite_or_zero(FloatVector v) {
   return hn::IfThenElseZero(finite, v);
 }
 
-/// A register's worth of elements of T as floats; a NaN is left as it comes.
+/// Loads a register of elements of T as floats. Keeps NaN payloads.
 template <class T>
 HWY_INLINE FloatVector load_raw(const std::byte* from) {
   const Floats d;
@@ -62,14 +62,14 @@ HWY_INLINE FloatVector load_raw(const std::byte* from) {
   }
 }
 
-/// The same; a NaN becomes the canonical one where T is narrower.
+/// As above; for 16-bit T, NaN becomes the canonical NaN.
 template <class T>
 HWY_INLINE FloatVector load_floats(const std::byte* from) {
   if constexpr (std::is_same_v<T, float>) return load_raw<T>(from);
   else return canonical(load_raw<T>(from));
 }
 
-/// The bits of floats rounded to the nearest bf16, ties to even, in the upper half. A NaN must be the canonical one.
+/// Rounds float bits to bf16, ties to even, in the upper 16 bits. NaN must be canonical.
 template <class D, class V>
 HWY_INLINE V round_to_bf16(D du, V bits) {
   const V odd = hn::And(hn::ShiftRight<16>(bits), hn::Set(du, 1u));
@@ -78,12 +78,12 @@ HWY_INLINE V round_to_bf16(D du, V bits) {
 
 template <bool kStream, class D, class V>
 HWY_INLINE void put_lanes(V v, D d, hn::TFromD<D>* to) {
-  // Highway streams 16 bytes at least on SSE2, also where the vector has fewer.
+  // Highway's Stream writes at least 16 bytes on SSE2, even for smaller vectors.
   if constexpr (kStream && hn::MaxLanes(D()) * sizeof(hn::TFromD<D>) >= 16) hn::Stream(v, d, to);
   else hn::StoreU(v, d, to);
 }
 
-/// Rounds to T, to nearest even, and stores. Streaming needs `to` to be aligned to the bytes written.
+/// Rounds to T, to nearest even, and stores. Streaming requires `to` to be aligned to the number of bytes written.
 template <class T, bool kStream>
 HWY_INLINE void store_floats(FloatVector v, std::byte* to) {
   const Floats d;

@@ -1,4 +1,4 @@
-// The products for each target: along the rows of M, along its columns, and of the two factors.
+// Low-rank products for each target: along rows, along columns, and of the two factors.
 #include "kernel/low_rank.hpp"
 
 #include <cstdint>
@@ -16,9 +16,9 @@
 HWY_BEFORE_NAMESPACE();
 namespace hookline::kernel::HWY_NAMESPACE {
 
-inline constexpr std::size_t kRowsAdded = 4;  // before they are added to Q; it decides the bits
+inline constexpr std::size_t kRowsAdded = 4;  // rows summed per update of Q; determines the bits
 
-/// Adds R rows of M, times the elements of K columns of P, to K columns of Q.
+/// Adds the products of R rows of M with K columns of P to K columns of Q.
 template <std::size_t K, std::size_t R>
 HWY_INLINE void add_rows(const LowRankCall& call, std::size_t row, std::size_t first) {
   static_assert(R == 1 || R == 4);
@@ -74,7 +74,7 @@ HWY_INLINE void transposed(const LowRankCall& call) {
   }
 }
 
-/// A row of P Q^T, written or subtracted. K is the rank, or 0 for any.
+/// Writes or subtracts one row of P Q^T. K is the rank, or 0 for any rank.
 template <std::size_t K, bool kSubtract, bool kStream>
 HWY_INLINE void product_row(const LowRankCall& call, std::size_t row) {
   const LowRankShape& s = call.shape;

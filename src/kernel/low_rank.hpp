@@ -1,5 +1,4 @@
-// Products of a matrix with factors of a few columns, fused with error feedback so that memory is passed over once
-// each.
+// Products of a matrix with low-rank factors, fused with error feedback to read the matrix once.
 #pragma once
 
 #include <cstddef>
@@ -9,8 +8,8 @@
 
 namespace hookline::kernel {
 
-/// A matrix M lies row after row. Its factors P (rows x rank) and Q (columns x rank) lie column after column, and the
-/// columns of each begin `p_stride` and `q_stride` elements apart.
+/// The shape of a row-major matrix M and of its column-major factors P (rows x rank) and Q (columns x rank), whose
+/// columns are `p_stride` and `q_stride` elements apart.
 struct LowRankShape {
   std::size_t rows = 0;
   std::size_t columns = 0;
@@ -19,15 +18,15 @@ struct LowRankShape {
   std::size_t q_stride = 0;
 };
 
-// All of it is float32: sixteen sums for a product along a row, whatever the width of the registers, rows added in
-// fours, and no fused multiply-add, so that all targets give the same bits. The target must be among
+// All data is float32. Dot products along a row use sixteen partial sums, rows are added in groups of four, and no
+// fused multiply-add is used, so that results are bitwise identical on all targets. The target must be among
 // supported_targets().
 
 /// P = M Q.
 void times_q(const LowRankShape& shape, const float* m, const float* q, float* p, Target target = best_target());
 
-/// M = gradients + errors and P = M Q in one pass. The errors are M - P Q_before^T of what M and P were before, or 0
-/// where that is no finite number; where `q_before` is null they are M.
+/// Computes M = gradients + residual and P = M Q in one pass. The residual is M - P previous_q^T with the old M and P,
+/// or 0 where that is not finite; if `previous_q` is null, it is the old M.
 void feed_back_times_q(const LowRankShape& shape, const float* gradients, float* m, const float* q_before,
                        const float* q, float* p, Target target = best_target());
 
@@ -39,7 +38,7 @@ void add_transposed_times_p(const LowRankShape& shape, const float* m, const flo
 void product(const LowRankShape& shape, const float* p, const float* q, float* values,
              Stores stores = Stores::automatic, Target target = best_target());
 
-/// M -= P Q^T, or 0 where that is no finite number: the errors that feed_back_times_q would add.
+/// M -= P Q^T, or 0 where that is not finite: the residual that feed_back_times_q would add.
 void subtract_product(const LowRankShape& shape, const float* p, const float* q, float* m,
                       Target target = best_target());
 

@@ -1,4 +1,4 @@
-// What the code of every target is told about a product with factors.
+// LowRankCall: the arguments of a low-rank product, passed to the code of each target.
 #pragma once
 
 #include <cstdint>
@@ -9,13 +9,13 @@ namespace hookline::kernel {
 
 enum class LowRankKind : std::uint8_t { times_q, feed_back, transposed, product, subtract };
 
-/// Pointers that a kind only reads have lost their const here.
+/// Input pointers are cast to non-const.
 struct LowRankCall {
   LowRankKind what;
   LowRankShape shape;
   const float* gradients = nullptr;  // feed_back
   float* m;                          // product: the values
-  const float* q_before = nullptr;   // feed_back; null: the errors are m
+  const float* q_before = nullptr;   // feed_back; null: the residual is m
   float* q;
   float* p;
   bool stream = false;  // product

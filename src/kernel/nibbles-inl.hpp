@@ -1,4 +1,4 @@
-// Codes of 4 bits, two in a byte of which the first has the lower half: packed and unpacked in registers.
+// Packing and unpacking of 4-bit codes, two per byte, the first in the low nibble.
 #if defined(HOOKLINE_NIBBLES_INL) == defined(HWY_TARGET_TOGGLE)
 #ifdef HOOKLINE_NIBBLES_INL
 #undef HOOKLINE_NIBBLES_INL
@@ -17,7 +17,7 @@ namespace hookline::kernel::HWY_NAMESPACE {
 
 #if HWY_TARGET == HWY_SCALAR || HWY_TARGET == HWY_EMU128
 
-/// Puts the one code of a register to place `i` of those from `to` on; the first of a byte comes first.
+/// Stores one code at index `i`. The even code of a byte must be stored first.
 HWY_INLINE void store_nibbles(hn::Vec<Words> code, std::byte* to, std::size_t i) {
   const auto bits = static_cast<std::byte>(hn::GetLane(code));
   to[i / 2] = i % 2 ? to[i / 2] | bits << 4 : bits;
@@ -29,13 +29,13 @@ HWY_INLINE hn::Vec<Integers> load_nibbles(const std::byte* from, std::size_t i) 
 
 #else
 
-static_assert(std::endian::native == std::endian::little, "the first code of a pair lies in the lower half of a word");
+static_assert(std::endian::native == std::endian::little, "the first code of a pair must be in the low half of a word");
 
-/// Two codes, each in half a word.
+/// Two codes per 64-bit word, one in each half.
 using Pairs = hn::Repartition<std::uint64_t, Floats>;
 using PairBytes = hn::Rebind<std::uint8_t, Pairs>;
 
-/// Puts a register of codes below 16 to place `i`, which is even, of those from `to` on.
+/// Stores a register of codes below 16 at the even index `i`.
 HWY_INLINE void store_nibbles(hn::Vec<Words> codes, std::byte* to, std::size_t i) {
   const PairBytes d8;
   const auto pairs = hn::BitCast(Pairs(), codes);
@@ -43,7 +43,7 @@ HWY_INLINE void store_nibbles(hn::Vec<Words> codes, std::byte* to, std::size_t i
   hn::StoreU(bytes, d8, reinterpret_cast<std::uint8_t*>(to + i / 2));
 }
 
-/// The other way round.
+/// Loads a register of codes from the even index `i`.
 HWY_INLINE hn::Vec<Integers> load_nibbles(const std::byte* from, std::size_t i) {
   const hn::Rebind<std::uint32_t, Pairs> d32;
   const auto bytes = hn::LoadU(PairBytes(), reinterpret_cast<const std::uint8_t*>(from + i / 2));

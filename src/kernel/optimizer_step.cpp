@@ -1,4 +1,4 @@
-// The steps in vector registers, for each target. What is left at the end goes through the same code, one at a time.
+// Optimizer steps for each target. The tail uses the same code with one-element vectors.
 #include "kernel/optimizer_step.hpp"
 
 #include "kernel/versions.hpp"
@@ -19,7 +19,7 @@ struct SgdArrays {
   T* momentum;
 };
 
-/// Steps from `i` on while a whole vector of D is left; returns where it stopped.
+/// Steps full vectors of D starting at `i`. Returns the index of the first element not stepped.
 template <bool kMomentum, class D, class T = hn::TFromD<D>>
 HWY_INLINE std::size_t sgd_vectors(D d, const SgdArrays<T>& a, std::size_t i, std::size_t count, const SgdStep& step) {
   const auto scale = hn::Set(d, static_cast<T>(step.scale));
@@ -100,7 +100,7 @@ HWY_INLINE std::size_t adam_vectors(D d, const AdamArrays<T>& a, std::size_t i, 
     hn::StoreU(v, d, a.second + i);
     if constexpr (kLargest) {
       const auto before = hn::LoadU(d, a.largest + i);
-      v = hn::IfThenElse(hn::Lt(v, before), before, v);  // a NaN stays, unlike with Max
+      v = hn::IfThenElse(hn::Lt(v, before), before, v);  // propagates NaN, unlike Max
       hn::StoreU(v, d, a.largest + i);
     }
     const auto divisor = hn::Add(hn::Mul(hn::Sqrt(v), second_scale), eps);

@@ -1,4 +1,4 @@
-// One step of an optimizer over flat arrays: parameters, gradients and state are passed over once.
+// Optimizer steps over flat arrays, in one pass over parameters, gradients and state.
 #pragma once
 
 #include <cstddef>
@@ -9,7 +9,7 @@
 
 namespace hookline::kernel {
 
-/// Gradients are multiplied by `scale` first, whose sign is turned to maximise.
+/// Coefficients of an SGD step. `scale` multiplies the gradients; negative to maximize.
 struct SgdStep {
   double scale = 1;
   double lr = 0;
@@ -17,26 +17,28 @@ struct SgdStep {
   double dampening = 0;
   double weight_decay = 0;
   bool nesterov = false;
-  bool first = false;  ///< the momentum's array holds nothing yet
+  bool first = false;  ///< the momentum buffer is not initialized yet
 };
 
-/// Of float32 or float64 arrays of `count` elements, computed in that type without fused operations: every target gives
-/// the same bits. `momentum` is null where there is none. Arrays do not overlap; they are aligned to their elements.
+/// Steps float32 or float64 arrays of `count` elements. Computes in that type without fused multiply-add; results are
+/// bitwise identical on all targets. `momentum` may be null. Arrays must not overlap and must be aligned to their
+/// elements.
 void sgd_step(DType dtype, std::byte* parameters, const std::byte* gradients, std::byte* momentum, std::size_t count,
               const SgdStep& step, Target target = best_target());
 
+/// Coefficients of an Adam or AdamW step.
 struct AdamStep {
   double scale = 1;
   double beta1 = 0;
   double beta2 = 0;
   double eps = 0;
   double weight_decay = 0;  ///< added to the gradient
-  double shrink = 1;        ///< what parameters are multiplied by before, for decay that is decoupled
-  double step_size = 0;     ///< the rate over the first moment's bias correction
-  double second_scale = 1;  ///< one over the root of the second moment's
+  double shrink = 1;        ///< factor of the parameters for decoupled weight decay
+  double step_size = 0;     ///< learning rate / bias correction of exp_avg
+  double second_scale = 1;  ///< 1 / sqrt(bias correction of exp_avg_sq)
 };
 
-/// The same; `largest` is the largest second moment so far, or null.
+/// As above for Adam. `max_exp_avg_sq` is null without amsgrad.
 void adam_step(DType dtype, std::byte* parameters, const std::byte* gradients, std::byte* first, std::byte* second,
                std::byte* largest, std::size_t count, const AdamStep& step, Target target = best_target());
 

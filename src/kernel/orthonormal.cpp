@@ -1,4 +1,4 @@
-// Gram-Schmidt for each target: sixteen sums for a product, whatever the width of the processor's registers.
+// Gram-Schmidt for each target. Dot products use sixteen partial sums on all targets.
 #include "kernel/orthonormal.hpp"
 
 #include <algorithm>
@@ -14,8 +14,8 @@ HWY_BEFORE_NAMESPACE();
 namespace hookline::kernel::HWY_NAMESPACE {
 
 inline constexpr std::size_t kSums = 16;
-// What float32 factors leave of a column that the others span is larger than this; what double precision leaves of one
-// that is exactly their sum is smaller.
+// Separates float32 rounding noise (larger) from the double-precision remainder of an exact linear combination
+// (smaller).
 inline constexpr double kNothing = 1e-9;
 
 HWY_INLINE double dot(const double* a, const double* b, std::size_t count) {

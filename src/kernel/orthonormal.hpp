@@ -1,4 +1,4 @@
-// Gram-Schmidt, a column at a time.
+// Gram-Schmidt orthonormalization.
 #pragma once
 
 #include <cstddef>
@@ -7,12 +7,12 @@
 
 namespace hookline::kernel {
 
+/// The outcome of orthonormalizing a column.
 enum class Column { good, vanished, not_finite };
 
-/// Takes what columns 0 to k - 1 have of column k out of it, and divides it by its norm plus epsilon. The columns have
-/// `rows` elements each and lie one behind the other; those before have been through this. In double precision, with
-/// the same bits on every target. Where nothing but rounding would be left the column becomes zero; one that is not
-/// finite is left as it comes.
+/// Orthogonalizes column k against columns 0 to k - 1, which must be orthonormal, and divides it by its norm plus
+/// epsilon. Columns have `rows` elements each and are contiguous. Results are bitwise identical on all targets. Sets a
+/// linearly dependent column to zero; does not change a column that is not finite.
 Column orthonormalise(double* columns, std::size_t rows, std::size_t k, double epsilon, Target target = best_target());
 
 }  // namespace hookline::kernel

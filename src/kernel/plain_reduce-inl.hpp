@@ -1,4 +1,4 @@
-// The reduction as plain loops: every dtype, one element at a time, for the compiler to vectorise for each target.
+// Reductions as scalar loops over any dtype, auto-vectorized for each target.
 #if defined(HOOKLINE_PLAIN_REDUCE_INL) == defined(HWY_TARGET_TOGGLE)
 #ifdef HOOKLINE_PLAIN_REDUCE_INL
 #undef HOOKLINE_PLAIN_REDUCE_INL
@@ -25,11 +25,11 @@ using Kind = ReduceOp::Kind;
 template <class T>
 inline constexpr bool kIsHalf = std::is_same_v<T, Float16> || std::is_same_v<T, BFloat16>;
 
-/// What elements of T are computed in.
+/// The accumulation type of T.
 template <class T>
 using Wide = std::conditional_t<kIsHalf<T>, float, std::conditional_t<std::is_same_v<T, bool>, std::uint8_t, T>>;
 
-/// What elements of T are read and written as: a bool from elsewhere may hold any byte.
+/// The storage type of T. A foreign bool may hold any byte value.
 template <class T>
 using Stored = std::conditional_t<std::is_same_v<T, bool>, std::uint8_t, T>;
 
@@ -39,7 +39,7 @@ HWY_INLINE Wide<T> widen(Stored<T> value) {
   else return static_cast<Wide<T>>(value);
 }
 
-/// The element as it enters a sum. Multiplying by 1 changes no bit that is left once a NaN result has lost its payload.
+/// Returns the scaled addend. A factor of 1 preserves all bits, except NaN payloads, which results drop anyway.
 template <class T>
 HWY_INLINE Wide<T> scaled(Stored<T> value, [[maybe_unused]] Wide<T> factor) {
   if constexpr (std::is_floating_point_v<Wide<T>>) return widen<T>(value) * factor;
@@ -55,7 +55,7 @@ HWY_INLINE W combine(W a, W b) {
   } else if constexpr (std::is_floating_point_v<W>) {
     return K == Kind::sum ? a + b : a * b;
   } else {
-    // Unsigned, and no narrower than int: shorter types would be promoted to a signed int, which must not overflow.
+    // At least unsigned int: narrower types would be promoted to int, whose overflow is undefined.
     using U = std::conditional_t<(sizeof(W) < sizeof(unsigned)), unsigned, std::make_unsigned_t<W>>;
     const U x = static_cast<U>(a), y = static_cast<U>(b);
     return static_cast<W>(K == Kind::sum       ? x + y
@@ -66,11 +66,11 @@ HWY_INLINE W combine(W a, W b) {
   }
 }
 
-/// The quotient of a sum and the number of ranks.
+/// Divides a sum by the number of ranks.
 template <class W>
 HWY_INLINE W divide(W sum, double divisor) {
   if constexpr (std::is_integral_v<W> && sizeof(W) < 8) {
-    // In double the quotient of two 32-bit integers is never rounded up to the next integer.
+    // The double quotient of two 32-bit integers never rounds up to the next integer.
     return static_cast<W>(static_cast<double>(sum) / divisor);
   } else {
     return sum / static_cast<W>(divisor);
@@ -84,8 +84,8 @@ HWY_INLINE Stored<T> narrow_plain(Wide<T> value) {
   return static_cast<Stored<T>>(value);
 }
 
-/// Reduces the elements from `begin` to `end`. The loops over a block have a constant length, so that the compiler
-/// makes vectors of them and nothing else; the last block is staged in a full one.
+/// Reduces the elements from `begin` to `end` in blocks of constant length, which the compiler vectorizes. The tail is
+/// staged in a full block.
 template <class T, Kind K>
 HWY_NOINLINE void reduce_plain(const ReduceCall& call, std::size_t begin, std::size_t end) {
   using W = Wide<T>;
@@ -97,7 +97,7 @@ HWY_NOINLINE void reduce_plain(const ReduceCall& call, std::size_t begin, std::s
     const std::size_t count = end - i < kBlock ? end - i : kBlock;
     for (std::size_t s = 0; s < call.source_count; ++s) {
       const auto* source = reinterpret_cast<const Stored<T>*>(call.sources[s]) + i;
-      // What came in a message may lie anywhere.
+      // Sources in messages may be misaligned.
       if (count < kBlock || reinterpret_cast<std::uintptr_t>(source) % alignof(Stored<T>) != 0) {
         __builtin_memcpy(staged, source, count * sizeof(T));
         source = staged;

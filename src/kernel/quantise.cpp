@@ -1,4 +1,4 @@
-// Quantising, for each target: block by block, first its range, then its codes from the cache.
+// Quantization for each target: per block a range pass, then a coding pass from the cache.
 #include "kernel/quantise.hpp"
 
 #include "kernel/quantise_call.hpp"
@@ -14,10 +14,10 @@
 HWY_BEFORE_NAMESPACE();
 namespace hookline::kernel::HWY_NAMESPACE {
 
-/// Adding it to a number of less than 22 bits rounds that to nearest even and leaves it in the lowest bits.
+/// Adding this to a number of less than 22 bits rounds it to nearest even, with the integer in the low mantissa bits.
 inline constexpr float kRounder = 0x1.8p23f;
 
-/// A number above -0.5 and below 0.5 for each of the elements from `place` on.
+/// Returns uniform random numbers in (-0.5, 0.5) for consecutive elements from `index`.
 HWY_INLINE FloatVector draw(std::uint32_t place, const Draws& draws) {
   const Words dw;
   auto x = hn::Add(hn::Iota(dw, place), hn::Set(dw, draws.key));
@@ -29,7 +29,7 @@ HWY_INLINE FloatVector draw(std::uint32_t place, const Draws& draws) {
   return hn::Add(hn::Sub(one_to_two, hn::Set(Floats(), 1.5f)), hn::Set(Floats(), 0x1p-24f));
 }
 
-/// The codes of kGroup values; with kError what they lose is put in the values' place.
+/// Quantizes kGroup values; with kError also writes the quantization residuals.
 template <int kBits, bool kAffine, bool kStochastic, bool kError>
 HWY_INLINE void quantise_group(const float* values, float* error, std::byte* codes, const BlockScale& block,
                                std::uint32_t place, const Draws& draws) {
@@ -50,11 +50,11 @@ HWY_INLINE void quantise_group(const float* values, float* error, std::byte* cod
     }
     const FloatVector moved = hn::Add(code, rounder);
     const auto bits = hn::And(hn::BitCast(Words(), moved), hn::Set(Words(), 0xffu));
-    // Straight to memory: what is stored in parts and loaded as a whole again waits until the parts are written.
+    // Stores codes directly: a staged store and wider reload would stall on store forwarding.
     if constexpr (kBits == 8) hn::StoreU(hn::TruncateTo(d8, bits), d8, reinterpret_cast<std::uint8_t*>(codes + i));
     else store_nibbles(bits, codes, i);
     if constexpr (kError) {
-      const FloatVector number = hn::Sub(moved, rounder);  // symmetric: without the middle
+      const FloatVector number = hn::Sub(moved, rounder);  // symmetric: relative to the zero point
       const FloatVector decoded = hn::Mul(kAffine ? hn::Sub(number, zero) : number, scale);
       hn::StoreU(hn::Sub(value, decoded), d, error + i);
     }

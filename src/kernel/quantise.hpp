@@ -1,4 +1,4 @@
-// Values as integers of 8 or 4 bits with a scale for each block, and back.
+// Blockwise quantization of float32 values to 8-bit or 4-bit integers, and dequantization.
 #pragma once
 
 #include <cstddef>
@@ -9,19 +9,19 @@
 
 namespace hookline::kernel {
 
-/// How values become integers. A value is (code - zero) * scale, computed in float32, with the scale of its block.
+/// The quantization format. A decoded value is (code - zero_point) * scale of its block, computed in float32.
 ///
-/// Symmetric: zero is 2^(bits-1), the scale is the block's greatest magnitude by 2^(bits-1) - 1. Otherwise the codes
-/// from 0 to 2^bits - 1 are spread from the least value to the greatest, and rounding to nearest moves zero to the
-/// nearest code where the block has numbers of both signs, so that 0 stays 0. A scale is at least the least normal
-/// float. A block with a NaN or an infinity has the scale NaN and codes 0.
+/// Symmetric: zero_point is 2^(bits-1), and scale is the maximum magnitude of the block / (2^(bits-1) - 1). Affine:
+/// codes 0 to 2^bits - 1 cover the range from minimum to maximum; when rounding to nearest, zero_point is an integer if
+/// the block has both signs, so that 0 stays exact. The scale is at least the smallest normal float. A block with NaN
+/// or infinity has scale NaN and codes 0.
 ///
-/// In memory: for each block its scale and, unless symmetric, its zero, as floats; then for each block its codes, from
-/// a whole byte on, of two codes of 4 bits the first in the lower half.
+/// Layout: scale and, if affine, zero_point of each block as floats; then the codes of each block, starting on a byte
+/// boundary, two 4-bit codes per byte with the first in the low nibble.
 struct Quantisation {
   int bits = 8;
   bool symmetric = false;
-  std::size_t block = 0;  ///< 0: all values are one
+  std::size_t block = 0;  ///< values per block; 0: all values
 
   constexpr std::size_t block_of(std::size_t count) const { return block && block < count ? block : count; }
   constexpr std::size_t blocks(std::size_t count) const { return count == 0 ? 0 : (count - 1) / block_of(count) + 1; }
@@ -34,20 +34,21 @@ struct Quantisation {
   }
 };
 
-/// Writes bytes(count) bytes. Rounds to nearest even, or with `draws` up or down by chance. With `error`, quantises
-/// values + error and puts what of the sum was lost in its place, 0 where it was no number. No two arrays overlap.
+/// Quantizes `count` values into bytes(count) bytes. Rounds to nearest even, or stochastically if `rng` is given. With
+/// `residual`, quantizes values + residual and replaces each residual by the quantization error, or by 0 if that is not
+/// finite. Arrays must not overlap.
 void quantise(const Quantisation& how, const float* values, float* error, std::byte* to, std::size_t count,
               const Draws* draws = nullptr, Target target = best_target());
 
-/// Reads bytes(count) bytes, whatever they are.
+/// Dequantizes bytes(count) bytes with any contents.
 void dequantise(const Quantisation& how, const std::byte* from, float* to, std::size_t count,
                 Stores stores = Stores::automatic, Target target = best_target());
 
-/// The same, added to the floats. A sum that is no number is the canonical NaN.
+/// Dequantizes and adds to `to`. NaN sums become the canonical NaN.
 void dequantise_add(const Quantisation& how, const std::byte* from, float* to, std::size_t count,
                     Target target = best_target());
 
-/// What two of them hold, added and multiplied by the factor, in one pass. What is no number is the canonical NaN.
+/// Writes (first + second) * factor in one pass. NaN results become the canonical NaN.
 void dequantise_two(const Quantisation& how, const std::byte* first, const std::byte* second, float factor, float* to,
                     std::size_t count, Stores stores = Stores::automatic, Target target = best_target());
 

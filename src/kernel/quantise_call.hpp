@@ -1,4 +1,4 @@
-// What the code of every target is told about a quantisation.
+// QuantizeCall and DequantizeCall: arguments passed to the code of each target.
 #pragma once
 
 #include <cstddef>
@@ -25,9 +25,9 @@ struct DequantiseCall {
   std::size_t count;
   bool add = false;
   bool stream = false;
-  const std::byte* second_scales = nullptr;  // another message, whose values are added to those of the first
+  const std::byte* second_scales = nullptr;  // of a second array, added to the first
   const std::byte* second_codes = nullptr;
-  float factor = 1;  // of their sum
+  float factor = 1;  // applied to the sum
 };
 
 }  // namespace hookline::kernel

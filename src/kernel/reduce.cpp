@@ -1,4 +1,4 @@
-// Chooses the loop for a reduction: by dtype, by what is done to the elements, and by the processor.
+// Dispatch of reductions by dtype, operation and target.
 #include "kernel/reduce.hpp"
 
 #include <algorithm>
@@ -48,7 +48,7 @@ void reduce_type(const ReduceCall& call, std::size_t begin, std::size_t end) {
   }
 }
 
-// Not visit_dtype: its instances would be shared between targets, and the linker would keep any one of them.
+// Not visit_dtype: its instantiations would be shared between targets, and the linker would keep only one.
 void reduce_range(DType dtype, const ReduceCall& call, std::size_t begin, std::size_t end) {
   switch (dtype) {
     case DType::f64: return reduce_type<double>(call, begin, end);
@@ -73,7 +73,7 @@ namespace {
 
 using Kind = ReduceOp::Kind;
 
-// Avg and premul_sum are sums; on bool, every op is one of the three on bits.
+// Maps avg and premul_sum to sum, and ops on bool to bitwise ops.
 Kind plain_kind(Kind kind, DType dtype) {
   if (kind == Kind::avg || kind == Kind::premul_sum) kind = Kind::sum;
   if (dtype != DType::boolean) return kind;
@@ -82,8 +82,7 @@ Kind plain_kind(Kind kind, DType dtype) {
   return kind;
 }
 
-// Multiplying by the inverse of a power of two is exact, so it gives the same bits as the slower division. Plain loops
-// divide all the same.
+// Multiplying by the inverse of a power of two is exact, so it equals the slower division. Plain loops always divide.
 Finish finish_of(ReduceOp op, std::size_t ranks) {
   if (op.kind() != Kind::avg || ranks == 1) return Finish::nothing;
   return std::has_single_bit(ranks) ? Finish::multiply : Finish::divide;

@@ -1,4 +1,4 @@
-// One call of the reduction as the code of every target gets it.
+// ReduceCall: the arguments of a reduction, passed to the code of each target.
 #pragma once
 
 #include <cstddef>
@@ -8,9 +8,10 @@
 
 namespace hookline::kernel {
 
+/// The operation on the result.
 enum class Finish : std::uint8_t { nothing, multiply, divide };
 
-/// Kind is sum, product, min, max, band, bor or bxor; avg and premul_sum are a sum with something before or after it.
+/// `kind` is never avg or premul_sum: they are sums with a divisor or a factor.
 struct ReduceCall {
   const std::byte* const* sources;
   std::size_t source_count;
@@ -18,7 +19,7 @@ struct ReduceCall {
   std::size_t destination_count;
   ReduceOp::Kind kind;
   bool premultiply;
-  bool stream;  // write around the caches
+  bool stream;  // use streaming stores
   Finish finish;
   double factor;   // of every source
   double divisor;  // of the result

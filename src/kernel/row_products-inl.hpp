@@ -1,4 +1,4 @@
-// P = M Q, with or without error feedback, for each target: some rows and columns of Q at a time.
+// P = M Q with optional error feedback for each target, in tiles of a few rows and columns of Q.
 #if defined(HOOKLINE_ROW_PRODUCTS_INL) == defined(HWY_TARGET_TOGGLE)
 #ifdef HOOKLINE_ROW_PRODUCTS_INL
 #undef HOOKLINE_ROW_PRODUCTS_INL
@@ -12,7 +12,7 @@
 HWY_BEFORE_NAMESPACE();
 namespace hookline::kernel::HWY_NAMESPACE {
 
-inline constexpr std::size_t kSums = 16;  // of each product along a row
+inline constexpr std::size_t kSums = 16;  // partial sums per dot product along a row
 inline constexpr std::size_t kParts = kSums / kLanes;
 inline constexpr std::size_t kUnrolledRank = 4;
 
@@ -20,13 +20,13 @@ enum class Feedback : std::uint8_t { none, errors, errors_of_products };
 
 HWY_INLINE FloatVector load(const float* from) { return hn::LoadU(Floats(), from); }
 
-/// Fetches what will be needed soon into the second-level cache: the rows of a block are some pages, and processors
-/// stop looking ahead at the end of a page. The first level may have no room for rows that lie whole pages apart.
+/// Prefetches into the L2 cache. Rows span several pages, and hardware prefetchers stop at page boundaries; L1 may lack
+/// the associativity for rows that are whole pages apart.
 HWY_INLINE void fetch(const float* from) { __builtin_prefetch(from, 0, 2); }
 
 HWY_INLINE float finite_or_zero(float value) { return __builtin_isfinite(value) ? value : 0.0f; }
 
-/// One element of P Q^T.
+/// Returns one element of P Q^T.
 HWY_INLINE float product_at(const LowRankShape& shape, const float* p, const float* q, std::size_t row,
                             std::size_t column) {
   float sum = p[row] * q[column];
@@ -40,7 +40,8 @@ HWY_INLINE FloatVector fed_back(FloatVector gradients, FloatVector m, FloatVecto
   return hn::Add(gradients, finite_or_zero(errors));
 }
 
-/// Rows `row` to `row` + R - 1 of M with K columns of Q from `first` on. Feedback to products needs K to be the rank.
+/// Multiplies rows `row` to `row` + R - 1 of M with K columns of Q starting with `first`. Recomputing the residual from
+/// the factors requires K to be the rank.
 template <std::size_t K, std::size_t R, Feedback F>
 HWY_INLINE void rows_times_q(const LowRankCall& call, std::size_t row, std::size_t first) {
   const LowRankShape& s = call.shape;
@@ -115,7 +116,7 @@ HWY_INLINE void rows_times_q(const LowRankCall& call, std::size_t row, std::size
   }
 }
 
-/// The error feedback of one row alone, for ranks that are not unrolled.
+/// Applies error feedback to one row, for ranks that are not unrolled.
 HWY_INLINE void feed_back_row(const LowRankCall& call, std::size_t row) {
   const LowRankShape& s = call.shape;
   float* const m = call.m + row * s.columns;
@@ -135,7 +136,7 @@ HWY_INLINE void feed_back_row(const LowRankCall& call, std::size_t row) {
   }
 }
 
-/// As many as leave the sums in registers.
+/// The number of rows per tile that keeps the sums in registers.
 template <std::size_t K>
 inline constexpr std::size_t kRowsAtOnce = [] {
   constexpr std::size_t kRegisters = kLanes == 16 ? 16 : 8;
@@ -161,7 +162,7 @@ HWY_INLINE void some_times_q(const LowRankCall& call, std::size_t begin, std::si
   }
 }
 
-/// Ranks that are not unrolled go over a few rows several times, while these are in the cache.
+/// For ranks that are not unrolled: passes over a few cached rows several times.
 template <Feedback F>
 HWY_INLINE void in_blocks_times_q(const LowRankCall& call) {
   constexpr std::size_t kRows = 4;

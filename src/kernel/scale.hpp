@@ -1,4 +1,4 @@
-// Multiplies an array by a number.
+// Multiplication of an array by a factor.
 #pragma once
 
 #include <array>
@@ -8,8 +8,7 @@
 
 namespace hookline::kernel {
 
-/// A sum of one addend with a factor is what reduce calls it; floating-point dtypes, computed and written as there. The
-/// two arrays may be the same.
+/// Scales a floating-point array, as a premul_sum reduction of one source. The two arrays may be equal.
 inline void scale(DType dtype, const std::byte* from, std::byte* to, std::size_t count, double factor,
                   Stores stores = Stores::automatic, Target target = best_target()) {
   const std::array<const std::byte*, 1> sources = {from};

@@ -1,4 +1,4 @@
-// The squared norm: sixteen sums in double precision, whatever the width of the processor's registers.
+// Squared norm for each target: sixteen partial sums in double precision on all targets.
 #include <cstddef>
 #include <cstdint>
 #include <type_traits>
@@ -45,7 +45,7 @@ HWY_NOINLINE double sum_of_squares(const std::byte* data, std::size_t count) {
   return sums[0];
 }
 
-// Not visit_dtype: its instances would be shared between targets, and the linker would keep any one of them.
+// Not visit_dtype: its instantiations would be shared between targets, and the linker would keep only one.
 double sum_of_squares_of(DType dtype, const std::byte* data, std::size_t count) {
   switch (dtype) {
     case DType::f64: return sum_of_squares<double>(data, count);

@@ -1,4 +1,4 @@
-// The squared norm of an array.
+// Squared norm of an array.
 #pragma once
 
 #include <cstddef>
@@ -9,7 +9,8 @@
 
 namespace hookline::kernel {
 
-/// The sum of the squares of `count` elements. The target must be among supported_targets(); all give the same bits.
+/// Returns the sum of squares of `count` elements. The target must be among supported_targets(); results are bitwise
+/// identical on all targets.
 double sum_of_squares(DType dtype, const std::byte* data, std::size_t count, Target target = best_target());
 
 }  // namespace hookline::kernel

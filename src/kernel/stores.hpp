@@ -1,4 +1,4 @@
-// How kernels write their results.
+// StoreMode: cached or streaming (non-temporal) stores.
 #pragma once
 
 #include <cstddef>
@@ -6,15 +6,15 @@
 
 namespace hookline::kernel {
 
-/// Streaming goes around the caches: it saves reading a destination's lines before they are overwritten, and costs
-/// whoever reads them next. Automatic streams where one call writes kStreamFrom bytes or more; a caller that cuts a
-/// large range into pieces knows better and says so.
+/// Streaming stores bypass the caches: they avoid reading destination lines before overwriting them, but the next read
+/// of the result misses the cache. `automatic` streams if one call writes at least kStreamFrom bytes; callers that
+/// split a large range should choose explicitly.
 enum class Stores : std::uint8_t { automatic, cached, streaming };
 
-/// From about here on, streaming measured faster and the caches would not keep the result anyway.
+/// The size from which streaming measured faster, and beyond which caches would not keep the result.
 inline constexpr std::size_t kStreamFrom = std::size_t{4} << 20;
 
-/// Whether a call that writes so many bytes is to stream them.
+/// True if a call that writes `bytes` bytes should stream.
 constexpr bool streams(Stores stores, std::size_t bytes) {
   return stores == Stores::streaming || (stores == Stores::automatic && bytes >= kStreamFrom);
 }

@@ -1,4 +1,4 @@
-// Asks the processor what it can run.
+// Detection of the supported targets.
 #include "kernel/target.hpp"
 
 #include <array>
@@ -15,14 +15,14 @@ namespace {
 constexpr std::array kAll = {Target::baseline, Target::avx2, Target::avx512};
 
 #if defined(__x86_64__)
-// clang 14 does not know the name of this feature.
+// clang 14 does not support the feature name "f16c".
 bool has_f16c() noexcept {
   unsigned a = 0, b = 0, c = 0, d = 0;
   return __get_cpuid(1, &a, &b, &c, &d) && (c & bit_F16C);
 }
 #endif
 
-// All that Highway's target of that name lets the compiler use.
+// Checks all features that Highway's targets enable.
 std::size_t count_supported() noexcept {
 #if defined(__x86_64__)
   const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("bmi") &&

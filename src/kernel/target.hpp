@@ -1,4 +1,4 @@
-// The instruction sets that the kernels are compiled for, and which of them this processor can run.
+// Instruction sets that the kernels are compiled for.
 #pragma once
 
 #include <cstddef>
@@ -7,10 +7,10 @@
 
 namespace hookline::kernel {
 
-/// Memory is the limit, so three widths will do: what the compiler may assume anyway, 256 bits and 512 bits.
+/// The compiler's default target, 256-bit and 512-bit vectors. Kernels are memory-bound, so finer targets do not pay.
 enum class Target : std::size_t { baseline, avx2, avx512 };
 
-/// The targets that this processor can run, the best one last. On processors other than x86 the baseline alone.
+/// Returns the targets that this processor supports, in ascending order. Only the baseline on non-x86 processors.
 std::span<const Target> supported_targets() noexcept;
 
 inline Target best_target() noexcept { return supported_targets().back(); }

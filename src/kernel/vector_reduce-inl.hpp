@@ -1,4 +1,4 @@
-// The reduction of floating-point arrays in vector registers, for targets that have them.
+// Vectorized floating-point reductions.
 #if defined(HOOKLINE_VECTOR_REDUCE_INL) == defined(HWY_TARGET_TOGGLE)
 #ifdef HOOKLINE_VECTOR_REDUCE_INL
 #undef HOOKLINE_VECTOR_REDUCE_INL
@@ -19,7 +19,7 @@ using Vector = hn::Vec<Tag<T>>;
 template <class T>
 inline constexpr std::size_t kLanesOf = hn::MaxLanes(Tag<T>());
 
-/// Loads R registers' worth of consecutive elements. The order of bf16 among a pair of registers is even, odd.
+/// Loads R registers of consecutive elements. bf16 elements are deinterleaved: even, then odd, per register pair.
 template <class T, int R>
 HWY_INLINE void load(const T* from, Vector<T> (&v)[R]) {
   const Tag<T> d;
@@ -41,7 +41,7 @@ HWY_INLINE void load(const T* from, Vector<T> (&v)[R]) {
   }
 }
 
-/// Rounds R registers to T once, so that they can be stored to several destinations; see store.
+/// Rounds R registers to T once, before they are stored to several destinations.
 template <class T, int R>
 HWY_INLINE void narrow(Vector<T> (&v)[R]) {
   if constexpr (std::is_same_v<T, BFloat16>) {
@@ -85,9 +85,8 @@ HWY_INLINE V combine_vectors(V a, V b) {
   }
 }
 
-/// Reduces whole blocks of R registers from `begin` on and returns where fewer elements are left than a block has; with
-/// kToEnd also those, staged in a whole block. N is the number of sources and of destinations where it is known when
-/// compiling, otherwise 0.
+/// Reduces full blocks of R registers from `begin` and returns the first index not reduced. With kToEnd also reduces
+/// the tail, staged in a full block. N is the compile-time number of sources and destinations, or 0.
 template <class T, Kind K, int R, int N, bool kStream, bool kToEnd>
 HWY_INLINE std::size_t reduce_blocks(const ReduceCall& call, std::size_t begin, std::size_t end) {
   using W = Wide<T>;
@@ -142,7 +141,7 @@ template <class T, Kind K>
 HWY_NOINLINE void reduce_vectors(const ReduceCall& call, std::size_t begin, std::size_t end) {
   constexpr int kRegisters = 4;
   if (call.stream) {
-    // Up to the first whole line of the destinations; they are all aligned alike.
+    // Reduces up to the first cache-line boundary; all destinations have the same offset.
     const std::size_t offset = reinterpret_cast<std::uintptr_t>(call.destinations[0]) % 64;
     const std::size_t first = (64 - offset) % 64 / sizeof(T);
     begin = reduce_to_end<T, K>(call, begin, first < end ? first : end);

@@ -1,6 +1,6 @@
-// What a kernel's source includes before hwy/foreach_target.h: the targets to compile for, and how to name the results.
+// Target selection and dispatch; kernel sources include this before hwy/foreach_target.h.
 //
-// Highway is used as headers only. Its own dispatcher is in a shared library that a wheel could not rely on.
+// Highway is used header-only: its own dispatcher needs a shared library, which wheels cannot rely on.
 #pragma once
 
 #define HWY_DISABLED_TARGETS (HWY_SSSE3 | HWY_SSE4 | HWY_AVX3_DL | HWY_SVE | HWY_SVE2 | HWY_SVE_256 | HWY_SVE2_128)
@@ -30,6 +30,6 @@ F* version(Target target, F* baseline, F* avx2, F* avx512) {
 
 }  // namespace hookline::kernel
 
-/// The version for a target of a function of HWY_NAMESPACE.
+/// Selects the variant of a HWY_NAMESPACE function for a target.
 #define HOOKLINE_VERSION(target, function) \
   version(target, &HWY_STATIC_DISPATCH(function), &HOOKLINE_AVX2(function), &HOOKLINE_AVX512(function))
