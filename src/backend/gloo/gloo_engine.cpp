@@ -243,7 +243,10 @@ std::shared_ptr<Engine> make(const EngineSetting& setting) {
     const NoSigpipe guard;  // the device's thread takes it over
     device = ::gloo::transport::tcp::CreateDevice(attributes);
   } catch (const std::exception& e) {
-    throw ResourceError(fmt::format("gloo cannot use the address {}: {}", attributes.hostname, e.what()));
+    throw ResourceError(
+        fmt::format("gloo cannot use the address {}: {}; see whether this host has it, and a free port "
+                    "(net.ipv4.ip_local_port_range)",
+                    attributes.hostname, e.what()));
   }
   return std::make_shared<GlooEngine>(device, setting.store, setting.rank, setting.size, time_left(deadline));
 }
