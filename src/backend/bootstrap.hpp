@@ -6,6 +6,7 @@
 //   - init_process_group: a pidfd of each process on the same host. Each rank leaves its pid and start time in the
 //   store
 //     before anything else, and opens the pidfds of the others once it has to wait;
+//   - init_process_group under hookline run: the launcher's list of ranks that have ended, for ranks that never came;
 //   - both: what another rank left in the store under "failed". The first rank that learns of a death writes it there,
 //     for ranks on other hosts, and so that all ranks name the same rank. A rank that gives up for another reason
 //     writes that.
@@ -62,8 +63,9 @@ struct BootstrapOptions {
   std::shared_ptr<Store> place;  ///< for this group alone; null: deaths are not published
   /// Returns the dead global ranks that a parent group knows of; null: processes are watched through `place`.
   std::function<std::vector<int>()> dead = nullptr;
-  int store_rank = -1;                    ///< the global rank whose process serves the store; -1: none does
-  std::function<void()> clean = nullptr;  ///< removes other keys, on the last rank whose group is made
+  std::function<std::vector<int>()> ended = nullptr;  ///< returns the ranks whose end the launcher has seen
+  int store_rank = -1;                                ///< the global rank whose process serves the store; -1: none does
+  std::function<void()> clean = nullptr;              ///< removes other keys, on the last rank whose group is made
 };
 
 /// One attempt of this thread at making a group. It is the current one while it lives.
@@ -104,7 +106,8 @@ class Bootstrap {
   std::vector<int> find_dead(Milliseconds wait) const;
   void look(bool at_store, Milliseconds wait = Milliseconds(0));
   void look_at_failed();
-  [[noreturn]] void lose(const std::vector<int>& dead);
+  void look_at_ended();
+  [[noreturn]] void lose(const std::vector<int>& dead, const std::string& text = "");
   void publish(const std::exception_ptr& error);
   [[noreturn]] void decide(const std::string& failed);
   std::exception_ptr explain(const std::exception_ptr& error);
@@ -119,6 +122,7 @@ class Bootstrap {
   Clock::time_point next_store_look_;
   std::string host_;
   std::vector<Process> processes_;
+  std::vector<int> announced_;  ///< ranks whose process was read from the store, on all hosts
   std::int64_t known_ = 0;      ///< processes that were read from the store, on all hosts
   std::exception_ptr decided_;  ///< what this rank threw because a rank is dead or has failed
 };

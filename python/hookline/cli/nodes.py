@@ -25,6 +25,7 @@ from .control import (
     is_sent_by,
     printable,
 )
+from .private_store import ENDED_RANKS
 
 PREFIX = "hookline.run"
 BEAT = 0.5  # seconds from one sign of life of a node to the next
@@ -160,6 +161,12 @@ class Nodes:
         end = End(self.place.rank, printable(text), code, self._secret.decode())
         with contextlib.suppress(Error):
             self._store.compare_set("end", b"", encode(end))
+
+    def tell_ended(self, rank: int) -> None:
+        """Tells ranks that wait for this one in init_process_group that it has ended with exit code 0."""
+        if not self._is_store_lost:
+            with contextlib.suppress(Error):
+                self._store.underlying_store.append(ENDED_RANKS, f" {rank}")
 
     def _open(self) -> TCPStore:
         place = self.place

@@ -9,6 +9,10 @@ import tempfile
 from pathlib import Path
 from types import TracebackType
 
+from .. import Error, FileStore
+
+ENDED_RANKS = "hookline/ended"  # also in src/group/init.cpp
+
 
 def places_in_memory() -> list[str]:
     """Where the directory had best be."""
@@ -27,7 +31,7 @@ class PrivateStore:
     """A context manager. Beside it runs guard.py, which cleans up if the launcher is killed before it can do so."""
 
     def __enter__(self) -> "PrivateStore":
-        """Makes the directory; the store's file is for the first rank to make. OSError if the system refuses."""
+        """Makes the directory; its first user makes the store's file. OSError if the system refuses."""
         self._directory = make_directory()
         self.path = os.path.join(self._directory, "store")
         try:
@@ -49,6 +53,11 @@ class PrivateStore:
         self._tell("done")
         with contextlib.suppress(BrokenPipeError):
             self._guard.communicate()
+
+    def tell_ended(self, rank: int) -> None:
+        """Tells ranks that wait for this one in init_process_group that it has ended with exit code 0."""
+        with contextlib.suppress(Error):  # they wait until their timeout
+            FileStore(self.path, timeout=1.0).append(ENDED_RANKS, f" {rank}")
 
     def watch(self, group: int) -> None:
         """Has a process group ended with the launcher, whatever ends that."""

@@ -254,6 +254,12 @@ def launch(command: Sequence[str], ranks: int, token: str, prefix: bool, grace: 
     # The supervisor comes first: from there on no signal ends the launcher before it has cleaned up.
     with Supervisor(grace) as supervisor:
         with PrivateStore() as store, reserved_port() as port:
+
+            def tell(rank: Rank) -> None:
+                if any(other.status is None for other in supervisor.ranks):
+                    store.tell_ended(rank.number)
+
+            supervisor.on_success = tell
             try:
                 for rank in range(ranks):
                     variables = environment(rank, ranks, store.path, token, os.environ, port)
@@ -284,6 +290,7 @@ def launch_node(command: Sequence[str], nodes: Nodes, prefix: bool, grace: float
                 supervisor.end_gently()
 
         supervisor.on_end = tell
+        supervisor.on_success = lambda rank: nodes.tell_ended(rank.number)
         with PrivateStore() as guarded:  # for the guard: the ranks meet at the master
             try:
                 for local_rank in range(nodes.ranks[nodes.place.rank]):

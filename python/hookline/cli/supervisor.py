@@ -26,6 +26,8 @@ class Supervisor:
         self.ended_by: signal.Signals | None = None
         # Called once, when the ranks begin to end because one failed or a signal came; set by whoever wants to know.
         self.on_end: Callable[[], None] = lambda: None
+        # Called for each rank that ended with exit code 0, unless the job is ending.
+        self.on_success: Callable[[Rank], None] = lambda rank: None
         self._grace = grace
         self._kill_at: float | None = None
         self._ending = False
@@ -194,6 +196,10 @@ class Supervisor:
 
     def _judge(self, ended: list[Rank]) -> None:
         """Notes the first failure, and has the other ranks end because of it."""
+        if not self._ending:
+            for rank in ended:
+                if rank.status == 0:
+                    self.on_success(rank)
         failed = [rank for rank in ended if rank.status != 0]
         if not failed or self.first_failure is not None:
             return
