@@ -135,8 +135,9 @@ Bootstrap::Bootstrap(BootstrapOptions options)
   try {
     if (options_.place && !options_.dead && options_.size > 1) announce_process();
   } catch (...) {
+    const std::exception_ptr error = explain(std::current_exception());
     current = outer_;
-    throw;
+    std::rethrow_exception(error);
   }
 }
 
@@ -175,6 +176,7 @@ void Bootstrap::watch(const std::string& process) {
   int rank = -1;
   int pid = 0;
   if (fields.size() != 4 || !read_number(fields[0], rank) || !read_number(fields[2], pid)) return;
+  announced_.push_back(rank);
   if (fields[1] != host_ || pid <= 0 || pid == ::getpid()) return;
   const auto same = [&](const Process& p) { return p.rank == rank; };
   if (std::any_of(processes_.begin(), processes_.end(), same)) return;
@@ -218,6 +220,25 @@ void Bootstrap::look(bool at_store, Milliseconds wait) {
   const std::vector<int> dead = find_dead(wait);
   if (!dead.empty()) lose(dead);
   if (at_store && options_.place) look_at_failed();
+  if (at_store && options_.ended) look_at_ended();
+}
+
+// A rank that came may have made its group and ended well since; pidfds and connections tell of those.
+void Bootstrap::look_at_ended() {
+  std::vector<int> absent;
+  try {
+    absent = options_.ended();
+    if (absent.empty()) return;
+    learn_processes();
+  } catch (const Error&) {
+    return;
+  }
+  std::erase_if(absent,
+                [&](int rank) { return std::find(announced_.begin(), announced_.end(), rank) != announced_.end(); });
+  if (!absent.empty()) {
+    lose(absent, fmt::format("rank {} ended without coming to {}, as the launcher reports; see its output",
+                             fmt::join(absent, ", "), options_.operation));
+  }
 }
 
 void Bootstrap::look_at_failed() {
@@ -233,8 +254,8 @@ void Bootstrap::look_at_failed() {
 
 // The first published failure is the failure of all ranks: a survivor that exits soon looks dead to ranks that poll
 // later.
-void Bootstrap::lose(const std::vector<int>& dead) {
-  std::string failed = encode(kLost, dead, "");
+void Bootstrap::lose(const std::vector<int>& dead, const std::string& text) {
+  std::string failed = encode(kLost, dead, text);
   if (options_.place) {
     try {
       failed = set_once(*options_.place, kFailed, failed);
@@ -341,13 +362,15 @@ std::exception_ptr Bootstrap::explain(const std::exception_ptr& error) {
 }
 
 void Bootstrap::finish() {
-  if (!options_.place || options_.dead || options_.size < 2) return;
+  if (!options_.place || options_.dead) return;
   Store& place = *options_.place;
   const std::int64_t size = options_.size;
   try {
-    if (place.add(kDone, 1) != size) return;
-    for (std::int64_t i = 0; i < size; ++i) place.delete_key(process_key(i));
-    for (const char* const key : {kCount, kFailed, kDone}) place.delete_key(key);
+    if (size > 1) {
+      if (place.add(kDone, 1) != size) return;
+      for (std::int64_t i = 0; i < size; ++i) place.delete_key(process_key(i));
+      for (const char* const key : {kCount, kFailed, kDone}) place.delete_key(key);
+    }
     if (options_.clean) options_.clean();
   } catch (const Error&) {
     // The group exists; the rank that serves the store may have exited.

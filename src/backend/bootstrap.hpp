@@ -5,6 +5,7 @@
 //     connections of the transports), for ranks on all hosts;
 //   - init_process_group: a pidfd of each process on the same host. Each rank first publishes its pid and start time in
 //     the store, and opens the pidfds of the other ranks when it has to wait;
+//   - init_process_group under hookline run: the launcher's list of exited ranks, for ranks that never joined;
 //   - both: the key "failed" in the store. The first rank that detects a death publishes it there, for ranks on other
 //     hosts, so that all ranks name the same dead rank. A rank that fails for another reason publishes that reason.
 // No rank detects the death of a rank that is alone on its host in init_process_group: the launcher ends the job
@@ -63,6 +64,7 @@ struct BootstrapOptions {
   std::shared_ptr<Store> place;  ///< used by this group only; null: deaths are not published
   /// Returns the dead global ranks that the parent group detected; null: watch processes announced in `store`.
   std::function<std::vector<int>()> dead = nullptr;
+  std::function<std::vector<int>()> ended = nullptr;  ///< returns the exited ranks that the launcher published
   int store_rank = -1;                    ///< global rank of the process that serves the store; -1: no rank
   std::function<void()> clean = nullptr;  ///< deletes other keys; called on the last rank that finishes
 };
@@ -105,7 +107,8 @@ class Bootstrap {
   std::vector<int> find_dead(Milliseconds wait) const;
   void look(bool at_store, Milliseconds wait = Milliseconds(0));
   void look_at_failed();
-  [[noreturn]] void lose(const std::vector<int>& dead);
+  void look_at_ended();
+  [[noreturn]] void lose(const std::vector<int>& dead, const std::string& text = "");
   void publish(const std::exception_ptr& error);
   [[noreturn]] void decide(const std::string& failed);
   std::exception_ptr explain(const std::exception_ptr& error);
@@ -120,6 +123,7 @@ class Bootstrap {
   Clock::time_point next_store_look_;
   std::string host_;
   std::vector<Process> processes_;
+  std::vector<int> announced_;  ///< ranks whose process was read from the store, on all hosts
   std::int64_t known_ = 0;      ///< processes read from the store, on all hosts
   std::exception_ptr decided_;  ///< the error thrown because a rank died or failed
 };

@@ -3,6 +3,9 @@
 
 #include <cstdlib>
 #include <exception>
+#include <functional>
+#include <sstream>
+#include <vector>
 
 #include <fmt/format.h>
 
@@ -21,11 +24,35 @@
 namespace hookline {
 namespace {
 
+constexpr const char* kEndedRanks = "hookline/ended";  // also in cli/rendezvous_dir.py
+
 std::shared_ptr<ProcessGroup> make(const InitOptions& options, const EngineSetting& setting) {
   auto backend = options.backend.empty() ? make_default_backend(setting) : make_backend(options.backend, setting);
   const char* const debug = std::getenv("HOOKLINE_DEBUG");
   auto made = group::make_group(std::move(backend), options.timeout, {.store = setting.store, .global_ranks = {}});
   return group::decorated(std::move(made), debug ? debug : "", setting.store);
+}
+
+// A rank that loses the store before it watches other processes knows only which rank served it.
+group::Round join_round(const Rendezvous& job) {
+  try {
+    return {job.store, job.rank};
+  } catch (const PeerLost& e) {
+    if (!e.ranks().empty() || job.server_rank < 0 || job.server_rank == job.rank) throw;
+    throw PeerLost(fmt::format("init_process_group on rank {}: rank {} died while the group was being made; make a new "
+                               "group without it",
+                               job.rank, job.server_rank),
+                   {job.server_rank}, std::current_exception());
+  }
+}
+
+// `hookline run` appends each rank that has ended with exit code 0; of any other end it ends the job.
+std::vector<int> ended_ranks(Store& store) {
+  std::vector<int> ranks;
+  if (!store.check({kEndedRanks})) return ranks;
+  std::istringstream text(store.get(kEndedRanks));
+  for (int rank = 0; text >> rank;) ranks.push_back(rank);
+  return ranks;
 }
 
 void give_up(group::Round& round) noexcept {
@@ -56,13 +83,16 @@ std::shared_ptr<ProcessGroup> init_process_group(const InitOptions& options) {
   } else {
     throw InvalidArgument("init_process_group: rank and world_size are required with a store");
   }
-  group::Round round(job.store, job.rank);
+  group::Round round = join_round(job);
+  std::function<std::vector<int>()> ended;
+  if (!options.store && !options.rank && !options.world_size) ended = [&job] { return ended_ranks(*job.store); };
   try {
     backend::Bootstrap bootstrap({.operation = "init_process_group",
                                   .rank = job.rank,
                                   .size = job.world_size,
                                   .members = {},
                                   .place = std::make_shared<PrefixStore>("bootstrap", round.place()),
+                                  .ended = ended,
                                   .store_rank = job.server_rank,
                                   .clean = [&] { round.forget_earlier(); }});
     return bootstrap.run([&] {

@@ -52,6 +52,17 @@ TEST(InitProcessGroup, LeavesNoMoreKeysRoundByRound) {
   for (int round = 0; round < 5; ++round) EXPECT_EQ(keys_after_round(), keys);
 }
 
+TEST(InitProcessGroup, LeavesNoMoreKeysRoundByRoundOnOneRank) {
+  const auto store = std::make_shared<MemoryStore>();
+  const auto keys_after_round = [&] {
+    init_process_group({.rank = 0, .world_size = 1, .store = store});
+    return store->num_keys();
+  };
+  keys_after_round();
+  const std::int64_t keys = keys_after_round();
+  for (int round = 0; round < 5; ++round) EXPECT_EQ(keys_after_round(), keys);
+}
+
 TEST(InitProcessGroup, RefusesWhatMakesNoSense) {
   const auto store = std::make_shared<MemoryStore>();
   EXPECT_THAT([] { init_process_group({.backend = "nccl"}); },

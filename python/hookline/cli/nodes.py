@@ -25,6 +25,7 @@ from .control import (
     is_sent_by,
     printable,
 )
+from .rendezvous_dir import ENDED_RANKS
 
 PREFIX = "hookline.run"
 HEARTBEAT_INTERVAL = 0.5  # seconds
@@ -162,6 +163,12 @@ class NodeAgent:
         end = JobEnd(self.spec.rank, printable(text), code, self._secret.decode())
         with contextlib.suppress(Error):
             self._store.compare_set("end", b"", encode(end))
+
+    def publish_exit(self, rank: int) -> None:
+        """Publishes that a rank exited with code 0, for ranks that wait for it in init_process_group."""
+        if not self._is_store_lost:
+            with contextlib.suppress(Error):
+                self._store.underlying_store.append(ENDED_RANKS, f" {rank}")
 
     def _open(self) -> TCPStore:
         spec = self.spec

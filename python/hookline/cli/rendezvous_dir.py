@@ -9,6 +9,10 @@ import tempfile
 from pathlib import Path
 from types import TracebackType
 
+from .. import Error, FileStore
+
+ENDED_RANKS = "hookline/ended"  # also in src/group/init.cpp
+
 
 def tmpfs_dirs() -> list[str]:
     """Returns the directories in memory (tmpfs) to prefer, best first."""
@@ -27,7 +31,7 @@ class RendezvousDir:
     """A context manager. It runs reaper.py beside the launcher, which cleans up if the launcher is killed."""
 
     def __enter__(self) -> "RendezvousDir":
-        """Creates the directory; the first rank creates the store's file. Raises OSError if the system refuses."""
+        """Creates the directory; its first user creates the store's file. Raises OSError if the system refuses."""
         self._directory = make_directory()
         self.path = os.path.join(self._directory, "store")
         try:
@@ -49,6 +53,11 @@ class RendezvousDir:
         self._send("done")
         with contextlib.suppress(BrokenPipeError):
             self._reaper.communicate()
+
+    def publish_exit(self, rank: int) -> None:
+        """Publishes that a rank exited with code 0, for ranks that wait for it in init_process_group."""
+        with contextlib.suppress(Error):  # without it they wait until their timeout
+            FileStore(self.path, timeout=1.0).append(ENDED_RANKS, f" {rank}")
 
     def kill_with_launcher(self, group: int) -> None:
         """Has the reaper kill a process group if the launcher dies."""

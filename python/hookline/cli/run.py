@@ -255,6 +255,12 @@ def launch(command: Sequence[str], ranks: int, token: str, prefix: bool, grace: 
     # The supervisor is entered first: from then on no signal ends the launcher before it has cleaned up.
     with Supervisor(grace) as supervisor:
         with RendezvousDir() as directory, reserved_port() as port:
+
+            def publish(rank: Rank) -> None:
+                if any(other.status is None for other in supervisor.ranks):
+                    directory.publish_exit(rank.number)
+
+            supervisor.on_success = publish
             try:
                 for rank in range(ranks):
                     variables = environment(rank, ranks, directory.path, token, os.environ, port)
@@ -285,6 +291,7 @@ def launch_node(command: Sequence[str], agent: NodeAgent, prefix: bool, grace: f
                 supervisor.terminate_ranks()
 
         supervisor.on_end = publish_end
+        supervisor.on_success = lambda rank: agent.publish_exit(rank.number)
         with RendezvousDir() as directory:  # only for its reaper: the ranks use the store on node 0
             try:
                 for local_rank in range(agent.ranks[agent.spec.rank]):

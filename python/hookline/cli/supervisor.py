@@ -26,6 +26,8 @@ class Supervisor:
         self.ended_by: signal.Signals | None = None
         # Called once, when a failure or a signal starts to end the ranks.
         self.on_end: Callable[[], None] = lambda: None
+        # Called for each rank that ended with exit code 0, unless the job is ending.
+        self.on_success: Callable[[Rank], None] = lambda rank: None
         self._grace = grace
         self._kill_at: float | None = None
         self._ending = False
@@ -194,6 +196,10 @@ class Supervisor:
 
     def _record_failure(self, ended: list[Rank]) -> None:
         """Records the first failure and terminates the other ranks."""
+        if not self._ending:
+            for rank in ended:
+                if rank.status == 0:
+                    self.on_success(rank)
         failed = [rank for rank in ended if rank.status != 0]
         if not failed or self.first_failure is not None:
             return

@@ -12,6 +12,7 @@
 namespace hookline::gloo_engine {
 namespace {
 
+constexpr int kConnectionsPerPeer = 2;  // GlooEngine::data_ and mail_
 constexpr std::uint64_t kPulseSlot = std::uint64_t{0xff} << 56;
 
 }  // namespace
@@ -25,9 +26,11 @@ Connections::Connections(::gloo::transport::Device& device, int rank, int size, 
       if (r != rank) context_->createPair(r);
     }
   } catch (const std::exception& e) {
+    // A pair has a listening port of its own on each side.
     throw ResourceError(fmt::format(
-        "gloo: cannot open {} sockets on {}: {}. Raise the limit of open files (ulimit -n).", size, device.str(),
-        e.what()));
+        "gloo: cannot open sockets for {} ranks on {}: {}. Each rank of a host needs {} ports (widen "
+        "net.ipv4.ip_local_port_range) and as many file descriptors (raise ulimit -n).",
+        size, device.str(), e.what(), kConnectionsPerPeer * (size - 1)));
   }
 }
 

@@ -243,7 +243,10 @@ std::shared_ptr<Engine> make(const EngineSetting& setting) {
     const NoSigpipe guard;  // the device's thread inherits the signal mask
     device = ::gloo::transport::tcp::CreateDevice(attributes);
   } catch (const std::exception& e) {
-    throw ResourceError(fmt::format("gloo: cannot listen on {}: {}", attributes.hostname, e.what()));
+    throw ResourceError(fmt::format(
+        "gloo: cannot listen on {}: {}. Check that this host has the address, and a free port "
+        "(net.ipv4.ip_local_port_range).",
+        attributes.hostname, e.what()));
   }
   return std::make_shared<GlooEngine>(device, setting.store, setting.rank, setting.size, time_left(deadline));
 }

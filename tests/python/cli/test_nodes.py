@@ -400,3 +400,18 @@ def test_torchrun_on_two_nodes(launcher, tmp_path):
             agent.kill()
             agent.wait()
     assert sorted(rows) == [["0", "2", "0", "1", "0", "2"], ["1", "2", "0", "1", "1", "2"]]
+
+
+def test_a_rank_that_ends_well_before_the_group_is_made_is_told_on_other_nodes(launcher, nodes):
+    program = launcher.program(
+        "import os, sys\n"
+        "if os.environ['RANK'] == '1':\n"
+        "    sys.exit()\n"
+        "import hookline as hl\n"
+        "try:\n"
+        "    hl.init_process_group(timeout=600)\n"
+        "except hl.PeerLost as error:\n"
+        "    print(error.ranks, 'rank 1 ended' in str(error))\n"
+    )
+    processes = [nodes(node, 2, "-n", "1", program) for node in range(2)]
+    assert [ends(process)[:2] for process in processes] == [(0, "(1,) True\n"), (0, "")]

@@ -19,7 +19,7 @@ def test_ranks_find_the_rendezvous_variables(launcher):
         "store = os.environ['HOOKLINE_STORE']\n"
         "mode = stat.S_IMODE(os.stat(os.path.dirname(store)).st_mode)\n"
         "names = ['RANK', 'WORLD_SIZE', 'LOCAL_RANK', 'LOCAL_WORLD_SIZE', 'HOOKLINE_STORE']\n"
-        "print(*(os.environ[name] for name in names), oct(mode), os.path.exists(store), sys.executable)\n"
+        "print(*(os.environ[name] for name in names), oct(mode), sys.executable)\n"
     )
     done = launcher.run("-n", "3", program)
     assert (done.returncode, done.stderr) == (0, b"")
@@ -28,7 +28,7 @@ def test_ranks_find_the_rendezvous_variables(launcher):
     stores = {row[4] for row in rows}
     assert len(stores) == 1
     assert stores.pop().startswith(f"{launcher.runtime}/hookline-")
-    assert {tuple(row[5:]) for row in rows} == {("0o700", "False", sys.executable)}
+    assert {tuple(row[5:]) for row in rows} == {("0o700", sys.executable)}
 
 
 def test_two_launchers_have_two_stores(launcher):
@@ -268,3 +268,21 @@ def test_a_closed_stdout_is_not_an_error():
 def test_the_command_is_part_of_the_distribution():
     (command,) = importlib.metadata.entry_points(group="console_scripts", name="hookline")
     assert command.load() is cli.main
+
+
+ENDS_EARLY = """
+import os, sys
+if os.environ["RANK"] == "1":
+    sys.exit()
+import hookline as hl
+try:
+    hl.init_process_group(timeout=600)
+except hl.PeerLost as error:
+    print(error.ranks, "rank 1 ended" in str(error))
+"""
+
+
+def test_a_rank_that_ends_well_before_the_group_is_made_is_told_to_the_others(launcher):
+    done = launcher.run("-n", "3", launcher.program(ENDS_EARLY))
+    assert done.stdout.decode() == "(1,) True\n" * 2, done.stderr
+    assert done.returncode == 0

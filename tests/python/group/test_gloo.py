@@ -1,5 +1,9 @@
 """Groups on the engine gloo, beside the Gloo that PyTorch brings along."""
 
+import os
+import subprocess
+import sys
+
 import pytest
 
 import hookline
@@ -99,3 +103,20 @@ def test_ranks_that_sleep_while_they_wait(launch):
 def test_a_group_of_one(launch):
     done = launch(1, "import hookline as hl\nassert hl.init_process_group('gloo', timeout=30).size() == 1")
     assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_a_host_without_ports_says_what_to_widen(tmp_path):
+    program = tmp_path / "program.py"
+    program.write_text("import hookline as hl\nhl.init_process_group('gloo', timeout=20)\n")
+    ports = "ip link set lo up && echo 40000 40009 > /proc/sys/net/ipv4/ip_local_port_range"
+    unshare = ["unshare", "--net", *([] if os.geteuid() == 0 else ["--map-root-user"])]
+    done = subprocess.run(
+        [*unshare, "sh", "-c", f'{ports} && exec "$@"', "sh", sys.executable, "-m", "hookline", "run", "-n4", program],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 1, done.stderr
+    assert "hookline.ResourceError: gloo" in done.stderr
+    assert "net.ipv4.ip_local_port_range" in done.stderr

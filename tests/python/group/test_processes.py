@@ -1,8 +1,11 @@
 """Groups whose ranks are processes: how they are made, and what happens when one of them ends."""
 
 import os
+import socket
+import struct
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -183,3 +186,26 @@ def test_ctrl_c_ends_a_wait():
         [sys.executable, "-c", code], capture_output=True, text=True, timeout=50, check=False, env=os.environ
     )
     assert (done.returncode, done.stdout, done.stderr) == (0, "True\nTrue\n", "")
+
+
+@pytest.mark.parametrize("answers", range(6))
+def test_a_store_that_is_lost_names_the_rank_that_serves_it(monkeypatch, answers):
+    monkeypatch.delenv("HOOKLINE_TOKEN", raising=False)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def serve() -> None:
+            connection, _ = server.accept()
+            with connection:
+                connection.sendall(connection.recv(10, socket.MSG_WAITALL)[6:])  # the opening: PyTorch's ping
+                for number in [0, 0, 1, 1, 1, 1][:answers]:  # to add(): the first round, the first process in it
+                    connection.recv(4096)
+                    connection.sendall(struct.pack("=q", number))
+                connection.recv(4096)
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        where = f"tcp://127.0.0.1:{server.getsockname()[1]}?rank=1&world_size=2"
+        with pytest.raises(hookline.PeerLost, match="rank 0 died while the group was being made") as caught:
+            hookline.init_process_group("shm", init_method=where, timeout=20)
+        assert caught.value.ranks == (0,)
+        thread.join()
