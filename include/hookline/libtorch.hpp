@@ -1,4 +1,4 @@
-// What Hookline offers to programs that use libtorch: built against the program's own libtorch, nothing to link beside.
+// The libtorch API of Hookline. Header-only: compiled against the program's own libtorch.
 #pragma once
 
 #include <hookline/adapter/libtorch/data_parallel.hpp>

@@ -1,4 +1,4 @@
-// The collectives of the Python class ProcessGroup.
+// Binds the collectives of the Python class ProcessGroup.
 #pragma once
 
 #include <nanobind/nanobind.h>
@@ -10,7 +10,7 @@ namespace hookline::python {
 using GroupClass = nanobind::class_<ProcessGroup, PyProcessGroup>;
 
 void bind_collectives(GroupClass& group);
-/// Groups of some of the ranks, and coalescing.
+/// Binds subgroups and coalescing.
 void bind_parts(GroupClass& group);
 
 }  // namespace hookline::python

@@ -1,4 +1,4 @@
-// The arguments of the collectives as they come, under types that the stubs show; reading them is left to the calls.
+// Unparsed arguments of the collectives: types that appear in the stubs. The bound functions parse the objects.
 #pragma once
 
 #include <concepts>
@@ -7,10 +7,10 @@
 
 namespace hookline::python {
 
-/// A Python object that is passed on as it is. Each kind says what may stand there.
+/// An unparsed Python object. Each derived type names the accepted Python types.
 struct CallArg {
   nanobind::handle object;
-  operator nanobind::handle() const { return object; }  // NOLINT(google-explicit-constructor): it is nothing else
+  operator nanobind::handle() const { return object; }  // NOLINT(google-explicit-constructor): a plain wrapper
 };
 
 struct ArrayArg : CallArg {
@@ -25,7 +25,7 @@ struct ArrayListsArg : CallArg {
       "collections.abc.Sequence[hookline.ArrayLike] | collections.abc.Sequence[collections.abc.Sequence[hookline."
       "ArrayLike]]");
 };
-/// At the root a list for each rank, or that in a list; elsewhere one array, or nothing.
+/// On the root rank, one array per rank, possibly in a list; on other ranks one array or none.
 struct RootArraysArg : CallArg {
   static constexpr auto kType = nanobind::detail::const_name(
       "hookline.ArrayLike | collections.abc.Sequence[hookline.ArrayLike] | "

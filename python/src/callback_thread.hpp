@@ -1,4 +1,4 @@
-// The thread on which a group's Python callbacks run: futures' continuations, Python hooks' and completion hooks.
+// The callback thread of a group: runs future continuations, Python communication hooks and completion hooks.
 #pragma once
 
 #include <memory>
@@ -10,8 +10,8 @@
 
 namespace hookline::python {
 
-/// Started when it is first asked for. Its end waits for the thread, which may want the GIL: end() lets go of it
-/// meanwhile. At the exit of Python every such thread is drained.
+/// Started on first use. stop() joins the thread, which may need the GIL, so it releases the GIL meanwhile. All callback
+/// threads are drained at Python's exit.
 class CallbackThread {
  public:
   CallbackThread() = default;
@@ -19,10 +19,10 @@ class CallbackThread {
   CallbackThread& operator=(const CallbackThread&) = delete;
   ~CallbackThread();
 
-  /// May be kept for longer than this; tasks posted after the end run in the thread that posts them. A forked child
-  /// gets a thread of its own.
+  /// The executor may outlive this object; tasks posted after stop() run on the posting thread. A forked child gets its
+  /// own thread.
   std::shared_ptr<Executor> executor();
-  /// Runs what was posted and joins the thread; in a forked child, which has no such thread, leaves all as it is.
+  /// Runs the posted tasks and joins the thread. In a forked child, which does not have the thread, only leaks it.
   void end() noexcept;
 
  private:
@@ -31,10 +31,10 @@ class CallbackThread {
   std::mutex mutex_;
   std::shared_ptr<Executor> executor_;
   std::shared_ptr<Executor> handle_;
-  pid_t started_in_ = 0;  ///< the process that has the thread
+  pid_t started_in_ = 0;
 };
 
-/// Waits, for a while, until the callbacks that were due have run. Without the GIL.
+/// Waits, up to a timeout, until all posted callbacks have run. Call without the GIL.
 void drain_callback_threads();
 
 }  // namespace hookline::python

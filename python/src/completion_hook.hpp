@@ -12,11 +12,11 @@
 
 namespace hookline::python {
 
-/// What C++ calls for a Python function: takes the GIL, calls it with a WorkInfo, and throws what it raises as the
-/// matching C++ error, which turns back into the Python exception. May be copied and dropped on any thread.
+/// Calls a Python function with a WorkInfo, under the GIL. Throws its exceptions as the matching C++ errors, which
+/// convert back into the same Python exceptions. Can be copied and destroyed on any thread.
 class PythonOnCompletionHook {
  public:
-  /// The function itself; empty once the garbage collector has taken it.
+  /// The function; empty after the garbage collector has cleared it.
   using Slot = std::shared_ptr<PyRef>;
 
   explicit PythonOnCompletionHook(Slot function) : function_(std::move(function)) {}
@@ -26,10 +26,9 @@ class PythonOnCompletionHook {
   Slot function_;
 };
 
-/// The hooks of one group, as its Python object shows them to the garbage collector.
+/// The completion hooks of one group, for its Python object's tp_traverse and tp_clear. All functions need the GIL.
 class HookList {
  public:
-  /// With the GIL, as everything here.
   PythonOnCompletionHook add(nb::object function);
   int traverse(visitproc visit, void* arg) const;
   void clear();

@@ -1,4 +1,4 @@
-// The process group that is meant where none is given.
+// The default process group.
 #pragma once
 
 #include <memory>
@@ -7,7 +7,7 @@
 
 namespace hookline::python {
 
-/// The group given, or the one that init_process_group made last; InvalidArgument where there is none. Needs the GIL.
+/// Returns `group`, or the default group if it is null. Throws InvalidArgument if there is none. Needs the GIL.
 std::shared_ptr<ProcessGroup> group_or_default(std::shared_ptr<ProcessGroup> group);
 
 }  // namespace hookline::python

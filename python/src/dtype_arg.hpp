@@ -1,4 +1,4 @@
-// Dtypes as Python users name them: text, or the dtype objects of NumPy, ml_dtypes and torch.
+// Dtype arguments: strings, or the dtype objects of NumPy, ml_dtypes and torch.
 #pragma once
 
 #include <nanobind/nanobind.h>
@@ -7,13 +7,12 @@
 
 namespace hookline::python {
 
-/// An argument of a bound function. Anything is taken at first: value() knows better what to say than a TypeError
-/// would.
+/// A dtype argument of a bound function. Accepts any object; value() throws a more helpful error than a TypeError.
 struct DTypeArg {
   nanobind::object object;
 
-  /// "float32", "f32", numpy.float32, numpy.dtype("float32"), torch.float32, ml_dtypes.bfloat16, or Python's float, int
-  /// and bool, which mean what they mean to NumPy. Throws InvalidArgument for everything else.
+  /// Accepts "float32", "f32", numpy.float32, numpy.dtype("float32"), torch.float32, ml_dtypes.bfloat16, and Python's
+  /// float, int and bool with NumPy's meaning. Throws InvalidArgument for everything else.
   DType value() const;
 };
 

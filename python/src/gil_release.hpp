@@ -1,13 +1,12 @@
-// Letting go of the GIL for a while, in a way that the end of Python cannot turn into a crash.
+// A scope without the GIL that is safe during Python's finalization.
 #pragma once
 
 #include <nanobind/nanobind.h>
 
 namespace hookline::python {
 
-/// While it lives this thread does not have the GIL. A daemon thread that wants it back while Python ends does not get
-/// it and stays here for ever, as Python 3.14 has it: older ones end the thread by unwinding its stack, and every
-/// destructor on the way ends the process.
+/// Releases the GIL for its lifetime. During finalization, a daemon thread blocks forever in the destructor, as in
+/// Python 3.14. Older versions unwind the thread's stack instead, which terminates the process in noexcept destructors.
 class GilRelease {
  public:
   GilRelease() noexcept : state_(PyEval_SaveThread()) {}

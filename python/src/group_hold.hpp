@@ -1,4 +1,4 @@
-// Groups held by the native part of a Python object, so that the garbage collector sees through it.
+// References from the native part of a Python object to Python process groups, visible to the garbage collector.
 #pragma once
 
 #include <atomic>
@@ -13,8 +13,8 @@
 
 namespace hookline::python {
 
-/// Counts the references that HeldGroups have to a group's Python object. The object itself shows them to the garbage
-/// collector: they keep it alive only as long as a GroupHold, which has a reference of its own, does.
+/// Counts the references of GcTrackedGroups to a group's Python object. The object's tp_traverse visits itself as often,
+/// so that the garbage collector ignores them: only a GroupRefs, which has its own reference, keeps the object alive.
 class HeldReferences {
  public:
   void add(PyObject* object) {
@@ -32,7 +32,7 @@ class HeldReferences {
   std::atomic<PyObject*> object_ = nullptr;
 };
 
-/// A group that is a Python class, or is around one, for native code that a Python object owns.
+/// A Python process group, or a wrapper of one, for native code that a Python object owns.
 class HeldGroup final : public GroupDecorator {
  public:
   /// Needs the GIL.
@@ -49,17 +49,18 @@ class HeldGroup final : public GroupDecorator {
   const std::shared_ptr<HeldReferences> references_;
 };
 
-/// Member of a bound class whose native part holds groups; its tp_traverse visits them. Native code keeps a group alive
-/// even after that, but no longer from the garbage collector. Needs the GIL, except for its end.
+/// Member of a bound class whose native part refers to groups; the class's tp_traverse visits them. Native code may
+/// outlive this object and still owns the group, but then the garbage collector may clear it. All functions except the
+/// destructor need the GIL.
 class GroupHold {
  public:
   GroupHold() = default;
   GroupHold(GroupHold&&) = default;
   GroupHold& operator=(GroupHold&&) = default;
 
-  /// Returns what the native part has to use in the place of the group; null for null.
+  /// Returns the group that the native part must use instead of `group`; null for null.
   std::shared_ptr<ProcessGroup> hold(std::shared_ptr<ProcessGroup> group);
-  /// Holds what `other` does: for an object whose native part contains that of another.
+  /// Adds the references of `other`, whose native part is a part of this object's.
   void contain(const GroupHold& other);
   GroupHold share() const;
   bool empty() const noexcept { return objects_.empty(); }
@@ -73,7 +74,7 @@ class GroupHold {
   std::vector<PyRef> objects_;
 };
 
-/// The group of a Python object for Python: the very one that it was given.
+/// Returns the original group of a GcTrackedGroup, and any other group unchanged.
 std::shared_ptr<ProcessGroup> for_python(const std::shared_ptr<ProcessGroup>& group);
 
 }  // namespace hookline::python

@@ -1,4 +1,4 @@
-// How each operation is called on a process group that is a Python class: its names, its arguments, its signature.
+// The Python methods of process groups for each operation: names, arguments and signatures.
 #pragma once
 
 #include <array>
@@ -11,19 +11,19 @@ namespace hookline::python {
 
 namespace nb = nanobind;
 
-/// The names that torch.distributed has for a method, the usual one first; null where it has fewer.
+/// The names of a method in torch.distributed, the most common one first; padded with null.
 using MethodNames = std::array<const char*, 3>;
 
 struct GroupMethod {
   MethodNames names;
-  /// What an override must take beside self, for messages.
+  /// The parameters of an override without self, for error messages.
   const char* signature;
 };
 
 const GroupMethod& method_of(OpType type) noexcept;
 
-/// The positional arguments of a call, shaped as torch.distributed shapes them, with the very objects that the tensors
-/// came from. Needs the GIL.
+/// Returns the positional arguments of a call, nested as in torch.distributed, with the original Python objects of the
+/// tensors. Needs the GIL.
 nb::object arguments_of(const Collective& collective, int size);
 
 }  // namespace hookline::python

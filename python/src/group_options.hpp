@@ -1,4 +1,4 @@
-// The options of a collective as Python users give them: keywords, or one of torch's option objects.
+// The options of a collective in Python: keyword arguments, or option objects as in torch.distributed.
 #pragma once
 
 #include <optional>
@@ -10,7 +10,7 @@
 
 namespace hookline::python {
 
-/// What all option objects are underneath; each class shows the attributes that it has in torch.
+/// The common base of the option objects. Each derived class binds the attributes of its torch counterpart.
 struct CallOptions {
   ReduceOp op = ReduceOp::sum;
   int root = 0;
@@ -18,19 +18,19 @@ struct CallOptions {
   std::optional<Milliseconds> timeout = std::nullopt;
 };
 
-/// The arguments of a call, None where not given. An option object is taken in the place of any of them, as torch has
-/// it second or third; what is given beside it counts more.
+/// The option arguments of a call, None if absent. An option object is accepted in any position, since torch passes it
+/// second or third; explicit arguments take precedence over it.
 struct CallArguments {
   nanobind::handle op{};
   nanobind::handle root{};
   nanobind::handle timeout{};
   nanobind::handle opts{};
 
-  /// Writes op, root and timeout. Throws nb::type_error naming the argument that is of a wrong type.
+  /// Sets op, root and timeout. Throws nb::type_error naming the argument of the wrong type.
   void apply_to(Collective& collective) const;
 };
 
-/// The option object that belongs to an operation, with its op, root and timeout. Needs the GIL.
+/// Returns the option object for an operation, with its op, root and timeout. Needs the GIL.
 nanobind::object options_object(const Collective& collective);
 
 }  // namespace hookline::python

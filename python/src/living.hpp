@@ -1,4 +1,4 @@
-// The objects of one kind that live in this process, so that the end of Python can see to them.
+// A registry of the live objects of a type in this process, for cleanup at Python's exit.
 #pragma once
 
 #include <atomic>
@@ -12,8 +12,8 @@
 
 namespace hookline::python {
 
-/// A forked child begins with an empty list: it has none of its parent's threads, and perhaps nobody who would let go
-/// of the lock. The lists are never destroyed, since objects may end after static destructors have run.
+/// A forked child starts with an empty registry: it has none of its parent's threads, and the lock may be held by one of
+/// them. Registries are never destroyed, since objects may be destroyed after static destructors have run.
 template <class T>
 class Living {
  public:
@@ -27,13 +27,13 @@ class Living {
     const std::lock_guard lock(all.mutex);
     all.objects.erase(object);
   }
-  /// For what a forked child has of its parent and must never let go of.
+  /// Leaks an object that a forked child inherited and must never destroy.
   static void keep_for_ever(std::shared_ptr<void> of_the_parent) {
     List& all = list();
     const std::lock_guard lock(all.mutex);
     all.kept.push_back(std::move(of_the_parent));
   }
-  /// Calls `f(T&)` for each, under the lock: none of them ends meanwhile.
+  /// Calls `f(T&)` for each object under the lock, so that none is destroyed meanwhile.
   template <class F>
   static void for_each(F f) {
     List& all = list();

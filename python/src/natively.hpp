@@ -1,4 +1,4 @@
-// Calls into the library that may wait: without the GIL, and ended by Ctrl-C.
+// Calls into the library that may block: without the GIL, and interruptible by Ctrl-C.
 #pragma once
 
 #include <nanobind/nanobind.h>
@@ -10,20 +10,21 @@
 
 namespace hookline::python {
 
-/// What a wait calls now and then: throws what a signal's handler raised, and Aborted where Python is ending.
+/// Called periodically by blocking waits. Throws the exception of a Python signal handler, or Aborted during Python's
+/// finalization.
 inline void raise_signals() {
-  in_python("the wait was given up", [] {
+  in_python("wait aborted", [] {
     if (PyErr_CheckSignals() != 0) throw nb::python_error();
   });
 }
 
-/// While one lives this thread is without the GIL, and Ctrl-C ends its waits. A call guard for methods of the library.
+/// Releases the GIL for its lifetime; Ctrl-C interrupts waits. Usable as a call guard for bound methods.
 class NativeScope {
   const GilRelease released_;
   const InterruptScope interrupted_{raise_signals};
 };
 
-/// Runs `f` in such a scope.
+/// Runs `f` without the GIL; Ctrl-C interrupts its waits.
 template <class F>
 auto natively(F f) {
   const NativeScope scope;

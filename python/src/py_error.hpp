@@ -1,4 +1,4 @@
-// Errors that cross the border between C++ and Python, in both directions.
+// Translation of errors between C++ and Python, in both directions.
 #pragma once
 
 #include <exception>
@@ -15,7 +15,7 @@
 
 namespace hookline::python {
 
-/// The Python exception inside an error that came out of Python.
+/// The Python exception inside a C++ error that was translated from Python.
 class PythonException {
  public:
   explicit PythonException(PyRef exception) : exception_(std::move(exception)) {}
@@ -26,9 +26,9 @@ class PythonException {
   PyRef exception_;
 };
 
-/// A Python exception as a C++ error: hookline.Timeout is caught as Timeout, and what has no type of ours as Error. On
-/// its way back into Python it turns into the very object that it was made from. Unlike nb::python_error it can be
-/// stored, copied and raised any number of times.
+/// A Python exception as a C++ error: hookline.Timeout becomes a Timeout, and an exception of another library an Error.
+/// Translating it back to Python gives the original exception object. Unlike nb::python_error, it can be stored, copied
+/// and rethrown any number of times.
 template <class E>
 class FromPython final : public E, public PythonException {
  public:
@@ -36,17 +36,17 @@ class FromPython final : public E, public PythonException {
       : E(message, std::move(ranks)), PythonException(std::move(exception)) {}
 };
 
-/// The C++ error of a Python exception object, its message with a prefix. Needs the GIL, as everything below.
+/// Returns the C++ error for a Python exception, with a prefix for its message. Needs the GIL, as all functions below.
 std::exception_ptr error_from_python(PyRef exception, const std::string& prefix = {});
 
-/// The Python exception object of any C++ error, with its chain of causes as __cause__.
+/// Returns the Python exception for a C++ error, with its chain of causes as __cause__.
 nb::object error_to_python(const std::exception_ptr& error);
 
-/// Sets Python's error indicator to an exception object, with the traceback that it has.
+/// Sets Python's error indicator to an exception object, with its traceback.
 void set_python_error(nb::handle exception);
 
-/// Calls `f`; a Python exception leaves it as the matching C++ error. For everything that may end up in a Future, and
-/// for trampolines whose C++ callers catch our types.
+/// Calls `f` and rethrows a Python exception as the matching C++ error. For code whose errors may end up in a Future, and
+/// for trampolines whose C++ callers catch hookline errors.
 template <class F>
 decltype(auto) translating_errors(F&& f) {
   try {
@@ -56,11 +56,12 @@ decltype(auto) translating_errors(F&& f) {
   }
 }
 
-/// The same on any thread, with the GIL; Aborted, saying `what` it was for, where Python is ending.
+/// Calls `f` as with_translated_errors() does, from any thread, with the GIL. Throws Aborted with the text `what` during
+/// Python's finalization.
 template <class F>
 decltype(auto) in_python(std::string_view what, F&& f) {
   const GilStay stay;
-  if (!stay) throw Aborted(std::string(what) + ": Python is ending");
+  if (!stay) throw Aborted(std::string(what) + ": Python is finalizing");
   return translating_errors(std::forward<F>(f));
 }
 

@@ -1,4 +1,4 @@
-// The Python class Future: an outcome kept in a Future<PyRef>, and the callbacks that wait for it.
+// The Python class Future: a Future<PyRef> with its Python callbacks.
 #pragma once
 
 #include <memory>
@@ -19,17 +19,17 @@
 
 namespace hookline::python {
 
-/// Everything here needs the GIL, which also guards the members; only the future inside may be completed without it.
+/// All functions need the GIL, which also guards the members; only the native future may be completed without it.
 ///
-/// Callbacks hang on the Python object, not on the native future, so that the garbage collector sees them. A future
-/// that Python completes owns the promise, and a child made by `then` is owned by its parent's callback: dropping the
-/// object is an outcome like any other, Aborted, for the callbacks, the children and whoever waits in C++. A future
-/// that native code completes is kept alive by it while there are callbacks.
+/// Ownership: the Python object owns the callbacks, not the native future, so that the garbage collector sees them. A
+/// future that Python completes owns its promise, and a child created by `then` is owned by its parent's callback.
+/// Destroying the object completes the future with Aborted for callbacks, children and C++ waiters. A future that native
+/// code completes is kept alive by that code while it has callbacks.
 class PyFuture {
  public:
-  /// One that Python completes.
+  /// A future that Python completes.
   PyFuture();
-  /// One that native code completes.
+  /// A future that native code completes.
   explicit PyFuture(Future<PyRef> future);
   PyFuture(const PyFuture&) = delete;
   PyFuture& operator=(const PyFuture&) = delete;
@@ -45,7 +45,7 @@ class PyFuture {
   void add_done_callback(nb::object callback);
   std::string repr();
 
-  /// The outcome for C++, which may keep it and wait for it without the GIL.
+  /// Returns the native future, which C++ may keep and wait for without the GIL.
   Future<PyRef> share();
 
   int traverse(visitproc visit, void* arg) const;
@@ -53,11 +53,11 @@ class PyFuture {
   void clear();
 
  private:
-  /// With no callback the outcome itself is handed to the child.
+  /// Without a function, forwards the outcome to the child.
   struct Waiting {
     nb::object callback;
     nb::object child;
-    CallContext context = current_context();  // a hook's callbacks start operations in its lane
+    CallContext context = current_context();  // so that callbacks of a hook start operations in its lane
   };
 
   void add(Waiting waiting);
@@ -70,20 +70,20 @@ class PyFuture {
 
   std::optional<Promise<PyRef>> promise_;
   Future<PyRef> future_;
-  nb::object error_;                 // what a native error became, so that it is the same object each time
-  PyRef own_;                        // the reference inside future_, where nothing else holds a copy of it
+  nb::object error_;                 // the translated error, so that each call returns the same object
+  PyRef own_;                        // the reference inside future_, if it has no other copy
   bool shared_ = false;              // C++ has a copy of future_
-  bool error_moved_ = false;         // future_ no longer has the error: error_ does
-  bool scheduled_ = false;           // a run of the callbacks is under way
-  std::shared_ptr<PyFuture*> link_;  // for the continuation: null once this object is gone
-  std::vector<Waiting> callbacks_;   // last, so that children are aborted before the promise is dropped
+  bool error_moved_ = false;         // the error was moved from future_ to error_
+  bool scheduled_ = false;           // run_callbacks() is pending
+  std::shared_ptr<PyFuture*> link_;  // for the native continuation: null after this object is destroyed
+  std::vector<Waiting> callbacks_;   // last, so that children are aborted before the promise is destroyed
 };
 
-/// A Python Future of a native one that is not shared with anybody else's Python Future.
+/// Wraps a native future, which no other Python Future may share.
 nb::object make_future(Future<PyRef> future);
 
-/// The same of any Future: `convert(value)` runs with the GIL where the continuations of `future` run, and gives an
-/// nb::object; of a Future<void> comes None. Errors keep their type.
+/// Wraps any native future. `convert(value)` returns an nb::object; it runs with the GIL on the thread of the future's
+/// continuations. Future<void> gives None. Errors keep their type.
 template <class T, class F>
 nb::object make_future(const Future<T>& future, F convert) {
   return make_future(future.then([convert = std::move(convert)](const Future<T>& done) mutable {
@@ -91,11 +91,11 @@ nb::object make_future(const Future<T>& future, F convert) {
       if constexpr (std::is_void_v<T>) return done.value(), std::monostate();
       else return done.value();
     }();
-    return in_python("the result of a future was not handed over", [&] { return PyRef(convert(value)); });
+    return in_python("converting the result of a future", [&] { return PyRef(convert(value)); });
   }));
 }
 
-/// The native side of a Python Future. Throws nb::type_error for another type.
+/// Returns the native future of a Python Future. Throws nb::type_error for another type.
 Future<PyRef> share_future(nb::handle future);
 
 }  // namespace hookline::python

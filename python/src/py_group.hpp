@@ -1,4 +1,4 @@
-// Process groups as Python has them: a native group with a thread for Python callbacks, and the works it starts.
+// Native process groups and their works as Python objects.
 #pragma once
 
 #include <memory>
@@ -19,12 +19,12 @@
 
 namespace hookline::python {
 
-/// A native group, and what Python needs beside it. May be dropped on any thread, with or without the GIL: the threads
-/// that its end waits for may want it. At Python's exit, groups that still live are shut down.
+/// A native group with the data that Python needs for it. Can be destroyed on any thread, with or without the GIL: the
+/// destructor releases the GIL, because it joins threads that may need it. Live groups are shut down at Python's exit.
 class NativeGroup final : public GroupDecorator {
  public:
-  /// `inner` may be null, and the result is then. `around` are the Python groups that `inner` was made around: they are
-  /// kept here, where the garbage collector sees them, and `inner` refers to them without counting.
+  /// Returns null if `inner` is null. `wrapped_groups` are the Python groups that `inner` wraps. This object owns them,
+  /// where the garbage collector sees them; `inner` has unowned pointers to them.
   static std::shared_ptr<ProcessGroup> make(std::shared_ptr<ProcessGroup> inner, std::vector<PyRef> around = {});
 
   NativeGroup(std::shared_ptr<ProcessGroup> inner, std::vector<PyRef> around);
@@ -36,14 +36,14 @@ class NativeGroup final : public GroupDecorator {
   std::shared_ptr<ProcessGroup> split(int color, int key) override;
   void abort(const std::string& cause) override;
 
-  /// Whether the inner group refers to groups that Python objects own.
+  /// True if the inner group refers to groups that Python objects own.
   bool is_around_python() const noexcept { return !around_.empty(); }
   CallbackThread& callbacks() noexcept { return callbacks_; }
   HookList& hook_list() noexcept { return hook_list_; }
   const std::shared_ptr<HeldReferences>& held_references() const noexcept { return held_references_; }
 
-  /// With the GIL. References are shown only where the Python object is the only owner of this group: while C++ has it,
-  /// nothing that it needs is garbage.
+  /// Needs the GIL. Visits references only if the Python object is the only owner of this group: while C++ code owns it,
+  /// its references are not garbage.
   int traverse(visitproc visit, void* arg);
   void clear();
 
@@ -55,29 +55,30 @@ class NativeGroup final : public GroupDecorator {
   const pid_t made_in_;
 };
 
-/// A group of Python's, which somebody else keeps alive; a TypeError for another object. Needs the GIL.
+/// Returns an unowned pointer to a Python process group; the caller keeps the object alive. Throws a TypeError for other
+/// objects. Needs the GIL.
 std::shared_ptr<ProcessGroup> borrowed_group(nb::handle group);
 
-/// What `make` makes around a group of Python's, be it native or a Python class.
+/// Returns the wrapper that `make` creates for a Python process group, which may be native or a Python class.
 template <class F>
 std::shared_ptr<ProcessGroup> make_around(nb::handle group, F make) {
   return NativeGroup::make(make(borrowed_group(group)), {PyRef(nb::borrow(group))});
 }
 
-/// The thread on which Python callbacks of a group's futures run.
+/// Returns the executor for Python callbacks of a group's futures.
 std::shared_ptr<Executor> callbacks_of(ProcessGroup& group);
 
-/// The Python class Work. One of a native operation has the work, the group that it belongs to, and the very objects
-/// that were passed as its outputs; one made in Python has at most a future.
+/// The Python class Work. For a native operation: the work, its group, and the Python objects passed as outputs. For a
+/// Work created in Python: at most a future.
 struct WorkObject {
   WorkPtr work;
   nb::object group;
   nb::object outputs;  // a list
   nb::object future;
-  nb::object error;  // a Python exception that it failed with, moved here from the native work
+  nb::object error;  // the Python exception of a failed work, moved here from the native work
 };
 
-/// Shuts down every group that is left; to be called with the GIL when Python ends.
+/// Shuts down all live groups. Called with the GIL at Python's exit.
 void end_groups();
 
 }  // namespace hookline::python

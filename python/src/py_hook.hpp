@@ -1,4 +1,4 @@
-// Hooks and buckets as Python has them.
+// Communication hooks and gradient buckets as Python objects.
 #pragma once
 
 #include <cstddef>
@@ -20,11 +20,11 @@
 
 namespace hookline::python {
 
-/// A bucket, and the very object that was given as its buffer, where there is one.
+/// A bucket, with the Python object of its buffer.
 struct PyGradBucket {
   GradBucket bucket;
-  nb::object buffer;       // made when it is first asked for
-  bool for_torch = false;  // arrays come as torch tensors, not as NumPy arrays
+  nb::object buffer;       // created on first use
+  bool for_torch = false;  // return torch tensors instead of NumPy arrays
 
   nb::object array_of(const Tensor& tensor) const;
   nb::object get_buffer();
@@ -32,7 +32,7 @@ struct PyGradBucket {
 
 class PythonCommHook;
 
-/// The Python objects that a hook refers to: functions, and the CommHook objects that it was made of.
+/// The Python objects that a hook refers to: functions, and inner CommHook objects.
 struct HookParts {
   std::vector<std::shared_ptr<const PythonCommHook>> functions = {};
   std::vector<nb::object> hooks = {};
@@ -40,8 +40,8 @@ struct HookParts {
   bool empty() const noexcept { return functions.empty() && hooks.empty(); }
 };
 
-/// A hook of C++'s in Python, and the group that it was made for. The garbage collector sees the parts through this
-/// object: an owner of the hook that may outlive the object owns the object, too.
+/// The Python class CommHook: a native hook and its group. The garbage collector sees the references through this
+/// object, so code that owns the hook and may outlive this object must own the object as well; see owning_hook().
 struct PyHook {
   HookPtr hook;
   std::shared_ptr<ProcessGroup> group;
@@ -49,12 +49,12 @@ struct PyHook {
   GroupHold hold = {};
 };
 
-/// What a hook knows of the last step's buckets, as a list of dicts.
+/// Returns the statistics of the last step's buckets as a list of dicts.
 nb::list costs_of(const CommHookInterface& hook);
 
-/// A Python function `hook(state, bucket)` as a hook. May be dropped on any thread. Every call of it takes the GIL; it
-/// may wait inside, so hooks of this kind run one after another. An object with save() and load(state) keeps its state
-/// in the hook's; costs count the bytes of the operations that it starts.
+/// A Python function `hook(state, bucket)` as a native hook. Can be destroyed on any thread. Calls take the GIL. The
+/// function may block, so hooks of this type run one after another. The state of an object with save() and load(state)
+/// is saved with the hook. The statistics count the bytes of the operations that the hook starts.
 class PythonCommHook final : public CommHookInterface {
  public:
   PythonCommHook(nb::object state, nb::object hook, std::string name, bool for_torch, bool reports_contribution,
@@ -66,7 +66,7 @@ class PythonCommHook final : public CommHookInterface {
   void save(StateWriter& to) const override;
   void load(StateReader& from) override;
 
-  /// For the garbage collector, which must see what this hook refers to.
+  /// For tp_traverse.
   nb::handle state() const noexcept { return state_.get(); }
   nb::handle function() const noexcept { return function_.get(); }
 
@@ -82,8 +82,8 @@ class PythonCommHook final : public CommHookInterface {
   const int ranks_;
 };
 
-/// While one lives, collects the parts of the hooks that this thread makes. Functions among them get torch tensors
-/// where `for_torch`.
+/// Collects the references of the hooks that this thread creates during its lifetime. With `for_torch`, Python functions
+/// get torch tensors.
 class MakingScope {
  public:
   explicit MakingScope(bool for_torch) noexcept;
@@ -98,18 +98,18 @@ class MakingScope {
   MakingScope* const before_;
 };
 
-/// The factory of hooks that hookline.register_hook was given under this name.
+/// Creates a hook with the factory that hookline.register_hook registered under this name.
 HookPtr make_registered(const std::string& name, const std::shared_ptr<ProcessGroup>& group, HookOptions& options);
 
-/// The hook that a user named, as a CommHook object: text, a CommHook, or a function with its state, which may stand
-/// for a hook of C++'s; allreduce for None. Needs the GIL.
+/// Returns a CommHook object for a user's hook: a hook spec, a CommHook, or a function with its state, which may have a
+/// native equivalent; None means allreduce. Needs the GIL.
 nb::object hook_object_of(nb::handle state, nb::handle hook, const std::shared_ptr<ProcessGroup>& group, bool for_torch,
                           bool reports_contribution = false);
 
-/// The hook of a CommHook object.
+/// Returns the native hook of a CommHook object.
 HookPtr hook_in(nb::handle object);
 
-/// The hook of a CommHook object for native code that may outlive the object.
+/// Returns the native hook of a CommHook object for code that may outlive the object.
 HookPtr shared_hook(nb::handle object);
 
 }  // namespace hookline::python

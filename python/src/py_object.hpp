@@ -1,4 +1,4 @@
-// Python objects in native code: references that any thread may drop, and the one way for native threads into Python.
+// Python objects in native code: references that any thread can drop, and GIL acquisition from native threads.
 #pragma once
 
 #include <memory>
@@ -12,38 +12,37 @@ namespace hookline::python {
 
 namespace nb = nanobind;
 
-/// Whether this thread holds the GIL of an interpreter that is still there.
+/// True if this thread holds the GIL and the interpreter is alive.
 bool holds_gil() noexcept;
 
-/// Whether Python is on its way out: native threads are no longer let in, and what waits should give up.
+/// True during Python's finalization: native threads can no longer acquire the GIL, and waits must end.
 bool closing() noexcept;
 
-/// A counted reference to a Python object. Copying, moving and dropping are safe on any thread, with or without the
-/// GIL, under any lock, also while Python ends: a drop without the GIL leaves the release to the callback thread, and
-/// after the end of Python the object is leaked on purpose. Only the constructor from an object and object() need the
-/// GIL.
+/// A counted reference to a Python object. Copying, moving and destruction are safe on any thread, with or without the
+/// GIL, under any lock, also during finalization. Without the GIL, the callback thread releases the object; after
+/// finalization, the object is leaked on purpose. Only the constructor from an object and object() need the GIL.
 class PyRef {
  public:
   PyRef() = default;
   explicit PyRef(nb::object object);
 
-  /// Borrowed: valid while this or a copy lives.
+  /// Returns a borrowed reference, valid while this or a copy lives.
   nb::handle get() const noexcept { return object_.get(); }
   nb::object object() const { return nb::borrow(object_.get()); }
   explicit operator bool() const noexcept { return object_ != nullptr; }
-  /// For native code that keeps the object alive without knowing what it is, under the same rules.
+  /// Returns an opaque owner of the object for native code, with the same thread safety.
   std::shared_ptr<void> owner() const noexcept { return object_; }
-  /// The object behind what owner() gave, borrowed; null for any other pointer.
+  /// Returns the object of an owner() as a borrowed reference; null for any other pointer.
   static nb::handle object_of(const std::shared_ptr<void>& owner) noexcept;
 
  private:
   std::shared_ptr<PyObject> object_;
 };
 
-/// A stay in Python: takes the GIL unless this thread has it, and keeps the exit of Python waiting meanwhile. False
-/// where Python is closing; then nothing of Python may be touched. A thread's state is kept until the thread ends, so
-/// that later stays are cheap; for its end the thread takes the GIL once more. So whoever joins a thread that has been
-/// in Python, in a destructor too, must not hold the GIL.
+/// Acquires the GIL for its lifetime, unless this thread has it, and blocks Python's exit handler meanwhile. False
+/// during finalization; then the thread must not use Python. The thread state is cached until the thread ends, so that
+/// later acquisitions are cheap. The exiting thread needs the GIL once more to delete it: so never join a thread that has
+/// used Python while holding the GIL.
 class GilStay {
  public:
   GilStay() noexcept;
@@ -57,7 +56,7 @@ class GilStay {
   PyGILState_STATE state_{};
 };
 
-/// Calls `f` with the GIL and returns true, or returns false without calling it where Python is closing.
+/// Calls `f` with the GIL and returns true. During finalization, returns false without calling it.
 template <class F>
 bool with_gil(F&& f) {
   const GilStay stay;
@@ -66,12 +65,11 @@ bool with_gil(F&& f) {
   return true;
 }
 
-/// The process's callback thread, which keeps its thread state: for Python callbacks that no group has a thread for.
-/// Null while Python closes.
+/// Returns the callback thread of the process, for Python callbacks that belong to no group. Null during finalization.
 std::shared_ptr<Executor> callback_executor();
 
-/// A thread beside it for calls that may take long, such as a wait(): objects are released on the other one. Null while
-/// Python closes.
+/// Returns a second thread for calls that may block, such as wait(), so that they do not delay the release of objects on
+/// the callback thread. Null during finalization.
 std::shared_ptr<Executor> waiting_executor();
 
 }  // namespace hookline::python

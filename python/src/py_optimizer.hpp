@@ -1,4 +1,4 @@
-// What steps parameters, as Python users give it: an optimizer, its text, or any callable.
+// Optimizer arguments in Python: an optimizer, its spec, or any callable.
 #pragma once
 
 #include <optional>
@@ -11,11 +11,11 @@
 
 namespace hookline::python {
 
-/// An optimizer for its text, anything else as it is, empty for None. Needs the GIL.
+/// Returns the optimizer for a spec, other objects unchanged, and an empty reference for None. Needs the GIL.
 PyRef stepper_of(nb::object optimizer);
 
-/// The hook with the steps of `stepper` behind it; the hook itself where that is empty. What it refers to of Python's
-/// is a copy of the reference, which the garbage collector knows as one. Needs the GIL.
+/// Returns a hook that steps parameters with `stepper` after each bucket; `hook` itself if `stepper` is empty. The hook
+/// has a copy of the reference `stepper`, which the garbage collector counts once. Needs the GIL.
 HookPtr overlapped(HookPtr hook, const PyRef& stepper, std::optional<double> clip_norm, bool for_torch);
 
 }  // namespace hookline::python

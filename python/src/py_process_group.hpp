@@ -1,4 +1,4 @@
-// Process groups that are Python classes, as C++ calls them.
+// The trampoline of process groups written in Python.
 #pragma once
 
 #include <atomic>
@@ -20,11 +20,11 @@
 
 namespace hookline::python {
 
-/// The C++ side of a Python class derived from ProcessGroup. Each operation calls the method of its name, or of one of
-/// its other names, with the arguments that torch.distributed passes; one that the class does not have is Unsupported,
-/// naming class and method. What a method raises arrives as an error that turns back into the Python exception.
+/// The C++ side of a Python class derived from ProcessGroup. Each operation calls the Python method of its name, or of
+/// an alias, with the arguments of torch.distributed. A missing method throws Unsupported, naming class and method.
+/// Python exceptions become C++ errors that convert back into the same exceptions.
 ///
-/// rank() and size() are asked of Python once: a group's do not change.
+/// rank() and size() are constant, so Python is called once for each.
 class PyProcessGroup final : public ProcessGroup {
  public:
   NB_TRAMPOLINE(ProcessGroup);
@@ -51,7 +51,7 @@ class PyProcessGroup final : public ProcessGroup {
   void abort(const std::string& cause) override;
   void shutdown() override;
 
-  /// What the base class's own methods give, which an override may call through super().
+  /// The results of the base class's methods, which overrides can call through super().
   int own_rank() const noexcept { return own_rank_; }
   int own_size() const noexcept { return own_size_; }
   std::uint64_t own_sequence_number() const noexcept { return sequence_.load(std::memory_order_relaxed); }
@@ -59,10 +59,10 @@ class PyProcessGroup final : public ProcessGroup {
   void set_own_timeout(Milliseconds timeout) { timeout_.store(timeout, std::memory_order_relaxed); }
   /// Throws Unsupported naming the class and the method. Needs the GIL.
   [[noreturn]] void lacks(const char* method) const;
-  /// Whether the class has a method of this name of its own. Needs the GIL.
+  /// True if the class overrides this method. Needs the GIL.
   bool overrides(const char* method) const;
-  /// For methods of the base that have nothing to give: Python finds those of the class before it comes there, so that
-  /// where the class has this one, it has called super(). Throws Unsupported then. Needs the GIL.
+  /// Throws Unsupported if the class overrides `method`. Called by base methods without an implementation: Python
+  /// resolves overrides first, so reaching the base method then means that the override called super(). Needs the GIL.
   void refuse_super(const char* method) const;
   std::string class_name() const;
 
@@ -72,23 +72,23 @@ class PyProcessGroup final : public ProcessGroup {
   HookList& hook_list() noexcept { return hook_list_; }
 
  private:
-  /// What a method of the class returned, and its name; false where the class has no such method.
+  /// The name and the result of a called method; false if the class has no such method.
   struct Answer {
     const char* method = "";
     nb::object result;
     explicit operator bool() const { return result.is_valid(); }
   };
-  /// Calls the first method of these names that the class has.
+  /// Calls the first of these methods that the class has.
   Answer call(const MethodNames& names, const char* signature, const nb::object& arguments) const;
-  /// The same for a method of no arguments, or a property.
+  /// As call(), for a method without arguments or a property.
   Answer ask(const MethodNames& names) const;
-  /// The same for a method that in torch takes the device.
+  /// As call(), for a method that takes the device in torch.
   Answer call_for_device(const MethodNames& names) const;
-  /// An answer as what C++ wants of it; a TypeError where it is anything else.
+  /// Converts the result; throws a TypeError if it has another type.
   template <class T>
   T read(const Answer& answer, const char* expected) const;
   std::optional<std::string> ask_text(const MethodNames& names) const;
-  /// What a method of no arguments answers, asked once; `own` where the class does not override it.
+  /// Returns the result of a method without arguments, cached; `base_value` if the class does not override it.
   int number(const MethodNames& names, std::atomic<int>& known, int own, int least, const char* what) const;
   WorkPtr start(const Collective& collective);
 
@@ -96,7 +96,7 @@ class PyProcessGroup final : public ProcessGroup {
   const int own_size_;
   mutable std::atomic<int> rank_ = -1;
   mutable std::atomic<int> size_ = -1;
-  mutable std::atomic<int> asks_timeout_ = -1;  ///< whether the class has a timeout of its own; -1 while unknown
+  mutable std::atomic<int> asks_timeout_ = -1;  ///< -1 while unknown
   std::atomic<Milliseconds> timeout_ = kDefaultTimeout;
   std::atomic<std::uint64_t> sequence_ = 0;
   const std::shared_ptr<HeldReferences> held_references_ = std::make_shared<HeldReferences>();
@@ -105,8 +105,8 @@ class PyProcessGroup final : public ProcessGroup {
   CompletionHooks hooks_;
 };
 
-/// A group that is a Python class, else null. What the base has for such a class is its own, since Python itself finds
-/// the methods of the class.
+/// Returns the trampoline of a group written in Python, else null. Bound base methods use it to return the base class's
+/// results, since Python has already resolved overrides.
 inline PyProcessGroup* python_group(const ProcessGroup& group) {
   return dynamic_cast<PyProcessGroup*>(const_cast<ProcessGroup*>(&group));
 }

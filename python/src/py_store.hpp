@@ -1,4 +1,4 @@
-// Stores that are Python classes, and how their arguments and results cross the border.
+// The trampoline of stores written in Python, and conversions of keys and values.
 #pragma once
 
 #include <memory>
@@ -14,16 +14,16 @@ namespace hookline::python {
 
 namespace nb = nanobind;
 
-/// A value as Python users give it: str, which is stored as UTF-8, or bytes.
+/// A value argument: bytes, or str, which is stored as UTF-8.
 struct ValueArg {
   std::string bytes;
 };
 
-/// A key as Python's str; bytes that are no UTF-8 become surrogate escapes.
+/// Converts a key to str; invalid UTF-8 becomes surrogate escapes.
 nb::str key_to_python(const std::string& key);
 nb::bytes value_to_python(const std::string& value);
 
-/// A list of what `convert` makes of each.
+/// Returns a list of the converted items.
 template <class F>
 nb::list list_to_python(const std::vector<std::string>& items, F convert) {
   nb::list list;
@@ -31,9 +31,9 @@ nb::list list_to_python(const std::vector<std::string>& items, F convert) {
   return list;
 }
 
-/// The C++ side of a Python class derived from Store. Each operation calls the method of the same name, with keys as
-/// str, values as bytes and timeouts as timedelta; one that the class does not have is as in the base. What a method
-/// raises, and a result of a wrong type, arrive as an error that turns back into the Python exception.
+/// The C++ side of a Python class derived from Store. Each operation calls the Python method of the same name, with keys
+/// as str, values as bytes and timeouts as timedelta; without an override, the base implementation applies. Python
+/// exceptions, and results of the wrong type, become C++ errors that convert back into the Python exceptions.
 class PyStore final : public Store {
  public:
   NB_TRAMPOLINE(Store);
@@ -59,10 +59,10 @@ class PyStore final : public Store {
   std::shared_ptr<Store> clone() const override;
 
  private:
-  /// Calls the method of the class, or `base` where it has none.
+  /// Calls the override, or `base` if there is none.
   template <class Convert, class Base, class... Args>
   auto call(const char* method, Convert convert, Base base, const Args&... args) const;
-  /// The same where the base has nothing to offer: Unsupported, naming the class and the method.
+  /// Calls the override. Throws Unsupported, naming the class and the method, if there is none.
   template <class Convert, class... Args>
   auto call_own(const char* method, Convert convert, const Args&... args) const;
 };

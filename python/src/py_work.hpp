@@ -1,4 +1,4 @@
-// Works that are Python objects, as C++ uses them.
+// Works that are Python objects, for C++ callers.
 #pragma once
 
 #include <mutex>
@@ -14,7 +14,7 @@
 
 namespace hookline::python {
 
-/// Where a work comes from, for messages and for what its class does not say.
+/// The operation that created a work, for messages and for attributes that its class lacks.
 struct WorkOrigin {
   std::string group_class;
   std::string method;
@@ -24,17 +24,17 @@ struct WorkOrigin {
   std::vector<Tensor> outputs;
 };
 
-/// What an override of a process group returned, as a work for C++: a native one as it is, an object of a class derived
-/// from Work, or anything else that has wait() and get_future(), as a PyWork. Anything else is a TypeError that names
-/// class and method. Needs the GIL.
+/// Converts the result of a process group's override to a work: a native work unchanged, an instance of a class derived
+/// from Work or any object with wait() and get_future() as a PyWork. Throws a TypeError naming class and method for other
+/// objects. Needs the GIL.
 WorkPtr work_of(nb::handle group, nb::handle result, WorkOrigin origin);
 
-/// Whether a work's class has a method of its own, beside those of Work. Needs the GIL.
+/// True if a work's class overrides a method of Work. Needs the GIL.
 bool work_overrides(nb::handle work, const char* method);
 
-/// The C++ side of a work that is a Python object, which lives until this does. wait() calls its wait(timeout), or
-/// waits for its future where it has none of its own; a future that is not done at the operation's deadline is a
-/// Timeout that names class and method.
+/// The C++ side of a work that is a Python object; owns the object. wait() calls the object's wait(timeout), or waits for
+/// its future if it does not override wait(). A future that is not done at the operation's deadline fails with a Timeout
+/// that names class and method.
 class PyWork final : public Work {
  public:
   PyWork(PyRef object, WorkOrigin origin) : object_(std::move(object)), origin_(std::move(origin)) {}
@@ -50,7 +50,7 @@ class PyWork final : public Work {
   Clock::time_point time_started() const override { return started_; }
   Clock::time_point time_finished() const override;
 
-  /// The Python object, for the garbage collector; null where it is needed elsewhere, too.
+  /// Returns the Python object for tp_traverse; null if other code also refers to it.
   nb::handle only_reference() const noexcept;
 
  private:
@@ -64,7 +64,7 @@ class PyWork final : public Work {
   const Clock::time_point started_ = Clock::now();
   mutable std::mutex mutex_;
   std::optional<Future<std::vector<Tensor>>> future_;
-  std::optional<Clock::time_point> finished_;  ///< once wait() has returned, or thrown what is in error_
+  std::optional<Clock::time_point> finished_;  ///< set when wait() has returned, or has thrown error_
   std::exception_ptr error_;
 };
 

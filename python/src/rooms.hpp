@@ -1,4 +1,4 @@
-// What each binding file adds to the extension module.
+// The binding functions of all modules.
 #pragma once
 
 #include <nanobind/nanobind.h>
@@ -27,7 +27,7 @@ void bind_optimizer(nb::module_& m);
 void bind_model_averager(nb::module_& m);
 void bind_reducer(nb::module_& m);
 void bind_capsule(nb::module_& m);
-/// The tests' own; nothing where they are not built.
+/// Binds test helpers; empty if tests are not built.
 void bind_probe(nb::module_& m);
 
 }  // namespace hookline::python

@@ -1,4 +1,4 @@
-// Shapes as Python users give them, one number or a sequence of them, and as they get them.
+// Shape arguments, an integer or a sequence of integers, and conversion of shapes to tuples.
 #pragma once
 
 #include <cstdint>

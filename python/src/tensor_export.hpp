@@ -1,4 +1,4 @@
-// A hookline.Tensor for others: DLPack capsules, the buffer protocol, NumPy arrays.
+// Exports hookline.Tensor: DLPack capsules, the buffer protocol, NumPy arrays.
 #pragma once
 
 #include <optional>
@@ -10,15 +10,15 @@
 
 namespace hookline::python {
 
-/// Tensor.__dlpack__ as the array API standard has it; the capsule keeps the memory alive.
+/// Implements Tensor.__dlpack__ of the array API standard. The capsule keeps the memory alive.
 nanobind::object to_capsule(const Tensor& tensor, nanobind::handle stream,
                             std::optional<std::pair<std::int64_t, std::int64_t>> max_version,
                             std::optional<std::pair<std::int64_t, std::int64_t>> dl_device, std::optional<bool> copy);
 
-/// A NumPy array of the same memory. bfloat16 comes as that of ml_dtypes where it is installed, else as its bits.
+/// Returns a NumPy array of the same memory. bfloat16 becomes the ml_dtypes type if installed, else uint16.
 nanobind::object to_numpy(const Tensor& tensor);
 
-/// The slot of the buffer protocol, for the Python class; bfloat16, which has no letter there, is a BufferError.
+/// The bf_getbuffer slot of the Python class. bfloat16, which has no format character, raises BufferError.
 int get_buffer(PyObject* self, Py_buffer* view, int flags);
 
 }  // namespace hookline::python

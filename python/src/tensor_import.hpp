@@ -1,4 +1,4 @@
-// Arrays and tensors of Python as hookline::Tensor, without a copy: what every binding that takes tensors uses.
+// Imports Python arrays and tensors as hookline::Tensor without a copy.
 #pragma once
 
 #include <nanobind/nanobind.h>
@@ -7,14 +7,14 @@
 
 namespace hookline::python {
 
-/// A view of the memory of a hookline.Tensor, a torch tensor, a NumPy array (bfloat16 of ml_dtypes too), a DLPack
-/// capsule (which is consumed), or anything else that exports DLPack or the buffer protocol. It keeps the object alive
-/// and may be dropped on any thread. A torch tensor that requires a gradient is taken as if detached: writing to it is
-/// not seen by autograd. Needs the GIL. Throws Unsupported for another device or dtype, InvalidArgument for what makes
-/// no sense, TypeError for what is no tensor at all.
+/// Returns a view of the memory of a hookline.Tensor, a torch tensor, a NumPy array (also ml_dtypes bfloat16), a DLPack
+/// capsule (which is consumed), or any object that exports DLPack or the buffer protocol. The view keeps the object alive
+/// and can be destroyed on any thread. A torch tensor that requires grad is treated as detached: autograd does not see
+/// writes. Needs the GIL. Throws Unsupported for another device or dtype, InvalidArgument for an inconsistent tensor,
+/// TypeError for other objects.
 Tensor to_tensor(nanobind::handle object);
 
-/// An argument of a bound function that takes arrays: the conversion is left to tensor(), whose errors say more.
+/// An array argument of a bound function. tensor() converts it, with more helpful errors than a type caster.
 struct TensorArg {
   nanobind::object object;
   Tensor tensor() const { return to_tensor(object); }

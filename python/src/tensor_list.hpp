@@ -1,4 +1,4 @@
-// Lists of arrays as the collectives take them, with the objects that they came from.
+// Lists of tensors for collectives, together with their Python objects.
 #pragma once
 
 #include <vector>
@@ -13,7 +13,7 @@ namespace hookline::python {
 
 namespace nb = nanobind;
 
-/// Tensors, and a Python list of the very objects.
+/// Tensors, and a Python list of their original objects.
 struct TensorList {
   std::vector<Tensor> tensors;
   nb::object objects = nb::steal(PyList_New(0));
@@ -26,7 +26,7 @@ struct TensorList {
 
 inline bool is_sequence(nb::handle object) { return PyList_Check(object.ptr()) || PyTuple_Check(object.ptr()); }
 
-/// One array, or a list or tuple of them.
+/// Converts one array, or a list or tuple of arrays.
 inline TensorList tensors_of(nb::handle object) {
   TensorList list;
   if (!is_sequence(object)) {
@@ -37,8 +37,7 @@ inline TensorList tensors_of(nb::handle object) {
   return list;
 }
 
-/// The same of what torch takes as a list for each device, of which there is one here: [[a, b]] as well as [a, b], and
-/// None for nothing.
+/// As tensors_of(), also for torch's nested form with one list per device (always one): [[a, b]]. None is an empty list.
 inline TensorList tensors_of_nested(nb::handle object) {
   if (object.is_none()) return {};
   if (is_sequence(object) && nb::len(object) == 1) {

@@ -1,4 +1,4 @@
-// Tensors on their way into Python code: the very objects that they came from where there are such.
+// Converts tensors to Python arrays: the original Python objects if there are any.
 #pragma once
 
 #include <vector>
@@ -9,12 +9,12 @@
 
 namespace hookline::python {
 
-/// The array or torch tensor that this is a view of, where it shows just that memory; another view of it by the same
-/// library where it shows a part; a NumPy array for memory that C++ has made. Needs the GIL.
+/// Returns the array or torch tensor that owns the memory if `tensor` views all of it, a new view by the same library if
+/// `tensor` views a part, and a NumPy array for memory allocated in C++. Needs the GIL.
 nanobind::object array_of(const Tensor& tensor);
 nanobind::object arrays_of(const std::vector<Tensor>& tensors);
 
-/// Whether an object is a torch.Tensor; torch is not imported for this. Needs the GIL.
+/// True if an object is a torch.Tensor. Does not import torch. Needs the GIL.
 bool is_torch_tensor(nanobind::handle object);
 
 }  // namespace hookline::python

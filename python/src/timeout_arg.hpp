@@ -1,4 +1,4 @@
-// Timeouts as Python users give them: seconds as a number, or a timedelta.
+// Timeout arguments: seconds as a number, or a timedelta.
 #pragma once
 
 #include <cmath>
@@ -11,15 +11,14 @@
 
 namespace hookline::python {
 
-/// An argument of a bound function; std::optional of it also takes None.
+/// A timeout argument of a bound function; std::optional<TimeoutArg> also accepts None.
 struct TimeoutArg {
   double seconds = 0;
 
-  /// Rounded up to whole milliseconds. Throws InvalidArgument for what is negative or not a number.
-  operator Milliseconds() const {  // NOLINT(google-explicit-constructor): it is nothing else
+  /// Rounds up to whole milliseconds. Throws InvalidArgument for a negative number or NaN.
+  operator Milliseconds() const {  // NOLINT(google-explicit-constructor): a plain wrapper
     if (!(seconds >= 0)) {
-      throw hookline::InvalidArgument("a timeout must not be negative, and this one is " + std::to_string(seconds) +
-                                      " s");
+      throw hookline::InvalidArgument("timeout: expected at least 0 s, got " + std::to_string(seconds) + " s");
     }
     const double longest = std::chrono::duration<double>(kLongestTimeout).count();
     return Milliseconds(static_cast<Milliseconds::rep>(std::ceil(std::min(seconds, longest) * 1000.0)));
@@ -35,7 +34,7 @@ struct nanobind::detail::type_caster<hookline::python::TimeoutArg> {
   bool from_python(handle source, uint8_t, cleanup_list*) noexcept {
     object number = borrow(source);
     if (!PyFloat_Check(source.ptr()) && !PyLong_Check(source.ptr())) {
-      // Of all that has this method only timedelta is meant; a lookup is cheaper than importing datetime's C API.
+      // Duck typing for timedelta: an attribute lookup is cheaper than importing datetime's C API.
       number = steal(PyObject_CallMethod(source.ptr(), "total_seconds", nullptr));
       if (!number.is_valid()) number = steal(PyNumber_Float(source.ptr()));
     }

@@ -1,4 +1,4 @@
-// Futures that Python code returns where C++ expects the outcome of an operation.
+// Converts futures returned by Python code to native futures of an operation's outputs.
 #pragma once
 
 #include <string>
@@ -14,18 +14,17 @@
 
 namespace hookline::python {
 
-/// A future of the tensors that a Python future (hookline's, torch's or that of concurrent.futures) is completed with:
-/// a list of arrays, one array, or None, which stands for `outputs`. It keeps `keep` and the Python future alive until
-/// it is done, which it is at the deadline at the latest, with a Timeout that begins with `where`. An error keeps its
-/// type and its Python object, to which a note with `where` is added. Needs the GIL. Throws a TypeError for what is no
-/// future.
+/// Returns a native future of the tensors that completes a Python future of hookline, torch or concurrent.futures: a list
+/// of arrays, one array, or None for `outputs`. It keeps `keep_alive` and the Python future alive until it is done. At the
+/// deadline it fails with a Timeout whose message starts with `call_site`. Errors keep their type and Python object, which
+/// gets a note with `call_site`. Needs the GIL. Throws a TypeError if the object is not a future.
 Future<std::vector<Tensor>> tensors_of_future(nb::handle future, std::string where, PyRef keep,
                                               std::vector<Tensor> outputs, Clock::time_point deadline);
 
-/// Whether the object can be taken as a future.
+/// True if the object has the interface of a future.
 bool is_future(nb::handle object);
 
-/// Lets go of what waits for its deadline; when Python ends.
+/// Fails all pending futures and stops the timer thread. Called at Python's exit.
 void end_deadlines();
 
 }  // namespace hookline::python

@@ -1,4 +1,4 @@
-// A task for which no thread is idle gets a new one; a thread that has had nothing to do for a while ends.
+// Starts a thread for a task if none is idle; an idle thread ends after 10 s.
 #include "adapter/callback_pool.hpp"
 
 #include <atomic>
@@ -22,7 +22,7 @@ CallbackPool& CallbackPool::instance() {
   static std::once_flag once;
   std::call_once(once, [] {
     renew();
-    pthread_atfork(nullptr, nullptr, &renew);  // a child has none of the threads, and perhaps a lock that nobody opens
+    pthread_atfork(nullptr, nullptr, &renew);  // a child has no worker threads, and may inherit a locked mutex
   });
   return *current.load();
 }
@@ -35,7 +35,7 @@ void CallbackPool::post(Task task) {
     wake_.notify_one();
   } else {
     std::thread([this] { serve(); }).detach();
-    ++idle_;  // it counts from now on, so that the next task does not count on it
+    ++idle_;  // counts as idle until it takes the task; tasks_ already includes that task
   }
 }
 
@@ -60,7 +60,7 @@ void CallbackPool::serve() {
 }
 
 void CallbackPool::close(Milliseconds timeout) {
-  std::deque<Task> dropped;  // their ends may post, so they end outside the lock
+  std::deque<Task> dropped;  // destroyed without the lock, since task destructors may post
   std::unique_lock lock(mutex_);
   closed_ = true;
   std::swap(dropped, tasks_);

@@ -1,4 +1,4 @@
-// Threads for callbacks that may block: as many as are blocked at the same time.
+// A thread pool for callbacks that may block. It grows with the number of blocked callbacks.
 #pragma once
 
 #include <condition_variable>
@@ -12,15 +12,15 @@
 
 namespace hookline::adapter {
 
-/// Where futures of a framework are completed whose callbacks are the user's: one may wait for another future that is
-/// completed here, too. Tasks start in the order in which they were posted. A forked child has a pool of its own.
+/// Completes futures whose callbacks are user code. A callback may wait for another future that the pool completes.
+/// Tasks start in posting order. A forked child has its own pool.
 class HOOKLINE_EXPORT CallbackPool final : public Executor {
  public:
-  /// The process's; never destroyed.
+  /// Returns the pool of the process. Never destroyed.
   static CallbackPool& instance();
 
   void post(Task task) override;
-  /// Drops what has not begun and all that comes later, and waits for what is under way, at most so long.
+  /// Drops pending and future tasks, then blocks until the running ones end, at most for `timeout`.
   void close(Milliseconds timeout);
 
  private:

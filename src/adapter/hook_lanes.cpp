@@ -1,4 +1,4 @@
-// One queue, as in the reducer: hooks start in bucket order, each when its lane is free.
+// Starts hooks in bucket order from a single queue, each when its lane is free.
 #include "adapter/hook_lanes.hpp"
 
 #include <optional>
@@ -16,7 +16,7 @@
 namespace hookline::adapter {
 namespace {
 
-/// A gradient of few rows, and the parameter that it belongs to.
+/// A sparse gradient and its parameter.
 struct Sparse {
   SparseGradient own;
   Tensor parameter;
@@ -44,18 +44,20 @@ struct HookLanes::Entry {
 
 HookLanes::HookLanes(std::shared_ptr<ProcessGroup> group, HookPtr hook)
     : group_(std::move(group)), hook_(std::move(hook)), launcher_(group_ ? group_->capabilities().lanes : 1) {
-  if (!group_ || !hook_) throw InvalidArgument("a hook for the buckets of a model needs a group and a hook");
+  if (!group_ || !hook_) {
+    throw InvalidArgument(std::string("BucketHook: ") + (group_ ? "hook" : "group") + " must not be null");
+  }
 }
 
 void HookLanes::run(GradBucket bucket, Done done) { add(std::make_shared<Entry>(std::move(bucket), std::move(done))); }
 
 void HookLanes::run_sparse(std::size_t index, std::size_t bucket_count, SparseGradient own, Tensor parameter,
                            SparseDone done) {
-  // Until its rows are known the bucket has none.
+  // The bucket has no rows until the union of all ranks' rows is known.
   const SparseGradient none{Tensor::empty({0}, DType::i64), Tensor::empty({0}, parameter.dtype())};
   const auto entry = std::make_shared<Entry>(reducer::bucket_of_rows(index, bucket_count, none, parameter), nullptr);
   entry->sparse = Sparse{std::move(own), std::move(parameter)};
-  // The entry lives until it was called.
+  // `raw` is safe: the entry outlives its callback.
   entry->done = [done = std::move(done), raw = entry.get()](const Tensor& reduced, const std::exception_ptr& error) {
     if (error) {
       done(SparseGradient(), error);
@@ -89,8 +91,8 @@ void HookLanes::add(const EntryPtr& entry) {
   launch();
 }
 
-// States count steps by the order of starts, so a later bucket must not overtake an earlier one, in whichever lanes
-// they are.
+// Hook states count steps by the order in which hooks start, so a bucket never starts before an earlier one, whatever
+// its lane.
 void HookLanes::launch() {
   const auto take = [this]() -> std::optional<EntryPtr> {
     if (waiting_.empty() || launcher_.busy(waiting_.front()->lane)) return std::nullopt;
@@ -103,7 +105,7 @@ void HookLanes::launch() {
   launcher_.launch(mutex_, take, [this](const EntryPtr& entry) { start(entry); });
 }
 
-// The last one to end; its bucket need not be the last.
+// Counts a completed bucket. True for the last one of the step, which need not be the last one submitted.
 bool HookLanes::ends_step() {
   const std::lock_guard lock(mutex_);
   return --pending_ == 0 && last_seen_ && !failure_;
@@ -124,7 +126,7 @@ void HookLanes::start(const EntryPtr& entry) {
   try {
     if (entry->bucket.index() == 0) entry->hook->begin_step({});
     const Future<HookResult> future = entry->sparse ? run_rows(entry) : entry->hook->run_hook(entry->bucket);
-    // Hook, bucket and group live until then.
+    // The captures keep hook, bucket and group alive until the hook completes.
     future.on_done([self = shared_from_this(), entry, future] {
       const std::exception_ptr error = future.error();
       self->end(entry, error ? HookResult() : future.value(), error);
@@ -185,11 +187,12 @@ void HookLanes::fail(const std::exception_ptr& error, const Entry& entry) {
 }
 
 void HookLanes::replace(HookPtr hook) {
-  if (!hook) throw InvalidArgument("there is no hook to put in the place of the one that there is");
+  if (!hook) throw InvalidArgument("replace_hook: hook must not be null");
   const std::lock_guard lock(mutex_);
   if (pending_ > 0 || !last_seen_) {
     throw InvalidArgument(
-        fmt::format("the hook {} cannot be replaced inside a step: do it before the forward or after the backward pass",
+        fmt::format("replace_hook: the hook {} cannot be replaced inside a step. Replace it before the forward pass or "
+                    "after the backward pass.",
                     hook_->name()));
   }
   hook_ = std::move(hook);

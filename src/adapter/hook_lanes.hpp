@@ -1,4 +1,4 @@
-// Hooks for buckets that a framework's own reducer fills: started in bucket order, each in its lane.
+// Runs hooks on buckets filled by another framework's reducer: in bucket order, each in its lane.
 #pragma once
 
 #include <atomic>
@@ -21,32 +21,32 @@
 
 namespace hookline::adapter {
 
-/// What the reducer of this library does to keep collectives of different buckets apart, for another one's buckets: a
-/// group with lanes has several hooks under way, one without has them in bucket order. Every rank hands over the same
-/// buckets in the same order; a step begins with bucket 0. Safe to use from any thread.
+/// Schedules hooks so that collectives of different buckets match across ranks, as Hookline's own reducer does. On a
+/// group with lanes several hooks run concurrently; without lanes they run one after another. Every rank submits the
+/// same buckets in the same order; a step begins with bucket 0. Thread-safe.
 class HOOKLINE_EXPORT HookLanes : public std::enable_shared_from_this<HookLanes> {
  public:
-  /// Gets the reduced buffer, or the error; called once, on the thread that ends the hook.
+  /// Receives the reduced buffer or the error. Called once, on the thread that completes the hook.
   using Done = std::function<void(const Tensor& reduced, const std::exception_ptr& error)>;
 
-  /// InvalidArgument where group or hook is missing.
+  /// Throws InvalidArgument if `group` or `hook` is null.
   HookLanes(std::shared_ptr<ProcessGroup> group, HookPtr hook);
 
-  /// Runs the hook on a bucket, or has it run when those before it in its lane are through. After an error every later
-  /// bucket gets it at once. A hook's own error aborts the group, so that no other rank waits for this one.
+  /// Runs the hook on a bucket once its lane is free. After an error every later bucket fails with it. An error of the
+  /// hook itself aborts the group, so that no other rank waits for this one.
   void run(GradBucket bucket, Done done);
 
-  /// The same for a bucket of one parameter with a gradient of few rows, which may be others on each rank: the hook
-  /// sees those that any rank has, and `done` gets them reduced.
+  /// The same for a sparse bucket: one parameter, with a gradient of few rows that may differ between ranks. The hook
+  /// gets the union of the rows, and `done` gets them reduced.
   using SparseDone = std::function<void(const SparseGradient& reduced, const std::exception_ptr& error)>;
   void run_sparse(std::size_t index, std::size_t bucket_count, SparseGradient own, Tensor parameter, SparseDone done);
 
-  /// Another hook from the next step on. InvalidArgument while a step is under way.
+  /// Replaces the hook from the next step on. Throws InvalidArgument inside a step.
   void replace(HookPtr hook);
   HookPtr hook() const;
   const std::shared_ptr<ProcessGroup>& group() const noexcept { return group_; }
 
-  /// Of the last step that began.
+  /// Returns the statistics of the last started step.
   StepStats stats() const;
 
  private:
@@ -70,7 +70,7 @@ class HOOKLINE_EXPORT HookLanes : public std::enable_shared_from_this<HookLanes>
   hook::Launcher launcher_;
   std::vector<EntryPtr> step_entries_;
   std::uint64_t step_ = 0;
-  std::size_t pending_ = 0;  ///< added, and not ended
+  std::size_t pending_ = 0;  ///< buckets submitted and not completed
   bool last_seen_ = true;
   std::exception_ptr failure_;
 };

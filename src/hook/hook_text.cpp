@@ -29,7 +29,7 @@ HookPart read_part(core::TextCursor& cursor, std::string_view text, std::string_
     const std::string_view value = cursor.value();
     if (value.empty()) cursor.refuse_last("a value");
     if (!part.options.emplace(name, value).second) {
-      throw InvalidArgument(fmt::format("the {} '{}': option {} is given twice", what, text, name));
+      throw InvalidArgument(fmt::format("invalid {} spec '{}': option {} is given twice", what, text, name));
     }
   } while (cursor.accept(','));
   if (!cursor.accept(')')) cursor.refuse("',' or ')'");

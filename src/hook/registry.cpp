@@ -158,7 +158,7 @@ Entry find(const std::string& name, std::string_view text) {
   names.reserve(all.entries.size());
   for (const auto& [known, entry] : all.entries) names.push_back(known);
   throw InvalidArgument(
-      fmt::format("the hook '{}': no hook is called {}; there are {}", text, name, fmt::join(names, ", ")));
+      fmt::format("invalid hook spec '{}': no hook is called {}; there are {}", text, name, fmt::join(names, ", ")));
 }
 
 /// Returns the spec with term `first` moved to the front.
@@ -181,7 +181,7 @@ void check_places(const std::vector<hook::HookPart>& parts, std::string_view tex
   for (const hook::HookPart& part : parts) places.push_back(find(part.name, text).place);
   if (places[0] == HookPlace::around) {
     const auto hook = std::ranges::find_if(places, [](HookPlace place) { return place != HookPlace::around; });
-    throw InvalidArgument(fmt::format("the hook '{}': {} is a wrapper and cannot come first; write '{}'", text,
+    throw InvalidArgument(fmt::format("invalid hook spec '{}': {} is a wrapper and cannot come first; write '{}'", text,
                                       parts[0].name,
                                       hook == places.end()
                                           ? fmt::format("allreduce | {}", text)
@@ -190,7 +190,7 @@ void check_places(const std::vector<hook::HookPart>& parts, std::string_view tex
   for (std::size_t i = 1; i < parts.size(); ++i) {
     if (places[i] != HookPlace::first) continue;
     throw InvalidArgument(fmt::format(
-        "the hook '{}': {} cannot be wrapped around another hook; {}", text, parts[i].name,
+        "invalid hook spec '{}': {} cannot be wrapped around another hook; {}", text, parts[i].name,
         places[0] == HookPlace::both ? fmt::format("write '{}'", reordered(parts, i))
                                      : fmt::format("write either {} or {}", parts[0].name, parts[i].name)));
   }
@@ -208,7 +208,7 @@ HookPtr made_around(HookPtr hook, std::string_view text, const std::shared_ptr<P
     }
     HookOptions options(part.name, std::move(part.options));
     hook = entry.factory(group, options, std::move(hook));
-    if (!hook) throw InvalidArgument(fmt::format("the hook '{}': the factory of {} returned null", text, part.name));
+    if (!hook) throw InvalidArgument(fmt::format("hook spec '{}': the factory of {} returned null", text, part.name));
     options.check_all_known();
   }
   return hook;

@@ -1,4 +1,4 @@
-// Reading Slurm's lists of hosts and Open MPI's addresses.
+// Parsing of Slurm host lists and Open MPI addresses.
 #include "store/cluster_master.hpp"
 
 #include <algorithm>
@@ -8,20 +8,20 @@ namespace hookline::store {
 
 namespace {
 
-// Ports from here on, and below the 32768 from which Linux takes those of clients.
+// The ports are below 32768, where Linux's ephemeral ports start.
 constexpr std::uint16_t kFirstPort = 15000;
 constexpr std::uint64_t kPorts = 15000;
 
-/// Digits at the beginning; 0 where there are none or too many.
+/// Returns the number at the start of `text`; 0 if there is none or it overflows.
 std::uint64_t leading_number(std::string_view text) {
   std::uint64_t value = 0;
   std::from_chars(text.data(), text.data() + text.size(), value);
   return value;
 }
 
-/// Jobs that follow each other get ports that do, and steps of one job get different ones.
+/// Returns a port for a job step: consecutive jobs have consecutive ports, and steps of a job have distinct ones.
 std::uint16_t port_of(std::uint64_t job, std::uint64_t step) {
-  constexpr std::uint64_t kApart = 7919;  // a prime, so that the steps of jobs next to each other do not meet soon
+  constexpr std::uint64_t kApart = 7919;  // a prime, so that ports of adjacent jobs rarely collide
   return static_cast<std::uint16_t>(kFirstPort + (job % kPorts + (step % kPorts) * kApart) % kPorts);
 }
 
@@ -45,12 +45,12 @@ std::string first_host(std::string_view list) {
 
 std::optional<ClusterMaster> slurm_master(const Environment& environment) {
   std::string host;
-  // The list of the step comes first: a step may have some of the job's hosts only.
+  // The step's list comes first: a step may use a subset of the job's hosts.
   for (const std::string_view name : {"SLURM_STEP_NODELIST", "SLURM_JOB_NODELIST", "SLURM_NODELIST"}) {
     host = first_host(value_of(environment, name));
     if (!host.empty()) break;
   }
-  // Where srun was called, which is the first host inside a batch script.
+  // The host that called srun, which is the first host in a batch script.
   if (host.empty()) host = value_of(environment, "SLURM_LAUNCH_NODE_IPADDR");
   const std::uint64_t job = leading_number(value_of(environment, "SLURM_JOB_ID"));
   if (host.empty() || job == 0) return std::nullopt;
@@ -68,7 +68,7 @@ std::optional<ClusterMaster> open_mpi_master(const Environment& environment, int
   const std::string_view host = addresses.substr(0, addresses.find_first_of(",:;"));
   const std::uint64_t job = leading_number(mpirun);
   if (host.empty() || job == 0) return std::nullopt;
-  return ClusterMaster{std::string(host), port_of(job >> 16U, 0)};  // below are the numbers of the jobs of one mpirun
+  return ClusterMaster{std::string(host), port_of(job >> 16U, 0)};  // the low 16 bits number the jobs of one mpirun
 }
 
 }  // namespace hookline::store

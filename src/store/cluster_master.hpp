@@ -1,4 +1,4 @@
-// Where rank 0 of a job over several hosts is, from the variables that its launcher sets.
+// The address of rank 0 in a multi-host job, from the environment variables of Slurm and Open MPI.
 #pragma once
 
 #include <cstdint>
@@ -15,15 +15,15 @@ struct ClusterMaster {
   std::uint16_t port;
 };
 
-/// The first name of a list as Slurm writes it, such as "rack[1-2]node[03-07,11],other".
+/// Returns the first host of a Slurm host list such as "rack[1-2]node[03-07,11],other".
 std::string first_host(std::string_view list);
 
-/// For a job of srun's: the first host of the step, and a port made of the numbers of job and step, below those that a
-/// system gives to clients. Nothing where Slurm's variables do not tell.
+/// For a job started by srun: returns the first host of the step and a port derived from the job and step ids, below
+/// the ephemeral ports. Returns nullopt if Slurm's variables are missing.
 std::optional<ClusterMaster> slurm_master(const Environment& environment);
 
-/// For a job of Open MPI 4's mpirun: the host of mpirun itself, if `rank` is not one that could see that rank 0 is
-/// elsewhere. Nothing where the variables do not tell.
+/// For a job started by mpirun of Open MPI 4: returns the host of mpirun. Returns nullopt if the variables are missing,
+/// or if `rank` is 0 and runs on another host than mpirun.
 std::optional<ClusterMaster> open_mpi_master(const Environment& environment, int rank);
 
 }  // namespace hookline::store

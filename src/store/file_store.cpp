@@ -1,4 +1,4 @@
-// The store in a file: the operations on top of its log.
+// FileStore: operations on a log file.
 #include <hookline/store/file_store.hpp>
 
 #include <algorithm>
@@ -24,9 +24,9 @@ using store::Table;
 
 namespace {
 
-/// Even an operation that may not wait has this long to get the file's lock.
+/// The minimum timeout for the file lock, also for non-blocking operations.
 constexpr Milliseconds kLeastLockTime{1000};
-/// Between two looks at the file, while waiting for a change.
+/// The polling interval of waits.
 constexpr Milliseconds kShortestPause{1};
 constexpr Milliseconds kLongestPause{8};
 
@@ -37,7 +37,7 @@ struct FileStore::Parts {
   Parts(const Parts&) = delete;
   Parts& operator=(const Parts&) = delete;
 
-  /// Runs when the store and all of its clones are gone.
+  /// Runs when the store and all of its clones are destroyed.
   ~Parts();
 
   std::mutex mutex;
@@ -56,7 +56,7 @@ struct FileStore::Parts {
       } catch (const Timeout&) {
         if (Clock::now() >= deadline) throw;
       }
-      check_interrupt();  // may run anything, so not under the mutex
+      check_interrupt();  // runs arbitrary code, so not under the mutex
     }
   }
 
@@ -72,9 +72,8 @@ struct FileStore::Parts {
                   [&](LogFile::Lock& lock) { return f(lock, lock.contents().table); });
   }
 
-  /// Calls `look` again and again until it returns something; nothing after the timeout. The kernel could tell of
-  /// changes (inotify), but ending such a watch waits for its workers, which took tens of seconds beside processes that
-  /// yield all the time, and it tells nothing of what another host writes.
+  /// Polls until `poll()` returns a value; nullopt at the timeout. inotify is not used: removing a watch waits for
+  /// kernel workers, which took tens of seconds beside busy processes, and it does not see changes from other hosts.
   template <class F>
   auto until(Milliseconds timeout, F look) -> decltype(look()) {
     const auto deadline = deadline_after(timeout);
@@ -90,7 +89,7 @@ struct FileStore::Parts {
 
 FileStore::Parts::~Parts() {
   if (world_size <= 0) return;
-  if (fork_generation != core::fork_generation()) return;  // the parent has opened it, and closes it
+  if (fork_generation != core::fork_generation()) return;  // the parent counts it as opened and closes it
   const InterruptScope deaf(nullptr);
   try {
     write(Milliseconds(0), [this](LogFile::Lock& lock, const Table&) {
@@ -99,7 +98,7 @@ FileStore::Parts::~Parts() {
       if (contents.opened >= world_size && contents.opened == contents.closed) lock.remove_name();
     });
   } catch (const Error&) {
-    // The file stays, as it does when a process is killed; a destructor has nobody to tell.
+    // The file remains, as after a killed process; a destructor cannot report the error.
   }
 }
 
@@ -107,7 +106,7 @@ FileStore::FileStore(const std::string& path, int world_size, Milliseconds timeo
   if (world_size != -1) store::check_world_size_range(fmt::format("FileStore({})", path), "world_size", world_size);
   const auto mode = world_size > 0 ? LogFile::Lock::Mode::exclusive : LogFile::Lock::Mode::shared;
   const auto enter = [&](LogFile::Lock& lock) {
-    if (!lock.at_its_path()) return false;  // the last user of the run before has just removed it
+    if (!lock.at_its_path()) return false;  // the last store of the previous run has just removed it
     if (world_size > 0) lock.write({RecordKind::opened});
     return true;
   };

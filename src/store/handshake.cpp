@@ -1,4 +1,4 @@
-// Proofs by HMAC-SHA256, and both sides of the handshake as state machines.
+// HMAC-SHA256 proofs and the state machines of both sides.
 #include "store/handshake.hpp"
 
 #include <openssl/crypto.h>
@@ -20,7 +20,7 @@ std::string_view view(const Nonce& nonce) { return {nonce.data(), nonce.size()};
 
 std::string_view nonce_of(std::string_view challenge) { return challenge.substr(0, kNonceBytes); }
 
-// The part of a client's hello that is the same for all clients and versions.
+// Returns the part of a client hello that is equal for all clients and versions.
 std::string opening() {
   std::string bytes = RequestBytes(Query::validate).number(kMagic).bytes();
   bytes.append(RequestBytes(Query::ping).number(kTokenPing).bytes());
@@ -36,14 +36,14 @@ Nonce make_nonce() {
     got = ::getrandom(nonce.data(), nonce.size(), 0);
   } while (got < 0 && errno == EINTR);
   if (got != static_cast<ssize_t>(nonce.size())) {
-    throw ResourceError("TCPStore: the kernel gave no random numbers: " + std::generic_category().message(errno));
+    throw ResourceError("TCPStore: getrandom failed: " + std::generic_category().message(errno));
   }
   return nonce;
 }
 
 std::string make_proof(std::string_view token, Role role, std::string_view client_nonce,
                        std::string_view server_nonce) {
-  // The server's thread may outlive main(): OpenSSL must not free its tables at exit.
+  // The server thread may outlive main(), so OpenSSL must not clean up at exit.
   static const bool initialized = ::OPENSSL_init_crypto(OPENSSL_INIT_NO_ATEXIT, nullptr) == 1;
   std::string message = role == Role::client ? "hookline store client" : "hookline store server";
   message.push_back(static_cast<char>(kHandshakeVersion));
@@ -56,7 +56,8 @@ std::string make_proof(std::string_view token, Role role, std::string_view clien
                                                            message.size(), digest.data(), &size)
                                                   : nullptr;
   if (made == nullptr || size != kProofBytes) {
-    throw ResourceError("TCPStore: OpenSSL computes no HMAC-SHA256; see whether its configuration disables SHA-256");
+    throw ResourceError(
+        "TCPStore: OpenSSL cannot compute HMAC-SHA256. Check whether its configuration disables SHA-256.");
   }
   return {reinterpret_cast<const char*>(digest.data()), kProofBytes};
 }
@@ -91,7 +92,7 @@ ServerHandshake::State ServerHandshake::take(std::string_view& bytes, std::strin
   bytes.remove_prefix(step);
   if (expected_proof_.empty()) {
     const State state = take_hello(out);
-    // The client may have sent more before it saw the challenge.
+    // The client may have sent more bytes before it received the challenge.
     return state == State::incomplete && !bytes.empty() ? take(bytes, out) : state;
   }
   if (received_.size() < wanted) return State::incomplete;
@@ -106,7 +107,7 @@ ServerHandshake::State ServerHandshake::take_hello(std::string& out) {
   const auto same = static_cast<std::size_t>(differs.first - received_.begin());
   if (same < compared && same < kOpeningBytes) return refuse(Refusal::malformed);
   if (same < compared && same < 2 * kOpeningBytes) {
-    append_number(out, kTokenRequired);  // in the place of the answer to the client's ping
+    append_number(out, kTokenRequired);  // replaces the reply to the client's ping
     return refuse(Refusal::token_missing);
   }
   if (same < compared) return refuse(Refusal::malformed);

@@ -1,4 +1,4 @@
-// The log file: system calls and their failures.
+// LogFile: system calls and error handling.
 #include "store/log_file.hpp"
 
 #include <fcntl.h>
@@ -23,11 +23,11 @@ namespace hookline::store {
 
 namespace {
 
-/// Compacting starts when this much was written since the last time, and four times what was left by it.
+/// Compaction starts when the log exceeds the last snapshot by this size plus four times the snapshot's size.
 constexpr std::uint64_t kCompactAfterBytes = 4 << 20;
 constexpr std::uint64_t kReadAheadBytes = 64 << 10;
 
-/// Reads `count` bytes, or fewer where the file ends or the system refuses; how many.
+/// Reads up to `count` bytes. Returns fewer at the end of the file or on an error.
 std::size_t read_at(int fd, char* bytes, std::size_t count, std::uint64_t offset) {
   std::size_t done = 0;
   while (done < count) {
@@ -50,7 +50,7 @@ bool write_at(int fd, std::string_view bytes, std::uint64_t offset) {
   return true;
 }
 
-/// Whether users other than this one may put files of their own into the directory of `path`.
+/// True if other users can create files in the directory of `path`.
 bool in_shared_directory(const std::string& path) {
   const auto directory = std::filesystem::path(path).parent_path();
   struct stat info{};
@@ -62,21 +62,20 @@ bool in_shared_directory(const std::string& path) {
 
 LogFile::LogFile(std::string path) : path_(std::move(path)), fork_generation_(core::fork_generation()) {
   if (path_.empty() || path_.find('\0') != std::string::npos) {
-    throw InvalidArgument("FileStore(path): the path is empty or has a zero byte in it");
+    throw InvalidArgument("FileStore(path): the path is empty or contains a null byte");
   }
   const bool shared = in_shared_directory(path_);
-  // O_NONBLOCK: a pipe of that name must not hold us up before it is refused.
+  // O_NONBLOCK: opening a FIFO must not block; it is rejected below.
   const int flags = O_RDWR | O_CREAT | O_CLOEXEC | O_NONBLOCK | O_NOCTTY | (shared ? O_NOFOLLOW : 0);
   fd_ = core::Descriptor(::open(path_.c_str(), flags, S_IRUSR | S_IWUSR));
   if (!fd_) fail("open");
   struct stat info{};
   if (::fstat(fd_.get(), &info) != 0) fail("fstat");
-  if (!S_ISREG(info.st_mode)) throw InvalidArgument(fmt::format("FileStore({}): this is no regular file", path_));
+  if (!S_ISREG(info.st_mode)) throw InvalidArgument(fmt::format("FileStore({}): this is not a regular file", path_));
   if (shared && (info.st_uid != ::geteuid() || info.st_nlink > 1)) {
     throw InvalidArgument(
-        fmt::format("FileStore({}): the file belongs to another user or has a second name, in a directory that others "
-                    "may write to; "
-                    "choose a path in a directory of your own",
+        fmt::format("FileStore({}): the file belongs to another user or has hard links, in a directory that other users "
+                    "can write to. Choose a path in a private directory.",
                     path_));
   }
 }
@@ -88,26 +87,25 @@ void LogFile::fail(const char* call) const {
 
 void LogFile::damaged(std::uint64_t offset) const {
   throw ResourceError(fmt::format(
-      "FileStore({}): the file is damaged at byte {}; remove it and start all processes anew", path_, offset));
+      "FileStore({}): the file is damaged at byte {}. Remove it and restart all processes.", path_, offset));
 }
 
 void LogFile::take_lock(Lock::Mode mode, Clock::time_point deadline) {
   if (fork_generation_ != core::fork_generation()) {
-    // After a fork the description, and with it the lock, is the parent's too: have one of our own.
+    // A forked child shares the file description, and thus the lock, with its parent, so it opens its own.
     core::Descriptor own(::open(fmt::format("/proc/self/fd/{}", fd_.get()).c_str(), O_RDWR | O_CLOEXEC));
     if (!own) fail("open after a fork");
     fd_ = std::move(own);
     fork_generation_ = core::fork_generation();
   }
   const int operation = (mode == Lock::Mode::exclusive ? LOCK_EX : LOCK_SH) | LOCK_NB;
-  // The kernel's blocking flock has no deadline, and a holder may be stopped: ask again, soon at first, then less
-  // often.
+  // Polls with backoff: a blocking flock() has no deadline, and the holder may be stopped.
   for (long pause = 20'000; ::flock(fd_.get(), operation) != 0; pause = std::min(pause * 2, 500'000L)) {
     if (errno == EINTR) continue;
     if (errno != EWOULDBLOCK) fail("flock");
     if (Clock::now() >= deadline) {
       throw Timeout(fmt::format(
-          "FileStore({}): timeout waiting for the lock of the file; see whether a process that uses it is stopped",
+          "FileStore({}): timeout waiting for the file lock. Check whether a process that uses the file is stopped.",
           path_));
     }
     const timespec span{0, pause};
@@ -125,14 +123,14 @@ void LogFile::load() {
   std::string bytes(std::min<std::uint64_t>(size, kFileHeaderBytes), '\0');
   if (read_at(fd_.get(), bytes.data(), bytes.size(), 0) != bytes.size()) fail("pread");
   if (size < kFileHeaderBytes) {
-    // Nothing yet, or a process was killed while it wrote the header; anything else is not ours to overwrite.
+    // Empty, or a process was killed while it wrote the header. Foreign files must not be overwritten.
     if (encode_file_header().starts_with(bytes)) return;
-    throw InvalidArgument(fmt::format("FileStore({}): this is not a store file; choose another path", path_));
+    throw InvalidArgument(fmt::format("FileStore({}): this is not a store file. Choose another path.", path_));
   }
   const auto header = decode_file_header(bytes);
   if (!header) {
     throw InvalidArgument(
-        fmt::format("FileStore({}): this is not a store file, or its header is damaged; choose another path", path_));
+        fmt::format("FileStore({}): this is not a store file, or its header is damaged. Choose another path.", path_));
   }
   header_ = *header;
   if (header_.start > size) damaged(0);
@@ -155,20 +153,20 @@ void LogFile::load() {
         decode_record_header(std::string_view(window).substr(end_ - window_start, kRecordHeaderBytes), end_);
     if (!record) damaged(end_);
     const std::uint64_t whole = kRecordHeaderBytes + std::uint64_t{record->body_bytes};
-    if (whole > size - end_) return;  // left behind by a process that was killed, or is being written
+    if (whole > size - end_) return;  // incomplete: left by a killed process, or being written
     have(whole);
     const auto body = std::string_view(window).substr(end_ - window_start + kRecordHeaderBytes, record->body_bytes);
     if (!replay(*record, body, end_, contents_)) damaged(end_);
-    if (end_ == header_.start && header_.generation > 1) snapshot_bytes_ = whole;  // by whichever process
+    if (end_ == header_.start && header_.generation > 1) snapshot_bytes_ = whole;  // written by any process
     end_ += whole;
   }
 }
 
-// At the end of the log, which stays where it is. False, with errno, where the system refuses.
+// Writes at the end of the log without advancing it. Returns false and sets errno on failure.
 bool LogFile::put(const std::string& bytes) {
   if (write_at(fd_.get(), bytes, end_)) return true;
   const int code = errno;
-  // What was written of it looks like the work of a killed process, so a failure to cut it off does no harm.
+  // A partial record is treated like that of a killed process, so a failed truncation is harmless.
   [[maybe_unused]] const int cut = ::ftruncate(fd_.get(), static_cast<off_t>(end_));
   errno = code;
   return false;
@@ -178,13 +176,13 @@ void LogFile::compact() {
   if (end_ - header_.start < kCompactAfterBytes + 4 * snapshot_bytes_) return;
   const auto snapshot = encode_snapshot(contents_, end_);
   snapshot_bytes_ = snapshot ? snapshot->size() : end_ - header_.start;
-  // The operation before is written and done, so this must not fail it.
+  // The preceding operation is already complete, so failures are ignored.
   if (!snapshot || !put(*snapshot)) return;
   const FileHeader next{end_, header_.generation + 1};
   end_ += snapshot->size();
-  if (!write_at(fd_.get(), encode_slot(next), slot_offset(next.generation))) return;  // the log is whole, only longer
+  if (!write_at(fd_.get(), encode_slot(next), slot_offset(next.generation))) return;  // the log stays valid, only longer
   header_ = next;
-  // File systems that cannot make holes keep the bytes; nothing reads them.
+  // File systems without hole punching keep the unused bytes.
   [[maybe_unused]] const int freed = ::fallocate(fd_.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
                                                  kFileHeaderBytes, static_cast<off_t>(next.start - kFileHeaderBytes));
 }
@@ -203,8 +201,8 @@ LogFile::Lock::~Lock() { ::flock(log_.fd_.get(), LOCK_UN); }
 
 void LogFile::Lock::write(const Record& record) {
   if (record.key.size() > kLongestPartBytes || record.value.size() > kLongestPartBytes) {
-    throw InvalidArgument(fmt::format("FileStore({}): a key of {} and a value of {} bytes; at most {} each can be kept",
-                                      log_.path_, record.key.size(), record.value.size(), kLongestPartBytes));
+    throw InvalidArgument(fmt::format("FileStore({}): key or value too large: expected at most {} bytes each, got {} and {}",
+                                      log_.path_, kLongestPartBytes, record.key.size(), record.value.size()));
   }
   if (log_.end_ == 0) {
     if (::ftruncate(log_.fd_.get(), 0) != 0) log_.fail("ftruncate");

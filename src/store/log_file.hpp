@@ -1,4 +1,4 @@
-// A log of operations in a file: opening it safely, locking it, reading what is new, appending, and compacting.
+// LogFile: an append-only log of operations in a locked file, with compaction.
 #pragma once
 
 #include <cstdint>
@@ -11,16 +11,15 @@
 
 namespace hookline::store {
 
-/// One open file description. Not for several threads at once: its user has a mutex. The lock is the kernel's and ends
-/// with the process.
+/// An open log file. Not thread-safe. Locking uses flock(), so the kernel releases the lock when a process dies.
 class LogFile {
  public:
   explicit LogFile(std::string path);
 
   const std::string& path() const { return path_; }
 
-  /// Held from construction to destruction; contents() are then those of all processes. Throws Timeout where another
-  /// process holds the lock until the deadline, and ResourceError for a damaged file.
+  /// Holds the file lock; contents() then includes the operations of all processes. Throws Timeout if another process
+  /// holds the lock until the deadline, and ResourceError for a damaged file.
   class Lock {
    public:
     enum class Mode { shared, exclusive };
@@ -30,12 +29,12 @@ class LogFile {
     ~Lock();
 
     const Contents& contents() const { return log_.contents_; }
-    /// Writes one operation down and then does it. Needs the exclusive lock. ResourceError where the system refuses;
-    /// nothing has changed then.
+    /// Appends an operation to the log and applies it. Requires the exclusive lock. Throws ResourceError, without a
+    /// change, if a system call fails.
     void write(const Record& record);
-    /// Whether the path leads to this file, which somebody may have removed between our opening and locking it.
+    /// True if the path still refers to this file. Another process may remove it between open and lock.
     bool at_its_path() const;
-    /// Takes the file's name away where it still names this file.
+    /// Unlinks the path if it still refers to this file.
     void remove_name();
 
    private:

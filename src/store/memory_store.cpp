@@ -1,4 +1,4 @@
-// The store of one process: a table under a mutex, and a condition variable for those who wait.
+// MemoryStore: a table with a mutex and a condition variable.
 #include <hookline/store/memory_store.hpp>
 
 #include <algorithm>
@@ -32,7 +32,7 @@ struct MemoryStore::Shared {
     return f(table);
   }
 
-  /// Calls `f` on the table once `ready` says so of it; false where that does not happen in time.
+  /// Blocks until `ready(table)` is true, then calls `f` on the table. Returns false at the timeout.
   template <class Ready, class F>
   bool when(Milliseconds timeout, Ready ready, F f) {
     const auto end = deadline_after(timeout);
@@ -46,7 +46,7 @@ struct MemoryStore::Shared {
         }
       }
       if (Clock::now() >= end) return false;
-      check_interrupt();  // may run anything, so not under the lock
+      check_interrupt();  // runs arbitrary code, so not under the lock
     }
   }
 };

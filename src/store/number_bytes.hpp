@@ -1,4 +1,4 @@
-// Numbers as bytes in texts, in the order of the machine's own.
+// Binary numbers in byte strings, in host byte order.
 #pragma once
 
 #include <cstddef>
@@ -13,7 +13,7 @@ void append_number(std::string& out, T number) {
   out.append(reinterpret_cast<const char*>(&number), sizeof(T));
 }
 
-/// The bytes must be there.
+/// Returns the number at `offset`, which must be in range.
 template <typename T>
 T number_at(std::string_view bytes, std::size_t at) {
   T number;

@@ -1,4 +1,4 @@
-// The decorator that puts a prefix before every key.
+// PrefixStore.
 #include <hookline/store/prefix_store.hpp>
 
 #include <utility>
@@ -24,7 +24,7 @@ std::vector<std::string> under(const std::string& prefix, const std::vector<std:
 
 PrefixStore::PrefixStore(std::string prefix, std::shared_ptr<Store> store)
     : prefix_(std::move(prefix)), store_(std::move(store)) {
-  if (!store_) throw InvalidArgument(fmt::format("PrefixStore(\"{}\", null): give it a store", prefix_));
+  if (!store_) throw InvalidArgument(fmt::format("PrefixStore(\"{}\"): the underlying store must not be null", prefix_));
 }
 
 PrefixStore::~PrefixStore() = default;

@@ -1,4 +1,4 @@
-// Encoding and checking of the file store's records.
+// Encoding and validation of FileStore records.
 #include "store/record.hpp"
 
 #include "kernel/checksum.hpp"
@@ -12,7 +12,7 @@ constexpr std::string_view kMagic("HOOKSTO2", 8);
 constexpr std::size_t kSlotBytes = 20;
 constexpr std::size_t kLongestBodyBytes = std::size_t{1} << 30;
 
-/// For accidents, not against forgers.
+/// Detects accidental damage; not cryptographic.
 std::uint32_t checksum(std::string_view bytes, std::uint64_t seed) {
   return kernel::checksum(reinterpret_cast<const std::byte*>(bytes.data()), bytes.size(),
                           static_cast<std::uint32_t>(seed ^ (seed >> 32)));

@@ -1,9 +1,8 @@
-// The bytes of a file store: how operations are written down, checked and read back. No files here.
+// The file format of FileStore: encoding, validation and replay of records. No I/O.
 //
-// A file is a header and then records. A record is its length (4 bytes), a check of length and place (4), a check of
-// the body (4), and the body: kind (1), length of the key (4), key, value. Numbers are in the host's byte order.
-// Because the length has a check of its own, a record that a killed process left half-written can be told from a
-// damaged one.
+// A file is a header followed by records. A record is the body length (4 bytes), a checksum of length and offset (4), a
+// checksum of the body (4), and the body: kind (1), key length (4), key, value. Numbers are in host byte order. The
+// separate length checksum distinguishes a record that a killed process left incomplete from a damaged one.
 #pragma once
 
 #include <cstddef>
@@ -16,10 +15,10 @@
 
 namespace hookline::store {
 
-/// Everything that a log says, once replayed.
+/// The contents of a replayed log.
 struct Contents {
   Table table;
-  /// How many stores have announced themselves, and how many of them have gone.
+  /// The number of stores that were opened and closed with a world size.
   std::int64_t opened = 0;
   std::int64_t closed = 0;
 };
@@ -35,24 +34,24 @@ struct Record {
 inline constexpr std::size_t kRecordHeaderBytes = 12;
 inline constexpr std::size_t kLongestPartBytes = std::size_t{256} << 20;
 
-/// The record as it stands in the file at `offset`. Key and value must not be longer than kLongestPartBytes.
+/// Encodes a record for the file offset `offset`. Key and value must not exceed kLongestPartBytes.
 std::string encode_record(const Record& record, std::uint64_t offset);
-/// All contents as one record that replaces what was before; nothing where it would be too long for one.
+/// Encodes all contents as one snapshot record; nullopt if it would be too long.
 std::optional<std::string> encode_snapshot(const Contents& contents, std::uint64_t offset);
 
 struct RecordHeader {
   std::uint32_t body_bytes;
   std::uint32_t body_check;
 };
-/// Nothing where the bytes are no record's beginning at that place.
+/// Decodes a record header; nullopt if it is invalid at that offset.
 std::optional<RecordHeader> decode_record_header(std::string_view bytes, std::uint64_t offset);
-/// Does to `contents` what the body says. False, with `contents` unspecified, where it is damaged or makes no sense.
+/// Applies a record body to `contents`. Returns false, with unspecified `contents`, if it is damaged or inconsistent.
 bool replay(const RecordHeader& header, std::string_view body, std::uint64_t offset, Contents& contents);
-/// The same for a record that is known to be whole.
+/// Applies a validated record.
 bool apply(const Record& record, Contents& contents);
 
-/// The file's header: a magic number and two slots that say where reading starts. A writer fills the older slot, so
-/// that one is whole whenever it is killed.
+/// The file header: a magic number and two slots with the start of the log. A writer updates the older slot, so that
+/// one slot is valid at any time.
 inline constexpr std::size_t kFileHeaderBytes = 64;
 
 struct FileHeader {
@@ -60,10 +59,10 @@ struct FileHeader {
   std::uint64_t generation = 1;
 };
 std::string encode_file_header();
-/// The slot of this generation, and where in the file it lies.
+/// Encodes a slot, and returns the file offset of the slot of a generation.
 std::string encode_slot(const FileHeader& header);
 std::uint64_t slot_offset(std::uint64_t generation);
-/// The newest valid slot; nothing where the bytes are not the header of a store file, or both slots are damaged.
+/// Returns the newest valid slot; nullopt if the bytes are not a store file header or both slots are damaged.
 std::optional<FileHeader> decode_file_header(std::string_view bytes);
 
 }  // namespace hookline::store

@@ -1,4 +1,4 @@
-// The reasons for which a TCP store's server refuses a client, and its limits on what clients may store.
+// Reasons for which the TCP store server rejects a client, and its storage quota.
 #pragma once
 
 #include <cstddef>
@@ -21,10 +21,10 @@ enum class Refusal : std::uint8_t {
 };
 inline constexpr std::size_t kRefusals = 10;
 
-/// The reason and the remedy, for the server's log.
+/// Returns the reason and the remedy for the server's log.
 std::string_view explain(Refusal refusal);
 
-/// What clients may store together; as TCPStoreLimits says.
+/// Storage limits for all clients together; see TCPStoreLimits.
 struct StoreQuota {
   std::size_t keys = std::size_t{512} * 1024;
   std::size_t bytes = std::size_t{256} * 1024 * 1024;

@@ -1,4 +1,4 @@
-// Carrying a rendezvous out: opening the store that the plan names.
+// Rendezvous: opens the store of the plan.
 #include <hookline/store/rendezvous.hpp>
 
 #include <sys/stat.h>
@@ -43,45 +43,45 @@ store::Environment current_environment() {
   return environment;
 }
 
-/// The parent's process number and when it started: for launchers that give their jobs no name.
+/// Returns the pid and start time of the parent, which identify jobs of launchers without job ids.
 std::string parent_name() {
   const pid_t parent = ::getppid();
   std::ifstream file(fmt::format("/proc/{}/stat", parent));
   std::ostringstream text;
   text << file.rdbuf();
   std::string fields = text.str();
-  fields.erase(0, fields.rfind(')') + 1);  // the program's name may have spaces in it
+  fields.erase(0, fields.rfind(')') + 1);  // the program name may contain spaces
   std::istringstream rest(fields);
   std::string field;
   for (int i = 3; i <= 22; ++i) rest >> field;
   return fmt::format("parent={} start={}", parent, field);
 }
 
-/// Makes a directory that only this user can reach, or takes the one that another rank has made.
+/// Creates a directory with mode 0700, or checks one that another rank has created.
 void enter_private_directory(const std::string& path) {
   if (::mkdir(path.c_str(), S_IRWXU) != 0 && errno != EEXIST) {
     throw ResourceError(
-        fmt::format("rendezvous: cannot make the directory {}: {}; set TMPDIR to one that you may write to", path,
+        fmt::format("rendezvous: cannot create the directory {}: {}. Set TMPDIR to a writable directory.", path,
                     std::generic_category().message(errno)));
   }
   struct stat info{};
   const bool known = ::lstat(path.c_str(), &info) == 0;
   if (!known || !S_ISDIR(info.st_mode) || info.st_uid != ::geteuid() || (info.st_mode & 07777) != S_IRWXU) {
     throw ResourceError(fmt::format(
-        "rendezvous: {} is not a directory of this user alone (mode 0700), so somebody else may have made it; "
-        "remove it, or set TMPDIR to a directory of your own",
+        "rendezvous: {} is not a directory of this user with mode 0700; another user may have created it. Remove it, "
+        "or set TMPDIR to a private directory.",
         path));
   }
 }
 
-/// The file that this process has opened as that rank before, where it has: its name is gone once all ranks have come,
-/// and a second file of that name would be another job's.
+/// Returns the job's file store for this rank. Reuses the store that this process opened before: the file is unlinked
+/// once all ranks have opened it, so a second open would create another file.
 std::shared_ptr<Store> open_job_file(const RendezvousPlan& plan, Milliseconds timeout) {
   struct Opened {
     std::uint64_t fork_generation = 0;
     std::shared_ptr<FileStore> store;
   };
-  static std::recursive_mutex mutex;  // as in serve
+  static std::recursive_mutex mutex;  // recursive, since a signal handler may call this function again
   static std::map<std::pair<std::string, int>, Opened> all;
 
   const std::string job = plan.job.empty() ? parent_name() : plan.job;
@@ -94,10 +94,10 @@ std::shared_ptr<Store> open_job_file(const RendezvousPlan& plan, Milliseconds ti
   }
   enter_private_directory(directory);
   auto file = std::make_shared<FileStore>(directory + "/store", -1, timeout);
-  // A rank whose first group came to nothing may be here again before others have come.
+  // A rank whose first attempt failed may retry before the others have opened the file.
   const bool first_time = file->add(fmt::format("{}/{}", kOpenedKey, plan.rank), 1) == 1;
   if (first_time && file->add(kOpenedKey, 1) == plan.world_size) {
-    // Everybody has it open and needs its name no more, so nothing stays behind however the processes end.
+    // All ranks have opened the file, so it is unlinked now and cannot be left behind.
     ::unlink(file->path().c_str());
     ::rmdir(directory.c_str());
   }
@@ -105,16 +105,16 @@ std::shared_ptr<Store> open_job_file(const RendezvousPlan& plan, Milliseconds ti
   return file;
 }
 
-/// Another connection to the server that this process keeps at that place, which stays until the process ends: a rank
-/// may come to a second rendezvous before this one does, or still be there after this one failed in it.
+/// Returns a client of this process's server at the given address, starting the server if needed. Servers live until
+/// the process exits: other ranks may enter a second rendezvous earlier, or leave the first one later, than this rank.
 std::shared_ptr<Store> serve(const TCPStoreOptions& options) {
   struct Served {
     std::uint64_t fork_generation;
     std::shared_ptr<TCPStore> store;
   };
   using Place = std::tuple<std::string, std::uint16_t, bool>;
-  static std::recursive_mutex mutex;  // a signal's handler that runs while a server is made may come here, too
-  // Never destroyed: the server's thread would have to end among whatever else ends with the process.
+  static std::recursive_mutex mutex;  // recursive, since a signal handler may call this function again
+  // Never destroyed, so that server threads do not run during static destruction.
   static auto* const all = new std::map<Place, Served>;  // NOLINT(cppcoreguidelines-owning-memory)
 
   const std::lock_guard lock(mutex);
@@ -142,7 +142,7 @@ std::shared_ptr<Store> open_store(const RendezvousPlan& plan, Milliseconds timeo
                           .port = plan.port,
                           .is_master = plan.is_master,
                           .timeout = timeout,
-                          .wait_for_workers = false,  // those who meet here can name who is missing
+                          .wait_for_workers = false,  // group creation names the missing ranks
                           .listen_on_all_interfaces = plan.listens_everywhere};
   if (plan.joins_torch_store) options.token = "";
   if (plan.is_master) return serve(options);

@@ -1,4 +1,4 @@
-// Choosing a store and a rank from arguments and environment.
+// Determines store and rank from arguments and environment.
 #include "store/rendezvous_plan.hpp"
 
 #include <arpa/inet.h>
@@ -18,7 +18,7 @@ namespace hookline::store {
 
 namespace {
 
-/// The names by which a launcher tells its processes who they are. A name that a launcher lacks is empty.
+/// The environment variables of a launcher; empty if it has none.
 struct Launcher {
   std::string_view rank;
   std::string_view world_size;
@@ -26,7 +26,7 @@ struct Launcher {
   std::string_view local_size;
 };
 
-// Open MPI sets PMIX_RANK and SLURM's PMI plug-ins set PMI_RANK: the more telling ones come first.
+// In order of precedence: Open MPI also sets PMIX_RANK, and Slurm's PMI plug-ins set PMI_RANK.
 constexpr std::array kLaunchers = {
     Launcher{"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK",
              "OMPI_COMM_WORLD_LOCAL_SIZE"},
@@ -37,7 +37,7 @@ constexpr std::array kLaunchers = {
 };
 
 constexpr std::string_view kWhoSetsIt =
-    "`hookline run`, torchrun, mpirun and srun set it; without them, set it yourself or give the values as arguments";
+    "hookline run, torchrun, mpirun and srun set it; without a launcher, set it or pass the values as arguments";
 
 [[noreturn]] void missing_variable(std::string_view name, std::string_view advice = kWhoSetsIt) {
   throw InvalidArgument(
@@ -52,13 +52,13 @@ const Launcher* find_launcher(const Environment& environment) {
   return nullptr;
 }
 
-/// A number and the environment variable, query parameter or argument that it came from.
+/// A number and its source: an environment variable, query parameter or argument.
 struct Sourced {
   int value;
   std::string_view source;
 };
 
-/// The value of `name`, or of the launcher's own name for it.
+/// Returns the value of the variable `name` or of the launcher's equivalent.
 std::optional<Sourced> sourced_number(const Environment& environment, std::string_view name,
                                       std::string_view launchers_name) {
   for (const std::string_view each : {name, launchers_name}) {
@@ -72,7 +72,7 @@ std::optional<int> number(const Environment& environment, std::string_view name,
   return found ? std::optional(found->value) : std::nullopt;
 }
 
-/// What all processes of the job have alike and other jobs do not.
+/// Returns the variables that are equal in all processes of a job and differ between jobs.
 std::string job_name(const Environment& environment) {
   std::string job;
   for (const auto& [name, value] : environment) {
@@ -84,7 +84,7 @@ std::string job_name(const Environment& environment) {
   return job;
 }
 
-/// Whether the launcher says that the job has processes on other hosts too.
+/// True if the launcher's variables say that the job spans several hosts.
 bool has_several_hosts(const Environment& environment, const Launcher* launcher, int world_size) {
   const auto local_size = number(environment, "LOCAL_WORLD_SIZE", launcher ? launcher->local_size : "");
   const auto nodes = number(environment, "SLURM_STEP_NUM_NODES", "SLURM_NNODES");
@@ -92,7 +92,7 @@ bool has_several_hosts(const Environment& environment, const Launcher* launcher,
   return (local_size && *local_size != world_size) || (slurm && nodes && *nodes > 1);
 }
 
-/// MASTER_PORT, which must be there unless the place of the master came with one.
+/// Returns MASTER_PORT, or `fallback` if it is not set. Throws InvalidArgument if both are missing.
 std::uint16_t master_port(const Environment& environment, std::optional<std::uint16_t> otherwise = std::nullopt) {
   const std::string_view port = value_of(environment, "MASTER_PORT");
   if (port.empty() && otherwise) return *otherwise;
@@ -105,15 +105,15 @@ std::uint16_t master_port(const Environment& environment, std::optional<std::uin
   return static_cast<std::uint16_t>(value);
 }
 
-/// Where rank 0 of a job over several hosts is to listen; throws where the launcher does not tell.
+/// Returns the address of rank 0 in a multi-host job. Throws InvalidArgument if the scheduler does not provide it.
 ClusterMaster cluster_master(const Environment& environment, const Launcher& launcher, int rank) {
   std::optional<ClusterMaster> master;
   if (launcher.rank.starts_with("SLURM")) master = slurm_master(environment);
   if (launcher.rank.starts_with("OMPI")) master = open_mpi_master(environment, rank);
   if (master) return *master;
   missing_variable("MASTER_ADDR",
-                   "this job has several hosts: set MASTER_ADDR and MASTER_PORT to where rank 0 is to listen "
-                   "(mpirun of Open MPI hands variables on with -x, MPICH's with -genv, srun hands on all)");
+                   "this job has several hosts: set MASTER_ADDR and MASTER_PORT to the address of rank 0 "
+                   "(pass variables with -x in Open MPI's mpirun, with -genv in MPICH's; srun passes all)");
 }
 
 bool is_numeric(const std::string& host) {
@@ -121,7 +121,7 @@ bool is_numeric(const std::string& host) {
   return ::inet_pton(AF_INET, host.c_str(), &address) == 1 || ::inet_pton(AF_INET6, host.c_str(), &address) == 1;
 }
 
-/// True if HOOKLINE_STORE names a TCP store, which `hookline run --nnodes` serves.
+/// True if HOOKLINE_STORE names the TCP store of `hookline run --nnodes`.
 bool launcher_serves(const Environment& environment) {
   return value_of(environment, "HOOKLINE_STORE").starts_with("tcp://");
 }
@@ -185,7 +185,7 @@ RendezvousPlan plan_rendezvous(std::string_view init_method, std::optional<int> 
   const bool from_environment = url.scheme == "env";
   if (!from_environment && url.scheme != "file" && url.scheme != "tcp") {
     throw InvalidArgument(fmt::format(
-        "rendezvous(\"{}\"): no rendezvous for {}://; there are env://, file:// and tcp://", init_method, url.scheme));
+        "rendezvous(\"{}\"): unknown scheme {}://: expected env://, file:// or tcp://", init_method, url.scheme));
   }
   const Launcher* launcher = from_environment ? find_launcher(environment) : nullptr;
 
@@ -194,12 +194,12 @@ RendezvousPlan plan_rendezvous(std::string_view init_method, std::optional<int> 
     const auto in_url = url.query.find(name);
     if (in_url != url.query.end() && argument) {
       throw InvalidArgument(
-          fmt::format("rendezvous(\"{}\"): {} is given in the address and as an argument", init_method, name));
+          fmt::format("rendezvous(\"{}\"): {} is given both in the URL and as an argument", init_method, name));
     }
     if (in_url != url.query.end()) return {parse_number(name, in_url->second), name};
     if (argument) return {*argument, name};
     if (!from_environment) {
-      throw InvalidArgument(fmt::format("rendezvous(\"{}\"): {} parameter missing; add ?{}=… or give it as an argument",
+      throw InvalidArgument(fmt::format("rendezvous(\"{}\"): {} parameter missing; add ?{}=… or pass it as an argument",
                                         init_method, name, name));
     }
     const auto value = sourced_number(environment, variable, launchers_name);
@@ -213,8 +213,8 @@ RendezvousPlan plan_rendezvous(std::string_view init_method, std::optional<int> 
   check_world_size_range(fmt::format("rendezvous(\"{}\")", init_method), size.source, size.value);
   plan.world_size = size.value;
   if (plan.rank < 0 || plan.rank >= plan.world_size) {
-    throw InvalidArgument(fmt::format("rendezvous(\"{}\"): rank {} is not one of a world of {}", init_method, plan.rank,
-                                      plan.world_size));
+    throw InvalidArgument(fmt::format("rendezvous(\"{}\"): rank {} is out of range for world_size {}", init_method,
+                                      plan.rank, plan.world_size));
   }
   if (from_environment) {
     set_place_in_env(plan, environment, launcher);

@@ -1,4 +1,4 @@
-// What to do for a rendezvous, as a function of its arguments and the environment alone.
+// RendezvousPlan: which store to open, as a pure function of the arguments and the environment.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@ namespace hookline::store {
 
 using Environment = std::map<std::string, std::string, std::less<>>;
 
-/// Of a variable; empty where there is none of that name.
+/// Returns the value of a variable; empty if unset.
 std::string_view value_of(const Environment& environment, std::string_view name);
 
 struct RendezvousPlan {
@@ -27,25 +27,25 @@ struct RendezvousPlan {
 
   std::string host = {};
   std::uint16_t port = 0;
-  /// Whether this process is to keep the TCP server.
+  /// True if this process runs the TCP server.
   bool is_master = false;
   int server_rank = -1;  ///< see Rendezvous
-  /// Whether that server listens on all interfaces: by its own name a host may know itself as 127.0.1.1.
+  /// True if the server listens on all interfaces. Needed since a host may resolve its own name to 127.0.1.1.
   bool listens_everywhere = false;
-  /// True if torchrun's agent keeps the server: PyTorch's, which knows no token.
+  /// True if torchrun's agent runs the server. It is PyTorch's, which does not support tokens.
   bool joins_torch_store = false;
 
   std::string path = {};
-  /// Whether the file store shall remove its file in the end, as PyTorch's does for file://.
+  /// True if the file store removes its file at the end, as in PyTorch for file://.
   bool removes_file = false;
 
-  /// What tells this job from all others on the host; empty where only the parent process can tell.
+  /// Identifies the job on this host; empty if only the parent process identifies it.
   std::string job = {};
-  /// Where the private directory goes.
+  /// The parent of the private directory.
   std::string directory = {};
 };
 
-/// Throws InvalidArgument, naming what is missing or wrong and what would set it.
+/// Returns the plan. Throws InvalidArgument naming the missing or invalid variable or parameter and how to set it.
 RendezvousPlan plan_rendezvous(std::string_view init_method, std::optional<int> rank, std::optional<int> world_size,
                                const Environment& environment);
 

@@ -1,4 +1,4 @@
-// Finding the end of a request, keeping what came of it, and taking it apart.
+// RequestReader: scanning, buffering and decoding of requests.
 #include "store/request_reader.hpp"
 
 #include <algorithm>
@@ -6,7 +6,7 @@
 namespace hookline::store {
 namespace {
 
-// The fields of a request in their order; those after a count come as many times as it says.
+// The fields of a request in order. The fields after a count are repeated that many times.
 enum class Field : std::uint8_t { end, key, value, count, number32, number64 };
 using Shape = std::array<Field, 4>;
 
@@ -39,7 +39,7 @@ Field field_of(Query query, std::size_t index) { return kShapes[static_cast<std:
 
 std::size_t number_size(Field field) { return field == Field::number32 ? 4 : 8; }
 
-// Takes apart bytes that were found complete.
+// Decodes a complete request.
 void decode(std::string_view bytes, Request& request) {
   request.keys.clear();
   request.values.clear();
@@ -55,7 +55,7 @@ void decode(std::string_view bytes, Request& request) {
   std::size_t first = 0;
   if (field_of(request.query, 0) == Field::count) {
     rounds = number_at<std::uint64_t>(bytes, at);
-    request.keys.reserve(rounds);  // they are all there
+    request.keys.reserve(rounds);  // bounded: all bytes have been received
     at += 8;
     first = 1;
   }
@@ -80,7 +80,7 @@ void decode(std::string_view bytes, Request& request) {
 
 }  // namespace
 
-// Steps to the field that follows; false at the end of the request.
+// Advances to the next field. Returns false at the end of the request.
 bool RequestReader::Place::next_field() {
   ++field;
   if (field_of(query, field) != Field::end) return true;
@@ -90,7 +90,7 @@ bool RequestReader::Place::next_field() {
   return true;
 }
 
-// Takes a number that is there in full; false where it says something that may not be.
+// Processes a complete number. Returns false if it exceeds a limit.
 bool RequestReader::Place::take_number(std::uint64_t value) {
   switch (field_of(query, field)) {
     case Field::key: text_left = value; return value <= kMaxKeyBytes;
@@ -100,8 +100,8 @@ bool RequestReader::Place::take_number(std::uint64_t value) {
   }
 }
 
-// Goes on from place_ to the end of the request or of the bytes; `at` says where that is. An announced size costs
-// nothing here.
+// Continues from position_ to the end of the request or of the bytes, and advances `offset` to it. Announced sizes do
+// not allocate memory.
 Scan RequestReader::scan(std::string_view bytes, std::size_t& at) {
   Place& p = place_;
   if (p.total == 0) {
@@ -142,7 +142,7 @@ Scan RequestReader::read(std::string_view& bytes, Request& request) {
   const std::string_view piece = bytes.substr(0, used);
   bytes.remove_prefix(used);
   if (state == Scan::bad) return state;
-  const bool in_one_piece = state == Scan::complete && held_ == 0;  // the usual case: nothing is copied
+  const bool in_one_piece = state == Scan::complete && held_ == 0;  // the common case, without a copy
   if (!in_one_piece) keep(piece);
   if (state == Scan::incomplete) return state;
   if (!in_one_piece) join();

@@ -1,4 +1,4 @@
-// Takes requests out of the bytes of one connection, however these are cut.
+// RequestReader: the incremental parser of store requests.
 #pragma once
 
 #include <array>
@@ -15,27 +15,27 @@ namespace hookline::store {
 
 enum class Scan { incomplete, complete, bad };
 
-/// It refuses what is no request or too large as soon as the bytes say so. A request is taken apart when all of it is
-/// there: what a half-sent one holds is the bytes that came and at most 64 KiB more.
+/// Parses the byte stream of one connection. Rejects invalid and oversized requests as early as possible, and decodes a
+/// request when it is complete. A partial request uses the memory of its received bytes plus at most 64 KiB.
 class RequestReader {
  public:
-  /// Takes one request off the front of `bytes`, or all of them where the request does not end there. After `complete`
-  /// the texts of `request` are valid until the next call and while `bytes` is; after `bad` nothing more is to be had.
+  /// Consumes one request from the front of `bytes`, or all bytes if it is incomplete. After `complete`, the strings of
+  /// `request` are valid until the next call and as long as `bytes`. After `invalid`, the stream cannot be resumed.
   Scan read(std::string_view& bytes, Request& request);
 
-  /// How many bytes of a half-sent request are kept.
+  /// Returns the number of buffered bytes of a partial request.
   std::size_t held() const { return held_; }
 
  private:
   static constexpr std::size_t kBlock = 32 * 1024;
 
-  /// How far the request that is under way has been looked at.
+  /// The parse position in the current request.
   struct Place {
     Query query = Query::validate;
     std::size_t field = 0;
-    std::uint64_t rounds = 0;     // how often the fields after a count are still to come
-    std::uint64_t text_left = 0;  // bytes of a text still to come
-    std::uint64_t total = 0;      // bytes, those announced too; 0 before the first one
+    std::uint64_t rounds = 0;     // remaining repetitions of the fields after a count
+    std::uint64_t text_left = 0;  // remaining bytes of a string
+    std::uint64_t total = 0;      // bytes including announced ones; 0 before the first byte
     std::array<char, 8> number{};
     std::size_t number_fill = 0;
 

@@ -1,4 +1,4 @@
-// The server's side of each query.
+// StoreService: the execution of each query.
 #include "store/service.hpp"
 
 #include <optional>
@@ -11,7 +11,7 @@ namespace hookline::store {
 bool Service::serve(ClientId client, const Request& request, std::string& reply) {
   const std::string_view key = request.keys.empty() ? std::string_view() : request.keys.front();
   switch (request.query) {
-    case Query::validate: return false;  // only at the opening
+    case Query::validate: return false;  // valid only as the first request
     case Query::set: return write(key, request.values[0]);
     case Query::compare_set:
       if (!admits_value(key, request.values[1].size())) return false;
@@ -75,7 +75,7 @@ bool Service::write(std::string_view key, std::string_view value) {
 bool Service::append(std::string_view key, std::string_view value) {
   const std::string* old = table_.find(key);
   const std::size_t size = value.size() + (old ? old->size() : 0);
-  if (size > kMaxReplyBytes - 8) return false;  // get could not reply it
+  if (size > kMaxReplyBytes - 8) return false;  // get could not reply with it
   if (!admits_value(key, size)) return false;
   table_.append(key, value);
   waiters_.key_came(key);
@@ -99,7 +99,7 @@ bool Service::serve_add(const Request& request, std::string& reply) {
   try {
     sum = table_.add(key, request.number);
   } catch (const InvalidArgument&) {
-    return false;  // as PyTorch's server: the reply has no room for an error
+    return false;  // as in PyTorch: the protocol has no error reply
   }
   append_number(reply, sum);
   if (key == kWorkersKey) workers_ = sum;
@@ -130,7 +130,7 @@ bool Service::serve_wait(ClientId client, const Request& request, std::string& r
   return true;
 }
 
-// A missing key has an empty value: the protocol knows no other answer, and clients wait before they ask or ask again.
+// Replies with an empty value for a missing key: the protocol has no other reply, and clients wait before they get.
 bool Service::serve_values(const Request& request, std::string& reply) {
   const std::size_t before = reply.size();
   for (const std::string_view key : request.keys) {

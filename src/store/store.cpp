@@ -1,4 +1,4 @@
-// The store seam: what all stores have in common, and the operations that can be built from others.
+// Store: default implementations of operations.
 #include <hookline/store/store.hpp>
 
 #include <fmt/format.h>
@@ -30,15 +30,15 @@ std::int64_t Store::queue_len(const std::string&) { throw_unsupported(*this, "qu
 
 std::shared_ptr<Store> Store::clone() const { throw_unsupported(*this, "clone"); }
 
-// get would wait for a missing key, and comparing "" with `value` at once would not tell a value that was set here from
-// an equal one that was there.
+// Reads with compare_set, since get blocks for a missing key. A single compare_set("", value) could not distinguish
+// a value set here from an equal existing one.
 void Store::append(const std::string& key, const std::string& value) {
   std::string current = compare_set(key, "", "");
   while (true) {
     const std::string longer = current + value;
     std::string now = compare_set(key, current, longer);
     if (now == longer) return;
-    if (now == current) now.clear();  // deleted in between
+    if (now == current) now.clear();  // deleted concurrently
     current = std::move(now);
   }
 }
@@ -60,7 +60,7 @@ void Store::barrier(const std::string& key, std::int64_t world_size, Millisecond
   store::check_world_size(*this, key, world_size);
   const std::int64_t arrived = add(key + "/num_members", 1);
   const std::int64_t round = (arrived - 1) / world_size;
-  // The first round's keys are those of PyTorch, whose stores may take part in it; they know no further rounds.
+  // The keys of the first round are PyTorch's, so that its stores interoperate; they do not support further rounds.
   const auto open = [&key](std::int64_t number) {
     return number == 0 ? key + "/last_member" : fmt::format("{}/last_member/{}", key, number);
   };
@@ -72,7 +72,7 @@ void Store::barrier(const std::string& key, std::int64_t world_size, Millisecond
     }
   }
   set(open(round), "1");
-  // Everybody is in this round, so nobody waits in the one before any more.
+  // All callers have left the previous round.
   if (round > 0) delete_key(open(round - 1));
 }
 

@@ -1,4 +1,4 @@
-// The wording of errors that all stores share.
+// Error messages that all stores share.
 #include "store/store_error.hpp"
 
 #include <fmt/format.h>
@@ -15,14 +15,14 @@ DistErrorMark::~DistErrorMark() = default;
 
 void throw_timeout(const Store& store, std::string_view operation, std::string_view key, Milliseconds waited) {
   throw StoreTimeout(fmt::format(
-      "{} on {}: wait timeout after {}ms, keys: {}. See whether the process that should set it is alive, or "
-      "give a longer timeout.",
+      "{} on {}: wait timeout after {}ms, keys: {}. Check that the process that sets the key is running, or pass a "
+      "longer timeout.",
       operation, store.describe(), waited.count(), key));
 }
 
 void throw_barrier_timeout(const Store& store, std::string_view key, Milliseconds waited, std::exception_ptr cause) {
-  throw StoreTimeout(fmt::format("barrier on {}: barrier timeout after {}ms, key: {}. See whether all processes have "
-                                 "come to it, or give a longer timeout.",
+  throw StoreTimeout(fmt::format("barrier on {}: barrier timeout after {}ms, key: {}. Check that all processes call "
+                                 "the barrier, or pass a longer timeout.",
                                  store.describe(), waited.count(), key),
                      std::move(cause));
 }
@@ -39,9 +39,9 @@ std::string missing(Store& store, const std::vector<std::string>& keys) {
       text += (named++ == 0 ? "" : ", ") + key;
     }
   }
-  // All may have come since the wait gave up.
+  // All keys may have been set after the timeout.
   if (named == 0) return fmt::format("{}", fmt::join(keys, ", "));
-  return more == 0 ? text : fmt::format("{} and perhaps {} more", text, more);
+  return more == 0 ? text : fmt::format("{} and up to {} more", text, more);
 }
 
 void throw_queue_empty(const Store& store, std::string_view key) {
@@ -51,7 +51,7 @@ void throw_queue_empty(const Store& store, std::string_view key) {
 void check_world_size(const Store& store, std::string_view key, std::int64_t world_size) {
   if (world_size > 0) return;
   throw InvalidArgument(
-      fmt::format("barrier(\"{}\") on {}: world_size must be positive, not {}", key, store.describe(), world_size));
+      fmt::format("barrier(\"{}\") on {}: world_size must be positive, got {}", key, store.describe(), world_size));
 }
 
 void check_world_size_range(std::string_view where, std::string_view name, std::int64_t world_size) {
@@ -63,8 +63,8 @@ void check_world_size_range(std::string_view where, std::string_view name, std::
 
 void check_pairs(const Store& store, const std::vector<std::string>& keys, const std::vector<std::string>& values) {
   if (keys.size() == values.size()) return;
-  throw InvalidArgument(fmt::format("multi_set on {}: {} keys but {} values; give one value a key", store.describe(),
-                                    keys.size(), values.size()));
+  throw InvalidArgument(fmt::format("multi_set on {}: expected one value per key, got {} keys and {} values",
+                                    store.describe(), keys.size(), values.size()));
 }
 
 }  // namespace hookline::store

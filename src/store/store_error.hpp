@@ -1,4 +1,4 @@
-// The errors that all stores word alike.
+// Error types and messages that all stores share.
 #pragma once
 
 #include <cstdint>
@@ -13,11 +13,11 @@
 
 namespace hookline::store {
 
-/// The exception of torch.distributed that PyTorch's stores raise for an error like ours.
+/// The torch.distributed exception that PyTorch's stores raise for the equivalent error.
 enum class DistError { store, network, queue_empty };
 
 /// Marks an error of a store. In a Python process that has imported torch.distributed, the exception is also an
-/// instance of that class of PyTorch's.
+/// instance of PyTorch's class.
 class HOOKLINE_EXPORT DistErrorMark {
  public:
   explicit DistErrorMark(DistError kind) : kind_(kind) {}
@@ -41,26 +41,26 @@ using NetworkLost = Marked<PeerLost, DistError::network>;
 using NetworkRefused = Marked<ResourceError, DistError::network>;
 using QueueEmpty = Marked<InvalidArgument, DistError::queue_empty>;
 
-/// Throws Timeout naming the operation, what it waited for, the store and how long.
+/// Throws Timeout naming the operation, key, store and timeout.
 [[noreturn]] void throw_timeout(const Store& store, std::string_view operation, std::string_view key,
                                 Milliseconds waited);
 [[noreturn]] void throw_barrier_timeout(const Store& store, std::string_view key, Milliseconds waited,
                                         std::exception_ptr cause = nullptr);
 
-/// Those of `keys` that the store does not have now, for the text of an error: the first few by name.
+/// Returns the missing keys for an error message, the first few by name.
 std::string missing(Store& store, const std::vector<std::string>& keys);
 
-/// The error of a queue_pop that may not wait, on an empty queue.
+/// Throws the error of a non-blocking queue_pop on an empty queue.
 [[noreturn]] void throw_queue_empty(const Store& store, std::string_view key);
 
-/// Throws InvalidArgument where nobody would come to a barrier.
+/// Throws InvalidArgument unless the world size of a barrier is positive.
 void check_world_size(const Store& store, std::string_view key, std::int64_t world_size);
 
 /// Throws InvalidArgument unless `world_size` is from 1 to kMaxWorldSize. The error names the caller `where` and the
 /// argument or environment variable `name`.
 void check_world_size_range(std::string_view where, std::string_view name, std::int64_t world_size);
 
-/// Throws InvalidArgument where multi_set is given more or fewer values than keys.
+/// Throws InvalidArgument unless the numbers of keys and values are equal.
 void check_pairs(const Store& store, const std::vector<std::string>& keys, const std::vector<std::string>& values);
 
 }  // namespace hookline::store

@@ -1,4 +1,4 @@
-// The operations on a store's contents.
+// Table: operations on the contents of a store.
 #include "store/table.hpp"
 
 #include <charconv>
@@ -21,13 +21,13 @@ std::int64_t counter_sum(std::string_view key, std::string_view text, std::int64
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), count);
   if (!text.empty() && (error != std::errc() || end != text.data() + text.size())) {
     throw InvalidArgument(
-        fmt::format("add(\"{}\", {}): the value {:?} is no counter; delete the key or use another one", key, amount,
+        fmt::format("add(\"{}\", {}): the value {:?} is not a number. Delete the key or use another one.", key, amount,
                     text.substr(0, kShownValueBytes)));
   }
   std::int64_t sum = 0;
   if (__builtin_add_overflow(count, amount, &sum)) {
     throw InvalidArgument(
-        fmt::format("add(\"{}\", {}): the counter stands at {} and would leave 64 bits", key, amount, count));
+        fmt::format("add(\"{}\", {}): the counter is {}, and the sum overflows 64 bits", key, amount, count));
   }
   return sum;
 }
@@ -96,7 +96,7 @@ void Table::queue_push(std::string_view key, std::string value) {
   const std::size_t size = value.size();
   if (const auto at = queues_.find(key); at != queues_.end()) {
     at->second.push_back(std::move(value));
-  } else {  // first made whole: without memory for the element, an empty queue would stay
+  } else {  // exception safety: bad_alloc must not leave an empty queue behind
     std::deque<std::string> queue;
     queue.push_back(std::move(value));
     queues_.emplace(key, std::move(queue));

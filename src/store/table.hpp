@@ -1,4 +1,4 @@
-// What a store holds, without locks or waiting: the memory store, the file store's replay and the TCP server share it.
+// Table: the contents of a store, without locking or waiting. Used by MemoryStore, FileStore and the TCP server.
 #pragma once
 
 #include <algorithm>
@@ -12,17 +12,17 @@
 
 namespace hookline::store {
 
-/// Values and queues live apart: a key may name one of each. As in PyTorch, queues are not counted or listed as keys
-/// and delete_key leaves them alone, but a queue that is not empty satisfies check.
+/// Values and queues by key. A key may have both. As in PyTorch, num_keys, list_keys and delete_key ignore queues, but
+/// a non-empty queue satisfies check.
 class Table {
  public:
   void set(std::string_view key, std::string value);
-  /// Null where there is no such value; the pointer holds until the next change.
+  /// Returns the value, or null if missing. The pointer is valid until the next change.
   const std::string* find(std::string_view key) const;
-  /// Throws InvalidArgument, changing nothing, where the value is no decimal number or the sum leaves 64 bits. A value
-  /// that is missing or empty counts as 0.
+  /// Adds to a counter and returns the sum. A missing or empty value counts as 0. Throws InvalidArgument, without a
+  /// change, if the value is not a decimal number or the sum overflows 64 bits.
   std::int64_t add(std::string_view key, std::int64_t amount);
-  /// Whether each key has a value or a queue with something in it.
+  /// True if each key has a value or a non-empty queue.
   template <class Keys>
   bool check(const Keys& keys) const {
     return std::all_of(keys.begin(), keys.end(), [this](std::string_view key) { return has(key); });
@@ -31,7 +31,7 @@ class Table {
   std::string compare_set(std::string_view key, const std::string& expected, const std::string& desired);
   bool delete_key(std::string_view key);
   std::int64_t num_keys() const;
-  /// In ascending order of their bytes.
+  /// Returns the keys in ascending byte order.
   std::vector<std::string> list_keys() const;
   void append(std::string_view key, std::string_view value);
 
@@ -42,12 +42,12 @@ class Table {
   using Values = std::map<std::string, std::string, std::less<>>;
   using Queues = std::map<std::string, std::deque<std::string>, std::less<>>;
   const Values& values() const { return values_; }
-  /// Only queues that are not empty.
+  /// Returns the non-empty queues.
   const Queues& queues() const { return queues_; }
 
-  /// An estimate of the memory that one value, queue or element of a queue needs beside its bytes.
+  /// The estimated memory overhead of a value, a queue or a queue element.
   static constexpr std::size_t kEntryBytes = 128;
-  /// The memory that keys, values and queues need, by that estimate.
+  /// Returns the estimated memory of keys, values and queues.
   std::size_t bytes() const { return bytes_; }
 
  private:
@@ -56,7 +56,7 @@ class Table {
   Queues queues_;
 };
 
-/// The counter that `text` stands for and `amount` added to it: the arithmetic of Table::add alone.
+/// Returns the counter value in `text` plus `amount`, with the errors of Table::add.
 std::int64_t counter_sum(std::string_view key, std::string_view text, std::int64_t amount);
 
 }  // namespace hookline::store

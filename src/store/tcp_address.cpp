@@ -1,4 +1,4 @@
-// Host names turned into socket addresses.
+// Address resolution and socket options.
 #include "store/tcp_address.hpp"
 
 #include <fmt/format.h>
@@ -35,8 +35,8 @@ std::vector<SocketAddress> resolve(const std::string& host, std::uint16_t port, 
   const std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)> owner(found, &::freeaddrinfo);
   if (result != 0) {
     throw NetworkRefused(
-        fmt::format("TCPStore: the host name \"{}\" does not resolve: {}; give a name that this machine "
-                    "knows or a numeric address",
+        fmt::format("TCPStore: the host name \"{}\" does not resolve: {}. Use a name that this machine "
+                    "knows or a numeric address.",
                     host, result == EAI_SYSTEM ? system_message(errno) : ::gai_strerror(result)));
   }
   std::vector<SocketAddress> addresses;
@@ -44,7 +44,7 @@ std::vector<SocketAddress> resolve(const std::string& host, std::uint16_t port, 
     SocketAddress address;
     std::memcpy(&address.storage, next->ai_addr, next->ai_addrlen);
     address.size = next->ai_addrlen;
-    // A name may stand for one address twice, in two lines of /etc/hosts say, and that could not be listened on twice.
+    // A name may resolve to an address twice (two lines in /etc/hosts), which could not be bound twice.
     if (std::find(addresses.begin(), addresses.end(), address) == addresses.end()) addresses.push_back(address);
   }
   return addresses;
@@ -64,7 +64,7 @@ bool is_loopback(const SocketAddress& address) {
 
 void set_keepalive(int socket, Milliseconds period) {
   constexpr int kProbes = 4;
-  constexpr std::int64_t kLongest = 32767;  // seconds, Linux's own limit
+  constexpr std::int64_t kLongest = 32767;  // Linux's limit
   const auto seconds = static_cast<int>(std::clamp<std::int64_t>(period.count() / 1000, 1, kLongest));
   const int interval = std::max(1, seconds / kProbes);
   const unsigned int lost = 2000U * static_cast<unsigned int>(seconds);
@@ -73,7 +73,7 @@ void set_keepalive(int socket, Milliseconds period) {
   ::setsockopt(socket, IPPROTO_TCP, TCP_KEEPIDLE, &seconds, sizeof(seconds));
   ::setsockopt(socket, IPPROTO_TCP, TCP_KEEPINTVL, &interval, sizeof(interval));
   ::setsockopt(socket, IPPROTO_TCP, TCP_KEEPCNT, &kProbes, sizeof(kProbes));
-  ::setsockopt(socket, IPPROTO_TCP, TCP_USER_TIMEOUT, &lost, sizeof(lost));  // for what was sent, too
+  ::setsockopt(socket, IPPROTO_TCP, TCP_USER_TIMEOUT, &lost, sizeof(lost));  // covers unacknowledged data
 }
 
 std::string endpoint_name(const std::string& host, std::uint16_t port) {

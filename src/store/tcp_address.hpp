@@ -1,4 +1,4 @@
-// Where the TCP store's server is: names turned into socket addresses, and how messages call them.
+// Socket addresses of TCP stores: resolution, formatting, keepalive and retry backoff.
 #pragma once
 
 #include <netinet/in.h>
@@ -26,27 +26,27 @@ struct SocketAddress {
 
 enum class Purpose { connect, listen };
 
-/// Every address of a host, once, in the order of the system's preference; an empty name with `listen` is all addresses
-/// of this machine. Throws ResourceError for a name that does not resolve: at once where the name is unknown, at the
-/// deadline where the name service cannot be asked.
+/// Returns the distinct addresses of a host, in the system's order of preference. An empty name with `listen` means all
+/// addresses of this machine. Throws ResourceError if the name does not resolve: immediately if it is unknown, at the
+/// deadline if the name service is unavailable.
 std::vector<SocketAddress> resolve(const std::string& host, std::uint16_t port, Purpose purpose,
                                    Clock::time_point deadline);
 
-/// True for addresses that only this host reaches: 127.0.0.0/8 and ::1, also as an IPv4-mapped IPv6 address.
+/// True for loopback addresses: 127.0.0.0/8, also IPv4-mapped, and ::1.
 bool is_loopback(const SocketAddress& address);
 
-/// Has the kernel ask after a peer that is silent for `period` (at least a second), and end the connection within as
-/// much again where no answer comes: a host that lost its power or network says nothing of itself.
+/// Enables TCP keepalive: the kernel probes a peer that is silent for `period` (at least 1 s) and closes the connection
+/// within the same time again without a reply. Detects hosts that lost power or network.
 void set_keepalive(int socket, Milliseconds period);
 
-/// "host:port", with brackets around a numeric IPv6 address.
+/// Returns "host:port", with brackets around a numeric IPv6 address.
 std::string endpoint_name(const std::string& host, std::uint16_t port);
 
-/// The pauses between attempts: 5 ms, each twice as long as the one before, at most a second, never beyond `deadline`.
+/// Exponential backoff between attempts: 5 ms, doubling up to 1 s, not beyond `deadline`.
 class Pauses {
  public:
   explicit Pauses(Clock::time_point deadline) : deadline_(deadline) {}
-  /// Sleeps, unless it is interrupted; false, without sleeping, where the deadline has come.
+  /// Sleeps and returns true; returns false without sleeping at the deadline. Interruptible (see InterruptScope).
   bool pause();
 
  private:
@@ -54,7 +54,7 @@ class Pauses {
   Milliseconds next_{5};
 };
 
-/// What the system says to an error number, with the number.
+/// Returns the system's message for an error number, with the number.
 std::string system_message(int error);
 
 }  // namespace hookline::store

@@ -1,4 +1,4 @@
-// The client's end of a TCP store connection: sending and receiving with deadlines.
+// TcpClient: sending and receiving with deadlines.
 #include "store/tcp_client.hpp"
 
 #include <fmt/format.h>
@@ -17,7 +17,7 @@
 namespace hookline::store {
 namespace {
 
-constexpr const char* kClosed = "the server closed it, as it does where a client exceeds its limits (see its stderr)";
+constexpr const char* kClosed = "the server closed it, possibly because this client exceeded a limit (see the server's stderr)";
 
 std::string loss(int error) { return error == ECONNRESET || error == EPIPE ? kClosed : system_message(error); }
 
@@ -50,8 +50,8 @@ void TcpClient::fail(std::exception_ptr error) {
 
 void TcpClient::lose(const std::string& why) {
   fail(std::make_exception_ptr(NetworkLost(
-      fmt::format("{}: the connection to the server at {} is lost: {}; see whether the process that keeps the "
-                  "store has ended, and make a new TCPStore",
+      fmt::format("{}: the connection to the server at {} is lost: {}. Check whether the server process has ended, and "
+                  "create a new TCPStore.",
                   call_name(), endpoint_, why))));
 }
 
@@ -69,14 +69,13 @@ void TcpClient::send(std::string_view bytes, Clock::time_point deadline) {
     const int ready = ::poll(&waiting, 1, static_cast<int>(std::min<std::int64_t>(left.count(), 1 << 30)));
     if (ready == 0 && time_left(deadline) == Milliseconds(0)) {
       fail(std::make_exception_ptr(NetworkTimeout(call_name() +
-                                                  ": the server does not take what is sent to it; see whether it "
-                                                  "is stopped or its machine overloaded, and make a new "
-                                                  "TCPStore")));
+                                                  ": the server does not read requests. Check whether it is "
+                                                  "stopped or overloaded, and create a new TCPStore.")));
     }
   }
 }
 
-// A timeout kept in the socket saves a call of poll for every reply; it is almost always the one already set.
+// SO_RCVTIMEO saves a poll() per reply; it rarely changes.
 void TcpClient::set_receive_timeout(Milliseconds timeout) {
   if (timeout == receive_timeout_) return;
   timeval value{};
@@ -86,7 +85,7 @@ void TcpClient::set_receive_timeout(Milliseconds timeout) {
   receive_timeout_ = timeout;
 }
 
-// False at the deadline.
+// Returns false at the deadline.
 bool TcpClient::receive(char* out, std::size_t size, Clock::time_point deadline, std::size_t& got) {
   while (true) {
     const Milliseconds left = time_left(deadline);
@@ -128,14 +127,14 @@ bool TcpClient::confirm_cancel(Clock::time_point deadline, bool* came) {
 
 void TcpClient::no_answer() {
   fail(std::make_exception_ptr(
-      NetworkTimeout(call_name() + ": the server took the request and did not answer; see whether it is stopped or "
-                                   "its machine overloaded, and make a new TCPStore")));
+      NetworkTimeout(call_name() + ": the server did not reply. Check whether it is stopped or overloaded, and "
+                                   "create a new TCPStore.")));
 }
 
 void TcpClient::read(char* out, std::size_t size, Clock::time_point deadline) {
   while (size > 0) {
     std::size_t step = 0;
-    if (buffer_at_ == buffer_end_ && size >= kBuffer) {  // a large value need not go through the buffer
+    if (buffer_at_ == buffer_end_ && size >= kBuffer) {  // large values bypass the buffer
       if (!receive(out, size, deadline, step)) no_answer();
     } else {
       if (!reply_came(deadline)) no_answer();
@@ -150,7 +149,7 @@ void TcpClient::read(char* out, std::size_t size, Clock::time_point deadline) {
 
 std::string TcpClient::read_text(Clock::time_point deadline) {
   const auto size = read_number<std::uint64_t>(deadline);
-  // Room is made for what has come and as much again, never for what is only announced.
+  // Grows with the received bytes, so that a false size cannot exhaust memory.
   constexpr std::size_t kStep = 256 * 1024;
   std::string text;
   while (text.size() < size) {

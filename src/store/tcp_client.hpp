@@ -1,4 +1,4 @@
-// One connection to a TCP store's server: bytes out, bytes in, each with a deadline.
+// TcpClient: a connection to a TCP store server, with deadlines for all I/O.
 #pragma once
 
 #include <cstddef>
@@ -19,25 +19,24 @@ struct ClientOptions {
   Milliseconds keepalive = std::chrono::seconds(60);
 };
 
-/// Used by one thread at a time. Once it has failed it stays so: every later call throws the first error again, since
-/// nobody knows any more which bytes belong to which request.
+/// Not thread-safe. A failure is permanent: replies can no longer be matched to requests, so every later call rethrows
+/// the first error.
 class TcpClient {
  public:
-  /// Connects and makes itself known, trying again until the timeout while nobody answers. With a token, both sides
-  /// first prove that they have the same one; without, this is PyTorch's plain protocol. Throws ResourceError where the
-  /// tokens of client and server differ or only one side has one.
+  /// Connects, authenticates if there is a token, and opens the protocol; retries until the timeout. Throws
+  /// ResourceError if the tokens differ or only one side has one, and Timeout.
   TcpClient(std::string host, std::uint16_t port, Milliseconds timeout, ClientOptions options);
 
-  /// Names what is called from here on, for messages; both live until the next begin. Throws where the connection is
-  /// not to be used any more.
+  /// Sets operation and key for error messages; both must live until the next begin(). Throws if the connection failed
+  /// before.
   void begin(const char* operation, std::string_view key);
 
   void send(std::string_view bytes, Clock::time_point deadline);
 
-  /// Whether something of a reply has come before the deadline; a failure only where the connection is lost.
+  /// Blocks until part of a reply has arrived (returns true) or until the deadline (returns false). Throws PeerLost.
   bool reply_came(Clock::time_point deadline);
 
-  /// What must come before the deadline; where it does not, the connection has failed with a Timeout.
+  /// Reads a reply. If it does not arrive by the deadline, the connection fails with Timeout.
   template <typename T>
   T read_number(Clock::time_point deadline) {
     T number;
@@ -46,16 +45,16 @@ class TcpClient {
   }
   std::string read_text(Clock::time_point deadline);
 
-  /// Sends cancel_wait. Nothing else may be read before confirm_cancel() has returned true.
+  /// Sends cancel_wait. No other reply may be read until confirm_cancel() has returned true.
   void cancel_wait(Clock::time_point deadline);
-  /// Reads the confirmation of the last cancel_wait, if one is missing. Returns false at the deadline. Sets `came`
-  /// where the wait was over before.
+  /// Reads the confirmation of the last cancel_wait, if pending. Returns false at the deadline. Sets `completed` if the
+  /// wait ended before the cancellation.
   bool confirm_cancel(Clock::time_point deadline, bool* came = nullptr);
   bool cancel_pending() const { return cancel_pending_; }
 
-  static constexpr const char* kStrangeReply = "it sent a reply that the request does not have";
+  static constexpr const char* kStrangeReply = "it sent an unexpected reply";
 
-  /// Gives the connection up: throws PeerLost saying why, now and in every later call.
+  /// Marks the connection as lost: throws PeerLost now and in every later call.
   [[noreturn]] void lose(const std::string& why);
 
  private:
@@ -69,7 +68,7 @@ class TcpClient {
   [[noreturn]] void refused(const std::string& why) const;
   void read(char* out, std::size_t size, Clock::time_point deadline);
   [[noreturn]] void no_answer();
-  /// "TCPStore(host:port).get(\"key\")".
+  /// Returns "TCPStore(host:port).get(\"key\")".
   std::string call_name() const;
   bool receive(char* out, std::size_t size, Clock::time_point deadline, std::size_t& got);
   void set_receive_timeout(Milliseconds timeout);
@@ -78,7 +77,7 @@ class TcpClient {
 
   std::string host_;
   std::uint16_t port_;
-  std::string endpoint_;  // where the server is, for messages
+  std::string endpoint_;  // for messages
   ClientOptions options_;
   const char* operation_ = "connect";
   std::string_view key_;

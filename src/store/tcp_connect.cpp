@@ -1,4 +1,4 @@
-// The opening of a TCP store connection, from the host's name to the server's first answer.
+// Connection setup of TCP store clients: resolve, connect, authenticate and open the protocol.
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <netinet/tcp.h>
@@ -20,10 +20,10 @@
 namespace hookline::store {
 namespace {
 
-// One address that swallows packets must not use up the time of the others.
+// Limit per address, so that one that drops packets leaves time for the others.
 constexpr Milliseconds kConnectTime = std::chrono::seconds(10);
 
-// A socket that looks for a free port may find the very one it connects to, and then talks to itself.
+// True after a TCP self-connect: the ephemeral source port equals the destination port.
 bool talks_to_itself(int socket) {
   SocketAddress own;
   SocketAddress peer;
@@ -33,7 +33,7 @@ bool talks_to_itself(int socket) {
   return own == peer;
 }
 
-// Zero, or the error number.
+// Returns 0 or the error number.
 int connect_before(int socket, const SocketAddress& address, Clock::time_point deadline) {
   if (::connect(socket, address.get(), address.size) == 0) return 0;
   if (errno != EINPROGRESS && errno != EINTR) return errno;
@@ -61,7 +61,7 @@ TcpClient::TcpClient(std::string host, std::uint16_t port, Milliseconds timeout,
   } while (pauses.pause());
   throw NetworkTimeout(
       fmt::format("TCPStore({}): The client socket has timed out after {}ms while trying to connect to ({}, {}). Last "
-                  "attempt: {}. See whether the process that keeps the store has started and listens on this address.",
+                  "attempt: {}. Check that the process that serves the store is running and listens on this address.",
                   endpoint_, timeout.count(), host_, port_, why));
 }
 
@@ -78,7 +78,7 @@ bool TcpClient::connect_to(const SocketAddress& address, Clock::time_point deadl
   int error = socket_ ? connect_before(socket_.get(), address, deadline) : errno;
   if (error == EMFILE || error == ENFILE) {
     throw ResourceError(
-        fmt::format("TCPStore({}): no file descriptor for a connection: {}; raise the limit (ulimit -n)", endpoint_,
+        fmt::format("TCPStore({}): no file descriptor for a connection: {}. Raise the limit (ulimit -n).", endpoint_,
                     system_message(error)));
   }
   if (error == 0 && talks_to_itself(socket_.get())) error = ECONNREFUSED;
@@ -93,8 +93,8 @@ bool TcpClient::connect_to(const SocketAddress& address, Clock::time_point deadl
   return true;
 }
 
-// What a new connection says first, and the answer that shows that a store is there. A server whose queue of new
-// connections is full may break off here, so this is part of what is tried again.
+// Authenticates, sends the protocol opening and awaits the reply. A server with a full accept queue may reset the
+// connection here, so failures are retried.
 bool TcpClient::introduce(Clock::time_point deadline, std::string& why) {
   const auto nonce = static_cast<std::uint32_t>(::getpid());
   const std::string hello =
@@ -106,23 +106,23 @@ bool TcpClient::introduce(Clock::time_point deadline, std::string& why) {
     await_reply(deadline);
     answer = read_number<std::uint32_t>(deadline);
   } catch (const Error& error) {
-    if (!failure_) throw;  // an interrupt's, or of the handshake
+    if (!failure_) throw;  // an interrupt or a handshake error
     why = error.what();
     failure_ = nullptr;
     return false;
   }
   if (answer == nonce) return true;
   if (answer == kTokenRequired) {
-    refused("the server requires a token; set HOOKLINE_TOKEN to the token of the job, or give it as an argument");
+    refused("the server requires a token. Set HOOKLINE_TOKEN to the token of the job, or pass it as an argument.");
   }
   if (answer == kServerFull) {
     refused(
-        "the server has as many connections as it allows; raise max_connections or the limit on file descriptors "
-        "(ulimit -n) of the process that serves");
+        "the server has reached max_connections. Raise max_connections or the file descriptor limit (ulimit -n) of the "
+        "server process.");
   }
   throw ResourceError(
-      fmt::format("TCPStore({}): what listens there does not speak the store's protocol; see whether "
-                  "another program has this port",
+      fmt::format("TCPStore({}): the server does not use the TCPStore protocol. Check which program listens on this "
+                  "port.",
                   endpoint_));
 }
 
@@ -144,19 +144,19 @@ void TcpClient::authenticate(Clock::time_point deadline) {
     case HandshakeReply::challenge: break;
     case HandshakeReply::no_token:
       refused(
-          "this process has a token and the server has none; set HOOKLINE_TOKEN for the process that serves, too. For "
-          "a store that PyTorch serves, unset HOOKLINE_TOKEN or give an empty token");
+          "this process has a token and the server has none. Set HOOKLINE_TOKEN for the server process; for a server "
+          "of PyTorch, unset HOOKLINE_TOKEN or pass an empty token.");
     case HandshakeReply::other_version:
-      refused("the server speaks another version of the handshake; use the same version of hookline everywhere");
-    default: refused("what listens there answers the handshake with other bytes; see which program has this port");
+      refused("the server uses another version of the handshake. Use the same version of hookline in all processes.");
+    default: refused("unexpected reply to the handshake. Check which program listens on this port.");
   }
   std::string challenge(kChallengeBytes, '\0');
   read(challenge.data(), challenge.size(), deadline);
   if (handshake.verify(challenge)) return send(handshake.proof(challenge), deadline);
-  send(std::string(kProofBytes, '\0'), deadline);  // so that the server's log says so, too
+  send(std::string(kProofBytes, '\0'), deadline);  // an invalid proof, so that the server logs the mismatch
   refused(
-      "the server's token differs from that of this process; start all processes of the job with the same "
-      "HOOKLINE_TOKEN, and see whether another job has this port");
+      "the server's token differs from that of this process. Start all processes of the job with the same "
+      "HOOKLINE_TOKEN, and check whether another job uses this port.");
 }
 
 }  // namespace hookline::store

@@ -30,12 +30,12 @@ void set_port(SocketAddress& address, std::uint16_t port) {
   }
 }
 
-// Zero and one listener more, or the error number.
+// Adds a listener and returns 0, or returns the error number.
 int listen_at(const SocketAddress& address, std::vector<Listener>& listeners) {
   core::Descriptor socket(::socket(address.family(), SOCK_STREAM | SOCK_CLOEXEC, 0));
   if (!socket) return errno;
   const int on = 1;
-  // A server may start again while connections of the one before it are still being forgotten by the system.
+  // Allows a restart while connections of the previous server are in TIME_WAIT.
   ::setsockopt(socket.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
   if (address.family() == AF_INET6) ::setsockopt(socket.get(), IPPROTO_IPV6, IPV6_V6ONLY, &on, sizeof(on));
   if (::bind(socket.get(), address.get(), address.size) != 0) return errno;
@@ -48,19 +48,19 @@ int listen_at(const SocketAddress& address, std::vector<Listener>& listeners) {
 }
 
 std::string advice(int error) {
-  if (error == EADDRINUSE) return "another program has this port: choose another one";
+  if (error == EADDRINUSE) return "another program uses this port. Choose another one.";
   if (error == EADDRNOTAVAIL) {
-    return "this is no address of this machine: give one of its own, or listen on all of its interfaces";
+    return "this is not an address of this machine. Use a local address, or listen on all interfaces.";
   }
-  if (error == EACCES) return "ports below 1024 need more rights: choose a higher one";
-  return "see whether this machine has such addresses and file descriptors left";
+  if (error == EACCES) return "ports below 1024 require privileges. Choose a higher port.";
+  return "Check the address family and the file descriptor limit (ulimit -n).";
 }
 
 }  // namespace
 
 std::vector<Listener> listen_on(const std::string& host, std::uint16_t port, bool all_interfaces,
                                 Clock::time_point deadline) {
-  // The free port that the first address gets may be taken at the second one; then another is tried.
+  // A free port of the first address may be in use on the second one, so other ports are tried.
   constexpr int kAttempts = 16;
   int error = 0;
   for (int attempt = 0; attempt < kAttempts; ++attempt) {
@@ -73,19 +73,19 @@ std::vector<Listener> listen_on(const std::string& host, std::uint16_t port, boo
       error = result;
       if (error == EADDRINUSE) break;
     }
-    // An address of a kind that this machine does not speak (IPv6, mostly) is no harm where another one works.
+    // An unsupported address family (usually IPv6) is ignored if another address works.
     if (error != EADDRINUSE && !listeners.empty()) return listeners;
     if (error != EADDRINUSE || port != 0) break;
   }
   throw NetworkRefused(
-      fmt::format("The server socket has failed to listen on any local network address. TCPStore({}): {}; {}",
+      fmt::format("The server socket has failed to listen on any local network address. TCPStore({}): {}. {}",
                   endpoint_name(all_interfaces ? "*" : host, port), system_message(error), advice(error)));
 }
 
 std::vector<Listener> take_over(int socket, std::uint16_t port) {
   const auto refuse = [socket](const std::string& why) {
     throw InvalidArgument(fmt::format(
-        "TCPStore: master_listen_fd {}: {}. Give a TCP socket that is bound and not connected.", socket, why));
+        "TCPStore: master_listen_fd {}: {}. Pass a bound, unconnected TCP socket.", socket, why));
   };
   int type = 0;
   socklen_t size = sizeof(type);

@@ -1,4 +1,4 @@
-// The sockets that the TCP store's server listens on.
+// Listening sockets of the TCP store server.
 #pragma once
 
 #include <cstdint>
@@ -15,16 +15,16 @@ struct Listener {
   core::Descriptor socket;
   int family;
   std::uint16_t port;
-  bool loopback;  // true if only this host reaches it
+  bool loopback;  // true if bound to a loopback address
 };
 
-/// Listens on every address that the host's name stands for, or on all of this machine, on one port; at least one
-/// listener comes back. Throws ResourceError saying which address was refused and why.
+/// Listens on every address of `host`, or of this machine, on one port. Returns at least one listener. Throws
+/// ResourceError if no address can be bound.
 std::vector<Listener> listen_on(const std::string& host, std::uint16_t port, bool all_interfaces,
                                 Clock::time_point deadline);
 
-/// Listens on a socket that is bound already and owns it from then on. Throws InvalidArgument, and leaves it to the
-/// caller, where it is no TCP socket, is not bound, is connected, or has another port than `port`; 0 accepts any.
+/// Listens on a bound socket and takes ownership of it. Throws InvalidArgument, without taking ownership, if it is not
+/// a bound unconnected TCP socket, or not bound to `port` (0 accepts any port).
 std::vector<Listener> take_over(int socket, std::uint16_t port);
 
 }  // namespace hookline::store

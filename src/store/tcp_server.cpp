@@ -1,4 +1,4 @@
-// The server's thread: the event loop, the listening sockets, and the time that clients have.
+// TcpServer: the event loop, listening sockets and client timeouts.
 #include "store/tcp_server.hpp"
 
 #include <fmt/format.h>
@@ -30,14 +30,14 @@ void require_access(const std::vector<Listener>& listeners, const ServerAccess& 
       std::all_of(listeners.begin(), listeners.end(), [](const Listener& each) { return each.loopback; });
   if (local || !access.token.empty() || access.allow_unauthenticated) return;
   throw InvalidArgument(
-      fmt::format("{}: other hosts reach this address, and a server for them needs a token: set HOOKLINE_TOKEN to the "
-                  "same secret for all processes of the job (export HOOKLINE_TOKEN=$(openssl rand -hex 32)), or give "
-                  "it as an argument. To serve any client of a network that you trust, allow_unauthenticated or "
-                  "HOOKLINE_ALLOW_UNAUTHENTICATED=1 says so",
+      fmt::format("{}: other hosts can reach this address, so the server requires a token. Set HOOKLINE_TOKEN to the "
+                  "same secret for all processes of the job (export HOOKLINE_TOKEN=$(openssl rand -hex 32)), or pass "
+                  "it as an argument. To serve any client of a trusted network, set allow_unauthenticated or "
+                  "HOOKLINE_ALLOW_UNAUTHENTICATED=1.",
                   name));
 }
 
-// Leaves a quarter of the process's file descriptors to its other uses.
+// Leaves a quarter of the process's file descriptors for other uses.
 SessionLimits with_connections(SessionLimits limits) {
   constexpr std::size_t kMost = std::size_t{64} * 1024;
   rlimit files{};
@@ -89,8 +89,8 @@ class TcpServer::Loop {
     });
   }
 
-  // With no file descriptor, memory or room left, accepting at once would fail again and again and take the whole
-  // thread. Connections wait in the kernel's queue meanwhile.
+  // Retries after a delay: without file descriptors, memory or capacity, an immediate retry would busy-loop. Meanwhile
+  // connections wait in the kernel's accept queue.
   void accept_later(asio::ip::tcp::acceptor& acceptor) {
     auto pause = std::make_shared<asio::steady_timer>(context_, Milliseconds(100));
     pause->async_wait([this, &acceptor, pause](const asio::error_code& error) {
@@ -107,8 +107,8 @@ class TcpServer::Loop {
     });
   }
 
-  // Sockets end before their context. Handlers that are left in it keep their sessions and destroy them with it, which
-  // touches nothing else.
+  // Declared before the sockets, so destroyed after them. Pending handlers own their sessions, and destroying those
+  // with the context accesses no other member.
   asio::io_context context_{1};
   Sessions sessions_;
   std::vector<asio::ip::tcp::acceptor> acceptors_;
@@ -127,7 +127,7 @@ TcpServer::TcpServer(const std::string& host, std::uint16_t port, bool all_inter
   try {
     require_access(listeners, access, name);
   } catch (...) {
-    if (listen_fd) listeners.front().socket.release();  // stays the caller's
+    if (listen_fd) listeners.front().socket.release();  // the caller keeps ownership
     throw;
   }
   loop_ =
@@ -135,8 +135,8 @@ TcpServer::TcpServer(const std::string& host, std::uint16_t port, bool all_inter
 }
 
 TcpServer::~TcpServer() {
-  // The thread does not exist in a forked child, and asio would take the parent's sockets out of the epoll set that
-  // both share: nothing may be touched there.
+  // A forked child must leak the loop: its thread does not exist there, and asio would remove the parent's sockets from
+  // the shared epoll set.
   if (!runs_here()) static_cast<void>(loop_.release());
 }
 

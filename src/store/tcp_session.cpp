@@ -1,4 +1,4 @@
-// The way of a request through a session, and of the reply back.
+// Sessions: input, execution and output of requests.
 #include "store/tcp_session.hpp"
 
 #include <algorithm>
@@ -16,7 +16,7 @@
 namespace hookline::store {
 namespace {
 
-// A buffer of replies that has grown beyond this is let go of when it is empty.
+// A larger reply buffer is freed when it is empty.
 constexpr std::size_t kKeptCapacity = 16 * 1024;
 
 bool is_power_of_ten(std::uint64_t number) {
@@ -65,14 +65,14 @@ std::int64_t Sessions::await_workers(std::int64_t workers, Clock::time_point dea
 }
 
 void Sessions::served() {
-  // A woken client may turn out to be gone while it is told, which wakes nobody else.
+  // Sending may close the session of a disconnected client, which wakes no other client.
   for (const ClientId client : service_.take_woken()) {
     const auto found = open_.find(client);
     if (found == open_.end()) continue;
     const std::shared_ptr<Session> session = found->second;
     session->stop_waiting();
   }
-  if (service_.workers() == workers_) return;  // written by this thread alone
+  if (service_.workers() == workers_) return;  // written by this thread only, so read without the lock
   const std::lock_guard lock(mutex_);
   workers_ = service_.workers();
   workers_came_.notify_all();
@@ -81,7 +81,7 @@ void Sessions::served() {
 void Sessions::log_refusal(Refusal refusal, const std::string& peer) {
   const std::uint64_t count = ++refusals_.at(static_cast<std::size_t>(refusal));
   if (!is_power_of_ten(count)) return;
-  fmt::print(stderr, "hookline: {}: refused a connection from {} ({} so far): {}\n", name_, peer, count,
+  fmt::print(stderr, "hookline: {}: rejected a connection from {} ({} so far): {}\n", name_, peer, count,
              explain(refusal));
 }
 
@@ -113,7 +113,7 @@ void Session::await_room() {
   });
 }
 
-// What one client brings about, a lack of memory too, must not end the server.
+// An error caused by one client, including bad_alloc, must not end the server.
 void Session::guarded(void (Session::*step)()) {
   if (closed_) return;
   try {
@@ -151,8 +151,8 @@ bool Session::take_handshake(std::string_view& bytes) {
   return true;
 }
 
-// Closing with input unread would take the reply from the client again: it is read until the client closes, or for as
-// long as a handshake may take.
+// Closing with unread input would send RST and discard the reply. Input is drained until the client closes or
+// handshake_timeout expires.
 void Session::refuse(Refusal refusal) {
   log_refusal(refusal);
   refused_ = true;
@@ -170,10 +170,10 @@ void Session::log_refusal(Refusal refusal) {
 }
 
 void Session::take(std::string_view bytes) {
-  if (refused_ && bytes.size() == all_.buffer_.size()) return close();  // far more than a client sends meanwhile
+  if (refused_ && bytes.size() == all_.buffer_.size()) return close();  // far more than a well-behaved client sends
   if (refused_ || (handshake_ && !take_handshake(bytes))) bytes = {};
   if (closed_) return;
-  // Nothing but the opening is read of a client that has not opened the protocol.
+  // Rejects anything but `validate` as the first request.
   if (!admitted_ && !bytes.empty() && reader_.held() == 0 && bytes.front() != static_cast<char>(Query::validate)) {
     return refuse(Refusal::malformed);
   }
@@ -182,7 +182,7 @@ void Session::take(std::string_view bytes) {
     if (unsent() > all_.limits_.unsent) {
       flush();
       if (closed_) return;
-      if (unsent() > all_.limits_.unsent) {  // reading goes on from on_room
+      if (unsent() > all_.limits_.unsent) {  // resumed by on_writable
         unread_ = bytes;
         return;
       }
@@ -214,11 +214,11 @@ bool Session::serve(const Request& request) {
   return admitted_ ? all_.service_.serve(id_, request, out_) : open_protocol(request);
 }
 
-// The opening of every connection: nothing is served before it.
+// Handles the first request of a connection.
 bool Session::open_protocol(const Request& request) {
   if (request.query != Query::validate || request.number != kMagic) return false;
   if (all_.admitted_ >= all_.limits_.connections) {
-    append_number(out_, kServerFull);  // in the place of the answer to the client's ping
+    append_number(out_, kServerFull);  // replaces the reply to the client's ping
     refuse(Refusal::connections);
     return true;
   }
@@ -228,7 +228,7 @@ bool Session::open_protocol(const Request& request) {
   return true;
 }
 
-// Closes the session that makes unfinished requests and unread replies of all clients too large.
+// Updates the total of buffered bytes of all clients, and closes this session if it exceeds the limit.
 void Session::account() {
   const std::size_t bytes = closed_ ? 0 : reader_.held() + out_.size() + unread_.size();
   all_.buffered_bytes_ += bytes - std::exchange(buffered_bytes_, bytes);

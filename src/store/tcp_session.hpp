@@ -1,4 +1,4 @@
-// The clients of a TCP store's server: each with its socket, its half-sent request and its unsent replies.
+// Client sessions of the TCP store server.
 #pragma once
 
 #include <array>
@@ -24,52 +24,53 @@ namespace hookline::store {
 
 class Session;
 
-/// The sessions of a server, and what they share. Everything runs on the server's thread but await_workers.
+/// The sessions of a server and their shared state. Used on the server thread only, except await_workers().
 class Sessions {
  public:
-  /// `name` is the server's, for its log; `token` is empty for the plain protocol.
+  /// `name` is the server's name for the log; `token` is empty for the plain protocol.
   Sessions(std::string name, std::string token, const SessionLimits& limits)
       : name_(std::move(name)), token_(std::move(token)), limits_(limits), service_(limits.quota) {}
 
-  /// Returns true if one more connection may be opened, closing the oldest of too many that have not opened the
-  /// protocol. False where all of those came a moment ago and are given their chance.
+  /// Returns true if a new connection may be accepted. At max_pending_connections, closes the oldest pending session to
+  /// make it possible; returns false if all pending sessions are too new.
   bool make_room();
   void open(asio::ip::tcp::socket socket);
-  /// Ends those of clients that have been in the middle of a request, or of the opening, for too long.
+  /// Closes sessions whose request or opening has exceeded its time limit.
   void close_overdue();
-  /// Returns when so many workers have made themselves known, or at the deadline; how many have.
+  /// Blocks until `workers` workers have registered or until the deadline. Returns the number of workers. Thread-safe.
   std::int64_t await_workers(std::int64_t workers, Clock::time_point deadline);
 
  private:
   friend class Session;
 
-  /// Requests were served: others may have to be woken.
+  /// Notifies clients whose wait has ended, and threads in await_workers().
   void served();
-  /// Writes a line to stderr for the first refusal of a kind, the tenth, the hundredth and so on.
+  /// Logs the 1st, 10th, 100th, … rejection of each kind to stderr.
   void log_refusal(Refusal refusal, const std::string& peer);
 
   const std::string name_;
   const std::string token_;
   const SessionLimits limits_;
   Service service_;
-  std::array<char, 64 * 1024> buffer_{};  // one for all: it is empty again before the next session reads
+  std::array<char, 64 * 1024> buffer_{};  // shared receive buffer, consumed before the next session reads
   std::mutex mutex_;
   std::condition_variable workers_came_;
   std::int64_t workers_ = 0;
   ClientId next_id_ = 1;
   std::array<std::uint64_t, kRefusals> refusals_{};
   std::unordered_map<ClientId, std::shared_ptr<Session>> open_;
-  std::set<ClientId> opening_;      // those that have not opened the protocol, oldest first
-  std::size_t admitted_ = 0;        // those that have
+  std::set<ClientId> opening_;      // sessions before the protocol opening, oldest first
+  std::size_t admitted_ = 0;        // sessions after it
   std::size_t buffered_bytes_ = 0;  // of unfinished requests and unread replies
 };
 
+/// One client connection: its socket, partial request and unsent replies.
 class Session : public std::enable_shared_from_this<Session> {
  public:
   Session(asio::ip::tcp::socket socket, ClientId id, Sessions& all);
 
   void start();
-  /// The client's wait is over.
+  /// Sends WaitReply::stop_waiting.
   void stop_waiting();
   bool overdue(Clock::time_point now) const;
   Clock::time_point opened() const { return opened_; }
@@ -94,16 +95,16 @@ class Session : public std::enable_shared_from_this<Session> {
   asio::ip::tcp::socket socket_;
   ClientId id_;
   Sessions& all_;
-  std::optional<ServerHandshake> handshake_;  // with a token, until it has succeeded
+  std::optional<ServerHandshake> handshake_;  // present until authentication succeeds, if the server has a token
   bool admitted_ = false;
-  bool refused_ = false;  // and told so; what still comes is thrown away
+  bool refused_ = false;  // further input is discarded
   bool closed_ = false;
   bool awaiting_room_ = false;
   const Clock::time_point opened_ = Clock::now();
-  std::size_t buffered_bytes_ = 0;          // of this session, as far as all_ has counted them
-  std::optional<Clock::time_point> begun_;  // when the request that is not yet complete began
+  std::size_t buffered_bytes_ = 0;          // the share of this session in sessions_.buffered_bytes_
+  std::optional<Clock::time_point> begun_;  // start time of the current partial request
   RequestReader reader_;
-  std::string unread_;  // received, but not looked at before the client has read its replies
+  std::string unread_;  // received but not parsed until the client reads its replies
   std::string out_;
   std::size_t out_at_ = 0;
 };

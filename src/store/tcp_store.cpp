@@ -1,4 +1,4 @@
-// The TCP store: what each operation asks the server, in as few round trips as the protocol allows.
+// TCPStore: the requests of each operation, with the minimum number of round trips.
 #include <hookline/store/tcp_store.hpp>
 
 #include <fmt/format.h>
@@ -34,7 +34,7 @@ struct TCPStore::Parts {
     connection.client = std::make_unique<store::TcpClient>(host, port, timeout, options);
   }
 
-  /// Sends a query of a key and a value, to which there is no answer.
+  /// Sends a query with a key and a value that has no reply.
   void put(const TCPStore& self, const char* call, Query query, const std::string& key, const std::string& value) {
     store::require_value(self, key, value);
     Turn turn(connection, self, call, key, self.timeout());
@@ -44,21 +44,20 @@ struct TCPStore::Parts {
   std::string host;
   std::uint16_t port;
   store::ClientOptions options;
-  std::shared_ptr<store::TcpServer> server;  // null where another process keeps it; outlives the connection to it
+  std::shared_ptr<store::TcpServer> server;  // null if another process serves; outlives the connection
   store::TcpConnection connection;
 };
 
 namespace {
 
-// For finding out why a server closed the connection; one that does not answer has ended.
+// The timeout of the reconnect that determines why the server closed the connection.
 constexpr Milliseconds kLookAgainTime = std::chrono::seconds(1);
-// A push wakes one client, PyTorch's do not expect another; that one may only have waited, or have ended since, and
-// then nobody is told of the element.
+// A push wakes only one client, as in PyTorch. That client may not pop, or may have disconnected, so pops retry.
 constexpr Milliseconds kPopAgainTime = std::chrono::seconds(1);
 
 store::SessionLimits limits_of(const TCPStoreLimits& limits) {
   if (limits.handshake_timeout <= Milliseconds(0) || limits.keepalive <= Milliseconds(0)) {
-    throw InvalidArgument("TCPStore: handshake_timeout and keepalive must be longer than 0 ms");
+    throw InvalidArgument("TCPStore: handshake_timeout and keepalive must be positive");
   }
   return {.handshake = limits.handshake_timeout,
           .connections = limits.max_connections,
@@ -75,9 +74,9 @@ std::shared_ptr<store::TcpServer> new_server(const TCPStoreOptions& options) {
                                             limits_of(options.limits), options.master_listen_fd);
 }
 
-/// The server that the tenants of this process have on that port; a new one where there is none.
+/// Returns this process's multi-tenant server on the port, or starts one.
 std::shared_ptr<store::TcpServer> tenants_server(const TCPStoreOptions& options) {
-  static std::recursive_mutex mutex;  // a signal's handler that runs while a server is made may come here, too
+  static std::recursive_mutex mutex;  // recursive, since a signal handler may call this function again
   static std::map<std::uint16_t, std::weak_ptr<store::TcpServer>> servers;
   const std::lock_guard lock(mutex);
   if (options.port != 0) {
@@ -88,7 +87,7 @@ std::shared_ptr<store::TcpServer> tenants_server(const TCPStoreOptions& options)
   return server;
 }
 
-/// True if torchrun's agent keeps a store on this port, so that the master is one of its clients.
+/// True if torchrun's agent serves a store on this port, so that the master is a client.
 bool agent_serves(std::uint16_t port) {
   const auto variable = [](const char* name) {
     const char* const value = std::getenv(name);
@@ -98,7 +97,7 @@ bool agent_serves(std::uint16_t port) {
   return (used == "True" || used == "1") && variable("MASTER_PORT") == std::to_string(port);
 }
 
-/// Null where torchrun's agent is the server.
+/// Returns the server of a master; null if torchrun's agent serves.
 std::shared_ptr<store::TcpServer> server_of(const TCPStoreOptions& options) {
   if (options.multi_tenant) return tenants_server(options);
   try {
@@ -112,9 +111,9 @@ std::shared_ptr<store::TcpServer> server_of(const TCPStoreOptions& options) {
 }  // namespace
 
 TCPStore::TCPStore(const TCPStoreOptions& options) : Store(options.timeout) {
-  if (options.host.empty()) throw InvalidArgument("TCPStore: no host was given; name the host that keeps the store");
+  if (options.host.empty()) throw InvalidArgument("TCPStore: host must not be empty. Pass the host that serves the store.");
   if (options.world_size == 0) {
-    throw InvalidArgument("TCPStore world size cannot be 0. Leave it out where the number of processes is not known.");
+    throw InvalidArgument("TCPStore world size cannot be 0. Omit it if the number of processes is unknown.");
   }
   if (options.world_size) {
     store::check_world_size_range(fmt::format("TCPStore({})", store::endpoint_name(options.host, options.port)),
@@ -122,14 +121,13 @@ TCPStore::TCPStore(const TCPStoreOptions& options) : Store(options.timeout) {
   }
   if (!options.is_master && options.port == 0) {
     throw InvalidArgument(fmt::format(
-        "TCPStore({}): only the master may leave the port open with 0; give the port that the master's store "
-        "tells with port()",
+        "TCPStore({}): port 0 is valid for the master only. Pass the value of port() of the master's store.",
         options.host));
   }
   std::string token = store::token_or_environment(options.token);
   std::shared_ptr<store::TcpServer> server;
   if (options.is_master) server = server_of(options);
-  // The agent's store is PyTorch's, which knows no token.
+  // The agent's server is PyTorch's, which does not support tokens.
   if (options.is_master && !server && !options.token) token.clear();
   parts_ = std::make_unique<Parts>(options.host, server ? server->port() : options.port, options.timeout, server,
                                    store::ClientOptions{token, options.limits.keepalive});
@@ -143,8 +141,8 @@ TCPStore::TCPStore(const TCPStoreOptions& options) : Store(options.timeout) {
   const std::int64_t came = server->await_workers(*options.world_size, deadline_after(options.timeout));
   if (came < *options.world_size) {
     throw store::StoreTimeout(fmt::format(
-        "{}: Timed out after {} seconds waiting for clients. {}/{} clients joined. See whether the others "
-        "have started and reach this address.",
+        "{}: Timed out after {} seconds waiting for clients. {}/{} clients joined. Check that the other processes "
+        "are running and can reach this address.",
         describe(), std::chrono::ceil<std::chrono::seconds>(options.timeout).count(), came, *options.world_size));
   }
 }
@@ -168,15 +166,15 @@ void TCPStore::ping() {
   Turn turn(parts_->connection, *this, "ping", "", timeout());
   constexpr std::uint32_t kNonce = 0x70696e67;
   turn.send(RequestBytes(Query::ping).number(kNonce));
-  if (turn.answer_number<std::uint32_t>() != kNonce) turn.client().lose("it answered a ping with another number");
+  if (turn.answer_number<std::uint32_t>() != kNonce) turn.client().lose("it replied to a ping with a wrong number");
 }
 
 void TCPStore::set(const std::string& key, const std::string& value) {
   parts_->put(*this, "set", Query::set, key, value);
 }
 
-// A server answers get for a missing key with an empty value, so a value that is not empty is there after one round
-// trip. Only where it is empty does the client have to wait for the key and ask again.
+// The server replies to get for a missing key with an empty value, so a non-empty value takes one round trip. For an
+// empty one, the client waits for the key and repeats the request.
 std::string TCPStore::get(const std::string& key) {
   Turn turn(parts_->connection, *this, "get", key, timeout());
   turn.send(RequestBytes(Query::get).key(key));
@@ -193,12 +191,12 @@ std::int64_t TCPStore::add(const std::string& key, std::int64_t amount) {
     turn.send(RequestBytes(Query::add).key(key).number(amount));
     return turn.answer_number<std::int64_t>();
   } catch (const PeerLost&) {
-    // A server that cannot add has no other answer than to close the connection. Where that was the reason, a new
-    // connection shows it: the value is still there.
+    // A server that cannot add closes the connection. A new connection shows whether that was the reason: then the
+    // value is not a number, or the sum overflows.
     if (!turn.reconnect(parts_->host, parts_->port, kLookAgainTime, parts_->options)) throw;
     turn.send(RequestBytes(Query::get).key(key));
     store::counter_sum(key, turn.answer_text(), amount);
-    turn.client().lose("the server closed it instead of answering; whether it added is not known");
+    turn.client().lose("the server closed it without a reply; the addition may or may not have happened");
   }
 }
 
@@ -285,8 +283,8 @@ std::string TCPStore::queue_pop(const std::string& key, bool block) {
     turn.send(RequestBytes(Query::queue_pop).key(key));
     if (turn.answer_number<std::int64_t>() > 0) return turn.answer_text();
     if (!block) store::throw_queue_empty(*this, key);
-    // Another client may be faster, or the key may have a value besides an empty queue: the wait is then over at once.
-    // The protocol has no way to wait for the queue alone, so it is asked ever more seldom.
+    // The wait returns immediately if the key also has a value, or if another client pops first. The protocol cannot
+    // wait for a queue alone, so retries back off.
     if (pause > Milliseconds(0)) turn.pause(pause);
     if (Clock::now() >= turn.deadline()) turn.timed_out(key);
     turn.send(RequestBytes(Query::wait).keys({key}));

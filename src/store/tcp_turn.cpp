@@ -1,4 +1,4 @@
-// Requests, answers and cancelled waits of a TCPStore.
+// TcpCall: requests, replies and cancelled waits.
 #include "store/tcp_turn.hpp"
 
 #include <fmt/format.h>
@@ -11,30 +11,29 @@
 namespace hookline::store {
 namespace {
 
-// The least time that a server has for the answer to a request that needs no waiting. Giving up earlier, because the
-// user's timeout is for keys that may not be there, would cost the connection.
+// The minimum reply timeout of requests that do not wait. The user's timeout applies to missing keys; a late reply
+// costs the connection.
 constexpr Milliseconds kAnswerTime = std::chrono::seconds(2);
-// The time beyond the timeout in which a server may confirm that a wait is cancelled. Later confirmations are skipped
-// by the next request.
+// How long to await the confirmation of a cancelled wait. The next request skips later confirmations.
 constexpr Milliseconds kCancelTime{100};
 
 void require_key(const Store& store, std::string_view key) {
   constexpr std::uint64_t kLongest = kMaxKeyBytes - kKeyPrefix.size();
   if (key.size() <= kLongest) return;
-  throw InvalidArgument(fmt::format("{}: a key of {} bytes is longer than the {} that the protocol allows",
-                                    store.describe(), key.size(), kLongest));
+  throw InvalidArgument(fmt::format("{}: the key is too long: expected at most {} bytes, got {}", store.describe(),
+                                    kLongest, key.size()));
 }
 
 std::string_view first_of(const Store& store, const std::vector<std::string>& keys) {
   for (const std::string& key : keys) require_key(store, key);
   if (keys.size() <= kMaxKeys) return keys.empty() ? std::string_view() : std::string_view(keys.front());
-  throw InvalidArgument(fmt::format("{}: {} keys are more than the {} that the protocol allows in one request",
-                                    store.describe(), keys.size(), kMaxKeys));
+  throw InvalidArgument(fmt::format("{}: too many keys in one request: expected at most {}, got {}", store.describe(),
+                                    kMaxKeys, keys.size()));
 }
 
 }  // namespace
 
-// A key that may not be is the caller's mistake: told at once, however long others use the connection.
+// Invalid keys throw before waiting for the connection.
 Turn::Turn(TcpConnection& connection, const Store& store, const char* operation, std::string_view key,
            Milliseconds timeout)
     : holder_(connection.holder),
@@ -44,17 +43,17 @@ Turn::Turn(TcpConnection& connection, const Store& store, const char* operation,
       key_(key),
       timeout_(timeout) {
   require_key(store, key);
-  // Before the lock, which a thread of the parent may have held at the fork.
+  // Checked before locking: a thread of the parent may have held the mutex at the fork.
   if (connection.fork_generation != core::fork_generation()) {
     throw InvalidArgument(
-        fmt::format("{}.{}: this store was made before fork() and its connection belongs to the parent process; make a "
-                    "new TCPStore in the child",
+        fmt::format("{}.{}: this store was made before fork(), and its connection belongs to the parent process. Create "
+                    "a new TCPStore in the child.",
                     store.describe(), operation));
   }
   if (holder_ == std::this_thread::get_id()) {
     throw InvalidArgument(
-        fmt::format("{}.{}: this thread is waiting in another call of this store, which a signal has interrupted; "
-                    "let the signal's handler use a clone() of it",
+        fmt::format("{}.{}: called from a signal handler that interrupted another call of this store. Use a clone() in "
+                    "the signal handler.",
                     store.describe(), operation));
   }
   lock_ = std::unique_lock(connection.mutex);
@@ -76,8 +75,8 @@ void Turn::send(const RequestBytes& request) {
   skip_cancelled_wait();
   if (bytes.size() > kMaxRequestBytes) {
     throw InvalidArgument(
-        fmt::format("{}: a request of {} bytes is larger than the {} that a server takes; send it in several",
-                    store_.describe(), bytes.size(), kMaxRequestBytes));
+        fmt::format("{}: the request is too large: expected at most {} bytes, got {}. Split it into several requests.",
+                    store_.describe(), kMaxRequestBytes, bytes.size()));
   }
   client_->send(bytes, answer_deadline());
 }
@@ -88,8 +87,8 @@ void Turn::skip_cancelled_wait() {
     check_interrupt();
     if (Clock::now() < end) continue;
     throw Timeout(
-        fmt::format("{} on {}: the server has not answered an earlier request within {} ms; see whether it is stopped "
-                    "or its machine overloaded, or give a longer timeout",
+        fmt::format("{} on {}: the server did not reply to an earlier request within {} ms. Check whether it is stopped "
+                    "or overloaded, or pass a longer timeout.",
                     operation_, store_.describe(), timeout_.count()));
   }
 }
@@ -121,7 +120,7 @@ bool Turn::cancel() {
   return came;
 }
 
-// All are asked about at once, in one round trip.
+// Pipelines the checks of all keys in one round trip.
 std::string_view Turn::first_missing(const std::vector<std::string>& keys) {
   if (keys.size() == 1 || client_->cancel_pending()) return keys.front();
   const Clock::time_point end = deadline_after(kAnswerTime);
@@ -132,7 +131,7 @@ std::string_view Turn::first_missing(const std::vector<std::string>& keys) {
   for (const std::string& key : keys) {
     if (client_->read_number<CheckReply>(end) == CheckReply::not_ready && !missing) missing = &key;
   }
-  return missing ? *missing : keys.front();  // all may have come since
+  return missing ? *missing : keys.front();  // all keys may have been set in the meantime
 }
 
 void Turn::pause(Milliseconds time) {
@@ -141,12 +140,12 @@ void Turn::pause(Milliseconds time) {
 }
 
 void Turn::timed_out(std::string_view key) const {
-  // With the prefix that keys have in the protocol, as PyTorch's client writes them.
+  // Includes the wire prefix, as in PyTorch's message.
   throw_timeout(store_, operation_, fmt::format("{}{}", kKeyPrefix, key), timeout_);
 }
 
 bool Turn::reconnect(const std::string& host, std::uint16_t port, Milliseconds timeout, const ClientOptions& options) {
-  // For the short time that this is for: what an interrupt threw would be lost here.
+  // Disables interrupts for this short time: their exceptions would be swallowed below.
   const InterruptScope deaf(nullptr);
   try {
     client_ = std::make_unique<TcpClient>(host, port, timeout, options);
@@ -160,9 +159,8 @@ bool Turn::reconnect(const std::string& host, std::uint16_t port, Milliseconds t
 void require_value(const Store& store, const std::string& key, const std::string& value) {
   if (value.size() <= kMaxValueBytes) return;
   throw InvalidArgument(
-      fmt::format("{}: a value of {} bytes for \"{}\" is longer than the {} that the protocol allows; "
-                  "share it over several keys",
-                  store.describe(), value.size(), key, kMaxValueBytes));
+      fmt::format("{}: the value of \"{}\" is too large: expected at most {} bytes, got {}. Split it over several keys.",
+                  store.describe(), key, kMaxValueBytes, value.size()));
 }
 
 }  // namespace hookline::store

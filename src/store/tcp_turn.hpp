@@ -1,4 +1,4 @@
-// One operation of a TCPStore at its connection: the request, the answer, and waiting that can be called off.
+// TcpCall: one operation of a TCPStore on its shared connection.
 #pragma once
 
 #include <algorithm>
@@ -19,19 +19,20 @@
 
 namespace hookline::store {
 
-/// What the threads that use one TCPStore take turns at.
+/// The connection that all threads of a TCPStore share.
 struct TcpConnection {
   std::mutex mutex;
-  std::atomic<std::thread::id> holder;  // of the mutex
+  std::atomic<std::thread::id> holder;  // the thread that holds the mutex
   std::unique_ptr<TcpClient> client;
-  const std::uint64_t fork_generation = core::fork_generation();  // a forked child must not talk on it
+  const std::uint64_t fork_generation = core::fork_generation();  // a forked child must not use it
 };
 
+/// Holds the connection for the duration of one operation.
 class Turn {
  public:
-  /// Waits for the connection to be free. `operation` and the key, or the first of the keys, are for messages and live
-  /// as long as the turn. InvalidArgument for keys that the protocol does not allow, and where this thread has a turn
-  /// already: a wait may run a signal's handler.
+  /// Blocks until the connection is free. `operation` and `key` (or the first key) are used in messages and must
+  /// outlive the object. Throws InvalidArgument for keys that the protocol does not allow, and if this thread already
+  /// holds the connection, which happens in signal handlers.
   Turn(TcpConnection& connection, const Store& store, const char* operation, std::string_view key,
        Milliseconds timeout);
   Turn(TcpConnection& connection, const Store& store, const char* operation, const std::vector<std::string>& keys,
@@ -50,23 +51,23 @@ class Turn {
   }
   std::string answer_text() { return client_->read_text(answer_deadline()); }
 
-  /// Asks the server to say when all keys are there. At the deadline the wait is cancelled and Timeout thrown, naming
-  /// a key that did not come; the connection stays good, also where the server does not answer.
+  /// Waits until all keys are set. At the deadline cancels the wait and throws Timeout naming a missing key. The
+  /// connection stays usable, even if the server does not reply.
   void wait_for(const std::vector<std::string>& keys);
-  /// For a request that was sent and is answered like a wait: false where it was called off at `end`.
+  /// Waits for the reply of a wait or barrier request. Returns false if it was cancelled at `end`.
   bool await_stop(Clock::time_point end);
   [[noreturn]] void timed_out(std::string_view key) const;
-  /// Lets some time pass before the same is asked again, up to the deadline; a connection that ends ends it.
+  /// Sleeps before a retry, at most until the deadline. Throws PeerLost if the connection ends.
   void pause(Milliseconds time);
 
-  /// Takes a fresh connection in place of one that failed; false where there is none to be had.
+  /// Replaces a failed connection. Returns false if the server cannot be reached.
   bool reconnect(const std::string& host, std::uint16_t port, Milliseconds timeout, const ClientOptions& options);
 
  private:
   Clock::time_point answer_deadline() const;
-  /// Cancels the wait. Returns true if it was known to be over before the server saw the cancellation.
+  /// Cancels the wait. Returns true if the wait is known to have ended before the cancellation.
   bool cancel();
-  /// Waits for the confirmation of a cancelled wait that is still missing. Throws Timeout; the connection stays good.
+  /// Awaits the pending confirmation of an earlier cancelled wait. Throws Timeout; the connection stays usable.
   void skip_cancelled_wait();
   std::string_view first_missing(const std::vector<std::string>& keys);
 
@@ -80,7 +81,7 @@ class Turn {
   Milliseconds timeout_;
 };
 
-/// InvalidArgument for a value that the protocol does not allow.
+/// Throws InvalidArgument for a value that is too large for the protocol.
 void require_value(const Store& store, const std::string& key, const std::string& value);
 
 }  // namespace hookline::store

@@ -1,4 +1,4 @@
-// Reading HOOKLINE_TOKEN and HOOKLINE_ALLOW_UNAUTHENTICATED.
+// Access to HOOKLINE_TOKEN and HOOKLINE_ALLOW_UNAUTHENTICATED.
 #include "store/token.hpp"
 
 #include <cstdlib>

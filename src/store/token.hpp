@@ -1,4 +1,4 @@
-// The token of a job: from an option, or from the environment.
+// The token of a job, from an option or the environment.
 #pragma once
 
 #include <optional>
@@ -6,10 +6,10 @@
 
 namespace hookline::store {
 
-/// Returns the given token, otherwise the value of HOOKLINE_TOKEN, otherwise "", the plain protocol.
+/// Returns the explicit token, otherwise HOOKLINE_TOKEN, otherwise "" (the plain protocol).
 std::string token_or_environment(const std::optional<std::string>& given);
 
-/// Returns true if HOOKLINE_ALLOW_UNAUTHENTICATED is 1.
+/// True if HOOKLINE_ALLOW_UNAUTHENTICATED is 1.
 bool environment_allows_unauthenticated();
 
 }  // namespace hookline::store

@@ -1,4 +1,4 @@
-// Taking an init_method apart.
+// Parsing of init_method URLs.
 #include "store/url.hpp"
 
 #include <charconv>
@@ -12,7 +12,7 @@ namespace hookline::store {
 
 namespace {
 
-/// Cuts `text` at the first `mark` and returns what was after it.
+/// Truncates `text` at the first `mark` and returns the part after it.
 std::string_view cut(std::string_view& text, std::string_view mark) {
   const std::size_t at = text.find(mark);
   if (at == std::string_view::npos) return {};
@@ -31,7 +31,7 @@ int parse_number(std::string_view what, std::string_view text) {
         fmt::format("rendezvous: {} is out of range: expected a whole number of 32 bits, got \"{}\"", what, text));
   }
   if (text.empty() || error != std::errc() || end != text.data() + text.size()) {
-    throw InvalidArgument(fmt::format("rendezvous: {} must be a whole number, not \"{}\"", what, text));
+    throw InvalidArgument(fmt::format("rendezvous: invalid {}: expected a whole number, got \"{}\"", what, text));
   }
   return number;
 }
@@ -43,7 +43,7 @@ Url parse_url(std::string_view text) {
   const std::size_t colon = text.find("://");
   if (colon == std::string_view::npos || colon == 0) {
     throw InvalidArgument(
-        fmt::format("rendezvous(\"{}\"): give env://, file:///path?rank=…&world_size=… or "
+        fmt::format("rendezvous(\"{}\"): no scheme: expected env://, file:///path?rank=…&world_size=… or "
                     "tcp://host:port?rank=…&world_size=…",
                     whole));
   }
@@ -78,7 +78,7 @@ Url parse_url(std::string_view text) {
     std::string_view key = pair;
     const std::string_view value = cut(key, "=");
     if (!url.query.emplace(key, value).second) {
-      throw InvalidArgument(fmt::format("rendezvous(\"{}\"): {} is given twice", whole, key));
+      throw InvalidArgument(fmt::format("rendezvous(\"{}\"): duplicate parameter {}", whole, key));
     }
   }
   return url;

@@ -1,4 +1,4 @@
-// The parts of an init_method such as tcp://host:port?rank=0&world_size=2.
+// Parsing of init_method URLs such as tcp://host:port?rank=0&world_size=2.
 #pragma once
 
 #include <cstdint>
@@ -17,10 +17,10 @@ struct Url {
   std::map<std::string, std::string, std::less<>> query;
 };
 
-/// Throws InvalidArgument for what has no scheme, or a port or query that cannot be read. Nothing is unescaped.
+/// Parses a URL. Throws InvalidArgument for a missing scheme or an invalid port or query. Does not unescape.
 Url parse_url(std::string_view text);
 
-/// A whole number in decimal and nothing else; InvalidArgument naming `what` otherwise.
+/// Parses a decimal integer of 32 bits. Throws InvalidArgument naming `what`.
 int parse_number(std::string_view what, std::string_view text);
 
 }  // namespace hookline::store

@@ -1,4 +1,4 @@
-// The bookkeeping of clients that wait.
+// Waiters.
 #include "store/waiters.hpp"
 
 #include <utility>
@@ -56,7 +56,7 @@ void Waiters::wake(ClientId client) {
   woken_.push_back(client);
 }
 
-// One of the keys that a client waits for has come; whether it was the last of them.
+// Counts one awaited key as set. Wakes the client and returns true if it was the last one.
 bool Waiters::one_less(ClientId client) {
   if (--waits_.at(client).missing > 0) return false;
   wake(client);

@@ -1,4 +1,4 @@
-// Which clients of a store server wait for which keys, and who is to be woken when one comes. No I/O.
+// Waiters: the clients of a store server that wait for keys or at barriers. No I/O.
 #pragma once
 
 #include <cstddef>
@@ -12,28 +12,28 @@ namespace hookline::store {
 
 using ClientId = std::uint64_t;
 
-/// A client waits for one thing at a time: a number of keys, or a barrier.
+/// Tracks waiting clients. A client has at most one wait at a time: for a set of keys, or at a barrier.
 class Waiters {
  public:
   bool waits(ClientId client) const { return waits_.contains(client); }
   void wait(ClientId client, std::vector<std::string> missing_keys);
-  /// Comes to a barrier; where that completes it, everybody who waits there is woken and this client is not among the
-  /// waiting. False where it has to wait.
+  /// Enters a barrier. Returns true if that completes it; the other clients are then woken. Returns false if the client
+  /// has to wait.
   bool arrive(ClientId client, std::string_view key, std::int64_t world_size);
-  /// Ends a client's wait, if it has one; at a barrier it is as if it had never come.
+  /// Cancels a client's wait, if any. It no longer counts at its barrier.
   void cancel(ClientId client);
 
-  /// A key has a value now.
+  /// Handles that a key was set.
   void key_came(std::string_view key);
-  /// A queue has one element more, for which one client is enough.
+  /// Handles that an element was pushed to a queue. Wakes at most one client.
   void element_came(std::string_view key);
 
-  /// Those whose wait is over, since the last call.
+  /// Returns the clients woken since the last call.
   std::vector<ClientId> take_woken();
 
-  /// An estimate of the memory that waiting for one key needs, beside twice the key.
+  /// The estimated memory of a wait for one key, in addition to twice the size of the key.
   static constexpr std::size_t kWaitBytes = 256;
-  /// The memory that all waits need, by that estimate.
+  /// Returns the estimated memory of all waits.
   std::size_t bytes() const { return bytes_; }
 
  private:
@@ -49,7 +49,7 @@ class Waiters {
   bool one_less(ClientId client);
   void wake(ClientId client);
   void add(ClientId client, Wait wait);
-  /// The client must wait.
+  /// The client must be waiting.
   Wait remove(ClientId client);
 
   std::size_t bytes_ = 0;

@@ -1,4 +1,4 @@
-// Callbacks that wait for each other, and the end of the pool.
+// CallbackPool: tasks that wait for each other, and close().
 #include "adapter/callback_pool.hpp"
 
 #include <array>
@@ -19,7 +19,7 @@ using std::chrono_literals::operator""s;
 using std::chrono_literals::operator""ms;
 
 TEST(CallbackPool, RunsATaskThatAnotherOneWaitsFor) {
-  CallbackPool& pool = *new CallbackPool;  // its threads look at it for a while after the test
+  CallbackPool& pool = *new CallbackPool;  // leaked: its threads outlive the test
   constexpr int kDepth = 20;
   std::array<std::promise<void>, kDepth + 1> done;
   for (std::size_t i = 0; i < kDepth; ++i) {
@@ -45,7 +45,7 @@ TEST(CallbackPool, AForkedChildHasItsOwn) {
   if (child == 0) _exit(&CallbackPool::instance() != before ? 0 : 1);
   int status = -1;
   ASSERT_EQ(waitpid(child, &status, 0), child);
-  EXPECT_EQ(status, 0) << "the pool of the parent, whose threads the child has not";
+  EXPECT_EQ(status, 0) << "the child uses the parent's pool, which has no threads there";
 }
 
 TEST(CallbackPool, StartsNothingAfterItWasClosedAndWaitsForWhatRuns) {

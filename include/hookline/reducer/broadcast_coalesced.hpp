@@ -1,4 +1,4 @@
-// Many tensors from one rank to all, in few operations.
+// broadcast_coalesced: broadcasts many tensors with few operations.
 #pragma once
 
 #include <cstddef>
@@ -11,10 +11,10 @@ namespace hookline {
 
 inline constexpr std::size_t kBroadcastBytes = std::size_t{250} << 20;
 
-/// Copies the root's tensors into those of every rank. Dtypes and layouts may be mixed; ranks may differ in layout but
-/// not in shapes, dtypes and order: Mismatch otherwise. Tensors are packed into buffers of at most `buffer_size` bytes;
-/// large contiguous ones are sent from where they lie, in pieces of that size. At most two are in flight. Returns when
-/// all is there. Throws InvalidArgument for a buffer of no bytes or a root that is no rank.
+/// Copies the root's tensors to all ranks and blocks until done. Dtypes and layouts may be mixed. Ranks may differ in
+/// layout, but shapes, dtypes and order must match, else it throws Mismatch. Small tensors are packed into buffers of
+/// at most `buffer_size` bytes; large contiguous tensors are sent in place in chunks of that size. At most two buffers
+/// are in flight. Throws InvalidArgument if `buffer_size` is 0 or the root is out of range.
 HOOKLINE_EXPORT void broadcast_coalesced(ProcessGroup& group, const std::vector<Tensor>& tensors,
                                          std::size_t buffer_size = kBroadcastBytes, int root = 0);
 

@@ -1,4 +1,4 @@
-// The model that a reducer is given: parameters and buffers; and gradients of few rows.
+// The inputs of a reducer: parameters, buffers and sparse gradients.
 #pragma once
 
 #include <string>
@@ -10,10 +10,10 @@ namespace hookline {
 struct Parameter {
   std::string name;
   Tensor tensor;
-  bool sparse = false;   ///< its gradient comes as a SparseGradient
-  bool ignored = false;  ///< is neither checked nor broadcast nor reduced
-  bool delayed = false;  ///< is reduced behind all others
-  bool frozen = false;   ///< is compared and broadcast, but has no gradient
+  bool sparse = false;   ///< has a SparseGradient
+  bool ignored = false;  ///< not checked, broadcast or reduced
+  bool delayed = false;  ///< reduced after all other parameters
+  bool frozen = false;   ///< checked and broadcast, but has no gradient
 
   bool has_gradient() const noexcept { return !ignored && !frozen; }
 };
@@ -23,11 +23,10 @@ struct NamedTensor {
   Tensor tensor;
 };
 
-/// The rows of a gradient that are not zero: row i of `values` belongs to row indices[i] of the parameter. A row may
-/// come more than once and is then added up.
+/// A row-sparse gradient: row i of `values` belongs to row indices[i] of the parameter. Duplicate rows are summed.
 struct SparseGradient {
   Tensor indices;  ///< int64, one dimension
-  Tensor values;   ///< the parameter's shape with another first extent
+  Tensor values;   ///< the parameter's shape, except for the first extent
 };
 
 }  // namespace hookline

@@ -1,4 +1,4 @@
-// Averages gradients over the ranks of a group while the backward pass goes on.
+// Reducer: averages gradients over the ranks of a group during the backward pass.
 #pragma once
 
 #include <cstddef>
@@ -26,58 +26,58 @@ class Core;
 /// The reduction of gradients over the ranks.
 enum class Mean : std::uint8_t {
   average,
-  /// Without a hook the gradients are added. A hook returns the mean, and the reducer multiplies it by the number of
-  /// ranks; gradients of integers, whose means are rounded, are then refused.
+  /// Sums gradients. The mean of a hook is multiplied by the number of ranks; integer gradients are then rejected,
+  /// because their means are rounded.
   sum,
 };
 
 struct ReducerOptions {
   BucketLimits limits = {};
-  /// Parameters without a gradient at finalize() count as unused: zero from this rank, and untouched where no rank had
-  /// one. Without it such a parameter is an error.
+  /// Treats parameters without a gradient at finalize() as unused: this rank contributes zeros, and the gradient stays
+  /// untouched if no rank has one. If false, a missing gradient is an error.
   bool find_unused_parameters = false;
-  /// Every step marks the same parameters, equally often: the first step finds out which.
+  /// Every step marks the same parameters equally often, as recorded in the first step.
   bool static_graph = false;
   Mean mean = Mean::average;
-  bool broadcast_parameters = true;                    ///< rank 0's to all, when the reducer is made
-  std::optional<Milliseconds> timeout = std::nullopt;  ///< of a hook; the group's where not given
-  /// The buckets to begin and to stay with, such as buckets() of the reducer of a run that is resumed. Each parameter
-  /// that is not ignored is in one, with others of its dtype; sparse ones are alone. Then `limits` say nothing.
+  bool broadcast_parameters = true;                    ///< broadcast rank 0's parameters on construction
+  std::optional<Milliseconds> timeout = std::nullopt;  ///< of a hook; default: the group's timeout
+  /// Fixed buckets, such as buckets() of the run being resumed. Each parameter with a gradient is in exactly one
+  /// bucket; a bucket has one dtype; sparse parameters have their own buckets. Overrides `limits`.
   std::optional<std::vector<BucketMembers>> buckets = std::nullopt;
-  /// Buffers of the model, such as running means: compared and broadcast with the parameters when the reducer is made.
-  /// It does not keep them.
+  /// Buffers of the model, such as running means. Compared and broadcast with the parameters on construction; not
+  /// stored.
   std::vector<NamedTensor> buffers = {};
 };
 
 struct JoinOptions {
-  /// Whether means stay over all ranks, or are over those that still have inputs.
+  /// True: divide by the world size. False: divide by the number of ranks that still have inputs.
   bool divide_by_initial_world_size = true;
 };
 
-/// Every rank makes one with the same parameters and options, and does the same steps. A step is: mark_ready for each
-/// parameter, from any number of threads, then finalize(). Everything else is called between steps, by one thread.
+/// Every rank creates a reducer with the same parameters and options and runs the same steps. A step is mark_ready for
+/// each parameter, from any number of threads, then finalize(). All other methods are called between steps, by one
+/// thread.
 ///
-/// Gradients are either written into gradient(name), which lies in the bucket, and marked, or handed over with the
-/// mark: these are copied into the bucket, and finalize() writes the mean back into them.
+/// A gradient is either written into gradient(name), a view of its bucket, and marked, or passed to mark_ready. The
+/// latter is copied into the bucket, and finalize() writes the mean back.
 ///
-/// After the first step buckets are made anew in the order in which rank 0's gradients came, unless gradient() was
-/// handed out before: then memory stays where it is. With find_unused_parameters they stay, too, except with
-/// static_graph, and so do buckets that were given.
+/// After the first step buckets are rebuilt in the order of rank 0's gradients. They are kept if gradient() exposed a
+/// view, with ReducerOptions::buckets, and with find_unused_parameters without static_graph.
 class HOOKLINE_EXPORT Reducer {
  public:
-  /// Checks that all ranks have the same parameters and buffers, and broadcasts rank 0's, those of frozen parameters
-  /// too. No hook means the mean of all ranks.
-  /// Throws InvalidArgument for names that come twice, nothing to train, or buckets that do not fit, Mismatch listing
-  /// the first differences.
+  /// Checks that all ranks have the same parameters and buffers, and broadcasts rank 0's, including frozen parameters.
+  /// A null hook averages over all ranks. Throws InvalidArgument for duplicate names, no trainable parameters or
+  /// invalid buckets, and Mismatch listing the first differences between ranks.
   Reducer(std::vector<Parameter> parameters, std::shared_ptr<ProcessGroup> group, HookPtr hook = nullptr,
           ReducerOptions options = {});
   Reducer(const Reducer&) = delete;
   Reducer& operator=(const Reducer&) = delete;
-  /// Waits for nobody; hooks under way keep what they need.
+  /// Does not wait; running hooks keep their resources alive.
   ~Reducer();
 
-  /// The gradient of a parameter is there: in gradient(name), or in `gradient`, which stays untouched until finalize().
-  /// May run hooks in this thread. Throws InvalidArgument for one that comes twice in a step or does not fit.
+  /// Marks a gradient as ready: in gradient(name), or in `gradient`, which must stay untouched until finalize(). May
+  /// run hooks on this thread. Throws InvalidArgument if a gradient is marked twice in a step, or its shape or dtype is
+  /// wrong.
   void mark_ready(std::size_t parameter);
   void mark_ready(std::size_t parameter, const Tensor& gradient);
   void mark_ready(std::size_t parameter, const SparseGradient& gradient);
@@ -85,44 +85,46 @@ class HOOKLINE_EXPORT Reducer {
   void mark_ready(std::string_view name, const Tensor& gradient) { mark_ready(index_of(name), gradient); }
   void mark_ready(std::string_view name, const SparseGradient& gradient) { mark_ready(index_of(name), gradient); }
 
-  /// This rank's pass does not come to the parameter, which has a gradient of earlier ones: it is part of the mean, and
-  /// gets it if any rank marks the parameter. With find_unused_parameters, or in the first step of a static_graph, it
-  /// is called before finalize(); in later steps of a static_graph before the first mark, by the same thread.
+  /// Marks a parameter as unused in this rank's pass although it has a gradient from earlier passes. That gradient is
+  /// part of the mean, and receives the mean if any rank marks the parameter. Requires find_unused_parameters or
+  /// static_graph. Call it before finalize(); after the first step of a static_graph before the first mark, on the same
+  /// thread.
   void mark_unused(std::size_t parameter, const Tensor& gradient);
   void mark_unused(std::size_t parameter, const SparseGradient& gradient);
 
-  /// Waits until all buckets are reduced; then the gradients hold the means. Throws what a hook failed with;
-  /// InvalidArgument naming parameters that never became ready, and results that do not fit; Timeout naming hook and
-  /// bucket. After an error of a hook or of the group this reducer repeats it.
+  /// Blocks until all buckets are reduced and the gradients hold the means. Throws a hook's exception, InvalidArgument
+  /// naming parameters that were not marked or invalid hook results, and Timeout naming hook and bucket. After an error
+  /// of a hook or the group the reducer is broken and rethrows that error.
   void finalize();
 
-  /// Forgets the marks of a step whose backward pass failed, and what was added up under no_sync for it; the next step
-  /// is this one again, also where other ranks did not drop theirs. Does nothing between steps. Throws InvalidArgument
-  /// where buckets of it are under way already, as other ranks have them, and inside of a join.
+  /// Discards a step whose backward pass failed, with the gradients accumulated under no_sync for it. The next step
+  /// repeats it, also with ranks that did not discard it. Does nothing between steps. Throws InvalidArgument if buckets
+  /// were already launched, and inside a join.
   void drop_step();
 
-  /// The place of a parameter's gradient in its bucket; stays there once the first step is over.
+  /// Returns a view of a parameter's gradient in its bucket. Its memory is stable after the first step.
   Tensor gradient(std::size_t parameter);
   Tensor gradient(std::string_view name) { return gradient(index_of(name)); }
-  /// Copies what is there, after finalize(); other than gradient() this lets buckets be made anew.
+  /// Copies a gradient, after finalize(). Unlike gradient() it does not prevent the rebuild of the buckets.
   void copy_gradient(std::size_t parameter, const Tensor& to) const;
-  /// The reduced rows of a sparse parameter, ascending, after finalize().
+  /// Returns the reduced rows of a sparse parameter in ascending order, after finalize().
   SparseGradient sparse_gradient(std::size_t parameter) const;
   SparseGradient sparse_gradient(std::string_view name) const { return sparse_gradient(index_of(name)); }
 
   std::size_t index_of(std::string_view name) const;
   const std::vector<Parameter>& parameters() const noexcept;
-  /// The plan, as positions of parameters. It is final once the second step has begun.
+  /// Returns the buckets as parameter indices. They are final once the second step has begun.
   std::vector<BucketMembers> buckets() const;
   const std::shared_ptr<ProcessGroup>& group() const noexcept;
 
-  /// Another hook from the next step on. InvalidArgument inside a step, and for gradients of integers with Mean::sum.
+  /// Replaces the hook from the next step on. Throws InvalidArgument inside a step, and for integer gradients with
+  /// GradientReduction::sum.
   void replace_hook(HookPtr hook);
   HookPtr hook() const;
 
-  /// While one lives, gradients that are marked add up in the buckets, and finalize() sends nothing. The first step
-  /// after it reduces the sum of all. Only behind the first step, when the buckets are rebuilt, the first mark waits
-  /// for the other ranks.
+  /// RAII guard of gradient accumulation: while it lives, marked gradients accumulate in the buckets and finalize()
+  /// sends nothing. The next step reduces the sum. Only the first mark after the first step communicates, to rebuild
+  /// the buckets.
   class HOOKLINE_EXPORT NoSync {
    public:
     NoSync(const NoSync&) = delete;
@@ -138,29 +140,28 @@ class HOOKLINE_EXPORT Reducer {
   };
   [[nodiscard]] NoSync no_sync();
 
-  /// Gives this rank's gradients a weight in the means of the following steps: sum of w·g over sum of w. Every rank
-  /// calls it, between steps. InvalidArgument for gradients of integers.
+  /// Sets this rank's weight in the means of the following steps: sum of w·g divided by sum of w. Every rank calls it,
+  /// between steps. Throws InvalidArgument for integer gradients.
   void set_weight(double weight);
 
-  /// Numbers the steps that begin from now on, by a number of the caller's such as that of the batch; nothing: no
-  /// number. It is compared when the first bucket of a step is reduced: ranks with different numbers get a Mismatch
-  /// that names them, and gradients that were handed over stay as they are. Only on groups that compare calls: not on
-  /// groups of torch.distributed with another backend, unless `checked`. InvalidArgument unless it is from 0 to 2^32
-  /// - 1.
+  /// Sets a caller-defined id, such as a batch number, for subsequent steps; nullopt clears it. Ranks compare ids when
+  /// the first bucket is reduced: different ids fail with Mismatch before any gradient passed to mark_ready changes.
+  /// Requires a group that compares calls; groups of torch.distributed with other backends need
+  /// with_collective_checks(). Throws InvalidArgument unless the id is from 0 to 2^32 - 1.
   void set_step_id(std::optional<std::int64_t> id);
   std::optional<std::int64_t> step_id() const;
 
-  /// For ranks with uneven inputs: runs `body`, which does this rank's steps, then takes part in the others' steps with
-  /// gradients of zero (in the first of them with what it has added up under no_sync) until all ranks are through, and
-  /// last takes over the parameters of a rank that did the most steps. Where body throws, the group is aborted.
+  /// Supports uneven inputs. Runs `body`, which runs this rank's steps, then takes part in the other ranks' steps with
+  /// zero gradients (in the first of them with gradients accumulated under no_sync) until all ranks have finished.
+  /// Finally broadcasts the parameters of a rank that ran the most steps. If `body` throws, the group is aborted.
   void join(const std::function<void()>& body, const JoinOptions& options = {});
-  /// The two halves of it, for callers whose body is no function.
+  /// The two halves of join().
   void begin_join(const JoinOptions& options = {});
   void end_join();
 
-  /// Of the last step.
+  /// Returns statistics of the last step.
   StepStats stats() const;
-  /// Why this reducer can do no more; null while all is well.
+  /// Returns the error that broke this reducer, or null.
   std::exception_ptr failure() const;
 
  private:

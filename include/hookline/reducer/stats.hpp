@@ -1,4 +1,4 @@
-// What a reducer measures of a step.
+// Statistics of a reducer's step.
 #pragma once
 
 #include <cstddef>
@@ -8,27 +8,27 @@
 
 namespace hookline {
 
-/// Times are seconds since the step began, with its first gradient.
+/// Statistics of one bucket. Times are seconds since the first gradient of the step.
 struct BucketStats {
   std::size_t index = 0;
   std::size_t parameters = 0;
   std::size_t bytes = 0;
-  std::uint64_t sent_bytes = 0;  ///< by this rank, counted as by the usual algorithms
-  double ready = 0;              ///< its last gradient came
-  double launched = 0;           ///< its hook was started
-  double done = 0;               ///< the reduced buffer was there
+  std::uint64_t sent_bytes = 0;  ///< bytes sent by this rank, computed for standard algorithms
+  double ready = 0;              ///< time of its last gradient
+  double launched = 0;           ///< start of its hook
+  double done = 0;               ///< completion of its hook
 };
 
 struct StepStats {
-  std::uint64_t step = 0;  ///< counts from 1; 0 where there was none
+  std::uint64_t step = 0;  ///< number of the step, from 1; 0 before the first
   std::string hook;
   std::vector<BucketStats> buckets;
   std::uint64_t sent_bytes = 0;
   double backward = 0;              ///< from the first gradient to finalize()
-  double exposed = 0;               ///< what communication took beyond that
-  double total = 0;                 ///< until finalize() returned
-  std::vector<std::string> unused;  ///< parameters that no rank had a gradient for
-  bool rebuilt = false;             ///< the buckets were made anew before this step
+  double exposed = 0;               ///< communication time not hidden by the backward pass
+  double total = 0;                 ///< from the first gradient to the end of finalize()
+  std::vector<std::string> unused;  ///< parameters without a gradient on any rank
+  bool rebuilt = false;             ///< true if the buckets were rebuilt before this step
 };
 
 }  // namespace hookline

@@ -1,4 +1,4 @@
-// A store in a file that the processes of one host share.
+// FileStore: a store in a file that the processes of one host share.
 #pragma once
 
 #include <cstdint>
@@ -10,16 +10,16 @@
 
 namespace hookline {
 
-/// Several processes, threads and FileStore objects may use one file at once. A process that is killed leaves neither a
-/// lock nor half an operation behind. Names and values up to 256 MiB each. The file must be of the caller's own user
-/// where its directory is writable for others; symbolic links are not followed there.
+/// A store in a log file. Processes, threads and FileStore objects may share the file. Operations are atomic even if a
+/// process is killed, and its lock is released. Keys and values have at most 256 MiB each. In a directory that other
+/// users can write to, the file must belong to the caller's user, and symbolic links are not followed.
 ///
-/// With a world size, the last of at least that many stores to be destroyed removes the file, so that its path can be
-/// used for the next run. One that was opened already goes on working when somebody removes the file.
+/// With a world size, the last of at least `world_size` stores to be destroyed removes the file, so that the next run
+/// can reuse its path. A store that is open keeps working after its file is removed.
 class HOOKLINE_EXPORT FileStore final : public Store {
  public:
-  /// Opens the file or makes it, readable for this user only. ResourceError where the system refuses or the file is
-  /// damaged, InvalidArgument where it is something else or the world size is out of range; -1 leaves it open.
+  /// Opens the file, or creates it with mode 0600. `world_size` -1 means unknown. Throws ResourceError if a system call
+  /// fails or the file is damaged, and InvalidArgument if it is not a store file or `world_size` is out of range.
   explicit FileStore(const std::string& path, int world_size = -1, Milliseconds timeout = kDefaultStoreTimeout);
   ~FileStore() override;
 
@@ -41,7 +41,7 @@ class HOOKLINE_EXPORT FileStore final : public Store {
   std::string queue_pop(const std::string& key, bool block = true) override;
   std::int64_t queue_len(const std::string& key) override;
   bool has_extended_api() const override { return true; }
-  /// The clone counts as the same one of the `world_size` stores.
+  /// The clone does not count as another of the `world_size` stores.
   std::shared_ptr<Store> clone() const override;
 
  private:

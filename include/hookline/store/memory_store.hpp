@@ -1,4 +1,4 @@
-// A store in the memory of one process, for ranks that are its threads and for tests.
+// MemoryStore: a store within one process, for ranks that are threads, and for tests.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 
 namespace hookline {
 
-/// The values live as long as the object and its clones.
+/// An in-memory store. The values live as long as the object and its clones.
 class HOOKLINE_EXPORT MemoryStore final : public Store {
  public:
   explicit MemoryStore(Milliseconds timeout = kDefaultStoreTimeout);

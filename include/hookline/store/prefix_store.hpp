@@ -1,4 +1,4 @@
-// A store whose keys are those of another one under a prefix, so that several users can share it.
+// PrefixStore: adds a prefix to all keys, so that several users can share a store.
 #pragma once
 
 #include <cstdint>
@@ -10,9 +10,9 @@
 
 namespace hookline {
 
-/// The key "k" under the prefix "p" is "p/k" in the store around which this one is put, as in PyTorch. It counts and
-/// lists its own keys only. Its timeout is that of the store inside. Its barrier counts with keys and leaves the inner
-/// store's own alone, as PyTorch's PrefixStore does: both may meet in one.
+/// Maps the key "k" to "prefix/k" in the underlying store, as in PyTorch. Counts and lists only keys with the prefix.
+/// Shares the timeout of the underlying store. Its barrier uses counter keys instead of the underlying store's barrier,
+/// and interoperates with PyTorch's PrefixStore.
 class HOOKLINE_EXPORT PrefixStore final : public Store {
  public:
   PrefixStore(std::string prefix, std::shared_ptr<Store> store);

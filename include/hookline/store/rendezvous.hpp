@@ -1,4 +1,4 @@
-// How the processes of a job find their store and learn who they are.
+// Rendezvous: how the processes of a job obtain their rank and their shared store.
 #pragma once
 
 #include <memory>
@@ -9,24 +9,26 @@
 
 namespace hookline {
 
-/// Who this process is among those of its job, and the store that they share.
+/// The identity of this process in its job, and the store that the job shares.
 struct Rendezvous {
   std::shared_ptr<Store> store;
   int rank;
   int world_size;
-  /// The rank among the processes of this host; -1 where nothing tells.
+  /// The rank among the processes of this host; -1 if unknown.
   int local_rank;
-  /// The rank whose process serves the store; -1 where none does, or where nothing tells.
+  /// The rank whose process serves the store; -1 if none or unknown.
   int server_rank = -1;
 };
 
-/// `init_method` as in PyTorch: "env://", "file:///path?rank=0&world_size=2" or "tcp://host:port?rank=0&world_size=2";
-/// rank and size stand in the query or in the arguments, not in both. env:// reads, in this order: HOOKLINE_STORE (the
-/// path of a file store, or tcp://host:port of the launcher's store), MASTER_ADDR and MASTER_PORT (under torchrun the
-/// agent's store, else rank 0 serves), and under mpirun or srun a file store of that job, or on several hosts a TCP
-/// store that rank 0 serves where Slurm or Open MPI 4 tell where it is. Rank and size come from RANK, WORLD_SIZE and
-/// LOCAL_RANK or from the launcher's own variables. A missing one is InvalidArgument naming it; what the store throws
-/// is passed on.
+/// Opens the store of the job. `init_method` is as in PyTorch: "env://", "file:///path?rank=0&world_size=2" or
+/// "tcp://host:port?rank=0&world_size=2", with rank and world size either in the query or in the arguments.
+///
+/// env:// reads, in this order: HOOKLINE_STORE (the path of a file store, or tcp://host:port of the launcher's store);
+/// MASTER_ADDR and MASTER_PORT (the agent's store under torchrun, otherwise rank 0 serves); under mpirun or srun a file
+/// store of the job on one host, or a TCP store served by rank 0 on several hosts if Slurm or Open MPI 4 provide its
+/// address. Rank and world size come from RANK, WORLD_SIZE and LOCAL_RANK or from the launcher's variables.
+///
+/// Throws InvalidArgument if a variable or parameter is missing or invalid, and the errors of the store.
 HOOKLINE_EXPORT Rendezvous rendezvous(const std::string& init_method = "env://", std::optional<int> rank = std::nullopt,
                                       std::optional<int> world_size = std::nullopt,
                                       Milliseconds timeout = Store::kDefaultStoreTimeout);

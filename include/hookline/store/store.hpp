@@ -1,4 +1,4 @@
-// A small key-value table that processes share to find each other: the seam that every store implements.
+// Store: the interface of key-value stores, which processes share for rendezvous.
 #pragma once
 
 #include <atomic>
@@ -12,13 +12,13 @@
 
 namespace hookline {
 
-/// The largest world size that stores and groups accept.
+/// The maximum world size of stores and groups.
 inline constexpr int kMaxWorldSize = 1'048'576;
 
-/// Keys are text, values any bytes. Every operation is atomic across the processes that share the store, and may be
-/// called from several threads at once. What waits gives up after a timeout with a Timeout error that names key, store
-/// and time. An operation that an implementation lacks throws Unsupported naming both; append, multi_get, multi_set and
-/// barrier are built from the others unless overridden. What each returns is what PyTorch's stores return.
+/// A key-value store with text keys and binary values. Operations are atomic across processes unless stated otherwise,
+/// and thread-safe. Return values are those of PyTorch's stores. Blocking operations throw Timeout with the key and the
+/// store. An operation that an implementation lacks throws Unsupported; append, multi_get, multi_set and barrier have
+/// default implementations.
 class HOOKLINE_EXPORT Store {
  public:
   explicit Store(Milliseconds timeout = kDefaultStoreTimeout) : timeout_(timeout) {}
@@ -28,60 +28,59 @@ class HOOKLINE_EXPORT Store {
 
   static constexpr Milliseconds kDefaultStoreTimeout = std::chrono::seconds(300);
 
-  /// What error messages call this store: its kind and where it is, as in "TCPStore(127.0.0.1:29500)".
+  /// Returns the kind and location of the store for error messages: "TCPStore(127.0.0.1:29500)".
   virtual std::string describe() const = 0;
 
   virtual void set(const std::string& key, const std::string& value) = 0;
-  /// The value of a key, waiting up to timeout() for it to be set.
+  /// Returns the value of a key. Blocks up to timeout() until it is set.
   virtual std::string get(const std::string& key) = 0;
-  /// Adds to a counter kept as decimal text, which starts at 0, and returns the sum. InvalidArgument, with nothing
-  /// changed, where the value is no number or the sum leaves 64 bits.
+  /// Adds to a counter stored as decimal text and returns the sum. A missing counter starts at 0. Throws
+  /// InvalidArgument, without a change, if the value is not a number or the sum overflows 64 bits.
   virtual std::int64_t add(const std::string& key, std::int64_t amount) = 0;
-  /// Waits until each key has a value or a queue that is not empty; for no keys, not at all.
+  /// Blocks until each key has a value or a non-empty queue. Returns immediately for no keys.
   virtual void wait(const std::vector<std::string>& keys, Milliseconds timeout) = 0;
   void wait(const std::vector<std::string>& keys) { wait(keys, timeout()); }
-  /// Whether each key has a value, or a queue that is not empty, now.
+  /// True if each key has a value or a non-empty queue.
   virtual bool check(const std::vector<std::string>& keys) = 0;
-  /// Sets `desired` where the value is `expected`, or where the key is missing and `expected` is empty. Returns the
-  /// value afterwards; for a missing key and another `expected`, that `expected`.
+  /// Sets `desired` if the value equals `expected`, or if the key is missing and `expected` is empty. Returns the
+  /// resulting value, or `expected` if the key is missing and `expected` is not empty.
   virtual std::string compare_set(const std::string& key, const std::string& expected, const std::string& desired);
-  /// Whether there was such a value. A queue of that name stays.
+  /// Deletes the value of a key, but not a queue of that name. Returns true if there was a value.
   virtual bool delete_key(const std::string& key) = 0;
-  /// How many keys have a value, and which, in no particular order; queues are not among them.
+  /// The number of keys that have a value, and their names in unspecified order. Queues are not included.
   virtual std::int64_t num_keys() = 0;
   virtual std::vector<std::string> list_keys();
-  /// Appends to a value; a missing one starts empty. The default repeats compare_set until no other process has changed
-  /// the value in between. Others may then see an empty value first, and of equal values that two processes append at
-  /// the same time one may be lost.
+  /// Appends to a value; a missing value counts as empty. The default implementation retries compare_set until it
+  /// succeeds. It may expose an empty value to other processes, and lose one of two equal values appended concurrently.
   virtual void append(const std::string& key, const std::string& value);
-  /// The values in the order of the keys, waiting for them as get does.
+  /// Returns the values in the order of the keys. Blocks like get().
   virtual std::vector<std::string> multi_get(const std::vector<std::string>& keys);
-  /// InvalidArgument where there are more or fewer values than keys. Not atomic: others may see some of them first.
+  /// Sets several keys, not atomically. Throws InvalidArgument if the numbers of keys and values differ.
   virtual void multi_set(const std::vector<std::string>& keys, const std::vector<std::string>& values);
 
-  /// A queue under a key, first in first out. A pop that may block waits up to timeout() for an element; one that may
-  /// not throws InvalidArgument where the queue is empty.
+  /// FIFO queues. With `block`, queue_pop blocks up to timeout() for an element; without, it throws InvalidArgument if
+  /// the queue is empty.
   virtual void queue_push(const std::string& key, const std::string& value);
   virtual std::string queue_pop(const std::string& key, bool block = true);
   virtual std::int64_t queue_len(const std::string& key);
 
-  /// Returns when `world_size` callers have come to the barrier of this name; it can be used again at once.
-  /// After a Timeout it is out of step: use another name. It may keep values under names that begin with `key`.
+  /// Blocks until `world_size` callers have entered the barrier of this name. The barrier is reusable, except after a
+  /// Timeout: use another name then. May store values under keys that start with `key`.
   virtual void barrier(const std::string& key, std::int64_t world_size, Milliseconds timeout);
 
-  /// True if append, multi_get and multi_set are implemented by the store itself, not by the defaults above.
+  /// True if the store implements append, multi_get and multi_set natively.
   virtual bool has_extended_api() const { return false; }
 
-  /// Returns another store object on the same values, with a timeout of its own; a TCPStore's has its own connection.
+  /// Returns a store object on the same values with its own timeout. A clone of a TCPStore has its own connection.
   virtual std::shared_ptr<Store> clone() const;
 
-  /// Another way to the same values, for a thread that waits long; null where such a wait holds nobody up.
+  /// Returns a clone for a thread that waits long, or null if a wait on this object does not block other threads.
   virtual std::shared_ptr<Store> clone_for_waiting() const { return nullptr; }
 
-  /// A name or number of the host that keeps it; empty where no host does.
+  /// Returns the name or address of the host that serves the store; empty if there is none.
   virtual std::string host() const { return {}; }
 
-  /// How long get, and wait without a time of its own, will wait.
+  /// The timeout of get, queue_pop, multi_get, and of wait without an explicit timeout.
   virtual Milliseconds timeout() const { return timeout_.load(std::memory_order_relaxed); }
   virtual void set_timeout(Milliseconds timeout) { timeout_.store(timeout, std::memory_order_relaxed); }
 

@@ -1,5 +1,4 @@
-// Memory of the group for tensors of torch: DistributedDataParallel has its buckets there, and FSDP2 where it is told
-// to.
+// Allocates torch tensors in the group's memory, for the buckets of DistributedDataParallel and, on request, FSDP2.
 #include <ATen/Functions.h>
 
 #include <hookline/core/error.hpp>
@@ -11,8 +10,8 @@ namespace hookline::libtorch {
 
 bool TorchBackend::supportsTensorAlloc(c10::DeviceIndex) { return group_->capabilities().shared_buffers; }
 
-// Collectives work in place where the tensors of all ranks are in the group's memory, and through copies where one is
-// not: so a rank that cannot have more of it takes other memory.
+// Falls back to ordinary memory when the group's memory is exhausted: a collective is zero-copy only if the tensors of
+// all ranks are in the group's memory, but correct in any case.
 at::Tensor TorchBackend::allocateTensor(long size, at::TensorOptions options) {
   if (!options.device().is_cpu() || options.layout() != at::kStrided) return at::empty({size}, options);
   const auto bytes = static_cast<std::int64_t>(size) * static_cast<std::int64_t>(options.dtype().itemsize());

@@ -1,4 +1,4 @@
-// The life of a backend, and the way that all its operations go.
+// Creates and shuts down torch backends, and starts their operations.
 #include "adapter/libtorch/backend.hpp"
 
 #include <algorithm>
@@ -68,13 +68,13 @@ ReduceOp op_of(const c10d::ReduceOp& op, const char* operation) {
     case c10d::ReduceOp::BXOR: return ReduceOp::bxor;
     case c10d::ReduceOp::PREMUL_SUM: {
       const auto* factor = static_cast<const c10d::PreMulSumSupplement*>(op.supplement_.get());
-      if (!factor) throw InvalidArgument(std::string(operation) + ": PREMUL_SUM without a factor");
+      if (!factor) throw InvalidArgument(std::string(operation) + ": PREMUL_SUM requires a factor, got none");
       return ReduceOp::premul_sum(factor->tensor_factor.defined() ? factor->tensor_factor.item<double>()
                                                                   : factor->double_factor);
     }
     default: break;
   }
-  throw InvalidArgument(std::string(operation) + ": no reduction has the number " + std::to_string(op.op_));
+  throw InvalidArgument(std::string(operation) + ": unknown reduction: got ReduceOp number " + std::to_string(op.op_));
 }
 
 ReduceOp TorchBackend::Call::reduction() const {
@@ -82,8 +82,8 @@ ReduceOp TorchBackend::Call::reduction() const {
   if (made == ReduceOp::sum || made == ReduceOp::avg || made.kind() == ReduceOp::Kind::premul_sum) return made;
   for (const at::Tensor& tensor : inputs) {
     if (!tensor.is_complex()) continue;
-    throw InvalidArgument(std::string(name()) + ": complex numbers can be added up, not combined by " +
-                          std::string(hookline::name(made)));
+    throw InvalidArgument(std::string(name()) + ": unsupported op for complex tensors: expected SUM, AVG or " +
+                          "PREMUL_SUM, got " + std::string(hookline::name(made)));
   }
   return made;
 }
@@ -97,7 +97,7 @@ TorchBackend::TorchBackend(std::shared_ptr<ProcessGroup> group, BackendOptions o
 }
 
 TorchBackend::~TorchBackend() {
-  // The end of a group joins its threads, of which none may want what this thread holds.
+  // The group's destructor joins threads that may need the GIL.
   const WithoutGil released;
   group_.reset();
 }
@@ -113,7 +113,7 @@ void shut_down_backends() {
   for (const auto& group : Living<ProcessGroup>::all().left()) {
     try {
       group->shutdown();
-    } catch (const std::exception&) {  // nobody is left who could hear of it
+    } catch (const std::exception&) {  // no caller is left to report it to
     }
     if (auto ending = std::dynamic_pointer_cast<EndingGroup>(group)) ending->release();
   }
@@ -140,7 +140,7 @@ c10::intrusive_ptr<c10d::Backend::Options> TorchBackend::getBackendOptions() {
   return options;
 }
 
-// torch asks for each device, in the same store, although all of them have this backend: each time has its own place.
+// torch calls this once for each device type, with the same store: a call counter gives each call its own prefix.
 c10::intrusive_ptr<c10d::Backend> TorchBackend::create_by(const char* call,
                                                           const c10::intrusive_ptr<c10d::Store>& store,
                                                           const c10::intrusive_ptr<Options>& opts, int rank, int size) {
@@ -206,7 +206,7 @@ TorchBackend::WorkHandle TorchBackend::wrap(Call&& call, WorkPtr work, bool wait
     try {
       work->wait();
     } catch (...) {
-      // A signal ends the wait alone: the operation goes on, with views that own nothing.
+      // A signal ends only the wait: the operation continues, and its views do not own the tensors, so keep them alive.
       work->when_over([inputs = call.inputs, outputs = call.outputs] {}, false);
       throw;
     }
@@ -236,7 +236,7 @@ void TorchBackend::setTimeout(std::chrono::milliseconds timeout) {
 
 c10d::ErrorType TorchBackend::getError() { return broken_ ? c10d::ErrorType::COMM_ERROR : c10d::ErrorType::SUCCESS; }
 
-// Python's hook takes the GIL, so it has a thread to itself, which the end of Python waits for.
+// A Python hook takes the GIL, so it runs on a thread of its own, which Python's finalization waits for.
 void TorchBackend::registerOnCompletionHook(std::function<void(std::shared_ptr<c10d::WorkInfo>)>&& hook) {
   called_by_torch([&] {
     if (!completion_thread_) completion_thread_ = std::make_shared<ThreadExecutor>("hookline-hooks");
@@ -258,7 +258,7 @@ void TorchBackend::waitForPendingWorks() {
 
 void TorchBackend::abort() {
   broken_ = true;
-  called_by_torch([&] { group_->abort("abort() of torch.distributed was called"); });
+  called_by_torch([&] { group_->abort("torch.distributed called abort()"); });
 }
 
 void TorchBackend::shutdown() {

@@ -1,4 +1,4 @@
-// A process group of this library as a backend of torch.distributed.
+// A Hookline process group as a torch.distributed backend.
 #pragma once
 
 #include <atomic>
@@ -14,7 +14,7 @@
 
 namespace hookline::libtorch {
 
-/// Options of a group: PyTorch's, and those of init_process_group().
+/// Options of a group: PyTorch's options and those of hookline's init_process_group().
 struct BackendOptions final : c10d::Backend::Options {
   explicit BackendOptions(std::chrono::milliseconds timeout = kBackendDefaultTimeout) : Options("hookline", timeout) {}
 
@@ -22,21 +22,20 @@ struct BackendOptions final : c10d::Backend::Options {
   std::map<std::string, std::string> backend_options;
 };
 
-/// Every collective of torch.distributed on CPU tensors. Calls that the user waits for at once run in the caller's
-/// thread. Errors are those of errors.hpp.
+/// Implements every collective of torch.distributed for CPU tensors. Blocking calls run in the caller's thread. Errors
+/// are converted as described in errors.hpp.
 class TorchBackend final : public c10d::Backend {
  public:
-  /// `calls_python`: the group calls methods of a Python class, which get the very tensors that PyTorch was called
-  /// with.
+  /// `calls_python`: the group is a Python class. Its methods get the same Python tensors that the caller passed.
   explicit TorchBackend(std::shared_ptr<ProcessGroup> group, BackendOptions options = BackendOptions(),
                         bool calls_python = false);
   ~TorchBackend() override;
 
-  /// Meets the other ranks in a store. Blocks until all have come.
+  /// Creates a group through a store. Collective: blocks until all ranks have joined.
   static c10::intrusive_ptr<TorchBackend> create(std::shared_ptr<hookline::Store> store, int rank, int size,
                                                  const BackendOptions& options);
 
-  /// The group that this was made of.
+  /// Returns the wrapped group.
   std::shared_ptr<ProcessGroup> group() const;
 
   const std::string getBackendName() const override { return "hookline"; }
@@ -93,42 +92,42 @@ class TorchBackend final : public c10d::Backend {
   void shutdown() override;
 
  private:
-  /// What split() and merge() have in common. Options that are not of this backend give the timeout alone.
+  /// Implements split() and merge(). From options of another backend only the timeout is used.
   c10::intrusive_ptr<Backend> create_by(const char* call, const c10::intrusive_ptr<c10d::Store>& store,
                                         const c10::intrusive_ptr<Options>& opts, int rank, int size);
 
   struct Call;
-  /// The memory of a tensor of the call; with `owned` it keeps the tensor alive.
+  /// Returns a view of a tensor's memory; with `owned` it keeps the tensor alive.
   Tensor view(const at::Tensor& tensor, const Call& call, bool owned) const;
   std::vector<Tensor> views(const Tensors& tensors, const Call& call, bool owned) const;
   WorkHandle start(Call&& call);
   WorkHandle start_message(OpType type, const char* title, const Tensors& tensors, int peer, int tag);
-  /// Several operations of the same kind as one; where their dtypes differ, one by one.
+  /// Starts a coalesced operation; if the dtypes differ, one operation for each tensor.
   WorkHandle start_coalesced(Call&& call);
-  /// Parts of different sizes.
+  /// Starts a reduce_scatter with inputs of different sizes.
   WorkHandle start_uneven_reduce_scatter(Call&& call);
-  /// Operations that are one for the caller, with what the call says of all of them.
+  /// Starts several operations with a single work. Timeout and op come from `call`.
   WorkHandle start_all(Call&& call, std::vector<Collective> parts);
-  /// The work as torch gets it; `wait` where it has to be done by then.
+  /// Wraps a work for torch; with `wait`, first blocks until it is done.
   WorkHandle wrap(Call&& call, WorkPtr work, bool wait);
 
   std::shared_ptr<ProcessGroup> group_;
-  const BackendOptions options_;  ///< its timeout may be out of date: the group has the current one
+  const BackendOptions options_;  ///< the initial options; the group has the current timeout
   const bool calls_python_;
   std::atomic<bool> coalescing_ = false;
   std::atomic<bool> broken_ = false;
   std::shared_ptr<Executor> completion_thread_;
 };
 
-/// The advice in errors about tensors that are not on the CPU.
+/// Advice in error messages about tensors that are not on the CPU.
 inline constexpr const char* kBackendForEachDevice =
     "init_process_group(\"cpu:hookline,cuda:nccl\"), which has a backend for each device, or pass tensor.cpu()";
 
-/// True while any backend lives in this process.
+/// True if any TorchBackend is alive in this process.
 bool backends_live();
 
-/// Shuts down the groups of all backends that live, and lets go of those that are Python classes: for the end of
-/// Python, after which no thread may want the GIL.
+/// Shuts down the groups of all live backends and releases those that are Python classes. Called when Python finalizes;
+/// afterwards no thread may take the GIL.
 void shut_down_backends();
 
 }  // namespace hookline::libtorch

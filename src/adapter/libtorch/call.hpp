@@ -1,4 +1,4 @@
-// A call of torch.distributed before it is a Collective: what is the same for all operations.
+// The arguments of a torch.distributed call, before they become an Operation.
 #pragma once
 
 #include <optional>
@@ -10,15 +10,16 @@
 
 namespace hookline::libtorch {
 
-/// The timeout of a call; none where torch has left it to the group.
+/// Returns the timeout of a call, or nullopt if it is unset and the group's timeout applies.
 std::optional<Milliseconds> time_of(std::chrono::milliseconds timeout);
 
+/// Converts torch's ReduceOp. `operation` is for error messages.
 ReduceOp op_of(const c10d::ReduceOp& op, const char* operation);
 
-/// What is the same for all operations: the tensors as torch has them, and what goes into the Collective beside them.
+/// The arguments that all operations have in common. References are valid during the call only.
 struct TorchBackend::Call {
   OpType type;
-  const char* title;  ///< as profilers show it: "hookline:all_reduce"
+  const char* title;  ///< shown by profilers, such as "hookline:all_reduce"
   const std::vector<at::Tensor>& inputs;
   const std::vector<at::Tensor>& outputs;
   std::chrono::milliseconds timeout;
@@ -28,10 +29,10 @@ struct TorchBackend::Call {
   int tag = 0;
   std::vector<std::int64_t> input_splits = {};
   std::vector<std::int64_t> output_splits = {};
-  const std::vector<at::Tensor>* result = nullptr;  ///< what the work gives back, where that is not the outputs
+  const std::vector<at::Tensor>* result = nullptr;  ///< the work's result; null: the outputs
 
   const char* name() const { return title + sizeof("hookline:") - 1; }
-  /// Throws InvalidArgument for one that the tensors cannot be combined by. Only where there is an op.
+  /// Returns the op of a reduction. Throws InvalidArgument if the tensors do not support it. Requires `op`.
   ReduceOp reduction() const;
 };
 

@@ -1,4 +1,4 @@
-// The collectives of torch.distributed, each put into words as a call.
+// The collectives of torch.distributed, each converted into a Call.
 #include <algorithm>
 #include <utility>
 
@@ -12,38 +12,35 @@ namespace {
 
 const std::vector<at::Tensor> kNone;
 
-/// Refuses what torch was called with.
+/// Throws InvalidArgument, converted for torch.
 [[noreturn]] void refuse(const char* operation, const std::string& why) {
   std::rethrow_exception(for_torch(std::make_exception_ptr(InvalidArgument(std::string(operation) + ": " + why))));
 }
 
 const at::Tensor& only(const std::vector<at::Tensor>& tensors, const char* operation) {
   if (tensors.size() != 1) {
-    refuse(operation, std::to_string(tensors.size()) +
-                          " tensors were given, one is expected; use the coalesced operation for several");
+    refuse(operation, "expected 1 tensor, got " + std::to_string(tensors.size()) +
+                          ". Use the coalesced operation for several tensors");
   }
   return tensors[0];
 }
 
 const std::vector<at::Tensor>& only(const std::vector<std::vector<at::Tensor>>& lists, const char* operation) {
   if (lists.size() != 1) {
-    refuse(operation, std::to_string(lists.size()) + " lists of tensors were given, one is expected");
+    refuse(operation, "expected 1 list of tensors, got " + std::to_string(lists.size()));
   }
   return lists[0];
 }
 
-/// Where torch counts the tensors of a rank; there is one.
+/// Checks torch's index of the root tensor; a rank has one tensor.
 void check_root_tensor(std::int64_t number, const char* operation) {
-  if (number != 0) {
-    refuse(operation,
-           "the root tensor is number " + std::to_string(number) + ", and there is one tensor, with number 0");
-  }
+  if (number != 0) refuse(operation, "root tensor out of range: expected 0, got " + std::to_string(number));
 }
 
 void check_none(bool any, const char* what, std::int64_t root, const char* operation) {
   if (any) {
-    refuse(operation,
-           "this rank is not the root, which is " + std::to_string(root) + ", and passes no " + std::string(what));
+    refuse(operation, "expected no " + std::string(what) + " on a rank that is not the root; the root is rank " +
+                          std::to_string(root));
   }
 }
 
@@ -53,7 +50,7 @@ bool same(const at::Tensor& a, const at::Tensor& b) {
           a.scalar_type() == b.scalar_type() && a.sizes() == b.sizes() && a.strides() == b.strides());
 }
 
-/// Each tensor once, in the order of the first times.
+/// Removes repeated tensors, keeping the order.
 std::vector<at::Tensor> without_repeats(const std::vector<at::Tensor>& tensors) {
   std::vector<at::Tensor> once;
   for (const at::Tensor& tensor : tensors) {
@@ -75,8 +72,8 @@ TorchBackend::WorkHandle TorchBackend::allreduce_sparse(Tensors& tensors, const 
   return called_by_torch([&] {
     const ReduceOp op = op_of(opts.reduceOp, "all_reduce");
     WorkPtr work = sum_sparse(group_, only(tensors, "all_reduce"), op, time_of(opts.timeout));
-    // Waited for in any case: it is several operations, and what the caller starts next would come between them, on
-    // each rank at another place.
+    // Blocks even for asyncOp: the sum is several operations, and the caller's next operation could otherwise be
+    // ordered between them differently on each rank.
     Call call{OpType::allreduce, "hookline:all_reduce_sparse", tensors, tensors, opts.timeout, opts.asyncOp};
     return wrap(std::move(call), std::move(work), !coalescing_);
   });
@@ -132,14 +129,14 @@ TorchBackend::WorkHandle TorchBackend::_allgather_base(at::Tensor& output, at::T
 TorchBackend::WorkHandle TorchBackend::allgather_coalesced(TensorLists& outputs, Tensors& inputs,
                                                            const c10d::AllgatherOptions& opts) {
   if (outputs.size() != static_cast<std::size_t>(getSize())) {
-    refuse("all_gather_coalesced", std::to_string(outputs.size()) + " lists of outputs were given, one for each of " +
-                                       std::to_string(getSize()) + " ranks is expected");
+    refuse("all_gather_coalesced", "expected " + std::to_string(getSize()) +
+                                       " lists of outputs, one for each rank, got " + std::to_string(outputs.size()));
   }
   Tensors flat;
   for (const Tensors& list : outputs) {
     if (list.size() != inputs.size()) {
-      refuse("all_gather_coalesced",
-             "each list of outputs must have as many tensors as there are inputs, " + std::to_string(inputs.size()));
+      refuse("all_gather_coalesced", "wrong list of outputs: expected " + std::to_string(inputs.size()) +
+                                         " tensors, one for each input, got " + std::to_string(list.size()));
     }
     flat.insert(flat.end(), list.begin(), list.end());
   }

@@ -1,4 +1,4 @@
-// PyTorch's buckets as ours, and the reduced buffer as its future.
+// Converts PyTorch's buckets for Hookline's hooks, and the results into torch futures.
 #include "adapter/libtorch/comm_hook.hpp"
 
 #include <algorithm>
@@ -15,9 +15,9 @@
 namespace hookline::libtorch {
 namespace {
 
-constexpr const char* kOperation = "a communication hook";
+constexpr const char* kOperation = "communication hook";
 
-/// The very tensor that the bucket has, where the hook worked in place. Complex numbers are pairs of real ones here.
+/// Returns the bucket's own tensor if the hook worked in place. Converts pairs of reals back to complex elements.
 at::Tensor result_of(const Tensor& reduced, const at::Tensor& buffer) {
   if (reduced.bytes() == static_cast<const std::byte*>(buffer.const_data_ptr())) return buffer;
   const at::Tensor result = tensor_of(reduced);
@@ -26,8 +26,9 @@ at::Tensor result_of(const Tensor& reduced, const at::Tensor& buffer) {
 
 SparseGradient rows_of(const at::Tensor& gradient) {
   if (gradient.sparse_dim() != 1) {
-    throw Unsupported("a communication hook: a sparse gradient of " + std::to_string(gradient.sparse_dim()) +
-                      " sparse dimensions; those of embeddings, which have one, are taken");
+    throw Unsupported("communication hook: unsupported sparse gradient: expected 1 sparse dimension, as of an "
+                      "embedding, got " +
+                      std::to_string(gradient.sparse_dim()));
   }
   const at::Tensor own = gradient.coalesce();
   return {view_of(own.indices()[0].contiguous(), kOperation, Use::moved, true),
@@ -37,7 +38,7 @@ SparseGradient rows_of(const at::Tensor& gradient) {
 at::Tensor sparse_of(const SparseGradient& rows, const std::vector<std::int64_t>& sizes) {
   at::Tensor made =
       at::sparse_coo_tensor(tensor_of(rows.indices).unsqueeze(0), tensor_of(rows.values.contiguous()), sizes);
-  return made._coalesced_(true);  // each row once, ascending
+  return made._coalesced_(true);  // rows are unique and ascending
 }
 
 }  // namespace
@@ -56,7 +57,7 @@ void close_bucket_hooks() {
 
 std::shared_ptr<adapter::HookLanes> BucketHook::lanes() const {
   const std::lock_guard lock(mutex_);
-  if (!lanes_) throw Aborted("a communication hook: Python is ending");
+  if (!lanes_) throw Aborted("communication hook: Python is finalizing");
   return lanes_;
 }
 
@@ -74,7 +75,7 @@ BucketHook::BucketHook(std::shared_ptr<ProcessGroup> group, HookPtr hook, const 
   }
 }
 
-// The same object as long as the bucket has the same parameters: hooks keep what belongs to a layout.
+// Returns the same object as long as the bucket's parameters do not change: hooks keep state for each layout.
 std::shared_ptr<const BucketLayout> BucketHook::layout_of_bucket(const c10d::GradBucket& bucket) {
   const std::vector<at::Tensor> parameters = bucket.getParameters();
   std::vector<const at::TensorImpl*> members;
@@ -90,7 +91,7 @@ std::shared_ptr<const BucketLayout> BucketHook::layout_of_bucket(const c10d::Gra
     sizes.emplace_back(std::span(p.sizes().data(), p.sizes().size()));
     if (p.is_complex()) sizes.back().push_back(2);
     tensors.push_back(view_of(p, kOperation, Use::moved, true));
-    // One that nobody has named is known by when it was first seen, which is the same on all ranks.
+    // An unnamed parameter is numbered in order of first use, which is the same on all ranks.
     const auto place = names_.try_emplace(p.unsafeGetTensorImpl(), "parameter " + std::to_string(names_.size()));
     names.push_back(place.first->second);
   }

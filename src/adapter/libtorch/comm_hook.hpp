@@ -1,4 +1,4 @@
-// A hook of this library for the buckets of PyTorch's DistributedDataParallel.
+// Runs Hookline hooks on the buckets of PyTorch's DistributedDataParallel.
 #pragma once
 
 #include <map>
@@ -14,24 +14,24 @@
 
 namespace hookline::libtorch {
 
-/// Runs hooks on torch's buckets, in their memory. Python keeps one for each model; PyTorch's reducer has a
-/// TorchCommHook that refers to it.
+/// Runs a hook on torch's buckets, in place. Python owns one for each model; PyTorch's reducer owns a TorchCommHook
+/// that refers to it.
 class BucketHook {
  public:
-  /// Names are those of the parameters: hooks that keep something between steps find it again by them.
+  /// `names` are the parameters' names, under which hooks store state between steps.
   static std::shared_ptr<BucketHook> make(std::shared_ptr<ProcessGroup> group, HookPtr hook,
                                           const std::vector<at::Tensor>& parameters,
                                           const std::vector<std::string>& names);
   BucketHook(std::shared_ptr<ProcessGroup> group, HookPtr hook, const std::vector<at::Tensor>& parameters,
              const std::vector<std::string>& names);
 
-  /// The reduced buffer comes with the future. Its callbacks run on threads of CallbackPool where they may be a user's,
-  /// else in the thread that ends the hook.
+  /// Returns a future of the reduced buffer. Its callbacks run on the CallbackPool if they may block, otherwise in the
+  /// thread that completes the hook.
   c10::intrusive_ptr<c10::ivalue::Future> run(c10d::GradBucket& bucket, bool callbacks_may_block);
 
   /// Throws Aborted after close().
   std::shared_ptr<adapter::HookLanes> lanes() const;
-  /// Lets go of group and hook: at the end of Python, which models may outlive.
+  /// Releases group and hook. Called when Python finalizes, since models may live longer.
   void close();
 
  private:
@@ -45,12 +45,13 @@ class BucketHook {
   std::shared_ptr<adapter::HookLanes> lanes_;
   std::unordered_map<const at::TensorImpl*, std::string> names_;
   std::map<std::size_t, Known> known_;  ///< by bucket
-  std::size_t bucket_count_ = 0;        ///< as the last step had it; PyTorch tells of the last bucket only
+  std::size_t bucket_count_ = 0;        ///< of the previous step; PyTorch only marks the last bucket
 };
 
-/// Closes those that live.
+/// Closes all live BucketHooks.
 void close_bucket_hooks();
 
+/// The hook that PyTorch's reducer calls; forwards to a BucketHook.
 class TorchCommHook final : public c10d::CommHookInterface {
  public:
   explicit TorchCommHook(std::shared_ptr<BucketHook> hook) : hook_(std::move(hook)) {}

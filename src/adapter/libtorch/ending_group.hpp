@@ -1,4 +1,4 @@
-// A group that calls Python, for a backend that may outlive Python.
+// Wraps a group that is a Python class, for a backend that may outlive Python.
 #pragma once
 
 #include <atomic>
@@ -12,7 +12,7 @@
 
 namespace hookline::libtorch {
 
-/// Forwards to another group until release(), after which every call is Aborted. Any thread may call it meanwhile.
+/// Forwards to another group until release(); afterwards every call throws Aborted. Thread-safe.
 class EndingGroup final : public ProcessGroup {
  public:
   explicit EndingGroup(std::shared_ptr<ProcessGroup> group)
@@ -21,7 +21,7 @@ class EndingGroup final : public ProcessGroup {
   void release() { group_.store(nullptr); }
   std::shared_ptr<ProcessGroup> group() const {
     auto group = group_.load();
-    if (!group) throw Aborted("a group that is a Python class was called after the end of Python");
+    if (!group) throw Aborted("process group: the Python class was called after Python finalized");
     return group;
   }
 

@@ -1,4 +1,4 @@
-// Which type of PyTorch's stands for which of ours.
+// The mapping between the error types of Hookline and PyTorch.
 #include "adapter/libtorch/errors.hpp"
 
 #include <string>
@@ -26,7 +26,7 @@ bool is_ours(const std::exception_ptr& error) {
   }
 }
 
-/// The words that torch's groups and stores have for a wait that took too long; they have no type for it.
+/// True if a message of torch reports a timeout. torch's groups and stores have no exception type for it.
 bool tells_of_time(const std::string& message) {
   for (const char* word : {"imed out", "imeout", "did not come", "longer than"}) {
     if (message.find(word) != std::string::npos) return true;

@@ -1,4 +1,4 @@
-// Errors that cross the border between this library and PyTorch.
+// Converts errors between Hookline and PyTorch.
 #pragma once
 
 #include <exception>
@@ -8,7 +8,7 @@
 
 namespace hookline::libtorch {
 
-/// Base of the exceptions that PyTorch gets in place of an error of this library. from_torch() returns that error.
+/// Base of exceptions that carry a Hookline error through PyTorch. from_torch_error() unwraps it.
 class StandsForError {
  public:
   explicit StandsForError(std::exception_ptr error) : error_(std::move(error)) {}
@@ -19,17 +19,17 @@ class StandsForError {
   std::exception_ptr error_;
 };
 
-/// Under Python an error becomes the exception of hookline_torch.errors: of our type, and of the type that code written
-/// for PyTorch catches. Without Python InvalidArgument becomes a c10::ValueError, Unsupported a
-/// c10::NotImplementedError, every other error a c10::DistBackendError that begins with the name of our type. An error
-/// that came out of PyTorch becomes what it was; others stay as they are.
+/// Converts a Hookline error for PyTorch. Under Python it becomes an exception of hookline_torch.errors, which derives
+/// from Hookline's type and from the type that PyTorch code catches. Without Python, InvalidArgument becomes
+/// c10::ValueError, Unsupported becomes c10::NotImplementedError, and every other error a c10::DistBackendError whose
+/// text begins with the name of its type. An error that came from PyTorch is restored; other exceptions are unchanged.
 std::exception_ptr for_torch(const std::exception_ptr& error);
 
-/// The other way: what a process group or store of PyTorch's threw, as the type of ours that fits, with the original as
-/// its cause.
+/// Converts an exception of a PyTorch process group or store to the matching Hookline type, with the original as its
+/// cause.
 std::exception_ptr from_torch(const std::exception_ptr& error);
 
-/// Calls `f`, which uses this library, for a caller that is PyTorch.
+/// Calls `f`, which uses Hookline, on behalf of PyTorch: converts errors with to_torch_error().
 template <class F>
 decltype(auto) called_by_torch(F&& f) {
   try {
@@ -39,7 +39,7 @@ decltype(auto) called_by_torch(F&& f) {
   }
 }
 
-/// Calls `f`, which uses PyTorch, for a caller that is this library.
+/// Calls `f`, which uses PyTorch, on behalf of Hookline: converts errors with from_torch_error().
 template <class F>
 decltype(auto) calling_torch(F&& f) {
   try {

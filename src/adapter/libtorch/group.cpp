@@ -1,4 +1,4 @@
-// Collectives as calls of torch.distributed, and its works as ours.
+// Starts collectives on a torch process group, and wraps its works.
 #include "adapter/libtorch/group.hpp"
 
 #include <atomic>
@@ -27,7 +27,7 @@ Options options_of(const StagedCall& call) {
   return options;
 }
 
-/// A receive that knows where the message came from, once it is there.
+/// A receive that reports its source rank once it has completed.
 class ReceiveWork final : public backend::WorkAround {
  public:
   ReceiveWork(WorkPtr work, std::shared_ptr<const std::atomic<int>> source)
@@ -39,8 +39,8 @@ class ReceiveWork final : public backend::WorkAround {
   const std::shared_ptr<const std::atomic<int>> source_;
 };
 
-/// A work of a Python class that has both a future and a wait() of its own: a caller that waits here waits there, where
-/// the class may copy results or count.
+/// A work of a Python class with both a future and a wait() of its own. wait() calls the class's wait(), which may have
+/// side effects such as copying results.
 class PythonWork final : public backend::WorkAround {
  public:
   PythonWork(WorkPtr work, c10::intrusive_ptr<c10d::Work> python)
@@ -55,7 +55,7 @@ class PythonWork final : public backend::WorkAround {
   const c10::intrusive_ptr<c10d::Work> python_;
 };
 
-/// What an operation ends with: the outputs, or the error.
+/// Completes an operation with its outputs or an error.
 class Completion {
  public:
   Completion(Collective collective, int rank, int size) : call_(std::move(collective), rank, size) {}
@@ -87,15 +87,15 @@ class Completion {
   Promise<std::vector<Tensor>> promise_;
 };
 
-/// Has the completion end with the work: through its future, or where it has none by a thread that waits. True if it
-/// has a future.
+/// Completes `completion` when the work is done: through its future (returns true), or from a thread that waits for it
+/// (returns false).
 bool end_with(const c10::intrusive_ptr<c10d::Work>& work, const std::shared_ptr<Completion>& completion) {
   c10::intrusive_ptr<c10::ivalue::Future> future;
   try {
     future = future_of_work(work);
   } catch (const InvalidArgument&) {
     throw;
-  } catch (const std::exception&) {  // a work of a Python class, or of a backend without futures
+  } catch (const std::exception&) {  // the Python class or the backend has no futures
   }
   if (future) {
     future->addCallback([completion, work](c10::ivalue::Future& done) {
@@ -130,7 +130,7 @@ std::string TorchGroup::group_name() const {
 
 WorkPtr TorchGroup::run(Collective collective) {
   check_arguments(collective, rank_, size_);
-  if (collective.reader) throw Unsupported("the torch group '" + name_ + "' has no readers of blocks");
+  if (collective.reader) throw Unsupported("the torch group '" + name_ + "' does not support BlockReader");
   const std::uint64_t number = sequence_.fetch_add(1) + 1;
   const OpType type = collective.type;
   if (const std::exception_ptr cause = broken()) {
@@ -147,9 +147,9 @@ WorkPtr TorchGroup::run(Collective collective) {
       return start(completion->call());
     });
   } catch (const Error& e) {
-    // What torch says of a Python class that does not have the operation.
+    // torch's error for an operation that a Python class does not define.
     if (std::string_view(e.what()).find("No backend type associated") == std::string_view::npos) throw;
-    throw Unsupported("the torch group '" + name_ + "' has no " + std::string(name(type)) + ": " + e.what());
+    throw Unsupported("the torch group '" + name_ + "' does not support " + std::string(name(type)) + ": " + e.what());
   }
   sent.add(completion->asked(), size_);
   WorkPtr result = completion->work(number);
@@ -161,7 +161,7 @@ WorkPtr TorchGroup::run(Collective collective) {
     completion->end(nullptr, nullptr);
   } else {
     throw InvalidArgument(std::string(name(type)) + " of the torch group '" + name_ +
-                          "' returned None; it must return a Work");
+                          "': wrong return value: expected a Work, got None");
   }
   return result;
 }
@@ -224,7 +224,7 @@ std::exception_ptr TorchGroup::broken() const {
   return broken_;
 }
 
-// torch's groups do not tell the others why, and Gloo's goes on as if nothing had been said.
+// torch's groups do not forward the cause to other ranks, and Gloo's abort() has no effect.
 void TorchGroup::abort(const std::string& cause) {
   {
     const std::lock_guard lock(mutex_);
@@ -237,21 +237,25 @@ void TorchGroup::abort(const std::string& cause) {
 }
 
 std::shared_ptr<ProcessGroup> TorchGroup::new_group(const std::vector<int>&) {
-  throw Unsupported("new_group of the torch group '" + name_ +
-                    "': make it with torch.distributed.new_group, and of that a hookline group");
+  throw Unsupported("new_group on the torch group '" + name_ +
+                    "' is not supported. Call torch.distributed.new_group, and convert its result to a hookline "
+                    "group.");
 }
 
 Milliseconds TorchGroup::timeout() const {
   try {
-    // Not the default one, which a group with a backend for each device does not have.
+    // Not the default backend: a group with one backend for each device has none.
     return group_->getBackend(c10::kCPU)->getBackendOptions()->timeout;
-  } catch (const std::exception&) {  // a group that is a Python class, or a backend without options
+  } catch (const std::exception&) {  // a Python class, or a backend without options
     return ProcessGroup::timeout();
   }
 }
 
 void TorchGroup::set_timeout(Milliseconds timeout) {
-  if (timeout <= Milliseconds(0)) throw InvalidArgument("set_timeout: a timeout must be longer than 0 ms");
+  if (timeout <= Milliseconds(0)) {
+    throw InvalidArgument("set_timeout: timeout out of range: expected more than 0 ms, got " +
+                          std::to_string(timeout.count()) + " ms");
+  }
   calling_torch([&] { group_->setTimeout(timeout); });
 }
 

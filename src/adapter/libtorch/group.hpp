@@ -1,4 +1,4 @@
-// Any process group of torch.distributed as a process group of this library.
+// Any torch.distributed process group as a Hookline process group.
 #pragma once
 
 #include <atomic>
@@ -16,12 +16,12 @@ namespace hookline::libtorch {
 
 class StagedCall;
 
-/// It has no lanes: operations are matched in the order in which they are started. What torch's backend of the group
-/// lacks is Unsupported, except for what StagedCall makes of what all of them have. Ranks' calls are not compared, and
-/// no rank is told of another that fails: `checked` around it does the first.
+/// Has no lanes: operations match in the order in which they start. An operation that torch's backend lacks is
+/// Unsupported, unless StagedCall can build it from others. Ranks' calls are not compared (with_collective_checks()
+/// adds that), and a failure on one rank is not reported to the others.
 class TorchGroup final : public ProcessGroup {
  public:
-  /// `owner` is kept as long as this: the Python object of a group that is a Python class.
+  /// `owner` is kept alive: the Python object of a group that is a Python class.
   explicit TorchGroup(c10::intrusive_ptr<c10d::ProcessGroup> group, std::shared_ptr<void> owner = nullptr);
 
   int rank() const override { return rank_; }
@@ -30,11 +30,11 @@ class TorchGroup final : public ProcessGroup {
   std::string group_name() const override;
   WorkPtr run(Collective collective) override;
   std::uint64_t sequence_number() const override { return sequence_.load(); }
-  /// Nothing more can be started on this rank. What is under way fails where torch's backend knows how to abort; with
-  /// Gloo at its timeout.
+  /// Fails all later operations of this rank. Pending operations fail if torch's backend supports abort; with Gloo, at
+  /// their timeouts.
   void abort(const std::string& cause) override;
   std::shared_ptr<ProcessGroup> new_group(const std::vector<int>& ranks) override;
-  /// That of torch's backend, where it tells.
+  /// Returns the timeout of torch's backend, if it has one.
   Milliseconds timeout() const override;
   void set_timeout(Milliseconds timeout) override;
 

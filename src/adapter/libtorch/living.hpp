@@ -1,4 +1,4 @@
-// What must be ended before Python is.
+// Registries of live objects that must be released before Python finalizes.
 #pragma once
 
 #include <memory>
@@ -7,7 +7,7 @@
 
 namespace hookline::libtorch {
 
-/// The objects of a kind that live. Kept for ever, since they may end after static destructors have run.
+/// A thread-safe registry of the live objects of a type. Never destroyed, since objects may outlive static destructors.
 template <class T>
 class Living {
  public:

@@ -1,4 +1,4 @@
-// The extension hookline_torch._native: what Python needs of the parts in this folder.
+// The extension module hookline_torch._native.
 #include <algorithm>
 #include <chrono>
 #include <map>
@@ -30,7 +30,7 @@ namespace {
 
 namespace py = pybind11;
 
-// Objects of this library cross to its own module and back as capsules that hold a shared pointer, under these names.
+// Names of the capsules that pass shared pointers between this module and hookline._core.
 constexpr const char* kGroup = "hookline.ProcessGroup";
 constexpr const char* kHook = "hookline.CommHook";
 constexpr const char* kStore = "hookline.Store";
@@ -48,7 +48,8 @@ py::capsule capsule_of(std::shared_ptr<T> object, const char* name) {
 template <class T>
 std::shared_ptr<T> object_in(const py::object& capsule, const char* name) {
   if (!PyCapsule_IsValid(capsule.ptr(), name)) {
-    throw py::type_error(std::string("a capsule of ") + name + " is expected, not " + std::string(py::str(capsule)));
+    throw py::type_error(std::string("wrong argument: expected a capsule of ") + name + ", got " +
+                         std::string(py::str(capsule)));
   }
   return *static_cast<std::shared_ptr<T>*>(PyCapsule_GetPointer(capsule.ptr(), name));
 }
@@ -61,7 +62,7 @@ bool python_is_there() {
 #endif
 }
 
-/// A Python object that native code keeps; let go of with the GIL, or never where Python has ended.
+/// Holds a Python object in native code. Releases it under the GIL, or leaks it if Python has finalized.
 std::shared_ptr<PyObject> kept_object(py::object object) {
   return {object.release().ptr(), [](PyObject* pointer) {
             if (!python_is_there()) return;
@@ -71,23 +72,23 @@ std::shared_ptr<PyObject> kept_object(py::object object) {
 }
 
 void check_signals() {
-  if (!python_is_there()) throw Aborted("the wait was given up: Python is ending");
+  if (!python_is_there()) throw Aborted("wait: Python is finalizing");
   const py::gil_scoped_acquire gil;
   if (PyErr_CheckSignals() != 0) throw py::error_already_set();
 }
 
-/// Makes the exception that Python code gets for an error. Set once, and never let go of.
+/// Creates the Python exception for an error. Set once, and leaked.
 PyObject* make_exception = nullptr;
-// The functions in the capsules that functions of hookline._core of these names return.
+// Function types of the capsules that hookline._core provides.
 using ErrorToPython = PyObject*(const std::exception_ptr& error);
 using OwnerOfObject = std::shared_ptr<void>(PyObject* object);
 ErrorToPython* error_to_python = nullptr;
 OwnerOfObject* owner_of_object = nullptr;
 
-/// A Python exception for PyTorch to raise, which restores it any number of times, on any thread.
+/// A Python exception that PyTorch can raise any number of times, on any thread.
 class RaisedError final : public python_error, public StandsForError {
  public:
-  /// Needs the GIL.
+  /// Requires the GIL.
   RaisedError(py::object exception, std::exception_ptr error) : StandsForError(std::move(error)) {
     type = py::type::of(exception).release().ptr();
     traceback = PyException_GetTraceback(exception.ptr());
@@ -95,7 +96,7 @@ class RaisedError final : public python_error, public StandsForError {
     build_message();
   }
   RaisedError(const RaisedError&) = default;
-  // Without Python its objects are leaked: their memory is gone, or is about to be.
+  // After Python has finalized, its objects cannot be released.
   ~RaisedError() override {
     if (!python_is_there()) type = value = traceback = nullptr;
   }
@@ -104,7 +105,7 @@ class RaisedError final : public python_error, public StandsForError {
 std::exception_ptr raised(const std::exception_ptr& error) {
   if (!python_is_there() || !make_exception) return nullptr;
   const py::gil_scoped_acquire gil;
-  const py::error_scope others;  // the caller's own error indicator is left as it is
+  const py::error_scope others;  // preserves the caller's error indicator
   auto exception = py::reinterpret_steal<py::object>(error_to_python(error));
   if (exception) exception = py::reinterpret_steal<py::object>(PyObject_CallOneArg(make_exception, exception.ptr()));
   if (exception) return std::make_exception_ptr(RaisedError(std::move(exception), error));
@@ -112,8 +113,8 @@ std::exception_ptr raised(const std::exception_ptr& error) {
   return nullptr;
 }
 
-/// For errors of this library that leave functions of this module and of PyTorch's. PyTorch's error about a device
-/// without a backend does not say what to do: where a group of this backend lives, that is added.
+/// Translates Hookline errors that leave functions of this module or of PyTorch. If a hookline backend is alive, also
+/// appends advice to PyTorch's error about a device without a backend.
 void translate(std::exception_ptr error) {
   try {
     if (error) std::rethrow_exception(error);
@@ -130,7 +131,7 @@ void translate(std::exception_ptr error) {
 std::shared_ptr<void> owner_of_tensor(const at::Tensor& tensor) {
   if (!python_is_there() || !owner_of_object) return nullptr;
   const py::gil_scoped_acquire gil;
-  // The object that Python has of it already, where there is one.
+  // Returns the tensor's existing Python object, if any.
   const auto object = py::reinterpret_steal<py::object>(THPVariable_Wrap(tensor));
   if (!object) throw py::error_already_set();
   return owner_of_object(object.ptr());
@@ -144,7 +145,7 @@ Function* function_of_core(const char* name) {
   return reinterpret_cast<Function*>(function);
 }
 
-/// `make` is make_exception.
+/// Connects this module with hookline._core; `make` becomes make_exception.
 void connect_to_core(const py::object& make) {
   error_to_python = function_of_core<ErrorToPython>("error_to_python");
   owner_of_object = function_of_core<OwnerOfObject>("owner_of_object");
@@ -205,7 +206,7 @@ py::dict stats_of(const BucketHook& hook) {
 
 void bind_hooks(py::module_& m) {
   m.def("register_python_hook", [](c10d::Reducer& reducer, py::object function) {
-    // The reducer, which keeps the hook, may end on any thread, and after Python.
+    // The reducer owns the hook, and may be destroyed on any thread, even after Python has finalized.
     reducer.register_comm_hook(std::make_unique<PythonTorchHook>(kept_object(std::move(function))));
   });
   py::class_<BucketHook, std::shared_ptr<BucketHook>>(m, "BucketHook")
@@ -261,8 +262,8 @@ void bind_options(py::module_& m) {
   const auto copied = [](const BackendOptions& self) { return c10::make_intrusive<BackendOptions>(self); };
   py::class_<BackendOptions, c10d::Backend::Options, c10::intrusive_ptr<BackendOptions>>(
       m, "Options",
-      "Options of a group with the hookline backend, for pg_options of init_process_group and new_group: the backend "
-      "and backend_options of hookline.init_process_group, and a timeout, which counts where it is given.")
+      "Options of a group with the hookline backend, for pg_options of init_process_group and new_group: `backend` and "
+      "`backend_options` of hookline.init_process_group, and `timeout`, which takes precedence if given.")
       .def(py::init([](std::optional<std::string> backend, Map options, const py::object& timeout) {
              auto made = c10::make_intrusive<BackendOptions>();
              made->group_backend = std::move(backend).value_or("");
@@ -273,12 +274,12 @@ void bind_options(py::module_& m) {
            py::arg("backend") = py::none(), py::arg("backend_options") = Map(), py::arg("timeout") = py::none())
       .def_property_readonly(
           "backend", [](const BackendOptions& self) { return named(self.group_backend); },
-          "The backend of hookline; None where it is chosen when the group is made.")
-      .def_readonly("backend_options", &BackendOptions::backend_options, "What that backend takes.")
+          "The hookline backend; None: chosen when the group is created.")
+      .def_readonly("backend_options", &BackendOptions::backend_options, "The options of the backend.")
       .def_property(
           "timeout", [](const BackendOptions& self) { return self.timeout; },
           [](BackendOptions& self, const py::object& timeout) { self.timeout = timeout_of(timeout); },
-          "Of every operation that has none of its own; also in seconds.")
+          "The default timeout of operations: a timedelta; may be set in seconds.")
       .def("__copy__", copied)
       .def("__deepcopy__", [copied](const BackendOptions& self, const py::dict&) { return copied(self); })
       .def("__repr__", [](const BackendOptions& self) {

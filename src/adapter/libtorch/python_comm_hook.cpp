@@ -1,4 +1,4 @@
-// What a Python hook hands over, looked at when its future is done.
+// Checks the results of Python hooks when their futures complete.
 #include "adapter/libtorch/python_comm_hook.hpp"
 
 #include <map>
@@ -19,19 +19,19 @@ namespace {
 
 std::string in_words(const at::Tensor& tensor) { return c10::str(tensor.scalar_type(), tensor.sizes()); }
 
-/// With the GIL.
+/// Requires the GIL.
 at::Tensor tensor_in(const pybind11::object& value) {
   pybind11::object only = value;
   if (pybind11::isinstance<pybind11::list>(value) || pybind11::isinstance<pybind11::tuple>(value)) {
     if (pybind11::len(value) != 1) {
-      throw InvalidArgument("the future of a communication hook carried a list of " +
-                            std::to_string(pybind11::len(value)) + ", and one tensor is expected");
+      throw InvalidArgument("communication hook: wrong result of its future: expected one tensor, got a list of " +
+                            std::to_string(pybind11::len(value)));
     }
     only = value[pybind11::int_(0)];
   }
   if (!THPVariable_Check(only.ptr())) {
-    throw InvalidArgument("the future of a communication hook carried " +
-                          std::string(pybind11::str(pybind11::type::of(only))) + ", and one tensor is expected");
+    throw InvalidArgument("communication hook: wrong result of its future: expected one tensor, got " +
+                          std::string(pybind11::str(pybind11::type::of(only))));
   }
   return THPVariable_Unpack(only.ptr());
 }
@@ -49,15 +49,15 @@ void check(const at::Tensor& result, const at::Tensor& buffer) {
       result.scalar_type() == buffer.scalar_type() && result.layout() == buffer.layout() &&
       (buffer.is_sparse() ? result.sizes() == buffer.sizes() : result.dim() == 1 && result.numel() == buffer.numel());
   if (fits) return;
-  throw InvalidArgument("a communication hook returned a tensor of " + in_words(result) + " for a bucket of " +
-                        in_words(buffer) + ": shape and dtype must be the same");
+  throw InvalidArgument("communication hook: wrong result: expected " + in_words(buffer) + ", got " +
+                        in_words(result) + ". Shape and dtype must be those of the bucket.");
 }
 
 }  // namespace
 
-/// The function, and a step's errors until one of them is thrown, after which the reducer asks for no other. The future
-/// carries a number instead of an error: the reducer keeps the future, and with the traceback of an exception the
-/// frames that keep the model, which no garbage collector would see.
+/// The function, and the errors of the current step until one is thrown. Futures carry an error's id instead of the
+/// error: the reducer owns the future, and a traceback would own frames that own the model, a reference cycle that
+/// Python's garbage collector cannot see.
 struct PythonTorchHook::Kept {
   std::mutex mutex;
   std::shared_ptr<PyObject> function;  ///< null after close_all()
@@ -72,7 +72,7 @@ struct PythonTorchHook::Kept {
   }
   std::shared_ptr<PyObject> given_function() {
     const std::lock_guard lock(mutex);
-    if (!function) throw Aborted("a communication hook: Python is ending");
+    if (!function) throw Aborted("communication hook: Python is finalizing");
     return function;
   }
   std::int64_t add(std::exception_ptr error) {
@@ -86,7 +86,7 @@ struct PythonTorchHook::Kept {
     const auto place = all.find(number);
     return place == all.end() ? nullptr : place->second;
   }
-  /// Returns them, as the end of an exception of Python's wants the GIL, which nobody waits for under the mutex.
+  /// Returns the errors, so that they are destroyed outside the mutex: destroying a Python exception takes the GIL.
   Errors forget(bool now_thrown) {
     const std::lock_guard lock(mutex);
     thrown = now_thrown;
@@ -128,7 +128,7 @@ c10::intrusive_ptr<c10::ivalue::Future> PythonTorchHook::runHook(c10d::GradBucke
 at::Tensor PythonTorchHook::parseHookResult(const c10::IValue& result) {
   if (result.isTensor()) return result.toTensor();
   if (const std::exception_ptr error = kept_->take(result.toInt())) std::rethrow_exception(error);
-  throw std::runtime_error("a communication hook has failed, and the error was thrown before");
+  throw std::runtime_error("communication hook: failed earlier in this step, and its error was already thrown");
 }
 
 }  // namespace hookline::libtorch

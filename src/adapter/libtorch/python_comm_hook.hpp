@@ -1,4 +1,4 @@
-// A hook that is a Python function, on the buckets of PyTorch's DistributedDataParallel.
+// Runs Python functions as communication hooks of PyTorch's DistributedDataParallel.
 #pragma once
 
 #include <memory>
@@ -8,16 +8,16 @@
 
 namespace hookline::libtorch {
 
-/// Does what PyTorch's own does, and finds out more: a result that is no tensor like the bucket's is a ValueError with
-/// both, and an exception that the future was given arrives at backward() as it is.
+/// Replaces PyTorch's PythonCommHook with better error reports: a result that does not match the bucket is a ValueError
+/// that describes both, and backward() raises the exception set on the hook's future.
 class PythonTorchHook final : public c10d::CommHookInterface {
  public:
-  /// `function` takes a bucket and returns a future of torch's. Called, like the destructor, with the GIL or without.
+  /// `function` takes a bucket and returns a torch future. Constructor and destructor do not require the GIL.
   explicit PythonTorchHook(std::shared_ptr<PyObject> function);
   c10::intrusive_ptr<c10::ivalue::Future> runHook(c10d::GradBucket& bucket) override;
   at::Tensor parseHookResult(const c10::IValue& result) override;
 
-  /// Lets go of the functions of those that live: at the end of Python, which models may outlive.
+  /// Releases the functions of all live hooks. Called when Python finalizes, since models may live longer.
   static void close_all();
 
  private:

@@ -1,4 +1,4 @@
-// The holder in which PyTorch keeps what a Python class returned is opened, since it does not look inside itself.
+// Reads the Python object inside PyTorch's PyWorkHolder, which does not validate it.
 #include "adapter/libtorch/python_work.hpp"
 
 #include <memory>
@@ -14,7 +14,7 @@ namespace {
 
 using Holder = c10d::PyProcessGroup::PyWorkHolder;
 
-/// A private member, which an explicit instantiation may name.
+/// Access to a private member: explicit instantiations ignore access control.
 struct HeldObject {
   using Pointer = pybind11::object Holder::*;
   friend Pointer member(HeldObject);
@@ -34,11 +34,13 @@ c10::intrusive_ptr<c10::ivalue::Future> future_of_work(const c10::intrusive_ptr<
   if (!holder) return work->getFuture();
   const pybind11::gil_scoped_acquire gil;
   const pybind11::object& object = holder->*member(HeldObject());
-  if (object.is_none()) throw InvalidArgument("a process group that is a Python class returned None instead of a work");
+  if (object.is_none()) {
+    throw InvalidArgument("process group: wrong return value of the Python class: expected a Work, got None");
+  }
   const pybind11::object future = object.attr("get_future")();
   if (!pybind11::isinstance<torch::jit::PythonFutureWrapper>(future)) {
-    throw InvalidArgument("get_future() of a work that is a Python class, " + type_of(object) +
-                          ", must return a torch.futures.Future, and returned " + type_of(future));
+    throw InvalidArgument("get_future() of " + type_of(object) +
+                          ": wrong return value: expected a torch.futures.Future, got " + type_of(future));
   }
   return future.cast<std::shared_ptr<torch::jit::PythonFutureWrapper>>()->fut;
 }

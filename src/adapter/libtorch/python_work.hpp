@@ -1,4 +1,4 @@
-// Works and futures that Python classes hand to PyTorch, looked at before they are used.
+// Validates works and futures returned by Python classes.
 #pragma once
 
 #include <exception>
@@ -8,14 +8,14 @@
 
 namespace hookline::libtorch {
 
-/// The future of a work, which may be one of a Python class. PyTorch takes None for a work or a future and ends the
-/// process when it is used: here it is InvalidArgument. Throws what get_future() raises.
+/// Returns the future of a work, possibly of a Python class. Throws InvalidArgument if the work or the future is None,
+/// which PyTorch accepts and then crashes on. Throws what get_future() raises.
 c10::intrusive_ptr<c10::ivalue::Future> future_of_work(const c10::intrusive_ptr<c10d::Work>& work);
 
-/// True if the work is of a Python class that has a wait() of its own.
+/// True if the work belongs to a Python class that overrides wait().
 bool overrides_wait(const c10::intrusive_ptr<c10d::Work>& work);
 
-/// The exception that a future was given by Python's set_exception, which PyTorch takes for a value; null for others.
+/// Returns the exception set by Python's Future.set_exception, which PyTorch stores as a value; null for other values.
 std::exception_ptr exception_in(const c10::IValue& value);
 
 }  // namespace hookline::libtorch

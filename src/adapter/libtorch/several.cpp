@@ -1,4 +1,4 @@
-// Calls of torch.distributed that are several operations here, with one work for all of them.
+// Calls of torch.distributed that consist of several operations with a single work.
 #include <algorithm>
 #include <utility>
 
@@ -31,15 +31,16 @@ TorchBackend::WorkHandle TorchBackend::start_coalesced(Call&& call) {
   return called_by_torch([&] {
     const std::size_t count = call.inputs.size();
     if (call.outputs.empty() || call.outputs.size() % count != 0) {
-      throw InvalidArgument(std::string(call.name()) + ": " + std::to_string(call.outputs.size()) +
-                            " outputs were given for " + std::to_string(count) + " inputs");
+      throw InvalidArgument(std::string(call.name()) + ": wrong number of outputs: expected a multiple of " +
+                            std::to_string(count) + " (the number of inputs), got " +
+                            std::to_string(call.outputs.size()));
     }
     std::vector<Collective> parts(count);
     for (std::size_t i = 0; i < count; ++i) {
       Collective& c = parts[i];
       c.type = call.type;
       if (!works_in_place(c.type)) c.inputs.push_back(view(call.inputs[i], call, true));
-      // Of a list for each rank, this operation has one in each.
+      // Outputs are lists for each rank; this operation takes one tensor of each list.
       for (std::size_t k = i; k < call.outputs.size(); k += count) {
         c.outputs.push_back(view(call.outputs[k], call, true));
       }
@@ -48,24 +49,24 @@ TorchBackend::WorkHandle TorchBackend::start_coalesced(Call&& call) {
   });
 }
 
-// Each part is reduced to the rank that it belongs to; a rank's inputs are not written to where it is not the root.
+// Reduces each input to its rank. A reduce does not modify the inputs of ranks that are not its root.
 TorchBackend::WorkHandle TorchBackend::start_uneven_reduce_scatter(Call&& call) {
   return called_by_torch([&] {
     const auto me = static_cast<std::size_t>(getRank());
     const at::Tensor& output = call.outputs[0];
     const std::string name = call.name();
     if (call.inputs.size() != static_cast<std::size_t>(getSize())) {
-      throw InvalidArgument(name + ": " + std::to_string(call.inputs.size()) + " inputs were given, " +
-                            std::to_string(getSize()) + " are expected");
+      throw InvalidArgument(name + ": wrong number of inputs: expected " + std::to_string(getSize()) + ", got " +
+                            std::to_string(call.inputs.size()));
     }
     if (call.inputs[me].numel() != output.numel()) {
-      throw InvalidArgument(name + ": the input for rank " + std::to_string(me) + " has " +
-                            std::to_string(call.inputs[me].numel()) + " elements, and the output " +
-                            std::to_string(output.numel()));
+      throw InvalidArgument(name + ": wrong size of the output: expected " + std::to_string(call.inputs[me].numel()) +
+                            " elements, as of input " + std::to_string(me) + ", got " + std::to_string(output.numel()));
     }
     for (const at::Tensor& input : call.inputs) {
       if (input.scalar_type() != output.scalar_type()) {
-        throw InvalidArgument(name + ": inputs and output differ in dtype");
+        throw InvalidArgument(name + ": inputs and output have different dtypes: expected " +
+                              c10::toString(output.scalar_type()) + ", got " + c10::toString(input.scalar_type()));
       }
     }
     for (std::size_t r = 0; r < call.inputs.size(); ++r) {

@@ -1,4 +1,4 @@
-// Every rank gets the elements of all, padded to the longest list, and adds them up in rank order.
+// Gathers the elements of all ranks, padded to the longest list, and adds them in rank order.
 #include "adapter/libtorch/sparse.hpp"
 
 #include <string>
@@ -25,7 +25,7 @@ Future<std::vector<Tensor>> sum(std::shared_ptr<ProcessGroup> group, at::Tensor 
                                 AllgatherOptions options) {
   const at::Tensor own = tensor.coalesce();
   const auto ranks = static_cast<std::int64_t>(group->size());
-  // Shapes are compared, too: the counts alone would let different ones pass.
+  // The header includes the shape, since equal counts do not imply equal shapes.
   std::vector<std::int64_t> mine = {own._nnz(), own.sparse_dim(), own.dense_dim()};
   for (const std::int64_t extent : own.sizes()) mine.push_back(extent);
   const Tensor header = Tensor::borrow(mine).clone();
@@ -39,7 +39,8 @@ Future<std::vector<Tensor>> sum(std::shared_ptr<ProcessGroup> group, at::Tensor 
     const std::int64_t* const theirs = all + r * header.numel();
     for (std::size_t i = 1; i < mine.size(); ++i) {
       if (theirs[i] != mine[i])
-        throw Mismatch("all_reduce of sparse tensors: rank " + std::to_string(r) + " has a tensor of another shape");
+        throw Mismatch("all_reduce of sparse tensors: rank " + std::to_string(r) + " and rank " +
+                       std::to_string(group->rank()) + " passed tensors of different shapes");
     }
     counts.push_back(theirs[0]);
     longest = std::max(longest, theirs[0]);
@@ -80,7 +81,8 @@ Future<std::vector<Tensor>> sum(std::shared_ptr<ProcessGroup> group, at::Tensor 
 WorkPtr sum_sparse(const std::shared_ptr<ProcessGroup>& group, const at::Tensor& tensor, ReduceOp op,
                    std::optional<Milliseconds> timeout) {
   if (op != ReduceOp::sum && op != ReduceOp::avg) {
-    throw Unsupported("all_reduce of sparse tensors: they can be added up, not combined by " + std::string(name(op)));
+    throw Unsupported("all_reduce of sparse tensors: unsupported op: expected SUM or AVG, got " +
+                      std::string(name(op)));
   }
   AllgatherOptions options;
   options.timeout = timeout;

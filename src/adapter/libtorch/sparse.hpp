@@ -1,4 +1,4 @@
-// The sum of sparse tensors over the ranks of a group.
+// Allreduce of sparse tensors.
 #pragma once
 
 #include <memory>
@@ -10,8 +10,8 @@
 
 namespace hookline::libtorch {
 
-/// Puts the sum (or with avg the mean) of all ranks' tensors into `tensor`, coalesced. They may differ in which
-/// elements they have, not in shape. Unsupported for another op.
+/// Replaces `tensor` by the sum, or with avg the mean, of all ranks' tensors, coalesced. Indices may differ between
+/// ranks, shapes may not. Throws Unsupported for other ops.
 WorkPtr sum_sparse(const std::shared_ptr<ProcessGroup>& group, const at::Tensor& tensor, ReduceOp op,
                    std::optional<Milliseconds> timeout);
 

@@ -1,4 +1,4 @@
-// Views of other types, copies in one piece, and the arithmetic that torch's backends lack.
+// Reinterpreted views, contiguous copies, and reductions that torch's backends lack.
 #include "adapter/libtorch/staged_call.hpp"
 
 #include <cstdint>
@@ -13,7 +13,7 @@
 namespace hookline::libtorch {
 namespace {
 
-// Some backends want shapes to fit where only the number of elements matters.
+// Some backends check shapes of operations for which only the number of elements matters.
 bool is_flat(OpType type) {
   switch (type) {
     case OpType::allgather:
@@ -30,7 +30,7 @@ bool is_flat(OpType type) {
   }
 }
 
-/// Of booleans, which are reduced as the bytes 0 and 1, a sum is the larger one and a product the smaller one.
+/// Booleans are reduced as bytes 0 and 1, so their sum is MAX and their product is MIN.
 c10d::ReduceOp torch_op(ReduceOp op, bool booleans) {
   switch (op.kind()) {
     case ReduceOp::Kind::product: return booleans ? c10d::ReduceOp::MIN : c10d::ReduceOp::PRODUCT;
@@ -46,8 +46,8 @@ c10d::ReduceOp torch_op(ReduceOp op, bool booleans) {
   return booleans ? c10d::ReduceOp::MAX : c10d::ReduceOp::SUM;
 }
 
-/// As ReduceOp::avg says. Not by torch: from a thread of the backend's it would start threads that compete with the
-/// program's own.
+/// Divides as ReduceOp::avg does. Not with torch operators: on a backend thread these would start an OpenMP pool that
+/// competes with the program's own.
 void divide(const at::Tensor& sums, int ranks) {
   const Tensor values = view_of(sums, "avg", Use::reduced, false);
   visit_dtype(values.dtype(), [&](auto zero) {
@@ -86,7 +86,7 @@ StagedCall::StagedCall(Collective collective, int rank, int size)
   if (asked_.type == OpType::alltoall) join_lists();
 }
 
-/// One input and one output, cut by splits, in the place of the lists.
+/// Replaces the lists by one input and one output with splits.
 void StagedCall::join_lists() {
   for (const at::Tensor& t : inputs_) input_splits_.push_back(t.numel());
   for (const at::Tensor& t : outputs_) output_splits_.push_back(t.numel());
@@ -94,7 +94,7 @@ void StagedCall::join_lists() {
   outputs_ = {at::cat(outputs_)};
 }
 
-/// The caller's tensor, under a type of the same size that every backend has.
+/// Returns the caller's tensor, viewed as a dtype of the same size that every backend supports.
 at::Tensor StagedCall::seen(const Tensor& tensor) const {
   const at::Tensor own = tensor_of(tensor);
   if (reduces_ && tensor.dtype() == DType::boolean) return own.view(at::kByte);
@@ -102,8 +102,8 @@ at::Tensor StagedCall::seen(const Tensor& tensor) const {
   return own;
 }
 
-/// What the backend gets for it: with its elements where they are `read`, in memory of its own where it must be
-/// `apart`.
+/// Returns the tensor to pass to the backend: the supported view itself or a copy, which contains the elements if
+/// `read` is set. `apart` forces a copy.
 at::Tensor StagedCall::given(const Tensor& tensor, bool read, bool apart) const {
   const at::Tensor own = seen(tensor);
   if (backend::is_point_to_point(asked_.type) && own.numel() == 0) return at::zeros({1}, at::kByte);

@@ -1,4 +1,4 @@
-// A call's tensors as every process group of torch.distributed takes them.
+// Converts a call's tensors to forms that every torch.distributed backend supports.
 #pragma once
 
 #include <cstdint>
@@ -11,12 +11,12 @@
 
 namespace hookline::libtorch {
 
-/// Tensors that all backends take are handed on as they are. The others go through copies, or are seen as another type:
-/// Gloo reads and writes as if every tensor lay in one piece, has no 16-bit integers, adds booleans up as bytes, writes
-/// to the tensors of all ranks in a reduce, wants parts of one size in an alltoall, and has no messages without bytes.
+/// Passes supported tensors through, and copies or reinterprets the others. Works around limits of Gloo: it ignores
+/// strides, has no 16-bit integers, sums booleans as bytes, overwrites the tensors of all ranks in a reduce, requires
+/// equal block sizes in an alltoall, and cannot send empty messages.
 class StagedCall {
  public:
-  /// Copies what must be, and multiplies by what premul_sum multiplies by: in place where the operation is.
+  /// Makes the copies, and applies the factor of premul_sum; in place for in-place operations.
   StagedCall(Collective collective, int rank, int size);
 
   const Collective& asked() const { return asked_; }
@@ -26,7 +26,7 @@ class StagedCall {
   std::vector<std::int64_t>& input_splits() { return input_splits_; }
   std::vector<std::int64_t>& output_splits() { return output_splits_; }
 
-  /// To be called when the operation has succeeded: leaves what it gave in the caller's tensors.
+  /// Copies the results to the caller's tensors. Call after the operation has succeeded.
   void end();
 
  private:
@@ -34,10 +34,10 @@ class StagedCall {
   at::Tensor given(const Tensor& tensor, bool read, bool apart) const;
   void join_lists();
 
-  const Collective asked_;  // with the tensors, which live until the end
+  const Collective asked_;  // keeps the tensors alive
   const int size_;
   const bool reduces_;
-  const bool gives_only_;  ///< this rank gets no result
+  const bool gives_only_;  ///< this rank receives no result
   c10d::ReduceOp op_;
   std::vector<at::Tensor> inputs_;
   std::vector<at::Tensor> outputs_;

@@ -1,4 +1,4 @@
-// Texts as torch's bytes and back, and its errors as ours.
+// Forwards store operations to torch, and converts values and errors.
 #include "adapter/libtorch/store.hpp"
 
 #include <utility>
@@ -21,7 +21,7 @@ std::string text_of(const Bytes& bytes) { return {bytes.begin(), bytes.end()}; }
 
 TorchStore::TorchStore(c10::intrusive_ptr<c10d::Store> store, std::shared_ptr<void> owner)
     : store_(std::move(store)), owner_(std::move(owner)) {
-  if (!store_) throw InvalidArgument("there is no torch store to use");
+  if (!store_) throw InvalidArgument("torch store: store must not be null");
 }
 
 void TorchStore::set(const std::string& key, const std::string& value) {
@@ -75,8 +75,8 @@ std::vector<std::string> TorchStore::multi_get(const std::vector<std::string>& k
 
 void TorchStore::multi_set(const std::vector<std::string>& keys, const std::vector<std::string>& values) {
   if (keys.size() != values.size()) {
-    throw InvalidArgument("multi_set: " + std::to_string(keys.size()) + " keys and " + std::to_string(values.size()) +
-                          " values were given");
+    throw InvalidArgument("multi_set: wrong number of values: expected " + std::to_string(keys.size()) +
+                          ", one for each key, got " + std::to_string(values.size()));
   }
   calling_torch([&] {
     std::vector<Bytes> all;
@@ -110,7 +110,7 @@ std::shared_ptr<Store> TorchStore::clone() const {
   return calling_torch([&] { return std::make_shared<TorchStore>(store_->clone(), owner_); });
 }
 
-// A store that cannot be cloned, such as a Python class, is waited on as it is.
+// Returns null for a store that cannot be cloned, such as a Python class; callers then wait on the store itself.
 std::shared_ptr<Store> TorchStore::clone_for_waiting() const {
   try {
     return clone();

@@ -1,4 +1,4 @@
-// Any store of torch.distributed as a store of this library.
+// Any torch.distributed store as a Hookline store.
 #pragma once
 
 #include <string>
@@ -10,10 +10,10 @@
 
 namespace hookline::libtorch {
 
-/// Errors are ours, as from_torch makes them; what a wait gives up with is Timeout.
+/// Converts errors with from_torch_error(); a wait that times out throws Timeout.
 class TorchStore final : public Store {
  public:
-  /// `owner` is kept as long as this: the Python object of a store that is a Python class.
+  /// `owner` is kept alive: the Python object of a store that is a Python class.
   explicit TorchStore(c10::intrusive_ptr<c10d::Store> store, std::shared_ptr<void> owner = nullptr);
 
   std::string describe() const override { return "torch store"; }
@@ -37,7 +37,7 @@ class TorchStore final : public Store {
   std::shared_ptr<Store> clone_for_waiting() const override;
   Milliseconds timeout() const override;
   void set_timeout(Milliseconds timeout) override;
-  /// The host of a TCPStore, also behind prefixes.
+  /// Returns the host of a TCPStore, also behind PrefixStores; empty for other stores.
   std::string host() const override;
 
  private:

@@ -1,4 +1,4 @@
-// Views in both directions.
+// Views of torch tensors as Hookline tensors, and the reverse.
 #include "adapter/libtorch/tensors.hpp"
 
 #include <optional>
@@ -15,7 +15,7 @@ namespace {
 
 struct Kind {
   DType dtype;
-  bool pairs = false;  ///< two of them are one element
+  bool pairs = false;  ///< complex: two values for each element
 };
 
 constexpr std::pair<at::ScalarType, DType> kTypes[] = {
@@ -49,16 +49,16 @@ void check(const at::Tensor& tensor, const char* operation) {
   if (!tensor.defined()) throw InvalidArgument(std::string(operation) + ": a tensor is undefined");
   if (!tensor.device().is_cpu()) {
     throw Unsupported(std::string(operation) + ": a tensor is on " + tensor.device().str() +
-                      ", and the hookline backend takes tensors on the CPU. Use " + kBackendForEachDevice);
+                      ", but the hookline backend takes tensors on the CPU. Use " + kBackendForEachDevice);
   }
   if (tensor.layout() != at::kStrided) {
-    throw Unsupported(std::string(operation) + ": a tensor has the layout " + c10::str(tensor.layout()) +
-                      ", and the hookline backend takes dense ones here; pass tensor.to_dense()");
+    throw Unsupported(std::string(operation) + ": unsupported layout: expected a dense tensor, got " +
+                      c10::str(tensor.layout()) + ". Pass tensor.to_dense().");
   }
   if (tensor.is_conj() || tensor.is_neg()) {
     throw InvalidArgument(std::string(operation) +
-                          ": a tensor is a conjugate or negative view, whose memory has other numbers; pass "
-                          "tensor.resolve_conj().resolve_neg()");
+                          ": a tensor is a conjugate or negative view, whose memory holds different values. Pass "
+                          "tensor.resolve_conj().resolve_neg().");
   }
 }
 
@@ -73,8 +73,8 @@ Tensor view_of(const at::Tensor& tensor, const char* operation, Use use, std::sh
   const std::optional<Kind> kind = kind_of(tensor.scalar_type(), use);
   if (!kind) {
     throw Unsupported(std::string(operation) + ": elements of type " + c10::toString(tensor.scalar_type()) +
-                      " cannot be reduced; take one of float64, float32, float16, bfloat16, int8 to int64, uint8, bool "
-                      "and complex");
+                      " cannot be reduced: expected float64, float32, float16, bfloat16, int8 to int64, uint8, bool or "
+                      "complex");
   }
   Dims shape(std::span(tensor.sizes().data(), tensor.sizes().size()));
   Tensor::WrapOptions options;
@@ -93,7 +93,7 @@ Tensor view_of(const at::Tensor& tensor, const char* operation, Use use, std::sh
 at::Tensor tensor_of(const Tensor& tensor) {
   const at::IntArrayRef sizes(tensor.shape().begin(), tensor.shape().size());
   const at::IntArrayRef strides(tensor.strides().begin(), tensor.strides().size());
-  // The last view of the memory is dropped with the deleter.
+  // The deleter owns the memory.
   return at::from_blob(
       const_cast<std::byte*>(tensor.bytes()), sizes, strides, [kept = tensor](void*) {},
       at::TensorOptions().dtype(scalar_type_of(tensor.dtype())));

@@ -1,4 +1,4 @@
-// PyTorch's tensors as ours and ours as PyTorch's, over the same memory.
+// Zero-copy conversion of tensors between PyTorch and Hookline.
 #pragma once
 
 #include <memory>
@@ -9,17 +9,17 @@
 
 namespace hookline::libtorch {
 
-/// What an operation does with the elements: sums need numbers, the rest moves bytes of any kind.
+/// The use of the elements: reductions need an arithmetic dtype, copies accept any.
 enum class Use { moved, reduced };
 
-/// A view of a CPU tensor's memory. Complex numbers are seen as pairs; dtypes that we lack, where they are only moved,
-/// as integers of their size. With `owned` it keeps the tensor alive, else the caller does. Throws Unsupported for
-/// another device, layout or dtype, InvalidArgument for a tensor whose elements are not what its memory says.
+/// Returns a view of a CPU tensor. Complex elements become pairs of reals; for copies, unsupported dtypes become
+/// integers of the same size. With `owned` the view keeps the tensor alive, otherwise the caller must. Throws
+/// Unsupported for another device, layout or dtype, and InvalidArgument for a conjugate or negative view.
 Tensor view_of(const at::Tensor& tensor, const char* operation, Use use, bool owned);
-/// The same with an owner of the caller's choice.
+/// The same, but keeps `owner` alive.
 Tensor view_of(const at::Tensor& tensor, const char* operation, Use use, std::shared_ptr<void> owner);
 
-/// A tensor over the same memory, which it keeps alive.
+/// Returns a torch tensor that shares the memory of `tensor` and keeps it alive.
 at::Tensor tensor_of(const Tensor& tensor);
 
 }  // namespace hookline::libtorch

@@ -1,4 +1,4 @@
-// Native code under Python: waits that Ctrl-C ends, and doing without the GIL. Without Python both do nothing.
+// Native code under Python: interruptible waits, and releasing the GIL. Without Python both have no effect.
 #pragma once
 
 #include <exception>
@@ -10,14 +10,14 @@
 
 namespace hookline::libtorch {
 
-/// What the module that PyTorch's Python sees tells of Python; a program without it has none of these.
+/// Functions that need Python, set by the extension module. All null in a program without Python.
 struct PythonHooks {
-  void (*check_signals)() = nullptr;  ///< throws what a signal's handler raised
-  void* (*release_gil)() = nullptr;   ///< null where this thread does not have it
+  void (*check_signals)() = nullptr;  ///< throws what a signal handler raised
+  void* (*release_gil)() = nullptr;   ///< returns null if this thread does not hold the GIL
   void (*take_gil_back)(void* state) = nullptr;
-  /// An error of this library as a Python exception, for code of PyTorch's to throw; null where Python is ending.
+  /// Converts a Hookline error to a Python exception for PyTorch to raise; null while Python finalizes.
   std::exception_ptr (*raised)(const std::exception_ptr& error) = nullptr;
-  /// Owns Python's object of a tensor, for methods of Python groups to be called with; null where Python is ending.
+  /// Returns an owner of the tensor's Python object, to pass to methods of Python groups; null while Python finalizes.
   std::shared_ptr<void> (*owner)(const at::Tensor& tensor) = nullptr;
 };
 inline PythonHooks& python_hooks() noexcept {
@@ -25,7 +25,7 @@ inline PythonHooks& python_hooks() noexcept {
   return hooks;
 }
 
-/// While one lives, long waits of this thread end when the user presses Ctrl-C.
+/// A scope in which Ctrl-C ends waits of this thread.
 class Interruptible {
  public:
   Interruptible()
@@ -37,7 +37,7 @@ class Interruptible {
   const InterruptScope scope_;
 };
 
-/// While one lives this thread does not have the GIL.
+/// A scope in which this thread does not hold the GIL.
 class WithoutGil {
  public:
   WithoutGil() : state_(python_hooks().release_gil ? python_hooks().release_gil() : nullptr) {}

@@ -1,4 +1,4 @@
-// Waiting for an operation, and its outcome as a future of PyTorch's.
+// Waits for operations, and exposes their results as torch futures.
 #include "adapter/libtorch/work.hpp"
 
 #include <optional>
@@ -49,7 +49,7 @@ bool TorchWork::wait(std::chrono::milliseconds timeout) {
 
 void TorchWork::abort() {
   called_by_torch(
-      [] { throw Unsupported("Work.abort(): an operation cannot be given up alone; abort the process group"); });
+      [] { throw Unsupported("Work.abort: a single operation cannot be aborted. Abort the process group."); });
 }
 
 c10::intrusive_ptr<c10::ivalue::Future> TorchWork::getFuture() {
@@ -60,7 +60,7 @@ c10::intrusive_ptr<c10::ivalue::Future> TorchWork::getFuture() {
     future_->markCompleted(c10::IValue(outputs_));
     return future_;
   }
-  // Posted, since callbacks of the future run in the thread that completes it, and may wait for another one.
+  // Posted to the pool: callbacks run in the thread that completes the future, and may wait for another future.
   work_->when_over(
       [work = work_, outputs = outputs_, future = future_] {
         adapter::CallbackPool::instance().post([work, outputs, future] {

@@ -1,4 +1,4 @@
-// An operation of this library as a c10d::Work.
+// A Hookline work as a c10d::Work.
 #pragma once
 
 #include <mutex>
@@ -10,6 +10,7 @@
 
 namespace hookline::libtorch {
 
+/// Forwards to a Hookline work, and converts errors and outputs for torch.
 class TorchWork final : public c10d::Work {
  public:
   TorchWork(int rank, c10d::OpType type, const char* title, const std::vector<at::Tensor>& inputs, WorkPtr work,
@@ -23,7 +24,7 @@ class TorchWork final : public c10d::Work {
   void synchronize() override {}
   bool wait(std::chrono::milliseconds timeout) override;
   void abort() override;
-  /// Completed on the threads of CallbackPool, since its callbacks are the user's.
+  /// The future completes on the CallbackPool, since its callbacks are user code.
   c10::intrusive_ptr<c10::ivalue::Future> getFuture() override;
   c10::intrusive_ptr<c10::ivalue::Future> getFutureResult() override;
   float getDuration() const override;

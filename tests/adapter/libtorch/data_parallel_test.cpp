@@ -1,4 +1,4 @@
-// DistributedDataParallel for libtorch, on ranks that are threads: gradients, buffers, sparse and unused ones, errors.
+// DistributedDataParallel for libtorch, with ranks as threads: gradients, buffers, unused parameters, errors.
 #include <stdexcept>
 
 #include <gmock/gmock.h>
@@ -40,7 +40,7 @@ struct Net : torch::nn::Module {
 
 at::Tensor inputs_of(int rank) { return at::arange(12).reshape({4, 3}).to(at::kFloat) * (rank + 1); }
 
-/// What the ranks' gradients have as their mean, by a module of one's own for each.
+/// Returns the mean of the ranks' gradients, computed serially.
 template <class Module>
 std::vector<at::Tensor> means(Module& module, const std::function<at::Tensor(Module&, int rank)>& loss) {
   std::vector<at::Tensor> sums;
@@ -111,7 +111,7 @@ TEST(DataParallel, BuffersAreRankZerosAndUnusedParametersGetWhatOthersHave) {
     DistributedDataParallel ddp(net, group, {.find_unused_parameters = true});
     EXPECT_EQ(net->norm->running_mean[0].item<float>(), 5);
     ddp(inputs_of(0), group->rank() == 1).pow(3).sum().backward();
-    EXPECT_TRUE(net->other->weight.grad().defined());  // on the rank that did not use it, too
+    EXPECT_TRUE(net->other->weight.grad().defined());  // also on the rank that did not use it
     const Tensor sum = tensor_view(net->other->weight.grad().clone());
     group->allreduce(sum)->wait();
     EXPECT_TRUE(at::allclose(torch_view(sum), 2 * net->other->weight.grad()));
@@ -135,7 +135,7 @@ TEST(DataParallel, BuffersAreRankZerosBehindAPassThatIsAveraged) {
     ddp(inputs_of(group->rank()), true);
     EXPECT_TRUE(is_rank_zeros());
     mean.fill_(group->rank() + 5);
-    ddp(inputs_of(group->rank()), true);  // nothing is sent behind a pass that is not averaged
+    ddp(inputs_of(group->rank()), true);  // no broadcast after a pass without gradients
     EXPECT_EQ(mean[0].item<float>(), group->rank() + 5);
   });
 }
@@ -230,7 +230,7 @@ TEST(DataParallel, BatchesThatDifferAreNamed) {
   });
 }
 
-/// Two weights, of which a pass comes to those that are asked for; the gradient of each is the factor.
+/// Two weights, of which a pass uses one. The gradient of the used weight is the factor.
 struct Branches : torch::nn::Module {
   at::Tensor a = register_parameter("a", at::ones({2}));
   at::Tensor b = register_parameter("b", at::ones({2}));
@@ -262,7 +262,7 @@ TEST(DataParallel, GradientsOfEarlierPassesTakePart) {
     net->expect(2, 2.5);
     net->a.mutable_grad().fill_(mine);
     ddp(false, mine).sum().backward();
-    net->expect(mine, 4);  // nobody came to the first, which stays as it is
+    net->expect(mine, 4);  // unused on all ranks: unchanged
   });
 }
 

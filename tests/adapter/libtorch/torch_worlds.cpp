@@ -1,4 +1,4 @@
-// Processes that meet in a file and talk through PyTorch's Gloo, whose groups the adapter makes ours.
+// Group fixture: processes whose groups are PyTorch's Gloo groups behind the adapter.
 #include <memory>
 #include <string>
 
@@ -13,7 +13,7 @@
 
 namespace hookline::libtorch {
 
-// There are no works and futures of Python's in this program.
+// Stubs: this program has no Python works and futures.
 c10::intrusive_ptr<c10::ivalue::Future> future_of_work(const c10::intrusive_ptr<c10d::Work>& work) {
   return work->getFuture();
 }

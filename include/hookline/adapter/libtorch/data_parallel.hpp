@@ -1,4 +1,4 @@
-// Data-parallel training of a libtorch module: gradients are averaged over the ranks while backward() runs.
+// DistributedDataParallel for libtorch modules: averages gradients over the ranks while backward() runs.
 #pragma once
 
 #include <memory>
@@ -13,15 +13,15 @@
 
 namespace hookline::libtorch {
 
-/// Wraps a module, a shared_ptr of one or a holder made by TORCH_MODULE. Every rank makes one of the same module and
-/// takes the same steps; rank 0's parameters, also frozen ones, and buffers are handed to all. When backward() returns
-/// the gradients hold the means; its errors arrive there. The module's gradients may be set to zero or to nothing
-/// between steps.
+/// Wraps a module: a shared_ptr, or a holder made by TORCH_MODULE. Collective: every rank wraps the same module and
+/// runs the same steps. The constructor broadcasts parameters, frozen ones included, and buffers from rank 0. When
+/// backward() returns, the gradients hold the means; backward() also throws the errors. Between steps the gradients may
+/// be zeroed or undefined.
 template <class Net>
 class DistributedDataParallel {
  public:
-  /// Throws InvalidArgument where nothing is to train, for a hook that there is not, Mismatch where the ranks' modules
-  /// differ.
+  /// Throws InvalidArgument if no parameter requires a gradient or the hook is unknown, and Mismatch if the modules of
+  /// the ranks differ.
   DistributedDataParallel(std::shared_ptr<Net> net, const std::shared_ptr<ProcessGroup>& group,
                           DataParallelOptions options = {})
       : net_(std::move(net)), averager_(GradientAverager::make(net_, group, options)) {}
@@ -31,7 +31,7 @@ class DistributedDataParallel {
                           DataParallelOptions options = {})
       : DistributedDataParallel(net.ptr(), group, std::move(options)) {}
 
-  /// The module's forward().
+  /// Calls the module's forward().
   template <class... Inputs>
   auto forward(Inputs&&... inputs) {
     averager_->before_forward();
@@ -51,9 +51,9 @@ class DistributedDataParallel {
   const std::shared_ptr<Net>& module() const noexcept { return net_; }
   const std::shared_ptr<ProcessGroup>& group() const noexcept { return averager_->reducer().group(); }
 
-  /// Gradients of forward passes while one lives add up on each rank, wherever backward() is called; the first
-  /// backward() of another forward pass reduces the sums. Outputs are looked for in tensors, optionals, tuples and
-  /// ranges; where forward() returns anything else, it counts when backward() is called.
+  /// A scope in which forward passes accumulate gradients locally, wherever their backward() runs. The first backward()
+  /// of a forward pass outside the scope reduces the sums. This requires outputs in tensors, optionals, tuples and
+  /// ranges; for other outputs the scope of the backward() call decides.
   class NoSync {
    public:
     NoSync(const NoSync&) = delete;
@@ -70,16 +70,17 @@ class DistributedDataParallel {
   };
   [[nodiscard]] NoSync no_sync() { return NoSync(averager_); }
 
-  /// Numbers the steps that begin from now on, as Reducer::set_step_id.
+  /// Sets the id of the following step, as Reducer::set_step_id.
   void set_step_id(std::optional<std::int64_t> id) { averager_->reducer().set_step_id(id); }
 
-  /// For uneven inputs: runs `steps`, then takes part in the other ranks' steps with zeros until all are through.
+  /// Handles uneven inputs: runs `steps`, then joins the steps of the other ranks with zero gradients until all ranks
+  /// are done.
   void join(const std::function<void()>& steps, const JoinOptions& options = {}) { averager_->join(steps, options); }
 
-  /// Another hook from the next step on: a text, or one that was made. InvalidArgument inside a step.
+  /// Replaces the hook, given as a spec or an object, from the next step on. Throws InvalidArgument inside a step.
   void replace_comm_hook(const std::string& text) { averager_->reducer().replace_hook(make_hook(text, group())); }
   void replace_comm_hook(HookPtr hook) { averager_->reducer().replace_hook(std::move(hook)); }
-  /// Of the last step.
+  /// Returns the statistics of the last step.
   StepStats stats() const { return averager_->reducer().stats(); }
 
  private:

@@ -1,4 +1,4 @@
-// The part of data-parallel training that does not depend on the module's type: autograd tells a reducer of gradients.
+// The part of DistributedDataParallel that does not depend on the module's type: connects autograd with a Reducer.
 #pragma once
 
 #include <functional>
@@ -26,24 +26,27 @@
 
 namespace hookline::libtorch {
 
-/// The names are PyTorch's where it has them.
+/// Options of DistributedDataParallel. PyTorch's names where it has the option.
 struct DataParallelOptions {
-  std::string hook = {};                                   ///< as for make_hook; without one the mean of all ranks
-  std::optional<std::size_t> bucket_bytes = std::nullopt;  ///< 1 MiB for the first bucket and 25 MiB for others
+  std::string hook = {};                                   ///< a hook spec; empty: allreduce
+  std::optional<std::size_t> bucket_bytes = std::nullopt;  ///< default: 1 MiB for the first bucket, 25 MiB for others
   bool find_unused_parameters = false;
   bool static_graph = false;
-  bool broadcast_buffers = true;  ///< rank 0's to all, before a forward() that is behind one to be averaged
+  bool broadcast_buffers = true;  ///< from rank 0, before each forward() that follows a synchronized pass
   Mean mean = Mean::average;
-  std::optional<Milliseconds> timeout = std::nullopt;  ///< of a hook; the group's where not given
+  std::optional<Milliseconds> timeout = std::nullopt;  ///< of a hook; default: the group's timeout
 };
 
-/// One for each DistributedDataParallel. Steps are taken by one thread at a time.
+/// The implementation of one DistributedDataParallel. One thread at a time runs steps.
 class GradientAverager : public std::enable_shared_from_this<GradientAverager> {
  public:
   static std::shared_ptr<GradientAverager> make(std::shared_ptr<torch::nn::Module> module,
                                                 const std::shared_ptr<ProcessGroup>& group,
                                                 const DataParallelOptions& options) {
-    if (!module || !group) throw InvalidArgument("DistributedDataParallel needs a module and a process group");
+    if (!module || !group) {
+      throw InvalidArgument(std::string("DistributedDataParallel: ") + (module ? "group" : "module") +
+                            " must not be null");
+    }
     std::shared_ptr<GradientAverager> made(new GradientAverager(std::move(module), group, options));
     for (const std::size_t i : made->reduced_) made->listen(i);
     return made;
@@ -54,26 +57,26 @@ class GradientAverager : public std::enable_shared_from_this<GradientAverager> {
     for (const Listening& one : listening_) one.node->del_post_hook(one.key);
   }
 
-  /// Hands rank 0's buffers to all where ranks may have changed theirs in a forward pass that is averaged.
+  /// Broadcasts the buffers from rank 0 if the ranks may have changed them in a synchronized pass.
   void before_forward() {
     const bool averages = synchronised_ && at::GradMode::is_enabled();
     if (averages && pass_.expired()) drop_failed();
     if (options_.broadcast_buffers && buffers_due_) broadcast_buffers();
     buffers_due_ = averages;
   }
-  /// Decides whether backward passes that begin at the outputs are averaged: as gradients are in this forward pass.
+  /// Registers hooks on the outputs, so that their backward pass is reduced if this forward pass is synchronized.
   template <class Outputs>
   void after_forward(const Outputs& outputs) {
     if (!at::GradMode::is_enabled()) return;
     for_each_tensor(outputs, [&](const at::Tensor& output) {
-      // A leaf would keep the hook for later passes.
+      // A leaf would keep the hook in later passes.
       if (!output.defined() || !output.requires_grad() || output.is_leaf()) return;
       output.register_hook([own = weak_from_this(), averages = synchronised_](const at::Tensor&) {
         if (const auto averager = own.lock()) averager->begin(averages);
       });
     });
   }
-  /// Sets whether the gradients of forward passes are averaged from now on; returns what it was before.
+  /// Turns the reduction of subsequent forward passes on or off; returns the previous state.
   bool synchronise(bool on) noexcept { return std::exchange(synchronised_, on); }
 
   void join(const std::function<void()>& steps, const JoinOptions& options) {
@@ -96,12 +99,12 @@ class GradientAverager : public std::enable_shared_from_this<GradientAverager> {
     std::uintptr_t key;
   };
 
-  /// A backward pass, until it ends or fails.
+  /// A running backward pass.
   struct Pass {
     bool averages = false;
   };
 
-  /// Calls `f` with the tensors in optionals, tuples, and ranges such as vectors and the values of maps.
+  /// Calls `f` with every tensor in nested optionals, tuples and ranges.
   template <class Value, class Function>
   static void for_each_tensor(const Value& value, const Function& f) {
     if constexpr (std::is_same_v<Value, at::Tensor>) {
@@ -123,7 +126,7 @@ class GradientAverager : public std::enable_shared_from_this<GradientAverager> {
     }
   }
 
-  /// Called when a gradient was added to its parameter's.
+  /// Post hook of AccumulateGrad: runs after a gradient was accumulated into its parameter.
   class Told final : public torch::autograd::FunctionPostHook {
    public:
     Told(std::weak_ptr<GradientAverager> averager, std::size_t index) : averager_(std::move(averager)), index_(index) {}
@@ -134,7 +137,7 @@ class GradientAverager : public std::enable_shared_from_this<GradientAverager> {
     }
 
    private:
-    // The parameters, which keep this, may live longer.
+    // Weak, since the parameters own this hook and may outlive the averager.
     const std::weak_ptr<GradientAverager> averager_;
     const std::size_t index_;
   };
@@ -179,8 +182,8 @@ class GradientAverager : public std::enable_shared_from_this<GradientAverager> {
     listening_.push_back({std::move(node), key});
   }
 
-  /// A view for copies between ranks: complex numbers as pairs of real ones, float8 and unsigned numbers as integers of
-  /// their size.
+  /// Returns a view for copies between ranks: complex elements as pairs of reals, unsupported dtypes as integers of the
+  /// same size.
   static Tensor memory_view(const at::Tensor& tensor) {
     if (tensor.is_complex()) return tensor_view(at::view_as_real(tensor.detach()));
     switch (tensor.scalar_type()) {
@@ -216,15 +219,16 @@ class GradientAverager : public std::enable_shared_from_this<GradientAverager> {
     else added_up_.insert(index);
   }
 
-  /// A backward pass comes to the module, or to a further part of it: it is averaged if one of its forward passes is.
+  /// Called when a backward pass reaches an output or a parameter. The pass is reduced if any of its forward passes is
+  /// synchronized. Returns whether it is reduced.
   bool begin(bool averages) {
     auto pass = pass_.lock();
     if (averages && (!pass || !pass->averages)) drop_failed();
     if (!pass) {
       pass = std::make_shared<Pass>();
       pass_ = pass;
-      // Called when this backward pass is through, in its thread: what it throws arrives at backward(). Where the pass
-      // fails the engine lets go of it.
+      // Runs at the end of this backward pass, in its thread, so backward() throws its exceptions. If the pass fails,
+      // the autograd engine drops the callback.
       torch::autograd::Engine::get_default_engine().queue_callback(
           [self = shared_from_this(), kept = pass] { self->finish(*kept); });
     }
@@ -232,7 +236,7 @@ class GradientAverager : public std::enable_shared_from_this<GradientAverager> {
     return pass->averages;
   }
 
-  /// Forgets what a pass that failed has marked.
+  /// Discards the step of a failed backward pass.
   void drop_failed() {
     if (marks_.empty()) return;
     reducer_->drop_step();
@@ -247,7 +251,7 @@ class GradientAverager : public std::enable_shared_from_this<GradientAverager> {
     hand_over(index, [&](const auto& gradient) { reducer_->mark_ready(index, gradient); });
   }
 
-  /// This pass does not come to the parameter; what earlier ones left is part of the mean, if there will be one.
+  /// Marks a parameter that this pass does not reach. A gradient accumulated in earlier passes still takes part.
   void mark_unused(std::size_t index) {
     if (!parameters_[index].grad().defined()) return;
     hand_over(index, [&](const auto& gradient) { reducer_->mark_unused(index, gradient); });
@@ -263,7 +267,7 @@ class GradientAverager : public std::enable_shared_from_this<GradientAverager> {
 
   void finish(const Pass& ended) {
     pass_.reset();
-    // One that came to no parameter is such as those of torch::autograd::grad.
+    // A pass that accumulates no gradient, such as torch::autograd::grad, is not a step.
     if (!ended.averages || marks_.empty()) return;
     for (const std::size_t index : std::exchange(added_up_, {})) {
       if (marks_.count(index) == 0 && parameters_[index].grad().defined()) mark(index);
@@ -290,7 +294,7 @@ class GradientAverager : public std::enable_shared_from_this<GradientAverager> {
         const SparseGradient reduced = reducer_->sparse_gradient(parameter.name);
         gradient = at::sparse_coo_tensor(torch_view(reduced.indices).clone().unsqueeze(0),
                                          torch_view(reduced.values).clone(), parameters_[i].sizes());
-      } else if (!gradient.defined() && marks.count(i) == 0) {  // other ranks came to it
+      } else if (!gradient.defined() && marks.count(i) == 0) {  // used on other ranks only
         gradient = at::empty_like(parameters_[i].detach());
         reducer_->copy_gradient(i, tensor_view(gradient));
       }
@@ -303,17 +307,17 @@ class GradientAverager : public std::enable_shared_from_this<GradientAverager> {
 
   const std::shared_ptr<torch::nn::Module> module_;
   DataParallelOptions options_;
-  std::vector<at::Tensor> parameters_;  ///< frozen ones too, as positions in the reducer
-  std::vector<std::size_t> reduced_;    ///< those that have gradients
+  std::vector<at::Tensor> parameters_;  ///< frozen ones too; same indices as in the reducer
+  std::vector<std::size_t> reduced_;    ///< indices of parameters with gradients
   std::unique_ptr<Reducer> reducer_;
   std::vector<Listening> listening_;
   bool synchronised_ = true;
-  bool buffers_due_ = true;         ///< as ranks may have others since the last time
-  std::weak_ptr<Pass> pass_;        ///< the one under way
-  std::set<std::size_t> marks_;     ///< of the pass under way, or of one that failed
-  std::set<std::size_t> added_up_;  ///< what passes that are not averaged came to
-  bool learnt_ = false;             ///< what a static graph comes to
-  std::vector<std::size_t> idle_;   ///< what it does not come to on this rank
+  bool buffers_due_ = true;         ///< buffers may differ between ranks
+  std::weak_ptr<Pass> pass_;        ///< expired: no backward pass is running
+  std::set<std::size_t> marks_;     ///< parameters ready in the running or failed pass
+  std::set<std::size_t> added_up_;  ///< parameters with gradients of passes that were not reduced
+  bool learnt_ = false;             ///< static_graph: the first step has recorded the unused parameters
+  std::vector<std::size_t> idle_;   ///< static_graph: parameters unused on this rank
 };
 
 }  // namespace hookline::libtorch

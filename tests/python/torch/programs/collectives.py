@@ -99,10 +99,10 @@ def complex_numbers_and_dtypes_that_are_only_moved():
     pairs = torch.ones(3, dtype=torch.complex64)
     parts = [torch.ones(r + 1, dtype=torch.complex64) for r in range(SIZE)]
     product = dist.ReduceOp.PRODUCT
-    raises(ValueError, "complex numbers can be added up", lambda: dist.reduce(pairs, 0, product))
+    raises(ValueError, "unsupported op for complex tensors", lambda: dist.reduce(pairs, 0, product))
     raises(
         ValueError,
-        "complex numbers can be added up",
+        "unsupported op for complex tensors",
         lambda: dist.reduce_scatter(torch.zeros(RANK + 1, dtype=torch.complex64), parts, product),
     )
 
@@ -358,7 +358,8 @@ def completion_hooks():
 
 @check
 def what_the_caller_got_wrong():
-    raises(ValueError, "tensors were given", lambda: dist.group.WORLD.allreduce([torch.ones(1), torch.ones(1)]).wait())
+    two = [torch.ones(1), torch.ones(1)]
+    raises(ValueError, "expected 1 tensor, got 2", lambda: dist.group.WORLD.allreduce(two).wait())
     raises(ValueError, "do not fit", lambda: dist.all_gather_into_tensor(torch.zeros(3), torch.zeros(3)))
     raises(ValueError, "band", lambda: dist.all_reduce(torch.zeros(3), dist.ReduceOp.BAND))
     backend = dist.group.WORLD._get_backend(torch.device("cpu"))

@@ -160,7 +160,7 @@ def sparse_tensors_of_different_shapes():
         torch.testing.assert_close(result.to_dense(), dense)
     for op in (dist.ReduceOp.PRODUCT, dist.ReduceOp.MIN, dist.ReduceOp.MAX):
         sparse = torch.sparse_coo_tensor([[0]], [1.0], (4,))
-        raises(NotImplementedError, "added up", lambda op=op, sparse=sparse: dist.all_reduce(sparse, op))
+        raises(NotImplementedError, "expected SUM or AVG", lambda op=op, sparse=sparse: dist.all_reduce(sparse, op))
 
 
 @check
