@@ -15,7 +15,7 @@ namespace hookline {
 enum class ShmWaiting : std::uint8_t { spin, sleep };
 
 /// This rank's end of a group of `size` processes that meet in the store; every rank calls it. Blocks until all have.
-/// InvalidArgument for a size that is not 1 to 64, Unsupported naming the ranks that are on another host or in another
+/// InvalidArgument for a size that is not 1 to 512, Unsupported naming the ranks that are on another host or in another
 /// network or PID namespace, Timeout naming those that did not come, ResourceError where the system refuses memory.
 HOOKLINE_EXPORT std::shared_ptr<Backend> make_shm_backend(std::shared_ptr<Store> store, int rank, int size,
                                                           Milliseconds timeout = kDefaultTimeout,

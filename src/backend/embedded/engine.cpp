@@ -96,7 +96,9 @@ Engine::Engine(std::unique_ptr<Memory> memory, EngineOptions options)
     : memory_(std::move(memory)),
       options_(std::move(options)),
       fork_generation_(core::fork_generation()),
-      mail_(*memory_) {}
+      mail_(*memory_) {
+  for (Lane& lane : lanes_) lane.scratch.set_size(memory_->size());
+}
 
 Engine::~Engine() { close(); }
 

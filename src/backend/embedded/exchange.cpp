@@ -218,6 +218,7 @@ std::size_t Exchange::block_bytes(int source, int target) const {
 
 std::size_t Exchange::block_begin(int source, int target) const {
   if (!has_block_per_rank(parts_.motion)) return 0;
+  if (parts_.motion != Motion::alltoall) return static_cast<std::size_t>(target) * parts_.block_bytes;
   std::size_t begin = 0;
   for (int t = 0; t < target; ++t) begin += block_bytes(source, t);
   return begin;
@@ -237,7 +238,8 @@ void Exchange::choose() {
   bool shared = true;
   for (int s = 0; s < size_; ++s) {
     if (!is_source(s)) continue;
-    for (int t = 0; t < size_; ++t) largest_block_ = std::max(largest_block_, block_bytes(s, t));
+    const int targets = parts_.motion == Motion::alltoall ? size_ : 1;  // of others, all blocks are alike
+    for (int t = 0; t < targets; ++t) largest_block_ = std::max(largest_block_, block_bytes(s, t));
     fits = fits && head_bytes() + given(s) <= kInlineBytes;
     shared = shared && scratch_.calls[static_cast<std::size_t>(s)].sources_shared != 0;
   }

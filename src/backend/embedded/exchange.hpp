@@ -26,8 +26,13 @@ using backend::Stream;
 
 /// What the operation under way knows of the ranks: one a lane, since an operation should not be as large as that.
 struct Scratch {
-  std::array<Call, kMaxRanks> calls;
-  std::array<std::byte*, kMaxRanks> shared = {};  ///< where the ranks' blocks lie, in direct mode
+  void set_size(int ranks) {
+    calls.resize(static_cast<std::size_t>(ranks));
+    shared.resize(static_cast<std::size_t>(ranks));
+  }
+
+  std::vector<Call> calls;         ///< by rank
+  std::vector<std::byte*> shared;  ///< by rank: where the blocks lie, in direct mode
   StepsRoom steps_room;
   StagingPace pace;
 };

@@ -13,6 +13,7 @@
 
 #include "backend/embedded/embedded_backend.hpp"
 #include "backend/meeting.hpp"
+#include "backend/shm/descriptor_limit.hpp"
 #include "backend/shm/handover.hpp"
 #include "backend/shm/region.hpp"
 
@@ -26,7 +27,7 @@ using embedded::RankBlock;
 class ShmMemory final : public embedded::Memory {
  public:
   ShmMemory(Store& store, int rank, int size, Clock::time_point deadline)
-      : Memory(rank, size), own_(std::make_shared<OwnRegion>()) {
+      : Memory(rank, size), own_(std::make_shared<OwnRegion>(size)) {
     pthread_mutexattr_t attributes;
     pthread_mutexattr_init(&attributes);
     pthread_mutexattr_setpshared(&attributes, PTHREAD_PROCESS_SHARED);
@@ -37,7 +38,7 @@ class ShmMemory final : public embedded::Memory {
     for (Peer& peer : hand_over(store, rank, size, own_->fd(), deadline)) {
       processes_.push_back(std::move(peer.process));
       const int r = static_cast<int>(peers_.size());
-      peers_.push_back(r != rank ? std::make_unique<PeerRegion>(std::move(peer.memory)) : nullptr);
+      peers_.push_back(r != rank ? std::make_unique<PeerRegion>(std::move(peer.memory), size) : nullptr);
       set_block(r, r != rank ? peers_.back()->block() : own_->block());
     }
   }
@@ -91,6 +92,7 @@ std::shared_ptr<Backend> make_shm_backend(std::shared_ptr<Store> store, int rank
     return make_shm_backend(std::make_shared<PrefixStore>(name, store), static_cast<int>(own),
                             static_cast<int>(ranks.size()), time, waiting);
   };
+  shm::reserve_descriptors(static_cast<std::size_t>(size), fmt::format("rank {} of {} of a shm group", rank, size));
   auto memory = std::make_unique<shm::ShmMemory>(*store, rank, size, deadline);
   auto backend =
       embedded::make_backend(std::move(memory), {.name = "shm", .sleeps = waiting == ShmWaiting::sleep}, subset);

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <bit>
 #include <mutex>
+#include <new>
 #include <thread>
 
 #include <hookline/core/tensor.hpp>
@@ -14,8 +15,19 @@
 namespace hookline {
 namespace threads {
 
-World::World(int size, bool reach_all_memory) : size_(size), reach_all_memory_(reach_all_memory) {
-  for (int r = 0; r < size; ++r) blocks_.push_back(std::make_unique_for_overwrite<embedded::RankBlock>());
+constexpr std::align_val_t kBlockAlignment{alignof(embedded::RankBlock)};
+
+World::World(int size, bool reach_all_memory)
+    : size_(size), reach_all_memory_(reach_all_memory), dead_(static_cast<std::size_t>(size)) {
+  blocks_.reserve(dead_.size());
+  for (int r = 0; r < size; ++r) {
+    void* const memory = ::operator new(embedded::block_bytes(size), kBlockAlignment);
+    blocks_.emplace_back(embedded::make_block(memory, size));
+  }
+}
+
+void World::FreeBlock::operator()(embedded::RankBlock* block) const noexcept {
+  ::operator delete(static_cast<void*>(block), kBlockAlignment);
 }
 
 void World::note(const std::byte* data, std::size_t bytes) {

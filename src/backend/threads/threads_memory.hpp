@@ -1,6 +1,7 @@
 // The memory of ranks that are threads of one process.
 #pragma once
 
+#include <atomic>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -32,13 +33,16 @@ class World {
   std::shared_ptr<World> child(const std::string& name, int size);
 
   /// For tests: a rank that is to count as killed.
-  void kill(int rank) { dead_.fetch_or(std::uint64_t{1} << rank); }
-  bool is_dead(int rank) const { return (dead_.load() >> rank & 1) != 0; }
+  void kill(int rank) { dead_[static_cast<std::size_t>(rank)] = true; }
+  bool is_dead(int rank) const { return dead_[static_cast<std::size_t>(rank)]; }
 
  private:
   const int size_;
   const bool reach_all_memory_;
-  std::vector<std::unique_ptr<embedded::RankBlock>> blocks_;
+  struct FreeBlock {
+    void operator()(embedded::RankBlock* block) const noexcept;
+  };
+  std::vector<std::unique_ptr<embedded::RankBlock, FreeBlock>> blocks_;
   mutable std::mutex mutex_;
   std::map<const std::byte*, std::size_t> shared_;
   struct Child {
@@ -46,7 +50,7 @@ class World {
     int joined = 0;
   };
   std::map<std::string, Child> children_;
-  std::atomic<std::uint64_t> dead_ = 0;
+  std::vector<std::atomic<bool>> dead_;  ///< by rank
 };
 
 class ThreadsMemory final : public embedded::Memory {
