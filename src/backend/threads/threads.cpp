@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <iterator>
 #include <mutex>
 #include <new>
 #include <thread>
@@ -72,6 +73,12 @@ void ThreadsMemory::await_hands_off() {
       while (lane.reaching.load(std::memory_order_seq_cst)) std::this_thread::yield();
     }
   }
+}
+
+std::vector<int> ThreadsMemory::find_dead(const std::vector<int>& peers) {
+  std::vector<int> dead;
+  std::copy_if(peers.begin(), peers.end(), std::back_inserter(dead), [&](int r) { return world_->is_dead(r); });
+  return dead;
 }
 
 std::shared_ptr<World> World::child(const std::string& name, int size) {

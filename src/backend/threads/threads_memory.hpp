@@ -63,7 +63,7 @@ class ThreadsMemory final : public embedded::Memory {
   std::optional<embedded::Location> locate(const std::byte* data, std::size_t bytes) const override;
   std::shared_ptr<std::byte> resolve(int rank, const embedded::Location& place, std::size_t bytes) override;
   void await_hands_off() override;
-  bool is_alive(int rank) override { return !world_->is_dead(rank); }
+  std::vector<int> find_dead(const std::vector<int>& peers) override;
 
  private:
   const std::shared_ptr<World> world_;
