@@ -14,6 +14,8 @@ for ((round = 1; round <= rounds; ++round)); do
   GTEST_SHUFFLE=1 GTEST_RANDOM_SEED=$order ctest --test-dir build/dev --schedule-random --output-on-failure --parallel "$(nproc)" --no-tests=error
   echo "soak: the full matrix of the collectives"
   HOOKLINE_MATRIX=full build/dev/tests/group_test --gtest_brief=1 --gtest_filter='*GroupContract*'
+  echo "soak: groups of 512 ranks"
+  HOOKLINE_MATRIX=full build/dev/tests/group_test --gtest_brief=1 --gtest_filter='LargestGroups.*'
   echo "soak: $seeds schedules of the embedded engine"
   HOOKLINE_SEEDS=$seeds build/dev/tests/backend_test --gtest_brief=1 --gtest_filter='Scheduler.*'
   echo "soak: twelve layers, 200 steps, every hook"

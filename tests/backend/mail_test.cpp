@@ -40,7 +40,7 @@ class Mails : public ::testing::Test {
 TEST_F(Mails, AreTakenInTheirOrderEvenWhereALaterOneIsSeenFirst) {
   ASSERT_TRUE(send(1)->over());
   ASSERT_TRUE(send(2)->over());
-  Counter& first = world_->block(0).mail[1][0].message;
+  Counter& first = mailboxes(world_->block(0), 1)[0].message;
   first.store(0);
   const Tensor a = Tensor::zeros({1});
   const Tensor b = Tensor::zeros({1});
@@ -60,7 +60,7 @@ TEST_F(Mails, AreTakenInTheirOrderEvenWhereALaterOneIsSeenFirst) {
 // check_peers() sees that the peer left before it has read the peer's last message.
 TEST_F(Mails, OfARankThatLeftAreTakenBeforeItIsMissed) {
   ASSERT_TRUE(send(1)->over());
-  Counter& message = world_->block(0).mail[1][0].message;
+  Counter& message = mailboxes(world_->block(0), 1)[0].message;
   message.store(0);
   const Tensor a = Tensor::zeros({1});
   const auto one = receive(a);

@@ -28,6 +28,7 @@
 
 #include "backend/host.hpp"
 #include "backend/meeting.hpp"
+#include "backend/shm/descriptor_limit.hpp"
 #include "backend/shm/region.hpp"
 #include "harness/spawn.hpp"
 #include "harness/temp_directory.hpp"
@@ -159,13 +160,16 @@ std::shared_ptr<ProcessGroup> one_of_two(const test::TempDirectory& directory, i
                              .store = std::make_shared<FileStore>(directory / "store")});
 }
 
-// Limits the process to `left` more file descriptors while it lives.
+// Limits the process to `left` more file descriptors while it lives. The process can raise its soft limit only with
+// Hard::as_it_is.
 class FewDescriptors {
  public:
-  explicit FewDescriptors(std::size_t left) {
+  enum class Hard : bool { as_it_is, as_low };
+  explicit FewDescriptors(std::size_t left, Hard hard = Hard::as_it_is) {
     getrlimit(RLIMIT_NOFILE, &before_);
     rlimit few = before_;
     few.rlim_cur = 256;
+    if (hard == Hard::as_low) before_.rlim_cur = before_.rlim_max = few.rlim_max = few.rlim_cur;
     setrlimit(RLIMIT_NOFILE, &few);
     for (int fd = dup(STDERR_FILENO); fd >= 0; fd = dup(STDERR_FILENO)) taken_.push_back(fd);
     for (; left > 0; --left, taken_.pop_back()) close(taken_.back());
@@ -182,7 +186,8 @@ class FewDescriptors {
   std::vector<int> taken_;
 };
 
-// Returns true if a rank can join with this number of free descriptors. Otherwise expects an error that says why.
+// Returns true if a rank, a process of its own, can join with this number of free descriptors. Otherwise expects an
+// error that says why.
 bool joins_with(std::size_t descriptors, int rank) {
   const test::TempDirectory directory;
   const pid_t peer = fork();
@@ -194,15 +199,25 @@ bool joins_with(std::size_t descriptors, int rank) {
     }
     _exit(0);
   }
-  bool joined = false;
-  try {
-    const FewDescriptors few(descriptors);
-    one_of_two(directory, rank)->barrier()->wait();
-    joined = true;
-  } catch (const ResourceError& e) {
-    EXPECT_THAT(e.what(),
-                ::testing::AnyOf(::testing::HasSubstr("Too many open files"), ::testing::HasSubstr("ulimit")));
+  const pid_t few = fork();
+  if (few == 0) {
+    alarm(60);
+    const FewDescriptors limit(descriptors, FewDescriptors::Hard::as_low);
+    try {
+      one_of_two(directory, rank)->barrier()->wait();
+    } catch (const ResourceError& e) {
+      const std::string text = e.what();
+      const bool says_why = text.find("Too many open files") != text.npos || text.find("ulimit") != text.npos;
+      _exit(says_why ? 1 : 2);
+    } catch (...) {
+      _exit(2);
+    }
+    _exit(0);
   }
+  int status = 0;
+  waitpid(few, &status, 0);
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) < 2) << "status " << status;
+  const bool joined = status == 0;
   if (!joined) kill(peer, SIGKILL);
   waitpid(peer, nullptr, 0);
   return joined;
@@ -211,14 +226,58 @@ bool joins_with(std::size_t descriptors, int rank) {
 TEST(ShmHost, ARankWithoutDescriptorsSaysSo) {
   for (const int rank : {0, 1}) {
     std::size_t descriptors = 0;
-    while (descriptors < 20 && !joins_with(descriptors, rank)) ++descriptors;
+    while (descriptors < 30 && !joins_with(descriptors, rank)) ++descriptors;
     EXPECT_GT(descriptors, 3u);
-    EXPECT_LT(descriptors, 20u);
+    EXPECT_LT(descriptors, 30u);
   }
 }
 
+// The limits of this process, for as long as this lives, and those it had.
+class SoftLimit {
+ public:
+  explicit SoftLimit(rlim_t soft) {
+    getrlimit(RLIMIT_NOFILE, &before_);
+    const rlimit lower = {soft, before_.rlim_max};
+    setrlimit(RLIMIT_NOFILE, &lower);
+  }
+  SoftLimit(const SoftLimit&) = delete;
+  SoftLimit& operator=(const SoftLimit&) = delete;
+  ~SoftLimit() { setrlimit(RLIMIT_NOFILE, &before_); }
+
+  static rlim_t now() {
+    rlimit limit = {};
+    getrlimit(RLIMIT_NOFILE, &limit);
+    return limit.rlim_cur;
+  }
+
+ private:
+  rlimit before_ = {};
+};
+
+TEST(ShmHost, ALargeGroupRaisesTheSoftLimitOnDescriptorsAsFarAsNeeded) {
+  constexpr rlim_t kSoft = 200;
+  const SoftLimit low(kSoft);
+  shm::reserve_descriptors(2, "the test");
+  EXPECT_EQ(SoftLimit::now(), kSoft);
+  shm::reserve_descriptors(100, "the test");
+  EXPECT_GT(SoftLimit::now(), 200u);
+  EXPECT_LT(SoftLimit::now(), 500u);
+  rlimit limit = {};
+  getrlimit(RLIMIT_NOFILE, &limit);
+  const auto beyond = static_cast<std::size_t>(std::min<rlim_t>(limit.rlim_max, 1 << 30));
+  EXPECT_THAT([&] { shm::reserve_descriptors(beyond, "rank 3"); },
+              ::testing::ThrowsMessage<ResourceError>(
+                  ::testing::AllOf(::testing::StartsWith("rank 3: no file descriptors"),
+                                   ::testing::HasSubstr(std::to_string(limit.rlim_max) + " (hard)"))));
+}
+
+TEST(ShmHost, MoreThan512RanksAreRefused) {
+  EXPECT_THAT([] { make_shm_backend(std::make_shared<MemoryStore>(), 0, 513, seconds(1)); },
+              ::testing::ThrowsMessage<InvalidArgument>("a shm group has 1 to 512 ranks, not 513"));
+}
+
 TEST(ShmHost, MemoryThatCannotBeMappedIsGivenBack) {
-  const auto region = std::make_shared<shm::OwnRegion>();
+  const auto region = std::make_shared<shm::OwnRegion>(2);
   const auto taken = [&] { return bytes_of(fmt::format("/proc/self/fd/{}", region->fd())); };
   const std::uint64_t before = taken();
   std::ifstream pages("/proc/self/statm");

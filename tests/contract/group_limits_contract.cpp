@@ -2,6 +2,13 @@
 #include <algorithm>
 #include <cstring>
 
+#include <gmock/gmock.h>
+
+#include <hookline/backend/shm.hpp>
+#include <hookline/backend/threads.hpp>
+#include <hookline/core/error.hpp>
+#include <hookline/store/tcp_store.hpp>
+
 #include "contract/group_limits.hpp"
 
 namespace hookline::testing {
@@ -9,12 +16,35 @@ namespace {
 
 class GroupLimits : public GroupContract {};
 
-TEST_P(GroupLimits, SixtyFourRanks) { GetParam().spawn(64, try_64_ranks); }
+TEST_P(GroupLimits, SixtyFourRanks) { GetParam().spawn(64, try_large_group); }
 
 INSTANTIATE_TEST_SUITE_P(Worlds, GroupLimits,
                          ::testing::Values(threads_world(), private_threads_world(), shm_world(),
                                            memory_engine_world()),
                          [](const auto& test) { return test.param.name; });
+
+// `make soak` tests the largest local groups: 512 processes take half a minute on two cores.
+int most_ranks() { return full_matrix() ? 512 : 128; }
+
+TEST(LargestGroups, OfProcesses) {
+  // A FileStore would not do: 512 processes that poll it use up two cores.
+  const TCPStore server({.is_master = true, .wait_for_workers = false});
+  const auto make = [port = server.port()](const std::shared_ptr<Store>&, int rank, int ranks) {
+    const Milliseconds timeout = std::chrono::minutes(5);
+    const auto store = std::make_shared<TCPStore>(TCPStoreOptions{.port = port, .timeout = timeout});
+    return make_group(make_shm_backend(store, rank, ranks, timeout), timeout);
+  };
+  processes_world("shm", MakeGroup(make)).spawn(most_ranks(), try_large_group);
+}
+
+TEST(LargestGroups, OfThreads) { threads_world().spawn(most_ranks(), try_large_group); }
+
+TEST(LargestGroups, OfThreadsThatShareNoMemory) { private_threads_world().spawn(most_ranks(), try_large_group); }
+
+TEST(LargestGroups, MoreThan512RanksAreRefused) {
+  EXPECT_THAT([] { make_threads_backends(513); },
+              ::testing::ThrowsMessage<InvalidArgument>("a threads group has 1 to 512 ranks, not 513"));
+}
 
 // Sanitizers would need many times the memory and time.
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)

@@ -4,6 +4,7 @@
 #include <sched.h>
 
 #include <bit>
+#include <optional>
 
 #include <fmt/format.h>
 
@@ -96,7 +97,9 @@ Engine::Engine(std::unique_ptr<Memory> memory, EngineOptions options)
     : memory_(std::move(memory)),
       options_(std::move(options)),
       fork_generation_(core::fork_generation()),
-      mail_(*memory_) {}
+      mail_(*memory_) {
+  for (Lane& lane : lanes_) lane.scratch.set_size(memory_->size());
+}
 
 Engine::~Engine() { close(); }
 
@@ -275,6 +278,7 @@ bool Engine::may_spin() {
 template <class Over>
 void Engine::drive_until(Over over, Clock::time_point deadline) {
   Backoff backoff(patience());
+  std::optional<Clock::time_point> next_look;
   while (!over()) {
     if (drive()) {
       backoff.reset();
@@ -284,10 +288,18 @@ void Engine::drive_until(Over over, Clock::time_point deadline) {
     {
       Sleep sleep(memory_->block(memory_->rank()));
       if (drive() || over()) continue;
+      if (!next_look) next_look = Clock::now() + kLongestSleep;
       sleep.until_rung(std::min(kLongestSleep, time_left(deadline)));
     }
-    look_around();
     check_interrupt();
+    // A peer that rings has brought something, as a rule. Looking around costs time for each peer: it waits until
+    // nothing moves, or until it is due.
+    if (drive() && Clock::now() < *next_look) {
+      backoff.reset();
+      continue;
+    }
+    look_around();
+    next_look = Clock::now() + kLongestSleep;
   }
 }
 

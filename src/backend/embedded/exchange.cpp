@@ -62,7 +62,7 @@ Steps Exchange::run(std::uint64_t number, std::uint64_t first_round) {
     rounds_ = 1;
     lane(rank_).filled.store(round_ + 1, std::memory_order_release);
     lane(rank_).reduced.store(round_ + 1, std::memory_order_release);
-    publish(lane(rank_).drained, round_ + 1);
+    publish(Word::drained, round_ + 1);
     while (!reached(Word::drained, round_ + 1)) co_await kBlocked;
   } else {
     ring_once();
@@ -72,12 +72,12 @@ Steps Exchange::run(std::uint64_t number, std::uint64_t first_round) {
       const bool timed = scratch_.pace.is_timed(round_) && largest_block_ - round_begin_ >= chunk_;
       const Clock::time_point began = timed ? Clock::now() : Clock::time_point();
       fill(round_begin_);
-      publish(lane(rank_).filled, round_ + 1);
+      publish(Word::filled, round_ + 1);
       while (!reached(Word::filled, round_ + 1)) co_await kBlocked;
       const std::size_t part = std::min(chunk_, largest_block_ - round_begin_);
       if (reduces_slices()) {
         reduce_slice(round_begin_, part);
-        publish(lane(rank_).reduced, round_ + 1);
+        publish(Word::reduced, round_ + 1);
         while (!reached(Word::reduced, round_ + 1)) co_await kBlocked;
         drain_slices(round_begin_, part);
       } else {
@@ -98,7 +98,7 @@ bool Exchange::anybody_gone() const {
   return false;
 }
 
-const Counter& Exchange::word(int rank, Word which) const {
+Counter& Exchange::word(int rank, Word which) const {
   switch (which) {
     case Word::number: return slot(rank).number;
     case Word::filled: return lane(rank).filled;
@@ -128,18 +128,31 @@ std::vector<int> Exchange::awaited() const {
   return ranks;
 }
 
-void Exchange::publish(Counter& counter, std::uint64_t value) {
-  counter.store(value, std::memory_order_seq_cst);
-  ring_peers(memory_);
+// Peers wait until all ranks have come to a value, so only the last one needs to wake them; otherwise, in a large group
+// each rank is woken by each other one. Dekker handshake, all seq_cst: each rank stores its word, then loads those of
+// all. The last to store sees that all have come. In a small group another look at the peers' words, which are just
+// being written, costs more than waking in vain.
+bool Exchange::must_ring(Word which, std::uint64_t value) const {
+  constexpr int kSmallGroup = 16;
+  if (size_ <= kSmallGroup) return true;
+  for (int r = 0; r < size_; ++r) {
+    if (word(r, which).load(std::memory_order_seq_cst) < value) return false;
+  }
+  return true;
+}
+
+void Exchange::publish(Word which, std::uint64_t value) {
+  word(rank_, which).store(value, std::memory_order_seq_cst);
+  if (must_ring(which, value)) ring_peers(memory_);
 }
 
 // Storing the number is not enough for a peer that sleeps, but ringing needs what was stored to be seen first, and that
-// takes as long as it takes the peers to let go of the lines of the slot. Where nobody sleeps, as a rule, a small
+// takes as long as it takes the peers to let go of the lines of the slot. Where no rank sleeps, as a rule, a small
 // operation is through by then.
 void Exchange::ring_once() {
   if (std::exchange(rung_, true)) return;
   std::atomic_thread_fence(std::memory_order_seq_cst);
-  ring_peers(memory_);
+  if (must_ring(Word::number, number_)) ring_peers(memory_);
 }
 
 // The payload of a slot: for alltoall, how many bytes go to and come from each rank; then the blocks, where they fit.
@@ -218,6 +231,7 @@ std::size_t Exchange::block_bytes(int source, int target) const {
 
 std::size_t Exchange::block_begin(int source, int target) const {
   if (!has_block_per_rank(parts_.motion)) return 0;
+  if (parts_.motion != Motion::alltoall) return static_cast<std::size_t>(target) * parts_.block_bytes;
   std::size_t begin = 0;
   for (int t = 0; t < target; ++t) begin += block_bytes(source, t);
   return begin;
@@ -237,7 +251,8 @@ void Exchange::choose() {
   bool shared = true;
   for (int s = 0; s < size_; ++s) {
     if (!is_source(s)) continue;
-    for (int t = 0; t < size_; ++t) largest_block_ = std::max(largest_block_, block_bytes(s, t));
+    const int targets = parts_.motion == Motion::alltoall ? size_ : 1;  // of others, all blocks are alike
+    for (int t = 0; t < targets; ++t) largest_block_ = std::max(largest_block_, block_bytes(s, t));
     fits = fits && head_bytes() + given(s) <= kInlineBytes;
     shared = shared && scratch_.calls[static_cast<std::size_t>(s)].sources_shared != 0;
   }

@@ -26,8 +26,13 @@ using backend::Stream;
 
 /// What the operation under way knows of the ranks: one a lane, since an operation should not be as large as that.
 struct Scratch {
-  std::array<Call, kMaxRanks> calls;
-  std::array<std::byte*, kMaxRanks> shared = {};  ///< where the ranks' blocks lie, in direct mode
+  void set_size(int ranks) {
+    calls.resize(static_cast<std::size_t>(ranks));
+    shared.resize(static_cast<std::size_t>(ranks));
+  }
+
+  std::vector<Call> calls;         ///< by rank
+  std::vector<std::byte*> shared;  ///< by rank: where the blocks lie, in direct mode
   StepsRoom steps_room;
   StagingPace pace;
 };
@@ -69,12 +74,14 @@ class Exchange {
 
   LaneBlock& lane(int rank) const { return memory_.block(rank).lanes[static_cast<std::size_t>(lane_)]; }
   Slot& slot(int rank) const { return lane(rank).slots[number_ % 2]; }
-  const Counter& word(int rank, Word which) const;
+  Counter& word(int rank, Word which) const;
   /// Whether every rank's word has come to the value.
   bool reached(Word which, std::uint64_t value);
   /// Whether a rank gave up or left.
   bool anybody_gone() const;
-  void publish(Counter& counter, std::uint64_t value);
+  void publish(Word which, std::uint64_t value);
+  /// True unless another rank, which comes to the value later, wakes the peers.
+  bool must_ring(Word which, std::uint64_t value) const;
   /// Wakes peers that sleep over what post() has stored.
   void ring_once();
 

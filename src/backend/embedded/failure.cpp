@@ -130,14 +130,15 @@ void Engine::for_each_stuck(F f) {
 }
 
 std::vector<int> Engine::dead_ranks() {
-  std::vector<int> dead;
+  const auto absent = [&](int r) {
+    return memory_->block(r).standing.load(std::memory_order_seq_cst) != Standing::present;
+  };
+  std::vector<int> peers;
   for (int r = 0; r < memory_->size(); ++r) {
-    if (r == memory_->rank()) continue;
-    const auto present = [&] {
-      return memory_->block(r).standing.load(std::memory_order_seq_cst) == Standing::present;
-    };
-    if (present() && !memory_->is_alive(r) && present()) dead.push_back(r);
+    if (r != memory_->rank() && !absent(r)) peers.push_back(r);
   }
+  std::vector<int> dead = memory_->find_dead(peers);
+  std::erase_if(dead, absent);
   return dead;
 }
 
@@ -163,10 +164,9 @@ void Engine::look_around() {
     (standing == Standing::left ? left : others).push_back(r);
   }
   // Who gave up has said why; that its process then came to its end is no news.
-  std::vector<int> dead;
-  std::copy_if(others.begin(), others.end(), std::back_inserter(dead), [&](int r) {
-    return !memory_->is_alive(r) && memory_->block(r).standing.load(std::memory_order_seq_cst) != Standing::gave_up;
-  });
+  std::vector<int> dead = memory_->find_dead(others);
+  std::erase_if(dead,
+                [&](int r) { return memory_->block(r).standing.load(std::memory_order_seq_cst) == Standing::gave_up; });
 
   std::exception_ptr cause;
   const Clock::time_point now = Clock::now();

@@ -1,4 +1,5 @@
-// The shared-memory layout: one block per rank, written by its owner and read by its peers.
+// The shared-memory layout: one block per rank, written by its owner and read by its peers. A RankBlock comes first; the
+// owner's mailboxes follow, sized by the number of ranks.
 //
 // Who may write what: everything in a RankBlock is written by the rank that owns it, except `bell` (anybody rings),
 // `alive` and `found_dead` (by who asks whether the rank lives), and `drained` and `refused` of a mailbox (written by
@@ -11,6 +12,8 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <new>
+#include <type_traits>
 
 #include "backend/call.hpp"
 
@@ -19,7 +22,7 @@ namespace hookline::embedded {
 using backend::Call;
 using backend::kCacheLine;
 
-inline constexpr int kMaxRanks = 64;
+inline constexpr int kMaxRanks = 512;
 inline constexpr int kLanes = 5;                        ///< lane 0 is the user's, the others belong to hooks
 inline constexpr std::size_t kInlineBytes = 8 * 1024;   ///< what rides in the control line
 inline constexpr std::size_t kChunkBytes = 256 * 1024;  ///< one of the staging buffers of a lane
@@ -88,11 +91,45 @@ struct alignas(4096) RankBlock {
   pthread_mutex_t alive;                 ///< held for life by a thread of the rank's: robust, so that its death shows
 
   std::array<LaneBlock, kLanes> lanes;
-  std::array<std::array<Mailbox, kMailboxes>, kMaxRanks> mail;  ///< by receiver
 
   alignas(4096) std::array<std::array<std::byte, kChunkBytes>, kStagingBuffers> staging;  ///< see staging_buffer()
   alignas(4096) std::array<std::byte, kMailBytes> mail_bytes;
 };
-static_assert(sizeof(RankBlock) <= 4 * 1024 * 1024, "the promise to users: at most 4 MiB of shared memory a rank");
+
+/// The mailboxes for one receiver.
+using Mailboxes = std::array<Mailbox, kMailboxes>;
+
+/// Bytes of a rank's block in a group of `ranks`: a RankBlock and Mailboxes for each rank.
+constexpr std::size_t block_bytes(int ranks) noexcept {
+  constexpr std::size_t kPage = alignof(RankBlock);
+  const std::size_t bytes = sizeof(RankBlock) + static_cast<std::size_t>(ranks) * sizeof(Mailboxes);
+  return (bytes + kPage - 1) / kPage * kPage;
+}
+static_assert(block_bytes(128) <= 4 * 1024 * 1024, "docs/backend.md: at most 4 MiB of shared memory a rank");
+static_assert(block_bytes(kMaxRanks) <= 4352 * 1024, "docs/backend.md: at most 4.25 MiB in larger groups");
+static_assert(2 * sizeof(std::uint64_t) * kMaxRanks <= kInlineBytes, "an alltoall posts two sizes a rank in its slot");
+static_assert(kChunkBytes / kMaxRanks >= kCacheLine, "a staging buffer holds a part for each rank");
+static_assert(kMailBytes / kMaxRanks / kMailboxes / 2 >= kCacheLine, "each mailbox has two halves");
+
+/// Bytes of half the memory of a mailbox.
+constexpr std::size_t mail_half_bytes(int ranks) noexcept {
+  return kMailBytes / static_cast<std::size_t>(ranks) / kMailboxes / 2 / kCacheLine * kCacheLine;
+}
+
+/// The mailboxes of the owner of `block` for `receiver`, a rank of its group.
+inline Mailboxes& mailboxes(RankBlock& block, int receiver) noexcept {
+  auto* const behind = reinterpret_cast<std::byte*>(&block + 1);
+  return *std::launder(reinterpret_cast<Mailboxes*>(behind + static_cast<std::size_t>(receiver) * sizeof(Mailboxes)));
+}
+
+/// Makes the block of a rank of a group of `ranks` in `memory`, which has block_bytes(ranks). Leaves the staging
+/// buffers and the memory of the mailboxes as they are. Nothing in it needs to be destroyed.
+inline RankBlock* make_block(void* memory, int ranks) {
+  auto* const block = new (memory) RankBlock;
+  auto* const behind = reinterpret_cast<std::byte*>(block + 1);
+  for (std::size_t r = 0; r < static_cast<std::size_t>(ranks); ++r) new (behind + r * sizeof(Mailboxes)) Mailboxes;
+  return block;
+}
+static_assert(std::is_trivially_destructible_v<RankBlock> && std::is_trivially_destructible_v<Mailboxes>);
 
 }  // namespace hookline::embedded

@@ -52,7 +52,7 @@ std::string Receive::describe() const {
 
 Mail::Mail(Memory& memory)
     : memory_(memory),
-      half_bytes_(kMailBytes / static_cast<std::size_t>(memory.size()) / kMailboxes / 2 / kCacheLine * kCacheLine),
+      half_bytes_(mail_half_bytes(memory.size())),
       outboxes_(static_cast<std::size_t>(memory.size())),
       sent_(outboxes_.size()),
       placed_(outboxes_.size()),
@@ -114,7 +114,7 @@ std::uint64_t Mail::chunks(std::uint64_t bytes) const noexcept {
 }
 
 Mailbox& Mail::box(int from, int to, int index) const {
-  return memory_.block(from).mail[static_cast<std::size_t>(to)][static_cast<std::size_t>(index)];
+  return mailboxes(memory_.block(from), to)[static_cast<std::size_t>(index)];
 }
 
 std::byte* Mail::chunk(int from, int to, int index, std::uint64_t count) const {
@@ -190,10 +190,9 @@ void Mail::look_into(int source) {
     const std::uint64_t message = mailbox.message.load(std::memory_order_acquire);
     if (message == seen_[s][b] || mailbox.order != noted_[s] + 1) continue;
     seen_[s][b] = message;
-    noted_[s] = mailbox.order;
-    incoming_[s].push_back(
-        {static_cast<int>(b), message, mailbox.order, mailbox.tag, mailbox.dtype, mailbox.bytes, chunks_before_[s][b]});
-    chunks_before_[s][b] += chunks(mailbox.bytes);
+    const Incoming& noted = incoming_[s].emplace_back(Incoming{static_cast<int>(b), message, ++noted_[s], mailbox.tag,
+                                                               mailbox.dtype, mailbox.bytes, chunks_before_[s][b]});
+    chunks_before_[s][b] += chunks(noted.bytes);
     in_vain = 0;
   }
 }

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <vector>
 
 #include "backend/embedded/layout.hpp"
 
@@ -42,8 +43,8 @@ class Memory {
   /// touches their tensors for a peer any more.
   virtual void await_hands_off() {}
 
-  /// Asks the kernel whether a peer is still there. May cost a system call; never blocks.
-  virtual bool is_alive(int rank) = 0;
+  /// Returns those of `peers` that died, as the kernel says. Costs at most one system call; never blocks.
+  virtual std::vector<int> find_dead(const std::vector<int>& peers) = 0;
 
  protected:
   Memory(int rank, int size) : rank_(rank), size_(size) {}

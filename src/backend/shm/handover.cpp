@@ -41,14 +41,19 @@ std::pair<sockaddr_un, socklen_t> abstract_address(const std::string& name) {
   return {address, static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size())};
 }
 
-void wait_readable(int fd, Clock::time_point deadline, const std::string& what, const std::vector<int>& ranks) {
+// Throws Timeout with the ranks that `awaited` returns and what `say` makes of them.
+template <class Awaited, class Say>
+void wait_readable(int fd, Clock::time_point deadline, Awaited awaited, Say say) {
   pollfd entry = {fd, POLLIN, 0};
   for (;;) {
     const Milliseconds left = time_left(deadline);
     const int ready = poll(&entry, 1, static_cast<int>(std::min(left, kInterruptPeriod).count()));
     if (ready > 0) return;
     if (ready < 0 && errno != EINTR) refuse("cannot poll a socket of the shm group");
-    if (ready == 0 && left <= kInterruptPeriod) throw Timeout(what, ranks);
+    if (ready == 0 && left <= kInterruptPeriod) {
+      const std::vector<int> ranks = awaited();
+      throw Timeout(say(ranks), ranks);
+    }
     backend::check_bootstrap();
   }
 }
@@ -144,47 +149,53 @@ std::vector<std::string> meet(Store& store, int rank, int size, const std::strin
   return names;
 }
 
-}  // namespace
-
-std::vector<Peer> hand_over(Store& store, int rank, int size, int memory, Clock::time_point deadline) {
-  const Descriptor listener(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
-  const std::string name = random_name();
-  const auto [own_address, own_length] = abstract_address(name);
-  if (!listener || bind(listener.get(), reinterpret_cast<const sockaddr*>(&own_address), own_length) != 0 ||
-      listen(listener.get(), 128) != 0) {
+Descriptor listen_at(const std::string& name, int size) {
+  Descriptor listener(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
+  const auto [address, length] = abstract_address(name);
+  if (!listener || bind(listener.get(), reinterpret_cast<const sockaddr*>(&address), length) != 0 ||
+      listen(listener.get(), size) != 0) {
     refuse("cannot open a socket for the shm group");
   }
-  const std::vector<std::string> names = meet(store, rank, size, name, deadline);
+  return listener;
+}
 
-  std::vector<Peer> peers(static_cast<std::size_t>(size));
-  std::vector<Descriptor> lower(static_cast<std::size_t>(rank));
-  for (int r = 0; r < rank; ++r) {
-    Descriptor& connection = lower[static_cast<std::size_t>(r)];
-    connection = Descriptor(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
-    if (!connection) refuse("cannot open a socket for the shm group");
-    const auto [address, length] = abstract_address(names[static_cast<std::size_t>(r)]);
-    if (connect(connection.get(), reinterpret_cast<const sockaddr*>(&address), length) != 0) {
-      if (errno == ECONNREFUSED || errno == ECONNRESET || errno == EPIPE) throw gone(rank, r, std::strerror(errno));
-      refuse(fmt::format("cannot connect to rank {} of the shm group", backend::global_rank(r)));
-    }
-    if (const ucred peer = credentials(connection.get()); !is_trusted(peer)) {
-      throw ResourceError(
-          fmt::format("shm group: rank {} runs as user {}, rank {} as user {}. Run all ranks as the same user.",
-                      backend::global_rank(r), peer.uid, backend::global_rank(rank), geteuid()),
-          {backend::global_rank(r)});
-    }
-    send_descriptor(connection.get(), rank, r, memory);
+Peer exchange_with_lower(int rank, int peer, const std::string& name, int memory, Clock::time_point deadline) {
+  const Descriptor connection(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
+  if (!connection) refuse("cannot open a socket for the shm group");
+  const auto [address, length] = abstract_address(name);
+  if (connect(connection.get(), reinterpret_cast<const sockaddr*>(&address), length) != 0) {
+    if (errno == ECONNREFUSED || errno == ECONNRESET || errno == EPIPE) throw gone(rank, peer, std::strerror(errno));
+    refuse(fmt::format("cannot connect to rank {} of the shm group", backend::global_rank(peer)));
   }
+  const ucred owner = credentials(connection.get());
+  if (!is_trusted(owner)) {
+    throw ResourceError(
+        fmt::format("shm group: rank {} runs as user {}, rank {} as user {}. Run all ranks as the same user.",
+                    backend::global_rank(peer), owner.uid, backend::global_rank(rank), geteuid()),
+        {backend::global_rank(peer)});
+  }
+  send_descriptor(connection.get(), rank, peer, memory);
+  const auto ranks = [&] { return std::vector<int>{backend::global_rank(peer)}; };
+  wait_readable(connection.get(), deadline, ranks, [&](const std::vector<int>& silent) {
+    return fmt::format("rank {} of the shm group did not send its shared memory", fmt::join(silent, ", "));
+  });
+  Descriptor process = process_of(owner);
+  auto [said, descriptor] = receive_descriptor(connection.get());
+  if (!process || said != peer) throw gone(rank, peer, "it closed its socket");
+  return {std::move(descriptor), std::move(process)};
+}
+
+void exchange_with_higher(int listener, int rank, int memory, std::vector<Peer>& peers, Clock::time_point deadline) {
   std::string turned_away;
-  std::vector<int> missing(static_cast<std::size_t>(size - 1 - rank));
+  std::vector<int> missing(peers.size() - 1 - static_cast<std::size_t>(rank));
   std::iota(missing.begin(), missing.end(), rank + 1);
   while (!missing.empty()) {
-    const std::vector<int> awaited = backend::global_ranks(missing);
-    wait_readable(listener.get(), deadline,
-                  fmt::format("rank {} of the shm group timed out waiting for rank {}{}", backend::global_rank(rank),
-                              fmt::join(awaited, ", "), turned_away),
-                  awaited);
-    const Descriptor connection(accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC));
+    const auto awaited = [&] { return backend::global_ranks(missing); };
+    wait_readable(listener, deadline, awaited, [&](const std::vector<int>& ranks) {
+      return fmt::format("rank {} of the shm group timed out waiting for rank {}{}", backend::global_rank(rank),
+                         fmt::join(ranks, ", "), turned_away);
+    });
+    const Descriptor connection(accept4(listener, nullptr, nullptr, SOCK_CLOEXEC));
     if (!connection && errno != EINTR && errno != ECONNABORTED) refuse("cannot accept a rank of the shm group");
     if (!connection) continue;
     const ucred peer = credentials(connection.get());
@@ -194,22 +205,31 @@ std::vector<Peer> hand_over(Store& store, int rank, int size, int memory, Clock:
     }
     Descriptor process = process_of(peer);
     if (!process) continue;
-    wait_readable(connection.get(), deadline, "a peer of the shm group connected, but sent no data", {});
+    wait_readable(
+        connection.get(), deadline, [] { return std::vector<int>(); },
+        [](const std::vector<int>&) { return std::string("a peer of the shm group connected, but sent no data"); });
     auto [r, descriptor] = receive_descriptor(connection.get());
     if (std::erase(missing, r) == 0) continue;
     send_descriptor(connection.get(), rank, r, memory);
     peers[static_cast<std::size_t>(r)] = {std::move(descriptor), std::move(process)};
   }
+}
+
+}  // namespace
+
+// Each rank exchanges descriptors with its lower ranks, one after the other, then accepts the higher ranks. At most one
+// descriptor a rank is in flight: the kernel returns ETOOMANYREFS if a user has more in flight than RLIMIT_NOFILE.
+// No deadlock: a rank waits only for lower ranks until it accepts.
+std::vector<Peer> hand_over(Store& store, int rank, int size, int memory, Clock::time_point deadline) {
+  const std::string name = random_name();
+  const Descriptor listener = listen_at(name, size);
+  const std::vector<std::string> names = meet(store, rank, size, name, deadline);
+  std::vector<Peer> peers(static_cast<std::size_t>(size));
   for (int r = 0; r < rank; ++r) {
-    const int connection = lower[static_cast<std::size_t>(r)].get();
-    const int peer = backend::global_rank(r);
-    wait_readable(connection, deadline, fmt::format("rank {} of the shm group did not send its shared memory", peer),
-                  {peer});
-    Descriptor process = process_of(credentials(connection));
-    auto [said, descriptor] = receive_descriptor(connection);
-    if (!process || said != r) throw gone(rank, r, "it closed its socket");
-    peers[static_cast<std::size_t>(r)] = {std::move(descriptor), std::move(process)};
+    const auto i = static_cast<std::size_t>(r);
+    peers[i] = exchange_with_lower(rank, r, names[i], memory, deadline);
   }
+  exchange_with_higher(listener.get(), rank, memory, peers, deadline);
   return peers;
 }
 

@@ -37,18 +37,20 @@ void* map(int fd, std::uint64_t offset, std::size_t bytes) {
 
 }  // namespace
 
-OwnRegion::OwnRegion()
-    : fork_generation_(core::fork_generation()), fd_(memfd_create("hookline", MFD_CLOEXEC | MFD_ALLOW_SEALING)) {
+OwnRegion::OwnRegion(int ranks)
+    : fork_generation_(core::fork_generation()),
+      block_bytes_(embedded::block_bytes(ranks)),
+      fd_(memfd_create("hookline", MFD_CLOEXEC | MFD_ALLOW_SEALING)) {
   if (!fd_ || ftruncate(fd_.get(), static_cast<off_t>(kFileBytes)) != 0 ||
       fcntl(fd_.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0) {
     throw ResourceError(fmt::format("cannot create a shared memory file: {}", reason()));
   }
-  commit(0, sizeof(embedded::RankBlock));
-  block_ = new (map(fd_.get(), 0, sizeof(embedded::RankBlock))) embedded::RankBlock;
-  next_ = round_up(sizeof(embedded::RankBlock));
+  commit(0, block_bytes_);
+  block_ = embedded::make_block(map(fd_.get(), 0, block_bytes_), ranks);
+  next_ = round_up(block_bytes_);
 }
 
-OwnRegion::~OwnRegion() { munmap(static_cast<void*>(block_), sizeof(embedded::RankBlock)); }
+OwnRegion::~OwnRegion() { munmap(static_cast<void*>(block_), block_bytes_); }
 
 void OwnRegion::commit(std::uint64_t offset, std::size_t bytes) const {
   if (const std::uint64_t available = available_bytes(); bytes > available) {
@@ -116,23 +118,23 @@ std::optional<embedded::Location> OwnRegion::locate(const std::byte* data, std::
   };
 }
 
-PeerRegion::PeerRegion(Descriptor fd) : fd_(std::move(fd)) {
+PeerRegion::PeerRegion(Descriptor fd, int ranks) : fd_(std::move(fd)), block_bytes_(embedded::block_bytes(ranks)) {
   struct stat status = {};
   const int seals = fcntl(fd_.get(), F_GET_SEALS);
   if (fstat(fd_.get(), &status) != 0 || static_cast<std::uint64_t>(status.st_size) != kFileBytes || seals < 0 ||
       (seals & F_SEAL_SHRINK) == 0) {
     throw Aborted("a peer sent a descriptor that is not a shared memory file of Hookline");
   }
-  block_ = static_cast<embedded::RankBlock*>(map(fd_.get(), 0, sizeof(embedded::RankBlock)));
+  block_ = static_cast<embedded::RankBlock*>(map(fd_.get(), 0, block_bytes_));
 }
 
-PeerRegion::~PeerRegion() { munmap(static_cast<void*>(block_), sizeof(embedded::RankBlock)); }
+PeerRegion::~PeerRegion() { munmap(static_cast<void*>(block_), block_bytes_); }
 
 std::shared_ptr<std::byte> PeerRegion::resolve(const embedded::Location& place, std::size_t bytes) {
   const std::uint64_t begin = std::uint64_t{place.first_page} * kPage;
   const std::uint64_t length = std::uint64_t{place.pages} * kPage;
-  if (begin < sizeof(embedded::RankBlock) || begin > kFileBytes || length > kFileBytes - begin ||
-      place.offset < begin || place.offset - begin > length || bytes > length - (place.offset - begin)) {
+  if (begin < block_bytes_ || begin > kFileBytes || length > kFileBytes - begin || place.offset < begin ||
+      place.offset - begin > length || bytes > length - (place.offset - begin)) {
     throw Aborted(fmt::format("a peer published an invalid location: {} bytes at offset {} are not in a buffer of its "
                               "shared memory",
                               bytes, place.offset));

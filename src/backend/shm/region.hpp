@@ -21,7 +21,7 @@ using core::Descriptor;
 /// nobody's any more.
 class OwnRegion : public std::enable_shared_from_this<OwnRegion> {
  public:
-  OwnRegion();
+  explicit OwnRegion(int ranks);
   ~OwnRegion();
 
   int fd() const noexcept { return fd_.get(); }
@@ -37,6 +37,7 @@ class OwnRegion : public std::enable_shared_from_this<OwnRegion> {
   void release(const std::byte* data, std::size_t bytes);
 
   const std::uint64_t fork_generation_;
+  const std::size_t block_bytes_;
   Descriptor fd_;
   embedded::RankBlock* block_ = nullptr;
   std::uint64_t next_ = 0;
@@ -51,7 +52,7 @@ class OwnRegion : public std::enable_shared_from_this<OwnRegion> {
 /// A peer's file: its block, and its buffers as they are spoken of.
 class PeerRegion {
  public:
-  explicit PeerRegion(Descriptor fd);
+  PeerRegion(Descriptor fd, int ranks);
   ~PeerRegion();
   PeerRegion(const PeerRegion&) = delete;
   PeerRegion& operator=(const PeerRegion&) = delete;
@@ -67,6 +68,7 @@ class PeerRegion {
     std::shared_ptr<std::byte> memory;
   };
   Descriptor fd_;
+  const std::size_t block_bytes_;
   embedded::RankBlock* block_ = nullptr;
   std::mutex mutex_;
   std::vector<Mapping> mappings_;  ///< the one used last is the last

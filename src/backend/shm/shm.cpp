@@ -13,6 +13,7 @@
 
 #include "backend/embedded/embedded_backend.hpp"
 #include "backend/meeting.hpp"
+#include "backend/shm/descriptor_limit.hpp"
 #include "backend/shm/handover.hpp"
 #include "backend/shm/region.hpp"
 
@@ -26,7 +27,7 @@ using embedded::RankBlock;
 class ShmMemory final : public embedded::Memory {
  public:
   ShmMemory(Store& store, int rank, int size, Clock::time_point deadline)
-      : Memory(rank, size), own_(std::make_shared<OwnRegion>()) {
+      : Memory(rank, size), own_(std::make_shared<OwnRegion>(size)) {
     pthread_mutexattr_t attributes;
     pthread_mutexattr_init(&attributes);
     pthread_mutexattr_setpshared(&attributes, PTHREAD_PROCESS_SHARED);
@@ -37,7 +38,7 @@ class ShmMemory final : public embedded::Memory {
     for (Peer& peer : hand_over(store, rank, size, own_->fd(), deadline)) {
       processes_.push_back(std::move(peer.process));
       const int r = static_cast<int>(peers_.size());
-      peers_.push_back(r != rank ? std::make_unique<PeerRegion>(std::move(peer.memory)) : nullptr);
+      peers_.push_back(r != rank ? std::make_unique<PeerRegion>(std::move(peer.memory), size) : nullptr);
       set_block(r, r != rank ? peers_.back()->block() : own_->block());
     }
   }
@@ -56,21 +57,38 @@ class ShmMemory final : public embedded::Memory {
   // The lock tells at once, whatever the size of the dead process; the pidfd tells when its memory is gone, but does so
   // even if the lock was never taken. Who finds the lock without its owner holds it for a moment, and says so before
   // letting go: a second one that asks in that moment finds it held.
-  bool is_alive(int rank) override {
-    RankBlock& peer = block(rank);
+  std::vector<int> find_dead(const std::vector<int>& peers) override {
+    std::vector<int> dead;
+    std::vector<int> watched;
+    std::vector<pollfd> entries;
+    for (const int r : peers) {
+      if (const std::optional<bool> lives = is_alive(block(r)); !lives) {
+        watched.push_back(r);
+        entries.push_back({processes_[static_cast<std::size_t>(r)].get(), POLLIN, 0});
+      } else if (!*lives) {
+        dead.push_back(r);
+      }
+    }
+    if (poll(entries.data(), entries.size(), 0) <= 0) return dead;
+    for (std::size_t i = 0; i < entries.size(); ++i) {
+      if (entries[i].revents != 0) dead.push_back(watched[i]);
+    }
+    std::sort(dead.begin(), dead.end());
+    return dead;
+  }
+
+ private:
+  // As the peer's lock tells; nothing where it is held, which it may be for ever if the kernel could not mark it.
+  static std::optional<bool> is_alive(RankBlock& peer) {
     if (peer.found_dead.load(std::memory_order_seq_cst)) return false;
     const int result = pthread_mutex_trylock(&peer.alive);
-    if (result == EBUSY) {
-      pollfd entry = {processes_[static_cast<std::size_t>(rank)].get(), POLLIN, 0};
-      return poll(&entry, 1, 0) == 0;
-    }
+    if (result == EBUSY) return std::nullopt;
     if (result != 0) peer.found_dead.store(true, std::memory_order_seq_cst);
     if (result == 0 || result == EOWNERDEAD) pthread_mutex_unlock(&peer.alive);
     // Taken without trouble: its owner let go of it, on its way out of the group.
     return result == 0;
   }
 
- private:
   const std::shared_ptr<OwnRegion> own_;
   std::vector<std::unique_ptr<PeerRegion>> peers_;
   std::vector<Descriptor> processes_;
@@ -93,6 +111,7 @@ std::shared_ptr<Backend> make_shm_backend(std::shared_ptr<Store> store, int rank
     return make_shm_backend(std::make_shared<PrefixStore>(name, store), static_cast<int>(own),
                             static_cast<int>(ranks.size()), time, waiting);
   };
+  shm::reserve_descriptors(static_cast<std::size_t>(size), fmt::format("rank {} of {} of a shm group", rank, size));
   auto memory = std::make_unique<shm::ShmMemory>(*store, rank, size, deadline);
   auto backend =
       embedded::make_backend(std::move(memory), {.name = "shm", .sleeps = waiting == ShmWaiting::sleep}, subset);

@@ -3,7 +3,9 @@
 
 #include <algorithm>
 #include <bit>
+#include <iterator>
 #include <mutex>
+#include <new>
 #include <thread>
 
 #include <hookline/core/tensor.hpp>
@@ -14,8 +16,19 @@
 namespace hookline {
 namespace threads {
 
-World::World(int size, bool reach_all_memory) : size_(size), reach_all_memory_(reach_all_memory) {
-  for (int r = 0; r < size; ++r) blocks_.push_back(std::make_unique_for_overwrite<embedded::RankBlock>());
+constexpr std::align_val_t kBlockAlignment{alignof(embedded::RankBlock)};
+
+World::World(int size, bool reach_all_memory)
+    : size_(size), reach_all_memory_(reach_all_memory), dead_(static_cast<std::size_t>(size)) {
+  blocks_.reserve(dead_.size());
+  for (int r = 0; r < size; ++r) {
+    void* const memory = ::operator new(embedded::block_bytes(size), kBlockAlignment);
+    blocks_.emplace_back(embedded::make_block(memory, size));
+  }
+}
+
+void World::FreeBlock::operator()(embedded::RankBlock* block) const noexcept {
+  ::operator delete(static_cast<void*>(block), kBlockAlignment);
 }
 
 void World::note(const std::byte* data, std::size_t bytes) {
@@ -60,6 +73,12 @@ void ThreadsMemory::await_hands_off() {
       while (lane.reaching.load(std::memory_order_seq_cst)) std::this_thread::yield();
     }
   }
+}
+
+std::vector<int> ThreadsMemory::find_dead(const std::vector<int>& peers) {
+  std::vector<int> dead;
+  std::copy_if(peers.begin(), peers.end(), std::back_inserter(dead), [&](int r) { return world_->is_dead(r); });
+  return dead;
 }
 
 std::shared_ptr<World> World::child(const std::string& name, int size) {

@@ -1,6 +1,7 @@
 // Memory of ranks that are threads of one process.
 #pragma once
 
+#include <atomic>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -32,13 +33,16 @@ class World {
   std::shared_ptr<World> child(const std::string& name, int size);
 
   /// For tests: makes is_alive() of the rank return false.
-  void kill(int rank) { dead_.fetch_or(std::uint64_t{1} << rank); }
-  bool is_dead(int rank) const { return (dead_.load() >> rank & 1) != 0; }
+  void kill(int rank) { dead_[static_cast<std::size_t>(rank)] = true; }
+  bool is_dead(int rank) const { return dead_[static_cast<std::size_t>(rank)]; }
 
  private:
   const int size_;
   const bool reach_all_memory_;
-  std::vector<std::unique_ptr<embedded::RankBlock>> blocks_;
+  struct FreeBlock {
+    void operator()(embedded::RankBlock* block) const noexcept;
+  };
+  std::vector<std::unique_ptr<embedded::RankBlock, FreeBlock>> blocks_;
   mutable std::mutex mutex_;
   std::map<const std::byte*, std::size_t> shared_;
   struct Child {
@@ -46,7 +50,7 @@ class World {
     int joined = 0;
   };
   std::map<std::string, Child> children_;
-  std::atomic<std::uint64_t> dead_ = 0;
+  std::vector<std::atomic<bool>> dead_;  ///< by rank
 };
 
 class ThreadsMemory final : public embedded::Memory {
@@ -59,7 +63,7 @@ class ThreadsMemory final : public embedded::Memory {
   std::optional<embedded::Location> locate(const std::byte* data, std::size_t bytes) const override;
   std::shared_ptr<std::byte> resolve(int rank, const embedded::Location& place, std::size_t bytes) override;
   void await_hands_off() override;
-  bool is_alive(int rank) override { return !world_->is_dead(rank); }
+  std::vector<int> find_dead(const std::vector<int>& peers) override;
 
  private:
   const std::shared_ptr<World> world_;
