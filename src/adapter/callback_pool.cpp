@@ -12,51 +12,51 @@ namespace {
 
 constexpr std::chrono::seconds kIdleTime{10};
 
-std::atomic<CallbackPool*> current = nullptr;
+std::atomic<CallbackPool*> current_pool = nullptr;
 
-void renew() { current = new CallbackPool; }
+void replace_pool() { current_pool = new CallbackPool; }
 
 }  // namespace
 
 CallbackPool& CallbackPool::instance() {
   static std::once_flag once;
   std::call_once(once, [] {
-    renew();
-    pthread_atfork(nullptr, nullptr, &renew);  // a child has no worker threads, and may inherit a locked mutex
+    replace_pool();
+    pthread_atfork(nullptr, nullptr, &replace_pool);  // a child has no worker threads, and may inherit a locked mutex
   });
-  return *current.load();
+  return *current_pool.load();
 }
 
 void CallbackPool::post(Task task) {
   const std::lock_guard lock(mutex_);
   if (closed_) return;
   tasks_.push_back(std::move(task));
-  if (tasks_.size() <= idle_) {
+  if (tasks_.size() <= idle_threads_) {
     wake_.notify_one();
   } else {
-    std::thread([this] { serve(); }).detach();
-    ++idle_;  // counts as idle until it takes the task; tasks_ already includes that task
+    std::thread([this] { run_worker(); }).detach();
+    ++idle_threads_;  // counts as idle until it takes the task; tasks_ already includes that task
   }
 }
 
-void CallbackPool::serve() {
+void CallbackPool::run_worker() {
   pthread_setname_np(pthread_self(), "hookline-callbk");
   std::unique_lock lock(mutex_);
   while (true) {
     if (!wake_.wait_for(lock, kIdleTime, [&] { return !tasks_.empty(); })) break;
     Task task = std::move(tasks_.front());
     tasks_.pop_front();
-    --idle_;
-    ++running_;
+    --idle_threads_;
+    ++running_tasks_;
     lock.unlock();
     task();
     task = Task();
     lock.lock();
-    --running_;
-    ++idle_;
-    ended_.notify_all();
+    --running_tasks_;
+    ++idle_threads_;
+    task_ended_.notify_all();
   }
-  --idle_;
+  --idle_threads_;
 }
 
 void CallbackPool::close(Milliseconds timeout) {
@@ -64,7 +64,7 @@ void CallbackPool::close(Milliseconds timeout) {
   std::unique_lock lock(mutex_);
   closed_ = true;
   std::swap(dropped, tasks_);
-  ended_.wait_until(lock, deadline_after(timeout), [&] { return running_ == 0; });
+  task_ended_.wait_until(lock, deadline_after(timeout), [&] { return running_tasks_ == 0; });
 }
 
 }  // namespace hookline::adapter

@@ -24,14 +24,14 @@ class HOOKLINE_EXPORT CallbackPool final : public Executor {
   void close(Milliseconds timeout);
 
  private:
-  void serve();
+  void run_worker();
 
   std::mutex mutex_;
   std::condition_variable wake_;
-  std::condition_variable ended_;
+  std::condition_variable task_ended_;
   std::deque<Task> tasks_;
-  std::size_t idle_ = 0;
-  std::size_t running_ = 0;
+  std::size_t idle_threads_ = 0;
+  std::size_t running_tasks_ = 0;
   bool closed_ = false;
 };
 

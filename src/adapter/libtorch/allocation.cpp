@@ -15,7 +15,7 @@ bool TorchBackend::supportsTensorAlloc(c10::DeviceIndex) { return group_->capabi
 at::Tensor TorchBackend::allocateTensor(long size, at::TensorOptions options) {
   if (!options.device().is_cpu() || options.layout() != at::kStrided) return at::empty({size}, options);
   const auto bytes = static_cast<std::int64_t>(size) * static_cast<std::int64_t>(options.dtype().itemsize());
-  return called_by_torch([&] {
+  return with_torch_errors([&] {
     Tensor memory;
     try {
       memory = group_->empty({bytes}, DType::u8);

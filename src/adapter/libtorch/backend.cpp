@@ -12,18 +12,18 @@
 #include <hookline/store/prefix_store.hpp>
 
 #include "adapter/libtorch/call.hpp"
-#include "adapter/libtorch/ending_group.hpp"
+#include "adapter/libtorch/releasable_group.hpp"
 #include "adapter/libtorch/errors.hpp"
-#include "adapter/libtorch/living.hpp"
+#include "adapter/libtorch/live_objects.hpp"
 #include "adapter/libtorch/store.hpp"
 #include "adapter/libtorch/tensors.hpp"
-#include "adapter/libtorch/waiting.hpp"
+#include "adapter/libtorch/gil.hpp"
 #include "adapter/libtorch/work.hpp"
 
 namespace hookline::libtorch {
 namespace {
 
-c10d::OpType type_of(OpType type) {
+c10d::OpType to_op_type(OpType type) {
   switch (type) {
     case OpType::allreduce: return c10d::OpType::ALLREDUCE;
     case OpType::allreduce_coalesced: return c10d::OpType::ALLREDUCE_COALESCED;
@@ -51,12 +51,12 @@ c10d::OpType type_of(OpType type) {
 
 }  // namespace
 
-std::optional<Milliseconds> time_of(std::chrono::milliseconds timeout) {
+std::optional<Milliseconds> optional_timeout(std::chrono::milliseconds timeout) {
   if (timeout == c10d::kUnsetTimeout || timeout == kNoTimeout) return std::nullopt;
   return timeout;
 }
 
-ReduceOp op_of(const c10d::ReduceOp& op, const char* operation) {
+ReduceOp to_reduce_op(const c10d::ReduceOp& op, const char* operation) {
   switch (op.op_) {
     case c10d::ReduceOp::SUM: return ReduceOp::sum;
     case c10d::ReduceOp::AVG: return ReduceOp::avg;
@@ -78,7 +78,7 @@ ReduceOp op_of(const c10d::ReduceOp& op, const char* operation) {
 }
 
 ReduceOp TorchBackend::Call::reduction() const {
-  const ReduceOp made = op_of(*op, name());
+  const ReduceOp made = to_reduce_op(*op, name());
   if (made == ReduceOp::sum || made == ReduceOp::avg || made.kind() == ReduceOp::Kind::premul_sum) return made;
   for (const at::Tensor& tensor : inputs) {
     if (!tensor.is_complex()) continue;
@@ -90,38 +90,38 @@ ReduceOp TorchBackend::Call::reduction() const {
 
 TorchBackend::TorchBackend(std::shared_ptr<ProcessGroup> group, BackendOptions options, bool calls_python)
     : Backend(group->rank(), group->size()),
-      group_(calls_python ? std::make_shared<EndingGroup>(std::move(group)) : std::move(group)),
+      group_(calls_python ? std::make_shared<ReleasableGroup>(std::move(group)) : std::move(group)),
       options_(std::move(options)),
       calls_python_(calls_python) {
-  Living<ProcessGroup>::all().add(group_);
+  LiveObjects<ProcessGroup>::instance().add(group_);
 }
 
 TorchBackend::~TorchBackend() {
   // The group's destructor joins threads that may need the GIL.
-  const WithoutGil released;
+  const GilRelease released;
   group_.reset();
 }
 
 std::shared_ptr<ProcessGroup> TorchBackend::group() const {
-  const auto ending = std::dynamic_pointer_cast<EndingGroup>(group_);
+  const auto ending = std::dynamic_pointer_cast<ReleasableGroup>(group_);
   return ending ? ending->group() : group_;
 }
 
-bool backends_live() { return !Living<ProcessGroup>::all().left().empty(); }
+bool has_live_backends() { return !LiveObjects<ProcessGroup>::instance().snapshot().empty(); }
 
 void shut_down_backends() {
-  for (const auto& group : Living<ProcessGroup>::all().left()) {
+  for (const auto& group : LiveObjects<ProcessGroup>::instance().snapshot()) {
     try {
       group->shutdown();
     } catch (const std::exception&) {  // no caller is left to report it to
     }
-    if (auto ending = std::dynamic_pointer_cast<EndingGroup>(group)) ending->release();
+    if (auto ending = std::dynamic_pointer_cast<ReleasableGroup>(group)) ending->release();
   }
 }
 
 c10::intrusive_ptr<TorchBackend> TorchBackend::create(std::shared_ptr<Store> store, int rank, int size,
                                                       const BackendOptions& options) {
-  return called_by_torch([&] {
+  return with_torch_errors([&] {
     const Interruptible interruptible;
     InitOptions init;
     init.backend = options.group_backend;
@@ -141,16 +141,16 @@ c10::intrusive_ptr<c10d::Backend::Options> TorchBackend::getBackendOptions() {
 }
 
 // torch calls this once for each device type, with the same store: a call counter gives each call its own prefix.
-c10::intrusive_ptr<c10d::Backend> TorchBackend::create_by(const char* call,
+c10::intrusive_ptr<c10d::Backend> TorchBackend::create_child(const char* call,
                                                           const c10::intrusive_ptr<c10d::Store>& store,
                                                           const c10::intrusive_ptr<Options>& opts, int rank, int size) {
   const std::string name(call);
-  const std::int64_t time = store->add("hookline " + name + " " + std::to_string(rank), 1);
-  auto place = std::make_shared<PrefixStore>(name + " " + std::to_string(time), std::make_shared<TorchStore>(store));
-  const auto* const own = dynamic_cast<const BackendOptions*>(opts.get());
-  BackendOptions options = own ? *own : options_;
+  const std::int64_t call_count = store->add("hookline " + name + " " + std::to_string(rank), 1);
+  auto child_store = std::make_shared<PrefixStore>(name + " " + std::to_string(call_count), std::make_shared<TorchStore>(store));
+  const auto* const own_options = dynamic_cast<const BackendOptions*>(opts.get());
+  BackendOptions options = own_options ? *own_options : options_;
   options.timeout = opts ? opts->timeout : group_->timeout();
-  return create(std::move(place), rank, size, options);
+  return create(std::move(child_store), rank, size, options);
 }
 
 c10::intrusive_ptr<c10d::Backend> TorchBackend::split(const c10::intrusive_ptr<c10d::Store>& store,
@@ -158,45 +158,45 @@ c10::intrusive_ptr<c10d::Backend> TorchBackend::split(const c10::intrusive_ptr<c
                                                       const c10::intrusive_ptr<Options>& opts) {
   const auto own = std::find(ranks.begin(), ranks.end(), getRank());
   if (own == ranks.end()) return nullptr;
-  return create_by("split", store, opts, static_cast<int>(own - ranks.begin()), static_cast<int>(ranks.size()));
+  return create_child("split", store, opts, static_cast<int>(own - ranks.begin()), static_cast<int>(ranks.size()));
 }
 
 c10::intrusive_ptr<c10d::Backend> TorchBackend::merge(const c10::intrusive_ptr<c10d::Store>& store,
                                                       const c10::intrusive_ptr<Options>& opts, const int& rank,
                                                       const int& size) {
-  return create_by("merge", store, opts, rank, size);
+  return create_child("merge", store, opts, rank, size);
 }
 
-Tensor TorchBackend::view(const at::Tensor& tensor, const Call& call, bool owned) const {
-  const Use use = call.op ? Use::reduced : Use::moved;
-  if (calls_python_ && python_hooks().owner && tensor.defined()) {
-    if (auto owner = python_hooks().owner(tensor)) return view_of(tensor, call.name(), use, std::move(owner));
+Tensor TorchBackend::view(const at::Tensor& tensor, const Call& call, bool keep_alive) const {
+  const TensorUse use = call.op ? TensorUse::reduce : TensorUse::copy;
+  if (calls_python_ && python_runtime().tensor_owner && tensor.defined()) {
+    if (auto owner = python_runtime().tensor_owner(tensor)) return view_of(tensor, call.name(), use, std::move(owner));
   }
-  return view_of(tensor, call.name(), use, owned);
+  return view_of(tensor, call.name(), use, keep_alive);
 }
 
-std::vector<Tensor> TorchBackend::views(const Tensors& tensors, const Call& call, bool owned) const {
+std::vector<Tensor> TorchBackend::views(const Tensors& tensors, const Call& call, bool keep_alive) const {
   std::vector<Tensor> views;
   views.reserve(tensors.size());
-  for (const at::Tensor& tensor : tensors) views.push_back(view(tensor, call, owned));
+  for (const at::Tensor& tensor : tensors) views.push_back(view(tensor, call, keep_alive));
   return views;
 }
 
 TorchBackend::WorkHandle TorchBackend::start(Call&& call) {
-  return called_by_torch([&] {
-    const bool blocks = !call.async && !coalescing_.load(std::memory_order_relaxed);
-    Collective c;
-    c.type = call.type;
-    if (!works_in_place(c.type)) c.inputs = views(call.inputs, call, !blocks);
-    c.outputs = views(call.outputs, call, !blocks);
-    c.timeout = time_of(call.timeout);
-    if (call.op) c.op = call.reduction();
-    c.root = static_cast<int>(call.root);
-    c.tag = call.tag;
-    c.input_splits = std::move(call.input_splits);
-    c.output_splits = std::move(call.output_splits);
-    WorkPtr work = group_->run(std::move(c));
-    return wrap(std::move(call), std::move(work), blocks);
+  return with_torch_errors([&] {
+    const bool wait = !call.async && !coalescing_.load(std::memory_order_relaxed);
+    Operation operation;
+    operation.type = call.type;
+    if (!works_in_place(operation.type)) operation.inputs = views(call.inputs, call, !wait);
+    operation.outputs = views(call.outputs, call, !wait);
+    operation.timeout = optional_timeout(call.timeout);
+    if (call.op) operation.op = call.reduction();
+    operation.root = static_cast<int>(call.root);
+    operation.tag = call.tag;
+    operation.input_splits = std::move(call.input_splits);
+    operation.output_splits = std::move(call.output_splits);
+    WorkPtr work = group_->run(std::move(operation));
+    return wrap(std::move(call), std::move(work), wait);
   });
 }
 
@@ -207,23 +207,23 @@ TorchBackend::WorkHandle TorchBackend::wrap(Call&& call, WorkPtr work, bool wait
       work->wait();
     } catch (...) {
       // A signal ends only the wait: the operation continues, and its views do not own the tensors, so keep them alive.
-      work->when_over([inputs = call.inputs, outputs = call.outputs] {}, false);
+      work->on_complete([inputs = call.inputs, outputs = call.outputs] {}, false);
       throw;
     }
   }
   const char* const title = at::hasCallbacks() ? call.title : nullptr;
-  return c10::make_intrusive<TorchWork>(getRank(), type_of(call.type), title, call.inputs, std::move(work),
+  return c10::make_intrusive<TorchWork>(getRank(), to_op_type(call.type), title, call.inputs, std::move(work),
                                         call.result ? *call.result : call.outputs);
 }
 
 void TorchBackend::startCoalescing() {
-  called_by_torch([&] { group_->start_coalescing(); });
+  with_torch_errors([&] { group_->start_coalescing(); });
   coalescing_ = true;
 }
 
 TorchBackend::WorkHandle TorchBackend::endCoalescing() {
   coalescing_ = false;
-  return called_by_torch([&] {
+  return with_torch_errors([&] {
     WorkPtr work = group_->end_coalescing();
     return c10::make_intrusive<TorchWork>(getRank(), c10d::OpType::COALESCED, nullptr, Tensors(), std::move(work),
                                           Tensors());
@@ -231,38 +231,38 @@ TorchBackend::WorkHandle TorchBackend::endCoalescing() {
 }
 
 void TorchBackend::setTimeout(std::chrono::milliseconds timeout) {
-  called_by_torch([&] { group_->set_timeout(timeout); });
+  with_torch_errors([&] { group_->set_timeout(timeout); });
 }
 
-c10d::ErrorType TorchBackend::getError() { return broken_ ? c10d::ErrorType::COMM_ERROR : c10d::ErrorType::SUCCESS; }
+c10d::ErrorType TorchBackend::getError() { return aborted_ ? c10d::ErrorType::COMM_ERROR : c10d::ErrorType::SUCCESS; }
 
 // A Python hook takes the GIL, so it runs on a thread of its own, which Python's finalization waits for.
 void TorchBackend::registerOnCompletionHook(std::function<void(std::shared_ptr<c10d::WorkInfo>)>&& hook) {
-  called_by_torch([&] {
+  with_torch_errors([&] {
     if (!completion_thread_) completion_thread_ = std::make_shared<ThreadExecutor>("hookline-hooks");
     onCompletionHook_ = hook;
-    const auto tell = [hook = std::move(hook)](const WorkInfo& info) {
-      hook(std::make_shared<c10d::WorkInfo>(type_of(info.op_type), info.seq, info.time_started, info.time_finished,
+    const auto call_hook = [hook = std::move(hook)](const WorkInfo& info) {
+      hook(std::make_shared<c10d::WorkInfo>(to_op_type(info.op_type), info.seq, info.time_started, info.time_finished,
                                             std::chrono::duration<float>(info.active_duration)));
     };
-    group_->register_on_completion_hook(tell, completion_thread_);
+    group_->register_on_completion_hook(call_hook, completion_thread_);
   });
 }
 
 void TorchBackend::waitForPendingWorks() {
-  called_by_torch([&] {
+  with_torch_errors([&] {
     const Interruptible interruptible;
     group_->wait_for_hooks();
   });
 }
 
 void TorchBackend::abort() {
-  broken_ = true;
-  called_by_torch([&] { group_->abort("torch.distributed called abort()"); });
+  aborted_ = true;
+  with_torch_errors([&] { group_->abort("torch.distributed called abort()"); });
 }
 
 void TorchBackend::shutdown() {
-  called_by_torch([&] { group_->shutdown(); });
+  with_torch_errors([&] { group_->shutdown(); });
 }
 
 }  // namespace hookline::libtorch

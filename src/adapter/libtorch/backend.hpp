@@ -93,21 +93,21 @@ class TorchBackend final : public c10d::Backend {
 
  private:
   /// Implements split() and merge(). From options of another backend only the timeout is used.
-  c10::intrusive_ptr<Backend> create_by(const char* call, const c10::intrusive_ptr<c10d::Store>& store,
+  c10::intrusive_ptr<Backend> create_child(const char* call, const c10::intrusive_ptr<c10d::Store>& store,
                                         const c10::intrusive_ptr<Options>& opts, int rank, int size);
 
   struct Call;
   /// Returns a view of a tensor's memory; with `owned` it keeps the tensor alive.
-  Tensor view(const at::Tensor& tensor, const Call& call, bool owned) const;
-  std::vector<Tensor> views(const Tensors& tensors, const Call& call, bool owned) const;
+  Tensor view(const at::Tensor& tensor, const Call& call, bool keep_alive) const;
+  std::vector<Tensor> views(const Tensors& tensors, const Call& call, bool keep_alive) const;
   WorkHandle start(Call&& call);
-  WorkHandle start_message(OpType type, const char* title, const Tensors& tensors, int peer, int tag);
+  WorkHandle start_p2p(OpType type, const char* title, const Tensors& tensors, int peer, int tag);
   /// Starts a coalesced operation; if the dtypes differ, one operation for each tensor.
   WorkHandle start_coalesced(Call&& call);
   /// Starts a reduce_scatter with inputs of different sizes.
   WorkHandle start_uneven_reduce_scatter(Call&& call);
   /// Starts several operations with a single work. Timeout and op come from `call`.
-  WorkHandle start_all(Call&& call, std::vector<Collective> parts);
+  WorkHandle start_as_one(Call&& call, std::vector<Operation> operations);
   /// Wraps a work for torch; with `wait`, first blocks until it is done.
   WorkHandle wrap(Call&& call, WorkPtr work, bool wait);
 
@@ -115,16 +115,16 @@ class TorchBackend final : public c10d::Backend {
   const BackendOptions options_;  ///< the initial options; the group has the current timeout
   const bool calls_python_;
   std::atomic<bool> coalescing_ = false;
-  std::atomic<bool> broken_ = false;
+  std::atomic<bool> aborted_ = false;
   std::shared_ptr<Executor> completion_thread_;
 };
 
 /// Advice in error messages about tensors that are not on the CPU.
-inline constexpr const char* kBackendForEachDevice =
+inline constexpr const char* kPerDeviceBackendAdvice =
     "init_process_group(\"cpu:hookline,cuda:nccl\"), which has a backend for each device, or pass tensor.cpu()";
 
 /// True if any TorchBackend is alive in this process.
-bool backends_live();
+bool has_live_backends();
 
 /// Shuts down the groups of all live backends and releases those that are Python classes. Called when Python finalizes;
 /// afterwards no thread may take the GIL.

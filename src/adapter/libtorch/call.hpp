@@ -11,10 +11,10 @@
 namespace hookline::libtorch {
 
 /// Returns the timeout of a call, or nullopt if it is unset and the group's timeout applies.
-std::optional<Milliseconds> time_of(std::chrono::milliseconds timeout);
+std::optional<Milliseconds> optional_timeout(std::chrono::milliseconds timeout);
 
 /// Converts torch's ReduceOp. `operation` is for error messages.
-ReduceOp op_of(const c10d::ReduceOp& op, const char* operation);
+ReduceOp to_reduce_op(const c10d::ReduceOp& op, const char* operation);
 
 /// The arguments that all operations have in common. References are valid during the call only.
 struct TorchBackend::Call {

@@ -10,7 +10,7 @@
 
 #include <torch/csrc/distributed/c10d/comm.hpp>
 
-#include "adapter/hook_lanes.hpp"
+#include "adapter/bucket_scheduler.hpp"
 
 namespace hookline::libtorch {
 
@@ -30,21 +30,21 @@ class BucketHook {
   c10::intrusive_ptr<c10::ivalue::Future> run(c10d::GradBucket& bucket, bool callbacks_may_block);
 
   /// Throws Aborted after close().
-  std::shared_ptr<adapter::HookLanes> lanes() const;
+  std::shared_ptr<adapter::DdpBucketScheduler> scheduler() const;
   /// Releases group and hook. Called when Python finalizes, since models may live longer.
   void close();
 
  private:
-  struct Known {
+  struct CachedLayout {
     std::vector<const at::TensorImpl*> parameters;
     std::shared_ptr<const BucketLayout> layout;
   };
   std::shared_ptr<const BucketLayout> layout_of_bucket(const c10d::GradBucket& bucket);
 
   mutable std::mutex mutex_;  ///< guards what follows
-  std::shared_ptr<adapter::HookLanes> lanes_;
-  std::unordered_map<const at::TensorImpl*, std::string> names_;
-  std::map<std::size_t, Known> known_;  ///< by bucket
+  std::shared_ptr<adapter::DdpBucketScheduler> scheduler_;
+  std::unordered_map<const at::TensorImpl*, std::string> parameter_names_;
+  std::map<std::size_t, CachedLayout> layouts_;  ///< by bucket
   std::size_t bucket_count_ = 0;        ///< of the previous step; PyTorch only marks the last bucket
 };
 

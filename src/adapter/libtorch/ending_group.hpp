@@ -13,9 +13,9 @@
 namespace hookline::libtorch {
 
 /// Forwards to another group until release(); afterwards every call throws Aborted. Thread-safe.
-class EndingGroup final : public ProcessGroup {
+class ReleasableGroup final : public ProcessGroup {
  public:
-  explicit EndingGroup(std::shared_ptr<ProcessGroup> group)
+  explicit ReleasableGroup(std::shared_ptr<ProcessGroup> group)
       : rank_(group->rank()), size_(group->size()), group_(std::move(group)) {}
 
   void release() { group_.store(nullptr); }
@@ -31,7 +31,7 @@ class EndingGroup final : public ProcessGroup {
   std::string group_name() const override { return group()->group_name(); }
   std::string description() const override { return group()->description(); }
   Capabilities capabilities() const override { return group()->capabilities(); }
-  WorkPtr run(Collective collective) override { return group()->run(std::move(collective)); }
+  WorkPtr run(Operation operation) override { return group()->run(std::move(operation)); }
   void start_coalescing() override { group()->start_coalescing(); }
   WorkPtr end_coalescing() override { return group()->end_coalescing(); }
   void coalesce(const WorkPtr& work) override { group()->coalesce(work); }

@@ -11,7 +11,7 @@
 #include "adapter/libtorch/errors.hpp"
 #include "adapter/libtorch/python_work.hpp"
 #include "adapter/libtorch/staged_call.hpp"
-#include "backend/work_around.hpp"
+#include "backend/forwarding_work.hpp"
 #include "group/wire_bytes.hpp"
 
 namespace hookline::libtorch {
@@ -19,7 +19,7 @@ namespace {
 
 template <class Options>
 Options options_of(const StagedCall& call) {
-  const Collective& c = call.asked();
+  const Operation& c = call.operation();
   Options options;
   if (c.timeout) options.timeout = *c.timeout;
   if constexpr (requires { options.reduceOp; }) options.reduceOp = call.op();
@@ -28,10 +28,10 @@ Options options_of(const StagedCall& call) {
 }
 
 /// A receive that reports its source rank once it has completed.
-class ReceiveWork final : public backend::WorkAround {
+class ReceiveWork final : public backend::ForwardingWork {
  public:
   ReceiveWork(WorkPtr work, std::shared_ptr<const std::atomic<int>> source)
-      : WorkAround(std::move(work)), source_(std::move(source)) {}
+      : ForwardingWork(std::move(work)), source_(std::move(source)) {}
 
   int source_rank() const override { return source_->load(); }
 
@@ -41,14 +41,14 @@ class ReceiveWork final : public backend::WorkAround {
 
 /// A work of a Python class with both a future and a wait() of its own. wait() calls the class's wait(), which may have
 /// side effects such as copying results.
-class PythonWork final : public backend::WorkAround {
+class PythonWork final : public backend::ForwardingWork {
  public:
   PythonWork(WorkPtr work, c10::intrusive_ptr<c10d::Work> python)
-      : WorkAround(std::move(work)), python_(std::move(python)) {}
+      : ForwardingWork(std::move(work)), python_(std::move(python)) {}
 
   void wait(std::optional<Milliseconds> timeout) override {
-    calling_torch([&] { python_->wait(timeout.value_or(kNoTimeout)); });
-    WorkAround::wait(timeout);
+    with_hookline_errors([&] { python_->wait(timeout.value_or(kNoTimeout)); });
+    ForwardingWork::wait(timeout);
   }
 
  private:
@@ -56,28 +56,28 @@ class PythonWork final : public backend::WorkAround {
 };
 
 /// Completes an operation with its outputs or an error.
-class Completion {
+class OperationCompletion {
  public:
-  Completion(Collective collective, int rank, int size) : call_(std::move(collective), rank, size) {}
+  OperationCompletion(Operation operation, int rank, int size) : call_(std::move(operation), rank, size) {}
 
   StagedCall& call() { return call_; }
-  const Collective& asked() const { return call_.asked(); }
+  const Operation& operation() const { return call_.operation(); }
 
-  WorkPtr work(std::uint64_t number) const {
-    WorkPtr work = make_work(promise_.get_future(), asked().type, number);
-    if (asked().type != OpType::recv && asked().type != OpType::recv_anysource) return work;
+  WorkPtr work(std::uint64_t sequence) const {
+    WorkPtr work = make_work(promise_.get_future(), operation().type, sequence);
+    if (operation().type != OpType::recv && operation().type != OpType::recv_anysource) return work;
     return std::make_shared<ReceiveWork>(std::move(work), source_);
   }
 
-  void end(c10d::Work* work, const std::exception_ptr& error) {
+  void complete(c10d::Work* work, const std::exception_ptr& error) {
     try {
       if (error) std::rethrow_exception(error);
-      call_.end();
-      if (asked().type == OpType::recv) *source_ = asked().root;
-      if (asked().type == OpType::recv_anysource) *source_ = work->sourceRank();
-      promise_.try_set_value(asked().outputs);
+      call_.finish();
+      if (operation().type == OpType::recv) *source_ = operation().root;
+      if (operation().type == OpType::recv_anysource) *source_ = work->sourceRank();
+      promise_.try_set_value(operation().outputs);
     } catch (...) {
-      promise_.try_set_error(from_torch(std::current_exception()));
+      promise_.try_set_error(from_torch_error(std::current_exception()));
     }
   }
 
@@ -89,7 +89,7 @@ class Completion {
 
 /// Completes `completion` when the work is done: through its future (returns true), or from a thread that waits for it
 /// (returns false).
-bool end_with(const c10::intrusive_ptr<c10d::Work>& work, const std::shared_ptr<Completion>& completion) {
+bool complete_with(const c10::intrusive_ptr<c10d::Work>& work, const std::shared_ptr<OperationCompletion>& completion) {
   c10::intrusive_ptr<c10::ivalue::Future> future;
   try {
     future = future_of_work(work);
@@ -99,18 +99,18 @@ bool end_with(const c10::intrusive_ptr<c10d::Work>& work, const std::shared_ptr<
   }
   if (future) {
     future->addCallback([completion, work](c10::ivalue::Future& done) {
-      completion->end(work.get(), done.hasError() ? done.exception_ptr() : exception_in(done.constValue()));
+      completion->complete(work.get(), done.hasError() ? done.exception_ptr() : exception_from(done.constValue()));
     });
     return true;
   }
   adapter::CallbackPool::instance().post([completion, work] {
     std::exception_ptr error;
     try {
-      work->wait(completion->asked().timeout.value_or(kNoTimeout));
+      work->wait(completion->operation().timeout.value_or(kNoTimeout));
     } catch (...) {
       error = std::current_exception();
     }
-    completion->end(work.get(), error);
+    completion->complete(work.get(), error);
   });
   return false;
 }
@@ -120,30 +120,30 @@ bool end_with(const c10::intrusive_ptr<c10d::Work>& work, const std::shared_ptr<
 TorchGroup::TorchGroup(c10::intrusive_ptr<c10d::ProcessGroup> group, std::shared_ptr<void> owner)
     : group_(std::move(group)),
       owner_(std::move(owner)),
-      rank_(calling_torch([&] { return group_->getRank(); })),
-      size_(calling_torch([&] { return group_->getSize(); })),
-      name_(calling_torch([&] { return group_->getBackendName(); })) {}
+      rank_(with_hookline_errors([&] { return group_->getRank(); })),
+      size_(with_hookline_errors([&] { return group_->getSize(); })),
+      name_(with_hookline_errors([&] { return group_->getBackendName(); })) {}
 
 std::string TorchGroup::group_name() const {
-  return calling_torch([&] { return group_->getGroupName(); });
+  return with_hookline_errors([&] { return group_->getGroupName(); });
 }
 
-WorkPtr TorchGroup::run(Collective collective) {
-  check_arguments(collective, rank_, size_);
-  if (collective.reader) throw Unsupported("the torch group '" + name_ + "' does not support BlockReader");
-  const std::uint64_t number = sequence_.fetch_add(1) + 1;
-  const OpType type = collective.type;
-  if (const std::exception_ptr cause = broken()) {
+WorkPtr TorchGroup::run(Operation operation) {
+  check_arguments(operation, rank_, size_);
+  if (operation.reader) throw Unsupported("the torch group '" + name_ + "' does not support BlockReader");
+  const std::uint64_t sequence = sequence_.fetch_add(1) + 1;
+  const OpType type = operation.type;
+  if (const std::exception_ptr cause = error()) {
     Promise<std::vector<Tensor>> failed;
     failed.set_error(cause);
-    return make_work(failed.get_future(), type, number);
+    return make_work(failed.get_future(), type, sequence);
   }
-  const group::SentBytes sent;
+  const group::SentBytes bytes_sent;
   c10::intrusive_ptr<c10d::Work> work;
-  std::shared_ptr<Completion> completion;
+  std::shared_ptr<OperationCompletion> completion;
   try {
-    work = calling_torch([&] {
-      completion = std::make_shared<Completion>(std::move(collective), rank_, size_);
+    work = with_hookline_errors([&] {
+      completion = std::make_shared<OperationCompletion>(std::move(operation), rank_, size_);
       return start(completion->call());
     });
   } catch (const Error& e) {
@@ -151,14 +151,14 @@ WorkPtr TorchGroup::run(Collective collective) {
     if (std::string_view(e.what()).find("No backend type associated") == std::string_view::npos) throw;
     throw Unsupported("the torch group '" + name_ + "' does not support " + std::string(name(type)) + ": " + e.what());
   }
-  sent.add(completion->asked(), size_);
-  WorkPtr result = completion->work(number);
+  bytes_sent.add(completion->operation(), size_);
+  WorkPtr result = completion->work(sequence);
   if (work) {
-    if (end_with(work, completion) && overrides_wait(work)) {
+    if (complete_with(work, completion) && overrides_wait(work)) {
       result = std::make_shared<PythonWork>(std::move(result), std::move(work));
     }
   } else if (type == OpType::monitored_barrier) {
-    completion->end(nullptr, nullptr);
+    completion->complete(nullptr, nullptr);
   } else {
     throw InvalidArgument(std::string(name(type)) + " of the torch group '" + name_ +
                           "': wrong return value: expected a Work, got None");
@@ -167,11 +167,11 @@ WorkPtr TorchGroup::run(Collective collective) {
 }
 
 c10::intrusive_ptr<c10d::Work> TorchGroup::start(StagedCall& call) {
-  const Collective& c = call.asked();
+  const Operation& operation = call.operation();
   std::vector<at::Tensor>& inputs = call.inputs();
   std::vector<at::Tensor>& outputs = call.outputs();
   std::vector<std::vector<at::Tensor>> lists;
-  switch (c.type) {
+  switch (operation.type) {
     case OpType::allreduce: return group_->allreduce(outputs, options_of<c10d::AllreduceOptions>(call));
     case OpType::allreduce_coalesced:
       return group_->allreduce_coalesced(outputs, options_of<c10d::AllreduceCoalescedOptions>(call));
@@ -193,10 +193,10 @@ c10::intrusive_ptr<c10d::Work> TorchGroup::start(StagedCall& call) {
     case OpType::allgather_into_tensor_coalesced:
       return group_->all_gather_single_coalesced(outputs, inputs, options_of<c10d::AllgatherOptions>(call));
     case OpType::gather:
-      if (rank_ == c.root) lists.push_back(outputs);
+      if (rank_ == operation.root) lists.push_back(outputs);
       return group_->gather(lists, inputs, options_of<c10d::GatherOptions>(call));
     case OpType::scatter:
-      if (rank_ == c.root) lists.push_back(inputs);
+      if (rank_ == operation.root) lists.push_back(inputs);
       return group_->scatter(outputs, lists, options_of<c10d::ScatterOptions>(call));
     case OpType::reduce_scatter:
       lists.push_back(inputs);
@@ -209,31 +209,31 @@ c10::intrusive_ptr<c10d::Work> TorchGroup::start(StagedCall& call) {
     case OpType::alltoall_base:
       return group_->all_to_all_single(outputs[0], inputs[0], call.output_splits(), call.input_splits(),
                                        options_of<c10d::AllToAllOptions>(call));
-    case OpType::send: return group_->send(inputs, c.root, c.tag);
-    case OpType::recv: return group_->recv(outputs, c.root, c.tag);
-    case OpType::recv_anysource: return group_->recvAnysource(outputs, c.tag);
+    case OpType::send: return group_->send(inputs, operation.root, operation.tag);
+    case OpType::recv: return group_->recv(outputs, operation.root, operation.tag);
+    case OpType::recv_anysource: return group_->recvAnysource(outputs, operation.tag);
     case OpType::barrier: return group_->barrier(options_of<c10d::BarrierOptions>(call));
     case OpType::monitored_barrier: break;
   }
-  group_->monitoredBarrier(options_of<c10d::BarrierOptions>(call), c.wait_all_ranks);
+  group_->monitoredBarrier(options_of<c10d::BarrierOptions>(call), operation.wait_all_ranks);
   return nullptr;
 }
 
-std::exception_ptr TorchGroup::broken() const {
+std::exception_ptr TorchGroup::error() const {
   const std::lock_guard lock(mutex_);
-  return broken_;
+  return error_;
 }
 
 // torch's groups do not forward the cause to other ranks, and Gloo's abort() has no effect.
 void TorchGroup::abort(const std::string& cause) {
   {
     const std::lock_guard lock(mutex_);
-    if (!broken_) {
-      broken_ = std::make_exception_ptr(
+    if (!error_) {
+      error_ = std::make_exception_ptr(
           Aborted("rank " + std::to_string(rank_) + " aborted the torch group '" + name_ + "': " + cause));
     }
   }
-  calling_torch([&] { group_->abort(); });
+  with_hookline_errors([&] { group_->abort(); });
 }
 
 std::shared_ptr<ProcessGroup> TorchGroup::new_group(const std::vector<int>&) {
@@ -256,7 +256,7 @@ void TorchGroup::set_timeout(Milliseconds timeout) {
     throw InvalidArgument("set_timeout: timeout out of range: expected more than 0 ms, got " +
                           std::to_string(timeout.count()) + " ms");
   }
-  calling_torch([&] { group_->setTimeout(timeout); });
+  with_hookline_errors([&] { group_->setTimeout(timeout); });
 }
 
 }  // namespace hookline::libtorch

@@ -28,7 +28,7 @@ class TorchGroup final : public ProcessGroup {
   int size() const override { return size_; }
   std::string backend_name() const override { return name_; }
   std::string group_name() const override;
-  WorkPtr run(Collective collective) override;
+  WorkPtr run(Operation operation) override;
   std::uint64_t sequence_number() const override { return sequence_.load(); }
   /// Fails all later operations of this rank. Pending operations fail if torch's backend supports abort; with Gloo, at
   /// their timeouts.
@@ -40,7 +40,7 @@ class TorchGroup final : public ProcessGroup {
 
  private:
   c10::intrusive_ptr<c10d::Work> start(StagedCall& call);
-  std::exception_ptr broken() const;
+  std::exception_ptr error() const;
 
   c10::intrusive_ptr<c10d::ProcessGroup> group_;
   std::shared_ptr<void> owner_;
@@ -49,7 +49,7 @@ class TorchGroup final : public ProcessGroup {
   const std::string name_;
   std::atomic<std::uint64_t> sequence_ = 0;
   mutable std::mutex mutex_;
-  std::exception_ptr broken_;
+  std::exception_ptr error_;
 };
 
 }  // namespace hookline::libtorch

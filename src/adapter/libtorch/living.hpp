@@ -9,11 +9,11 @@ namespace hookline::libtorch {
 
 /// A thread-safe registry of the live objects of a type. Never destroyed, since objects may outlive static destructors.
 template <class T>
-class Living {
+class LiveObjects {
  public:
-  static Living& all() {
-    static auto* const living = new Living;
-    return *living;
+  static LiveObjects& instance() {
+    static auto* const instance = new LiveObjects;
+    return *instance;
   }
 
   void add(const std::shared_ptr<T>& object) {
@@ -21,13 +21,13 @@ class Living {
     std::erase_if(objects_, [](const std::weak_ptr<T>& o) { return o.expired(); });
     objects_.push_back(object);
   }
-  std::vector<std::shared_ptr<T>> left() {
-    std::vector<std::shared_ptr<T>> kept;
+  std::vector<std::shared_ptr<T>> snapshot() {
+    std::vector<std::shared_ptr<T>> alive;
     const std::lock_guard lock(mutex_);
     for (const std::weak_ptr<T>& object : objects_) {
-      if (auto living = object.lock()) kept.push_back(std::move(living));
+      if (auto object_ptr = object.lock()) alive.push_back(std::move(object_ptr));
     }
-    return kept;
+    return alive;
   }
 
  private:

@@ -23,7 +23,7 @@
 #include "adapter/libtorch/group.hpp"
 #include "adapter/libtorch/python_comm_hook.hpp"
 #include "adapter/libtorch/store.hpp"
-#include "adapter/libtorch/waiting.hpp"
+#include "adapter/libtorch/gil.hpp"
 
 namespace hookline::libtorch {
 namespace {
@@ -36,17 +36,17 @@ constexpr const char* kHook = "hookline.CommHook";
 constexpr const char* kStore = "hookline.Store";
 
 template <class T>
-py::capsule capsule_of(std::shared_ptr<T> object, const char* name) {
+py::capsule to_capsule(std::shared_ptr<T> object, const char* name) {
   return py::capsule(new std::shared_ptr<T>(std::move(object)), name, [](PyObject* capsule) {
     const std::unique_ptr<std::shared_ptr<T>> kept(
         static_cast<std::shared_ptr<T>*>(PyCapsule_GetPointer(capsule, PyCapsule_GetName(capsule))));
-    const WithoutGil released;
+    const GilRelease released;
     kept->reset();
   });
 }
 
 template <class T>
-std::shared_ptr<T> object_in(const py::object& capsule, const char* name) {
+std::shared_ptr<T> from_capsule(const py::object& capsule, const char* name) {
   if (!PyCapsule_IsValid(capsule.ptr(), name)) {
     throw py::type_error(std::string("wrong argument: expected a capsule of ") + name + ", got " +
                          std::string(py::str(capsule)));
@@ -54,7 +54,7 @@ std::shared_ptr<T> object_in(const py::object& capsule, const char* name) {
   return *static_cast<std::shared_ptr<T>*>(PyCapsule_GetPointer(capsule.ptr(), name));
 }
 
-bool python_is_there() {
+bool python_is_running() {
 #if PY_VERSION_HEX >= 0x030d0000
   return Py_IsInitialized() && !Py_IsFinalizing();
 #else
@@ -63,16 +63,16 @@ bool python_is_there() {
 }
 
 /// Holds a Python object in native code. Releases it under the GIL, or leaks it if Python has finalized.
-std::shared_ptr<PyObject> kept_object(py::object object) {
+std::shared_ptr<PyObject> hold_object(py::object object) {
   return {object.release().ptr(), [](PyObject* pointer) {
-            if (!python_is_there()) return;
+            if (!python_is_running()) return;
             const py::gil_scoped_acquire gil;
             Py_DECREF(pointer);
           }};
 }
 
 void check_signals() {
-  if (!python_is_there()) throw Aborted("wait: Python is finalizing");
+  if (!python_is_running()) throw Aborted("wait: Python is finalizing");
   const py::gil_scoped_acquire gil;
   if (PyErr_CheckSignals() != 0) throw py::error_already_set();
 }
@@ -86,10 +86,10 @@ ErrorToPython* error_to_python = nullptr;
 OwnerOfObject* owner_of_object = nullptr;
 
 /// A Python exception that PyTorch can raise any number of times, on any thread.
-class RaisedError final : public python_error, public StandsForError {
+class RaisedError final : public python_error, public ErrorCarrier {
  public:
   /// Requires the GIL.
-  RaisedError(py::object exception, std::exception_ptr error) : StandsForError(std::move(error)) {
+  RaisedError(py::object exception, std::exception_ptr error) : ErrorCarrier(std::move(error)) {
     type = py::type::of(exception).release().ptr();
     traceback = PyException_GetTraceback(exception.ptr());
     value = exception.release().ptr();
@@ -98,14 +98,14 @@ class RaisedError final : public python_error, public StandsForError {
   RaisedError(const RaisedError&) = default;
   // After Python has finalized, its objects cannot be released.
   ~RaisedError() override {
-    if (!python_is_there()) type = value = traceback = nullptr;
+    if (!python_is_running()) type = value = traceback = nullptr;
   }
 };
 
-std::exception_ptr raised(const std::exception_ptr& error) {
-  if (!python_is_there() || !make_exception) return nullptr;
+std::exception_ptr to_python_error(const std::exception_ptr& error) {
+  if (!python_is_running() || !make_exception) return nullptr;
   const py::gil_scoped_acquire gil;
-  const py::error_scope others;  // preserves the caller's error indicator
+  const py::error_scope saved_error;  // preserves the caller's error indicator
   auto exception = py::reinterpret_steal<py::object>(error_to_python(error));
   if (exception) exception = py::reinterpret_steal<py::object>(PyObject_CallOneArg(make_exception, exception.ptr()));
   if (exception) return std::make_exception_ptr(RaisedError(std::move(exception), error));
@@ -115,21 +115,21 @@ std::exception_ptr raised(const std::exception_ptr& error) {
 
 /// Translates Hookline errors that leave functions of this module or of PyTorch. If a hookline backend is alive, also
 /// appends advice to PyTorch's error about a device without a backend.
-void translate(std::exception_ptr error) {
+void translate_exception(std::exception_ptr error) {
   try {
     if (error) std::rethrow_exception(error);
   } catch (const Error&) {
-    torch::translate_exception_to_python(for_torch(error));
+    torch::translate_exception_to_python(to_torch_error(error));
   } catch (const c10::Error& e) {
     const std::string text = e.what_without_backtrace();
-    if (text.find("No backend type associated with device type") == std::string::npos || !backends_live()) throw;
+    if (text.find("No backend type associated with device type") == std::string::npos || !has_live_backends()) throw;
     py::set_error(PyExc_RuntimeError,
-                  (text + ". The hookline backend takes tensors on the CPU. Use " + kBackendForEachDevice).c_str());
+                  (text + ". The hookline backend takes tensors on the CPU. Use " + kPerDeviceBackendAdvice).c_str());
   }
 }
 
 std::shared_ptr<void> owner_of_tensor(const at::Tensor& tensor) {
-  if (!python_is_there() || !owner_of_object) return nullptr;
+  if (!python_is_running() || !owner_of_object) return nullptr;
   const py::gil_scoped_acquire gil;
   // Returns the tensor's existing Python object, if any.
   const auto object = py::reinterpret_steal<py::object>(THPVariable_Wrap(tensor));
@@ -153,34 +153,34 @@ void connect_to_core(const py::object& make) {
 }
 
 void* release_gil() {
-  if (!python_is_there() || !PyGILState_Check()) return nullptr;
+  if (!python_is_running() || !PyGILState_Check()) return nullptr;
   return PyEval_SaveThread();
 }
 
-void take_gil_back(void* state) { PyEval_RestoreThread(static_cast<PyThreadState*>(state)); }
+void reacquire_gil(void* state) { PyEval_RestoreThread(static_cast<PyThreadState*>(state)); }
 
 py::object group_of_backend(const c10::intrusive_ptr<c10d::Backend>& backend) {
   const auto* const ours = dynamic_cast<TorchBackend*>(backend.get());
   if (!ours) return py::none();
-  return capsule_of<ProcessGroup>(ours->group(), kGroup);
+  return to_capsule<ProcessGroup>(ours->group(), kGroup);
 }
 
 c10::intrusive_ptr<c10d::Backend> backend_of_group(const py::object& capsule, bool calls_python) {
-  return c10::make_intrusive<TorchBackend>(object_in<ProcessGroup>(capsule, kGroup), BackendOptions(), calls_python);
+  return c10::make_intrusive<TorchBackend>(from_capsule<ProcessGroup>(capsule, kGroup), BackendOptions(), calls_python);
 }
 
 py::capsule group_of_torch(const py::object& group) {
   auto native = group.cast<c10::intrusive_ptr<c10d::ProcessGroup>>();
-  return capsule_of<ProcessGroup>(std::make_shared<TorchGroup>(std::move(native), kept_object(group)), kGroup);
+  return to_capsule<ProcessGroup>(std::make_shared<TorchGroup>(std::move(native), hold_object(group)), kGroup);
 }
 
 py::capsule store_of_torch(const py::object& store) {
   auto native = store.cast<c10::intrusive_ptr<c10d::Store>>();
-  return capsule_of<Store>(std::make_shared<TorchStore>(std::move(native), kept_object(store)), kStore);
+  return to_capsule<Store>(std::make_shared<TorchStore>(std::move(native), hold_object(store)), kStore);
 }
 
 py::dict stats_of(const BucketHook& hook) {
-  const StepStats stats = hook.lanes()->stats();
+  const StepStats stats = hook.scheduler()->stats();
   py::list buckets;
   for (const BucketStats& bucket : stats.buckets) {
     py::dict d;
@@ -199,7 +199,7 @@ py::dict stats_of(const BucketHook& hook) {
   d["buckets"] = buckets;
   d["sent_bytes"] = stats.sent_bytes;
   d["backward"] = stats.backward;
-  d["exposed"] = stats.exposed;
+  d["exposed"] = stats.exposed_comm;
   d["total"] = stats.total;
   return d;
 }
@@ -207,14 +207,14 @@ py::dict stats_of(const BucketHook& hook) {
 void bind_hooks(py::module_& m) {
   m.def("register_python_hook", [](c10d::Reducer& reducer, py::object function) {
     // The reducer owns the hook, and may be destroyed on any thread, even after Python has finalized.
-    reducer.register_comm_hook(std::make_unique<PythonTorchHook>(kept_object(std::move(function))));
+    reducer.register_comm_hook(std::make_unique<PythonTorchHook>(hold_object(std::move(function))));
   });
   py::class_<BucketHook, std::shared_ptr<BucketHook>>(m, "BucketHook")
       .def(py::init([](const py::object& group, const py::object& hook, const std::vector<at::Tensor>& parameters,
                        const std::vector<std::string>& names) {
-             return called_by_torch([&] {
-               return BucketHook::make(object_in<ProcessGroup>(group, kGroup),
-                                       object_in<CommHookInterface>(hook, kHook), parameters, names);
+             return with_torch_errors([&] {
+               return BucketHook::make(from_capsule<ProcessGroup>(group, kGroup),
+                                       from_capsule<CommHookInterface>(hook, kHook), parameters, names);
              });
            }),
            py::arg("group"), py::arg("hook"), py::arg("parameters"), py::arg("names"))
@@ -233,10 +233,10 @@ void bind_hooks(py::module_& m) {
            })
       .def("replace",
            [](BucketHook& self, const py::object& hook) {
-             called_by_torch([&] { self.lanes()->replace(object_in<CommHookInterface>(hook, kHook)); });
+             with_torch_errors([&] { self.scheduler()->replace_hook(from_capsule<CommHookInterface>(hook, kHook)); });
            })
-      .def("hook", [](BucketHook& self) { return capsule_of<CommHookInterface>(self.lanes()->hook(), kHook); })
-      .def("group", [](BucketHook& self) { return capsule_of<ProcessGroup>(self.lanes()->group(), kGroup); })
+      .def("hook", [](BucketHook& self) { return to_capsule<CommHookInterface>(self.scheduler()->hook(), kHook); })
+      .def("group", [](BucketHook& self) { return to_capsule<ProcessGroup>(self.scheduler()->group(), kGroup); })
       .def("stats", &stats_of);
 }
 
@@ -252,10 +252,10 @@ std::chrono::milliseconds timeout_of(const py::object& timeout) {
                           std::string(py::str(timeout)));
   }
   return std::chrono::ceil<std::chrono::milliseconds>(
-      std::min<std::chrono::duration<double>>(duration, kLongestTimeout));
+      std::min<std::chrono::duration<double>>(duration, kMaxTimeout));
 }
 
-std::optional<std::string> named(const std::string& name) { return name.empty() ? std::nullopt : std::optional(name); }
+std::optional<std::string> optional_name(const std::string& name) { return name.empty() ? std::nullopt : std::optional(name); }
 
 void bind_options(py::module_& m) {
   using Map = std::map<std::string, std::string>;
@@ -273,7 +273,7 @@ void bind_options(py::module_& m) {
            }),
            py::arg("backend") = py::none(), py::arg("backend_options") = Map(), py::arg("timeout") = py::none())
       .def_property_readonly(
-          "backend", [](const BackendOptions& self) { return named(self.group_backend); },
+          "backend", [](const BackendOptions& self) { return optional_name(self.group_backend); },
           "The hookline backend; None: chosen when the group is created.")
       .def_readonly("backend_options", &BackendOptions::backend_options, "The options of the backend.")
       .def_property(
@@ -283,16 +283,16 @@ void bind_options(py::module_& m) {
       .def("__copy__", copied)
       .def("__deepcopy__", [copied](const BackendOptions& self, const py::dict&) { return copied(self); })
       .def("__repr__", [](const BackendOptions& self) {
-        return "hookline.torch.Options(backend=" + std::string(py::repr(py::cast(named(self.group_backend)))) +
+        return "hookline.torch.Options(backend=" + std::string(py::repr(py::cast(optional_name(self.group_backend)))) +
                ", backend_options=" + std::string(py::repr(py::cast(self.backend_options))) +
                ", timeout=" + std::string(py::repr(py::cast(self.timeout))) + ")";
       });
 }
 
 void bind(py::module_& m) {
-  python_hooks() = {&check_signals, &release_gil, &take_gil_back, &raised, &owner_of_tensor};
+  python_runtime() = {&check_signals, &release_gil, &reacquire_gil, &to_python_error, &owner_of_tensor};
   py::module_::import("torch._C._distributed_c10d");
-  py::register_exception_translator(&translate);
+  py::register_exception_translator(&translate_exception);
   m.def("connect_to_core", &connect_to_core);
   bind_options(m);
   m.def(

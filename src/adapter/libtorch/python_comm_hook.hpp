@@ -21,8 +21,8 @@ class PythonTorchHook final : public c10d::CommHookInterface {
   static void close_all();
 
  private:
-  struct Kept;
-  const std::shared_ptr<Kept> kept_;
+  struct State;
+  const std::shared_ptr<State> state_;
 };
 
 }  // namespace hookline::libtorch

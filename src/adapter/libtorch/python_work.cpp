@@ -15,15 +15,15 @@ namespace {
 using Holder = c10d::PyProcessGroup::PyWorkHolder;
 
 /// Access to a private member: explicit instantiations ignore access control.
-struct HeldObject {
+struct WrappedObjectTag {
   using Pointer = pybind11::object Holder::*;
-  friend Pointer member(HeldObject);
+  friend Pointer member(WrappedObjectTag);
 };
 template <class Tag, typename Tag::Pointer Member>
-struct Open {
+struct MemberAccess {
   friend typename Tag::Pointer member(Tag) { return Member; }
 };
-template struct Open<HeldObject, &Holder::pyWork_>;
+template struct MemberAccess<WrappedObjectTag, &Holder::pyWork_>;
 
 std::string type_of(const pybind11::object& object) { return pybind11::str(pybind11::type::of(object)); }
 
@@ -33,7 +33,7 @@ c10::intrusive_ptr<c10::ivalue::Future> future_of_work(const c10::intrusive_ptr<
   auto* const holder = dynamic_cast<Holder*>(work.get());
   if (!holder) return work->getFuture();
   const pybind11::gil_scoped_acquire gil;
-  const pybind11::object& object = holder->*member(HeldObject());
+  const pybind11::object& object = holder->*member(WrappedObjectTag());
   if (object.is_none()) {
     throw InvalidArgument("process group: wrong return value of the Python class: expected a Work, got None");
   }
@@ -49,12 +49,12 @@ bool overrides_wait(const c10::intrusive_ptr<c10d::Work>& work) {
   auto* const holder = dynamic_cast<Holder*>(work.get());
   if (!holder) return false;
   const pybind11::gil_scoped_acquire gil;
-  const pybind11::object& object = holder->*member(HeldObject());
+  const pybind11::object& object = holder->*member(WrappedObjectTag());
   const pybind11::object base = pybind11::module_::import("torch._C._distributed_c10d").attr("Work");
   return !pybind11::type::of(object).attr("wait").is(base.attr("wait"));
 }
 
-std::exception_ptr exception_in(const c10::IValue& value) {
+std::exception_ptr exception_from(const c10::IValue& value) {
   if (!value.isPyObject()) return nullptr;
   const pybind11::gil_scoped_acquire gil;
   const pybind11::object object = torch::jit::toPyObject(value);

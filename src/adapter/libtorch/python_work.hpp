@@ -16,6 +16,6 @@ c10::intrusive_ptr<c10::ivalue::Future> future_of_work(const c10::intrusive_ptr<
 bool overrides_wait(const c10::intrusive_ptr<c10d::Work>& work);
 
 /// Returns the exception set by Python's Future.set_exception, which PyTorch stores as a value; null for other values.
-std::exception_ptr exception_in(const c10::IValue& value);
+std::exception_ptr exception_from(const c10::IValue& value);
 
 }  // namespace hookline::libtorch

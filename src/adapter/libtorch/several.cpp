@@ -12,15 +12,15 @@
 
 namespace hookline::libtorch {
 
-TorchBackend::WorkHandle TorchBackend::start_all(Call&& call, std::vector<Collective> parts) {
-  Coalescing all;
-  all.start();
-  for (Collective& part : parts) {
-    part.timeout = time_of(call.timeout);
-    if (call.op) part.op = call.reduction();
-    all.add(group_->run(std::move(part)));
+TorchBackend::WorkHandle TorchBackend::start_as_one(Call&& call, std::vector<Operation> operations) {
+  Coalescing coalesced;
+  coalesced.start();
+  for (Operation& operation : operations) {
+    operation.timeout = optional_timeout(call.timeout);
+    if (call.op) operation.op = call.reduction();
+    coalesced.add(group_->run(std::move(operation)));
   }
-  WorkPtr work = all.end();
+  WorkPtr work = coalesced.end();
   const bool wait = !call.async;
   return wrap(std::move(call), std::move(work), wait);
 }
@@ -28,30 +28,30 @@ TorchBackend::WorkHandle TorchBackend::start_all(Call&& call, std::vector<Collec
 TorchBackend::WorkHandle TorchBackend::start_coalesced(Call&& call) {
   const auto same = [&](const at::Tensor& t) { return t.scalar_type() == call.inputs[0].scalar_type(); };
   if (call.inputs.empty() || std::all_of(call.inputs.begin(), call.inputs.end(), same)) return start(std::move(call));
-  return called_by_torch([&] {
+  return with_torch_errors([&] {
     const std::size_t count = call.inputs.size();
     if (call.outputs.empty() || call.outputs.size() % count != 0) {
       throw InvalidArgument(std::string(call.name()) + ": wrong number of outputs: expected a multiple of " +
                             std::to_string(count) + " (the number of inputs), got " +
                             std::to_string(call.outputs.size()));
     }
-    std::vector<Collective> parts(count);
+    std::vector<Operation> operations(count);
     for (std::size_t i = 0; i < count; ++i) {
-      Collective& c = parts[i];
-      c.type = call.type;
-      if (!works_in_place(c.type)) c.inputs.push_back(view(call.inputs[i], call, true));
+      Operation& operation = operations[i];
+      operation.type = call.type;
+      if (!works_in_place(operation.type)) operation.inputs.push_back(view(call.inputs[i], call, true));
       // Outputs are lists for each rank; this operation takes one tensor of each list.
       for (std::size_t k = i; k < call.outputs.size(); k += count) {
-        c.outputs.push_back(view(call.outputs[k], call, true));
+        operation.outputs.push_back(view(call.outputs[k], call, true));
       }
     }
-    return start_all(std::move(call), std::move(parts));
+    return start_as_one(std::move(call), std::move(operations));
   });
 }
 
 // Reduces each input to its rank. A reduce does not modify the inputs of ranks that are not its root.
 TorchBackend::WorkHandle TorchBackend::start_uneven_reduce_scatter(Call&& call) {
-  return called_by_torch([&] {
+  return with_torch_errors([&] {
     const auto me = static_cast<std::size_t>(getRank());
     const at::Tensor& output = call.outputs[0];
     const std::string name = call.name();
@@ -77,14 +77,14 @@ TorchBackend::WorkHandle TorchBackend::start_uneven_reduce_scatter(Call&& call) 
                               " as the output. Pass a copy");
       }
     }
-    std::vector<Collective> parts(call.inputs.size());
-    for (std::size_t r = 0; r < parts.size(); ++r) {
-      parts[r].type = OpType::reduce;
-      parts[r].root = static_cast<int>(r);
-      parts[r].outputs.push_back(view(r == me ? output : call.inputs[r], call, true));
+    std::vector<Operation> operations(call.inputs.size());
+    for (std::size_t r = 0; r < operations.size(); ++r) {
+      operations[r].type = OpType::reduce;
+      operations[r].root = static_cast<int>(r);
+      operations[r].outputs.push_back(view(r == me ? output : call.inputs[r], call, true));
     }
     output.copy_(call.inputs[me].reshape(output.sizes()));
-    return start_all(std::move(call), std::move(parts));
+    return start_as_one(std::move(call), std::move(operations));
   });
 }
 

@@ -8,7 +8,7 @@
 #include <ATen/Functions.h>
 
 #include "adapter/libtorch/tensors.hpp"
-#include "backend/operation_kinds.hpp"
+#include "backend/op_traits.hpp"
 
 namespace hookline::libtorch {
 namespace {
@@ -31,7 +31,7 @@ bool is_flat(OpType type) {
 }
 
 /// Booleans are reduced as bytes 0 and 1, so their sum is MAX and their product is MIN.
-c10d::ReduceOp torch_op(ReduceOp op, bool booleans) {
+c10d::ReduceOp to_torch_reduce_op(ReduceOp op, bool booleans) {
   switch (op.kind()) {
     case ReduceOp::Kind::product: return booleans ? c10d::ReduceOp::MIN : c10d::ReduceOp::PRODUCT;
     case ReduceOp::Kind::min: return c10d::ReduceOp::MIN;
@@ -49,7 +49,7 @@ c10d::ReduceOp torch_op(ReduceOp op, bool booleans) {
 /// Divides as ReduceOp::avg does. Not with torch operators: on a backend thread these would start an OpenMP pool that
 /// competes with the program's own.
 void divide(const at::Tensor& sums, int ranks) {
-  const Tensor values = view_of(sums, "avg", Use::reduced, false);
+  const Tensor values = view_of(sums, "avg", TensorUse::reduce, false);
   visit_dtype(values.dtype(), [&](auto zero) {
     using T = decltype(zero);
     if constexpr (!std::is_same_v<T, bool>) {
@@ -67,27 +67,27 @@ bool same_memory(const at::Tensor& a, const at::Tensor& b) { return a.const_data
 
 }  // namespace
 
-StagedCall::StagedCall(Collective collective, int rank, int size)
-    : asked_(std::move(collective)),
+StagedCall::StagedCall(Operation operation, int rank, int size)
+    : operation_(std::move(operation)),
       size_(size),
-      reduces_(backend::is_reduction(asked_.type)),
-      gives_only_((asked_.type == OpType::reduce && rank != asked_.root) ||
-                  (asked_.type == OpType::broadcast && rank == asked_.root)),
-      op_(torch_op(asked_.op, reduces_ && sources(asked_).front().dtype() == DType::boolean)),
-      input_splits_(asked_.input_splits),
-      output_splits_(asked_.output_splits) {
-  const bool scaled = reduces_ && asked_.op.kind() == ReduceOp::Kind::premul_sum;
-  const bool in_place = works_in_place(asked_.type);
-  for (const Tensor& t : asked_.inputs) inputs_.push_back(given(t, true, scaled));
-  for (const Tensor& t : asked_.outputs) outputs_.push_back(given(t, in_place, reduces_ && gives_only_));
+      reduces_(backend::is_reduction(operation_.type)),
+      sends_only_((operation_.type == OpType::reduce && rank != operation_.root) ||
+                  (operation_.type == OpType::broadcast && rank == operation_.root)),
+      op_(to_torch_reduce_op(operation_.op, reduces_ && source_tensors(operation_).front().dtype() == DType::boolean)),
+      input_splits_(operation_.input_splits),
+      output_splits_(operation_.output_splits) {
+  const bool scaled = reduces_ && operation_.op.kind() == ReduceOp::Kind::premul_sum;
+  const bool in_place = works_in_place(operation_.type);
+  for (const Tensor& t : operation_.inputs) inputs_.push_back(staged_tensor(t, true, scaled));
+  for (const Tensor& t : operation_.outputs) outputs_.push_back(staged_tensor(t, in_place, reduces_ && sends_only_));
   if (scaled) {
-    for (at::Tensor& t : in_place ? outputs_ : inputs_) t.mul_(asked_.op.factor());
+    for (at::Tensor& t : in_place ? outputs_ : inputs_) t.mul_(operation_.op.factor());
   }
-  if (asked_.type == OpType::alltoall) join_lists();
+  if (operation_.type == OpType::alltoall) concat_lists();
 }
 
 /// Replaces the lists by one input and one output with splits.
-void StagedCall::join_lists() {
+void StagedCall::concat_lists() {
   for (const at::Tensor& t : inputs_) input_splits_.push_back(t.numel());
   for (const at::Tensor& t : outputs_) output_splits_.push_back(t.numel());
   inputs_ = {at::cat(inputs_)};
@@ -95,7 +95,7 @@ void StagedCall::join_lists() {
 }
 
 /// Returns the caller's tensor, viewed as a dtype of the same size that every backend supports.
-at::Tensor StagedCall::seen(const Tensor& tensor) const {
+at::Tensor StagedCall::supported_view(const Tensor& tensor) const {
   const at::Tensor own = tensor_of(tensor);
   if (reduces_ && tensor.dtype() == DType::boolean) return own.view(at::kByte);
   if (!reduces_ && tensor.dtype() == DType::i16) return own.view(at::kHalf);
@@ -104,26 +104,26 @@ at::Tensor StagedCall::seen(const Tensor& tensor) const {
 
 /// Returns the tensor to pass to the backend: the supported view itself or a copy, which contains the elements if
 /// `read` is set. `apart` forces a copy.
-at::Tensor StagedCall::given(const Tensor& tensor, bool read, bool apart) const {
-  const at::Tensor own = seen(tensor);
-  if (backend::is_point_to_point(asked_.type) && own.numel() == 0) return at::zeros({1}, at::kByte);
+at::Tensor StagedCall::staged_tensor(const Tensor& tensor, bool copy_in, bool force_copy) const {
+  const at::Tensor own = supported_view(tensor);
+  if (backend::is_point_to_point(operation_.type) && own.numel() == 0) return at::zeros({1}, at::kByte);
   at::Tensor result = own;
   if (reduces_ && tensor.dtype() == DType::i16) {
     result = own.to(at::kInt).contiguous();
   } else if (!own.is_contiguous()) {
-    result = read ? own.contiguous() : at::empty(own.sizes(), own.options());
-  } else if (apart) {
+    result = copy_in ? own.contiguous() : at::empty(own.sizes(), own.options());
+  } else if (force_copy) {
     result = own.clone();
   }
-  return is_flat(asked_.type) ? result.flatten() : result;
+  return is_flat(operation_.type) ? result.flatten() : result;
 }
 
-void StagedCall::end() {
-  if (gives_only_) return;
-  if (asked_.type == OpType::alltoall) outputs_ = outputs_[0].split_with_sizes(output_splits_);
+void StagedCall::finish() {
+  if (sends_only_) return;
+  if (operation_.type == OpType::alltoall) outputs_ = outputs_[0].split_with_sizes(output_splits_);
   for (std::size_t i = 0; i < outputs_.size(); ++i) {
-    if (reduces_ && asked_.op == ReduceOp::avg) divide(outputs_[i], size_);
-    const at::Tensor own = seen(asked_.outputs[i]);
+    if (reduces_ && operation_.op == ReduceOp::avg) divide(outputs_[i], size_);
+    const at::Tensor own = supported_view(operation_.outputs[i]);
     if (own.numel() != 0 && !same_memory(own, outputs_[i])) own.copy_(outputs_[i].view(own.sizes()));
   }
 }

@@ -7,7 +7,7 @@
 #include <ATen/core/Tensor.h>
 #include <torch/csrc/distributed/c10d/Types.hpp>
 
-#include <hookline/backend/collective.hpp>
+#include <hookline/backend/operation.hpp>
 
 namespace hookline::libtorch {
 
@@ -17,9 +17,9 @@ namespace hookline::libtorch {
 class StagedCall {
  public:
   /// Makes the copies, and applies the factor of premul_sum; in place for in-place operations.
-  StagedCall(Collective collective, int rank, int size);
+  StagedCall(Operation operation, int rank, int size);
 
-  const Collective& asked() const { return asked_; }
+  const Operation& operation() const { return operation_; }
   c10d::ReduceOp op() const { return op_; }
   std::vector<at::Tensor>& inputs() { return inputs_; }
   std::vector<at::Tensor>& outputs() { return outputs_; }
@@ -27,17 +27,17 @@ class StagedCall {
   std::vector<std::int64_t>& output_splits() { return output_splits_; }
 
   /// Copies the results to the caller's tensors. Call after the operation has succeeded.
-  void end();
+  void finish();
 
  private:
-  at::Tensor seen(const Tensor& tensor) const;
-  at::Tensor given(const Tensor& tensor, bool read, bool apart) const;
-  void join_lists();
+  at::Tensor supported_view(const Tensor& tensor) const;
+  at::Tensor staged_tensor(const Tensor& tensor, bool copy_in, bool force_copy) const;
+  void concat_lists();
 
-  const Collective asked_;  // keeps the tensors alive
+  const Operation operation_;  // keeps the tensors alive
   const int size_;
   const bool reduces_;
-  const bool gives_only_;  ///< this rank receives no result
+  const bool sends_only_;  ///< this rank receives no result
   c10d::ReduceOp op_;
   std::vector<at::Tensor> inputs_;
   std::vector<at::Tensor> outputs_;

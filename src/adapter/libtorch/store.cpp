@@ -7,7 +7,7 @@
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
 
 #include "adapter/libtorch/errors.hpp"
-#include "adapter/libtorch/waiting.hpp"
+#include "adapter/libtorch/gil.hpp"
 
 namespace hookline::libtorch {
 namespace {
@@ -25,48 +25,48 @@ TorchStore::TorchStore(c10::intrusive_ptr<c10d::Store> store, std::shared_ptr<vo
 }
 
 void TorchStore::set(const std::string& key, const std::string& value) {
-  calling_torch([&] { store_->set(key, bytes_of(value)); });
+  with_hookline_errors([&] { store_->set(key, bytes_of(value)); });
 }
 
 std::string TorchStore::get(const std::string& key) {
-  return calling_torch([&] { return text_of(store_->get(key)); });
+  return with_hookline_errors([&] { return text_of(store_->get(key)); });
 }
 
 std::int64_t TorchStore::add(const std::string& key, std::int64_t amount) {
-  return calling_torch([&] { return store_->add(key, amount); });
+  return with_hookline_errors([&] { return store_->add(key, amount); });
 }
 
 void TorchStore::wait(const std::vector<std::string>& keys, Milliseconds timeout) {
   if (keys.empty()) return;
-  calling_torch([&] { store_->wait(keys, timeout); });
+  with_hookline_errors([&] { store_->wait(keys, timeout); });
 }
 
 bool TorchStore::check(const std::vector<std::string>& keys) {
-  return calling_torch([&] { return store_->check(keys); });
+  return with_hookline_errors([&] { return store_->check(keys); });
 }
 
 std::string TorchStore::compare_set(const std::string& key, const std::string& expected, const std::string& desired) {
-  return calling_torch([&] { return text_of(store_->compareSet(key, bytes_of(expected), bytes_of(desired))); });
+  return with_hookline_errors([&] { return text_of(store_->compareSet(key, bytes_of(expected), bytes_of(desired))); });
 }
 
 bool TorchStore::delete_key(const std::string& key) {
-  return calling_torch([&] { return store_->deleteKey(key); });
+  return with_hookline_errors([&] { return store_->deleteKey(key); });
 }
 
 std::int64_t TorchStore::num_keys() {
-  return calling_torch([&] { return store_->getNumKeys(); });
+  return with_hookline_errors([&] { return store_->getNumKeys(); });
 }
 
 std::vector<std::string> TorchStore::list_keys() {
-  return calling_torch([&] { return store_->listKeys(); });
+  return with_hookline_errors([&] { return store_->listKeys(); });
 }
 
 void TorchStore::append(const std::string& key, const std::string& value) {
-  calling_torch([&] { store_->append(key, bytes_of(value)); });
+  with_hookline_errors([&] { store_->append(key, bytes_of(value)); });
 }
 
 std::vector<std::string> TorchStore::multi_get(const std::vector<std::string>& keys) {
-  return calling_torch([&] {
+  return with_hookline_errors([&] {
     std::vector<std::string> values;
     for (const Bytes& value : store_->multiGet(keys)) values.push_back(text_of(value));
     return values;
@@ -78,7 +78,7 @@ void TorchStore::multi_set(const std::vector<std::string>& keys, const std::vect
     throw InvalidArgument("multi_set: wrong number of values: expected " + std::to_string(keys.size()) +
                           ", one for each key, got " + std::to_string(values.size()));
   }
-  calling_torch([&] {
+  with_hookline_errors([&] {
     std::vector<Bytes> all;
     for (const std::string& value : values) all.push_back(bytes_of(value));
     store_->multiSet(keys, all);
@@ -86,12 +86,12 @@ void TorchStore::multi_set(const std::vector<std::string>& keys, const std::vect
 }
 
 void TorchStore::queue_push(const std::string& key, const std::string& value) {
-  calling_torch([&] { store_->queuePush(key, bytes_of(value)); });
+  with_hookline_errors([&] { store_->queuePush(key, bytes_of(value)); });
 }
 
 std::string TorchStore::queue_pop(const std::string& key, bool block) {
   try {
-    return calling_torch([&] { return text_of(store_->queuePop(key, block)); });
+    return with_hookline_errors([&] { return text_of(store_->queuePop(key, block)); });
   } catch (const Error& e) {
     if (block) throw;
     throw InvalidArgument(std::string("queue_pop: ") + e.what());
@@ -99,15 +99,15 @@ std::string TorchStore::queue_pop(const std::string& key, bool block) {
 }
 
 std::int64_t TorchStore::queue_len(const std::string& key) {
-  return calling_torch([&] { return store_->queueLen(key); });
+  return with_hookline_errors([&] { return store_->queueLen(key); });
 }
 
 bool TorchStore::has_extended_api() const {
-  return calling_torch([&] { return store_->hasExtendedApi(); });
+  return with_hookline_errors([&] { return store_->hasExtendedApi(); });
 }
 
 std::shared_ptr<Store> TorchStore::clone() const {
-  return calling_torch([&] { return std::make_shared<TorchStore>(store_->clone(), owner_); });
+  return with_hookline_errors([&] { return std::make_shared<TorchStore>(store_->clone(), owner_); });
 }
 
 // Returns null for a store that cannot be cloned, such as a Python class; callers then wait on the store itself.
@@ -122,7 +122,7 @@ std::shared_ptr<Store> TorchStore::clone_for_waiting() const {
 Milliseconds TorchStore::timeout() const { return store_->getTimeout(); }
 
 void TorchStore::set_timeout(Milliseconds timeout) {
-  calling_torch([&] { store_->setTimeout(timeout); });
+  with_hookline_errors([&] { store_->setTimeout(timeout); });
 }
 
 std::string TorchStore::host() const {

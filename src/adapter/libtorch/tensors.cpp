@@ -13,9 +13,9 @@
 namespace hookline::libtorch {
 namespace {
 
-struct Kind {
+struct ElementType {
   DType dtype;
-  bool pairs = false;  ///< complex: two values for each element
+  bool is_complex = false;  ///< complex: two values for each element
 };
 
 constexpr std::pair<at::ScalarType, DType> kTypes[] = {
@@ -23,17 +23,17 @@ constexpr std::pair<at::ScalarType, DType> kTypes[] = {
     {at::kChar, DType::i8},    {at::kByte, DType::u8},     {at::kShort, DType::i16}, {at::kInt, DType::i32},
     {at::kLong, DType::i64},   {at::kBool, DType::boolean}};
 
-std::optional<Kind> kind_of(at::ScalarType type, Use use) {
+std::optional<ElementType> element_type_of(at::ScalarType type, TensorUse use) {
   for (const auto& [theirs, ours] : kTypes) {
-    if (theirs == type) return Kind{ours};
+    if (theirs == type) return ElementType{ours};
   }
-  if (c10::isComplexType(type)) return Kind{kind_of(c10::toRealValueType(type), use)->dtype, true};
-  if (use == Use::reduced || at::isQIntType(type)) return std::nullopt;
+  if (c10::isComplexType(type)) return ElementType{element_type_of(c10::toRealValueType(type), use)->dtype, true};
+  if (use == TensorUse::reduce || at::isQIntType(type)) return std::nullopt;
   switch (c10::elementSize(type)) {
-    case 1: return Kind{DType::u8};
-    case 2: return Kind{DType::i16};
-    case 4: return Kind{DType::i32};
-    case 8: return Kind{DType::i64};
+    case 1: return ElementType{DType::u8};
+    case 2: return ElementType{DType::i16};
+    case 4: return ElementType{DType::i32};
+    case 8: return ElementType{DType::i64};
     default: return std::nullopt;
   }
 }
@@ -49,7 +49,7 @@ void check(const at::Tensor& tensor, const char* operation) {
   if (!tensor.defined()) throw InvalidArgument(std::string(operation) + ": a tensor is undefined");
   if (!tensor.device().is_cpu()) {
     throw Unsupported(std::string(operation) + ": a tensor is on " + tensor.device().str() +
-                      ", but the hookline backend takes tensors on the CPU. Use " + kBackendForEachDevice);
+                      ", but the hookline backend takes tensors on the CPU. Use " + kPerDeviceBackendAdvice);
   }
   if (tensor.layout() != at::kStrided) {
     throw Unsupported(std::string(operation) + ": unsupported layout: expected a dense tensor, got " +
@@ -64,13 +64,13 @@ void check(const at::Tensor& tensor, const char* operation) {
 
 }  // namespace
 
-Tensor view_of(const at::Tensor& tensor, const char* operation, Use use, bool owned) {
-  return view_of(tensor, operation, use, owned ? std::make_shared<at::Tensor>(tensor) : std::shared_ptr<void>());
+Tensor view_of(const at::Tensor& tensor, const char* operation, TensorUse use, bool keep_alive) {
+  return view_of(tensor, operation, use, keep_alive ? std::make_shared<at::Tensor>(tensor) : std::shared_ptr<void>());
 }
 
-Tensor view_of(const at::Tensor& tensor, const char* operation, Use use, std::shared_ptr<void> owner) {
+Tensor view_of(const at::Tensor& tensor, const char* operation, TensorUse use, std::shared_ptr<void> owner) {
   check(tensor, operation);
-  const std::optional<Kind> kind = kind_of(tensor.scalar_type(), use);
+  const std::optional<ElementType> kind = element_type_of(tensor.scalar_type(), use);
   if (!kind) {
     throw Unsupported(std::string(operation) + ": elements of type " + c10::toString(tensor.scalar_type()) +
                       " cannot be reduced: expected float64, float32, float16, bfloat16, int8 to int64, uint8, bool or "
@@ -79,7 +79,7 @@ Tensor view_of(const at::Tensor& tensor, const char* operation, Use use, std::sh
   Dims shape(std::span(tensor.sizes().data(), tensor.sizes().size()));
   Tensor::WrapOptions options;
   if (!tensor.is_contiguous()) options.strides = Dims(std::span(tensor.strides().data(), tensor.strides().size()));
-  if (kind->pairs) {
+  if (kind->is_complex) {
     shape.push_back(2);
     if (options.strides) {
       for (std::int64_t& stride : *options.strides) stride *= 2;

@@ -11,18 +11,18 @@
 namespace hookline::libtorch {
 
 /// Functions that need Python, set by the extension module. All null in a program without Python.
-struct PythonHooks {
+struct PythonRuntime {
   void (*check_signals)() = nullptr;  ///< throws what a signal handler raised
   void* (*release_gil)() = nullptr;   ///< returns null if this thread does not hold the GIL
-  void (*take_gil_back)(void* state) = nullptr;
+  void (*reacquire_gil)(void* state) = nullptr;
   /// Converts a Hookline error to a Python exception for PyTorch to raise; null while Python finalizes.
-  std::exception_ptr (*raised)(const std::exception_ptr& error) = nullptr;
+  std::exception_ptr (*to_python_error)(const std::exception_ptr& error) = nullptr;
   /// Returns an owner of the tensor's Python object, to pass to methods of Python groups; null while Python finalizes.
-  std::shared_ptr<void> (*owner)(const at::Tensor& tensor) = nullptr;
+  std::shared_ptr<void> (*tensor_owner)(const at::Tensor& tensor) = nullptr;
 };
-inline PythonHooks& python_hooks() noexcept {
-  static PythonHooks hooks;
-  return hooks;
+inline PythonRuntime& python_runtime() noexcept {
+  static PythonRuntime runtime;
+  return runtime;
 }
 
 /// A scope in which Ctrl-C ends waits of this thread.
@@ -30,7 +30,7 @@ class Interruptible {
  public:
   Interruptible()
       : scope_([] {
-          if (python_hooks().check_signals) python_hooks().check_signals();
+          if (python_runtime().check_signals) python_runtime().check_signals();
         }) {}
 
  private:
@@ -38,13 +38,13 @@ class Interruptible {
 };
 
 /// A scope in which this thread does not hold the GIL.
-class WithoutGil {
+class GilRelease {
  public:
-  WithoutGil() : state_(python_hooks().release_gil ? python_hooks().release_gil() : nullptr) {}
-  WithoutGil(const WithoutGil&) = delete;
-  WithoutGil& operator=(const WithoutGil&) = delete;
-  ~WithoutGil() {
-    if (state_) python_hooks().take_gil_back(state_);
+  GilRelease() : state_(python_runtime().release_gil ? python_runtime().release_gil() : nullptr) {}
+  GilRelease(const GilRelease&) = delete;
+  GilRelease& operator=(const GilRelease&) = delete;
+  ~GilRelease() {
+    if (state_) python_runtime().reacquire_gil(state_);
   }
 
  private:

@@ -8,12 +8,12 @@
 
 #include "adapter/callback_pool.hpp"
 #include "adapter/libtorch/errors.hpp"
-#include "adapter/libtorch/waiting.hpp"
+#include "adapter/libtorch/gil.hpp"
 
 namespace hookline::libtorch {
 namespace {
 
-c10d::WorkResult outcome_of(const std::exception_ptr& error) {
+c10d::WorkResult to_work_result(const std::exception_ptr& error) {
   if (!error) return c10d::WorkResult::SUCCESS;
   try {
     std::rethrow_exception(error);
@@ -31,16 +31,16 @@ TorchWork::TorchWork(int rank, c10d::OpType type, const char* title, const std::
     : Work(rank, type, title, title ? std::optional(inputs) : std::nullopt),
       work_(std::move(work)),
       outputs_(std::move(outputs)) {
-  if (recordFunctionEndCallback_) work_->when_over([end = recordFunctionEndCallback_] { end(); }, false);
+  if (recordFunctionEndCallback_) work_->on_complete([end = recordFunctionEndCallback_] { end(); }, false);
 }
 
 std::exception_ptr TorchWork::exception() const {
   const std::exception_ptr error = work_->exception();
-  return error ? for_torch(error) : nullptr;
+  return error ? to_torch_error(error) : nullptr;
 }
 
 bool TorchWork::wait(std::chrono::milliseconds timeout) {
-  called_by_torch([&] {
+  with_torch_errors([&] {
     const Interruptible interruptible;
     work_->wait(timeout == kNoTimeout ? std::nullopt : std::optional<Milliseconds>(timeout));
   });
@@ -48,7 +48,7 @@ bool TorchWork::wait(std::chrono::milliseconds timeout) {
 }
 
 void TorchWork::abort() {
-  called_by_torch(
+  with_torch_errors(
       [] { throw Unsupported("Work.abort: a single operation cannot be aborted. Abort the process group."); });
 }
 
@@ -61,11 +61,11 @@ c10::intrusive_ptr<c10::ivalue::Future> TorchWork::getFuture() {
     return future_;
   }
   // Posted to the pool: callbacks run in the thread that completes the future, and may wait for another future.
-  work_->when_over(
+  work_->on_complete(
       [work = work_, outputs = outputs_, future = future_] {
         adapter::CallbackPool::instance().post([work, outputs, future] {
           if (const std::exception_ptr error = work->exception()) {
-            future->setError(for_torch(error));
+            future->setError(to_torch_error(error));
           } else {
             future->markCompleted(c10::IValue(outputs));
           }
@@ -77,10 +77,10 @@ c10::intrusive_ptr<c10::ivalue::Future> TorchWork::getFuture() {
 
 c10::intrusive_ptr<c10::ivalue::Future> TorchWork::getFutureResult() {
   auto result = c10::make_intrusive<c10::ivalue::Future>(c10::IntType::get());
-  work_->when_over(
+  work_->on_complete(
       [work = work_, result] {
         adapter::CallbackPool::instance().post([work, result] {
-          result->markCompleted(c10::IValue(static_cast<std::int64_t>(outcome_of(work->exception()))));
+          result->markCompleted(c10::IValue(static_cast<std::int64_t>(to_work_result(work->exception()))));
         });
       },
       true);

@@ -58,15 +58,15 @@ class DistributedDataParallel {
    public:
     NoSync(const NoSync&) = delete;
     NoSync& operator=(const NoSync&) = delete;
-    ~NoSync() { averager_->synchronise(before_); }
+    ~NoSync() { averager_->set_synchronized(was_synchronized_); }
 
    private:
     friend class DistributedDataParallel;
     explicit NoSync(std::shared_ptr<GradientAverager> averager)
-        : averager_(std::move(averager)), before_(averager_->synchronise(false)) {}
+        : averager_(std::move(averager)), was_synchronized_(averager_->set_synchronized(false)) {}
 
     const std::shared_ptr<GradientAverager> averager_;
-    const bool before_;
+    const bool was_synchronized_;
   };
   [[nodiscard]] NoSync no_sync() { return NoSync(averager_); }
 
@@ -78,7 +78,7 @@ class DistributedDataParallel {
   void join(const std::function<void()>& steps, const JoinOptions& options = {}) { averager_->join(steps, options); }
 
   /// Replaces the hook, given as a spec or an object, from the next step on. Throws InvalidArgument inside a step.
-  void replace_comm_hook(const std::string& text) { averager_->reducer().replace_hook(make_hook(text, group())); }
+  void replace_comm_hook(const std::string& spec) { averager_->reducer().replace_hook(make_hook(spec, group())); }
   void replace_comm_hook(HookPtr hook) { averager_->reducer().replace_hook(std::move(hook)); }
   /// Returns the statistics of the last step.
   StepStats stats() const { return averager_->reducer().stats(); }

@@ -33,7 +33,7 @@ struct DataParallelOptions {
   bool find_unused_parameters = false;
   bool static_graph = false;
   bool broadcast_buffers = true;  ///< from rank 0, before each forward() that follows a synchronized pass
-  Mean mean = Mean::average;
+  GradientReduction reduction = GradientReduction::mean;
   std::optional<Milliseconds> timeout = std::nullopt;  ///< of a hook; default: the group's timeout
 };
 
@@ -48,21 +48,21 @@ class GradientAverager : public std::enable_shared_from_this<GradientAverager> {
                             " must not be null");
     }
     std::shared_ptr<GradientAverager> made(new GradientAverager(std::move(module), group, options));
-    for (const std::size_t i : made->reduced_) made->listen(i);
+    for (const std::size_t i : made->trainable_) made->register_hook(i);
     return made;
   }
   GradientAverager(const GradientAverager&) = delete;
   GradientAverager& operator=(const GradientAverager&) = delete;
   ~GradientAverager() {
-    for (const Listening& one : listening_) one.node->del_post_hook(one.key);
+    for (const RegisteredHook& one : registered_hooks_) one.node->del_post_hook(one.key);
   }
 
   /// Broadcasts the buffers from rank 0 if the ranks may have changed them in a synchronized pass.
   void before_forward() {
-    const bool averages = synchronised_ && at::GradMode::is_enabled();
-    if (averages && pass_.expired()) drop_failed();
-    if (options_.broadcast_buffers && buffers_due_) broadcast_buffers();
-    buffers_due_ = averages;
+    const bool reduces = synchronized_ && at::GradMode::is_enabled();
+    if (reduces && pass_.expired()) discard_failed_step();
+    if (options_.broadcast_buffers && buffers_stale_) broadcast_buffers();
+    buffers_stale_ = reduces;
   }
   /// Registers hooks on the outputs, so that their backward pass is reduced if this forward pass is synchronized.
   template <class Outputs>
@@ -71,37 +71,37 @@ class GradientAverager : public std::enable_shared_from_this<GradientAverager> {
     for_each_tensor(outputs, [&](const at::Tensor& output) {
       // A leaf would keep the hook in later passes.
       if (!output.defined() || !output.requires_grad() || output.is_leaf()) return;
-      output.register_hook([own = weak_from_this(), averages = synchronised_](const at::Tensor&) {
-        if (const auto averager = own.lock()) averager->begin(averages);
+      output.register_hook([own = weak_from_this(), averages = synchronized_](const at::Tensor&) {
+        if (const auto averager = own.lock()) averager->begin_pass(averages);
       });
     });
   }
   /// Turns the reduction of subsequent forward passes on or off; returns the previous state.
-  bool synchronise(bool on) noexcept { return std::exchange(synchronised_, on); }
+  bool set_synchronized(bool on) noexcept { return std::exchange(synchronized_, on); }
 
   void join(const std::function<void()>& steps, const JoinOptions& options) {
-    const bool before = std::exchange(options_.broadcast_buffers, false);
+    const bool broadcasts_buffers = std::exchange(options_.broadcast_buffers, false);
     try {
       reducer_->join(steps, options);
     } catch (...) {
-      options_.broadcast_buffers = before;
+      options_.broadcast_buffers = broadcasts_buffers;
       throw;
     }
-    options_.broadcast_buffers = before;
+    options_.broadcast_buffers = broadcasts_buffers;
   }
 
   Reducer& reducer() noexcept { return *reducer_; }
 
  private:
   using NodePtr = decltype(torch::autograd::impl::grad_accumulator(std::declval<const at::Tensor&>()));
-  struct Listening {
+  struct RegisteredHook {
     NodePtr node;
     std::uintptr_t key;
   };
 
   /// A running backward pass.
-  struct Pass {
-    bool averages = false;
+  struct BackwardPass {
+    bool reduces = false;
   };
 
   /// Calls `f` with every tensor in nested optionals, tuples and ranges.
@@ -120,19 +120,19 @@ class GradientAverager : public std::enable_shared_from_this<GradientAverager> {
                          }) {  // an item of torch::OrderedDict
       for_each_tensor(value.value(), f);
     } else if constexpr (requires { std::tuple_size<Value>::value; }) {
-      std::apply([&](const auto&... parts) { (for_each_tensor(parts, f), ...); }, value);
+      std::apply([&](const auto&... elements) { (for_each_tensor(elements, f), ...); }, value);
     } else if constexpr (std::ranges::range<const Value> && !std::is_convertible_v<Value, std::string_view>) {
-      for (const auto& part : value) for_each_tensor(part, f);
+      for (const auto& element : value) for_each_tensor(element, f);
     }
   }
 
   /// Post hook of AccumulateGrad: runs after a gradient was accumulated into its parameter.
-  class Told final : public torch::autograd::FunctionPostHook {
+  class AccumulateHook final : public torch::autograd::FunctionPostHook {
    public:
-    Told(std::weak_ptr<GradientAverager> averager, std::size_t index) : averager_(std::move(averager)), index_(index) {}
+    AccumulateHook(std::weak_ptr<GradientAverager> averager, std::size_t index) : averager_(std::move(averager)), index_(index) {}
     torch::autograd::variable_list operator()(const torch::autograd::variable_list& outputs,
                                               const torch::autograd::variable_list&) override {
-      if (const auto averager = averager_.lock()) averager->gradient_added(index_);
+      if (const auto averager = averager_.lock()) averager->on_gradient_added(index_);
       return outputs;
     }
 
@@ -146,40 +146,40 @@ class GradientAverager : public std::enable_shared_from_this<GradientAverager> {
                    const DataParallelOptions& options)
       : module_(std::move(module)), options_(options) {
     std::set<std::string> sparse;
-    for (const auto& part : module_->named_modules()) {
-      const auto* const embedding = dynamic_cast<const torch::nn::EmbeddingImpl*>(part.value().get());
-      const auto* const bag = dynamic_cast<const torch::nn::EmbeddingBagImpl*>(part.value().get());
+    for (const auto& submodule : module_->named_modules()) {
+      const auto* const embedding = dynamic_cast<const torch::nn::EmbeddingImpl*>(submodule.value().get());
+      const auto* const bag = dynamic_cast<const torch::nn::EmbeddingBagImpl*>(submodule.value().get());
       if ((embedding && embedding->options.sparse()) || (bag && bag->options.sparse())) {
-        sparse.insert(part.key().empty() ? "weight" : part.key() + ".weight");
+        sparse.insert(submodule.key().empty() ? "weight" : submodule.key() + ".weight");
       }
     }
     std::vector<Parameter> parameters;
     for (const auto& named : module_->named_parameters()) {
       const bool trained = named.value().requires_grad();
-      if (trained) reduced_.push_back(parameters.size());
+      if (trained) trainable_.push_back(parameters.size());
       parameters_.push_back(named.value());
       parameters.push_back({.name = named.key(),
                             .tensor = trained ? tensor_view(named.value()) : memory_view(named.value()),
                             .sparse = trained && sparse.count(named.key()) > 0,
                             .frozen = !trained});
     }
-    ReducerOptions chosen;
-    if (options.bucket_bytes) chosen.limits = {*options.bucket_bytes, *options.bucket_bytes};
-    chosen.find_unused_parameters = options.find_unused_parameters;
-    chosen.static_graph = options.static_graph;
-    chosen.mean = options.mean;
-    chosen.timeout = options.timeout;
+    ReducerOptions reducer_options;
+    if (options.bucket_bytes) reducer_options.limits = {*options.bucket_bytes, *options.bucket_bytes};
+    reducer_options.find_unused_parameters = options.find_unused_parameters;
+    reducer_options.static_graph = options.static_graph;
+    reducer_options.reduction = options.reduction;
+    reducer_options.timeout = options.timeout;
     for (const auto& named : module_->named_buffers()) {
-      chosen.buffers.push_back({named.key(), memory_view(named.value())});
+      reducer_options.buffers.push_back({named.key(), memory_view(named.value())});
     }
     reducer_ = std::make_unique<Reducer>(std::move(parameters), group,
-                                         options.hook.empty() ? nullptr : make_hook(options.hook, group), chosen);
+                                         options.hook.empty() ? nullptr : make_hook(options.hook, group), reducer_options);
   }
 
-  void listen(std::size_t index) {
+  void register_hook(std::size_t index) {
     NodePtr node = torch::autograd::impl::grad_accumulator(parameters_[index]);
-    const std::uintptr_t key = node->add_post_hook(std::make_unique<Told>(weak_from_this(), index));
-    listening_.push_back({std::move(node), key});
+    const std::uintptr_t key = node->add_post_hook(std::make_unique<AccumulateHook>(weak_from_this(), index));
+    registered_hooks_.push_back({std::move(node), key});
   }
 
   /// Returns a view for copies between ranks: complex elements as pairs of reals, unsupported dtypes as integers of the
@@ -213,80 +213,80 @@ class GradientAverager : public std::enable_shared_from_this<GradientAverager> {
     if (!buffers.empty()) broadcast_coalesced(*reducer_->group(), buffers);
   }
 
-  void gradient_added(std::size_t index) {
-    const auto under_way = pass_.lock();
-    if (under_way ? under_way->averages : begin(synchronised_)) mark(index);
-    else added_up_.insert(index);
+  void on_gradient_added(std::size_t index) {
+    const auto pass = pass_.lock();
+    if (pass ? pass->reduces : begin_pass(synchronized_)) mark_ready(index);
+    else accumulated_.insert(index);
   }
 
   /// Called when a backward pass reaches an output or a parameter. The pass is reduced if any of its forward passes is
   /// synchronized. Returns whether it is reduced.
-  bool begin(bool averages) {
+  bool begin_pass(bool reduces) {
     auto pass = pass_.lock();
-    if (averages && (!pass || !pass->averages)) drop_failed();
+    if (reduces && (!pass || !pass->reduces)) discard_failed_step();
     if (!pass) {
-      pass = std::make_shared<Pass>();
+      pass = std::make_shared<BackwardPass>();
       pass_ = pass;
       // Runs at the end of this backward pass, in its thread, so backward() throws its exceptions. If the pass fails,
       // the autograd engine drops the callback.
       torch::autograd::Engine::get_default_engine().queue_callback(
-          [self = shared_from_this(), kept = pass] { self->finish(*kept); });
+          [self = shared_from_this(), kept = pass] { self->finish_pass(*kept); });
     }
-    pass->averages = pass->averages || averages;
-    return pass->averages;
+    pass->reduces = pass->reduces || reduces;
+    return pass->reduces;
   }
 
   /// Discards the step of a failed backward pass.
-  void drop_failed() {
-    if (marks_.empty()) return;
-    reducer_->drop_step();
-    marks_.clear();
+  void discard_failed_step() {
+    if (ready_.empty()) return;
+    reducer_->discard_step();
+    ready_.clear();
   }
 
-  void mark(std::size_t index) {
-    if (marks_.empty()) {
-      for (const std::size_t idle : idle_) mark_unused(idle);
+  void mark_ready(std::size_t index) {
+    if (ready_.empty()) {
+      for (const std::size_t unused : static_unused_) mark_unused(unused);
     }
-    marks_.insert(index);
-    hand_over(index, [&](const auto& gradient) { reducer_->mark_ready(index, gradient); });
+    ready_.insert(index);
+    with_gradient(index, [&](const auto& gradient) { reducer_->mark_ready(index, gradient); });
   }
 
   /// Marks a parameter that this pass does not reach. A gradient accumulated in earlier passes still takes part.
   void mark_unused(std::size_t index) {
     if (!parameters_[index].grad().defined()) return;
-    hand_over(index, [&](const auto& gradient) { reducer_->mark_unused(index, gradient); });
+    with_gradient(index, [&](const auto& gradient) { reducer_->mark_unused(index, gradient); });
   }
 
   template <class Function>
-  void hand_over(std::size_t index, const Function& function) {
+  void with_gradient(std::size_t index, const Function& function) {
     const at::Tensor& gradient = parameters_[index].grad();
     if (!gradient.is_sparse()) return function(tensor_view(gradient));
     const at::Tensor rows = gradient.coalesce();
     function(SparseGradient{tensor_view(rows.indices()[0]), tensor_view(rows.values())});
   }
 
-  void finish(const Pass& ended) {
+  void finish_pass(const BackwardPass& pass) {
     pass_.reset();
     // A pass that accumulates no gradient, such as torch::autograd::grad, is not a step.
-    if (!ended.averages || marks_.empty()) return;
-    for (const std::size_t index : std::exchange(added_up_, {})) {
-      if (marks_.count(index) == 0 && parameters_[index].grad().defined()) mark(index);
+    if (!pass.reduces || ready_.empty()) return;
+    for (const std::size_t index : std::exchange(accumulated_, {})) {
+      if (ready_.count(index) == 0 && parameters_[index].grad().defined()) mark_ready(index);
     }
     std::vector<std::size_t> unmarked;
-    for (const std::size_t i : reduced_) {
-      if (marks_.count(i) == 0) unmarked.push_back(i);
+    for (const std::size_t i : trainable_) {
+      if (ready_.count(i) == 0) unmarked.push_back(i);
     }
     const bool finds_unused = options_.find_unused_parameters || options_.static_graph;
-    if (finds_unused && !learnt_) {
+    if (finds_unused && !graph_recorded_) {
       for (const std::size_t index : unmarked) mark_unused(index);
     }
-    const std::set<std::size_t> marks = std::exchange(marks_, {});
+    const std::set<std::size_t> ready = std::exchange(ready_, {});
     reducer_->finalize();
     std::set<std::string> unused;
     if (finds_unused) {
       for (std::string& name : reducer_->stats().unused) unused.insert(std::move(name));
     }
-    for (const std::size_t i : reduced_) {
+    for (const std::size_t i : trainable_) {
       const Parameter& parameter = reducer_->parameters()[i];
       if (unused.count(parameter.name) > 0) continue;
       at::Tensor& gradient = parameters_[i].mutable_grad();
@@ -294,30 +294,30 @@ class GradientAverager : public std::enable_shared_from_this<GradientAverager> {
         const SparseGradient reduced = reducer_->sparse_gradient(parameter.name);
         gradient = at::sparse_coo_tensor(torch_view(reduced.indices).clone().unsqueeze(0),
                                          torch_view(reduced.values).clone(), parameters_[i].sizes());
-      } else if (!gradient.defined() && marks.count(i) == 0) {  // used on other ranks only
+      } else if (!gradient.defined() && ready.count(i) == 0) {  // used on other ranks only
         gradient = at::empty_like(parameters_[i].detach());
         reducer_->copy_gradient(i, tensor_view(gradient));
       }
     }
     if (options_.static_graph) {
-      learnt_ = true;
-      idle_ = std::move(unmarked);
+      graph_recorded_ = true;
+      static_unused_ = std::move(unmarked);
     }
   }
 
   const std::shared_ptr<torch::nn::Module> module_;
   DataParallelOptions options_;
   std::vector<at::Tensor> parameters_;  ///< frozen ones too; same indices as in the reducer
-  std::vector<std::size_t> reduced_;    ///< indices of parameters with gradients
+  std::vector<std::size_t> trainable_;    ///< indices of parameters with gradients
   std::unique_ptr<Reducer> reducer_;
-  std::vector<Listening> listening_;
-  bool synchronised_ = true;
-  bool buffers_due_ = true;         ///< buffers may differ between ranks
-  std::weak_ptr<Pass> pass_;        ///< expired: no backward pass is running
-  std::set<std::size_t> marks_;     ///< parameters ready in the running or failed pass
-  std::set<std::size_t> added_up_;  ///< parameters with gradients of passes that were not reduced
-  bool learnt_ = false;             ///< static_graph: the first step has recorded the unused parameters
-  std::vector<std::size_t> idle_;   ///< static_graph: parameters unused on this rank
+  std::vector<RegisteredHook> registered_hooks_;
+  bool synchronized_ = true;
+  bool buffers_stale_ = true;         ///< buffers may differ between ranks
+  std::weak_ptr<BackwardPass> pass_;        ///< expired: no backward pass is running
+  std::set<std::size_t> ready_;     ///< parameters ready in the running or failed pass
+  std::set<std::size_t> accumulated_;  ///< parameters with gradients of passes that were not reduced
+  bool graph_recorded_ = false;             ///< static_graph: the first step has recorded the unused parameters
+  std::vector<std::size_t> static_unused_;   ///< static_graph: parameters unused on this rank
 };
 
 }  // namespace hookline::libtorch
