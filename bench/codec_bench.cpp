@@ -26,7 +26,7 @@ using Clock = std::chrono::steady_clock;
 constexpr std::size_t kLargest = 48u << 20;
 
 struct Row {
-  std::string what;
+  std::string label;
   std::function<void(std::size_t count)> run;
   std::vector<double> rates;
 };
@@ -38,8 +38,8 @@ struct Buffers {
   std::byte* message = map_buffer(kLargest);
 };
 
-void add_rows(std::vector<Row>& rows, const Buffers& b, const char* text) {
-  const CodecPtr codec = make_codec(text);
+void add_rows(std::vector<Row>& rows, const Buffers& b, const char* spec) {
+  const CodecPtr codec = make_codec(spec);
   const auto message = [=](std::size_t count) { return std::span(b.message, codec->encoded_bytes(count)); };
   const auto encode = [=](std::size_t count) { codec->encode({b.values, count}, message(count)); };
   const auto decode = [=](std::size_t count) { codec->decode(message(count), {b.result, count}); };
@@ -50,7 +50,7 @@ void add_rows(std::vector<Row>& rows, const Buffers& b, const char* text) {
       {"  decode and add", [=](std::size_t count) { codec->decode_add(message(count), {b.result, count}); }, {}});
   rows.push_back(
       {"  encode with error",
-       [=](std::size_t count) { codec->encode_with_error({b.values, count}, {b.error, count}, message(count)); },
+       [=](std::size_t count) { codec->encode_with_residual({b.values, count}, {b.error, count}, message(count)); },
        {}});
 }
 
@@ -85,7 +85,7 @@ int main() {
     std::printf("%zu KiB of float32: GB/s of it, median of 9 rounds; ratio to memcpy\n", bytes >> 10);
     const double copy = median(rows[0].rates);
     for (Row& row : rows) {
-      std::printf("  %-46s %7.2f  %5.2f\n", row.what.c_str(), median(row.rates), median(row.rates) / copy);
+      std::printf("  %-46s %7.2f  %5.2f\n", row.label.c_str(), median(row.rates), median(row.rates) / copy);
       row.rates.clear();
     }
   }

@@ -28,8 +28,8 @@ __attribute__((target("avx2"), noinline)) void scale(float* x, std::size_t count
 }
 
 struct Row {
-  std::string what;
-  double moved;  // bytes read and written for each byte of one buffer
+  std::string label;
+  double bytes_moved;  // bytes read and written for each byte of one buffer
   std::function<void(std::size_t bytes)> run;
   std::vector<double> rates;
 };
@@ -40,7 +40,7 @@ int main() {
   std::vector<std::byte*> buffers;
   for (int i = 0; i < 8; ++i) buffers.push_back(map_buffer(kLargest));
   auto add = [&](ReduceOp op, DType dtype, kernel::Target target, std::size_t n, std::size_t m, bool in_place,
-                 kernel::Stores stores = kernel::Stores::automatic) {
+                 kernel::StoreMode stores = kernel::StoreMode::automatic) {
     return [=, &buffers](std::size_t bytes) {
       const std::vector<const std::byte*> sources(buffers.begin(), buffers.begin() + static_cast<std::ptrdiff_t>(n));
       const auto first = buffers.begin() + (in_place ? 0 : 4);
@@ -66,25 +66,25 @@ int main() {
       {"sum f32 2 to 1 in place", 3, add(ReduceOp::sum, DType::f32, best, 2, 1, true), {}},
       {"sum f32 2 to 1 elsewhere, cached",
        3,
-       add(ReduceOp::sum, DType::f32, best, 2, 1, false, kernel::Stores::cached),
+       add(ReduceOp::sum, DType::f32, best, 2, 1, false, kernel::StoreMode::cached),
        {}},
       {"sum f32 2 to 1 elsewhere, streaming",
        3,
-       add(ReduceOp::sum, DType::f32, best, 2, 1, false, kernel::Stores::streaming),
+       add(ReduceOp::sum, DType::f32, best, 2, 1, false, kernel::StoreMode::streaming),
        {}},
       {"sum f32 2 to 2 elsewhere, cached",
        4,
-       add(ReduceOp::sum, DType::f32, best, 2, 2, false, kernel::Stores::cached),
+       add(ReduceOp::sum, DType::f32, best, 2, 2, false, kernel::StoreMode::cached),
        {}},
       {"sum f32 2 to 2 elsewhere, streaming",
        4,
-       add(ReduceOp::sum, DType::f32, best, 2, 2, false, kernel::Stores::streaming),
+       add(ReduceOp::sum, DType::f32, best, 2, 2, false, kernel::StoreMode::streaming),
        {}},
   };
   for (const kernel::Target target : kernel::supported_targets()) {
-    const std::string where = " (" + std::string(name(target)) + ")";
-    rows.push_back({"sum f32 2 to 2 in place" + where, 4, add(ReduceOp::sum, DType::f32, target, 2, 2, true), {}});
-    rows.push_back({"avg f32 2 to 2 in place" + where, 4, add(ReduceOp::avg, DType::f32, target, 2, 2, true), {}});
+    const std::string suffix = " (" + std::string(name(target)) + ")";
+    rows.push_back({"sum f32 2 to 2 in place" + suffix, 4, add(ReduceOp::sum, DType::f32, target, 2, 2, true), {}});
+    rows.push_back({"avg f32 2 to 2 in place" + suffix, 4, add(ReduceOp::avg, DType::f32, target, 2, 2, true), {}});
   }
   for (const std::size_t bytes :
        {std::size_t{32} << 10, std::size_t{256} << 10, std::size_t{4} << 20, std::size_t{25} << 20, kLargest}) {
@@ -94,14 +94,14 @@ int main() {
         const auto start = Clock::now();
         for (std::size_t i = 0; i < repeats; ++i) row.run(bytes);
         const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
-        row.rates.push_back(row.moved * static_cast<double>(bytes * repeats) / seconds / 1e9);
+        row.rates.push_back(row.bytes_moved * static_cast<double>(bytes * repeats) / seconds / 1e9);
       }
     }
     std::printf("%zu KiB a buffer: GB/s read and written, median of 15 rounds; ratio to scaling in place\n",
                 bytes >> 10);
     const double bound = median(rows[0].rates);
     for (Row& row : rows) {
-      std::printf("  %-36s %7.1f  %5.2f\n", row.what.c_str(), median(row.rates), median(row.rates) / bound);
+      std::printf("  %-36s %7.1f  %5.2f\n", row.label.c_str(), median(row.rates), median(row.rates) / bound);
       row.rates.clear();
     }
   }

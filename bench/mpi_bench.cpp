@@ -58,17 +58,17 @@ int main(int argc, char** argv) {
         MPI_Allreduce(MPI_IN_PLACE, plain.data(), static_cast<int>(count), MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD);
       };
       const auto ours = [&] { group->allreduce(tensor)->wait(); };
-      std::vector<double> of_mpi;
-      std::vector<double> of_hookline;
+      std::vector<double> mpi_times;
+      std::vector<double> hookline_times;
       time_of(direct, c.batch);
       time_of(ours, c.batch);
       for (int round = 0; round < c.rounds; ++round) {
-        of_mpi.push_back(time_of(direct, c.batch));
-        of_hookline.push_back(time_of(ours, c.batch));
+        mpi_times.push_back(time_of(direct, c.batch));
+        hookline_times.push_back(time_of(ours, c.batch));
       }
-      const double mpi = median(of_mpi) * 1e6;
-      const double own = median(of_hookline) * 1e6;
-      if (rank == 0) std::printf("%10ld %14.2f %14.2f %10.2f %8.3f\n", c.bytes, mpi, own, own - mpi, own / mpi);
+      const double mpi_us = median(mpi_times) * 1e6;
+      const double hookline_us = median(hookline_times) * 1e6;
+      if (rank == 0) std::printf("%10ld %14.2f %14.2f %10.2f %8.3f\n", c.bytes, mpi_us, hookline_us, hookline_us - mpi_us, hookline_us / mpi_us);
     }
   }
   MPI_Finalize();

@@ -36,7 +36,7 @@ std::vector<Parameter> model(std::size_t count, std::int64_t bytes) {
 }
 
 // The slowest rank's time of one call.
-double timed(ProcessGroup& group, const std::function<void()>& call) {
+double slowest_rank_time(ProcessGroup& group, const std::function<void()>& call) {
   group.barrier()->wait();
   const auto start = Clock::now();
   call();
@@ -47,13 +47,13 @@ double timed(ProcessGroup& group, const std::function<void()>& call) {
 
 /// A reducer's own buckets, reduced and filled by hand: its gradients lie in them, so both sides of a comparison touch
 /// the same memory and leave the caches alike.
-struct Bare {
-  explicit Bare(Reducer& reducer) : group(*reducer.group()) {
-    for (const BucketMembers& members : reducer.buckets()) {
+struct BareCollectives {
+  explicit BareCollectives(Reducer& reducer) : group(*reducer.group()) {
+    for (const ParameterIndices& members : reducer.buckets()) {
       std::int64_t elements = 0;
       for (const std::size_t p : members) {
         const Tensor gradient = reducer.gradient(p);
-        places.emplace_back(gradient.mutable_bytes(), Tensor::zeros(gradient.shape()));
+        gradient_slots.emplace_back(gradient.mutable_bytes(), Tensor::zeros(gradient.shape()));
         elements += gradient.numel();
       }
       const Tensor first = reducer.gradient(members[0]);
@@ -70,31 +70,31 @@ struct Bare {
     for (const WorkPtr& work : works) work->wait();
   }
   void copy_in() const {
-    for (const auto& [at, tensor] : places) std::memcpy(at, tensor.bytes(), tensor.nbytes());
+    for (const auto& [at, tensor] : gradient_slots) std::memcpy(at, tensor.bytes(), tensor.nbytes());
   }
   void copy_out() const {
-    for (const auto& [at, tensor] : places) std::memcpy(tensor.mutable_bytes(), at, tensor.nbytes());
+    for (const auto& [at, tensor] : gradient_slots) std::memcpy(tensor.mutable_bytes(), at, tensor.nbytes());
   }
   ProcessGroup& group;
   std::vector<Tensor> buckets;
-  std::vector<std::pair<std::byte*, Tensor>> places;  ///< in the buckets, and beside them, in the order of marking
+  std::vector<std::pair<std::byte*, Tensor>> gradient_slots;  ///< in the buckets, and beside them, in the order of marking
 };
 
 /// The times of several calls that take turns, and how they compare within a round.
-class Turns {
+class InterleavedTimings {
  public:
-  Turns(ProcessGroup& group, std::vector<std::function<void()>> calls) : times_(calls.size()) {
+  InterleavedTimings(ProcessGroup& group, std::vector<std::function<void()>> calls) : times_(calls.size()) {
     for (const auto& call : calls) call();
     for (std::size_t round = 0; round < kRounds; ++round) {
       for (std::size_t i = 0; i < calls.size(); ++i) {
         const std::size_t c = (i + round) % calls.size();
-        times_[c].push_back(timed(group, calls[c]));
+        times_[c].push_back(slowest_rank_time(group, calls[c]));
       }
     }
   }
   double ms(std::size_t call) const { return 1e3 * median(times_[call]); }
   /// The percentage that call `a` takes more than call `b`.
-  double over(std::size_t a, std::size_t b) const {
+  double percent_over(std::size_t a, std::size_t b) const {
     std::vector<double> ratios;
     for (std::size_t r = 0; r < kRounds; ++r) ratios.push_back(times_[a][r] / times_[b][r]);
     return 100 * (median(ratios) - 1);
@@ -114,26 +114,26 @@ void compare(ProcessGroup& group, std::size_t count, std::int64_t bytes) {
   };
   Reducer reducer(model(count, bytes), shared);
   Reducer noop(model(count, bytes), shared, make_hook("noop", shared));
-  const Bare bare(reducer);
-  std::vector<Tensor> given;  // the same that the memcpys copy, in the order of marking
-  for (const auto& [at, tensor] : bare.places) given.push_back(tensor);
-  const Turns views(group, {[&] { bare.reduce(); }, marking(reducer)});
-  const Turns copies(group, {[&] {
+  const BareCollectives bare(reducer);
+  std::vector<Tensor> gradients;  // the same that the memcpys copy, in the order of marking
+  for (const auto& [at, tensor] : bare.gradient_slots) gradients.push_back(tensor);
+  const InterleavedTimings views(group, {[&] { bare.reduce(); }, marking(reducer)});
+  const InterleavedTimings copies(group, {[&] {
                                bare.copy_in();
                                bare.reduce();
                                bare.copy_out();
                              },
                              [&] {
-                               for (std::size_t i = 0; i < count; ++i) reducer.mark_ready(count - 1 - i, given[i]);
+                               for (std::size_t i = 0; i < count; ++i) reducer.mark_ready(count - 1 - i, gradients[i]);
                                reducer.finalize();
                              }});
-  const Turns nothing(group, {marking(noop)});
+  const InterleavedTimings noop_timings(group, {marking(noop)});
   if (group.rank() != 0) return;
   std::printf(
       "%3ld MB in %4zu parameters, %zu buckets: bare %.3f ms, views %.3f ms (%+.1f %%); bare and two memcpys %.3f ms, "
       "copies %.3f ms (%+.1f %%); no-op hook %.3f ms\n",
-      bytes / 1000 / 1000, count, bare.buckets.size(), views.ms(0), views.ms(1), views.over(1, 0), copies.ms(0),
-      copies.ms(1), copies.over(1, 0), nothing.ms(0));
+      bytes / 1000 / 1000, count, bare.buckets.size(), views.ms(0), views.ms(1), views.percent_over(1, 0), copies.ms(0),
+      copies.ms(1), copies.percent_over(1, 0), noop_timings.ms(0));
   std::fflush(stdout);
 }
 
@@ -144,7 +144,7 @@ class Timer {
   ~Timer() {
     {
       const std::lock_guard lock(mutex_);
-      ending_ = true;
+      stopping_ = true;
     }
     wake_.notify_one();
     thread_.join();
@@ -169,7 +169,7 @@ class Timer {
   void run() {
     std::unique_lock lock(mutex_);
     for (;;) {
-      wake_.wait(lock, [&] { return ending_ || !queue_.empty(); });
+      wake_.wait(lock, [&] { return stopping_ || !queue_.empty(); });
       if (queue_.empty()) return;
       Entry entry = std::move(queue_.front());
       queue_.pop_front();
@@ -182,7 +182,7 @@ class Timer {
   std::mutex mutex_;
   std::condition_variable wake_;
   std::deque<Entry> queue_;
-  bool ending_ = false;
+  bool stopping_ = false;
   std::thread thread_;
 };
 
@@ -190,11 +190,11 @@ class Timer {
 void overlap(ProcessGroup& group) {
   Timer timer;
   const auto hook = make_hook([&](GradBucket& b) { return timer.after(std::chrono::milliseconds(5), b.buffer()); });
-  Reducer reducer(model(10, 40'000), group.shared_from_this(), hook, {.limits = {.first = 1, .others = 1}});
+  Reducer reducer(model(10, 40'000), group.shared_from_this(), hook, {.limits = {.first_bucket_bytes = 1, .bucket_bytes = 1}});
   std::vector<double> times;
   double exposed = 0;
   for (int round = 0; round < 11; ++round) {
-    times.push_back(timed(group, [&] {
+    times.push_back(slowest_rank_time(group, [&] {
       const auto start = Clock::now();
       for (std::size_t p = 10; p-- > 0;) {
         std::this_thread::sleep_until(start + std::chrono::milliseconds(5 * (10 - static_cast<int>(p))));
@@ -202,7 +202,7 @@ void overlap(ProcessGroup& group) {
       }
       reducer.finalize();
     }));
-    exposed = reducer.stats().exposed;
+    exposed = reducer.stats().exposed_comm;
   }
   if (group.rank() == 0) {
     std::printf("backward pass of 10 buckets of 5 ms, hooks of 5 ms: %.1f ms, of which %.1f ms exposed\n",

@@ -30,7 +30,7 @@ def step_time(ddp: hl.numpy.DataParallel, names: list[str]) -> float:
 
 def main() -> None:
     """Prints microseconds a bucket."""
-    (group,) = hl.threads_groups(1)
+    (group,) = hl.make_thread_groups(1)
     params = {f"p{i}": np.zeros(1000, np.float32) for i in range(BUCKETS)}
     native = hl.numpy.DataParallel(params, group, hook="noop", bucket_cap_mb=1e-3)
     python = hl.numpy.DataParallel(params, group, bucket_cap_mb=1e-3)

@@ -28,7 +28,7 @@ inner = hl.init_process_group()
 inner.register_on_completion_hook(lambda info: print(info.op_type, info.seq, info.active_duration))
 group = Counting(inner)
 x = np.full(1000, group.rank() + 1, np.float32)
-hl.recorded(group).allreduce([x]).wait()  # native code calls the Python method
+hl.with_flight_recorder(group).allreduce([x]).wait()  # native code calls the Python method
 group.broadcast([x]).wait()
 assert group.bytes == 8000
 assert x[0] == 3

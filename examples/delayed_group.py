@@ -39,7 +39,7 @@ class Delayed(hl.ProcessGroup):
 group = Delayed(hl.init_process_group(), DELAY)
 x = np.ones(10, np.float32)
 begin = time.monotonic()
-hl.nan_checked(group).allreduce([x]).wait()
+hl.with_nan_checks(group).allreduce([x]).wait()
 took = time.monotonic() - begin
 assert x[0] == 2
 assert took >= DELAY

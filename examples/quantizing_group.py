@@ -36,7 +36,7 @@ class Quantizing(hl.ProcessGroup):
 group = Quantizing(hl.init_process_group())
 x = np.linspace(-1, 1, 1001, dtype=np.float32) * (group.rank() + 1)
 exact = x / (group.rank() + 1) * sum(range(1, group.size() + 1))
-hl.recorded(group).allreduce([x]).wait()
+hl.with_flight_recorder(group).allreduce([x]).wait()
 error = float(np.abs(x - exact).max())
 assert error < 0.02, error
 if group.rank() == 0:

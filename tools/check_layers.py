@@ -16,7 +16,7 @@ EVERYBODYS = {"version.hpp"}
 # PyTorch's headers, which only the adapter for it may include.
 TORCH = {"torch", "ATen", "c10", "c10d"}
 # Not a backend by itself: the protocol that these backends have in common, over two kinds of memory.
-SHARED = {"embedded": {"threads", "shm"}}
+SHARED = {"local": {"threads", "shm"}}
 
 
 def rooms_of(path: Path) -> tuple[str, str] | None:

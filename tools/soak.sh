@@ -17,9 +17,9 @@ for ((round = 1; round <= rounds; ++round)); do
   echo "soak: groups of 512 ranks"
   HOOKLINE_MATRIX=full build/dev/tests/group_test --gtest_brief=1 --gtest_filter='LargestGroups.*'
   echo "soak: $seeds schedules of the embedded engine"
-  HOOKLINE_SEEDS=$seeds build/dev/tests/backend_test --gtest_brief=1 --gtest_filter='Scheduler.*'
+  HOOKLINE_SEEDS=$seeds build/dev/tests/backend_test --gtest_brief=1 --gtest_filter='Interleaving.*'
   echo "soak: twelve layers, 200 steps, every hook"
-  HOOKLINE_SEEDS=1000 build/dev/tests/reducer_test --gtest_brief=1 --gtest_filter='*TwelveLayers*'
+  HOOKLINE_SEEDS=1000 build/dev/tests/reducer_test --gtest_brief=1 --gtest_filter='*HooksEndToEnd*'
   echo "soak: $((seeds / 20)) models with random delays"
   HOOKLINE_SEEDS=$((seeds / 20)) build/dev/tests/reducer_test --gtest_brief=1 --gtest_filter='*RandomDelays*'
   echo "soak: Python tests"

@@ -34,18 +34,18 @@ class HooklineSystem final : public bench::System {
     result.fill(0);
     return result;
   }
-  bench::Prepared in_place(const bench::Row& row);
-  bench::Prepared in_parts(const bench::Row& row);
-  bench::Prepared at_the_root(const bench::Row& row);
+  bench::Prepared prepare_in_place(const bench::Row& row);
+  bench::Prepared prepare_partitioned(const bench::Row& row);
+  bench::Prepared prepare_rooted(const bench::Row& row);
 
   const std::shared_ptr<ProcessGroup> group_;
 };
 
-std::function<void()> rewriting(const Tensor& tensor) {
+std::function<void()> make_rewrite(const Tensor& tensor) {
   return [=] { tensor.fill(0); };
 }
 
-std::vector<Tensor> parts_of(const Tensor& whole, int ranks) {
+std::vector<Tensor> split_by_rank(const Tensor& whole, int ranks) {
   std::vector<Tensor> parts;
   const std::int64_t count = whole.numel() / ranks;
   for (int r = 0; r < ranks; ++r) parts.push_back(whole.slice(0, r * count, (r + 1) * count));
@@ -54,19 +54,19 @@ std::vector<Tensor> parts_of(const Tensor& whole, int ranks) {
 
 bench::Prepared HooklineSystem::prepare(const bench::Row& row) {
   if (row.op == "barrier") return {[this] { group_->barrier()->wait(); }, [] {}};
-  if (row.op == "gather" || row.op == "scatter") return at_the_root(row);
-  if (row.op == "allgather" || row.op == "reduce_scatter" || row.op == "alltoall") return in_parts(row);
-  return in_place(row);
+  if (row.op == "gather" || row.op == "scatter") return prepare_rooted(row);
+  if (row.op == "allgather" || row.op == "reduce_scatter" || row.op == "alltoall") return prepare_partitioned(row);
+  return prepare_in_place(row);
 }
 
-bench::Prepared HooklineSystem::in_place(const bench::Row& row) {
+bench::Prepared HooklineSystem::prepare_in_place(const bench::Row& row) {
   const std::int64_t count = std::max<std::int64_t>(row.bytes / 4, 1);
   const Tensor t = buffer(row, count);
   auto& g = *group_;
-  if (row.op == "scale") return {[=] { scale(t.data<float>(), count, 1.0001f); }, rewriting(t)};
-  if (row.op == "allreduce") return {[=, &g] { g.allreduce(t)->wait(); }, rewriting(t)};
-  if (row.op == "reduce") return {[=, &g] { g.reduce(t)->wait(); }, rewriting(t)};
-  if (row.op == "broadcast") return {[=, &g] { g.broadcast(t)->wait(); }, rewriting(t)};
+  if (row.op == "scale") return {[=] { scale(t.data<float>(), count, 1.0001f); }, make_rewrite(t)};
+  if (row.op == "allreduce") return {[=, &g] { g.allreduce(t)->wait(); }, make_rewrite(t)};
+  if (row.op == "reduce") return {[=, &g] { g.reduce(t)->wait(); }, make_rewrite(t)};
+  if (row.op == "broadcast") return {[=, &g] { g.broadcast(t)->wait(); }, make_rewrite(t)};
   if (row.op == "pingpong") {
     const int peer = g.rank() ^ 1;
     const auto send_then_receive = [=, &g] {
@@ -77,33 +77,33 @@ bench::Prepared HooklineSystem::in_place(const bench::Row& row) {
       g.recv(t, peer)->wait();
       g.send(t, peer)->wait();
     };
-    if (g.rank() % 2 == 0) return {send_then_receive, rewriting(t)};
-    return {receive_then_send, rewriting(t)};
+    if (g.rank() % 2 == 0) return {send_then_receive, make_rewrite(t)};
+    return {receive_then_send, make_rewrite(t)};
   }
   throw std::invalid_argument("no operation " + row.op);
 }
 
-bench::Prepared HooklineSystem::in_parts(const bench::Row& row) {
-  const std::int64_t count = bench::part(row, group_->size());
+bench::Prepared HooklineSystem::prepare_partitioned(const bench::Row& row) {
+  const std::int64_t count = bench::elements_per_rank(row, group_->size());
   const Tensor whole = buffer(row, count * group_->size());
   auto& g = *group_;
   if (row.op == "alltoall") {
     const Tensor out = buffer(row, count * group_->size());
-    return {[=, &g] { g.alltoall_base(out, whole)->wait(); }, rewriting(whole)};
+    return {[=, &g] { g.alltoall_base(out, whole)->wait(); }, make_rewrite(whole)};
   }
   const Tensor mine = buffer(row, count);
-  if (row.op == "allgather") return {[=, &g] { g.allgather_into_tensor(whole, mine)->wait(); }, rewriting(mine)};
-  return {[=, &g] { g.reduce_scatter_tensor(mine, whole)->wait(); }, rewriting(whole)};
+  if (row.op == "allgather") return {[=, &g] { g.allgather_into_tensor(whole, mine)->wait(); }, make_rewrite(mine)};
+  return {[=, &g] { g.reduce_scatter_tensor(mine, whole)->wait(); }, make_rewrite(whole)};
 }
 
-bench::Prepared HooklineSystem::at_the_root(const bench::Row& row) {
-  const std::int64_t count = bench::part(row, group_->size());
+bench::Prepared HooklineSystem::prepare_rooted(const bench::Row& row) {
+  const std::int64_t count = bench::elements_per_rank(row, group_->size());
   const Tensor mine = buffer(row, count);
   const Tensor whole = buffer(row, group_->rank() == 0 ? count * group_->size() : 0);
-  const std::vector<Tensor> parts = group_->rank() == 0 ? parts_of(whole, group_->size()) : std::vector<Tensor>();
+  const std::vector<Tensor> parts = group_->rank() == 0 ? split_by_rank(whole, group_->size()) : std::vector<Tensor>();
   auto& g = *group_;
-  if (row.op == "gather") return {[=, &g] { g.gather(parts, mine)->wait(); }, rewriting(mine)};
-  return {[=, &g] { g.scatter(mine, parts)->wait(); }, rewriting(whole)};
+  if (row.op == "gather") return {[=, &g] { g.gather(parts, mine)->wait(); }, make_rewrite(mine)};
+  return {[=, &g] { g.scatter(mine, parts)->wait(); }, make_rewrite(whole)};
 }
 
 }  // namespace

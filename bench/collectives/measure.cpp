@@ -24,7 +24,7 @@ double seconds_since(Clock::time_point start) { return std::chrono::duration<dou
 
 // Warm operations follow each other without a break: a barrier between them would cost as much as the small ones do.
 // The median of a few batches, so that a moment in which the system did something else does not count.
-double in_a_row(System& system, const Prepared& prepared, int repeats) {
+double time_warm(System& system, const Prepared& prepared, int repeats) {
   std::vector<double> times(static_cast<std::size_t>(std::min(repeats, kBatches)));
   system.barrier();
   for (double& time : times) {
@@ -36,7 +36,7 @@ double in_a_row(System& system, const Prepared& prepared, int repeats) {
   return median(times);
 }
 
-double each_fresh(System& system, const Prepared& prepared, int repeats) {
+double time_fresh(System& system, const Prepared& prepared, int repeats) {
   std::vector<double> times(static_cast<std::size_t>(repeats));
   for (double& time : times) {
     prepared.rewrite();
@@ -51,8 +51,8 @@ double each_fresh(System& system, const Prepared& prepared, int repeats) {
 // Seconds of one operation, as the slowest rank saw it.
 double measure(System& system, const Prepared& prepared, const Row& row) {
   for (int i = 0; i < 1 + row.repeats / 10; ++i) prepared.call();
-  const double mine = row.fresh ? each_fresh(system, prepared, row.repeats) : in_a_row(system, prepared, row.repeats);
-  return system.max_over_ranks(mine);
+  const double local_time = row.fresh ? time_fresh(system, prepared, row.repeats) : time_warm(system, prepared, row.repeats);
+  return system.max_over_ranks(local_time);
 }
 
 }  // namespace

@@ -38,14 +38,14 @@ class MpiSystem final : public bench::System {
   bench::Prepared prepare(const bench::Row& row) override;
 
  private:
-  bench::Prepared in_place(const bench::Row& row) const;
-  bench::Prepared in_parts(const bench::Row& row) const;
+  bench::Prepared prepare_in_place(const bench::Row& row) const;
+  bench::Prepared prepare_partitioned(const bench::Row& row) const;
 
   int rank_ = 0;
   int size_ = 0;
 };
 
-std::function<void()> rewriting(const Buffer& buffer) {
+std::function<void()> make_rewrite(const Buffer& buffer) {
   return [=] { buffer.rewrite(); };
 }
 
@@ -53,22 +53,22 @@ bench::Prepared MpiSystem::prepare(const bench::Row& row) {
   if (row.op == "barrier") return {[] { MPI_Barrier(MPI_COMM_WORLD); }, [] {}};
   const bool parts = row.op == "allgather" || row.op == "gather" || row.op == "scatter" || row.op == "reduce_scatter" ||
                      row.op == "alltoall";
-  return parts ? in_parts(row) : in_place(row);
+  return parts ? prepare_partitioned(row) : prepare_in_place(row);
 }
 
-bench::Prepared MpiSystem::in_place(const bench::Row& row) const {
+bench::Prepared MpiSystem::prepare_in_place(const bench::Row& row) const {
   const Buffer b(std::max<std::int64_t>(row.bytes / 4, 1));
   const auto world = MPI_COMM_WORLD;
   if (row.op == "allreduce") {
-    return {[=] { MPI_Allreduce(MPI_IN_PLACE, b.data(), b.count, MPI_FLOAT, MPI_SUM, world); }, rewriting(b)};
+    return {[=] { MPI_Allreduce(MPI_IN_PLACE, b.data(), b.count, MPI_FLOAT, MPI_SUM, world); }, make_rewrite(b)};
   }
   if (row.op == "reduce" && rank_ == 0) {
-    return {[=] { MPI_Reduce(MPI_IN_PLACE, b.data(), b.count, MPI_FLOAT, MPI_SUM, 0, world); }, rewriting(b)};
+    return {[=] { MPI_Reduce(MPI_IN_PLACE, b.data(), b.count, MPI_FLOAT, MPI_SUM, 0, world); }, make_rewrite(b)};
   }
   if (row.op == "reduce") {
-    return {[=] { MPI_Reduce(b.data(), nullptr, b.count, MPI_FLOAT, MPI_SUM, 0, world); }, rewriting(b)};
+    return {[=] { MPI_Reduce(b.data(), nullptr, b.count, MPI_FLOAT, MPI_SUM, 0, world); }, make_rewrite(b)};
   }
-  if (row.op == "broadcast") return {[=] { MPI_Bcast(b.data(), b.count, MPI_FLOAT, 0, world); }, rewriting(b)};
+  if (row.op == "broadcast") return {[=] { MPI_Bcast(b.data(), b.count, MPI_FLOAT, 0, world); }, make_rewrite(b)};
   if (row.op == "pingpong") {
     const int peer = rank_ ^ 1;
     const bool first = rank_ % 2 == 0;
@@ -77,34 +77,34 @@ bench::Prepared MpiSystem::in_place(const bench::Row& row) const {
               MPI_Recv(b.data(), b.count, MPI_FLOAT, peer, 0, world, MPI_STATUS_IGNORE);
               if (!first) MPI_Send(b.data(), b.count, MPI_FLOAT, peer, 0, world);
             },
-            rewriting(b)};
+            make_rewrite(b)};
   }
   throw std::invalid_argument("no operation " + row.op);
 }
 
-bench::Prepared MpiSystem::in_parts(const bench::Row& row) const {
-  const int count = static_cast<int>(bench::part(row, size_));
+bench::Prepared MpiSystem::prepare_partitioned(const bench::Row& row) const {
+  const int count = static_cast<int>(bench::elements_per_rank(row, size_));
   const Buffer whole(std::int64_t{count} * size_);
   const Buffer mine(row.op == "alltoall" ? std::int64_t{count} * size_ : count);
   const auto world = MPI_COMM_WORLD;
   if (row.op == "allgather") {
     return {[=] { MPI_Allgather(mine.data(), count, MPI_FLOAT, whole.data(), count, MPI_FLOAT, world); },
-            rewriting(mine)};
+            make_rewrite(mine)};
   }
   if (row.op == "gather") {
     return {[=] { MPI_Gather(mine.data(), count, MPI_FLOAT, whole.data(), count, MPI_FLOAT, 0, world); },
-            rewriting(mine)};
+            make_rewrite(mine)};
   }
   if (row.op == "scatter") {
     return {[=] { MPI_Scatter(whole.data(), count, MPI_FLOAT, mine.data(), count, MPI_FLOAT, 0, world); },
-            rewriting(whole)};
+            make_rewrite(whole)};
   }
   if (row.op == "reduce_scatter") {
     return {[=] { MPI_Reduce_scatter_block(whole.data(), mine.data(), count, MPI_FLOAT, MPI_SUM, world); },
-            rewriting(whole)};
+            make_rewrite(whole)};
   }
   return {[=] { MPI_Alltoall(whole.data(), count, MPI_FLOAT, mine.data(), count, MPI_FLOAT, world); },
-          rewriting(whole)};
+          make_rewrite(whole)};
 }
 
 }  // namespace

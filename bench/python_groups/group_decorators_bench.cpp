@@ -19,7 +19,7 @@ using bench::median;
 constexpr int kRounds = 15;
 constexpr int kCalls = 20'000;
 
-std::shared_ptr<ProcessGroup> lonely_group() { return make_group(make_threads_backends(1)[0]); }
+std::shared_ptr<ProcessGroup> single_rank_group() { return make_group(make_threads_backends(1)[0]); }
 
 /// Of this thread, which does all there is to do: other programs' turns do not count.
 double processor_nanoseconds() {
@@ -37,15 +37,15 @@ double nanoseconds(ProcessGroup& group) {
   return (processor_nanoseconds() - begin) / kCalls;
 }
 
-void compare(const char* what, ProcessGroup& group, double limit) {
-  const auto bare = lonely_group();
+void measure_overhead(const char* label, ProcessGroup& group, double limit) {
+  const auto bare = single_rank_group();
   std::vector<double> added;
   std::vector<double> plain;
   for (int i = 0; i < kRounds; ++i) {
     plain.push_back(nanoseconds(*bare));
     added.push_back(nanoseconds(group) - plain.back());
   }
-  std::printf("%-32s adds %6.0f ns to %6.0f ns", what, median(added), median(plain));
+  std::printf("%-32s adds %6.0f ns to %6.0f ns", label, median(added), median(plain));
   if (limit > 0) std::printf("  (limit %.0f ns: %s)", limit, median(added) < limit ? "kept" : "MISSED");
   std::printf("\n");
 }
@@ -86,7 +86,7 @@ void count_round_trips() {
   for (const auto& backend : backends) {
     ranks.emplace_back([&] {
       const auto store = std::make_shared<CountingStore>(shared);
-      const auto group = checked(make_group(backend), store);
+      const auto group = with_collective_checks(make_group(backend), store);
       const Tensor t = Tensor::full({4}, 1);
       for (int i = 0; i < 200; ++i) {
         const int before = store->calls();
@@ -106,15 +106,15 @@ void count_round_trips() {
 }  // namespace
 
 int main() {
-  compare("nothing", *lonely_group(), 0);
+  measure_overhead("nothing", *single_rank_group(), 0);
   {
-    const auto group = lonely_group();
+    const auto group = single_rank_group();
     std::uint64_t calls = 0;
     group->register_on_completion_hook([&](const WorkInfo&) { ++calls; });
-    compare("a completion hook in C++", *group, 200);
+    measure_overhead("a completion hook in C++", *group, 200);
   }
-  compare("recorded", *recorded(lonely_group()), 200);
-  compare("nan_checked", *nan_checked(lonely_group()), 0);
-  compare("a decorator that does nothing", *std::make_shared<GroupDecorator>(lonely_group()), 0);
+  measure_overhead("recorded", *with_flight_recorder(single_rank_group()), 200);
+  measure_overhead("with_nan_checks", *with_nan_checks(single_rank_group()), 0);
+  measure_overhead("a decorator that does nothing", *std::make_shared<GroupDecorator>(single_rank_group()), 0);
   count_round_trips();
 }

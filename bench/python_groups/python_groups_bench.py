@@ -67,8 +67,8 @@ def added(native: Callable[[], object], python: Callable[[], object]) -> tuple[f
 
 def main() -> None:
     """Measure and print."""
-    inner = hl.threads_groups(1)[0]
-    native, python = hl.recorded(inner), hl.recorded(Forward(inner))
+    inner = hl.make_thread_groups(1)[0]
+    native, python = hl.with_flight_recorder(inner), hl.with_flight_recorder(Forward(inner))
     dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
     gloo = dist.group.WORLD
     forwarding = TorchForward(gloo)

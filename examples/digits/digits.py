@@ -83,7 +83,7 @@ def relative_error(net, group, hook, images, labels):
     ddp = hl.numpy.DataParallel(copy, group, hook=f"{hook} | compare", bucket_cap_mb=0.02)
     for _ in range(START + 1 if hook in POWERSGD else 1):
         train_step(copy, ddp, images, labels)
-    return max(cost["relative_error"] for cost in ddp.stats()["costs"])
+    return max(cost["relative_error"] for cost in ddp.stats()["hook_stats"])
 
 
 def optimizer_for(hook, text, group):
@@ -127,7 +127,7 @@ def train(group, hook, optimizer, epochs, redraw):
             begun = time.perf_counter()
             train_step(net, ddp, images[mine], labels[mine])
             times.append(time.perf_counter() - begun)
-            coding.append(sum(cost["encode_time"] + cost["decode_time"] for cost in ddp.stats()["costs"]))
+            coding.append(sum(cost["encode_time"] + cost["decode_time"] for cost in ddp.stats()["hook_stats"]))
         if group.rank() == 0:
             show_progress(hook, epoch + 1, epochs, started, redraw)
     right = forward(net, images[TRAINED:])[1].argmax(1) == labels[TRAINED:]
@@ -138,7 +138,7 @@ def train(group, hook, optimizer, epochs, redraw):
 
 def all_hooks():
     """Those that need no other to be wrapped around, and a few compositions; all of PyTorch's types are among them."""
-    plain = [hook for hook in hl.registered_hooks(alone=True) if "powersgd" not in hook and hook != "post_local_sgd"]
+    plain = [hook for hook in hl.registered_hooks(base_only=True) if "powersgd" not in hook and hook != "post_local_sgd"]
     return [*plain, *POWERSGD, *COMPOSED, LOCAL]
 
 

@@ -48,7 +48,7 @@ for text in ("top_k(k=0.05) | compare", "top_k(k=0.05) | error_feedback | compar
         ddp.ready("w", gradient)
         ddp.finish()
         params["w"] -= 0.05 * gradient
-    (cost,) = ddp.stats()["costs"]
+    (cost,) = ddp.stats()["hook_stats"]
     if group.rank() == 0:
         error = float(np.abs(params["w"] - wanted).mean())
         print(f"{text}: {cost['ratio']:.1f} times fewer bytes than an allreduce, error {error:.2f}")

@@ -55,9 +55,9 @@ hl::HookPtr make(std::shared_ptr<hl::ProcessGroup> group, hl::HookOptions& optio
 }
 
 void register_all() {
-  hl::register_hook("signs", hl::HookPlace::first, make, "signs travel, and the mean size of a rank's gradients");
+  hl::register_hook("signs", hl::HookRole::base, make, "signs travel, and the mean size of a rank's gradients");
 }
 
 }  // namespace
 
-HOOKLINE_HOOKS(register_all)
+HOOKLINE_REGISTER_HOOKS(register_all)

@@ -21,7 +21,7 @@ def decide(sizes, votes):
 
 
 # Alone: a group of one rank and a bucket made by hand.
-(alone,) = hl.threads_groups(1)
+(alone,) = hl.make_thread_groups(1)
 bucket = hl.GradBucket(np.array([1, -2, 0, 5], np.float32), sizes=[(2,), (2,)])
 np.testing.assert_array_equal(vote(alone, bucket).wait(timeout=5), [2, -2, 0, 2])
 

@@ -34,11 +34,11 @@ class PeerLost(Error, RuntimeError):
     """A peer died or its connection broke."""
 
 class Mismatch(Error, RuntimeError):
-    """The ranks did not call the same operation; no data was changed."""
+    """The ranks called different operations; no data was changed."""
 
 class Aborted(Error, RuntimeError):
     """
-    A rank gave up, the group was aborted, or a future was dropped unfulfilled.
+    A rank failed, the group was aborted, or a future was dropped unfulfilled.
     """
 
 class ResourceError(Error, OSError):
@@ -886,7 +886,7 @@ class ProcessGroup:
 
     def monitored_barrier(self, timeout: float | datetime.timedelta | CallOptions | None = None, wait_all_ranks: bool = False) -> None:
         """
-        A barrier that blocks; the error names the first rank that did not come in time, or all of them.
+        A barrier that blocks; the error names the first rank that did not join in time, or all of them.
         """
 
     def new_group(self, ranks: Sequence[int], timeout: float | datetime.timedelta | None = None) -> ProcessGroup | None:
@@ -914,7 +914,7 @@ class ProcessGroup:
         The work of all operations that were started since the start, done when all of them are.
         """
 
-def is_initialised(object: object) -> bool:
+def is_initialized(object: object) -> bool:
     """Whether it is an object of this module whose __init__ has run."""
 
 def default_group() -> ProcessGroup:
@@ -925,7 +925,7 @@ def init_process_group(backend: str | None = None, init_method: str = 'env://', 
     Meets the other processes of the job and returns the group of all of them. Without a backend it is shm on one host, and layered beyond: over mpi under an MPI launcher, else over gloo. The timeout, 30 minutes where not given, is that of meeting and of every operation that has none of its own. What options there are depends on the backend: shm takes "waiting", gloo "interface" and "address", mpi "communicator", layered "engine" and those of that engine.
     """
 
-def threads_groups(size: int, timeout: float | datetime.timedelta | None = None) -> list[ProcessGroup]:
+def make_thread_groups(size: int, timeout: float | datetime.timedelta | None = None) -> list[ProcessGroup]:
     """
     The groups of a new set of ranks that are threads of this process, in rank order, each for one thread.
     """
@@ -935,7 +935,7 @@ def checked(group: ProcessGroup, store: Store) -> ProcessGroup:
     A group around `group` whose collectives start only when all ranks have called the same one, with the same dtype, shapes and root; else every rank gets a Mismatch that lists all calls. All ranks share the store.
     """
 
-def nan_checked(group: ProcessGroup) -> ProcessGroup:
+def with_nan_checks(group: ProcessGroup) -> ProcessGroup:
     """
     A group around `group` that raises InvalidArgument, naming rank, operation, tensor and index, before it would send a NaN or an infinity, and aborts the group.
     """
@@ -947,13 +947,13 @@ def compared(group: ProcessGroup, other: ProcessGroup, tolerance: float = 0.0) -
 
 def recorded(group: ProcessGroup, capacity: int = 1024, directory: str | None = None, name: str | None = None) -> ProcessGroup:
     """
-    A group around `group` that remembers its last operations and dumps them as JSON at an error, at SIGUSR1 and by dump_records(); `hookline debug DIR` reads the dumps of all ranks. The directory is HOOKLINE_DEBUG_DIR, or hookline-debug, where not given.
+    A group around `group` that remembers its last operations and dumps them as JSON at an error, at SIGUSR1 and by dump_flight_records(); `hookline debug DIR` reads the dumps of all ranks. The directory is HOOKLINE_DEBUG_DIR, or hookline-debug, where not given.
     """
 
 def records(group: ProcessGroup) -> dict[str, Any]:
     """What a recorded group remembers."""
 
-def dump_records(group: ProcessGroup, path: str | None = None) -> str:
+def dump_flight_records(group: ProcessGroup, path: str | None = None) -> str:
     """Writes what a recorded group remembers to a file and returns its path."""
 
 class GradBucket:
@@ -1023,7 +1023,7 @@ class CommHook:
 
     def costs(self) -> list[dict[str, Any]]:
         """
-        What the last step's buckets cost: bytes sent, ratio, encode_time, decode_time, kept_error_norm, and relative_error behind '… | compare'.
+        What the last step's buckets cost: bytes sent, ratio, encode_time, decode_time, residual_norm, and relative_error behind '… | compare'.
         """
 
     def save(self) -> bytes:
@@ -1328,7 +1328,7 @@ class HierarchicalModelAverager(ModelAverager):
     @property
     def period_process_group_dict(self) -> dict[int, ProcessGroup]: ...
 
-def host_group(group: ProcessGroup | None = None) -> ProcessGroup:
+def local_group(group: ProcessGroup | None = None) -> ProcessGroup:
     """The ranks that run on this one's host. Every rank calls it."""
 
 class Reducer:
@@ -1354,7 +1354,7 @@ class Reducer:
     def mark_unused_sparse(self, parameter: int | str, indices: Any, values: Any) -> None:
         """The same of a sparse parameter."""
 
-    def drop_step(self) -> None:
+    def discard_step(self) -> None:
         """
         Forgets the marks of a step whose backward pass failed, before any of its buckets was under way.
         """

@@ -110,7 +110,7 @@ class Option(NamedTuple):
     name: str
     kind: str
     default: Any
-    words: list[str]
+    choices: list[str]
 
 
 KINDS: dict[Any, str] = {bool: "boolean", int: "integer", float: "number", str: "text"}
@@ -127,11 +127,11 @@ def option_of(parameter: inspect.Parameter, where: str) -> Option:
             f"{where}: parameter {parameter} cannot be an option of the hook: expected a keyword parameter with a "
             "default, as in factory(group, k=0.01)"
         )
-    kind, words = parameter.annotation, []
+    kind, choices = parameter.annotation, []
     if get_origin(kind) in (Union, UnionType):  # int | None
         kind = next((one for one in get_args(kind) if one is not NoneType), kind)
     if get_origin(kind) is Literal:
-        words, kind = [str(word) for word in get_args(kind)], "word"
+        choices, kind = [str(choice) for choice in get_args(kind)], "choice"
     else:
         kind = KINDS.get(kind, KINDS.get(type(parameter.default)))
     if kind is None:
@@ -139,7 +139,7 @@ def option_of(parameter: inspect.Parameter, where: str) -> Option:
             f"{where}: the type of option {parameter} is not supported in hook specs: expected bool, int, float, str "
             "or a Literal of strings, as its annotation or as the type of its default"
         )
-    return Option(parameter.name, kind, parameter.default, words)
+    return Option(parameter.name, kind, parameter.default, choices)
 
 
 class HookFactory:
@@ -180,7 +180,7 @@ class HookFactory:
 _factories: dict[str, HookFactory] = {}
 
 
-def registered(name: str) -> HookFactory:
+def factory_of(name: str) -> HookFactory:
     """Returns the factory registered under a name."""
     return _factories[name]
 

@@ -18,7 +18,7 @@ def require_init(base: Any, arguments: str) -> None:
         @functools.wraps(init)
         def checked(self: Any, *args: Any, **kwargs: Any) -> None:
             init(self, *args, **kwargs)
-            if type(self) is cls and not _core.is_initialised(self):
+            if type(self) is cls and not _core.is_initialized(self):
                 name = f"{cls.__qualname__}.__init__()"
                 raise TypeError(f"{name} must call super().__init__({arguments}) before the object can be used")
 

@@ -4,7 +4,7 @@ from functools import cache
 
 
 @cache
-def joined(own_type: type[BaseException], torch_type: type[BaseException]) -> type[BaseException]:
+def combined_type(own_type: type[BaseException], torch_type: type[BaseException]) -> type[BaseException]:
     """Returns a class with the name of `own_type` that derives from both. Its instances are pickled as `own_type`."""
 
     def reduce(self: BaseException) -> tuple[type[BaseException], tuple[object, ...]]:

@@ -39,12 +39,12 @@ class DataParallel(DataParallelBase):
         bucket_cap_mb: float | None = None,
         find_unused_parameters: bool = False,
         static_graph: bool = False,
-        mean: str = "average",
+        reduction: str = "mean",
         broadcast_parameters: bool = True,
         timeout: float | datetime.timedelta | None = None,
         sparse: Iterable[str] = (),
         ignored: Iterable[str] = (),
-        delayed: Iterable[str] = (),
+        reduce_last: Iterable[str] = (),
         frozen: Iterable[str] = (),
         buckets: Iterable[Iterable[str]] | None = None,
         optimizer: Any = None,
@@ -67,7 +67,7 @@ class DataParallel(DataParallelBase):
         if not hasattr(params, "items"):
             raise TypeError(f"params: expected a mapping of names to arrays, got {class_name(params)}")
         sparse, ignored = set(names_of("sparse", sparse)), set(names_of("ignored", ignored))
-        delayed, frozen = set(names_of("delayed", delayed)), set(names_of("frozen", frozen))
+        reduce_last, frozen = set(names_of("reduce_last", reduce_last)), set(names_of("frozen", frozen))
         self._names = list(params)
         self._group = group
         self._registered = hook is not None
@@ -82,12 +82,12 @@ class DataParallel(DataParallelBase):
             group,
             find_unused_parameters=find_unused_parameters,
             static_graph=static_graph,
-            mean=mean,
+            reduction=reduction,
             broadcast_parameters=broadcast_parameters,
             timeout=timeout,
             sparse=sparse,
             ignored=ignored,
-            delayed=delayed,
+            reduce_last=reduce_last,
             frozen=frozen,
             buckets=None if buckets is None else self._positions(buckets),
             optimizer=optimizer.optim if isinstance(optimizer, PostLocalSGDOptimizer) else self.optimizer,

@@ -9,7 +9,7 @@
 
 #include <hookline/backend/make_backend.hpp>
 
-#include "backend/shm/available.hpp"
+#include "backend/shm/memory_limit.hpp"
 #include "rooms.hpp"
 
 namespace hookline::python {

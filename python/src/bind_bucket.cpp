@@ -21,7 +21,7 @@ int traverse(const PyGradBucket& self, visitproc visit, void* arg) {
   return 0;
 }
 
-void clear(PyGradBucket& self) { const nb::object dropped = std::exchange(self.buffer, nb::object()); }
+void clear(PyGradBucket& self) { const nb::object released = std::exchange(self.buffer, nb::object()); }
 
 void construct(PyGradBucket* self, const TensorArg& buffer, std::optional<std::vector<Shape>> sizes,
                std::optional<std::vector<TensorArg>> parameters, std::size_t index, std::size_t bucket_count,

@@ -48,7 +48,7 @@ void bind_codec(nb::module_& m) {
       .def("__repr__", [](const Codec& self) { return "<hookline.Codec " + self.name() + ">"; });
   m.def(
       "make_codec", [](const std::string& text) { return std::const_pointer_cast<Codec>(make_codec(text)); },
-      arg("text"), "The codec of a text: 'fp16', 'bf16', 'int8(block=512)', 'int4(block=128, rounding=stochastic)'.");
+      arg("spec"), "The codec of a text: 'fp16', 'bf16', 'int8(block=512)', 'int4(block=128, rounding=stochastic)'.");
 }
 
 }  // namespace hookline::python

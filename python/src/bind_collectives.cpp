@@ -30,7 +30,7 @@ using nb::handle;
 using Splits = std::vector<std::int64_t>;
 
 /// A call of Python's.
-struct Call {
+struct PythonCall {
   OpType type;
   TensorList outputs = {};
   std::vector<Tensor> inputs = {};
@@ -39,64 +39,64 @@ struct Call {
 };
 
 /// `c` has what only some operations have.
-WorkObject start(ProcessGroup& group, Call call, Collective c = {}) {
-  c.type = call.type;
-  c.inputs = std::move(call.inputs);
-  c.outputs = std::move(call.outputs.tensors);
-  call.arguments.apply_to(c);
+WorkObject start(ProcessGroup& group, PythonCall call, Operation operation = {}) {
+  operation.type = call.type;
+  operation.inputs = std::move(call.inputs);
+  operation.outputs = std::move(call.outputs.tensors);
+  call.arguments.apply_to(operation);
   WorkObject result{nullptr, nb::find(group), std::move(call.outputs.objects), {}, {}};
-  if (PyProcessGroup* const python = python_group(group)) {
-    python->refuse_super(call.method ? call.method : name(c.type).data());
-    result.work = python->run(std::move(c));
+  if (PyProcessGroup* const python = as_python_group(group)) {
+    python->throw_if_super_call(call.method ? call.method : name(operation.type).data());
+    result.work = python->run(std::move(operation));
     return result;
   }
   const GilRelease released;
-  result.work = group.run(std::move(c));
+  result.work = group.run(std::move(operation));
   return result;
 }
 
-TensorList one_tensor(handle given, std::string_view operation) {
-  TensorList tensors = tensors_of(given);
+TensorList single_tensor(handle object, std::string_view operation) {
+  TensorList tensors = tensors_of(object);
   if (tensors.tensors.size() == 1) return tensors;
   throw InvalidArgument(std::string(operation) + " takes one tensor, and " + std::to_string(tensors.tensors.size()) +
                         " were given");
 }
 
 /// An allreduce of values that travel as a codec packs them.
-WorkObject encoded(ProcessGroup& group, handle given, const CallArguments& arguments, handle codec) {
-  TensorList tensors = one_tensor(given, "allreduce with a codec");
+WorkObject allreduce_encoded(ProcessGroup& group, handle object, const CallArguments& arguments, handle codec) {
+  TensorList tensors = single_tensor(object, "allreduce with a codec");
   std::shared_ptr<Codec> given_codec;
   if (!PyUnicode_Check(codec.ptr()) && !nb::try_cast(codec, given_codec)) {
     throw nb::type_error("allreduce: the codec must be a hookline.Codec or its text");
   }
-  CodecPtr packs = given_codec ? CodecPtr(std::move(given_codec)) : make_codec(nb::str(codec).c_str());
-  Collective c;
-  arguments.apply_to(c);
+  CodecPtr codec_ptr = given_codec ? CodecPtr(std::move(given_codec)) : make_codec(nb::str(codec).c_str());
+  Operation operation;
+  arguments.apply_to(operation);
   WorkObject result{nullptr, nb::find(group), std::move(tensors.objects), {}, {}};
   const GilRelease released;
-  result.work = group.allreduce(tensors.tensors[0], std::move(packs), {.op = c.op, .timeout = c.timeout});
+  result.work = group.allreduce(tensors.tensors[0], std::move(codec_ptr), {.op = operation.op, .timeout = operation.timeout});
   return result;
 }
 
 /// One list for each rank, each with one array for each input.
-WorkObject allgather_coalesced(ProcessGroup& group, handle output_lists, handle given, const CallArguments& arguments) {
-  Call call{.type = OpType::allgather_coalesced, .inputs = tensors_of(given).tensors, .arguments = arguments};
+WorkObject allgather_coalesced(ProcessGroup& group, handle output_lists, handle inputs, const CallArguments& arguments) {
+  PythonCall call{.type = OpType::allgather_coalesced, .inputs = tensors_of(inputs).tensors, .arguments = arguments};
   for (const handle item : nb::borrow<nb::object>(output_lists)) {
-    const TensorList of_rank = tensors_of(item);
-    if (of_rank.tensors.size() != call.inputs.size()) {
+    const TensorList rank_outputs = tensors_of(item);
+    if (rank_outputs.tensors.size() != call.inputs.size()) {
       throw InvalidArgument("allgather_coalesced: each output list must have as many tensors as there are inputs");
     }
-    for (const handle object : of_rank.objects) call.outputs.add(object);
+    for (const handle object : rank_outputs.objects) call.outputs.add(object);
   }
   return start(group, std::move(call));
 }
 
-WorkObject message(ProcessGroup& group, OpType type, handle given, int peer, int tag, handle timeout) {
-  TensorList tensors = one_tensor(given, name(type));
-  Call call{.type = type};
+WorkObject make_p2p_operation(ProcessGroup& group, OpType type, handle object, int peer, int tag, handle timeout) {
+  TensorList tensors = single_tensor(object, name(type));
+  PythonCall call{.type = type};
   if (type == OpType::send) call.inputs = std::move(tensors.tensors);
   else call.outputs = std::move(tensors);
-  Collective c;
+  Operation c;
   CallArguments{.timeout = timeout}.apply_to(c);
   c.root = peer;  // whatever an option object has in its place
   c.tag = tag;
@@ -104,116 +104,116 @@ WorkObject message(ProcessGroup& group, OpType type, handle given, int peer, int
 }
 
 /// An argument that need not be given.
-auto optional(const char* name) { return arg(name) = nb::none(); }
+auto optional_arg(const char* name) { return arg(name) = nb::none(); }
 
-using Reader = TensorList (*)(handle);
+using ArgReader = TensorList (*)(handle);
 
 /// One with outputs apart from its inputs, and no op.
 template <class Out, class In>
-void def_moving(GroupClass& group, const char* name, const char* outputs, const char* inputs, OpType type,
-                Reader read_outputs, const char* doc) {
+void def_data_movement(GroupClass& group, const char* name, const char* outputs, const char* inputs, OpType type,
+                ArgReader read_outputs, const char* doc) {
   group.def(
       name,
-      [type, read_outputs, name](ProcessGroup& g, Out out, In in, TimeArg timeout, OptsArg opts) {
+      [type, read_outputs, name](ProcessGroup& g, Out out, In in, RawTimeoutArg timeout, OptsArg opts) {
         return start(g, {type, read_outputs(out), tensors_of(in).tensors, {.timeout = timeout, .opts = opts}, name});
       },
-      arg(outputs), arg(inputs), optional("timeout"), optional("opts"), doc);
+      arg(outputs), arg(inputs), optional_arg("timeout"), optional_arg("opts"), doc);
 }
 
 void def_rooted(GroupClass& group, const char* name, OpType type, const char* doc) {
   group.def(
       name,
-      [type](ProcessGroup& g, RootArraysArg out, RootArraysArg in, RootArg root, TimeArg timeout, OptsArg opts) {
+      [type](ProcessGroup& g, RootArraysArg out, RootArraysArg in, RootArg root, RawTimeoutArg timeout, OptsArg opts) {
         const CallArguments arguments{.root = root, .timeout = timeout, .opts = opts};
         return start(g, {type, tensors_of_nested(out), tensors_of_nested(in).tensors, arguments});
       },
-      arg("outputs").none(), arg("inputs").none(), optional("root"), optional("timeout"), optional("opts"), doc);
+      arg("outputs").none(), arg("inputs").none(), optional_arg("root"), optional_arg("timeout"), optional_arg("opts"), doc);
 }
 
 /// The same with an op.
 template <class Out, class In>
-void def_scattering(GroupClass& group, const char* name, const char* outputs, const char* inputs, OpType type,
-                    Reader read_inputs, const char* doc) {
+void def_reduce_scatter(GroupClass& group, const char* name, const char* outputs, const char* inputs, OpType type,
+                    ArgReader read_inputs, const char* doc) {
   group.def(
       name,
-      [type, read_inputs, name](ProcessGroup& g, Out out, In in, OpArg op, TimeArg timeout, OptsArg opts) {
+      [type, read_inputs, name](ProcessGroup& g, Out out, In in, OpArg op, RawTimeoutArg timeout, OptsArg opts) {
         const CallArguments arguments{.op = op, .timeout = timeout, .opts = opts};
         return start(g, {type, tensors_of(out), read_inputs(in).tensors, arguments, name});
       },
-      arg(outputs), arg(inputs), optional("op"), optional("timeout"), optional("opts"), doc);
+      arg(outputs), arg(inputs), optional_arg("op"), optional_arg("timeout"), optional_arg("opts"), doc);
 }
 
 void bind_gathers_and_scatters(GroupClass& group) {
-  def_moving<ArrayListsArg, ArraysArg>(group, "allgather", "output_lists", "inputs", OpType::allgather,
+  def_data_movement<ArrayListsArg, ArraysArg>(group, "allgather", "output_lists", "inputs", OpType::allgather,
                                        &tensors_of_nested, "Outputs are a list of size() arrays, or that in a list.");
   for (const char* name : {"allgather_into_tensor", "_allgather_base", "all_gather_single"}) {
-    def_moving<ArrayArg, ArrayArg>(group, name, "output", "input", OpType::allgather_into_tensor, &tensors_of,
+    def_data_movement<ArrayArg, ArrayArg>(group, name, "output", "input", OpType::allgather_into_tensor, &tensors_of,
                                    "The output has as many parts along its memory as there are ranks.");
   }
   for (const char* name : {"allgather_into_tensor_coalesced", "all_gather_single_coalesced"}) {
-    def_moving<ArraysArg, ArraysArg>(group, name, "outputs", "inputs", OpType::allgather_into_tensor_coalesced,
+    def_data_movement<ArraysArg, ArraysArg>(group, name, "outputs", "inputs", OpType::allgather_into_tensor_coalesced,
                                      &tensors_of, "Several at once.");
   }
   group.def(
       "allgather_coalesced",
-      [](ProcessGroup& g, ArrayListsArg out, ArraysArg in, TimeArg timeout, OptsArg opts) {
+      [](ProcessGroup& g, ArrayListsArg out, ArraysArg in, RawTimeoutArg timeout, OptsArg opts) {
         return allgather_coalesced(g, out, in, {.timeout = timeout, .opts = opts});
       },
-      arg("output_lists"), arg("inputs"), optional("timeout"), optional("opts"),
+      arg("output_lists"), arg("inputs"), optional_arg("timeout"), optional_arg("opts"),
       "Outputs are one list for each rank, with one array for each input.");
   def_rooted(group, "gather", OpType::gather, "Ranks other than the root pass no outputs: None or [].");
   def_rooted(group, "scatter", OpType::scatter, "Ranks other than the root pass no inputs: None or [].");
-  def_scattering<ArraysArg, ArrayListsArg>(group, "reduce_scatter", "outputs", "input_lists", OpType::reduce_scatter,
+  def_reduce_scatter<ArraysArg, ArrayListsArg>(group, "reduce_scatter", "outputs", "input_lists", OpType::reduce_scatter,
                                            &tensors_of_nested,
                                            "Inputs are a list of size() arrays, or that in a list.");
   for (const char* name : {"reduce_scatter_tensor", "_reduce_scatter_base", "reduce_scatter_single"}) {
-    def_scattering<ArrayArg, ArrayArg>(group, name, "output", "input", OpType::reduce_scatter_tensor, &tensors_of,
+    def_reduce_scatter<ArrayArg, ArrayArg>(group, name, "output", "input", OpType::reduce_scatter_tensor, &tensors_of,
                                        "The input has as many parts along its memory as there are ranks.");
   }
   for (const char* name : {"reduce_scatter_tensor_coalesced", "reduce_scatter_single_coalesced"}) {
-    def_scattering<ArraysArg, ArraysArg>(group, name, "outputs", "inputs", OpType::reduce_scatter_tensor_coalesced,
+    def_reduce_scatter<ArraysArg, ArraysArg>(group, name, "outputs", "inputs", OpType::reduce_scatter_tensor_coalesced,
                                          &tensors_of, "Several at once.");
   }
 }
 
-void bind_messages(GroupClass& group) {
+void bind_point_to_point_and_barriers(GroupClass& group) {
   group
       .def(
           "send",
-          [](ProcessGroup& g, ArraysArg tensors, int dst, int tag, TimeArg timeout) {
-            return message(g, OpType::send, tensors, dst, tag, timeout);
+          [](ProcessGroup& g, ArraysArg tensors, int dst, int tag, RawTimeoutArg timeout) {
+            return make_p2p_operation(g, OpType::send, tensors, dst, tag, timeout);
           },
-          arg("tensors"), arg("dst"), arg("tag") = 0, optional("timeout"),
+          arg("tensors"), arg("dst"), arg("tag") = 0, optional_arg("timeout"),
           "Matched by peer, tag and order; outside the order of the collectives.")
       .def(
           "recv",
-          [](ProcessGroup& g, ArraysArg tensors, int src, int tag, TimeArg timeout) {
-            return message(g, OpType::recv, tensors, src, tag, timeout);
+          [](ProcessGroup& g, ArraysArg tensors, int src, int tag, RawTimeoutArg timeout) {
+            return make_p2p_operation(g, OpType::recv, tensors, src, tag, timeout);
           },
-          arg("tensors"), arg("src"), arg("tag") = 0, optional("timeout"),
+          arg("tensors"), arg("src"), arg("tag") = 0, optional_arg("timeout"),
           "What rank src sends with this tag, into the arrays.")
       .def(
           "recv_anysource",
-          [](ProcessGroup& g, ArraysArg tensors, int tag, TimeArg timeout) {
-            return message(g, OpType::recv_anysource, tensors, kAnySource, tag, timeout);
+          [](ProcessGroup& g, ArraysArg tensors, int tag, RawTimeoutArg timeout) {
+            return make_p2p_operation(g, OpType::recv_anysource, tensors, kAnySource, tag, timeout);
           },
-          arg("tensors"), arg("tag") = 0, optional("timeout"), "Work.source_rank() says who sent it.")
+          arg("tensors"), arg("tag") = 0, optional_arg("timeout"), "Work.source_rank() says who sent it.")
       .def(
           "barrier",
-          [](ProcessGroup& g, TimeArg timeout, OptsArg opts) {
+          [](ProcessGroup& g, RawTimeoutArg timeout, OptsArg opts) {
             return start(g, {.type = OpType::barrier, .arguments = {.timeout = timeout, .opts = opts}});
           },
-          optional("timeout"), optional("opts"), "Is done when every rank has called it.")
+          optional_arg("timeout"), optional_arg("opts"), "Is done when every rank has called it.")
       .def(
           "monitored_barrier",
-          [](ProcessGroup& g, TimeArg timeout, bool wait_all_ranks) {
-            Collective c;
+          [](ProcessGroup& g, RawTimeoutArg timeout, bool wait_all_ranks) {
+            Operation c;
             c.wait_all_ranks = wait_all_ranks;
             const WorkObject work = start(g, {.type = OpType::monitored_barrier, .arguments = {.timeout = timeout}}, c);
-            natively([&] { work.work->wait(); });
+            releases_gil([&] { work.work->wait(); });
           },
-          optional("timeout"), arg("wait_all_ranks") = false,
-          "A barrier that blocks; the error names the first rank that did not come in time, or all of them.");
+          optional_arg("timeout"), arg("wait_all_ranks") = false,
+          "A barrier that blocks; the error names the first rank that did not join in time, or all of them.");
 }
 
 }  // namespace
@@ -221,60 +221,60 @@ void bind_messages(GroupClass& group) {
 void bind_collectives(GroupClass& group) {
   group.def(
       "allreduce",
-      [](ProcessGroup& g, ArraysArg tensors, OpArg op, TimeArg timeout, OptsArg opts, CodecArg codec) {
+      [](ProcessGroup& g, ArraysArg tensors, OpArg op, RawTimeoutArg timeout, OptsArg opts, CodecArg codec) {
         const CallArguments arguments{.op = op, .timeout = timeout, .opts = opts};
-        if (!codec.object.is_none()) return encoded(g, tensors, arguments, codec);
+        if (!codec.object.is_none()) return allreduce_encoded(g, tensors, arguments, codec);
         return start(g, {.type = OpType::allreduce, .outputs = tensors_of(tensors), .arguments = arguments});
       },
-      arg("tensors"), optional("op"), optional("timeout"), optional("opts"), optional("codec"),
+      arg("tensors"), optional_arg("op"), optional_arg("timeout"), optional_arg("opts"), optional_arg("codec"),
       "In place on every rank; the op is ReduceOp.SUM where not given. With a codec, or the text of one, the values "
       "travel encoded.");
   group
       .def(
           "allreduce_coalesced",
-          [](ProcessGroup& g, ArraysArg tensors, OpArg op, TimeArg timeout, OptsArg opts) {
+          [](ProcessGroup& g, ArraysArg tensors, OpArg op, RawTimeoutArg timeout, OptsArg opts) {
             return start(g, {.type = OpType::allreduce_coalesced,
                              .outputs = tensors_of(tensors),
                              .arguments = {.op = op, .timeout = timeout, .opts = opts}});
           },
-          arg("tensors"), optional("op"), optional("timeout"), optional("opts"), "The same of several arrays at once.")
+          arg("tensors"), optional_arg("op"), optional_arg("timeout"), optional_arg("opts"), "The same of several arrays at once.")
       .def(
           "reduce",
-          [](ProcessGroup& g, ArraysArg tensors, RootArg root, OpArg op, TimeArg timeout, OptsArg opts) {
+          [](ProcessGroup& g, ArraysArg tensors, RootArg root, OpArg op, RawTimeoutArg timeout, OptsArg opts) {
             return start(g, {.type = OpType::reduce,
-                             .outputs = one_tensor(tensors, "reduce"),
+                             .outputs = single_tensor(tensors, "reduce"),
                              .arguments = {.op = op, .root = root, .timeout = timeout, .opts = opts}});
           },
-          arg("tensors"), optional("root"), optional("op"), optional("timeout"), optional("opts"),
+          arg("tensors"), optional_arg("root"), optional_arg("op"), optional_arg("timeout"), optional_arg("opts"),
           "In place at the root, rank 0 where not given.")
       .def(
           "broadcast",
-          [](ProcessGroup& g, ArraysArg tensors, RootArg root, TimeArg timeout, OptsArg opts) {
+          [](ProcessGroup& g, ArraysArg tensors, RootArg root, RawTimeoutArg timeout, OptsArg opts) {
             return start(g, {.type = OpType::broadcast,
-                             .outputs = one_tensor(tensors, "broadcast"),
+                             .outputs = single_tensor(tensors, "broadcast"),
                              .arguments = {.root = root, .timeout = timeout, .opts = opts}});
           },
-          arg("tensors"), optional("root"), optional("timeout"), optional("opts"),
+          arg("tensors"), optional_arg("root"), optional_arg("timeout"), optional_arg("opts"),
           "From the root, rank 0 where not given, to all.");
   bind_gathers_and_scatters(group);
-  def_moving<ArraysArg, ArraysArg>(group, "alltoall", "outputs", "inputs", OpType::alltoall, &tensors_of,
+  def_data_movement<ArraysArg, ArraysArg>(group, "alltoall", "outputs", "inputs", OpType::alltoall, &tensors_of,
                                    "One array for each rank, both ways.");
   for (const char* name : {"alltoall_base", "all_to_all_single"}) {
     group.def(
         name,
         [name](ProcessGroup& g, ArrayArg out, ArrayArg in, std::optional<Splits> out_splits,
-               std::optional<Splits> in_splits, TimeArg timeout, OptsArg opts) {
-          Collective c;
+               std::optional<Splits> in_splits, RawTimeoutArg timeout, OptsArg opts) {
+          Operation c;
           c.output_splits = std::move(out_splits).value_or(Splits());
           c.input_splits = std::move(in_splits).value_or(Splits());
           const CallArguments arguments{.timeout = timeout, .opts = opts};
           return start(g, {OpType::alltoall_base, tensors_of(out), tensors_of(in).tensors, arguments, name},
                        std::move(c));
         },
-        arg("output"), arg("input"), optional("output_split_sizes"), optional("input_split_sizes"), optional("timeout"),
-        optional("opts"), "Splits are rows of dimension 0 for each rank; without them the parts are equal.");
+        arg("output"), arg("input"), optional_arg("output_split_sizes"), optional_arg("input_split_sizes"), optional_arg("timeout"),
+        optional_arg("opts"), "Splits are rows of dimension 0 for each rank; without them the parts are equal.");
   }
-  bind_messages(group);
+  bind_point_to_point_and_barriers(group);
 }
 
 }  // namespace hookline::python

@@ -11,6 +11,6 @@ using GroupClass = nanobind::class_<ProcessGroup, PyProcessGroup>;
 
 void bind_collectives(GroupClass& group);
 /// Binds subgroups and coalescing.
-void bind_parts(GroupClass& group);
+void bind_subgroups(GroupClass& group);
 
 }  // namespace hookline::python

@@ -19,7 +19,7 @@ struct ErrorType {
   const char* name;
   const char* doc;
   PyObject** builtin_base;
-  bool (*made_here)(const Error&);
+  bool (*matches)(const Error&);
   std::exception_ptr (*from_python)(const std::string&, std::vector<int>, PyRef);
   PyObject* type = nullptr;
 };
@@ -34,7 +34,7 @@ template <class E>
 ErrorType error_type(const char* name, const char* doc, PyObject** builtin_base) {
   return {name, doc, builtin_base, [](const Error& e) { return is_a<E>(e); },
           [](const std::string& message, std::vector<int> ranks, PyRef exception) {
-            return std::make_exception_ptr(FromPython<E>(message, std::move(ranks), std::move(exception)));
+            return std::make_exception_ptr(TranslatedError<E>(message, std::move(ranks), std::move(exception)));
           }};
 }
 
@@ -45,22 +45,22 @@ std::array<ErrorType, 8> types = {
                             &PyExc_NotImplementedError),
     error_type<Timeout>("Timeout", "Something did not happen in time.", &PyExc_TimeoutError),
     error_type<PeerLost>("PeerLost", "A peer died or its connection broke.", &PyExc_RuntimeError),
-    error_type<Mismatch>("Mismatch", "The ranks did not call the same operation; no data was changed.",
+    error_type<Mismatch>("Mismatch", "The ranks called different operations; no data was changed.",
                          &PyExc_RuntimeError),
-    error_type<Aborted>("Aborted", "A rank gave up, the group was aborted, or a future was dropped unfulfilled.",
+    error_type<Aborted>("Aborted", "A rank failed, the group was aborted, or a future was dropped unfulfilled.",
                         &PyExc_RuntimeError),
     error_type<ResourceError>("ResourceError", "What the operating system refused: memory, files, sockets.",
                               &PyExc_OSError),
     error_type<Error>("Error", "The base of every error of hookline.", nullptr),
 };
 
-constexpr const char* kRanks = "ranks";
+constexpr const char* kRanksAttribute = "ranks";
 
 // A program may have set the attribute to anything: what is not a sequence of ints counts as unknown.
 std::vector<int> ranks_of(nb::handle exception) {
   std::vector<int> ranks;
-  const nb::object given = nb::getattr(exception, kRanks, nb::none());
-  return nb::try_cast(given, ranks) ? ranks : std::vector<int>();
+  const nb::object value = nb::getattr(exception, kRanksAttribute, nb::none());
+  return nb::try_cast(value, ranks) ? ranks : std::vector<int>();
 }
 
 nb::object new_exception(nb::handle type, const char* message) {
@@ -80,24 +80,24 @@ nb::object with_torch_base(nb::handle type, const Error& error) {
   const nb::object module = modules.attr("get")("torch.distributed");
   const nb::object base = module.is_none() ? nb::none() : nb::getattr(module, name, nb::none());
   if (base.is_none()) return nb::borrow(type);
-  return nb::module_::import_("hookline._torch_errors").attr("joined")(type, base);
+  return nb::module_::import_("hookline._torch_errors").attr("combined_type")(type, base);
 }
 
 nb::object exception_of(const Error& error) {
   for (const ErrorType& t : types) {
-    if (!t.made_here(error)) continue;
+    if (!t.matches(error)) continue;
     nb::object exception = new_exception(with_torch_base(t.type, error), error.what());
-    if (!error.ranks().empty()) exception.attr(kRanks) = nb::tuple(nb::cast(error.ranks()));
+    if (!error.ranks().empty()) exception.attr(kRanksAttribute) = nb::tuple(nb::cast(error.ranks()));
     return exception;
   }
   return new_exception(PyExc_RuntimeError, error.what());
 }
 
 // str() of a foreign exception may itself raise; the message is for people, so that must not hide the error.
-std::string message_of(nb::handle exception, bool ours) {
+std::string message_of(nb::handle exception, bool is_hookline_error) {
   try {
     std::string text = nb::str(exception).c_str();
-    if (ours) return text;
+    if (is_hookline_error) return text;
     const std::string type = nb::str(exception.type().attr("__qualname__")).c_str();
     return text.empty() ? type : type + ": " + text;
   } catch (const nb::python_error&) {
@@ -136,10 +136,10 @@ PythonException::~PythonException() = default;
 
 std::exception_ptr error_from_python(PyRef exception, const std::string& prefix) {
   for (const ErrorType& t : types) {
-    const bool ours = PyErr_GivenExceptionMatches(exception.get().ptr(), t.type);
-    if (!ours && t.builtin_base) continue;
-    const std::string message = prefix + message_of(exception.get(), ours);
-    std::vector<int> ranks = ours ? ranks_of(exception.get()) : std::vector<int>();
+    const bool is_hookline_error = PyErr_GivenExceptionMatches(exception.get().ptr(), t.type);
+    if (!is_hookline_error && t.builtin_base) continue;
+    const std::string message = prefix + message_of(exception.get(), is_hookline_error);
+    std::vector<int> ranks = is_hookline_error ? ranks_of(exception.get()) : std::vector<int>();
     return t.from_python(message, std::move(ranks), std::move(exception));
   }
   return nullptr;  // not reached: the last one has no built-in base
@@ -184,7 +184,7 @@ void bind_error(nb::module_& m) {
   };
   define(types.back(), PyExc_RuntimeError);
   // Shared by all instances that have none of their own, so that every error has the attribute.
-  nb::handle(types.back().type).attr(kRanks) = nb::tuple();
+  nb::handle(types.back().type).attr(kRanksAttribute) = nb::tuple();
   for (ErrorType& t : types) {
     if (t.builtin_base) define(t, nb::make_tuple(nb::handle(types.back().type), nb::handle(*t.builtin_base)));
   }

@@ -34,8 +34,8 @@ using GroupPtr = std::shared_ptr<ProcessGroup>;
 
 int traverse(ProcessGroup& group, visitproc visit, void* arg) {
   if (auto* const native = dynamic_cast<NativeGroup*>(&group)) return native->traverse(visit, arg);
-  if (auto* const python = python_group(group)) {
-    if (const int stopped = python->held_references()->traverse(visit, arg)) return stopped;
+  if (auto* const python = as_python_group(group)) {
+    if (const int stopped = python->ref_counter()->traverse(visit, arg)) return stopped;
     return python->hook_list().traverse(visit, arg);
   }
   return 0;
@@ -43,7 +43,7 @@ int traverse(ProcessGroup& group, visitproc visit, void* arg) {
 
 void clear(ProcessGroup& group) {
   if (auto* const native = dynamic_cast<NativeGroup*>(&group)) native->clear();
-  if (auto* const python = python_group(group)) python->hook_list().clear();
+  if (auto* const python = as_python_group(group)) python->hook_list().clear();
 }
 
 /// The group that init_process_group made last, while it lives: what is read from a pickle belongs to it.
@@ -63,14 +63,14 @@ GroupPtr init(const std::optional<std::string>& backend, const std::string& init
   if (timeout) options.timeout = *timeout;
   options.store = std::move(store);
   options.backend_options = backend_options;
-  auto group = natively([&] { return NativeGroup::make(init_process_group(options)); });
+  auto group = releases_gil([&] { return NativeGroup::make(init_process_group(options)); });
   default_group() = group;
   return group;
 }
 
-std::vector<GroupPtr> threads_groups(int size, std::optional<TimeoutArg> timeout) {
+std::vector<GroupPtr> make_thread_groups(int size, std::optional<TimeoutArg> timeout) {
   const Milliseconds limit = timeout ? *timeout : kDefaultTimeout;
-  return natively([&] {
+  return releases_gil([&] {
     std::vector<GroupPtr> groups;
     for (auto& backend : make_threads_backends(size)) groups.push_back(NativeGroup::make(make_group(backend, limit)));
     return groups;
@@ -80,25 +80,25 @@ std::vector<GroupPtr> threads_groups(int size, std::optional<TimeoutArg> timeout
 /// What goes by two names, as the method `name` gives it. It is called for a class that has neither, and for one that
 /// has it and has called super(): these get what is `own` to the base.
 template <class Own, class Asked>
-auto by_two_names(const char* name, const char* other, Own own, Asked asked) {
+auto by_name_or_alias(const char* name, const char* alias, Own base_method, Asked method) {
   return [=](const ProcessGroup& g) {
-    const PyProcessGroup* const python = python_group(g);
-    const bool is_base = python && (python->overrides(name) || !python->overrides(other));
-    return is_base ? std::invoke(own, *python) : std::invoke(asked, g);
+    const PyProcessGroup* const python = as_python_group(g);
+    const bool is_base = python && (python->overrides(name) || !python->overrides(alias));
+    return is_base ? std::invoke(base_method, *python) : std::invoke(method, g);
   };
 }
 
 void register_hook(ProcessGroup& g, nb::callable hook) {
-  PyProcessGroup* const python = python_group(g);
-  HookList& list = python ? python->hook_list() : dynamic_cast<NativeGroup&>(g).hook_list();
-  g.register_on_completion_hook(list.add(std::move(hook)), callbacks_of(g));
+  PyProcessGroup* const python = as_python_group(g);
+  CompletionHookList& list = python ? python->hook_list() : dynamic_cast<NativeGroup&>(g).hook_list();
+  g.register_on_completion_hook(list.add(std::move(hook)), callback_executor_of(g));
 }
 
 void wait_for_hooks(ProcessGroup& g, std::optional<TimeoutArg> timeout) {
-  natively([&] { g.wait_for_hooks(timeout); });
+  releases_gil([&] { g.wait_for_hooks(timeout); });
 }
 
-void bind_hooks(GroupClass& group) {
+void bind_completion_hooks(GroupClass& group) {
   const auto def = [&](const char* name, const char* signature) {
     group.def(name, &register_hook, nb::arg("hook"), nb::sig(signature),
               "Calls hook(info) with a WorkInfo after every operation that starts from now on, on the group's callback "
@@ -116,57 +116,57 @@ void bind_hooks(GroupClass& group) {
   }
 }
 
-void bind_life(GroupClass& group) {
+void bind_lifecycle(GroupClass& group) {
   using nb::arg;
   const auto class_name = &PyProcessGroup::class_name;
   const auto backend_name = &ProcessGroup::backend_name;
   const auto group_name = &ProcessGroup::group_name;
-  const auto own_description = [](const PyProcessGroup& g) { return g.ProcessGroup::description(); };
+  const auto base_description = [](const PyProcessGroup& g) { return g.ProcessGroup::description(); };
   const auto description = &ProcessGroup::description;
-  const auto own_count = &PyProcessGroup::own_sequence_number;
+  const auto base_count = &PyProcessGroup::base_sequence_number;
   const auto count = &ProcessGroup::sequence_number;
-  const auto own_rank = &PyProcessGroup::own_rank;
-  const auto own_size = &PyProcessGroup::own_size;
+  const auto base_rank = &PyProcessGroup::base_rank;
+  const auto base_size = &PyProcessGroup::base_size;
   group
-      .def("rank", by_two_names("rank", "getRank", own_rank, &ProcessGroup::rank),
+      .def("rank", by_name_or_alias("rank", "getRank", base_rank, &ProcessGroup::rank),
            "The number of this rank in the group, from 0 on.")
-      .def("getRank", by_two_names("getRank", "rank", own_rank, &ProcessGroup::rank), "PyTorch's name for rank().")
-      .def("size", by_two_names("size", "getSize", own_size, &ProcessGroup::size), "How many ranks the group has.")
-      .def("getSize", by_two_names("getSize", "size", own_size, &ProcessGroup::size), "PyTorch's name for size().")
-      .def("backend_name", by_two_names("backend_name", "getBackendName", class_name, backend_name),
+      .def("getRank", by_name_or_alias("getRank", "rank", base_rank, &ProcessGroup::rank), "PyTorch's name for rank().")
+      .def("size", by_name_or_alias("size", "getSize", base_size, &ProcessGroup::size), "How many ranks the group has.")
+      .def("getSize", by_name_or_alias("getSize", "size", base_size, &ProcessGroup::size), "PyTorch's name for size().")
+      .def("backend_name", by_name_or_alias("backend_name", "getBackendName", class_name, backend_name),
            "What carries its operations, such as 'shm'; of a group written in Python the name of its class.")
-      .def("getBackendName", by_two_names("getBackendName", "backend_name", class_name, backend_name),
+      .def("getBackendName", by_name_or_alias("getBackendName", "backend_name", class_name, backend_name),
            "PyTorch's name for backend_name().")
-      .def("name", by_two_names("name", "group_name", backend_name, group_name),
+      .def("name", by_name_or_alias("name", "group_name", backend_name, group_name),
            "What the group is called; the name of its backend where nobody has named it.")
-      .def_prop_ro("group_name", by_two_names("group_name", "name", backend_name, group_name))
-      .def("description", by_two_names("description", "group_desc", own_description, description),
+      .def_prop_ro("group_name", by_name_or_alias("group_name", "name", backend_name, group_name))
+      .def("description", by_name_or_alias("description", "group_desc", base_description, description),
            "Backend, rank and size in words.")
-      .def_prop_ro("group_desc", by_two_names("group_desc", "description", own_description, description))
+      .def_prop_ro("group_desc", by_name_or_alias("group_desc", "description", base_description, description))
       .def_prop_ro("capabilities", &ProcessGroup::capabilities)
       .def_prop_ro("sequence_number",
-                   by_two_names("sequence_number", "_get_sequence_number_for_group", own_count, count),
+                   by_name_or_alias("sequence_number", "_get_sequence_number_for_group", base_count, count),
                    "How many operations were started on this rank.")
       .def("_get_sequence_number_for_group",
-           by_two_names("_get_sequence_number_for_group", "sequence_number", own_count, count))
+           by_name_or_alias("_get_sequence_number_for_group", "sequence_number", base_count, count))
       .def(
           "_set_sequence_number_for_group", [](const ProcessGroup&) {},
           "Does nothing: every group counts from 1 on all ranks.")
       .def_prop_ro(
           "timeout",
-          [](const ProcessGroup& g) { return python_group(g) ? python_group(g)->own_timeout() : g.timeout(); },
+          [](const ProcessGroup& g) { return as_python_group(g) ? as_python_group(g)->base_timeout() : g.timeout(); },
           "How long an operation may take that is given no time.")
       .def(
           "set_timeout",
           [](ProcessGroup& g, TimeoutArg timeout) {
-            if (PyProcessGroup* const python = python_group(g)) python->set_own_timeout(timeout);
+            if (PyProcessGroup* const python = as_python_group(g)) python->set_base_timeout(timeout);
             else g.set_timeout(timeout);
           },
           arg("timeout"), "How long an operation may take from now on that is given no time.")
       .def(
           "abort",
           [](ProcessGroup& g, const std::string& cause) {
-            if (!python_group(g)) natively([&] { g.abort(cause); });
+            if (!as_python_group(g)) releases_gil([&] { g.abort(cause); });
           },
           arg("cause") = "abort() was called",
           "Fails everything under way and to come on every rank, with Aborted naming this one and the cause. Does "
@@ -174,7 +174,7 @@ void bind_life(GroupClass& group) {
       .def(
           "shutdown",
           [](ProcessGroup& g) {
-            if (!python_group(g)) natively([&] { g.shutdown(); });
+            if (!as_python_group(g)) releases_gil([&] { g.shutdown(); });
           },
           "Leaves the group: what was sent goes out first, nobody's answer is waited for.")
       .def(
@@ -182,7 +182,7 @@ void bind_life(GroupClass& group) {
           [](ProcessGroup& g, const Shape& shape, const DTypeArg& dtype) {
             const Dims dims = dims_of(shape);
             const DType type = dtype.value();
-            return natively([&] { return g.empty(dims, type); });
+            return releases_gil([&] { return g.empty(dims, type); });
           },
           arg("shape"), arg("dtype") = "float32",
           "A tensor in memory that the group's collectives work on in place; numpy.asarray of it takes no copy.")
@@ -212,13 +212,13 @@ void bind_group(nb::module_& m) {
       "a single one is taken, too. Arrays must stay untouched until the work is done. A class may derive from it and "
       "define any of the operations: native code then calls those, as torch.distributed would.");
   group.def(nb::init<int, int>(), arg("rank"), arg("size"), "For classes that derive from it.");
-  bind_life(group);
-  bind_hooks(group);
+  bind_lifecycle(group);
+  bind_completion_hooks(group);
   bind_collectives(group);
-  bind_parts(group);
+  bind_subgroups(group);
 
   m.def(
-      "is_initialised", [](nb::handle object) { return nb::inst_check(object) && nb::inst_ready(object); },
+      "is_initialized", [](nb::handle object) { return nb::inst_check(object) && nb::inst_ready(object); },
       arg("object"), "Whether it is an object of this module whose __init__ has run.");
   m.def(
       "default_group", [] { return group_or_default(nullptr); },
@@ -231,11 +231,11 @@ void bind_group(nb::module_& m) {
         "given, is that of meeting and of every operation that has none of its own. What options there are depends on "
         "the backend: shm takes \"waiting\", gloo \"interface\" and \"address\", mpi \"communicator\", layered "
         "\"engine\" and those of that engine.");
-  m.def("threads_groups", &threads_groups, arg("size"), arg("timeout") = nb::none(),
+  m.def("make_thread_groups", &make_thread_groups, arg("size"), arg("timeout") = nb::none(),
         "The groups of a new set of ranks that are threads of this process, in rank order, each for one thread.");
   nb::module_::import_("atexit").attr("register")(nb::cpp_function([] {
-    end_groups();
-    end_deadlines();
+    shutdown_groups();
+    stop_deadline_timer();
   }));
 }
 

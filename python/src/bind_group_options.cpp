@@ -46,15 +46,15 @@ std::string upper(std::string_view text) {
 }
 
 /// A ReduceOp, or its name in any case.
-ReduceOp reduce_op_of(nb::handle given, const char* argument) {
+ReduceOp parse_reduce_op(nb::handle value, const char* argument) {
   ReduceOp op;
-  if (nb::try_cast(given, op)) return op;
-  if (!PyUnicode_Check(given.ptr())) {
+  if (nb::try_cast(value, op)) return op;
+  if (!PyUnicode_Check(value.ptr())) {
     throw nb::type_error(
-        (std::string(argument) + " must be a hookline.ReduceOp or its name, not " + nb::type_name(given.type()).c_str())
+        (std::string(argument) + " must be a hookline.ReduceOp or its name, not " + nb::type_name(value.type()).c_str())
             .c_str());
   }
-  const auto text = nb::cast<std::string>(given);
+  const auto text = nb::cast<std::string>(value);
   std::string names;
   for (const auto& [name, known] : kOps) {
     if (upper(text) == name) return known;
@@ -75,9 +75,9 @@ struct Option {
   const char* name;
   V CallOptions::* member;
 
-  V value(const Argument& given) const {
-    if constexpr (std::is_same_v<Argument, V>) return given;
-    else return reduce_op_of(given, name);
+  V value(const Argument& argument) const {
+    if constexpr (std::is_same_v<Argument, V>) return argument;
+    else return parse_reduce_op(argument, name);
   }
 };
 constexpr Option<ReduceOp, ReduceOpArg> kOp{"reduceOp", &CallOptions::op};
@@ -139,41 +139,41 @@ void bind_reduce_op(nb::module_& m) {
 }
 
 template <class T>
-T argument(nb::handle given, const char* name, const char* expected) {
+T cast_argument(nb::handle object, const char* name, const char* expected) {
   T value{};
-  if (nb::try_cast(given, value)) return value;
-  const std::string type = nb::type_name(given.type()).c_str();
+  if (nb::try_cast(object, value)) return value;
+  const std::string type = nb::type_name(object.type()).c_str();
   throw nb::type_error((std::string(name) + " must be " + expected + ", not " + type).c_str());
 }
 
 }  // namespace
 
-void CallArguments::apply_to(Collective& collective) const {
+void CallArguments::apply_to(Operation& collective) const {
   const auto is_given = [](nb::handle h) { return h.is_valid() && !h.is_none(); };
   const auto is_options = [](nb::handle h) { return nb::isinstance<CallOptions>(h); };
-  bool done = true;
+  bool all_defaults = true;
   for (const nb::handle h : {op, root, timeout, opts}) {
     if (!is_given(h)) continue;
-    done = false;
+    all_defaults = false;
     if (!is_options(h)) continue;
-    const auto& from = *nb::inst_ptr<CallOptions>(h);
-    if (from.root_tensor != 0) throw InvalidArgument("rootTensor: there is one tensor for each rank, number 0");
-    collective.op = from.op;
-    collective.root = from.root;
-    collective.timeout = from.timeout;
+    const auto& options = *nb::inst_ptr<CallOptions>(h);
+    if (options.root_tensor != 0) throw InvalidArgument("rootTensor: there is one tensor for each rank, number 0");
+    collective.op = options.op;
+    collective.root = options.root;
+    collective.timeout = options.timeout;
   }
-  if (done) return;
-  if (is_given(op) && !is_options(op)) collective.op = reduce_op_of(op, "op");
-  if (is_given(root) && !is_options(root)) collective.root = argument<int>(root, "root", "a rank");
+  if (all_defaults) return;
+  if (is_given(op) && !is_options(op)) collective.op = parse_reduce_op(op, "op");
+  if (is_given(root) && !is_options(root)) collective.root = cast_argument<int>(root, "root", "a rank");
   if (is_given(timeout) && !is_options(timeout)) {
-    collective.timeout = argument<TimeoutArg>(timeout, "timeout", "seconds or a timedelta");
+    collective.timeout = cast_argument<TimeoutArg>(timeout, "timeout", "seconds or a timedelta");
   }
   if (is_given(opts) && !is_options(opts)) {
     throw nb::type_error("opts must be an object such as hookline.AllreduceOptions()");
   }
 }
 
-nb::object options_object(const Collective& c) {
+nb::object options_object(const Operation& c) {
   const CallOptions options{.op = c.op, .root = c.root, .timeout = c.timeout};
   switch (c.type) {
     case OpType::reduce: return nb::cast(ReduceOptionsObject{options});

@@ -9,7 +9,7 @@
 #include <nanobind/stl/string.h>
 
 #include <hookline/core/error.hpp>
-#include <hookline/hook/builtin_hooks.hpp>
+#include <hookline/hook/builtin_entries.hpp>
 #include <hookline/hook/hook_state.hpp>
 #include <hookline/hook/registry.hpp>
 
@@ -24,11 +24,11 @@ namespace hookline::python {
 namespace {
 
 // The bucket stays alive until the hook is through.
-nb::object call(nb::handle self, nb::handle, const PyGradBucket& bucket) {
+nb::object call_hook(nb::handle self, nb::handle, const PyGradBucket& bucket) {
   const auto kept = std::make_shared<GradBucket>(bucket.bucket);
-  const HookPtr hook = shared_hook(self);
+  const HookPtr hook = owning_hook(self);
   const bool for_torch = bucket.for_torch;
-  const Future<Tensor> reduced = natively([&] { return run_and_parse(hook, *kept); });
+  const Future<Tensor> reduced = releases_gil([&] { return run_and_parse(hook, *kept); });
   return make_future(reduced, [kept, for_torch](const Tensor& tensor) {
     return PyGradBucket{*kept, nb::object(), for_torch}.array_of(tensor);
   });
@@ -45,54 +45,54 @@ void load(PyHook& self, const nb::bytes& state) {
 
 // The group cannot be saved: who reads the pickle gives the hook the group that its process has.
 nb::tuple reduce(const PyHook& self) {
-  if (self.hook->text().empty()) throw InvalidArgument("only a hook that make_hook made of a text can be pickled");
+  if (self.hook->spec().empty()) throw InvalidArgument("only a hook that make_hook made of a text can be pickled");
   return nb::make_tuple(nb::module_::import_("hookline._hooks").attr("restore_hook"),
-                        nb::make_tuple(self.hook->text(), save(self)));
+                        nb::make_tuple(self.hook->spec(), save(self)));
 }
 
 nb::object make(nb::handle hook, const std::shared_ptr<ProcessGroup>& group, nb::handle state,
                 bool reports_contribution, bool for_torch) {
   if (hook.is_none()) throw nb::type_error("make_hook: expected the text of a hook or a function, got None");
   const nb::object kept = state.is_none() ? nb::cast(group) : nb::borrow(state);
-  return hook_object_of(kept, hook, group, for_torch, reports_contribution);
+  return make_hook_object(kept, hook, group, for_torch, reports_contribution);
 }
 
-PyHook wrapped(nb::handle self, const std::string& text) {
+PyHook wrap_with_spec(nb::handle self, const std::string& spec) {
   const PyHook& inner = *nb::inst_ptr<PyHook>(self);
-  MakingScope scope(false);
-  HookPtr hook = natively([&] { return wrap(inner.hook, text, inner.group); });
-  scope.parts.hooks.push_back(nb::borrow(self));
-  return {std::move(hook), inner.group, std::move(scope.parts), inner.hold.share()};
+  HookConstructionScope scope(false);
+  HookPtr hook = releases_gil([&] { return wrap(inner.hook, spec, inner.group); });
+  scope.references.hooks.push_back(nb::borrow(self));
+  return {std::move(hook), inner.group, std::move(scope.references), inner.group_refs.copy()};
 }
 
 int traverse(const PyHook& self, visitproc visit, void* arg) {
-  for (const nb::object& hook : self.parts.hooks) Py_VISIT(hook.ptr());
-  for (const auto& function : self.parts.functions) {
+  for (const nb::object& hook : self.references.hooks) Py_VISIT(hook.ptr());
+  for (const auto& function : self.references.functions) {
     Py_VISIT(function->state().ptr());
     Py_VISIT(function->function().ptr());
   }
-  return self.hold.traverse(visit, arg);
+  return self.group_refs.traverse(visit, arg);
 }
 
 void clear(PyHook& self) {
   const HookPtr hook = std::exchange(self.hook, std::make_shared<NoopHook>());
-  const HookParts parts = std::exchange(self.parts, {});
+  const HookReferences references = std::exchange(self.references, {});
 }
 
 }  // namespace
 
-nb::list costs_of(const CommHookInterface& hook) {
+nb::list hook_stats_of(const CommHookInterface& hook) {
   nb::list all;
-  for (const HookCost& cost : hook.costs()) {
+  for (const HookStats& stats : hook.stats()) {
     nb::dict d;
-    d["bucket"] = cost.bucket;
-    d["values"] = cost.values;
-    d["sent_bytes"] = cost.sent_bytes;
-    d["ratio"] = cost.ratio;
-    d["encode_time"] = cost.encode_time;
-    d["decode_time"] = cost.decode_time;
-    d["kept_error_norm"] = cost.kept_error_norm;
-    d["relative_error"] = cost.relative_error ? nb::object(nb::float_(*cost.relative_error)) : nb::none();
+    d["bucket"] = stats.bucket;
+    d["values"] = stats.values;
+    d["sent_bytes"] = stats.sent_bytes;
+    d["ratio"] = stats.ratio;
+    d["encode_time"] = stats.encode_time;
+    d["decode_time"] = stats.decode_time;
+    d["residual_norm"] = stats.residual_norm;
+    d["relative_error"] = stats.relative_error ? nb::object(nb::float_(*stats.relative_error)) : nb::none();
     all.append(d);
   }
   return all;
@@ -103,19 +103,19 @@ void bind_hook(nb::module_& m) {
   nb::class_<PyHook>(m, "CommHook", nb::type_slots(gc_slots<PyHook, traverse, clear>), nb::is_weak_referenceable(),
                      "A communication hook that runs without Python; made by make_hook.")
       .def_prop_ro("name", [](const PyHook& self) { return self.hook->name(); })
-      .def("__call__", &call, arg("state").none(), arg("bucket"),
+      .def("__call__", &call_hook, arg("state").none(), arg("bucket"),
            nb::sig("def __call__(self, state: typing.Any, bucket: GradBucket) -> Future[typing.Any]"),
            "As a function of Python's would be called; the state is of no matter.")
       .def(
-          "costs", [](const PyHook& self) { return costs_of(*self.hook); },
-          nb::sig("def costs(self) -> list[dict[str, typing.Any]]"),
-          "What the last step's buckets cost: bytes sent, ratio, encode_time, decode_time, kept_error_norm, and "
+          "stats", [](const PyHook& self) { return hook_stats_of(*self.hook); },
+          nb::sig("def stats(self) -> list[dict[str, typing.Any]]"),
+          "What the last step's buckets cost: bytes sent, ratio, encode_time, decode_time, residual_norm, and "
           "relative_error behind '… | compare'.")
       .def("save", &save, "What it keeps between steps, on this rank, as bytes.")
       .def("load", &load, arg("state"),
            "Puts what save() gave in the place of what it keeps. InvalidArgument for the state of another hook, model, "
            "rank or number of ranks. Executes nothing.")
-      .def("__or__", &wrapped, arg("text"),
+      .def("__or__", &wrap_with_spec, arg("spec"),
            "The wrappers of a text around this hook: hook | 'error_feedback'. The same object must not run beside it.")
       .def("__reduce__", &reduce, nb::sig("def __reduce__(self) -> tuple[typing.Any, ...]"))
       .def("__repr__", [](const PyHook& self) { return "<hookline.CommHook " + self.hook->name() + ">"; });
@@ -133,29 +133,29 @@ void bind_hook(nb::module_& m) {
       [](const std::string& name, const std::string& description) {
         // The factory itself stays in Python, which drops it at its end.
         const auto make = [name](const std::shared_ptr<ProcessGroup>& group, HookOptions& options, const HookPtr&) {
-          return make_registered(name, group, options);
+          return make_registered_hook(name, group, options);
         };
-        register_hook(name, HookPlace::first, make, description);
+        register_hook(name, HookRole::base, make, description);
       },
       arg("name"), arg("description"), "The native half of hookline.register_hook.");
   m.def("unregister_factory", &unregister_hook, arg("name"), "The native half of hookline.unregister_hook.");
   m.def(
       "registered_hooks",
-      [](bool alone) {
+      [](bool base_only) {
         nb::dict result;
         for (const HookDescription& h : registered_hooks()) {
-          if (!alone || h.place != HookPlace::around) result[h.name.c_str()] = h.description;
+          if (!base_only || h.role != HookRole::wrapper) result[h.name.c_str()] = h.description;
         }
         return result;
       },
-      arg("alone") = false, nb::sig("def registered_hooks(alone: bool = False) -> dict[str, str]"),
+      arg("base_only") = false, nb::sig("def registered_hooks(base_only: bool = False) -> dict[str, str]"),
       "The hooks that make_hook knows, with what they do; or those only that need no other to be wrapped around.");
   m.def(
       "hook_options",
       [](const std::string& name) {
         nb::dict result;
-        for (const HookOption& o : natively([&] { return hook_options(name); })) {
-          result[o.name.c_str()] = nb::make_tuple(o.otherwise, o.expected);
+        for (const HookOption& o : releases_gil([&] { return hook_options(name); })) {
+          result[o.name.c_str()] = nb::make_tuple(o.default_value, o.expected);
         }
         return result;
       },

@@ -43,7 +43,7 @@ void collect(std::vector<Tensor>& all, nb::handle params) {
 bool average(ModelAverager& self, nb::handle params) {
   std::vector<Tensor> tensors;
   collect(tensors, params);
-  return natively([&] { return self.average_parameters(tensors); });
+  return releases_gil([&] { return self.average_parameters(tensors); });
 }
 
 void warn_of_period_one(const char* what) {
@@ -57,27 +57,27 @@ void warn_of_period_one(const char* what) {
 
 /// An averager as Python has it.
 template <class Averager>
-struct Held final : Averager {
+struct PyAverager final : Averager {
   using Averager::Averager;
-  GroupHold hold;
+  GroupRefs group_refs;
 };
-using PyPeriodicModelAverager = Held<PeriodicModelAverager>;
-using PyHierarchicalModelAverager = Held<HierarchicalModelAverager>;
+using PyPeriodicModelAverager = PyAverager<PeriodicModelAverager>;
+using PyHierarchicalModelAverager = PyAverager<HierarchicalModelAverager>;
 
 template <class Averager>
-int traverse(const Held<Averager>& own, visitproc visit, void* arg) {
-  return own.hold.traverse(visit, arg);
+int traverse(const PyAverager<Averager>& self, visitproc visit, void* arg) {
+  return self.hold.traverse(visit, arg);
 }
 
 template <class Averager>
 nb::type_slots slots() {
-  return nb::type_slots(traverse_slots<Held<Averager>, traverse<Averager>>);
+  return nb::type_slots(traverse_slots<PyAverager<Averager>, traverse<Averager>>);
 }
 
 void construct_periodic(PyPeriodicModelAverager* self, std::int64_t period, std::int64_t warmup_steps, GroupPtr group) {
-  GroupHold hold;
-  new (self) PyPeriodicModelAverager(period, warmup_steps, hold.hold(group_or_default(std::move(group))));
-  self->hold = std::move(hold);
+  GroupRefs group_refs;
+  new (self) PyPeriodicModelAverager(period, warmup_steps, group_refs.track(group_or_default(std::move(group))));
+  self->group_refs = std::move(group_refs);
   if (period == 1) warn_of_period_one("period");
 }
 
@@ -89,18 +89,18 @@ void construct_hierarchical(PyHierarchicalModelAverager* self, nb::handle dict, 
       levels.push_back({nb::cast<std::int64_t>(item[0]), nb::cast<int>(item[1])});
     }
   }
-  GroupHold hold;
-  group = hold.hold(group_or_default(std::move(group)));
+  GroupRefs group_refs;
+  group = group_refs.track(group_or_default(std::move(group)));
   if (!levels.empty() && levels.back().period == 1) {
     warn_of_period_one("the maximum period in arg ``period_group_size_dict``");
   }
-  natively([&] { new (self) PyHierarchicalModelAverager(levels, warmup_steps, group); });
-  self->hold = std::move(hold);
+  releases_gil([&] { new (self) PyHierarchicalModelAverager(levels, warmup_steps, group); });
+  self->group_refs = std::move(group_refs);
 }
 
 nb::dict period_groups(const PyHierarchicalModelAverager& self) {
   nb::dict result;
-  for (const auto& [period, group] : self.period_groups()) result[nb::int_(period)] = nb::cast(for_python(group));
+  for (const auto& [period, group] : self.period_groups()) result[nb::int_(period)] = nb::cast(untracked(group));
   return result;
 }
 
@@ -116,7 +116,7 @@ void bind_model_averager(nb::module_& m) {
       .def_prop_rw("step", &ModelAverager::step, &ModelAverager::set_step,
                    "The number of steps that were counted; a run that is resumed sets it.")
       .def_prop_ro("warmup_steps", &ModelAverager::warmup_steps)
-      .def_prop_ro("process_group", [](const ModelAverager& self) { return for_python(self.group()); });
+      .def_prop_ro("process_group", [](const ModelAverager& self) { return untracked(self.group()); });
   nb::class_<PyPeriodicModelAverager, ModelAverager>(m, "PeriodicModelAverager", slots<PeriodicModelAverager>(),
                                                      "Averages every `period` steps behind the warm-up.")
       .def("__init__", &construct_periodic, arg("period"), arg("warmup_steps") = 0,
@@ -134,10 +134,10 @@ void bind_model_averager(nb::module_& m) {
       .def_prop_ro("period_process_group_dict", &period_groups,
                    nb::sig("def period_process_group_dict(self) -> dict[int, ProcessGroup]"));
   m.def(
-      "host_group",
+      "local_group",
       [](GroupPtr group) {
         group = group_or_default(std::move(group));
-        return natively([&] { return host_group(group); });
+        return releases_gil([&] { return local_group(group); });
       },
       arg("group").none() = nb::none(), "The ranks that run on this one's host. Every rank calls it.");
 }

@@ -27,7 +27,7 @@
 namespace hookline::python {
 namespace {
 
-const std::set<std::string> kTruths = {"nesterov", "maximize", "amsgrad"};
+const std::set<std::string> kBooleanOptions = {"nesterov", "maximize", "amsgrad"};
 
 void add(std::vector<NamedGradient>& all, std::string name, nb::handle parameter, nb::handle gradient) {
   if (!gradient.is_none()) all.push_back({std::move(name), to_tensor(parameter), to_tensor(gradient)});
@@ -49,38 +49,38 @@ std::vector<NamedGradient> gradients_of(nb::handle params, nb::handle grads) {
     }
     return all;
   }
-  const nb::list left(nb::borrow(params));
-  const nb::list right(nb::borrow(grads));
-  if (left.size() != right.size()) {
-    throw InvalidArgument(std::to_string(left.size()) + " parameters were given with " + std::to_string(right.size()) +
+  const nb::list param_list(nb::borrow(params));
+  const nb::list grad_list(nb::borrow(grads));
+  if (param_list.size() != grad_list.size()) {
+    throw InvalidArgument(std::to_string(param_list.size()) + " parameters were given with " + std::to_string(grad_list.size()) +
                           " gradients");
   }
-  for (std::size_t i = 0; i < left.size(); ++i) add(all, std::to_string(i), left[i], right[i]);
+  for (std::size_t i = 0; i < param_list.size(); ++i) add(all, std::to_string(i), param_list[i], grad_list[i]);
   return all;
 }
 
 nb::dict options_of(const Optimizer& self) {
   nb::dict result;
   for (const auto& [name, value] : self.options()) {
-    result[name.c_str()] = kTruths.contains(name) ? nb::object(nb::bool_(value != 0)) : nb::object(nb::float_(value));
+    result[name.c_str()] = kBooleanOptions.contains(name) ? nb::object(nb::bool_(value != 0)) : nb::object(nb::float_(value));
   }
   return result;
 }
 
-void set_options(Optimizer& self, const nb::dict& given) {
+void set_options(Optimizer& self, const nb::dict& values) {
   Optimizer::Options options;
-  for (const auto& [name, value] : given) options[nb::cast<std::string>(name)] = nb::cast<double>(nb::float_(value));
+  for (const auto& [name, value] : values) options[nb::cast<std::string>(name)] = nb::cast<double>(nb::float_(value));
   self.set_options(options);
 }
 
 nb::dict state_dict(const Optimizer& self) {
-  const std::map<std::string, ParameterState> state = natively([&] { return self.state(); });
+  const std::map<std::string, ParameterState> state = releases_gil([&] { return self.state(); });
   nb::dict parameters;
   for (const auto& [name, kept] : state) {
-    nb::dict one;
-    one["step"] = kept.step;
-    for (const auto& [tensor, value] : kept.tensors) one[tensor.c_str()] = to_numpy(value);
-    parameters[name.c_str()] = one;
+    nb::dict entry;
+    entry["step"] = parameter_state.step;
+    for (const auto& [tensor, value] : parameter_state.tensors) entry[tensor.c_str()] = to_numpy(value);
+    parameters[name.c_str()] = entry;
   }
   nb::dict result;
   result["optimizer"] = self.name();
@@ -95,16 +95,16 @@ void load_state_dict(Optimizer& self, const nb::dict& saved) {
       throw InvalidArgument("load_state_dict: there is no '" + std::string(key) + "' in it; is it of another kind?");
     }
   }
-  if (const auto of = nb::cast<std::string>(saved["optimizer"]); of != self.name()) {
-    throw InvalidArgument("the state is of the optimizer " + of + ", and this is " + self.name());
+  if (const auto saved_name = nb::cast<std::string>(saved["optimizer"]); saved_name != self.name()) {
+    throw InvalidArgument("the state is of the optimizer " + saved_name + ", and this is " + self.name());
   }
   std::map<std::string, ParameterState> state;
   for (const auto& [name, kept] : nb::cast<nb::dict>(saved["state"])) {
-    ParameterState& one = state[nb::cast<std::string>(name)];
-    for (const auto& [key, value] : nb::cast<nb::dict>(kept)) {
+    ParameterState& entry = state[nb::cast<std::string>(name)];
+    for (const auto& [key, value] : nb::cast<nb::dict>(parameter_state)) {
       const auto tensor = nb::cast<std::string>(key);
-      if (tensor == "step") one.step = nb::cast<std::uint64_t>(value);
-      else one.tensors[tensor] = to_tensor(value);
+      if (tensor == "step") entry.step = nb::cast<std::uint64_t>(value);
+      else entry.tensors[tensor] = to_tensor(value);
     }
   }
   self.set_state(state);
@@ -112,7 +112,7 @@ void load_state_dict(Optimizer& self, const nb::dict& saved) {
 }
 
 nb::bytes save(const Optimizer& self) {
-  const std::vector<std::byte> state = natively([&] { return save_state(self); });
+  const std::vector<std::byte> state = releases_gil([&] { return save_state(self); });
   return nb::bytes(state.data(), state.size());
 }
 
@@ -122,7 +122,7 @@ void load(Optimizer& self, const nb::bytes& state) {
 
 nb::tuple reduce(const Optimizer& self) {
   return nb::make_tuple(nb::module_::import_("hookline._optimizers").attr("restore_optimizer"),
-                        nb::make_tuple(self.text(), save(self)));
+                        nb::make_tuple(self.spec(), save(self)));
 }
 
 void bind_base(nb::module_& m) {
@@ -141,7 +141,7 @@ void bind_base(nb::module_& m) {
           "step",
           [](Optimizer& self, nb::handle params, nb::handle grads, double scale) {
             const std::vector<NamedGradient> all = gradients_of(params, grads);
-            natively([&] { self.step(all, scale); });
+            releases_gil([&] { self.step(all, scale); });
           },
           arg("params"), arg("grads"), arg("scale") = 1.0,
           nb::sig("def step(self, params: typing.Any, grads: typing.Any, scale: float = 1.0) -> None"),
@@ -155,7 +155,7 @@ void bind_base(nb::module_& m) {
       .def("save", &save, "The same as bytes.")
       .def("load", &load, arg("state"), "Executes nothing.")
       .def("__reduce__", &reduce, nb::sig("def __reduce__(self) -> tuple[typing.Any, ...]"))
-      .def("__repr__", [](const Optimizer& self) { return "<hookline.Optimizer " + self.text() + ">"; });
+      .def("__repr__", [](const Optimizer& self) { return "<hookline.Optimizer " + self.spec() + ">"; });
 }
 
 template <class Type>
@@ -200,15 +200,15 @@ void bind_optimizer(nb::module_& m) {
   bind_adam<Adam>(m, "Adam", 0, "Adam, as torch.optim.Adam.");
   bind_adam<AdamW>(m, "AdamW", 1e-2, "Adam with decoupled weight decay, as torch.optim.AdamW.");
   m.def(
-      "make_optimizer", [](const std::string& text) { return make_optimizer(text); }, arg("text"),
+      "make_optimizer", [](const std::string& text) { return make_optimizer(text); }, arg("spec"),
       "The optimizer of a text: 'sgd(lr=0.1, momentum=0.9)', 'adam', 'adamw(lr=1e-3)'.");
   m.def(
       "overlap",
       [](const nb::typed<nb::object, PyHook>& hook, nb::object optimizer, std::optional<double> clip_norm) {
         if (optimizer.is_none()) throw nb::type_error("overlap: there is no optimizer");
         const PyHook& inner = nb::cast<PyHook&>(hook);
-        HookPtr made = overlapped(inner.hook, stepper_of(std::move(optimizer)), clip_norm, false);
-        return PyHook{std::move(made), inner.group, {.functions = {}, .hooks = {hook}}, inner.hold.share()};
+        HookPtr made = with_overlapped_steps(inner.hook, make_stepper(std::move(optimizer)), clip_norm, false);
+        return PyHook{std::move(made), inner.group, {.functions = {}, .hooks = {hook}}, inner.group_refs.copy()};
       },
       arg("hook"), arg("optimizer").none(), arg("clip_norm") = nb::none(),
       nb::sig("def overlap(hook: CommHook, optimizer: typing.Any, clip_norm: float | None = None) -> CommHook"),

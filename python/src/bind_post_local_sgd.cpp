@@ -20,12 +20,12 @@ namespace {
 /// A hook shares the state, and not the object in Python: hookline.torch keeps hooks until that goes.
 struct PyPostLocalSGDState {
   std::shared_ptr<PostLocalSGDState> state;
-  GroupHold hold;
+  GroupRefs group_refs;
 
   PostLocalSGDState* operator->() const { return state.get(); }
 };
 
-int traverse(const PyPostLocalSGDState& own, visitproc visit, void* arg) { return own.hold.traverse(visit, arg); }
+int traverse(const PyPostLocalSGDState& self, visitproc visit, void* arg) { return self.group_refs.traverse(visit, arg); }
 
 }  // namespace
 
@@ -42,19 +42,19 @@ void bind_post_local_sgd(nb::module_& m) {
           "__init__",
           [](PyPostLocalSGDState* self, GroupPtr group, GroupPtr subgroup, std::int64_t start, bool allreduce) {
             group = group_or_default(std::move(group));
-            GroupHold hold;
-            group = hold.hold(std::move(group));
-            subgroup = hold.hold(std::move(subgroup));
-            auto state = natively(
+            GroupRefs hold;
+            group = track.track(std::move(group));
+            subgroup = track.track(std::move(subgroup));
+            auto state = releases_gil(
                 [&] { return std::make_shared<State>(std::move(group), std::move(subgroup), start, allreduce); });
             new (self) PyPostLocalSGDState{std::move(state), std::move(hold)};
           },
           arg("process_group").none(), arg("subgroup").none(), arg("start_localSGD_iter"),
           arg("post_local_gradient_allreduce") = true,
           "Without a process_group the default one, without a subgroup the ranks of this host. Every rank makes one.")
-      .def_prop_ro("process_group", [](const PyPostLocalSGDState& s) { return for_python(s->process_group); })
+      .def_prop_ro("process_group", [](const PyPostLocalSGDState& s) { return untracked(s->process_group); })
       .def_prop_ro(
-          "subgroup", [](const PyPostLocalSGDState& s) { return for_python(s->subgroup); },
+          "subgroup", [](const PyPostLocalSGDState& s) { return untracked(s->subgroup); },
           nb::sig("def subgroup(self) -> ProcessGroup | None"))
       .def_prop_ro("start_localSGD_iter", [](const PyPostLocalSGDState& s) { return s->start_localSGD_iter; })
       .def_prop_ro("post_local_gradient_allreduce",
@@ -70,7 +70,7 @@ void bind_post_local_sgd(nb::module_& m) {
   m.def(
       "make_post_local_sgd_hook",
       [](const PyPostLocalSGDState& state) {
-        return PyHook{std::make_shared<PostLocalSGDHook>(state.state), state->process_group, {}, state.hold.share()};
+        return PyHook{std::make_shared<PostLocalSGDHook>(state.state), state->process_group, {}, state.group_refs.copy()};
       },
       arg("state"), "The hook of a state, for register_comm_hook; post_localSGD_hook makes the same of it.");
 }

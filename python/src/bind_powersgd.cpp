@@ -28,23 +28,23 @@ using GroupPtr = std::shared_ptr<ProcessGroup>;
 /// A hook shares the state, and not the object in Python: hookline.torch keeps hooks until that goes.
 struct PyPowerSGDState {
   std::shared_ptr<State> state;
-  GroupHold hold;
+  GroupRefs group_refs;
 
   State* operator->() const { return state.get(); }
 };
 
-nb::object helpers() { return nb::module_::import_("hookline._powersgd"); }
+nb::object powersgd_module() { return nb::module_::import_("hookline._powersgd"); }
 
-DType wire_of(const std::string& word) {
-  if (word == "fp16") return DType::f16;
-  if (word == "bf16") return DType::bf16;
-  if (word != "fp32") throw InvalidArgument("PowerSGD: wire is '" + word + "', and must be one of fp32, fp16, bf16");
+DType parse_wire_dtype(const std::string& name) {
+  if (name == "fp16") return DType::f16;
+  if (name == "bf16") return DType::bf16;
+  if (name != "fp32") throw InvalidArgument("PowerSGD: wire is '" + name + "', and must be one of fp32, fp16, bf16");
   return DType::f32;
 }
 
-std::string word_of(DType wire) { return wire == DType::f16 ? "fp16" : wire == DType::bf16 ? "bf16" : "fp32"; }
+std::string wire_name(DType wire) { return wire == DType::f16 ? "fp16" : wire == DType::bf16 ? "bf16" : "fp32"; }
 
-std::uint64_t seed_of(std::int64_t seed) {
+std::uint64_t checked_seed(std::int64_t seed) {
   if (seed < 0) throw InvalidArgument("PowerSGD: random_seed is " + std::to_string(seed) + ", and must be at least 0");
   return static_cast<std::uint64_t>(seed);
 }
@@ -56,7 +56,7 @@ void log_stats(std::uint64_t step, const State::Totals& totals) {
   executor->post([step, totals] {
     with_gil([&] {
       try {
-        helpers().attr("log_stats")(step, totals.before, totals.after, totals.rate);
+        powersgd_module().attr("log_stats")(step, totals.numel_before, totals.numel_after, totals.rate);
       } catch (nb::python_error& e) {
         e.discard_as_unraisable("hookline.PowerSGDState");
       }
@@ -80,7 +80,7 @@ void for_each_option(F f) {
     "Changes nothing: a bucket's matrices are sent together anyway.");
 }
 
-std::shared_ptr<State> made(GroupPtr group, const PowerSGDOptions& options) {
+std::shared_ptr<State> make_state(GroupPtr group, const PowerSGDOptions& options) {
   auto state = std::make_shared<State>(std::move(group), options);
   state->set_report(log_stats);
   return state;
@@ -96,16 +96,16 @@ void construct(PyPowerSGDState* self, GroupPtr group, std::int64_t rank, std::in
   options.use_error_feedback = feedback;
   options.warm_start = warm;
   options.orthogonalization_epsilon = epsilon;
-  options.random_seed = seed_of(seed);
+  options.random_seed = checked_seed(seed);
   options.compression_stats_logging_frequency = std::max<std::int64_t>(1, frequency);
   options.batch_tensors_with_same_shape = batch;
-  options.wire = wire_of(wire);
-  GroupHold hold;
-  group = hold.hold(std::move(group));
-  new (self) PyPowerSGDState{made(std::move(group), options), std::move(hold)};
+  options.wire = parse_wire_dtype(wire);
+  GroupRefs group_refs;
+  group = group_refs.track(std::move(group));
+  new (self) PyPowerSGDState{make_state(std::move(group), options), std::move(group_refs)};
 }
 
-int traverse(const PyPowerSGDState& own, visitproc visit, void* arg) { return own.hold.traverse(visit, arg); }
+int traverse(const PyPowerSGDState& self, visitproc visit, void* arg) { return self.group_refs.traverse(visit, arg); }
 
 template <class Value>
 void set_option(const PyPowerSGDState& self, Value PowerSGDOptions::* member, Value value) {
@@ -115,22 +115,22 @@ void set_option(const PyPowerSGDState& self, Value PowerSGDOptions::* member, Va
 }
 
 template <auto Member>
-nb::dict kept(const PyPowerSGDState& self) {
+nb::dict tensors_by_bucket(const PyPowerSGDState& self) {
   nb::dict result;
-  for (const auto& [bucket, kept] : self->kept()) result[nb::int_(bucket)] = to_numpy(kept.*Member);
+  for (const auto& [bucket, kept] : self->bucket_states()) result[nb::int_(bucket)] = to_numpy(kept.*Member);
   return result;
 }
 
 nb::dict get_state(const PyPowerSGDState& self) {
-  helpers().attr("warn_of_pickling")();
+  powersgd_module().attr("warn_of_pickling")();
   StateWriter writer;
   self->save(writer);
   const PowerSGDOptions options = self->options();
   nb::dict state;
   for_each_option([&](const char* name, auto member, const char*) { state[name] = options.*member; });
   state["random_seed"] = options.random_seed;
-  state["wire"] = word_of(options.wire);
-  state["kept"] = nb::bytes(writer.bytes().data(), writer.bytes().size());
+  state["wire"] = wire_name(options.wire);
+  state["tensors"] = nb::bytes(writer.bytes().data(), writer.bytes().size());
   return state;
 }
 
@@ -140,35 +140,35 @@ void set_state(PyPowerSGDState* self, const nb::dict& state) {
     options.*member = nb::cast<std::remove_cvref_t<decltype(options.*member)>>(state[name]);
   });
   options.random_seed = nb::cast<std::uint64_t>(state["random_seed"]);
-  options.wire = wire_of(nb::cast<std::string>(state["wire"]));
+  options.wire = parse_wire_dtype(nb::cast<std::string>(state["wire"]));
   GroupPtr group;  // None: that of the model
   if (!state.contains("process_group")) group = group_or_default(nullptr);
   else if (!nb::handle(state["process_group"]).is_none()) group = nb::cast<GroupPtr>(state["process_group"]);
-  GroupHold hold;
-  const std::shared_ptr<State> read = made(hold.hold(std::move(group)), options);
-  const auto bytes = nb::cast<nb::bytes>(state["kept"]);
+  GroupRefs group_refs;
+  const std::shared_ptr<State> restored = make_state(group_refs.track(std::move(group)), options);
+  const auto bytes = nb::cast<nb::bytes>(state["tensors"]);
   StateReader reader(std::as_bytes(std::span(bytes.c_str(), bytes.size())));
-  read->load(reader);
+  restored->load(reader);
   reader.expect_end();
-  new (self) PyPowerSGDState{read, std::move(hold)};
-  helpers().attr("warn_of_unpickling")();
+  new (self) PyPowerSGDState{restored, std::move(group_refs)};
+  powersgd_module().attr("warn_of_unpickling")();
 }
 
-void bind_kept(nb::class_<PyPowerSGDState>& state) {
+void bind_saved_tensors(nb::class_<PyPowerSGDState>& state) {
   state.def_prop_ro(
            "iter", [](const PyPowerSGDState& s) { return s->iter(); }, "Steps up to now.")
       .def_prop_ro("total_numel_before_compression",
-                   [](const PyPowerSGDState& s) { return s->compression_stats().before; })
+                   [](const PyPowerSGDState& s) { return s->compression_stats().numel_before; })
       .def_prop_ro("total_numel_after_compression",
-                   [](const PyPowerSGDState& s) { return s->compression_stats().after; })
+                   [](const PyPowerSGDState& s) { return s->compression_stats().numel_after; })
       .def_prop_ro(
           "next_stats_report", [](const PyPowerSGDState& s) { return s->next_report(); },
           "The step from which on totals are logged next.")
-      .def_prop_ro("error_dict", &kept<&State::Kept::errors>, nb::sig("def error_dict(self) -> dict[int, typing.Any]"),
+      .def_prop_ro("error_dict", &tensors_by_bucket<&State::BucketState::residual>, nb::sig("def error_dict(self) -> dict[int, typing.Any]"),
                    "Copies of the errors, by bucket.")
-      .def_prop_ro("p_memory_dict", &kept<&State::Kept::p>, nb::sig("def p_memory_dict(self) -> dict[int, typing.Any]"),
+      .def_prop_ro("p_memory_dict", &tensors_by_bucket<&State::BucketState::p>, nb::sig("def p_memory_dict(self) -> dict[int, typing.Any]"),
                    "Copies of the left factors, by bucket, column after column.")
-      .def_prop_ro("q_memory_dict", &kept<&State::Kept::q>, nb::sig("def q_memory_dict(self) -> dict[int, typing.Any]"),
+      .def_prop_ro("q_memory_dict", &tensors_by_bucket<&State::BucketState::q>, nb::sig("def q_memory_dict(self) -> dict[int, typing.Any]"),
                    "Copies of the right factors.")
       .def_prop_ro("random_seed", [](const PyPowerSGDState& s) { return s->options().random_seed; })
       .def_prop_ro(
@@ -178,7 +178,7 @@ void bind_kept(nb::class_<PyPowerSGDState>& state) {
           "compression_stats",
           [](const PyPowerSGDState& s) {
             const State::Totals totals = s->compression_stats();
-            return nb::make_tuple(totals.rate, totals.before, totals.after);
+            return nb::make_tuple(totals.rate, totals.numel_before, totals.numel_after);
           },
           nb::sig("def compression_stats(self) -> tuple[float, int, int]"),
           "The rate, and the elements before and after compression, of all steps that compressed.");
@@ -198,19 +198,19 @@ void bind_powersgd(nb::module_& m) {
            arg("compression_stats_logging_frequency") = 10000, arg("batch_tensors_with_same_shape") = false,
            arg("wire") = "fp32")
       .def_prop_rw(
-          "process_group", [](const PyPowerSGDState& s) { return for_python(s->group()); },
+          "process_group", [](const PyPowerSGDState& s) { return untracked(s->group()); },
           [](PyPowerSGDState& s, GroupPtr group) {
-            GroupHold hold;
-            s->set_group(hold.hold(std::move(group)));
-            s.hold = std::move(hold);
+            GroupRefs hold;
+            s->set_group(track.track(std::move(group)));
+            s.group_refs = std::move(hold);
           },
           nb::for_setter(arg("group").none()),
           nb::for_getter(nb::sig("def process_group(self) -> ProcessGroup | None")),
           "The group to reduce over; None: that of the model.")
       .def_prop_rw(
-          "wire", [](const PyPowerSGDState& s) { return word_of(s->options().wire); },
+          "wire", [](const PyPowerSGDState& s) { return wire_name(s->options().wire); },
           [](const PyPowerSGDState& s, const std::string& wire) {
-            set_option(s, &PowerSGDOptions::wire, wire_of(wire));
+            set_option(s, &PowerSGDOptions::wire, parse_wire_dtype(wire));
           },
           "How the factors travel: fp32, fp16 or bf16.")
       .def("__getstate__", &get_state, nb::sig("def __getstate__(self) -> dict[str, typing.Any]"))
@@ -221,12 +221,12 @@ void bind_powersgd(nb::module_& m) {
         name, [member](const PyPowerSGDState& self) { return self->options().*member; },
         [member](const PyPowerSGDState& self, Value value) { set_option(self, member, value); }, doc);
   });
-  bind_kept(state);
+  bind_saved_tensors(state);
   m.def(
       "powersgd_hook",
       [](const PyPowerSGDState& with, bool batched, const GroupPtr& group) {
-        PyHook made{nullptr, nullptr, {}, with.hold.share()};
-        made.group = with->group() ? with->group() : made.hold.hold(group);
+        PyHook made{nullptr, nullptr, {}, with.group_refs.copy()};
+        made.group = with->group() ? with->group() : made.group_refs.track(group);
         made.hook = std::make_shared<PowerSGDHook>(with.state, batched, made.group);
         return made;
       },

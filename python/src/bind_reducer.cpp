@@ -40,7 +40,7 @@ struct PyReducer {
   bool for_torch = false;
   PyRef optimizer;
   std::optional<double> clip_norm;
-  GroupHold hold;
+  GroupRefs group_refs;
 
   Reducer* operator->() const {
     if (!reducer) throw InvalidArgument("this reducer was taken apart by the garbage collector");
@@ -49,26 +49,26 @@ struct PyReducer {
 };
 
 // A hook may refer to what owns the reducer, and so may the traceback of an exception that it ended with.
-int traverse(const PyReducer& own, visitproc visit, void* arg) {
-  if (!own.reducer) return 0;
-  Py_VISIT(own.optimizer.get().ptr());
-  Py_VISIT(own.hook.get().ptr());
+int traverse(const PyReducer& self, visitproc visit, void* arg) {
+  if (!self.reducer) return 0;
+  Py_VISIT(self.optimizer.get().ptr());
+  Py_VISIT(self.hook.get().ptr());
   try {
-    if (const std::exception_ptr failure = own->failure()) std::rethrow_exception(failure);
+    if (const std::exception_ptr failure = self->failure()) std::rethrow_exception(failure);
   } catch (const PythonException& e) {
     Py_VISIT(e.exception().get().ptr());
   } catch (...) {  // nothing of Python's
   }
-  return own.hold.traverse(visit, arg);
+  return self.group_refs.traverse(visit, arg);
 }
 
-void clear(PyReducer& own) {
-  own.no_sync.reset();
-  const PyRef hook = std::move(own.hook);
-  const std::unique_ptr<Reducer> reducer = std::move(own.reducer);
-  const PyRef optimizer = std::move(own.optimizer);
-  const std::shared_ptr<ProcessGroup> group = std::move(own.group);
-  const GroupHold hold = std::move(own.hold);
+void clear(PyReducer& self) {
+  self.no_sync.reset();
+  const PyRef hook = std::move(self.hook);
+  const std::unique_ptr<Reducer> reducer = std::move(self.reducer);
+  const PyRef optimizer = std::move(self.optimizer);
+  const std::shared_ptr<ProcessGroup> group = std::move(self.group);
+  const GroupRefs hold = std::move(self.group_refs);
 }
 
 using Key = std::variant<std::size_t, std::string>;
@@ -81,45 +81,45 @@ std::size_t index_of(const PyReducer& self, const Key& key) {
 
 void construct(PyReducer* self, const std::vector<std::pair<std::string, TensorArg>>& parameters,
                std::shared_ptr<ProcessGroup> group, nb::handle hook, nb::handle state, std::size_t first_bucket_bytes,
-               std::size_t bucket_bytes, bool find_unused_parameters, bool static_graph, const std::string& mean,
+               std::size_t bucket_bytes, bool find_unused_parameters, bool static_graph, const std::string& reduction,
                bool broadcast_parameters, std::optional<TimeoutArg> timeout, const Names& sparse, const Names& ignored,
-               const Names& delayed, const Names& frozen,
+               const Names& reduce_last, const Names& frozen,
                const std::optional<std::vector<std::pair<std::string, TensorArg>>>& buffers,
-               std::optional<std::vector<BucketMembers>> buckets, bool for_torch, nb::object optimizer,
+               std::optional<std::vector<ParameterIndices>> buckets, bool for_torch, nb::object optimizer,
                std::optional<double> clip_norm) {
   std::vector<Parameter> list;
   list.reserve(parameters.size());
   Names unknown = sparse;
   unknown.insert(ignored.begin(), ignored.end());
-  unknown.insert(delayed.begin(), delayed.end());
+  unknown.insert(reduce_last.begin(), reduce_last.end());
   unknown.insert(frozen.begin(), frozen.end());
   for (const auto& [name, array] : parameters) {
-    list.push_back({name, array.tensor(), sparse.contains(name), ignored.contains(name), delayed.contains(name),
+    list.push_back({name, array.tensor(), sparse.contains(name), ignored.contains(name), reduce_last.contains(name),
                     frozen.contains(name)});
     unknown.erase(name);
   }
   if (!unknown.empty()) throw InvalidArgument("there is no parameter called '" + *unknown.begin() + "'");
   ReducerOptions options;
-  options.limits = {.first = first_bucket_bytes, .others = bucket_bytes};
+  options.limits = {.first_bucket_bytes = first_bucket_bytes, .bucket_bytes = bucket_bytes};
   options.find_unused_parameters = find_unused_parameters;
   options.static_graph = static_graph;
-  if (mean != "average" && mean != "sum") throw InvalidArgument("mean is 'average' or 'sum', not '" + mean + "'");
-  options.mean = mean == "sum" ? Mean::sum : Mean::average;
+  if (reduction != "mean" && reduction != "sum") throw InvalidArgument("mean is 'average' or 'sum', not '" + reduction + "'");
+  options.reduction = reduction == "sum" ? GradientReduction::sum : GradientReduction::mean;
   options.broadcast_parameters = broadcast_parameters;
   options.timeout = timeout;
   options.buckets = std::move(buckets);
   if (buffers) {
     for (const auto& [name, array] : *buffers) options.buffers.push_back({name, array.tensor()});
   }
-  GroupHold hold;
-  group = hold.hold(std::move(group));
-  PyRef made(hook_object_of(state, hook, group, for_torch));
-  PyRef stepper = stepper_of(std::move(optimizer));
-  HookPtr stepping = overlapped(hook_in(made.get()), stepper, clip_norm, for_torch);
+  GroupRefs group_refs;
+  group = group_refs.track(std::move(group));
+  PyRef hook_object(make_hook_object(state, hook, group, for_torch));
+  PyRef stepper = make_stepper(std::move(optimizer));
+  HookPtr hook_with_steps = with_overlapped_steps(hook_of(hook_object.get()), stepper, clip_norm, for_torch);
   auto reducer =
-      natively([&] { return std::make_unique<Reducer>(std::move(list), group, std::move(stepping), options); });
-  new (self) PyReducer{std::move(made), std::move(reducer), std::move(group), nullptr,
-                       for_torch,       std::move(stepper), clip_norm,        std::move(hold)};
+      releases_gil([&] { return std::make_unique<Reducer>(std::move(list), group, std::move(hook_with_steps), options); });
+  new (self) PyReducer{std::move(hook_object), std::move(reducer), std::move(group), nullptr,
+                       for_torch,       std::move(stepper), clip_norm,        std::move(group_refs)};
 }
 
 nb::object stats(const PyReducer& self) {
@@ -141,12 +141,12 @@ nb::object stats(const PyReducer& self) {
   d["hook"] = s.hook;
   d["sent_bytes"] = s.sent_bytes;
   d["backward"] = s.backward;
-  d["exposed"] = s.exposed;
+  d["exposed_comm"] = s.exposed_comm;
   d["total"] = s.total;
   d["rebuilt"] = s.rebuilt;
   d["unused"] = s.unused;
   d["buckets"] = buckets;
-  d["costs"] = costs_of(*self->hook());
+  d["hook_stats"] = hook_stats_of(*self->hook());
   return d;
 }
 
@@ -157,9 +157,9 @@ void bind_steps(nb::class_<PyReducer>& reducer) {
           "mark_ready",
           [](PyReducer& self, const Key& parameter, std::optional<TensorArg> gradient) {
             const std::size_t index = index_of(self, parameter);
-            if (!gradient) return natively([&] { self->mark_ready(index); });
+            if (!gradient) return releases_gil([&] { self->mark_ready(index); });
             const Tensor tensor = gradient->tensor();
-            natively([&] { self->mark_ready(index, tensor); });
+            releases_gil([&] { self->mark_ready(index, tensor); });
           },
           arg("parameter"), arg("gradient") = nb::none(),
           "The gradient of a parameter is there: in gradient(parameter), or in the array given, which finalize() "
@@ -169,7 +169,7 @@ void bind_steps(nb::class_<PyReducer>& reducer) {
           [](PyReducer& self, const Key& parameter, const TensorArg& indices, const TensorArg& values) {
             const std::size_t index = index_of(self, parameter);
             const SparseGradient gradient{indices.tensor(), values.tensor()};
-            natively([&] { self->mark_ready(index, gradient); });
+            releases_gil([&] { self->mark_ready(index, gradient); });
           },
           arg("parameter"), arg("indices"), arg("values"),
           "The same of a sparse parameter: row numbers (int64), and those rows.")
@@ -178,7 +178,7 @@ void bind_steps(nb::class_<PyReducer>& reducer) {
           [](PyReducer& self, const Key& parameter, const TensorArg& gradient) {
             const std::size_t index = index_of(self, parameter);
             const Tensor tensor = gradient.tensor();
-            natively([&] { self->mark_unused(index, tensor); });
+            releases_gil([&] { self->mark_unused(index, tensor); });
           },
           arg("parameter"), arg("gradient"),
           "This pass does not come to a parameter with a gradient of earlier ones: that is part of the mean, and gets "
@@ -188,14 +188,14 @@ void bind_steps(nb::class_<PyReducer>& reducer) {
           [](PyReducer& self, const Key& parameter, const TensorArg& indices, const TensorArg& values) {
             const std::size_t index = index_of(self, parameter);
             const SparseGradient gradient{indices.tensor(), values.tensor()};
-            natively([&] { self->mark_unused(index, gradient); });
+            releases_gil([&] { self->mark_unused(index, gradient); });
           },
           arg("parameter"), arg("indices"), arg("values"), "The same of a sparse parameter.")
       .def(
-          "drop_step", [](PyReducer& self) { natively([&] { self->drop_step(); }); },
+          "discard_step", [](PyReducer& self) { releases_gil([&] { self->discard_step(); }); },
           "Forgets the marks of a step whose backward pass failed, before any of its buckets was under way.")
       .def(
-          "finalize", [](PyReducer& self) { natively([&] { self->finalize(); }); },
+          "finalize", [](PyReducer& self) { releases_gil([&] { self->finalize(); }); },
           "Waits until all buckets are reduced.")
       .def(
           "gradient", [](PyReducer& self, const Key& key) { return self->gradient(index_of(self, key)); },
@@ -205,7 +205,7 @@ void bind_steps(nb::class_<PyReducer>& reducer) {
           [](PyReducer& self, const Key& key, const TensorArg& to) {
             const std::size_t index = index_of(self, key);
             const Tensor tensor = to.tensor();
-            natively([&] { self->copy_gradient(index, tensor); });
+            releases_gil([&] { self->copy_gradient(index, tensor); });
           },
           arg("parameter"), arg("to"), "Copies a parameter's mean into an array, after finalize().")
       .def(
@@ -226,8 +226,8 @@ void bind_between_steps(nb::class_<PyReducer>& reducer) {
             // Dropped after the new ones are in place; the inner one last, with the GIL.
             const PyRef inner = self.hook;
             const HookPtr before = self->hook();
-            PyRef made(hook_object_of(state, hook, self.group, self.for_torch));
-            self->replace_hook(overlapped(hook_in(made.get()), self.optimizer, self.clip_norm, self.for_torch));
+            PyRef made(make_hook_object(state, hook, self.group, self.for_torch));
+            self->replace_hook(with_overlapped_steps(hook_of(made.get()), self.optimizer, self.clip_norm, self.for_torch));
             self.hook = std::move(made);
           },
           arg("state").none(), arg("hook").none(), "Another hook from the next step on.")
@@ -244,7 +244,7 @@ void bind_between_steps(nb::class_<PyReducer>& reducer) {
           "end_no_sync", [](PyReducer& self) { self.no_sync.reset(); },
           "The next step reduces the sums of those since begin_no_sync().")
       .def(
-          "set_weight", [](PyReducer& self, double w) { natively([&] { self->set_weight(w); }); }, arg("weight"),
+          "set_weight", [](PyReducer& self, double w) { releases_gil([&] { self->set_weight(w); }); }, arg("weight"),
           "The weight of this rank's gradients in the means to come. Every rank calls it.")
       .def_prop_rw(
           "step_id", [](const PyReducer& self) { return self->step_id(); },
@@ -257,7 +257,7 @@ void bind_between_steps(nb::class_<PyReducer>& reducer) {
           [](PyReducer& self, bool initial) { self->begin_join({.divide_by_initial_world_size = initial}); },
           arg("divide_by_initial_world_size") = true, "Until end_join() ranks may take different numbers of steps.")
       .def(
-          "end_join", [](PyReducer& self) { natively([&] { self->end_join(); }); },
+          "end_join", [](PyReducer& self) { releases_gil([&] { self->end_join(); }); },
           "Takes part in the others' steps until all ranks are through.")
       .def(
           "buckets", [](const PyReducer& self) { return self->buckets(); },
@@ -273,10 +273,10 @@ void bind_reducer(nb::module_& m) {
                                 nb::is_weak_referenceable(),
                                 "Averages gradients over the ranks of a group while the backward pass goes on.");
   reducer.def("__init__", &construct, arg("parameters"), arg("group"), arg("hook") = nb::none(),
-              arg("state") = nb::none(), arg("first_bucket_bytes") = BucketLimits().first,
-              arg("bucket_bytes") = BucketLimits().others, arg("find_unused_parameters") = false,
-              arg("static_graph") = false, arg("mean") = "average", arg("broadcast_parameters") = true,
-              arg("timeout") = nb::none(), arg("sparse") = Names(), arg("ignored") = Names(), arg("delayed") = Names(),
+              arg("state") = nb::none(), arg("first_bucket_bytes") = BucketLimits().first_bucket_bytes,
+              arg("bucket_bytes") = BucketLimits().bucket_bytes, arg("find_unused_parameters") = false,
+              arg("static_graph") = false, arg("reduction") = "mean", arg("broadcast_parameters") = true,
+              arg("timeout") = nb::none(), arg("sparse") = Names(), arg("ignored") = Names(), arg("reduce_last") = Names(),
               arg("frozen") = Names(), arg("buffers") = nb::none(), arg("buckets") = nb::none(),
               arg("for_torch") = false, arg("optimizer") = nb::none(), arg("clip_norm") = nb::none());
   bind_steps(reducer);
@@ -285,9 +285,9 @@ void bind_reducer(nb::module_& m) {
       "broadcast_coalesced",
       [](ProcessGroup& group, nb::handle tensors, std::size_t buffer_size, int root) {
         const TensorList list = tensors_of(tensors);
-        natively([&] { broadcast_coalesced(group, list.tensors, buffer_size, root); });
+        releases_gil([&] { broadcast_coalesced(group, list.tensors, buffer_size, root); });
       },
-      arg("group"), arg("tensors"), arg("buffer_size") = kBroadcastBytes, arg("root") = 0,
+      arg("group"), arg("tensors"), arg("buffer_size") = kBroadcastBufferBytes, arg("root") = 0,
       "Copies the root's arrays into those of every rank, in buffers of at most buffer_size bytes.");
 }
 

@@ -27,7 +27,7 @@ using Values = std::vector<ValueArg>;
 constexpr const char* kUseLibuv = "_use_libuv";
 
 /// The store's own timeout where none is given.
-Milliseconds or_default(const std::optional<TimeoutArg>& timeout, const Store& store) {
+Milliseconds timeout_or_default(const std::optional<TimeoutArg>& timeout, const Store& store) {
   return timeout ? *timeout : store.timeout();
 }
 
@@ -56,29 +56,29 @@ PyType_Slot prefix_store_slots[] = {{Py_tp_traverse, reinterpret_cast<void*>(tra
 
 void bind_operations(nb::class_<Store, PyStore>& store) {
   using nb::arg;
-  const nb::call_guard<NativeScope> native;
+  const nb::call_guard<InterruptibleGilRelease> native;
   store
       .def(
           "set",
-          [](Store& s, const std::string& key, const ValueArg& value) { natively([&] { s.set(key, value.bytes); }); },
+          [](Store& s, const std::string& key, const ValueArg& value) { releases_gil([&] { s.set(key, value.bytes); }); },
           arg("key"), arg("value"), "Puts a value, bytes or text, under a key, in the place of one that is there.")
       .def(
-          "get", [](Store& s, const std::string& key) { return value_to_python(natively([&] { return s.get(key); })); },
+          "get", [](Store& s, const std::string& key) { return value_to_python(releases_gil([&] { return s.get(key); })); },
           arg("key"), "The value of a key, waiting up to the store's timeout for it to be set.")
       .def("add", &Store::add, arg("key"), arg("amount"), native,
            "Adds to a counter, which starts at 0, and returns the sum.")
       .def(
           "wait",
           [](Store& s, const Keys& keys, std::optional<TimeoutArg> timeout) {
-            const Milliseconds limit = or_default(timeout, s);
-            natively([&] { s.wait(keys, limit); });
+            const Milliseconds limit = timeout_or_default(timeout, s);
+            releases_gil([&] { s.wait(keys, limit); });
           },
           arg("keys"), arg("timeout") = nb::none(), "Waits until all keys are set.")
       .def("check", &Store::check, arg("keys"), native, "Whether all keys are set now.")
       .def(
           "compare_set",
           [](Store& s, const std::string& key, const ValueArg& expected, const ValueArg& desired) {
-            return value_to_python(natively([&] { return s.compare_set(key, expected.bytes, desired.bytes); }));
+            return value_to_python(releases_gil([&] { return s.compare_set(key, expected.bytes, desired.bytes); }));
           },
           arg("key"), arg("expected_value"), arg("desired_value"),
           "Sets the desired value where the key has the expected one, or is missing and the expected one is empty. "
@@ -86,18 +86,18 @@ void bind_operations(nb::class_<Store, PyStore>& store) {
       .def("delete_key", &Store::delete_key, arg("key"), native, "Whether there was such a key.")
       .def("num_keys", &Store::num_keys, native, "How many keys have a value.")
       .def(
-          "list_keys", [](Store& s) { return list_to_python(natively([&] { return s.list_keys(); }), key_to_python); },
+          "list_keys", [](Store& s) { return list_to_python(releases_gil([&] { return s.list_keys(); }), key_to_python); },
           nb::sig("def list_keys(self) -> list[str]"), "The keys that have a value, in no particular order.")
       .def(
           "append",
           [](Store& s, const std::string& key, const ValueArg& value) {
-            natively([&] { s.append(key, value.bytes); });
+            releases_gil([&] { s.append(key, value.bytes); });
           },
           arg("key"), arg("value"), "Appends to the value of a key; a missing one starts empty.")
       .def(
           "multi_get",
           [](Store& s, const Keys& keys) {
-            return list_to_python(natively([&] { return s.multi_get(keys); }), value_to_python);
+            return list_to_python(releases_gil([&] { return s.multi_get(keys); }), value_to_python);
           },
           arg("keys"), nb::sig("def multi_get(self, keys: collections.abc.Sequence[str]) -> list[bytes]"),
           "The values in the order of the keys, waiting for them as get does.")
@@ -106,19 +106,19 @@ void bind_operations(nb::class_<Store, PyStore>& store) {
           [](Store& s, const Keys& keys, const Values& values) {
             Keys bytes;
             for (const ValueArg& value : values) bytes.push_back(value.bytes);
-            natively([&] { s.multi_set(keys, bytes); });
+            releases_gil([&] { s.multi_set(keys, bytes); });
           },
           arg("keys"), arg("values"), "Sets each key to the value in its place; others may see some of them first.")
       .def(
           "queue_push",
           [](Store& s, const std::string& key, const ValueArg& value) {
-            natively([&] { s.queue_push(key, value.bytes); });
+            releases_gil([&] { s.queue_push(key, value.bytes); });
           },
           arg("key"), arg("value"), "Puts an element at the end of the queue of a key.")
       .def(
           "queue_pop",
           [](Store& s, const std::string& key, bool block) {
-            return value_to_python(natively([&] { return s.queue_pop(key, block); }));
+            return value_to_python(releases_gil([&] { return s.queue_pop(key, block); }));
           },
           arg("key"), arg("block") = true,
           "The oldest element, waiting for one; with block=False, InvalidArgument where there is none.")
@@ -126,8 +126,8 @@ void bind_operations(nb::class_<Store, PyStore>& store) {
       .def(
           "barrier",
           [](Store& s, const std::string& key, std::int64_t world_size, std::optional<TimeoutArg> timeout) {
-            const Milliseconds limit = or_default(timeout, s);
-            natively([&] { s.barrier(key, world_size, limit); });
+            const Milliseconds limit = timeout_or_default(timeout, s);
+            releases_gil([&] { s.barrier(key, world_size, limit); });
           },
           arg("key"), arg("world_size"), arg("timeout") = nb::none(),
           "Returns when world_size callers have come to the barrier of this name.")
@@ -143,7 +143,7 @@ void bind_operations(nb::class_<Store, PyStore>& store) {
 void bind_store(nb::module_& m) {
   using nb::arg;
   const auto seconds = [](Milliseconds time) { return std::chrono::duration<double>(time).count(); };
-  const double standard = seconds(Store::kDefaultStoreTimeout);
+  const double default_timeout = seconds(Store::kDefaultStoreTimeout);
   const TCPStoreLimits limits;
 
   nb::class_<Store, PyStore> store(
@@ -163,15 +163,15 @@ void bind_store(nb::module_& m) {
   nb::class_<MemoryStore, Store>(m, "MemoryStore", "A store in the memory of this process.")
       .def(
           "__init__", [](MemoryStore* self, TimeoutArg timeout) { new (self) MemoryStore(timeout); },
-          arg("timeout") = standard);
+          arg("timeout") = default_timeout);
 
   nb::class_<FileStore, Store>(m, "FileStore", "A store in a file that the processes of one host share.")
       .def(
           "__init__",
           [](FileStore* self, const std::string& file_name, int world_size, TimeoutArg timeout) {
-            natively([&] { new (self) FileStore(file_name, world_size, timeout); });
+            releases_gil([&] { new (self) FileStore(file_name, world_size, timeout); });
           },
-          arg("file_name"), arg("world_size") = -1, arg("timeout") = standard)
+          arg("file_name"), arg("world_size") = -1, arg("timeout") = default_timeout)
       .def_prop_ro("path", &FileStore::path);
 
   nb::class_<PrefixStore, Store>(m, "PrefixStore", nb::type_slots(prefix_store_slots),
@@ -211,11 +211,11 @@ void bind_store(nb::module_& m) {
             options.master_listen_fd = master_listen_fd;
             options.limits = {max_connections, max_pending_connections, handshake_timeout, max_keys,
                               max_bytes,       max_value_bytes,         keepalive};
-            natively([&] { new (self) TCPStore(options); });
+            releases_gil([&] { new (self) TCPStore(options); });
             nb::setattr(nb::find(self), kUseLibuv, nb::bool_(use_libuv));
           },
           arg("host_name"), arg("port"), arg("world_size") = nb::none(), arg("is_master") = false,
-          arg("timeout") = standard, arg("wait_for_workers") = true, arg("multi_tenant") = false,
+          arg("timeout") = default_timeout, arg("wait_for_workers") = true, arg("multi_tenant") = false,
           arg("master_listen_fd") = nb::none(), arg("use_libuv") = true, nb::kw_only(),
           arg("listen_on_all_interfaces") = false, arg("token") = nb::none(), arg("allow_unauthenticated") = false,
           arg("max_connections") = limits.max_connections,
@@ -238,7 +238,7 @@ void bind_store(nb::module_& m) {
       .def_prop_ro(
           "libuvBackend", [](nb::handle self) { return nb::cast<bool>(nb::getattr(self, kUseLibuv, nb::bool_(true))); },
           "The `use_libuv` that the constructor was given.")
-      .def("ping", &TCPStore::ping, nb::call_guard<NativeScope>(), "Returns when the server has answered.");
+      .def("ping", &TCPStore::ping, nb::call_guard<InterruptibleGilRelease>(), "Returns when the server has answered.");
 
   nb::class_<Rendezvous>(m, "Rendezvous", "What a process learns at a rendezvous.")
       .def_ro("store", &Rendezvous::store)
@@ -248,10 +248,10 @@ void bind_store(nb::module_& m) {
   m.def(
       "rendezvous",
       [](const std::string& init_method, std::optional<int> rank, std::optional<int> world_size, TimeoutArg timeout) {
-        return natively([&] { return rendezvous(init_method, rank, world_size, timeout); });
+        return releases_gil([&] { return rendezvous(init_method, rank, world_size, timeout); });
       },
       arg("init_method") = "env://", arg("rank") = nb::none(), arg("world_size") = nb::none(),
-      arg("timeout") = standard,
+      arg("timeout") = default_timeout,
       "Finds the store, the rank and the size of this process, as torch.distributed does: env://, file:// or tcp://.");
 }
 

@@ -54,13 +54,13 @@ std::size_t apply_index(Tensor& view, std::size_t dim, nb::handle index) {
 
 Tensor get_item(const Tensor& self, nb::handle index) {
   const nb::tuple indices = nb::isinstance<nb::tuple>(index) ? nb::borrow<nb::tuple>(index) : nb::make_tuple(index);
-  std::size_t given = 0;
-  for (const nb::handle part : indices) given += part.ptr() != Py_Ellipsis;
+  std::size_t num_indices = 0;
+  for (const nb::handle index_item : indices) num_indices += index_item.ptr() != Py_Ellipsis;
   Tensor view = self;
   std::size_t dim = 0;
-  for (const nb::handle part : indices) {
-    if (part.ptr() == Py_Ellipsis) dim += self.dim() - std::min(self.dim(), given);
-    else dim = apply_index(view, dim, part);
+  for (const nb::handle index_item : indices) {
+    if (index_item.ptr() == Py_Ellipsis) dim += self.dim() - std::min(self.dim(), num_indices);
+    else dim = apply_index(view, dim, index_item);
   }
   return view;
 }
@@ -98,7 +98,7 @@ Tensor from_dlpack(const TensorArg& source) {
 PyType_Slot slots[] = {{Py_bf_getbuffer, reinterpret_cast<void*>(get_buffer)}, {0, nullptr}};
 
 void bind_class(nb::module_& m) {
-  const nb::call_guard<GilRelease> without_gil;
+  const nb::call_guard<GilRelease> releases_gil;
   nb::class_<Tensor>(m, "Tensor", nb::type_slots(slots), nb::is_weak_referenceable(),
                      "A strided view of memory on the CPU that keeps whoever owns the memory alive.")
       .def_prop_ro(
@@ -124,8 +124,8 @@ void bind_class(nb::module_& m) {
            "The same elements under another shape; one extent may be -1. InvalidArgument where that takes a copy.")
       .def("flatten", &Tensor::flatten, "A view of one dimension. InvalidArgument where that takes a copy.")
       .def("as_read_only", &Tensor::as_read_only, "The same memory, not to be written through this view.")
-      .def("contiguous", &Tensor::contiguous, without_gil, "This tensor where it is contiguous, else a copy that is.")
-      .def("clone", &Tensor::clone, without_gil, "A contiguous copy, in memory of its own.")
+      .def("contiguous", &Tensor::contiguous, releases_gil, "This tensor where it is contiguous, else a copy that is.")
+      .def("clone", &Tensor::clone, releases_gil, "A contiguous copy, in memory of its own.")
       .def(
           "copy_from",
           [](const Tensor& t, const TensorArg& source) {
@@ -134,7 +134,7 @@ void bind_class(nb::module_& m) {
             t.copy_from(from);
           },
           nb::arg("source"), "Copies from an array or tensor of the same shape and dtype.")
-      .def("fill", &Tensor::fill, nb::arg("value"), without_gil,
+      .def("fill", &Tensor::fill, nb::arg("value"), releases_gil,
            "Sets every element to the value, a float: integers beyond 2**53 are rounded.")
       .def("item", &item, nb::sig("def item(self) -> float | int | bool"),
            "The one element of a tensor that has just one.")

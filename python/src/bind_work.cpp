@@ -24,13 +24,13 @@ namespace {
 
 /// As the clock on the wall had it; Python's datetime has no other. The difference is taken once, so that times stay in
 /// their order.
-std::chrono::system_clock::time_point on_the_wall(Clock::time_point time) {
-  static const auto clocks_began = std::chrono::system_clock::now() - Clock::now().time_since_epoch();
-  return std::chrono::time_point_cast<std::chrono::system_clock::duration>(clocks_began + time.time_since_epoch());
+std::chrono::system_clock::time_point to_wall_clock(Clock::time_point time) {
+  static const auto offset = std::chrono::system_clock::now() - Clock::now().time_since_epoch();
+  return std::chrono::time_point_cast<std::chrono::system_clock::duration>(offset + time.time_since_epoch());
 }
 
 /// A work that is a Python object and that nobody but this one holds, else null.
-const PyWork* only_owned(const WorkObject& work) {
+const PyWork* sole_python_work(const WorkObject& work) {
   return work.work.use_count() == 1 ? dynamic_cast<const PyWork*>(work.work.get()) : nullptr;
 }
 
@@ -39,24 +39,24 @@ int traverse(const WorkObject& work, visitproc visit, void* arg) {
   Py_VISIT(work.outputs.ptr());
   Py_VISIT(work.future.ptr());
   Py_VISIT(work.error.ptr());
-  if (const PyWork* const python = only_owned(work)) Py_VISIT(python->only_reference().ptr());
+  if (const PyWork* const python = sole_python_work(work)) Py_VISIT(python->sole_reference().ptr());
   return 0;
 }
 
 void clear(WorkObject& work) {
-  const nb::object dropped[] = {std::exchange(work.group, {}), std::exchange(work.outputs, {}),
+  const nb::object released[] = {std::exchange(work.group, {}), std::exchange(work.outputs, {}),
                                 std::exchange(work.future, {}), std::exchange(work.error, {})};
-  if (only_owned(work)) const WorkPtr python = std::exchange(work.work, nullptr);
+  if (sole_python_work(work)) const WorkPtr python = std::exchange(work.work, nullptr);
 }
 
-WorkObject& object_of(nb::handle self) {
-  if (!nb::inst_ready(self)) throw nb::type_error(forgotten_init(self, "").c_str());
+WorkObject& work_object_of(nb::handle self) {
+  if (!nb::inst_ready(self)) throw nb::type_error(missing_super_init(self, "").c_str());
   return *nb::inst_ptr<WorkObject>(self);
 }
 
 void init(WorkObject* self, nb::object future) {
   if (!future.is_none() && !is_future(future)) {
-    throw nb::type_error(("Work(future) takes a hookline.Future, not " + class_of(future)).c_str());
+    throw nb::type_error(("Work(future) takes a hookline.Future, not " + class_name_of(future)).c_str());
   }
   new (self) WorkObject{};
   if (!future.is_none()) self->future = std::move(future);
@@ -64,12 +64,12 @@ void init(WorkObject* self, nb::object future) {
 
 /// The future of a work that was made in Python: its own, or what its get_future() returns.
 nb::object python_future(nb::handle self) {
-  if (object_of(self).future.is_valid()) return object_of(self).future;
+  if (work_object_of(self).future.is_valid()) return work_object_of(self).future;
   if (!work_overrides(self, "get_future")) {
-    throw Unsupported(class_of(self) + " has no future; define get_future in the class, or pass one to Work.__init__");
+    throw Unsupported(class_name_of(self) + " has no future; define get_future in the class, or pass one to Work.__init__");
   }
   nb::object future = self.attr("get_future")();
-  if (!is_future(future)) wrong_result(self, "get_future", "a hookline.Future", future);
+  if (!is_future(future)) throw_wrong_result(self, "get_future", "a hookline.Future", future);
   return future;
 }
 
@@ -101,7 +101,7 @@ class FailedWork final : public Work {
 
 /// An exception's traceback refers to frames, which refer to the work: a cycle that the garbage collector must see. So
 /// an exception of Python's that is about to be raised goes from the native work into the Python object.
-void take_error(WorkObject& object, const PythonException& error) {
+void move_error_to_object(WorkObject& object, const PythonException& error) {
   if (object.error.is_valid() || !object.work) return;
   object.error = error.exception().object();
   const WorkPtr failed = std::exchange(object.work, std::make_shared<FailedWork>(*object.work));
@@ -114,7 +114,7 @@ void take_error(WorkObject& object, const PythonException& error) {
 
 /// A list of its own for each caller, who may change it.
 nb::object outputs_of(nb::handle self) {
-  const WorkObject& work = object_of(self);
+  const WorkObject& work = work_object_of(self);
   if (!work.work) return python_future(self).attr("value")();
   if (!work.outputs.is_valid()) return nb::list();
   nb::object copy = nb::steal(PyList_GetSlice(work.outputs.ptr(), 0, PY_SSIZE_T_MAX));
@@ -123,7 +123,7 @@ nb::object outputs_of(nb::handle self) {
 }
 
 /// Futures of other libraries know no timeout, or one of their own.
-void wait_for(nb::handle future, std::optional<TimeoutArg> timeout) {
+void wait_for_foreign_future(nb::handle future, std::optional<TimeoutArg> timeout) {
   const nb::object done = nb::type<PyFuture>()();
   future.attr("add_done_callback")(
       nb::cpp_function([done](nb::handle) { nb::inst_ptr<PyFuture>(done)->set_result(nb::none()); }));
@@ -132,32 +132,32 @@ void wait_for(nb::handle future, std::optional<TimeoutArg> timeout) {
 }
 
 bool wait(nb::handle self, std::optional<TimeoutArg> timeout) {
-  const WorkPtr work = object_of(self).work;  // another thread may take the object apart meanwhile
+  const WorkPtr work = work_object_of(self).work;  // another thread may take the object apart meanwhile
   if (!work) {
     const nb::object future = python_future(self);
     if (nb::isinstance<PyFuture>(future)) nb::inst_ptr<PyFuture>(future)->wait(timeout);
-    else wait_for(future, timeout);
+    else wait_for_foreign_future(future, timeout);
     return true;
   }
-  if (object_of(self).error.is_valid()) raise(object_of(self).error);
+  if (work_object_of(self).error.is_valid()) raise(work_object_of(self).error);
   try {
-    natively([&] { work->wait(timeout); });
+    releases_gil([&] { work->wait(timeout); });
   } catch (const PythonException& e) {
-    if (work->is_completed()) take_error(object_of(self), e);  // not where a signal's handler has ended the wait
+    if (work->is_completed()) move_error_to_object(work_object_of(self), e);  // not where a signal's handler has ended the wait
     throw;
   }
   return true;
 }
 
 /// A future of a work that can only be waited for: somebody has to do so.
-nb::object future_of_wait(nb::handle self) {
-  const auto executor = waiting_executor();
+nb::object future_from_wait(nb::handle self) {
+  const auto executor = blocking_executor();
   if (!executor) throw Aborted("Work.get_future: Python is ending");
   Promise<PyRef> promise(callback_executor());
   nb::object result = make_future(promise.get_future());
   executor->post([work = PyRef(nb::borrow(self)), promise = std::move(promise)]() mutable {
     promise.set_from([&] {
-      return in_python("Work.wait", [&] {
+      return call_python("Work.wait", [&] {
         work.get().attr("wait")();
         return PyRef(nb::list());
       });
@@ -169,16 +169,16 @@ nb::object future_of_wait(nb::handle self) {
 // The worker that completes the operation never asks for the GIL: the reference to the value was made here, and the
 // callbacks run on the group's callback thread.
 nb::object get_future(nb::handle self) {
-  const WorkObject& object = object_of(self);
+  const WorkObject& object = work_object_of(self);
   if (object.future.is_valid()) return object.future;
-  if (!object.work) return work_overrides(self, "wait") ? future_of_wait(self) : python_future(self);
+  if (!object.work) return work_overrides(self, "wait") ? future_from_wait(self) : python_future(self);
   if (object.error.is_valid()) {
     nb::object failed = nb::type<PyFuture>()();
     failed.attr("set_exception")(object.error);
     return failed;
   }
   PyRef outputs(outputs_of(self));
-  Promise<PyRef> promise(object.group.is_valid() ? callbacks_of(nb::cast<ProcessGroup&>(object.group))
+  Promise<PyRef> promise(object.group.is_valid() ? callback_executor_of(nb::cast<ProcessGroup&>(object.group))
                                                  : callback_executor());
   Future<PyRef> future = promise.get_future();
   nb::object result = make_future(future);
@@ -203,15 +203,15 @@ nb::object await(nb::handle self) {
 
 /// Asking drives the operation, which may move much data.
 bool is_completed(nb::handle self) {
-  const WorkPtr work = object_of(self).work;
+  const WorkPtr work = work_object_of(self).work;
   if (!work) return nb::cast<bool>(python_future(self).attr("done")());
   const GilRelease released;
   return work->is_completed();
 }
 
 nb::object exception(nb::handle self) {
-  const WorkPtr work = object_of(self).work;
-  if (object_of(self).error.is_valid()) return object_of(self).error;
+  const WorkPtr work = work_object_of(self).work;
+  if (work_object_of(self).error.is_valid()) return work_object_of(self).error;
   if (work) {
     const std::exception_ptr error = work->exception();
     return error ? error_to_python(error) : nb::none();
@@ -228,16 +228,16 @@ nb::object exception(nb::handle self) {
 }
 
 /// For what only operations of native groups know.
-Work& native(nb::handle self, const char* what) {
-  const WorkPtr& work = object_of(self).work;
-  if (!work) throw Unsupported(class_of(self) + " was made in Python and has no " + what);
+Work& native_work(nb::handle self, const char* attribute) {
+  const WorkPtr& work = work_object_of(self).work;
+  if (!work) throw Unsupported(class_name_of(self) + " was made in Python and has no " + attribute);
   return *work;
 }
 
 std::string repr(nb::handle self) {
-  if (!object_of(self).work) return std::string("<").append(class_of(self)) + ", a hookline.Work made in Python>";
-  const Work& work = native(self, "repr");
-  const char* state = !is_completed(self) ? "pending" : object_of(self).work->exception() ? "failed" : "done";
+  if (!work_object_of(self).work) return std::string("<").append(class_name_of(self)) + ", a hookline.Work made in Python>";
+  const Work& work = native_work(self, "repr");
+  const char* state = !is_completed(self) ? "pending" : work_object_of(self).work->exception() ? "failed" : "done";
   return "<hookline.Work " + std::string(name(work.op_type())) + " number " + std::to_string(work.sequence_number()) +
          ", " + state + ">";
 }
@@ -248,8 +248,8 @@ void bind_work_info(nb::module_& m) {
           "op_type", [](const WorkInfo& i) { return std::string(name(i.op_type)); },
           "The name of the method that started it.")
       .def_ro("seq", &WorkInfo::seq, "Counts the group's operations on this rank, from 1.")
-      .def_prop_ro("time_started", [](const WorkInfo& i) { return on_the_wall(i.time_started); })
-      .def_prop_ro("time_finished", [](const WorkInfo& i) { return on_the_wall(i.time_finished); })
+      .def_prop_ro("time_started", [](const WorkInfo& i) { return to_wall_clock(i.time_started); })
+      .def_prop_ro("time_finished", [](const WorkInfo& i) { return to_wall_clock(i.time_finished); })
       .def_prop_ro(
           "active_duration",
           [](const WorkInfo& i) { return std::chrono::duration_cast<std::chrono::microseconds>(i.active_duration); },
@@ -294,21 +294,21 @@ void bind_work(nb::module_& m) {
            "The objects that were passed as outputs.")
       .def(
           "source_rank",
-          [](nb::handle self) { return object_of(self).work ? object_of(self).work->source_rank() : -1; },
+          [](nb::handle self) { return work_object_of(self).work ? work_object_of(self).work->source_rank() : -1; },
           "Where a received message came from, else -1.")
       .def_prop_ro(
-          "op_type", [](nb::handle self) { return std::string(name(native(self, "op_type").op_type())); },
+          "op_type", [](nb::handle self) { return std::string(name(native_work(self, "op_type").op_type())); },
           "The name of the method that started it.")
       .def_prop_ro(
-          "sequence_number", [](nb::handle self) { return native(self, "sequence_number").sequence_number(); },
+          "sequence_number", [](nb::handle self) { return native_work(self, "sequence_number").sequence_number(); },
           "Counts the group's operations on this rank, from 1.")
       .def_prop_ro("time_started",
-                   [](nb::handle self) { return on_the_wall(native(self, "time_started").time_started()); })
+                   [](nb::handle self) { return to_wall_clock(native_work(self, "time_started").time_started()); })
       .def_prop_ro(
           "time_finished",
           [](nb::handle self) {
-            Work& work = native(self, "time_finished");
-            return is_completed(self) ? std::optional(on_the_wall(work.time_finished())) : std::nullopt;
+            Work& work = native_work(self, "time_finished");
+            return is_completed(self) ? std::optional(to_wall_clock(work.time_finished())) : std::nullopt;
           },
           "None while it runs.")
       .def("__repr__", &repr);

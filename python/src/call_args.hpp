@@ -37,7 +37,7 @@ struct OpArg : CallArg {
 struct RootArg : CallArg {
   static constexpr auto kType = nanobind::detail::const_name("int | CallOptions");
 };
-struct TimeArg : CallArg {
+struct RawTimeoutArg : CallArg {
   static constexpr auto kType = nanobind::detail::const_name("float | datetime.timedelta | CallOptions");
 };
 struct CodecArg : CallArg {

@@ -16,13 +16,13 @@ namespace hookline::python {
 namespace {
 
 /// How long a callback that does not end may hold up the end of Python.
-constexpr Milliseconds kDrainTime{5000};
+constexpr Milliseconds kDrainTimeout{5000};
 
 /// What others hold: futures and works may outlive the group, and whoever drops the last of them must not be the one to
 /// join the thread.
-class Handle final : public Executor {
+class WeakExecutor final : public Executor {
  public:
-  explicit Handle(const std::shared_ptr<Executor>& thread) : thread_(thread) {}
+  explicit WeakExecutor(const std::shared_ptr<Executor>& thread) : thread_(thread) {}
   void post(Task task) override {
     auto thread = thread_.lock();
     if (!thread) {
@@ -42,14 +42,14 @@ class Handle final : public Executor {
 }  // namespace
 
 CallbackThread::~CallbackThread() {
-  Living<CallbackThread>::remove(this);
-  end();
+  LiveObjects<CallbackThread>::remove(this);
+  stop();
 }
 
-void CallbackThread::end() noexcept {
+void CallbackThread::stop() noexcept {
   if (!executor_) return;
-  if (started_in_ != getpid()) {
-    Living<CallbackThread>::keep_for_ever(std::move(executor_));
+  if (owner_pid_ != getpid()) {
+    LiveObjects<CallbackThread>::leak(std::move(executor_));
   } else if (holds_gil()) {
     const GilRelease released;
     executor_.reset();
@@ -60,26 +60,26 @@ void CallbackThread::end() noexcept {
 
 std::shared_ptr<Executor> CallbackThread::executor() {
   const std::lock_guard lock(mutex_);
-  if (executor_ && started_in_ != getpid()) Living<CallbackThread>::keep_for_ever(std::move(executor_));
+  if (executor_ && owner_pid_ != getpid()) LiveObjects<CallbackThread>::leak(std::move(executor_));
   if (!executor_) {
-    executor_ = std::make_shared<ThreadExecutor>("hl-callbacks");
-    handle_ = std::make_shared<Handle>(executor_);
-    started_in_ = getpid();
-    Living<CallbackThread>::add(this);  // not when it is made: a forked child's list has none of its parent's
+    executor_ = std::make_shared<ThreadExecutor>("hookline-pycall");
+    weak_executor_ = std::make_shared<WeakExecutor>(executor_);
+    owner_pid_ = getpid();
+    LiveObjects<CallbackThread>::add(this);  // not when it is made: a forked child's list has none of its parent's
   }
-  return handle_;
+  return weak_executor_;
 }
 
 void drain_callback_threads() {
   std::vector<std::shared_ptr<Executor>> executors;
-  Living<CallbackThread>::for_each([&](CallbackThread& thread) {
+  LiveObjects<CallbackThread>::for_each([&](CallbackThread& thread) {
     const std::lock_guard lock(thread.mutex_);
     if (thread.executor_) executors.push_back(thread.executor_);
   });
   for (const auto& executor : executors) {
-    const auto reached = std::make_shared<std::promise<void>>();
-    executor->post([reached] { reached->set_value(); });
-    reached->get_future().wait_for(kDrainTime);
+    const auto all_run = std::make_shared<std::promise<void>>();
+    executor->post([all_run] { all_run->set_value(); });
+    all_run->get_future().wait_for(kDrainTimeout);
   }
 }
 

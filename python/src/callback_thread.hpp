@@ -23,15 +23,15 @@ class CallbackThread {
   /// own thread.
   std::shared_ptr<Executor> executor();
   /// Runs the posted tasks and joins the thread. In a forked child, which does not have the thread, only leaks it.
-  void end() noexcept;
+  void stop() noexcept;
 
  private:
   friend void drain_callback_threads();
 
   std::mutex mutex_;
   std::shared_ptr<Executor> executor_;
-  std::shared_ptr<Executor> handle_;
-  pid_t started_in_ = 0;
+  std::shared_ptr<Executor> weak_executor_;
+  pid_t owner_pid_ = 0;
 };
 
 /// Waits, up to a timeout, until all posted callbacks have run. Call without the GIL.

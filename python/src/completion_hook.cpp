@@ -10,22 +10,22 @@ namespace hookline::python {
 void PythonOnCompletionHook::operator()(const WorkInfo& info) const {
   with_gil([&] {
     if (!*function_) return;
-    translating_errors([&] { function_->object()(info); });
+    with_translated_errors([&] { function_->object()(info); });
   });
 }
 
-PythonOnCompletionHook HookList::add(nb::object function) {
+PythonOnCompletionHook CompletionHookList::add(nb::object function) {
   slots_.push_back(std::make_shared<PyRef>(std::move(function)));
   return PythonOnCompletionHook(slots_.back());
 }
 
-int HookList::traverse(visitproc visit, void* arg) const {
+int CompletionHookList::traverse(visitproc visit, void* arg) const {
   for (const auto& slot : slots_) Py_VISIT(slot->get().ptr());
   return 0;
 }
 
-void HookList::clear() {
-  for (const auto& slot : slots_) const PyRef dropped = std::exchange(*slot, PyRef());
+void CompletionHookList::clear() {
+  for (const auto& slot : slots_) const PyRef released = std::exchange(*slot, PyRef());
 }
 
 }  // namespace hookline::python

@@ -27,7 +27,7 @@ class PythonOnCompletionHook {
 };
 
 /// The completion hooks of one group, for its Python object's tp_traverse and tp_clear. All functions need the GIL.
-class HookList {
+class CompletionHookList {
  public:
   PythonOnCompletionHook add(nb::object function);
   int traverse(visitproc visit, void* arg) const;

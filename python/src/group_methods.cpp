@@ -15,7 +15,7 @@ namespace hookline::python {
 namespace {
 
 // In the order of OpType.
-constexpr std::array<GroupMethod, kOpTypes> kMethods = {{
+constexpr std::array<GroupMethod, kNumOpTypes> kMethods = {{
     {{"allreduce"}, "(tensors, opts)"},
     {{"allreduce_coalesced"}, "(tensors, opts)"},
     {{"reduce"}, "(tensors, opts)"},
@@ -39,18 +39,18 @@ constexpr std::array<GroupMethod, kOpTypes> kMethods = {{
 }};
 
 /// One list for the one device that there is; no list where there are no tensors.
-nb::object in_a_list(const std::vector<Tensor>& tensors) {
+nb::object as_device_list(const std::vector<Tensor>& tensors) {
   nb::list list;
   if (!tensors.empty()) list.append(arrays_of(tensors));
   return list;
 }
 
 /// One list for each rank.
-nb::object by_rank(const std::vector<Tensor>& tensors, int size) {
+nb::object as_lists_per_rank(const std::vector<Tensor>& tensors, int size) {
   nb::list lists;
-  const std::size_t each = tensors.size() / static_cast<std::size_t>(size);
-  for (auto first = tensors.begin(); first != tensors.end(); first += static_cast<std::ptrdiff_t>(each)) {
-    lists.append(arrays_of({first, first + static_cast<std::ptrdiff_t>(each)}));
+  const std::size_t tensors_per_rank = tensors.size() / static_cast<std::size_t>(size);
+  for (auto first = tensors.begin(); first != tensors.end(); first += static_cast<std::ptrdiff_t>(tensors_per_rank)) {
+    lists.append(arrays_of({first, first + static_cast<std::ptrdiff_t>(tensors_per_rank)}));
   }
   return lists;
 }
@@ -59,7 +59,7 @@ nb::object by_rank(const std::vector<Tensor>& tensors, int size) {
 
 const GroupMethod& method_of(OpType type) noexcept { return kMethods[static_cast<std::size_t>(type)]; }
 
-nb::object arguments_of(const Collective& c, int size) {
+nb::object arguments_of(const Operation& c, int size) {
   const auto options = [&] { return options_object(c); };
   switch (c.type) {
     case OpType::allreduce:
@@ -67,10 +67,10 @@ nb::object arguments_of(const Collective& c, int size) {
     case OpType::reduce:
     case OpType::broadcast: return nb::make_tuple(arrays_of(c.outputs), options());
     case OpType::allgather:
-    case OpType::gather: return nb::make_tuple(in_a_list(c.outputs), arrays_of(c.inputs), options());
-    case OpType::allgather_coalesced: return nb::make_tuple(by_rank(c.outputs, size), arrays_of(c.inputs), options());
+    case OpType::gather: return nb::make_tuple(as_device_list(c.outputs), arrays_of(c.inputs), options());
+    case OpType::allgather_coalesced: return nb::make_tuple(as_lists_per_rank(c.outputs, size), arrays_of(c.inputs), options());
     case OpType::scatter:
-    case OpType::reduce_scatter: return nb::make_tuple(arrays_of(c.outputs), in_a_list(c.inputs), options());
+    case OpType::reduce_scatter: return nb::make_tuple(arrays_of(c.outputs), as_device_list(c.inputs), options());
     case OpType::allgather_into_tensor:
     case OpType::reduce_scatter_tensor:
       return nb::make_tuple(array_of(c.outputs.at(0)), array_of(c.inputs.at(0)), options());

@@ -5,7 +5,7 @@
 
 #include <nanobind/nanobind.h>
 
-#include <hookline/backend/collective.hpp>
+#include <hookline/backend/operation.hpp>
 
 namespace hookline::python {
 
@@ -24,6 +24,6 @@ const GroupMethod& method_of(OpType type) noexcept;
 
 /// Returns the positional arguments of a call, nested as in torch.distributed, with the original Python objects of the
 /// tensors. Needs the GIL.
-nb::object arguments_of(const Collective& collective, int size);
+nb::object arguments_of(const Operation& collective, int size);
 
 }  // namespace hookline::python

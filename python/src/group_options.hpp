@@ -5,7 +5,7 @@
 
 #include <nanobind/nanobind.h>
 
-#include <hookline/backend/collective.hpp>
+#include <hookline/backend/operation.hpp>
 #include <hookline/core/reduce_op.hpp>
 
 namespace hookline::python {
@@ -27,10 +27,10 @@ struct CallArguments {
   nanobind::handle opts{};
 
   /// Sets op, root and timeout. Throws nb::type_error naming the argument of the wrong type.
-  void apply_to(Collective& collective) const;
+  void apply_to(Operation& collective) const;
 };
 
 /// Returns the option object for an operation, with its op, root and timeout. Needs the GIL.
-nanobind::object options_object(const Collective& collective);
+nanobind::object options_object(const Operation& collective);
 
 }  // namespace hookline::python

@@ -16,7 +16,7 @@ std::string signature_of(nb::handle method) {
 
 }  // namespace
 
-std::string class_of(nb::handle object) { return nb::cast<std::string>(object.type().attr("__qualname__")); }
+std::string class_name_of(nb::handle object) { return nb::cast<std::string>(object.type().attr("__qualname__")); }
 
 nb::object call_method(nb::handle object, nb::handle name, const nb::object& arguments, const char* signature) {
   const nb::object method = nb::steal(PyObject_GetAttr(object.ptr(), name.ptr()));
@@ -26,11 +26,11 @@ nb::object call_method(nb::handle object, nb::handle name, const nb::object& arg
   nb::python_error error;
   // An error that has not passed through any Python code was raised by the call itself.
   if (!error.matches(PyExc_TypeError) || error.traceback().is_valid()) throw error;
-  const std::string text = nb::cast<std::string>(nb::str(name));
-  const std::string own = signature_of(method);
+  const std::string method_name = nb::cast<std::string>(nb::str(name));
+  const std::string actual_signature = signature_of(method);
   const std::string cause = nb::str(error.value()).c_str();
   nb::raise_from(error, PyExc_TypeError, "%s.%s%s cannot be called as %s%s, which is what it has to take: %s",
-                 class_of(object).c_str(), text.c_str(), own.c_str(), text.c_str(), signature, cause.c_str());
+                 class_name_of(object).c_str(), method_name.c_str(), actual_signature.c_str(), method_name.c_str(), signature, cause.c_str());
 }
 
 nb::object call_method(nb::handle object, const char* name, const nb::object& arguments, const char* signature) {
@@ -38,25 +38,25 @@ nb::object call_method(nb::handle object, const char* name, const nb::object& ar
   return call_method(object, key, arguments, signature);
 }
 
-bool takes_arguments(nb::handle object, const char* name, int count) {
+bool accepts_arguments(nb::handle object, const char* name, int count) {
   try {
     const nb::object signature = nb::module_::import_("inspect").attr("signature")(object.attr(name));
-    nb::list nothing;
-    for (int i = 0; i < count; ++i) nothing.append(nb::none());
-    signature.attr("bind")(*nothing);
+    nb::list placeholders;
+    for (int i = 0; i < count; ++i) placeholders.append(nb::none());
+    signature.attr("bind")(*placeholders);
     return true;
   } catch (const nb::python_error& e) {
     return !e.matches(PyExc_TypeError);
   }
 }
 
-std::string forgotten_init(nb::handle object, const char* arguments) {
-  return class_of(object) + ".__init__() must call super().__init__(" + arguments + ") before the object can be used";
+std::string missing_super_init(nb::handle object, const char* arguments) {
+  return class_name_of(object) + ".__init__() must call super().__init__(" + arguments + ") before the object can be used";
 }
 
-void wrong_result(nb::handle self, const char* method, const char* expected, nb::handle result) {
-  PyErr_Format(PyExc_TypeError, "%s.%s() must return %s, and this returned %s", class_of(self).c_str(), method,
-               expected, result.is_none() ? "None" : class_of(result).c_str());
+void throw_wrong_result(nb::handle self, const char* method, const char* expected, nb::handle result) {
+  PyErr_Format(PyExc_TypeError, "%s.%s() must return %s, and this returned %s", class_name_of(self).c_str(), method,
+               expected, result.is_none() ? "None" : class_name_of(result).c_str());
   throw nb::python_error();
 }
 

@@ -30,9 +30,9 @@ class PythonException {
 /// Translating it back to Python gives the original exception object. Unlike nb::python_error, it can be stored, copied
 /// and rethrown any number of times.
 template <class E>
-class FromPython final : public E, public PythonException {
+class TranslatedError final : public E, public PythonException {
  public:
-  FromPython(const std::string& message, std::vector<int> ranks, PyRef exception)
+  TranslatedError(const std::string& message, std::vector<int> ranks, PyRef exception)
       : E(message, std::move(ranks)), PythonException(std::move(exception)) {}
 };
 
@@ -48,7 +48,7 @@ void set_python_error(nb::handle exception);
 /// Calls `f` and rethrows a Python exception as the matching C++ error. For code whose errors may end up in a Future, and
 /// for trampolines whose C++ callers catch hookline errors.
 template <class F>
-decltype(auto) translating_errors(F&& f) {
+decltype(auto) with_translated_errors(F&& f) {
   try {
     return std::forward<F>(f)();
   } catch (const nb::python_error& e) {
@@ -59,10 +59,10 @@ decltype(auto) translating_errors(F&& f) {
 /// Calls `f` as with_translated_errors() does, from any thread, with the GIL. Throws Aborted with the text `what` during
 /// Python's finalization.
 template <class F>
-decltype(auto) in_python(std::string_view what, F&& f) {
-  const GilStay stay;
-  if (!stay) throw Aborted(std::string(what) + ": Python is finalizing");
-  return translating_errors(std::forward<F>(f));
+decltype(auto) call_python(std::string_view what, F&& f) {
+  const GilAcquire gil;
+  if (!gil) throw Aborted(std::string(what) + ": Python is finalizing");
+  return with_translated_errors(std::forward<F>(f));
 }
 
 }  // namespace hookline::python

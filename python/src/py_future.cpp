@@ -11,7 +11,7 @@ namespace hookline::python {
 namespace {
 
 /// How soon a waiting thread notices Ctrl-C, and that Python ends.
-constexpr Milliseconds kSlice{100};
+constexpr Milliseconds kPollInterval{100};
 
 /// Futures whose callbacks the loop in run_callbacks is to run next: a long chain must not become a deep recursion.
 thread_local std::vector<nb::object>* deferred = nullptr;
@@ -43,7 +43,7 @@ PyFuture::PyFuture() : promise_(std::in_place), future_(promise_->get_future()) 
 PyFuture::PyFuture(Future<PyRef> future) : future_(std::move(future)) {}
 
 PyFuture::~PyFuture() {
-  if (link_) *link_ = nullptr;
+  if (self_link_) *self_link_ = nullptr;
   abandon(std::move(callbacks_));
   // Whoever waits in C++ is told here, and may run for long; and the last reference to a native future may join a
   // thread that wants the GIL for its own end.
@@ -58,22 +58,22 @@ nb::object PyFuture::wait(std::optional<TimeoutArg> timeout) {
   const Milliseconds limit = timeout ? *timeout : kDefaultTimeout;
   const auto deadline = deadline_after(limit);
   // A callback that waits for another one does the work of its thread meanwhile.
-  const auto own_thread = promise_ && !done() ? ThreadExecutor::current() : nullptr;
-  if (own_thread) future_.on_done([own_thread] { own_thread->post([] {}); });
+  const auto current_executor = promise_ && !done() ? ThreadExecutor::current() : nullptr;
+  if (current_executor) future_.on_done([current_executor] { current_executor->post([] {}); });
   while (!done()) {
-    const Milliseconds left = time_left(deadline);
-    if (left == Milliseconds(0)) {
+    const Milliseconds remaining = time_left(deadline);
+    if (remaining == Milliseconds(0)) {
       throw Timeout("Future.wait: not done after " + std::to_string(limit.count()) + " ms");
     }
     const Future<PyRef> future = future_;
     {
       const GilRelease released;
-      const auto slice = deadline_after(std::min(left, kSlice));
-      if (own_thread) ThreadExecutor::run_next(slice);
+      const auto slice = deadline_after(std::min(remaining, kPollInterval));
+      if (current_executor) ThreadExecutor::run_next(slice);
       else future.wait_until(slice);
     }
     if (PyErr_CheckSignals() != 0) throw nb::python_error();
-    if (closing() && !done()) throw Aborted("Future.wait: Python is ending and nobody will complete this future");
+    if (is_finalizing() && !done()) throw Aborted("Future.wait: Python is ending and nobody will complete this future");
   }
   return value();
 }
@@ -95,33 +95,33 @@ nb::object PyFuture::exception() {
     // Its traceback may come to refer to this future: a cycle that the garbage collector must see.
     error_ = error_to_python(error);
     error_moved_ = true;
-    Future<PyRef> left = Future<PyRef>::failed(std::make_exception_ptr(Aborted("this future has failed")));
-    std::swap(future_, left);
+    Future<PyRef> previous = Future<PyRef>::failed(std::make_exception_ptr(Aborted("this future has failed")));
+    std::swap(future_, previous);
     const GilRelease released;
-    left = Future<PyRef>::ready();
+    previous = Future<PyRef>::ready();
   } else if (!error_.is_valid()) {
     error_ = error_to_python(error);
   }
   return error_;
 }
 
-void PyFuture::check_open(const char* caller) const {
+void PyFuture::check_pending(const char* caller) const {
   if (!promise_) throw InvalidArgument(std::string(caller) + ": this future is completed by native code");
   if (done()) throw InvalidArgument(std::string(caller) + ": this future has an outcome already");
 }
 
 void PyFuture::set_result(nb::object result) {
-  check_open("Future.set_result");
-  if (!complete(PyRef(std::move(result)), nullptr)) check_open("Future.set_result");
+  check_pending("Future.set_result");
+  if (!complete(PyRef(std::move(result)), nullptr)) check_pending("Future.set_result");
 }
 
 void PyFuture::set_exception(nb::handle exception) {
-  check_open("Future.set_exception");
+  check_pending("Future.set_exception");
   if (!PyExceptionInstance_Check(exception.ptr())) {
     throw nb::type_error("Future.set_exception takes an exception object, such as ValueError('text')");
   }
   PyRef reference(nb::borrow(exception));
-  if (!complete(reference, error_from_python(reference))) check_open("Future.set_exception");
+  if (!complete(reference, error_from_python(reference))) check_pending("Future.set_exception");
 }
 
 // Continuations run inside the completing call, and native ones must not find the GIL held.
@@ -137,7 +137,7 @@ bool PyFuture::complete(PyRef reference, std::exception_ptr error) {
     deferred = outer;
     return first;
   }
-  own_ = reference;
+  result_ref_ = reference;
   return finish();
 }
 
@@ -149,14 +149,14 @@ nb::object PyFuture::then(nb::object callback) {
 
 void PyFuture::add_done_callback(nb::object callback) { add({std::move(callback), nb::object()}); }
 
-void PyFuture::add(Waiting waiting) {
-  callbacks_.push_back(std::move(waiting));
+void PyFuture::add(Callback callback) {
+  callbacks_.push_back(std::move(callback));
   if (std::exchange(scheduled_, true)) return;
-  if (!link_) link_ = std::make_shared<PyFuture*>(this);
-  PyRef kept_alive = promise_ ? PyRef() : PyRef(nb::find(*this));
-  future_.on_done([link = link_, kept_alive = std::move(kept_alive)]() mutable {
+  if (!self_link_) self_link_ = std::make_shared<PyFuture*>(this);
+  PyRef self_ref = promise_ ? PyRef() : PyRef(nb::find(*this));
+  future_.on_done([link = self_link_, self_ref = std::move(self_ref)]() mutable {
     with_gil([&] {
-      const PyRef self = std::move(kept_alive);
+      const PyRef self = std::move(self_ref);
       if (*link) (*link)->run_callbacks();
     });
   });
@@ -174,52 +174,52 @@ void PyFuture::run_callbacks() {
     const nb::object current = std::move(ready[i]);
     PyFuture& future = *nb::inst_ptr<PyFuture>(current);
     future.scheduled_ = false;
-    const std::vector<Waiting> callbacks = std::exchange(future.callbacks_, {});
-    for (const Waiting& waiting : callbacks) {
+    const std::vector<Callback> callbacks = std::exchange(future.callbacks_, {});
+    for (const Callback& callback : callbacks) {
       nb::object result;
       PyRef failure;
       try {
-        const ContextScope scope(waiting.context);
-        if (waiting.callback.is_valid()) result = waiting.callback(current);
+        const ContextScope scope(callback.context);
+        if (callback.function.is_valid()) result = callback.function(current);
       } catch (nb::python_error& e) {
-        if (!waiting.child.is_valid() || nb::inst_ptr<PyFuture>(waiting.child)->done()) {
-          e.discard_as_unraisable(waiting.callback);
+        if (!callback.child.is_valid() || nb::inst_ptr<PyFuture>(callback.child)->done()) {
+          e.discard_as_unraisable(callback.function);
           continue;
         }
         failure = PyRef(nb::borrow(e.value()));
       }
-      if (!waiting.child.is_valid()) continue;
-      PyFuture& child = *nb::inst_ptr<PyFuture>(waiting.child);
+      if (!callback.child.is_valid()) continue;
+      PyFuture& child = *nb::inst_ptr<PyFuture>(callback.child);
       if (child.done()) continue;  // somebody completed it by hand
       deferred = &ready;
       if (failure) child.complete(failure, error_from_python(failure));
-      else if (!waiting.callback.is_valid()) future.pass_outcome_to(child);
-      else child.take_over(std::move(result), waiting.child);
+      else if (!callback.function.is_valid()) future.forward_outcome_to(child);
+      else child.resolve_with(std::move(result), callback.child);
       deferred = nullptr;
     }
   }
 }
 
 // Whoever waits is told. This object is on its way out, so callbacks see another future in its place.
-void PyFuture::abandon(std::vector<Waiting> waiting) {
-  if (waiting.empty() || closing()) return;
-  const auto dropped =
+void PyFuture::abandon(std::vector<Callback> callbacks) {
+  if (callbacks.empty() || is_finalizing()) return;
+  const auto error =
       std::make_exception_ptr(Aborted("the future that this one waited for was dropped before it was done"));
   const nb::error_scope current_error;
-  const nb::object stand_in = new_future(Future<PyRef>::failed(dropped));
-  PyFuture& future = *nb::inst_ptr<PyFuture>(stand_in);
-  future.callbacks_ = std::move(waiting);
+  const nb::object replacement = new_future(Future<PyRef>::failed(error));
+  PyFuture& future = *nb::inst_ptr<PyFuture>(replacement);
+  future.callbacks_ = std::move(callbacks);
   future.run_callbacks();
 }
 
 // The garbage collector calls this while everything that it is about to take apart is still in order.
 void PyFuture::finalize() {
-  if (!promise_ || done() || (callbacks_.empty() && !shared_) || closing()) return;
+  if (!promise_ || done() || (callbacks_.empty() && !shared_) || is_finalizing()) return;
   const nb::error_scope current_error;
   complete(PyRef(), std::make_exception_ptr(Aborted("this future was dropped before it was done")));
 }
 
-void PyFuture::take_over(nb::object result, nb::handle self) {
+void PyFuture::resolve_with(nb::object result, nb::handle self) {
   if (!nb::isinstance<PyFuture>(result)) {
     complete(PyRef(std::move(result)), nullptr);
   } else if (result.is(self)) {
@@ -231,7 +231,7 @@ void PyFuture::take_over(nb::object result, nb::handle self) {
 }
 
 // A reference of its own for the child: the garbage collector counts each as held by one future.
-void PyFuture::pass_outcome_to(PyFuture& child) const {
+void PyFuture::forward_outcome_to(PyFuture& child) const {
   const std::exception_ptr error = future_.error();
   if (!error) {
     child.complete(PyRef(future_.value().object()), nullptr);
@@ -259,10 +259,10 @@ Future<PyRef> PyFuture::share() {
 
 int PyFuture::traverse(visitproc visit, void* arg) const {
   Py_VISIT(error_.ptr());
-  if (!shared_) Py_VISIT(own_.get().ptr());
-  for (const Waiting& waiting : callbacks_) {
-    Py_VISIT(waiting.callback.ptr());
-    Py_VISIT(waiting.child.ptr());
+  if (!shared_) Py_VISIT(result_ref_.get().ptr());
+  for (const Callback& callback : callbacks_) {
+    Py_VISIT(callback.function.ptr());
+    Py_VISIT(callback.child.ptr());
   }
   return 0;
 }
@@ -270,15 +270,15 @@ int PyFuture::traverse(visitproc visit, void* arg) const {
 // What is let go runs Python code, so this object is in order before anything is let go.
 void PyFuture::clear() {
   // All that waited was told when this was finalized; what is left came later and may be taken apart already.
-  const std::vector<Waiting> late = std::exchange(callbacks_, {});
+  const std::vector<Callback> released_callbacks = std::exchange(callbacks_, {});
   const nb::object error = std::move(error_);
   error_moved_ = false;
-  if (!own_ || shared_) return;
-  const PyRef own = std::exchange(own_, {});
+  if (!result_ref_ || shared_) return;
+  const PyRef released_result = std::exchange(result_ref_, {});
   const auto promise = std::exchange(promise_, std::nullopt);
-  const auto gone =
+  const auto cleared_error =
       std::make_exception_ptr(Aborted("this future was part of a cycle that the garbage collector took apart"));
-  const auto future = std::exchange(future_, Future<PyRef>::failed(gone));
+  const auto future = std::exchange(future_, Future<PyRef>::failed(cleared_error));
 }
 
 nb::object make_future(Future<PyRef> future) { return new_future(std::move(future)); }

@@ -54,29 +54,29 @@ class PyFuture {
 
  private:
   /// Without a function, forwards the outcome to the child.
-  struct Waiting {
-    nb::object callback;
+  struct Callback {
+    nb::object function;
     nb::object child;
     CallContext context = current_context();  // so that callbacks of a hook start operations in its lane
   };
 
-  void add(Waiting waiting);
+  void add(Callback callback);
   void run_callbacks();
-  static void abandon(std::vector<Waiting> waiting);
-  void take_over(nb::object result, nb::handle self);
-  void pass_outcome_to(PyFuture& child) const;
+  static void abandon(std::vector<Callback> callbacks);
+  void resolve_with(nb::object result, nb::handle self);
+  void forward_outcome_to(PyFuture& child) const;
   bool complete(PyRef reference, std::exception_ptr error);
-  void check_open(const char* caller) const;
+  void check_pending(const char* caller) const;
 
   std::optional<Promise<PyRef>> promise_;
   Future<PyRef> future_;
   nb::object error_;                 // the translated error, so that each call returns the same object
-  PyRef own_;                        // the reference inside future_, if it has no other copy
+  PyRef result_ref_;                        // the reference inside future_, if it has no other copy
   bool shared_ = false;              // C++ has a copy of future_
   bool error_moved_ = false;         // the error was moved from future_ to error_
   bool scheduled_ = false;           // run_callbacks() is pending
-  std::shared_ptr<PyFuture*> link_;  // for the native continuation: null after this object is destroyed
-  std::vector<Waiting> callbacks_;   // last, so that children are aborted before the promise is destroyed
+  std::shared_ptr<PyFuture*> self_link_;  // for the native continuation: null after this object is destroyed
+  std::vector<Callback> callbacks_;   // last, so that children are aborted before the promise is destroyed
 };
 
 /// Wraps a native future, which no other Python Future may share.
@@ -87,11 +87,11 @@ nb::object make_future(Future<PyRef> future);
 template <class T, class F>
 nb::object make_future(const Future<T>& future, F convert) {
   return make_future(future.then([convert = std::move(convert)](const Future<T>& done) mutable {
-    const core::Stored<T> value = [&] {
+    const core::FutureValue<T> value = [&] {
       if constexpr (std::is_void_v<T>) return done.value(), std::monostate();
       else return done.value();
     }();
-    return in_python("converting the result of a future", [&] { return PyRef(convert(value)); });
+    return call_python("converting the result of a future", [&] { return PyRef(convert(value)); });
   }));
 }
 

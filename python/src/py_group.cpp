@@ -17,18 +17,18 @@ namespace hookline::python {
 namespace {
 
 /// What is left of a group that was part of a cycle.
-class TakenApart final : public ProcessGroup {
+class ClearedGroup final : public ProcessGroup {
  public:
   int rank() const override { return 0; }
   int size() const override { return 1; }
   std::string backend_name() const override { return "garbage"; }
-  WorkPtr run(Collective) override {
+  WorkPtr run(Operation) override {
     throw Aborted("this group was part of a cycle that the garbage collector took apart");
   }
 };
 
 /// The end of a group may wait for threads that want the GIL.
-void drop_without_gil(std::shared_ptr<ProcessGroup> group) {
+void release_without_gil(std::shared_ptr<ProcessGroup> group) {
   if (!holds_gil()) return;
   const GilRelease released;
   group.reset();
@@ -36,47 +36,47 @@ void drop_without_gil(std::shared_ptr<ProcessGroup> group) {
 
 }  // namespace
 
-std::shared_ptr<ProcessGroup> NativeGroup::make(std::shared_ptr<ProcessGroup> inner, std::vector<PyRef> around) {
+std::shared_ptr<ProcessGroup> NativeGroup::make(std::shared_ptr<ProcessGroup> inner, std::vector<PyRef> wrapped_groups) {
   if (!inner) return nullptr;
-  return std::make_shared<NativeGroup>(std::move(inner), std::move(around));
+  return std::make_shared<NativeGroup>(std::move(inner), std::move(wrapped_groups));
 }
 
-NativeGroup::NativeGroup(std::shared_ptr<ProcessGroup> inner, std::vector<PyRef> around)
-    : GroupDecorator(std::move(inner)), around_(std::move(around)), made_in_(getpid()) {
-  Living<NativeGroup>::add(this);
+NativeGroup::NativeGroup(std::shared_ptr<ProcessGroup> inner, std::vector<PyRef> wrapped_groups)
+    : GroupDecorator(std::move(inner)), wrapped_groups_(std::move(wrapped_groups)), creator_pid_(getpid()) {
+  LiveObjects<NativeGroup>::add(this);
 }
 
 NativeGroup::~NativeGroup() {
-  if (made_in_ != getpid()) {
+  if (creator_pid_ != getpid()) {
     // A forked child: the threads that an orderly end would join are the parent's, so everything is left as it is.
-    Living<NativeGroup>::keep_for_ever(exchange_inner(nullptr));
+    LiveObjects<NativeGroup>::leak(exchange_inner(nullptr));
     return;
   }
-  Living<NativeGroup>::remove(this);
-  drop_without_gil(exchange_inner(nullptr));
-  callbacks_.end();  // what its end has posted runs before the hooks and the groups around are let go of
+  LiveObjects<NativeGroup>::remove(this);
+  release_without_gil(exchange_inner(nullptr));
+  callback_thread_.stop();  // what its end has posted runs before the hooks and the groups around are let go of
 }
 
 std::shared_ptr<ProcessGroup> NativeGroup::new_group(const std::vector<int>& ranks) {
-  return make(inner()->new_group(ranks), around_);
+  return make(inner()->new_group(ranks), wrapped_groups_);
 }
 
 std::shared_ptr<ProcessGroup> NativeGroup::split(int color, int key) {
-  return make(inner()->split(color, key), around_);
+  return make(inner()->split(color, key), wrapped_groups_);
 }
 
 void NativeGroup::abort(const std::string& cause) {
-  if (made_in_ != getpid()) {
+  if (creator_pid_ != getpid()) {
     throw InvalidArgument("abort on a " + backend_name() +
-                          " group that was made before fork(); make a new group in the child process");
+                          " group that was made before fork(). Make a new group in the child process.");
   }
   inner()->abort(cause);
 }
 
 int NativeGroup::traverse(visitproc visit, void* arg) {
-  if (const int stopped = held_references_->traverse(visit, arg)) return stopped;
+  if (const int stopped = ref_counter_->traverse(visit, arg)) return stopped;
   if (weak_from_this().use_count() != 1) return 0;
-  for (const PyRef& group : around_) {
+  for (const PyRef& group : wrapped_groups_) {
     // Groups that new_group() made share the reference.
     if (group.owner().use_count() == 2) Py_VISIT(group.get().ptr());
   }
@@ -86,36 +86,36 @@ int NativeGroup::traverse(visitproc visit, void* arg) {
 void NativeGroup::clear() {
   if (weak_from_this().use_count() != 1) return;
   hook_list_.clear();
-  if (around_.empty()) return;
-  drop_without_gil(exchange_inner(std::make_shared<TakenApart>()));  // it refers to the groups around
-  const auto around = std::exchange(around_, {});
+  if (wrapped_groups_.empty()) return;
+  release_without_gil(exchange_inner(std::make_shared<ClearedGroup>()));  // it refers to the groups around
+  const auto released = std::exchange(wrapped_groups_, {});
 }
 
 std::shared_ptr<ProcessGroup> borrowed_group(nb::handle group) {
   if (nb::isinstance<ProcessGroup>(group) && !nb::inst_ready(group)) {
-    throw nb::type_error(forgotten_init(group, "rank, size").c_str());
+    throw nb::type_error(missing_super_init(group, "rank, size").c_str());
   }
   ProcessGroup* pointer = nullptr;
   if (group.is_none() || !nb::try_cast(group, pointer)) {
-    throw nb::type_error(("expected a hookline.ProcessGroup, not " + class_of(group)).c_str());
+    throw nb::type_error(("expected a hookline.ProcessGroup, not " + class_name_of(group)).c_str());
   }
   return {std::shared_ptr<void>(), pointer};
 }
 
-std::shared_ptr<Executor> callbacks_of(ProcessGroup& group) {
-  if (auto* native = dynamic_cast<NativeGroup*>(&group)) return native->callbacks().executor();
-  if (auto* python = python_group(group)) return python->callbacks().executor();
-  if (auto* held = dynamic_cast<HeldGroup*>(&group)) return callbacks_of(*held->inner());
+std::shared_ptr<Executor> callback_executor_of(ProcessGroup& group) {
+  if (auto* native = dynamic_cast<NativeGroup*>(&group)) return native->callback_thread().executor();
+  if (auto* python = as_python_group(group)) return python->callback_thread().executor();
+  if (auto* tracked = dynamic_cast<GcTrackedGroup*>(&group)) return callback_executor_of(*tracked->inner());
   return callback_executor();
 }
 
-void end_groups() {
+void shutdown_groups() {
   const GilRelease released;
-  std::vector<std::shared_ptr<ProcessGroup>> left;
-  Living<NativeGroup>::for_each([&](NativeGroup& group) {
-    if (auto kept = group.weak_from_this().lock()) left.push_back(std::move(kept));
+  std::vector<std::shared_ptr<ProcessGroup>> live_groups;
+  LiveObjects<NativeGroup>::for_each([&](NativeGroup& group) {
+    if (auto live = group.weak_from_this().lock()) live_groups.push_back(std::move(live));
   });
-  for (const auto& group : left) {
+  for (const auto& group : live_groups) {
     try {
       group->shutdown();
     } catch (const Error&) {  // of a group written in Python; nobody is left who could hear of it

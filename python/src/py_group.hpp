@@ -25,9 +25,9 @@ class NativeGroup final : public GroupDecorator {
  public:
   /// Returns null if `inner` is null. `wrapped_groups` are the Python groups that `inner` wraps. This object owns them,
   /// where the garbage collector sees them; `inner` has unowned pointers to them.
-  static std::shared_ptr<ProcessGroup> make(std::shared_ptr<ProcessGroup> inner, std::vector<PyRef> around = {});
+  static std::shared_ptr<ProcessGroup> make(std::shared_ptr<ProcessGroup> inner, std::vector<PyRef> wrapped_groups = {});
 
-  NativeGroup(std::shared_ptr<ProcessGroup> inner, std::vector<PyRef> around);
+  NativeGroup(std::shared_ptr<ProcessGroup> inner, std::vector<PyRef> wrapped_groups);
   NativeGroup(const NativeGroup&) = delete;
   NativeGroup& operator=(const NativeGroup&) = delete;
   ~NativeGroup() override;
@@ -37,10 +37,10 @@ class NativeGroup final : public GroupDecorator {
   void abort(const std::string& cause) override;
 
   /// True if the inner group refers to groups that Python objects own.
-  bool is_around_python() const noexcept { return !around_.empty(); }
-  CallbackThread& callbacks() noexcept { return callbacks_; }
-  HookList& hook_list() noexcept { return hook_list_; }
-  const std::shared_ptr<HeldReferences>& held_references() const noexcept { return held_references_; }
+  bool wraps_python_groups() const noexcept { return !wrapped_groups_.empty(); }
+  CallbackThread& callback_thread() noexcept { return callback_thread_; }
+  CompletionHookList& hook_list() noexcept { return hook_list_; }
+  const std::shared_ptr<GroupRefCounter>& ref_counter() const noexcept { return ref_counter_; }
 
   /// Needs the GIL. Visits references only if the Python object is the only owner of this group: while C++ code owns it,
   /// its references are not garbage.
@@ -48,11 +48,11 @@ class NativeGroup final : public GroupDecorator {
   void clear();
 
  private:
-  std::vector<PyRef> around_;
-  const std::shared_ptr<HeldReferences> held_references_ = std::make_shared<HeldReferences>();
-  HookList hook_list_;
-  CallbackThread callbacks_;
-  const pid_t made_in_;
+  std::vector<PyRef> wrapped_groups_;
+  const std::shared_ptr<GroupRefCounter> ref_counter_ = std::make_shared<GroupRefCounter>();
+  CompletionHookList hook_list_;
+  CallbackThread callback_thread_;
+  const pid_t creator_pid_;
 };
 
 /// Returns an unowned pointer to a Python process group; the caller keeps the object alive. Throws a TypeError for other
@@ -61,12 +61,12 @@ std::shared_ptr<ProcessGroup> borrowed_group(nb::handle group);
 
 /// Returns the wrapper that `make` creates for a Python process group, which may be native or a Python class.
 template <class F>
-std::shared_ptr<ProcessGroup> make_around(nb::handle group, F make) {
+std::shared_ptr<ProcessGroup> make_wrapper_of(nb::handle group, F make) {
   return NativeGroup::make(make(borrowed_group(group)), {PyRef(nb::borrow(group))});
 }
 
 /// Returns the executor for Python callbacks of a group's futures.
-std::shared_ptr<Executor> callbacks_of(ProcessGroup& group);
+std::shared_ptr<Executor> callback_executor_of(ProcessGroup& group);
 
 /// The Python class Work. For a native operation: the work, its group, and the Python objects passed as outputs. For a
 /// Work created in Python: at most a future.
@@ -79,6 +79,6 @@ struct WorkObject {
 };
 
 /// Shuts down all live groups. Called with the GIL at Python's exit.
-void end_groups();
+void shutdown_groups();
 
 }  // namespace hookline::python

@@ -13,7 +13,7 @@
 
 #include <hookline/core/call_context.hpp>
 #include <hookline/core/error.hpp>
-#include <hookline/hook/builtin_hooks.hpp>
+#include <hookline/hook/builtin_entries.hpp>
 #include <hookline/hook/hook_state.hpp>
 
 #include "natively.hpp"
@@ -25,38 +25,38 @@
 namespace hookline::python {
 namespace {
 
-nb::object helpers() { return nb::module_::import_("hookline._hooks"); }
+nb::object hooks_module() { return nb::module_::import_("hookline._hooks"); }
 
-thread_local MakingScope* making = nullptr;
+thread_local HookConstructionScope* construction_scope = nullptr;
 
-HookPtr python_hook(nb::object state, nb::object function, std::string name, bool reports_contribution, int ranks) {
+HookPtr make_python_hook(nb::object state, nb::object function, std::string name, bool reports_contribution, int ranks) {
   auto hook = std::make_shared<PythonCommHook>(std::move(state), std::move(function), std::move(name),
-                                               making && making->for_torch, reports_contribution, ranks);
-  if (making) making->parts.functions.push_back(hook);
+                                               construction_scope && construction_scope->for_torch, reports_contribution, ranks);
+  if (construction_scope) construction_scope->references.functions.push_back(hook);
   return hook;
 }
 
 /// The value of an option in the type that the factory's signature gives it. Without a default it is None.
-nb::object option_of(HookOptions& options, const std::string& name, const std::string& kind, nb::handle otherwise,
-                     const std::vector<std::string>& words) {
-  const bool none = otherwise.is_none();
+nb::object option_of(HookOptions& options, const std::string& name, const std::string& kind, nb::handle default_value,
+                     const std::vector<std::string>& choices) {
+  const bool has_no_default = default_value.is_none();
   const char* const expected = kind == "integer" ? "an integer" : kind == "number" ? "a number" : "a string";
-  if (none && options.text(name, "", expected).empty()) return nb::none();
-  const auto or_else = [&]<class T>(const T& value) { return none ? value : nb::cast<T>(otherwise); };
-  if (kind == "integer") return nb::int_(options.integer(name, or_else(std::int64_t{0})));
-  if (kind == "number") return nb::float_(options.number(name, or_else(0.0)));
-  if (kind == "boolean") return nb::bool_(options.boolean(name, or_else(false)));
-  const std::string text = or_else(std::string());
-  return nb::cast(kind == "word" ? options.word(name, text, words) : options.text(name, text));
+  if (has_no_default && options.text(name, "", expected).empty()) return nb::none();
+  const auto default_or = [&]<class T>(const T& value) { return has_no_default ? value : nb::cast<T>(default_value); };
+  if (kind == "integer") return nb::int_(options.integer(name, default_or(std::int64_t{0})));
+  if (kind == "number") return nb::float_(options.number(name, default_or(0.0)));
+  if (kind == "boolean") return nb::bool_(options.boolean(name, default_or(false)));
+  const std::string text = default_or(std::string());
+  return nb::cast(kind == "choice" ? options.choice(name, text, choices) : options.text(name, text));
 }
 
 /// A hookline.Future of what the hook returned. Torch is not imported for this: who has none of it returns none.
-nb::object as_future(nb::object returned, const std::string& hook) {
-  if (nb::isinstance<PyFuture>(returned)) return returned;
-  if (nb::cast<bool>(helpers().attr("is_torch_future")(returned))) return helpers().attr("from_torch")(returned);
+nb::object as_future(nb::object result, const std::string& hook) {
+  if (nb::isinstance<PyFuture>(result)) return result;
+  if (nb::cast<bool>(hooks_module().attr("is_torch_future")(result))) return hooks_module().attr("from_torch_error")(result);
   throw InvalidArgument("the hook " + hook +
                         ": DDP communication hook's callback must return a torch.futures.Future object, but got " +
-                        nb::cast<std::string>(nb::module_::import_("hookline._names").attr("class_name")(returned)) +
+                        nb::cast<std::string>(nb::module_::import_("hookline._names").attr("class_name")(result)) +
                         "; return a hookline.Future or a torch.futures.Future of the reduced buffer");
 }
 
@@ -83,38 +83,38 @@ PythonCommHook::PythonCommHook(nb::object state, nb::object hook, std::string na
 // The bytes that the hook's operations add to the counter of its bucket, which runs nothing else meanwhile.
 Future<HookResult> PythonCommHook::run_hook(GradBucket& bucket) {
   CallContext context = current_context();
-  if (!context.sent) context.sent = std::make_shared<std::atomic<std::uint64_t>>(0);
-  const auto note = [costs = costs_, counter = context.sent, before = context.sent->load(), index = bucket.index(),
+  if (!context.bytes_sent) context.bytes_sent = std::make_shared<std::atomic<std::uint64_t>>(0);
+  const auto record_stats = [costs = stats_, counter = context.bytes_sent, before = context.bytes_sent->load(), index = bucket.index(),
                      values = static_cast<std::uint64_t>(bucket.buffer().numel()), bytes = bucket.buffer().nbytes(),
                      ranks = static_cast<std::uint64_t>(ranks_)] {
-    HookCost cost{.bucket = index, .values = values, .sent_bytes = counter->load() - before};
-    const std::uint64_t exact = 2 * (ranks - 1) * bytes / ranks;
-    if (cost.sent_bytes > 0) cost.ratio = static_cast<double>(exact) / static_cast<double>(cost.sent_bytes);
+    HookStats stats{.bucket = index, .values = values, .sent_bytes = counter->load() - before};
+    const std::uint64_t allreduce_bytes = 2 * (ranks - 1) * bytes / ranks;
+    if (stats.sent_bytes > 0) stats.ratio = static_cast<double>(allreduce_bytes) / static_cast<double>(stats.sent_bytes);
     const std::lock_guard lock(costs->mutex);
-    costs->by_bucket[index] = cost;
+    costs->by_bucket[index] = stats;
   };
   const ContextScope scope(std::move(context));
-  return in_python("the hook " + name() + " was not called", [&] {
+  return call_python("the hook " + name() + " was not called", [&] {
     const nb::object argument = nb::cast(PyGradBucket{bucket, nb::object(), for_torch_});
-    const nb::object returned = function_.object()(state_.object(), argument);
-    const Future<PyRef> outcome = share_future(as_future(returned, name()));
-    return outcome.then([note](const Future<PyRef>& done) {
-      note();
+    const nb::object result = function_.object()(state_.object(), argument);
+    const Future<PyRef> outcome = share_future(as_future(result, name()));
+    return outcome.then([record_stats](const Future<PyRef>& done) {
+      record_stats();
       return HookResult(done.value());
     });
   });
 }
 
-std::vector<HookCost> PythonCommHook::costs() const {
-  const std::lock_guard lock(costs_->mutex);
-  std::vector<HookCost> all;
-  all.reserve(costs_->by_bucket.size());
-  for (const auto& [index, cost] : costs_->by_bucket) all.push_back(cost);
+std::vector<HookStats> PythonCommHook::stats() const {
+  const std::lock_guard lock(stats_->mutex);
+  std::vector<HookStats> all;
+  all.reserve(stats_->by_bucket.size());
+  for (const auto& [index, cost] : stats_->by_bucket) all.push_back(stats);
   return all;
 }
 
 void PythonCommHook::save(StateWriter& to) const {
-  in_python("the state of the hook " + name() + " was not saved", [&] {
+  call_python("the state of the hook " + name() + " was not saved", [&] {
     const nb::object hook = function_.object();
     if (!nb::hasattr(hook, "save")) return;
     const nb::object state = hook.attr("save")();
@@ -128,7 +128,7 @@ void PythonCommHook::save(StateWriter& to) const {
 }
 
 void PythonCommHook::load(StateReader& from) {
-  in_python("the state of the hook " + name() + " was not loaded", [&] {
+  call_python("the state of the hook " + name() + " was not loaded", [&] {
     const nb::object hook = function_.object();
     if (!nb::hasattr(hook, "load")) return;
     const std::string state = from.text();
@@ -139,7 +139,7 @@ void PythonCommHook::load(StateReader& from) {
 Tensor PythonCommHook::parse_hook_result(const HookResult& result) {
   const auto* reference = std::any_cast<PyRef>(&result);
   if (!reference) throw InvalidArgument("the result of the hook " + name() + " is not one of Python's");
-  return in_python("the result of the hook " + name() + " was not read", [&] {
+  return call_python("the result of the hook " + name() + " was not read", [&] {
     nb::object object = reference->object();
     if ((PyList_Check(object.ptr()) || PyTuple_Check(object.ptr())) && nb::len(object) == 1) object = object[0];
     if (object.is_none() || PyList_Check(object.ptr()) || PyTuple_Check(object.ptr())) {
@@ -151,56 +151,56 @@ Tensor PythonCommHook::parse_hook_result(const HookResult& result) {
   });
 }
 
-MakingScope::MakingScope(bool torch) noexcept : for_torch(torch), before_(std::exchange(making, this)) {}
-MakingScope::~MakingScope() { making = before_; }
+HookConstructionScope::HookConstructionScope(bool torch) noexcept : for_torch(torch), outer_(std::exchange(construction_scope, this)) {}
+HookConstructionScope::~HookConstructionScope() { construction_scope = outer_; }
 
-HookPtr make_registered(const std::string& name, const std::shared_ptr<ProcessGroup>& group, HookOptions& options) {
-  return in_python("the hook " + name + " was not made", [&]() -> HookPtr {
-    const nb::object registered = helpers().attr("registered")(name);
+HookPtr make_registered_hook(const std::string& name, const std::shared_ptr<ProcessGroup>& group, HookOptions& options) {
+  return call_python("the hook " + name + " was not made", [&]() -> HookPtr {
+    const nb::object registered = hooks_module().attr("factory_of")(name);
     nb::dict values;
     for (nb::handle option : registered.attr("options")) {
       const auto key = nb::cast<std::string>(option.attr("name"));
       values[key.c_str()] = option_of(options, key, nb::cast<std::string>(option.attr("kind")), option.attr("default"),
-                                      nb::cast<std::vector<std::string>>(option.attr("words")));
+                                      nb::cast<std::vector<std::string>>(option.attr("choices")));
     }
     if (options.listing()) return nullptr;
     options.check_all_known();  // before the factory, which may communicate
-    const nb::object made = registered.attr("make")(for_python(group), values);
-    if (nb::isinstance<PyHook>(made)) {
-      if (making) making->parts.hooks.push_back(made);
-      return hook_in(made);
+    const nb::object result = registered.attr("make")(untracked(group), values);
+    if (nb::isinstance<PyHook>(result)) {
+      if (construction_scope) construction_scope->references.hooks.push_back(result);
+      return hook_of(result);
     }
-    return python_hook(nb::cast(for_python(group)), made, name, nb::cast<bool>(registered.attr("reports_contribution")),
+    return make_python_hook(nb::cast(untracked(group)), result, name, nb::cast<bool>(registered.attr("reports_contribution")),
                        group->size());
   });
 }
 
-nb::object hook_object_of(nb::handle state, nb::handle hook, const std::shared_ptr<ProcessGroup>& group, bool for_torch,
+nb::object make_hook_object(nb::handle state, nb::handle hook, const std::shared_ptr<ProcessGroup>& group, bool for_torch,
                           bool reports_contribution) {
   if (nb::isinstance<PyHook>(hook)) return nb::borrow(hook);
-  GroupHold hold;
-  const std::shared_ptr<ProcessGroup> held = hold.hold(group);
-  if (hook.is_none()) return nb::cast(PyHook{std::make_shared<AllreduceHook>(held), held, {}, std::move(hold)});
-  MakingScope scope(for_torch);
-  HookPtr made;
+  GroupRefs group_refs;
+  const std::shared_ptr<ProcessGroup> tracked_group = group_refs.track(group);
+  if (hook.is_none()) return nb::cast(PyHook{std::make_shared<AllreduceHook>(tracked_group), tracked_group, {}, std::move(group_refs)});
+  HookConstructionScope scope(for_torch);
+  HookPtr hook_ptr;
   if (PyUnicode_Check(hook.ptr())) {
     const std::string text = nb::str(hook).c_str();
-    made = natively([&] { return make_hook(text, held); });  // the ranks may have to talk to each other
+    hook_ptr = releases_gil([&] { return make_hook(text, tracked_group); });  // the ranks may have to talk to each other
   } else {
-    nb::object native = helpers().attr("native_hook")(state, hook, for_python(held));
+    nb::object native = hooks_module().attr("native_hook")(state, hook, untracked(tracked_group));
     if (!native.is_none()) return native;
-    std::string name = nb::cast<std::string>(helpers().attr("check_hook")(hook));
-    made = python_hook(nb::borrow(state), nb::borrow(hook), std::move(name), reports_contribution, held->size());
+    std::string name = nb::cast<std::string>(hooks_module().attr("check_hook")(hook));
+    hook_ptr = make_python_hook(nb::borrow(state), nb::borrow(hook), std::move(name), reports_contribution, tracked_group->size());
   }
-  return nb::cast(PyHook{std::move(made), held, std::move(scope.parts), std::move(hold)});
+  return nb::cast(PyHook{std::move(hook_ptr), tracked_group, std::move(scope.references), std::move(group_refs)});
 }
 
-HookPtr hook_in(nb::handle object) { return nb::inst_ptr<PyHook>(object)->hook; }
+HookPtr hook_of(nb::handle object) { return nb::inst_ptr<PyHook>(object)->hook; }
 
-HookPtr shared_hook(nb::handle object) {
-  const PyHook& own = *nb::inst_ptr<PyHook>(object);
-  if (own.parts.empty() && own.hold.empty()) return own.hook;
-  return {own.hook.get(), [hook = own.hook, kept = PyRef(nb::borrow(object))](CommHookInterface*) {}};
+HookPtr owning_hook(nb::handle object) {
+  const PyHook& py_hook = *nb::inst_ptr<PyHook>(object);
+  if (py_hook.references.empty() && py_hook.group_refs.empty()) return py_hook.hook;
+  return {py_hook.hook.get(), [hook = py_hook.hook, kept = PyRef(nb::borrow(object))](CommHookInterface*) {}};
 }
 
 }  // namespace hookline::python

@@ -33,7 +33,7 @@ struct PyGradBucket {
 class PythonCommHook;
 
 /// The Python objects that a hook refers to: functions, and inner CommHook objects.
-struct HookParts {
+struct HookReferences {
   std::vector<std::shared_ptr<const PythonCommHook>> functions = {};
   std::vector<nb::object> hooks = {};
 
@@ -45,12 +45,12 @@ struct HookParts {
 struct PyHook {
   HookPtr hook;
   std::shared_ptr<ProcessGroup> group;
-  HookParts parts = {};
-  GroupHold hold = {};
+  HookReferences references = {};
+  GroupRefs group_refs = {};
 };
 
 /// Returns the statistics of the last step's buckets as a list of dicts.
-nb::list costs_of(const CommHookInterface& hook);
+nb::list hook_stats_of(const CommHookInterface& hook);
 
 /// A Python function `hook(state, bucket)` as a native hook. Can be destroyed on any thread. Calls take the GIL. The
 /// function may block, so hooks of this type run one after another. The state of an object with save() and load(state)
@@ -62,7 +62,7 @@ class PythonCommHook final : public CommHookInterface {
 
   Future<HookResult> run_hook(GradBucket& bucket) override;
   Tensor parse_hook_result(const HookResult& result) override;
-  std::vector<HookCost> costs() const override;
+  std::vector<HookStats> stats() const override;
   void save(StateWriter& to) const override;
   void load(StateReader& from) override;
 
@@ -74,42 +74,42 @@ class PythonCommHook final : public CommHookInterface {
   const PyRef state_;
   const PyRef function_;
   const bool for_torch_;
-  struct Costs {
+  struct StatsTable {
     std::mutex mutex;
-    std::map<std::size_t, HookCost> by_bucket;
+    std::map<std::size_t, HookStats> by_bucket;
   };
-  const std::shared_ptr<Costs> costs_ = std::make_shared<Costs>();
+  const std::shared_ptr<StatsTable> stats_ = std::make_shared<StatsTable>();
   const int ranks_;
 };
 
 /// Collects the references of the hooks that this thread creates during its lifetime. With `for_torch`, Python functions
 /// get torch tensors.
-class MakingScope {
+class HookConstructionScope {
  public:
-  explicit MakingScope(bool for_torch) noexcept;
-  MakingScope(const MakingScope&) = delete;
-  MakingScope& operator=(const MakingScope&) = delete;
-  ~MakingScope();
+  explicit HookConstructionScope(bool for_torch) noexcept;
+  HookConstructionScope(const HookConstructionScope&) = delete;
+  HookConstructionScope& operator=(const HookConstructionScope&) = delete;
+  ~HookConstructionScope();
 
   const bool for_torch;
-  HookParts parts;
+  HookReferences references;
 
  private:
-  MakingScope* const before_;
+  HookConstructionScope* const outer_;
 };
 
 /// Creates a hook with the factory that hookline.register_hook registered under this name.
-HookPtr make_registered(const std::string& name, const std::shared_ptr<ProcessGroup>& group, HookOptions& options);
+HookPtr make_registered_hook(const std::string& name, const std::shared_ptr<ProcessGroup>& group, HookOptions& options);
 
 /// Returns a CommHook object for a user's hook: a hook spec, a CommHook, or a function with its state, which may have a
 /// native equivalent; None means allreduce. Needs the GIL.
-nb::object hook_object_of(nb::handle state, nb::handle hook, const std::shared_ptr<ProcessGroup>& group, bool for_torch,
+nb::object make_hook_object(nb::handle state, nb::handle hook, const std::shared_ptr<ProcessGroup>& group, bool for_torch,
                           bool reports_contribution = false);
 
 /// Returns the native hook of a CommHook object.
-HookPtr hook_in(nb::handle object);
+HookPtr hook_of(nb::handle object);
 
 /// Returns the native hook of a CommHook object for code that may outlive the object.
-HookPtr shared_hook(nb::handle object);
+HookPtr owning_hook(nb::handle object);
 
 }  // namespace hookline::python

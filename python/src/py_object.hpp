@@ -16,7 +16,7 @@ namespace nb = nanobind;
 bool holds_gil() noexcept;
 
 /// True during Python's finalization: native threads can no longer acquire the GIL, and waits must end.
-bool closing() noexcept;
+bool is_finalizing() noexcept;
 
 /// A counted reference to a Python object. Copying, moving and destruction are safe on any thread, with or without the
 /// GIL, under any lock, also during finalization. Without the GIL, the callback thread releases the object; after
@@ -43,24 +43,24 @@ class PyRef {
 /// during finalization; then the thread must not use Python. The thread state is cached until the thread ends, so that
 /// later acquisitions are cheap. The exiting thread needs the GIL once more to delete it: so never join a thread that has
 /// used Python while holding the GIL.
-class GilStay {
+class GilAcquire {
  public:
-  GilStay() noexcept;
-  GilStay(const GilStay&) = delete;
-  GilStay& operator=(const GilStay&) = delete;
-  ~GilStay();
+  GilAcquire() noexcept;
+  GilAcquire(const GilAcquire&) = delete;
+  GilAcquire& operator=(const GilAcquire&) = delete;
+  ~GilAcquire();
   explicit operator bool() const noexcept { return kind_ != Kind::refused; }
 
  private:
-  enum class Kind { refused, nested, kept, ensured } kind_;
+  enum class Kind { refused, nested, cached, ensured } kind_;
   PyGILState_STATE state_{};
 };
 
 /// Calls `f` with the GIL and returns true. During finalization, returns false without calling it.
 template <class F>
 bool with_gil(F&& f) {
-  const GilStay stay;
-  if (!stay) return false;
+  const GilAcquire gil;
+  if (!gil) return false;
   std::forward<F>(f)();
   return true;
 }
@@ -70,6 +70,6 @@ std::shared_ptr<Executor> callback_executor();
 
 /// Returns a second thread for calls that may block, such as wait(), so that they do not delay the release of objects on
 /// the callback thread. Null during finalization.
-std::shared_ptr<Executor> waiting_executor();
+std::shared_ptr<Executor> blocking_executor();
 
 }  // namespace hookline::python

@@ -17,8 +17,8 @@
 namespace hookline::python {
 namespace {
 
-void call(const PyRef& stepper, bool by_parameter, const GradBucket& bucket, bool for_torch) {
-  in_python("the parameters of a bucket were not stepped", [&] {
+void step_bucket(const PyRef& stepper, bool by_parameter, const GradBucket& bucket, bool for_torch) {
+  call_python("the parameters of a bucket were not stepped", [&] {
     const PyGradBucket views{bucket, nb::object(), for_torch};
     if (!by_parameter) {
       stepper.object()(nb::cast(views));
@@ -31,14 +31,14 @@ void call(const PyRef& stepper, bool by_parameter, const GradBucket& bucket, boo
   });
 }
 
-BucketStep steps_of(PyRef stepper, bool by_parameter, bool for_torch) {
+BucketStep make_bucket_step(PyRef stepper, bool by_parameter, bool for_torch) {
   return [stepper = std::move(stepper), by_parameter, for_torch](const GradBucket& bucket) {
     Promise<void> promise;
     Future<void> future = promise.get_future();
     const auto executor = callback_executor();
     if (!executor) throw Aborted("the parameters of a bucket were not stepped: Python is ending");
     executor->post([stepper, by_parameter, bucket, for_torch, promise = std::move(promise)]() mutable {
-      promise.set_from([&] { call(stepper, by_parameter, bucket, for_torch); });
+      promise.set_from([&] { step_bucket(stepper, by_parameter, bucket, for_torch); });
     });
     return future;
   };
@@ -46,7 +46,7 @@ BucketStep steps_of(PyRef stepper, bool by_parameter, bool for_torch) {
 
 /// A hook with a thread of its own, on which the next hook may have run: in Python, too, so that the thread wants the
 /// GIL for its end. Whoever drops the hook and has the GIL lets go of it meanwhile.
-HookPtr dropped_without_gil(HookPtr hook) {
+HookPtr hook_released_without_gil(HookPtr hook) {
   CommHookInterface* const pointer = hook.get();
   return {pointer, [hook = std::move(hook)](CommHookInterface*) mutable {
             std::optional<GilRelease> released;
@@ -57,13 +57,13 @@ HookPtr dropped_without_gil(HookPtr hook) {
 
 }  // namespace
 
-PyRef stepper_of(nb::object optimizer) {
+PyRef make_stepper(nb::object optimizer) {
   if (optimizer.is_none()) return {};
   if (PyUnicode_Check(optimizer.ptr())) optimizer = nb::cast(make_optimizer(nb::str(optimizer).c_str()));
   return PyRef(std::move(optimizer));
 }
 
-HookPtr overlapped(HookPtr hook, const PyRef& stepper, std::optional<double> clip_norm, bool for_torch) {
+HookPtr with_overlapped_steps(HookPtr hook, const PyRef& stepper, std::optional<double> clip_norm, bool for_torch) {
   const OverlapOptions options{.clip_norm = clip_norm};
   const nb::handle optimizer = stepper.get();
   if (!stepper) {
@@ -71,7 +71,7 @@ HookPtr overlapped(HookPtr hook, const PyRef& stepper, std::optional<double> cli
     return hook;
   }
   if (nb::isinstance<Optimizer>(optimizer)) {
-    return dropped_without_gil(overlap(std::move(hook), nb::cast<OptimizerPtr>(optimizer), options));
+    return hook_released_without_gil(overlap(std::move(hook), nb::cast<OptimizerPtr>(optimizer), options));
   }
   const bool by_parameter = nb::hasattr(optimizer, "step_param");
   if (!by_parameter && !PyCallable_Check(optimizer.ptr())) {
@@ -81,7 +81,7 @@ HookPtr overlapped(HookPtr hook, const PyRef& stepper, std::optional<double> cli
                              .c_str());
   }
   const auto name = nb::cast<std::string>(nb::module_::import_("hookline._names").attr("name_of")(optimizer));
-  return overlap(std::move(hook), steps_of(stepper, by_parameter, for_torch), name, options);
+  return overlap(std::move(hook), make_bucket_step(stepper, by_parameter, for_torch), name, options);
 }
 
 }  // namespace hookline::python

@@ -21,33 +21,33 @@
 namespace hookline::python {
 namespace {
 
-constexpr const char* kGroup = "a hookline.ProcessGroup or None";
+constexpr const char* kGroupOrNone = "a hookline.ProcessGroup or None";
 
 }  // namespace
 
-PyProcessGroup::PyProcessGroup(int rank, int size) : own_rank_(rank), own_size_(size) {
+PyProcessGroup::PyProcessGroup(int rank, int size) : base_rank_(rank), base_size_(size) {
   if (size < 1 || rank < 0 || rank >= size) {
     throw InvalidArgument("ProcessGroup(rank, size): there is no rank " + std::to_string(rank) + " in a group of " +
                           std::to_string(size));
   }
 }
 
-std::string PyProcessGroup::class_name() const { return class_of(nb_trampoline.base()); }
+std::string PyProcessGroup::class_name() const { return class_name_of(nb_trampoline.base()); }
 
 bool PyProcessGroup::overrides(const char* method) const {
   const nb::handle type = nb_trampoline.base().type();
   return !nb::getattr(type, method).is(nb::getattr(nb::type<ProcessGroup>(), method));
 }
 
-void PyProcessGroup::lacks(const char* method) const {
+void PyProcessGroup::throw_unsupported(const char* method) const {
   throw Unsupported(class_name() + " has no " + method + "; define " + method + " in the class");
 }
 
-void PyProcessGroup::refuse_super(const char* method) const {
-  if (overrides(method)) lacks((std::string(method) + " in its base").c_str());
+void PyProcessGroup::throw_if_super_call(const char* method) const {
+  if (overrides(method)) throw_unsupported((std::string(method) + " in its base").c_str());
 }
 
-PyProcessGroup::Answer PyProcessGroup::call(const MethodNames& names, const char* signature,
+PyProcessGroup::CallResult PyProcessGroup::call(const MethodNames& names, const char* signature,
                                             const nb::object& arguments) const {
   for (const char* const name : names) {
     if (!name) break;
@@ -57,7 +57,7 @@ PyProcessGroup::Answer PyProcessGroup::call(const MethodNames& names, const char
   return {};
 }
 
-PyProcessGroup::Answer PyProcessGroup::ask(const MethodNames& names) const {
+PyProcessGroup::CallResult PyProcessGroup::query(const MethodNames& names) const {
   for (const char* const name : names) {
     if (!name) break;
     if (!overrides(name)) continue;
@@ -69,71 +69,71 @@ PyProcessGroup::Answer PyProcessGroup::ask(const MethodNames& names) const {
 }
 
 template <class T>
-T PyProcessGroup::read(const Answer& answer, const char* expected) const {
+T PyProcessGroup::convert(const CallResult& answer, const char* expected) const {
   T value{};
-  if (!nb::try_cast(answer.result, value)) wrong_result(nb_trampoline.base(), answer.method, expected, answer.result);
+  if (!nb::try_cast(answer.result, value)) throw_wrong_result(nb_trampoline.base(), answer.method, expected, answer.result);
   return value;
 }
 
-int PyProcessGroup::number(const MethodNames& names, std::atomic<int>& known, int own, int least,
-                           const char* what) const {
-  int number = known.load(std::memory_order_relaxed);
+int PyProcessGroup::cached_int(const MethodNames& names, std::atomic<int>& cache, int base_value, int minimum,
+                           const char* expected) const {
+  int number = cache.load(std::memory_order_relaxed);
   if (number >= 0) return number;
-  number = in_python(names[0], [&] {
-    const Answer answer = call(names, "()", nb::make_tuple());
-    const int value = answer ? read<int>(answer, what) : own;
-    if (value < least) wrong_result(nb_trampoline.base(), answer.method, what, answer.result);
+  number = call_python(names[0], [&] {
+    const CallResult answer = call(names, "()", nb::make_tuple());
+    const int value = answer ? convert<int>(answer, expected) : base_value;
+    if (value < minimum) throw_wrong_result(nb_trampoline.base(), answer.method, expected, answer.result);
     return value;
   });
-  known.store(number, std::memory_order_relaxed);
+  cache.store(number, std::memory_order_relaxed);
   return number;
 }
 
-int PyProcessGroup::rank() const { return number({"rank", "getRank"}, rank_, own_rank_, 0, "a rank"); }
+int PyProcessGroup::rank() const { return cached_int({"rank", "getRank"}, rank_, base_rank_, 0, "a rank"); }
 
-int PyProcessGroup::size() const { return number({"size", "getSize"}, size_, own_size_, 1, "a size"); }
+int PyProcessGroup::size() const { return cached_int({"size", "getSize"}, size_, base_size_, 1, "a size"); }
 
 std::string PyProcessGroup::backend_name() const {
-  return in_python("getBackendName", [&] {
-    const Answer answer = call({"getBackendName", "backend_name"}, "()", nb::make_tuple());
-    return answer ? read<std::string>(answer, "a str") : class_name();
+  return call_python("getBackendName", [&] {
+    const CallResult answer = call({"getBackendName", "backend_name"}, "()", nb::make_tuple());
+    return answer ? convert<std::string>(answer, "a str") : class_name();
   });
 }
 
-std::optional<std::string> PyProcessGroup::ask_text(const MethodNames& names) const {
-  return in_python(names[0], [&] {
-    const Answer answer = ask(names);
-    return answer ? std::optional(read<std::string>(answer, "a str")) : std::nullopt;
+std::optional<std::string> PyProcessGroup::query_string(const MethodNames& names) const {
+  return call_python(names[0], [&] {
+    const CallResult answer = query(names);
+    return answer ? std::optional(convert<std::string>(answer, "a str")) : std::nullopt;
   });
 }
 
 std::string PyProcessGroup::group_name() const {
-  const auto own = ask_text({"name", "group_name"});
-  return own ? *own : backend_name();
+  const auto override_name = query_string({"name", "group_name"});
+  return override_name ? *override_name : backend_name();
 }
 
 std::string PyProcessGroup::description() const {
-  const auto own = ask_text({"description", "group_desc"});
-  return own ? *own : ProcessGroup::description();
+  const auto override_description = query_string({"description", "group_desc"});
+  return override_description ? *override_description : ProcessGroup::description();
 }
 
 // The tensors' owners are Python objects: let go of with the GIL, they need no other thread to do it.
-WorkPtr PyProcessGroup::run(Collective collective) {
+WorkPtr PyProcessGroup::run(Operation collective) {
   check_arguments(collective, rank(), size());
-  const GilStay stay;
-  const Collective held = std::move(collective);
-  if (!hooks_.any()) return start(held);
-  const WorkInfo info = describe_work(held);
-  return hooks_.attach(info, start(held));
+  const GilAcquire gil;
+  const Operation operation = std::move(collective);
+  if (!completion_hooks_.any()) return start(operation);
+  const WorkInfo info = describe_work(operation);
+  return completion_hooks_.attach(info, start(operation));
 }
 
-WorkPtr PyProcessGroup::start(const Collective& collective) {
+WorkPtr PyProcessGroup::start(const Operation& collective) {
   const GroupMethod& method = method_of(collective.type);
   const int ranks = size();
-  return in_python(method.names[0], [&]() -> WorkPtr {
+  return call_python(method.names[0], [&]() -> WorkPtr {
     const group::SentBytes sent;
-    const Answer answer = call(method.names, method.signature, arguments_of(collective, ranks));
-    if (!answer) lacks(method.names[0]);
+    const CallResult answer = call(method.names, method.signature, arguments_of(collective, ranks));
+    if (!answer) throw_unsupported(method.names[0]);
     sent.add(collective, ranks);
     const std::uint64_t number = sequence_.fetch_add(1, std::memory_order_relaxed) + 1;
     WorkOrigin origin{.group_class = class_name(),
@@ -142,35 +142,35 @@ WorkPtr PyProcessGroup::start(const Collective& collective) {
                       .sequence = number,
                       .deadline = deadline_after(collective.timeout.value_or(timeout())),
                       .outputs = collective.outputs};
-    return work_of(nb_trampoline.base(), answer.result, std::move(origin));
+    return wrap_work(nb_trampoline.base(), answer.result, std::move(origin));
   });
 }
 
 void PyProcessGroup::start_coalescing() {
-  in_python("start_coalescing", [&] {
-    if (!call_for_device({"start_coalescing", "_start_coalescing"})) lacks("start_coalescing");
+  call_python("start_coalescing", [&] {
+    if (!call_for_device({"start_coalescing", "_start_coalescing"})) throw_unsupported("start_coalescing");
   });
 }
 
 WorkPtr PyProcessGroup::end_coalescing() {
-  return in_python("end_coalescing", [&] {
-    const Answer answer = call_for_device({"end_coalescing", "_end_coalescing"});
-    if (!answer) lacks("end_coalescing");
-    return work_of(nb_trampoline.base(), answer.result,
+  return call_python("end_coalescing", [&] {
+    const CallResult answer = call_for_device({"end_coalescing", "_end_coalescing"});
+    if (!answer) throw_unsupported("end_coalescing");
+    return wrap_work(nb_trampoline.base(), answer.result,
                    {.group_class = class_name(),
                     .method = answer.method,
                     .type = OpType::barrier,
-                    .sequence = own_sequence_number(),
+                    .sequence = base_sequence_number(),
                     .deadline = deadline_after(timeout()),
                     .outputs = {}});
   });
 }
 
-PyProcessGroup::Answer PyProcessGroup::call_for_device(const MethodNames& names) const {
+PyProcessGroup::CallResult PyProcessGroup::call_for_device(const MethodNames& names) const {
   for (const char* const name : names) {
     if (!name) break;
     if (!overrides(name)) continue;
-    if (!takes_arguments(nb_trampoline.base(), name, 1)) return call({name}, "()", nb::make_tuple());
+    if (!accepts_arguments(nb_trampoline.base(), name, 1)) return call({name}, "()", nb::make_tuple());
     // A class written for torch gets torch's device.
     const nb::dict modules = nb::module_::import_("sys").attr("modules");
     const nb::object device = modules.contains("torch") ? modules["torch"].attr("device")("cpu") : nb::none();
@@ -181,69 +181,69 @@ PyProcessGroup::Answer PyProcessGroup::call_for_device(const MethodNames& names)
 
 // torch's split_group takes more, which may have no defaults in an override.
 std::shared_ptr<ProcessGroup> PyProcessGroup::new_group(const std::vector<int>& ranks) {
-  return in_python("new_group", [&] {
-    Answer answer = call({"new_group"}, "(ranks)", nb::make_tuple(ranks));
+  return call_python("new_group", [&] {
+    CallResult answer = call({"new_group"}, "(ranks)", nb::make_tuple(ranks));
     if (!answer) {
       const nb::object none = nb::none();
-      const bool all = overrides("split_group") && !takes_arguments(nb_trampoline.base(), "split_group", 1);
+      const bool needs_all_arguments = overrides("split_group") && !accepts_arguments(nb_trampoline.base(), "split_group", 1);
       answer = call({"split_group"}, "(ranks, timeout, opts, group_name, group_desc)",
-                    all ? nb::make_tuple(ranks, none, none, none, none) : nb::make_tuple(ranks));
+                    needs_all_arguments ? nb::make_tuple(ranks, none, none, none, none) : nb::make_tuple(ranks));
     }
-    if (!answer) lacks("new_group");
-    return read<std::shared_ptr<ProcessGroup>>(answer, kGroup);
+    if (!answer) throw_unsupported("new_group");
+    return convert<std::shared_ptr<ProcessGroup>>(answer, kGroupOrNone);
   });
 }
 
 std::shared_ptr<ProcessGroup> PyProcessGroup::split(int color, int key) {
-  const auto own = in_python("split", [&] {
-    const Answer answer = call({"split"}, "(color, key)", nb::make_tuple(color, key));
-    return answer ? std::optional(read<std::shared_ptr<ProcessGroup>>(answer, kGroup)) : std::nullopt;
+  const auto override_result = call_python("split", [&] {
+    const CallResult answer = call({"split"}, "(color, key)", nb::make_tuple(color, key));
+    return answer ? std::optional(convert<std::shared_ptr<ProcessGroup>>(answer, kGroupOrNone)) : std::nullopt;
   });
-  return own ? *own : ProcessGroup::split(color, key);
+  return override_result ? *override_result : ProcessGroup::split(color, key);
 }
 
 std::uint64_t PyProcessGroup::sequence_number() const {
-  return in_python("sequence_number", [&] {
-    const Answer answer = ask({"sequence_number", "_get_sequence_number_for_group"});
-    return answer ? read<std::uint64_t>(answer, "a number") : own_sequence_number();
+  return call_python("sequence_number", [&] {
+    const CallResult answer = query({"sequence_number", "_get_sequence_number_for_group"});
+    return answer ? convert<std::uint64_t>(answer, "a number") : base_sequence_number();
   });
 }
 
 // Asked for every operation: a class that has none of its own is asked once.
 Milliseconds PyProcessGroup::timeout() const {
-  if (asks_timeout_.load(std::memory_order_relaxed) == 0) return own_timeout();
-  return in_python("timeout", [&] {
-    const Answer answer = ask({"timeout"});
-    asks_timeout_.store(answer ? 1 : 0, std::memory_order_relaxed);
-    return answer ? Milliseconds(read<TimeoutArg>(answer, "seconds or a timedelta")) : own_timeout();
+  if (overrides_timeout_.load(std::memory_order_relaxed) == 0) return base_timeout();
+  return call_python("timeout", [&] {
+    const CallResult answer = query({"timeout"});
+    overrides_timeout_.store(answer ? 1 : 0, std::memory_order_relaxed);
+    return answer ? Milliseconds(convert<TimeoutArg>(answer, "seconds or a timedelta")) : base_timeout();
   });
 }
 
 void PyProcessGroup::set_timeout(Milliseconds timeout) {
-  in_python("set_timeout", [&] {
-    if (!call({"set_timeout"}, "(timeout)", nb::make_tuple(timeout))) set_own_timeout(timeout);
+  call_python("set_timeout", [&] {
+    if (!call({"set_timeout"}, "(timeout)", nb::make_tuple(timeout))) set_base_timeout(timeout);
   });
 }
 
 void PyProcessGroup::register_on_completion_hook(OnCompletionHook hook, std::shared_ptr<Executor> executor) {
-  hooks_.add(std::move(hook), std::move(executor));
+  completion_hooks_.add(std::move(hook), std::move(executor));
 }
 
 void PyProcessGroup::wait_for_hooks(std::optional<Milliseconds> timeout) {
-  hooks_.wait(timeout.value_or(this->timeout()));
+  completion_hooks_.wait(timeout.value_or(this->timeout()));
 }
 
 // torch's takes no argument, ours a cause. A class without one has nothing to abort, as in torch.
 void PyProcessGroup::abort(const std::string& cause) {
-  in_python("abort", [&] {
-    const nb::object arguments = takes_arguments(nb_trampoline.base(), "abort", 1) ? nb::object(nb::make_tuple(cause))
+  call_python("abort", [&] {
+    const nb::object arguments = accepts_arguments(nb_trampoline.base(), "abort", 1) ? nb::object(nb::make_tuple(cause))
                                                                                    : nb::object(nb::make_tuple());
     call({"abort"}, "(cause)", arguments);
   });
 }
 
 void PyProcessGroup::shutdown() {
-  in_python("shutdown", [&] { call({"shutdown"}, "()", nb::make_tuple()); });
+  call_python("shutdown", [&] { call({"shutdown"}, "()", nb::make_tuple()); });
 }
 
 }  // namespace hookline::python

@@ -38,7 +38,7 @@ class PyProcessGroup final : public ProcessGroup {
   std::string backend_name() const override;
   std::string group_name() const override;
   std::string description() const override;
-  WorkPtr run(Collective collective) override;
+  WorkPtr run(Operation collective) override;
   void start_coalescing() override;
   WorkPtr end_coalescing() override;
   std::shared_ptr<ProcessGroup> new_group(const std::vector<int>& ranks) override;
@@ -52,62 +52,62 @@ class PyProcessGroup final : public ProcessGroup {
   void shutdown() override;
 
   /// The results of the base class's methods, which overrides can call through super().
-  int own_rank() const noexcept { return own_rank_; }
-  int own_size() const noexcept { return own_size_; }
-  std::uint64_t own_sequence_number() const noexcept { return sequence_.load(std::memory_order_relaxed); }
-  Milliseconds own_timeout() const noexcept { return timeout_.load(std::memory_order_relaxed); }
-  void set_own_timeout(Milliseconds timeout) { timeout_.store(timeout, std::memory_order_relaxed); }
+  int base_rank() const noexcept { return base_rank_; }
+  int base_size() const noexcept { return base_size_; }
+  std::uint64_t base_sequence_number() const noexcept { return sequence_.load(std::memory_order_relaxed); }
+  Milliseconds base_timeout() const noexcept { return timeout_.load(std::memory_order_relaxed); }
+  void set_base_timeout(Milliseconds timeout) { timeout_.store(timeout, std::memory_order_relaxed); }
   /// Throws Unsupported naming the class and the method. Needs the GIL.
-  [[noreturn]] void lacks(const char* method) const;
+  [[noreturn]] void throw_unsupported(const char* method) const;
   /// True if the class overrides this method. Needs the GIL.
   bool overrides(const char* method) const;
   /// Throws Unsupported if the class overrides `method`. Called by base methods without an implementation: Python
   /// resolves overrides first, so reaching the base method then means that the override called super(). Needs the GIL.
-  void refuse_super(const char* method) const;
+  void throw_if_super_call(const char* method) const;
   std::string class_name() const;
 
-  const std::shared_ptr<HeldReferences>& held_references() const noexcept { return held_references_; }
+  const std::shared_ptr<GroupRefCounter>& ref_counter() const noexcept { return ref_counter_; }
 
-  CallbackThread& callbacks() noexcept { return callbacks_; }
-  HookList& hook_list() noexcept { return hook_list_; }
+  CallbackThread& callback_thread() noexcept { return callback_thread_; }
+  CompletionHookList& hook_list() noexcept { return hook_list_; }
 
  private:
   /// The name and the result of a called method; false if the class has no such method.
-  struct Answer {
+  struct CallResult {
     const char* method = "";
     nb::object result;
     explicit operator bool() const { return result.is_valid(); }
   };
   /// Calls the first of these methods that the class has.
-  Answer call(const MethodNames& names, const char* signature, const nb::object& arguments) const;
+  CallResult call(const MethodNames& names, const char* signature, const nb::object& arguments) const;
   /// As call(), for a method without arguments or a property.
-  Answer ask(const MethodNames& names) const;
+  CallResult query(const MethodNames& names) const;
   /// As call(), for a method that takes the device in torch.
-  Answer call_for_device(const MethodNames& names) const;
+  CallResult call_for_device(const MethodNames& names) const;
   /// Converts the result; throws a TypeError if it has another type.
   template <class T>
-  T read(const Answer& answer, const char* expected) const;
-  std::optional<std::string> ask_text(const MethodNames& names) const;
+  T convert(const CallResult& answer, const char* expected) const;
+  std::optional<std::string> query_string(const MethodNames& names) const;
   /// Returns the result of a method without arguments, cached; `base_value` if the class does not override it.
-  int number(const MethodNames& names, std::atomic<int>& known, int own, int least, const char* what) const;
-  WorkPtr start(const Collective& collective);
+  int cached_int(const MethodNames& names, std::atomic<int>& cache, int base_value, int minimum, const char* expected) const;
+  WorkPtr start(const Operation& collective);
 
-  const int own_rank_;
-  const int own_size_;
+  const int base_rank_;
+  const int base_size_;
   mutable std::atomic<int> rank_ = -1;
   mutable std::atomic<int> size_ = -1;
-  mutable std::atomic<int> asks_timeout_ = -1;  ///< -1 while unknown
+  mutable std::atomic<int> overrides_timeout_ = -1;  ///< -1 while unknown
   std::atomic<Milliseconds> timeout_ = kDefaultTimeout;
   std::atomic<std::uint64_t> sequence_ = 0;
-  const std::shared_ptr<HeldReferences> held_references_ = std::make_shared<HeldReferences>();
-  HookList hook_list_;
-  CallbackThread callbacks_;
-  CompletionHooks hooks_;
+  const std::shared_ptr<GroupRefCounter> ref_counter_ = std::make_shared<GroupRefCounter>();
+  CompletionHookList hook_list_;
+  CallbackThread callback_thread_;
+  CompletionHooks completion_hooks_;
 };
 
 /// Returns the trampoline of a group written in Python, else null. Bound base methods use it to return the base class's
 /// results, since Python has already resolved overrides.
-inline PyProcessGroup* python_group(const ProcessGroup& group) {
+inline PyProcessGroup* as_python_group(const ProcessGroup& group) {
   return dynamic_cast<PyProcessGroup*>(const_cast<ProcessGroup*>(&group));
 }
 

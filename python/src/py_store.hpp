@@ -64,7 +64,7 @@ class PyStore final : public Store {
   auto call(const char* method, Convert convert, Base base, const Args&... args) const;
   /// Calls the override. Throws Unsupported, naming the class and the method, if there is none.
   template <class Convert, class... Args>
-  auto call_own(const char* method, Convert convert, const Args&... args) const;
+  auto call_required(const char* method, Convert convert, const Args&... args) const;
 };
 
 }  // namespace hookline::python

@@ -19,7 +19,7 @@ namespace hookline::python {
 namespace {
 
 /// The future that a plain Work was made with.
-nb::object own_future(nb::handle object) {
+nb::object constructor_future(nb::handle object) {
   return nb::isinstance<WorkObject>(object) ? nb::inst_ptr<WorkObject>(object)->future : nb::object();
 }
 
@@ -30,11 +30,11 @@ bool work_overrides(nb::handle work, const char* method) {
   return !nb::getattr(work.type(), method).is(nb::getattr(nb::type<WorkObject>(), method));
 }
 
-WorkPtr work_of(nb::handle group, nb::handle result, WorkOrigin origin) {
+WorkPtr wrap_work(nb::handle group, nb::handle result, WorkOrigin origin) {
   if (nb::isinstance<WorkObject>(result)) {
     if (!nb::inst_ready(result)) {
       PyErr_Format(PyExc_TypeError, "%s.%s() returned a %s whose __init__ has not called super().__init__()",
-                   origin.group_class.c_str(), origin.method.c_str(), class_of(result).c_str());
+                   origin.group_class.c_str(), origin.method.c_str(), class_name_of(result).c_str());
       throw nb::python_error();
     }
     if (const WorkPtr& native = nb::inst_ptr<WorkObject>(result)->work) return native;
@@ -43,16 +43,16 @@ WorkPtr work_of(nb::handle group, nb::handle result, WorkOrigin origin) {
   if (result.is_none() && origin.type == OpType::monitored_barrier) {
     return make_work(Future<std::vector<Tensor>>::ready({}), origin.type, origin.sequence);
   }
-  const bool works = nb::hasattr(result, "wait") && nb::hasattr(result, "get_future");
-  if (!works) wrong_result(group, origin.method.c_str(), "a hookline.Work", result);
+  const bool is_work_like = nb::hasattr(result, "wait") && nb::hasattr(result, "get_future");
+  if (!is_work_like) throw_wrong_result(group, origin.method.c_str(), "a hookline.Work", result);
   return std::make_shared<PyWork>(PyRef(nb::borrow(result)), std::move(origin));
 }
 
-std::string PyWork::where(const char* method) const {
-  return class_of(object_.get()) + "." + method + "() of " + origin_.group_class + "." + origin_.method + "()";
+std::string PyWork::call_site(const char* method) const {
+  return class_name_of(object_.get()) + "." + method + "() of " + origin_.group_class + "." + origin_.method + "()";
 }
 
-void PyWork::note_end(std::exception_ptr error) {
+void PyWork::record_completion(std::exception_ptr error) {
   const std::lock_guard lock(mutex_);
   if (finished_) return;
   finished_ = Clock::now();
@@ -61,24 +61,24 @@ void PyWork::note_end(std::exception_ptr error) {
 
 void PyWork::wait(std::optional<Milliseconds> timeout) {
   const auto deadline = timeout ? std::min(origin_.deadline, deadline_after(*timeout)) : origin_.deadline;
-  const bool waits = in_python("Work.wait", [&] { return work_overrides(object_.get(), "wait"); });
+  const bool overrides_wait = call_python("Work.wait", [&] { return work_overrides(object_.get(), "wait"); });
   try {
-    if (waits) {
-      in_python("Work.wait",
+    if (overrides_wait) {
+      call_python("Work.wait",
                 [&] { call_method(object_.get(), "wait", nb::make_tuple(time_left(deadline)), "(timeout)"); });
     } else {
       const auto future = get_future();
       if (!future.wait_until(deadline)) {
-        const std::string text = in_python("Work.wait", [&] { return where("get_future"); });
+        const std::string text = call_python("Work.wait", [&] { return call_site("get_future"); });
         throw Timeout(text + ": the future was not done in time");
       }
       future.value();
     }
   } catch (...) {
-    if (waits || !is_pending()) note_end(std::current_exception());
+    if (overrides_wait || !is_pending()) record_completion(std::current_exception());
     throw;
   }
-  note_end(nullptr);
+  record_completion(nullptr);
 }
 
 // A wait may be interrupted, or have less time than the operation.
@@ -92,31 +92,31 @@ Future<std::vector<Tensor>> PyWork::get_future() {
     const std::lock_guard lock(mutex_);
     if (future_) return *future_;
   }
-  auto future = in_python("Work.get_future", [&] { return make_future(); });
+  auto future = call_python("Work.get_future", [&] { return make_future(); });
   const std::lock_guard lock(mutex_);
   if (!future_) future_ = std::move(future);
   return *future_;
 }
 
 Future<std::vector<Tensor>> PyWork::make_future() {
-  nb::object future = own_future(object_.get());
+  nb::object future = constructor_future(object_.get());
   if (!future.is_valid() && work_overrides(object_.get(), "get_future")) {
     future = call_method(object_.get(), "get_future", nb::make_tuple(), "()");
     if (!is_future(future)) {
       PyErr_Format(PyExc_TypeError, "%s must return a hookline.Future, and this returned %s",
-                   where("get_future").c_str(), future.is_none() ? "None" : class_of(future).c_str());
+                   call_site("get_future").c_str(), future.is_none() ? "None" : class_name_of(future).c_str());
       throw nb::python_error();
     }
   }
   if (future.is_valid()) {
-    return tensors_of_future(future, where("get_future"), object_, origin_.outputs, origin_.deadline);
+    return tensors_of_future(future, call_site("get_future"), object_, origin_.outputs, origin_.deadline);
   }
   if (!work_overrides(object_.get(), "wait")) {
-    throw Unsupported(class_of(object_.get()) +
+    throw Unsupported(class_name_of(object_.get()) +
                       " has neither wait nor get_future; define one of them in the class, or make it of a Future");
   }
   // Somebody has to do the waiting, and it is not whoever asks for a future.
-  const auto executor = waiting_executor();
+  const auto executor = blocking_executor();
   if (!executor) throw Aborted("Work.get_future: Python is ending");
   Promise<std::vector<Tensor>> promise;
   auto result = promise.get_future();
@@ -135,11 +135,11 @@ bool PyWork::is_completed() {
     if (finished_) return true;
     if (future_) return future_->done();
   }
-  const auto said = in_python("Work.is_completed", [&]() -> std::optional<bool> {
+  const auto reported = call_python("Work.is_completed", [&]() -> std::optional<bool> {
     if (!work_overrides(object_.get(), "is_completed")) return std::nullopt;
     return nb::cast<bool>(call_method(object_.get(), "is_completed", nb::make_tuple(), "()"));
   });
-  return said ? *said : get_future().done();
+  return reported ? *reported : get_future().done();
 }
 
 std::exception_ptr PyWork::exception() {
@@ -153,14 +153,14 @@ std::exception_ptr PyWork::exception() {
 }
 
 int PyWork::source_rank() const {
-  return in_python("Work.source_rank", [&] {
+  return call_python("Work.source_rank", [&] {
     if (!work_overrides(object_.get(), "source_rank")) return -1;
     return nb::cast<int>(call_method(object_.get(), "source_rank", nb::make_tuple(), "()"));
   });
 }
 
 // Whoever waits for its future has a copy of the reference.
-nb::handle PyWork::only_reference() const noexcept {
+nb::handle PyWork::sole_reference() const noexcept {
   return object_.owner().use_count() == 2 ? object_.get() : nb::handle();
 }
 

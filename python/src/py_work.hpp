@@ -27,7 +27,7 @@ struct WorkOrigin {
 /// Converts the result of a process group's override to a work: a native work unchanged, an instance of a class derived
 /// from Work or any object with wait() and get_future() as a PyWork. Throws a TypeError naming class and method for other
 /// objects. Needs the GIL.
-WorkPtr work_of(nb::handle group, nb::handle result, WorkOrigin origin);
+WorkPtr wrap_work(nb::handle group, nb::handle result, WorkOrigin origin);
 
 /// True if a work's class overrides a method of Work. Needs the GIL.
 bool work_overrides(nb::handle work, const char* method);
@@ -51,12 +51,12 @@ class PyWork final : public Work {
   Clock::time_point time_finished() const override;
 
   /// Returns the Python object for tp_traverse; null if other code also refers to it.
-  nb::handle only_reference() const noexcept;
+  nb::handle sole_reference() const noexcept;
 
  private:
   Future<std::vector<Tensor>> make_future();
-  std::string where(const char* method) const;
-  void note_end(std::exception_ptr error);
+  std::string call_site(const char* method) const;
+  void record_completion(std::exception_ptr error);
   bool is_pending() const;
 
   const PyRef object_;

@@ -19,7 +19,7 @@ template <class Managed>
 nb::object new_capsule(Managed* managed, const char* name) {
   const auto free_unconsumed = [](PyObject* capsule) {
     const char* const current = PyCapsule_GetName(capsule);
-    if (!current || std::string_view(current).starts_with("used_")) return;
+    if (!current || std::string_view(current).starts_with("packed_bytes_")) return;
     auto* const left = static_cast<Managed*>(PyCapsule_GetPointer(capsule, current));
     left->deleter(left);
   };
@@ -49,24 +49,24 @@ const char* format_of(DType dtype) {
 
 /// What a Py_buffer points to, in a capsule that the buffer keeps in the place of the Python object: torch never lets
 /// go of arrays that are still there when Python ends, and what nanobind finds then it reports as leaked.
-struct Exported {
-  explicit Exported(const Tensor& of) : tensor(of) {}
+struct ExportedBuffer {
+  explicit ExportedBuffer(const Tensor& source) : tensor(source) {}
 
   const Tensor tensor;
   Py_ssize_t shape[kMaxDims];
   Py_ssize_t strides[kMaxDims];
 };
-constexpr const char* kExported = "hookline.Buffer";
+constexpr const char* kExportedBuffer = "hookline.Buffer";
 
-void free_exported(PyObject* capsule) { delete static_cast<Exported*>(PyCapsule_GetPointer(capsule, kExported)); }
+void free_exported_buffer(PyObject* capsule) { delete static_cast<ExportedBuffer*>(PyCapsule_GetPointer(capsule, kExportedBuffer)); }
 
-int refuse(Py_buffer* view, const char* why) {
+int refuse_buffer(Py_buffer* view, const char* reason) {
   view->obj = nullptr;
-  PyErr_SetString(PyExc_BufferError, why);
+  PyErr_SetString(PyExc_BufferError, reason);
   return -1;
 }
 
-alignas(64) std::byte nothing;  // an address for buffers of tensors that have no memory
+alignas(64) std::byte empty_storage;  // an address for buffers of tensors that have no memory
 
 }  // namespace
 
@@ -104,33 +104,33 @@ nb::object to_numpy(const Tensor& tensor) {
 }
 
 int get_buffer(PyObject* self, Py_buffer* view, int flags) {
-  if (!nb::inst_ready(self)) return refuse(view, "this tensor was not initialised");
+  if (!nb::inst_ready(self)) return refuse_buffer(view, "this tensor was not initialised");
   const Tensor& tensor = *nb::inst_ptr<Tensor>(self);
   const char* const format = format_of(tensor.dtype());
-  if (!format) return refuse(view, "a buffer cannot have elements of bfloat16; use numpy() or DLPack");
-  if (tensor.read_only() && (flags & PyBUF_WRITABLE)) return refuse(view, "this tensor is read-only");
+  if (!format) return refuse_buffer(view, "a buffer cannot have elements of bfloat16; use numpy() or DLPack");
+  if (tensor.read_only() && (flags & PyBUF_WRITABLE)) return refuse_buffer(view, "this tensor is read-only");
   if (!tensor.is_contiguous() && (flags & PyBUF_STRIDES) != PyBUF_STRIDES) {
-    return refuse(view, "this tensor is not contiguous");
+    return refuse_buffer(view, "this tensor is not contiguous");
   }
-  const auto* const memory = tensor.bytes() ? tensor.bytes() : &nothing;
-  auto exported = std::make_unique<Exported>(tensor);
+  const auto* const memory = tensor.bytes() ? tensor.bytes() : &empty_storage;
+  auto exported = std::make_unique<ExportedBuffer>(tensor);
   const auto itemsize = static_cast<Py_ssize_t>(tensor.itemsize());
   for (std::size_t i = 0; i < tensor.dim(); ++i) {
     exported->shape[i] = tensor.shape()[i];
     exported->strides[i] = tensor.strides()[i] * itemsize;
   }
   *view = {};
-  view->obj = PyCapsule_New(exported.get(), kExported, &free_exported);
+  view->obj = PyCapsule_New(exported.get(), kExportedBuffer, &free_exported_buffer);
   if (!view->obj) return -1;
-  Exported& kept = *exported.release();
+  ExportedBuffer& owned = *exported.release();
   view->buf = const_cast<std::byte*>(memory);
   view->len = static_cast<Py_ssize_t>(tensor.nbytes());
   view->itemsize = itemsize;
   view->readonly = tensor.read_only();
   view->ndim = static_cast<int>(tensor.dim());
   if (flags & PyBUF_FORMAT) view->format = const_cast<char*>(format);
-  if (flags & PyBUF_ND) view->shape = kept.shape;
-  if ((flags & PyBUF_STRIDES) == PyBUF_STRIDES) view->strides = kept.strides;
+  if (flags & PyBUF_ND) view->shape = owned.shape;
+  if ((flags & PyBUF_STRIDES) == PyBUF_STRIDES) view->strides = owned.strides;
   return 0;
 }
 

@@ -66,17 +66,17 @@ Tensor adopt(Managed* managed, std::uint64_t flags) {
 }
 
 Tensor from_capsule(nb::handle capsule) {
-  const char* const given = PyCapsule_GetName(capsule.ptr());
-  const std::string_view name = given ? given : "";
+  const char* const raw_name = PyCapsule_GetName(capsule.ptr());
+  const std::string_view name = raw_name ? raw_name : "";
   if (name == "dltensor_versioned") {
-    auto* const managed = static_cast<DLManagedTensorVersioned*>(PyCapsule_GetPointer(capsule.ptr(), given));
+    auto* const managed = static_cast<DLManagedTensorVersioned*>(PyCapsule_GetPointer(capsule.ptr(), raw_name));
     if (managed->version.major != core::kDLPackVersion.major) return Tensor::from_dlpack(managed);  // throws
     Tensor result = adopt(managed, managed->flags);
     PyCapsule_SetName(capsule.ptr(), "used_dltensor_versioned");
     return result;
   }
   if (name == "dltensor") {
-    Tensor result = adopt(static_cast<DLManagedTensor*>(PyCapsule_GetPointer(capsule.ptr(), given)), 0);
+    Tensor result = adopt(static_cast<DLManagedTensor*>(PyCapsule_GetPointer(capsule.ptr(), raw_name)), 0);
     PyCapsule_SetName(capsule.ptr(), "used_dltensor");
     return result;
   }
@@ -97,7 +97,7 @@ void refuse_negative_view(nb::handle object) {
 }
 
 /// Says what torch's own text does not: which device or layout it is that stands in the way.
-[[noreturn]] void throw_refusal(nb::handle object) {
+[[noreturn]] void throw_export_refused(nb::handle object) {
   const nb::python_error error;
   const auto cause = error_from_python(PyRef(nb::borrow(error.value())));
   const auto text_of = [&](const char* attribute) -> std::string {
@@ -116,11 +116,11 @@ Tensor from_exchange_api(const ExchangeApi& api, nb::handle object) {
   refuse_negative_view(object);
   if (api.export_borrowed) {
     DLTensor borrowed;
-    if (api.export_borrowed(object.ptr(), &borrowed) != 0) throw_refusal(object);
+    if (api.export_borrowed(object.ptr(), &borrowed) != 0) throw_export_refused(object);
     return view_of(borrowed, 0, PyRef(nb::borrow(object)));
   }
   DLManagedTensorVersioned* managed = nullptr;
-  if (api.export_managed(object.ptr(), &managed) != 0) throw_refusal(object);
+  if (api.export_managed(object.ptr(), &managed) != 0) throw_export_refused(object);
   try {
     return adopt(managed, managed->flags);
   } catch (...) {
@@ -202,9 +202,9 @@ Tensor from_dlpack_method(nb::handle object) {
     const auto device = object.attr("__dlpack_device__")();
     const auto type = nb::cast<std::int32_t>(nb::int_(device[0]));
     if (type != core::kDLCPU) {
-      DLTensor elsewhere{};
-      elsewhere.device = {type, nb::cast<std::int32_t>(nb::int_(device[1]))};
-      return view_of(elsewhere, 0, {});  // throws, naming the device, before the exporter has to synchronise it
+      DLTensor foreign{};
+      foreign.device = {type, nb::cast<std::int32_t>(nb::int_(device[1]))};
+      return view_of(foreign, 0, {});  // throws, naming the device, before the exporter has to synchronise it
     }
   }
   refuse_negative_view(object);

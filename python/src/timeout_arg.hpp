@@ -20,7 +20,7 @@ struct TimeoutArg {
     if (!(seconds >= 0)) {
       throw hookline::InvalidArgument("timeout: expected at least 0 s, got " + std::to_string(seconds) + " s");
     }
-    const double longest = std::chrono::duration<double>(kLongestTimeout).count();
+    const double longest = std::chrono::duration<double>(kMaxTimeout).count();
     return Milliseconds(static_cast<Milliseconds::rep>(std::ceil(std::min(seconds, longest) * 1000.0)));
   }
 };

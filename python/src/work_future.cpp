@@ -24,97 +24,97 @@ namespace {
 using Tensors = std::vector<Tensor>;
 
 /// One future that is waited for.
-struct Awaited {
-  explicit Awaited(std::string text) : where(std::move(text)) {}
+struct PendingFuture {
+  explicit PendingFuture(std::string text) : call_site(std::move(text)) {}
   Promise<Tensors> promise;
-  const std::string where;
+  const std::string call_site;
   std::mutex mutex;
-  std::vector<PyRef> kept;
+  std::vector<PyRef> references;
 
-  void let_go() {
-    std::vector<PyRef> dropped;
+  void release_references() {
+    std::vector<PyRef> released;
     const std::lock_guard lock(mutex);
-    dropped.swap(kept);
+    released.swap(references);
   }
 };
 
 /// A thread that fails what is not done at its deadline.
-class Deadlines {
+class DeadlineTimer {
  public:
-  using Key = std::pair<Clock::time_point, const Awaited*>;
+  using Key = std::pair<Clock::time_point, const PendingFuture*>;
 
-  void add(Clock::time_point deadline, std::shared_ptr<Awaited> awaited) {
+  void add(Clock::time_point deadline, std::shared_ptr<PendingFuture> pending) {
     const std::lock_guard lock(mutex_);
-    const Key key{deadline, awaited.get()};
-    const bool first = all_.empty() || key < all_.begin()->first;
-    all_.emplace(key, std::move(awaited));
-    if (!thread_.joinable() && !ended_) {
-      thread_ = core::start_thread("hl-deadlines", [this] { run(); });
+    const Key key{deadline, pending.get()};
+    const bool first = in_flight_.empty() || key < in_flight_.begin()->first;
+    in_flight_.emplace(key, std::move(pending));
+    if (!thread_.joinable() && !shut_down_) {
+      thread_ = core::start_thread("hookline-timer", [this] { run(); });
     } else if (first) {
       wake_.notify_one();
     }
   }
 
-  void remove(Clock::time_point deadline, const Awaited* awaited) {
+  void remove(Clock::time_point deadline, const PendingFuture* pending) {
     const std::lock_guard lock(mutex_);
-    all_.erase({deadline, awaited});
+    in_flight_.erase({deadline, pending});
   }
 
-  void end() {
-    std::map<Key, std::shared_ptr<Awaited>> left;
+  void stop() {
+    std::map<Key, std::shared_ptr<PendingFuture>> remaining;
     {
       const std::lock_guard lock(mutex_);
-      ended_ = true;
-      left.swap(all_);
+      shut_down_ = true;
+      remaining.swap(in_flight_);
       wake_.notify_one();
     }
     if (thread_.joinable()) thread_.join();
-    for (const auto& [key, awaited] : left) {
-      awaited->promise.try_set_error(
-          std::make_exception_ptr(Aborted(awaited->where + ": Python is ending and nobody will complete this future")));
-      awaited->let_go();
+    for (const auto& [key, awaited] : remaining) {
+      pending->promise.try_set_error(
+          std::make_exception_ptr(Aborted(pending->call_site + ": Python is ending and nobody will complete this future")));
+      pending->release_references();
     }
   }
 
  private:
   void run() {
     std::unique_lock lock(mutex_);
-    while (!ended_) {
-      if (all_.empty()) {
+    while (!shut_down_) {
+      if (in_flight_.empty()) {
         wake_.wait(lock);
         continue;
       }
-      const auto next = all_.begin()->first.first;
+      const auto next = in_flight_.begin()->first.first;
       if (Clock::now() < next) {
         wake_.wait_until(lock, next);
         continue;
       }
-      const auto late = all_.extract(all_.begin()).mapped();
+      const auto expired = in_flight_.extract(in_flight_.begin()).mapped();
       lock.unlock();
-      late->promise.try_set_error(
-          std::make_exception_ptr(Timeout(late->where + ": the future was not done when the operation's time was up")));
-      late->let_go();
+      expired->promise.try_set_error(
+          std::make_exception_ptr(Timeout(expired->call_site + ": the future was not done when the operation's time was up")));
+      expired->release_references();
       lock.lock();
     }
   }
 
   std::mutex mutex_;
   std::condition_variable wake_;
-  std::map<Key, std::shared_ptr<Awaited>> all_;
+  std::map<Key, std::shared_ptr<PendingFuture>> in_flight_;
   std::thread thread_;
-  bool ended_ = false;
+  bool shut_down_ = false;
 };
 
-std::atomic<Deadlines*> deadlines = nullptr;  // never destroyed: its thread may outlive static destructors
+std::atomic<DeadlineTimer*> timer = nullptr;  // never destroyed: its thread may outlive static destructors
 
 // A forked child has no such thread, and perhaps nobody who would let go of the lock.
-Deadlines& the_deadlines() {
+DeadlineTimer& deadline_timer() {
   static std::once_flag once;
   std::call_once(once, [] {
-    deadlines = new Deadlines;
-    pthread_atfork(nullptr, nullptr, [] { deadlines = new Deadlines; });
+    timer = new DeadlineTimer;
+    pthread_atfork(nullptr, nullptr, [] { timer = new DeadlineTimer; });
   });
-  return *deadlines.load();
+  return *timer.load();
 }
 
 void collect(nb::handle value, Tensors& into) {
@@ -125,13 +125,13 @@ void collect(nb::handle value, Tensors& into) {
   for (const nb::handle item : nb::borrow<nb::object>(value)) collect(item, into);
 }
 
-Tensors tensors_of_value(nb::handle value, const std::string& where, const Tensors& outputs) {
+Tensors tensors_of_value(nb::handle value, const std::string& call_site, const Tensors& outputs) {
   if (value.is_none()) return outputs;
   Tensors tensors;
   try {
     collect(value, tensors);
   } catch (const nb::builtin_exception&) {
-    throw nb::type_error((where + ": the future must be completed with arrays or None, and this one has " +
+    throw nb::type_error((call_site + ": the future must be completed with arrays or None, and this one has " +
                           nb::type_name(value.type()).c_str())
                              .c_str());
   }
@@ -139,32 +139,32 @@ Tensors tensors_of_value(nb::handle value, const std::string& where, const Tenso
 }
 
 /// The same error, with the place in its C++ message, and in Python as a note beneath the traceback.
-std::exception_ptr noted(const std::exception_ptr& error, const std::string& where) {
+std::exception_ptr with_note(const std::exception_ptr& error, const std::string& call_site) {
   const nb::object exception = error_to_python(error);
   try {
-    if (nb::hasattr(exception, "add_note")) exception.attr("add_note")("in " + where);
+    if (nb::hasattr(exception, "add_note")) exception.attr("add_note")("in " + call_site);
   } catch (const nb::python_error&) {  // the error itself matters more
   }
-  return error_from_python(PyRef(exception), where + ": ");
+  return error_from_python(PyRef(exception), call_site + ": ");
 }
 
 /// Completes with what `read` gives or throws. With the GIL.
 template <class F>
-void finish(const std::shared_ptr<Awaited>& awaited, Clock::time_point deadline, F read) {
+void finish(const std::shared_ptr<PendingFuture>& pending, Clock::time_point deadline, F read) {
   Tensors tensors;
   std::exception_ptr error;
   try {
-    translating_errors([&] { tensors = read(); });
+    with_translated_errors([&] { tensors = read(); });
   } catch (...) {
-    error = noted(std::current_exception(), awaited->where);
+    error = with_note(std::current_exception(), pending->call_site);
   }
-  the_deadlines().remove(deadline, awaited.get());
+  deadline_timer().remove(deadline, pending.get());
   {
     const GilRelease released;  // continuations run in here
-    if (error) awaited->promise.try_set_error(error);
-    else awaited->promise.try_set_value(std::move(tensors));
+    if (error) pending->promise.try_set_error(error);
+    else pending->promise.try_set_value(std::move(tensors));
   }
-  awaited->let_go();
+  pending->release_references();
 }
 
 }  // namespace
@@ -174,32 +174,32 @@ bool is_future(nb::handle object) {
          (nb::hasattr(object, "add_done_callback") && (nb::hasattr(object, "value") || nb::hasattr(object, "result")));
 }
 
-Future<Tensors> tensors_of_future(nb::handle future, std::string where, PyRef keep, Tensors outputs,
+Future<Tensors> tensors_of_future(nb::handle future, std::string call_site, PyRef keep_alive, Tensors outputs,
                                   Clock::time_point deadline) {
-  auto awaited = std::make_shared<Awaited>(std::move(where));
-  Future<Tensors> result = awaited->promise.get_future();
-  awaited->kept.push_back(std::move(keep));
-  awaited->kept.emplace_back(nb::borrow(future));
-  the_deadlines().add(deadline, awaited);
+  auto pending = std::make_shared<PendingFuture>(std::move(call_site));
+  Future<Tensors> result = pending->promise.get_future();
+  pending->references.push_back(std::move(keep_alive));
+  pending->references.emplace_back(nb::borrow(future));
+  deadline_timer().add(deadline, pending);
   // A callback, not a share of the future's state: the garbage collector goes on seeing what is in it. torch's futures
   // have value() as ours do, those of concurrent.futures have result(), and keep the callback, which therefore lets go
   // of the outcome: an error's traceback may lead back to the future.
-  const auto slot = std::make_shared<std::shared_ptr<Awaited>>(std::move(awaited));
+  const auto slot = std::make_shared<std::shared_ptr<PendingFuture>>(std::move(pending));
   future.attr("add_done_callback")(
       nb::cpp_function([slot, deadline, outputs = std::move(outputs)](const nb::object& done) {
-        const auto mine = std::exchange(*slot, nullptr);
-        if (!mine) return;  // some call it twice
-        finish(mine, deadline, [&] {
+        const auto completed = std::exchange(*slot, nullptr);
+        if (!completed) return;  // some call it twice
+        finish(completed, deadline, [&] {
           const nb::object value = nb::hasattr(done, "value") ? done.attr("value")() : done.attr("result")();
-          return tensors_of_value(value, mine->where, outputs);
+          return tensors_of_value(value, completed->call_site, outputs);
         });
       }));
   return result;
 }
 
-void end_deadlines() {
+void stop_deadline_timer() {
   const GilRelease released;
-  the_deadlines().end();
+  deadline_timer().stop();
 }
 
 }  // namespace hookline::python

@@ -18,13 +18,13 @@ namespace hookline::python {
 /// of arrays, one array, or None for `outputs`. It keeps `keep_alive` and the Python future alive until it is done. At the
 /// deadline it fails with a Timeout whose message starts with `call_site`. Errors keep their type and Python object, which
 /// gets a note with `call_site`. Needs the GIL. Throws a TypeError if the object is not a future.
-Future<std::vector<Tensor>> tensors_of_future(nb::handle future, std::string where, PyRef keep,
+Future<std::vector<Tensor>> tensors_of_future(nb::handle future, std::string call_site, PyRef keep_alive,
                                               std::vector<Tensor> outputs, Clock::time_point deadline);
 
 /// True if the object has the interface of a future.
 bool is_future(nb::handle object);
 
 /// Fails all pending futures and stops the timer thread. Called at Python's exit.
-void end_deadlines();
+void stop_deadline_timer();
 
 }  // namespace hookline::python

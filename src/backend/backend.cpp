@@ -7,10 +7,10 @@ namespace hookline {
 
 Backend::~Backend() = default;
 BlockReader::~BlockReader() = default;
-SliceReducer::~SliceReducer() = default;
+InterHostReducer::~InterHostReducer() = default;
 
 std::string_view name(OpType type) noexcept {
-  constexpr std::array<std::string_view, kOpTypes> kNames = {
+  constexpr std::array<std::string_view, kNumOpTypes> kNames = {
       "allreduce",
       "allreduce_coalesced",
       "reduce",

@@ -20,7 +20,7 @@
 #include <hookline/core/interrupt.hpp>
 
 #include "backend/host.hpp"
-#include "backend/meeting.hpp"
+#include "backend/store_allgather.hpp"
 #include "core/hash.hpp"
 
 namespace hookline::backend {
@@ -28,24 +28,24 @@ namespace {
 
 using std::chrono::milliseconds;
 
-thread_local Bootstrap* current = nullptr;
+thread_local Bootstrap* current_bootstrap = nullptr;
 
-constexpr Milliseconds kFirstLook{50};
-constexpr Milliseconds kLook{100};       // between polls of processes and the parent group
-constexpr Milliseconds kStoreLook{200};  // between polls of the store, in a small group
-constexpr Milliseconds kMostStoreLook{600};
+constexpr Milliseconds kFirstPollDelay{50};
+constexpr Milliseconds kPollInterval{100};       // between polls of processes and the parent group
+constexpr Milliseconds kStorePollInterval{200};  // between polls of the store, in a small group
+constexpr Milliseconds kMaxStorePollInterval{600};
 // A dying process closes its connections before its pidfd becomes readable: 61 ms before for a process of 512 MB.
-constexpr Milliseconds kLinger{500};
+constexpr Milliseconds kExitGrace{500};
 
-constexpr const char* kCount = "count";
-constexpr const char* kDone = "done";
-constexpr const char* kFailed = "failed";
+constexpr const char* kCountKey = "count";
+constexpr const char* kDoneKey = "done";
+constexpr const char* kFailedKey = "failed";
 std::string process_key(std::int64_t i) { return fmt::format("process/{}", i); }
 
 // Returns field 22 of /proc/<pid>/stat; empty if the process does not exist. Field 2, the name, may contain spaces and
 // parentheses.
 std::string start_time(pid_t pid) {
-  const core::Descriptor file(::open(fmt::format("/proc/{}/stat", pid).c_str(), O_RDONLY | O_CLOEXEC));
+  const core::FileDescriptor file(::open(fmt::format("/proc/{}/stat", pid).c_str(), O_RDONLY | O_CLOEXEC));
   std::array<char, 1024> text = {};
   if (!file || ::read(file.get(), text.data(), text.size() - 1) <= 0) return {};
   std::string_view rest(text.data());
@@ -60,11 +60,11 @@ std::string start_time(pid_t pid) {
 }
 
 std::vector<std::string_view> split(std::string_view text, char at) {
-  std::vector<std::string_view> parts;
+  std::vector<std::string_view> fields;
   while (true) {
     const std::size_t end = text.find(at);
-    parts.push_back(text.substr(0, end));
-    if (end == std::string_view::npos) return parts;
+    fields.push_back(text.substr(0, end));
+    if (end == std::string_view::npos) return fields;
     text.remove_prefix(end + 1);
   }
 }
@@ -75,9 +75,9 @@ bool read_number(std::string_view text, int& number) {
 }
 
 // A published failure has three lines: kind, ranks, text.
-constexpr std::string_view kLost = "PeerLost";
-constexpr std::string_view kTimeout = "Timeout";
-constexpr std::string_view kGaveUp = "Aborted";
+constexpr std::string_view kPeerLostKind = "PeerLost";
+constexpr std::string_view kTimeoutKind = "Timeout";
+constexpr std::string_view kAbortedKind = "Aborted";
 
 std::string encode(std::string_view kind, const std::vector<int>& ranks, const std::string& text) {
   return fmt::format("{}\n{}\n{}", kind, fmt::join(ranks, ","), text);
@@ -85,93 +85,93 @@ std::string encode(std::string_view kind, const std::vector<int>& ranks, const s
 
 }  // namespace
 
-Milliseconds bootstrap_period() {
-  if (!current) return kLongestTimeout;
-  if (current->started_ == current->next_look_ - kFirstLook) return kFirstLook;
-  return std::clamp(milliseconds(current->options_.size), kStoreLook, kMostStoreLook);
+Milliseconds bootstrap_poll_interval() {
+  if (!current_bootstrap) return kMaxTimeout;
+  if (current_bootstrap->started_ == current_bootstrap->next_poll_ - kFirstPollDelay) return kFirstPollDelay;
+  return std::clamp(milliseconds(current_bootstrap->options_.size), kStorePollInterval, kMaxStorePollInterval);
 }
 
 void check_bootstrap() {
   check_interrupt();
-  Bootstrap* const bootstrap = current;
+  Bootstrap* const bootstrap = current_bootstrap;
   if (!bootstrap) return;
   const Clock::time_point now = Clock::now();
-  if (now < bootstrap->next_look_) return;
-  const Milliseconds store_look = bootstrap_period();
-  bootstrap->next_look_ = now + kLook;
-  const bool at_store = now >= bootstrap->next_store_look_;
-  if (at_store) bootstrap->next_store_look_ = now + std::max(store_look, kStoreLook) - kLook / 2;
-  bootstrap->look(at_store);
+  if (now < bootstrap->next_poll_) return;
+  const Milliseconds store_interval = bootstrap_poll_interval();
+  bootstrap->next_poll_ = now + kPollInterval;
+  const bool poll_store = now >= bootstrap->next_store_poll_;
+  if (poll_store) bootstrap->next_store_poll_ = now + std::max(store_interval, kStorePollInterval) - kPollInterval / 2;
+  bootstrap->poll(poll_store);
 }
 
 int global_rank(int rank) {
-  if (!current) return rank;
-  const std::vector<int>& members = current->part_;
+  if (!current_bootstrap) return rank;
+  const std::vector<int>& members = current_bootstrap->subgroup_ranks_;
   return rank >= 0 && static_cast<std::size_t>(rank) < members.size() ? members[static_cast<std::size_t>(rank)] : rank;
 }
 
 std::vector<int> global_ranks(const std::vector<int>& ranks) {
-  std::vector<int> numbers;
-  numbers.reserve(ranks.size());
-  for (const int rank : ranks) numbers.push_back(global_rank(rank));
-  return numbers;
+  std::vector<int> result;
+  result.reserve(ranks.size());
+  for (const int rank : ranks) result.push_back(global_rank(rank));
+  return result;
 }
 
-PartScope::PartScope(std::vector<int> members) : members_(std::move(members)) {
-  if (current) current->part_.swap(members_);
+SubgroupScope::SubgroupScope(std::vector<int> members) : members_(std::move(members)) {
+  if (current_bootstrap) current_bootstrap->subgroup_ranks_.swap(members_);
 }
 
-PartScope::~PartScope() {
-  if (current) current->part_.swap(members_);
+SubgroupScope::~SubgroupScope() {
+  if (current_bootstrap) current_bootstrap->subgroup_ranks_.swap(members_);
 }
 
 Bootstrap::Bootstrap(BootstrapOptions options)
     : options_(std::move(options)),
-      part_(options_.members),
-      outer_(std::exchange(current, this)),
+      subgroup_ranks_(options_.members),
+      outer_(std::exchange(current_bootstrap, this)),
       started_(Clock::now()),
-      next_look_(started_ + kFirstLook),
-      next_store_look_(started_) {
+      next_poll_(started_ + kFirstPollDelay),
+      next_store_poll_(started_) {
   try {
-    if (options_.place && !options_.dead && options_.size > 1) announce_process();
+    if (options_.store && !options_.dead_ranks && options_.size > 1) announce_process();
   } catch (...) {
     const std::exception_ptr error = explain(std::current_exception());
-    current = outer_;
+    current_bootstrap = outer_;
     std::rethrow_exception(error);
   }
 }
 
-Bootstrap::~Bootstrap() { current = outer_; }
+Bootstrap::~Bootstrap() { current_bootstrap = outer_; }
 
 std::string Bootstrap::context() const { return fmt::format("{} on rank {}", options_.operation, options_.rank); }
 
 void Bootstrap::announce_process() {
-  host_ = fmt::format("{:016x}", core::hash_of(host_identity()));
-  const std::int64_t i = options_.place->add(kCount, 1) - 1;
-  options_.place->set(process_key(i),
+  host_ = fmt::format("{:016x}", core::hash_bytes(host_identity()));
+  const std::int64_t i = options_.store->add(kCountKey, 1) - 1;
+  options_.store->set(process_key(i),
                       fmt::format("{} {} {} {}", options_.rank, host_, ::getpid(), start_time(::getpid())));
 }
 
 // Reads the processes announced since the last poll. A rank that died between its two writes left no value: it is
 // skipped.
-void Bootstrap::learn_processes() {
+void Bootstrap::discover_processes() {
   const std::int64_t size = options_.size;
-  if (options_.dead || known_ >= size) return;
-  Store& place = *options_.place;
-  const std::int64_t count = std::min(place.add(kCount, 0), size);
+  if (options_.dead_ranks || processes_read_ >= size) return;
+  Store& store = *options_.store;
+  const std::int64_t count = std::min(store.add(kCountKey, 0), size);
   std::vector<std::string> keys;
-  for (std::int64_t i = known_; i < count; ++i) keys.push_back(process_key(i));
+  for (std::int64_t i = processes_read_; i < count; ++i) keys.push_back(process_key(i));
   if (keys.empty()) return;
-  if (!place.check(keys)) {
-    std::erase_if(keys, [&](const std::string& key) { return !place.check({key}); });
-    for (const std::string& key : keys) watch(place.get(key));
+  if (!store.check(keys)) {
+    std::erase_if(keys, [&](const std::string& key) { return !store.check({key}); });
+    for (const std::string& key : keys) watch_process(store.get(key));
     return;  // the next poll reads these keys again; watch_process() ignores duplicates
   }
-  for (const std::string& process : place.multi_get(keys)) watch(process);
-  known_ = count;
+  for (const std::string& process : store.multi_get(keys)) watch_process(process);
+  processes_read_ = count;
 }
 
-void Bootstrap::watch(const std::string& process) {
+void Bootstrap::watch_process(const std::string& process) {
   const std::vector<std::string_view> fields = split(process, ' ');
   int rank = -1;
   int pid = 0;
@@ -180,20 +180,20 @@ void Bootstrap::watch(const std::string& process) {
   if (fields[1] != host_ || pid <= 0 || pid == ::getpid()) return;
   const auto same = [&](const Process& p) { return p.rank == rank; };
   if (std::any_of(processes_.begin(), processes_.end(), same)) return;
-  core::Descriptor pidfd(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
+  core::FileDescriptor pidfd(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
   if (!pidfd && errno != ESRCH) return;  // cannot be watched: out of descriptors, or a sandbox
-  if (pidfd && start_time(pid) != fields[3]) pidfd = core::Descriptor();  // the pid was reused: the process is dead
+  if (pidfd && start_time(pid) != fields[3]) pidfd = core::FileDescriptor();  // the pid was reused: the process is dead
   processes_.push_back({rank, std::move(pidfd)});
 }
 
-std::vector<int> Bootstrap::find_dead(Milliseconds wait) const {
+std::vector<int> Bootstrap::find_dead(Milliseconds timeout) const {
   std::vector<int> dead;
-  if (options_.dead) {
-    for (const int rank : options_.dead()) {  // may contain ranks that are not members of the new group
+  if (options_.dead_ranks) {
+    for (const int rank : options_.dead_ranks()) {  // may contain ranks that are not members of the new group
       if (std::find(options_.members.begin(), options_.members.end(), rank) != options_.members.end())
         dead.push_back(rank);
     }
-    if (dead.empty() && wait > Milliseconds(0)) ::poll(nullptr, 0, static_cast<int>(wait.count()));
+    if (dead.empty() && timeout > Milliseconds(0)) ::poll(nullptr, 0, static_cast<int>(timeout.count()));
     return dead;
   }
   std::vector<pollfd> entries;
@@ -202,7 +202,7 @@ std::vector<int> Bootstrap::find_dead(Milliseconds wait) const {
     entries.push_back({process.pidfd.get(), POLLIN, 0});
     if (!process.pidfd) dead.push_back(process.rank);
   }
-  ::poll(entries.data(), entries.size(), dead.empty() ? static_cast<int>(wait.count()) : 0);
+  ::poll(entries.data(), entries.size(), dead.empty() ? static_cast<int>(timeout.count()) : 0);
   for (std::size_t i = 0; i < entries.size(); ++i) {
     if (processes_[i].pidfd && entries[i].revents != 0) dead.push_back(processes_[i].rank);
   }
@@ -210,17 +210,17 @@ std::vector<int> Bootstrap::find_dead(Milliseconds wait) const {
 }
 
 // Ignores errors of the store: the wait that polls, or its caller, gets the same error itself.
-void Bootstrap::look(bool at_store, Milliseconds wait) {
-  if (at_store && options_.place) {
+void Bootstrap::poll(bool poll_store, Milliseconds timeout) {
+  if (poll_store && options_.store) {
     try {
-      learn_processes();
+      discover_processes();
     } catch (const Error&) {
     }
   }
-  const std::vector<int> dead = find_dead(wait);
-  if (!dead.empty()) lose(dead);
-  if (at_store && options_.place) look_at_failed();
-  if (at_store && options_.ended) look_at_ended();
+  const std::vector<int> dead = find_dead(timeout);
+  if (!dead.empty()) report_dead(dead);
+  if (poll_store && options_.store) check_failed_key();
+  if (poll_store && options_.ended) look_at_ended();
 }
 
 // A rank that came may have made its group and ended well since; pidfds and connections tell of those.
@@ -229,7 +229,7 @@ void Bootstrap::look_at_ended() {
   try {
     absent = options_.ended();
     if (absent.empty()) return;
-    learn_processes();
+    discover_processes();
   } catch (const Error&) {
     return;
   }
@@ -241,119 +241,119 @@ void Bootstrap::look_at_ended() {
   }
 }
 
-void Bootstrap::look_at_failed() {
-  std::string failed;
+void Bootstrap::check_failed_key() {
+  std::string published;
   try {
-    if (!options_.place->check({kFailed})) return;
-    failed = options_.place->get(kFailed);
+    if (!options_.store->check({kFailedKey})) return;
+    published = options_.store->get(kFailedKey);
   } catch (const Error&) {
     return;
   }
-  decide(failed);
+  throw_published(published);
 }
 
 // The first published failure is the failure of all ranks: a survivor that exits soon looks dead to ranks that poll
 // later.
-void Bootstrap::lose(const std::vector<int>& dead, const std::string& text) {
-  std::string failed = encode(kLost, dead, text);
-  if (options_.place) {
+void Bootstrap::report_dead(const std::vector<int>& dead, const std::string& text) {
+  std::string published = encode(kPeerLostKind, dead, text);
+  if (options_.store) {
     try {
-      failed = set_once(*options_.place, kFailed, failed);
+      published = set_once(*options_.store, kFailedKey, published);
     } catch (const Error&) {
     }
   }
-  decide(failed);
+  throw_published(published);
 }
 
-void Bootstrap::decide(const std::string& failed) {
-  const std::size_t first = failed.find('\n');
-  const std::size_t second = first == std::string::npos ? first : failed.find('\n', first + 1);
-  const std::string_view kind = std::string_view(failed).substr(0, first);
+void Bootstrap::throw_published(const std::string& published) {
+  const std::size_t first = published.find('\n');
+  const std::size_t second = first == std::string::npos ? first : published.find('\n', first + 1);
+  const std::string_view kind = std::string_view(published).substr(0, first);
   std::vector<int> ranks;
   std::string text = "another rank failed";
   if (second != std::string::npos) {
-    text = failed.substr(second + 1);
-    for (const std::string_view part : split(std::string_view(failed).substr(first + 1, second - first - 1), ',')) {
+    text = published.substr(second + 1);
+    for (const std::string_view field : split(std::string_view(published).substr(first + 1, second - first - 1), ',')) {
       int rank = 0;
-      if (read_number(part, rank)) ranks.push_back(rank);
+      if (read_number(field, rank)) ranks.push_back(rank);
     }
   }
-  if (kind == kLost) {
+  if (kind == kPeerLostKind) {
     text = text.empty() ? fmt::format("{}: rank {} died during group creation. Make a new group without it.",
                                       context(), fmt::join(ranks, ", "))
                         : fmt::format("{}: {}", context(), text);
-    decided_ = std::make_exception_ptr(PeerLost(text, ranks));
-  } else if (kind == kTimeout) {
-    decided_ = std::make_exception_ptr(Timeout(fmt::format("{}: {}", context(), text), ranks));
+    failure_ = std::make_exception_ptr(PeerLost(text, ranks));
+  } else if (kind == kTimeoutKind) {
+    failure_ = std::make_exception_ptr(Timeout(fmt::format("{}: {}", context(), text), ranks));
   } else {
-    decided_ = std::make_exception_ptr(
-        Aborted(fmt::format("{}: rank {} gave up: {}", context(), fmt::join(ranks, ", "), text), ranks));
+    failure_ = std::make_exception_ptr(
+        Aborted(fmt::format("{}: rank {} failed: {}", context(), fmt::join(ranks, ", "), text), ranks));
   }
-  std::rethrow_exception(decided_);
+  std::rethrow_exception(failure_);
 }
 
-void Bootstrap::publish(const std::exception_ptr& error) {
-  if (!options_.place) return;
-  std::string failed;
+void Bootstrap::publish_error(const std::exception_ptr& error) {
+  if (!options_.store) return;
+  std::string published;
   try {
     std::rethrow_exception(error);
   } catch (const PeerLost& e) {
     if (e.ranks().empty()) return;
-    failed = encode(kLost, e.ranks(), e.what());
+    published = encode(kPeerLostKind, e.ranks(), e.what());
   } catch (const Timeout& e) {
-    failed = encode(kTimeout, e.ranks(), e.what());
+    published = encode(kTimeoutKind, e.ranks(), e.what());
   } catch (const std::exception& e) {
-    failed = encode(kGaveUp, {options_.rank}, e.what());
+    published = encode(kAbortedKind, {options_.rank}, e.what());
   } catch (...) {
-    failed = encode(kGaveUp, {options_.rank}, "an exception of an unknown type");
+    published = encode(kAbortedKind, {options_.rank}, "an exception of an unknown type");
   }
   try {
-    set_once(*options_.place, kFailed, failed);
+    set_once(*options_.store, kFailedKey, published);
   } catch (const Error&) {
     // The other ranks fail at their timeout.
   }
 }
 
 // Waits up to the grace period for proof of a death: a socket closes before the process has exited.
-std::exception_ptr Bootstrap::explain(const std::exception_ptr& error) {
-  if (decided_) return decided_;
-  Milliseconds linger{0};
-  bool ours = true;
+std::exception_ptr Bootstrap::diagnose(const std::exception_ptr& error) {
+  if (failure_) return failure_;
+  Milliseconds grace{0};
+  bool is_hookline_error = true;
   bool store_lost = false;
   try {
     std::rethrow_exception(error);
   } catch (const PeerLost& e) {
-    linger = kLinger;
+    grace = kExitGrace;
     store_lost = e.ranks().empty();
   } catch (const Aborted&) {
-    linger = kLinger;
+    grace = kExitGrace;
   } catch (const Timeout&) {
-    linger = Milliseconds(1);
+    grace = Milliseconds(1);
   } catch (const Error&) {
   } catch (const std::bad_alloc&) {
   } catch (const std::exception&) {
-    linger = kLinger;
-    ours = false;
+    grace = kExitGrace;
+    is_hookline_error = false;
   } catch (...) {
   }
   const InterruptScope uninterrupted(nullptr);
-  const Clock::time_point end = deadline_after(linger);
+  const Clock::time_point end = deadline_after(grace);
   try {
-    while (linger > Milliseconds(0) && time_left(end) > Milliseconds(0))
-      look(true, std::min(kFirstLook, time_left(end)));
-    if (store_lost && options_.store_rank >= 0 && options_.store_rank != options_.rank) lose({options_.store_rank});
+    while (grace > Milliseconds(0) && time_left(end) > Milliseconds(0))
+      poll(true, std::min(kFirstPollDelay, time_left(end)));
+    if (store_lost && options_.store_rank >= 0 && options_.store_rank != options_.rank) report_dead({options_.store_rank});
   } catch (const Error&) {
-    if (!decided_) throw;
+    if (!failure_) throw;
     try {
-      std::rethrow_exception(decided_);
+      std::rethrow_exception(failure_);
     } catch (const PeerLost& e) {
       return std::make_exception_ptr(PeerLost(e.what(), e.ranks(), error));
     } catch (...) {
-      return decided_;
+      return failure_;
     }
   }
-  publish(error);
-  if (ours) return error;
+  publish_error(error);
+  if (is_hookline_error) return error;
   try {
     std::rethrow_exception(error);
   } catch (const std::exception& e) {
@@ -362,16 +362,16 @@ std::exception_ptr Bootstrap::explain(const std::exception_ptr& error) {
 }
 
 void Bootstrap::finish() {
-  if (!options_.place || options_.dead) return;
-  Store& place = *options_.place;
+  if (!options_.store || options_.dead_ranks) return;
+  Store& store = *options_.store;
   const std::int64_t size = options_.size;
   try {
     if (size > 1) {
-      if (place.add(kDone, 1) != size) return;
-      for (std::int64_t i = 0; i < size; ++i) place.delete_key(process_key(i));
-      for (const char* const key : {kCount, kFailed, kDone}) place.delete_key(key);
+      if (store.add(kDoneKey, 1) != size) return;
+      for (std::int64_t i = 0; i < size; ++i) store.delete_key(process_key(i));
+      for (const char* const key : {kCountKey, kFailedKey, kDoneKey}) store.delete_key(key);
     }
-    if (options_.clean) options_.clean();
+    if (options_.delete_keys) options_.delete_keys();
   } catch (const Error&) {
     // The group exists; the rank that serves the store may have exited.
   }

@@ -26,13 +26,13 @@
 #include <hookline/core/export.hpp>
 #include <hookline/store/store.hpp>
 
-#include "core/descriptor.hpp"
+#include "core/file_descriptor.hpp"
 
 namespace hookline::backend {
 
 /// Returns the maximum time between two calls of check_bootstrap() in a wait: short at first, longer for large groups,
 /// whose ranks share one store.
-HOOKLINE_EXPORT Milliseconds bootstrap_period();
+HOOKLINE_EXPORT Milliseconds bootstrap_poll_interval();
 
 /// Throws if the group that this thread creates has failed: PeerLost naming dead ranks, or the error that another rank
 /// published. Also calls check_interrupt(). Cheap; every wait calls it about ten times per second.
@@ -45,12 +45,12 @@ HOOKLINE_EXPORT std::vector<int> global_ranks(const std::vector<int>& ranks);
 
 /// Scope in which this thread creates a subgroup of the group: ranks are subgroup ranks, and `members` maps them to
 /// global ranks.
-class PartScope {
+class SubgroupScope {
  public:
-  explicit PartScope(std::vector<int> members);
-  PartScope(const PartScope&) = delete;
-  PartScope& operator=(const PartScope&) = delete;
-  ~PartScope();
+  explicit SubgroupScope(std::vector<int> members);
+  SubgroupScope(const SubgroupScope&) = delete;
+  SubgroupScope& operator=(const SubgroupScope&) = delete;
+  ~SubgroupScope();
 
  private:
   std::vector<int> members_;
@@ -61,12 +61,12 @@ struct BootstrapOptions {
   int rank = 0;                  ///< global rank of this process
   int size = 1;                  ///< size of the new group
   std::vector<int> members;      ///< global ranks by rank of the new group; empty: its ranks are global
-  std::shared_ptr<Store> place;  ///< used by this group only; null: deaths are not published
+  std::shared_ptr<Store> store;  ///< used by this group only; null: deaths are not published
   /// Returns the dead global ranks that the parent group detected; null: watch processes announced in `store`.
-  std::function<std::vector<int>()> dead = nullptr;
+  std::function<std::vector<int>()> dead_ranks = nullptr;
   std::function<std::vector<int>()> ended = nullptr;  ///< returns the exited ranks that the launcher published
   int store_rank = -1;                    ///< global rank of the process that serves the store; -1: no rank
-  std::function<void()> clean = nullptr;  ///< deletes other keys; called on the last rank that finishes
+  std::function<void()> delete_keys = nullptr;  ///< deletes other keys; called on the last rank that finishes
 };
 
 /// One attempt of this thread to create a group. Registers itself as the thread's current Bootstrap while it lives.
@@ -82,50 +82,50 @@ class Bootstrap {
   template <class F>
   auto run(F make) {
     try {
-      auto made = make();
+      auto result = make();
       finish();
-      return made;
+      return result;
     } catch (...) {
-      std::rethrow_exception(explain(std::current_exception()));
+      std::rethrow_exception(diagnose(std::current_exception()));
     }
   }
 
  private:
-  friend class PartScope;
+  friend class SubgroupScope;
   friend void check_bootstrap();
-  friend Milliseconds bootstrap_period();
+  friend Milliseconds bootstrap_poll_interval();
   friend int global_rank(int rank);
 
   struct Process {
     int rank;
-    core::Descriptor pidfd;  ///< empty: the process had exited before this rank opened a pidfd
+    core::FileDescriptor pidfd;  ///< empty: the process had exited before this rank opened a pidfd
   };
 
   void announce_process();
-  void learn_processes();
-  void watch(const std::string& process);
-  std::vector<int> find_dead(Milliseconds wait) const;
-  void look(bool at_store, Milliseconds wait = Milliseconds(0));
-  void look_at_failed();
+  void discover_processes();
+  void watch_process(const std::string& process);
+  std::vector<int> find_dead(Milliseconds timeout) const;
+  void poll(bool poll_store, Milliseconds timeout = Milliseconds(0));
+  void check_failed_key();
   void look_at_ended();
-  [[noreturn]] void lose(const std::vector<int>& dead, const std::string& text = "");
-  void publish(const std::exception_ptr& error);
-  [[noreturn]] void decide(const std::string& failed);
-  std::exception_ptr explain(const std::exception_ptr& error);
+  [[noreturn]] void report_dead(const std::vector<int>& dead, const std::string& text = "");
+  void publish_error(const std::exception_ptr& error);
+  [[noreturn]] void throw_published(const std::string& published);
+  std::exception_ptr diagnose(const std::exception_ptr& error);
   void finish();
   std::string context() const;
 
   BootstrapOptions options_;
-  std::vector<int> part_;  ///< global ranks by rank of the subgroup being created
+  std::vector<int> subgroup_ranks_;  ///< global ranks by rank of the subgroup being created
   Bootstrap* const outer_;
   const Clock::time_point started_;
-  Clock::time_point next_look_;
-  Clock::time_point next_store_look_;
+  Clock::time_point next_poll_;
+  Clock::time_point next_store_poll_;
   std::string host_;
   std::vector<Process> processes_;
   std::vector<int> announced_;  ///< ranks whose process was read from the store, on all hosts
-  std::int64_t known_ = 0;      ///< processes read from the store, on all hosts
-  std::exception_ptr decided_;  ///< the error thrown because a rank died or failed
+  std::int64_t processes_read_ = 0;      ///< processes read from the store, on all hosts
+  std::exception_ptr failure_;  ///< the error thrown because a rank died or failed
 };
 
 }  // namespace hookline::backend

@@ -13,12 +13,12 @@
 
 #include <hookline/core/error.hpp>
 
-#include "core/descriptor.hpp"
+#include "core/file_descriptor.hpp"
 
 namespace hookline::backend {
 
 std::string host_identity() {
-  const core::Descriptor boot_id(::open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC));
+  const core::FileDescriptor boot_id(::open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC));
   if (!boot_id && (errno == EMFILE || errno == ENFILE || errno == ENOMEM)) {
     throw ResourceError(fmt::format("cannot read the boot id of this host: {}", std::strerror(errno)));
   }

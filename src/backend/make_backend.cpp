@@ -9,86 +9,86 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <hookline/backend/layered.hpp>
+#include <hookline/backend/hierarchical.hpp>
 #include <hookline/backend/shm.hpp>
 #include <hookline/core/error.hpp>
 #include <hookline/store/store.hpp>
 
-#include "backend/engine/load.hpp"
+#include "backend/p2p/load_transport.hpp"
 
 namespace hookline {
 namespace {
 
-std::shared_ptr<Backend> make_shm(const EngineSetting& setting) {
-  ShmWaiting waiting = ShmWaiting::spin;
-  for (const auto& [option, value] : setting.options) {
-    if (option != "waiting" || (value != "spin" && value != "sleep")) {
+std::shared_ptr<Backend> make_shm(const TransportConfig& config) {
+  WaitPolicy policy = WaitPolicy::spin;
+  for (const auto& [option, value] : config.options) {
+    if (option != "wait_policy" || (value != "spin" && value != "block")) {
       throw InvalidArgument(
-          fmt::format("backend_options of shm: expected waiting=spin or waiting=sleep, got '{}={}'", option, value));
+          fmt::format("backend_options of shm: expected wait_policy=spin or wait_policy=block, got '{}={}'", option, value));
     }
-    if (value == "sleep") waiting = ShmWaiting::sleep;
+    if (value == "block") policy = WaitPolicy::block;
   }
-  return make_shm_backend(setting.store, setting.rank, setting.size, setting.timeout, waiting);
+  return make_shm_backend(config.store, config.rank, config.size, config.timeout, policy);
 }
 
-struct Known {
+struct BackendEntry {
   const char* name;
-  std::shared_ptr<Backend> (*make)(const EngineSetting&);  ///< null for a transport
+  std::shared_ptr<Backend> (*make)(const TransportConfig&);  ///< null for a transport
   const char* package;                                     ///< Debian package that a transport needs
 };
 
-constexpr std::array kKnown = {
-    Known{"shm", make_shm, ""},
-    Known{"layered", make_layered_backend, ""},
-    Known{"gloo", nullptr, "libgloo-dev"},
-    Known{"mpi", nullptr, "libopenmpi-dev"},
+constexpr std::array kBackends = {
+    BackendEntry{"shm", make_shm, ""},
+    BackendEntry{"hierarchical", make_hierarchical_backend, ""},
+    BackendEntry{"gloo", nullptr, "libgloo-dev"},
+    BackendEntry{"mpi", nullptr, "libopenmpi-dev"},
 };
 
-const Known* find(const std::string& name) {
-  const auto* const found = std::find_if(kKnown.begin(), kKnown.end(), [&](const Known& k) { return name == k.name; });
-  return found != kKnown.end() ? found : nullptr;
+const BackendEntry* find_backend(const std::string& name) {
+  const auto* const found = std::find_if(kBackends.begin(), kBackends.end(), [&](const BackendEntry& k) { return name == k.name; });
+  return found != kBackends.end() ? found : nullptr;
 }
 
-engine::MakeEngine* find_engine(const std::string& name) {
-  if (const Known* const known = find(name)) return engine::load(name, fmt::format("Debian's {}", known->package));
-  const bool plain = !name.empty() && std::all_of(name.begin(), name.end(),
+p2p::MakeTransport* find_transport(const std::string& name) {
+  if (const BackendEntry* const known = find_backend(name)) return p2p::load_transport(name, fmt::format("Debian's {}", known->package));
+  const bool is_valid_name = !name.empty() && std::all_of(name.begin(), name.end(),
                                                   [](unsigned char c) { return std::isalnum(c) != 0 || c == '_'; });
-  const auto places = plain ? engine::places(name) : std::vector<std::filesystem::path>();
+  const auto paths = is_valid_name ? p2p::library_paths(name) : std::vector<std::filesystem::path>();
   std::error_code ignored;
-  if (std::none_of(places.begin(), places.end(), [&](const auto& p) { return std::filesystem::exists(p, ignored); })) {
+  if (std::none_of(paths.begin(), paths.end(), [&](const auto& p) { return std::filesystem::exists(p, ignored); })) {
     throw InvalidArgument(
         fmt::format("unknown backend '{}': expected one of {}", name, fmt::join(backend_names(), ", ")));
   }
-  return engine::load(name, "its dependencies");
+  return p2p::load_transport(name, "its dependencies");
 }
 
 }  // namespace
 
 std::vector<std::string> backend_names() {
   std::vector<std::string> names;
-  names.reserve(kKnown.size());
-  for (const Known& known : kKnown) names.emplace_back(known.name);
+  names.reserve(kBackends.size());
+  for (const BackendEntry& known : kBackends) names.emplace_back(known.name);
   return names;
 }
 
 void check_backend(const std::string& name) {
-  const Known* const known = find(name);
-  if (!known || !known->make) find_engine(name);
+  const BackendEntry* const known = find_backend(name);
+  if (!known || !known->make) find_transport(name);
 }
 
-std::shared_ptr<Backend> make_backend(const std::string& name, const EngineSetting& setting) {
-  const Known* const known = find(name);
-  if (known && known->make) return known->make(setting);
-  engine::MakeEngine* const make = find_engine(name);
-  if (setting.size < 1 || setting.rank < 0 || setting.rank >= setting.size) {
+std::shared_ptr<Backend> make_backend(const std::string& name, const TransportConfig& config) {
+  const BackendEntry* const known = find_backend(name);
+  if (known && known->make) return known->make(config);
+  p2p::MakeTransport* const make = find_transport(name);
+  if (config.size < 1 || config.rank < 0 || config.rank >= config.size) {
     throw InvalidArgument(
-        fmt::format("{} group: rank {} is out of range for {} ranks", name, setting.rank, setting.size));
+        fmt::format("{} group: rank {} is out of range for {} ranks", name, config.rank, config.size));
   }
-  EngineSetting complete = setting;
-  if (complete.reach.empty() && setting.store) complete.reach = setting.store->host();
-  std::shared_ptr<Engine> engine;
-  make(&complete, &engine);
-  return make_engine_backend(std::move(engine));
+  TransportConfig complete_config = config;
+  if (complete_config.route_hint.empty() && config.store) complete_config.route_hint = config.store->host();
+  std::shared_ptr<Transport> transport;
+  make(&complete_config, &transport);
+  return make_transport_backend(std::move(transport));
 }
 
 }  // namespace hookline

@@ -9,7 +9,7 @@
 #include <hookline/backend/make_backend.hpp>
 #include <hookline/core/error.hpp>
 
-#include "backend/engine/load.hpp"
+#include "backend/p2p/load_transport.hpp"
 
 namespace hookline::backend {
 namespace {
@@ -21,7 +21,7 @@ bool is_number(const char* variable, int number) {
 
 // True if the loaded transport library links Open MPI.
 bool has_open_mpi() {
-  for (const auto& path : engine::places("mpi")) {
+  for (const auto& path : p2p::library_paths("mpi")) {
     void* const library = dlopen(path.c_str(), RTLD_LAZY | RTLD_LOCAL | RTLD_NOLOAD);
     if (!library) continue;
     const bool found = dlsym(library, "ompi_mpi_comm_world") != nullptr;

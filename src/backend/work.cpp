@@ -15,7 +15,7 @@ class FutureWork final : public Work {
       : future_(std::move(future)), type_(type), sequence_(sequence) {}
 
   /// Records the finish time when the future completes. Call when a shared_ptr owns the work.
-  void watch() {
+  void record_finish_time() {
     future_.on_done([self = std::static_pointer_cast<FutureWork>(shared_from_this())] {
       self->finished_.store(Clock::now(), std::memory_order_release);
     });
@@ -33,8 +33,8 @@ class FutureWork final : public Work {
   std::uint64_t sequence_number() const override { return sequence_; }
   Clock::time_point time_started() const override { return started_; }
   Clock::time_point time_finished() const override {
-    const Clock::time_point noted = finished_.load(std::memory_order_acquire);
-    return noted == Clock::time_point() ? Clock::now() : noted;  // on_done may run slightly after done() turns true
+    const Clock::time_point recorded = finished_.load(std::memory_order_acquire);
+    return recorded == Clock::time_point() ? Clock::now() : recorded;  // on_done may run slightly after done() turns true
   }
 
  private:
@@ -49,11 +49,11 @@ class FutureWork final : public Work {
 
 Work::~Work() = default;
 
-void Work::when_over(Task task, bool) { get_future().on_done(std::move(task)); }
+void Work::on_complete(Task callback, bool) { get_future().on_done(std::move(callback)); }
 
 WorkPtr make_work(Future<std::vector<Tensor>> future, OpType type, std::uint64_t sequence_number) {
   auto work = std::make_shared<FutureWork>(std::move(future), type, sequence_number);
-  work->watch();
+  work->record_finish_time();
   return work;
 }
 

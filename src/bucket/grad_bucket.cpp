@@ -26,7 +26,7 @@ std::size_t numel_of(const Dims& shape) {
   return numel;
 }
 
-void check(const Tensor& buffer, std::size_t elements) {
+void check_buffer(const Tensor& buffer, std::size_t elements) {
   if (buffer.dim() != 1 || !buffer.is_contiguous() || static_cast<std::size_t>(buffer.numel()) != elements) {
     throw InvalidArgument(fmt::format("GradBucket: expected a flat contiguous buffer of {} elements, got {}", elements,
                                       to_string(buffer)));
@@ -75,11 +75,11 @@ GradBucket::GradBucket(std::size_t index, std::size_t bucket_count, Tensor buffe
   if (!layout_->names.empty() && layout_->names.size() != gradients) {
     throw InvalidArgument(fmt::format("GradBucket: expected {} names, got {}", gradients, layout_->names.size()));
   }
-  check(buffer_, elements_of(*layout_));
+  check_buffer(buffer_, elements_of(*layout_));
 }
 
 void GradBucket::set_buffer(Tensor buffer) {
-  check(buffer, static_cast<std::size_t>(buffer_.numel()));
+  check_buffer(buffer, static_cast<std::size_t>(buffer_.numel()));
   buffer_ = std::move(buffer);
 }
 

@@ -25,48 +25,48 @@ void check_order(std::size_t parameters, std::span<const std::size_t> order) {
   }
 }
 
-struct Open {
+struct OpenBucket {
   std::size_t limit = 0;
-  BucketMembers members = {};
+  ParameterIndices indices = {};
   std::size_t bytes = 0;
-  std::size_t last = 0;  // position of its last parameter in the order
+  std::size_t last_position = 0;  // position of its last parameter in the order
 };
 
-void add_buckets(std::span<const PlannedParameter> parameters, std::span<const std::size_t> order, bool last,
-                 const BucketLimits& limits, std::vector<BucketMembers>& plan) {
-  std::vector<Open> closed;
-  std::map<DType, Open> open;
-  for (std::size_t place = 0; place < order.size(); ++place) {
-    const PlannedParameter& p = parameters[order[place]];
-    if (p.last != last) continue;
-    if (p.alone) {
-      closed.push_back({.members = {order[place]}, .last = place});
+void add_buckets(std::span<const PlannedParameter> parameters, std::span<const std::size_t> order, bool reduce_last,
+                 const BucketLimits& limits, std::vector<ParameterIndices>& plan) {
+  std::vector<OpenBucket> closed;
+  std::map<DType, OpenBucket> open;
+  for (std::size_t position = 0; position < order.size(); ++position) {
+    const PlannedParameter& p = parameters[order[position]];
+    if (p.reduce_last != reduce_last) continue;
+    if (p.own_bucket) {
+      closed.push_back({.indices = {order[position]}, .last_position = position});
       continue;
     }
-    Open& bucket = open.try_emplace(p.dtype, Open{limits.first}).first->second;
-    bucket.members.push_back(order[place]);
+    OpenBucket& bucket = open.try_emplace(p.dtype, OpenBucket{limits.first_bucket_bytes}).first->second;
+    bucket.indices.push_back(order[position]);
     bucket.bytes += p.bytes;
-    bucket.last = place;
-    if (bucket.bytes >= bucket.limit) closed.push_back(std::exchange(bucket, Open{limits.others}));
+    bucket.last_position = position;
+    if (bucket.bytes >= bucket.limit) closed.push_back(std::exchange(bucket, OpenBucket{limits.bucket_bytes}));
   }
   for (auto& [dtype, bucket] : open) {
-    if (!bucket.members.empty()) closed.push_back(std::move(bucket));
+    if (!bucket.indices.empty()) closed.push_back(std::move(bucket));
   }
-  std::ranges::sort(closed, {}, &Open::last);
-  for (Open& bucket : closed) plan.push_back(std::move(bucket.members));
+  std::ranges::sort(closed, {}, &OpenBucket::last_position);
+  for (OpenBucket& bucket : closed) plan.push_back(std::move(bucket.indices));
 }
 
 }  // namespace
 
-std::vector<BucketMembers> plan_buckets(std::span<const PlannedParameter> parameters,
+std::vector<ParameterIndices> plan_buckets(std::span<const PlannedParameter> parameters,
                                         std::span<const std::size_t> order, const BucketLimits& limits) {
   check_order(parameters.size(), order);
-  std::vector<BucketMembers> plan;
-  for (const bool last : {false, true}) add_buckets(parameters, order, last, limits, plan);
+  std::vector<ParameterIndices> plan;
+  for (const bool reduce_last : {false, true}) add_buckets(parameters, order, reduce_last, limits, plan);
   return plan;
 }
 
-std::vector<BucketMembers> plan_buckets(std::span<const PlannedParameter> parameters, const BucketLimits& limits) {
+std::vector<ParameterIndices> plan_buckets(std::span<const PlannedParameter> parameters, const BucketLimits& limits) {
   std::vector<std::size_t> order(parameters.size());
   std::iota(order.rbegin(), order.rend(), std::size_t{0});
   return plan_buckets(parameters, order, limits);

@@ -10,18 +10,18 @@ namespace hookline {
 
 Codec::~Codec() = default;
 
-void Codec::encode_with_error(std::span<const float> values, std::span<float> error, std::span<std::byte> message,
+void Codec::encode_with_residual(std::span<const float> values, std::span<float> residual, std::span<std::byte> message,
                               const RoundingKey& key) const {
-  codec::check_room(message, values, error, *this);
-  for (std::size_t i = 0; i < values.size(); ++i) error[i] += values[i];
-  encode(error, message, key);
+  codec::check_buffer_sizes(message, values, residual, *this);
+  for (std::size_t i = 0; i < values.size(); ++i) residual[i] += values[i];
+  encode(residual, message, key);
   // Computes decoded - sum and negates it, which is exact.
-  for (float& lost : error) lost = -lost;
-  decode_add(message, error);
-  for (float& lost : error) lost = std::isfinite(lost) ? 0.0f - lost : 0.0f;  // avoids -0
+  for (float& value : residual) value = -value;
+  decode_add(message, residual);
+  for (float& value : residual) value = std::isfinite(value) ? 0.0f - value : 0.0f;  // avoids -0
 }
 
-void Codec::decode_two(std::span<const std::byte> first, std::span<const std::byte> second, float factor,
+void Codec::decode_sum_two(std::span<const std::byte> first, std::span<const std::byte> second, float factor,
                        std::span<float> values) const {
   decode(first, values);
   decode_add(second, values);

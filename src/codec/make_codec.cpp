@@ -6,8 +6,8 @@
 #include <hookline/core/error.hpp>
 
 #include "codec/cast_codec.hpp"
-#include "codec/codec_name.hpp"
-#include "codec/quantise_codec.hpp"
+#include "codec/codec_spec.hpp"
+#include "codec/quantize_codec.hpp"
 
 namespace hookline {
 namespace {
@@ -34,9 +34,9 @@ void check(const CodecOptions& options) {
 CodecPtr make_codec(const CodecOptions& options) {
   check(options);
   if (options.format != Format::integer) return std::make_shared<codec::CastCodec>(options);
-  return std::make_shared<codec::QuantiseCodec>(options);
+  return std::make_shared<codec::QuantizeCodec>(options);
 }
 
-CodecPtr make_codec(std::string_view text) { return make_codec(codec::read_codec_text(text)); }
+CodecPtr make_codec(std::string_view spec) { return make_codec(codec::parse_codec_spec(spec)); }
 
 }  // namespace hookline

@@ -18,7 +18,7 @@ namespace hookline::codec {
 //   32  payload: scales and integers, or 16-bit values
 
 /// Writes the header of a message whose payload is complete.
-void seal(std::span<std::byte> message, const CodecOptions& options, std::size_t count);
+void write_header(std::span<std::byte> message, const CodecOptions& options, std::size_t count);
 
 /// Throws InvalidArgument unless `message` is an intact message of `codec`, which has these options, with `count`
 /// values.
@@ -26,16 +26,16 @@ void check_message(std::span<const std::byte> message, const CodecOptions& optio
                    const Codec& codec);
 
 /// Throws InvalidArgument unless `message` has the size of a message of `count` values.
-void check_room(std::span<const std::byte> message, std::size_t count, const Codec& codec);
+void check_buffer_sizes(std::span<const std::byte> message, std::size_t count, const Codec& codec);
 
 /// As above, and unless there is one residual per value.
-void check_room(std::span<const std::byte> message, std::span<const float> values, std::span<const float> error,
+void check_buffer_sizes(std::span<const std::byte> message, std::span<const float> values, std::span<const float> residual,
                 const Codec& codec);
 
 /// Returns the bytes after the header.
 template <class Byte>
-std::span<Byte> body(std::span<Byte> message) {
-  return message.subspan(kMessageHeader);
+std::span<Byte> payload(std::span<Byte> message) {
+  return message.subspan(kMessageHeaderBytes);
 }
 
 }  // namespace hookline::codec

@@ -6,17 +6,17 @@
 namespace hookline {
 namespace {
 
-CallContext& context_of_thread() noexcept {
+CallContext& thread_context() noexcept {
   thread_local CallContext context;
   return context;
 }
 
 }  // namespace
 
-const CallContext& current_context() noexcept { return context_of_thread(); }
+const CallContext& current_context() noexcept { return thread_context(); }
 
 ContextScope::ContextScope(CallContext context) noexcept
-    : before_(std::exchange(context_of_thread(), std::move(context))) {}
-ContextScope::~ContextScope() { context_of_thread() = std::move(before_); }
+    : previous_(std::exchange(thread_context(), std::move(context))) {}
+ContextScope::~ContextScope() { thread_context() = std::move(previous_); }
 
 }  // namespace hookline

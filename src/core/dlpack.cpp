@@ -21,7 +21,7 @@ std::string device_name(DLDevice device) {
   return fmt::format("{}:{}", name.empty() ? fmt::format("DLPack device type {}", device.type) : name, device.id);
 }
 
-DLDataType to_dl(DType dtype) {
+DLDataType to_dlpack_dtype(DType dtype) {
   const auto bits = static_cast<std::uint8_t>(8 * size_of(dtype));
   switch (dtype) {
     case DType::f64:
@@ -38,10 +38,10 @@ DLDataType to_dl(DType dtype) {
   return {core::kDLInt, bits, 1};
 }
 
-DType from_dl(DLDataType type) {
+DType from_dlpack_dtype(DLDataType type) {
   for (const DType dtype : {DType::f64, DType::f32, DType::f16, DType::bf16, DType::i8, DType::u8, DType::i16,
                             DType::i32, DType::i64, DType::boolean}) {
-    const DLDataType candidate = to_dl(dtype);
+    const DLDataType candidate = to_dlpack_dtype(dtype);
     if (candidate.code == type.code && candidate.bits == type.bits && candidate.lanes == type.lanes) return dtype;
   }
   throw Unsupported(fmt::format(
@@ -50,7 +50,7 @@ DType from_dl(DLDataType type) {
       type.code, type.bits, type.lanes));
 }
 
-Tensor view(const DLTensor& t, bool read_only, std::shared_ptr<void> owner) {
+Tensor make_view(const DLTensor& t, bool read_only, std::shared_ptr<void> owner) {
   if (t.device.type != core::kDLCPU) {
     throw Unsupported(
         fmt::format("from_dlpack: the tensor is on {}: Hookline works on CPU memory. Copy it to the CPU first.",
@@ -61,7 +61,7 @@ Tensor view(const DLTensor& t, bool read_only, std::shared_ptr<void> owner) {
   }
   const auto ndim = static_cast<std::size_t>(t.ndim);
   if (ndim > 0 && !t.shape) throw InvalidArgument("from_dlpack: the tensor has elements without a shape");
-  const DType dtype = from_dl(t.dtype);
+  const DType dtype = from_dlpack_dtype(t.dtype);
   const Dims shape(std::span<const std::int64_t>(t.shape, ndim));
   // An offset from null is undefined. A null tensor stays null; wrap() rejects it if it has elements.
   auto* const data = t.data ? static_cast<std::byte*>(t.data) + t.byte_offset : nullptr;
@@ -72,7 +72,7 @@ Tensor view(const DLTensor& t, bool read_only, std::shared_ptr<void> owner) {
 
 // The caller owns the tensor until the view is constructed, so the deleter is armed last.
 template <class Managed>
-Tensor take_over(Managed* managed, bool read_only) {
+Tensor import_managed(Managed* managed, bool read_only) {
   struct Owner {
     Managed* managed = nullptr;
     ~Owner() {
@@ -80,7 +80,7 @@ Tensor take_over(Managed* managed, bool read_only) {
     }
   };
   const auto owner = std::make_shared<Owner>();
-  Tensor result = view(managed->dl_tensor, read_only, owner);
+  Tensor result = make_view(managed->dl_tensor, read_only, owner);
   owner->managed = managed;
   return result;
 }
@@ -101,7 +101,7 @@ Managed* export_tensor(const Tensor& tensor) {
       .data = const_cast<std::byte*>(tensor.bytes()),
       .device = {core::kDLCPU, 0},
       .ndim = static_cast<std::int32_t>(tensor.dim()),
-      .dtype = to_dl(tensor.dtype()),
+      .dtype = to_dlpack_dtype(tensor.dtype()),
       .shape = exported->shape.begin(),
       .strides = exported->strides.begin(),
       .byte_offset = 0,
@@ -115,7 +115,7 @@ Managed* export_tensor(const Tensor& tensor) {
 
 Tensor Tensor::from_dlpack(DLManagedTensor* managed) {
   if (!managed) throw InvalidArgument("from_dlpack: the tensor is null");
-  return take_over(managed, false);
+  return import_managed(managed, false);
 }
 
 Tensor Tensor::from_dlpack(DLManagedTensorVersioned* managed) {
@@ -124,7 +124,7 @@ Tensor Tensor::from_dlpack(DLManagedTensorVersioned* managed) {
     throw Unsupported(fmt::format("from_dlpack: unsupported DLPack version {}.{}: expected version {}",
                                   managed->version.major, managed->version.minor, core::kDLPackVersion.major));
   }
-  return take_over(managed, (managed->flags & core::kDLReadOnly) != 0);
+  return import_managed(managed, (managed->flags & core::kDLReadOnly) != 0);
 }
 
 DLManagedTensor* Tensor::to_dlpack_unversioned() const {

@@ -10,13 +10,13 @@
 namespace hookline {
 namespace {
 
-struct Row {
+struct DTypeInfo {
   std::size_t size;
   std::string_view name;
   std::string_view short_name;
 };
 
-constexpr std::array<Row, 10> kRows = {{
+constexpr std::array<DTypeInfo, 10> kDTypes = {{
     {8, "float64", "f64"},
     {4, "float32", "f32"},
     {2, "float16", "f16"},
@@ -29,19 +29,19 @@ constexpr std::array<Row, 10> kRows = {{
     {1, "bool", "boolean"},
 }};
 
-const Row& row(DType dtype) noexcept { return kRows[static_cast<std::size_t>(dtype)]; }
+const DTypeInfo& info_of(DType dtype) noexcept { return kDTypes[static_cast<std::size_t>(dtype)]; }
 
 }  // namespace
 
-std::size_t size_of(DType dtype) noexcept { return row(dtype).size; }
+std::size_t size_of(DType dtype) noexcept { return info_of(dtype).size; }
 
-std::string_view name(DType dtype) noexcept { return row(dtype).name; }
+std::string_view name(DType dtype) noexcept { return info_of(dtype).name; }
 
 DType parse_dtype(std::string_view name) {
   std::string known;
-  for (std::size_t i = 0; i < kRows.size(); ++i) {
-    if (kRows[i].name == name || kRows[i].short_name == name) return static_cast<DType>(i);
-    known += (i ? ", " : "") + std::string(kRows[i].name);
+  for (std::size_t i = 0; i < kDTypes.size(); ++i) {
+    if (kDTypes[i].name == name || kDTypes[i].short_name == name) return static_cast<DType>(i);
+    known += (i ? ", " : "") + std::string(kDTypes[i].name);
   }
   throw InvalidArgument("unknown dtype '" + std::string(name) + "': expected one of " + known);
 }

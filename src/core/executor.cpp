@@ -15,7 +15,7 @@ Executor::~Executor() = default;
 
 struct ThreadExecutor::Shared final : Executor {
   std::mutex mutex;
-  std::condition_variable wake;
+  std::condition_variable wakeup;
   std::vector<Task> queue;
   bool closing = false;
   std::thread thread;
@@ -31,14 +31,14 @@ struct ThreadExecutor::Shared final : Executor {
       first = queue.empty();
       queue.push_back(std::move(task));
     }
-    if (first) wake.notify_one();
+    if (first) wakeup.notify_one();
   }
 
   void run() {
     for (;;) {
       if (next == batch.size()) {
         std::unique_lock lock(mutex);
-        wake.wait(lock, [&] { return !queue.empty() || closing; });
+        wakeup.wait(lock, [&] { return !queue.empty() || closing; });
         if (queue.empty()) return;
         take_queue();
       }
@@ -73,8 +73,8 @@ ThreadExecutor::~ThreadExecutor() {
     const std::lock_guard lock(shared_->mutex);
     shared_->closing = true;
   }
-  shared_->wake.notify_one();
-  core::end_thread(shared_->thread);
+  shared_->wakeup.notify_one();
+  core::join_or_detach(shared_->thread);
 }
 
 void ThreadExecutor::post(Task task) {
@@ -84,11 +84,11 @@ void ThreadExecutor::post(Task task) {
 
 std::shared_ptr<Executor> ThreadExecutor::current() { return Shared::current; }
 
-void ThreadExecutor::run_next(Clock::time_point until) {
+void ThreadExecutor::run_next(Clock::time_point deadline) {
   Shared& own = *Shared::current;
   if (own.next == own.batch.size()) {
     std::unique_lock lock(own.mutex);
-    if (!own.wake.wait_until(lock, until, [&] { return !own.queue.empty(); })) return;
+    if (!own.wakeup.wait_until(lock, deadline, [&] { return !own.queue.empty(); })) return;
     own.take_queue();
   }
   const ContextScope scope({});

@@ -25,8 +25,8 @@ bool FutureStateBase::wait_until(Clock::time_point deadline) {
   while (!done()) {
     {
       std::unique_lock lock(mutex_);
-      const auto piece = std::min(deadline, deadline_after(kInterruptPeriod));
-      if (wake_.wait_until(lock, piece, [&] { return done(); })) return true;
+      const auto next_check = std::min(deadline, deadline_after(kInterruptPeriod));
+      if (completed_.wait_until(lock, next_check, [&] { return done(); })) return true;
     }
     if (Clock::now() >= deadline) return false;
     check_interrupt();  // runs arbitrary code, so not under the lock
@@ -50,7 +50,7 @@ void FutureStateBase::finish(std::unique_lock<std::mutex>& lock) {
   done_.store(true, std::memory_order_release);
   std::vector<Task> continuations = std::move(continuations_);
   const std::shared_ptr<Executor> executor = executor_;
-  wake_.notify_all();
+  completed_.notify_all();
   lock.unlock();
   for (Task& task : continuations) dispatch(executor, std::move(task));
 }

@@ -11,9 +11,9 @@ thread_local void (*current_check)() = nullptr;
 
 }  // namespace
 
-InterruptScope::InterruptScope(void (*check)()) noexcept : outer_(std::exchange(current_check, check)) {}
+InterruptScope::InterruptScope(void (*check)()) noexcept : previous_(std::exchange(current_check, check)) {}
 
-InterruptScope::~InterruptScope() { current_check = outer_; }
+InterruptScope::~InterruptScope() { current_check = previous_; }
 
 void check_interrupt() {
   if (current_check) current_check();

@@ -10,16 +10,16 @@
 
 namespace hookline::core {
 
-std::vector<std::filesystem::path> folders_of(const char* variable) {
+std::vector<std::filesystem::path> plugin_search_path(const char* variable) {
   const char* const value = std::getenv(variable);
   std::string rest = value ? value : "";
-  std::vector<std::filesystem::path> folders;
+  std::vector<std::filesystem::path> directories;
   while (!rest.empty()) {
     const std::size_t colon = rest.find(':');
-    if (colon != 0) folders.emplace_back(rest.substr(0, colon));
+    if (colon != 0) directories.emplace_back(rest.substr(0, colon));
     rest = colon == std::string::npos ? "" : rest.substr(colon + 1);
   }
-  return folders;
+  return directories;
 }
 
 Plugin::Plugin(std::filesystem::path path, std::string kind, int flags)

@@ -10,7 +10,7 @@
 namespace hookline::core {
 
 /// Returns the colon-separated directories of an environment variable, without empty ones.
-std::vector<std::filesystem::path> folders_of(const char* variable);
+std::vector<std::filesystem::path> plugin_search_path(const char* variable);
 
 /// A plug-in library. It is never unloaded. `kind` is used in error messages, with its article: "a transport".
 class Plugin {

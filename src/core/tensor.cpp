@@ -20,13 +20,13 @@ namespace {
 constexpr std::size_t kAlignment = 64;
 constexpr std::size_t kLargePage = std::size_t{2} * 1024 * 1024;
 
-[[noreturn]] void refuse_size(const Dims& shape) {
+[[noreturn]] void throw_size_overflow(const Dims& shape) {
   throw InvalidArgument(fmt::format("tensor shape {} is too large: its size overflows", to_string(shape)));
 }
 
 std::int64_t checked_product(std::int64_t a, std::int64_t b, const Dims& shape) {
   std::int64_t product;
-  if (__builtin_mul_overflow(a, b, &product)) refuse_size(shape);
+  if (__builtin_mul_overflow(a, b, &product)) throw_size_overflow(shape);
   return product;
 }
 
@@ -47,14 +47,14 @@ void check_strides(const Dims& shape, const Dims& strides, DType dtype) {
     throw InvalidArgument(
         fmt::format("tensor shape {} and strides {} have different lengths", to_string(shape), to_string(strides)));
   }
-  std::int64_t reach = 0;
+  std::int64_t max_offset = 0;
   for (std::size_t i = 0; i < shape.size(); ++i) {
     if (shape[i] < 2) continue;
-    if (strides[i] == std::numeric_limits<std::int64_t>::min()) refuse_size(shape);
+    if (strides[i] == std::numeric_limits<std::int64_t>::min()) throw_size_overflow(shape);
     const std::int64_t step = checked_product(std::abs(strides[i]), shape[i] - 1, shape);
-    if (__builtin_add_overflow(reach, step, &reach)) refuse_size(shape);
+    if (__builtin_add_overflow(max_offset, step, &max_offset)) throw_size_overflow(shape);
   }
-  checked_product(reach, static_cast<std::int64_t>(size_of(dtype)), shape);
+  checked_product(max_offset, static_cast<std::int64_t>(size_of(dtype)), shape);
 }
 
 Dims row_major_strides(const Dims& shape) {
@@ -101,7 +101,7 @@ std::optional<Dims> reshaped_strides(const Dims& from, const Dims& strides, cons
 }
 
 template <class T>
-T converted(double value) {
+T convert_to(double value) {
   if constexpr (std::is_same_v<T, bool>) {
     return value != 0;
   } else if constexpr (std::is_same_v<T, Float16> || std::is_same_v<T, BFloat16>) {
@@ -173,12 +173,12 @@ std::byte* Tensor::mutable_bytes() const {
   return address();
 }
 
-void Tensor::check_access(DType dtype, bool write) const {
+void Tensor::check_access(DType dtype, bool writable) const {
   if (dtype != dtype_) {
     throw InvalidArgument(
         fmt::format("Tensor::data: expected elements of type {}, got {}", name(dtype), to_string(*this)));
   }
-  if (write && read_only_) throw InvalidArgument(fmt::format("{} cannot be written to", to_string(*this)));
+  if (writable && read_only_) throw InvalidArgument(fmt::format("{} cannot be written to", to_string(*this)));
 }
 
 std::int64_t Tensor::integer_item() const {
@@ -219,11 +219,11 @@ Tensor Tensor::slice(std::size_t dim, std::int64_t start, std::int64_t stop, std
 }
 
 Tensor Tensor::reshape(Dims shape) const {
-  const Dims asked = shape;
-  const auto unknown = std::find(shape.begin(), shape.end(), -1);
-  if (unknown != shape.end()) {
-    *unknown = 1;
-    *unknown = numel_ / std::max<std::int64_t>(checked_numel(shape, dtype_), 1);
+  const Dims requested = shape;
+  const auto inferred = std::find(shape.begin(), shape.end(), -1);
+  if (inferred != shape.end()) {
+    *inferred = 1;
+    *inferred = numel_ / std::max<std::int64_t>(checked_numel(shape, dtype_), 1);
   }
   if (checked_numel(shape, dtype_) != numel_) {
     throw InvalidArgument(
@@ -279,14 +279,14 @@ void Tensor::copy_from(const Tensor& source) const {
   if (numel_ == 0 || (to == from && strides_ == source.strides_)) return;
   visit_dtype(dtype_, [&](auto element) {
     using T = decltype(element);
-    const auto row = [&](std::int64_t at, std::int64_t at_source, std::int64_t count, std::int64_t step,
-                         std::int64_t step_source) {
-      T* out = reinterpret_cast<T*>(to) + at;
-      const T* in = reinterpret_cast<const T*>(from) + at_source;
-      if (step == 1 && step_source == 1) {
+    const auto row = [&](std::int64_t offset, std::int64_t source_offset, std::int64_t count, std::int64_t step,
+                         std::int64_t source_step) {
+      T* out = reinterpret_cast<T*>(to) + offset;
+      const T* in = reinterpret_cast<const T*>(from) + source_offset;
+      if (step == 1 && source_step == 1) {
         std::memcpy(out, in, static_cast<std::size_t>(count) * sizeof(T));
       } else {
-        for (std::int64_t i = 0; i < count; ++i) out[i * step] = in[i * step_source];
+        for (std::int64_t i = 0; i < count; ++i) out[i * step] = in[i * source_step];
       }
     };
     core::for_each_row(core::StridedPair(shape_, strides_, source.strides_), row);
@@ -305,7 +305,7 @@ void Tensor::fill(double value) const {
                                           name(dtype_), Limits::min(), Limits::max()));
       }
     }
-    const T filler = converted<T>(value);
+    const T filler = convert_to<T>(value);
     core::for_each_row(core::StridedPair(shape_, strides_, strides_), [&](auto at, auto, auto count, auto step, auto) {
       for (std::int64_t i = 0; i < count; ++i) out[at + i * step] = filler;
     });
@@ -322,7 +322,7 @@ const Tensor& Tensor::operator*=(double factor) const {
         if constexpr (std::is_same_v<T, float>) {
           x *= static_cast<float>(factor);
         } else {
-          x = converted<T>(as_double(x) * factor);
+          x = convert_to<T>(as_double(x) * factor);
         }
       }
     });

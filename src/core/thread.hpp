@@ -14,9 +14,9 @@ namespace hookline::core {
 
 /// Starts a thread with a name of at most 15 characters. Throws ResourceError if the system has no thread left.
 template <class F>
-std::thread start_thread(const char* name, F run) {
+std::thread start_thread(const char* name, F body) {
   try {
-    std::thread thread(std::move(run));
+    std::thread thread(std::move(body));
     pthread_setname_np(thread.native_handle(), name);
     return thread;
   } catch (const std::system_error& e) {
@@ -26,7 +26,7 @@ std::thread start_thread(const char* name, F run) {
 }
 
 /// Joins a thread that was told to stop; detaches it if called on that thread. Does nothing if it was never started.
-inline void end_thread(std::thread& thread) {
+inline void join_or_detach(std::thread& thread) {
   if (!thread.joinable()) return;
   if (thread.get_id() == std::this_thread::get_id()) {
     thread.detach();

@@ -33,26 +33,26 @@ class BackendGroup final : public ProcessGroup {
   std::string backend_name() const override { return backend_->name(); }
   Capabilities capabilities() const override { return backend_->capabilities(); }
 
-  WorkPtr run(Collective collective) override {
-    check_arguments(collective, rank_, size_);
-    if (collective.note == 0) collective.note = current_context().note;
-    if (watchers_.load(std::memory_order_relaxed) == 0) return start(std::move(collective));
-    return start_watched(std::move(collective));
+  WorkPtr run(Operation operation) override {
+    check_arguments(operation, rank_, size_);
+    if (operation.op_tag == 0) operation.op_tag = current_context().op_tag;
+    if (observers_.load(std::memory_order_relaxed) == 0) return start(std::move(operation));
+    return start_observed(std::move(operation));
   }
 
   void register_on_completion_hook(OnCompletionHook hook, std::shared_ptr<Executor> executor) override {
     hooks_.add(std::move(hook), std::move(executor));
-    watchers_.fetch_add(1, std::memory_order_relaxed);
+    observers_.fetch_add(1, std::memory_order_relaxed);
   }
   void wait_for_hooks(std::optional<Milliseconds> timeout) override { hooks_.wait(timeout.value_or(this->timeout())); }
 
   void start_coalescing() override {
     coalescing_.start();
-    watchers_.fetch_add(1, std::memory_order_relaxed);
+    observers_.fetch_add(1, std::memory_order_relaxed);
   }
   WorkPtr end_coalescing() override {
     WorkPtr all = coalescing_.end();
-    watchers_.fetch_sub(1, std::memory_order_relaxed);
+    observers_.fetch_sub(1, std::memory_order_relaxed);
     return all;
   }
   void coalesce(const WorkPtr& work) override { coalescing_.add(work); }
@@ -82,20 +82,20 @@ class BackendGroup final : public ProcessGroup {
       seen[static_cast<std::size_t>(r)] = true;
       member = member || r == rank_;
     }
-    const std::uint64_t number = groups_.fetch_add(1) + 1;
+    const std::uint64_t number = num_subgroups_.fetch_add(1) + 1;
     if (!member) return nullptr;
     const std::string name = fmt::format("group{}", number);
-    group::GroupOrigin origin{.store = nullptr, .global_ranks = global(ranks)};
+    group::GroupOrigin origin{.store = nullptr, .global_ranks = to_global_ranks(ranks)};
     if (origin_.store) origin.store = std::make_shared<PrefixStore>(name, origin_.store);
     backend::Bootstrap bootstrap(
         {.operation = fmt::format("new_group of ranks [{}]", fmt::join(origin.global_ranks, ", ")),
-         .rank = global({rank_})[0],
+         .rank = to_global_ranks({rank_})[0],
          .size = static_cast<int>(ranks.size()),
          .members = origin.global_ranks,
-         .place = origin.store ? std::make_shared<PrefixStore>("bootstrap", origin.store) : nullptr,
-         .dead = [this] { return global(backend_->dead_ranks()); }});
+         .store = origin.store ? std::make_shared<PrefixStore>("bootstrap", origin.store) : nullptr,
+         .dead_ranks = [this] { return to_global_ranks(backend_->dead_ranks()); }});
     return bootstrap.run(
-        [&] { return group::make_group(backend_->subset(ranks, name, timeout()), timeout(), origin); });
+        [&] { return group::make_group(backend_->new_subgroup(ranks, name, timeout()), timeout(), origin); });
   }
 
   Milliseconds timeout() const override { return timeout_.load(std::memory_order_relaxed); }
@@ -109,33 +109,33 @@ class BackendGroup final : public ProcessGroup {
   void shutdown() override { backend_->shutdown(); }
 
  private:
-  std::vector<int> global(std::vector<int> ranks) const {
+  std::vector<int> to_global_ranks(std::vector<int> ranks) const {
     if (!origin_.global_ranks.empty()) {
       for (int& rank : ranks) rank = origin_.global_ranks[static_cast<std::size_t>(rank)];
     }
     return ranks;
   }
 
-  WorkPtr start_watched(Collective&& collective) {
-    const WorkInfo info = describe_work(collective);
-    WorkPtr work = start(std::move(collective));
+  WorkPtr start_observed(Operation&& operation) {
+    const WorkInfo info = describe_work(operation);
+    WorkPtr work = start(std::move(operation));
     if (hooks_.any()) work = hooks_.attach(info, work);
     if (coalescing_.active()) coalescing_.add(work);
     return work;
   }
 
-  WorkPtr start(Collective&& collective) {
-    const Milliseconds timeout = collective.timeout.value_or(this->timeout());
+  WorkPtr start(Operation&& operation) {
+    const Milliseconds timeout = operation.timeout.value_or(this->timeout());
     const CallContext& context = current_context();
     if (context.lane < 0 || context.lane >= lanes_) {
       throw InvalidArgument(
-          fmt::format("{} on rank {} of {}: lane is out of range: expected 0 to {}, got {}", name(collective.type),
+          fmt::format("{} on rank {} of {}: lane is out of range: expected 0 to {}, got {}", name(operation.type),
                       rank_, size_, lanes_ - 1, context.lane));
     }
-    if (context.sent && !collective.between)  // an inter_host_reducer counts its own bytes
-      context.sent->fetch_add(group::wire_bytes(collective, size_), std::memory_order_relaxed);
-    collective.sequence_number = sequence_.fetch_add(1, std::memory_order_relaxed) + 1;
-    return backend_->start(std::move(collective), context.lane, timeout);
+    if (context.bytes_sent && !operation.inter_host_reducer)  // an inter_host_reducer counts its own bytes
+      context.bytes_sent->fetch_add(group::wire_bytes(operation, size_), std::memory_order_relaxed);
+    operation.sequence_number = sequence_.fetch_add(1, std::memory_order_relaxed) + 1;
+    return backend_->start(std::move(operation), context.lane, timeout);
   }
 
   const std::shared_ptr<Backend> backend_;
@@ -145,8 +145,8 @@ class BackendGroup final : public ProcessGroup {
   const int lanes_;
   std::atomic<Milliseconds> timeout_;
   std::atomic<std::uint64_t> sequence_ = 0;
-  std::atomic<std::uint64_t> groups_ = 0;
-  std::atomic<int> watchers_ = 0;  ///< completion hooks, plus one while coalescing; 0 selects the fast path
+  std::atomic<std::uint64_t> num_subgroups_ = 0;
+  std::atomic<int> observers_ = 0;  ///< completion hooks, plus one while coalescing; 0 selects the fast path
   CompletionHooks hooks_;
   Coalescing coalescing_;
 };

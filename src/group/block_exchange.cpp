@@ -10,7 +10,7 @@ namespace {
 
 /// Returns null if the group does not support the operation. All ranks of a group support the same operations.
 template <class F>
-WorkPtr where_supported(F start) {
+WorkPtr start_if_supported(F start) {
   try {
     return start();
   } catch (const Unsupported&) {
@@ -20,49 +20,49 @@ WorkPtr where_supported(F start) {
 
 }  // namespace
 
-BlockExchange BlockExchange::gather(ProcessGroup& group, const Tensor& give, std::optional<Milliseconds> timeout) {
-  BlockExchange made;
-  made.ranks_ = static_cast<std::size_t>(group.size());
-  made.block_bytes_ = made.stride_ = give.nbytes();
-  made.sent_bytes_ = give.nbytes() * (made.ranks_ - 1);
-  made.received_ = Tensor::empty({give.numel() * group.size()}, DType::u8);
-  made.work_ = where_supported([&] { return group.allgather_into_tensor(made.received_, give, {.timeout = timeout}); });
-  if (made.work_) return made;
+BlockExchange BlockExchange::allgather(ProcessGroup& group, const Tensor& send_buffer, std::optional<Milliseconds> timeout) {
+  BlockExchange exchange;
+  exchange.ranks_ = static_cast<std::size_t>(group.size());
+  exchange.block_bytes_ = exchange.stride_ = send_buffer.nbytes();
+  exchange.sent_bytes_ = send_buffer.nbytes() * (exchange.ranks_ - 1);
+  exchange.recv_buffer_ = Tensor::empty({send_buffer.numel() * group.size()}, DType::u8);
+  exchange.work_ = start_if_supported([&] { return group.allgather_into_tensor(exchange.recv_buffer_, send_buffer, {.timeout = timeout}); });
+  if (exchange.work_) return exchange;
 
   std::vector<Tensor> blocks;
-  blocks.reserve(made.ranks_);
+  blocks.reserve(exchange.ranks_);
   for (int r = 0; r < group.size(); ++r) {
-    blocks.push_back(made.received_.slice(0, r * give.numel(), (r + 1) * give.numel()));
+    blocks.push_back(exchange.recv_buffer_.slice(0, r * send_buffer.numel(), (r + 1) * send_buffer.numel()));
   }
-  made.work_ = where_supported([&] { return group.allgather(blocks, give, {.timeout = timeout}); });
-  if (made.work_) return made;
+  exchange.work_ = start_if_supported([&] { return group.allgather(blocks, send_buffer, {.timeout = timeout}); });
+  if (exchange.work_) return exchange;
 
-  std::memset(made.received_.mutable_bytes(), 0, made.received_.nbytes());
-  blocks[static_cast<std::size_t>(group.rank())].copy_from(give);
-  made.sent_bytes_ *= 2;
-  made.work_ = group.allreduce(made.received_, {.timeout = timeout});
-  return made;
+  std::memset(exchange.recv_buffer_.mutable_bytes(), 0, exchange.recv_buffer_.nbytes());
+  blocks[static_cast<std::size_t>(group.rank())].copy_from(send_buffer);
+  exchange.sent_bytes_ *= 2;
+  exchange.work_ = group.allreduce(exchange.recv_buffer_, {.timeout = timeout});
+  return exchange;
 }
 
-BlockExchange BlockExchange::scatter(ProcessGroup& group, const Tensor& give, std::optional<Milliseconds> timeout) {
-  BlockExchange made;
-  made.ranks_ = static_cast<std::size_t>(group.size());
-  made.block_bytes_ = made.stride_ = give.nbytes() / made.ranks_;
-  made.sent_bytes_ = made.block_bytes_ * (made.ranks_ - 1);
-  made.received_ = Tensor::empty({give.numel()}, DType::u8);
-  made.work_ = where_supported([&] { return group.alltoall_base(made.received_, give, {}, {}, {.timeout = timeout}); });
-  if (made.work_) return made;
+BlockExchange BlockExchange::alltoall(ProcessGroup& group, const Tensor& send_buffer, std::optional<Milliseconds> timeout) {
+  BlockExchange exchange;
+  exchange.ranks_ = static_cast<std::size_t>(group.size());
+  exchange.block_bytes_ = exchange.stride_ = send_buffer.nbytes() / exchange.ranks_;
+  exchange.sent_bytes_ = exchange.block_bytes_ * (exchange.ranks_ - 1);
+  exchange.recv_buffer_ = Tensor::empty({send_buffer.numel()}, DType::u8);
+  exchange.work_ = start_if_supported([&] { return group.alltoall_base(exchange.recv_buffer_, send_buffer, {}, {}, {.timeout = timeout}); });
+  if (exchange.work_) return exchange;
 
-  BlockExchange all = gather(group, give, timeout);
-  all.first_ = static_cast<std::size_t>(group.rank()) * made.block_bytes_;
-  all.block_bytes_ = made.block_bytes_;
+  BlockExchange all = allgather(group, send_buffer, timeout);
+  all.offset_ = static_cast<std::size_t>(group.rank()) * exchange.block_bytes_;
+  all.block_bytes_ = exchange.block_bytes_;
   return all;
 }
 
 std::vector<const std::byte*> BlockExchange::blocks() const {
   std::vector<const std::byte*> all;
   all.reserve(ranks_);
-  for (std::size_t r = 0; r < ranks_; ++r) all.push_back(received_.bytes() + first_ + r * stride_);
+  for (std::size_t r = 0; r < ranks_; ++r) all.push_back(recv_buffer_.bytes() + offset_ + r * stride_);
   return all;
 }
 

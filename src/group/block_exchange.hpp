@@ -15,9 +15,9 @@ namespace hookline::group {
 class BlockExchange {
  public:
   /// Allgather: sends this rank's block to all ranks.
-  static BlockExchange gather(ProcessGroup& group, const Tensor& give, std::optional<Milliseconds> timeout);
+  static BlockExchange allgather(ProcessGroup& group, const Tensor& send_buffer, std::optional<Milliseconds> timeout);
   /// Alltoall: `send_buffer` has one block per receiving rank.
-  static BlockExchange scatter(ProcessGroup& group, const Tensor& give, std::optional<Milliseconds> timeout);
+  static BlockExchange alltoall(ProcessGroup& group, const Tensor& send_buffer, std::optional<Milliseconds> timeout);
 
   const WorkPtr& work() const noexcept { return work_; }
   /// Bytes that this rank sends with the operation in use.
@@ -27,11 +27,11 @@ class BlockExchange {
   std::vector<const std::byte*> blocks() const;
 
  private:
-  Tensor received_;
+  Tensor recv_buffer_;
   WorkPtr work_;
   std::size_t ranks_ = 0;
   std::size_t block_bytes_ = 0;
-  std::size_t first_ = 0;   ///< byte offset of rank 0's block
+  std::size_t offset_ = 0;   ///< byte offset of rank 0's block
   std::size_t stride_ = 0;  ///< bytes from one rank's block to the next
   std::uint64_t sent_bytes_ = 0;
 };

@@ -57,16 +57,16 @@ class CoalescedWork final : public Work {
   }
   OpType op_type() const override { return works_.empty() ? OpType::barrier : works_.back()->op_type(); }
   std::uint64_t sequence_number() const override { return works_.empty() ? 0 : works_.back()->sequence_number(); }
-  Clock::time_point time_started() const override { return works_.empty() ? made_ : works_.front()->time_started(); }
+  Clock::time_point time_started() const override { return works_.empty() ? created_ : works_.front()->time_started(); }
   Clock::time_point time_finished() const override {
-    Clock::time_point last = made_;
+    Clock::time_point last = created_;
     for (const WorkPtr& work : works_) last = std::max(last, work->time_finished());
     return last;
   }
 
  private:
   const std::vector<WorkPtr> works_;
-  const Clock::time_point made_ = Clock::now();
+  const Clock::time_point created_ = Clock::now();
 };
 
 }  // namespace

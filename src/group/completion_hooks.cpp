@@ -16,18 +16,18 @@
 #include <hookline/core/error.hpp>
 #include <hookline/core/interrupt.hpp>
 
-#include "backend/operation_kinds.hpp"
-#include "backend/work_around.hpp"
-#include "core/note.hpp"
+#include "backend/op_traits.hpp"
+#include "backend/forwarding_work.hpp"
+#include "core/op_tag.hpp"
 
 namespace hookline {
 
-WorkInfo describe_work(const Collective& collective) {
-  const auto& counted = collective.inputs.empty() ? collective.outputs : collective.inputs;
+WorkInfo describe_work(const Operation& operation) {
+  const auto& counted = operation.inputs.empty() ? operation.outputs : operation.inputs;
   WorkInfo info;
-  info.op_type = collective.type;
+  info.op_type = operation.type;
   info.lane = current_context().lane;
-  const std::uint64_t note = collective.note != 0 ? collective.note : current_context().note;
+  const std::uint64_t note = operation.op_tag != 0 ? operation.op_tag : current_context().op_tag;
   info.bucket = core::bucket_of(note).value_or(0);
   info.bytes = std::accumulate(counted.begin(), counted.end(), std::size_t{0},
                                [](std::size_t sum, const Tensor& t) { return sum + t.nbytes(); });
@@ -42,39 +42,39 @@ constexpr Milliseconds kHookGrace{5000};
 struct CompletionHooks::Queue {
   OnCompletionHook hook;
   std::shared_ptr<Executor> executor;
-  std::deque<std::shared_ptr<HookedWork>> waiting;
+  std::deque<std::shared_ptr<HookedWork>> pending;
   bool running = false;
   std::atomic<std::thread::id> runner;
 
-  bool runs_here() const noexcept { return runner.load(std::memory_order_relaxed) == std::this_thread::get_id(); }
+  bool runs_on_this_thread() const noexcept { return runner.load(std::memory_order_relaxed) == std::this_thread::get_id(); }
 };
 
 struct CompletionHooks::State {
   std::mutex mutex;
-  std::condition_variable told;
+  std::condition_variable hooks_done;
   std::shared_ptr<const Queues> queues = std::make_shared<const Queues>();  ///< replaced whole, never changed
   HookedWork* outstanding = nullptr;  ///< intrusive list; the completion callback of its operation owns each work
-  std::array<Clock::time_point, Capabilities::kMostLanes> lane_free{};  ///< end of the last operation, by lane
+  std::array<Clock::time_point, Capabilities::kMaxLanes> lane_last_finished{};  ///< end of the last operation, by lane
   int waiters = 0;
-  bool hasten = false;  ///< a hook runs on an executor: operations must complete without a waiting thread
+  bool expedite = false;  ///< a hook runs on an executor: operations must complete without a waiting thread
   std::vector<std::pair<const HookedWork*, std::exception_ptr>>
-      unclaimed;  ///< hook exceptions that no wait() has thrown; a null key means that the work was destroyed
+      unreported_errors;  ///< hook exceptions that no wait() has thrown; a null key means that the work was destroyed
 };
 
-class CompletionHooks::HookedWork final : public backend::WorkAround {
+class CompletionHooks::HookedWork final : public backend::ForwardingWork {
  public:
   HookedWork(std::shared_ptr<State> state, WorkInfo info, WorkPtr inner, std::shared_ptr<const Queues> queues)
-      : WorkAround(std::move(inner)), state_(std::move(state)), info_(std::move(info)), queues_(std::move(queues)) {
+      : ForwardingWork(std::move(inner)), state_(std::move(state)), info_(std::move(info)), queues_(std::move(queues)) {
     info_.seq = inner_->sequence_number();
   }
   HookedWork(const HookedWork&) = delete;
   HookedWork& operator=(const HookedWork&) = delete;
   ~HookedWork() override {
-    const bool told = told_.load(std::memory_order_acquire);
-    if (told && !error_) return;
+    const bool hooks_done = hooks_done_.load(std::memory_order_acquire);
+    if (hooks_done && !error_) return;
     const std::lock_guard lock(state_->mutex);
-    if (!told) remove();  // the operation never completed
-    for (auto& [work, error] : state_->unclaimed) {
+    if (!hooks_done) remove();  // the operation never completed
+    for (auto& [work, error] : state_->unreported_errors) {
       if (work == this) work = nullptr;  // a new work may reuse the address
     }
   }
@@ -84,17 +84,17 @@ class CompletionHooks::HookedWork final : public backend::WorkAround {
     next_ = state_->outstanding;
     if (next_) next_->previous_ = this;
     state_->outstanding = this;
-    listed_ = true;
+    linked_ = true;
   }
   void remove() {
-    if (!std::exchange(listed_, false)) return;
+    if (!std::exchange(linked_, false)) return;
     (previous_ ? previous_->next_ : state_->outstanding) = next_;
     if (next_) next_->previous_ = previous_;
   }
   HookedWork* next() const noexcept { return next_; }
 
   /// Called when the operation has completed: queues this work for every hook and runs the hooks that are idle.
-  void tell_hooks(const std::shared_ptr<HookedWork>& self) {
+  void run_hooks(const std::shared_ptr<HookedWork>& self) {
     info_.time_started = inner_->time_started();
     info_.time_finished = inner_->time_finished();
     info_.error = inner_->exception();
@@ -103,16 +103,16 @@ class CompletionHooks::HookedWork final : public backend::WorkAround {
       const std::shared_ptr<Queue>& queue = (*queues_)[i];
       {
         const std::lock_guard lock(state_->mutex);
-        if (i == 0) note_activity();
+        if (i == 0) record_activity();
         if (std::exchange(queue->running, true)) {
-          queue->waiting.push_back(self);
+          queue->pending.push_back(self);
           continue;
         }
       }
       if (!queue->executor) {
-        run(*state_, *queue, self);
+        run_queue(*state_, *queue, self);
       } else {
-        queue->executor->post([state = state_, queue, self] { run(*state, *queue, self); });
+        queue->executor->post([state = state_, queue, self] { run_queue(*state, *queue, self); });
       }
     }
   }
@@ -122,27 +122,27 @@ class CompletionHooks::HookedWork final : public backend::WorkAround {
     try {
       inner_->wait(timeout);
     } catch (...) {
-      if (inner_->is_completed()) tell_of_failure();
+      if (inner_->is_completed()) wait_for_hooks_after_failure();
       throw;
     }
-    if (told_.load(std::memory_order_acquire)) {
+    if (hooks_done_.load(std::memory_order_acquire)) {
       if (error_) rethrow();
       return;
     }
-    wait_until_told(timeout ? deadline : deadline_after(kDefaultTimeout));
+    wait_for_hooks(timeout ? deadline : deadline_after(kDefaultTimeout));
     rethrow();
   }
-  Future<std::vector<Tensor>> get_future() override { return after_hooks(inner_->get_future()); }
+  Future<std::vector<Tensor>> get_future() override { return future_after_hooks(inner_->get_future()); }
   bool is_completed() override {
-    return inner_->is_completed() && (told_.load(std::memory_order_acquire) || called_from_hook());
+    return inner_->is_completed() && (hooks_done_.load(std::memory_order_acquire) || called_from_hook());
   }
   std::exception_ptr exception() override {
     if (auto error = inner_->exception()) return error;
-    return told_.load(std::memory_order_acquire) ? error_ : nullptr;
+    return hooks_done_.load(std::memory_order_acquire) ? error_ : nullptr;
   }
 
   /// Blocks until the operation has completed, successfully or not.
-  void settle(Milliseconds timeout) {
+  void wait_for_operation(Milliseconds timeout) {
     try {
       inner_->wait(timeout);
     } catch (const Error&) {
@@ -151,13 +151,13 @@ class CompletionHooks::HookedWork final : public backend::WorkAround {
   }
 
   /// Blocks until the hooks have run. Returns immediately when called from one of them.
-  void wait_until_told(Clock::time_point deadline) {
-    if (told_.load(std::memory_order_acquire) || called_from_hook()) return;
-    const auto told = [&] { return told_.load(std::memory_order_relaxed); };
-    std::exception_ptr ended;
+  void wait_for_hooks(Clock::time_point deadline) {
+    if (hooks_done_.load(std::memory_order_acquire) || called_from_hook()) return;
+    const auto hooks_done = [&] { return hooks_done_.load(std::memory_order_relaxed); };
+    std::exception_ptr failure;
     std::unique_lock lock(state_->mutex);
     ++state_->waiters;
-    while (!ended && !state_->told.wait_for(lock, std::min(kInterruptPeriod, time_left(deadline)), told)) {
+    while (!failure && !state_->hooks_done.wait_for(lock, std::min(kInterruptPeriod, time_left(deadline)), hooks_done)) {
       lock.unlock();
       try {
         check_interrupt();
@@ -166,25 +166,25 @@ class CompletionHooks::HookedWork final : public backend::WorkAround {
                                     name(info_.op_type), info_.seq));
         }
       } catch (...) {
-        ended = std::current_exception();
+        failure = std::current_exception();
       }
       lock.lock();
     }
     --state_->waiters;
-    if (ended) std::rethrow_exception(ended);
+    if (failure) std::rethrow_exception(failure);
   }
 
  private:
   /// Hooks of a failed operation run before its error is thrown, but a hook that hangs must not hide the error.
-  void tell_of_failure() {
+  void wait_for_hooks_after_failure() {
     try {
-      wait_until_told(deadline_after(kHookGrace));
+      wait_for_hooks(deadline_after(kHookGrace));
     } catch (const Timeout&) {
     }
   }
 
   /// Runs the hook for this work, then for works queued in the meantime.
-  static void run(State& state, Queue& queue, std::shared_ptr<HookedWork> work) {
+  static void run_queue(State& state, Queue& queue, std::shared_ptr<HookedWork> work) {
     queue.runner.store(std::this_thread::get_id(), std::memory_order_relaxed);
     while (work) {
       std::exception_ptr error;
@@ -197,13 +197,13 @@ class CompletionHooks::HookedWork final : public backend::WorkAround {
       std::shared_ptr<HookedWork> next;
       {
         const std::lock_guard lock(state.mutex);
-        work->note_told(std::move(error), tasks);
-        if (queue.waiting.empty()) {
+        work->finish_hook(std::move(error), tasks);
+        if (queue.pending.empty()) {
           queue.runner.store(std::thread::id(), std::memory_order_relaxed);
           queue.running = false;
         } else {
-          next = std::move(queue.waiting.front());
-          queue.waiting.pop_front();
+          next = std::move(queue.pending.front());
+          queue.pending.pop_front();
         }
       }
       for (Task& task : tasks) task();
@@ -212,47 +212,47 @@ class CompletionHooks::HookedWork final : public backend::WorkAround {
   }
 
   // record_activity() and finish_hook() require the lock.
-  void note_activity() {
+  void record_activity() {
     Clock::time_point from = info_.time_started;
     if (!backend::is_point_to_point(info_.op_type)) {
-      Clock::time_point& free = state_->lane_free[static_cast<std::size_t>(info_.lane) % state_->lane_free.size()];
-      from = std::max(from, free);
-      free = info_.time_finished;
+      Clock::time_point& last_finished = state_->lane_last_finished[static_cast<std::size_t>(info_.lane) % state_->lane_last_finished.size()];
+      from = std::max(from, last_finished);
+      last_finished = info_.time_finished;
     }
     info_.active_duration = info_.time_finished - std::min(from, info_.time_finished);
-    left_ = queues_->size();
+    pending_hooks_ = queues_->size();
   }
-  void note_told(std::exception_ptr error, std::vector<Task>& tasks) {
+  void finish_hook(std::exception_ptr error, std::vector<Task>& tasks) {
     if (error && !error_) {
       error_ = std::move(error);
-      state_->unclaimed.emplace_back(this, error_);
+      state_->unreported_errors.emplace_back(this, error_);
     }
-    if (--left_ > 0) return;
-    told_.store(true, std::memory_order_release);
+    if (--pending_hooks_ > 0) return;
+    hooks_done_.store(true, std::memory_order_release);
     remove();
-    tasks.swap(tasks_);
-    if (state_->waiters > 0) state_->told.notify_all();
+    tasks.swap(continuations_);
+    if (state_->waiters > 0) state_->hooks_done.notify_all();
   }
 
   // True inside a hook of this work. A wait for hooks would deadlock there.
   bool called_from_hook() const noexcept {
     for (const auto& queue : *queues_) {
-      if (queue->runs_here()) return true;
+      if (queue->runs_on_this_thread()) return true;
     }
     return false;
   }
 
   void rethrow() {
-    if (!told_.load(std::memory_order_acquire) || !error_) return;
-    claim();
+    if (!hooks_done_.load(std::memory_order_acquire) || !error_) return;
+    mark_reported();
     std::rethrow_exception(error_);
   }
-  void claim() {
+  void mark_reported() {
     const std::lock_guard lock(state_->mutex);
-    std::erase_if(state_->unclaimed, [&](const auto& entry) { return entry.first == this; });
+    std::erase_if(state_->unreported_errors, [&](const auto& entry) { return entry.first == this; });
   }
 
-  Future<std::vector<Tensor>> after_hooks(Future<std::vector<Tensor>> future) {
+  Future<std::vector<Tensor>> future_after_hooks(Future<std::vector<Tensor>> future) {
     Promise<std::vector<Tensor>> promise;
     auto result = promise.get_future();
     future.on_done([future, self = shared_from_this(), this, promise = std::move(promise)]() mutable {
@@ -265,8 +265,8 @@ class CompletionHooks::HookedWork final : public backend::WorkAround {
       };
       {
         const std::lock_guard lock(state_->mutex);
-        if (!told_.load(std::memory_order_relaxed)) {
-          tasks_.push_back(std::move(finish));
+        if (!hooks_done_.load(std::memory_order_relaxed)) {
+          continuations_.push_back(std::move(finish));
           return;
         }
       }
@@ -278,13 +278,13 @@ class CompletionHooks::HookedWork final : public backend::WorkAround {
   const std::shared_ptr<State> state_;
   WorkInfo info_;
   const std::shared_ptr<const Queues> queues_;
-  std::atomic<bool> told_ = false;
-  std::size_t left_ = 0;
+  std::atomic<bool> hooks_done_ = false;
+  std::size_t pending_hooks_ = 0;
   HookedWork* next_ = nullptr;
   HookedWork* previous_ = nullptr;
-  bool listed_ = false;
+  bool linked_ = false;
   std::exception_ptr error_;
-  std::vector<Task> tasks_;
+  std::vector<Task> continuations_;
 };
 
 CompletionHooks::CompletionHooks() : state_(std::make_shared<State>()) {}
@@ -295,7 +295,7 @@ void CompletionHooks::add(OnCompletionHook hook, std::shared_ptr<Executor> execu
   queue->hook = std::move(hook);
   queue->executor = std::move(executor);
   const std::lock_guard lock(state_->mutex);
-  state_->hasten = state_->hasten || queue->executor;
+  state_->expedite = state_->expedite || queue->executor;
   auto queues = std::make_shared<Queues>(*state_->queues);
   queues->push_back(std::move(queue));
   state_->queues = std::move(queues);
@@ -304,14 +304,14 @@ void CompletionHooks::add(OnCompletionHook hook, std::shared_ptr<Executor> execu
 
 WorkPtr CompletionHooks::attach(WorkInfo info, const WorkPtr& work) {
   std::shared_ptr<HookedWork> hooked;
-  bool hasten;
+  bool expedite;
   {
     const std::lock_guard lock(state_->mutex);
     hooked = std::make_shared<HookedWork>(state_, std::move(info), work, state_->queues);
     hooked->insert();
-    hasten = state_->hasten;
+    expedite = state_->expedite;
   }
-  work->when_over([hooked] { hooked->tell_hooks(hooked); }, hasten);
+  work->on_complete([hooked] { hooked->run_hooks(hooked); }, expedite);
   return hooked;
 }
 
@@ -322,21 +322,21 @@ void CompletionHooks::wait(Milliseconds timeout) {
     const std::lock_guard lock(state_->mutex);
     for (HookedWork* work = state_->outstanding; work; work = work->next()) {
       // lock() fails for a work in destruction, whose callback was dropped because its operation never completed.
-      if (auto kept = work->weak_from_this().lock()) {
-        outstanding.push_back(std::static_pointer_cast<HookedWork>(std::move(kept)));
+      if (auto alive = work->weak_from_this().lock()) {
+        outstanding.push_back(std::static_pointer_cast<HookedWork>(std::move(alive)));
       }
     }
   }
   for (const auto& work : outstanding) {
-    work->settle(time_left(deadline));
-    work->wait_until_told(deadline);
+    work->wait_for_operation(time_left(deadline));
+    work->wait_for_hooks(deadline);
   }
-  decltype(state_->unclaimed) unclaimed;
+  decltype(state_->unreported_errors) errors;
   {
     const std::lock_guard lock(state_->mutex);
-    unclaimed.swap(state_->unclaimed);
+    errors.swap(state_->unreported_errors);
   }
-  if (!unclaimed.empty()) std::rethrow_exception(unclaimed.front().second);
+  if (!errors.empty()) std::rethrow_exception(errors.front().second);
 }
 
 }  // namespace hookline

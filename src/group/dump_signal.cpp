@@ -11,33 +11,33 @@
 #include <unistd.h>
 
 #include "core/thread.hpp"
-#include "group/record_ring.hpp"
+#include "group/flight_record_ring.hpp"
 
 namespace hookline::group {
 namespace {
 
 std::atomic<int> wake_fd = -1;
-struct sigaction before{};
+struct sigaction previous_action{};
 
 struct Rings {
   std::mutex mutex;
-  std::vector<RecordRing*> list;
+  std::vector<FlightRecordRing*> list;
 };
 std::atomic<Rings*> rings = new Rings;  // leaked: the thread may still read it while the process exits
 
-void handle(int number, siginfo_t* info, void* context) {
+void handle_signal(int number, siginfo_t* info, void* context) {
   const int saved = errno;
   const int fd = wake_fd.load();
   if (fd >= 0) static_cast<void>(eventfd_write(fd, 1));
-  if (before.sa_flags & SA_SIGINFO) {
-    if (before.sa_sigaction) before.sa_sigaction(number, info, context);
-  } else if (before.sa_handler != SIG_DFL && before.sa_handler != SIG_IGN) {
-    before.sa_handler(number);
+  if (previous_action.sa_flags & SA_SIGINFO) {
+    if (previous_action.sa_sigaction) previous_action.sa_sigaction(number, info, context);
+  } else if (previous_action.sa_handler != SIG_DFL && previous_action.sa_handler != SIG_IGN) {
+    previous_action.sa_handler(number);
   }
   errno = saved;
 }
 
-void watch(int fd) {
+void run_dump_thread(int fd) {
   for (eventfd_t count = 0;;) {
     if (eventfd_read(fd, &count) != 0) {
       if (errno == EINTR) continue;
@@ -45,43 +45,43 @@ void watch(int fd) {
     }
     Rings& all = *rings.load();
     const std::lock_guard lock(all.mutex);
-    for (const RecordRing* ring : all.list) ring->try_dump("SIGUSR1");
+    for (const FlightRecordRing* ring : all.list) ring->try_dump("SIGUSR1");
   }
 }
 
 // A forked child has no dump thread and must not signal its parent's eventfd.
-void renew_in_child() {
+void reset_in_child() {
   wake_fd = -1;
   rings = new Rings;
 }
 
 /// Requires the lock of the rings.
-void start_watching() {
+void start_dump_thread() {
   if (wake_fd.load() >= 0) return;
   const int fd = eventfd(0, EFD_CLOEXEC);
   if (fd < 0) return;  // dumps on errors and on request still work
   wake_fd = fd;
-  core::start_thread("hookline-dump", [fd] { watch(fd); }).detach();
+  core::start_thread("hookline-dump", [fd] { run_dump_thread(fd); }).detach();
   static std::once_flag once;
   std::call_once(once, [] {
-    pthread_atfork(nullptr, nullptr, &renew_in_child);
+    pthread_atfork(nullptr, nullptr, &reset_in_child);
     struct sigaction action{};
-    action.sa_sigaction = &handle;
+    action.sa_sigaction = &handle_signal;
     action.sa_flags = SA_SIGINFO | SA_RESTART;
-    sigaction(SIGUSR1, &action, &before);
+    sigaction(SIGUSR1, &action, &previous_action);
   });
 }
 
 }  // namespace
 
-void dump_at_signal(RecordRing* ring) {
+void register_signal_dump(FlightRecordRing* ring) {
   Rings& all = *rings.load();
   const std::lock_guard lock(all.mutex);
   all.list.push_back(ring);
-  start_watching();
+  start_dump_thread();
 }
 
-void forget_at_signal(RecordRing* ring) {
+void unregister_signal_dump(FlightRecordRing* ring) {
   Rings& all = *rings.load();
   const std::lock_guard lock(all.mutex);
   all.list.erase(std::remove(all.list.begin(), all.list.end(), ring), all.list.end());

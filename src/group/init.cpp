@@ -9,16 +9,16 @@
 
 #include <fmt/format.h>
 
-#include <hookline/backend/layered.hpp>
+#include <hookline/backend/hierarchical.hpp>
 #include <hookline/backend/make_backend.hpp>
 #include <hookline/core/error.hpp>
 #include <hookline/store/prefix_store.hpp>
 #include <hookline/store/rendezvous.hpp>
 
 #include "backend/bootstrap.hpp"
-#include "group/debug.hpp"
+#include "group/debug_wrappers.hpp"
 #include "group/group_origin.hpp"
-#include "group/round.hpp"
+#include "group/rendezvous_epoch.hpp"
 #include "store/store_error.hpp"
 
 namespace hookline {
@@ -26,11 +26,11 @@ namespace {
 
 constexpr const char* kEndedRanks = "hookline/ended";  // also in cli/rendezvous_dir.py
 
-std::shared_ptr<ProcessGroup> make(const InitOptions& options, const EngineSetting& setting) {
+std::shared_ptr<ProcessGroup> make_decorated_group(const InitOptions& options, const TransportConfig& setting) {
   auto backend = options.backend.empty() ? make_default_backend(setting) : make_backend(options.backend, setting);
   const char* const debug = std::getenv("HOOKLINE_DEBUG");
-  auto made = group::make_group(std::move(backend), options.timeout, {.store = setting.store, .global_ranks = {}});
-  return group::decorated(std::move(made), debug ? debug : "", setting.store);
+  auto process_group = group::make_group(std::move(backend), options.timeout, {.store = setting.store, .global_ranks = {}});
+  return group::with_debug_wrappers(std::move(process_group), debug ? debug : "", setting.store);
 }
 
 // A rank that loses the store before it watches other processes knows only which rank served it.
@@ -55,9 +55,9 @@ std::vector<int> ended_ranks(Store& store) {
   return ranks;
 }
 
-void give_up(group::Round& round) noexcept {
+void abandon_epoch(group::RendezvousEpoch& epoch) noexcept {
   try {
-    round.close();
+    epoch.abandon();
   } catch (const std::exception&) {
     // The store failed too; the original error is more useful to the caller.
   }
@@ -83,7 +83,7 @@ std::shared_ptr<ProcessGroup> init_process_group(const InitOptions& options) {
   } else {
     throw InvalidArgument("init_process_group: rank and world_size are required with a store");
   }
-  group::Round round = join_round(job);
+  group::RendezvousEpoch epoch = join_round(job);
   std::function<std::vector<int>()> ended;
   if (!options.store && !options.rank && !options.world_size) ended = [&job] { return ended_ranks(*job.store); };
   try {
@@ -91,19 +91,19 @@ std::shared_ptr<ProcessGroup> init_process_group(const InitOptions& options) {
                                   .rank = job.rank,
                                   .size = job.world_size,
                                   .members = {},
-                                  .place = std::make_shared<PrefixStore>("bootstrap", round.place()),
+                                  .store = std::make_shared<PrefixStore>("bootstrap", epoch.store()),
                                   .ended = ended,
                                   .store_rank = job.server_rank,
-                                  .clean = [&] { round.forget_earlier(); }});
+                                  .delete_keys = [&] { epoch.delete_earlier_keys(); }});
     return bootstrap.run([&] {
-      return make(options, {.store = round.place(),
+      return make_decorated_group(options, {.store = epoch.store(),
                             .rank = job.rank,
                             .size = job.world_size,
                             .timeout = options.timeout,
                             .options = options.backend_options});
     });
   } catch (...) {
-    give_up(round);
+    abandon_epoch(epoch);
     throw;
   }
 }

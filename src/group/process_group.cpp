@@ -12,8 +12,8 @@ namespace hookline {
 namespace {
 
 template <class Options>
-Collective describe(OpType type, std::vector<Tensor> inputs, std::vector<Tensor> outputs, const Options& options) {
-  Collective c;
+Operation make_operation(OpType type, std::vector<Tensor> inputs, std::vector<Tensor> outputs, const Options& options) {
+  Operation c;
   c.type = type;
   c.inputs = std::move(inputs);
   c.outputs = std::move(outputs);
@@ -26,14 +26,14 @@ Collective describe(OpType type, std::vector<Tensor> inputs, std::vector<Tensor>
 
 // For one tensor that is read and written. Builds the list in place: small allreduces are frequent.
 template <class Options>
-Collective describe_in_place(OpType type, const Tensor& tensor, const Options& options) {
-  Collective c = describe(type, {}, {}, options);
+Operation make_in_place_operation(OpType type, const Tensor& tensor, const Options& options) {
+  Operation c = make_operation(type, {}, {}, options);
   c.outputs.assign(1, tensor);
   return c;
 }
 
-Collective point_to_point(OpType type, const Tensor& tensor, int peer, const MessageOptions& options) {
-  Collective c = type == OpType::send ? describe(type, {tensor}, {}, options) : describe(type, {}, {tensor}, options);
+Operation make_p2p_operation(OpType type, const Tensor& tensor, int peer, const P2POptions& options) {
+  Operation c = type == OpType::send ? make_operation(type, {tensor}, {}, options) : make_operation(type, {}, {tensor}, options);
   c.root = peer;
   return c;
 }
@@ -43,32 +43,32 @@ Collective point_to_point(OpType type, const Tensor& tensor, int peer, const Mes
 ProcessGroup::~ProcessGroup() = default;
 
 WorkPtr ProcessGroup::allreduce(const Tensor& tensor, const AllreduceOptions& options) {
-  return run(describe_in_place(OpType::allreduce, tensor, options));
+  return run(make_in_place_operation(OpType::allreduce, tensor, options));
 }
 
 WorkPtr ProcessGroup::allreduce(const std::vector<Tensor>& tensors, const AllreduceOptions& options) {
-  return run(describe(OpType::allreduce, {}, tensors, options));
+  return run(make_operation(OpType::allreduce, {}, tensors, options));
 }
 
 WorkPtr ProcessGroup::allreduce_coalesced(const std::vector<Tensor>& tensors, const AllreduceOptions& options) {
-  return run(describe(OpType::allreduce_coalesced, {}, tensors, options));
+  return run(make_operation(OpType::allreduce_coalesced, {}, tensors, options));
 }
 
 WorkPtr ProcessGroup::reduce(const Tensor& tensor, const ReduceOptions& options) {
-  return run(describe_in_place(OpType::reduce, tensor, options));
+  return run(make_in_place_operation(OpType::reduce, tensor, options));
 }
 
 WorkPtr ProcessGroup::broadcast(const Tensor& tensor, const BroadcastOptions& options) {
-  return run(describe_in_place(OpType::broadcast, tensor, options));
+  return run(make_in_place_operation(OpType::broadcast, tensor, options));
 }
 
 WorkPtr ProcessGroup::allgather(std::vector<Tensor> outputs, const Tensor& input, const AllgatherOptions& options) {
-  return run(describe(OpType::allgather, {input}, std::move(outputs), options));
+  return run(make_operation(OpType::allgather, {input}, std::move(outputs), options));
 }
 
 WorkPtr ProcessGroup::allgather_into_tensor(const Tensor& output, const Tensor& input,
                                             const AllgatherOptions& options) {
-  return run(describe(OpType::allgather_into_tensor, {input}, {output}, options));
+  return run(make_operation(OpType::allgather_into_tensor, {input}, {output}, options));
 }
 
 WorkPtr ProcessGroup::allgather_coalesced(const std::vector<std::vector<Tensor>>& outputs, std::vector<Tensor> inputs,
@@ -82,66 +82,66 @@ WorkPtr ProcessGroup::allgather_coalesced(const std::vector<std::vector<Tensor>>
     }
     flat.insert(flat.end(), list.begin(), list.end());
   }
-  return run(describe(OpType::allgather_coalesced, std::move(inputs), std::move(flat), options));
+  return run(make_operation(OpType::allgather_coalesced, std::move(inputs), std::move(flat), options));
 }
 
 WorkPtr ProcessGroup::allgather_into_tensor_coalesced(std::vector<Tensor> outputs, std::vector<Tensor> inputs,
                                                       const AllgatherOptions& options) {
-  return run(describe(OpType::allgather_into_tensor_coalesced, std::move(inputs), std::move(outputs), options));
+  return run(make_operation(OpType::allgather_into_tensor_coalesced, std::move(inputs), std::move(outputs), options));
 }
 
 WorkPtr ProcessGroup::gather(std::vector<Tensor> outputs, const Tensor& input, const GatherOptions& options) {
-  return run(describe(OpType::gather, {input}, std::move(outputs), options));
+  return run(make_operation(OpType::gather, {input}, std::move(outputs), options));
 }
 
 WorkPtr ProcessGroup::scatter(const Tensor& output, std::vector<Tensor> inputs, const ScatterOptions& options) {
-  return run(describe(OpType::scatter, std::move(inputs), {output}, options));
+  return run(make_operation(OpType::scatter, std::move(inputs), {output}, options));
 }
 
 WorkPtr ProcessGroup::reduce_scatter(const Tensor& output, std::vector<Tensor> inputs,
                                      const ReduceScatterOptions& options) {
-  return run(describe(OpType::reduce_scatter, std::move(inputs), {output}, options));
+  return run(make_operation(OpType::reduce_scatter, std::move(inputs), {output}, options));
 }
 
 WorkPtr ProcessGroup::reduce_scatter_tensor(const Tensor& output, const Tensor& input,
                                             const ReduceScatterOptions& options) {
-  return run(describe(OpType::reduce_scatter_tensor, {input}, {output}, options));
+  return run(make_operation(OpType::reduce_scatter_tensor, {input}, {output}, options));
 }
 
 WorkPtr ProcessGroup::reduce_scatter_tensor_coalesced(std::vector<Tensor> outputs, std::vector<Tensor> inputs,
                                                       const ReduceScatterOptions& options) {
-  return run(describe(OpType::reduce_scatter_tensor_coalesced, std::move(inputs), std::move(outputs), options));
+  return run(make_operation(OpType::reduce_scatter_tensor_coalesced, std::move(inputs), std::move(outputs), options));
 }
 
 WorkPtr ProcessGroup::alltoall(std::vector<Tensor> outputs, std::vector<Tensor> inputs,
                                const AlltoallOptions& options) {
-  return run(describe(OpType::alltoall, std::move(inputs), std::move(outputs), options));
+  return run(make_operation(OpType::alltoall, std::move(inputs), std::move(outputs), options));
 }
 
 WorkPtr ProcessGroup::alltoall_base(const Tensor& output, const Tensor& input, std::vector<std::int64_t> output_splits,
                                     std::vector<std::int64_t> input_splits, const AlltoallOptions& options) {
-  Collective c = describe(OpType::alltoall_base, {input}, {output}, options);
+  Operation c = make_operation(OpType::alltoall_base, {input}, {output}, options);
   c.output_splits = std::move(output_splits);
   c.input_splits = std::move(input_splits);
   return run(std::move(c));
 }
 
-WorkPtr ProcessGroup::send(const Tensor& tensor, int target, const MessageOptions& options) {
-  return run(point_to_point(OpType::send, tensor, target, options));
+WorkPtr ProcessGroup::send(const Tensor& tensor, int target, const P2POptions& options) {
+  return run(make_p2p_operation(OpType::send, tensor, target, options));
 }
 
-WorkPtr ProcessGroup::recv(const Tensor& tensor, int source, const MessageOptions& options) {
-  return run(point_to_point(OpType::recv, tensor, source, options));
+WorkPtr ProcessGroup::recv(const Tensor& tensor, int source, const P2POptions& options) {
+  return run(make_p2p_operation(OpType::recv, tensor, source, options));
 }
 
-WorkPtr ProcessGroup::recv_anysource(const Tensor& tensor, const MessageOptions& options) {
-  return run(point_to_point(OpType::recv_anysource, tensor, kAnySource, options));
+WorkPtr ProcessGroup::recv_anysource(const Tensor& tensor, const P2POptions& options) {
+  return run(make_p2p_operation(OpType::recv_anysource, tensor, kAnySource, options));
 }
 
-WorkPtr ProcessGroup::barrier(const BarrierOptions& options) { return run(describe(OpType::barrier, {}, {}, options)); }
+WorkPtr ProcessGroup::barrier(const BarrierOptions& options) { return run(make_operation(OpType::barrier, {}, {}, options)); }
 
 void ProcessGroup::monitored_barrier(const MonitoredBarrierOptions& options) {
-  Collective c = describe(OpType::monitored_barrier, {}, {}, options);
+  Operation c = make_operation(OpType::monitored_barrier, {}, {}, options);
   c.wait_all_ranks = options.wait_all_ranks;
   run(std::move(c))->wait();
 }

@@ -15,12 +15,12 @@ std::uint64_t bytes_of(const std::vector<Tensor>& tensors) {
 
 }  // namespace
 
-std::uint64_t wire_bytes(const Collective& collective, int size) {
+std::uint64_t wire_bytes(const Operation& operation, int size) {
   if (size < 2) return 0;
   const auto ranks = static_cast<std::uint64_t>(size);
-  const std::uint64_t inputs = bytes_of(sources(collective));
-  const std::uint64_t outputs = bytes_of(collective.outputs);
-  switch (collective.type) {
+  const std::uint64_t inputs = bytes_of(source_tensors(operation));
+  const std::uint64_t outputs = bytes_of(operation.outputs);
+  switch (operation.type) {
     case OpType::allreduce:
     case OpType::allreduce_coalesced: return 2 * (ranks - 1) * inputs / ranks;
     case OpType::allgather:
@@ -45,10 +45,10 @@ std::uint64_t wire_bytes(const Collective& collective, int size) {
   return 0;
 }
 
-SentBytes::SentBytes() : counter_(current_context().sent), before_(counter_ ? counter_->load() : 0) {}
+SentBytes::SentBytes() : counter_(current_context().bytes_sent), initial_(counter_ ? counter_->load() : 0) {}
 
-void SentBytes::add(const Collective& collective, int size) const {
-  if (counter_ && counter_->load() == before_) counter_->fetch_add(wire_bytes(collective, size));
+void SentBytes::add(const Operation& operation, int size) const {
+  if (counter_ && counter_->load() == initial_) counter_->fetch_add(wire_bytes(operation, size));
 }
 
 }  // namespace hookline::group

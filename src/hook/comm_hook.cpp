@@ -11,7 +11,7 @@
 
 #include <hookline/core/error.hpp>
 
-#include "hook/hook_lane.hpp"
+#include "hook/bucket_scheduler.hpp"
 
 namespace hookline {
 namespace {
@@ -31,7 +31,7 @@ std::string CommHookInterface::name() const { return traits_.name.empty() ? dema
 
 void CommHookInterface::begin_step(const HookStep&) {}
 void CommHookInterface::end_step(const HookStep&) {}
-void CommHookInterface::give_up(const std::string&) {}
+void CommHookInterface::on_step_failed(const std::string&) {}
 void CommHookInterface::save(StateWriter&) const {}
 void CommHookInterface::load(StateReader&) {}
 
@@ -48,8 +48,8 @@ Future<Tensor> run_and_parse(HookPtr hook, GradBucket& bucket) {
   const Tensor buffer = bucket.buffer();  // the hook may call set_buffer
   const HookResult result = co_await hook->run_hook(bucket);
   const Tensor reduced = hook->parse_hook_result(result);
-  const auto where = [&] { return fmt::format("bucket {} (hook {})", bucket.index(), hook->name()); };
-  hook::check_result(where, buffer, reduced);
+  const auto label = [&] { return fmt::format("bucket {} (hook {})", bucket.index(), hook->name()); };
+  hook::check_result(label, buffer, reduced);
   co_return reduced.contiguous();
 }
 

@@ -8,7 +8,7 @@
 #include <hookline/core/error.hpp>
 #include <hookline/hook/hook_state.hpp>
 
-#include "hook/kept_errors.hpp"
+#include "hook/residual_store.hpp"
 
 namespace hookline {
 namespace {
@@ -24,13 +24,13 @@ CompressHook::CompressHook(std::shared_ptr<ProcessGroup> group, CodecPtr codec, 
     : CppCommHookInterface(std::move(group), {.name = name_of(codec)}),
       codec_(std::move(codec)),
       seed_(seed),
-      errors_(std::make_unique<hook::KeptErrors>()) {
+      residuals_(std::make_unique<hook::ResidualStore>()) {
   if (!state_) throw InvalidArgument("hook " + codec_->name() + ": process group must not be null");
 }
 
 CompressHook::~CompressHook() = default;
 
-bool CompressHook::keep_error() {
+bool CompressHook::enable_error_feedback() {
   error_feedback_ = true;
   reductions_.clear();
   return true;
@@ -39,17 +39,17 @@ bool CompressHook::keep_error() {
 // The rows of a sparse gradient change in each step, so it has no residual.
 CompressedReduction& CompressHook::reduction_of(const GradBucket& bucket) {
   const std::lock_guard lock(mutex_);
-  const bool keeps = error_feedback_ && !bucket.sparse_grad_indices();
+  const bool feeds_back = error_feedback_ && !bucket.sparse_grad_indices();
   std::unique_ptr<CompressedReduction>& found = reductions_[bucket.index()];
   // Rebucketing may turn a dense bucket into a sparse one and vice versa.
-  if (!found || keeps != (found->kept_error().numel() > 0)) {
+  if (!found || feeds_back != (found->residual().numel() > 0)) {
     const std::uint64_t steps = found ? found->step() : steps_;
-    const CompressionOptions options{.error_feedback = keeps, .seed = seed_, .bucket = bucket.index()};
+    const CompressionOptions options{.error_feedback = feeds_back, .seed = seed_, .bucket = bucket.index()};
     found = std::make_unique<CompressedReduction>(state_, codec_, options);
     found->set_step(steps);
   }
   if (step_) found->set_step(*step_);
-  if (keeps) found->set_kept_error(errors_->of(bucket));
+  if (feeds_back) found->set_residual(residuals_->residual_of(bucket));
   return *found;
 }
 
@@ -69,9 +69,9 @@ void CompressHook::end_step(const HookStep&) {
   step_.reset();
 }
 
-std::vector<HookCost> CompressHook::costs() const {
+std::vector<HookStats> CompressHook::stats() const {
   const std::lock_guard lock(mutex_);
-  std::vector<HookCost> all;
+  std::vector<HookStats> all;
   for (const auto& [index, reduction] : reductions_) {
     const CompressionStats& stats = reduction->stats();
     all.push_back({.bucket = index,
@@ -80,32 +80,32 @@ std::vector<HookCost> CompressHook::costs() const {
                    .ratio = stats.ratio,
                    .encode_time = stats.encode_time,
                    .decode_time = stats.decode_time,
-                   .kept_error_norm = reduction->kept_error_norm()});
+                   .residual_norm = reduction->residual_norm()});
   }
   return all;
 }
 
-void CompressHook::save(StateWriter& to) const {
+void CompressHook::save(StateWriter& writer) const {
   const std::lock_guard lock(mutex_);
   std::uint64_t steps = steps_;
   for (const auto& [index, reduction] : reductions_) steps = std::max(steps, reduction->step());
-  to.number(seed_);
-  to.number(steps);
-  to.number(error_feedback_ ? 1 : 0);
-  errors_->save(to);
+  writer.integer(seed_);
+  writer.integer(steps);
+  writer.integer(error_feedback_ ? 1 : 0);
+  residuals_->save(writer);
 }
 
-void CompressHook::load(StateReader& from) {
-  const std::uint64_t seed = from.number();
-  const std::uint64_t steps = from.number();
+void CompressHook::load(StateReader& reader) {
+  const std::uint64_t seed = reader.integer();
+  const std::uint64_t steps = reader.integer();
   if (seed != seed_)
     throw InvalidArgument(fmt::format("load_state: the state is of seed {}: expected {}", seed, seed_));
-  if ((from.number() != 0) != error_feedback_) {
+  if ((reader.integer() != 0) != error_feedback_) {
     throw InvalidArgument(std::string("load_state: the state is of a hook with") + (error_feedback_ ? "out" : "") +
                           " error feedback: expected one with" + (error_feedback_ ? "" : "out"));
   }
   const std::lock_guard lock(mutex_);
-  errors_->load(from);
+  residuals_->load(reader);
   reductions_.clear();
   steps_ = steps;
 }

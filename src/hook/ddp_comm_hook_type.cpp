@@ -5,7 +5,7 @@
 
 namespace hookline {
 
-std::string hook_text(DDPCommHookType type) {
+std::string hook_spec(DDPCommHookType type) {
   switch (type) {
     case DDPCommHookType::ALLREDUCE: return "allreduce";
     case DDPCommHookType::FP16_COMPRESS: return "fp16";
@@ -22,7 +22,7 @@ std::string hook_text(DDPCommHookType type) {
 }
 
 HookPtr make_hook(DDPCommHookType type, std::shared_ptr<ProcessGroup> group) {
-  return make_hook(hook_text(type), std::move(group));
+  return make_hook(hook_spec(type), std::move(group));
 }
 
 }  // namespace hookline

@@ -10,30 +10,30 @@
 #include <hookline/hook/wrappers.hpp>
 
 #include "group/float32.hpp"
-#include "hook/around_hook.hpp"
-#include "hook/kept_errors.hpp"
+#include "hook/hook_wrapper.hpp"
+#include "hook/residual_store.hpp"
 
 namespace hookline {
 namespace {
 
-class FeedbackHook final : public hook::AroundHook {
+class ErrorFeedbackHook final : public hook::WrapperFunction {
  public:
-  explicit FeedbackHook(HookPtr inner) : AroundHook(std::move(inner), "error_feedback") {}
+  explicit ErrorFeedbackHook(HookPtr inner) : WrapperFunction(std::move(inner), "error_feedback") {}
 
-  bool keep_error() override { return true; }
-  std::vector<HookCost> costs() const override {
-    std::vector<HookCost> all = AroundHook::costs();
+  bool enable_error_feedback() override { return true; }
+  std::vector<HookStats> stats() const override {
+    std::vector<HookStats> all = WrapperFunction::stats();
     const std::lock_guard lock(mutex_);
-    for (HookCost& cost : all) cost.kept_error_norm = errors_.norm(cost.bucket);
+    for (HookStats& stats : all) stats.residual_norm = residuals_.norm(stats.bucket);
     return all;
   }
-  void save(StateWriter& to) const override {
-    AroundHook::save(to);
-    errors_.save(to);
+  void save(StateWriter& writer) const override {
+    WrapperFunction::save(writer);
+    residuals_.save(writer);
   }
-  void load(StateReader& from) override {
-    AroundHook::load(from);
-    errors_.load(from);
+  void load(StateReader& reader) override {
+    WrapperFunction::load(reader);
+    residuals_.load(reader);
   }
 
  private:
@@ -43,28 +43,28 @@ class FeedbackHook final : public hook::AroundHook {
     }
     GradBucket reporting = bucket;
     reporting.request_contribution();
-    const Tensor kept = errors_of(bucket);
-    float* const errors = kept.data<float>();
-    const auto count = static_cast<std::size_t>(kept.numel());
-    const Tensor given = group::as_float32(bucket.buffer());
-    float* const values = given.data<float>();
+    const Tensor residual = residual_of(bucket);
+    float* const residual_data = residual.data<float>();
+    const auto count = static_cast<std::size_t>(residual.numel());
+    const Tensor gradients = group::as_float32(bucket.buffer());
+    float* const values = gradients.data<float>();
     for (std::size_t i = 0; i < count; ++i) {
-      values[i] += errors[i];
-      errors[i] = values[i];
+      values[i] += residual_data[i];
+      residual_data[i] = values[i];
     }
-    group::from_float32(given, bucket.buffer());
+    group::from_float32(gradients, bucket.buffer());
     const Tensor result = co_await run_and_parse(inner(), reporting);
-    const Tensor contribution = group::as_float32(contribution_to(reporting));
+    const Tensor contribution = group::as_float32(contribution_of(reporting));
     const float* const sent = contribution.data<const float>();
     // Non-finite residuals are reset so that they do not affect later steps.
     for (std::size_t i = 0; i < count; ++i) {
-      errors[i] -= sent[i];
-      if (!std::isfinite(errors[i])) errors[i] = 0;
+      residual_data[i] -= sent[i];
+      if (!std::isfinite(residual_data[i])) residual_data[i] = 0;
     }
     co_return result;
   }
 
-  Tensor contribution_to(const GradBucket& bucket) const {
+  Tensor contribution_of(const GradBucket& bucket) const {
     if (const std::optional<Tensor> contribution = bucket.contribution()) return *contribution;
     throw InvalidArgument(fmt::format(
         "error_feedback of bucket {}: the hook {} declares that it reports its contribution: expected a call of "
@@ -72,20 +72,20 @@ class FeedbackHook final : public hook::AroundHook {
         bucket.index(), inner()->name()));
   }
 
-  Tensor errors_of(const GradBucket& bucket) {
+  Tensor residual_of(const GradBucket& bucket) {
     const std::lock_guard lock(mutex_);
-    return errors_.of(bucket);
+    return residuals_.residual_of(bucket);
   }
 
   mutable std::mutex mutex_;
-  hook::KeptErrors errors_;
+  hook::ResidualStore residuals_;
 };
 
 }  // namespace
 
-HookPtr error_feedback(HookPtr inner) {
+HookPtr with_error_feedback(HookPtr inner) {
   const auto run = [](HookPtr hook, GradBucket& bucket) { return run_and_parse(std::move(hook), bucket); };
-  if (inner && inner->keep_error()) return wrap(std::move(inner), run, "error_feedback");
+  if (inner && inner->enable_error_feedback()) return wrap(std::move(inner), run, "error_feedback");
   if (inner && !inner->reports_contribution()) {
     throw InvalidArgument(fmt::format(
         "error_feedback: the hook {} does not report what it sends of this rank's gradients: expected a hook made with "
@@ -93,7 +93,7 @@ HookPtr error_feedback(HookPtr inner) {
         "that call, or leave error_feedback out.",
         inner->name()));
   }
-  return std::make_shared<FeedbackHook>(std::move(inner));
+  return std::make_shared<ErrorFeedbackHook>(std::move(inner));
 }
 
 }  // namespace hookline

@@ -3,20 +3,20 @@
 
 #include <hookline/core/error.hpp>
 
-#include "hook/around_hook.hpp"
+#include "hook/hook_wrapper.hpp"
 
 namespace hookline {
 namespace {
 
-class WrappedHook final : public hook::AroundHook {
+class FunctionWrapper final : public hook::WrapperFunction {
  public:
-  WrappedHook(HookPtr inner, const std::string& name, HookWrapper around)
-      : AroundHook(std::move(inner), name), around_(std::move(around)) {}
+  FunctionWrapper(HookPtr inner, const std::string& name, WrapperFunction function)
+      : WrapperFunction(std::move(inner), name), function_(std::move(function)) {}
 
  private:
-  Future<Tensor> run(GradBucket& bucket) override { return around_(inner(), bucket); }
+  Future<Tensor> run(GradBucket& bucket) override { return function_(inner(), bucket); }
 
-  const HookWrapper around_;
+  const WrapperFunction function_;
 };
 
 }  // namespace
@@ -25,23 +25,23 @@ namespace hook {
 
 FunctionHook::FunctionHook(HookFunction function, HookTraits traits)
     : CppCommHookInterface(std::move(function), std::move(traits)) {
-  check_given(static_cast<bool>(state_), true);
+  check_not_null(static_cast<bool>(state_), true);
 }
 
-void check_given(bool function, bool state) {
-  if (!function) throw InvalidArgument("make_hook: the function must not be empty");
-  if (!state) throw InvalidArgument("make_hook: the state must not be null");
+void check_not_null(bool has_function, bool has_state) {
+  if (!has_function) throw InvalidArgument("make_hook: the function must not be empty");
+  if (!has_state) throw InvalidArgument("make_hook: the state must not be null");
 }
 
 Future<HookResult> FunctionHook::run_hook(GradBucket& bucket) { return as_result(state_(bucket)); }
 
 }  // namespace hook
 
-HookPtr wrap(HookPtr inner, HookWrapper around, const std::string& name) {
-  if (inner && !around) {
+HookPtr wrap(HookPtr inner, WrapperFunction wrapper, const std::string& name) {
+  if (inner && !wrapper) {
     throw InvalidArgument("wrap the hook " + inner->name() + ": the function must not be empty");
   }
-  return std::make_shared<WrappedHook>(std::move(inner), name, std::move(around));
+  return std::make_shared<FunctionWrapper>(std::move(inner), name, std::move(wrapper));
 }
 
 }  // namespace hookline

@@ -19,14 +19,14 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr const char* kVariable = "HOOKLINE_HOOK_PATH";
+constexpr const char* kPathVariable = "HOOKLINE_HOOK_PATH";
 
 std::vector<fs::path> libraries_in(const fs::path& folder) {
   std::error_code error;
   fs::directory_iterator entries(folder, error);
   if (error) {
     throw InvalidArgument(
-        fmt::format("{}: cannot read the folder {}: {}", kVariable, folder.string(), error.message()));
+        fmt::format("{}: cannot read the folder {}: {}", kPathVariable, folder.string(), error.message()));
   }
   std::vector<fs::path> found;
   for (const fs::directory_entry& entry : entries) {
@@ -40,7 +40,7 @@ std::vector<fs::path> libraries_in(const fs::path& folder) {
 }  // namespace
 
 void load_hook_libraries() {
-  const std::vector<fs::path> folders = core::folders_of(kVariable);
+  const std::vector<fs::path> folders = core::plugin_search_path(kPathVariable);
   if (folders.empty()) return;
   // Recursive: a library may create other hooks by name while it registers its own.
   static std::recursive_mutex mutex;
@@ -51,7 +51,7 @@ void load_hook_libraries() {
       if (!loaded.insert(fs::canonical(path)).second) continue;
       try {
         const core::Plugin library(path, "a library of hooks");
-        library.check_version("hookline_hook_version", kHookVersion);
+        library.check_version("hookline_hook_abi_version", kHookAbiVersion);
         library.function<void()>("hookline_register_hooks")();
       } catch (...) {
         loaded.erase(fs::canonical(path));

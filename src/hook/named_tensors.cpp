@@ -12,23 +12,23 @@ std::string gradient_name(const BucketLayout& layout, std::size_t bucket, std::s
   return i < layout.names.size() ? layout.names[i] : fmt::format("gradient {} of bucket {}", i, bucket);
 }
 
-Tensor part(const Tensor& flat, std::size_t begin, std::size_t count) {
+Tensor flat_slice(const Tensor& flat, std::size_t begin, std::size_t count) {
   return flat.slice(0, static_cast<std::int64_t>(begin), static_cast<std::int64_t>(begin + count));
 }
 
-void save_tensors(StateWriter& to, const NamedTensors& tensors) {
-  to.number(tensors.size());
+void save_tensors(StateWriter& writer, const TensorsByName& tensors) {
+  writer.integer(tensors.size());
   for (const auto& [name, tensor] : tensors) {
-    to.text(name);
-    to.tensor(tensor);
+    writer.text(name);
+    writer.tensor(tensor);
   }
 }
 
-NamedTensors load_tensors(StateReader& from) {
-  NamedTensors tensors;
-  for (std::uint64_t left = from.number(); left > 0; --left) {
-    const std::string name = from.text();
-    const Tensor tensor = from.tensor();
+TensorsByName load_tensors(StateReader& reader) {
+  TensorsByName tensors;
+  for (std::uint64_t left = reader.integer(); left > 0; --left) {
+    const std::string name = reader.text();
+    const Tensor tensor = reader.tensor();
     if (tensor.dtype() != DType::f32 || tensor.dim() != 1) {
       throw InvalidArgument(
           fmt::format("the saved state is corrupt: {}: expected flat float32 values, got {}", name, to_string(tensor)));

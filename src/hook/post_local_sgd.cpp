@@ -12,7 +12,7 @@
 namespace hookline {
 namespace {
 
-std::shared_ptr<ProcessGroup> usable(std::shared_ptr<ProcessGroup> group, std::int64_t start) {
+std::shared_ptr<ProcessGroup> checked_group(std::shared_ptr<ProcessGroup> group, std::int64_t start) {
   if (!group) throw InvalidArgument("post_local_sgd: process group must not be null");
   if (start < 0) {
     throw InvalidArgument(
@@ -31,12 +31,12 @@ WorkPtr mean_over(ProcessGroup& group, const Tensor& buffer) {
 
 }  // namespace
 
-PostLocalSGDState::PostLocalSGDState(std::shared_ptr<ProcessGroup> whole, std::shared_ptr<ProcessGroup> part,
-                                     std::int64_t start, bool allreduce)
-    : process_group(usable(std::move(whole), start)),
-      subgroup(part || !allreduce ? std::move(part) : host_group(process_group)),
-      start_localSGD_iter(static_cast<std::uint64_t>(start)),
-      post_local_gradient_allreduce(allreduce) {}
+PostLocalSGDState::PostLocalSGDState(std::shared_ptr<ProcessGroup> group, std::shared_ptr<ProcessGroup> given_subgroup,
+                                     std::int64_t start_iter, bool gradient_allreduce)
+    : process_group(checked_group(std::move(group), start_iter)),
+      subgroup(given_subgroup || !gradient_allreduce ? std::move(given_subgroup) : local_group(process_group)),
+      start_localSGD_iter(static_cast<std::uint64_t>(start_iter)),
+      post_local_gradient_allreduce(gradient_allreduce) {}
 
 PostLocalSGDHook::PostLocalSGDHook(std::shared_ptr<PostLocalSGDState> state)
     : CppCommHookInterface(std::move(state), {.name = "post_local_sgd"}) {
@@ -57,11 +57,11 @@ Future<HookResult> PostLocalSGDHook::run_hook(GradBucket& bucket) {
 void PostLocalSGDHook::begin_step(const HookStep&) { step_ = state_->iter++; }
 void PostLocalSGDHook::end_step(const HookStep&) { step_.reset(); }
 
-void PostLocalSGDHook::give_up(const std::string& cause) {
+void PostLocalSGDHook::on_step_failed(const std::string& cause) {
   if (state_->subgroup) group::abort_quietly(*state_->subgroup, cause);
 }
 
-void PostLocalSGDHook::save(StateWriter& to) const { to.number(state_->iter); }
-void PostLocalSGDHook::load(StateReader& from) { state_->iter = from.number(); }
+void PostLocalSGDHook::save(StateWriter& writer) const { writer.integer(state_->iter); }
+void PostLocalSGDHook::load(StateReader& reader) { state_->iter = reader.integer(); }
 
 }  // namespace hookline

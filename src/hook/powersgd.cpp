@@ -33,9 +33,9 @@ std::uint64_t PowerSGDState::iter() const { return memory_->iter(); }
 PowerSGDState::Totals PowerSGDState::compression_stats() const { return memory_->totals(); }
 void PowerSGDState::set_report(Report report) { memory_->set_report(std::move(report)); }
 std::uint64_t PowerSGDState::next_report() const { return memory_->next_report(); }
-std::map<std::size_t, PowerSGDState::Kept> PowerSGDState::kept() const { return memory_->kept(); }
-void PowerSGDState::save(StateWriter& to) const { memory_->save(to); }
-void PowerSGDState::load(StateReader& from) { memory_->load(from); }
+std::map<std::size_t, PowerSGDState::BucketState> PowerSGDState::bucket_states() const { return memory_->bucket_states(); }
+void PowerSGDState::save(StateWriter& writer) const { memory_->save(writer); }
+void PowerSGDState::load(StateReader& reader) { memory_->load(reader); }
 
 PowerSGDHook::PowerSGDHook(std::shared_ptr<PowerSGDState> state, bool batched, std::shared_ptr<ProcessGroup> group)
     : CppCommHookInterface(std::move(state), {.name = batched ? "batched_powersgd" : "powersgd"}),
@@ -44,24 +44,24 @@ PowerSGDHook::PowerSGDHook(std::shared_ptr<PowerSGDState> state, bool batched, s
 
 // The rows of a sparse gradient change in each step, so it has no residual and is not compressed.
 Future<HookResult> PowerSGDHook::run_hook(GradBucket& bucket) {
-  const std::optional<std::uint64_t> step = state_->memory_->begin(bucket);
-  std::shared_ptr<hook::PowerSGDBucket> kept;
+  const std::optional<std::uint64_t> step = state_->memory_->begin_bucket(bucket);
+  std::shared_ptr<hook::PowerSGDBucket> bucket_state;
   if (step && is_floating(bucket.buffer().dtype()) && !bucket.sparse_grad_indices()) {
-    kept = state_->memory_->of(bucket, *step, batched_, *group_);
+    bucket_state = state_->memory_->bucket_state(bucket, *step, batched_, *group_);
     if (bucket.is_last()) state_->memory_->report(*step);
   }
-  if (!kept || kept->plan().matrices.empty()) {
+  if (!bucket_state || bucket_state->plan().matrices.empty()) {
     const AllreduceOptions options{.op = ReduceOp::avg};
     const WorkPtr work = group_->allreduce(bucket.buffer(), options);
     co_await work;
     co_return bucket.buffer();
   }
   const Tensor values = group::as_float32(bucket.buffer());
-  kept->project(values.data<float>(), *step);
-  co_await kept->reduce_first(group_);
-  kept->turn(values.data<float>());
-  co_await kept->reduce_second(group_);
-  kept->expand(values.data<float>());
+  bucket_state->compute_p(values.data<float>(), *step);
+  co_await bucket_state->allreduce_p(group_);
+  bucket_state->compute_q(values.data<float>());
+  co_await bucket_state->allreduce_q(group_);
+  bucket_state->reconstruct(values.data<float>());
   group::from_float32(values, bucket.buffer());
   co_return bucket.buffer();
 }
@@ -69,9 +69,9 @@ Future<HookResult> PowerSGDHook::run_hook(GradBucket& bucket) {
 void PowerSGDHook::begin_step(const HookStep&) { state_->memory_->begin_step(); }
 void PowerSGDHook::end_step(const HookStep&) { state_->memory_->end_step(); }
 
-void PowerSGDHook::give_up(const std::string& cause) { group::abort_quietly(*group_, cause); }
+void PowerSGDHook::on_step_failed(const std::string& cause) { group::abort_quietly(*group_, cause); }
 
-bool PowerSGDHook::keep_error() {
+bool PowerSGDHook::enable_error_feedback() {
   PowerSGDOptions options = state_->options();
   if (options.use_error_feedback) return true;
   options.use_error_feedback = true;
@@ -79,9 +79,9 @@ bool PowerSGDHook::keep_error() {
   return true;
 }
 
-std::vector<HookCost> PowerSGDHook::costs() const { return state_->memory_->costs(); }
+std::vector<HookStats> PowerSGDHook::stats() const { return state_->memory_->stats(); }
 
-void PowerSGDHook::save(StateWriter& to) const { state_->save(to); }
-void PowerSGDHook::load(StateReader& from) { state_->load(from); }
+void PowerSGDHook::save(StateWriter& writer) const { state_->save(writer); }
+void PowerSGDHook::load(StateReader& reader) { state_->load(reader); }
 
 }  // namespace hookline

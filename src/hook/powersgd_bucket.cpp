@@ -19,46 +19,46 @@ PowerSGDBucket::PowerSGDBucket(const GradBucket& bucket, PowerSGDPlan plan, cons
     : layout_(bucket.layout()),
       plan_(std::move(plan)),
       options_(options),
-      count_(static_cast<std::size_t>(bucket.buffer().numel())),
+      numel_(static_cast<std::size_t>(bucket.buffer().numel())),
       ranks_(group.size()),
-      q_start_(plan_.q_size),
-      q_given_(plan_.matrices.size(), false) {
-  if (options_.use_error_feedback && !plan_.matrices.empty()) kept_ = Tensor::zeros({bucket.buffer().numel()});
-  first_ = group.empty({static_cast<std::int64_t>(plan_.rest_size + plan_.p_size)});
-  rest_ = part(first_, 0, plan_.rest_size);
-  p_ = part(first_, plan_.rest_size, plan_.p_size);
+      initial_q_(plan_.q_size),
+      q_restored_(plan_.matrices.size(), false) {
+  if (options_.use_error_feedback && !plan_.matrices.empty()) corrected_gradients_ = Tensor::zeros({bucket.buffer().numel()});
+  p_message_ = group.empty({static_cast<std::int64_t>(plan_.uncompressed_size + plan_.p_size)});
+  uncompressed_ = flat_slice(p_message_, 0, plan_.uncompressed_size);
+  p_ = flat_slice(p_message_, plan_.uncompressed_size, plan_.p_size);
   q_ = group.empty({static_cast<std::int64_t>(plan_.q_size)});
 }
 
 void PowerSGDBucket::set_q(const PowerSGDMatrix& matrix, const Tensor& q) {
-  part(q_, matrix.q, matrix.columns * matrix.rank).copy_from(q);
-  q_given_[static_cast<std::size_t>(&matrix - plan_.matrices.data())] = true;
+  flat_slice(q_, matrix.q_offset, matrix.columns * matrix.rank).copy_from(q);
+  q_restored_[static_cast<std::size_t>(&matrix - plan_.matrices.data())] = true;
 }
 
 // Clears factors_valid_ until reconstruct(): if the step fails, the residual is all of M.
-void PowerSGDBucket::project(float* values, std::uint64_t step) {
+void PowerSGDBucket::compute_p(float* values, std::uint64_t step) {
   encode_time_ = decode_time_ = 0;
-  sent_ = 0;
+  sent_bytes_ = 0;
   const core::Stopwatch watch(encode_time_);
-  const bool whole = std::exchange(whole_, false);
-  float* const rest = rest_.data<float>();
+  const bool had_factors = std::exchange(factors_valid_, false);
+  float* const uncompressed = uncompressed_.data<float>();
   std::size_t at = 0;
-  for (const PowerSGDPiece& piece : plan_.rest) {
-    std::copy_n(values + piece.offset, piece.count, rest + at);
+  for (const UncompressedSlice& piece : plan_.uncompressed) {
+    std::copy_n(values + piece.offset, piece.count, uncompressed + at);
     at += piece.count;
   }
   for (std::size_t i = 0; i < plan_.matrices.size(); ++i) {
     const PowerSGDMatrix& matrix = plan_.matrices[i];
-    float* const p = p_.data<float>() + matrix.p;
-    const float* const q_before = q_.data<const float>() + matrix.q;
-    float* const q = q_start_.data() + matrix.q;
-    const bool warm = options_.warm_start && (whole || q_given_[i]);
-    begin_factor(warm ? q_before : nullptr, matrix.columns, matrix.rank, options_.orthogonalization_epsilon,
+    float* const p = p_.data<float>() + matrix.p_offset;
+    const float* const q_before = q_.data<const float>() + matrix.q_offset;
+    float* const q = initial_q_.data() + matrix.q_offset;
+    const bool warm = options_.warm_start && (had_factors || q_restored_[i]);
+    init_factor(warm ? q_before : nullptr, matrix.columns, matrix.rank, options_.orthogonalization_epsilon,
                  {options_.random_seed, step, matrix.name}, q);
-    q_given_[i] = false;
+    q_restored_[i] = false;
     if (options_.use_error_feedback) {
-      float* const m = kept_.data<float>() + matrix.offset;
-      feed_back_times_q(matrix, values + matrix.offset, m, whole ? q_before : nullptr, q, p);
+      float* const m = corrected_gradients_.data<float>() + matrix.offset;
+      feed_back_times_q(matrix, values + matrix.offset, m, had_factors ? q_before : nullptr, q, p);
     } else {
       times_q(matrix, values + matrix.offset, q, p);
     }
@@ -66,100 +66,100 @@ void PowerSGDBucket::project(float* values, std::uint64_t step) {
 }
 
 // P is a mean, so the epsilon, which applies to the sum, is divided by the number of ranks.
-void PowerSGDBucket::turn(float* values) {
+void PowerSGDBucket::compute_q(float* values) {
   const core::Stopwatch watch(encode_time_);
-  const float* const rest = rest_.data<const float>();
+  const float* const uncompressed = uncompressed_.data<const float>();
   std::size_t at = 0;
-  for (const PowerSGDPiece& piece : plan_.rest) {
-    std::copy_n(rest + at, piece.count, values + piece.offset);
+  for (const UncompressedSlice& piece : plan_.uncompressed) {
+    std::copy_n(uncompressed + at, piece.count, values + piece.offset);
     at += piece.count;
   }
-  const float* const from = options_.use_error_feedback ? kept_.data<const float>() : values;
+  const float* const source = options_.use_error_feedback ? corrected_gradients_.data<const float>() : values;
   for (const PowerSGDMatrix& matrix : plan_.matrices) {
-    float* const p = p_.data<float>() + matrix.p;
-    finish_factor(p, matrix.rows, matrix.rank, options_.orthogonalization_epsilon / ranks_);
-    transposed_times_p(matrix, from + matrix.offset, p, q_.data<float>() + matrix.q);
+    float* const p = p_.data<float>() + matrix.p_offset;
+    orthonormalize_factor(p, matrix.rows, matrix.rank, options_.orthogonalization_epsilon / ranks_);
+    transposed_times_p(matrix, source + matrix.offset, p, q_.data<float>() + matrix.q_offset);
   }
 }
 
-void PowerSGDBucket::expand(float* values) {
+void PowerSGDBucket::reconstruct(float* values) {
   const core::Stopwatch watch(decode_time_);
   const auto stores =
-      count_ * sizeof(float) >= kernel::kStreamFrom ? kernel::Stores::streaming : kernel::Stores::cached;
+      numel_ * sizeof(float) >= kernel::kStreamThresholdBytes ? kernel::StoreMode::streaming : kernel::StoreMode::cached;
   for (const PowerSGDMatrix& matrix : plan_.matrices) {
-    float* const p = p_.data<float>() + matrix.p;
-    float* const q = q_.data<float>() + matrix.q;
+    float* const p = p_.data<float>() + matrix.p_offset;
+    float* const q = q_.data<float>() + matrix.q_offset;
     // If only Q has overflowed, zero columns of P must not hide it.
     if (spread_nan(q, matrix.columns * matrix.rank)) {
       std::fill_n(p, matrix.rows * matrix.rank, std::numeric_limits<float>::quiet_NaN());
     }
     product(matrix, p, q, values + matrix.offset, stores);
   }
-  whole_ = true;
+  factors_valid_ = true;
 }
 
-CompressedReduction& PowerSGDBucket::reduction(std::unique_ptr<CompressedReduction>& kept,
+CompressedReduction& PowerSGDBucket::reduction(std::unique_ptr<CompressedReduction>& slot,
                                                const std::shared_ptr<ProcessGroup>& group) {
-  if (!kept) {
+  if (!slot) {
     using Format = CodecOptions::Format;
     const Format format = options_.wire == DType::f16 ? Format::float16 : Format::bfloat16;
-    kept = std::make_unique<CompressedReduction>(group, make_codec(CodecOptions{.format = format}));
+    slot = std::make_unique<CompressedReduction>(group, make_codec(CodecOptions{.format = format}));
   }
-  return *kept;
+  return *slot;
 }
 
-Future<void> PowerSGDBucket::mean(Tensor tensor, std::shared_ptr<ProcessGroup> group) {
+Future<void> PowerSGDBucket::allreduce_mean(Tensor tensor, std::shared_ptr<ProcessGroup> group) {
   const AllreduceOptions options{.op = ReduceOp::avg};
-  sent_ += 2 * static_cast<std::uint64_t>(ranks_ - 1) * tensor.nbytes() / static_cast<std::uint64_t>(ranks_);
+  sent_bytes_ += 2 * static_cast<std::uint64_t>(ranks_ - 1) * tensor.nbytes() / static_cast<std::uint64_t>(ranks_);
   const WorkPtr work = group->allreduce(tensor, options);
   co_await work;
 }
 
-Future<void> PowerSGDBucket::encoded_mean(CompressedReduction& reduction, Tensor tensor) {
+Future<void> PowerSGDBucket::allreduce_mean_encoded(CompressedReduction& reduction, Tensor tensor) {
   const AllreduceOptions options{.op = ReduceOp::avg};
   co_await reduction.allreduce(tensor, options);
-  sent_ += reduction.stats().sent_bytes;
+  sent_bytes_ += reduction.stats().sent_bytes;
   encode_time_ += reduction.stats().encode_time;
   decode_time_ += reduction.stats().decode_time;
 }
 
 // Encoded factors and float32 gradients are two concurrent operations.
-Future<void> PowerSGDBucket::reduce_first(const std::shared_ptr<ProcessGroup>& group) {
-  if (options_.wire == DType::f32) return mean(first_, group);
-  if (plan_.rest_size == 0) return encoded_mean(reduction(p_reduction_, group), p_);
-  Future<void> rest = mean(rest_, group);
-  const Future<void> factors = encoded_mean(reduction(p_reduction_, group), p_);
+Future<void> PowerSGDBucket::allreduce_p(const std::shared_ptr<ProcessGroup>& group) {
+  if (options_.wire == DType::f32) return allreduce_mean(p_message_, group);
+  if (plan_.uncompressed_size == 0) return allreduce_mean_encoded(reduction(p_reduction_, group), p_);
+  Future<void> rest = allreduce_mean(uncompressed_, group);
+  const Future<void> factors = allreduce_mean_encoded(reduction(p_reduction_, group), p_);
   return factors.then([rest](const Future<void>& done) {
     done.value();
     return rest;
   });
 }
 
-Future<void> PowerSGDBucket::reduce_second(const std::shared_ptr<ProcessGroup>& group) {
-  if (options_.wire == DType::f32) return mean(q_, group);
-  return encoded_mean(reduction(q_reduction_, group), q_);
+Future<void> PowerSGDBucket::allreduce_q(const std::shared_ptr<ProcessGroup>& group) {
+  if (options_.wire == DType::f32) return allreduce_mean(q_, group);
+  return allreduce_mean_encoded(reduction(q_reduction_, group), q_);
 }
 
-Tensor PowerSGDBucket::errors() const {
-  if (kept_.numel() == 0) return Tensor::zeros({static_cast<std::int64_t>(count_)});
-  Tensor errors = kept_.clone();
+Tensor PowerSGDBucket::residual() const {
+  if (corrected_gradients_.numel() == 0) return Tensor::zeros({static_cast<std::int64_t>(numel_)});
+  Tensor result = corrected_gradients_.clone();
   for (const PowerSGDMatrix& matrix : plan_.matrices) {
-    float* const m = errors.data<float>() + matrix.offset;
-    if (whole_) subtract_product(matrix, p_.data<const float>() + matrix.p, q_.data<const float>() + matrix.q, m);
-    for (std::size_t i = 0; i < matrix.count && !whole_; ++i) m[i] = std::isfinite(m[i]) ? m[i] : 0;
+    float* const m = result.data<float>() + matrix.offset;
+    if (factors_valid_) subtract_product(matrix, p_.data<const float>() + matrix.p_offset, q_.data<const float>() + matrix.q_offset, m);
+    for (std::size_t i = 0; i < matrix.count && !factors_valid_; ++i) m[i] = std::isfinite(m[i]) ? m[i] : 0;
   }
-  return errors;
+  return result;
 }
 
-HookCost PowerSGDBucket::cost() const {
-  const double plain = 2.0 * (ranks_ - 1) / ranks_ * 4.0 * static_cast<double>(count_);
-  const std::uint64_t sent = plan_.matrices.empty() ? static_cast<std::uint64_t>(plain) : sent_;
-  HookCost cost{.bucket = 0, .values = count_, .sent_bytes = sent};
-  if (sent > 0) cost.ratio = plain / static_cast<double>(sent);
-  cost.encode_time = encode_time_;
-  cost.decode_time = decode_time_;
-  if (kept_.numel() > 0) cost.kept_error_norm = std::sqrt(squared_norm(errors()).item<double>());
-  return cost;
+HookStats PowerSGDBucket::stats() const {
+  const double plain = 2.0 * (ranks_ - 1) / ranks_ * 4.0 * static_cast<double>(numel_);
+  const std::uint64_t sent = plan_.matrices.empty() ? static_cast<std::uint64_t>(plain) : sent_bytes_;
+  HookStats result{.bucket = 0, .values = numel_, .sent_bytes = sent};
+  if (sent > 0) result.ratio = plain / static_cast<double>(sent);
+  result.encode_time = encode_time_;
+  result.decode_time = decode_time_;
+  if (corrected_gradients_.numel() > 0) result.residual_norm = std::sqrt(squared_norm(residual()).item<double>());
+  return result;
 }
 
 }  // namespace hookline::hook

@@ -23,56 +23,56 @@ class PowerSGDBucket {
   const std::shared_ptr<const BucketLayout>& layout() const noexcept { return layout_; }
   /// Returns the last step that ran this bucket.
   std::uint64_t step() const noexcept { return step_; }
-  void begin(std::shared_ptr<const BucketLayout> layout, std::uint64_t step) {
+  void begin_step(std::shared_ptr<const BucketLayout> layout, std::uint64_t step) {
     layout_ = std::move(layout);
     step_ = step;
   }
   const PowerSGDPlan& plan() const noexcept { return plan_; }
 
   /// Computes this rank's P.
-  void project(float* values, std::uint64_t step);
+  void compute_p(float* values, std::uint64_t step);
   /// Orthonormalizes the mean of P and computes this rank's Q.
-  void turn(float* values);
+  void compute_q(float* values);
   /// Writes the product of the factors to `values`.
-  void expand(float* values);
+  void reconstruct(float* values);
 
   /// Average P and the uncompressed gradients, and Q, over all ranks.
-  Future<void> reduce_first(const std::shared_ptr<ProcessGroup>& group);
-  Future<void> reduce_second(const std::shared_ptr<ProcessGroup>& group);
+  Future<void> allreduce_p(const std::shared_ptr<ProcessGroup>& group);
+  Future<void> allreduce_q(const std::shared_ptr<ProcessGroup>& group);
 
-  HookCost cost() const;
+  HookStats stats() const;
 
   /// Returns the residual, as long as the bucket; zero for uncompressed gradients.
-  Tensor errors() const;
+  Tensor residual() const;
   /// Return the factors of the last step, or an empty tensor if it failed or there was none.
-  Tensor p() const { return whole_ ? p_.clone() : Tensor(); }
-  Tensor q() const { return whole_ ? q_.clone() : Tensor(); }
+  Tensor p() const { return factors_valid_ ? p_.clone() : Tensor(); }
+  Tensor q() const { return factors_valid_ ? q_.clone() : Tensor(); }
 
   /// Restore the residual, by writing to the returned tensor, and the factor Q of a matrix. Call before the first step.
-  Tensor kept() const { return kept_; }
+  Tensor corrected_gradients() const { return corrected_gradients_; }
   void set_q(const PowerSGDMatrix& matrix, const Tensor& q);
 
  private:
-  CompressedReduction& reduction(std::unique_ptr<CompressedReduction>& kept,
+  CompressedReduction& reduction(std::unique_ptr<CompressedReduction>& slot,
                                  const std::shared_ptr<ProcessGroup>& group);
-  Future<void> mean(Tensor tensor, std::shared_ptr<ProcessGroup> group);
-  Future<void> encoded_mean(CompressedReduction& reduction, Tensor tensor);
+  Future<void> allreduce_mean(Tensor tensor, std::shared_ptr<ProcessGroup> group);
+  Future<void> allreduce_mean_encoded(CompressedReduction& reduction, Tensor tensor);
 
   std::shared_ptr<const BucketLayout> layout_;
   std::uint64_t step_ = 0;
   const PowerSGDPlan plan_;
   const PowerSGDOptions options_;
-  const std::size_t count_;
+  const std::size_t numel_;
   const int ranks_;
-  Tensor kept_;   ///< M, with error feedback only
-  Tensor first_;  ///< buffer of the first allreduce: uncompressed gradients, then P of each matrix
-  Tensor rest_, p_;
+  Tensor corrected_gradients_;   ///< M, with error feedback only
+  Tensor p_message_;  ///< buffer of the first allreduce: uncompressed gradients, then P of each matrix
+  Tensor uncompressed_, p_;
   Tensor q_;
-  std::vector<float> q_start_;
-  std::vector<bool> q_given_;  ///< by matrix: Q was restored from a saved state or another bucket
-  bool whole_ = false;         ///< the last step completed, so p_ and q_ are its factors
+  std::vector<float> initial_q_;
+  std::vector<bool> q_restored_;  ///< by matrix: Q was restored from a saved state or another bucket
+  bool factors_valid_ = false;         ///< the last step completed, so p_ and q_ are its factors
   std::unique_ptr<CompressedReduction> p_reduction_, q_reduction_;
-  std::uint64_t sent_ = 0;
+  std::uint64_t sent_bytes_ = 0;
   double encode_time_ = 0;
   double decode_time_ = 0;
 };

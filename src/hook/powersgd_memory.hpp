@@ -32,7 +32,7 @@ class PowerSGDMemory {
   void end_step();
   /// Returns the step of a bucket, or nullopt before compression starts. Outside a reducer steps are counted by
   /// buckets.
-  std::optional<std::uint64_t> begin(const GradBucket& bucket);
+  std::optional<std::uint64_t> begin_bucket(const GradBucket& bucket);
   std::uint64_t iter() const;
   PowerSGDState::Totals totals() const;
   void set_report(PowerSGDState::Report report);
@@ -42,40 +42,40 @@ class PowerSGDMemory {
 
   /// Returns the state of a bucket, created if needed. Throws InvalidArgument naming the first parameter that differs
   /// from the known ones.
-  std::shared_ptr<PowerSGDBucket> of(const GradBucket& bucket, std::uint64_t step, bool batched, ProcessGroup& group);
+  std::shared_ptr<PowerSGDBucket> bucket_state(const GradBucket& bucket, std::uint64_t step, bool batched, ProcessGroup& group);
 
-  std::vector<HookCost> costs() const;
-  std::map<std::size_t, PowerSGDState::Kept> kept() const;
+  std::vector<HookStats> stats() const;
+  std::map<std::size_t, PowerSGDState::BucketState> bucket_states() const;
 
-  void save(StateWriter& to) const;
-  void load(StateReader& from);
+  void save(StateWriter& writer) const;
+  void load(StateReader& reader);
 
  private:
   /// State of parameters and square matrices that belong to no current bucket.
-  struct Loose {
-    NamedTensors errors;
-    NamedTensors q;  ///< columns x rank
+  struct Unassigned {
+    TensorsByName residuals;
+    TensorsByName q;  ///< columns x rank
   };
 
-  void learn(const GradBucket& bucket);
+  void register_parameters(const GradBucket& bucket);
   /// Skips buckets of `except_step`: their hooks may be running.
-  void take_apart(Loose& loose, std::optional<std::uint64_t> but_of_step) const;
-  void put_together(PowerSGDBucket& kept, const GradBucket& bucket);
-  void forget_buckets(std::optional<std::uint64_t> but_of_step);
+  void export_state(Unassigned& unassigned, std::optional<std::uint64_t> except_step) const;
+  void restore(PowerSGDBucket& bucket_state, const GradBucket& bucket);
+  void drop_buckets(std::optional<std::uint64_t> except_step);
 
   mutable std::mutex mutex_;
   PowerSGDOptions options_;
   bool batched_ = false;
   std::uint64_t iter_ = 0;
   std::optional<std::uint64_t> step_;      ///< the reducer's current step; empty outside a reducer
-  std::optional<std::size_t> last_index_;  ///< last bucket of the current step outside a reducer
+  std::optional<std::size_t> last_bucket_index_;  ///< last bucket of the current step outside a reducer
   std::map<std::size_t, std::shared_ptr<PowerSGDBucket>> buckets_;
-  Loose loose_;
+  Unassigned unassigned_;
   std::map<std::string, Dims> shapes_;  ///< shapes of the model's parameters seen so far
-  bool shapes_are_all_ = false;
-  std::set<std::string> seen_;  ///< parameters seen since the last rebucketing
-  std::uint64_t before_ = 0;
-  std::uint64_t after_ = 0;
+  bool shapes_complete_ = false;
+  std::set<std::string> seen_names_;  ///< parameters seen since the last rebucketing
+  std::uint64_t numel_before_ = 0;
+  std::uint64_t numel_after_ = 0;
   PowerSGDState::Report report_;
   std::uint64_t next_report_ = 0;
 };

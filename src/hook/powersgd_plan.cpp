@@ -14,11 +14,11 @@ namespace hookline::hook {
 namespace {
 
 void add(PowerSGDPlan& plan, PowerSGDMatrix matrix) {
-  matrix.p = plan.p_size;
-  matrix.q = plan.q_size;
+  matrix.p_offset = plan.p_size;
+  matrix.q_offset = plan.q_size;
   plan.p_size += matrix.rows * matrix.rank;
   plan.q_size += matrix.columns * matrix.rank;
-  plan.after += (matrix.rows + matrix.columns) * matrix.rank;
+  plan.numel_after += (matrix.rows + matrix.columns) * matrix.rank;
   plan.matrices.push_back(std::move(matrix));
 }
 
@@ -35,7 +35,7 @@ PowerSGDPlan plan_matrices(const BucketLayout& layout, std::size_t bucket, const
   for (std::size_t i = 0; i < layout.lengths.size(); ++i) {
     const std::size_t count = layout.lengths[i];
     const Dims& shape = layout.sizes[i];
-    plan.before += count;
+    plan.numel_before += count;
     if (shape.size() >= 2 && count > 0) {
       const auto rows = static_cast<std::size_t>(shape[0]);
       const std::size_t columns = count / rows;
@@ -45,16 +45,16 @@ PowerSGDPlan plan_matrices(const BucketLayout& layout, std::size_t bucket, const
         continue;
       }
     }
-    plan.after += count;
-    plan.rest.push_back({layout.offsets[i], count});
-    plan.rest_size += count;
+    plan.numel_after += count;
+    plan.uncompressed.push_back({layout.offsets[i], count});
+    plan.uncompressed_size += count;
   }
   return plan;
 }
 
 PowerSGDPlan plan_square(std::size_t count, std::size_t bucket, const PowerSGDOptions& options) {
   PowerSGDPlan plan;
-  plan.before = count;
+  plan.numel_before = count;
   const std::size_t side = square_side(count);
   const std::size_t rank = std::min(side, static_cast<std::size_t>(options.matrix_approximation_rank));
   if (count > 0) add(plan, {fmt::format("bucket {}", bucket), 0, count, side, side, rank});

@@ -22,29 +22,29 @@ struct PowerSGDMatrix {
   std::size_t rows = 0;
   std::size_t columns = 0;
   std::size_t rank = 0;
-  std::size_t p = 0;  ///< offsets of its factors
-  std::size_t q = 0;
+  std::size_t p_offset = 0;  ///< offsets of its factors
+  std::size_t q_offset = 0;
 
   /// Returns the shape of the complete rows.
-  kernel::LowRankShape whole() const { return {count / columns, columns, rank, rows, columns}; }
+  kernel::LowRankShape full_rows() const { return {count / columns, columns, rank, rows, columns}; }
   /// Returns the shape of the partial row after them; it has no rows if there is none.
-  kernel::LowRankShape cut() const { return {count % columns ? 1U : 0U, count % columns, rank, rows, columns}; }
+  kernel::LowRankShape partial_row() const { return {count % columns ? 1U : 0U, count % columns, rank, rows, columns}; }
 };
 
 /// A gradient that is sent uncompressed.
-struct PowerSGDPiece {
+struct UncompressedSlice {
   std::size_t offset = 0;
   std::size_t count = 0;
 };
 
 struct PowerSGDPlan {
   std::vector<PowerSGDMatrix> matrices;
-  std::vector<PowerSGDPiece> rest;
-  std::size_t rest_size = 0;
+  std::vector<UncompressedSlice> uncompressed;
+  std::size_t uncompressed_size = 0;
   std::size_t p_size = 0;
   std::size_t q_size = 0;
-  std::uint64_t before = 0;  ///< number of elements, for the statistics
-  std::uint64_t after = 0;
+  std::uint64_t numel_before = 0;  ///< number of elements, for the statistics
+  std::uint64_t numel_after = 0;
 };
 
 PowerSGDPlan plan_matrices(const BucketLayout& layout, std::size_t bucket, const PowerSGDOptions& options);

@@ -4,7 +4,7 @@
 #include <cstdint>
 
 #include "kernel/cast_call.hpp"
-#include "kernel/versions.hpp"
+#include "kernel/target_dispatch.hpp"
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernel/cast.cpp"
 #include <hwy/cache_control.h>
@@ -24,7 +24,7 @@ HWY_INLINE void cast_lanes(float* floats, std::byte* halves, const float* values
   auto* bytes = reinterpret_cast<std::byte*>(floats);
   if constexpr (C == Cast::narrow) {
     store_floats<T, kStream>(load_floats<float>(bytes), halves);
-  } else if constexpr (C == Cast::narrow_with_error) {
+  } else if constexpr (C == Cast::narrow_with_residual) {
     const FloatVector sum = hn::Add(hn::LoadU(Floats(), values), load_floats<float>(bytes));
     store_floats<T, false>(sum, halves);
     store_floats<float, false>(finite_or_zero(hn::Sub(sum, load_floats<T>(halves))), bytes);
@@ -37,14 +37,14 @@ HWY_INLINE void cast_lanes(float* floats, std::byte* halves, const float* values
 
 /// Casts a range of any length, staged in full registers.
 template <Cast C, class T>
-HWY_INLINE void cast_some(const CastCall& call, std::size_t begin, std::size_t end) {
-  constexpr bool kNarrow = C == Cast::narrow || C == Cast::narrow_with_error;
+HWY_INLINE void cast_tail(const CastCall& call, std::size_t begin, std::size_t end) {
+  constexpr bool kNarrow = C == Cast::narrow || C == Cast::narrow_with_residual;
   for (std::size_t i = begin; i < end; i += kLanes) {
     const std::size_t count = end - i < kLanes ? end - i : kLanes;
     float floats[kLanes] = {}, values[kLanes] = {};
     std::byte halves[kLanes * sizeof(T)] = {};
     if (C != Cast::widen) __builtin_memcpy(floats, call.floats + i, count * sizeof(float));
-    if (C == Cast::narrow_with_error) __builtin_memcpy(values, call.values + i, count * sizeof(float));
+    if (C == Cast::narrow_with_residual) __builtin_memcpy(values, call.values + i, count * sizeof(float));
     if (!kNarrow) __builtin_memcpy(halves, call.halves + i * sizeof(T), count * sizeof(T));
     cast_lanes<C, T, false>(floats, halves, values);
     if (C != Cast::narrow) __builtin_memcpy(call.floats + i, floats, count * sizeof(float));
@@ -58,13 +58,13 @@ HWY_INLINE void cast_from(const CastCall& call, std::size_t begin) {
   std::size_t i = begin;
   for (; call.count - i >= kRegisters * kLanes; i += kRegisters * kLanes) {
     for (std::size_t r = 0; r < kRegisters; ++r) {
-      const std::size_t at = i + r * kLanes;
-      cast_lanes<C, T, kStream>(call.floats + at, call.halves + at * sizeof(T),
-                                C == Cast::narrow_with_error ? call.values + at : nullptr);
+      const std::size_t offset = i + r * kLanes;
+      cast_lanes<C, T, kStream>(call.floats + offset, call.halves + offset * sizeof(T),
+                                C == Cast::narrow_with_residual ? call.values + offset : nullptr);
     }
   }
   if constexpr (kStream) hwy::FlushStream();
-  cast_some<C, T>(call, i, call.count);
+  cast_tail<C, T>(call, i, call.count);
 }
 
 template <Cast C, class T>
@@ -76,7 +76,7 @@ HWY_NOINLINE void cast_all(const CastCall& call) {
                                            : reinterpret_cast<std::uintptr_t>(call.floats);
     const std::size_t head = (64 - address % 64) % 64 / kSize;
     if (call.stream && address % kSize == 0 && head < call.count) {
-      cast_some<C, T>(call, 0, head);
+      cast_tail<C, T>(call, 0, head);
       return cast_from<C, T, true>(call, head);
     }
   }
@@ -90,13 +90,13 @@ HWY_INLINE void add_lanes(const std::byte* first, const std::byte* second, Float
 }
 
 template <class T>
-HWY_NOINLINE void widen_two(const CastCall& call) {
+HWY_NOINLINE void widen_sum_two(const CastCall& call) {
   constexpr std::size_t kBlock = 4 * kLanes;
   const FloatVector factor = hn::Set(Floats(), call.factor);
   std::size_t i = 0;
   for (; call.count - i >= kBlock; i += kBlock) {
-    for (std::size_t at = i; at < i + kBlock; at += kLanes)
-      add_lanes<T>(call.halves + at * sizeof(T), call.second + at * sizeof(T), factor, call.floats + at);
+    for (std::size_t offset = i; offset < i + kBlock; offset += kLanes)
+      add_lanes<T>(call.halves + offset * sizeof(T), call.second + offset * sizeof(T), factor, call.floats + offset);
   }
   for (; i < call.count; i += kLanes) {
     const std::size_t count = call.count - i < kLanes ? call.count - i : kLanes;
@@ -111,12 +111,12 @@ HWY_NOINLINE void widen_two(const CastCall& call) {
 
 template <class T>
 void cast_type(const CastCall& call) {
-  switch (call.what) {
+  switch (call.kind) {
     case Cast::narrow: return cast_all<Cast::narrow, T>(call);
-    case Cast::narrow_with_error: return cast_all<Cast::narrow_with_error, T>(call);
+    case Cast::narrow_with_residual: return cast_all<Cast::narrow_with_residual, T>(call);
     case Cast::widen: return cast_all<Cast::widen, T>(call);
     case Cast::widen_add: return cast_all<Cast::widen_add, T>(call);
-    case Cast::widen_two: return widen_two<T>(call);
+    case Cast::widen_sum_two: return widen_sum_two<T>(call);
   }
 }
 
@@ -132,29 +132,29 @@ HWY_AFTER_NAMESPACE();
 namespace hookline::kernel {
 namespace {
 
-void run(Target target, const CastCall& call) { HOOKLINE_VERSION(target, cast_call)(call); }
+void run(Target target, const CastCall& call) { HOOKLINE_DISPATCH(target, cast_call)(call); }
 
 }  // namespace
 
-void narrow(DType dtype, const float* from, std::byte* to, std::size_t count, Stores stores, Target target) {
-  run(target, {CastKind::narrow, dtype, const_cast<float*>(from), to, nullptr, count, streams(stores, count * 2)});
+void narrow(DType dtype, const float* from, std::byte* to, std::size_t count, StoreMode store_mode, Target target) {
+  run(target, {CastKind::narrow, dtype, const_cast<float*>(from), to, nullptr, count, should_stream(store_mode, count * 2)});
 }
 
-void narrow_with_error(DType dtype, const float* from, float* error, std::byte* to, std::size_t count, Target target) {
-  run(target, {CastKind::narrow_with_error, dtype, error, to, from, count, false});
+void narrow_with_residual(DType dtype, const float* from, float* residual, std::byte* to, std::size_t count, Target target) {
+  run(target, {CastKind::narrow_with_residual, dtype, residual, to, from, count, false});
 }
 
-void widen(DType dtype, const std::byte* from, float* to, std::size_t count, Stores stores, Target target) {
-  run(target, {CastKind::widen, dtype, to, const_cast<std::byte*>(from), nullptr, count, streams(stores, count * 4)});
+void widen(DType dtype, const std::byte* from, float* to, std::size_t count, StoreMode store_mode, Target target) {
+  run(target, {CastKind::widen, dtype, to, const_cast<std::byte*>(from), nullptr, count, should_stream(store_mode, count * 4)});
 }
 
 void widen_add(DType dtype, const std::byte* from, float* to, std::size_t count, Target target) {
   run(target, {CastKind::widen_add, dtype, to, const_cast<std::byte*>(from), nullptr, count, false});
 }
 
-void widen_two(DType dtype, const std::byte* first, const std::byte* second, float factor, float* to, std::size_t count,
+void widen_sum_two(DType dtype, const std::byte* first, const std::byte* second, float factor, float* to, std::size_t count,
                Target target) {
-  run(target, {CastKind::widen_two, dtype, to, const_cast<std::byte*>(first), nullptr, count, false, second, factor});
+  run(target, {CastKind::widen_sum_two, dtype, to, const_cast<std::byte*>(first), nullptr, count, false, second, factor});
 }
 
 }  // namespace hookline::kernel

@@ -1,7 +1,7 @@
 // The checksum for each target, in rows of 32 words: at least two independent registers hide the latency.
 #include "kernel/checksum.hpp"
 
-#include "kernel/versions.hpp"
+#include "kernel/target_dispatch.hpp"
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernel/checksum.cpp"
 #include <hwy/foreach_target.h>
@@ -63,7 +63,7 @@ HWY_AFTER_NAMESPACE();
 namespace hookline::kernel {
 
 std::uint32_t checksum(const std::byte* data, std::size_t bytes, std::uint32_t seed, Target target) {
-  return HOOKLINE_VERSION(target, checksum_of)(data, bytes, seed);
+  return HOOKLINE_DISPATCH(target, checksum_of)(data, bytes, seed);
 }
 
 }  // namespace hookline::kernel

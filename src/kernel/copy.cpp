@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <cstring>
 
-#include "kernel/versions.hpp"
+#include "kernel/target_dispatch.hpp"
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernel/copy.cpp"
 #include <hwy/cache_control.h>
@@ -63,8 +63,8 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace hookline::kernel {
 
-void copy(std::byte* to, const std::byte* from, std::size_t bytes, Stores stores, Target target) {
-  HOOKLINE_VERSION(target, copy_bytes)(to, from, bytes, streams(stores, bytes));
+void copy(std::byte* to, const std::byte* from, std::size_t bytes, StoreMode store_mode, Target target) {
+  HOOKLINE_DISPATCH(target, copy_bytes)(to, from, bytes, should_stream(store_mode, bytes));
 }
 
 }  // namespace hookline::kernel

@@ -77,7 +77,7 @@ HWY_INLINE V round_to_bf16(D du, V bits) {
 }
 
 template <bool kStream, class D, class V>
-HWY_INLINE void put_lanes(V v, D d, hn::TFromD<D>* to) {
+HWY_INLINE void store_lanes(V v, D d, hn::TFromD<D>* to) {
   // Highway's Stream writes at least 16 bytes on SSE2, even for smaller vectors.
   if constexpr (kStream && hn::MaxLanes(D()) * sizeof(hn::TFromD<D>) >= 16) hn::Stream(v, d, to);
   else hn::StoreU(v, d, to);
@@ -93,14 +93,14 @@ HWY_INLINE void store_floats(FloatVector v, std::byte* to) {
   } else if constexpr (std::is_same_v<T, Float16>) {
     const hn::Rebind<hwy::float16_t, Floats> dh;
     const hn::Rebind<std::uint16_t, Floats> du;
-    put_lanes<kStream>(hn::BitCast(du, hn::DemoteTo(dh, canonical(v))), du, reinterpret_cast<std::uint16_t*>(to));
+    store_lanes<kStream>(hn::BitCast(du, hn::DemoteTo(dh, canonical(v))), du, reinterpret_cast<std::uint16_t*>(to));
   } else if constexpr (std::is_same_v<T, BFloat16>) {
     const hn::Rebind<std::uint16_t, Floats> du;
     const Words dw;
     const auto rounded = round_to_bf16(dw, hn::BitCast(dw, canonical(v)));
-    put_lanes<kStream>(hn::TruncateTo(du, hn::ShiftRight<16>(rounded)), du, reinterpret_cast<std::uint16_t*>(to));
+    store_lanes<kStream>(hn::TruncateTo(du, hn::ShiftRight<16>(rounded)), du, reinterpret_cast<std::uint16_t*>(to));
   } else {
-    put_lanes<kStream>(v, d, reinterpret_cast<float*>(to));
+    store_lanes<kStream>(v, d, reinterpret_cast<float*>(to));
   }
 }
 

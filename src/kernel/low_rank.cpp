@@ -4,7 +4,7 @@
 #include <cstdint>
 
 #include "kernel/low_rank_call.hpp"
-#include "kernel/versions.hpp"
+#include "kernel/target_dispatch.hpp"
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernel/low_rank.cpp"
 #include <hwy/cache_control.h>
@@ -16,7 +16,7 @@
 HWY_BEFORE_NAMESPACE();
 namespace hookline::kernel::HWY_NAMESPACE {
 
-inline constexpr std::size_t kRowsAdded = 4;  // rows summed per update of Q; determines the bits
+inline constexpr std::size_t kRowsPerAdd = 4;  // rows summed per update of Q; determines the bits
 
 /// Adds the products of R rows of M with K columns of P to K columns of Q.
 template <std::size_t K, std::size_t R>
@@ -34,7 +34,7 @@ HWY_INLINE void add_rows(const LowRankCall& call, std::size_t row, std::size_t f
   for (; s.columns - j >= kLanes; j += kLanes) {
     FloatVector x[R];
     for (std::size_t r = 0; r < R; ++r) x[r] = load(m + r * s.columns + j);
-    for (std::size_t r = 0; r < R; ++r) fetch(m + r * s.columns + j + ahead);
+    for (std::size_t r = 0; r < R; ++r) prefetch(m + r * s.columns + j + ahead);
     for (std::size_t k = 0; k < K; ++k) {
       FloatVector terms[R];
       for (std::size_t r = 0; r < R; ++r) terms[r] = hn::Mul(x[r], hn::Set(Floats(), factors[k][r]));
@@ -55,14 +55,14 @@ HWY_INLINE void add_rows(const LowRankCall& call, std::size_t row, std::size_t f
 
 template <std::size_t K>
 HWY_NOINLINE void add_block(const LowRankCall& call, std::size_t row, std::size_t rows, std::size_t first) {
-  if (rows == kRowsAdded) return add_rows<K, kRowsAdded>(call, row, first);
+  if (rows == kRowsPerAdd) return add_rows<K, kRowsPerAdd>(call, row, first);
   for (std::size_t r = 0; r < rows; ++r) add_rows<K, 1>(call, row + r, first);
 }
 
-HWY_INLINE void transposed(const LowRankCall& call) {
+HWY_INLINE void add_transposed(const LowRankCall& call) {
   const LowRankShape& s = call.shape;
-  for (std::size_t row = 0; row < s.rows; row += kRowsAdded) {
-    const std::size_t rows = s.rows - row < kRowsAdded ? s.rows - row : kRowsAdded;
+  for (std::size_t row = 0; row < s.rows; row += kRowsPerAdd) {
+    const std::size_t rows = s.rows - row < kRowsPerAdd ? s.rows - row : kRowsPerAdd;
     for (std::size_t first = 0; first < s.rank; first += kUnrolledRank) {
       switch (s.rank - first) {
         case 1: add_block<1>(call, row, rows, first); break;
@@ -80,13 +80,13 @@ HWY_INLINE void product_row(const LowRankCall& call, std::size_t row) {
   const LowRankShape& s = call.shape;
   const std::size_t rank = K > 0 ? K : s.rank;
   float* const to = call.m + row * s.columns;
-  const auto one = [&](std::size_t j) {
+  const auto store_element = [&](std::size_t j) {
     const float value = product_at(s, call.p, call.q, row, j);
     to[j] = kSubtract ? finite_or_zero(to[j] - value) : value;
   };
   std::size_t j = 0;
   if constexpr (kStream) {
-    for (; j < s.columns && reinterpret_cast<std::uintptr_t>(to + j) % 64 != 0; ++j) one(j);
+    for (; j < s.columns && reinterpret_cast<std::uintptr_t>(to + j) % 64 != 0; ++j) store_element(j);
   }
   FloatVector factors[K > 0 ? K : 1];
   if constexpr (K > 0) {
@@ -100,9 +100,9 @@ HWY_INLINE void product_row(const LowRankCall& call, std::size_t row) {
       sum = k == 0 ? term : hn::Add(sum, term);
     }
     if constexpr (kSubtract) hn::StoreU(finite_or_zero(hn::Sub(load(to + j), sum)), Floats(), to + j);
-    else put_lanes<kStream>(sum, Floats(), to + j);
+    else store_lanes<kStream>(sum, Floats(), to + j);
   }
-  for (; j < s.columns; ++j) one(j);
+  for (; j < s.columns; ++j) store_element(j);
 }
 
 template <std::size_t K, bool kSubtract, bool kStream>
@@ -122,12 +122,12 @@ HWY_INLINE void product_of_rank(const LowRankCall& call) {
 }
 
 void low_rank_call(const LowRankCall& call) {
-  switch (call.what) {
-    case LowRankKind::times_q: return matrix_times_q<Feedback::none>(call);
-    case LowRankKind::feed_back:
-      if (call.q_before) return matrix_times_q<Feedback::errors_of_products>(call);
-      return matrix_times_q<Feedback::errors>(call);
-    case LowRankKind::transposed: return transposed(call);
+  switch (call.kind) {
+    case LowRankKind::times_q: return matrix_times_q<ErrorFeedback::none>(call);
+    case LowRankKind::error_feedback:
+      if (call.previous_q) return matrix_times_q<ErrorFeedback::residual_from_factors>(call);
+      return matrix_times_q<ErrorFeedback::stored_residual>(call);
+    case LowRankKind::add_transposed: return add_transposed(call);
     case LowRankKind::product:
       if (call.stream) return product_of_rank<false, true>(call);
       return product_of_rank<false, false>(call);
@@ -144,7 +144,7 @@ namespace {
 
 void run(Target target, const LowRankCall& call) {
   if (call.shape.rows == 0 || call.shape.columns == 0 || call.shape.rank == 0) return;
-  HOOKLINE_VERSION(target, low_rank_call)(call);
+  HOOKLINE_DISPATCH(target, low_rank_call)(call);
 }
 
 float* writable(const float* pointer) { return const_cast<float*>(pointer); }
@@ -152,30 +152,30 @@ float* writable(const float* pointer) { return const_cast<float*>(pointer); }
 }  // namespace
 
 void times_q(const LowRankShape& shape, const float* m, const float* q, float* p, Target target) {
-  run(target, {.what = LowRankKind::times_q, .shape = shape, .m = writable(m), .q = writable(q), .p = p});
+  run(target, {.kind = LowRankKind::times_q, .shape = shape, .m = writable(m), .q = writable(q), .p = p});
 }
 
-void feed_back_times_q(const LowRankShape& shape, const float* gradients, float* m, const float* q_before,
+void error_feedback_times_q(const LowRankShape& shape, const float* gradients, float* m, const float* previous_q,
                        const float* q, float* p, Target target) {
-  run(target, {LowRankKind::feed_back, shape, gradients, m, q_before, writable(q), p});
+  run(target, {LowRankKind::error_feedback, shape, gradients, m, previous_q, writable(q), p});
 }
 
 void add_transposed_times_p(const LowRankShape& shape, const float* m, const float* p, float* q, Target target) {
-  run(target, {.what = LowRankKind::transposed, .shape = shape, .m = writable(m), .q = q, .p = writable(p)});
+  run(target, {.kind = LowRankKind::add_transposed, .shape = shape, .m = writable(m), .q = q, .p = writable(p)});
 }
 
-void product(const LowRankShape& shape, const float* p, const float* q, float* values, Stores stores, Target target) {
+void product(const LowRankShape& shape, const float* p, const float* q, float* values, StoreMode store_mode, Target target) {
   const std::size_t bytes = shape.rows * shape.columns * sizeof(float);
-  run(target, {.what = LowRankKind::product,
+  run(target, {.kind = LowRankKind::product,
                .shape = shape,
                .m = values,
                .q = writable(q),
                .p = writable(p),
-               .stream = streams(stores, bytes)});
+               .stream = should_stream(store_mode, bytes)});
 }
 
 void subtract_product(const LowRankShape& shape, const float* p, const float* q, float* m, Target target) {
-  run(target, {.what = LowRankKind::subtract, .shape = shape, .m = m, .q = writable(q), .p = writable(p)});
+  run(target, {.kind = LowRankKind::subtract, .shape = shape, .m = m, .q = writable(q), .p = writable(p)});
 }
 
 }  // namespace hookline::kernel

@@ -3,7 +3,7 @@
 
 #include <cstddef>
 
-#include "kernel/stores.hpp"
+#include "kernel/store_mode.hpp"
 #include "kernel/target.hpp"
 
 namespace hookline::kernel {
@@ -27,7 +27,7 @@ void times_q(const LowRankShape& shape, const float* m, const float* q, float* p
 
 /// Computes M = gradients + residual and P = M Q in one pass. The residual is M - P previous_q^T with the old M and P,
 /// or 0 where that is not finite; if `previous_q` is null, it is the old M.
-void feed_back_times_q(const LowRankShape& shape, const float* gradients, float* m, const float* q_before,
+void error_feedback_times_q(const LowRankShape& shape, const float* gradients, float* m, const float* previous_q,
                        const float* q, float* p, Target target = best_target());
 
 /// Q += M^T P.
@@ -36,7 +36,7 @@ void add_transposed_times_p(const LowRankShape& shape, const float* m, const flo
 
 /// values = P Q^T.
 void product(const LowRankShape& shape, const float* p, const float* q, float* values,
-             Stores stores = Stores::automatic, Target target = best_target());
+             StoreMode store_mode = StoreMode::automatic, Target target = best_target());
 
 /// M -= P Q^T, or 0 where that is not finite: the residual that feed_back_times_q would add.
 void subtract_product(const LowRankShape& shape, const float* p, const float* q, float* m,

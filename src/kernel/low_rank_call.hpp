@@ -7,15 +7,15 @@
 
 namespace hookline::kernel {
 
-enum class LowRankKind : std::uint8_t { times_q, feed_back, transposed, product, subtract };
+enum class LowRankKind : std::uint8_t { times_q, error_feedback, add_transposed, product, subtract };
 
 /// Input pointers are cast to non-const.
 struct LowRankCall {
-  LowRankKind what;
+  LowRankKind kind;
   LowRankShape shape;
-  const float* gradients = nullptr;  // feed_back
+  const float* gradients = nullptr;  // error_feedback
   float* m;                          // product: the values
-  const float* q_before = nullptr;   // feed_back; null: the residual is m
+  const float* previous_q = nullptr;   // error_feedback; null: the residual is m
   float* q;
   float* p;
   bool stream = false;  // product

@@ -10,36 +10,36 @@
 namespace hookline::kernel {
 
 /// Coefficients of an SGD step. `scale` multiplies the gradients; negative to maximize.
-struct SgdStep {
+struct SgdCoefficients {
   double scale = 1;
   double lr = 0;
   double momentum = 0;
   double dampening = 0;
   double weight_decay = 0;
   bool nesterov = false;
-  bool first = false;  ///< the momentum buffer is not initialized yet
+  bool first_step = false;  ///< the momentum buffer is not initialized yet
 };
 
 /// Steps float32 or float64 arrays of `count` elements. Computes in that type without fused multiply-add; results are
 /// bitwise identical on all targets. `momentum` may be null. Arrays must not overlap and must be aligned to their
 /// elements.
 void sgd_step(DType dtype, std::byte* parameters, const std::byte* gradients, std::byte* momentum, std::size_t count,
-              const SgdStep& step, Target target = best_target());
+              const SgdCoefficients& coefficients, Target target = best_target());
 
 /// Coefficients of an Adam or AdamW step.
-struct AdamStep {
+struct AdamCoefficients {
   double scale = 1;
   double beta1 = 0;
   double beta2 = 0;
   double eps = 0;
   double weight_decay = 0;  ///< added to the gradient
-  double shrink = 1;        ///< factor of the parameters for decoupled weight decay
+  double decoupled_decay = 1;        ///< factor of the parameters for decoupled weight decay
   double step_size = 0;     ///< learning rate / bias correction of exp_avg
-  double second_scale = 1;  ///< 1 / sqrt(bias correction of exp_avg_sq)
+  double exp_avg_sq_scale = 1;  ///< 1 / sqrt(bias correction of exp_avg_sq)
 };
 
 /// As above for Adam. `max_exp_avg_sq` is null without amsgrad.
-void adam_step(DType dtype, std::byte* parameters, const std::byte* gradients, std::byte* first, std::byte* second,
-               std::byte* largest, std::size_t count, const AdamStep& step, Target target = best_target());
+void adam_step(DType dtype, std::byte* parameters, const std::byte* gradients, std::byte* exp_avg, std::byte* exp_avg_sq,
+               std::byte* max_exp_avg_sq, std::size_t count, const AdamCoefficients& coefficients, Target target = best_target());
 
 }  // namespace hookline::kernel

@@ -27,22 +27,22 @@ inline constexpr bool kIsHalf = std::is_same_v<T, Float16> || std::is_same_v<T, 
 
 /// The accumulation type of T.
 template <class T>
-using Wide = std::conditional_t<kIsHalf<T>, float, std::conditional_t<std::is_same_v<T, bool>, std::uint8_t, T>>;
+using AccType = std::conditional_t<kIsHalf<T>, float, std::conditional_t<std::is_same_v<T, bool>, std::uint8_t, T>>;
 
 /// The storage type of T. A foreign bool may hold any byte value.
 template <class T>
-using Stored = std::conditional_t<std::is_same_v<T, bool>, std::uint8_t, T>;
+using StorageType = std::conditional_t<std::is_same_v<T, bool>, std::uint8_t, T>;
 
 template <class T>
-HWY_INLINE Wide<T> widen(Stored<T> value) {
+HWY_INLINE AccType<T> widen(StorageType<T> value) {
   if constexpr (std::is_same_v<T, bool>) return value != 0;
-  else return static_cast<Wide<T>>(value);
+  else return static_cast<AccType<T>>(value);
 }
 
 /// Returns the scaled addend. A factor of 1 preserves all bits, except NaN payloads, which results drop anyway.
 template <class T>
-HWY_INLINE Wide<T> scaled(Stored<T> value, [[maybe_unused]] Wide<T> factor) {
-  if constexpr (std::is_floating_point_v<Wide<T>>) return widen<T>(value) * factor;
+HWY_INLINE AccType<T> scaled(StorageType<T> value, [[maybe_unused]] AccType<T> factor) {
+  if constexpr (std::is_floating_point_v<AccType<T>>) return widen<T>(value) * factor;
   else return widen<T>(value);
 }
 
@@ -78,27 +78,27 @@ HWY_INLINE W divide(W sum, double divisor) {
 }
 
 template <class T>
-HWY_INLINE Stored<T> narrow_plain(Wide<T> value) {
-  if constexpr (std::is_floating_point_v<Wide<T>>)
-    value = value != value ? std::numeric_limits<Wide<T>>::quiet_NaN() : value;
-  return static_cast<Stored<T>>(value);
+HWY_INLINE StorageType<T> narrow_plain(AccType<T> value) {
+  if constexpr (std::is_floating_point_v<AccType<T>>)
+    value = value != value ? std::numeric_limits<AccType<T>>::quiet_NaN() : value;
+  return static_cast<StorageType<T>>(value);
 }
 
 /// Reduces the elements from `begin` to `end` in blocks of constant length, which the compiler vectorizes. The tail is
 /// staged in a full block.
 template <class T, Kind K>
 HWY_NOINLINE void reduce_plain(const ReduceCall& call, std::size_t begin, std::size_t end) {
-  using W = Wide<T>;
+  using W = AccType<T>;
   constexpr std::size_t kBlock = 128;
   W block[kBlock] = {};
-  Stored<T> staged[kBlock] = {};
+  StorageType<T> staged[kBlock] = {};
   const W factor = static_cast<W>(call.factor);
   for (std::size_t i = begin; i < end; i += kBlock) {
     const std::size_t count = end - i < kBlock ? end - i : kBlock;
     for (std::size_t s = 0; s < call.source_count; ++s) {
-      const auto* source = reinterpret_cast<const Stored<T>*>(call.sources[s]) + i;
+      const auto* source = reinterpret_cast<const StorageType<T>*>(call.sources[s]) + i;
       // Sources in messages may be misaligned.
-      if (count < kBlock || reinterpret_cast<std::uintptr_t>(source) % alignof(Stored<T>) != 0) {
+      if (count < kBlock || reinterpret_cast<std::uintptr_t>(source) % alignof(StorageType<T>) != 0) {
         __builtin_memcpy(staged, source, count * sizeof(T));
         source = staged;
       }
@@ -108,7 +108,7 @@ HWY_NOINLINE void reduce_plain(const ReduceCall& call, std::size_t begin, std::s
         for (std::size_t j = 0; j < kBlock; ++j) block[j] = combine<K, W>(block[j], scaled<T>(source[j], factor));
     }
     if constexpr (K == Kind::sum) {
-      if (call.finish != Finish::nothing)
+      if (call.epilogue != Epilogue::none)
         for (std::size_t j = 0; j < kBlock; ++j) block[j] = divide<W>(block[j], call.divisor);
     }
     for (std::size_t j = 0; j < kBlock; ++j) staged[j] = narrow_plain<T>(block[j]);

@@ -5,7 +5,7 @@
 #include <bit>
 #include <cstdint>
 
-#include "kernel/versions.hpp"
+#include "kernel/target_dispatch.hpp"
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernel/reduce.cpp"
 #include <hwy/cache_control.h>
@@ -83,14 +83,14 @@ Kind plain_kind(Kind kind, DType dtype) {
 }
 
 // Multiplying by the inverse of a power of two is exact, so it equals the slower division. Plain loops always divide.
-Finish finish_of(ReduceOp op, std::size_t ranks) {
-  if (op.kind() != Kind::avg || ranks == 1) return Finish::nothing;
-  return std::has_single_bit(ranks) ? Finish::multiply : Finish::divide;
+Epilogue epilogue_of(ReduceOp op, std::size_t ranks) {
+  if (op.kind() != Kind::avg || ranks == 1) return Epilogue::none;
+  return std::has_single_bit(ranks) ? Epilogue::multiply : Epilogue::divide;
 }
 
-bool may_stream(Stores stores, std::span<const std::byte* const> sources, std::span<std::byte* const> destinations,
+bool may_stream(StoreMode store_mode, std::span<const std::byte* const> sources, std::span<std::byte* const> destinations,
                 std::size_t bytes) {
-  if (destinations.empty() || !streams(stores, bytes * destinations.size())) return false;
+  if (destinations.empty() || !should_stream(store_mode, bytes * destinations.size())) return false;
   const auto offset = [](const std::byte* p) { return reinterpret_cast<std::uintptr_t>(p) % 64; };
   return std::ranges::all_of(destinations, [&](const std::byte* destination) {
     return offset(destination) == offset(destinations[0]) && std::ranges::find(sources, destination) == sources.end();
@@ -100,7 +100,7 @@ bool may_stream(Stores stores, std::span<const std::byte* const> sources, std::s
 }  // namespace
 
 void reduce(ReduceOp op, DType dtype, std::span<const std::byte* const> sources,
-            std::span<std::byte* const> destinations, std::size_t count, Stores stores, Target target) {
+            std::span<std::byte* const> destinations, std::size_t count, StoreMode store_mode, Target target) {
   check(op, dtype);
   const ReduceCall call{.sources = sources.data(),
                         .source_count = sources.size(),
@@ -108,11 +108,11 @@ void reduce(ReduceOp op, DType dtype, std::span<const std::byte* const> sources,
                         .destination_count = destinations.size(),
                         .kind = plain_kind(op.kind(), dtype),
                         .premultiply = op.kind() == Kind::premul_sum,
-                        .stream = may_stream(stores, sources, destinations, count * size_of(dtype)),
-                        .finish = finish_of(op, sources.size()),
+                        .stream = may_stream(store_mode, sources, destinations, count * size_of(dtype)),
+                        .epilogue = epilogue_of(op, sources.size()),
                         .factor = op.factor(),
                         .divisor = static_cast<double>(sources.size())};
-  HOOKLINE_VERSION(target, reduce_range)(dtype, call, 0, count);
+  HOOKLINE_DISPATCH(target, reduce_range)(dtype, call, 0, count);
 }
 
 }  // namespace hookline::kernel

@@ -7,7 +7,7 @@
 #include <hookline/core/dtype.hpp>
 #include <hookline/core/reduce_op.hpp>
 
-#include "kernel/stores.hpp"
+#include "kernel/store_mode.hpp"
 #include "kernel/target.hpp"
 
 namespace hookline::kernel {
@@ -20,7 +20,7 @@ namespace hookline::kernel {
 /// Streams only if no destination is a source and all have the same offset in a cache line. The target must be among
 /// supported_targets().
 void reduce(ReduceOp op, DType dtype, std::span<const std::byte* const> sources,
-            std::span<std::byte* const> destinations, std::size_t count, Stores stores = Stores::automatic,
+            std::span<std::byte* const> destinations, std::size_t count, StoreMode store_mode = StoreMode::automatic,
             Target target = best_target());
 
 /// Adds an array to another.

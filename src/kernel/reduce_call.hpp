@@ -9,7 +9,7 @@
 namespace hookline::kernel {
 
 /// The operation on the result.
-enum class Finish : std::uint8_t { nothing, multiply, divide };
+enum class Epilogue : std::uint8_t { none, multiply, divide };
 
 /// `kind` is never avg or premul_sum: they are sums with a divisor or a factor.
 struct ReduceCall {
@@ -20,7 +20,7 @@ struct ReduceCall {
   ReduceOp::Kind kind;
   bool premultiply;
   bool stream;  // use streaming stores
-  Finish finish;
+  Epilogue epilogue;
   double factor;   // of every source
   double divisor;  // of the result
 };

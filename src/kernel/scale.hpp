@@ -10,10 +10,10 @@ namespace hookline::kernel {
 
 /// Scales a floating-point array, as a premul_sum reduction of one source. The two arrays may be equal.
 inline void scale(DType dtype, const std::byte* from, std::byte* to, std::size_t count, double factor,
-                  Stores stores = Stores::automatic, Target target = best_target()) {
+                  StoreMode store_mode = StoreMode::automatic, Target target = best_target()) {
   const std::array<const std::byte*, 1> sources = {from};
   const std::array<std::byte*, 1> destinations = {to};
-  reduce(ReduceOp::premul_sum(factor), dtype, sources, destinations, count, stores, target);
+  reduce(ReduceOp::premul_sum(factor), dtype, sources, destinations, count, store_mode, target);
 }
 
 }  // namespace hookline::kernel

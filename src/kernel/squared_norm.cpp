@@ -6,7 +6,7 @@
 #include <hookline/kernel/norm.hpp>
 
 #include "kernel/squared_norm.hpp"
-#include "kernel/versions.hpp"
+#include "kernel/target_dispatch.hpp"
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernel/squared_norm.cpp"
 #include <hwy/foreach_target.h>
@@ -70,7 +70,7 @@ namespace hookline {
 namespace kernel {
 
 double sum_of_squares(DType dtype, const std::byte* data, std::size_t count, Target target) {
-  return HOOKLINE_VERSION(target, sum_of_squares_of)(dtype, data, count);
+  return HOOKLINE_DISPATCH(target, sum_of_squares_of)(dtype, data, count);
 }
 
 }  // namespace kernel

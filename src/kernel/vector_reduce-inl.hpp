@@ -13,7 +13,7 @@ HWY_BEFORE_NAMESPACE();
 namespace hookline::kernel::HWY_NAMESPACE {
 
 template <class T>
-using Tag = hn::ScalableTag<Wide<T>>;
+using Tag = hn::ScalableTag<AccType<T>>;
 template <class T>
 using Vector = hn::Vec<Tag<T>>;
 template <class T>
@@ -61,15 +61,15 @@ HWY_INLINE void store(Vector<T> (&v)[R], T* to) {
   if constexpr (std::is_same_v<T, BFloat16>) {
     const hn::Repartition<std::uint16_t, Tag<T>> du16;
     for (int r = 0; r < R; r += 2)
-      put_lanes<kStream>(hn::BitCast(du16, v[r]), du16, reinterpret_cast<std::uint16_t*>(to + r * kLanesOf<T>));
+      store_lanes<kStream>(hn::BitCast(du16, v[r]), du16, reinterpret_cast<std::uint16_t*>(to + r * kLanesOf<T>));
   } else if constexpr (std::is_same_v<T, Float16>) {
     const hn::Rebind<hwy::float16_t, Tag<T>> dh;
     const hn::Rebind<std::uint16_t, Tag<T>> du16;
     for (int r = 0; r < R; ++r)
-      put_lanes<kStream>(hn::BitCast(du16, hn::DemoteTo(dh, v[r])), du16,
+      store_lanes<kStream>(hn::BitCast(du16, hn::DemoteTo(dh, v[r])), du16,
                          reinterpret_cast<std::uint16_t*>(to + r * kLanesOf<T>));
   } else {
-    for (int r = 0; r < R; ++r) put_lanes<kStream>(v[r], d, to + r * kLanesOf<T>);
+    for (int r = 0; r < R; ++r) store_lanes<kStream>(v[r], d, to + r * kLanesOf<T>);
   }
 }
 
@@ -89,7 +89,7 @@ HWY_INLINE V combine_vectors(V a, V b) {
 /// the tail, staged in a full block. N is the compile-time number of sources and destinations, or 0.
 template <class T, Kind K, int R, int N, bool kStream, bool kToEnd>
 HWY_INLINE std::size_t reduce_blocks(const ReduceCall& call, std::size_t begin, std::size_t end) {
-  using W = Wide<T>;
+  using W = AccType<T>;
   const Tag<T> d;
   constexpr std::size_t kBlock = R * kLanesOf<T>;
   const std::size_t sources = N ? N : call.source_count;
@@ -116,9 +116,9 @@ HWY_INLINE std::size_t reduce_blocks(const ReduceCall& call, std::size_t begin, 
       for (int r = 0; r < R; ++r) v[r] = s == 0 ? w[r] : combine_vectors<K>(v[r], w[r]);
     }
     if constexpr (K == Kind::sum) {
-      if (call.finish == Finish::multiply)
+      if (call.epilogue == Epilogue::multiply)
         for (int r = 0; r < R; ++r) v[r] = hn::Mul(v[r], inverse);
-      if (call.finish == Finish::divide)
+      if (call.epilogue == Epilogue::divide)
         for (int r = 0; r < R; ++r) v[r] = hn::Div(v[r], divisor);
     }
     for (int r = 0; r < R; ++r) v[r] = hn::IfThenElse(hn::IsNaN(v[r]), nan, v[r]);

@@ -13,74 +13,74 @@ namespace hookline {
 namespace {
 
 /// The maximum size of packed buffers. Larger tensors use a separate operation, which is faster than packing.
-constexpr std::size_t kLarge = std::size_t{1} << 20;
+constexpr std::size_t kMaxPackedBytes = std::size_t{1} << 20;
 constexpr std::size_t kInFlight = 2;
 
-class Averaging {
+class ParameterAverager {
  public:
-  explicit Averaging(ProcessGroup& group) : group_(group) {}
+  explicit ParameterAverager(ProcessGroup& group) : group_(group) {}
 
   void add(const Tensor& tensor) {
     if (tensor.numel() == 0) return;
-    if (tensor.nbytes() >= kLarge) {
+    if (tensor.nbytes() >= kMaxPackedBytes) {
       const Tensor flat = tensor.contiguous();
       start(flat, tensor.is_contiguous() ? std::vector<Tensor>() : std::vector{tensor});
       return;
     }
-    Packing& packing = packing_[tensor.dtype()];
-    if (packing.bytes + tensor.nbytes() > kLarge) flush(tensor.dtype(), packing);
-    packing.tensors.push_back(tensor);
-    packing.bytes += tensor.nbytes();
+    PackedTensors& packed = packed_[tensor.dtype()];
+    if (packed.bytes + tensor.nbytes() > kMaxPackedBytes) flush(tensor.dtype(), packed);
+    packed.tensors.push_back(tensor);
+    packed.bytes += tensor.nbytes();
   }
 
   void finish() {
-    for (auto& [dtype, packing] : packing_) flush(dtype, packing);
-    while (!under_way_.empty()) wait_for_oldest();
+    for (auto& [dtype, packed] : packed_) flush(dtype, packed);
+    while (!in_flight_.empty()) wait_for_oldest();
   }
 
  private:
-  struct Packing {
+  struct PackedTensors {
     std::vector<Tensor> tensors;
     std::size_t bytes = 0;
   };
-  struct Operation {
+  struct PendingAllreduce {
     WorkPtr work;
     Tensor flat;
     std::vector<Tensor> tensors;  ///< the consecutive contents of `flat`
   };
 
-  void flush(DType dtype, Packing& packing) {
-    if (packing.tensors.empty()) return;
-    const Tensor flat = group_.empty({static_cast<std::int64_t>(packing.bytes / size_of(dtype))}, dtype);
-    std::int64_t at = 0;
-    for (const Tensor& t : packing.tensors) {
-      flat.slice(0, at, at + t.numel()).reshape(t.shape()).copy_from(t);
-      at += t.numel();
+  void flush(DType dtype, PackedTensors& packed) {
+    if (packed.tensors.empty()) return;
+    const Tensor flat = group_.empty({static_cast<std::int64_t>(packed.bytes / size_of(dtype))}, dtype);
+    std::int64_t offset = 0;
+    for (const Tensor& t : packed.tensors) {
+      flat.slice(0, offset, offset + t.numel()).reshape(t.shape()).copy_from(t);
+      offset += t.numel();
     }
-    start(flat, std::move(packing.tensors));
-    packing = {};
+    start(flat, std::move(packed.tensors));
+    packed = {};
   }
 
   void start(const Tensor& flat, std::vector<Tensor> tensors) {
-    while (under_way_.size() >= kInFlight) wait_for_oldest();
-    under_way_.push_back({group_.allreduce(flat, {.op = ReduceOp::avg}), flat, std::move(tensors)});
+    while (in_flight_.size() >= kInFlight) wait_for_oldest();
+    in_flight_.push_back({group_.allreduce(flat, {.op = ReduceOp::avg}), flat, std::move(tensors)});
   }
 
   void wait_for_oldest() {
-    const Operation oldest = std::move(under_way_.front());
-    under_way_.pop_front();
+    const PendingAllreduce oldest = std::move(in_flight_.front());
+    in_flight_.pop_front();
     oldest.work->wait();
     const Tensor flat = oldest.flat.flatten();
-    std::int64_t at = 0;
+    std::int64_t offset = 0;
     for (const Tensor& t : oldest.tensors) {
-      t.copy_from(flat.slice(0, at, at + t.numel()).reshape(t.shape()));
-      at += t.numel();
+      t.copy_from(flat.slice(0, offset, offset + t.numel()).reshape(t.shape()));
+      offset += t.numel();
     }
   }
 
   ProcessGroup& group_;
-  std::map<DType, Packing> packing_;
-  std::deque<Operation> under_way_;
+  std::map<DType, PackedTensors> packed_;
+  std::deque<PendingAllreduce> in_flight_;
 };
 
 }  // namespace
@@ -93,9 +93,9 @@ void average_parameters(ProcessGroup& group, const std::vector<Tensor>& paramete
     }
     check(ReduceOp::avg, t.dtype());
   }
-  Averaging averaging(group);
-  for (const Tensor& t : parameters) averaging.add(t);
-  averaging.finish();
+  ParameterAverager averager(group);
+  for (const Tensor& t : parameters) averager.add(t);
+  averager.finish();
 }
 
 }  // namespace hookline

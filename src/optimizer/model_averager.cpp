@@ -22,7 +22,7 @@ ModelAverager::ModelAverager(std::int64_t warmup_steps, std::shared_ptr<ProcessG
 ModelAverager::~ModelAverager() = default;
 
 bool ModelAverager::average_parameters(const std::vector<Tensor>& parameters) {
-  ProcessGroup* const group = step_ >= warmup_steps_ ? group_in(step_) : nullptr;
+  ProcessGroup* const group = step_ >= warmup_steps_ ? group_for_step(step_) : nullptr;
   if (group) hookline::average_parameters(*group, parameters);
   ++step_;
   return group != nullptr;
@@ -37,29 +37,29 @@ PeriodicModelAverager::PeriodicModelAverager(std::int64_t period, std::int64_t w
   }
 }
 
-ProcessGroup* PeriodicModelAverager::group_in(std::uint64_t step) const {
+ProcessGroup* PeriodicModelAverager::group_for_step(std::uint64_t step) const {
   return (step - warmup_steps()) % period_ == 0 ? group().get() : nullptr;
 }
 
 HierarchicalModelAverager::HierarchicalModelAverager(const std::vector<Level>& levels, std::int64_t warmup_steps,
-                                                     const std::shared_ptr<ProcessGroup>& whole)
-    : ModelAverager(warmup_steps, whole) {
+                                                     const std::shared_ptr<ProcessGroup>& group)
+    : ModelAverager(warmup_steps, group) {
   if (levels.empty()) {
     throw InvalidArgument(
         "Arg ``period_group_size_dict`` must not be empty. Give it a period and a group size for each level");
   }
-  const int ranks = whole->size();
-  std::int64_t before = 0;
+  const int ranks = group->size();
+  std::int64_t previous_period = 0;
   for (const Level& level : levels) {
-    if (level.period <= before) {
+    if (level.period <= previous_period) {
       throw InvalidArgument(
-          before == 0
+          previous_period == 0
               ? fmt::format("The minimum period in arg ``period_group_size_dict`` must be a positive value. It is {}",
                             level.period)
               : fmt::format("The periods in arg ``period_group_size_dict`` must be ascending: {} follows {}",
-                            level.period, before));
+                            level.period, previous_period));
     }
-    before = level.period;
+    previous_period = level.period;
     if (level.group_size < 1 || ranks % level.group_size != 0) {
       throw InvalidArgument(fmt::format(
           "The group size {} in arg ``period_group_size_dict`` must divide the {} ranks of the group",
@@ -72,11 +72,11 @@ HierarchicalModelAverager::HierarchicalModelAverager(const std::vector<Level>& l
         levels.back().group_size, ranks));
   }
   for (const Level& level : levels) {
-    levels_.emplace_back(static_cast<std::uint64_t>(level.period), group_of_size(whole, level.group_size));
+    levels_.emplace_back(static_cast<std::uint64_t>(level.period), fixed_size_subgroup(group, level.group_size));
   }
 }
 
-ProcessGroup* HierarchicalModelAverager::group_in(std::uint64_t step) const {
+ProcessGroup* HierarchicalModelAverager::group_for_step(std::uint64_t step) const {
   const auto found =
       std::find_if(levels_.rbegin(), levels_.rend(), [&](const auto& level) { return step % level.first == 0; });
   return found == levels_.rend() ? nullptr : found->second.get();

@@ -15,7 +15,7 @@ namespace {
 
 constexpr std::string_view kMagic = "hookline optimizer state 1";
 
-bool is_stepped(DType dtype) { return dtype == DType::f32 || dtype == DType::f64; }
+bool is_supported(DType dtype) { return dtype == DType::f32 || dtype == DType::f64; }
 
 void check_step(const std::string& optimizer, const std::string& name, const Tensor& parameter,
                 const Tensor& gradient) {
@@ -23,7 +23,7 @@ void check_step(const std::string& optimizer, const std::string& name, const Ten
     throw InvalidArgument(fmt::format("{}: the gradient of parameter '{}' must be {}, got {}", optimizer, name,
                                       to_string(parameter), to_string(gradient)));
   }
-  if (!is_stepped(parameter.dtype())) {
+  if (!is_supported(parameter.dtype())) {
     throw Unsupported(fmt::format("{}: parameter '{}' has an unsupported dtype: expected float32 or float64, got {}",
                                   optimizer, name, to_string(parameter)));
   }
@@ -37,17 +37,17 @@ void check_step(const std::string& optimizer, const std::string& name, const Ten
 Optimizer::Optimizer(std::string name) : name_(std::move(name)) {}
 Optimizer::~Optimizer() = default;
 
-Optimizer::Slot& Optimizer::slot_of(const std::string& name, const Tensor& parameter) {
-  Slot* slot = nullptr;
+Optimizer::ParameterSlot& Optimizer::find_or_add_slot(const std::string& name, const Tensor& parameter) {
+  ParameterSlot* slot = nullptr;
   {
     const std::lock_guard lock(mutex_);
-    std::unique_ptr<Slot>& found = slots_[name];
-    if (!found) found = std::make_unique<Slot>();
+    std::unique_ptr<ParameterSlot>& found = slots_[name];
+    if (!found) found = std::make_unique<ParameterSlot>();
     slot = found.get();
   }
   slot->tensors.resize(std::max(slot->tensors.size(), state_names().size()));
-  for (const std::optional<Tensor>& kept : slot->tensors) {
-    if (kept && (kept->shape() != parameter.shape() || kept->dtype() != parameter.dtype())) {
+  for (const std::optional<Tensor>& tensor : slot->tensors) {
+    if (tensor && (tensor->shape() != parameter.shape() || tensor->dtype() != parameter.dtype())) {
       throw InvalidArgument(
           fmt::format("{}: the state of parameter '{}' is of another model: expected {}, got {}. Use a separate "
                       "optimizer for each model.",
@@ -57,37 +57,37 @@ Optimizer::Slot& Optimizer::slot_of(const std::string& name, const Tensor& param
   return *slot;
 }
 
-std::byte* Optimizer::tensor_of(Slot& slot, std::size_t number, const Arrays& arrays) {
-  std::optional<Tensor>& tensor = slot.tensors[number];
-  if (!tensor) tensor = Tensor::zeros(arrays.like.shape(), arrays.dtype);
+std::byte* Optimizer::state_data(ParameterSlot& slot, std::size_t index, const StepArrays& arrays) {
+  std::optional<Tensor>& tensor = slot.tensors[index];
+  if (!tensor) tensor = Tensor::zeros(arrays.parameter.shape(), arrays.dtype);
   return tensor->mutable_bytes();
 }
 
 void Optimizer::step(const std::string& name, const Tensor& parameter, const Tensor& gradient, double scale) {
   check_step(name_, name, parameter, gradient);
-  Slot& slot = slot_of(name, parameter);
+  ParameterSlot& slot = find_or_add_slot(name, parameter);
   ++slot.step;
   if (parameter.numel() == 0) return;
-  const Tensor flat = parameter.contiguous();  // the parameter itself, or a copy
-  const Tensor by = gradient.contiguous();
-  apply(slot,
-        {.dtype = flat.dtype(),
-         .parameters = flat.mutable_bytes(),
-         .gradients = by.bytes(),
-         .count = static_cast<std::size_t>(flat.numel()),
-         .like = parameter},
+  const Tensor flat_parameter = parameter.contiguous();  // the parameter itself, or a copy
+  const Tensor flat_gradient = gradient.contiguous();
+  apply_step(slot,
+        {.dtype = flat_parameter.dtype(),
+         .parameters = flat_parameter.mutable_bytes(),
+         .gradients = flat_gradient.bytes(),
+         .count = static_cast<std::size_t>(flat_parameter.numel()),
+         .parameter = parameter},
         scale);
-  if (!parameter.is_contiguous()) parameter.copy_from(flat);
+  if (!parameter.is_contiguous()) parameter.copy_from(flat_parameter);
 }
 
-void Optimizer::step(const std::vector<NamedGradient>& all, double scale) {
-  for (const NamedGradient& one : all) check_step(name_, one.name, one.parameter, one.gradient);
-  for (const NamedGradient& one : all) step(one.name, one.parameter, one.gradient, scale);
+void Optimizer::step(const std::vector<NamedGradient>& gradients, double scale) {
+  for (const NamedGradient& item : gradients) check_step(name_, item.name, item.parameter, item.gradient);
+  for (const NamedGradient& item : gradients) step(item.name, item.parameter, item.gradient, scale);
 }
 
-void Optimizer::set_options(const Options& some) {
+void Optimizer::set_options(const Options& changes) {
   Options all = options();
-  for (const auto& [option, value] : some) {
+  for (const auto& [option, value] : changes) {
     const auto found = all.find(option);
     if (found == all.end()) {
       std::vector<std::string> known;
@@ -97,13 +97,13 @@ void Optimizer::set_options(const Options& some) {
     }
     found->second = value;
   }
-  assign(all);
+  assign_options(all);
 }
 
-std::string Optimizer::text() const {
-  std::vector<std::string> parts;
-  for (const auto& [option, value] : options()) parts.push_back(fmt::format("{}={}", option, value));
-  return fmt::format("{}({})", name_, fmt::join(parts, ", "));
+std::string Optimizer::spec() const {
+  std::vector<std::string> terms;
+  for (const auto& [option, value] : options()) terms.push_back(fmt::format("{}={}", option, value));
+  return fmt::format("{}({})", name_, fmt::join(terms, ", "));
 }
 
 std::map<std::string, ParameterState> Optimizer::state() const {
@@ -111,10 +111,10 @@ std::map<std::string, ParameterState> Optimizer::state() const {
   const std::vector<std::string>& names = state_names();
   std::map<std::string, ParameterState> all;
   for (const auto& [parameter, slot] : slots_) {
-    ParameterState& one = all[parameter];
-    one.step = slot->step;
+    ParameterState& entry = all[parameter];
+    entry.step = slot->step;
     for (std::size_t i = 0; i < slot->tensors.size(); ++i) {
-      if (slot->tensors[i]) one.tensors[names[i]] = slot->tensors[i]->clone();
+      if (slot->tensors[i]) entry.tensors[names[i]] = slot->tensors[i]->clone();
     }
   }
   return all;
@@ -122,19 +122,19 @@ std::map<std::string, ParameterState> Optimizer::state() const {
 
 void Optimizer::set_state(const std::map<std::string, ParameterState>& state) {
   const std::vector<std::string>& names = state_names();
-  std::unordered_map<std::string, std::unique_ptr<Slot>> slots;
+  std::unordered_map<std::string, std::unique_ptr<ParameterSlot>> slots;
   for (const auto& [parameter, one] : state) {
-    auto slot = std::make_unique<Slot>();
+    auto slot = std::make_unique<ParameterSlot>();
     slot->step = one.step;
     slot->tensors.resize(names.size());
     for (const auto& [tensor, value] : one.tensors) {
-      const auto place = std::find(names.begin(), names.end(), tensor);
-      if (place == names.end() || !is_stepped(value.dtype())) {
+      const auto position = std::find(names.begin(), names.end(), tensor);
+      if (position == names.end() || !is_supported(value.dtype())) {
         throw InvalidArgument(
             fmt::format("{}: invalid state tensor '{}' of parameter '{}': expected {} in float32 or float64, got {}",
                         name_, tensor, parameter, fmt::join(names, ", "), to_string(value)));
       }
-      slot->tensors[static_cast<std::size_t>(place - names.begin())] = value.clone();
+      slot->tensors[static_cast<std::size_t>(position - names.begin())] = value.clone();
     }
     slots.emplace(parameter, std::move(slot));
   }
@@ -142,46 +142,46 @@ void Optimizer::set_state(const std::map<std::string, ParameterState>& state) {
   slots_ = std::move(slots);
 }
 
-void Optimizer::save(StateWriter& to) const {
-  to.text(name_);
+void Optimizer::save(StateWriter& writer) const {
+  writer.text(name_);
   const Options all = options();
-  to.number(all.size());
+  writer.integer(all.size());
   for (const auto& [option, value] : all) {
-    to.text(option);
-    to.number(std::bit_cast<std::uint64_t>(value));
+    writer.text(option);
+    writer.integer(std::bit_cast<std::uint64_t>(value));
   }
-  const std::map<std::string, ParameterState> kept = state();
-  to.number(kept.size());
-  for (const auto& [parameter, one] : kept) {
-    to.text(parameter);
-    to.number(one.step);
-    to.number(one.tensors.size());
+  const std::map<std::string, ParameterState> states = state();
+  writer.integer(states.size());
+  for (const auto& [parameter, one] : states) {
+    writer.text(parameter);
+    writer.integer(one.step);
+    writer.integer(one.tensors.size());
     for (const auto& [name, tensor] : one.tensors) {
-      to.text(name);
-      to.tensor(tensor);
+      writer.text(name);
+      writer.tensor(tensor);
     }
   }
 }
 
-void Optimizer::load(StateReader& from) {
-  if (const std::string of = from.text(); of != name_) {
-    throw InvalidArgument(fmt::format("load: the state is of the optimizer {}: expected {}", of, name_));
+void Optimizer::load(StateReader& reader) {
+  if (const std::string saved_name = reader.text(); saved_name != name_) {
+    throw InvalidArgument(fmt::format("load: the state is of the optimizer {}: expected {}", saved_name, name_));
   }
   Options all;
-  for (std::uint64_t left = from.number(); left > 0; --left) {
-    const std::string option = from.text();
-    all[option] = std::bit_cast<double>(from.number());
+  for (std::uint64_t remaining = reader.integer(); remaining > 0; --remaining) {
+    const std::string option = reader.text();
+    all[option] = std::bit_cast<double>(reader.integer());
   }
-  std::map<std::string, ParameterState> kept;
-  for (std::uint64_t left = from.number(); left > 0; --left) {
-    ParameterState& one = kept[from.text()];
-    one.step = from.number();
-    for (std::uint64_t tensors = from.number(); tensors > 0; --tensors) {
-      const std::string name = from.text();
-      one.tensors[name] = from.tensor();
+  std::map<std::string, ParameterState> states;
+  for (std::uint64_t remaining = reader.integer(); remaining > 0; --remaining) {
+    ParameterState& entry = states[reader.text()];
+    entry.step = reader.integer();
+    for (std::uint64_t remaining_tensors = reader.integer(); remaining_tensors > 0; --remaining_tensors) {
+      const std::string name = reader.text();
+      entry.tensors[name] = reader.tensor();
     }
   }
-  set_state(kept);
+  set_state(states);
   set_options(all);
 }
 

@@ -12,17 +12,17 @@
 #include <hookline/core/error.hpp>
 #include <hookline/core/executor.hpp>
 
-#include "hook/around_hook.hpp"
+#include "hook/hook_wrapper.hpp"
 #include "kernel/squared_norm.hpp"
 
 namespace hookline {
 namespace {
 
 /// Buckets up to this number of elements are stepped inline: a thread switch would cost more.
-constexpr std::int64_t kSmall = 1 << 14;
+constexpr std::int64_t kMaxInlineStepElements = 1 << 14;
 
 /// Returns the bucket without its unused parameters; nullopt if none is left.
-std::optional<GradBucket> without(const GradBucket& bucket, const std::set<std::string>& unused) {
+std::optional<GradBucket> without_unused(const GradBucket& bucket, const std::set<std::string>& unused) {
   const BucketLayout& all = *bucket.layout();
   if (unused.empty() || std::none_of(all.names.begin(), all.names.end(), [&](auto& n) { return unused.contains(n); })) {
     return bucket;
@@ -43,53 +43,53 @@ std::optional<GradBucket> without(const GradBucket& bucket, const std::set<std::
                     std::make_shared<const BucketLayout>(std::move(kept)));
 }
 
-class OverlapHook final : public hook::AroundHook {
+class OverlapHook final : public hook::WrapperFunction {
  public:
   OverlapHook(HookPtr inner, BucketStep step, OptimizerPtr optimizer, const std::string& name, OverlapOptions options)
-      : AroundHook(std::move(inner), fmt::format("overlap({})", name), true),
+      : WrapperFunction(std::move(inner), fmt::format("overlap({})", name), true),
         step_(std::move(step)),
         optimizer_(std::move(optimizer)),
         options_(options) {}
 
   void begin_step(const HookStep& step) override {
-    AroundHook::begin_step(step);
+    WrapperFunction::begin_step(step);
     const std::lock_guard lock(mutex_);
-    waiting_.clear();
-    squares_.clear();
+    deferred_buckets_.clear();
+    squared_norms_.clear();
     in_step_ = true;
     unused_known_ = step.unused_known;
-    scale_ = inner()->scales() ? 1 : step.scale;
+    scale_ = inner()->applies_scale() ? 1 : step.scale;
     unused_ = {step.unused.begin(), step.unused.end()};
   }
 
   void end_step(const HookStep& step) override {
-    AroundHook::end_step(step);
-    std::map<std::size_t, GradBucket> waiting;
+    WrapperFunction::end_step(step);
+    std::map<std::size_t, GradBucket> deferred_buckets;
     double squares = 0;
     {
       const std::lock_guard lock(mutex_);
-      waiting.swap(waiting_);
+      deferred_buckets.swap(deferred_buckets_);
       in_step_ = false;
-      for (const auto& [index, sum] : squares_) squares += sum;
+      for (const auto& [index, sum] : squared_norms_) squares += sum;
     }
     const std::set<std::string> unused(step.unused.begin(), step.unused.end());
-    const double wanted = options_.clip_norm ? *options_.clip_norm / (std::sqrt(squares) + 1e-6) : 1;
-    const double scale = wanted > 1 ? 1 : wanted;  // a NaN norm makes all gradients NaN
-    for (const auto& [index, bucket] : waiting) {
-      const std::optional<GradBucket> used = without(bucket, unused);
+    const double clip_scale = options_.clip_norm ? *options_.clip_norm / (std::sqrt(squares) + 1e-6) : 1;
+    const double scale = clip_scale > 1 ? 1 : clip_scale;  // a NaN norm makes all gradients NaN
+    for (const auto& [index, bucket] : deferred_buckets) {
+      const std::optional<GradBucket> used = without_unused(bucket, unused);
       if (!used) continue;
-      if (optimizer_) step_native(*used, scale);
-      else step_otherwise(*used, scale);
+      if (optimizer_) step_with_optimizer(*used, scale);
+      else step_with_callback(*used, scale);
     }
   }
 
-  void save(StateWriter& to) const override {
-    AroundHook::save(to);
-    if (optimizer_) optimizer_->save(to);
+  void save(StateWriter& writer) const override {
+    WrapperFunction::save(writer);
+    if (optimizer_) optimizer_->save(writer);
   }
-  void load(StateReader& from) override {
-    AroundHook::load(from);
-    if (optimizer_) optimizer_->load(from);
+  void load(StateReader& reader) override {
+    WrapperFunction::load(reader);
+    if (optimizer_) optimizer_->load(reader);
   }
 
  private:
@@ -102,14 +102,14 @@ class OverlapHook final : public hook::AroundHook {
     }
     GradBucket reduced = bucket;
     reduced.set_buffer(result);
-    const std::optional<GradBucket> now = keep_or_take(reduced);
-    if (now && optimizer_ && now->buffer().numel() > kSmall) {
-      const Future<void> stepped = step_elsewhere(*now);
+    const std::optional<GradBucket> ready = defer_or_take(reduced);
+    if (ready && optimizer_ && ready->buffer().numel() > kMaxInlineStepElements) {
+      const Future<void> stepped = step_on_worker(*ready);
       co_await stepped;
-    } else if (now && optimizer_) {
-      step_native(*now, 1);
-    } else if (now) {
-      const Future<void> stepped = step_(*now);
+    } else if (ready && optimizer_) {
+      step_with_optimizer(*ready, 1);
+    } else if (ready) {
+      const Future<void> stepped = step_(*ready);
       co_await stepped;
     }
     co_return result;
@@ -128,24 +128,24 @@ class OverlapHook final : public hook::AroundHook {
   }
 
   // Returns the bucket if it can be stepped now; otherwise defers it to end_step() and records its squared norm.
-  std::optional<GradBucket> keep_or_take(const GradBucket& bucket) {
+  std::optional<GradBucket> defer_or_take(const GradBucket& bucket) {
     double squares = 0;
     if (options_.clip_norm) {
       squares = kernel::sum_of_squares(bucket.buffer().dtype(), bucket.buffer().bytes(),
                                        static_cast<std::size_t>(bucket.buffer().numel()));
     }
     const std::lock_guard lock(mutex_);
-    if (unused_known_ && !options_.clip_norm) return without(bucket, unused_);
+    if (unused_known_ && !options_.clip_norm) return without_unused(bucket, unused_);
     if (!in_step_) {
       throw InvalidArgument(
           fmt::format("{}: clip_norm requires a reducer that calls end_step(), such as Reducer", name()));
     }
-    squares_[bucket.index()] = squares;
-    waiting_.insert_or_assign(bucket.index(), bucket);
+    squared_norms_[bucket.index()] = squares;
+    deferred_buckets_.insert_or_assign(bucket.index(), bucket);
     return std::nullopt;
   }
 
-  void step_native(const GradBucket& bucket, double scale) const {
+  void step_with_optimizer(const GradBucket& bucket, double scale) const {
     const std::vector<Tensor> gradients = bucket.gradients();
     for (std::size_t i = 0; i < gradients.size(); ++i) {
       optimizer_->step(bucket.names()[i], bucket.parameters()[i], gradients[i], scale);
@@ -153,7 +153,7 @@ class OverlapHook final : public hook::AroundHook {
   }
 
   // Scales a copy, so that the gradients stay the means.
-  void step_otherwise(GradBucket bucket, double scale) const {
+  void step_with_callback(GradBucket bucket, double scale) const {
     if (scale != 1) {
       bucket.set_buffer(bucket.buffer().clone());
       bucket.buffer() *= scale;
@@ -162,20 +162,20 @@ class OverlapHook final : public hook::AroundHook {
   }
 
   // Runs on the worker thread, so that collectives of later buckets are not delayed.
-  Future<void> step_elsewhere(const GradBucket& bucket) {
+  Future<void> step_on_worker(const GradBucket& bucket) {
     Promise<void> promise;
     Future<void> future = promise.get_future();
     auto task = [this, bucket, promise = std::move(promise)]() mutable {
-      promise.set_from([&] { step_native(bucket, 1); });
+      promise.set_from([&] { step_with_optimizer(bucket, 1); });
     };
-    thread().post(std::move(task));
+    worker().post(std::move(task));
     return future;
   }
 
-  ThreadExecutor& thread() {
+  ThreadExecutor& worker() {
     const std::lock_guard lock(mutex_);
-    if (!thread_) thread_ = std::make_unique<ThreadExecutor>("hl-optimizer");
-    return *thread_;
+    if (!worker_) worker_ = std::make_unique<ThreadExecutor>("hookline-optim");
+    return *worker_;
   }
 
   const BucketStep step_;
@@ -186,9 +186,9 @@ class OverlapHook final : public hook::AroundHook {
   bool unused_known_ = true;
   double scale_ = 1;  ///< scale of the results; changes in begin_step() only
   std::set<std::string> unused_;
-  std::map<std::size_t, GradBucket> waiting_;
-  std::map<std::size_t, double> squares_;
-  std::unique_ptr<ThreadExecutor> thread_;
+  std::map<std::size_t, GradBucket> deferred_buckets_;
+  std::map<std::size_t, double> squared_norms_;
+  std::unique_ptr<ThreadExecutor> worker_;
 };
 
 void check(const OverlapOptions& options) {

@@ -12,22 +12,22 @@ PostLocalSGDOptimizer::PostLocalSGDOptimizer(OptimizerPtr optimizer, std::shared
   if (!averager_) throw InvalidArgument("PostLocalSGDOptimizer: averager must not be null");
 }
 
-void PostLocalSGDOptimizer::step(const std::vector<NamedGradient>& all) {
-  optimizer_->step(all);
+void PostLocalSGDOptimizer::step(const std::vector<NamedGradient>& gradients) {
+  optimizer_->step(gradients);
   std::vector<Tensor> parameters;
-  parameters.reserve(all.size());
-  for (const NamedGradient& one : all) parameters.push_back(one.parameter);
+  parameters.reserve(gradients.size());
+  for (const NamedGradient& item : gradients) parameters.push_back(item.parameter);
   averager_->average_parameters(parameters);
 }
 
-void PostLocalSGDOptimizer::save(StateWriter& to) const {
-  optimizer_->save(to);
-  to.number(averager_->step());
+void PostLocalSGDOptimizer::save(StateWriter& writer) const {
+  optimizer_->save(writer);
+  writer.integer(averager_->step());
 }
 
-void PostLocalSGDOptimizer::load(StateReader& from) {
-  optimizer_->load(from);
-  averager_->set_step(from.number());
+void PostLocalSGDOptimizer::load(StateReader& reader) {
+  optimizer_->load(reader);
+  averager_->set_step(reader.integer());
 }
 
 }  // namespace hookline

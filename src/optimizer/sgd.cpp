@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "kernel/optimizer_step.hpp"
-#include "optimizer/ranges.hpp"
+#include "optimizer/require.hpp"
 
 namespace hookline {
 namespace {
@@ -33,13 +33,13 @@ Optimizer::Options SGD::options() const {
           {"maximize", o.maximize ? 1 : 0}};
 }
 
-void SGD::assign(const Options& all) {
-  const SGDOptions next{.lr = all.at("lr"),
-                        .momentum = all.at("momentum"),
-                        .dampening = all.at("dampening"),
-                        .weight_decay = all.at("weight_decay"),
-                        .nesterov = all.at("nesterov") != 0,
-                        .maximize = all.at("maximize") != 0};
+void SGD::assign_options(const Options& options) {
+  const SGDOptions next{.lr = options.at("lr"),
+                        .momentum = options.at("momentum"),
+                        .dampening = options.at("dampening"),
+                        .weight_decay = options.at("weight_decay"),
+                        .nesterov = options.at("nesterov") != 0,
+                        .maximize = options.at("maximize") != 0};
   check(next);
   options_ = next;
 }
@@ -49,10 +49,10 @@ const std::vector<std::string>& SGD::state_names() const {
   return names;
 }
 
-void SGD::apply(Slot& slot, const Arrays& arrays, double scale) {
+void SGD::apply_step(ParameterSlot& slot, const StepArrays& arrays, double scale) {
   const SGDOptions& o = options_;
-  const bool first = !slot.tensors[0];
-  std::byte* const momentum = o.momentum != 0 ? tensor_of(slot, 0, arrays) : nullptr;
+  const bool first_step = !slot.tensors[0];
+  std::byte* const momentum = o.momentum != 0 ? state_data(slot, 0, arrays) : nullptr;
   kernel::sgd_step(arrays.dtype, arrays.parameters, arrays.gradients, momentum, arrays.count,
                    {.scale = o.maximize ? -scale : scale,
                     .lr = o.lr,
@@ -60,7 +60,7 @@ void SGD::apply(Slot& slot, const Arrays& arrays, double scale) {
                     .dampening = o.dampening,
                     .weight_decay = o.weight_decay,
                     .nesterov = o.nesterov,
-                    .first = first});
+                    .first_step = first_step});
 }
 
 }  // namespace hookline

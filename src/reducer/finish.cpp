@@ -11,36 +11,36 @@
 #include "core/stopwatch.hpp"
 #include "group/abort_quietly.hpp"
 #include "kernel/copy.hpp"
-#include "reducer/core.hpp"
+#include "reducer/reducer_impl.hpp"
 
 namespace hookline::reducer {
 namespace {
 
 /// What a hook gets beyond the time of its operations.
-constexpr Milliseconds kSlack{300};
+constexpr Milliseconds kTimeoutSlack{300};
 /// How long hooks under way may take to end after one of them has failed.
-constexpr Milliseconds kGrace{1000};
+constexpr Milliseconds kFailureGrace{1000};
 
 }  // namespace
 
-void Core::finalize() {
+void ReducerImpl::finalize() {
   if (no_sync) return;
   open_step(true);
   const Clock::time_point backward_end = Clock::now();
   try {
-    take_care_of_unmarked();
+    handle_unmarked();
     {
       const std::lock_guard lock(mutex_);
-      held_ = false;
+      launch_deferred_ = false;
     }
     launch();
     for (std::size_t i = 0; i < buckets.size(); ++i) {
-      wait_for(i);
+      wait_for_bucket(i);
       write_back(buckets[i], i);
     }
-    agree_on_unused();
-    put_back_unused();
-    end_hooks();
+    allreduce_unused();
+    restore_unused();
+    end_hook_step();
   } catch (...) {
     const std::exception_ptr error = std::current_exception();
     if (!wait_for_launched()) {
@@ -48,115 +48,115 @@ void Core::finalize() {
           fmt::format("the hook {} was still under way when step {} was given up", hook->name(), step_);
       fail(std::make_exception_ptr(Timeout(hookline::describe(error))), where);
     }
-    open_.store(false, std::memory_order_release);
+    step_open_.store(false, std::memory_order_release);
     throw_if_failed();  // what came first counts
-    give_up_step();
+    reset_step();
     std::rethrow_exception(error);
   }
   write_stats(backward_end);
-  if (recording_) rebuild_due_ = !options.buckets && (!options.find_unused_parameters || options.static_graph);
-  recording_ = false;
+  if (recording_order_) rebuild_pending_ = !options.buckets && (!options.find_unused_parameters || options.static_graph);
+  recording_order_ = false;
   learning_graph_ = false;
   close_step();
 }
 
-void Core::drop_step() {
-  if (!open_.load(std::memory_order_acquire)) return;
+void ReducerImpl::discard_step() {
+  if (!step_open_.load(std::memory_order_acquire)) return;
   throw_if_failed();
   {
     const std::lock_guard lock(mutex_);
-    if (next_ > 0 || join_) {
+    if (next_bucket_ > 0 || join_) {
       throw InvalidArgument(fmt::format(
           "Expected to have finished reduction in the prior iteration before starting a new one. The backward pass of "
           "step {} on rank {} came to no end: it failed when {} of {} buckets were under way{}. Other ranks have their "
           "part of it, so it cannot be done again: make the model anew on all ranks",
-          step_, group->rank(), next_, buckets.size(), join_ ? ", inside a join" : ""));
+          step_, group->rank(), next_bucket_, buckets.size(), join_ ? ", inside a join" : ""));
     }
   }
-  give_up_step();
+  reset_step();
 }
 
-void Core::give_up_step() {
-  for (const Slot& slot : slots_) {
-    if (slot.saved) slot.view.copy_from(*slot.saved);
+void ReducerImpl::reset_step() {
+  for (const GradSlot& slot : slots_) {
+    if (slot.saved_grad) slot.view.copy_from(*slot.saved_grad);
   }
   {
     const std::lock_guard lock(mutex_);
     // The other ranks may have taken it: this one's next step is their counterpart.
-    if (next_ == 0 && !join_) --step_;
+    if (next_bucket_ == 0 && !join_) --step_;
   }
   close_step();
 }
 
 // Parameters that nobody marked: unused, known to be so, or forgotten.
-void Core::take_care_of_unmarked() {
-  const auto full = [](const Bucket& b) { return b.missing.load(std::memory_order_acquire) == 0; };
+void ReducerImpl::handle_unmarked() {
+  const auto full = [](const Bucket& b) { return b.pending.load(std::memory_order_acquire) == 0; };
   if (!learning_graph_ && std::all_of(buckets.begin(), buckets.end(), full)) return;
-  std::vector<std::string_view> forgotten;
+  std::vector<std::string_view> missing;
   std::vector<std::size_t> unused;
-  for (const std::size_t p : reduced_) {
-    Mark& mark = marks_[p];
-    const std::uint32_t marks = mark.marks.load(std::memory_order_acquire);
+  for (const std::size_t p : trainable_) {
+    ParamProgress& progress = param_progress_[p];
+    const std::uint32_t marks = progress.marks.load(std::memory_order_acquire);
     if (learning_graph_) {
-      mark.expected = marks;
+      progress.expected_marks = marks;
       if (marks > 0) count_ready(p);
       else unused.push_back(p);
-    } else if (marks != mark.expected) {
-      if (marks == 0 && (options.find_unused_parameters || shadowing_)) unused.push_back(p);
-      else forgotten.push_back(parameters[p].name);
+    } else if (marks != progress.expected_marks) {
+      if (marks == 0 && (options.find_unused_parameters || joined_)) unused.push_back(p);
+      else missing.push_back(parameters[p].name);
     }
   }
-  if (!forgotten.empty()) {
+  if (!missing.empty()) {
     throw InvalidArgument(fmt::format(
         "Expected to have finished reduction in the prior iteration before starting a new one. At the end of step {} "
         "on rank {}, {} of {} parameters had no gradient: {}. Mark every parameter in every step, or set "
         "find_unused_parameters{}",
-        step_, group->rank(), forgotten.size(), parameters.size(), listed(forgotten),
+        step_, group->rank(), missing.size(), parameters.size(), join_names(missing),
         options.static_graph ? "; with static_graph every step must mark what the first one did" : ""));
   }
   for (const std::size_t p : unused) {
-    if (marks_[p].dense && !marks_[p].accumulated && !marks_[p].older) set_aside(p);
+    if (param_progress_[p].dense && !param_progress_[p].accumulated && !param_progress_[p].stale_grad) zero_unused(p);
     count_ready(p);
   }
 }
 
 // Zeros as this rank's part. Where somebody may look at the view, what it held comes back if no rank has a gradient.
-void Core::set_aside(std::size_t parameter) {
-  Slot& slot = slots_[parameter];
-  if (slot.shown && (options.find_unused_parameters || options.static_graph)) slot.saved = slot.view.clone();
-  marks_[parameter].keeps = true;
-  std::memset(slot.memory, 0, slot.view.nbytes());
+void ReducerImpl::zero_unused(std::size_t parameter) {
+  GradSlot& slot = slots_[parameter];
+  if (slot.view_exposed && (options.find_unused_parameters || options.static_graph)) slot.saved_grad = slot.view.clone();
+  param_progress_[parameter].needs_reset = true;
+  std::memset(slot.data, 0, slot.view.nbytes());
 }
 
-void Core::wait_for(std::size_t index) {
+void ReducerImpl::wait_for_bucket(std::size_t index) {
   Bucket& bucket = buckets[index];
   // Operations have the same time, and their errors say more: they come first. A group may ask Python for it, where
   // another thread may be waiting for the lock.
-  const Milliseconds limit = options.timeout ? std::min(*options.timeout, kLongestTimeout)
-                                             : std::min(group->timeout(), kLongestTimeout) + kSlack;
+  const Milliseconds limit = options.timeout ? std::min(*options.timeout, kMaxTimeout)
+                                             : std::min(group->timeout(), kMaxTimeout) + kTimeoutSlack;
   {
     std::unique_lock lock(mutex_);
-    const auto over = [&] { return failure_ || bucket.done || bucket.work; };
-    while (!over()) {
+    const auto done = [&] { return failure_ || bucket.done || bucket.work; };
+    while (!done()) {
       // A hook that waits for its lane has the time of those before it, too.
-      const Clock::time_point since = bucket.launched ? bucket.launched_at : Clock::now();
-      if (bucket.launched && Clock::now() >= since + limit) {
+      const Clock::time_point begin = bucket.launched ? bucket.launched_at : Clock::now();
+      if (bucket.launched && Clock::now() >= begin + limit) {
         lock.unlock();
-        const auto late =
+        const auto timeout_error =
             std::make_exception_ptr(Timeout(fmt::format("the hook {} did not complete the Future of {} within {} ms",
-                                                        hook->name(), describe(index), limit.count())));
-        fail(late, "a hook came to no end");
-        group::abort_quietly(*group, hookline::describe(late));
+                                                        hook->name(), describe_bucket(index), limit.count())));
+        fail(timeout_error, "a hook came to no end");
+        group::abort_quietly(*group, hookline::describe(timeout_error));
         lock.lock();
         break;
       }
-      done_.wait_for(lock, std::min(kInterruptPeriod, time_left(since + limit)), over);
-      if (over()) break;
+      done_cv_.wait_for(lock, std::min(kInterruptPeriod, time_left(begin + limit)), done);
+      if (done()) break;
       lock.unlock();
       try {
         check_interrupt();
       } catch (...) {
-        fail(std::current_exception(), describe(index));
+        fail(std::current_exception(), describe_bucket(index));
       }
       lock.lock();
     }
@@ -166,7 +166,7 @@ void Core::wait_for(std::size_t index) {
   try {
     bucket.work->wait(options.timeout);
   } catch (...) {
-    fail(std::current_exception(), describe(index));
+    fail(std::current_exception(), describe_bucket(index));
     throw_if_failed();
   }
   bucket.done_at = bucket.work->time_finished();
@@ -174,14 +174,14 @@ void Core::wait_for(std::size_t index) {
 
 // After a failure no tensor is handed back while one of the hooks may still touch it, and none is left that a thread is
 // about to launch. False where one does not end.
-bool Core::wait_for_launched() {
-  bool all = true;
-  const Clock::time_point deadline = deadline_after(failure() ? kGrace : options.timeout.value_or(group->timeout()));
+bool ReducerImpl::wait_for_launched() {
+  bool all_settled = true;
+  const Clock::time_point deadline = deadline_after(failure() ? kFailureGrace : options.timeout.value_or(group->timeout()));
   for (Bucket& bucket : buckets) {
-    if (bucket.missing.load(std::memory_order_acquire) > 0) break;  // nor is any behind it launched
+    if (bucket.pending.load(std::memory_order_acquire) > 0) break;  // nor is any behind it launched
     std::unique_lock lock(mutex_);
-    const auto settled = [&] { return bucket.done || bucket.work || (!bucket.launched && (failure_ || held_)); };
-    all = done_.wait_until(lock, deadline, settled) && all;
+    const auto settled = [&] { return bucket.done || bucket.work || (!bucket.launched && (failure_ || launch_deferred_)); };
+    all_settled = done_cv_.wait_until(lock, deadline, settled) && all_settled;
     const WorkPtr work = bucket.work;
     lock.unlock();
     try {
@@ -189,70 +189,70 @@ bool Core::wait_for_launched() {
     } catch (...) {  // the first cause is what the caller gets
     }
   }
-  return all;
+  return all_settled;
 }
 
-void Core::write_back(Bucket& bucket, std::size_t index) {
-  const Tensor expected = bucket.sparse ? bucket.view->buffer() : bucket.memory;
-  const bool plain = bucket.work != nullptr;
+void ReducerImpl::write_back(Bucket& bucket, std::size_t index) {
+  const Tensor expected = bucket.sparse ? bucket.grad_bucket->buffer() : bucket.buffer;
+  const bool is_plain_allreduce = bucket.work != nullptr;
   // A sparse bucket without any rows never came to the hook.
-  const bool none = bucket.sparse && expected.numel() == 0;
-  const Tensor result = plain ? bucket.memory : none ? expected : hook->parse_hook_result(bucket.result);
-  hook::check_result([&] { return describe(index); }, expected, result);
-  const double scale = hook->scales() ? 1 : scale_;
+  const bool is_empty = bucket.sparse && expected.numel() == 0;
+  const Tensor result = is_plain_allreduce ? bucket.buffer : is_empty ? expected : hook->parse_hook_result(bucket.result);
+  hook::check_result([&] { return describe_bucket(index); }, expected, result);
+  const double scale = hook->applies_scale() ? 1 : scale_;
   if (bucket.sparse) {
-    Slot& slot = slots_[bucket.members[0]];
+    GradSlot& slot = slots_[bucket.members[0]];
     Tensor values = result.contiguous();
     if (scale != 1) {
       if (values.bytes() != expected.bytes()) values = values.clone();  // it may be the hook's own
       values *= scale;
     }
-    slot.reduced = SparseGradient{*bucket.view->sparse_grad_indices(), values.reshape(bucket.view->sizes()[0])};
+    slot.reduced_sparse_grad = SparseGradient{*bucket.grad_bucket->sparse_grad_indices(), values.reshape(bucket.grad_bucket->sizes()[0])};
     return;
   }
-  if (result.bytes() != bucket.memory.bytes()) bucket.memory.copy_from(result);
-  if (scale != 1) bucket.memory *= scale;
-  if (!bucket.gives_back.load(std::memory_order_relaxed)) return;
+  if (result.bytes() != bucket.buffer.bytes()) bucket.buffer.copy_from(result);
+  if (scale != 1) bucket.buffer *= scale;
+  if (!bucket.needs_writeback.load(std::memory_order_relaxed)) return;
   for (const std::size_t p : bucket.members) {
     // An older gradient stays as it is where no rank has a new one, which is not known yet.
-    if (marks_[p].keeps && !marks_[p].older) give_back(slots_[p], stores_);
+    if (param_progress_[p].needs_reset && !param_progress_[p].stale_grad) copy_to_gradient(slots_[p], stores_);
   }
 }
 
-void Core::give_back(Slot& slot, kernel::Stores stores) {
-  if (slot.given) kernel::copy(slot.given, slot.memory, slot.view.nbytes(), stores);
-  else if (slot.given_strided) slot.given_strided->copy_from(slot.view);
+void ReducerImpl::copy_to_gradient(GradSlot& slot, kernel::StoreMode stores) {
+  if (slot.writeback_ptr) kernel::copy(slot.writeback_ptr, slot.data, slot.view.nbytes(), stores);
+  else if (slot.writeback_view) slot.writeback_view->copy_from(slot.view);
 }
 
-void Core::agree_on_unused() {
+void ReducerImpl::allreduce_unused() {
   if (options.static_graph ? !learning_graph_ : !options.find_unused_parameters) return;
   const Tensor marks = Tensor::zeros({static_cast<std::int64_t>(slots_.size())}, DType::i32);
   for (std::size_t p = 0; p < slots_.size(); ++p) {
-    const std::uint32_t here = marks_[p].marks.load(std::memory_order_relaxed);
-    marks.data<std::int32_t>()[p] = here == 0 && marks_[p].accumulated ? 1 : static_cast<std::int32_t>(here);
+    const std::uint32_t here = param_progress_[p].marks.load(std::memory_order_relaxed);
+    marks.data<std::int32_t>()[p] = here == 0 && param_progress_[p].accumulated ? 1 : static_cast<std::int32_t>(here);
   }
-  agree("agreeing on unused parameters", [&] { group->allreduce(marks, {.op = ReduceOp::max})->wait(); });
+  run_control_collective("agreeing on unused parameters", [&] { group->allreduce(marks, {.op = ReduceOp::max})->wait(); });
   for (std::size_t p = 0; p < slots_.size(); ++p) {
-    const auto most = static_cast<std::uint32_t>(marks.data<std::int32_t>()[p]);
-    marks_[p].unused = parameters[p].has_gradient() && most == 0;
+    const auto max_marks = static_cast<std::uint32_t>(marks.data<std::int32_t>()[p]);
+    param_progress_[p].unused = parameters[p].has_gradient() && max_marks == 0;
     // A rank that only shadowed the first step has no marks to learn from.
-    if (learning_graph_ && shadowing_) marks_[p].expected = most;
+    if (learning_graph_ && joined_) param_progress_[p].expected_marks = max_marks;
   }
 }
 
-void Core::put_back_unused() {
+void ReducerImpl::restore_unused() {
   stats.unused.clear();
   if (!options.find_unused_parameters && !options.static_graph) return;
   for (std::size_t p = 0; p < slots_.size(); ++p) {
-    if (marks_[p].older && !marks_[p].unused) give_back(slots_[p], stores_);
-    if (!marks_[p].unused) continue;
+    if (param_progress_[p].stale_grad && !param_progress_[p].unused) copy_to_gradient(slots_[p], stores_);
+    if (!param_progress_[p].unused) continue;
     stats.unused.push_back(parameters[p].name);
-    if (slots_[p].saved) slots_[p].view.copy_from(*slots_[p].saved);
+    if (slots_[p].saved_grad) slots_[p].view.copy_from(*slots_[p].saved_grad);
   }
 }
 
 // A hook that fails here fails the reducer: other ranks may have done what this one has not.
-void Core::end_hooks() {
+void ReducerImpl::end_hook_step() {
   try {
     hook->end_step({.unused_known = true, .unused = stats.unused});
   } catch (...) {
@@ -261,34 +261,34 @@ void Core::end_hooks() {
   }
 }
 
-void Core::close_step() {
-  for (std::size_t p = 0; p < marks_.size(); ++p) {
-    Mark& mark = marks_[p];
-    mark.marks.store(0, std::memory_order_relaxed);
-    mark.taken.store(0, std::memory_order_relaxed);
-    mark.accumulated = mark.older = false;
-    if (!std::exchange(mark.keeps, false)) continue;
-    Slot& slot = slots_[p];
-    slot.given = nullptr;
-    slot.given_owner.reset();
-    slot.given_strided.reset();
-    slot.saved.reset();
-    slot.sparse.clear();
+void ReducerImpl::close_step() {
+  for (std::size_t p = 0; p < param_progress_.size(); ++p) {
+    ParamProgress& progress = param_progress_[p];
+    progress.marks.store(0, std::memory_order_relaxed);
+    progress.copied.store(0, std::memory_order_relaxed);
+    progress.accumulated = progress.stale_grad = false;
+    if (!std::exchange(progress.needs_reset, false)) continue;
+    GradSlot& slot = slots_[p];
+    slot.writeback_ptr = nullptr;
+    slot.writeback_owner.reset();
+    slot.writeback_view.reset();
+    slot.saved_grad.reset();
+    slot.sparse_grads.clear();
   }
   const std::lock_guard lock(mutex_);
   for (Bucket& bucket : buckets) {
-    bucket.missing.store(bucket.members.size(), std::memory_order_relaxed);
-    bucket.gives_back.store(false, std::memory_order_relaxed);
+    bucket.pending.store(bucket.members.size(), std::memory_order_relaxed);
+    bucket.needs_writeback.store(false, std::memory_order_relaxed);
     bucket.launched = bucket.done = false;
     bucket.work.reset();
     bucket.result.reset();
-    bucket.view.reset();
+    bucket.grad_bucket.reset();
   }
-  next_ = 0;
-  open_.store(false, std::memory_order_release);
+  next_bucket_ = 0;
+  step_open_.store(false, std::memory_order_release);
 }
 
-void Core::write_stats(Clock::time_point backward_end) {
+void ReducerImpl::write_stats(Clock::time_point backward_end) {
   const Clock::time_point now = Clock::now();
   stats.step = step_;
   stats.hook = hook->name();
@@ -297,19 +297,19 @@ void Core::write_stats(Clock::time_point backward_end) {
   stats.sent_bytes = 0;
   for (std::size_t i = 0; i < buckets.size(); ++i) {
     const Bucket& b = buckets[i];
-    const std::uint64_t sent = b.sent ? b.sent->load(std::memory_order_relaxed) : 0;
+    const std::uint64_t sent = b.bytes_sent ? b.bytes_sent->load(std::memory_order_relaxed) : 0;
     stats.sent_bytes += sent;
     stats.buckets.push_back({.index = i,
                              .parameters = b.members.size(),
-                             .bytes = b.sparse ? b.view->buffer().nbytes() : b.memory.nbytes(),
+                             .bytes = b.sparse ? b.grad_bucket->buffer().nbytes() : b.buffer.nbytes(),
                              .sent_bytes = sent,
-                             .ready = core::seconds(b.ready_at - begun_),
-                             .launched = core::seconds(b.launched_at - begun_),
-                             .done = core::seconds(b.done_at - begun_)});
+                             .ready = core::seconds(b.ready_at - step_begin_),
+                             .launched = core::seconds(b.launched_at - step_begin_),
+                             .done = core::seconds(b.done_at - step_begin_)});
   }
-  stats.backward = core::seconds(backward_end - begun_);
-  stats.total = core::seconds(now - begun_);
-  stats.exposed = stats.total - stats.backward;
+  stats.backward = core::seconds(backward_end - step_begin_);
+  stats.total = core::seconds(now - step_begin_);
+  stats.exposed_comm = stats.total - stats.backward;
 }
 
 }  // namespace hookline::reducer

@@ -4,17 +4,17 @@
 #include <hookline/core/error.hpp>
 #include <hookline/reducer/broadcast_coalesced.hpp>
 
-#include "reducer/core.hpp"
+#include "reducer/reducer_impl.hpp"
 
 namespace hookline::reducer {
 namespace {
 
 /// Of the packed parameters; small, as the buckets take their memory at the same time.
-constexpr std::size_t kJoinBytes = std::size_t{1} << 18;
+constexpr std::size_t kJoinBufferBytes = std::size_t{1} << 18;
 
 }  // namespace
 
-void Core::check_may_join(const char* caller) const {
+void ReducerImpl::check_join_allowed(const char* caller) const {
   check_between_steps(caller);
   if (no_sync) {
     throw InvalidArgument(
@@ -22,39 +22,39 @@ void Core::check_may_join(const char* caller) const {
   }
 }
 
-void Core::begin_join(const JoinOptions& how) {
-  check_may_join("join");
+void ReducerImpl::begin_join(const JoinOptions& join_options) {
+  check_join_allowed("join");
   if (join_) throw InvalidArgument("join inside a join");
-  if (options.mean == Mean::average && !how.divide_by_initial_world_size) {
-    refuse_integers(
+  if (options.reduction == GradientReduction::mean && !join_options.divide_by_initial_world_size) {
+    require_floating_gradients(
         "a join with divide_by_initial_world_size=False multiplies their rounded means. Leave that option out");
   }
-  join_ = how;
+  join_ = join_options;
 }
 
-void Core::end_join() {
-  check_may_join("the end of a join");
+void ReducerImpl::end_join() {
+  check_join_allowed("the end of a join");
   if (!join_) throw InvalidArgument("the end of a join that was not begun");
-  bool was_last = true;
-  shadowing_ = true;
+  bool did_last_step = true;
+  joined_ = true;
   try {
     while (open_step(false)) {
-      was_last = false;
+      did_last_step = false;
       finalize();
     }
   } catch (...) {
-    shadowing_ = false;
+    joined_ = false;
     join_.reset();
     throw;
   }
-  shadowing_ = false;
+  joined_ = false;
   join_.reset();
 
   // Somebody did the last step; of several, the highest rank counts.
-  agree("taking over parameters at the end of a join", [&] {
-    const Tensor authority = Tensor::full({1}, was_last ? group->rank() : -1, DType::i64);
+  run_control_collective("taking over parameters at the end of a join", [&] {
+    const Tensor authority = Tensor::full({1}, did_last_step ? group->rank() : -1, DType::i64);
     group->allreduce(authority, {.op = ReduceOp::max})->wait();
-    broadcast_coalesced(*group, reduced_tensors(), kJoinBytes, authority.item<int>());
+    broadcast_coalesced(*group, trainable_tensors(), kJoinBufferBytes, authority.item<int>());
   });
 }
 

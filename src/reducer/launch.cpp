@@ -6,9 +6,9 @@
 
 #include <hookline/core/error.hpp>
 
-#include "core/note.hpp"
+#include "core/op_tag.hpp"
 #include "group/abort_quietly.hpp"
-#include "reducer/core.hpp"
+#include "reducer/reducer_impl.hpp"
 #include "reducer/sparse_rows.hpp"
 
 namespace hookline::reducer {
@@ -16,18 +16,18 @@ namespace {
 
 /// The same error with more words, where it is one of the group's; others are left as whoever raised them made them.
 template <class... Types>
-std::exception_ptr with_place(const std::exception_ptr& error, const std::string& where) {
+std::exception_ptr with_context(const std::exception_ptr& error, const std::string& context) {
   try {
     std::rethrow_exception(error);
   } catch (const Error& e) {
-    std::exception_ptr longer = error;
-    const auto lengthen = [&]<class E>(const E*) {
+    std::exception_ptr extended = error;
+    const auto extend = [&]<class E>(const E*) {
       if (typeid(e) == typeid(E)) {
-        longer = std::make_exception_ptr(E(fmt::format("{}: {}", where, e.what()), e.ranks(), e.cause()));
+        extended = std::make_exception_ptr(E(fmt::format("{}: {}", context, e.what()), e.ranks(), e.cause()));
       }
     };
-    (lengthen(static_cast<const Types*>(nullptr)), ...);
-    return longer;
+    (extend(static_cast<const Types*>(nullptr)), ...);
+    return extended;
   } catch (...) {
     return error;
   }
@@ -35,7 +35,7 @@ std::exception_ptr with_place(const std::exception_ptr& error, const std::string
 
 }  // namespace
 
-std::string Core::describe(std::size_t index) const {
+std::string ReducerImpl::describe_bucket(std::size_t index) const {
   constexpr std::size_t kShown = 3;
   const Bucket& bucket = buckets[index];
   std::vector<std::string_view> names;
@@ -47,106 +47,106 @@ std::string Core::describe(std::size_t index) const {
                      bucket.members.size() > kShown ? fmt::format(" and {} more", bucket.members.size() - kShown) : "");
 }
 
-void Core::launch() {
-  const auto take = [this]() -> std::optional<std::size_t> {
-    if (next_ == buckets.size() || held_ || failure_) return std::nullopt;
-    Bucket& bucket = buckets[next_];
-    if (bucket.missing.load(std::memory_order_acquire) > 0) return std::nullopt;
-    bucket.lane = launcher_.lane_of(*hook, next_);
-    if (launcher_.busy(bucket.lane)) return std::nullopt;
+void ReducerImpl::launch() {
+  const auto next_bucket = [this]() -> std::optional<std::size_t> {
+    if (next_bucket_ == buckets.size() || launch_deferred_ || failure_) return std::nullopt;
+    Bucket& bucket = buckets[next_bucket_];
+    if (bucket.pending.load(std::memory_order_acquire) > 0) return std::nullopt;
+    bucket.lane = scheduler_.lane_of(*hook, next_bucket_);
+    if (scheduler_.busy(bucket.lane)) return std::nullopt;
     // Plain means of one lane may queue up in it; a hook has its lane to itself.
-    launcher_.set_busy(bucket.lane, !plain_ || bucket.sparse);
+    scheduler_.set_busy(bucket.lane, !plain_allreduce_ || bucket.sparse);
     bucket.launched = true;
     bucket.launched_at = Clock::now();
-    return next_++;
+    return next_bucket_++;
   };
-  launcher_.launch(mutex_, take, [this](std::size_t index) { run(buckets[index], index); });
+  scheduler_.launch(mutex_, next_bucket, [this](std::size_t index) { start_hook(buckets[index], index); });
 }
 
 // Which parameters nobody uses is known beforehand where all are used, or the graph has been learnt.
-HookStep Core::hook_step() const {
+HookStep ReducerImpl::hook_step() const {
   HookStep step;
   step.scale = scale_;
   step.unused_known = options.static_graph ? !learning_graph_ : !options.find_unused_parameters;
   if (!step.unused_known || !options.static_graph) return step;
-  for (std::size_t p = 0; p < marks_.size(); ++p) {
-    if (marks_[p].unused) step.unused.push_back(parameters[p].name);
+  for (std::size_t p = 0; p < param_progress_.size(); ++p) {
+    if (param_progress_[p].unused) step.unused.push_back(parameters[p].name);
   }
   return step;
 }
 
-void Core::run(Bucket& bucket, std::size_t index) {
-  bucket.sent = std::make_shared<std::atomic<std::uint64_t>>(0);
-  const bool numbered = index == 0 && compared_id_;
-  const std::uint64_t note = numbered ? core::step_id_note(step_, *compared_id_) : core::bucket_note(step_, index);
-  const ContextScope scope({.lane = bucket.lane, .note = note, .sent = bucket.sent});
+void ReducerImpl::start_hook(Bucket& bucket, std::size_t index) {
+  bucket.bytes_sent = std::make_shared<std::atomic<std::uint64_t>>(0);
+  const bool has_step_id = index == 0 && compared_step_id_;
+  const std::uint64_t op_tag = has_step_id ? core::step_id_tag(step_, *compared_step_id_) : core::bucket_tag(step_, index);
+  const ContextScope scope({.lane = bucket.lane, .op_tag = op_tag, .bytes_sent = bucket.bytes_sent});
   try {
     if (index == 0) hook->begin_step(hook_step());  // not before: a step of which nothing was sent can be dropped
     if (!bucket.sparse) {
-      if (weight_ != 1) bucket.memory *= weight_;
-      bucket.view.emplace(index, buckets.size(), bucket.memory, bucket.layout);
+      if (weight_ != 1) bucket.buffer *= weight_;
+      bucket.grad_bucket.emplace(index, buckets.size(), bucket.buffer, bucket.layout);
     }
-    if (plain_ && !bucket.sparse) {
-      WorkPtr work = plain_->start(*bucket.view, plain_op());
+    if (plain_allreduce_ && !bucket.sparse) {
+      WorkPtr work = plain_allreduce_->start(*bucket.grad_bucket, allreduce_op());
       {
         const std::lock_guard lock(mutex_);
         bucket.work = std::move(work);
       }
-      done_.notify_all();
+      done_cv_.notify_all();
       return;
     }
-    Future<HookResult> future = bucket.sparse ? run_sparse(bucket, index) : hook->run_hook(*bucket.view);
+    Future<HookResult> future = bucket.sparse ? run_sparse(bucket, index) : hook->run_hook(*bucket.grad_bucket);
     // The hook, the bucket and the group live until then, whatever becomes of the reducer.
     future.on_done([self = shared_from_this(), kept = hook, &bucket, index, future] {
       const std::exception_ptr error = future.error();
-      self->hook_done(bucket, index, error, error ? HookResult() : future.value());
+      self->on_hook_done(bucket, index, error, error ? HookResult() : future.value());
     });
   } catch (...) {
-    hook_done(bucket, index, std::current_exception(), {});
+    on_hook_done(bucket, index, std::current_exception(), {});
   }
 }
 
-void Core::hook_done(Bucket& bucket, std::size_t index, const std::exception_ptr& error, HookResult result) {
-  if (error) fail(error, describe(index));
+void ReducerImpl::on_hook_done(Bucket& bucket, std::size_t index, const std::exception_ptr& error, HookResult result) {
+  if (error) fail(error, describe_bucket(index));
   {
     const std::lock_guard lock(mutex_);
     bucket.result = std::move(result);
     bucket.done_at = Clock::now();
     bucket.done = true;
-    launcher_.set_busy(bucket.lane, false);
+    scheduler_.set_busy(bucket.lane, false);
   }
-  done_.notify_all();
+  done_cv_.notify_all();
   launch();
 }
 
-void Core::fail(const std::exception_ptr& error, const std::string& where) {
-  const std::exception_ptr longer = with_place<Timeout, Mismatch, PeerLost, Aborted>(error, where);
+void ReducerImpl::fail(const std::exception_ptr& error, const std::string& context) {
+  const std::exception_ptr contextual_error = with_context<Timeout, Mismatch, PeerLost, Aborted>(error, context);
   {
     const std::lock_guard lock(mutex_);
     if (failure_) return;
-    failure_ = longer;
+    failure_ = contextual_error;
   }
-  done_.notify_all();
-  if (hook::comes_from_the_group(error)) return;
-  const std::string cause = fmt::format("{} failed: {}", where, hookline::describe(error));
+  done_cv_.notify_all();
+  if (hook::is_group_error(error)) return;
+  const std::string cause = fmt::format("{} failed: {}", context, hookline::describe(error));
   group::abort_quietly(*group, cause);
-  hook->give_up(cause);
+  hook->on_step_failed(cause);
 }
 
-Future<HookResult> Core::run_sparse(Bucket& bucket, std::size_t index) {
+Future<HookResult> ReducerImpl::run_sparse(Bucket& bucket, std::size_t index) {
   const std::size_t parameter = bucket.members[0];
   const Tensor& tensor = parameters[parameter].tensor;
-  Future<SparseGradient> uniting = unite_rows(group, slots_[parameter].sparse, tensor);
-  const SparseGradient rows = co_await uniting;
+  Future<SparseGradient> row_union = union_rows(group, slots_[parameter].sparse_grads, tensor);
+  const SparseGradient rows = co_await row_union;
   if (weight_ != 1) rows.values *= weight_;
-  bucket.view.emplace(bucket_of_rows(index, buckets.size(), rows, tensor));
-  if (rows.indices.numel() == 0) co_return bucket.view->buffer();
-  if (plain_) {
-    const WorkPtr work = plain_->start(*bucket.view, plain_op());
+  bucket.grad_bucket.emplace(sparse_bucket(index, buckets.size(), rows, tensor));
+  if (rows.indices.numel() == 0) co_return bucket.grad_bucket->buffer();
+  if (plain_allreduce_) {
+    const WorkPtr work = plain_allreduce_->start(*bucket.grad_bucket, allreduce_op());
     co_await work;
-    co_return bucket.view->buffer();
+    co_return bucket.grad_bucket->buffer();
   }
-  HookResult result = co_await hook->run_hook(*bucket.view);
+  HookResult result = co_await hook->run_hook(*bucket.grad_bucket);
   co_return result;
 }
 

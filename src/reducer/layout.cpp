@@ -7,8 +7,8 @@
 
 #include <hookline/core/error.hpp>
 
-#include "reducer/by_allreduce.hpp"
-#include "reducer/core.hpp"
+#include "reducer/fallback_collectives.hpp"
+#include "reducer/reducer_impl.hpp"
 
 namespace hookline::reducer {
 namespace {
@@ -17,33 +17,33 @@ constexpr std::size_t kBucketAlignment = 64;
 
 }  // namespace
 
-std::vector<BucketMembers> Core::current_plan() const {
-  std::vector<BucketMembers> all;
+std::vector<ParameterIndices> ReducerImpl::current_plan() const {
+  std::vector<ParameterIndices> all;
   all.reserve(buckets.size());
   for (const Bucket& bucket : buckets) all.push_back(bucket.members);
   return all;
 }
 
 // `order` counts the parameters that have gradients, and those alone.
-std::vector<BucketMembers> Core::plan_of(const std::vector<std::size_t>& order) const {
+std::vector<ParameterIndices> ReducerImpl::plan_for(const std::vector<std::size_t>& order) const {
   std::vector<PlannedParameter> planned;
-  planned.reserve(reduced_.size());
-  for (const std::size_t i : reduced_) {
+  planned.reserve(trainable_.size());
+  for (const std::size_t i : trainable_) {
     const Parameter& p = parameters[i];
-    planned.push_back({.bytes = p.tensor.nbytes(), .dtype = p.tensor.dtype(), .alone = p.sparse, .last = p.delayed});
+    planned.push_back({.bytes = p.tensor.nbytes(), .dtype = p.tensor.dtype(), .own_bucket = p.sparse, .reduce_last = p.reduce_last});
   }
-  std::vector<BucketMembers> all = plan_buckets(planned, order, options.limits);
-  for (BucketMembers& members : all) {
-    for (std::size_t& member : members) member = reduced_[member];
+  std::vector<ParameterIndices> all = plan_buckets(planned, order, options.limits);
+  for (ParameterIndices& members : all) {
+    for (std::size_t& member : members) member = trainable_[member];
   }
   return all;
 }
 
 // Each parameter in one bucket, each bucket of one dtype: what is built of it relies on that.
-void Core::check_given_buckets() const {
+void ReducerImpl::check_buckets_option() const {
   std::vector<bool> seen(parameters.size());
   for (std::size_t b = 0; b < options.buckets->size(); ++b) {
-    const BucketMembers& members = (*options.buckets)[b];
+    const ParameterIndices& members = (*options.buckets)[b];
     if (members.empty()) throw InvalidArgument(fmt::format("bucket {} of those given has no parameters", b));
     for (const std::size_t p : members) {
       if (p >= parameters.size()) {
@@ -80,21 +80,21 @@ void Core::check_given_buckets() const {
 
 // Once, for every order of the buckets: gradients take their size once, also where buckets are made anew while
 // somebody still holds the old ones.
-void Core::allocate() {
+void ReducerImpl::allocate_buckets() {
   std::size_t bytes = 0;
-  for (const std::size_t p : reduced_) {
-    if (marks_[p].dense) bytes += parameters[p].tensor.nbytes() + kBucketAlignment;
+  for (const std::size_t p : trainable_) {
+    if (param_progress_[p].dense) bytes += parameters[p].tensor.nbytes() + kBucketAlignment;
   }
-  memory_ = std::make_shared<Tensor>(group->empty({static_cast<std::int64_t>(bytes)}, DType::u8));
+  bucket_memory_ = std::make_shared<Tensor>(group->empty({static_cast<std::int64_t>(bytes)}, DType::u8));
 }
 
-void Core::build(const std::vector<BucketMembers>& plan) {
-  if (!memory_) allocate();
-  memory_->fill(0);
-  std::byte* next = memory_->mutable_bytes();
+void ReducerImpl::build_buckets(const std::vector<ParameterIndices>& plan) {
+  if (!bucket_memory_) allocate_buckets();
+  bucket_memory_->fill(0);
+  std::byte* next = bucket_memory_->mutable_bytes();
   buckets.clear();
-  for (Slot& slot : slots_) slot.view = {};
-  for (const BucketMembers& members : plan) {
+  for (GradSlot& slot : slots_) slot.view = {};
+  for (const ParameterIndices& members : plan) {
     Bucket& bucket = buckets.emplace_back();
     bucket.sparse = parameters[members[0]].sparse;
     std::vector<Dims> sizes;
@@ -108,35 +108,35 @@ void Core::build(const std::vector<BucketMembers>& plan) {
     const DType dtype = tensors[0].dtype();
     bucket.layout =
         std::make_shared<const BucketLayout>(layout_of(std::move(sizes), std::move(tensors), std::move(names)));
-    for (const std::size_t p : members) marks_[p].bucket = static_cast<std::uint32_t>(buckets.size() - 1);
+    for (const std::size_t p : members) param_progress_[p].bucket = static_cast<std::uint32_t>(buckets.size() - 1);
     if (!bucket.sparse) {
       const auto elements = static_cast<std::int64_t>(bucket.layout->offsets.back() + bucket.layout->lengths.back());
-      bucket.memory = Tensor::wrap(next, {elements}, dtype, {.owner = memory_});
-      next += (bucket.memory.nbytes() + kBucketAlignment - 1) / kBucketAlignment * kBucketAlignment;
-      const std::vector<Tensor> views = GradBucket(0, 1, bucket.memory, bucket.layout).gradients();
+      bucket.buffer = Tensor::wrap(next, {elements}, dtype, {.owner = bucket_memory_});
+      next += (bucket.buffer.nbytes() + kBucketAlignment - 1) / kBucketAlignment * kBucketAlignment;
+      const std::vector<Tensor> views = GradBucket(0, 1, bucket.buffer, bucket.layout).gradients();
       for (std::size_t i = 0; i < members.size(); ++i) {
         slots_[members[i]].view = views[i];
-        slots_[members[i]].memory = views[i].mutable_bytes();
+        slots_[members[i]].data = views[i].mutable_bytes();
       }
     }
     bucket.members = members;
-    bucket.missing = members.size();
+    bucket.pending = members.size();
   }
 }
 
 // What a backward pass usually does.
-std::vector<std::size_t> Core::backwards() const {
-  std::vector<std::size_t> order(reduced_.size());
+std::vector<std::size_t> ReducerImpl::reverse_order() const {
+  std::vector<std::size_t> order(trainable_.size());
   std::iota(order.rbegin(), order.rend(), std::size_t{0});
   return order;
 }
 
 // Rank 0's order counts. It is looked at before it is used: a peer's numbers are not ours.
-std::vector<std::size_t> Core::agreed_order() {
-  std::vector<std::size_t> order = backwards();
+std::vector<std::size_t> ReducerImpl::broadcast_order() {
+  std::vector<std::size_t> order = reverse_order();
   std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
     // What never came, 0, goes to the end.
-    return slots_[reduced_[a]].arrival - 1 < slots_[reduced_[b]].arrival - 1;
+    return slots_[trainable_[a]].arrival_order - 1 < slots_[trainable_[b]].arrival_order - 1;
   });
   const std::vector<std::int64_t> own(order.begin(), order.end());
   const Tensor numbers = Tensor::borrow(own).clone();  // which outlives a wait that Ctrl-C ends
@@ -145,20 +145,20 @@ std::vector<std::size_t> Core::agreed_order() {
   return order;
 }
 
-void Core::rebuild_if_due() {
-  if (!std::exchange(rebuild_due_, false)) return;
-  const std::vector<BucketMembers> now = current_plan();
-  std::vector<BucketMembers> next = now;
-  agree("agreeing on the order of the buckets", [&] {
-    const Tensor pinned = Tensor::full({1}, pinned_ ? 1 : 0, DType::i64);
-    group->allreduce(pinned, {.op = ReduceOp::max})->wait();
-    if (pinned.item<std::int64_t>() == 0) next = plan_of(agreed_order());
+void ReducerImpl::rebuild_if_pending() {
+  if (!std::exchange(rebuild_pending_, false)) return;
+  const std::vector<ParameterIndices> now = current_plan();
+  std::vector<ParameterIndices> next = now;
+  run_control_collective("agreeing on the order of the buckets", [&] {
+    const Tensor views_exposed = Tensor::full({1}, views_exposed_ ? 1 : 0, DType::i64);
+    group->allreduce(views_exposed, {.op = ReduceOp::max})->wait();
+    if (views_exposed.item<std::int64_t>() == 0) next = plan_for(broadcast_order());
   });
   if (next == now) return;
   {
     // The thread that completed the last hook may still be on its way to launch(): it must not see half a bucket.
     const std::lock_guard lock(mutex_);
-    build(next);
+    build_buckets(next);
   }
   rebuilt_ = true;
 }

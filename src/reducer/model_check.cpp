@@ -11,7 +11,7 @@
 #include <hookline/core/error.hpp>
 
 #include "core/hash.hpp"
-#include "reducer/by_allreduce.hpp"
+#include "reducer/fallback_collectives.hpp"
 
 namespace hookline::reducer {
 namespace {
@@ -41,12 +41,12 @@ void check_same_on_all_ranks(ProcessGroup& group, const std::vector<std::string>
   const std::string text = fmt::format("{}\n", fmt::join(lines, "\n"));
   const auto ranks = static_cast<std::size_t>(group.size());
   // Tensors that own their memory: Ctrl-C ends a wait, not what writes to them.
-  const std::vector<std::int64_t> mine = {static_cast<std::int64_t>(core::hash_of(text)),
+  const std::vector<std::int64_t> own = {static_cast<std::int64_t>(core::hash_bytes(text)),
                                           static_cast<std::int64_t>(text.size())};
   const Tensor gathered = Tensor::empty({2 * group.size()}, DType::i64);
-  allgather_into_tensor(group, gathered, Tensor::borrow(mine).clone())->wait();
+  allgather_into_tensor(group, gathered, Tensor::borrow(own).clone())->wait();
   const auto* const all = gathered.data<const std::int64_t>();
-  if (!std::equal(mine.begin(), mine.end(), all + 2 * group.rank())) {
+  if (!std::equal(own.begin(), own.end(), all + 2 * group.rank())) {
     throw Mismatch(fmt::format(
         "the group {} does not hand back the integers that it was given, so the ranks' models cannot be compared. Its "
         "allgather_into_tensor, or its allreduce where it has none, must be exact for int64",
@@ -60,8 +60,8 @@ void check_same_on_all_ranks(ProcessGroup& group, const std::vector<std::string>
   }
   if (same) return;
 
-  constexpr std::int64_t kMost = std::int64_t{64} << 20;
-  longest = std::clamp<std::int64_t>(longest, 1, kMost);
+  constexpr std::int64_t kMaxTextBytes = std::int64_t{64} << 20;
+  longest = std::clamp<std::int64_t>(longest, 1, kMaxTextBytes);
   const auto bytes = static_cast<std::size_t>(longest);
   const Tensor padded = Tensor::zeros({longest}, DType::u8);
   std::memcpy(padded.mutable_bytes(), text.data(), std::min(text.size(), bytes));

@@ -13,11 +13,11 @@ namespace hookline::reducer {
 
 /// The rows that any rank has, ascending, with this rank's values: zero where it has no such row. Every rank of the
 /// group calls it for the same parameter. Indices and values of the parts are contiguous and fit the parameter.
-HOOKLINE_EXPORT Future<SparseGradient> unite_rows(std::shared_ptr<ProcessGroup> group,
-                                                  std::vector<SparseGradient> parts, Tensor parameter);
+HOOKLINE_EXPORT Future<SparseGradient> union_rows(std::shared_ptr<ProcessGroup> group,
+                                                  std::vector<SparseGradient> gradients, Tensor parameter);
 
 /// A bucket of such rows alone, which a hook sees like any other.
-HOOKLINE_EXPORT GradBucket bucket_of_rows(std::size_t index, std::size_t bucket_count, const SparseGradient& rows,
+HOOKLINE_EXPORT GradBucket sparse_bucket(std::size_t index, std::size_t bucket_count, const SparseGradient& rows,
                                           const Tensor& parameter);
 
 }  // namespace hookline::reducer

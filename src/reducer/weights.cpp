@@ -8,13 +8,13 @@
 
 #include <hookline/core/error.hpp>
 
-#include "reducer/by_allreduce.hpp"
-#include "reducer/core.hpp"
+#include "reducer/fallback_collectives.hpp"
+#include "reducer/reducer_impl.hpp"
 
 namespace hookline::reducer {
 
-void Core::refuse_integers(const std::string& reason) const {
-  for (const std::size_t i : reduced_) {
+void ReducerImpl::require_floating_gradients(const std::string& reason) const {
+  for (const std::size_t i : trainable_) {
     const Parameter& p = parameters[i];
     if (is_floating(p.tensor.dtype())) continue;
     throw InvalidArgument(
@@ -23,13 +23,13 @@ void Core::refuse_integers(const std::string& reason) const {
   }
 }
 
-void Core::set_weight(double weight) {
+void ReducerImpl::set_weight(double weight) {
   check_between_steps("set_weight");
   if (!(weight >= 0) || std::isinf(weight))
     throw InvalidArgument(fmt::format("set_weight: {} is no weight; it must be a number of 0 or more", weight));
-  refuse_integers("set_weight multiplies gradients by fractions. Weigh them before they are marked");
+  require_floating_gradients("set_weight multiplies gradients by fractions. Weigh them before they are marked");
   const Tensor all = Tensor::empty({group->size()}, DType::f64);
-  agree("gathering weights",
+  run_control_collective("gathering weights",
         [&] { allgather_into_tensor(*group, all, Tensor::full({1}, weight, DType::f64))->wait(); });
   const std::span weights(all.data<const double>(), static_cast<std::size_t>(group->size()));
   const double largest = *std::max_element(weights.begin(), weights.end());

@@ -25,20 +25,20 @@ using store::Table;
 namespace {
 
 /// The minimum timeout for the file lock, also for non-blocking operations.
-constexpr Milliseconds kLeastLockTime{1000};
+constexpr Milliseconds kMinLockTimeout{1000};
 /// The polling interval of waits.
-constexpr Milliseconds kShortestPause{1};
-constexpr Milliseconds kLongestPause{8};
+constexpr Milliseconds kMinPollInterval{1};
+constexpr Milliseconds kMaxPollInterval{8};
 
 }  // namespace
 
-struct FileStore::Parts {
-  explicit Parts(const std::string& path) : log(path) {}
-  Parts(const Parts&) = delete;
-  Parts& operator=(const Parts&) = delete;
+struct FileStore::Impl {
+  explicit Impl(const std::string& path) : log(path) {}
+  Impl(const Impl&) = delete;
+  Impl& operator=(const Impl&) = delete;
 
   /// Runs when the store and all of its clones are destroyed.
-  ~Parts();
+  ~Impl();
 
   std::mutex mutex;
   LogFile log;
@@ -46,8 +46,8 @@ struct FileStore::Parts {
   const std::uint64_t fork_generation = core::fork_generation();
 
   template <class F>
-  auto locked(LogFile::Lock::Mode mode, Milliseconds timeout, F f) {
-    const auto deadline = deadline_after(std::max(timeout, kLeastLockTime));
+  auto with_lock(LogFile::Lock::Mode mode, Milliseconds timeout, F f) {
+    const auto deadline = deadline_after(std::max(timeout, kMinLockTimeout));
     while (true) {
       try {
         const std::lock_guard guard(mutex);
@@ -62,23 +62,23 @@ struct FileStore::Parts {
 
   template <class F>
   auto read(Milliseconds timeout, F f) {
-    return locked(LogFile::Lock::Mode::shared, timeout,
+    return with_lock(LogFile::Lock::Mode::shared, timeout,
                   [&](const LogFile::Lock& lock) { return f(lock.contents().table); });
   }
 
   template <class F>
   auto write(Milliseconds timeout, F f) {
-    return locked(LogFile::Lock::Mode::exclusive, timeout,
+    return with_lock(LogFile::Lock::Mode::exclusive, timeout,
                   [&](LogFile::Lock& lock) { return f(lock, lock.contents().table); });
   }
 
   /// Polls until `poll()` returns a value; nullopt at the timeout. inotify is not used: removing a watch waits for
   /// kernel workers, which took tens of seconds beside busy processes, and it does not see changes from other hosts.
   template <class F>
-  auto until(Milliseconds timeout, F look) -> decltype(look()) {
+  auto poll_until(Milliseconds timeout, F poll) -> decltype(poll()) {
     const auto deadline = deadline_after(timeout);
-    for (Milliseconds pause = kShortestPause;; pause = std::min(pause * 2, kLongestPause)) {
-      if (auto found = look()) return found;
+    for (Milliseconds pause = kMinPollInterval;; pause = std::min(pause * 2, kMaxPollInterval)) {
+      if (auto result = poll()) return result;
       const Milliseconds left = time_left(deadline);
       if (left == Milliseconds(0)) return std::nullopt;
       check_interrupt();
@@ -87,15 +87,15 @@ struct FileStore::Parts {
   }
 };
 
-FileStore::Parts::~Parts() {
+FileStore::Impl::~Impl() {
   if (world_size <= 0) return;
   if (fork_generation != core::fork_generation()) return;  // the parent counts it as opened and closes it
-  const InterruptScope deaf(nullptr);
+  const InterruptScope no_interrupts(nullptr);
   try {
     write(Milliseconds(0), [this](LogFile::Lock& lock, const Table&) {
       lock.write({RecordKind::closed});
       const store::Contents& contents = lock.contents();
-      if (contents.opened >= world_size && contents.opened == contents.closed) lock.remove_name();
+      if (contents.opened >= world_size && contents.opened == contents.closed) lock.unlink_path();
     });
   } catch (const Error&) {
     // The file remains, as after a killed process; a destructor cannot report the error.
@@ -105,35 +105,35 @@ FileStore::Parts::~Parts() {
 FileStore::FileStore(const std::string& path, int world_size, Milliseconds timeout) : Store(timeout) {
   if (world_size != -1) store::check_world_size_range(fmt::format("FileStore({})", path), "world_size", world_size);
   const auto mode = world_size > 0 ? LogFile::Lock::Mode::exclusive : LogFile::Lock::Mode::shared;
-  const auto enter = [&](LogFile::Lock& lock) {
-    if (!lock.at_its_path()) return false;  // the last store of the previous run has just removed it
+  const auto register_store = [&](LogFile::Lock& lock) {
+    if (!lock.is_at_path()) return false;  // the last store of the previous run has just removed it
     if (world_size > 0) lock.write({RecordKind::opened});
     return true;
   };
   do {
-    parts_ = std::make_shared<Parts>(path);
-  } while (!parts_->locked(mode, timeout, enter));
-  parts_->world_size = world_size;
+    impl_ = std::make_shared<Impl>(path);
+  } while (!impl_->with_lock(mode, timeout, register_store));
+  impl_->world_size = world_size;
 }
 
-FileStore::FileStore(std::shared_ptr<Parts> parts, Milliseconds timeout) : Store(timeout), parts_(std::move(parts)) {}
+FileStore::FileStore(std::shared_ptr<Impl> impl, Milliseconds timeout) : Store(timeout), impl_(std::move(impl)) {}
 
 FileStore::~FileStore() = default;
 
-std::shared_ptr<Store> FileStore::clone() const { return std::shared_ptr<FileStore>(new FileStore(parts_, timeout())); }
+std::shared_ptr<Store> FileStore::clone() const { return std::shared_ptr<FileStore>(new FileStore(impl_, timeout())); }
 
-const std::string& FileStore::path() const { return parts_->log.path(); }
+const std::string& FileStore::path() const { return impl_->log.path(); }
 
 std::string FileStore::describe() const { return fmt::format("FileStore({})", path()); }
 
 void FileStore::set(const std::string& key, const std::string& value) {
-  parts_->write(timeout(), [&](LogFile::Lock& lock, const Table&) { lock.write({RecordKind::set, key, value}); });
+  impl_->write(timeout(), [&](LogFile::Lock& lock, const Table&) { lock.write({RecordKind::set, key, value}); });
 }
 
 std::string FileStore::get(const std::string& key) {
   const Milliseconds limit = timeout();
-  auto value = parts_->until(limit, [&] {
-    return parts_->read(limit, [&](const Table& table) {
+  auto value = impl_->poll_until(limit, [&] {
+    return impl_->read(limit, [&](const Table& table) {
       const std::string* found = table.find(key);
       return found ? std::optional(*found) : std::nullopt;
     });
@@ -143,7 +143,7 @@ std::string FileStore::get(const std::string& key) {
 }
 
 std::int64_t FileStore::add(const std::string& key, std::int64_t amount) {
-  return parts_->write(timeout(), [&](LogFile::Lock& lock, const Table& table) {
+  return impl_->write(timeout(), [&](LogFile::Lock& lock, const Table& table) {
     const std::string* value = table.find(key);
     const std::int64_t sum = store::counter_sum(key, value ? *value : std::string_view(), amount);
     lock.write({RecordKind::set, key, std::to_string(sum)});
@@ -152,19 +152,19 @@ std::int64_t FileStore::add(const std::string& key, std::int64_t amount) {
 }
 
 void FileStore::wait(const std::vector<std::string>& keys, Milliseconds timeout) {
-  const auto found = parts_->until(timeout, [&] {
-    const bool all = parts_->read(timeout, [&](const Table& table) { return table.check(keys); });
+  const auto found = impl_->poll_until(timeout, [&] {
+    const bool all = impl_->read(timeout, [&](const Table& table) { return table.check(keys); });
     return all ? std::optional(true) : std::nullopt;
   });
-  if (!found) store::throw_timeout(*this, "wait", store::missing(*this, keys), timeout);
+  if (!found) store::throw_timeout(*this, "wait", store::describe_missing_keys(*this, keys), timeout);
 }
 
 bool FileStore::check(const std::vector<std::string>& keys) {
-  return parts_->read(timeout(), [&](const Table& table) { return table.check(keys); });
+  return impl_->read(timeout(), [&](const Table& table) { return table.check(keys); });
 }
 
 std::string FileStore::compare_set(const std::string& key, const std::string& expected, const std::string& desired) {
-  return parts_->write(timeout(), [&](LogFile::Lock& lock, const Table& table) {
+  return impl_->write(timeout(), [&](LogFile::Lock& lock, const Table& table) {
     const std::string* value = table.find(key);
     if (value ? *value != expected : !expected.empty()) return value ? *value : expected;
     lock.write({RecordKind::set, key, desired});
@@ -173,7 +173,7 @@ std::string FileStore::compare_set(const std::string& key, const std::string& ex
 }
 
 bool FileStore::delete_key(const std::string& key) {
-  return parts_->write(timeout(), [&](LogFile::Lock& lock, const Table& table) {
+  return impl_->write(timeout(), [&](LogFile::Lock& lock, const Table& table) {
     if (!table.find(key)) return false;
     lock.write({RecordKind::erase, key});
     return true;
@@ -181,26 +181,26 @@ bool FileStore::delete_key(const std::string& key) {
 }
 
 std::int64_t FileStore::num_keys() {
-  return parts_->read(timeout(), [](const Table& table) { return table.num_keys(); });
+  return impl_->read(timeout(), [](const Table& table) { return table.num_keys(); });
 }
 
 std::vector<std::string> FileStore::list_keys() {
-  return parts_->read(timeout(), [](const Table& table) { return table.list_keys(); });
+  return impl_->read(timeout(), [](const Table& table) { return table.list_keys(); });
 }
 
 void FileStore::append(const std::string& key, const std::string& value) {
-  parts_->write(timeout(), [&](LogFile::Lock& lock, const Table&) { lock.write({RecordKind::append, key, value}); });
+  impl_->write(timeout(), [&](LogFile::Lock& lock, const Table&) { lock.write({RecordKind::append, key, value}); });
 }
 
 void FileStore::queue_push(const std::string& key, const std::string& value) {
-  parts_->write(timeout(), [&](LogFile::Lock& lock, const Table&) { lock.write({RecordKind::push, key, value}); });
+  impl_->write(timeout(), [&](LogFile::Lock& lock, const Table&) { lock.write({RecordKind::push, key, value}); });
 }
 
 std::string FileStore::queue_pop(const std::string& key, bool block) {
   const Milliseconds limit = block ? timeout() : Milliseconds(0);
-  auto value = parts_->until(limit, [&]() -> std::optional<std::string> {
-    if (parts_->read(limit, [&](const Table& table) { return table.queue_len(key); }) == 0) return std::nullopt;
-    return parts_->write(limit, [&](LogFile::Lock& lock, const Table& table) -> std::optional<std::string> {
+  auto value = impl_->poll_until(limit, [&]() -> std::optional<std::string> {
+    if (impl_->read(limit, [&](const Table& table) { return table.queue_len(key); }) == 0) return std::nullopt;
+    return impl_->write(limit, [&](LogFile::Lock& lock, const Table& table) -> std::optional<std::string> {
       const auto at = table.queues().find(key);
       if (at == table.queues().end()) return std::nullopt;
       std::string front = at->second.front();
@@ -214,7 +214,7 @@ std::string FileStore::queue_pop(const std::string& key, bool block) {
 }
 
 std::int64_t FileStore::queue_len(const std::string& key) {
-  return parts_->read(timeout(), [&](const Table& table) { return table.queue_len(key); });
+  return impl_->read(timeout(), [&](const Table& table) { return table.queue_len(key); });
 }
 
 }  // namespace hookline

@@ -22,8 +22,8 @@ std::string_view nonce_of(std::string_view challenge) { return challenge.substr(
 
 // Returns the part of a client hello that is equal for all clients and versions.
 std::string opening() {
-  std::string bytes = RequestBytes(Query::validate).number(kMagic).bytes();
-  bytes.append(RequestBytes(Query::ping).number(kTokenPing).bytes());
+  std::string bytes = RequestBuilder(Query::validate).number(kMagic).bytes();
+  bytes.append(RequestBuilder(Query::ping).number(kTokenPing).bytes());
   return bytes.append(kHandshakeMagic);
 }
 
@@ -51,11 +51,11 @@ std::string make_proof(std::string_view token, Role role, std::string_view clien
   std::array<unsigned char, EVP_MAX_MD_SIZE> digest{};
   unsigned int size = 0;
   const bool fits = token.size() <= static_cast<std::size_t>(std::numeric_limits<int>::max());
-  const unsigned char* made = initialized && fits ? ::HMAC(::EVP_sha256(), token.data(), static_cast<int>(token.size()),
+  const unsigned char* mac = initialized && fits ? ::HMAC(::EVP_sha256(), token.data(), static_cast<int>(token.size()),
                                                            reinterpret_cast<const unsigned char*>(message.data()),
                                                            message.size(), digest.data(), &size)
                                                   : nullptr;
-  if (made == nullptr || size != kProofBytes) {
+  if (mac == nullptr || size != kProofBytes) {
     throw ResourceError(
         "TCPStore: OpenSSL cannot compute HMAC-SHA256. Check whether its configuration disables SHA-256.");
   }
@@ -80,45 +80,45 @@ std::string ClientHandshake::proof(std::string_view challenge) const {
   return make_proof(token_, Role::client, view(nonce_), nonce_of(challenge));
 }
 
-ServerHandshake::State ServerHandshake::refuse(Refusal refusal) {
-  refusal_ = refusal;
-  return State::refused;
+ServerHandshake::State ServerHandshake::reject(RejectReason reason) {
+  reject_reason_ = reason;
+  return State::rejected;
 }
 
-ServerHandshake::State ServerHandshake::take(std::string_view& bytes, std::string& out) {
+ServerHandshake::State ServerHandshake::consume(std::string_view& bytes, std::string& out) {
   const std::size_t wanted = expected_proof_.empty() ? kHelloBytes : kProofBytes;
   const std::size_t step = std::min(wanted - received_.size(), bytes.size());
   received_.append(bytes.substr(0, step));
   bytes.remove_prefix(step);
   if (expected_proof_.empty()) {
-    const State state = take_hello(out);
+    const State state = consume_hello(out);
     // The client may have sent more bytes before it received the challenge.
-    return state == State::incomplete && !bytes.empty() ? take(bytes, out) : state;
+    return state == State::incomplete && !bytes.empty() ? consume(bytes, out) : state;
   }
   if (received_.size() < wanted) return State::incomplete;
-  return same_proof(received_, expected_proof_) ? State::authenticated : refuse(Refusal::token_wrong);
+  return same_proof(received_, expected_proof_) ? State::authenticated : reject(RejectReason::token_wrong);
 }
 
-ServerHandshake::State ServerHandshake::take_hello(std::string& out) {
+ServerHandshake::State ServerHandshake::consume_hello(std::string& out) {
   static const std::string expected = opening();
   const std::size_t compared = std::min(received_.size(), expected.size());
   const auto differs =
       std::mismatch(received_.begin(), received_.begin() + static_cast<std::ptrdiff_t>(compared), expected.begin());
   const auto same = static_cast<std::size_t>(differs.first - received_.begin());
-  if (same < compared && same < kOpeningBytes) return refuse(Refusal::malformed);
+  if (same < compared && same < kOpeningBytes) return reject(RejectReason::malformed);
   if (same < compared && same < 2 * kOpeningBytes) {
     append_number(out, kTokenRequired);  // replaces the reply to the client's ping
-    return refuse(Refusal::token_missing);
+    return reject(RejectReason::token_missing);
   }
-  if (same < compared) return refuse(Refusal::malformed);
-  return received_.size() < kHelloBytes ? State::incomplete : challenge(out);
+  if (same < compared) return reject(RejectReason::malformed);
+  return received_.size() < kHelloBytes ? State::incomplete : write_challenge(out);
 }
 
-ServerHandshake::State ServerHandshake::challenge(std::string& out) {
+ServerHandshake::State ServerHandshake::write_challenge(std::string& out) {
   const std::size_t version_at = 2 * kOpeningBytes + kHandshakeMagic.size();
   if (static_cast<std::uint8_t>(received_[version_at]) != kHandshakeVersion) {
     append_number(out, HandshakeReply::other_version);
-    return refuse(Refusal::version);
+    return reject(RejectReason::handshake_version);
   }
   const std::string_view client_nonce = std::string_view(received_).substr(version_at + 1);
   const Nonce nonce = make_nonce();

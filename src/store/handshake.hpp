@@ -7,7 +7,7 @@
 #include <string>
 #include <string_view>
 
-#include "store/refusal.hpp"
+#include "store/reject_reason.hpp"
 #include "store/wire.hpp"
 
 namespace hookline::store {
@@ -64,25 +64,25 @@ class ClientHandshake {
 /// The server side of one connection. `token` must be non-empty and outlive the object.
 class ServerHandshake {
  public:
-  enum class State { incomplete, authenticated, refused };
+  enum class State { incomplete, authenticated, rejected };
 
   explicit ServerHandshake(std::string_view token) : token_(token) {}
 
   /// Consumes handshake bytes from the front of `bytes` and appends the reply to `out`. After `authenticated`, the rest
   /// of `bytes` belongs to PyTorch's protocol.
-  State take(std::string_view& bytes, std::string& out);
+  State consume(std::string_view& bytes, std::string& out);
   /// Returns the reason of State::rejected.
-  Refusal refusal() const { return refusal_; }
+  RejectReason reject_reason() const { return reject_reason_; }
 
  private:
-  State refuse(Refusal refusal);
-  State take_hello(std::string& out);
-  State challenge(std::string& out);
+  State reject(RejectReason reason);
+  State consume_hello(std::string& out);
+  State write_challenge(std::string& out);
 
   std::string_view token_;
   std::string received_;
   std::string expected_proof_;  // empty until the hello is complete
-  Refusal refusal_ = Refusal::malformed;
+  RejectReason reject_reason_ = RejectReason::malformed;
 };
 
 }  // namespace hookline::store

@@ -67,10 +67,10 @@ LogFile::LogFile(std::string path) : path_(std::move(path)), fork_generation_(co
   const bool shared = in_shared_directory(path_);
   // O_NONBLOCK: opening a FIFO must not block; it is rejected below.
   const int flags = O_RDWR | O_CREAT | O_CLOEXEC | O_NONBLOCK | O_NOCTTY | (shared ? O_NOFOLLOW : 0);
-  fd_ = core::Descriptor(::open(path_.c_str(), flags, S_IRUSR | S_IWUSR));
-  if (!fd_) fail("open");
+  fd_ = core::FileDescriptor(::open(path_.c_str(), flags, S_IRUSR | S_IWUSR));
+  if (!fd_) throw_system_error("open");
   struct stat info{};
-  if (::fstat(fd_.get(), &info) != 0) fail("fstat");
+  if (::fstat(fd_.get(), &info) != 0) throw_system_error("fstat");
   if (!S_ISREG(info.st_mode)) throw InvalidArgument(fmt::format("FileStore({}): this is not a regular file", path_));
   if (shared && (info.st_uid != ::geteuid() || info.st_nlink > 1)) {
     throw InvalidArgument(
@@ -80,12 +80,12 @@ LogFile::LogFile(std::string path) : path_(std::move(path)), fork_generation_(co
   }
 }
 
-void LogFile::fail(const char* call) const {
-  const std::string why = std::generic_category().message(errno);
-  throw ResourceError(fmt::format("FileStore({}): {} failed: {}", path_, call, why));
+void LogFile::throw_system_error(const char* call) const {
+  const std::string reason = std::generic_category().message(errno);
+  throw ResourceError(fmt::format("FileStore({}): {} failed: {}", path_, call, reason));
 }
 
-void LogFile::damaged(std::uint64_t offset) const {
+void LogFile::throw_damaged(std::uint64_t offset) const {
   throw ResourceError(fmt::format(
       "FileStore({}): the file is damaged at byte {}. Remove it and restart all processes.", path_, offset));
 }
@@ -93,8 +93,8 @@ void LogFile::damaged(std::uint64_t offset) const {
 void LogFile::take_lock(Lock::Mode mode, Clock::time_point deadline) {
   if (fork_generation_ != core::fork_generation()) {
     // A forked child shares the file description, and thus the lock, with its parent, so it opens its own.
-    core::Descriptor own(::open(fmt::format("/proc/self/fd/{}", fd_.get()).c_str(), O_RDWR | O_CLOEXEC));
-    if (!own) fail("open after a fork");
+    core::FileDescriptor own(::open(fmt::format("/proc/self/fd/{}", fd_.get()).c_str(), O_RDWR | O_CLOEXEC));
+    if (!own) throw_system_error("open after a fork");
     fd_ = std::move(own);
     fork_generation_ = core::fork_generation();
   }
@@ -102,7 +102,7 @@ void LogFile::take_lock(Lock::Mode mode, Clock::time_point deadline) {
   // Polls with backoff: a blocking flock() has no deadline, and the holder may be stopped.
   for (long pause = 20'000; ::flock(fd_.get(), operation) != 0; pause = std::min(pause * 2, 500'000L)) {
     if (errno == EINTR) continue;
-    if (errno != EWOULDBLOCK) fail("flock");
+    if (errno != EWOULDBLOCK) throw_system_error("flock");
     if (Clock::now() >= deadline) {
       throw Timeout(fmt::format(
           "FileStore({}): timeout waiting for the file lock. Check whether a process that uses the file is stopped.",
@@ -115,13 +115,13 @@ void LogFile::take_lock(Lock::Mode mode, Clock::time_point deadline) {
 
 void LogFile::load() {
   struct stat info{};
-  if (::fstat(fd_.get(), &info) != 0) fail("fstat");
+  if (::fstat(fd_.get(), &info) != 0) throw_system_error("fstat");
   const auto size = static_cast<std::uint64_t>(info.st_size);
   if (size == end_) return;
-  if (size < end_) damaged(size);
+  if (size < end_) throw_damaged(size);
 
   std::string bytes(std::min<std::uint64_t>(size, kFileHeaderBytes), '\0');
-  if (read_at(fd_.get(), bytes.data(), bytes.size(), 0) != bytes.size()) fail("pread");
+  if (read_at(fd_.get(), bytes.data(), bytes.size(), 0) != bytes.size()) throw_system_error("pread");
   if (size < kFileHeaderBytes) {
     // Empty, or a process was killed while it wrote the header. Foreign files must not be overwritten.
     if (encode_file_header().starts_with(bytes)) return;
@@ -133,7 +133,7 @@ void LogFile::load() {
         fmt::format("FileStore({}): this is not a store file, or its header is damaged. Choose another path.", path_));
   }
   header_ = *header;
-  if (header_.start > size) damaged(0);
+  if (header_.start > size) throw_damaged(0);
   if (header_.start > end_) {
     end_ = header_.start;
     contents_ = Contents();
@@ -141,29 +141,29 @@ void LogFile::load() {
 
   std::string window;
   std::uint64_t window_start = end_;
-  const auto have = [&](std::uint64_t count) {
+  const auto ensure_in_window = [&](std::uint64_t count) {
     if (end_ + count <= window_start + window.size()) return;
     window_start = end_;
     window.resize(std::min(std::max(count, kReadAheadBytes), size - end_));
-    if (read_at(fd_.get(), window.data(), window.size(), end_) != window.size()) fail("pread");
+    if (read_at(fd_.get(), window.data(), window.size(), end_) != window.size()) throw_system_error("pread");
   };
   while (size - end_ >= kRecordHeaderBytes) {
-    have(kRecordHeaderBytes);
+    ensure_in_window(kRecordHeaderBytes);
     const auto record =
         decode_record_header(std::string_view(window).substr(end_ - window_start, kRecordHeaderBytes), end_);
-    if (!record) damaged(end_);
-    const std::uint64_t whole = kRecordHeaderBytes + std::uint64_t{record->body_bytes};
-    if (whole > size - end_) return;  // incomplete: left by a killed process, or being written
-    have(whole);
+    if (!record) throw_damaged(end_);
+    const std::uint64_t record_bytes = kRecordHeaderBytes + std::uint64_t{record->body_bytes};
+    if (record_bytes > size - end_) return;  // incomplete: left by a killed process, or being written
+    ensure_in_window(record_bytes);
     const auto body = std::string_view(window).substr(end_ - window_start + kRecordHeaderBytes, record->body_bytes);
-    if (!replay(*record, body, end_, contents_)) damaged(end_);
-    if (end_ == header_.start && header_.generation > 1) snapshot_bytes_ = whole;  // written by any process
-    end_ += whole;
+    if (!replay(*record, body, end_, contents_)) throw_damaged(end_);
+    if (end_ == header_.start && header_.generation > 1) snapshot_bytes_ = record_bytes;  // written by any process
+    end_ += record_bytes;
   }
 }
 
 // Writes at the end of the log without advancing it. Returns false and sets errno on failure.
-bool LogFile::put(const std::string& bytes) {
+bool LogFile::append(const std::string& bytes) {
   if (write_at(fd_.get(), bytes, end_)) return true;
   const int code = errno;
   // A partial record is treated like that of a killed process, so a failed truncation is harmless.
@@ -177,7 +177,7 @@ void LogFile::compact() {
   const auto snapshot = encode_snapshot(contents_, end_);
   snapshot_bytes_ = snapshot ? snapshot->size() : end_ - header_.start;
   // The preceding operation is already complete, so failures are ignored.
-  if (!snapshot || !put(*snapshot)) return;
+  if (!snapshot || !append(*snapshot)) return;
   const FileHeader next{end_, header_.generation + 1};
   end_ += snapshot->size();
   if (!write_at(fd_.get(), encode_slot(next), slot_offset(next.generation))) return;  // the log stays valid, only longer
@@ -200,37 +200,37 @@ LogFile::Lock::Lock(LogFile& log, Mode mode, Clock::time_point deadline) : log_(
 LogFile::Lock::~Lock() { ::flock(log_.fd_.get(), LOCK_UN); }
 
 void LogFile::Lock::write(const Record& record) {
-  if (record.key.size() > kLongestPartBytes || record.value.size() > kLongestPartBytes) {
+  if (record.key.size() > kMaxFieldBytes || record.value.size() > kMaxFieldBytes) {
     throw InvalidArgument(fmt::format("FileStore({}): key or value too large: expected at most {} bytes each, got {} and {}",
-                                      log_.path_, kLongestPartBytes, record.key.size(), record.value.size()));
+                                      log_.path_, kMaxFieldBytes, record.key.size(), record.value.size()));
   }
   if (log_.end_ == 0) {
-    if (::ftruncate(log_.fd_.get(), 0) != 0) log_.fail("ftruncate");
-    if (!log_.put(encode_file_header())) log_.fail("pwrite");
+    if (::ftruncate(log_.fd_.get(), 0) != 0) log_.throw_system_error("ftruncate");
+    if (!log_.append(encode_file_header())) log_.throw_system_error("pwrite");
     log_.header_ = FileHeader();
     log_.end_ = kFileHeaderBytes;
   }
   struct stat info{};
-  if (::fstat(log_.fd_.get(), &info) != 0) log_.fail("fstat");
+  if (::fstat(log_.fd_.get(), &info) != 0) log_.throw_system_error("fstat");
   if (static_cast<std::uint64_t>(info.st_size) > log_.end_ &&
       ::ftruncate(log_.fd_.get(), static_cast<off_t>(log_.end_)) != 0) {
-    log_.fail("ftruncate");
+    log_.throw_system_error("ftruncate");
   }
   const std::string bytes = encode_record(record, log_.end_);
-  if (!log_.put(bytes)) log_.fail("pwrite");
+  if (!log_.append(bytes)) log_.throw_system_error("pwrite");
   apply(record, log_.contents_);
   log_.end_ += bytes.size();
   log_.compact();
 }
 
-bool LogFile::Lock::at_its_path() const {
-  struct stat there{};
+bool LogFile::Lock::is_at_path() const {
+  struct stat at_path{};
   struct stat own{};
-  if (::fstat(log_.fd_.get(), &own) != 0) log_.fail("fstat");
-  return ::stat(log_.path_.c_str(), &there) == 0 && there.st_dev == own.st_dev && there.st_ino == own.st_ino;
+  if (::fstat(log_.fd_.get(), &own) != 0) log_.throw_system_error("fstat");
+  return ::stat(log_.path_.c_str(), &at_path) == 0 && at_path.st_dev == own.st_dev && at_path.st_ino == own.st_ino;
 }
 
-void LogFile::Lock::remove_name() {
+void LogFile::Lock::unlink_path() {
   struct stat named{};
   struct stat own{};
   if (::lstat(log_.path_.c_str(), &named) != 0 || ::fstat(log_.fd_.get(), &own) != 0) return;

@@ -6,7 +6,7 @@
 
 #include <hookline/core/deadline.hpp>
 
-#include "core/descriptor.hpp"
+#include "core/file_descriptor.hpp"
 #include "store/record.hpp"
 
 namespace hookline::store {
@@ -33,9 +33,9 @@ class LogFile {
     /// change, if a system call fails.
     void write(const Record& record);
     /// True if the path still refers to this file. Another process may remove it between open and lock.
-    bool at_its_path() const;
+    bool is_at_path() const;
     /// Unlinks the path if it still refers to this file.
-    void remove_name();
+    void unlink_path();
 
    private:
     LogFile& log_;
@@ -44,13 +44,13 @@ class LogFile {
  private:
   void take_lock(Lock::Mode mode, Clock::time_point deadline);
   void load();
-  bool put(const std::string& bytes);
+  bool append(const std::string& bytes);
   void compact();
-  [[noreturn]] void fail(const char* call) const;
-  [[noreturn]] void damaged(std::uint64_t offset) const;
+  [[noreturn]] void throw_system_error(const char* call) const;
+  [[noreturn]] void throw_damaged(std::uint64_t offset) const;
 
   std::string path_;
-  core::Descriptor fd_;
+  core::FileDescriptor fd_;
   std::uint64_t fork_generation_;
   Contents contents_;
   FileHeader header_;

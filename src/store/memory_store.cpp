@@ -34,13 +34,13 @@ struct MemoryStore::Shared {
 
   /// Blocks until `ready(table)` is true, then calls `f` on the table. Returns false at the timeout.
   template <class Ready, class F>
-  bool when(Milliseconds timeout, Ready ready, F f) {
+  bool wait_until(Milliseconds timeout, Ready ready, F f) {
     const auto end = deadline_after(timeout);
     while (true) {
       {
         std::unique_lock lock(mutex);
-        const auto piece = std::min(end, deadline_after(kInterruptPeriod));
-        if (changed.wait_until(lock, piece, [&] { return ready(std::as_const(table)); })) {
+        const auto next_check = std::min(end, deadline_after(kInterruptPeriod));
+        if (changed.wait_until(lock, next_check, [&] { return ready(std::as_const(table)); })) {
           f(table);
           return true;
         }
@@ -71,7 +71,7 @@ void MemoryStore::set(const std::string& key, const std::string& value) {
 std::string MemoryStore::get(const std::string& key) {
   std::string value;
   const Milliseconds limit = timeout();
-  const bool found = shared_->when(
+  const bool found = shared_->wait_until(
       limit, [&](const store::Table& table) { return table.find(key) != nullptr; },
       [&](const store::Table& table) { value = *table.find(key); });
   if (!found) store::throw_timeout(*this, "get", key, limit);
@@ -84,9 +84,9 @@ std::int64_t MemoryStore::add(const std::string& key, std::int64_t amount) {
 
 void MemoryStore::wait(const std::vector<std::string>& keys, Milliseconds timeout) {
   const bool found =
-      shared_->when(timeout, [&](const store::Table& table) { return table.check(keys); }, [](const store::Table&) {});
+      shared_->wait_until(timeout, [&](const store::Table& table) { return table.check(keys); }, [](const store::Table&) {});
   if (found) return;
-  store::throw_timeout(*this, "wait", store::missing(*this, keys), timeout);
+  store::throw_timeout(*this, "wait", store::describe_missing_keys(*this, keys), timeout);
 }
 
 bool MemoryStore::check(const std::vector<std::string>& keys) {
@@ -120,7 +120,7 @@ void MemoryStore::queue_push(const std::string& key, const std::string& value) {
 std::string MemoryStore::queue_pop(const std::string& key, bool block) {
   std::string value;
   const Milliseconds limit = block ? timeout() : Milliseconds(0);
-  const bool found = shared_->when(
+  const bool found = shared_->wait_until(
       limit, [&](const store::Table& table) { return table.queue_len(key) > 0; },
       [&](store::Table& table) { value = std::move(*table.queue_pop(key)); });
   if (found) return value;

@@ -15,9 +15,9 @@ void append_number(std::string& out, T number) {
 
 /// Returns the number at `offset`, which must be in range.
 template <typename T>
-T number_at(std::string_view bytes, std::size_t at) {
+T number_at(std::string_view bytes, std::size_t offset) {
   T number;
-  std::memcpy(&number, bytes.data() + at, sizeof(T));
+  std::memcpy(&number, bytes.data() + offset, sizeof(T));
   return number;
 }
 

@@ -11,12 +11,12 @@ namespace hookline {
 
 namespace {
 
-std::string under(const std::string& prefix, const std::string& key) { return prefix + "/" + key; }
+std::string prefixed(const std::string& prefix, const std::string& key) { return prefix + "/" + key; }
 
-std::vector<std::string> under(const std::string& prefix, const std::vector<std::string>& keys) {
+std::vector<std::string> prefixed(const std::string& prefix, const std::vector<std::string>& keys) {
   std::vector<std::string> result;
   result.reserve(keys.size());
-  for (const std::string& key : keys) result.push_back(under(prefix, key));
+  for (const std::string& key : keys) result.push_back(prefixed(prefix, key));
   return result;
 }
 
@@ -31,58 +31,58 @@ PrefixStore::~PrefixStore() = default;
 
 std::string PrefixStore::describe() const { return fmt::format("PrefixStore({}, {})", prefix_, store_->describe()); }
 
-void PrefixStore::set(const std::string& key, const std::string& value) { store_->set(under(prefix_, key), value); }
+void PrefixStore::set(const std::string& key, const std::string& value) { store_->set(prefixed(prefix_, key), value); }
 
-std::string PrefixStore::get(const std::string& key) { return store_->get(under(prefix_, key)); }
+std::string PrefixStore::get(const std::string& key) { return store_->get(prefixed(prefix_, key)); }
 
 std::int64_t PrefixStore::add(const std::string& key, std::int64_t amount) {
-  return store_->add(under(prefix_, key), amount);
+  return store_->add(prefixed(prefix_, key), amount);
 }
 
 void PrefixStore::wait(const std::vector<std::string>& keys, Milliseconds timeout) {
-  store_->wait(under(prefix_, keys), timeout);
+  store_->wait(prefixed(prefix_, keys), timeout);
 }
 
-bool PrefixStore::check(const std::vector<std::string>& keys) { return store_->check(under(prefix_, keys)); }
+bool PrefixStore::check(const std::vector<std::string>& keys) { return store_->check(prefixed(prefix_, keys)); }
 
 std::string PrefixStore::compare_set(const std::string& key, const std::string& expected, const std::string& desired) {
-  return store_->compare_set(under(prefix_, key), expected, desired);
+  return store_->compare_set(prefixed(prefix_, key), expected, desired);
 }
 
-bool PrefixStore::delete_key(const std::string& key) { return store_->delete_key(under(prefix_, key)); }
+bool PrefixStore::delete_key(const std::string& key) { return store_->delete_key(prefixed(prefix_, key)); }
 
 std::int64_t PrefixStore::num_keys() { return static_cast<std::int64_t>(list_keys().size()); }
 
 std::vector<std::string> PrefixStore::list_keys() {
-  const std::string start = under(prefix_, std::string());
-  std::vector<std::string> own;
+  const std::string prefix = prefixed(prefix_, std::string());
+  std::vector<std::string> keys;
   for (const std::string& key : store_->list_keys()) {
-    if (key.starts_with(start)) own.push_back(key.substr(start.size()));
+    if (key.starts_with(prefix)) keys.push_back(key.substr(prefix.size()));
   }
-  return own;
+  return keys;
 }
 
 void PrefixStore::append(const std::string& key, const std::string& value) {
-  store_->append(under(prefix_, key), value);
+  store_->append(prefixed(prefix_, key), value);
 }
 
 std::vector<std::string> PrefixStore::multi_get(const std::vector<std::string>& keys) {
-  return store_->multi_get(under(prefix_, keys));
+  return store_->multi_get(prefixed(prefix_, keys));
 }
 
 void PrefixStore::multi_set(const std::vector<std::string>& keys, const std::vector<std::string>& values) {
-  store_->multi_set(under(prefix_, keys), values);
+  store_->multi_set(prefixed(prefix_, keys), values);
 }
 
 void PrefixStore::queue_push(const std::string& key, const std::string& value) {
-  store_->queue_push(under(prefix_, key), value);
+  store_->queue_push(prefixed(prefix_, key), value);
 }
 
 std::string PrefixStore::queue_pop(const std::string& key, bool block) {
-  return store_->queue_pop(under(prefix_, key), block);
+  return store_->queue_pop(prefixed(prefix_, key), block);
 }
 
-std::int64_t PrefixStore::queue_len(const std::string& key) { return store_->queue_len(under(prefix_, key)); }
+std::int64_t PrefixStore::queue_len(const std::string& key) { return store_->queue_len(prefixed(prefix_, key)); }
 
 bool PrefixStore::has_extended_api() const { return store_->has_extended_api(); }
 

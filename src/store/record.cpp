@@ -10,7 +10,7 @@ namespace {
 
 constexpr std::string_view kMagic("HOOKSTO2", 8);
 constexpr std::size_t kSlotBytes = 20;
-constexpr std::size_t kLongestBodyBytes = std::size_t{1} << 30;
+constexpr std::size_t kMaxBodyBytes = std::size_t{1} << 30;
 
 /// Detects accidental damage; not cryptographic.
 std::uint32_t checksum(std::string_view bytes, std::uint64_t seed) {
@@ -18,7 +18,7 @@ std::uint32_t checksum(std::string_view bytes, std::uint64_t seed) {
                           static_cast<std::uint32_t>(seed ^ (seed >> 32)));
 }
 
-std::uint32_t length_check(std::uint32_t length, std::uint64_t offset) {
+std::uint32_t length_checksum(std::uint32_t length, std::uint64_t offset) {
   std::string bytes;
   append_number(bytes, length);
   return checksum(bytes, offset);
@@ -35,7 +35,7 @@ std::string with_header(const std::string& body, std::uint64_t offset) {
   std::string record;
   record.reserve(kRecordHeaderBytes + body.size());
   append_number(record, length);
-  append_number(record, length_check(length, offset));
+  append_number(record, length_checksum(length, offset));
   append_number(record, checksum(body, offset));
   return record + body;
 }
@@ -47,15 +47,15 @@ std::optional<Record> decode_body(std::string_view body) {
   return Record{static_cast<RecordKind>(body[0]), body.substr(5, key_bytes), body.substr(5 + std::size_t{key_bytes})};
 }
 
-bool apply_snapshot(std::string_view parts, Contents& contents) {
+bool apply_snapshot(std::string_view entries, Contents& contents) {
   contents = Contents();
-  while (!parts.empty()) {
-    if (parts.size() < 4) return false;
-    const auto length = number_at<std::uint32_t>(parts, 0);
-    if (length > parts.size() - 4) return false;
-    const auto record = decode_body(parts.substr(4, length));
+  while (!entries.empty()) {
+    if (entries.size() < 4) return false;
+    const auto length = number_at<std::uint32_t>(entries, 0);
+    if (length > entries.size() - 4) return false;
+    const auto record = decode_body(entries.substr(4, length));
     if (!record || record->kind == RecordKind::snapshot || !apply(*record, contents)) return false;
-    parts.remove_prefix(4 + std::size_t{length});
+    entries.remove_prefix(4 + std::size_t{length});
   }
   return true;
 }
@@ -72,20 +72,20 @@ std::string encode_record(const Record& record, std::uint64_t offset) {
 std::optional<std::string> encode_snapshot(const Contents& contents, std::uint64_t offset) {
   std::string body;
   put_body(body, {RecordKind::snapshot});
-  const auto part = [&body](const Record& record) {
-    if (body.size() + record.key.size() + record.value.size() > kLongestBodyBytes / 2) return false;
+  const auto append_entry = [&body](const Record& record) {
+    if (body.size() + record.key.size() + record.value.size() > kMaxBodyBytes / 2) return false;
     append_number(body, static_cast<std::uint32_t>(5 + record.key.size() + record.value.size()));
     put_body(body, record);
     return true;
   };
-  for (std::int64_t i = 0; i < contents.opened; ++i) part({RecordKind::opened});
-  for (std::int64_t i = 0; i < contents.closed; ++i) part({RecordKind::closed});
+  for (std::int64_t i = 0; i < contents.opened; ++i) append_entry({RecordKind::opened});
+  for (std::int64_t i = 0; i < contents.closed; ++i) append_entry({RecordKind::closed});
   for (const auto& [key, value] : contents.table.values()) {
-    if (!part({RecordKind::set, key, value})) return std::nullopt;
+    if (!append_entry({RecordKind::set, key, value})) return std::nullopt;
   }
   for (const auto& [key, queue] : contents.table.queues()) {
     for (const std::string& value : queue) {
-      if (!part({RecordKind::push, key, value})) return std::nullopt;
+      if (!append_entry({RecordKind::push, key, value})) return std::nullopt;
     }
   }
   return with_header(body, offset);
@@ -93,13 +93,13 @@ std::optional<std::string> encode_snapshot(const Contents& contents, std::uint64
 
 std::optional<RecordHeader> decode_record_header(std::string_view bytes, std::uint64_t offset) {
   const auto length = number_at<std::uint32_t>(bytes, 0);
-  if (length > kLongestBodyBytes || number_at<std::uint32_t>(bytes, 4) != length_check(length, offset))
+  if (length > kMaxBodyBytes || number_at<std::uint32_t>(bytes, 4) != length_checksum(length, offset))
     return std::nullopt;
   return RecordHeader{length, number_at<std::uint32_t>(bytes, 8)};
 }
 
 bool replay(const RecordHeader& header, std::string_view body, std::uint64_t offset, Contents& contents) {
-  if (body.size() != header.body_bytes || checksum(body, offset) != header.body_check) return false;
+  if (body.size() != header.body_bytes || checksum(body, offset) != header.body_checksum) return false;
   const auto record = decode_body(body);
   return record && apply(*record, contents);
 }

@@ -32,16 +32,16 @@ struct Record {
 };
 
 inline constexpr std::size_t kRecordHeaderBytes = 12;
-inline constexpr std::size_t kLongestPartBytes = std::size_t{256} << 20;
+inline constexpr std::size_t kMaxFieldBytes = std::size_t{256} << 20;
 
-/// Encodes a record for the file offset `offset`. Key and value must not exceed kLongestPartBytes.
+/// Encodes a record for the file offset `offset`. Key and value must not exceed kMaxFieldBytes.
 std::string encode_record(const Record& record, std::uint64_t offset);
 /// Encodes all contents as one snapshot record; nullopt if it would be too long.
 std::optional<std::string> encode_snapshot(const Contents& contents, std::uint64_t offset);
 
 struct RecordHeader {
   std::uint32_t body_bytes;
-  std::uint32_t body_check;
+  std::uint32_t body_checksum;
 };
 /// Decodes a record header; nullopt if it is invalid at that offset.
 std::optional<RecordHeader> decode_record_header(std::string_view bytes, std::uint64_t offset);

@@ -44,7 +44,7 @@ store::Environment current_environment() {
 }
 
 /// Returns the pid and start time of the parent, which identify jobs of launchers without job ids.
-std::string parent_name() {
+std::string parent_fingerprint() {
   const pid_t parent = ::getppid();
   std::ifstream file(fmt::format("/proc/{}/stat", parent));
   std::ostringstream text;
@@ -58,7 +58,7 @@ std::string parent_name() {
 }
 
 /// Creates a directory with mode 0700, or checks one that another rank has created.
-void enter_private_directory(const std::string& path) {
+void make_private_directory(const std::string& path) {
   if (::mkdir(path.c_str(), S_IRWXU) != 0 && errno != EEXIST) {
     throw ResourceError(
         fmt::format("rendezvous: cannot create the directory {}: {}. Set TMPDIR to a writable directory.", path,
@@ -82,17 +82,17 @@ std::shared_ptr<Store> open_job_file(const RendezvousPlan& plan, Milliseconds ti
     std::shared_ptr<FileStore> store;
   };
   static std::recursive_mutex mutex;  // recursive, since a signal handler may call this function again
-  static std::map<std::pair<std::string, int>, Opened> all;
+  static std::map<std::pair<std::string, int>, Opened> opened;
 
-  const std::string job = plan.job.empty() ? parent_name() : plan.job;
-  const std::string directory = fmt::format("{}/hookline-{}-{:016x}", plan.directory, ::geteuid(), core::hash_of(job));
+  const std::string job = plan.job.empty() ? parent_fingerprint() : plan.job;
+  const std::string directory = fmt::format("{}/hookline-{}-{:016x}", plan.directory, ::geteuid(), core::hash_bytes(job));
   const std::lock_guard lock(mutex);
-  Opened& kept = all[{directory, plan.rank}];
-  if (kept.store && kept.fork_generation == core::fork_generation()) {
-    kept.store->set_timeout(timeout);
-    return kept.store;
+  Opened& entry = opened[{directory, plan.rank}];
+  if (entry.store && entry.fork_generation == core::fork_generation()) {
+    entry.store->set_timeout(timeout);
+    return entry.store;
   }
-  enter_private_directory(directory);
+  make_private_directory(directory);
   auto file = std::make_shared<FileStore>(directory + "/store", -1, timeout);
   // A rank whose first attempt failed may retry before the others have opened the file.
   const bool first_time = file->add(fmt::format("{}/{}", kOpenedKey, plan.rank), 1) == 1;
@@ -101,32 +101,32 @@ std::shared_ptr<Store> open_job_file(const RendezvousPlan& plan, Milliseconds ti
     ::unlink(file->path().c_str());
     ::rmdir(directory.c_str());
   }
-  kept = {core::fork_generation(), file};
+  entry = {core::fork_generation(), file};
   return file;
 }
 
 /// Returns a client of this process's server at the given address, starting the server if needed. Servers live until
 /// the process exits: other ranks may enter a second rendezvous earlier, or leave the first one later, than this rank.
-std::shared_ptr<Store> serve(const TCPStoreOptions& options) {
+std::shared_ptr<Store> connect_to_own_server(const TCPStoreOptions& options) {
   struct Served {
     std::uint64_t fork_generation;
     std::shared_ptr<TCPStore> store;
   };
-  using Place = std::tuple<std::string, std::uint16_t, bool>;
+  using ServerKey = std::tuple<std::string, std::uint16_t, bool>;
   static std::recursive_mutex mutex;  // recursive, since a signal handler may call this function again
   // Never destroyed, so that server threads do not run during static destruction.
-  static auto* const all = new std::map<Place, Served>;  // NOLINT(cppcoreguidelines-owning-memory)
+  static auto* const servers = new std::map<ServerKey, Served>;  // NOLINT(cppcoreguidelines-owning-memory)
 
   const std::lock_guard lock(mutex);
   const std::uint64_t generation = core::fork_generation();
-  Place place(options.host, options.port, options.listen_on_all_interfaces);
-  auto at = all->find(place);
-  if (at == all->end() || at->second.fork_generation != generation) {
-    auto first = std::make_shared<TCPStore>(options);
-    std::get<std::uint16_t>(place) = first->port();
-    at = all->insert_or_assign(std::move(place), Served{generation, std::move(first)}).first;
+  ServerKey key(options.host, options.port, options.listen_on_all_interfaces);
+  auto entry = servers->find(key);
+  if (entry == servers->end() || entry->second.fork_generation != generation) {
+    auto server = std::make_shared<TCPStore>(options);
+    std::get<std::uint16_t>(key) = server->port();
+    entry = servers->insert_or_assign(std::move(key), Served{generation, std::move(server)}).first;
   }
-  auto store = at->second.store->clone();
+  auto store = entry->second.store->clone();
   store->set_timeout(options.timeout);
   return store;
 }
@@ -134,7 +134,7 @@ std::shared_ptr<Store> serve(const TCPStoreOptions& options) {
 std::shared_ptr<Store> open_store(const RendezvousPlan& plan, Milliseconds timeout) {
   switch (plan.kind) {
     case RendezvousPlan::Kind::file:
-      return std::make_shared<FileStore>(plan.path, plan.removes_file ? plan.world_size : -1, timeout);
+      return std::make_shared<FileStore>(plan.path, plan.remove_file ? plan.world_size : -1, timeout);
     case RendezvousPlan::Kind::job_file: return open_job_file(plan, timeout);
     case RendezvousPlan::Kind::tcp: break;
   }
@@ -143,9 +143,9 @@ std::shared_ptr<Store> open_store(const RendezvousPlan& plan, Milliseconds timeo
                           .is_master = plan.is_master,
                           .timeout = timeout,
                           .wait_for_workers = false,  // group creation names the missing ranks
-                          .listen_on_all_interfaces = plan.listens_everywhere};
-  if (plan.joins_torch_store) options.token = "";
-  if (plan.is_master) return serve(options);
+                          .listen_on_all_interfaces = plan.listen_on_all_interfaces};
+  if (plan.joins_agent_store) options.token = "";
+  if (plan.is_master) return connect_to_own_server(options);
   return std::make_shared<TCPStore>(options);
 }
 

@@ -10,7 +10,7 @@
 
 #include <hookline/core/error.hpp>
 
-#include "store/cluster_master.hpp"
+#include "store/scheduler_env.hpp"
 #include "store/store_error.hpp"
 #include "store/url.hpp"
 
@@ -19,7 +19,7 @@ namespace hookline::store {
 namespace {
 
 /// The environment variables of a launcher; empty if it has none.
-struct Launcher {
+struct LauncherVariables {
   std::string_view rank;
   std::string_view world_size;
   std::string_view local_rank;
@@ -28,24 +28,24 @@ struct Launcher {
 
 // In order of precedence: Open MPI also sets PMIX_RANK, and Slurm's PMI plug-ins set PMI_RANK.
 constexpr std::array kLaunchers = {
-    Launcher{"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK",
+    LauncherVariables{"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK",
              "OMPI_COMM_WORLD_LOCAL_SIZE"},
-    Launcher{"SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID", ""},
-    Launcher{"SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID", ""},
-    Launcher{"PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS"},
-    Launcher{"PMIX_RANK", "PMIX_SIZE", "PMIX_LOCAL_RANK", "PMIX_LOCAL_SIZE"},
+    LauncherVariables{"SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID", ""},
+    LauncherVariables{"SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID", ""},
+    LauncherVariables{"PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS"},
+    LauncherVariables{"PMIX_RANK", "PMIX_SIZE", "PMIX_LOCAL_RANK", "PMIX_LOCAL_SIZE"},
 };
 
-constexpr std::string_view kWhoSetsIt =
+constexpr std::string_view kVariableAdvice =
     "hookline run, torchrun, mpirun and srun set it; without a launcher, set it or pass the values as arguments";
 
-[[noreturn]] void missing_variable(std::string_view name, std::string_view advice = kWhoSetsIt) {
+[[noreturn]] void throw_missing_variable(std::string_view name, std::string_view advice = kVariableAdvice) {
   throw InvalidArgument(
       fmt::format("env:// rendezvous: environment variable {} expected, but not set; {}", name, advice));
 }
 
-const Launcher* find_launcher(const Environment& environment) {
-  for (const Launcher& launcher : kLaunchers) {
+const LauncherVariables* find_launcher(const Environment& environment) {
+  for (const LauncherVariables& launcher : kLaunchers) {
     if (!value_of(environment, launcher.rank).empty() && !value_of(environment, launcher.world_size).empty())
       return &launcher;
   }
@@ -60,32 +60,32 @@ struct Sourced {
 
 /// Returns the value of the variable `name` or of the launcher's equivalent.
 std::optional<Sourced> sourced_number(const Environment& environment, std::string_view name,
-                                      std::string_view launchers_name) {
-  for (const std::string_view each : {name, launchers_name}) {
-    if (const auto text = value_of(environment, each); !text.empty()) return Sourced{parse_number(each, text), each};
+                                      std::string_view launcher_name) {
+  for (const std::string_view variable : {name, launcher_name}) {
+    if (const auto text = value_of(environment, variable); !text.empty()) return Sourced{parse_number(variable, text), variable};
   }
   return std::nullopt;
 }
 
-std::optional<int> number(const Environment& environment, std::string_view name, std::string_view launchers_name) {
-  const auto found = sourced_number(environment, name, launchers_name);
+std::optional<int> number(const Environment& environment, std::string_view name, std::string_view launcher_name) {
+  const auto found = sourced_number(environment, name, launcher_name);
   return found ? std::optional(found->value) : std::nullopt;
 }
 
 /// Returns the variables that are equal in all processes of a job and differ between jobs.
-std::string job_name(const Environment& environment) {
+std::string job_fingerprint(const Environment& environment) {
   std::string job;
   for (const auto& [name, value] : environment) {
-    const bool telling = name == "PMIX_NAMESPACE" || name.starts_with("PMIX_SERVER_URI") ||
+    const bool identifies_job = name == "PMIX_NAMESPACE" || name.starts_with("PMIX_SERVER_URI") ||
                          name == "OMPI_MCA_orte_precondition_transports" || name == "SLURM_JOB_ID" ||
                          name == "SLURM_STEP_ID" || name == "SLURM_RESTART_COUNT" || name == "SLURM_SRUN_COMM_PORT";
-    if (telling) job.append(name).append("=").append(value).append("\n");
+    if (identifies_job) job.append(name).append("=").append(value).append("\n");
   }
   return job;
 }
 
 /// True if the launcher's variables say that the job spans several hosts.
-bool has_several_hosts(const Environment& environment, const Launcher* launcher, int world_size) {
+bool has_several_hosts(const Environment& environment, const LauncherVariables* launcher, int world_size) {
   const auto local_size = number(environment, "LOCAL_WORLD_SIZE", launcher ? launcher->local_size : "");
   const auto nodes = number(environment, "SLURM_STEP_NUM_NODES", "SLURM_NNODES");
   const bool slurm = launcher && launcher->rank.starts_with("SLURM");
@@ -93,10 +93,10 @@ bool has_several_hosts(const Environment& environment, const Launcher* launcher,
 }
 
 /// Returns MASTER_PORT, or `fallback` if it is not set. Throws InvalidArgument if both are missing.
-std::uint16_t master_port(const Environment& environment, std::optional<std::uint16_t> otherwise = std::nullopt) {
+std::uint16_t master_port(const Environment& environment, std::optional<std::uint16_t> fallback = std::nullopt) {
   const std::string_view port = value_of(environment, "MASTER_PORT");
-  if (port.empty() && otherwise) return *otherwise;
-  if (port.empty()) missing_variable("MASTER_PORT");
+  if (port.empty() && fallback) return *fallback;
+  if (port.empty()) throw_missing_variable("MASTER_PORT");
   const int value = parse_number("MASTER_PORT", port);
   if (value < 0 || value > std::numeric_limits<std::uint16_t>::max()) {
     throw InvalidArgument(
@@ -106,12 +106,12 @@ std::uint16_t master_port(const Environment& environment, std::optional<std::uin
 }
 
 /// Returns the address of rank 0 in a multi-host job. Throws InvalidArgument if the scheduler does not provide it.
-ClusterMaster cluster_master(const Environment& environment, const Launcher& launcher, int rank) {
-  std::optional<ClusterMaster> master;
+MasterEndpoint scheduler_master(const Environment& environment, const LauncherVariables& launcher, int rank) {
+  std::optional<MasterEndpoint> master;
   if (launcher.rank.starts_with("SLURM")) master = slurm_master(environment);
   if (launcher.rank.starts_with("OMPI")) master = open_mpi_master(environment, rank);
   if (master) return *master;
-  missing_variable("MASTER_ADDR",
+  throw_missing_variable("MASTER_ADDR",
                    "this job has several hosts: set MASTER_ADDR and MASTER_PORT to the address of rank 0 "
                    "(pass variables with -x in Open MPI's mpirun, with -genv in MPICH's; srun passes all)");
 }
@@ -126,7 +126,7 @@ bool launcher_serves(const Environment& environment) {
   return value_of(environment, "HOOKLINE_STORE").starts_with("tcp://");
 }
 
-void set_place_in_url(RendezvousPlan& plan, const Url& url, std::string_view init_method) {
+void set_location_from_url(RendezvousPlan& plan, const Url& url, std::string_view init_method) {
   if (url.scheme == "file") {
     if (url.path.empty() || !(url.host.empty() || url.host == "localhost")) {
       throw InvalidArgument(
@@ -134,7 +134,7 @@ void set_place_in_url(RendezvousPlan& plan, const Url& url, std::string_view ini
     }
     plan.kind = RendezvousPlan::Kind::file;
     plan.path = url.path;
-    plan.removes_file = true;
+    plan.remove_file = true;
   } else {
     if (url.host.empty())
       throw InvalidArgument(fmt::format("rendezvous(\"{}\"): host missing; write tcp://host:port", init_method));
@@ -145,9 +145,9 @@ void set_place_in_url(RendezvousPlan& plan, const Url& url, std::string_view ini
   }
 }
 
-void set_place_in_env(RendezvousPlan& plan, const Environment& environment, const Launcher* launcher) {
+void set_location_from_env(RendezvousPlan& plan, const Environment& environment, const LauncherVariables* launcher) {
   if (const auto path = value_of(environment, "HOOKLINE_STORE"); !path.empty()) {
-    if (launcher_serves(environment)) return set_place_in_url(plan, parse_url(path), path);
+    if (launcher_serves(environment)) return set_location_from_url(plan, parse_url(path), path);
     plan.kind = RendezvousPlan::Kind::file;
     plan.path = path;
     return;
@@ -157,26 +157,26 @@ void set_place_in_env(RendezvousPlan& plan, const Environment& environment, cons
     plan.host = host;
     plan.port = master_port(environment);
   } else if (!launcher) {
-    missing_variable("MASTER_ADDR");
+    throw_missing_variable("MASTER_ADDR");
   } else if (several_hosts) {
-    const ClusterMaster master = cluster_master(environment, *launcher, plan.rank);
+    const MasterEndpoint master = scheduler_master(environment, *launcher, plan.rank);
     plan.host = master.host;
     plan.port = master_port(environment, master.port);
   } else {
     plan.kind = RendezvousPlan::Kind::job_file;
-    plan.job = job_name(environment);
+    plan.job = job_fingerprint(environment);
     const std::string_view temporary = value_of(environment, "TMPDIR");
     plan.directory = temporary.empty() ? "/tmp" : temporary;
     return;
   }
-  plan.listens_everywhere = several_hosts && !is_numeric(plan.host);
+  plan.listen_on_all_interfaces = several_hosts && !is_numeric(plan.host);
 }
 
 }  // namespace
 
 std::string_view value_of(const Environment& environment, std::string_view name) {
-  const auto at = environment.find(name);
-  return at == environment.end() ? std::string_view() : std::string_view(at->second);
+  const auto entry = environment.find(name);
+  return entry == environment.end() ? std::string_view() : std::string_view(entry->second);
 }
 
 RendezvousPlan plan_rendezvous(std::string_view init_method, std::optional<int> rank, std::optional<int> world_size,
@@ -187,10 +187,10 @@ RendezvousPlan plan_rendezvous(std::string_view init_method, std::optional<int> 
     throw InvalidArgument(fmt::format(
         "rendezvous(\"{}\"): unknown scheme {}://: expected env://, file:// or tcp://", init_method, url.scheme));
   }
-  const Launcher* launcher = from_environment ? find_launcher(environment) : nullptr;
+  const LauncherVariables* launcher = from_environment ? find_launcher(environment) : nullptr;
 
-  const auto who = [&](const char* name, std::optional<int> argument, std::string_view variable,
-                       std::string_view launchers_name) -> Sourced {
+  const auto resolve_number = [&](const char* name, std::optional<int> argument, std::string_view variable,
+                       std::string_view launcher_name) -> Sourced {
     const auto in_url = url.query.find(name);
     if (in_url != url.query.end() && argument) {
       throw InvalidArgument(
@@ -202,14 +202,14 @@ RendezvousPlan plan_rendezvous(std::string_view init_method, std::optional<int> 
       throw InvalidArgument(fmt::format("rendezvous(\"{}\"): {} parameter missing; add ?{}=… or pass it as an argument",
                                         init_method, name, name));
     }
-    const auto value = sourced_number(environment, variable, launchers_name);
-    if (!value) missing_variable(variable);
+    const auto value = sourced_number(environment, variable, launcher_name);
+    if (!value) throw_missing_variable(variable);
     return *value;
   };
 
   RendezvousPlan plan;
-  plan.rank = who("rank", rank, "RANK", launcher ? launcher->rank : "").value;
-  const Sourced size = who("world_size", world_size, "WORLD_SIZE", launcher ? launcher->world_size : "");
+  plan.rank = resolve_number("rank", rank, "RANK", launcher ? launcher->rank : "").value;
+  const Sourced size = resolve_number("world_size", world_size, "WORLD_SIZE", launcher ? launcher->world_size : "");
   check_world_size_range(fmt::format("rendezvous(\"{}\")", init_method), size.source, size.value);
   plan.world_size = size.value;
   if (plan.rank < 0 || plan.rank >= plan.world_size) {
@@ -217,17 +217,17 @@ RendezvousPlan plan_rendezvous(std::string_view init_method, std::optional<int> 
                                       plan.rank, plan.world_size));
   }
   if (from_environment) {
-    set_place_in_env(plan, environment, launcher);
+    set_location_from_env(plan, environment, launcher);
   } else {
-    set_place_in_url(plan, url, init_method);
+    set_location_from_url(plan, url, init_method);
   }
-  const Launcher* local = launcher ? launcher : find_launcher(environment);
+  const LauncherVariables* local = launcher ? launcher : find_launcher(environment);
   const bool one_host = plan.kind != RendezvousPlan::Kind::tcp;
   plan.local_rank =
       number(environment, "LOCAL_RANK", local ? local->local_rank : "").value_or(one_host ? plan.rank : -1);
-  const bool joins_own_store = from_environment && launcher_serves(environment);
-  plan.joins_torch_store = !joins_own_store && value_of(environment, "TORCHELASTIC_USE_AGENT_STORE") == "True";
-  const bool rank_serves = plan.kind == RendezvousPlan::Kind::tcp && !joins_own_store && !plan.joins_torch_store;
+  const bool joins_launcher_store = from_environment && launcher_serves(environment);
+  plan.joins_agent_store = !joins_launcher_store && value_of(environment, "TORCHELASTIC_USE_AGENT_STORE") == "True";
+  const bool rank_serves = plan.kind == RendezvousPlan::Kind::tcp && !joins_launcher_store && !plan.joins_agent_store;
   plan.server_rank = rank_serves ? 0 : -1;
   plan.is_master = rank_serves && plan.rank == 0;
   return plan;

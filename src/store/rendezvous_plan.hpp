@@ -31,13 +31,13 @@ struct RendezvousPlan {
   bool is_master = false;
   int server_rank = -1;  ///< see Rendezvous
   /// True if the server listens on all interfaces. Needed since a host may resolve its own name to 127.0.1.1.
-  bool listens_everywhere = false;
+  bool listen_on_all_interfaces = false;
   /// True if torchrun's agent runs the server. It is PyTorch's, which does not support tokens.
-  bool joins_torch_store = false;
+  bool joins_agent_store = false;
 
   std::string path = {};
   /// True if the file store removes its file at the end, as in PyTorch for file://.
-  bool removes_file = false;
+  bool remove_file = false;
 
   /// Identifies the job on this host; empty if only the parent process identifies it.
   std::string job = {};

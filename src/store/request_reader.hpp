@@ -13,7 +13,7 @@
 
 namespace hookline::store {
 
-enum class Scan { incomplete, complete, bad };
+enum class ParseStatus { incomplete, complete, invalid };
 
 /// Parses the byte stream of one connection. Rejects invalid and oversized requests as early as possible, and decodes a
 /// request when it is complete. A partial request uses the memory of its received bytes plus at most 64 KiB.
@@ -21,35 +21,35 @@ class RequestReader {
  public:
   /// Consumes one request from the front of `bytes`, or all bytes if it is incomplete. After `complete`, the strings of
   /// `request` are valid until the next call and as long as `bytes`. After `invalid`, the stream cannot be resumed.
-  Scan read(std::string_view& bytes, Request& request);
+  ParseStatus read(std::string_view& bytes, Request& request);
 
   /// Returns the number of buffered bytes of a partial request.
-  std::size_t held() const { return held_; }
+  std::size_t pending_bytes() const { return pending_bytes_; }
 
  private:
   static constexpr std::size_t kBlock = 32 * 1024;
 
   /// The parse position in the current request.
-  struct Place {
+  struct Position {
     Query query = Query::validate;
     std::size_t field = 0;
-    std::uint64_t rounds = 0;     // remaining repetitions of the fields after a count
+    std::uint64_t repeats_left = 0;     // remaining repetitions of the fields after a count
     std::uint64_t text_left = 0;  // remaining bytes of a string
     std::uint64_t total = 0;      // bytes including announced ones; 0 before the first byte
     std::array<char, 8> number{};
     std::size_t number_fill = 0;
 
     bool next_field();
-    bool take_number(std::uint64_t value);
+    bool accept_number(std::uint64_t value);
   };
 
-  Scan scan(std::string_view bytes, std::size_t& at);
-  void keep(std::string_view bytes);
-  void join();
+  ParseStatus scan(std::string_view bytes, std::size_t& offset);
+  void buffer(std::string_view bytes);
+  void join_blocks();
 
-  Place place_;
+  Position position_;
   std::vector<std::unique_ptr<std::array<char, kBlock>>> blocks_;
-  std::size_t held_ = 0;
+  std::size_t pending_bytes_ = 0;
   std::string joined_;
 };
 

@@ -8,15 +8,15 @@
 
 namespace hookline::store {
 
-bool Service::serve(ClientId client, const Request& request, std::string& reply) {
+bool StoreService::serve(ClientId client, const Request& request, std::string& reply) {
   const std::string_view key = request.keys.empty() ? std::string_view() : request.keys.front();
   switch (request.query) {
     case Query::validate: return false;  // valid only as the first request
     case Query::set: return write(key, request.values[0]);
     case Query::compare_set:
-      if (!admits_value(key, request.values[1].size())) return false;
+      if (!value_within_quota(key, request.values[1].size())) return false;
       append_text(reply, table_.compare_set(key, std::string(request.values[0]), std::string(request.values[1])));
-      if (table_.find(key)) waiters_.key_came(key);
+      if (table_.find(key)) waiters_.on_key_set(key);
       return true;
     case Query::get:
     case Query::multi_get: return serve_values(request, reply);
@@ -51,50 +51,50 @@ bool Service::serve(ClientId client, const Request& request, std::string& reply)
   return false;
 }
 
-bool Service::admits(bool new_key, std::size_t size, std::size_t added, std::size_t freed) {
+bool StoreService::within_quota(bool new_key, std::size_t size, std::size_t added, std::size_t freed) {
   const std::size_t keys = table_.values().size() + table_.queues().size();
-  if (size > quota_.value_bytes) refusal_ = Refusal::value_bytes;
-  else if (new_key && keys >= quota_.keys) refusal_ = Refusal::keys;
-  else if (added > freed && table_.bytes() + waiters_.bytes() + added - freed > quota_.bytes) refusal_ = Refusal::bytes;
-  return !refusal_;
+  if (size > quota_.max_value_bytes) reject_reason_ = RejectReason::max_value_bytes;
+  else if (new_key && keys >= quota_.max_keys) reject_reason_ = RejectReason::max_keys;
+  else if (added > freed && table_.bytes() + waiters_.bytes() + added - freed > quota_.max_bytes) reject_reason_ = RejectReason::max_bytes;
+  return !reject_reason_;
 }
 
-bool Service::admits_value(std::string_view key, std::size_t size) {
+bool StoreService::value_within_quota(std::string_view key, std::size_t size) {
   const std::string* old = table_.find(key);
-  if (old) return admits(false, size, size, old->size());
-  return admits(true, size, Table::kEntryBytes + key.size() + size);
+  if (old) return within_quota(false, size, size, old->size());
+  return within_quota(true, size, Table::kEntryBytes + key.size() + size);
 }
 
-bool Service::write(std::string_view key, std::string_view value) {
-  if (!admits_value(key, value.size())) return false;
+bool StoreService::write(std::string_view key, std::string_view value) {
+  if (!value_within_quota(key, value.size())) return false;
   table_.set(key, std::string(value));
-  waiters_.key_came(key);
+  waiters_.on_key_set(key);
   return true;
 }
 
-bool Service::append(std::string_view key, std::string_view value) {
+bool StoreService::append(std::string_view key, std::string_view value) {
   const std::string* old = table_.find(key);
   const std::size_t size = value.size() + (old ? old->size() : 0);
   if (size > kMaxReplyBytes - 8) return false;  // get could not reply with it
-  if (!admits_value(key, size)) return false;
+  if (!value_within_quota(key, size)) return false;
   table_.append(key, value);
-  waiters_.key_came(key);
+  waiters_.on_key_set(key);
   return true;
 }
 
-bool Service::push(std::string_view key, std::string_view value) {
+bool StoreService::push(std::string_view key, std::string_view value) {
   const bool new_key = table_.queue_len(key) == 0;
   const std::size_t added = Table::kEntryBytes + value.size() + (new_key ? Table::kEntryBytes + key.size() : 0);
-  if (!admits(new_key, value.size(), added)) return false;
+  if (!within_quota(new_key, value.size(), added)) return false;
   table_.queue_push(key, std::string(value));
-  waiters_.element_came(key);
+  waiters_.on_queue_push(key);
   return true;
 }
 
-bool Service::serve_add(const Request& request, std::string& reply) {
+bool StoreService::serve_add(const Request& request, std::string& reply) {
   constexpr std::size_t kDigits = 20;
   const std::string_view key = request.keys[0];
-  if (!admits_value(key, kDigits)) return false;
+  if (!value_within_quota(key, kDigits)) return false;
   std::int64_t sum = 0;
   try {
     sum = table_.add(key, request.number);
@@ -103,17 +103,17 @@ bool Service::serve_add(const Request& request, std::string& reply) {
   }
   append_number(reply, sum);
   if (key == kWorkersKey) workers_ = sum;
-  waiters_.key_came(key);
+  waiters_.on_key_set(key);
   return true;
 }
 
-bool Service::serve_wait(ClientId client, const Request& request, std::string& reply) {
-  if (waiters_.waits(client)) return false;
+bool StoreService::serve_wait(ClientId client, const Request& request, std::string& reply) {
+  if (waiters_.is_waiting(client)) return false;
   std::size_t bytes = 0;
   for (const std::string_view key : request.keys) bytes += Waiters::kWaitBytes + 2 * key.size();
   if (request.query == Query::barrier) {
-    if (!admits(false, 0, bytes)) return false;
-    if (waiters_.arrive(client, request.keys[0], request.number)) append_number(reply, WaitReply::stop_waiting);
+    if (!within_quota(false, 0, bytes)) return false;
+    if (waiters_.arrive_at_barrier(client, request.keys[0], request.number)) append_number(reply, WaitReply::stop_waiting);
     return true;
   }
   std::vector<std::string> missing;
@@ -122,7 +122,7 @@ bool Service::serve_wait(ClientId client, const Request& request, std::string& r
   }
   if (missing.empty()) {
     append_number(reply, WaitReply::stop_waiting);
-  } else if (!admits(false, 0, bytes)) {
+  } else if (!within_quota(false, 0, bytes)) {
     return false;
   } else {
     waiters_.wait(client, std::move(missing));
@@ -131,7 +131,7 @@ bool Service::serve_wait(ClientId client, const Request& request, std::string& r
 }
 
 // Replies with an empty value for a missing key: the protocol has no other reply, and clients wait before they get.
-bool Service::serve_values(const Request& request, std::string& reply) {
+bool StoreService::serve_values(const Request& request, std::string& reply) {
   const std::size_t before = reply.size();
   for (const std::string_view key : request.keys) {
     const std::string* value = table_.find(key);
@@ -141,7 +141,7 @@ bool Service::serve_values(const Request& request, std::string& reply) {
   return true;
 }
 
-bool Service::serve_keys(std::string& reply) {
+bool StoreService::serve_keys(std::string& reply) {
   const std::size_t before = reply.size();
   append_number(reply, table_.num_keys());
   for (const auto& [key, value] : table_.values()) {

@@ -9,24 +9,24 @@
 #include <utility>
 #include <vector>
 
-#include "store/refusal.hpp"
+#include "store/reject_reason.hpp"
 #include "store/table.hpp"
 #include "store/waiters.hpp"
 #include "store/wire.hpp"
 
 namespace hookline::store {
 
-class Service {
+class StoreService {
  public:
-  explicit Service(StoreQuota quota = {}) : quota_(quota) {}
+  explicit StoreService(StoreQuota quota = {}) : quota_(quota) {}
 
   /// Executes a request and appends its reply, if it is due now. Returns false if the client violated the protocol or a
   /// limit and must be disconnected, since the protocol has no error replies.
   bool serve(ClientId client, const Request& request, std::string& reply);
   /// Returns and clears the limit that the last rejected request would have exceeded, if any.
-  std::optional<Refusal> take_refusal() { return std::exchange(refusal_, std::nullopt); }
+  std::optional<RejectReason> take_reject_reason() { return std::exchange(reject_reason_, std::nullopt); }
   /// Removes a disconnected client.
-  void forget(ClientId client) { waiters_.cancel(client); }
+  void remove_client(ClientId client) { waiters_.cancel(client); }
   /// Returns and clears the clients to send WaitReply::stop_waiting.
   std::vector<ClientId> take_woken() { return waiters_.take_woken(); }
   /// Returns the number of workers that have registered.
@@ -37,16 +37,16 @@ class Service {
   bool append(std::string_view key, std::string_view value);
   bool push(std::string_view key, std::string_view value);
   /// True if the quota allows a value of `size` bytes that needs `added` bytes of memory and frees `freed`.
-  bool admits(bool new_key, std::size_t size, std::size_t added, std::size_t freed = 0);
+  bool within_quota(bool new_key, std::size_t size, std::size_t added, std::size_t freed = 0);
   /// True if the quota allows replacing the value of `key` by one of `size` bytes.
-  bool admits_value(std::string_view key, std::size_t size);
+  bool value_within_quota(std::string_view key, std::size_t size);
   bool serve_add(const Request& request, std::string& reply);
   bool serve_wait(ClientId client, const Request& request, std::string& reply);
   bool serve_values(const Request& request, std::string& reply);
   bool serve_keys(std::string& reply);
 
   const StoreQuota quota_;
-  std::optional<Refusal> refusal_;
+  std::optional<RejectReason> reject_reason_;
   Table table_;
   Waiters waiters_;
   std::int64_t workers_ = 0;

@@ -52,7 +52,7 @@ std::vector<std::string> Store::multi_get(const std::vector<std::string>& keys) 
 }
 
 void Store::multi_set(const std::vector<std::string>& keys, const std::vector<std::string>& values) {
-  store::check_pairs(*this, keys, values);
+  store::check_one_value_per_key(*this, keys, values);
   for (std::size_t i = 0; i < keys.size(); ++i) set(keys[i], values[i]);
 }
 
@@ -61,19 +61,19 @@ void Store::barrier(const std::string& key, std::int64_t world_size, Millisecond
   const std::int64_t arrived = add(key + "/num_members", 1);
   const std::int64_t round = (arrived - 1) / world_size;
   // The keys of the first round are PyTorch's, so that its stores interoperate; they do not support further rounds.
-  const auto open = [&key](std::int64_t number) {
+  const auto release_key = [&key](std::int64_t number) {
     return number == 0 ? key + "/last_member" : fmt::format("{}/last_member/{}", key, number);
   };
   if (arrived % world_size != 0) {
     try {
-      return wait({open(round)}, timeout);
+      return wait({release_key(round)}, timeout);
     } catch (const Timeout&) {
       store::throw_barrier_timeout(*this, key, timeout, std::current_exception());
     }
   }
-  set(open(round), "1");
+  set(release_key(round), "1");
   // All callers have left the previous round.
-  if (round > 0) delete_key(open(round - 1));
+  if (round > 0) delete_key(release_key(round - 1));
 }
 
 }  // namespace hookline

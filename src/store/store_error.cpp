@@ -7,7 +7,7 @@ namespace hookline::store {
 
 namespace {
 
-constexpr std::size_t kNamedKeys = 8;
+constexpr std::size_t kMaxNamedKeys = 8;
 
 }  // namespace
 
@@ -27,13 +27,13 @@ void throw_barrier_timeout(const Store& store, std::string_view key, Millisecond
                      std::move(cause));
 }
 
-std::string missing(Store& store, const std::vector<std::string>& keys) {
+std::string describe_missing_keys(Store& store, const std::vector<std::string>& keys) {
   std::string text;
   std::size_t named = 0;
   std::size_t more = 0;
   for (const std::string& key : keys) {
-    if (named < kNamedKeys && store.check({key})) continue;
-    if (named == kNamedKeys) {
+    if (named < kMaxNamedKeys && store.check({key})) continue;
+    if (named == kMaxNamedKeys) {
       ++more;
     } else {
       text += (named++ == 0 ? "" : ", ") + key;
@@ -61,7 +61,7 @@ void check_world_size_range(std::string_view where, std::string_view name, std::
                   kMaxWorldSize, world_size));
 }
 
-void check_pairs(const Store& store, const std::vector<std::string>& keys, const std::vector<std::string>& values) {
+void check_one_value_per_key(const Store& store, const std::vector<std::string>& keys, const std::vector<std::string>& values) {
   if (keys.size() == values.size()) return;
   throw InvalidArgument(fmt::format("multi_set on {}: expected one value per key, got {} keys and {} values",
                                     store.describe(), keys.size(), values.size()));

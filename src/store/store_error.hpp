@@ -48,7 +48,7 @@ using QueueEmpty = Marked<InvalidArgument, DistError::queue_empty>;
                                         std::exception_ptr cause = nullptr);
 
 /// Returns the missing keys for an error message, the first few by name.
-std::string missing(Store& store, const std::vector<std::string>& keys);
+std::string describe_missing_keys(Store& store, const std::vector<std::string>& keys);
 
 /// Throws the error of a non-blocking queue_pop on an empty queue.
 [[noreturn]] void throw_queue_empty(const Store& store, std::string_view key);
@@ -61,6 +61,6 @@ void check_world_size(const Store& store, std::string_view key, std::int64_t wor
 void check_world_size_range(std::string_view where, std::string_view name, std::int64_t world_size);
 
 /// Throws InvalidArgument unless the numbers of keys and values are equal.
-void check_pairs(const Store& store, const std::vector<std::string>& keys, const std::vector<std::string>& values);
+void check_one_value_per_key(const Store& store, const std::vector<std::string>& keys, const std::vector<std::string>& values);
 
 }  // namespace hookline::store

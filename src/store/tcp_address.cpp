@@ -20,18 +20,18 @@ namespace hookline::store {
 
 std::vector<SocketAddress> resolve(const std::string& host, std::uint16_t port, Purpose purpose,
                                    Clock::time_point deadline) {
-  addrinfo wanted{};
-  wanted.ai_family = AF_UNSPEC;
-  wanted.ai_socktype = SOCK_STREAM;
-  wanted.ai_flags = AI_NUMERICSERV | (purpose == Purpose::listen ? AI_PASSIVE : 0);
+  addrinfo hints{};
+  hints.ai_family = AF_UNSPEC;
+  hints.ai_socktype = SOCK_STREAM;
+  hints.ai_flags = AI_NUMERICSERV | (purpose == Purpose::listen ? AI_PASSIVE : 0);
   addrinfo* found = nullptr;
   const std::string service = std::to_string(port);
   const char* name = host.empty() ? nullptr : host.c_str();
-  Pauses pauses(deadline);
+  ExponentialBackoff backoff(deadline);
   int result = 0;
   do {
-    result = ::getaddrinfo(name, service.c_str(), &wanted, &found);
-  } while (result == EAI_AGAIN && pauses.pause());
+    result = ::getaddrinfo(name, service.c_str(), &hints, &found);
+  } while (result == EAI_AGAIN && backoff.wait());
   const std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)> owner(found, &::freeaddrinfo);
   if (result != 0) {
     throw NetworkRefused(
@@ -64,16 +64,16 @@ bool is_loopback(const SocketAddress& address) {
 
 void set_keepalive(int socket, Milliseconds period) {
   constexpr int kProbes = 4;
-  constexpr std::int64_t kLongest = 32767;  // Linux's limit
-  const auto seconds = static_cast<int>(std::clamp<std::int64_t>(period.count() / 1000, 1, kLongest));
+  constexpr std::int64_t kMaxSeconds = 32767;  // Linux's limit
+  const auto seconds = static_cast<int>(std::clamp<std::int64_t>(period.count() / 1000, 1, kMaxSeconds));
   const int interval = std::max(1, seconds / kProbes);
-  const unsigned int lost = 2000U * static_cast<unsigned int>(seconds);
+  const unsigned int user_timeout = 2000U * static_cast<unsigned int>(seconds);
   const int on = 1;
   ::setsockopt(socket, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof(on));
   ::setsockopt(socket, IPPROTO_TCP, TCP_KEEPIDLE, &seconds, sizeof(seconds));
   ::setsockopt(socket, IPPROTO_TCP, TCP_KEEPINTVL, &interval, sizeof(interval));
   ::setsockopt(socket, IPPROTO_TCP, TCP_KEEPCNT, &kProbes, sizeof(kProbes));
-  ::setsockopt(socket, IPPROTO_TCP, TCP_USER_TIMEOUT, &lost, sizeof(lost));  // covers unacknowledged data
+  ::setsockopt(socket, IPPROTO_TCP, TCP_USER_TIMEOUT, &user_timeout, sizeof(user_timeout));  // covers unacknowledged data
 }
 
 std::string endpoint_name(const std::string& host, std::uint16_t port) {
@@ -81,14 +81,14 @@ std::string endpoint_name(const std::string& host, std::uint16_t port) {
   return fmt::format(fmt::runtime(brackets ? "[{}]:{}" : "{}:{}"), host, port);
 }
 
-bool Pauses::pause() {
+bool ExponentialBackoff::wait() {
   if (time_left(deadline_) == Milliseconds(0)) return false;
-  const Clock::time_point end = std::min(deadline_, deadline_after(next_));
+  const Clock::time_point end = std::min(deadline_, deadline_after(next_delay_));
   for (Milliseconds left = time_left(end); left > Milliseconds(0); left = time_left(end)) {
     check_interrupt();
     std::this_thread::sleep_for(std::min(left, kInterruptPeriod));
   }
-  next_ = std::min<Milliseconds>(next_ * 2, std::chrono::seconds(1));
+  next_delay_ = std::min<Milliseconds>(next_delay_ * 2, std::chrono::seconds(1));
   return true;
 }
 

@@ -43,15 +43,15 @@ void set_keepalive(int socket, Milliseconds period);
 std::string endpoint_name(const std::string& host, std::uint16_t port);
 
 /// Exponential backoff between attempts: 5 ms, doubling up to 1 s, not beyond `deadline`.
-class Pauses {
+class ExponentialBackoff {
  public:
-  explicit Pauses(Clock::time_point deadline) : deadline_(deadline) {}
+  explicit ExponentialBackoff(Clock::time_point deadline) : deadline_(deadline) {}
   /// Sleeps and returns true; returns false without sleeping at the deadline. Interruptible (see InterruptScope).
-  bool pause();
+  bool wait();
 
  private:
   Clock::time_point deadline_;
-  Milliseconds next_{5};
+  Milliseconds next_delay_{5};
 };
 
 /// Returns the system's message for an error number, with the number.

@@ -9,7 +9,7 @@
 
 #include <hookline/core/deadline.hpp>
 
-#include "core/descriptor.hpp"
+#include "core/file_descriptor.hpp"
 #include "store/tcp_address.hpp"
 
 namespace hookline::store {
@@ -34,7 +34,7 @@ class TcpClient {
   void send(std::string_view bytes, Clock::time_point deadline);
 
   /// Blocks until part of a reply has arrived (returns true) or until the deadline (returns false). Throws PeerLost.
-  bool reply_came(Clock::time_point deadline);
+  bool wait_for_reply(Clock::time_point deadline);
 
   /// Reads a reply. If it does not arrive by the deadline, the connection fails with Timeout.
   template <typename T>
@@ -49,30 +49,30 @@ class TcpClient {
   void cancel_wait(Clock::time_point deadline);
   /// Reads the confirmation of the last cancel_wait, if pending. Returns false at the deadline. Sets `completed` if the
   /// wait ended before the cancellation.
-  bool confirm_cancel(Clock::time_point deadline, bool* came = nullptr);
+  bool confirm_cancel(Clock::time_point deadline, bool* completed = nullptr);
   bool cancel_pending() const { return cancel_pending_; }
 
-  static constexpr const char* kStrangeReply = "it sent an unexpected reply";
+  static constexpr const char* kUnexpectedReply = "it sent an unexpected reply";
 
   /// Marks the connection as lost: throws PeerLost now and in every later call.
-  [[noreturn]] void lose(const std::string& why);
+  [[noreturn]] void throw_connection_lost(const std::string& reason);
 
  private:
   static constexpr std::size_t kBuffer = 16 * 1024;
 
-  bool connect_once(Clock::time_point deadline, std::string& why);
-  bool connect_to(const SocketAddress& address, Clock::time_point deadline, std::string& why);
-  bool introduce(Clock::time_point deadline, std::string& why);
+  bool connect_once(Clock::time_point deadline, std::string& reason);
+  bool connect_to(const SocketAddress& address, Clock::time_point deadline, std::string& reason);
+  bool open_protocol(Clock::time_point deadline, std::string& reason);
   void authenticate(Clock::time_point deadline);
   void await_reply(Clock::time_point deadline);
-  [[noreturn]] void refused(const std::string& why) const;
+  [[noreturn]] void throw_refused(const std::string& reason) const;
   void read(char* out, std::size_t size, Clock::time_point deadline);
-  [[noreturn]] void no_answer();
+  [[noreturn]] void throw_no_reply();
   /// Returns "TCPStore(host:port).get(\"key\")".
   std::string call_name() const;
-  bool receive(char* out, std::size_t size, Clock::time_point deadline, std::size_t& got);
+  bool receive(char* out, std::size_t size, Clock::time_point deadline, std::size_t& received);
   void set_receive_timeout(Milliseconds timeout);
-  [[noreturn]] void fail(std::exception_ptr error);
+  [[noreturn]] void fail_with(std::exception_ptr error);
   void close_socket();
 
   std::string host_;
@@ -81,11 +81,11 @@ class TcpClient {
   ClientOptions options_;
   const char* operation_ = "connect";
   std::string_view key_;
-  core::Descriptor socket_;
+  core::FileDescriptor socket_;
   std::exception_ptr failure_;
   Milliseconds receive_timeout_{0};
   std::string buffer_;
-  std::size_t buffer_at_ = 0;
+  std::size_t buffer_begin_ = 0;
   std::size_t buffer_end_ = 0;
   bool cancel_pending_ = false;
 };

@@ -21,10 +21,10 @@ namespace hookline::store {
 namespace {
 
 // Limit per address, so that one that drops packets leaves time for the others.
-constexpr Milliseconds kConnectTime = std::chrono::seconds(10);
+constexpr Milliseconds kConnectTimeout = std::chrono::seconds(10);
 
 // True after a TCP self-connect: the ephemeral source port equals the destination port.
-bool talks_to_itself(int socket) {
+bool is_self_connected(int socket) {
   SocketAddress own;
   SocketAddress peer;
   own.size = peer.size = sizeof(sockaddr_storage);
@@ -38,7 +38,7 @@ int connect_before(int socket, const SocketAddress& address, Clock::time_point d
   if (::connect(socket, address.get(), address.size) == 0) return 0;
   if (errno != EINPROGRESS && errno != EINTR) return errno;
   pollfd waiting{socket, POLLOUT, 0};
-  const Clock::time_point end = std::min(deadline, deadline_after(kConnectTime));
+  const Clock::time_point end = std::min(deadline, deadline_after(kConnectTimeout));
   while (::poll(&waiting, 1, static_cast<int>(std::min(time_left(end), kInterruptPeriod).count())) <= 0) {
     if (time_left(end) == Milliseconds(0)) return ETIMEDOUT;
     check_interrupt();
@@ -54,36 +54,36 @@ int connect_before(int socket, const SocketAddress& address, Clock::time_point d
 TcpClient::TcpClient(std::string host, std::uint16_t port, Milliseconds timeout, ClientOptions options)
     : host_(std::move(host)), port_(port), endpoint_(endpoint_name(host_, port)), options_(std::move(options)) {
   const Clock::time_point deadline = deadline_after(timeout);
-  Pauses pauses(deadline);
-  std::string why;
+  ExponentialBackoff backoff(deadline);
+  std::string reason;
   do {
-    if (connect_once(deadline, why)) return;
-  } while (pauses.pause());
+    if (connect_once(deadline, reason)) return;
+  } while (backoff.wait());
   throw NetworkTimeout(
       fmt::format("TCPStore({}): The client socket has timed out after {}ms while trying to connect to ({}, {}). Last "
                   "attempt: {}. Check that the process that serves the store is running and listens on this address.",
-                  endpoint_, timeout.count(), host_, port_, why));
+                  endpoint_, timeout.count(), host_, port_, reason));
 }
 
-bool TcpClient::connect_once(Clock::time_point deadline, std::string& why) {
+bool TcpClient::connect_once(Clock::time_point deadline, std::string& reason) {
   for (const SocketAddress& address : resolve(host_, port_, Purpose::connect, deadline)) {
-    if (connect_to(address, deadline, why) && introduce(deadline, why)) return true;
+    if (connect_to(address, deadline, reason) && open_protocol(deadline, reason)) return true;
     close_socket();
   }
   return false;
 }
 
-bool TcpClient::connect_to(const SocketAddress& address, Clock::time_point deadline, std::string& why) {
-  socket_ = core::Descriptor(::socket(address.family(), SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+bool TcpClient::connect_to(const SocketAddress& address, Clock::time_point deadline, std::string& reason) {
+  socket_ = core::FileDescriptor(::socket(address.family(), SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   int error = socket_ ? connect_before(socket_.get(), address, deadline) : errno;
   if (error == EMFILE || error == ENFILE) {
     throw ResourceError(
         fmt::format("TCPStore({}): no file descriptor for a connection: {}. Raise the limit (ulimit -n).", endpoint_,
                     system_message(error)));
   }
-  if (error == 0 && talks_to_itself(socket_.get())) error = ECONNREFUSED;
+  if (error == 0 && is_self_connected(socket_.get())) error = ECONNREFUSED;
   if (error != 0) {
-    why = system_message(error);
+    reason = system_message(error);
     return false;
   }
   const int on = 1;
@@ -95,10 +95,10 @@ bool TcpClient::connect_to(const SocketAddress& address, Clock::time_point deadl
 
 // Authenticates, sends the protocol opening and awaits the reply. A server with a full accept queue may reset the
 // connection here, so failures are retried.
-bool TcpClient::introduce(Clock::time_point deadline, std::string& why) {
+bool TcpClient::open_protocol(Clock::time_point deadline, std::string& reason) {
   const auto nonce = static_cast<std::uint32_t>(::getpid());
   const std::string hello =
-      RequestBytes(Query::validate).number(kMagic).bytes() + RequestBytes(Query::ping).number(nonce).bytes();
+      RequestBuilder(Query::validate).number(kMagic).bytes() + RequestBuilder(Query::ping).number(nonce).bytes();
   std::uint32_t answer = 0;
   try {
     if (!options_.token.empty()) authenticate(deadline);
@@ -107,16 +107,16 @@ bool TcpClient::introduce(Clock::time_point deadline, std::string& why) {
     answer = read_number<std::uint32_t>(deadline);
   } catch (const Error& error) {
     if (!failure_) throw;  // an interrupt or a handshake error
-    why = error.what();
+    reason = error.what();
     failure_ = nullptr;
     return false;
   }
   if (answer == nonce) return true;
   if (answer == kTokenRequired) {
-    refused("the server requires a token. Set HOOKLINE_TOKEN to the token of the job, or pass it as an argument.");
+    throw_refused("the server requires a token. Set HOOKLINE_TOKEN to the token of the job, or pass it as an argument.");
   }
   if (answer == kServerFull) {
-    refused(
+    throw_refused(
         "the server has reached max_connections. Raise max_connections or the file descriptor limit (ulimit -n) of the "
         "server process.");
   }
@@ -127,13 +127,13 @@ bool TcpClient::introduce(Clock::time_point deadline, std::string& why) {
 }
 
 void TcpClient::await_reply(Clock::time_point deadline) {
-  while (!reply_came(std::min(deadline, deadline_after(kInterruptPeriod))) && Clock::now() < deadline) {
+  while (!wait_for_reply(std::min(deadline, deadline_after(kInterruptPeriod))) && Clock::now() < deadline) {
     check_interrupt();
   }
 }
 
-void TcpClient::refused(const std::string& why) const {
-  throw ResourceError(fmt::format("TCPStore({}): {}", endpoint_, why));
+void TcpClient::throw_refused(const std::string& reason) const {
+  throw ResourceError(fmt::format("TCPStore({}): {}", endpoint_, reason));
 }
 
 void TcpClient::authenticate(Clock::time_point deadline) {
@@ -143,18 +143,18 @@ void TcpClient::authenticate(Clock::time_point deadline) {
   switch (read_number<HandshakeReply>(deadline)) {
     case HandshakeReply::challenge: break;
     case HandshakeReply::no_token:
-      refused(
+      throw_refused(
           "this process has a token and the server has none. Set HOOKLINE_TOKEN for the server process; for a server "
           "of PyTorch, unset HOOKLINE_TOKEN or pass an empty token.");
     case HandshakeReply::other_version:
-      refused("the server uses another version of the handshake. Use the same version of hookline in all processes.");
-    default: refused("unexpected reply to the handshake. Check which program listens on this port.");
+      throw_refused("the server uses another version of the handshake. Use the same version of hookline in all processes.");
+    default: throw_refused("unexpected reply to the handshake. Check which program listens on this port.");
   }
   std::string challenge(kChallengeBytes, '\0');
   read(challenge.data(), challenge.size(), deadline);
   if (handshake.verify(challenge)) return send(handshake.proof(challenge), deadline);
   send(std::string(kProofBytes, '\0'), deadline);  // an invalid proof, so that the server logs the mismatch
-  refused(
+  throw_refused(
       "the server's token differs from that of this process. Start all processes of the job with the same "
       "HOOKLINE_TOKEN, and check whether another job uses this port.");
 }

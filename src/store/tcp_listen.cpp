@@ -32,7 +32,7 @@ void set_port(SocketAddress& address, std::uint16_t port) {
 
 // Adds a listener and returns 0, or returns the error number.
 int listen_at(const SocketAddress& address, std::vector<Listener>& listeners) {
-  core::Descriptor socket(::socket(address.family(), SOCK_STREAM | SOCK_CLOEXEC, 0));
+  core::FileDescriptor socket(::socket(address.family(), SOCK_STREAM | SOCK_CLOEXEC, 0));
   if (!socket) return errno;
   const int on = 1;
   // Allows a restart while connections of the previous server are in TIME_WAIT.
@@ -82,10 +82,10 @@ std::vector<Listener> listen_on(const std::string& host, std::uint16_t port, boo
                   endpoint_name(all_interfaces ? "*" : host, port), system_message(error), advice(error)));
 }
 
-std::vector<Listener> take_over(int socket, std::uint16_t port) {
-  const auto refuse = [socket](const std::string& why) {
+std::vector<Listener> listen_on_fd(int socket, std::uint16_t port) {
+  const auto reject = [socket](const std::string& reason) {
     throw InvalidArgument(fmt::format(
-        "TCPStore: master_listen_fd {}: {}. Pass a bound, unconnected TCP socket.", socket, why));
+        "TCPStore: master_listen_fd {}: {}. Pass a bound, unconnected TCP socket.", socket, reason));
   };
   int type = 0;
   socklen_t size = sizeof(type);
@@ -94,18 +94,18 @@ std::vector<Listener> take_over(int socket, std::uint16_t port) {
   if (::getsockopt(socket, SOL_SOCKET, SO_TYPE, &type, &size) != 0 || type != SOCK_STREAM ||
       ::getsockname(socket, reinterpret_cast<sockaddr*>(&bound.storage), &bound.size) != 0 ||
       (bound.family() != AF_INET && bound.family() != AF_INET6)) {
-    refuse("it is not a TCP socket");
+    reject("it is not a TCP socket");
   }
-  const std::uint16_t own = port_of(bound);
-  if (own == 0) refuse("it is not bound to a port");
-  if (port != 0 && own != port)
-    refuse(fmt::format("it is bound to port {}, expected to be bound to port {}", own, port));
+  const std::uint16_t bound_port = port_of(bound);
+  if (bound_port == 0) reject("it is not bound to a port");
+  if (port != 0 && bound_port != port)
+    reject(fmt::format("it is bound to port {}, expected to be bound to port {}", bound_port, port));
   SocketAddress peer;
   peer.size = sizeof(peer.storage);
-  if (::getpeername(socket, reinterpret_cast<sockaddr*>(&peer.storage), &peer.size) == 0) refuse("it is connected");
-  if (::listen(socket, SOMAXCONN) != 0) refuse(system_message(errno));
+  if (::getpeername(socket, reinterpret_cast<sockaddr*>(&peer.storage), &peer.size) == 0) reject("it is connected");
+  if (::listen(socket, SOMAXCONN) != 0) reject(system_message(errno));
   std::vector<Listener> listeners;
-  listeners.push_back({core::Descriptor(socket), bound.family(), own, is_loopback(bound)});
+  listeners.push_back({core::FileDescriptor(socket), bound.family(), bound_port, is_loopback(bound)});
   return listeners;
 }
 

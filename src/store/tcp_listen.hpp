@@ -7,12 +7,12 @@
 
 #include <hookline/core/deadline.hpp>
 
-#include "core/descriptor.hpp"
+#include "core/file_descriptor.hpp"
 
 namespace hookline::store {
 
 struct Listener {
-  core::Descriptor socket;
+  core::FileDescriptor socket;
   int family;
   std::uint16_t port;
   bool loopback;  // true if bound to a loopback address
@@ -25,6 +25,6 @@ std::vector<Listener> listen_on(const std::string& host, std::uint16_t port, boo
 
 /// Listens on a bound socket and takes ownership of it. Throws InvalidArgument, without taking ownership, if it is not
 /// a bound unconnected TCP socket, or not bound to `port` (0 accepts any port).
-std::vector<Listener> take_over(int socket, std::uint16_t port);
+std::vector<Listener> listen_on_fd(int socket, std::uint16_t port);
 
 }  // namespace hookline::store

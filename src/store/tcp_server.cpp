@@ -38,24 +38,24 @@ void require_access(const std::vector<Listener>& listeners, const ServerAccess& 
 }
 
 // Leaves a quarter of the process's file descriptors for other uses.
-SessionLimits with_connections(SessionLimits limits) {
-  constexpr std::size_t kMost = std::size_t{64} * 1024;
+SessionLimits with_default_connections(SessionLimits limits) {
+  constexpr std::size_t kMaxFiles = std::size_t{64} * 1024;
   rlimit files{};
   const bool known = ::getrlimit(RLIMIT_NOFILE, &files) == 0 && files.rlim_cur != RLIM_INFINITY;
-  const std::size_t all = known ? std::min<std::size_t>(files.rlim_cur, kMost) : kMost;
-  if (limits.connections == 0) limits.connections = std::max<std::size_t>(all * 5 / 8, 1);
-  if (limits.pending == 0) limits.pending = std::clamp<std::size_t>(all / 8, 1, 256);
+  const std::size_t file_limit = known ? std::min<std::size_t>(files.rlim_cur, kMaxFiles) : kMaxFiles;
+  if (limits.max_connections == 0) limits.max_connections = std::max<std::size_t>(file_limit * 5 / 8, 1);
+  if (limits.max_pending_connections == 0) limits.max_pending_connections = std::clamp<std::size_t>(file_limit / 8, 1, 256);
   return limits;
 }
 
 }  // namespace
 
-class TcpServer::Loop {
+class TcpServer::EventLoop {
  public:
-  Loop(std::vector<Listener> listeners, std::string name, std::string token, const SessionLimits& limits)
+  EventLoop(std::vector<Listener> listeners, std::string name, std::string token, const SessionLimits& limits)
       : sessions_(std::move(name), std::move(token), limits),
         timer_(context_),
-        sweep_period_(std::clamp<Milliseconds>(std::min(limits.grace, limits.handshake) / 4, Milliseconds(10),
+        sweep_period_(std::clamp<Milliseconds>(std::min(limits.request_timeout, limits.handshake_timeout) / 4, Milliseconds(10),
                                                std::chrono::seconds(1))) {
     for (Listener& listener : listeners) {
       const auto protocol = listener.family == AF_INET6 ? asio::ip::tcp::v6() : asio::ip::tcp::v4();
@@ -64,12 +64,12 @@ class TcpServer::Loop {
     for (auto& acceptor : acceptors_) accept(acceptor);
     sweep();
     thread_ = std::thread([this] {
-      ::pthread_setname_np(::pthread_self(), "hl-tcp-store");
+      ::pthread_setname_np(::pthread_self(), "hookline-store");
       context_.run();
     });
   }
 
-  ~Loop() {
+  ~EventLoop() {
     context_.stop();
     thread_.join();
   }
@@ -80,11 +80,11 @@ class TcpServer::Loop {
   void accept(asio::ip::tcp::acceptor& acceptor) {
     acceptor.async_wait(asio::socket_base::wait_read, [this, &acceptor](asio::error_code error) {
       if (error == asio::error::operation_aborted) return;
-      if (error || !sessions_.make_room()) return accept_later(acceptor);
+      if (error || !sessions_.can_accept()) return accept_later(acceptor);
       asio::ip::tcp::socket socket = acceptor.accept(error);
       const bool gone = error == asio::error::would_block || error == asio::error::connection_aborted;
       if (error && !gone) return accept_later(acceptor);
-      if (!error) sessions_.open(std::move(socket));
+      if (!error) sessions_.add_session(std::move(socket));
       accept(acceptor);
     });
   }
@@ -121,7 +121,7 @@ TcpServer::TcpServer(const std::string& host, std::uint16_t port, bool all_inter
                      ServerAccess access, SessionLimits limits, std::optional<int> listen_fd)
     : fork_generation_(core::fork_generation()) {
   std::vector<Listener> listeners =
-      listen_fd ? take_over(*listen_fd, port) : listen_on(host, port, all_interfaces, deadline_after(timeout));
+      listen_fd ? listen_on_fd(*listen_fd, port) : listen_on(host, port, all_interfaces, deadline_after(timeout));
   port_ = listeners.front().port;
   std::string name = fmt::format("TCPStore({})", endpoint_name(all_interfaces ? "*" : host, port_));
   try {
@@ -131,16 +131,16 @@ TcpServer::TcpServer(const std::string& host, std::uint16_t port, bool all_inter
     throw;
   }
   loop_ =
-      std::make_unique<Loop>(std::move(listeners), std::move(name), std::move(access.token), with_connections(limits));
+      std::make_unique<EventLoop>(std::move(listeners), std::move(name), std::move(access.token), with_default_connections(limits));
 }
 
 TcpServer::~TcpServer() {
   // A forked child must leak the loop: its thread does not exist there, and asio would remove the parent's sockets from
   // the shared epoll set.
-  if (!runs_here()) static_cast<void>(loop_.release());
+  if (!owned_by_this_process()) static_cast<void>(loop_.release());
 }
 
-bool TcpServer::runs_here() const { return fork_generation_ == core::fork_generation(); }
+bool TcpServer::owned_by_this_process() const { return fork_generation_ == core::fork_generation(); }
 
 std::int64_t TcpServer::await_workers(std::int64_t workers, Clock::time_point deadline) {
   return loop_->sessions().await_workers(workers, deadline);

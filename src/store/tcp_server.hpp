@@ -9,7 +9,7 @@
 
 #include <hookline/core/deadline.hpp>
 
-#include "store/refusal.hpp"
+#include "store/reject_reason.hpp"
 
 namespace hookline::store {
 
@@ -20,13 +20,13 @@ namespace hookline::store {
 /// `handshake_timeout`. The server does not read requests of a client with more than `max_unsent_bytes` of unread
 /// replies.
 struct SessionLimits {
-  Milliseconds handshake = std::chrono::seconds(10);
-  Milliseconds grace = std::chrono::seconds(30);
-  std::size_t slowest = 64 * 1024;
-  std::size_t unsent = 1024 * 1024;
+  Milliseconds handshake_timeout = std::chrono::seconds(10);
+  Milliseconds request_timeout = std::chrono::seconds(30);
+  std::size_t min_bytes_per_second = 64 * 1024;
+  std::size_t max_unsent_bytes = 1024 * 1024;
   /// Connections with and without a completed opening; 0 means a share of the file descriptor limit.
-  std::size_t connections = 0;
-  std::size_t pending = 0;
+  std::size_t max_connections = 0;
+  std::size_t max_pending_connections = 0;
   Milliseconds keepalive = std::chrono::seconds(60);
   StoreQuota quota = {};
 };
@@ -53,15 +53,15 @@ class TcpServer {
 
   std::uint16_t port() const { return port_; }
   /// False in a forked child of the process that started the server.
-  bool runs_here() const;
+  bool owned_by_this_process() const;
   /// Blocks until `workers` workers have registered or until the deadline. Returns the number of workers.
   std::int64_t await_workers(std::int64_t workers, Clock::time_point deadline);
 
  private:
-  class Loop;
+  class EventLoop;
   std::uint16_t port_ = 0;
   std::uint64_t fork_generation_;
-  std::unique_ptr<Loop> loop_;
+  std::unique_ptr<EventLoop> loop_;
 };
 
 }  // namespace hookline::store

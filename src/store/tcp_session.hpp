@@ -33,8 +33,8 @@ class Sessions {
 
   /// Returns true if a new connection may be accepted. At max_pending_connections, closes the oldest pending session to
   /// make it possible; returns false if all pending sessions are too new.
-  bool make_room();
-  void open(asio::ip::tcp::socket socket);
+  bool can_accept();
+  void add_session(asio::ip::tcp::socket socket);
   /// Closes sessions whose request or opening has exceeded its time limit.
   void close_overdue();
   /// Blocks until `workers` workers have registered or until the deadline. Returns the number of workers. Thread-safe.
@@ -44,22 +44,22 @@ class Sessions {
   friend class Session;
 
   /// Notifies clients whose wait has ended, and threads in await_workers().
-  void served();
+  void wake_waiters();
   /// Logs the 1st, 10th, 100th, … rejection of each kind to stderr.
-  void log_refusal(Refusal refusal, const std::string& peer);
+  void log_rejection(RejectReason reason, const std::string& peer);
 
   const std::string name_;
   const std::string token_;
   const SessionLimits limits_;
-  Service service_;
+  StoreService service_;
   std::array<char, 64 * 1024> buffer_{};  // shared receive buffer, consumed before the next session reads
   std::mutex mutex_;
-  std::condition_variable workers_came_;
+  std::condition_variable workers_changed_;
   std::int64_t workers_ = 0;
   ClientId next_id_ = 1;
-  std::array<std::uint64_t, kRefusals> refusals_{};
-  std::unordered_map<ClientId, std::shared_ptr<Session>> open_;
-  std::set<ClientId> opening_;      // sessions before the protocol opening, oldest first
+  std::array<std::uint64_t, kNumRejectReasons> rejections_{};
+  std::unordered_map<ClientId, std::shared_ptr<Session>> sessions_by_id_;
+  std::set<ClientId> in_flight_;      // sessions before the protocol opening, oldest first
   std::size_t admitted_ = 0;        // sessions after it
   std::size_t buffered_bytes_ = 0;  // of unfinished requests and unread replies
 };
@@ -67,46 +67,46 @@ class Sessions {
 /// One client connection: its socket, partial request and unsent replies.
 class Session : public std::enable_shared_from_this<Session> {
  public:
-  Session(asio::ip::tcp::socket socket, ClientId id, Sessions& all);
+  Session(asio::ip::tcp::socket socket, ClientId id, Sessions& sessions);
 
   void start();
   /// Sends WaitReply::stop_waiting.
-  void stop_waiting();
+  void send_stop_waiting();
   bool overdue(Clock::time_point now) const;
   Clock::time_point opened() const { return opened_; }
   void close();
 
  private:
   void await_input();
-  void await_room();
+  void await_writable();
   void on_input();
-  void on_room();
-  void guarded(void (Session::*step)());
-  void take(std::string_view bytes);
-  bool take_handshake(std::string_view& bytes);
-  void refuse(Refusal refusal);
-  void log_refusal(Refusal refusal);
+  void on_writable();
+  void run_guarded(void (Session::*step)());
+  void process_input(std::string_view bytes);
+  bool process_handshake(std::string_view& bytes);
+  void reject(RejectReason reason);
+  void log_rejection(RejectReason reason);
   bool serve(const Request& request);
   bool open_protocol(const Request& request);
-  void account();
+  void account_buffered_bytes();
   void flush();
-  std::size_t unsent() const { return out_.size() - out_at_; }
+  std::size_t unsent_bytes() const { return output_.size() - output_offset_; }
 
   asio::ip::tcp::socket socket_;
   ClientId id_;
-  Sessions& all_;
+  Sessions& sessions_;
   std::optional<ServerHandshake> handshake_;  // present until authentication succeeds, if the server has a token
   bool admitted_ = false;
-  bool refused_ = false;  // further input is discarded
+  bool rejected_ = false;  // further input is discarded
   bool closed_ = false;
-  bool awaiting_room_ = false;
+  bool awaiting_writable_ = false;
   const Clock::time_point opened_ = Clock::now();
   std::size_t buffered_bytes_ = 0;          // the share of this session in sessions_.buffered_bytes_
-  std::optional<Clock::time_point> begun_;  // start time of the current partial request
+  std::optional<Clock::time_point> request_started_;  // start time of the current partial request
   RequestReader reader_;
-  std::string unread_;  // received but not parsed until the client reads its replies
-  std::string out_;
-  std::size_t out_at_ = 0;
+  std::string unprocessed_;  // received but not parsed until the client reads its replies
+  std::string output_;
+  std::size_t output_offset_ = 0;
 };
 
 }  // namespace hookline::store

@@ -6,8 +6,8 @@
 
 namespace hookline::store {
 
-std::string token_or_environment(const std::optional<std::string>& given) {
-  if (given) return *given;
+std::string token_or_environment(const std::optional<std::string>& explicit_token) {
+  if (explicit_token) return *explicit_token;
   const char* const token = std::getenv("HOOKLINE_TOKEN");
   return token ? token : "";
 }

@@ -7,7 +7,7 @@
 namespace hookline::store {
 
 /// Returns the explicit token, otherwise HOOKLINE_TOKEN, otherwise "" (the plain protocol).
-std::string token_or_environment(const std::optional<std::string>& given);
+std::string token_or_environment(const std::optional<std::string>& explicit_token);
 
 /// True if HOOKLINE_ALLOW_UNAUTHENTICATED is 1.
 bool environment_allows_unauthenticated();

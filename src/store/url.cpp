@@ -13,7 +13,7 @@ namespace hookline::store {
 namespace {
 
 /// Truncates `text` at the first `mark` and returns the part after it.
-std::string_view cut(std::string_view& text, std::string_view mark) {
+std::string_view split_off(std::string_view& text, std::string_view mark) {
   const std::size_t at = text.find(mark);
   if (at == std::string_view::npos) return {};
   const std::string_view after = text.substr(at + mark.size());
@@ -38,8 +38,8 @@ int parse_number(std::string_view what, std::string_view text) {
 
 Url parse_url(std::string_view text) {
   const std::string_view whole = text;
-  std::string_view query = cut(text, "?");
-  cut(query, "#");
+  std::string_view query = split_off(text, "?");
+  split_off(query, "#");
   const std::size_t colon = text.find("://");
   if (colon == std::string_view::npos || colon == 0) {
     throw InvalidArgument(
@@ -57,10 +57,10 @@ Url parse_url(std::string_view text) {
   std::string_view port;
   if (authority.starts_with('[')) {
     authority.remove_prefix(1);
-    const std::string_view after = cut(authority, "]");
+    const std::string_view after = split_off(authority, "]");
     if (after.starts_with(':')) port = after.substr(1);
   } else {
-    port = cut(authority, ":");
+    port = split_off(authority, ":");
   }
   url.host = authority;
   if (!port.empty()) {
@@ -74,9 +74,9 @@ Url parse_url(std::string_view text) {
 
   while (!query.empty()) {
     std::string_view pair = query;
-    query = cut(pair, "&");
+    query = split_off(pair, "&");
     std::string_view key = pair;
-    const std::string_view value = cut(key, "=");
+    const std::string_view value = split_off(key, "=");
     if (!url.query.emplace(key, value).second) {
       throw InvalidArgument(fmt::format("rendezvous(\"{}\"): duplicate parameter {}", whole, key));
     }

@@ -25,30 +25,30 @@ Waiters::Wait Waiters::remove(ClientId client) {
   return wait;
 }
 
-bool Waiters::arrive(ClientId client, std::string_view key, std::int64_t world_size) {
+bool Waiters::arrive_at_barrier(ClientId client, std::string_view key, std::int64_t world_size) {
   std::string name(key);
-  std::vector<ClientId>& here = at_barrier_[name];
-  if (static_cast<std::int64_t>(here.size()) + 1 < world_size) {
-    here.push_back(client);
+  std::vector<ClientId>& waiting = by_barrier_[name];
+  if (static_cast<std::int64_t>(waiting.size()) + 1 < world_size) {
+    waiting.push_back(client);
     add(client, Wait{{std::move(name)}, 0, true});
     return false;
   }
-  for (const ClientId other : here) wake(other);
-  at_barrier_.erase(name);
+  for (const ClientId other : waiting) wake(other);
+  by_barrier_.erase(name);
   return true;
 }
 
 void Waiters::cancel(ClientId client) {
-  if (!waits(client)) return;
+  if (!is_waiting(client)) return;
   const Wait wait = remove(client);
-  for (const std::string& key : wait.keys) leave(wait.at_barrier ? at_barrier_ : by_key_, key, client);
+  for (const std::string& key : wait.keys) remove_from(wait.at_barrier ? by_barrier_ : by_key_, key, client);
 }
 
-void Waiters::leave(Places& places, const std::string& key, ClientId client) {
-  const auto found = places.find(key);
-  if (found == places.end()) return;
+void Waiters::remove_from(ClientsByKey& clients_by_key, const std::string& key, ClientId client) {
+  const auto found = clients_by_key.find(key);
+  if (found == clients_by_key.end()) return;
   std::erase(found->second, client);
-  if (found->second.empty()) places.erase(found);
+  if (found->second.empty()) clients_by_key.erase(found);
 }
 
 void Waiters::wake(ClientId client) {
@@ -57,30 +57,30 @@ void Waiters::wake(ClientId client) {
 }
 
 // Counts one awaited key as set. Wakes the client and returns true if it was the last one.
-bool Waiters::one_less(ClientId client) {
+bool Waiters::decrement_missing(ClientId client) {
   if (--waits_.at(client).missing > 0) return false;
   wake(client);
   return true;
 }
 
-void Waiters::key_came(std::string_view key) {
+void Waiters::on_key_set(std::string_view key) {
   if (by_key_.empty()) return;
   const auto found = by_key_.find(std::string(key));
   if (found == by_key_.end()) return;
-  const std::vector<ClientId> here = std::move(found->second);
+  const std::vector<ClientId> waiting = std::move(found->second);
   by_key_.erase(found);
-  for (const ClientId client : here) one_less(client);
+  for (const ClientId client : waiting) decrement_missing(client);
 }
 
-void Waiters::element_came(std::string_view key) {
+void Waiters::on_queue_push(std::string_view key) {
   if (by_key_.empty()) return;
   const auto found = by_key_.find(std::string(key));
   if (found == by_key_.end()) return;
-  std::vector<ClientId>& here = found->second;
-  std::size_t seen = 0;
-  for (bool served = false; seen < here.size() && !served; ++seen) served = one_less(here[seen]);
-  here.erase(here.begin(), here.begin() + static_cast<std::ptrdiff_t>(seen));
-  if (here.empty()) by_key_.erase(found);
+  std::vector<ClientId>& waiting = found->second;
+  std::size_t visited = 0;
+  for (bool served = false; visited < waiting.size() && !served; ++visited) served = decrement_missing(waiting[visited]);
+  waiting.erase(waiting.begin(), waiting.begin() + static_cast<std::ptrdiff_t>(visited));
+  if (waiting.empty()) by_key_.erase(found);
 }
 
 std::vector<ClientId> Waiters::take_woken() { return std::exchange(woken_, {}); }

@@ -15,18 +15,18 @@ using ClientId = std::uint64_t;
 /// Tracks waiting clients. A client has at most one wait at a time: for a set of keys, or at a barrier.
 class Waiters {
  public:
-  bool waits(ClientId client) const { return waits_.contains(client); }
+  bool is_waiting(ClientId client) const { return waits_.contains(client); }
   void wait(ClientId client, std::vector<std::string> missing_keys);
   /// Enters a barrier. Returns true if that completes it; the other clients are then woken. Returns false if the client
   /// has to wait.
-  bool arrive(ClientId client, std::string_view key, std::int64_t world_size);
+  bool arrive_at_barrier(ClientId client, std::string_view key, std::int64_t world_size);
   /// Cancels a client's wait, if any. It no longer counts at its barrier.
   void cancel(ClientId client);
 
   /// Handles that a key was set.
-  void key_came(std::string_view key);
+  void on_key_set(std::string_view key);
   /// Handles that an element was pushed to a queue. Wakes at most one client.
-  void element_came(std::string_view key);
+  void on_queue_push(std::string_view key);
 
   /// Returns the clients woken since the last call.
   std::vector<ClientId> take_woken();
@@ -43,10 +43,10 @@ class Waiters {
     bool at_barrier = false;
     std::size_t bytes = 0;
   };
-  using Places = std::unordered_map<std::string, std::vector<ClientId>>;
+  using ClientsByKey = std::unordered_map<std::string, std::vector<ClientId>>;
 
-  void leave(Places& places, const std::string& key, ClientId client);
-  bool one_less(ClientId client);
+  void remove_from(ClientsByKey& clients_by_key, const std::string& key, ClientId client);
+  bool decrement_missing(ClientId client);
   void wake(ClientId client);
   void add(ClientId client, Wait wait);
   /// The client must be waiting.
@@ -54,8 +54,8 @@ class Waiters {
 
   std::size_t bytes_ = 0;
   std::unordered_map<ClientId, Wait> waits_;
-  Places by_key_;
-  Places at_barrier_;
+  ClientsByKey by_key_;
+  ClientsByKey by_barrier_;
   std::vector<ClientId> woken_;
 };
 

@@ -34,7 +34,7 @@ enum class Query : std::uint8_t {
   list_keys,
   barrier,
 };
-inline constexpr std::size_t kQueries = 19;
+inline constexpr std::size_t kNumQueries = 19;
 
 /// The argument of `validate`, the first request of a connection.
 inline constexpr std::uint32_t kMagic = 0x3C85F7CE;
@@ -77,28 +77,28 @@ inline void append_text(std::string& out, std::string_view text) {
 }
 
 /// Builds the bytes of a request: the query, then its fields in order.
-class RequestBytes {
+class RequestBuilder {
  public:
-  explicit RequestBytes(Query query) : bytes_(1, static_cast<char>(query)) {}
+  explicit RequestBuilder(Query query) : bytes_(1, static_cast<char>(query)) {}
 
   /// Appends a user key with its prefix.
-  RequestBytes& key(std::string_view key) {
+  RequestBuilder& key(std::string_view key) {
     append_number<std::uint64_t>(bytes_, kKeyPrefix.size() + key.size());
     bytes_.append(kKeyPrefix).append(key);
     return *this;
   }
   /// Appends the number of keys and the keys.
-  RequestBytes& keys(const std::vector<std::string>& keys) {
+  RequestBuilder& keys(const std::vector<std::string>& keys) {
     number<std::uint64_t>(keys.size());
     for (const std::string& each : keys) key(each);
     return *this;
   }
-  RequestBytes& text(std::string_view text) {
+  RequestBuilder& text(std::string_view text) {
     append_text(bytes_, text);
     return *this;
   }
   template <typename T>
-  RequestBytes& number(T number) {
+  RequestBuilder& number(T number) {
     append_number(bytes_, number);
     return *this;
   }

@@ -18,7 +18,7 @@ namespace {
 using std::chrono_literals::operator""s;
 using std::chrono_literals::operator""ms;
 
-TEST(CallbackPool, RunsATaskThatAnotherOneWaitsFor) {
+TEST(CallbackPool, RunsTasksThatWaitForOtherTasks) {
   CallbackPool& pool = *new CallbackPool;  // leaked: its threads outlive the test
   constexpr int kDepth = 20;
   std::array<std::promise<void>, kDepth + 1> done;
@@ -32,14 +32,14 @@ TEST(CallbackPool, RunsATaskThatAnotherOneWaitsFor) {
   pool.close(1s);
 }
 
-TEST(CallbackPool, IsOneForTheProcess) {
+TEST(CallbackPool, InstanceIsPerProcess) {
   EXPECT_EQ(&CallbackPool::instance(), &CallbackPool::instance());
   const auto done = std::make_shared<std::promise<void>>();
   CallbackPool::instance().post([done] { done->set_value(); });
   EXPECT_EQ(done->get_future().wait_for(10s), std::future_status::ready);
 }
 
-TEST(CallbackPool, AForkedChildHasItsOwn) {
+TEST(CallbackPool, ForkedChildHasItsOwnPool) {
   const CallbackPool* const before = &CallbackPool::instance();
   const pid_t child = fork();
   if (child == 0) _exit(&CallbackPool::instance() != before ? 0 : 1);
@@ -48,7 +48,7 @@ TEST(CallbackPool, AForkedChildHasItsOwn) {
   EXPECT_EQ(status, 0) << "the child uses the parent's pool, which has no threads there";
 }
 
-TEST(CallbackPool, StartsNothingAfterItWasClosedAndWaitsForWhatRuns) {
+TEST(CallbackPool, CloseDropsPendingTasksAndWaitsForRunningOnes) {
   CallbackPool& pool = *new CallbackPool;
   std::promise<void> begun;
   std::promise<void> may_end;
@@ -72,7 +72,7 @@ TEST(CallbackPool, StartsNothingAfterItWasClosedAndWaitsForWhatRuns) {
   EXPECT_FALSE(ran);
 }
 
-TEST(CallbackPool, DoesNotWaitForEver) {
+TEST(CallbackPool, CloseTimesOut) {
   CallbackPool& pool = *new CallbackPool;
   std::promise<void> begun;
   std::promise<void> free;

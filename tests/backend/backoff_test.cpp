@@ -1,13 +1,13 @@
 // Backoff of a waiting thread before it blocks.
-#include "backend/embedded/backoff.hpp"
+#include "backend/local/backoff.hpp"
 
 #include <gtest/gtest.h>
 
-namespace hookline::embedded {
+namespace hookline::local {
 namespace {
 
-TEST(Backoff, KeepsTheCoreForAWhileAndAgainAfterEachMove) {
-  for (const Patience patience : {Patience::spins, Patience::yields}) {
+TEST(Backoff, SpinsThenBlocksAndRestartsAfterReset) {
+  for (const BackoffPhase patience : {BackoffPhase::spin, BackoffPhase::yield}) {
     Backoff backoff(patience);
     EXPECT_TRUE(backoff.pause());
     while (backoff.pause()) {
@@ -18,8 +18,8 @@ TEST(Backoff, KeepsTheCoreForAWhileAndAgainAfterEachMove) {
   }
 }
 
-TEST(Backoff, SleepsAtOnceWhereItIsToldTo) {
-  Backoff backoff(Patience::sleeps);
+TEST(Backoff, BlocksAtOnce) {
+  Backoff backoff(BackoffPhase::block);
   EXPECT_FALSE(backoff.pause());
   backoff.reset();
   EXPECT_FALSE(backoff.pause());

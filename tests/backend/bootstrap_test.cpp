@@ -8,9 +8,9 @@
 namespace hookline {
 namespace {
 
-TEST(Bootstrap, ADeathInInitIsTold) { testing::expect_deaths_are_told({.backend = "shm"}); }
+TEST(Bootstrap, DeathDuringInitIsReported) { testing::expect_deaths_reported({.backend = "shm"}); }
 
-TEST(Bootstrap, ADeathInSplitIsTold) { testing::expect_deaths_are_told({.backend = "shm", .in_split = true}); }
+TEST(Bootstrap, DeathDuringSplitIsReported) { testing::expect_deaths_reported({.backend = "shm", .in_split = true}); }
 
 }  // namespace
 }  // namespace hookline

@@ -6,11 +6,11 @@
 
 #include <gmock/gmock.h>
 
-#include <hookline/backend/engine.hpp>
+#include <hookline/backend/transport.hpp>
 #include <hookline/core/error.hpp>
 #include <hookline/group/process_group.hpp>
 
-#include "harness/memory_engine.hpp"
+#include "harness/memory_transport.hpp"
 #include "harness/spawn.hpp"
 
 namespace hookline {
@@ -40,14 +40,14 @@ void in_child(const std::function<void()>& body) {
   EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << "status " << status;
 }
 
-void expect_refused(const std::function<void()>& call, const std::string& what) {
+void expect_rejected(const std::function<void()>& call, const std::string& what) {
   EXPECT_THAT(call, ThrowsMessage<InvalidArgument>(
                         ::testing::AllOf(::testing::StartsWith(what), HasSubstr("made before fork()"))));
 }
 
-class Forked : public ::testing::TestWithParam<testing::World> {};
+class Forked : public ::testing::TestWithParam<testing::GroupFixture> {};
 
-TEST_P(Forked, LettingGoOfABufferLeavesItToTheParent) {
+TEST_P(Forked, ReleasingABufferKeepsTheParentsCopy) {
   GetParam().spawn(kRanks, [](ProcessGroup& group) {
     Tensor buffer = group.empty({5'000});
     buffer.fill(3);
@@ -59,29 +59,29 @@ TEST_P(Forked, LettingGoOfABufferLeavesItToTheParent) {
   });
 }
 
-TEST_P(Forked, BuffersAreRefused) {
+TEST_P(Forked, EmptyIsRejected) {
   GetParam().spawn(kRanks, [](ProcessGroup& group) {
-    in_child([&] { expect_refused([&] { (void)group.empty({10}); }, "empty"); });
+    in_child([&] { expect_rejected([&] { (void)group.empty({10}); }, "empty"); });
     group.barrier()->wait();
   });
 }
 
-TEST_P(Forked, AbortIsRefusedAndNobodyIsTold) {
+TEST_P(Forked, AbortIsRejectedAndNotPropagated) {
   GetParam().spawn(kRanks, [](ProcessGroup& group) {
     group.barrier()->wait();
-    if (group.rank() == 0) in_child([&] { expect_refused([&] { group.abort("not its own"); }, "abort"); });
+    if (group.rank() == 0) in_child([&] { expect_rejected([&] { group.abort("not its own"); }, "abort"); });
     group.barrier()->wait();
   });
 }
 
-TEST_P(Forked, NewGroupIsRefusedAndThatOfTheParentComesAbout) {
+TEST_P(Forked, NewGroupIsRejectedInChildOnly) {
   GetParam().spawn(kRanks, [](ProcessGroup& group) {
-    in_child([&] { expect_refused([&] { (void)group.new_group({0, 1, 2, 3}); }, "new_group"); });
+    in_child([&] { expect_rejected([&] { (void)group.new_group({0, 1, 2, 3}); }, "new_group"); });
     group.new_group({0, 1, 2, 3})->barrier()->wait();
   });
 }
 
-TEST_P(Forked, WaitingForWhatItsParentStartedIsRefused) {
+TEST_P(Forked, WaitOnParentsWorkIsRejected) {
   GetParam().spawn(kRanks, [](ProcessGroup& group) {
     const Tensor t = Tensor::full({10}, 1);
     if (group.rank() != 0) {  // late, so that rank 0's allreduce is pending
@@ -91,8 +91,8 @@ TEST_P(Forked, WaitingForWhatItsParentStartedIsRefused) {
     }
     const WorkPtr work = group.allreduce(t);
     in_child([&] {
-      expect_refused([&] { work->wait(Milliseconds(10)); }, "wait");
-      expect_refused([&] { (void)work->is_completed(); }, "is_completed");
+      expect_rejected([&] { work->wait(Milliseconds(10)); }, "wait");
+      expect_rejected([&] { (void)work->is_completed(); }, "is_completed");
     });
     for (int r = 1; r < kRanks; ++r) group.send(Tensor::zeros({1}), r)->wait();
     work->wait();
@@ -100,7 +100,7 @@ TEST_P(Forked, WaitingForWhatItsParentStartedIsRefused) {
   });
 }
 
-TEST_P(Forked, AFutureIsRefusedAsNobodyWouldCompleteIt) {
+TEST_P(Forked, GetFutureIsRejected) {
   GetParam().spawn(kRanks, [](ProcessGroup& group) {
     const Tensor t = Tensor::full({10}, 1);
     const WorkPtr over = group.allreduce(t);
@@ -112,23 +112,23 @@ TEST_P(Forked, AFutureIsRefusedAsNobodyWouldCompleteIt) {
     }
     const WorkPtr pending = group.allreduce(t);
     in_child([&] {
-      for (const WorkPtr& work : {over, pending}) expect_refused([&] { (void)work->get_future(); }, "get_future");
+      for (const WorkPtr& work : {over, pending}) expect_rejected([&] { (void)work->get_future(); }, "get_future");
     });
     for (int r = 1; r < kRanks; ++r) group.send(Tensor::zeros({1}), r)->wait();
     pending->wait();
   });
 }
 
-INSTANTIATE_TEST_SUITE_P(Worlds, Forked, ::testing::Values(testing::shm_world(), testing::layered_processes_world()),
-                         [](const auto& world) { return world.param.name; });
+INSTANTIATE_TEST_SUITE_P(Fixtures, Forked, ::testing::Values(testing::shm_fixture(), testing::hierarchical_processes_fixture()),
+                         [](const auto& fixture) { return fixture.param.name; });
 
-TEST(ForkedFromAnEngine, AbortAndFuturesAreRefused) {
-  const auto engines = testing::make_memory_engines(2);
-  const auto group = make_group(make_engine_backend(engines[0]), std::chrono::seconds(20));
+TEST(ForkedTransport, AbortAndGetFutureAreRejected) {
+  const auto transports = testing::make_memory_transports(2);
+  const auto group = make_group(make_transport_backend(transports[0]), std::chrono::seconds(20));
   const WorkPtr work = group->barrier();
   in_child([&] {
-    expect_refused([&] { group->abort("not its own"); }, "abort");
-    expect_refused([&] { (void)work->get_future(); }, "get_future");
+    expect_rejected([&] { group->abort("not its own"); }, "abort");
+    expect_rejected([&] { (void)work->get_future(); }, "get_future");
   });
 }
 

@@ -27,7 +27,7 @@
 #include <hookline/store/memory_store.hpp>
 
 #include "backend/host.hpp"
-#include "backend/meeting.hpp"
+#include "backend/store_allgather.hpp"
 #include "backend/shm/descriptor_limit.hpp"
 #include "backend/shm/region.hpp"
 #include "harness/spawn.hpp"
@@ -54,8 +54,8 @@ std::uint64_t bytes_of(const std::string& path) {
   return stat(path.c_str(), &status) == 0 ? static_cast<std::uint64_t>(status.st_blocks) * 512 : UINT64_MAX;
 }
 
-TEST(ShmHost, TakesAtMostFourMebibytesARankBesideTheUsersBuffers) {
-  testing::shm_world().spawn(2, [](ProcessGroup& group) {
+TEST(ShmHost, UsesAtMostFourMebibytesPerRank) {
+  testing::shm_fixture().spawn(2, [](ProcessGroup& group) {
     const Tensor large = Tensor::zeros({8 << 20});
     group.allreduce(large)->wait();
     group.broadcast(large)->wait();
@@ -116,7 +116,7 @@ std::string intrude(const std::vector<std::string>& memory, int expected_sockets
   return tried >= expected_sockets ? "" : "found no socket to try";
 }
 
-TEST(ShmHost, AnotherUserIsTurnedAway) {
+TEST(ShmHost, OtherUsersAreRejected) {
   if (geteuid() != 0) GTEST_SKIP() << "only root can become another user";
   const auto store = std::make_shared<MemoryStore>();
   std::thread waiting([&] {
@@ -146,9 +146,9 @@ TEST(ShmHost, AnotherUserIsTurnedAway) {
   waiting.join();
 }
 
-TEST(ShmHost, WaitingForARankToHandOverItsMemoryCanBeInterrupted) {
+TEST(ShmHost, FdExchangeCanBeInterrupted) {
   const auto store = std::make_shared<MemoryStore>();
-  store->set("shm/1", backend::kPresent + backend::host_identity() + "\nnobody");
+  store->set("shm/1", backend::kPresentPrefix + backend::host_identity() + "\nnobody");
   const InterruptScope scope([] { throw std::domain_error("interrupted"); });
   EXPECT_THROW(make_shm_backend(store, 0, 2, seconds(20)), std::domain_error);
 }
@@ -223,7 +223,7 @@ bool joins_with(std::size_t descriptors, int rank) {
   return joined;
 }
 
-TEST(ShmHost, ARankWithoutDescriptorsSaysSo) {
+TEST(ShmHost, DescriptorExhaustionIsReported) {
   for (const int rank : {0, 1}) {
     std::size_t descriptors = 0;
     while (descriptors < 30 && !joins_with(descriptors, rank)) ++descriptors;
@@ -276,7 +276,7 @@ TEST(ShmHost, MoreThan512RanksAreRefused) {
               ::testing::ThrowsMessage<InvalidArgument>("a shm group has 1 to 512 ranks, not 513"));
 }
 
-TEST(ShmHost, MemoryThatCannotBeMappedIsGivenBack) {
+TEST(ShmHost, UnmappableMemoryIsReturned) {
   const auto region = std::make_shared<shm::OwnRegion>(2);
   const auto taken = [&] { return bytes_of(fmt::format("/proc/self/fd/{}", region->fd())); };
   const std::uint64_t before = taken();
@@ -293,7 +293,7 @@ TEST(ShmHost, MemoryThatCannotBeMappedIsGivenBack) {
   EXPECT_EQ(taken(), before);
 }
 
-TEST(ShmHost, WhereNoFileCanBeOpenedTheHostIsNotAnother) {
+TEST(ShmHost, NoFileCanBeOpenedForHostIdentity) {
   const FewDescriptors none(0);
   EXPECT_THROW((void)backend::host_identity(), ResourceError);
 }
@@ -322,7 +322,7 @@ int exit_code_of_leaving(bool leak, bool pending) {
   return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
 
-TEST(ShmHost, ARankThatGaveUpHasDoneSoAlsoWhenItsProcessIsGone) {
+TEST(ShmHost, AbortIsReportedAfterTheProcessExits) {
   const test::TempDirectory directory;
   const pid_t child = fork();
   if (child == 0) {
@@ -343,7 +343,7 @@ TEST(ShmHost, ARankThatGaveUpHasDoneSoAlsoWhenItsProcessIsGone) {
   }
 }
 
-TEST(ShmHost, AGroupThatIsLeftAtExitNeitherCrashesNorHangs) {
+TEST(ShmHost, ExitWithLiveGroupNeitherCrashesNorHangs) {
   for (const bool leak : {false, true}) {
     for (const bool pending : {false, true})
       EXPECT_EQ(exit_code_of_leaving(leak, pending), 0) << "leak " << leak << ", pending " << pending;

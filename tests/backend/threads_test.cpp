@@ -8,17 +8,17 @@
 namespace hookline {
 namespace {
 
-TEST(Threads, WhoComesLateToASubsetFindsThoseThatHaveLeft) {
+TEST(Threads, LateSubgroupMemberSeesDepartedRank) {
   const auto ranks = make_threads_backends(2);
   const std::chrono::seconds timeout(20);
-  const auto subset = [&](std::size_t rank) { return ranks[rank]->subset({0, 1}, "subset", timeout); };
+  const auto subset = [&](std::size_t rank) { return ranks[rank]->new_subgroup({0, 1}, "subset", timeout); };
   subset(0)->shutdown();
   const auto late = subset(1);
   EXPECT_THAT([&] { late->start({.type = OpType::barrier, .inputs = {}, .outputs = {}}, 0, timeout)->wait(); },
               ::testing::ThrowsMessage<PeerLost>(::testing::HasSubstr("rank 0 left the group")));
 }
 
-TEST(Threads, ARankThatPassesAnAbortOnIsNotTheOneThatAborted) {
+TEST(Threads, ForwardedAbortNamesTheOrigin) {
   const auto ranks = make_threads_backends(3);
   const auto barrier_ranks = [&](std::size_t rank) -> std::vector<int> {
     try {

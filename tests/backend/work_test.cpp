@@ -10,7 +10,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-TEST(MakeWork, IsWhatItsFutureIs) {
+TEST(MakeWork, ReflectsItsFuture) {
   Promise<std::vector<Tensor>> promise;
   const WorkPtr work = make_work(promise.get_future(), OpType::broadcast, 5);
   EXPECT_FALSE(work->is_completed());

@@ -15,7 +15,7 @@ std::shared_ptr<const BucketLayout> two() {
   return std::make_shared<const BucketLayout>(layout_of({Dims{2, 3}, Dims{}, Dims{4}}));
 }
 
-TEST(GradBucket, TellsWhereItsGradientsLie) {
+TEST(GradBucket, ReportsOffsetsAndSizes) {
   const GradBucket bucket(1, 2, Tensor::zeros({11}), two());
   EXPECT_EQ(bucket.index(), 1u);
   EXPECT_EQ(bucket.bucket_count(), 2u);
@@ -27,7 +27,7 @@ TEST(GradBucket, TellsWhereItsGradientsLie) {
   EXPECT_FALSE(GradBucket(0, 2, Tensor::zeros({11}), two()).is_last());
 }
 
-TEST(GradBucket, RefusesToBeWithoutALayout) {
+TEST(GradBucket, RejectsANullLayout) {
   EXPECT_THAT([] { (void)GradBucket(0, 1, Tensor::zeros({11}), nullptr); },
               ::testing::ThrowsMessage<InvalidArgument>(::testing::HasSubstr("the layout is null")));
 }
@@ -43,7 +43,7 @@ TEST(GradBucket, GradientsAreViews) {
   EXPECT_EQ(bucket.buffer().data<float>()[6], 0.0f);
 }
 
-TEST(GradBucket, AnotherBufferMayHaveAnotherDtype) {
+TEST(GradBucket, SetBufferMayChangeTheDtype) {
   GradBucket bucket(0, 1, Tensor::zeros({11}), two());
   const GradBucket copy = bucket;
   bucket.set_buffer(Tensor::full({11}, 2, DType::f16));
@@ -54,7 +54,7 @@ TEST(GradBucket, AnotherBufferMayHaveAnotherDtype) {
   EXPECT_THROW(bucket.set_buffer(Tensor::zeros({11, 1})), InvalidArgument);
 }
 
-TEST(GradBucket, RefusesWhatDoesNotFit) {
+TEST(GradBucket, RejectsMismatchedBuffers) {
   EXPECT_THROW(GradBucket(0, 1, Tensor::zeros({12}), two()), InvalidArgument);
   EXPECT_THROW(GradBucket(0, 1, Tensor::zeros({22}).slice(0, 0, 22, 2), two()), InvalidArgument);
   EXPECT_THROW(GradBucket(1, 1, Tensor::zeros({11}), two()), InvalidArgument);

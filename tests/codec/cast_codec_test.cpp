@@ -19,7 +19,7 @@ INSTANTIATE_TEST_SUITE_P(Cast, CodecContract,
 
 namespace {
 
-TEST(CastCodec, TakesTwoBytesAValue) {
+TEST(CastCodec, UsesTwoBytesPerValue) {
   for (const char* name : {"fp16", "bf16"}) {
     const CodecPtr codec = make_codec(name);
     EXPECT_EQ(codec->name(), name);
@@ -29,7 +29,7 @@ TEST(CastCodec, TakesTwoBytesAValue) {
   }
 }
 
-TEST(CastCodec, HoldsWhatTheFormatsHold) {
+TEST(CastCodec, RoundsToTheFormat) {
   const std::vector<float> values = {1.0f, -2.5f, 65504.0f, 1e5f, -1e5f, 1e38f, 1e-8f, 1.001f};
   std::vector<float> back(values.size());
   std::vector<std::byte> message(make_codec("fp16")->encoded_bytes(values.size()));

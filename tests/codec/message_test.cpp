@@ -37,7 +37,7 @@ TEST(Message, DescribesItself) {
   }
 }
 
-TEST(Message, SaysWhatIsWrong) {
+TEST(Message, ErrorsNameTheDefect) {
   std::vector<std::byte> message = message_of("fp16(checksum=false)", 10);
   EXPECT_NE(refusal(std::span(message).first(31)).find("truncated message: expected at least 32 bytes, got 31"), std::string::npos);
   message[4] = std::byte{2};
@@ -59,7 +59,7 @@ TEST(Message, SaysWhatIsWrong) {
   EXPECT_NE(refusal(message), "");
 }
 
-TEST(Message, OfAnotherCodecIsRefused) {
+TEST(Message, RejectsMessagesOfAnotherCodec) {
   std::vector<float> values(10);
   try {
     make_codec("bf16")->decode(message_of("fp16", 10), values);
@@ -70,7 +70,7 @@ TEST(Message, OfAnotherCodecIsRefused) {
   }
 }
 
-TEST(Message, HasABinaryLayoutThatStays) {
+TEST(Message, BinaryLayoutIsStable) {
   const std::vector<std::byte> message = message_of("fp16(checksum=false)", 1);
   const std::vector<unsigned> want = {'H', 'K', 'L', 'C', 1, 0, 16, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0,
                                       0,   0,   0,   0,   0, 0, 0,  0, 0, 0, 0, 0, 0, 0, 0, 0, 0x3e};

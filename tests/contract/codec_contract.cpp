@@ -50,7 +50,7 @@ TEST_P(CodecContract, EncodesAnyCountAtAnyAlignment) {
   for (const std::size_t count : kCounts) {
     const std::vector<float> values = values_of(count);
     const Bytes message = encoded(*codec, values);
-    EXPECT_GE(message.size(), kMessageHeader);
+    EXPECT_GE(message.size(), kMessageHeaderBytes);
     const std::vector<float> back = decoded(*codec, message, count);
     const float most =
         count ? std::abs(*std::ranges::max_element(values, {}, [](float v) { return std::abs(v); })) : 0.0f;
@@ -68,7 +68,7 @@ TEST_P(CodecContract, EncodesAnyCountAtAnyAlignment) {
   }
 }
 
-TEST_P(CodecContract, AddsExactlyWhatItDecodes) {
+TEST_P(CodecContract, DecodeAddMatchesDecode) {
   for (const std::size_t count : kCounts) {
     const Bytes message = encoded(*codec, values_of(count));
     std::vector<float> want = values_of(count, 2), sum = want;
@@ -79,7 +79,7 @@ TEST_P(CodecContract, AddsExactlyWhatItDecodes) {
   }
 }
 
-TEST_P(CodecContract, AddsTwoMessagesAsOneAfterTheOther) {
+TEST_P(CodecContract, DecodeTwoMatchesSequentialDecodes) {
   for (const std::size_t count : kCounts) {
     std::vector<float> values = values_of(count, 2);
     if (count > 600) values[600] = std::numeric_limits<float>::quiet_NaN();
@@ -87,22 +87,22 @@ TEST_P(CodecContract, AddsTwoMessagesAsOneAfterTheOther) {
     std::vector<float> want = decoded(*codec, first, count), sum(count, 5.0f), plain(count, 5.0f);
     codec->decode_add(second, want);
     for (float& value : want) value *= 0.5f;
-    codec->decode_two(first, second, 0.5f, sum);
+    codec->decode_sum_two(first, second, 0.5f, sum);
     EXPECT_TRUE(same(sum, want)) << count;
-    codec->Codec::decode_two(first, second, 0.5f, plain);
+    codec->Codec::decode_sum_two(first, second, 0.5f, plain);
     EXPECT_TRUE(same(plain, want)) << count;
-    EXPECT_THROW(codec->decode_two(first, std::span(second).first(kMessageHeader - 1), 0.5f, sum), InvalidArgument);
-    EXPECT_THROW(codec->decode_two(std::span(first).first(kMessageHeader - 1), second, 0.5f, sum), InvalidArgument);
-    if (!GetParam().finds_damage || count == 0) continue;
+    EXPECT_THROW(codec->decode_sum_two(first, std::span(second).first(kMessageHeaderBytes - 1), 0.5f, sum), InvalidArgument);
+    EXPECT_THROW(codec->decode_sum_two(std::span(first).first(kMessageHeaderBytes - 1), second, 0.5f, sum), InvalidArgument);
+    if (!GetParam().detects_corruption || count == 0) continue;
     Bytes damaged = second;
     damaged.back() ^= std::byte{1};
-    EXPECT_THROW(codec->decode_two(first, damaged, 0.5f, sum), InvalidArgument);
-    EXPECT_THROW(codec->decode_two(damaged, first, 0.5f, sum), InvalidArgument);
+    EXPECT_THROW(codec->decode_sum_two(first, damaged, 0.5f, sum), InvalidArgument);
+    EXPECT_THROW(codec->decode_sum_two(damaged, first, 0.5f, sum), InvalidArgument);
   }
 }
 
-TEST_P(CodecContract, KeepsExactlyWhatItLost) {
-  const RoundingKey key{.seed = 1, .step = 2, .bucket = 3, .rank = 4, .first = 5};
+TEST_P(CodecContract, ResidualIsExact) {
+  const RoundingKey key{.seed = 1, .step = 2, .bucket = 3, .rank = 4, .first_index = 5};
   for (const std::size_t count : kCounts) {
     std::vector<float> values = values_of(count), error = values_of(count, 7), sum = error, lost(count);
     if (count > 600) values[600] = std::numeric_limits<float>::infinity();
@@ -112,23 +112,23 @@ TEST_P(CodecContract, KeepsExactlyWhatItLost) {
     for (std::size_t i = 0; i < count; ++i) lost[i] = std::isfinite(back[i]) ? sum[i] - back[i] : 0.0f;
     Bytes again(message.size()), plain(message.size());
     std::vector<float> plain_error = error;
-    codec->encode_with_error(values, error, again, key);
+    codec->encode_with_residual(values, error, again, key);
     EXPECT_TRUE(again == message) << count;
     EXPECT_TRUE(same(error, lost)) << count;
-    codec->Codec::encode_with_error(values, plain_error, plain, key);
+    codec->Codec::encode_with_residual(values, plain_error, plain, key);
     EXPECT_TRUE(plain == message) << count;
     EXPECT_TRUE(same(plain_error, lost)) << count;
   }
 }
 
-TEST_P(CodecContract, TheSameKeyGivesTheSameBytes) {
+TEST_P(CodecContract, SameKeyGivesSameBytes) {
   const std::vector<float> values = values_of(3000);
-  const RoundingKey key{.seed = 9, .step = 8, .bucket = 7, .rank = 6, .first = 5};
+  const RoundingKey key{.seed = 9, .step = 8, .bucket = 7, .rank = 6, .first_index = 5};
   EXPECT_TRUE(encoded(*codec, values, key) == encoded(*codec, values, key));
   EXPECT_TRUE(encoded(*codec, values, key) == encoded(*GetParam().make(), values, key));
 }
 
-TEST_P(CodecContract, SaysWhatIsNoNumber) {
+TEST_P(CodecContract, NonFiniteValuesStayNonFinite) {
   const float inf = std::numeric_limits<float>::infinity(), nan = std::numeric_limits<float>::quiet_NaN();
   for (const float bad : {nan, inf, -inf, -nan}) {
     for (const std::size_t count : {1u, 2u, 300u, 1025u}) {
@@ -146,7 +146,7 @@ TEST_P(CodecContract, SaysWhatIsNoNumber) {
   }
 }
 
-TEST_P(CodecContract, TakesZerosDenormalsAndHugeNumbers) {
+TEST_P(CodecContract, ZerosDenormalsAndHugeValues) {
   for (const std::size_t count : {1u, 100u, 1000u}) {
     std::vector<float> zeros(count);
     for (std::size_t i = 0; i < count; i += 3) zeros[i] = -0.0f;
@@ -167,15 +167,15 @@ TEST_P(CodecContract, TakesZerosDenormalsAndHugeNumbers) {
   }
 }
 
-TEST_P(CodecContract, RefusesRoomOfAnotherSize) {
+TEST_P(CodecContract, RejectsBuffersOfTheWrongSize) {
   const std::vector<float> values = values_of(100);
   Bytes room(codec->encoded_bytes(100) + 1);
   EXPECT_THROW(codec->encode(values, room), InvalidArgument);
   EXPECT_THROW(codec->encode(values, std::span(room).first(room.size() - 2)), InvalidArgument);
   EXPECT_THROW(codec->encode(values, {}), InvalidArgument);
   std::vector<float> error(100, 1.0f);
-  EXPECT_THROW(codec->encode_with_error(values, error, room), InvalidArgument);
-  EXPECT_THROW(codec->encode_with_error(values, std::span(error).first(99), std::span(room).first(room.size() - 1)),
+  EXPECT_THROW(codec->encode_with_residual(values, error, room), InvalidArgument);
+  EXPECT_THROW(codec->encode_with_residual(values, std::span(error).first(99), std::span(room).first(room.size() - 1)),
                InvalidArgument);
   EXPECT_TRUE(std::ranges::all_of(error, [](float v) { return v == 1.0f; }));
 }
@@ -188,7 +188,7 @@ void expect_refused(const Codec& codec, std::span<const std::byte> message, std:
   EXPECT_TRUE(std::ranges::all_of(values, [](float v) { return v == 5.0f; }));
 }
 
-TEST_P(CodecContract, NoticesDamage) {
+TEST_P(CodecContract, DetectsCorruption) {
   for (const std::size_t count : {0u, 1u, 300u}) {
     Bytes message = encoded(*codec, values_of(count));
     for (std::size_t size = 0; size < message.size(); size += size < 40 ? 1 : 37) {
@@ -201,7 +201,7 @@ TEST_P(CodecContract, NoticesDamage) {
     expect_refused(*codec, longer, count);
     expect_refused(*codec, message, count + 1);
     if (count) expect_refused(*codec, message, count - 1);
-    const std::size_t end = GetParam().finds_damage ? message.size() : kMessageHeader;
+    const std::size_t end = GetParam().detects_corruption ? message.size() : kMessageHeaderBytes;
     for (std::size_t i = 0; i < end; ++i) {
       for (const unsigned bit : {0u, 3u, 7u}) {
         message[i] ^= std::byte{1} << bit;
@@ -214,12 +214,12 @@ TEST_P(CodecContract, NoticesDamage) {
   }
 }
 
-TEST_P(CodecContract, ReadsNothingOutsideWhateverTheBytes) {
+TEST_P(CodecContract, NeverReadsOutOfBounds) {
   std::mt19937 random(3);
   const Bytes whole = encoded(*codec, values_of(300));
   for (int turn = 0; turn < 300; ++turn) {
     Bytes message = whole;
-    for (std::size_t i = turn % 2 ? 0 : kMessageHeader; i < message.size(); ++i) {
+    for (std::size_t i = turn % 2 ? 0 : kMessageHeaderBytes; i < message.size(); ++i) {
       if (random() % 4 == 0) message[i] = static_cast<std::byte>(random());
     }
     std::vector<float> values(300);
@@ -231,7 +231,7 @@ TEST_P(CodecContract, ReadsNothingOutsideWhateverTheBytes) {
   }
 }
 
-TEST_P(CodecContract, IsOneForManyThreads) {
+TEST_P(CodecContract, IsThreadSafe) {
   const std::vector<float> values = values_of(2000);
   const Bytes want = encoded(*codec, values);
   std::atomic<int> wrong = 0;

@@ -15,9 +15,9 @@ namespace hookline::contract {
 struct CodecCase {
   std::function<CodecPtr()> make;
   /// True if decoding detects any corruption; false if only corruption of the header.
-  bool finds_damage = true;
+  bool detects_corruption = true;
 
-  friend void PrintTo(const CodecCase& given, std::ostream* out) { *out << given.make()->name(); }
+  friend void PrintTo(const CodecCase& codec_case, std::ostream* out) { *out << codec_case.make()->name(); }
 };
 
 class CodecContract : public ::testing::TestWithParam<CodecCase> {

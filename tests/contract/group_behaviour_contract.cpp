@@ -13,12 +13,12 @@ namespace {
 
 class GroupBehaviour : public GroupContract {};
 
-TEST_P(GroupBehaviour, ManyUnderWayAtOnce) {
+TEST_P(GroupBehaviour, ManyOperationsInFlight) {
   GetParam().spawn(3, [](ProcessGroup& group) {
     std::vector<Tensor> tensors;
     std::vector<WorkPtr> works;
     for (int i = 0; i < 40; ++i) {
-      tensors.push_back(make(group, i % 3 == 0 ? 100'000 : 50, DType::f32, i % 2 ? Layout::plain : Layout::shared));
+      tensors.push_back(make_tensor(group, i % 3 == 0 ? 100'000 : 50, DType::f32, i % 2 ? Layout::plain : Layout::shared));
       fill(tensors.back(), group.rank(), i);
       works.push_back(group.allreduce(tensors.back()));
     }
@@ -30,7 +30,7 @@ TEST_P(GroupBehaviour, ManyUnderWayAtOnce) {
   });
 }
 
-TEST_P(GroupBehaviour, MessagesOfOneTagKeepTheirOrder) {
+TEST_P(GroupBehaviour, MessagesOfOneTagStayInOrder) {
   GetParam().spawn(2, [](ProcessGroup& group) {
     // More messages than mailboxes, of one chunk and of many chunks.
     const auto count = [](int i) { return i % 5 == 0 ? 100'000 : 3 + i; };
@@ -50,7 +50,7 @@ TEST_P(GroupBehaviour, MessagesOfOneTagKeepTheirOrder) {
   });
 }
 
-TEST_P(GroupBehaviour, LanesMeetWhateverTheirOrder) {
+TEST_P(GroupBehaviour, LanesMatchInAnyOrder) {
   GetParam().spawn(2, [](ProcessGroup& group) {
     const int lanes = group.capabilities().lanes;
     std::mt19937 random(static_cast<unsigned>(group.rank()));
@@ -63,7 +63,7 @@ TEST_P(GroupBehaviour, LanesMeetWhateverTheirOrder) {
       for (const int lane : order) {
         const ContextScope scope({.lane = lane});
         const auto i = static_cast<std::size_t>(lane);
-        tensors[i] = make(group, 30'000 * (lane % 2) + 10, DType::f32, Layout::plain);
+        tensors[i] = make_tensor(group, 30'000 * (lane % 2) + 10, DType::f32, Layout::plain);
         fill(tensors[i], group.rank(), lane);
         works[i] = group.allreduce(tensors[i]);
       }
@@ -76,10 +76,10 @@ TEST_P(GroupBehaviour, LanesMeetWhateverTheirOrder) {
   });
 }
 
-TEST_P(GroupBehaviour, FuturesComeWithoutAnybodyWaiting) {
+TEST_P(GroupBehaviour, FuturesCompleteWithoutWait) {
   GetParam().spawn(2, [](ProcessGroup& group) {
     for (const std::int64_t count : {10, 200'000}) {
-      const Tensor t = make(group, count, DType::f32, Layout::plain);
+      const Tensor t = make_tensor(group, count, DType::f32, Layout::plain);
       fill(t, group.rank());
       const Future<float> first = group.allreduce(t)->get_future().then(
           [](const Future<std::vector<Tensor>>& f) { return f.value()[0].data<const float>()[0]; });
@@ -97,15 +97,15 @@ Future<double> twice(ProcessGroup& group, Tensor t) {
   co_return norm.item<double>();
 }
 
-TEST_P(GroupBehaviour, LargeOperationsGetDoneWithoutAnybodyWaiting) {
+TEST_P(GroupBehaviour, LargeOperationsCompleteWithoutWait) {
   GetParam().spawn(2, [](ProcessGroup& group) {
     for (int round = 0; round < 3; ++round) {
-      const Tensor t = make(group, 100'000, DType::f32, round % 2 ? Layout::plain : Layout::shared);
+      const Tensor t = make_tensor(group, 100'000, DType::f32, round % 2 ? Layout::plain : Layout::shared);
       fill(t, group.rank(), round);
       Promise<void> over;
       const Future<void> done = over.get_future();
       const WorkPtr work = group.allreduce(t);
-      work->when_over([&] { over.set_value(); }, false);
+      work->on_complete([&] { over.set_value(); }, false);
       done.wait(std::chrono::seconds(20));
       expect(t, expected_reduction(t, ReduceOp::sum, 2, round), "round " + std::to_string(round));
       // Small operations for 10 ms, until the progress thread, which they do not need, falls asleep.
@@ -125,7 +125,7 @@ TEST_P(GroupBehaviour, CoroutinesAwaitWorks) {
   });
 }
 
-TEST_P(GroupBehaviour, RefusesWhatMakesNoSense) {
+TEST_P(GroupBehaviour, RejectsInvalidArguments) {
   GetParam().spawn(2, [](ProcessGroup& group) {
     const Tensor t = Tensor::zeros({4});
     const Tensor bits = Tensor::zeros({4}, DType::i32);
@@ -177,12 +177,12 @@ TEST_P(GroupBehaviour, RefusesWhatMakesNoSense) {
   });
 }
 
-TEST_P(GroupBehaviour, RefusesToReceiveFromAnybodyWhereThereIsNobody) {
+TEST_P(GroupBehaviour, RejectsRecvAnysourceWithoutPeers) {
   GetParam().spawn(
       1, [](ProcessGroup& group) { EXPECT_THROW((void)group.recv_anysource(Tensor::zeros({1})), InvalidArgument); });
 }
 
-TEST_P(GroupBehaviour, WhoOnlyGivesMayHaveReadOnlyTensorsOfAnyLayout) {
+TEST_P(GroupBehaviour, SendersMayUseReadOnlyTensorsOfAnyLayout) {
   GetParam().spawn(2, [](ProcessGroup& group) {
     const Tensor given = Tensor::full({8}, 3).slice(0, 0, 8, 2);
     const Tensor taken = Tensor::full({4}, 1);
@@ -194,7 +194,7 @@ TEST_P(GroupBehaviour, WhoOnlyGivesMayHaveReadOnlyTensorsOfAnyLayout) {
   });
 }
 
-TEST_P(GroupBehaviour, AReceiveThatNobodySendsToTimesOut) {
+TEST_P(GroupBehaviour, UnmatchedReceiveTimesOut) {
   GetParam().spawn(2, [](ProcessGroup& group) {
     group.barrier()->wait();
     const Tensor t = Tensor::zeros({10});
@@ -207,7 +207,7 @@ TEST_P(GroupBehaviour, AReceiveThatNobodySendsToTimesOut) {
   });
 }
 
-TEST_P(GroupBehaviour, WhoGivesUpStartsNothingMore) {
+TEST_P(GroupBehaviour, AbortedGroupStartsNothing) {
   GetParam().spawn(1, [](ProcessGroup& group) {
     group.barrier()->wait();
     group.abort("test abort");
@@ -265,7 +265,7 @@ TEST_P(GroupBehaviour, SubgroupsHaveSubgroups) {
   });
 }
 
-TEST_P(GroupBehaviour, WorksTellAboutThemselves) {
+TEST_P(GroupBehaviour, WorkMetadata) {
   GetParam().spawn(2, [](ProcessGroup& group) {
     const std::uint64_t before = group.sequence_number();
     const Tensor t = Tensor::zeros({3});
@@ -282,7 +282,7 @@ TEST_P(GroupBehaviour, WorksTellAboutThemselves) {
   });
 }
 
-INSTANTIATE_TEST_SUITE_P(Worlds, GroupBehaviour, ::testing::ValuesIn(group_worlds()),
+INSTANTIATE_TEST_SUITE_P(Fixtures, GroupBehaviour, ::testing::ValuesIn(group_fixtures()),
                          [](const auto& test) { return test.param.name; });
 
 }  // namespace

@@ -7,12 +7,12 @@ namespace hookline::testing {
 namespace {
 
 TEST_P(GroupContract, Allreduce) {
-  const std::vector<ReduceOp> ops = every_reduction(0.5);
+  const std::vector<ReduceOp> ops = all_reduce_ops(0.5);
   sample(24, [&](ProcessGroup& group, DType dtype, std::int64_t count, Layout layout, int root) {
     const ReduceOp chosen = ops[static_cast<std::size_t>(count + root) % ops.size()];
     for (const ReduceOp& op : full_matrix() ? ops : std::vector{chosen}) {
-      if (!takes(op, dtype)) continue;
-      const Tensor t = make(group, count, dtype, layout);
+      if (!supports(op, dtype)) continue;
+      const Tensor t = make_tensor(group, count, dtype, layout);
       fill(t, group.rank());
       group.allreduce(t, {.op = op})->wait();
       expect(t, expected_reduction(t, op, group.size()), "allreduce " + std::string(name(op)));
@@ -22,8 +22,8 @@ TEST_P(GroupContract, Allreduce) {
 
 TEST_P(GroupContract, AllreduceCoalesced) {
   sample(6, [](ProcessGroup& group, DType dtype, std::int64_t count, Layout layout, int) {
-    const Tensor a = make(group, count, dtype, layout);
-    const Tensor b = make(group, 13, dtype, Layout::plain);
+    const Tensor a = make_tensor(group, count, dtype, layout);
+    const Tensor b = make_tensor(group, 13, dtype, Layout::plain);
     fill(a, group.rank(), 0);
     fill(b, group.rank(), 1);
     group.allreduce_coalesced({a, b}, {.op = ReduceOp::max})->wait();
@@ -34,11 +34,11 @@ TEST_P(GroupContract, AllreduceCoalesced) {
 
 TEST_P(GroupContract, ReduceAndBroadcast) {
   sample(6, [](ProcessGroup& group, DType dtype, std::int64_t count, Layout layout, int root) {
-    const Tensor t = make(group, count, dtype, layout);
+    const Tensor t = make_tensor(group, count, dtype, layout);
     fill(t, group.rank());
     const std::vector<ReduceOp> ops = {ReduceOp::sum, ReduceOp::avg, ReduceOp::premul_sum(0.5)};
     ReduceOp op = ops[static_cast<std::size_t>(count + root) % ops.size()];
-    if (!takes(op, dtype)) op = ReduceOp::sum;
+    if (!supports(op, dtype)) op = ReduceOp::sum;
     group.reduce(t, {.op = op, .root = root})->wait();
     if (group.rank() == root) {
       expect(t, expected_reduction(t, op, group.size()), "reduce " + std::string(name(op)));
@@ -52,15 +52,15 @@ TEST_P(GroupContract, ReduceAndBroadcast) {
 
 TEST_P(GroupContract, Allgather) {
   sample(6, [](ProcessGroup& group, DType dtype, std::int64_t count, Layout layout, int) {
-    const Tensor input = make(group, count, dtype, layout);
+    const Tensor input = make_tensor(group, count, dtype, layout);
     fill(input, group.rank());
     std::vector<Tensor> outputs;
-    for (int r = 0; r < group.size(); ++r) outputs.push_back(make(group, count, dtype, layout));
+    for (int r = 0; r < group.size(); ++r) outputs.push_back(make_tensor(group, count, dtype, layout));
     group.allgather(outputs, input)->wait();
     for (int r = 0; r < group.size(); ++r)
       expect(outputs[static_cast<std::size_t>(r)], expected_input(input, r), "allgather");
 
-    const Tensor output = make(group, count * group.size(), dtype, layout);
+    const Tensor output = make_tensor(group, count * group.size(), dtype, layout);
     group.allgather_into_tensor(output, input)->wait();
     for (int r = 0; r < group.size(); ++r) {
       expect(output.slice(0, r * count, (r + 1) * count).reshape(input.shape()), expected_input(input, r),
@@ -71,16 +71,16 @@ TEST_P(GroupContract, Allgather) {
 
 TEST_P(GroupContract, AllgatherCoalesced) {
   sample(5, [](ProcessGroup& group, DType dtype, std::int64_t count, Layout layout, int) {
-    const Tensor a = make(group, count, dtype, layout);
-    const Tensor b = make(group, 5, dtype, layout);
+    const Tensor a = make_tensor(group, count, dtype, layout);
+    const Tensor b = make_tensor(group, 5, dtype, layout);
     fill(a, group.rank(), 0);
     fill(b, group.rank(), 1);
-    const Tensor all_a = make(group, count * group.size(), dtype, Layout::plain);
-    const Tensor all_b = make(group, 5 * group.size(), dtype, Layout::plain);
+    const Tensor all_a = make_tensor(group, count * group.size(), dtype, Layout::plain);
+    const Tensor all_b = make_tensor(group, 5 * group.size(), dtype, Layout::plain);
     group.allgather_into_tensor_coalesced({all_a, all_b}, {a, b})->wait();
     std::vector<std::vector<Tensor>> lists;
     for (int r = 0; r < group.size(); ++r)
-      lists.push_back({make(group, count, dtype, layout), make(group, 5, dtype, layout)});
+      lists.push_back({make_tensor(group, count, dtype, layout), make_tensor(group, 5, dtype, layout)});
     group.allgather_coalesced(lists, {a, b})->wait();
     for (int r = 0; r < group.size(); ++r) {
       const auto& list = lists[static_cast<std::size_t>(r)];
@@ -115,7 +115,7 @@ TEST_P(GroupContract, LargeReductions) {
             group.allgather_into_tensor(whole, part)->wait();
             expect(whole, sum, "allgather_into_tensor");
             const Tensor all =
-                make(group, each * group.size(), dtype, dtype == DType::f32 ? Layout::shared : Layout::plain);
+                make_tensor(group, each * group.size(), dtype, dtype == DType::f32 ? Layout::shared : Layout::plain);
             const Tensor own = slice_of(all, group.rank(), each);
             fill(all, group.rank());
             group.reduce_scatter_tensor(own, all)->wait();
@@ -130,16 +130,16 @@ TEST_P(GroupContract, LargeReductions) {
 
 TEST_P(GroupContract, GatherAndScatter) {
   sample(6, [](ProcessGroup& group, DType dtype, std::int64_t count, Layout layout, int root) {
-    const Tensor input = make(group, count, dtype, layout);
+    const Tensor input = make_tensor(group, count, dtype, layout);
     fill(input, group.rank());
     std::vector<Tensor> all;
     if (group.rank() == root) {
-      for (int r = 0; r < group.size(); ++r) all.push_back(make(group, count, dtype, layout));
+      for (int r = 0; r < group.size(); ++r) all.push_back(make_tensor(group, count, dtype, layout));
     }
     group.gather(all, input, {.root = root})->wait();
     for (std::size_t r = 0; r < all.size(); ++r) expect(all[r], expected_input(input, static_cast<int>(r)), "gather");
 
-    const Tensor output = make(group, count, dtype, layout);
+    const Tensor output = make_tensor(group, count, dtype, layout);
     group.scatter(output, all, {.root = root})->wait();
     expect(output, expected_input(input, group.rank()), "scatter");
   });
@@ -148,25 +148,25 @@ TEST_P(GroupContract, GatherAndScatter) {
 TEST_P(GroupContract, ReduceScatter) {
   sample(6, [](ProcessGroup& group, DType dtype, std::int64_t count, Layout layout, int) {
     std::vector<Tensor> inputs;
-    const Tensor joined = make(group, count * group.size(), dtype, layout);
+    const Tensor joined = make_tensor(group, count * group.size(), dtype, layout);
     for (int r = 0; r < group.size(); ++r) {
-      inputs.push_back(make(group, count, dtype, layout));
+      inputs.push_back(make_tensor(group, count, dtype, layout));
       fill(inputs.back(), group.rank(), r);
       joined.slice(0, r * count, (r + 1) * count).reshape(inputs.back().shape()).copy_from(inputs.back());
     }
-    const Tensor output = make(group, count, dtype, layout);
+    const Tensor output = make_tensor(group, count, dtype, layout);
     group.reduce_scatter(output, inputs, {.op = ReduceOp::sum})->wait();
     expect(output, expected_reduction(output, ReduceOp::sum, group.size(), group.rank()), "reduce_scatter");
     output.fill(0);
     group.reduce_scatter_tensor(output, joined, {.op = ReduceOp::max})->wait();
     expect(output, expected_reduction(output, ReduceOp::max, group.size(), group.rank()), "reduce_scatter_tensor");
-    const Tensor second = make(group, count, dtype, layout);
+    const Tensor second = make_tensor(group, count, dtype, layout);
     output.fill(0);
     group.reduce_scatter_tensor_coalesced({output, second}, {joined, joined})->wait();
     expect(output, expected_reduction(output, ReduceOp::sum, group.size(), group.rank()), "coalesced, first");
     expect(second, expected_reduction(output, ReduceOp::sum, group.size(), group.rank()), "coalesced, second");
     for (const ReduceOp& op : {ReduceOp::avg, ReduceOp::premul_sum(0.5)}) {
-      if (!takes(op, dtype)) continue;
+      if (!supports(op, dtype)) continue;
       group.reduce_scatter_tensor(output, joined, {.op = op})->wait();
       expect(output, expected_reduction(output, op, group.size(), group.rank()), std::string(name(op)));
     }
@@ -184,7 +184,7 @@ TEST_P(GroupContract, ReduceScatterInPlace) {
   sample(6, [](ProcessGroup& group, DType dtype, std::int64_t count, Layout layout, int) {
     const int me = group.rank();
     const auto filled = [&](std::int64_t each) {
-      const Tensor all = make(group, each * group.size(), dtype, layout);
+      const Tensor all = make_tensor(group, each * group.size(), dtype, layout);
       for (int r = 0; r < group.size(); ++r) fill(slice_of(all, r, each), me, r);
       return all;
     };
@@ -196,14 +196,14 @@ TEST_P(GroupContract, ReduceScatterInPlace) {
       }
     };
     for (const ReduceOp& op : {ReduceOp::sum, ReduceOp::max, ReduceOp::avg, ReduceOp::premul_sum(0.5)}) {
-      if (!takes(op, dtype)) continue;
+      if (!supports(op, dtype)) continue;
       const Tensor all = filled(count);
       group.reduce_scatter_tensor(slice_of(all, me, count), all, {.op = op})->wait();
       expect_done(all, count, op, "reduce_scatter_tensor " + std::string(name(op)));
     }
     const Tensor first = filled(count);
     const Tensor second = filled(5);
-    const Tensor apart = make(group, count, dtype, layout);
+    const Tensor apart = make_tensor(group, count, dtype, layout);
     group
         .reduce_scatter_tensor_coalesced({slice_of(first, me, count), slice_of(second, me, 5), apart},
                                          {first, second, filled(count)})
@@ -218,7 +218,7 @@ TEST_P(GroupContract, ReduceScatterInPlace) {
     std::vector<Tensor> tensors;
     for (int r = 0; r < group.size(); ++r) {
       slices.push_back(slice_of(all, r, count));
-      fill(tensors.emplace_back(make(group, count, dtype, layout)), me, r);
+      fill(tensors.emplace_back(make_tensor(group, count, dtype, layout)), me, r);
     }
     const auto mine = static_cast<std::size_t>(me);
     group.reduce_scatter(slices[mine], slices)->wait();
@@ -239,7 +239,7 @@ TEST_P(GroupContract, GatherAndScatterInPlace) {
     const auto mine = static_cast<std::size_t>(me);
     const auto list = [&](std::int64_t each) {
       std::vector<Tensor> tensors;
-      for (int r = 0; r < group.size(); ++r) fill(tensors.emplace_back(make(group, each, dtype, layout)), me, r);
+      for (int r = 0; r < group.size(); ++r) fill(tensors.emplace_back(make_tensor(group, each, dtype, layout)), me, r);
       return tensors;
     };
     const auto expect_gathered = [&](const std::vector<Tensor>& tensors, const std::string& what) {
@@ -267,8 +267,8 @@ TEST_P(GroupContract, GatherAndScatterInPlace) {
     expect_gathered(first, "first of several");
     expect_gathered(second, "second of several");
 
-    const Tensor whole = make(group, count * group.size(), dtype, layout);
-    const Tensor other = make(group, 5 * group.size(), dtype, layout);
+    const Tensor whole = make_tensor(group, count * group.size(), dtype, layout);
+    const Tensor other = make_tensor(group, 5 * group.size(), dtype, layout);
     for (const bool several : {false, true}) {
       fill(slice_of(whole, me, count), me);
       fill(slice_of(other, me, 5), me);
@@ -301,9 +301,9 @@ TEST_P(GroupContract, Alltoall) {
     std::int64_t rows_in = 0;
     std::int64_t rows_out = 0;
     for (int r = 0; r < group.size(); ++r) {
-      inputs.push_back(make(group, n(group.rank(), r), dtype, layout));
+      inputs.push_back(make_tensor(group, n(group.rank(), r), dtype, layout));
       fill(inputs.back(), group.rank(), r);
-      outputs.push_back(make(group, n(r, group.rank()), dtype, layout));
+      outputs.push_back(make_tensor(group, n(r, group.rank()), dtype, layout));
       rows_in += input_splits.emplace_back(n(group.rank(), r));
       rows_out += output_splits.emplace_back(n(r, group.rank()));
     }
@@ -312,8 +312,8 @@ TEST_P(GroupContract, Alltoall) {
       const Tensor& t = outputs[static_cast<std::size_t>(r)];
       expect(t, expected_input(t, r, group.rank()), "alltoall");
     }
-    const Tensor input = make(group, rows_in, dtype, layout);
-    const Tensor output = make(group, rows_out, dtype, layout);
+    const Tensor input = make_tensor(group, rows_in, dtype, layout);
+    const Tensor output = make_tensor(group, rows_out, dtype, layout);
     std::int64_t at = 0;
     for (const Tensor& t : inputs) {
       input.slice(0, at, at + t.numel()).reshape(t.shape()).copy_from(t);
@@ -338,12 +338,12 @@ TEST_P(GroupContract, SendsAndReceives) {
     if (group.size() == 1) return;
     std::vector<WorkPtr> works;
     for (int tag = 0; tag < 6; ++tag) {
-      const Tensor t = make(group, count, dtype, layout);
+      const Tensor t = make_tensor(group, count, dtype, layout);
       fill(t, group.rank(), tag);
       works.push_back(group.send(t, next, {.tag = tag}));
     }
     for (int tag = 5; tag >= 0; --tag) {
-      const Tensor t = make(group, count, dtype, layout);
+      const Tensor t = make_tensor(group, count, dtype, layout);
       WorkPtr work = tag % 2 ? group.recv(t, before, {.tag = tag}) : group.recv_anysource(t, {.tag = tag});
       work->wait();
       EXPECT_EQ(work->source_rank(), before);
@@ -354,7 +354,7 @@ TEST_P(GroupContract, SendsAndReceives) {
   });
 }
 
-INSTANTIATE_TEST_SUITE_P(Worlds, GroupContract, ::testing::ValuesIn(group_worlds()),
+INSTANTIATE_TEST_SUITE_P(Fixtures, GroupContract, ::testing::ValuesIn(group_fixtures()),
                          [](const auto& test) { return test.param.name; });
 
 }  // namespace

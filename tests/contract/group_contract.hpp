@@ -16,13 +16,13 @@
 
 namespace hookline::testing {
 
-inline constexpr std::int64_t kInline = 8192;  // bytes; the protocol changes at this size
-inline constexpr std::int64_t kChunk = 256 * 1024;
+inline constexpr std::int64_t kInlineBytes = 8192;  // bytes; the protocol changes at this size
+inline constexpr std::int64_t kChunkBytes = 256 * 1024;
 
 /// Returns element counts around the sizes at which the protocol changes.
 inline std::vector<std::int64_t> counts(DType dtype) {
   const auto size = static_cast<std::int64_t>(size_of(dtype));
-  return {0, 1, 7, kInline / size - 1, kInline / size, kInline / size + 1, kChunk / size + 3};
+  return {0, 1, 7, kInlineBytes / size - 1, kInlineBytes / size, kInlineBytes / size + 1, kChunkBytes / size + 3};
 }
 
 inline const std::vector<DType> kDtypes = {DType::f32, DType::f64, DType::f16, DType::bf16, DType::i8,
@@ -31,7 +31,7 @@ inline const std::vector<DType> kDtypes = {DType::f32, DType::f64, DType::f16, D
 enum class Layout { plain, shared, strided };
 
 /// Creates a tensor of `count` elements in the given kind of memory.
-inline Tensor make(ProcessGroup& group, std::int64_t count, DType dtype, Layout layout) {
+inline Tensor make_tensor(ProcessGroup& group, std::int64_t count, DType dtype, Layout layout) {
   switch (layout) {
     case Layout::plain: return Tensor::empty({count}, dtype);
     case Layout::shared: return group.empty({count}, dtype);
@@ -46,7 +46,7 @@ inline Tensor slice_of(const Tensor& t, int index, std::int64_t each) {
 }
 
 inline void fill(const Tensor& t, int rank, int part = 0) {
-  write(t, [&](std::int64_t i) { return element(rank, i, part); });
+  fill_with(t, [&](std::int64_t i) { return element(rank, i, part); });
 }
 
 inline void expect(const Tensor& t, const Tensor& expected, const std::string& what) {
@@ -71,7 +71,7 @@ inline unsigned sample_seed() {
   return given ? static_cast<unsigned>(std::strtoul(given, nullptr, 10)) : std::random_device{}();
 }
 
-class GroupContract : public ::testing::TestWithParam<World> {
+class GroupContract : public ::testing::TestWithParam<GroupFixture> {
  protected:
   // Runs a sample of the matrix: ranks, dtypes, counts and layouts chosen by a seed that a failure prints.
   template <class F>

@@ -10,8 +10,8 @@ namespace hookline::testing {
 inline void try_large_group(ProcessGroup& group) {
   const int ranks = group.size();
   for (const Layout layout : {Layout::plain, Layout::shared}) {
-    for (const std::int64_t count : {std::int64_t{5}, kChunk / 4 + 1}) {
-      const Tensor t = make(group, count, DType::f32, layout);
+    for (const std::int64_t count : {std::int64_t{5}, kChunkBytes / 4 + 1}) {
+      const Tensor t = make_tensor(group, count, DType::f32, layout);
       float* const data = t.data<float>();
       for (std::int64_t i = 0; i < count; ++i) data[i] = static_cast<float>(group.rank() + i % 251);
       group.allreduce(t)->wait();

@@ -18,9 +18,9 @@ class GroupLimits : public GroupContract {};
 
 TEST_P(GroupLimits, SixtyFourRanks) { GetParam().spawn(64, try_large_group); }
 
-INSTANTIATE_TEST_SUITE_P(Worlds, GroupLimits,
-                         ::testing::Values(threads_world(), private_threads_world(), shm_world(),
-                                           memory_engine_world()),
+INSTANTIATE_TEST_SUITE_P(Fixtures, GroupLimits,
+                         ::testing::Values(threads_fixture(), private_threads_fixture(), shm_fixture(),
+                                           memory_transport_fixture()),
                          [](const auto& test) { return test.param.name; });
 
 // `make soak` tests the largest local groups: 512 processes take half a minute on two cores.
@@ -34,12 +34,12 @@ TEST(LargestGroups, OfProcesses) {
     const auto store = std::make_shared<TCPStore>(TCPStoreOptions{.port = port, .timeout = timeout});
     return make_group(make_shm_backend(store, rank, ranks, timeout), timeout);
   };
-  processes_world("shm", MakeGroup(make)).spawn(most_ranks(), try_large_group);
+  processes_fixture("shm", MakeGroup(make)).spawn(most_ranks(), try_large_group);
 }
 
-TEST(LargestGroups, OfThreads) { threads_world().spawn(most_ranks(), try_large_group); }
+TEST(LargestGroups, OfThreads) { threads_fixture().spawn(most_ranks(), try_large_group); }
 
-TEST(LargestGroups, OfThreadsThatShareNoMemory) { private_threads_world().spawn(most_ranks(), try_large_group); }
+TEST(LargestGroups, OfThreadsThatShareNoMemory) { private_threads_fixture().spawn(most_ranks(), try_large_group); }
 
 TEST(LargestGroups, MoreThan512RanksAreRefused) {
   EXPECT_THAT([] { make_threads_backends(513); },
@@ -56,7 +56,7 @@ constexpr std::int64_t kLarge = std::int64_t{1} << 31;
 // More than 2 GiB, which overflows 32-bit counters.
 void sum_more_than_two_gibibytes(ProcessGroup& group, Layout layout) {
   constexpr std::int64_t kCount = kLarge + 4099;
-  const Tensor t = make(group, kCount, DType::u8, layout);
+  const Tensor t = make_tensor(group, kCount, DType::u8, layout);
   std::uint8_t* const data = t.data<std::uint8_t>();
   std::memset(data, 0, kCount);
   const std::vector<std::int64_t> places = {0, kCount / 2 - 1, kCount / 2, kLarge - 1, kLarge, kCount - 1};
@@ -67,11 +67,11 @@ void sum_more_than_two_gibibytes(ProcessGroup& group, Layout layout) {
 }
 
 TEST(LargeCalls, InPlaceBetweenProcesses) {
-  shm_world().spawn(2, [](ProcessGroup& group) { sum_more_than_two_gibibytes(group, Layout::shared); });
+  shm_fixture().spawn(2, [](ProcessGroup& group) { sum_more_than_two_gibibytes(group, Layout::shared); });
 }
 
 TEST(LargeCalls, InChunksBetweenThreads) {
-  private_threads_world().spawn(2, [](ProcessGroup& group) { sum_more_than_two_gibibytes(group, Layout::plain); });
+  private_threads_fixture().spawn(2, [](ProcessGroup& group) { sum_more_than_two_gibibytes(group, Layout::plain); });
 }
 
 }  // namespace

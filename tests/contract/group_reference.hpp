@@ -30,7 +30,7 @@ T as(double value) {
 
 /// Sets every element of a tensor of any layout to f(position), in logical order.
 template <class F>
-void write(const Tensor& tensor, F&& f) {
+void fill_with(const Tensor& tensor, F&& f) {
   const Tensor flat = Tensor::empty({tensor.numel()}, tensor.dtype());
   visit_dtype(tensor.dtype(), [&](auto e) {
     using T = decltype(e);
@@ -103,7 +103,7 @@ inline Tensor expected_reduction(const Tensor& like, ReduceOp op, int ranks, int
 /// Returns a tensor with the input of a rank.
 inline Tensor expected_input(const Tensor& like, int rank, int part = 0) {
   const Tensor t = Tensor::empty(like.shape(), like.dtype());
-  write(t, [&](std::int64_t i) { return element(rank, i, part); });
+  fill_with(t, [&](std::int64_t i) { return element(rank, i, part); });
   return t;
 }
 

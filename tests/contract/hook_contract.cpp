@@ -6,7 +6,7 @@
 #include <stdexcept>
 
 #include <hookline/core/error.hpp>
-#include <hookline/hook/builtin_hooks.hpp>
+#include <hookline/hook/builtin_entries.hpp>
 #include <hookline/hook/function_hook.hpp>
 #include <hookline/hook/registry.hpp>
 
@@ -45,9 +45,9 @@ void check(const HookCase& hook, ProcessGroup& group, const Tensor& result, std:
   }
 }
 
-TEST_P(HookContract, GivesTheMeanOfBucketsOfAnySize) {
+TEST_P(HookContract, AveragesBucketsOfAnySize) {
   for (const int ranks : {1, 2, 3}) {
-    threads_world().spawn(ranks, [&](ProcessGroup& group) {
+    threads_fixture().spawn(ranks, [&](ProcessGroup& group) {
       const HookPtr hook = GetParam().make(group.shared_from_this());
       for (const std::int64_t numel : {1, 5, 700, 70'000}) {
         for (int step = 0; step < 2; ++step) {
@@ -60,8 +60,8 @@ TEST_P(HookContract, GivesTheMeanOfBucketsOfAnySize) {
   }
 }
 
-TEST_P(HookContract, SeveralBucketsAtOnceInLanesOfTheirOwn) {
-  threads_world().spawn(2, [&](ProcessGroup& group) {
+TEST_P(HookContract, ConcurrentBucketsInSeparateLanes) {
+  threads_fixture().spawn(2, [&](ProcessGroup& group) {
     const HookPtr hook = GetParam().make(group.shared_from_this());
     std::vector<GradBucket> buckets;
     std::vector<Future<HookResult>> futures;
@@ -75,8 +75,8 @@ TEST_P(HookContract, SeveralBucketsAtOnceInLanesOfTheirOwn) {
   });
 }
 
-TEST_P(HookContract, SaysItsNameAndRefusesResultsThatAreNotItsOwn) {
-  threads_world().spawn(1, [&](ProcessGroup& group) {
+TEST_P(HookContract, HasANameAndRejectsForeignResults) {
+  threads_fixture().spawn(1, [&](ProcessGroup& group) {
     const HookPtr hook = GetParam().make(group.shared_from_this());
     EXPECT_FALSE(hook->name().empty());
     EXPECT_THROW((void)hook->parse_hook_result(HookResult(3)), InvalidArgument);
@@ -108,22 +108,22 @@ Future<Tensor> pass_on(HookPtr inner, GradBucket& bucket) {
 }
 
 /// Returns the test case of a hook spec. `tolerance` is absolute, for gradients between -1 and 1.
-HookCase by_text(const std::string& name, const std::string& text, double tolerance) {
+HookCase from_spec(const std::string& name, const std::string& text, double tolerance) {
   return {name, [text](auto group) { return make_hook(text, group); }, true, tolerance};
 }
 
 INSTANTIATE_TEST_SUITE_P(
     Compressing, HookContract,
-    ::testing::Values(by_text("fp16", "fp16", 0x1p-10), by_text("bf16", "bf16", 0x1p-7), by_text("int8", "int8", 0.01),
-                      by_text("int4", "int4(block=64)", 0.16), by_text("per_tensor", "quantize_per_tensor", 0.01),
-                      by_text("per_channel", "quantize_per_channel", 0.01),
-                      by_text("stochastic", "int8(rounding=stochastic, seed=7, range=symmetric)", 0.04),
-                      by_text("feedback", "int8 | error_feedback", 0.02),
-                      by_text("fp16_around", "allreduce | fp16", 0x1p-9),
-                      by_text("bf16_around_int8", "int8 | bf16", 0.03),
-                      by_text("where", "int8 | where(dims=2, otherwise=fp16)", 0.01),
-                      by_text("watched", "allreduce | compare", 0), by_text("powersgd", "powersgd", 0),
-                      by_text("batched_powersgd", "batched_powersgd(rank=2)", 0)),
+    ::testing::Values(from_spec("fp16", "fp16", 0x1p-10), from_spec("bf16", "bf16", 0x1p-7), from_spec("int8", "int8", 0.01),
+                      from_spec("int4", "int4(block=64)", 0.16), from_spec("per_tensor", "quantize_per_tensor", 0.01),
+                      from_spec("per_channel", "quantize_per_channel", 0.01),
+                      from_spec("stochastic", "int8(rounding=stochastic, seed=7, range=symmetric)", 0.04),
+                      from_spec("feedback", "int8 | error_feedback", 0.02),
+                      from_spec("fp16_around", "allreduce | fp16", 0x1p-9),
+                      from_spec("bf16_around_int8", "int8 | bf16", 0.03),
+                      from_spec("where", "int8 | where(dims=2, fallback=fp16)", 0.01),
+                      from_spec("watched", "allreduce | compare", 0), from_spec("powersgd", "powersgd", 0),
+                      from_spec("batched_powersgd", "batched_powersgd(rank=2)", 0)),
     [](const auto& test) { return test.param.name; });
 
 INSTANTIATE_TEST_SUITE_P(

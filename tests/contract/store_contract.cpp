@@ -16,12 +16,12 @@ GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(StoreContract);
 TEST_P(StoreContract, SetAndGet) {
   store->set("k", "v");
   EXPECT_EQ(store->get("k"), "v");
-  EXPECT_EQ(another()->get("k"), "v");
+  EXPECT_EQ(reopened()->get("k"), "v");
   store->set("k", "w");
-  EXPECT_EQ(another()->get("k"), "w");
+  EXPECT_EQ(reopened()->get("k"), "w");
 }
 
-TEST_P(StoreContract, ValuesAreAnyBytes) {
+TEST_P(StoreContract, ValuesAreBinarySafe) {
   std::string all(512, '\0');
   for (std::size_t i = 0; i < all.size(); ++i) all[i] = static_cast<char>(i);
   store->set("bytes", all);
@@ -39,12 +39,12 @@ TEST_P(StoreContract, ValuesMayBeLarge) {
   std::string large(8 << 20, '\0');
   for (std::size_t i = 0; i < large.size(); ++i) large[i] = static_cast<char>(i * 2654435761u >> 13);
   store->set("large", large);
-  EXPECT_TRUE(another()->get("large") == large);
+  EXPECT_TRUE(reopened()->get("large") == large);
 }
 
-TEST_P(StoreContract, AddCounts) {
+TEST_P(StoreContract, AddIncrements) {
   EXPECT_EQ(store->add("c", 5), 5);
-  EXPECT_EQ(another()->add("c", -7), -2);
+  EXPECT_EQ(reopened()->add("c", -7), -2);
   EXPECT_EQ(store->get("c"), "-2");
   EXPECT_EQ(store->add("c", 0), -2);
   store->set("set", "41");
@@ -53,11 +53,11 @@ TEST_P(StoreContract, AddCounts) {
   EXPECT_EQ(store->add("empty", 3), 3);
 }
 
-TEST_P(StoreContract, AddRefusesWhatIsNoNumberAndChangesNothing) {
+TEST_P(StoreContract, AddRejectsNonNumbersWithoutSideEffects) {
   for (const char* text : {"abc", "12x", " 1", "+1", "-", "99999999999999999999"}) {
     store->set("t", text);
     EXPECT_THROW(store->add("t", 1), InvalidArgument) << text;
-    EXPECT_EQ(another()->get("t"), text);
+    EXPECT_EQ(reopened()->get("t"), text);
   }
   constexpr auto kMost = std::numeric_limits<std::int64_t>::max();
   EXPECT_EQ(store->add("o", kMost), kMost);
@@ -71,7 +71,7 @@ TEST_P(StoreContract, CompareSet) {
   EXPECT_EQ(store->compare_set("a", "", "y"), "y");
   EXPECT_EQ(store->compare_set("a", "q", "z"), "y");
   EXPECT_EQ(store->compare_set("a", "y", "z"), "z");
-  EXPECT_EQ(another()->get("a"), "z");
+  EXPECT_EQ(reopened()->get("a"), "z");
 }
 
 TEST_P(StoreContract, CheckAndDelete) {
@@ -82,18 +82,18 @@ TEST_P(StoreContract, CheckAndDelete) {
   EXPECT_FALSE(store->check({"a", "b"}));
   EXPECT_FALSE(store->delete_key("b"));
   EXPECT_TRUE(store->delete_key("a"));
-  EXPECT_FALSE(another()->check({"a"}));
+  EXPECT_FALSE(reopened()->check({"a"}));
   EXPECT_FALSE(store->delete_key("a"));
 }
 
 // Compares differences, because a TCP server has a key of its own.
-TEST_P(StoreContract, KeysAreCountedAndListed) {
+TEST_P(StoreContract, NumKeysAndListKeys) {
   const auto before = store->num_keys();
   store->set("a", "1");
   store->add("b", 1);
   store->append("c", "x");
   EXPECT_EQ(store->num_keys() - before, 3);
-  EXPECT_THAT(another()->list_keys(), ::testing::IsSupersetOf({"a", "b", "c"}));
+  EXPECT_THAT(reopened()->list_keys(), ::testing::IsSupersetOf({"a", "b", "c"}));
   EXPECT_EQ(static_cast<std::int64_t>(store->list_keys().size()) - before, 3);
   store->delete_key("b");
   EXPECT_EQ(store->num_keys() - before, 2);
@@ -102,11 +102,11 @@ TEST_P(StoreContract, KeysAreCountedAndListed) {
 
 TEST_P(StoreContract, Append) {
   store->append("a", "x");
-  another()->append("a", std::string("\0y", 2));
+  reopened()->append("a", std::string("\0y", 2));
   EXPECT_EQ(store->get("a"), std::string("x\0y", 3));
 }
 
-TEST_P(StoreContract, AClonesValuesAreTheSameAndItsTimeoutItsOwn) {
+TEST_P(StoreContract, CloneSharesValuesButNotTimeout) {
   store->set_timeout(kLong);
   auto clone = store->clone();
   ASSERT_NE(clone, nullptr);
@@ -138,19 +138,19 @@ TEST_P(StoreContract, QueueIsFirstInFirstOut) {
   EXPECT_EQ(store->queue_len("q"), 0);
   EXPECT_THROW(store->queue_pop("q", false), InvalidArgument);
   store->queue_push("q", "1");
-  another()->queue_push("q", std::string("\0", 1));
+  reopened()->queue_push("q", std::string("\0", 1));
   store->queue_push("q", "");
   EXPECT_EQ(store->queue_len("q"), 3);
   EXPECT_TRUE(store->check({"q"}));
   store->wait({"q"}, kShort);
-  EXPECT_EQ(another()->queue_pop("q"), "1");
+  EXPECT_EQ(reopened()->queue_pop("q"), "1");
   EXPECT_EQ(store->queue_pop("q", false), std::string("\0", 1));
   EXPECT_EQ(store->queue_pop("q"), "");
   EXPECT_EQ(store->queue_len("q"), 0);
   EXPECT_FALSE(store->check({"q"}));
 }
 
-TEST_P(StoreContract, QueuesLiveApartFromValues) {
+TEST_P(StoreContract, QueuesAndValuesAreSeparate) {
   const auto before = store->num_keys();
   store->queue_push("q", "element");
   EXPECT_EQ(store->num_keys(), before);
@@ -181,7 +181,7 @@ TEST_P(StoreContract, TimeoutNamesKeyStoreAndTime) {
   EXPECT_EQ(store->get("k"), "v");
 }
 
-TEST_P(StoreContract, TimeoutTakesAboutItsTime) {
+TEST_P(StoreContract, TimeoutDuration) {
   const auto start = Clock::now();
   EXPECT_THROW(store->wait({"zz"}, Milliseconds(100)), Timeout);
   const auto took = Clock::now() - start;
@@ -189,7 +189,7 @@ TEST_P(StoreContract, TimeoutTakesAboutItsTime) {
   EXPECT_LT(took, kLong);
 }
 
-TEST_P(StoreContract, ThoseWhoWaitAreWoken) {
+TEST_P(StoreContract, WaitersAreWoken) {
   store->set_timeout(kLong);
   std::atomic<int> waiting = 0;
   in_threads(5, [&](int i, Store& own) {
@@ -234,7 +234,7 @@ TEST_P(StoreContract, CompareSetHasOneWinner) {
   EXPECT_EQ(winners, 1);
 }
 
-TEST_P(StoreContract, EachQueueElementComesOnce) {
+TEST_P(StoreContract, QueueElementsAreDeliveredOnce) {
   constexpr int kEach = 50;
   std::mutex mutex;
   std::multiset<std::string> seen;
@@ -255,7 +255,7 @@ TEST_P(StoreContract, EachQueueElementComesOnce) {
   EXPECT_EQ(seen, expected);
 }
 
-TEST_P(StoreContract, BarrierCanBeUsedAgain) {
+TEST_P(StoreContract, BarrierIsReusable) {
   constexpr int kThreads = 3;
   constexpr int kRounds = 40;
   std::atomic<int> arrived = 0;
@@ -269,7 +269,7 @@ TEST_P(StoreContract, BarrierCanBeUsedAgain) {
   EXPECT_EQ(arrived, kRounds * kThreads);
 }
 
-TEST_P(StoreContract, BarrierTimesOutNamingItself) {
+TEST_P(StoreContract, BarrierTimeoutNamesTheBarrier) {
   const auto text = message_of<Timeout>([&] { store->barrier("lonely", 2, Milliseconds(33)); });
   EXPECT_THAT(text, ::testing::HasSubstr("lonely"));
   EXPECT_THAT(text, ::testing::HasSubstr("timeout after 33ms"));
@@ -277,7 +277,7 @@ TEST_P(StoreContract, BarrierTimesOutNamingItself) {
   store->barrier("alone", 1, kShort);
 }
 
-TEST_P(StoreContract, WhatIsThereNeedsNoTime) {
+TEST_P(StoreContract, WaitForPresentKeyReturnsAtOnce) {
   store->set("k", "v");
   for (int i = 0; i < 20; ++i) store->wait({"k"}, Milliseconds(0));
 }

@@ -21,26 +21,26 @@
 
 namespace hookline::contract {
 
-struct StoreMaker {
+struct StoreFactory {
   std::function<std::shared_ptr<Store>()> make;
-  std::function<std::shared_ptr<Store>(const std::shared_ptr<Store>&)> again = [](const auto& store) { return store; };
+  std::function<std::shared_ptr<Store>(const std::shared_ptr<Store>&)> reopen = [](const auto& store) { return store; };
 
   /// Without it, GoogleTest prints the bytes of the functions.
-  friend void PrintTo(const StoreMaker&, std::ostream* out) { *out << "store factory"; }
+  friend void PrintTo(const StoreFactory&, std::ostream* out) { *out << "store factory"; }
 };
 
-class StoreContract : public ::testing::TestWithParam<StoreMaker> {
+class StoreContract : public ::testing::TestWithParam<StoreFactory> {
  protected:
   std::shared_ptr<Store> store = GetParam().make();
 
-  std::shared_ptr<Store> another() { return GetParam().again(store); }
+  std::shared_ptr<Store> reopened() { return GetParam().reopen(store); }
 
   /// Runs `body(i, store)` in `count` threads, each with its own object if the store supports several.
   template <class F>
   void in_threads(int count, F body) {
     std::vector<std::thread> threads;
     for (int i = 0; i < count; ++i) {
-      threads.emplace_back([&body, i, own = another()] {
+      threads.emplace_back([&body, i, own = reopened()] {
         try {
           body(i, *own);
         } catch (const std::exception& e) {

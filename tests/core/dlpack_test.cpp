@@ -31,7 +31,7 @@ struct Foreign {
       .dl_tensor = {data.data(), {1, 0}, 2, {2, 32, 1}, shape.data(), strides.data(), 0}};
 };
 
-TEST(DLPack, TakesOverAndDeletesOnce) {
+TEST(DLPack, ImportCallsTheDeleterOnce) {
   Foreign foreign;
   {
     const Tensor t = Tensor::from_dlpack(&foreign.managed);
@@ -65,7 +65,7 @@ TEST(DLPack, EveryDtypeComesBackWithTheSameMemory) {
   }
 }
 
-TEST(DLPack, AnExportKeepsTheMemoryAlive) {
+TEST(DLPack, ExportKeepsTheMemoryAlive) {
   DLManagedTensorVersioned* managed = nullptr;
   std::weak_ptr<void> memory;
   {
@@ -81,37 +81,37 @@ TEST(DLPack, AnExportKeepsTheMemoryAlive) {
 }
 
 template <class E>
-void expect_refused(const std::function<void(Foreign&, DLTensor&)>& damage, const char* message) {
+void expect_rejected(const std::function<void(Foreign&, DLTensor&)>& damage, const char* message) {
   Foreign foreign;
   damage(foreign, foreign.managed.dl_tensor);
   EXPECT_THAT([&] { Tensor::from_dlpack(&foreign.managed); }, ThrowsMessage<E>(HasSubstr(message)));
   EXPECT_EQ(foreign.deleted, 0) << message << ": the caller keeps ownership of a rejected tensor";
 }
 
-TEST(DLPack, RefusesWhatItCannotTake) {
-  expect_refused<Unsupported>([](Foreign&, DLTensor& t) { t.device = {2, 3}; }, "cuda:3");
-  expect_refused<Unsupported>([](Foreign&, DLTensor& t) { t.device = {-5, 0}; }, "device type -5");
-  expect_refused<Unsupported>([](Foreign& f, DLTensor&) { f.managed.version.major = 2; }, "version 2.0");
-  expect_refused<Unsupported>([](Foreign&, DLTensor& t) { t.dtype = {5, 64, 1}; }, "code 5");
-  expect_refused<Unsupported>([](Foreign&, DLTensor& t) { t.dtype.lanes = 4; }, "4 lanes");
+TEST(DLPack, RejectsUnsupportedTensors) {
+  expect_rejected<Unsupported>([](Foreign&, DLTensor& t) { t.device = {2, 3}; }, "cuda:3");
+  expect_rejected<Unsupported>([](Foreign&, DLTensor& t) { t.device = {-5, 0}; }, "device type -5");
+  expect_rejected<Unsupported>([](Foreign& f, DLTensor&) { f.managed.version.major = 2; }, "version 2.0");
+  expect_rejected<Unsupported>([](Foreign&, DLTensor& t) { t.dtype = {5, 64, 1}; }, "code 5");
+  expect_rejected<Unsupported>([](Foreign&, DLTensor& t) { t.dtype.lanes = 4; }, "4 lanes");
 }
 
-TEST(DLPack, RefusesTensorsThatLie) {
+TEST(DLPack, RejectsInconsistentTensors) {
   constexpr auto kHuge = std::numeric_limits<std::int64_t>::max();
-  expect_refused<InvalidArgument>([](Foreign&, DLTensor& t) { t.ndim = -1; }, "dimensions, got -1");
-  expect_refused<InvalidArgument>([](Foreign&, DLTensor& t) { t.ndim = 1000; }, "dimensions, got 1000");
-  expect_refused<InvalidArgument>([](Foreign&, DLTensor& t) { t.shape = nullptr; }, "without a shape");
-  expect_refused<InvalidArgument>([](Foreign&, DLTensor& t) { t.data = nullptr; }, "null");
-  expect_refused<InvalidArgument>(
+  expect_rejected<InvalidArgument>([](Foreign&, DLTensor& t) { t.ndim = -1; }, "dimensions, got -1");
+  expect_rejected<InvalidArgument>([](Foreign&, DLTensor& t) { t.ndim = 1000; }, "dimensions, got 1000");
+  expect_rejected<InvalidArgument>([](Foreign&, DLTensor& t) { t.shape = nullptr; }, "without a shape");
+  expect_rejected<InvalidArgument>([](Foreign&, DLTensor& t) { t.data = nullptr; }, "null");
+  expect_rejected<InvalidArgument>(
       [](Foreign&, DLTensor& t) {
         t.data = nullptr;
         t.byte_offset = 4096;
       },
       "null");
-  expect_refused<InvalidArgument>([](Foreign& f, DLTensor&) { f.shape[0] = -2; }, "negative extent");
-  expect_refused<InvalidArgument>([](Foreign& f, DLTensor&) { f.shape[0] = kHuge; }, "overflows");
-  expect_refused<InvalidArgument>([](Foreign& f, DLTensor&) { f.strides[0] = f.strides[1] = kHuge; }, "overflows");
-  expect_refused<InvalidArgument>([](Foreign&, DLTensor& t) { t.byte_offset = 2; }, "aligned");
+  expect_rejected<InvalidArgument>([](Foreign& f, DLTensor&) { f.shape[0] = -2; }, "negative extent");
+  expect_rejected<InvalidArgument>([](Foreign& f, DLTensor&) { f.shape[0] = kHuge; }, "overflows");
+  expect_rejected<InvalidArgument>([](Foreign& f, DLTensor&) { f.strides[0] = f.strides[1] = kHuge; }, "overflows");
+  expect_rejected<InvalidArgument>([](Foreign&, DLTensor& t) { t.byte_offset = 2; }, "aligned");
   EXPECT_THROW(Tensor::from_dlpack(static_cast<DLManagedTensor*>(nullptr)), InvalidArgument);
 }
 

@@ -19,7 +19,7 @@ TEST(DType, NamesAreParsedBack) {
 }
 
 // The value of a 16-bit float with `mantissa` mantissa bits and this bias, computed from its definition.
-double meaning(std::uint32_t bits, int mantissa, int bias) {
+double exact_value(std::uint32_t bits, int mantissa, int bias) {
   const int exponent = static_cast<int>(bits & 0x7fff) >> mantissa;
   const int fraction = static_cast<int>(bits) & ((1 << mantissa) - 1);
   const double magnitude = exponent == 0 ? std::ldexp(fraction, 1 - bias - mantissa)
@@ -44,11 +44,11 @@ void expect_every_value(int mantissa, int bias) {
       ASSERT_TRUE(std::isinf(value));
       continue;
     }
-    ASSERT_EQ(value, meaning(bits, mantissa, bias)) << bits;
+    ASSERT_EQ(value, exact_value(bits, mantissa, bias)) << bits;
 
     // The midpoint to the next value rounds to even; its neighbours round to nearest. The largest finite value uses
     // the value that would follow it.
-    const double upper = meaning(bits + 1, mantissa, bias);
+    const double upper = exact_value(bits + 1, mantissa, bias);
     const double exact = (static_cast<double>(value) + upper) / 2;
     const auto middle = static_cast<float>(exact);
     if (middle != exact) continue;  // not representable as float
@@ -62,7 +62,7 @@ void expect_every_value(int mantissa, int bias) {
 TEST(Float16, EveryValueAndEveryMidpoint) { expect_every_value<Float16>(10, 15); }
 TEST(BFloat16, EveryValueAndEveryMidpoint) { expect_every_value<BFloat16>(7, 127); }
 
-TEST(Float16, WhatIsNoNumberOrTooLarge) {
+TEST(Float16, NanAndOverflow) {
   EXPECT_EQ(Float16(std::bit_cast<float>(0x7fc06000u)).bits, 0x7e03);
   EXPECT_EQ(Float16(std::bit_cast<float>(0xff802000u)).bits, 0xfe01) << "keeps the sign and the upper payload bits";
   EXPECT_EQ(Float16(1e6f).bits, 0x7c00);

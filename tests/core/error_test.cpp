@@ -25,7 +25,7 @@ TEST(Error, CarriesRanksAscending) {
   EXPECT_TRUE(Timeout("the ranks are not known").ranks().empty());
 }
 
-TEST(Error, EveryTypeIsAnErrorAndOnlyItself) {
+TEST(Error, EveryTypeDerivesFromErrorOnly) {
   EXPECT_THROW(throw Timeout("t"), Error);
   try {
     throw Mismatch("m");

@@ -13,7 +13,7 @@
 namespace hookline {
 namespace {
 
-TEST(Task, RunsOnceAndLetsGo) {
+TEST(Task, RunsOnceAndReleasesCaptures) {
   auto token = std::make_shared<int>(0);
   Task task = [token, owned = std::make_unique<int>(1)] { *token += *owned; };
   Task moved = std::move(task);
@@ -48,7 +48,7 @@ TEST(ThreadExecutor, TasksMayPostAndMayDropTheExecutor) {
   EXPECT_EQ(done.get_future().wait_for(std::chrono::seconds(30)), std::future_status::ready);
 }
 
-TEST(ThreadExecutor, ATaskRunsThoseThatItWaitsFor) {
+TEST(ThreadExecutor, RunNextRunsTheTasksBehindTheCurrentOne) {
   EXPECT_EQ(ThreadExecutor::current(), nullptr);
   std::vector<int> order;
   std::promise<void> posted;
@@ -72,7 +72,7 @@ TEST(ThreadExecutor, ATaskRunsThoseThatItWaitsFor) {
   EXPECT_EQ(order, (std::vector{1, 4, 2, 3}));
 }
 
-TEST(ThreadExecutor, ATaskThatWaitsForNobodyGoesOn) {
+TEST(ThreadExecutor, RunNextReturnsAtTheDeadline) {
   ThreadExecutor executor("test");
   std::promise<void> done;
   executor.post([&] {

@@ -20,7 +20,7 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::ThrowsMessage;
 
-std::exception_ptr an_error(const char* text) { return std::make_exception_ptr(PeerLost(text)); }
+std::exception_ptr make_error(const char* text) { return std::make_exception_ptr(PeerLost(text)); }
 
 TEST(Future, CarriesAValue) {
   Promise<std::string> promise;
@@ -33,7 +33,7 @@ TEST(Future, CarriesAValue) {
   EXPECT_EQ(future.value(), "x");
   EXPECT_EQ(future.wait(), "x");
   EXPECT_THROW(promise.set_value("y"), InvalidArgument);
-  EXPECT_THROW(promise.set_error(an_error("late")), InvalidArgument);
+  EXPECT_THROW(promise.set_error(make_error("late")), InvalidArgument);
   EXPECT_FALSE(promise.try_set_value("z"));
   EXPECT_EQ(future.value(), "x");
 }
@@ -48,7 +48,7 @@ TEST(Future, WaitTimesOutAndCanBeRepeated) {
   completer.join();
 }
 
-TEST(Future, AWaitCanBeInterrupted) {
+TEST(Future, WaitCanBeInterrupted) {
   Promise<int> promise;
   const Future<int> future = promise.get_future();
   {
@@ -65,7 +65,7 @@ TEST(Future, ErrorsKeepTheirTypeThroughChains) {
       promise.get_future().then([](const Future<int>& f) { return f.value() + 1; }).then([](const Future<int>& f) {
         return std::to_string(f.value());
       });
-  promise.set_error(an_error("rank 1"));
+  promise.set_error(make_error("rank 1"));
   EXPECT_THAT([&] { (void)chain.wait(); }, ThrowsMessage<PeerLost>(HasSubstr("rank 1")));
 }
 
@@ -85,7 +85,7 @@ TEST(Future, ThenMapsFlattensAndCatches) {
   EXPECT_EQ(caught.value(), -1);
 }
 
-TEST(Future, ADroppedPromiseIsAnError) {
+TEST(Future, DroppedPromiseFailsTheFuture) {
   Future<int> future = Future<int>::ready(0);
   {
     future = Promise<int>().get_future();
@@ -108,7 +108,7 @@ TEST(Future, ContinuationsRunOnTheExecutor) {
   EXPECT_EQ(where, first);
 }
 
-TEST(Future, AContinuationRunsExactlyOnceWhoeverIsFirst) {
+TEST(Future, ContinuationRunsOnceWhenCompletersRace) {
   for (int round = 0; round < 1000; ++round) {
     Promise<int> promise;
     const Future<int> future = promise.get_future();
@@ -125,7 +125,7 @@ TEST(Future, AContinuationRunsExactlyOnceWhoeverIsFirst) {
     });
     std::thread failer([&] {
       together();
-      winners += promise.try_set_error(an_error("raced"));
+      winners += promise.try_set_error(make_error("raced"));
     });
     together();
     for (int i = 0; i < 3; ++i) future.on_done([&] { ++ran; });
@@ -136,7 +136,7 @@ TEST(Future, AContinuationRunsExactlyOnceWhoeverIsFirst) {
   }
 }
 
-TEST(Future, AContinuationMayDropTheLastReference) {
+TEST(Future, ContinuationMayDropTheLastReference) {
   auto promise = std::make_unique<Promise<int>>();
   bool second = false;
   promise->get_future().on_done([&] { promise.reset(); });
@@ -166,14 +166,14 @@ TEST(Coroutine, AwaitsAndReturns) {
   EXPECT_EQ(sum.value(), 42);
 }
 
-TEST(Coroutine, ErrorsComeOutOfAwaitAndOfTheCoroutine) {
+TEST(Coroutine, ErrorsPropagateThroughAwait) {
   std::string seen;
-  const Future<void> failed = rethrow(Future<int>::failed(an_error("rank 2")), seen);
+  const Future<void> failed = rethrow(Future<int>::failed(make_error("rank 2")), seen);
   EXPECT_EQ(seen, "rank 2");
   EXPECT_THROW(failed.value(), PeerLost);
 }
 
-TEST(Coroutine, ResumesOnTheExecutorOfWhatItAwaits) {
+TEST(Coroutine, ResumesOnTheExecutorOfTheAwaitedFuture) {
   const auto executor = std::make_shared<ThreadExecutor>("test");
   Promise<int> promise(executor);
   const auto body = [](Future<int> f) -> Future<std::thread::id> {
@@ -207,9 +207,9 @@ TEST(WhenAll, WaitsForAllAndKeepsTheOrder) {
   EXPECT_TRUE(when_all(std::vector<Future<int>>{}).done());
 }
 
-TEST(WhenAll, AnErrorWaitsForTheOthersToo) {
+TEST(WhenAll, ErrorWaitsForAllFutures) {
   Promise<void> slow;
-  const auto all = when_all(std::vector{Future<void>::failed(an_error("first")), slow.get_future()});
+  const auto all = when_all(std::vector{Future<void>::failed(make_error("first")), slow.get_future()});
   EXPECT_FALSE(all.done()) << "the other operation may still write to its buffers";
   slow.set_error(std::make_exception_ptr(Mismatch("second")));
   EXPECT_THROW(all.value(), PeerLost);

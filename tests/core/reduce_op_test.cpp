@@ -27,13 +27,13 @@ TEST(ReduceOp, PremulSumCarriesItsFactor) {
   EXPECT_EQ(ReduceOp::premul_sum(nan), ReduceOp::premul_sum(nan));
 }
 
-TEST(ReduceOp, HasTheNamesOfTorch) {
+TEST(ReduceOp, HasPyTorchNames) {
   EXPECT_EQ(name(ReduceOp::sum), "sum");
   EXPECT_EQ(name(ReduceOp::bxor), "bxor");
   EXPECT_EQ(name(ReduceOp::premul_sum(2)), "premul_sum");
 }
 
-TEST(ReduceOp, RefusesDTypesItHasNoMeaningFor) {
+TEST(ReduceOp, RejectsUnsupportedDTypes) {
   for (const DType dtype : {DType::f64, DType::f32, DType::f16, DType::bf16}) {
     for (const ReduceOp op : {ReduceOp::band, ReduceOp::bor, ReduceOp::bxor})
       EXPECT_THROW(check(op, dtype), InvalidArgument);
@@ -50,7 +50,7 @@ TEST(ReduceOp, RefusesDTypesItHasNoMeaningFor) {
   EXPECT_NO_THROW(check(ReduceOp::bor, DType::boolean));
 }
 
-TEST(ReduceOp, SaysWhatIsAllowed) {
+TEST(ReduceOp, ErrorListsTheAllowedDTypes) {
   EXPECT_THAT([] { check(ReduceOp::bxor, DType::bf16); },
               testing::ThrowsMessage<InvalidArgument>(
                   "ReduceOp bxor does not support bfloat16: expected integers and bool"));

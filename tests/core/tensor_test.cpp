@@ -68,7 +68,7 @@ TEST(Tensor, ScalarAndEmptyShapes) {
   EXPECT_EQ(none.reshape({0}).numel(), 0);
 }
 
-TEST(Tensor, FillRefusesWhatAnIntegerCannotBe) {
+TEST(Tensor, FillRejectsValuesOutOfRange) {
   const Tensor bytes = Tensor::zeros({2}, DType::u8);
   for (const double value : {256.0, -1.0, std::nan("")}) EXPECT_THROW(bytes.fill(value), InvalidArgument) << value;
   EXPECT_THROW(Tensor::full({2}, -129, DType::i8), InvalidArgument);
@@ -122,7 +122,7 @@ TEST(Tensor, SliceCountsFromTheEndAndClamps) {
   EXPECT_THROW(t.slice(0, 0, 1, 0), InvalidArgument);
 }
 
-TEST(Tensor, ReshapeIsAViewOrAnError) {
+TEST(Tensor, ReshapeReturnsAViewOrThrows) {
   const Tensor t = counting({2, 3, 4});
   EXPECT_EQ(t.reshape({6, -1}).shape(), (Dims{6, 4}));
   EXPECT_EQ(t.flatten().bytes(), t.bytes());
@@ -167,7 +167,7 @@ TEST(Tensor, NegativeStridesRunBackwards) {
   EXPECT_THAT(elements(back.clone()), ElementsAre(3, 2, 1, 0));
 }
 
-TEST(Tensor, CopyWantsTheSameShapeAndDtype) {
+TEST(Tensor, CopyRequiresTheSameShapeAndDtype) {
   EXPECT_THROW(Tensor::zeros({3}).copy_from(Tensor::zeros({4})), InvalidArgument);
   EXPECT_THAT([] { Tensor::zeros({3}).copy_from(Tensor::zeros({3}, DType::f64)); },
               ThrowsMessage<InvalidArgument>(HasSubstr("float64[3] into float32[3]")));
@@ -188,7 +188,7 @@ TEST(Tensor, IntegersBeyondTheMantissaOfADoubleStayExact) {
   EXPECT_EQ(Tensor::borrow(x).item<std::int64_t>(), x[0]);
 }
 
-TEST(Tensor, RefusesWhatMakesNoSense) {
+TEST(Tensor, RejectsInvalidArguments) {
   float x = 0;
   constexpr auto kHuge = std::numeric_limits<std::int64_t>::max();
   EXPECT_THROW(Tensor::wrap(&x, {-1}, DType::f32), InvalidArgument);

@@ -15,25 +15,25 @@ using State = ServerHandshake::State;
 
 struct Outcome {
   State state = State::incomplete;
-  Refusal refusal = Refusal::malformed;
+  RejectReason reason = RejectReason::malformed;
   std::size_t replied = 0;
   bool operator==(const Outcome&) const = default;
 };
 
-Outcome outcome_of(std::string_view stream, std::size_t piece) {
+Outcome to_work_result(std::string_view stream, std::size_t piece) {
   ServerHandshake handshake("token");
   Outcome outcome;
   std::string reply;
-  std::size_t at = 0;
-  while (at < stream.size() && outcome.state == State::incomplete) {
-    std::string_view bytes = stream.substr(at, piece);
+  std::size_t offset = 0;
+  while (offset < stream.size() && outcome.state == State::incomplete) {
+    std::string_view bytes = stream.substr(offset, piece);
     const std::size_t size = bytes.size();
-    outcome.state = handshake.take(bytes, reply);
-    at += size - bytes.size();
+    outcome.state = handshake.consume(bytes, reply);
+    offset += size - bytes.size();
     if (outcome.state == State::incomplete && !bytes.empty()) std::abort();
   }
   if (outcome.state == State::authenticated) std::abort();
-  if (outcome.state == State::refused) outcome.refusal = handshake.refusal();
+  if (outcome.state == State::rejected) outcome.reason = handshake.reject_reason();
   outcome.replied = reply.size();
   return outcome;
 }
@@ -43,7 +43,7 @@ Outcome outcome_of(std::string_view stream, std::size_t piece) {
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   if (size < 1) return 0;
   const std::string_view stream(reinterpret_cast<const char*>(data) + 1, size - 1);
-  const Outcome whole = outcome_of(stream, std::max<std::size_t>(stream.size(), 1));
-  if (outcome_of(stream, data[0] % 64 + 1U) != whole) std::abort();
+  const Outcome whole = to_work_result(stream, std::max<std::size_t>(stream.size(), 1));
+  if (to_work_result(stream, data[0] % 64 + 1U) != whole) std::abort();
   return 0;
 }

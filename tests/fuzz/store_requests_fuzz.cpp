@@ -17,16 +17,16 @@ using namespace hookline::store;
 // a server closes the connection.
 std::string replies_to(std::string_view stream, std::size_t piece) {
   RequestReader reader;
-  Service service;
+  StoreService service;
   Request request;
   std::string replies;
   while (!stream.empty()) {
     std::string_view bytes = stream.substr(0, piece);
     stream.remove_prefix(bytes.size());
     while (!bytes.empty()) {
-      const Scan state = reader.read(bytes, request);
-      if (state == Scan::bad) return replies + "bad";
-      if (state == Scan::incomplete) continue;
+      const ParseStatus state = reader.read(bytes, request);
+      if (state == ParseStatus::invalid) return replies + "bad";
+      if (state == ParseStatus::incomplete) continue;
       if (!service.serve(1, request, replies)) return replies + "refused";
       for (const ClientId client : service.take_woken()) replies += "woken" + std::to_string(client);
     }

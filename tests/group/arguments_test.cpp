@@ -10,10 +10,10 @@
 namespace hookline {
 namespace {
 
-TEST(Arguments, ListsOfTheWrongLengthAreRefused) {
+TEST(Arguments, RejectsListsOfWrongLength) {
   const Tensor t = Tensor::zeros({4});
   const auto expect_refused = [](OpType type, std::vector<Tensor> inputs, std::vector<Tensor> outputs) {
-    Collective c;
+    Operation c;
     c.type = type;
     c.inputs = std::move(inputs);
     c.outputs = std::move(outputs);
@@ -33,9 +33,9 @@ TEST(Arguments, ListsOfTheWrongLengthAreRefused) {
   expect_refused(OpType::recv_anysource, {t}, {});
 }
 
-TEST(Arguments, SplitsWhoseSumWrapsAreRefused) {
+TEST(Arguments, RejectsSplitsWhoseSumOverflows) {
   const std::int64_t most = std::numeric_limits<std::int64_t>::max();
-  Collective c;
+  Operation c;
   c.type = OpType::alltoall_base;
   c.inputs = {Tensor::zeros({4})};
   c.outputs = {Tensor::zeros({4})};

@@ -20,18 +20,18 @@ using namespace std::chrono_literals;
 using testing::require;
 
 /// A group that supports only the given operations and has no zero_copy_reads, like a user's group.
-class WithOnly final : public GroupDecorator {
+class RestrictedGroup final : public GroupDecorator {
  public:
-  WithOnly(std::shared_ptr<ProcessGroup> inner, std::set<OpType> has)
-      : GroupDecorator(std::move(inner)), has_(std::move(has)) {}
+  RestrictedGroup(std::shared_ptr<ProcessGroup> inner, std::set<OpType> supported)
+      : GroupDecorator(std::move(inner)), supported_(std::move(supported)) {}
   Capabilities capabilities() const override { return {}; }
-  WorkPtr run(Collective collective) override {
-    if (!has_.contains(collective.type)) throw Unsupported("not supported by this group");
+  WorkPtr run(Operation collective) override {
+    if (!supported_.contains(collective.type)) throw Unsupported("not supported by this group");
     return inner()->run(std::move(collective));
   }
 
  private:
-  const std::set<OpType> has_;
+  const std::set<OpType> supported_;
 };
 
 const std::vector<std::set<OpType>> kGroups = {{OpType::allgather_into_tensor, OpType::alltoall_base},
@@ -45,16 +45,16 @@ Tensor filled(int rank) {
   return t;
 }
 
-TEST(BlockExchange, HasTheSameBitsByEveryWay) {
+TEST(BlockExchange, SameBitsWithEverySetOfOperations) {
   for (const int ranks : {1, 2, 3}) {
-    testing::threads_world().spawn(ranks, [&](ProcessGroup& group) {
+    testing::threads_fixture().spawn(ranks, [&](ProcessGroup& group) {
       for (const std::string codec : {"fp16", "int8(block=tensor)", "int8(block=100, range=symmetric)",
                                       "int4(block=64, range=affine, rounding=stochastic)"}) {
         const Tensor direct = filled(group.rank());
         group.allreduce(direct, make_codec(codec))->wait(30s);
         std::uint64_t least = 0;
         for (const std::set<OpType>& has : kGroups) {
-          const auto other = std::make_shared<WithOnly>(group.shared_from_this(), has);
+          const auto other = std::make_shared<RestrictedGroup>(group.shared_from_this(), has);
           CompressedReduction reduction(other, make_codec(codec));
           const Tensor t = filled(group.rank());
           reduction.allreduce(t).wait(30s);
@@ -68,12 +68,12 @@ TEST(BlockExchange, HasTheSameBitsByEveryWay) {
   }
 }
 
-TEST(BlockExchange, AGroupWithNothingSaysSo) {
-  testing::threads_world().spawn(2, [&](ProcessGroup& group) {
-    WithOnly none(group.shared_from_this(), {});
+TEST(BlockExchange, ThrowsUnsupportedWithoutAnyOperation) {
+  testing::threads_fixture().spawn(2, [&](ProcessGroup& group) {
+    RestrictedGroup none(group.shared_from_this(), {});
     const Tensor bytes = Tensor::zeros({8}, DType::u8);
-    EXPECT_THROW(BlockExchange::gather(none, bytes, std::nullopt), Unsupported);
-    EXPECT_THROW(BlockExchange::scatter(none, bytes, std::nullopt), Unsupported);
+    EXPECT_THROW(BlockExchange::allgather(none, bytes, std::nullopt), Unsupported);
+    EXPECT_THROW(BlockExchange::alltoall(none, bytes, std::nullopt), Unsupported);
   });
 }
 

@@ -5,8 +5,8 @@
 
 #include <hookline/core/error.hpp>
 #include <hookline/core/interrupt.hpp>
-#include <hookline/group/checked.hpp>
-#include <hookline/group/compared.hpp>
+#include <hookline/group/collective_checks.hpp>
+#include <hookline/group/cross_check.hpp>
 #include <hookline/group/decorator.hpp>
 #include <hookline/store/memory_store.hpp>
 
@@ -18,23 +18,23 @@ namespace {
 using namespace std::chrono_literals;
 using testing::Groups;
 using testing::on_ranks;
-using testing::threads;
+using testing::make_thread_groups;
 
-class Around final : public GroupDecorator {
+class PassThroughGroup final : public GroupDecorator {
  public:
   using GroupDecorator::GroupDecorator;
 };
 
-TEST(Coalescing, OneWorkForAllOnEveryKindOfGroup) {
+TEST(Coalescing, OneWorkOnEveryKindOfGroup) {
   const auto store = std::make_shared<MemoryStore>();
-  const Groups plain = threads(2);
+  const Groups plain = make_thread_groups(2);
   std::vector<Groups> kinds(4);
-  const Groups others = threads(2);
+  const Groups others = make_thread_groups(2);
   for (std::size_t r = 0; r < 2; ++r) {
     kinds[0].push_back(plain[r]);
-    kinds[1].push_back(std::make_shared<Around>(plain[r]));
-    kinds[2].push_back(checked(plain[r], store));
-    kinds[3].push_back(compared(plain[r], others[r]));
+    kinds[1].push_back(std::make_shared<PassThroughGroup>(plain[r]));
+    kinds[2].push_back(with_collective_checks(plain[r], store));
+    kinds[3].push_back(with_cross_check(plain[r], others[r]));
   }
   for (const Groups& groups : kinds) {
     const auto errors = on_ranks(groups, [](ProcessGroup& g, int rank) {
@@ -70,7 +70,7 @@ TEST(Coalescing, OneWorkForAllOnEveryKindOfGroup) {
 }
 
 /// A Work that fails and records whether wait() was called.
-class Noted final : public Work {
+class FailingWork final : public Work {
  public:
   void wait(std::optional<Milliseconds>) override {
     waited = true;
@@ -87,8 +87,8 @@ class Noted final : public Work {
   bool waited = false;
 };
 
-TEST(Coalescing, WaitsForTheOthersThoughOneHasFailed) {
-  const std::vector<std::shared_ptr<Noted>> works = {std::make_shared<Noted>(), std::make_shared<Noted>()};
+TEST(Coalescing, WaitsForAllWorksAfterAFailure) {
+  const std::vector<std::shared_ptr<FailingWork>> works = {std::make_shared<FailingWork>(), std::make_shared<FailingWork>()};
   Coalescing coalescing;
   coalescing.start();
   for (const auto& work : works) coalescing.add(work);
@@ -97,8 +97,8 @@ TEST(Coalescing, WaitsForTheOthersThoughOneHasFailed) {
   EXPECT_TRUE(works[1]->waited);
 }
 
-TEST(Coalescing, AnInterruptEndsTheWait) {
-  const Groups groups = threads(2);
+TEST(Coalescing, InterruptEndsWait) {
+  const Groups groups = make_thread_groups(2);
   std::vector<Tensor> tensors(6);
   for (Tensor& t : tensors) t = Tensor::full({4}, 1);
   groups[0]->start_coalescing();
@@ -117,7 +117,7 @@ TEST(Coalescing, AnInterruptEndsTheWait) {
   EXPECT_EQ(tensors[2].slice(0, 0, 1).item<int>(), 2);
 }
 
-TEST(Coalescing, FailsWithTheFirstThatFailed) {
+TEST(Coalescing, FailsWithFirstError) {
   Promise<std::vector<Tensor>> one, two, three;
   Coalescing coalescing;
   coalescing.add(make_work(Future<std::vector<Tensor>>::ready({}), OpType::barrier));  // ignored: not active yet
@@ -142,20 +142,20 @@ TEST(Coalescing, FailsWithTheFirstThatFailed) {
 }
 
 /// A group that implements only the pure virtual methods.
-class Least final : public ProcessGroup {
+class MinimalGroup final : public ProcessGroup {
  public:
   int rank() const override { return 0; }
   int size() const override { return 1; }
-  std::string backend_name() const override { return "least"; }
-  WorkPtr run(Collective c) override { return make_work(Future<std::vector<Tensor>>::ready(c.outputs), c.type); }
+  std::string backend_name() const override { return "minimal"; }
+  WorkPtr run(Operation c) override { return make_work(Future<std::vector<Tensor>>::ready(c.outputs), c.type); }
 };
 
-TEST(Coalescing, AGroupWithoutSaysSo) {
-  Least group;
+TEST(Coalescing, ThrowsUnsupportedWithoutCoalescing) {
+  MinimalGroup group;
   EXPECT_THROW(group.start_coalescing(), Unsupported);
   EXPECT_THROW((void)group.end_coalescing(), Unsupported);
-  EXPECT_EQ(group.group_name(), "least");
-  EXPECT_EQ(group.description(), "least group, rank 0 of 1");
+  EXPECT_EQ(group.group_name(), "minimal");
+  EXPECT_EQ(group.description(), "minimal group, rank 0 of 1");
 }
 
 }  // namespace

@@ -17,7 +17,7 @@ namespace {
 using namespace std::chrono_literals;
 
 /// Starts one allreduce on both ranks and waits for it.
-void both(const testing::Groups& groups) {
+void run_allreduce_on_both(const testing::Groups& groups) {
   Tensor a = Tensor::full({4}, 1);
   Tensor b = Tensor::full({4}, 2);
   const auto first = groups[0]->allreduce(a);
@@ -26,17 +26,17 @@ void both(const testing::Groups& groups) {
   second->wait(10s);
 }
 
-TEST(CompletionHooks, TellsAboutEveryOperationInOrder) {
-  const auto groups = testing::threads(2);
+TEST(CompletionHooks, ReportsEveryOperationInOrder) {
+  const auto groups = testing::make_thread_groups(2);
   std::vector<WorkInfo> seen;
   groups[0]->register_on_completion_hook([&](const WorkInfo& info) { seen.push_back(info); });
   const auto begin = Clock::now();
-  for (int i = 0; i < 5; ++i) both(groups);
+  for (int i = 0; i < 5; ++i) run_allreduce_on_both(groups);
   {
     const ContextScope lane({.lane = 3});
-    Collective c;
+    Operation c;
     c.type = OpType::barrier;
-    c.note = 7;
+    c.op_tag = 7;
     const auto first = groups[0]->run(c);
     const auto second = groups[1]->run(c);
     first->wait(10s);
@@ -58,8 +58,8 @@ TEST(CompletionHooks, TellsAboutEveryOperationInOrder) {
   EXPECT_EQ(seen[5].bytes, 0u);
 }
 
-TEST(CompletionHooks, CountsAnOperationAsActiveOnlyAfterTheOneBefore) {
-  const auto groups = testing::threads(2);
+TEST(CompletionHooks, ActiveDurationStartsAfterPreviousOperation) {
+  const auto groups = testing::make_thread_groups(2);
   std::vector<WorkInfo> seen;
   groups[0]->register_on_completion_hook([&](const WorkInfo& info) { seen.push_back(info); });
   std::vector<WorkPtr> works;
@@ -73,13 +73,13 @@ TEST(CompletionHooks, CountsAnOperationAsActiveOnlyAfterTheOneBefore) {
   EXPECT_EQ(seen[1].active_duration, seen[1].time_finished - std::max(seen[0].time_finished, seen[1].time_started));
 }
 
-TEST(CompletionHooks, AThrowingHookFailsTheWait) {
-  const auto groups = testing::threads(2);
+TEST(CompletionHooks, ThrowingHookFailsWait) {
+  const auto groups = testing::make_thread_groups(2);
   groups[0]->register_on_completion_hook([&](const WorkInfo& info) {
     if (info.seq == 2) throw Mismatch("the second one");
   });
-  both(groups);
-  EXPECT_THROW(both(groups), Mismatch);
+  run_allreduce_on_both(groups);
+  EXPECT_THROW(run_allreduce_on_both(groups), Mismatch);
   groups[0]->wait_for_hooks(10s);  // the error was thrown by wait()
   Tensor a = Tensor::full({4}, 1);
   Tensor b = Tensor::full({4}, 2);
@@ -88,8 +88,8 @@ TEST(CompletionHooks, AThrowingHookFailsTheWait) {
   other->wait(10s);
 }
 
-TEST(CompletionHooks, WaitForHooksThrowsWhatNobodyWaitedFor) {
-  const auto groups = testing::threads(2);
+TEST(CompletionHooks, WaitForHooksThrowsErrorOfUnawaitedWork) {
+  const auto groups = testing::make_thread_groups(2);
   int calls = 0;
   groups[0]->register_on_completion_hook([&](const WorkInfo&) {
     ++calls;
@@ -106,9 +106,9 @@ TEST(CompletionHooks, WaitForHooksThrowsWhatNobodyWaitedFor) {
 }
 
 // Each error is thrown once: by wait() of its operation, or else by wait_for_hooks().
-TEST(CompletionHooks, WaitForHooksThrowsEveryErrorThatNoWaitHasThrown) {
+TEST(CompletionHooks, WaitForHooksThrowsOnlyUnreportedErrors) {
   for (const bool all : {false, true}) {
-    const auto groups = testing::threads(2);
+    const auto groups = testing::make_thread_groups(2);
     groups[0]->register_on_completion_hook([](const WorkInfo& info) { throw Error(std::to_string(info.seq)); });
     std::vector<Tensor> tensors;
     std::vector<WorkPtr> works;
@@ -129,16 +129,16 @@ TEST(CompletionHooks, WaitForHooksThrowsEveryErrorThatNoWaitHasThrown) {
 }
 
 // A later work may reuse the address of a destroyed one.
-TEST(CompletionHooks, AnErrorOutlivesItsWork) {
-  const auto group = testing::threads(1)[0];
+TEST(CompletionHooks, ErrorOutlivesItsWork) {
+  const auto group = testing::make_thread_groups(1)[0];
   group->register_on_completion_hook([](const WorkInfo& info) { throw Error(std::to_string(info.seq)); });
   (void)group->barrier();
   for (int i = 0; i < 20; ++i) EXPECT_THROW(group->barrier()->wait(10s), Error);
   EXPECT_THAT([&] { group->wait_for_hooks(10s); }, ::testing::ThrowsMessage<Error>("1"));
 }
 
-TEST(CompletionHooks, FailedOperationsAreToldToo) {
-  const auto groups = testing::threads(2);
+TEST(CompletionHooks, ReportsFailedOperations) {
+  const auto groups = testing::make_thread_groups(2);
   std::exception_ptr error;
   groups[0]->register_on_completion_hook([&](const WorkInfo& info) { error = info.error; });
   Tensor a = Tensor::full({4}, 1);
@@ -151,8 +151,8 @@ TEST(CompletionHooks, FailedOperationsAreToldToo) {
   EXPECT_THROW(std::rethrow_exception(error), Mismatch);
 }
 
-TEST(CompletionHooks, AFailureIsToldBeforeItsWaitThrows) {
-  const auto groups = testing::threads(2);
+TEST(CompletionHooks, HookRunsBeforeWaitThrows) {
+  const auto groups = testing::make_thread_groups(2);
   std::atomic<int> told = 0;
   const auto count = [&](const WorkInfo& info) { told += info.error ? 1 : 0; };
   groups[0]->register_on_completion_hook(count, std::make_shared<ThreadExecutor>("hooks"));
@@ -168,31 +168,31 @@ TEST(CompletionHooks, AFailureIsToldBeforeItsWaitThrows) {
 }
 
 // On the waiting thread, and on the group's progress thread if no caller waits.
-TEST(CompletionHooks, MayEndTheGroup) {
+TEST(CompletionHooks, HookMayAbortOrShutDownGroup) {
   for (const bool abort : {true, false}) {
     for (const bool waited_for : {true, false}) {
-      const auto groups = testing::threads(2);
+      const auto groups = testing::make_thread_groups(2);
       groups[0]->register_on_completion_hook([&](const WorkInfo& info) {
         if (info.seq == 1 && abort) groups[0]->abort("enough");
         if (info.seq == 1 && !abort) groups[0]->shutdown();
       });
       const Tensor t = Tensor::zeros({10});
       const auto first = groups[0]->barrier();
-      const auto behind_it = groups[0]->barrier();
-      const auto letter = groups[0]->recv(t, 1);
+      const auto second_barrier = groups[0]->barrier();
+      const auto message = groups[0]->recv(t, 1);
       const auto peers = groups[1]->barrier();
       Promise<void> over;
-      if (!waited_for) first->when_over([&] { over.set_value(); }, true);
+      if (!waited_for) first->on_complete([&] { over.set_value(); }, true);
       if (!waited_for) over.get_future().wait(10s);
       EXPECT_NO_THROW(first->wait(10s));
-      EXPECT_THROW(behind_it->wait(10s), Aborted);
-      EXPECT_THROW(letter->wait(10s), Aborted);
+      EXPECT_THROW(second_barrier->wait(10s), Aborted);
+      EXPECT_THROW(message->wait(10s), Aborted);
     }
   }
 }
 
-TEST(CompletionHooks, OnAnExecutorTheyRunThereAndMayWait) {
-  const auto groups = testing::threads(2);
+TEST(CompletionHooks, HooksOnAnExecutorMayWait) {
+  const auto groups = testing::make_thread_groups(2);
   auto executor = std::make_shared<ThreadExecutor>("hooks");
   std::atomic<int> calls = 0;
   std::atomic<bool> elsewhere = true;
@@ -221,9 +221,9 @@ TEST(CompletionHooks, OnAnExecutorTheyRunThereAndMayWait) {
   third->wait(10s);
 }
 
-TEST(CompletionHooks, AWaitForALongHookLooksForInterruptsAgainAndAgain) {
+TEST(CompletionHooks, WaitForLongHookChecksInterrupts) {
   static std::atomic<int> looks = 0;
-  const auto group = testing::threads(1)[0];
+  const auto group = testing::make_thread_groups(1)[0];
   group->register_on_completion_hook(
       [](const WorkInfo&) {
         const auto last = Clock::now() + 20s;
@@ -235,8 +235,8 @@ TEST(CompletionHooks, AWaitForALongHookLooksForInterruptsAgainAndAgain) {
   EXPECT_GE(looks, 3);
 }
 
-TEST(CompletionHooks, OperationsThatEndMeanwhileAreToldInOrder) {
-  const auto groups = testing::threads(2);
+TEST(CompletionHooks, OperationsThatFinishDuringAHookAreReportedInOrder) {
+  const auto groups = testing::make_thread_groups(2);
   Promise<void> go_on;
   std::vector<std::uint64_t> seen;
   std::atomic<int> ended = 0;
@@ -262,8 +262,8 @@ TEST(CompletionHooks, OperationsThatEndMeanwhileAreToldInOrder) {
   EXPECT_EQ(seen, (std::vector<std::uint64_t>{1, 2, 3, 4}));
 }
 
-TEST(CompletionHooks, TheFutureComesAfterTheHookAndHasItsError) {
-  const auto groups = testing::threads(2);
+TEST(CompletionHooks, FutureCompletesAfterHookWithItsError) {
+  const auto groups = testing::make_thread_groups(2);
   std::atomic<int> calls = 0;
   groups[0]->register_on_completion_hook([&](const WorkInfo& info) {
     ++calls;
@@ -281,7 +281,7 @@ TEST(CompletionHooks, TheFutureComesAfterTheHookAndHasItsError) {
 }
 
 TEST(CompletionHooks, ManyThreadsAndLanes) {
-  const auto groups = testing::threads(2);
+  const auto groups = testing::make_thread_groups(2);
   std::array<std::vector<std::uint64_t>, 4> seen;
   std::atomic<int> inside = 0;
   groups[0]->register_on_completion_hook([&](const WorkInfo& info) {

@@ -19,7 +19,7 @@ namespace {
 
 using namespace std::chrono_literals;
 using testing::require;
-using testing::World;
+using testing::GroupFixture;
 
 const std::vector<std::string> kCodecs = {"fp16",
                                           "bf16",
@@ -66,7 +66,7 @@ void same_on_all_ranks(ProcessGroup& group, const Tensor& t, const std::string& 
 
 class Compressed : public ::testing::TestWithParam<World> {};
 
-TEST_P(Compressed, GivesTheMeanAndTheSameBitsEverywhere) {
+TEST_P(Compressed, MeanWithSameBitsOnAllRanks) {
   for (const int ranks : {1, 2, 3, 4, 7}) {
     GetParam().spawn(ranks, [&](ProcessGroup& group) {
       for (const std::string& codec : kCodecs) {
@@ -88,13 +88,13 @@ TEST_P(Compressed, GivesTheMeanAndTheSameBitsEverywhere) {
 }
 
 // Reference for two ranks: encodes, decodes and sums message by message in one thread.
-struct TwoRanks {
-  TwoRanks(const std::string& name, std::size_t count)
-      : codec(make_codec(name)), kept{std::vector<float>(count), std::vector<float>(count)} {}
+struct TwoRankReference {
+  TwoRankReference(const std::string& name, std::size_t count)
+      : codec(make_codec(name)), residuals{std::vector<float>(count), std::vector<float>(count)} {}
 
   std::vector<float> mean(std::uint64_t step, const CompressionOptions& options) {
     constexpr std::size_t kMessage = 32768;
-    std::vector<float> sum(kept[0].size());
+    std::vector<float> sum(residuals[0].size());
     for (std::uint64_t rank = 0; rank < 2; ++rank) {
       std::vector<float> values(sum.size());
       for (std::size_t i = 0; i < values.size(); ++i) {
@@ -104,10 +104,10 @@ struct TwoRanks {
       for (std::size_t i = 0; i < sum.size(); i += each) {
         const std::size_t part = std::min(each, sum.size() - i);
         std::vector<std::byte> message(codec->encoded_bytes(part));
-        const RoundingKey key{.seed = options.seed, .step = step, .bucket = options.bucket, .rank = rank, .first = i};
+        const RoundingKey key{.seed = options.seed, .step = step, .bucket = options.bucket, .rank = rank, .first_index = i};
         const std::span<const float> from = std::span(values).subspan(i, part);
         if (options.error_feedback) {
-          codec->encode_with_error(from, std::span(kept[rank]).subspan(i, part), message, key);
+          codec->encode_with_residual(from, std::span(residuals[rank]).subspan(i, part), message, key);
         } else {
           codec->encode(from, message, key);
         }
@@ -119,10 +119,10 @@ struct TwoRanks {
   }
 
   CodecPtr codec;
-  std::array<std::vector<float>, 2> kept;
+  std::array<std::vector<float>, 2> residuals;
 };
 
-TEST_P(Compressed, ManyMessagesBetweenTwoRanksHaveTheBitsOfEachByItself) {
+TEST_P(Compressed, TwoRanksMatchReferencePerMessage) {
   GetParam().spawn(2, [&](ProcessGroup& group) {
     for (const char* codec : {"fp16", "int8(block=100, range=symmetric)", "int4(rounding=stochastic)", "int8(block=1)",
                               "fp16(checksum=false)"}) {
@@ -130,7 +130,7 @@ TEST_P(Compressed, ManyMessagesBetweenTwoRanksHaveTheBitsOfEachByItself) {
         for (const std::int64_t count : {32768, 32769, 9 * 32768 + 4321, (1 << 20) + 4321}) {
           const CompressionOptions options{.error_feedback = feedback, .seed = 5, .bucket = 3};
           CompressedReduction reduction(group.shared_from_this(), make_codec(codec), options);
-          TwoRanks wanted(codec, static_cast<std::size_t>(count));
+          TwoRankReference wanted(codec, static_cast<std::size_t>(count));
           for (std::uint64_t step = 1; step <= 2; ++step) {
             // The group's memory in the first step, ordinary memory in the second.
             Tensor t = filled(group, count);
@@ -139,8 +139,8 @@ TEST_P(Compressed, ManyMessagesBetweenTwoRanksHaveTheBitsOfEachByItself) {
             const std::string what = codec + (" of " + std::to_string(count)) + (feedback ? " with feedback" : "");
             require(std::memcmp(t.bytes(), wanted.mean(step, options).data(), t.nbytes()) == 0, what);
             if (!feedback) continue;
-            const std::vector<float>& kept = wanted.kept[static_cast<std::size_t>(group.rank())];
-            require(std::memcmp(reduction.kept_error().bytes(), kept.data(), t.nbytes()) == 0, what + ": residual");
+            const std::vector<float>& kept = wanted.residuals[static_cast<std::size_t>(group.rank())];
+            require(std::memcmp(reduction.residual().bytes(), kept.data(), t.nbytes()) == 0, what + ": residual");
           }
         }
       }
@@ -148,7 +148,7 @@ TEST_P(Compressed, ManyMessagesBetweenTwoRanksHaveTheBitsOfEachByItself) {
   });
 }
 
-TEST_P(Compressed, SendsAsManyBytesAsComputed) {
+TEST_P(Compressed, SentBytesMatchFormula) {
   for (const int ranks : {1, 2, 3, 4}) {
     GetParam().spawn(ranks, [&](ProcessGroup& group) {
       const std::int64_t count = 12 * 32768;
@@ -173,7 +173,7 @@ TEST_P(Compressed, SendsAsManyBytesAsComputed) {
   }
 }
 
-TEST_P(Compressed, WhatIsLostIsFedBack) {
+TEST_P(Compressed, ErrorFeedbackConverges) {
   for (const int ranks : {2, 3}) {
     GetParam().spawn(ranks, [&](ProcessGroup& group) {
       constexpr int kSteps = 50;
@@ -191,12 +191,12 @@ TEST_P(Compressed, WhatIsLostIsFedBack) {
         require(off < 3 * rounding("int4") / kSteps,
                 "element " + std::to_string(i) + " is off by " + std::to_string(off));
       }
-      require(reduction.kept_error_norm() > 0, "the residual is zero");
+      require(reduction.residual_norm() > 0, "the residual is zero");
     });
   }
 }
 
-TEST_P(Compressed, WhatIsNoNumberStaysInItsBlockAndInItsStep) {
+TEST_P(Compressed, NonFiniteValuesStayInTheirBlockAndStep) {
   for (const int ranks : {2, 3}) {
     GetParam().spawn(ranks, [&](ProcessGroup& group) {
       for (const char* codec : {"fp16", "bf16", "int8", "int4"}) {
@@ -239,14 +239,14 @@ TEST_P(Compressed, ReduceScatterRoundsOnce) {
   }
 }
 
-TEST_P(Compressed, ReduceScatterInPlaceIsTheSame) {
+TEST_P(Compressed, ReduceScatterInPlaceMatchesOutOfPlace) {
   for (const int ranks : {1, 2, 3, 4}) {
     GetParam().spawn(ranks, [&](ProcessGroup& group) {
       for (const std::int64_t each : {5, 1001, 70'000}) {
         for (const DType dtype : {DType::f32, DType::f16}) {
           for (const ReduceOp& op : {ReduceOp::avg, ReduceOp::premul_sum(0.5)}) {
             const Tensor input = Tensor::empty({each * ranks}, dtype);
-            testing::write(input, [&](std::int64_t i) { return static_cast<double>(value(group.rank(), i)); });
+            testing::fill_with(input, [&](std::int64_t i) { return static_cast<double>(value(group.rank(), i)); });
             const Tensor apart = Tensor::empty({each}, dtype);
             const Tensor own = input.slice(0, group.rank() * each, (group.rank() + 1) * each);
             const Tensor before = input.clone();
@@ -268,11 +268,11 @@ TEST_P(Compressed, ReduceScatterInPlaceIsTheSame) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Worlds, Compressed, ::testing::Values(testing::threads_world(), testing::shm_world()),
+INSTANTIATE_TEST_SUITE_P(Fixtures, Compressed, ::testing::Values(testing::threads_fixture(), testing::shm_fixture()),
                          [](const auto& world) { return world.param.name; });
 
-TEST(CompressedAnywhere, TakesAnyFloatingPointInAnyLayout) {
-  testing::threads_world().spawn(3, [&](ProcessGroup& group) {
+TEST(CompressedReduction, AcceptsAnyFloatingPointTypeAndLayout) {
+  testing::threads_fixture().spawn(3, [&](ProcessGroup& group) {
     for (const DType dtype : {DType::f16, DType::bf16, DType::f64, DType::f32}) {
       const Tensor wide = Tensor::full({4, 6}, group.rank() + 1, dtype);
       const Tensor columns = wide.slice(1, 0, 6, 2);
@@ -284,8 +284,8 @@ TEST(CompressedAnywhere, TakesAnyFloatingPointInAnyLayout) {
 }
 
 // With three ranks it consists of two operations; the second starts when the first is done.
-TEST(CompressedAnywhere, IsDoneWhenACommonWorkIs) {
-  testing::threads_world().spawn(3, [&](ProcessGroup& group) {
+TEST(CompressedReduction, CompletesWithCoalescedWork) {
+  testing::threads_fixture().spawn(3, [&](ProcessGroup& group) {
     for (int i = 0; i < 20; ++i) {
       const Tensor t = Tensor::full({100'000}, 1);
       group.start_coalescing();
@@ -296,8 +296,8 @@ TEST(CompressedAnywhere, IsDoneWhenACommonWorkIs) {
   });
 }
 
-TEST(CompressedAnywhere, RefusesWhatMakesNoSense) {
-  testing::threads_world().spawn(1, [&](ProcessGroup& group) {
+TEST(CompressedReduction, RejectsInvalidArguments) {
+  testing::threads_fixture().spawn(1, [&](ProcessGroup& group) {
     const Tensor t = Tensor::full({4}, 1);
     EXPECT_THROW((void)group.allreduce(t, make_codec("fp16"), {.op = ReduceOp::max}), InvalidArgument);
     EXPECT_THROW((void)group.allreduce(Tensor::full({4}, 1, DType::i32), make_codec("fp16")), InvalidArgument);
@@ -311,8 +311,8 @@ TEST(CompressedAnywhere, RefusesWhatMakesNoSense) {
   });
 }
 
-TEST(CompressedAnywhere, RanksWithDifferentCodecsAreNoticed) {
-  testing::threads_world().spawn(2, [&](ProcessGroup& group) {
+TEST(CompressedReduction, DifferentCodecsAreDetected) {
+  testing::threads_fixture().spawn(2, [&](ProcessGroup& group) {
     const Tensor t = filled(group, 1000);
     EXPECT_THROW(group.allreduce(t, make_codec(group.rank() ? "fp16" : "bf16"))->wait(10s), InvalidArgument);
     EXPECT_THROW(group.allreduce(t, make_codec(group.rank() ? "fp16" : "int8"))->wait(10s), Mismatch);

@@ -14,13 +14,13 @@
 #include <gtest/gtest.h>
 
 #include <hookline/core/error.hpp>
-#include <hookline/group/compared.hpp>
+#include <hookline/group/cross_check.hpp>
 #include <hookline/group/decorator.hpp>
-#include <hookline/group/nan_checked.hpp>
-#include <hookline/group/recorded.hpp>
+#include <hookline/group/with_nan_checks.hpp>
+#include <hookline/group/flight_recorder.hpp>
 #include <hookline/store/memory_store.hpp>
 
-#include "group/debug.hpp"
+#include "group/debug_wrappers.hpp"
 #include "group/rank_threads.hpp"
 #include "harness/temp_directory.hpp"
 
@@ -34,11 +34,11 @@ using ::testing::HasSubstr;
 using ::testing::Not;
 using testing::on_ranks;
 using testing::sum_of_ones;
-using testing::threads;
+using testing::make_thread_groups;
 
-TEST(NanChecked, NamesTheFirstAndTellsTheOthers) {
-  Groups groups = threads(2);
-  for (auto& g : groups) g = nan_checked(g);
+TEST(NanChecks, NamesFirstElementAndAbortsPeers) {
+  Groups groups = make_thread_groups(2);
+  for (auto& g : groups) g = with_nan_checks(g);
   const auto errors = on_ranks(groups, [](ProcessGroup& group, int rank) {
     EXPECT_EQ(sum_of_ones(group), 2);
     Tensor t = Tensor::full({3, 4}, 1);
@@ -54,21 +54,21 @@ TEST(NanChecked, NamesTheFirstAndTellsTheOthers) {
   EXPECT_THAT(errors[0], HasSubstr("the input contains NaN"));
 }
 
-TEST(NanChecked, EveryFloatAndOnlyWhatIsSent) {
+TEST(NanChecks, ChecksEveryFloatTypeAndOnlySentTensors) {
   for (const DType dtype : {DType::f32, DType::f64, DType::f16, DType::bf16}) {
     for (const double value : {std::numeric_limits<double>::quiet_NaN(), std::numeric_limits<double>::infinity(),
                                -std::numeric_limits<double>::infinity()}) {
-      const auto group = nan_checked(threads(1)[0]);
+      const auto group = with_nan_checks(make_thread_groups(1)[0]);
       Tensor t = Tensor::full({3000}, 1, dtype);
       t.slice(0, 2500, 2501).fill(value);
       EXPECT_THROW((void)group->allreduce(t), InvalidArgument);
       Tensor strided = Tensor::full({10, 2}, 1, dtype);
       strided.slice(0, 3, 4).fill(value);
-      EXPECT_THROW((void)nan_checked(threads(1)[0])->broadcast(strided.slice(1, 1, 2)), InvalidArgument);
+      EXPECT_THROW((void)with_nan_checks(make_thread_groups(1)[0])->broadcast(strided.slice(1, 1, 2)), InvalidArgument);
     }
   }
-  Groups groups = threads(2);
-  for (auto& g : groups) g = nan_checked(g);
+  Groups groups = make_thread_groups(2);
+  for (auto& g : groups) g = with_nan_checks(g);
   const auto errors = on_ranks(groups, [](ProcessGroup& group, int rank) {
     Tensor t = Tensor::full({2}, rank == 0 ? 1 : std::numeric_limits<double>::quiet_NaN());
     group.broadcast(t, {.root = 0})->wait(20s);  // rank 1 sends nothing
@@ -79,11 +79,11 @@ TEST(NanChecked, EveryFloatAndOnlyWhatIsSent) {
 }
 
 /// A group that corrupts one element of every result.
-class Wrong final : public GroupDecorator {
+class FaultyGroup final : public GroupDecorator {
  public:
-  explicit Wrong(std::shared_ptr<ProcessGroup> inner, double factor = 1.25)
+  explicit FaultyGroup(std::shared_ptr<ProcessGroup> inner, double factor = 1.25)
       : GroupDecorator(std::move(inner)), factor_(factor) {}
-  WorkPtr run(Collective c) override {
+  WorkPtr run(Operation c) override {
     const auto outputs = c.outputs;
     const auto work = inner()->run(std::move(c));
     work->wait(20s);
@@ -95,34 +95,34 @@ class Wrong final : public GroupDecorator {
   const double factor_;
 };
 
-TEST(Compared, AsksForTheSameBitsUnlessThereIsATolerance) {
-  const Groups groups = threads(1);
-  const Groups others = threads(1);
-  const auto exact = compared(groups[0], std::make_shared<Wrong>(others[0], -1));
-  const auto tolerant = compared(groups[0], std::make_shared<Wrong>(others[0], -1), {.tolerance = 0.1});
+TEST(CrossCheck, RequiresSameBitsWithoutTolerance) {
+  const Groups groups = make_thread_groups(1);
+  const Groups others = make_thread_groups(1);
+  const auto exact = with_cross_check(groups[0], std::make_shared<FaultyGroup>(others[0], -1));
+  const auto tolerant = with_cross_check(groups[0], std::make_shared<FaultyGroup>(others[0], -1), {.tolerance = 0.1});
   EXPECT_THROW(exact->allreduce(Tensor::zeros({6}))->wait(20s), Error);  // 0 and -0
   tolerant->allreduce(Tensor::zeros({6}))->wait(20s);
   const Tensor infinite = Tensor::full({6}, std::numeric_limits<double>::infinity());
   EXPECT_THROW(tolerant->allreduce(infinite)->wait(20s), Error) << "infinities of opposite sign";
 }
 
-TEST(Compared, BothGroupsHaveTheTimeout) {
-  const Groups groups = threads(1);
-  const Groups others = threads(1);
-  compared(groups[0], others[0])->set_timeout(3s);
+TEST(CrossCheck, SetsTimeoutOfBothGroups) {
+  const Groups groups = make_thread_groups(1);
+  const Groups others = make_thread_groups(1);
+  with_cross_check(groups[0], others[0])->set_timeout(3s);
   EXPECT_EQ(groups[0]->timeout(), 3s);
   EXPECT_EQ(others[0]->timeout(), 3s);
 }
 
-TEST(Compared, NamesTheFirstDifference) {
-  const Groups first = threads(2);
-  const Groups second = threads(2);
-  const Groups third = threads(2);
+TEST(CrossCheck, NamesFirstDifference) {
+  const Groups first = make_thread_groups(2);
+  const Groups second = make_thread_groups(2);
+  const Groups third = make_thread_groups(2);
   Groups same, different, tolerant;
   for (std::size_t r = 0; r < 2; ++r) {
-    same.push_back(compared(first[r], second[r]));
-    different.push_back(compared(first[r], std::make_shared<Wrong>(third[r])));
-    tolerant.push_back(compared(first[r], std::make_shared<Wrong>(third[r]), {.tolerance = 0.3}));
+    same.push_back(with_cross_check(first[r], second[r]));
+    different.push_back(with_cross_check(first[r], std::make_shared<FaultyGroup>(third[r])));
+    tolerant.push_back(with_cross_check(first[r], std::make_shared<FaultyGroup>(third[r]), {.tolerance = 0.3}));
   }
   for (const auto& e : on_ranks(same, [](ProcessGroup& g, int) {
          EXPECT_EQ(sum_of_ones(g), 2);
@@ -155,8 +155,8 @@ TEST(Compared, NamesTheFirstDifference) {
   });
   EXPECT_EQ(reduced[0], "");  // outputs of reduce are unspecified on ranks other than the root
   EXPECT_THAT(reduced[1], HasSubstr("element 5"));
-  EXPECT_THROW(compared(first[0], second[1]), InvalidArgument);
-  EXPECT_THROW(compared(first[0], nullptr), InvalidArgument);
+  EXPECT_THROW(with_cross_check(first[0], second[1]), InvalidArgument);
+  EXPECT_THROW(with_cross_check(first[0], nullptr), InvalidArgument);
 }
 
 std::string text_of(const std::filesystem::path& path) {
@@ -165,63 +165,63 @@ std::string text_of(const std::filesystem::path& path) {
   return text.str();
 }
 
-TEST(Recorded, RemembersTheLastOperations) {
+TEST(FlightRecorder, KeepsLastOperations) {
   const test::TempDirectory directory;
-  const auto group = recorded(threads(1)[0], {.capacity = 3, .directory = directory.path(), .name = "g"});
+  const auto group = with_flight_recorder(make_thread_groups(1)[0], {.capacity = 3, .directory = directory.path(), .name = "g"});
   for (int i = 0; i < 5; ++i) sum_of_ones(*group);
   Tensor t = Tensor::full({2, 3}, 1, DType::i32);
   group->broadcast(t)->wait(20s);
-  const std::string text = records(*group);
+  const std::string text = flight_records(*group);
   EXPECT_THAT(text, HasSubstr(R"("group": "g", "backend": "threads", "rank": 0, "size": 1)"));
   EXPECT_THAT(text, HasSubstr(R"("count": 6)"));
   EXPECT_THAT(text, Not(HasSubstr(R"("number": 3,)")));
   EXPECT_THAT(text, HasSubstr(R"("number": 4,)"));
   EXPECT_THAT(text, HasSubstr(R"("op": "broadcast", "state": "done", "tensors": 1, "bytes": 24)"));
   EXPECT_THAT(text, HasSubstr(R"("dtype": "int32", "shape": [2, 3], "root": 0)"));
-  const auto path = dump_records(*nan_checked(group));  // finds the recorder inside other wrappers
+  const auto path = dump_flight_records(*with_nan_checks(group));  // finds the recorder inside other wrappers
   EXPECT_EQ(path, directory / "g.rank0.json");
   EXPECT_THAT(text_of(path), HasSubstr(R"("reason": "request")"));
-  EXPECT_THROW(records(*threads(1)[0]), InvalidArgument);
-  EXPECT_THROW(recorded(threads(1)[0], {.capacity = 0}), InvalidArgument);
-  EXPECT_THROW(dump_records(*group, "/proc/no/such/place"), ResourceError);
+  EXPECT_THROW(flight_records(*make_thread_groups(1)[0]), InvalidArgument);
+  EXPECT_THROW(with_flight_recorder(make_thread_groups(1)[0], {.capacity = 0}), InvalidArgument);
+  EXPECT_THROW(dump_flight_records(*group, "/proc/no/such/place"), ResourceError);
 }
 
-TEST(Recorded, NamesArePlainUtf8) {
-  const auto group = recorded(threads(1)[0], {.name = "Größe 层\n\x7f\xff"});
-  EXPECT_THAT(records(*group), HasSubstr(R"("group": "Größe 层\u000a\u007f)"
+TEST(FlightRecorder, EscapesNamesAsUtf8) {
+  const auto group = with_flight_recorder(make_thread_groups(1)[0], {.name = "Größe 层\n\x7f\xff"});
+  EXPECT_THAT(flight_records(*group), HasSubstr(R"("group": "Größe 层\u000a\u007f)"
                                          "\xef\xbf\xbd\""));
 }
 
-TEST(Recorded, DumpsGroupsOfManyRanks) {
+TEST(FlightRecorder, DumpsNestedSubgroups) {
   const test::TempDirectory directory;
-  Groups groups = threads(60);
-  for (auto& g : groups) g = recorded(g, {.directory = directory.path(), .name = "g"});
+  Groups groups = make_thread_groups(60);
+  for (auto& g : groups) g = with_flight_recorder(g, {.directory = directory.path(), .name = "g"});
   std::vector<int> all(groups.size());
   std::iota(all.begin(), all.end(), 0);
   const auto errors = on_ranks(groups, [&](ProcessGroup& g, int rank) {
     const auto of_all = g.new_group(all);
     const auto again = of_all->new_group(all);
-    if (rank == 0) dump_records(*again);
+    if (rank == 0) dump_flight_records(*again);
   });
   EXPECT_EQ(errors, std::vector<std::string>(all.size()));
 }
 
-TEST(Recorded, DumpsAtOnceFromSeveralThreadsAndLeavesAWholeFile) {
+TEST(FlightRecorder, ConcurrentDumpsLeaveCompleteFile) {
   const test::TempDirectory directory;
-  const auto group = recorded(threads(1)[0], {.directory = directory.path(), .name = "g"});
+  const auto group = with_flight_recorder(make_thread_groups(1)[0], {.directory = directory.path(), .name = "g"});
   sum_of_ones(*group);
   const auto dump_often = [&] {
-    for (int i = 0; i < 200; ++i) EXPECT_THAT(text_of(dump_records(*group)), EndsWith("]}\n"));
+    for (int i = 0; i < 200; ++i) EXPECT_THAT(text_of(dump_flight_records(*group)), EndsWith("]}\n"));
   };
   std::thread other(dump_often);
   dump_often();
   other.join();
 }
 
-TEST(Recorded, DumpsAtTheFirstError) {
+TEST(FlightRecorder, DumpsOnFirstError) {
   const test::TempDirectory directory;
-  Groups groups = threads(2);
-  for (auto& g : groups) g = recorded(g, {.directory = directory / "sub", .name = "g"});
+  Groups groups = make_thread_groups(2);
+  for (auto& g : groups) g = with_flight_recorder(g, {.directory = directory / "sub", .name = "g"});
   on_ranks(groups, [](ProcessGroup& g, int rank) {
     sum_of_ones(g);
     Tensor t = Tensor::full({4}, 1);
@@ -234,12 +234,12 @@ TEST(Recorded, DumpsAtTheFirstError) {
   EXPECT_FALSE(std::filesystem::exists(directory / "sub/g.rank1.json"));
 }
 
-TEST(Recorded, KeepsWhatWasRefused) {
+TEST(FlightRecorder, RecordsRejectedOperations) {
   const test::TempDirectory directory;
-  const auto group = recorded(threads(1)[0], {.directory = directory.path(), .name = "g"});
+  const auto group = with_flight_recorder(make_thread_groups(1)[0], {.directory = directory.path(), .name = "g"});
   EXPECT_THROW((void)group->broadcast(Tensor::full({4}, 1), {.root = 7}), InvalidArgument);
-  EXPECT_THAT(records(*group), HasSubstr(R"("op": "broadcast", "state": "failed")"));
-  EXPECT_THAT(records(*group), HasSubstr("root is out of range: expected 0 to 0, got 7"));
+  EXPECT_THAT(flight_records(*group), HasSubstr(R"("op": "broadcast", "state": "failed")"));
+  EXPECT_THAT(flight_records(*group), HasSubstr("root is out of range: expected 0 to 0, got 7"));
 }
 
 // Interrupts the dump thread with another signal.
@@ -259,9 +259,9 @@ void interrupt_dumping_thread() {
   sigaction(SIGUSR2, &before, nullptr);
 }
 
-TEST(Recorded, DumpsAtTheSignal) {
+TEST(FlightRecorder, DumpsOnSignal) {
   const test::TempDirectory directory;
-  const auto group = recorded(threads(1)[0], {.directory = directory.path(), .name = "s"});
+  const auto group = with_flight_recorder(make_thread_groups(1)[0], {.directory = directory.path(), .name = "s"});
   sum_of_ones(*group);
   interrupt_dumping_thread();
   std::raise(SIGUSR1);
@@ -271,20 +271,20 @@ TEST(Recorded, DumpsAtTheSignal) {
   EXPECT_THAT(text_of(path), HasSubstr(R"("reason": "SIGUSR1")"));
 }
 
-TEST(Debug, StacksByName) {
+TEST(DebugWrappers, StacksWrappersByName) {
   const auto store = std::make_shared<MemoryStore>();
-  Groups groups = threads(2);
-  for (auto& g : groups) g = group::decorated(g, "checked, recorded,nan_checked", store);
+  Groups groups = make_thread_groups(2);
+  for (auto& g : groups) g = group::with_debug_wrappers(g, "checked, recorded,with_nan_checks", store);
   EXPECT_EQ(on_ranks(groups, [](ProcessGroup& g, int) { EXPECT_EQ(sum_of_ones(g), 2); }),
             (std::vector<std::string>(2)));
   // wait() may return before the record is complete.
   const auto give_up = Clock::now() + 20s;
-  while (records(*groups[0]).find(R"("op": "allreduce", "state": "done")") == std::string::npos) {
-    ASSERT_LT(Clock::now(), give_up) << records(*groups[0]);
+  while (flight_records(*groups[0]).find(R"("op": "allreduce", "state": "done")") == std::string::npos) {
+    ASSERT_LT(Clock::now(), give_up) << flight_records(*groups[0]);
     std::this_thread::yield();
   }
   try {
-    group::decorated(groups[0], "checkd", store);
+    group::with_debug_wrappers(groups[0], "checkd", store);
     FAIL();
   } catch (const InvalidArgument& e) {
     EXPECT_THAT(e.what(), HasSubstr("unknown name 'checkd'; expected collectives, flight_recorder, nan"));

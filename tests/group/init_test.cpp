@@ -17,7 +17,7 @@ namespace {
 using testing::HasSubstr;
 using testing::ThrowsMessage;
 
-TEST(InitProcessGroup, OneRankMeetsItself) {
+TEST(InitProcessGroup, SingleRank) {
   const auto group = init_process_group({.rank = 0, .world_size = 1, .store = std::make_shared<MemoryStore>()});
   EXPECT_EQ(group->size(), 1);
   EXPECT_EQ(group->backend_name(), "shm");
@@ -26,16 +26,16 @@ TEST(InitProcessGroup, OneRankMeetsItself) {
   EXPECT_EQ(t.data<float>()[2], 2.0f);
 }
 
-TEST(InitProcessGroup, ARankThatNeverComesIsNamed) {
+TEST(InitProcessGroup, TimeoutNamesMissingRank) {
   EXPECT_THAT(
       [] {
         init_process_group(
             {.rank = 0, .world_size = 2, .timeout = Milliseconds(30), .store = std::make_shared<MemoryStore>()});
       },
-      ThrowsMessage<Timeout>(HasSubstr("rank 1 did not come")));
+      ThrowsMessage<Timeout>(HasSubstr("rank 1 did not join")));
 }
 
-TEST(InitProcessGroup, LeavesNoMoreKeysRoundByRound) {
+TEST(InitProcessGroup, RepeatedInitLeavesNoKeys) {
   const auto store = std::make_shared<MemoryStore>();
   const auto keys_after_round = [&] {
     const auto join = [&](int rank) {
@@ -63,10 +63,10 @@ TEST(InitProcessGroup, LeavesNoMoreKeysRoundByRoundOnOneRank) {
   for (int round = 0; round < 5; ++round) EXPECT_EQ(keys_after_round(), keys);
 }
 
-TEST(InitProcessGroup, RefusesWhatMakesNoSense) {
+TEST(InitProcessGroup, RejectsInvalidArguments) {
   const auto store = std::make_shared<MemoryStore>();
   EXPECT_THAT([] { init_process_group({.backend = "nccl"}); },
-              ThrowsMessage<InvalidArgument>(HasSubstr("there are: shm")));
+              ThrowsMessage<InvalidArgument>(HasSubstr("expected one of shm")));
   EXPECT_THROW(init_process_group({.store = store}), InvalidArgument);
   EXPECT_THROW(make_backend("shm", {.rank = 0, .size = 1}), InvalidArgument) << "without a store";
   EXPECT_THROW(init_process_group({.rank = 2, .world_size = 2, .store = store}), InvalidArgument);

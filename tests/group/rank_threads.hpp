@@ -8,7 +8,7 @@
 #include <vector>
 
 #include <hookline/backend/threads.hpp>
-#include <hookline/group/checked.hpp>
+#include <hookline/group/collective_checks.hpp>
 #include <hookline/group/process_group.hpp>
 #include <hookline/store/memory_store.hpp>
 
@@ -16,7 +16,7 @@ namespace hookline::testing {
 
 using Groups = std::vector<std::shared_ptr<ProcessGroup>>;
 
-inline Groups threads(int size, Milliseconds timeout = std::chrono::seconds(20)) {
+inline Groups make_thread_groups(int size, Milliseconds timeout = std::chrono::seconds(20)) {
   Groups groups;
   for (auto& backend : make_threads_backends(size)) groups.push_back(make_group(backend, timeout));
   return groups;
@@ -27,7 +27,7 @@ struct CheckedRanks {
   std::shared_ptr<MemoryStore> store = std::make_shared<MemoryStore>();
   Groups groups;
   explicit CheckedRanks(int size = 2, Milliseconds timeout = std::chrono::seconds(20)) {
-    for (const auto& g : threads(size, timeout)) groups.push_back(checked(g, store));
+    for (const auto& g : make_thread_groups(size, timeout)) groups.push_back(with_collective_checks(g, store));
   }
 };
 

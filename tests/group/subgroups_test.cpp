@@ -9,14 +9,14 @@
 namespace hookline::testing {
 namespace {
 
-TEST(Subgroups, WhatTheRanksAgreeByOutlivesAWaitThatIsInterrupted) {
-  const Groups groups = threads(2);
+TEST(Subgroups, BuffersOutliveInterruptedWait) {
+  const Groups groups = make_thread_groups(2);
   const auto split = std::make_shared<InterruptedGroup>(*groups[0]);
   EXPECT_THROW(split->split(0, 0), InterruptedGroup::Interrupt);
-  EXPECT_TRUE(split->memory_lives());
+  EXPECT_TRUE(split->tensors_alive());
   const auto host = std::make_shared<InterruptedGroup>(*groups[1]);
-  EXPECT_THROW(host_group(host), InterruptedGroup::Interrupt);
-  EXPECT_TRUE(host->memory_lives());
+  EXPECT_THROW(local_group(host), InterruptedGroup::Interrupt);
+  EXPECT_TRUE(host->tensors_alive());
 }
 
 }  // namespace

@@ -7,7 +7,7 @@ namespace hookline::group {
 namespace {
 
 std::uint64_t sent(OpType type, int ranks, std::vector<Tensor> inputs, std::vector<Tensor> outputs) {
-  Collective c;
+  Operation c;
   c.type = type;
   c.inputs = std::move(inputs);
   c.outputs = std::move(outputs);

@@ -42,7 +42,7 @@ CountingProxy::CountingProxy(std::uint16_t server) : server_port_(server) {
 CountingProxy::~CountingProxy() {
   ::close(wake_[1]);
   thread_.join();
-  for (const Line& line : lines_) {
+  for (const Connection& line : connections_) {
     ::close(line.client);
     ::close(line.server);
   }
@@ -53,42 +53,42 @@ CountingProxy::~CountingProxy() {
 void CountingProxy::run() {
   for (;;) {
     std::vector<pollfd> polled = {{wake_[0], POLLIN, 0}, {listener_, POLLIN, 0}};
-    for (const Line& line : lines_) {
+    for (const Connection& line : connections_) {
       polled.push_back({line.client, POLLIN, 0});
       polled.push_back({line.server, POLLIN, 0});
     }
     ::poll(polled.data(), polled.size(), -1);
     if (polled[0].revents != 0) return;
-    for (std::size_t i = lines_.size(); i-- > 0;) {
+    for (std::size_t i = connections_.size(); i-- > 0;) {
       bool good = true;
-      if (polled[2 + 2 * i].revents != 0) good = forward(lines_[i], true);
-      if (good && polled[3 + 2 * i].revents != 0) good = forward(lines_[i], false);
+      if (polled[2 + 2 * i].revents != 0) good = forward(connections_[i], true);
+      if (good && polled[3 + 2 * i].revents != 0) good = forward(connections_[i], false);
       if (good) continue;
-      ::close(lines_[i].client);
-      ::close(lines_[i].server);
-      lines_.erase(lines_.begin() + static_cast<std::ptrdiff_t>(i));
+      ::close(connections_[i].client);
+      ::close(connections_[i].server);
+      connections_.erase(connections_.begin() + static_cast<std::ptrdiff_t>(i));
     }
     if (polled[1].revents != 0) accept();
   }
 }
 
 void CountingProxy::accept() {
-  Line line{::accept4(listener_, nullptr, nullptr, SOCK_CLOEXEC), ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)};
+  Connection line{::accept4(listener_, nullptr, nullptr, SOCK_CLOEXEC), ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)};
   const sockaddr_in address = loopback(server_port_);
   require(::connect(line.server, reinterpret_cast<const sockaddr*>(&address), sizeof(address)) == 0, "connect");
   const int on = 1;
   ::setsockopt(line.client, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
   ::setsockopt(line.server, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
-  lines_.push_back(line);
+  connections_.push_back(line);
 }
 
-bool CountingProxy::forward(Line& line, bool from_client) {
+bool CountingProxy::forward(Connection& connection, bool from_client) {
   std::array<char, 65536> buffer;
-  const ssize_t got = ::recv(from_client ? line.client : line.server, buffer.data(), buffer.size(), 0);
+  const ssize_t got = ::recv(from_client ? connection.client : connection.server, buffer.data(), buffer.size(), 0);
   if (got <= 0) return false;
-  if (!from_client && line.asked) ++round_trips_;
-  line.asked = from_client;
-  const int to = from_client ? line.server : line.client;
+  if (!from_client && connection.request_sent) ++round_trips_;
+  connection.request_sent = from_client;
+  const int to = from_client ? connection.server : connection.client;
   for (ssize_t sent = 0; sent < got;) {
     const ssize_t n = ::send(to, buffer.data() + sent, static_cast<std::size_t>(got - sent), MSG_NOSIGNAL);
     if (n <= 0) return false;

@@ -20,21 +20,21 @@ class CountingProxy {
   int round_trips() const noexcept { return round_trips_; }
 
  private:
-  struct Line {
+  struct Connection {
     int client;
     int server;
-    bool asked = false;
+    bool request_sent = false;
   };
   void run();
   void accept();
-  bool forward(Line& line, bool from_client);
+  bool forward(Connection& connection, bool from_client);
 
   const std::uint16_t server_port_;
   int listener_ = -1;
   int wake_[2] = {-1, -1};
   std::uint16_t port_ = 0;
   std::atomic<int> round_trips_ = 0;
-  std::vector<Line> lines_;
+  std::vector<Connection> connections_;
   std::thread thread_;
 };
 

@@ -22,30 +22,30 @@ class InterruptedGroup final : public GroupDecorator {
   };
 
   /// Runs the next `count` operations without interruption.
-  void let_pass(int count) { left_ = count; }
+  void allow(int count) { allowed_ = count; }
 
-  WorkPtr run(Collective collective) override {
-    if (left_-- > 0) return GroupDecorator::run(std::move(collective));
-    going_on_.push_back(std::move(collective));
+  WorkPtr run(Operation collective) override {
+    if (allowed_-- > 0) return GroupDecorator::run(std::move(collective));
+    interrupted_operations_.push_back(std::move(collective));
     Promise<std::vector<Tensor>> wait;
     wait.set_error(std::make_exception_ptr(Interrupt("Ctrl-C")));
-    return make_work(wait.get_future(), going_on_.back().type);
+    return make_work(wait.get_future(), interrupted_operations_.back().type);
   }
   std::shared_ptr<ProcessGroup> split(int color, int key) override { return ProcessGroup::split(color, key); }
 
   void abort(const std::string&) override {}  // uninterrupted ranks may still use the group
 
   /// True if all tensors of the interrupted operations own their memory, which outlives the caller.
-  bool memory_lives() const {
+  bool tensors_alive() const {
     const auto owned = [](const Tensor& t) { return t.owner() != nullptr; };
-    return !going_on_.empty() && std::ranges::all_of(going_on_, [&](const Collective& c) {
+    return !interrupted_operations_.empty() && std::ranges::all_of(interrupted_operations_, [&](const Operation& c) {
       return std::ranges::all_of(c.inputs, owned) && std::ranges::all_of(c.outputs, owned);
     });
   }
 
  private:
-  int left_ = 0;
-  std::vector<Collective> going_on_;
+  int allowed_ = 0;
+  std::vector<Operation> interrupted_operations_;
 };
 
 }  // namespace hookline::testing

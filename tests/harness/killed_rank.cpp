@@ -29,7 +29,7 @@
 namespace hookline::testing {
 namespace {
 
-constexpr int kMostRanks = 16;
+constexpr int kMaxRanks = 16;
 constexpr auto kTimeout = std::chrono::seconds(60);
 
 std::int64_t now_us() {
@@ -40,23 +40,23 @@ std::int64_t now_us() {
 struct Board {
   std::atomic<std::int64_t> died_at;
   std::atomic<int> announced;
-  std::atomic<int> told;
-  std::atomic<bool> victim_made_it;
+  std::atomic<int> reported;
+  std::atomic<bool> victim_survived;
   struct Rank {
-    std::atomic<std::int64_t> told_at;
+    std::atomic<std::int64_t> reported_at;
     std::array<char, 16> error;
     std::array<char, 400> text;
-    std::array<int, kMostRanks> ranks;
+    std::array<int, kMaxRanks> ranks;
     std::size_t count;
   };
-  std::array<Rank, kMostRanks> ranks;
+  std::array<Rank, kMaxRanks> ranks;
 };
 
-void copy(const std::string& from, char* to, std::size_t room) {
-  std::memcpy(to, from.data(), std::min(from.size(), room - 1));
+void copy(const std::string& from, char* to, std::size_t capacity) {
+  std::memcpy(to, from.data(), std::min(from.size(), capacity - 1));
 }
 
-constexpr std::int64_t kMostStay = 5'000'000;  // microseconds
+constexpr std::int64_t kMaxExitDelayUs = 5'000'000;  // microseconds
 
 constexpr const char* kAnnounced = "bootstrap/process/";
 
@@ -64,18 +64,18 @@ constexpr const char* kAnnounced = "bootstrap/process/";
 /// joins after the failure would belong to the next attempt.
 class KillingStore final : public Store {
  public:
-  KillingStore(std::shared_ptr<Store> store, const Killing& killing, int rank, Board& board)
+  KillingStore(std::shared_ptr<Store> store, const KillScenario& scenario, int rank, Board& board)
       : store_(std::move(store)),
-        ranks_(killing.ranks),
-        left_(rank == killing.victim ? killing.calls : std::numeric_limits<int>::max()),
-        in_init_(!killing.in_split),
+        ranks_(scenario.ranks),
+        calls_left_(rank == scenario.victim ? scenario.kill_at_call : std::numeric_limits<int>::max()),
+        in_init_(!scenario.in_split),
         board_(board) {}
 
   void arm() { armed_ = true; }
 
   std::string describe() const override { return store_->describe(); }
   void set(const std::string& key, const std::string& value) override {
-    count();
+    kill_if_due();
     store_->set(key, value);
     if (key.find(kAnnounced) == std::string::npos) return;
     board_.announced.fetch_add(1);
@@ -93,11 +93,11 @@ class KillingStore final : public Store {
 
  private:
   Store& counted() {
-    count();
+    kill_if_due();
     return *store_;
   }
-  void count() {
-    if (!armed_ || --left_ > 0) return;
+  void kill_if_due() {
+    if (!armed_ || --calls_left_ > 0) return;
     while (board_.announced < ranks_) std::this_thread::yield();
     board_.died_at = now_us();
     kill(getpid(), SIGKILL);
@@ -106,7 +106,7 @@ class KillingStore final : public Store {
 
   const std::shared_ptr<Store> store_;
   const int ranks_;
-  int left_;
+  int calls_left_;
   const bool in_init_;
   bool armed_ = false;
   Board& board_;
@@ -121,20 +121,20 @@ std::string type_of(const Error& e) {
   return "Error";
 }
 
-void make_groups(const Killing& killing, int rank, const std::string& path, Board& board) {
-  const auto store = std::make_shared<KillingStore>(std::make_shared<FileStore>(path), killing, rank, board);
-  const auto group = init_process_group({.backend = killing.backend,
+void make_groups(const KillScenario& scenario, int rank, const std::string& path, Board& board) {
+  const auto store = std::make_shared<KillingStore>(std::make_shared<FileStore>(path), scenario, rank, board);
+  const auto group = init_process_group({.backend = scenario.backend,
                                          .rank = rank,
-                                         .world_size = killing.ranks,
+                                         .world_size = scenario.ranks,
                                          .timeout = kTimeout,
                                          .store = store,
-                                         .backend_options = killing.options});
-  if (killing.in_split) {
+                                         .backend_options = scenario.options});
+  if (scenario.in_split) {
     store->arm();
     group->split(0, -rank);  // reversed order: errors must name the ranks of `group`
   }
-  if (rank == killing.victim) {
-    board.victim_made_it = true;
+  if (rank == scenario.victim) {
+    board.victim_survived = true;
     board.died_at = now_us();
     kill(getpid(), SIGKILL);
     pause();
@@ -142,12 +142,12 @@ void make_groups(const Killing& killing, int rank, const std::string& path, Boar
   group->barrier()->wait();
 }
 
-[[noreturn]] void run_rank(const Killing& killing, int rank, const std::string& path, Board& board) {
+[[noreturn]] void run_rank(const KillScenario& scenario, int rank, const std::string& path, Board& board) {
   Board::Rank& mine = board.ranks[static_cast<std::size_t>(rank)];
   std::string error = "none";
   std::string text;
   try {
-    make_groups(killing, rank, path, board);
+    make_groups(scenario, rank, path, board);
   } catch (const Error& e) {
     error = type_of(e);
     text = describe(std::current_exception());
@@ -160,11 +160,11 @@ void make_groups(const Killing& killing, int rank, const std::string& path, Boar
   }
   copy(error, mine.error.data(), mine.error.size());
   copy(text, mine.text.data(), mine.text.size());
-  mine.told_at = now_us();
+  mine.reported_at = now_us();
   // A survivor that exits would be reported as dead, too: it stays until all survivors have their error.
-  const int survivors = killing.ranks - 1;
-  board.told.fetch_add(1);
-  while (board.told < survivors && now_us() - mine.told_at < kMostStay) std::this_thread::yield();
+  const int survivors = scenario.ranks - 1;
+  board.reported.fetch_add(1);
+  while (board.reported < survivors && now_us() - mine.reported_at < kMaxExitDelayUs) std::this_thread::yield();
   _exit(0);
 }
 
@@ -201,56 +201,56 @@ pid_t start_host(const std::vector<int>& ranks, bool own_host, const std::functi
 
 }  // namespace
 
-std::vector<Survivor> kill_rank(const Killing& killing) {
+std::vector<Survivor> kill_rank(const KillScenario& scenario) {
   void* const memory = mmap(nullptr, sizeof(Board), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   auto* const board = new (memory) Board{};
   const test::TempDirectory directory;
   std::vector<pid_t> hosts;
-  const int per_host = (killing.ranks + killing.hosts - 1) / killing.hosts;
-  for (int first = 0; first < killing.ranks; first += per_host) {
+  const int per_host = (scenario.ranks + scenario.hosts - 1) / scenario.hosts;
+  for (int first = 0; first < scenario.ranks; first += per_host) {
     std::vector<int> ranks;
-    for (int r = first; r < std::min(first + per_host, killing.ranks); ++r) ranks.push_back(r);
+    for (int r = first; r < std::min(first + per_host, scenario.ranks); ++r) ranks.push_back(r);
     hosts.push_back(
-        start_host(ranks, killing.hosts > 1, [&](int rank) { run_rank(killing, rank, directory / "store", *board); }));
+        start_host(ranks, scenario.hosts > 1, [&](int rank) { run_rank(scenario, rank, directory / "store", *board); }));
   }
   for (const pid_t host : hosts) waitpid(host, nullptr, 0);
   std::vector<Survivor> survivors;
-  for (int r = 0; r < killing.ranks && !board->victim_made_it; ++r) {
-    if (r == killing.victim) continue;
+  for (int r = 0; r < scenario.ranks && !board->victim_survived; ++r) {
+    if (r == scenario.victim) continue;
     const Board::Rank& rank = board->ranks[static_cast<std::size_t>(r)];
     survivors.push_back({.rank = r,
                          .error = rank.error.data(),
                          .text = rank.text.data(),
                          .ranks = {rank.ranks.begin(), rank.ranks.begin() + static_cast<std::ptrdiff_t>(rank.count)},
-                         .seconds = static_cast<double>(rank.told_at - board->died_at) / 1e6});
+                         .seconds = static_cast<double>(rank.reported_at - board->died_at) / 1e6});
   }
   munmap(memory, sizeof(Board));
   return survivors;
 }
 
-void expect_deaths_are_told(Killing killing) {
-  constexpr int kMostCalls = 200;
+void expect_deaths_reported(KillScenario scenario) {
+  constexpr int kMaxCalls = 200;
   double slowest = 0;
-  int late = 0;
+  int reported_late = 0;
   int all = 0;
-  for (killing.calls = 1; killing.calls < kMostCalls; ++killing.calls) {
-    killing.victim = killing.calls % killing.ranks;
-    const std::vector<Survivor> survivors = kill_rank(killing);
+  for (scenario.kill_at_call = 1; scenario.kill_at_call < kMaxCalls; ++scenario.kill_at_call) {
+    scenario.victim = scenario.kill_at_call % scenario.ranks;
+    const std::vector<Survivor> survivors = kill_rank(scenario);
     if (survivors.empty()) break;
     for (const Survivor& survivor : survivors) {
       const auto where = ::testing::Message()
-                         << "rank " << survivor.rank << ", victim " << killing.victim << " at call " << killing.calls
+                         << "rank " << survivor.rank << ", victim " << scenario.victim << " at call " << scenario.kill_at_call
                          << ", after " << survivor.seconds << " s: " << survivor.error << ": " << survivor.text;
       EXPECT_EQ(survivor.error, "PeerLost") << where;
-      EXPECT_EQ(survivor.ranks, std::vector{killing.victim}) << where;
+      EXPECT_EQ(survivor.ranks, std::vector{scenario.victim}) << where;
       EXPECT_LT(survivor.seconds, 20) << where;
       slowest = std::max(slowest, survivor.seconds);
-      late += survivor.seconds > 1 ? 1 : 0;
+      reported_late += survivor.seconds > 1 ? 1 : 0;
       ++all;
     }
   }
-  EXPECT_GT(killing.calls, 5) << "the victim was killed in too few runs";
-  std::printf("%d survivors, slowest error after %.3f s, %d errors after more than 1 s\n", all, slowest, late);
+  EXPECT_GT(scenario.kill_at_call, 5) << "the victim was killed in too few runs";
+  std::printf("%d survivors, slowest error after %.3f s, %d errors after more than 1 s\n", all, slowest, reported_late);
 }
 
 }  // namespace hookline::testing

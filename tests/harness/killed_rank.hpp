@@ -7,13 +7,13 @@
 
 namespace hookline::testing {
 
-struct Killing {
+struct KillScenario {
   std::string backend;
   std::map<std::string, std::string> options = {};
   int ranks = 3;
   int hosts = 1;  ///< simulated by PID namespaces; consecutive ranks share a host
   int victim = 0;
-  int calls = 1;          ///< the victim is killed before this store call, counted from its announcement
+  int kill_at_call = 1;          ///< the victim is killed before this store call, counted from its announcement
   bool in_split = false;  ///< true: kill during a split of all ranks instead of init_process_group
 };
 
@@ -27,9 +27,9 @@ struct Survivor {
 };
 
 /// Returns the outcome on each survivor; empty if the victim created its group before the chosen call.
-std::vector<Survivor> kill_rank(const Killing& killing);
+std::vector<Survivor> kill_rank(const KillScenario& scenario);
 
 /// Kills a rank at each store call in turn and expects a PeerLost naming it on all survivors.
-void expect_deaths_are_told(Killing killing);
+void expect_deaths_reported(KillScenario scenario);
 
 }  // namespace hookline::testing

@@ -9,12 +9,12 @@
 namespace hookline::testing {
 
 /// Returns one op of each kind; `factor` is that of premul_sum.
-inline std::vector<ReduceOp> every_reduction(double factor) {
+inline std::vector<ReduceOp> all_reduce_ops(double factor) {
   return {ReduceOp::sum, ReduceOp::avg,  ReduceOp::product,           ReduceOp::min, ReduceOp::max, ReduceOp::band,
           ReduceOp::bor, ReduceOp::bxor, ReduceOp::premul_sum(factor)};
 }
 
-inline bool takes(ReduceOp op, DType dtype) {
+inline bool supports(ReduceOp op, DType dtype) {
   try {
     check(op, dtype);
     return true;

@@ -21,9 +21,9 @@
 #include <hookline/store/file_store.hpp>
 #include <hookline/store/prefix_store.hpp>
 
-#include "backend/layered/make_layered.hpp"
+#include "backend/layered/make_hierarchical.hpp"
 #include "backend/threads/threads_memory.hpp"
-#include "harness/memory_engine.hpp"
+#include "harness/memory_transport.hpp"
 #include "harness/temp_directory.hpp"
 
 namespace hookline::testing {
@@ -36,10 +36,10 @@ using Wrap = std::function<std::shared_ptr<Backend>(std::shared_ptr<Backend>)>;
 /// Returns the host of a rank.
 using HostOf = std::function<int(int rank, int ranks)>;
 
-layered::Topology topology(int rank, int ranks, const HostOf& host_of) {
+hierarchical::Topology topology(int rank, int ranks, const HostOf& host_of) {
   std::vector<std::string> names;
   for (int r = 0; r < ranks; ++r) names.push_back(std::to_string(host_of(r, ranks)));
-  return layered::make_topology(names, rank);
+  return hierarchical::make_topology(names, rank);
 }
 
 void spawn_threads(std::vector<std::shared_ptr<Backend>> backends, const RankBody& body, const Wrap& wrap = nullptr) {
@@ -123,21 +123,21 @@ std::shared_ptr<Backend> make_shm(const std::shared_ptr<Store>& store, int rank,
   return make_shm_backend(store, rank, ranks, kTimeout);
 }
 
-layered::MakePart part_of(const std::shared_ptr<Backend>& all) {
-  return [all](const std::vector<int>& some, const std::string& which, Milliseconds timeout) {
-    return all->subset(some, which, timeout);
+hierarchical::MakeSubBackend new_subgroup_of(const std::shared_ptr<Backend>& parent) {
+  return [parent](const std::vector<int>& some, const std::string& which, Milliseconds timeout) {
+    return parent->new_subgroup(some, which, timeout);
   };
 }
 
-World layered_threads(const std::string& name, const HostOf& host_of, bool on_engine) {
-  return {name, [host_of, on_engine](int ranks, const RankBody& body) {
+GroupFixture hierarchical_threads(const std::string& name, const HostOf& host_of, bool over_transport) {
+  return {name, [host_of, over_transport](int ranks, const RankBody& body) {
             std::vector<std::shared_ptr<Backend>> engines;
-            for (auto& engine : make_memory_engines(ranks)) engines.push_back(make_engine_backend(std::move(engine)));
+            for (auto& engine : make_memory_transports(ranks)) engines.push_back(make_transport_backend(std::move(engine)));
             auto backends = threads::make_backends(ranks, false);
             spawn_threads(std::move(backends), body, [&](const std::shared_ptr<Backend>& all) {
               const int rank = all->rank();
-              const auto& between = on_engine ? engines[static_cast<std::size_t>(rank)] : all;
-              return layered::make_layered(topology(rank, ranks, host_of), rank, {part_of(all), part_of(between)},
+              const auto& between = over_transport ? engines[static_cast<std::size_t>(rank)] : all;
+              return hierarchical::make_hierarchical(topology(rank, ranks, host_of), rank, {new_subgroup_of(all), new_subgroup_of(between)},
                                            kTimeout);
             });
           }};
@@ -145,53 +145,53 @@ World layered_threads(const std::string& name, const HostOf& host_of, bool on_en
 
 }  // namespace
 
-World processes_world(const std::string& name, const MakeGroup& make) {
+GroupFixture processes_fixture(const std::string& name, const MakeGroup& make) {
   return {name, [make](int ranks, const RankBody& body) { spawn_processes(ranks, body, make); }};
 }
 
-World processes_world(const std::string& name, const MakeBackend& make_backend) {
-  return processes_world(name, [make_backend](const std::shared_ptr<Store>& store, int rank, int ranks) {
+GroupFixture processes_fixture(const std::string& name, const MakeBackend& make_backend) {
+  return processes_fixture(name, [make_backend](const std::shared_ptr<Store>& store, int rank, int ranks) {
     return make_group(make_backend(store, rank, ranks), kTimeout);
   });
 }
 
-World shm_world() { return processes_world("shm", make_shm); }
+GroupFixture shm_fixture() { return processes_fixture("shm", make_shm); }
 
-World layered_threads_world() {
-  return layered_threads("layered_threads", [](int rank, int) { return rank % 2; }, false);
+GroupFixture hierarchical_threads_fixture() {
+  return hierarchical_threads("hierarchical_threads", [](int rank, int) { return rank % 2; }, false);
 }
 
-World layered_hosts_world() {
-  return layered_threads("layered_hosts", [](int rank, int) { return rank % 3; }, true);
+GroupFixture hierarchical_hosts_fixture() {
+  return hierarchical_threads("hierarchical_hosts", [](int rank, int) { return rank % 3; }, true);
 }
 
-World layered_processes_world() {
+GroupFixture hierarchical_processes_fixture() {
   const MakeBackend make_backend = [](const std::shared_ptr<Store>& store, int rank, int ranks) {
-    const layered::MakePart part = [store, rank](const std::vector<int>& some, const std::string& which,
+    const hierarchical::MakeSubBackend part = [store, rank](const std::vector<int>& some, const std::string& which,
                                                  Milliseconds timeout) {
       const auto own = std::find(some.begin(), some.end(), rank) - some.begin();
       return make_shm_backend(std::make_shared<PrefixStore>(which, store), static_cast<int>(own),
-                              static_cast<int>(some.size()), timeout, ShmWaiting::sleep);
+                              static_cast<int>(some.size()), timeout, WaitPolicy::block);
     };
     const auto halves = [](int r, int n) { return r < (n + 1) / 2 ? 0 : 1; };
-    return layered::make_layered(topology(rank, ranks, halves), rank, {part, part}, kTimeout);
+    return hierarchical::make_hierarchical(topology(rank, ranks, halves), rank, {part, part}, kTimeout);
   };
-  return processes_world("layered_processes", make_backend);
+  return processes_fixture("hierarchical_processes", make_backend);
 }
 
-World threads_world() {
+GroupFixture threads_fixture() {
   return {"threads", [](int ranks, const RankBody& body) { spawn_threads(make_threads_backends(ranks), body); }};
 }
 
-World private_threads_world() {
+GroupFixture private_threads_fixture() {
   return {"private_threads",
           [](int ranks, const RankBody& body) { spawn_threads(threads::make_backends(ranks, false), body); }};
 }
 
-World memory_engine_world() {
-  return {"memory_engine", [](int ranks, const RankBody& body) {
+GroupFixture memory_transport_fixture() {
+  return {"memory_transport", [](int ranks, const RankBody& body) {
             std::vector<std::shared_ptr<Backend>> backends;
-            for (auto& engine : make_memory_engines(ranks)) backends.push_back(make_engine_backend(std::move(engine)));
+            for (auto& engine : make_memory_transports(ranks)) backends.push_back(make_transport_backend(std::move(engine)));
             spawn_threads(std::move(backends), body);
           }};
 }

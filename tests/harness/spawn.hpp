@@ -20,37 +20,37 @@ inline void require(bool condition, const std::string& what) {
 }
 
 /// Spawns the ranks of a group. The parameter of parameterized suites, which print its name.
-struct World {
+struct GroupFixture {
   std::string name;
   /// Runs `body` on `ranks` ranks of a new group and returns when all have finished. Throws std::runtime_error naming
   /// the rank of the first failure: an exception, or a failed expectation in a process.
   std::function<void(int ranks, const RankBody& body)> spawn;
   /// True if the group detects mismatched calls and reports ranks that fail, leave or are missing to all ranks. Other
   /// groups must pass the rest of the contract.
-  bool watched = true;
+  bool reports_failures = true;
   /// True if the group supports subgroups; otherwise new_group() and split() must throw Unsupported.
   bool subgroups = true;
 };
 
-World threads_world();          ///< threads that access each other's tensors in place
-World private_threads_world();  ///< threads that share only memory from allocate(), as processes do
-World shm_world();              ///< processes
-World memory_engine_world();    ///< threads over the in-process transport
+GroupFixture threads_fixture();          ///< threads that access each other's tensors in place
+GroupFixture private_threads_fixture();  ///< threads that share only memory from allocate(), as processes do
+GroupFixture shm_fixture();              ///< processes
+GroupFixture memory_transport_fixture();    ///< threads over the in-process transport
 /// Hierarchical groups on simulated hosts, with a local backend or the in-process transport between hosts.
-World layered_threads_world();    ///< every other rank on the second host
-World layered_processes_world();  ///< the first half of the ranks on the first host, the others on the second
-World layered_hosts_world();      ///< threads on three hosts, with the in-process transport between hosts
+GroupFixture hierarchical_threads_fixture();    ///< every other rank on the second host
+GroupFixture hierarchical_processes_fixture();  ///< the first half of the ranks on the first host, the others on the second
+GroupFixture hierarchical_hosts_fixture();      ///< threads on three hosts, with the in-process transport between hosts
 
 /// Processes that create their groups, or the groups' backends, through a file store.
 using MakeGroup =
     std::function<std::shared_ptr<ProcessGroup>(const std::shared_ptr<Store>& store, int rank, int ranks)>;
-World processes_world(const std::string& name, const MakeGroup& make);
+GroupFixture processes_fixture(const std::string& name, const MakeGroup& make);
 using MakeBackend = std::function<std::shared_ptr<Backend>(const std::shared_ptr<Store>& store, int rank, int ranks)>;
-World processes_world(const std::string& name, const MakeBackend& make_backend);
+GroupFixture processes_fixture(const std::string& name, const MakeBackend& make_backend);
 
 /// Returns the fixtures that the process group contract runs on. Each test program with the contract defines it.
-std::vector<World> group_worlds();
+std::vector<GroupFixture> group_fixtures();
 
-inline std::ostream& operator<<(std::ostream& out, const World& world) { return out << world.name; }
+inline std::ostream& operator<<(std::ostream& out, const GroupFixture& world) { return out << world.name; }
 
 }  // namespace hookline::testing

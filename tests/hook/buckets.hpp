@@ -35,11 +35,11 @@ inline Tensor run(const HookPtr& hook, GradBucket bucket) {
   return run_and_parse(hook, bucket).wait(std::chrono::seconds(30)), bucket.buffer();
 }
 
-inline std::shared_ptr<ProcessGroup> alone() {
+inline std::shared_ptr<ProcessGroup> single_rank_group() {
   return make_group(make_threads_backends(1)[0], std::chrono::seconds(10));
 }
 
-inline bool same(const Tensor& a, const Tensor& b) {
+inline bool same_bits(const Tensor& a, const Tensor& b) {
   return a.nbytes() == b.nbytes() && std::memcmp(a.bytes(), b.bytes(), a.nbytes()) == 0;
 }
 

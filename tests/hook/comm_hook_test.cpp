@@ -20,10 +20,10 @@ GradBucket four_ones() {
   return bucket_with(layout({Dims{2}, Dims{2}}, {"a", "b"}), [](auto) { return 1; });
 }
 
-TEST(FunctionHooks, WithoutAFunctionOrAStateAreRefused) {
+TEST(FunctionHooks, RejectNullFunctionOrState) {
   Future<Tensor> (*const function)(ProcessGroup&, GradBucket&) = nullptr;
   const auto some = [](ProcessGroup&, GradBucket& bucket) { return Future<Tensor>::ready(bucket.buffer()); };
-  const auto shared = alone();
+  const auto shared = single_rank_group();
   EXPECT_THROW((void)make_hook(HookFunction()), InvalidArgument);
   EXPECT_THROW((void)make_hook(function, shared), InvalidArgument);
   EXPECT_THROW((void)make_hook(+some, std::shared_ptr<ProcessGroup>()), InvalidArgument);
@@ -37,7 +37,7 @@ TEST(FunctionHooks, WithoutAFunctionOrAStateAreRefused) {
             "some | around");
 }
 
-TEST(HooksAroundOthers, RefuseAResultThatIsNotLikeTheBucket) {
+TEST(HookWrappers, RejectResultsThatDoNotMatchTheBucket) {
   for (const Tensor& wrong :
        {Tensor::zeros({3}), Tensor::zeros({5}), Tensor::zeros({2, 2}), Tensor::zeros({4}, DType::f64)}) {
     const HookPtr inner = make_hook(
@@ -46,18 +46,18 @@ TEST(HooksAroundOthers, RefuseAResultThatIsNotLikeTheBucket) {
           return Future<Tensor>::ready(wrong);
         },
         {.name = "wrong", .reports_contribution = true});
-    const auto group = alone();
+    const auto group = single_rank_group();
     for (const HookPtr& hook :
-         {inner, error_feedback(inner), cast_around(inner, DType::f16, group), compared_with_exact(inner, group),
-          where(inner, {}, inner), where(inner, {.name = "a"}, inner), logged(inner, [](const std::string&) {})}) {
+         {inner, with_error_feedback(inner), with_cast(inner, DType::f16, group), with_error_measurement(inner, group),
+          per_parameter(inner, {}, inner), per_parameter(inner, {.name = "a"}, inner), with_logging(inner, [](const std::string&) {})}) {
       EXPECT_THROW(run(hook, four_ones()), InvalidArgument) << hook->name() << " of " << to_string(wrong);
     }
   }
 }
 
 // Residuals are exact for each floating-point type.
-TEST(HooksAroundOthers, TakeGradientsOfEveryFloatingPointType) {
-  const auto group = alone();
+TEST(HookWrappers, AcceptGradientsOfEveryFloatingPointType) {
+  const auto group = single_rank_group();
   for (const DType dtype : {DType::f64, DType::f32, DType::f16, DType::bf16}) {
     DType seen = DType::boolean;
     const auto halve = [&](GradBucket& bucket) {
@@ -67,20 +67,20 @@ TEST(HooksAroundOthers, TakeGradientsOfEveryFloatingPointType) {
       return Future<Tensor>::ready(bucket.buffer());
     };
     const HookPtr halves = make_hook(halve, {.name = "halves", .reports_contribution = true});
-    const HookPtr fed_back = error_feedback(halves);
+    const HookPtr fed_back = with_error_feedback(halves);
     const auto bucket = [&] { return GradBucket(0, 1, Tensor::full({4}, 1, dtype), layout({Dims{4}}, {"w"})); };
     EXPECT_EQ(run(fed_back, bucket()).slice(0, 3, 4).item<double>(), 0.5) << name(dtype);
     EXPECT_EQ(run(fed_back, bucket()).slice(0, 3, 4).item<double>(), 0.75) << name(dtype);
-    EXPECT_EQ(run(cast_around(halves, DType::f16, group), bucket()).slice(0, 3, 4).item<double>(), 0.5) << name(dtype);
+    EXPECT_EQ(run(with_cast(halves, DType::f16, group), bucket()).slice(0, 3, 4).item<double>(), 0.5) << name(dtype);
     EXPECT_EQ(seen, dtype == DType::bf16 ? DType::bf16 : DType::f16) << "16-bit buckets are not cast";
   }
 }
 
-TEST(HooksAroundOthers, CountNoBytesOfTheComparison) {
-  threads_world().spawn(2, [](ProcessGroup& group) {
+TEST(HookWrappers, ErrorMeasurementIsNotCountedAsSentBytes) {
+  threads_fixture().spawn(2, [](ProcessGroup& group) {
     const auto bytes_of = [&](const char* text) {
       const auto sent = std::make_shared<std::atomic<std::uint64_t>>(0);
-      const ContextScope scope({.lane = 1, .sent = sent});
+      const ContextScope scope({.lane = 1, .bytes_sent = sent});
       run(make_hook(text, group.shared_from_this()), four_ones());
       return sent->load();
     };
@@ -90,7 +90,7 @@ TEST(HooksAroundOthers, CountNoBytesOfTheComparison) {
   });
 }
 
-TEST(HooksAroundOthers, TakeAResultOfAnyLayout) {
+TEST(HookWrappers, AcceptResultsOfAnyLayout) {
   std::vector<float> every = {1, 90, 2, 90, 3, 90, 4, 90};
   std::vector<float> got;
   const auto run_on = [&](GradBucket& bucket) {
@@ -99,7 +99,7 @@ TEST(HooksAroundOthers, TakeAResultOfAnyLayout) {
     bucket.set_contribution(result);
     return Future<Tensor>::ready(result);
   };
-  const auto hook = error_feedback(make_hook(run_on, {.name = "strided", .reports_contribution = true}));
+  const auto hook = with_error_feedback(make_hook(run_on, {.name = "strided", .reports_contribution = true}));
   run(hook, four_ones());
   run(hook, four_ones());
   EXPECT_THAT(got, ElementsAre(1 + (1 - 1), 1 + (1 - 2), 1 + (1 - 3), 1 + (1 - 4)));

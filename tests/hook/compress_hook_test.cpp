@@ -31,10 +31,10 @@ GradBucket bucket_of(const Layout& layout, int rank, int step, std::size_t index
   return bucket_with(layout, value, index, count);
 }
 
-TEST(CompressHook, AResumedRunGoesOnBitForBit) {
+TEST(CompressHook, ResumesBitForBit) {
   for (const char* text : {"int4 | error_feedback", "int8(rounding=stochastic, seed=5)", "allreduce | error_feedback",
-                           "int4(rounding=stochastic) | where(name=a, otherwise=int8) | error_feedback"}) {
-    threads_world().spawn(3, [&](ProcessGroup& group) {
+                           "int4(rounding=stochastic) | where(name=a, fallback=int8) | error_feedback"}) {
+    threads_fixture().spawn(3, [&](ProcessGroup& group) {
       const Layout two = layout({Dims{30, 20}, Dims{77}}, {"a", "b"});
       const auto whole = make_hook(text, group.shared_from_this());
       const auto first = make_hook(text, group.shared_from_this());
@@ -48,17 +48,17 @@ TEST(CompressHook, AResumedRunGoesOnBitForBit) {
       const auto second = make_hook(text, group.shared_from_this());
       load_state(*second, group, state);
       for (int step = 2; step < 4; ++step) resumed = run(second, bucket_of(two, group.rank(), step));
-      require(same(expected, resumed), std::string(text) + ": a resumed run has different bits");
+      require(same_bits(expected, resumed), std::string(text) + ": a resumed run has different bits");
       const auto fresh = make_hook(text, group.shared_from_this());
       for (int step = 2; step < 4; ++step) resumed = run(fresh, bucket_of(two, group.rank(), step));
-      require(std::string(text).starts_with("allreduce") || !same(expected, resumed), "the state had no effect");
+      require(std::string(text).starts_with("allreduce") || !same_bits(expected, resumed), "the state had no effect");
     });
   }
 }
 
 // Rebucketing may increase the number of buckets.
-TEST(CompressHook, ABucketThatCameLaterIsResumedBitForBit) {
-  const auto group = alone();
+TEST(CompressHook, ResumesBucketAddedLaterBitForBit) {
+  const auto group = single_rank_group();
   const auto hook = make_hook("int8(rounding=stochastic)", group);
   const Layout one = layout({Dims{600}}, {"a"});
   const auto step = [&](const HookPtr& with, int number, std::size_t buckets) {
@@ -71,12 +71,12 @@ TEST(CompressHook, ABucketThatCameLaterIsResumedBitForBit) {
   for (int s = 0; s < 3; ++s) step(hook, s, s < 2 ? 1 : 2);
   const auto resumed = make_hook("int8(rounding=stochastic)", group);
   load_state(*resumed, *group, save_state(*hook, *group));
-  EXPECT_TRUE(same(step(hook, 3, 2), step(resumed, 3, 2)));
+  EXPECT_TRUE(same_bits(step(hook, 3, 2), step(resumed, 3, 2)));
 }
 
 // Happens with per_parameter when rebucketing moves the selected parameter.
-TEST(CompressHook, ErrorsFollowTheirParametersIntoBucketsThatWereNotThere) {
-  const auto group = alone();
+TEST(CompressHook, ResidualsFollowParametersIntoNewBuckets) {
+  const auto group = single_rank_group();
   const auto hook = make_hook("int4(block=4) | error_feedback", group);
   const auto other = make_hook("int4(block=4) | error_feedback", group);
   const Layout before = layout({Dims{8}}, {"a"});
@@ -89,12 +89,12 @@ TEST(CompressHook, ErrorsFollowTheirParametersIntoBucketsThatWereNotThere) {
   };
   for (const auto& h : {hook, other}) step(h, bucket_of(before, 0, 0, 0, 2));
   const Tensor stayed = step(hook, bucket_of(before, 0, 1, 0, 2));
-  EXPECT_TRUE(same(stayed, step(other, bucket_of(after, 0, 1, 1, 2))));
+  EXPECT_TRUE(same_bits(stayed, step(other, bucket_of(after, 0, 1, 1, 2))));
   EXPECT_EQ(save_state(*hook, *group), save_state(*other, *group)) << "an outdated residual was saved";
 }
 
-TEST(CompressHook, ErrorsFollowTheirParametersIntoOtherBuckets) {
-  const auto group = alone();
+TEST(CompressHook, ResidualsFollowParametersIntoOtherBuckets) {
+  const auto group = single_rank_group();
   const auto hook = make_hook("int4(block=4) | error_feedback", group);
   const auto other = make_hook("int4(block=4) | error_feedback", group);
   const Layout ab = layout({Dims{4}, Dims{8}}, {"a", "b"});
@@ -108,29 +108,29 @@ TEST(CompressHook, ErrorsFollowTheirParametersIntoOtherBuckets) {
   swapped.gradients()[1].copy_from(straight.gradients()[0]);
   run(hook, straight);
   run(other, swapped);
-  EXPECT_TRUE(same(straight.gradients()[0].clone(), swapped.gradients()[1].clone()));
-  EXPECT_TRUE(same(straight.gradients()[1].clone(), swapped.gradients()[0].clone()));
+  EXPECT_TRUE(same_bits(straight.gradients()[0].clone(), swapped.gradients()[1].clone()));
+  EXPECT_TRUE(same_bits(straight.gradients()[1].clone(), swapped.gradients()[0].clone()));
 }
 
-TEST(CompressHook, ABucketMayHaveRowsInOneStepAndNoneInAnother) {
-  const auto hook = make_hook("int8 | error_feedback", alone());
+TEST(CompressHook, BucketsMayAlternateBetweenSparseAndDense) {
+  const auto hook = make_hook("int8 | error_feedback", single_rank_group());
   const Layout dense = layout({Dims{30}}, {"a"});
   for (int step = 0; step < 4; ++step) {
     if (step % 2 == 0) {
       run(hook, bucket_of(dense, 0, step));
-      EXPECT_GT(hook->costs()[0].kept_error_norm, 0);
+      EXPECT_GT(hook->stats()[0].residual_norm, 0);
       continue;
     }
     const Tensor rows = Tensor::zeros({5}, DType::i64);
     const Tensor values = Tensor::full({20}, 3);
     const Tensor mean = run(hook, GradBucket(0, 1, values, layout({Dims{5, 4}}, {}), rows));
     EXPECT_FLOAT_EQ(mean.slice(0, 19, 20).item<float>(), 3);
-    EXPECT_EQ(hook->costs()[0].kept_error_norm, 0);
+    EXPECT_EQ(hook->stats()[0].residual_norm, 0);
   }
 }
 
-TEST(CompressHook, TheStateOfAnotherHookModelOrWorldIsRefused) {
-  const auto group = alone();
+TEST(CompressHook, RejectsStateOfAnotherHookModelOrWorldSize) {
+  const auto group = single_rank_group();
   const auto hook = make_hook("int4 | error_feedback", group);
   run(hook, bucket_of(layout({Dims{10}}, {"w"}), 0, 0));
   const auto state = save_state(*hook, *group);
@@ -143,7 +143,7 @@ TEST(CompressHook, TheStateOfAnotherHookModelOrWorldIsRefused) {
     return "";
   };
   EXPECT_THAT(message(make_hook("int8 | error_feedback", group), state), HasSubstr("the hook int4"));
-  threads_world().spawn(2, [&](ProcessGroup& pair) {
+  threads_fixture().spawn(2, [&](ProcessGroup& pair) {
     const auto here = make_hook("int4 | error_feedback", pair.shared_from_this());
     EXPECT_THROW(load_state(*here, pair, state), InvalidArgument);
   });
@@ -160,46 +160,46 @@ TEST(CompressHook, TheStateOfAnotherHookModelOrWorldIsRefused) {
   }
 }
 
-TEST(CompressHook, TellsWhatItCost) {
-  threads_world().spawn(2, [&](ProcessGroup& group) {
+TEST(CompressHook, ReportsStats) {
+  threads_fixture().spawn(2, [&](ProcessGroup& group) {
     const auto hook = make_hook("int8 | error_feedback | compare", group.shared_from_this());
     const Layout one = layout({Dims{1024}}, {"w"});
     run(hook, bucket_of(one, group.rank(), 0, 0, 2));
     run(hook, bucket_of(one, group.rank(), 0, 1, 2));
-    const std::vector<HookCost> costs = hook->costs();
+    const std::vector<HookStats> costs = hook->stats();
     require(costs.size() == 2 && costs[1].bucket == 1, "two buckets");
     require(costs[0].values == 1024 && costs[0].sent_bytes == 32 + 1024 + 2 * 8, "bytes sent");
     require(costs[0].ratio > 3.8 && costs[0].ratio < 4, "ratio");
     require(costs[0].encode_time > 0 && costs[0].decode_time > 0, "times");
-    require(costs[0].kept_error_norm > 0, "residual norm");
+    require(costs[0].residual_norm > 0, "residual norm");
     require(costs[0].relative_error && *costs[0].relative_error > 0 && *costs[0].relative_error < 0.01,
             "relative error");
   });
 }
 
-TEST(CompressHook, ErrorsAreToldOfEveryFloatingPointType) {
+TEST(CompressHook, ReportsResidualNormForEveryFloatingPointType) {
   for (const DType dtype : {DType::f64, DType::f32, DType::f16, DType::bf16}) {
-    threads_world().spawn(2, [&](ProcessGroup& group) {
+    threads_fixture().spawn(2, [&](ProcessGroup& group) {
       const auto hook = make_hook("int8 | compare", group.shared_from_this());
       const GradBucket values = bucket_of(layout({Dims{1024}}, {"w"}), group.rank(), 0, 0, 1);
       const Tensor cast = Tensor::empty({1024}, dtype);
       for (std::int64_t i = 0; i < 1024; ++i) cast.slice(0, i, i + 1).fill(values.buffer().data<float>()[i]);
       run(hook, GradBucket(0, 1, cast, values.layout()));
-      const double error = hook->costs().at(0).relative_error.value();
+      const double error = hook->stats().at(0).relative_error.value();
       require(error > 1e-4 && error < 0.02, fmt::format("{} of {}", error, name(dtype)));
     });
   }
 }
 
-TEST(CompressHook, WhatFollowsAComparisonMayAskForItsCosts) {
+TEST(CompressHook, ContinuationAfterErrorMeasurementMayReadStats) {
   Promise<Tensor> promise;
   const auto late = [future = promise.get_future()](GradBucket&) { return future; };
-  const auto hook = compared_with_exact(make_hook(late), alone());
+  const auto hook = with_error_measurement(make_hook(late), single_rank_group());
   GradBucket bucket = bucket_of(layout({Dims{8}}, {"w"}), 0, 0);
   std::size_t costs = 0;
   Promise<void> followed;
   run_and_parse(hook, bucket).on_done([&] {
-    costs = hook->costs().size();
+    costs = hook->stats().size();
     followed.set_value();
   });
   promise.set_value(bucket.buffer());
@@ -207,17 +207,17 @@ TEST(CompressHook, WhatFollowsAComparisonMayAskForItsCosts) {
   EXPECT_EQ(costs, 1u);
 }
 
-TEST(CompressHook, LogsALineForEachBucket) {
+TEST(CompressHook, LogsOneLinePerBucket) {
   std::vector<std::string> lines;
-  const auto hook = logged(make_hook("fp16", alone()), [&](const std::string& line) { lines.push_back(line); });
+  const auto hook = with_logging(make_hook("fp16", single_rank_group()), [&](const std::string& line) { lines.push_back(line); });
   run(hook, bucket_of(layout({Dims{5}}, {"w"}), 0, 0));
   ASSERT_EQ(lines.size(), 1u);
   EXPECT_THAT(lines[0], HasSubstr("bucket 0 of 1, float32[5]"));
   EXPECT_THAT(lines[0], HasSubstr("fp16"));
 }
 
-TEST(CompressHook, WhatIsNoNumberIsNotFedBack) {
-  threads_world().spawn(2, [&](ProcessGroup& group) {
+TEST(CompressHook, NonFiniteValuesAreNotFedBack) {
+  threads_fixture().spawn(2, [&](ProcessGroup& group) {
     for (const char* text : {"int8 | error_feedback", "noop | error_feedback"}) {
       const auto hook = make_hook(text, group.shared_from_this());
       const Layout one = layout({Dims{600}}, {"w"});
@@ -232,15 +232,15 @@ TEST(CompressHook, WhatIsNoNumberIsNotFedBack) {
   });
 }
 
-TEST(CompressHook, OptionsThatMakeNoSenseAreRefused) {
-  const auto group = alone();
+TEST(CompressHook, RejectsInvalidOptions) {
+  const auto group = single_rank_group();
   for (const char* text :
        {"int8(block=-1)", "int8(block=few)", "int8(bits=7)", "int4(range=wide)", "fp16(block=3)", "int8(rounding=up)",
-        "allreduce | int8", "error_feedback", "int8 | where(dims=x)", "int8 | where(otherwise=y)"}) {
+        "allreduce | int8", "error_feedback", "int8 | where(dims=x)", "int8 | where(fallback=y)"}) {
     EXPECT_THROW(make_hook(text, group), InvalidArgument) << text;
   }
   EXPECT_THROW(CompressHook(group, nullptr), InvalidArgument);
-  EXPECT_THROW(cast_around(make_hook("noop", group), DType::f32, group), InvalidArgument);
+  EXPECT_THROW(with_cast(make_hook("noop", group), DType::f32, group), InvalidArgument);
 }
 
 }  // namespace

@@ -82,8 +82,8 @@ Drift drift_of(const HookPtr& hook, ProcessGroup& group, int steps) {
   return {std::sqrt(drift.early), std::sqrt(drift.late), drift.sum};
 }
 
-TEST(ErrorFeedback, OfAHookOfTheProgramsStaysFlatOverManySteps) {
-  threads_world().spawn(3, [](ProcessGroup& group) {
+TEST(ErrorFeedback, CustomHookErrorStaysBounded) {
+  threads_fixture().spawn(3, [](ProcessGroup& group) {
     for (const char* wrappers : {"error_feedback", "error_feedback | compare", "compare | error_feedback",
                                  "where(name=w) | error_feedback", "where(name=none) | error_feedback"}) {
       const Drift drift = drift_of(wrap(eight_bit_hook(group), wrappers, group.shared_from_this()), group, 1000);
@@ -108,31 +108,31 @@ std::string message(const std::function<void()>& f) {
   }
 }
 
-TEST(ErrorFeedback, IsRefusedAroundAHookThatDoesNotReport) {
-  const auto group = alone();
+TEST(ErrorFeedback, RejectsHooksThatDoNotReportTheirContribution) {
+  const auto group = single_rank_group();
   const auto silent = [](GradBucket& bucket) { return Future<Tensor>::ready(bucket.buffer()); };
   const auto hook = [&] { return make_hook(silent, {.name = "silent"}); };
   const auto names_it = AllOf(HasSubstr("the hook silent does not report"), HasSubstr("set_contribution"));
-  EXPECT_THAT(message([&] { (void)error_feedback(hook()); }), names_it);
+  EXPECT_THAT(message([&] { (void)with_error_feedback(hook()); }), names_it);
   for (const char* inside : {"log", "compare", "fp16", "where(name=w)"}) {
-    EXPECT_THAT(message([&] { (void)error_feedback(wrap(hook(), inside, group)); }), names_it) << inside;
+    EXPECT_THAT(message([&] { (void)with_error_feedback(wrap(hook(), inside, group)); }), names_it) << inside;
   }
-  EXPECT_THAT(message([&] { (void)error_feedback(where(make_hook("int8", group), {}, hook())); }), names_it);
+  EXPECT_THAT(message([&] { (void)with_error_feedback(per_parameter(make_hook("int8", group), {}, hook())); }), names_it);
   for (const char* text :
        {"allreduce", "noop", "fp16", "int8", "int4", "powersgd", "batched_powersgd", "post_local_sgd",
-        "allreduce | fp16", "int8 | where(dims=2, otherwise=fp16)", "int8 | compare | log"}) {
+        "allreduce | fp16", "int8 | where(dims=2, fallback=fp16)", "int8 | compare | log"}) {
     EXPECT_NO_THROW((void)make_hook(std::string(text) + " | error_feedback", group)) << text;
   }
 }
 
-TEST(ErrorFeedback, NamesAHookThatDeclaredItsReportAndMadeNone) {
+TEST(ErrorFeedback, NamesHookThatDidNotReportItsContribution) {
   const auto silent = [](GradBucket& bucket) { return Future<Tensor>::ready(bucket.buffer()); };
-  const HookPtr hook = error_feedback(make_hook(silent, {.name = "silent", .reports_contribution = true}));
+  const HookPtr hook = with_error_feedback(make_hook(silent, {.name = "silent", .reports_contribution = true}));
   const auto bucket = bucket_with(layout({Dims{4}}, {"w"}), [](auto) { return 1; });
   EXPECT_THAT(message([&] { run(hook, bucket); }), AllOf(HasSubstr("the hook silent"), HasSubstr("bucket 0")));
 }
 
-TEST(ErrorFeedback, ReportsThatDoNotFitAreRefused) {
+TEST(ErrorFeedback, RejectsContributionsThatDoNotFit) {
   GradBucket bucket = bucket_with(layout({Dims{4}}, {"w"}), [](auto) { return 1; });
   EXPECT_FALSE(bucket.wants_contribution());
   EXPECT_THAT(message([&] { bucket.set_contribution(Tensor::zeros({3})); }), HasSubstr("of 4 elements"));

@@ -47,8 +47,8 @@ void require_all(const std::vector<float>& means, float wanted, int number) {
   }
 }
 
-TEST(PostLocalSGDHook, AveragesOverAllThenOverThePart) {
-  for (const World& world : {threads_world(), shm_world()}) {
+TEST(PostLocalSGDHook, AveragesOverAllThenOverSubgroup) {
+  for (const GroupFixture& world : {threads_fixture(), shm_fixture()}) {
     world.spawn(4, [](ProcessGroup& group) {
       const HookPtr hook = make_hook("post_local_sgd(start_iter=2, group_size=2)", group.shared_from_this());
       for (int s = 0; s < 5; ++s) {
@@ -59,16 +59,16 @@ TEST(PostLocalSGDHook, AveragesOverAllThenOverThePart) {
   }
 }
 
-TEST(PostLocalSGDHook, WithoutASubgroupTheHostIsMeant) {
-  threads_world().spawn(2, [](ProcessGroup& group) {
+TEST(PostLocalSGDHook, DefaultsToLocalGroup) {
+  threads_fixture().spawn(2, [](ProcessGroup& group) {
     const HookPtr hook = make_hook("post_local_sgd(start_iter=1)", group.shared_from_this());
     for (int s = 0; s < 3; ++s) require_all(step(*hook, group.rank()), 1.5f, s);
-    if (host_group(group.shared_from_this()).get() != &group) throw std::runtime_error("all ranks are on this host");
+    if (local_group(group.shared_from_this()).get() != &group) throw std::runtime_error("all ranks are on this host");
   });
 }
 
-TEST(PostLocalSGDHook, WithoutGradientAllreduceNothingIsSent) {
-  threads_world().spawn(2, [](ProcessGroup& group) {
+TEST(PostLocalSGDHook, SendsNothingWithoutGradientAllreduce) {
+  threads_fixture().spawn(2, [](ProcessGroup& group) {
     const HookPtr hook = make_hook("post_local_sgd(start_iter=1, gradient_allreduce=false)", group.shared_from_this());
     require_all(step(*hook, group.rank()), 1.5f, 0);
     const std::uint64_t before = group.sequence_number();
@@ -78,8 +78,8 @@ TEST(PostLocalSGDHook, WithoutGradientAllreduceNothingIsSent) {
 }
 
 // Later buckets may overtake a sparse one, which first waits for its row union.
-TEST(PostLocalSGDHook, BucketsOfAStepComeInAnyOrder) {
-  threads_world().spawn(2, [](ProcessGroup& group) {
+TEST(PostLocalSGDHook, BucketsOfAStepMayRunInAnyOrder) {
+  threads_fixture().spawn(2, [](ProcessGroup& group) {
     const HookPtr hook = make_hook("post_local_sgd(start_iter=1, gradient_allreduce=false)", group.shared_from_this());
     const auto layout = std::make_shared<const BucketLayout>(layout_of({Dims{100}}));
     for (int s = 0; s < 2; ++s) {
@@ -94,8 +94,8 @@ TEST(PostLocalSGDHook, BucketsOfAStepComeInAnyOrder) {
   });
 }
 
-TEST(PostLocalSGDHook, GoesOnFromASavedCounter) {
-  threads_world().spawn(2, [](ProcessGroup& group) {
+TEST(PostLocalSGDHook, ResumesFromSavedIteration) {
+  threads_fixture().spawn(2, [](ProcessGroup& group) {
     const char* const text = "post_local_sgd(start_iter=3, group_size=1)";
     const HookPtr hook = make_hook(text, group.shared_from_this());
     for (int s = 0; s < 2; ++s) require_all(step(*hook, group.rank()), 1.5f, s);
@@ -106,8 +106,8 @@ TEST(PostLocalSGDHook, GoesOnFromASavedCounter) {
   });
 }
 
-TEST(PostLocalSGDHook, RefusesBadInput) {
-  const Groups groups = threads(2);
+TEST(PostLocalSGDHook, RejectsInvalidArguments) {
+  const Groups groups = make_thread_groups(2);
   const auto message = [&](const char* text) -> std::string {
     try {
       (void)make_hook(text, groups[0]);

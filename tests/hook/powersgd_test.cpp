@@ -45,7 +45,7 @@ void require_same_on_all(ProcessGroup& group, const Tensor& t, const std::string
   const Tensor others = Tensor::empty({t.numel() * group.size()}, t.dtype());
   group.allgather_into_tensor(others, t)->wait(20s);
   for (int r = 0; r < group.size(); ++r) {
-    require(same(t, others.slice(0, r * t.numel(), (r + 1) * t.numel()).clone()), what + ": ranks differ");
+    require(same_bits(t, others.slice(0, r * t.numel(), (r + 1) * t.numel()).clone()), what + ": ranks differ");
   }
 }
 
@@ -63,9 +63,9 @@ Layout model() {
                 {"a", "b", "c", "d", "e", "f"});
 }
 
-TEST(PowerSGD, AllRanksEndWithTheSameBits) {
+TEST(PowerSGD, AllRanksGetTheSameBits) {
   for (const int ranks : {1, 2, 3, 4}) {
-    threads_world().spawn(ranks, [&](ProcessGroup& group) {
+    threads_fixture().spawn(ranks, [&](ProcessGroup& group) {
       for (const std::string& text : kTexts) {
         const auto hook = make_hook(text, group.shared_from_this());
         for (int step = 0; step < 6; ++step) {
@@ -78,8 +78,8 @@ TEST(PowerSGD, AllRanksEndWithTheSameBits) {
   }
 }
 
-TEST(PowerSGD, PlainMeansBeforeItStartsAndOfWhatIsNotCompressed) {
-  threads_world().spawn(2, [&](ProcessGroup& group) {
+TEST(PowerSGD, PlainMeansBeforeStartAndForUncompressedTensors) {
+  threads_fixture().spawn(2, [&](ProcessGroup& group) {
     const auto hook = make_hook("powersgd(start_iter=3, rank=2)", group.shared_from_this());
     const Layout all = model();
     for (int step = 0; step < 5; ++step) {
@@ -97,9 +97,9 @@ TEST(PowerSGD, PlainMeansBeforeItStartsAndOfWhatIsNotCompressed) {
 }
 
 // The mean of rank-deficient matrices with shared factors has the same rank.
-TEST(PowerSGD, MatricesOfItsRankAreExact) {
+TEST(PowerSGD, LowRankMatricesAreExact) {
   for (const bool batched : {false, true}) {
-    threads_world().spawn(3, [&](ProcessGroup& group) {
+    threads_fixture().spawn(3, [&](ProcessGroup& group) {
       const std::string text = batched ? "batched_powersgd" : "powersgd";
       const auto hook = make_hook(text + "(rank=2, start_iter=2)", group.shared_from_this());
       const Layout one = layout({Dims{24, 24}}, {"w"});
@@ -122,8 +122,8 @@ TEST(PowerSGD, MatricesOfItsRankAreExact) {
   }
 }
 
-TEST(PowerSGD, ErrorFeedbackLosesNothingOverManySteps) {
-  const auto group = alone();
+TEST(PowerSGD, ErrorFeedbackConvergesToTheMean) {
+  const auto group = single_rank_group();
   const Layout one = layout({Dims{16, 24}}, {"w"});
   const auto off_by = [&](const std::string& text) {
     const auto hook = make_hook(text, group);
@@ -141,8 +141,8 @@ TEST(PowerSGD, ErrorFeedbackLosesNothingOverManySteps) {
   EXPECT_GT(off_by("powersgd(start_iter=2, error_feedback=false)"), 60);
 }
 
-TEST(PowerSGD, ZeroGradientsAreZerosAndDoNotStopIt) {
-  threads_world().spawn(2, [&](ProcessGroup& group) {
+TEST(PowerSGD, ZeroGradientsStayZero) {
+  threads_fixture().spawn(2, [&](ProcessGroup& group) {
     for (const std::string& text : kTexts) {
       const auto hook = make_hook(text, group.shared_from_this());
       for (int step = 0; step < 8; ++step) {
@@ -159,10 +159,10 @@ TEST(PowerSGD, ZeroGradientsAreZerosAndDoNotStopIt) {
   });
 }
 
-TEST(PowerSGD, RecoversFromWhatIsNoNumber) {
+TEST(PowerSGD, RecoversFromNonFiniteValues) {
   const float nan = std::numeric_limits<float>::quiet_NaN();
   const float infinite = std::numeric_limits<float>::infinity();
-  threads_world().spawn(2, [&](ProcessGroup& group) {
+  threads_fixture().spawn(2, [&](ProcessGroup& group) {
     for (const std::string& text : kTexts) {
       for (const float bad : {nan, infinite, -infinite}) {
         const auto hook = make_hook(text, group.shared_from_this());
@@ -174,17 +174,17 @@ TEST(PowerSGD, RecoversFromWhatIsNoNumber) {
           if (step == 3) require(!std::isfinite(result.data<const float>()[40]), text + ": finite result");
           else require(all_finite(result), text + fmt::format(" in step {}", step));
         }
-        for (const HookCost& cost : hook->costs()) require(std::isfinite(cost.kept_error_norm), text);
+        for (const HookStats& cost : hook->stats()) require(std::isfinite(cost.residual_norm), text);
       }
     }
   });
 }
 
-TEST(PowerSGD, BucketsOfAStepComeInAnyOrder) {
-  const auto group = alone();
+TEST(PowerSGD, BucketsOfAStepMayRunInAnyOrder) {
+  const auto group = single_rank_group();
   const auto hook = make_hook("powersgd(start_iter=2)", group);
   for (int step = 0; step < 3; ++step) {
-    EXPECT_TRUE(hook->costs().empty()) << "compressed before step 2";
+    EXPECT_TRUE(hook->stats().empty()) << "compressed before step 2";
     hook->begin_step({});
     for (const std::size_t b : {1u, 0u}) {
       const auto name = [&](const char* which) { return which + std::to_string(b); };
@@ -192,14 +192,14 @@ TEST(PowerSGD, BucketsOfAStepComeInAnyOrder) {
     }
     hook->end_step({});
   }
-  EXPECT_EQ(hook->costs().size(), 2u);
+  EXPECT_EQ(hook->stats().size(), 2u);
 }
 
-TEST(PowerSGD, ResumedRunsGoOnBitForBit) {
+TEST(PowerSGD, ResumesBitForBit) {
   for (std::string text : kTexts) {
-    for (const char* around : {"", " | where(name=?, otherwise=fp16)"}) {
+    for (const char* around : {"", " | where(name=?, fallback=fp16)"}) {
       text += around;
-      threads_world().spawn(3, [&](ProcessGroup& group) {
+      threads_fixture().spawn(3, [&](ProcessGroup& group) {
         const auto whole = make_hook(text, group.shared_from_this());
         const auto first = make_hook(text, group.shared_from_this());
         Tensor expected, resumed, fresh_result;
@@ -216,15 +216,15 @@ TEST(PowerSGD, ResumedRunsGoOnBitForBit) {
           resumed = run(second, bucket_of(model(), group.rank(), step));
           fresh_result = run(fresh, bucket_of(model(), group.rank(), step));
         }
-        require(same(expected, resumed), text + ": a resumed run has different bits");
-        require(!same(expected, fresh_result), text + ": the state had no effect");
+        require(same_bits(expected, resumed), text + ": a resumed run has different bits");
+        require(!same_bits(expected, fresh_result), text + ": the state had no effect");
       });
     }
   }
 }
 
-TEST(PowerSGD, DamagedStatesAreRefusedOrTakenButDoNoHarm) {
-  const auto group = alone();
+TEST(PowerSGD, DamagedStatesDoNotCrash) {
+  const auto group = single_rank_group();
   const auto hook = make_hook("powersgd(start_iter=2)", group);
   const Layout small = layout({Dims{9, 8}, Dims{2}}, {"w", "b"});
   for (int step = 0; step < 3; ++step) run(hook, bucket_of(small, 0, step));
@@ -244,8 +244,8 @@ TEST(PowerSGD, DamagedStatesAreRefusedOrTakenButDoNoHarm) {
   }
 }
 
-TEST(PowerSGD, ErrorsAndFactorsFollowTheirParametersIntoOtherBuckets) {
-  const auto group = alone();
+TEST(PowerSGD, ResidualsAndFactorsFollowParametersIntoOtherBuckets) {
+  const auto group = single_rank_group();
   for (const char* text : {"powersgd(rank=2, start_iter=2)", "powersgd(rank=2, start_iter=2, warm_start=false)"}) {
     const auto hook = make_hook(text, group);
     const auto other = make_hook(text, group);
@@ -262,18 +262,18 @@ TEST(PowerSGD, ErrorsAndFactorsFollowTheirParametersIntoOtherBuckets) {
       run(hook, straight);
       run(other, swapped);
       for (std::size_t i = 0; i < 3; ++i) {
-        EXPECT_TRUE(same(straight.gradients()[i].clone(), swapped.gradients()[2 - i].clone())) << text << i;
+        EXPECT_TRUE(same_bits(straight.gradients()[i].clone(), swapped.gradients()[2 - i].clone())) << text << i;
       }
     }
   }
 }
 
 // The first bucket is unchanged and waits for the other rank when the second one is found to be rebucketed.
-TEST(PowerSGD, BucketsThatAreCutAnewLeaveThoseUnderWayAlone) {
+TEST(PowerSGD, RebucketingLeavesRunningBucketsAlone) {
   for (const char* text :
        {"powersgd(rank=2, start_iter=2)", "powersgd(rank=2, start_iter=0, error_feedback=false, warm_start=false)"}) {
     std::latch started(1);
-    threads_world().spawn(2, [&](ProcessGroup& group) {
+    threads_fixture().spawn(2, [&](ProcessGroup& group) {
       const auto hook = make_hook(text, group.shared_from_this());
       const auto uncut = make_hook(text, group.shared_from_this());
       const auto bucket_named = [&](char name, int step, std::size_t index) {
@@ -304,7 +304,7 @@ TEST(PowerSGD, BucketsThatAreCutAnewLeaveThoseUnderWayAlone) {
         uncut->begin_step({});
         for (std::size_t b = 0; b < 3; ++b) {
           const Tensor wanted = run(uncut, bucket_named(names[b], step, static_cast<std::size_t>(names[b] - 'a')));
-          require(same(buckets[b].buffer(), wanted), fmt::format("{}: {} in step {}", text, names[b], step));
+          require(same_bits(buckets[b].buffer(), wanted), fmt::format("{}: {} in step {}", text, names[b], step));
         }
         uncut->end_step({});
       }
@@ -312,8 +312,8 @@ TEST(PowerSGD, BucketsThatAreCutAnewLeaveThoseUnderWayAlone) {
   }
 }
 
-TEST(PowerSGD, AStateIsForOneModel) {
-  const auto group = alone();
+TEST(PowerSGD, RejectsStateOfAnotherModel) {
+  const auto group = single_rank_group();
   const auto message = [&](const Layout& here, const std::shared_ptr<PowerSGDState>& state) -> std::string {
     try {
       for (int step = 0; step < 2; ++step)
@@ -344,8 +344,8 @@ TEST(PowerSGD, AStateIsForOneModel) {
   }
 }
 
-TEST(PowerSGD, CountsWhatItSaves) {
-  threads_world().spawn(2, [&](ProcessGroup& group) {
+TEST(PowerSGD, ReportsCompressionStats) {
+  threads_fixture().spawn(2, [&](ProcessGroup& group) {
     const auto state = std::make_shared<PowerSGDState>(
         nullptr, PowerSGDOptions{.matrix_approximation_rank = 2, .start_powerSGD_iter = 2});
     const auto hook = std::make_shared<PowerSGDHook>(state, false, group.shared_from_this());
@@ -357,21 +357,21 @@ TEST(PowerSGD, CountsWhatItSaves) {
       require(state->iter() == static_cast<std::uint64_t>(step) + 1, "steps");
       const auto totals = state->compression_stats();
       const std::uint64_t times = step < 2 ? 0 : static_cast<std::uint64_t>(step) - 1;
-      require(totals.before == times * 8035 && totals.after == times * (360 + 35), "elements");
+      require(totals.numel_before == times * 8035 && totals.numel_after == times * (360 + 35), "elements");
       require(times == 0 ? totals.rate == 0 : std::abs(totals.rate - 8035.0 / 395) < 1e-9, "rate");
     }
-    const auto costs = hook->costs();
+    const auto costs = hook->stats();
     require(costs.size() == 2 && costs[0].values == 8030 && costs[0].sent_bytes == 4 * 390, "bytes sent");
-    require(std::abs(costs[0].ratio - 8030.0 / 390) < 1e-9 && costs[0].kept_error_norm > 1, "ratio and error");
+    require(std::abs(costs[0].ratio - 8030.0 / 390) < 1e-9 && costs[0].residual_norm > 1, "ratio and error");
     require(costs[0].encode_time > 0 && costs[0].decode_time > 0, "times");
-    require(costs[1].sent_bytes == 20 && costs[1].ratio == 1 && costs[1].kept_error_norm == 0, "uncompressed bucket");
-    const auto kept = state->kept();
-    require(kept.at(0).errors.numel() == 8030 && kept.at(0).p.numel() == 200 && kept.at(0).q.numel() == 160, "state");
+    require(costs[1].sent_bytes == 20 && costs[1].ratio == 1 && costs[1].residual_norm == 0, "uncompressed bucket");
+    const auto kept = state->bucket_states();
+    require(kept.at(0).residual.numel() == 8030 && kept.at(0).p.numel() == 200 && kept.at(0).q.numel() == 160, "state");
   });
 }
 
 TEST(PowerSGD, GradientsOfEveryFloatingPointType) {
-  threads_world().spawn(2, [&](ProcessGroup& group) {
+  threads_fixture().spawn(2, [&](ProcessGroup& group) {
     const Layout one = layout({Dims{20, 30}, Dims{4}}, {"w", "b"});
     const auto exact = make_hook("powersgd(rank=2, start_iter=2)", group.shared_from_this());
     std::vector<HookPtr> hooks;
@@ -398,8 +398,8 @@ TEST(PowerSGD, GradientsOfEveryFloatingPointType) {
   });
 }
 
-TEST(PowerSGD, AskedForByTextAndByPyTorchsTypes) {
-  const auto group = alone();
+TEST(PowerSGD, AvailableBySpecAndByPyTorchType) {
+  const auto group = single_rank_group();
   for (const auto type : {DDPCommHookType::POWER_SGD, DDPCommHookType::POWER_SGD_RANK2,
                           DDPCommHookType::BATCHED_POWER_SGD, DDPCommHookType::BATCHED_POWER_SGD_RANK2}) {
     const auto hook = std::dynamic_pointer_cast<PowerSGDHook>(make_hook(type, group));

@@ -17,7 +17,7 @@ using ::testing::HasSubstr;
 
 std::string message(const std::string& text) {
   try {
-    (void)make_hook(text, alone());
+    (void)make_hook(text, single_rank_group());
     return "nothing";
   } catch (const InvalidArgument& e) {
     return e.what();
@@ -25,9 +25,9 @@ std::string message(const std::string& text) {
 }
 
 // Registers, once, a wrapper that multiplies the result and a base hook whose factory returns null.
-void register_hooks_of_the_test() {
+void register_test_hooks() {
   static const bool once = [] {
-    register_hook("times", HookPlace::around, [](auto, HookOptions& options, HookPtr inner) {
+    register_hook("times", HookRole::wrapper, [](auto, HookOptions& options, HookPtr inner) {
       const double factor = options.number("factor", 2);
       const auto around = [factor](HookPtr hook, GradBucket& bucket) -> Future<Tensor> {
         Tensor result = co_await run_and_parse(hook, bucket);
@@ -37,21 +37,21 @@ void register_hooks_of_the_test() {
       return wrap(std::move(inner), around, "times");
     });
     const auto makes_none = [](auto, HookOptions&, const HookPtr&) -> HookPtr { return nullptr; };
-    register_hook("idle", HookPlace::first, makes_none, "makes no hook");
+    register_hook("idle", HookRole::base, makes_none, "makes no hook");
     return true;
   }();
   (void)once;
 }
 
-TEST(Registry, WrappersAreAppliedInsideOut) {
-  register_hooks_of_the_test();
-  const HookPtr hook = make_hook("allreduce | times(factor=3) | times", alone());
+TEST(Registry, AppliesWrappersInsideOut) {
+  register_test_hooks();
+  const HookPtr hook = make_hook("allreduce | times(factor=3) | times", single_rank_group());
   EXPECT_EQ(hook->name(), "allreduce | times | times");
   EXPECT_EQ(run(hook, bucket_with(layout({Dims{4}}, {}), [](auto) { return 1; })).data<float>()[3], 6.0f);
 }
 
-TEST(Registry, SaysWhatThereIs) {
-  register_hooks_of_the_test();
+TEST(Registry, ErrorsListAlternatives) {
+  register_test_hooks();
   EXPECT_THAT(message("alreduce"), HasSubstr("no hook is called alreduce; there are allreduce,"));
   EXPECT_THAT(message("allreduce(x=1)"), HasSubstr("has no option x; it has: none"));
   EXPECT_THAT(message("noop | times(faktor=1)"), HasSubstr("has no option faktor; it has: factor"));
@@ -67,18 +67,18 @@ TEST(Registry, SaysWhatThereIs) {
   EXPECT_THAT(message("allreduce | int8"), HasSubstr("write either allreduce or int8"));
   EXPECT_THAT(message("idle | log"), HasSubstr("the factory of idle returned null"));
   EXPECT_THROW((void)make_hook("allreduce", nullptr), InvalidArgument);
-  EXPECT_THROW(register_hook("allreduce", HookPlace::first, {}), InvalidArgument);
-  EXPECT_THROW(register_hook("a b", HookPlace::first, {}), InvalidArgument);
+  EXPECT_THROW(register_hook("allreduce", HookRole::base, {}), InvalidArgument);
+  EXPECT_THROW(register_hook("a b", HookRole::base, {}), InvalidArgument);
 }
 
-TEST(Registry, AHookIsRemovedAndRegisteredAnew) {
-  const auto noop = [](auto, HookOptions&, const HookPtr&) { return make_hook("noop", alone()); };
-  register_hook("passing", HookPlace::first, noop);
-  const HookPtr hook = make_hook("passing", alone());
+TEST(Registry, UnregistersAndRegistersAgain) {
+  const auto noop = [](auto, HookOptions&, const HookPtr&) { return make_hook("noop", single_rank_group()); };
+  register_hook("passing", HookRole::base, noop);
+  const HookPtr hook = make_hook("passing", single_rank_group());
   unregister_hook("passing");
   EXPECT_THAT(message("passing"), HasSubstr("no hook is called passing"));
   EXPECT_EQ(run(hook, bucket_with(layout({Dims{4}}, {}), [](auto) { return 1; })).numel(), 4);
-  EXPECT_NO_THROW(register_hook("passing", HookPlace::first, noop));
+  EXPECT_NO_THROW(register_hook("passing", HookRole::base, noop));
   unregister_hook("passing");
   for (const char* name : {"passing", "int8", ""}) EXPECT_THROW(unregister_hook(name), InvalidArgument) << name;
 }
@@ -88,22 +88,22 @@ TEST(Registry, OptionsOfEveryType) {
   EXPECT_EQ(options.integer("i", 7), -3);
   EXPECT_EQ(options.integer("none", 7), 7);
   EXPECT_FALSE(options.boolean("b", true));
-  EXPECT_EQ(options.word("w", "f32", {"f32", "fp16"}), "fp16");
+  EXPECT_EQ(options.choice("w", "f32", {"f32", "fp16"}), "fp16");
   EXPECT_EQ(options.text("t", ""), "x");
   EXPECT_THROW(options.integer("bad", 0), InvalidArgument);
   EXPECT_THROW(options.boolean("bad", false), InvalidArgument);
-  EXPECT_THROW(options.word("t", "", {"y"}), InvalidArgument);
+  EXPECT_THROW(options.choice("t", "", {"y"}), InvalidArgument);
   EXPECT_NO_THROW(options.check_all_known());
 }
 
 std::string options_of(const std::string& name) {
   std::string all;
-  for (const HookOption& o : hook_options(name)) all += o.name + "=" + o.otherwise + " (" + o.expected + ") ";
+  for (const HookOption& o : hook_options(name)) all += o.name + "=" + o.default_value + " (" + o.expected + ") ";
   return all;
 }
 
-TEST(Registry, TellsTheOptionsOfEveryHook) {
-  register_hooks_of_the_test();
+TEST(Registry, ListsOptionsOfEveryHook) {
+  register_test_hooks();
   EXPECT_EQ(options_of("allreduce"), "");
   EXPECT_EQ(options_of("times"), "factor=2 (a number) ");
   EXPECT_EQ(options_of("int4"),
@@ -112,23 +112,23 @@ TEST(Registry, TellsTheOptionsOfEveryHook) {
             "seed=0 (an integer) ");
   EXPECT_EQ(options_of("where"),
             "name=* (a pattern) min_size=0 (an integer) max_size= (an integer) dims=-1 (an integer) "
-            "otherwise=allreduce (the name of a hook) ");
+            "fallback=allreduce (the name of a hook) ");
   for (const HookDescription& hook : registered_hooks()) {
     EXPECT_FALSE(hook.description.empty() && hook.name != "times") << hook.name;
     for (const HookOption& o : hook_options(hook.name)) {
-      const std::string inner = hook.place == HookPlace::around ? "noop | " : "";
-      if (o.otherwise.empty()) continue;
-      const std::string text = inner + hook.name + "(" + o.name + "=" + o.otherwise + ")";
-      EXPECT_NO_THROW((void)make_hook(text, alone())) << text;  // every default value is valid as an explicit value
+      const std::string inner = hook.role == HookRole::wrapper ? "noop | " : "";
+      if (o.default_value.empty()) continue;
+      const std::string text = inner + hook.name + "(" + o.name + "=" + o.default_value + ")";
+      EXPECT_NO_THROW((void)make_hook(text, single_rank_group())) << text;  // every default value is valid as an explicit value
     }
   }
   EXPECT_THROW((void)hook_options("none"), InvalidArgument);
 }
 
-TEST(Registry, KnowsPyTorchsNames) {
-  EXPECT_EQ(hook_text(DDPCommHookType::POWER_SGD_RANK2), "powersgd(rank=2)");
-  EXPECT_EQ(make_hook(DDPCommHookType::ALLREDUCE, alone())->name(), "allreduce");
-  EXPECT_EQ(make_hook(DDPCommHookType::NOOP, alone())->name(), "noop");
+TEST(Registry, MapsPyTorchTypes) {
+  EXPECT_EQ(hook_spec(DDPCommHookType::POWER_SGD_RANK2), "powersgd(rank=2)");
+  EXPECT_EQ(make_hook(DDPCommHookType::ALLREDUCE, single_rank_group())->name(), "allreduce");
+  EXPECT_EQ(make_hook(DDPCommHookType::NOOP, single_rank_group())->name(), "noop");
 }
 
 }  // namespace

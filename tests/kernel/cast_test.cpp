@@ -28,7 +28,7 @@ Bytes narrowed(const std::vector<float>& values, DType dtype) {
 }
 
 // Casts to 16 bits and back with the 16-bit side misaligned by `off` bytes, and checks the guard bytes around it.
-void expect_cast(Target target, DType dtype, const std::vector<float>& values, std::size_t off, Stores stores) {
+void expect_cast(Target target, DType dtype, const std::vector<float>& values, std::size_t off, StoreMode stores) {
   const std::size_t count = values.size();
   Bytes want(off + 2 * count + 64, std::byte{0xa5}), halves = want;
   const Bytes exact = narrowed(values, dtype);
@@ -55,7 +55,7 @@ void expect_cast(Target target, DType dtype, const std::vector<float>& values, s
     expected[i] = (rounded(values[i], dtype) + rounded(backwards[i], dtype)) * 0.3f;
     if (std::isnan(expected[i])) expected[i] = kNan;
   }
-  widen_two(dtype, &halves[off], second.data(), 0.3f, back.data(), count, target);
+  widen_sum_two(dtype, &halves[off], second.data(), 0.3f, back.data(), count, target);
   ASSERT_TRUE(same_bits(back, expected));
 
   std::vector<float> sum(count), error(count), lost(count);
@@ -68,7 +68,7 @@ void expect_cast(Target target, DType dtype, const std::vector<float>& values, s
   const Bytes fed = narrowed(sum, dtype);
   if (count) std::memcpy(&want[off], fed.data(), fed.size());
   std::ranges::fill(halves, std::byte{0xa5});
-  narrow_with_error(dtype, values.data(), error.data(), &halves[off], count, target);
+  narrow_with_residual(dtype, values.data(), error.data(), &halves[off], count, target);
   ASSERT_TRUE(halves == want);
   ASSERT_TRUE(same_bits(error, lost));
 }
@@ -77,7 +77,7 @@ TEST_P(CastOnTarget, AgreesWithTheReference) {
   std::mt19937 random(30);
   for (const DType dtype : kDTypes) {
     for (std::size_t count = 0; count <= 600; count += count < 150 ? 1 : 91) {
-      for (const Stores stores : {Stores::cached, Stores::streaming}) {
+      for (const StoreMode stores : {StoreMode::cached, StoreMode::streaming}) {
         SCOPED_TRACE(std::string(name(dtype)) + ", " + std::to_string(count) + " elements");
         expect_cast(GetParam(), dtype, mixed_floats(count, random), count * 5 % 67, stores);
         if (HasFatalFailure()) return;
@@ -91,7 +91,7 @@ TEST_P(CastOnTarget, WidensEvery16Bits) {
   for (std::size_t i = 0; i < 65536; ++i) std::memcpy(&all[2 * i], &i, 2);
   for (const DType dtype : kDTypes) {
     std::vector<float> wide(65536);
-    widen(dtype, all.data(), wide.data(), wide.size(), Stores::cached, GetParam());
+    widen(dtype, all.data(), wide.data(), wide.size(), StoreMode::cached, GetParam());
     std::size_t nans = 0;
     for (std::size_t i = 0; i < wide.size(); ++i) {
       if (std::isnan(wide[i])) {
@@ -115,8 +115,8 @@ TEST(Cast, RoundsTiesToEvenAndOverflowsToInfinity) {
 
 TEST(Cast, StreamsLargeResults) {
   std::mt19937 random(31);
-  expect_cast(best_target(), DType::bf16, mixed_floats(kStreamFrom / 2 + 77, random), 3, Stores::automatic);
-  expect_cast(best_target(), DType::f16, mixed_floats(kStreamFrom / 2 + 77, random), 2, Stores::automatic);
+  expect_cast(best_target(), DType::bf16, mixed_floats(kStreamThresholdBytes / 2 + 77, random), 3, StoreMode::automatic);
+  expect_cast(best_target(), DType::f16, mixed_floats(kStreamThresholdBytes / 2 + 77, random), 2, StoreMode::automatic);
 }
 
 }  // namespace

@@ -35,7 +35,7 @@ std::uint32_t reference(const std::byte* data, std::size_t bytes, std::uint32_t 
   return sum;
 }
 
-TEST(Checksum, TheSameFromEveryTarget) {
+TEST(Checksum, AllTargetsAgree) {
   const std::vector<std::byte> bytes = some_bytes(2000);
   for (std::size_t count = 0; count < 1900; count += count < 300 ? 1 : 61) {
     const std::size_t off = count % 13;
@@ -46,7 +46,7 @@ TEST(Checksum, TheSameFromEveryTarget) {
   }
 }
 
-TEST(Checksum, ShowsEveryFlippedBitAndSwappedWord) {
+TEST(Checksum, DetectsFlippedBitsAndSwappedWords) {
   std::vector<std::byte> bytes = some_bytes(300);
   const std::uint32_t whole = checksum(bytes.data(), bytes.size(), 0);
   for (std::size_t i = 0; i < bytes.size(); ++i) {

@@ -29,7 +29,7 @@ bool same(const Floats& a, const Floats& b) {
 /// Test data whose factor columns have a stride larger than their length.
 struct Case {
   LowRankShape shape;
-  Floats m, gradients, p, q, q_before;
+  Floats m, gradients, p, q, previous_q;
 
   Case(std::size_t rows, std::size_t columns, std::size_t rank)
       : shape{rows, columns, rank, rows + 3, columns + 2},
@@ -37,7 +37,7 @@ struct Case {
         gradients(numbers(rows * columns, 2)),
         p(numbers(rank * (rows + 3), 3)),
         q(numbers(rank * (columns + 2), 4)),
-        q_before(numbers(rank * (columns + 2), 5)) {}
+        previous_q(numbers(rank * (columns + 2), 5)) {}
 
   double product_at(const Floats& right, std::size_t i, std::size_t j) const {
     double sum = 0;
@@ -82,37 +82,37 @@ TEST(LowRank, TimesQ) {
   });
 }
 
-TEST(LowRank, FeedsBackWhatTheProductBeforeLost) {
+TEST(LowRank, AddsTheResidualOfThePreviousProduct) {
   for_each_case([](Case c, Target target) {
     const LowRankShape& s = c.shape;
     for (const bool products : {true, false}) {
       Floats m = c.m, p = c.p, m0 = c.m, p0 = c.p;
-      const float* const before = products ? c.q_before.data() : nullptr;
-      feed_back_times_q(s, c.gradients.data(), m.data(), before, c.q.data(), p.data(), target);
+      const float* const previous = products ? c.previous_q.data() : nullptr;
+      error_feedback_times_q(s, c.gradients.data(), m.data(), previous, c.q.data(), p.data(), target);
       for (std::size_t i = 0; i < s.rows; ++i) {
         for (std::size_t j = 0; j < s.columns; ++j) {
           const std::size_t at = i * s.columns + j;
-          const double error = c.m[at] - (products ? c.product_at(c.q_before, i, j) : 0);
+          const double error = c.m[at] - (products ? c.product_at(c.previous_q, i, j) : 0);
           EXPECT_NEAR(m[at], c.gradients[at] + error, 1e-4);
         }
       }
       Floats plain = c.p;
       times_q(s, m.data(), c.q.data(), plain.data(), target);
       EXPECT_TRUE(same(p, plain));
-      feed_back_times_q(s, c.gradients.data(), m0.data(), before, c.q.data(), p0.data(), Target::baseline);
+      error_feedback_times_q(s, c.gradients.data(), m0.data(), previous, c.q.data(), p0.data(), Target::baseline);
       EXPECT_TRUE(same(m, m0));
       EXPECT_TRUE(same(p, p0));
     }
   });
 }
 
-TEST(LowRank, ErrorsAreTheSameBitsWhetherKeptOrComputedWhenNeeded) {
+TEST(LowRank, StoredAndRecomputedResidualsHaveTheSameBits) {
   for_each_case([](Case c, Target target) {
     const LowRankShape& s = c.shape;
     Floats m = c.m, p = c.p, errors = c.m, p_of_errors = c.p;
-    feed_back_times_q(s, c.gradients.data(), m.data(), c.q_before.data(), c.q.data(), p.data(), target);
-    subtract_product(s, c.p.data(), c.q_before.data(), errors.data(), target);
-    feed_back_times_q(s, c.gradients.data(), errors.data(), nullptr, c.q.data(), p_of_errors.data(), target);
+    error_feedback_times_q(s, c.gradients.data(), m.data(), c.previous_q.data(), c.q.data(), p.data(), target);
+    subtract_product(s, c.p.data(), c.previous_q.data(), errors.data(), target);
+    error_feedback_times_q(s, c.gradients.data(), errors.data(), nullptr, c.q.data(), p_of_errors.data(), target);
     EXPECT_TRUE(same(m, errors));
     EXPECT_TRUE(same(p, p_of_errors));
   });
@@ -141,28 +141,28 @@ TEST(LowRank, ProductOfTheFactors) {
   for_each_case([](Case c, Target target) {
     const LowRankShape& s = c.shape;
     Floats reference(c.m.size());
-    product(s, c.p.data(), c.q.data(), reference.data(), Stores::cached, Target::baseline);
+    product(s, c.p.data(), c.q.data(), reference.data(), StoreMode::cached, Target::baseline);
     for (std::size_t i = 0; i < s.rows; ++i) {
       for (std::size_t j = 0; j < s.columns; ++j) {
         EXPECT_NEAR(reference[i * s.columns + j], c.product_at(c.q, i, j), 1e-4);
       }
     }
-    for (const Stores stores : {Stores::cached, Stores::streaming}) {
+    for (const StoreMode store_mode : {StoreMode::cached, StoreMode::streaming}) {
       Floats values(c.m.size() + 1,
                     -1.0F);  // aligned to one element only, with a guard element at the end
-      product(s, c.p.data(), c.q.data(), values.data(), stores, target);
+      product(s, c.p.data(), c.q.data(), values.data(), store_mode, target);
       EXPECT_EQ(values.back(), -1.0F);
       values.pop_back();
       EXPECT_TRUE(same(values, reference));
       Floats shifted(c.m.size() + 1);
-      product(s, c.p.data(), c.q.data(), shifted.data() + 1, stores, target);
+      product(s, c.p.data(), c.q.data(), shifted.data() + 1, store_mode, target);
       shifted.erase(shifted.begin());
       EXPECT_TRUE(same(shifted, reference));
     }
   });
 }
 
-TEST(LowRank, WhatIsNotFiniteIsNotFedBack) {
+TEST(LowRank, NonFiniteResidualsAreDropped) {
   const float nan = std::numeric_limits<float>::quiet_NaN();
   const float infinite = std::numeric_limits<float>::infinity();
   for (const Target target : supported_targets()) {
@@ -173,11 +173,11 @@ TEST(LowRank, WhatIsNotFiniteIsNotFedBack) {
       c.m[36] = infinite;  // in the last columns
       c.gradients[50] = nan;
       Floats errors = c.m;
-      subtract_product(c.shape, c.p.data(), c.q_before.data(), errors.data(), target);
+      subtract_product(c.shape, c.p.data(), c.previous_q.data(), errors.data(), target);
       for (const std::size_t at : {3U, 40U, 36U}) EXPECT_EQ(errors[at], 0);
-      for (float* before : {c.q_before.data(), static_cast<float*>(nullptr)}) {
+      for (float* previous : {c.previous_q.data(), static_cast<float*>(nullptr)}) {
         Floats m = c.m, p = c.p;
-        feed_back_times_q(c.shape, c.gradients.data(), m.data(), before, c.q.data(), p.data(), target);
+        error_feedback_times_q(c.shape, c.gradients.data(), m.data(), previous, c.q.data(), p.data(), target);
         for (const std::size_t at : {3U, 40U, 36U}) EXPECT_EQ(m[at], c.gradients[at]);
         EXPECT_TRUE(std::isnan(m[50]));
         EXPECT_TRUE(std::isfinite(p[0]));

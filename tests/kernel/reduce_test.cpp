@@ -163,7 +163,7 @@ struct Shape {
   std::size_t in_place;  // number of destinations that are also sources
   std::size_t elsewhere;
   bool aligned_alike;
-  Stores stores;
+  StoreMode stores;
 };
 
 void expect_reduced(Target target, ReduceOp op, DType dtype, std::size_t ranks, std::size_t count, Shape shape,
@@ -196,16 +196,16 @@ INSTANTIATE_TEST_SUITE_P(All, ReduceOnTarget,
                          [](const auto& given) { return std::string(name(given.param)); });
 
 TEST_P(ReduceOnTarget, AgreesWithTheReference) {
-  const std::array<Shape, 6> shapes = {{{1, 0, false, Stores::automatic},
-                                        {7, 0, false, Stores::streaming},
-                                        {0, 1, false, Stores::streaming},
-                                        {0, 2, true, Stores::streaming},
-                                        {0, 2, false, Stores::streaming},
-                                        {1, 2, false, Stores::cached}}};
+  const std::array<Shape, 6> shapes = {{{1, 0, false, StoreMode::automatic},
+                                        {7, 0, false, StoreMode::streaming},
+                                        {0, 1, false, StoreMode::streaming},
+                                        {0, 2, true, StoreMode::streaming},
+                                        {0, 2, false, StoreMode::streaming},
+                                        {1, 2, false, StoreMode::cached}}};
   std::mt19937 random(20);
   for (const DType dtype : kDTypes) {
-    for (const ReduceOp op : testing::every_reduction(0.3)) {
-      if (!testing::takes(op, dtype)) continue;
+    for (const ReduceOp op : testing::all_reduce_ops(0.3)) {
+      if (!testing::supports(op, dtype)) continue;
       std::size_t turn = 0;
       for (std::size_t count = 0; count <= 1000; count += count < 130 ? 1 : 217) {
         for (const std::size_t ranks : {1u, 2u, 3u, 4u, 7u}) {
@@ -219,7 +219,7 @@ TEST_P(ReduceOnTarget, AgreesWithTheReference) {
   }
 }
 
-TEST_P(ReduceOnTarget, PiecesGiveTheSameBits) {
+TEST_P(ReduceOnTarget, SplitRangesGiveTheSameBits) {
   std::mt19937 random(21);
   for (const DType dtype : {DType::f32, DType::bf16, DType::f16, DType::f64}) {
     for (const ReduceOp op : {ReduceOp::avg, ReduceOp::max, ReduceOp::premul_sum(0.7)}) {
@@ -231,7 +231,7 @@ TEST_P(ReduceOnTarget, PiecesGiveTheSameBits) {
         const std::array<const std::byte*, 3> sources = {&inputs[0][at * size], &inputs[1][at * size],
                                                          &inputs[2][at * size]};
         const std::array<std::byte*, 1> destinations = {&result[at * size]};
-        reduce(op, dtype, sources, destinations, piece, Stores::automatic, GetParam());
+        reduce(op, dtype, sources, destinations, piece, StoreMode::automatic, GetParam());
         at += piece;
       }
       EXPECT_TRUE(result == expected(op, dtype, inputs)) << name(op) << " of " << name(dtype);
@@ -242,11 +242,11 @@ TEST_P(ReduceOnTarget, PiecesGiveTheSameBits) {
 // Large enough for automatic streaming.
 TEST(Reduce, StreamsLargeResults) {
   std::mt19937 random(22);
-  const Shape elsewhere{0, 1, true, Stores::automatic};
-  expect_reduced(best_target(), ReduceOp::avg, DType::f32, 2, kStreamFrom / 4 + 13, elsewhere, random);
+  const Shape elsewhere{0, 1, true, StoreMode::automatic};
+  expect_reduced(best_target(), ReduceOp::avg, DType::f32, 2, kStreamThresholdBytes / 4 + 13, elsewhere, random);
 }
 
-TEST(Reduce, NanOfAnyRankComesThroughMinAndMax) {
+TEST(Reduce, MinAndMaxPropagateNan) {
   const float nan = std::numeric_limits<float>::quiet_NaN();
   for (const ReduceOp op : {ReduceOp::min, ReduceOp::max}) {
     const std::array<float, 3> a = {nan, 1.0f, -0.0f}, b = {1.0f, nan, 0.0f};
@@ -268,7 +268,7 @@ TEST(Reduce, ScalingIsASumOfOneAddend) {
   EXPECT_EQ(values, want);
 }
 
-TEST(Reduce, RefusesWhatTheOpCannotTake) {
+TEST(Reduce, RejectsUnsupportedDTypes) {
   EXPECT_THROW(reduce(ReduceOp::bxor, DType::f32, {}, {}, 0), InvalidArgument);
 }
 

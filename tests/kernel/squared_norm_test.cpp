@@ -29,7 +29,7 @@ TEST(SquaredNorm, OfEveryLengthAndLayout) {
   EXPECT_EQ(squared_norm(Tensor::full({5}, 0.5, DType::bf16)).item<float>(), 1.25f);
 }
 
-TEST(SquaredNorm, TheSameBitsFromEveryTarget) {
+TEST(SquaredNorm, AllTargetsGiveTheSameBits) {
   const Tensor t = Tensor::empty({1003});
   for (int i = 0; i < 1003; ++i) t.data<float>()[i] = static_cast<float>(std::sin(i) * 1e3);
   const double baseline = kernel::sum_of_squares(DType::f32, t.bytes(), 1003, kernel::Target::baseline);

@@ -54,7 +54,7 @@ std::vector<float> mean(int first, int count, std::int64_t elements) {
 }
 
 TEST(AverageParameters, OfMixedSizesDtypesAndLayouts) {
-  for (const World& world : {threads_world(), shm_world()}) {
+  for (const GroupFixture& world : {threads_fixture(), shm_fixture()}) {
     world.spawn(4, [](ProcessGroup& group) {
       const int r = group.rank();
       const Tensor wide = weights(r, {10, 6});
@@ -84,8 +84,8 @@ TEST(AverageParameters, OfMixedSizesDtypesAndLayouts) {
   }
 }
 
-TEST(PeriodicAverager, AveragesWhenItIsDue) {
-  threads_world().spawn(2, [](ProcessGroup& group) {
+TEST(PeriodicAverager, AveragesEveryPeriodAfterWarmup) {
+  threads_fixture().spawn(2, [](ProcessGroup& group) {
     PeriodicModelAverager averager(3, 2, group.shared_from_this());
     std::vector<bool> averaged;
     for (int s = 0; s < 9; ++s) {
@@ -101,7 +101,7 @@ TEST(PeriodicAverager, AveragesWhenItIsDue) {
 }
 
 TEST(HierarchicalAverager, AveragesPairsAndAllOfFourRanks) {
-  for (const World& world : {threads_world(), shm_world()}) {
+  for (const GroupFixture& world : {threads_fixture(), shm_fixture()}) {
     world.spawn(4, [](ProcessGroup& group) {
       HierarchicalModelAverager averager({{2, 2}, {4, 4}}, 1, group.shared_from_this());
       const int pair = group.rank() / 2 * 2;
@@ -118,8 +118,8 @@ TEST(HierarchicalAverager, AveragesPairsAndAllOfFourRanks) {
   }
 }
 
-TEST(Averagers, RefuseBadInput) {
-  const Groups groups = threads(1);
+TEST(Averagers, RejectInvalidArguments) {
+  const Groups groups = make_thread_groups(1);
   const auto message = [&](auto make) -> std::string {
     try {
       make();
@@ -143,7 +143,7 @@ TEST(Averagers, RefuseBadInput) {
   EXPECT_THAT(hierarchical({{4, 1}, {2, 1}}), HasSubstr("must be ascending: 2 follows 4"));
   EXPECT_THAT(hierarchical({{2, 2}}), HasSubstr("must divide the 1 ranks"));
   const std::vector<std::string> errors = on_ranks(
-      threads(2), [](ProcessGroup& group, int) { HierarchicalModelAverager({{2, 1}}, 0, group.shared_from_this()); });
+      make_thread_groups(2), [](ProcessGroup& group, int) { HierarchicalModelAverager({{2, 1}}, 0, group.shared_from_this()); });
   EXPECT_THAT(errors[0],
               HasSubstr("The last value in arg ``period_group_size_dict`` 1 must be equal to the size of arg "
                         "``process_group`` 2."));
@@ -151,8 +151,8 @@ TEST(Averagers, RefuseBadInput) {
 }
 
 // With SGD and a period of 1, averaging parameters is equivalent to averaging gradients.
-TEST(PostLocalSGD, WithAPeriodOfOneIsPlainAveraging) {
-  threads_world().spawn(2, [](ProcessGroup& group) {
+TEST(PostLocalSGD, PeriodOneMatchesGradientAveraging) {
+  threads_fixture().spawn(2, [](ProcessGroup& group) {
     const auto shared = group.shared_from_this();
     PostLocalSGDOptimizer local(make_optimizer("sgd(lr=0.1)"), std::make_shared<PeriodicModelAverager>(1, 0, shared));
     const OptimizerPtr plain = make_optimizer("sgd(lr=0.1)");
@@ -172,7 +172,7 @@ TEST(PostLocalSGD, WithAPeriodOfOneIsPlainAveraging) {
 }
 
 TEST(PostLocalSGD, ResumesItsCounters) {
-  const Groups groups = threads(1);
+  const Groups groups = make_thread_groups(1);
   const auto make = [&] {
     return PostLocalSGDOptimizer(make_optimizer("sgd(lr=0.1, momentum=0.9)"),
                                  std::make_shared<PeriodicModelAverager>(4, 2, groups[0]));

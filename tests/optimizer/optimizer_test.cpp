@@ -38,7 +38,7 @@ std::string message_of(F f) {
   return "nothing was thrown";
 }
 
-TEST(Optimizer, StepsAsItsFormulaSays) {
+TEST(Optimizer, StepsMatchTheFormula) {
   SGD sgd({.lr = 0.5, .momentum = 0.5});
   const Tensor p = Tensor::full({3}, 1);
   const Tensor g = Tensor::full({3}, 2);
@@ -79,12 +79,12 @@ TEST(Optimizer, ZeroDimensionsAndNoElements) {
   EXPECT_EQ(adam->state().at("nothing").step, 1u);
 }
 
-TEST(Optimizer, OptionsByTextAndByName) {
+TEST(Optimizer, OptionsBySpecAndByName) {
   const OptimizerPtr sgd = make_optimizer("sgd(lr=0.1, momentum=0.9, nesterov=true, weight_decay=1e-4)");
   EXPECT_EQ(sgd->name(), "sgd");
   EXPECT_EQ(sgd->options().at("weight_decay"), 1e-4);
   EXPECT_EQ(sgd->options().at("nesterov"), 1);
-  EXPECT_EQ(make_optimizer(sgd->text())->options(), sgd->options());
+  EXPECT_EQ(make_optimizer(sgd->spec())->options(), sgd->options());
   EXPECT_EQ(make_optimizer("adamw")->options().at("weight_decay"), 1e-2);
   EXPECT_EQ(make_optimizer("adam")->options().at("weight_decay"), 0);
   EXPECT_EQ(AdamW({.lr = 1}).options().at("weight_decay"), 1e-2) << "as in PyTorch, independent of the other options";
@@ -95,7 +95,7 @@ TEST(Optimizer, OptionsByTextAndByName) {
   EXPECT_THAT(message_of([&] { sgd->set_options({{"eps", 1}}); }), HasSubstr("unknown option eps: expected one of dampening, lr"));
 }
 
-TEST(Optimizer, RefusesOptionsOutOfRange) {
+TEST(Optimizer, RejectsOptionsOutOfRange) {
   const auto refused = [](const char* text) { return message_of([&] { make_optimizer(text); }); };
   EXPECT_THAT(refused("sgd(lr=-1)"), HasSubstr("Invalid learning rate: -1; it must be a number of 0 or more"));
   EXPECT_THAT(refused("sgd(lr=nan)"), HasSubstr("Invalid learning rate"));
@@ -113,7 +113,7 @@ TEST(Optimizer, RefusesOptionsOutOfRange) {
   EXPECT_THAT(refused(""), HasSubstr("expected the name of an optimizer"));
 }
 
-TEST(Optimizer, RefusesWhatItCannotStep) {
+TEST(Optimizer, RejectsUnsupportedParameters) {
   const OptimizerPtr sgd = make_optimizer("sgd");
   const auto refused = [&](const Tensor& p, const Tensor& g) { return message_of([&] { sgd->step("w", p, g); }); };
   EXPECT_THAT(refused(Tensor::zeros({3}), Tensor::zeros({4})),
@@ -127,7 +127,7 @@ TEST(Optimizer, RefusesWhatItCannotStep) {
   EXPECT_EQ(values(good), (std::vector<float>{1, 1}));
 }
 
-TEST(Optimizer, GoesOnFromASavedStateBitForBit) {
+TEST(Optimizer, ResumesFromSavedStateBitForBit) {
   for (const char* text : {"sgd(lr=0.1, momentum=0.9)", "adam(lr=0.1, amsgrad=true)", "adamw(lr=0.1)"}) {
     const OptimizerPtr whole = make_optimizer(text);
     const Tensor p = filled({37}, 1);
@@ -151,7 +151,7 @@ TEST(Optimizer, GoesOnFromASavedStateBitForBit) {
   }
 }
 
-TEST(Optimizer, RefusesStatesOfOthers) {
+TEST(Optimizer, RejectsStateOfOtherOptimizers) {
   const OptimizerPtr sgd = make_optimizer("sgd(momentum=0.9)");
   sgd->step("w", Tensor::zeros({3}), Tensor::zeros({3}));
   EXPECT_THAT(message_of([&] { sgd->step("w", Tensor::zeros({4}), Tensor::zeros({4})); }),

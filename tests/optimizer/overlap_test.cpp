@@ -27,7 +27,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-const BucketLimits kSmall{.first = 500, .others = 1000};
+const BucketLimits kSmall{.first_bucket_bytes = 500, .bucket_bytes = 1000};
 
 std::vector<Parameter> new_model(std::size_t count = 9, std::int64_t width = 40) {
   std::vector<Parameter> parameters = model(count, width);
@@ -50,19 +50,19 @@ using Skipped = std::function<bool(std::size_t parameter, std::uint64_t step)>;
 
 /// Marks copies of all gradients that are not skipped, and returns them.
 std::vector<Tensor> backward(Reducer& reducer, std::uint64_t step, const Skipped& skipped = nullptr) {
-  std::vector<Tensor> given(reducer.parameters().size());
-  for (std::size_t p = given.size(); p-- > 0;) {
+  std::vector<Tensor> gradients(reducer.parameters().size());
+  for (std::size_t p = gradients.size(); p-- > 0;) {
     if (skipped && skipped(p, step)) continue;
-    given[p] = gradient_like(reducer.parameters()[p], reducer.group()->rank(), p, step);
-    reducer.mark_ready(p, given[p]);
+    gradients[p] = gradient_like(reducer.parameters()[p], reducer.group()->rank(), p, step);
+    reducer.mark_ready(p, gradients[p]);
   }
-  return given;
+  return gradients;
 }
 
 std::vector<Tensor> train(Reducer& reducer, std::uint64_t step, const Skipped& skipped = nullptr) {
-  std::vector<Tensor> given = backward(reducer, step, skipped);
+  std::vector<Tensor> gradients = backward(reducer, step, skipped);
   reducer.finalize();
-  return given;
+  return gradients;
 }
 
 /// Steps the optimizer after finalize() with the mean gradients.
@@ -72,11 +72,11 @@ void step_after(Optimizer& optimizer, Reducer& reducer, const std::vector<Tensor
   }
 }
 
-class Overlap : public ::testing::TestWithParam<World> {};
-INSTANTIATE_TEST_SUITE_P(Worlds, Overlap, ::testing::Values(threads_world(), shm_world()),
+class Overlap : public ::testing::TestWithParam<GroupFixture> {};
+INSTANTIATE_TEST_SUITE_P(Fixtures, Overlap, ::testing::Values(threads_fixture(), shm_fixture()),
                          [](const auto& test) { return test.param.name; });
 
-TEST_P(Overlap, GivesTheBitsOfAStepAfterwards) {
+TEST_P(Overlap, MatchesAStepAfterFinalize) {
   for (const char* text :
        {"sgd(lr=0.1, momentum=0.9, nesterov=true)", "adam(lr=0.01)", "adamw(lr=0.01, amsgrad=true)"}) {
     for (const char* hook : {"allreduce", "fp16", "int8 | error_feedback"}) {
@@ -105,7 +105,7 @@ TEST_P(Overlap, LargeBucketsAndRandomDelays) {
     const auto delay = [&] {
       for (auto i = random() % 200'000; i > 0; --i) std::atomic_signal_fence(std::memory_order_seq_cst);
     };
-    const BucketLimits limits{.first = 70'000, .others = 100'000};
+    const BucketLimits limits{.first_bucket_bytes = 70'000, .bucket_bytes = 100'000};
     Reducer one(new_model(8, 8000), shared, overlap(make_hook("allreduce", shared), make_optimizer("adam(lr=0.01)")),
                 {.limits = limits});
     Reducer other(new_model(8, 8000), shared, nullptr, {.limits = limits});
@@ -124,7 +124,7 @@ TEST_P(Overlap, LargeBucketsAndRandomDelays) {
   });
 }
 
-TEST_P(Overlap, ClipsByTheNormOfAll) {
+TEST_P(Overlap, ClipsByTheGlobalNorm) {
   GetParam().spawn(2, [](ProcessGroup& group) {
     const auto shared = group.shared_from_this();
     for (const double clip : {0.5, 1e6}) {
@@ -154,7 +154,7 @@ TEST_P(Overlap, ClipsByTheNormOfAll) {
   });
 }
 
-TEST_P(Overlap, ANormThatIsNoNumberMakesAllParametersSo) {
+TEST_P(Overlap, NanNormMakesAllParametersNan) {
   GetParam().spawn(2, [](ProcessGroup& group) {
     const auto shared = group.shared_from_this();
     Reducer reducer(new_model(), shared,
@@ -172,14 +172,14 @@ TEST_P(Overlap, ANormThatIsNoNumberMakesAllParametersSo) {
 }
 
 // p3 is unused on all ranks in odd steps; p5 has a gradient on rank 0 only, so it counts as used.
-TEST_P(Overlap, LeavesAloneWhatNobodyUsed) {
+TEST_P(Overlap, SkipsGloballyUnusedParameters) {
   for (const bool clipped : {false, true}) {
     GetParam().spawn(2, [&](ProcessGroup& group) {
       const auto shared = group.shared_from_this();
       const char* const text = "adamw(lr=0.1, weight_decay=0.5)";
-      const Skipped nobodys = [](std::size_t p, std::uint64_t s) { return p == 3 && s % 2 == 1; };
+      const Skipped globally_unused = [](std::size_t p, std::uint64_t s) { return p == 3 && s % 2 == 1; };
       const Skipped skipped = [&](std::size_t p, std::uint64_t s) {
-        return nobodys(p, s) || (p == 5 && group.rank() == 1);
+        return globally_unused(p, s) || (p == 5 && group.rank() == 1);
       };
       OverlapOptions options;
       if (clipped) options.clip_norm = 1e6;
@@ -192,7 +192,7 @@ TEST_P(Overlap, LeavesAloneWhatNobodyUsed) {
         train(other, s, skipped);
         for (std::size_t p = 0; p < 9; ++p) {
           const Parameter& parameter = other.parameters()[p];
-          if (!nobodys(p, s)) by_hand->step(parameter.name, parameter.tensor, other.gradient(p));
+          if (!globally_unused(p, s)) by_hand->step(parameter.name, parameter.tensor, other.gradient(p));
         }
         require_same(one.parameters(), other.parameters(), "step " + std::to_string(s));
       }
@@ -200,7 +200,7 @@ TEST_P(Overlap, LeavesAloneWhatNobodyUsed) {
   }
 }
 
-TEST_P(Overlap, StaticGraphsKnowWhatNobodyUses) {
+TEST_P(Overlap, StaticGraphSkipsUnusedParameters) {
   GetParam().spawn(2, [](ProcessGroup& group) {
     const auto shared = group.shared_from_this();
     const Skipped skipped = [](std::size_t p, std::uint64_t) { return p == 4; };
@@ -255,7 +255,7 @@ TEST_P(Overlap, JoinedRanksStepLikeTheOthers) {
   });
 }
 
-TEST_P(Overlap, KeepsWhatTheOptimizerRemembersWhenTheHookIsReplacedOrResumed) {
+TEST_P(Overlap, KeepsOptimizerStateAcrossReplaceAndResume) {
   GetParam().spawn(2, [](ProcessGroup& group) {
     const auto shared = group.shared_from_this();
     const OptimizerPtr adam = make_optimizer("adam(lr=0.1)");
@@ -281,8 +281,8 @@ TEST_P(Overlap, KeepsWhatTheOptimizerRemembersWhenTheHookIsReplacedOrResumed) {
   });
 }
 
-TEST(OverlapSteps, ByAnyFunction) {
-  threads_world().spawn(2, [](ProcessGroup& group) {
+TEST(OverlapSteps, RunsACallback) {
+  threads_fixture().spawn(2, [](ProcessGroup& group) {
     const auto shared = group.shared_from_this();
     std::atomic<int> buckets = 0;
     const auto descend = [&](const GradBucket& bucket) {
@@ -305,8 +305,8 @@ TEST(OverlapSteps, ByAnyFunction) {
   });
 }
 
-TEST(OverlapSteps, OnlyTheStepsSeeClippedGradients) {
-  const auto shared = threads(1)[0];
+TEST(OverlapSteps, ClippingLeavesGradientsUnchanged) {
+  const auto shared = make_thread_groups(1)[0];
   double seen = 0;
   const auto step = [&](const GradBucket& bucket) {
     seen += squared_norm(bucket.buffer()).item<double>();
@@ -325,7 +325,7 @@ TEST(OverlapSteps, OnlyTheStepsSeeClippedGradients) {
 
 TEST(OverlapSteps, AFailedStepFailsTheReducerOnEveryRank) {
   for (const bool at_the_end : {false, true}) {
-    const std::vector<std::string> errors = on_ranks(threads(2), [&](ProcessGroup& group, int rank) {
+    const std::vector<std::string> errors = on_ranks(make_thread_groups(2), [&](ProcessGroup& group, int rank) {
       const auto shared = group.shared_from_this();
       const auto fails = [rank](const GradBucket& bucket) -> Future<void> {
         if (rank == 1 && bucket.index() == 1) throw std::runtime_error("no step today");
@@ -342,8 +342,8 @@ TEST(OverlapSteps, AFailedStepFailsTheReducerOnEveryRank) {
   }
 }
 
-TEST(OverlapSteps, RefuseBadInput) {
-  const auto shared = threads(1)[0];
+TEST(OverlapSteps, RejectInvalidArguments) {
+  const auto shared = make_thread_groups(1)[0];
   const HookPtr plain = make_hook("allreduce", shared);
   const OptimizerPtr sgd = make_optimizer("sgd");
   EXPECT_THROW((void)overlap(nullptr, sgd), InvalidArgument);

@@ -31,7 +31,7 @@ def test_a_build_without_gloo_and_mpi(tmp_path: Path) -> None:
     built = (tmp_path / "build.ninja").read_text()
     assert "libhookline.so" in built
     for engine, package in PACKAGES.items():
-        assert f"the engine '{engine}' is left out (Debian's {package} brings it)" in printed
+        assert f"the transport '{engine}' is left out (Debian's {package} brings it)" in printed
         assert f"libhookline_{engine}.so" not in built
 
 

@@ -24,7 +24,7 @@ def ranks() -> Callable[..., list[Any]]:
     """ranks(n, f) calls f(group) on n threads and returns what each returned, or raises what the first one raised."""
 
     def run(size: int, function: Callable[[hookline.ProcessGroup], Any]) -> list[Any]:
-        groups = hookline.threads_groups(size, timeout=30)
+        groups = hookline.make_thread_groups(size, timeout=30)
         results: list[Any] = [None] * size
         errors: list[tuple[int, BaseException]] = []
 

@@ -13,7 +13,7 @@ def mix_bits(x):
     return x ^ (x >> np.uint64(31))
 
 
-def draw_column(seed, step, name, k, count):
+def fill_random_column(seed, step, name, k, count):
     """What docs/reference/hook.md says of the factors to begin with."""
     with np.errstate(over="ignore"):
         hashed = np.uint64(0xCBF29CE484222325)
@@ -120,7 +120,7 @@ class Reference:
         if self.warm and name in self.factors:
             q = self.factors[name].copy()
         else:
-            drawn = [draw_column(self.seed, self.step_number, name, k, columns) for k in range(rank)]
+            drawn = [fill_random_column(self.seed, self.step_number, name, k, columns) for k in range(rank)]
             q = np.stack(drawn, axis=1)
         orthogonalise(q, self.epsilon)
         p = orthogonalise(sum(m @ q for m in matrices), self.epsilon)

@@ -25,10 +25,10 @@ std::vector<Tensor> mixture(ProcessGroup& group, int value) {
 }
 
 TEST(BroadcastCoalesced, AnyMixAnyBufferAnyRoot) {
-  for (const World& world : {threads_world(), private_threads_world(), shm_world()}) {
+  for (const GroupFixture& world : {threads_fixture(), private_threads_fixture(), shm_fixture()}) {
     world.spawn(3, [](ProcessGroup& group) {
       for (const std::size_t size :
-           {std::size_t{1}, std::size_t{16}, std::size_t{100}, std::size_t{5000}, kBroadcastBytes}) {
+           {std::size_t{1}, std::size_t{16}, std::size_t{100}, std::size_t{5000}, kBroadcastBufferBytes}) {
         for (int root = 0; root < 3; ++root) {
           const auto tensors = size == 1 ? std::vector<Tensor>{Tensor::full({9}, group.rank() == root ? 7 : 100)}
                                          : mixture(group, group.rank() == root ? 7 : 100 + group.rank());
@@ -45,16 +45,16 @@ TEST(BroadcastCoalesced, AnyMixAnyBufferAnyRoot) {
   }
 }
 
-TEST(BroadcastCoalesced, RanksWhoseTensorsDifferAreAMismatch) {
-  threads_world().spawn(2, [](ProcessGroup& group) {
+TEST(BroadcastCoalesced, DifferentTensorsRaiseMismatch) {
+  threads_fixture().spawn(2, [](ProcessGroup& group) {
     const std::vector<Tensor> tensors = {Tensor::zeros(group.rank() == 0 ? Dims{2, 3} : Dims{3, 2})};
     EXPECT_THROW(broadcast_coalesced(group, tensors), Mismatch);
     group.barrier()->wait();
   });
 }
 
-TEST(BroadcastCoalesced, RefusesWhatMakesNoSense) {
-  threads_world().spawn(1, [](ProcessGroup& group) {
+TEST(BroadcastCoalesced, RejectsInvalidArguments) {
+  threads_fixture().spawn(1, [](ProcessGroup& group) {
     const std::vector<Tensor> tensors = {Tensor::zeros({2})};
     EXPECT_THROW(broadcast_coalesced(group, tensors, 0), InvalidArgument);
     EXPECT_THROW(broadcast_coalesced(group, {}, 10, 1), InvalidArgument) << "also where nothing is sent";

@@ -22,12 +22,12 @@ constexpr Case kCases[] = {{"fp16", 1.1e-3}, {"int8", 1.05 / 255}, {"int8 | erro
 
 /// Steps of which the results are to be the sum of factor(rank) times the gradients of rank. Values stay below 1, so
 /// that what encoding loses of them is known.
-void expect_weighted(Reducer& reducer, const Case& what, const std::function<double(int rank)>& factor) {
+void expect_weighted(Reducer& reducer, const Case& test_case, const std::function<double(int rank)>& factor) {
   ProcessGroup& group = *reducer.group();
   double most = 0;
   for (int r = 0; r < group.size(); ++r) most = std::max(most, factor(r) * group.size());
   // Up to two ranks encode once; more encode what they send, and the mean again.
-  const double bound = what.error * most * (group.size() > 2 ? 2 : 1);
+  const double bound = test_case.error * most * (group.size() > 2 ? 2 : 1);
   const std::size_t count = reducer.parameters().size();
   for (std::uint64_t s = 1; s <= 3; ++s) {
     std::vector<Tensor> given;
@@ -40,20 +40,20 @@ void expect_weighted(Reducer& reducer, const Case& what, const std::function<dou
       for (std::int64_t i = 0; i < given[p].numel(); ++i) {
         double wanted = 0;
         for (int r = 0; r < group.size(); ++r) wanted += factor(r) * gradient_of(r, p, s, i);
-        ASSERT_NEAR(given[p].data<float>()[i], wanted, bound) << what.hook << ", step " << s << ", element " << i;
+        ASSERT_NEAR(given[p].data<float>()[i], wanted, bound) << test_case.hook << ", step " << s << ", element " << i;
       }
     }
   }
 }
 
-class CompressedMeans : public ::testing::TestWithParam<World> {};
+class CompressedMeans : public ::testing::TestWithParam<GroupFixture> {};
 
 TEST_P(CompressedMeans, Sums) {
   for (const int ranks : {1, 2, 3}) {
     GetParam().spawn(ranks, [](ProcessGroup& group) {
       for (const Case& what : kCases) {
         Reducer reducer(model(6), group.shared_from_this(), make_hook(what.hook, group.shared_from_this()),
-                        {.limits = {.first = 500, .others = 1000}, .mean = Mean::sum});
+                        {.limits = {.first_bucket_bytes = 500, .bucket_bytes = 1000}, .reduction = GradientReduction::sum});
         expect_weighted(reducer, what, [](int) { return 1.0; });
       }
     });
@@ -65,7 +65,7 @@ TEST_P(CompressedMeans, WeightedMeans) {
     GetParam().spawn(ranks, [](ProcessGroup& group) {
       for (const Case& what : kCases) {
         Reducer reducer(model(6), group.shared_from_this(), make_hook(what.hook, group.shared_from_this()),
-                        {.limits = {.first = 500, .others = 1000}});
+                        {.limits = {.first_bucket_bytes = 500, .bucket_bytes = 1000}});
         const int all = group.size() * (group.size() + 1) / 2;
         reducer.set_weight(group.rank() + 1);
         expect_weighted(reducer, what, [all](int r) { return (r + 1.0) / all; });
@@ -83,14 +83,14 @@ TEST_P(CompressedMeans, WeightedSums) {
   GetParam().spawn(2, [](ProcessGroup& group) {
     for (const Case& what : kCases) {
       Reducer reducer(model(6), group.shared_from_this(), make_hook(what.hook, group.shared_from_this()),
-                      {.mean = Mean::sum});
+                      {.reduction = GradientReduction::sum});
       reducer.set_weight(group.rank() == 0 ? 1 : 3);
       expect_weighted(reducer, what, [](int r) { return r == 0 ? 0.5 : 1.5; });
     }
   });
 }
 
-INSTANTIATE_TEST_SUITE_P(Worlds, CompressedMeans, ::testing::Values(threads_world(), shm_world()),
+INSTANTIATE_TEST_SUITE_P(Fixtures, CompressedMeans, ::testing::Values(threads_fixture(), shm_fixture()),
                          [](const auto& test) { return test.param.name; });
 
 }  // namespace

@@ -12,21 +12,21 @@ namespace hookline::testing {
 namespace {
 
 using ::testing::HasSubstr;
-using Buckets = std::vector<BucketMembers>;
+using Buckets = std::vector<ParameterIndices>;
 
-ReducerOptions with(Buckets buckets) {
+ReducerOptions with_buckets(Buckets buckets) {
   ReducerOptions options;
   options.buckets = std::move(buckets);
   return options;
 }
 
-TEST(GivenBuckets, StayAsTheyAre) {
-  for (const World& world : {threads_world(), shm_world()}) {
+TEST(BucketsOption, AreKept) {
+  for (const GroupFixture& world : {threads_fixture(), shm_fixture()}) {
     world.spawn(2, [](ProcessGroup& group) {
       const Buckets given = {{1}, {4, 0, 3}, {2}};
-      Reducer reducer(model(5), group.shared_from_this(), nullptr, with(given));
+      Reducer reducer(model(5), group.shared_from_this(), nullptr, with_buckets(given));
       for (std::uint64_t s = 1; s <= 3; ++s) {
-        step_with_copies(reducer, s, backwards(5));
+        step_with_copies(reducer, s, reverse_order(5));
         EXPECT_EQ(reducer.buckets(), given);
         EXPECT_FALSE(reducer.stats().rebuilt);
       }
@@ -34,15 +34,15 @@ TEST(GivenBuckets, StayAsTheyAre) {
   }
 }
 
-TEST(GivenBuckets, NonsenseIsRefused) {
-  threads_world().spawn(1, [](ProcessGroup& group) {
+TEST(BucketsOption, RejectsInvalidBuckets) {
+  threads_fixture().spawn(1, [](ProcessGroup& group) {
     std::vector<Parameter> parameters = model(3);
     parameters.push_back({"double", Tensor::zeros({2}, DType::f64)});
     parameters.push_back({"rows", Tensor::zeros({10, 2}), true});
     parameters.push_back({"left", Tensor::zeros({2}), false, true});
     const auto error_of = [&](Buckets buckets) -> std::string {
       try {
-        const Reducer reducer(parameters, group.shared_from_this(), nullptr, with(std::move(buckets)));
+        const Reducer reducer(parameters, group.shared_from_this(), nullptr, with_buckets(std::move(buckets)));
       } catch (const InvalidArgument& e) {
         return e.what();
       }
@@ -60,11 +60,11 @@ TEST(GivenBuckets, NonsenseIsRefused) {
   });
 }
 
-TEST(GivenBuckets, AreComparedByTheRanks) {
-  threads_world().spawn(2, [](ProcessGroup& group) {
+TEST(BucketsOption, AreComparedAcrossRanks) {
+  threads_fixture().spawn(2, [](ProcessGroup& group) {
     const Buckets mine = group.rank() == 0 ? Buckets{{0, 1, 2}} : Buckets{{2, 1, 0}};
     try {
-      const Reducer reducer(model(3), group.shared_from_this(), nullptr, with(mine));
+      const Reducer reducer(model(3), group.shared_from_this(), nullptr, with_buckets(mine));
       FAIL() << "other buckets were taken for the same";
     } catch (const Mismatch& e) {
       EXPECT_THAT(e.what(), HasSubstr("rank 0 has buckets [[0, 1, 2]], rank 1 has buckets [[2, 1, 0]]"));

@@ -61,7 +61,7 @@ inline void step_with_copies(Reducer& reducer, std::uint64_t step, const std::ve
   for (const std::size_t p : order) expect_mean(given[p], group.size(), p, step, factor);
 }
 
-inline std::vector<std::size_t> backwards(std::size_t count) {
+inline std::vector<std::size_t> reverse_order(std::size_t count) {
   std::vector<std::size_t> order(count);
   std::iota(order.rbegin(), order.rend(), std::size_t{0});
   return order;

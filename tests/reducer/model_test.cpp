@@ -15,25 +15,25 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-class WholeModel : public ::testing::TestWithParam<World> {};
+class ModelCheck : public ::testing::TestWithParam<GroupFixture> {};
 
-TEST_P(WholeModel, FrozenParametersAndBuffersAreRankZeros) {
+TEST_P(ModelCheck, BroadcastsFrozenParametersAndBuffers) {
   GetParam().spawn(2, [](ProcessGroup& group) {
     std::vector<Parameter> parameters = model(3);
     parameters[1].frozen = true;
     const Tensor buffer = Tensor::full({5}, group.rank() + 1);
     parameters[1].tensor.fill(group.rank() + 1);
     Reducer reducer(parameters, group.shared_from_this(), nullptr,
-                    {.limits = {.first = 1, .others = 1}, .buffers = {{"mean", buffer}}});
+                    {.limits = {.first_bucket_bytes = 1, .bucket_bytes = 1}, .buffers = {{"mean", buffer}}});
     EXPECT_EQ(parameters[1].tensor.data<float>()[0], 1.0f);
     EXPECT_EQ(buffer.data<float>()[0], 1.0f);
-    EXPECT_THAT(reducer.buckets(), ::testing::ElementsAre(BucketMembers{2}, BucketMembers{0}));
+    EXPECT_THAT(reducer.buckets(), ::testing::ElementsAre(ParameterIndices{2}, ParameterIndices{0}));
     EXPECT_THAT(message_of<InvalidArgument>([&] { reducer.mark_ready("p1"); }), HasSubstr("'p1' is frozen"));
     for (std::uint64_t s = 1; s <= 2; ++s) step_with_copies(reducer, s, {2, 0});
   });
 }
 
-TEST_P(WholeModel, FrozenParametersAndBuffersAreCompared) {
+TEST_P(ModelCheck, ComparesFrozenParametersAndBuffers) {
   GetParam().spawn(2, [](ProcessGroup& group) {
     const auto make = [&](const Tensor& frozen, const Tensor& buffer) {
       std::vector<Parameter> parameters = model(2);
@@ -49,24 +49,24 @@ TEST_P(WholeModel, FrozenParametersAndBuffersAreCompared) {
   });
 }
 
-TEST(WholeModel, OfFrozenParametersAloneCannotBeTrained) {
-  threads_world().spawn(1, [](ProcessGroup& group) {
+TEST(ModelCheck, RejectsModelsOfFrozenParametersOnly) {
+  threads_fixture().spawn(1, [](ProcessGroup& group) {
     std::vector<Parameter> parameters = model(1);
     parameters[0].frozen = true;
     EXPECT_THROW(Reducer(parameters, group.shared_from_this()), InvalidArgument);
   });
 }
 
-INSTANTIATE_TEST_SUITE_P(Worlds, WholeModel, ::testing::Values(threads_world(), shm_world()),
+INSTANTIATE_TEST_SUITE_P(Fixtures, ModelCheck, ::testing::Values(threads_fixture(), shm_fixture()),
                          [](const auto& test) { return test.param.name; });
 
-class StepIds : public ::testing::TestWithParam<World> {};
+class StepIds : public ::testing::TestWithParam<GroupFixture> {};
 
-TEST_P(StepIds, ThatDifferAreAMismatchBeforeGradientsChange) {
+TEST_P(StepIds, DifferentIdsRaiseMismatchBeforeGradientsChange) {
   for (const char* text : {"allreduce", "int8 | error_feedback", "powersgd(rank=1, start_iter=2)"}) {
     GetParam().spawn(3, [&](ProcessGroup& group) {
       Reducer reducer(model(4), group.shared_from_this(), make_hook(text, group.shared_from_this()),
-                      {.limits = {.first = 1, .others = 1}});
+                      {.limits = {.first_bucket_bytes = 1, .bucket_bytes = 1}});
       EXPECT_EQ(reducer.step_id(), std::nullopt);
       const auto step = [&] {
         const Tensor gradient = Tensor::full(reducer.parameters()[3].tensor.shape(), group.rank());
@@ -91,7 +91,7 @@ TEST_P(StepIds, ThatDifferAreAMismatchBeforeGradientsChange) {
   }
 }
 
-TEST_P(StepIds, OfOneRankAloneAreAMismatch) {
+TEST_P(StepIds, IdOnOneRankOnlyRaisesMismatch) {
   GetParam().spawn(2, [](ProcessGroup& group) {
     Reducer reducer(model(1), group.shared_from_this());
     if (group.rank() == 1) reducer.set_step_id(3);
@@ -101,7 +101,7 @@ TEST_P(StepIds, OfOneRankAloneAreAMismatch) {
   });
 }
 
-TEST_P(StepIds, OfRanksWithoutInputsAreThoseOfTheOthers) {
+TEST_P(StepIds, RanksWithoutInputsTakeIdOfTheOthers) {
   GetParam().spawn(3, [](ProcessGroup& group) {
     Reducer reducer(model(1), group.shared_from_this());
     reducer.set_step_id(99);
@@ -117,8 +117,8 @@ TEST_P(StepIds, OfRanksWithoutInputsAreThoseOfTheOthers) {
   });
 }
 
-TEST(StepIds, AreNumbersOf32Bits) {
-  threads_world().spawn(1, [](ProcessGroup& group) {
+TEST(StepIds, AreLimitedTo32Bits) {
+  threads_fixture().spawn(1, [](ProcessGroup& group) {
     Reducer reducer(model(1), group.shared_from_this());
     for (const std::int64_t bad : {std::int64_t{-1}, std::int64_t{1} << 32}) {
       EXPECT_THAT(message_of<InvalidArgument>([&] { reducer.set_step_id(bad); }), HasSubstr("from 0 to 4294967295"));
@@ -130,7 +130,7 @@ TEST(StepIds, AreNumbersOf32Bits) {
   });
 }
 
-INSTANTIATE_TEST_SUITE_P(Worlds, StepIds, ::testing::Values(threads_world(), shm_world()),
+INSTANTIATE_TEST_SUITE_P(Fixtures, StepIds, ::testing::Values(threads_fixture(), shm_fixture()),
                          [](const auto& test) { return test.param.name; });
 
 }  // namespace

@@ -39,8 +39,8 @@ struct Case {
   explicit Case(unsigned seed) : random(seed) {
     const int count = 1 + below(random, 40);
     for (int p = 0; p < count; ++p) widths.push_back(1 + below(random, 60));
-    options.limits = {.first = static_cast<std::size_t>(1 + below(random, 300)),
-                      .others = static_cast<std::size_t>(1 + below(random, 400))};
+    options.limits = {.first_bucket_bytes = static_cast<std::size_t>(1 + below(random, 300)),
+                      .bucket_bytes = static_cast<std::size_t>(1 + below(random, 400))};
     const int kind = below(random, 6);
     options.find_unused_parameters = kind == 0;
     options.static_graph = kind == 1;
@@ -125,7 +125,7 @@ class Rank {
     std::vector<Parameter> parameters;
     for (const int width : shared_.widths) {
       parameters.push_back({"p" + std::to_string(parameters.size()), Tensor::zeros({width})});
-      given_.push_back(Tensor::zeros({width}));
+      gradients_.push_back(Tensor::zeros({width}));
     }
     reducer_.emplace(parameters, group.shared_from_this(), hook(0), shared_.options);
   }
@@ -135,8 +135,8 @@ class Rank {
       if (step == shared_.steps / 2) reducer_->replace_hook(hook(1));
       std::vector<std::size_t> used;
       const std::size_t unused =
-          shared_.options.find_unused_parameters ? shared_.random() % given_.size() : given_.size();
-      for (std::size_t p = 0; p < given_.size(); ++p) {
+          shared_.options.find_unused_parameters ? shared_.random() % gradients_.size() : gradients_.size();
+      for (std::size_t p = 0; p < gradients_.size(); ++p) {
         if (p != unused) used.push_back(p);
       }
       // The learnt graph of one step holds for the others, so there every step begins without an accumulation.
@@ -158,8 +158,8 @@ class Rank {
 
   void mark(std::vector<std::size_t> used, int step) {
     for (const std::size_t p : used) {
-      for (std::int64_t i = 0; i < given_[p].numel(); ++i) {
-        given_[p].data<float>()[i] = value(group_.rank(), p, step, i);
+      for (std::int64_t i = 0; i < gradients_[p].numel(); ++i) {
+        gradients_[p].data<float>()[i] = value(group_.rank(), p, step, i);
       }
     }
     std::shuffle(used.begin(), used.end(), own_);
@@ -169,7 +169,7 @@ class Rank {
       threads.emplace_back([this, &used, t, count, random = Random(own_())]() mutable {
         for (std::size_t k = t; k < used.size(); k += count) {
           delay(random);
-          reducer_->mark_ready(used[k], given_[used[k]]);
+          reducer_->mark_ready(used[k], gradients_[used[k]]);
         }
       });
     }
@@ -177,11 +177,11 @@ class Rank {
   }
 
   void check(std::size_t p, int step, int rounds) const {
-    for (std::int64_t i = 0; i < given_[p].numel(); ++i) {
+    for (std::int64_t i = 0; i < gradients_[p].numel(); ++i) {
       float sum = 0;
       for (int r = 0; r < group_.size(); ++r) sum += value(r, p, step, i);
       const float wanted = static_cast<float>(rounds) * sum / static_cast<float>(group_.size());
-      const float is = given_[p].data<float>()[i];
+      const float is = gradients_[p].data<float>()[i];
       if (std::abs(is - wanted) > 1e-4f) {
         throw std::runtime_error(
             fmt::format("step {}, parameter {}, element {} is {}, and not {}", step, p, i, is, wanted));
@@ -194,13 +194,13 @@ class Rank {
   const unsigned seed_;
   Random own_;
   std::shared_ptr<ThreadExecutor> later_;
-  std::vector<Tensor> given_;
+  std::vector<Tensor> gradients_;
   std::optional<Reducer> reducer_;
 };
 
-class RandomDelays : public ::testing::TestWithParam<World> {};
+class RandomDelays : public ::testing::TestWithParam<GroupFixture> {};
 
-TEST_P(RandomDelays, LeaveTheMeansRight) {
+TEST_P(RandomDelays, MeansAreCorrect) {
   const char* const one = std::getenv("HOOKLINE_SEED");
   const char* const many = std::getenv("HOOKLINE_SEEDS");
   const unsigned count = many ? static_cast<unsigned>(std::atoi(many)) : 25;
@@ -214,7 +214,7 @@ TEST_P(RandomDelays, LeaveTheMeansRight) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Worlds, RandomDelays, ::testing::Values(threads_world(), shm_world()),
+INSTANTIATE_TEST_SUITE_P(Fixtures, RandomDelays, ::testing::Values(threads_fixture(), shm_fixture()),
                          [](const auto& test) { return test.param.name; });
 
 }  // namespace

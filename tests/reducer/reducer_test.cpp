@@ -14,7 +14,7 @@
 namespace hookline::testing {
 namespace {
 
-const BucketLimits kSmall{.first = 500, .others = 1000};
+const BucketLimits kSmall{.first_bucket_bytes = 500, .bucket_bytes = 1000};
 
 Future<Tensor> two_collectives(ProcessGroup& group, GradBucket& bucket) {
   const Tensor half = bucket.buffer().clone();
@@ -24,14 +24,14 @@ Future<Tensor> two_collectives(ProcessGroup& group, GradBucket& bucket) {
   co_return half;
 }
 
-class ReducerSteps : public ::testing::TestWithParam<World> {};
+class ReducerSteps : public ::testing::TestWithParam<GroupFixture> {};
 
 TEST_P(ReducerSteps, CopiedGradientsHoldTheMeans) {
   for (const int ranks : {1, 2, 3}) {
     GetParam().spawn(ranks, [](ProcessGroup& group) {
       Reducer reducer(model(11), group.shared_from_this(), nullptr, {.limits = kSmall});
       EXPECT_GT(reducer.buckets().size(), 2u);
-      for (std::uint64_t s = 1; s <= 4; ++s) step_with_copies(reducer, s, backwards(11));
+      for (std::uint64_t s = 1; s <= 4; ++s) step_with_copies(reducer, s, reverse_order(11));
       const StepStats stats = reducer.stats();
       EXPECT_EQ(stats.step, 4u);
       EXPECT_EQ(stats.hook, "allreduce");
@@ -47,7 +47,7 @@ TEST_P(ReducerSteps, CopiedGradientsHoldTheMeans) {
   }
 }
 
-TEST_P(ReducerSteps, ViewsStayWhereTheyAre) {
+TEST_P(ReducerSteps, ViewsKeepTheirMemory) {
   GetParam().spawn(2, [](ProcessGroup& group) {
     Reducer reducer(model(9), group.shared_from_this(), make_hook(two_collectives, group.shared_from_this()),
                     {.limits = kSmall});
@@ -66,16 +66,16 @@ TEST_P(ReducerSteps, ViewsStayWhereTheyAre) {
   });
 }
 
-TEST_P(ReducerSteps, BucketsAreRebuiltInTheOrderOfRankZero) {
+TEST_P(ReducerSteps, RebuildsBucketsInRankZeroOrder) {
   GetParam().spawn(2, [](ProcessGroup& group) {
-    Reducer reducer(model(6), group.shared_from_this(), nullptr, {.limits = {.first = 1, .others = 1}});
+    Reducer reducer(model(6), group.shared_from_this(), nullptr, {.limits = {.first_bucket_bytes = 1, .bucket_bytes = 1}});
     const auto before = reducer.buckets();
-    EXPECT_EQ(before[0], BucketMembers{5});
+    EXPECT_EQ(before[0], ParameterIndices{5});
     const std::vector<std::size_t> here = {2, 0, 1, 5, 4, 3};
-    step_with_copies(reducer, 1, group.rank() == 0 ? here : backwards(6));
-    step_with_copies(reducer, 2, backwards(6));
+    step_with_copies(reducer, 1, group.rank() == 0 ? here : reverse_order(6));
+    step_with_copies(reducer, 2, reverse_order(6));
     EXPECT_TRUE(reducer.stats().rebuilt);
-    for (std::size_t b = 0; b < 6; ++b) EXPECT_EQ(reducer.buckets()[b], BucketMembers{here[b]});
+    for (std::size_t b = 0; b < 6; ++b) EXPECT_EQ(reducer.buckets()[b], ParameterIndices{here[b]});
     step_with_copies(reducer, 3, here);
     EXPECT_FALSE(reducer.stats().rebuilt);
   });
@@ -91,7 +91,7 @@ TEST_P(ReducerSteps, MixedDtypesStridesAndScalars) {
     Reducer reducer(parameters, group.shared_from_this());
     EXPECT_EQ(reducer.buckets().size(), 3u);
     for (std::uint64_t s = 1; s <= 3; ++s) {
-      step_with_copies(reducer, s, backwards(5));
+      step_with_copies(reducer, s, reverse_order(5));
       const Tensor wide = Tensor::zeros({3, 10}).slice(1, 0, 10, 2);
       wide.copy_from(gradient_like(parameters[0], group.rank(), 0, s));
       reducer.mark_ready("a", wide);
@@ -105,7 +105,7 @@ TEST_P(ReducerSteps, MixedDtypesStridesAndScalars) {
   });
 }
 
-TEST_P(ReducerSteps, NoSyncAddsUp) {
+TEST_P(ReducerSteps, NoSyncAccumulates) {
   GetParam().spawn(2, [](ProcessGroup& group) {
     Reducer reducer(model(5), group.shared_from_this(), nullptr, {.limits = kSmall});
     for (int round = 0; round < 3; ++round) {
@@ -113,7 +113,7 @@ TEST_P(ReducerSteps, NoSyncAddsUp) {
       {
         const auto guard = reducer.no_sync();
         for (int part = 0; part < 2; ++part) {
-          for (const std::size_t p : backwards(5)) {
+          for (const std::size_t p : reverse_order(5)) {
             const Tensor g = gradient_like(reducer.parameters()[p], group.rank(), p, 1);
             reducer.mark_ready(p, g);
           }
@@ -122,20 +122,20 @@ TEST_P(ReducerSteps, NoSyncAddsUp) {
       }
       const std::uint64_t sent = group.sequence_number() - before;
       EXPECT_TRUE(sent == 0 || round == 1) << "nothing is sent but the new order";
-      step_with_copies(reducer, 1, backwards(5), 3);
+      step_with_copies(reducer, 1, reverse_order(5), 3);
     }
-    step_with_copies(reducer, 2, backwards(5));
+    step_with_copies(reducer, 2, reverse_order(5));
   });
 }
 
-TEST_P(ReducerSteps, UnusedParametersAreAgreedOn) {
+TEST_P(ReducerSteps, UnusedParametersAreDetectedAcrossRanks) {
   GetParam().spawn(2, [](ProcessGroup& group) {
     Reducer reducer(model(6), group.shared_from_this(), nullptr, {.limits = kSmall, .find_unused_parameters = true});
     reducer.gradient(4).fill(42);
     for (std::uint64_t s = 1; s <= 3; ++s) {
       // p4 is used by nobody, p1 by rank 0 alone.
       std::vector<Tensor> given(6);
-      for (const std::size_t p : backwards(6)) {
+      for (const std::size_t p : reverse_order(6)) {
         if (p == 4 || (p == 1 && group.rank() == 1)) continue;
         given[p] = gradient_like(reducer.parameters()[p], group.rank(), p, s);
         reducer.mark_ready(p, given[p]);
@@ -149,7 +149,7 @@ TEST_P(ReducerSteps, UnusedParametersAreAgreedOn) {
   });
 }
 
-TEST_P(ReducerSteps, AStaticGraphIsLearntInTheFirstStep) {
+TEST_P(ReducerSteps, StaticGraphIsRecordedInFirstStep) {
   GetParam().spawn(2, [](ProcessGroup& group) {
     Reducer reducer(model(6), group.shared_from_this(), nullptr, {.limits = kSmall, .static_graph = true});
     for (std::uint64_t s = 1; s <= 3; ++s) {
@@ -172,7 +172,7 @@ TEST_P(ReducerSteps, AStaticGraphIsLearntInTheFirstStep) {
   });
 }
 
-TEST_P(ReducerSteps, SparseGradientsAreUnited) {
+TEST_P(ReducerSteps, SparseGradientsAreReducedOverTheUnionOfRows) {
   GetParam().spawn(2, [](ProcessGroup& group) {
     for (const char* text : {"allreduce", "coroutine"}) {
       std::vector<Parameter> parameters = model(3);
@@ -189,7 +189,7 @@ TEST_P(ReducerSteps, SparseGradientsAreUnited) {
         if (s == 4) rows.resize(1);
         const Tensor values = Tensor::full({static_cast<std::int64_t>(rows.size()), 2}, group.rank() + 1);
         reducer.mark_ready("rows", SparseGradient{Tensor::borrow(rows), values});
-        for (const std::size_t p : backwards(3)) {
+        for (const std::size_t p : reverse_order(3)) {
           const Tensor g = gradient_like(parameters[p], group.rank(), p, s);
           reducer.mark_ready(p, g);
         }
@@ -229,7 +229,7 @@ TEST_P(ReducerSteps, UnevenInputs) {
           [&] {
             for (int s = 0; s < steps; ++s) {
               const Tensor g = Tensor::full(parameters[0].tensor.shape(), 6);
-              for (const std::size_t p : backwards(5)) {
+              for (const std::size_t p : reverse_order(5)) {
                 const Tensor other = Tensor::full(parameters[p].tensor.shape(), 6);
                 reducer.mark_ready(p, p == 0 ? g : other);
               }
@@ -245,13 +245,13 @@ TEST_P(ReducerSteps, UnevenInputs) {
       }
       for (std::size_t s = 0; s < seen.size(); ++s) EXPECT_NEAR(seen[s], expected[s], 1e-5) << s;
       EXPECT_EQ(parameters[0].tensor.data<float>()[0], 5.0f) << "the parameters of who did most";
-      step_with_copies(reducer, 1, backwards(5));
+      step_with_copies(reducer, 1, reverse_order(5));
     });
   }
 }
 
 // Rank 0 has no inputs at all in the step in which the graph is learnt.
-TEST_P(ReducerSteps, AStaticGraphIsLearntFromTheOthersInAJoin) {
+TEST_P(ReducerSteps, StaticGraphIsRecordedFromOthersInJoin) {
   GetParam().spawn(2, [](ProcessGroup& group) {
     Reducer reducer(model(4), group.shared_from_this(), nullptr, {.limits = kSmall, .static_graph = true});
     const auto steps = [&](int count, double part) {
@@ -272,7 +272,7 @@ TEST_P(ReducerSteps, AStaticGraphIsLearntFromTheOthersInAJoin) {
 }
 
 // Under no_sync finalize() ends no step, so a rank there would take part in the first of the others' for ever.
-TEST_P(ReducerSteps, JoinsAreRefusedUnderNoSync) {
+TEST_P(ReducerSteps, RejectsJoinUnderNoSync) {
   GetParam().spawn(1, [](ProcessGroup& group) {
     Reducer reducer(model(1), group.shared_from_this());
     {
@@ -290,8 +290,8 @@ TEST_P(ReducerSteps, JoinsAreRefusedUnderNoSync) {
 
 TEST_P(ReducerSteps, SumsAndWeights) {
   GetParam().spawn(2, [](ProcessGroup& group) {
-    Reducer sum(model(3), group.shared_from_this(), nullptr, {.mean = Mean::sum});
-    step_with_copies(sum, 1, backwards(3), 2);
+    Reducer sum(model(3), group.shared_from_this(), nullptr, {.reduction = GradientReduction::sum});
+    step_with_copies(sum, 1, reverse_order(3), 2);
 
     Reducer weighted(model(3), group.shared_from_this());
     weighted.set_weight(group.rank() == 0 ? 3 : 1);
@@ -306,21 +306,21 @@ TEST_P(ReducerSteps, SumsAndWeights) {
   });
 }
 
-TEST_P(ReducerSteps, IgnoredAndDelayedParameters) {
+TEST_P(ReducerSteps, IgnoredAndReduceLastParameters) {
   GetParam().spawn(2, [](ProcessGroup& group) {
     std::vector<Parameter> parameters = model(4);
     parameters[1].ignored = true;
     parameters[1].tensor.fill(group.rank());
-    parameters[3].delayed = true;
-    Reducer reducer(parameters, group.shared_from_this(), nullptr, {.limits = {.first = 1, .others = 1}});
-    EXPECT_THAT(reducer.buckets(), ::testing::ElementsAre(BucketMembers{2}, BucketMembers{0}, BucketMembers{3}));
+    parameters[3].reduce_last = true;
+    Reducer reducer(parameters, group.shared_from_this(), nullptr, {.limits = {.first_bucket_bytes = 1, .bucket_bytes = 1}});
+    EXPECT_THAT(reducer.buckets(), ::testing::ElementsAre(ParameterIndices{2}, ParameterIndices{0}, ParameterIndices{3}));
     EXPECT_EQ(parameters[1].tensor.data<float>()[0], static_cast<float>(group.rank())) << "not broadcast";
     EXPECT_THROW(reducer.mark_ready("p1"), InvalidArgument);
     for (std::uint64_t s = 1; s <= 2; ++s) step_with_copies(reducer, s, {3, 2, 0});
   });
 }
 
-TEST_P(ReducerSteps, TheParametersOfRankZeroAreBroadcast) {
+TEST_P(ReducerSteps, BroadcastsParametersOfRankZero) {
   GetParam().spawn(2, [](ProcessGroup& group) {
     const std::vector<Parameter> parameters = model(4);
     for (const Parameter& p : parameters) p.tensor.fill(group.rank() + 1);
@@ -329,7 +329,7 @@ TEST_P(ReducerSteps, TheParametersOfRankZeroAreBroadcast) {
   });
 }
 
-INSTANTIATE_TEST_SUITE_P(Worlds, ReducerSteps, ::testing::Values(threads_world(), shm_world()),
+INSTANTIATE_TEST_SUITE_P(Fixtures, ReducerSteps, ::testing::Values(threads_fixture(), shm_fixture()),
                          [](const auto& test) { return test.param.name; });
 
 }  // namespace

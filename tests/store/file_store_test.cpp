@@ -32,7 +32,7 @@ const test::TempDirectory& directory() {
 }
 
 INSTANTIATE_TEST_SUITE_P(File, StoreContract,
-                         ::testing::Values(StoreMaker{
+                         ::testing::Values(StoreFactory{
                              [] {
                                static std::atomic<int> number = 0;
                                return std::make_shared<FileStore>(directory() / std::to_string(number++));
@@ -103,7 +103,7 @@ TEST(FileStore, ProcessesShareCountersQueuesAndBarriers) {
 
 // The victim writes operations in a fixed order. At any time of its death, the other processes see a complete prefix of
 // them and continue.
-TEST(FileStore, AKilledWriterLeavesNothingHalfDone) {
+TEST(FileStore, KilledWriterLeavesACompletePrefix) {
   TempDirectory directory;
   std::mt19937 random(20240607);
   const std::string filler(20000, 'x');
@@ -139,7 +139,7 @@ TEST(FileStore, AKilledWriterLeavesNothingHalfDone) {
   }
 }
 
-TEST(FileStore, ATailCutAtAnyByteIsIgnoredAndThenOverwritten) {
+TEST(FileStore, TruncatedTailIsIgnoredAndOverwritten) {
   TempDirectory directory;
   const std::string path = directory / "store";
   std::vector<std::size_t> ends = {0};
@@ -161,7 +161,7 @@ TEST(FileStore, ATailCutAtAnyByteIsIgnoredAndThenOverwritten) {
   }
 }
 
-TEST(FileStore, DamageAnywhereIsAnErrorOrHarmless) {
+TEST(FileStore, EveryFlippedByteIsDetected) {
   TempDirectory directory;
   const std::string path = directory / "store";
   {
@@ -186,7 +186,7 @@ TEST(FileStore, DamageAnywhereIsAnErrorOrHarmless) {
   }
 }
 
-TEST(FileStore, HostileFilesAreErrors) {
+TEST(FileStore, InvalidFilesAreRejected) {
   TempDirectory directory;
   const std::string path = directory / "store";
   std::mt19937 random(7);
@@ -250,7 +250,7 @@ TEST(FileStore, DoesNotGrowWithoutLimit) {
   EXPECT_EQ(late.queue_pop("q"), "second");
 }
 
-TEST(FileStore, WhatOneProcessCompactedNoOtherCompactsForNothing) {
+TEST(FileStore, CompactsOncePerGrowth) {
   TempDirectory directory;
   const std::string path = directory / "store";
   FileStore store(path);
@@ -264,7 +264,7 @@ TEST(FileStore, WhatOneProcessCompactedNoOtherCompactsForNothing) {
   EXPECT_EQ(generation(), before);
 }
 
-TEST(FileStore, AKillDuringCompactionLosesNothing) {
+TEST(FileStore, KillDuringCompactionLosesNothing) {
   TempDirectory directory;
   std::mt19937 random(11);
   for (int round = 0; round < 10; ++round) {
@@ -292,7 +292,7 @@ TEST(FileStore, AKillDuringCompactionLosesNothing) {
   }
 }
 
-TEST(FileStore, AForkedChildDoesNotCloseWhatItsParentOpened) {
+TEST(FileStore, ForkedChildDoesNotCountAsClosing) {
   TempDirectory directory;
   std::optional<FileStore> store(std::in_place, directory / "store", 2);
   {
@@ -305,7 +305,7 @@ TEST(FileStore, AForkedChildDoesNotCloseWhatItsParentOpened) {
 }
 
 // A file size limit simulates a full disk.
-TEST(FileStore, AFullDiskIsAnErrorAndChangesNothing) {
+TEST(FileStore, FullDiskThrowsAndChangesNothing) {
   TempDirectory directory;
   FileStore store(directory / "store");
   store.set("a", "1");
@@ -327,7 +327,7 @@ TEST(FileStore, AFullDiskIsAnErrorAndChangesNothing) {
   EXPECT_EQ(FileStore(store.path()).num_keys(), 3);
 }
 
-TEST(FileStore, AStoppedHolderOfTheLockIsATimeout) {
+TEST(FileStore, StoppedLockHolderIsATimeout) {
   TempDirectory directory;
   FileStore store(directory / "store", -1, Milliseconds(1));
   store.set("a", "1");
@@ -338,7 +338,7 @@ TEST(FileStore, AStoppedHolderOfTheLockIsATimeout) {
   EXPECT_EQ(store.get("a"), "1");
 }
 
-TEST(FileStore, TheLastOfTheWorldRemovesTheFile) {
+TEST(FileStore, LastStoreRemovesTheFile) {
   TempDirectory directory;
   const std::string path = directory / "store";
   auto first = std::make_unique<FileStore>(path, 2);
@@ -351,7 +351,7 @@ TEST(FileStore, TheLastOfTheWorldRemovesTheFile) {
   EXPECT_FALSE(std::filesystem::exists(path));
 }
 
-TEST(FileStore, GoesOnAfterItsFileWasRemoved) {
+TEST(FileStore, WorksAfterItsFileWasRemoved) {
   TempDirectory directory;
   const std::string path = directory / "store";
   FileStore one(path, -1, std::chrono::seconds(20));
@@ -363,7 +363,7 @@ TEST(FileStore, GoesOnAfterItsFileWasRemoved) {
   EXPECT_FALSE(FileStore(path).check({"k"}));
 }
 
-TEST(FileStore, OpensTheFileAnewThatIsBeingRemoved) {
+TEST(FileStore, ReopensAFileThatIsBeingRemoved) {
   TempDirectory directory;
   const std::string path = directory / "store";
   FileStore before(path);
@@ -385,7 +385,7 @@ TEST(FileStore, OpensTheFileAnewThatIsBeingRemoved) {
   EXPECT_TRUE(FileStore(path).check({"k"}));
 }
 
-TEST(FileStore, AChildMayUseItsParentsStore) {
+TEST(FileStore, ForkedChildMayUseTheStore) {
   TempDirectory directory;
   FileStore store(directory / "store");
   store.set("a", "1");
@@ -399,7 +399,7 @@ TEST(FileStore, AChildMayUseItsParentsStore) {
   EXPECT_EQ(store.get("sum"), "6000");
 }
 
-TEST(FileStore, LinksAndOtherThingsAreRefusedInSharedDirectories) {
+TEST(FileStore, RejectsLinksInSharedDirectories) {
   TempDirectory directory;
   ASSERT_EQ(::chmod(directory.path().c_str(), 01777), 0);
   const std::string target = directory / "target";
@@ -415,7 +415,7 @@ TEST(FileStore, LinksAndOtherThingsAreRefusedInSharedDirectories) {
   EXPECT_THROW(FileStore{""}, InvalidArgument);
 }
 
-TEST(FileStore, NewFilesAreForTheirUserOnly) {
+TEST(FileStore, NewFilesArePrivate) {
   TempDirectory directory;
   FileStore store(directory / "store");
   struct stat info{};

@@ -46,7 +46,7 @@ std::string error_of(const TCPStoreOptions& options) {
 }
 
 // Computed once with Python's hmac module.
-TEST(Handshake, AProofIsTheHmacOfRoleVersionAndNonces) {
+TEST(Handshake, ProofIsTheHmacOfRoleVersionAndNonces) {
   const std::string client(32, 'c');
   const std::string server(32, 's');
   EXPECT_EQ(make_proof("token", Role::server, client, server),
@@ -55,7 +55,7 @@ TEST(Handshake, AProofIsTheHmacOfRoleVersionAndNonces) {
             from_hex("09a1b02e5aed0b146783b701badc541b4f84e14575e72eb2cfcf309d0f3f8b39"));
 }
 
-TEST(Handshake, ComesInPiecesOfAnySize) {
+TEST(Handshake, AcceptsPiecesOfAnySize) {
   const ClientHandshake client(kToken);
   for (std::size_t piece = 1; piece <= kHelloBytes; ++piece) {
     ServerHandshake server(kToken);
@@ -65,7 +65,7 @@ TEST(Handshake, ComesInPiecesOfAnySize) {
       while (!bytes.empty()) {
         std::string_view part = bytes.substr(0, piece);
         bytes.remove_prefix(part.size());
-        state = server.take(part, reply);
+        state = server.consume(part, reply);
       }
       return state;
     };
@@ -87,31 +87,31 @@ class TcpHandshake : public ::testing::Test {
     EXPECT_EQ(store.get("k"), "v");
   }
 
-  static std::string challenge_for(const Stranger& stranger, std::string_view hello_bytes) {
-    stranger.send(hello_bytes);
-    const std::string reply = stranger.receive(kReplyBytes + kChallengeBytes);
+  static std::string challenge_for(const RawClient& raw_client, std::string_view hello_bytes) {
+    raw_client.send(hello_bytes);
+    const std::string reply = raw_client.receive(kReplyBytes + kChallengeBytes);
     EXPECT_EQ(reply.size(), kReplyBytes + kChallengeBytes);
     EXPECT_EQ(number_at<HandshakeReply>(reply, 0), HandshakeReply::challenge);
     return reply.substr(kReplyBytes);
   }
 
-  static void expect_not_served(const Stranger& stranger) {
-    stranger.send(hello() + RequestBytes(Query::ping).number<std::uint32_t>(7).bytes());
-    EXPECT_EQ(stranger.receive(4), "");
-    EXPECT_TRUE(stranger.is_closed());
+  static void expect_not_served(const RawClient& raw_client) {
+    raw_client.send(hello() + RequestBuilder(Query::ping).number<std::uint32_t>(7).bytes());
+    EXPECT_EQ(raw_client.receive(4), "");
+    EXPECT_TRUE(raw_client.is_closed());
   }
 
   TcpServer server_{"127.0.0.1", 0, false, seconds(20), {kToken}};
 };
 
-TEST_F(TcpHandshake, TheSameTokenIsServedAndACloneToo) {
+TEST_F(TcpHandshake, SameTokenIsServed) {
   expect_served();
   const TCPStore store(client_of(port(), kToken));
   EXPECT_EQ(store.clone()->get("k"), "v");
   EXPECT_THAT(store.describe(), Not(HasSubstr("secret")));
 }
 
-TEST_F(TcpHandshake, AClientWithoutATokenIsToldToSetIt) {
+TEST_F(TcpHandshake, MissingTokenIsRejectedWithAdvice) {
   ::testing::internal::CaptureStderr();
   const std::string error = error_of(client_of(port(), ""));
   EXPECT_THAT(error, AllOf(HasSubstr("127.0.0.1:" + std::to_string(port())), HasSubstr("requires a token"),
@@ -122,7 +122,7 @@ TEST_F(TcpHandshake, AClientWithoutATokenIsToldToSetIt) {
   expect_served();
 }
 
-TEST_F(TcpHandshake, AnotherTokenIsRefusedByBothSides) {
+TEST_F(TcpHandshake, WrongTokenIsRejectedByBothSides) {
   ::testing::internal::CaptureStderr();
   const std::string error = error_of(client_of(port(), "the token of another job"));
   EXPECT_THAT(error, AllOf(HasSubstr("127.0.0.1:" + std::to_string(port())), HasSubstr("token differs"),
@@ -133,55 +133,55 @@ TEST_F(TcpHandshake, AnotherTokenIsRefusedByBothSides) {
   EXPECT_THAT(error + log, Not(HasSubstr("another job's")));
 }
 
-TEST_F(TcpHandshake, TheLogDoesNotGrowWithEveryRefusal) {
+TEST_F(TcpHandshake, LogGrowsLogarithmically) {
   ::testing::internal::CaptureStderr();
   for (int i = 0; i < 12; ++i) {
-    const Stranger stranger(port());
-    stranger.send("GET / HTTP/1.1\r\n\r\n");
-    EXPECT_TRUE(stranger.is_closed());
+    const RawClient raw_client(port());
+    raw_client.send("GET / HTTP/1.1\r\n\r\n");
+    EXPECT_TRUE(raw_client.is_closed());
   }
   const std::string log = ::testing::internal::GetCapturedStderr();
   EXPECT_EQ(std::count(log.begin(), log.end(), '\n'), 2) << log;
   EXPECT_THAT(log, HasSubstr("10 so far"));
 }
 
-TEST_F(TcpHandshake, NoRequestIsServedBeforeIt) {
-  const std::string set = RequestBytes(Query::set).key("intruder").text("v").bytes();
+TEST_F(TcpHandshake, NoRequestIsServedBeforeAuthentication) {
+  const std::string set = RequestBuilder(Query::set).key("intruder").text("v").bytes();
   for (const std::string& bytes :
-       {hello() + set, set, hello() + RequestBytes(Query::ping).number(kTokenPing).bytes() + set,
+       {hello() + set, set, hello() + RequestBuilder(Query::ping).number(kTokenPing).bytes() + set,
         std::string("HEAD / HTTP/1.1\r\n\r\n"),
         ClientHandshake(kToken).hello() + hello() + set + std::string(64, '\0')}) {
-    const Stranger stranger(port());
-    stranger.send(bytes);
-    EXPECT_TRUE(stranger.is_closed());
+    const RawClient raw_client(port());
+    raw_client.send(bytes);
+    EXPECT_TRUE(raw_client.is_closed());
   }
   TCPStore store(client_of(port(), kToken));
   EXPECT_FALSE(store.check({"intruder"}));
 }
 
-TEST_F(TcpHandshake, ARecordedHandshakeIsNotAcceptedAgain) {
+TEST_F(TcpHandshake, ReplayedHandshakeIsRejected) {
   const ClientHandshake client(kToken);
-  const Stranger first(port());
+  const RawClient first(port());
   const std::string proof = client.proof(challenge_for(first, client.hello()));
-  first.send(proof + hello() + RequestBytes(Query::ping).number<std::uint32_t>(7).bytes());
+  first.send(proof + hello() + RequestBuilder(Query::ping).number<std::uint32_t>(7).bytes());
   EXPECT_EQ(first.receive(4).size(), 4U);
 
-  const Stranger again(port());
+  const RawClient again(port());
   challenge_for(again, client.hello());
   again.send(proof);
   expect_not_served(again);
 }
 
-TEST_F(TcpHandshake, TheServersOwnProofIsNotAcceptedFromAClient) {
-  const Stranger stranger(port());
-  const std::string challenge = challenge_for(stranger, ClientHandshake("unknown").hello());
-  stranger.send(challenge.substr(kNonceBytes));
-  expect_not_served(stranger);
+TEST_F(TcpHandshake, ReflectedProofIsRejected) {
+  const RawClient raw_client(port());
+  const std::string challenge = challenge_for(raw_client, ClientHandshake("unknown").hello());
+  raw_client.send(challenge.substr(kNonceBytes));
+  expect_not_served(raw_client);
 
   // Oracle attack: send one connection's challenge as the nonce of another, and its proof back to the first.
-  const Stranger one(port());
+  const RawClient one(port());
   const std::string asked = challenge_for(one, ClientHandshake("unknown").hello());
-  const Stranger oracle(port());
+  const RawClient oracle(port());
   std::string hello_bytes = ClientHandshake("unknown").hello();
   hello_bytes.replace(kHelloBytes - kNonceBytes, kNonceBytes, asked.substr(0, kNonceBytes));
   const std::string answer = challenge_for(oracle, hello_bytes);
@@ -189,24 +189,24 @@ TEST_F(TcpHandshake, TheServersOwnProofIsNotAcceptedFromAClient) {
   expect_not_served(one);
 }
 
-TEST_F(TcpHandshake, AnotherVersionIsRefused) {
+TEST_F(TcpHandshake, OtherVersionIsRejected) {
   std::string bytes = ClientHandshake(kToken).hello();
   bytes[kHelloBytes - kNonceBytes - 1] = 9;
-  const Stranger stranger(port());
-  stranger.send(bytes);
-  EXPECT_EQ(number_at<HandshakeReply>(stranger.receive(kReplyBytes), 0), HandshakeReply::other_version);
-  EXPECT_TRUE(stranger.is_closed());
+  const RawClient raw_client(port());
+  raw_client.send(bytes);
+  EXPECT_EQ(number_at<HandshakeReply>(raw_client.receive(kReplyBytes), 0), HandshakeReply::other_version);
+  EXPECT_TRUE(raw_client.is_closed());
 }
 
-TEST(TcpServerHandshake, HalfOfItIsClosedAfterItsTime) {
-  const TcpServer server("127.0.0.1", 0, false, seconds(20), {kToken}, {.handshake = milliseconds(300)});
+TEST(TcpServerHandshake, UnfinishedHandshakeTimesOut) {
+  const TcpServer server("127.0.0.1", 0, false, seconds(20), {kToken}, {.handshake_timeout = milliseconds(300)});
   const ClientHandshake client(kToken);
-  const Stranger silent(server.port());
-  const Stranger half(server.port());
+  const RawClient silent(server.port());
+  const RawClient half(server.port());
   half.send(client.hello().substr(0, 20));
-  const Stranger unproven(server.port());
+  const RawClient unproven(server.port());
   unproven.send(client.hello());
-  const Stranger unopened(server.port());
+  const RawClient unopened(server.port());
   unopened.send(client.hello());
   unopened.send(client.proof(unopened.receive(kReplyBytes + kChallengeBytes).substr(kReplyBytes)));
   EXPECT_TRUE(silent.is_closed());
@@ -215,7 +215,7 @@ TEST(TcpServerHandshake, HalfOfItIsClosedAfterItsTime) {
   EXPECT_TRUE(unopened.is_closed());
 }
 
-TEST(TcpServerHandshake, ATokenForAServerWithoutOneIsAnError) {
+TEST(TcpServerHandshake, UnexpectedTokenIsAnError) {
   const TcpServer server("127.0.0.1", 0, false, seconds(20));
   ::testing::internal::CaptureStderr();
   const std::string error = error_of(client_of(server.port(), kToken));
@@ -227,12 +227,12 @@ TEST(TcpServerHandshake, ATokenForAServerWithoutOneIsAnError) {
 }
 
 // A program that occupies the store's port without the token.
-TEST(TcpServerHandshake, AServerThatCannotProveItsTokenIsRefused) {
+TEST(TcpServerHandshake, ServerWithoutTheTokenIsRejected) {
   const TcpServer server("127.0.0.1", 0, false, seconds(20), {"a token that the attacker guessed"});
   EXPECT_THAT(error_of(client_of(server.port(), kToken)), HasSubstr("token differs"));
 }
 
-TEST(TcpServerHandshake, BeyondLoopbackATokenOrAnExplicitChoiceIsNeeded) {
+TEST(TcpServerHandshake, BeyondLoopbackRequiresAToken) {
   TCPStoreOptions options{.is_master = true,
                           .timeout = seconds(20),
                           .wait_for_workers = false,

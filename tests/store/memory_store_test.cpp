@@ -8,9 +8,9 @@
 namespace hookline::contract {
 
 INSTANTIATE_TEST_SUITE_P(Memory, StoreContract,
-                         ::testing::Values(StoreMaker{[] { return std::make_shared<MemoryStore>(); }}));
+                         ::testing::Values(StoreFactory{[] { return std::make_shared<MemoryStore>(); }}));
 
-INSTANTIATE_TEST_SUITE_P(Prefix, StoreContract, ::testing::Values(StoreMaker{[] {
+INSTANTIATE_TEST_SUITE_P(Prefix, StoreContract, ::testing::Values(StoreFactory{[] {
                            return std::make_shared<PrefixStore>("p", std::make_shared<MemoryStore>());
                          }}));
 
@@ -19,7 +19,7 @@ INSTANTIATE_TEST_SUITE_P(Prefix, StoreContract, ::testing::Values(StoreMaker{[] 
 namespace hookline {
 namespace {
 
-TEST(PrefixStore, KeysStandUnderThePrefix) {
+TEST(PrefixStore, KeysCarryThePrefix) {
   const auto inner = std::make_shared<MemoryStore>();
   PrefixStore store("p", inner);
   inner->set("k", "outside");
@@ -32,7 +32,7 @@ TEST(PrefixStore, KeysStandUnderThePrefix) {
   EXPECT_EQ(inner->get("k"), "outside");
 }
 
-TEST(PrefixStore, TimeoutIsThatOfTheStoreInside) {
+TEST(PrefixStore, TimeoutIsThatOfTheUnderlyingStore) {
   const auto inner = std::make_shared<MemoryStore>(Milliseconds(7));
   PrefixStore store("p", inner);
   EXPECT_EQ(store.timeout(), Milliseconds(7));
@@ -44,7 +44,7 @@ TEST(PrefixStore, TimeoutIsThatOfTheStoreInside) {
 }
 
 // A wait rechecks its condition every kInterruptPeriod, so only many consecutive waits show that they are woken.
-TEST(MemoryStore, WaitsAreWokenAndNotFoundByLooking) {
+TEST(MemoryStore, WaitsAreWokenWithoutPolling) {
   MemoryStore store(std::chrono::seconds(20));
   constexpr int kRounds = 100;
   const auto play = [&store](const std::string& mine, const std::string& other) {
@@ -60,9 +60,9 @@ TEST(MemoryStore, WaitsAreWokenAndNotFoundByLooking) {
   EXPECT_LT(Clock::now() - start, kRounds * kInterruptPeriod / 3);
 }
 
-class OnlyTheBasics final : public Store {
+class MinimalStore final : public Store {
  public:
-  std::string describe() const override { return "OnlyTheBasics"; }
+  std::string describe() const override { return "MinimalStore"; }
   void set(const std::string&, const std::string&) override {}
   std::string get(const std::string&) override { return "value"; }
   std::int64_t add(const std::string&, std::int64_t amount) override { return amount; }
@@ -72,8 +72,8 @@ class OnlyTheBasics final : public Store {
   std::int64_t num_keys() override { return 0; }
 };
 
-TEST(Store, WhatAnImplementationLacksIsNamed) {
-  OnlyTheBasics store;
+TEST(Store, MissingOperationsAreNamed) {
+  MinimalStore store;
   EXPECT_EQ(store.multi_get({"a", "b"}), (std::vector<std::string>{"value", "value"}));
   EXPECT_THROW(store.list_keys(), Unsupported);
   EXPECT_THROW(store.append("a", "b"), Unsupported);
@@ -84,7 +84,7 @@ TEST(Store, WhatAnImplementationLacksIsNamed) {
     store.queue_pop("a");
     FAIL();
   } catch (const Unsupported& e) {
-    EXPECT_THAT(e.what(), ::testing::HasSubstr("OnlyTheBasics"));
+    EXPECT_THAT(e.what(), ::testing::HasSubstr("MinimalStore"));
     EXPECT_THAT(e.what(), ::testing::HasSubstr("queue_pop"));
   }
 }

@@ -17,17 +17,17 @@
 namespace hookline::store {
 
 /// Sends arbitrary bytes to a TCP store server, for protocol tests.
-class Stranger {
+class RawClient {
  public:
-  explicit Stranger(std::uint16_t port) {
+  explicit RawClient(std::uint16_t port) {
     const SocketAddress address =
         resolve("127.0.0.1", port, Purpose::connect, deadline_after(std::chrono::seconds(5))).front();
     socket_ = ::socket(address.family(), SOCK_STREAM | SOCK_CLOEXEC, 0);
     if (::connect(socket_, address.get(), address.size) != 0) ADD_FAILURE() << system_message(errno);
   }
-  Stranger(const Stranger&) = delete;
-  Stranger& operator=(const Stranger&) = delete;
-  ~Stranger() { ::close(socket_); }
+  RawClient(const RawClient&) = delete;
+  RawClient& operator=(const RawClient&) = delete;
+  ~RawClient() { ::close(socket_); }
 
   // Returns the number of bytes sent; less than all if the server closed the connection.
   std::size_t send(std::string_view bytes, int flags = 0) const {
@@ -73,6 +73,6 @@ class Stranger {
 };
 
 /// Returns the opening of PyTorch's protocol.
-inline std::string hello() { return RequestBytes(Query::validate).number(kMagic).bytes(); }
+inline std::string hello() { return RequestBuilder(Query::validate).number(kMagic).bytes(); }
 
 }  // namespace hookline::store

@@ -42,12 +42,12 @@ TEST(RendezvousPlan, EnvironmentAsInPyTorch) {
   EXPECT_TRUE(plan_rendezvous("env://", 0, 2, environment).is_master);
 }
 
-TEST(RendezvousPlan, UnderTorchrunNobodyServes) {
+TEST(RendezvousPlan, UnderTorchrunTheAgentServes) {
   Environment environment = {{"MASTER_ADDR", "h"}, {"MASTER_PORT", "1"}, {"RANK", "0"}, {"WORLD_SIZE", "2"}};
   EXPECT_TRUE(plan("env://", environment).is_master);
   environment["TORCHELASTIC_USE_AGENT_STORE"] = "True";
   EXPECT_FALSE(plan("env://", environment).is_master);
-  EXPECT_TRUE(plan("env://", environment).joins_torch_store);
+  EXPECT_TRUE(plan("env://", environment).joins_agent_store);
   environment["TORCHELASTIC_USE_AGENT_STORE"] = "False";
   EXPECT_TRUE(plan("env://", environment).is_master);
 }
@@ -94,7 +94,7 @@ TEST(RendezvousPlan, WorldSizesOutOfRangeNameTheirSource) {
   EXPECT_EQ(plan_rendezvous("env://", 0, kMaxWorldSize, good).world_size, kMaxWorldSize);
 }
 
-TEST(RendezvousPlan, LaunchersTellRankAndSize) {
+TEST(RendezvousPlan, LaunchersProvideRankAndSize) {
   const Environment ompi = {{"OMPI_COMM_WORLD_RANK", "1"},
                             {"OMPI_COMM_WORLD_SIZE", "2"},
                             {"OMPI_COMM_WORLD_LOCAL_RANK", "1"},
@@ -137,7 +137,7 @@ TEST(RendezvousPlan, SeveralHostsNeedAnAddress) {
   expect_refused("env://", {{"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "4"}, {"SLURM_NNODES", "2"}}, "MASTER_ADDR");
 }
 
-TEST(RendezvousPlan, SlurmTellsWhereRank0Is) {
+TEST(RendezvousPlan, SlurmProvidesTheMasterAddress) {
   Environment job = {{"SLURM_PROCID", "3"}, {"SLURM_NTASKS", "4"},    {"SLURM_LOCALID", "1"},
                      {"SLURM_NNODES", "2"}, {"SLURM_JOB_ID", "4711"}, {"SLURM_JOB_NODELIST", "cn[07-08,12]"},
                      {"SLURM_STEP_ID", "0"}};
@@ -148,7 +148,7 @@ TEST(RendezvousPlan, SlurmTellsWhereRank0Is) {
   EXPECT_EQ(made.rank, 3);
   EXPECT_EQ(made.local_rank, 1);
   EXPECT_FALSE(made.is_master);
-  EXPECT_TRUE(made.listens_everywhere);
+  EXPECT_TRUE(made.listen_on_all_interfaces);
   job["SLURM_STEP_ID"] = "1";
   EXPECT_NE(plan("env://", job).port, made.port);
   job["SLURM_STEP_NODELIST"] = "cn12,cn13";
@@ -159,13 +159,13 @@ TEST(RendezvousPlan, SlurmTellsWhereRank0Is) {
   EXPECT_EQ(plan("env://", job).port, 77);
   job["MASTER_ADDR"] = "10.0.0.1";
   EXPECT_EQ(plan("env://", job).host, "10.0.0.1");
-  EXPECT_FALSE(plan("env://", job).listens_everywhere);
+  EXPECT_FALSE(plan("env://", job).listen_on_all_interfaces);
   job["SLURM_STEP_NUM_NODES"] = "1";  // a step on one of the job's hosts
   job.erase("MASTER_ADDR");
   EXPECT_EQ(plan("env://", job).kind, Kind::job_file);
 }
 
-TEST(RendezvousPlan, OpenMpiTellsWhereMpirunIs) {
+TEST(RendezvousPlan, OpenMpiProvidesTheMasterAddress) {
   Environment job = {{"OMPI_COMM_WORLD_RANK", "0"},
                      {"OMPI_COMM_WORLD_SIZE", "4"},
                      {"OMPI_COMM_WORLD_LOCAL_RANK", "0"},
@@ -175,7 +175,7 @@ TEST(RendezvousPlan, OpenMpiTellsWhereMpirunIs) {
   const auto master = plan("env://", job);
   EXPECT_EQ(master.host, "10.0.0.1");
   EXPECT_TRUE(master.is_master);
-  EXPECT_FALSE(master.listens_everywhere);
+  EXPECT_FALSE(master.listen_on_all_interfaces);
   job["OMPI_COMM_WORLD_RANK"] = "3";
   job["OMPI_MCA_orte_local_daemon_uri"] = "887947264.1;tcp://10.0.0.2:1";
   const auto other = plan("env://", job);
@@ -185,27 +185,27 @@ TEST(RendezvousPlan, OpenMpiTellsWhereMpirunIs) {
   expect_refused("env://", job, "set MASTER_ADDR");
 }
 
-TEST(RendezvousPlan, ANameOfAHostAmongSeveralIsListenedForEverywhere) {
+TEST(RendezvousPlan, HostNameOnSeveralHostsListensOnAllInterfaces) {
   Environment job = {{"RANK", "0"}, {"WORLD_SIZE", "4"}, {"MASTER_ADDR", "h"}, {"MASTER_PORT", "1"}};
-  EXPECT_FALSE(plan("env://", job).listens_everywhere);
+  EXPECT_FALSE(plan("env://", job).listen_on_all_interfaces);
   job["LOCAL_WORLD_SIZE"] = "4";
-  EXPECT_FALSE(plan("env://", job).listens_everywhere);
+  EXPECT_FALSE(plan("env://", job).listen_on_all_interfaces);
   job["LOCAL_WORLD_SIZE"] = "2";
-  EXPECT_TRUE(plan("env://", job).listens_everywhere);
+  EXPECT_TRUE(plan("env://", job).listen_on_all_interfaces);
   job["MASTER_ADDR"] = "::1";
-  EXPECT_FALSE(plan("env://", job).listens_everywhere);
+  EXPECT_FALSE(plan("env://", job).listen_on_all_interfaces);
 }
 
-TEST(RendezvousPlan, OurLaunchersFileComesFirst) {
+TEST(RendezvousPlan, HooklineRunFileStoreTakesPrecedence) {
   const auto made =
       plan("env://", {{"HOOKLINE_STORE", "/run/x"}, {"MASTER_ADDR", "h"}, {"RANK", "1"}, {"WORLD_SIZE", "2"}});
   EXPECT_EQ(made.kind, Kind::file);
   EXPECT_EQ(made.path, "/run/x");
-  EXPECT_FALSE(made.removes_file);
+  EXPECT_FALSE(made.remove_file);
   EXPECT_EQ(made.local_rank, 1);
 }
 
-TEST(RendezvousPlan, OurLaunchersTcpStoreIsJoinedByAllRanks) {
+TEST(RendezvousPlan, HooklineRunTcpStoreIsJoinedByAllRanks) {
   Environment environment = {{"HOOKLINE_STORE", "tcp://[fd00::5]:29500"},
                              {"MASTER_ADDR", "h"},
                              {"MASTER_PORT", "1"},
@@ -217,9 +217,9 @@ TEST(RendezvousPlan, OurLaunchersTcpStoreIsJoinedByAllRanks) {
   EXPECT_EQ(made.host, "fd00::5");
   EXPECT_EQ(made.port, 29500);
   EXPECT_FALSE(made.is_master);
-  EXPECT_FALSE(made.joins_torch_store);
+  EXPECT_FALSE(made.joins_agent_store);
   environment["TORCHELASTIC_USE_AGENT_STORE"] = "True";
-  EXPECT_FALSE(plan("env://", environment).joins_torch_store) << "the launcher's store comes first";
+  EXPECT_FALSE(plan("env://", environment).joins_agent_store) << "the launcher's store comes first";
   environment["HOOKLINE_STORE"] = "tcp://h";
   expect_refused("env://", environment, "port number missing");
 }
@@ -228,7 +228,7 @@ TEST(RendezvousPlan, Addresses) {
   const auto file = plan("file:///tmp/a%20b?rank=1&world_size=2");
   EXPECT_EQ(file.kind, Kind::file);
   EXPECT_EQ(file.path, "/tmp/a%20b");
-  EXPECT_TRUE(file.removes_file);
+  EXPECT_TRUE(file.remove_file);
   const auto tcp = plan("tcp://localhost:29500?world_size=2&rank=0");
   EXPECT_EQ(tcp.kind, Kind::tcp);
   EXPECT_EQ(tcp.host, "localhost");

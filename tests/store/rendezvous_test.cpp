@@ -59,14 +59,14 @@ TEST(Rendezvous, UnderTorchrunThroughTheAgentsStore) {
                    "TCPStore(");
 }
 
-TEST(Rendezvous, UnderMpirunThroughAFileThatDoesNotStay) {
+TEST(Rendezvous, UnderMpirunThroughATemporaryFile) {
   test::TempDirectory directory;
   expect_two_ranks(run("mpirun -n 2 --allow-run-as-root --oversubscribe " + kProgram, directory.path()),
                    "FileStore(" + directory.path() + "/hookline-");
   EXPECT_TRUE(std::filesystem::is_empty(directory.path()));
 }
 
-TEST(Rendezvous, UnderMpirunAForeignDirectoryIsRefused) {
+TEST(Rendezvous, UnderMpirunRejectsAForeignDirectory) {
   test::TempDirectory directory;
   const std::string alone = "OMPI_COMM_WORLD_RANK=0 OMPI_COMM_WORLD_SIZE=1 PMIX_NAMESPACE=1 " + kProgram;
   const auto first = run(alone, directory.path());
@@ -85,24 +85,24 @@ TEST(Rendezvous, UnderMpirunAForeignDirectoryIsRefused) {
 }
 
 /// Sets environment variables and unsets them on destruction.
-class Variables {
+class ScopedEnvironment {
  public:
-  explicit Variables(std::map<std::string, std::string> values) : values_(std::move(values)) {
+  explicit ScopedEnvironment(std::map<std::string, std::string> values) : values_(std::move(values)) {
     for (const auto& [name, value] : values_) setenv(name.c_str(), value.c_str(), 1);
   }
-  ~Variables() {
+  ~ScopedEnvironment() {
     for (const auto& [name, value] : values_) unsetenv(name.c_str());
   }
-  Variables(const Variables&) = delete;
-  Variables& operator=(const Variables&) = delete;
+  ScopedEnvironment(const ScopedEnvironment&) = delete;
+  ScopedEnvironment& operator=(const ScopedEnvironment&) = delete;
 
  private:
   const std::map<std::string, std::string> values_;
 };
 
-TEST(Rendezvous, UnderMpirunARankThatComesTwiceIsFoundByTheOthers) {
+TEST(Rendezvous, UnderMpirunARankMayRetry) {
   test::TempDirectory directory;
-  const Variables variables({{"OMPI_COMM_WORLD_RANK", "0"},
+  const ScopedEnvironment variables({{"OMPI_COMM_WORLD_RANK", "0"},
                              {"OMPI_COMM_WORLD_SIZE", "2"},
                              {"PMIX_NAMESPACE", "1"},
                              {"TMPDIR", directory.path()}});
@@ -124,7 +124,7 @@ TEST(Rendezvous, ByFile) {
   EXPECT_TRUE(std::filesystem::is_empty(directory.path()));
 }
 
-TEST(Rendezvous, ByOurLaunchersVariable) {
+TEST(Rendezvous, ByHooklineStoreVariable) {
   test::TempDirectory directory;
   const std::string rest = " WORLD_SIZE=2 HOOKLINE_STORE=" + (directory / "store") + " " + kProgram;
   expect_two_ranks(run("RANK=0" + rest + " & first=$!; RANK=1" + rest + " && wait $first", directory.path()),
@@ -145,29 +145,29 @@ TEST(Rendezvous, ByAddress) {
                    "TCPStore(");
 }
 
-std::string place_of(const Rendezvous& found, int rank) {
+std::string url_of(const Rendezvous& found, int rank) {
   const auto& store = dynamic_cast<const TCPStore&>(*found.store);
   return "tcp://127.0.0.1:" + std::to_string(store.port()) + "?world_size=2&rank=" + std::to_string(rank);
 }
 
-TEST(Rendezvous, OfTheRankThatServesWaitsForNobodyAndHasOneStoreForAll) {
+TEST(Rendezvous, ServerRankDoesNotWaitAndReusesItsServer) {
   const Rendezvous first = rendezvous("tcp://127.0.0.1:0?world_size=2&rank=0");
   first.store->set("key", "value");
-  const Rendezvous second = rendezvous(place_of(first, 0), std::nullopt, std::nullopt, std::chrono::seconds(7));
+  const Rendezvous second = rendezvous(url_of(first, 0), std::nullopt, std::nullopt, std::chrono::seconds(7));
   EXPECT_EQ(second.store->get("key"), "value");
   EXPECT_EQ(second.store->timeout(), std::chrono::seconds(7));
 }
 
-TEST(Rendezvous, TheStoreOfTheRankThatServesOutlivesWhatUsesIt) {
+TEST(Rendezvous, ServerOutlivesItsStore) {
   Rendezvous first = rendezvous("tcp://127.0.0.1:0?world_size=2&rank=0");
-  const std::string again = place_of(first, 0);
-  const Rendezvous other = rendezvous(place_of(first, 1));
+  const std::string again = url_of(first, 0);
+  const Rendezvous other = rendezvous(url_of(first, 1));
   first.store.reset();
   other.store->set("key", "value");
   EXPECT_EQ(rendezvous(again).store->get("key"), "value");
 }
 
-TEST(Rendezvous, WithoutALauncherTheErrorSaysWhatToDo) {
+TEST(Rendezvous, WithoutALauncherTheErrorNamesTheVariable) {
   test::TempDirectory directory;
   const auto outcome = run(kProgram, directory.path());
   EXPECT_NE(outcome.status, 0);

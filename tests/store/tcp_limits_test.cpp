@@ -61,7 +61,7 @@ TEST(TcpLimits, Keys) {
   EXPECT_EQ(master.queue_len("r"), 0);
 }
 
-TEST(TcpLimits, BytesOfAllThatIsStored) {
+TEST(TcpLimits, StoredBytes) {
   TCPStore master(master_with({.max_bytes = 1 << 20}));
   const std::string half((1 << 19) + 1, 'v');
   master.set("a", half);
@@ -84,7 +84,7 @@ TEST(TcpLimits, BytesOfAllThatIsStored) {
   EXPECT_TRUE(master.delete_key("a"));
 }
 
-TEST(TcpLimits, BytesOfOneValue) {
+TEST(TcpLimits, ValueBytes) {
   TCPStore master(master_with({.max_value_bytes = 1000}));
   const std::string large(501, 'v');
   master.append("k", large);
@@ -92,16 +92,16 @@ TEST(TcpLimits, BytesOfOneValue) {
   EXPECT_EQ(master.get("k"), large);
 }
 
-TEST(TcpLimits, BytesThatAreBuffered) {
-  const TcpServer server("127.0.0.1", 0, false, seconds(20), {}, {.quota = {.bytes = 1 << 20}});
-  std::string half = hello() + RequestBytes(Query::set).key("k").bytes();
+TEST(TcpLimits, BufferedBytes) {
+  const TcpServer server("127.0.0.1", 0, false, seconds(20), {}, {.quota = {.max_bytes = 1 << 20}});
+  std::string half = hello() + RequestBuilder(Query::set).key("k").bytes();
   append_number<std::uint64_t>(half, 1 << 20);
   half.append(600'000, 'v');
-  const Stranger first(server.port());
+  const RawClient first(server.port());
   first.send(half);
-  const Stranger second(server.port());
+  const RawClient second(server.port());
   second.send(half);
-  const Stranger* later = &second;
+  const RawClient* later = &second;
   // The server reads the two in either order and closes the one that exceeds the limit.
   pollfd either[] = {{first.socket(), POLLIN, 0}, {second.socket(), POLLIN, 0}};
   ASSERT_GT(::poll(either, 2, 10'000), 0);
@@ -138,9 +138,9 @@ TEST(TcpLimits, Connections) {
   }
 }
 
-TEST(TcpLimits, ConnectionsThatDoNotOpen) {
-  const TcpServer server("127.0.0.1", 0, false, seconds(20), {.token = "t"}, {.handshake = seconds(60), .pending = 4});
-  std::list<Stranger> idle;
+TEST(TcpLimits, PendingConnections) {
+  const TcpServer server("127.0.0.1", 0, false, seconds(20), {.token = "t"}, {.handshake_timeout = seconds(60), .max_pending_connections = 4});
+  std::list<RawClient> idle;
   for (int i = 0; i < 40; ++i) idle.emplace_back(server.port());
   TCPStore store(TCPStoreOptions{.port = server.port(), .timeout = seconds(20), .token = "t"});
   store.ping();
@@ -150,12 +150,12 @@ TEST(TcpLimits, ConnectionsThatDoNotOpen) {
   EXPECT_TRUE(idle.front().is_closed());
 }
 
-TEST(TcpLimits, OptionsThatCannotBe) {
+TEST(TcpLimits, InvalidOptions) {
   EXPECT_THROW(TCPStore(master_with({.handshake_timeout = milliseconds(0)})), InvalidArgument);
   EXPECT_THROW(TCPStore(master_with({.keepalive = milliseconds(0)})), InvalidArgument);
 }
 
-TEST(TableBytes, AreZeroAgainWhenAllIsGone) {
+TEST(TableBytes, ReturnToZeroWhenEmpty) {
   Table table;
   table.set("a", "1");
   table.set("a", "a longer one");
@@ -173,17 +173,17 @@ TEST(TableBytes, AreZeroAgainWhenAllIsGone) {
   EXPECT_EQ(table.bytes(), 0U);
 }
 
-TEST(WaitersBytes, AreZeroAgainWhenNobodyWaits) {
+TEST(WaitersBytes, ReturnToZeroWithoutWaiters) {
   Waiters waiters;
   waiters.wait(1, {"a", "b"});
   waiters.wait(2, {"b"});
   waiters.wait(3, {"c"});
-  waiters.arrive(4, "barrier", 2);
+  waiters.arrive_at_barrier(4, "barrier", 2);
   EXPECT_GT(waiters.bytes(), 4 * Waiters::kWaitBytes);
-  waiters.key_came("a");
-  waiters.key_came("b");
+  waiters.on_key_set("a");
+  waiters.on_key_set("b");
   waiters.cancel(3);
-  waiters.arrive(5, "barrier", 2);
+  waiters.arrive_at_barrier(5, "barrier", 2);
   EXPECT_EQ(waiters.bytes(), 0U);
 }
 

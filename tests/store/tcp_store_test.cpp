@@ -20,7 +20,7 @@
 #include <hookline/store/prefix_store.hpp>
 
 #include "contract/store_contract.hpp"
-#include "core/descriptor.hpp"
+#include "core/file_descriptor.hpp"
 #include "harness/counting_proxy.hpp"
 #include "store/tcp_listen.hpp"
 
@@ -37,10 +37,10 @@ std::shared_ptr<Store> another_client(const std::shared_ptr<Store>& store) {
 
 }  // namespace
 
-INSTANTIATE_TEST_SUITE_P(Tcp, StoreContract, ::testing::Values(StoreMaker{on_a_server, another_client}));
+INSTANTIATE_TEST_SUITE_P(Tcp, StoreContract, ::testing::Values(StoreFactory{on_a_server, another_client}));
 
 INSTANTIATE_TEST_SUITE_P(TcpPrefix, StoreContract,
-                         ::testing::Values(StoreMaker{
+                         ::testing::Values(StoreFactory{
                              [] { return std::make_shared<PrefixStore>("p", on_a_server()); },
                              [](const std::shared_ptr<Store>& store) {
                                const auto inner = static_cast<const PrefixStore&>(*store).underlying_store();
@@ -76,7 +76,7 @@ std::string message_of(F&& call) {
   return "";
 }
 
-TEST(TcpStore, PicksAFreePortAndTellsIt) {
+TEST(TcpStore, PicksAFreePort) {
   const auto server = master();
   EXPECT_NE(server->port(), 0);
   EXPECT_EQ(server->host(), "127.0.0.1");
@@ -85,7 +85,7 @@ TEST(TcpStore, PicksAFreePortAndTellsIt) {
   client_of(*server)->ping();
 }
 
-TEST(TcpStore, TheMasterWaitsForItsWorkers) {
+TEST(TcpStore, MasterWaitsForWorkers) {
   auto server = std::async(std::launch::async, [] {
     return std::make_shared<TCPStore>(TCPStoreOptions{.world_size = 1, .is_master = true, .timeout = seconds(20)});
   });
@@ -96,7 +96,7 @@ TEST(TcpStore, TheMasterWaitsForItsWorkers) {
   EXPECT_THAT(text, HasSubstr("Timed out after 1 seconds waiting for clients. 1/3 clients joined."));
 }
 
-TEST(TcpStore, AClientComesBeforeItsServer) {
+TEST(TcpStore, ClientMayStartBeforeTheServer) {
   std::uint16_t port = 0;
   {
     port = master()->port();
@@ -111,7 +111,7 @@ TEST(TcpStore, AClientComesBeforeItsServer) {
   EXPECT_EQ(early.get(), "came");
 }
 
-TEST(TcpStore, NamesWhatIsWrongWithAnAddress) {
+TEST(TcpStore, AddressErrorsNameTheProblem) {
   const auto server = master();
   const std::string port = std::to_string(server->port());
   EXPECT_THAT(
@@ -164,10 +164,10 @@ TEST(TcpStore, PoppingAnEmptyQueueBesideAValueDoesNotSpin) {
 }
 
 // A push wakes one waiting client, which may not be the one that pops.
-TEST(TcpStore, APopFindsAnElementThatSomebodyElseWasToldOf) {
+TEST(TcpStore, PopFindsAnElementAnnouncedToAnotherClient) {
   const auto server = master();
   static std::atomic<int> waiting = 0;
-  const auto in_a_wait = [](auto call) {
+  const auto start_waiting = [](auto call) {
     return std::async(std::launch::async, [call] {
       const InterruptScope scope([] {
         thread_local bool told = false;
@@ -177,16 +177,16 @@ TEST(TcpStore, APopFindsAnElementThatSomebodyElseWasToldOf) {
       return call();
     });
   };
-  auto waits = in_a_wait([store = client_of(*server)] { return store->wait({"q"}, seconds(20)); });
+  auto waits = start_waiting([store = client_of(*server)] { return store->wait({"q"}, seconds(20)); });
   waiting.wait(0);
-  auto pops = in_a_wait([store = client_of(*server)] { return store->queue_pop("q"); });
+  auto pops = start_waiting([store = client_of(*server)] { return store->queue_pop("q"); });
   waiting.wait(1);
   server->queue_push("q", "x");
   waits.get();
   EXPECT_EQ(pops.get(), "x");
 }
 
-TEST(TcpStore, ACancelledWaitLeavesTheConnectionGood) {
+TEST(TcpStore, CancelledWaitKeepsTheConnection) {
   const auto server = master();
   const auto client = client_of(*server);
   const std::string text = message_of<Timeout>([&] { client->wait({"never"}, milliseconds(30)); });
@@ -204,7 +204,7 @@ TEST(TcpStore, ACancelledWaitLeavesTheConnectionGood) {
 }
 
 // A signal handler runs in the waiting thread, which holds the connection.
-TEST(TcpStore, AnInterruptCannotUseTheStoreThatWaitsButAClone) {
+TEST(TcpStore, SignalHandlerMustUseAClone) {
   static std::shared_ptr<TCPStore> waiting;
   static std::shared_ptr<Store> other;
   waiting = master();
@@ -221,7 +221,7 @@ TEST(TcpStore, AnInterruptCannotUseTheStoreThatWaitsButAClone) {
   waiting.reset();
 }
 
-TEST(TcpStore, AServerThatEndsIsPeerLostForEverybody) {
+TEST(TcpStore, ServerExitIsPeerLostForAllClients) {
   auto server = master();
   const std::string endpoint = "127.0.0.1:" + std::to_string(server->port());
   const auto idle = client_of(*server);
@@ -240,7 +240,7 @@ class SilentServer {
  public:
   SilentServer() : listeners_(store::listen_on("127.0.0.1", 0, false, deadline_after(seconds(5)))) {
     accepting_ = std::thread([this] {
-      client_ = core::Descriptor(::accept(listeners_.front().socket.get(), nullptr, nullptr));
+      client_ = core::FileDescriptor(::accept(listeners_.front().socket.get(), nullptr, nullptr));
       std::array<char, 10> opening{};
       EXPECT_EQ(::recv(client_.get(), opening.data(), opening.size(), MSG_WAITALL), 10);
       send(std::string_view(opening.data() + 6, 4));
@@ -260,11 +260,11 @@ class SilentServer {
 
  private:
   std::vector<store::Listener> listeners_;
-  core::Descriptor client_;
+  core::FileDescriptor client_;
   std::thread accepting_;
 };
 
-TEST(TcpStore, ATimeoutHoldsForAServerThatDoesNotAnswer) {
+TEST(TcpStore, UnresponsiveServerIsATimeout) {
   SilentServer server;
   TCPStore store(server.options(seconds(20)));
   server.await_opening();
@@ -275,7 +275,7 @@ TEST(TcpStore, ATimeoutHoldsForAServerThatDoesNotAnswer) {
   EXPECT_THROW(store.ping(), Timeout) << "later replies cannot be matched to requests";
 }
 
-TEST(TcpStore, AWaitThatTheServerDoesNotConfirmAsCancelledLeavesTheConnectionGood) {
+TEST(TcpStore, UnconfirmedCancelKeepsTheConnection) {
   SilentServer server;
   TCPStore store(server.options(seconds(20)));
   server.await_opening();
@@ -291,7 +291,7 @@ TEST(TcpStore, AWaitThatTheServerDoesNotConfirmAsCancelledLeavesTheConnectionGoo
   store.ping();
 }
 
-TEST(TcpStore, AWaitingClientThatEndsIsForgotten) {
+TEST(TcpStore, DisconnectedWaiterIsRemoved) {
   const auto server = master();
   for (int i = 0; i < 3; ++i) {
     const auto client = client_of(*server, milliseconds(5));
@@ -304,7 +304,7 @@ TEST(TcpStore, AWaitingClientThatEndsIsForgotten) {
   first.get();
 }
 
-TEST(TcpStore, TooLargeIsTheCallersMistake) {
+TEST(TcpStore, OversizedArgumentsAreInvalid) {
   const auto server = master();
   EXPECT_THROW(server->set(std::string(8192, 'k'), ""), InvalidArgument);
   EXPECT_THROW(server->set("k", std::string((8 << 20) + 1, 'v')), InvalidArgument);
@@ -317,7 +317,7 @@ TEST(TcpStore, TooLargeIsTheCallersMistake) {
 }
 
 // Sizes around the internal buffer limits of 16 KiB to 1 MiB.
-TEST(TcpStore, ValuesOfEverySizeComeBackWhole) {
+TEST(TcpStore, ValuesOfEverySizeRoundTrip) {
   const auto server = master();
   const auto client = client_of(*server);
   for (std::size_t size = 1; size <= std::size_t{4} << 20; size *= 2) {
@@ -342,7 +342,7 @@ TEST(TcpStore, HoldsAThousandIdleClients) {
   EXPECT_EQ(server->get("n"), "1000");
 }
 
-TEST(TcpStore, AForkedChildIsToldSo) {
+TEST(TcpStore, ForkedChildIsRejected) {
   const auto server = master();
   static std::atomic<bool> waits = false;
   std::thread waiting([&] {  // holds the connection; does not exist in the child
@@ -375,7 +375,7 @@ TEST(TcpStore, AForkedChildIsToldSo) {
   EXPECT_EQ(client_of(*server)->get("k"), "still here");
 }
 
-TEST(TcpStore, AForkedChildIsNoTenantOfItsParentsServer) {
+TEST(TcpStore, ForkedChildDoesNotShareTheParentsServer) {
   TCPStoreOptions options{.is_master = true, .timeout = seconds(20), .multi_tenant = true};
   TCPStore first(options);
   options.port = first.port();
@@ -422,17 +422,17 @@ TEST(TcpStore, ManyClientsAtOnce) {
 
 TEST(TcpStore, ManyKeysTakeOneRoundTrip) {
   const TCPStore server(TCPStoreOptions{.is_master = true});
-  const testing::CountingProxy way(server.port());
-  TCPStore store(TCPStoreOptions{.port = way.port()});
+  const testing::CountingProxy proxy(server.port());
+  TCPStore store(TCPStoreOptions{.port = proxy.port()});
   std::vector<std::string> keys, values;
   for (int i = 0; i < 100; ++i) {
     keys.push_back("k" + std::to_string(i));
     values.push_back("v" + std::to_string(i));
   }
-  const int before = way.round_trips();
+  const int before = proxy.round_trips();
   store.multi_set(keys, values);  // has no reply; the reply to the next request follows it
   EXPECT_EQ(store.multi_get(keys), values);
-  EXPECT_EQ(way.round_trips() - before, 1);
+  EXPECT_EQ(proxy.round_trips() - before, 1);
 }
 
 }  // namespace

@@ -18,7 +18,7 @@ struct Sample {
 };
 
 std::string query_bytes(Query query, auto... fields) {
-  RequestBytes request(query);
+  RequestBuilder request(query);
   [[maybe_unused]] const auto put = [&request](auto field) {
     if constexpr (std::is_integral_v<decltype(field)>) {
       request.number(field);
@@ -64,27 +64,27 @@ void expect_same(const Request& request, const Sample& sample) {
   EXPECT_EQ(request.number, sample.number);
 }
 
-TEST(Wire, EveryQueryIsTakenApart) {
+TEST(Wire, ParsesEveryQuery) {
   for (const Sample& sample : samples()) {
     const std::string more = sample.bytes + "tail";
     std::string_view bytes = more;
     Request request;
-    ASSERT_EQ(RequestReader().read(bytes, request), Scan::complete) << int(sample.query);
+    ASSERT_EQ(RequestReader().read(bytes, request), ParseStatus::complete) << int(sample.query);
     EXPECT_EQ(bytes, "tail");
     expect_same(request, sample);
   }
 }
 
-TEST(Wire, PyTorchsOwnBytes) {  // as a client of PyTorch 2.13 sends them
+TEST(Wire, MatchesPyTorch) {  // as a client of PyTorch 2.13 sends them
   const std::string set("\x01\x02\0\0\0\0\0\0\0/k\x01\0\0\0\0\0\0\0v", 20);
   EXPECT_EQ(query_bytes(Query::set, "/k", "v"), set);
-  EXPECT_EQ(RequestBytes(Query::set).key("k").text("v").bytes(), set);
+  EXPECT_EQ(RequestBuilder(Query::set).key("k").text("v").bytes(), set);
   EXPECT_EQ(query_bytes(Query::validate, kMagic), std::string("\x00\xce\xf7\x85<", 5));
   EXPECT_EQ(query_bytes(Query::barrier, "/b", std::int64_t{2}),
             std::string("\x12\x02\0\0\0\0\0\0\0/b\x02\0\0\0\0\0\0\0", 19));
 }
 
-TEST(Wire, ItDoesNotMatterHowTheBytesAreCut) {
+TEST(Wire, ParsesPiecesOfAnySize) {
   std::string stream;
   for (const Sample& sample : samples()) stream += sample.bytes;
   for (std::size_t piece = 1; piece < 40; ++piece) {
@@ -94,48 +94,48 @@ TEST(Wire, ItDoesNotMatterHowTheBytesAreCut) {
     for (std::size_t at = 0; at < stream.size(); at += piece) {
       std::string_view bytes = std::string_view(stream).substr(at, piece);
       while (!bytes.empty()) {
-        const Scan state = reader.read(bytes, request);
-        ASSERT_NE(state, Scan::bad);
-        if (state == Scan::complete) expect_same(request, samples().at(found++));
+        const ParseStatus state = reader.read(bytes, request);
+        ASSERT_NE(state, ParseStatus::invalid);
+        if (state == ParseStatus::complete) expect_same(request, samples().at(found++));
       }
     }
-    EXPECT_EQ(reader.held(), 0U);
+    EXPECT_EQ(reader.pending_bytes(), 0U);
     EXPECT_EQ(found, samples().size()) << "in pieces of " << piece;
   }
 }
 
-Scan read(RequestReader& reader, std::string_view bytes) {
+ParseStatus read(RequestReader& reader, std::string_view bytes) {
   Request request;
   return reader.read(bytes, request);
 }
 
-TEST(Wire, RefusesWhatIsNoRequestOrTooLarge) {
+TEST(Wire, RejectsInvalidAndOversizedRequests) {
   const auto state_of = [](std::string_view bytes) {
     RequestReader reader;
     return read(reader, bytes);
   };
-  for (int query = kQueries; query < 256; ++query)
-    EXPECT_EQ(state_of(std::string(1, static_cast<char>(query))), Scan::bad);
+  for (int query = kNumQueries; query < 256; ++query)
+    EXPECT_EQ(state_of(std::string(1, static_cast<char>(query))), ParseStatus::invalid);
   for (const std::uint64_t size : {kMaxKeyBytes + 1, std::uint64_t{1} << 63, ~std::uint64_t{0}}) {
-    EXPECT_EQ(state_of(query_bytes(Query::get, size)), Scan::bad);
+    EXPECT_EQ(state_of(query_bytes(Query::get, size)), ParseStatus::invalid);
   }
-  EXPECT_EQ(state_of(query_bytes(Query::get, kMaxKeyBytes)), Scan::incomplete);
-  EXPECT_EQ(state_of(query_bytes(Query::set, "k", kMaxValueBytes)), Scan::incomplete);
-  EXPECT_EQ(state_of(query_bytes(Query::set, "k", kMaxValueBytes + 1)), Scan::bad);
-  EXPECT_EQ(state_of(query_bytes(Query::wait, kMaxKeys)), Scan::incomplete);
-  EXPECT_EQ(state_of(query_bytes(Query::wait, kMaxKeys + 1)), Scan::bad);
-  EXPECT_EQ(state_of(query_bytes(Query::multi_set, ~std::uint64_t{0})), Scan::bad);
+  EXPECT_EQ(state_of(query_bytes(Query::get, kMaxKeyBytes)), ParseStatus::incomplete);
+  EXPECT_EQ(state_of(query_bytes(Query::set, "k", kMaxValueBytes)), ParseStatus::incomplete);
+  EXPECT_EQ(state_of(query_bytes(Query::set, "k", kMaxValueBytes + 1)), ParseStatus::invalid);
+  EXPECT_EQ(state_of(query_bytes(Query::wait, kMaxKeys)), ParseStatus::incomplete);
+  EXPECT_EQ(state_of(query_bytes(Query::wait, kMaxKeys + 1)), ParseStatus::invalid);
+  EXPECT_EQ(state_of(query_bytes(Query::multi_set, ~std::uint64_t{0})), ParseStatus::invalid);
 }
 
-TEST(Wire, RefusesARequestOfTooManyBytesInAll) {
+TEST(Wire, RejectsRequestsOverTheTotalLimit) {
   RequestReader reader;
-  ASSERT_EQ(read(reader, query_bytes(Query::multi_set, std::uint64_t{100})), Scan::incomplete);
+  ASSERT_EQ(read(reader, query_bytes(Query::multi_set, std::uint64_t{100})), ParseStatus::incomplete);
   const std::string value(kMaxValueBytes, 'v');
   std::string pair;
   append_text(pair, "k");
   append_text(pair, value);
-  for (int i = 0; i < 7; ++i) ASSERT_EQ(read(reader, pair), Scan::incomplete);
-  EXPECT_EQ(read(reader, pair), Scan::bad);
+  for (int i = 0; i < 7; ++i) ASSERT_EQ(read(reader, pair), ParseStatus::incomplete);
+  EXPECT_EQ(read(reader, pair), ParseStatus::invalid);
 }
 
 std::size_t allocated() {
@@ -149,14 +149,14 @@ std::size_t excess(const std::string& bytes, std::size_t piece) {
   RequestReader reader;
   std::size_t most = 0;
   for (std::size_t at = 0; at < bytes.size(); at += piece) {
-    EXPECT_EQ(read(reader, std::string_view(bytes).substr(at, piece)), Scan::incomplete);
+    EXPECT_EQ(read(reader, std::string_view(bytes).substr(at, piece)), ParseStatus::incomplete);
     const std::size_t now = allocated() - before;
     most = std::max(most, now - std::min(now, at + piece));
   }
   return most;
 }
 
-TEST(Wire, AHalfSentRequestHoldsLittleMoreThanItsBytes) {
+TEST(Wire, PartialRequestsUseBoundedMemory) {
   constexpr std::size_t kAllowed = 64 * 1024;
   std::string value = query_bytes(Query::set, "k", kMaxValueBytes);
   EXPECT_LT(excess(value, 4096), kAllowed);  // announced size only

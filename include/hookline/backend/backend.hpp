@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include <hookline/backend/collective.hpp>
+#include <hookline/backend/operation.hpp>
 #include <hookline/backend/work.hpp>
 #include <hookline/core/export.hpp>
 
@@ -16,24 +16,24 @@ class Backend;
 
 /// Optional features of a backend. Check them before use.
 struct Capabilities {
-  static constexpr int kMostLanes = 16;  ///< upper limit of `lanes` for all backends
+  static constexpr int kMaxLanes = 16;  ///< upper limit of `lanes` for all backends
 
   int lanes = 1;                ///< number of lanes: sequences of collectives that run concurrently
   bool shared_buffers = false;  ///< true if collectives work in place on memory from allocate()
-  bool readers = false;         ///< true if a collective may take a BlockReader instead of outputs
-  bool levels = false;          ///< true if an allreduce may take an InterHostReducer: several hosts share ranks
+  bool zero_copy_reads = false;         ///< true if a collective may take a BlockReader instead of outputs
+  bool hierarchical = false;          ///< true if an allreduce may take an InterHostReducer: several hosts share ranks
 };
 
 /// The inter-host stage of a hierarchical allreduce: reduces the sums of the hosts, for example compressed. Valid for
 /// allreduce with the op sum if Capabilities::hierarchical is true.
-class HOOKLINE_EXPORT SliceReducer {
+class HOOKLINE_EXPORT InterHostReducer {
  public:
-  virtual ~SliceReducer();
+  virtual ~InterHostReducer();
   /// Identifies the reducer and its options. Ranks with different names fail with Mismatch.
   virtual std::string name() const = 0;
   /// Replaces this host's sum of a slice with the sum over all hosts. `inter_host` connects the owners of the slice;
   /// `element_offset` is the position of the slice in the tensor. Runs on the operation's thread; may block and throw.
-  virtual void reduce(const std::shared_ptr<Backend>& counterparts, const Tensor& slice, std::size_t first, int lane,
+  virtual void reduce(const std::shared_ptr<Backend>& inter_host, const Tensor& slice, std::size_t element_offset, int lane,
                       Milliseconds timeout) = 0;
 };
 
@@ -51,14 +51,14 @@ class HOOKLINE_EXPORT Backend {
   /// Starts an operation in a lane and returns without waiting for a peer. The operation fails with Timeout after
   /// `timeout`; `operation.timeout` is ignored. It keeps itself alive until it completes. Operations of a lane
   /// complete in the order in which they were started; sends and receives do not belong to a lane.
-  [[nodiscard]] virtual WorkPtr start(Collective&& collective, int lane, Milliseconds timeout) = 0;
+  [[nodiscard]] virtual WorkPtr start(Operation&& operation, int lane, Milliseconds timeout) = 0;
 
   /// Allocates memory that operations of this group use in place; ordinary memory if shared_buffers is false.
   virtual std::shared_ptr<void> allocate(std::size_t bytes) = 0;
 
   /// Creates a backend over `ranks`, renumbered in that order. Exactly these ranks call it, with the same `name`. Names
   /// must not be reused.
-  virtual std::shared_ptr<Backend> subset(const std::vector<int>& ranks, const std::string& name,
+  virtual std::shared_ptr<Backend> new_subgroup(const std::vector<int>& ranks, const std::string& name,
                                           Milliseconds timeout) = 0;
 
   /// Fails all pending and future operations on all ranks with Aborted, which names this rank and the cause.
@@ -67,7 +67,7 @@ class HOOKLINE_EXPORT Backend {
   /// that need this rank fail with PeerLost. The destructor calls it.
   virtual void shutdown() = 0;
   /// Returns the error that broke the group, or null.
-  virtual std::exception_ptr broken() const = 0;
+  virtual std::exception_ptr error() const = 0;
   /// Returns the ranks known to have died without leaving the group. Does not block; called several times per second
   /// while a subgroup is created. Empty if the backend cannot detect deaths.
   virtual std::vector<int> dead_ranks() { return {}; }

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include <hookline/backend/backend.hpp>
-#include <hookline/backend/engine.hpp>
+#include <hookline/backend/transport.hpp>
 #include <hookline/core/export.hpp>
 
 namespace hookline {
@@ -15,7 +15,7 @@ namespace hookline {
 /// ones selects a transport library libhookline_NAME.so: searched in HOOKLINE_TRANSPORT_PATH (directories separated by
 /// colons), then beside libhookline.so. Throws InvalidArgument for an unknown name, Unsupported for a transport that is
 /// not installed, and everything that the backend throws.
-HOOKLINE_EXPORT std::shared_ptr<Backend> make_backend(const std::string& name, const EngineSetting& setting);
+HOOKLINE_EXPORT std::shared_ptr<Backend> make_backend(const std::string& name, const TransportConfig& config);
 
 /// Throws if make_backend() would reject the name. Call it before contacting other ranks.
 HOOKLINE_EXPORT void check_backend(const std::string& name);

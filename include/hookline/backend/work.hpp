@@ -7,7 +7,7 @@
 #include <optional>
 #include <vector>
 
-#include <hookline/backend/collective.hpp>
+#include <hookline/backend/operation.hpp>
 #include <hookline/core/call_context.hpp>
 #include <hookline/core/export.hpp>
 #include <hookline/core/future.hpp>
@@ -29,7 +29,7 @@ class HOOKLINE_EXPORT Work : public std::enable_shared_from_this<Work> {
   /// Runs `callback` exactly once on completion, possibly on the thread that completes the operation. It must be short,
   /// must not throw and must not shut down the group. If not `urgent`, the operation may stay pending until a thread
   /// waits or starts another operation.
-  virtual void when_over(Task task, bool hasten);
+  virtual void on_complete(Task callback, bool urgent);
   virtual bool is_completed() = 0;
   /// Returns the error; null while the operation is pending or if it succeeded.
   virtual std::exception_ptr exception() = 0;

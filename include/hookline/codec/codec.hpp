@@ -19,11 +19,11 @@ struct RoundingKey {
   std::uint64_t bucket = 0;
   std::uint64_t rank = 0;
   /// The index in the bucket of the first encoded value, so that slices use different random numbers.
-  std::uint64_t first = 0;
+  std::uint64_t first_index = 0;
 };
 
 /// The size of a message header in bytes.
-inline constexpr std::size_t kMessageHeader = 32;
+inline constexpr std::size_t kMessageHeaderBytes = 32;
 
 /// Encodes float32 values into messages and decodes them. Callers cast other dtypes to float32 first.
 ///
@@ -56,7 +56,7 @@ class HOOKLINE_EXPORT Codec {
 
   /// Encodes values + residual and replaces each residual by the new error: the sum minus its decoded value, or 0 if
   /// that is not finite. Derived classes may fuse the passes.
-  virtual void encode_with_error(std::span<const float> values, std::span<float> error, std::span<std::byte> message,
+  virtual void encode_with_residual(std::span<const float> values, std::span<float> residual, std::span<std::byte> message,
                                  const RoundingKey& key = {}) const;
 
   /// Decodes a message of values.size() values. Throws InvalidArgument, before any value changes, unless `message` is
@@ -69,7 +69,7 @@ class HOOKLINE_EXPORT Codec {
   /// Sets `values` to the sum of two decoded messages times `factor`, in float32. Bitwise equal to decode, decode_add
   /// and a multiplication. Throws InvalidArgument like decode, but the values may have changed. Derived classes may
   /// fuse the passes.
-  virtual void decode_two(std::span<const std::byte> first, std::span<const std::byte> second, float factor,
+  virtual void decode_sum_two(std::span<const std::byte> first, std::span<const std::byte> second, float factor,
                           std::span<float> values) const;
 };
 

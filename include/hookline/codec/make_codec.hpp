@@ -36,7 +36,7 @@ HOOKLINE_EXPORT CodecPtr make_codec(const CodecOptions& options);
 
 /// Returns the codec of a spec such as "fp16", "bf16", "int8(block=512)" or "int4(block=128, rounding=stochastic)".
 /// Throws InvalidArgument with the position and the allowed values if the spec is invalid.
-HOOKLINE_EXPORT CodecPtr make_codec(std::string_view text);
+HOOKLINE_EXPORT CodecPtr make_codec(std::string_view spec);
 
 /// The contents of a message header.
 struct MessageInfo {

@@ -16,8 +16,8 @@ namespace hookline {
 /// `bytes_sent`, if set, counts the bytes that operations send.
 struct CallContext {
   int lane = 0;
-  std::uint64_t note = 0;
-  std::shared_ptr<std::atomic<std::uint64_t>> sent = nullptr;
+  std::uint64_t op_tag = 0;
+  std::shared_ptr<std::atomic<std::uint64_t>> bytes_sent = nullptr;
 };
 
 /// Returns the context of the current thread.
@@ -32,7 +32,7 @@ class HOOKLINE_EXPORT ContextScope {
   ~ContextScope();
 
  private:
-  CallContext before_;
+  CallContext previous_;
 };
 
 }  // namespace hookline

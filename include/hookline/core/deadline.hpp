@@ -15,11 +15,11 @@ using Clock = std::chrono::steady_clock;
 inline constexpr Milliseconds kDefaultTimeout = std::chrono::minutes(30);
 
 /// The upper limit of timeouts. Longer ones are clamped, so that deadline arithmetic does not overflow.
-inline constexpr Milliseconds kLongestTimeout = std::chrono::hours(24 * 365);
+inline constexpr Milliseconds kMaxTimeout = std::chrono::hours(24 * 365);
 
 /// Returns the deadline of a wait that starts now.
 inline Clock::time_point deadline_after(Milliseconds timeout) {
-  return Clock::now() + std::clamp(timeout, Milliseconds(0), kLongestTimeout);
+  return Clock::now() + std::clamp(timeout, Milliseconds(0), kMaxTimeout);
 }
 
 /// Returns the time until `deadline`, rounded up to milliseconds; never negative.

@@ -62,7 +62,7 @@ class HOOKLINE_EXPORT ThreadExecutor final : public Executor {
   static std::shared_ptr<Executor> current();
   /// Runs the next queued task from within a running task. Returns without running one if none is posted by the
   /// deadline. For a task that waits for a task queued behind it.
-  static void run_next(Clock::time_point until);
+  static void run_next(Clock::time_point deadline);
 
  private:
   struct Shared;

@@ -32,7 +32,7 @@ namespace core {
 
 /// The value type of a Future<T>; std::monostate for void.
 template <class T>
-using Stored = std::conditional_t<std::is_void_v<T>, std::monostate, T>;
+using FutureValue = std::conditional_t<std::is_void_v<T>, std::monostate, T>;
 
 /// The type-independent part of a Future's shared state.
 ///
@@ -72,7 +72,7 @@ class HOOKLINE_EXPORT FutureStateBase {
   void finish(std::unique_lock<std::mutex>& lock);
 
   std::mutex mutex_;
-  std::condition_variable wake_;
+  std::condition_variable completed_;
   std::atomic<bool> done_ = false;
   std::vector<Task> continuations_;
   std::shared_ptr<Executor> executor_;
@@ -83,14 +83,14 @@ class FutureState final : public FutureStateBase {
  public:
   using FutureStateBase::FutureStateBase;
 
-  bool set_value(Stored<T> v) {
+  bool set_value(FutureValue<T> v) {
     return complete([&] { value.emplace(std::move(v)); });
   }
   bool set_error(std::exception_ptr e) {
     return complete([&] { error = std::move(e); });
   }
 
-  std::optional<Stored<T>> value;
+  std::optional<FutureValue<T>> value;
 };
 
 /// The value type of the future that then() returns for a function returning R: R, or U if R is Future<U>.
@@ -130,7 +130,7 @@ class Promise {
 
   Future<T> get_future() const { return Future<T>(state_); }
 
-  void set_value(core::Stored<T> value = {}) {
+  void set_value(core::FutureValue<T> value = {}) {
     if (!state_->set_value(std::move(value))) throw InvalidArgument("Promise::set_value: already fulfilled");
   }
   void set_error(std::exception_ptr error) {
@@ -138,7 +138,7 @@ class Promise {
   }
 
   /// As above, but returns false if the future is already done. For racing completers.
-  bool try_set_value(core::Stored<T> value = {}) { return state_->set_value(std::move(value)); }
+  bool try_set_value(core::FutureValue<T> value = {}) { return state_->set_value(std::move(value)); }
   bool try_set_error(std::exception_ptr error) { return state_->set_error(std::move(error)); }
 
   /// Completes with the result of `f` (a value, void, or the outcome of a returned Future) or with the exception it
@@ -156,7 +156,7 @@ class [[nodiscard]] Future {
  public:
   using promise_type = core::CoroutinePromise<T>;
 
-  static Future ready(core::Stored<T> value = {}) {
+  static Future ready(core::FutureValue<T> value = {}) {
     Promise<T> promise;
     promise.set_value(std::move(value));
     return promise.get_future();
@@ -279,9 +279,9 @@ class CoroutinePromise<void> final : public CoroutinePromiseBase<void> {
 /// Completes when all futures are done: with their values in order, or with the error of the first failed future in the
 /// list.
 template <class T>
-Future<std::conditional_t<std::is_void_v<T>, void, std::vector<core::Stored<T>>>> when_all(
+Future<std::conditional_t<std::is_void_v<T>, void, std::vector<core::FutureValue<T>>>> when_all(
     std::vector<Future<T>> futures) {
-  std::vector<core::Stored<T>> values;
+  std::vector<core::FutureValue<T>> values;
   std::exception_ptr error;
   for (const Future<T>& future : futures) {
     try {
@@ -300,19 +300,19 @@ Future<std::conditional_t<std::is_void_v<T>, void, std::vector<core::Stored<T>>>
 
 /// As above for futures of different types; a Future<void> contributes a std::monostate.
 template <class... T>
-Future<std::tuple<core::Stored<T>...>> when_all(Future<T>... futures) {
+Future<std::tuple<core::FutureValue<T>...>> when_all(Future<T>... futures) {
   std::vector<Future<void>> all;
   (all.push_back(futures.then([](const Future<T>& f) { f.value(); })), ...);
   return when_all(std::move(all)).then([futures...](const Future<void>& outcome) {
     outcome.value();
-    const auto value_of = []<class U>(const Future<U>& f) -> core::Stored<U> {
+    const auto value_of = []<class U>(const Future<U>& f) -> core::FutureValue<U> {
       if constexpr (std::is_void_v<U>) {
         return {};
       } else {
         return f.value();
       }
     };
-    return std::tuple<core::Stored<T>...>(value_of(futures)...);
+    return std::tuple<core::FutureValue<T>...>(value_of(futures)...);
   });
 }
 

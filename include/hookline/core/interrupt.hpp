@@ -17,7 +17,7 @@ class HOOKLINE_EXPORT InterruptScope {
   ~InterruptScope();
 
  private:
-  void (*outer_)();
+  void (*previous_)();
 };
 
 /// Calls the `check` of the innermost scope, if any. Waiting code calls it at least every kInterruptPeriod.

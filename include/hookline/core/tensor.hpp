@@ -117,7 +117,7 @@ class HOOKLINE_EXPORT Tensor {
 
  private:
   std::byte* address() const noexcept { return base_ + offset_ * static_cast<std::int64_t>(itemsize()); }
-  void check_access(DType dtype, bool write) const;
+  void check_access(DType dtype, bool writable) const;
   std::int64_t integer_item() const;
   double real_item() const;
   void set_layout(const Dims& shape, const Dims& strides);

@@ -13,7 +13,7 @@
 namespace hookline {
 
 /// Returns the fields of WorkInfo that are known before the operation starts, including the current lane.
-HOOKLINE_EXPORT WorkInfo describe_work(const Collective& collective);
+HOOKLINE_EXPORT WorkInfo describe_work(const Operation& operation);
 
 /// The completion hooks of a group, for implementations of ProcessGroup. Without hooks an operation costs one any().
 class HOOKLINE_EXPORT CompletionHooks {

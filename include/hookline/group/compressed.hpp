@@ -64,43 +64,43 @@ class HOOKLINE_EXPORT CompressedReduction {
   std::uint64_t step() const noexcept { return step_; }
   void set_step(std::uint64_t step) noexcept { step_ = step; }
   /// Returns the residual of error feedback, one float32 per value; empty before the first call and without feedback.
-  const Tensor& kept_error() const noexcept { return kept_; }
-  void set_kept_error(const Tensor& error);
-  double kept_error_norm() const;
+  const Tensor& residual() const noexcept { return residual_; }
+  void set_residual(const Tensor& residual);
+  double residual_norm() const;
 
  private:
-  class Reading;
-  class Between;
+  class BlockDecoder;
+  class InterHostStage;
 
   std::size_t size() const { return static_cast<std::size_t>(group_->size()); }
-  std::size_t message_values(std::size_t count) const;
+  std::size_t values_per_message(std::size_t count) const;
   std::size_t encoded_bytes(std::size_t count) const;
   template <class F>
   void for_each_message(std::size_t count, F&& f) const;
   void reserve(Tensor& buffer, std::size_t bytes) const;
-  void begin(const Tensor& values);
-  void encode(std::span<const float> values, std::size_t first, std::byte* to);
+  void begin_step(const Tensor& values);
+  void encode(std::span<const float> values, std::size_t offset, std::byte* encoded);
   void encode_slices(std::span<const float> values);
-  void add_up(std::span<const std::byte* const> blocks, const float* own, double factor, std::span<float> out) const;
-  void add_two(std::span<const std::byte* const> blocks, double factor, std::span<float> out) const;
-  WorkPtr start(OpType type, const Tensor& give, Reading& reading, const AllreduceOptions& options);
-  void finish(Reading& reading);
-  Future<void> exchange(Tensor tensor, double factor, AllreduceOptions options);
-  Future<void> by_slices(Tensor tensor, double factor, AllreduceOptions options);
-  Future<void> without_levels(const Tensor& tensor, double factor, const AllreduceOptions& options);
-  Future<void> by_levels(Tensor tensor, double factor, AllreduceOptions options);
-  void note_ratio(double times);
+  void sum_blocks(std::span<const std::byte* const> blocks, const float* own, double factor, std::span<float> out) const;
+  void sum_two(std::span<const std::byte* const> blocks, double factor, std::span<float> out) const;
+  WorkPtr start_exchange(OpType type, const Tensor& send_buffer, BlockDecoder& decoder, const AllreduceOptions& options);
+  void finish_exchange(BlockDecoder& decoder);
+  Future<void> allgather_and_sum(Tensor tensor, double factor, AllreduceOptions options);
+  Future<void> reduce_scatter_allgather(Tensor tensor, double factor, AllreduceOptions options);
+  Future<void> flat(const Tensor& tensor, double factor, const AllreduceOptions& options);
+  Future<void> hierarchical(Tensor tensor, double factor, AllreduceOptions options);
+  void update_ratio(double passes);
 
   const std::shared_ptr<ProcessGroup> group_;
   const CodecPtr codec_;
   const CompressionOptions options_;
   CompressionStats stats_;
   std::uint64_t step_ = 0;
-  Tensor kept_;
-  Tensor sent_;                                     ///< encoded values, in the group's memory
-  Tensor result_;                                   ///< this rank's slice of the result, encoded
-  std::unique_ptr<group::BlockExchange> received_;  ///< in flight; null on groups with zero_copy_reads
-  std::unique_ptr<CompressedReduction> between_;    ///< of this rank's slice, among its owners on all hosts
+  Tensor residual_;
+  Tensor send_buffer_;                                     ///< encoded values, in the group's memory
+  Tensor encoded_result_;                                   ///< this rank's slice of the result, encoded
+  std::unique_ptr<group::BlockExchange> block_exchange_;  ///< in flight; null on groups with zero_copy_reads
+  std::unique_ptr<CompressedReduction> inter_host_reduction_;    ///< of this rank's slice, among its owners on all hosts
 };
 
 }  // namespace hookline

@@ -27,7 +27,7 @@ class HOOKLINE_EXPORT GroupDecorator : public ProcessGroup {
   std::string group_name() const override { return inner_->group_name(); }
   std::string description() const override { return inner_->description(); }
   Capabilities capabilities() const override { return inner_->capabilities(); }
-  WorkPtr run(Collective collective) override { return inner_->run(std::move(collective)); }
+  WorkPtr run(Operation operation) override { return inner_->run(std::move(operation)); }
   /// A wrapper whose run() defers the inner group's operation must implement coalescing itself.
   void start_coalescing() override { inner_->start_coalescing(); }
   WorkPtr end_coalescing() override { return inner_->end_coalescing(); }
@@ -56,7 +56,7 @@ class HOOKLINE_EXPORT GroupDecorator : public ProcessGroup {
 
  private:
   std::shared_ptr<ProcessGroup> inner_;
-  std::atomic<std::uint64_t> parts_ = 0;  ///< calls of new_group and split; all ranks make them in the same order
+  std::atomic<std::uint64_t> num_subgroups_ = 0;  ///< calls of new_group and split; all ranks make them in the same order
 };
 
 }  // namespace hookline

@@ -27,7 +27,7 @@ struct BroadcastOptions {
 struct AllgatherOptions {
   std::optional<Milliseconds> timeout = std::nullopt;
 };
-struct MessageOptions {
+struct P2POptions {
   int tag = 0;
   std::optional<Milliseconds> timeout = std::nullopt;
 };
@@ -43,7 +43,7 @@ using BarrierOptions = AllgatherOptions;
 
 static_assert(std::is_trivially_destructible_v<AllreduceOptions> && std::is_trivially_destructible_v<ReduceOptions> &&
               std::is_trivially_destructible_v<BroadcastOptions> &&
-              std::is_trivially_destructible_v<AllgatherOptions> && std::is_trivially_destructible_v<MessageOptions> &&
+              std::is_trivially_destructible_v<AllgatherOptions> && std::is_trivially_destructible_v<P2POptions> &&
               std::is_trivially_destructible_v<MonitoredBarrierOptions>);
 
 }  // namespace hookline

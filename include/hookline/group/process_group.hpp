@@ -34,7 +34,7 @@ class HOOKLINE_EXPORT ProcessGroup : public std::enable_shared_from_this<Process
   virtual Capabilities capabilities() const { return {}; }
 
   /// Starts an operation. Throws Unsupported if this group does not implement it.
-  [[nodiscard]] virtual WorkPtr run(Collective collective) = 0;
+  [[nodiscard]] virtual WorkPtr run(Operation operation) = 0;
 
   // In place.
   [[nodiscard]] WorkPtr allreduce(const Tensor& tensor, const AllreduceOptions& options = {});
@@ -71,9 +71,9 @@ class HOOKLINE_EXPORT ProcessGroup : public std::enable_shared_from_this<Process
                                       std::vector<std::int64_t> input_splits = {}, const AlltoallOptions& options = {});
 
   // Point-to-point: matched by peer, tag and order, independently of the collectives.
-  [[nodiscard]] WorkPtr send(const Tensor& tensor, int target, const MessageOptions& options = {});
-  [[nodiscard]] WorkPtr recv(const Tensor& tensor, int source, const MessageOptions& options = {});
-  [[nodiscard]] WorkPtr recv_anysource(const Tensor& tensor, const MessageOptions& options = {});
+  [[nodiscard]] WorkPtr send(const Tensor& tensor, int target, const P2POptions& options = {});
+  [[nodiscard]] WorkPtr recv(const Tensor& tensor, int source, const P2POptions& options = {});
+  [[nodiscard]] WorkPtr recv_anysource(const Tensor& tensor, const P2POptions& options = {});
 
   [[nodiscard]] WorkPtr barrier(const BarrierOptions& options = {});
   /// Blocks until all ranks arrive. The error names the first missing rank, or all with wait_all_ranks.

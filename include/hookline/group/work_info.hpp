@@ -7,7 +7,7 @@
 #include <exception>
 #include <functional>
 
-#include <hookline/backend/collective.hpp>
+#include <hookline/backend/operation.hpp>
 #include <hookline/core/deadline.hpp>
 
 namespace hookline {

@@ -13,7 +13,7 @@ class HOOKLINE_EXPORT AllreduceHook final : public CppCommHookInterface<std::sha
  public:
   explicit AllreduceHook(std::shared_ptr<ProcessGroup> group);
   Future<HookResult> run_hook(GradBucket& bucket) override;
-  bool keep_error() override { return true; }  // lossless: the residual is always zero
+  bool enable_error_feedback() override { return true; }  // lossless: the residual is always zero
   /// Starts the allreduce and returns its Work, for callers that drive the operation by waiting for it.
   WorkPtr start(GradBucket& bucket, ReduceOp op = ReduceOp::avg);
 };
@@ -23,7 +23,7 @@ class HOOKLINE_EXPORT NoopHook final : public CppCommHookInterface<std::monostat
  public:
   NoopHook();
   Future<HookResult> run_hook(GradBucket& bucket) override;
-  bool keep_error() override { return true; }  // lossless: the residual is always zero
+  bool enable_error_feedback() override { return true; }  // lossless: the residual is always zero
 };
 
 }  // namespace hookline

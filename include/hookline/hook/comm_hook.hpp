@@ -25,7 +25,7 @@ struct HookTraits {
   bool may_block = false;  ///< run_hook may block; such hooks share one lane and run one at a time
   /// True if every run calls GradBucket::set_contribution, as with_error_feedback requires.
   bool reports_contribution = false;
-  bool scales = false;  ///< the hook applies HookStep::scale itself, because it steps parameters by its results
+  bool applies_scale = false;  ///< the hook applies HookStep::scale itself, because it steps parameters by its results
 };
 
 class StateWriter;
@@ -42,14 +42,14 @@ struct HookStep {
 };
 
 /// Statistics of a hook for one bucket of the last step.
-struct HookCost {
+struct HookStats {
   std::size_t bucket = 0;
   std::uint64_t values = 0;
   std::uint64_t sent_bytes = 0;  ///< by this rank
   double ratio = 1;              ///< bytes of an uncompressed allreduce divided by sent_bytes
   double encode_time = 0;        ///< seconds
   double decode_time = 0;
-  double kept_error_norm = 0;  ///< norm of the residual of error feedback
+  double residual_norm = 0;  ///< norm of the residual of error feedback
   /// Relative error of the result; set by with_error_measurement.
   std::optional<double> relative_error = std::nullopt;
 };
@@ -78,28 +78,28 @@ class HOOKLINE_EXPORT CommHookInterface {
 
   /// Called after a local failure of the step. Aborts the hook's own groups, other than the reducer's, so that other
   /// ranks do not wait there. Runs on any thread, possibly while hooks are running.
-  virtual void give_up(const std::string& cause);
+  virtual void on_step_failed(const std::string& cause);
 
   /// Enables error feedback: the hook adds the compression error of this rank's gradients to those of the next step.
   /// Returns false if the hook does not implement it; with_error_feedback then requires reports_contribution.
-  virtual bool keep_error() { return false; }
+  virtual bool enable_error_feedback() { return false; }
   /// Returns per-bucket statistics of the last step. Call this, save and load between steps.
-  virtual std::vector<HookCost> costs() const { return {}; }
+  virtual std::vector<HookStats> stats() const { return {}; }
   /// Write and read the hook's state; see save_state.
-  virtual void save(StateWriter& to) const;
-  virtual void load(StateReader& from);
+  virtual void save(StateWriter& writer) const;
+  virtual void load(StateReader& reader);
 
   std::string name() const;
   bool may_block() const noexcept { return traits_.may_block; }
   bool reports_contribution() const noexcept { return traits_.reports_contribution; }
-  bool scales() const noexcept { return traits_.scales; }
+  bool applies_scale() const noexcept { return traits_.applies_scale; }
   /// Returns the spec that make_hook created the hook from; empty for other hooks.
-  const std::string& text() const noexcept { return text_; }
-  void set_text(std::string text) { text_ = std::move(text); }
+  const std::string& spec() const noexcept { return spec_; }
+  void set_spec(std::string spec) { spec_ = std::move(spec); }
 
  private:
   const HookTraits traits_;
-  std::string text_;
+  std::string spec_;
 };
 
 using HookPtr = std::shared_ptr<CommHookInterface>;

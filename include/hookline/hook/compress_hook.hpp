@@ -16,7 +16,7 @@
 
 namespace hookline {
 namespace hook {
-class KeptErrors;
+class ResidualStore;
 }
 
 /// Averages gradients over all ranks with a compressed allreduce.
@@ -29,10 +29,10 @@ class HOOKLINE_EXPORT CompressHook final : public CppCommHookInterface<std::shar
   Future<HookResult> run_hook(GradBucket& bucket) override;
   void begin_step(const HookStep& step) override;
   void end_step(const HookStep& step) override;
-  bool keep_error() override;
-  std::vector<HookCost> costs() const override;
-  void save(StateWriter& to) const override;
-  void load(StateReader& from) override;
+  bool enable_error_feedback() override;
+  std::vector<HookStats> stats() const override;
+  void save(StateWriter& writer) const override;
+  void load(StateReader& reader) override;
 
  private:
   CompressedReduction& reduction_of(const GradBucket& bucket);
@@ -42,7 +42,7 @@ class HOOKLINE_EXPORT CompressHook final : public CppCommHookInterface<std::shar
   bool error_feedback_ = false;
   mutable std::mutex mutex_;  ///< guards the fields below; several threads launch buckets
   std::map<std::size_t, std::unique_ptr<CompressedReduction>> reductions_;  ///< by bucket index
-  const std::unique_ptr<hook::KeptErrors> errors_;
+  const std::unique_ptr<hook::ResidualStore> residuals_;
   std::uint64_t steps_ = 0;            ///< number of begin_step calls, including those before a resume
   std::optional<std::uint64_t> step_;  ///< the reducer's current step; empty outside a reducer: buckets count their own
 };

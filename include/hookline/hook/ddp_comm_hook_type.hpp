@@ -25,7 +25,7 @@ enum class DDPCommHookType : std::uint8_t {
 };
 
 /// Returns the hook spec of `type` for make_hook.
-HOOKLINE_EXPORT std::string hook_text(DDPCommHookType type);
+HOOKLINE_EXPORT std::string hook_spec(DDPCommHookType type);
 
 /// Creates the hook of `type` on `group`.
 HOOKLINE_EXPORT HookPtr make_hook(DDPCommHookType type, std::shared_ptr<ProcessGroup> group);

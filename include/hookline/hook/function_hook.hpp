@@ -23,7 +23,7 @@ class HOOKLINE_EXPORT FunctionHook final : public CppCommHookInterface<HookFunct
 };
 
 /// Throws InvalidArgument if a hook's function or state is null.
-HOOKLINE_EXPORT void check_given(bool function, bool state);
+HOOKLINE_EXPORT void check_not_null(bool has_function, bool has_state);
 
 }  // namespace hook
 
@@ -39,16 +39,16 @@ HookPtr make_hook(F function, HookTraits traits = {"a function"}) {
 /// shares ownership of the state.
 template <class State, std::convertible_to<std::shared_ptr<State>> Pointer>
 HookPtr make_hook(Future<Tensor> (*function)(State&, GradBucket&), Pointer state, HookTraits traits = {"a function"}) {
-  std::shared_ptr<State> kept = std::move(state);
-  hook::check_given(function != nullptr, kept != nullptr);
-  return make_hook([function, kept = std::move(kept)](GradBucket& bucket) { return function(*kept, bucket); },
+  std::shared_ptr<State> shared_state = std::move(state);
+  hook::check_not_null(function != nullptr, shared_state != nullptr);
+  return make_hook([function, shared_state = std::move(shared_state)](GradBucket& bucket) { return function(*shared_state, bucket); },
                    std::move(traits));
 }
 
 /// A hook wrapper as a function: runs code before and after `co_await run_and_parse(inner, bucket)`.
-using HookWrapper = std::function<Future<Tensor>(HookPtr inner, GradBucket& bucket)>;
+using WrapperFunction = std::function<Future<Tensor>(HookPtr inner, GradBucket& bucket)>;
 
 /// Wraps `inner` with a function. may_block, statistics, error feedback and saved state are those of `inner`.
-HOOKLINE_EXPORT HookPtr wrap(HookPtr inner, HookWrapper around, const std::string& name = "wrapped");
+HOOKLINE_EXPORT HookPtr wrap(HookPtr inner, WrapperFunction wrapper, const std::string& name = "wrapped");
 
 }  // namespace hookline

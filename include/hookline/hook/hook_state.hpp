@@ -18,7 +18,7 @@ namespace hookline {
 /// Appends values to a byte buffer.
 class HOOKLINE_EXPORT StateWriter {
  public:
-  void number(std::uint64_t value);
+  void integer(std::uint64_t value);
   void text(std::string_view value);
   /// Writes shape and elements, but not strides.
   void tensor(const Tensor& value);
@@ -34,15 +34,15 @@ class HOOKLINE_EXPORT StateReader {
  public:
   explicit StateReader(std::span<const std::byte> bytes) : bytes_(bytes) {}
 
-  std::uint64_t number();
+  std::uint64_t integer();
   std::string text();
   Tensor tensor();
   /// Throws InvalidArgument if bytes are left.
   void expect_end() const;
 
  private:
-  std::span<const std::byte> take(std::size_t bytes);
-  void expect(char kind);
+  std::span<const std::byte> read_bytes(std::size_t bytes);
+  void expect_kind(char kind);
 
   std::span<const std::byte> bytes_;
 };

@@ -8,7 +8,7 @@
 
 #include <hookline/core/export.hpp>
 #include <hookline/group/process_group.hpp>
-#include <hookline/hook/builtin_hooks.hpp>
+#include <hookline/hook/builtin_entries.hpp>
 #include <hookline/hook/comm_hook.hpp>
 
 namespace hookline {
@@ -17,8 +17,8 @@ namespace hookline {
 struct HOOKLINE_EXPORT PostLocalSGDState {
   /// A null `given_subgroup` selects the ranks of this host; then every rank of the group must create a state. Throws
   /// InvalidArgument for a null group or a negative `start_iter`.
-  PostLocalSGDState(std::shared_ptr<ProcessGroup> whole, std::shared_ptr<ProcessGroup> part, std::int64_t start,
-                    bool allreduce = true);
+  PostLocalSGDState(std::shared_ptr<ProcessGroup> group, std::shared_ptr<ProcessGroup> given_subgroup, std::int64_t start_iter,
+                    bool gradient_allreduce = true);
 
   const std::shared_ptr<ProcessGroup> process_group;
   const std::shared_ptr<ProcessGroup> subgroup;  ///< null without post_local_gradient_allreduce
@@ -35,10 +35,10 @@ class HOOKLINE_EXPORT PostLocalSGDHook final : public CppCommHookInterface<std::
   Future<HookResult> run_hook(GradBucket& bucket) override;
   void begin_step(const HookStep& step) override;
   void end_step(const HookStep& step) override;
-  void give_up(const std::string& cause) override;
-  bool keep_error() override { return true; }  // lossless: the residual is always zero
-  void save(StateWriter& to) const override;
-  void load(StateReader& from) override;
+  void on_step_failed(const std::string& cause) override;
+  bool enable_error_feedback() override { return true; }  // lossless: the residual is always zero
+  void save(StateWriter& writer) const override;
+  void load(StateReader& reader) override;
 
  private:
   std::optional<std::uint64_t> step_;  ///< the reducer's current step; outside a reducer the last bucket counts steps

@@ -54,8 +54,8 @@ class HOOKLINE_EXPORT PowerSGDState {
   /// Totals over all compressed steps: elements before and after compression and their ratio, 0 if there were none.
   struct Totals {
     double rate = 0;
-    std::uint64_t before = 0;
-    std::uint64_t after = 0;
+    std::uint64_t numel_before = 0;
+    std::uint64_t numel_after = 0;
   };
   Totals compression_stats() const;
   /// Registers `report` to run in the first compressed step and then every compression_stats_logging_frequency steps,
@@ -66,14 +66,14 @@ class HOOKLINE_EXPORT PowerSGDState {
   std::uint64_t next_report() const;
 
   /// Copies of the state, by bucket: the residual, as long as the bucket, and the concatenated factors.
-  struct Kept {
-    Tensor errors, p, q;
+  struct BucketState {
+    Tensor residual, p, q;
   };
-  std::map<std::size_t, Kept> kept() const;
+  std::map<std::size_t, BucketState> bucket_states() const;
 
-  void save(StateWriter& to) const;
+  void save(StateWriter& writer) const;
   /// Restores a saved state. A parameter of another shape is reported by the next step.
-  void load(StateReader& from);
+  void load(StateReader& reader);
 
  private:
   friend class PowerSGDHook;
@@ -98,11 +98,11 @@ class HOOKLINE_EXPORT PowerSGDHook final : public CppCommHookInterface<std::shar
   Future<HookResult> run_hook(GradBucket& bucket) override;
   void begin_step(const HookStep& step) override;
   void end_step(const HookStep& step) override;
-  void give_up(const std::string& cause) override;
-  bool keep_error() override;
-  std::vector<HookCost> costs() const override;
-  void save(StateWriter& to) const override;
-  void load(StateReader& from) override;
+  void on_step_failed(const std::string& cause) override;
+  bool enable_error_feedback() override;
+  std::vector<HookStats> stats() const override;
+  void save(StateWriter& writer) const override;
+  void load(StateReader& reader) override;
 
   const std::shared_ptr<PowerSGDState>& state() const noexcept { return state_; }
 

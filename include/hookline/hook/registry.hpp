@@ -18,7 +18,7 @@ namespace hookline {
 /// An option of a hook.
 struct HookOption {
   std::string name;
-  std::string otherwise;  ///< empty if the option is optional and has no default
+  std::string default_value;  ///< empty if the option is optional and has no default
   std::string expected;   ///< description of valid values, such as "an integer"
 };
 
@@ -27,16 +27,16 @@ struct HookOption {
 class HOOKLINE_EXPORT HookOptions {
  public:
   /// `kind` is the kind of object that has the options, for messages.
-  HookOptions(std::string hook, std::map<std::string, std::string> given, std::string what = "hook");
+  HookOptions(std::string hook, std::map<std::string, std::string> values, std::string kind = "hook");
 
   /// Return the option's value. Throw InvalidArgument naming hook, option and value if it cannot be parsed.
-  std::int64_t integer(const std::string& name, std::int64_t otherwise);
-  double number(const std::string& name, double otherwise);
-  bool boolean(const std::string& name, bool otherwise);
+  std::int64_t integer(const std::string& name, std::int64_t default_value);
+  double number(const std::string& name, double default_value);
+  bool boolean(const std::string& name, bool default_value);
   /// `expected` describes valid values in the list of options.
-  std::string text(const std::string& name, const std::string& otherwise, const std::string& expected = "a string");
+  std::string text(const std::string& name, const std::string& default_value, const std::string& expected = "a string");
   /// Returns one of `choices`.
-  std::string word(const std::string& name, const std::string& otherwise, const std::vector<std::string>& words);
+  std::string choice(const std::string& name, const std::string& default_value, const std::vector<std::string>& choices);
 
   /// True inside hook_options: a factory that has read all its options may return null instead of a hook.
   bool listing() const noexcept { return listing_; }
@@ -45,16 +45,16 @@ class HOOKLINE_EXPORT HookOptions {
   /// Throws InvalidArgument if an option was given but not read, listing the known options.
   void check_all_known() const;
   /// Returns the options read so far, each once.
-  const std::vector<HookOption>& asked() const noexcept { return asked_; }
+  const std::vector<HookOption>& options() const noexcept { return options_; }
 
  private:
-  const std::string* find(const std::string& name, std::string otherwise, std::string expected);
-  [[noreturn]] void refuse(const std::string& name, const std::string& value) const;
+  const std::string* look_up(const std::string& name, std::string default_value, std::string expected);
+  [[noreturn]] void throw_invalid(const std::string& name, const std::string& value) const;
 
   std::string hook_;
-  std::string what_;
-  std::map<std::string, std::string> given_;
-  std::vector<HookOption> asked_;
+  std::string kind_;
+  std::map<std::string, std::string> values_;
+  std::vector<HookOption> options_;
   bool listing_ = false;
 };
 
@@ -62,10 +62,10 @@ class HOOKLINE_EXPORT HookOptions {
 using HookFactory = std::function<HookPtr(std::shared_ptr<ProcessGroup> group, HookOptions& options, HookPtr inner)>;
 
 /// Position of a hook in a spec: first (base), after '|' (wrapper), or either.
-enum class HookPlace : std::uint8_t { first, around, both };
+enum class HookRole : std::uint8_t { base, wrapper, either };
 
 /// Registers a hook for make_hook. Throws InvalidArgument if the name is taken or not an identifier.
-HOOKLINE_EXPORT void register_hook(const std::string& name, HookPlace place, HookFactory factory,
+HOOKLINE_EXPORT void register_hook(const std::string& name, HookRole role, HookFactory factory,
                                    const std::string& description = "");
 /// Removes a hook added by register_hook; existing hooks stay valid. Throws InvalidArgument for any other name.
 HOOKLINE_EXPORT void unregister_hook(const std::string& name);
@@ -73,14 +73,14 @@ HOOKLINE_EXPORT void unregister_hook(const std::string& name);
 /// Creates a hook from a spec: a name with options in parentheses, then any number of wrappers. "a(x=1, y=word) | b |
 /// c(z=2)" is a wrapped in b wrapped in c. Throws InvalidArgument for a syntax error, with its position, and for
 /// unknown names and options, listing the known ones.
-HOOKLINE_EXPORT HookPtr make_hook(std::string_view text, std::shared_ptr<ProcessGroup> group);
+HOOKLINE_EXPORT HookPtr make_hook(std::string_view spec, std::shared_ptr<ProcessGroup> group);
 
 /// Wraps an existing hook in the wrappers of a spec: wrap(make_hook(mean_then_clip, group), "log | compare", group).
-HOOKLINE_EXPORT HookPtr wrap(HookPtr inner, std::string_view text, std::shared_ptr<ProcessGroup> group);
+HOOKLINE_EXPORT HookPtr wrap(HookPtr inner, std::string_view spec, std::shared_ptr<ProcessGroup> group);
 
 struct HookDescription {
   std::string name;
-  HookPlace place;
+  HookRole role;
   std::string description;
 };
 /// Returns all registered hooks, sorted by name.
@@ -91,13 +91,13 @@ HOOKLINE_EXPORT std::vector<HookDescription> registered_hooks();
 HOOKLINE_EXPORT std::vector<HookOption> hook_options(const std::string& name);
 
 /// ABI version of hook libraries. Changes when they must be rebuilt.
-inline constexpr int kHookVersion = 1;
+inline constexpr int kHookAbiVersion = 1;
 
 }  // namespace hookline
 
 /// Defines the entry points of a hook library. Use it once, at global scope. `register_all` is a function without
 /// arguments that calls register_hook. The first use of a hook by name loads every libhookline_hook_*.so in the folders
 /// of HOOKLINE_HOOK_PATH (separated by colons) and calls it; its exceptions reach the caller.
-#define HOOKLINE_HOOKS(register_all)                                                          \
-  extern "C" HOOKLINE_EXPORT int hookline_hook_version() { return ::hookline::kHookVersion; } \
+#define HOOKLINE_REGISTER_HOOKS(register_all)                                                          \
+  extern "C" HOOKLINE_EXPORT int hookline_hook_abi_version() { return ::hookline::kHookAbiVersion; } \
   extern "C" HOOKLINE_EXPORT void hookline_register_hooks() { register_all(); }

@@ -29,9 +29,9 @@ class HOOKLINE_EXPORT Adam : public Optimizer {
   Adam(std::string name, const AdamOptions& options, bool decoupled);
 
  private:
-  void assign(const Options& all) override;
+  void assign_options(const Options& options) override;
   const std::vector<std::string>& state_names() const override;
-  void apply(Slot& slot, const Arrays& arrays, double scale) override;
+  void apply_step(ParameterSlot& slot, const StepArrays& arrays, double scale) override;
 
   AdamOptions options_;
   const bool decoupled_ = false;

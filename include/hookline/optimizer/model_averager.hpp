@@ -41,7 +41,7 @@ class HOOKLINE_EXPORT ModelAverager {
 
  private:
   /// Returns the group to average over in a step after the warmup, or null.
-  virtual ProcessGroup* group_in(std::uint64_t step) const = 0;
+  virtual ProcessGroup* group_for_step(std::uint64_t step) const = 0;
 
   const std::uint64_t warmup_steps_;
   const std::shared_ptr<ProcessGroup> group_;
@@ -56,7 +56,7 @@ class HOOKLINE_EXPORT PeriodicModelAverager : public ModelAverager {
   std::uint64_t period() const noexcept { return period_; }
 
  private:
-  ProcessGroup* group_in(std::uint64_t step) const override;
+  ProcessGroup* group_for_step(std::uint64_t step) const override;
   const std::uint64_t period_;
 };
 
@@ -71,13 +71,13 @@ class HOOKLINE_EXPORT HierarchicalModelAverager : public ModelAverager {
   /// Creates the subgroups; a collective call. Throws InvalidArgument unless there is a level, the periods are positive
   /// and ascending, each group size divides the size of the group, and the last one equals it.
   HierarchicalModelAverager(const std::vector<Level>& levels, std::int64_t warmup_steps,
-                            const std::shared_ptr<ProcessGroup>& whole);
+                            const std::shared_ptr<ProcessGroup>& group);
   const std::vector<std::pair<std::uint64_t, std::shared_ptr<ProcessGroup>>>& period_groups() const noexcept {
     return levels_;
   }
 
  private:
-  ProcessGroup* group_in(std::uint64_t step) const override;
+  ProcessGroup* group_for_step(std::uint64_t step) const override;
   std::vector<std::pair<std::uint64_t, std::shared_ptr<ProcessGroup>>> levels_;
 };
 

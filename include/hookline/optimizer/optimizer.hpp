@@ -49,18 +49,18 @@ class HOOKLINE_EXPORT Optimizer {
   /// for different shapes or dtypes, a read-only parameter, and state of another shape under this name; Unsupported for
   /// dtypes other than float32 and float64.
   void step(const std::string& name, const Tensor& parameter, const Tensor& gradient, double scale = 1);
-  void step(const std::vector<NamedGradient>& all, double scale = 1);
+  void step(const std::vector<NamedGradient>& gradients, double scale = 1);
 
   /// "sgd", "adam" or "adamw".
   const std::string& name() const noexcept { return name_; }
   virtual Options options() const = 0;
   /// Changes some of the options from the next step on. Throws InvalidArgument, without a change, for unknown options
   /// or invalid values.
-  void set_options(const Options& some);
+  void set_options(const Options& changes);
   double lr() const { return options().at("lr"); }
   void set_lr(double lr) { set_options({{"lr", lr}}); }
   /// Returns the spec that make_optimizer accepts: "sgd(lr=0.1, momentum=0.9)".
-  std::string text() const;
+  std::string spec() const;
 
   /// Returns a copy of the state of all parameters, or replaces it. set_state() throws InvalidArgument for tensors that
   /// do not belong to this optimizer.
@@ -68,44 +68,44 @@ class HOOKLINE_EXPORT Optimizer {
   void set_state(const std::map<std::string, ParameterState>& state);
 
   /// Writes or reads options and state. load() throws InvalidArgument for those of another optimizer.
-  void save(StateWriter& to) const;
-  void load(StateReader& from);
+  void save(StateWriter& writer) const;
+  void load(StateReader& reader);
 
  protected:
   /// The state of one parameter. Tensors are allocated on first use.
-  struct Slot {
+  struct ParameterSlot {
     std::uint64_t step = 0;  ///< number of the current step, from 1
     std::vector<std::optional<Tensor>> tensors;
   };
   /// The contiguous arrays of a step.
-  struct Arrays {
+  struct StepArrays {
     DType dtype;
     std::byte* parameters;
     const std::byte* gradients;
     std::size_t count;
-    const Tensor& like;  ///< provides the shape of new state tensors
+    const Tensor& parameter;  ///< provides the shape of new state tensors
   };
 
   /// Returns the memory of a state tensor; allocates it with zeros on first use.
-  static std::byte* tensor_of(Slot& slot, std::size_t number, const Arrays& arrays);
+  static std::byte* state_data(ParameterSlot& slot, std::size_t index, const StepArrays& arrays);
 
  private:
-  virtual void assign(const Options& all) = 0;  ///< validates them first
+  virtual void assign_options(const Options& options) = 0;  ///< validates them first
   virtual const std::vector<std::string>& state_names() const = 0;
-  virtual void apply(Slot& slot, const Arrays& arrays, double scale) = 0;
+  virtual void apply_step(ParameterSlot& slot, const StepArrays& arrays, double scale) = 0;
 
-  Slot& slot_of(const std::string& name, const Tensor& parameter);
+  ParameterSlot& find_or_add_slot(const std::string& name, const Tensor& parameter);
 
   const std::string name_;
   mutable std::mutex mutex_;  ///< protects the map, not the slots
-  std::unordered_map<std::string, std::unique_ptr<Slot>> slots_;
+  std::unordered_map<std::string, std::unique_ptr<ParameterSlot>> slots_;
 };
 
 using OptimizerPtr = std::shared_ptr<Optimizer>;
 
 /// Returns the optimizer of a spec such as "sgd(lr=0.1, momentum=0.9)" or "adamw". Throws InvalidArgument, listing the
 /// known ones, for unknown names and options.
-HOOKLINE_EXPORT OptimizerPtr make_optimizer(std::string_view text);
+HOOKLINE_EXPORT OptimizerPtr make_optimizer(std::string_view spec);
 
 /// Saves options and state as bytes, and restores them.
 HOOKLINE_EXPORT std::vector<std::byte> save_state(const Optimizer& optimizer);

@@ -17,14 +17,14 @@ class HOOKLINE_EXPORT PostLocalSGDOptimizer {
   /// Throws InvalidArgument if an argument is null.
   PostLocalSGDOptimizer(OptimizerPtr optimizer, std::shared_ptr<ModelAverager> averager);
 
-  void step(const std::vector<NamedGradient>& all);
+  void step(const std::vector<NamedGradient>& gradients);
 
   const OptimizerPtr& optimizer() const noexcept { return optimizer_; }
   const std::shared_ptr<ModelAverager>& averager() const noexcept { return averager_; }
 
   /// Writes or reads the optimizer's options and state and the averager's step counter.
-  void save(StateWriter& to) const;
-  void load(StateReader& from);
+  void save(StateWriter& writer) const;
+  void load(StateReader& reader);
 
  private:
   const OptimizerPtr optimizer_;

@@ -25,9 +25,9 @@ class HOOKLINE_EXPORT SGD final : public Optimizer {
   Options options() const override;
 
  private:
-  void assign(const Options& all) override;
+  void assign_options(const Options& options) override;
   const std::vector<std::string>& state_names() const override;
-  void apply(Slot& slot, const Arrays& arrays, double scale) override;
+  void apply_step(ParameterSlot& slot, const StepArrays& arrays, double scale) override;
 
   SGDOptions options_;
 };

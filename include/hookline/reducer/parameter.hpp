@@ -12,7 +12,7 @@ struct Parameter {
   Tensor tensor;
   bool sparse = false;   ///< has a SparseGradient
   bool ignored = false;  ///< not checked, broadcast or reduced
-  bool delayed = false;  ///< reduced after all other parameters
+  bool reduce_last = false;  ///< reduced after all other parameters
   bool frozen = false;   ///< checked and broadcast, but has no gradient
 
   bool has_gradient() const noexcept { return !ignored && !frozen; }

@@ -20,12 +20,12 @@
 namespace hookline {
 
 namespace reducer {
-class Core;
+class ReducerImpl;
 }
 
 /// The reduction of gradients over the ranks.
-enum class Mean : std::uint8_t {
-  average,
+enum class GradientReduction : std::uint8_t {
+  mean,
   /// Sums gradients. The mean of a hook is multiplied by the number of ranks; integer gradients are then rejected,
   /// because their means are rounded.
   sum,
@@ -38,12 +38,12 @@ struct ReducerOptions {
   bool find_unused_parameters = false;
   /// Every step marks the same parameters equally often, as recorded in the first step.
   bool static_graph = false;
-  Mean mean = Mean::average;
+  GradientReduction reduction = GradientReduction::mean;
   bool broadcast_parameters = true;                    ///< broadcast rank 0's parameters on construction
   std::optional<Milliseconds> timeout = std::nullopt;  ///< of a hook; default: the group's timeout
   /// Fixed buckets, such as buckets() of the run being resumed. Each parameter with a gradient is in exactly one
   /// bucket; a bucket has one dtype; sparse parameters have their own buckets. Overrides `limits`.
-  std::optional<std::vector<BucketMembers>> buckets = std::nullopt;
+  std::optional<std::vector<ParameterIndices>> buckets = std::nullopt;
   /// Buffers of the model, such as running means. Compared and broadcast with the parameters on construction; not
   /// stored.
   std::vector<NamedTensor> buffers = {};
@@ -100,13 +100,13 @@ class HOOKLINE_EXPORT Reducer {
   /// Discards a step whose backward pass failed, with the gradients accumulated under no_sync for it. The next step
   /// repeats it, also with ranks that did not discard it. Does nothing between steps. Throws InvalidArgument if buckets
   /// were already launched, and inside a join.
-  void drop_step();
+  void discard_step();
 
   /// Returns a view of a parameter's gradient in its bucket. Its memory is stable after the first step.
   Tensor gradient(std::size_t parameter);
   Tensor gradient(std::string_view name) { return gradient(index_of(name)); }
   /// Copies a gradient, after finalize(). Unlike gradient() it does not prevent the rebuild of the buckets.
-  void copy_gradient(std::size_t parameter, const Tensor& to) const;
+  void copy_gradient(std::size_t parameter, const Tensor& destination) const;
   /// Returns the reduced rows of a sparse parameter in ascending order, after finalize().
   SparseGradient sparse_gradient(std::size_t parameter) const;
   SparseGradient sparse_gradient(std::string_view name) const { return sparse_gradient(index_of(name)); }
@@ -114,7 +114,7 @@ class HOOKLINE_EXPORT Reducer {
   std::size_t index_of(std::string_view name) const;
   const std::vector<Parameter>& parameters() const noexcept;
   /// Returns the buckets as parameter indices. They are final once the second step has begun.
-  std::vector<BucketMembers> buckets() const;
+  std::vector<ParameterIndices> buckets() const;
   const std::shared_ptr<ProcessGroup>& group() const noexcept;
 
   /// Replaces the hook from the next step on. Throws InvalidArgument inside a step, and for integer gradients with
@@ -133,10 +133,10 @@ class HOOKLINE_EXPORT Reducer {
 
    private:
     friend class Reducer;
-    explicit NoSync(std::shared_ptr<reducer::Core> core);
+    explicit NoSync(std::shared_ptr<reducer::ReducerImpl> impl);
 
-    const std::shared_ptr<reducer::Core> core_;
-    const bool before_;
+    const std::shared_ptr<reducer::ReducerImpl> impl_;
+    const bool previous_;
   };
   [[nodiscard]] NoSync no_sync();
 
@@ -165,7 +165,7 @@ class HOOKLINE_EXPORT Reducer {
   std::exception_ptr failure() const;
 
  private:
-  std::shared_ptr<reducer::Core> core_;
+  std::shared_ptr<reducer::ReducerImpl> impl_;
 };
 
 }  // namespace hookline

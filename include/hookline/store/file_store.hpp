@@ -45,9 +45,9 @@ class HOOKLINE_EXPORT FileStore final : public Store {
   std::shared_ptr<Store> clone() const override;
 
  private:
-  struct Parts;
-  FileStore(std::shared_ptr<Parts> parts, Milliseconds timeout);
-  std::shared_ptr<Parts> parts_;
+  struct Impl;
+  FileStore(std::shared_ptr<Impl> impl, Milliseconds timeout);
+  std::shared_ptr<Impl> impl_;
 };
 
 }  // namespace hookline

@@ -109,9 +109,9 @@ class HOOKLINE_EXPORT TCPStore final : public Store {
   std::string host() const override;
 
  private:
-  struct Parts;
-  TCPStore(std::unique_ptr<Parts> parts, Milliseconds timeout);
-  std::unique_ptr<Parts> parts_;
+  struct Impl;
+  TCPStore(std::unique_ptr<Impl> impl, Milliseconds timeout);
+  std::unique_ptr<Impl> impl_;
 };
 
 }  // namespace hookline

@@ -48,7 +48,7 @@ def main(arguments: Sequence[str]) -> int:
         print(f"hookline hooks: {error}", file=sys.stderr)
         return 1
     name: str | None = parsed.name
-    base_hooks = registered_hooks(alone=True)
+    base_hooks = registered_hooks(base_only=True)
     if name is None:
         for hook, text in sorted(registered_hooks().items(), key=lambda item: (item[0] not in base_hooks, item[0])):
             print(f"{hook_spec(hook, hook not in base_hooks)}\n    {text}")

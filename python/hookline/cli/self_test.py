@@ -47,7 +47,7 @@ def measure(group: hl.ProcessGroup, sizes: Mapping[str, tuple[int, int]] = SIZES
 
 def run_threads() -> dict[str, float]:
     """Runs the test with ranks that are threads of this process."""
-    groups = hl.threads_groups(RANKS)
+    groups = hl.make_thread_groups(RANKS)
     other = threading.Thread(target=measure, args=(groups[1],), daemon=True)
     other.start()
     return measure(groups[0])
@@ -82,7 +82,7 @@ def try_backend(backend: str, line: Sequence[str] | None = None) -> Finding:
         return Finding(
             State.FAIL,
             f"{backend}: allreduce of two ranks timed out after {DEADLINE:g} s",
-            f"find where it hangs: HOOKLINE_DEBUG=recorded {' '.join(command(backend))}",
+            f"find where it hangs: HOOKLINE_DEBUG=flight_recorder {' '.join(command(backend))}",
         )
     except OSError as error:
         return Finding(State.FAIL, f"{backend}: cannot start two ranks: {error}", "see the limits above")

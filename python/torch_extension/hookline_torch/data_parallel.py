@@ -52,10 +52,10 @@ class DistributedDataParallel(DataParallelBase, nn.Module):  # type: ignore[misc
         static_graph: bool = False,
         broadcast_buffers: bool = True,
         mixed_precision: Any = None,
-        mean: str = "average",
+        reduction: str = "mean",
         timeout: float | timedelta | None = None,
         ignored: Iterable[str] = (),
-        delayed: Iterable[str] = (),
+        reduce_last: Iterable[str] = (),
     ) -> None:
         """Takes PyTorch's arguments, and more; mixed_precision is a MixedPrecision.
 
@@ -72,7 +72,7 @@ class DistributedDataParallel(DataParallelBase, nn.Module):  # type: ignore[misc
         self._precision.cast_buffers(module)
         self._registered = hook is not None
         hook = self._precision.hook(hook)
-        ignored, delayed = _find_parameters(module, "ignored", ignored), _find_parameters(module, "delayed", delayed)
+        ignored, reduce_last = _find_parameters(module, "ignored", ignored), _find_parameters(module, "reduce_last", reduce_last)
         self.module = module
         self.group = _group(process_group)
         self.find_unused_parameters = find_unused_parameters
@@ -110,11 +110,11 @@ class DistributedDataParallel(DataParallelBase, nn.Module):  # type: ignore[misc
                 self.group,
                 find_unused_parameters=find_unused_parameters,
                 static_graph=static_graph,
-                mean=mean,
+                reduction=reduction,
                 timeout=timeout,
                 sparse=self._sparse,
                 ignored={name for name, p in named if p in ignored},
-                delayed={name for name, p in named if p in delayed},
+                reduce_last={name for name, p in named if p in reduce_last},
                 frozen={name for name, p in named if not p.requires_grad},
                 buffers=[(name, _bits(buffer.detach())) for name, buffer in module.named_buffers()],
                 for_torch=True,
@@ -183,7 +183,7 @@ class DistributedDataParallel(DataParallelBase, nn.Module):  # type: ignore[misc
     def _discard_failed_pass(self) -> None:
         """Discards the marks of a failed backward pass."""
         if self._marked:
-            self._reducer.drop_step()
+            self._reducer.discard_step()
             self._marked.clear()
 
     def _broadcast_buffers(self) -> None:

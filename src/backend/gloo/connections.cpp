@@ -9,11 +9,11 @@
 
 #include "backend/bootstrap.hpp"
 
-namespace hookline::gloo_engine {
+namespace hookline::gloo_transport {
 namespace {
 
 constexpr int kConnectionsPerPeer = 2;  // GlooEngine::data_ and mail_
-constexpr std::uint64_t kPulseSlot = std::uint64_t{0xff} << 56;
+constexpr std::uint64_t kProbeSlot = std::uint64_t{0xff} << 56;
 
 }  // namespace
 
@@ -36,12 +36,12 @@ Connections::Connections(::gloo::transport::Device& device, int rank, int size, 
 
 std::vector<char> Connections::address_for(int peer) { return context_->getPair(peer)->address().bytes(); }
 
-void Connections::begin() {
+void Connections::start_probes() {
   for (int r = 0; r < size_; ++r) {
-    pulses_.push_back(r == rank_ ? nullptr : buffer(&pulse_, sizeof pulse_));
+    probes_.push_back(r == rank_ ? nullptr : buffer(&probe_, sizeof probe_));
     if (r == rank_) continue;
     try {
-      pulses_.back()->recv(r, kPulseSlot);
+      probes_.back()->recv(r, kProbeSlot);
     } catch (const std::exception& e) {
       const int peer = backend::global_rank(r);
       throw PeerLost(fmt::format("gloo: lost the connection to rank {}: {}", peer, e.what()), {peer});
@@ -51,12 +51,12 @@ void Connections::begin() {
 
 // Peers never send to the probe's slot, so the receive ends only when the connection closes. Aborting the wait first
 // makes the check non-blocking.
-std::string Connections::why_lost(int peer) {
-  const std::lock_guard lock(pulse_mutex_);
-  const Buffer& pulse = pulses_[static_cast<std::size_t>(peer)];
-  pulse->abortWaitRecv();
+std::string Connections::disconnect_reason(int peer) {
+  const std::lock_guard lock(probe_mutex_);
+  const Buffer& probe = probes_[static_cast<std::size_t>(peer)];
+  probe->abortWaitRecv();
   try {
-    pulse->waitRecv(nullptr, kForever);
+    probe->waitRecv(nullptr, kForever);
     return {};
   } catch (const std::exception& e) {
     return e.what();
@@ -73,4 +73,4 @@ void Connections::close() noexcept {
   }
 }
 
-}  // namespace hookline::gloo_engine
+}  // namespace hookline::gloo_transport

@@ -12,12 +12,12 @@
 
 #include <hookline/core/deadline.hpp>
 
-namespace hookline::gloo_engine {
+namespace hookline::gloo_transport {
 
 using Buffer = std::unique_ptr<::gloo::transport::UnboundBuffer>;
 
 // Gloo closes all connections of a context when a wait times out, so waits never time out.
-inline constexpr Milliseconds kForever = kLongestTimeout;
+inline constexpr Milliseconds kForever = kMaxTimeout;
 
 /// The connections of one Gloo context, one to each peer. Thread-safe after start_probes().
 class Connections {
@@ -30,11 +30,11 @@ class Connections {
   /// Blocks until the peer is connected. Throws Gloo's exceptions.
   void connect(int peer, const std::vector<char>& address) { context_->getPair(peer)->connect(address); }
   /// Posts the probe receives. Call once, after connecting to all peers.
-  void begin();
+  void start_probes();
 
   Buffer buffer(void* data, std::size_t bytes) { return context_->createUnboundBuffer(data, bytes); }
   /// Returns why the connection to `peer` is lost, or an empty string if it is alive. Does not block.
-  std::string why_lost(int peer);
+  std::string disconnect_reason(int peer);
   /// Closes all connections; pending waits throw.
   void close() noexcept;
 
@@ -42,9 +42,9 @@ class Connections {
   const int rank_;
   const int size_;
   const std::shared_ptr<::gloo::transport::Context> context_;
-  std::byte pulse_{};
-  std::mutex pulse_mutex_;
-  std::vector<Buffer> pulses_;  ///< by peer
+  std::byte probe_{};
+  std::mutex probe_mutex_;
+  std::vector<Buffer> probes_;  ///< by peer
 };
 
-}  // namespace hookline::gloo_engine
+}  // namespace hookline::gloo_transport

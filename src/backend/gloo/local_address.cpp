@@ -21,55 +21,55 @@
 
 #include <hookline/core/error.hpp>
 
-namespace hookline::gloo_engine {
+namespace hookline::gloo_transport {
 namespace {
 
-std::string in_numbers(const sockaddr* address, socklen_t length) {
+std::string numeric_address(const sockaddr* address, socklen_t length) {
   std::array<char, NI_MAXHOST> text{};
   const int failed = getnameinfo(address, length, text.data(), text.size(), nullptr, 0, NI_NUMERICHOST);
   return failed ? "" : text.data();
 }
 
-using Addresses = std::unique_ptr<addrinfo, decltype(&freeaddrinfo)>;
+using AddrInfoPtr = std::unique_ptr<addrinfo, decltype(&freeaddrinfo)>;
 
-Addresses resolve(const std::string& host, int type, std::string& why) {
+AddrInfoPtr resolve(const std::string& host, int type, std::string& reason) {
   addrinfo hints = {};
   hints.ai_socktype = type;
   addrinfo* found = nullptr;
   const int failed = getaddrinfo(host.c_str(), type == SOCK_DGRAM ? "9" : nullptr, &hints, &found);
-  if (failed) why = gai_strerror(failed);
+  if (failed) reason = gai_strerror(failed);
   return {failed ? nullptr : found, &freeaddrinfo};
 }
 
 // Tries `use` (bind or connect) on each address of `host`; returns the local end of the first socket that succeeds.
 template <class Use>
-std::optional<std::string> own_end(const std::string& host, int type, Use use, std::string& why) {
-  const Addresses all = resolve(host, type, why);
+std::optional<std::string> local_endpoint(const std::string& host, int type, Use bind_or_connect, std::string& reason) {
+  const AddrInfoPtr all = resolve(host, type, reason);
   for (const addrinfo* a = all.get(); a; a = a->ai_next) {
     const int fd = socket(a->ai_family, a->ai_socktype | SOCK_CLOEXEC, a->ai_protocol);
     if (fd < 0) continue;
     sockaddr_storage own = {};
     socklen_t length = sizeof own;
-    const bool used =
-        use(fd, a->ai_addr, a->ai_addrlen) == 0 && getsockname(fd, reinterpret_cast<sockaddr*>(&own), &length) == 0;
-    if (!used) why = std::strerror(errno);
+    const bool succeeded =
+        bind_or_connect(fd, a->ai_addr, a->ai_addrlen) == 0 && getsockname(fd, reinterpret_cast<sockaddr*>(&own), &length) == 0;
+    if (!succeeded) reason = std::strerror(errno);
     close(fd);
-    if (used) return in_numbers(reinterpret_cast<const sockaddr*>(&own), length);
+    if (succeeded) return numeric_address(reinterpret_cast<const sockaddr*>(&own), length);
   }
   return std::nullopt;
 }
 
 // Returns the first address of `host` that this host can bind.
-std::optional<std::string> own_address(const std::string& host, std::string& why) {
-  return own_end(host, SOCK_STREAM, bind, why);
+std::optional<std::string> bindable_address(const std::string& host, std::string& reason) {
+  return local_endpoint(host, SOCK_STREAM, bind, reason);
 }
 
 // Returns the source address of packets to `host`. Connecting a UDP socket asks the kernel without sending anything.
-std::optional<std::string> address_towards(const std::string& host, std::string& why) {
-  return own_end(host, SOCK_DGRAM, connect, why);
+std::optional<std::string> source_address_for(const std::string& host, std::string& reason) {
+  return local_endpoint(host, SOCK_DGRAM, connect, reason);
 }
 
-std::string address_of_interface(const std::string& name, const std::string& asked_by) {
+std::string interface_address(const std::string& name, const std::string& requested_by) {
   ifaddrs* all = nullptr;
   if (getifaddrs(&all) != 0) throw ResourceError(fmt::format("gloo: getifaddrs failed: {}", std::strerror(errno)));
   const std::unique_ptr<ifaddrs, decltype(&freeifaddrs)> owner(all, &freeifaddrs);
@@ -80,74 +80,74 @@ std::string address_of_interface(const std::string& name, const std::string& ask
       if (!i->ifa_addr || i->ifa_addr->sa_family != family) continue;
       names.insert(i->ifa_name);
       if (found.empty() && name == i->ifa_name) {
-        found = in_numbers(i->ifa_addr, family == AF_INET ? sizeof(sockaddr_in) : sizeof(sockaddr_in6));
+        found = numeric_address(i->ifa_addr, family == AF_INET ? sizeof(sockaddr_in) : sizeof(sockaddr_in6));
       }
     }
   }
   if (!found.empty()) return found;
-  throw InvalidArgument(fmt::format("gloo: {} names an unknown interface: expected one of {}, got '{}'", asked_by,
+  throw InvalidArgument(fmt::format("gloo: {} names an unknown interface: expected one of {}, got '{}'", requested_by,
                                     fmt::join(names, ", "), name));
 }
 
 // True if `text` is a numeric address other than loopback.
-bool is_for_others(const std::string& text) {
+bool is_routable(const std::string& text) {
   in6_addr address{};
   if (inet_pton(AF_INET, text.c_str(), &address) == 1) return !text.starts_with("127.");
   return inet_pton(AF_INET6, text.c_str(), &address) == 1 && !IN6_IS_ADDR_LOOPBACK(&address);
 }
 
-const char* named_interfaces() {
+const char* env_interfaces() {
   const char* const names = std::getenv("GLOO_SOCKET_IFNAME");
   return names && *names ? names : nullptr;
 }
 
-std::string default_address(const std::string& reach) {
-  std::string why;
+std::string default_address(const std::string& route_hint) {
+  std::string reason;
   const char* const master = std::getenv("MASTER_ADDR");
-  const std::string towards = !reach.empty() ? reach : master ? master : "";
-  if (!towards.empty()) {
-    if (auto address = address_towards(towards, why)) return *address;
+  const std::string target = !route_hint.empty() ? route_hint : master ? master : "";
+  if (!target.empty()) {
+    if (auto address = source_address_for(target, reason)) return *address;
     throw InvalidArgument(fmt::format(
-        "gloo: no route to '{}': {}. Set the option \"interface\" or GLOO_SOCKET_IFNAME.", towards, why));
+        "gloo: no route to '{}': {}. Set the option \"interface\" or GLOO_SOCKET_IFNAME.", target, reason));
   }
   std::array<char, HOST_NAME_MAX + 1> host{};
   if (gethostname(host.data(), host.size() - 1) == 0) {
-    if (auto address = own_address(host.data(), why)) return *address;
+    if (auto address = bindable_address(host.data(), reason)) return *address;
   }
   return "127.0.0.1";
 }
 
 }  // namespace
 
-std::string local_address(const std::map<std::string, std::string>& options, const std::string& reach) {
+std::string local_address(const std::map<std::string, std::string>& options, const std::string& route_hint) {
   for (const auto& [name, value] : options) {
     if (name != "interface" && name != "address") {
       throw InvalidArgument(fmt::format("gloo: unknown option: expected \"interface\" or \"address\", got '{}'", name));
     }
   }
   if (const auto it = options.find("address"); it != options.end()) {
-    std::string why;
-    if (auto address = own_address(it->second, why)) return *address;
+    std::string reason;
+    if (auto address = bindable_address(it->second, reason)) return *address;
     throw InvalidArgument(
-        fmt::format("gloo: the option \"address\" is not an address of this host: got '{}': {}", it->second, why));
+        fmt::format("gloo: the option \"address\" is not an address of this host: got '{}': {}", it->second, reason));
   }
   if (const auto it = options.find("interface"); it != options.end()) {
-    return address_of_interface(it->second, "the option \"interface\"");
+    return interface_address(it->second, "the option \"interface\"");
   }
-  if (const char* const names = named_interfaces()) {
+  if (const char* const names = env_interfaces()) {
     const std::string list = names;  // PyTorch accepts a list; Hookline uses its first interface
-    return address_of_interface(list.substr(0, list.find(',')), "GLOO_SOCKET_IFNAME");
+    return interface_address(list.substr(0, list.find(',')), "GLOO_SOCKET_IFNAME");
   }
-  return default_address(reach);
+  return default_address(route_hint);
 }
 
-bool is_named(const std::map<std::string, std::string>& options) { return !options.empty() || named_interfaces(); }
+bool has_explicit_address(const std::map<std::string, std::string>& options) { return !options.empty() || env_interfaces(); }
 
-std::string reachable_address(const std::string& own, const std::vector<std::string>& everybodys) {
-  const auto other = std::find_if(everybodys.begin(), everybodys.end(), is_for_others);
-  if (is_for_others(own) || other == everybodys.end()) return own;
-  std::string why;
-  return address_towards(*other, why).value_or(own);
+std::string reachable_address(const std::string& own, const std::vector<std::string>& all) {
+  const auto other = std::find_if(all.begin(), all.end(), is_routable);
+  if (is_routable(own) || other == all.end()) return own;
+  std::string reason;
+  return source_address_for(*other, reason).value_or(own);
 }
 
-}  // namespace hookline::gloo_engine
+}  // namespace hookline::gloo_transport

@@ -14,16 +14,16 @@
 
 #include <hookline/core/error.hpp>
 
-#include "backend/mpi/introduce.hpp"
+#include "backend/mpi/identity_exchange.hpp"
 
 namespace hookline::mpi {
 namespace {
 
 struct State {
-  std::atomic<const std::string*> forbidden = nullptr;
-  std::atomic<int> calls = 0;
-  std::atomic<bool> one_at_a_time = false;
-  std::recursive_mutex turn;
+  std::atomic<const std::string*> poison_reason = nullptr;
+  std::atomic<int> active_calls = 0;
+  std::atomic<bool> serialized = false;
+  std::recursive_mutex call_mutex;
 };
 
 // Never destroyed: threads of leaked groups may use it until the process ends.
@@ -32,24 +32,24 @@ State& state() {
   return *it;
 }
 
-int wanted_level() {
-  const char* const wanted = std::getenv("HOOKLINE_MPI_THREADS");
-  if (!wanted || std::string_view(wanted) == "multiple") return MPI_THREAD_MULTIPLE;
-  if (std::string_view(wanted) == "serialized") return MPI_THREAD_SERIALIZED;
+int required_thread_level() {
+  const char* const requested = std::getenv("HOOKLINE_MPI_THREADS");
+  if (!requested || std::string_view(requested) == "multiple") return MPI_THREAD_MULTIPLE;
+  if (std::string_view(requested) == "serialized") return MPI_THREAD_SERIALIZED;
   throw InvalidArgument(
-      fmt::format("mpi: HOOKLINE_MPI_THREADS is invalid: expected multiple or serialized, got '{}'", wanted));
+      fmt::format("mpi: HOOKLINE_MPI_THREADS is invalid: expected multiple or serialized, got '{}'", requested));
 }
 
-void await_calls() {
+void wait_for_active_calls() {
   const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(1);
-  while (state().calls.load() > 0 && std::chrono::steady_clock::now() < deadline) std::this_thread::yield();
+  while (state().active_calls.load() > 0 && std::chrono::steady_clock::now() < deadline) std::this_thread::yield();
 }
 
 // MPI_Finalize calls this first, in Hookline or in the application. Threads of leaked groups poll their requests until
 // then.
 int on_finalize(MPI_Comm, int, void*, void*) {
-  forbid("mpi: MPI was finalized");
-  await_calls();
+  poison("mpi: MPI was finalized");
+  wait_for_active_calls();
   return MPI_SUCCESS;
 }
 
@@ -58,22 +58,22 @@ int on_finalize(MPI_Comm, int, void*, void*) {
 void finalize() {
   int finalized = 0;
   MPI_Finalized(&finalized);
-  if (finalized != 0 || state().forbidden.load()) return;
+  if (finalized != 0 || state().poison_reason.load()) return;
   on_finalize(MPI_COMM_NULL, 0, nullptr, nullptr);
   MPI_Finalize();
 }
 
-const char* name_of(int level) {
+const char* thread_level_name(int level) {
   if (level == MPI_THREAD_SINGLE) return "MPI_THREAD_SINGLE";
   return level == MPI_THREAD_FUNNELED ? "MPI_THREAD_FUNNELED" : "MPI_THREAD_SERIALIZED";
 }
 
 }  // namespace
 
-void begin_session() {
+void init_mpi() {
   static std::mutex mutex;
   const std::lock_guard lock(mutex);
-  if (const Calling calling; !calling) throw ResourceError(calling.why());
+  if (const MpiCallGuard guard; !guard) throw ResourceError(guard.reason());
   int finalized = 0;
   MPI_Finalized(&finalized);
   if (finalized != 0) {
@@ -83,27 +83,27 @@ void begin_session() {
   int provided = MPI_THREAD_SINGLE;
   MPI_Initialized(&initialized);
   if (initialized == 0) {
-    const int wanted = wanted_level();
-    check_call(MPI_Init_thread(nullptr, nullptr, wanted, &provided), "MPI_Init_thread");
+    const int required = required_thread_level();
+    check_call(MPI_Init_thread(nullptr, nullptr, required, &provided), "MPI_Init_thread");
     std::atexit(finalize);
-    introduce(MPI_COMM_WORLD);  // before any other traffic opens connections
+    exchange_identities(MPI_COMM_WORLD);  // before any other traffic opens connections
     // Hookline initialized MPI, so it is the only caller and can serialize the calls.
-    state().one_at_a_time = std::min(provided, wanted) == MPI_THREAD_SERIALIZED;
+    state().serialized = std::min(provided, required) == MPI_THREAD_SERIALIZED;
   } else {
     check_call(MPI_Query_thread(&provided), "MPI_Query_thread");
   }
-  if (provided < MPI_THREAD_MULTIPLE && !state().one_at_a_time) {
+  if (provided < MPI_THREAD_MULTIPLE && !state().serialized) {
     throw Unsupported(fmt::format(
         "mpi: wrong thread level of MPI: expected MPI_THREAD_MULTIPLE, got {}. Call MPI_Init_thread with "
         "MPI_THREAD_MULTIPLE, or let Hookline initialize MPI.",
-        name_of(provided)));
+        thread_level_name(provided)));
   }
-  static bool watched = false;
-  if (watched) return;
+  static bool finalize_hook_installed = false;
+  if (finalize_hook_installed) return;
   int key = MPI_KEYVAL_INVALID;
   check_call(MPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, on_finalize, &key, nullptr), "MPI_Comm_create_keyval");
   check_call(MPI_Comm_set_attr(MPI_COMM_SELF, key, nullptr), "MPI_Comm_set_attr");
-  watched = true;
+  finalize_hook_installed = true;
 }
 
 std::string error_text(int code) {
@@ -113,17 +113,17 @@ std::string error_text(int code) {
   return {text.data(), static_cast<std::size_t>(length)};
 }
 
-void check_call(int code, const char* what) {
-  if (code != MPI_SUCCESS) throw ResourceError(fmt::format("{} failed: {}", what, error_text(code)));
+void check_call(int code, const char* call) {
+  if (code != MPI_SUCCESS) throw ResourceError(fmt::format("{} failed: {}", call, error_text(code)));
 }
 
-void forbid(const std::string& why) noexcept {
+void poison(const std::string& reason) noexcept {
   try {
     const std::string* none = nullptr;
     // Never freed: threads may read it until the process ends.
-    auto* const text = new std::string(why);  // NOLINT(cppcoreguidelines-owning-memory)
+    auto* const text = new std::string(reason);  // NOLINT(cppcoreguidelines-owning-memory)
     // NOLINTNEXTLINE(cppcoreguidelines-owning-memory)
-    if (!state().forbidden.compare_exchange_strong(none, text)) delete text;
+    if (!state().poison_reason.compare_exchange_strong(none, text)) delete text;
   } catch (const std::bad_alloc&) {
     std::abort();  // otherwise MPI would write to freed memory
   }
@@ -131,17 +131,17 @@ void forbid(const std::string& why) noexcept {
 
 // Dekker handshake, all seq_cst: a caller increments `calls`, then loads `forbidden`; finalization stores `forbidden`,
 // then loads `calls`. Either finalization waits for the call, or the call sees that MPI is finalized.
-Calling::Calling() noexcept {
-  state().calls.fetch_add(1);
-  if (state().one_at_a_time.load(std::memory_order_relaxed)) {
-    turn_ = std::unique_lock(state().turn);
+MpiCallGuard::MpiCallGuard() noexcept {
+  state().active_calls.fetch_add(1);
+  if (state().serialized.load(std::memory_order_relaxed)) {
+    lock_ = std::unique_lock(state().call_mutex);
   }
-  why_ = state().forbidden.load();
+  reason_ = state().poison_reason.load();
 }
 
-Calling::~Calling() {
-  if (turn_) turn_.unlock();
-  state().calls.fetch_sub(1);
+MpiCallGuard::~MpiCallGuard() {
+  if (lock_) lock_.unlock();
+  state().active_calls.fetch_sub(1);
 }
 
 }  // namespace hookline::mpi

@@ -12,33 +12,33 @@ namespace hookline::mpi {
 /// also finalizes it at exit. Calls are serialized if MPI provides only MPI_THREAD_SERIALIZED or
 /// HOOKLINE_MPI_THREADS=serialized. Throws Unsupported if the thread level is too low, ResourceError if MPI was
 /// finalized.
-void begin_session();
+void init_mpi();
 
 /// Throws ResourceError naming `what` if `code` is not MPI_SUCCESS.
-void check_call(int code, const char* what);
+void check_call(int code, const char* call);
 /// Returns MPI's description of an error code.
 std::string error_text(int code);
 
 /// Forbids all further MPI calls: MPI was finalized, or an uncancellable transfer would write to freed memory. The
 /// first reason is kept.
-void forbid(const std::string& why) noexcept;
+void poison(const std::string& reason) noexcept;
 
 /// Guards MPI calls. While a guard is alive and true, MPI is not finalized. If calls are serialized, the guard holds
 /// their mutex.
-class Calling {
+class MpiCallGuard {
  public:
-  Calling() noexcept;
-  Calling(const Calling&) = delete;
-  Calling& operator=(const Calling&) = delete;
-  ~Calling();
+  MpiCallGuard() noexcept;
+  MpiCallGuard(const MpiCallGuard&) = delete;
+  MpiCallGuard& operator=(const MpiCallGuard&) = delete;
+  ~MpiCallGuard();
 
-  explicit operator bool() const noexcept { return !why_; }
+  explicit operator bool() const noexcept { return !reason_; }
   /// The reason why MPI calls are forbidden. Only if false.
-  const std::string& why() const noexcept { return *why_; }
+  const std::string& reason() const noexcept { return *reason_; }
 
  private:
-  std::unique_lock<std::recursive_mutex> turn_;
-  const std::string* why_;
+  std::unique_lock<std::recursive_mutex> lock_;
+  const std::string* reason_;
 };
 
 }  // namespace hookline::mpi

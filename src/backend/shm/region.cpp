@@ -14,7 +14,7 @@
 
 #include <hookline/core/error.hpp>
 
-#include "backend/shm/available.hpp"
+#include "backend/shm/memory_limit.hpp"
 #include "core/fork.hpp"
 
 namespace hookline::shm {
@@ -22,16 +22,16 @@ namespace {
 
 constexpr std::uint64_t kFileBytes = std::uint64_t{1} << 44;  // addresses, not memory
 constexpr std::size_t kPage = 4096;
-constexpr std::size_t kKeptMappings = 64;
+constexpr std::size_t kMaxMappings = 64;
 
 constexpr std::uint64_t round_up(std::uint64_t n) { return (n + kPage - 1) / kPage * kPage; }
 
-std::string reason() { return std::strerror(errno); }
+std::string errno_text() { return std::strerror(errno); }
 
 void* map(int fd, std::uint64_t offset, std::size_t bytes) {
   void* const memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, static_cast<off_t>(offset));
   if (memory == MAP_FAILED)
-    throw ResourceError(fmt::format("cannot map {} bytes of shared memory: {}", bytes, reason()));
+    throw ResourceError(fmt::format("cannot map {} bytes of shared memory: {}", bytes, errno_text()));
   return memory;
 }
 
@@ -43,22 +43,22 @@ OwnRegion::OwnRegion(int ranks)
       fd_(memfd_create("hookline", MFD_CLOEXEC | MFD_ALLOW_SEALING)) {
   if (!fd_ || ftruncate(fd_.get(), static_cast<off_t>(kFileBytes)) != 0 ||
       fcntl(fd_.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0) {
-    throw ResourceError(fmt::format("cannot create a shared memory file: {}", reason()));
+    throw ResourceError(fmt::format("cannot create a shared memory file: {}", errno_text()));
   }
-  commit(0, block_bytes_);
-  block_ = embedded::make_block(map(fd_.get(), 0, block_bytes_), ranks);
-  next_ = round_up(block_bytes_);
+  reserve(0, block_bytes_);
+  block_ = local::make_block(map(fd_.get(), 0, block_bytes_), ranks);
+  next_offset_ = round_up(block_bytes_);
 }
 
 OwnRegion::~OwnRegion() { munmap(static_cast<void*>(block_), block_bytes_); }
 
-void OwnRegion::commit(std::uint64_t offset, std::size_t bytes) const {
+void OwnRegion::reserve(std::uint64_t offset, std::size_t bytes) const {
   if (const std::uint64_t available = available_bytes(); bytes > available) {
     throw ResourceError(fmt::format(
         "cannot allocate {} bytes of shared memory: the host or control group has {} bytes left", bytes, available));
   }
   if (fallocate(fd_.get(), 0, static_cast<off_t>(offset), static_cast<off_t>(bytes)) != 0)
-    throw ResourceError(fmt::format("cannot allocate {} bytes of shared memory: {}", bytes, reason()));
+    throw ResourceError(fmt::format("cannot allocate {} bytes of shared memory: {}", bytes, errno_text()));
 }
 
 std::shared_ptr<void> OwnRegion::allocate(std::size_t bytes) {
@@ -66,18 +66,18 @@ std::shared_ptr<void> OwnRegion::allocate(std::size_t bytes) {
   std::uint64_t offset;
   {
     const std::lock_guard lock(mutex_);
-    offset = next_;
-    if (length > kFileBytes - next_) {
+    offset = next_offset_;
+    if (length > kFileBytes - next_offset_) {
       throw ResourceError(fmt::format("cannot allocate {} bytes of shared memory: the file is full", bytes));
     }
-    next_ += length;
+    next_offset_ += length;
   }
-  commit(offset, length);
+  reserve(offset, length);
   std::byte* data = nullptr;
   try {
     data = static_cast<std::byte*>(map(fd_.get(), offset, length));
   } catch (...) {
-    give_up(offset, length);
+    punch_hole(offset, length);
     throw;
   }
   {
@@ -96,61 +96,61 @@ void OwnRegion::release(const std::byte* data, std::size_t bytes) {
   const std::lock_guard lock(mutex_);
   const auto buffer = buffers_.extract(data);
   munmap(const_cast<std::byte*>(data), bytes);
-  give_up(buffer.mapped().offset, bytes);
+  punch_hole(buffer.mapped().offset, bytes);
 }
 
 // Gives the memory back to the host.
-void OwnRegion::give_up(std::uint64_t offset, std::size_t bytes) const {
+void OwnRegion::punch_hole(std::uint64_t offset, std::size_t bytes) const {
   fallocate(fd_.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, static_cast<off_t>(offset),
             static_cast<off_t>(bytes));
 }
 
-std::optional<embedded::Location> OwnRegion::locate(const std::byte* data, std::size_t bytes) const {
+std::optional<local::Location> OwnRegion::locate(const std::byte* data, std::size_t bytes) const {
   const std::lock_guard lock(mutex_);
   auto after = buffers_.upper_bound(data);
   if (after == buffers_.begin()) return std::nullopt;
   const auto& [begin, buffer] = *--after;
   if (data + bytes > begin + buffer.bytes) return std::nullopt;
-  return embedded::Location{
+  return local::Location{
       .offset = buffer.offset + static_cast<std::uint64_t>(data - begin),
       .first_page = static_cast<std::uint32_t>(buffer.offset / kPage),
       .pages = static_cast<std::uint32_t>(buffer.bytes / kPage),
   };
 }
 
-PeerRegion::PeerRegion(Descriptor fd, int ranks) : fd_(std::move(fd)), block_bytes_(embedded::block_bytes(ranks)) {
+PeerRegion::PeerRegion(FileDescriptor fd, int ranks) : fd_(std::move(fd)), block_bytes_(embedded::block_bytes(ranks)) {
   struct stat status = {};
   const int seals = fcntl(fd_.get(), F_GET_SEALS);
   if (fstat(fd_.get(), &status) != 0 || static_cast<std::uint64_t>(status.st_size) != kFileBytes || seals < 0 ||
       (seals & F_SEAL_SHRINK) == 0) {
     throw Aborted("a peer sent a descriptor that is not a shared memory file of Hookline");
   }
-  block_ = static_cast<embedded::RankBlock*>(map(fd_.get(), 0, block_bytes_));
+  block_ = static_cast<local::RankBlock*>(map(fd_.get(), 0, block_bytes_));
 }
 
 PeerRegion::~PeerRegion() { munmap(static_cast<void*>(block_), block_bytes_); }
 
-std::shared_ptr<std::byte> PeerRegion::resolve(const embedded::Location& place, std::size_t bytes) {
-  const std::uint64_t begin = std::uint64_t{place.first_page} * kPage;
-  const std::uint64_t length = std::uint64_t{place.pages} * kPage;
-  if (begin < block_bytes_ || begin > kFileBytes || length > kFileBytes - begin || place.offset < begin ||
-      place.offset - begin > length || bytes > length - (place.offset - begin)) {
+std::shared_ptr<std::byte> PeerRegion::resolve(const local::Location& location, std::size_t bytes) {
+  const std::uint64_t begin = std::uint64_t{location.first_page} * kPage;
+  const std::uint64_t length = std::uint64_t{location.pages} * kPage;
+  if (begin < block_bytes_ || begin > kFileBytes || length > kFileBytes - begin || location.offset < begin ||
+      location.offset - begin > length || bytes > length - (location.offset - begin)) {
     throw Aborted(fmt::format("a peer published an invalid location: {} bytes at offset {} are not in a buffer of its "
                               "shared memory",
-                              bytes, place.offset));
+                              bytes, location.offset));
   }
   const std::lock_guard lock(mutex_);
-  auto known = std::find_if(mappings_.begin(), mappings_.end(),
+  auto mapping = std::find_if(mappings_.begin(), mappings_.end(),
                             [&](const Mapping& m) { return m.begin == begin && m.bytes == length; });
-  if (known == mappings_.end()) {
+  if (mapping == mappings_.end()) {
     auto* const data = static_cast<std::byte*>(map(fd_.get(), begin, length));
-    if (mappings_.size() == kKeptMappings) mappings_.erase(mappings_.begin());
+    if (mappings_.size() == kMaxMappings) mappings_.erase(mappings_.begin());
     mappings_.push_back({begin, length, {data, [length](std::byte* p) { munmap(p, length); }}});
   } else {
-    std::rotate(known, known + 1, mappings_.end());
+    std::rotate(mapping, mapping + 1, mappings_.end());
   }
   const auto& memory = mappings_.back().memory;
-  return {memory, memory.get() + (place.offset - begin)};
+  return {memory, memory.get() + (location.offset - begin)};
 }
 
 }  // namespace hookline::shm

@@ -8,12 +8,12 @@
 #include <optional>
 #include <vector>
 
-#include "backend/embedded/memory.hpp"
-#include "core/descriptor.hpp"
+#include "backend/local/memory.hpp"
+#include "core/file_descriptor.hpp"
 
 namespace hookline::shm {
 
-using core::Descriptor;
+using core::FileDescriptor;
 
 /// The file is as long as it will ever be from the start, and sealed so: nobody can make a mapping of it fault. It is
 /// sparse, and what is used of it is allocated before it is handed out, so that a full host is an error, not SIGBUS.
@@ -25,22 +25,22 @@ class OwnRegion : public std::enable_shared_from_this<OwnRegion> {
   ~OwnRegion();
 
   int fd() const noexcept { return fd_.get(); }
-  embedded::RankBlock& block() const noexcept { return *block_; }
+  local::RankBlock& block() const noexcept { return *block_; }
 
   /// Not in a forked child: it would hand out what its parent hands out, too.
   std::shared_ptr<void> allocate(std::size_t bytes);
-  std::optional<embedded::Location> locate(const std::byte* data, std::size_t bytes) const;
+  std::optional<local::Location> locate(const std::byte* data, std::size_t bytes) const;
 
  private:
-  void commit(std::uint64_t offset, std::size_t bytes) const;
-  void give_up(std::uint64_t offset, std::size_t bytes) const;
+  void reserve(std::uint64_t offset, std::size_t bytes) const;
+  void punch_hole(std::uint64_t offset, std::size_t bytes) const;
   void release(const std::byte* data, std::size_t bytes);
 
   const std::uint64_t fork_generation_;
   const std::size_t block_bytes_;
-  Descriptor fd_;
-  embedded::RankBlock* block_ = nullptr;
-  std::uint64_t next_ = 0;
+  FileDescriptor fd_;
+  local::RankBlock* block_ = nullptr;
+  std::uint64_t next_offset_ = 0;
   struct Buffer {
     std::uint64_t offset;
     std::size_t bytes;
@@ -52,14 +52,14 @@ class OwnRegion : public std::enable_shared_from_this<OwnRegion> {
 /// A peer's file: its block, and its buffers as they are spoken of.
 class PeerRegion {
  public:
-  PeerRegion(Descriptor fd, int ranks);
+  PeerRegion(FileDescriptor fd, int ranks);
   ~PeerRegion();
   PeerRegion(const PeerRegion&) = delete;
   PeerRegion& operator=(const PeerRegion&) = delete;
 
-  embedded::RankBlock& block() const noexcept { return *block_; }
+  local::RankBlock& block() const noexcept { return *block_; }
   /// Maps the buffer at its first use and keeps some mappings. Throws Aborted where the place makes no sense.
-  std::shared_ptr<std::byte> resolve(const embedded::Location& place, std::size_t bytes);
+  std::shared_ptr<std::byte> resolve(const local::Location& location, std::size_t bytes);
 
  private:
   struct Mapping {
@@ -67,9 +67,9 @@ class PeerRegion {
     std::uint64_t bytes;
     std::shared_ptr<std::byte> memory;
   };
-  Descriptor fd_;
+  FileDescriptor fd_;
   const std::size_t block_bytes_;
-  embedded::RankBlock* block_ = nullptr;
+  local::RankBlock* block_ = nullptr;
   std::mutex mutex_;
   std::vector<Mapping> mappings_;  ///< the one used last is the last
 };

@@ -11,20 +11,20 @@
 #include <hookline/core/error.hpp>
 #include <hookline/store/prefix_store.hpp>
 
-#include "backend/embedded/embedded_backend.hpp"
-#include "backend/meeting.hpp"
+#include "backend/local/local_backend.hpp"
+#include "backend/store_allgather.hpp"
 #include "backend/shm/descriptor_limit.hpp"
-#include "backend/shm/handover.hpp"
+#include "backend/shm/fd_exchange.hpp"
 #include "backend/shm/region.hpp"
 
 namespace hookline {
 namespace shm {
 namespace {
 
-using embedded::Location;
-using embedded::RankBlock;
+using local::Location;
+using local::RankBlock;
 
-class ShmMemory final : public embedded::Memory {
+class ShmMemory final : public local::Memory {
  public:
   ShmMemory(Store& store, int rank, int size, Clock::time_point deadline)
       : Memory(rank, size), own_(std::make_shared<OwnRegion>(size)) {
@@ -32,10 +32,10 @@ class ShmMemory final : public embedded::Memory {
     pthread_mutexattr_init(&attributes);
     pthread_mutexattr_setpshared(&attributes, PTHREAD_PROCESS_SHARED);
     pthread_mutexattr_setrobust(&attributes, PTHREAD_MUTEX_ROBUST);
-    pthread_mutex_init(&own_->block().alive, &attributes);
+    pthread_mutex_init(&own_->block().liveness_lock, &attributes);
     pthread_mutexattr_destroy(&attributes);
 
-    for (Peer& peer : hand_over(store, rank, size, own_->fd(), deadline)) {
+    for (Peer& peer : exchange_fds(store, rank, size, own_->fd(), deadline)) {
       processes_.push_back(std::move(peer.process));
       const int r = static_cast<int>(peers_.size());
       peers_.push_back(r != rank ? std::make_unique<PeerRegion>(std::move(peer.memory), size) : nullptr);
@@ -47,12 +47,12 @@ class ShmMemory final : public embedded::Memory {
   std::optional<Location> locate(const std::byte* data, std::size_t bytes) const override {
     return own_->locate(data, bytes);
   }
-  std::shared_ptr<std::byte> resolve(int rank, const Location& place, std::size_t bytes) override {
-    return peers_[static_cast<std::size_t>(rank)]->resolve(place, bytes);
+  std::shared_ptr<std::byte> resolve(int rank, const Location& location, std::size_t bytes) override {
+    return peers_[static_cast<std::size_t>(rank)]->resolve(location, bytes);
   }
 
-  void enter() override { pthread_mutex_lock(&own_->block().alive); }
-  void leave() override { pthread_mutex_unlock(&own_->block().alive); }
+  void hold_liveness_lock() override { pthread_mutex_lock(&own_->block().liveness_lock); }
+  void release_liveness_lock() override { pthread_mutex_unlock(&own_->block().liveness_lock); }
 
   // The lock tells at once, whatever the size of the dead process; the pidfd tells when its memory is gone, but does so
   // even if the lock was never taken. Who finds the lock without its owner holds it for a moment, and says so before
@@ -81,42 +81,42 @@ class ShmMemory final : public embedded::Memory {
   // As the peer's lock tells; nothing where it is held, which it may be for ever if the kernel could not mark it.
   static std::optional<bool> is_alive(RankBlock& peer) {
     if (peer.found_dead.load(std::memory_order_seq_cst)) return false;
-    const int result = pthread_mutex_trylock(&peer.alive);
+    const int result = pthread_mutex_trylock(&peer.liveness_lock);
     if (result == EBUSY) return std::nullopt;
     if (result != 0) peer.found_dead.store(true, std::memory_order_seq_cst);
-    if (result == 0 || result == EOWNERDEAD) pthread_mutex_unlock(&peer.alive);
+    if (result == 0 || result == EOWNERDEAD) pthread_mutex_unlock(&peer.liveness_lock);
     // Taken without trouble: its owner let go of it, on its way out of the group.
     return result == 0;
   }
 
   const std::shared_ptr<OwnRegion> own_;
   std::vector<std::unique_ptr<PeerRegion>> peers_;
-  std::vector<Descriptor> processes_;
+  std::vector<FileDescriptor> processes_;
 };
 
 }  // namespace
 }  // namespace shm
 
 std::shared_ptr<Backend> make_shm_backend(std::shared_ptr<Store> store, int rank, int size, Milliseconds timeout,
-                                          ShmWaiting waiting) {
-  embedded::check_size(size, "shm");
+                                          WaitPolicy wait_policy) {
+  local::check_size(size, "shm");
   if (rank < 0 || rank >= size) {
     throw InvalidArgument(fmt::format("shm group: rank {} is out of range for {} ranks", rank, size));
   }
   if (!store) throw InvalidArgument("shm group: a store is required to create the group");
   const Clock::time_point deadline = deadline_after(timeout);
-  const auto subset = [store, rank, waiting](const std::vector<int>& ranks, const std::string& name,
+  const auto subset = [store, rank, wait_policy](const std::vector<int>& ranks, const std::string& name,
                                              Milliseconds time) {
     const auto own = std::find(ranks.begin(), ranks.end(), rank) - ranks.begin();
     return make_shm_backend(std::make_shared<PrefixStore>(name, store), static_cast<int>(own),
-                            static_cast<int>(ranks.size()), time, waiting);
+                            static_cast<int>(ranks.size()), time, wait_policy);
   };
   shm::reserve_descriptors(static_cast<std::size_t>(size), fmt::format("rank {} of {} of a shm group", rank, size));
   auto memory = std::make_unique<shm::ShmMemory>(*store, rank, size, deadline);
   auto backend =
-      embedded::make_backend(std::move(memory), {.name = "shm", .sleeps = waiting == ShmWaiting::sleep}, subset);
+      local::make_local_backend(std::move(memory), {.name = "shm", .block_at_once = wait_policy == WaitPolicy::block}, subset);
   // No rank may look for a sign of life before all give one.
-  backend::meet(*store, "shm/ready", rank, size, "", deadline);
+  backend::store_allgather(*store, "shm/ready", rank, size, "", deadline);
   return backend;
 }
 

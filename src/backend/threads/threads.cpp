@@ -10,7 +10,7 @@
 
 #include <hookline/core/tensor.hpp>
 
-#include "backend/embedded/embedded_backend.hpp"
+#include "backend/local/local_backend.hpp"
 #include "backend/threads/threads_memory.hpp"
 
 namespace hookline {
@@ -18,8 +18,8 @@ namespace threads {
 
 constexpr std::align_val_t kBlockAlignment{alignof(embedded::RankBlock)};
 
-World::World(int size, bool reach_all_memory)
-    : size_(size), reach_all_memory_(reach_all_memory), dead_(static_cast<std::size_t>(size)) {
+GroupMemory::GroupMemory(int size, bool share_all_memory)
+    : size_(size), share_all_memory_(share_all_memory), dead_(static_cast<std::size_t>(size)) {
   blocks_.reserve(dead_.size());
   for (int r = 0; r < size; ++r) {
     void* const memory = ::operator new(embedded::block_bytes(size), kBlockAlignment);
@@ -27,22 +27,22 @@ World::World(int size, bool reach_all_memory)
   }
 }
 
-void World::FreeBlock::operator()(embedded::RankBlock* block) const noexcept {
+void World::FreeBlock::operator()(local::RankBlock* block) const noexcept {
   ::operator delete(static_cast<void*>(block), kBlockAlignment);
 }
 
-void World::note(const std::byte* data, std::size_t bytes) {
+void GroupMemory::register_buffer(const std::byte* data, std::size_t bytes) {
   const std::lock_guard lock(mutex_);
   shared_[data] = bytes;
 }
 
-void World::forget(const std::byte* data) {
+void GroupMemory::unregister_buffer(const std::byte* data) {
   const std::lock_guard lock(mutex_);
   shared_.erase(data);
 }
 
-bool World::reachable(const std::byte* data, std::size_t bytes) const {
-  if (reach_all_memory_) return true;
+bool GroupMemory::is_shared(const std::byte* data, std::size_t bytes) const {
+  if (share_all_memory_) return true;
   const std::lock_guard lock(mutex_);
   auto after = shared_.upper_bound(data);
   if (after == shared_.begin()) return false;
@@ -52,25 +52,25 @@ bool World::reachable(const std::byte* data, std::size_t bytes) const {
 
 std::shared_ptr<void> ThreadsMemory::allocate(std::size_t bytes) {
   const Tensor memory = Tensor::empty({static_cast<std::int64_t>(bytes)}, DType::u8);
-  world_->note(memory.bytes(), bytes);
-  return {memory.mutable_bytes(), [memory, world = world_](void*) { world->forget(memory.bytes()); }};
+  group_memory_->register_buffer(memory.bytes(), bytes);
+  return {memory.mutable_bytes(), [memory, world = group_memory_](void*) { world->unregister_buffer(memory.bytes()); }};
 }
 
-std::optional<embedded::Location> ThreadsMemory::locate(const std::byte* data, std::size_t bytes) const {
-  if (!world_->reachable(data, bytes)) return std::nullopt;
-  return embedded::Location{.offset = reinterpret_cast<std::uintptr_t>(data)};
+std::optional<local::Location> ThreadsMemory::locate(const std::byte* data, std::size_t bytes) const {
+  if (!group_memory_->is_shared(data, bytes)) return std::nullopt;
+  return local::Location{.offset = reinterpret_cast<std::uintptr_t>(data)};
 }
 
-std::shared_ptr<std::byte> ThreadsMemory::resolve(int, const embedded::Location& place, std::size_t) {
-  return {std::shared_ptr<void>(), std::bit_cast<std::byte*>(place.offset)};  // not owning
+std::shared_ptr<std::byte> ThreadsMemory::resolve(int, const local::Location& location, std::size_t) {
+  return {std::shared_ptr<void>(), std::bit_cast<std::byte*>(location.offset)};  // not owning
 }
 
 // Spins: a peer accesses one chunk at a time and does not block meanwhile.
-void ThreadsMemory::await_hands_off() {
+void ThreadsMemory::wait_for_peer_access() {
   for (int r = 0; r < size(); ++r) {
     if (r == rank()) continue;
-    for (const embedded::LaneBlock& lane : block(r).lanes) {
-      while (lane.reaching.load(std::memory_order_seq_cst)) std::this_thread::yield();
+    for (const local::LaneBlock& lane : block(r).lanes) {
+      while (lane.accessing_peer.load(std::memory_order_seq_cst)) std::this_thread::yield();
     }
   }
 }
@@ -81,33 +81,33 @@ std::vector<int> ThreadsMemory::find_dead(const std::vector<int>& peers) {
   return dead;
 }
 
-std::shared_ptr<World> World::child(const std::string& name, int size) {
+std::shared_ptr<GroupMemory> GroupMemory::subgroup(const std::string& name, int size) {
   const std::lock_guard lock(mutex_);
-  Child& child = children_[name];
-  if (!child.world) child.world = std::make_shared<World>(size, reach_all_memory_);
-  std::shared_ptr<World> world = child.world;
-  if (++child.joined == size) children_.erase(name);
-  return world;
+  Subgroup& child = subgroups_[name];
+  if (!child.memory) child.memory = std::make_shared<GroupMemory>(size, share_all_memory_);
+  std::shared_ptr<GroupMemory> memory = child.memory;
+  if (++child.joined == size) subgroups_.erase(name);
+  return memory;
 }
 
 namespace {
 
-std::shared_ptr<Backend> make_backend(const std::shared_ptr<World>& world, int rank) {
-  const auto subset = [world, rank](const std::vector<int>& ranks, const std::string& name, Milliseconds) {
+std::shared_ptr<Backend> make_rank_backend(const std::shared_ptr<GroupMemory>& group_memory, int rank) {
+  const auto subset = [group_memory, rank](const std::vector<int>& ranks, const std::string& name, Milliseconds) {
     const auto own = std::find(ranks.begin(), ranks.end(), rank) - ranks.begin();
-    return make_backend(world->child(name, static_cast<int>(ranks.size())), static_cast<int>(own));
+    return make_rank_backend(group_memory->subgroup(name, static_cast<int>(ranks.size())), static_cast<int>(own));
   };
-  return embedded::make_backend(std::make_unique<ThreadsMemory>(world, rank), {.name = "threads"}, subset);
+  return local::make_local_backend(std::make_unique<ThreadsMemory>(group_memory, rank), {.name = "threads"}, subset);
 }
 
 }  // namespace
 
-std::vector<std::shared_ptr<Backend>> make_backends(int size, bool reach_all_memory) {
-  embedded::check_size(size, "threads");
-  const auto world = std::make_shared<World>(size, reach_all_memory);
+std::vector<std::shared_ptr<Backend>> make_backends(int size, bool share_all_memory) {
+  local::check_size(size, "threads");
+  const auto group_memory = std::make_shared<GroupMemory>(size, share_all_memory);
   std::vector<std::shared_ptr<Backend>> backends;
   backends.reserve(static_cast<std::size_t>(size));
-  for (int r = 0; r < size; ++r) backends.push_back(make_backend(world, r));
+  for (int r = 0; r < size; ++r) backends.push_back(make_rank_backend(group_memory, r));
   return backends;
 }
 

@@ -15,15 +15,15 @@ namespace hookline::libtorch {
 namespace {
 
 using hookline::testing::on_ranks;
-using hookline::testing::threads;
+using hookline::testing::make_thread_groups;
 using ::testing::Each;
 using ::testing::HasSubstr;
 
 constexpr int kRanks = 2;
 
 /// Runs `body` on a thread for each rank.
-void on_both(const std::function<void(const std::shared_ptr<ProcessGroup>&)>& body) {
-  const auto groups = threads(kRanks);
+void on_all_ranks(const std::function<void(const std::shared_ptr<ProcessGroup>&)>& body) {
+  const auto groups = make_thread_groups(kRanks);
   const auto errors = on_ranks(groups, [&](ProcessGroup&, int rank) { body(groups[static_cast<std::size_t>(rank)]); });
   EXPECT_THAT(errors, Each(""));
 }
@@ -68,13 +68,13 @@ void expect_gradients(const Module& module, const std::vector<at::Tensor>& expec
   }
 }
 
-TEST(DataParallel, BackwardLeavesTheMeans) {
+TEST(DataParallel, BackwardAveragesGradients) {
   torch::nn::Sequential reference(torch::nn::Linear(3, 4), torch::nn::Linear(4, 1));
   const std::function<at::Tensor(torch::nn::SequentialImpl&, int)> loss = [](auto& net, int rank) {
     return net.forward(inputs_of(rank)).pow(2).sum();
   };
   const auto expected = means(*reference, loss);
-  on_both([&](const std::shared_ptr<ProcessGroup>& group) {
+  on_all_ranks([&](const std::shared_ptr<ProcessGroup>& group) {
     torch::nn::Sequential net(torch::nn::Linear(3, 4), torch::nn::Linear(4, 1));
     if (group->rank() == 0) {
       const torch::NoGradGuard no_grad;
@@ -104,8 +104,8 @@ TEST(DataParallel, BackwardLeavesTheMeans) {
   });
 }
 
-TEST(DataParallel, BuffersAreRankZerosAndUnusedParametersGetWhatOthersHave) {
-  on_both([&](const std::shared_ptr<ProcessGroup>& group) {
+TEST(DataParallel, BroadcastsBuffersAndReducesUnusedParameters) {
+  on_all_ranks([&](const std::shared_ptr<ProcessGroup>& group) {
     const auto net = std::make_shared<Net>();
     net->norm->running_mean.fill_(group->rank() + 5);
     DistributedDataParallel ddp(net, group, {.find_unused_parameters = true});
@@ -118,8 +118,8 @@ TEST(DataParallel, BuffersAreRankZerosAndUnusedParametersGetWhatOthersHave) {
   });
 }
 
-TEST(DataParallel, BuffersAreRankZerosBehindAPassThatIsAveraged) {
-  on_both([&](const std::shared_ptr<ProcessGroup>& group) {
+TEST(DataParallel, BroadcastsBuffersAfterASynchronizedPass) {
+  on_all_ranks([&](const std::shared_ptr<ProcessGroup>& group) {
     const auto net = std::make_shared<Net>();
     const at::Tensor& mean = net->norm->running_mean;
     const auto is_rank_zeros = [&] {
@@ -140,8 +140,8 @@ TEST(DataParallel, BuffersAreRankZerosBehindAPassThatIsAveraged) {
   });
 }
 
-TEST(DataParallel, FrozenParametersAreRankZeros) {
-  on_both([&](const std::shared_ptr<ProcessGroup>& group) {
+TEST(DataParallel, BroadcastsFrozenParameters) {
+  on_all_ranks([&](const std::shared_ptr<ProcessGroup>& group) {
     const auto net = std::make_shared<Net>();
     const at::Tensor frozen = net->used->weight.detach().fill_(group->rank() + 5);
     net->used->weight.requires_grad_(false);
@@ -153,8 +153,8 @@ TEST(DataParallel, FrozenParametersAreRankZeros) {
   });
 }
 
-TEST(DataParallel, FrozenParametersOfAnyDtypeAreRankZeros) {
-  on_both([&](const std::shared_ptr<ProcessGroup>& group) {
+TEST(DataParallel, BroadcastsFrozenParametersOfAnyDtype) {
+  on_all_ranks([&](const std::shared_ptr<ProcessGroup>& group) {
     for (const at::ScalarType type : {at::kFloat8_e4m3fn, at::kUInt16, at::kComplexFloat, at::kBool}) {
       const auto net = std::make_shared<Net>();
       const at::Tensor odd = net->register_parameter("odd", at::full({3}, group->rank() == 0).to(type), false);
@@ -166,8 +166,8 @@ TEST(DataParallel, FrozenParametersOfAnyDtypeAreRankZeros) {
   });
 }
 
-TEST(DataParallel, FrozenParametersAndBuffersThatDifferAreNamed) {
-  on_both([&](const std::shared_ptr<ProcessGroup>& group) {
+TEST(DataParallel, NamesMismatchedFrozenParametersAndBuffers) {
+  on_all_ranks([&](const std::shared_ptr<ProcessGroup>& group) {
     const auto net = std::make_shared<Net>();
     if (group->rank() == 1) net->norm->running_mean.set_(at::zeros({20}));
     EXPECT_THAT(
@@ -188,8 +188,8 @@ struct Scaled : torch::nn::Module {
   double gradient() const { return weight.grad()[0].item<double>(); }
 };
 
-TEST(DataParallel, NoSyncGoesByTheForwardPass) {
-  on_both([&](const std::shared_ptr<ProcessGroup>& group) {
+TEST(DataParallel, NoSyncAppliesToTheForwardPass) {
+  on_all_ranks([&](const std::shared_ptr<ProcessGroup>& group) {
     const double mine = group->rank() + 1;
     const auto net = std::make_shared<Scaled>();
     DistributedDataParallel ddp(net, group);
@@ -218,8 +218,8 @@ TEST(DataParallel, NoSyncGoesByTheForwardPass) {
   });
 }
 
-TEST(DataParallel, BatchesThatDifferAreNamed) {
-  on_both([&](const std::shared_ptr<ProcessGroup>& group) {
+TEST(DataParallel, NamesMismatchedStepIds) {
+  on_all_ranks([&](const std::shared_ptr<ProcessGroup>& group) {
     const auto net = std::make_shared<Scaled>();
     DistributedDataParallel ddp(net, group);
     ddp.set_step_id(7);
@@ -242,8 +242,8 @@ struct Branches : torch::nn::Module {
   }
 };
 
-TEST(DataParallel, GradientsOfEarlierPassesTakePart) {
-  on_both([&](const std::shared_ptr<ProcessGroup>& group) {
+TEST(DataParallel, ReducesAccumulatedGradients) {
+  on_all_ranks([&](const std::shared_ptr<ProcessGroup>& group) {
     const double mine = group->rank() + 1;
     const auto net = std::make_shared<Branches>();
     DistributedDataParallel ddp(net, group, {.find_unused_parameters = true});
@@ -266,8 +266,8 @@ TEST(DataParallel, GradientsOfEarlierPassesTakePart) {
   });
 }
 
-TEST(DataParallel, StaticGraphsThatDifferBetweenRanks) {
-  on_both([&](const std::shared_ptr<ProcessGroup>& group) {
+TEST(DataParallel, StaticGraphMayDifferAcrossRanks) {
+  on_all_ranks([&](const std::shared_ptr<ProcessGroup>& group) {
     const auto net = std::make_shared<Branches>();
     DistributedDataParallel ddp(net, group, {.bucket_bytes = 4, .static_graph = true});
     for (int step = 0; step < 4; ++step) {
@@ -278,7 +278,7 @@ TEST(DataParallel, StaticGraphsThatDifferBetweenRanks) {
   });
 }
 
-TEST(DataParallel, AfterAPassThatFailed) {
+TEST(DataParallel, RecoversFromAFailedBackwardPass) {
   struct Chain : Branches {
     bool fails = false;
     at::Tensor forward(double factor) {
@@ -289,7 +289,7 @@ TEST(DataParallel, AfterAPassThatFailed) {
       return middle * b;
     }
   };
-  on_both([&](const std::shared_ptr<ProcessGroup>& group) {
+  on_all_ranks([&](const std::shared_ptr<ProcessGroup>& group) {
     const auto net = std::make_shared<Chain>();
     DistributedDataParallel whole(net, group);
     for (int step = 0; step < 2; ++step) {
@@ -320,7 +320,7 @@ TEST(DataParallel, SparseGradients) {
     return net.forward(at::tensor({1, 3 + rank, 1})).sum();
   };
   const auto expected = means(reference, loss);
-  on_both([&](const std::shared_ptr<ProcessGroup>& group) {
+  on_all_ranks([&](const std::shared_ptr<ProcessGroup>& group) {
     const auto net = std::make_shared<Embedding>();
     DistributedDataParallel ddp(net, group);
     ddp(at::tensor({1, 3 + group->rank(), 1})).sum().backward();
@@ -330,7 +330,7 @@ TEST(DataParallel, SparseGradients) {
 }
 
 TEST(DataParallel, UnevenInputs) {
-  on_both([&](const std::shared_ptr<ProcessGroup>& group) {
+  on_all_ranks([&](const std::shared_ptr<ProcessGroup>& group) {
     torch::nn::Linear net(3, 1);
     DistributedDataParallel ddp(net, group);
     ddp.join([&] {
@@ -340,8 +340,8 @@ TEST(DataParallel, UnevenInputs) {
   });
 }
 
-TEST(DataParallel, MeansOverTheRanksThatStillHaveInputs) {
-  on_both([&](const std::shared_ptr<ProcessGroup>& group) {
+TEST(DataParallel, JoinDividesByActiveRanks) {
+  on_all_ranks([&](const std::shared_ptr<ProcessGroup>& group) {
     for (const bool initial : {true, false}) {
       torch::nn::Linear net(3, 1);
       DistributedDataParallel ddp(net, group);
@@ -359,8 +359,8 @@ TEST(DataParallel, MeansOverTheRanksThatStillHaveInputs) {
   });
 }
 
-TEST(DataParallel, ErrorsArriveAtBackward) {
-  on_both([&](const std::shared_ptr<ProcessGroup>& group) {
+TEST(DataParallel, BackwardThrowsErrors) {
+  on_all_ranks([&](const std::shared_ptr<ProcessGroup>& group) {
     torch::nn::Linear net(3, 1);
     EXPECT_THROW(DistributedDataParallel(net, group, {.hook = "sparkle"}), InvalidArgument);
     EXPECT_THROW(DistributedDataParallel(net, std::shared_ptr<ProcessGroup>()), InvalidArgument);
@@ -378,8 +378,8 @@ TEST(DataParallel, ErrorsArriveAtBackward) {
   });
 }
 
-TEST(DataParallel, ParametersMayOutliveIt) {
-  const auto group = threads(1).front();
+TEST(DataParallel, ParametersMayOutliveTheWrapper) {
+  const auto group = make_thread_groups(1).front();
   torch::nn::Linear net(3, 1);
   {
     const DistributedDataParallel gone(net, group);
@@ -388,7 +388,7 @@ TEST(DataParallel, ParametersMayOutliveIt) {
   EXPECT_TRUE(net->weight.grad().defined());
 }
 
-TEST(TensorViews, ShareMemoryAndSayWhatTheyDoNotTake) {
+TEST(TensorViews, ShareMemoryAndRejectUnsupportedTensors) {
   const at::Tensor tensor = at::zeros({2, 3}).t();
   const Tensor view = tensor_view(tensor);
   view.fill(4);

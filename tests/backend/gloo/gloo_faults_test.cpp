@@ -37,7 +37,7 @@ std::shared_ptr<Backend> make_gloo(std::shared_ptr<Store> store, int rank, int s
 }
 
 // A store that ignores delete_key.
-class KeepingStore final : public Store {
+class RetainingStore final : public Store {
  public:
   std::string describe() const override { return store_.describe(); }
   void set(const std::string& key, const std::string& value) override { store_.set(key, value); }
@@ -54,12 +54,12 @@ class KeepingStore final : public Store {
 
 class GlooFaults : public ::testing::Test {
  protected:
-  static void SetUpTestSuite() { testing::group_worlds(); }  // sets the search path of transports
+  static void SetUpTestSuite() { testing::group_fixtures(); }  // sets the search path of transports
 
   // Progress of the ranks, in shared memory.
   struct Board {
     std::atomic<int> ready;
-    std::atomic<int> told;
+    std::atomic<int> signalled;
   };
   Board& board_ =
       *new (mmap(nullptr, sizeof(Board), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0)) Board{};
@@ -93,14 +93,14 @@ class GlooFaults : public ::testing::Test {
   const test::TempDirectory directory_;
 };
 
-TEST_F(GlooFaults, ARankThatNeverComesIsNamed) {
+TEST_F(GlooFaults, MissingRankIsNamed) {
   EXPECT_THAT([&] { make_gloo(std::make_shared<MemoryStore>(), 0, 3, Milliseconds(50)); },
-              ThrowsMessage<Timeout>(HasSubstr("rank 1, 2 did not come")));
+              ThrowsMessage<Timeout>(HasSubstr("rank 1, 2 did not join")));
 }
 
-TEST_F(GlooFaults, ARankThatComesAndIsNotThereIsNamed) {
+TEST_F(GlooFaults, UnreachableRankIsNamed) {
   // The store holds the keys of a rank that died before it connected.
-  const auto before = std::make_shared<KeepingStore>();
+  const auto before = std::make_shared<RetainingStore>();
   {
     std::vector<std::future<std::shared_ptr<Backend>>> ranks;
     for (int rank = 0; rank < 3; ++rank) {
@@ -121,7 +121,7 @@ TEST_F(GlooFaults, ARankThatComesAndIsNotThereIsNamed) {
   other.join();
 }
 
-TEST_F(GlooFaults, SomethingElseInTheStoreIsAMismatch) {
+TEST_F(GlooFaults, ForeignStoreDataIsAMismatch) {
   const auto store = std::make_shared<MemoryStore>();
   store->add("address/gloo/count", 1);
   store->add("gloo/count", 1);
@@ -131,7 +131,7 @@ TEST_F(GlooFaults, SomethingElseInTheStoreIsAMismatch) {
   EXPECT_THAT([&] { make_gloo(store, 0, 2, seconds(5)); }, ThrowsMessage<Mismatch>(HasSubstr("rank 1")));
 }
 
-TEST_F(GlooFaults, AKilledPeerIsLostLongBeforeTheTimeoutAndTheOthersGoOn) {
+TEST_F(GlooFaults, KilledPeerIsReportedBeforeTheTimeoutAndSurvivorsContinue) {
   constexpr int kRanks = 3;
   constexpr int kVictim = 1;
   std::vector<pid_t> children;
@@ -163,7 +163,7 @@ TEST_F(GlooFaults, AKilledPeerIsLostLongBeforeTheTimeoutAndTheOthersGoOn) {
   }
 }
 
-TEST_F(GlooFaults, AKilledPeerIsLostToThoseWhoSendToItAndReceiveFromIt) {
+TEST_F(GlooFaults, SendAndRecvReportKilledPeer) {
   using Start = std::function<WorkPtr(ProcessGroup&)>;
   const std::vector<Start> starts = {
       [](ProcessGroup& group) { return group.recv(Tensor::zeros({10}), 3); },
@@ -192,7 +192,7 @@ TEST_F(GlooFaults, AKilledPeerIsLostToThoseWhoSendToItAndReceiveFromIt) {
   }
 }
 
-TEST_F(GlooFaults, ASilentPeerIsATimeoutAndAbortReturns) {
+TEST_F(GlooFaults, StoppedPeerCausesTimeoutAndAbortReturns) {
   std::vector<pid_t> children;
   for (int rank = 0; rank < 2; ++rank) {
     children.push_back(rank_process([&, rank] {
@@ -204,25 +204,25 @@ TEST_F(GlooFaults, ASilentPeerIsATimeoutAndAbortReturns) {
       if (rank == 1) {
         for (;;) pause();  // stopped by the test, killed at its end
       }
-      for (const auto until = deadline_after(seconds(30)); board_.told == 0 && Clock::now() < until;) {
+      for (const auto until = deadline_after(seconds(30)); board_.signalled == 0 && Clock::now() < until;) {
         std::this_thread::yield();
       }
       EXPECT_THAT([&] { group->allreduce(t, {.timeout = Milliseconds(100)})->wait(); },
-                  ThrowsMessage<Timeout>(HasSubstr("rank 1 did not come")));
+                  ThrowsMessage<Timeout>(HasSubstr("rank 1 did not join")));
       EXPECT_THROW(group->barrier()->wait(), Timeout);
       group->abort();
     }));
   }
   await_ready(2);
   kill(children[1], SIGSTOP);
-  board_.told = 1;
+  board_.signalled = 1;
   EXPECT_EQ(exit_status(children[0]), 0);
   kill(children[1], SIGKILL);
   EXPECT_EQ(exit_status(children[1]), 128 + SIGKILL);
 }
 
 // Gloo never gets past abandoned data, so the abort message must not queue behind them.
-TEST_F(GlooFaults, WhoAbortsInTheMiddleOfItsDataIsHeard) {
+TEST_F(GlooFaults, AbortDuringTransferIsDelivered) {
   std::vector<pid_t> children;
   for (int rank = 0; rank < 2; ++rank) {
     children.push_back(rank_process([&, rank] {
@@ -250,7 +250,7 @@ TEST_F(GlooFaults, WhoAbortsInTheMiddleOfItsDataIsHeard) {
   for (const pid_t child : children) EXPECT_EQ(exit_status(child), 0);
 }
 
-TEST_F(GlooFaults, AForkedChildIsToldToMakeItsOwnGroup) {
+TEST_F(GlooFaults, ForkedChildIsRejected) {
   std::vector<pid_t> children;
   for (int rank = 0; rank < 2; ++rank) {
     children.push_back(rank_process([&, rank] {

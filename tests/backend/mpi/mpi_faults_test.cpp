@@ -17,25 +17,25 @@ namespace hookline::testing {
 namespace {
 
 constexpr int kRanks = 3;
-constexpr std::int64_t kMany = 2'000'000;
+constexpr std::int64_t kLargeCount = 2'000'000;
 
-World mpi_world() { return group_worlds().front(); }
+GroupFixture mpi_fixture() { return group_fixtures().front(); }
 
-void expect_a_sound_group() {
-  mpi_world().spawn(kRanks, [](ProcessGroup& group) {
-    const Tensor t = Tensor::full({kMany}, group.rank() + 1);
+void expect_working_group() {
+  mpi_fixture().spawn(kRanks, [](ProcessGroup& group) {
+    const Tensor t = Tensor::full({kLargeCount}, group.rank() + 1);
     group.allreduce(t)->wait();
-    EXPECT_EQ(t.data<float>()[kMany - 1], 6.0f);
+    EXPECT_EQ(t.data<float>()[kLargeCount - 1], 6.0f);
   });
 }
 
-TEST(MpiFaults, AGroupThatIsAbortedInTheMiddleOfItsData) {
+TEST(MpiFaults, AbortDuringTransfer) {
   for (int round = 0; round < 3; ++round) {
-    mpi_world().spawn(kRanks, [](ProcessGroup& group) {
+    mpi_fixture().spawn(kRanks, [](ProcessGroup& group) {
       std::vector<Tensor> tensors;
       std::vector<WorkPtr> works;
       for (int i = 0; i < 6; ++i) {
-        tensors.push_back(Tensor::zeros({kMany}));
+        tensors.push_back(Tensor::zeros({kLargeCount}));
         works.push_back(group.allreduce(tensors.back()));
       }
       if (group.rank() == 1) {
@@ -51,39 +51,39 @@ TEST(MpiFaults, AGroupThatIsAbortedInTheMiddleOfItsData) {
       }
       EXPECT_THROW(group.barrier()->wait(), Aborted);
     });
-    expect_a_sound_group();
+    expect_working_group();
   }
 }
 
-TEST(MpiFaults, ARankThatDoesNotComeToALargeOperation) {
-  mpi_world().spawn(kRanks, [](ProcessGroup& group) {
+TEST(MpiFaults, MissingRankInLargeOperation) {
+  mpi_fixture().spawn(kRanks, [](ProcessGroup& group) {
     group.barrier()->wait();
-    const Tensor t = Tensor::zeros({kMany});
+    const Tensor t = Tensor::zeros({kLargeCount});
     if (group.rank() == 2) {
       EXPECT_THROW(group.recv(t, 0)->wait(), Aborted);
       return;
     }
     EXPECT_THAT([&] { group.allreduce(t, {.timeout = Milliseconds(100)})->wait(); },
-                ::testing::ThrowsMessage<Error>(::testing::HasSubstr("rank 2 did not come")));
+                ::testing::ThrowsMessage<Error>(::testing::HasSubstr("rank 2 did not join")));
   });
-  expect_a_sound_group();
+  expect_working_group();
 }
 
-TEST(MpiFaults, ALargeMessageThatNobodyTakes) {
-  mpi_world().spawn(kRanks, [](ProcessGroup& group) {
+TEST(MpiFaults, UnmatchedLargeSend) {
+  mpi_fixture().spawn(kRanks, [](ProcessGroup& group) {
     group.barrier()->wait();
-    const Tensor t = Tensor::zeros({kMany});
+    const Tensor t = Tensor::zeros({kLargeCount});
     if (group.rank() == 0) {
       const WorkPtr sent = group.send(t, 1);
       group.shutdown();
       EXPECT_THROW(sent->wait(), Error);
     }
   });
-  expect_a_sound_group();
+  expect_working_group();
 }
 
 // After a timeout of one rank, a late rank must time out too: MPI's own collective would wait forever.
-TEST(MpiFaults, ARankThatComesWhenAnotherHasGivenUpGivesUpToo) {
+TEST(MpiFaults, LateRankTimesOutToo) {
   int rank = 0;
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
   std::array<char, 256> path{};
@@ -94,35 +94,35 @@ TEST(MpiFaults, ARankThatComesWhenAnotherHasGivenUpGivesUpToo) {
   MPI_Comm two = MPI_COMM_NULL;
   MPI_Comm_split(MPI_COMM_WORLD, rank < 2 ? 0 : MPI_UNDEFINED, rank, &two);
   if (rank < 2) {
-    EngineSetting setting{
+    TransportConfig config{
         .store = std::make_shared<FileStore>(path.data()), .rank = rank, .size = 2, .timeout = Milliseconds(50)};
-    setting.options["communicator"] = std::to_string(MPI_Comm_c2f(two));
+    config.options["communicator"] = std::to_string(MPI_Comm_c2f(two));
     if (rank == 1) MPI_Barrier(two);  // after rank 0 has timed out
-    EXPECT_THAT([&] { make_backend("mpi", setting); },
-                ::testing::ThrowsMessage<Timeout>(::testing::HasSubstr("rank 1 did not come within 50 ms")));
+    EXPECT_THAT([&] { make_backend("mpi", config); },
+                ::testing::ThrowsMessage<Timeout>(::testing::HasSubstr("rank 1 did not join within 50 ms")));
     if (rank == 0) MPI_Barrier(two);
     MPI_Comm_free(&two);
   }
   MPI_Barrier(MPI_COMM_WORLD);
 }
 
-TEST(MpiFaults, OptionsAndSizesAreChecked) {
-  const auto expect_refused = [](EngineSetting setting, const std::string& words) {
-    EXPECT_THAT([&] { make_backend("mpi", setting); },
+TEST(MpiFaults, RejectsInvalidOptionsAndSizes) {
+  const auto expect_refused = [](TransportConfig config, const std::string& words) {
+    EXPECT_THAT([&] { make_backend("mpi", config); },
                 ::testing::ThrowsMessage<InvalidArgument>(::testing::HasSubstr(words)));
   };
-  EngineSetting setting;
-  expect_refused(setting, "wrong number of MPI processes: expected 1, got ");
-  setting.options["communicator"] = "x";
-  expect_refused(setting, "expected a handle from MPI_Comm_c2f (py2f() of mpi4py), got 'x'");
-  setting.options = {{"interface", "eth0"}};
-  expect_refused(setting, "unknown option: expected 'communicator', got 'interface'");
+  TransportConfig config;
+  expect_refused(config, "wrong number of MPI processes: expected 1, got ");
+  config.options["communicator"] = "x";
+  expect_refused(config, "expected a handle from MPI_Comm_c2f (py2f() of mpi4py), got 'x'");
+  config.options = {{"interface", "eth0"}};
+  expect_refused(config, "unknown option: expected 'communicator', got 'interface'");
 }
 
-TEST(MpiFaults, ACommunicatorOfOneRank) {
-  EngineSetting setting;
-  setting.options["communicator"] = std::to_string(MPI_Comm_c2f(MPI_COMM_SELF));
-  const auto group = make_group(make_backend("mpi", setting), std::chrono::seconds(10));
+TEST(MpiFaults, SingleRankCommunicator) {
+  TransportConfig config;
+  config.options["communicator"] = std::to_string(MPI_Comm_c2f(MPI_COMM_SELF));
+  const auto group = make_group(make_backend("mpi", config), std::chrono::seconds(10));
   const Tensor t = Tensor::full({5}, 2);
   group->allreduce(t)->wait();
   EXPECT_EQ(t.data<float>()[4], 2.0f);

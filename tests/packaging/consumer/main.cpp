@@ -4,8 +4,8 @@
 
 // Designated initialisation of a few members leaves the others at their defaults, without a warning.
 const hookline::InitOptions kOptions{.backend = "gloo"};
-const hookline::EngineSetting kSetting{.rank = 1};
-const hookline::RecordOptions kRecord{.capacity = 8};
+const hookline::TransportConfig kSetting{.rank = 1};
+const hookline::FlightRecorderOptions kRecord{.capacity = 8};
 const hookline::Collective kCall{.type = hookline::OpType::barrier};
 const hookline::TCPStoreOptions kStore{.port = 1};
 

@@ -19,12 +19,12 @@ X = np.ones(4, np.float32)
 
 
 def groups(tmp_path: Path, size: int = 2) -> list[hl.ProcessGroup]:
-    return [hl.recorded(g, directory=str(tmp_path), name="g") for g in hl.threads_groups(size, timeout=30)]
+    return [hl.with_flight_recorder(g, directory=str(tmp_path), name="g") for g in hl.make_thread_groups(size, timeout=30)]
 
 
 def report(tmp_path: Path, capsys: pytest.CaptureFixture[str], all_groups: list[hl.ProcessGroup]) -> str:
     for group in all_groups:
-        hl.dump_records(group)
+        hl.dump_flight_records(group)
     assert main(["debug", str(tmp_path)]) == 0
     return capsys.readouterr().out
 
@@ -53,7 +53,7 @@ def test_a_rank_that_is_behind(tmp_path, capsys):
 def test_a_rank_inside_an_operation_and_a_missing_dump(tmp_path, capsys):
     pair = groups(tmp_path)
     works = [pair[0].recv([X.copy()], 1), pair[0].barrier()]
-    hl.dump_records(pair[0])
+    hl.dump_flight_records(pair[0])
     (tmp_path / "g.rank1.json").unlink(missing_ok=True)
     assert main(["debug", str(tmp_path)]) == 0
     out = capsys.readouterr().out
@@ -172,7 +172,7 @@ def test_the_environment_turns_it_on_and_a_signal_dumps(tmp_path):
     directory = tmp_path / "dumps"
     environment = {
         **os.environ,
-        "HOOKLINE_DEBUG": "checked,recorded",
+        "HOOKLINE_DEBUG": "collectives,flight_recorder",
         "HOOKLINE_DEBUG_DIR": str(directory),
     }
     store = tmp_path / "store"

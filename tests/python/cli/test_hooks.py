@@ -13,7 +13,7 @@ def test_all_hooks_with_options_and_a_line_each(capsys):
     assert cli.main(["hooks"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert "int4(block=128, range=symmetric, rounding=nearest, seed=0)" in lines
-    assert "… | where(name=*, min_size=0, max_size=…, dims=-1, otherwise=allreduce)" in lines
+    assert "… | where(name=*, min_size=0, max_size=…, dims=-1, fallback=allreduce)" in lines
     assert lines[1::2] == [
         f"    {hl.registered_hooks()[line.removeprefix('… | ').split('(')[0]]}" for line in lines[::2]
     ]

@@ -127,4 +127,4 @@ os._exit(0)
 def test_a_rank_that_never_joins_is_named_on_all_others(tmp_path):
     program = tmp_path / "program.py"
     program.write_text(MISSING)
-    assert served_by_rank_0(range(3), str(program)) == ["rank 3 did not come\n"] * 3
+    assert served_by_rank_0(range(3), str(program)) == ["rank 3 did not join\n"] * 3

@@ -30,12 +30,12 @@ std::exception_ptr error_of(const std::string& kind, const std::string& message,
   return std::make_exception_ptr(std::runtime_error(message));
 }
 
-void throw_about(const std::vector<int>& ranks) { throw PeerLost("ranks are gone", ranks); }
+void throw_with_ranks(const std::vector<int>& ranks) { throw PeerLost("ranks are gone", ranks); }
 
 /// Returns the ranks that C++ sees when the callable raises.
 std::vector<int> caught_ranks(const nb::callable& f) {
   try {
-    translating_errors([&] { f(); });
+    with_translated_errors([&] { f(); });
   } catch (const Error& e) {
     return e.ranks();
   }
@@ -52,7 +52,7 @@ void throw_chain(const std::vector<std::string>& kinds) {
 /// Throws Aborted, caused by what the callable raises.
 void throw_caused_by(const nb::callable& f) {
   try {
-    translating_errors([&] { f(); });
+    with_translated_errors([&] { f(); });
   } catch (...) {
     throw Aborted("the hook failed", std::current_exception());
   }
@@ -61,7 +61,7 @@ void throw_caused_by(const nb::callable& f) {
 /// What C++ catches when the callable raises, and the message that it sees.
 std::string caught(const nb::callable& f) {
   try {
-    translating_errors([&] { f(); });
+    with_translated_errors([&] { f(); });
   } catch (const Timeout& e) {
     return std::string("Timeout|") + e.what();
   } catch (const PeerLost& e) {
@@ -73,10 +73,10 @@ std::string caught(const nb::callable& f) {
 }
 
 /// An error that went through C++, was stored, copied and thrown on another thread.
-void pass_through(const nb::callable& f) {
+void rethrow_on_other_thread(const nb::callable& f) {
   std::exception_ptr stored;
   try {
-    translating_errors([&] { f(); });
+    with_translated_errors([&] { f(); });
   } catch (...) {
     stored = std::current_exception();
   }
@@ -124,7 +124,7 @@ class Completer {
 };
 
 /// Waits in C++, without the GIL, for a future of Python's. Returns the value, or the type of the error as text.
-nb::object wait_natively(nb::handle future, double seconds) {
+nb::object wait_without_gil(nb::handle future, double seconds) {
   const Future<PyRef> shared = share_future(future);
   PyRef result;
   std::string failure;
@@ -144,7 +144,7 @@ nb::object wait_natively(nb::handle future, double seconds) {
 }
 
 /// Copies and drops a reference on a native thread, under a lock that a thread with the GIL waits for.
-void drop_elsewhere(nb::object object) {
+void drop_on_other_thread(nb::object object) {
   std::mutex mutex;
   std::atomic<bool> locked = false;
   PyRef reference(std::move(object));
@@ -176,8 +176,8 @@ void hammer(int threads, nb::object callback) {
 }
 
 /// A native group that does nothing but call the given one, as C++ code does.
-std::shared_ptr<ProcessGroup> through_cpp(nb::handle group) {
-  return make_around(group,
+std::shared_ptr<ProcessGroup> forward_through_cpp(nb::handle group) {
+  return make_wrapper_of(group,
                      [](std::shared_ptr<ProcessGroup> inner) { return std::make_shared<GroupDecorator>(inner); });
 }
 
@@ -186,15 +186,15 @@ std::shared_ptr<ProcessGroup> through_cpp(nb::handle group) {
 void bind_probe(nb::module_& m) {
   nb::module_ probe = m.def_submodule("_probe");
   probe.def("throw_chain", &throw_chain);
-  probe.def("throw_about", &throw_about);
+  probe.def("throw_with_ranks", &throw_with_ranks);
   probe.def("caught_ranks", &caught_ranks);
   probe.def("throw_caused_by", &throw_caused_by);
   probe.def("caught", &caught);
-  probe.def("pass_through", &pass_through);
-  probe.def("wait_natively", &wait_natively);
-  probe.def("drop_elsewhere", &drop_elsewhere);
+  probe.def("rethrow_on_other_thread", &rethrow_on_other_thread);
+  probe.def("wait_without_gil", &wait_without_gil);
+  probe.def("drop_on_other_thread", &drop_on_other_thread);
   probe.def("hammer", &hammer);
-  probe.def("through_cpp", &through_cpp, nb::arg("group").none());
+  probe.def("forward_through_cpp", &forward_through_cpp, nb::arg("group").none());
   nb::class_<Completer>(probe, "Completer")
       .def(nb::init<bool>(), nb::arg("on_executor") = false)
       .def("future", &Completer::future)

@@ -43,7 +43,7 @@ def test_pickle(name: str) -> None:
 
 def test_ranks() -> None:
     with pytest.raises(hookline.PeerLost) as caught:
-        probe.throw_about([4, 2])
+        probe.throw_with_ranks([4, 2])
     error = caught.value
     assert error.ranks == (2, 4)
     assert pickle.loads(pickle.dumps(error)).ranks == (2, 4)
@@ -53,7 +53,7 @@ def test_ranks() -> None:
 
     assert probe.caught_ranks(hook) == [2, 4]
     with pytest.raises(hookline.PeerLost) as passed:
-        probe.pass_through(hook)
+        probe.rethrow_on_other_thread(hook)
     assert passed.value.ranks == (2, 4)
 
 
@@ -132,6 +132,6 @@ def test_the_same_object_comes_back(error: BaseException) -> None:
         raise error
 
     with pytest.raises(type(error)) as caught:
-        probe.pass_through(innermost)
+        probe.rethrow_on_other_thread(innermost)
     assert caught.value is error
     assert "innermost" in [frame.name for frame in traceback.extract_tb(caught.value.__traceback__)]

@@ -42,7 +42,7 @@ def test_nothing_is_leaked(run_python: Callable[..., str]) -> None:
         never = _core._probe.Completer().future()
         capsule = tensor.__dlpack__()
         view = memoryview(tensor)
-        _core._probe.drop_elsewhere([tensor])
+        _core._probe.drop_on_other_thread([tensor])
     """)
 
 
@@ -94,7 +94,7 @@ def test_forked_child_ends(run_python: Callable[..., str]) -> None:
         assert enough.wait(30)
         child = os.fork()
         if child == 0:
-            _core._probe.drop_elsewhere([])
+            _core._probe.drop_on_other_thread([])
             sys.exit(0)
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
         print("end")

@@ -307,13 +307,13 @@ def test_dropped_native_promise() -> None:
 def test_cpp_waits_for_a_python_future() -> None:
     future, thing = Future(), object()
     threading.Timer(0.02, future.set_result, [thing]).start()
-    assert probe.wait_natively(future, 30.0) is thing
+    assert probe.wait_without_gil(future, 30.0) is thing
 
 
 def test_cpp_sees_the_type_of_a_python_error() -> None:
     future = Future()
     future.set_exception(hookline.Timeout("late"))
-    assert probe.wait_natively(future, 30.0) == "Timeout"
+    assert probe.wait_without_gil(future, 30.0) == "Timeout"
 
 
 def test_reference_dropped_on_a_native_thread() -> None:
@@ -325,7 +325,7 @@ def test_reference_dropped_on_a_native_thread() -> None:
     weakref.finalize(thing, gone.set)
     holder = [thing]
     del thing
-    probe.drop_elsewhere(holder.pop())
+    probe.drop_on_other_thread(holder.pop())
     assert gone.wait(30)
 
 

@@ -276,7 +276,7 @@ def test_option_objects():
     assert (options.reduceOp, options.rootRank, options.rootTensor) == (ReduceOp.MIN, 2, 1)
     assert options.timeout == datetime.timedelta(seconds=1.5)
     with pytest.raises(hookline.InvalidArgument, match="rootTensor"):
-        hookline.threads_groups(1)[0].reduce([np.ones(1)], opts=options)
+        hookline.make_thread_groups(1)[0].reduce([np.ones(1)], opts=options)
     options.reduceOp, options.rootRank, options.timeout = ReduceOp.PREMUL_SUM(2), 0, None
     assert (options.reduceOp, options.rootRank, options.timeout) == (ReduceOp.PREMUL_SUM(2), 0, None)
     for name in ("Allgather", "Gather", "Scatter", "ReduceScatter", "AllToAll", "Barrier", "Broadcast"):

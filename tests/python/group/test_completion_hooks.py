@@ -15,7 +15,7 @@ from hookline import _core
 
 @pytest.fixture
 def pair():
-    return hl.threads_groups(2, timeout=30)
+    return hl.make_thread_groups(2, timeout=30)
 
 
 def both(groups, count=4):
@@ -112,10 +112,10 @@ def test_failed_operations_are_told_too(pair):
 
 
 def test_hooks_of_python_groups_see_what_native_code_starts():
-    group = Forwarding(hl.threads_groups(1, timeout=30)[0])
+    group = Forwarding(hl.make_thread_groups(1, timeout=30)[0])
     seen = []
     group.register_on_completion_hook(lambda info: seen.append((info.op_type, info.bytes)))
-    native = _core._probe.through_cpp(group)
+    native = _core._probe.forward_through_cpp(group)
     native.allreduce([np.ones(3)]).wait()
     group.allreduce([np.ones(3)]).wait()  # Python itself: no native code started it
     group.wait_for_hooks(20)
@@ -129,7 +129,7 @@ def test_not_a_function(pair):
 
 def test_a_group_dropped_with_operations_under_way():
     seen = []
-    groups = hl.threads_groups(2, timeout=30)
+    groups = hl.make_thread_groups(2, timeout=30)
     groups[0].register_on_completion_hook(lambda info: seen.append(type(info.error)))
     groups[0].allreduce([np.ones(2)])
     del groups[0]

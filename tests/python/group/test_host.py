@@ -118,5 +118,5 @@ group.barrier().wait()
     for rank, process in enumerate(ranks):
         printed = process.communicate(timeout=DEADLINE)[0].splitlines()
         assert f"rank {1 - rank} is not where rank {rank} is" in printed[0]
-        assert printed[1:] == ["layered 2.0"]
+        assert printed[1:] == ["hierarchical 2.0"]
         assert process.returncode == 0

@@ -120,13 +120,13 @@ def test_beside_pytorch(mpirun):
 
 def test_a_rank_that_never_comes(mpirun):
     done = mpirun(2, NEVER_COMES)
-    assert done.stdout == "an mpi group of 2 ranks: rank 1 did not come within 1000 ms True\n", done.stderr
+    assert done.stdout == "an mpi group of 2 ranks: rank 1 did not join within 1000 ms True\n", done.stderr
 
 
 def test_a_group_after_one_that_timed_out(mpirun):
     done = mpirun(2, AGAIN)
     assert done.returncode == 0, done.stderr
-    assert re.search(r"rank 1 did not come within \d+ ms", done.stdout), done.stdout
+    assert re.search(r"rank 1 did not join within \d+ ms", done.stdout), done.stdout
     assert sorted(done.stdout.splitlines())[:2] == ["0: 2", "1: 2"]
 
 

@@ -58,12 +58,12 @@ def test_meeting_in_a_store(tmp_path):
 
 
 def test_what_cannot_be_made():
-    with pytest.raises(hookline.InvalidArgument, match="there are: shm"):
+    with pytest.raises(hookline.InvalidArgument, match="expected one of shm"):
         hookline.init_process_group("carrier pigeons")
     with pytest.raises(hookline.InvalidArgument, match="rank and world_size are required"):
         hookline.init_process_group(store=hookline.MemoryStore())
     with pytest.raises(hookline.InvalidArgument):
-        hookline.threads_groups(0)
+        hookline.make_thread_groups(0)
 
 
 def test_a_killed_rank_is_named_within_a_second(launch):
@@ -152,7 +152,7 @@ def test_fork_after_init(launch):
                 try:
                     call()
                 except hl.InvalidArgument as error:
-                    print("made before fork(); make a new group in the child" in str(error), flush=True)
+                    print("made before fork(). Make a new group in the child" in str(error), flush=True)
             sys.exit(0)
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
         forked.set()
@@ -168,7 +168,7 @@ def test_fork_after_init(launch):
 def test_ctrl_c_ends_a_wait():
     code = """if True:
         import numpy as np, os, signal, threading, time, hookline as hl
-        groups = hl.threads_groups(2, timeout=60)
+        groups = hl.make_thread_groups(2, timeout=60)
         x = np.ones(3)
         work = groups[0].allreduce([x])
         threading.Timer(0.3, lambda: os.kill(os.getpid(), signal.SIGINT)).start()

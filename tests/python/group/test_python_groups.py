@@ -14,13 +14,13 @@ from python_groups import Forwarding
 import hookline as hl
 from hookline import _core
 
-through_cpp = _core._probe.through_cpp
+forward_through_cpp = _core._probe.forward_through_cpp
 
 
 def one(cls=Forwarding):
     """A Python group of one rank, and a native group whose C++ code calls it."""
-    group = cls(hl.threads_groups(1, timeout=30)[0])
-    return group, through_cpp(group)
+    group = cls(hl.make_thread_groups(1, timeout=30)[0])
+    return group, forward_through_cpp(group)
 
 
 def eventually(condition, seconds=20):
@@ -97,7 +97,7 @@ def test_every_operation_reaches_the_class_with_the_shapes_of_torch():
 def test_messages(ranks):
     def body(inner):
         group = Forwarding(inner)
-        native = through_cpp(group)
+        native = forward_through_cpp(group)
         x = np.full(3, inner.rank(), np.float32)
         if inner.rank() == 0:
             native.send([x], 1, tag=5).wait()
@@ -150,7 +150,7 @@ def test_rank_size_and_abort_of_its_own():
             self.cause = cause
 
     odd = Odd()
-    native = through_cpp(odd)
+    native = forward_through_cpp(odd)
     assert (native.rank(), native.size(), native.getBackendName()) == (
         2,
         5,
@@ -171,10 +171,10 @@ def test_rank_and_size_by_the_names_of_torch():
             return super().getSize() + 4
 
     odd = Odd(0, 1)
-    for group in (odd, through_cpp(odd), hl.recorded(odd)):
+    for group in (odd, forward_through_cpp(odd), hl.with_flight_recorder(odd)):
         assert (group.rank(), group.size()) == (2, 5)
         assert (group.getRank(), group.getSize()) == (2, 5)
-    plain = hl.threads_groups(1)[0]
+    plain = hl.make_thread_groups(1)[0]
     assert (plain.getRank(), plain.getSize()) == (0, 1)
 
 
@@ -251,7 +251,7 @@ def test_a_class_written_for_torch():
         def __repr__(self):
             return f"PLG w:{self._size} r:{self._rank}"
 
-    native = through_cpp(Lonely(0, 4))
+    native = forward_through_cpp(Lonely(0, 4))
     t = torch.ones(3)
     work = native.allreduce([t])
     assert work.wait(5) is True
@@ -277,7 +277,7 @@ def test_super_is_not_a_recursion():
             return super().allreduce(tensors, opts)
 
     group = Super(0, 1)
-    for g in (group, through_cpp(group)):
+    for g in (group, forward_through_cpp(group)):
         with pytest.raises(hl.Unsupported, match="Super has no allreduce"):
             g.allreduce([np.ones(2)])
 
@@ -304,7 +304,7 @@ def test_the_group_and_its_work_live_until_the_operation_is_done():
         def allreduce(self, tensors, opts=None):
             return Slow(self.future)
 
-    native = through_cpp(Group())
+    native = forward_through_cpp(Group())
     future = native.allreduce([np.ones(2)]).get_future()
     gc.collect()
     assert gone == []
@@ -320,7 +320,7 @@ def test_cycles_are_collected(pair):
 
     def cycle(native):
         group = Group(native)
-        around = through_cpp(group)
+        around = forward_through_cpp(group)
         work = around.allreduce([np.ones(2)])
         group.me = [group, around, work]
         hook = lambda info, keep=(group, around, native, work): None  # noqa: E731
@@ -329,7 +329,7 @@ def test_cycles_are_collected(pair):
         group.register_on_completion_hook(hook)
         return [weakref.ref(o) for o in (group, around, native, work, hook)]
 
-    native = hl.threads_groups(1, timeout=30)[0]
+    native = hl.make_thread_groups(1, timeout=30)[0]
     refs = cycle(native)
     gc.collect()
     assert all(ref() is not None for ref in refs)
@@ -371,7 +371,7 @@ def test_many_threads_at_once():
 
 def test_two_ranks_reduce_through_python_groups(ranks):
     def body(inner):
-        native = through_cpp(Forwarding(inner))
+        native = forward_through_cpp(Forwarding(inner))
         x = np.full(1000, inner.rank() + 1, np.float32)
         native.allreduce([x], op=hl.ReduceOp.AVG).wait()
         seen = native.allreduce([x]).get_future().then(lambda f: float(f.value()[0][0])).wait(20)
@@ -382,4 +382,4 @@ def test_two_ranks_reduce_through_python_groups(ranks):
 
 @pytest.fixture
 def pair():
-    return hl.threads_groups(2, timeout=30)
+    return hl.make_thread_groups(2, timeout=30)

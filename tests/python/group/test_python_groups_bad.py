@@ -12,7 +12,7 @@ import pytest
 import hookline as hl
 from hookline import _core
 
-through_cpp = _core._probe.through_cpp
+forward_through_cpp = _core._probe.forward_through_cpp
 X = np.ones(2, np.float32)
 
 
@@ -37,7 +37,7 @@ class OfFuture(hl.Work):
 
 
 def call(result, timeout=20):
-    return through_cpp(Returning(result)).allreduce([X], timeout=timeout)
+    return forward_through_cpp(Returning(result)).allreduce([X], timeout=timeout)
 
 
 @pytest.mark.parametrize(("result", "text"), [(None, "None"), (7, "int"), ([], "list"), ("done", "str")])
@@ -175,7 +175,7 @@ def test_a_long_wait_holds_up_no_releases():
     assert begun.wait(20)
     dropped = OfFuture(None)
     weakref.finalize(dropped, gone.set)
-    _core._probe.drop_elsewhere(dropped)
+    _core._probe.drop_on_other_thread(dropped)
     del dropped
     assert gone.wait(20)
     end.set()
@@ -253,7 +253,7 @@ def test_an_override_with_a_wrong_signature():
         def reduce(self, tensors, opts=None):
             return len()  # a TypeError of its own
 
-    native = through_cpp(Short(0, 2))
+    native = forward_through_cpp(Short(0, 2))
     text = r"Short.allreduce\(tensors\) cannot be called as allreduce\(tensors, opts\)"
     with pytest.raises(TypeError, match=text):
         native.allreduce([X])
@@ -277,7 +277,7 @@ def test_an_exception_in_an_override():
         def barrier(self, opts=None):
             raise hl.Mismatch("not today")
 
-    native = through_cpp(Raising(0, 1))
+    native = forward_through_cpp(Raising(0, 1))
     with pytest.raises(Own, match="from inside") as caught:
         native.allreduce([X])
     assert "allreduce" in [frame.name for frame in traceback.extract_tb(caught.value.__traceback__)]
@@ -290,7 +290,7 @@ def test_an_operation_not_overridden():
         pass
 
     group = Empty(0, 2)
-    for g in (group, through_cpp(group)):
+    for g in (group, forward_through_cpp(group)):
         for method, arguments in [
             ("allreduce", ([X],)),
             ("allgather_into_tensor", (np.ones(4, np.float32), X)),
@@ -356,11 +356,11 @@ def test_wrong_ranks_and_names():
 
     with pytest.raises(ValueError, match="no rank 2 in a group of 2"):
         Named(2, 2)
-    native = through_cpp(Named(0, 1))
+    native = forward_through_cpp(Named(0, 1))
     with pytest.raises(TypeError, match=r"Named.getBackendName\(\) must return a str.*returned int"):
         native.getBackendName()
     with pytest.raises(TypeError, match=r"Named.size\(\) must return a size.*returned str"):
         native.size()
     for other in (None, 5):
         with pytest.raises(TypeError, match=r"expected a hookline\.ProcessGroup"):
-            through_cpp(other)
+            forward_through_cpp(other)

@@ -13,7 +13,7 @@ sys.path.insert(0, {str(Path(__file__).parent)!r})
 import numpy as np, hookline as hl
 from hookline import _core
 from python_groups import Forwarding
-through_cpp = _core._probe.through_cpp
+forward_through_cpp = _core._probe.forward_through_cpp
 """
 
 
@@ -29,9 +29,9 @@ def run(code: str) -> str:
 
 def test_nothing_is_leaked():
     run("""
-        inner = hl.threads_groups(1)[0]
+        inner = hl.make_thread_groups(1)[0]
         group = Forwarding(inner)
-        native = through_cpp(group)
+        native = forward_through_cpp(group)
         work = native.allreduce([np.ones(3)])
         work.wait()
         future = native.allreduce([np.ones(3)]).get_future().then(lambda f: f.value())
@@ -56,7 +56,7 @@ def test_pending_works_at_exit():
         class Group(hl.ProcessGroup):
             def allreduce(self, tensors, opts=None):
                 return Never()
-        native = through_cpp(Group(0, 1))
+        native = forward_through_cpp(Group(0, 1))
         work = native.allreduce([np.ones(3)])
         future = native.allreduce([np.ones(3)]).get_future()
     """)
@@ -64,7 +64,7 @@ def test_pending_works_at_exit():
 
 def test_hooks_that_run_at_exit():
     out = run("""
-        groups = hl.threads_groups(2)
+        groups = hl.make_thread_groups(2)
         groups[0].register_on_completion_hook(lambda info: print(type(info.error).__name__, flush=True))
         work = groups[0].allreduce([np.ones(3)])
     """)
@@ -80,7 +80,7 @@ def test_a_collection_while_a_reducer_asks_for_the_timeout():
                 gc.collect()
                 return 30
         def main():
-            ddp = hl.numpy.DataParallel({"w": np.zeros(3, np.float32)}, Collecting(hl.threads_groups(1)[0]))
+            ddp = hl.numpy.DataParallel({"w": np.zeros(3, np.float32)}, Collecting(hl.make_thread_groups(1)[0]))
             ddp.ready("w", np.ones(3, np.float32))
             ddp.finish()
         main()
@@ -139,7 +139,7 @@ def what_holds(group: str) -> str:
     """
 
 
-@pytest.mark.parametrize("group", ["Local(0, 1)", "hl.nan_checked(Local(0, 1))"])
+@pytest.mark.parametrize("group", ["Local(0, 1)", "hl.with_nan_checks(Local(0, 1))"])
 def test_python_groups_of_a_module_are_not_leaked(group: str) -> None:
     """The methods of a class refer to the variables of its module, and so to whatever holds a group of the class."""
     run(textwrap.dedent(LOCAL) + textwrap.dedent(what_holds(group)))
@@ -171,7 +171,7 @@ def test_a_group_that_something_holds_is_not_collected() -> None:
             hook = make()
             for _ in range(3):
                 gc.collect()
-            last = hl.numpy.DataParallel(params(), hl.threads_groups(1)[0], hook=hook)
+            last = hl.numpy.DataParallel(params(), hl.make_thread_groups(1)[0], hook=hook)
             step(last)
             assert len(_core.group_of_hook(hook).everything) == 9
             print("still there")
@@ -198,8 +198,8 @@ def test_errors_leak_nothing_either():
 def test_a_forked_child():
     out = run("""
         import os
-        group = Forwarding(hl.threads_groups(1)[0])
-        native = through_cpp(group)
+        group = Forwarding(hl.make_thread_groups(1)[0])
+        native = forward_through_cpp(group)
         native.register_on_completion_hook(lambda info: None)
         native.allreduce([np.ones(3)]).wait()
         native.wait_for_hooks()
@@ -217,7 +217,7 @@ def test_a_forked_child():
                 assert "fork" in str(error), error
             else:
                 os._exit(3)
-            assert through_cpp(local).barrier().wait()   # what is Python alone works on
+            assert forward_through_cpp(local).barrier().wait()   # what is Python alone works on
             del group, native
             sys.exit(0)
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0

@@ -9,7 +9,7 @@ import torch
 import hookline as hl
 from hookline import _core
 
-through_cpp = _core._probe.through_cpp
+forward_through_cpp = _core._probe.forward_through_cpp
 
 
 def done():
@@ -88,7 +88,7 @@ class OwnTorch(hl.ProcessGroup):
 @pytest.mark.parametrize("cls", [Own, OwnTorch])
 def test_names_and_numbers(cls):
     group = cls()
-    for g in (through_cpp(group), group):
+    for g in (forward_through_cpp(group), group):
         assert (g.name(), g.group_name) == ("own name", "own name")
         assert (g.description(), g.group_desc) == ("own description", "own description")
         assert (g.sequence_number, g._get_sequence_number_for_group()) == (77, 77)
@@ -99,13 +99,13 @@ def test_names_and_numbers(cls):
 def test_the_name_of_the_backend_under_either_name(method):
     base = getattr(hl.ProcessGroup, method)
     group = type("Named", (hl.ProcessGroup,), {method: lambda self: base(self) + "!"})(0, 1)
-    for g in (through_cpp(group), group):
+    for g in (forward_through_cpp(group), group):
         assert (g.backend_name(), g.getBackendName(), g.name()) == ("Named!",) * 3
 
 
 def test_coalescing():
     for group, names in ((Own(), ("start", "end")), (OwnTorch(), (("start", torch.device("cpu")),) * 2)):
-        for g in (through_cpp(group), group):
+        for g in (forward_through_cpp(group), group):
             for prefix in ("", "_"):
                 if g is group and not hasattr(type(g), f"{prefix}start_coalescing"):
                     continue
@@ -137,12 +137,12 @@ def test_coalescing_of_a_native_group(ranks):
 
 def test_parts():
     own, of_torch = Own(), OwnTorch()
-    assert through_cpp(own).split(3, 5).group_name == "own name"
+    assert forward_through_cpp(own).split(3, 5).group_name == "own name"
     assert own.calls == [("split", 3, 5)]
-    assert through_cpp(own).split(-1) is None
-    assert through_cpp(own).new_group([0, 1]).name() == "own name"
+    assert forward_through_cpp(own).split(-1) is None
+    assert forward_through_cpp(own).new_group([0, 1]).name() == "own name"
     assert own.calls[-1] == ("new_group", [0, 1])
-    for g in (through_cpp(of_torch), of_torch):
+    for g in (forward_through_cpp(of_torch), of_torch):
         assert g.new_group([1]).name() == "own name"
         assert of_torch.calls[-1] == ("split_group", [1], None, None, None, None)
     assert own.split_group([2]).name() == "own name"
@@ -155,7 +155,7 @@ def test_a_timeout_of_its_own_counts_for_its_operations():
             return hl.Work(hl.Future())
 
     group = Never()
-    native = through_cpp(group)
+    native = forward_through_cpp(group)
     assert native.timeout == datetime.timedelta(seconds=0.2)
     with pytest.raises(hl.Timeout, match=r"Never\.barrier"):
         native.barrier().wait()
@@ -195,7 +195,7 @@ def test_super_has_what_the_base_has():
 
     group = Super(0, 1)
     group.set_timeout(3)
-    for g in (through_cpp(group), group):
+    for g in (forward_through_cpp(group), group):
         assert g.name() == "super!"
         assert g.description() == "super group, rank 0 of 1!"
         assert g.sequence_number >= 5
@@ -238,7 +238,7 @@ def test_wrong_answers():
         def timeout(self):
             return "long"
 
-    native = through_cpp(Wrong(0, 1))
+    native = forward_through_cpp(Wrong(0, 1))
     with pytest.raises(TypeError, match=r"Wrong.name\(\) must return a str.*returned int"):
         native.name()
     with pytest.raises(TypeError, match=r"Wrong.description\(extra\) cannot be called as description\(\)"):
@@ -246,7 +246,7 @@ def test_wrong_answers():
     with pytest.raises(TypeError, match=r"Wrong.sequence_number\(\) must return a number.*returned str"):
         _ = native.sequence_number
     with pytest.raises(TypeError, match=r"WrongTime.timeout\(\) must return seconds or a timedelta.*returned str"):
-        _ = through_cpp(WrongTime(0, 1)).timeout
+        _ = forward_through_cpp(WrongTime(0, 1)).timeout
     with pytest.raises(TypeError, match=r"Wrong.end_coalescing\(\) must return a hookline.Work.*returned None"):
         native.end_coalescing()
     with pytest.raises(TypeError, match=r"Wrong.split\(color\) cannot be called as split\(color, key\)"):

@@ -15,7 +15,7 @@ import hookline
 
 @pytest.fixture
 def pair():
-    return hookline.threads_groups(2, timeout=30)
+    return hookline.make_thread_groups(2, timeout=30)
 
 
 def test_what_a_work_says(pair):
@@ -127,7 +127,7 @@ def test_arrays_stay_alive_until_the_operation_is_done(pair):
 
 
 def test_works_keep_their_group():
-    groups = hookline.threads_groups(2, timeout=30)
+    groups = hookline.make_thread_groups(2, timeout=30)
     works = [group.allreduce([np.ones(2)]) for group in groups]
     del groups
     gc.collect()
@@ -136,7 +136,7 @@ def test_works_keep_their_group():
 
 def test_a_dropped_group_with_callbacks_does_not_hang():
     for _ in range(20):
-        groups = hookline.threads_groups(2, timeout=30)
+        groups = hookline.make_thread_groups(2, timeout=30)
         seen = []
         for group in groups:
             group.allreduce([np.ones(1000)]).get_future().add_done_callback(lambda f, seen=seen: seen.append(f))
@@ -164,7 +164,7 @@ def test_a_work_in_a_cycle_with_its_future_is_let_go():
 
 
 def test_another_thread_runs_while_one_waits():
-    groups = hookline.threads_groups(2, timeout=10)
+    groups = hookline.make_thread_groups(2, timeout=10)
     started = threading.Event()
     outcome = []
 
@@ -185,12 +185,12 @@ def test_another_thread_runs_while_one_waits():
 
 
 def test_the_time_is_up(pair):
-    with pytest.raises(hookline.Timeout, match="rank 1 did not come within"):
+    with pytest.raises(hookline.Timeout, match="rank 1 did not join within"):
         pair[0].allreduce([np.ones(2)], timeout=0.1).wait()
     with pytest.raises(hookline.Timeout):  # the group is broken, and says why
         pair[0].barrier().wait()
-    pair[1].allreduce([np.ones(2)]).wait()  # what rank 0 had posted before it gave up is enough
-    with pytest.raises(hookline.Aborted, match="rank 0 gave up"):
+    pair[1].allreduce([np.ones(2)]).wait()  # what rank 0 had posted before it failed is enough
+    with pytest.raises(hookline.Aborted, match="rank 0 failed"):
         pair[1].barrier().wait()
 
 

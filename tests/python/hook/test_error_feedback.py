@@ -98,7 +98,7 @@ def test_a_hook_of_a_function_takes_a_state_and_wrappers(ranks):
         array = np.full(3, 1.0 + group.rank(), np.float32)
         assert hook(None, hl.GradBucket(array)).wait().tolist() == [1.5, 1.5, 1.5]
         assert seen == ["mine"]
-        assert hook.costs()[0]["relative_error"] == 0
+        assert hook.stats()[0]["relative_error"] == 0
         with pytest.raises(hl.InvalidArgument, match="int8 cannot be wrapped around another hook"):
             hook | "int8"
         with pytest.raises(TypeError, match="None"):

@@ -6,7 +6,7 @@ import pickle
 
 import numpy as np
 import pytest
-from powersgd_reference import draw_column
+from powersgd_reference import fill_random_column
 
 import hookline as hl
 
@@ -134,7 +134,7 @@ def test_registered_functions_run_without_python(ranks, monkeypatch):
         monkeypatch.setattr(module, "_make", called)
         steps(ddp, group, 0, 4)
         assert state.compression_stats() == (432 / 42, 2 * 432, 2 * 42)
-        assert ddp.stats()["costs"][0]["ratio"] == pytest.approx(432 / 42)
+        assert ddp.stats()["hook_stats"][0]["ratio"] == pytest.approx(432 / 42)
 
     ranks(2, body)
 
@@ -165,7 +165,7 @@ def test_what_is_kept_can_be_looked_at(ranks):
         p, q = state.p_memory_dict[0], state.q_memory_dict[0]
         assert np.allclose(np.outer(p, q).ravel(), result, atol=1e-6)
         assert np.allclose(state.error_dict[0], flat - result, atol=1e-6)
-        start = draw_column(4, 2, "gradient 0 of bucket 0", 0, SHAPE[1])
+        start = fill_random_column(4, 2, "gradient 0 of bucket 0", 0, SHAPE[1])
         image = flat.reshape(SHAPE) @ (start / np.linalg.norm(start))
         assert np.allclose(p, image / np.linalg.norm(image), atol=1e-5)
         assert state.rng == (4, 3)
@@ -191,7 +191,7 @@ def test_pickled_without_the_group_and_resumed_bit_for_bit(tmp_path, caplog):
     for name in ("iter", "wire", "random_seed", "matrix_approximation_rank", "next_stats_report"):
         assert getattr(again, name) == getattr(half, name)
     assert again.compression_stats() == half.compression_stats()
-    other = hl.threads_groups(1)[0]  # another group object
+    other = hl.make_thread_groups(1)[0]  # another group object
     again.process_group = other
     second = new(other)
     second.register_comm_hook(again, hl.powerSGD_hook)

@@ -9,7 +9,7 @@ import torch
 import torch.distributed as dist
 from torch.distributed.algorithms.ddp_comm_hooks import powerSGD_hook as theirs
 sys.path.insert(0, TESTS)
-from powersgd_reference import draw_column
+from powersgd_reference import fill_random_column
 import hookline as hl
 
 SHAPES = [(20, 30), (30,), (6, 5, 7), (20, 30), (40, 8)]
@@ -50,7 +50,7 @@ for options in [
     shapes = [c[1:] for c in chosen]
     chosen.sort(key=lambda c: shapes.index(c[1:]))
     columns = [
-        np.stack([draw_column(0, 3, f"gradient {i} of bucket 0", k, m) for k in range(r)], axis=1).ravel()
+        np.stack([fill_random_column(0, 3, f"gradient {i} of bucket 0", k, m) for k in range(r)], axis=1).ravel()
         for i, n, m, r in chosen
     ]
     state.p_memory_dict[0] = torch.empty(sum(n * r for _, n, _, r in chosen))

@@ -133,7 +133,7 @@ def test_the_state_of_a_named_hook_is_its_group(ranks, kind):
 
 
 def test_registration_takes_what_it_should():
-    (group,) = hl.threads_groups(1)
+    (group,) = hl.make_thread_groups(1)
     ddp = hl.numpy.DataParallel(model(), group)
     with pytest.raises(TypeError, match=re.escape("Communication hook must be callable.")):
         ddp.register_comm_hook(None, 3)
@@ -165,7 +165,7 @@ def test_registration_takes_what_it_should():
 
 
 def test_every_kind_of_callable_is_taken():
-    (group,) = hl.threads_groups(1)
+    (group,) = hl.make_thread_groups(1)
 
     def annotated(state: "object", grads: "hl.GradBucket") -> "hl.Future[np.ndarray]":
         return done(grads.buffer())
@@ -201,7 +201,7 @@ def test_every_kind_of_callable_is_taken():
     ],
 )
 def test_what_goes_wrong_arrives_at_the_step(hook, kind, text):
-    (group,) = hl.threads_groups(1)
+    (group,) = hl.make_thread_groups(1)
     params = {"w": np.zeros((6, 4), np.float32), "b": np.zeros(4, np.float32)}
     ddp = hl.numpy.DataParallel(params, group)
     ddp.register_comm_hook(None, hook)
@@ -234,7 +234,7 @@ def test_an_exception_of_a_hook_is_the_very_one_and_heard_elsewhere(ranks):
 
 
 def test_a_hook_that_never_completes():
-    (group,) = hl.threads_groups(1)
+    (group,) = hl.make_thread_groups(1)
     ddp = hl.numpy.DataParallel(model(), group, timeout=0.1)
     kept = hl.Future()
 
@@ -248,7 +248,7 @@ def test_a_hook_that_never_completes():
 
 
 def test_registering_inside_a_step():
-    (group,) = hl.threads_groups(1)
+    (group,) = hl.make_thread_groups(1)
     ddp = hl.numpy.DataParallel(model(), group)
     ddp.ready("b")
     with pytest.raises(ValueError, match="inside a step"):
@@ -263,7 +263,7 @@ def test_cycles_through_the_hook_are_collected():
     class State:
         pass
 
-    (group,) = hl.threads_groups(1)
+    (group,) = hl.make_thread_groups(1)
     state = State()
     state.ddp = hl.numpy.DataParallel(model(), group)
 
@@ -283,7 +283,7 @@ def test_hooks_are_let_go_when_replaced():
     class State:
         pass
 
-    (group,) = hl.threads_groups(1)
+    (group,) = hl.make_thread_groups(1)
     ddp = hl.numpy.DataParallel(model(), group)
     state = State()
     gone = weakref.ref(state)
@@ -297,7 +297,7 @@ def test_hooks_are_let_go_when_replaced():
 
 
 def test_a_timer_completes_the_future():
-    (group,) = hl.threads_groups(1)
+    (group,) = hl.make_thread_groups(1)
     ddp = hl.numpy.DataParallel(model(), group, bucket_cap_mb=1e-5)
 
     def hook(state, bucket):
@@ -313,7 +313,7 @@ def test_a_timer_completes_the_future():
 
 def test_a_hook_waits_for_a_callback():
     """From the second bucket on it runs inside the completion of the future of the one before."""
-    (group,) = hl.threads_groups(1)
+    (group,) = hl.make_thread_groups(1)
     ddp = hl.numpy.DataParallel(model(), group, bucket_cap_mb=1e-5)
 
     def hook(state, bucket):

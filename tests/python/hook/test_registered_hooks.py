@@ -104,13 +104,13 @@ def test_costs_count_the_bytes_of_a_function(ranks):
         ddp = hl.numpy.DataParallel({"w": np.zeros(1000, np.float32)}, group, hook="scaled_mean | compare")
         ddp.ready("w", np.ones(1000, np.float32))
         ddp.finish()
-        (cost,) = ddp.stats()["costs"]
+        (cost,) = ddp.stats()["hook_stats"]
         assert (cost["values"], cost["sent_bytes"], cost["ratio"], cost["relative_error"]) == (1000, 4000, 1, 0)
         hook = hl.make_hook("top_k | error_feedback", group)
         hook(None, hl.GradBucket(np.arange(100, dtype=np.float32))).wait()
-        (cost,) = hook.costs()  # outside a reducer
+        (cost,) = hook.stats()  # outside a reducer
         assert cost["sent_bytes"] == 400
-        assert cost["kept_error_norm"] == pytest.approx(np.linalg.norm(np.arange(75)))
+        assert cost["residual_norm"] == pytest.approx(np.linalg.norm(np.arange(75)))
 
     ranks(2, body)
 
@@ -201,7 +201,7 @@ def test_options_are_listed_without_making_a_hook(capsys):
     assert hl.hook_options("top_k") == {"k": ("0.25", "a number"), "limit": ("", "an integer")}
     assert hl.hook_options("strange") == {"what": ("None", "a string")}
     assert hl.registered_hooks()["scaled_mean"] == "The mean times k to some power."
-    assert hl.registered_hooks(alone=True)["half_mean"] == "another hook's text"
+    assert hl.registered_hooks(base_only=True)["half_mean"] == "another hook's text"
     assert cli.main(["hooks", "top_k"]) == 0
     out = capsys.readouterr().out
     assert "top_k(k=0.25, limit=…)\n    The largest part k of a rank's gradients travels." in out

@@ -52,7 +52,7 @@ def test_every_hook_trains_to_the_weights_of_one_host(
 ) -> None:
     each = [ranks] * hosts.count
     printed = hosts.run(PROGRAMS / "training.py", each, RESULTS=str(tmp_path / "weights.npz"))
-    assert all(f"on layered, one of {ranks} on its host" in text for text in printed), printed
+    assert all(f"on hierarchical, one of {ranks} on its host" in text for text in printed), printed
     expected, found = one_host(sum(each)), dict(np.load(tmp_path / "weights.npz"))
     assert len(found) == 10
     for hook, weights in found.items():
@@ -75,7 +75,7 @@ def test_pytorch_s_data_parallelism_trains_as_one_process_with_all_data() -> Non
     with Hosts(2, "10gbit") as hosts:
         printed = hosts.run(PROGRAMS / "torch_training.py", [2, 2], timeout=300)
     for rank, text in enumerate(printed):
-        assert f"rank {rank} of 4 on layered" in text.splitlines(), text
+        assert f"rank {rank} of 4 on hierarchical" in text.splitlines(), text
 
 
 def test_the_contract_of_process_groups(hosts: Hosts) -> None:
@@ -86,7 +86,7 @@ def test_the_contract_of_process_groups(hosts: Hosts) -> None:
             "HOOKLINE_TEST_HOSTS": ",".join(hosts.names),
             "HOOKLINE_MATRIX": "0.2",
             "GLOO_SOCKET_IFNAME": INTERFACE,
-            "HOOKLINE_ENGINE_PATH": str(BUILD / "src"),
+            "HOOKLINE_TRANSPORT_PATH": str(BUILD / "src"),
         },
         capture_output=True,
         text=True,
@@ -172,10 +172,10 @@ def test_a_link_that_is_cut_silently_is_a_timeout_and_a_new_group_works() -> Non
 
 
 def default_groups(hosts: Hosts, each: list[int], *before: str, **variables: str) -> None:
-    """Ranks that name no backend get layered over gloo; `before` is what runs the command."""
+    """Ranks that name no backend get hierarchical over gloo; `before` is what runs the command."""
     command = [*before, sys.executable, str(PROGRAMS / "default_group.py")]
     for rank, text in enumerate(outputs(hosts.start_ranks(command, each, **variables))):
-        assert f"rank {rank} of {sum(each)} on layered over [" in text
+        assert f"rank {rank} of {sum(each)} on hierarchical over [" in text
         assert "'gloo'" in text
 
 
@@ -214,7 +214,7 @@ def test_launchers_meet_by_a_name_that_node_0_knows_as_127_0_1_1(tmp_path: Path)
         texts = outputs(start_launchers(hosts, tmp_path, 2))
         for host, text in enumerate(texts):
             for rank in (2 * host, 2 * host + 1):
-                assert f"rank {rank} of 4 on layered over [" in text
+                assert f"rank {rank} of 4 on hierarchical over [" in text
 
 
 def test_a_name_for_127_0_1_1_on_a_node_0_with_two_addresses_is_an_error(tmp_path: Path) -> None:
@@ -241,7 +241,7 @@ def test_the_host_of_the_store_counts_more_than_a_variable_that_was_left_over() 
         ranks = [
             hosts.start(rank, command, SETTINGS=json.dumps(settings[rank]), MASTER_ADDR="localhost") for rank in (0, 1)
         ]
-        assert all("on layered over ['gloo']" in text for text in outputs(ranks))
+        assert all("on hierarchical over ['gloo']" in text for text in outputs(ranks))
 
 
 @pytest.mark.timeout(330)  # a loaded machine takes minutes for `import torch`
@@ -250,7 +250,7 @@ def test_pytorch_s_store_tells_its_host() -> None:
         place = f"tcp://{hosts.address(0)}:{PORT}"
         command = [sys.executable, str(PROGRAMS / "torch_sum.py")]
         ranks = [hosts.start(host, command, HOST=str(host), PLACE=place) for host in range(2)]
-        assert [text.splitlines()[-1] for text in outputs(ranks, 300)] == ["2 on layered"] * 2
+        assert [text.splitlines()[-1] for text in outputs(ranks, 300)] == ["2 on hierarchical"] * 2
 
 
 NOT_BY_OUR_MPI = {

@@ -1,4 +1,4 @@
-"""MPI between hosts, which are network namespaces: by name, layered, and as what a program gets that names nothing."""
+"""MPI between hosts, which are network namespaces: by name, hierarchical, and as what a program gets that names nothing."""
 
 import os
 import sys
@@ -19,7 +19,7 @@ def test_a_group_that_names_no_backend(tmp_path: Path) -> None:
         # What a rank of each host sends: half of 1.2 MB, and the bytes of two meetings.
         sent = [hosts.sent_bytes(host) for host in range(2)]
     found = sorted(line for line in printed.splitlines() if line.startswith("rank"))
-    assert found == [f"rank {rank} of 4 on layered over ['mpi']" for rank in range(4)], printed
+    assert found == [f"rank {rank} of 4 on hierarchical over ['mpi']" for rank in range(4)], printed
     assert all(1_200_000 < count < 1_500_000 for count in sent), sent
 
 
@@ -30,9 +30,9 @@ CONTRACT = {"OMPI_MCA_mpi_preconnect_mpi": "1", "HOOKLINE_MATRIX": "0.1"}
 # What goes by levels in several ways. The rest makes seventy groups, which take minutes where others compute too.
 IN_LAYERS = (
     "GroupContract.Allreduce",
-    "GroupBehaviour.LanesMeetWhateverTheirOrder",
+    "GroupBehaviour.LanesMatchInAnyOrder",
     "GroupBehaviour.SubgroupsAndSplits",
-    "GroupWatching.AMismatch*",
+    "GroupFailures.MismatchFails*",
 )
 
 
@@ -43,9 +43,9 @@ def contract(tmp_path: Path, names: str, **variables: str) -> None:
 
 
 def test_the_contract_of_process_groups(tmp_path: Path) -> None:
-    contract(tmp_path, "Worlds/*/mpi")
+    contract(tmp_path, "Fixtures/*/mpi")
 
 
 def test_the_contract_of_process_groups_in_layers(tmp_path: Path) -> None:
-    names = ":".join(f"Worlds/{name}/layered" for name in IN_LAYERS)
+    names = ":".join(f"Fixtures/{name}/hierarchical" for name in IN_LAYERS)
     contract(tmp_path, names, HOOKLINE_TEST_STORE=str(tmp_path))

@@ -66,7 +66,7 @@ def test_without_a_subgroup_and_without_gradients(ranks):
                 train(ddp, grads)
                 both = allreduce or s == 0
                 close(grads, mean_of([new_grads(r, s) for r in (range(2) if both else [group.rank()])]))
-        assert hl.host_group(group) is group
+        assert hl.local_group(group) is group
         # As a function of a bucket, outside a reducer.
         state = hl.PostLocalSGDState(group, None, 5)
         bucket = hl.GradBucket(np.full(4, group.rank(), np.float32))

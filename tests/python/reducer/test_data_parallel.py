@@ -191,7 +191,7 @@ def test_sparse_and_unused_parameters(ranks):
 
 
 def test_errors_name_the_parameter():
-    (group,) = hl.threads_groups(1)
+    (group,) = hl.make_thread_groups(1)
     ddp = hl.numpy.DataParallel(model(), group)
     ddp.ready("b")
     with pytest.raises(ValueError, match=r"mark a variable ready only once. Parameter 'b' was marked as ready twice"):
@@ -213,11 +213,11 @@ def test_errors_name_the_parameter():
 
 
 def test_what_is_no_mapping_and_no_list_of_names():
-    (group,) = hl.threads_groups(1)
+    (group,) = hl.make_thread_groups(1)
     for params in ([np.zeros(2, np.float32)], np.zeros(2, np.float32)):
         with pytest.raises(TypeError, match=r"params: expected a mapping of names to arrays, got \w+\.(list|ndarray)$"):
             hl.numpy.DataParallel(params, group)
-    for argument in ("sparse", "ignored", "delayed"):
+    for argument in ("sparse", "ignored", "reduce_last"):
         with pytest.raises(TypeError, match=rf"{argument}: expected a list of names, got a string\. Pass \['w'\]"):
             hl.numpy.DataParallel(model(), group, **{argument: "w"})  # of which the letters are names, too
     with pytest.raises(TypeError, match="a bucket: expected a list of names, got a string"):

@@ -64,7 +64,7 @@ def test_a_python_hook_on_a_model_that_outlives_python(tmp_path: Path, destroyed
 def test_torch_tensors_of_our_memory_that_outlive_python(tmp_path: Path) -> None:
     text = """
     import hookline as hl
-    (group,) = hl.threads_groups(1)
+    (group,) = hl.make_thread_groups(1)
     net = torch.nn.Linear(4, 4)
     ddp = hl.numpy.DataParallel({name: p.detach().numpy() for name, p in net.named_parameters()}, group)
     for name, parameter in net.named_parameters():

@@ -68,7 +68,7 @@ def test_the_entry_point_tells_torch_of_the_backend_and_loads_nothing() -> None:
 
 
 def test_capsules_carry_the_very_objects() -> None:
-    (group,) = hookline.threads_groups(1)
+    (group,) = hookline.make_thread_groups(1)
     again = _core.group_from_capsule(_core.group_to_capsule(group))
     x = np.ones(3)
     again.allreduce([x]).wait()

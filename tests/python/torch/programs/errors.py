@@ -54,7 +54,7 @@ EXPECTED = step(DistributedDataParallel(network()))
 
 @check
 def names_of_no_parameter():
-    for argument in ("ignored", "delayed"):
+    for argument in ("ignored", "reduce_last"):
         raises(
             ValueError,
             f"{argument}: unknown parameter 'bias'",

@@ -75,7 +75,7 @@ def errors_are_of_both_libraries_types():
     # A torch group around the hookline backend, as a hookline group, and back again.
     around = dist.ProcessGroup(c10d._get_default_store(), RANK, SIZE)
     inner = ht.as_group(dist.new_group())
-    backend = ht.backend_of(hl.nan_checked(inner))
+    backend = ht.backend_of(hl.with_nan_checks(inner))
     around._register_backend(torch.device("cpu"), dist.ProcessGroup.BackendType.CUSTOM, backend)
     dist.barrier()
     inner.abort("enough")
@@ -169,7 +169,7 @@ def options():
         assert (name(half), seconds(half)) == ("gloo", 70)
     minute = datetime.timedelta(seconds=60)
     assert seconds(dist.new_group(timeout=minute, pg_options=ht.Options(backend="gloo"))) == 60
-    assert name(dist.new_group(pg_options=ht.Options(backend_options={"waiting": "sleep"}))) == "shm"
+    assert name(dist.new_group(pg_options=ht.Options(backend_options={"wait_policy": "block"}))) == "shm"
     assert seconds(dist.new_group(pg_options=C10dBackend.Options("hookline", minute))) == 60
     gloos_own = dist.ProcessGroupGloo._Options()  # those of another backend in the same group
     assert seconds(dist.new_group(timeout=minute, pg_options=gloos_own)) == 60
@@ -180,9 +180,9 @@ def options():
     )
     raises(TypeError, "expected seconds", lambda: ht.Options(timeout="1 min"))
     raises(ValueError, "more than 0 s", lambda: ht.Options(timeout=-1))
-    raises(ValueError, "no backend is called", lambda: dist.new_group(pg_options=ht.Options(backend="gluon")))
-    wrong = ht.Options(backend="gloo", backend_options={"waiting": "sleep"})
-    raises(hl.InvalidArgument, "waiting", lambda: dist.new_group(pg_options=wrong))
+    raises(ValueError, "unknown backend", lambda: dist.new_group(pg_options=ht.Options(backend="gluon")))
+    wrong = ht.Options(backend="gloo", backend_options={"wait_policy": "block"})
+    raises(hl.InvalidArgument, "wait_policy", lambda: dist.new_group(pg_options=wrong))
 
 
 run()

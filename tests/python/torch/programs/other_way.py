@@ -136,7 +136,7 @@ def works_of_a_python_group_are_waited_for():
 @check
 def checked_groups_of_torch_compare_the_numbers_of_steps():
     store = ht.as_store(dist.PrefixStore("steps", dist.distributed_c10d._get_default_store()))
-    model = ht.DistributedDataParallel(nn.Linear(2, 2), hl.checked(ht.as_group(), store))
+    model = ht.DistributedDataParallel(nn.Linear(2, 2), hl.with_collective_checks(ht.as_group(), store))
     model.step_id = 5
     model(torch.ones(1, 2)).sum().backward()
     model.step_id = 6 + RANK
@@ -320,7 +320,7 @@ def compressing_hooks_need_no_more_than_allreduce():
 def a_hookline_group_is_a_backend():
     store = dist.PrefixStore("made by hand", dist.distributed_c10d._get_default_store())
     group = hl.init_process_group(store=ht.as_store(store), rank=RANK, world_size=SIZE, timeout=20)
-    backend = ht.backend_of(hl.recorded(group))
+    backend = ht.backend_of(hl.with_flight_recorder(group))
     x = torch.ones(3)
     backend.allreduce([x], dist.AllreduceOptions()).wait()
     assert x[0] == SIZE
@@ -352,7 +352,7 @@ class Seeing(hl.ProcessGroup):
 @check
 def a_python_group_gets_the_tensors_of_the_caller():
     group = Seeing()
-    for backend in (ht.backend_of(group), ht.backend_of(hl.nan_checked(group))):
+    for backend in (ht.backend_of(group), ht.backend_of(hl.with_nan_checks(group))):
         world = dist.ProcessGroup(dist.HashStore(), 0, 1)
         world._register_backend(torch.device("cpu"), dist.ProcessGroup.BackendType.CUSTOM, backend)
         tensors = [torch.ones(3), torch.ones(2, 3, dtype=torch.bfloat16), torch.ones(4, 4)[:, 1], torch.tensor(3)]

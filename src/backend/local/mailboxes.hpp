@@ -1,0 +1,125 @@
+// Sends and receives through mailboxes, matched by source and tag in send order.
+#pragma once
+
+#include <array>
+#include <list>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "backend/local/memory.hpp"
+#include "backend/local/local_op.hpp"
+
+namespace hookline::local {
+
+/// A send that waits for a mailbox, or whose message is being put into one chunk by chunk.
+class SendOp final : public LocalOp {
+ public:
+  SendOp(std::shared_ptr<LocalContext> context, Milliseconds timeout, class Mailboxes& mailboxes, Operation&& operation);
+  bool step() override;
+  std::uint64_t progress() const override { return progress_; }
+  std::vector<int> awaited_ranks() const override { return {destination_}; }
+  std::string describe() const override;
+
+ private:
+  friend class Mailboxes;
+  Mailboxes& mailboxes_;
+  const int destination_;
+  const int tag_;
+  const Tensor data_;
+  std::uint64_t send_order_ = 0;
+  int mailbox_index_ = -1;
+  std::uint64_t message_count_ = 0;
+  std::uint64_t first_chunk_ = 0;  ///< chunks that the mailbox had carried before
+  std::uint64_t chunks_written_ = 0;
+  std::uint64_t progress_ = 0;
+};
+
+/// A receive that waits for its message, or is taking it out of the mailbox.
+class RecvOp final : public LocalOp {
+ public:
+  RecvOp(std::shared_ptr<LocalContext> context, Milliseconds timeout, class Mailboxes& mailboxes, Operation&& operation);
+  bool step() override;
+  std::uint64_t progress() const override { return progress_; }
+  std::vector<int> awaited_ranks() const override;
+  bool awaits_any() const override { return matched_source_ < 0 && source_ < 0; }
+  std::string describe() const override;
+  int source_rank() const override { return done() ? matched_source_ : -1; }
+
+ private:
+  friend class Mailboxes;
+  Mailboxes& mailboxes_;
+  const int source_;  ///< or kAnySource
+  const int tag_;
+  const Tensor output_;
+  const Tensor buffer_;  ///< the target itself where it is contiguous
+  int matched_source_ = -1;
+  std::uint64_t send_order_ = 0;
+  std::uint64_t progress_ = 0;
+};
+
+/// Both ends of this rank's mail. All of it is used under one claim, except post().
+class Mailboxes {
+ public:
+  explicit Mailboxes(Memory& memory);
+
+  /// Queues an operation; from any thread.
+  void post(std::shared_ptr<LocalOp> op);
+  /// Gives every pending operation a step. Completed ones are completed and let go of; what a step throws, too, but for
+  /// Mismatch, is thrown on. True where something moved.
+  bool step();
+  /// Ends everything that is pending.
+  void fail_pending(const std::exception_ptr& cause);
+  std::vector<std::shared_ptr<LocalOp>> pending();
+  bool empty() const noexcept { return pending_count_.load(std::memory_order_acquire) == 0; }
+
+ private:
+  friend class SendOp;
+  friend class RecvOp;
+
+  /// A message that lies in a mailbox for this rank, whole or in part.
+  struct Incoming {
+    int mailbox_index;
+    std::uint64_t message_count;
+    std::uint64_t send_order;
+    std::int32_t tag;
+    std::uint8_t dtype;
+    std::uint64_t bytes;
+    std::uint64_t first_chunk;               ///< chunks that the mailbox had carried before
+    std::uint64_t chunks_read = 0;           ///< chunks of this message that were taken out
+    bool matched = false;              ///< by a receive
+    std::vector<std::byte> spilled = {};  ///< what was taken out with no receive to take it, to make room
+  };
+  struct SendSlot {
+    bool busy = false;
+    std::uint64_t free_after_chunks = 0;  ///< once the receiver has drained so many chunks
+  };
+
+  std::uint64_t chunk_count(std::uint64_t bytes) const noexcept;
+  Mailbox& mailbox(int from, int to, int index) const;
+  std::byte* chunk_data(int from, int to, int index, std::uint64_t count) const;
+
+  bool send_step(SendOp& send);
+  bool receive_step(RecvOp& receive);
+  void scan_mailboxes(int source);
+  Incoming* find_message(int source, int tag);
+  bool read_chunk(int source, Incoming& message, std::byte* to);
+  void reject(int source, Incoming& message);
+  bool spill_oldest(int source);
+  int find_free_mailbox(int target);
+
+  Memory& memory_;
+  const std::size_t chunk_bytes_;
+  std::mutex mutex_;
+  std::vector<std::shared_ptr<LocalOp>> queue_;
+  std::atomic<std::size_t> pending_count_ = 0;                                ///< of the queue
+  std::vector<std::array<SendSlot, kMailboxesPerPeer>> send_slots_;              ///< by receiver
+  std::vector<std::uint64_t> sends_posted_;                                   ///< by receiver: sends so far
+  std::vector<std::uint64_t> last_placed_;                                 ///< by receiver: the last one that has a mailbox
+  std::vector<std::array<std::uint64_t, kMailboxesPerPeer>> last_message_count_;           ///< by sender: messages taken note of
+  std::vector<std::uint64_t> last_bucket_seen_;                                  ///< by sender: the order of the newest of those
+  std::vector<std::array<std::uint64_t, kMailboxesPerPeer>> chunks_announced_;  ///< by sender: chunks of those before the newest
+  std::vector<std::list<Incoming>> incoming_;                         ///< by sender, in order
+};
+
+}  // namespace hookline::embedded

@@ -1,0 +1,405 @@
+// Making a reducer, opening a step, and counting gradients as they come.
+#include "reducer/reducer_impl.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <hookline/core/error.hpp>
+#include <hookline/reducer/broadcast_coalesced.hpp>
+
+#include "core/op_tag.hpp"
+#include "core/read_only.hpp"
+#include "kernel/copy.hpp"
+#include "kernel/reduce.hpp"
+#include "reducer/model_check.hpp"
+
+namespace hookline::reducer {
+namespace {
+
+constexpr std::uint32_t kUnlimitedMarks = ~std::uint32_t{0};
+
+void check_rows(const Parameter& p, const Tensor& indices) {
+  const std::int64_t rows = p.tensor.shape()[0];
+  for (std::int64_t i = 0; i < indices.numel(); ++i) {
+    const std::int64_t row = indices.data<const std::int64_t>()[i];
+    if (row < 0 || row >= rows) {
+      throw InvalidArgument(fmt::format("the sparse gradient of parameter '{}' has row {} of {}", p.name, row, rows));
+    }
+  }
+}
+
+}  // namespace
+
+ReducerImpl::ReducerImpl(std::vector<Parameter> model_parameters, std::shared_ptr<ProcessGroup> process_group, HookPtr comm_hook, ReducerOptions reducer_options)
+    : parameters(std::move(model_parameters)),
+      group(std::move(process_group)),
+      options(std::move(reducer_options)),
+      scheduler_(group ? group->capabilities().lanes : 1) {
+  if (!group) throw InvalidArgument("a reducer needs a process group");
+  for (std::size_t i = 0; i < parameters.size(); ++i) {
+    const Parameter& p = parameters[i];
+    if (!index_by_name_.emplace(p.name, i).second) {
+      throw InvalidArgument(fmt::format("two parameters are called '{}'", p.name));
+    }
+    if (p.sparse && p.tensor.dim() == 0) {
+      throw InvalidArgument(fmt::format("parameter '{}' has no rows, so its gradient cannot be sparse", p.name));
+    }
+    if (options.broadcast_parameters && !p.ignored && p.tensor.read_only()) {
+      throw InvalidArgument(
+          fmt::format("parameter '{}' is read-only, so it cannot get rank 0's values; make it writable, or make the "
+                      "reducer without broadcast_parameters",
+                      p.name));
+    }
+    if (p.has_gradient()) trainable_.push_back(i);
+  }
+  if (trainable_.empty()) {
+    throw InvalidArgument(
+        "DistributedDataParallel is not needed when a module doesn't have any parameter that requires a gradient. "
+        "The reducer was given no parameters, or all of them are ignored or frozen");
+  }
+  slots_.resize(parameters.size());
+  param_progress_ = std::vector<ParamProgress>(parameters.size());
+  for (const std::size_t i : trainable_) param_progress_[i].dense = !parameters[i].sparse;
+  // Gradients and buckets that together do not fit into the caches go around them, however small each of them is. With
+  // 32 MiB of cache for two ranks this was measured to be faster from here on.
+  std::size_t bytes = 0;
+  for (const std::size_t i : trainable_) bytes += parameters[i].tensor.nbytes();
+  if (bytes >= 2 * kernel::kStreamThresholdBytes) stores_ = kernel::StoreMode::streaming;
+  learning_graph_ = options.static_graph;
+  if (options.buckets) check_buckets_option();
+  set_hook(std::move(comm_hook));
+  stats.hook = hook->name();
+}
+
+void ReducerImpl::initialize(const std::vector<NamedTensor>& buffers) {
+  std::vector<std::string> lines;
+  lines.push_back(fmt::format("{} parameters", parameters.size()));
+  lines.push_back(options.buckets
+                      ? fmt::format("buckets {}", *options.buckets)
+                      : fmt::format("bucket limits {} and {}", options.limits.first_bucket_bytes, options.limits.bucket_bytes));
+  lines.push_back(fmt::format("find_unused_parameters {}", options.find_unused_parameters));
+  lines.push_back(fmt::format("static_graph {}", options.static_graph));
+  lines.push_back(fmt::format("mean {}", options.reduction == GradientReduction::sum ? "sum" : "average"));
+  lines.push_back(fmt::format("broadcast_parameters {}", options.broadcast_parameters));
+  std::vector<Tensor> tensors;
+  for (const Parameter& p : parameters) {
+    if (p.ignored) continue;
+    lines.push_back(fmt::format("parameter '{}' {}{}{}{}{}", p.name, name(p.tensor.dtype()),
+                                to_string(p.tensor.shape()), p.sparse ? " sparse" : "", p.reduce_last ? " delayed" : "",
+                                p.frozen ? " frozen" : ""));
+    tensors.push_back(p.tensor);
+  }
+  for (const NamedTensor& b : buffers) {
+    lines.push_back(fmt::format("buffer '{}' {}{}", b.name, name(b.tensor.dtype()), to_string(b.tensor.shape())));
+    tensors.push_back(b.tensor);
+  }
+  check_same_on_all_ranks(*group, lines);
+  if (options.broadcast_parameters) broadcast_coalesced(*group, tensors);
+  build_buckets(options.buckets ? *options.buckets : plan_for(reverse_order()));
+}
+
+std::vector<Tensor> ReducerImpl::trainable_tensors() const {
+  std::vector<Tensor> tensors;
+  tensors.reserve(trainable_.size());
+  for (const std::size_t p : trainable_) tensors.push_back(parameters[p].tensor);
+  return tensors;
+}
+
+std::size_t ReducerImpl::index_of(std::string_view name) const {
+  const auto found = index_by_name_.find(name);
+  if (found == index_by_name_.end()) {
+    std::vector<std::string_view> known;
+    known.reserve(parameters.size());
+    for (const Parameter& p : parameters) known.push_back(p.name);
+    throw InvalidArgument(
+        fmt::format("there is no parameter called '{}' among the {}: {}", name, known.size(), join_names(known)));
+  }
+  return found->second;
+}
+
+std::string ReducerImpl::join_names(const std::vector<std::string_view>& names) {
+  constexpr std::ptrdiff_t kShown = 10;
+  const bool all = std::ssize(names) <= kShown;
+  return fmt::format("{}{}", fmt::join(names.begin(), all ? names.end() : names.begin() + kShown, ", "),
+                     all ? "" : ", …");
+}
+
+void ReducerImpl::check_parameter(std::size_t parameter) const {
+  if (parameter < param_progress_.size() && param_progress_[parameter].dense) return;
+  if (parameter >= parameters.size()) {
+    throw InvalidArgument(fmt::format("parameter {} of {}", parameter, parameters.size()));
+  }
+  const Parameter& p = parameters[parameter];
+  if (!p.has_gradient()) {
+    throw InvalidArgument(
+        fmt::format("parameter '{}' is {}, so it has no gradient", p.name, p.ignored ? "ignored" : "frozen"));
+  }
+}
+
+void ReducerImpl::run_control_collective(const char* what, const std::function<void()>& collectives) {
+  const ContextScope scope({.lane = scheduler_.lanes() > 1 ? 1 : 0, .op_tag = core::step_tag(step_)});
+  try {
+    collectives();
+  } catch (...) {
+    fail(std::current_exception(), fmt::format("{} in step {} on rank {}", what, step_, group->rank()));
+    throw_if_failed();
+  }
+}
+
+void ReducerImpl::check_between_steps(const char* caller) const {
+  if (step_open_) {
+    throw InvalidArgument(
+        fmt::format("{} inside a step: gradients of step {} are under way; call it after finish() (in C++ finalize())",
+                    caller, step_));
+  }
+}
+
+std::exception_ptr ReducerImpl::failure() {
+  const std::lock_guard lock(mutex_);
+  return failure_;
+}
+
+void ReducerImpl::throw_if_failed() {
+  if (const std::exception_ptr cause = failure()) std::rethrow_exception(cause);
+}
+
+// False where nobody has inputs any more, which only happens under join.
+bool ReducerImpl::open_step(bool active) {
+  if (step_open_.load(std::memory_order_acquire)) return true;
+  const std::lock_guard lock(step_mutex_);
+  if (step_open_.load(std::memory_order_relaxed)) return true;
+  throw_if_failed();
+  rebuild_if_pending();  // before it counts: another rank may do it between steps, under no_sync
+  ++step_;
+  scale_ = weight_scale_;
+  if (options.reduction == GradientReduction::sum && !plain_allreduce_) scale_ *= group->size();
+  compared_step_id_ = step_id;
+  if (join_) {
+    // Ranks without inputs take the step's number from the others, whose numbers are compared like in any step.
+    const Tensor sums = Tensor::zeros({2}, DType::i64);
+    auto* const counts = sums.data<std::int64_t>();
+    if (active) counts[0] = 1;
+    if (active && step_id) counts[1] = std::int64_t{*step_id} + 1;
+    run_control_collective("counting the ranks that have inputs", [&] { group->allreduce(sums)->wait(); });
+    const std::int64_t ranks = counts[0];
+    if (ranks == 0) return false;
+    if (!active) compared_step_id_.reset();
+    if (!active && counts[1] > 0) compared_step_id_ = static_cast<std::uint32_t>(counts[1] / ranks - 1);
+    if (options.reduction != GradientReduction::sum && !join_->divide_by_initial_world_size) {
+      scale_ *= static_cast<double>(group->size()) / static_cast<double>(ranks);
+    }
+  }
+  step_begin_ = Clock::now();
+  {
+    const std::lock_guard scheduler_lock(mutex_);  // the thread that completed the last hook may still look
+    launch_deferred_ = learning_graph_;
+  }
+  step_open_.store(true, std::memory_order_release);
+  if (options.static_graph && !learning_graph_) {
+    for (const std::size_t p : trainable_) {
+      if (param_progress_[p].expected_marks != 0) continue;
+      if (param_progress_[p].dense && !param_progress_[p].stale_grad) zero_unused(p);
+      count_ready(p);
+    }
+  }
+  return true;
+}
+
+/// Counts a mark; false where it is only added up.
+bool ReducerImpl::begin_mark(std::size_t parameter) {
+  if (no_sync) {
+    const std::lock_guard lock(step_mutex_);
+    rebuild_if_pending();
+    return false;
+  }
+  if (!step_open_.load(std::memory_order_acquire)) open_step(true);
+  ParamProgress& progress = param_progress_[parameter];
+  const std::uint32_t expected_marks = learning_graph_ ? kUnlimitedMarks : progress.expected_marks;
+  if (progress.marks.fetch_add(1, std::memory_order_relaxed) >= expected_marks) {
+    progress.marks.fetch_sub(1, std::memory_order_relaxed);
+    throw InvalidArgument(fmt::format(
+        "Expected to mark a variable ready only once. Parameter '{}' was marked as ready {} in step {}: was finish() "
+        "(in C++ finalize()) of that step forgotten? Where a gradient comes in several parts (a layer that several "
+        "checkpoints with use_reentrant=True run has one of each), add them up first, or, where each mark hands over "
+        "the sum so far, set static_graph",
+        parameters[parameter].name, expected_marks == 1 ? "twice" : fmt::format("more than {} times", expected_marks), step_));
+  }
+  return true;
+}
+
+void ReducerImpl::finish_mark(std::size_t parameter, bool counts) {
+  if (!counts) {
+    param_progress_[parameter].accumulated = true;
+    return;
+  }
+  if (recording_order_) slots_[parameter].arrival_order = num_arrivals_.fetch_add(1, std::memory_order_relaxed) + 1;
+  if (learning_graph_) return;
+  ParamProgress& progress = param_progress_[parameter];
+  if (progress.expected_marks > 1 && progress.copied.fetch_add(1, std::memory_order_acq_rel) + 1 < progress.expected_marks) return;
+  count_ready(parameter);
+}
+
+void ReducerImpl::count_ready(std::size_t parameter) {
+  Bucket& bucket = buckets[param_progress_[parameter].bucket];
+  if (bucket.pending.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
+  bucket.ready_at = Clock::now();
+  launch();
+}
+
+void ReducerImpl::mark_ready(std::size_t parameter) {
+  if (parameter >= param_progress_.size() || !param_progress_[parameter].dense) {
+    check_parameter(parameter);
+    throw InvalidArgument(
+        fmt::format("parameter '{}' has sparse gradients: mark it with one", parameters[parameter].name));
+  }
+  finish_mark(parameter, begin_mark(parameter));
+}
+
+void ReducerImpl::check_gradient(std::size_t parameter, const Tensor& gradient) const {
+  check_parameter(parameter);
+  const Parameter& p = parameters[parameter];
+  if (p.sparse || gradient.dtype() != p.tensor.dtype() || gradient.shape() != p.tensor.shape() ||
+      gradient.read_only()) {
+    throw InvalidArgument(fmt::format(
+        "the gradient of parameter '{}' must be a {}{}{} that can be written to, not {}{}{}", p.name,
+        p.sparse ? "SparseGradient of " : "", name(p.tensor.dtype()), to_string(p.tensor.shape()), to_string(gradient),
+        gradient.read_only() ? "; " : "", gradient.read_only() ? core::kPassWritableCopy : ""));
+  }
+}
+
+// In a static graph each mark of several hands over the sum so far. Added to what came under no_sync, the first parts
+// would be there twice.
+void ReducerImpl::check_accumulation(std::size_t parameter, const Tensor& gradient) const {
+  const ParamProgress& progress = param_progress_[parameter];
+  const bool repeated = no_sync ? progress.expected_marks > 1 : progress.accumulated && progress.marks.load(std::memory_order_relaxed) > 0;
+  if (!options.static_graph || !repeated || gradient.bytes() == slots_[parameter].data) return;
+  throw Unsupported(fmt::format(
+      "the gradient of parameter '{}' comes in several marks, which cannot be added up under no_sync: write "
+      "it into gradient('{}'), or add up the gradients of the passes and mark the sum in a step",
+      parameters[parameter].name, parameters[parameter].name));
+}
+
+void ReducerImpl::mark_ready(std::size_t parameter, const Tensor& gradient) {
+  check_gradient(parameter, gradient);
+  check_accumulation(parameter, gradient);
+  const bool counts = begin_mark(parameter);
+  copy_into_bucket(parameter, gradient);
+  finish_mark(parameter, counts);
+}
+
+void ReducerImpl::check_gradient(std::size_t parameter, const SparseGradient& gradient) const {
+  check_parameter(parameter);
+  const Parameter& p = parameters[parameter];
+  Dims rows = p.tensor.shape();
+  if (!rows.empty() && gradient.indices.dim() == 1) rows[0] = gradient.indices.numel();
+  if (!p.sparse || gradient.indices.dtype() != DType::i64 || gradient.indices.dim() != 1 ||
+      gradient.values.dtype() != p.tensor.dtype() || gradient.values.shape() != rows) {
+    throw InvalidArgument(fmt::format(
+        "the sparse gradient of parameter '{}' has indices {} and values {}; expected are int64[n] and {}[n, …] of "
+        "rows of {}{}",
+        p.name, to_string(gradient.indices), to_string(gradient.values), name(p.tensor.dtype()),
+        to_string(p.tensor.shape()), p.sparse ? "" : "; this parameter was not declared sparse"));
+  }
+  check_rows(p, gradient.indices.contiguous());
+}
+
+void ReducerImpl::mark_ready(std::size_t parameter, const SparseGradient& gradient) {
+  check_gradient(parameter, gradient);
+  // A second mark is refused before anything is kept: the hook of the first may be reading.
+  const bool counts = begin_mark(parameter);
+  store_rows(parameter, gradient);
+  finish_mark(parameter, counts);
+}
+
+void ReducerImpl::store_rows(std::size_t parameter, const SparseGradient& gradient) {
+  param_progress_[parameter].needs_reset = true;
+  // Only until finalize() the caller leaves a gradient as it is.
+  const auto kept = [&](const Tensor& t) { return no_sync ? t.clone() : t.contiguous(); };
+  slots_[parameter].sparse_grads.push_back({kept(gradient.indices), kept(gradient.values)});
+}
+
+// False for a parameter that was marked, or is too late. Makes its place final.
+bool ReducerImpl::begin_mark_unused(std::size_t parameter) {
+  if (!options.find_unused_parameters && !options.static_graph) {
+    throw InvalidArgument(
+        fmt::format("parameter '{}' is said to be unused, without find_unused_parameters or static_graph",
+                    parameters[parameter].name));
+  }
+  const std::lock_guard lock(step_mutex_);
+  if (!step_open_.load(std::memory_order_relaxed)) rebuild_if_pending();
+  else if (options.static_graph && !learning_graph_) return false;  // its bucket may be under way
+  ParamProgress& progress = param_progress_[parameter];
+  if (progress.marks.load(std::memory_order_acquire) > 0 || std::exchange(progress.stale_grad, true)) return false;
+  progress.needs_reset = true;
+  return true;
+}
+
+void ReducerImpl::mark_unused(std::size_t parameter, const Tensor& gradient) {
+  check_gradient(parameter, gradient);
+  if (!begin_mark_unused(parameter)) return;
+  GradSlot& slot = slots_[parameter];
+  if (slot.view_exposed) slot.saved_grad = slot.view.clone();
+  copy_into_bucket(parameter, gradient);
+}
+
+void ReducerImpl::mark_unused(std::size_t parameter, const SparseGradient& gradient) {
+  check_gradient(parameter, gradient);
+  if (!begin_mark_unused(parameter)) return;
+  store_rows(parameter, gradient);
+}
+
+void ReducerImpl::copy_into_bucket(std::size_t parameter, const Tensor& gradient) {
+  GradSlot& slot = slots_[parameter];
+  ParamProgress& progress = param_progress_[parameter];
+  const bool contiguous = gradient.is_contiguous();
+  if (contiguous && gradient.bytes() == slot.data) return;  // the view itself
+  const auto count = static_cast<std::size_t>(gradient.numel());
+  if (progress.accumulated) kernel::add(gradient.dtype(), slot.data, gradient.contiguous().bytes(), count);
+  else if (contiguous) kernel::copy(slot.data, gradient.bytes(), gradient.nbytes(), stores_);
+  else slot.view.copy_from(gradient);
+  if (no_sync) return;
+  progress.needs_reset = true;
+  buckets[progress.bucket].needs_writeback.store(true, std::memory_order_relaxed);
+  slot.writeback_ptr = contiguous ? gradient.mutable_bytes() : nullptr;
+  slot.writeback_owner = gradient.owner();
+  if (!contiguous) slot.writeback_view = gradient;
+}
+
+Tensor ReducerImpl::gradient(std::size_t parameter) {
+  check_parameter(parameter);
+  if (!param_progress_[parameter].dense) {
+    throw InvalidArgument(
+        fmt::format("parameter '{}' has sparse gradients; see sparse_gradient()", parameters[parameter].name));
+  }
+  views_exposed_ = true;
+  slots_[parameter].view_exposed = true;
+  return slots_[parameter].view;
+}
+
+void ReducerImpl::copy_gradient(std::size_t parameter, const Tensor& destination) const {
+  check_gradient(parameter, destination);
+  destination.copy_from(slots_[parameter].view);
+}
+
+SparseGradient ReducerImpl::sparse_gradient(std::size_t parameter) const {
+  check_parameter(parameter);
+  const auto& reduced = slots_[parameter].reduced_sparse_grad;
+  if (!reduced) {
+    throw InvalidArgument(fmt::format("parameter '{}' has no reduced sparse gradient", parameters[parameter].name));
+  }
+  return *reduced;
+}
+
+void ReducerImpl::set_hook(HookPtr replacement) {
+  check_between_steps("replacing the hook");
+  HookPtr next = replacement ? std::move(replacement) : std::make_shared<AllreduceHook>(group);
+  auto plain_allreduce = std::dynamic_pointer_cast<AllreduceHook>(next);
+  if (options.reduction == GradientReduction::sum && !plain_allreduce) {
+    require_floating_gradients(fmt::format("the hook {} returns rounded means, of which there are no sums. Use the hook allreduce",
+                                next->name()));
+  }
+  hook = std::move(next);
+  plain_allreduce_ = std::move(plain_allreduce);
+}
+
+}  // namespace hookline::reducer

@@ -1,0 +1,152 @@
+// Local collectives, stepped by the test: failures while another rank is in the middle of an operation.
+#include "backend/local/collective_op.hpp"
+
+#include <atomic>
+#include <functional>
+#include <thread>
+
+#include <gmock/gmock.h>
+
+#include <hookline/core/error.hpp>
+
+#include "backend/local/local_context.hpp"
+#include "backend/threads/threads_memory.hpp"
+
+namespace hookline::local {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::ThrowsMessage;
+
+constexpr std::int64_t kTwoChunksPerRank = 4 * kChunkBytes / sizeof(float);
+
+void expect_rank_0_left(LocalOp& operation) {
+  ASSERT_TRUE(operation.done());
+  ASSERT_TRUE(operation.exception()) << "the operation succeeded";
+  EXPECT_THAT([&] { std::rethrow_exception(operation.exception()); },
+              ThrowsMessage<PeerLost>(HasSubstr("rank 0 left the group")));
+}
+
+class SteppedCollectives : public ::testing::Test {
+ protected:
+  explicit SteppedCollectives(int size = 2) : group_memory_(std::make_shared<threads::GroupMemory>(size, false)) {
+    for (int r = 0; r < size; ++r) {
+      auto memory = std::make_unique<threads::ThreadsMemory>(group_memory_, r);
+      contexts_.push_back(
+          std::make_shared<LocalContext>(std::move(memory), LocalContextOptions{.name = "test", .progress_thread = false}));
+      contexts_.back()->open();
+    }
+  }
+  ~SteppedCollectives() override {
+    for (auto& context : contexts_) context->close();
+  }
+
+  LocalContext& context(int rank) { return *contexts_[static_cast<std::size_t>(rank)]; }
+  Tensor shared(int rank, std::int64_t count, double value) {
+    const auto memory = context(rank).memory().allocate(static_cast<std::size_t>(count) * sizeof(float));
+    const Tensor tensor = Tensor::wrap(memory.get(), {count}, DType::f32, {.owner = memory});
+    tensor.fill(value);
+    return tensor;
+  }
+  std::shared_ptr<LocalOp> allreduce(int rank, const Tensor& tensor) {
+    return context(rank).start({.type = OpType::allreduce, .inputs = {}, .outputs = {tensor}}, 0, Milliseconds{60'000});
+  }
+
+  const std::shared_ptr<threads::GroupMemory> group_memory_;
+  std::vector<std::shared_ptr<LocalContext>> contexts_;
+};
+
+TEST_F(SteppedCollectives, InPlaceFailsIfPeerLeavesBeforeCompletion) {
+  const Tensor gone = shared(0, kTwoChunksPerRank, 1);
+  const auto first = allreduce(0, gone);
+  const auto second = allreduce(1, shared(1, kTwoChunksPerRank, 2));
+  while (context(0).drive()) {  // its share
+  }
+  ASSERT_FALSE(first->done());
+  context(0).close();
+  gone.fill(0);  // the rank may write to its tensor again
+  while (context(1).drive()) {
+  }
+  context(1).check_peers();
+  expect_rank_0_left(*second);
+}
+
+TEST_F(SteppedCollectives, InPlaceFailsIfPeerLeavesDuringLastChunk) {
+  const Tensor gone = shared(0, kTwoChunksPerRank, 1);
+  const auto first = allreduce(0, gone);
+  const auto second = allreduce(1, shared(1, kTwoChunksPerRank, 2));
+  while (context(0).drive()) {
+  }
+  ASSERT_TRUE(context(1).drive());  // the second chunk of its share; the first was done when it started
+  context(0).close();
+  while (context(1).drive()) {
+  }
+  context(1).check_peers();
+  expect_rank_0_left(*second);
+}
+
+// A BlockReader that calls a function.
+struct CallbackReader final : BlockReader {
+  explicit CallbackReader(std::function<void()> callback) : callback(std::move(callback)) {}
+  void read(std::span<const std::byte* const>, std::size_t) noexcept override { callback(); }
+  std::function<void()> callback;
+};
+
+// On the threads backend, a failing rank waits until no peer accesses its tensors.
+TEST_F(SteppedCollectives, FailingRankWaitsForPeerAccess) {
+  std::atomic<bool> at_work = false;
+  bool was_at_work = false;
+  std::thread failing;
+  CallbackReader idle([] {});
+  CallbackReader busy([&] {
+    at_work = true;
+    failing = std::thread([&] {
+      context(0).fail(std::make_exception_ptr(Aborted("fault injected by the test")));
+      was_at_work = at_work;
+    });
+    while (group_memory_->block(0).state != RankState::failed) std::this_thread::yield();
+    for (int i = 0; i < 10'000; ++i) std::this_thread::yield();  // long enough for fail() to return without the wait
+    at_work = false;
+  });
+  const auto start = [&](int rank, CallbackReader& reader) {
+    Operation what{.type = OpType::allgather_into_tensor, .inputs = {shared(rank, 10'000, 1)}, .outputs = {}};
+    what.reader = &reader;
+    return context(rank).start(std::move(what), 0, Milliseconds{60'000});
+  };
+  const auto first = start(0, idle);
+  const auto second = start(1, busy);
+  while (context(1).drive()) {
+  }
+  ASSERT_TRUE(failing.joinable());
+  failing.join();
+  EXPECT_TRUE(first->done());
+  EXPECT_FALSE(was_at_work) << "its operation was over while a peer was reading its tensor";
+}
+
+// The progress threads are asleep. Rank 1 sends and receives little data, rank 0 sends much.
+TEST(BackgroundCollectives, ProgressWithUnequalSizes) {
+  for (const OpType type : {OpType::scatter, OpType::alltoall_base}) {
+    SCOPED_TRACE(name(type));
+    const auto ranks = threads::make_backends(2, false);
+    const auto start = [&](int rank) {
+      Operation what{.type = type, .inputs = {}, .outputs = {}};
+      if (type == OpType::scatter) {
+        what.outputs = {Tensor::zeros({1'500})};
+        if (rank == 0) what.inputs = {Tensor::zeros({1'500}), Tensor::zeros({1'500})};
+      } else {
+        what.inputs = {Tensor::zeros({rank == 0 ? 3'000 : 100})};
+        what.input_splits = rank == 0 ? std::vector<std::int64_t>{1'500, 1'500} : std::vector<std::int64_t>{50, 50};
+        what.outputs = {Tensor::zeros({1'550})};
+        what.output_splits = {1'500, 50};
+      }
+      return ranks[static_cast<std::size_t>(rank)]->start(std::move(what), 0, std::chrono::seconds(20));
+    };
+    std::this_thread::sleep_for(Milliseconds(20));  // until the progress threads sleep
+    const WorkPtr nobody_waits = start(1);
+    EXPECT_NO_THROW(start(0)->wait());
+    nobody_waits->wait();
+  }
+}
+
+}  // namespace
+}  // namespace hookline::embedded
