@@ -68,7 +68,9 @@ int main(int argc, char** argv) {
       }
       const double mpi_us = median(mpi_times) * 1e6;
       const double hookline_us = median(hookline_times) * 1e6;
-      if (rank == 0) std::printf("%10ld %14.2f %14.2f %10.2f %8.3f\n", c.bytes, mpi_us, hookline_us, hookline_us - mpi_us, hookline_us / mpi_us);
+      if (rank == 0)
+        std::printf("%10ld %14.2f %14.2f %10.2f %8.3f\n", c.bytes, mpi_us, hookline_us, hookline_us - mpi_us,
+                    hookline_us / mpi_us);
     }
   }
   MPI_Finalize();

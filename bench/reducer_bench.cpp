@@ -77,7 +77,8 @@ struct BareCollectives {
   }
   ProcessGroup& group;
   std::vector<Tensor> buckets;
-  std::vector<std::pair<std::byte*, Tensor>> gradient_slots;  ///< in the buckets, and beside them, in the order of marking
+  std::vector<std::pair<std::byte*, Tensor>>
+      gradient_slots;  ///< in the buckets, and beside them, in the order of marking
 };
 
 /// The times of several calls that take turns, and how they compare within a round.
@@ -119,14 +120,15 @@ void compare(ProcessGroup& group, std::size_t count, std::int64_t bytes) {
   for (const auto& [at, tensor] : bare.gradient_slots) gradients.push_back(tensor);
   const InterleavedTimings views(group, {[&] { bare.reduce(); }, marking(reducer)});
   const InterleavedTimings copies(group, {[&] {
-                               bare.copy_in();
-                               bare.reduce();
-                               bare.copy_out();
-                             },
-                             [&] {
-                               for (std::size_t i = 0; i < count; ++i) reducer.mark_ready(count - 1 - i, gradients[i]);
-                               reducer.finalize();
-                             }});
+                                            bare.copy_in();
+                                            bare.reduce();
+                                            bare.copy_out();
+                                          },
+                                          [&] {
+                                            for (std::size_t i = 0; i < count; ++i)
+                                              reducer.mark_ready(count - 1 - i, gradients[i]);
+                                            reducer.finalize();
+                                          }});
   const InterleavedTimings noop_timings(group, {marking(noop)});
   if (group.rank() != 0) return;
   std::printf(
@@ -190,7 +192,8 @@ class Timer {
 void overlap(ProcessGroup& group) {
   Timer timer;
   const auto hook = make_hook([&](GradBucket& b) { return timer.after(std::chrono::milliseconds(5), b.buffer()); });
-  Reducer reducer(model(10, 40'000), group.shared_from_this(), hook, {.limits = {.first_bucket_bytes = 1, .bucket_bytes = 1}});
+  Reducer reducer(model(10, 40'000), group.shared_from_this(), hook,
+                  {.limits = {.first_bucket_bytes = 1, .bucket_bytes = 1}});
   std::vector<double> times;
   double exposed = 0;
   for (int round = 0; round < 11; ++round) {

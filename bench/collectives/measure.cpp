@@ -51,7 +51,8 @@ double time_fresh(System& system, const Prepared& prepared, int repeats) {
 // Seconds of one operation, as the slowest rank saw it.
 double measure(System& system, const Prepared& prepared, const Row& row) {
   for (int i = 0; i < 1 + row.repeats / 10; ++i) prepared.call();
-  const double local_time = row.fresh ? time_fresh(system, prepared, row.repeats) : time_warm(system, prepared, row.repeats);
+  const double local_time =
+      row.fresh ? time_fresh(system, prepared, row.repeats) : time_warm(system, prepared, row.repeats);
   return system.max_over_ranks(local_time);
 }
 

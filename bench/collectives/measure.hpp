@@ -39,6 +39,8 @@ class System {
 int serve(System& system, const std::string& directory);
 
 /// How many elements each of `ranks` parts has, at least 1.
-inline std::int64_t elements_per_rank(const Row& row, int ranks) { return std::max<std::int64_t>(row.bytes / 4 / ranks, 1); }
+inline std::int64_t elements_per_rank(const Row& row, int ranks) {
+  return std::max<std::int64_t>(row.bytes / 4 / ranks, 1);
+}
 
 }  // namespace bench

@@ -2,12 +2,12 @@
 #pragma once
 
 #include <hookline/backend/backend.hpp>
-#include <hookline/backend/operation.hpp>
-#include <hookline/backend/transport.hpp>
 #include <hookline/backend/hierarchical.hpp>
 #include <hookline/backend/make_backend.hpp>
+#include <hookline/backend/operation.hpp>
 #include <hookline/backend/shm.hpp>
 #include <hookline/backend/threads.hpp>
+#include <hookline/backend/transport.hpp>
 #include <hookline/backend/work.hpp>
 #include <hookline/bucket/grad_bucket.hpp>
 #include <hookline/bucket/plan.hpp>
@@ -24,18 +24,18 @@
 #include <hookline/core/reduce_op.hpp>
 #include <hookline/core/tensor.hpp>
 #include <hookline/group/arguments.hpp>
-#include <hookline/group/collective_checks.hpp>
 #include <hookline/group/coalescing.hpp>
-#include <hookline/group/cross_check.hpp>
+#include <hookline/group/collective_checks.hpp>
 #include <hookline/group/completion_hooks.hpp>
 #include <hookline/group/compressed.hpp>
+#include <hookline/group/cross_check.hpp>
 #include <hookline/group/decorator.hpp>
+#include <hookline/group/flight_recorder.hpp>
 #include <hookline/group/init.hpp>
-#include <hookline/group/with_nan_checks.hpp>
 #include <hookline/group/options.hpp>
 #include <hookline/group/process_group.hpp>
-#include <hookline/group/flight_recorder.hpp>
 #include <hookline/group/subgroups.hpp>
+#include <hookline/group/with_nan_checks.hpp>
 #include <hookline/group/work_info.hpp>
 #include <hookline/hook/builtin_entries.hpp>
 #include <hookline/hook/comm_hook.hpp>

@@ -82,18 +82,22 @@ void bind_capsule(nb::module_& m) {
   using nb::arg;
   m.def(
       "group_to_capsule",
-      [](std::shared_ptr<ProcessGroup> group) { return capsule_of(without_python_wrapper(std::move(group)), kGroupCapsule); },
+      [](std::shared_ptr<ProcessGroup> group) {
+        return capsule_of(without_python_wrapper(std::move(group)), kGroupCapsule);
+      },
       arg("group"), "A group for another extension module that links to this library.");
   m.def("group_from_capsule", &group_from, arg("capsule"), "The group in such a capsule.");
   m.def(
       "store_to_capsule", [](std::shared_ptr<Store> store) { return capsule_of(std::move(store), kStoreCapsule); },
       arg("store"), "The same for a store.");
   m.def(
-      "store_from_capsule", [](nb::handle capsule) { return object_from<Store>(capsule, kStoreCapsule); }, arg("capsule"),
-      "The store in such a capsule.");
+      "store_from_capsule", [](nb::handle capsule) { return object_from<Store>(capsule, kStoreCapsule); },
+      arg("capsule"), "The store in such a capsule.");
   m.def(
       "hook_to_capsule",
-      [](const nb::typed<nb::object, PyHook>& hook) { return capsule_of<CommHookInterface>(owning_hook(hook), kHookCapsule); },
+      [](const nb::typed<nb::object, PyHook>& hook) {
+        return capsule_of<CommHookInterface>(owning_hook(hook), kHookCapsule);
+      },
       arg("hook"), "The same for a hook.");
   m.def(
       "error_to_python", [] { return nb::capsule(reinterpret_cast<void*>(&exception_from), kErrorToPython); },

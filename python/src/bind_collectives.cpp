@@ -74,12 +74,14 @@ WorkObject allreduce_encoded(ProcessGroup& group, handle object, const CallArgum
   arguments.apply_to(operation);
   WorkObject result{nullptr, nb::find(group), std::move(tensors.objects), {}, {}};
   const GilRelease released;
-  result.work = group.allreduce(tensors.tensors[0], std::move(codec_ptr), {.op = operation.op, .timeout = operation.timeout});
+  result.work =
+      group.allreduce(tensors.tensors[0], std::move(codec_ptr), {.op = operation.op, .timeout = operation.timeout});
   return result;
 }
 
 /// One list for each rank, each with one array for each input.
-WorkObject allgather_coalesced(ProcessGroup& group, handle output_lists, handle inputs, const CallArguments& arguments) {
+WorkObject allgather_coalesced(ProcessGroup& group, handle output_lists, handle inputs,
+                               const CallArguments& arguments) {
   PythonCall call{.type = OpType::allgather_coalesced, .inputs = tensors_of(inputs).tensors, .arguments = arguments};
   for (const handle item : nb::borrow<nb::object>(output_lists)) {
     const TensorList rank_outputs = tensors_of(item);
@@ -111,7 +113,7 @@ using ArgReader = TensorList (*)(handle);
 /// One with outputs apart from its inputs, and no op.
 template <class Out, class In>
 void def_data_movement(GroupClass& group, const char* name, const char* outputs, const char* inputs, OpType type,
-                ArgReader read_outputs, const char* doc) {
+                       ArgReader read_outputs, const char* doc) {
   group.def(
       name,
       [type, read_outputs, name](ProcessGroup& g, Out out, In in, RawTimeoutArg timeout, OptsArg opts) {
@@ -127,13 +129,14 @@ void def_rooted(GroupClass& group, const char* name, OpType type, const char* do
         const CallArguments arguments{.root = root, .timeout = timeout, .opts = opts};
         return start(g, {type, tensors_of_nested(out), tensors_of_nested(in).tensors, arguments});
       },
-      arg("outputs").none(), arg("inputs").none(), optional_arg("root"), optional_arg("timeout"), optional_arg("opts"), doc);
+      arg("outputs").none(), arg("inputs").none(), optional_arg("root"), optional_arg("timeout"), optional_arg("opts"),
+      doc);
 }
 
 /// The same with an op.
 template <class Out, class In>
 void def_reduce_scatter(GroupClass& group, const char* name, const char* outputs, const char* inputs, OpType type,
-                    ArgReader read_inputs, const char* doc) {
+                        ArgReader read_inputs, const char* doc) {
   group.def(
       name,
       [type, read_inputs, name](ProcessGroup& g, Out out, In in, OpArg op, RawTimeoutArg timeout, OptsArg opts) {
@@ -145,14 +148,15 @@ void def_reduce_scatter(GroupClass& group, const char* name, const char* outputs
 
 void bind_gathers_and_scatters(GroupClass& group) {
   def_data_movement<ArrayListsArg, ArraysArg>(group, "allgather", "output_lists", "inputs", OpType::allgather,
-                                       &tensors_of_nested, "Outputs are a list of size() arrays, or that in a list.");
+                                              &tensors_of_nested,
+                                              "Outputs are a list of size() arrays, or that in a list.");
   for (const char* name : {"allgather_into_tensor", "_allgather_base", "all_gather_single"}) {
     def_data_movement<ArrayArg, ArrayArg>(group, name, "output", "input", OpType::allgather_into_tensor, &tensors_of,
-                                   "The output has as many parts along its memory as there are ranks.");
+                                          "The output has as many parts along its memory as there are ranks.");
   }
   for (const char* name : {"allgather_into_tensor_coalesced", "all_gather_single_coalesced"}) {
     def_data_movement<ArraysArg, ArraysArg>(group, name, "outputs", "inputs", OpType::allgather_into_tensor_coalesced,
-                                     &tensors_of, "Several at once.");
+                                            &tensors_of, "Several at once.");
   }
   group.def(
       "allgather_coalesced",
@@ -163,16 +167,16 @@ void bind_gathers_and_scatters(GroupClass& group) {
       "Outputs are one list for each rank, with one array for each input.");
   def_rooted(group, "gather", OpType::gather, "Ranks other than the root pass no outputs: None or [].");
   def_rooted(group, "scatter", OpType::scatter, "Ranks other than the root pass no inputs: None or [].");
-  def_reduce_scatter<ArraysArg, ArrayListsArg>(group, "reduce_scatter", "outputs", "input_lists", OpType::reduce_scatter,
-                                           &tensors_of_nested,
-                                           "Inputs are a list of size() arrays, or that in a list.");
+  def_reduce_scatter<ArraysArg, ArrayListsArg>(group, "reduce_scatter", "outputs", "input_lists",
+                                               OpType::reduce_scatter, &tensors_of_nested,
+                                               "Inputs are a list of size() arrays, or that in a list.");
   for (const char* name : {"reduce_scatter_tensor", "_reduce_scatter_base", "reduce_scatter_single"}) {
     def_reduce_scatter<ArrayArg, ArrayArg>(group, name, "output", "input", OpType::reduce_scatter_tensor, &tensors_of,
-                                       "The input has as many parts along its memory as there are ranks.");
+                                           "The input has as many parts along its memory as there are ranks.");
   }
   for (const char* name : {"reduce_scatter_tensor_coalesced", "reduce_scatter_single_coalesced"}) {
     def_reduce_scatter<ArraysArg, ArraysArg>(group, name, "outputs", "inputs", OpType::reduce_scatter_tensor_coalesced,
-                                         &tensors_of, "Several at once.");
+                                             &tensors_of, "Several at once.");
   }
 }
 
@@ -237,7 +241,8 @@ void bind_collectives(GroupClass& group) {
                              .outputs = tensors_of(tensors),
                              .arguments = {.op = op, .timeout = timeout, .opts = opts}});
           },
-          arg("tensors"), optional_arg("op"), optional_arg("timeout"), optional_arg("opts"), "The same of several arrays at once.")
+          arg("tensors"), optional_arg("op"), optional_arg("timeout"), optional_arg("opts"),
+          "The same of several arrays at once.")
       .def(
           "reduce",
           [](ProcessGroup& g, ArraysArg tensors, RootArg root, OpArg op, RawTimeoutArg timeout, OptsArg opts) {
@@ -258,7 +263,7 @@ void bind_collectives(GroupClass& group) {
           "From the root, rank 0 where not given, to all.");
   bind_gathers_and_scatters(group);
   def_data_movement<ArraysArg, ArraysArg>(group, "alltoall", "outputs", "inputs", OpType::alltoall, &tensors_of,
-                                   "One array for each rank, both ways.");
+                                          "One array for each rank, both ways.");
   for (const char* name : {"alltoall_base", "all_to_all_single"}) {
     group.def(
         name,
@@ -271,8 +276,9 @@ void bind_collectives(GroupClass& group) {
           return start(g, {OpType::alltoall_base, tensors_of(out), tensors_of(in).tensors, arguments, name},
                        std::move(c));
         },
-        arg("output"), arg("input"), optional_arg("output_split_sizes"), optional_arg("input_split_sizes"), optional_arg("timeout"),
-        optional_arg("opts"), "Splits are rows of dimension 0 for each rank; without them the parts are equal.");
+        arg("output"), arg("input"), optional_arg("output_split_sizes"), optional_arg("input_split_sizes"),
+        optional_arg("timeout"), optional_arg("opts"),
+        "Splits are rows of dimension 0 for each rank; without them the parts are equal.");
   }
   bind_point_to_point_and_barriers(group);
 }

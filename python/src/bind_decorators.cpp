@@ -8,8 +8,8 @@
 
 #include <hookline/group/collective_checks.hpp>
 #include <hookline/group/cross_check.hpp>
-#include <hookline/group/with_nan_checks.hpp>
 #include <hookline/group/flight_recorder.hpp>
+#include <hookline/group/with_nan_checks.hpp>
 
 #include "natively.hpp"
 #include "py_group.hpp"
@@ -21,7 +21,8 @@ namespace {
 using GroupPtr = std::shared_ptr<ProcessGroup>;
 
 GroupPtr make_group_with_collective_checks(nb::handle group, std::shared_ptr<Store> store) {
-  return make_wrapper_of(group, [&](GroupPtr inner) { return with_collective_checks(std::move(inner), std::move(store)); });
+  return make_wrapper_of(group,
+                         [&](GroupPtr inner) { return with_collective_checks(std::move(inner), std::move(store)); });
 }
 
 GroupPtr make_group_with_nan_checks(nb::handle group) {
@@ -33,9 +34,11 @@ GroupPtr make_group_with_cross_check(nb::handle group, nb::handle other, double 
                            {PyRef(nb::borrow(group)), PyRef(nb::borrow(other))});
 }
 
-GroupPtr make_group_with_flight_recorder(nb::handle group, std::size_t capacity, const std::optional<std::string>& directory,
-                       const std::optional<std::string>& name) {
-  const FlightRecorderOptions options{.capacity = capacity, .directory = directory.value_or(""), .name = name.value_or("")};
+GroupPtr make_group_with_flight_recorder(nb::handle group, std::size_t capacity,
+                                         const std::optional<std::string>& directory,
+                                         const std::optional<std::string>& name) {
+  const FlightRecorderOptions options{
+      .capacity = capacity, .directory = directory.value_or(""), .name = name.value_or("")};
   return make_wrapper_of(group, [&](GroupPtr inner) { return with_flight_recorder(std::move(inner), options); });
 }
 
@@ -55,21 +58,26 @@ void bind_decorators(nb::module_& m) {
         nb::sig("def with_collective_checks(group: ProcessGroup, store: Store) -> ProcessGroup"),
         "A group around `group` whose collectives start only when all ranks have called the same one, with the same "
         "dtype, shapes and root; else every rank gets a Mismatch that lists all calls. All ranks share the store.");
-  m.def("with_nan_checks", &make_group_with_nan_checks, arg("group"), nb::sig("def with_nan_checks(group: ProcessGroup) -> ProcessGroup"),
+  m.def("with_nan_checks", &make_group_with_nan_checks, arg("group"),
+        nb::sig("def with_nan_checks(group: ProcessGroup) -> ProcessGroup"),
         "A group around `group` that raises InvalidArgument, naming rank, operation, tensor and index, before it would "
         "send a NaN or an infinity, and aborts the group.");
-  m.def("with_cross_check", &make_group_with_cross_check, arg("group"), arg("other"), arg("tolerance") = 0.0,
-        nb::sig("def with_cross_check(group: ProcessGroup, other: ProcessGroup, tolerance: float = 0.0) -> ProcessGroup"),
-        "A group that runs every operation on two groups of the same ranks, and fails at the first element that "
-        "differs by more than the tolerance, a part of the larger magnitude.");
-  m.def("with_flight_recorder", &make_group_with_flight_recorder, arg("group"), arg("capacity") = 1024, arg("directory") = nb::none(),
-        arg("name") = nb::none(),
-        nb::sig("def with_flight_recorder(group: ProcessGroup, capacity: int = 1024, directory: str | None = None, name: str | "
+  m.def(
+      "with_cross_check", &make_group_with_cross_check, arg("group"), arg("other"), arg("tolerance") = 0.0,
+      nb::sig("def with_cross_check(group: ProcessGroup, other: ProcessGroup, tolerance: float = 0.0) -> ProcessGroup"),
+      "A group that runs every operation on two groups of the same ranks, and fails at the first element that "
+      "differs by more than the tolerance, a part of the larger magnitude.");
+  m.def("with_flight_recorder", &make_group_with_flight_recorder, arg("group"), arg("capacity") = 1024,
+        arg("directory") = nb::none(), arg("name") = nb::none(),
+        nb::sig("def with_flight_recorder(group: ProcessGroup, capacity: int = 1024, directory: str | None = None, "
+                "name: str | "
                 "None = None) -> ProcessGroup"),
         "A group around `group` that remembers its last operations and dumps them as JSON at an error, at SIGUSR1 and "
-        "by dump_flight_records(); `hookline debug DIR` reads the dumps of all ranks. The directory is HOOKLINE_DEBUG_DIR, or "
+        "by dump_flight_records(); `hookline debug DIR` reads the dumps of all ranks. The directory is "
+        "HOOKLINE_DEBUG_DIR, or "
         "hookline-debug, where not given.");
-  m.def("flight_records", &flight_records_as_dict, arg("group"), nb::sig("def flight_records(group: ProcessGroup) -> dict[str, typing.Any]"),
+  m.def("flight_records", &flight_records_as_dict, arg("group"),
+        nb::sig("def flight_records(group: ProcessGroup) -> dict[str, typing.Any]"),
         "What a recorded group remembers.");
   m.def("dump_flight_records", &dump, arg("group"), arg("path") = nb::none(),
         "Writes what a recorded group remembers to a file and returns its path.");

@@ -52,8 +52,8 @@ std::vector<NamedGradient> gradients_of(nb::handle params, nb::handle grads) {
   const nb::list param_list(nb::borrow(params));
   const nb::list grad_list(nb::borrow(grads));
   if (param_list.size() != grad_list.size()) {
-    throw InvalidArgument(std::to_string(param_list.size()) + " parameters were given with " + std::to_string(grad_list.size()) +
-                          " gradients");
+    throw InvalidArgument(std::to_string(param_list.size()) + " parameters were given with " +
+                          std::to_string(grad_list.size()) + " gradients");
   }
   for (std::size_t i = 0; i < param_list.size(); ++i) add(all, std::to_string(i), param_list[i], grad_list[i]);
   return all;
@@ -62,7 +62,8 @@ std::vector<NamedGradient> gradients_of(nb::handle params, nb::handle grads) {
 nb::dict options_of(const Optimizer& self) {
   nb::dict result;
   for (const auto& [name, value] : self.options()) {
-    result[name.c_str()] = kBooleanOptions.contains(name) ? nb::object(nb::bool_(value != 0)) : nb::object(nb::float_(value));
+    result[name.c_str()] =
+        kBooleanOptions.contains(name) ? nb::object(nb::bool_(value != 0)) : nb::object(nb::float_(value));
   }
   return result;
 }

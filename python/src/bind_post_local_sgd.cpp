@@ -25,7 +25,9 @@ struct PyPostLocalSGDState {
   PostLocalSGDState* operator->() const { return state.get(); }
 };
 
-int traverse(const PyPostLocalSGDState& self, visitproc visit, void* arg) { return self.group_refs.traverse(visit, arg); }
+int traverse(const PyPostLocalSGDState& self, visitproc visit, void* arg) {
+  return self.group_refs.traverse(visit, arg);
+}
 
 }  // namespace
 
@@ -70,7 +72,8 @@ void bind_post_local_sgd(nb::module_& m) {
   m.def(
       "make_post_local_sgd_hook",
       [](const PyPostLocalSGDState& state) {
-        return PyHook{std::make_shared<PostLocalSGDHook>(state.state), state->process_group, {}, state.group_refs.copy()};
+        return PyHook{
+            std::make_shared<PostLocalSGDHook>(state.state), state->process_group, {}, state.group_refs.copy()};
       },
       arg("state"), "The hook of a state, for register_comm_hook; post_localSGD_hook makes the same of it.");
 }

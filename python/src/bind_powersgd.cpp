@@ -164,12 +164,13 @@ void bind_saved_tensors(nb::class_<PyPowerSGDState>& state) {
       .def_prop_ro(
           "next_stats_report", [](const PyPowerSGDState& s) { return s->next_report(); },
           "The step from which on totals are logged next.")
-      .def_prop_ro("error_dict", &tensors_by_bucket<&State::BucketState::residual>, nb::sig("def error_dict(self) -> dict[int, typing.Any]"),
-                   "Copies of the errors, by bucket.")
-      .def_prop_ro("p_memory_dict", &tensors_by_bucket<&State::BucketState::p>, nb::sig("def p_memory_dict(self) -> dict[int, typing.Any]"),
+      .def_prop_ro("error_dict", &tensors_by_bucket<&State::BucketState::residual>,
+                   nb::sig("def error_dict(self) -> dict[int, typing.Any]"), "Copies of the errors, by bucket.")
+      .def_prop_ro("p_memory_dict", &tensors_by_bucket<&State::BucketState::p>,
+                   nb::sig("def p_memory_dict(self) -> dict[int, typing.Any]"),
                    "Copies of the left factors, by bucket, column after column.")
-      .def_prop_ro("q_memory_dict", &tensors_by_bucket<&State::BucketState::q>, nb::sig("def q_memory_dict(self) -> dict[int, typing.Any]"),
-                   "Copies of the right factors.")
+      .def_prop_ro("q_memory_dict", &tensors_by_bucket<&State::BucketState::q>,
+                   nb::sig("def q_memory_dict(self) -> dict[int, typing.Any]"), "Copies of the right factors.")
       .def_prop_ro("random_seed", [](const PyPowerSGDState& s) { return s->options().random_seed; })
       .def_prop_ro(
           "rng", [](const PyPowerSGDState& s) { return nb::make_tuple(s->options().random_seed, s->iter()); },

@@ -103,7 +103,8 @@ void construct(PyReducer* self, const std::vector<std::pair<std::string, TensorA
   options.limits = {.first_bucket_bytes = first_bucket_bytes, .bucket_bytes = bucket_bytes};
   options.find_unused_parameters = find_unused_parameters;
   options.static_graph = static_graph;
-  if (reduction != "mean" && reduction != "sum") throw InvalidArgument("mean is 'average' or 'sum', not '" + reduction + "'");
+  if (reduction != "mean" && reduction != "sum")
+    throw InvalidArgument("mean is 'average' or 'sum', not '" + reduction + "'");
   options.reduction = reduction == "sum" ? GradientReduction::sum : GradientReduction::mean;
   options.broadcast_parameters = broadcast_parameters;
   options.timeout = timeout;
@@ -116,10 +117,10 @@ void construct(PyReducer* self, const std::vector<std::pair<std::string, TensorA
   PyRef hook_object(make_hook_object(state, hook, group, for_torch));
   PyRef stepper = make_stepper(std::move(optimizer));
   HookPtr hook_with_steps = with_overlapped_steps(hook_of(hook_object.get()), stepper, clip_norm, for_torch);
-  auto reducer =
-      releases_gil([&] { return std::make_unique<Reducer>(std::move(list), group, std::move(hook_with_steps), options); });
-  new (self) PyReducer{std::move(hook_object), std::move(reducer), std::move(group), nullptr,
-                       for_torch,       std::move(stepper), clip_norm,        std::move(group_refs)};
+  auto reducer = releases_gil(
+      [&] { return std::make_unique<Reducer>(std::move(list), group, std::move(hook_with_steps), options); });
+  new (self) PyReducer{std::move(hook_object), std::move(reducer), std::move(group),     nullptr, for_torch,
+                       std::move(stepper),     clip_norm,          std::move(group_refs)};
 }
 
 nb::object stats(const PyReducer& self) {
@@ -227,7 +228,8 @@ void bind_between_steps(nb::class_<PyReducer>& reducer) {
             const PyRef inner = self.hook;
             const HookPtr before = self->hook();
             PyRef made(make_hook_object(state, hook, self.group, self.for_torch));
-            self->replace_hook(with_overlapped_steps(hook_of(made.get()), self.optimizer, self.clip_norm, self.for_torch));
+            self->replace_hook(
+                with_overlapped_steps(hook_of(made.get()), self.optimizer, self.clip_norm, self.for_torch));
             self.hook = std::move(made);
           },
           arg("state").none(), arg("hook").none(), "Another hook from the next step on.")
@@ -276,9 +278,10 @@ void bind_reducer(nb::module_& m) {
               arg("state") = nb::none(), arg("first_bucket_bytes") = BucketLimits().first_bucket_bytes,
               arg("bucket_bytes") = BucketLimits().bucket_bytes, arg("find_unused_parameters") = false,
               arg("static_graph") = false, arg("reduction") = "mean", arg("broadcast_parameters") = true,
-              arg("timeout") = nb::none(), arg("sparse") = Names(), arg("ignored") = Names(), arg("reduce_last") = Names(),
-              arg("frozen") = Names(), arg("buffers") = nb::none(), arg("buckets") = nb::none(),
-              arg("for_torch") = false, arg("optimizer") = nb::none(), arg("clip_norm") = nb::none());
+              arg("timeout") = nb::none(), arg("sparse") = Names(), arg("ignored") = Names(),
+              arg("reduce_last") = Names(), arg("frozen") = Names(), arg("buffers") = nb::none(),
+              arg("buckets") = nb::none(), arg("for_torch") = false, arg("optimizer") = nb::none(),
+              arg("clip_norm") = nb::none());
   bind_steps(reducer);
   bind_between_steps(reducer);
   m.def(

@@ -60,10 +60,13 @@ void bind_operations(nb::class_<Store, PyStore>& store) {
   store
       .def(
           "set",
-          [](Store& s, const std::string& key, const ValueArg& value) { releases_gil([&] { s.set(key, value.bytes); }); },
+          [](Store& s, const std::string& key, const ValueArg& value) {
+            releases_gil([&] { s.set(key, value.bytes); });
+          },
           arg("key"), arg("value"), "Puts a value, bytes or text, under a key, in the place of one that is there.")
       .def(
-          "get", [](Store& s, const std::string& key) { return value_to_python(releases_gil([&] { return s.get(key); })); },
+          "get",
+          [](Store& s, const std::string& key) { return value_to_python(releases_gil([&] { return s.get(key); })); },
           arg("key"), "The value of a key, waiting up to the store's timeout for it to be set.")
       .def("add", &Store::add, arg("key"), arg("amount"), native,
            "Adds to a counter, which starts at 0, and returns the sum.")
@@ -86,7 +89,8 @@ void bind_operations(nb::class_<Store, PyStore>& store) {
       .def("delete_key", &Store::delete_key, arg("key"), native, "Whether there was such a key.")
       .def("num_keys", &Store::num_keys, native, "How many keys have a value.")
       .def(
-          "list_keys", [](Store& s) { return list_to_python(releases_gil([&] { return s.list_keys(); }), key_to_python); },
+          "list_keys",
+          [](Store& s) { return list_to_python(releases_gil([&] { return s.list_keys(); }), key_to_python); },
           nb::sig("def list_keys(self) -> list[str]"), "The keys that have a value, in no particular order.")
       .def(
           "append",

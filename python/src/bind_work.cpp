@@ -45,7 +45,7 @@ int traverse(const WorkObject& work, visitproc visit, void* arg) {
 
 void clear(WorkObject& work) {
   const nb::object released[] = {std::exchange(work.group, {}), std::exchange(work.outputs, {}),
-                                std::exchange(work.future, {}), std::exchange(work.error, {})};
+                                 std::exchange(work.future, {}), std::exchange(work.error, {})};
   if (sole_python_work(work)) const WorkPtr python = std::exchange(work.work, nullptr);
 }
 
@@ -66,7 +66,8 @@ void init(WorkObject* self, nb::object future) {
 nb::object python_future(nb::handle self) {
   if (work_object_of(self).future.is_valid()) return work_object_of(self).future;
   if (!work_overrides(self, "get_future")) {
-    throw Unsupported(class_name_of(self) + " has no future; define get_future in the class, or pass one to Work.__init__");
+    throw Unsupported(class_name_of(self) +
+                      " has no future; define get_future in the class, or pass one to Work.__init__");
   }
   nb::object future = self.attr("get_future")();
   if (!is_future(future)) throw_wrong_result(self, "get_future", "a hookline.Future", future);
@@ -143,7 +144,8 @@ bool wait(nb::handle self, std::optional<TimeoutArg> timeout) {
   try {
     releases_gil([&] { work->wait(timeout); });
   } catch (const PythonException& e) {
-    if (work->is_completed()) move_error_to_object(work_object_of(self), e);  // not where a signal's handler has ended the wait
+    if (work->is_completed())
+      move_error_to_object(work_object_of(self), e);  // not where a signal's handler has ended the wait
     throw;
   }
   return true;
@@ -235,7 +237,8 @@ Work& native_work(nb::handle self, const char* attribute) {
 }
 
 std::string repr(nb::handle self) {
-  if (!work_object_of(self).work) return std::string("<").append(class_name_of(self)) + ", a hookline.Work made in Python>";
+  if (!work_object_of(self).work)
+    return std::string("<").append(class_name_of(self)) + ", a hookline.Work made in Python>";
   const Work& work = native_work(self, "repr");
   const char* state = !is_completed(self) ? "pending" : work_object_of(self).work->exception() ? "failed" : "done";
   return "<hookline.Work " + std::string(name(work.op_type())) + " number " + std::to_string(work.sequence_number()) +

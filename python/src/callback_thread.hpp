@@ -10,8 +10,8 @@
 
 namespace hookline::python {
 
-/// Started on first use. stop() joins the thread, which may need the GIL, so it releases the GIL meanwhile. All callback
-/// threads are drained at Python's exit.
+/// Started on first use. stop() joins the thread, which may need the GIL, so it releases the GIL meanwhile. All
+/// callback threads are drained at Python's exit.
 class CallbackThread {
  public:
   CallbackThread() = default;

@@ -68,7 +68,8 @@ nb::object arguments_of(const Operation& c, int size) {
     case OpType::broadcast: return nb::make_tuple(arrays_of(c.outputs), options());
     case OpType::allgather:
     case OpType::gather: return nb::make_tuple(as_device_list(c.outputs), arrays_of(c.inputs), options());
-    case OpType::allgather_coalesced: return nb::make_tuple(as_lists_per_rank(c.outputs, size), arrays_of(c.inputs), options());
+    case OpType::allgather_coalesced:
+      return nb::make_tuple(as_lists_per_rank(c.outputs, size), arrays_of(c.inputs), options());
     case OpType::scatter:
     case OpType::reduce_scatter: return nb::make_tuple(arrays_of(c.outputs), as_device_list(c.inputs), options());
     case OpType::allgather_into_tensor:

@@ -13,8 +13,9 @@
 
 namespace hookline::python {
 
-/// Counts the references of GcTrackedGroups to a group's Python object. The object's tp_traverse visits itself as often,
-/// so that the garbage collector ignores them: only a GroupRefs, which has its own reference, keeps the object alive.
+/// Counts the references of GcTrackedGroups to a group's Python object. The object's tp_traverse visits itself as
+/// often, so that the garbage collector ignores them: only a GroupRefs, which has its own reference, keeps the object
+/// alive.
 class GroupRefCounter {
  public:
   void add(PyObject* object) {

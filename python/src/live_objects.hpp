@@ -12,8 +12,8 @@
 
 namespace hookline::python {
 
-/// A forked child starts with an empty registry: it has none of its parent's threads, and the lock may be held by one of
-/// them. Registries are never destroyed, since objects may be destroyed after static destructors have run.
+/// A forked child starts with an empty registry: it has none of its parent's threads, and the lock may be held by one
+/// of them. Registries are never destroyed, since objects may be destroyed after static destructors have run.
 template <class T>
 class LiveObjects {
  public:

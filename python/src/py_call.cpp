@@ -30,7 +30,8 @@ nb::object call_method(nb::handle object, nb::handle name, const nb::object& arg
   const std::string actual_signature = signature_of(method);
   const std::string cause = nb::str(error.value()).c_str();
   nb::raise_from(error, PyExc_TypeError, "%s.%s%s cannot be called as %s%s, which is what it has to take: %s",
-                 class_name_of(object).c_str(), method_name.c_str(), actual_signature.c_str(), method_name.c_str(), signature, cause.c_str());
+                 class_name_of(object).c_str(), method_name.c_str(), actual_signature.c_str(), method_name.c_str(),
+                 signature, cause.c_str());
 }
 
 nb::object call_method(nb::handle object, const char* name, const nb::object& arguments, const char* signature) {
@@ -51,7 +52,8 @@ bool accepts_arguments(nb::handle object, const char* name, int count) {
 }
 
 std::string missing_super_init(nb::handle object, const char* arguments) {
-  return class_name_of(object) + ".__init__() must call super().__init__(" + arguments + ") before the object can be used";
+  return class_name_of(object) + ".__init__() must call super().__init__(" + arguments +
+         ") before the object can be used";
 }
 
 void throw_wrong_result(nb::handle self, const char* method, const char* expected, nb::handle result) {

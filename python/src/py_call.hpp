@@ -12,8 +12,8 @@ namespace nb = nanobind;
 /// Returns the qualified name of the object's class.
 std::string class_name_of(nb::handle object);
 
-/// Calls object.name(*arguments). If the method does not accept the arguments, raises a TypeError with the actual and the
-/// expected signature. Exceptions from inside the method are unchanged.
+/// Calls object.name(*arguments). If the method does not accept the arguments, raises a TypeError with the actual and
+/// the expected signature. Exceptions from inside the method are unchanged.
 nb::object call_method(nb::handle object, nb::handle name, const nb::object& arguments, const char* signature);
 nb::object call_method(nb::handle object, const char* name, const nb::object& arguments, const char* signature);
 

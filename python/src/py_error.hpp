@@ -45,8 +45,8 @@ nb::object error_to_python(const std::exception_ptr& error);
 /// Sets Python's error indicator to an exception object, with its traceback.
 void set_python_error(nb::handle exception);
 
-/// Calls `f` and rethrows a Python exception as the matching C++ error. For code whose errors may end up in a Future, and
-/// for trampolines whose C++ callers catch hookline errors.
+/// Calls `f` and rethrows a Python exception as the matching C++ error. For code whose errors may end up in a Future,
+/// and for trampolines whose C++ callers catch hookline errors.
 template <class F>
 decltype(auto) with_translated_errors(F&& f) {
   try {
@@ -56,8 +56,8 @@ decltype(auto) with_translated_errors(F&& f) {
   }
 }
 
-/// Calls `f` as with_translated_errors() does, from any thread, with the GIL. Throws Aborted with the text `what` during
-/// Python's finalization.
+/// Calls `f` as with_translated_errors() does, from any thread, with the GIL. Throws Aborted with the text `what`
+/// during Python's finalization.
 template <class F>
 decltype(auto) call_python(std::string_view what, F&& f) {
   const GilAcquire gil;

@@ -23,8 +23,8 @@ namespace hookline::python {
 ///
 /// Ownership: the Python object owns the callbacks, not the native future, so that the garbage collector sees them. A
 /// future that Python completes owns its promise, and a child created by `then` is owned by its parent's callback.
-/// Destroying the object completes the future with Aborted for callbacks, children and C++ waiters. A future that native
-/// code completes is kept alive by that code while it has callbacks.
+/// Destroying the object completes the future with Aborted for callbacks, children and C++ waiters. A future that
+/// native code completes is kept alive by that code while it has callbacks.
 class PyFuture {
  public:
   /// A future that Python completes.
@@ -70,13 +70,13 @@ class PyFuture {
 
   std::optional<Promise<PyRef>> promise_;
   Future<PyRef> future_;
-  nb::object error_;                 // the translated error, so that each call returns the same object
-  PyRef result_ref_;                        // the reference inside future_, if it has no other copy
-  bool shared_ = false;              // C++ has a copy of future_
-  bool error_moved_ = false;         // the error was moved from future_ to error_
-  bool scheduled_ = false;           // run_callbacks() is pending
+  nb::object error_;                      // the translated error, so that each call returns the same object
+  PyRef result_ref_;                      // the reference inside future_, if it has no other copy
+  bool shared_ = false;                   // C++ has a copy of future_
+  bool error_moved_ = false;              // the error was moved from future_ to error_
+  bool scheduled_ = false;                // run_callbacks() is pending
   std::shared_ptr<PyFuture*> self_link_;  // for the native continuation: null after this object is destroyed
-  std::vector<Callback> callbacks_;   // last, so that children are aborted before the promise is destroyed
+  std::vector<Callback> callbacks_;       // last, so that children are aborted before the promise is destroyed
 };
 
 /// Wraps a native future, which no other Python Future may share.

@@ -36,7 +36,8 @@ void release_without_gil(std::shared_ptr<ProcessGroup> group) {
 
 }  // namespace
 
-std::shared_ptr<ProcessGroup> NativeGroup::make(std::shared_ptr<ProcessGroup> inner, std::vector<PyRef> wrapped_groups) {
+std::shared_ptr<ProcessGroup> NativeGroup::make(std::shared_ptr<ProcessGroup> inner,
+                                                std::vector<PyRef> wrapped_groups) {
   if (!inner) return nullptr;
   return std::make_shared<NativeGroup>(std::move(inner), std::move(wrapped_groups));
 }

@@ -25,7 +25,8 @@ class NativeGroup final : public GroupDecorator {
  public:
   /// Returns null if `inner` is null. `wrapped_groups` are the Python groups that `inner` wraps. This object owns them,
   /// where the garbage collector sees them; `inner` has unowned pointers to them.
-  static std::shared_ptr<ProcessGroup> make(std::shared_ptr<ProcessGroup> inner, std::vector<PyRef> wrapped_groups = {});
+  static std::shared_ptr<ProcessGroup> make(std::shared_ptr<ProcessGroup> inner,
+                                            std::vector<PyRef> wrapped_groups = {});
 
   NativeGroup(std::shared_ptr<ProcessGroup> inner, std::vector<PyRef> wrapped_groups);
   NativeGroup(const NativeGroup&) = delete;
@@ -42,8 +43,8 @@ class NativeGroup final : public GroupDecorator {
   CompletionHookList& hook_list() noexcept { return hook_list_; }
   const std::shared_ptr<GroupRefCounter>& ref_counter() const noexcept { return ref_counter_; }
 
-  /// Needs the GIL. Visits references only if the Python object is the only owner of this group: while C++ code owns it,
-  /// its references are not garbage.
+  /// Needs the GIL. Visits references only if the Python object is the only owner of this group: while C++ code owns
+  /// it, its references are not garbage.
   int traverse(visitproc visit, void* arg);
   void clear();
 
@@ -55,8 +56,8 @@ class NativeGroup final : public GroupDecorator {
   const pid_t creator_pid_;
 };
 
-/// Returns an unowned pointer to a Python process group; the caller keeps the object alive. Throws a TypeError for other
-/// objects. Needs the GIL.
+/// Returns an unowned pointer to a Python process group; the caller keeps the object alive. Throws a TypeError for
+/// other objects. Needs the GIL.
 std::shared_ptr<ProcessGroup> borrowed_group(nb::handle group);
 
 /// Returns the wrapper that `make` creates for a Python process group, which may be native or a Python class.

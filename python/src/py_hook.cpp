@@ -29,9 +29,11 @@ nb::object hooks_module() { return nb::module_::import_("hookline._hooks"); }
 
 thread_local HookConstructionScope* construction_scope = nullptr;
 
-HookPtr make_python_hook(nb::object state, nb::object function, std::string name, bool reports_contribution, int ranks) {
+HookPtr make_python_hook(nb::object state, nb::object function, std::string name, bool reports_contribution,
+                         int ranks) {
   auto hook = std::make_shared<PythonCommHook>(std::move(state), std::move(function), std::move(name),
-                                               construction_scope && construction_scope->for_torch, reports_contribution, ranks);
+                                               construction_scope && construction_scope->for_torch,
+                                               reports_contribution, ranks);
   if (construction_scope) construction_scope->references.functions.push_back(hook);
   return hook;
 }
@@ -53,7 +55,8 @@ nb::object option_of(HookOptions& options, const std::string& name, const std::s
 /// A hookline.Future of what the hook returned. Torch is not imported for this: who has none of it returns none.
 nb::object as_future(nb::object result, const std::string& hook) {
   if (nb::isinstance<PyFuture>(result)) return result;
-  if (nb::cast<bool>(hooks_module().attr("is_torch_future")(result))) return hooks_module().attr("from_torch_error")(result);
+  if (nb::cast<bool>(hooks_module().attr("is_torch_future")(result)))
+    return hooks_module().attr("from_torch_error")(result);
   throw InvalidArgument("the hook " + hook +
                         ": DDP communication hook's callback must return a torch.futures.Future object, but got " +
                         nb::cast<std::string>(nb::module_::import_("hookline._names").attr("class_name")(result)) +
@@ -84,12 +87,13 @@ PythonCommHook::PythonCommHook(nb::object state, nb::object hook, std::string na
 Future<HookResult> PythonCommHook::run_hook(GradBucket& bucket) {
   CallContext context = current_context();
   if (!context.bytes_sent) context.bytes_sent = std::make_shared<std::atomic<std::uint64_t>>(0);
-  const auto record_stats = [costs = stats_, counter = context.bytes_sent, before = context.bytes_sent->load(), index = bucket.index(),
-                     values = static_cast<std::uint64_t>(bucket.buffer().numel()), bytes = bucket.buffer().nbytes(),
-                     ranks = static_cast<std::uint64_t>(ranks_)] {
+  const auto record_stats = [costs = stats_, counter = context.bytes_sent, before = context.bytes_sent->load(),
+                             index = bucket.index(), values = static_cast<std::uint64_t>(bucket.buffer().numel()),
+                             bytes = bucket.buffer().nbytes(), ranks = static_cast<std::uint64_t>(ranks_)] {
     HookStats stats{.bucket = index, .values = values, .sent_bytes = counter->load() - before};
     const std::uint64_t allreduce_bytes = 2 * (ranks - 1) * bytes / ranks;
-    if (stats.sent_bytes > 0) stats.ratio = static_cast<double>(allreduce_bytes) / static_cast<double>(stats.sent_bytes);
+    if (stats.sent_bytes > 0)
+      stats.ratio = static_cast<double>(allreduce_bytes) / static_cast<double>(stats.sent_bytes);
     const std::lock_guard lock(costs->mutex);
     costs->by_bucket[index] = stats;
   };
@@ -151,10 +155,12 @@ Tensor PythonCommHook::parse_hook_result(const HookResult& result) {
   });
 }
 
-HookConstructionScope::HookConstructionScope(bool torch) noexcept : for_torch(torch), outer_(std::exchange(construction_scope, this)) {}
+HookConstructionScope::HookConstructionScope(bool torch) noexcept
+    : for_torch(torch), outer_(std::exchange(construction_scope, this)) {}
 HookConstructionScope::~HookConstructionScope() { construction_scope = outer_; }
 
-HookPtr make_registered_hook(const std::string& name, const std::shared_ptr<ProcessGroup>& group, HookOptions& options) {
+HookPtr make_registered_hook(const std::string& name, const std::shared_ptr<ProcessGroup>& group,
+                             HookOptions& options) {
   return call_python("the hook " + name + " was not made", [&]() -> HookPtr {
     const nb::object registered = hooks_module().attr("factory_of")(name);
     nb::dict values;
@@ -170,27 +176,30 @@ HookPtr make_registered_hook(const std::string& name, const std::shared_ptr<Proc
       if (construction_scope) construction_scope->references.hooks.push_back(result);
       return hook_of(result);
     }
-    return make_python_hook(nb::cast(untracked(group)), result, name, nb::cast<bool>(registered.attr("reports_contribution")),
-                       group->size());
+    return make_python_hook(nb::cast(untracked(group)), result, name,
+                            nb::cast<bool>(registered.attr("reports_contribution")), group->size());
   });
 }
 
-nb::object make_hook_object(nb::handle state, nb::handle hook, const std::shared_ptr<ProcessGroup>& group, bool for_torch,
-                          bool reports_contribution) {
+nb::object make_hook_object(nb::handle state, nb::handle hook, const std::shared_ptr<ProcessGroup>& group,
+                            bool for_torch, bool reports_contribution) {
   if (nb::isinstance<PyHook>(hook)) return nb::borrow(hook);
   GroupRefs group_refs;
   const std::shared_ptr<ProcessGroup> tracked_group = group_refs.track(group);
-  if (hook.is_none()) return nb::cast(PyHook{std::make_shared<AllreduceHook>(tracked_group), tracked_group, {}, std::move(group_refs)});
+  if (hook.is_none())
+    return nb::cast(PyHook{std::make_shared<AllreduceHook>(tracked_group), tracked_group, {}, std::move(group_refs)});
   HookConstructionScope scope(for_torch);
   HookPtr hook_ptr;
   if (PyUnicode_Check(hook.ptr())) {
     const std::string text = nb::str(hook).c_str();
-    hook_ptr = releases_gil([&] { return make_hook(text, tracked_group); });  // the ranks may have to talk to each other
+    hook_ptr =
+        releases_gil([&] { return make_hook(text, tracked_group); });  // the ranks may have to talk to each other
   } else {
     nb::object native = hooks_module().attr("native_hook")(state, hook, untracked(tracked_group));
     if (!native.is_none()) return native;
     std::string name = nb::cast<std::string>(hooks_module().attr("check_hook")(hook));
-    hook_ptr = make_python_hook(nb::borrow(state), nb::borrow(hook), std::move(name), reports_contribution, tracked_group->size());
+    hook_ptr = make_python_hook(nb::borrow(state), nb::borrow(hook), std::move(name), reports_contribution,
+                                tracked_group->size());
   }
   return nb::cast(PyHook{std::move(hook_ptr), tracked_group, std::move(scope.references), std::move(group_refs)});
 }

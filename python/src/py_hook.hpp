@@ -82,8 +82,8 @@ class PythonCommHook final : public CommHookInterface {
   const int ranks_;
 };
 
-/// Collects the references of the hooks that this thread creates during its lifetime. With `for_torch`, Python functions
-/// get torch tensors.
+/// Collects the references of the hooks that this thread creates during its lifetime. With `for_torch`, Python
+/// functions get torch tensors.
 class HookConstructionScope {
  public:
   explicit HookConstructionScope(bool for_torch) noexcept;
@@ -103,8 +103,8 @@ HookPtr make_registered_hook(const std::string& name, const std::shared_ptr<Proc
 
 /// Returns a CommHook object for a user's hook: a hook spec, a CommHook, or a function with its state, which may have a
 /// native equivalent; None means allreduce. Needs the GIL.
-nb::object make_hook_object(nb::handle state, nb::handle hook, const std::shared_ptr<ProcessGroup>& group, bool for_torch,
-                          bool reports_contribution = false);
+nb::object make_hook_object(nb::handle state, nb::handle hook, const std::shared_ptr<ProcessGroup>& group,
+                            bool for_torch, bool reports_contribution = false);
 
 /// Returns the native hook of a CommHook object.
 HookPtr hook_of(nb::handle object);

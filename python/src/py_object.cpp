@@ -54,7 +54,9 @@ const std::shared_ptr<ThreadExecutor>& start_if_needed(std::shared_ptr<ThreadExe
   if (!thread) thread = std::make_shared<ThreadExecutor>(name);
   return thread;
 }
-const std::shared_ptr<ThreadExecutor>& callback_thread_of(Gate& g) { return start_if_needed(g.callback_thread, "hookline-python"); }
+const std::shared_ptr<ThreadExecutor>& callback_thread_of(Gate& g) {
+  return start_if_needed(g.callback_thread, "hookline-python");
+}
 
 /// Waits until all that was posted has run: others may still hold the thread, so that letting go of it would not wait.
 void drain(std::shared_ptr<ThreadExecutor> thread) {
@@ -172,7 +174,8 @@ GilAcquire::GilAcquire() noexcept : kind_(Kind::nested) {
 GilAcquire::~GilAcquire() {
   if (kind_ == Kind::cached) PyEval_SaveThread();
   if (kind_ == Kind::ensured) PyGILState_Release(state_);
-  if ((kind_ == Kind::cached || kind_ == Kind::ensured) && --acquire_depth == 0) gate.load()->inside_mutex.unlock_shared();
+  if ((kind_ == Kind::cached || kind_ == Kind::ensured) && --acquire_depth == 0)
+    gate.load()->inside_mutex.unlock_shared();
 }
 
 std::shared_ptr<Executor> callback_executor() {

@@ -41,8 +41,8 @@ class PyRef {
 
 /// Acquires the GIL for its lifetime, unless this thread has it, and blocks Python's exit handler meanwhile. False
 /// during finalization; then the thread must not use Python. The thread state is cached until the thread ends, so that
-/// later acquisitions are cheap. The exiting thread needs the GIL once more to delete it: so never join a thread that has
-/// used Python while holding the GIL.
+/// later acquisitions are cheap. The exiting thread needs the GIL once more to delete it: so never join a thread that
+/// has used Python while holding the GIL.
 class GilAcquire {
  public:
   GilAcquire() noexcept;
@@ -68,8 +68,8 @@ bool with_gil(F&& f) {
 /// Returns the callback thread of the process, for Python callbacks that belong to no group. Null during finalization.
 std::shared_ptr<Executor> callback_executor();
 
-/// Returns a second thread for calls that may block, such as wait(), so that they do not delay the release of objects on
-/// the callback thread. Null during finalization.
+/// Returns a second thread for calls that may block, such as wait(), so that they do not delay the release of objects
+/// on the callback thread. Null during finalization.
 std::shared_ptr<Executor> blocking_executor();
 
 }  // namespace hookline::python

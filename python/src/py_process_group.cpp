@@ -48,7 +48,7 @@ void PyProcessGroup::throw_if_super_call(const char* method) const {
 }
 
 PyProcessGroup::CallResult PyProcessGroup::call(const MethodNames& names, const char* signature,
-                                            const nb::object& arguments) const {
+                                                const nb::object& arguments) const {
   for (const char* const name : names) {
     if (!name) break;
     const nb::detail::ticket ticket(nb_trampoline, name, nb::detail::str_hash(name), false);
@@ -71,12 +71,13 @@ PyProcessGroup::CallResult PyProcessGroup::query(const MethodNames& names) const
 template <class T>
 T PyProcessGroup::convert(const CallResult& answer, const char* expected) const {
   T value{};
-  if (!nb::try_cast(answer.result, value)) throw_wrong_result(nb_trampoline.base(), answer.method, expected, answer.result);
+  if (!nb::try_cast(answer.result, value))
+    throw_wrong_result(nb_trampoline.base(), answer.method, expected, answer.result);
   return value;
 }
 
 int PyProcessGroup::cached_int(const MethodNames& names, std::atomic<int>& cache, int base_value, int minimum,
-                           const char* expected) const {
+                               const char* expected) const {
   int number = cache.load(std::memory_order_relaxed);
   if (number >= 0) return number;
   number = call_python(names[0], [&] {
@@ -157,12 +158,12 @@ WorkPtr PyProcessGroup::end_coalescing() {
     const CallResult answer = call_for_device({"end_coalescing", "_end_coalescing"});
     if (!answer) throw_unsupported("end_coalescing");
     return wrap_work(nb_trampoline.base(), answer.result,
-                   {.group_class = class_name(),
-                    .method = answer.method,
-                    .type = OpType::barrier,
-                    .sequence = base_sequence_number(),
-                    .deadline = deadline_after(timeout()),
-                    .outputs = {}});
+                     {.group_class = class_name(),
+                      .method = answer.method,
+                      .type = OpType::barrier,
+                      .sequence = base_sequence_number(),
+                      .deadline = deadline_after(timeout()),
+                      .outputs = {}});
   });
 }
 
@@ -185,7 +186,8 @@ std::shared_ptr<ProcessGroup> PyProcessGroup::new_group(const std::vector<int>& 
     CallResult answer = call({"new_group"}, "(ranks)", nb::make_tuple(ranks));
     if (!answer) {
       const nb::object none = nb::none();
-      const bool needs_all_arguments = overrides("split_group") && !accepts_arguments(nb_trampoline.base(), "split_group", 1);
+      const bool needs_all_arguments =
+          overrides("split_group") && !accepts_arguments(nb_trampoline.base(), "split_group", 1);
       answer = call({"split_group"}, "(ranks, timeout, opts, group_name, group_desc)",
                     needs_all_arguments ? nb::make_tuple(ranks, none, none, none, none) : nb::make_tuple(ranks));
     }
@@ -237,7 +239,7 @@ void PyProcessGroup::wait_for_hooks(std::optional<Milliseconds> timeout) {
 void PyProcessGroup::abort(const std::string& cause) {
   call_python("abort", [&] {
     const nb::object arguments = accepts_arguments(nb_trampoline.base(), "abort", 1) ? nb::object(nb::make_tuple(cause))
-                                                                                   : nb::object(nb::make_tuple());
+                                                                                     : nb::object(nb::make_tuple());
     call({"abort"}, "(cause)", arguments);
   });
 }

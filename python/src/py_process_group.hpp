@@ -89,7 +89,8 @@ class PyProcessGroup final : public ProcessGroup {
   T convert(const CallResult& answer, const char* expected) const;
   std::optional<std::string> query_string(const MethodNames& names) const;
   /// Returns the result of a method without arguments, cached; `base_value` if the class does not override it.
-  int cached_int(const MethodNames& names, std::atomic<int>& cache, int base_value, int minimum, const char* expected) const;
+  int cached_int(const MethodNames& names, std::atomic<int>& cache, int base_value, int minimum,
+                 const char* expected) const;
   WorkPtr start(const Operation& collective);
 
   const int base_rank_;

@@ -49,7 +49,8 @@ constexpr auto kBytesListResult = [](nb::handle self, const char* method, nb::ha
 
 constexpr auto kStoreResult = [](nb::handle self, const char* method, nb::handle result) {
   std::shared_ptr<Store> store;
-  if (result.is_none() || !nb::try_cast(result, store, false)) throw_wrong_result(self, method, "a hookline.Store", result);
+  if (result.is_none() || !nb::try_cast(result, store, false))
+    throw_wrong_result(self, method, "a hookline.Store", result);
   return store;
 };
 
@@ -134,8 +135,8 @@ bool PyStore::check(const std::vector<std::string>& keys) { return call_required
 
 std::string PyStore::compare_set(const std::string& key, const std::string& expected, const std::string& desired) {
   return call(
-      "compare_set", kBytesResult, [&] { return Store::compare_set(key, expected, desired); }, Key{key}, Value{expected},
-      Value{desired});
+      "compare_set", kBytesResult, [&] { return Store::compare_set(key, expected, desired); }, Key{key},
+      Value{expected}, Value{desired});
 }
 
 bool PyStore::delete_key(const std::string& key) { return call_required("delete_key", kBoolResult, Key{key}); }

@@ -31,8 +31,8 @@ nb::list list_to_python(const std::vector<std::string>& items, F convert) {
   return list;
 }
 
-/// The C++ side of a Python class derived from Store. Each operation calls the Python method of the same name, with keys
-/// as str, values as bytes and timeouts as timedelta; without an override, the base implementation applies. Python
+/// The C++ side of a Python class derived from Store. Each operation calls the Python method of the same name, with
+/// keys as str, values as bytes and timeouts as timedelta; without an override, the base implementation applies. Python
 /// exceptions, and results of the wrong type, become C++ errors that convert back into the Python exceptions.
 class PyStore final : public Store {
  public:

@@ -65,7 +65,7 @@ void PyWork::wait(std::optional<Milliseconds> timeout) {
   try {
     if (overrides_wait) {
       call_python("Work.wait",
-                [&] { call_method(object_.get(), "wait", nb::make_tuple(time_left(deadline)), "(timeout)"); });
+                  [&] { call_method(object_.get(), "wait", nb::make_tuple(time_left(deadline)), "(timeout)"); });
     } else {
       const auto future = get_future();
       if (!future.wait_until(deadline)) {

@@ -25,16 +25,16 @@ struct WorkOrigin {
 };
 
 /// Converts the result of a process group's override to a work: a native work unchanged, an instance of a class derived
-/// from Work or any object with wait() and get_future() as a PyWork. Throws a TypeError naming class and method for other
-/// objects. Needs the GIL.
+/// from Work or any object with wait() and get_future() as a PyWork. Throws a TypeError naming class and method for
+/// other objects. Needs the GIL.
 WorkPtr wrap_work(nb::handle group, nb::handle result, WorkOrigin origin);
 
 /// True if a work's class overrides a method of Work. Needs the GIL.
 bool work_overrides(nb::handle work, const char* method);
 
-/// The C++ side of a work that is a Python object; owns the object. wait() calls the object's wait(timeout), or waits for
-/// its future if it does not override wait(). A future that is not done at the operation's deadline fails with a Timeout
-/// that names class and method.
+/// The C++ side of a work that is a Python object; owns the object. wait() calls the object's wait(timeout), or waits
+/// for its future if it does not override wait(). A future that is not done at the operation's deadline fails with a
+/// Timeout that names class and method.
 class PyWork final : public Work {
  public:
   PyWork(PyRef object, WorkOrigin origin) : object_(std::move(object)), origin_(std::move(origin)) {}

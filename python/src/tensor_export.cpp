@@ -58,7 +58,9 @@ struct ExportedBuffer {
 };
 constexpr const char* kExportedBuffer = "hookline.Buffer";
 
-void free_exported_buffer(PyObject* capsule) { delete static_cast<ExportedBuffer*>(PyCapsule_GetPointer(capsule, kExportedBuffer)); }
+void free_exported_buffer(PyObject* capsule) {
+  delete static_cast<ExportedBuffer*>(PyCapsule_GetPointer(capsule, kExportedBuffer));
+}
 
 int refuse_buffer(Py_buffer* view, const char* reason) {
   view->obj = nullptr;

@@ -37,7 +37,8 @@ inline TensorList tensors_of(nb::handle object) {
   return list;
 }
 
-/// As tensors_of(), also for torch's nested form with one list per device (always one): [[a, b]]. None is an empty list.
+/// As tensors_of(), also for torch's nested form with one list per device (always one): [[a, b]]. None is an empty
+/// list.
 inline TensorList tensors_of_nested(nb::handle object) {
   if (object.is_none()) return {};
   if (is_sequence(object) && nb::len(object) == 1) {

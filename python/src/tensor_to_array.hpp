@@ -9,8 +9,8 @@
 
 namespace hookline::python {
 
-/// Returns the array or torch tensor that owns the memory if `tensor` views all of it, a new view by the same library if
-/// `tensor` views a part, and a NumPy array for memory allocated in C++. Needs the GIL.
+/// Returns the array or torch tensor that owns the memory if `tensor` views all of it, a new view by the same library
+/// if `tensor` views a part, and a NumPy array for memory allocated in C++. Needs the GIL.
 nanobind::object array_of(const Tensor& tensor);
 nanobind::object arrays_of(const std::vector<Tensor>& tensors);
 

@@ -70,8 +70,8 @@ class DeadlineTimer {
     }
     if (thread_.joinable()) thread_.join();
     for (const auto& [key, awaited] : remaining) {
-      pending->promise.try_set_error(
-          std::make_exception_ptr(Aborted(pending->call_site + ": Python is ending and nobody will complete this future")));
+      pending->promise.try_set_error(std::make_exception_ptr(
+          Aborted(pending->call_site + ": Python is ending and nobody will complete this future")));
       pending->release_references();
     }
   }
@@ -91,8 +91,8 @@ class DeadlineTimer {
       }
       const auto expired = in_flight_.extract(in_flight_.begin()).mapped();
       lock.unlock();
-      expired->promise.try_set_error(
-          std::make_exception_ptr(Timeout(expired->call_site + ": the future was not done when the operation's time was up")));
+      expired->promise.try_set_error(std::make_exception_ptr(
+          Timeout(expired->call_site + ": the future was not done when the operation's time was up")));
       expired->release_references();
       lock.lock();
     }

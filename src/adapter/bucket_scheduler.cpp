@@ -49,13 +49,16 @@ DdpBucketScheduler::DdpBucketScheduler(std::shared_ptr<ProcessGroup> group, Hook
   }
 }
 
-void DdpBucketScheduler::run(GradBucket bucket, Callback done) { enqueue(std::make_shared<PendingBucket>(std::move(bucket), std::move(done))); }
+void DdpBucketScheduler::run(GradBucket bucket, Callback done) {
+  enqueue(std::make_shared<PendingBucket>(std::move(bucket), std::move(done)));
+}
 
 void DdpBucketScheduler::run_sparse(std::size_t index, std::size_t bucket_count, SparseGradient own, Tensor parameter,
-                           SparseCallback done) {
+                                    SparseCallback done) {
   // The bucket has no rows until the union of all ranks' rows is known.
   const SparseGradient none{Tensor::empty({0}, DType::i64), Tensor::empty({0}, parameter.dtype())};
-  const auto entry = std::make_shared<PendingBucket>(reducer::sparse_bucket(index, bucket_count, none, parameter), nullptr);
+  const auto entry =
+      std::make_shared<PendingBucket>(reducer::sparse_bucket(index, bucket_count, none, parameter), nullptr);
   entry->sparse = SparseBucket{std::move(own), std::move(parameter)};
   // `raw` is safe: the entry outlives its callback.
   entry->done = [done = std::move(done), raw = entry.get()](const Tensor& reduced, const std::exception_ptr& error) {
@@ -121,8 +124,9 @@ void DdpBucketScheduler::start(const PendingBucketPtr& entry) {
     complete(entry, HookResult(), failed);
     return;
   }
-  const ContextScope scope(
-      {.lane = entry->lane, .op_tag = core::bucket_tag(entry->step, entry->bucket.index()), .bytes_sent = entry->bytes_sent});
+  const ContextScope scope({.lane = entry->lane,
+                            .op_tag = core::bucket_tag(entry->step, entry->bucket.index()),
+                            .bytes_sent = entry->bytes_sent});
   try {
     if (entry->bucket.index() == 0) entry->hook->begin_step({});
     const Future<HookResult> future = entry->sparse ? run_sparse_hook(entry) : entry->hook->run_hook(entry->bucket);

@@ -39,7 +39,8 @@ class HOOKLINE_EXPORT DdpBucketScheduler : public std::enable_shared_from_this<D
   /// The same for a sparse bucket: one parameter, with a gradient of few rows that may differ between ranks. The hook
   /// gets the union of the rows, and `done` gets them reduced.
   using SparseCallback = std::function<void(const SparseGradient& reduced, const std::exception_ptr& error)>;
-  void run_sparse(std::size_t index, std::size_t bucket_count, SparseGradient own, Tensor parameter, SparseCallback done);
+  void run_sparse(std::size_t index, std::size_t bucket_count, SparseGradient own, Tensor parameter,
+                  SparseCallback done);
 
   /// Replaces the hook from the next step on. Throws InvalidArgument inside a step.
   void replace_hook(HookPtr hook);

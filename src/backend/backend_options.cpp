@@ -18,8 +18,8 @@ struct Option {
 };
 
 constexpr std::array kOptions = {
-    Option{"shm", "wait_policy"},  Option{"hierarchical", "transport"},   Option{"gloo", "interface"},
-    Option{"gloo", "address"}, Option{"mpi", "communicator"},
+    Option{"shm", "wait_policy"}, Option{"hierarchical", "transport"}, Option{"gloo", "interface"},
+    Option{"gloo", "address"},    Option{"mpi", "communicator"},
 };
 
 bool is_known(const std::string& backend) {

@@ -161,9 +161,9 @@ BlockLayout make_block_layout(const Operation& operation, int rank, int size) {
       break;
     default: {
       const bool lists_in = is_scattered(layout.pattern) && !inputs.empty();
-      const bool lists_out =
-          (layout.pattern == Pattern::allgather || layout.pattern == Pattern::gather || layout.pattern == Pattern::alltoall) &&
-          !outputs.empty();
+      const bool lists_out = (layout.pattern == Pattern::allgather || layout.pattern == Pattern::gather ||
+                              layout.pattern == Pattern::alltoall) &&
+                             !outputs.empty();
       if (lists_out) outputs.blocks_of_lists(layout.recv_blocks);
       else outputs.one_block(layout.recv_blocks);
       if (lists_in) inputs.blocks_of_lists(layout.send_blocks);

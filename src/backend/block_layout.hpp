@@ -39,8 +39,8 @@ struct BlockLayout {
   Pattern pattern = Pattern::none;
   DType dtype = DType::u8;
   std::size_t block_bytes = 0;  ///< size of each block, if all are equal
-  Blocks send_blocks;                  ///< one block, or one for each rank
-  Blocks recv_blocks;                  ///< one block, or one from each rank
+  Blocks send_blocks;           ///< one block, or one for each rank
+  Blocks recv_blocks;           ///< one block, or one from each rank
   /// The contiguous copy of a non-contiguous tensor.
   struct Staged {
     Tensor original;

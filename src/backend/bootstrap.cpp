@@ -279,8 +279,8 @@ void Bootstrap::throw_published(const std::string& published) {
     }
   }
   if (kind == kPeerLostKind) {
-    text = text.empty() ? fmt::format("{}: rank {} died during group creation. Make a new group without it.",
-                                      context(), fmt::join(ranks, ", "))
+    text = text.empty() ? fmt::format("{}: rank {} died during group creation. Make a new group without it.", context(),
+                                      fmt::join(ranks, ", "))
                         : fmt::format("{}: {}", context(), text);
     failure_ = std::make_exception_ptr(PeerLost(text, ranks));
   } else if (kind == kTimeoutKind) {
@@ -341,7 +341,8 @@ std::exception_ptr Bootstrap::diagnose(const std::exception_ptr& error) {
   try {
     while (grace > Milliseconds(0) && time_left(end) > Milliseconds(0))
       poll(true, std::min(kFirstPollDelay, time_left(end)));
-    if (store_lost && options_.store_rank >= 0 && options_.store_rank != options_.rank) report_dead({options_.store_rank});
+    if (store_lost && options_.store_rank >= 0 && options_.store_rank != options_.rank)
+      report_dead({options_.store_rank});
   } catch (const Error&) {
     if (!failure_) throw;
     try {

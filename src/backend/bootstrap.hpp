@@ -65,8 +65,8 @@ struct BootstrapOptions {
   /// Returns the dead global ranks that the parent group detected; null: watch processes announced in `store`.
   std::function<std::vector<int>()> dead_ranks = nullptr;
   std::function<std::vector<int>()> ended = nullptr;  ///< returns the exited ranks that the launcher published
-  int store_rank = -1;                    ///< global rank of the process that serves the store; -1: no rank
-  std::function<void()> delete_keys = nullptr;  ///< deletes other keys; called on the last rank that finishes
+  int store_rank = -1;                                ///< global rank of the process that serves the store; -1: no rank
+  std::function<void()> delete_keys = nullptr;        ///< deletes other keys; called on the last rank that finishes
 };
 
 /// One attempt of this thread to create a group. Registers itself as the thread's current Bootstrap while it lives.
@@ -123,9 +123,9 @@ class Bootstrap {
   Clock::time_point next_store_poll_;
   std::string host_;
   std::vector<Process> processes_;
-  std::vector<int> announced_;  ///< ranks whose process was read from the store, on all hosts
-  std::int64_t processes_read_ = 0;      ///< processes read from the store, on all hosts
-  std::exception_ptr failure_;  ///< the error thrown because a rank died or failed
+  std::vector<int> announced_;       ///< ranks whose process was read from the store, on all hosts
+  std::int64_t processes_read_ = 0;  ///< processes read from the store, on all hosts
+  std::exception_ptr failure_;       ///< the error thrown because a rank died or failed
 };
 
 }  // namespace hookline::backend

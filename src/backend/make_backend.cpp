@@ -23,8 +23,8 @@ std::shared_ptr<Backend> make_shm(const TransportConfig& config) {
   WaitPolicy policy = WaitPolicy::spin;
   for (const auto& [option, value] : config.options) {
     if (option != "wait_policy" || (value != "spin" && value != "block")) {
-      throw InvalidArgument(
-          fmt::format("backend_options of shm: expected wait_policy=spin or wait_policy=block, got '{}={}'", option, value));
+      throw InvalidArgument(fmt::format(
+          "backend_options of shm: expected wait_policy=spin or wait_policy=block, got '{}={}'", option, value));
     }
     if (value == "block") policy = WaitPolicy::block;
   }
@@ -34,7 +34,7 @@ std::shared_ptr<Backend> make_shm(const TransportConfig& config) {
 struct BackendEntry {
   const char* name;
   std::shared_ptr<Backend> (*make)(const TransportConfig&);  ///< null for a transport
-  const char* package;                                     ///< Debian package that a transport needs
+  const char* package;                                       ///< Debian package that a transport needs
 };
 
 constexpr std::array kBackends = {
@@ -45,14 +45,17 @@ constexpr std::array kBackends = {
 };
 
 const BackendEntry* find_backend(const std::string& name) {
-  const auto* const found = std::find_if(kBackends.begin(), kBackends.end(), [&](const BackendEntry& k) { return name == k.name; });
+  const auto* const found =
+      std::find_if(kBackends.begin(), kBackends.end(), [&](const BackendEntry& k) { return name == k.name; });
   return found != kBackends.end() ? found : nullptr;
 }
 
 p2p::MakeTransport* find_transport(const std::string& name) {
-  if (const BackendEntry* const known = find_backend(name)) return p2p::load_transport(name, fmt::format("Debian's {}", known->package));
-  const bool is_valid_name = !name.empty() && std::all_of(name.begin(), name.end(),
-                                                  [](unsigned char c) { return std::isalnum(c) != 0 || c == '_'; });
+  if (const BackendEntry* const known = find_backend(name))
+    return p2p::load_transport(name, fmt::format("Debian's {}", known->package));
+  const bool is_valid_name = !name.empty() && std::all_of(name.begin(), name.end(), [](unsigned char c) {
+    return std::isalnum(c) != 0 || c == '_';
+  });
   const auto paths = is_valid_name ? p2p::library_paths(name) : std::vector<std::filesystem::path>();
   std::error_code ignored;
   if (std::none_of(paths.begin(), paths.end(), [&](const auto& p) { return std::filesystem::exists(p, ignored); })) {

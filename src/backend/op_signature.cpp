@@ -6,8 +6,8 @@
 
 #include <fmt/format.h>
 
-#include "backend/op_traits.hpp"
 #include "backend/block_layout.hpp"
+#include "backend/op_traits.hpp"
 #include "core/hash.hpp"
 #include "core/minority.hpp"
 #include "core/op_tag.hpp"
@@ -44,11 +44,13 @@ std::string describe(const OpSignature& signature) {
   if (pattern == Pattern::none) return text;
   const std::string_view dtype =
       signature.dtype <= static_cast<std::uint8_t>(DType::boolean) ? name(static_cast<DType>(signature.dtype)) : "?";
-  text += pattern == Pattern::alltoall ? fmt::format(" of {}", dtype) : fmt::format(" of {} {}", signature.count, dtype);
+  text +=
+      pattern == Pattern::alltoall ? fmt::format(" of {}", dtype) : fmt::format(" of {} {}", signature.count, dtype);
   if (reduces(pattern)) {
     const bool known = signature.reduce_op <= static_cast<std::uint8_t>(ReduceOp::Kind::premul_sum);
     text += fmt::format(", {}", known ? name(ReduceOp(static_cast<ReduceOp::Kind>(signature.reduce_op))) : "?");
-    if (signature.reduce_op == static_cast<std::uint8_t>(ReduceOp::Kind::premul_sum)) text += fmt::format("({})", signature.factor);
+    if (signature.reduce_op == static_cast<std::uint8_t>(ReduceOp::Kind::premul_sum))
+      text += fmt::format("({})", signature.factor);
   }
   if (is_rooted(type)) text += fmt::format(", root {}", signature.root);
   if (signature.op_tag != 0) text += fmt::format(" ({})", core::describe_op_tag(signature.op_tag));
@@ -58,8 +60,8 @@ std::string describe(const OpSignature& signature) {
 namespace {
 
 bool is_same(const OpSignature& a, const OpSignature& b) {
-  return a.type == b.type && a.dtype == b.dtype && a.reduce_op == b.reduce_op && a.root == b.root && a.count == b.count &&
-         a.layout_hash == b.layout_hash && a.op_tag == b.op_tag &&
+  return a.type == b.type && a.dtype == b.dtype && a.reduce_op == b.reduce_op && a.root == b.root &&
+         a.count == b.count && a.layout_hash == b.layout_hash && a.op_tag == b.op_tag &&
          std::bit_cast<std::uint64_t>(a.factor) == std::bit_cast<std::uint64_t>(b.factor);  // NaN equals itself
 }
 

@@ -22,7 +22,7 @@ struct OpSignature {
   std::uint8_t reduce_op = 0;
   std::uint8_t inputs_shared = 0;  ///< 1 if the peers can read the inputs in shared memory, at `shared_offset`
   std::int32_t root = 0;
-  std::uint64_t count = 0;   ///< elements
+  std::uint64_t count = 0;        ///< elements
   std::uint64_t layout_hash = 0;  ///< hash of the tensor sizes
   double factor = 0;
   std::uint64_t shared_offset = 0;

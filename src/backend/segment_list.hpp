@@ -76,7 +76,9 @@ class Blocks {
   const SegmentList& operator[](std::size_t i) const noexcept { return i == 0 ? first_ : rest_[i - 1]; }
 
   /// Returns the block of a rank, or the single block for all ranks.
-  const SegmentList& for_rank(int rank) const noexcept { return (*this)[count_ == 1 ? 0 : static_cast<std::size_t>(rank)]; }
+  const SegmentList& for_rank(int rank) const noexcept {
+    return (*this)[count_ == 1 ? 0 : static_cast<std::size_t>(rank)];
+  }
 
   std::size_t bytes() const noexcept {
     std::size_t sum = 0;

@@ -31,7 +31,9 @@ class StepCoroutine {
       if (bytes > sizeof(FrameStorage)) ::operator delete(frame);
     }
 
-    StepCoroutine get_return_object() { return StepCoroutine(std::coroutine_handle<promise_type>::from_promise(*this)); }
+    StepCoroutine get_return_object() {
+      return StepCoroutine(std::coroutine_handle<promise_type>::from_promise(*this));
+    }
     std::suspend_always initial_suspend() const noexcept { return {}; }
     std::suspend_always final_suspend() const noexcept { return {}; }
     void return_void() const noexcept {}

@@ -34,7 +34,8 @@ inline std::string set_once(Store& store, const std::string& key, const std::str
 
 /// Waits until all present ranks have acknowledged the failure, at most one second: this process may serve the store
 /// and exit after the error.
-inline void await_failure_acks(Store& store, const std::string& kind, int rank, const std::vector<std::string>& values) {
+inline void await_failure_acks(Store& store, const std::string& kind, int rank,
+                               const std::vector<std::string>& values) {
   constexpr Milliseconds kAckTimeout = std::chrono::seconds(1);
   std::vector<std::string> ack_keys;
   for (std::size_t r = 0; r < values.size(); ++r) {
@@ -78,8 +79,8 @@ inline void delete_keys(Store& store, const std::string& kind, const std::vector
 /// Publishes this rank's value and returns the values of all ranks, by rank. `kind` is the key prefix and names the
 /// group in errors. The first rank that times out decides for all: every rank, even a late one, throws Timeout naming
 /// the missing ranks. Throws what check_bootstrap() throws. Ranks wait for one key, "all", which the last rank sets.
-inline std::vector<std::string> store_allgather(Store& store, const std::string& kind, int rank, int size, const std::string& own_value,
-                                     Clock::time_point deadline) {
+inline std::vector<std::string> store_allgather(Store& store, const std::string& kind, int rank, int size,
+                                                const std::string& own_value, Clock::time_point deadline) {
   std::vector<std::string> keys(static_cast<std::size_t>(size));
   for (std::size_t r = 0; r < keys.size(); ++r) keys[r] = fmt::format("{}/{}", kind, r);
   if (set_once(store, keys[static_cast<std::size_t>(rank)], kPresentPrefix + own_value) == kMissing) {

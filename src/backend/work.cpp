@@ -34,7 +34,8 @@ class FutureWork final : public Work {
   Clock::time_point time_started() const override { return started_; }
   Clock::time_point time_finished() const override {
     const Clock::time_point recorded = finished_.load(std::memory_order_acquire);
-    return recorded == Clock::time_point() ? Clock::now() : recorded;  // on_done may run slightly after done() turns true
+    return recorded == Clock::time_point() ? Clock::now()
+                                           : recorded;  // on_done may run slightly after done() turns true
   }
 
  private:

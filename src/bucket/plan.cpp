@@ -59,7 +59,7 @@ void add_buckets(std::span<const PlannedParameter> parameters, std::span<const s
 }  // namespace
 
 std::vector<ParameterIndices> plan_buckets(std::span<const PlannedParameter> parameters,
-                                        std::span<const std::size_t> order, const BucketLimits& limits) {
+                                           std::span<const std::size_t> order, const BucketLimits& limits) {
   check_order(parameters.size(), order);
   std::vector<ParameterIndices> plan;
   for (const bool reduce_last : {false, true}) add_buckets(parameters, order, reduce_last, limits, plan);

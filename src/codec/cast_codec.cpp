@@ -20,8 +20,8 @@ void CastCodec::encode(std::span<const float> values, std::span<std::byte> messa
   write_header(message, options_, values.size());
 }
 
-void CastCodec::encode_with_residual(std::span<const float> values, std::span<float> residual, std::span<std::byte> message,
-                                  const RoundingKey&) const {
+void CastCodec::encode_with_residual(std::span<const float> values, std::span<float> residual,
+                                     std::span<std::byte> message, const RoundingKey&) const {
   check_buffer_sizes(message, values, residual, *this);
   kernel::narrow_with_residual(dtype_, values.data(), residual.data(), payload(message).data(), values.size());
   write_header(message, options_, values.size());
@@ -38,7 +38,7 @@ void CastCodec::decode_add(std::span<const std::byte> message, std::span<float> 
 }
 
 void CastCodec::decode_sum_two(std::span<const std::byte> first, std::span<const std::byte> second, float factor,
-                           std::span<float> values) const {
+                               std::span<float> values) const {
   check_message(first, options_, values.size(), *this);
   check_message(second, options_, values.size(), *this);
   kernel::widen_sum_two(dtype_, payload(first).data(), payload(second).data(), factor, values.data(), values.size());

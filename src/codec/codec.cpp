@@ -11,7 +11,7 @@ namespace hookline {
 Codec::~Codec() = default;
 
 void Codec::encode_with_residual(std::span<const float> values, std::span<float> residual, std::span<std::byte> message,
-                              const RoundingKey& key) const {
+                                 const RoundingKey& key) const {
   codec::check_buffer_sizes(message, values, residual, *this);
   for (std::size_t i = 0; i < values.size(); ++i) residual[i] += values[i];
   encode(residual, message, key);
@@ -22,7 +22,7 @@ void Codec::encode_with_residual(std::span<const float> values, std::span<float>
 }
 
 void Codec::decode_sum_two(std::span<const std::byte> first, std::span<const std::byte> second, float factor,
-                       std::span<float> values) const {
+                           std::span<float> values) const {
   decode(first, values);
   decode_add(second, values);
   auto* const bytes = reinterpret_cast<std::byte*>(values.data());

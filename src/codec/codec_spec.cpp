@@ -58,7 +58,8 @@ class SpecParser {
     const std::string_view name = cursor_.word();
     const bool integer = options.format == Format::integer;
     if (!integer && name != "checksum") cursor_.throw_expected_at_last("checksum (the only option of this codec)");
-    if (std::ranges::find(seen_options_, name) != seen_options_.end()) cursor_.throw_expected_at_last("each option at most once");
+    if (std::ranges::find(seen_options_, name) != seen_options_.end())
+      cursor_.throw_expected_at_last("each option at most once");
     seen_options_.push_back(name);
     if (name == "block") {
       parse_block(options, parse_value());
@@ -83,7 +84,8 @@ class SpecParser {
   template <class T>
   T parse_choice(std::array<std::string_view, 2> words) {
     const std::string_view choice = parse_value();
-    if (choice != words[0] && choice != words[1]) cursor_.throw_expected_at_last(fmt::format("{} or {}", words[0], words[1]));
+    if (choice != words[0] && choice != words[1])
+      cursor_.throw_expected_at_last(fmt::format("{} or {}", words[0], words[1]));
     return static_cast<T>(choice == words[1]);
   }
 

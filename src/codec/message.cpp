@@ -130,9 +130,8 @@ void check_message(std::span<const std::byte> message, const CodecOptions& optio
                                       codec.name(), count, codec.encoded_bytes(count), message.size()));
   }
   if (options.checksum && checksum_of(message, header) != get<std::uint32_t>(header, kChecksumOffset)) {
-    throw InvalidArgument(
-        fmt::format("{}: the message of {} bytes is damaged: its checksum does not match", codec.name(),
-                    message.size()));
+    throw InvalidArgument(fmt::format("{}: the message of {} bytes is damaged: its checksum does not match",
+                                      codec.name(), message.size()));
   }
 }
 
@@ -142,8 +141,8 @@ void check_buffer_sizes(std::span<const std::byte> message, std::size_t count, c
                                     codec.name(), count, codec.encoded_bytes(count), message.size()));
 }
 
-void check_buffer_sizes(std::span<const std::byte> message, std::span<const float> values, std::span<const float> residual,
-                const Codec& codec) {
+void check_buffer_sizes(std::span<const std::byte> message, std::span<const float> values,
+                        std::span<const float> residual, const Codec& codec) {
   check_buffer_sizes(message, values.size(), codec);
   if (values.size() == residual.size()) return;
   throw InvalidArgument(

@@ -29,8 +29,8 @@ void check_message(std::span<const std::byte> message, const CodecOptions& optio
 void check_buffer_sizes(std::span<const std::byte> message, std::size_t count, const Codec& codec);
 
 /// As above, and unless there is one residual per value.
-void check_buffer_sizes(std::span<const std::byte> message, std::span<const float> values, std::span<const float> residual,
-                const Codec& codec);
+void check_buffer_sizes(std::span<const std::byte> message, std::span<const float> values,
+                        std::span<const float> residual, const Codec& codec);
 
 /// Returns the bytes after the header.
 template <class Byte>

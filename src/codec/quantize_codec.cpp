@@ -9,8 +9,8 @@ namespace hookline::codec {
 QuantizeCodec::QuantizeCodec(const CodecOptions& options)
     : options_(options),
       params_{.bits = options.bits,
-           .symmetric = options.range == CodecOptions::Range::symmetric,
-           .block = static_cast<std::size_t>(options.block)} {}
+              .symmetric = options.range == CodecOptions::Range::symmetric,
+              .block = static_cast<std::size_t>(options.block)} {}
 
 std::string QuantizeCodec::name() const { return codec_spec(options_); }
 
@@ -19,10 +19,11 @@ std::size_t QuantizeCodec::encoded_bytes(std::size_t count) const noexcept {
 }
 
 void QuantizeCodec::encode_payload(std::span<const float> values, float* residual, std::span<std::byte> message,
-                        const RoundingKey& key) const {
+                                   const RoundingKey& key) const {
   const bool stochastic = options_.rounding == CodecOptions::Rounding::stochastic;
   const kernel::CounterRng rng = kernel::make_counter_rng(key.seed, key.step, key.bucket, key.rank, key.first_index);
-  kernel::quantize(params_, values.data(), residual, payload(message).data(), values.size(), stochastic ? &rng : nullptr);
+  kernel::quantize(params_, values.data(), residual, payload(message).data(), values.size(),
+                   stochastic ? &rng : nullptr);
   write_header(message, options_, values.size());
 }
 
@@ -32,7 +33,7 @@ void QuantizeCodec::encode(std::span<const float> values, std::span<std::byte> m
 }
 
 void QuantizeCodec::encode_with_residual(std::span<const float> values, std::span<float> residual,
-                                      std::span<std::byte> message, const RoundingKey& key) const {
+                                         std::span<std::byte> message, const RoundingKey& key) const {
   check_buffer_sizes(message, values, residual, *this);
   encode_payload(values, residual.data(), message, key);
 }
@@ -48,10 +49,11 @@ void QuantizeCodec::decode_add(std::span<const std::byte> message, std::span<flo
 }
 
 void QuantizeCodec::decode_sum_two(std::span<const std::byte> first, std::span<const std::byte> second, float factor,
-                               std::span<float> values) const {
+                                   std::span<float> values) const {
   check_message(first, options_, values.size(), *this);
   check_message(second, options_, values.size(), *this);
-  kernel::dequantize_sum_two(params_, payload(first).data(), payload(second).data(), factor, values.data(), values.size());
+  kernel::dequantize_sum_two(params_, payload(first).data(), payload(second).data(), factor, values.data(),
+                             values.size());
 }
 
 }  // namespace hookline::codec

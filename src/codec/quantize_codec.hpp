@@ -17,14 +17,15 @@ class QuantizeCodec final : public Codec {
   std::size_t encoded_bytes(std::size_t count) const noexcept override;
   void encode(std::span<const float> values, std::span<std::byte> message, const RoundingKey& key) const override;
   void encode_with_residual(std::span<const float> values, std::span<float> residual, std::span<std::byte> message,
-                         const RoundingKey& key) const override;
+                            const RoundingKey& key) const override;
   void decode(std::span<const std::byte> message, std::span<float> values) const override;
   void decode_add(std::span<const std::byte> message, std::span<float> values) const override;
   void decode_sum_two(std::span<const std::byte> first, std::span<const std::byte> second, float factor,
-                  std::span<float> values) const override;
+                      std::span<float> values) const override;
 
  private:
-  void encode_payload(std::span<const float> values, float* residual, std::span<std::byte> message, const RoundingKey& key) const;
+  void encode_payload(std::span<const float> values, float* residual, std::span<std::byte> message,
+                      const RoundingKey& key) const;
 
   CodecOptions options_;
   kernel::QuantizationParams params_;

@@ -129,9 +129,8 @@ Tensor Tensor::from_dlpack(DLManagedTensorVersioned* managed) {
 
 DLManagedTensor* Tensor::to_dlpack_unversioned() const {
   if (read_only_) {
-    throw InvalidArgument(
-        fmt::format("to_dlpack_unversioned: {} is read-only, and unversioned DLPack has no read-only flag",
-                    to_string(*this)));
+    throw InvalidArgument(fmt::format(
+        "to_dlpack_unversioned: {} is read-only, and unversioned DLPack has no read-only flag", to_string(*this)));
   }
   return export_tensor<DLManagedTensor>(*this);
 }

@@ -49,8 +49,8 @@ std::string_view SpecCursor::value() {
 
 void SpecCursor::throw_expected_at(std::size_t position, std::string_view expected) const {
   const std::string found = position < text_.size() ? fmt::format("'{}'", text_.substr(position, 20)) : "the end";
-  throw InvalidArgument(
-      fmt::format("invalid {} spec '{}': expected {} at character {}, got {}", kind_, text_, expected, position + 1, found));
+  throw InvalidArgument(fmt::format("invalid {} spec '{}': expected {} at character {}, got {}", kind_, text_, expected,
+                                    position + 1, found));
 }
 
 }  // namespace hookline::core

@@ -22,7 +22,9 @@ class SpecCursor {
   /// Throws InvalidArgument naming what is expected at the current position.
   [[noreturn]] void throw_expected(std::string_view expected) const { throw_expected_at(position_, expected); }
   /// Throws InvalidArgument naming what is expected instead of the last word or value.
-  [[noreturn]] void throw_expected_at_last(std::string_view expected) const { throw_expected_at(last_position_, expected); }
+  [[noreturn]] void throw_expected_at_last(std::string_view expected) const {
+    throw_expected_at(last_position_, expected);
+  }
 
  private:
   void skip_spaces();

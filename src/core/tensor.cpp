@@ -226,9 +226,8 @@ Tensor Tensor::reshape(Dims shape) const {
     *inferred = numel_ / std::max<std::int64_t>(checked_numel(shape, dtype_), 1);
   }
   if (checked_numel(shape, dtype_) != numel_) {
-    throw InvalidArgument(
-        fmt::format("Tensor::reshape: shape {} does not fit {}, which has {} elements", to_string(asked),
-                    to_string(*this), numel_));
+    throw InvalidArgument(fmt::format("Tensor::reshape: shape {} does not fit {}, which has {} elements",
+                                      to_string(asked), to_string(*this), numel_));
   }
   const std::optional<Dims> strides =
       contiguous_ ? row_major_strides(shape) : reshaped_strides(shape_, strides_, shape);
@@ -270,9 +269,8 @@ Tensor Tensor::clone() const {
 
 void Tensor::copy_from(const Tensor& source) const {
   if (source.dtype_ != dtype_ || source.shape_ != shape_) {
-    throw InvalidArgument(
-        fmt::format("Tensor::copy_from: cannot copy {} into {}: shapes and dtypes must be equal", to_string(source),
-                    to_string(*this)));
+    throw InvalidArgument(fmt::format("Tensor::copy_from: cannot copy {} into {}: shapes and dtypes must be equal",
+                                      to_string(source), to_string(*this)));
   }
   std::byte* to = mutable_bytes();
   const std::byte* from = source.bytes();

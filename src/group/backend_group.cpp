@@ -128,9 +128,8 @@ class BackendGroup final : public ProcessGroup {
     const Milliseconds timeout = operation.timeout.value_or(this->timeout());
     const CallContext& context = current_context();
     if (context.lane < 0 || context.lane >= lanes_) {
-      throw InvalidArgument(
-          fmt::format("{} on rank {} of {}: lane is out of range: expected 0 to {}, got {}", name(operation.type),
-                      rank_, size_, lanes_ - 1, context.lane));
+      throw InvalidArgument(fmt::format("{} on rank {} of {}: lane is out of range: expected 0 to {}, got {}",
+                                        name(operation.type), rank_, size_, lanes_ - 1, context.lane));
     }
     if (context.bytes_sent && !operation.inter_host_reducer)  // an inter_host_reducer counts its own bytes
       context.bytes_sent->fetch_add(group::wire_bytes(operation, size_), std::memory_order_relaxed);

@@ -20,13 +20,15 @@ WorkPtr start_if_supported(F start) {
 
 }  // namespace
 
-BlockExchange BlockExchange::allgather(ProcessGroup& group, const Tensor& send_buffer, std::optional<Milliseconds> timeout) {
+BlockExchange BlockExchange::allgather(ProcessGroup& group, const Tensor& send_buffer,
+                                       std::optional<Milliseconds> timeout) {
   BlockExchange exchange;
   exchange.ranks_ = static_cast<std::size_t>(group.size());
   exchange.block_bytes_ = exchange.stride_ = send_buffer.nbytes();
   exchange.sent_bytes_ = send_buffer.nbytes() * (exchange.ranks_ - 1);
   exchange.recv_buffer_ = Tensor::empty({send_buffer.numel() * group.size()}, DType::u8);
-  exchange.work_ = start_if_supported([&] { return group.allgather_into_tensor(exchange.recv_buffer_, send_buffer, {.timeout = timeout}); });
+  exchange.work_ = start_if_supported(
+      [&] { return group.allgather_into_tensor(exchange.recv_buffer_, send_buffer, {.timeout = timeout}); });
   if (exchange.work_) return exchange;
 
   std::vector<Tensor> blocks;
@@ -44,13 +46,15 @@ BlockExchange BlockExchange::allgather(ProcessGroup& group, const Tensor& send_b
   return exchange;
 }
 
-BlockExchange BlockExchange::alltoall(ProcessGroup& group, const Tensor& send_buffer, std::optional<Milliseconds> timeout) {
+BlockExchange BlockExchange::alltoall(ProcessGroup& group, const Tensor& send_buffer,
+                                      std::optional<Milliseconds> timeout) {
   BlockExchange exchange;
   exchange.ranks_ = static_cast<std::size_t>(group.size());
   exchange.block_bytes_ = exchange.stride_ = send_buffer.nbytes() / exchange.ranks_;
   exchange.sent_bytes_ = exchange.block_bytes_ * (exchange.ranks_ - 1);
   exchange.recv_buffer_ = Tensor::empty({send_buffer.numel()}, DType::u8);
-  exchange.work_ = start_if_supported([&] { return group.alltoall_base(exchange.recv_buffer_, send_buffer, {}, {}, {.timeout = timeout}); });
+  exchange.work_ = start_if_supported(
+      [&] { return group.alltoall_base(exchange.recv_buffer_, send_buffer, {}, {}, {.timeout = timeout}); });
   if (exchange.work_) return exchange;
 
   BlockExchange all = allgather(group, send_buffer, timeout);

@@ -31,7 +31,7 @@ class BlockExchange {
   WorkPtr work_;
   std::size_t ranks_ = 0;
   std::size_t block_bytes_ = 0;
-  std::size_t offset_ = 0;   ///< byte offset of rank 0's block
+  std::size_t offset_ = 0;  ///< byte offset of rank 0's block
   std::size_t stride_ = 0;  ///< bytes from one rank's block to the next
   std::uint64_t sent_bytes_ = 0;
 };

@@ -17,12 +17,12 @@
 #include <hookline/group/decorator.hpp>
 #include <hookline/store/prefix_store.hpp>
 
-#include "backend/op_traits.hpp"
 #include "backend/forwarding_work.hpp"
+#include "backend/op_traits.hpp"
 #include "core/op_tag.hpp"
 #include "group/abort_quietly.hpp"
-#include "group/compare_signatures.hpp"
 #include "group/checked_state.hpp"
+#include "group/compare_signatures.hpp"
 #include "group/p2p_checker.hpp"
 
 namespace hookline {
@@ -52,9 +52,8 @@ class CheckedWork final : public backend::ForwardingWork {
   void wait(std::optional<Milliseconds> timeout) override {
     const auto deadline = timeout ? deadline_after(*timeout) : Clock::time_point::max();
     if (!outputs_.wait_until(deadline)) {
-      const std::string text =
-          fmt::format("{} (number {}) did not complete within {} ms", name(op_type()), sequence_number(),
-                      timeout->count());
+      const std::string text = fmt::format("{} (number {}) did not complete within {} ms", name(op_type()),
+                                           sequence_number(), timeout->count());
       if (const auto group = group_.lock()) group::abort_quietly(*group, text);
       outputs_.wait_until(Clock::time_point::max());  // the tensors must not be touched after wait() returns
       throw Timeout(text);
@@ -65,7 +64,7 @@ class CheckedWork final : public backend::ForwardingWork {
 
  private:
   const OutputsFuture outputs_;
-  const std::weak_ptr<ProcessGroup> group_;         // the checked group; works do not keep it alive
+  const std::weak_ptr<ProcessGroup> group_;              // the checked group; works do not keep it alive
   const std::shared_ptr<std::atomic<int>> source_rank_;  // set for point-to-point operations only
 };
 
@@ -75,15 +74,15 @@ bool breaks_group(const Error& e) {
 
 /// Runs one collective on a lane thread: compares signatures, then runs it on the inner group.
 std::vector<Tensor> run_checked(CheckedState& state, Store& store, Operation operation, const CallContext& context,
-                            std::uint64_t number, Clock::time_point deadline) {
+                                std::uint64_t number, Clock::time_point deadline) {
   lane_thread_state = {&state, deadline_after(kInterruptPeriod)};
   const InterruptScope scope(&throw_if_aborted);
   state.throw_if_closed();
   const group::CheckPoint check_point{.store = store,
-                               .rank = state.inner->rank(),
-                               .size = state.inner->size(),
-                               .key = fmt::format("checked/{}/{}", context.lane, number),
-                               .label = fmt::format("number {} of lane {}", number, context.lane)};
+                                      .rank = state.inner->rank(),
+                                      .size = state.inner->size(),
+                                      .key = fmt::format("checked/{}/{}", context.lane, number),
+                                      .label = fmt::format("number {} of lane {}", number, context.lane)};
   std::string signature = group::signature_text(operation);
   const std::uint64_t op_tag = operation.op_tag != 0 ? operation.op_tag : context.op_tag;
   if (op_tag != 0) signature += fmt::format(" ({})", core::describe_op_tag(op_tag));
@@ -204,7 +203,8 @@ class CheckedGroup final : public GroupDecorator {
 
 }  // namespace
 
-std::shared_ptr<ProcessGroup> with_collective_checks(std::shared_ptr<ProcessGroup> group, std::shared_ptr<Store> store) {
+std::shared_ptr<ProcessGroup> with_collective_checks(std::shared_ptr<ProcessGroup> group,
+                                                     std::shared_ptr<Store> store) {
   return std::make_shared<CheckedGroup>(std::move(group), std::move(store));
 }
 

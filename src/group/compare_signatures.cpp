@@ -17,8 +17,8 @@ namespace hookline::group {
 namespace {
 
 constexpr int kMaxBitmaskRanks = 31;
-constexpr int kBitmaskShift = 32;    // high bits: one per rank; low bits: sum of hashes
-constexpr int kCountShift = 47;  // high bits: number of arrived ranks
+constexpr int kBitmaskShift = 32;  // high bits: one per rank; low bits: sum of hashes
+constexpr int kCountShift = 47;    // high bits: number of arrived ranks
 
 bool fits_bitmask(int size) { return size <= kMaxBitmaskRanks; }
 int arrival_shift(int size) { return fits_bitmask(size) ? kBitmaskShift : kCountShift; }
@@ -39,7 +39,9 @@ std::int64_t all_arrived(int size) {
   return fits_bitmask(size) ? (std::int64_t{1} << static_cast<unsigned>(size)) - 1 : size;
 }
 
-std::string key_of(const CheckPoint& check_point, const char* kind, int rank) { return fmt::format("{}/{}{}", check_point.key, kind, rank); }
+std::string key_of(const CheckPoint& check_point, const char* kind, int rank) {
+  return fmt::format("{}/{}{}", check_point.key, kind, rank);
+}
 
 std::string arrival_list_key(const CheckPoint& check_point) { return check_point.key + "/arrived"; }
 
@@ -55,7 +57,8 @@ void append_to_arrival_list(const CheckPoint& check_point) {
 std::vector<bool> arrived_ranks(const CheckPoint& check_point) {
   std::vector<bool> arrived(static_cast<std::size_t>(check_point.size));
   if (fits_bitmask(check_point.size)) {
-    const std::int64_t bits = check_point.store.add(check_point.key, 0) >> static_cast<unsigned>(arrival_shift(check_point.size));
+    const std::int64_t bits =
+        check_point.store.add(check_point.key, 0) >> static_cast<unsigned>(arrival_shift(check_point.size));
     for (std::size_t r = 0; r < arrived.size(); ++r) arrived[r] = (bits >> r & 1) != 0;
   } else if (check_point.store.check({arrival_list_key(check_point)})) {
     std::istringstream list(check_point.store.get(arrival_list_key(check_point)));
@@ -73,13 +76,15 @@ std::vector<bool> arrived_ranks(const CheckPoint& check_point) {
     if (!arrived[r]) missing.push_back(static_cast<int>(r));
   }
   const std::string missing_text = fmt::format("rank{} {}", missing.size() == 1 ? "" : "s", fmt::join(missing, ", "));
-  throw Timeout(fmt::format("{} on rank {} of {}: {} did not call any operation in time; this rank called {}", check_point.what,
-                            m.rank, check_point.size, missing.size() == arrived.size() ? "some ranks" : missing_text, text),
-                missing.size() == arrived.size() ? std::vector<int>() : missing);
+  throw Timeout(
+      fmt::format("{} on rank {} of {}: {} did not call any operation in time; this rank called {}", check_point.what,
+                  m.rank, check_point.size, missing.size() == arrived.size() ? "some ranks" : missing_text, text),
+      missing.size() == arrived.size() ? std::vector<int>() : missing);
 }
 
 /// Exchanges the signatures through the store; the last rank to read them deletes the keys.
-[[noreturn]] void throw_mismatch(const CheckPoint& check_point, const std::string& signature, Clock::time_point deadline) {
+[[noreturn]] void throw_mismatch(const CheckPoint& check_point, const std::string& signature,
+                                 Clock::time_point deadline) {
   std::vector<std::string> keys;
   keys.reserve(static_cast<std::size_t>(check_point.size));
   for (int r = 0; r < check_point.size; ++r) keys.push_back(key_of(check_point, "call", r));
@@ -91,9 +96,11 @@ std::vector<bool> arrived_ranks(const CheckPoint& check_point) {
     check_point.store.delete_key(check_point.key + "/read");
   }
   std::string message = fmt::format("the ranks called different operations as {}:", check_point.label);
-  for (int r = 0; r < check_point.size; ++r) message += fmt::format(" rank {}: {};", r, signatures[static_cast<std::size_t>(r)]);
+  for (int r = 0; r < check_point.size; ++r)
+    message += fmt::format(" rank {}: {};", r, signatures[static_cast<std::size_t>(r)]);
   message.back() = '.';
-  throw Mismatch(message, core::minority(signatures.size(), [&](auto a, auto b) { return signatures[a] == signatures[b]; }));
+  throw Mismatch(message,
+                 core::minority(signatures.size(), [&](auto a, auto b) { return signatures[a] == signatures[b]; }));
 }
 
 bool requires_same_shapes(OpType type) { return type != OpType::alltoall && type != OpType::alltoall_base; }
@@ -121,7 +128,8 @@ std::string signature_text(const Operation& c) {
 void compare_signatures(const CheckPoint& check_point, const std::string& signature, Clock::time_point deadline) {
   const std::int64_t own_hash = truncated_hash(signature, check_point.size);
   if (!fits_bitmask(check_point.size)) append_to_arrival_list(check_point);
-  const std::int64_t sum = check_point.store.add(check_point.key, arrival_increment(check_point.rank, check_point.size) + own_hash);
+  const std::int64_t sum =
+      check_point.store.add(check_point.key, arrival_increment(check_point.rank, check_point.size) + own_hash);
   const auto count_shift = static_cast<unsigned>(arrival_shift(check_point.size));
   bool all_equal;
   if (sum >> count_shift == all_arrived(check_point.size)) {

@@ -17,7 +17,7 @@ struct CheckPoint {
   Store& store;
   int rank;
   int size;
-  std::string key;   ///< prefix of all keys of this operation
+  std::string key;    ///< prefix of all keys of this operation
   std::string label;  ///< position of the operation for messages, such as "number 5 of lane 0"
 };
 

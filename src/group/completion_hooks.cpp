@@ -16,8 +16,8 @@
 #include <hookline/core/error.hpp>
 #include <hookline/core/interrupt.hpp>
 
-#include "backend/op_traits.hpp"
 #include "backend/forwarding_work.hpp"
+#include "backend/op_traits.hpp"
 #include "core/op_tag.hpp"
 
 namespace hookline {
@@ -46,7 +46,9 @@ struct CompletionHooks::Queue {
   bool running = false;
   std::atomic<std::thread::id> runner;
 
-  bool runs_on_this_thread() const noexcept { return runner.load(std::memory_order_relaxed) == std::this_thread::get_id(); }
+  bool runs_on_this_thread() const noexcept {
+    return runner.load(std::memory_order_relaxed) == std::this_thread::get_id();
+  }
 };
 
 struct CompletionHooks::State {
@@ -157,7 +159,8 @@ class CompletionHooks::HookedWork final : public backend::ForwardingWork {
     std::exception_ptr failure;
     std::unique_lock lock(state_->mutex);
     ++state_->waiters;
-    while (!failure && !state_->hooks_done.wait_for(lock, std::min(kInterruptPeriod, time_left(deadline)), hooks_done)) {
+    while (!failure &&
+           !state_->hooks_done.wait_for(lock, std::min(kInterruptPeriod, time_left(deadline)), hooks_done)) {
       lock.unlock();
       try {
         check_interrupt();
@@ -215,7 +218,8 @@ class CompletionHooks::HookedWork final : public backend::ForwardingWork {
   void record_activity() {
     Clock::time_point from = info_.time_started;
     if (!backend::is_point_to_point(info_.op_type)) {
-      Clock::time_point& last_finished = state_->lane_last_finished[static_cast<std::size_t>(info_.lane) % state_->lane_last_finished.size()];
+      Clock::time_point& last_finished =
+          state_->lane_last_finished[static_cast<std::size_t>(info_.lane) % state_->lane_last_finished.size()];
       from = std::max(from, last_finished);
       last_finished = info_.time_finished;
     }

@@ -38,7 +38,8 @@ void add(std::span<float> to, const float* from) {
   kernel::add(DType::f32, reinterpret_cast<std::byte*>(to.data()), reinterpret_cast<const std::byte*>(from), to.size());
 }
 
-void scale(const float* from, double factor, std::span<float> to, kernel::StoreMode stores = kernel::StoreMode::automatic) {
+void scale(const float* from, double factor, std::span<float> to,
+           kernel::StoreMode stores = kernel::StoreMode::automatic) {
   if (factor == 1 && from == to.data()) return;
   kernel::scale(DType::f32, reinterpret_cast<const std::byte*>(from), reinterpret_cast<std::byte*>(to.data()),
                 to.size(), factor, stores);
@@ -73,7 +74,8 @@ void check_op(ReduceOp op) {
 class CompressedReduction::BlockDecoder final : public BlockReader {
  public:
   using DecodeFunction = std::function<void(std::span<const std::byte* const>)>;
-  BlockDecoder(double& decode_seconds, DecodeFunction decode) : decode_seconds_(decode_seconds), decode_(std::move(decode)) {}
+  BlockDecoder(double& decode_seconds, DecodeFunction decode)
+      : decode_seconds_(decode_seconds), decode_(std::move(decode)) {}
 
   void read(std::span<const std::byte* const> blocks, std::size_t) noexcept override {
     const core::Stopwatch watch(decode_seconds_);
@@ -140,9 +142,10 @@ void CompressedReduction::begin_step(const Tensor& values) {
   if (!options_.error_feedback) return;
   if (residual_.numel() == 0) residual_ = Tensor::zeros(values.shape());
   if (residual_.numel() != values.numel()) {
-    throw InvalidArgument(fmt::format("compressed reduction with error feedback on rank {} of {}: expected {} values "
-                                      "as in earlier calls, got {}",
-                                      group_->rank(), size(), residual_.numel(), values.numel()));
+    throw InvalidArgument(
+        fmt::format("compressed reduction with error feedback on rank {} of {}: expected {} values "
+                    "as in earlier calls, got {}",
+                    group_->rank(), size(), residual_.numel(), values.numel()));
   }
 }
 
@@ -165,13 +168,14 @@ void CompressedReduction::encode(std::span<const float> values, std::size_t offs
   });
 }
 
-WorkPtr CompressedReduction::start_exchange(OpType type, const Tensor& send_buffer, BlockDecoder& decoder, const AllreduceOptions& options) {
+WorkPtr CompressedReduction::start_exchange(OpType type, const Tensor& send_buffer, BlockDecoder& decoder,
+                                            const AllreduceOptions& options) {
   const auto bytes = static_cast<std::uint64_t>(send_buffer.numel());
   const bool to_all = type == OpType::allgather_into_tensor;
   if (!group_->capabilities().zero_copy_reads) {
-    block_exchange_ =
-        std::make_unique<group::BlockExchange>(to_all ? group::BlockExchange::allgather(*group_, send_buffer, options.timeout)
-                                                      : group::BlockExchange::alltoall(*group_, send_buffer, options.timeout));
+    block_exchange_ = std::make_unique<group::BlockExchange>(
+        to_all ? group::BlockExchange::allgather(*group_, send_buffer, options.timeout)
+               : group::BlockExchange::alltoall(*group_, send_buffer, options.timeout));
     stats_.sent_bytes += block_exchange_->sent_bytes();
     return block_exchange_->work();
   }
@@ -228,7 +232,7 @@ Future<void> CompressedReduction::allgather_and_sum(Tensor tensor, double factor
   reserve(send_buffer_, encoded_bytes(values.size()));
   encode(values, 0, send_buffer_.mutable_bytes());
   BlockDecoder decoder(stats_.decode_time,
-                  [&](std::span<const std::byte* const> blocks) { sum_two(blocks, factor, values); });
+                       [&](std::span<const std::byte* const> blocks) { sum_two(blocks, factor, values); });
   const WorkPtr work = start_exchange(OpType::allgather_into_tensor, send_buffer_, decoder, options);
   co_await work;
   finish_exchange(decoder);
@@ -250,7 +254,7 @@ void CompressedReduction::sum_two(std::span<const std::byte* const> blocks, doub
 
 // Sums the ranks' values in rank order. This rank's values are read from `own`, not from its block.
 void CompressedReduction::sum_blocks(std::span<const std::byte* const> blocks, const float* own, double factor,
-                                 std::span<float> out) const {
+                                     std::span<float> out) const {
   const auto me = static_cast<std::size_t>(group_->rank());
   std::vector<float> sum(std::min(out.size(), values_per_message(out.size())));
   for_each_message(out.size(), [&](std::size_t first, std::size_t count, std::size_t at, std::size_t bytes) {
@@ -273,7 +277,8 @@ void CompressedReduction::encode_slices(std::span<const float> values) {
   reserve(send_buffer_, stride * size());
   for (std::size_t r = 0; r < size(); ++r) {
     const Slice slice(values.size(), size(), r);
-    if (r != me) encode(values.subspan(slice.begin, slice.size), slice.begin, send_buffer_.mutable_bytes() + r * stride);
+    if (r != me)
+      encode(values.subspan(slice.begin, slice.size), slice.begin, send_buffer_.mutable_bytes() + r * stride);
   }
 }
 
@@ -282,8 +287,9 @@ Future<void> CompressedReduction::reduce_scatter_allgather(Tensor tensor, double
   const Slice mine(values.size(), size(), static_cast<std::size_t>(group_->rank()));
   const std::span<float> own = values.subspan(mine.begin, mine.size);
   encode_slices(values);
-  BlockDecoder sum_decoder(stats_.decode_time,
-                 [&](std::span<const std::byte* const> blocks) { sum_blocks(blocks, own.data(), factor, own); });
+  BlockDecoder sum_decoder(stats_.decode_time, [&](std::span<const std::byte* const> blocks) {
+    sum_blocks(blocks, own.data(), factor, own);
+  });
   const WorkPtr reduce_scatter_work = start_exchange(OpType::reduce_scatter_tensor, send_buffer_, sum_decoder, options);
   co_await reduce_scatter_work;
   finish_exchange(sum_decoder);
@@ -298,7 +304,8 @@ Future<void> CompressedReduction::reduce_scatter_allgather(Tensor tensor, double
       });
     }
   });
-  const WorkPtr allgather_work = start_exchange(OpType::allgather_into_tensor, encoded_result_, result_decoder, options);
+  const WorkPtr allgather_work =
+      start_exchange(OpType::allgather_into_tensor, encoded_result_, result_decoder, options);
   co_await allgather_work;
   finish_exchange(result_decoder);
 }

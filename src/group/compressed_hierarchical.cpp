@@ -11,7 +11,8 @@ namespace hookline {
 /// Runs the compressed reduction between hosts on the thread that drives the operation. It may block.
 class CompressedReduction::InterHostStage final : public InterHostReducer {
  public:
-  InterHostStage(CompressedReduction& outer, double factor) : outer_(outer), factor_(factor), context_(current_context()) {}
+  InterHostStage(CompressedReduction& outer, double factor)
+      : outer_(outer), factor_(factor), context_(current_context()) {}
 
   std::string name() const override { return fmt::format("{}, times {}", outer_.codec_->name(), factor_); }
 
@@ -20,7 +21,8 @@ class CompressedReduction::InterHostStage final : public InterHostReducer {
     CompressedReduction& reduction = inter_host_reduction(inter_host, first, timeout);
     reduction.step_ = outer_.step_ - 1;
     const auto begin = static_cast<std::int64_t>(first);
-    if (outer_.options_.error_feedback) reduction.residual_ = outer_.residual_.flatten().slice(0, begin, begin + slice.numel());
+    if (outer_.options_.error_feedback)
+      reduction.residual_ = outer_.residual_.flatten().slice(0, begin, begin + slice.numel());
     reduction.begin_step(slice);
     CallContext context = context_;
     context.lane = lane;
@@ -36,7 +38,8 @@ class CompressedReduction::InterHostStage final : public InterHostReducer {
 
  private:
   // The owners of a slice never change, so the reduction is created once. Each slice gets its own random seed.
-  CompressedReduction& inter_host_reduction(const std::shared_ptr<Backend>& inter_host, std::size_t first, Milliseconds timeout) {
+  CompressedReduction& inter_host_reduction(const std::shared_ptr<Backend>& inter_host, std::size_t first,
+                                            Milliseconds timeout) {
     if (!outer_.inter_host_reduction_) {
       CompressionOptions options = outer_.options_;
       options.seed += 0x9e3779b97f4a7c15U * first;

@@ -85,7 +85,7 @@ class CrossCheckWork final : public backend::ForwardingWork {
     const auto y = b.slice(0, element, element + 1).item<double>();
     const bool finite = std::isfinite(x) && std::isfinite(y);
     const bool within_tolerance = (std::isnan(x) && std::isnan(y)) ||
-                       (finite && std::abs(x - y) <= tolerance_ * std::max(std::abs(x), std::abs(y)));
+                                  (finite && std::abs(x - y) <= tolerance_ * std::max(std::abs(x), std::abs(y)));
     if (tolerance_ > 0 && within_tolerance) return;
     error_ = std::make_exception_ptr(
         Error(fmt::format("{}: tensor {}, {}, element {}: {} and {}", label_, tensor, to_string(a), element, x, y)));
@@ -101,13 +101,15 @@ class CrossCheckWork final : public backend::ForwardingWork {
 
 class CrossCheckGroup final : public GroupDecorator {
  public:
-  CrossCheckGroup(std::shared_ptr<ProcessGroup> group, std::shared_ptr<ProcessGroup> other, const CrossCheckOptions& options)
+  CrossCheckGroup(std::shared_ptr<ProcessGroup> group, std::shared_ptr<ProcessGroup> other,
+                  const CrossCheckOptions& options)
       : GroupDecorator(std::move(group)), other_(std::move(other)), options_(options) {
     if (!other_) throw InvalidArgument("with_cross_check: the other group must not be null");
     if (other_->rank() != rank() || other_->size() != size()) {
-      throw InvalidArgument(fmt::format("with_cross_check on rank {} of {}: expected the same rank in the other group, "
-                                        "got rank {} of {}",
-                                        rank(), size(), other_->rank(), other_->size()));
+      throw InvalidArgument(
+          fmt::format("with_cross_check on rank {} of {}: expected the same rank in the other group, "
+                      "got rank {} of {}",
+                      rank(), size(), other_->rank(), other_->size()));
     }
   }
 
@@ -129,7 +131,7 @@ class CrossCheckGroup final : public GroupDecorator {
       const auto same = std::find_if(operation.outputs.begin(), operation.outputs.end(),
                                      [&](const Tensor& o) { return o.bytes() == t.bytes() && o.numel() == t.numel(); });
       t = same == operation.outputs.end() ? t.clone()
-                                           : copy.outputs[static_cast<std::size_t>(same - operation.outputs.begin())];
+                                          : copy.outputs[static_cast<std::size_t>(same - operation.outputs.begin())];
     }
     auto other_outputs = defines_outputs(operation, rank()) ? copy.outputs : std::vector<Tensor>();
     std::string label = fmt::format("{} on rank {}: {} and {} differ", name(operation.type), rank(),
@@ -179,7 +181,7 @@ class CrossCheckGroup final : public GroupDecorator {
 }  // namespace
 
 std::shared_ptr<ProcessGroup> with_cross_check(std::shared_ptr<ProcessGroup> group, std::shared_ptr<ProcessGroup> other,
-                                       const CrossCheckOptions& options) {
+                                               const CrossCheckOptions& options) {
   return std::make_shared<CrossCheckGroup>(std::move(group), std::move(other), options);
 }
 

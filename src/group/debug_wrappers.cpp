@@ -8,20 +8,21 @@
 
 #include <hookline/core/error.hpp>
 #include <hookline/group/collective_checks.hpp>
-#include <hookline/group/with_nan_checks.hpp>
 #include <hookline/group/flight_recorder.hpp>
+#include <hookline/group/with_nan_checks.hpp>
 #include <hookline/store/prefix_store.hpp>
 
 namespace hookline::group {
 
 std::shared_ptr<ProcessGroup> with_debug_wrappers(std::shared_ptr<ProcessGroup> group, const std::string& list,
-                                        const std::shared_ptr<Store>& store) {
+                                                  const std::shared_ptr<Store>& store) {
   std::istringstream names(list);
   for (std::string name; std::getline(names, name, ',');) {
     name.erase(0, name.find_first_not_of(' '));
     name.erase(name.find_last_not_of(' ') + 1);
     if (name.empty()) continue;
-    if (name == "collectives") group = with_collective_checks(std::move(group), std::make_shared<PrefixStore>("collectives", store));
+    if (name == "collectives")
+      group = with_collective_checks(std::move(group), std::make_shared<PrefixStore>("collectives", store));
     else if (name == "flight_recorder") group = with_flight_recorder(std::move(group));
     else if (name == "with_nan_checks") group = with_nan_checks(std::move(group));
     else

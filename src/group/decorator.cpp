@@ -23,7 +23,8 @@ std::shared_ptr<ProcessGroup> GroupDecorator::new_group(const std::vector<int>& 
   // The label may become part of a file name, repeatedly for nested subgroups.
   constexpr std::size_t kMaxListedRanks = 8;
   const std::span<const int> listed = std::span(ranks).first(std::min(ranks.size(), kMaxListedRanks));
-  const std::string suffix = ranks.size() > kMaxListedRanks ? fmt::format("_and_{}_more", ranks.size() - kMaxListedRanks) : "";
+  const std::string suffix =
+      ranks.size() > kMaxListedRanks ? fmt::format("_and_{}_more", ranks.size() - kMaxListedRanks) : "";
   return decorate(std::move(group), fmt::format("group{}of{}{}", number, fmt::join(listed, "_"), suffix));
 }
 

@@ -76,7 +76,9 @@ class WallClock {
   const Clock::time_point now_ = Clock::now();
 };
 
-std::string number_or_null(const std::optional<std::uint64_t>& number) { return number ? std::to_string(*number) : "null"; }
+std::string number_or_null(const std::optional<std::uint64_t>& number) {
+  return number ? std::to_string(*number) : "null";
+}
 
 std::string json_of(const FlightRecord& r, const WallClock& seconds) {
   const bool finished = r.state != FlightRecord::State::running;
@@ -118,8 +120,7 @@ std::uint64_t FlightRecordRing::start(const Operation& c) {
   const std::lock_guard lock(mutex_);
   FlightRecord& r = ring_[++count_ % ring_.size()];
   r.number = count_;
-  r.lane_sequence =
-      ++lane_counts_[is_point_to_point(c.type) ? kP2PIndex : static_cast<std::size_t>(lane) % kP2PIndex];
+  r.lane_sequence = ++lane_counts_[is_point_to_point(c.type) ? kP2PIndex : static_cast<std::size_t>(lane) % kP2PIndex];
   r.type = c.type;
   r.state = FlightRecord::State::running;
   r.lane = lane;
@@ -139,7 +140,7 @@ std::uint64_t FlightRecordRing::start(const Operation& c) {
 }
 
 void FlightRecordRing::finish(std::uint64_t number, Clock::time_point started, Clock::time_point finished,
-                     const std::exception_ptr& error) {
+                              const std::exception_ptr& error) {
   bool dump = false;
   {
     const std::lock_guard lock(mutex_);
@@ -164,8 +165,8 @@ std::string FlightRecordRing::json(const std::string& reason) const {
   std::string text = fmt::format(
       R"({{"version": 1, "group": {}, "backend": {}, "rank": {}, "size": {}, "host": {}, "pid": {}, "reason": {}, )"
       R"("time": {:.6f}, "count": {}, "operations": [)",
-      json_string(options_.name), json_string(backend_), rank_, size_, json_string(host.data()), getpid(), json_string(reason),
-      seconds.now(), count_);
+      json_string(options_.name), json_string(backend_), rank_, size_, json_string(host.data()), getpid(),
+      json_string(reason), seconds.now(), count_);
   for (std::uint64_t number = count_ - num_kept + 1; number <= count_; ++number) {
     text += (number == count_ - num_kept + 1 ? "\n" : ",\n") + json_of(ring_[number % ring_.size()], seconds);
   }

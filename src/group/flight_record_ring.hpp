@@ -14,7 +14,7 @@ namespace hookline::group {
 /// One operation. All fields but state, times and error are written when it starts.
 struct FlightRecord {
   enum class State : std::uint8_t { running, done, failed };
-  std::uint64_t number = 0;   ///< sequence number among all operations of the group
+  std::uint64_t number = 0;         ///< sequence number among all operations of the group
   std::uint64_t lane_sequence = 0;  ///< sequence number among the collectives of its lane, or among sends and receives
   OpType type = OpType::barrier;
   State state = State::running;
@@ -43,7 +43,7 @@ class FlightRecordRing {
   std::uint64_t start(const Operation& operation);
   /// Records the end of an operation. The first error triggers a dump.
   void finish(std::uint64_t number, Clock::time_point started, Clock::time_point finished,
-           const std::exception_ptr& error);
+              const std::exception_ptr& error);
 
   std::string json(const std::string& reason) const;
   std::string dump(const std::string& path, const std::string& reason) const;

@@ -29,8 +29,8 @@ class FlightRecorderGroup final : public GroupDecorator {
       throw;
     }
     work->on_complete([ring = ring_, number,
-                     work] { ring->finish(number, work->time_started(), work->time_finished(), work->exception()); },
-                    false);
+                       work] { ring->finish(number, work->time_started(), work->time_finished(), work->exception()); },
+                      false);
     return work;
   }
 
@@ -59,7 +59,8 @@ const group::FlightRecordRing& ring_of(const ProcessGroup& group) {
 
 }  // namespace
 
-std::shared_ptr<ProcessGroup> with_flight_recorder(std::shared_ptr<ProcessGroup> group, const FlightRecorderOptions& options) {
+std::shared_ptr<ProcessGroup> with_flight_recorder(std::shared_ptr<ProcessGroup> group,
+                                                   const FlightRecorderOptions& options) {
   return std::make_shared<FlightRecorderGroup>(std::move(group), options);
 }
 

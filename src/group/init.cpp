@@ -29,7 +29,8 @@ constexpr const char* kEndedRanks = "hookline/ended";  // also in cli/rendezvous
 std::shared_ptr<ProcessGroup> make_decorated_group(const InitOptions& options, const TransportConfig& setting) {
   auto backend = options.backend.empty() ? make_default_backend(setting) : make_backend(options.backend, setting);
   const char* const debug = std::getenv("HOOKLINE_DEBUG");
-  auto process_group = group::make_group(std::move(backend), options.timeout, {.store = setting.store, .global_ranks = {}});
+  auto process_group =
+      group::make_group(std::move(backend), options.timeout, {.store = setting.store, .global_ranks = {}});
   return group::with_debug_wrappers(std::move(process_group), debug ? debug : "", setting.store);
 }
 
@@ -97,10 +98,10 @@ std::shared_ptr<ProcessGroup> init_process_group(const InitOptions& options) {
                                   .delete_keys = [&] { epoch.delete_earlier_keys(); }});
     return bootstrap.run([&] {
       return make_decorated_group(options, {.store = epoch.store(),
-                            .rank = job.rank,
-                            .size = job.world_size,
-                            .timeout = options.timeout,
-                            .options = options.backend_options});
+                                            .rank = job.rank,
+                                            .size = job.world_size,
+                                            .timeout = options.timeout,
+                                            .options = options.backend_options});
     });
   } catch (...) {
     abandon_epoch(epoch);

@@ -59,11 +59,10 @@ class NanCheckGroup final : public GroupDecorator {
  private:
   [[noreturn]] void abort_and_throw(const Operation& operation, std::size_t index, std::int64_t element) const {
     const Tensor& tensor = source_tensors(operation)[index];
-    const std::string text =
-        fmt::format("{} (number {}) on rank {} of {}: the input contains {}: tensor {}, {}, element [{}]",
-                    name(operation.type), sequence_number() + 1, rank(), size(),
-                    is_nan(tensor, element) ? "NaN" : "an infinity", index, to_string(tensor),
-                    fmt::join(index_of(tensor, element), ", "));
+    const std::string text = fmt::format(
+        "{} (number {}) on rank {} of {}: the input contains {}: tensor {}, {}, element [{}]", name(operation.type),
+        sequence_number() + 1, rank(), size(), is_nan(tensor, element) ? "NaN" : "an infinity", index,
+        to_string(tensor), fmt::join(index_of(tensor, element), ", "));
     group::abort_quietly(*inner(), text);
     throw InvalidArgument(text);
   }

@@ -106,7 +106,8 @@ class P2PChecker::Queue {
   /// True if a message from `source` must go to a receive that was posted earlier.
   bool behind_earlier_recv(std::list<P2POp>::iterator receive, int source) const {
     return std::any_of(in_flight_.begin(), std::list<P2POp>::const_iterator(receive), [&](const P2POp& m) {
-      return !m.is_send() && m.operation.tag == receive->operation.tag && (m.is_any_source() || m.operation.root == source);
+      return !m.is_send() && m.operation.tag == receive->operation.tag &&
+             (m.is_any_source() || m.operation.root == source);
     });
   }
   bool behind_earlier_send(std::list<P2POp>::iterator send) const {
@@ -152,7 +153,8 @@ class P2PChecker::Queue {
   bool find_sender(std::list<P2POp>::iterator op) {
     for (int from = 0; from < state_->inner->size(); ++from) {
       if (from == rank() || behind_earlier_recv(op, from)) continue;
-      const std::string key = key_of(from, rank(), op->operation.tag, sequences_[{from, rank(), op->operation.tag}] + 1);
+      const std::string key =
+          key_of(from, rank(), op->operation.tag, sequences_[{from, rank(), op->operation.tag}] + 1);
       if (!store_->check({key})) continue;
       next_key(from, rank(), op->operation.tag);
       op->operation.root = from;
@@ -173,7 +175,8 @@ class P2PChecker::Queue {
     const auto [from, to] = endpoints(op);
     throw Mismatch(fmt::format("send from rank {} to rank {} does not match its recv: rank {} called {}, "
                                "rank {} called {}",
-                               from, to, from, op.is_send() ? op.signature() : peer_signature, to, op.is_send() ? peer_signature : op.signature()),
+                               from, to, from, op.is_send() ? op.signature() : peer_signature, to,
+                               op.is_send() ? peer_signature : op.signature()),
                    {op.is_send() ? to : from});
   }
 
@@ -205,7 +208,7 @@ class P2PChecker::Queue {
       for (int peer = 0; peer < state_->inner->size(); ++peer) {
         if (peer == rank() || (!op.is_any_source() && peer != op.operation.root)) continue;
         const std::string prefix = op.is_send() ? fmt::format("checked/p2p/{}-{}/", rank(), peer)
-                                            : fmt::format("checked/p2p/{}-{}/", peer, rank());
+                                                : fmt::format("checked/p2p/{}-{}/", peer, rank());
         for (const std::string& key : store_->list_keys()) {
           if (!key.starts_with(prefix) || key == op.key || !store_->check({key})) continue;
           const std::string text = store_->get(key);
@@ -255,9 +258,9 @@ P2PChecker::~P2PChecker() { queue_->wake(); }
 Future<std::vector<Tensor>> P2PChecker::post(Operation operation, Clock::time_point deadline,
                                              std::shared_ptr<std::atomic<int>> source_rank) {
   P2POp op{.operation = std::move(operation),
-                .deadline = deadline,
-                .source_rank = std::move(source_rank),
-                .promise = Promise<std::vector<Tensor>>()};
+           .deadline = deadline,
+           .source_rank = std::move(source_rank),
+           .promise = Promise<std::vector<Tensor>>()};
   auto outcome = op.promise.get_future();
   if (queue_->add(std::move(op))) thread_.post([desk = queue_] { desk->run(); });
   return outcome;

@@ -33,7 +33,8 @@ Operation make_in_place_operation(OpType type, const Tensor& tensor, const Optio
 }
 
 Operation make_p2p_operation(OpType type, const Tensor& tensor, int peer, const P2POptions& options) {
-  Operation c = type == OpType::send ? make_operation(type, {tensor}, {}, options) : make_operation(type, {}, {tensor}, options);
+  Operation c =
+      type == OpType::send ? make_operation(type, {tensor}, {}, options) : make_operation(type, {}, {tensor}, options);
   c.root = peer;
   return c;
 }
@@ -138,7 +139,9 @@ WorkPtr ProcessGroup::recv_anysource(const Tensor& tensor, const P2POptions& opt
   return run(make_p2p_operation(OpType::recv_anysource, tensor, kAnySource, options));
 }
 
-WorkPtr ProcessGroup::barrier(const BarrierOptions& options) { return run(make_operation(OpType::barrier, {}, {}, options)); }
+WorkPtr ProcessGroup::barrier(const BarrierOptions& options) {
+  return run(make_operation(OpType::barrier, {}, {}, options));
+}
 
 void ProcessGroup::monitored_barrier(const MonitoredBarrierOptions& options) {
   Operation c = make_operation(OpType::monitored_barrier, {}, {}, options);

@@ -10,7 +10,8 @@
 
 namespace hookline::hook {
 
-BucketScheduler::BucketScheduler(int lanes) : busy_(static_cast<std::size_t>(std::clamp(lanes, 1, Capabilities::kMaxLanes))) {}
+BucketScheduler::BucketScheduler(int lanes)
+    : busy_(static_cast<std::size_t>(std::clamp(lanes, 1, Capabilities::kMaxLanes))) {}
 
 int BucketScheduler::lane_of(const CommHookInterface& hook, std::size_t bucket) const {
   if (lanes() == 1) return 0;

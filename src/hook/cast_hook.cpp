@@ -15,7 +15,9 @@ namespace {
 class CastHook final : public hook::WrapperFunction {
  public:
   CastHook(HookPtr inner, DType dtype, std::shared_ptr<ProcessGroup> group)
-      : WrapperFunction(std::move(inner), dtype == DType::f16 ? "fp16" : "bf16"), dtype_(dtype), group_(std::move(group)) {}
+      : WrapperFunction(std::move(inner), dtype == DType::f16 ? "fp16" : "bf16"),
+        dtype_(dtype),
+        group_(std::move(group)) {}
 
  private:
   Future<Tensor> run(GradBucket& bucket) override {

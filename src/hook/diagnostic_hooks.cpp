@@ -68,7 +68,8 @@ class ErrorMeasurementHook final : public hook::WrapperFunction {
     const Tensor a = group::as_float32(exact), b = group::as_float32(result);
     double sum = 0;
     for (std::int64_t i = 0; i < a.numel(); ++i) {
-      const double delta = static_cast<double>(a.data<const float>()[i]) - static_cast<double>(b.data<const float>()[i]);
+      const double delta =
+          static_cast<double>(a.data<const float>()[i]) - static_cast<double>(b.data<const float>()[i]);
       sum += delta * delta;
     }
     return std::sqrt(sum);
@@ -84,9 +85,9 @@ Future<Tensor> run_and_log(HookPtr hook, GradBucket& bucket, std::function<void(
   const double norm_before = norm(bucket.buffer());
   const Tensor result = co_await run_and_parse(hook, bucket);
   const double milliseconds = std::chrono::duration<double, std::milli>(Clock::now() - begin).count();
-  write_line(fmt::format("hookline: bucket {} of {}, {}: norm {:.6g} before, {:.6g} after {}, in {:.3f} ms", bucket.index(),
-                   bucket.bucket_count(), to_string(bucket.buffer()), norm_before, norm(result), hook->name(),
-                   milliseconds));
+  write_line(fmt::format("hookline: bucket {} of {}, {}: norm {:.6g} before, {:.6g} after {}, in {:.3f} ms",
+                         bucket.index(), bucket.bucket_count(), to_string(bucket.buffer()), norm_before, norm(result),
+                         hook->name(), milliseconds));
   co_return result;
 }
 
@@ -96,7 +97,9 @@ HookPtr with_logging(HookPtr inner, std::function<void(const std::string&)> writ
   if (!write_line) write_line = [](const std::string& text) { fmt::print(stderr, "{}\n", text); };
   return wrap(
       std::move(inner),
-      [write_line = std::move(write_line)](HookPtr hook, GradBucket& bucket) { return run_and_log(std::move(hook), bucket, write_line); },
+      [write_line = std::move(write_line)](HookPtr hook, GradBucket& bucket) {
+        return run_and_log(std::move(hook), bucket, write_line);
+      },
       "log");
 }
 

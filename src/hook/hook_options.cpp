@@ -67,7 +67,7 @@ std::string HookOptions::text(const std::string& name, const std::string& defaul
 }
 
 std::string HookOptions::choice(const std::string& name, const std::string& default_value,
-                              const std::vector<std::string>& choices) {
+                                const std::vector<std::string>& choices) {
   const std::string* value = look_up(name, default_value, fmt::format("one of {}", fmt::join(choices, ", ")));
   if (!value) return default_value;
   if (std::ranges::find(choices, *value) == choices.end()) throw_invalid(name, *value);

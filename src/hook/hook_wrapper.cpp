@@ -9,7 +9,9 @@ namespace {
 
 HookTraits wrapper_traits(const HookPtr& inner, const std::string& name, bool applies_scale) {
   if (!inner) throw InvalidArgument("hook wrapper " + name + ": inner hook must not be null");
-  return {.name = inner->name() + " | " + name, .may_block = inner->may_block(), .applies_scale = applies_scale || inner->applies_scale()};
+  return {.name = inner->name() + " | " + name,
+          .may_block = inner->may_block(),
+          .applies_scale = applies_scale || inner->applies_scale()};
 }
 
 }  // namespace

@@ -99,7 +99,8 @@ class PerParameterHook final : public hook::WrapperFunction {
     return split;
   }
 
-  static GradBucket gather_subset(const GradBucket& bucket, const Subset& subset, const std::vector<Tensor>& gradients) {
+  static GradBucket gather_subset(const GradBucket& bucket, const Subset& subset,
+                                  const std::vector<Tensor>& gradients) {
     const auto elements = static_cast<std::int64_t>(subset.layout->offsets.back() + subset.layout->lengths.back());
     GradBucket result(bucket.index(), bucket.bucket_count(), Tensor::empty({elements}, bucket.buffer().dtype()),
                       subset.layout);

@@ -15,8 +15,7 @@ namespace {
 std::shared_ptr<ProcessGroup> checked_group(std::shared_ptr<ProcessGroup> group, std::int64_t start) {
   if (!group) throw InvalidArgument("post_local_sgd: process group must not be null");
   if (start < 0) {
-    throw InvalidArgument(
-        fmt::format("post_local_sgd: start_localSGD_iter: expected at least 0 steps, got {}", start));
+    throw InvalidArgument(fmt::format("post_local_sgd: start_localSGD_iter: expected at least 0 steps, got {}", start));
   }
   return group;
 }

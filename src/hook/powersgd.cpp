@@ -33,7 +33,9 @@ std::uint64_t PowerSGDState::iter() const { return memory_->iter(); }
 PowerSGDState::Totals PowerSGDState::compression_stats() const { return memory_->totals(); }
 void PowerSGDState::set_report(Report report) { memory_->set_report(std::move(report)); }
 std::uint64_t PowerSGDState::next_report() const { return memory_->next_report(); }
-std::map<std::size_t, PowerSGDState::BucketState> PowerSGDState::bucket_states() const { return memory_->bucket_states(); }
+std::map<std::size_t, PowerSGDState::BucketState> PowerSGDState::bucket_states() const {
+  return memory_->bucket_states();
+}
 void PowerSGDState::save(StateWriter& writer) const { memory_->save(writer); }
 void PowerSGDState::load(StateReader& reader) { memory_->load(reader); }
 

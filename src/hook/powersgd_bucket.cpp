@@ -23,7 +23,8 @@ PowerSGDBucket::PowerSGDBucket(const GradBucket& bucket, PowerSGDPlan plan, cons
       ranks_(group.size()),
       initial_q_(plan_.q_size),
       q_restored_(plan_.matrices.size(), false) {
-  if (options_.use_error_feedback && !plan_.matrices.empty()) corrected_gradients_ = Tensor::zeros({bucket.buffer().numel()});
+  if (options_.use_error_feedback && !plan_.matrices.empty())
+    corrected_gradients_ = Tensor::zeros({bucket.buffer().numel()});
   p_message_ = group.empty({static_cast<std::int64_t>(plan_.uncompressed_size + plan_.p_size)});
   uncompressed_ = flat_slice(p_message_, 0, plan_.uncompressed_size);
   p_ = flat_slice(p_message_, plan_.uncompressed_size, plan_.p_size);
@@ -54,7 +55,7 @@ void PowerSGDBucket::compute_p(float* values, std::uint64_t step) {
     float* const q = initial_q_.data() + matrix.q_offset;
     const bool warm = options_.warm_start && (had_factors || q_restored_[i]);
     init_factor(warm ? q_before : nullptr, matrix.columns, matrix.rank, options_.orthogonalization_epsilon,
-                 {options_.random_seed, step, matrix.name}, q);
+                {options_.random_seed, step, matrix.name}, q);
     q_restored_[i] = false;
     if (options_.use_error_feedback) {
       float* const m = corrected_gradients_.data<float>() + matrix.offset;
@@ -84,8 +85,8 @@ void PowerSGDBucket::compute_q(float* values) {
 
 void PowerSGDBucket::reconstruct(float* values) {
   const core::Stopwatch watch(decode_time_);
-  const auto stores =
-      numel_ * sizeof(float) >= kernel::kStreamThresholdBytes ? kernel::StoreMode::streaming : kernel::StoreMode::cached;
+  const auto stores = numel_ * sizeof(float) >= kernel::kStreamThresholdBytes ? kernel::StoreMode::streaming
+                                                                              : kernel::StoreMode::cached;
   for (const PowerSGDMatrix& matrix : plan_.matrices) {
     float* const p = p_.data<float>() + matrix.p_offset;
     float* const q = q_.data<float>() + matrix.q_offset;
@@ -145,7 +146,8 @@ Tensor PowerSGDBucket::residual() const {
   Tensor result = corrected_gradients_.clone();
   for (const PowerSGDMatrix& matrix : plan_.matrices) {
     float* const m = result.data<float>() + matrix.offset;
-    if (factors_valid_) subtract_product(matrix, p_.data<const float>() + matrix.p_offset, q_.data<const float>() + matrix.q_offset, m);
+    if (factors_valid_)
+      subtract_product(matrix, p_.data<const float>() + matrix.p_offset, q_.data<const float>() + matrix.q_offset, m);
     for (std::size_t i = 0; i < matrix.count && !factors_valid_; ++i) m[i] = std::isfinite(m[i]) ? m[i] : 0;
   }
   return result;

@@ -64,13 +64,13 @@ class PowerSGDBucket {
   const PowerSGDOptions options_;
   const std::size_t numel_;
   const int ranks_;
-  Tensor corrected_gradients_;   ///< M, with error feedback only
-  Tensor p_message_;  ///< buffer of the first allreduce: uncompressed gradients, then P of each matrix
+  Tensor corrected_gradients_;  ///< M, with error feedback only
+  Tensor p_message_;            ///< buffer of the first allreduce: uncompressed gradients, then P of each matrix
   Tensor uncompressed_, p_;
   Tensor q_;
   std::vector<float> initial_q_;
   std::vector<bool> q_restored_;  ///< by matrix: Q was restored from a saved state or another bucket
-  bool factors_valid_ = false;         ///< the last step completed, so p_ and q_ are its factors
+  bool factors_valid_ = false;    ///< the last step completed, so p_ and q_ are its factors
   std::unique_ptr<CompressedReduction> p_reduction_, q_reduction_;
   std::uint64_t sent_bytes_ = 0;
   double encode_time_ = 0;

@@ -25,7 +25,8 @@ void zero_missing_rows(const PowerSGDMatrix& matrix, float* p) {
 
 void fill_random_column(const FactorKey& factor_key, std::size_t k, std::size_t count, double* column) {
   std::uint64_t key = 0;
-  for (const std::uint64_t part : {factor_key.seed, factor_key.step, core::hash_bytes(factor_key.name), std::uint64_t{k}}) {
+  for (const std::uint64_t part :
+       {factor_key.seed, factor_key.step, core::hash_bytes(factor_key.name), std::uint64_t{k}}) {
     key = kernel::mix_bits(key + part + kGolden);
   }
   for (std::size_t i = 0; i < count; ++i) {
@@ -36,13 +37,15 @@ void fill_random_column(const FactorKey& factor_key, std::size_t k, std::size_t 
   }
 }
 
-void init_factor(const float* previous, std::size_t count, std::size_t rank, double epsilon, const FactorKey& factor_key,
-                  float* factor) {
+void init_factor(const float* previous, std::size_t count, std::size_t rank, double epsilon,
+                 const FactorKey& factor_key, float* factor) {
   std::vector<double> columns(count * rank);
   if (previous) std::copy_n(previous, columns.size(), columns.begin());
   for (std::size_t k = 0; k < rank; ++k) {
     double* const column = columns.data() + k * count;
-    if (previous && kernel::orthonormalize_column(columns.data(), count, k, epsilon) == kernel::ColumnStatus::orthonormal) continue;
+    if (previous &&
+        kernel::orthonormalize_column(columns.data(), count, k, epsilon) == kernel::ColumnStatus::orthonormal)
+      continue;
     fill_random_column(factor_key, k, count, column);
     kernel::orthonormalize_column(columns.data(), count, k, epsilon);
   }
@@ -75,7 +78,8 @@ void feed_back_times_q(const PowerSGDMatrix& matrix, const float* gradients, flo
   const kernel::LowRankShape full_rows = matrix.full_rows();
   const std::size_t partial_row_offset = full_rows.rows * full_rows.columns;
   kernel::error_feedback_times_q(full_rows, gradients, m, q_before, q, p);
-  kernel::error_feedback_times_q(matrix.partial_row(), gradients + partial_row_offset, m + partial_row_offset, q_before, q, p + full_rows.rows);
+  kernel::error_feedback_times_q(matrix.partial_row(), gradients + partial_row_offset, m + partial_row_offset, q_before,
+                                 q, p + full_rows.rows);
   zero_missing_rows(matrix, p);
 }
 

@@ -21,8 +21,8 @@ void fill_random_column(const FactorKey& factor_key, std::size_t k, std::size_t 
 
 /// Writes an orthonormal initial factor with `count` rows, made from `previous`. Columns that are zero or not finite,
 /// and all columns if `previous` is null, are random.
-void init_factor(const float* previous, std::size_t count, std::size_t rank, double epsilon, const FactorKey& factor_key,
-                  float* factor);
+void init_factor(const float* previous, std::size_t count, std::size_t rank, double epsilon,
+                 const FactorKey& factor_key, float* factor);
 
 /// Orthonormalizes the columns of a factor; linearly dependent columns become zero. If any element is not finite, all
 /// become NaN.

@@ -101,7 +101,7 @@ void PowerSGDMemory::report(std::uint64_t step) {
 }
 
 std::shared_ptr<PowerSGDBucket> PowerSGDMemory::bucket_state(const GradBucket& bucket, std::uint64_t step, bool batched,
-                                                   ProcessGroup& group) {
+                                                             ProcessGroup& group) {
   const std::lock_guard lock(mutex_);
   const auto found = buckets_.find(bucket.index());
   std::shared_ptr<PowerSGDBucket> state = found == buckets_.end() ? nullptr : found->second;
@@ -178,7 +178,8 @@ void PowerSGDMemory::export_state(Unassigned& unassigned, std::optional<std::uin
     const Tensor residual = kept->residual();
     for (std::size_t i = 0; i < layout.lengths.size() && options_.use_error_feedback; ++i) {
       if (!is_compressed_at(kept->plan(), layout.offsets[i])) continue;
-      unassigned.residuals[gradient_name(layout, index, i)] = flat_slice(residual, layout.offsets[i], layout.lengths[i]);
+      unassigned.residuals[gradient_name(layout, index, i)] =
+          flat_slice(residual, layout.offsets[i], layout.lengths[i]);
     }
     const Tensor q = kept->q();
     if (q.numel() == 0 || !options_.warm_start) continue;
@@ -202,7 +203,8 @@ void PowerSGDMemory::restore(PowerSGDBucket& bucket_state, const GradBucket& buc
   for (const PowerSGDMatrix& matrix : bucket_state.plan().matrices) {
     const auto q = unassigned_.q.find(matrix.name);
     if (q == unassigned_.q.end()) continue;
-    if (static_cast<std::size_t>(q->second.numel()) == matrix.columns * matrix.rank) bucket_state.set_q(matrix, q->second);
+    if (static_cast<std::size_t>(q->second.numel()) == matrix.columns * matrix.rank)
+      bucket_state.set_q(matrix, q->second);
     unassigned_.q.erase(q);
   }
 }

@@ -42,7 +42,8 @@ class PowerSGDMemory {
 
   /// Returns the state of a bucket, created if needed. Throws InvalidArgument naming the first parameter that differs
   /// from the known ones.
-  std::shared_ptr<PowerSGDBucket> bucket_state(const GradBucket& bucket, std::uint64_t step, bool batched, ProcessGroup& group);
+  std::shared_ptr<PowerSGDBucket> bucket_state(const GradBucket& bucket, std::uint64_t step, bool batched,
+                                               ProcessGroup& group);
 
   std::vector<HookStats> stats() const;
   std::map<std::size_t, PowerSGDState::BucketState> bucket_states() const;
@@ -67,7 +68,7 @@ class PowerSGDMemory {
   PowerSGDOptions options_;
   bool batched_ = false;
   std::uint64_t iter_ = 0;
-  std::optional<std::uint64_t> step_;      ///< the reducer's current step; empty outside a reducer
+  std::optional<std::uint64_t> step_;             ///< the reducer's current step; empty outside a reducer
   std::optional<std::size_t> last_bucket_index_;  ///< last bucket of the current step outside a reducer
   std::map<std::size_t, std::shared_ptr<PowerSGDBucket>> buckets_;
   Unassigned unassigned_;

@@ -44,7 +44,8 @@ void PowerSGDMemory::save(StateWriter& writer) const {
 
 void PowerSGDMemory::load(StateReader& reader) {
   const std::lock_guard lock(mutex_);
-  check_option("matrix_approximation_rank", reader.integer(), static_cast<std::uint64_t>(options_.matrix_approximation_rank));
+  check_option("matrix_approximation_rank", reader.integer(),
+               static_cast<std::uint64_t>(options_.matrix_approximation_rank));
   check_option("random_seed", reader.integer(), options_.random_seed);
   check_option("use_error_feedback", reader.integer() != 0, options_.use_error_feedback);
   check_option("warm_start", reader.integer() != 0, options_.warm_start);

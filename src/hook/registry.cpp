@@ -87,10 +87,11 @@ HookPtr make_per_parameter(std::shared_ptr<ProcessGroup> group, HookOptions& opt
   ParameterFilter filter;
   filter.name = options.text("name", filter.name, "a pattern");
   filter.min_size = options.integer("min_size", filter.min_size);
-  if (!options.text("max_size", "", "an integer").empty()) filter.max_size = options.integer("max_size", filter.max_size);
+  if (!options.text("max_size", "", "an integer").empty())
+    filter.max_size = options.integer("max_size", filter.max_size);
   filter.dims = static_cast<int>(options.integer("dims", filter.dims));
   return per_parameter(std::move(inner), filter,
-               make_hook(options.text("fallback", "allreduce", "the name of a hook"), std::move(group)));
+                       make_hook(options.text("fallback", "allreduce", "the name of a hook"), std::move(group)));
 }
 
 HookPtr make_post_local_sgd(const std::shared_ptr<ProcessGroup>& group, HookOptions& options) {
@@ -112,20 +113,23 @@ std::map<std::string, Entry, std::less<>> builtin_entries() {
        {HookRole::base, [](auto group, auto&, auto) { return std::make_shared<AllreduceHook>(std::move(group)); },
         "averages over all ranks"}},
       {"fp16", cast_entry(DType::f16, CodecOptions::Format::float16,
-                    "sends gradients as float16; as a wrapper, casts them to float16 for the inner hook")},
+                          "sends gradients as float16; as a wrapper, casts them to float16 for the inner hook")},
       {"bf16", cast_entry(DType::bf16, CodecOptions::Format::bfloat16,
-                    "sends gradients as bfloat16; as a wrapper, casts them to bfloat16 for the inner hook")},
+                          "sends gradients as bfloat16; as a wrapper, casts them to bfloat16 for the inner hook")},
       {"int8", quantize_entry("int8", "512", "affine", "sends gradients as 8-bit integers with one scale per block")},
-      {"int4", quantize_entry("int4", "128", "symmetric", "sends gradients as 4-bit integers with one scale per block")},
+      {"int4",
+       quantize_entry("int4", "128", "symmetric", "sends gradients as 4-bit integers with one scale per block")},
       {"quantize_per_tensor",
        quantize_entry("int8", "tensor", "affine", "sends gradients as 8-bit integers with one scale per bucket")},
-      {"quantize_per_channel", quantize_entry("int8", "512", "affine", "PyTorch's name of int8 with blocks of 512 values")},
+      {"quantize_per_channel",
+       quantize_entry("int8", "512", "affine", "PyTorch's name of int8 with blocks of 512 values")},
       {"powersgd", powersgd_entry(false, "sends a low-rank approximation of each matrix")},
       {"batched_powersgd", powersgd_entry(true, "sends a low-rank approximation of each bucket as one square matrix")},
       {"error_feedback",
        {HookRole::wrapper, [](auto, auto&, HookPtr inner) { return with_error_feedback(std::move(inner)); },
         "adds the compression error to the next step's gradients"}},
-      {"where", {HookRole::wrapper, make_per_parameter, "runs the hook on some parameters and a fallback hook on the rest"}},
+      {"where",
+       {HookRole::wrapper, make_per_parameter, "runs the hook on some parameters and a fallback hook on the rest"}},
       {"log",
        {HookRole::wrapper, [](auto, auto&, HookPtr inner) { return with_logging(std::move(inner)); },
         "logs a line per bucket to standard error"}},
@@ -181,18 +185,17 @@ void check_roles(const std::vector<hook::SpecTerm>& terms, std::string_view spec
   for (const hook::SpecTerm& term : terms) roles.push_back(find_entry(term.name, spec).role);
   if (roles[0] == HookRole::wrapper) {
     const auto hook = std::ranges::find_if(roles, [](HookRole place) { return place != HookRole::wrapper; });
-    throw InvalidArgument(fmt::format("invalid hook spec '{}': {} is a wrapper and cannot come first; write '{}'", spec,
-                                      terms[0].name,
-                                      hook == roles.end()
-                                          ? fmt::format("allreduce | {}", spec)
-                                          : reordered(terms, static_cast<std::size_t>(hook - roles.begin()))));
+    throw InvalidArgument(
+        fmt::format("invalid hook spec '{}': {} is a wrapper and cannot come first; write '{}'", spec, terms[0].name,
+                    hook == roles.end() ? fmt::format("allreduce | {}", spec)
+                                        : reordered(terms, static_cast<std::size_t>(hook - roles.begin()))));
   }
   for (std::size_t i = 1; i < terms.size(); ++i) {
     if (roles[i] != HookRole::base) continue;
-    throw InvalidArgument(fmt::format(
-        "invalid hook spec '{}': {} cannot be wrapped around another hook; {}", spec, terms[i].name,
-        roles[0] == HookRole::either ? fmt::format("write '{}'", reordered(terms, i))
-                                     : fmt::format("write either {} or {}", terms[0].name, terms[i].name)));
+    throw InvalidArgument(
+        fmt::format("invalid hook spec '{}': {} cannot be wrapped around another hook; {}", spec, terms[i].name,
+                    roles[0] == HookRole::either ? fmt::format("write '{}'", reordered(terms, i))
+                                                 : fmt::format("write either {} or {}", terms[0].name, terms[i].name)));
   }
 }
 
@@ -266,7 +269,8 @@ std::vector<HookOption> hook_options(const std::string& name) {
   const auto single_rank_group = make_group(make_threads_backends(1)[0], Milliseconds(10'000));
   HookOptions options(name, {});
   options.set_listing();
-  (void)entry.factory(single_rank_group, options, entry.role == HookRole::wrapper ? std::make_shared<NoopHook>() : nullptr);
+  (void)entry.factory(single_rank_group, options,
+                      entry.role == HookRole::wrapper ? std::make_shared<NoopHook>() : nullptr);
   return options.options();
 }
 

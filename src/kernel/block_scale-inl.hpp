@@ -33,8 +33,8 @@ struct BlockScale {
   bool finite = true;
 };
 
-/// Computes the range of a block. With kResidual, first adds the values to `residual` in place and uses the sums. The tail
-/// is staged in a full register, padded with the first value.
+/// Computes the range of a block. With kResidual, first adds the values to `residual` in place and uses the sums. The
+/// tail is staged in a full register, padded with the first value.
 template <bool kAffine, bool kResidual>
 HWY_INLINE BlockRange range_of(const float* values, float* residual, std::size_t count) {
   const Floats d;
@@ -84,7 +84,8 @@ HWY_INLINE BlockRange range_of(const float* values, float* residual, std::size_t
   return result;
 }
 
-/// From this magnitude on a decoded value could round beyond the largest float, so scales are reduced by kOverflowMargin.
+/// From this magnitude on a decoded value could round beyond the largest float, so scales are reduced by
+/// kOverflowMargin.
 inline constexpr float kOverflowThreshold = 0x1p127f;
 inline constexpr float kOverflowMargin = 1 - 0x1p-22f;
 
@@ -102,7 +103,8 @@ HWY_INLINE BlockScale symmetric_scale(float magnitude) {
 
 template <int kBits, bool kStochastic>
 HWY_INLINE BlockScale affine_scale(float least, float greatest, float magnitude) {
-  if (least == greatest) return least == 0 ? BlockScale{} : BlockScale{.scale = least, .zero_point = -1};  // all codes are 0
+  if (least == greatest)
+    return least == 0 ? BlockScale{} : BlockScale{.scale = least, .zero_point = -1};  // all codes are 0
   if (magnitude >= kOverflowThreshold) {
     const float scale = magnitude / (kMaxCodeValue<kBits> / 2) * kOverflowMargin;
     return {.scale = scale, .zero_point = kMaxCodeValue<kBits> / 2, .inverse = 1 / scale};

@@ -137,24 +137,28 @@ void run(Target target, const CastCall& call) { HOOKLINE_DISPATCH(target, cast_c
 }  // namespace
 
 void narrow(DType dtype, const float* from, std::byte* to, std::size_t count, StoreMode store_mode, Target target) {
-  run(target, {CastKind::narrow, dtype, const_cast<float*>(from), to, nullptr, count, should_stream(store_mode, count * 2)});
+  run(target,
+      {CastKind::narrow, dtype, const_cast<float*>(from), to, nullptr, count, should_stream(store_mode, count * 2)});
 }
 
-void narrow_with_residual(DType dtype, const float* from, float* residual, std::byte* to, std::size_t count, Target target) {
+void narrow_with_residual(DType dtype, const float* from, float* residual, std::byte* to, std::size_t count,
+                          Target target) {
   run(target, {CastKind::narrow_with_residual, dtype, residual, to, from, count, false});
 }
 
 void widen(DType dtype, const std::byte* from, float* to, std::size_t count, StoreMode store_mode, Target target) {
-  run(target, {CastKind::widen, dtype, to, const_cast<std::byte*>(from), nullptr, count, should_stream(store_mode, count * 4)});
+  run(target,
+      {CastKind::widen, dtype, to, const_cast<std::byte*>(from), nullptr, count, should_stream(store_mode, count * 4)});
 }
 
 void widen_add(DType dtype, const std::byte* from, float* to, std::size_t count, Target target) {
   run(target, {CastKind::widen_add, dtype, to, const_cast<std::byte*>(from), nullptr, count, false});
 }
 
-void widen_sum_two(DType dtype, const std::byte* first, const std::byte* second, float factor, float* to, std::size_t count,
-               Target target) {
-  run(target, {CastKind::widen_sum_two, dtype, to, const_cast<std::byte*>(first), nullptr, count, false, second, factor});
+void widen_sum_two(DType dtype, const std::byte* first, const std::byte* second, float factor, float* to,
+                   std::size_t count, Target target) {
+  run(target,
+      {CastKind::widen_sum_two, dtype, to, const_cast<std::byte*>(first), nullptr, count, false, second, factor});
 }
 
 }  // namespace hookline::kernel

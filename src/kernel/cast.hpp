@@ -15,22 +15,22 @@ namespace hookline::kernel {
 // are bitwise identical on all targets.
 
 /// Rounds floats to 16 bits.
-void narrow(DType dtype, const float* from, std::byte* to, std::size_t count, StoreMode store_mode = StoreMode::automatic,
-            Target target = best_target());
+void narrow(DType dtype, const float* from, std::byte* to, std::size_t count,
+            StoreMode store_mode = StoreMode::automatic, Target target = best_target());
 
 /// Rounds from + residual, and replaces each residual by the rounding error, or by 0 if that is not finite.
 void narrow_with_residual(DType dtype, const float* from, float* residual, std::byte* to, std::size_t count,
-                       Target target = best_target());
+                          Target target = best_target());
 
 /// Converts 16-bit values to float32.
-void widen(DType dtype, const std::byte* from, float* to, std::size_t count, StoreMode store_mode = StoreMode::automatic,
-           Target target = best_target());
+void widen(DType dtype, const std::byte* from, float* to, std::size_t count,
+           StoreMode store_mode = StoreMode::automatic, Target target = best_target());
 
 /// Converts and adds to `to`. NaN sums become the canonical NaN.
 void widen_add(DType dtype, const std::byte* from, float* to, std::size_t count, Target target = best_target());
 
 /// Writes (first + second) * factor in one pass. NaN results become the canonical NaN.
-void widen_sum_two(DType dtype, const std::byte* first, const std::byte* second, float factor, float* to, std::size_t count,
-               Target target = best_target());
+void widen_sum_two(DType dtype, const std::byte* first, const std::byte* second, float factor, float* to,
+                   std::size_t count, Target target = best_target());
 
 }  // namespace hookline::kernel

@@ -24,11 +24,12 @@ constexpr std::uint64_t mix_bits(std::uint64_t x) {
 
 /// Returns the generator of a seed, step, bucket and rank, starting with element `first_index`.
 constexpr CounterRng make_counter_rng(std::uint64_t seed, std::uint64_t step, std::uint64_t bucket, std::uint64_t rank,
-                         std::uint64_t first_index) {
+                                      std::uint64_t first_index) {
   std::uint64_t key = 0;
   for (const std::uint64_t word : {seed, step, bucket, rank, first_index >> 32})
     key = mix_bits(key + word + 0x9e3779b97f4a7c15u);
-  return {static_cast<std::uint32_t>(first_index), static_cast<std::uint32_t>(key), static_cast<std::uint32_t>(key >> 32)};
+  return {static_cast<std::uint32_t>(first_index), static_cast<std::uint32_t>(key),
+          static_cast<std::uint32_t>(key >> 32)};
 }
 
 }  // namespace hookline::kernel

@@ -55,7 +55,8 @@ template <int kBits, Output kOutput, bool kTwo>
 HWY_INLINE void dequantize_block(const CodedBlock& block, const CodedBlock& second, float factor, std::size_t count,
                                  float* values) {
   std::size_t i = 0;
-  for (; count - i >= kGroupSize; i += kGroupSize) dequantize_group<kBits, kOutput, kTwo>(block, second, factor, i, values + i);
+  for (; count - i >= kGroupSize; i += kGroupSize)
+    dequantize_group<kBits, kOutput, kTwo>(block, second, factor, i, values + i);
   if (i == count) return;
   constexpr std::size_t kPerByte = 8 / kBits;
   std::byte tail_codes[2][kGroupSize / kPerByte] = {};
@@ -130,21 +131,22 @@ DequantizeCall make_call(const QuantizationParams& params, const std::byte* from
 
 }  // namespace
 
-void dequantize(const QuantizationParams& params, const std::byte* from, float* to, std::size_t count, StoreMode store_mode,
-                Target target) {
+void dequantize(const QuantizationParams& params, const std::byte* from, float* to, std::size_t count,
+                StoreMode store_mode, Target target) {
   DequantizeCall call = make_call(params, from, to, count);
   call.stream = may_stream(params, to, count, store_mode);
   run(target, call);
 }
 
-void dequantize_add(const QuantizationParams& params, const std::byte* from, float* to, std::size_t count, Target target) {
+void dequantize_add(const QuantizationParams& params, const std::byte* from, float* to, std::size_t count,
+                    Target target) {
   DequantizeCall call = make_call(params, from, to, count);
   call.add = true;
   run(target, call);
 }
 
-void dequantize_sum_two(const QuantizationParams& params, const std::byte* first, const std::byte* second, float factor, float* to,
-                    std::size_t count, StoreMode store_mode, Target target) {
+void dequantize_sum_two(const QuantizationParams& params, const std::byte* first, const std::byte* second, float factor,
+                        float* to, std::size_t count, StoreMode store_mode, Target target) {
   DequantizeCall call = make_call(params, first, to, count);
   call.second_scales = second;
   call.second_codes = second + params.scale_bytes(count);

@@ -156,7 +156,7 @@ void times_q(const LowRankShape& shape, const float* m, const float* q, float* p
 }
 
 void error_feedback_times_q(const LowRankShape& shape, const float* gradients, float* m, const float* previous_q,
-                       const float* q, float* p, Target target) {
+                            const float* q, float* p, Target target) {
   run(target, {LowRankKind::error_feedback, shape, gradients, m, previous_q, writable(q), p});
 }
 
@@ -164,7 +164,8 @@ void add_transposed_times_p(const LowRankShape& shape, const float* m, const flo
   run(target, {.kind = LowRankKind::add_transposed, .shape = shape, .m = writable(m), .q = q, .p = writable(p)});
 }
 
-void product(const LowRankShape& shape, const float* p, const float* q, float* values, StoreMode store_mode, Target target) {
+void product(const LowRankShape& shape, const float* p, const float* q, float* values, StoreMode store_mode,
+             Target target) {
   const std::size_t bytes = shape.rows * shape.columns * sizeof(float);
   run(target, {.kind = LowRankKind::product,
                .shape = shape,

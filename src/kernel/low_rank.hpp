@@ -28,7 +28,7 @@ void times_q(const LowRankShape& shape, const float* m, const float* q, float* p
 /// Computes M = gradients + residual and P = M Q in one pass. The residual is M - P previous_q^T with the old M and P,
 /// or 0 where that is not finite; if `previous_q` is null, it is the old M.
 void error_feedback_times_q(const LowRankShape& shape, const float* gradients, float* m, const float* previous_q,
-                       const float* q, float* p, Target target = best_target());
+                            const float* q, float* p, Target target = best_target());
 
 /// Q += M^T P.
 void add_transposed_times_p(const LowRankShape& shape, const float* m, const float* p, float* q,

@@ -13,9 +13,9 @@ enum class LowRankKind : std::uint8_t { times_q, error_feedback, add_transposed,
 struct LowRankCall {
   LowRankKind kind;
   LowRankShape shape;
-  const float* gradients = nullptr;  // error_feedback
-  float* m;                          // product: the values
-  const float* previous_q = nullptr;   // error_feedback; null: the residual is m
+  const float* gradients = nullptr;   // error_feedback
+  float* m;                           // product: the values
+  const float* previous_q = nullptr;  // error_feedback; null: the residual is m
   float* q;
   float* p;
   bool stream = false;  // product

@@ -21,7 +21,8 @@ struct SgdArrays {
 
 /// Steps full vectors of D starting at `i`. Returns the index of the first element not stepped.
 template <bool kMomentum, class D, class T = hn::TFromD<D>>
-HWY_INLINE std::size_t sgd_vectors(D d, const SgdArrays<T>& a, std::size_t i, std::size_t count, const SgdCoefficients& coefficients) {
+HWY_INLINE std::size_t sgd_vectors(D d, const SgdArrays<T>& a, std::size_t i, std::size_t count,
+                                   const SgdCoefficients& coefficients) {
   const auto scale = hn::Set(d, static_cast<T>(coefficients.scale));
   const auto lr = hn::Set(d, static_cast<T>(coefficients.lr));
   const auto momentum = hn::Set(d, static_cast<T>(coefficients.momentum));
@@ -116,17 +117,20 @@ HWY_NOINLINE void adam(const AdamArrays<T>& arrays, std::size_t count, const Ada
 }
 
 template <class T>
-void adam_of(std::byte* parameters, const std::byte* gradients, std::byte* exp_avg, std::byte* exp_avg_sq, std::byte* max_exp_avg_sq,
-             std::size_t count, const AdamCoefficients& coefficients) {
+void adam_of(std::byte* parameters, const std::byte* gradients, std::byte* exp_avg, std::byte* exp_avg_sq,
+             std::byte* max_exp_avg_sq, std::size_t count, const AdamCoefficients& coefficients) {
   const AdamArrays<T> arrays{reinterpret_cast<T*>(parameters), reinterpret_cast<const T*>(gradients),
-                             reinterpret_cast<T*>(exp_avg), reinterpret_cast<T*>(exp_avg_sq), reinterpret_cast<T*>(max_exp_avg_sq)};
+                             reinterpret_cast<T*>(exp_avg), reinterpret_cast<T*>(exp_avg_sq),
+                             reinterpret_cast<T*>(max_exp_avg_sq)};
   if (max_exp_avg_sq) adam<true>(arrays, count, coefficients);
   else adam<false>(arrays, count, coefficients);
 }
 
-void adam_step_of(DType dtype, std::byte* parameters, const std::byte* gradients, std::byte* exp_avg, std::byte* exp_avg_sq,
-                  std::byte* max_exp_avg_sq, std::size_t count, const AdamCoefficients& coefficients) {
-  if (dtype == DType::f64) adam_of<double>(parameters, gradients, first, exp_avg_sq, max_exp_avg_sq, count, coefficients);
+void adam_step_of(DType dtype, std::byte* parameters, const std::byte* gradients, std::byte* exp_avg,
+                  std::byte* exp_avg_sq, std::byte* max_exp_avg_sq, std::size_t count,
+                  const AdamCoefficients& coefficients) {
+  if (dtype == DType::f64)
+    adam_of<double>(parameters, gradients, first, exp_avg_sq, max_exp_avg_sq, count, coefficients);
   else adam_of<float>(parameters, gradients, first, exp_avg_sq, max_exp_avg_sq, count, coefficients);
 }
 
@@ -141,9 +145,11 @@ void sgd_step(DType dtype, std::byte* parameters, const std::byte* gradients, st
   HOOKLINE_DISPATCH(target, sgd_step_of)(dtype, parameters, gradients, momentum, count, coefficients);
 }
 
-void adam_step(DType dtype, std::byte* parameters, const std::byte* gradients, std::byte* exp_avg, std::byte* exp_avg_sq,
-               std::byte* max_exp_avg_sq, std::size_t count, const AdamCoefficients& coefficients, Target target) {
-  HOOKLINE_DISPATCH(target, adam_step_of)(dtype, parameters, gradients, exp_avg, exp_avg_sq, max_exp_avg_sq, count, coefficients);
+void adam_step(DType dtype, std::byte* parameters, const std::byte* gradients, std::byte* exp_avg,
+               std::byte* exp_avg_sq, std::byte* max_exp_avg_sq, std::size_t count,
+               const AdamCoefficients& coefficients, Target target) {
+  HOOKLINE_DISPATCH(target, adam_step_of)(dtype, parameters, gradients, exp_avg, exp_avg_sq, max_exp_avg_sq, count,
+                                          coefficients);
 }
 
 }  // namespace hookline::kernel

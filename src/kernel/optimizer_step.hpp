@@ -32,14 +32,15 @@ struct AdamCoefficients {
   double beta1 = 0;
   double beta2 = 0;
   double eps = 0;
-  double weight_decay = 0;  ///< added to the gradient
-  double decoupled_decay = 1;        ///< factor of the parameters for decoupled weight decay
-  double step_size = 0;     ///< learning rate / bias correction of exp_avg
+  double weight_decay = 0;      ///< added to the gradient
+  double decoupled_decay = 1;   ///< factor of the parameters for decoupled weight decay
+  double step_size = 0;         ///< learning rate / bias correction of exp_avg
   double exp_avg_sq_scale = 1;  ///< 1 / sqrt(bias correction of exp_avg_sq)
 };
 
 /// As above for Adam. `max_exp_avg_sq` is null without amsgrad.
-void adam_step(DType dtype, std::byte* parameters, const std::byte* gradients, std::byte* exp_avg, std::byte* exp_avg_sq,
-               std::byte* max_exp_avg_sq, std::size_t count, const AdamCoefficients& coefficients, Target target = best_target());
+void adam_step(DType dtype, std::byte* parameters, const std::byte* gradients, std::byte* exp_avg,
+               std::byte* exp_avg_sq, std::byte* max_exp_avg_sq, std::size_t count,
+               const AdamCoefficients& coefficients, Target target = best_target());
 
 }  // namespace hookline::kernel

@@ -36,7 +36,8 @@ HWY_INLINE void quantize_group(const float* values, float* residual, std::byte* 
   const Floats d;
   const hn::Rebind<std::uint8_t, Floats> d8;
   const auto scale = hn::Set(d, block.scale), inverse = hn::Set(d, block.inverse), zero = hn::Set(d, block.zero_point);
-  const auto rounding_constant = hn::Set(d, kAffine ? kRoundingConstant : kRoundingConstant + kSymmetricZeroPoint<kBits>);
+  const auto rounding_constant =
+      hn::Set(d, kAffine ? kRoundingConstant : kRoundingConstant + kSymmetricZeroPoint<kBits>);
   for (std::size_t i = 0; i < kGroupSize; i += kLanes) {
     const FloatVector value = hn::LoadU(d, values + i);
     FloatVector code = hn::Mul(value, inverse);
@@ -67,15 +68,16 @@ HWY_INLINE void quantize_block(const float* values, float* residual, std::byte* 
   constexpr std::size_t kPerByte = 8 / kBits;
   std::size_t i = 0;
   for (; count - i >= kGroupSize; i += kGroupSize) {
-    quantize_group<kBits, kAffine, kStochastic, kResidual>(values + i, kResidual ? residual + i : nullptr, codes + i / kPerByte,
-                                                        block, index + static_cast<std::uint32_t>(i), rng);
+    quantize_group<kBits, kAffine, kStochastic, kResidual>(values + i, kResidual ? residual + i : nullptr,
+                                                           codes + i / kPerByte, block,
+                                                           index + static_cast<std::uint32_t>(i), rng);
   }
   if (i == count) return;
   float staged[kGroupSize] = {}, tail_residual[kGroupSize];
   std::byte tail_codes[kGroupSize / kPerByte];
   __builtin_memcpy(staged, values + i, (count - i) * sizeof(float));
-  quantize_group<kBits, kAffine, kStochastic, kResidual>(staged, tail_residual, tail_codes, block, index + static_cast<std::uint32_t>(i),
-                                                      rng);
+  quantize_group<kBits, kAffine, kStochastic, kResidual>(staged, tail_residual, tail_codes, block,
+                                                         index + static_cast<std::uint32_t>(i), rng);
   if constexpr (kResidual) __builtin_memcpy(residual + i, tail_residual, (count - i) * sizeof(float));
   if ((count - i) % kPerByte) tail_codes[(count - i) / kPerByte] &= std::byte{15};
   __builtin_memcpy(codes + i / kPerByte, tail_codes, (count - i + kPerByte - 1) / kPerByte);
@@ -98,7 +100,7 @@ HWY_NOINLINE void quantize_all(const QuantizeCall& call) {
     if (scale.finite) {
       const float* values = kResidual ? residual : call.values + i;
       quantize_block<kBits, kAffine, kStochastic, kResidual>(values, residual, codes, count, scale,
-                                                          rng.first_index + static_cast<std::uint32_t>(i), rng);
+                                                             rng.first_index + static_cast<std::uint32_t>(i), rng);
     } else {
       __builtin_memset(codes, 0, bytes);
       if constexpr (kResidual) __builtin_memset(residual, 0, count * sizeof(float));
@@ -130,12 +132,12 @@ namespace hookline::kernel {
 void quantize(const QuantizationParams& params, const float* values, float* residual, std::byte* to, std::size_t count,
               const CounterRng* rng, Target target) {
   HOOKLINE_DISPATCH(target, quantize_call)({.params = params,
-                                           .values = values,
-                                           .residual = residual,
-                                           .scales = to,
-                                           .codes = to + params.scale_bytes(count),
-                                           .count = count,
-                                           .rng = rng});
+                                            .values = values,
+                                            .residual = residual,
+                                            .scales = to,
+                                            .codes = to + params.scale_bytes(count),
+                                            .count = count,
+                                            .rng = rng});
 }
 
 }  // namespace hookline::kernel

@@ -49,7 +49,8 @@ void dequantize_add(const QuantizationParams& params, const std::byte* from, flo
                     Target target = best_target());
 
 /// Writes (first + second) * factor in one pass. NaN results become the canonical NaN.
-void dequantize_sum_two(const QuantizationParams& params, const std::byte* first, const std::byte* second, float factor, float* to,
-                    std::size_t count, StoreMode store_mode = StoreMode::automatic, Target target = best_target());
+void dequantize_sum_two(const QuantizationParams& params, const std::byte* first, const std::byte* second, float factor,
+                        float* to, std::size_t count, StoreMode store_mode = StoreMode::automatic,
+                        Target target = best_target());
 
 }  // namespace hookline::kernel

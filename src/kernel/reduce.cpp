@@ -88,8 +88,8 @@ Epilogue epilogue_of(ReduceOp op, std::size_t ranks) {
   return std::has_single_bit(ranks) ? Epilogue::multiply : Epilogue::divide;
 }
 
-bool may_stream(StoreMode store_mode, std::span<const std::byte* const> sources, std::span<std::byte* const> destinations,
-                std::size_t bytes) {
+bool may_stream(StoreMode store_mode, std::span<const std::byte* const> sources,
+                std::span<std::byte* const> destinations, std::size_t bytes) {
   if (destinations.empty() || !should_stream(store_mode, bytes * destinations.size())) return false;
   const auto offset = [](const std::byte* p) { return reinterpret_cast<std::uintptr_t>(p) % 64; };
   return std::ranges::all_of(destinations, [&](const std::byte* destination) {

@@ -153,7 +153,7 @@ HWY_NOINLINE void times_q_rows(const LowRankCall& call, std::size_t begin, std::
 
 template <ErrorFeedback F>
 HWY_INLINE void times_q_columns(const LowRankCall& call, std::size_t begin, std::size_t end, std::size_t first,
-                             std::size_t count) {
+                                std::size_t count) {
   switch (count) {
     case 1: return times_q_rows<1, F>(call, begin, end, first);
     case 2: return times_q_rows<2, F>(call, begin, end, first);

@@ -7,8 +7,8 @@
 namespace hookline::kernel {
 
 /// Streaming stores bypass the caches: they avoid reading destination lines before overwriting them, but the next read
-/// of the result misses the cache. `automatic` streams if one call writes at least kStreamThresholdBytes bytes; callers that
-/// split a large range should choose explicitly.
+/// of the result misses the cache. `automatic` streams if one call writes at least kStreamThresholdBytes bytes; callers
+/// that split a large range should choose explicitly.
 enum class StoreMode : std::uint8_t { automatic, cached, streaming };
 
 /// The size from which streaming measured faster, and beyond which caches would not keep the result.

@@ -67,7 +67,7 @@ HWY_INLINE void store(Vector<T> (&v)[R], T* to) {
     const hn::Rebind<std::uint16_t, Tag<T>> du16;
     for (int r = 0; r < R; ++r)
       store_lanes<kStream>(hn::BitCast(du16, hn::DemoteTo(dh, v[r])), du16,
-                         reinterpret_cast<std::uint16_t*>(to + r * kLanesOf<T>));
+                           reinterpret_cast<std::uint16_t*>(to + r * kLanesOf<T>));
   } else {
     for (int r = 0; r < R; ++r) store_lanes<kStream>(v[r], d, to + r * kLanesOf<T>);
   }

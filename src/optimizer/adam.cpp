@@ -14,10 +14,8 @@ AdamOptions with_collective_checks(AdamOptions o, double default_decay) {
   const double weight_decay = *(o.weight_decay = o.weight_decay.value_or(default_decay));
   require(o.lr >= 0, "Invalid learning rate: {}; it must be a number of 0 or more", o.lr);
   require(o.eps >= 0, "Invalid epsilon value: {}; it must be a number of 0 or more", o.eps);
-  require(o.beta1 >= 0 && o.beta1 < 1,
-          "Invalid beta parameter at index 0: {}; it must be in [0, 1)", o.beta1);
-  require(o.beta2 >= 0 && o.beta2 < 1,
-          "Invalid beta parameter at index 1: {}; it must be in [0, 1)", o.beta2);
+  require(o.beta1 >= 0 && o.beta1 < 1, "Invalid beta parameter at index 0: {}; it must be in [0, 1)", o.beta1);
+  require(o.beta2 >= 0 && o.beta2 < 1, "Invalid beta parameter at index 1: {}; it must be in [0, 1)", o.beta2);
   require(weight_decay >= 0, "Invalid weight_decay value: {}; it must be a number of 0 or more", weight_decay);
   return o;
 }
@@ -25,7 +23,9 @@ AdamOptions with_collective_checks(AdamOptions o, double default_decay) {
 }  // namespace
 
 Adam::Adam(std::string name, const AdamOptions& options, bool decoupled)
-    : Optimizer(std::move(name)), options_(with_collective_checks(options, decoupled ? 1e-2 : 0)), decoupled_(decoupled) {}
+    : Optimizer(std::move(name)),
+      options_(with_collective_checks(options, decoupled ? 1e-2 : 0)),
+      decoupled_(decoupled) {}
 Adam::Adam(const AdamOptions& options) : Adam("adam", options, false) {}
 AdamW::AdamW(const AdamOptions& options) : Adam("adamw", options, true) {}
 AdamW::~AdamW() = default;
@@ -43,13 +43,13 @@ Optimizer::Options Adam::options() const {
 
 void Adam::assign_options(const Options& options) {
   options_ = with_collective_checks({.lr = options.at("lr"),
-                      .beta1 = options.at("beta1"),
-                      .beta2 = options.at("beta2"),
-                      .eps = options.at("eps"),
-                      .weight_decay = options.at("weight_decay"),
-                      .amsgrad = options.at("amsgrad") != 0,
-                      .maximize = options.at("maximize") != 0},
-                     0);
+                                     .beta1 = options.at("beta1"),
+                                     .beta2 = options.at("beta2"),
+                                     .eps = options.at("eps"),
+                                     .weight_decay = options.at("weight_decay"),
+                                     .amsgrad = options.at("amsgrad") != 0,
+                                     .maximize = options.at("maximize") != 0},
+                                    0);
 }
 
 const std::vector<std::string>& Adam::state_names() const {
@@ -63,7 +63,8 @@ void Adam::apply_step(ParameterSlot& slot, const StepArrays& arrays, double scal
   std::byte* const exp_avg = state_data(slot, 0, arrays);
   std::byte* const exp_avg_sq = state_data(slot, 1, arrays);
   std::byte* const max_exp_avg_sq = o.amsgrad ? state_data(slot, 2, arrays) : nullptr;
-  kernel::adam_step(arrays.dtype, arrays.parameters, arrays.gradients, exp_avg, exp_avg_sq, max_exp_avg_sq, arrays.count,
+  kernel::adam_step(arrays.dtype, arrays.parameters, arrays.gradients, exp_avg, exp_avg_sq, max_exp_avg_sq,
+                    arrays.count,
                     {.scale = o.maximize ? -scale : scale,
                      .beta1 = o.beta1,
                      .beta2 = o.beta2,

@@ -61,9 +61,9 @@ HierarchicalModelAverager::HierarchicalModelAverager(const std::vector<Level>& l
     }
     previous_period = level.period;
     if (level.group_size < 1 || ranks % level.group_size != 0) {
-      throw InvalidArgument(fmt::format(
-          "The group size {} in arg ``period_group_size_dict`` must divide the {} ranks of the group",
-          level.group_size, ranks));
+      throw InvalidArgument(
+          fmt::format("The group size {} in arg ``period_group_size_dict`` must divide the {} ranks of the group",
+                      level.group_size, ranks));
     }
   }
   if (levels.back().group_size != ranks) {

@@ -71,12 +71,12 @@ void Optimizer::step(const std::string& name, const Tensor& parameter, const Ten
   const Tensor flat_parameter = parameter.contiguous();  // the parameter itself, or a copy
   const Tensor flat_gradient = gradient.contiguous();
   apply_step(slot,
-        {.dtype = flat_parameter.dtype(),
-         .parameters = flat_parameter.mutable_bytes(),
-         .gradients = flat_gradient.bytes(),
-         .count = static_cast<std::size_t>(flat_parameter.numel()),
-         .parameter = parameter},
-        scale);
+             {.dtype = flat_parameter.dtype(),
+              .parameters = flat_parameter.mutable_bytes(),
+              .gradients = flat_gradient.bytes(),
+              .count = static_cast<std::size_t>(flat_parameter.numel()),
+              .parameter = parameter},
+             scale);
   if (!parameter.is_contiguous()) parameter.copy_from(flat_parameter);
 }
 

@@ -193,8 +193,7 @@ class OverlapHook final : public hook::WrapperFunction {
 
 void check(const OverlapOptions& options) {
   if (options.clip_norm && (!(*options.clip_norm > 0) || std::isinf(*options.clip_norm))) {
-    throw InvalidArgument(
-        fmt::format("overlap: clip_norm must be positive and finite, got {}", *options.clip_norm));
+    throw InvalidArgument(fmt::format("overlap: clip_norm must be positive and finite, got {}", *options.clip_norm));
   }
 }
 

@@ -40,8 +40,14 @@ class CoalescedBroadcast {
  public:
   /// Tensors of `large` bytes or more are sent from where they lie, in pieces of at most `piece`; the others in buffers
   /// of `buffer` bytes.
-  CoalescedBroadcast(ProcessGroup& group, std::size_t chunk_bytes, std::size_t min_unpacked_bytes, std::size_t buffer_bytes, int root)
-      : group_(group), chunk_bytes_(chunk_bytes), min_unpacked_bytes_(min_unpacked_bytes), buffer_bytes_(buffer_bytes), root_(root), is_root_(group.rank() == root) {}
+  CoalescedBroadcast(ProcessGroup& group, std::size_t chunk_bytes, std::size_t min_unpacked_bytes,
+                     std::size_t buffer_bytes, int root)
+      : group_(group),
+        chunk_bytes_(chunk_bytes),
+        min_unpacked_bytes_(min_unpacked_bytes),
+        buffer_bytes_(buffer_bytes),
+        root_(root),
+        is_root_(group.rank() == root) {}
 
   void add(const Tensor& tensor) {
     if (tensor.nbytes() == 0) return;

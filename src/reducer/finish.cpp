@@ -54,7 +54,8 @@ void ReducerImpl::finalize() {
     std::rethrow_exception(error);
   }
   write_stats(backward_end);
-  if (recording_order_) rebuild_pending_ = !options.buckets && (!options.find_unused_parameters || options.static_graph);
+  if (recording_order_)
+    rebuild_pending_ = !options.buckets && (!options.find_unused_parameters || options.static_graph);
   recording_order_ = false;
   learning_graph_ = false;
   close_step();
@@ -123,7 +124,8 @@ void ReducerImpl::handle_unmarked() {
 // Zeros as this rank's part. Where somebody may look at the view, what it held comes back if no rank has a gradient.
 void ReducerImpl::zero_unused(std::size_t parameter) {
   GradSlot& slot = slots_[parameter];
-  if (slot.view_exposed && (options.find_unused_parameters || options.static_graph)) slot.saved_grad = slot.view.clone();
+  if (slot.view_exposed && (options.find_unused_parameters || options.static_graph))
+    slot.saved_grad = slot.view.clone();
   param_progress_[parameter].needs_reset = true;
   std::memset(slot.data, 0, slot.view.nbytes());
 }
@@ -176,11 +178,14 @@ void ReducerImpl::wait_for_bucket(std::size_t index) {
 // about to launch. False where one does not end.
 bool ReducerImpl::wait_for_launched() {
   bool all_settled = true;
-  const Clock::time_point deadline = deadline_after(failure() ? kFailureGrace : options.timeout.value_or(group->timeout()));
+  const Clock::time_point deadline =
+      deadline_after(failure() ? kFailureGrace : options.timeout.value_or(group->timeout()));
   for (Bucket& bucket : buckets) {
     if (bucket.pending.load(std::memory_order_acquire) > 0) break;  // nor is any behind it launched
     std::unique_lock lock(mutex_);
-    const auto settled = [&] { return bucket.done || bucket.work || (!bucket.launched && (failure_ || launch_deferred_)); };
+    const auto settled = [&] {
+      return bucket.done || bucket.work || (!bucket.launched && (failure_ || launch_deferred_));
+    };
     all_settled = done_cv_.wait_until(lock, deadline, settled) && all_settled;
     const WorkPtr work = bucket.work;
     lock.unlock();
@@ -197,7 +202,9 @@ void ReducerImpl::write_back(Bucket& bucket, std::size_t index) {
   const bool is_plain_allreduce = bucket.work != nullptr;
   // A sparse bucket without any rows never came to the hook.
   const bool is_empty = bucket.sparse && expected.numel() == 0;
-  const Tensor result = is_plain_allreduce ? bucket.buffer : is_empty ? expected : hook->parse_hook_result(bucket.result);
+  const Tensor result = is_plain_allreduce ? bucket.buffer
+                        : is_empty         ? expected
+                                           : hook->parse_hook_result(bucket.result);
   hook::check_result([&] { return describe_bucket(index); }, expected, result);
   const double scale = hook->applies_scale() ? 1 : scale_;
   if (bucket.sparse) {
@@ -207,7 +214,8 @@ void ReducerImpl::write_back(Bucket& bucket, std::size_t index) {
       if (values.bytes() != expected.bytes()) values = values.clone();  // it may be the hook's own
       values *= scale;
     }
-    slot.reduced_sparse_grad = SparseGradient{*bucket.grad_bucket->sparse_grad_indices(), values.reshape(bucket.grad_bucket->sizes()[0])};
+    slot.reduced_sparse_grad =
+        SparseGradient{*bucket.grad_bucket->sparse_grad_indices(), values.reshape(bucket.grad_bucket->sizes()[0])};
     return;
   }
   if (result.bytes() != bucket.buffer.bytes()) bucket.buffer.copy_from(result);
@@ -231,7 +239,8 @@ void ReducerImpl::allreduce_unused() {
     const std::uint32_t here = param_progress_[p].marks.load(std::memory_order_relaxed);
     marks.data<std::int32_t>()[p] = here == 0 && param_progress_[p].accumulated ? 1 : static_cast<std::int32_t>(here);
   }
-  run_control_collective("agreeing on unused parameters", [&] { group->allreduce(marks, {.op = ReduceOp::max})->wait(); });
+  run_control_collective("agreeing on unused parameters",
+                         [&] { group->allreduce(marks, {.op = ReduceOp::max})->wait(); });
   for (std::size_t p = 0; p < slots_.size(); ++p) {
     const auto max_marks = static_cast<std::uint32_t>(marks.data<std::int32_t>()[p]);
     param_progress_[p].unused = parameters[p].has_gradient() && max_marks == 0;

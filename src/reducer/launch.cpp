@@ -78,7 +78,8 @@ HookStep ReducerImpl::hook_step() const {
 void ReducerImpl::start_hook(Bucket& bucket, std::size_t index) {
   bucket.bytes_sent = std::make_shared<std::atomic<std::uint64_t>>(0);
   const bool has_step_id = index == 0 && compared_step_id_;
-  const std::uint64_t op_tag = has_step_id ? core::step_id_tag(step_, *compared_step_id_) : core::bucket_tag(step_, index);
+  const std::uint64_t op_tag =
+      has_step_id ? core::step_id_tag(step_, *compared_step_id_) : core::bucket_tag(step_, index);
   const ContextScope scope({.lane = bucket.lane, .op_tag = op_tag, .bytes_sent = bucket.bytes_sent});
   try {
     if (index == 0) hook->begin_step(hook_step());  // not before: a step of which nothing was sent can be dropped

@@ -30,7 +30,8 @@ std::vector<ParameterIndices> ReducerImpl::plan_for(const std::vector<std::size_
   planned.reserve(trainable_.size());
   for (const std::size_t i : trainable_) {
     const Parameter& p = parameters[i];
-    planned.push_back({.bytes = p.tensor.nbytes(), .dtype = p.tensor.dtype(), .own_bucket = p.sparse, .reduce_last = p.reduce_last});
+    planned.push_back(
+        {.bytes = p.tensor.nbytes(), .dtype = p.tensor.dtype(), .own_bucket = p.sparse, .reduce_last = p.reduce_last});
   }
   std::vector<ParameterIndices> all = plan_buckets(planned, order, options.limits);
   for (ParameterIndices& members : all) {

@@ -42,7 +42,7 @@ void check_same_on_all_ranks(ProcessGroup& group, const std::vector<std::string>
   const auto ranks = static_cast<std::size_t>(group.size());
   // Tensors that own their memory: Ctrl-C ends a wait, not what writes to them.
   const std::vector<std::int64_t> own = {static_cast<std::int64_t>(core::hash_bytes(text)),
-                                          static_cast<std::int64_t>(text.size())};
+                                         static_cast<std::int64_t>(text.size())};
   const Tensor gathered = Tensor::empty({2 * group.size()}, DType::i64);
   allgather_into_tensor(group, gathered, Tensor::borrow(own).clone())->wait();
   const auto* const all = gathered.data<const std::int64_t>();

@@ -16,7 +16,8 @@ namespace hookline {
 Reducer::Reducer(std::vector<Parameter> parameters, std::shared_ptr<ProcessGroup> group, HookPtr hook,
                  ReducerOptions options) {
   const std::vector<NamedTensor> buffers = std::exchange(options.buffers, {});
-  impl_ = std::make_shared<reducer::ReducerImpl>(std::move(parameters), std::move(group), std::move(hook), std::move(options));
+  impl_ = std::make_shared<reducer::ReducerImpl>(std::move(parameters), std::move(group), std::move(hook),
+                                                 std::move(options));
   impl_->initialize(buffers);
 }
 
@@ -24,7 +25,9 @@ Reducer::~Reducer() = default;
 
 void Reducer::mark_ready(std::size_t parameter) { impl_->mark_ready(parameter); }
 void Reducer::mark_ready(std::size_t parameter, const Tensor& gradient) { impl_->mark_ready(parameter, gradient); }
-void Reducer::mark_ready(std::size_t parameter, const SparseGradient& gradient) { impl_->mark_ready(parameter, gradient); }
+void Reducer::mark_ready(std::size_t parameter, const SparseGradient& gradient) {
+  impl_->mark_ready(parameter, gradient);
+}
 void Reducer::mark_unused(std::size_t parameter, const Tensor& gradient) { impl_->mark_unused(parameter, gradient); }
 void Reducer::mark_unused(std::size_t parameter, const SparseGradient& gradient) {
   impl_->mark_unused(parameter, gradient);
@@ -33,7 +36,9 @@ void Reducer::finalize() { impl_->finalize(); }
 void Reducer::discard_step() { impl_->discard_step(); }
 
 Tensor Reducer::gradient(std::size_t parameter) { return impl_->gradient(parameter); }
-void Reducer::copy_gradient(std::size_t parameter, const Tensor& destination) const { impl_->copy_gradient(parameter, destination); }
+void Reducer::copy_gradient(std::size_t parameter, const Tensor& destination) const {
+  impl_->copy_gradient(parameter, destination);
+}
 SparseGradient Reducer::sparse_gradient(std::size_t parameter) const { return impl_->sparse_gradient(parameter); }
 std::size_t Reducer::index_of(std::string_view name) const { return impl_->index_of(name); }
 const std::vector<Parameter>& Reducer::parameters() const noexcept { return impl_->parameters; }

@@ -30,7 +30,8 @@ void check_rows(const Parameter& p, const Tensor& indices) {
 
 }  // namespace
 
-ReducerImpl::ReducerImpl(std::vector<Parameter> model_parameters, std::shared_ptr<ProcessGroup> process_group, HookPtr comm_hook, ReducerOptions reducer_options)
+ReducerImpl::ReducerImpl(std::vector<Parameter> model_parameters, std::shared_ptr<ProcessGroup> process_group,
+                         HookPtr comm_hook, ReducerOptions reducer_options)
     : parameters(std::move(model_parameters)),
       group(std::move(process_group)),
       options(std::move(reducer_options)),
@@ -74,9 +75,9 @@ ReducerImpl::ReducerImpl(std::vector<Parameter> model_parameters, std::shared_pt
 void ReducerImpl::initialize(const std::vector<NamedTensor>& buffers) {
   std::vector<std::string> lines;
   lines.push_back(fmt::format("{} parameters", parameters.size()));
-  lines.push_back(options.buckets
-                      ? fmt::format("buckets {}", *options.buckets)
-                      : fmt::format("bucket limits {} and {}", options.limits.first_bucket_bytes, options.limits.bucket_bytes));
+  lines.push_back(options.buckets ? fmt::format("buckets {}", *options.buckets)
+                                  : fmt::format("bucket limits {} and {}", options.limits.first_bucket_bytes,
+                                                options.limits.bucket_bytes));
   lines.push_back(fmt::format("find_unused_parameters {}", options.find_unused_parameters));
   lines.push_back(fmt::format("static_graph {}", options.static_graph));
   lines.push_back(fmt::format("mean {}", options.reduction == GradientReduction::sum ? "sum" : "average"));
@@ -222,7 +223,8 @@ bool ReducerImpl::begin_mark(std::size_t parameter) {
         "(in C++ finalize()) of that step forgotten? Where a gradient comes in several parts (a layer that several "
         "checkpoints with use_reentrant=True run has one of each), add them up first, or, where each mark hands over "
         "the sum so far, set static_graph",
-        parameters[parameter].name, expected_marks == 1 ? "twice" : fmt::format("more than {} times", expected_marks), step_));
+        parameters[parameter].name, expected_marks == 1 ? "twice" : fmt::format("more than {} times", expected_marks),
+        step_));
   }
   return true;
 }
@@ -235,7 +237,9 @@ void ReducerImpl::finish_mark(std::size_t parameter, bool counts) {
   if (recording_order_) slots_[parameter].arrival_order = num_arrivals_.fetch_add(1, std::memory_order_relaxed) + 1;
   if (learning_graph_) return;
   ParamProgress& progress = param_progress_[parameter];
-  if (progress.expected_marks > 1 && progress.copied.fetch_add(1, std::memory_order_acq_rel) + 1 < progress.expected_marks) return;
+  if (progress.expected_marks > 1 &&
+      progress.copied.fetch_add(1, std::memory_order_acq_rel) + 1 < progress.expected_marks)
+    return;
   count_ready(parameter);
 }
 
@@ -271,7 +275,8 @@ void ReducerImpl::check_gradient(std::size_t parameter, const Tensor& gradient) 
 // would be there twice.
 void ReducerImpl::check_accumulation(std::size_t parameter, const Tensor& gradient) const {
   const ParamProgress& progress = param_progress_[parameter];
-  const bool repeated = no_sync ? progress.expected_marks > 1 : progress.accumulated && progress.marks.load(std::memory_order_relaxed) > 0;
+  const bool repeated = no_sync ? progress.expected_marks > 1
+                                : progress.accumulated && progress.marks.load(std::memory_order_relaxed) > 0;
   if (!options.static_graph || !repeated || gradient.bytes() == slots_[parameter].data) return;
   throw Unsupported(fmt::format(
       "the gradient of parameter '{}' comes in several marks, which cannot be added up under no_sync: write "
@@ -395,8 +400,8 @@ void ReducerImpl::set_hook(HookPtr replacement) {
   HookPtr next = replacement ? std::move(replacement) : std::make_shared<AllreduceHook>(group);
   auto plain_allreduce = std::dynamic_pointer_cast<AllreduceHook>(next);
   if (options.reduction == GradientReduction::sum && !plain_allreduce) {
-    require_floating_gradients(fmt::format("the hook {} returns rounded means, of which there are no sums. Use the hook allreduce",
-                                next->name()));
+    require_floating_gradients(fmt::format(
+        "the hook {} returns rounded means, of which there are no sums. Use the hook allreduce", next->name()));
   }
   hook = std::move(next);
   plain_allreduce_ = std::move(plain_allreduce);

@@ -31,8 +31,8 @@ struct ParamProgress {
   bool dense = false;        ///< neither ignored nor sparse
   bool unused = false;       ///< no rank has a gradient for it, in this step or in this graph
   bool accumulated = false;  ///< the view holds a sum from under no_sync
-  bool stale_grad = false;        ///< this rank's part is a gradient of earlier passes
-  bool needs_reset = false;        ///< its slot holds something until the end of the step
+  bool stale_grad = false;   ///< this rank's part is a gradient of earlier passes
+  bool needs_reset = false;  ///< its slot holds something until the end of the step
 };
 
 /// A parameter's place, and what a step keeps for it. `memory` and `view` change between steps only; the thread that
@@ -40,12 +40,12 @@ struct ParamProgress {
 struct GradSlot {
   std::byte* data = nullptr;
   Tensor view;
-  std::uint64_t arrival_order = 0;   ///< when it came, in the step that decides the order
+  std::uint64_t arrival_order = 0;     ///< when it came, in the step that decides the order
   std::byte* writeback_ptr = nullptr;  ///< where the mean is to be written back, in one piece
   std::shared_ptr<void> writeback_owner;
   std::optional<Tensor> writeback_view;  ///< the same for another layout
-  bool view_exposed = false;                   ///< the view was handed out
-  std::optional<Tensor> saved_grad;          ///< what an unused parameter's view held, where somebody may look
+  bool view_exposed = false;             ///< the view was handed out
+  std::optional<Tensor> saved_grad;      ///< what an unused parameter's view held, where somebody may look
   std::vector<SparseGradient> sparse_grads;
   std::optional<SparseGradient> reduced_sparse_grad;
 };
@@ -60,13 +60,13 @@ struct Bucket {
   bool sparse = false;
   std::atomic<std::size_t> pending = 0;
   std::atomic<bool> needs_writeback = false;  ///< a gradient was handed over, and gets the mean
-  Clock::time_point ready_at;            ///< written by who makes it full
+  Clock::time_point ready_at;                 ///< written by who makes it full
   int lane = 0;
   bool launched = false;
   bool done = false;
   Clock::time_point launched_at, done_at;
   std::optional<GradBucket> grad_bucket;  ///< what the hook gets
-  WorkPtr work;                    ///< of the plain mean, which needs no Future
+  WorkPtr work;                           ///< of the plain mean, which needs no Future
   HookResult result;
   std::shared_ptr<std::atomic<std::uint64_t>> bytes_sent;
 };
@@ -76,7 +76,8 @@ struct Bucket {
 /// later states and the failure; no hook and no collective runs under it.
 class ReducerImpl : public std::enable_shared_from_this<ReducerImpl> {
  public:
-  ReducerImpl(std::vector<Parameter> model_parameters, std::shared_ptr<ProcessGroup> process_group, HookPtr comm_hook, ReducerOptions reducer_options);
+  ReducerImpl(std::vector<Parameter> model_parameters, std::shared_ptr<ProcessGroup> process_group, HookPtr comm_hook,
+              ReducerOptions reducer_options);
 
   void initialize(const std::vector<NamedTensor>& buffers);
   std::vector<ParameterIndices> current_plan() const;
@@ -167,10 +168,10 @@ class ReducerImpl : public std::enable_shared_from_this<ReducerImpl> {
   void run_control_collective(const char* what, const std::function<void()>& collectives);
 
   std::unordered_map<std::string_view, std::size_t> index_by_name_;
-  std::vector<std::size_t> trainable_;  ///< the parameters that have gradients, as positions
-  std::vector<ParamProgress> param_progress_;           ///< by parameter, as the next
+  std::vector<std::size_t> trainable_;         ///< the parameters that have gradients, as positions
+  std::vector<ParamProgress> param_progress_;  ///< by parameter, as the next
   std::vector<GradSlot> slots_;
-  std::shared_ptr<Tensor> bucket_memory_;        ///< bytes for all buckets, however the gradients are put into them
+  std::shared_ptr<Tensor> bucket_memory_;           ///< bytes for all buckets, however the gradients are put into them
   std::shared_ptr<AllreduceHook> plain_allreduce_;  ///< the hook, where it is the plain mean
   kernel::StoreMode stores_ = kernel::StoreMode::automatic;  ///< of copies of gradients
 
@@ -186,9 +187,9 @@ class ReducerImpl : public std::enable_shared_from_this<ReducerImpl> {
   double scale_ = 1;         ///< of this step's results
   bool learning_graph_ = false;
   bool rebuild_pending_ = false;
-  bool rebuilt_ = false;   ///< since the last step
+  bool rebuilt_ = false;         ///< since the last step
   bool recording_order_ = true;  ///< arrivals count
-  bool views_exposed_ = false;    ///< views were handed out
+  bool views_exposed_ = false;   ///< views were handed out
   std::atomic<std::uint64_t> num_arrivals_ = 0;
   bool joined_ = false;  ///< takes part in the steps of others at the end of a join
   std::optional<JoinOptions> join_;

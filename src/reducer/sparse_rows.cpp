@@ -16,7 +16,8 @@ namespace {
 void add_row(const Tensor& target, std::int64_t to, const Tensor& source, std::int64_t from) {
   const Tensor target_row = target.slice(0, to, to + 1);
   const Tensor source_row = source.slice(0, from, from + 1);
-  kernel::add(target_row.dtype(), target_row.mutable_bytes(), source_row.bytes(), static_cast<std::size_t>(target_row.numel()));
+  kernel::add(target_row.dtype(), target_row.mutable_bytes(), source_row.bytes(),
+              static_cast<std::size_t>(target_row.numel()));
 }
 
 }  // namespace
@@ -26,7 +27,8 @@ Future<SparseGradient> union_rows(std::shared_ptr<ProcessGroup> group, std::vect
   const auto ranks = static_cast<std::size_t>(group->size());
   std::map<std::int64_t, std::int64_t> rows;  // to their place in the union
   for (const SparseGradient& gradient : gradients) {
-    for (std::int64_t i = 0; i < gradient.indices.numel(); ++i) rows[gradient.indices.data<const std::int64_t>()[i]] = 0;
+    for (std::int64_t i = 0; i < gradient.indices.numel(); ++i)
+      rows[gradient.indices.data<const std::int64_t>()[i]] = 0;
   }
   const Tensor base_count = Tensor::full({1}, static_cast<double>(rows.size()), DType::i64);
   const Tensor counts = Tensor::empty({static_cast<std::int64_t>(ranks)}, DType::i64);
@@ -73,7 +75,7 @@ Future<SparseGradient> union_rows(std::shared_ptr<ProcessGroup> group, std::vect
 }
 
 GradBucket sparse_bucket(std::size_t index, std::size_t bucket_count, const SparseGradient& rows,
-                          const Tensor& parameter) {
+                         const Tensor& parameter) {
   std::vector<Dims> sizes(1, rows.values.shape());
   std::vector<Tensor> tensors(1, parameter);
   auto layout = std::make_shared<const BucketLayout>(layout_of(std::move(sizes), std::move(tensors)));

@@ -18,6 +18,6 @@ HOOKLINE_EXPORT Future<SparseGradient> union_rows(std::shared_ptr<ProcessGroup> 
 
 /// A bucket of such rows alone, which a hook sees like any other.
 HOOKLINE_EXPORT GradBucket sparse_bucket(std::size_t index, std::size_t bucket_count, const SparseGradient& rows,
-                                          const Tensor& parameter);
+                                         const Tensor& parameter);
 
 }  // namespace hookline::reducer

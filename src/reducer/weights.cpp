@@ -30,7 +30,7 @@ void ReducerImpl::set_weight(double weight) {
   require_floating_gradients("set_weight multiplies gradients by fractions. Weigh them before they are marked");
   const Tensor all = Tensor::empty({group->size()}, DType::f64);
   run_control_collective("gathering weights",
-        [&] { allgather_into_tensor(*group, all, Tensor::full({1}, weight, DType::f64))->wait(); });
+                         [&] { allgather_into_tensor(*group, all, Tensor::full({1}, weight, DType::f64))->wait(); });
   const std::span weights(all.data<const double>(), static_cast<std::size_t>(group->size()));
   const double largest = *std::max_element(weights.begin(), weights.end());
   if (!(largest > 0)) throw InvalidArgument("set_weight: the weights of all ranks add up to 0");

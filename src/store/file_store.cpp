@@ -63,13 +63,13 @@ struct FileStore::Impl {
   template <class F>
   auto read(Milliseconds timeout, F f) {
     return with_lock(LogFile::Lock::Mode::shared, timeout,
-                  [&](const LogFile::Lock& lock) { return f(lock.contents().table); });
+                     [&](const LogFile::Lock& lock) { return f(lock.contents().table); });
   }
 
   template <class F>
   auto write(Milliseconds timeout, F f) {
     return with_lock(LogFile::Lock::Mode::exclusive, timeout,
-                  [&](LogFile::Lock& lock) { return f(lock, lock.contents().table); });
+                     [&](LogFile::Lock& lock) { return f(lock, lock.contents().table); });
   }
 
   /// Polls until `poll()` returns a value; nullopt at the timeout. inotify is not used: removing a watch waits for

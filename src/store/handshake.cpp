@@ -52,9 +52,9 @@ std::string make_proof(std::string_view token, Role role, std::string_view clien
   unsigned int size = 0;
   const bool fits = token.size() <= static_cast<std::size_t>(std::numeric_limits<int>::max());
   const unsigned char* mac = initialized && fits ? ::HMAC(::EVP_sha256(), token.data(), static_cast<int>(token.size()),
-                                                           reinterpret_cast<const unsigned char*>(message.data()),
-                                                           message.size(), digest.data(), &size)
-                                                  : nullptr;
+                                                          reinterpret_cast<const unsigned char*>(message.data()),
+                                                          message.size(), digest.data(), &size)
+                                                 : nullptr;
   if (mac == nullptr || size != kProofBytes) {
     throw ResourceError(
         "TCPStore: OpenSSL cannot compute HMAC-SHA256. Check whether its configuration disables SHA-256.");

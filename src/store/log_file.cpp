@@ -73,10 +73,10 @@ LogFile::LogFile(std::string path) : path_(std::move(path)), fork_generation_(co
   if (::fstat(fd_.get(), &info) != 0) throw_system_error("fstat");
   if (!S_ISREG(info.st_mode)) throw InvalidArgument(fmt::format("FileStore({}): this is not a regular file", path_));
   if (shared && (info.st_uid != ::geteuid() || info.st_nlink > 1)) {
-    throw InvalidArgument(
-        fmt::format("FileStore({}): the file belongs to another user or has hard links, in a directory that other users "
-                    "can write to. Choose a path in a private directory.",
-                    path_));
+    throw InvalidArgument(fmt::format(
+        "FileStore({}): the file belongs to another user or has hard links, in a directory that other users "
+        "can write to. Choose a path in a private directory.",
+        path_));
   }
 }
 
@@ -86,8 +86,8 @@ void LogFile::throw_system_error(const char* call) const {
 }
 
 void LogFile::throw_damaged(std::uint64_t offset) const {
-  throw ResourceError(fmt::format(
-      "FileStore({}): the file is damaged at byte {}. Remove it and restart all processes.", path_, offset));
+  throw ResourceError(fmt::format("FileStore({}): the file is damaged at byte {}. Remove it and restart all processes.",
+                                  path_, offset));
 }
 
 void LogFile::take_lock(Lock::Mode mode, Clock::time_point deadline) {
@@ -180,7 +180,8 @@ void LogFile::compact() {
   if (!snapshot || !append(*snapshot)) return;
   const FileHeader next{end_, header_.generation + 1};
   end_ += snapshot->size();
-  if (!write_at(fd_.get(), encode_slot(next), slot_offset(next.generation))) return;  // the log stays valid, only longer
+  if (!write_at(fd_.get(), encode_slot(next), slot_offset(next.generation)))
+    return;  // the log stays valid, only longer
   header_ = next;
   // File systems without hole punching keep the unused bytes.
   [[maybe_unused]] const int freed = ::fallocate(fd_.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
@@ -201,8 +202,9 @@ LogFile::Lock::~Lock() { ::flock(log_.fd_.get(), LOCK_UN); }
 
 void LogFile::Lock::write(const Record& record) {
   if (record.key.size() > kMaxFieldBytes || record.value.size() > kMaxFieldBytes) {
-    throw InvalidArgument(fmt::format("FileStore({}): key or value too large: expected at most {} bytes each, got {} and {}",
-                                      log_.path_, kMaxFieldBytes, record.key.size(), record.value.size()));
+    throw InvalidArgument(
+        fmt::format("FileStore({}): key or value too large: expected at most {} bytes each, got {} and {}", log_.path_,
+                    kMaxFieldBytes, record.key.size(), record.value.size()));
   }
   if (log_.end_ == 0) {
     if (::ftruncate(log_.fd_.get(), 0) != 0) log_.throw_system_error("ftruncate");

@@ -83,8 +83,8 @@ std::int64_t MemoryStore::add(const std::string& key, std::int64_t amount) {
 }
 
 void MemoryStore::wait(const std::vector<std::string>& keys, Milliseconds timeout) {
-  const bool found =
-      shared_->wait_until(timeout, [&](const store::Table& table) { return table.check(keys); }, [](const store::Table&) {});
+  const bool found = shared_->wait_until(
+      timeout, [&](const store::Table& table) { return table.check(keys); }, [](const store::Table&) {});
   if (found) return;
   store::throw_timeout(*this, "wait", store::describe_missing_keys(*this, keys), timeout);
 }

@@ -85,7 +85,8 @@ std::shared_ptr<Store> open_job_file(const RendezvousPlan& plan, Milliseconds ti
   static std::map<std::pair<std::string, int>, Opened> opened;
 
   const std::string job = plan.job.empty() ? parent_fingerprint() : plan.job;
-  const std::string directory = fmt::format("{}/hookline-{}-{:016x}", plan.directory, ::geteuid(), core::hash_bytes(job));
+  const std::string directory =
+      fmt::format("{}/hookline-{}-{:016x}", plan.directory, ::geteuid(), core::hash_bytes(job));
   const std::lock_guard lock(mutex);
   Opened& entry = opened[{directory, plan.rank}];
   if (entry.store && entry.fork_generation == core::fork_generation()) {

@@ -29,7 +29,7 @@ struct LauncherVariables {
 // In order of precedence: Open MPI also sets PMIX_RANK, and Slurm's PMI plug-ins set PMI_RANK.
 constexpr std::array kLaunchers = {
     LauncherVariables{"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK",
-             "OMPI_COMM_WORLD_LOCAL_SIZE"},
+                      "OMPI_COMM_WORLD_LOCAL_SIZE"},
     LauncherVariables{"SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID", ""},
     LauncherVariables{"SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID", ""},
     LauncherVariables{"PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS"},
@@ -62,7 +62,8 @@ struct Sourced {
 std::optional<Sourced> sourced_number(const Environment& environment, std::string_view name,
                                       std::string_view launcher_name) {
   for (const std::string_view variable : {name, launcher_name}) {
-    if (const auto text = value_of(environment, variable); !text.empty()) return Sourced{parse_number(variable, text), variable};
+    if (const auto text = value_of(environment, variable); !text.empty())
+      return Sourced{parse_number(variable, text), variable};
   }
   return std::nullopt;
 }
@@ -77,8 +78,9 @@ std::string job_fingerprint(const Environment& environment) {
   std::string job;
   for (const auto& [name, value] : environment) {
     const bool identifies_job = name == "PMIX_NAMESPACE" || name.starts_with("PMIX_SERVER_URI") ||
-                         name == "OMPI_MCA_orte_precondition_transports" || name == "SLURM_JOB_ID" ||
-                         name == "SLURM_STEP_ID" || name == "SLURM_RESTART_COUNT" || name == "SLURM_SRUN_COMM_PORT";
+                                name == "OMPI_MCA_orte_precondition_transports" || name == "SLURM_JOB_ID" ||
+                                name == "SLURM_STEP_ID" || name == "SLURM_RESTART_COUNT" ||
+                                name == "SLURM_SRUN_COMM_PORT";
     if (identifies_job) job.append(name).append("=").append(value).append("\n");
   }
   return job;
@@ -112,8 +114,8 @@ MasterEndpoint scheduler_master(const Environment& environment, const LauncherVa
   if (launcher.rank.starts_with("OMPI")) master = open_mpi_master(environment, rank);
   if (master) return *master;
   throw_missing_variable("MASTER_ADDR",
-                   "this job has several hosts: set MASTER_ADDR and MASTER_PORT to the address of rank 0 "
-                   "(pass variables with -x in Open MPI's mpirun, with -genv in MPICH's; srun passes all)");
+                         "this job has several hosts: set MASTER_ADDR and MASTER_PORT to the address of rank 0 "
+                         "(pass variables with -x in Open MPI's mpirun, with -genv in MPICH's; srun passes all)");
 }
 
 bool is_numeric(const std::string& host) {
@@ -184,13 +186,13 @@ RendezvousPlan plan_rendezvous(std::string_view init_method, std::optional<int> 
   const Url url = parse_url(init_method);
   const bool from_environment = url.scheme == "env";
   if (!from_environment && url.scheme != "file" && url.scheme != "tcp") {
-    throw InvalidArgument(fmt::format(
-        "rendezvous(\"{}\"): unknown scheme {}://: expected env://, file:// or tcp://", init_method, url.scheme));
+    throw InvalidArgument(fmt::format("rendezvous(\"{}\"): unknown scheme {}://: expected env://, file:// or tcp://",
+                                      init_method, url.scheme));
   }
   const LauncherVariables* launcher = from_environment ? find_launcher(environment) : nullptr;
 
   const auto resolve_number = [&](const char* name, std::optional<int> argument, std::string_view variable,
-                       std::string_view launcher_name) -> Sourced {
+                                  std::string_view launcher_name) -> Sourced {
     const auto in_url = url.query.find(name);
     if (in_url != url.query.end() && argument) {
       throw InvalidArgument(

@@ -33,9 +33,9 @@ class RequestReader {
   struct Position {
     Query query = Query::validate;
     std::size_t field = 0;
-    std::uint64_t repeats_left = 0;     // remaining repetitions of the fields after a count
-    std::uint64_t text_left = 0;  // remaining bytes of a string
-    std::uint64_t total = 0;      // bytes including announced ones; 0 before the first byte
+    std::uint64_t repeats_left = 0;  // remaining repetitions of the fields after a count
+    std::uint64_t text_left = 0;     // remaining bytes of a string
+    std::uint64_t total = 0;         // bytes including announced ones; 0 before the first byte
     std::array<char, 8> number{};
     std::size_t number_fill = 0;
 

@@ -55,7 +55,8 @@ bool StoreService::within_quota(bool new_key, std::size_t size, std::size_t adde
   const std::size_t keys = table_.values().size() + table_.queues().size();
   if (size > quota_.max_value_bytes) reject_reason_ = RejectReason::max_value_bytes;
   else if (new_key && keys >= quota_.max_keys) reject_reason_ = RejectReason::max_keys;
-  else if (added > freed && table_.bytes() + waiters_.bytes() + added - freed > quota_.max_bytes) reject_reason_ = RejectReason::max_bytes;
+  else if (added > freed && table_.bytes() + waiters_.bytes() + added - freed > quota_.max_bytes)
+    reject_reason_ = RejectReason::max_bytes;
   return !reject_reason_;
 }
 
@@ -113,7 +114,8 @@ bool StoreService::serve_wait(ClientId client, const Request& request, std::stri
   for (const std::string_view key : request.keys) bytes += Waiters::kWaitBytes + 2 * key.size();
   if (request.query == Query::barrier) {
     if (!within_quota(false, 0, bytes)) return false;
-    if (waiters_.arrive_at_barrier(client, request.keys[0], request.number)) append_number(reply, WaitReply::stop_waiting);
+    if (waiters_.arrive_at_barrier(client, request.keys[0], request.number))
+      append_number(reply, WaitReply::stop_waiting);
     return true;
   }
   std::vector<std::string> missing;

@@ -61,7 +61,8 @@ void check_world_size_range(std::string_view where, std::string_view name, std::
                   kMaxWorldSize, world_size));
 }
 
-void check_one_value_per_key(const Store& store, const std::vector<std::string>& keys, const std::vector<std::string>& values) {
+void check_one_value_per_key(const Store& store, const std::vector<std::string>& keys,
+                             const std::vector<std::string>& values) {
   if (keys.size() == values.size()) return;
   throw InvalidArgument(fmt::format("multi_set on {}: expected one value per key, got {} keys and {} values",
                                     store.describe(), keys.size(), values.size()));

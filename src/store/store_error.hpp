@@ -61,6 +61,7 @@ void check_world_size(const Store& store, std::string_view key, std::int64_t wor
 void check_world_size_range(std::string_view where, std::string_view name, std::int64_t world_size);
 
 /// Throws InvalidArgument unless the numbers of keys and values are equal.
-void check_one_value_per_key(const Store& store, const std::vector<std::string>& keys, const std::vector<std::string>& values);
+void check_one_value_per_key(const Store& store, const std::vector<std::string>& keys,
+                             const std::vector<std::string>& values);
 
 }  // namespace hookline::store

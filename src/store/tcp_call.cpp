@@ -35,7 +35,7 @@ std::string_view check_keys(const Store& store, const std::vector<std::string>& 
 
 // Invalid keys throw before waiting for the connection.
 TcpCall::TcpCall(TcpConnection& connection, const Store& store, const char* operation, std::string_view key,
-           Milliseconds timeout)
+                 Milliseconds timeout)
     : owner_(connection.owner),
       client_(connection.client),
       store_(store),
@@ -45,10 +45,10 @@ TcpCall::TcpCall(TcpConnection& connection, const Store& store, const char* oper
   require_key(store, key);
   // Checked before locking: a thread of the parent may have held the mutex at the fork.
   if (connection.fork_generation != core::fork_generation()) {
-    throw InvalidArgument(
-        fmt::format("{}.{}: this store was made before fork(), and its connection belongs to the parent process. Create "
-                    "a new TCPStore in the child.",
-                    store.describe(), operation));
+    throw InvalidArgument(fmt::format(
+        "{}.{}: this store was made before fork(), and its connection belongs to the parent process. Create "
+        "a new TCPStore in the child.",
+        store.describe(), operation));
   }
   if (owner_ == std::this_thread::get_id()) {
     throw InvalidArgument(
@@ -62,8 +62,8 @@ TcpCall::TcpCall(TcpConnection& connection, const Store& store, const char* oper
   owner_ = std::this_thread::get_id();
 }
 
-TcpCall::TcpCall(TcpConnection& connection, const Store& store, const char* operation, const std::vector<std::string>& keys,
-           Milliseconds timeout)
+TcpCall::TcpCall(TcpConnection& connection, const Store& store, const char* operation,
+                 const std::vector<std::string>& keys, Milliseconds timeout)
     : TcpCall(connection, store, operation, check_keys(store, keys), timeout) {}
 
 Clock::time_point TcpCall::reply_deadline() const {
@@ -86,10 +86,10 @@ void TcpCall::skip_cancelled_wait() {
   while (!client_->confirm_cancel(std::min(end, deadline_after(kInterruptPeriod)))) {
     check_interrupt();
     if (Clock::now() < end) continue;
-    throw Timeout(
-        fmt::format("{} on {}: the server did not reply to an earlier request within {} ms. Check whether it is stopped "
-                    "or overloaded, or pass a longer timeout.",
-                    operation_, store_.describe(), timeout_.count()));
+    throw Timeout(fmt::format(
+        "{} on {}: the server did not reply to an earlier request within {} ms. Check whether it is stopped "
+        "or overloaded, or pass a longer timeout.",
+        operation_, store_.describe(), timeout_.count()));
   }
 }
 
@@ -135,7 +135,8 @@ std::string_view TcpCall::first_missing(const std::vector<std::string>& keys) {
 }
 
 void TcpCall::pause(Milliseconds time) {
-  if (client_->wait_for_reply(std::min(deadline(), deadline_after(time)))) client_->throw_connection_lost(TcpClient::kUnexpectedReply);
+  if (client_->wait_for_reply(std::min(deadline(), deadline_after(time))))
+    client_->throw_connection_lost(TcpClient::kUnexpectedReply);
   check_interrupt();
 }
 
@@ -144,7 +145,8 @@ void TcpCall::throw_timed_out(std::string_view key) const {
   throw_timeout(store_, operation_, fmt::format("{}{}", kKeyPrefix, key), timeout_);
 }
 
-bool TcpCall::reconnect(const std::string& host, std::uint16_t port, Milliseconds timeout, const ClientOptions& options) {
+bool TcpCall::reconnect(const std::string& host, std::uint16_t port, Milliseconds timeout,
+                        const ClientOptions& options) {
   // Disables interrupts for this short time: their exceptions would be swallowed below.
   const InterruptScope no_interrupts(nullptr);
   try {
@@ -158,9 +160,9 @@ bool TcpCall::reconnect(const std::string& host, std::uint16_t port, Millisecond
 
 void require_value(const Store& store, const std::string& key, const std::string& value) {
   if (value.size() <= kMaxValueBytes) return;
-  throw InvalidArgument(
-      fmt::format("{}: the value of \"{}\" is too large: expected at most {} bytes, got {}. Split it over several keys.",
-                  store.describe(), key, kMaxValueBytes, value.size()));
+  throw InvalidArgument(fmt::format(
+      "{}: the value of \"{}\" is too large: expected at most {} bytes, got {}. Split it over several keys.",
+      store.describe(), key, kMaxValueBytes, value.size()));
 }
 
 }  // namespace hookline::store

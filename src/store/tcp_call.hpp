@@ -34,9 +34,9 @@ class TcpCall {
   /// outlive the object. Throws InvalidArgument for keys that the protocol does not allow, and if this thread already
   /// holds the connection, which happens in signal handlers.
   TcpCall(TcpConnection& connection, const Store& store, const char* operation, std::string_view key,
-       Milliseconds timeout);
+          Milliseconds timeout);
   TcpCall(TcpConnection& connection, const Store& store, const char* operation, const std::vector<std::string>& keys,
-       Milliseconds timeout);
+          Milliseconds timeout);
   TcpCall(const TcpCall&) = delete;
   TcpCall& operator=(const TcpCall&) = delete;
   ~TcpCall() { owner_ = std::thread::id(); }

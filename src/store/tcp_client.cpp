@@ -17,7 +17,8 @@
 namespace hookline::store {
 namespace {
 
-constexpr const char* kClosed = "the server closed it, possibly because this client exceeded a limit (see the server's stderr)";
+constexpr const char* kClosed =
+    "the server closed it, possibly because this client exceeded a limit (see the server's stderr)";
 
 std::string describe_loss(int error) { return error == ECONNRESET || error == EPIPE ? kClosed : system_message(error); }
 
@@ -69,8 +70,8 @@ void TcpClient::send(std::string_view bytes, Clock::time_point deadline) {
     const int ready = ::poll(&waiting, 1, static_cast<int>(std::min<std::int64_t>(left.count(), 1 << 30)));
     if (ready == 0 && time_left(deadline) == Milliseconds(0)) {
       fail_with(std::make_exception_ptr(NetworkTimeout(call_name() +
-                                                  ": the server does not read requests. Check whether it is "
-                                                  "stopped or overloaded, and create a new TCPStore.")));
+                                                       ": the server does not read requests. Check whether it is "
+                                                       "stopped or overloaded, and create a new TCPStore.")));
     }
   }
 }
@@ -81,7 +82,8 @@ void TcpClient::set_receive_timeout(Milliseconds timeout) {
   timeval value{};
   value.tv_sec = timeout.count() / 1000;
   value.tv_usec = (timeout.count() % 1000) * 1000;
-  if (::setsockopt(socket_.get(), SOL_SOCKET, SO_RCVTIMEO, &value, sizeof(value)) != 0) throw_connection_lost(system_message(errno));
+  if (::setsockopt(socket_.get(), SOL_SOCKET, SO_RCVTIMEO, &value, sizeof(value)) != 0)
+    throw_connection_lost(system_message(errno));
   receive_timeout_ = timeout;
 }
 

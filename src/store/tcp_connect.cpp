@@ -113,7 +113,8 @@ bool TcpClient::open_protocol(Clock::time_point deadline, std::string& reason) {
   }
   if (answer == nonce) return true;
   if (answer == kTokenRequired) {
-    throw_refused("the server requires a token. Set HOOKLINE_TOKEN to the token of the job, or pass it as an argument.");
+    throw_refused(
+        "the server requires a token. Set HOOKLINE_TOKEN to the token of the job, or pass it as an argument.");
   }
   if (answer == kServerFull) {
     throw_refused(
@@ -147,7 +148,8 @@ void TcpClient::authenticate(Clock::time_point deadline) {
           "this process has a token and the server has none. Set HOOKLINE_TOKEN for the server process; for a server "
           "of PyTorch, unset HOOKLINE_TOKEN or pass an empty token.");
     case HandshakeReply::other_version:
-      throw_refused("the server uses another version of the handshake. Use the same version of hookline in all processes.");
+      throw_refused(
+          "the server uses another version of the handshake. Use the same version of hookline in all processes.");
     default: throw_refused("unexpected reply to the handshake. Check which program listens on this port.");
   }
   std::string challenge(kChallengeBytes, '\0');

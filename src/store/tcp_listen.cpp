@@ -84,8 +84,8 @@ std::vector<Listener> listen_on(const std::string& host, std::uint16_t port, boo
 
 std::vector<Listener> listen_on_fd(int socket, std::uint16_t port) {
   const auto reject = [socket](const std::string& reason) {
-    throw InvalidArgument(fmt::format(
-        "TCPStore: master_listen_fd {}: {}. Pass a bound, unconnected TCP socket.", socket, reason));
+    throw InvalidArgument(
+        fmt::format("TCPStore: master_listen_fd {}: {}. Pass a bound, unconnected TCP socket.", socket, reason));
   };
   int type = 0;
   socklen_t size = sizeof(type);

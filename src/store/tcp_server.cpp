@@ -44,7 +44,8 @@ SessionLimits with_default_connections(SessionLimits limits) {
   const bool known = ::getrlimit(RLIMIT_NOFILE, &files) == 0 && files.rlim_cur != RLIM_INFINITY;
   const std::size_t file_limit = known ? std::min<std::size_t>(files.rlim_cur, kMaxFiles) : kMaxFiles;
   if (limits.max_connections == 0) limits.max_connections = std::max<std::size_t>(file_limit * 5 / 8, 1);
-  if (limits.max_pending_connections == 0) limits.max_pending_connections = std::clamp<std::size_t>(file_limit / 8, 1, 256);
+  if (limits.max_pending_connections == 0)
+    limits.max_pending_connections = std::clamp<std::size_t>(file_limit / 8, 1, 256);
   return limits;
 }
 
@@ -55,8 +56,8 @@ class TcpServer::EventLoop {
   EventLoop(std::vector<Listener> listeners, std::string name, std::string token, const SessionLimits& limits)
       : sessions_(std::move(name), std::move(token), limits),
         timer_(context_),
-        sweep_period_(std::clamp<Milliseconds>(std::min(limits.request_timeout, limits.handshake_timeout) / 4, Milliseconds(10),
-                                               std::chrono::seconds(1))) {
+        sweep_period_(std::clamp<Milliseconds>(std::min(limits.request_timeout, limits.handshake_timeout) / 4,
+                                               Milliseconds(10), std::chrono::seconds(1))) {
     for (Listener& listener : listeners) {
       const auto protocol = listener.family == AF_INET6 ? asio::ip::tcp::v6() : asio::ip::tcp::v4();
       acceptors_.emplace_back(context_, protocol, listener.socket.release()).non_blocking(true);
@@ -130,8 +131,8 @@ TcpServer::TcpServer(const std::string& host, std::uint16_t port, bool all_inter
     if (listen_fd) listeners.front().socket.release();  // the caller keeps ownership
     throw;
   }
-  loop_ =
-      std::make_unique<EventLoop>(std::move(listeners), std::move(name), std::move(access.token), with_default_connections(limits));
+  loop_ = std::make_unique<EventLoop>(std::move(listeners), std::move(name), std::move(access.token),
+                                      with_default_connections(limits));
 }
 
 TcpServer::~TcpServer() {

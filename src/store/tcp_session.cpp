@@ -170,11 +170,13 @@ void Session::log_rejection(RejectReason reason) {
 }
 
 void Session::process_input(std::string_view bytes) {
-  if (rejected_ && bytes.size() == sessions_.buffer_.size()) return close();  // far more than a well-behaved client sends
+  if (rejected_ && bytes.size() == sessions_.buffer_.size())
+    return close();  // far more than a well-behaved client sends
   if (rejected_ || (handshake_ && !process_handshake(bytes))) bytes = {};
   if (closed_) return;
   // Rejects anything but `validate` as the first request.
-  if (!admitted_ && !bytes.empty() && reader_.pending_bytes() == 0 && bytes.front() != static_cast<char>(Query::validate)) {
+  if (!admitted_ && !bytes.empty() && reader_.pending_bytes() == 0 &&
+      bytes.front() != static_cast<char>(Query::validate)) {
     return reject(RejectReason::malformed);
   }
   Request request;

@@ -59,7 +59,7 @@ class Sessions {
   ClientId next_id_ = 1;
   std::array<std::uint64_t, kNumRejectReasons> rejections_{};
   std::unordered_map<ClientId, std::shared_ptr<Session>> sessions_by_id_;
-  std::set<ClientId> in_flight_;      // sessions before the protocol opening, oldest first
+  std::set<ClientId> in_flight_;    // sessions before the protocol opening, oldest first
   std::size_t admitted_ = 0;        // sessions after it
   std::size_t buffered_bytes_ = 0;  // of unfinished requests and unread replies
 };
@@ -101,7 +101,7 @@ class Session : public std::enable_shared_from_this<Session> {
   bool closed_ = false;
   bool awaiting_writable_ = false;
   const Clock::time_point opened_ = Clock::now();
-  std::size_t buffered_bytes_ = 0;          // the share of this session in sessions_.buffered_bytes_
+  std::size_t buffered_bytes_ = 0;                    // the share of this session in sessions_.buffered_bytes_
   std::optional<Clock::time_point> request_started_;  // start time of the current partial request
   RequestReader reader_;
   std::string unprocessed_;  // received but not parsed until the client reads its replies

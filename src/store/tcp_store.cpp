@@ -14,8 +14,8 @@
 
 #include "store/store_error.hpp"
 #include "store/table.hpp"
-#include "store/tcp_server.hpp"
 #include "store/tcp_call.hpp"
+#include "store/tcp_server.hpp"
 #include "store/token.hpp"
 
 namespace hookline {
@@ -26,7 +26,7 @@ using store::TcpCall;
 
 struct TCPStore::Impl {
   Impl(std::string host_name, std::uint16_t port_number, Milliseconds timeout,
-        std::shared_ptr<store::TcpServer> kept_server, store::ClientOptions client_options)
+       std::shared_ptr<store::TcpServer> kept_server, store::ClientOptions client_options)
       : host(std::move(host_name)),
         port(port_number),
         options(std::move(client_options)),
@@ -35,7 +35,8 @@ struct TCPStore::Impl {
   }
 
   /// Sends a query with a key and a value that has no reply.
-  void send_key_value(const TCPStore& self, const char* operation, Query query, const std::string& key, const std::string& value) {
+  void send_key_value(const TCPStore& self, const char* operation, Query query, const std::string& key,
+                      const std::string& value) {
     store::require_value(self, key, value);
     TcpCall call(connection, self, operation, key, self.timeout());
     call.send(RequestBuilder(query).key(key).text(value));
@@ -111,7 +112,8 @@ std::shared_ptr<store::TcpServer> server_of(const TCPStoreOptions& options) {
 }  // namespace
 
 TCPStore::TCPStore(const TCPStoreOptions& options) : Store(options.timeout) {
-  if (options.host.empty()) throw InvalidArgument("TCPStore: host must not be empty. Pass the host that serves the store.");
+  if (options.host.empty())
+    throw InvalidArgument("TCPStore: host must not be empty. Pass the host that serves the store.");
   if (options.world_size == 0) {
     throw InvalidArgument("TCPStore world size cannot be 0. Omit it if the number of processes is unknown.");
   }
@@ -130,7 +132,7 @@ TCPStore::TCPStore(const TCPStoreOptions& options) : Store(options.timeout) {
   // The agent's server is PyTorch's, which does not support tokens.
   if (options.is_master && !server && !options.token) token.clear();
   impl_ = std::make_unique<Impl>(options.host, server ? server->port() : options.port, options.timeout, server,
-                                   store::ClientOptions{token, options.limits.keepalive});
+                                 store::ClientOptions{token, options.limits.keepalive});
   if (!options.wait_for_workers || !options.world_size) return;
   {
     TcpCall call(impl_->connection, *this, "add", store::kWorkersKey, options.timeout);
@@ -166,7 +168,8 @@ void TCPStore::ping() {
   TcpCall call(impl_->connection, *this, "ping", "", timeout());
   constexpr std::uint32_t kNonce = 0x70696e67;
   call.send(RequestBuilder(Query::ping).number(kNonce));
-  if (call.read_number<std::uint32_t>() != kNonce) call.client().throw_connection_lost("it replied to a ping with a wrong number");
+  if (call.read_number<std::uint32_t>() != kNonce)
+    call.client().throw_connection_lost("it replied to a ping with a wrong number");
 }
 
 void TCPStore::set(const std::string& key, const std::string& value) {
@@ -196,7 +199,8 @@ std::int64_t TCPStore::add(const std::string& key, std::int64_t amount) {
     if (!call.reconnect(impl_->host, impl_->port, kReconnectTimeout, impl_->options)) throw;
     call.send(RequestBuilder(Query::get).key(key));
     store::counter_sum(key, call.read_text(), amount);
-    call.client().throw_connection_lost("the server closed it without a reply; the addition may or may not have happened");
+    call.client().throw_connection_lost(
+        "the server closed it without a reply; the addition may or may not have happened");
   }
 }
 

@@ -78,7 +78,8 @@ void Waiters::on_queue_push(std::string_view key) {
   if (found == by_key_.end()) return;
   std::vector<ClientId>& waiting = found->second;
   std::size_t visited = 0;
-  for (bool served = false; visited < waiting.size() && !served; ++visited) served = decrement_missing(waiting[visited]);
+  for (bool served = false; visited < waiting.size() && !served; ++visited)
+    served = decrement_missing(waiting[visited]);
   waiting.erase(waiting.begin(), waiting.begin() + static_cast<std::ptrdiff_t>(visited));
   if (waiting.empty()) by_key_.erase(found);
 }

@@ -19,8 +19,8 @@
 namespace hookline::adapter {
 namespace {
 
-using hookline::testing::on_ranks;
 using hookline::testing::make_thread_groups;
+using hookline::testing::on_ranks;
 using ::testing::HasSubstr;
 
 constexpr std::size_t kBuckets = 12;
@@ -34,10 +34,11 @@ GradBucket bucket_of(std::size_t index, double value, std::size_t count = kBucke
 std::vector<double> step(DdpBucketScheduler& scheduler, double value) {
   std::vector<std::promise<double>> done(kBuckets);
   for (std::size_t i = 0; i < kBuckets; ++i) {
-    scheduler.run(bucket_of(i, value + static_cast<double>(i)), [&done, i](const Tensor& t, const std::exception_ptr& e) {
-      if (e) done[i].set_exception(e);
-      else done[i].set_value(t.slice(0, 31, 32).item<double>());
-    });
+    scheduler.run(bucket_of(i, value + static_cast<double>(i)),
+                  [&done, i](const Tensor& t, const std::exception_ptr& e) {
+                    if (e) done[i].set_exception(e);
+                    else done[i].set_value(t.slice(0, 31, 32).item<double>());
+                  });
   }
   std::vector<std::future<double>> futures;
   for (auto& d : done) futures.push_back(d.get_future());

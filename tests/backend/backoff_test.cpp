@@ -26,4 +26,4 @@ TEST(Backoff, BlocksAtOnce) {
 }
 
 }  // namespace
-}  // namespace hookline::embedded
+}  // namespace hookline::local

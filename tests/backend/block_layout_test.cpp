@@ -49,7 +49,8 @@ TEST_P(StridedTensors, OverlappingShapesAreRejected) {
 
 INSTANTIATE_TEST_SUITE_P(Fixtures, StridedTensors,
                          ::testing::Values(hookline::testing::threads_fixture(),
-                                           hookline::testing::private_threads_fixture(), hookline::testing::shm_fixture(),
+                                           hookline::testing::private_threads_fixture(),
+                                           hookline::testing::shm_fixture(),
                                            hookline::testing::memory_transport_fixture(),
                                            hookline::testing::hierarchical_threads_fixture(),
                                            hookline::testing::hierarchical_hosts_fixture()),
@@ -58,7 +59,7 @@ INSTANTIATE_TEST_SUITE_P(Fixtures, StridedTensors,
 // Small tensors are copied inline into the slot when the operation is posted.
 TEST(SmallStridedTensors, ArePackedWhenTheOperationStarts) {
   for (const auto& fixture : {hookline::testing::threads_fixture(), hookline::testing::shm_fixture(),
-                            hookline::testing::hierarchical_threads_fixture()}) {
+                              hookline::testing::hierarchical_threads_fixture()}) {
     SCOPED_TRACE(fixture.name);
     fixture.spawn(4, [](ProcessGroup& group) { expect_sequential_results(group, 10); });
   }

@@ -32,8 +32,8 @@ class SteppedCollectives : public ::testing::Test {
   explicit SteppedCollectives(int size = 2) : group_memory_(std::make_shared<threads::GroupMemory>(size, false)) {
     for (int r = 0; r < size; ++r) {
       auto memory = std::make_unique<threads::ThreadsMemory>(group_memory_, r);
-      contexts_.push_back(
-          std::make_shared<LocalContext>(std::move(memory), LocalContextOptions{.name = "test", .progress_thread = false}));
+      contexts_.push_back(std::make_shared<LocalContext>(
+          std::move(memory), LocalContextOptions{.name = "test", .progress_thread = false}));
       contexts_.back()->open();
     }
   }
@@ -149,4 +149,4 @@ TEST(BackgroundCollectives, ProgressWithUnequalSizes) {
 }
 
 }  // namespace
-}  // namespace hookline::embedded
+}  // namespace hookline::local

@@ -37,7 +37,8 @@ TEST_F(FailureDetectorTest, MessagesInFlightAreDrainedFirst) {
 TEST_F(FailureDetectorTest, DelayedPollerGetsBoundedGrace) {
   EXPECT_EQ(judge(0, {.disconnected = true, .messages_received = 0, .poll_epoch = 1}), Verdict::newly_suspect);
   EXPECT_EQ(judge(800, {.disconnected = true, .messages_received = 0, .poll_epoch = 1}), Verdict::suspect);
-  EXPECT_EQ(judge(820, {.disconnected = true, .messages_received = 0, .poll_epoch = 2}), Verdict::suspect) << "time to drain messages";
+  EXPECT_EQ(judge(820, {.disconnected = true, .messages_received = 0, .poll_epoch = 2}), Verdict::suspect)
+      << "time to drain messages";
   EXPECT_EQ(judge(849, {.disconnected = true, .messages_received = 0, .poll_epoch = 2}), Verdict::suspect);
   EXPECT_EQ(judge(850, {.disconnected = true, .messages_received = 0, .poll_epoch = 2}), Verdict::dead);
 }
@@ -49,4 +50,4 @@ TEST_F(FailureDetectorTest, ReconnectClearsSuspicion) {
 }
 
 }  // namespace
-}  // namespace hookline::engine
+}  // namespace hookline::p2p

@@ -119,7 +119,8 @@ TEST_P(Forked, GetFutureIsRejected) {
   });
 }
 
-INSTANTIATE_TEST_SUITE_P(Fixtures, Forked, ::testing::Values(testing::shm_fixture(), testing::hierarchical_processes_fixture()),
+INSTANTIATE_TEST_SUITE_P(Fixtures, Forked,
+                         ::testing::Values(testing::shm_fixture(), testing::hierarchical_processes_fixture()),
                          [](const auto& fixture) { return fixture.param.name; });
 
 TEST(ForkedTransport, AbortAndGetFutureAreRejected) {

@@ -109,7 +109,8 @@ TEST_P(HierarchicalAgreement, MissingRankIsNamedOnAllHosts) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Fixtures, HierarchicalAgreement,
-                         ::testing::Values(Case{hierarchical_threads_fixture(), 4}, Case{hierarchical_processes_fixture(), 4},
+                         ::testing::Values(Case{hierarchical_threads_fixture(), 4},
+                                           Case{hierarchical_processes_fixture(), 4},
                                            Case{hierarchical_hosts_fixture(), 6}),
                          [](const auto& test) { return test.param.fixture.name; });
 

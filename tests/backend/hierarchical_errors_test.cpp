@@ -54,4 +54,4 @@ TEST(HierarchicalErrors, PeerLostStaysPeerLost) {
 }
 
 }  // namespace
-}  // namespace hookline::layered
+}  // namespace hookline::hierarchical

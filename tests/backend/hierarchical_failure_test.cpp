@@ -29,7 +29,7 @@ class ForwardingBackend : public Backend {
   }
   std::shared_ptr<void> allocate(std::size_t bytes) override { return inner_->allocate(bytes); }
   std::shared_ptr<Backend> new_subgroup(const std::vector<int>& ranks, const std::string& name,
-                                  Milliseconds timeout) override {
+                                        Milliseconds timeout) override {
     return inner_->new_subgroup(ranks, name, timeout);
   }
   void abort(const std::string& cause) override { inner_->abort(cause); }
@@ -80,7 +80,8 @@ class WaitDrivenWork final : public Work {
 
 class DelayedAbortBackend final : public ForwardingBackend {
  public:
-  DelayedAbortBackend(std::shared_ptr<Backend> inner, bool& writes) : ForwardingBackend(std::move(inner)), writes_(writes) {}
+  DelayedAbortBackend(std::shared_ptr<Backend> inner, bool& writes)
+      : ForwardingBackend(std::move(inner)), writes_(writes) {}
   WorkPtr start(Operation&& collective, int lane, Milliseconds timeout) override {
     if (collective.type != OpType::allreduce) return ForwardingBackend::start(std::move(collective), lane, timeout);
     return std::make_shared<WaitDrivenWork>(aborted_, writes_);
@@ -104,13 +105,13 @@ TEST(HierarchicalFailure, TensorsAreUntouchedAfterFailure) {
       bool writes = false;
       const auto all = whole[static_cast<std::size_t>(rank)];
       const MakeSubBackend inside = [&](const std::vector<int>& ranks, const std::string& name,
-                                  Milliseconds timeout) -> std::shared_ptr<Backend> {
+                                        Milliseconds timeout) -> std::shared_ptr<Backend> {
         auto part = all->new_subgroup(ranks, name, timeout);
         if (rank != 0) return part;
         return std::make_shared<RejectingBackend>(std::move(part));
       };
       const MakeSubBackend between = [&](const std::vector<int>& ranks, const std::string& name,
-                                   Milliseconds timeout) -> std::shared_ptr<Backend> {
+                                         Milliseconds timeout) -> std::shared_ptr<Backend> {
         auto part = all->new_subgroup(ranks, name, timeout);
         if (rank != 0 || name != "slice0") return part;
         return std::make_shared<DelayedAbortBackend>(std::move(part), writes);
@@ -178,4 +179,4 @@ TEST(HierarchicalFailure, P2PReportsLostPeer) {
 }
 
 }  // namespace
-}  // namespace hookline::layered
+}  // namespace hookline::hierarchical

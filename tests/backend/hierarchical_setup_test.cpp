@@ -27,9 +27,9 @@ TEST(HierarchicalSetup, RankWithFewerSubgroupsWaits) {
         }
         return all->new_subgroup(ranks, name, timeout);
       };
-      const auto group =
-          make_group(make_hierarchical(make_topology({"a", "a", "b"}, rank), rank, {part, part}, std::chrono::seconds(30)),
-                     std::chrono::seconds(30));
+      const auto group = make_group(
+          make_hierarchical(make_topology({"a", "a", "b"}, rank), rank, {part, part}, std::chrono::seconds(30)),
+          std::chrono::seconds(30));
       if (rank == 1) made.set_value();
       const Tensor t = Tensor::full({10}, rank);
       group->allreduce(t)->wait();
@@ -40,4 +40,4 @@ TEST(HierarchicalSetup, RankWithFewerSubgroupsWaits) {
 }
 
 }  // namespace
-}  // namespace hookline::layered
+}  // namespace hookline::hierarchical

@@ -21,8 +21,8 @@ namespace {
 using hookline::testing::element;
 using hookline::testing::expected_input;
 using hookline::testing::expected_reduction;
-using hookline::testing::first_difference;
 using hookline::testing::fill_with;
+using hookline::testing::first_difference;
 
 // One operation of the program that every rank runs.
 struct ProgramStep {
@@ -30,7 +30,7 @@ struct ProgramStep {
   std::int64_t count;
   int lane;
   int root;
-  bool shared;      ///< true if the tensors lie in shared memory
+  bool shared;           ///< true if the tensors lie in shared memory
   int mismatching_rank;  ///< the rank that passes another count, or -1
 };
 
@@ -59,8 +59,8 @@ class Schedule {
     }
     for (int r = 0; r < ranks_; ++r) {
       auto memory = std::make_unique<threads::ThreadsMemory>(group_memory_, r);
-      contexts_.push_back(
-          std::make_shared<LocalContext>(std::move(memory), LocalContextOptions{.name = "test", .progress_thread = false}));
+      contexts_.push_back(std::make_shared<LocalContext>(
+          std::move(memory), LocalContextOptions{.name = "test", .progress_thread = false}));
       contexts_.back()->open();
     }
     started_.resize(contexts_.size());
@@ -168,7 +168,7 @@ class Schedule {
         s.output = tensor(rank, call.type == OpType::alltoall_base ? count * ranks_ : count, call.shared);
         for (int part = 0; part < ranks_; ++part) {
           fill_with(s.input.slice(0, part * count, (part + 1) * count),
-                [&](std::int64_t i) { return element(rank, i, part); });
+                    [&](std::int64_t i) { return element(rank, i, part); });
         }
         break;
       default: break;
@@ -299,4 +299,4 @@ TEST(Interleaving, RandomOrdersAndFaultsCompleteOrFailCleanly) {
 }
 
 }  // namespace
-}  // namespace hookline::embedded
+}  // namespace hookline::local

@@ -14,8 +14,8 @@ class MailboxesTest : public ::testing::Test {
   explicit MailboxesTest(int size = 2) : group_memory_(std::make_shared<threads::GroupMemory>(size, false)) {
     for (int r = 0; r < size; ++r) {
       auto memory = std::make_unique<threads::ThreadsMemory>(group_memory_, r);
-      contexts_.push_back(
-          std::make_shared<LocalContext>(std::move(memory), LocalContextOptions{.name = "test", .progress_thread = false}));
+      contexts_.push_back(std::make_shared<LocalContext>(
+          std::move(memory), LocalContextOptions{.name = "test", .progress_thread = false}));
       contexts_.back()->open();
     }
   }
@@ -29,7 +29,7 @@ class MailboxesTest : public ::testing::Test {
   }
   std::shared_ptr<LocalOp> receive(const Tensor& into, int tag = 0) {
     return contexts_[1]->start({.type = OpType::recv, .inputs = {}, .outputs = {into}, .root = 0, .tag = tag}, 0,
-                              Milliseconds{10'000});
+                               Milliseconds{10'000});
   }
 
   const std::shared_ptr<threads::GroupMemory> group_memory_;
@@ -111,7 +111,7 @@ class MailboxesOfThreeRanks : public MailboxesTest {
 
   std::shared_ptr<LocalOp> receive_any(const Tensor& into) {
     return contexts_[1]->start({.type = OpType::recv_anysource, .inputs = {}, .outputs = {into}}, 0,
-                              Milliseconds{10'000});
+                               Milliseconds{10'000});
   }
 };
 
@@ -138,4 +138,4 @@ TEST_F(MailboxesOfThreeRanks, AnysourceFailsWhenAllPeersLeft) {
 }
 
 }  // namespace
-}  // namespace hookline::embedded
+}  // namespace hookline::local

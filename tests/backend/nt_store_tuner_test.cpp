@@ -50,4 +50,4 @@ TEST(NtStoreTuner, IncompleteTrialIsIgnored) {
 }
 
 }  // namespace
-}  // namespace hookline::embedded
+}  // namespace hookline::local

@@ -8,8 +8,8 @@
 
 #include <gmock/gmock.h>
 
-#include <hookline/backend/transport.hpp>
 #include <hookline/backend/threads.hpp>
+#include <hookline/backend/transport.hpp>
 #include <hookline/core/error.hpp>
 #include <hookline/group/process_group.hpp>
 
@@ -23,7 +23,8 @@ using ::testing::ThrowsMessage;
 
 std::vector<std::shared_ptr<Backend>> transport_backends(int size) {
   std::vector<std::shared_ptr<Backend>> backends;
-  for (auto& transport : testing::make_memory_transports(size)) backends.push_back(make_transport_backend(std::move(engine)));
+  for (auto& transport : testing::make_memory_transports(size))
+    backends.push_back(make_transport_backend(std::move(engine)));
   return backends;
 }
 

@@ -27,9 +27,9 @@
 #include <hookline/store/memory_store.hpp>
 
 #include "backend/host.hpp"
-#include "backend/store_allgather.hpp"
 #include "backend/shm/descriptor_limit.hpp"
 #include "backend/shm/region.hpp"
+#include "backend/store_allgather.hpp"
 #include "harness/spawn.hpp"
 #include "harness/temp_directory.hpp"
 

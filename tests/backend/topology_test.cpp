@@ -38,4 +38,4 @@ TEST(Topology, SubgroupRanksFollowTheGivenOrder) {
 }
 
 }  // namespace
-}  // namespace hookline::layered
+}  // namespace hookline::hierarchical

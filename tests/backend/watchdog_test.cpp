@@ -62,4 +62,4 @@ TEST(Watchdog, RequestOfDepartedPeerIsCancelled) {
 }
 
 }  // namespace
-}  // namespace hookline::engine
+}  // namespace hookline::p2p

@@ -18,7 +18,8 @@ PlannedParameter of(std::size_t bytes, DType dtype = DType::f32) { return {.byte
 
 TEST(Plan, ReverseOrderAndABucketClosesAfterReachingItsLimit) {
   const std::vector<PlannedParameter> p = {of(10), of(10), of(10), of(10), of(10)};
-  EXPECT_THAT(plan_buckets(p, {.first_bucket_bytes = 15, .bucket_bytes = 30}), ElementsAre(ElementsAre(4, 3), ElementsAre(2, 1, 0)));
+  EXPECT_THAT(plan_buckets(p, {.first_bucket_bytes = 15, .bucket_bytes = 30}),
+              ElementsAre(ElementsAre(4, 3), ElementsAre(2, 1, 0)));
   EXPECT_THAT(plan_buckets(p, {.first_bucket_bytes = 10, .bucket_bytes = 20}),
               ElementsAre(ElementsAre(4), ElementsAre(3, 2), ElementsAre(1, 0)));
   EXPECT_THAT(plan_buckets(p, {.first_bucket_bytes = 0, .bucket_bytes = 0}).size(), 5u);
@@ -43,7 +44,8 @@ TEST(Plan, OneDtypePerBucketInFillOrder) {
 TEST(Plan, FollowsTheOrderAndOmitsMissingParameters) {
   const std::vector<PlannedParameter> p = {of(10), of(10), of(10), of(10)};
   const std::vector<std::size_t> order = {2, 0, 3};
-  EXPECT_THAT(plan_buckets(p, order, {.first_bucket_bytes = 20, .bucket_bytes = 20}), ElementsAre(ElementsAre(2, 0), ElementsAre(3)));
+  EXPECT_THAT(plan_buckets(p, order, {.first_bucket_bytes = 20, .bucket_bytes = 20}),
+              ElementsAre(ElementsAre(2, 0), ElementsAre(3)));
 }
 
 TEST(Plan, OwnBucketsAndReduceLast) {

@@ -39,7 +39,8 @@ TEST(Message, DescribesItself) {
 
 TEST(Message, ErrorsNameTheDefect) {
   std::vector<std::byte> message = message_of("fp16(checksum=false)", 10);
-  EXPECT_NE(refusal(std::span(message).first(31)).find("truncated message: expected at least 32 bytes, got 31"), std::string::npos);
+  EXPECT_NE(refusal(std::span(message).first(31)).find("truncated message: expected at least 32 bytes, got 31"),
+            std::string::npos);
   message[4] = std::byte{2};
   EXPECT_NE(refusal(message).find("unsupported message version: expected 1, got 2"), std::string::npos);
   message[4] = std::byte{1};

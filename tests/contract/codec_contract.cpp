@@ -91,8 +91,10 @@ TEST_P(CodecContract, DecodeTwoMatchesSequentialDecodes) {
     EXPECT_TRUE(same(sum, want)) << count;
     codec->Codec::decode_sum_two(first, second, 0.5f, plain);
     EXPECT_TRUE(same(plain, want)) << count;
-    EXPECT_THROW(codec->decode_sum_two(first, std::span(second).first(kMessageHeaderBytes - 1), 0.5f, sum), InvalidArgument);
-    EXPECT_THROW(codec->decode_sum_two(std::span(first).first(kMessageHeaderBytes - 1), second, 0.5f, sum), InvalidArgument);
+    EXPECT_THROW(codec->decode_sum_two(first, std::span(second).first(kMessageHeaderBytes - 1), 0.5f, sum),
+                 InvalidArgument);
+    EXPECT_THROW(codec->decode_sum_two(std::span(first).first(kMessageHeaderBytes - 1), second, 0.5f, sum),
+                 InvalidArgument);
     if (!GetParam().detects_corruption || count == 0) continue;
     Bytes damaged = second;
     damaged.back() ^= std::byte{1};

@@ -18,7 +18,8 @@ TEST_P(GroupBehaviour, ManyOperationsInFlight) {
     std::vector<Tensor> tensors;
     std::vector<WorkPtr> works;
     for (int i = 0; i < 40; ++i) {
-      tensors.push_back(make_tensor(group, i % 3 == 0 ? 100'000 : 50, DType::f32, i % 2 ? Layout::plain : Layout::shared));
+      tensors.push_back(
+          make_tensor(group, i % 3 == 0 ? 100'000 : 50, DType::f32, i % 2 ? Layout::plain : Layout::shared));
       fill(tensors.back(), group.rank(), i);
       works.push_back(group.allreduce(tensors.back()));
     }

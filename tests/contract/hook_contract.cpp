@@ -114,16 +114,15 @@ HookCase from_spec(const std::string& name, const std::string& text, double tole
 
 INSTANTIATE_TEST_SUITE_P(
     Compressing, HookContract,
-    ::testing::Values(from_spec("fp16", "fp16", 0x1p-10), from_spec("bf16", "bf16", 0x1p-7), from_spec("int8", "int8", 0.01),
-                      from_spec("int4", "int4(block=64)", 0.16), from_spec("per_tensor", "quantize_per_tensor", 0.01),
-                      from_spec("per_channel", "quantize_per_channel", 0.01),
-                      from_spec("stochastic", "int8(rounding=stochastic, seed=7, range=symmetric)", 0.04),
-                      from_spec("feedback", "int8 | error_feedback", 0.02),
-                      from_spec("fp16_around", "allreduce | fp16", 0x1p-9),
-                      from_spec("bf16_around_int8", "int8 | bf16", 0.03),
-                      from_spec("where", "int8 | where(dims=2, fallback=fp16)", 0.01),
-                      from_spec("watched", "allreduce | compare", 0), from_spec("powersgd", "powersgd", 0),
-                      from_spec("batched_powersgd", "batched_powersgd(rank=2)", 0)),
+    ::testing::Values(
+        from_spec("fp16", "fp16", 0x1p-10), from_spec("bf16", "bf16", 0x1p-7), from_spec("int8", "int8", 0.01),
+        from_spec("int4", "int4(block=64)", 0.16), from_spec("per_tensor", "quantize_per_tensor", 0.01),
+        from_spec("per_channel", "quantize_per_channel", 0.01),
+        from_spec("stochastic", "int8(rounding=stochastic, seed=7, range=symmetric)", 0.04),
+        from_spec("feedback", "int8 | error_feedback", 0.02), from_spec("fp16_around", "allreduce | fp16", 0x1p-9),
+        from_spec("bf16_around_int8", "int8 | bf16", 0.03),
+        from_spec("where", "int8 | where(dims=2, fallback=fp16)", 0.01), from_spec("watched", "allreduce | compare", 0),
+        from_spec("powersgd", "powersgd", 0), from_spec("batched_powersgd", "batched_powersgd(rank=2)", 0)),
     [](const auto& test) { return test.param.name; });
 
 INSTANTIATE_TEST_SUITE_P(

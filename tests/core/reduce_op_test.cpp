@@ -51,9 +51,9 @@ TEST(ReduceOp, RejectsUnsupportedDTypes) {
 }
 
 TEST(ReduceOp, ErrorListsTheAllowedDTypes) {
-  EXPECT_THAT([] { check(ReduceOp::bxor, DType::bf16); },
-              testing::ThrowsMessage<InvalidArgument>(
-                  "ReduceOp bxor does not support bfloat16: expected integers and bool"));
+  EXPECT_THAT(
+      [] { check(ReduceOp::bxor, DType::bf16); },
+      testing::ThrowsMessage<InvalidArgument>("ReduceOp bxor does not support bfloat16: expected integers and bool"));
 }
 
 }  // namespace

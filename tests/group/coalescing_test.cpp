@@ -17,8 +17,8 @@ namespace {
 
 using namespace std::chrono_literals;
 using testing::Groups;
-using testing::on_ranks;
 using testing::make_thread_groups;
+using testing::on_ranks;
 
 class PassThroughGroup final : public GroupDecorator {
  public:
@@ -88,7 +88,8 @@ class FailingWork final : public Work {
 };
 
 TEST(Coalescing, WaitsForAllWorksAfterAFailure) {
-  const std::vector<std::shared_ptr<FailingWork>> works = {std::make_shared<FailingWork>(), std::make_shared<FailingWork>()};
+  const std::vector<std::shared_ptr<FailingWork>> works = {std::make_shared<FailingWork>(),
+                                                           std::make_shared<FailingWork>()};
   Coalescing coalescing;
   coalescing.start();
   for (const auto& work : works) coalescing.add(work);

@@ -24,9 +24,9 @@ using testing::CheckedRanks;
 using testing::CountingProxy;
 using testing::Groups;
 using ::testing::HasSubstr;
+using testing::make_thread_groups;
 using testing::on_ranks;
 using testing::sum_of_ones;
-using testing::make_thread_groups;
 
 TEST(CollectiveChecks, RunsMatchingCallsAndLeavesNoKeys) {
   CheckedRanks pair(3);

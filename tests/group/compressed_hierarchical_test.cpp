@@ -6,8 +6,8 @@
 
 #include <hookline/codec/make_codec.hpp>
 #include <hookline/core/error.hpp>
-#include <hookline/group/cross_check.hpp>
 #include <hookline/group/compressed.hpp>
+#include <hookline/group/cross_check.hpp>
 
 #include "harness/spawn.hpp"
 

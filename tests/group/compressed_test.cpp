@@ -18,8 +18,8 @@ namespace hookline {
 namespace {
 
 using namespace std::chrono_literals;
-using testing::require;
 using testing::GroupFixture;
+using testing::require;
 
 const std::vector<std::string> kCodecs = {"fp16",
                                           "bf16",
@@ -104,7 +104,8 @@ struct TwoRankReference {
       for (std::size_t i = 0; i < sum.size(); i += each) {
         const std::size_t part = std::min(each, sum.size() - i);
         std::vector<std::byte> message(codec->encoded_bytes(part));
-        const RoundingKey key{.seed = options.seed, .step = step, .bucket = options.bucket, .rank = rank, .first_index = i};
+        const RoundingKey key{
+            .seed = options.seed, .step = step, .bucket = options.bucket, .rank = rank, .first_index = i};
         const std::span<const float> from = std::span(values).subspan(i, part);
         if (options.error_feedback) {
           codec->encode_with_residual(from, std::span(residuals[rank]).subspan(i, part), message, key);

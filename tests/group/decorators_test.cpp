@@ -16,8 +16,8 @@
 #include <hookline/core/error.hpp>
 #include <hookline/group/cross_check.hpp>
 #include <hookline/group/decorator.hpp>
-#include <hookline/group/with_nan_checks.hpp>
 #include <hookline/group/flight_recorder.hpp>
+#include <hookline/group/with_nan_checks.hpp>
 #include <hookline/store/memory_store.hpp>
 
 #include "group/debug_wrappers.hpp"
@@ -31,10 +31,10 @@ using namespace std::chrono_literals;
 using ::testing::EndsWith;
 using testing::Groups;
 using ::testing::HasSubstr;
+using testing::make_thread_groups;
 using ::testing::Not;
 using testing::on_ranks;
 using testing::sum_of_ones;
-using testing::make_thread_groups;
 
 TEST(NanChecks, NamesFirstElementAndAbortsPeers) {
   Groups groups = make_thread_groups(2);
@@ -48,9 +48,8 @@ TEST(NanChecks, NamesFirstElementAndAbortsPeers) {
     }
     group.allreduce(t)->wait(20s);
   });
-  EXPECT_THAT(errors[1],
-              HasSubstr("allreduce (number 2) on rank 1 of 2: the input contains NaN: "
-                        "tensor 0, float32[3, 4], element [1, 2]"));
+  EXPECT_THAT(errors[1], HasSubstr("allreduce (number 2) on rank 1 of 2: the input contains NaN: "
+                                   "tensor 0, float32[3, 4], element [1, 2]"));
   EXPECT_THAT(errors[0], HasSubstr("the input contains NaN"));
 }
 
@@ -167,7 +166,8 @@ std::string text_of(const std::filesystem::path& path) {
 
 TEST(FlightRecorder, KeepsLastOperations) {
   const test::TempDirectory directory;
-  const auto group = with_flight_recorder(make_thread_groups(1)[0], {.capacity = 3, .directory = directory.path(), .name = "g"});
+  const auto group =
+      with_flight_recorder(make_thread_groups(1)[0], {.capacity = 3, .directory = directory.path(), .name = "g"});
   for (int i = 0; i < 5; ++i) sum_of_ones(*group);
   Tensor t = Tensor::full({2, 3}, 1, DType::i32);
   group->broadcast(t)->wait(20s);
@@ -189,7 +189,7 @@ TEST(FlightRecorder, KeepsLastOperations) {
 TEST(FlightRecorder, EscapesNamesAsUtf8) {
   const auto group = with_flight_recorder(make_thread_groups(1)[0], {.name = "Größe 层\n\x7f\xff"});
   EXPECT_THAT(flight_records(*group), HasSubstr(R"("group": "Größe 层\u000a\u007f)"
-                                         "\xef\xbf\xbd\""));
+                                                "\xef\xbf\xbd\""));
 }
 
 TEST(FlightRecorder, DumpsNestedSubgroups) {

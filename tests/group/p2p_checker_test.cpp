@@ -18,9 +18,9 @@ namespace {
 using namespace std::chrono_literals;
 using testing::Groups;
 using ::testing::HasSubstr;
+using testing::make_thread_groups;
 using testing::on_ranks;
 using testing::sum_of_ones;
-using testing::make_thread_groups;
 
 struct P2PRanks : testing::CheckedRanks {
   using CheckedRanks::CheckedRanks;
@@ -105,10 +105,9 @@ TEST(P2PChecker, TimeoutListsUnmatchedTags) {
     Tensor t = filled(rank);
     (rank == 0 ? g.send(t, 1, {.tag = 5}) : g.recv(t, 0, {.tag = 6, .timeout = 1s}))->wait();
   });
-  EXPECT_THAT(
-      errors[0],
-      HasSubstr("send of float32[4] with tag 5 to rank 1 on rank 0 of 2: rank 1 has not called a matching recv "
-                "in time; unmatched calls: rank 1 recv of float32[4] with tag 6"));
+  EXPECT_THAT(errors[0],
+              HasSubstr("send of float32[4] with tag 5 to rank 1 on rank 0 of 2: rank 1 has not called a matching recv "
+                        "in time; unmatched calls: rank 1 recv of float32[4] with tag 6"));
   EXPECT_NE(errors[1], "");
   ranks.groups.clear();
   EXPECT_EQ(ranks.store->list_keys(), std::vector<std::string>{"checked/aborted"});
@@ -147,7 +146,8 @@ TEST(P2PChecker, RecvFromAnySource) {
 /// A store that reports one key as missing for the first checks.
 class DelayedStore final : public Store {
  public:
-  DelayedStore(std::shared_ptr<Store> store, std::string delayed_key) : store_(std::move(store)), delayed_key_(std::move(delayed_key)) {}
+  DelayedStore(std::shared_ptr<Store> store, std::string delayed_key)
+      : store_(std::move(store)), delayed_key_(std::move(delayed_key)) {}
   std::string describe() const override { return "DelayedStore"; }
   void set(const std::string& k, const std::string& v) override { store_->set(k, v); }
   std::string get(const std::string& k) override { return store_->get(k); }
@@ -197,8 +197,9 @@ TEST(P2PChecker, StartsInOrderWhenFirstAnswerIsDelayed) {
 TEST(P2PChecker, AnySourceRecvMatchesBeforeLaterRecv) {
   const auto store = std::make_shared<MemoryStore>();
   const Groups plain = make_thread_groups(2);
-  const Groups groups = {with_collective_checks(plain[0], store),
-                         with_collective_checks(plain[1], std::make_shared<DelayedStore>(store, "checked/p2p/0-1/0/1"))};
+  const Groups groups = {
+      with_collective_checks(plain[0], store),
+      with_collective_checks(plain[1], std::make_shared<DelayedStore>(store, "checked/p2p/0-1/0/1"))};
   const Tensor any = filled(0);
   const Tensor later = filled(0);
   const std::vector<WorkPtr> works = {groups[1]->recv_anysource(any), groups[1]->recv(later, 0),

@@ -73,7 +73,8 @@ void CountingProxy::run() {
 }
 
 void CountingProxy::accept() {
-  Connection line{::accept4(listener_, nullptr, nullptr, SOCK_CLOEXEC), ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)};
+  Connection line{::accept4(listener_, nullptr, nullptr, SOCK_CLOEXEC),
+                  ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)};
   const sockaddr_in address = loopback(server_port_);
   require(::connect(line.server, reinterpret_cast<const sockaddr*>(&address), sizeof(address)) == 0, "connect");
   const int on = 1;

@@ -210,8 +210,8 @@ std::vector<Survivor> kill_rank(const KillScenario& scenario) {
   for (int first = 0; first < scenario.ranks; first += per_host) {
     std::vector<int> ranks;
     for (int r = first; r < std::min(first + per_host, scenario.ranks); ++r) ranks.push_back(r);
-    hosts.push_back(
-        start_host(ranks, scenario.hosts > 1, [&](int rank) { run_rank(scenario, rank, directory / "store", *board); }));
+    hosts.push_back(start_host(ranks, scenario.hosts > 1,
+                               [&](int rank) { run_rank(scenario, rank, directory / "store", *board); }));
   }
   for (const pid_t host : hosts) waitpid(host, nullptr, 0);
   std::vector<Survivor> survivors;
@@ -238,9 +238,9 @@ void expect_deaths_reported(KillScenario scenario) {
     const std::vector<Survivor> survivors = kill_rank(scenario);
     if (survivors.empty()) break;
     for (const Survivor& survivor : survivors) {
-      const auto where = ::testing::Message()
-                         << "rank " << survivor.rank << ", victim " << scenario.victim << " at call " << scenario.kill_at_call
-                         << ", after " << survivor.seconds << " s: " << survivor.error << ": " << survivor.text;
+      const auto where = ::testing::Message() << "rank " << survivor.rank << ", victim " << scenario.victim
+                                              << " at call " << scenario.kill_at_call << ", after " << survivor.seconds
+                                              << " s: " << survivor.error << ": " << survivor.text;
       EXPECT_EQ(survivor.error, "PeerLost") << where;
       EXPECT_EQ(survivor.ranks, std::vector{scenario.victim}) << where;
       EXPECT_LT(survivor.seconds, 20) << where;

@@ -13,7 +13,7 @@ struct KillScenario {
   int ranks = 3;
   int hosts = 1;  ///< simulated by PID namespaces; consecutive ranks share a host
   int victim = 0;
-  int kill_at_call = 1;          ///< the victim is killed before this store call, counted from its announcement
+  int kill_at_call = 1;   ///< the victim is killed before this store call, counted from its announcement
   bool in_split = false;  ///< true: kill during a split of all ranks instead of init_process_group
 };
 

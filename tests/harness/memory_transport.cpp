@@ -28,7 +28,8 @@ struct Posted {
 using Key = std::tuple<int, int, std::uint64_t>;  // receiver, channel, number
 
 struct MemoryNetwork {
-  MemoryNetwork(int ranks, bool block) : size(ranks), block_after_cancel(block), closed(static_cast<std::size_t>(ranks)) {}
+  MemoryNetwork(int ranks, bool block)
+      : size(ranks), block_after_cancel(block), closed(static_cast<std::size_t>(ranks)) {}
 
   const int size;
   const bool block_after_cancel;
@@ -121,11 +122,13 @@ class MemoryTransport final : public Transport {
     network_->closed[static_cast<std::size_t>(rank_)] = true;
     network_->changed.notify_all();
   }
-  std::shared_ptr<Transport> new_subgroup(const std::vector<int>& ranks, const std::string& name, Milliseconds) override {
+  std::shared_ptr<Transport> new_subgroup(const std::vector<int>& ranks, const std::string& name,
+                                          Milliseconds) override {
     const std::lock_guard lock(network_->mutex);
     std::shared_ptr<MemoryNetwork> child = network_->subgroups[name].lock();
     if (!child)
-      network_->subgroups[name] = child = std::make_shared<MemoryNetwork>(static_cast<int>(ranks.size()), network_->block_after_cancel);
+      network_->subgroups[name] = child =
+          std::make_shared<MemoryNetwork>(static_cast<int>(ranks.size()), network_->block_after_cancel);
     const auto own = std::find(ranks.begin(), ranks.end(), rank_) - ranks.begin();
     return std::make_shared<MemoryTransport>(child, static_cast<int>(own));
   }

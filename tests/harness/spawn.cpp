@@ -132,13 +132,14 @@ hierarchical::MakeSubBackend new_subgroup_of(const std::shared_ptr<Backend>& par
 GroupFixture hierarchical_threads(const std::string& name, const HostOf& host_of, bool over_transport) {
   return {name, [host_of, over_transport](int ranks, const RankBody& body) {
             std::vector<std::shared_ptr<Backend>> engines;
-            for (auto& engine : make_memory_transports(ranks)) engines.push_back(make_transport_backend(std::move(engine)));
+            for (auto& engine : make_memory_transports(ranks))
+              engines.push_back(make_transport_backend(std::move(engine)));
             auto backends = threads::make_backends(ranks, false);
             spawn_threads(std::move(backends), body, [&](const std::shared_ptr<Backend>& all) {
               const int rank = all->rank();
               const auto& between = over_transport ? engines[static_cast<std::size_t>(rank)] : all;
-              return hierarchical::make_hierarchical(topology(rank, ranks, host_of), rank, {new_subgroup_of(all), new_subgroup_of(between)},
-                                           kTimeout);
+              return hierarchical::make_hierarchical(topology(rank, ranks, host_of), rank,
+                                                     {new_subgroup_of(all), new_subgroup_of(between)}, kTimeout);
             });
           }};
 }
@@ -168,7 +169,7 @@ GroupFixture hierarchical_hosts_fixture() {
 GroupFixture hierarchical_processes_fixture() {
   const MakeBackend make_backend = [](const std::shared_ptr<Store>& store, int rank, int ranks) {
     const hierarchical::MakeSubBackend part = [store, rank](const std::vector<int>& some, const std::string& which,
-                                                 Milliseconds timeout) {
+                                                            Milliseconds timeout) {
       const auto own = std::find(some.begin(), some.end(), rank) - some.begin();
       return make_shm_backend(std::make_shared<PrefixStore>(which, store), static_cast<int>(own),
                               static_cast<int>(some.size()), timeout, WaitPolicy::block);
@@ -191,7 +192,8 @@ GroupFixture private_threads_fixture() {
 GroupFixture memory_transport_fixture() {
   return {"memory_transport", [](int ranks, const RankBody& body) {
             std::vector<std::shared_ptr<Backend>> backends;
-            for (auto& engine : make_memory_transports(ranks)) backends.push_back(make_transport_backend(std::move(engine)));
+            for (auto& engine : make_memory_transports(ranks))
+              backends.push_back(make_transport_backend(std::move(engine)));
             spawn_threads(std::move(backends), body);
           }};
 }

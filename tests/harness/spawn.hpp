@@ -32,14 +32,15 @@ struct GroupFixture {
   bool subgroups = true;
 };
 
-GroupFixture threads_fixture();          ///< threads that access each other's tensors in place
-GroupFixture private_threads_fixture();  ///< threads that share only memory from allocate(), as processes do
-GroupFixture shm_fixture();              ///< processes
-GroupFixture memory_transport_fixture();    ///< threads over the in-process transport
+GroupFixture threads_fixture();           ///< threads that access each other's tensors in place
+GroupFixture private_threads_fixture();   ///< threads that share only memory from allocate(), as processes do
+GroupFixture shm_fixture();               ///< processes
+GroupFixture memory_transport_fixture();  ///< threads over the in-process transport
 /// Hierarchical groups on simulated hosts, with a local backend or the in-process transport between hosts.
-GroupFixture hierarchical_threads_fixture();    ///< every other rank on the second host
-GroupFixture hierarchical_processes_fixture();  ///< the first half of the ranks on the first host, the others on the second
-GroupFixture hierarchical_hosts_fixture();      ///< threads on three hosts, with the in-process transport between hosts
+GroupFixture hierarchical_threads_fixture();  ///< every other rank on the second host
+GroupFixture
+hierarchical_processes_fixture();           ///< the first half of the ranks on the first host, the others on the second
+GroupFixture hierarchical_hosts_fixture();  ///< threads on three hosts, with the in-process transport between hosts
 
 /// Processes that create their groups, or the groups' backends, through a file store.
 using MakeGroup =

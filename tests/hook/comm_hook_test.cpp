@@ -49,7 +49,8 @@ TEST(HookWrappers, RejectResultsThatDoNotMatchTheBucket) {
     const auto group = single_rank_group();
     for (const HookPtr& hook :
          {inner, with_error_feedback(inner), with_cast(inner, DType::f16, group), with_error_measurement(inner, group),
-          per_parameter(inner, {}, inner), per_parameter(inner, {.name = "a"}, inner), with_logging(inner, [](const std::string&) {})}) {
+          per_parameter(inner, {}, inner), per_parameter(inner, {.name = "a"}, inner),
+          with_logging(inner, [](const std::string&) {})}) {
       EXPECT_THROW(run(hook, four_ones()), InvalidArgument) << hook->name() << " of " << to_string(wrong);
     }
   }

@@ -209,7 +209,8 @@ TEST(CompressHook, ContinuationAfterErrorMeasurementMayReadStats) {
 
 TEST(CompressHook, LogsOneLinePerBucket) {
   std::vector<std::string> lines;
-  const auto hook = with_logging(make_hook("fp16", single_rank_group()), [&](const std::string& line) { lines.push_back(line); });
+  const auto hook =
+      with_logging(make_hook("fp16", single_rank_group()), [&](const std::string& line) { lines.push_back(line); });
   run(hook, bucket_of(layout({Dims{5}}, {"w"}), 0, 0));
   ASSERT_EQ(lines.size(), 1u);
   EXPECT_THAT(lines[0], HasSubstr("bucket 0 of 1, float32[5]"));

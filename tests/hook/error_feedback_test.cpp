@@ -117,7 +117,8 @@ TEST(ErrorFeedback, RejectsHooksThatDoNotReportTheirContribution) {
   for (const char* inside : {"log", "compare", "fp16", "where(name=w)"}) {
     EXPECT_THAT(message([&] { (void)with_error_feedback(wrap(hook(), inside, group)); }), names_it) << inside;
   }
-  EXPECT_THAT(message([&] { (void)with_error_feedback(per_parameter(make_hook("int8", group), {}, hook())); }), names_it);
+  EXPECT_THAT(message([&] { (void)with_error_feedback(per_parameter(make_hook("int8", group), {}, hook())); }),
+              names_it);
   for (const char* text :
        {"allreduce", "noop", "fp16", "int8", "int4", "powersgd", "batched_powersgd", "post_local_sgd",
         "allreduce | fp16", "int8 | where(dims=2, fallback=fp16)", "int8 | compare | log"}) {

@@ -45,9 +45,9 @@ TEST_F(HookLibraries, RejectsLibraryOfAnotherVersion) {
 
 TEST_F(HookLibraries, RejectsLibraryWithoutHooks) {
   std::filesystem::copy(HOOKLINE_NO_HOOKS, directory_ / "libhookline_hook_b.so");
-  EXPECT_THAT(
-      [] { (void)hook_options("allreduce"); },
-      ThrowsMessage<Unsupported>(HasSubstr("is not a library of hooks of Hookline: it has no hookline_hook_abi_version")));
+  EXPECT_THAT([] { (void)hook_options("allreduce"); },
+              ThrowsMessage<Unsupported>(
+                  HasSubstr("is not a library of hooks of Hookline: it has no hookline_hook_abi_version")));
 }
 
 TEST_F(HookLibraries, NamesMissingFolder) {

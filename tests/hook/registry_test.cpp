@@ -119,7 +119,8 @@ TEST(Registry, ListsOptionsOfEveryHook) {
       const std::string inner = hook.role == HookRole::wrapper ? "noop | " : "";
       if (o.default_value.empty()) continue;
       const std::string text = inner + hook.name + "(" + o.name + "=" + o.default_value + ")";
-      EXPECT_NO_THROW((void)make_hook(text, single_rank_group())) << text;  // every default value is valid as an explicit value
+      EXPECT_NO_THROW((void)make_hook(text, single_rank_group()))
+          << text;  // every default value is valid as an explicit value
     }
   }
   EXPECT_THROW((void)hook_options("none"), InvalidArgument);

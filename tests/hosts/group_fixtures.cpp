@@ -28,7 +28,8 @@ std::vector<std::string> host_names() {
 
 void enter_namespace(const std::string& host) {
   const int namespace_fd = open(("/run/netns/" + host).c_str(), O_RDONLY | O_CLOEXEC);
-  if (namespace_fd < 0 || setns(namespace_fd, CLONE_NEWNET) != 0) throw std::runtime_error("cannot enter the namespace " + host);
+  if (namespace_fd < 0 || setns(namespace_fd, CLONE_NEWNET) != 0)
+    throw std::runtime_error("cannot enter the namespace " + host);
   close(namespace_fd);
 }
 

@@ -115,7 +115,8 @@ TEST(Cast, RoundsTiesToEvenAndOverflowsToInfinity) {
 
 TEST(Cast, StreamsLargeResults) {
   std::mt19937 random(31);
-  expect_cast(best_target(), DType::bf16, mixed_floats(kStreamThresholdBytes / 2 + 77, random), 3, StoreMode::automatic);
+  expect_cast(best_target(), DType::bf16, mixed_floats(kStreamThresholdBytes / 2 + 77, random), 3,
+              StoreMode::automatic);
   expect_cast(best_target(), DType::f16, mixed_floats(kStreamThresholdBytes / 2 + 77, random), 2, StoreMode::automatic);
 }
 

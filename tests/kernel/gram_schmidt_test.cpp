@@ -27,7 +27,8 @@ TEST(GramSchmidt, ColumnsOfEveryLengthWithTheSameBits) {
     const std::size_t count = std::min<std::size_t>(rows, 6);
     std::vector<double> reference = columns(rows, count);
     for (std::size_t k = 0; k < count; ++k) {
-      ASSERT_EQ(orthonormalize_column(reference.data(), rows, k, 0, Target::baseline), ColumnStatus::orthonormal) << rows << " " << k;
+      ASSERT_EQ(orthonormalize_column(reference.data(), rows, k, 0, Target::baseline), ColumnStatus::orthonormal)
+          << rows << " " << k;
       for (std::size_t other = 0; other <= k; ++other) {
         EXPECT_NEAR(dot(reference, rows, k, other), k == other ? 1 : 0, 1e-12);
       }

@@ -101,7 +101,8 @@ TEST(OptimizerStep, SgdOfEveryOptionAndSize) {
 }
 
 TEST(OptimizerStep, AdamOfEveryOptionAndSize) {
-  AdamCoefficients step{.scale = 1, .beta1 = 0.9, .beta2 = 0.99, .eps = 1e-8, .step_size = 0.02, .exp_avg_sq_scale = 1.7};
+  AdamCoefficients step{
+      .scale = 1, .beta1 = 0.9, .beta2 = 0.99, .eps = 1e-8, .step_size = 0.02, .exp_avg_sq_scale = 1.7};
   check_adam<float>(step, false);
   check_adam<float>(step, true);
   check_adam<double>(step, true);

@@ -205,12 +205,12 @@ TEST(Quantize, RandomNumbersDependOnEveryKeyField) {
     return bytes;
   };
   const std::array<CounterRng, 7> rng = {make_counter_rng(1, 2, 3, 4, 5),
-                                      make_counter_rng(2, 2, 3, 4, 5),
-                                      make_counter_rng(1, 3, 3, 4, 5),
-                                      make_counter_rng(1, 2, 4, 4, 5),
-                                      make_counter_rng(1, 2, 3, 5, 5),
-                                      make_counter_rng(1, 2, 3, 4, 6),
-                                      make_counter_rng(1, 2, 3, 4, (std::uint64_t{1} << 32) + 5)};
+                                         make_counter_rng(2, 2, 3, 4, 5),
+                                         make_counter_rng(1, 3, 3, 4, 5),
+                                         make_counter_rng(1, 2, 4, 4, 5),
+                                         make_counter_rng(1, 2, 3, 5, 5),
+                                         make_counter_rng(1, 2, 3, 4, 6),
+                                         make_counter_rng(1, 2, 3, 4, (std::uint64_t{1} << 32) + 5)};
   for (std::size_t a = 0; a < rng.size(); ++a) {
     EXPECT_TRUE(bytes_of(rng[a]) == bytes_of(rng[a]));
     for (std::size_t b = 0; b < a; ++b) EXPECT_FALSE(bytes_of(rng[a]) == bytes_of(rng[b])) << a << " and " << b;
@@ -220,7 +220,8 @@ TEST(Quantize, RandomNumbersDependOnEveryKeyField) {
 // Random numbers of neighbouring elements, steps and ranks must be uncorrelated.
 TEST(Quantize, RandomNumbersAreUncorrelated) {
   constexpr std::size_t kCount = 1 << 16;
-  const CounterRng rng = make_counter_rng(0, 0, 0, 0, 0), step = make_counter_rng(0, 1, 0, 0, 0), rank = make_counter_rng(0, 0, 0, 1, 0);
+  const CounterRng rng = make_counter_rng(0, 0, 0, 0, 0), step = make_counter_rng(0, 1, 0, 0, 0),
+                   rank = make_counter_rng(0, 0, 0, 1, 0);
   double mean = 0, square = 0, next = 0, by_step = 0, by_rank = 0;
   for (std::size_t i = 0; i < kCount; ++i) {
     const double x = reference_uniform_offset(i, rng);

@@ -268,9 +268,7 @@ TEST(Reduce, ScalingIsASumOfOneAddend) {
   EXPECT_EQ(values, want);
 }
 
-TEST(Reduce, RejectsUnsupportedDTypes) {
-  EXPECT_THROW(reduce(ReduceOp::bxor, DType::f32, {}, {}, 0), InvalidArgument);
-}
+TEST(Reduce, RejectsUnsupportedDTypes) { EXPECT_THROW(reduce(ReduceOp::bxor, DType::f32, {}, {}, 0), InvalidArgument); }
 
 }  // namespace
 }  // namespace hookline::kernel

@@ -142,8 +142,9 @@ TEST(Averagers, RejectInvalidArguments) {
   EXPECT_THAT(hierarchical({{0, 1}}), HasSubstr("The minimum period in arg ``period_group_size_dict`` must be"));
   EXPECT_THAT(hierarchical({{4, 1}, {2, 1}}), HasSubstr("must be ascending: 2 follows 4"));
   EXPECT_THAT(hierarchical({{2, 2}}), HasSubstr("must divide the 1 ranks"));
-  const std::vector<std::string> errors = on_ranks(
-      make_thread_groups(2), [](ProcessGroup& group, int) { HierarchicalModelAverager({{2, 1}}, 0, group.shared_from_this()); });
+  const std::vector<std::string> errors = on_ranks(make_thread_groups(2), [](ProcessGroup& group, int) {
+    HierarchicalModelAverager({{2, 1}}, 0, group.shared_from_this());
+  });
   EXPECT_THAT(errors[0],
               HasSubstr("The last value in arg ``period_group_size_dict`` 1 must be equal to the size of arg "
                         "``process_group`` 2."));

@@ -92,7 +92,8 @@ TEST(Optimizer, OptionsBySpecAndByName) {
   EXPECT_EQ(sgd->lr(), 0.5);
   EXPECT_THAT(message_of([&] { sgd->set_options({{"lr", 1}, {"momentum", 0}}); }), HasSubstr("Nesterov momentum"));
   EXPECT_EQ(sgd->lr(), 0.5);  // unchanged
-  EXPECT_THAT(message_of([&] { sgd->set_options({{"eps", 1}}); }), HasSubstr("unknown option eps: expected one of dampening, lr"));
+  EXPECT_THAT(message_of([&] { sgd->set_options({{"eps", 1}}); }),
+              HasSubstr("unknown option eps: expected one of dampening, lr"));
 }
 
 TEST(Optimizer, RejectsOptionsOutOfRange) {

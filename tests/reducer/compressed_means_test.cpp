@@ -52,8 +52,9 @@ TEST_P(CompressedMeans, Sums) {
   for (const int ranks : {1, 2, 3}) {
     GetParam().spawn(ranks, [](ProcessGroup& group) {
       for (const Case& what : kCases) {
-        Reducer reducer(model(6), group.shared_from_this(), make_hook(what.hook, group.shared_from_this()),
-                        {.limits = {.first_bucket_bytes = 500, .bucket_bytes = 1000}, .reduction = GradientReduction::sum});
+        Reducer reducer(
+            model(6), group.shared_from_this(), make_hook(what.hook, group.shared_from_this()),
+            {.limits = {.first_bucket_bytes = 500, .bucket_bytes = 1000}, .reduction = GradientReduction::sum});
         expect_weighted(reducer, what, [](int) { return 1.0; });
       }
     });

@@ -55,7 +55,8 @@ TEST(GradientSums, Float16OverflowsOnlyIfTheSumDoes) {
 
 TEST(GradientSums, SixtyFourRanks) {
   threads_fixture().spawn(64, [](ProcessGroup& group) {
-    Reducer reducer({{"w", Tensor::zeros({8}, DType::f16)}}, group.shared_from_this(), nullptr, {.reduction = GradientReduction::sum});
+    Reducer reducer({{"w", Tensor::zeros({8}, DType::f16)}}, group.shared_from_this(), nullptr,
+                    {.reduction = GradientReduction::sum});
     EXPECT_EQ(step(reducer, group.rank() == 5 ? 2048 : 0), 2048);
   });
 }
@@ -63,7 +64,8 @@ TEST(GradientSums, SixtyFourRanks) {
 TEST(GradientSums, IntegersAreExact) {
   for (const DType dtype : {DType::i8, DType::i16, DType::i32, DType::i64}) {
     threads_fixture().spawn(3, [&](ProcessGroup& group) {
-      Reducer reducer({{"w", Tensor::zeros({8}, dtype)}}, group.shared_from_this(), nullptr, {.reduction = GradientReduction::sum});
+      Reducer reducer({{"w", Tensor::zeros({8}, dtype)}}, group.shared_from_this(), nullptr,
+                      {.reduction = GradientReduction::sum});
       EXPECT_EQ(step(reducer, group.rank() == 0 ? 101 : -1), 99) << name(dtype);
     });
   }
@@ -76,8 +78,9 @@ TEST(GradientSums, RejectsIntegersWithAveragingHooks) {
     const auto make = [&](HookPtr hook, ReducerOptions options) {
       return std::make_unique<Reducer>(parameters, group.shared_from_this(), std::move(hook), options);
     };
-    const auto text = message_of<InvalidArgument>(
-        [&] { make(make_hook("allreduce | compare", group.shared_from_this()), {.reduction = GradientReduction::sum}); });
+    const auto text = message_of<InvalidArgument>([&] {
+      make(make_hook("allreduce | compare", group.shared_from_this()), {.reduction = GradientReduction::sum});
+    });
     EXPECT_THAT(text, AllOf(HasSubstr("'whole'"), HasSubstr("int32"), HasSubstr("allreduce")));
     const auto sums = make(nullptr, {.reduction = GradientReduction::sum});
     EXPECT_THROW(sums->replace_hook(make_hook("noop", group.shared_from_this())), InvalidArgument);
@@ -100,7 +103,8 @@ TEST(GradientSums, CustomHooks) {
         return result;
       });
     });
-    Reducer reducer({{"w", Tensor::zeros({8}, DType::f16)}}, group.shared_from_this(), mean, {.reduction = GradientReduction::sum});
+    Reducer reducer({{"w", Tensor::zeros({8}, DType::f16)}}, group.shared_from_this(), mean,
+                    {.reduction = GradientReduction::sum});
     EXPECT_EQ(step(reducer, 10000), 40000);
     EXPECT_EQ(seen, 10000) << "a hook gets this rank's gradient as it is";
   });

@@ -31,7 +31,8 @@ class ReducerErrors : public ::testing::TestWithParam<GroupFixture> {};
 
 TEST_P(ReducerErrors, RejectsGradientsMarkedTwiceOrNever) {
   GetParam().spawn(2, [](ProcessGroup& group) {
-    Reducer reducer(model(5), group.shared_from_this(), nullptr, {.limits = {.first_bucket_bytes = 1, .bucket_bytes = 1}});
+    Reducer reducer(model(5), group.shared_from_this(), nullptr,
+                    {.limits = {.first_bucket_bytes = 1, .bucket_bytes = 1}});
     reducer.mark_ready("p4");
     EXPECT_THAT(message_of<InvalidArgument>([&] { reducer.mark_ready("p4"); }),
                 AllOf(HasSubstr("'p4'"), HasSubstr("twice"),
@@ -82,7 +83,8 @@ TEST_P(ReducerErrors, HookFailureReachesEveryRank) {
       co_await shared->allreduce(bucket.buffer(), options);
       co_return bucket.buffer();
     };
-    Reducer reducer(model(4), shared, make_hook(hook, {.name = "unlucky"}), {.limits = {.first_bucket_bytes = 1, .bucket_bytes = 1}});
+    Reducer reducer(model(4), shared, make_hook(hook, {.name = "unlucky"}),
+                    {.limits = {.first_bucket_bytes = 1, .bucket_bytes = 1}});
     if (group.rank() == 1) {
       EXPECT_THAT(message_of<std::runtime_error>([&] { step(reducer); }), HasSubstr("out of luck"));
       EXPECT_THROW(reducer.mark_ready("p0"), std::runtime_error) << "it is repeated";
@@ -173,10 +175,12 @@ TEST_P(ReducerErrors, ListsDifferencesBetweenModels) {
     group.barrier()->wait();
     const bool first = group.rank() == 0;
     const std::pair<ReducerOptions, std::string> options[] = {
-        {{.limits = {.first_bucket_bytes = first ? 1u : 2u}}, "rank 0 has bucket limits 1 and 26214400, rank 1 has bucket limits 2"},
+        {{.limits = {.first_bucket_bytes = first ? 1u : 2u}},
+         "rank 0 has bucket limits 1 and 26214400, rank 1 has bucket limits 2"},
         {{.find_unused_parameters = first}, "rank 0 has find_unused_parameters true, rank 1 has"},
         {{.static_graph = first}, "rank 0 has static_graph true, rank 1 has static_graph false"},
-        {{.reduction = first ? GradientReduction::sum : GradientReduction::mean}, "rank 0 has mean sum, rank 1 has mean average"},
+        {{.reduction = first ? GradientReduction::sum : GradientReduction::mean},
+         "rank 0 has mean sum, rank 1 has mean average"},
         {{.broadcast_parameters = first}, "rank 0 has broadcast_parameters true, rank 1 has"},
     };
     for (const auto& [how, difference] : options) {
@@ -207,7 +211,8 @@ TEST(ReducerErrors, RejectsModelsWithoutTrainableParameters) {
 // that is an error on both, in the words of the step, not a mean of two of them.
 TEST_P(ReducerErrors, FailedStepIsNotMixedWithTheNext) {
   GetParam().spawn(2, [](ProcessGroup& group) {
-    Reducer reducer(model(2), group.shared_from_this(), nullptr, {.limits = {.first_bucket_bytes = 1, .bucket_bytes = 1}});
+    Reducer reducer(model(2), group.shared_from_this(), nullptr,
+                    {.limits = {.first_bucket_bytes = 1, .bucket_bytes = 1}});
     group.set_timeout(Milliseconds(1000));
     step(reducer);
     step(reducer);

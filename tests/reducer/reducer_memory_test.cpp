@@ -55,7 +55,9 @@ constexpr std::size_t kDefaultAlignment = alignof(std::max_align_t);
 void* operator new(std::size_t n) { return counted_alloc_or_throw(n, kDefaultAlignment); }
 void* operator new[](std::size_t n) { return counted_alloc_or_throw(n, kDefaultAlignment); }
 void* operator new(std::size_t n, std::align_val_t a) { return counted_alloc_or_throw(n, static_cast<std::size_t>(a)); }
-void* operator new[](std::size_t n, std::align_val_t a) { return counted_alloc_or_throw(n, static_cast<std::size_t>(a)); }
+void* operator new[](std::size_t n, std::align_val_t a) {
+  return counted_alloc_or_throw(n, static_cast<std::size_t>(a));
+}
 void* operator new(std::size_t n, const std::nothrow_t&) noexcept { return counted_alloc(n, kDefaultAlignment); }
 void* operator new[](std::size_t n, const std::nothrow_t&) noexcept { return counted_alloc(n, kDefaultAlignment); }
 void* operator new(std::size_t n, std::align_val_t a, const std::nothrow_t&) noexcept {

@@ -68,7 +68,8 @@ TEST_P(ReducerSteps, ViewsKeepTheirMemory) {
 
 TEST_P(ReducerSteps, RebuildsBucketsInRankZeroOrder) {
   GetParam().spawn(2, [](ProcessGroup& group) {
-    Reducer reducer(model(6), group.shared_from_this(), nullptr, {.limits = {.first_bucket_bytes = 1, .bucket_bytes = 1}});
+    Reducer reducer(model(6), group.shared_from_this(), nullptr,
+                    {.limits = {.first_bucket_bytes = 1, .bucket_bytes = 1}});
     const auto before = reducer.buckets();
     EXPECT_EQ(before[0], ParameterIndices{5});
     const std::vector<std::size_t> here = {2, 0, 1, 5, 4, 3};
@@ -312,8 +313,10 @@ TEST_P(ReducerSteps, IgnoredAndReduceLastParameters) {
     parameters[1].ignored = true;
     parameters[1].tensor.fill(group.rank());
     parameters[3].reduce_last = true;
-    Reducer reducer(parameters, group.shared_from_this(), nullptr, {.limits = {.first_bucket_bytes = 1, .bucket_bytes = 1}});
-    EXPECT_THAT(reducer.buckets(), ::testing::ElementsAre(ParameterIndices{2}, ParameterIndices{0}, ParameterIndices{3}));
+    Reducer reducer(parameters, group.shared_from_this(), nullptr,
+                    {.limits = {.first_bucket_bytes = 1, .bucket_bytes = 1}});
+    EXPECT_THAT(reducer.buckets(),
+                ::testing::ElementsAre(ParameterIndices{2}, ParameterIndices{0}, ParameterIndices{3}));
     EXPECT_EQ(parameters[1].tensor.data<float>()[0], static_cast<float>(group.rank())) << "not broadcast";
     EXPECT_THROW(reducer.mark_ready("p1"), InvalidArgument);
     for (std::uint64_t s = 1; s <= 2; ++s) step_with_copies(reducer, s, {3, 2, 0});

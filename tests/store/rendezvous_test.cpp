@@ -103,9 +103,9 @@ class ScopedEnvironment {
 TEST(Rendezvous, UnderMpirunARankMayRetry) {
   test::TempDirectory directory;
   const ScopedEnvironment variables({{"OMPI_COMM_WORLD_RANK", "0"},
-                             {"OMPI_COMM_WORLD_SIZE", "2"},
-                             {"PMIX_NAMESPACE", "1"},
-                             {"TMPDIR", directory.path()}});
+                                     {"OMPI_COMM_WORLD_SIZE", "2"},
+                                     {"PMIX_NAMESPACE", "1"},
+                                     {"TMPDIR", directory.path()}});
   const Rendezvous failed = rendezvous("env://", 0, 2);
   const Rendezvous again = rendezvous("env://", 0, 2);
   again.store->set("key", "value");

@@ -139,7 +139,8 @@ TEST(TcpLimits, Connections) {
 }
 
 TEST(TcpLimits, PendingConnections) {
-  const TcpServer server("127.0.0.1", 0, false, seconds(20), {.token = "t"}, {.handshake_timeout = seconds(60), .max_pending_connections = 4});
+  const TcpServer server("127.0.0.1", 0, false, seconds(20), {.token = "t"},
+                         {.handshake_timeout = seconds(60), .max_pending_connections = 4});
   std::list<RawClient> idle;
   for (int i = 0; i < 40; ++i) idle.emplace_back(server.port());
   TCPStore store(TCPStoreOptions{.port = server.port(), .timeout = seconds(20), .token = "t"});

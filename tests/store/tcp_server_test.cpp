@@ -141,8 +141,9 @@ TEST_F(TcpServerTest, EndlessNoise) {
 }
 
 TEST(TcpServer, StalledRequestIsDisconnected) {
-  const TcpServer server("127.0.0.1", 0, false, seconds(20), {},
-                         {.handshake_timeout = milliseconds(500), .request_timeout = milliseconds(500), .min_bytes_per_second = 64 << 20});
+  const TcpServer server(
+      "127.0.0.1", 0, false, seconds(20), {},
+      {.handshake_timeout = milliseconds(500), .request_timeout = milliseconds(500), .min_bytes_per_second = 64 << 20});
   const RawClient silent(server.port());
   const RawClient half(server.port());
   half.send(hello() + one_text(Query::set, "/k").substr(0, 5));
@@ -163,8 +164,9 @@ TEST(TcpServer, StalledRequestIsDisconnected) {
 }
 
 TEST(TcpServer, LargeRequestsGetMoreTime) {
-  const TcpServer server("127.0.0.1", 0, false, seconds(20), {},
-                         {.handshake_timeout = milliseconds(200), .request_timeout = milliseconds(200), .min_bytes_per_second = 100});
+  const TcpServer server(
+      "127.0.0.1", 0, false, seconds(20), {},
+      {.handshake_timeout = milliseconds(200), .request_timeout = milliseconds(200), .min_bytes_per_second = 100});
   const RawClient slow(server.port());
   std::string most = hello() + one_text(Query::set, "/k");
   append_number<std::uint64_t>(most, 10'000);

@@ -18,10 +18,10 @@ class Backend;
 struct Capabilities {
   static constexpr int kMaxLanes = 16;  ///< upper limit of `lanes` for all backends
 
-  int lanes = 1;                ///< number of lanes: sequences of collectives that run concurrently
-  bool shared_buffers = false;  ///< true if collectives work in place on memory from allocate()
-  bool zero_copy_reads = false;         ///< true if a collective may take a BlockReader instead of outputs
-  bool hierarchical = false;          ///< true if an allreduce may take an InterHostReducer: several hosts share ranks
+  int lanes = 1;                 ///< number of lanes: sequences of collectives that run concurrently
+  bool shared_buffers = false;   ///< true if collectives work in place on memory from allocate()
+  bool zero_copy_reads = false;  ///< true if a collective may take a BlockReader instead of outputs
+  bool hierarchical = false;     ///< true if an allreduce may take an InterHostReducer: several hosts share ranks
 };
 
 /// The inter-host stage of a hierarchical allreduce: reduces the sums of the hosts, for example compressed. Valid for
@@ -33,8 +33,8 @@ class HOOKLINE_EXPORT InterHostReducer {
   virtual std::string name() const = 0;
   /// Replaces this host's sum of a slice with the sum over all hosts. `inter_host` connects the owners of the slice;
   /// `element_offset` is the position of the slice in the tensor. Runs on the operation's thread; may block and throw.
-  virtual void reduce(const std::shared_ptr<Backend>& inter_host, const Tensor& slice, std::size_t element_offset, int lane,
-                      Milliseconds timeout) = 0;
+  virtual void reduce(const std::shared_ptr<Backend>& inter_host, const Tensor& slice, std::size_t element_offset,
+                      int lane, Milliseconds timeout) = 0;
 };
 
 /// One rank's endpoint of a group. The process group validates all arguments before it calls a backend. Peer failures
@@ -59,7 +59,7 @@ class HOOKLINE_EXPORT Backend {
   /// Creates a backend over `ranks`, renumbered in that order. Exactly these ranks call it, with the same `name`. Names
   /// must not be reused.
   virtual std::shared_ptr<Backend> new_subgroup(const std::vector<int>& ranks, const std::string& name,
-                                          Milliseconds timeout) = 0;
+                                                Milliseconds timeout) = 0;
 
   /// Fails all pending and future operations on all ranks with Aborted, which names this rank and the cause.
   virtual void abort(const std::string& cause) = 0;

@@ -84,7 +84,7 @@ struct Operation {
   /// For allreduce with the op sum if Capabilities::hierarchical is true. Must outlive the operation.
   InterHostReducer* inter_host_reducer = nullptr;
   std::uint64_t sequence_number = 0;  ///< assigned by the group: counts its operations on this rank
-  std::uint64_t op_tag = 0;             ///< identifies the bucket or step; must be equal on all ranks
+  std::uint64_t op_tag = 0;           ///< identifies the bucket or step; must be equal on all ranks
 };
 
 /// True for operations that read and write `outputs` and have no inputs.

@@ -64,8 +64,7 @@ class Transport {
   [[nodiscard]] virtual std::unique_ptr<Request> receive(int source, MessageTag tag, std::byte* data,
                                                          std::size_t capacity) = 0;
   /// Receives from any rank. Used for kControlChannel only, one request at a time.
-  [[nodiscard]] virtual std::unique_ptr<Request> receive_any(MessageTag tag, std::byte* data,
-                                                             std::size_t capacity) = 0;
+  [[nodiscard]] virtual std::unique_ptr<Request> receive_any(MessageTag tag, std::byte* data, std::size_t capacity) = 0;
 
   /// Throws PeerLost if the connection to a rank is known to be lost. Called about ten times per second while an
   /// operation waits for the rank, for transports whose requests do not always detect a loss.
@@ -79,7 +78,7 @@ class Transport {
 
   /// Creates a transport over `ranks`, like Backend::new_subgroup. Blocks until all of them have called it.
   virtual std::shared_ptr<Transport> new_subgroup(const std::vector<int>& ranks, const std::string& name,
-                                         Milliseconds timeout) = 0;
+                                                  Milliseconds timeout) = 0;
 };
 
 /// Creates a backend that implements collectives, lanes, timeouts and errors over a connected transport.
@@ -104,9 +103,9 @@ inline constexpr int kTransportAbiVersion = 1;
 
 /// Registers the transport of a library libhookline_NAME.so. Place it once, outside all namespaces. `make` is a
 /// function from const TransportConfig& to std::shared_ptr<Transport>; its exceptions reach the user.
-#define HOOKLINE_REGISTER_TRANSPORT(make)                                                                         \
-  extern "C" HOOKLINE_EXPORT int hookline_transport_abi_version() { return ::hookline::kTransportAbiVersion; }     \
-  extern "C" HOOKLINE_EXPORT void hookline_make_transport(const ::hookline::TransportConfig* setting,      \
-                                                       std::shared_ptr<::hookline::Transport>* transport) { \
-    *transport = make(*config);                                                                         \
+#define HOOKLINE_REGISTER_TRANSPORT(make)                                                                      \
+  extern "C" HOOKLINE_EXPORT int hookline_transport_abi_version() { return ::hookline::kTransportAbiVersion; } \
+  extern "C" HOOKLINE_EXPORT void hookline_make_transport(const ::hookline::TransportConfig* setting,          \
+                                                          std::shared_ptr<::hookline::Transport>* transport) { \
+    *transport = make(*config);                                                                                \
   }

@@ -56,8 +56,8 @@ class HOOKLINE_EXPORT Codec {
 
   /// Encodes values + residual and replaces each residual by the new error: the sum minus its decoded value, or 0 if
   /// that is not finite. Derived classes may fuse the passes.
-  virtual void encode_with_residual(std::span<const float> values, std::span<float> residual, std::span<std::byte> message,
-                                 const RoundingKey& key = {}) const;
+  virtual void encode_with_residual(std::span<const float> values, std::span<float> residual,
+                                    std::span<std::byte> message, const RoundingKey& key = {}) const;
 
   /// Decodes a message of values.size() values. Throws InvalidArgument, before any value changes, unless `message` is
   /// an intact message of this codec with that many values.
@@ -70,7 +70,7 @@ class HOOKLINE_EXPORT Codec {
   /// and a multiplication. Throws InvalidArgument like decode, but the values may have changed. Derived classes may
   /// fuse the passes.
   virtual void decode_sum_two(std::span<const std::byte> first, std::span<const std::byte> second, float factor,
-                          std::span<float> values) const;
+                              std::span<float> values) const;
 };
 
 /// A shared codec; codecs are immutable.

@@ -18,6 +18,6 @@ namespace hookline {
 /// calls with at most four store round trips per operation. An abort reaches ranks that wait in the store within about
 /// 100 ms; its key is the only one left behind.
 HOOKLINE_EXPORT std::shared_ptr<ProcessGroup> with_collective_checks(std::shared_ptr<ProcessGroup> group,
-                                                      std::shared_ptr<Store> store);
+                                                                     std::shared_ptr<Store> store);
 
 }  // namespace hookline

@@ -81,9 +81,11 @@ class HOOKLINE_EXPORT CompressedReduction {
   void begin_step(const Tensor& values);
   void encode(std::span<const float> values, std::size_t offset, std::byte* encoded);
   void encode_slices(std::span<const float> values);
-  void sum_blocks(std::span<const std::byte* const> blocks, const float* own, double factor, std::span<float> out) const;
+  void sum_blocks(std::span<const std::byte* const> blocks, const float* own, double factor,
+                  std::span<float> out) const;
   void sum_two(std::span<const std::byte* const> blocks, double factor, std::span<float> out) const;
-  WorkPtr start_exchange(OpType type, const Tensor& send_buffer, BlockDecoder& decoder, const AllreduceOptions& options);
+  WorkPtr start_exchange(OpType type, const Tensor& send_buffer, BlockDecoder& decoder,
+                         const AllreduceOptions& options);
   void finish_exchange(BlockDecoder& decoder);
   Future<void> allgather_and_sum(Tensor tensor, double factor, AllreduceOptions options);
   Future<void> reduce_scatter_allgather(Tensor tensor, double factor, AllreduceOptions options);
@@ -97,10 +99,10 @@ class HOOKLINE_EXPORT CompressedReduction {
   CompressionStats stats_;
   std::uint64_t step_ = 0;
   Tensor residual_;
-  Tensor send_buffer_;                                     ///< encoded values, in the group's memory
-  Tensor encoded_result_;                                   ///< this rank's slice of the result, encoded
-  std::unique_ptr<group::BlockExchange> block_exchange_;  ///< in flight; null on groups with zero_copy_reads
-  std::unique_ptr<CompressedReduction> inter_host_reduction_;    ///< of this rank's slice, among its owners on all hosts
+  Tensor send_buffer_;                                         ///< encoded values, in the group's memory
+  Tensor encoded_result_;                                      ///< this rank's slice of the result, encoded
+  std::unique_ptr<group::BlockExchange> block_exchange_;       ///< in flight; null on groups with zero_copy_reads
+  std::unique_ptr<CompressedReduction> inter_host_reduction_;  ///< of this rank's slice, among its owners on all hosts
 };
 
 }  // namespace hookline

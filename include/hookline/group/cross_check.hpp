@@ -18,7 +18,7 @@ struct CrossCheckOptions {
 /// operation, rank, tensor, element and both values. Messages of recv_anysource are compared in order of arrival.
 /// Throws InvalidArgument if the groups differ in rank or size.
 HOOKLINE_EXPORT std::shared_ptr<ProcessGroup> with_cross_check(std::shared_ptr<ProcessGroup> group,
-                                                       std::shared_ptr<ProcessGroup> other,
-                                                       const CrossCheckOptions& options = {});
+                                                               std::shared_ptr<ProcessGroup> other,
+                                                               const CrossCheckOptions& options = {});
 
 }  // namespace hookline

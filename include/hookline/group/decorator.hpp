@@ -56,7 +56,8 @@ class HOOKLINE_EXPORT GroupDecorator : public ProcessGroup {
 
  private:
   std::shared_ptr<ProcessGroup> inner_;
-  std::atomic<std::uint64_t> num_subgroups_ = 0;  ///< calls of new_group and split; all ranks make them in the same order
+  std::atomic<std::uint64_t> num_subgroups_ =
+      0;  ///< calls of new_group and split; all ranks make them in the same order
 };
 
 }  // namespace hookline

@@ -21,7 +21,7 @@ struct FlightRecorderOptions {
 /// file at the group's first failed operation, at SIGUSR1, and in dump_flight_records(). `hookline debug DIR` reads the
 /// files of all ranks.
 HOOKLINE_EXPORT std::shared_ptr<ProcessGroup> with_flight_recorder(std::shared_ptr<ProcessGroup> group,
-                                                       const FlightRecorderOptions& options = {});
+                                                                   const FlightRecorderOptions& options = {});
 
 /// Returns the records of the flight recorder in `group` as JSON. Other wrappers may be around it. Throws
 /// InvalidArgument if there is no recorder.

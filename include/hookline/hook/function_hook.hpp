@@ -41,7 +41,8 @@ template <class State, std::convertible_to<std::shared_ptr<State>> Pointer>
 HookPtr make_hook(Future<Tensor> (*function)(State&, GradBucket&), Pointer state, HookTraits traits = {"a function"}) {
   std::shared_ptr<State> shared_state = std::move(state);
   hook::check_not_null(function != nullptr, shared_state != nullptr);
-  return make_hook([function, shared_state = std::move(shared_state)](GradBucket& bucket) { return function(*shared_state, bucket); },
+  return make_hook([function, shared_state = std::move(shared_state)](
+                       GradBucket& bucket) { return function(*shared_state, bucket); },
                    std::move(traits));
 }
 

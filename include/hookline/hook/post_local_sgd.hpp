@@ -17,8 +17,8 @@ namespace hookline {
 struct HOOKLINE_EXPORT PostLocalSGDState {
   /// A null `given_subgroup` selects the ranks of this host; then every rank of the group must create a state. Throws
   /// InvalidArgument for a null group or a negative `start_iter`.
-  PostLocalSGDState(std::shared_ptr<ProcessGroup> group, std::shared_ptr<ProcessGroup> given_subgroup, std::int64_t start_iter,
-                    bool gradient_allreduce = true);
+  PostLocalSGDState(std::shared_ptr<ProcessGroup> group, std::shared_ptr<ProcessGroup> given_subgroup,
+                    std::int64_t start_iter, bool gradient_allreduce = true);
 
   const std::shared_ptr<ProcessGroup> process_group;
   const std::shared_ptr<ProcessGroup> subgroup;  ///< null without post_local_gradient_allreduce

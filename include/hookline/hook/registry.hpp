@@ -19,7 +19,7 @@ namespace hookline {
 struct HookOption {
   std::string name;
   std::string default_value;  ///< empty if the option is optional and has no default
-  std::string expected;   ///< description of valid values, such as "an integer"
+  std::string expected;       ///< description of valid values, such as "an integer"
 };
 
 /// The options in the parentheses of a hook spec. A factory reads each option by name with a default value. make_hook
@@ -36,7 +36,8 @@ class HOOKLINE_EXPORT HookOptions {
   /// `expected` describes valid values in the list of options.
   std::string text(const std::string& name, const std::string& default_value, const std::string& expected = "a string");
   /// Returns one of `choices`.
-  std::string choice(const std::string& name, const std::string& default_value, const std::vector<std::string>& choices);
+  std::string choice(const std::string& name, const std::string& default_value,
+                     const std::vector<std::string>& choices);
 
   /// True inside hook_options: a factory that has read all its options may return null instead of a hook.
   bool listing() const noexcept { return listing_; }
@@ -98,6 +99,6 @@ inline constexpr int kHookAbiVersion = 1;
 /// Defines the entry points of a hook library. Use it once, at global scope. `register_all` is a function without
 /// arguments that calls register_hook. The first use of a hook by name loads every libhookline_hook_*.so in the folders
 /// of HOOKLINE_HOOK_PATH (separated by colons) and calls it; its exceptions reach the caller.
-#define HOOKLINE_REGISTER_HOOKS(register_all)                                                          \
+#define HOOKLINE_REGISTER_HOOKS(register_all)                                                        \
   extern "C" HOOKLINE_EXPORT int hookline_hook_abi_version() { return ::hookline::kHookAbiVersion; } \
   extern "C" HOOKLINE_EXPORT void hookline_register_hooks() { register_all(); }

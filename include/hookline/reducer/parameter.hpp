@@ -10,10 +10,10 @@ namespace hookline {
 struct Parameter {
   std::string name;
   Tensor tensor;
-  bool sparse = false;   ///< has a SparseGradient
-  bool ignored = false;  ///< not checked, broadcast or reduced
+  bool sparse = false;       ///< has a SparseGradient
+  bool ignored = false;      ///< not checked, broadcast or reduced
   bool reduce_last = false;  ///< reduced after all other parameters
-  bool frozen = false;   ///< checked and broadcast, but has no gradient
+  bool frozen = false;       ///< checked and broadcast, but has no gradient
 
   bool has_gradient() const noexcept { return !ignored && !frozen; }
 };

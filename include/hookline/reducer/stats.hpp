@@ -25,7 +25,7 @@ struct StepStats {
   std::vector<BucketStats> buckets;
   std::uint64_t sent_bytes = 0;
   double backward = 0;              ///< from the first gradient to finalize()
-  double exposed_comm = 0;               ///< communication time not hidden by the backward pass
+  double exposed_comm = 0;          ///< communication time not hidden by the backward pass
   double total = 0;                 ///< from the first gradient to the end of finalize()
   std::vector<std::string> unused;  ///< parameters without a gradient on any rank
   bool rebuilt = false;             ///< true if the buckets were rebuilt before this step

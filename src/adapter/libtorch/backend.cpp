@@ -12,12 +12,12 @@
 #include <hookline/store/prefix_store.hpp>
 
 #include "adapter/libtorch/call.hpp"
-#include "adapter/libtorch/releasable_group.hpp"
 #include "adapter/libtorch/errors.hpp"
+#include "adapter/libtorch/gil.hpp"
 #include "adapter/libtorch/live_objects.hpp"
+#include "adapter/libtorch/releasable_group.hpp"
 #include "adapter/libtorch/store.hpp"
 #include "adapter/libtorch/tensors.hpp"
-#include "adapter/libtorch/gil.hpp"
 #include "adapter/libtorch/work.hpp"
 
 namespace hookline::libtorch {
@@ -142,11 +142,13 @@ c10::intrusive_ptr<c10d::Backend::Options> TorchBackend::getBackendOptions() {
 
 // torch calls this once for each device type, with the same store: a call counter gives each call its own prefix.
 c10::intrusive_ptr<c10d::Backend> TorchBackend::create_child(const char* call,
-                                                          const c10::intrusive_ptr<c10d::Store>& store,
-                                                          const c10::intrusive_ptr<Options>& opts, int rank, int size) {
+                                                             const c10::intrusive_ptr<c10d::Store>& store,
+                                                             const c10::intrusive_ptr<Options>& opts, int rank,
+                                                             int size) {
   const std::string name(call);
   const std::int64_t call_count = store->add("hookline " + name + " " + std::to_string(rank), 1);
-  auto child_store = std::make_shared<PrefixStore>(name + " " + std::to_string(call_count), std::make_shared<TorchStore>(store));
+  auto child_store =
+      std::make_shared<PrefixStore>(name + " " + std::to_string(call_count), std::make_shared<TorchStore>(store));
   const auto* const own_options = dynamic_cast<const BackendOptions*>(opts.get());
   BackendOptions options = own_options ? *own_options : options_;
   options.timeout = opts ? opts->timeout : group_->timeout();

@@ -94,7 +94,7 @@ class TorchBackend final : public c10d::Backend {
  private:
   /// Implements split() and merge(). From options of another backend only the timeout is used.
   c10::intrusive_ptr<Backend> create_child(const char* call, const c10::intrusive_ptr<c10d::Store>& store,
-                                        const c10::intrusive_ptr<Options>& opts, int rank, int size);
+                                           const c10::intrusive_ptr<Options>& opts, int rank, int size);
 
   struct Call;
   /// Returns a view of a tensor's memory; with `owned` it keeps the tensor alive.

@@ -4,8 +4,8 @@
 
 #include "adapter/libtorch/call.hpp"
 #include "adapter/libtorch/errors.hpp"
-#include "adapter/libtorch/sparse.hpp"
 #include "adapter/libtorch/gil.hpp"
+#include "adapter/libtorch/sparse.hpp"
 
 namespace hookline::libtorch {
 namespace {
@@ -20,7 +20,7 @@ const std::vector<at::Tensor> kNoTensors;
 const at::Tensor& single(const std::vector<at::Tensor>& tensors, const char* operation) {
   if (tensors.size() != 1) {
     throw_invalid(operation, "expected 1 tensor, got " + std::to_string(tensors.size()) +
-                          ". Use the coalesced operation for several tensors");
+                                 ". Use the coalesced operation for several tensors");
   }
   return tensors[0];
 }
@@ -40,7 +40,7 @@ void check_root_tensor(std::int64_t number, const char* operation) {
 void check_absent(bool present, const char* what, std::int64_t root, const char* operation) {
   if (present) {
     throw_invalid(operation, "expected no " + std::string(what) + " on a rank that is not the root; the root is rank " +
-                          std::to_string(root));
+                                 std::to_string(root));
   }
 }
 
@@ -54,7 +54,9 @@ bool same_tensor(const at::Tensor& a, const at::Tensor& b) {
 std::vector<at::Tensor> unique_tensors(const std::vector<at::Tensor>& tensors) {
   std::vector<at::Tensor> unique;
   for (const at::Tensor& tensor : tensors) {
-    const auto already_listed = [&](const at::Tensor& other) { return tensor.numel() > 0 && same_tensor(tensor, other); };
+    const auto already_listed = [&](const at::Tensor& other) {
+      return tensor.numel() > 0 && same_tensor(tensor, other);
+    };
     if (std::none_of(unique.begin(), unique.end(), already_listed)) unique.push_back(tensor);
   }
   return unique;
@@ -130,13 +132,14 @@ TorchBackend::WorkHandle TorchBackend::allgather_coalesced(TensorLists& outputs,
                                                            const c10d::AllgatherOptions& opts) {
   if (outputs.size() != static_cast<std::size_t>(getSize())) {
     throw_invalid("all_gather_coalesced", "expected " + std::to_string(getSize()) +
-                                       " lists of outputs, one for each rank, got " + std::to_string(outputs.size()));
+                                              " lists of outputs, one for each rank, got " +
+                                              std::to_string(outputs.size()));
   }
   Tensors flat;
   for (const Tensors& list : outputs) {
     if (list.size() != inputs.size()) {
       throw_invalid("all_gather_coalesced", "wrong list of outputs: expected " + std::to_string(inputs.size()) +
-                                         " tensors, one for each input, got " + std::to_string(list.size()));
+                                                " tensors, one for each input, got " + std::to_string(list.size()));
     }
     flat.insert(flat.end(), list.begin(), list.end());
   }
@@ -224,7 +227,7 @@ TorchBackend::WorkHandle TorchBackend::alltoall_base(at::Tensor& output, at::Ten
 }
 
 TorchBackend::WorkHandle TorchBackend::start_p2p(OpType type, const char* title, const Tensors& tensors, int peer,
-                                                     int tag) {
+                                                 int tag) {
   const bool is_send = type == OpType::send;
   single(tensors, is_send ? "send" : "recv");
   return start({.type = type,

@@ -26,9 +26,10 @@ at::Tensor to_torch_result(const Tensor& reduced, const at::Tensor& buffer) {
 
 SparseGradient to_sparse_gradient(const at::Tensor& gradient) {
   if (gradient.sparse_dim() != 1) {
-    throw Unsupported("communication hook: unsupported sparse gradient: expected 1 sparse dimension, as of an "
-                      "embedding, got " +
-                      std::to_string(gradient.sparse_dim()));
+    throw Unsupported(
+        "communication hook: unsupported sparse gradient: expected 1 sparse dimension, as of an "
+        "embedding, got " +
+        std::to_string(gradient.sparse_dim()));
   }
   const at::Tensor coalesced = gradient.coalesce();
   return {view_of(coalesced.indices()[0].contiguous(), kHookName, TensorUse::copy, true),
@@ -92,11 +93,12 @@ std::shared_ptr<const BucketLayout> BucketHook::layout_of_bucket(const c10d::Gra
     if (p.is_complex()) sizes.back().push_back(2);
     tensors.push_back(view_of(p, kHookName, TensorUse::copy, true));
     // An unnamed parameter is numbered in order of first use, which is the same on all ranks.
-    const auto entry = parameter_names_.try_emplace(p.unsafeGetTensorImpl(), "parameter " + std::to_string(parameter_names_.size()));
+    const auto entry =
+        parameter_names_.try_emplace(p.unsafeGetTensorImpl(), "parameter " + std::to_string(parameter_names_.size()));
     names.push_back(entry.first->second);
   }
   cached = {std::move(members),
-           std::make_shared<const BucketLayout>(layout_of(std::move(sizes), std::move(tensors), std::move(names)))};
+            std::make_shared<const BucketLayout>(layout_of(std::move(sizes), std::move(tensors), std::move(names)))};
   return cached.layout;
 }
 
@@ -134,10 +136,12 @@ c10::intrusive_ptr<c10::ivalue::Future> BucketHook::run(c10d::GradBucket& bucket
             complete(error ? at::Tensor() : to_sparse_tensor(rows, sizes), error);
           });
     } else {
-      GradBucket hookline_bucket(index, count, view_of(buffer, kHookName, TensorUse::reduce, true).flatten(), std::move(layout));
-      scheduler()->run(std::move(hookline_bucket), [complete, buffer](const Tensor& reduced, const std::exception_ptr& error) {
-        complete(error ? at::Tensor() : to_torch_result(reduced, buffer), error);
-      });
+      GradBucket hookline_bucket(index, count, view_of(buffer, kHookName, TensorUse::reduce, true).flatten(),
+                                 std::move(layout));
+      scheduler()->run(std::move(hookline_bucket),
+                       [complete, buffer](const Tensor& reduced, const std::exception_ptr& error) {
+                         complete(error ? at::Tensor() : to_torch_result(reduced, buffer), error);
+                       });
     }
     return future;
   });

@@ -45,7 +45,7 @@ class BucketHook {
   std::shared_ptr<adapter::DdpBucketScheduler> scheduler_;
   std::unordered_map<const at::TensorImpl*, std::string> parameter_names_;
   std::map<std::size_t, CachedLayout> layouts_;  ///< by bucket
-  std::size_t bucket_count_ = 0;        ///< of the previous step; PyTorch only marks the last bucket
+  std::size_t bucket_count_ = 0;                 ///< of the previous step; PyTorch only marks the last bucket
 };
 
 /// Closes all live BucketHooks.

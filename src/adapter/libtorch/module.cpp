@@ -20,10 +20,10 @@
 #include "adapter/libtorch/backend.hpp"
 #include "adapter/libtorch/comm_hook.hpp"
 #include "adapter/libtorch/errors.hpp"
+#include "adapter/libtorch/gil.hpp"
 #include "adapter/libtorch/group.hpp"
 #include "adapter/libtorch/python_comm_hook.hpp"
 #include "adapter/libtorch/store.hpp"
-#include "adapter/libtorch/gil.hpp"
 
 namespace hookline::libtorch {
 namespace {
@@ -251,11 +251,12 @@ std::chrono::milliseconds timeout_of(const py::object& timeout) {
     throw InvalidArgument("hookline.torch.Options: wrong timeout: expected more than 0 s, got " +
                           std::string(py::str(timeout)));
   }
-  return std::chrono::ceil<std::chrono::milliseconds>(
-      std::min<std::chrono::duration<double>>(duration, kMaxTimeout));
+  return std::chrono::ceil<std::chrono::milliseconds>(std::min<std::chrono::duration<double>>(duration, kMaxTimeout));
 }
 
-std::optional<std::string> optional_name(const std::string& name) { return name.empty() ? std::nullopt : std::optional(name); }
+std::optional<std::string> optional_name(const std::string& name) {
+  return name.empty() ? std::nullopt : std::optional(name);
+}
 
 void bind_options(py::module_& m) {
   using Map = std::map<std::string, std::string>;

@@ -109,7 +109,8 @@ c10::intrusive_ptr<c10::ivalue::Future> PythonTorchHook::runHook(c10d::GradBucke
   c10::intrusive_ptr<c10::ivalue::Future> python_future;
   {
     const pybind11::gil_scoped_acquire gil;
-    python_future = pybind11::handle(function.get())(bucket).cast<std::shared_ptr<torch::jit::PythonFutureWrapper>>()->fut;
+    python_future =
+        pybind11::handle(function.get())(bucket).cast<std::shared_ptr<torch::jit::PythonFutureWrapper>>()->fut;
   }
   auto result = c10::make_intrusive<c10::ivalue::Future>(c10::AnyType::get());
   python_future->addCallback([result, kept = state_, buffer = bucket.getBuffer()](c10::ivalue::Future& done) {

@@ -22,7 +22,7 @@ at::Tensor pad_to(const at::Tensor& part, std::int64_t dim, std::int64_t length)
 }
 
 Future<std::vector<Tensor>> allreduce_rows(std::shared_ptr<ProcessGroup> group, at::Tensor tensor, ReduceOp op,
-                                AllgatherOptions options) {
+                                           AllgatherOptions options) {
   const at::Tensor own = tensor.coalesce();
   const auto ranks = static_cast<std::int64_t>(group->size());
   // The header includes the shape, since equal counts do not imply equal shapes.

@@ -31,7 +31,8 @@ Addresses exchange_addresses(Store& store, int rank, int size, const Addresses& 
     values.emplace_back(address.begin(), address.end());
   }
   store.multi_set(keys, values);
-  const std::vector<std::string> versions = backend::store_allgather(store, "gloo", rank, size, kProtocolVersion, deadline);
+  const std::vector<std::string> versions =
+      backend::store_allgather(store, "gloo", rank, size, kProtocolVersion, deadline);
 
   for (std::size_t i = 0; i < peers.size(); ++i) keys[i] = address_key(peers[i], rank);
   const std::vector<std::string> read = store.multi_get(keys);

@@ -27,10 +27,10 @@ Connections::Connections(::gloo::transport::Device& device, int rank, int size, 
     }
   } catch (const std::exception& e) {
     // A pair has a listening port of its own on each side.
-    throw ResourceError(fmt::format(
-        "gloo: cannot open sockets for {} ranks on {}: {}. Each rank of a host needs {} ports (widen "
-        "net.ipv4.ip_local_port_range) and as many file descriptors (raise ulimit -n).",
-        size, device.str(), e.what(), kConnectionsPerPeer * (size - 1)));
+    throw ResourceError(
+        fmt::format("gloo: cannot open sockets for {} ranks on {}: {}. Each rank of a host needs {} ports (widen "
+                    "net.ipv4.ip_local_port_range) and as many file descriptors (raise ulimit -n).",
+                    size, device.str(), e.what(), kConnectionsPerPeer * (size - 1)));
   }
 }
 

@@ -15,9 +15,9 @@
 #include <hookline/store/prefix_store.hpp>
 
 #include "backend/bootstrap.hpp"
+#include "backend/gloo/address_exchange.hpp"
 #include "backend/gloo/connections.hpp"
 #include "backend/gloo/local_address.hpp"
-#include "backend/gloo/address_exchange.hpp"
 #include "backend/gloo/no_sigpipe.hpp"
 #include "backend/store_allgather.hpp"
 
@@ -79,7 +79,7 @@ PeerAddresses split(const std::vector<char>& bytes) {
 class GlooTransport final : public Transport {
  public:
   GlooTransport(std::shared_ptr<::gloo::transport::Device> device, std::shared_ptr<Store> store, int rank, int size,
-             Milliseconds timeout)
+                Milliseconds timeout)
       : rank_(rank),
         size_(size),
         store_(std::move(store)),
@@ -146,10 +146,10 @@ class GlooTransport final : public Transport {
   }
 
   std::shared_ptr<Transport> new_subgroup(const std::vector<int>& ranks, const std::string& name,
-                                 Milliseconds timeout) override {
+                                          Milliseconds timeout) override {
     const auto base_rank = std::find(ranks.begin(), ranks.end(), rank_) - ranks.begin();
-    return std::make_shared<GlooTransport>(device_, std::make_shared<PrefixStore>(name, store_), static_cast<int>(base_rank),
-                                        static_cast<int>(ranks.size()), timeout);
+    return std::make_shared<GlooTransport>(device_, std::make_shared<PrefixStore>(name, store_),
+                                           static_cast<int>(base_rank), static_cast<int>(ranks.size()), timeout);
   }
 
  private:
@@ -182,7 +182,8 @@ class GlooTransport final : public Transport {
     std::vector<int> ranks(static_cast<std::size_t>(size_));
     std::iota(ranks.begin(), ranks.end(), 0);
     const std::vector<int> global_ranks = backend::global_ranks(ranks);  // thread-local: not known to the other thread
-    std::future<void> connected = std::async(std::launch::async, [&] { connect_all(peer_addresses, global_ranks, deadline); });
+    std::future<void> connected =
+        std::async(std::launch::async, [&] { connect_all(peer_addresses, global_ranks, deadline); });
     try {
       while (connected.wait_for(kInterruptPeriod) != std::future_status::ready) backend::check_bootstrap();
     } catch (...) {
@@ -207,9 +208,9 @@ class GlooTransport final : public Transport {
         control_.connect(r, addresses.control);
       } catch (const std::exception& e) {
         const int peer = global_ranks[static_cast<std::size_t>(r)];
-        const std::string text =
-            fmt::format("gloo: rank {} cannot connect to rank {}{} ({}): {}", global_ranks[static_cast<std::size_t>(rank_)],
-                        peer, name.substr(std::min(name.find(" at "), name.size())), device_->str(), e.what());
+        const std::string text = fmt::format(
+            "gloo: rank {} cannot connect to rank {}{} ({}): {}", global_ranks[static_cast<std::size_t>(rank_)], peer,
+            name.substr(std::min(name.find(" at "), name.size())), device_->str(), e.what());
         if (Clock::now() >= deadline) throw Timeout(text, {peer});
         throw PeerLost(text, {peer});
       }
@@ -243,10 +244,10 @@ std::shared_ptr<Transport> make_gloo_transport(const TransportConfig& config) {
     const SigpipeBlocker guard;  // the device's thread inherits the signal mask
     device = ::gloo::transport::tcp::CreateDevice(attributes);
   } catch (const std::exception& e) {
-    throw ResourceError(fmt::format(
-        "gloo: cannot listen on {}: {}. Check that this host has the address, and a free port "
-        "(net.ipv4.ip_local_port_range).",
-        attributes.hostname, e.what()));
+    throw ResourceError(
+        fmt::format("gloo: cannot listen on {}: {}. Check that this host has the address, and a free port "
+                    "(net.ipv4.ip_local_port_range).",
+                    attributes.hostname, e.what()));
   }
   return std::make_shared<GlooTransport>(device, config.store, config.rank, config.size, time_left(deadline));
 }

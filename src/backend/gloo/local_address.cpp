@@ -50,8 +50,8 @@ std::optional<std::string> local_endpoint(const std::string& host, int type, Use
     if (fd < 0) continue;
     sockaddr_storage own = {};
     socklen_t length = sizeof own;
-    const bool succeeded =
-        bind_or_connect(fd, a->ai_addr, a->ai_addrlen) == 0 && getsockname(fd, reinterpret_cast<sockaddr*>(&own), &length) == 0;
+    const bool succeeded = bind_or_connect(fd, a->ai_addr, a->ai_addrlen) == 0 &&
+                           getsockname(fd, reinterpret_cast<sockaddr*>(&own), &length) == 0;
     if (!succeeded) reason = std::strerror(errno);
     close(fd);
     if (succeeded) return numeric_address(reinterpret_cast<const sockaddr*>(&own), length);
@@ -107,8 +107,8 @@ std::string default_address(const std::string& route_hint) {
   const std::string target = !route_hint.empty() ? route_hint : master ? master : "";
   if (!target.empty()) {
     if (auto address = source_address_for(target, reason)) return *address;
-    throw InvalidArgument(fmt::format(
-        "gloo: no route to '{}': {}. Set the option \"interface\" or GLOO_SOCKET_IFNAME.", target, reason));
+    throw InvalidArgument(
+        fmt::format("gloo: no route to '{}': {}. Set the option \"interface\" or GLOO_SOCKET_IFNAME.", target, reason));
   }
   std::array<char, HOST_NAME_MAX + 1> host{};
   if (gethostname(host.data(), host.size() - 1) == 0) {
@@ -141,7 +141,9 @@ std::string local_address(const std::map<std::string, std::string>& options, con
   return default_address(route_hint);
 }
 
-bool has_explicit_address(const std::map<std::string, std::string>& options) { return !options.empty() || env_interfaces(); }
+bool has_explicit_address(const std::map<std::string, std::string>& options) {
+  return !options.empty() || env_interfaces();
+}
 
 std::string reachable_address(const std::string& own, const std::vector<std::string>& all) {
   const auto other = std::find_if(all.begin(), all.end(), is_routable);

@@ -24,4 +24,4 @@ inline void divide(const Tensor& values, double factor, double divisor) {
   });
 }
 
-}  // namespace hookline::layered
+}  // namespace hookline::hierarchical

@@ -50,9 +50,11 @@ HeaderMismatch find_mismatch(const std::vector<Header>& headers) {
   signatures.reserve(headers.size());
   for (const Header& header : headers) signatures.push_back(header.signature);
   std::string call_mismatch = backend::describe_mismatch(signatures.data(), static_cast<int>(signatures.size()));
-  if (!call_mismatch.empty()) return {call_mismatch, backend::differing_ranks(signatures.data(), static_cast<int>(signatures.size()))};
-  std::vector<int> minority =
-      core::minority(headers.size(), [&](std::size_t a, std::size_t b) { return headers[a].inter_host_hash == headers[b].inter_host_hash; });
+  if (!call_mismatch.empty())
+    return {call_mismatch, backend::differing_ranks(signatures.data(), static_cast<int>(signatures.size()))};
+  std::vector<int> minority = core::minority(headers.size(), [&](std::size_t a, std::size_t b) {
+    return headers[a].inter_host_hash == headers[b].inter_host_hash;
+  });
   if (minority.empty()) return {};
   const std::string text =
       fmt::format("rank {} and other ranks use different codecs between hosts; pass the same codec and op on all ranks",
@@ -69,7 +71,8 @@ std::size_t round_up(std::size_t bytes) { return (bytes + sizeof(Header) - 1) / 
 }  // namespace
 
 std::size_t HierarchicalOp::slot_bytes() const {
-  const std::size_t share = kMaxSlotsBytes / static_cast<std::size_t>(sub_backends_.size) / sizeof(Header) * sizeof(Header);
+  const std::size_t share =
+      kMaxSlotsBytes / static_cast<std::size_t>(sub_backends_.size) / sizeof(Header) * sizeof(Header);
   return sizeof(Header) + std::min(kMaxSlotPayload, share);
 }
 
@@ -86,10 +89,13 @@ std::size_t HierarchicalOp::piggyback_count() const {
   return (count + topology_.slices - 1) / topology_.slices;
 }
 
-std::size_t HierarchicalOp::piggyback_bytes() const { return sizeof(Header) + round_up(piggyback_count() * size_of(layout_.dtype)) + kPiggybackPadding; }
+std::size_t HierarchicalOp::piggyback_bytes() const {
+  return sizeof(Header) + round_up(piggyback_count() * size_of(layout_.dtype)) + kPiggybackPadding;
+}
 
 bool HierarchicalOp::can_piggyback() const {
-  if (layout_.pattern != Pattern::allreduce || operation_.inter_host_reducer || fits_slot() || !topology_.is_uniform()) return false;
+  if (layout_.pattern != Pattern::allreduce || operation_.inter_host_reducer || fits_slot() || !topology_.is_uniform())
+    return false;
   return piggyback_bytes() * (topology_.hosts.size() - 1) <= kMaxPiggybackBytes;
 }
 
@@ -100,27 +106,32 @@ Tensor HierarchicalOp::header_slice(std::size_t begin, std::size_t bytes) const 
 // Sizes never come from the headers of peers.
 void HierarchicalOp::agree_on_headers() {
   const std::size_t all_bytes = static_cast<std::size_t>(sub_backends_.size) * slot_bytes();
-  slots_ = scratch_.slots(all_bytes + slot_bytes() + (can_piggyback() ? topology_.hosts.size() * piggyback_bytes() : 0));
+  slots_ =
+      scratch_.slots(all_bytes + slot_bytes() + (can_piggyback() ? topology_.hosts.size() * piggyback_bytes() : 0));
   write_slot(slots_.mutable_bytes() + all_bytes);
   exchanged_by_host_ = topology_.is_uniform() && exchange_headers_by_host();
   if (!exchanged_by_host_) {
     piggybacked_ = false;
-    exchange_headers(*sub_backends_.global, {.type = kHeaderExchange, .inputs = {header_slice(all_bytes, slot_bytes())}, .outputs = {header_slice(0, all_bytes)}},
-         sub_backends_.all_ranks);
+    exchange_headers(*sub_backends_.global,
+                     {.type = kHeaderExchange,
+                      .inputs = {header_slice(all_bytes, slot_bytes())},
+                      .outputs = {header_slice(0, all_bytes)}},
+                     sub_backends_.all_ranks);
   }
   std::vector<Header> headers;
   headers.reserve(static_cast<std::size_t>(sub_backends_.size));
   for (int r = 0; r < sub_backends_.size; ++r) headers.push_back(header_at(make_header(r)));
   const HeaderMismatch mismatch = find_mismatch(headers);
   if (mismatch.text.empty()) return;
-  throw Mismatch(fmt::format("the ranks called different operations (number {} of lane {}): {}", sequence_, lane_,
-                             mismatch.text),
-                 mismatch.ranks);
+  throw Mismatch(
+      fmt::format("the ranks called different operations (number {} of lane {}): {}", sequence_, lane_, mismatch.text),
+      mismatch.ranks);
 }
 
 void HierarchicalOp::write_slot(std::byte* slot) const {
-  const Header header{.signature = backend::signature_of(operation_, layout_),
-                  .inter_host_hash = operation_.inter_host_reducer ? core::hash_bytes(operation_.inter_host_reducer->name()) : 0};
+  const Header header{
+      .signature = backend::signature_of(operation_, layout_),
+      .inter_host_hash = operation_.inter_host_reducer ? core::hash_bytes(operation_.inter_host_reducer->name()) : 0};
   std::memcpy(slot, &header, sizeof header);
   if (!backend::is_source(layout_.pattern, sub_backends_.rank, operation_.root) || layout_.pattern == Pattern::none ||
       !fits_slot())
@@ -154,17 +165,23 @@ bool HierarchicalOp::exchange_headers_by_host() {
   };
   catch_mismatch([&] {
     if (piggybacked_) gather_piggyback(slot, own);
-    else exchange_headers(*sub_backends_.intra_host, {.type = kHeaderExchange, .inputs = {slot}, .outputs = {own}}, topology_.local_ranks());
+    else
+      exchange_headers(*sub_backends_.intra_host, {.type = kHeaderExchange, .inputs = {slot}, .outputs = {own}},
+                       topology_.local_ranks());
   });
   // After a mismatch inside the host, call a barrier instead, so that the other hosts see a mismatch too.
   Operation inter_host;
   if (agreed) inter_host = {.type = kHeaderExchange, .inputs = {own}, .outputs = {all}};
   // A missing rank is named by the ranks of its host, which time out first.
-  catch_mismatch([&] { exchange_headers(*sub_backends_.inter_host, std::move(inter_host), topology_.owners(topology_.local_rank), kBlameGrace); });
+  catch_mismatch([&] {
+    exchange_headers(*sub_backends_.inter_host, std::move(inter_host), topology_.owners(topology_.local_rank),
+                     kBlameGrace);
+  });
   return agreed;
 }
 
-void HierarchicalOp::exchange_headers(Backend& backend, Operation&& operation, const std::vector<int>& ranks, Milliseconds grace) const {
+void HierarchicalOp::exchange_headers(Backend& backend, Operation&& operation, const std::vector<int>& ranks,
+                                      Milliseconds grace) const {
   wait_for(backend.start(std::move(operation), lane_, time_left() + grace), ranks);
 }
 
@@ -188,14 +205,15 @@ void HierarchicalOp::gather_piggyback(const Tensor& slot, const Tensor& output) 
   piggyback_ = scratch_.shared(*sub_backends_.intra_host, count * topology_.slices, layout_.dtype);
   layout_.send_blocks[0].read(0, layout_.block_bytes, piggyback_.mutable_bytes());
   std::memcpy(output.mutable_bytes(), slot.bytes(), sizeof(Header));
-  const Tensor sums = Tensor::wrap(output.mutable_bytes() + sizeof(Header), {static_cast<std::int64_t>(count)}, layout_.dtype);
+  const Tensor sums =
+      Tensor::wrap(output.mutable_bytes() + sizeof(Header), {static_cast<std::int64_t>(count)}, layout_.dtype);
   exchange_headers(*sub_backends_.intra_host,
-       {.type = OpType::reduce_scatter_tensor,
-        .inputs = {piggyback_},
-        .outputs = {sums},
-        .op = intra_host_op(),
-        .op_tag = header_tag(slot.bytes())},
-       topology_.local_ranks());
+                   {.type = OpType::reduce_scatter_tensor,
+                    .inputs = {piggyback_},
+                    .outputs = {sums},
+                    .op = intra_host_op(),
+                    .op_tag = header_tag(slot.bytes())},
+                   topology_.local_ranks());
 }
 
 void HierarchicalOp::finish_piggyback() {
@@ -220,7 +238,8 @@ void HierarchicalOp::finish_from_slots() {
     if (layout_.pattern == Pattern::reduce && sub_backends_.rank != operation_.root) return;
     std::vector<const std::byte*> sources;
     sources.reserve(static_cast<std::size_t>(sub_backends_.size));
-    for (int r = 0; r < sub_backends_.size; ++r) sources.push_back(payload(r) + (scatters ? base_rank * layout_.block_bytes : 0));
+    for (int r = 0; r < sub_backends_.size; ++r)
+      sources.push_back(payload(r) + (scatters ? base_rank * layout_.block_bytes : 0));
     // Reuses this rank's own slot, which has been sent.
     std::byte* const result =
         slots_.mutable_bytes() + static_cast<std::size_t>(sub_backends_.size) * slot_bytes() + sizeof(Header);
@@ -230,9 +249,10 @@ void HierarchicalOp::finish_from_slots() {
   }
   for (int r = 0; r < sub_backends_.size; ++r) {
     if (!backend::sends_to(layout_.pattern, r, sub_backends_.rank, operation_.root)) continue;
-    const std::byte* const block = payload(r) + (layout_.pattern == Pattern::scatter ? base_rank * layout_.block_bytes : 0);
+    const std::byte* const block =
+        payload(r) + (layout_.pattern == Pattern::scatter ? base_rank * layout_.block_bytes : 0);
     layout_.recv_blocks.for_rank(r).write(0, layout_.block_bytes, block);
   }
 }
 
-}  // namespace hookline::layered
+}  // namespace hookline::hierarchical

@@ -12,12 +12,12 @@
 #include <hookline/core/error.hpp>
 #include <hookline/store/prefix_store.hpp>
 
+#include "backend/backend_options.hpp"
 #include "backend/bootstrap.hpp"
 #include "backend/host.hpp"
 #include "backend/layered/make_hierarchical.hpp"
-#include "backend/store_allgather.hpp"
 #include "backend/mpi_launcher.hpp"
-#include "backend/backend_options.hpp"
+#include "backend/store_allgather.hpp"
 
 namespace hookline {
 namespace hierarchical {
@@ -34,7 +34,7 @@ struct GroupInfo {
 GroupInfo exchange_group_info(const TransportConfig& config, const std::string& transport, Clock::time_point deadline) {
   GroupInfo info;
   for (const std::string& value : backend::store_allgather(*config.store, "hierarchical", config.rank, config.size,
-                                               backend::host_identity() + "\n" + transport, deadline)) {
+                                                           backend::host_identity() + "\n" + transport, deadline)) {
     const std::size_t end = value.find('\n');
     info.host_ids.push_back(value.substr(0, end));
     info.transports.push_back(end == std::string::npos ? "" : value.substr(end + 1));
@@ -44,7 +44,8 @@ GroupInfo exchange_group_info(const TransportConfig& config, const std::string& 
 
 // Creates a backend of some ranks, which rendezvous under a prefix of the store.
 std::shared_ptr<Backend> make_sub_backend(const std::string& backend, const TransportConfig& parent_config,
-                                   const std::vector<int>& ranks, const std::string& name, Milliseconds timeout) {
+                                          const std::vector<int>& ranks, const std::string& name,
+                                          Milliseconds timeout) {
   const backend::SubgroupScope scope(ranks);
   TransportConfig config;
   config.store = std::make_shared<PrefixStore>(name, parent_config.store);
@@ -60,15 +61,15 @@ std::shared_ptr<Backend> make_sub_backend(const std::string& backend, const Tran
   return make_backend(backend, config);
 }
 
-std::shared_ptr<Backend> make_group(TransportConfig config, const std::vector<std::string>& host_ids, const std::string& transport,
-                              Clock::time_point deadline) {
+std::shared_ptr<Backend> make_group(TransportConfig config, const std::vector<std::string>& host_ids,
+                                    const std::string& transport, Clock::time_point deadline) {
   config.options = backend::options_for(transport, config.options);
   config.options.erase("transport");
   // All other inter-host backends are subgroups of the global one, as MPI requires.
   const auto global = std::make_shared<std::shared_ptr<Backend>>();
   const SubBackendFactory factory = {
       .intra_host = [config](const std::vector<int>& ranks, const std::string& name,
-                          Milliseconds timeout) { return make_sub_backend("shm", config, ranks, name, timeout); },
+                             Milliseconds timeout) { return make_sub_backend("shm", config, ranks, name, timeout); },
       .inter_host =
           [config, transport, global](const std::vector<int>& ranks, const std::string& name, Milliseconds timeout) {
             if (*global) {
@@ -99,7 +100,8 @@ std::optional<std::string> requested_transport(const TransportConfig& config) {
         "hierarchical group: the option transport is invalid: expected a transport, got hierarchical");
   }
   const std::vector<std::string> known_backends = backend_names();
-  if (std::find(known_backends.begin(), known_backends.end(), transport) == known_backends.end()) check_backend(transport);
+  if (std::find(known_backends.begin(), known_backends.end(), transport) == known_backends.end())
+    check_backend(transport);
   return transport;
 }
 
@@ -114,7 +116,7 @@ void check_same_transport(const GroupInfo& info, int rank, const std::string& tr
 }
 
 }  // namespace
-}  // namespace layered
+}  // namespace hierarchical
 
 std::shared_ptr<Backend> make_hierarchical_backend(const TransportConfig& config) {
   hierarchical::check_config(config);
@@ -134,7 +136,8 @@ std::shared_ptr<Backend> make_default_backend(const TransportConfig& config) {
   if (requested) candidates.push_back(*requested);
   else candidates.insert(candidates.end(), {hierarchical::kDefaultTransport, hierarchical::kMpiTransport});
   backend::check_options(candidates, config.options);
-  std::string transport = backend::is_started_by_mpirun(config.size) ? hierarchical::kMpiTransport : hierarchical::kDefaultTransport;
+  std::string transport =
+      backend::is_started_by_mpirun(config.size) ? hierarchical::kMpiTransport : hierarchical::kDefaultTransport;
   if (requested) transport = *requested;
 
   const hierarchical::GroupInfo info = hierarchical::exchange_group_info(config, transport, deadline);

@@ -9,9 +9,9 @@
 
 #include <hookline/core/error.hpp>
 
+#include "backend/forwarding_work.hpp"
 #include "backend/hierarchical/hierarchical_op.hpp"
 #include "backend/op_traits.hpp"
-#include "backend/forwarding_work.hpp"
 #include "core/fork.hpp"
 #include "core/thread.hpp"
 
@@ -27,7 +27,8 @@ int common_lanes(const SubBackends& sub_backends) {
 /// A send or receive of the global sub-backend, whose errors name the ranks of the hierarchical group.
 class P2PWork final : public backend::ForwardingWork {
  public:
-  P2PWork(WorkPtr inner, const std::vector<int>& global_ranks) : ForwardingWork(std::move(inner)), global_ranks_(global_ranks) {}
+  P2PWork(WorkPtr inner, const std::vector<int>& global_ranks)
+      : ForwardingWork(std::move(inner)), global_ranks_(global_ranks) {}
 
   void wait(std::optional<Milliseconds> timeout) override {
     try {
@@ -74,8 +75,8 @@ std::exception_ptr HierarchicalContext::unusable_error() {
     const std::lock_guard lock(state_mutex_);
     if (error_) return error_;
     if (closed_) {
-      return std::make_exception_ptr(
-          Aborted(fmt::format("the hierarchical group was shut down on rank {}", sub_backends_.rank), {sub_backends_.rank}));
+      return std::make_exception_ptr(Aborted(
+          fmt::format("the hierarchical group was shut down on rank {}", sub_backends_.rank), {sub_backends_.rank}));
     }
   }
   std::exception_ptr cause = error();
@@ -88,7 +89,8 @@ WorkPtr HierarchicalContext::start(Operation&& operation, int lane_index, Millis
   std::exception_ptr cause = unusable_error();
   // Sends and receives use the global sub-backend: recv_anysource must see the messages of all ranks in one place.
   if (!cause && backend::is_point_to_point(operation.type)) {
-    return std::make_shared<P2PWork>(sub_backends_.global->start(std::move(operation), lane_index, timeout), sub_backends_.all_ranks);
+    return std::make_shared<P2PWork>(sub_backends_.global->start(std::move(operation), lane_index, timeout),
+                                     sub_backends_.all_ranks);
   }
   auto work = std::make_shared<HierarchicalWork>(shared_from_this(), worker_, std::move(operation), timeout);
   const auto index = static_cast<std::size_t>(lane_index);
@@ -131,7 +133,7 @@ std::exception_ptr HierarchicalContext::run(const HierarchicalWork& work, std::s
   std::optional<HierarchicalOp> op;
   try {
     op.emplace(sub_backends_, work.operation(), static_cast<int>(index), ++lane.sequence, work.deadline(),
-                  lane.scratch);
+               lane.scratch);
     op->run();
     return nullptr;
   } catch (const Mismatch&) {
@@ -161,7 +163,8 @@ std::exception_ptr HierarchicalContext::error() const {
     const std::lock_guard lock(state_mutex_);
     if (error_) return error_;
   }
-  if (const std::exception_ptr cause = sub_backends_.global->error()) return translate_error(cause, sub_backends_.all_ranks);
+  if (const std::exception_ptr cause = sub_backends_.global->error())
+    return translate_error(cause, sub_backends_.all_ranks);
   if (sub_backends_.inter_host) {
     if (const std::exception_ptr cause = sub_backends_.inter_host->error()) {
       return translate_error(cause, sub_backends_.topology.owners(sub_backends_.topology.local_rank));
@@ -194,4 +197,4 @@ void HierarchicalContext::close() noexcept {
   for (Lane& lane : lanes_) core::join_or_detach(lane.thread);
 }
 
-}  // namespace hookline::layered
+}  // namespace hookline::hierarchical

@@ -9,9 +9,9 @@
 #include <string_view>
 #include <thread>
 
-#include "backend/hierarchical/sub_backends.hpp"
 #include "backend/hierarchical/hierarchical_work.hpp"
 #include "backend/hierarchical/scratch.hpp"
+#include "backend/hierarchical/sub_backends.hpp"
 
 namespace hookline::hierarchical {
 
@@ -64,4 +64,4 @@ class HierarchicalContext : public std::enable_shared_from_this<HierarchicalCont
   std::shared_ptr<HierarchicalContext> leaked_self_;  ///< leaks this object in a forked child
 };
 
-}  // namespace hookline::layered
+}  // namespace hookline::hierarchical

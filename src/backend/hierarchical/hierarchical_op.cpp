@@ -7,8 +7,8 @@
 
 namespace hookline::hierarchical {
 
-HierarchicalOp::HierarchicalOp(const SubBackends& sub_backends, const Operation& operation, int lane, std::uint64_t sequence, Clock::time_point deadline,
-         Scratch& scratch)
+HierarchicalOp::HierarchicalOp(const SubBackends& sub_backends, const Operation& operation, int lane,
+                               std::uint64_t sequence, Clock::time_point deadline, Scratch& scratch)
     : sub_backends_(sub_backends),
       topology_(sub_backends.topology),
       operation_(operation),
@@ -42,19 +42,21 @@ void HierarchicalOp::run() {
   unpack_outputs(layout_);
 }
 
-void HierarchicalOp::run_global() { wait_for(sub_backends_.global->start(Operation(operation_), lane_, time_left()), sub_backends_.all_ranks); }
+void HierarchicalOp::run_global() {
+  wait_for(sub_backends_.global->start(Operation(operation_), lane_, time_left()), sub_backends_.all_ranks);
+}
 
-WorkPtr HierarchicalOp::start(Backend& backend, OpType type, std::vector<Tensor> inputs, std::vector<Tensor> outputs, ReduceOp op,
-                   int root) const {
+WorkPtr HierarchicalOp::start(Backend& backend, OpType type, std::vector<Tensor> inputs, std::vector<Tensor> outputs,
+                              ReduceOp op, int root) const {
   // A rank of this host may itself wait for another host, and then knows which rank to blame: let it time out first.
   const bool is_intra_host = &backend == sub_backends_.intra_host.get();
   return backend.start({.type = type,
-                     .inputs = std::move(inputs),
-                     .outputs = std::move(outputs),
-                     .op = op,
-                     .root = root,
-                     .op_tag = operation_.op_tag},
-                    lane_, time_left() + (is_intra_host ? kBlameGrace : Milliseconds(0)));
+                        .inputs = std::move(inputs),
+                        .outputs = std::move(outputs),
+                        .op = op,
+                        .root = root,
+                        .op_tag = operation_.op_tag},
+                       lane_, time_left() + (is_intra_host ? kBlameGrace : Milliseconds(0)));
 }
 
 void HierarchicalOp::wait_for(const WorkPtr& work, const std::vector<int>& ranks) const {
@@ -65,10 +67,14 @@ void HierarchicalOp::wait_for(const WorkPtr& work, const std::vector<int>& ranks
   }
 }
 
-void HierarchicalOp::wait_inter_host(const WorkPtr& work) const { wait_for(work, topology_.owners(topology_.local_rank)); }
+void HierarchicalOp::wait_inter_host(const WorkPtr& work) const {
+  wait_for(work, topology_.owners(topology_.local_rank));
+}
 
-void HierarchicalOp::run_intra_host(OpType type, std::vector<Tensor> inputs, std::vector<Tensor> outputs, ReduceOp op, int root) const {
-  wait_for(start(*sub_backends_.intra_host, type, std::move(inputs), std::move(outputs), op, root), topology_.local_ranks());
+void HierarchicalOp::run_intra_host(OpType type, std::vector<Tensor> inputs, std::vector<Tensor> outputs, ReduceOp op,
+                                    int root) const {
+  wait_for(start(*sub_backends_.intra_host, type, std::move(inputs), std::move(outputs), op, root),
+           topology_.local_ranks());
 }
 
 // Returns the power of two by which float16 addends are divided before a mean, so that their sum does not overflow.
@@ -91,4 +97,4 @@ void HierarchicalOp::divide_by_size(const Tensor& values) const {
   if (is_avg()) divide(values, fp16_prescale(), sub_backends_.size);
 }
 
-}  // namespace hookline::layered
+}  // namespace hookline::hierarchical

@@ -5,9 +5,9 @@
 #include <functional>
 #include <vector>
 
-#include "backend/hierarchical/sub_backends.hpp"
-#include "backend/hierarchical/scratch.hpp"
 #include "backend/block_layout.hpp"
+#include "backend/hierarchical/scratch.hpp"
+#include "backend/hierarchical/sub_backends.hpp"
 
 namespace hookline::hierarchical {
 
@@ -21,8 +21,8 @@ inline constexpr Milliseconds kBlameGrace{250};
 class HierarchicalOp {
  public:
   /// The collective and the scratch memory must outlive this object. `number` counts the lane's operations.
-  HierarchicalOp(const SubBackends& sub_backends, const Operation& operation, int lane, std::uint64_t sequence, Clock::time_point deadline,
-      Scratch& scratch);
+  HierarchicalOp(const SubBackends& sub_backends, const Operation& operation, int lane, std::uint64_t sequence,
+                 Clock::time_point deadline, Scratch& scratch);
 
   /// Blocks until done. Throws the operation's error; after a Mismatch all tensors are unchanged.
   void run();
@@ -41,7 +41,8 @@ class HierarchicalOp {
   void agree_on_headers();
   void write_slot(std::byte* slot) const;
   bool exchange_headers_by_host();
-  void exchange_headers(Backend& backend, Operation&& operation, const std::vector<int>& ranks, Milliseconds grace = {}) const;
+  void exchange_headers(Backend& backend, Operation&& operation, const std::vector<int>& ranks,
+                        Milliseconds grace = {}) const;
   Tensor header_slice(std::size_t begin, std::size_t bytes) const;
   const std::byte* make_header(int rank) const;
   const std::byte* payload(int rank) const;
@@ -65,7 +66,8 @@ class HierarchicalOp {
   void broadcast_from_owners(const Tensor& chunk);
   Tensor slice_of(const Tensor& chunk, std::size_t index) const;
   void run_pipelined(const Tensor& values, const std::function<void(const Tensor&)>& before,
-                 const std::function<WorkPtr(const Tensor&)>& inter_host, const std::function<void(const Tensor&)>& after);
+                     const std::function<WorkPtr(const Tensor&)>& inter_host,
+                     const std::function<void(const Tensor&)>& after);
 
   /// A chunk whose inter-host operation is in flight.
   struct InFlightChunk {
@@ -84,7 +86,7 @@ class HierarchicalOp {
   void wait_for(const WorkPtr& work, const std::vector<int>& ranks) const;
   void wait_inter_host(const WorkPtr& work) const;
   void run_intra_host(OpType type, std::vector<Tensor> inputs, std::vector<Tensor> outputs, ReduceOp op = ReduceOp::sum,
-              int root = 0) const;
+                      int root = 0) const;
 
   bool is_avg() const { return operation_.op == ReduceOp::avg; }
   /// The reduction ops inside a host and between hosts. A mean is a sum that is divided at the end.
@@ -101,11 +103,11 @@ class HierarchicalOp {
   const Clock::time_point deadline_;
   Scratch& scratch_;
   BlockLayout layout_;
-  Tensor slots_;            ///< slots of all ranks, then this rank's slot, then piggybacked sums
-  Tensor piggyback_;           ///< piggybacked values, in the host's shared memory
+  Tensor slots_;                    ///< slots of all ranks, then this rank's slot, then piggybacked sums
+  Tensor piggyback_;                ///< piggybacked values, in the host's shared memory
   bool exchanged_by_host_ = false;  ///< the headers were exchanged by host
   bool piggybacked_ = false;
   std::deque<InFlightChunk> in_flight_;
 };
 
-}  // namespace hookline::layered
+}  // namespace hookline::hierarchical

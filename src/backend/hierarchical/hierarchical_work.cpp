@@ -16,8 +16,8 @@ constexpr Milliseconds kSubBackendGrace{2000};
 
 }  // namespace
 
-HierarchicalWork::HierarchicalWork(std::shared_ptr<HierarchicalContext> context, std::shared_ptr<Executor> executor, Operation&& operation,
-                     Milliseconds timeout)
+HierarchicalWork::HierarchicalWork(std::shared_ptr<HierarchicalContext> context, std::shared_ptr<Executor> executor,
+                                   Operation&& operation, Milliseconds timeout)
     : context_(std::move(context)),
       operation_(std::move(operation)),
       deadline_(deadline_after(timeout)),
@@ -32,7 +32,8 @@ void HierarchicalWork::wait(std::optional<Milliseconds> timeout) {
         Timeout(fmt::format("{} (number {}) on rank {} of the hierarchical group did not complete within {} ms",
                             name(operation_.type), operation_.sequence_number, context_->sub_backends().rank,
                             std::chrono::duration_cast<Milliseconds>(final_deadline - started_).count()))));
-    wait_until_done(Clock::time_point::max());  // soon, since the sub-backends are aborted; no thread uses the tensors then
+    wait_until_done(
+        Clock::time_point::max());  // soon, since the sub-backends are aborted; no thread uses the tensors then
   }
   if (error_) std::rethrow_exception(error_);
 }
@@ -55,7 +56,9 @@ Future<std::vector<Tensor>> HierarchicalWork::get_future() {
   return result_promise_.get_future();
 }
 
-void HierarchicalWork::on_complete(Task callback, bool) { completion_promise_.get_future().on_done(std::move(callback)); }
+void HierarchicalWork::on_complete(Task callback, bool) {
+  completion_promise_.get_future().on_done(std::move(callback));
+}
 
 bool HierarchicalWork::is_completed() {
   if (is_done()) return true;
@@ -94,4 +97,4 @@ void HierarchicalWork::complete(std::exception_ptr error) {
   }
 }
 
-}  // namespace hookline::layered
+}  // namespace hookline::hierarchical

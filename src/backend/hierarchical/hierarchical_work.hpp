@@ -15,8 +15,8 @@ class HierarchicalContext;
 /// An operation that is queued in a lane and run by the lane's thread.
 class HierarchicalWork final : public Work {
  public:
-  HierarchicalWork(std::shared_ptr<HierarchicalContext> context, std::shared_ptr<Executor> executor, Operation&& operation,
-            Milliseconds timeout);
+  HierarchicalWork(std::shared_ptr<HierarchicalContext> context, std::shared_ptr<Executor> executor,
+                   Operation&& operation, Milliseconds timeout);
 
   void wait(std::optional<Milliseconds> timeout) override;
   Future<std::vector<Tensor>> get_future() override;
@@ -50,7 +50,7 @@ class HierarchicalWork final : public Work {
   Clock::time_point finished_;
   std::exception_ptr error_;
   Promise<std::vector<Tensor>> result_promise_;  ///< continuations run on the worker thread
-  Promise<void> completion_promise_;                     ///< continuations run in the thread that completes the operation
+  Promise<void> completion_promise_;             ///< continuations run in the thread that completes the operation
 };
 
-}  // namespace hookline::layered
+}  // namespace hookline::hierarchical

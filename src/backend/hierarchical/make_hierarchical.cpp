@@ -38,7 +38,7 @@ class HierarchicalBackend final : public Backend {
   std::shared_ptr<void> allocate(std::size_t bytes) override { return sub_backends().intra_host->allocate(bytes); }
 
   std::shared_ptr<Backend> new_subgroup(const std::vector<int>& ranks, const std::string& name,
-                                  Milliseconds timeout) override {
+                                        Milliseconds timeout) override {
     context_->refuse_in_forked_child("new_group");
     const auto to_parent_ranks = [ranks](const std::vector<int>& sub_ranks) {
       std::vector<int> parent_ranks;
@@ -49,11 +49,13 @@ class HierarchicalBackend final : public Backend {
     const auto own = static_cast<int>(std::find(ranks.begin(), ranks.end(), rank()) - ranks.begin());
     // Names of sub-backends are unique only within their group, so they get the group's name as a prefix.
     const auto with_prefix = [to_parent_ranks, name](const MakeSubBackend& make) {
-      return [make, to_parent_ranks, name](const std::vector<int>& sub_ranks, const std::string& sub_name, Milliseconds sub_timeout) {
+      return [make, to_parent_ranks, name](const std::vector<int>& sub_ranks, const std::string& sub_name,
+                                           Milliseconds sub_timeout) {
         return make(to_parent_ranks(sub_ranks), name + "/" + sub_name, sub_timeout);
       };
     };
-    const SubBackendFactory factory = {.intra_host = with_prefix(factory_.intra_host), .inter_host = with_prefix(factory_.inter_host)};
+    const SubBackendFactory factory = {.intra_host = with_prefix(factory_.intra_host),
+                                       .inter_host = with_prefix(factory_.inter_host)};
     return make_hierarchical(sub_topology(sub_backends().topology, ranks, own), own, factory, timeout);
   }
 
@@ -61,9 +63,10 @@ class HierarchicalBackend final : public Backend {
     context_->refuse_in_forked_child("abort");
     if (!is_hierarchical()) return sub_backends().global->abort(cause);
     const std::exception_ptr existing_error = context_->error();  // an earlier failure of a sub-backend comes first
-    context_->fail(existing_error ? existing_error
-                        : std::make_exception_ptr(Aborted(
-                              fmt::format("rank {} aborted the hierarchical group: {}", rank(), cause), {rank()})));
+    context_->fail(existing_error
+                       ? existing_error
+                       : std::make_exception_ptr(Aborted(
+                             fmt::format("rank {} aborted the hierarchical group: {}", rank(), cause), {rank()})));
   }
   void shutdown() override { context_->close(); }
   std::exception_ptr error() const override { return context_->error(); }
@@ -96,7 +99,8 @@ void await_all_ranks(const SubBackends& sub_backends, Milliseconds timeout) {
 
 }  // namespace
 
-std::shared_ptr<Backend> make_hierarchical(const Topology& topology, int rank, const SubBackendFactory& factory, Milliseconds timeout) {
+std::shared_ptr<Backend> make_hierarchical(const Topology& topology, int rank, const SubBackendFactory& factory,
+                                           Milliseconds timeout) {
   const Clock::time_point deadline = deadline_after(timeout);
   auto intra_host = factory.intra_host(topology.local_ranks(), fmt::format("host{}", topology.host), timeout);
   if (topology.hosts.size() == 1) return intra_host;
@@ -106,11 +110,11 @@ std::shared_ptr<Backend> make_hierarchical(const Topology& topology, int rank, c
   std::iota(sub_backends.all_ranks.begin(), sub_backends.all_ranks.end(), 0);
   sub_backends.global = factory.inter_host(sub_backends.all_ranks, "all", time_left(deadline));
   if (topology.max_local_size > 1 && topology.owns_slice()) {
-    sub_backends.inter_host =
-        factory.inter_host(topology.owners(topology.local_rank), fmt::format("slice{}", topology.local_rank), time_left(deadline));
+    sub_backends.inter_host = factory.inter_host(topology.owners(topology.local_rank),
+                                                 fmt::format("slice{}", topology.local_rank), time_left(deadline));
   }
   if (topology.max_local_size > 1) await_all_ranks(sub_backends, time_left(deadline));
   return std::make_shared<HierarchicalBackend>(std::move(sub_backends), factory);
 }
 
-}  // namespace hookline::layered
+}  // namespace hookline::hierarchical

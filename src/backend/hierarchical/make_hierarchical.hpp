@@ -18,12 +18,13 @@ using MakeSubBackend =
 
 /// Creates the sub-backends of a hierarchical group.
 struct SubBackendFactory {
-  MakeSubBackend intra_host;   ///< ranks of one host
+  MakeSubBackend intra_host;  ///< ranks of one host
   MakeSubBackend inter_host;  ///< any ranks, over the transport
 };
 
 /// Returns this rank's end of the group of all ranks of the topology. Collective: blocks until all ranks have created
 /// their sub-backends. On a single host it is the intra-host backend itself.
-std::shared_ptr<Backend> make_hierarchical(const Topology& topology, int rank, const SubBackendFactory& factory, Milliseconds timeout);
+std::shared_ptr<Backend> make_hierarchical(const Topology& topology, int rank, const SubBackendFactory& factory,
+                                           Milliseconds timeout);
 
-}  // namespace hookline::layered
+}  // namespace hookline::hierarchical

@@ -31,4 +31,4 @@ class Scratch {
   Tensor slots_ = Tensor::empty({0}, DType::u8);
 };
 
-}  // namespace hookline::layered
+}  // namespace hookline::hierarchical

@@ -55,10 +55,12 @@ void HierarchicalOp::reduce_to_owners(const Tensor& chunk, ReduceOp op) {
   }
   const auto offset = static_cast<std::int64_t>(topology_.local_rank) * slice_size;
   if (slice_size > 0) {
-    run_intra_host(OpType::reduce_scatter_tensor, {chunk.slice(0, 0, slice_size * slices)}, {chunk.slice(0, offset, offset + slice_size)}, op);
+    run_intra_host(OpType::reduce_scatter_tensor, {chunk.slice(0, 0, slice_size * slices)},
+                   {chunk.slice(0, offset, offset + slice_size)}, op);
   }
   if (slice_size * slices < chunk.numel()) {
-    run_intra_host(OpType::reduce, {}, {chunk.slice(0, slice_size * slices, chunk.numel())}, op, static_cast<int>(slices) - 1);
+    run_intra_host(OpType::reduce, {}, {chunk.slice(0, slice_size * slices, chunk.numel())}, op,
+                   static_cast<int>(slices) - 1);
   }
 }
 
@@ -74,17 +76,18 @@ void HierarchicalOp::broadcast_from_owners(const Tensor& chunk) {
   }
   const auto offset = static_cast<std::int64_t>(topology_.local_rank) * slice_size;
   if (slice_size > 0)
-    run_intra_host(OpType::allgather_into_tensor, {chunk.slice(0, offset, offset + slice_size)}, {chunk.slice(0, 0, slice_size * slices)});
+    run_intra_host(OpType::allgather_into_tensor, {chunk.slice(0, offset, offset + slice_size)},
+                   {chunk.slice(0, 0, slice_size * slices)});
   if (slice_size * slices < chunk.numel()) {
     run_intra_host(OpType::broadcast, {}, {chunk.slice(0, slice_size * slices, chunk.numel())}, ReduceOp::sum,
-           static_cast<int>(slices) - 1);
+                   static_cast<int>(slices) - 1);
   }
 }
 
 // All ranks of a host run the same operations in the same order; so do the owners of a slice.
 void HierarchicalOp::run_pipelined(const Tensor& values, const std::function<void(const Tensor&)>& before,
-                    const std::function<WorkPtr(const Tensor&)>& inter_host,
-                    const std::function<void(const Tensor&)>& after) {
+                                   const std::function<WorkPtr(const Tensor&)>& inter_host,
+                                   const std::function<void(const Tensor&)>& after) {
   const auto finish_oldest = [&] {
     if (in_flight_.front().work) wait_inter_host(in_flight_.front().work);
     after(in_flight_.front().chunk);
@@ -122,8 +125,8 @@ void HierarchicalOp::reduce() {
   run_pipelined(
       values, [&](const Tensor& chunk) { reduce_to_owners(chunk, intra_host_op()); },
       [&](const Tensor& slice) {
-        return start(*sub_backends_.inter_host, to_one ? OpType::reduce : OpType::allreduce, {}, {slice}, inter_host_op(),
-                     static_cast<int>(root_host));
+        return start(*sub_backends_.inter_host, to_one ? OpType::reduce : OpType::allreduce, {}, {slice},
+                     inter_host_op(), static_cast<int>(root_host));
       },
       [&](const Tensor& chunk) {
         if (!receives_result) return;
@@ -163,7 +166,8 @@ void HierarchicalOp::broadcast() {
         if (on_root_host) run_intra_host(OpType::broadcast, {}, {chunk}, ReduceOp::sum, root_local_rank);
       },
       [&](const Tensor& slice) {
-        return start(*sub_backends_.inter_host, OpType::broadcast, {}, {slice}, ReduceOp::sum, static_cast<int>(root_host));
+        return start(*sub_backends_.inter_host, OpType::broadcast, {}, {slice}, ReduceOp::sum,
+                     static_cast<int>(root_host));
       },
       [&](const Tensor& chunk) {
         if (!on_root_host) broadcast_from_owners(chunk);
@@ -171,4 +175,4 @@ void HierarchicalOp::broadcast() {
   if (sub_backends_.rank != operation_.root) unpack_values(values);
 }
 
-}  // namespace hookline::layered
+}  // namespace hookline::hierarchical

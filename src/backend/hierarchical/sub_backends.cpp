@@ -34,13 +34,15 @@ std::string map_ranks_in_text(std::string_view text, const std::vector<int>& ran
     out += number < ranks.size() ? std::to_string(ranks[number]) : std::string(text.substr(begin, position - begin));
   };
   while (position < text.size()) {
-    const bool after_rank_word = text.substr(position).starts_with("ank ") || text.substr(position).starts_with("anks ");
+    const bool after_rank_word =
+        text.substr(position).starts_with("ank ") || text.substr(position).starts_with("anks ");
     out += text[position++];
     if (!after_rank_word) continue;
     while (position < text.size() && text[position - 1] != ' ') out += text[position++];
     while (position < text.size() && is_digit(text[position])) {
       append_mapped_rank();
-      if (!text.substr(position).starts_with(", ") || position + 2 >= text.size() || !is_digit(text[position + 2])) break;
+      if (!text.substr(position).starts_with(", ") || position + 2 >= text.size() || !is_digit(text[position + 2]))
+        break;
       out += ", ";
       position += 2;
     }
@@ -74,8 +76,10 @@ std::exception_ptr translate(const E& error, const std::vector<int>& ranks) {
   }
   std::string_view quote = text.substr(quote_begin + kQuotePrefix.size());
   const std::vector<int> cause_ranks = parse_ranks(quote);
-  if (quote.starts_with(kPeerLostPrefix)) return std::make_exception_ptr(PeerLost(std::string(quote.substr(kPeerLostPrefix.size())), cause_ranks));
-  return std::make_exception_ptr(E(map_ranks_in_text(text.substr(0, quote_begin), ranks) + std::string(quote), cause_ranks));
+  if (quote.starts_with(kPeerLostPrefix))
+    return std::make_exception_ptr(PeerLost(std::string(quote.substr(kPeerLostPrefix.size())), cause_ranks));
+  return std::make_exception_ptr(
+      E(map_ranks_in_text(text.substr(0, quote_begin), ranks) + std::string(quote), cause_ranks));
 }
 
 }  // namespace
@@ -108,7 +112,8 @@ std::string abort_message(const std::exception_ptr& error) {
   try {
     std::rethrow_exception(error);
   } catch (const PeerLost& e) {
-    return fmt::format("{}[{}{}{}{}", kQuotePrefix, fmt::join(e.ranks(), ", "), kRanksEnd, kPeerLostPrefix, describe(error));
+    return fmt::format("{}[{}{}{}{}", kQuotePrefix, fmt::join(e.ranks(), ", "), kRanksEnd, kPeerLostPrefix,
+                       describe(error));
   } catch (const Error& e) {
     return fmt::format("{}[{}{}{}", kQuotePrefix, fmt::join(e.ranks(), ", "), kRanksEnd, describe(error));
   } catch (...) {
@@ -116,4 +121,4 @@ std::string abort_message(const std::exception_ptr& error) {
   }
 }
 
-}  // namespace hookline::layered
+}  // namespace hookline::hierarchical

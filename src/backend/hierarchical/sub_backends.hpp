@@ -18,9 +18,9 @@ struct SubBackends {
   int rank = 0;
   int size = 1;
   Topology topology;
-  std::vector<int> all_ranks;            ///< 0, 1, …
+  std::vector<int> all_ranks;           ///< 0, 1, …
   std::shared_ptr<Backend> intra_host;  ///< the ranks of this host
-  std::shared_ptr<Backend> global;   ///< all ranks, over the transport
+  std::shared_ptr<Backend> global;      ///< all ranks, over the transport
   std::shared_ptr<Backend> inter_host;  ///< the owners of this rank's slice, one on each host; null if it owns none
 };
 
@@ -35,4 +35,4 @@ std::vector<int> map_ranks(const std::vector<int>& sub_ranks, const std::vector<
 /// Returns the text with which the sub-backends are aborted because of an error.
 std::string abort_message(const std::exception_ptr& error);
 
-}  // namespace hookline::layered
+}  // namespace hookline::hierarchical

@@ -53,4 +53,4 @@ Topology sub_topology(const Topology& topology, const std::vector<int>& ranks, i
   return make_topology(host_names, rank);
 }
 
-}  // namespace hookline::layered
+}  // namespace hookline::hierarchical

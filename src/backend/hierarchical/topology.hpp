@@ -11,7 +11,7 @@ namespace hookline::hierarchical {
 struct Topology {
   std::vector<std::vector<int>> hosts;  ///< ascending ranks of each host; hosts in the order of their first ranks
   std::size_t host = 0;                 ///< index of this rank's host
-  std::size_t local_rank = 0;                ///< index of this rank within its host
+  std::size_t local_rank = 0;           ///< index of this rank within its host
   std::size_t slices = 1;
   std::size_t max_local_size = 1;  ///< size of the largest host
 
@@ -30,4 +30,4 @@ Topology make_topology(const std::vector<std::string>& host_names, int rank);
 /// Returns the topology of a subgroup, whose ranks are numbered by their order in `ranks`.
 Topology sub_topology(const Topology& topology, const std::vector<int>& ranks, int rank);
 
-}  // namespace hookline::layered
+}  // namespace hookline::hierarchical

@@ -24,8 +24,8 @@ class Backoff {
  public:
   explicit Backoff(BackoffPhase first_phase) noexcept
       : first_count_(first_phase == BackoffPhase::spin    ? 0
-               : first_phase == BackoffPhase::yield ? kSpins
-                                              : kSpins + kYields) {
+                     : first_phase == BackoffPhase::yield ? kSpins
+                                                          : kSpins + kYields) {
     reset();
   }
 
@@ -55,4 +55,4 @@ class Backoff {
   Clock::time_point yield_deadline_{};
 };
 
-}  // namespace hookline::embedded
+}  // namespace hookline::local

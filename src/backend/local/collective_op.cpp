@@ -268,7 +268,8 @@ void CollectiveOp::select_path() {
     const auto i = static_cast<std::size_t>(s);
     if (s != rank_)
       mappings_.push_back(memory_.resolve(
-          s, {scratch_.signatures[i].shared_offset, scratch_.signatures[i].first_page, scratch_.signatures[i].pages}, bytes_sent_by(s)));
+          s, {scratch_.signatures[i].shared_offset, scratch_.signatures[i].first_page, scratch_.signatures[i].pages},
+          bytes_sent_by(s)));
     scratch_.shared_blocks[i] = s == rank_ ? layout_.send_blocks[0].contiguous() : mappings_.back().get();
   }
 }
@@ -282,8 +283,9 @@ const std::byte* CollectiveOp::source_data(int rank, int target, std::size_t beg
     const std::size_t block = is_scattered(layout_.pattern) ? static_cast<std::size_t>(target) * chunk_bytes_ : 0;
     return staging_data(rank) + block + (begin - round_begin_);
   }
-  if (path_ == Path::direct) return scratch_.shared_blocks[static_cast<std::size_t>(rank)] + block_begin(rank, target) + begin;
+  if (path_ == Path::direct)
+    return scratch_.shared_blocks[static_cast<std::size_t>(rank)] + block_begin(rank, target) + begin;
   return slot(rank).payload.data() + slot_header_bytes() + block_begin(rank, target) + begin;
 }
 
-}  // namespace hookline::embedded
+}  // namespace hookline::local

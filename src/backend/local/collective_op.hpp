@@ -8,21 +8,21 @@
 
 #include <hookline/backend/operation.hpp>
 
+#include "backend/block_layout.hpp"
 #include "backend/local/memory.hpp"
 #include "backend/local/nt_store_tuner.hpp"
-#include "backend/block_layout.hpp"
 #include "backend/step_coroutine.hpp"
 #include "kernel/store_mode.hpp"
 
 namespace hookline::local {
 
+using backend::BlockLayout;
+using backend::FrameStorage;
 using backend::kYield;
 using backend::Pattern;
-using backend::BlockLayout;
+using backend::SegmentList;
 using backend::slice_begin;
 using backend::StepCoroutine;
-using backend::FrameStorage;
-using backend::SegmentList;
 
 /// What the operation under way knows of the ranks: one a lane, since an operation should not be as large as that.
 struct LaneScratch {
@@ -31,7 +31,7 @@ struct LaneScratch {
     shared.resize(static_cast<std::size_t>(ranks));
   }
 
-  std::vector<Call> signatures;         ///< by rank
+  std::vector<Call> signatures;           ///< by rank
   std::vector<std::byte*> shared_blocks;  ///< by rank: where the blocks lie, in direct mode
   FrameStorage frame_storage;
   NtStoreTuner nt_store_tuner;
@@ -141,4 +141,4 @@ class CollectiveOp {
   std::uint64_t awaited_value_ = 0;
 };
 
-}  // namespace hookline::embedded
+}  // namespace hookline::local

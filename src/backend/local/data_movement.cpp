@@ -9,7 +9,7 @@
 namespace hookline::local {
 
 void CollectiveOp::reduce(const std::byte* const* sources, std::initializer_list<std::byte*> destinations,
-                      std::size_t bytes, kernel::StoreMode stores) const {
+                          std::size_t bytes, kernel::StoreMode stores) const {
   kernel::reduce(operation_.op, layout_.dtype, {sources, static_cast<std::size_t>(size_)},
                  {destinations.begin(), destinations.size()}, bytes / size_of(layout_.dtype), stores);
 }
@@ -62,7 +62,8 @@ void CollectiveOp::read_blocks(std::size_t begin, std::size_t bytes) {
   if (reduces(layout_.pattern)) {
     if (!receives_reduction()) return;
     const std::byte* own = nullptr;
-    if (layout_.pattern == Motion::reduce_scatter) own = layout_.send_blocks[static_cast<std::size_t>(rank_)].contiguous();
+    if (layout_.pattern == Motion::reduce_scatter)
+      own = layout_.send_blocks[static_cast<std::size_t>(rank_)].contiguous();
     layout_.recv_blocks[0].for_each(begin, bytes, [&](std::byte* out, std::size_t n, std::size_t position) {
       std::array<const std::byte*, kMaxRanks> sources;
       for (int s = 0; s < size_; ++s) {
@@ -151,4 +152,4 @@ void CollectiveOp::reduce_in_place(std::size_t begin, std::size_t bytes) {
                  {destinations.data() + (to_root ? root : 0), to_root ? 1 : ranks}, bytes / size_of(layout_.dtype));
 }
 
-}  // namespace hookline::embedded
+}  // namespace hookline::local

@@ -198,4 +198,4 @@ void LocalContext::check_peers() {
   if (cause) fail(cause);
 }
 
-}  // namespace hookline::embedded
+}  // namespace hookline::local

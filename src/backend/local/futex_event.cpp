@@ -34,4 +34,4 @@ void FutexWaiter::wait(Milliseconds timeout) noexcept {
   syscall(SYS_futex, &block_.futex_word, FUTEX_WAIT, expected_, &time, nullptr, 0);
 }
 
-}  // namespace hookline::embedded
+}  // namespace hookline::local

@@ -29,4 +29,4 @@ class FutexWaiter {
   std::uint32_t expected_;
 };
 
-}  // namespace hookline::embedded
+}  // namespace hookline::local

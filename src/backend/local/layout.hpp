@@ -1,5 +1,5 @@
-// The shared-memory layout: one block per rank, written by its owner and read by its peers. A RankBlock comes first; the
-// owner's mailboxes follow, sized by the number of ranks.
+// The shared-memory layout: one block per rank, written by its owner and read by its peers. A RankBlock comes first;
+// the owner's mailboxes follow, sized by the number of ranks.
 //
 // Who may write what: everything in a RankBlock is written by the rank that owns it, except `bell` (anybody rings),
 // `alive` and `found_dead` (by who asks whether the rank lives), and `drained` and `refused` of a mailbox (written by
@@ -19,15 +19,15 @@
 
 namespace hookline::local {
 
-using backend::OpSignature;
 using backend::kCacheLineBytes;
+using backend::OpSignature;
 
 inline constexpr int kMaxRanks = 512;
-inline constexpr int kNumLanes = 5;                        ///< lane 0 is the user's, the others belong to hooks
-inline constexpr std::size_t kInlineBytes = 8 * 1024;   ///< what rides in the control line
-inline constexpr std::size_t kChunkBytes = 256 * 1024;  ///< one of the staging buffers of a lane
-inline constexpr std::size_t kMailboxesPerPeer = 4;            ///< messages that may lie unread for one receiver
-inline constexpr std::size_t kMailboxMemoryBytes = 768 * 1024;   ///< the memory of all mailboxes of a rank together
+inline constexpr int kNumLanes = 5;                             ///< lane 0 is the user's, the others belong to hooks
+inline constexpr std::size_t kInlineBytes = 8 * 1024;           ///< what rides in the control line
+inline constexpr std::size_t kChunkBytes = 256 * 1024;          ///< one of the staging buffers of a lane
+inline constexpr std::size_t kMailboxesPerPeer = 4;             ///< messages that may lie unread for one receiver
+inline constexpr std::size_t kMailboxMemoryBytes = 768 * 1024;  ///< the memory of all mailboxes of a rank together
 inline constexpr std::size_t kFailureReasonBytes = 1024;
 inline constexpr std::size_t kMaxCores = 1024;
 
@@ -65,14 +65,14 @@ struct LaneBlock {
 
 /// One message to one receiver, in chunks of alternating halves of the mailbox's memory.
 struct alignas(kCacheLineBytes) Mailbox {
-  Counter message_count = 0;      ///< grows by one with each message that is put in; the fields below belong to it
+  Counter message_count = 0;     ///< grows by one with each message that is put in; the fields below belong to it
   std::uint64_t send_order = 0;  ///< the place of this message among all that go to this receiver
   std::int32_t tag = 0;
   std::uint8_t dtype = 0;
   std::uint64_t bytes = 0;
   alignas(kCacheLineBytes) Counter filled = 0;   ///< chunks written, over all messages
   alignas(kCacheLineBytes) Counter drained = 0;  ///< chunks read, by the receiver
-  Counter rejected = 0;                      ///< the number of the last message that the receiver could not take
+  Counter rejected = 0;                          ///< the number of the last message that the receiver could not take
 };
 
 enum class RankState : std::uint32_t { joining, active, left, failed };
@@ -85,14 +85,15 @@ struct alignas(4096) RankBlock {
 
   alignas(kCacheLineBytes) std::atomic<RankState> state = RankState::joining;
   std::array<std::uint64_t, kMaxCores / 64> cpu_affinity = {};  ///< which ones it may run on; written before `standing`
-  std::array<char, kFailureReasonBytes> failure_reason = {};              ///< why this rank failed; written before `standing`
+  std::array<char, kFailureReasonBytes> failure_reason = {};    ///< why this rank failed; written before `standing`
   std::int32_t failure_origin = -1;      ///< the first rank of the group that failed for this cause; as `cause`
   std::atomic<bool> found_dead = false;  ///< set by whoever of the peers found `alive` without its owner
-  pthread_mutex_t liveness_lock;                 ///< held for life by a thread of the rank's: robust, so that its death shows
+  pthread_mutex_t liveness_lock;         ///< held for life by a thread of the rank's: robust, so that its death shows
 
   std::array<LaneBlock, kNumLanes> lanes;
 
-  alignas(4096) std::array<std::array<std::byte, kChunkBytes>, kStagingBuffers> staging;  ///< see staging_buffer_index()
+  alignas(
+      4096) std::array<std::array<std::byte, kChunkBytes>, kStagingBuffers> staging;  ///< see staging_buffer_index()
   alignas(4096) std::array<std::byte, kMailboxMemoryBytes> mailbox_memory;
 };
 
@@ -132,4 +133,4 @@ inline RankBlock* make_block(void* memory, int ranks) {
 }
 static_assert(std::is_trivially_destructible_v<RankBlock> && std::is_trivially_destructible_v<Mailboxes>);
 
-}  // namespace hookline::embedded
+}  // namespace hookline::local

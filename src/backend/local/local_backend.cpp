@@ -19,7 +19,9 @@ class LocalBackend final : public Backend {
   std::string name() const override { return context_->name(); }
   int rank() const override { return context_->memory().rank(); }
   int size() const override { return context_->memory().size(); }
-  Capabilities capabilities() const override { return {.lanes = kNumLanes, .shared_buffers = true, .zero_copy_reads = true}; }
+  Capabilities capabilities() const override {
+    return {.lanes = kNumLanes, .shared_buffers = true, .zero_copy_reads = true};
+  }
 
   WorkPtr start(Operation&& operation, int lane, Milliseconds timeout) override {
     return context_->start(std::move(operation), lane, timeout);
@@ -29,7 +31,7 @@ class LocalBackend final : public Backend {
     return context_->memory().allocate(bytes);
   }
   std::shared_ptr<Backend> new_subgroup(const std::vector<int>& ranks, const std::string& name,
-                                  Milliseconds timeout) override {
+                                        Milliseconds timeout) override {
     context_->refuse_in_forked_child("new_group");
     return make_subgroup_(ranks, name, timeout);
   }
@@ -49,7 +51,8 @@ class LocalBackend final : public Backend {
 
 }  // namespace
 
-std::shared_ptr<Backend> make_local_backend(std::unique_ptr<Memory> memory, LocalContextOptions options, MakeSubgroup make_subgroup) {
+std::shared_ptr<Backend> make_local_backend(std::unique_ptr<Memory> memory, LocalContextOptions options,
+                                            MakeSubgroup make_subgroup) {
   auto context = std::make_shared<LocalContext>(std::move(memory), std::move(options));
   context->open();
   return std::make_shared<LocalBackend>(std::move(context), std::move(make_subgroup));
@@ -61,4 +64,4 @@ void check_size(int size, const std::string& backend) {
   }
 }
 
-}  // namespace hookline::embedded
+}  // namespace hookline::local

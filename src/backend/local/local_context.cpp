@@ -49,7 +49,8 @@ bool has_core_per_rank(Memory& memory) {
 
 class LocalContext::LaneOp final : public LocalOp {
  public:
-  LaneOp(std::shared_ptr<LocalContext> context, std::uint64_t sequence, Milliseconds timeout, int lane, Operation&& operation)
+  LaneOp(std::shared_ptr<LocalContext> context, std::uint64_t sequence, Milliseconds timeout, int lane,
+         Operation&& operation)
       : LocalOp(context, timeout, std::move(operation)),
         sequence_(sequence),
         lane_(context->lanes_[static_cast<std::size_t>(lane)]),
@@ -129,8 +130,8 @@ void LocalContext::close() noexcept {
     if (!error_) memory_->block(memory_->rank()).state.store(RankState::left, std::memory_order_seq_cst);
   }
   notify_peers(*memory_);
-  fail_pending(std::make_exception_ptr(Aborted(fmt::format(
-      "the {} group was shut down on rank {} before the operation completed", name(), memory_->rank()))));
+  fail_pending(std::make_exception_ptr(Aborted(
+      fmt::format("the {} group was shut down on rank {} before the operation completed", name(), memory_->rank()))));
   {
     const std::lock_guard lock(progress_mutex_);
     stopping_ = true;
@@ -174,8 +175,7 @@ std::shared_ptr<LocalOp> LocalContext::start(Operation&& operation, int lane_ind
     {
       const std::lock_guard lock(lane.mutex);
       const std::uint64_t sequence = lane.submitted.load(std::memory_order_relaxed) + 1;
-      collective =
-          std::make_shared<LaneOp>(shared_from_this(), sequence, timeout, lane_index, std::move(operation));
+      collective = std::make_shared<LaneOp>(shared_from_this(), sequence, timeout, lane_index, std::move(operation));
       first = lane.idle();
       locked = first && lane.driver_lock.try_lock();
       if (locked) {  // the usual case: it need not queue
@@ -194,7 +194,8 @@ std::shared_ptr<LocalOp> LocalContext::start(Operation&& operation, int lane_ind
   if (background && !op->done()) {
     operation_started_.store(true, std::memory_order_seq_cst);
     if (progress_asleep_.load(std::memory_order_seq_cst)) wake_progress_thread();
-    notify_self();  // a driver may sleep over what else is pending, and no peer will ring for what it has posted already
+    notify_self();  // a driver may sleep over what else is pending, and no peer will ring for what it has posted
+                    // already
   }
   return op;
 }
@@ -335,8 +336,7 @@ void LocalContext::run_progress_thread() {
 int LocalContext::idle_wait(int idle_polls) {
   std::unique_lock lock(progress_mutex_);
   const auto wanted = [&] { return stopping_ || (progress_requested_ && !has_waiter()); };
-  const bool active =
-      operation_started_.exchange(false, std::memory_order_seq_cst) || (has_pending() && !has_waiter());
+  const bool active = operation_started_.exchange(false, std::memory_order_seq_cst) || (has_pending() && !has_waiter());
   idle_polls = active ? 0 : idle_polls + 1;
   if (idle_polls < kIdlePolls) {
     progress_wake_.wait_for(lock, has_waiter() ? kIdlePollIntervalWithWaiter : kIdlePollInterval, wanted);
@@ -373,4 +373,4 @@ void LocalContext::post_to_worker(Task task) {
   worker_->post(std::move(task));
 }
 
-}  // namespace hookline::embedded
+}  // namespace hookline::local

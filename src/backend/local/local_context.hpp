@@ -14,15 +14,15 @@
 
 #include "backend/local/backoff.hpp"
 #include "backend/local/collective_op.hpp"
+#include "backend/local/local_op.hpp"
 #include "backend/local/mailboxes.hpp"
 #include "backend/local/memory.hpp"
-#include "backend/local/local_op.hpp"
 
 namespace hookline::local {
 
 struct LocalContextOptions {
   std::string name;             ///< of the backend, for messages
-  bool block_at_once = false;          ///< who waits gives its core away at once: for peers that wait for a network
+  bool block_at_once = false;   ///< who waits gives its core away at once: for peers that wait for a network
   bool progress_thread = true;  ///< without one, somebody must call drive(): the tests' scheduler does
 };
 
@@ -38,7 +38,9 @@ class DriverLock {
     owner_.store({}, std::memory_order_relaxed);
     locked_.store(false, std::memory_order_seq_cst);
   }
-  bool held_by_this_thread() const noexcept { return owner_.load(std::memory_order_relaxed) == std::this_thread::get_id(); }
+  bool held_by_this_thread() const noexcept {
+    return owner_.load(std::memory_order_relaxed) == std::this_thread::get_id();
+  }
 
  private:
   std::atomic<bool> locked_ = false;
@@ -103,14 +105,15 @@ class LocalContext : public std::enable_shared_from_this<LocalContext> {
     std::mutex mutex;
     std::deque<std::shared_ptr<LocalOp>> queue;
     std::atomic<std::uint64_t> submitted = 0;  ///< operations so far; grows under the mutex
-    std::atomic<std::uint64_t> completed = 0;   ///< those that are over; grows under the claim
+    std::atomic<std::uint64_t> completed = 0;  ///< those that are over; grows under the claim
     DriverLock driver_lock;
     std::shared_ptr<LocalOp> current;  ///< the one that is stepped; not in the queue
     std::uint64_t rounds = 0;
     LaneScratch scratch;
 
     bool idle() const noexcept {
-      const std::uint64_t completed_count = completed.load(std::memory_order_acquire);  // first: there are never more of them
+      const std::uint64_t completed_count =
+          completed.load(std::memory_order_acquire);  // first: there are never more of them
       return submitted.load(std::memory_order_seq_cst) == completed_count;
     }
   };
@@ -123,7 +126,9 @@ class LocalContext : public std::enable_shared_from_this<LocalContext> {
   void release(DriverLock& lock, const std::exception_ptr& fatal);
   void fail_pending(const std::exception_ptr& cause);
   bool may_spin();
-  BackoffPhase first_backoff_phase() { return options_.block_at_once ? BackoffPhase::block : may_spin() ? BackoffPhase::spin : BackoffPhase::yield; }
+  BackoffPhase first_backoff_phase() {
+    return options_.block_at_once ? BackoffPhase::block : may_spin() ? BackoffPhase::spin : BackoffPhase::yield;
+  }
   void run_progress_thread();
   int idle_wait(int idle_polls);
   bool has_waiter() const noexcept { return waiting_threads_.load(std::memory_order_seq_cst) > 0; }
@@ -147,9 +152,9 @@ class LocalContext : public std::enable_shared_from_this<LocalContext> {
 
   std::mutex progress_mutex_;
   std::condition_variable progress_wake_;
-  bool progress_requested_ = false;                ///< somebody asked for it: now, not at the next look
+  bool progress_requested_ = false;              ///< somebody asked for it: now, not at the next look
   std::atomic<bool> operation_started_ = false;  ///< an operation was started since the last look
-  std::atomic<bool> progress_asleep_ = false;   ///< until it is woken
+  std::atomic<bool> progress_asleep_ = false;    ///< until it is woken
   std::atomic<bool> stopping_ = false;
   std::atomic<int> waiting_threads_ = 0;
   std::thread progress_thread_;
@@ -160,4 +165,4 @@ class LocalContext : public std::enable_shared_from_this<LocalContext> {
   std::shared_ptr<LocalContext> leaked_self_;  ///< in a forked child, which never lets go of it
 };
 
-}  // namespace hookline::embedded
+}  // namespace hookline::local

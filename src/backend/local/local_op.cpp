@@ -17,4 +17,4 @@ void LocalOp::expedite() { context_->wake_progress_thread(); }
 void LocalOp::post_to_worker(Task task) { context_->post_to_worker(std::move(task)); }
 void LocalOp::notify() noexcept { context_->notify_self(); }
 
-}  // namespace hookline::embedded
+}  // namespace hookline::local

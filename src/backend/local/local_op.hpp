@@ -35,4 +35,4 @@ class LocalOp : public backend::OpWork {
   const std::shared_ptr<LocalContext> context_;
 };
 
-}  // namespace hookline::embedded
+}  // namespace hookline::local

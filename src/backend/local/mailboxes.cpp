@@ -118,7 +118,8 @@ Mailbox& Mailboxes::mailbox(int from, int to, int index) const {
 }
 
 std::byte* Mailboxes::chunk_data(int from, int to, int index, std::uint64_t count) const {
-  const std::size_t at = (static_cast<std::size_t>(to) * kMailboxesPerPeer + static_cast<std::size_t>(index)) * 2 + count % 2;
+  const std::size_t at =
+      (static_cast<std::size_t>(to) * kMailboxesPerPeer + static_cast<std::size_t>(index)) * 2 + count % 2;
   return memory_.block(from).mailbox_memory.data() + at * chunk_bytes_;
 }
 
@@ -150,8 +151,8 @@ bool Mailboxes::send_step(SendOp& send) {
     placed = send.send_order_;
     Mailbox& mailbox = mailbox(me, send.destination_, send.mailbox_index_);
     send.first_chunk_ = mailbox.filled.load(std::memory_order_relaxed);
-    send_slots_[static_cast<std::size_t>(send.destination_)][static_cast<std::size_t>(send.mailbox_index_)] = {true,
-                                                                                              send.first_chunk_ + total};
+    send_slots_[static_cast<std::size_t>(send.destination_)][static_cast<std::size_t>(send.mailbox_index_)] = {
+        true, send.first_chunk_ + total};
     mailbox.send_order = send.send_order_;
     mailbox.tag = send.tag_;
     mailbox.dtype = static_cast<std::uint8_t>(send.data_.dtype());
@@ -163,7 +164,8 @@ bool Mailboxes::send_step(SendOp& send) {
   Mailbox& mailbox = mailbox(me, send.destination_, send.mailbox_index_);
   while (send.chunks_written_ < total) {
     if (mailbox.rejected.load(std::memory_order_acquire) >= send.message_count_) {
-      throw Mismatch(fmt::format("{}: the receiver expected another size or dtype", send.describe()), {send.destination_});
+      throw Mismatch(fmt::format("{}: the receiver expected another size or dtype", send.describe()),
+                     {send.destination_});
     }
     const std::uint64_t count = send.first_chunk_ + send.chunks_written_;
     if (mailbox.drained.load(std::memory_order_acquire) + 2 <= count) break;
@@ -190,8 +192,9 @@ void Mailboxes::scan_mailboxes(int source) {
     const std::uint64_t message = mailbox.message_count.load(std::memory_order_acquire);
     if (message == last_message_count_[s][b] || mailbox.send_order != last_bucket_seen_[s] + 1) continue;
     last_message_count_[s][b] = message;
-    const Incoming& noted = incoming_[s].emplace_back(Incoming{static_cast<int>(b), message, ++last_seen_[s], mailbox.tag,
-                                                               mailbox.dtype, mailbox.bytes, chunks_announced_[s][b]});
+    const Incoming& noted =
+        incoming_[s].emplace_back(Incoming{static_cast<int>(b), message, ++last_seen_[s], mailbox.tag, mailbox.dtype,
+                                           mailbox.bytes, chunks_announced_[s][b]});
     chunks_announced_[s][b] += chunk_count(noted.bytes);
     boxes_without_news = 0;
   }
@@ -288,4 +291,4 @@ bool Mailboxes::receive_step(RecvOp& receive) {
   return true;
 }
 
-}  // namespace hookline::embedded
+}  // namespace hookline::local

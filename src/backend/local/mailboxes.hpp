@@ -7,15 +7,16 @@
 #include <mutex>
 #include <vector>
 
-#include "backend/local/memory.hpp"
 #include "backend/local/local_op.hpp"
+#include "backend/local/memory.hpp"
 
 namespace hookline::local {
 
 /// A send that waits for a mailbox, or whose message is being put into one chunk by chunk.
 class SendOp final : public LocalOp {
  public:
-  SendOp(std::shared_ptr<LocalContext> context, Milliseconds timeout, class Mailboxes& mailboxes, Operation&& operation);
+  SendOp(std::shared_ptr<LocalContext> context, Milliseconds timeout, class Mailboxes& mailboxes,
+         Operation&& operation);
   bool step() override;
   std::uint64_t progress() const override { return progress_; }
   std::vector<int> awaited_ranks() const override { return {destination_}; }
@@ -38,7 +39,8 @@ class SendOp final : public LocalOp {
 /// A receive that waits for its message, or is taking it out of the mailbox.
 class RecvOp final : public LocalOp {
  public:
-  RecvOp(std::shared_ptr<LocalContext> context, Milliseconds timeout, class Mailboxes& mailboxes, Operation&& operation);
+  RecvOp(std::shared_ptr<LocalContext> context, Milliseconds timeout, class Mailboxes& mailboxes,
+         Operation&& operation);
   bool step() override;
   std::uint64_t progress() const override { return progress_; }
   std::vector<int> awaited_ranks() const override;
@@ -85,9 +87,9 @@ class Mailboxes {
     std::int32_t tag;
     std::uint8_t dtype;
     std::uint64_t bytes;
-    std::uint64_t first_chunk;               ///< chunks that the mailbox had carried before
-    std::uint64_t chunks_read = 0;           ///< chunks of this message that were taken out
-    bool matched = false;              ///< by a receive
+    std::uint64_t first_chunk;            ///< chunks that the mailbox had carried before
+    std::uint64_t chunks_read = 0;        ///< chunks of this message that were taken out
+    bool matched = false;                 ///< by a receive
     std::vector<std::byte> spilled = {};  ///< what was taken out with no receive to take it, to make room
   };
   struct SendSlot {
@@ -112,14 +114,15 @@ class Mailboxes {
   const std::size_t chunk_bytes_;
   std::mutex mutex_;
   std::vector<std::shared_ptr<LocalOp>> queue_;
-  std::atomic<std::size_t> pending_count_ = 0;                                ///< of the queue
-  std::vector<std::array<SendSlot, kMailboxesPerPeer>> send_slots_;              ///< by receiver
-  std::vector<std::uint64_t> sends_posted_;                                   ///< by receiver: sends so far
-  std::vector<std::uint64_t> last_placed_;                                 ///< by receiver: the last one that has a mailbox
-  std::vector<std::array<std::uint64_t, kMailboxesPerPeer>> last_message_count_;           ///< by sender: messages taken note of
-  std::vector<std::uint64_t> last_bucket_seen_;                                  ///< by sender: the order of the newest of those
-  std::vector<std::array<std::uint64_t, kMailboxesPerPeer>> chunks_announced_;  ///< by sender: chunks of those before the newest
-  std::vector<std::list<Incoming>> incoming_;                         ///< by sender, in order
+  std::atomic<std::size_t> pending_count_ = 0;                       ///< of the queue
+  std::vector<std::array<SendSlot, kMailboxesPerPeer>> send_slots_;  ///< by receiver
+  std::vector<std::uint64_t> sends_posted_;                          ///< by receiver: sends so far
+  std::vector<std::uint64_t> last_placed_;                           ///< by receiver: the last one that has a mailbox
+  std::vector<std::array<std::uint64_t, kMailboxesPerPeer>> last_message_count_;  ///< by sender: messages taken note of
+  std::vector<std::uint64_t> last_bucket_seen_;  ///< by sender: the order of the newest of those
+  std::vector<std::array<std::uint64_t, kMailboxesPerPeer>>
+      chunks_announced_;                       ///< by sender: chunks of those before the newest
+  std::vector<std::list<Incoming>> incoming_;  ///< by sender, in order
 };
 
-}  // namespace hookline::embedded
+}  // namespace hookline::local

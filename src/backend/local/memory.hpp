@@ -58,4 +58,4 @@ class Memory {
       {};  ///< here and not behind a virtual: waiting looks at them all the time
 };
 
-}  // namespace hookline::embedded
+}  // namespace hookline::local

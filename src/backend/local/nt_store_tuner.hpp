@@ -20,7 +20,9 @@ class NtStoreTuner {
 
   kernel::StoreMode select_stores(std::uint64_t round) const noexcept {
     const std::uint64_t position = round % kPeriod;
-    const bool use_streaming = position < 2 * kTrialRounds ? position >= kTrialRounds : streaming_won_[0] + streaming_won_[1] + streaming_won_[2] > 1;
+    const bool use_streaming = position < 2 * kTrialRounds
+                                   ? position >= kTrialRounds
+                                   : streaming_won_[0] + streaming_won_[1] + streaming_won_[2] > 1;
     return use_streaming ? kernel::StoreMode::streaming : kernel::StoreMode::cached;
   }
 
@@ -48,4 +50,4 @@ class NtStoreTuner {
   std::array<bool, 3> streaming_won_ = {};  ///< whether streaming was faster by far in the last trials
 };
 
-}  // namespace hookline::embedded
+}  // namespace hookline::local

@@ -32,14 +32,15 @@ MpiComm::MpiComm(MPI_Comm comm_handle) : data_comm_(comm_handle) {
   check_call(MPI_Comm_set_errhandler(data_comm_, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
   check_call(MPI_Comm_rank(data_comm_, &rank_), "MPI_Comm_rank");
   check_call(MPI_Comm_size(data_comm_, &size_), "MPI_Comm_size");
-  departed_ = std::make_unique<std::atomic<bool>[]>(static_cast<std::size_t>(size_));  // NOLINT(modernize-avoid-c-arrays)
+  departed_ =
+      std::make_unique<std::atomic<bool>[]>(static_cast<std::size_t>(size_));  // NOLINT(modernize-avoid-c-arrays)
   if (size_ == 1) return;
   int* bound = nullptr;
   int found = 0;
   check_call(MPI_Comm_get_attr(MPI_COMM_WORLD, MPI_TAG_UB, &bound, &found), "MPI_Comm_get_attr");
   if (found == 0 || *bound < kMaxTag) {
-    throw Unsupported(fmt::format("mpi: MPI_TAG_UB is too small: expected at least {}, got {}", kMaxTag,
-                                  found == 0 ? -1 : *bound));
+    throw Unsupported(
+        fmt::format("mpi: MPI_TAG_UB is too small: expected at least {}, got {}", kMaxTag, found == 0 ? -1 : *bound));
   }
   open_peer_pidfds(exchange_identities(data_comm_));
   check_call(MPI_Comm_dup(data_comm_, &control_comm_), "MPI_Comm_dup");  // inherits the error handler
@@ -59,7 +60,7 @@ void MpiComm::open_peer_pidfds(const std::vector<Identity>& identities) {
     local_ranks += same_host ? 1 : 0;
     const bool other = same_host && r != static_cast<std::size_t>(rank_);
     pidfds_.push_back(other ? static_cast<int>(::syscall(SYS_pidfd_open, static_cast<pid_t>(identities[r].pid), 0U))
-                               : -1);
+                            : -1);
   }
   oversubscribed_ = local_ranks > available_cores();
 }

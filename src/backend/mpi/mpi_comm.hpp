@@ -52,12 +52,12 @@ class MpiComm {
  private:
   void open_peer_pidfds(const std::vector<Identity>& identities);
 
-  MPI_Comm data_comm_;                  ///< all channels except control; the tag holds the channel
+  MPI_Comm data_comm_;                     ///< all channels except control; the tag holds the channel
   MPI_Comm control_comm_ = MPI_COMM_NULL;  ///< control messages, which drain() must not discard
   int rank_ = 0;
   int size_ = 1;
   bool oversubscribed_ = false;
-  std::vector<int> pidfds_;                 ///< by rank: pidfd, or -1 on another host
+  std::vector<int> pidfds_;                        ///< by rank: pidfd, or -1 on another host
   std::unique_ptr<std::atomic<bool>[]> departed_;  // NOLINT(modernize-avoid-c-arrays): atomics are not movable
   std::atomic<bool> closed_ = false;
   std::atomic<bool> draining_ = false;

@@ -11,11 +11,11 @@
 #include <hookline/core/error.hpp>
 #include <hookline/store/prefix_store.hpp>
 
-#include "backend/store_allgather.hpp"
-#include "backend/mpi/orphaned_requests.hpp"
 #include "backend/mpi/mpi_comm.hpp"
 #include "backend/mpi/mpi_request.hpp"
+#include "backend/mpi/orphaned_requests.hpp"
 #include "backend/mpi/session.hpp"
+#include "backend/store_allgather.hpp"
 #include "core/hash.hpp"
 
 namespace hookline::mpi {
@@ -25,8 +25,8 @@ constexpr const char* kCommunicatorOption = "communicator";
 
 /// Blocks until all ranks have joined through the store. MPI's own collective would wait for a missing rank forever.
 /// The store also decides once, for all ranks, whether the join succeeded.
-void await_all_ranks(Store& store, const std::string& prefix, const std::vector<int>& ranks, int own, Milliseconds timeout,
-               const std::string& group) {
+void await_all_ranks(Store& store, const std::string& prefix, const std::vector<int>& ranks, int own,
+                     Milliseconds timeout, const std::string& group) {
   const auto own_index = static_cast<int>(std::find(ranks.begin(), ranks.end(), own) - ranks.begin());
   try {
     backend::store_allgather(store, prefix, own_index, static_cast<int>(ranks.size()), "", deadline_after(timeout));
@@ -85,11 +85,11 @@ class MpiTransport final : public Transport {
   }
 
   std::shared_ptr<Transport> new_subgroup(const std::vector<int>& ranks, const std::string& name,
-                                 Milliseconds timeout) override {
+                                          Milliseconds timeout) override {
     if (store_) {
       const auto store = store_->clone_for_waiting();
       await_all_ranks(store ? *store : *store_, fmt::format("mpi/{}", name), ranks, rank(), timeout,
-                fmt::format("new_group of ranks {} of an mpi group", fmt::join(ranks, ", ")));
+                      fmt::format("new_group of ranks {} of an mpi group", fmt::join(ranks, ", ")));
     }
     const MpiCallGuard guard;
     if (!guard) throw ResourceError(guard.reason());
@@ -158,8 +158,8 @@ std::shared_ptr<Transport> make_mpi_transport(const TransportConfig& config) {
   check_call(MPI_Comm_split(parent, 0, config.rank, &handle), "MPI_Comm_split");
   auto comm = std::make_shared<MpiComm>(handle);
   if (comm->rank() != config.rank) {
-    throw InvalidArgument(fmt::format("{}: several processes have rank {}. Give each process a rank of its own.", group,
-                                      config.rank));
+    throw InvalidArgument(
+        fmt::format("{}: several processes have rank {}. Give each process a rank of its own.", group, config.rank));
   }
   return std::make_shared<MpiTransport>(std::move(comm), config.store);
 }

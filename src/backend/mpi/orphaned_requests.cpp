@@ -93,6 +93,8 @@ class OrphanReaper {
 
 void retain(OrphanedRequest request) { OrphanReaper::instance().add(std::move(request)); }
 
-void drain_in_background(std::shared_ptr<MpiComm> comm) { OrphanReaper::instance().add(DrainingComm{std::move(comm), Clock::now() + kDrainTimeout}); }
+void drain_in_background(std::shared_ptr<MpiComm> comm) {
+  OrphanReaper::instance().add(DrainingComm{std::move(comm), Clock::now() + kDrainTimeout});
+}
 
 }  // namespace hookline::mpi

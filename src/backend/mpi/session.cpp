@@ -93,10 +93,10 @@ void init_mpi() {
     check_call(MPI_Query_thread(&provided), "MPI_Query_thread");
   }
   if (provided < MPI_THREAD_MULTIPLE && !state().serialized) {
-    throw Unsupported(fmt::format(
-        "mpi: wrong thread level of MPI: expected MPI_THREAD_MULTIPLE, got {}. Call MPI_Init_thread with "
-        "MPI_THREAD_MULTIPLE, or let Hookline initialize MPI.",
-        thread_level_name(provided)));
+    throw Unsupported(
+        fmt::format("mpi: wrong thread level of MPI: expected MPI_THREAD_MULTIPLE, got {}. Call MPI_Init_thread with "
+                    "MPI_THREAD_MULTIPLE, or let Hookline initialize MPI.",
+                    thread_level_name(provided)));
   }
   static bool finalize_hook_installed = false;
   if (finalize_hook_installed) return;

@@ -12,11 +12,13 @@ namespace {
 
 constexpr std::size_t kMaxChunkBytes = 1024 * 1024;
 constexpr std::size_t kMinChunkBytes = 64 * 1024;
-constexpr std::size_t kRecvWindow = 4;    // posted receives for each peer, from the chunk being reduced
+constexpr std::size_t kRecvWindow = 4;           // posted receives for each peer, from the chunk being reduced
 constexpr std::uint64_t kMaxSendsInFlight = 12;  // sends in flight to each peer, ahead of the chunk being reduced
 constexpr std::size_t kCopyChunkBytes = std::size_t{64} * 1024 * 1024;
 
-constexpr std::uint64_t chunk_count(std::size_t bytes, std::size_t chunk_bytes) { return (bytes + chunk_bytes - 1) / chunk_bytes; }
+constexpr std::uint64_t chunk_count(std::size_t bytes, std::size_t chunk_bytes) {
+  return (bytes + chunk_bytes - 1) / chunk_bytes;
+}
 
 }  // namespace
 
@@ -70,8 +72,9 @@ void CollectiveOp::copy_local_block() {
 Steps CollectiveOp::pairwise_exchange() {
   const Motion pattern = layout_.pattern;
   const int root = operation().root;
-  const Block shared_block =
-      !backend::is_scattered(pattern) && is_source(peer_) ? contiguous_block(layout_.send_blocks[0], true, false) : Block{};
+  const Block shared_block = !backend::is_scattered(pattern) && is_source(peer_)
+                                 ? contiguous_block(layout_.send_blocks[0], true, false)
+                                 : Block{};
   std::vector<int> sources;
   std::vector<int> destinations;
   for (int i = 1; i < size_; ++i) {
@@ -81,13 +84,16 @@ Steps CollectiveOp::pairwise_exchange() {
     for (std::uint64_t k = 0; k < chunk_count(block.bytes, kCopyChunkBytes); ++k) {
       const std::size_t offset = k * kCopyChunkBytes;
       sources.push_back(s);
-      posted_receives_.push_back(receive(s, k, 0, {block.data + offset, std::min(kCopyChunkBytes, block.bytes - offset)}));
+      posted_receives_.push_back(
+          receive(s, k, 0, {block.data + offset, std::min(kCopyChunkBytes, block.bytes - offset)}));
     }
   }
   for (int i = 1; i < size_; ++i) {
     const int t = (peer_ + i) % size_;
     if (!backend::sends_to(pattern, peer_, t, root)) continue;
-    const Block block = shared_block.data ? shared_block : contiguous_block(layout_.send_blocks[static_cast<std::size_t>(t)], true, false);
+    const Block block = shared_block.data
+                            ? shared_block
+                            : contiguous_block(layout_.send_blocks[static_cast<std::size_t>(t)], true, false);
     for (std::uint64_t k = 0; k < chunk_count(block.bytes, kCopyChunkBytes); ++k) {
       const std::size_t offset = k * kCopyChunkBytes;
       destinations.push_back(t);
@@ -121,7 +127,8 @@ Steps CollectiveOp::scatter_allgather_broadcast() {
   std::vector<int> destinations;
   if (is_root) {
     std::uint64_t max_chunks = 0;
-    for (int r = 0; r < size_; ++r) max_chunks = std::max(max_chunks, r == root ? 0 : chunk_count(slice(r).bytes, kMaxChunkBytes));
+    for (int r = 0; r < size_; ++r)
+      max_chunks = std::max(max_chunks, r == root ? 0 : chunk_count(slice(r).bytes, kMaxChunkBytes));
     for (std::uint64_t k = 0; k < max_chunks; ++k) {
       for (int r = 0; r < size_; ++r) {
         if (r == root || k * kMaxChunkBytes >= slice(r).bytes) continue;
@@ -167,7 +174,8 @@ Steps CollectiveOp::direct_reduce() {
   const auto ranks = static_cast<std::size_t>(size_);
   const std::size_t max_bytes =
       std::clamp(4 * kMaxChunkBytes / std::max<std::size_t>(ranks - 1, 1), kMinChunkBytes, kMaxChunkBytes);
-  const std::size_t chunk_bytes = max_bytes / backend::kCacheLineBytes * backend::kCacheLineBytes;  // whole elements, of any dtype
+  const std::size_t chunk_bytes =
+      max_bytes / backend::kCacheLineBytes * backend::kCacheLineBytes;  // whole elements, of any dtype
   const Block whole = scatter ? Block{} : contiguous_block(layout_.recv_blocks[0], true, receives_result());
   std::vector<Block> inputs;  // what this rank gives to each slice
   std::uint64_t max_chunks = 0;
@@ -187,8 +195,10 @@ Steps CollectiveOp::direct_reduce() {
   const std::uint64_t count = chunk_count(own_slice.bytes, chunk_bytes);
 
   const std::size_t window_bytes = (ranks - 1) * std::min<std::size_t>(kRecvWindow, count) * chunk_bytes;
-  const bool separate_result = !scatter && !receives_result();  // ranks that receive no result must not overwrite their input
-  scratch_ = Tensor::empty({static_cast<std::int64_t>(window_bytes + (separate_result ? own_slice.bytes : 0))}, DType::u8);
+  const bool separate_result =
+      !scatter && !receives_result();  // ranks that receive no result must not overwrite their input
+  scratch_ =
+      Tensor::empty({static_cast<std::int64_t>(window_bytes + (separate_result ? own_slice.bytes : 0))}, DType::u8);
   Block result = own_slice;
   if (scatter) result = contiguous_block(layout_.recv_blocks[0], false, true);
   if (separate_result) result.data = scratch_.mutable_bytes() + window_bytes;
@@ -215,7 +225,8 @@ Steps CollectiveOp::direct_reduce() {
       for (int i = 1; i < size_; ++i) {
         const int r = (peer_ + i) % size_;
         const Block input = inputs[static_cast<std::size_t>(r)];
-        if (chunks_sent * chunk_bytes < input.bytes) sends_[request_index(chunks_sent, r)] = send(r, chunks_sent, 0, chunk(input, chunks_sent));
+        if (chunks_sent * chunk_bytes < input.bytes)
+          sends_[request_index(chunks_sent, r)] = send(r, chunks_sent, 0, chunk(input, chunks_sent));
       }
     }
     if (k < count) {
@@ -250,4 +261,4 @@ Steps CollectiveOp::direct_reduce() {
   }
 }
 
-}  // namespace hookline::engine
+}  // namespace hookline::p2p

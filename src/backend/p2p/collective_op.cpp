@@ -142,7 +142,8 @@ const std::byte* CollectiveOp::payload(int rank) const {
 
 void CollectiveOp::compare_headers() {
   std::vector<backend::OpSignature> signatures(static_cast<std::size_t>(size_));
-  for (int r = 0; r < size_; ++r) std::memcpy(&signatures[static_cast<std::size_t>(r)], header(r), sizeof(backend::OpSignature));
+  for (int r = 0; r < size_; ++r)
+    std::memcpy(&signatures[static_cast<std::size_t>(r)], header(r), sizeof(backend::OpSignature));
   const std::string mismatch = backend::describe_mismatch(signatures.data(), size_);
   if (!mismatch.empty()) {
     throw Mismatch(
@@ -187,12 +188,13 @@ void CollectiveOp::consume_inline_payload() {
   const Motion pattern = layout_.pattern;
   if (backend::reduces(pattern)) {
     if (!receives_result()) return;
-    layout_.recv_blocks[0].for_each(0, layout_.block_bytes, [&](std::byte* out, std::size_t bytes, std::size_t position) {
-      std::vector<const std::byte*> sources;
-      sources.reserve(static_cast<std::size_t>(size_));
-      for (int s = 0; s < size_; ++s) sources.push_back(payload(s) + block_offset(s, peer_) + position);
-      kernel::reduce(operation().op, layout_.dtype, sources, {&out, 1}, bytes / size_of(layout_.dtype));
-    });
+    layout_.recv_blocks[0].for_each(
+        0, layout_.block_bytes, [&](std::byte* out, std::size_t bytes, std::size_t position) {
+          std::vector<const std::byte*> sources;
+          sources.reserve(static_cast<std::size_t>(size_));
+          for (int s = 0; s < size_; ++s) sources.push_back(payload(s) + block_offset(s, peer_) + position);
+          kernel::reduce(operation().op, layout_.dtype, sources, {&out, 1}, bytes / size_of(layout_.dtype));
+        });
     return;
   }
   for (int s = 0; s < size_; ++s) {
@@ -218,8 +220,8 @@ void CollectiveOp::finish(std::exception_ptr error) {
       std::vector<std::unique_ptr<Request>> sends;
       std::vector<std::unique_ptr<Request>> receives;
     };
-    context().control_sender().retain_until_close(
-        std::make_shared<AbandonedHeaders>(AbandonedHeaders{std::move(headers_), std::move(sends_), std::move(posted_receives_)}));
+    context().control_sender().retain_until_close(std::make_shared<AbandonedHeaders>(
+        AbandonedHeaders{std::move(headers_), std::move(sends_), std::move(posted_receives_)}));
   }
   release_requests();
   complete(std::move(error));
@@ -234,7 +236,8 @@ bool CollectiveOp::is_missing(int rank) {
   const Clock::time_point deadline = deadline_after(kHeaderPollTime);
   try {
     return context().watchdog().wait_for(
-               context().transport(), *request, rank, [&] { return deadline; }, ignored, true) != Watchdog::Outcome::completed;
+               context().transport(), *request, rank, [&] { return deadline; }, ignored, true) !=
+           Watchdog::Outcome::completed;
   } catch (...) {  // interrupted
     return true;
   }
@@ -249,7 +252,9 @@ std::exception_ptr CollectiveOp::timeout_error() {
   return context().timeout_error(*this, missing);
 }
 
-std::string CollectiveOp::describe() const { return fmt::format("{} (number {})", backend::describe(signature_), sequence_); }
+std::string CollectiveOp::describe() const {
+  return fmt::format("{} (number {})", backend::describe(signature_), sequence_);
+}
 
 void CollectiveOp::drive() {
   context().lane(lane_).drive_until([&] { return done(); }, [&] { return deadline(); });
@@ -257,4 +262,4 @@ void CollectiveOp::drive() {
 
 void CollectiveOp::expedite() { context().lane(lane_).wake(); }
 
-}  // namespace hookline::engine
+}  // namespace hookline::p2p

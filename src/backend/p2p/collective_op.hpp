@@ -6,9 +6,9 @@
 #include <memory>
 #include <vector>
 
+#include "backend/block_layout.hpp"
 #include "backend/p2p/lane.hpp"
 #include "backend/p2p/transport_op.hpp"
-#include "backend/block_layout.hpp"
 #include "backend/step_coroutine.hpp"
 
 namespace hookline::p2p {
@@ -82,11 +82,11 @@ class CollectiveOp final : public TransportOp, public LaneTask {
   std::uint64_t sequence_ = 0;
   std::size_t header_stride_ = 0;  ///< bytes of a header with its inline payload
   std::size_t inline_limit_ = 0;
-  bool inlines_payload_ = false;  ///< this rank's blocks travel with its header
-  bool headers_received_ = false;   ///< the headers of all ranks have arrived
-  bool headers_sent_ = false;  ///< this rank's header has been sent to all ranks
+  bool inlines_payload_ = false;   ///< this rank's blocks travel with its header
+  bool headers_received_ = false;  ///< the headers of all ranks have arrived
+  bool headers_sent_ = false;      ///< this rank's header has been sent to all ranks
   std::exception_ptr post_error_;
-  Tensor headers_;                   ///< by rank, including this one
+  Tensor headers_;                     ///< by rank, including this one
   std::vector<std::uint64_t> splits_;  ///< of alltoall: bytes from each rank (row) to each rank (column)
   struct PackedBlock {
     const backend::SegmentList* segments;
@@ -107,4 +107,4 @@ class CollectiveOp final : public TransportOp, public LaneTask {
   Steps coroutine_;
 };
 
-}  // namespace hookline::engine
+}  // namespace hookline::p2p

@@ -11,8 +11,8 @@
 #include <hookline/core/error.hpp>
 #include <hookline/core/interrupt.hpp>
 
-#include "backend/p2p/p2p_ops.hpp"
 #include "backend/p2p/p2p_context.hpp"
+#include "backend/p2p/p2p_ops.hpp"
 
 namespace hookline::p2p {
 namespace {
@@ -54,7 +54,8 @@ WorkPtr ControlChannel::send(Operation&& operation, Milliseconds timeout) {
     unacked_sends_.push_back(op);
     if (!disconnect) context_.control_sender().send(op->target(), envelope, nullptr);
   }
-  if (disconnect) context_.fail(context_.diagnose_disconnect(disconnect, op->target(), op->describe(), [](int) { return false; }));
+  if (disconnect)
+    context_.fail(context_.diagnose_disconnect(disconnect, op->target(), op->describe(), [](int) { return false; }));
   set_urgent();
   context_.watchdog().keep_running();
   return op;
@@ -177,7 +178,8 @@ void ControlChannel::run_listener() {
     if (poll_requested_.exchange(false)) context_.wake_diagnosis();
     bool completed = false;
     try {
-      if (!request) request = context_.transport().receive_any(kControlTag, receive_buffer.data(), receive_buffer.size());
+      if (!request)
+        request = context_.transport().receive_any(kControlTag, receive_buffer.data(), receive_buffer.size());
       {
         const std::lock_guard lock(listener_mutex_);
         if (stopping_) break;
@@ -271,9 +273,11 @@ void ControlChannel::check_peers() {
 }
 
 // One dead peer is enough, as in the local backends: it may have been the one that was to send.
-std::exception_ptr ControlChannel::failure_of(const TransportOp& op, const std::vector<int>& peers, Clock::time_point now) {
+std::exception_ptr ControlChannel::failure_of(const TransportOp& op, const std::vector<int>& peers,
+                                              Clock::time_point now) {
   std::vector<int> present;
-  std::copy_if(peers.begin(), peers.end(), std::back_inserter(present), [&](int r) { return !context_.has_departed(r); });
+  std::copy_if(peers.begin(), peers.end(), std::back_inserter(present),
+               [&](int r) { return !context_.has_departed(r); });
   if (present.empty()) {
     return std::make_exception_ptr(PeerLost(
         fmt::format("{}: rank {} left the group", context_.error_prefix(op.describe()), fmt::join(peers, ", ")),
@@ -286,7 +290,10 @@ std::exception_ptr ControlChannel::failure_of(const TransportOp& op, const std::
 }
 
 std::exception_ptr ControlChannel::dead_peer_error(const TransportOp& op, int rank, Clock::time_point now) {
-  FailureDetector::Observation observation{.disconnected = false, .messages_received = messages_received_[static_cast<std::size_t>(rank)].load(), .poll_epoch = poll_epoch()};
+  FailureDetector::Observation observation{
+      .disconnected = false,
+      .messages_received = messages_received_[static_cast<std::size_t>(rank)].load(),
+      .poll_epoch = poll_epoch()};
   std::exception_ptr disconnect;
   try {
     context_.transport().throw_if_disconnected(rank);
@@ -314,4 +321,4 @@ void ControlChannel::wait_until(const std::function<bool()>& done, const Transpo
   }
 }
 
-}  // namespace hookline::engine
+}  // namespace hookline::p2p

@@ -9,8 +9,8 @@
 #include <mutex>
 #include <vector>
 
-#include "backend/p2p/failure_detector.hpp"
 #include "backend/p2p/envelope.hpp"
+#include "backend/p2p/failure_detector.hpp"
 #include "backend/p2p/lane.hpp"
 #include "backend/p2p/transport_op.hpp"
 
@@ -74,15 +74,15 @@ class ControlChannel {
   std::list<std::shared_ptr<RecvOp>> posted_receives_;
   std::list<UnexpectedMessage> unexpected_;
   std::list<std::shared_ptr<SendOp>> unacked_sends_;  ///< large sends without an acknowledgement
-  std::vector<std::uint64_t> next_data_sequence_;          ///< by receiver: sequence of the next data message
+  std::vector<std::uint64_t> next_data_sequence_;     ///< by receiver: sequence of the next data message
   FailureDetector failure_detector_;
   std::vector<std::atomic<std::uint64_t>> messages_received_;  ///< by sender: control messages so far
-  std::atomic<bool> urgent_ = false;               ///< an operation is pending, so the listener spins
-  std::atomic<bool> poll_requested_ = false;                ///< diagnose_disconnect() waits for a poll
+  std::atomic<bool> urgent_ = false;                           ///< an operation is pending, so the listener spins
+  std::atomic<bool> poll_requested_ = false;                   ///< diagnose_disconnect() waits for a poll
   std::atomic<std::uint64_t> poll_epoch_ = 0;
   std::mutex listener_mutex_;
   Request* listener_request_ = nullptr;
   bool stopping_ = false;
 };
 
-}  // namespace hookline::engine
+}  // namespace hookline::p2p

@@ -28,7 +28,10 @@ std::vector<std::byte> serialize(Envelope envelope, const std::byte* data) {
 class ControlSender::SendTask final : public LaneTask {
  public:
   SendTask(ControlSender& sender, int peer, std::vector<std::byte> bytes, Clock::time_point deadline)
-      : sender_(sender), peer_rank_(peer), deadline_(deadline), buffered_(std::make_shared<BufferedSend>(std::move(bytes))) {}
+      : sender_(sender),
+        peer_rank_(peer),
+        deadline_(deadline),
+        buffered_(std::make_shared<BufferedSend>(std::move(bytes))) {}
   void post(Transport& transport) {
     buffered_->request = transport.send(peer_rank_, kControlTag, buffered_->bytes.data(), buffered_->bytes.size());
   }
@@ -124,7 +127,8 @@ void ControlSender::flush_goodbyes() noexcept {
     const Clock::time_point deadline = send_deadline(receiver, Clock::now());
     std::exception_ptr ignored;
     try {
-      context_.watchdog().wait_for(context_.transport(), *goodbyes[r], receiver, [&] { return deadline; }, ignored, true);
+      context_.watchdog().wait_for(
+          context_.transport(), *goodbyes[r], receiver, [&] { return deadline; }, ignored, true);
     } catch (...) {  // interrupted
       return;
     }
@@ -144,4 +148,4 @@ void ControlSender::release_retained() noexcept {
 
 void ControlSender::flush() noexcept { lane_.flush(); }
 
-}  // namespace hookline::engine
+}  // namespace hookline::p2p

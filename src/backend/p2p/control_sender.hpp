@@ -62,4 +62,4 @@ class ControlSender {
   std::vector<std::shared_ptr<void>> retained_;
 };
 
-}  // namespace hookline::engine
+}  // namespace hookline::p2p

@@ -15,7 +15,8 @@ std::string encode_cause(const AbortCause& cause, Envelope& envelope) {
 }
 
 AbortCause decode_cause(const Envelope& envelope, const std::byte* data) {
-  const auto max_ranks = static_cast<std::int32_t>(std::min<std::size_t>(envelope.inline_bytes / sizeof(int), kMaxCauseRanks));
+  const auto max_ranks =
+      static_cast<std::int32_t>(std::min<std::size_t>(envelope.inline_bytes / sizeof(int), kMaxCauseRanks));
   AbortCause cause;
   cause.ranks.resize(static_cast<std::size_t>(std::clamp(envelope.tag, 0, max_ranks)));
   const std::size_t bytes = cause.ranks.size() * sizeof(int);
@@ -24,4 +25,4 @@ AbortCause decode_cause(const Envelope& envelope, const std::byte* data) {
   return cause;
 }
 
-}  // namespace hookline::engine
+}  // namespace hookline::p2p

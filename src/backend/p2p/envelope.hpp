@@ -11,9 +11,9 @@
 namespace hookline::p2p {
 
 enum class ControlType : std::uint32_t {
-  send = 1,    ///< a send; the payload of a small one follows the envelope, a large one is sent as data
-  ack = 2,  ///< acknowledges the data of the send with this `data_sequence`
-  goodbye = 3,      ///< the sender leaves the group
+  send = 1,     ///< a send; the payload of a small one follows the envelope, a large one is sent as data
+  ack = 2,      ///< acknowledges the data of the send with this `data_sequence`
+  goodbye = 3,  ///< the sender leaves the group
   /// The sender's group failed. `dtype` is kPeerLost or 0. The payload is the ranks of the cause, `tag` of them, and
   /// the text.
   abort = 4,
@@ -45,4 +45,4 @@ std::string encode_cause(const AbortCause& cause, Envelope& envelope);
 /// Parses a peer's payload. Trusts only its length, `envelope.inline_bytes`.
 AbortCause decode_cause(const Envelope& envelope, const std::byte* data);
 
-}  // namespace hookline::engine
+}  // namespace hookline::p2p

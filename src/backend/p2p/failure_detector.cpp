@@ -19,4 +19,4 @@ FailureDetector::PeerState FailureDetector::update(int rank, Observation observa
   return dead ? PeerState::dead : PeerState::suspect;
 }
 
-}  // namespace hookline::engine
+}  // namespace hookline::p2p

@@ -42,4 +42,4 @@ class FailureDetector {
   std::vector<std::optional<Suspicion>> suspicions_;
 };
 
-}  // namespace hookline::engine
+}  // namespace hookline::p2p

@@ -142,8 +142,8 @@ bool Lane::advance(LaneTask& task, std::exception_ptr& error) {
       fatal = std::current_exception();
       break;
     }
-    const auto outcome =
-        context_.watchdog().wait_for(context_.transport(), *task.awaited_request_, task.peer_, [&] { return earliest_deadline(); }, fatal);
+    const auto outcome = context_.watchdog().wait_for(
+        context_.transport(), *task.awaited_request_, task.peer_, [&] { return earliest_deadline(); }, fatal);
     if (outcome == Watchdog::Outcome::cancelled) return false;
     if (outcome == Watchdog::Outcome::completed) {
       task.completed_ = true;
@@ -158,7 +158,8 @@ bool Lane::advance(LaneTask& task, std::exception_ptr& error) {
 }
 
 std::exception_ptr Lane::diagnose(LaneTask& task, const std::exception_ptr& disconnect) {
-  return context_.diagnose_disconnect(disconnect, task.peer_, task.description(), [&](int rank) { return task.is_missing(rank); });
+  return context_.diagnose_disconnect(disconnect, task.peer_, task.description(),
+                                      [&](int rank) { return task.is_missing(rank); });
 }
 
 // Returns the earliest deadline of all queued tasks, since they all wait for the head.
@@ -223,4 +224,4 @@ void Lane::stop() noexcept {
   core::join_or_detach(thread_);
 }
 
-}  // namespace hookline::engine
+}  // namespace hookline::p2p

@@ -88,8 +88,8 @@ class Lane {
 
   P2PContext& context_;
   std::mutex mutex_;
-  std::condition_variable changed_;  ///< a task completed, or the driver left
-  std::condition_variable wake_thread_;     ///< wakes the lane's thread
+  std::condition_variable changed_;      ///< a task completed, or the driver left
+  std::condition_variable wake_thread_;  ///< wakes the lane's thread
   std::deque<std::shared_ptr<LaneTask>> queue_;
   Clock::time_point last_push_;  ///< time of the last push
   bool has_driver_ = false;
@@ -99,4 +99,4 @@ class Lane {
   std::thread thread_;
 };
 
-}  // namespace hookline::engine
+}  // namespace hookline::p2p

@@ -71,4 +71,4 @@ MakeTransport* load_transport(const std::string& name, const std::string& packag
       tried, package));
 }
 
-}  // namespace hookline::engine
+}  // namespace hookline::p2p

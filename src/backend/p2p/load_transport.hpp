@@ -20,4 +20,4 @@ MakeTransport* load_transport(const std::string& name, const std::string& packag
 /// libhookline. A user's own build, for another MPI say, therefore comes first.
 std::vector<std::filesystem::path> library_paths(const std::string& name);
 
-}  // namespace hookline::engine
+}  // namespace hookline::p2p

@@ -6,9 +6,9 @@
 
 #include <hookline/core/error.hpp>
 
-#include "backend/p2p/collective_op.hpp"
 #include "backend/monitored_barrier.hpp"
 #include "backend/op_traits.hpp"
+#include "backend/p2p/collective_op.hpp"
 #include "core/fork.hpp"
 #include "core/thread.hpp"
 
@@ -48,7 +48,8 @@ void P2PContext::open() {
   if (size_ == 1) return;
   watchdog_thread_ = core::start_thread("hookline-watch", [this, keep = shared_from_this()] { watchdog_.run(); });
   try {
-    listener_thread_ = core::start_thread("hookline-listen", [this, keep = shared_from_this()] { control_channel_.run_listener(); });
+    listener_thread_ =
+        core::start_thread("hookline-listen", [this, keep = shared_from_this()] { control_channel_.run_listener(); });
   } catch (...) {
     close();  // the watchdog thread holds a reference until it ends
     throw;
@@ -190,10 +191,12 @@ void P2PContext::on_peer_goodbye(int rank) {
 // Blames, in this order: the cause that any rank has reported (error_, set by fail() in any thread); the peer itself,
 // if it said goodbye (departed_, set by the listener thread); another departed rank whose message is missing; and, once
 // all messages have been drained, the peer, which must have died.
-std::exception_ptr P2PContext::diagnose_disconnect(const std::exception_ptr& disconnect, int rank, const std::string& description,
-                                    const std::function<bool(int rank)>& is_missing) {
+std::exception_ptr P2PContext::diagnose_disconnect(const std::exception_ptr& disconnect, int rank,
+                                                   const std::string& description,
+                                                   const std::function<bool(int rank)>& is_missing) {
   const auto departed_error = [&](int peer) {
-    return std::make_exception_ptr(PeerLost(fmt::format("{}: rank {} left the group", error_prefix(description), peer), {peer}));
+    return std::make_exception_ptr(
+        PeerLost(fmt::format("{}: rank {} left the group", error_prefix(description), peer), {peer}));
   };
   std::vector<bool> excused(static_cast<std::size_t>(size_));  // to have left, and to have done their parts
   const auto next_departed = [&] {
@@ -209,7 +212,8 @@ std::exception_ptr P2PContext::diagnose_disconnect(const std::exception_ptr& dis
   std::unique_lock lock(mutex_);
   while (!closed_) {
     const bool changed = state_changed_.wait_until(lock, deadline, [&] {
-      return error_ || closed_ || next_departed() >= 0 || (phase == Phase::poll && control_channel_.poll_epoch() != poll_epoch);
+      return error_ || closed_ || next_departed() >= 0 ||
+             (phase == Phase::poll && control_channel_.poll_epoch() != poll_epoch);
     });
     if (error_) return error_;
     if (has_departed(rank)) return departed_error(rank);
@@ -236,9 +240,11 @@ std::exception_ptr P2PContext::diagnose_disconnect(const std::exception_ptr& dis
   return peer_died_error(description, rank, disconnect);
 }
 
-std::exception_ptr P2PContext::peer_died_error(const std::string& description, int rank, const std::exception_ptr& disconnect) const {
+std::exception_ptr P2PContext::peer_died_error(const std::string& description, int rank,
+                                               const std::exception_ptr& disconnect) const {
   return std::make_exception_ptr(
-      PeerLost(fmt::format("{}: rank {} died or cannot be reached. Make a new group without it.", error_prefix(description), rank),
+      PeerLost(fmt::format("{}: rank {} died or cannot be reached. Make a new group without it.",
+                           error_prefix(description), rank),
                {rank}, disconnect));
 }
 
@@ -297,4 +303,4 @@ void P2PContext::post(Task task) {
   worker_->post(std::move(task));
 }
 
-}  // namespace hookline::engine
+}  // namespace hookline::p2p

@@ -14,10 +14,10 @@
 
 #include <hookline/backend/transport.hpp>
 
-#include "backend/p2p/lane.hpp"
 #include "backend/p2p/control_channel.hpp"
-#include "backend/p2p/transport_op.hpp"
 #include "backend/p2p/control_sender.hpp"
+#include "backend/p2p/lane.hpp"
+#include "backend/p2p/transport_op.hpp"
 #include "backend/p2p/watchdog.hpp"
 
 namespace hookline::p2p {
@@ -64,9 +64,10 @@ class P2PContext : public std::enable_shared_from_this<P2PContext> {
   /// Returns the error for a disconnected peer. Waits for an explanation that may be in flight: the cause reported by
   /// the peer or another rank, or a departed rank whose message is missing, because the peer may have failed due to it.
   std::exception_ptr diagnose_disconnect(const std::exception_ptr& disconnect, int rank, const std::string& description,
-                             const std::function<bool(int rank)>& is_missing);
+                                         const std::function<bool(int rank)>& is_missing);
   /// Returns the error for a peer whose disconnect has no other explanation than its death.
-  std::exception_ptr peer_died_error(const std::string& description, int rank, const std::exception_ptr& disconnect) const;
+  std::exception_ptr peer_died_error(const std::string& description, int rank,
+                                     const std::exception_ptr& disconnect) const;
   /// Wakes diagnose_disconnect(): the listener thread has polled.
   void wake_diagnosis();
   /// Called when the goodbye of a peer has arrived.
@@ -102,7 +103,8 @@ class P2PContext : public std::enable_shared_from_this<P2PContext> {
   std::vector<std::atomic<bool>> departed_;
 
   std::mutex disconnect_mutex_;
-  std::vector<std::optional<Clock::time_point>> disconnected_since_;  ///< by rank; when dead_ranks() first saw the disconnect
+  std::vector<std::optional<Clock::time_point>>
+      disconnected_since_;  ///< by rank; when dead_ranks() first saw the disconnect
 
   mutable std::mutex mutex_;
   std::condition_variable state_changed_;  ///< the group failed, a peer departed, or the listener polled
@@ -119,4 +121,4 @@ class P2PContext : public std::enable_shared_from_this<P2PContext> {
   std::shared_ptr<P2PContext> leaked_self_;  ///< leaks this object in a forked child
 };
 
-}  // namespace hookline::engine
+}  // namespace hookline::p2p

@@ -31,13 +31,13 @@ void SendOp::post(std::uint64_t first_sequence) {
   data_sequence_ = first_sequence;
   for (std::size_t offset = 0; offset < data_.nbytes(); offset += kDataChunkBytes) {
     requests_.push_back(context().transport().send(target(), {kDataChannel, first_sequence + requests_.size()},
-                                                data_.bytes() + offset, std::min(kDataChunkBytes, data_.nbytes() - offset)));
+                                                   data_.bytes() + offset,
+                                                   std::min(kDataChunkBytes, data_.nbytes() - offset)));
   }
 }
 
 std::string SendOp::describe() const {
-  return fmt::format("send of {} {} to rank {}, tag {}", data_.numel(), name(data_.dtype()), target(),
-                     operation().tag);
+  return fmt::format("send of {} {} to rank {}, tag {}", data_.numel(), name(data_.dtype()), target(), operation().tag);
 }
 
 void SendOp::drive() {
@@ -61,10 +61,11 @@ std::string RecvOp::describe() const {
 
 void RecvOp::check_envelope(const Envelope& envelope) const {
   if (envelope.bytes == target_.nbytes() && envelope.dtype == static_cast<std::uint32_t>(target_.dtype())) return;
-  throw Mismatch(fmt::format("{}: message mismatch: expected {}, got {} from rank {}", context().error_prefix(describe()),
-                             in_words(target_.nbytes(), static_cast<std::uint32_t>(target_.dtype())),
-                             describe_payload(envelope.bytes, envelope.dtype), source_),
-                 {source_});
+  throw Mismatch(
+      fmt::format("{}: message mismatch: expected {}, got {} from rank {}", context().error_prefix(describe()),
+                  in_words(target_.nbytes(), static_cast<std::uint32_t>(target_.dtype())),
+                  describe_payload(envelope.bytes, envelope.dtype), source_),
+      {source_});
 }
 
 void RecvOp::deliver(int source, const Envelope& envelope, const std::byte* data) {
@@ -94,14 +95,16 @@ bool RecvOp::step() {
       const std::uint64_t offset = chunks_posted_ * kDataChunkBytes;
       std::byte* const destination = mismatch_ ? discard_buffer_.data() : buffer_.mutable_bytes() + offset;
       set_peer(source_);
-      requests_.push_back(context().transport().receive(source_, {kDataChannel, envelope_.data_sequence + chunks_posted_}, destination,
-                                                     std::min<std::uint64_t>(kDataChunkBytes, envelope_.bytes - offset)));
+      requests_.push_back(
+          context().transport().receive(source_, {kDataChannel, envelope_.data_sequence + chunks_posted_}, destination,
+                                        std::min<std::uint64_t>(kDataChunkBytes, envelope_.bytes - offset)));
       ++chunks_posted_;
     }
     if (!test_request(requests_.front(), source_)) return false;
     requests_.erase(requests_.begin());
   }
-  context().control_sender().send(source_, {.type = ControlType::ack, .data_sequence = envelope_.data_sequence}, nullptr);
+  context().control_sender().send(source_, {.type = ControlType::ack, .data_sequence = envelope_.data_sequence},
+                                  nullptr);
   if (mismatch_) std::rethrow_exception(mismatch_);
   if (!target_.is_contiguous()) target_.copy_from(buffer_);
   return true;
@@ -127,4 +130,4 @@ void RecvOp::expedite() {
   if (in_lane()) context().control_channel().data_lane().wake();
 }
 
-}  // namespace hookline::engine
+}  // namespace hookline::p2p

@@ -4,8 +4,8 @@
 #include <memory>
 #include <vector>
 
-#include "backend/p2p/lane.hpp"
 #include "backend/p2p/control_channel.hpp"
+#include "backend/p2p/lane.hpp"
 #include "backend/p2p/transport_op.hpp"
 
 namespace hookline::p2p {
@@ -72,4 +72,4 @@ class RecvOp final : public TransportOp, public LaneTask {
   std::vector<std::unique_ptr<Request>> requests_;
 };
 
-}  // namespace hookline::engine
+}  // namespace hookline::p2p

@@ -30,7 +30,7 @@ class TransportBackend final : public Backend {
     return {memory.owner(), memory.mutable_bytes()};
   }
   std::shared_ptr<Backend> new_subgroup(const std::vector<int>& ranks, const std::string& name,
-                                  Milliseconds timeout) override {
+                                        Milliseconds timeout) override {
     context_->refuse_in_forked_child("new_group");
     return make_transport_backend(context_->transport().new_subgroup(ranks, name, timeout));
   }
@@ -48,7 +48,7 @@ class TransportBackend final : public Backend {
 };
 
 }  // namespace
-}  // namespace engine
+}  // namespace p2p
 
 std::shared_ptr<Backend> make_transport_backend(std::shared_ptr<Transport> transport) {
   const auto context = std::make_shared<p2p::P2PContext>(std::move(transport));

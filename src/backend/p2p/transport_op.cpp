@@ -11,4 +11,4 @@ TransportOp::TransportOp(std::shared_ptr<P2PContext> context, Milliseconds timeo
 void TransportOp::refuse_in_forked_child(std::string_view call) const { context_->refuse_in_forked_child(call); }
 void TransportOp::post_to_worker(Task task) { context_->post(std::move(task)); }
 
-}  // namespace hookline::engine
+}  // namespace hookline::p2p

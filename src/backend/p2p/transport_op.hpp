@@ -26,4 +26,4 @@ class TransportOp : public backend::OpWork {
   const std::shared_ptr<P2PContext> context_;
 };
 
-}  // namespace hookline::engine
+}  // namespace hookline::p2p

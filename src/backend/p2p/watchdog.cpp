@@ -19,8 +19,8 @@ constexpr Milliseconds kFinalPoll{50};  // a goodbye may overtake messages that 
 }  // namespace
 
 Watchdog::Outcome Watchdog::wait_for(Transport& transport, Request& request, int peer,
-                               const std::function<Clock::time_point()>& deadline, std::exception_ptr& error,
-                               bool ignore_shutdown) {
+                                     const std::function<Clock::time_point()>& deadline, std::exception_ptr& error,
+                                     bool ignore_shutdown) {
   std::list<WaitEntry> node(1, WaitEntry{&request, deadline()});
   const auto entry = node.begin();
   {
@@ -111,7 +111,8 @@ void Watchdog::run() {
   Clock::time_point tick = Clock::now() + kInterruptPeriod;
   while (!stopping_) {
     next_wakeup_ = tick;
-    const Clock::time_point earliest = Clock::now() + std::chrono::milliseconds(1);  // time for interrupted waits to end
+    const Clock::time_point earliest =
+        Clock::now() + std::chrono::milliseconds(1);  // time for interrupted waits to end
     for (const WaitEntry& entry : entries_) next_wakeup_ = std::min(next_wakeup_, std::max(entry.deadline, earliest));
     if (entries_.empty() && idle_ticks_ >= kIdleTicks) {
       next_wakeup_ = Clock::time_point::max();
@@ -135,4 +136,4 @@ void Watchdog::run() {
   }
 }
 
-}  // namespace hookline::engine
+}  // namespace hookline::p2p

@@ -64,11 +64,11 @@ class Watchdog {
   std::condition_variable wake_;
   std::list<WaitEntry> entries_;
   Clock::time_point next_wakeup_ = Clock::time_point::max();  ///< when the thread wakes next
-  int idle_ticks_ = 0;                                       ///< ticks since the last wait
+  int idle_ticks_ = 0;                                        ///< ticks since the last wait
   std::vector<bool> departed_;
   bool shut_down_ = false;
   Clock::time_point drain_until_;  ///< after shutdown(drain): end of the drain time
   bool stopping_ = false;
 };
 
-}  // namespace hookline::engine
+}  // namespace hookline::p2p

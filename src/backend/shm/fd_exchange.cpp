@@ -116,7 +116,8 @@ std::pair<int, FileDescriptor> receive_descriptor(int socket) {
 ucred peer_credentials(int socket) {
   ucred peer = {.pid = 0, .uid = static_cast<uid_t>(-1), .gid = 0};
   socklen_t length = sizeof peer;
-  if (getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &peer, &length) != 0) throw_system_error("cannot read the credentials of a peer");
+  if (getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &peer, &length) != 0)
+    throw_system_error("cannot read the credentials of a peer");
   return peer;
 }
 
@@ -131,11 +132,13 @@ FileDescriptor open_pidfd(const ucred& peer) {
 }
 
 // The names of the ranks' sockets.
-std::vector<std::string> exchange_socket_names(Store& store, int rank, int size, const std::string& name, Clock::time_point deadline) {
+std::vector<std::string> exchange_socket_names(Store& store, int rank, int size, const std::string& name,
+                                               Clock::time_point deadline) {
   const std::string host = backend::host_identity();
   std::vector<std::string> names;
   std::vector<int> other_hosts;
-  for (const std::string& value : backend::store_allgather(store, "shm", rank, size, fmt::format("{}\n{}", host, name), deadline)) {
+  for (const std::string& value :
+       backend::store_allgather(store, "shm", rank, size, fmt::format("{}\n{}", host, name), deadline)) {
     const std::size_t end = std::min(value.find('\n'), value.size());
     if (value.substr(0, end) != host) other_hosts.push_back(backend::global_rank(static_cast<int>(names.size())));
     names.push_back(value.substr(std::min(end + 1, value.size())));
@@ -164,7 +167,8 @@ Peer exchange_with_lower(int rank, int peer, const std::string& name, int memory
   if (!connection) throw_system_error("cannot open a socket for the shm group");
   const auto [address, length] = abstract_address(name);
   if (connect(connection.get(), reinterpret_cast<const sockaddr*>(&address), length) != 0) {
-    if (errno == ECONNREFUSED || errno == ECONNRESET || errno == EPIPE) throw peer_lost(rank, peer, std::strerror(errno));
+    if (errno == ECONNREFUSED || errno == ECONNRESET || errno == EPIPE)
+      throw peer_lost(rank, peer, std::strerror(errno));
     throw_system_error(fmt::format("cannot connect to rank {} of the shm group", backend::global_rank(peer)));
   }
   const ucred owner = peer_credentials(connection.get());
@@ -196,7 +200,8 @@ void exchange_with_higher(int listener, int rank, int memory, std::vector<Peer>&
                          fmt::join(ranks, ", "), rejected);
     });
     const FileDescriptor connection(accept4(listener, nullptr, nullptr, SOCK_CLOEXEC));
-    if (!connection && errno != EINTR && errno != ECONNABORTED) throw_system_error("cannot accept a rank of the shm group");
+    if (!connection && errno != EINTR && errno != ECONNABORTED)
+      throw_system_error("cannot accept a rank of the shm group");
     if (!connection) continue;
     const ucred peer = peer_credentials(connection.get());
     if (!is_trusted(peer)) {

@@ -135,13 +135,14 @@ std::shared_ptr<std::byte> PeerRegion::resolve(const local::Location& location, 
   const std::uint64_t length = std::uint64_t{location.pages} * kPage;
   if (begin < block_bytes_ || begin > kFileBytes || length > kFileBytes - begin || location.offset < begin ||
       location.offset - begin > length || bytes > length - (location.offset - begin)) {
-    throw Aborted(fmt::format("a peer published an invalid location: {} bytes at offset {} are not in a buffer of its "
-                              "shared memory",
-                              bytes, location.offset));
+    throw Aborted(
+        fmt::format("a peer published an invalid location: {} bytes at offset {} are not in a buffer of its "
+                    "shared memory",
+                    bytes, location.offset));
   }
   const std::lock_guard lock(mutex_);
   auto mapping = std::find_if(mappings_.begin(), mappings_.end(),
-                            [&](const Mapping& m) { return m.begin == begin && m.bytes == length; });
+                              [&](const Mapping& m) { return m.begin == begin && m.bytes == length; });
   if (mapping == mappings_.end()) {
     auto* const data = static_cast<std::byte*>(map(fd_.get(), begin, length));
     if (mappings_.size() == kMaxMappings) mappings_.erase(mappings_.begin());

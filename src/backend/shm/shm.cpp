@@ -12,10 +12,10 @@
 #include <hookline/store/prefix_store.hpp>
 
 #include "backend/local/local_backend.hpp"
-#include "backend/store_allgather.hpp"
 #include "backend/shm/descriptor_limit.hpp"
 #include "backend/shm/fd_exchange.hpp"
 #include "backend/shm/region.hpp"
+#include "backend/store_allgather.hpp"
 
 namespace hookline {
 namespace shm {
@@ -106,15 +106,15 @@ std::shared_ptr<Backend> make_shm_backend(std::shared_ptr<Store> store, int rank
   if (!store) throw InvalidArgument("shm group: a store is required to create the group");
   const Clock::time_point deadline = deadline_after(timeout);
   const auto subset = [store, rank, wait_policy](const std::vector<int>& ranks, const std::string& name,
-                                             Milliseconds time) {
+                                                 Milliseconds time) {
     const auto own = std::find(ranks.begin(), ranks.end(), rank) - ranks.begin();
     return make_shm_backend(std::make_shared<PrefixStore>(name, store), static_cast<int>(own),
                             static_cast<int>(ranks.size()), time, wait_policy);
   };
   shm::reserve_descriptors(static_cast<std::size_t>(size), fmt::format("rank {} of {} of a shm group", rank, size));
   auto memory = std::make_unique<shm::ShmMemory>(*store, rank, size, deadline);
-  auto backend =
-      local::make_local_backend(std::move(memory), {.name = "shm", .block_at_once = wait_policy == WaitPolicy::block}, subset);
+  auto backend = local::make_local_backend(std::move(memory),
+                                           {.name = "shm", .block_at_once = wait_policy == WaitPolicy::block}, subset);
   // No rank may look for a sign of life before all give one.
   backend::store_allgather(*store, "shm/ready", rank, size, "", deadline);
   return backend;

@@ -55,7 +55,8 @@ class GroupMemory {
 
 class ThreadsMemory final : public local::Memory {
  public:
-  ThreadsMemory(std::shared_ptr<GroupMemory> group_memory, int rank) : Memory(rank, group_memory->size()), group_memory_(std::move(group_memory)) {
+  ThreadsMemory(std::shared_ptr<GroupMemory> group_memory, int rank)
+      : Memory(rank, group_memory->size()), group_memory_(std::move(group_memory)) {
     for (int r = 0; r < size(); ++r) set_block(r, group_memory_->block(r));
   }
 

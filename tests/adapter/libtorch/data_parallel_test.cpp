@@ -14,8 +14,8 @@
 namespace hookline::libtorch {
 namespace {
 
-using hookline::testing::on_ranks;
 using hookline::testing::make_thread_groups;
+using hookline::testing::on_ranks;
 using ::testing::Each;
 using ::testing::HasSubstr;
 

@@ -178,7 +178,7 @@ void hammer(int threads, nb::object callback) {
 /// A native group that does nothing but call the given one, as C++ code does.
 std::shared_ptr<ProcessGroup> forward_through_cpp(nb::handle group) {
   return make_wrapper_of(group,
-                     [](std::shared_ptr<ProcessGroup> inner) { return std::make_shared<GroupDecorator>(inner); });
+                         [](std::shared_ptr<ProcessGroup> inner) { return std::make_shared<GroupDecorator>(inner); });
 }
 
 }  // namespace

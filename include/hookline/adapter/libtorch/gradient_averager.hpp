@@ -129,7 +129,8 @@ class GradientAverager : public std::enable_shared_from_this<GradientAverager> {
   /// Post hook of AccumulateGrad: runs after a gradient was accumulated into its parameter.
   class AccumulateHook final : public torch::autograd::FunctionPostHook {
    public:
-    AccumulateHook(std::weak_ptr<GradientAverager> averager, std::size_t index) : averager_(std::move(averager)), index_(index) {}
+    AccumulateHook(std::weak_ptr<GradientAverager> averager, std::size_t index)
+        : averager_(std::move(averager)), index_(index) {}
     torch::autograd::variable_list operator()(const torch::autograd::variable_list& outputs,
                                               const torch::autograd::variable_list&) override {
       if (const auto averager = averager_.lock()) averager->on_gradient_added(index_);
@@ -172,8 +173,8 @@ class GradientAverager : public std::enable_shared_from_this<GradientAverager> {
     for (const auto& named : module_->named_buffers()) {
       reducer_options.buffers.push_back({named.key(), memory_view(named.value())});
     }
-    reducer_ = std::make_unique<Reducer>(std::move(parameters), group,
-                                         options.hook.empty() ? nullptr : make_hook(options.hook, group), reducer_options);
+    reducer_ = std::make_unique<Reducer>(
+        std::move(parameters), group, options.hook.empty() ? nullptr : make_hook(options.hook, group), reducer_options);
   }
 
   void register_hook(std::size_t index) {
@@ -308,16 +309,16 @@ class GradientAverager : public std::enable_shared_from_this<GradientAverager> {
   const std::shared_ptr<torch::nn::Module> module_;
   DataParallelOptions options_;
   std::vector<at::Tensor> parameters_;  ///< frozen ones too; same indices as in the reducer
-  std::vector<std::size_t> trainable_;    ///< indices of parameters with gradients
+  std::vector<std::size_t> trainable_;  ///< indices of parameters with gradients
   std::unique_ptr<Reducer> reducer_;
   std::vector<RegisteredHook> registered_hooks_;
   bool synchronized_ = true;
-  bool buffers_stale_ = true;         ///< buffers may differ between ranks
+  bool buffers_stale_ = true;               ///< buffers may differ between ranks
   std::weak_ptr<BackwardPass> pass_;        ///< expired: no backward pass is running
-  std::set<std::size_t> ready_;     ///< parameters ready in the running or failed pass
-  std::set<std::size_t> accumulated_;  ///< parameters with gradients of passes that were not reduced
+  std::set<std::size_t> ready_;             ///< parameters ready in the running or failed pass
+  std::set<std::size_t> accumulated_;       ///< parameters with gradients of passes that were not reduced
   bool graph_recorded_ = false;             ///< static_graph: the first step has recorded the unused parameters
-  std::vector<std::size_t> static_unused_;   ///< static_graph: parameters unused on this rank
+  std::vector<std::size_t> static_unused_;  ///< static_graph: parameters unused on this rank
 };
 
 }  // namespace hookline::libtorch
