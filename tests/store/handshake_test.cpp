@@ -117,7 +117,7 @@ TEST_F(TcpHandshake, MissingTokenIsRejectedWithAdvice) {
   EXPECT_THAT(error, AllOf(HasSubstr("127.0.0.1:" + std::to_string(port())), HasSubstr("requires a token"),
                            HasSubstr("HOOKLINE_TOKEN")));
   const std::string log = ::testing::internal::GetCapturedStderr();
-  EXPECT_THAT(log, AllOf(HasSubstr("refused a connection from 127.0.0.1:"), HasSubstr("HOOKLINE_TOKEN")));
+  EXPECT_THAT(log, AllOf(HasSubstr("rejected a connection from 127.0.0.1:"), HasSubstr("HOOKLINE_TOKEN")));
   EXPECT_THAT(error + log, Not(HasSubstr("secret")));
   expect_served();
 }

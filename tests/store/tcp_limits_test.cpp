@@ -48,7 +48,7 @@ TEST(TcpLimits, Keys) {
   TCPStore master(master_with({.max_keys = 3}));
   master.multi_set({"a", "b"}, {"1", "2"});
   master.queue_push("q", "1");
-  const auto refused = AllOf(HasSubstr("exceeds its limits"), HasSubstr("max_keys"));
+  const auto refused = AllOf(HasSubstr("exceeded a limit"), HasSubstr("max_keys"));
   EXPECT_THAT(disconnected(master, [](TCPStore& store) { store.set("c", "3"); }), refused);
   EXPECT_FALSE(master.check({"c"}));
   EXPECT_EQ(master.queue_pop("q"), "1");
@@ -65,7 +65,7 @@ TEST(TcpLimits, StoredBytes) {
   TCPStore master(master_with({.max_bytes = 1 << 20}));
   const std::string half((1 << 19) + 1, 'v');
   master.set("a", half);
-  const auto refused = AllOf(HasSubstr("exceeds its limits"), HasSubstr("max_bytes"));
+  const auto refused = AllOf(HasSubstr("exceeded a limit"), HasSubstr("max_bytes"));
   EXPECT_THAT(disconnected(master, [&](TCPStore& store) { store.set("b", half); }), refused);
   EXPECT_THROW(TCPStore(client_of(master)).compare_set("b", "", half), PeerLost);
   for (const auto& write : std::vector<std::function<void(TCPStore&)>>{

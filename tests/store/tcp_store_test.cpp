@@ -116,7 +116,7 @@ TEST(TcpStore, AddressErrorsNameTheProblem) {
   const std::string port = std::to_string(server->port());
   EXPECT_THAT(
       message_of<ResourceError>([&] { TCPStore second(TCPStoreOptions{.port = server->port(), .is_master = true}); }),
-      HasSubstr("another program has this port"));
+      HasSubstr("another program uses this port"));
   EXPECT_THAT(
       message_of<ResourceError>([] {
         TCPStore store(TCPStoreOptions{.host = "no.such.host.invalid", .port = 1, .timeout = milliseconds(300)});
@@ -125,7 +125,7 @@ TEST(TcpStore, AddressErrorsNameTheProblem) {
   EXPECT_THAT(message_of<ResourceError>([] {
                 TCPStore store(TCPStoreOptions{.host = "192.0.2.1", .is_master = true});  // reserved for documentation
               }),
-              HasSubstr("listen on all of its interfaces"));
+              HasSubstr("listen on all interfaces"));
   std::uint16_t free_port = 0;
   {
     free_port = master()->port();

@@ -220,7 +220,7 @@ def test_a_port_in_use(launcher, nodes):
         code, out, err = ends(nodes(0, 2, "-n", "1", "true"))
     assert (code, out) == (1, "")
     assert nodes.master in err
-    assert "another program has this port: choose another one\n" in err
+    assert "another program uses this port. Choose another one.\n" in err
     assert "Traceback" not in err
 
 
@@ -256,7 +256,7 @@ def test_an_address_of_another_machine(launcher):
     code, _, err = ends(launcher.start(*arguments, "-n", "1", "true"))
     assert code == 1
     assert "192.0.2.77:29500" in err
-    assert "no address of this machine" in err
+    assert "not an address of this machine" in err
 
 
 def test_a_node_that_never_joins(launcher, nodes):

@@ -105,7 +105,7 @@ def test_prefix_stores_tell_what_they_are_around() -> None:
     store = hl.PrefixStore("a", hl.PrefixStore("b", inner))
     assert isinstance(store.underlying_store, hl.PrefixStore)
     assert store._underlying_non_prefix_store is inner
-    with pytest.raises(ValueError, match="give it a store"):
+    with pytest.raises(ValueError, match="store must not be null"):
         hl.PrefixStore("a", None)
 
 

@@ -93,6 +93,6 @@ def test_missing_clients_are_counted() -> None:
 def test_a_socket_that_other_hosts_reach_needs_a_token() -> None:
     with socket.socket() as everywhere:
         everywhere.bind(("0.0.0.0", 0))
-        with pytest.raises(hl.InvalidArgument, match="needs a token"):
+        with pytest.raises(hl.InvalidArgument, match="requires a token"):
             hl.TCPStore("127.0.0.1", 0, None, True, master_listen_fd=everywhere.fileno())
         os.fstat(everywhere.fileno())  # what is refused stays the caller's
