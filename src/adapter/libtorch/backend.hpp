@@ -97,7 +97,7 @@ class TorchBackend final : public c10d::Backend {
                                            const c10::intrusive_ptr<Options>& opts, int rank, int size);
 
   struct Call;
-  /// Returns a view of a tensor's memory; with `owned` it keeps the tensor alive.
+  /// Returns a view of a tensor's memory; with `keep_alive` it keeps the tensor alive.
   Tensor view(const at::Tensor& tensor, const Call& call, bool keep_alive) const;
   std::vector<Tensor> views(const Tensors& tensors, const Call& call, bool keep_alive) const;
   WorkHandle start(Call&& call);

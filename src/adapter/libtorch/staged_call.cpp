@@ -103,7 +103,7 @@ at::Tensor StagedCall::supported_view(const Tensor& tensor) const {
 }
 
 /// Returns the tensor to pass to the backend: the supported view itself or a copy, which contains the elements if
-/// `read` is set. `apart` forces a copy.
+/// `copy_in` is set. `force_copy` forces a copy.
 at::Tensor StagedCall::staged_tensor(const Tensor& tensor, bool copy_in, bool force_copy) const {
   const at::Tensor own = supported_view(tensor);
   if (backend::is_point_to_point(operation_.type) && own.numel() == 0) return at::zeros({1}, at::kByte);

@@ -13,7 +13,7 @@ namespace hookline::libtorch {
 enum class TensorUse { copy, reduce };
 
 /// Returns a view of a CPU tensor. Complex elements become pairs of reals; for copies, unsupported dtypes become
-/// integers of the same size. With `owned` the view keeps the tensor alive, otherwise the caller must. Throws
+/// integers of the same size. With `keep_alive` the view keeps the tensor alive, otherwise the caller must. Throws
 /// Unsupported for another device, layout or dtype, and InvalidArgument for a conjugate or negative view.
 Tensor view_of(const at::Tensor& tensor, const char* operation, TensorUse use, bool keep_alive);
 /// The same, but keeps `owner` alive.

@@ -41,7 +41,7 @@ AddrInfoPtr resolve(const std::string& host, int type, std::string& reason) {
   return {failed ? nullptr : found, &freeaddrinfo};
 }
 
-// Tries `use` (bind or connect) on each address of `host`; returns the local end of the first socket that succeeds.
+// Tries `bind_or_connect` on each address of `host`; returns the local end of the first socket that succeeds.
 template <class Use>
 std::optional<std::string> local_endpoint(const std::string& host, int type, Use bind_or_connect, std::string& reason) {
   const AddrInfoPtr all = resolve(host, type, reason);

@@ -18,7 +18,7 @@ namespace {
 
 using backend::OpSignature;
 
-// What a rank sends to all others; a small payload follows it in the slot.
+// The header that a rank sends to all others; a small payload follows it in the slot.
 struct Header {
   Call signature;
   std::uint64_t inter_host_hash = 0;  ///< hash of the InterHostReducer's name; 0 without one

@@ -1,4 +1,4 @@
-// The way of an operation through the levels, and how its parts are started.
+// Selects the steps of a collective, and starts operations on the sub-backends.
 #include "backend/hierarchical/hierarchical_op.hpp"
 
 #include <bit>

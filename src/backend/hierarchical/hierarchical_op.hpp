@@ -20,7 +20,7 @@ inline constexpr Milliseconds kBlameGrace{250};
 /// chunk is in flight. Operations that gain nothing from the hierarchy run on the global sub-backend.
 class HierarchicalOp {
  public:
-  /// The collective and the scratch memory must outlive this object. `number` counts the lane's operations.
+  /// The operation and the scratch memory must outlive this object. `sequence` counts the lane's operations.
   HierarchicalOp(const SubBackends& sub_backends, const Operation& operation, int lane, std::uint64_t sequence,
                  Clock::time_point deadline, Scratch& scratch);
 

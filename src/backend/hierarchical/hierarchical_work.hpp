@@ -37,7 +37,7 @@ class HierarchicalWork final : public Work {
 
  private:
   bool is_done() const;
-  /// Blocks until the operation is done (returns true) or `time` has passed (returns false).
+  /// Blocks until the operation is done (returns true) or `time_limit` has passed (returns false).
   bool wait_until_done(Clock::time_point time_limit);
 
   const std::shared_ptr<HierarchicalContext> context_;

@@ -24,7 +24,7 @@ struct Topology {
   std::vector<int> owners(std::size_t slice) const;
 };
 
-/// `names` holds a host name for each rank.
+/// `host_names` holds a host name for each rank.
 Topology make_topology(const std::vector<std::string>& host_names, int rank);
 
 /// Returns the topology of a subgroup, whose ranks are numbered by their order in `ranks`.

@@ -129,8 +129,8 @@ void poison(const std::string& reason) noexcept {
   }
 }
 
-// Dekker handshake, all seq_cst: a caller increments `calls`, then loads `forbidden`; finalization stores `forbidden`,
-// then loads `calls`. Either finalization waits for the call, or the call sees that MPI is finalized.
+// Dekker handshake, all seq_cst: a caller increments `active_calls`, then loads `poison_reason`; finalization stores
+// `poison_reason`, then loads `active_calls`. Either finalization waits for the call, or the call sees `poison_reason`.
 MpiCallGuard::MpiCallGuard() noexcept {
   state().active_calls.fetch_add(1);
   if (state().serialized.load(std::memory_order_relaxed)) {

@@ -23,7 +23,7 @@ class CollectiveOp final : public TransportOp, public LaneTask {
  public:
   CollectiveOp(std::shared_ptr<P2PContext> context, Milliseconds timeout, int lane, Operation&& arguments);
 
-  /// Posts the headers. Call first, in lane order. `number` counts the operations of the lane from 1.
+  /// Posts the headers. Call first, in lane order. `sequence` counts the operations of the lane from 1.
   void post_headers(std::uint64_t sequence);
   /// True if the lane's thread should drive the operation at once instead of leaving it to a waiting caller.
   bool is_large() const noexcept { return !inlines_payload_; }
@@ -64,8 +64,8 @@ class CollectiveOp final : public TransportOp, public LaneTask {
   std::size_t block_offset(int source, int target) const;
   std::size_t splits_bytes() const;
 
-  /// Returns a contiguous block for a list of segments: their own memory, or a buffer, packed now if `give` and
-  /// unpacked at the end if `take`.
+  /// Returns a contiguous block for a list of segments: their own memory, or a buffer, packed now if `pack` and
+  /// unpacked at the end if `unpack`.
   Block contiguous_block(const backend::SegmentList& segments, bool pack, bool unpack);
   void unpack_blocks();
 

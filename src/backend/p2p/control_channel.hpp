@@ -43,7 +43,7 @@ class ControlChannel {
   void fail_pending();
   /// Fails the group if a pending operation has timed out, or if its peers have departed or died.
   void check_peers();
-  /// Blocks until `over` returns true or the operation has timed out. The listener thread changes the state.
+  /// Blocks until `done` returns true or the operation has timed out. The listener thread changes the state.
   void wait_until(const std::function<bool()>& done, const TransportOp& op);
   /// Completes a send or receive, and wakes its waiters.
   void finish(TransportOp& op, std::exception_ptr error);

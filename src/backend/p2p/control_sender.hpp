@@ -23,8 +23,8 @@ class ControlSender {
  public:
   explicit ControlSender(P2PContext& context);
 
-  /// Posts a control message and ignores errors: a lost peer is reported where this rank waits for it. `until` limits
-  /// the message once this rank leaves.
+  /// Posts a control message and ignores errors: a lost peer is reported where this rank waits for it. `deadline`
+  /// limits the message once this rank leaves.
   void send(int peer, Envelope envelope, const std::byte* data,
             Clock::time_point deadline = Clock::time_point::max()) noexcept;
   /// Posts the last message to all peers, even if the group has failed.

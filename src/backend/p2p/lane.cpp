@@ -85,7 +85,7 @@ void Lane::drive_until(const std::function<bool()>& done, const std::function<Cl
   }
 }
 
-// Drives the queue from its head until `over` returns true. Throws only what check_interrupt() throws.
+// Drives the queue from its head until `done` returns true. Throws only what check_interrupt() throws.
 void Lane::run(std::unique_lock<std::mutex>& lock, const std::function<bool()>& done) {
   has_driver_ = true;
   const auto release_driver = [&] {

@@ -61,12 +61,12 @@ class Lane {
   Lane(const Lane&) = delete;
   Lane& operator=(const Lane&) = delete;
 
-  /// Queues a task. Calls `begin` first, under the mutex and so in queue order; if it throws, nothing is queued. With
-  /// `hurry` the lane's thread wakes at once; without it a caller has time to wait for the task and drive it. Returns
-  /// false, without an effect, if the group is unusable.
+  /// Queues a task. Calls `post` first, under the mutex and so in queue order; if it throws, nothing is queued. With
+  /// `wake_thread` the lane's thread wakes at once; without it a caller has time to wait for the task and drive it.
+  /// Returns false, without an effect, if the group is unusable.
   bool push(const std::shared_ptr<LaneTask>& task, const std::function<void()>& post, bool wake_thread);
-  /// Drives the lane until `over` returns true, or blocks while another thread drives it. `until` returns when all
-  /// waits must evaluate their deadlines.
+  /// Drives the lane until `done` returns true, or blocks while another thread drives it. `next_deadline` returns when
+  /// all waits must evaluate their deadlines.
   void drive_until(const std::function<bool()>& done, const std::function<Clock::time_point()>& next_deadline);
   /// Wakes the lane's thread to drive queued tasks.
   void wake();

@@ -77,7 +77,7 @@ class P2PContext : public std::enable_shared_from_this<P2PContext> {
   /// Returns the peers that disconnected without a goodbye.
   std::vector<int> dead_ranks();
 
-  /// Closes the connections of a group that failed at least `since` ago, when the aborts have been delivered.
+  /// Closes the connections of a group that failed at least `delay` ago, when the aborts have been delivered.
   void close_after_abort(Milliseconds delay) noexcept;
   bool transport_closed() const noexcept { return transport_closed_.load(); }
 

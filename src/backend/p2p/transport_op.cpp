@@ -1,4 +1,4 @@
-// Forwards the hooks of OpWork to the P2PContext.
+// Forwards virtual functions of OpWork to the P2PContext.
 #include "backend/p2p/transport_op.hpp"
 
 #include "backend/p2p/p2p_context.hpp"

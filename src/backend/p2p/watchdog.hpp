@@ -34,7 +34,7 @@ class Watchdog {
 
   /// Interrupts all waits, so that they evaluate their deadlines.
   void interrupt_all();
-  /// Cancels all waits, now and later. With `gently`, messages that have already been sent may still complete.
+  /// Cancels all waits, now and later. With `drain`, messages that have already been sent may still complete.
   void shutdown(bool drain = false);
   /// Records that a rank sends no more messages.
   void mark_departed(int rank);
