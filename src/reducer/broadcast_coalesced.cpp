@@ -1,4 +1,4 @@
-// Packs tensors into two buffers in turn and broadcasts them in order.
+// broadcast_coalesced: packs tensors into two alternating buffers and broadcasts them in order.
 #include <hookline/reducer/broadcast_coalesced.hpp>
 
 #include <algorithm>
@@ -21,10 +21,10 @@ namespace hookline {
 namespace {
 
 constexpr std::size_t kMaxInFlight = 2;
-/// From here on packing costs more than an operation of its own.
+/// Tensors of at least this size are not packed: copying costs more than a separate operation.
 constexpr std::size_t kMinUnpackedBytes = std::size_t{1} << 20;
 
-// The same on ranks whose tensors agree in shape and dtype.
+// Returns a hash that is equal on ranks whose tensors have equal shapes and dtypes.
 std::uint64_t layout_tag(const std::vector<Tensor>& tensors) {
   std::uint64_t hash = core::kFnvOffsetBasis;
   const auto add = [&](std::uint64_t value) { hash = core::hash_combine(hash, value); };
@@ -38,8 +38,8 @@ std::uint64_t layout_tag(const std::vector<Tensor>& tensors) {
 
 class CoalescedBroadcast {
  public:
-  /// Tensors of `large` bytes or more are sent from where they lie, in pieces of at most `piece`; the others in buffers
-  /// of `buffer` bytes.
+  /// Sends tensors of at least `min_unpacked_bytes` in place, in chunks of at most `chunk_bytes`, and packs others into
+  /// buffers of `buffer_bytes`.
   CoalescedBroadcast(ProcessGroup& group, std::size_t chunk_bytes, std::size_t min_unpacked_bytes,
                      std::size_t buffer_bytes, int root)
       : group_(group),
@@ -51,7 +51,7 @@ class CoalescedBroadcast {
 
   void add(const Tensor& tensor) {
     if (tensor.nbytes() == 0) return;
-    // Elsewhere than at the root only the memory matters; a copy is written back when it has come.
+    // On other ranks than the root the contents do not matter; the copy is written back at the end.
     const Tensor flat =
         tensor.is_contiguous() ? tensor : (is_root_ ? tensor.clone() : Tensor::empty(tensor.shape(), tensor.dtype()));
     if (flat.nbytes() >= min_unpacked_bytes_) {
@@ -85,7 +85,7 @@ class CoalescedBroadcast {
     std::vector<std::function<void()>> unpack;
   };
 
-  // Buffers take turns: when one is asked for again, the operation before the last has been waited for.
+  // Double buffering: before a buffer is reused, the operation that used it has been waited for.
   Tensor next_buffer() {
     while (in_flight_.size() >= kMaxInFlight) wait_for_oldest();
     Tensor& buffer = buffers_[num_buffers_used_++ % kMaxInFlight];
@@ -132,14 +132,16 @@ class CoalescedBroadcast {
 void broadcast_coalesced(ProcessGroup& group, const std::vector<Tensor>& tensors, std::size_t buffer_size, int root) {
   if (buffer_size == 0) throw InvalidArgument("broadcast_coalesced: buffer_size must be at least 1 byte");
   if (root < 0 || root >= group.size()) {
-    throw InvalidArgument(fmt::format("broadcast_coalesced: root {} of a group of {}", root, group.size()));
+    throw InvalidArgument(
+        fmt::format("broadcast_coalesced on rank {} of {}: root is out of range: expected 0 to {}, got {}",
+                    group.rank(), group.size(), group.size() - 1, root));
   }
   const std::size_t min_unpacked_bytes = std::min(buffer_size, kMinUnpackedBytes);
   std::size_t packed_bytes = 0;
   for (const Tensor& t : tensors) {
     if (t.read_only()) {
       throw InvalidArgument(
-          fmt::format("broadcast_coalesced: {} cannot be written to; {}", to_string(t), core::kPassWritableCopy));
+          fmt::format("broadcast_coalesced: the tensor {} is read-only; {}", to_string(t), core::kPassWritableCopy));
     }
     if (t.nbytes() < min_unpacked_bytes) packed_bytes += t.nbytes();
   }

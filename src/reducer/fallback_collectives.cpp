@@ -1,4 +1,4 @@
-// Sums in which one rank has a value and all others have zero.
+// Fallback collectives built on allreduce with zeros from the other ranks.
 #include "reducer/fallback_collectives.hpp"
 
 #include <cstring>

@@ -1,16 +1,16 @@
-// Broadcast and allgather for groups that may have no operation but allreduce.
+// Fallback collectives: broadcast and allgather for groups that support only allreduce.
 #pragma once
 
 #include <hookline/group/process_group.hpp>
 
 namespace hookline::reducer {
 
-/// group.broadcast(tensor), or the same as a sum with zeros from all ranks but the root, where the group lacks it. A
-/// Python group that overrides allreduce alone can then be trained with.
+/// Calls group.broadcast, or, if unsupported, an allreduce in which all ranks but the root contribute zeros. So a
+/// Python group that overrides only allreduce can be used for training.
 WorkPtr broadcast(ProcessGroup& group, const Tensor& tensor, int root = 0);
 
-/// group.allgather_into_tensor(output, input), or the same as a sum in which every rank has its part and zeros, so that
-/// sums are exact. The tensors are contiguous.
+/// Calls group.allgather_into_tensor, or, if unsupported, an allreduce in which every rank contributes its slice and
+/// zeros elsewhere, so the sums are exact. The tensors must be contiguous.
 WorkPtr allgather_into_tensor(ProcessGroup& group, const Tensor& output, const Tensor& input);
 
 }  // namespace hookline::reducer

@@ -1,4 +1,4 @@
-// The end of a step: waiting for the hooks, and handing the means back.
+// ReducerImpl: the end of a step.
 #include <algorithm>
 #include <cstring>
 #include <utility>
@@ -16,9 +16,9 @@
 namespace hookline::reducer {
 namespace {
 
-/// What a hook gets beyond the time of its operations.
+/// Extra time of a hook beyond the timeout of its operations.
 constexpr Milliseconds kTimeoutSlack{300};
-/// How long hooks under way may take to end after one of them has failed.
+/// Time for running hooks to complete after one of them has failed.
 constexpr Milliseconds kFailureGrace{1000};
 
 }  // namespace
@@ -45,11 +45,11 @@ void ReducerImpl::finalize() {
     const std::exception_ptr error = std::current_exception();
     if (!wait_for_launched()) {
       const std::string where =
-          fmt::format("the hook {} was still under way when step {} was given up", hook->name(), step_);
+          fmt::format("the hook {} was still running when step {} failed", hook->name(), step_);
       fail(std::make_exception_ptr(Timeout(hookline::describe(error))), where);
     }
     step_open_.store(false, std::memory_order_release);
-    throw_if_failed();  // what came first counts
+    throw_if_failed();  // the first error takes precedence
     reset_step();
     std::rethrow_exception(error);
   }
@@ -69,9 +69,9 @@ void ReducerImpl::discard_step() {
     if (next_bucket_ > 0 || join_) {
       throw InvalidArgument(fmt::format(
           "Expected to have finished reduction in the prior iteration before starting a new one. The backward pass of "
-          "step {} on rank {} came to no end: it failed when {} of {} buckets were under way{}. Other ranks have their "
-          "part of it, so it cannot be done again: make the model anew on all ranks",
-          step_, group->rank(), next_bucket_, buckets.size(), join_ ? ", inside a join" : ""));
+          "step {} on rank {} of {} failed after {} of {} buckets were launched{}. Other ranks have received this "
+          "rank's contribution, so the step cannot be repeated. Recreate the model on all ranks",
+          step_, group->rank(), group->size(), next_bucket_, buckets.size(), join_ ? ", inside a join" : ""));
     }
   }
   reset_step();
@@ -83,13 +83,13 @@ void ReducerImpl::reset_step() {
   }
   {
     const std::lock_guard lock(mutex_);
-    // The other ranks may have taken it: this one's next step is their counterpart.
+    // Nothing was sent, so the next step of this rank has the same number as the current step of other ranks.
     if (next_bucket_ == 0 && !join_) --step_;
   }
   close_step();
 }
 
-// Parameters that nobody marked: unused, known to be so, or forgotten.
+// Handles parameters without a mark: unused, known to be unused, or missing.
 void ReducerImpl::handle_unmarked() {
   const auto full = [](const Bucket& b) { return b.pending.load(std::memory_order_acquire) == 0; };
   if (!learning_graph_ && std::all_of(buckets.begin(), buckets.end(), full)) return;
@@ -110,10 +110,10 @@ void ReducerImpl::handle_unmarked() {
   if (!missing.empty()) {
     throw InvalidArgument(fmt::format(
         "Expected to have finished reduction in the prior iteration before starting a new one. At the end of step {} "
-        "on rank {}, {} of {} parameters had no gradient: {}. Mark every parameter in every step, or set "
+        "on rank {} of {}, {} of {} parameters had no gradient: {}. Mark every parameter in every step, or set "
         "find_unused_parameters{}",
-        step_, group->rank(), missing.size(), parameters.size(), join_names(missing),
-        options.static_graph ? "; with static_graph every step must mark what the first one did" : ""));
+        step_, group->rank(), group->size(), missing.size(), parameters.size(), join_names(missing),
+        options.static_graph ? "; with static_graph every step must mark the same parameters as the first" : ""));
   }
   for (const std::size_t p : unused) {
     if (param_progress_[p].dense && !param_progress_[p].accumulated && !param_progress_[p].stale_grad) zero_unused(p);
@@ -121,7 +121,7 @@ void ReducerImpl::handle_unmarked() {
   }
 }
 
-// Zeros as this rank's part. Where somebody may look at the view, what it held comes back if no rank has a gradient.
+// Contributes zeros. An exposed view is saved, and restored if no rank has a gradient.
 void ReducerImpl::zero_unused(std::size_t parameter) {
   GradSlot& slot = slots_[parameter];
   if (slot.view_exposed && (options.find_unused_parameters || options.static_graph))
@@ -132,22 +132,22 @@ void ReducerImpl::zero_unused(std::size_t parameter) {
 
 void ReducerImpl::wait_for_bucket(std::size_t index) {
   Bucket& bucket = buckets[index];
-  // Operations have the same time, and their errors say more: they come first. A group may ask Python for it, where
-  // another thread may be waiting for the lock.
+  // Operations have the same timeout and better messages, so theirs must fire first. Read outside the lock:
+  // group->timeout() may call into Python, whose other threads may wait for the lock.
   const Milliseconds limit = options.timeout ? std::min(*options.timeout, kMaxTimeout)
                                              : std::min(group->timeout(), kMaxTimeout) + kTimeoutSlack;
   {
     std::unique_lock lock(mutex_);
     const auto done = [&] { return failure_ || bucket.done || bucket.work; };
     while (!done()) {
-      // A hook that waits for its lane has the time of those before it, too.
+      // The timeout of a hook starts when it is launched, not while it waits for its lane.
       const Clock::time_point begin = bucket.launched ? bucket.launched_at : Clock::now();
       if (bucket.launched && Clock::now() >= begin + limit) {
         lock.unlock();
         const auto timeout_error =
             std::make_exception_ptr(Timeout(fmt::format("the hook {} did not complete the Future of {} within {} ms",
                                                         hook->name(), describe_bucket(index), limit.count())));
-        fail(timeout_error, "a hook came to no end");
+        fail(timeout_error, "a hook did not complete");
         group::abort_quietly(*group, hookline::describe(timeout_error));
         lock.lock();
         break;
@@ -174,14 +174,14 @@ void ReducerImpl::wait_for_bucket(std::size_t index) {
   bucket.done_at = bucket.work->time_finished();
 }
 
-// After a failure no tensor is handed back while one of the hooks may still touch it, and none is left that a thread is
-// about to launch. False where one does not end.
+// Called after a failure: waits until no hook can touch the tensors any more and no thread is about to launch one.
+// Returns false if a hook does not complete.
 bool ReducerImpl::wait_for_launched() {
   bool all_settled = true;
   const Clock::time_point deadline =
       deadline_after(failure() ? kFailureGrace : options.timeout.value_or(group->timeout()));
   for (Bucket& bucket : buckets) {
-    if (bucket.pending.load(std::memory_order_acquire) > 0) break;  // nor is any behind it launched
+    if (bucket.pending.load(std::memory_order_acquire) > 0) break;  // buckets after it are not launched either
     std::unique_lock lock(mutex_);
     const auto settled = [&] {
       return bucket.done || bucket.work || (!bucket.launched && (failure_ || launch_deferred_));
@@ -191,7 +191,7 @@ bool ReducerImpl::wait_for_launched() {
     lock.unlock();
     try {
       if (work) work->wait(time_left(deadline));
-    } catch (...) {  // the first cause is what the caller gets
+    } catch (...) {  // the caller gets the first error
     }
   }
   return all_settled;
@@ -200,7 +200,7 @@ bool ReducerImpl::wait_for_launched() {
 void ReducerImpl::write_back(Bucket& bucket, std::size_t index) {
   const Tensor expected = bucket.sparse ? bucket.grad_bucket->buffer() : bucket.buffer;
   const bool is_plain_allreduce = bucket.work != nullptr;
-  // A sparse bucket without any rows never came to the hook.
+  // A sparse bucket without rows skips the hook.
   const bool is_empty = bucket.sparse && expected.numel() == 0;
   const Tensor result = is_plain_allreduce ? bucket.buffer
                         : is_empty         ? expected
@@ -211,7 +211,7 @@ void ReducerImpl::write_back(Bucket& bucket, std::size_t index) {
     GradSlot& slot = slots_[bucket.members[0]];
     Tensor values = result.contiguous();
     if (scale != 1) {
-      if (values.bytes() != expected.bytes()) values = values.clone();  // it may be the hook's own
+      if (values.bytes() != expected.bytes()) values = values.clone();  // the hook may own this memory
       values *= scale;
     }
     slot.reduced_sparse_grad =
@@ -222,7 +222,7 @@ void ReducerImpl::write_back(Bucket& bucket, std::size_t index) {
   if (scale != 1) bucket.buffer *= scale;
   if (!bucket.needs_writeback.load(std::memory_order_relaxed)) return;
   for (const std::size_t p : bucket.members) {
-    // An older gradient stays as it is where no rank has a new one, which is not known yet.
+    // A stale gradient is written back later, once it is known that some rank has a new one.
     if (param_progress_[p].needs_reset && !param_progress_[p].stale_grad) copy_to_gradient(slots_[p], stores_);
   }
 }
@@ -239,12 +239,12 @@ void ReducerImpl::allreduce_unused() {
     const std::uint32_t here = param_progress_[p].marks.load(std::memory_order_relaxed);
     marks.data<std::int32_t>()[p] = here == 0 && param_progress_[p].accumulated ? 1 : static_cast<std::int32_t>(here);
   }
-  run_control_collective("agreeing on unused parameters",
+  run_control_collective("finding unused parameters",
                          [&] { group->allreduce(marks, {.op = ReduceOp::max})->wait(); });
   for (std::size_t p = 0; p < slots_.size(); ++p) {
     const auto max_marks = static_cast<std::uint32_t>(marks.data<std::int32_t>()[p]);
     param_progress_[p].unused = parameters[p].has_gradient() && max_marks == 0;
-    // A rank that only shadowed the first step has no marks to learn from.
+    // A rank that shadowed the first step takes over the counts of the other ranks.
     if (learning_graph_ && joined_) param_progress_[p].expected_marks = max_marks;
   }
 }
@@ -260,7 +260,7 @@ void ReducerImpl::restore_unused() {
   }
 }
 
-// A hook that fails here fails the reducer: other ranks may have done what this one has not.
+// An error here breaks the reducer, because other ranks may have succeeded.
 void ReducerImpl::end_hook_step() {
   try {
     hook->end_step({.unused_known = true, .unused = stats.unused});

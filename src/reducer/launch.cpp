@@ -1,4 +1,4 @@
-// Starting hooks: in bucket order, each in its lane, outside the lock, by one thread at a time.
+// ReducerImpl: launching hooks and handling their completion.
 #include <typeinfo>
 
 #include <fmt/format.h>
@@ -14,7 +14,7 @@
 namespace hookline::reducer {
 namespace {
 
-/// The same error with more words, where it is one of the group's; others are left as whoever raised them made them.
+/// Returns the error with `context` prepended if its type is one of `Types`, else the error itself.
 template <class... Types>
 std::exception_ptr with_context(const std::exception_ptr& error, const std::string& context) {
   try {
@@ -54,7 +54,7 @@ void ReducerImpl::launch() {
     if (bucket.pending.load(std::memory_order_acquire) > 0) return std::nullopt;
     bucket.lane = scheduler_.lane_of(*hook, next_bucket_);
     if (scheduler_.busy(bucket.lane)) return std::nullopt;
-    // Plain means of one lane may queue up in it; a hook has its lane to itself.
+    // Plain allreduces may queue in a lane; a hook occupies its lane exclusively.
     scheduler_.set_busy(bucket.lane, !plain_allreduce_ || bucket.sparse);
     bucket.launched = true;
     bucket.launched_at = Clock::now();
@@ -63,7 +63,7 @@ void ReducerImpl::launch() {
   scheduler_.launch(mutex_, next_bucket, [this](std::size_t index) { start_hook(buckets[index], index); });
 }
 
-// Which parameters nobody uses is known beforehand where all are used, or the graph has been learnt.
+// The unused parameters are known in advance if all parameters must be used, or if the static graph is recorded.
 HookStep ReducerImpl::hook_step() const {
   HookStep step;
   step.scale = scale_;
@@ -82,7 +82,7 @@ void ReducerImpl::start_hook(Bucket& bucket, std::size_t index) {
       has_step_id ? core::step_id_tag(step_, *compared_step_id_) : core::bucket_tag(step_, index);
   const ContextScope scope({.lane = bucket.lane, .op_tag = op_tag, .bytes_sent = bucket.bytes_sent});
   try {
-    if (index == 0) hook->begin_step(hook_step());  // not before: a step of which nothing was sent can be dropped
+    if (index == 0) hook->begin_step(hook_step());  // not earlier: a step that sent nothing can be discarded
     if (!bucket.sparse) {
       if (weight_ != 1) bucket.buffer *= weight_;
       bucket.grad_bucket.emplace(index, buckets.size(), bucket.buffer, bucket.layout);
@@ -97,7 +97,7 @@ void ReducerImpl::start_hook(Bucket& bucket, std::size_t index) {
       return;
     }
     Future<HookResult> future = bucket.sparse ? run_sparse(bucket, index) : hook->run_hook(*bucket.grad_bucket);
-    // The hook, the bucket and the group live until then, whatever becomes of the reducer.
+    // Keeps hook, bucket and group alive until then, even if the reducer is destroyed.
     future.on_done([self = shared_from_this(), kept = hook, &bucket, index, future] {
       const std::exception_ptr error = future.error();
       self->on_hook_done(bucket, index, error, error ? HookResult() : future.value());

@@ -1,4 +1,4 @@
-// The reducer's buckets: their memory, and their order after the first step.
+// ReducerImpl: bucket memory, and the rebuild after the first step.
 #include <algorithm>
 #include <numeric>
 #include <utility>
@@ -24,7 +24,7 @@ std::vector<ParameterIndices> ReducerImpl::current_plan() const {
   return all;
 }
 
-// `order` counts the parameters that have gradients, and those alone.
+// `order` has indices into the parameters with gradients.
 std::vector<ParameterIndices> ReducerImpl::plan_for(const std::vector<std::size_t>& order) const {
   std::vector<PlannedParameter> planned;
   planned.reserve(trainable_.size());
@@ -40,33 +40,36 @@ std::vector<ParameterIndices> ReducerImpl::plan_for(const std::vector<std::size_
   return all;
 }
 
-// Each parameter in one bucket, each bucket of one dtype: what is built of it relies on that.
+// Validates ReducerOptions::buckets: each parameter in exactly one bucket, one dtype per bucket.
 void ReducerImpl::check_buckets_option() const {
   std::vector<bool> seen(parameters.size());
   for (std::size_t b = 0; b < options.buckets->size(); ++b) {
     const ParameterIndices& members = (*options.buckets)[b];
-    if (members.empty()) throw InvalidArgument(fmt::format("bucket {} of those given has no parameters", b));
+    if (members.empty()) throw InvalidArgument(fmt::format("option buckets: bucket {} has no parameters", b));
     for (const std::size_t p : members) {
       if (p >= parameters.size()) {
-        throw InvalidArgument(fmt::format("bucket {} of those given has parameter {} of {}", b, p, parameters.size()));
+        throw InvalidArgument(
+            fmt::format("option buckets: bucket {}: parameter index out of range: expected 0 to {}, got {}", b,
+                        parameters.size() - 1, p));
       }
       const Parameter& parameter = parameters[p];
       if (!parameter.has_gradient()) {
-        throw InvalidArgument(fmt::format("bucket {} of those given has '{}', which is {}", b, parameter.name,
+        throw InvalidArgument(fmt::format("option buckets: bucket {} has '{}', which is {}", b, parameter.name,
                                           parameter.ignored ? "ignored" : "frozen"));
       }
       if (seen[p]) {
-        throw InvalidArgument(fmt::format("'{}' comes twice in the buckets given, again in {}", parameter.name, b));
+        throw InvalidArgument(fmt::format("option buckets: '{}' appears twice, again in bucket {}", parameter.name, b));
       }
       seen[p] = true;
       if (parameter.sparse && members.size() > 1) {
         throw InvalidArgument(
-            fmt::format("bucket {} of those given has '{}', which is sparse and must be alone", b, parameter.name));
+            fmt::format("option buckets: bucket {} has '{}', which is sparse and needs its own bucket", b,
+                        parameter.name));
       }
       const Parameter& first = parameters[members[0]];
       if (parameter.tensor.dtype() != first.tensor.dtype()) {
         throw InvalidArgument(
-            fmt::format("bucket {} of those given has '{}' of {} and '{}' of {}; a bucket has one dtype", b, first.name,
+            fmt::format("option buckets: bucket {} mixes dtypes: '{}' of {} and '{}' of {}", b, first.name,
                         name(first.tensor.dtype()), parameter.name, name(parameter.tensor.dtype())));
       }
     }
@@ -74,13 +77,13 @@ void ReducerImpl::check_buckets_option() const {
   for (std::size_t p = 0; p < parameters.size(); ++p) {
     if (!seen[p] && parameters[p].has_gradient()) {
       throw InvalidArgument(
-          fmt::format("'{}' is in none of the {} buckets given", parameters[p].name, options.buckets->size()));
+          fmt::format("option buckets: '{}' is in none of the {} buckets", parameters[p].name,
+                      options.buckets->size()));
     }
   }
 }
 
-// Once, for every order of the buckets: gradients take their size once, also where buckets are made anew while
-// somebody still holds the old ones.
+// Allocates once, enough for any bucket order, so a rebuild needs no second copy even while old views are alive.
 void ReducerImpl::allocate_buckets() {
   std::size_t bytes = 0;
   for (const std::size_t p : trainable_) {
@@ -125,22 +128,22 @@ void ReducerImpl::build_buckets(const std::vector<ParameterIndices>& plan) {
   }
 }
 
-// What a backward pass usually does.
+// Returns the usual order of a backward pass.
 std::vector<std::size_t> ReducerImpl::reverse_order() const {
   std::vector<std::size_t> order(trainable_.size());
   std::iota(order.rbegin(), order.rend(), std::size_t{0});
   return order;
 }
 
-// Rank 0's order counts. It is looked at before it is used: a peer's numbers are not ours.
+// Returns rank 0's arrival order. plan_buckets validates it, as it comes from a peer.
 std::vector<std::size_t> ReducerImpl::broadcast_order() {
   std::vector<std::size_t> order = reverse_order();
   std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
-    // What never came, 0, goes to the end.
+    // Parameters that never arrived (0) wrap around to the end.
     return slots_[trainable_[a]].arrival_order - 1 < slots_[trainable_[b]].arrival_order - 1;
   });
   const std::vector<std::int64_t> own(order.begin(), order.end());
-  const Tensor numbers = Tensor::borrow(own).clone();  // which outlives a wait that Ctrl-C ends
+  const Tensor numbers = Tensor::borrow(own).clone();  // owns its memory: Ctrl-C ends only the wait
   broadcast(*group, numbers)->wait();
   std::copy_n(numbers.data<const std::int64_t>(), order.size(), order.begin());
   return order;
@@ -150,14 +153,14 @@ void ReducerImpl::rebuild_if_pending() {
   if (!std::exchange(rebuild_pending_, false)) return;
   const std::vector<ParameterIndices> now = current_plan();
   std::vector<ParameterIndices> next = now;
-  run_control_collective("agreeing on the order of the buckets", [&] {
+  run_control_collective("rebuild: broadcasting the bucket order", [&] {
     const Tensor views_exposed = Tensor::full({1}, views_exposed_ ? 1 : 0, DType::i64);
     group->allreduce(views_exposed, {.op = ReduceOp::max})->wait();
     if (views_exposed.item<std::int64_t>() == 0) next = plan_for(broadcast_order());
   });
   if (next == now) return;
   {
-    // The thread that completed the last hook may still be on its way to launch(): it must not see half a bucket.
+    // The thread that completed the last hook may still be in launch() and must not see partially built buckets.
     const std::lock_guard lock(mutex_);
     build_buckets(next);
   }

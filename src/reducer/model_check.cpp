@@ -1,4 +1,4 @@
-// Hashes first; the texts themselves travel only where the hashes differ.
+// Model check: compares hashes, and exchanges the full descriptions only if they differ.
 #include "reducer/model_check.hpp"
 
 #include <algorithm>
@@ -25,7 +25,7 @@ std::vector<std::string> lines_of(const std::string& text) {
   return lines;
 }
 
-// What rank `rank` has otherwise than rank 0.
+// Appends the differences between rank 0 and rank `rank`.
 void add_differences(const std::vector<std::string>& first, const std::vector<std::string>& other, int rank,
                      std::vector<std::string>& found) {
   for (std::size_t i = 0; i < std::max(first.size(), other.size()) && found.size() < kShown; ++i) {
@@ -40,7 +40,7 @@ void add_differences(const std::vector<std::string>& first, const std::vector<st
 void check_same_on_all_ranks(ProcessGroup& group, const std::vector<std::string>& lines) {
   const std::string text = fmt::format("{}\n", fmt::join(lines, "\n"));
   const auto ranks = static_cast<std::size_t>(group.size());
-  // Tensors that own their memory: Ctrl-C ends a wait, not what writes to them.
+  // The tensors own their memory: Ctrl-C ends the wait, not the operation that writes to them.
   const std::vector<std::int64_t> own = {static_cast<std::int64_t>(core::hash_bytes(text)),
                                          static_cast<std::int64_t>(text.size())};
   const Tensor gathered = Tensor::empty({2 * group.size()}, DType::i64);
@@ -48,9 +48,9 @@ void check_same_on_all_ranks(ProcessGroup& group, const std::vector<std::string>
   const auto* const all = gathered.data<const std::int64_t>();
   if (!std::equal(own.begin(), own.end(), all + 2 * group.rank())) {
     throw Mismatch(fmt::format(
-        "the group {} does not hand back the integers that it was given, so the ranks' models cannot be compared. Its "
-        "allgather_into_tensor, or its allreduce where it has none, must be exact for int64",
-        group.backend_name()));
+        "model check on rank {} of {}: the group {} is not exact for int64, so models cannot be compared. Its "
+        "allgather_into_tensor, or its allreduce if it has none, must be exact for int64",
+        group.rank(), group.size(), group.backend_name()));
   }
   bool same = true;
   std::int64_t longest = 0;
@@ -77,9 +77,9 @@ void check_same_on_all_ranks(ProcessGroup& group, const std::vector<std::string>
     add_differences(first, lines_of(text_of(r)), static_cast<int>(r), found);
   }
   throw Mismatch(fmt::format(
-      "the ranks do not have the same model (this is rank {}). The first differences: {}. Every rank must make the "
-      "reducer with the same parameters and buffers in the same order, and with the same options",
-      group.rank(), fmt::join(found, "; ")));
+      "the ranks do not have the same model (rank {} of {}). First differences: {}. Create the reducer with the same "
+      "parameters and buffers, in the same order, and the same options on every rank",
+      group.rank(), group.size(), fmt::join(found, "; ")));
 }
 
 }  // namespace hookline::reducer

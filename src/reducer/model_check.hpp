@@ -1,4 +1,4 @@
-// Whether all ranks train the same model.
+// Model check: verifies that all ranks have the same parameters, buffers and options.
 #pragma once
 
 #include <string>
@@ -8,8 +8,8 @@
 
 namespace hookline::reducer {
 
-/// Compares the lines of all ranks, each of which says something that must be the same. Throws Mismatch on every rank,
-/// listing the first differences, where they are not. Every rank calls it.
+/// Compares the lines of all ranks. Throws Mismatch on every rank, listing the first differences, if they are not
+/// equal. Every rank calls it.
 void check_same_on_all_ranks(ProcessGroup& group, const std::vector<std::string>& lines);
 
 }  // namespace hookline::reducer

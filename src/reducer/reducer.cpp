@@ -1,4 +1,4 @@
-// The reducer as users see it, in front of its insides.
+// Reducer: forwards to ReducerImpl.
 #include <hookline/reducer/reducer.hpp>
 
 #include <limits>

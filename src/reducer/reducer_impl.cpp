@@ -1,4 +1,4 @@
-// Making a reducer, opening a step, and counting gradients as they come.
+// ReducerImpl: construction, opening steps, and marks.
 #include "reducer/reducer_impl.hpp"
 
 #include <fmt/format.h>
@@ -23,7 +23,9 @@ void check_rows(const Parameter& p, const Tensor& indices) {
   for (std::int64_t i = 0; i < indices.numel(); ++i) {
     const std::int64_t row = indices.data<const std::int64_t>()[i];
     if (row < 0 || row >= rows) {
-      throw InvalidArgument(fmt::format("the sparse gradient of parameter '{}' has row {} of {}", p.name, row, rows));
+      throw InvalidArgument(fmt::format("sparse gradient of parameter '{}': row index out of range: expected 0 to {}, "
+                                        "got {}",
+                                        p.name, rows - 1, row));
     }
   }
 }
@@ -36,19 +38,19 @@ ReducerImpl::ReducerImpl(std::vector<Parameter> model_parameters, std::shared_pt
       group(std::move(process_group)),
       options(std::move(reducer_options)),
       scheduler_(group ? group->capabilities().lanes : 1) {
-  if (!group) throw InvalidArgument("a reducer needs a process group");
+  if (!group) throw InvalidArgument("Reducer: process group must not be null");
   for (std::size_t i = 0; i < parameters.size(); ++i) {
     const Parameter& p = parameters[i];
     if (!index_by_name_.emplace(p.name, i).second) {
-      throw InvalidArgument(fmt::format("two parameters are called '{}'", p.name));
+      throw InvalidArgument(fmt::format("Reducer: duplicate parameter name '{}'", p.name));
     }
     if (p.sparse && p.tensor.dim() == 0) {
       throw InvalidArgument(fmt::format("parameter '{}' has no rows, so its gradient cannot be sparse", p.name));
     }
     if (options.broadcast_parameters && !p.ignored && p.tensor.read_only()) {
       throw InvalidArgument(
-          fmt::format("parameter '{}' is read-only, so it cannot get rank 0's values; make it writable, or make the "
-                      "reducer without broadcast_parameters",
+          fmt::format("parameter '{}' is read-only, so rank 0's values cannot be broadcast to it. Make it writable, or "
+                      "disable broadcast_parameters",
                       p.name));
     }
     if (p.has_gradient()) trainable_.push_back(i);
@@ -56,13 +58,13 @@ ReducerImpl::ReducerImpl(std::vector<Parameter> model_parameters, std::shared_pt
   if (trainable_.empty()) {
     throw InvalidArgument(
         "DistributedDataParallel is not needed when a module doesn't have any parameter that requires a gradient. "
-        "The reducer was given no parameters, or all of them are ignored or frozen");
+        "There are no parameters, or all of them are ignored or frozen");
   }
   slots_.resize(parameters.size());
   param_progress_ = std::vector<ParamProgress>(parameters.size());
   for (const std::size_t i : trainable_) param_progress_[i].dense = !parameters[i].sparse;
-  // Gradients and buckets that together do not fit into the caches go around them, however small each of them is. With
-  // 32 MiB of cache for two ranks this was measured to be faster from here on.
+  // Streaming stores if gradients and buckets together exceed the caches, regardless of the size of each. Measured with
+  // 32 MiB of cache and two ranks.
   std::size_t bytes = 0;
   for (const std::size_t i : trainable_) bytes += parameters[i].tensor.nbytes();
   if (bytes >= 2 * kernel::kStreamThresholdBytes) stores_ = kernel::StoreMode::streaming;
@@ -80,14 +82,14 @@ void ReducerImpl::initialize(const std::vector<NamedTensor>& buffers) {
                                                 options.limits.bucket_bytes));
   lines.push_back(fmt::format("find_unused_parameters {}", options.find_unused_parameters));
   lines.push_back(fmt::format("static_graph {}", options.static_graph));
-  lines.push_back(fmt::format("mean {}", options.reduction == GradientReduction::sum ? "sum" : "average"));
+  lines.push_back(fmt::format("reduction {}", options.reduction == GradientReduction::sum ? "sum" : "mean"));
   lines.push_back(fmt::format("broadcast_parameters {}", options.broadcast_parameters));
   std::vector<Tensor> tensors;
   for (const Parameter& p : parameters) {
     if (p.ignored) continue;
     lines.push_back(fmt::format("parameter '{}' {}{}{}{}{}", p.name, name(p.tensor.dtype()),
-                                to_string(p.tensor.shape()), p.sparse ? " sparse" : "", p.reduce_last ? " delayed" : "",
-                                p.frozen ? " frozen" : ""));
+                                to_string(p.tensor.shape()), p.sparse ? " sparse" : "",
+                                p.reduce_last ? " reduce_last" : "", p.frozen ? " frozen" : ""));
     tensors.push_back(p.tensor);
   }
   for (const NamedTensor& b : buffers) {
@@ -113,7 +115,7 @@ std::size_t ReducerImpl::index_of(std::string_view name) const {
     known.reserve(parameters.size());
     for (const Parameter& p : parameters) known.push_back(p.name);
     throw InvalidArgument(
-        fmt::format("there is no parameter called '{}' among the {}: {}", name, known.size(), join_names(known)));
+        fmt::format("no parameter is called '{}': expected one of {}: {}", name, known.size(), join_names(known)));
   }
   return found->second;
 }
@@ -128,7 +130,8 @@ std::string ReducerImpl::join_names(const std::vector<std::string_view>& names) 
 void ReducerImpl::check_parameter(std::size_t parameter) const {
   if (parameter < param_progress_.size() && param_progress_[parameter].dense) return;
   if (parameter >= parameters.size()) {
-    throw InvalidArgument(fmt::format("parameter {} of {}", parameter, parameters.size()));
+    throw InvalidArgument(
+        fmt::format("parameter index out of range: expected 0 to {}, got {}", parameters.size() - 1, parameter));
   }
   const Parameter& p = parameters[parameter];
   if (!p.has_gradient()) {
@@ -142,7 +145,8 @@ void ReducerImpl::run_control_collective(const char* what, const std::function<v
   try {
     collectives();
   } catch (...) {
-    fail(std::current_exception(), fmt::format("{} in step {} on rank {}", what, step_, group->rank()));
+    fail(std::current_exception(),
+         fmt::format("{} on rank {} of {} in step {}", what, group->rank(), group->size(), step_));
     throw_if_failed();
   }
 }
@@ -150,7 +154,8 @@ void ReducerImpl::run_control_collective(const char* what, const std::function<v
 void ReducerImpl::check_between_steps(const char* caller) const {
   if (step_open_) {
     throw InvalidArgument(
-        fmt::format("{} inside a step: gradients of step {} are under way; call it after finish() (in C++ finalize())",
+        fmt::format("{} is not allowed inside a step: step {} is in progress. Call it after finish() (in C++ "
+                    "finalize())",
                     caller, step_));
   }
 }
@@ -164,24 +169,24 @@ void ReducerImpl::throw_if_failed() {
   if (const std::exception_ptr cause = failure()) std::rethrow_exception(cause);
 }
 
-// False where nobody has inputs any more, which only happens under join.
+// Returns false if no rank has inputs left, which happens only under join.
 bool ReducerImpl::open_step(bool active) {
   if (step_open_.load(std::memory_order_acquire)) return true;
   const std::lock_guard lock(step_mutex_);
   if (step_open_.load(std::memory_order_relaxed)) return true;
   throw_if_failed();
-  rebuild_if_pending();  // before it counts: another rank may do it between steps, under no_sync
+  rebuild_if_pending();  // before step_ changes: another rank may do it between steps, under no_sync
   ++step_;
   scale_ = weight_scale_;
   if (options.reduction == GradientReduction::sum && !plain_allreduce_) scale_ *= group->size();
   compared_step_id_ = step_id;
   if (join_) {
-    // Ranks without inputs take the step's number from the others, whose numbers are compared like in any step.
+    // Ranks without inputs take over the step id of the others, whose ids are compared as in any step.
     const Tensor sums = Tensor::zeros({2}, DType::i64);
     auto* const counts = sums.data<std::int64_t>();
     if (active) counts[0] = 1;
     if (active && step_id) counts[1] = std::int64_t{*step_id} + 1;
-    run_control_collective("counting the ranks that have inputs", [&] { group->allreduce(sums)->wait(); });
+    run_control_collective("join: counting ranks with inputs", [&] { group->allreduce(sums)->wait(); });
     const std::int64_t ranks = counts[0];
     if (ranks == 0) return false;
     if (!active) compared_step_id_.reset();
@@ -192,7 +197,7 @@ bool ReducerImpl::open_step(bool active) {
   }
   step_begin_ = Clock::now();
   {
-    const std::lock_guard scheduler_lock(mutex_);  // the thread that completed the last hook may still look
+    const std::lock_guard scheduler_lock(mutex_);  // the thread that completed the last hook may still be in launch()
     launch_deferred_ = learning_graph_;
   }
   step_open_.store(true, std::memory_order_release);
@@ -206,7 +211,7 @@ bool ReducerImpl::open_step(bool active) {
   return true;
 }
 
-/// Counts a mark; false where it is only added up.
+/// Counts a mark. Returns false under no_sync, where gradients are only accumulated.
 bool ReducerImpl::begin_mark(std::size_t parameter) {
   if (no_sync) {
     const std::lock_guard lock(step_mutex_);
@@ -219,10 +224,10 @@ bool ReducerImpl::begin_mark(std::size_t parameter) {
   if (progress.marks.fetch_add(1, std::memory_order_relaxed) >= expected_marks) {
     progress.marks.fetch_sub(1, std::memory_order_relaxed);
     throw InvalidArgument(fmt::format(
-        "Expected to mark a variable ready only once. Parameter '{}' was marked as ready {} in step {}: was finish() "
-        "(in C++ finalize()) of that step forgotten? Where a gradient comes in several parts (a layer that several "
-        "checkpoints with use_reentrant=True run has one of each), add them up first, or, where each mark hands over "
-        "the sum so far, set static_graph",
+        "Expected to mark a variable ready only once. Parameter '{}' was marked as ready {} in step {}. Was finish() "
+        "(in C++ finalize()) of that step forgotten? If a gradient arrives in several parts, as for a layer inside "
+        "several checkpoints with use_reentrant=True, sum them before marking, or set static_graph if each mark passes "
+        "the sum so far",
         parameters[parameter].name, expected_marks == 1 ? "twice" : fmt::format("more than {} times", expected_marks),
         step_));
   }
@@ -254,7 +259,8 @@ void ReducerImpl::mark_ready(std::size_t parameter) {
   if (parameter >= param_progress_.size() || !param_progress_[parameter].dense) {
     check_parameter(parameter);
     throw InvalidArgument(
-        fmt::format("parameter '{}' has sparse gradients: mark it with one", parameters[parameter].name));
+        fmt::format("parameter '{}' has sparse gradients: expected mark_ready with a SparseGradient, got none",
+                    parameters[parameter].name));
   }
   finish_mark(parameter, begin_mark(parameter));
 }
@@ -265,22 +271,22 @@ void ReducerImpl::check_gradient(std::size_t parameter, const Tensor& gradient) 
   if (p.sparse || gradient.dtype() != p.tensor.dtype() || gradient.shape() != p.tensor.shape() ||
       gradient.read_only()) {
     throw InvalidArgument(fmt::format(
-        "the gradient of parameter '{}' must be a {}{}{} that can be written to, not {}{}{}", p.name,
+        "gradient of parameter '{}': expected a writable {}{}{}, got {}{}{}", p.name,
         p.sparse ? "SparseGradient of " : "", name(p.tensor.dtype()), to_string(p.tensor.shape()), to_string(gradient),
         gradient.read_only() ? "; " : "", gradient.read_only() ? core::kPassWritableCopy : ""));
   }
 }
 
-// In a static graph each mark of several hands over the sum so far. Added to what came under no_sync, the first parts
-// would be there twice.
+// With repeated marks in a static graph each mark passes the sum so far. Accumulated under no_sync, earlier parts would
+// count twice.
 void ReducerImpl::check_accumulation(std::size_t parameter, const Tensor& gradient) const {
   const ParamProgress& progress = param_progress_[parameter];
   const bool repeated = no_sync ? progress.expected_marks > 1
                                 : progress.accumulated && progress.marks.load(std::memory_order_relaxed) > 0;
   if (!options.static_graph || !repeated || gradient.bytes() == slots_[parameter].data) return;
   throw Unsupported(fmt::format(
-      "the gradient of parameter '{}' comes in several marks, which cannot be added up under no_sync: write "
-      "it into gradient('{}'), or add up the gradients of the passes and mark the sum in a step",
+      "parameter '{}' is marked repeatedly in a static graph, which cannot be accumulated under no_sync. Write its "
+      "gradient into gradient('{}'), or sum the gradients of the passes and mark the sum once",
       parameters[parameter].name, parameters[parameter].name));
 }
 
@@ -300,17 +306,17 @@ void ReducerImpl::check_gradient(std::size_t parameter, const SparseGradient& gr
   if (!p.sparse || gradient.indices.dtype() != DType::i64 || gradient.indices.dim() != 1 ||
       gradient.values.dtype() != p.tensor.dtype() || gradient.values.shape() != rows) {
     throw InvalidArgument(fmt::format(
-        "the sparse gradient of parameter '{}' has indices {} and values {}; expected are int64[n] and {}[n, …] of "
-        "rows of {}{}",
-        p.name, to_string(gradient.indices), to_string(gradient.values), name(p.tensor.dtype()),
-        to_string(p.tensor.shape()), p.sparse ? "" : "; this parameter was not declared sparse"));
+        "sparse gradient of parameter '{}': expected indices int64[n] and values {}[n, …] with rows of {}, got {} and "
+        "{}{}",
+        p.name, name(p.tensor.dtype()), to_string(p.tensor.shape()), to_string(gradient.indices),
+        to_string(gradient.values), p.sparse ? "" : ". This parameter is not declared sparse"));
   }
   check_rows(p, gradient.indices.contiguous());
 }
 
 void ReducerImpl::mark_ready(std::size_t parameter, const SparseGradient& gradient) {
   check_gradient(parameter, gradient);
-  // A second mark is refused before anything is kept: the hook of the first may be reading.
+  // Rejects a second mark before it stores anything: the hook of the first may be reading.
   const bool counts = begin_mark(parameter);
   store_rows(parameter, gradient);
   finish_mark(parameter, counts);
@@ -318,21 +324,22 @@ void ReducerImpl::mark_ready(std::size_t parameter, const SparseGradient& gradie
 
 void ReducerImpl::store_rows(std::size_t parameter, const SparseGradient& gradient) {
   param_progress_[parameter].needs_reset = true;
-  // Only until finalize() the caller leaves a gradient as it is.
+  // The caller keeps a gradient unchanged only until finalize(), so no_sync needs a copy.
   const auto kept = [&](const Tensor& t) { return no_sync ? t.clone() : t.contiguous(); };
   slots_[parameter].sparse_grads.push_back({kept(gradient.indices), kept(gradient.values)});
 }
 
-// False for a parameter that was marked, or is too late. Makes its place final.
+// Returns false if the parameter was already marked, or its bucket may be in flight. Rebuilds buckets if pending, so
+// that the location of the gradient is final.
 bool ReducerImpl::begin_mark_unused(std::size_t parameter) {
   if (!options.find_unused_parameters && !options.static_graph) {
     throw InvalidArgument(
-        fmt::format("parameter '{}' is said to be unused, without find_unused_parameters or static_graph",
+        fmt::format("mark_unused of parameter '{}' requires find_unused_parameters or static_graph",
                     parameters[parameter].name));
   }
   const std::lock_guard lock(step_mutex_);
   if (!step_open_.load(std::memory_order_relaxed)) rebuild_if_pending();
-  else if (options.static_graph && !learning_graph_) return false;  // its bucket may be under way
+  else if (options.static_graph && !learning_graph_) return false;  // its bucket may be in flight
   ParamProgress& progress = param_progress_[parameter];
   if (progress.marks.load(std::memory_order_acquire) > 0 || std::exchange(progress.stale_grad, true)) return false;
   progress.needs_reset = true;
@@ -374,7 +381,7 @@ Tensor ReducerImpl::gradient(std::size_t parameter) {
   check_parameter(parameter);
   if (!param_progress_[parameter].dense) {
     throw InvalidArgument(
-        fmt::format("parameter '{}' has sparse gradients; see sparse_gradient()", parameters[parameter].name));
+        fmt::format("parameter '{}' has sparse gradients; use sparse_gradient()", parameters[parameter].name));
   }
   views_exposed_ = true;
   slots_[parameter].view_exposed = true;
@@ -390,7 +397,8 @@ SparseGradient ReducerImpl::sparse_gradient(std::size_t parameter) const {
   check_parameter(parameter);
   const auto& reduced = slots_[parameter].reduced_sparse_grad;
   if (!reduced) {
-    throw InvalidArgument(fmt::format("parameter '{}' has no reduced sparse gradient", parameters[parameter].name));
+    throw InvalidArgument(fmt::format("parameter '{}' has no reduced sparse gradient; call this after finalize()",
+                                      parameters[parameter].name));
   }
   return *reduced;
 }
@@ -401,7 +409,7 @@ void ReducerImpl::set_hook(HookPtr replacement) {
   auto plain_allreduce = std::dynamic_pointer_cast<AllreduceHook>(next);
   if (options.reduction == GradientReduction::sum && !plain_allreduce) {
     require_floating_gradients(fmt::format(
-        "the hook {} returns rounded means, of which there are no sums. Use the hook allreduce", next->name()));
+        "the hook {} rounds integer means, so they cannot be scaled to sums. Use the hook allreduce", next->name()));
   }
   hook = std::move(next);
   plain_allreduce_ = std::move(plain_allreduce);

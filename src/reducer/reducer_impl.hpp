@@ -1,4 +1,4 @@
-// The reducer's insides: its states, and who may change them.
+// ReducerImpl: state of a reducer, and its locking rules.
 #pragma once
 
 #include <atomic>
@@ -13,7 +13,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include <hookline/hook/builtin_entries.hpp>
+#include <hookline/hook/builtin_hooks.hpp>
 #include <hookline/reducer/reducer.hpp>
 
 #include "hook/bucket_scheduler.hpp"
@@ -21,59 +21,59 @@
 
 namespace hookline::reducer {
 
-/// What every mark of a parameter touches, kept small since there may be thousands. `bucket` and `expected` change
-/// between steps only, the others from any thread: `marks` when a mark begins, `taken` when its gradient is in place.
+/// Per-parameter progress, touched by every mark and therefore small. `bucket` and `expected_marks` change only between
+/// steps, the other fields on any thread: `marks` when a mark begins, `copied` when its gradient is in the bucket.
 struct ParamProgress {
   std::uint32_t bucket = 0;
-  std::uint32_t expected_marks = 1;  ///< marks that make it ready
+  std::uint32_t expected_marks = 1;  ///< number of marks per step
   std::atomic<std::uint32_t> marks = 0;
   std::atomic<std::uint32_t> copied = 0;
-  bool dense = false;        ///< neither ignored nor sparse
-  bool unused = false;       ///< no rank has a gradient for it, in this step or in this graph
-  bool accumulated = false;  ///< the view holds a sum from under no_sync
-  bool stale_grad = false;   ///< this rank's part is a gradient of earlier passes
-  bool needs_reset = false;  ///< its slot holds something until the end of the step
+  bool dense = false;        ///< has a gradient and is not sparse
+  bool unused = false;       ///< no rank has a gradient for it, in this step or static graph
+  bool accumulated = false;  ///< the bucket holds a sum accumulated under no_sync
+  bool stale_grad = false;   ///< this rank contributes a gradient of earlier passes
+  bool needs_reset = false;  ///< its slot must be reset at the end of the step
 };
 
-/// A parameter's place, and what a step keeps for it. `memory` and `view` change between steps only; the thread that
-/// marks writes the rest, and finalize() reads it after the bucket's count has come to zero.
+/// Per-parameter gradient location and step state. `data` and `view` change only between steps. The marking thread
+/// writes the other fields; finalize() reads them after the bucket's `pending` has reached zero (release/acquire).
 struct GradSlot {
   std::byte* data = nullptr;
   Tensor view;
-  std::uint64_t arrival_order = 0;     ///< when it came, in the step that decides the order
-  std::byte* writeback_ptr = nullptr;  ///< where the mean is to be written back, in one piece
+  std::uint64_t arrival_order = 0;     ///< arrival order in the step that decides the bucket order
+  std::byte* writeback_ptr = nullptr;  ///< destination of the mean, if contiguous
   std::shared_ptr<void> writeback_owner;
-  std::optional<Tensor> writeback_view;  ///< the same for another layout
-  bool view_exposed = false;             ///< the view was handed out
-  std::optional<Tensor> saved_grad;      ///< what an unused parameter's view held, where somebody may look
+  std::optional<Tensor> writeback_view;  ///< destination of the mean, if not contiguous
+  bool view_exposed = false;             ///< gradient() returned the view
+  std::optional<Tensor> saved_grad;      ///< previous value of an unused parameter's exposed view
   std::vector<SparseGradient> sparse_grads;
   std::optional<SparseGradient> reduced_sparse_grad;
 };
 
-/// One bucket. States, in order: filling (missing > 0), full, launched, done. Any thread moves it to full; the one
-/// thread that launches to launched; the thread that completes its hook's Future to done, under the mutex.
-/// finalize() moves it back, when it is done or nothing of it was launched.
+/// One bucket. States: filling (pending > 0), full, launched, done. Any marking thread makes it full, the launching
+/// thread makes it launched, and the thread that completes the hook's Future makes it done, under the mutex. finalize()
+/// resets it once it is done, or if it was never launched.
 struct Bucket {
   ParameterIndices members;
   std::shared_ptr<const BucketLayout> layout;
   Tensor buffer;
   bool sparse = false;
   std::atomic<std::size_t> pending = 0;
-  std::atomic<bool> needs_writeback = false;  ///< a gradient was handed over, and gets the mean
-  Clock::time_point ready_at;                 ///< written by who makes it full
+  std::atomic<bool> needs_writeback = false;  ///< a gradient was passed to mark_ready and receives the mean
+  Clock::time_point ready_at;                 ///< written by the thread that makes it full
   int lane = 0;
   bool launched = false;
   bool done = false;
   Clock::time_point launched_at, done_at;
-  std::optional<GradBucket> grad_bucket;  ///< what the hook gets
-  WorkPtr work;                           ///< of the plain mean, which needs no Future
+  std::optional<GradBucket> grad_bucket;  ///< the hook's argument
+  WorkPtr work;                           ///< of a plain allreduce, which needs no Future
   HookResult result;
   std::shared_ptr<std::atomic<std::uint64_t>> bytes_sent;
 };
 
-/// Steps: idle, open from the first mark on, idle again at the end of finalize(). `step_mutex_` guards the opening;
-/// finalize() and everything between steps belongs to one thread of the user's. `mutex_` guards launching, the buckets'
-/// later states and the failure; no hook and no collective runs under it.
+/// A step is open from the first mark to the end of finalize(). `step_mutex_` guards opening it. finalize() and methods
+/// between steps run on one user thread. `mutex_` guards launching, the states launched and done of buckets, and the
+/// failure; no hook and no collective runs under it.
 class ReducerImpl : public std::enable_shared_from_this<ReducerImpl> {
  public:
   ReducerImpl(std::vector<Parameter> model_parameters, std::shared_ptr<ProcessGroup> process_group, HookPtr comm_hook,
@@ -104,21 +104,21 @@ class ReducerImpl : public std::enable_shared_from_this<ReducerImpl> {
   const ReducerOptions options;
   HookPtr hook;
   bool no_sync = false;
-  std::optional<std::uint32_t> step_id;  ///< the caller's number of the steps that begin from now on
+  std::optional<std::uint32_t> step_id;  ///< the caller's id of subsequent steps
   StepStats stats;
   std::deque<Bucket> buckets;
 
  private:
   std::vector<Tensor> trainable_tensors() const;
   void check_parameter(std::size_t parameter) const;
-  static std::string join_names(const std::vector<std::string_view>& names);  ///< the first of them, for an error
+  static std::string join_names(const std::vector<std::string_view>& names);  ///< the first names, for messages
   void throw_if_failed();
 
   void check_join_allowed(const char* caller) const;
-  /// InvalidArgument where one of the gradients is of integers: `reason` tells what they cannot be used with.
+  /// Throws InvalidArgument if a gradient has an integer dtype. `reason` explains the conflict.
   void require_floating_gradients(const std::string& reason) const;
 
-  // Opening a step, and marks (core.cpp).
+  // Opening a step, and marks (reducer_impl.cpp).
   bool open_step(bool active);
   bool begin_mark(std::size_t parameter);
   void finish_mark(std::size_t parameter, bool counts);
@@ -163,40 +163,40 @@ class ReducerImpl : public std::enable_shared_from_this<ReducerImpl> {
   void close_step();
   void write_stats(Clock::time_point backward_end);
 
-  /// Runs collectives of the reducer's own, which it does while no hook runs. What they fail with fails the reducer:
-  /// the ranks may then have understood different things.
+  /// Runs the reducer's own collectives, while no hook runs. An error breaks the reducer, because the ranks may no
+  /// longer be in the same state.
   void run_control_collective(const char* what, const std::function<void()>& collectives);
 
   std::unordered_map<std::string_view, std::size_t> index_by_name_;
-  std::vector<std::size_t> trainable_;         ///< the parameters that have gradients, as positions
-  std::vector<ParamProgress> param_progress_;  ///< by parameter, as the next
+  std::vector<std::size_t> trainable_;         ///< indices of the parameters with gradients
+  std::vector<ParamProgress> param_progress_;  ///< by parameter
   std::vector<GradSlot> slots_;
-  std::shared_ptr<Tensor> bucket_memory_;           ///< bytes for all buckets, however the gradients are put into them
-  std::shared_ptr<AllreduceHook> plain_allreduce_;  ///< the hook, where it is the plain mean
-  kernel::StoreMode stores_ = kernel::StoreMode::automatic;  ///< of copies of gradients
+  std::shared_ptr<Tensor> bucket_memory_;           ///< memory of all buckets, large enough for any bucket order
+  std::shared_ptr<AllreduceHook> plain_allreduce_;  ///< the hook, if it is AllreduceHook
+  kernel::StoreMode stores_ = kernel::StoreMode::automatic;  ///< for copies of gradients
 
   std::mutex step_mutex_;
   std::atomic<bool> step_open_ = false;
   std::uint64_t step_ = 0;
-  std::optional<std::uint32_t> compared_step_id_;  ///< the caller's number of this step
+  std::optional<std::uint32_t> compared_step_id_;  ///< the caller's id of this step
   Clock::time_point step_begin_;
-  // Gradients are multiplied by at most 1 before they are reduced, and the result by the rest: nothing overflows that
-  // the result does not.
-  double weight_ = 1;        ///< of this rank, relative to the largest of all ranks; before the hook
-  double weight_scale_ = 1;  ///< the number of ranks over the sum of these weights
-  double scale_ = 1;         ///< of this step's results
+  // Gradients are scaled by at most 1 before the reduction, and results by the remaining factor, so that no
+  // intermediate value overflows unless the result does.
+  double weight_ = 1;        ///< this rank's weight relative to the largest; applied before the hook
+  double weight_scale_ = 1;  ///< world size divided by the sum of the relative weights
+  double scale_ = 1;         ///< factor of this step's results
   bool learning_graph_ = false;
   bool rebuild_pending_ = false;
-  bool rebuilt_ = false;         ///< since the last step
-  bool recording_order_ = true;  ///< arrivals count
-  bool views_exposed_ = false;   ///< views were handed out
+  bool rebuilt_ = false;         ///< the buckets were rebuilt since the last step
+  bool recording_order_ = true;  ///< this step decides the bucket order
+  bool views_exposed_ = false;   ///< gradient() returned a view
   std::atomic<std::uint64_t> num_arrivals_ = 0;
-  bool joined_ = false;  ///< takes part in the steps of others at the end of a join
+  bool joined_ = false;  ///< this rank shadows the others' steps at the end of a join
   std::optional<JoinOptions> join_;
 
   std::mutex mutex_;
   std::condition_variable done_cv_;
-  bool launch_deferred_ = false;  ///< nothing is launched before finalize()
+  bool launch_deferred_ = false;  ///< buckets are launched only in finalize()
   std::size_t next_bucket_ = 0;
   hook::BucketScheduler scheduler_;
   std::exception_ptr failure_;

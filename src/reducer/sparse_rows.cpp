@@ -1,8 +1,10 @@
-// The ranks tell each other their rows, and each makes room for those of all.
+// Row-sparse gradients: the union of all ranks' rows.
 #include "reducer/sparse_rows.hpp"
 
 #include <algorithm>
 #include <map>
+
+#include <fmt/format.h>
 
 #include <hookline/core/error.hpp>
 
@@ -25,7 +27,7 @@ void add_row(const Tensor& target, std::int64_t to, const Tensor& source, std::i
 Future<SparseGradient> union_rows(std::shared_ptr<ProcessGroup> group, std::vector<SparseGradient> gradients,
                                   Tensor parameter) {
   const auto ranks = static_cast<std::size_t>(group->size());
-  std::map<std::int64_t, std::int64_t> rows;  // to their place in the union
+  std::map<std::int64_t, std::int64_t> rows;  // row index to its position in the union
   for (const SparseGradient& gradient : gradients) {
     for (std::int64_t i = 0; i < gradient.indices.numel(); ++i)
       rows[gradient.indices.data<const std::int64_t>()[i]] = 0;
@@ -37,11 +39,13 @@ Future<SparseGradient> union_rows(std::shared_ptr<ProcessGroup> group, std::vect
   std::int64_t max_rows = 0;
   for (std::size_t r = 0; r < ranks; ++r) {
     const std::int64_t count = counts.data<const std::int64_t>()[r];
-    if (count < 0 || count > parameter.shape()[0]) throw Mismatch("a rank has more sparse rows than the parameter");
+    if (count < 0 || count > parameter.shape()[0])
+      throw Mismatch(fmt::format("sparse gradient: expected at most {} rows from each rank, got {} from rank {}",
+                                 parameter.shape()[0], count, r));
     max_rows = std::max(max_rows, count);
   }
   if (max_rows > 0) {
-    // Padded with -1, which is no row.
+    // Padded with -1, which is not a row.
     const Tensor own_rows = Tensor::full({max_rows}, -1, DType::i64);
     std::size_t at = 0;
     for (const auto& [row, place] : rows) own_rows.data<std::int64_t>()[at++] = row;
@@ -50,7 +54,9 @@ Future<SparseGradient> union_rows(std::shared_ptr<ProcessGroup> group, std::vect
     co_await rows_work;
     for (std::int64_t i = 0; i < all.numel(); ++i) {
       const std::int64_t row = all.data<const std::int64_t>()[i];
-      if (row < -1 || row >= parameter.shape()[0]) throw Mismatch("a rank has a sparse row that the parameter lacks");
+      if (row < -1 || row >= parameter.shape()[0])
+        throw Mismatch(fmt::format("sparse gradient: expected row indices from 0 to {}, got {} from rank {}",
+                                   parameter.shape()[0] - 1, row, i / max_rows));
       if (row >= 0) rows[row] = 0;
     }
   }

@@ -1,4 +1,4 @@
-// Gradients of few rows, which are others on every rank, brought to the same rows.
+// Row-sparse gradients: alignment to the union of all ranks' rows.
 #pragma once
 
 #include <memory>
@@ -11,12 +11,12 @@
 
 namespace hookline::reducer {
 
-/// The rows that any rank has, ascending, with this rank's values: zero where it has no such row. Every rank of the
-/// group calls it for the same parameter. Indices and values of the parts are contiguous and fit the parameter.
+/// Returns the union of all ranks' rows, ascending, with this rank's values, zero for rows it does not have. Every rank
+/// of the group calls it for the same parameter. Indices and values must be contiguous and valid for the parameter.
 HOOKLINE_EXPORT Future<SparseGradient> union_rows(std::shared_ptr<ProcessGroup> group,
                                                   std::vector<SparseGradient> gradients, Tensor parameter);
 
-/// A bucket of such rows alone, which a hook sees like any other.
+/// Returns a bucket that consists of these rows.
 HOOKLINE_EXPORT GradBucket sparse_bucket(std::size_t index, std::size_t bucket_count, const SparseGradient& rows,
                                          const Tensor& parameter);
 

@@ -1,4 +1,4 @@
-// Weights of ranks in the means, and the gradients that cannot be multiplied.
+// ReducerImpl: weights of ranks, and the check for integer gradients.
 #include <algorithm>
 #include <cmath>
 #include <numeric>
@@ -18,7 +18,7 @@ void ReducerImpl::require_floating_gradients(const std::string& reason) const {
     const Parameter& p = parameters[i];
     if (is_floating(p.tensor.dtype())) continue;
     throw InvalidArgument(
-        fmt::format("the gradient of parameter '{}' on rank {} of {} is of {}: {}, or ignore the parameter", p.name,
+        fmt::format("parameter '{}' on rank {} of {} has integer gradients ({}): {}, or ignore the parameter", p.name,
                     group->rank(), group->size(), name(p.tensor.dtype()), reason));
   }
 }
@@ -26,14 +26,15 @@ void ReducerImpl::require_floating_gradients(const std::string& reason) const {
 void ReducerImpl::set_weight(double weight) {
   check_between_steps("set_weight");
   if (!(weight >= 0) || std::isinf(weight))
-    throw InvalidArgument(fmt::format("set_weight: {} is no weight; it must be a number of 0 or more", weight));
-  require_floating_gradients("set_weight multiplies gradients by fractions. Weigh them before they are marked");
+    throw InvalidArgument(fmt::format("set_weight on rank {} of {}: expected a finite weight of at least 0, got {}",
+                                      group->rank(), group->size(), weight));
+  require_floating_gradients("set_weight multiplies gradients by fractions. Scale them before marking");
   const Tensor all = Tensor::empty({group->size()}, DType::f64);
-  run_control_collective("gathering weights",
+  run_control_collective("set_weight: gathering weights",
                          [&] { allgather_into_tensor(*group, all, Tensor::full({1}, weight, DType::f64))->wait(); });
   const std::span weights(all.data<const double>(), static_cast<std::size_t>(group->size()));
   const double largest = *std::max_element(weights.begin(), weights.end());
-  if (!(largest > 0)) throw InvalidArgument("set_weight: the weights of all ranks add up to 0");
+  if (!(largest > 0)) throw InvalidArgument("set_weight: expected a positive weight on some rank, got 0 on all ranks");
   weight_ = weight / largest;
   // In rank order, so that all ranks get the same bits.
   const double sum =

@@ -36,7 +36,7 @@ TEST_P(ReducerErrors, RejectsGradientsMarkedTwiceOrNever) {
     reducer.mark_ready("p4");
     EXPECT_THAT(message_of<InvalidArgument>([&] { reducer.mark_ready("p4"); }),
                 AllOf(HasSubstr("'p4'"), HasSubstr("twice"),
-                      HasSubstr("was finish() (in C++ finalize()) of that step "
+                      HasSubstr("Was finish() (in C++ finalize()) of that step "
                                 "forgotten?")));
     EXPECT_THROW(reducer.replace_hook(nullptr), InvalidArgument) << "inside a step";
     EXPECT_THROW((void)reducer.no_sync(), InvalidArgument);
@@ -48,7 +48,7 @@ TEST_P(ReducerErrors, RejectsGradientsMarkedTwiceOrNever) {
     step(reducer);  // the reducer and the group are as good as before
     step(reducer);
     EXPECT_THAT(message_of<InvalidArgument>([&] { reducer.mark_ready("nobody"); }),
-                HasSubstr("no parameter called 'nobody' among the 5: p0, p1, p2, p3, p4"));
+                HasSubstr("no parameter is called 'nobody': expected one of 5: p0, p1, p2, p3, p4"));
     EXPECT_THROW(reducer.mark_ready(5), InvalidArgument);
     EXPECT_THROW(reducer.mark_ready("p0", Tensor::zeros({3})), InvalidArgument);
     EXPECT_THROW(reducer.mark_ready("p0", Tensor::zeros({40, 1}, DType::f64)), InvalidArgument);
@@ -180,7 +180,7 @@ TEST_P(ReducerErrors, ListsDifferencesBetweenModels) {
         {{.find_unused_parameters = first}, "rank 0 has find_unused_parameters true, rank 1 has"},
         {{.static_graph = first}, "rank 0 has static_graph true, rank 1 has static_graph false"},
         {{.reduction = first ? GradientReduction::sum : GradientReduction::mean},
-         "rank 0 has mean sum, rank 1 has mean average"},
+         "rank 0 has reduction sum, rank 1 has reduction mean"},
         {{.broadcast_parameters = first}, "rank 0 has broadcast_parameters true, rank 1 has"},
     };
     for (const auto& [how, difference] : options) {
@@ -198,7 +198,7 @@ TEST(ReducerErrors, RejectsModelsWithoutTrainableParameters) {
                           "requires a gradient."));
     std::vector<Parameter> twice = {{"a", Tensor::zeros({1})}, {"a", Tensor::zeros({1})}};
     EXPECT_THAT(message_of<InvalidArgument>([&] { const Reducer r(twice, group.shared_from_this()); }),
-                HasSubstr("two parameters are called 'a'"));
+                HasSubstr("duplicate parameter name 'a'"));
     EXPECT_THROW(Reducer(model(1), nullptr), InvalidArgument);
     std::vector<Parameter> fixed = {{"a", Tensor::zeros({1})}, {"b", Tensor::zeros({1}).as_read_only()}};
     EXPECT_THAT(message_of<InvalidArgument>([&] { const Reducer r(fixed, group.shared_from_this()); }),
@@ -251,7 +251,7 @@ TEST(ReducerErrors, RejectsTooFewMarksInStaticGraph) {
     reducer.finalize();
     for (const char* const name : {"p1", "p0"}) reducer.mark_ready(name);
     EXPECT_THAT(message_of<InvalidArgument>([&] { reducer.finalize(); }),
-                AllOf(HasSubstr("p0"), HasSubstr("must mark what the first one did")));
+                AllOf(HasSubstr("p0"), HasSubstr("must mark the same parameters as the first")));
   });
 }
 
@@ -269,7 +269,7 @@ TEST_P(ReducerErrors, FailedControlCollectiveFailsTheReducer) {
     }
     for (int times = 0; times < 2; ++times) {
       EXPECT_THAT(message_of<Mismatch>([&] { reducer.mark_ready(1); }),
-                  AllOf(HasSubstr("agreeing on the order of the buckets in step 1 on rank 0"),
+                  AllOf(HasSubstr("broadcasting the bucket order on rank 0 of 2 in step 1"),
                         HasSubstr("step 1, outside its buckets"), HasSubstr("allreduce of 7 float32")));
     }
     EXPECT_NE(reducer.failure(), nullptr);
@@ -296,7 +296,7 @@ TEST(ReducerErrors, FailedStepWaitsForRunningHooks) {
                     {.limits = {.first_bucket_bytes = 1, .bucket_bytes = 1}, .timeout = Milliseconds(100)});
     reducer.mark_ready(1);  // its hook is under way when the step ends for want of p0
     EXPECT_THAT(message_of<Timeout>([&] { reducer.finalize(); }),
-                AllOf(HasSubstr("hook slow was still under way when step 1 was given up"), HasSubstr("p0")));
+                AllOf(HasSubstr("hook slow was still running when step 1 failed"), HasSubstr("p0")));
     late.set_value(Tensor::zeros({80}));
     EXPECT_THROW(reducer.mark_ready(1), Timeout);
   });

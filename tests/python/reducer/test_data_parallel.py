@@ -200,7 +200,7 @@ def test_errors_name_the_parameter():
         ddp.finish()
     with pytest.raises(ValueError, match="no parameter called 'x'"):
         ddp.ready("x")
-    with pytest.raises(ValueError, match=r"float32\[4\] that can be written to, not float32\[3\]"):
+    with pytest.raises(ValueError, match=r"expected a writable float32\[4\], got float32\[3\]"):
         ddp.ready("b", np.zeros(3, np.float32))
     with pytest.raises(RuntimeError, match="DistributedDataParallel is not needed"):
         hl.numpy.DataParallel({}, group)
