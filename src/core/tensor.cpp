@@ -227,7 +227,7 @@ Tensor Tensor::reshape(Dims shape) const {
   }
   if (checked_numel(shape, dtype_) != numel_) {
     throw InvalidArgument(fmt::format("Tensor::reshape: shape {} does not fit {}, which has {} elements",
-                                      to_string(asked), to_string(*this), numel_));
+                                      to_string(requested), to_string(*this), numel_));
   }
   const std::optional<Dims> strides =
       contiguous_ ? row_major_strides(shape) : reshaped_strides(shape_, strides_, shape);

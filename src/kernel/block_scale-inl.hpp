@@ -111,7 +111,8 @@ HWY_INLINE BlockScale affine_scale(float least, float greatest, float magnitude)
   }
   const float scale = clamp_to_normal((greatest - least) / kMaxCodeValue<kBits>);
   const float inverse = 1 / scale;
-  // The minimum has code 0. Stochastic rounding keeps a fractional zero point, since it cannot round outside the codes.
+  // The minimum has code 0. Stochastic rounding keeps a fractional zero point: an integer one would shift values beyond
+  // the code range, and clamping them would bias the result.
   float zero = 0.0f - least * inverse;
   if (!kStochastic && least <= 0 && greatest >= 0) {
     zero = (zero + 0x1p23f) - 0x1p23f;

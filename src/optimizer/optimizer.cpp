@@ -51,7 +51,7 @@ Optimizer::ParameterSlot& Optimizer::find_or_add_slot(const std::string& name, c
       throw InvalidArgument(
           fmt::format("{}: the state of parameter '{}' is of another model: expected {}, got {}. Use a separate "
                       "optimizer for each model.",
-                      name_, name, to_string(parameter), to_string(*kept)));
+                      name_, name, to_string(parameter), to_string(*tensor)));
     }
   }
   return *slot;

@@ -21,7 +21,7 @@ void require_key(const Store& store, std::string_view key) {
   constexpr std::uint64_t kMaxBytes = kMaxKeyBytes - kKeyPrefix.size();
   if (key.size() <= kMaxBytes) return;
   throw InvalidArgument(fmt::format("{}: the key is too long: expected at most {} bytes, got {}", store.describe(),
-                                    kLongest, key.size()));
+                                    kMaxBytes, key.size()));
 }
 
 std::string_view check_keys(const Store& store, const std::vector<std::string>& keys) {
