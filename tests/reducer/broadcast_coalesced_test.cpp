@@ -1,4 +1,4 @@
-// Tests broadcast_coalesced: every mix of dtypes, layouts and sizes arrives as it was.
+// Tests broadcast_coalesced with mixed dtypes, layouts and sizes.
 #include <hookline/reducer/broadcast_coalesced.hpp>
 
 #include <gtest/gtest.h>
@@ -57,7 +57,7 @@ TEST(BroadcastCoalesced, RejectsInvalidArguments) {
   threads_fixture().spawn(1, [](ProcessGroup& group) {
     const std::vector<Tensor> tensors = {Tensor::zeros({2})};
     EXPECT_THROW(broadcast_coalesced(group, tensors, 0), InvalidArgument);
-    EXPECT_THROW(broadcast_coalesced(group, {}, 10, 1), InvalidArgument) << "also where nothing is sent";
+    EXPECT_THROW(broadcast_coalesced(group, {}, 10, 1), InvalidArgument) << "even without tensors";
     EXPECT_THROW(broadcast_coalesced(group, {tensors[0].as_read_only()}), InvalidArgument);
     broadcast_coalesced(group, {});
   });

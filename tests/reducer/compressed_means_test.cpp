@@ -1,4 +1,4 @@
-// Tests sums and weighted means of gradients that travel encoded.
+// Tests sums and weighted means of compressed gradients.
 #include <algorithm>
 #include <functional>
 
@@ -15,18 +15,18 @@ namespace {
 
 struct Case {
   const char* hook;
-  double error;  ///< of a mean, as a part of the largest weighted gradient
+  double error;  ///< maximum error of a mean, relative to the largest weighted gradient
 };
 
 constexpr Case kCases[] = {{"fp16", 1.1e-3}, {"int8", 1.05 / 255}, {"int8 | error_feedback", 2.1 / 255}};
 
-/// Steps of which the results are to be the sum of factor(rank) times the gradients of rank. Values stay below 1, so
-/// that what encoding loses of them is known.
+/// Runs steps and expects the sum over ranks of factor(rank) times the rank's gradient. Values are below 1, so the
+/// compression error is bounded.
 void expect_weighted(Reducer& reducer, const Case& test_case, const std::function<double(int rank)>& factor) {
   ProcessGroup& group = *reducer.group();
   double most = 0;
   for (int r = 0; r < group.size(); ++r) most = std::max(most, factor(r) * group.size());
-  // Up to two ranks encode once; more encode what they send, and the mean again.
+  // One or two ranks encode once; more ranks also encode the mean.
   const double bound = test_case.error * most * (group.size() > 2 ? 2 : 1);
   const std::size_t count = reducer.parameters().size();
   for (std::uint64_t s = 1; s <= 3; ++s) {
@@ -72,7 +72,7 @@ TEST_P(CompressedMeans, WeightedMeans) {
         expect_weighted(reducer, what, [all](int r) { return (r + 1.0) / all; });
         reducer.set_weight(group.rank() == 0 ? 0 : 32);  // a rank whose batch is empty
         const double rest = group.size() - 1;
-        // What was kept of the steps before is of other weights, so a new hook begins.
+        // The residual belongs to the previous weights, so use a new hook.
         reducer.replace_hook(make_hook(what.hook, group.shared_from_this()));
         expect_weighted(reducer, what, [rest](int r) { return r == 0 ? 0 : 1 / rest; });
       }

@@ -1,4 +1,4 @@
-// Tests steps that are given up before anything of them was sent, and taken again.
+// Tests discard_step: steps that are discarded before anything was sent, and repeated.
 #include <gtest/gtest.h>
 
 #include <hookline/core/error.hpp>
@@ -18,9 +18,9 @@ TEST(DiscardedSteps, OnlyBeforeAnythingWasSent) {
   threads_fixture().spawn(2, [](ProcessGroup& group) {
     for (const bool static_graph : {false, true}) {
       Reducer reducer(model(2), group.shared_from_this(), nullptr, {.limits = kOneEach, .static_graph = static_graph});
-      reducer.discard_step();  // none is open
+      reducer.discard_step();  // no step is open
       for (std::uint64_t step = 0; step < 3; ++step) {
-        reducer.mark_ready("p0");  // which is in the second bucket, of the first step
+        reducer.mark_ready("p0");  // in the second bucket in the first step
         if (step == 0) reducer.discard_step();
         else EXPECT_THROW(reducer.discard_step(), InvalidArgument);
         if (step == 0) reducer.mark_ready("p0");
@@ -37,7 +37,7 @@ TEST(DiscardedSteps, AreRepeatedWithRanksThatDidNotDiscard) {
     Reducer reducer(model(2), group.shared_from_this(), std::make_shared<PowerSGDHook>(state), {.limits = kOneEach});
     for (std::uint64_t step = 1; step <= 3; ++step) {
       for (int fails = 0; fails < group.rank(); ++fails) {
-        reducer.mark_ready("p0");  // which is in the second bucket
+        reducer.mark_ready("p0");  // in the second bucket
         reducer.discard_step();
       }
       const Tensor last = Tensor::full(reducer.parameters()[1].tensor.shape(), group.rank());
@@ -59,8 +59,8 @@ TEST(DiscardedSteps, AreNotCountedByHooksWithLoadedState) {
     const std::vector<std::byte> saved = save_state(*hook, group);
     for (std::uint64_t step = 1; step <= 2; ++step) {
       step_with_copies(reducer, step, reverse_order(2));
-      reducer.mark_ready("p0");  // which is in the second bucket
-      EXPECT_EQ(state->iter(), step) << "a step is counted when something of it is sent";
+      reducer.mark_ready("p0");  // in the second bucket
+      EXPECT_EQ(state->iter(), step) << "a step counts once something was sent";
       if (step == 2) load_state(*hook, group, saved);
       reducer.discard_step();
     }

@@ -1,4 +1,4 @@
-// Tests that a reducer asks no more of its group than allreduce.
+// Tests that a reducer works on a group that supports only allreduce.
 #include "reducer/fallback_collectives.hpp"
 
 #include <gmock/gmock.h>
@@ -14,7 +14,7 @@
 namespace hookline::testing {
 namespace {
 
-/// Has nothing but allreduce, which it may get wrong.
+/// Supports only allreduce, optionally inexact.
 class OnlyAllreduce final : public GroupDecorator {
  public:
   OnlyAllreduce(std::shared_ptr<ProcessGroup> inner, bool rounds) : GroupDecorator(std::move(inner)), rounds_(rounds) {}
@@ -58,7 +58,7 @@ TEST(FallbackCollectives, ReducerWorksWithAllreduceOnly) {
       step_with_copies(reducer, s, {0, 1, 2, 3, 4});
       EXPECT_EQ(reducer.sparse_gradient("rows").values.numel(), 6);
     }
-    EXPECT_EQ(reducer.buckets().back(), ParameterIndices{4}) << "the new order was agreed on, too";
+    EXPECT_EQ(reducer.buckets().back(), ParameterIndices{4}) << "the bucket order was broadcast, too";
     const std::size_t count = inner.rank() == 0 ? 3 : 4;
     EXPECT_THROW(Reducer(model(count), group), Mismatch);
   });
@@ -69,7 +69,7 @@ TEST(FallbackCollectives, DetectsInexactAllreduce) {
     const auto group = std::make_shared<OnlyAllreduce>(inner.shared_from_this(), true);
     try {
       const Reducer reducer(model(3), group);
-      FAIL() << "it was believed";
+      FAIL() << "an inexact allreduce was accepted";
     } catch (const Mismatch& e) {
       EXPECT_THAT(e.what(), ::testing::HasSubstr("must be exact for int64"));
     }

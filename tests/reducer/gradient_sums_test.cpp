@@ -1,4 +1,4 @@
-// Tests mean=sum: no rank's gradient is multiplied before it is added, so nothing overflows that the sum does not.
+// Tests GradientReduction::sum: gradients are summed unscaled, so nothing overflows unless the sum does.
 #include <cmath>
 #include <memory>
 
@@ -27,7 +27,7 @@ HookPtr hook_of(const std::string& text, ProcessGroup& group) {
   return text.empty() ? nullptr : make_hook(text, group.shared_from_this());
 }
 
-/// One step of one parameter whose gradient is `value`; returns the first element of the result.
+/// Runs one step of one parameter whose gradient is `value`. Returns the first element of the result.
 double step(Reducer& reducer, double value) {
   const Parameter& p = reducer.parameters()[0];
   const Tensor gradient = Tensor::full(p.tensor.shape(), value, p.tensor.dtype());
@@ -84,7 +84,7 @@ TEST(GradientSums, RejectsIntegersWithAveragingHooks) {
     EXPECT_THAT(text, AllOf(HasSubstr("'whole'"), HasSubstr("int32"), HasSubstr("allreduce")));
     const auto sums = make(nullptr, {.reduction = GradientReduction::sum});
     EXPECT_THROW(sums->replace_hook(make_hook("noop", group.shared_from_this())), InvalidArgument);
-    EXPECT_THROW(sums->set_weight(2), InvalidArgument) << "products of integers and weights are not integers";
+    EXPECT_THROW(sums->set_weight(2), InvalidArgument) << "weighted integers are not integers";
     sums->join([] {}, {.divide_by_initial_world_size = false});
     const auto means = make(nullptr, {});
     EXPECT_THROW(means->begin_join({.divide_by_initial_world_size = false}), InvalidArgument);
@@ -106,7 +106,7 @@ TEST(GradientSums, CustomHooks) {
     Reducer reducer({{"w", Tensor::zeros({8}, DType::f16)}}, group.shared_from_this(), mean,
                     {.reduction = GradientReduction::sum});
     EXPECT_EQ(step(reducer, 10000), 40000);
-    EXPECT_EQ(seen, 10000) << "a hook gets this rank's gradient as it is";
+    EXPECT_EQ(seen, 10000) << "the hook gets the unscaled gradient";
   });
 }
 

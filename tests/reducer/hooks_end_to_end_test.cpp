@@ -1,6 +1,6 @@
-// Twelve layers of 1024x1024 in the default buckets, with every hook and a delay of its own for each rank, layer and
-// bucket: means are right and the same bits on all ranks in every step. HOOKLINE_SEEDS of 1000 or more asks for 200
-// steps, and HOOKLINE_SEED=n replays one seed.
+// Tests every hook end to end: twelve layers of 1024x1024 in the default buckets, with random delays. In every step the
+// means must be correct and have the same bits on all ranks. HOOKLINE_SEEDS of 1000 or more selects 200 steps;
+// HOOKLINE_SEED=n replays one seed.
 #include <algorithm>
 #include <atomic>
 #include <cctype>
@@ -35,7 +35,7 @@ void delay(Random& random) {
   if (kind >= 6) std::this_thread::sleep_for(std::chrono::microseconds(random() % (kind == 7 ? 3000 : 200)));
 }
 
-/// Sees to it that a bucket comes late to its hook, and its result late to the reducer.
+/// Delays each bucket before its hook, and its result after.
 HookPtr delayed(HookPtr inner, unsigned seed) {
   const auto calls = std::make_shared<std::atomic<unsigned>>(seed);
   return wrap(std::move(inner), [calls](HookPtr hook, GradBucket& bucket) -> Future<Tensor> {
@@ -47,7 +47,7 @@ HookPtr delayed(HookPtr inner, unsigned seed) {
   });
 }
 
-/// Between -1 and 1, and other numbers for each rank, layer and step.
+/// Returns a pseudo-random number between -1 and 1.
 float value(int rank, std::size_t layer, int step, std::int64_t i) {
   auto bits = static_cast<std::uint32_t>(i) * 2654435761U + static_cast<std::uint32_t>(rank) * 40503U +
               static_cast<std::uint32_t>(layer) * 2246822519U + static_cast<std::uint32_t>(step) * 3266489917U;
@@ -57,18 +57,18 @@ float value(int rank, std::size_t layer, int step, std::int64_t i) {
 
 struct Case {
   std::string hook;
-  double error;  ///< the most that a mean of values between -1 and 1 may be wrong by
+  double error;  ///< maximum error of a mean of values between -1 and 1
 };
 
 std::ostream& operator<<(std::ostream& out, const Case& what) { return out << what.hook; }
 
-// Of matrices of noise PowerSGD sends little at a time, and what it owes adds up.
+// PowerSGD sends only a small part of a noise matrix per step, so the residual accumulates.
 constexpr double kMaxResidual = 8;
 
 bool is_powersgd(const Case& test_case) { return test_case.hook.find("powersgd") != std::string::npos; }
 
-// Integers are wrong by up to half a step, or a whole one where rounding is stochastic; what was lost of a step before
-// may come on top.
+// Quantization is off by up to half a step, or a whole step with stochastic rounding. Error feedback may add the
+// previous error.
 std::vector<Case> cases() {
   const double eight = 2.0 / 255;
   const double four = 2.0 / 14;
@@ -110,7 +110,7 @@ class Training {
       float* const g = gradients_[l].data<float>();
       for (std::int64_t i = 0; i < kElements; ++i) g[i] = value(group_.rank(), l, number, i);
     }
-    // Roughly the order of a backward pass, but not quite the same on all ranks.
+    // Approximately the order of a backward pass, with differences between ranks.
     std::vector<std::size_t> order(kLayers);
     std::iota(order.rbegin(), order.rend(), std::size_t{0});
     for (int swaps = 0; swaps < 3; ++swaps) {
@@ -142,7 +142,7 @@ class Training {
         for (int r = 0; r < kRanks; ++r) wanted += value(r, l, step, i) / kRanks;
         if (case_.hook == "noop") wanted = value(group_.rank(), l, step, i);
         const double is = gradients_[l].data<float>()[i];
-        const double error = is_powersgd(case_) && step <= 2 ? 1e-3 : case_.error;  // it has not started
+        const double error = is_powersgd(case_) && step <= 2 ? 1e-3 : case_.error;  // compression starts after step 2
         if (!(std::abs(is - wanted) <= error)) {
           throw std::runtime_error(
               fmt::format("step {}, layer {}, element {} is {}, and the mean is {}", step, l, i, is, wanted));

@@ -1,4 +1,4 @@
-// Tests buckets that the caller gives: they are kept, they are the same on all ranks, and nonsense is refused.
+// Tests ReducerOptions::buckets: fixed buckets are kept, compared across ranks and validated.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -65,7 +65,7 @@ TEST(BucketsOption, AreComparedAcrossRanks) {
     const Buckets mine = group.rank() == 0 ? Buckets{{0, 1, 2}} : Buckets{{2, 1, 0}};
     try {
       const Reducer reducer(model(3), group.shared_from_this(), nullptr, with_buckets(mine));
-      FAIL() << "other buckets were taken for the same";
+      FAIL() << "different buckets were accepted";
     } catch (const Mismatch& e) {
       EXPECT_THAT(e.what(), HasSubstr("rank 0 has buckets [[0, 1, 2]], rank 1 has buckets [[2, 1, 0]]"));
     }

@@ -1,4 +1,4 @@
-// Gradients that every rank can compute for every other, for the tests of the reducer.
+// Helpers for reducer tests: models with gradients that every rank can compute for all ranks.
 #pragma once
 
 #include <cmath>
@@ -33,7 +33,7 @@ inline std::vector<Parameter> model(std::size_t count, std::int64_t width = 40) 
   return parameters;
 }
 
-/// Throws where `t` is not the mean of the ranks' gradients, times a factor.
+/// Throws unless `t` is the mean of the ranks' gradients times `factor`.
 inline void expect_mean(const Tensor& t, int ranks, std::size_t parameter, std::uint64_t step, double factor = 1) {
   for (std::int64_t i = 0; i < t.numel(); ++i) {
     double sum = 0;
@@ -48,7 +48,7 @@ inline void expect_mean(const Tensor& t, int ranks, std::size_t parameter, std::
   }
 }
 
-/// One step with gradients handed over, which then hold the means.
+/// Runs a step with gradients passed to mark_ready and checks that they hold the means.
 inline void step_with_copies(Reducer& reducer, std::uint64_t step, const std::vector<std::size_t>& order,
                              double factor = 1) {
   ProcessGroup& group = *reducer.group();
@@ -67,7 +67,7 @@ inline std::vector<std::size_t> reverse_order(std::size_t count) {
   return order;
 }
 
-/// The text of the E that `f` throws.
+/// Returns the message of the E that `f` throws.
 template <class E, class F>
 std::string message_of(F f) {
   try {

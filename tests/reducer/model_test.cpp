@@ -1,4 +1,4 @@
-// Tests what ranks compare and broadcast of a model, and the numbers that callers give to steps.
+// Tests the model check, the parameter broadcast and step ids.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -1,6 +1,5 @@
-// Steps of models, hooks and options drawn by a seed, with a delay of its own for each rank, thread and bucket; the
-// means are checked in every step. A seed that fails is printed; HOOKLINE_SEED=n replays it, HOOKLINE_SEEDS=n asks for
-// more of them.
+// Tests random models, hooks and options with random delays of ranks, threads and buckets. Checks the means in every
+// step. Prints a failing seed; HOOKLINE_SEED=n replays it, HOOKLINE_SEEDS=n sets the number of seeds.
 #include <atomic>
 #include <cstdlib>
 #include <random>
@@ -22,7 +21,7 @@ using Random = std::mt19937;
 
 int below(Random& random, int limit) { return static_cast<int>(random() % static_cast<unsigned>(limit)); }
 
-// Mostly short, so that threads meet, and now and then long enough for another rank to come to its end.
+// Mostly short, so that threads race, and sometimes long enough for another rank to finish its step.
 void delay(Random& random) {
   const int kind = below(random, 16);
   if (kind < 8) return;
@@ -34,7 +33,7 @@ void delay(Random& random) {
   std::this_thread::sleep_for(std::chrono::microseconds(below(random, 300)));
 }
 
-/// What all ranks draw alike.
+/// The random choices that are equal on all ranks.
 struct Case {
   explicit Case(unsigned seed) : random(seed) {
     const int count = 1 + below(random, 40);
@@ -53,7 +52,7 @@ struct Case {
   ReducerOptions options;
   int steps = 0;
   int threads = 1;
-  int hooks[2] = {};  ///< of the first half of the steps, and of the second
+  int hooks[2] = {};  ///< for the first and the second half of the steps
 };
 
 Future<Tensor> three_collectives(ProcessGroup& group, GradBucket& bucket) {
@@ -64,13 +63,13 @@ Future<Tensor> three_collectives(ProcessGroup& group, GradBucket& bucket) {
   const AllreduceOptions options{.op = ReduceOp::max};
   co_await group.allreduce(largest, options);
   if (largest.item<std::int64_t>() != static_cast<std::int64_t>(bucket.index())) {
-    throw std::runtime_error("another bucket's collective came into this one's lane");
+    throw std::runtime_error("a collective of another bucket ran in this bucket's lane");
   }
   copy *= 1.0 / group.size();
   co_return copy;
 }
 
-/// `later` completes Futures behind the back of all others.
+/// Creates one of the hooks. `later` completes Futures on another thread.
 HookPtr hook_of(int kind, const std::shared_ptr<ProcessGroup>& group, const std::shared_ptr<ThreadExecutor>& later,
                 unsigned seed) {
   switch (kind) {
@@ -109,7 +108,7 @@ HookPtr hook_of(int kind, const std::shared_ptr<ProcessGroup>& group, const std:
   }
 }
 
-/// Whole numbers, so that sums are exact in any order.
+/// Integers, so that sums are exact in any order.
 float value(int rank, std::size_t parameter, int step, std::int64_t i) {
   return static_cast<float>((1 + rank) * static_cast<int>(i % 11) + 3 * static_cast<int>(parameter) + step);
 }
@@ -139,7 +138,7 @@ class Rank {
       for (std::size_t p = 0; p < gradients_.size(); ++p) {
         if (p != unused) used.push_back(p);
       }
-      // The learnt graph of one step holds for the others, so there every step begins without an accumulation.
+      // A static graph must be the same in every step, so it excludes accumulation.
       const int rounds = shared_.options.static_graph || below(shared_.random, 4) > 0 ? 1 : 2;
       if (rounds == 2) {
         const auto guard = reducer_->no_sync();

@@ -1,4 +1,4 @@
-// Tests corners of a step: when hooks start, lanes that buckets share, views on one rank alone, nested accumulation.
+// Tests edge cases of a step: launch order, shared lanes, views on one rank only, nested no_sync.
 #include <algorithm>
 #include <atomic>
 #include <thread>
@@ -66,7 +66,7 @@ TEST(ReducerEdgeCases, StatsReportExposedCommunication) {
   });
 }
 
-// Forty buckets share the lanes; within a hook three collectives follow one another.
+// Forty buckets share the lanes; each hook runs several consecutive collectives.
 TEST(ReducerEdgeCases, MoreBucketsThanLanes) {
   threads_fixture().spawn(2, [](ProcessGroup& group) {
     const auto hook = [](ProcessGroup& g, GradBucket& bucket) -> Future<Tensor> {
@@ -89,7 +89,7 @@ TEST(ReducerEdgeCases, MoreBucketsThanLanes) {
   });
 }
 
-// The hooks of all full buckets, which wait for lanes, are over when a step is given up, and none begins afterwards.
+// When a step fails, hooks of full buckets that wait for a lane complete first, and none starts afterwards.
 TEST(ReducerEdgeCases, FailedStepWaitsForBucketsQueuedOnLanes) {
   threads_fixture().spawn(1, [](ProcessGroup& group) {
     std::atomic<int> over = 0;
@@ -106,7 +106,7 @@ TEST(ReducerEdgeCases, FailedStepWaitsForBucketsQueuedOnLanes) {
     Reducer reducer(model(40), group.shared_from_this(), make_hook(hook, {.may_block = true}), {.limits = kOneEach});
     for (int s = 0; s < 500; ++s) {
       for (std::size_t p = 39; p > 0; --p) reducer.mark_ready(p);
-      EXPECT_THROW(reducer.finalize(), InvalidArgument);  // nobody has marked p0
+      EXPECT_THROW(reducer.finalize(), InvalidArgument);  // p0 was not marked
       ASSERT_EQ(over.exchange(0), 39);
     }
   });
@@ -161,7 +161,7 @@ TEST(ReducerEdgeCases, ViewOnOneRankKeepsBucketsOfAllRanks) {
     Tensor view;
     if (group.rank() == 1) view = reducer.gradient("p1");
     for (int s = 0; s < 3; ++s) {
-      for (std::size_t p = 0; p < 3; ++p) reducer.mark_ready(p);  // another order than that of the buckets
+      for (std::size_t p = 0; p < 3; ++p) reducer.mark_ready(p);  // not in bucket order
       reducer.finalize();
     }
     EXPECT_EQ(reducer.buckets()[0], ParameterIndices{2});
@@ -170,7 +170,7 @@ TEST(ReducerEdgeCases, ViewOnOneRankKeepsBucketsOfAllRanks) {
 
 TEST(ReducerEdgeCases, RejectedSparseGradientLeavesNoRows) {
   threads_fixture().spawn(1, [](ProcessGroup& group) {
-    // The other parameter comes first, so that nothing is sent before the second mark.
+    // The other parameter is in the first bucket, so nothing is sent before the second mark.
     const std::vector<Parameter> parameters = {{"rows", Tensor::zeros({10, 1}), true}, {"first", Tensor::zeros({1})}};
     Reducer reducer(parameters, group.shared_from_this(), nullptr, {.find_unused_parameters = true});
     std::vector<std::int64_t> rows = {3};
@@ -191,8 +191,8 @@ TEST(ReducerEdgeCases, SparseGradientsByPosition) {
     reducer.mark_ready(1, SparseGradient{Tensor::borrow(rows), Tensor::full({1, 1}, 5)});
     reducer.finalize();
     EXPECT_EQ(reducer.sparse_gradient(1).values.item<float>(), 5.0f);
-    EXPECT_THROW((void)reducer.sparse_gradient(0), InvalidArgument) << "a dense one has no rows";
-    EXPECT_THROW((void)reducer.sparse_gradient(2), InvalidArgument) << "there is none";
+    EXPECT_THROW((void)reducer.sparse_gradient(0), InvalidArgument) << "a dense parameter";
+    EXPECT_THROW((void)reducer.sparse_gradient(2), InvalidArgument) << "out of range";
   });
 }
 
@@ -208,11 +208,11 @@ TEST(ReducerEdgeCases, SumsAndWeightsOfSparseGradients) {
     };
     EXPECT_EQ(step(), 8.0f);
     reducer.set_weight(group.rank() == 0 ? 3 : 1);
-    EXPECT_EQ(step(), 8.0f) << "sum of w g over sum of w, times the ranks";
+    EXPECT_EQ(step(), 8.0f) << "world size times sum of w*g divided by sum of w";
   });
 }
 
-// A hook that may block shares one lane with all others of its kind, so there is one of them at a time.
+// Blocking hooks share one lane, so only one of them runs at a time.
 TEST(ReducerEdgeCases, BlockingHooksRunOneAtATime) {
   threads_fixture().spawn(1, [](ProcessGroup& group) {
     std::vector<Promise<Tensor>> under_way;
@@ -245,9 +245,9 @@ TEST(ReducerEdgeCases, NestedNoSyncCountsAsUse) {
       }
       reducer.mark_ready("p0", Tensor::full({40, 1}, 2));
       reducer.finalize();
-      EXPECT_EQ(reducer.stats().step, 0u) << "nothing was sent yet";
+      EXPECT_EQ(reducer.stats().step, 0u) << "no step has completed";
     }
-    reducer.finalize();  // marks nothing
+    reducer.finalize();  // without marks
     EXPECT_THAT(reducer.stats().unused, ElementsAre("p1"));
     EXPECT_EQ(reducer.gradient("p0").data<float>()[0], 6.0f);
   });
@@ -268,9 +268,9 @@ TEST(ReducerEdgeCases, RowsAndViewsWrittenUnderNoSyncCountAsUse) {
       reducer.mark_ready("rows", SparseGradient{Tensor::borrow(rows), values});
       reducer.finalize();
     }
-    rows[0] = 4;  // the caller's again
+    rows[0] = 4;  // the caller may reuse its memory
     values.fill(9);
-    reducer.finalize();  // marks nothing
+    reducer.finalize();  // without marks
     EXPECT_THAT(reducer.stats().unused, ElementsAre());
     EXPECT_EQ(view.data<float>()[0], 4.0f) << "the mean of 2 and 6";
     EXPECT_EQ(reducer.sparse_gradient("rows").indices.item<int>(), 3);
@@ -312,7 +312,7 @@ TEST(ReducerEdgeCases, StaleGradientsContributeToTheMean) {
       reducer.finalize();
       const Tensor copy = gradient(1, 9);
       reducer.copy_gradient(1, copy);
-      EXPECT_EQ(copy.contiguous().data<float>()[5], 1.0f) << "nothing is left of the step before";
+      EXPECT_EQ(copy.contiguous().data<float>()[5], 1.0f) << "independent of the previous step";
     }
     Reducer reducer(model(1), group.shared_from_this());
     EXPECT_THROW(reducer.mark_unused(0, Tensor::zeros({40, 1})), InvalidArgument);

@@ -1,4 +1,4 @@
-// Tests what goes wrong in a step: forgotten and doubled marks, bad hooks, ranks that are not where the others are.
+// Tests errors in a step: missing and repeated marks, invalid hooks, ranks in different steps.
 #include <future>
 
 #include <gmock/gmock.h>
@@ -45,7 +45,7 @@ TEST_P(ReducerErrors, RejectsGradientsMarkedTwiceOrNever) {
         message_of<InvalidArgument>([&] { reducer.finalize(); }),
         AllOf(HasSubstr("Expected to have finished reduction in the prior iteration before starting a new one."),
               HasSubstr("p0, p1, p3"), HasSubstr("find_unused_parameters")));
-    step(reducer);  // the reducer and the group are as good as before
+    step(reducer);  // the reducer and the group stay usable
     step(reducer);
     EXPECT_THAT(message_of<InvalidArgument>([&] { reducer.mark_ready("nobody"); }),
                 HasSubstr("no parameter is called 'nobody': expected one of 5: p0, p1, p2, p3, p4"));
@@ -87,7 +87,7 @@ TEST_P(ReducerErrors, HookFailureReachesEveryRank) {
                     {.limits = {.first_bucket_bytes = 1, .bucket_bytes = 1}});
     if (group.rank() == 1) {
       EXPECT_THAT(message_of<std::runtime_error>([&] { step(reducer); }), HasSubstr("out of luck"));
-      EXPECT_THROW(reducer.mark_ready("p0"), std::runtime_error) << "it is repeated";
+      EXPECT_THROW(reducer.mark_ready("p0"), std::runtime_error) << "the error is rethrown";
     } else {
       EXPECT_THAT(message_of<Aborted>([&] { step(reducer); }),
                   AllOf(HasSubstr("rank 1"), HasSubstr("out of luck"), HasSubstr("bucket 1 of 4")));
@@ -143,7 +143,7 @@ TEST_P(ReducerErrors, NamesRankThatSkippedAStep) {
       step(reducer);
       step(reducer);
       if (group.rank() == 1) {
-        // Takes its step for done and comes to the next one, while rank 0 waits in this one.
+        // Rank 1 skips the step in which rank 0 waits.
         EXPECT_THROW(group.monitored_barrier({.timeout = Milliseconds(5000)}), Error);
         return;
       }
@@ -154,7 +154,7 @@ TEST_P(ReducerErrors, NamesRankThatSkippedAStep) {
 }
 
 TEST(ReducerErrors, RankOneStepAheadRaisesMismatch) {
-  // The lanes' numbers agree where a rank skipped a whole step, so only the notes tell the steps apart.
+  // After skipping a whole step the lanes' sequence numbers still match, so only the op_tag differs.
   threads_fixture().spawn(2, [](ProcessGroup& group) {
     const auto step = static_cast<std::uint64_t>(1 + group.rank());
     const ContextScope scope({.lane = 1, .op_tag = step << 32});
@@ -207,8 +207,8 @@ TEST(ReducerErrors, RejectsModelsWithoutTrainableParameters) {
   });
 }
 
-// Rank 1 has no gradients for bucket 1, says so, and goes on; rank 0 waits there. The steps are no longer the same, and
-// that is an error on both, in the words of the step, not a mean of two of them.
+// Rank 1 fails its step without gradients for bucket 1 and starts the next one while rank 0 waits in bucket 1. Both
+// ranks must fail with the number of their step, instead of averaging gradients of different steps.
 TEST_P(ReducerErrors, FailedStepIsNotMixedWithTheNext) {
   GetParam().spawn(2, [](ProcessGroup& group) {
     Reducer reducer(model(2), group.shared_from_this(), nullptr,
@@ -255,14 +255,14 @@ TEST(ReducerErrors, RejectsTooFewMarksInStaticGraph) {
   });
 }
 
-// A rank fails where the ranks agree on something; afterwards they might not have understood the same.
+// After a failed control collective the ranks may be in different states.
 TEST_P(ReducerErrors, FailedControlCollectiveFailsTheReducer) {
   GetParam().spawn(2, [](ProcessGroup& group) {
     Reducer reducer(model(2), group.shared_from_this());
     step(reducer);
     const Tensor other = Tensor::zeros({7});
     if (group.rank() == 1) {
-      // In the lane of the reducer's own collectives.
+      // The lane of the reducer's control collectives.
       const ContextScope scope({.lane = 1});
       EXPECT_THROW(group.allreduce(other)->wait(), Mismatch);
       return;
@@ -294,7 +294,7 @@ TEST(ReducerErrors, FailedStepWaitsForRunningHooks) {
     Reducer reducer(model(2), group.shared_from_this(),
                     make_hook([&](GradBucket&) { return late.get_future(); }, {.name = "slow"}),
                     {.limits = {.first_bucket_bytes = 1, .bucket_bytes = 1}, .timeout = Milliseconds(100)});
-    reducer.mark_ready(1);  // its hook is under way when the step ends for want of p0
+    reducer.mark_ready(1);  // its hook is running when the step fails because p0 is missing
     EXPECT_THAT(message_of<Timeout>([&] { reducer.finalize(); }),
                 AllOf(HasSubstr("hook slow was still running when step 1 failed"), HasSubstr("p0")));
     late.set_value(Tensor::zeros({80}));
@@ -304,7 +304,7 @@ TEST(ReducerErrors, FailedStepWaitsForRunningHooks) {
 
 TEST(ReducerErrors, BuffersOutliveInterruptedWait) {
   threads_fixture().spawn(2, [](ProcessGroup& inner) {
-    for (const int passed : {0, 1}) {  // the hashes and the texts of models that differ
+    for (const int passed : {0, 1}) {  // the allgathers of hashes and of descriptions
       const auto group = std::make_shared<InterruptedGroup>(inner);
       group->allow(passed);
       EXPECT_THROW(Reducer(model(inner.rank() == 0 ? 2 : 3), group), InterruptedGroup::Interrupt);
@@ -314,13 +314,13 @@ TEST(ReducerErrors, BuffersOutliveInterruptedWait) {
     group->allow(100);
     Reducer reducer(model(2), group);
     step(reducer);
-    group->allow(1);  // whether views were handed out; then comes the order of the buckets
+    group->allow(1);  // passes the allreduce of views_exposed_, then interrupts the broadcast of the bucket order
     EXPECT_THROW(step(reducer), InterruptedGroup::Interrupt);
     EXPECT_TRUE(group->tensors_alive());
   });
 }
 
-// The hook's Future is completed long after the reducer is gone.
+// The hook's Future completes after the reducer was destroyed.
 TEST(ReducerErrors, HooksOutliveTheReducer) {
   threads_fixture().spawn(1, [](ProcessGroup& group) {
     Promise<Tensor> later;

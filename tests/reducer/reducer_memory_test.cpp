@@ -1,5 +1,4 @@
-// Tests what a reducer takes beside the gradients: once their size, whatever happens, and of shm groups in shared
-// memory.
+// Tests the memory of a reducer: one copy of the gradients, in shared memory for shm groups.
 #include <malloc.h>
 
 #include <atomic>
@@ -19,7 +18,7 @@
 
 namespace {
 
-/// Bytes of this process that are in use, and the most that there were: of the heap, and of groups that count theirs.
+/// Current and peak memory of the process: the heap, and shared memory counted by CountingGroup.
 std::atomic<std::int64_t> in_use = 0;
 std::atomic<std::int64_t> peak = 0;
 
@@ -50,7 +49,7 @@ constexpr std::size_t kDefaultAlignment = alignof(std::max_align_t);
 
 }  // namespace
 
-// All forms of them: those that stay the sanitizers' own would not fit together with those that do not.
+// Replaces all forms: mixing them with a sanitizer's own would report mismatches.
 // NOLINTBEGIN(misc-definitions-in-headers, cppcoreguidelines-no-malloc)
 void* operator new(std::size_t n) { return counted_alloc_or_throw(n, kDefaultAlignment); }
 void* operator new[](std::size_t n) { return counted_alloc_or_throw(n, kDefaultAlignment); }
@@ -83,7 +82,7 @@ void operator delete[](void* p, std::align_val_t, const std::nothrow_t&) noexcep
 namespace hookline::testing {
 namespace {
 
-/// Counts the shared memory that is asked of it until it is given back.
+/// Counts the shared memory allocated through it until it is released.
 class CountingGroup final : public GroupDecorator {
  public:
   using GroupDecorator::GroupDecorator;
@@ -104,9 +103,9 @@ std::vector<Parameter> large_and_small() {
   return parameters;
 }
 
-constexpr std::int64_t kSlack = 1 << 20;  // names, states, an operation's parts
+constexpr std::int64_t kSlack = 1 << 20;  // names, states, operations
 
-/// Holds on to the last bucket of a step, as the thread that ends a hook may do for a while.
+/// Keeps the last bucket of a step alive, as the thread that completes a hook may do.
 Future<Tensor> mean(ProcessGroup& group, GradBucket& bucket) {
   static Tensor retained;
   if (bucket.is_last()) retained = bucket.buffer();
@@ -115,13 +114,13 @@ Future<Tensor> mean(ProcessGroup& group, GradBucket& bucket) {
   co_return bucket.buffer();
 }
 
-/// Runs `body`, and expects that it never had more than that beside what there was before.
+/// Runs `body` and expects that its peak memory is at most `bytes`.
 void expect_at_most(std::int64_t bytes, const std::function<void()>& body) {
   const std::int64_t before = in_use;
   peak = before;
   body();
   EXPECT_LE(peak - before, bytes + kSlack);
-  EXPECT_GE(peak - before, bytes / 2) << "what counts does count";
+  EXPECT_GE(peak - before, bytes / 2) << "memory is not counted";
 }
 
 class ReducerMemory : public ::testing::TestWithParam<bool> {};
@@ -137,7 +136,7 @@ TEST_P(ReducerMemory, IsOneCopyOfTheGradients) {
     if (!views) {
       for (const Parameter& p : parameters) gradients.push_back(Tensor::zeros(p.tensor.shape()));
     }
-    // With views these are the gradients themselves, and there is nothing beside them.
+    // With views the buckets are the only copy of the gradients.
     expect_at_most(size, [&] {
       Reducer reducer(parameters, group, make_hook(mean, group));
       if (views) {
@@ -152,7 +151,7 @@ TEST_P(ReducerMemory, IsOneCopyOfTheGradients) {
         reducer.finalize();
       };
       for (int s = 0; s < 3; ++s) step();
-      EXPECT_EQ(reducer.buckets() == before, views) << "made anew in the order of the marks";
+      EXPECT_EQ(reducer.buckets() == before, views) << "rebuilt in the order of the marks";
       {
         const auto guard = reducer.no_sync();
         step();
@@ -181,7 +180,7 @@ TEST(ReducerMemory, IsZeroForParametersOutsideBuckets) {
   });
 }
 
-/// The name of the mapping that an address lies in.
+/// Returns the name of the mapping that contains an address.
 std::string mapping_of(const void* address) {
   std::ifstream maps("/proc/self/maps");
   const auto wanted = reinterpret_cast<std::uintptr_t>(address);
@@ -199,7 +198,7 @@ TEST(ReducerMemory, BuffersOfShmGroupsAreInSharedMemory) {
     std::vector<Parameter> parameters = {{"a", Tensor::zeros({5})}, {"b", Tensor::zeros({300, 300})}};
     parameters.push_back({"rows", Tensor::zeros({1000, 4}), true});
     std::mutex mutex;
-    std::set<const void*> buffers;  // of all steps: hooks run while others are marked
+    std::set<const void*> buffers;  // guarded by mutex: hooks run during other marks
     Reducer reducer(parameters, group.shared_from_this(), make_hook([&](GradBucket& bucket) {
                       const std::lock_guard lock(mutex);
                       buffers.insert(bucket.buffer().bytes());
@@ -208,7 +207,7 @@ TEST(ReducerMemory, BuffersOfShmGroupsAreInSharedMemory) {
                     {.limits = {.first_bucket_bytes = 1, .bucket_bytes = 1}});
     for (int s = 0; s < 2; ++s) {
       std::vector<std::int64_t> rows = {3, 5};
-      reducer.mark_ready("a", Tensor::zeros({5}));  // another order than at first
+      reducer.mark_ready("a", Tensor::zeros({5}));  // not in the initial bucket order
       reducer.mark_ready("b", Tensor::zeros({300, 300}));
       reducer.mark_ready("rows", SparseGradient{Tensor::borrow(rows), Tensor::zeros({2, 4})});
       reducer.finalize();
@@ -217,7 +216,7 @@ TEST(ReducerMemory, BuffersOfShmGroupsAreInSharedMemory) {
       buffers.clear();
     }
     EXPECT_EQ(mapping_of(reducer.gradient("a").bytes()), "/memfd:hookline (deleted)");
-    EXPECT_NE(mapping_of(parameters[0].tensor.bytes()), "/memfd:hookline (deleted)") << "so it tells them apart";
+    EXPECT_NE(mapping_of(parameters[0].tensor.bytes()), "/memfd:hookline (deleted)") << "ordinary memory";
   });
 }
 

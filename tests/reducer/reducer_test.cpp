@@ -1,4 +1,4 @@
-// Tests steps of the reducer: views and copies, order, accumulation, unused and sparse parameters, join.
+// Tests steps of the reducer: views and copies, bucket order, accumulation, unused and sparse parameters, join.
 #include <hookline/reducer/reducer.hpp>
 
 #include <gmock/gmock.h>
@@ -122,7 +122,7 @@ TEST_P(ReducerSteps, NoSyncAccumulates) {
         }
       }
       const std::uint64_t sent = group.sequence_number() - before;
-      EXPECT_TRUE(sent == 0 || round == 1) << "nothing is sent but the new order";
+      EXPECT_TRUE(sent == 0 || round == 1) << "only the bucket order is sent";
       step_with_copies(reducer, 1, reverse_order(5), 3);
     }
     step_with_copies(reducer, 2, reverse_order(5));
@@ -134,7 +134,7 @@ TEST_P(ReducerSteps, UnusedParametersAreDetectedAcrossRanks) {
     Reducer reducer(model(6), group.shared_from_this(), nullptr, {.limits = kSmall, .find_unused_parameters = true});
     reducer.gradient(4).fill(42);
     for (std::uint64_t s = 1; s <= 3; ++s) {
-      // p4 is used by nobody, p1 by rank 0 alone.
+      // No rank uses p4; only rank 0 uses p1.
       std::vector<Tensor> given(6);
       for (const std::size_t p : reverse_order(6)) {
         if (p == 4 || (p == 1 && group.rank() == 1)) continue;
@@ -158,7 +158,7 @@ TEST_P(ReducerSteps, StaticGraphIsRecordedInFirstStep) {
       for (const std::size_t p : {0U, 1U, 3U, 4U, 5U}) {
         given[p] = gradient_like(reducer.parameters()[p], group.rank(), p, s);
         reducer.mark_ready(p, given[p]);
-        if (p == 3) reducer.mark_ready(p, given[p]);  // used twice in the network
+        if (p == 3) reducer.mark_ready(p, given[p]);  // used twice in the model
       }
       reducer.finalize();
       for (const std::size_t p : {0U, 1U, 3U, 4U, 5U}) expect_mean(given[p], 2, p, s);
@@ -182,8 +182,8 @@ TEST_P(ReducerSteps, SparseGradientsAreReducedOverTheUnionOfRows) {
       if (std::string(text) != "allreduce") hook = make_hook(two_collectives, group.shared_from_this());
       Reducer reducer(parameters, group.shared_from_this(), hook, {.limits = kSmall});
       for (std::uint64_t s = 1; s <= 4; ++s) {
-        // Rank 0 has rows 7, 999 and 7 again; rank 1 has 3 and 7; in the third step rank 1 has none, in the
-        // fourth each has one.
+        // Rank 0 has rows 7, 999 and 7 again, rank 1 has 3 and 7. In the third step rank 1 has none; in the fourth
+        // each rank has one.
         std::vector<std::int64_t> rows =
             group.rank() == 0 ? std::vector<std::int64_t>{7, 999, 7} : std::vector<std::int64_t>{3, 7};
         if (s == 3 && group.rank() == 1) rows.clear();
@@ -245,13 +245,13 @@ TEST_P(ReducerSteps, UnevenInputs) {
         for (std::size_t s = 1; s < expected.size(); ++s) expected[s] = s < 3 ? 4.0f : 2.0f;
       }
       for (std::size_t s = 0; s < seen.size(); ++s) EXPECT_NEAR(seen[s], expected[s], 1e-5) << s;
-      EXPECT_EQ(parameters[0].tensor.data<float>()[0], 5.0f) << "the parameters of who did most";
+      EXPECT_EQ(parameters[0].tensor.data<float>()[0], 5.0f) << "parameters of the rank with the most steps";
       step_with_copies(reducer, 1, reverse_order(5));
     });
   }
 }
 
-// Rank 0 has no inputs at all in the step in which the graph is learnt.
+// Rank 0 has no inputs in the step that records the static graph.
 TEST_P(ReducerSteps, StaticGraphIsRecordedFromOthersInJoin) {
   GetParam().spawn(2, [](ProcessGroup& group) {
     Reducer reducer(model(4), group.shared_from_this(), nullptr, {.limits = kSmall, .static_graph = true});
@@ -272,7 +272,7 @@ TEST_P(ReducerSteps, StaticGraphIsRecordedFromOthersInJoin) {
   });
 }
 
-// Under no_sync finalize() ends no step, so a rank there would take part in the first of the others' for ever.
+// Under no_sync finalize() does not end a step, so a join would never end.
 TEST_P(ReducerSteps, RejectsJoinUnderNoSync) {
   GetParam().spawn(1, [](ProcessGroup& group) {
     Reducer reducer(model(1), group.shared_from_this());
