@@ -77,8 +77,9 @@ std::vector<bool> arrived_ranks(const CheckPoint& check_point) {
   }
   const std::string missing_text = fmt::format("rank{} {}", missing.size() == 1 ? "" : "s", fmt::join(missing, ", "));
   throw Timeout(
-      fmt::format("{} on rank {} of {}: {} did not call any operation in time; this rank called {}", check_point.what,
-                  m.rank, check_point.size, missing.size() == arrived.size() ? "some ranks" : missing_text, text),
+      fmt::format("{} on rank {} of {}: {} did not call any operation in time; this rank called {}", check_point.label,
+                  check_point.rank, check_point.size, missing.size() == arrived.size() ? "some ranks" : missing_text,
+                  signature),
       missing.size() == arrived.size() ? std::vector<int>() : missing);
 }
 

@@ -54,7 +54,7 @@ struct CompletionHooks::Queue {
 struct CompletionHooks::State {
   std::mutex mutex;
   std::condition_variable hooks_done;
-  std::shared_ptr<const Queues> queues = std::make_shared<const Queues>();  ///< replaced whole, never changed
+  std::shared_ptr<const Queues> queues = std::make_shared<const Queues>();  ///< copy-on-write: replaced, never modified
   HookedWork* outstanding = nullptr;  ///< intrusive list; the completion callback of its operation owns each work
   std::array<Clock::time_point, Capabilities::kMaxLanes> lane_last_finished{};  ///< end of the last operation, by lane
   int waiters = 0;

@@ -72,10 +72,10 @@ class P2PChecker::Queue {
     for (;;) {
       {
         std::unique_lock lock(mutex_);
-        if (posted_.empty() && !in_flight_.empty()) posted_cv_.wait_for(lock, poll_interval);
+        if (posted_.empty() && !pending_.empty()) posted_cv_.wait_for(lock, poll_interval);
         if (!posted_.empty()) poll_interval = kMinPollInterval;
-        in_flight_.splice(in_flight_.end(), posted_);
-        if (in_flight_.empty()) {
+        pending_.splice(pending_.end(), posted_);
+        if (pending_.empty()) {
           running_ = false;
           return;
         }
@@ -89,7 +89,7 @@ class P2PChecker::Queue {
 
   bool poll_all() {
     bool progressed = false;
-    for (auto op = in_flight_.begin(); op != in_flight_.end();) {
+    for (auto op = pending_.begin(); op != pending_.end();) {
       bool done = true;
       try {
         done = poll(op);
@@ -98,20 +98,20 @@ class P2PChecker::Queue {
         op->promise.set_error(std::current_exception());
       }
       progressed = progressed || done;
-      op = done ? in_flight_.erase(op) : std::next(op);
+      op = done ? pending_.erase(op) : std::next(op);
     }
     return progressed;
   }
 
   /// True if a message from `source` must go to a receive that was posted earlier.
   bool behind_earlier_recv(std::list<P2POp>::iterator receive, int source) const {
-    return std::any_of(in_flight_.begin(), std::list<P2POp>::const_iterator(receive), [&](const P2POp& m) {
+    return std::any_of(pending_.begin(), std::list<P2POp>::const_iterator(receive), [&](const P2POp& m) {
       return !m.is_send() && m.operation.tag == receive->operation.tag &&
              (m.is_any_source() || m.operation.root == source);
     });
   }
   bool behind_earlier_send(std::list<P2POp>::iterator send) const {
-    return std::any_of(in_flight_.begin(), std::list<P2POp>::const_iterator(send), [&](const P2POp& m) {
+    return std::any_of(pending_.begin(), std::list<P2POp>::const_iterator(send), [&](const P2POp& m) {
       return m.is_send() && m.operation.tag == send->operation.tag && m.operation.root == send->operation.root;
     });
   }
@@ -191,7 +191,7 @@ class P2PChecker::Queue {
   [[noreturn]] void fail_with_timeout(P2POp& op) {
     const std::string peer = op.is_any_source() ? "any rank" : fmt::format("rank {}", op.operation.root);
     const std::string text = fmt::format("{} {} {} on rank {} of {}: {} called a matching {} in time{}", op.signature(),
-                                         op.is_send() ? "to" : "from", peer, rank(), parts_->group->size(),
+                                         op.is_send() ? "to" : "from", peer, rank(), state_->inner->size(),
                                          op.is_any_source() ? "no rank" : peer + " has not",
                                          op.is_send() ? "recv" : "send", unmatched_calls(op));
     withdraw(op);
@@ -246,7 +246,7 @@ class P2PChecker::Queue {
   // The fields below are used only by the thread in run().
   LazyStoreClone store_;
   Clock::time_point next_poll_;  ///< next poll for an abort by another rank
-  std::list<P2POp> in_flight_;
+  std::list<P2POp> pending_;
   std::map<std::tuple<int, int, int>, std::uint64_t> sequences_;  ///< messages so far, by sender, receiver and tag
 };
 

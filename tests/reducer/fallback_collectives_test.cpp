@@ -19,7 +19,7 @@ class OnlyAllreduce final : public GroupDecorator {
  public:
   OnlyAllreduce(std::shared_ptr<ProcessGroup> inner, bool rounds) : GroupDecorator(std::move(inner)), rounds_(rounds) {}
   WorkPtr run(Operation collective) override {
-    if (collective.type != OpType::allreduce) throw Unsupported("only allreduce is here");
+    if (collective.type != OpType::allreduce) throw Unsupported("this group supports only allreduce");
     if (rounds_) collective.outputs[0].fill(0);
     return GroupDecorator::run(std::move(collective));
   }
