@@ -35,9 +35,9 @@
 #include <hookline/group/options.hpp>
 #include <hookline/group/process_group.hpp>
 #include <hookline/group/subgroups.hpp>
-#include <hookline/group/with_nan_checks.hpp>
+#include <hookline/group/nan_checks.hpp>
 #include <hookline/group/work_info.hpp>
-#include <hookline/hook/builtin_entries.hpp>
+#include <hookline/hook/builtin_hooks.hpp>
 #include <hookline/hook/comm_hook.hpp>
 #include <hookline/hook/compress_hook.hpp>
 #include <hookline/hook/ddp_comm_hook_type.hpp>

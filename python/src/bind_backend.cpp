@@ -1,4 +1,4 @@
-// Binds the names of the backends, and the memory that there is for them; groups are made by init_process_group.
+// Binds the backend names and the memory limit of shm. bind_group.cpp binds init_process_group.
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -10,14 +10,14 @@
 #include <hookline/backend/make_backend.hpp>
 
 #include "backend/shm/memory_limit.hpp"
-#include "rooms.hpp"
+#include "bindings.hpp"
 
 namespace hookline::python {
 
 void bind_backend(nb::module_& m) {
   m.def("backend_names", &backend_names,
-        "The backends that init_process_group knows. One that is an engine of its own may have to be installed first: "
-        "`hookline doctor` tries them all.");
+        "Returns the backends that init_process_group accepts. Transports may have to be installed first: `hookline "
+        "doctor` tests all of them.");
   m.def(
       "available_bytes",
       [](const std::string& root) -> std::optional<std::uint64_t> {
@@ -25,9 +25,8 @@ void bind_backend(nb::module_& m) {
         return bytes == UINT64_MAX ? std::nullopt : std::optional(bytes);
       },
       nb::arg("root") = "",
-      "The memory that shm may take, on the host and in the control groups, whose files are looked for below root; "
-      "None "
-      "where nothing is known.");
+      "Returns the memory in bytes that shm can use, limited by the host and the control groups; None if unknown. root "
+      "replaces / for /proc and /sys.");
 }
 
 }  // namespace hookline::python

@@ -6,12 +6,12 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
+#include "bindings.hpp"
 #include "gc_slots.hpp"
 #include "py_hook.hpp"
-#include "rooms.hpp"
 #include "shape_arg.hpp"
 #include "tensor_import.hpp"
-#include "tensor_source.hpp"
+#include "tensor_to_array.hpp"
 
 namespace hookline::python {
 namespace {
@@ -64,57 +64,61 @@ void bind_bucket(nb::module_& m) {
   using nb::arg;
   nb::class_<PyGradBucket>(m, "GradBucket", nb::type_slots(gc_slots<PyGradBucket, traverse, clear>),
                            nb::is_weak_referenceable(),
-                           "The gradients of some parameters in one flat buffer: what a communication hook gets.")
+                           "The gradients of some parameters in one flat buffer, passed to a communication hook.")
       .def("__init__", &construct, arg("buffer"), arg("sizes") = nb::none(), arg("parameters") = nb::none(),
            arg("index") = 0, arg("bucket_count") = 1, arg("sparse_grad_indices") = nb::none(),
-           "A bucket of a flat array, for trying a hook alone. Without sizes it holds one gradient.")
+           "Creates a bucket from a flat array, to test a hook. Without sizes it holds one gradient.")
       .def(
           "index", [](const PyGradBucket& b) { return b.bucket.index(); },
-          "Its place in the order in which the buckets of a step are sent.")
+          "Returns the position of this bucket in the launch order of the step.")
       .def(
-          "get_index", [](const PyGradBucket& b) { return b.bucket.index(); }, "The same as index().")
+          "get_index", [](const PyGradBucket& b) { return b.bucket.index(); }, "PyTorch's name for index().")
       .def(
           "bucket_count", [](const PyGradBucket& b) { return b.bucket.bucket_count(); },
-          "How many buckets the step has.")
+          "Returns the number of buckets of the step.")
       .def(
-          "is_last", [](const PyGradBucket& b) { return b.bucket.is_last(); }, "Whether it is the last of the step.")
+          "is_last", [](const PyGradBucket& b) { return b.bucket.is_last(); }, "True for the last bucket of the step.")
       .def("buffer", &PyGradBucket::get_buffer, nb::sig("def buffer(self) -> typing.Any"),
-           "The flat buffer: a NumPy array, or a torch tensor under torch.")
+           "Returns the flat buffer: a NumPy array, or a torch tensor under torch.")
       .def(
           "set_buffer",
           [](PyGradBucket& b, const TensorArg& buffer) {
             b.bucket.set_buffer(buffer.tensor());
             b.buffer = buffer.object;
           },
-          arg("buffer"), "Another buffer with as many elements; its dtype may differ.")
+          arg("buffer"), "Replaces the buffer by one of the same number of elements; its dtype may differ.")
       .def(
           "set_contribution",
           [](PyGradBucket& b, const TensorArg& contribution) { b.bucket.set_contribution(contribution.tensor()); },
           arg("contribution"),
-          "Reports this rank's gradients as the other ranks decode them, flat: what error_feedback compares with what "
-          "the hook got. Once a run, before the hook's Future completes; the values are copied.")
+          "Reports this rank's gradients as the other ranks decode them, as a flat array. error_feedback keeps the "
+          "difference to the hook's input as the residual. Call once per run, before the hook's Future completes; the "
+          "values are copied.")
       .def(
           "wants_contribution", [](const PyGradBucket& b) { return b.bucket.wants_contribution(); },
-          "True if an error_feedback around the hook asks for set_contribution.")
+          "True if an error_feedback wrapper requires set_contribution.")
       .def(
           "gradients", [](const PyGradBucket& b) { return arrays(b, b.bucket.gradients()); },
-          nb::sig("def gradients(self) -> list[typing.Any]"), "Views of the buffer with the parameters' shapes.")
+          nb::sig("def gradients(self) -> list[typing.Any]"),
+          "Returns views of the buffer with the parameters' shapes.")
       .def(
           "parameters", [](const PyGradBucket& b) { return arrays(b, b.bucket.parameters()); },
-          nb::sig("def parameters(self) -> list[typing.Any]"), "The parameters whose gradients it holds.")
+          nb::sig("def parameters(self) -> list[typing.Any]"), "Returns the parameters of these gradients.")
       .def(
           "offsets", [](const PyGradBucket& b) { return b.bucket.offsets(); },
-          "Where each gradient begins in the buffer, in elements.")
+          "Returns the offset of each gradient in the buffer, in elements.")
       .def(
-          "lengths", [](const PyGradBucket& b) { return b.bucket.lengths(); }, "How many elements each gradient has.")
-      .def("sizes", &sizes, nb::sig("def sizes(self) -> list[tuple[int, ...]]"), "The shape of each gradient.")
+          "lengths", [](const PyGradBucket& b) { return b.bucket.lengths(); },
+          "Returns the number of elements of each gradient.")
+      .def("sizes", &sizes, nb::sig("def sizes(self) -> list[tuple[int, ...]]"), "Returns the shape of each gradient.")
       .def(
           "sparse_grad_indices",
           [](const PyGradBucket& b) -> nb::object {
             const auto& indices = b.bucket.sparse_grad_indices();
             return indices ? b.array_of(*indices) : nb::none();
           },
-          nb::sig("def sparse_grad_indices(self) -> typing.Any"), "The rows of a sparse gradient, or None.")
+          nb::sig("def sparse_grad_indices(self) -> typing.Any"),
+          "Returns the row indices of a sparse gradient, or None.")
       .def("__repr__", [](const PyGradBucket& b) {
         return "<hookline.GradBucket " + std::to_string(b.bucket.index()) + " of " +
                std::to_string(b.bucket.bucket_count()) + ": " + to_string(b.bucket.buffer()) + ", " +

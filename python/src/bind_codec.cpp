@@ -1,4 +1,4 @@
-// Binds codecs: what reductions of encoded values send.
+// Binds codecs.
 #include <memory>
 #include <span>
 #include <string>
@@ -10,7 +10,7 @@
 #include <hookline/codec/make_codec.hpp>
 #include <hookline/core/error.hpp>
 
-#include "rooms.hpp"
+#include "bindings.hpp"
 #include "tensor_export.hpp"
 #include "tensor_import.hpp"
 
@@ -38,17 +38,19 @@ nb::object decode(const Codec& codec, const nb::bytes& message) {
 
 void bind_codec(nb::module_& m) {
   using nb::arg;
-  nb::class_<Codec>(m, "Codec", "Packs float32 values into fewer bytes; made by make_codec.")
+  nb::class_<Codec>(m, "Codec", "Encodes float32 values into fewer bytes; created by make_codec.")
       .def_prop_ro("name", &Codec::name)
-      .def("encoded_bytes", &Codec::encoded_bytes, arg("count"), "The exact size of the message of so many values.")
+      .def("encoded_bytes", &Codec::encoded_bytes, arg("count"),
+           "Returns the exact size in bytes of a message of count values.")
       .def("encode", &encode, arg("values"), arg("seed") = 0, arg("step") = 0, arg("bucket") = 0, arg("rank") = 0,
-           "The message of a float32 array. The numbers are what stochastic rounding draws by.")
+           "Encodes a float32 array. seed, step, bucket and rank are the key of stochastic rounding.")
       .def("decode", &decode, arg("message"), nb::sig("def decode(self, message: bytes) -> typing.Any"),
-           "The values of a message, as a NumPy array. InvalidArgument for damaged bytes.")
+           "Decodes a message to a NumPy array. Raises InvalidArgument if the message is corrupt.")
       .def("__repr__", [](const Codec& self) { return "<hookline.Codec " + self.name() + ">"; });
   m.def(
       "make_codec", [](const std::string& text) { return std::const_pointer_cast<Codec>(make_codec(text)); },
-      arg("spec"), "The codec of a text: 'fp16', 'bf16', 'int8(block=512)', 'int4(block=128, rounding=stochastic)'.");
+      arg("spec"),
+      "Creates a codec from its spec: 'fp16', 'bf16', 'int8(block=512)', 'int4(block=128, rounding=stochastic)'.");
 }
 
 }  // namespace hookline::python

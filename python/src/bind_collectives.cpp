@@ -1,4 +1,4 @@
-// Binds the collectives: each call is put into words as a Collective and started without the GIL.
+// Binds the collectives: each call becomes an Operation, which is started without the GIL.
 #include "bind_collectives.hpp"
 
 #include <optional>
@@ -16,11 +16,11 @@
 #include "call_args.hpp"
 #include "gil_release.hpp"
 #include "group_options.hpp"
-#include "natively.hpp"
 #include "py_group.hpp"
 #include "py_process_group.hpp"
 #include "tensor_list.hpp"
 #include "timeout_arg.hpp"
+#include "without_gil.hpp"
 
 namespace hookline::python {
 namespace {
@@ -29,16 +29,16 @@ using nb::arg;
 using nb::handle;
 using Splits = std::vector<std::int64_t>;
 
-/// A call of Python's.
+/// The arguments of a call from Python.
 struct PythonCall {
   OpType type;
   TensorList outputs = {};
   std::vector<Tensor> inputs = {};
   CallArguments arguments = {};
-  const char* method = nullptr;  ///< the name under which it was called, where the operation has several
+  const char* method = nullptr;  ///< the called name, for operations with aliases
 };
 
-/// `c` has what only some operations have.
+/// `operation` has the fields that only some operations use.
 WorkObject start(ProcessGroup& group, PythonCall call, Operation operation = {}) {
   operation.type = call.type;
   operation.inputs = std::move(call.inputs);
@@ -58,16 +58,16 @@ WorkObject start(ProcessGroup& group, PythonCall call, Operation operation = {})
 TensorList single_tensor(handle object, std::string_view operation) {
   TensorList tensors = tensors_of(object);
   if (tensors.tensors.size() == 1) return tensors;
-  throw InvalidArgument(std::string(operation) + " takes one tensor, and " + std::to_string(tensors.tensors.size()) +
-                        " were given");
+  throw InvalidArgument(std::string(operation) + ": expected one tensor, got " +
+                        std::to_string(tensors.tensors.size()));
 }
 
-/// An allreduce of values that travel as a codec packs them.
+/// An allreduce that sends values encoded by a codec.
 WorkObject allreduce_encoded(ProcessGroup& group, handle object, const CallArguments& arguments, handle codec) {
   TensorList tensors = single_tensor(object, "allreduce with a codec");
   std::shared_ptr<Codec> given_codec;
   if (!PyUnicode_Check(codec.ptr()) && !nb::try_cast(codec, given_codec)) {
-    throw nb::type_error("allreduce: the codec must be a hookline.Codec or its text");
+    throw nb::type_error("allreduce: codec: expected a hookline.Codec or a codec spec");
   }
   CodecPtr codec_ptr = given_codec ? CodecPtr(std::move(given_codec)) : make_codec(nb::str(codec).c_str());
   Operation operation;
@@ -79,38 +79,40 @@ WorkObject allreduce_encoded(ProcessGroup& group, handle object, const CallArgum
   return result;
 }
 
-/// One list for each rank, each with one array for each input.
+/// `output_lists` has one list per rank, each with one array per input.
 WorkObject allgather_coalesced(ProcessGroup& group, handle output_lists, handle inputs,
                                const CallArguments& arguments) {
   PythonCall call{.type = OpType::allgather_coalesced, .inputs = tensors_of(inputs).tensors, .arguments = arguments};
   for (const handle item : nb::borrow<nb::object>(output_lists)) {
     const TensorList rank_outputs = tensors_of(item);
     if (rank_outputs.tensors.size() != call.inputs.size()) {
-      throw InvalidArgument("allgather_coalesced: each output list must have as many tensors as there are inputs");
+      throw InvalidArgument("allgather_coalesced: expected " + std::to_string(call.inputs.size()) +
+                            " tensors in each output list, one per input, got " +
+                            std::to_string(of_rank.tensors.size()));
     }
     for (const handle object : rank_outputs.objects) call.outputs.add(object);
   }
   return start(group, std::move(call));
 }
 
-WorkObject make_p2p_operation(ProcessGroup& group, OpType type, handle object, int peer, int tag, handle timeout) {
+WorkObject point_to_point(ProcessGroup& group, OpType type, handle object, int peer, int tag, handle timeout) {
   TensorList tensors = single_tensor(object, name(type));
   PythonCall call{.type = type};
   if (type == OpType::send) call.inputs = std::move(tensors.tensors);
   else call.outputs = std::move(tensors);
   Operation c;
   CallArguments{.timeout = timeout}.apply_to(c);
-  c.root = peer;  // whatever an option object has in its place
+  c.root = peer;  // overrides the root of an option object
   c.tag = tag;
   return start(group, std::move(call), std::move(c));
 }
 
-/// An argument that need not be given.
+/// An optional argument.
 auto optional_arg(const char* name) { return arg(name) = nb::none(); }
 
 using ArgReader = TensorList (*)(handle);
 
-/// One with outputs apart from its inputs, and no op.
+/// Defines an operation with separate outputs and inputs, and without a reduction.
 template <class Out, class In>
 void def_data_movement(GroupClass& group, const char* name, const char* outputs, const char* inputs, OpType type,
                        ArgReader read_outputs, const char* doc) {
@@ -133,7 +135,7 @@ void def_rooted(GroupClass& group, const char* name, OpType type, const char* do
       doc);
 }
 
-/// The same with an op.
+/// Defines a reduce_scatter operation.
 template <class Out, class In>
 void def_reduce_scatter(GroupClass& group, const char* name, const char* outputs, const char* inputs, OpType type,
                         ArgReader read_inputs, const char* doc) {
@@ -147,16 +149,16 @@ void def_reduce_scatter(GroupClass& group, const char* name, const char* outputs
 }
 
 void bind_gathers_and_scatters(GroupClass& group) {
-  def_data_movement<ArrayListsArg, ArraysArg>(group, "allgather", "output_lists", "inputs", OpType::allgather,
-                                              &tensors_of_nested,
-                                              "Outputs are a list of size() arrays, or that in a list.");
+  def_data_movement<ArrayListsArg, ArraysArg>(
+      group, "allgather", "output_lists", "inputs", OpType::allgather, &tensors_of_nested,
+      "Gathers the inputs of all ranks. Outputs are a list of size() arrays, possibly in a list.");
   for (const char* name : {"allgather_into_tensor", "_allgather_base", "all_gather_single"}) {
     def_data_movement<ArrayArg, ArrayArg>(group, name, "output", "input", OpType::allgather_into_tensor, &tensors_of,
-                                          "The output has as many parts along its memory as there are ranks.");
+                                          "Gathers the inputs of all ranks into one output of size() blocks.");
   }
   for (const char* name : {"allgather_into_tensor_coalesced", "all_gather_single_coalesced"}) {
     def_data_movement<ArraysArg, ArraysArg>(group, name, "outputs", "inputs", OpType::allgather_into_tensor_coalesced,
-                                            &tensors_of, "Several at once.");
+                                            &tensors_of, "Runs several allgather_into_tensor operations as one.");
   }
   group.def(
       "allgather_coalesced",
@@ -164,19 +166,22 @@ void bind_gathers_and_scatters(GroupClass& group) {
         return allgather_coalesced(g, out, in, {.timeout = timeout, .opts = opts});
       },
       arg("output_lists"), arg("inputs"), optional_arg("timeout"), optional_arg("opts"),
-      "Outputs are one list for each rank, with one array for each input.");
-  def_rooted(group, "gather", OpType::gather, "Ranks other than the root pass no outputs: None or [].");
-  def_rooted(group, "scatter", OpType::scatter, "Ranks other than the root pass no inputs: None or [].");
+      "Gathers several inputs at once. Outputs are one list per rank, with one array per input.");
+  def_rooted(group, "gather", OpType::gather,
+             "Gathers the inputs of all ranks on the root. Other ranks pass None or [] as outputs.");
+  def_rooted(group, "scatter", OpType::scatter,
+             "Scatters the inputs of the root to all ranks. Other ranks pass None or [] as inputs.");
   def_reduce_scatter<ArraysArg, ArrayListsArg>(group, "reduce_scatter", "outputs", "input_lists",
                                                OpType::reduce_scatter, &tensors_of_nested,
-                                               "Inputs are a list of size() arrays, or that in a list.");
+                                               "Reduces, and scatters the result. Inputs are a list of size() arrays, "
+                                               "possibly in a list.");
   for (const char* name : {"reduce_scatter_tensor", "_reduce_scatter_base", "reduce_scatter_single"}) {
     def_reduce_scatter<ArrayArg, ArrayArg>(group, name, "output", "input", OpType::reduce_scatter_tensor, &tensors_of,
-                                           "The input has as many parts along its memory as there are ranks.");
+                                           "Reduces an input of size() blocks, and scatters the blocks of the result.");
   }
   for (const char* name : {"reduce_scatter_tensor_coalesced", "reduce_scatter_single_coalesced"}) {
     def_reduce_scatter<ArraysArg, ArraysArg>(group, name, "outputs", "inputs", OpType::reduce_scatter_tensor_coalesced,
-                                             &tensors_of, "Several at once.");
+                                             &tensors_of, "Runs several reduce_scatter_tensor operations as one.");
   }
 }
 
@@ -185,21 +190,21 @@ void bind_point_to_point_and_barriers(GroupClass& group) {
       .def(
           "send",
           [](ProcessGroup& g, ArraysArg tensors, int dst, int tag, RawTimeoutArg timeout) {
-            return make_p2p_operation(g, OpType::send, tensors, dst, tag, timeout);
+            return point_to_point(g, OpType::send, tensors, dst, tag, timeout);
           },
           arg("tensors"), arg("dst"), arg("tag") = 0, optional_arg("timeout"),
-          "Matched by peer, tag and order; outside the order of the collectives.")
+          "Sends to rank dst. Messages match by peer, tag and order, independently of collectives.")
       .def(
           "recv",
           [](ProcessGroup& g, ArraysArg tensors, int src, int tag, RawTimeoutArg timeout) {
-            return make_p2p_operation(g, OpType::recv, tensors, src, tag, timeout);
+            return point_to_point(g, OpType::recv, tensors, src, tag, timeout);
           },
           arg("tensors"), arg("src"), arg("tag") = 0, optional_arg("timeout"),
-          "What rank src sends with this tag, into the arrays.")
+          "Receives from rank src with this tag into the arrays.")
       .def(
           "recv_anysource",
           [](ProcessGroup& g, ArraysArg tensors, int tag, RawTimeoutArg timeout) {
-            return make_p2p_operation(g, OpType::recv_anysource, tensors, kAnySource, tag, timeout);
+            return point_to_point(g, OpType::recv_anysource, tensors, kAnySource, tag, timeout);
           },
           arg("tensors"), arg("tag") = 0, optional_arg("timeout"), "Work.source_rank() says who sent it.")
       .def(
@@ -207,14 +212,14 @@ void bind_point_to_point_and_barriers(GroupClass& group) {
           [](ProcessGroup& g, RawTimeoutArg timeout, OptsArg opts) {
             return start(g, {.type = OpType::barrier, .arguments = {.timeout = timeout, .opts = opts}});
           },
-          optional_arg("timeout"), optional_arg("opts"), "Is done when every rank has called it.")
+          optional_arg("timeout"), optional_arg("opts"), "Completes when all ranks have called it.")
       .def(
           "monitored_barrier",
           [](ProcessGroup& g, RawTimeoutArg timeout, bool wait_all_ranks) {
             Operation c;
             c.wait_all_ranks = wait_all_ranks;
             const WorkObject work = start(g, {.type = OpType::monitored_barrier, .arguments = {.timeout = timeout}}, c);
-            releases_gil([&] { work.work->wait(); });
+            without_gil([&] { work.work->wait(); });
           },
           optional_arg("timeout"), arg("wait_all_ranks") = false,
           "A barrier that blocks; the error names the first rank that did not join in time, or all of them.");
@@ -231,8 +236,8 @@ void bind_collectives(GroupClass& group) {
         return start(g, {.type = OpType::allreduce, .outputs = tensors_of(tensors), .arguments = arguments});
       },
       arg("tensors"), optional_arg("op"), optional_arg("timeout"), optional_arg("opts"), optional_arg("codec"),
-      "In place on every rank; the op is ReduceOp.SUM where not given. With a codec, or the text of one, the values "
-      "travel encoded.");
+      "Reduces in place on all ranks; the default op is ReduceOp.SUM. With a codec or its spec, ranks send encoded "
+      "values.");
   group
       .def(
           "allreduce_coalesced",
@@ -242,7 +247,7 @@ void bind_collectives(GroupClass& group) {
                              .arguments = {.op = op, .timeout = timeout, .opts = opts}});
           },
           arg("tensors"), optional_arg("op"), optional_arg("timeout"), optional_arg("opts"),
-          "The same of several arrays at once.")
+          "Reduces several arrays as one operation.")
       .def(
           "reduce",
           [](ProcessGroup& g, ArraysArg tensors, RootArg root, OpArg op, RawTimeoutArg timeout, OptsArg opts) {
@@ -251,7 +256,7 @@ void bind_collectives(GroupClass& group) {
                              .arguments = {.op = op, .root = root, .timeout = timeout, .opts = opts}});
           },
           arg("tensors"), optional_arg("root"), optional_arg("op"), optional_arg("timeout"), optional_arg("opts"),
-          "In place at the root, rank 0 where not given.")
+          "Reduces in place on the root, by default rank 0.")
       .def(
           "broadcast",
           [](ProcessGroup& g, ArraysArg tensors, RootArg root, RawTimeoutArg timeout, OptsArg opts) {
@@ -260,10 +265,10 @@ void bind_collectives(GroupClass& group) {
                              .arguments = {.root = root, .timeout = timeout, .opts = opts}});
           },
           arg("tensors"), optional_arg("root"), optional_arg("timeout"), optional_arg("opts"),
-          "From the root, rank 0 where not given, to all.");
+          "Broadcasts from the root, by default rank 0, to all ranks.");
   bind_gathers_and_scatters(group);
   def_data_movement<ArraysArg, ArraysArg>(group, "alltoall", "outputs", "inputs", OpType::alltoall, &tensors_of,
-                                          "One array for each rank, both ways.");
+                                          "Sends one array to each rank and receives one from each rank.");
   for (const char* name : {"alltoall_base", "all_to_all_single"}) {
     group.def(
         name,

@@ -1,4 +1,4 @@
-// Binds the groups that watch other groups, be those native or Python classes.
+// Binds the debug wrappers of process groups, native ones or Python classes.
 #include <optional>
 #include <string>
 
@@ -9,11 +9,11 @@
 #include <hookline/group/collective_checks.hpp>
 #include <hookline/group/cross_check.hpp>
 #include <hookline/group/flight_recorder.hpp>
-#include <hookline/group/with_nan_checks.hpp>
+#include <hookline/group/nan_checks.hpp>
 
-#include "natively.hpp"
+#include "bindings.hpp"
 #include "py_group.hpp"
-#include "rooms.hpp"
+#include "without_gil.hpp"
 
 namespace hookline::python {
 namespace {
@@ -47,21 +47,23 @@ nb::object flight_records_as_dict(const ProcessGroup& group) {
 }
 
 std::string dump(const ProcessGroup& group, const std::optional<std::string>& path) {
-  return releases_gil([&] { return dump_flight_records(group, path.value_or("")); });
+  return without_gil([&] { return dump_flight_records(group, path.value_or("")); });
 }
 
 }  // namespace
 
 void bind_decorators(nb::module_& m) {
   using nb::arg;
-  m.def("with_collective_checks", &make_group_with_collective_checks, arg("group"), arg("store"),
-        nb::sig("def with_collective_checks(group: ProcessGroup, store: Store) -> ProcessGroup"),
-        "A group around `group` whose collectives start only when all ranks have called the same one, with the same "
-        "dtype, shapes and root; else every rank gets a Mismatch that lists all calls. All ranks share the store.");
-  m.def("with_nan_checks", &make_group_with_nan_checks, arg("group"),
-        nb::sig("def with_nan_checks(group: ProcessGroup) -> ProcessGroup"),
-        "A group around `group` that raises InvalidArgument, naming rank, operation, tensor and index, before it would "
-        "send a NaN or an infinity, and aborts the group.");
+  m.def(
+      "with_collective_checks", &make_group_with_collective_checks, arg("group"), arg("store"),
+      nb::sig("def with_collective_checks(group: ProcessGroup, store: Store) -> ProcessGroup"),
+      "Wraps `group`: collectives start only when all ranks have called the same one, with the same dtype, shapes and "
+      "root; otherwise all ranks raise a Mismatch that lists all calls. All ranks share the store.");
+  m.def(
+      "with_nan_checks", &make_group_with_nan_checks, arg("group"),
+      nb::sig("def with_nan_checks(group: ProcessGroup) -> ProcessGroup"),
+      "Wraps `group`: before sending a NaN or an infinity, raises InvalidArgument, naming rank, operation, tensor and "
+      "index, and aborts the group.");
   m.def(
       "with_cross_check", &make_group_with_cross_check, arg("group"), arg("other"), arg("tolerance") = 0.0,
       nb::sig("def with_cross_check(group: ProcessGroup, other: ProcessGroup, tolerance: float = 0.0) -> ProcessGroup"),
@@ -78,9 +80,9 @@ void bind_decorators(nb::module_& m) {
         "hookline-debug, where not given.");
   m.def("flight_records", &flight_records_as_dict, arg("group"),
         nb::sig("def flight_records(group: ProcessGroup) -> dict[str, typing.Any]"),
-        "What a recorded group remembers.");
+        "Returns the records of a group with a flight recorder.");
   m.def("dump_flight_records", &dump, arg("group"), arg("path") = nb::none(),
-        "Writes what a recorded group remembers to a file and returns its path.");
+        "Writes the records of a group with a flight recorder to a file and returns its path.");
 }
 
 }  // namespace hookline::python

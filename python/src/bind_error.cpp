@@ -1,4 +1,4 @@
-// The exception types of hookline in Python, and the translation of errors in both directions.
+// Binds the exception types, and implements the translation of errors in both directions.
 #include <array>
 #include <new>
 #include <type_traits>
@@ -7,14 +7,14 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
+#include "bindings.hpp"
 #include "py_error.hpp"
-#include "rooms.hpp"
 #include "store/store_error.hpp"
 
 namespace hookline::python {
 namespace {
 
-// Borrowed from the module, which lives as long as the interpreter's types do.
+// An exception type. `type` is borrowed from the module, which lives until finalization.
 struct ErrorType {
   const char* name;
   const char* doc;
@@ -38,10 +38,11 @@ ErrorType error_type(const char* name, const char* doc, PyObject** builtin_base)
           }};
 }
 
-// The base stands last, so that a search finds the closest type.
+// The base class is last, so that a search finds the most derived type.
 std::array<ErrorType, 8> types = {
-    error_type<InvalidArgument>("InvalidArgument", "The caller's own mistake.", &PyExc_ValueError),
-    error_type<Unsupported>("Unsupported", "An operation, device or engine that is not to be had here.",
+    error_type<InvalidArgument>("InvalidArgument", "An argument is invalid, or the call is not allowed in this state.",
+                                &PyExc_ValueError),
+    error_type<Unsupported>("Unsupported", "The operation, device or transport is not supported here.",
                             &PyExc_NotImplementedError),
     error_type<Timeout>("Timeout", "Something did not happen in time.", &PyExc_TimeoutError),
     error_type<PeerLost>("PeerLost", "A peer died or its connection broke.", &PyExc_RuntimeError),
@@ -49,14 +50,14 @@ std::array<ErrorType, 8> types = {
                          &PyExc_RuntimeError),
     error_type<Aborted>("Aborted", "A rank failed, the group was aborted, or a future was dropped unfulfilled.",
                         &PyExc_RuntimeError),
-    error_type<ResourceError>("ResourceError", "What the operating system refused: memory, files, sockets.",
+    error_type<ResourceError>("ResourceError", "The operating system refused memory, a file or a socket.",
                               &PyExc_OSError),
-    error_type<Error>("Error", "The base of every error of hookline.", nullptr),
+    error_type<Error>("Error", "The base class of all hookline errors.", nullptr),
 };
 
 constexpr const char* kRanksAttribute = "ranks";
 
-// A program may have set the attribute to anything: what is not a sequence of ints counts as unknown.
+// Programs can set the attribute to any object; values other than sequences of ints count as unknown.
 std::vector<int> ranks_of(nb::handle exception) {
   std::vector<int> ranks;
   const nb::object value = nb::getattr(exception, kRanksAttribute, nb::none());
@@ -68,8 +69,8 @@ nb::object new_exception(nb::handle type, const char* message) {
                                              "backslashreplace")));
 }
 
-/// The type itself; for an error of a store, where torch.distributed is imported, a class that is also PyTorch's type
-/// for it, so that code that catches PyTorch's catches ours.
+/// Returns `type`. For a store error, if torch.distributed is imported, returns a class that also derives from
+/// PyTorch's error type, so that code for PyTorch catches it.
 nb::object with_torch_base(nb::handle type, const Error& error) {
   const auto* const mark = dynamic_cast<const store::DistErrorMark*>(&error);
   if (!mark) return nb::borrow(type);
@@ -93,7 +94,7 @@ nb::object exception_of(const Error& error) {
   return new_exception(PyExc_RuntimeError, error.what());
 }
 
-// str() of a foreign exception may itself raise; the message is for people, so that must not hide the error.
+// str() of an exception may itself raise, which must not hide the original error.
 std::string message_of(nb::handle exception, bool is_hookline_error) {
   try {
     std::string text = nb::str(exception).c_str();
@@ -105,7 +106,7 @@ std::string message_of(nb::handle exception, bool is_hookline_error) {
   }
 }
 
-/// The types behind nb::value_error() and the like, which binding code throws.
+/// Returns the type of nb::value_error() and similar exceptions, which binding code throws.
 PyObject* builtin_type(nb::exception_type type) {
   switch (type) {
     case nb::exception_type::stop_iteration: return PyExc_StopIteration;
@@ -142,7 +143,7 @@ std::exception_ptr error_from_python(PyRef exception, const std::string& prefix)
     std::vector<int> ranks = is_hookline_error ? ranks_of(exception.get()) : std::vector<int>();
     return t.from_python(message, std::move(ranks), std::move(exception));
   }
-  return nullptr;  // not reached: the last one has no built-in base
+  return nullptr;  // unreachable: the last type has no built-in base
 }
 
 nb::object error_to_python(const std::exception_ptr& error) {
@@ -158,14 +159,14 @@ nb::object error_to_python(const std::exception_ptr& error) {
     return exception;
   } catch (const nb::builtin_exception& e) {
     return new_exception(builtin_type(e.type()), e.what());
-  } catch (const std::bad_cast&) {  // which nb::cast throws
-    return new_exception(PyExc_TypeError, "a value, or one inside of it, is of another type than is expected there");
+  } catch (const std::bad_cast&) {  // thrown by nb::cast
+    return new_exception(PyExc_TypeError, "a value or one of its elements has an unexpected type");
   } catch (const std::bad_alloc& e) {
     return new_exception(PyExc_MemoryError, e.what());
   } catch (const std::exception& e) {
     return new_exception(PyExc_RuntimeError, e.what());
   } catch (...) {
-    return new_exception(PyExc_RuntimeError, "a C++ exception of an unknown type");
+    return new_exception(PyExc_RuntimeError, "C++ exception of unknown type");
   }
 }
 
@@ -183,7 +184,7 @@ void bind_error(nb::module_& m) {
     t.type = type.ptr();
   };
   define(types.back(), PyExc_RuntimeError);
-  // Shared by all instances that have none of their own, so that every error has the attribute.
+  // A class attribute, so that every error has `ranks`.
   nb::handle(types.back().type).attr(kRanksAttribute) = nb::tuple();
   for (ErrorType& t : types) {
     if (t.builtin_base) define(t, nb::make_tuple(nb::handle(types.back().type), nb::handle(*t.builtin_base)));

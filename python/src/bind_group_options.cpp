@@ -1,4 +1,4 @@
-// Binds ReduceOp and the option objects, and reads the options of a call.
+// Binds ReduceOp and the option objects, and parses the options of a call.
 #include <array>
 #include <cctype>
 #include <string>
@@ -11,15 +11,15 @@
 
 #include <hookline/core/error.hpp>
 
+#include "bindings.hpp"
 #include "call_args.hpp"
 #include "group_options.hpp"
-#include "rooms.hpp"
 #include "timeout_arg.hpp"
 
 namespace hookline::python {
 namespace {
 
-// Types of their own, because nanobind tells classes apart by their C++ types.
+// Distinct types, because nanobind identifies classes by their C++ types.
 struct AllreduceOptionsObject : CallOptions {};
 struct ReduceOptionsObject : CallOptions {};
 struct BroadcastOptionsObject : CallOptions {};
@@ -45,7 +45,7 @@ std::string upper(std::string_view text) {
   return result;
 }
 
-/// A ReduceOp, or its name in any case.
+/// Parses a ReduceOp, or its name in any case.
 ReduceOp parse_reduce_op(nb::handle value, const char* argument) {
   ReduceOp op;
   if (nb::try_cast(value, op)) return op;
@@ -68,7 +68,7 @@ struct ReduceOpArg : CallArg {
   static constexpr auto kType = nanobind::detail::const_name("ReduceOp | str");
 };
 
-/// An attribute that some option objects have, under torch's name, and the argument that sets it.
+/// An attribute of some option objects, with torch's name, and the argument that sets it.
 template <class V, class Arg = V>
 struct Option {
   using Argument = Arg;
@@ -87,12 +87,12 @@ constexpr Option<int> kRootTensor{"rootTensor", &CallOptions::root_tensor};
 template <class T, class... Options>
 void bind_options(nb::module_& m, const char* name, Options... options) {
   nb::class_<T, CallOptions> type(m, name,
-                                  "Options of an operation as torch.distributed has them, to be passed as `opts` in "
-                                  "the place of keywords.");
+                                  "The options of an operation as in torch.distributed, passed as `opts` instead of "
+                                  "keywords.");
   type.def_prop_rw(
       "timeout", [](const T& o) { return o.timeout; },
       [](T& o, std::optional<TimeoutArg> timeout) { o.timeout = timeout; }, nb::for_setter(nb::arg("timeout").none()),
-      "None for the group's own.");
+      "The timeout; None for the group's default.");
   type.def(
       "__init__",
       [options...](T* self, typename Options::Argument... values, std::optional<TimeoutArg> timeout) {
@@ -114,7 +114,7 @@ std::string repr(ReduceOp op) {
   return "ReduceOp." + text;
 }
 
-// The constants are attributes of their own class: a cycle, which the garbage collector has to see.
+// The constants are attributes of their own class: a cycle that the garbage collector must see.
 int traverse_reduce_op(PyObject* self, visitproc visit, void* arg) {
   Py_VISIT(Py_TYPE(self));
   return 0;
@@ -124,12 +124,14 @@ PyType_Slot reduce_op_slots[] = {{Py_tp_traverse, reinterpret_cast<void*>(traver
 
 void bind_reduce_op(nb::module_& m) {
   nb::class_<ReduceOp> type(m, "ReduceOp", nb::type_slots(reduce_op_slots),
-                            "How a reduction combines the ranks' elements.");
+                            "The operation with which a reduction combines elements.");
   type.def_prop_ro(
-          "name", [](ReduceOp op) { return std::string(name(op)); }, "As in C++: \"sum\", \"premul_sum\".")
-      .def_prop_ro("factor", &ReduceOp::factor, "What PREMUL_SUM multiplies by; 1 for every other op.")
+          "name", [](ReduceOp op) { return std::string(name(op)); },
+          "The name as in C++, such as \"sum\" or \"premul_sum\".")
+      .def_prop_ro("factor", &ReduceOp::factor, "The factor of PREMUL_SUM; 1 for other ops.")
       .def_static("PREMUL_SUM", &ReduceOp::premul_sum, nb::arg("factor"),
-                  "Multiplies every rank's elements by the factor, then adds. Floating-point dtypes only.")
+                  "Returns an op that multiplies each rank's elements by the factor, then sums. Floating-point dtypes "
+                  "only.")
       .def(
           "__eq__", [](ReduceOp a, nb::handle b) { return nb::isinstance<ReduceOp>(b) && a == nb::cast<ReduceOp>(b); },
           nb::arg("other").none())
@@ -143,7 +145,7 @@ T cast_argument(nb::handle object, const char* name, const char* expected) {
   T value{};
   if (nb::try_cast(object, value)) return value;
   const std::string type = nb::type_name(object.type()).c_str();
-  throw nb::type_error((std::string(name) + " must be " + expected + ", not " + type).c_str());
+  throw nb::type_error((std::string(name) + ": expected " + expected + ", got " + type).c_str());
 }
 
 }  // namespace
@@ -169,7 +171,7 @@ void CallArguments::apply_to(Operation& collective) const {
     collective.timeout = cast_argument<TimeoutArg>(timeout, "timeout", "seconds or a timedelta");
   }
   if (is_given(opts) && !is_options(opts)) {
-    throw nb::type_error("opts must be an object such as hookline.AllreduceOptions()");
+    throw nb::type_error("opts: expected an option object such as hookline.AllreduceOptions()");
   }
 }
 
@@ -194,7 +196,7 @@ nb::object options_object(const Operation& c) {
 
 void bind_group_options(nb::module_& m) {
   bind_reduce_op(m);
-  const nb::class_<CallOptions> base(m, "CallOptions", "What the option objects of all collectives have in common.");
+  const nb::class_<CallOptions> base(m, "CallOptions", "The base class of the option objects of all collectives.");
   bind_options<AllreduceOptionsObject>(m, "AllreduceOptions", kOp);
   bind_options<ReduceScatterOptionsObject>(m, "ReduceScatterOptions", kOp);
   bind_options<GatherOptionsObject>(m, "GatherOptions", kRoot);

@@ -1,4 +1,4 @@
-// Binds hooks of C++'s, and making them by name.
+// Binds CommHook and the creation of hooks from hook specs.
 #include <memory>
 #include <span>
 #include <string>
@@ -9,26 +9,26 @@
 #include <nanobind/stl/string.h>
 
 #include <hookline/core/error.hpp>
-#include <hookline/hook/builtin_entries.hpp>
+#include <hookline/hook/builtin_hooks.hpp>
 #include <hookline/hook/hook_state.hpp>
 #include <hookline/hook/registry.hpp>
 
+#include "bindings.hpp"
 #include "gc_slots.hpp"
-#include "natively.hpp"
 #include "py_future.hpp"
 #include "py_hook.hpp"
-#include "rooms.hpp"
 #include "tensor_export.hpp"
+#include "without_gil.hpp"
 
 namespace hookline::python {
 namespace {
 
-// The bucket stays alive until the hook is through.
+// Keeps the bucket alive until the hook is done.
 nb::object call_hook(nb::handle self, nb::handle, const PyGradBucket& bucket) {
   const auto kept = std::make_shared<GradBucket>(bucket.bucket);
   const HookPtr hook = owning_hook(self);
   const bool for_torch = bucket.for_torch;
-  const Future<Tensor> reduced = releases_gil([&] { return run_and_parse(hook, *kept); });
+  const Future<Tensor> reduced = without_gil([&] { return run_and_parse(hook, *kept); });
   return make_future(reduced, [kept, for_torch](const Tensor& tensor) {
     return PyGradBucket{*kept, nb::object(), for_torch}.array_of(tensor);
   });
@@ -43,7 +43,7 @@ void load(PyHook& self, const nb::bytes& state) {
   load_state(*self.hook, *self.group, std::as_bytes(std::span(state.c_str(), state.size())));
 }
 
-// The group cannot be saved: who reads the pickle gives the hook the group that its process has.
+// The group cannot be saved: unpickling uses the default group of the process.
 nb::tuple reduce(const PyHook& self) {
   if (self.hook->spec().empty()) throw InvalidArgument("only a hook that make_hook made of a text can be pickled");
   return nb::make_tuple(nb::module_::import_("hookline._hooks").attr("restore_hook"),
@@ -52,7 +52,7 @@ nb::tuple reduce(const PyHook& self) {
 
 nb::object make(nb::handle hook, const std::shared_ptr<ProcessGroup>& group, nb::handle state,
                 bool reports_contribution, bool for_torch) {
-  if (hook.is_none()) throw nb::type_error("make_hook: expected the text of a hook or a function, got None");
+  if (hook.is_none()) throw nb::type_error("make_hook: expected a hook spec or a function, got None");
   const nb::object kept = state.is_none() ? nb::cast(group) : nb::borrow(state);
   return make_hook_object(kept, hook, group, for_torch, reports_contribution);
 }
@@ -60,7 +60,7 @@ nb::object make(nb::handle hook, const std::shared_ptr<ProcessGroup>& group, nb:
 PyHook wrap_with_spec(nb::handle self, const std::string& spec) {
   const PyHook& inner = *nb::inst_ptr<PyHook>(self);
   HookConstructionScope scope(false);
-  HookPtr hook = releases_gil([&] { return wrap(inner.hook, spec, inner.group); });
+  HookPtr hook = without_gil([&] { return wrap(inner.hook, spec, inner.group); });
   scope.references.hooks.push_back(nb::borrow(self));
   return {std::move(hook), inner.group, std::move(scope.references), inner.group_refs.copy()};
 }
@@ -101,22 +101,25 @@ nb::list hook_stats_of(const CommHookInterface& hook) {
 void bind_hook(nb::module_& m) {
   using nb::arg;
   nb::class_<PyHook>(m, "CommHook", nb::type_slots(gc_slots<PyHook, traverse, clear>), nb::is_weak_referenceable(),
-                     "A communication hook that runs without Python; made by make_hook.")
+                     "A native communication hook; created by make_hook.")
       .def_prop_ro("name", [](const PyHook& self) { return self.hook->name(); })
       .def("__call__", &call_hook, arg("state").none(), arg("bucket"),
            nb::sig("def __call__(self, state: typing.Any, bucket: GradBucket) -> Future[typing.Any]"),
-           "As a function of Python's would be called; the state is of no matter.")
+           "Runs the hook on a bucket, with the signature of a Python hook. Ignores the state.")
       .def(
           "stats", [](const PyHook& self) { return hook_stats_of(*self.hook); },
           nb::sig("def stats(self) -> list[dict[str, typing.Any]]"),
           "What the last step's buckets cost: bytes sent, ratio, encode_time, decode_time, residual_norm, and "
           "relative_error behind '… | compare'.")
       .def("save", &save, "What it keeps between steps, on this rank, as bytes.")
-      .def("load", &load, arg("state"),
-           "Puts what save() gave in the place of what it keeps. InvalidArgument for the state of another hook, model, "
-           "rank or number of ranks. Executes nothing.")
+      .def(
+          "load", &load, arg("state"),
+          "Restores the state from save(). Raises InvalidArgument for the state of another hook, model, rank or number "
+          "of ranks. Does not execute code from the state.")
       .def("__or__", &wrap_with_spec, arg("spec"),
-           "The wrappers of a text around this hook: hook | 'error_feedback'. The same object must not run beside it.")
+           "Wraps this hook with the wrappers of a spec: hook | 'error_feedback'. Do not use the inner hook by itself "
+           "at "
+           "the same time.")
       .def("__reduce__", &reduce, nb::sig("def __reduce__(self) -> tuple[typing.Any, ...]"))
       .def("__repr__", [](const PyHook& self) { return "<hookline.CommHook " + self.hook->name() + ">"; });
   m.def(
@@ -124,21 +127,21 @@ void bind_hook(nb::module_& m) {
       arg("reports_contribution") = false, arg("for_torch") = false,
       nb::sig("def make_hook(hook: str | typing.Callable[[typing.Any, GradBucket], typing.Any], group: ProcessGroup, "
               "state: typing.Any = None, *, reports_contribution: bool = False, for_torch: bool = False) -> CommHook"),
-      "The hook of a text: a name with options in parentheses, and wrappers behind it: 'int8(block=512) | "
-      "error_feedback'. Or a function hook(state, bucket), whose state is the group unless another is given; with "
-      "reports_contribution it calls bucket.set_contribution in every run, as error_feedback requires. With "
-      "for_torch its buckets have torch tensors.");
+      "Creates a hook from a hook spec, a name with options in parentheses followed by wrappers: 'int8(block=512) | "
+      "error_feedback'; or from a function hook(state, bucket), whose default state is the group. Pass "
+      "reports_contribution if the function calls bucket.set_contribution in every run, as error_feedback requires. "
+      "With for_torch, buckets have torch tensors.");
   m.def(
       "register_factory",
       [](const std::string& name, const std::string& description) {
-        // The factory itself stays in Python, which drops it at its end.
+        // Python owns the factory, so that it is released at finalization.
         const auto make = [name](const std::shared_ptr<ProcessGroup>& group, HookOptions& options, const HookPtr&) {
           return make_registered_hook(name, group, options);
         };
         register_hook(name, HookRole::base, make, description);
       },
-      arg("name"), arg("description"), "The native half of hookline.register_hook.");
-  m.def("unregister_factory", &unregister_hook, arg("name"), "The native half of hookline.unregister_hook.");
+      arg("name"), arg("description"), "The native part of hookline.register_hook.");
+  m.def("unregister_factory", &unregister_hook, arg("name"), "The native part of hookline.unregister_hook.");
   m.def(
       "registered_hooks",
       [](bool base_only) {
@@ -149,18 +152,18 @@ void bind_hook(nb::module_& m) {
         return result;
       },
       arg("base_only") = false, nb::sig("def registered_hooks(base_only: bool = False) -> dict[str, str]"),
-      "The hooks that make_hook knows, with what they do; or those only that need no other to be wrapped around.");
+      "Returns the registered hooks with their descriptions; with base_only, without pure wrappers.");
   m.def(
       "hook_options",
       [](const std::string& name) {
         nb::dict result;
-        for (const HookOption& o : releases_gil([&] { return hook_options(name); })) {
+        for (const HookOption& o : without_gil([&] { return hook_options(name); })) {
           result[o.name.c_str()] = nb::make_tuple(o.default_value, o.expected);
         }
         return result;
       },
       arg("name"), nb::sig("def hook_options(name: str) -> dict[str, tuple[str, str]]"),
-      "The options of a hook that make_hook knows: the value of each where it is not given, and what it must be.");
+      "Returns the options of a registered hook: the default value and the expected values of each.");
 }
 
 }  // namespace hookline::python

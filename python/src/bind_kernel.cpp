@@ -1,4 +1,4 @@
-// Binds what the library was built with and what it uses of this processor, for `hookline doctor`.
+// Binds the compiler and the SIMD targets of the library, for `hookline doctor`.
 #include <string>
 
 #include <nanobind/stl/string.h>
@@ -6,7 +6,7 @@
 
 #include <hookline/kernel/cpu_targets.hpp>
 
-#include "rooms.hpp"
+#include "bindings.hpp"
 
 namespace hookline::python {
 
@@ -19,7 +19,7 @@ void bind_kernel(nb::module_& m) {
   compiler += ", C++" + std::to_string(__cplusplus / 100 % 100);
   compiler += _GLIBCXX_USE_CXX11_ABI ? ", libstdc++ ABI cxx11" : ", libstdc++ ABI before cxx11";
   m.attr("compiler") = compiler;
-  m.def("cpu_targets", &cpu_targets, "The instruction sets that the loops can use on this processor, best last.");
+  m.def("cpu_targets", &cpu_targets, "Returns the SIMD targets that the kernels support on this processor, best last.");
 }
 
 }  // namespace hookline::python

@@ -11,21 +11,21 @@
 #include <hookline/group/subgroups.hpp>
 #include <hookline/optimizer/model_averager.hpp>
 
+#include "bindings.hpp"
 #include "default_group.hpp"
 #include "gc_slots.hpp"
-#include "group_hold.hpp"
-#include "natively.hpp"
-#include "rooms.hpp"
+#include "group_refs.hpp"
 #include "tensor_import.hpp"
-#include "tensor_source.hpp"
+#include "tensor_to_array.hpp"
+#include "without_gil.hpp"
 
 namespace hookline::python {
 namespace {
 
 using GroupPtr = std::shared_ptr<ProcessGroup>;
 
-/// Arrays, a mapping to arrays, or an optimizer's param_groups. As PyTorch has it, torch parameters without a gradient
-/// are left out.
+/// Collects the tensors of a sequence of arrays, a mapping to arrays, or an optimizer's param_groups. As in PyTorch,
+/// torch parameters without a gradient are skipped.
 void collect(std::vector<Tensor>& all, nb::handle params) {
   nb::object items = nb::borrow(params);
   if (PyDict_Check(params.ptr())) {
@@ -43,7 +43,7 @@ void collect(std::vector<Tensor>& all, nb::handle params) {
 bool average(ModelAverager& self, nb::handle params) {
   std::vector<Tensor> tensors;
   collect(tensors, params);
-  return releases_gil([&] { return self.average_parameters(tensors); });
+  return without_gil([&] { return self.average_parameters(tensors); });
 }
 
 void warn_of_period_one(const char* what) {
@@ -55,7 +55,7 @@ void warn_of_period_one(const char* what) {
   if (PyErr_WarnEx(PyExc_UserWarning, text.c_str(), 1) != 0) throw nb::python_error();
 }
 
-/// An averager as Python has it.
+/// A model averager as a Python object.
 template <class Averager>
 struct PyAverager final : Averager {
   using Averager::Averager;
@@ -66,7 +66,7 @@ using PyHierarchicalModelAverager = PyAverager<HierarchicalModelAverager>;
 
 template <class Averager>
 int traverse(const PyAverager<Averager>& self, visitproc visit, void* arg) {
-  return self.hold.traverse(visit, arg);
+  return self.group_refs.traverse(visit, arg);
 }
 
 template <class Averager>
@@ -94,7 +94,7 @@ void construct_hierarchical(PyHierarchicalModelAverager* self, nb::handle dict, 
   if (!levels.empty() && levels.back().period == 1) {
     warn_of_period_one("the maximum period in arg ``period_group_size_dict``");
   }
-  releases_gil([&] { new (self) PyHierarchicalModelAverager(levels, warmup_steps, group); });
+  without_gil([&] { new (self) PyHierarchicalModelAverager(levels, warmup_steps, group); });
   self->group_refs = std::move(group_refs);
 }
 
@@ -108,25 +108,26 @@ nb::dict period_groups(const PyHierarchicalModelAverager& self) {
 
 void bind_model_averager(nb::module_& m) {
   using nb::arg;
-  nb::class_<ModelAverager>(m, "ModelAverager", "Counts the steps of a training and averages parameters in some.")
+  nb::class_<ModelAverager>(m, "ModelAverager", "Counts training steps and averages the parameters periodically.")
       .def("average_parameters", &average, arg("params"),
            nb::sig("def average_parameters(self, params: typing.Any) -> bool"),
-           "Called once a step, behind the optimizer, on every rank, with arrays, a mapping to them, or param_groups. "
-           "Puts the mean over the ranks in their place where it is due, and tells whether it was.")
+           "Call once per step, after the optimizer, on all ranks, with arrays, a mapping to arrays, or param_groups. "
+           "If "
+           "an average is due, replaces the parameters by their mean over the ranks and returns True.")
       .def_prop_rw("step", &ModelAverager::step, &ModelAverager::set_step,
-                   "The number of steps that were counted; a run that is resumed sets it.")
+                   "The number of counted steps. Set it when resuming a run.")
       .def_prop_ro("warmup_steps", &ModelAverager::warmup_steps)
       .def_prop_ro("process_group", [](const ModelAverager& self) { return untracked(self.group()); });
   nb::class_<PyPeriodicModelAverager, ModelAverager>(m, "PeriodicModelAverager", slots<PeriodicModelAverager>(),
-                                                     "Averages every `period` steps behind the warm-up.")
+                                                     "Averages every `period` steps after the warm-up.")
       .def("__init__", &construct_periodic, arg("period"), arg("warmup_steps") = 0,
            arg("process_group").none() = nb::none())
       .def_prop_ro("period", &PeriodicModelAverager::period);
   nb::class_<PyHierarchicalModelAverager, ModelAverager>(m, "HierarchicalModelAverager",
                                                          slots<HierarchicalModelAverager>(),
                                                          "Averages over groups of several sizes, each with its period: "
-                                                         "{2: 2, 8: 4} over pairs every 2 steps and over four "
-                                                         "ranks every 8.")
+                                                         "{2: 2, 8: 4} averages over 2 ranks every 2 steps and over 4 "
+                                                         "ranks every 8 steps.")
       .def("__init__", &construct_hierarchical, arg("period_group_size_dict").none() = nb::none(),
            arg("warmup_steps") = 0, arg("process_group").none() = nb::none(),
            nb::sig("def __init__(self, period_group_size_dict: collections.abc.Mapping[int, int] | None = None, "
@@ -137,9 +138,9 @@ void bind_model_averager(nb::module_& m) {
       "local_group",
       [](GroupPtr group) {
         group = group_or_default(std::move(group));
-        return releases_gil([&] { return local_group(group); });
+        return without_gil([&] { return local_group(group); });
       },
-      arg("group").none() = nb::none(), "The ranks that run on this one's host. Every rank calls it.");
+      arg("group").none() = nb::none(), "Creates the group of the ranks on this host. Collective.");
 }
 
 }  // namespace hookline::python

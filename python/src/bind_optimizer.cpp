@@ -1,4 +1,4 @@
-// Binds the optimizers, and their steps behind hooks.
+// Binds the optimizers, and hooks that overlap optimizer steps with communication.
 #include <map>
 #include <memory>
 #include <optional>
@@ -17,12 +17,12 @@
 #include <hookline/optimizer/adam.hpp>
 #include <hookline/optimizer/sgd.hpp>
 
-#include "natively.hpp"
+#include "bindings.hpp"
 #include "py_hook.hpp"
 #include "py_optimizer.hpp"
-#include "rooms.hpp"
 #include "tensor_export.hpp"
 #include "tensor_import.hpp"
+#include "without_gil.hpp"
 
 namespace hookline::python {
 namespace {
@@ -33,7 +33,7 @@ void add(std::vector<NamedGradient>& all, std::string name, nb::handle parameter
   if (!gradient.is_none()) all.push_back({std::move(name), to_tensor(parameter), to_tensor(gradient)});
 }
 
-/// Two mappings by name, or two sequences, of which None gradients and those that are missing are left out.
+/// Pairs the items of two mappings by name, or of two sequences. Skips missing and None gradients.
 std::vector<NamedGradient> gradients_of(nb::handle params, nb::handle grads) {
   std::vector<NamedGradient> all;
   if (PyMapping_Check(params.ptr()) && nb::hasattr(params, "items")) {
@@ -45,7 +45,7 @@ std::vector<NamedGradient> gradients_of(nb::handle params, nb::handle grads) {
     }
     for (const nb::handle name : grads) {
       if (known.contains(nb::cast<std::string>(name))) continue;
-      throw InvalidArgument("there is a gradient and no parameter called '" + nb::cast<std::string>(name) + "'");
+      throw InvalidArgument("gradient for unknown parameter '" + nb::cast<std::string>(name) + "'");
     }
     return all;
   }
@@ -75,7 +75,7 @@ void set_options(Optimizer& self, const nb::dict& values) {
 }
 
 nb::dict state_dict(const Optimizer& self) {
-  const std::map<std::string, ParameterState> state = releases_gil([&] { return self.state(); });
+  const std::map<std::string, ParameterState> state = without_gil([&] { return self.state(); });
   nb::dict parameters;
   for (const auto& [name, kept] : state) {
     nb::dict entry;
@@ -93,7 +93,8 @@ nb::dict state_dict(const Optimizer& self) {
 void load_state_dict(Optimizer& self, const nb::dict& saved) {
   for (const char* key : {"optimizer", "options", "state"}) {
     if (!saved.contains(key)) {
-      throw InvalidArgument("load_state_dict: there is no '" + std::string(key) + "' in it; is it of another kind?");
+      throw InvalidArgument("load_state_dict: missing key '" + std::string(key) +
+                            "': expected a state_dict() of a hookline optimizer");
     }
   }
   if (const auto saved_name = nb::cast<std::string>(saved["optimizer"]); saved_name != self.name()) {
@@ -113,7 +114,7 @@ void load_state_dict(Optimizer& self, const nb::dict& saved) {
 }
 
 nb::bytes save(const Optimizer& self) {
-  const std::vector<std::byte> state = releases_gil([&] { return save_state(self); });
+  const std::vector<std::byte> state = without_gil([&] { return save_state(self); });
   return nb::bytes(state.data(), state.size());
 }
 
@@ -129,32 +130,33 @@ nb::tuple reduce(const Optimizer& self) {
 void bind_base(nb::module_& m) {
   using nb::arg;
   nb::class_<Optimizer>(m, "Optimizer", nb::is_weak_referenceable(),
-                        "Steps parameters by their gradients, as torch.optim does, without Python.")
+                        "A native optimizer with the algorithms of torch.optim.")
       .def_prop_ro("name", [](const Optimizer& self) { return self.name(); })
-      .def_prop_rw("lr", &Optimizer::lr, &Optimizer::set_lr, "The learning rate; another one holds from the next step.")
+      .def_prop_rw("lr", &Optimizer::lr, &Optimizer::set_lr,
+                   "The learning rate. A new value applies from the next step.")
       .def_prop_ro("options", &options_of, nb::sig("def options(self) -> dict[str, float | bool]"))
       .def(
           "set_options",
           [](Optimizer& self, const nb::kwargs& options) { set_options(self, nb::cast<nb::dict>(options)); },
           arg("options"), nb::sig("def set_options(self, **options: float) -> None"),
-          "Other values for some of the options, from the next step on.")
+          "Changes some options from the next step on.")
       .def(
           "step",
           [](Optimizer& self, nb::handle params, nb::handle grads, double scale) {
             const std::vector<NamedGradient> all = gradients_of(params, grads);
-            releases_gil([&] { self.step(all, scale); });
+            without_gil([&] { self.step(all, scale); });
           },
           arg("params"), arg("grads"), arg("scale") = 1.0,
           nb::sig("def step(self, params: typing.Any, grads: typing.Any, scale: float = 1.0) -> None"),
-          "Changes the parameters in place. Both are mappings by name or sequences; None gradients are left out. "
-          "Gradients are multiplied by scale.")
+          "Steps the parameters in place. params and grads are mappings by name or sequences; None gradients are "
+          "skipped. Gradients are multiplied by scale.")
       .def("state_dict", &state_dict, nb::sig("def state_dict(self) -> dict[str, typing.Any]"),
-           "Options, and copies of what is remembered of each parameter.")
+           "Returns the options and a copy of the state of each parameter.")
       .def("load_state_dict", &load_state_dict, arg("state_dict"),
            nb::sig("def load_state_dict(self, state_dict: dict[str, typing.Any]) -> None"),
-           "Puts what state_dict() gave in the place of what is remembered.")
-      .def("save", &save, "The same as bytes.")
-      .def("load", &load, arg("state"), "Executes nothing.")
+           "Restores the options and state from state_dict().")
+      .def("save", &save, "Returns the options and state as bytes.")
+      .def("load", &load, arg("state"), "Restores the state from save(). Does not execute code from it.")
       .def("__reduce__", &reduce, nb::sig("def __reduce__(self) -> tuple[typing.Any, ...]"))
       .def("__repr__", [](const Optimizer& self) { return "<hookline.Optimizer " + self.spec() + ">"; });
 }
@@ -202,20 +204,20 @@ void bind_optimizer(nb::module_& m) {
   bind_adam<AdamW>(m, "AdamW", 1e-2, "Adam with decoupled weight decay, as torch.optim.AdamW.");
   m.def(
       "make_optimizer", [](const std::string& text) { return make_optimizer(text); }, arg("spec"),
-      "The optimizer of a text: 'sgd(lr=0.1, momentum=0.9)', 'adam', 'adamw(lr=1e-3)'.");
+      "Creates an optimizer from its spec: 'sgd(lr=0.1, momentum=0.9)', 'adam', 'adamw(lr=1e-3)'.");
   m.def(
       "overlap",
       [](const nb::typed<nb::object, PyHook>& hook, nb::object optimizer, std::optional<double> clip_norm) {
-        if (optimizer.is_none()) throw nb::type_error("overlap: there is no optimizer");
+        if (optimizer.is_none()) throw nb::type_error("overlap: expected an optimizer, got None");
         const PyHook& inner = nb::cast<PyHook&>(hook);
         HookPtr made = with_overlapped_steps(inner.hook, make_stepper(std::move(optimizer)), clip_norm, false);
         return PyHook{std::move(made), inner.group, {.functions = {}, .hooks = {hook}}, inner.group_refs.copy()};
       },
       arg("hook"), arg("optimizer").none(), arg("clip_norm") = nb::none(),
       nb::sig("def overlap(hook: CommHook, optimizer: typing.Any, clip_norm: float | None = None) -> CommHook"),
-      "The hook, and behind it the steps of each bucket's parameters while later buckets are still communicating: by "
-      "an Optimizer or its text, by a function of a bucket, or by an object with step_param(param, grad). With "
-      "clip_norm the steps wait for the whole gradient, which is scaled to that norm where it is larger.");
+      "Returns a hook that steps each bucket's parameters after communication, while later buckets still communicate. "
+      "The optimizer is an Optimizer or its spec, a function of a bucket, or an object with step_param(param, grad). "
+      "With clip_norm, the steps wait for all gradients, whose total norm is limited to clip_norm.");
 }
 
 }  // namespace hookline::python

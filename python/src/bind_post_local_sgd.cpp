@@ -1,4 +1,4 @@
-// Binds the state of post-local SGD, and the hook that goes by it.
+// Binds PostLocalSGDState and its hook.
 #include <memory>
 #include <string>
 #include <utility>
@@ -8,16 +8,16 @@
 
 #include <hookline/hook/post_local_sgd.hpp>
 
+#include "bindings.hpp"
 #include "default_group.hpp"
 #include "gc_slots.hpp"
-#include "natively.hpp"
 #include "py_hook.hpp"
-#include "rooms.hpp"
+#include "without_gil.hpp"
 
 namespace hookline::python {
 namespace {
 
-/// A hook shares the state, and not the object in Python: hookline.torch keeps hooks until that goes.
+/// Hooks share the native state but not this Python object, because hookline.torch keeps hooks until the object dies.
 struct PyPostLocalSGDState {
   std::shared_ptr<PostLocalSGDState> state;
   GroupRefs group_refs;
@@ -38,8 +38,8 @@ void bind_post_local_sgd(nb::module_& m) {
   nb::class_<PyPostLocalSGDState>(
       m, "PostLocalSGDState", nb::type_slots(traverse_slots<PyPostLocalSGDState, traverse>),
       nb::is_weak_referenceable(),
-      "What post_localSGD_hook goes by: the mean over process_group in the first start_localSGD_iter "
-      "steps, then over subgroup, or none at all without post_local_gradient_allreduce.")
+      "The state of post_localSGD_hook, which averages gradients over process_group in the first start_localSGD_iter "
+      "steps, then over subgroup, or not at all without post_local_gradient_allreduce.")
       .def(
           "__init__",
           [](PyPostLocalSGDState* self, GroupPtr group, GroupPtr subgroup, std::int64_t start, bool allreduce) {
@@ -47,13 +47,13 @@ void bind_post_local_sgd(nb::module_& m) {
             GroupRefs hold;
             group = track.track(std::move(group));
             subgroup = track.track(std::move(subgroup));
-            auto state = releases_gil(
+            auto state = without_gil(
                 [&] { return std::make_shared<State>(std::move(group), std::move(subgroup), start, allreduce); });
             new (self) PyPostLocalSGDState{std::move(state), std::move(hold)};
           },
           arg("process_group").none(), arg("subgroup").none(), arg("start_localSGD_iter"),
           arg("post_local_gradient_allreduce") = true,
-          "Without a process_group the default one, without a subgroup the ranks of this host. Every rank makes one.")
+          "The default process_group is the default group, the default subgroup the ranks of this host. Collective.")
       .def_prop_ro("process_group", [](const PyPostLocalSGDState& s) { return untracked(s->process_group); })
       .def_prop_ro(
           "subgroup", [](const PyPostLocalSGDState& s) { return untracked(s->subgroup); },
@@ -64,7 +64,7 @@ void bind_post_local_sgd(nb::module_& m) {
       .def_prop_rw(
           "iter", [](const PyPostLocalSGDState& s) { return s->iter.load(); },
           [](const PyPostLocalSGDState& s, std::uint64_t iter) { s->iter = iter; },
-          "The number of steps that were begun; a run that is resumed sets it.")
+          "The number of started steps. Set it when resuming a run.")
       .def("__repr__", [](const PyPostLocalSGDState& s) {
         return "<hookline.PostLocalSGDState: step " + std::to_string(s->iter.load()) + ", local from step " +
                std::to_string(s->start_localSGD_iter) + " on>";
@@ -75,7 +75,7 @@ void bind_post_local_sgd(nb::module_& m) {
         return PyHook{
             std::make_shared<PostLocalSGDHook>(state.state), state->process_group, {}, state.group_refs.copy()};
       },
-      arg("state"), "The hook of a state, for register_comm_hook; post_localSGD_hook makes the same of it.");
+      arg("state"), "Creates the native hook of a state, equivalent to post_localSGD_hook.");
 }
 
 }  // namespace hookline::python

@@ -1,4 +1,4 @@
-// Binds PowerSGD's state under PyTorch's names.
+// Binds PowerSGDState with PyTorch's names.
 #include <memory>
 #include <span>
 #include <string>
@@ -11,12 +11,12 @@
 #include <hookline/hook/hook_state.hpp>
 #include <hookline/hook/powersgd.hpp>
 
+#include "bindings.hpp"
 #include "default_group.hpp"
 #include "gc_slots.hpp"
 #include "py_error.hpp"
 #include "py_hook.hpp"
 #include "py_object.hpp"
-#include "rooms.hpp"
 #include "tensor_export.hpp"
 
 namespace hookline::python {
@@ -25,7 +25,7 @@ namespace {
 using State = PowerSGDState;
 using GroupPtr = std::shared_ptr<ProcessGroup>;
 
-/// A hook shares the state, and not the object in Python: hookline.torch keeps hooks until that goes.
+/// Hooks share the native state but not this Python object, because hookline.torch keeps hooks until the object dies.
 struct PyPowerSGDState {
   std::shared_ptr<State> state;
   GroupRefs group_refs;
@@ -45,11 +45,11 @@ DType parse_wire_dtype(const std::string& name) {
 std::string wire_name(DType wire) { return wire == DType::f16 ? "fp16" : wire == DType::bf16 ? "bf16" : "fp32"; }
 
 std::uint64_t checked_seed(std::int64_t seed) {
-  if (seed < 0) throw InvalidArgument("PowerSGD: random_seed is " + std::to_string(seed) + ", and must be at least 0");
+  if (seed < 0) throw InvalidArgument("PowerSGD: random_seed: expected at least 0, got " + std::to_string(seed));
   return static_cast<std::uint64_t>(seed);
 }
 
-// The log is Python's; whoever runs the hook does not wait for it.
+// Logs asynchronously on the callback thread, so that the hook does not wait for the GIL.
 void log_stats(std::uint64_t step, const State::Totals& totals) {
   const std::shared_ptr<Executor> executor = callback_executor();
   if (!executor) return;
@@ -64,20 +64,20 @@ void log_stats(std::uint64_t step, const State::Totals& totals) {
   });
 }
 
-/// Calls `f(name, member, doc)` for every option that can be set in Python as it is in C++.
+/// Calls `f(name, member, doc)` for every option with the same type in Python and C++.
 template <class F>
 void for_each_option(F f) {
   using Options = PowerSGDOptions;
-  f("matrix_approximation_rank", &Options::matrix_approximation_rank, "The columns of a factor.");
-  f("start_powerSGD_iter", &Options::start_powerSGD_iter, "Steps of plain allreduce before.");
-  f("min_compression_rate", &Options::min_compression_rate, "What must be saved at least.");
-  f("use_error_feedback", &Options::use_error_feedback, "Whether what was lost is added in the next step.");
-  f("warm_start", &Options::warm_start, "Whether a step begins with the factor of the one before.");
-  f("orthogonalization_epsilon", &Options::orthogonalization_epsilon, "Added to the columns' norms.");
+  f("matrix_approximation_rank", &Options::matrix_approximation_rank, "The number of columns of a factor.");
+  f("start_powerSGD_iter", &Options::start_powerSGD_iter, "The number of initial steps with plain allreduce.");
+  f("min_compression_rate", &Options::min_compression_rate, "The minimum rate for a tensor to be compressed.");
+  f("use_error_feedback", &Options::use_error_feedback, "If True, adds the residual in the next step.");
+  f("warm_start", &Options::warm_start, "If True, a step starts with the factor of the previous step.");
+  f("orthogonalization_epsilon", &Options::orthogonalization_epsilon, "A value added to the norms of the columns.");
   f("compression_stats_logging_frequency", &Options::compression_stats_logging_frequency,
-    "Steps between two lines of the log.");
+    "The number of steps between log messages.");
   f("batch_tensors_with_same_shape", &Options::batch_tensors_with_same_shape,
-    "Changes nothing: a bucket's matrices are sent together anyway.");
+    "Has no effect: the matrices of a bucket are always sent together.");
 }
 
 std::shared_ptr<State> make_state(GroupPtr group, const PowerSGDOptions& options) {
@@ -141,7 +141,7 @@ void set_state(PyPowerSGDState* self, const nb::dict& state) {
   });
   options.random_seed = nb::cast<std::uint64_t>(state["random_seed"]);
   options.wire = parse_wire_dtype(nb::cast<std::string>(state["wire"]));
-  GroupPtr group;  // None: that of the model
+  GroupPtr group;  // null: the group of the model
   if (!state.contains("process_group")) group = group_or_default(nullptr);
   else if (!nb::handle(state["process_group"]).is_none()) group = nb::cast<GroupPtr>(state["process_group"]);
   GroupRefs group_refs;
@@ -156,25 +156,26 @@ void set_state(PyPowerSGDState* self, const nb::dict& state) {
 
 void bind_saved_tensors(nb::class_<PyPowerSGDState>& state) {
   state.def_prop_ro(
-           "iter", [](const PyPowerSGDState& s) { return s->iter(); }, "Steps up to now.")
+           "iter", [](const PyPowerSGDState& s) { return s->iter(); }, "The number of steps so far.")
       .def_prop_ro("total_numel_before_compression",
                    [](const PyPowerSGDState& s) { return s->compression_stats().numel_before; })
       .def_prop_ro("total_numel_after_compression",
                    [](const PyPowerSGDState& s) { return s->compression_stats().numel_after; })
       .def_prop_ro(
           "next_stats_report", [](const PyPowerSGDState& s) { return s->next_report(); },
-          "The step from which on totals are logged next.")
+          "The next step that logs the totals.")
       .def_prop_ro("error_dict", &tensors_by_bucket<&State::BucketState::residual>,
                    nb::sig("def error_dict(self) -> dict[int, typing.Any]"), "Copies of the errors, by bucket.")
       .def_prop_ro("p_memory_dict", &tensors_by_bucket<&State::BucketState::p>,
                    nb::sig("def p_memory_dict(self) -> dict[int, typing.Any]"),
-                   "Copies of the left factors, by bucket, column after column.")
+                   "Copies of the left factors, by bucket, in column-major order.")
       .def_prop_ro("q_memory_dict", &tensors_by_bucket<&State::BucketState::q>,
                    nb::sig("def q_memory_dict(self) -> dict[int, typing.Any]"), "Copies of the right factors.")
       .def_prop_ro("random_seed", [](const PyPowerSGDState& s) { return s->options().random_seed; })
       .def_prop_ro(
           "rng", [](const PyPowerSGDState& s) { return nb::make_tuple(s->options().random_seed, s->iter()); },
-          nb::sig("def rng(self) -> tuple[int, int]"), "What factors are drawn by, beside their names: seed and step.")
+          nb::sig("def rng(self) -> tuple[int, int]"),
+          "The seed and the step, which with the parameter's name are the key of the random factors.")
       .def(
           "compression_stats",
           [](const PyPowerSGDState& s) {
@@ -182,7 +183,7 @@ void bind_saved_tensors(nb::class_<PyPowerSGDState>& state) {
             return nb::make_tuple(totals.rate, totals.numel_before, totals.numel_after);
           },
           nb::sig("def compression_stats(self) -> tuple[float, int, int]"),
-          "The rate, and the elements before and after compression, of all steps that compressed.");
+          "Returns the rate, and the number of elements before and after compression, over all compressed steps.");
 }
 
 }  // namespace
@@ -191,7 +192,7 @@ void bind_powersgd(nb::module_& m) {
   using nb::arg;
   nb::class_<PyPowerSGDState> state(m, "PowerSGDState", nb::type_slots(traverse_slots<PyPowerSGDState, traverse>),
                                     nb::is_weak_referenceable(),
-                                    "PowerSGD's options, and what it keeps of a model's gradients. For one model.");
+                                    "The options and the state of PowerSGD for one model.");
   state
       .def("__init__", &construct, arg("process_group").none() = nb::none(), arg("matrix_approximation_rank") = 1,
            arg("start_powerSGD_iter") = 1000, arg("min_compression_rate") = 2.0, arg("use_error_feedback") = true,
@@ -201,19 +202,19 @@ void bind_powersgd(nb::module_& m) {
       .def_prop_rw(
           "process_group", [](const PyPowerSGDState& s) { return untracked(s->group()); },
           [](PyPowerSGDState& s, GroupPtr group) {
-            GroupRefs hold;
-            s->set_group(track.track(std::move(group)));
-            s.group_refs = std::move(hold);
+            GroupRefs group_refs;
+            s->set_group(group_refs.track(std::move(group)));
+            s.group_refs = std::move(group_refs);
           },
           nb::for_setter(arg("group").none()),
           nb::for_getter(nb::sig("def process_group(self) -> ProcessGroup | None")),
-          "The group to reduce over; None: that of the model.")
+          "The group to reduce over; None for the group of the model.")
       .def_prop_rw(
           "wire", [](const PyPowerSGDState& s) { return wire_name(s->options().wire); },
           [](const PyPowerSGDState& s, const std::string& wire) {
             set_option(s, &PowerSGDOptions::wire, parse_wire_dtype(wire));
           },
-          "How the factors travel: fp32, fp16 or bf16.")
+          "The dtype in which the factors are sent: fp32, fp16 or bf16.")
       .def("__getstate__", &get_state, nb::sig("def __getstate__(self) -> dict[str, typing.Any]"))
       .def("__setstate__", &set_state, arg("state"),
            nb::sig("def __setstate__(self, state: dict[str, typing.Any]) -> None"));
@@ -231,7 +232,7 @@ void bind_powersgd(nb::module_& m) {
         made.hook = std::make_shared<PowerSGDHook>(with.state, batched, made.group);
         return made;
       },
-      arg("state"), arg("batched"), arg("group").none() = nb::none(), "The hook of a state.");
+      arg("state"), arg("batched"), arg("group").none() = nb::none(), "Creates the native hook of a state.");
 }
 
 }  // namespace hookline::python

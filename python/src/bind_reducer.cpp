@@ -1,4 +1,4 @@
-// Binds Reducer, on which the classes for NumPy and torch build, and broadcast_coalesced.
+// Binds Reducer, the base of the DataParallel classes for NumPy and torch, and broadcast_coalesced.
 #include <memory>
 #include <optional>
 #include <set>
@@ -19,21 +19,21 @@
 #include <hookline/reducer/broadcast_coalesced.hpp>
 #include <hookline/reducer/reducer.hpp>
 
+#include "bindings.hpp"
 #include "gc_slots.hpp"
-#include "natively.hpp"
 #include "py_error.hpp"
 #include "py_hook.hpp"
 #include "py_optimizer.hpp"
-#include "rooms.hpp"
 #include "tensor_list.hpp"
 #include "timeout_arg.hpp"
+#include "without_gil.hpp"
 
 namespace hookline::python {
 namespace {
 
-/// The reducer goes when the garbage collector takes a cycle apart that it is part of.
+/// The Python class Reducer. The native reducer is null after the garbage collector has cleared the object.
 struct PyReducer {
-  PyRef hook;  // a CommHook, without the optimizer's steps behind it; first, so that it is dropped last
+  PyRef hook;  // the CommHook without overlapped optimizer steps; first, so that it is destroyed last
   std::unique_ptr<Reducer> reducer;
   std::shared_ptr<ProcessGroup> group;
   std::unique_ptr<Reducer::NoSync> no_sync;
@@ -43,12 +43,12 @@ struct PyReducer {
   GroupRefs group_refs;
 
   Reducer* operator->() const {
-    if (!reducer) throw InvalidArgument("this reducer was taken apart by the garbage collector");
+    if (!reducer) throw InvalidArgument("this reducer was cleared by the garbage collector");
     return reducer.get();
   }
 };
 
-// A hook may refer to what owns the reducer, and so may the traceback of an exception that it ended with.
+// The hook, and the traceback of the exception that broke the reducer, may refer to the reducer's owner.
 int traverse(const PyReducer& self, visitproc visit, void* arg) {
   if (!self.reducer) return 0;
   Py_VISIT(self.optimizer.get().ptr());
@@ -57,7 +57,7 @@ int traverse(const PyReducer& self, visitproc visit, void* arg) {
     if (const std::exception_ptr failure = self->failure()) std::rethrow_exception(failure);
   } catch (const PythonException& e) {
     Py_VISIT(e.exception().get().ptr());
-  } catch (...) {  // nothing of Python's
+  } catch (...) {  // not a Python exception
   }
   return self.group_refs.traverse(visit, arg);
 }
@@ -68,7 +68,7 @@ void clear(PyReducer& self) {
   const std::unique_ptr<Reducer> reducer = std::move(self.reducer);
   const PyRef optimizer = std::move(self.optimizer);
   const std::shared_ptr<ProcessGroup> group = std::move(self.group);
-  const GroupRefs hold = std::move(self.group_refs);
+  const GroupRefs group_refs = std::move(self.group_refs);
 }
 
 using Key = std::variant<std::size_t, std::string>;
@@ -98,7 +98,7 @@ void construct(PyReducer* self, const std::vector<std::pair<std::string, TensorA
                     frozen.contains(name)});
     unknown.erase(name);
   }
-  if (!unknown.empty()) throw InvalidArgument("there is no parameter called '" + *unknown.begin() + "'");
+  if (!unknown.empty()) throw InvalidArgument("Reducer: unknown parameter '" + *unknown.begin() + "'");
   ReducerOptions options;
   options.limits = {.first_bucket_bytes = first_bucket_bytes, .bucket_bytes = bucket_bytes};
   options.find_unused_parameters = find_unused_parameters;
@@ -117,7 +117,7 @@ void construct(PyReducer* self, const std::vector<std::pair<std::string, TensorA
   PyRef hook_object(make_hook_object(state, hook, group, for_torch));
   PyRef stepper = make_stepper(std::move(optimizer));
   HookPtr hook_with_steps = with_overlapped_steps(hook_of(hook_object.get()), stepper, clip_norm, for_torch);
-  auto reducer = releases_gil(
+  auto reducer = without_gil(
       [&] { return std::make_unique<Reducer>(std::move(list), group, std::move(hook_with_steps), options); });
   new (self) PyReducer{std::move(hook_object), std::move(reducer), std::move(group),     nullptr, for_torch,
                        std::move(stepper),     clip_norm,          std::move(group_refs)};
@@ -158,55 +158,56 @@ void bind_steps(nb::class_<PyReducer>& reducer) {
           "mark_ready",
           [](PyReducer& self, const Key& parameter, std::optional<TensorArg> gradient) {
             const std::size_t index = index_of(self, parameter);
-            if (!gradient) return releases_gil([&] { self->mark_ready(index); });
+            if (!gradient) return without_gil([&] { self->mark_ready(index); });
             const Tensor tensor = gradient->tensor();
-            releases_gil([&] { self->mark_ready(index, tensor); });
+            without_gil([&] { self->mark_ready(index, tensor); });
           },
           arg("parameter"), arg("gradient") = nb::none(),
-          "The gradient of a parameter is there: in gradient(parameter), or in the array given, which finalize() "
-          "overwrites with the mean.")
+          "Marks the gradient of a parameter as ready. It is in gradient(parameter), or in the given array, which "
+          "finalize() overwrites with the mean.")
       .def(
           "mark_ready_sparse",
           [](PyReducer& self, const Key& parameter, const TensorArg& indices, const TensorArg& values) {
             const std::size_t index = index_of(self, parameter);
             const SparseGradient gradient{indices.tensor(), values.tensor()};
-            releases_gil([&] { self->mark_ready(index, gradient); });
+            without_gil([&] { self->mark_ready(index, gradient); });
           },
           arg("parameter"), arg("indices"), arg("values"),
-          "The same of a sparse parameter: row numbers (int64), and those rows.")
+          "Marks the gradient of a sparse parameter as ready: row indices (int64) and the rows.")
       .def(
           "mark_unused",
           [](PyReducer& self, const Key& parameter, const TensorArg& gradient) {
             const std::size_t index = index_of(self, parameter);
             const Tensor tensor = gradient.tensor();
-            releases_gil([&] { self->mark_unused(index, tensor); });
+            without_gil([&] { self->mark_unused(index, tensor); });
           },
           arg("parameter"), arg("gradient"),
-          "This pass does not come to a parameter with a gradient of earlier ones: that is part of the mean, and gets "
-          "it if any rank marks the parameter ready. In later steps of a static_graph before the first mark.")
+          "Marks a parameter that this backward pass does not use, but that has a gradient from earlier passes. The "
+          "gradient takes part in the mean, and gets it if any rank marks the parameter as ready. With static_graph, "
+          "call this in later steps before the first mark_ready().")
       .def(
           "mark_unused_sparse",
           [](PyReducer& self, const Key& parameter, const TensorArg& indices, const TensorArg& values) {
             const std::size_t index = index_of(self, parameter);
             const SparseGradient gradient{indices.tensor(), values.tensor()};
-            releases_gil([&] { self->mark_unused(index, gradient); });
+            without_gil([&] { self->mark_unused(index, gradient); });
           },
-          arg("parameter"), arg("indices"), arg("values"), "The same of a sparse parameter.")
+          arg("parameter"), arg("indices"), arg("values"), "mark_unused() for a sparse parameter.")
       .def(
-          "discard_step", [](PyReducer& self) { releases_gil([&] { self->discard_step(); }); },
-          "Forgets the marks of a step whose backward pass failed, before any of its buckets was under way.")
+          "discard_step", [](PyReducer& self) { without_gil([&] { self->discard_step(); }); },
+          "Discards the marks of a failed backward pass. Valid only before any of its buckets is launched.")
       .def(
-          "finalize", [](PyReducer& self) { releases_gil([&] { self->finalize(); }); },
-          "Waits until all buckets are reduced.")
+          "finalize", [](PyReducer& self) { without_gil([&] { self->finalize(); }); },
+          "Blocks until all buckets are reduced.")
       .def(
           "gradient", [](PyReducer& self, const Key& key) { return self->gradient(index_of(self, key)); },
-          arg("parameter"), "The place of a parameter's gradient in its bucket.")
+          arg("parameter"), "Returns the view of a parameter's gradient in its bucket.")
       .def(
           "copy_gradient",
           [](PyReducer& self, const Key& key, const TensorArg& to) {
             const std::size_t index = index_of(self, key);
             const Tensor tensor = to.tensor();
-            releases_gil([&] { self->copy_gradient(index, tensor); });
+            without_gil([&] { self->copy_gradient(index, tensor); });
           },
           arg("parameter"), arg("to"), "Copies a parameter's mean into an array, after finalize().")
       .def(
@@ -215,7 +216,7 @@ void bind_steps(nb::class_<PyReducer>& reducer) {
             const SparseGradient g = self->sparse_gradient(index_of(self, key));
             return std::pair(g.indices, g.values);
           },
-          arg("parameter"), "The reduced rows of a sparse parameter: indices and values.");
+          arg("parameter"), "Returns the reduced rows of a sparse parameter: indices and values.");
 }
 
 void bind_between_steps(nb::class_<PyReducer>& reducer) {
@@ -224,7 +225,7 @@ void bind_between_steps(nb::class_<PyReducer>& reducer) {
       .def(
           "replace_hook",
           [](PyReducer& self, nb::handle state, nb::handle hook) {
-            // Dropped after the new ones are in place; the inner one last, with the GIL.
+            // Destroyed after the new hook is set, the inner hook last, with the GIL.
             const PyRef inner = self.hook;
             const HookPtr before = self->hook();
             PyRef made(make_hook_object(state, hook, self.group, self.for_torch));
@@ -232,39 +233,41 @@ void bind_between_steps(nb::class_<PyReducer>& reducer) {
                 with_overlapped_steps(hook_of(made.get()), self.optimizer, self.clip_norm, self.for_torch));
             self.hook = std::move(made);
           },
-          arg("state").none(), arg("hook").none(), "Another hook from the next step on.")
+          arg("state").none(), arg("hook").none(), "Replaces the hook from the next step on.")
       .def_prop_ro("hook_name", [](const PyReducer& self) { return self->hook()->name(); })
       .def(
           "begin_no_sync",
           [](PyReducer& self) {
-            if (self.no_sync) throw InvalidArgument("no_sync inside a no_sync");
-            // NOLINTNEXTLINE(modernize-make-unique): the scope cannot be moved, only made in place
+            if (self.no_sync) throw InvalidArgument("begin_no_sync: no_sync contexts cannot be nested");
+            // NOLINTNEXTLINE(modernize-make-unique): the scope cannot be moved
             self.no_sync = std::unique_ptr<Reducer::NoSync>(new Reducer::NoSync(self->no_sync()));
           },
-          "Until end_no_sync() gradients add up and nothing is sent.")
+          "Accumulates gradients locally until end_no_sync().")
       .def(
           "end_no_sync", [](PyReducer& self) { self.no_sync.reset(); },
-          "The next step reduces the sums of those since begin_no_sync().")
+          "Ends begin_no_sync(). The next step reduces the accumulated gradients.")
       .def(
-          "set_weight", [](PyReducer& self, double w) { releases_gil([&] { self->set_weight(w); }); }, arg("weight"),
-          "The weight of this rank's gradients in the means to come. Every rank calls it.")
+          "set_weight", [](PyReducer& self, double w) { without_gil([&] { self->set_weight(w); }); }, arg("weight"),
+          "Sets the weight of this rank's gradients in subsequent means. Collective.")
       .def_prop_rw(
           "step_id", [](const PyReducer& self) { return self->step_id(); },
           [](PyReducer& self, std::optional<std::int64_t> id) { self->set_step_id(id); },
           nb::for_setter(arg("id").none()),
-          "A number of the caller's for the steps that begin from now on, from 0 to 2**32 - 1; None: no number. Ranks "
-          "whose numbers differ get a Mismatch with the first bucket of a step.")
+          "A user-defined number for subsequent steps, from 0 to 2**32 - 1; None for none. If it differs between "
+          "ranks, "
+          "the first bucket of a step fails with a Mismatch.")
       .def(
           "begin_join",
           [](PyReducer& self, bool initial) { self->begin_join({.divide_by_initial_world_size = initial}); },
-          arg("divide_by_initial_world_size") = true, "Until end_join() ranks may take different numbers of steps.")
+          arg("divide_by_initial_world_size") = true, "Allows different numbers of steps per rank until end_join().")
       .def(
-          "end_join", [](PyReducer& self) { releases_gil([&] { self->end_join(); }); },
-          "Takes part in the others' steps until all ranks are through.")
+          "end_join", [](PyReducer& self) { without_gil([&] { self->end_join(); }); },
+          "Takes part in the steps of other ranks until all ranks have called end_join().")
       .def(
           "buckets", [](const PyReducer& self) { return self->buckets(); },
-          "The positions of the parameters in each bucket; final once the second step has begun.")
-      .def("stats", &stats, nb::sig("def stats(self) -> dict[str, typing.Any]"), "What was measured of the last step.");
+          "Returns the parameter indices of each bucket; final from the second step on.")
+      .def("stats", &stats, nb::sig("def stats(self) -> dict[str, typing.Any]"),
+           "Returns statistics of the last step.");
 }
 
 }  // namespace
@@ -273,7 +276,7 @@ void bind_reducer(nb::module_& m) {
   using nb::arg;
   nb::class_<PyReducer> reducer(m, "Reducer", nb::type_slots(gc_slots<PyReducer, traverse, clear>),
                                 nb::is_weak_referenceable(),
-                                "Averages gradients over the ranks of a group while the backward pass goes on.");
+                                "Averages gradients over the ranks of a group during the backward pass.");
   reducer.def("__init__", &construct, arg("parameters"), arg("group"), arg("hook") = nb::none(),
               arg("state") = nb::none(), arg("first_bucket_bytes") = BucketLimits().first_bucket_bytes,
               arg("bucket_bytes") = BucketLimits().bucket_bytes, arg("find_unused_parameters") = false,
@@ -288,10 +291,10 @@ void bind_reducer(nb::module_& m) {
       "broadcast_coalesced",
       [](ProcessGroup& group, nb::handle tensors, std::size_t buffer_size, int root) {
         const TensorList list = tensors_of(tensors);
-        releases_gil([&] { broadcast_coalesced(group, list.tensors, buffer_size, root); });
+        without_gil([&] { broadcast_coalesced(group, list.tensors, buffer_size, root); });
       },
       arg("group"), arg("tensors"), arg("buffer_size") = kBroadcastBufferBytes, arg("root") = 0,
-      "Copies the root's arrays into those of every rank, in buffers of at most buffer_size bytes.");
+      "Broadcasts the root's arrays to all ranks, in buffers of at most buffer_size bytes.");
 }
 
 }  // namespace hookline::python

@@ -1,4 +1,4 @@
-// Binds what cuts a group, or its operations, differently: groups of some of the ranks, and coalescing.
+// Binds subgroups and the coalescing of operations.
 #include <vector>
 
 #include <nanobind/stl/optional.h>
@@ -7,9 +7,9 @@
 
 #include "bind_collectives.hpp"
 #include "gil_release.hpp"
-#include "natively.hpp"
 #include "py_group.hpp"
 #include "timeout_arg.hpp"
+#include "without_gil.hpp"
 
 namespace hookline::python {
 namespace {
@@ -23,38 +23,38 @@ void def_new_group(GroupClass& group, const char* name, const char* signature) {
       name,
       [name](ProcessGroup& g, const std::vector<int>& ranks, std::optional<TimeoutArg> timeout) {
         throw_if_super_call(g, name);
-        return releases_gil([&] {
+        return without_gil([&] {
           auto subgroup = g.new_group(ranks);
           if (subgroup && timeout) subgroup->set_timeout(*timeout);
           return subgroup;
         });
       },
       nb::arg("ranks"), nb::arg("timeout") = nb::none(), nb::sig(signature),
-      "A group of some of the ranks, in the order given; None on a rank that is not among them. Every rank of this "
-      "group calls it.");
+      "Creates a group of some of the ranks, in the given order; returns None on other ranks. Collective: all ranks of "
+      "this group call it.");
 }
 
-// The device is torch's argument; there is only one.
+// torch passes a device, which has no effect here.
 void def_coalescing(GroupClass& group, const char* start, const char* end) {
   group
       .def(
           start,
           [start](ProcessGroup& g, nb::handle) {
             throw_if_super_call(g, start);
-            releases_gil([&] { g.start_coalescing(); });
+            without_gil([&] { g.start_coalescing(); });
           },
           nb::arg("device").none() = nb::none(),
-          "Operations that are started between this and the end have a work in common.")
+          "Begins coalescing: subsequent operations share one work, until end_coalescing().")
       .def(
           end,
           [end](ProcessGroup& g, nb::handle) {
             throw_if_super_call(g, end);
             WorkObject result{nullptr, nb::find(g), nb::list(), {}, {}};
-            result.work = releases_gil([&] { return g.end_coalescing(); });
+            result.work = without_gil([&] { return g.end_coalescing(); });
             return result;
           },
           nb::arg("device").none() = nb::none(),
-          "The work of all operations that were started since the start, done when all of them are.");
+          "Ends coalescing. Returns the work of all operations since start_coalescing(), done when all of them are.");
 }
 
 }  // namespace
@@ -69,13 +69,13 @@ void bind_subgroups(GroupClass& group) {
   group.def(
       "split",
       [](ProcessGroup& g, int color, int key) {
-        return releases_gil([&] {
-          // The way of the base is made of other operations, so that super() has something to call.
+        return without_gil([&] {
+          // The base implementation uses other operations, so overrides can call super().
           return as_python_group(g) ? g.ProcessGroup::split(color, key) : g.split(color, key);
         });
       },
       nb::arg("color"), nb::arg("key") = 0, nb::sig("def split(self, color: int, key: int = 0) -> ProcessGroup | None"),
-      "Groups of the ranks that passed the same color, ordered by key, then rank; None for a negative color.");
+      "Creates one group per color, with ranks ordered by key, then by rank; returns None for a negative color.");
   def_coalescing(group, "start_coalescing", "end_coalescing");
   def_coalescing(group, "_start_coalescing", "_end_coalescing");
 }

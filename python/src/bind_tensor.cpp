@@ -1,4 +1,4 @@
-// Binds Tensor, its makers, and the functions that take arrays of other libraries.
+// Binds Tensor, its factory functions, and conversions from arrays of other libraries.
 #include <string>
 #include <vector>
 
@@ -8,9 +8,9 @@
 
 #include <hookline/core/error.hpp>
 
+#include "bindings.hpp"
 #include "dtype_arg.hpp"
 #include "gil_release.hpp"
-#include "rooms.hpp"
 #include "shape_arg.hpp"
 #include "tensor_export.hpp"
 #include "tensor_import.hpp"
@@ -18,14 +18,14 @@
 namespace hookline::python {
 namespace {
 
-/// reshape(2, 3) and reshape((2, 3)) are both usual.
+/// Supports reshape(2, 3) and reshape((2, 3)).
 Tensor reshape(const Tensor& self, const nb::args& shape) {
   const bool spread = shape.size() != 1 || PyIndex_Check(shape[0].ptr());
   return self.reshape(Dims(std::span<const std::int64_t>(
       nb::cast<std::vector<std::int64_t>>(spread ? nb::object(shape) : nb::object(shape[0])))));
 }
 
-/// One dimension's part of an index; a number takes the dimension away. Returns the dimension to go on with.
+/// Applies one item of an index to dimension `dim`; an integer removes the dimension. Returns the next dimension.
 std::size_t apply_index(Tensor& view, std::size_t dim, nb::handle index) {
   if (dim >= view.dim()) throw nb::index_error(("too many indices for a tensor of " + to_string(view)).c_str());
   const std::int64_t extent = view.shape()[dim];
@@ -41,7 +41,7 @@ std::size_t apply_index(Tensor& view, std::size_t dim, nb::handle index) {
   const std::int64_t at = position < 0 ? position + extent : position;
   if (at < 0 || at >= extent) {
     throw nb::index_error(
-        ("index " + std::to_string(position) + " is outside of a tensor of " + to_string(view)).c_str());
+        ("index " + std::to_string(position) + " is out of range for a tensor of " + to_string(view)).c_str());
   }
   view = view.slice(dim, at, at + 1);
   Dims rest;
@@ -80,7 +80,7 @@ nb::object as_array(nb::handle self, nb::handle dtype, std::optional<bool> copy)
   nb::object array = to_numpy(*nb::inst_ptr<Tensor>(self));
   if (!dtype.is_none() && !array.attr("dtype").equal(dtype)) {
     if (copy && !*copy)
-      throw nb::value_error("Tensor.__array__: another dtype takes a copy, and copy=False forbids one");
+      throw nb::value_error("Tensor.__array__: converting to another dtype requires a copy, but copy=False");
     return array.attr("astype")(dtype);
   }
   return copy.value_or(false) ? array.attr("copy")() : array;
@@ -90,7 +90,7 @@ Tensor from_dlpack(const TensorArg& source) {
   const nb::handle object = source.object;
   if (!PyCapsule_CheckExact(object.ptr()) && !nb::hasattr(object, "__dlpack__")) {
     throw nb::type_error(
-        "from_dlpack takes a DLPack capsule or an object with a __dlpack__ method; asarray takes buffers too");
+        "from_dlpack: expected a DLPack capsule or an object with a __dlpack__ method. Use asarray for buffers.");
   }
   return source.tensor();
 }
@@ -100,26 +100,26 @@ PyType_Slot slots[] = {{Py_bf_getbuffer, reinterpret_cast<void*>(get_buffer)}, {
 void bind_class(nb::module_& m) {
   const nb::call_guard<GilRelease> releases_gil;
   nb::class_<Tensor>(m, "Tensor", nb::type_slots(slots), nb::is_weak_referenceable(),
-                     "A strided view of memory on the CPU that keeps whoever owns the memory alive.")
+                     "A strided view of CPU memory that keeps the owner of the memory alive.")
       .def_prop_ro(
           "shape", [](const Tensor& t) { return tuple_of(t.shape()); }, nb::sig("def shape(self) -> tuple[int, ...]"))
       .def_prop_ro(
           "strides", [](const Tensor& t) { return tuple_of(t.strides()); },
-          nb::sig("def strides(self) -> tuple[int, ...]"), "In elements.")
+          nb::sig("def strides(self) -> tuple[int, ...]"), "The strides in elements.")
       .def_prop_ro(
           "dtype", [](const Tensor& t) { return std::string(name(t.dtype())); },
-          "The name that NumPy and torch know it by, as in \"float32\" or \"bfloat16\".")
+          "The dtype's name in NumPy and torch, such as \"float32\" or \"bfloat16\".")
       .def_prop_ro("ndim", &Tensor::dim)
       .def_prop_ro("size", &Tensor::numel, "The number of elements.")
       .def_prop_ro("itemsize", &Tensor::itemsize)
       .def_prop_ro("nbytes", &Tensor::nbytes)
-      .def_prop_ro("storage_offset", &Tensor::storage_offset, "In elements.")
+      .def_prop_ro("storage_offset", &Tensor::storage_offset, "The offset in elements.")
       .def_prop_ro("read_only", &Tensor::read_only)
-      .def("numel", &Tensor::numel, "How many elements there are.")
+      .def("numel", &Tensor::numel, "Returns the number of elements.")
       .def(
           "data_ptr", [](const Tensor& t) { return reinterpret_cast<std::uintptr_t>(t.bytes()); },
-          "The address of the first element.")
-      .def("is_contiguous", &Tensor::is_contiguous, "Whether the elements lie row by row without gaps.")
+          "Returns the address of the first element.")
+      .def("is_contiguous", &Tensor::is_contiguous, "True if the elements are in row-major order without gaps.")
       .def("reshape", &reshape, nb::sig("def reshape(self, *shape: int | collections.abc.Sequence[int]) -> Tensor"),
            "The same elements under another shape; one extent may be -1. InvalidArgument where that takes a copy.")
       .def("flatten", &Tensor::flatten, "A view of one dimension. InvalidArgument where that takes a copy.")
@@ -135,9 +135,9 @@ void bind_class(nb::module_& m) {
           },
           nb::arg("source"), "Copies from an array or tensor of the same shape and dtype.")
       .def("fill", &Tensor::fill, nb::arg("value"), releases_gil,
-           "Sets every element to the value, a float: integers beyond 2**53 are rounded.")
+           "Sets every element. The value is a float, so integers beyond 2**53 are rounded.")
       .def("item", &item, nb::sig("def item(self) -> float | int | bool"),
-           "The one element of a tensor that has just one.")
+           "Returns the element of a tensor with exactly one element.")
       .def("__array__", &as_array, nb::arg("dtype") = nb::none(), nb::arg("copy") = nb::none(),
            nb::sig("def __array__(self, dtype: typing.Any = None, copy: bool | None = None) -> "
                    "numpy.typing.NDArray[typing.Any]"))
@@ -150,13 +150,12 @@ void bind_class(nb::module_& m) {
            "A view: by numbers, slices with a positive step, and an ellipsis.")
       .def("__len__",
            [](const Tensor& t) {
-             if (t.dim() == 0) throw nb::type_error("len() of a tensor without dimensions");
+             if (t.dim() == 0) throw nb::type_error("len() of a zero-dimensional tensor");
              return t.shape()[0];
            })
-      // Last, because in the stub its name hides the module's from there on.
+      // Last, because in the stub its name hides the module `numpy` in subsequent signatures.
       .def("numpy", &to_numpy, nb::sig("def numpy(self) -> numpy.typing.NDArray[typing.Any]"),
-           "A NumPy array of the same memory. bfloat16 comes as that of ml_dtypes where it is installed, else as "
-           "uint16.")
+           "Returns a NumPy array of the same memory. bfloat16 becomes the ml_dtypes type if installed, else uint16.")
       .def("__repr__", [](const Tensor& t) { return "hookline.Tensor(" + to_string(t) + ")"; });
 }
 
@@ -166,23 +165,23 @@ void bind_tensor(nb::module_& m) {
   bind_class(m);
   m.def(
       "empty", [](const Shape& shape, const DTypeArg& dtype) { return Tensor::empty(dims_of(shape), dtype.value()); },
-      nb::arg("shape"), nb::arg("dtype") = "float32",
-      "A new tensor, aligned to 64 bytes, with whatever the memory holds.");
+      nb::arg("shape"), nb::arg("dtype") = "float32", "Returns a new uninitialized tensor, aligned to 64 bytes.");
   m.def(
       "zeros", [](const Shape& shape, const DTypeArg& dtype) { return Tensor::zeros(dims_of(shape), dtype.value()); },
-      nb::arg("shape"), nb::arg("dtype") = "float32", "A new tensor of zeros.");
+      nb::arg("shape"), nb::arg("dtype") = "float32", "Returns a new tensor of zeros.");
   m.def(
       "full",
       [](const Shape& shape, double value, const DTypeArg& dtype) {
         return Tensor::full(dims_of(shape), value, dtype.value());
       },
       nb::arg("shape"), nb::arg("fill_value"), nb::arg("dtype") = "float32",
-      "A new tensor, every element of which is the value, a float: integers beyond 2**53 are rounded.");
+      "Returns a new tensor filled with a value. The value is a float, so integers beyond 2**53 are rounded.");
   m.def(
       "asarray", [](const TensorArg& source) { return source.tensor(); }, nb::arg("source"),
-      "A view, without a copy, of a NumPy array, a torch tensor, a DLPack capsule, or whatever exports DLPack or a "
-      "buffer. A torch tensor that requires a gradient is taken as if detached.");
-  m.def("from_dlpack", &from_dlpack, nb::arg("source"), "The same for capsules and objects with a __dlpack__ method.");
+      "Returns a view, without a copy, of a NumPy array, a torch tensor, a DLPack capsule, or an object that exports "
+      "DLPack or a buffer. A torch tensor that requires grad is treated as detached.");
+  m.def("from_dlpack", &from_dlpack, nb::arg("source"),
+        "Returns a view of a DLPack capsule or an object with a __dlpack__ method.");
 }
 
 }  // namespace hookline::python

@@ -1,4 +1,4 @@
-// Binds Work, native ones and the base of those that are written in Python, and WorkInfo.
+// Binds Work, for native works and as a base class for Python, and WorkInfo.
 #include <chrono>
 #include <optional>
 #include <string>
@@ -8,28 +8,28 @@
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
 
+#include "bindings.hpp"
 #include "gc_slots.hpp"
 #include "gil_release.hpp"
-#include "natively.hpp"
 #include "py_call.hpp"
 #include "py_future.hpp"
 #include "py_group.hpp"
 #include "py_work.hpp"
-#include "rooms.hpp"
 #include "timeout_arg.hpp"
+#include "without_gil.hpp"
 #include "work_future.hpp"
 
 namespace hookline::python {
 namespace {
 
-/// As the clock on the wall had it; Python's datetime has no other. The difference is taken once, so that times stay in
-/// their order.
+/// Converts a steady clock time to wall clock time for Python's datetime. The offset is measured once, so that the
+/// order of times is preserved.
 std::chrono::system_clock::time_point to_wall_clock(Clock::time_point time) {
   static const auto offset = std::chrono::system_clock::now() - Clock::now().time_since_epoch();
   return std::chrono::time_point_cast<std::chrono::system_clock::duration>(offset + time.time_since_epoch());
 }
 
-/// A work that is a Python object and that nobody but this one holds, else null.
+/// Returns the work if it is a Python object and this is its only owner, else null.
 const PyWork* sole_python_work(const WorkObject& work) {
   return work.work.use_count() == 1 ? dynamic_cast<const PyWork*>(work.work.get()) : nullptr;
 }
@@ -62,7 +62,7 @@ void init(WorkObject* self, nb::object future) {
   if (!future.is_none()) self->future = std::move(future);
 }
 
-/// The future of a work that was made in Python: its own, or what its get_future() returns.
+/// Returns the future of a work created in Python: the constructor's argument, or the result of its get_future().
 nb::object python_future(nb::handle self) {
   if (work_object_of(self).future.is_valid()) return work_object_of(self).future;
   if (!work_overrides(self, "get_future")) {
@@ -74,7 +74,7 @@ nb::object python_future(nb::handle self) {
   return future;
 }
 
-/// What is left of a failed work whose error its Python object holds.
+/// Replaces a failed work after its error has moved to the Python object.
 class FailedWork final : public Work {
  public:
   explicit FailedWork(Work& work)
@@ -100,8 +100,8 @@ class FailedWork final : public Work {
   const Clock::time_point finished_;
 };
 
-/// An exception's traceback refers to frames, which refer to the work: a cycle that the garbage collector must see. So
-/// an exception of Python's that is about to be raised goes from the native work into the Python object.
+/// Moves the Python exception of a failed native work into the Python object before it is raised. Its traceback will
+/// refer to frames that refer to the work: a cycle that the garbage collector must see.
 void move_error_to_object(WorkObject& object, const PythonException& error) {
   if (object.error.is_valid() || !object.work) return;
   object.error = error.exception().object();
@@ -113,7 +113,7 @@ void move_error_to_object(WorkObject& object, const PythonException& error) {
   throw nb::python_error();
 }
 
-/// A list of its own for each caller, who may change it.
+/// Returns a new list for each caller, so that callers can modify it.
 nb::object outputs_of(nb::handle self) {
   const WorkObject& work = work_object_of(self);
   if (!work.work) return python_future(self).attr("value")();
@@ -123,7 +123,7 @@ nb::object outputs_of(nb::handle self) {
   return copy;
 }
 
-/// Futures of other libraries know no timeout, or one of their own.
+/// Waits for a future of another library, whose own wait may not support a timeout.
 void wait_for_foreign_future(nb::handle future, std::optional<TimeoutArg> timeout) {
   const nb::object done = nb::type<PyFuture>()();
   future.attr("add_done_callback")(
@@ -142,7 +142,7 @@ bool wait(nb::handle self, std::optional<TimeoutArg> timeout) {
   }
   if (work_object_of(self).error.is_valid()) raise(work_object_of(self).error);
   try {
-    releases_gil([&] { work->wait(timeout); });
+    without_gil([&] { work->wait(timeout); });
   } catch (const PythonException& e) {
     if (work->is_completed())
       move_error_to_object(work_object_of(self), e);  // not where a signal's handler has ended the wait
@@ -151,10 +151,10 @@ bool wait(nb::handle self, std::optional<TimeoutArg> timeout) {
   return true;
 }
 
-/// A future of a work that can only be waited for: somebody has to do so.
+/// Returns a future for a work that only has wait(), which runs on the blocking executor.
 nb::object future_from_wait(nb::handle self) {
   const auto executor = blocking_executor();
-  if (!executor) throw Aborted("Work.get_future: Python is ending");
+  if (!executor) throw Aborted("Work.get_future: Python is finalizing");
   Promise<PyRef> promise(callback_executor());
   nb::object result = make_future(promise.get_future());
   executor->post([work = PyRef(nb::borrow(self)), promise = std::move(promise)]() mutable {
@@ -168,7 +168,7 @@ nb::object future_from_wait(nb::handle self) {
   return result;
 }
 
-// The worker that completes the operation never asks for the GIL: the reference to the value was made here, and the
+// The worker thread that completes the operation never needs the GIL: the reference to the value is created here, and
 // callbacks run on the group's callback thread.
 nb::object get_future(nb::handle self) {
   const WorkObject& object = work_object_of(self);
@@ -198,12 +198,12 @@ nb::object get_future(nb::handle self) {
   return result;
 }
 
-/// Through get_future(), which a class may override.
+/// Awaits get_future(), which a class may override.
 nb::object await(nb::handle self) {
   return nb::module_::import_("hookline._futures").attr("await_future")(self.attr("get_future")());
 }
 
-/// Asking drives the operation, which may move much data.
+/// Releases the GIL, because polling drives the operation, which may move much data.
 bool is_completed(nb::handle self) {
   const WorkPtr work = work_object_of(self).work;
   if (!work) return nb::cast<bool>(python_future(self).attr("done")());
@@ -229,7 +229,7 @@ nb::object exception(nb::handle self) {
   return nb::none();
 }
 
-/// For what only operations of native groups know.
+/// Returns the native work; throws Unsupported for a work created in Python.
 Work& native_work(nb::handle self, const char* attribute) {
   const WorkPtr& work = work_object_of(self).work;
   if (!work) throw Unsupported(class_name_of(self) + " was made in Python and has no " + attribute);
@@ -238,7 +238,7 @@ Work& native_work(nb::handle self, const char* attribute) {
 
 std::string repr(nb::handle self) {
   if (!work_object_of(self).work)
-    return std::string("<").append(class_name_of(self)) + ", a hookline.Work made in Python>";
+    return std::string("<").append(class_name_of(self)) + ", a hookline.Work created in Python>";
   const Work& work = native_work(self, "repr");
   const char* state = !is_completed(self) ? "pending" : work_object_of(self).work->exception() ? "failed" : "done";
   return "<hookline.Work " + std::string(name(work.op_type())) + " number " + std::to_string(work.sequence_number()) +
@@ -246,23 +246,24 @@ std::string repr(nb::handle self) {
 }
 
 void bind_work_info(nb::module_& m) {
-  nb::class_<WorkInfo>(m, "WorkInfo", "What a completion hook is told about an operation that is over.")
+  nb::class_<WorkInfo>(m, "WorkInfo", "Information about a completed operation, passed to completion hooks.")
       .def_prop_ro(
           "op_type", [](const WorkInfo& i) { return std::string(name(i.op_type)); },
-          "The name of the method that started it.")
-      .def_ro("seq", &WorkInfo::seq, "Counts the group's operations on this rank, from 1.")
+          "The name of the method that started the operation.")
+      .def_ro("seq", &WorkInfo::seq, "The sequence number of the operation in the group on this rank, from 1.")
       .def_prop_ro("time_started", [](const WorkInfo& i) { return to_wall_clock(i.time_started); })
       .def_prop_ro("time_finished", [](const WorkInfo& i) { return to_wall_clock(i.time_finished); })
       .def_prop_ro(
           "active_duration",
           [](const WorkInfo& i) { return std::chrono::duration_cast<std::chrono::microseconds>(i.active_duration); },
-          "From its start, or from the end of the operation before it in its lane where that came later.")
+          "The time since its start, or since the end of the previous operation in its lane if that is later.")
       .def_ro("lane", &WorkInfo::lane)
       .def_ro("bucket", &WorkInfo::bucket)
-      .def_ro("bytes", &WorkInfo::bytes, "Of this rank's inputs; of its outputs where it has none.")
+      .def_ro("bytes", &WorkInfo::bytes,
+              "The size in bytes of this rank's inputs, or of its outputs if it has no inputs.")
       .def_prop_ro(
           "error", [](const WorkInfo& i) -> nb::object { return i.error ? error_to_python(i.error) : nb::none(); },
-          nb::sig("def error(self) -> BaseException | None"), "None where it succeeded.")
+          nb::sig("def error(self) -> BaseException | None"), "The error; None if the operation succeeded.")
       .def("__repr__", [](const WorkInfo& i) {
         return "<hookline.WorkInfo " + std::string(name(i.op_type)) + " number " + std::to_string(i.seq) + ", " +
                (i.error ? "failed>" : "done>");
@@ -273,38 +274,37 @@ void bind_work_info(nb::module_& m) {
 
 void bind_work(nb::module_& m) {
   nb::class_<WorkObject>(m, "Work", nb::type_slots(gc_slots<WorkObject, traverse, clear>), nb::is_weak_referenceable(),
-                         "An operation that was started. The objects passed to it stay alive until it is done. May be "
-                         "awaited in asyncio. A "
-                         "class may derive from it and have its own wait(timeout), get_future() and is_completed().")
+                         "A started operation. It keeps its arguments alive until it is done. Awaitable in asyncio. "
+                         "Derived classes can override wait(timeout), get_future() and is_completed().")
       .def("__init__", &init, nb::arg("future").none() = nb::none(),
            nb::sig("def __init__(self, future: Future[typing.Any] | None = None) -> None"),
-           "A work that is done when the future is.")
+           "Creates a work that is done when the future is.")
       .def("wait", &wait, nb::arg("timeout") = nb::none(),
-           "Returns True when the operation is done and raises what it failed with. Raises Timeout when the time, or "
-           "the operation's own, is up: the group is broken then.")
+           "Waits for the operation. Returns True, or raises its error. Raises Timeout after the timeout or the "
+           "operation's own timeout; the group is then broken.")
       .def("get_future", &get_future, nb::sig("def get_future(self) -> Future[list[typing.Any]]"),
-           "A future of the list of the very objects that were passed as outputs. Callbacks run on the group's "
-           "callback thread.")
+           "Returns a future of the list of the objects passed as outputs. Callbacks run on the group's callback "
+           "thread.")
       .def("__await__", &await, nb::sig("def __await__(self) -> typing.Generator[typing.Any, None, list[typing.Any]]"),
-           "In asyncio: the list of get_future(), without blocking the event loop.")
-      .def("is_completed", &is_completed, "Whether it is over, well or not.")
+           "Awaits the operation in asyncio, and returns the list of outputs.")
+      .def("is_completed", &is_completed, "True if the operation is done, successfully or not.")
       .def(
           "is_success", [](nb::handle self) { return is_completed(self) && exception(self).is_none(); },
-          "Whether it is over, and well.")
+          "True if the operation is done and succeeded.")
       .def("exception", &exception, nb::sig("def exception(self) -> BaseException | None"),
-           "None while it runs and where it succeeded.")
+           "Returns the error; None while the operation runs and if it succeeded.")
       .def("result", &outputs_of, nb::sig("def result(self) -> list[typing.Any]"),
-           "The objects that were passed as outputs.")
+           "Returns the objects passed as outputs.")
       .def(
           "source_rank",
           [](nb::handle self) { return work_object_of(self).work ? work_object_of(self).work->source_rank() : -1; },
-          "Where a received message came from, else -1.")
+          "Returns the sender of a received message, else -1.")
       .def_prop_ro(
           "op_type", [](nb::handle self) { return std::string(name(native_work(self, "op_type").op_type())); },
-          "The name of the method that started it.")
+          "The name of the method that started the operation.")
       .def_prop_ro(
           "sequence_number", [](nb::handle self) { return native_work(self, "sequence_number").sequence_number(); },
-          "Counts the group's operations on this rank, from 1.")
+          "The sequence number of the operation in the group on this rank, from 1.")
       .def_prop_ro("time_started",
                    [](nb::handle self) { return to_wall_clock(native_work(self, "time_started").time_started()); })
       .def_prop_ro(
@@ -313,7 +313,7 @@ void bind_work(nb::module_& m) {
             Work& work = native_work(self, "time_finished");
             return is_completed(self) ? std::optional(to_wall_clock(work.time_finished())) : std::nullopt;
           },
-          "None while it runs.")
+          "The completion time; None while the operation runs.")
       .def("__repr__", &repr);
   bind_work_info(m);
 }

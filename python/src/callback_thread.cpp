@@ -9,7 +9,7 @@
 #include <hookline/core/deadline.hpp>
 
 #include "gil_release.hpp"
-#include "living.hpp"
+#include "live_objects.hpp"
 #include "py_object.hpp"
 
 namespace hookline::python {

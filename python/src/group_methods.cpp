@@ -9,7 +9,7 @@
 #include <nanobind/stl/vector.h>
 
 #include "group_options.hpp"
-#include "tensor_source.hpp"
+#include "tensor_to_array.hpp"
 
 namespace hookline::python {
 namespace {

@@ -1,5 +1,5 @@
 // Which groups are held, and the way back to Python.
-#include "group_hold.hpp"
+#include "group_refs.hpp"
 
 #include <utility>
 

@@ -1,7 +1,7 @@
 // The extension module hookline._core: calls the binding of every room, those that others build on first.
 #include <cstdlib>
 
-#include "rooms.hpp"
+#include "bindings.hpp"
 
 #include <hookline/version.hpp>
 

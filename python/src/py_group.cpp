@@ -9,7 +9,7 @@
 #include <hookline/core/error.hpp>
 
 #include "gil_release.hpp"
-#include "living.hpp"
+#include "live_objects.hpp"
 #include "py_call.hpp"
 #include "py_process_group.hpp"
 

@@ -14,7 +14,7 @@
 
 #include "callback_thread.hpp"
 #include "completion_hook.hpp"
-#include "group_hold.hpp"
+#include "group_refs.hpp"
 #include "py_object.hpp"
 
 namespace hookline::python {

@@ -13,14 +13,14 @@
 
 #include <hookline/core/call_context.hpp>
 #include <hookline/core/error.hpp>
-#include <hookline/hook/builtin_entries.hpp>
+#include <hookline/hook/builtin_hooks.hpp>
 #include <hookline/hook/hook_state.hpp>
 
-#include "natively.hpp"
 #include "py_error.hpp"
 #include "py_future.hpp"
 #include "tensor_export.hpp"
 #include "tensor_import.hpp"
+#include "without_gil.hpp"
 
 namespace hookline::python {
 namespace {
@@ -192,8 +192,7 @@ nb::object make_hook_object(nb::handle state, nb::handle hook, const std::shared
   HookPtr hook_ptr;
   if (PyUnicode_Check(hook.ptr())) {
     const std::string text = nb::str(hook).c_str();
-    hook_ptr =
-        releases_gil([&] { return make_hook(text, tracked_group); });  // the ranks may have to talk to each other
+    hook_ptr = without_gil([&] { return make_hook(text, tracked_group); });  // the ranks may have to talk to each other
   } else {
     nb::object native = hooks_module().attr("native_hook")(state, hook, untracked(tracked_group));
     if (!native.is_none()) return native;

@@ -15,7 +15,7 @@
 #include <hookline/hook/comm_hook.hpp>
 #include <hookline/hook/registry.hpp>
 
-#include "group_hold.hpp"
+#include "group_refs.hpp"
 #include "py_object.hpp"
 
 namespace hookline::python {

@@ -12,8 +12,8 @@
 #include <pthread.h>
 #include <unistd.h>
 
+#include "bindings.hpp"
 #include "gil_release.hpp"
-#include "rooms.hpp"
 
 namespace hookline::python {
 namespace {

@@ -15,8 +15,8 @@
 
 #include "callback_thread.hpp"
 #include "completion_hook.hpp"
-#include "group_hold.hpp"
 #include "group_methods.hpp"
+#include "group_refs.hpp"
 
 namespace hookline::python {
 

@@ -9,10 +9,10 @@
 
 #include <hookline/core/error.hpp>
 
-#include "natively.hpp"
 #include "py_call.hpp"
 #include "py_error.hpp"
 #include "py_group.hpp"
+#include "without_gil.hpp"
 #include "work_future.hpp"
 
 namespace hookline::python {

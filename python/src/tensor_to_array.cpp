@@ -1,5 +1,5 @@
 // Finds out whose memory a tensor shows, and hands out the object itself or a view made by its library.
-#include "tensor_source.hpp"
+#include "tensor_to_array.hpp"
 
 #include <cstdint>
 

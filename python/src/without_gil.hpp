@@ -26,7 +26,7 @@ class InterruptibleGilRelease {
 
 /// Runs `f` without the GIL; Ctrl-C interrupts its waits.
 template <class F>
-auto releases_gil(F f) {
+auto without_gil(F f) {
   const InterruptibleGilRelease scope;
   return f();
 }

@@ -46,9 +46,9 @@ class DeadlineTimer {
   void add(Clock::time_point deadline, std::shared_ptr<PendingFuture> pending) {
     const std::lock_guard lock(mutex_);
     const Key key{deadline, pending.get()};
-    const bool first = in_flight_.empty() || key < in_flight_.begin()->first;
-    in_flight_.emplace(key, std::move(pending));
-    if (!thread_.joinable() && !shut_down_) {
+    const bool first = pending_.empty() || key < pending_.begin()->first;
+    pending_.emplace(key, std::move(pending));
+    if (!thread_.joinable() && !stopped_) {
       thread_ = core::start_thread("hookline-timer", [this] { run(); });
     } else if (first) {
       wake_.notify_one();
@@ -57,15 +57,15 @@ class DeadlineTimer {
 
   void remove(Clock::time_point deadline, const PendingFuture* pending) {
     const std::lock_guard lock(mutex_);
-    in_flight_.erase({deadline, pending});
+    pending_.erase({deadline, pending});
   }
 
   void stop() {
     std::map<Key, std::shared_ptr<PendingFuture>> remaining;
     {
       const std::lock_guard lock(mutex_);
-      shut_down_ = true;
-      remaining.swap(in_flight_);
+      stopped_ = true;
+      remaining.swap(pending_);
       wake_.notify_one();
     }
     if (thread_.joinable()) thread_.join();
@@ -79,17 +79,17 @@ class DeadlineTimer {
  private:
   void run() {
     std::unique_lock lock(mutex_);
-    while (!shut_down_) {
-      if (in_flight_.empty()) {
+    while (!stopped_) {
+      if (pending_.empty()) {
         wake_.wait(lock);
         continue;
       }
-      const auto next = in_flight_.begin()->first.first;
+      const auto next = pending_.begin()->first.first;
       if (Clock::now() < next) {
         wake_.wait_until(lock, next);
         continue;
       }
-      const auto expired = in_flight_.extract(in_flight_.begin()).mapped();
+      const auto expired = pending_.extract(pending_.begin()).mapped();
       lock.unlock();
       expired->promise.try_set_error(std::make_exception_ptr(
           Timeout(expired->call_site + ": the future was not done when the operation's time was up")));
@@ -100,9 +100,9 @@ class DeadlineTimer {
 
   std::mutex mutex_;
   std::condition_variable wake_;
-  std::map<Key, std::shared_ptr<PendingFuture>> in_flight_;
+  std::map<Key, std::shared_ptr<PendingFuture>> pending_;
   std::thread thread_;
-  bool shut_down_ = false;
+  bool stopped_ = false;
 };
 
 std::atomic<DeadlineTimer*> timer = nullptr;  // never destroyed: its thread may outlive static destructors

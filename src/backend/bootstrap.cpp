@@ -135,7 +135,7 @@ Bootstrap::Bootstrap(BootstrapOptions options)
   try {
     if (options_.store && !options_.dead_ranks && options_.size > 1) announce_process();
   } catch (...) {
-    const std::exception_ptr error = explain(std::current_exception());
+    const std::exception_ptr error = diagnose(std::current_exception());
     current_bootstrap = outer_;
     std::rethrow_exception(error);
   }
@@ -220,11 +220,11 @@ void Bootstrap::poll(bool poll_store, Milliseconds timeout) {
   const std::vector<int> dead = find_dead(timeout);
   if (!dead.empty()) report_dead(dead);
   if (poll_store && options_.store) check_failed_key();
-  if (poll_store && options_.ended) look_at_ended();
+  if (poll_store && options_.ended) check_exited_ranks();
 }
 
 // A rank that came may have made its group and ended well since; pidfds and connections tell of those.
-void Bootstrap::look_at_ended() {
+void Bootstrap::check_exited_ranks() {
   std::vector<int> absent;
   try {
     absent = options_.ended();
@@ -236,7 +236,7 @@ void Bootstrap::look_at_ended() {
   std::erase_if(absent,
                 [&](int rank) { return std::find(announced_.begin(), announced_.end(), rank) != announced_.end(); });
   if (!absent.empty()) {
-    lose(absent, fmt::format("rank {} ended without coming to {}, as the launcher reports; see its output",
+    report_dead(absent, fmt::format("rank {} exited before it called {}, as the launcher reports. Check its output.",
                              fmt::join(absent, ", "), options_.operation));
   }
 }

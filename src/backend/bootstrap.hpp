@@ -107,7 +107,7 @@ class Bootstrap {
   std::vector<int> find_dead(Milliseconds timeout) const;
   void poll(bool poll_store, Milliseconds timeout = Milliseconds(0));
   void check_failed_key();
-  void look_at_ended();
+  void check_exited_ranks();
   [[noreturn]] void report_dead(const std::vector<int>& dead, const std::string& text = "");
   void publish_error(const std::exception_ptr& error);
   [[noreturn]] void throw_published(const std::string& published);

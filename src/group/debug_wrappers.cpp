@@ -9,7 +9,7 @@
 #include <hookline/core/error.hpp>
 #include <hookline/group/collective_checks.hpp>
 #include <hookline/group/flight_recorder.hpp>
-#include <hookline/group/with_nan_checks.hpp>
+#include <hookline/group/nan_checks.hpp>
 #include <hookline/store/prefix_store.hpp>
 
 namespace hookline::group {

@@ -35,13 +35,13 @@ std::shared_ptr<ProcessGroup> make_decorated_group(const InitOptions& options, c
 }
 
 // A rank that loses the store before it watches other processes knows only which rank served it.
-group::Round join_round(const Rendezvous& job) {
+group::RendezvousEpoch join_epoch(const Rendezvous& job) {
   try {
     return {job.store, job.rank};
   } catch (const PeerLost& e) {
     if (!e.ranks().empty() || job.server_rank < 0 || job.server_rank == job.rank) throw;
-    throw PeerLost(fmt::format("init_process_group on rank {}: rank {} died while the group was being made; make a new "
-                               "group without it",
+    throw PeerLost(fmt::format("init_process_group on rank {}: rank {} died during group creation. Create a new group "
+                               "without it.",
                                job.rank, job.server_rank),
                    {job.server_rank}, std::current_exception());
   }
@@ -84,7 +84,7 @@ std::shared_ptr<ProcessGroup> init_process_group(const InitOptions& options) {
   } else {
     throw InvalidArgument("init_process_group: rank and world_size are required with a store");
   }
-  group::RendezvousEpoch epoch = join_round(job);
+  group::RendezvousEpoch epoch = join_epoch(job);
   std::function<std::vector<int>()> ended;
   if (!options.store && !options.rank && !options.world_size) ended = [&job] { return ended_ranks(*job.store); };
   try {

@@ -1,5 +1,5 @@
 // The group that checks tensors for NaN and infinities before it sends them.
-#include <hookline/group/with_nan_checks.hpp>
+#include <hookline/group/nan_checks.hpp>
 
 #include <cmath>
 

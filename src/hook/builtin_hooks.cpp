@@ -1,5 +1,5 @@
 // The hooks allreduce and noop.
-#include <hookline/hook/builtin_entries.hpp>
+#include <hookline/hook/builtin_hooks.hpp>
 
 #include <hookline/core/error.hpp>
 

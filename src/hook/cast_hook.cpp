@@ -12,10 +12,10 @@
 namespace hookline {
 namespace {
 
-class CastHook final : public hook::WrapperFunction {
+class CastHook final : public hook::HookWrapper {
  public:
   CastHook(HookPtr inner, DType dtype, std::shared_ptr<ProcessGroup> group)
-      : WrapperFunction(std::move(inner), dtype == DType::f16 ? "fp16" : "bf16"),
+      : HookWrapper(std::move(inner), dtype == DType::f16 ? "fp16" : "bf16"),
         dtype_(dtype),
         group_(std::move(group)) {}
 

@@ -20,13 +20,13 @@ namespace {
 
 double norm(const Tensor& tensor) { return std::sqrt(squared_norm(tensor).item<double>()); }
 
-class ErrorMeasurementHook final : public hook::WrapperFunction {
+class ErrorMeasurementHook final : public hook::HookWrapper {
  public:
   ErrorMeasurementHook(HookPtr inner, std::shared_ptr<ProcessGroup> group)
-      : WrapperFunction(std::move(inner), "compare"), group_(std::move(group)) {}
+      : HookWrapper(std::move(inner), "compare"), group_(std::move(group)) {}
 
   std::vector<HookStats> stats() const override {
-    std::vector<HookStats> all = WrapperFunction::stats();
+    std::vector<HookStats> all = HookWrapper::stats();
     const std::lock_guard lock(mutex_);
     if (all.empty()) {
       for (const auto& [bucket, error] : errors_) all.push_back({.bucket = bucket});

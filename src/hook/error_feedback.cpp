@@ -16,23 +16,23 @@
 namespace hookline {
 namespace {
 
-class ErrorFeedbackHook final : public hook::WrapperFunction {
+class ErrorFeedbackHook final : public hook::HookWrapper {
  public:
-  explicit ErrorFeedbackHook(HookPtr inner) : WrapperFunction(std::move(inner), "error_feedback") {}
+  explicit ErrorFeedbackHook(HookPtr inner) : HookWrapper(std::move(inner), "error_feedback") {}
 
   bool enable_error_feedback() override { return true; }
   std::vector<HookStats> stats() const override {
-    std::vector<HookStats> all = WrapperFunction::stats();
+    std::vector<HookStats> all = HookWrapper::stats();
     const std::lock_guard lock(mutex_);
     for (HookStats& stats : all) stats.residual_norm = residuals_.norm(stats.bucket);
     return all;
   }
   void save(StateWriter& writer) const override {
-    WrapperFunction::save(writer);
+    HookWrapper::save(writer);
     residuals_.save(writer);
   }
   void load(StateReader& reader) override {
-    WrapperFunction::load(reader);
+    HookWrapper::load(reader);
     residuals_.load(reader);
   }
 

@@ -8,10 +8,10 @@
 namespace hookline {
 namespace {
 
-class FunctionWrapper final : public hook::WrapperFunction {
+class FunctionWrapper final : public hook::HookWrapper {
  public:
   FunctionWrapper(HookPtr inner, const std::string& name, WrapperFunction function)
-      : WrapperFunction(std::move(inner), name), function_(std::move(function)) {}
+      : HookWrapper(std::move(inner), name), function_(std::move(function)) {}
 
  private:
   Future<Tensor> run(GradBucket& bucket) override { return function_(inner(), bucket); }

@@ -16,7 +16,7 @@ HookTraits wrapper_traits(const HookPtr& inner, const std::string& name, bool ap
 
 }  // namespace
 
-WrapperFunction::WrapperFunction(HookPtr inner, const std::string& name, bool applies_scale)
+HookWrapper::HookWrapper(HookPtr inner, const std::string& name, bool applies_scale)
     : CommHookInterface(wrapper_traits(inner, name, applies_scale)), inner_(std::move(inner)) {}
 
 // Not `co_return co_await reduced`: gcc 12 miscompiles temporaries around co_await.
@@ -24,11 +24,11 @@ Future<HookResult> as_result(Future<Tensor> reduced) {
   return reduced.then([](const Future<Tensor>& done) { return HookResult(done.value()); });
 }
 
-bool WrapperFunction::enable_error_feedback() {
+bool HookWrapper::enable_error_feedback() {
   if (!inner_->enable_error_feedback()) inner_ = with_error_feedback(inner_);
   return true;
 }
 
-Future<HookResult> WrapperFunction::run_hook(GradBucket& bucket) { return as_result(run(bucket)); }
+Future<HookResult> HookWrapper::run_hook(GradBucket& bucket) { return as_result(run(bucket)); }
 
 }  // namespace hookline::hook

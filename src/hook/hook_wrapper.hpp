@@ -1,4 +1,4 @@
-// WrapperFunction: base class of hooks that wrap another hook.
+// HookWrapper: base class of hooks that wrap another hook.
 #pragma once
 
 #include <string>
@@ -13,10 +13,10 @@ namespace hookline::hook {
 Future<HookResult> as_result(Future<Tensor> reduced);
 
 /// Derived classes implement run(), which calls the inner hook. All other calls are forwarded to the inner hook.
-class WrapperFunction : public CommHookInterface {
+class HookWrapper : public CommHookInterface {
  public:
   /// Throws InvalidArgument if `inner` is null. `applies_scale` is as in HookTraits, and implied by the inner hook's.
-  WrapperFunction(HookPtr inner, const std::string& name, bool applies_scale = false);
+  HookWrapper(HookPtr inner, const std::string& name, bool applies_scale = false);
 
   Future<HookResult> run_hook(GradBucket& bucket) final;
   Tensor parse_hook_result(const HookResult& result) override { return tensor_of(result); }

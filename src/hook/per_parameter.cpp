@@ -13,40 +13,40 @@
 namespace hookline {
 namespace {
 
-class PerParameterHook final : public hook::WrapperFunction {
+class PerParameterHook final : public hook::HookWrapper {
  public:
   PerParameterHook(HookPtr inner, ParameterFilter filter, HookPtr fallback)
-      : WrapperFunction(std::move(inner), "where"), filter_(std::move(filter)), fallback_(std::move(fallback)) {}
+      : HookWrapper(std::move(inner), "where"), filter_(std::move(filter)), fallback_(std::move(fallback)) {}
 
   void begin_step(const HookStep& step) override {
-    WrapperFunction::begin_step(step);
+    HookWrapper::begin_step(step);
     fallback_->begin_step(step);
   }
   void end_step(const HookStep& step) override {
-    WrapperFunction::end_step(step);
+    HookWrapper::end_step(step);
     fallback_->end_step(step);
   }
   void on_step_failed(const std::string& cause) override {
-    WrapperFunction::on_step_failed(cause);
+    HookWrapper::on_step_failed(cause);
     fallback_->on_step_failed(cause);
   }
   bool enable_error_feedback() override {
-    (void)WrapperFunction::enable_error_feedback();
+    (void)HookWrapper::enable_error_feedback();
     if (!fallback_->enable_error_feedback()) fallback_ = with_error_feedback(fallback_);
     return true;
   }
   std::vector<HookStats> stats() const override {
-    std::vector<HookStats> all = WrapperFunction::stats();
+    std::vector<HookStats> all = HookWrapper::stats();
     for (const HookStats& stats : fallback_->stats()) all.push_back(stats);
     std::stable_sort(all.begin(), all.end(), [](const auto& a, const auto& b) { return a.bucket < b.bucket; });
     return all;
   }
   void save(StateWriter& writer) const override {
-    WrapperFunction::save(writer);
+    HookWrapper::save(writer);
     fallback_->save(writer);
   }
   void load(StateReader& reader) override {
-    WrapperFunction::load(reader);
+    HookWrapper::load(reader);
     fallback_->load(reader);
   }
 

@@ -12,7 +12,7 @@
 #include <hookline/codec/make_codec.hpp>
 #include <hookline/core/error.hpp>
 #include <hookline/group/subgroups.hpp>
-#include <hookline/hook/builtin_entries.hpp>
+#include <hookline/hook/builtin_hooks.hpp>
 #include <hookline/hook/compress_hook.hpp>
 #include <hookline/hook/post_local_sgd.hpp>
 #include <hookline/hook/powersgd.hpp>

@@ -48,7 +48,7 @@ Tensor ResidualStore::residual_of(const GradBucket& bucket) {
     if (saved->second.numel() != place.numel()) {
       throw InvalidArgument(
           fmt::format("the hook's state is of another model: expected {} elements of parameter {}, got {}",
-                      place.numel(), saved->first, kept->second.numel()));
+                      place.numel(), saved->first, saved->second.numel()));
     }
     place.copy_from(saved->second);
     unassigned_.erase(saved);

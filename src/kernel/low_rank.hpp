@@ -38,7 +38,7 @@ void add_transposed_times_p(const LowRankShape& shape, const float* m, const flo
 void product(const LowRankShape& shape, const float* p, const float* q, float* values,
              StoreMode store_mode = StoreMode::automatic, Target target = best_target());
 
-/// M -= P Q^T, or 0 where that is not finite: the residual that feed_back_times_q would add.
+/// M -= P Q^T, or 0 where that is not finite: the residual that error_feedback_times_q would add.
 void subtract_product(const LowRankShape& shape, const float* p, const float* q, float* m,
                       Target target = best_target());
 

@@ -130,8 +130,8 @@ void adam_step_of(DType dtype, std::byte* parameters, const std::byte* gradients
                   std::byte* exp_avg_sq, std::byte* max_exp_avg_sq, std::size_t count,
                   const AdamCoefficients& coefficients) {
   if (dtype == DType::f64)
-    adam_of<double>(parameters, gradients, first, exp_avg_sq, max_exp_avg_sq, count, coefficients);
-  else adam_of<float>(parameters, gradients, first, exp_avg_sq, max_exp_avg_sq, count, coefficients);
+    adam_of<double>(parameters, gradients, exp_avg, exp_avg_sq, max_exp_avg_sq, count, coefficients);
+  else adam_of<float>(parameters, gradients, exp_avg, exp_avg_sq, max_exp_avg_sq, count, coefficients);
 }
 
 }  // namespace hookline::kernel::HWY_NAMESPACE

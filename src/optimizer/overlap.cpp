@@ -43,16 +43,16 @@ std::optional<GradBucket> without_unused(const GradBucket& bucket, const std::se
                     std::make_shared<const BucketLayout>(std::move(kept)));
 }
 
-class OverlapHook final : public hook::WrapperFunction {
+class OverlapHook final : public hook::HookWrapper {
  public:
   OverlapHook(HookPtr inner, BucketStep step, OptimizerPtr optimizer, const std::string& name, OverlapOptions options)
-      : WrapperFunction(std::move(inner), fmt::format("overlap({})", name), true),
+      : HookWrapper(std::move(inner), fmt::format("overlap({})", name), true),
         step_(std::move(step)),
         optimizer_(std::move(optimizer)),
         options_(options) {}
 
   void begin_step(const HookStep& step) override {
-    WrapperFunction::begin_step(step);
+    HookWrapper::begin_step(step);
     const std::lock_guard lock(mutex_);
     deferred_buckets_.clear();
     squared_norms_.clear();
@@ -63,7 +63,7 @@ class OverlapHook final : public hook::WrapperFunction {
   }
 
   void end_step(const HookStep& step) override {
-    WrapperFunction::end_step(step);
+    HookWrapper::end_step(step);
     std::map<std::size_t, GradBucket> deferred_buckets;
     double squares = 0;
     {
@@ -84,11 +84,11 @@ class OverlapHook final : public hook::WrapperFunction {
   }
 
   void save(StateWriter& writer) const override {
-    WrapperFunction::save(writer);
+    HookWrapper::save(writer);
     if (optimizer_) optimizer_->save(writer);
   }
   void load(StateReader& reader) override {
-    WrapperFunction::load(reader);
+    HookWrapper::load(reader);
     if (optimizer_) optimizer_->load(reader);
   }
 

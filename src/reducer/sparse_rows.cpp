@@ -32,9 +32,9 @@ Future<SparseGradient> union_rows(std::shared_ptr<ProcessGroup> group, std::vect
     for (std::int64_t i = 0; i < gradient.indices.numel(); ++i)
       rows[gradient.indices.data<const std::int64_t>()[i]] = 0;
   }
-  const Tensor base_count = Tensor::full({1}, static_cast<double>(rows.size()), DType::i64);
+  const Tensor own_count = Tensor::full({1}, static_cast<double>(rows.size()), DType::i64);
   const Tensor counts = Tensor::empty({static_cast<std::int64_t>(ranks)}, DType::i64);
-  const WorkPtr counts_work = allgather_into_tensor(*group, counts, base_count);
+  const WorkPtr counts_work = allgather_into_tensor(*group, counts, own_count);
   co_await counts_work;
   std::int64_t max_rows = 0;
   for (std::size_t r = 0; r < ranks; ++r) {

@@ -28,8 +28,8 @@ bool is_power_of_ten(std::uint64_t number) {
 
 bool Sessions::can_accept() {
   constexpr Milliseconds kMinPendingTime{100};  // far longer than a handshake takes
-  if (in_flight_.size() < limits_.max_pending_connections) return true;
-  const std::shared_ptr<Session> oldest = sessions_by_id_.at(*in_flight_.begin());
+  if (pending_.size() < limits_.max_pending_connections) return true;
+  const std::shared_ptr<Session> oldest = sessions_by_id_.at(*pending_.begin());
   if (Clock::now() < oldest->opened() + kMinPendingTime) return false;
   oldest->close();
   return true;
@@ -39,7 +39,7 @@ void Sessions::add_session(asio::ip::tcp::socket socket) {
   const ClientId id = next_id_++;
   const auto session = std::make_shared<Session>(std::move(socket), id, *this);
   sessions_by_id_.emplace(id, session);
-  in_flight_.insert(id);
+  pending_.insert(id);
   session->start();
 }
 
@@ -226,7 +226,7 @@ bool Session::open_protocol(const Request& request) {
   }
   admitted_ = true;
   ++sessions_.admitted_;
-  sessions_.in_flight_.erase(id_);
+  sessions_.pending_.erase(id_);
   return true;
 }
 
@@ -274,7 +274,7 @@ void Session::close() {
   sessions_.service_.remove_client(id_);
   sessions_.buffered_bytes_ -= std::exchange(buffered_bytes_, 0);
   if (admitted_) --sessions_.admitted_;
-  sessions_.in_flight_.erase(id_);
+  sessions_.pending_.erase(id_);
   sessions_.sessions_by_id_.erase(id_);
 }
 

@@ -9,7 +9,7 @@
 
 #include <hookline/core/error.hpp>
 #include <hookline/group/decorator.hpp>
-#include <hookline/hook/builtin_entries.hpp>
+#include <hookline/hook/builtin_hooks.hpp>
 #include <hookline/hook/function_hook.hpp>
 #include <hookline/hook/post_local_sgd.hpp>
 #include <hookline/hook/registry.hpp>

@@ -8,7 +8,7 @@
 #include <hookline/core/error.hpp>
 #include <hookline/group/process_group.hpp>
 
-#include "backend/layered/make_hierarchical.hpp"
+#include "backend/hierarchical/make_hierarchical.hpp"
 #include "harness/spawn.hpp"
 
 namespace hookline::hierarchical {

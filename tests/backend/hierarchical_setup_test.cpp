@@ -7,7 +7,7 @@
 #include <hookline/backend/threads.hpp>
 #include <hookline/group/process_group.hpp>
 
-#include "backend/layered/make_hierarchical.hpp"
+#include "backend/hierarchical/make_hierarchical.hpp"
 
 namespace hookline::hierarchical {
 namespace {

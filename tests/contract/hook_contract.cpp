@@ -6,7 +6,7 @@
 #include <stdexcept>
 
 #include <hookline/core/error.hpp>
-#include <hookline/hook/builtin_entries.hpp>
+#include <hookline/hook/builtin_hooks.hpp>
 #include <hookline/hook/function_hook.hpp>
 #include <hookline/hook/registry.hpp>
 

@@ -17,7 +17,7 @@
 #include <hookline/group/cross_check.hpp>
 #include <hookline/group/decorator.hpp>
 #include <hookline/group/flight_recorder.hpp>
-#include <hookline/group/with_nan_checks.hpp>
+#include <hookline/group/nan_checks.hpp>
 #include <hookline/store/memory_store.hpp>
 
 #include "group/debug_wrappers.hpp"

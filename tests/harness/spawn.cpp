@@ -21,7 +21,7 @@
 #include <hookline/store/file_store.hpp>
 #include <hookline/store/prefix_store.hpp>
 
-#include "backend/layered/make_hierarchical.hpp"
+#include "backend/hierarchical/make_hierarchical.hpp"
 #include "backend/threads/threads_memory.hpp"
 #include "harness/memory_transport.hpp"
 #include "harness/temp_directory.hpp"

@@ -105,7 +105,7 @@ inline constexpr int kTransportAbiVersion = 1;
 /// function from const TransportConfig& to std::shared_ptr<Transport>; its exceptions reach the user.
 #define HOOKLINE_REGISTER_TRANSPORT(make)                                                                      \
   extern "C" HOOKLINE_EXPORT int hookline_transport_abi_version() { return ::hookline::kTransportAbiVersion; } \
-  extern "C" HOOKLINE_EXPORT void hookline_make_transport(const ::hookline::TransportConfig* setting,          \
+  extern "C" HOOKLINE_EXPORT void hookline_make_transport(const ::hookline::TransportConfig* config,           \
                                                           std::shared_ptr<::hookline::Transport>* transport) { \
     *transport = make(*config);                                                                                \
   }

@@ -8,7 +8,7 @@
 
 #include <hookline/core/export.hpp>
 #include <hookline/group/process_group.hpp>
-#include <hookline/hook/builtin_entries.hpp>
+#include <hookline/hook/builtin_hooks.hpp>
 #include <hookline/hook/comm_hook.hpp>
 
 namespace hookline {

@@ -1,5 +1,5 @@
 // Stands in for the tests' probe where the tests are not built.
-#include "../rooms.hpp"
+#include "../bindings.hpp"
 
 namespace hookline::python {
 

@@ -81,7 +81,7 @@ struct PythonTorchHook::State {
     if (!thrown) errors[last_id] = std::move(error);
     return last_id;
   }
-  std::exception_ptr move_error_to_object(std::int64_t id) {
+  std::exception_ptr take_error(std::int64_t id) {
     const Errors all = reset_errors(true);
     const auto entry = all.find(id);
     return entry == all.end() ? nullptr : entry->second;
@@ -128,7 +128,7 @@ c10::intrusive_ptr<c10::ivalue::Future> PythonTorchHook::runHook(c10d::GradBucke
 
 at::Tensor PythonTorchHook::parseHookResult(const c10::IValue& result) {
   if (result.isTensor()) return result.toTensor();
-  if (const std::exception_ptr error = state_->move_error_to_object(result.toInt())) std::rethrow_exception(error);
+  if (const std::exception_ptr error = state_->take_error(result.toInt())) std::rethrow_exception(error);
   throw std::runtime_error("communication hook: failed earlier in this step, and its error was already thrown");
 }
 

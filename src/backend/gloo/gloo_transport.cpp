@@ -147,9 +147,9 @@ class GlooTransport final : public Transport {
 
   std::shared_ptr<Transport> new_subgroup(const std::vector<int>& ranks, const std::string& name,
                                           Milliseconds timeout) override {
-    const auto base_rank = std::find(ranks.begin(), ranks.end(), rank_) - ranks.begin();
+    const auto own_rank = std::find(ranks.begin(), ranks.end(), rank_) - ranks.begin();
     return std::make_shared<GlooTransport>(device_, std::make_shared<PrefixStore>(name, store_),
-                                           static_cast<int>(base_rank), static_cast<int>(ranks.size()), timeout);
+                                           static_cast<int>(own_rank), static_cast<int>(ranks.size()), timeout);
   }
 
  private:

@@ -20,7 +20,7 @@ using backend::OpSignature;
 
 // The header that a rank sends to all others; a small payload follows it in the slot.
 struct Header {
-  Call signature;
+  OpSignature signature;
   std::uint64_t inter_host_hash = 0;  ///< hash of the InterHostReducer's name; 0 without one
 };
 static_assert(sizeof(Header) == 64);
@@ -46,7 +46,7 @@ struct HeaderMismatch {
 };
 
 HeaderMismatch find_mismatch(const std::vector<Header>& headers) {
-  std::vector<Call> signatures;
+  std::vector<OpSignature> signatures;
   signatures.reserve(headers.size());
   for (const Header& header : headers) signatures.push_back(header.signature);
   std::string call_mismatch = backend::describe_mismatch(signatures.data(), static_cast<int>(signatures.size()));
@@ -120,7 +120,7 @@ void HierarchicalOp::agree_on_headers() {
   }
   std::vector<Header> headers;
   headers.reserve(static_cast<std::size_t>(sub_backends_.size));
-  for (int r = 0; r < sub_backends_.size; ++r) headers.push_back(header_at(make_header(r)));
+  for (int r = 0; r < sub_backends_.size; ++r) headers.push_back(header_at(header_of(r)));
   const HeaderMismatch mismatch = find_mismatch(headers);
   if (mismatch.text.empty()) return;
   throw Mismatch(
@@ -185,14 +185,14 @@ void HierarchicalOp::exchange_headers(Backend& backend, Operation&& operation, c
   wait_for(backend.start(std::move(operation), lane_, time_left() + grace), ranks);
 }
 
-const std::byte* HierarchicalOp::make_header(int rank) const {
+const std::byte* HierarchicalOp::header_of(int rank) const {
   if (!exchanged_by_host_) return slots_.bytes() + static_cast<std::size_t>(rank) * slot_bytes();
   const std::size_t host = topology_.host_of(rank);
   if (piggybacked_) return piggyback_of(host);
   return slots_.bytes() + (host * topology_.slices + topology_.local_rank_of(rank)) * slot_bytes();
 }
 
-const std::byte* HierarchicalOp::payload(int rank) const { return make_header(rank) + sizeof(Header); }
+const std::byte* HierarchicalOp::payload(int rank) const { return header_of(rank) + sizeof(Header); }
 
 const std::byte* HierarchicalOp::piggyback_of(std::size_t host) const {
   return slots_.bytes() + (static_cast<std::size_t>(sub_backends_.size) + 1) * slot_bytes() + host * piggyback_bytes();
@@ -232,14 +232,14 @@ void HierarchicalOp::finish_piggyback() {
 }
 
 void HierarchicalOp::finish_from_slots() {
-  const auto base_rank = static_cast<std::size_t>(sub_backends_.rank);
+  const auto own_rank = static_cast<std::size_t>(sub_backends_.rank);
   const bool scatters = layout_.pattern == Pattern::reduce_scatter;
   if (backend::reduces(layout_.pattern)) {
     if (layout_.pattern == Pattern::reduce && sub_backends_.rank != operation_.root) return;
     std::vector<const std::byte*> sources;
     sources.reserve(static_cast<std::size_t>(sub_backends_.size));
     for (int r = 0; r < sub_backends_.size; ++r)
-      sources.push_back(payload(r) + (scatters ? base_rank * layout_.block_bytes : 0));
+      sources.push_back(payload(r) + (scatters ? own_rank * layout_.block_bytes : 0));
     // Reuses this rank's own slot, which has been sent.
     std::byte* const result =
         slots_.mutable_bytes() + static_cast<std::size_t>(sub_backends_.size) * slot_bytes() + sizeof(Header);
@@ -250,7 +250,7 @@ void HierarchicalOp::finish_from_slots() {
   for (int r = 0; r < sub_backends_.size; ++r) {
     if (!backend::sends_to(layout_.pattern, r, sub_backends_.rank, operation_.root)) continue;
     const std::byte* const block =
-        payload(r) + (layout_.pattern == Pattern::scatter ? base_rank * layout_.block_bytes : 0);
+        payload(r) + (layout_.pattern == Pattern::scatter ? own_rank * layout_.block_bytes : 0);
     layout_.recv_blocks.for_rank(r).write(0, layout_.block_bytes, block);
   }
 }

@@ -15,7 +15,7 @@
 #include "backend/backend_options.hpp"
 #include "backend/bootstrap.hpp"
 #include "backend/host.hpp"
-#include "backend/layered/make_hierarchical.hpp"
+#include "backend/hierarchical/make_hierarchical.hpp"
 #include "backend/mpi_launcher.hpp"
 #include "backend/store_allgather.hpp"
 
@@ -85,7 +85,7 @@ std::shared_ptr<Backend> make_group(TransportConfig config, const std::vector<st
 void check_config(const TransportConfig& config) {
   if (config.size < 1 || config.rank < 0 || config.rank >= config.size) {
     throw InvalidArgument(fmt::format("hierarchical group of {} ranks: rank out of range: expected 0 to {}, got {}",
-                                      config.size, config.size - 1, setting.rank));
+                                      config.size, config.size - 1, config.rank));
   }
   if (!config.store) throw InvalidArgument("hierarchical group: missing store: pass the store of the rendezvous");
 }
@@ -111,7 +111,7 @@ void check_same_transport(const GroupInfo& info, int rank, const std::string& tr
     throw InvalidArgument(
         fmt::format("hierarchical group on rank {} of {}: transports differ: expected {}, got {} on rank {}. Pass the "
                     "same transport on all ranks.",
-                    rank, info.transports.size(), engine, meeting.engines[r], r));
+                    rank, info.transports.size(), transport, info.transports[r], r));
   }
 }
 

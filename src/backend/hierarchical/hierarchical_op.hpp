@@ -44,7 +44,7 @@ class HierarchicalOp {
   void exchange_headers(Backend& backend, Operation&& operation, const std::vector<int>& ranks,
                         Milliseconds grace = {}) const;
   Tensor header_slice(std::size_t begin, std::size_t bytes) const;
-  const std::byte* make_header(int rank) const;
+  const std::byte* header_of(int rank) const;
   const std::byte* payload(int rank) const;
   const std::byte* piggyback_of(std::size_t host) const;
   std::size_t slot_bytes() const;

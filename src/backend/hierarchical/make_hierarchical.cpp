@@ -1,5 +1,5 @@
 // The hierarchical backend. With one rank on each host it forwards operations to the transport.
-#include "backend/layered/make_hierarchical.hpp"
+#include "backend/hierarchical/make_hierarchical.hpp"
 
 #include <algorithm>
 #include <future>

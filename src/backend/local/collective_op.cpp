@@ -25,10 +25,10 @@ CollectiveOp::CollectiveOp(Memory& memory, int lane, LaneScratch& scratch, const
       signature_(signature_of(operation_, layout_)) {}
 
 bool CollectiveOp::fits_inline() const {
-  return layout_.pattern != Motion::alltoall && bytes_sent_by(operation_.root) <= kInlineBytes;
+  return layout_.pattern != Pattern::alltoall && bytes_sent_by(operation_.root) <= kInlineBytes;
 }
 
-Steps CollectiveOp::run(std::uint64_t sequence, std::uint64_t first_round) {
+StepCoroutine CollectiveOp::run(std::uint64_t sequence, std::uint64_t first_round) {
   sequence_ = sequence;
   round_ = first_round;
   pack_inputs(layout_);
@@ -62,7 +62,7 @@ Steps CollectiveOp::run(std::uint64_t sequence, std::uint64_t first_round) {
     rounds_ = 1;
     lane(rank_).filled.store(round_ + 1, std::memory_order_release);
     lane(rank_).reduced.store(round_ + 1, std::memory_order_release);
-    publish(Word::drained, round_ + 1);
+    publish(Phase::drained, round_ + 1);
     while (!all_reached(Phase::drained, round_ + 1)) co_await kYield;
   } else {
     notify_peers_once();
@@ -72,12 +72,12 @@ Steps CollectiveOp::run(std::uint64_t sequence, std::uint64_t first_round) {
       const bool timed = scratch_.nt_store_tuner.is_timed(round_) && largest_block_ - round_begin_ >= chunk_bytes_;
       const Clock::time_point began = timed ? Clock::now() : Clock::time_point();
       fill_staging(round_begin_);
-      publish(Word::filled, round_ + 1);
+      publish(Phase::filled, round_ + 1);
       while (!all_reached(Phase::filled, round_ + 1)) co_await kYield;
       const std::size_t part = std::min(chunk_bytes_, largest_block_ - round_begin_);
       if (reduces_by_slices()) {
         reduce_slice(round_begin_, part);
-        publish(Word::reduced, round_ + 1);
+        publish(Phase::reduced, round_ + 1);
         while (!all_reached(Phase::reduced, round_ + 1)) co_await kYield;
         copy_reduced_slices(round_begin_, part);
       } else {
@@ -132,18 +132,18 @@ std::vector<int> CollectiveOp::awaited_ranks() const {
 // each rank is woken by each other one. Dekker handshake, all seq_cst: each rank stores its word, then loads those of
 // all. The last to store sees that all have come. In a small group another look at the peers' words, which are just
 // being written, costs more than waking in vain.
-bool Exchange::must_ring(Word which, std::uint64_t value) const {
+bool CollectiveOp::must_notify(Phase which, std::uint64_t value) const {
   constexpr int kSmallGroup = 16;
   if (size_ <= kSmallGroup) return true;
   for (int r = 0; r < size_; ++r) {
-    if (word(r, which).load(std::memory_order_seq_cst) < value) return false;
+    if (phase_counter(r, which).load(std::memory_order_seq_cst) < value) return false;
   }
   return true;
 }
 
-void CollectiveOp::publish(Word which, std::uint64_t value) {
-  word(rank_, which).store(value, std::memory_order_seq_cst);
-  if (must_ring(which, value)) notify_peers(memory_);
+void CollectiveOp::publish(Phase which, std::uint64_t value) {
+  phase_counter(rank_, which).store(value, std::memory_order_seq_cst);
+  if (must_notify(which, value)) notify_peers(memory_);
 }
 
 // Storing the number is not enough for a peer that sleeps, but ringing needs what was stored to be seen first, and that
@@ -152,14 +152,14 @@ void CollectiveOp::publish(Word which, std::uint64_t value) {
 void CollectiveOp::notify_peers_once() {
   if (std::exchange(peers_notified_, true)) return;
   std::atomic_thread_fence(std::memory_order_seq_cst);
-  if (must_ring(Word::number, number_)) notify_peers(memory_);
+  if (must_notify(Phase::posted, sequence_)) notify_peers(memory_);
 }
 
 // The payload of a slot: for alltoall, how many bytes go to and come from each rank; then the blocks, where they fit.
 void CollectiveOp::post_slot() {
   Slot& mine = slot(rank_);
   std::size_t at = 0;
-  if (layout_.pattern == Motion::alltoall) {
+  if (layout_.pattern == Pattern::alltoall) {
     for (const auto* side : {&layout_.send_blocks, &layout_.recv_blocks}) {
       for (std::size_t i = 0; i < side->size(); ++i) {
         const std::uint64_t bytes = (*side)[i].bytes();
@@ -173,7 +173,7 @@ void CollectiveOp::post_slot() {
     // nothing of this rank's is read
   } else if (at + own <= kInlineBytes) {
     for (std::size_t i = 0; i < layout_.send_blocks.size(); ++i) {
-      const Stream& block = layout_.send_blocks[i];
+      const SegmentList& block = layout_.send_blocks[i];
       block.for_each(0, block.bytes(), [&](const std::byte* data, std::size_t bytes, std::size_t) {
         std::memcpy(mine.payload.data() + at, data, bytes);
         at += bytes;
@@ -184,7 +184,7 @@ void CollectiveOp::post_slot() {
     const std::byte* const begin = layout_.send_blocks[0].contiguous();
     const std::byte* end = begin;
     for (std::size_t i = 0; i < layout_.send_blocks.size(); ++i) {
-      const Stream& block = layout_.send_blocks[i];
+      const SegmentList& block = layout_.send_blocks[i];
       if (block.bytes() == 0) continue;
       end = end && block.contiguous() == end ? end + block.bytes() : nullptr;
     }
@@ -209,7 +209,7 @@ void CollectiveOp::compare_signatures() {
         fmt::format("the ranks called different operations (number {} of lane {}): {}", sequence_, lane_, differing),
         backend::differing_ranks(scratch_.signatures.data(), size_));
   }
-  if (layout_.pattern == Motion::alltoall) {
+  if (layout_.pattern == Pattern::alltoall) {
     notify_peers_once();
     compare_splits();
   }
@@ -225,13 +225,13 @@ void CollectiveOp::compare_splits() {
 }
 
 std::size_t CollectiveOp::block_bytes(int source, int target) const {
-  if (layout_.pattern != Motion::alltoall) return layout_.block_bytes;
+  if (layout_.pattern != Pattern::alltoall) return layout_.block_bytes;
   return splits_[static_cast<std::size_t>(source) * static_cast<std::size_t>(size_) + static_cast<std::size_t>(target)];
 }
 
 std::size_t CollectiveOp::block_begin(int source, int target) const {
   if (!is_scattered(layout_.pattern)) return 0;
-  if (parts_.motion != Motion::alltoall) return static_cast<std::size_t>(target) * parts_.block_bytes;
+  if (layout_.pattern != Pattern::alltoall) return static_cast<std::size_t>(target) * layout_.block_bytes;
   std::size_t begin = 0;
   for (int t = 0; t < target; ++t) begin += block_bytes(source, t);
   return begin;
@@ -242,7 +242,7 @@ std::size_t CollectiveOp::bytes_sent_by(int source) const {
 }
 
 std::size_t CollectiveOp::slot_header_bytes() const {
-  return layout_.pattern == Motion::alltoall ? 2 * sizeof(std::uint64_t) * static_cast<std::size_t>(size_) : 0;
+  return layout_.pattern == Pattern::alltoall ? 2 * sizeof(std::uint64_t) * static_cast<std::size_t>(size_) : 0;
 }
 
 // All ranks decide from the same words, so all decide alike.
@@ -251,7 +251,7 @@ void CollectiveOp::select_path() {
   bool shared = true;
   for (int s = 0; s < size_; ++s) {
     if (!is_source(s)) continue;
-    const int targets = parts_.motion == Motion::alltoall ? size_ : 1;  // of others, all blocks are alike
+    const int targets = layout_.pattern == Pattern::alltoall ? size_ : 1;  // of others, all blocks are alike
     for (int t = 0; t < targets; ++t) largest_block_ = std::max(largest_block_, block_bytes(s, t));
     fits = fits && slot_header_bytes() + bytes_sent_by(s) <= kInlineBytes;
     shared = shared && scratch_.signatures[static_cast<std::size_t>(s)].inputs_shared != 0;

@@ -27,11 +27,11 @@ using backend::StepCoroutine;
 /// What the operation under way knows of the ranks: one a lane, since an operation should not be as large as that.
 struct LaneScratch {
   void set_size(int ranks) {
-    calls.resize(static_cast<std::size_t>(ranks));
-    shared.resize(static_cast<std::size_t>(ranks));
+    signatures.resize(static_cast<std::size_t>(ranks));
+    shared_blocks.resize(static_cast<std::size_t>(ranks));
   }
 
-  std::vector<Call> signatures;           ///< by rank
+  std::vector<OpSignature> signatures;           ///< by rank
   std::vector<std::byte*> shared_blocks;  ///< by rank: where the blocks lie, in direct mode
   FrameStorage frame_storage;
   NtStoreTuner nt_store_tuner;
@@ -57,7 +57,7 @@ class CollectiveOp {
   bool fits_inline() const;
 
   /// The protocol; throws Mismatch where the calls differ. `number` counts the lane's operations from 1.
-  Steps run(std::uint64_t sequence, std::uint64_t first_round);
+  StepCoroutine run(std::uint64_t sequence, std::uint64_t first_round);
   FrameStorage& frame_storage() const noexcept { return scratch_.frame_storage; }
   /// How many rounds it used up, once it is over.
   std::uint64_t rounds() const noexcept { return rounds_; }
@@ -79,9 +79,9 @@ class CollectiveOp {
   bool all_reached(Phase phase, std::uint64_t value);
   /// Whether a rank failed or left.
   bool any_peer_gone() const;
-  void publish(Word which, std::uint64_t value);
+  void publish(Phase which, std::uint64_t value);
   /// True unless another rank, which comes to the value later, wakes the peers.
-  bool must_ring(Word which, std::uint64_t value) const;
+  bool must_notify(Phase which, std::uint64_t value) const;
   /// Wakes peers that sleep over what post() has stored.
   void notify_peers_once();
 
@@ -100,8 +100,8 @@ class CollectiveOp {
   const std::byte* source_data(int rank, int target, std::size_t begin) const;
   std::byte* staging_data(int rank) const;
 
-  bool reduces_by_slices() const { return layout_.pattern == Motion::allreduce || layout_.pattern == Motion::reduce; }
-  bool receives_reduction() const { return layout_.pattern != Motion::reduce || rank_ == operation_.root; }
+  bool reduces_by_slices() const { return layout_.pattern == Pattern::allreduce || layout_.pattern == Pattern::reduce; }
+  bool receives_reduction() const { return layout_.pattern != Pattern::reduce || rank_ == operation_.root; }
 
   void fill_staging(std::size_t begin);
   void read_blocks(std::size_t begin, std::size_t bytes);
@@ -122,8 +122,8 @@ class CollectiveOp {
   const int size_;
   const Operation& operation_;
   LaneScratch& scratch_;
-  Parts layout_;
-  Call signature_;
+  BlockLayout layout_;
+  OpSignature signature_;
   std::vector<std::uint64_t> splits_;  ///< of alltoall: bytes from each rank (row) to each rank (column)
 
   std::uint64_t sequence_ = 0;

@@ -24,20 +24,20 @@ void CollectiveOp::fill_staging(std::size_t begin) {
   if (!is_source(rank_)) return;
   std::byte* const to = staging_data(rank_);
   const kernel::StoreMode stores = staging_stores();
-  const auto copy_range = [&](const Stream& from, std::size_t at, std::size_t bytes, std::byte* out) {
+  const auto copy_range = [&](const SegmentList& from, std::size_t at, std::size_t bytes, std::byte* out) {
     from.for_each(at, bytes, [&](const std::byte* data, std::size_t n, std::size_t position) {
       kernel::copy(out + position, data, n, stores);
     });
   };
   if (is_scattered(layout_.pattern)) {
     for (int t = 0; t < size_; ++t) {
-      const Stream& block = layout_.send_blocks[static_cast<std::size_t>(t)];
-      if (t == rank_ && (layout_.pattern != Motion::reduce_scatter || block.contiguous())) continue;
+      const SegmentList& block = layout_.send_blocks[static_cast<std::size_t>(t)];
+      if (t == rank_ && (layout_.pattern != Pattern::reduce_scatter || block.contiguous())) continue;
       copy_range(block, begin, chunk_bytes_, to + static_cast<std::size_t>(t) * chunk_bytes_);
     }
     return;
   }
-  const Stream& block = layout_.send_blocks[0];
+  const SegmentList& block = layout_.send_blocks[0];
   if (!reduces_by_slices() || !block.contiguous()) {
     copy_range(block, begin, chunk_bytes_, to);
     return;
@@ -52,7 +52,7 @@ void CollectiveOp::fill_staging(std::size_t begin) {
 
 // Takes [begin, begin + bytes) of every block that is for this rank from where its sources have laid it.
 void CollectiveOp::read_blocks(std::size_t begin, std::size_t bytes) {
-  if (layout_.pattern == Motion::none) return;
+  if (layout_.pattern == Pattern::none) return;
   if (operation_.reader) {
     std::array<const std::byte*, kMaxRanks> blocks;
     for (int s = 0; s < size_; ++s) blocks[static_cast<std::size_t>(s)] = source_data(s, rank_, begin);
@@ -62,7 +62,7 @@ void CollectiveOp::read_blocks(std::size_t begin, std::size_t bytes) {
   if (reduces(layout_.pattern)) {
     if (!receives_reduction()) return;
     const std::byte* own = nullptr;
-    if (layout_.pattern == Motion::reduce_scatter)
+    if (layout_.pattern == Pattern::reduce_scatter)
       own = layout_.send_blocks[static_cast<std::size_t>(rank_)].contiguous();
     layout_.recv_blocks[0].for_each(begin, bytes, [&](std::byte* out, std::size_t n, std::size_t position) {
       std::array<const std::byte*, kMaxRanks> sources;
@@ -76,13 +76,13 @@ void CollectiveOp::read_blocks(std::size_t begin, std::size_t bytes) {
   }
   for (int s = 0; s < size_; ++s) {
     if (!sends_to(layout_.pattern, s, rank_, operation_.root)) continue;
-    const Stream& to = layout_.recv_blocks.for_rank(s);
+    const SegmentList& to = layout_.recv_blocks.for_rank(s);
     to.for_each(begin, bytes, [&](std::byte* out, std::size_t n, std::size_t position) {
       if (s != rank_) {
         kernel::copy(out, source_data(s, rank_, begin + position), n, output_stores());
         return;
       }
-      const Stream& from = layout_.send_blocks.for_rank(rank_);
+      const SegmentList& from = layout_.send_blocks.for_rank(rank_);
       from.for_each(begin + position, n, [&](const std::byte* data, std::size_t m, std::size_t at) {
         if (data != out + at) kernel::copy(out + at, data, m, output_stores());
       });
@@ -102,7 +102,7 @@ void CollectiveOp::reduce_slice(std::size_t begin, std::size_t bytes) {
     sources[static_cast<std::size_t>(s)] = s == rank_ && own ? own + begin + at : staging_data(s) + at;
   }
   std::byte* const out = receives_reduction() ? layout_.recv_blocks[0].contiguous() : nullptr;
-  if (out && layout_.pattern == Motion::reduce) {
+  if (out && layout_.pattern == Pattern::reduce) {
     reduce(sources.data(), {out + begin + at}, n, kernel::StoreMode::cached);
   } else if (out && staging_stores() == kernel::StoreMode::streaming) {
     reduce(sources.data(), {out + begin + at}, n, kernel::StoreMode::cached);
@@ -117,7 +117,7 @@ void CollectiveOp::reduce_slice(std::size_t begin, std::size_t bytes) {
 void CollectiveOp::copy_reduced_slices(std::size_t begin, std::size_t bytes) {
   if (!receives_reduction()) return;
   const auto ranks = static_cast<std::size_t>(size_);
-  const Stream& to = layout_.recv_blocks[0];
+  const SegmentList& to = layout_.recv_blocks[0];
   for (int s = 0; s < size_; ++s) {
     if (s == rank_ && to.contiguous()) continue;
     const std::size_t at = slice_begin(bytes, ranks, static_cast<std::size_t>(s));
@@ -146,7 +146,7 @@ void CollectiveOp::reduce_in_place(std::size_t begin, std::size_t bytes) {
     sources[i] = destinations[i];
   }
   const auto ranks = static_cast<std::size_t>(size_);
-  const bool to_root = layout_.pattern == Motion::reduce;
+  const bool to_root = layout_.pattern == Pattern::reduce;
   const auto root = static_cast<std::size_t>(operation_.root);
   kernel::reduce(operation_.op, layout_.dtype, {sources.data(), ranks},
                  {destinations.data() + (to_root ? root : 0), to_root ? 1 : ranks}, bytes / size_of(layout_.dtype));

@@ -131,7 +131,7 @@ void LocalContext::for_each_stalled(F f) {
 
 std::vector<int> LocalContext::dead_ranks() {
   const auto absent = [&](int r) {
-    return memory_->block(r).standing.load(std::memory_order_seq_cst) != Standing::present;
+    return memory_->block(r).state.load(std::memory_order_seq_cst) != RankState::active;
   };
   std::vector<int> peers;
   for (int r = 0; r < memory_->size(); ++r) {
@@ -160,8 +160,8 @@ void LocalContext::check_peers() {
   std::vector<int> others;
   for (int r = 0; r < memory_->size(); ++r) {
     if (r == me) continue;
-    const RankState standing = memory_->block(r).state.load(std::memory_order_seq_cst);
-    (standing == RankState::left ? left : others).push_back(r);
+    const RankState state = memory_->block(r).state.load(std::memory_order_seq_cst);
+    (state == RankState::left ? left : others).push_back(r);
   }
   // Who failed has said why; that its process then came to its end is no news.
   std::vector<int> dead = memory_->find_dead(others);

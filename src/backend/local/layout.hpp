@@ -48,7 +48,7 @@ static_assert(Counter::is_always_lock_free);
 /// who posted n + 1 has read all of n.
 struct alignas(kCacheLineBytes) Slot {
   Counter sequence = 0;  ///< of the operation that `call` and `payload` belong to
-  Call signature;
+  OpSignature signature;
   alignas(kCacheLineBytes) std::array<std::byte, kInlineBytes> payload;
 };
 
@@ -98,29 +98,29 @@ struct alignas(4096) RankBlock {
 };
 
 /// The mailboxes for one receiver.
-using Mailboxes = std::array<Mailbox, kMailboxesPerPeer>;
+using ReceiverMailboxes = std::array<Mailbox, kMailboxesPerPeer>;
 
 /// Bytes of a rank's block in a group of `ranks`: a RankBlock and Mailboxes for each rank.
 constexpr std::size_t block_bytes(int ranks) noexcept {
   constexpr std::size_t kPage = alignof(RankBlock);
-  const std::size_t bytes = sizeof(RankBlock) + static_cast<std::size_t>(ranks) * sizeof(Mailboxes);
+  const std::size_t bytes = sizeof(RankBlock) + static_cast<std::size_t>(ranks) * sizeof(ReceiverMailboxes);
   return (bytes + kPage - 1) / kPage * kPage;
 }
 static_assert(block_bytes(128) <= 4 * 1024 * 1024, "docs/backend.md: at most 4 MiB of shared memory a rank");
 static_assert(block_bytes(kMaxRanks) <= 4352 * 1024, "docs/backend.md: at most 4.25 MiB in larger groups");
 static_assert(2 * sizeof(std::uint64_t) * kMaxRanks <= kInlineBytes, "an alltoall posts two sizes a rank in its slot");
 static_assert(kChunkBytes / kMaxRanks >= kCacheLineBytes, "a staging buffer holds a part for each rank");
-static_assert(kMailBytes / kMaxRanks / kMailboxesPerPeer / 2 >= kCacheLineBytes, "each mailbox has two halves");
+static_assert(kMailboxMemoryBytes / kMaxRanks / kMailboxesPerPeer / 2 >= kCacheLineBytes, "each mailbox has two halves");
 
 /// Bytes of half the memory of a mailbox.
 constexpr std::size_t mail_half_bytes(int ranks) noexcept {
-  return kMailBytes / static_cast<std::size_t>(ranks) / kMailboxesPerPeer / 2 / kCacheLineBytes * kCacheLineBytes;
+  return kMailboxMemoryBytes / static_cast<std::size_t>(ranks) / kMailboxesPerPeer / 2 / kCacheLineBytes * kCacheLineBytes;
 }
 
 /// The mailboxes of the owner of `block` for `receiver`, a rank of its group.
-inline Mailboxes& mailboxes(RankBlock& block, int receiver) noexcept {
+inline ReceiverMailboxes& receiver_mailboxes(RankBlock& block, int receiver) noexcept {
   auto* const behind = reinterpret_cast<std::byte*>(&block + 1);
-  return *std::launder(reinterpret_cast<Mailboxes*>(behind + static_cast<std::size_t>(receiver) * sizeof(Mailboxes)));
+  return *std::launder(reinterpret_cast<ReceiverMailboxes*>(behind + static_cast<std::size_t>(receiver) * sizeof(ReceiverMailboxes)));
 }
 
 /// Makes the block of a rank of a group of `ranks` in `memory`, which has block_bytes(ranks). Leaves the staging
@@ -128,9 +128,9 @@ inline Mailboxes& mailboxes(RankBlock& block, int receiver) noexcept {
 inline RankBlock* make_block(void* memory, int ranks) {
   auto* const block = new (memory) RankBlock;
   auto* const behind = reinterpret_cast<std::byte*>(block + 1);
-  for (std::size_t r = 0; r < static_cast<std::size_t>(ranks); ++r) new (behind + r * sizeof(Mailboxes)) Mailboxes;
+  for (std::size_t r = 0; r < static_cast<std::size_t>(ranks); ++r) new (behind + r * sizeof(ReceiverMailboxes)) ReceiverMailboxes;
   return block;
 }
-static_assert(std::is_trivially_destructible_v<RankBlock> && std::is_trivially_destructible_v<Mailboxes>);
+static_assert(std::is_trivially_destructible_v<RankBlock> && std::is_trivially_destructible_v<ReceiverMailboxes>);
 
 }  // namespace hookline::local

@@ -50,31 +50,31 @@ bool has_core_per_rank(Memory& memory) {
 class LocalContext::LaneOp final : public LocalOp {
  public:
   LaneOp(std::shared_ptr<LocalContext> context, std::uint64_t sequence, Milliseconds timeout, int lane,
-         Operation&& operation)
-      : LocalOp(context, timeout, std::move(operation)),
+         Operation&& op)
+      : LocalOp(context, timeout, std::move(op)),
         sequence_(sequence),
         lane_(context->lanes_[static_cast<std::size_t>(lane)]),
-        operation_(context->memory(), lane, lane_.scratch, operation()) {}
+        collective_(context->memory(), lane, lane_.scratch, operation()) {}
 
   bool step() override {
     if (!begun_) {
-      coroutine_ = operation_.run(sequence_, lane_.rounds);
+      coroutine_ = collective_.run(sequence_, lane_.rounds);
       begun_ = true;
     }
     if (!coroutine_.step()) return false;
-    lane_.rounds += operation_.rounds();
+    lane_.rounds += collective_.rounds();
     return true;
   }
-  std::uint64_t progress() const override { return operation_.progress(); }
-  std::vector<int> awaited_ranks() const override { return operation_.awaited_ranks(); }
-  std::string describe() const override { return fmt::format("{} (number {})", operation_.describe(), sequence_); }
-  bool fits_inline() const { return operation_.fits_inline(); }
+  std::uint64_t progress() const override { return collective_.progress(); }
+  std::vector<int> awaited_ranks() const override { return collective_.awaited_ranks(); }
+  std::string describe() const override { return fmt::format("{} (number {})", collective_.describe(), sequence_); }
+  bool fits_inline() const { return collective_.fits_inline(); }
 
  private:
   const std::uint64_t sequence_;  ///< in its lane
   Lane& lane_;
-  CollectiveOp operation_;
-  Steps coroutine_;
+  CollectiveOp collective_;
+  StepCoroutine coroutine_;
   bool begun_ = false;
 };
 

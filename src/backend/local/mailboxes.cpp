@@ -13,8 +13,8 @@
 
 namespace hookline::local {
 
-SendOp::SendOp(std::shared_ptr<LocalContext> context, Milliseconds timeout, Mailboxes& mailboxes, Operation&& operation)
-    : LocalOp(std::move(context), timeout, std::move(operation)),
+SendOp::SendOp(std::shared_ptr<LocalContext> context, Milliseconds timeout, Mailboxes& mailboxes, Operation&& op)
+    : LocalOp(std::move(context), timeout, std::move(op)),
       mailboxes_(mailboxes),
       destination_(operation().root),
       tag_(operation().tag),
@@ -26,8 +26,8 @@ std::string SendOp::describe() const {
   return fmt::format("send of {} to rank {}, tag {}", to_string(data_), destination_, tag_);
 }
 
-RecvOp::RecvOp(std::shared_ptr<LocalContext> context, Milliseconds timeout, Mailboxes& mailboxes, Operation&& operation)
-    : LocalOp(std::move(context), timeout, std::move(operation)),
+RecvOp::RecvOp(std::shared_ptr<LocalContext> context, Milliseconds timeout, Mailboxes& mailboxes, Operation&& op)
+    : LocalOp(std::move(context), timeout, std::move(op)),
       mailboxes_(mailboxes),
       source_(operation().type == OpType::recv_anysource ? kAnySource : operation().root),
       tag_(operation().tag),
@@ -57,7 +57,7 @@ Mailboxes::Mailboxes(Memory& memory)
       sends_posted_(send_slots_.size()),
       last_placed_(send_slots_.size()),
       last_message_count_(send_slots_.size()),
-      last_bucket_seen_(send_slots_.size()),
+      last_seen_(send_slots_.size()),
       chunks_announced_(send_slots_.size()),
       incoming_(send_slots_.size()) {}
 
@@ -113,8 +113,8 @@ std::uint64_t Mailboxes::chunk_count(std::uint64_t bytes) const noexcept {
   return std::max<std::uint64_t>(1, bytes / chunk_bytes_ + (bytes % chunk_bytes_ != 0 ? 1 : 0));
 }
 
-Mailbox& Mailboxes::mailbox(int from, int to, int index) const {
-  return mailboxes(memory_.block(from), to)[static_cast<std::size_t>(index)];
+Mailbox& Mailboxes::mailbox_of(int from, int to, int index) const {
+  return receiver_mailboxes(memory_.block(from), to)[static_cast<std::size_t>(index)];
 }
 
 std::byte* Mailboxes::chunk_data(int from, int to, int index, std::uint64_t count) const {
@@ -126,7 +126,7 @@ std::byte* Mailboxes::chunk_data(int from, int to, int index, std::uint64_t coun
 int Mailboxes::find_free_mailbox(int target) {
   for (int i = 0; i < static_cast<int>(kMailboxesPerPeer); ++i) {
     SendSlot& out = send_slots_[static_cast<std::size_t>(target)][static_cast<std::size_t>(i)];
-    Mailbox& mailbox = mailbox(memory_.rank(), target, i);
+    Mailbox& mailbox = mailbox_of(memory_.rank(), target, i);
     if (out.busy && mailbox.drained.load(std::memory_order_acquire) >= out.free_after_chunks) {
       out.busy = false;
       // A refused message may have been drained before it was filled.
@@ -149,7 +149,7 @@ bool Mailboxes::send_step(SendOp& send) {
     send.mailbox_index_ = find_free_mailbox(send.destination_);
     if (send.mailbox_index_ < 0) return false;
     placed = send.send_order_;
-    Mailbox& mailbox = mailbox(me, send.destination_, send.mailbox_index_);
+    Mailbox& mailbox = mailbox_of(me, send.destination_, send.mailbox_index_);
     send.first_chunk_ = mailbox.filled.load(std::memory_order_relaxed);
     send_slots_[static_cast<std::size_t>(send.destination_)][static_cast<std::size_t>(send.mailbox_index_)] = {
         true, send.first_chunk_ + total};
@@ -161,7 +161,7 @@ bool Mailboxes::send_step(SendOp& send) {
     mailbox.message_count.store(send.message_count_, std::memory_order_seq_cst);
     ++send.progress_;
   }
-  Mailbox& mailbox = mailbox(me, send.destination_, send.mailbox_index_);
+  Mailbox& mailbox = mailbox_of(me, send.destination_, send.mailbox_index_);
   while (send.chunks_written_ < total) {
     if (mailbox.rejected.load(std::memory_order_acquire) >= send.message_count_) {
       throw Mismatch(fmt::format("{}: the receiver expected another size or dtype", send.describe()),
@@ -188,9 +188,9 @@ void Mailboxes::scan_mailboxes(int source) {
   std::size_t boxes_without_news = 0;
   for (std::size_t b = 0; boxes_without_news < kMailboxesPerPeer; b = (b + 1) % kMailboxesPerPeer) {
     ++boxes_without_news;
-    const Mailbox& mailbox = mailbox(source, memory_.rank(), static_cast<int>(b));
+    const Mailbox& mailbox = mailbox_of(source, memory_.rank(), static_cast<int>(b));
     const std::uint64_t message = mailbox.message_count.load(std::memory_order_acquire);
-    if (message == last_message_count_[s][b] || mailbox.send_order != last_bucket_seen_[s] + 1) continue;
+    if (message == last_message_count_[s][b] || mailbox.send_order != last_seen_[s] + 1) continue;
     last_message_count_[s][b] = message;
     const Incoming& noted =
         incoming_[s].emplace_back(Incoming{static_cast<int>(b), message, ++last_seen_[s], mailbox.tag, mailbox.dtype,
@@ -209,7 +209,7 @@ Mailboxes::Incoming* Mailboxes::find_message(int source, int tag) {
 
 // Copies the next chunk out of the mailbox, if it is there.
 bool Mailboxes::read_chunk(int source, Incoming& message, std::byte* to) {
-  Mailbox& mailbox = mailbox(source, memory_.rank(), message.mailbox_index);
+  Mailbox& mailbox = mailbox_of(source, memory_.rank(), message.mailbox_index);
   const std::uint64_t count = message.first_chunk + message.chunks_read;
   if (mailbox.filled.load(std::memory_order_acquire) <= count) return false;
   const std::uint64_t at = message.chunks_read * chunk_bytes_;
@@ -224,7 +224,7 @@ bool Mailboxes::read_chunk(int source, Incoming& message, std::byte* to) {
 // One that was put aside has left its mailbox, which may carry another one by now.
 void Mailboxes::reject(int source, Incoming& message) {
   if (message.chunks_read == chunk_count(message.bytes)) return;
-  Mailbox& mailbox = mailbox(source, memory_.rank(), message.mailbox_index);
+  Mailbox& mailbox = mailbox_of(source, memory_.rank(), message.mailbox_index);
   mailbox.rejected.store(message.message_count, std::memory_order_seq_cst);
   mailbox.drained.store(message.first_chunk + chunk_count(message.bytes), std::memory_order_seq_cst);
   notify(memory_.block(source));

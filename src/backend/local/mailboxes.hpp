@@ -98,7 +98,7 @@ class Mailboxes {
   };
 
   std::uint64_t chunk_count(std::uint64_t bytes) const noexcept;
-  Mailbox& mailbox(int from, int to, int index) const;
+  Mailbox& mailbox_of(int from, int to, int index) const;
   std::byte* chunk_data(int from, int to, int index, std::uint64_t count) const;
 
   bool send_step(SendOp& send);
@@ -119,7 +119,7 @@ class Mailboxes {
   std::vector<std::uint64_t> sends_posted_;                          ///< by receiver: sends so far
   std::vector<std::uint64_t> last_placed_;                           ///< by receiver: the last one that has a mailbox
   std::vector<std::array<std::uint64_t, kMailboxesPerPeer>> last_message_count_;  ///< by sender: messages taken note of
-  std::vector<std::uint64_t> last_bucket_seen_;  ///< by sender: the order of the newest of those
+  std::vector<std::uint64_t> last_seen_;  ///< by sender: the order of the newest of those
   std::vector<std::array<std::uint64_t, kMailboxesPerPeer>>
       chunks_announced_;                       ///< by sender: chunks of those before the newest
   std::vector<std::list<Incoming>> incoming_;  ///< by sender, in order

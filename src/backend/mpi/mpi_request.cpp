@@ -18,7 +18,7 @@ namespace hookline::mpi {
 namespace {
 
 constexpr int kMaxSpins = 1000;  // polls before the first yield, about 0.1 ms
-constexpr std::chrono::microseconds kMaxYieldTime{1000};
+constexpr std::chrono::microseconds kYieldTime{1000};
 constexpr std::chrono::microseconds kShortSleep{50};
 constexpr std::chrono::microseconds kLongSleep{1000};
 // How long messages of a departed peer may still arrive after its goodbye.
@@ -35,7 +35,7 @@ class PollBackoff {
     if (spin_ && ++spins_ < kMaxSpins) return;
     const Clock::time_point now = Clock::now();
     if (start_ == Clock::time_point()) start_ = now;
-    if (spin_ && now - start_ < kMaxYieldTime) {
+    if (spin_ && now - start_ < kYieldTime) {
       ::sched_yield();
       return;
     }
@@ -105,7 +105,7 @@ bool MpiRequest::wait(bool urgent) {
   PollBackoff backoff(urgent, comm_->oversubscribed());
   for (;;) {
     if (test()) return true;
-    if (interrupt_scope_.load(std::memory_order_relaxed) && interrupt_scope_.exchange(false)) return false;
+    if (interrupted_.load(std::memory_order_relaxed) && interrupted_.exchange(false)) return false;
     if (comm_->closed()) throw_peer_lost("this rank left the group");
     if (comm_->has_departed(peer_)) {
       const Clock::time_point now = Clock::now();

@@ -24,7 +24,7 @@ class MpiRequest final : public Request {
   ~MpiRequest() override;
 
   bool wait(bool urgent) override;
-  void interrupt() noexcept override { interrupt_scope_.store(true); }
+  void interrupt() noexcept override { interrupted_.store(true); }
   int source() const noexcept override { return source_; }
 
  private:
@@ -46,7 +46,7 @@ class MpiRequest final : public Request {
   std::unique_ptr<std::byte[]> copy_;  // NOLINT(modernize-avoid-c-arrays)
   bool completed_ = false;
   Clock::time_point departed_at_;  ///< when wait() first saw that the peer has departed
-  std::atomic<bool> interrupt_scope_ = false;
+  std::atomic<bool> interrupted_ = false;
 };
 
 }  // namespace hookline::mpi

@@ -152,7 +152,7 @@ std::shared_ptr<Transport> make_mpi_transport(const TransportConfig& config) {
     throw InvalidArgument(fmt::format(
         "{}: wrong number of MPI processes: expected {}, got {}. Start the program with the mpirun (or srun) of the "
         "MPI that the mpi transport is built with, and pass its rank and size.",
-        group, setting.size, size));
+        group, config.size, size));
   }
   MPI_Comm handle = MPI_COMM_NULL;
   check_call(MPI_Comm_split(parent, 0, config.rank, &handle), "MPI_Comm_split");

@@ -17,7 +17,7 @@ namespace {
 // The interval between polls. It doubles while nothing arrives: a poll costs one probe for each group.
 constexpr std::chrono::milliseconds kMinPollInterval{1};
 constexpr std::chrono::milliseconds kMaxPollInterval{16};
-constexpr std::chrono::seconds kDrainTimeout{10};  // longer than a peer waits for a cancelled request
+constexpr std::chrono::seconds kDrainTime{10};  // longer than a peer waits for a cancelled request
 
 struct DrainingComm {
   std::shared_ptr<MpiComm> comm;
@@ -54,7 +54,7 @@ class OrphanReaper {
   // The thread lives while groups are being drained. Orphaned requests alone do not keep it alive, since some never
   // complete.
   void run() {
-    Clock::time_point deadline = Clock::now() + kDrainTimeout;
+    Clock::time_point deadline = Clock::now() + kDrainTime;
     std::vector<std::shared_ptr<MpiComm>> comms;
     for (std::chrono::milliseconds interval = kMinPollInterval;; interval = std::min(interval * 2, kMaxPollInterval)) {
       std::this_thread::sleep_for(interval);
@@ -94,7 +94,7 @@ class OrphanReaper {
 void retain(OrphanedRequest request) { OrphanReaper::instance().add(std::move(request)); }
 
 void drain_in_background(std::shared_ptr<MpiComm> comm) {
-  OrphanReaper::instance().add(DrainingComm{std::move(comm), Clock::now() + kDrainTimeout});
+  OrphanReaper::instance().add(DrainingComm{std::move(comm), Clock::now() + kDrainTime});
 }
 
 }  // namespace hookline::mpi

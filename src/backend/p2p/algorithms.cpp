@@ -69,8 +69,8 @@ void CollectiveOp::copy_local_block() {
 }
 
 // Pairwise exchange: each rank sends its blocks directly to their destinations.
-Steps CollectiveOp::pairwise_exchange() {
-  const Motion pattern = layout_.pattern;
+StepCoroutine CollectiveOp::pairwise_exchange() {
+  const Pattern pattern = layout_.pattern;
   const int root = operation().root;
   const Block shared_block = !backend::is_scattered(pattern) && is_source(peer_)
                                  ? contiguous_block(layout_.send_blocks[0], true, false)
@@ -84,7 +84,7 @@ Steps CollectiveOp::pairwise_exchange() {
     for (std::uint64_t k = 0; k < chunk_count(block.bytes, kCopyChunkBytes); ++k) {
       const std::size_t offset = k * kCopyChunkBytes;
       sources.push_back(s);
-      posted_receives_.push_back(
+      receives_.push_back(
           receive(s, k, 0, {block.data + offset, std::min(kCopyChunkBytes, block.bytes - offset)}));
     }
   }
@@ -101,8 +101,8 @@ Steps CollectiveOp::pairwise_exchange() {
     }
   }
   copy_local_block();
-  for (std::size_t i = 0; i < posted_receives_.size(); ++i) {
-    while (!test_request(posted_receives_[i], sources[i])) co_await backend::kYield;
+  for (std::size_t i = 0; i < receives_.size(); ++i) {
+    while (!test_request(receives_[i], sources[i])) co_await backend::kYield;
   }
   for (std::size_t i = 0; i < sends_.size(); ++i) {
     while (!test_request(sends_[i], destinations[i])) co_await backend::kYield;
@@ -111,7 +111,7 @@ Steps CollectiveOp::pairwise_exchange() {
 
 // Scatter + allgather (van de Geijn): the root sends a slice to each other rank, then these ranks exchange their
 // slices. Each rank sends every byte about once; a flat broadcast would send N - 1 copies from the root.
-Steps CollectiveOp::scatter_allgather_broadcast() {
+StepCoroutine CollectiveOp::scatter_allgather_broadcast() {
   const int root = operation().root;
   const bool is_root = peer_ == root;
   const Block whole = contiguous_block(layout_.recv_blocks[0], is_root, !is_root);
@@ -139,7 +139,7 @@ Steps CollectiveOp::scatter_allgather_broadcast() {
   } else {
     const Block own_slice = slice(peer_);
     const std::uint64_t count = chunk_count(own_slice.bytes, kMaxChunkBytes);
-    for (std::uint64_t k = 0; k < count; ++k) posted_receives_.push_back(receive(root, k, 0, chunk(own_slice, k)));
+    for (std::uint64_t k = 0; k < count; ++k) receives_.push_back(receive(root, k, 0, chunk(own_slice, k)));
     std::vector<int> sources;
     for (int i = 1; i < size_; ++i) {
       const int r = (peer_ + i) % size_;
@@ -150,7 +150,7 @@ Steps CollectiveOp::scatter_allgather_broadcast() {
       }
     }
     for (std::uint64_t k = 0; k < count; ++k) {
-      while (!test_request(posted_receives_[k], root)) co_await backend::kYield;
+      while (!test_request(receives_[k], root)) co_await backend::kYield;
       for (int i = 1; i < size_; ++i) {
         const int r = (peer_ + i) % size_;
         if (r == root) continue;
@@ -169,8 +169,8 @@ Steps CollectiveOp::scatter_allgather_broadcast() {
 
 // Direct reduce-scatter, then allgather (or gather to the root): each rank receives its slice from all ranks and
 // reduces in rank order. It moves as many bytes as a ring, and the fixed order makes the result bitwise deterministic.
-Steps CollectiveOp::direct_reduce() {
-  const bool scatter = layout_.pattern == Motion::reduce_scatter;
+StepCoroutine CollectiveOp::direct_reduce() {
+  const bool scatter = layout_.pattern == Pattern::reduce_scatter;
   const auto ranks = static_cast<std::size_t>(size_);
   const std::size_t max_bytes =
       std::clamp(4 * kMaxChunkBytes / std::max<std::size_t>(ranks - 1, 1), kMinChunkBytes, kMaxChunkBytes);
@@ -209,10 +209,10 @@ Steps CollectiveOp::direct_reduce() {
   const auto post_receives = [&](std::uint64_t k) {
     for (int i = 1; k < count && i < size_; ++i) {
       const int r = (peer_ + size_ - i) % size_;
-      posted_receives_[request_index(k, r)] = receive(r, k, 0, recv_chunk(k, r));
+      receives_[request_index(k, r)] = receive(r, k, 0, recv_chunk(k, r));
     }
   };
-  posted_receives_.resize(request_index(count, 0));
+  receives_.resize(request_index(count, 0));
   sends_.resize(request_index(max_chunks, 0));
   result_sends_.resize(request_index(count, 0));
   result_receives_.resize(request_index(max_chunks, 0));
@@ -231,8 +231,8 @@ Steps CollectiveOp::direct_reduce() {
     }
     if (k < count) {
       for (int r = 0; r < size_; ++r) {
-        while (!test_request(posted_receives_[request_index(k, r)], r)) co_await backend::kYield;
-        posted_receives_[request_index(k, r)].reset();
+        while (!test_request(receives_[request_index(k, r)], r)) co_await backend::kYield;
+        receives_[request_index(k, r)].reset();
         sources[static_cast<std::size_t>(r)] = r == peer_ ? chunk(own_slice, k).data : recv_chunk(k, r).data;
       }
       const Block out = chunk(result, k);
@@ -240,7 +240,7 @@ Steps CollectiveOp::direct_reduce() {
       post_receives(k + kRecvWindow);
       for (int i = 1; !scatter && i < size_; ++i) {
         const int r = (peer_ + i) % size_;
-        if (layout_.pattern == Motion::reduce && r != operation().root) continue;
+        if (layout_.pattern == Pattern::reduce && r != operation().root) continue;
         result_sends_[request_index(k, r)] = send(r, k, 1, out);
       }
     }

@@ -58,7 +58,7 @@ void CollectiveOp::post_headers(std::uint64_t sequence) {
   std::memset(own_header, 0, kSignatureBytes);
   std::memcpy(own_header, &signature_, sizeof signature_);
   std::size_t offset = kSignatureBytes;
-  if (layout_.pattern == Motion::alltoall) {
+  if (layout_.pattern == Pattern::alltoall) {
     for (const auto* blocks : {&layout_.send_blocks, &layout_.recv_blocks}) {
       for (std::size_t i = 0; i < blocks->size(); ++i) {
         const std::uint64_t bytes = (*blocks)[i].bytes();
@@ -73,7 +73,7 @@ void CollectiveOp::post_headers(std::uint64_t sequence) {
     layout_.send_blocks.read(own_header + offset);
     offset += layout_.send_blocks.bytes();
   }
-  posted_receives_.resize(static_cast<std::size_t>(size_));
+  receives_.resize(static_cast<std::size_t>(size_));
   sends_.resize(static_cast<std::size_t>(size_));
   const MessageTag tag{2 + 2 * lane_, sequence};
   int peer = peer_;
@@ -82,7 +82,7 @@ void CollectiveOp::post_headers(std::uint64_t sequence) {
       peer = (peer_ + i) % size_;
       const auto r = static_cast<std::size_t>(peer);
       std::memset(headers + r * header_stride_, 0, kSignatureBytes);
-      posted_receives_[r] = context().transport().receive(peer, tag, headers + r * header_stride_, header_stride_);
+      receives_[r] = context().transport().receive(peer, tag, headers + r * header_stride_, header_stride_);
     }
     for (int i = 1; i < size_; ++i) {
       peer = (peer_ + i) % size_;
@@ -99,30 +99,30 @@ bool CollectiveOp::step() {
   return coroutine_.step();
 }
 
-Steps CollectiveOp::run() {
+StepCoroutine CollectiveOp::run() {
   if (post_error_) std::rethrow_exception(post_error_);
   for (int r = 0; r < size_; ++r) {
-    while (!test_request(posted_receives_[static_cast<std::size_t>(r)], r)) co_await backend::kYield;
+    while (!test_request(receives_[static_cast<std::size_t>(r)], r)) co_await backend::kYield;
   }
   headers_received_ = true;
   for (int r = 0; r < size_; ++r) {
     while (!test_request(sends_[static_cast<std::size_t>(r)], r)) co_await backend::kYield;
   }
   sends_.clear();
-  posted_receives_.clear();
+  receives_.clear();
   headers_sent_ = true;
   compare_headers();
-  if (layout_.pattern == Motion::none) co_return;
+  if (layout_.pattern == Pattern::none) co_return;
   pack_inputs(layout_);  // inline payloads are already in the headers
   if (all_inlined()) {
     consume_inline_payload();
   } else {
-    Steps transfer;
+    StepCoroutine transfer;
     switch (layout_.pattern) {
-      case Motion::allreduce:
-      case Motion::reduce:
-      case Motion::reduce_scatter: transfer = direct_reduce(); break;
-      case Motion::broadcast: transfer = size_ > 2 ? scatter_allgather_broadcast() : pairwise_exchange(); break;
+      case Pattern::allreduce:
+      case Pattern::reduce:
+      case Pattern::reduce_scatter: transfer = direct_reduce(); break;
+      case Pattern::broadcast: transfer = size_ > 2 ? scatter_allgather_broadcast() : pairwise_exchange(); break;
       default: transfer = pairwise_exchange();
     }
     while (!transfer.step()) co_await backend::kYield;
@@ -137,7 +137,7 @@ const std::byte* CollectiveOp::header(int rank) const {
 
 const std::byte* CollectiveOp::payload(int rank) const {
   const std::byte* const payload_begin = header(rank) + kSignatureBytes;
-  return layout_.pattern == Motion::alltoall ? payload_begin + splits_bytes() : payload_begin;
+  return layout_.pattern == Pattern::alltoall ? payload_begin + splits_bytes() : payload_begin;
 }
 
 void CollectiveOp::compare_headers() {
@@ -150,7 +150,7 @@ void CollectiveOp::compare_headers() {
         fmt::format("the ranks called different operations (number {} of lane {}): {}", sequence_, lane_, mismatch),
         backend::differing_ranks(signatures.data(), size_));
   }
-  if (layout_.pattern == Motion::alltoall) compare_splits();
+  if (layout_.pattern == Pattern::alltoall) compare_splits();
 }
 
 void CollectiveOp::compare_splits() {
@@ -165,7 +165,7 @@ void CollectiveOp::compare_splits() {
 std::size_t CollectiveOp::block_offset(int source, int target) const {
   if (!backend::is_scattered(layout_.pattern)) return 0;
   const auto t = static_cast<std::size_t>(target);
-  if (layout_.pattern != Motion::alltoall) return t * layout_.block_bytes;
+  if (layout_.pattern != Pattern::alltoall) return t * layout_.block_bytes;
   std::size_t offset = 0;
   const std::size_t row = static_cast<std::size_t>(source) * static_cast<std::size_t>(size_);
   for (std::size_t i = 0; i < t; ++i) offset += splits_[row + i];
@@ -185,7 +185,7 @@ bool CollectiveOp::all_inlined() const {
 
 // Reads the inline payloads of the headers.
 void CollectiveOp::consume_inline_payload() {
-  const Motion pattern = layout_.pattern;
+  const Pattern pattern = layout_.pattern;
   if (backend::reduces(pattern)) {
     if (!receives_result()) return;
     layout_.recv_blocks[0].for_each(
@@ -208,7 +208,7 @@ void CollectiveOp::release_requests() noexcept {
   result_sends_.clear();
   result_receives_.clear();
   sends_.clear();
-  posted_receives_.clear();
+  receives_.clear();
 }
 
 // Headers that are abandoned with the group access no tensor, and stay posted until the goodbyes have been sent: a
@@ -221,7 +221,7 @@ void CollectiveOp::finish(std::exception_ptr error) {
       std::vector<std::unique_ptr<Request>> receives;
     };
     context().control_sender().retain_until_close(std::make_shared<AbandonedHeaders>(
-        AbandonedHeaders{std::move(headers_), std::move(sends_), std::move(posted_receives_)}));
+        AbandonedHeaders{std::move(headers_), std::move(sends_), std::move(receives_)}));
   }
   release_requests();
   complete(std::move(error));
@@ -230,7 +230,7 @@ void CollectiveOp::finish(std::exception_ptr error) {
 // A header sent before a goodbye arrives before the goodbye, or shortly after.
 bool CollectiveOp::is_missing(int rank) {
   if (headers_received_ || rank == peer_) return false;
-  const auto& request = posted_receives_[static_cast<std::size_t>(rank)];
+  const auto& request = receives_[static_cast<std::size_t>(rank)];
   if (!request) return true;
   std::exception_ptr ignored;
   const Clock::time_point deadline = deadline_after(kHeaderPollTime);

@@ -45,10 +45,10 @@ class CollectiveOp final : public TransportOp, public LaneTask {
   void expedite() override;
   void release_requests() noexcept;
 
-  Steps run();
-  Steps pairwise_exchange();
-  Steps scatter_allgather_broadcast();
-  Steps direct_reduce();
+  StepCoroutine run();
+  StepCoroutine pairwise_exchange();
+  StepCoroutine scatter_allgather_broadcast();
+  StepCoroutine direct_reduce();
 
   const std::byte* header(int rank) const;
   const std::byte* payload(int rank) const;
@@ -59,7 +59,7 @@ class CollectiveOp final : public TransportOp, public LaneTask {
   void copy_local_block();
 
   bool is_source(int rank) const { return backend::is_source(layout_.pattern, rank, operation().root); }
-  bool receives_result() const { return layout_.pattern != Motion::reduce || peer_ == operation().root; }
+  bool receives_result() const { return layout_.pattern != Pattern::reduce || peer_ == operation().root; }
   std::size_t source_bytes(int source) const;
   std::size_t block_offset(int source, int target) const;
   std::size_t splits_bytes() const;
@@ -97,14 +97,14 @@ class CollectiveOp final : public TransportOp, public LaneTask {
   Tensor scratch_;
   // Requests come last: they are destroyed before the memory that they access.
   std::vector<std::unique_ptr<Request>> sends_;
-  std::vector<std::unique_ptr<Request>> posted_receives_;
+  std::vector<std::unique_ptr<Request>> receives_;
   std::vector<std::unique_ptr<Request>> result_sends_;
   std::vector<std::unique_ptr<Request>> result_receives_;
 
   std::array<backend::FrameStorage, 2> frame_storage_;
   std::size_t frames_used_ = 0;
   bool started_ = false;
-  Steps coroutine_;
+  StepCoroutine coroutine_;
 };
 
 }  // namespace hookline::p2p

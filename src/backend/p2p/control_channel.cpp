@@ -165,7 +165,7 @@ void ControlChannel::handle(int source, const Envelope& envelope, const std::byt
   context_.fail(std::make_exception_ptr(Mismatch(
       fmt::format("received a control message of unknown type {} from rank {}: it runs another version of Hookline. "
                   "Install the same version on all ranks.",
-                  static_cast<std::uint32_t>(envelope.kind), source),
+                  static_cast<std::uint32_t>(envelope.type), source),
       {source})));
 }
 

@@ -136,7 +136,7 @@ bool Lane::advance(LaneTask& task, std::exception_ptr& error) {
       fatal = diagnose(task, std::current_exception());
       break;
     } catch (const std::bad_alloc&) {
-      fatal = std::make_exception_ptr(ResourceError(context_.context(task.description()) + ": out of memory"));
+      fatal = std::make_exception_ptr(ResourceError(context_.error_prefix(task.description()) + ": out of memory"));
       break;
     } catch (...) {
       fatal = std::current_exception();
@@ -151,7 +151,7 @@ bool Lane::advance(LaneTask& task, std::exception_ptr& error) {
       continue;
     }
     if (!task.fails_group()) return true;
-    fatal = outcome == Watchdog::Outcome::throw_timed_out ? task.timeout_error() : diagnose(task, fatal);
+    fatal = outcome == Watchdog::Outcome::timed_out ? task.timeout_error() : diagnose(task, fatal);
   }
   context_.fail(fatal);
   return false;

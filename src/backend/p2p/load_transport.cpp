@@ -68,7 +68,7 @@ MakeTransport* load_transport(const std::string& name, const std::string& packag
   }
   throw Unsupported(fmt::format(
       "the transport '{}' is not installed: no library found at {}. Install {}, and build Hookline with it.", name,
-      tried, package));
+      searched, package));
 }
 
 }  // namespace hookline::p2p

@@ -63,7 +63,7 @@ void RecvOp::check_envelope(const Envelope& envelope) const {
   if (envelope.bytes == target_.nbytes() && envelope.dtype == static_cast<std::uint32_t>(target_.dtype())) return;
   throw Mismatch(
       fmt::format("{}: message mismatch: expected {}, got {} from rank {}", context().error_prefix(describe()),
-                  in_words(target_.nbytes(), static_cast<std::uint32_t>(target_.dtype())),
+                  describe_payload(target_.nbytes(), static_cast<std::uint32_t>(target_.dtype())),
                   describe_payload(envelope.bytes, envelope.dtype), source_),
       {source_});
 }

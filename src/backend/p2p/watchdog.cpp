@@ -12,7 +12,7 @@ namespace {
 
 constexpr int kIdleTicks = 10;  // then the thread blocks until the next wait
 constexpr int kDisconnectConfirmations = 3;
-constexpr Milliseconds kDrainTimeout{250};
+constexpr Milliseconds kDrainTime{250};
 constexpr Milliseconds kShortTick{2};
 constexpr Milliseconds kFinalPoll{50};  // a goodbye may overtake messages that the rank sent before
 
@@ -54,7 +54,7 @@ Watchdog::Outcome Watchdog::wait_for(Transport& transport, Request& request, int
       }
       if (cancelled || now >= entry->deadline) {
         node.splice(node.end(), entries_, entry);
-        return cancelled ? Outcome::cancelled : Outcome::throw_timed_out;
+        return cancelled ? Outcome::cancelled : Outcome::timed_out;
       }
     }
     try {
@@ -82,7 +82,7 @@ void Watchdog::shutdown(bool drain) {
   if (!drain) {
     drain_until_ = Clock::time_point();
   } else if (!shut_down_) {
-    drain_until_ = Clock::now() + kDrainTimeout;
+    drain_until_ = Clock::now() + kDrainTime;
   }
   shut_down_ = true;
   idle_ticks_ = 0;

@@ -24,7 +24,7 @@ class Watchdog {
   Watchdog(const Watchdog&) = delete;
   Watchdog& operator=(const Watchdog&) = delete;
 
-  enum class Outcome : std::uint8_t { completed, throw_timed_out, cancelled, disconnected };
+  enum class Outcome : std::uint8_t { completed, timed_out, cancelled, disconnected };
 
   /// Blocks until the request completes, its deadline passes, or the peer is lost (then sets `error`). Evaluates
   /// `deadline` again after every interrupt, since it may have been tightened. `ignore_shutdown` ignores shutdown().

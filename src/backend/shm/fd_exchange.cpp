@@ -185,7 +185,7 @@ Peer exchange_with_lower(int rank, int peer, const std::string& name, int memory
   });
   FileDescriptor process = open_pidfd(owner);
   auto [said, descriptor] = receive_descriptor(connection.get());
-  if (!process || said != peer) throw gone(rank, peer, "it closed its socket");
+  if (!process || said != peer) throw peer_lost(rank, peer, "it closed its socket");
   return {std::move(descriptor), std::move(process)};
 }
 
@@ -228,7 +228,7 @@ void exchange_with_higher(int listener, int rank, int memory, std::vector<Peer>&
 std::vector<Peer> hand_over(Store& store, int rank, int size, int memory, Clock::time_point deadline) {
   const std::string name = random_name();
   const FileDescriptor listener = listen_at(name, size);
-  const std::vector<std::string> names = meet(store, rank, size, name, deadline);
+  const std::vector<std::string> names = exchange_socket_names(store, rank, size, name, deadline);
   std::vector<Peer> peers(static_cast<std::size_t>(size));
   for (int r = 0; r < rank; ++r) {
     const auto i = static_cast<std::size_t>(r);

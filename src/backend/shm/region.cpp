@@ -39,7 +39,7 @@ void* map(int fd, std::uint64_t offset, std::size_t bytes) {
 
 OwnRegion::OwnRegion(int ranks)
     : fork_generation_(core::fork_generation()),
-      block_bytes_(embedded::block_bytes(ranks)),
+      block_bytes_(local::block_bytes(ranks)),
       fd_(memfd_create("hookline", MFD_CLOEXEC | MFD_ALLOW_SEALING)) {
   if (!fd_ || ftruncate(fd_.get(), static_cast<off_t>(kFileBytes)) != 0 ||
       fcntl(fd_.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0) {
@@ -118,7 +118,7 @@ std::optional<local::Location> OwnRegion::locate(const std::byte* data, std::siz
   };
 }
 
-PeerRegion::PeerRegion(FileDescriptor fd, int ranks) : fd_(std::move(fd)), block_bytes_(embedded::block_bytes(ranks)) {
+PeerRegion::PeerRegion(FileDescriptor fd, int ranks) : fd_(std::move(fd)), block_bytes_(local::block_bytes(ranks)) {
   struct stat status = {};
   const int seals = fcntl(fd_.get(), F_GET_SEALS);
   if (fstat(fd_.get(), &status) != 0 || static_cast<std::uint64_t>(status.st_size) != kFileBytes || seals < 0 ||

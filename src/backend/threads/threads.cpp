@@ -16,18 +16,18 @@
 namespace hookline {
 namespace threads {
 
-constexpr std::align_val_t kBlockAlignment{alignof(embedded::RankBlock)};
+constexpr std::align_val_t kBlockAlignment{alignof(local::RankBlock)};
 
 GroupMemory::GroupMemory(int size, bool share_all_memory)
     : size_(size), share_all_memory_(share_all_memory), dead_(static_cast<std::size_t>(size)) {
   blocks_.reserve(dead_.size());
   for (int r = 0; r < size; ++r) {
-    void* const memory = ::operator new(embedded::block_bytes(size), kBlockAlignment);
-    blocks_.emplace_back(embedded::make_block(memory, size));
+    void* const memory = ::operator new(local::block_bytes(size), kBlockAlignment);
+    blocks_.emplace_back(local::make_block(memory, size));
   }
 }
 
-void World::FreeBlock::operator()(local::RankBlock* block) const noexcept {
+void GroupMemory::FreeBlock::operator()(local::RankBlock* block) const noexcept {
   ::operator delete(static_cast<void*>(block), kBlockAlignment);
 }
 
@@ -77,7 +77,7 @@ void ThreadsMemory::wait_for_peer_access() {
 
 std::vector<int> ThreadsMemory::find_dead(const std::vector<int>& peers) {
   std::vector<int> dead;
-  std::copy_if(peers.begin(), peers.end(), std::back_inserter(dead), [&](int r) { return world_->is_dead(r); });
+  std::copy_if(peers.begin(), peers.end(), std::back_inserter(dead), [&](int r) { return group_memory_->is_dead(r); });
   return dead;
 }
 

@@ -40,7 +40,7 @@ class GroupMemory {
   const int size_;
   const bool share_all_memory_;
   struct FreeBlock {
-    void operator()(embedded::RankBlock* block) const noexcept;
+    void operator()(local::RankBlock* block) const noexcept;
   };
   std::vector<std::unique_ptr<local::RankBlock, FreeBlock>> blocks_;
   mutable std::mutex mutex_;

@@ -9,11 +9,11 @@
 
 #include <hookline/group/decorator.hpp>
 
+#include "bindings.hpp"
 #include "py_error.hpp"
 #include "py_future.hpp"
 #include "py_group.hpp"
 #include "py_object.hpp"
-#include "rooms.hpp"
 
 namespace hookline::python {
 namespace {
