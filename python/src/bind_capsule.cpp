@@ -92,7 +92,7 @@ void bind_capsule(nb::module_& m) {
       arg("store"), "Returns a capsule with a store.");
   m.def(
       "store_from_capsule", [](nb::handle capsule) { return object_from<Store>(capsule, kStoreCapsule); },
-      arg("capsule"), "The store in such a capsule.");
+      arg("capsule"), "Returns the store of a capsule.");
   m.def(
       "hook_to_capsule",
       [](const nb::typed<nb::object, PyHook>& hook) {

@@ -88,7 +88,7 @@ WorkObject allgather_coalesced(ProcessGroup& group, handle output_lists, handle 
     if (rank_outputs.tensors.size() != call.inputs.size()) {
       throw InvalidArgument("allgather_coalesced: expected " + std::to_string(call.inputs.size()) +
                             " tensors in each output list, one per input, got " +
-                            std::to_string(of_rank.tensors.size()));
+                            std::to_string(rank_outputs.tensors.size()));
     }
     for (const handle object : rank_outputs.objects) call.outputs.add(object);
   }
@@ -206,7 +206,8 @@ void bind_point_to_point_and_barriers(GroupClass& group) {
           [](ProcessGroup& g, ArraysArg tensors, int tag, RawTimeoutArg timeout) {
             return point_to_point(g, OpType::recv_anysource, tensors, kAnySource, tag, timeout);
           },
-          arg("tensors"), arg("tag") = 0, optional_arg("timeout"), "Work.source_rank() says who sent it.")
+          arg("tensors"), arg("tag") = 0, optional_arg("timeout"),
+          "Receives from any rank with this tag. Work.source_rank() returns the sender.")
       .def(
           "barrier",
           [](ProcessGroup& g, RawTimeoutArg timeout, OptsArg opts) {
@@ -216,13 +217,14 @@ void bind_point_to_point_and_barriers(GroupClass& group) {
       .def(
           "monitored_barrier",
           [](ProcessGroup& g, RawTimeoutArg timeout, bool wait_all_ranks) {
-            Operation c;
-            c.wait_all_ranks = wait_all_ranks;
-            const WorkObject work = start(g, {.type = OpType::monitored_barrier, .arguments = {.timeout = timeout}}, c);
+            Operation operation;
+            operation.wait_all_ranks = wait_all_ranks;
+            const WorkObject work =
+                start(g, {.type = OpType::monitored_barrier, .arguments = {.timeout = timeout}}, operation);
             without_gil([&] { work.work->wait(); });
           },
           optional_arg("timeout"), arg("wait_all_ranks") = false,
-          "A barrier that blocks; the error names the first rank that did not join in time, or all of them.");
+          "A blocking barrier whose error names the first missing rank; with wait_all_ranks, all missing ranks.");
 }
 
 }  // namespace
@@ -283,7 +285,8 @@ void bind_collectives(GroupClass& group) {
         },
         arg("output"), arg("input"), optional_arg("output_split_sizes"), optional_arg("input_split_sizes"),
         optional_arg("timeout"), optional_arg("opts"),
-        "Splits are rows of dimension 0 for each rank; without them the parts are equal.");
+        "Exchanges blocks with all ranks. Split sizes are rows of dimension 0 per rank; without them all blocks are "
+        "equal.");
   }
   bind_point_to_point_and_barriers(group);
 }

@@ -67,17 +67,15 @@ void bind_decorators(nb::module_& m) {
   m.def(
       "with_cross_check", &make_group_with_cross_check, arg("group"), arg("other"), arg("tolerance") = 0.0,
       nb::sig("def with_cross_check(group: ProcessGroup, other: ProcessGroup, tolerance: float = 0.0) -> ProcessGroup"),
-      "A group that runs every operation on two groups of the same ranks, and fails at the first element that "
-      "differs by more than the tolerance, a part of the larger magnitude.");
+      "Runs every operation on two groups of the same ranks, and fails at the first element that differs by more than "
+      "the relative tolerance; 0 requires bitwise equality.");
   m.def("with_flight_recorder", &make_group_with_flight_recorder, arg("group"), arg("capacity") = 1024,
         arg("directory") = nb::none(), arg("name") = nb::none(),
         nb::sig("def with_flight_recorder(group: ProcessGroup, capacity: int = 1024, directory: str | None = None, "
-                "name: str | "
-                "None = None) -> ProcessGroup"),
-        "A group around `group` that remembers its last operations and dumps them as JSON at an error, at SIGUSR1 and "
-        "by dump_flight_records(); `hookline debug DIR` reads the dumps of all ranks. The directory is "
-        "HOOKLINE_DEBUG_DIR, or "
-        "hookline-debug, where not given.");
+                "name: str | None = None) -> ProcessGroup"),
+        "Wraps `group`: records its last operations, and dumps them as JSON on an error, on SIGUSR1 and by "
+        "dump_flight_records(). `hookline debug DIR` reads the dumps of all ranks. The default directory is "
+        "HOOKLINE_DEBUG_DIR, or hookline-debug.");
   m.def("flight_records", &flight_records_as_dict, arg("group"),
         nb::sig("def flight_records(group: ProcessGroup) -> dict[str, typing.Any]"),
         "Returns the records of a group with a flight recorder.");

@@ -50,9 +50,9 @@ ReduceOp parse_reduce_op(nb::handle value, const char* argument) {
   ReduceOp op;
   if (nb::try_cast(value, op)) return op;
   if (!PyUnicode_Check(value.ptr())) {
-    throw nb::type_error(
-        (std::string(argument) + " must be a hookline.ReduceOp or its name, not " + nb::type_name(value.type()).c_str())
-            .c_str());
+    throw nb::type_error((std::string(argument) + ": expected a hookline.ReduceOp or its name, got " +
+                          nb::type_name(value.type()).c_str())
+                             .c_str());
   }
   const auto text = nb::cast<std::string>(value);
   std::string names;
@@ -159,7 +159,10 @@ void CallArguments::apply_to(Operation& collective) const {
     all_defaults = false;
     if (!is_options(h)) continue;
     const auto& options = *nb::inst_ptr<CallOptions>(h);
-    if (options.root_tensor != 0) throw InvalidArgument("rootTensor: there is one tensor for each rank, number 0");
+    if (options.root_tensor != 0) {
+      throw InvalidArgument("rootTensor: expected 0, since each rank has one tensor, got " +
+                            std::to_string(options.root_tensor));
+    }
     collective.op = options.op;
     collective.root = options.root;
     collective.timeout = options.timeout;

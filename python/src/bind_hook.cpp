@@ -45,7 +45,7 @@ void load(PyHook& self, const nb::bytes& state) {
 
 // The group cannot be saved: unpickling uses the default group of the process.
 nb::tuple reduce(const PyHook& self) {
-  if (self.hook->spec().empty()) throw InvalidArgument("only a hook that make_hook made of a text can be pickled");
+  if (self.hook->spec().empty()) throw InvalidArgument("only hooks created from a hook spec can be pickled");
   return nb::make_tuple(nb::module_::import_("hookline._hooks").attr("restore_hook"),
                         nb::make_tuple(self.hook->spec(), save(self)));
 }

@@ -52,8 +52,8 @@ std::vector<NamedGradient> gradients_of(nb::handle params, nb::handle grads) {
   const nb::list param_list(nb::borrow(params));
   const nb::list grad_list(nb::borrow(grads));
   if (param_list.size() != grad_list.size()) {
-    throw InvalidArgument(std::to_string(param_list.size()) + " parameters were given with " +
-                          std::to_string(grad_list.size()) + " gradients");
+    throw InvalidArgument("params and grads have different lengths: " + std::to_string(param_list.size()) + " and " +
+                          std::to_string(grad_list.size()));
   }
   for (std::size_t i = 0; i < param_list.size(); ++i) add(all, std::to_string(i), param_list[i], grad_list[i]);
   return all;
@@ -77,7 +77,7 @@ void set_options(Optimizer& self, const nb::dict& values) {
 nb::dict state_dict(const Optimizer& self) {
   const std::map<std::string, ParameterState> state = without_gil([&] { return self.state(); });
   nb::dict parameters;
-  for (const auto& [name, kept] : state) {
+  for (const auto& [name, parameter_state] : state) {
     nb::dict entry;
     entry["step"] = parameter_state.step;
     for (const auto& [tensor, value] : parameter_state.tensors) entry[tensor.c_str()] = to_numpy(value);
@@ -98,10 +98,11 @@ void load_state_dict(Optimizer& self, const nb::dict& saved) {
     }
   }
   if (const auto saved_name = nb::cast<std::string>(saved["optimizer"]); saved_name != self.name()) {
-    throw InvalidArgument("the state is of the optimizer " + saved_name + ", and this is " + self.name());
+    throw InvalidArgument("load_state_dict: state of another optimizer: expected " + self.name() + ", got " +
+                          saved_name);
   }
   std::map<std::string, ParameterState> state;
-  for (const auto& [name, kept] : nb::cast<nb::dict>(saved["state"])) {
+  for (const auto& [name, parameter_state] : nb::cast<nb::dict>(saved["state"])) {
     ParameterState& entry = state[nb::cast<std::string>(name)];
     for (const auto& [key, value] : nb::cast<nb::dict>(parameter_state)) {
       const auto tensor = nb::cast<std::string>(key);

@@ -44,12 +44,12 @@ void bind_post_local_sgd(nb::module_& m) {
           "__init__",
           [](PyPostLocalSGDState* self, GroupPtr group, GroupPtr subgroup, std::int64_t start, bool allreduce) {
             group = group_or_default(std::move(group));
-            GroupRefs hold;
-            group = track.track(std::move(group));
-            subgroup = track.track(std::move(subgroup));
+            GroupRefs group_refs;
+            group = group_refs.track(std::move(group));
+            subgroup = group_refs.track(std::move(subgroup));
             auto state = without_gil(
                 [&] { return std::make_shared<State>(std::move(group), std::move(subgroup), start, allreduce); });
-            new (self) PyPostLocalSGDState{std::move(state), std::move(hold)};
+            new (self) PyPostLocalSGDState{std::move(state), std::move(group_refs)};
           },
           arg("process_group").none(), arg("subgroup").none(), arg("start_localSGD_iter"),
           arg("post_local_gradient_allreduce") = true,

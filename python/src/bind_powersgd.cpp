@@ -38,7 +38,7 @@ nb::object powersgd_module() { return nb::module_::import_("hookline._powersgd")
 DType parse_wire_dtype(const std::string& name) {
   if (name == "fp16") return DType::f16;
   if (name == "bf16") return DType::bf16;
-  if (name != "fp32") throw InvalidArgument("PowerSGD: wire is '" + name + "', and must be one of fp32, fp16, bf16");
+  if (name != "fp32") throw InvalidArgument("PowerSGD: wire: expected one of fp32, fp16, bf16, got '" + name + "'");
   return DType::f32;
 }
 
@@ -165,12 +165,13 @@ void bind_saved_tensors(nb::class_<PyPowerSGDState>& state) {
           "next_stats_report", [](const PyPowerSGDState& s) { return s->next_report(); },
           "The next step that logs the totals.")
       .def_prop_ro("error_dict", &tensors_by_bucket<&State::BucketState::residual>,
-                   nb::sig("def error_dict(self) -> dict[int, typing.Any]"), "Copies of the errors, by bucket.")
+                   nb::sig("def error_dict(self) -> dict[int, typing.Any]"), "Copies of the residuals, by bucket.")
       .def_prop_ro("p_memory_dict", &tensors_by_bucket<&State::BucketState::p>,
                    nb::sig("def p_memory_dict(self) -> dict[int, typing.Any]"),
                    "Copies of the left factors, by bucket, in column-major order.")
       .def_prop_ro("q_memory_dict", &tensors_by_bucket<&State::BucketState::q>,
-                   nb::sig("def q_memory_dict(self) -> dict[int, typing.Any]"), "Copies of the right factors.")
+                   nb::sig("def q_memory_dict(self) -> dict[int, typing.Any]"),
+                   "Copies of the right factors, by bucket, in column-major order.")
       .def_prop_ro("random_seed", [](const PyPowerSGDState& s) { return s->options().random_seed; })
       .def_prop_ro(
           "rng", [](const PyPowerSGDState& s) { return nb::make_tuple(s->options().random_seed, s->iter()); },

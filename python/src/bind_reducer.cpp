@@ -104,7 +104,7 @@ void construct(PyReducer* self, const std::vector<std::pair<std::string, TensorA
   options.find_unused_parameters = find_unused_parameters;
   options.static_graph = static_graph;
   if (reduction != "mean" && reduction != "sum")
-    throw InvalidArgument("mean is 'average' or 'sum', not '" + reduction + "'");
+    throw InvalidArgument("Reducer: reduction: expected 'mean' or 'sum', got '" + reduction + "'");
   options.reduction = reduction == "sum" ? GradientReduction::sum : GradientReduction::mean;
   options.broadcast_parameters = broadcast_parameters;
   options.timeout = timeout;

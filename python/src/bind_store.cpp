@@ -243,10 +243,11 @@ void bind_store(nb::module_& m) {
       .def_prop_ro("port", &TCPStore::port)
       .def_prop_ro(
           "libuvBackend", [](nb::handle self) { return nb::cast<bool>(nb::getattr(self, kUseLibuv, nb::bool_(true))); },
-          "The `use_libuv` that the constructor was given.")
-      .def("ping", &TCPStore::ping, nb::call_guard<InterruptibleGilRelease>(), "Returns when the server has answered.");
+          "The `use_libuv` argument of the constructor.")
+      .def("ping", &TCPStore::ping, nb::call_guard<InterruptibleGilRelease>(),
+           "Sends a request and waits for the server's reply.");
 
-  nb::class_<Rendezvous>(m, "Rendezvous", "What a process learns at a rendezvous.")
+  nb::class_<Rendezvous>(m, "Rendezvous", "The result of rendezvous(): the store and the ranks of this process.")
       .def_ro("store", &Rendezvous::store)
       .def_ro("rank", &Rendezvous::rank)
       .def_ro("world_size", &Rendezvous::world_size)

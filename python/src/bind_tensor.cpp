@@ -121,11 +121,12 @@ void bind_class(nb::module_& m) {
           "Returns the address of the first element.")
       .def("is_contiguous", &Tensor::is_contiguous, "True if the elements are in row-major order without gaps.")
       .def("reshape", &reshape, nb::sig("def reshape(self, *shape: int | collections.abc.Sequence[int]) -> Tensor"),
-           "The same elements under another shape; one extent may be -1. InvalidArgument where that takes a copy.")
-      .def("flatten", &Tensor::flatten, "A view of one dimension. InvalidArgument where that takes a copy.")
-      .def("as_read_only", &Tensor::as_read_only, "The same memory, not to be written through this view.")
-      .def("contiguous", &Tensor::contiguous, releases_gil, "This tensor where it is contiguous, else a copy that is.")
-      .def("clone", &Tensor::clone, releases_gil, "A contiguous copy, in memory of its own.")
+           "Returns a view with another shape; one extent may be -1. Raises InvalidArgument if this requires a copy.")
+      .def("flatten", &Tensor::flatten,
+           "Returns a one-dimensional view. Raises InvalidArgument if this requires a copy.")
+      .def("as_read_only", &Tensor::as_read_only, "Returns a read-only view.")
+      .def("contiguous", &Tensor::contiguous, releases_gil, "Returns this tensor if it is contiguous, else a copy.")
+      .def("clone", &Tensor::clone, releases_gil, "Returns a contiguous copy.")
       .def(
           "copy_from",
           [](const Tensor& t, const TensorArg& source) {
@@ -147,7 +148,7 @@ void bind_class(nb::module_& m) {
                    "dl_device: tuple[int, int] | None = None, copy: bool | None = None) -> typing.Any"))
       .def("__dlpack_device__", [](const Tensor&) { return std::pair(1, 0); })
       .def("__getitem__", &get_item, nb::arg("index"), nb::sig("def __getitem__(self, index: typing.Any) -> Tensor"),
-           "A view: by numbers, slices with a positive step, and an ellipsis.")
+           "Returns a view, by integers, slices with a positive step, and an ellipsis.")
       .def("__len__",
            [](const Tensor& t) {
              if (t.dim() == 0) throw nb::type_error("len() of a zero-dimensional tensor");

@@ -56,7 +56,7 @@ WorkObject& work_object_of(nb::handle self) {
 
 void init(WorkObject* self, nb::object future) {
   if (!future.is_none() && !is_future(future)) {
-    throw nb::type_error(("Work(future) takes a hookline.Future, not " + class_name_of(future)).c_str());
+    throw nb::type_error(("Work: future: expected a hookline.Future, got " + class_name_of(future)).c_str());
   }
   new (self) WorkObject{};
   if (!future.is_none()) self->future = std::move(future);
@@ -67,7 +67,7 @@ nb::object python_future(nb::handle self) {
   if (work_object_of(self).future.is_valid()) return work_object_of(self).future;
   if (!work_overrides(self, "get_future")) {
     throw Unsupported(class_name_of(self) +
-                      " has no future; define get_future in the class, or pass one to Work.__init__");
+                      " has no future. Define get_future in the class, or pass one to Work.__init__.");
   }
   nb::object future = self.attr("get_future")();
   if (!is_future(future)) throw_wrong_result(self, "get_future", "a hookline.Future", future);
@@ -133,7 +133,7 @@ void wait_for_foreign_future(nb::handle future, std::optional<TimeoutArg> timeou
 }
 
 bool wait(nb::handle self, std::optional<TimeoutArg> timeout) {
-  const WorkPtr work = work_object_of(self).work;  // another thread may take the object apart meanwhile
+  const WorkPtr work = work_object_of(self).work;  // a copy: another thread may clear the object meanwhile
   if (!work) {
     const nb::object future = python_future(self);
     if (nb::isinstance<PyFuture>(future)) nb::inst_ptr<PyFuture>(future)->wait(timeout);
@@ -145,7 +145,7 @@ bool wait(nb::handle self, std::optional<TimeoutArg> timeout) {
     without_gil([&] { work->wait(timeout); });
   } catch (const PythonException& e) {
     if (work->is_completed())
-      move_error_to_object(work_object_of(self), e);  // not where a signal's handler has ended the wait
+      move_error_to_object(work_object_of(self), e);  // not if a signal handler interrupted the wait
     throw;
   }
   return true;
@@ -232,7 +232,7 @@ nb::object exception(nb::handle self) {
 /// Returns the native work; throws Unsupported for a work created in Python.
 Work& native_work(nb::handle self, const char* attribute) {
   const WorkPtr& work = work_object_of(self).work;
-  if (!work) throw Unsupported(class_name_of(self) + " was made in Python and has no " + attribute);
+  if (!work) throw Unsupported(class_name_of(self) + " was created in Python and has no " + attribute);
   return *work;
 }
 

@@ -1,4 +1,4 @@
-// Callback threads, and waiting for them when Python ends.
+// Callback threads, and draining them at Python's exit.
 #include "callback_thread.hpp"
 
 #include <future>
@@ -15,18 +15,18 @@
 namespace hookline::python {
 namespace {
 
-/// How long a callback that does not end may hold up the end of Python.
+/// The maximum time that callbacks can delay Python's exit.
 constexpr Milliseconds kDrainTimeout{5000};
 
-/// What others hold: futures and works may outlive the group, and whoever drops the last of them must not be the one to
-/// join the thread.
+/// The executor for futures and works. It does not own the thread, so that a future that outlives the group does not
+/// join the thread when it is destroyed.
 class WeakExecutor final : public Executor {
  public:
   explicit WeakExecutor(const std::shared_ptr<Executor>& thread) : thread_(thread) {}
   void post(Task task) override {
     auto thread = thread_.lock();
     if (!thread) {
-      task();  // the group is gone; the thread that completes is as good as any
+      task();  // the group is destroyed: run on the posting thread
       return;
     }
     thread->post(std::move(task));
@@ -65,7 +65,7 @@ std::shared_ptr<Executor> CallbackThread::executor() {
     executor_ = std::make_shared<ThreadExecutor>("hookline-pycall");
     weak_executor_ = std::make_shared<WeakExecutor>(executor_);
     owner_pid_ = getpid();
-    LiveObjects<CallbackThread>::add(this);  // not when it is made: a forked child's list has none of its parent's
+    LiveObjects<CallbackThread>::add(this);  // not in the constructor: a forked child has an empty registry
   }
   return weak_executor_;
 }

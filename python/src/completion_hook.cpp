@@ -1,4 +1,4 @@
-// Calls from C++ into completion hooks.
+// Calls of Python completion hooks from C++.
 #include "completion_hook.hpp"
 
 #include <utility>

@@ -1,4 +1,4 @@
-// Finds the name of a dtype in whatever object carries it.
+// Finds the name of a dtype in a Python object.
 #include "dtype_arg.hpp"
 
 #include <nanobind/stl/string.h>

@@ -1,4 +1,4 @@
-// The table of methods, and the shapes of their arguments.
+// The table of Python methods, and the nesting of their arguments.
 #include "group_methods.hpp"
 
 #include <array>
@@ -38,14 +38,14 @@ constexpr std::array<GroupMethod, kNumOpTypes> kMethods = {{
     {{"monitored_barrier"}, "(timeout, wait_all_ranks)"},
 }};
 
-/// One list for the one device that there is; no list where there are no tensors.
+/// Nests tensors in one list per device (always one); empty without tensors.
 nb::object as_device_list(const std::vector<Tensor>& tensors) {
   nb::list list;
   if (!tensors.empty()) list.append(arrays_of(tensors));
   return list;
 }
 
-/// One list for each rank.
+/// Splits tensors into one list per rank.
 nb::object as_lists_per_rank(const std::vector<Tensor>& tensors, int size) {
   nb::list lists;
   const std::size_t tensors_per_rank = tensors.size() / static_cast<std::size_t>(size);

@@ -1,4 +1,4 @@
-// Which groups are held, and the way back to Python.
+// Tracked group references, and their conversion back to the original groups.
 #include "group_refs.hpp"
 
 #include <utility>
@@ -11,7 +11,7 @@
 namespace hookline::python {
 namespace {
 
-/// Null for a group that refers to nothing of Python's.
+/// Returns null for a group without references to Python objects.
 std::shared_ptr<GroupRefCounter> ref_counter_of(const ProcessGroup& group) {
   if (const auto* const python = as_python_group(group)) return python->ref_counter();
   const auto* const native = dynamic_cast<const NativeGroup*>(&group);

@@ -18,27 +18,27 @@ template <class T>
 class LiveObjects {
  public:
   static void add(T* object) {
-    List& all = list();
-    const std::lock_guard lock(all.mutex);
-    all.objects.insert(object);
+    List& live = list();
+    const std::lock_guard lock(live.mutex);
+    live.objects.insert(object);
   }
   static void remove(T* object) {
-    List& all = list();
-    const std::lock_guard lock(all.mutex);
-    all.objects.erase(object);
+    List& live = list();
+    const std::lock_guard lock(live.mutex);
+    live.objects.erase(object);
   }
   /// Leaks an object that a forked child inherited and must never destroy.
   static void leak(std::shared_ptr<void> inherited) {
-    List& all = list();
-    const std::lock_guard lock(all.mutex);
-    all.kept.push_back(std::move(inherited));
+    List& live = list();
+    const std::lock_guard lock(live.mutex);
+    live.leaked.push_back(std::move(inherited));
   }
   /// Calls `f(T&)` for each object under the lock, so that none is destroyed meanwhile.
   template <class F>
   static void for_each(F f) {
-    List& all = list();
-    const std::lock_guard lock(all.mutex);
-    for (T* object : all.objects) f(*object);
+    List& live = list();
+    const std::lock_guard lock(live.mutex);
+    for (T* object : live.objects) f(*object);
   }
 
  private:

@@ -1,4 +1,4 @@
-// The extension module hookline._core: calls the binding of every room, those that others build on first.
+// The extension module hookline._core: binds all modules, in dependency order.
 #include <cstdlib>
 
 #include "bindings.hpp"
@@ -8,7 +8,7 @@
 NB_MODULE(_core, m) {
   namespace py = hookline::python;
   m.attr("version") = HOOKLINE_VERSION;
-  // nanobind's report about objects that outlive Python is for the developers of this library.
+  // nanobind's leak warnings are only for developers of this library.
   nanobind::set_leak_warnings(std::getenv("HOOKLINE_TEST_LEAKS") != nullptr);
   py::bind_exit(m);
   py::bind_error(m);

@@ -1,4 +1,4 @@
-// Calling overrides, and telling a call that could not be made from one that failed.
+// Calls of Python overrides; distinguishes signature mismatches from errors inside the override.
 #include "py_call.hpp"
 
 #include <nanobind/stl/string.h>
@@ -24,14 +24,13 @@ nb::object call_method(nb::handle object, nb::handle name, const nb::object& arg
   nb::object result = nb::steal(PyObject_CallObject(method.ptr(), arguments.ptr()));
   if (result.is_valid()) return result;
   nb::python_error error;
-  // An error that has not passed through any Python code was raised by the call itself.
+  // A TypeError without a traceback was raised by the call itself, not by the method's body.
   if (!error.matches(PyExc_TypeError) || error.traceback().is_valid()) throw error;
   const std::string method_name = nb::cast<std::string>(nb::str(name));
   const std::string actual_signature = signature_of(method);
   const std::string cause = nb::str(error.value()).c_str();
-  nb::raise_from(error, PyExc_TypeError, "%s.%s%s cannot be called as %s%s, which is what it has to take: %s",
-                 class_name_of(object).c_str(), method_name.c_str(), actual_signature.c_str(), method_name.c_str(),
-                 signature, cause.c_str());
+  nb::raise_from(error, PyExc_TypeError, "%s.%s%s cannot be called as %s%s: %s", class_name_of(object).c_str(),
+                 method_name.c_str(), actual_signature.c_str(), method_name.c_str(), signature, cause.c_str());
 }
 
 nb::object call_method(nb::handle object, const char* name, const nb::object& arguments, const char* signature) {
@@ -57,7 +56,7 @@ std::string missing_super_init(nb::handle object, const char* arguments) {
 }
 
 void throw_wrong_result(nb::handle self, const char* method, const char* expected, nb::handle result) {
-  PyErr_Format(PyExc_TypeError, "%s.%s() must return %s, and this returned %s", class_name_of(self).c_str(), method,
+  PyErr_Format(PyExc_TypeError, "%s.%s(): expected %s as the result, got %s", class_name_of(self).c_str(), method,
                expected, result.is_none() ? "None" : class_name_of(result).c_str());
   throw nb::python_error();
 }

@@ -23,7 +23,7 @@ bool accepts_arguments(nb::handle object, const char* name, int count);
 /// "Class.__init__() must call super().__init__(arguments) before the object can be used"
 std::string missing_super_init(nb::handle object, const char* arguments);
 
-/// Throws a TypeError: "Class.method(): expected a result of type …, got …".
+/// Throws a TypeError: "Class.method(): expected … as the result, got …".
 [[noreturn]] void throw_wrong_result(nb::handle self, const char* method, const char* expected, nb::handle result);
 
 }  // namespace hookline::python

@@ -1,4 +1,4 @@
-// PyFuture: outcomes, callbacks and waiting.
+// Implements PyFuture.
 #include "py_future.hpp"
 
 #include <algorithm>
@@ -10,10 +10,11 @@
 namespace hookline::python {
 namespace {
 
-/// How soon a waiting thread notices Ctrl-C, and that Python ends.
+/// The interval at which a waiting thread checks for signals and finalization.
 constexpr Milliseconds kPollInterval{100};
 
-/// Futures whose callbacks the loop in run_callbacks is to run next: a long chain must not become a deep recursion.
+/// The queue of futures whose callbacks the loop in run_callbacks() runs next, so that long chains do not recurse
+/// deeply.
 thread_local std::vector<nb::object>* deferred = nullptr;
 
 template <class... Arguments>
@@ -45,8 +46,8 @@ PyFuture::PyFuture(Future<PyRef> future) : future_(std::move(future)) {}
 PyFuture::~PyFuture() {
   if (self_link_) *self_link_ = nullptr;
   abandon(std::move(callbacks_));
-  // Whoever waits in C++ is told here, and may run for long; and the last reference to a native future may join a
-  // thread that wants the GIL for its own end.
+  // Without the GIL: continuations of C++ waiters run here and may block, and the last reference to a native future may
+  // join a thread that needs the GIL.
   if (shared_ || !promise_) {
     const GilRelease released;
     promise_.reset();
@@ -57,7 +58,7 @@ PyFuture::~PyFuture() {
 nb::object PyFuture::wait(std::optional<TimeoutArg> timeout) {
   const Milliseconds limit = timeout ? *timeout : kDefaultTimeout;
   const auto deadline = deadline_after(limit);
-  // A callback that waits for another one does the work of its thread meanwhile.
+  // A callback that waits for another callback of its thread runs the thread's tasks meanwhile.
   const auto current_executor = promise_ && !done() ? ThreadExecutor::current() : nullptr;
   if (current_executor) future_.on_done([current_executor] { current_executor->post([] {}); });
   while (!done()) {
@@ -73,7 +74,8 @@ nb::object PyFuture::wait(std::optional<TimeoutArg> timeout) {
       else future.wait_until(slice);
     }
     if (PyErr_CheckSignals() != 0) throw nb::python_error();
-    if (is_finalizing() && !done()) throw Aborted("Future.wait: Python is ending and nobody will complete this future");
+    if (is_finalizing() && !done())
+      throw Aborted("Future.wait: Python is finalizing; this future will not be completed");
   }
   return value();
 }
@@ -86,13 +88,13 @@ nb::object PyFuture::value() {
 }
 
 nb::object PyFuture::exception() {
-  if (!done()) throw InvalidArgument("exception() of a future that is not done; wait() for it first");
+  if (!done()) throw InvalidArgument("Future.exception: this future is not done. Call wait() first.");
   const std::exception_ptr error = future_.error();
   if (!error) return nb::none();
   if (error_moved_) return error_;
   if (is_python_exception(error)) {
     if (promise_ || shared_) return error_to_python(error);
-    // Its traceback may come to refer to this future: a cycle that the garbage collector must see.
+    // Its traceback may later refer to this future: a cycle that the garbage collector must see.
     error_ = error_to_python(error);
     error_moved_ = true;
     Future<PyRef> previous = Future<PyRef>::failed(std::make_exception_ptr(Aborted("this future has failed")));
@@ -107,7 +109,7 @@ nb::object PyFuture::exception() {
 
 void PyFuture::check_pending(const char* caller) const {
   if (!promise_) throw InvalidArgument(std::string(caller) + ": this future is completed by native code");
-  if (done()) throw InvalidArgument(std::string(caller) + ": this future has an outcome already");
+  if (done()) throw InvalidArgument(std::string(caller) + ": this future is already completed");
 }
 
 void PyFuture::set_result(nb::object result) {
@@ -118,19 +120,20 @@ void PyFuture::set_result(nb::object result) {
 void PyFuture::set_exception(nb::handle exception) {
   check_pending("Future.set_exception");
   if (!PyExceptionInstance_Check(exception.ptr())) {
-    throw nb::type_error("Future.set_exception takes an exception object, such as ValueError('text')");
+    throw nb::type_error("Future.set_exception: expected an exception object, such as ValueError('text')");
   }
   PyRef reference(nb::borrow(exception));
   if (!complete(reference, error_from_python(reference))) check_pending("Future.set_exception");
 }
 
-// Continuations run inside the completing call, and native ones must not find the GIL held.
+// Continuations run inside the completing call; native continuations must run without the GIL.
 bool PyFuture::complete(PyRef reference, std::exception_ptr error) {
   const auto finish = [&] {
     return error ? promise_->try_set_error(std::move(error)) : promise_->try_set_value(std::move(reference));
   };
   if (shared_) {
-    // They may wait for other futures, whose callbacks therefore must not be left to the loop that has come here.
+    // They may wait for other futures, so callbacks of those must run immediately and not in the loop of
+    // run_callbacks().
     auto* const outer = std::exchange(deferred, nullptr);
     const GilRelease released;
     const bool first = finish();
@@ -190,7 +193,7 @@ void PyFuture::run_callbacks() {
       }
       if (!callback.child.is_valid()) continue;
       PyFuture& child = *nb::inst_ptr<PyFuture>(callback.child);
-      if (child.done()) continue;  // somebody completed it by hand
+      if (child.done()) continue;  // completed by set_result() or set_exception()
       deferred = &ready;
       if (failure) child.complete(failure, error_from_python(failure));
       else if (!callback.function.is_valid()) future.forward_outcome_to(child);
@@ -200,11 +203,11 @@ void PyFuture::run_callbacks() {
   }
 }
 
-// Whoever waits is told. This object is on its way out, so callbacks see another future in its place.
+// Runs the callbacks with a failed replacement future, since this object is being destroyed.
 void PyFuture::abandon(std::vector<Callback> callbacks) {
   if (callbacks.empty() || is_finalizing()) return;
   const auto error =
-      std::make_exception_ptr(Aborted("the future that this one waited for was dropped before it was done"));
+      std::make_exception_ptr(Aborted("the future that this one depends on was destroyed before completion"));
   const nb::error_scope current_error;
   const nb::object replacement = new_future(Future<PyRef>::failed(error));
   PyFuture& future = *nb::inst_ptr<PyFuture>(replacement);
@@ -212,11 +215,11 @@ void PyFuture::abandon(std::vector<Callback> callbacks) {
   future.run_callbacks();
 }
 
-// The garbage collector calls this while everything that it is about to take apart is still in order.
+// The garbage collector calls this before it clears any object of a cycle.
 void PyFuture::finalize() {
   if (!promise_ || done() || (callbacks_.empty() && !shared_) || is_finalizing()) return;
   const nb::error_scope current_error;
-  complete(PyRef(), std::make_exception_ptr(Aborted("this future was dropped before it was done")));
+  complete(PyRef(), std::make_exception_ptr(Aborted("this future was destroyed before completion")));
 }
 
 void PyFuture::resolve_with(nb::object result, nb::handle self) {
@@ -224,13 +227,13 @@ void PyFuture::resolve_with(nb::object result, nb::handle self) {
     complete(PyRef(std::move(result)), nullptr);
   } else if (result.is(self)) {
     complete(PyRef(), std::make_exception_ptr(
-                          InvalidArgument("Future.then: the callback returned the very future that waits for it")));
+                          InvalidArgument("Future.then: the callback returned the future that depends on it")));
   } else {
     nb::inst_ptr<PyFuture>(result)->add({nb::object(), nb::borrow(self)});
   }
 }
 
-// A reference of its own for the child: the garbage collector counts each as held by one future.
+// Creates a new reference for the child: the garbage collector attributes each PyRef to one future.
 void PyFuture::forward_outcome_to(PyFuture& child) const {
   const std::exception_ptr error = future_.error();
   if (!error) {
@@ -267,9 +270,9 @@ int PyFuture::traverse(visitproc visit, void* arg) const {
   return 0;
 }
 
-// What is let go runs Python code, so this object is in order before anything is let go.
+// Releasing references runs Python code, so this object must be consistent first.
 void PyFuture::clear() {
-  // All that waited was told when this was finalized; what is left came later and may be taken apart already.
+  // finalize() has run all callbacks; later ones may refer to objects that are already cleared.
   const std::vector<Callback> released_callbacks = std::exchange(callbacks_, {});
   const nb::object error = std::move(error_);
   error_moved_ = false;
@@ -277,7 +280,7 @@ void PyFuture::clear() {
   const PyRef released_result = std::exchange(result_ref_, {});
   const auto promise = std::exchange(promise_, std::nullopt);
   const auto cleared_error =
-      std::make_exception_ptr(Aborted("this future was part of a cycle that the garbage collector took apart"));
+      std::make_exception_ptr(Aborted("this future was part of a cycle that the garbage collector cleared"));
   const auto future = std::exchange(future_, Future<PyRef>::failed(cleared_error));
 }
 

@@ -1,4 +1,4 @@
-// The life of a native group in Python: its callback thread, its end, and the end of Python or of a forked child.
+// The lifetime of native groups in Python: callback threads, destruction, Python's exit and forked children.
 #include "py_group.hpp"
 
 #include <utility>
@@ -16,18 +16,18 @@
 namespace hookline::python {
 namespace {
 
-/// What is left of a group that was part of a cycle.
+/// Replaces the inner group of a group that the garbage collector has cleared.
 class ClearedGroup final : public ProcessGroup {
  public:
   int rank() const override { return 0; }
   int size() const override { return 1; }
   std::string backend_name() const override { return "garbage"; }
   WorkPtr run(Operation) override {
-    throw Aborted("this group was part of a cycle that the garbage collector took apart");
+    throw Aborted("this group was part of a cycle that the garbage collector cleared");
   }
 };
 
-/// The end of a group may wait for threads that want the GIL.
+/// Destroys a group without the GIL, because its destructor may join threads that need the GIL.
 void release_without_gil(std::shared_ptr<ProcessGroup> group) {
   if (!holds_gil()) return;
   const GilRelease released;
@@ -49,13 +49,13 @@ NativeGroup::NativeGroup(std::shared_ptr<ProcessGroup> inner, std::vector<PyRef>
 
 NativeGroup::~NativeGroup() {
   if (creator_pid_ != getpid()) {
-    // A forked child: the threads that an orderly end would join are the parent's, so everything is left as it is.
+    // In a forked child the group's threads do not exist and cannot be joined, so the group is leaked.
     LiveObjects<NativeGroup>::leak(exchange_inner(nullptr));
     return;
   }
   LiveObjects<NativeGroup>::remove(this);
   release_without_gil(exchange_inner(nullptr));
-  callback_thread_.stop();  // what its end has posted runs before the hooks and the groups around are let go of
+  callback_thread_.stop();  // runs tasks posted by the destructor before hooks and wrapped groups are released
 }
 
 std::shared_ptr<ProcessGroup> NativeGroup::new_group(const std::vector<int>& ranks) {
@@ -78,7 +78,7 @@ int NativeGroup::traverse(visitproc visit, void* arg) {
   if (const int stopped = ref_counter_->traverse(visit, arg)) return stopped;
   if (weak_from_this().use_count() != 1) return 0;
   for (const PyRef& group : wrapped_groups_) {
-    // Groups that new_group() made share the reference.
+    // Subgroups from new_group() share the reference.
     if (group.owner().use_count() == 2) Py_VISIT(group.get().ptr());
   }
   return hook_list_.traverse(visit, arg);
@@ -88,7 +88,7 @@ void NativeGroup::clear() {
   if (weak_from_this().use_count() != 1) return;
   hook_list_.clear();
   if (wrapped_groups_.empty()) return;
-  release_without_gil(exchange_inner(std::make_shared<ClearedGroup>()));  // it refers to the groups around
+  release_without_gil(exchange_inner(std::make_shared<ClearedGroup>()));  // it refers to the wrapped groups
   const auto released = std::exchange(wrapped_groups_, {});
 }
 
@@ -98,7 +98,7 @@ std::shared_ptr<ProcessGroup> borrowed_group(nb::handle group) {
   }
   ProcessGroup* pointer = nullptr;
   if (group.is_none() || !nb::try_cast(group, pointer)) {
-    throw nb::type_error(("expected a hookline.ProcessGroup, not " + class_name_of(group)).c_str());
+    throw nb::type_error(("expected a hookline.ProcessGroup, got " + class_name_of(group)).c_str());
   }
   return {std::shared_ptr<void>(), pointer};
 }
@@ -119,7 +119,7 @@ void shutdown_groups() {
   for (const auto& group : live_groups) {
     try {
       group->shutdown();
-    } catch (const Error&) {  // of a group written in Python; nobody is left who could hear of it
+    } catch (const Error&) {  // from a group written in Python; there is no caller to report it to
     }
   }
   drain_callback_threads();

@@ -1,4 +1,4 @@
-// Calling a Python hook, and reading what it returned.
+// Runs Python hooks and converts their results.
 #include "py_hook.hpp"
 
 #include <any>
@@ -38,7 +38,7 @@ HookPtr make_python_hook(nb::object state, nb::object function, std::string name
   return hook;
 }
 
-/// The value of an option in the type that the factory's signature gives it. Without a default it is None.
+/// Returns the value of an option in the type from the factory's signature; None if it is absent and has no default.
 nb::object option_of(HookOptions& options, const std::string& name, const std::string& kind, nb::handle default_value,
                      const std::vector<std::string>& choices) {
   const bool has_no_default = default_value.is_none();
@@ -52,15 +52,16 @@ nb::object option_of(HookOptions& options, const std::string& name, const std::s
   return nb::cast(kind == "choice" ? options.choice(name, text, choices) : options.text(name, text));
 }
 
-/// A hookline.Future of what the hook returned. Torch is not imported for this: who has none of it returns none.
+/// Converts the result of a hook to a hookline.Future. Does not import torch: a torch future implies that it is
+/// imported.
 nb::object as_future(nb::object result, const std::string& hook) {
   if (nb::isinstance<PyFuture>(result)) return result;
   if (nb::cast<bool>(hooks_module().attr("is_torch_future")(result)))
     return hooks_module().attr("from_torch_error")(result);
-  throw InvalidArgument("the hook " + hook +
+  throw InvalidArgument("hook " + hook +
                         ": DDP communication hook's callback must return a torch.futures.Future object, but got " +
                         nb::cast<std::string>(nb::module_::import_("hookline._names").attr("class_name")(result)) +
-                        "; return a hookline.Future or a torch.futures.Future of the reduced buffer");
+                        ". Return a hookline.Future or a torch.futures.Future of the reduced buffer.");
 }
 
 }  // namespace
@@ -83,7 +84,7 @@ PythonCommHook::PythonCommHook(nb::object state, nb::object hook, std::string na
       for_torch_(for_torch),
       ranks_(ranks) {}
 
-// The bytes that the hook's operations add to the counter of its bucket, which runs nothing else meanwhile.
+// Measures the sent bytes as the growth of the context's counter, which counts only this bucket's operations meanwhile.
 Future<HookResult> PythonCommHook::run_hook(GradBucket& bucket) {
   CallContext context = current_context();
   if (!context.bytes_sent) context.bytes_sent = std::make_shared<std::atomic<std::uint64_t>>(0);
@@ -98,7 +99,7 @@ Future<HookResult> PythonCommHook::run_hook(GradBucket& bucket) {
     costs->by_bucket[index] = stats;
   };
   const ContextScope scope(std::move(context));
-  return call_python("the hook " + name() + " was not called", [&] {
+  return call_python("calling hook " + name(), [&] {
     const nb::object argument = nb::cast(PyGradBucket{bucket, nb::object(), for_torch_});
     const nb::object result = function_.object()(state_.object(), argument);
     const Future<PyRef> outcome = share_future(as_future(result, name()));
@@ -113,18 +114,17 @@ std::vector<HookStats> PythonCommHook::stats() const {
   const std::lock_guard lock(stats_->mutex);
   std::vector<HookStats> all;
   all.reserve(stats_->by_bucket.size());
-  for (const auto& [index, cost] : stats_->by_bucket) all.push_back(stats);
+  for (const auto& [index, stats] : stats_->by_bucket) all.push_back(stats);
   return all;
 }
 
 void PythonCommHook::save(StateWriter& to) const {
-  call_python("the state of the hook " + name() + " was not saved", [&] {
+  call_python("saving the state of hook " + name(), [&] {
     const nb::object hook = function_.object();
     if (!nb::hasattr(hook, "save")) return;
     const nb::object state = hook.attr("save")();
     if (!PyBytes_Check(state.ptr())) {
-      throw InvalidArgument("save() of the hook " + name() + ": expected bytes, got " +
-                            nb::type_name(state.type()).c_str());
+      throw InvalidArgument("hook " + name() + ": save(): expected bytes, got " + nb::type_name(state.type()).c_str());
     }
     const auto bytes = nb::cast<nb::bytes>(state);
     to.text(std::string_view(bytes.c_str(), bytes.size()));
@@ -132,7 +132,7 @@ void PythonCommHook::save(StateWriter& to) const {
 }
 
 void PythonCommHook::load(StateReader& from) {
-  call_python("the state of the hook " + name() + " was not loaded", [&] {
+  call_python("loading the state of hook " + name(), [&] {
     const nb::object hook = function_.object();
     if (!nb::hasattr(hook, "load")) return;
     const std::string state = from.text();
@@ -142,14 +142,13 @@ void PythonCommHook::load(StateReader& from) {
 
 Tensor PythonCommHook::parse_hook_result(const HookResult& result) {
   const auto* reference = std::any_cast<PyRef>(&result);
-  if (!reference) throw InvalidArgument("the result of the hook " + name() + " is not one of Python's");
-  return call_python("the result of the hook " + name() + " was not read", [&] {
+  if (!reference) throw InvalidArgument("hook " + name() + ": expected the result of a Python hook");
+  return call_python("reading the result of hook " + name(), [&] {
     nb::object object = reference->object();
     if ((PyList_Check(object.ptr()) || PyTuple_Check(object.ptr())) && nb::len(object) == 1) object = object[0];
     if (object.is_none() || PyList_Check(object.ptr()) || PyTuple_Check(object.ptr())) {
-      throw InvalidArgument("the Future of the hook " + name() + " carried " +
-                            (object.is_none() ? "None" : "a list of " + std::to_string(nb::len(object))) +
-                            "; it must carry one array, of the bucket's size and dtype");
+      throw InvalidArgument("hook " + name() + ": result: expected one array with the bucket's size and dtype, got " +
+                            (object.is_none() ? "None" : "a list of " + std::to_string(nb::len(object))));
     }
     return to_tensor(object);
   });
@@ -161,7 +160,7 @@ HookConstructionScope::~HookConstructionScope() { construction_scope = outer_; }
 
 HookPtr make_registered_hook(const std::string& name, const std::shared_ptr<ProcessGroup>& group,
                              HookOptions& options) {
-  return call_python("the hook " + name + " was not made", [&]() -> HookPtr {
+  return call_python("creating hook " + name, [&]() -> HookPtr {
     const nb::object registered = hooks_module().attr("factory_of")(name);
     nb::dict values;
     for (nb::handle option : registered.attr("options")) {

@@ -1,4 +1,4 @@
-// The gate between native threads and the interpreter, and its closing at exit.
+// The gate that native threads pass to use the interpreter; it closes at Python's exit.
 #include "py_object.hpp"
 
 #include <atomic>
@@ -18,38 +18,39 @@
 namespace hookline::python {
 namespace {
 
-/// Native threads are inside under the shared lock; the exit handler takes the unique one and thereby waits for them.
+/// Native threads hold the shared lock while they use Python. The exit handler takes the unique lock, and so waits for
+/// them.
 struct Gate {
   std::atomic<bool> finalizing = false;
   std::atomic<bool> open = true;
-  std::atomic<std::thread::id> finalizing_thread;  // the thread that ends Python, and may go on
+  std::atomic<std::thread::id> finalizing_thread;  // may still use Python
   std::shared_mutex inside_mutex;
 
-  std::mutex mutex;  // guards what is below; never held while waiting for the GIL
+  std::mutex mutex;  // guards the members below; never held while waiting for the GIL
   std::shared_ptr<ThreadExecutor> callback_thread;
   std::shared_ptr<ThreadExecutor> blocking_thread;
-  std::vector<PyObject*> deferred_releases;  // dropped while the callback thread was ending
+  std::vector<PyObject*> deferred_releases;  // references dropped during finalization
 };
 
-std::atomic<Gate*> gate = new Gate;  // never destroyed: threads may come by after static destructors have run
+std::atomic<Gate*> gate = new Gate;  // never destroyed: threads may use it after static destructors have run
 
 thread_local int acquire_depth = 0;  // a nested shared lock would deadlock with a waiting exit handler
 
-/// Ends the thread state that a native thread keeps between its stays.
+/// Caches the Python thread state of a native thread between acquisitions of the GIL, and deletes it at thread exit.
 struct CachedThreadState {
   PyThreadState* state = nullptr;
   ~CachedThreadState() {
     if (!state) return;
     Gate* g = gate;
     const std::shared_lock lock(g->inside_mutex);
-    if (!g->open) return;  // Python ends it
+    if (!g->open) return;  // finalization deletes it
     PyEval_RestoreThread(std::exchange(state, nullptr));
     PyGILState_Release(PyGILState_UNLOCKED);
   }
 };
 thread_local CachedThreadState cached_thread_state;
 
-/// Under the mutex.
+/// Requires the mutex.
 const std::shared_ptr<ThreadExecutor>& start_if_needed(std::shared_ptr<ThreadExecutor>& thread, const char* name) {
   if (!thread) thread = std::make_shared<ThreadExecutor>(name);
   return thread;
@@ -58,7 +59,7 @@ const std::shared_ptr<ThreadExecutor>& callback_thread_of(Gate& g) {
   return start_if_needed(g.callback_thread, "hookline-python");
 }
 
-/// Waits until all that was posted has run: others may still hold the thread, so that letting go of it would not wait.
+/// Waits until all posted tasks have run. Destroying `thread` would not wait, since others may share it.
 void drain(std::shared_ptr<ThreadExecutor> thread) {
   if (!thread) return;
   std::promise<void> all_run;
@@ -73,15 +74,15 @@ void release(PyObject* object) {
   }
   Gate* g = gate;
   if (!g->open) {
-    // The thread that ends Python may take the GIL back while it has a thread state; for others it is leaked on
-    // purpose.
+    // The finalizing thread can still acquire the GIL while it has a thread state. Other threads leak the object.
     if (g->finalizing_thread.load() != std::this_thread::get_id() || !PyGILState_GetThisThreadState()) return;
     const PyGILState_STATE state = PyGILState_Ensure();
     Py_DECREF(object);
     PyGILState_Release(state);
     return;
   }
-  const std::lock_guard lock(g->mutex);  // the exit handler sees to what is posted or late, and nothing falls between
+  const std::lock_guard lock(
+      g->mutex);  // atomic with close_gate(): every object is either posted before the drain or in deferred_releases
   if (g->finalizing) {
     g->deferred_releases.push_back(object);
   } else {
@@ -89,7 +90,7 @@ void release(PyObject* object) {
   }
 }
 
-/// Runs at exit with the GIL. What the callback thread was given is done first; then nobody is let in.
+/// Exit handler, called with the GIL. Drains the callback threads, then closes the gate.
 void close_gate() {
   Gate* g = gate;
   std::vector<PyObject*> deferred_releases;
@@ -103,7 +104,7 @@ void close_gate() {
       callback_thread = std::move(g->callback_thread);
       blocking_thread = std::move(g->blocking_thread);
     }
-    drain(std::move(blocking_thread));  // what it does has callbacks on the other one
+    drain(std::move(blocking_thread));  // first: its tasks post to the callback thread
     drain(std::move(callback_thread));
     g->finalizing_thread = std::this_thread::get_id();
     g->open = false;
@@ -114,8 +115,8 @@ void close_gate() {
   for (PyObject* object : deferred_releases) Py_DECREF(object);
 }
 
-// A forked child has neither the threads nor the holders of the locks: it begins with a new gate. What those threads
-// held is never let go of there, which is no leak to tell the user about.
+// A forked child has none of the parent's threads, which may hold the locks: it starts with a new gate. References of
+// those threads are never released in the child, so leak warnings are disabled.
 void renew_gate_in_child() {
   nb::set_leak_warnings(false);
   if (gate.load()->open) gate = new Gate;
@@ -135,7 +136,8 @@ nb::handle PyRef::object_of(const std::shared_ptr<void>& owner) noexcept {
   return deleter && *deleter == &release ? nb::handle(static_cast<PyObject*>(owner.get())) : nb::handle();
 }
 
-// The exit handler waits for those who are on their way back, and nobody sets out after it.
+// Threads reacquire the GIL under the shared lock, so the exit handler waits for them. After the gate is closed, only
+// the finalizing thread passes; others block forever.
 GilRelease::~GilRelease() {
   Gate* g = gate;
   const bool inside = acquire_depth > 0;
@@ -161,11 +163,11 @@ GilAcquire::GilAcquire() noexcept : kind_(Kind::nested) {
   if (cached_thread_state.state) {
     PyEval_RestoreThread(cached_thread_state.state);
     kind_ = Kind::cached;
-  } else if (PyGILState_GetThisThreadState()) {  // one of Python's own threads, which has released the GIL
+  } else if (PyGILState_GetThisThreadState()) {  // a thread created by Python that has released the GIL
     state_ = PyGILState_Ensure();
     kind_ = Kind::ensured;
   } else {
-    PyGILState_Ensure();  // released when the thread ends
+    PyGILState_Ensure();  // released at thread exit
     cached_thread_state.state = PyThreadState_Get();
     kind_ = Kind::cached;
   }

@@ -1,4 +1,4 @@
-// Steps by Python callables: on the callback thread, with the GIL.
+// Optimizer steps by Python callables, on the callback thread with the GIL.
 #include "py_optimizer.hpp"
 
 #include <string>
@@ -18,7 +18,7 @@ namespace hookline::python {
 namespace {
 
 void step_bucket(const PyRef& stepper, bool by_parameter, const GradBucket& bucket, bool for_torch) {
-  call_python("the parameters of a bucket were not stepped", [&] {
+  call_python("stepping the parameters of a bucket", [&] {
     const PyGradBucket views{bucket, nb::object(), for_torch};
     if (!by_parameter) {
       stepper.object()(nb::cast(views));
@@ -36,7 +36,7 @@ BucketStep make_bucket_step(PyRef stepper, bool by_parameter, bool for_torch) {
     Promise<void> promise;
     Future<void> future = promise.get_future();
     const auto executor = callback_executor();
-    if (!executor) throw Aborted("the parameters of a bucket were not stepped: Python is ending");
+    if (!executor) throw Aborted("stepping the parameters of a bucket: Python is finalizing");
     executor->post([stepper, by_parameter, bucket, for_torch, promise = std::move(promise)]() mutable {
       promise.set_from([&] { step_bucket(stepper, by_parameter, bucket, for_torch); });
     });
@@ -44,8 +44,8 @@ BucketStep make_bucket_step(PyRef stepper, bool by_parameter, bool for_torch) {
   };
 }
 
-/// A hook with a thread of its own, on which the next hook may have run: in Python, too, so that the thread wants the
-/// GIL for its end. Whoever drops the hook and has the GIL lets go of it meanwhile.
+/// Returns a hook whose destructor releases the GIL: it joins the overlap thread, on which the next Python hook may
+/// have run, so that the exiting thread needs the GIL.
 HookPtr hook_released_without_gil(HookPtr hook) {
   CommHookInterface* const pointer = hook.get();
   return {pointer, [hook = std::move(hook)](CommHookInterface*) mutable {
@@ -67,7 +67,7 @@ HookPtr with_overlapped_steps(HookPtr hook, const PyRef& stepper, std::optional<
   const OverlapOptions options{.clip_norm = clip_norm};
   const nb::handle optimizer = stepper.get();
   if (!stepper) {
-    if (clip_norm) throw InvalidArgument("clip_norm is given without an optimizer");
+    if (clip_norm) throw InvalidArgument("clip_norm requires an optimizer");
     return hook;
   }
   if (nb::isinstance<Optimizer>(optimizer)) {
@@ -75,8 +75,8 @@ HookPtr with_overlapped_steps(HookPtr hook, const PyRef& stepper, std::optional<
   }
   const bool by_parameter = nb::hasattr(optimizer, "step_param");
   if (!by_parameter && !PyCallable_Check(optimizer.ptr())) {
-    throw nb::type_error(("an optimizer is expected: a hookline.Optimizer, its text, an object with step_param(param, "
-                          "grad), or a function of a bucket, not " +
+    throw nb::type_error(("optimizer: expected a hookline.Optimizer, an optimizer spec, an object with "
+                          "step_param(param, grad), or a function of a bucket, got " +
                           std::string(nb::repr(optimizer).c_str()))
                              .c_str());
   }

@@ -1,4 +1,4 @@
-// Calls from C++ into process groups written in Python.
+// Calls of process groups written in Python.
 #include "py_process_group.hpp"
 
 #include <utility>
@@ -27,8 +27,8 @@ constexpr const char* kGroupOrNone = "a hookline.ProcessGroup or None";
 
 PyProcessGroup::PyProcessGroup(int rank, int size) : base_rank_(rank), base_size_(size) {
   if (size < 1 || rank < 0 || rank >= size) {
-    throw InvalidArgument("ProcessGroup(rank, size): there is no rank " + std::to_string(rank) + " in a group of " +
-                          std::to_string(size));
+    throw InvalidArgument("ProcessGroup: expected size >= 1 and 0 <= rank < size, got rank " + std::to_string(rank) +
+                          ", size " + std::to_string(size));
   }
 }
 
@@ -118,7 +118,7 @@ std::string PyProcessGroup::description() const {
   return override_description ? *override_description : ProcessGroup::description();
 }
 
-// The tensors' owners are Python objects: let go of with the GIL, they need no other thread to do it.
+// The owners of the tensors are Python objects, which are released with the GIL here.
 WorkPtr PyProcessGroup::run(Operation collective) {
   check_arguments(collective, rank(), size());
   const GilAcquire gil;
@@ -172,7 +172,7 @@ PyProcessGroup::CallResult PyProcessGroup::call_for_device(const MethodNames& na
     if (!name) break;
     if (!overrides(name)) continue;
     if (!accepts_arguments(nb_trampoline.base(), name, 1)) return call({name}, "()", nb::make_tuple());
-    // A class written for torch gets torch's device.
+    // A class written for torch expects a torch.device.
     const nb::dict modules = nb::module_::import_("sys").attr("modules");
     const nb::object device = modules.contains("torch") ? modules["torch"].attr("device")("cpu") : nb::none();
     return call({name}, "(device)", nb::make_tuple(device));
@@ -180,7 +180,7 @@ PyProcessGroup::CallResult PyProcessGroup::call_for_device(const MethodNames& na
   return {};
 }
 
-// torch's split_group takes more, which may have no defaults in an override.
+// torch's split_group has more parameters, which may have no defaults in an override.
 std::shared_ptr<ProcessGroup> PyProcessGroup::new_group(const std::vector<int>& ranks) {
   return call_python("new_group", [&] {
     CallResult answer = call({"new_group"}, "(ranks)", nb::make_tuple(ranks));
@@ -211,7 +211,7 @@ std::uint64_t PyProcessGroup::sequence_number() const {
   });
 }
 
-// Asked for every operation: a class that has none of its own is asked once.
+// Needed for every operation: Python is called only once if the class does not override it.
 Milliseconds PyProcessGroup::timeout() const {
   if (overrides_timeout_.load(std::memory_order_relaxed) == 0) return base_timeout();
   return call_python("timeout", [&] {
@@ -235,7 +235,7 @@ void PyProcessGroup::wait_for_hooks(std::optional<Milliseconds> timeout) {
   completion_hooks_.wait(timeout.value_or(this->timeout()));
 }
 
-// torch's takes no argument, ours a cause. A class without one has nothing to abort, as in torch.
+// torch's abort() takes no argument, Hookline's takes a cause. Without an override, abort() does nothing, as in torch.
 void PyProcessGroup::abort(const std::string& cause) {
   call_python("abort", [&] {
     const nb::object arguments = accepts_arguments(nb_trampoline.base(), "abort", 1) ? nb::object(nb::make_tuple(cause))

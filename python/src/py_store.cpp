@@ -1,4 +1,4 @@
-// Calls from C++ into stores written in Python.
+// Calls of stores written in Python.
 #include "py_store.hpp"
 
 #include <type_traits>
@@ -16,7 +16,7 @@
 namespace hookline::python {
 namespace {
 
-// How each kind of result is read; all get (self, method, result).
+// Converters of results, called with (self, method, result).
 constexpr auto kIgnoreResult = [](nb::handle, const char*, nb::handle) {};
 
 constexpr auto kBytesResult = [](nb::handle self, const char* method, nb::handle result) {
@@ -54,7 +54,7 @@ constexpr auto kStoreResult = [](nb::handle self, const char* method, nb::handle
   return store;
 };
 
-// What each argument is, so that it is made a Python object where there is the GIL.
+// Typed arguments, so that they are converted to Python objects under the GIL.
 struct Key {
   const std::string& text;
 };
@@ -89,7 +89,7 @@ template <class Convert, class Base, class... Args>
 auto PyStore::call(const char* method, Convert convert, Base base, const Args&... args) const {
   {
     const GilAcquire gil;
-    if (!gil) throw Aborted(std::string("Store.") + method + ": Python is ending");
+    if (!gil) throw Aborted(std::string("Store.") + method + ": Python is finalizing");
     const nb::detail::ticket ticket(nb_trampoline, method, nb::detail::str_hash(method), false);
     if (ticket.key.is_valid()) {
       return with_translated_errors([&] {
@@ -152,7 +152,7 @@ void PyStore::append(const std::string& key, const std::string& value) {
 }
 
 std::vector<std::string> PyStore::multi_get(const std::vector<std::string>& keys) {
-  // Not the default of the base, which waits for all keys first: the class may have no wait.
+  // Unlike the base implementation, which waits for all keys first: the class may not define wait().
   const auto one_by_one = [&] {
     std::vector<std::string> values;
     values.reserve(keys.size());

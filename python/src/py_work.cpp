@@ -1,4 +1,4 @@
-// Calls from C++ into works written in Python.
+// Calls of works written in Python.
 #include "py_work.hpp"
 
 #include <algorithm>
@@ -18,7 +18,7 @@
 namespace hookline::python {
 namespace {
 
-/// The future that a plain Work was made with.
+/// Returns the constructor argument of a Work.
 nb::object constructor_future(nb::handle object) {
   return nb::isinstance<WorkObject>(object) ? nb::inst_ptr<WorkObject>(object)->future : nb::object();
 }
@@ -81,7 +81,7 @@ void PyWork::wait(std::optional<Milliseconds> timeout) {
   record_completion(nullptr);
 }
 
-// A wait may be interrupted, or have less time than the operation.
+// A wait may be interrupted, or have a shorter timeout than the operation.
 bool PyWork::is_pending() const {
   const std::lock_guard lock(mutex_);
   return future_ && !future_->done() && Clock::now() < origin_.deadline;
@@ -103,7 +103,7 @@ Future<std::vector<Tensor>> PyWork::make_future() {
   if (!future.is_valid() && work_overrides(object_.get(), "get_future")) {
     future = call_method(object_.get(), "get_future", nb::make_tuple(), "()");
     if (!is_future(future)) {
-      PyErr_Format(PyExc_TypeError, "%s must return a hookline.Future, and this returned %s",
+      PyErr_Format(PyExc_TypeError, "%s: expected a hookline.Future as the result, got %s",
                    call_site("get_future").c_str(), future.is_none() ? "None" : class_name_of(future).c_str());
       throw nb::python_error();
     }
@@ -115,9 +115,9 @@ Future<std::vector<Tensor>> PyWork::make_future() {
     throw Unsupported(class_name_of(object_.get()) +
                       " has neither wait nor get_future; define one of them in the class, or make it of a Future");
   }
-  // Somebody has to do the waiting, and it is not whoever asks for a future.
+  // wait() blocks, so it runs on the blocking executor.
   const auto executor = blocking_executor();
-  if (!executor) throw Aborted("Work.get_future: Python is ending");
+  if (!executor) throw Aborted("Work.get_future: Python is finalizing");
   Promise<std::vector<Tensor>> promise;
   auto result = promise.get_future();
   executor->post([self = std::static_pointer_cast<PyWork>(shared_from_this()), promise = std::move(promise)]() mutable {
@@ -159,7 +159,7 @@ int PyWork::source_rank() const {
   });
 }
 
-// Whoever waits for its future has a copy of the reference.
+// Waiters for its future have a copy of the reference.
 nb::handle PyWork::sole_reference() const noexcept {
   return object_.owner().use_count() == 2 ? object_.get() : nb::handle();
 }

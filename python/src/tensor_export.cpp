@@ -1,4 +1,4 @@
-// Exports: the capsule's destructor frees what nobody consumed; buffers and arrays keep the memory.
+// Tensor exports. The destructor of a capsule frees an unconsumed tensor; buffers and arrays keep the memory alive.
 #include "tensor_export.hpp"
 
 #include <algorithm>
@@ -47,8 +47,8 @@ const char* format_of(DType dtype) {
   return nullptr;
 }
 
-/// What a Py_buffer points to, in a capsule that the buffer keeps in the place of the Python object: torch never lets
-/// go of arrays that are still there when Python ends, and what nanobind finds then it reports as leaked.
+/// The memory that a Py_buffer points to. The buffer refers to a capsule with it instead of the Python object: torch
+/// never releases arrays that are alive at finalization, and nanobind would report those objects as leaked.
 struct ExportedBuffer {
   explicit ExportedBuffer(const Tensor& source) : tensor(source) {}
 
@@ -68,24 +68,24 @@ int refuse_buffer(Py_buffer* view, const char* reason) {
   return -1;
 }
 
-alignas(64) std::byte empty_storage;  // an address for buffers of tensors that have no memory
+alignas(64) std::byte empty_storage;  // the address for buffers of tensors without memory
 
 }  // namespace
 
 nb::object to_capsule(const Tensor& tensor, nb::handle stream,
                       std::optional<std::pair<std::int64_t, std::int64_t>> max_version,
                       std::optional<std::pair<std::int64_t, std::int64_t>> dl_device, std::optional<bool> copy) {
-  if (!stream.is_none()) throw InvalidArgument("Tensor.__dlpack__: memory of the CPU has no stream; pass None");
+  if (!stream.is_none()) throw InvalidArgument("Tensor.__dlpack__: stream: expected None for CPU memory");
   if (dl_device && dl_device->first != core::kDLCPU) {
     throw Unsupported("Tensor.__dlpack__: cannot export to DLPack device type " + std::to_string(dl_device->first) +
-                      "; Hookline's tensors are on the CPU");
+                      ": hookline tensors are on the CPU");
   }
   const bool copied = copy.value_or(false);
   const Tensor exported = copied ? tensor.clone() : tensor;
-  // DLPack allows them, but torch 2.13 does not survive them: it ends the process.
+  // DLPack allows negative strides, but torch 2.13 aborts the process on them.
   if (std::any_of(exported.strides().begin(), exported.strides().end(), [](std::int64_t s) { return s < 0; })) {
     throw InvalidArgument("Tensor.__dlpack__: " + to_string(exported) +
-                          " has negative strides, which not every library takes; use clone(), copy=True or numpy()");
+                          " has negative strides, which not all libraries support. Use clone(), copy=True or numpy().");
   }
   if (!max_version || max_version->first < 1) return new_capsule(exported.to_dlpack_unversioned(), "dltensor");
   DLManagedTensorVersioned* const managed = exported.to_dlpack();
@@ -106,10 +106,10 @@ nb::object to_numpy(const Tensor& tensor) {
 }
 
 int get_buffer(PyObject* self, Py_buffer* view, int flags) {
-  if (!nb::inst_ready(self)) return refuse_buffer(view, "this tensor was not initialised");
+  if (!nb::inst_ready(self)) return refuse_buffer(view, "this tensor is not initialized");
   const Tensor& tensor = *nb::inst_ptr<Tensor>(self);
   const char* const format = format_of(tensor.dtype());
-  if (!format) return refuse_buffer(view, "a buffer cannot have elements of bfloat16; use numpy() or DLPack");
+  if (!format) return refuse_buffer(view, "the buffer protocol does not support bfloat16. Use numpy() or DLPack.");
   if (tensor.read_only() && (flags & PyBUF_WRITABLE)) return refuse_buffer(view, "this tensor is read-only");
   if (!tensor.is_contiguous() && (flags & PyBUF_STRIDES) != PyBUF_STRIDES) {
     return refuse_buffer(view, "this tensor is not contiguous");

@@ -1,4 +1,4 @@
-// The ways into a hookline::Tensor, quickest first: our own, DLPack's C table, buffers, capsules, __dlpack__.
+// Tensor imports, fastest first: hookline.Tensor, buffers, DLPack's C exchange API, capsules, __dlpack__.
 #include "tensor_import.hpp"
 
 #include <memory>
@@ -27,7 +27,7 @@ struct ExchangeApi {
   int (*current_stream)(std::int32_t, std::int32_t, void** out);
 };
 
-/// Made once and never let go: looking an attribute up by a C string would make a new object each time.
+/// Interned and never released: looking up an attribute by a C string would create a new object each time.
 nb::handle interned(const char* text) { return PyUnicode_InternFromString(text); }
 
 nb::object find_attribute(nb::handle object, nb::handle name) {
@@ -39,8 +39,7 @@ nb::object find_attribute(nb::handle object, nb::handle name) {
   return found;
 }
 
-/// The core's own checks on a foreign tensor, with a Python object as the owner of the memory: found again by
-/// PyRef::object_of.
+/// Validates a foreign tensor and returns a view whose owner is a Python object, which PyRef::object_of() returns.
 Tensor view_of(const DLTensor& foreign, std::uint64_t flags, const PyRef& owner) {
   DLManagedTensorVersioned managed{core::kDLPackVersion, nullptr, nullptr, flags, foreign};
   const Tensor checked = Tensor::from_dlpack(&managed);
@@ -55,7 +54,8 @@ void run_deleter(PyObject* capsule) {
   PyErr_Clear();
 }
 
-/// The deleter is armed last: until then the caller owns what it has. It runs with the GIL, whoever drops the view.
+/// Takes ownership of a managed tensor. The deleter is set last, so that the caller keeps ownership on an exception. It
+/// runs with the GIL, on any thread.
 template <class Managed>
 Tensor adopt(Managed* managed, std::uint64_t flags) {
   nb::object owner = nb::steal(PyCapsule_New(managed, nullptr, nullptr));
@@ -81,22 +81,22 @@ Tensor from_capsule(nb::handle capsule) {
     return result;
   }
   if (name.starts_with("used_dltensor")) {
-    throw InvalidArgument("this DLPack capsule was consumed before; ask its producer for a new one");
+    throw InvalidArgument("this DLPack capsule is already consumed. Request a new one from its producer.");
   }
   throw InvalidArgument("a capsule named '" + std::string(name) +
-                        "' is no DLPack tensor; those are named dltensor or dltensor_versioned");
+                        "' is not a DLPack tensor: expected the name dltensor or dltensor_versioned");
 }
 
-/// torch keeps "negate when read" as a mark on the tensor, which DLPack cannot tell.
+/// torch represents lazy negation as a bit on the tensor, which DLPack cannot express.
 void refuse_negative_view(nb::handle object) {
   static const nb::handle is_neg = interned("is_neg");
   const nb::object method = find_attribute(object, is_neg);
   if (method.is_valid() && nb::cast<bool>(method())) {
-    throw InvalidArgument("a torch tensor with its negative bit set is no plain memory; use its resolve_neg()");
+    throw InvalidArgument("a torch tensor with its negative bit set is not plain memory. Use its resolve_neg().");
   }
 }
 
-/// Says what torch's own text does not: which device or layout it is that stands in the way.
+/// Throws an error that names the unsupported device or layout, which torch's own message does not.
 [[noreturn]] void throw_export_refused(nb::handle object) {
   const nb::python_error error;
   const auto cause = error_from_python(PyRef(nb::borrow(error.value())));
@@ -105,10 +105,11 @@ void refuse_negative_view(nb::handle object) {
   };
   const std::string device = text_of("device");
   if (!device.empty() && !device.starts_with("cpu")) {
-    throw Unsupported("a tensor on " + device + ": Hookline works on CPU memory; copy it to the CPU first", cause);
+    throw Unsupported(
+        "tensor on device " + device + ": Hookline supports CPU memory. Copy the tensor to the CPU first.", cause);
   }
-  throw Unsupported("a tensor whose memory its library does not hand out (layout " + text_of("layout") +
-                        "); make it a dense one of the CPU first",
+  throw Unsupported("tensor with layout " + text_of("layout") +
+                        ": its library does not export the memory. Convert it to a dense CPU tensor first.",
                     cause);
 }
 
@@ -157,9 +158,9 @@ DType dtype_of_format(const char* format, Py_ssize_t itemsize) {
       default: break;
     }
   }
-  throw Unsupported("an array of elements '" + std::string(text) +
-                    "' (in the letters of Python's struct module); Hookline takes float64, float32, float16, bfloat16, "
-                    "int8 to int64, uint8 and bool, in this machine's byte order");
+  throw Unsupported("array with element format '" + std::string(text) +
+                    "' (as in Python's struct module): expected float64, float32, float16, bfloat16, int8 to int64, "
+                    "uint8 or bool in native byte order");
 }
 
 Tensor from_buffer(const nb::object& memory_view) {
@@ -173,14 +174,14 @@ Tensor from_buffer(const nb::object& memory_view) {
     strides[i] = buffer.strides[i] / buffer.itemsize;
     const bool matters = shape[i] > 1;
     if ((matters && buffer.strides[i] % buffer.itemsize != 0) || (buffer.suboffsets && buffer.suboffsets[i] >= 0)) {
-      throw InvalidArgument("the elements of this array do not lie a whole number of elements apart; copy it first");
+      throw InvalidArgument("the strides of this array are not multiples of the element size. Copy it first.");
     }
   }
   return Tensor::wrap(buffer.buf, shape, dtype,
                       {.strides = strides, .owner = PyRef(memory_view).owner(), .read_only = buffer.readonly != 0});
 }
 
-/// NumPy has no letter for the bfloat16 of ml_dtypes, so its bits are fetched as integers.
+/// NumPy has no format character for ml_dtypes bfloat16, so it is exported as int16.
 bool is_numpy_bfloat16(nb::handle object) {
   const nb::object dtype = nb::getattr(object, "dtype", nb::none());
   const nb::object name = nb::getattr(dtype, "name", nb::none());
@@ -204,7 +205,7 @@ Tensor from_dlpack_method(nb::handle object) {
     if (type != core::kDLCPU) {
       DLTensor foreign{};
       foreign.device = {type, nb::cast<std::int32_t>(nb::int_(device[1]))};
-      return view_of(foreign, 0, {});  // throws, naming the device, before the exporter has to synchronise it
+      return view_of(foreign, 0, {});  // throws, naming the device, before the exporter has to synchronize it
     }
   }
   refuse_negative_view(object);
@@ -215,9 +216,9 @@ Tensor from_dlpack_method(nb::handle object) {
     capsule = method(nb::arg("max_version") = nb::make_tuple(major, minor));
   } catch (const nb::python_error& e) {
     if (!e.matches(PyExc_TypeError)) throw;
-    capsule = method();  // an exporter from before the versioned form
+    capsule = method();  // an exporter that only supports the unversioned form
   }
-  if (!PyCapsule_CheckExact(capsule.ptr())) throw nb::type_error("__dlpack__ returned something else than a capsule");
+  if (!PyCapsule_CheckExact(capsule.ptr())) throw nb::type_error("__dlpack__ did not return a capsule");
   return from_capsule(capsule);
 }
 
@@ -230,7 +231,7 @@ Tensor to_tensor(nb::handle object) {
   if (PyCapsule_CheckExact(object.ptr())) return from_capsule(object);
   if (nb::hasattr(object, "__dlpack__")) return from_dlpack_method(object);
   const std::string type = nb::type_name(object.type()).c_str();
-  throw nb::type_error(("expected a tensor or an array that exports DLPack or a buffer, not " + type).c_str());
+  throw nb::type_error(("expected a tensor or an array that exports DLPack or a buffer, got " + type).c_str());
 }
 
 }  // namespace hookline::python

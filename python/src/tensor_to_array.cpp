@@ -1,4 +1,4 @@
-// Finds out whose memory a tensor shows, and hands out the object itself or a view made by its library.
+// Finds the Python owner of a tensor's memory, and returns it or a view by its library.
 #include "tensor_to_array.hpp"
 
 #include <cstdint>
@@ -21,17 +21,17 @@ bool same_view(const Tensor& a, const Tensor& b) {
   return true;
 }
 
-/// torch.Tensor where torch has been imported, else null; looked up once.
+/// Returns torch.Tensor if torch is imported, else null. Cached.
 nb::handle torch_tensor_type() {
-  static nb::handle type;  // never let go: it lives as long as the interpreter
+  static nb::handle type;  // never released: it lives as long as the interpreter
   if (type.is_valid()) return type;
   const nb::handle torch = PyDict_GetItemString(PyImport_GetModuleDict(), "torch");
   if (torch.is_valid()) type = nb::getattr(torch, "Tensor", nb::object()).release();
   return type;
 }
 
-/// True where a torch tensor shows the elements of `tensor`. Of dtypes that this library lacks, such as complex
-/// numbers, `tensor` has pairs or integers: there the memory is compared.
+/// True if a torch tensor has the same elements as `tensor`. For dtypes that this library lacks, such as complex
+/// numbers, `tensor` has pairs or integers; then only the memory ranges are compared.
 bool aliases(nb::handle torch_tensor, const Tensor& tensor) {
   try {
     return same_view(to_tensor(torch_tensor), tensor);

@@ -1,4 +1,4 @@
-// The outcome of a Python future, or a Timeout: whichever comes first.
+// Native futures of Python futures, with a timeout at the operation's deadline.
 #include "work_future.hpp"
 
 #include <atomic>
@@ -23,7 +23,7 @@ namespace {
 
 using Tensors = std::vector<Tensor>;
 
-/// One future that is waited for.
+/// A Python future that has not completed yet.
 struct PendingFuture {
   explicit PendingFuture(std::string text) : call_site(std::move(text)) {}
   Promise<Tensors> promise;
@@ -38,7 +38,7 @@ struct PendingFuture {
   }
 };
 
-/// A thread that fails what is not done at its deadline.
+/// A thread that fails pending futures at their deadlines.
 class DeadlineTimer {
  public:
   using Key = std::pair<Clock::time_point, const PendingFuture*>;
@@ -69,9 +69,9 @@ class DeadlineTimer {
       wake_.notify_one();
     }
     if (thread_.joinable()) thread_.join();
-    for (const auto& [key, awaited] : remaining) {
+    for (const auto& [key, pending] : remaining) {
       pending->promise.try_set_error(std::make_exception_ptr(
-          Aborted(pending->call_site + ": Python is ending and nobody will complete this future")));
+          Aborted(pending->call_site + ": Python is finalizing; this future will not be completed")));
       pending->release_references();
     }
   }
@@ -107,7 +107,7 @@ class DeadlineTimer {
 
 std::atomic<DeadlineTimer*> timer = nullptr;  // never destroyed: its thread may outlive static destructors
 
-// A forked child has no such thread, and perhaps nobody who would let go of the lock.
+// A forked child does not have the thread, which may hold the lock, so it starts with a new timer.
 DeadlineTimer& deadline_timer() {
   static std::once_flag once;
   std::call_once(once, [] {
@@ -138,7 +138,7 @@ Tensors tensors_of_value(nb::handle value, const std::string& call_site, const T
   return tensors;
 }
 
-/// The same error, with the place in its C++ message, and in Python as a note beneath the traceback.
+/// Adds the call site to an error: as a prefix of the C++ message, and as a note of the Python exception.
 std::exception_ptr with_note(const std::exception_ptr& error, const std::string& call_site) {
   const nb::object exception = error_to_python(error);
   try {
@@ -148,7 +148,7 @@ std::exception_ptr with_note(const std::exception_ptr& error, const std::string&
   return error_from_python(PyRef(exception), call_site + ": ");
 }
 
-/// Completes with what `read` gives or throws. With the GIL.
+/// Completes a pending future with the result or error of `read`. Needs the GIL.
 template <class F>
 void finish(const std::shared_ptr<PendingFuture>& pending, Clock::time_point deadline, F read) {
   Tensors tensors;
@@ -181,9 +181,9 @@ Future<Tensors> tensors_of_future(nb::handle future, std::string call_site, PyRe
   pending->references.push_back(std::move(keep_alive));
   pending->references.emplace_back(nb::borrow(future));
   deadline_timer().add(deadline, pending);
-  // A callback, not a share of the future's state: the garbage collector goes on seeing what is in it. torch's futures
-  // have value() as ours do, those of concurrent.futures have result(), and keep the callback, which therefore lets go
-  // of the outcome: an error's traceback may lead back to the future.
+  // A callback instead of the shared native future, so that the garbage collector sees the value. torch futures have
+  // value() as hookline futures do; concurrent.futures have result(), and keep the callback after completion. So the
+  // callback drops its state, because an error's traceback may lead back to the future.
   const auto slot = std::make_shared<std::shared_ptr<PendingFuture>>(std::move(pending));
   future.attr("add_done_callback")(
       nb::cpp_function([slot, deadline, outputs = std::move(outputs)](const nb::object& done) {

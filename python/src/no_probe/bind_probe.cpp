@@ -1,4 +1,4 @@
-// Stands in for the tests' probe where the tests are not built.
+// Replaces the test probe if tests are not built.
 #include "../bindings.hpp"
 
 namespace hookline::python {
