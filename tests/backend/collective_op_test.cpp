@@ -87,7 +87,7 @@ TEST_F(SteppedCollectives, InPlaceFailsIfPeerLeavesDuringLastChunk) {
 
 // A BlockReader that calls a function.
 struct CallbackReader final : BlockReader {
-  explicit CallbackReader(std::function<void()> callback) : callback(std::move(callback)) {}
+  explicit CallbackReader(std::function<void()> on_read) : callback(std::move(on_read)) {}
   void read(std::span<const std::byte* const>, std::size_t) noexcept override { callback(); }
   std::function<void()> callback;
 };

@@ -40,7 +40,7 @@ class MailboxesTest : public ::testing::Test {
 TEST_F(MailboxesTest, MessagesAreMatchedInSendOrder) {
   ASSERT_TRUE(send(1)->done());
   ASSERT_TRUE(send(2)->done());
-  Counter& first = mailboxes(group_memory_->block(0), 1)[0].message_count;
+  Counter& first = receiver_mailboxes(group_memory_->block(0), 1)[0].message_count;
   first.store(0);
   const Tensor a = Tensor::zeros({1});
   const Tensor b = Tensor::zeros({1});
@@ -60,7 +60,7 @@ TEST_F(MailboxesTest, MessagesAreMatchedInSendOrder) {
 // check_peers() sees that the peer left before it has read the peer's last message.
 TEST_F(MailboxesTest, MessagesOfDepartedRankAreDelivered) {
   ASSERT_TRUE(send(1)->done());
-  Counter& message = mailboxes(group_memory_->block(0), 1)[0].message_count;
+  Counter& message = receiver_mailboxes(group_memory_->block(0), 1)[0].message_count;
   message.store(0);
   const Tensor a = Tensor::zeros({1});
   const auto one = receive(a);

@@ -24,7 +24,7 @@ using ::testing::ThrowsMessage;
 std::vector<std::shared_ptr<Backend>> transport_backends(int size) {
   std::vector<std::shared_ptr<Backend>> backends;
   for (auto& transport : testing::make_memory_transports(size))
-    backends.push_back(make_transport_backend(std::move(engine)));
+    backends.push_back(make_transport_backend(std::move(transport)));
   return backends;
 }
 

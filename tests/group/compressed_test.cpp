@@ -64,7 +64,7 @@ void same_on_all_ranks(ProcessGroup& group, const Tensor& t, const std::string& 
   }
 }
 
-class Compressed : public ::testing::TestWithParam<World> {};
+class Compressed : public ::testing::TestWithParam<testing::GroupFixture> {};
 
 TEST_P(Compressed, MeanWithSameBitsOnAllRanks) {
   for (const int ranks : {1, 2, 3, 4, 7}) {
@@ -270,7 +270,7 @@ TEST_P(Compressed, ReduceScatterInPlaceMatchesOutOfPlace) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Fixtures, Compressed, ::testing::Values(testing::threads_fixture(), testing::shm_fixture()),
-                         [](const auto& world) { return world.param.name; });
+                         [](const auto& test) { return test.param.name; });
 
 TEST(CompressedReduction, AcceptsAnyFloatingPointTypeAndLayout) {
   testing::threads_fixture().spawn(3, [&](ProcessGroup& group) {

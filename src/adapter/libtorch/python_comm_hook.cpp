@@ -50,7 +50,7 @@ void check(const at::Tensor& result, const at::Tensor& buffer) {
       (buffer.is_sparse() ? result.sizes() == buffer.sizes() : result.dim() == 1 && result.numel() == buffer.numel());
   if (fits) return;
   throw InvalidArgument("communication hook: wrong result: expected " + describe_tensor(buffer) + ", got " +
-                        in_words(result) + ". Shape and dtype must be those of the bucket.");
+                        describe_tensor(result) + ". Shape and dtype must be those of the bucket.");
 }
 
 }  // namespace

@@ -225,7 +225,7 @@ void exchange_with_higher(int listener, int rank, int memory, std::vector<Peer>&
 // Each rank exchanges descriptors with its lower ranks, one after the other, then accepts the higher ranks. At most one
 // descriptor a rank is in flight: the kernel returns ETOOMANYREFS if a user has more in flight than RLIMIT_NOFILE.
 // No deadlock: a rank waits only for lower ranks until it accepts.
-std::vector<Peer> hand_over(Store& store, int rank, int size, int memory, Clock::time_point deadline) {
+std::vector<Peer> exchange_fds(Store& store, int rank, int size, int memory, Clock::time_point deadline) {
   const std::string name = random_name();
   const FileDescriptor listener = listen_at(name, size);
   const std::vector<std::string> names = exchange_socket_names(store, rank, size, name, deadline);

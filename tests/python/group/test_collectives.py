@@ -263,9 +263,9 @@ def test_options_objects_and_keywords_say_the_same(ranks):
         group.barrier(hookline.BarrierOptions(timeout=9)).wait()
         with pytest.raises(TypeError, match=r"op must be a hookline\.ReduceOp or its name, not int"):
             group.allreduce([x], op=3)
-        with pytest.raises(TypeError, match="timeout must be seconds"):
+        with pytest.raises(TypeError, match="timeout: expected seconds"):
             group.allreduce([x], timeout="soon")
-        with pytest.raises(TypeError, match="opts must be"):
+        with pytest.raises(TypeError, match="opts: expected an option object"):
             group.allreduce([x], opts=3)
 
     ranks(2, body)

@@ -42,7 +42,7 @@ def call(result, timeout=20):
 
 @pytest.mark.parametrize(("result", "text"), [(None, "None"), (7, "int"), ([], "list"), ("done", "str")])
 def test_an_override_that_returns_another_type(result, text):
-    with pytest.raises(TypeError, match=rf"Returning\.allreduce\(\) must return a hookline\.Work.* returned {text}"):
+    with pytest.raises(TypeError, match=rf"Returning\.allreduce\(\): expected a hookline\.Work as the result, got {text}"):
         call(result)
 
 
@@ -120,7 +120,7 @@ def test_get_future_that_returns_no_future(value):
         call(OfFuture(value)).get_future()
     with pytest.raises(TypeError, match=r"OfFuture\.get_future"):
         work.get_future().wait(10)
-    with pytest.raises(TypeError, match=rf"OfFuture.get_future\(\) must return a hookline.Future.*returned {name}"):
+    with pytest.raises(TypeError, match=rf"OfFuture.get_future\(\).*: expected a hookline.Future as the result, got {name}"):
         OfFuture(value).wait()
 
 
@@ -357,9 +357,9 @@ def test_wrong_ranks_and_names():
     with pytest.raises(ValueError, match="no rank 2 in a group of 2"):
         Named(2, 2)
     native = forward_through_cpp(Named(0, 1))
-    with pytest.raises(TypeError, match=r"Named.getBackendName\(\) must return a str.*returned int"):
+    with pytest.raises(TypeError, match=r"Named.getBackendName\(\): expected a str as the result, got int"):
         native.getBackendName()
-    with pytest.raises(TypeError, match=r"Named.size\(\) must return a size.*returned str"):
+    with pytest.raises(TypeError, match=r"Named.size\(\): expected a size as the result, got str"):
         native.size()
     for other in (None, 5):
         with pytest.raises(TypeError, match=r"expected a hookline\.ProcessGroup"):

@@ -239,19 +239,19 @@ def test_wrong_answers():
             return "long"
 
     native = forward_through_cpp(Wrong(0, 1))
-    with pytest.raises(TypeError, match=r"Wrong.name\(\) must return a str.*returned int"):
+    with pytest.raises(TypeError, match=r"Wrong.name\(\): expected a str as the result, got int"):
         native.name()
     with pytest.raises(TypeError, match=r"Wrong.description\(extra\) cannot be called as description\(\)"):
         native.description()
-    with pytest.raises(TypeError, match=r"Wrong.sequence_number\(\) must return a number.*returned str"):
+    with pytest.raises(TypeError, match=r"Wrong.sequence_number\(\): expected a number as the result, got str"):
         _ = native.sequence_number
-    with pytest.raises(TypeError, match=r"WrongTime.timeout\(\) must return seconds or a timedelta.*returned str"):
+    with pytest.raises(TypeError, match=r"WrongTime.timeout\(\): expected seconds or a timedelta as the result, got str"):
         _ = forward_through_cpp(WrongTime(0, 1)).timeout
-    with pytest.raises(TypeError, match=r"Wrong.end_coalescing\(\) must return a hookline.Work.*returned None"):
+    with pytest.raises(TypeError, match=r"Wrong.end_coalescing\(\): expected a hookline.Work as the result, got None"):
         native.end_coalescing()
     with pytest.raises(TypeError, match=r"Wrong.split\(color\) cannot be called as split\(color, key\)"):
         native.split(1)
-    with pytest.raises(TypeError, match=r"Wrong.new_group\(\) must return a hookline.ProcessGroup or None.*int"):
+    with pytest.raises(TypeError, match=r"Wrong.new_group\(\): expected a hookline.ProcessGroup or None as the result, got int"):
         native.new_group([0])
     with pytest.raises(hl.Unsupported, match="Wrong has no start_coalescing; define start_coalescing in the class"):
         native.start_coalescing()

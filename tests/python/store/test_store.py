@@ -291,7 +291,7 @@ def test_a_python_store_defines_clone_and_has_extended_api() -> None:
     store.set("k", "v")
     assert copy.get("k") == b"v"
     inner.clone = lambda: None  # type: ignore[method-assign, assignment, return-value]
-    with pytest.raises(TypeError, match=r"clone\(\) must return a hookline.Store, and this returned None"):
+    with pytest.raises(TypeError, match=r"clone\(\): expected a hookline.Store as the result, got None"):
         store.clone()
 
 
@@ -315,7 +315,7 @@ def test_wrong_results_of_a_python_store_are_errors(
     method: str, result: object, call: Callable[[hl.Store], object]
 ) -> None:
     cls = type("Odd", (hl.Store,), {method: lambda self, *args: result})
-    with pytest.raises(TypeError, match=rf"Odd\.{method}\(\) must return"):
+    with pytest.raises(TypeError, match=rf"Odd\.{method}\(\): expected"):
         call(hl.PrefixStore("p", cls()))
 
 
