@@ -1,8 +1,8 @@
-# What `cmake --install` puts where: the library, its headers, and the files that find_package(hookline) and pkg-config read.
+# Installation: the library, its headers, and the files for find_package(hookline) and pkg-config.
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 
-# A wheel cannot hold symbolic links: there the library has its one name, under a path that does not vary.
+# A wheel cannot contain symbolic links, so it has only the versioned library, under a fixed path.
 set(namelink)
 if(SKBUILD)
   set(CMAKE_INSTALL_LIBDIR lib)
@@ -14,9 +14,9 @@ set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/hookline)
 install(TARGETS hookline EXPORT hookline-targets
   LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} ${namelink}
   INCLUDES DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
-foreach(engine hookline_gloo hookline_mpi)
-  if(TARGET ${engine})
-    install(TARGETS ${engine} LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
+foreach(transport hookline_gloo hookline_mpi)
+  if(TARGET ${transport})
+    install(TARGETS ${transport} LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
   endif()
 endforeach()
 install(DIRECTORY include/hookline DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
@@ -29,7 +29,7 @@ write_basic_package_version_file(${PROJECT_BINARY_DIR}/hookline-config-version.c
 install(FILES ${PROJECT_BINARY_DIR}/hookline-config.cmake ${PROJECT_BINARY_DIR}/hookline-config-version.cmake
   DESTINATION ${package_dir})
 
-# A wheel has no libhookline.so for the linker to find by -lhookline; there CMake's files know the library's name.
+# A wheel has no libhookline.so for -lhookline; its CMake files contain the versioned name.
 if(NOT SKBUILD)
   file(RELATIVE_PATH to_prefix ${CMAKE_INSTALL_FULL_LIBDIR}/pkgconfig ${CMAKE_INSTALL_PREFIX})
   configure_file(cmake/hookline.pc.in ${PROJECT_BINARY_DIR}/hookline.pc @ONLY)

@@ -1,4 +1,4 @@
-# The installed PyTorch as the target hookline_libtorch: its headers, which are not ours to be warned about, and libraries.
+# The target hookline_libtorch: the libraries and headers of the installed PyTorch, as system headers without warnings.
 execute_process(
   COMMAND ${Python_EXECUTABLE} -c "import importlib.metadata as m, importlib.util as u; \
 print(u.find_spec('torch').submodule_search_locations[0], m.version('torch'), sep=';', end='')"

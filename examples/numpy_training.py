@@ -46,7 +46,7 @@ ddp = hl.numpy.DataParallel(params, group, hook="powersgd(rank=2, start_iter=10,
 before = loss(params)
 train(ddp, params, 40)
 w = ddp.gradient("w")  # the place in the bucket, in shared memory: written to, it needs no copies at all
-sent = ddp.stats()["sent_bytes"]
+sent = ddp.stats()["bytes_sent"]
 
 
 def my_hook(state, bucket):

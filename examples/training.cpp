@@ -40,6 +40,6 @@ int main() {
   }
   const float b = params[1].tensor.data<float>()[0];
   std::printf("rank %d: b is %.4f; the last step sent %llu bytes\n", group->rank(), double(b),
-              static_cast<unsigned long long>(reducer.stats().sent_bytes));
+              static_cast<unsigned long long>(reducer.stats().bytes_sent));
   return b > 0 || group->size() == 1 ? 0 : 1;
 }

@@ -77,7 +77,7 @@ def our_step(group: Any, hook: str, inputs: Any, handles: list[Any], ratios: dic
         net.zero_grad(set_to_none=False)
         net(inputs).square().mean().backward()
         ddp.finish()
-        if hook in LEAST_RATIO and hook not in ratios and (sent := ddp.stats()["sent_bytes"]) < LAYERS * WIDTH**2:
+        if hook in LEAST_RATIO and hook not in ratios and (sent := ddp.stats()["bytes_sent"]) < LAYERS * WIDTH**2:
             ratios[hook] = 4 * LAYERS * WIDTH**2 / sent
 
     return step

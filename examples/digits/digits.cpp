@@ -146,7 +146,7 @@ int main(int argc, char** argv) {
   if (rank == 0) {
     const hl::StepStats stats = reducer.stats();
     std::printf("%s: accuracy %.1f %%, %llu bytes sent a step, %.2f ms a step\n", stats.hook.c_str(),
-                100 * accuracy(net, pictures), static_cast<unsigned long long>(stats.sent_bytes),
+                100 * accuracy(net, pictures), static_cast<unsigned long long>(stats.bytes_sent),
                 1e3 * seconds / static_cast<double>(stats.step));
   }
 }

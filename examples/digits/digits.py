@@ -99,7 +99,7 @@ def optimizer_for(hook, text, group):
 def row_of(hook, accuracy, stats, coding, error, step_time, ranks):
     """The cells of the table for one hook."""
     exact = sum(bucket["bytes"] for bucket in stats["buckets"]) * 2 * (ranks - 1) / ranks
-    sent = stats["sent_bytes"]
+    sent = stats["bytes_sent"]
     return [
         hook,
         f"{100 * accuracy:.1f} %",

@@ -40,4 +40,4 @@ for step in range(100):
 error = float(np.abs(params["w"] - wanted).mean())
 assert error < 0.2, error  # it was 0.8
 if group.rank() == 0:
-    print(f"off by {error:.3f} in the mean; {ddp.stats()['sent_bytes']} bytes sent in a step, 4000 without the hook")
+    print(f"off by {error:.3f} in the mean; {ddp.stats()['bytes_sent']} bytes sent in a step, 4000 without the hook")

@@ -83,7 +83,7 @@ def main() -> None:
                 print(f"step {step}: loss {mean / dist.get_world_size():.3f}, {time.perf_counter() - begun:.1f} s")
     if options.hook and dist.get_rank() == 0:
         stats = ht.stats(model)
-        print(f"{stats['hook']}: {stats['sent_bytes']} bytes sent in the last step, in {len(stats['buckets'])} buckets")
+        print(f"{stats['hook']}: {stats['bytes_sent']} bytes sent in the last step, in {len(stats['buckets'])} buckets")
     dist.destroy_process_group()
 
 

@@ -41,5 +41,5 @@ assert max(last, end) < first / 2, (first, last, end)
 rate = state.compression_stats()[0]
 weights = sum(float(p.detach().abs().sum()) for p in net.parameters())
 print(f"rank {dist.get_rank()}: loss {first:.3f}, then {last:.3f} sending {rate:.1f} times less, then {end:.3f}")
-print(f"weights {weights:.6f}; {ours.stats()['sent_bytes']} bytes sent in a step")
+print(f"weights {weights:.6f}; {ours.stats()['bytes_sent']} bytes sent in a step")
 dist.destroy_process_group()

@@ -61,5 +61,5 @@ int main(int count, char** arguments) {
   double sum = 0;
   for (const torch::Tensor& p : net->parameters()) sum += p.abs().sum().item<double>();
   std::printf("right %.1f %%, weights %.9g, %llu bytes sent in the last step\n", right * 100 * group->size() / 240, sum,
-              static_cast<unsigned long long>(ddp.stats().sent_bytes));
+              static_cast<unsigned long long>(ddp.stats().bytes_sent));
 }

@@ -87,7 +87,7 @@ nb::list hook_stats_of(const CommHookInterface& hook) {
     nb::dict d;
     d["bucket"] = stats.bucket;
     d["values"] = stats.values;
-    d["sent_bytes"] = stats.sent_bytes;
+    d["bytes_sent"] = stats.bytes_sent;
     d["ratio"] = stats.ratio;
     d["encode_time"] = stats.encode_time;
     d["decode_time"] = stats.decode_time;

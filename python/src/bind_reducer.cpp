@@ -131,7 +131,7 @@ nb::object stats(const PyReducer& self) {
     d["index"] = b.index;
     d["parameters"] = b.parameters;
     d["bytes"] = b.bytes;
-    d["sent_bytes"] = b.sent_bytes;
+    d["bytes_sent"] = b.bytes_sent;
     d["ready"] = b.ready;
     d["launched"] = b.launched;
     d["done"] = b.done;
@@ -140,7 +140,7 @@ nb::object stats(const PyReducer& self) {
   nb::dict d;
   d["step"] = s.step;
   d["hook"] = s.hook;
-  d["sent_bytes"] = s.sent_bytes;
+  d["bytes_sent"] = s.bytes_sent;
   d["backward"] = s.backward;
   d["exposed_comm"] = s.exposed_comm;
   d["total"] = s.total;

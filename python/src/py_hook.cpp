@@ -91,10 +91,10 @@ Future<HookResult> PythonCommHook::run_hook(GradBucket& bucket) {
   const auto record_stats = [costs = stats_, counter = context.bytes_sent, before = context.bytes_sent->load(),
                              index = bucket.index(), values = static_cast<std::uint64_t>(bucket.buffer().numel()),
                              bytes = bucket.buffer().nbytes(), ranks = static_cast<std::uint64_t>(ranks_)] {
-    HookStats stats{.bucket = index, .values = values, .sent_bytes = counter->load() - before};
+    HookStats stats{.bucket = index, .values = values, .bytes_sent = counter->load() - before};
     const std::uint64_t allreduce_bytes = 2 * (ranks - 1) * bytes / ranks;
-    if (stats.sent_bytes > 0)
-      stats.ratio = static_cast<double>(allreduce_bytes) / static_cast<double>(stats.sent_bytes);
+    if (stats.bytes_sent > 0)
+      stats.ratio = static_cast<double>(allreduce_bytes) / static_cast<double>(stats.bytes_sent);
     const std::lock_guard lock(costs->mutex);
     costs->by_bucket[index] = stats;
   };

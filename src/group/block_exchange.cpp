@@ -25,7 +25,7 @@ BlockExchange BlockExchange::allgather(ProcessGroup& group, const Tensor& send_b
   BlockExchange exchange;
   exchange.ranks_ = static_cast<std::size_t>(group.size());
   exchange.block_bytes_ = exchange.stride_ = send_buffer.nbytes();
-  exchange.sent_bytes_ = send_buffer.nbytes() * (exchange.ranks_ - 1);
+  exchange.bytes_sent_ = send_buffer.nbytes() * (exchange.ranks_ - 1);
   exchange.recv_buffer_ = Tensor::empty({send_buffer.numel() * group.size()}, DType::u8);
   exchange.work_ = start_if_supported(
       [&] { return group.allgather_into_tensor(exchange.recv_buffer_, send_buffer, {.timeout = timeout}); });
@@ -41,7 +41,7 @@ BlockExchange BlockExchange::allgather(ProcessGroup& group, const Tensor& send_b
 
   std::memset(exchange.recv_buffer_.mutable_bytes(), 0, exchange.recv_buffer_.nbytes());
   blocks[static_cast<std::size_t>(group.rank())].copy_from(send_buffer);
-  exchange.sent_bytes_ *= 2;
+  exchange.bytes_sent_ *= 2;
   exchange.work_ = group.allreduce(exchange.recv_buffer_, {.timeout = timeout});
   return exchange;
 }
@@ -51,7 +51,7 @@ BlockExchange BlockExchange::alltoall(ProcessGroup& group, const Tensor& send_bu
   BlockExchange exchange;
   exchange.ranks_ = static_cast<std::size_t>(group.size());
   exchange.block_bytes_ = exchange.stride_ = send_buffer.nbytes() / exchange.ranks_;
-  exchange.sent_bytes_ = exchange.block_bytes_ * (exchange.ranks_ - 1);
+  exchange.bytes_sent_ = exchange.block_bytes_ * (exchange.ranks_ - 1);
   exchange.recv_buffer_ = Tensor::empty({send_buffer.numel()}, DType::u8);
   exchange.work_ = start_if_supported(
       [&] { return group.alltoall_base(exchange.recv_buffer_, send_buffer, {}, {}, {.timeout = timeout}); });

@@ -21,7 +21,7 @@ class BlockExchange {
 
   const WorkPtr& work() const noexcept { return work_; }
   /// Bytes that this rank sends with the operation in use.
-  std::uint64_t sent_bytes() const noexcept { return sent_bytes_; }
+  std::uint64_t bytes_sent() const noexcept { return bytes_sent_; }
   std::size_t block_bytes() const noexcept { return block_bytes_; }
   /// Returns the received block of each rank. Call after the work is done; valid while this object lives.
   std::vector<const std::byte*> blocks() const;
@@ -33,7 +33,7 @@ class BlockExchange {
   std::size_t block_bytes_ = 0;
   std::size_t offset_ = 0;  ///< byte offset of rank 0's block
   std::size_t stride_ = 0;  ///< bytes from one rank's block to the next
-  std::uint64_t sent_bytes_ = 0;
+  std::uint64_t bytes_sent_ = 0;
 };
 
 }  // namespace hookline::group

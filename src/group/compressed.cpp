@@ -176,10 +176,10 @@ WorkPtr CompressedReduction::start_exchange(OpType type, const Tensor& send_buff
     block_exchange_ = std::make_unique<group::BlockExchange>(
         to_all ? group::BlockExchange::allgather(*group_, send_buffer, options.timeout)
                : group::BlockExchange::alltoall(*group_, send_buffer, options.timeout));
-    stats_.sent_bytes += block_exchange_->sent_bytes();
+    stats_.bytes_sent += block_exchange_->bytes_sent();
     return block_exchange_->work();
   }
-  stats_.sent_bytes += to_all ? bytes * (size() - 1) : bytes / size() * (size() - 1);
+  stats_.bytes_sent += to_all ? bytes * (size() - 1) : bytes / size() * (size() - 1);
   Operation operation;
   operation.inputs.push_back(send_buffer);
   operation.timeout = options.timeout;
@@ -218,8 +218,8 @@ Future<Tensor> CompressedReduction::allreduce(Tensor tensor, AllreduceOptions op
 // `passes` is 2 for an allreduce, in which each value crosses the network twice, and 1 for a reduce-scatter.
 void CompressedReduction::update_ratio(double passes) {
   const double plain = passes * static_cast<double>(size() - 1) / static_cast<double>(size()) * 4.0;
-  if (stats_.sent_bytes > 0) {
-    stats_.ratio = plain * static_cast<double>(stats_.values) / static_cast<double>(stats_.sent_bytes);
+  if (stats_.bytes_sent > 0) {
+    stats_.ratio = plain * static_cast<double>(stats_.values) / static_cast<double>(stats_.bytes_sent);
   }
 }
 

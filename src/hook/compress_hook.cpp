@@ -76,7 +76,7 @@ std::vector<HookStats> CompressHook::stats() const {
     const CompressionStats& stats = reduction->stats();
     all.push_back({.bucket = index,
                    .values = stats.values,
-                   .sent_bytes = stats.sent_bytes,
+                   .bytes_sent = stats.bytes_sent,
                    .ratio = stats.ratio,
                    .encode_time = stats.encode_time,
                    .decode_time = stats.decode_time,

@@ -50,7 +50,7 @@ class ErrorMeasurementHook final : public hook::HookWrapper {
     co_return result;
   }
 
-  // Excluded from sent_bytes, which counts the inner hook's traffic only.
+  // Excluded from bytes_sent, which counts the inner hook's traffic only.
   WorkPtr start_exact_allreduce(const Tensor& exact) {
     CallContext uncounted = current_context();
     uncounted.bytes_sent = nullptr;

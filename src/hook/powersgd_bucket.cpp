@@ -39,7 +39,7 @@ void PowerSGDBucket::set_q(const PowerSGDMatrix& matrix, const Tensor& q) {
 // Clears factors_valid_ until reconstruct(): if the step fails, the residual is all of M.
 void PowerSGDBucket::compute_p(float* values, std::uint64_t step) {
   encode_time_ = decode_time_ = 0;
-  sent_bytes_ = 0;
+  bytes_sent_ = 0;
   const core::Stopwatch watch(encode_time_);
   const bool had_factors = std::exchange(factors_valid_, false);
   float* const uncompressed = uncompressed_.data<float>();
@@ -111,7 +111,7 @@ CompressedReduction& PowerSGDBucket::reduction(std::unique_ptr<CompressedReducti
 
 Future<void> PowerSGDBucket::allreduce_mean(Tensor tensor, std::shared_ptr<ProcessGroup> group) {
   const AllreduceOptions options{.op = ReduceOp::avg};
-  sent_bytes_ += 2 * static_cast<std::uint64_t>(ranks_ - 1) * tensor.nbytes() / static_cast<std::uint64_t>(ranks_);
+  bytes_sent_ += 2 * static_cast<std::uint64_t>(ranks_ - 1) * tensor.nbytes() / static_cast<std::uint64_t>(ranks_);
   const WorkPtr work = group->allreduce(tensor, options);
   co_await work;
 }
@@ -119,7 +119,7 @@ Future<void> PowerSGDBucket::allreduce_mean(Tensor tensor, std::shared_ptr<Proce
 Future<void> PowerSGDBucket::allreduce_mean_encoded(CompressedReduction& reduction, Tensor tensor) {
   const AllreduceOptions options{.op = ReduceOp::avg};
   co_await reduction.allreduce(tensor, options);
-  sent_bytes_ += reduction.stats().sent_bytes;
+  bytes_sent_ += reduction.stats().bytes_sent;
   encode_time_ += reduction.stats().encode_time;
   decode_time_ += reduction.stats().decode_time;
 }
@@ -155,8 +155,8 @@ Tensor PowerSGDBucket::residual() const {
 
 HookStats PowerSGDBucket::stats() const {
   const double plain = 2.0 * (ranks_ - 1) / ranks_ * 4.0 * static_cast<double>(numel_);
-  const std::uint64_t sent = plan_.matrices.empty() ? static_cast<std::uint64_t>(plain) : sent_bytes_;
-  HookStats result{.bucket = 0, .values = numel_, .sent_bytes = sent};
+  const std::uint64_t sent = plan_.matrices.empty() ? static_cast<std::uint64_t>(plain) : bytes_sent_;
+  HookStats result{.bucket = 0, .values = numel_, .bytes_sent = sent};
   if (sent > 0) result.ratio = plain / static_cast<double>(sent);
   result.encode_time = encode_time_;
   result.decode_time = decode_time_;

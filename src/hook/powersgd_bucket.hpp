@@ -72,7 +72,7 @@ class PowerSGDBucket {
   std::vector<bool> q_restored_;  ///< by matrix: Q was restored from a saved state or another bucket
   bool factors_valid_ = false;    ///< the last step completed, so p_ and q_ are its factors
   std::unique_ptr<CompressedReduction> p_reduction_, q_reduction_;
-  std::uint64_t sent_bytes_ = 0;
+  std::uint64_t bytes_sent_ = 0;
   double encode_time_ = 0;
   double decode_time_ = 0;
 };

@@ -303,15 +303,15 @@ void ReducerImpl::write_stats(Clock::time_point backward_end) {
   stats.hook = hook->name();
   stats.rebuilt = std::exchange(rebuilt_, false);
   stats.buckets.clear();
-  stats.sent_bytes = 0;
+  stats.bytes_sent = 0;
   for (std::size_t i = 0; i < buckets.size(); ++i) {
     const Bucket& b = buckets[i];
     const std::uint64_t sent = b.bytes_sent ? b.bytes_sent->load(std::memory_order_relaxed) : 0;
-    stats.sent_bytes += sent;
+    stats.bytes_sent += sent;
     stats.buckets.push_back({.index = i,
                              .parameters = b.members.size(),
                              .bytes = b.sparse ? b.grad_bucket->buffer().nbytes() : b.buffer.nbytes(),
-                             .sent_bytes = sent,
+                             .bytes_sent = sent,
                              .ready = core::seconds(b.ready_at - step_begin_),
                              .launched = core::seconds(b.launched_at - step_begin_),
                              .done = core::seconds(b.done_at - step_begin_)});

@@ -45,7 +45,7 @@ TEST(CompressedHierarchical, SendsOnlyOwnSliceBetweenHosts) {
     const Tensor t = group.empty({std::int64_t{4} * 32768});
     t.fill(1);
     reduction.allreduce(t).wait(30s);
-    require(reduction.stats().sent_bytes == 2 * (32 + 2 * 32768), std::to_string(reduction.stats().sent_bytes));
+    require(reduction.stats().bytes_sent == 2 * (32 + 2 * 32768), std::to_string(reduction.stats().bytes_sent));
     require(reduction.stats().ratio > 1.99, "ratio " + std::to_string(reduction.stats().ratio));
     require(reduction.stats().values == 4 * 32768, "values");
   });

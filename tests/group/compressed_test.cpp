@@ -163,7 +163,7 @@ TEST_P(Compressed, SentBytesMatchFormula) {
       const auto bytes = [&](std::uint64_t message) { return 2 * (n - 1) * (12 * message) / n; };
       const auto expect = [&](const std::string& codec, std::uint64_t message, double ratio) {
         const CompressionStats stats = sent(codec);
-        require(stats.sent_bytes == bytes(message), codec + " sent " + std::to_string(stats.sent_bytes));
+        require(stats.bytes_sent == bytes(message), codec + " sent " + std::to_string(stats.bytes_sent));
         require(ranks == 1 || stats.ratio >= ratio, codec + " has ratio " + std::to_string(stats.ratio));
       };
       expect("fp16", 32 + 2 * 32768, 1.999);

@@ -168,7 +168,7 @@ TEST(CompressHook, ReportsStats) {
     run(hook, bucket_of(one, group.rank(), 0, 1, 2));
     const std::vector<HookStats> costs = hook->stats();
     require(costs.size() == 2 && costs[1].bucket == 1, "two buckets");
-    require(costs[0].values == 1024 && costs[0].sent_bytes == 32 + 1024 + 2 * 8, "bytes sent");
+    require(costs[0].values == 1024 && costs[0].bytes_sent == 32 + 1024 + 2 * 8, "bytes sent");
     require(costs[0].ratio > 3.8 && costs[0].ratio < 4, "ratio");
     require(costs[0].encode_time > 0 && costs[0].decode_time > 0, "times");
     require(costs[0].residual_norm > 0, "residual norm");

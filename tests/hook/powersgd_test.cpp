@@ -361,10 +361,10 @@ TEST(PowerSGD, ReportsCompressionStats) {
       require(times == 0 ? totals.rate == 0 : std::abs(totals.rate - 8035.0 / 395) < 1e-9, "rate");
     }
     const auto costs = hook->stats();
-    require(costs.size() == 2 && costs[0].values == 8030 && costs[0].sent_bytes == 4 * 390, "bytes sent");
+    require(costs.size() == 2 && costs[0].values == 8030 && costs[0].bytes_sent == 4 * 390, "bytes sent");
     require(std::abs(costs[0].ratio - 8030.0 / 390) < 1e-9 && costs[0].residual_norm > 1, "ratio and error");
     require(costs[0].encode_time > 0 && costs[0].decode_time > 0, "times");
-    require(costs[1].sent_bytes == 20 && costs[1].ratio == 1 && costs[1].residual_norm == 0, "uncompressed bucket");
+    require(costs[1].bytes_sent == 20 && costs[1].ratio == 1 && costs[1].residual_norm == 0, "uncompressed bucket");
     const auto kept = state->bucket_states();
     require(kept.at(0).residual.numel() == 8030 && kept.at(0).p.numel() == 200 && kept.at(0).q.numel() == 160, "state");
   });

@@ -40,7 +40,7 @@ TEST_P(ReducerSteps, CopiedGradientsHoldTheMeans) {
         EXPECT_LE(0, b.ready);
         EXPECT_LE(b.ready, b.launched);
         EXPECT_LE(b.launched, b.done);
-        EXPECT_EQ(b.sent_bytes,
+        EXPECT_EQ(b.bytes_sent,
                   2 * b.bytes * static_cast<std::size_t>(group.size() - 1) / static_cast<std::size_t>(group.size()));
       }
     });

@@ -26,8 +26,8 @@ struct CompressionOptions {
 /// Statistics of this rank's last reduction.
 struct CompressionStats {
   std::uint64_t values = 0;
-  std::uint64_t sent_bytes = 0;
-  double ratio = 1;        ///< bytes of an uncompressed reduction divided by sent_bytes
+  std::uint64_t bytes_sent = 0;
+  double ratio = 1;        ///< bytes of an uncompressed reduction divided by bytes_sent
   double encode_time = 0;  ///< seconds
   double decode_time = 0;
 };

@@ -45,8 +45,8 @@ struct HookStep {
 struct HookStats {
   std::size_t bucket = 0;
   std::uint64_t values = 0;
-  std::uint64_t sent_bytes = 0;  ///< by this rank
-  double ratio = 1;              ///< bytes of an uncompressed allreduce divided by sent_bytes
+  std::uint64_t bytes_sent = 0;  ///< by this rank
+  double ratio = 1;              ///< bytes of an uncompressed allreduce divided by bytes_sent
   double encode_time = 0;        ///< seconds
   double decode_time = 0;
   double residual_norm = 0;  ///< norm of the residual of error feedback

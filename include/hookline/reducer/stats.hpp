@@ -13,7 +13,7 @@ struct BucketStats {
   std::size_t index = 0;
   std::size_t parameters = 0;
   std::size_t bytes = 0;
-  std::uint64_t sent_bytes = 0;  ///< bytes sent by this rank, computed for standard algorithms
+  std::uint64_t bytes_sent = 0;  ///< bytes sent by this rank, computed for standard algorithms
   double ready = 0;              ///< time of its last gradient
   double launched = 0;           ///< start of its hook
   double done = 0;               ///< completion of its hook
@@ -23,7 +23,7 @@ struct StepStats {
   std::uint64_t step = 0;  ///< number of the step, from 1; 0 before the first
   std::string hook;
   std::vector<BucketStats> buckets;
-  std::uint64_t sent_bytes = 0;
+  std::uint64_t bytes_sent = 0;
   double backward = 0;              ///< from the first gradient to finalize()
   double exposed_comm = 0;          ///< communication time not hidden by the backward pass
   double total = 0;                 ///< from the first gradient to the end of finalize()

@@ -10,7 +10,7 @@
 
 #include <torch/csrc/distributed/c10d/comm.hpp>
 
-#include "adapter/bucket_scheduler.hpp"
+#include "adapter/ddp_bucket_scheduler.hpp"
 
 namespace hookline::libtorch {
 

@@ -187,7 +187,7 @@ py::dict stats_of(const BucketHook& hook) {
     d["index"] = bucket.index;
     d["parameters"] = bucket.parameters;
     d["bytes"] = bucket.bytes;
-    d["sent_bytes"] = bucket.sent_bytes;
+    d["bytes_sent"] = bucket.bytes_sent;
     d["ready"] = bucket.ready;
     d["launched"] = bucket.launched;
     d["done"] = bucket.done;
@@ -197,7 +197,7 @@ py::dict stats_of(const BucketHook& hook) {
   d["step"] = stats.step;
   d["hook"] = stats.hook;
   d["buckets"] = buckets;
-  d["sent_bytes"] = stats.sent_bytes;
+  d["bytes_sent"] = stats.bytes_sent;
   d["backward"] = stats.backward;
   d["exposed"] = stats.exposed_comm;
   d["total"] = stats.total;

@@ -100,7 +100,7 @@ TEST(DataParallel, BackwardAveragesGradients) {
     net->zero_grad();
     ddp(inputs_of(group->rank())).pow(2).sum().backward();
     EXPECT_FALSE(at::allclose(net->parameters()[0].grad(), expected[0]));
-    EXPECT_EQ(ddp.stats().sent_bytes, 0U);
+    EXPECT_EQ(ddp.stats().bytes_sent, 0U);
   });
 }
 

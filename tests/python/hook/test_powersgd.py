@@ -132,7 +132,7 @@ def test_factors_in_16_bits_are_close(ranks, size, wire):
                 else:
                     off = np.abs(exact - rounded).max() / size_of
                     assert 0 < off < (0.01 if wire == "fp16" else 0.08), (name, step, off)
-        sent = [ddp.stats()["sent_bytes"] for ddp in ddps]
+        sent = [ddp.stats()["bytes_sent"] for ddp in ddps]
         if group.size() == 2:
             assert sent[1] < sent[0] - 200
 

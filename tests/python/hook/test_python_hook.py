@@ -108,7 +108,7 @@ def test_named_hooks(ranks):
         grads = gradients(params, group.rank())
         step(other, grads)
         expect(grads, group.rank() + 1)
-        assert other.stats()["sent_bytes"] == 0
+        assert other.stats()["bytes_sent"] == 0
         third = hl.numpy.DataParallel(params, group)
         hl.register_ddp_comm_hook("ALLREDUCE", third)
         hl.DDPCommHookType.ALLREDUCE.value(model=hl.numpy.DataParallel(params, group), state=None)

@@ -105,11 +105,11 @@ def test_costs_count_the_bytes_of_a_function(ranks):
         ddp.ready("w", np.ones(1000, np.float32))
         ddp.finish()
         (cost,) = ddp.stats()["hook_stats"]
-        assert (cost["values"], cost["sent_bytes"], cost["ratio"], cost["relative_error"]) == (1000, 4000, 1, 0)
+        assert (cost["values"], cost["bytes_sent"], cost["ratio"], cost["relative_error"]) == (1000, 4000, 1, 0)
         hook = hl.make_hook("top_k | error_feedback", group)
         hook(None, hl.GradBucket(np.arange(100, dtype=np.float32))).wait()
         (cost,) = hook.stats()  # outside a reducer
-        assert cost["sent_bytes"] == 400
+        assert cost["bytes_sent"] == 400
         assert cost["residual_norm"] == pytest.approx(np.linalg.norm(np.arange(75)))
 
     ranks(2, body)

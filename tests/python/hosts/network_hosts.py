@@ -114,7 +114,7 @@ class Hosts:
         """The opposite of cut."""
         ip("-n", self.switch, "link", "set", f"port{host}", "master", "bridge0")
 
-    def sent_bytes(self, host: int) -> int:
+    def bytes_sent(self, host: int) -> int:
         """What the interface has counted since it was made."""
         shown: list[dict[str, Any]] = json.loads(ip("-n", self.names[host], "-s", "-j", "link", "show", INTERFACE))
         return int(shown[0]["stats64"]["tx"]["bytes"])

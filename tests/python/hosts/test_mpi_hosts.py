@@ -17,7 +17,7 @@ def test_a_group_that_names_no_backend(tmp_path: Path) -> None:
         command = [sys.executable, str(PROGRAMS / "default_group.py")]
         printed = hosts.mpirun(command, [2, 2], tmp_path)
         # What a rank of each host sends: half of 1.2 MB, and the bytes of two meetings.
-        sent = [hosts.sent_bytes(host) for host in range(2)]
+        sent = [hosts.bytes_sent(host) for host in range(2)]
     found = sorted(line for line in printed.splitlines() if line.startswith("rank"))
     assert found == [f"rank {rank} of 4 on hierarchical over ['mpi']" for rank in range(4)], printed
     assert all(1_200_000 < count < 1_500_000 for count in sent), sent

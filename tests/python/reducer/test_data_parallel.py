@@ -30,7 +30,7 @@ def test_gradients_hold_the_means(ranks):
         stats = ddp.stats()
         assert stats["step"] == 3
         assert stats["hook"] == "allreduce"
-        assert stats["sent_bytes"] == sum(p.nbytes for p in params.values())
+        assert stats["bytes_sent"] == sum(p.nbytes for p in params.values())
         assert len(stats["buckets"]) == 2
 
     ranks(2, body)

@@ -357,7 +357,7 @@ def mixed_precision_on_the_cpu():
     plain = ht.DistributedDataParallel(network())
     small = ht.DistributedDataParallel(network(), mixed_precision=ht.MixedPrecision(bf16), hook="allreduce")
     torch.testing.assert_close(step(small), step(plain), rtol=0.05, atol=0.05)
-    assert small.stats()["sent_bytes"] * 2 == plain.stats()["sent_bytes"]
+    assert small.stats()["bytes_sent"] * 2 == plain.stats()["bytes_sent"]
     raises(TypeError, "expected a hookline.torch.MixedPrecision", lambda: ht.DistributedDataParallel(network(), mixed_precision=3))
     wrong = ht.MixedPrecision(reduce_dtype=torch.int8)
     raises(ValueError, "float16", lambda: ht.DistributedDataParallel(network(), mixed_precision=wrong))

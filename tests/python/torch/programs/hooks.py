@@ -261,7 +261,7 @@ def noop_sends_nothing():
     weights = train(model)
     alone = network(0)
     assert distance(train(alone), weights) < 1e-6
-    assert ht.stats(model)["sent_bytes"] == 0
+    assert ht.stats(model)["bytes_sent"] == 0
 
 
 @check
@@ -271,9 +271,9 @@ def bytes_are_counted_on_every_backend():
         for model in map(ddp, GROUPS.values()):
             ht.register_ddp_comm_hook(text, model)
             train(model, 3)
-            sent.add(ht.stats(model)["sent_bytes"])
+            sent.add(ht.stats(model)["bytes_sent"])
             if text != "allreduce":
-                sent.add(sum(cost["sent_bytes"] for cost in ht.comm_hook(model).stats()))
+                sent.add(sum(cost["bytes_sent"] for cost in ht.comm_hook(model).stats()))
         assert len(sent - {0}) == len(sent) == 1, (text, sent)
 
 
@@ -348,7 +348,7 @@ def hooks_are_replaced_between_steps():
     ht.replace_ddp_comm_hook(ht.DDPCommHookType.FP16_COMPRESS, model)
     train(model, 1)
     assert ht.stats(model)["hook"] == ht.comm_hook(model).name
-    assert ht.stats(model)["sent_bytes"] > 0
+    assert ht.stats(model)["bytes_sent"] > 0
     raises(ValueError, "too few lanes", lambda: ht.replace_ddp_comm_hook("FP16_COMPRESS", model, gloo))
 
     class Inside(torch.autograd.Function):

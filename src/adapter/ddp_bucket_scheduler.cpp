@@ -1,5 +1,5 @@
 // Starts hooks in bucket order from a single queue, each when its lane is free.
-#include "adapter/bucket_scheduler.hpp"
+#include "adapter/ddp_bucket_scheduler.hpp"
 
 #include <optional>
 #include <utility>
@@ -219,11 +219,11 @@ StepStats DdpBucketScheduler::stats() const {
     stats.buckets.push_back({.index = entry->bucket.index(),
                              .parameters = entry->bucket.lengths().size(),
                              .bytes = entry->bucket.buffer().nbytes(),
-                             .sent_bytes = sent,
+                             .bytes_sent = sent,
                              .ready = core::seconds(entry->ready - begin),
                              .launched = core::seconds(entry->launched - begin),
                              .done = core::seconds(entry->ended - begin)});
-    stats.sent_bytes += sent;
+    stats.bytes_sent += sent;
     stats.total = std::max(stats.total, core::seconds(entry->ended - begin));
     stats.backward = std::max(stats.backward, core::seconds(entry->ready - begin));
   }

@@ -1,5 +1,5 @@
 // Scheduling of hooks on the buckets of another reducer: order, lanes, errors, replacement.
-#include "adapter/bucket_scheduler.hpp"
+#include "adapter/ddp_bucket_scheduler.hpp"
 
 #include <future>
 #include <mutex>
@@ -83,7 +83,7 @@ TEST(DdpBucketScheduler, MatchesCollectivesByBucket) {
         }
       }
       if (hooks->stats().step != 20 || hooks->stats().buckets.size() != kBuckets) throw std::runtime_error("stats");
-      if (hooks->stats().sent_bytes == 0) throw std::runtime_error("nothing was sent");
+      if (hooks->stats().bytes_sent == 0) throw std::runtime_error("nothing was sent");
     });
     EXPECT_THAT(errors, ::testing::Each("")) << lanes;
   }
@@ -214,7 +214,7 @@ TEST(DdpBucketScheduler, CallsBeginStepAndEndStep) {
   for (int s = 0; s < 3; ++s) step(*lanes, 0);
   EXPECT_EQ(hook->begun, 3);
   EXPECT_EQ(hook->ended, 3);
-  EXPECT_EQ(lanes->stats().sent_bytes, 0U);
+  EXPECT_EQ(lanes->stats().bytes_sent, 0U);
 }
 
 TEST(DdpBucketScheduler, RejectsMismatchedResults) {
