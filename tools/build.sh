@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Builds one preset into build/<preset>:  build.sh <preset> [target...]
-# For the preset dev it also makes `import hookline` and `import hookline.torch` work in .venv, from build/dev/python.
+# For the preset dev, also makes `import hookline` and `import hookline.torch` work in .venv, from build/dev/python.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -12,7 +12,7 @@ mkdir -p "$directory"
 
 if [ ! -f "$directory/build.ninja" ] || [ CMakePresets.json -nt "$directory/build.ninja" ]; then
   echo "build: configuring $directory"
-  # Configuring is noise unless it fails.
+  # Shows the output of cmake only on failure.
   cmake --preset "$preset" >"$log" 2>&1 || { cat "$log"; exit 1; }
 fi
 

@@ -1,4 +1,4 @@
-"""Checks the house rules on files: their length, their names, and the sentence at their beginning."""
+"""Checks the rules for files: their length, their names, and the sentence in their first line."""
 
 import subprocess
 import sys
@@ -10,7 +10,7 @@ SOURCES = {".hpp", ".cpp", ".py", ".pyi", ".sh", ".cmake"}
 
 
 def problems(root: Path, names: list[str]) -> tuple[list[str], list[str]]:
-    """What must be put right, and what should be looked at."""
+    """Returns the errors and warnings for a list of files."""
     errors, warnings = [], []
     for name in names:
         path = root / name
@@ -18,21 +18,21 @@ def problems(root: Path, names: list[str]) -> tuple[list[str], list[str]]:
             continue
         parts = {part.lower() for part in Path(name).with_suffix("").parts}
         if found := sorted(parts & EMPTY_NAMES):
-            errors.append(f"{name}: '{found[0]}' does not say what the file is for")
+            errors.append(f"{name}: the name '{found[0]}' does not describe the content of the file")
         lines = path.read_text(encoding="utf-8").splitlines()
         if path.suffix == ".pyi":  # generated
             continue
         if len(lines) > LONG:
-            text = f"{name}: {len(lines)} lines; past {LONG}, look for the second idea in it"
+            text = f"{name}: {len(lines)} lines: expected at most {LONG}; consider splitting the file"
             (errors if len(lines) > TOO_LONG else warnings).append(text)
         opening = lines[1:2] if lines and lines[0].startswith("#!") else lines[:1]
         if path.suffix in {".hpp", ".cpp"} and not (opening and opening[0].startswith("// ")):
-            errors.append(f"{name}: the first line must say in one sentence what the file is for")
+            errors.append(f"{name}: the first line must be a comment with the purpose of the file")
     return errors, warnings
 
 
 def main() -> int:
-    """Prints what is wrong with the files of this tree; 1 where something is."""
+    """Prints errors and warnings for this repository and returns the exit code."""
     root = Path(__file__).resolve().parent.parent
     listing = ["git", "ls-files", "--cached", "--others", "--exclude-standard"]
     names = subprocess.run(listing, cwd=root, check=True, capture_output=True, text=True).stdout.splitlines()

@@ -1,26 +1,26 @@
-"""Checks that each room includes only its own headers and those of the rooms below it.
+"""Checks that each module includes only its own headers and those of lower modules.
 
-Rooms, bottom first: core, kernel, store, codec, backend, group, bucket, hook, optimizer, reducer, adapter. Public
-headers include the standard library and public headers only, except that those for libtorch include PyTorch's; backends
-do not include each other, and src/ does not include bindings.
+Modules, lowest first: core, kernel, store, codec, backend, group, bucket, hook, optimizer, reducer, adapter. Public
+headers include only the standard library and public headers; those for libtorch also include PyTorch's. Backends do not
+include each other, and src/ does not include bindings.
 """
 
 import re
 import sys
 from pathlib import Path
 
-ROOMS = ["core", "kernel", "store", "codec", "backend", "group", "bucket", "hook", "optimizer", "reducer", "adapter"]
+LAYERS = ["core", "kernel", "store", "codec", "backend", "group", "bucket", "hook", "optimizer", "reducer", "adapter"]
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]')
-# Headers at the top of include/hookline that every room may include. hookline.hpp includes them all: nobody may.
-EVERYBODYS = {"version.hpp"}
-# PyTorch's headers, which only the adapter for it may include.
+# Top-level headers of include/hookline that all modules may include. hookline.hpp is only for programs.
+SHARED_HEADERS = {"version.hpp"}
+# PyTorch's headers, which only the libtorch adapter may include.
 TORCH = {"torch", "ATen", "c10", "c10d"}
-# Not a backend by itself: the protocol that these backends have in common, over two kinds of memory.
+# Backend directories that are shared by several backends.
 SHARED = {"local": {"threads", "shm"}}
 
 
-def rooms_of(path: Path) -> tuple[str, str] | None:
-    """Room and, for a backend, its name, of a path below include/hookline or src; None for a file in no room."""
+def module_of(path: Path) -> tuple[str, str] | None:
+    """Returns the module and the backend of a path below include/hookline or src; None for top-level files."""
     if len(path.parts) < 2:
         return None
     if path.parts[0] == "backend" and len(path.parts) > 2:
@@ -28,32 +28,32 @@ def rooms_of(path: Path) -> tuple[str, str] | None:
     return path.parts[0], ""
 
 
-def _not_a_room(name: str) -> str:
-    return f"'{name}' is not a room; the rooms are {', '.join(ROOMS)}"
+def _not_a_module(name: str) -> str:
+    return f"'{name}' is not a module: expected one of {', '.join(LAYERS)}"
 
 
-def check_include(room: str, part: str, target: Path) -> str | None:
-    """Why a file of `room` may not include `target` (a path below include/hookline or src), or None."""
-    place = rooms_of(target)
-    if place is None:
-        return None if target.name in EVERYBODYS else "only programs include this header"
-    other, other_part = place
-    if other not in ROOMS:
-        return _not_a_room(other)
-    if ROOMS.index(other) > ROOMS.index(room):
-        return f"'{room}' lies below '{other}'"
-    stranger = other_part not in {"", part} and part not in SHARED.get(other_part, set())
-    if room == other == "backend" and part and stranger:
-        return f"the backends '{part}' and '{other_part}' must not know each other"
+def check_include(module: str, backend: str, target: Path) -> str | None:
+    """Returns the reason why a module may not include `target` (a path below include/hookline or src), or None."""
+    found = module_of(target)
+    if found is None:
+        return None if target.name in SHARED_HEADERS else "only programs may include this header"
+    other, other_backend = found
+    if other not in LAYERS:
+        return _not_a_module(other)
+    if LAYERS.index(other) > LAYERS.index(module):
+        return f"module '{module}' is below '{other}'"
+    is_foreign = other_backend not in {"", backend} and backend not in SHARED.get(other_backend, set())
+    if module == other == "backend" and backend and is_foreign:
+        return f"backend '{backend}' must not include backend '{other_backend}'"
     return None
 
 
-def check_file(path: Path, place: Path, public: bool, source: Path) -> list[str]:
-    """The problems of one file; `place` is its path below include/hookline or src."""
+def check_file(path: Path, relative_path: Path, public: bool, source: Path) -> list[str]:
+    """Returns the problems of one file; `relative_path` is its path below include/hookline or src."""
     found = []
-    rooms = rooms_of(place)
-    if rooms is not None and rooms[0] not in ROOMS:
-        return [f"{path}: {_not_a_room(rooms[0])}"]
+    module = module_of(relative_path)
+    if module is not None and module[0] not in LAYERS:
+        return [f"{path}: {_not_a_module(module[0])}"]
     for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
         if not (match := INCLUDE.match(line)):
             continue
@@ -61,24 +61,24 @@ def check_file(path: Path, place: Path, public: bool, source: Path) -> list[str]
         target = Path(name)
         ours = target.parts[0] == "hookline"
         private = not ours and (quote == '"' or (source / target).exists())
-        why = None
-        if target.parts[0] in TORCH and not place.as_posix().startswith("adapter/libtorch/"):
-            why = "PyTorch's headers are included in adapter/libtorch only"
+        problem = None
+        if target.parts[0] in TORCH and not relative_path.as_posix().startswith("adapter/libtorch/"):
+            problem = "only adapter/libtorch may include PyTorch's headers"
         elif public and not ours and target.parts[0] not in TORCH and ("." in name or private):
-            why = "a public header includes the standard library and hookline only"
-        elif rooms is not None and ours:
-            why = check_include(*rooms, Path(*target.parts[1:]))
-        elif rooms is not None and private:
-            # A path from src/, or the name of a header beside the file.
-            beside = (path.parent / target).exists() and not (source / target).exists()
-            why = check_include(*rooms, place.parent / target if beside else target)
-        if why:
-            found.append(f"{path}:{number}: {name}: {why}")
+            problem = "a public header may include only the standard library and public headers"
+        elif module is not None and ours:
+            problem = check_include(*module, Path(*target.parts[1:]))
+        elif module is not None and private:
+            # A path relative to src/, or to the directory of the file.
+            is_sibling = (path.parent / target).exists() and not (source / target).exists()
+            problem = check_include(*module, relative_path.parent / target if is_sibling else target)
+        if problem:
+            found.append(f"{path}:{number}: {name}: {problem}")
     return found
 
 
 def problems(root: Path) -> list[str]:
-    """Every include of the tree that breaks the order."""
+    """Returns all forbidden includes of a source tree."""
     found = []
     for base, public in ((root / "include/hookline", True), (root / "src", False)):
         for path in sorted([*base.rglob("*.hpp"), *base.rglob("*.cpp")]):
@@ -87,7 +87,7 @@ def problems(root: Path) -> list[str]:
 
 
 def main() -> int:
-    """Prints the includes that break the order; 1 where there are some."""
+    """Prints the forbidden includes of this repository and returns the exit code."""
     found = problems(Path(__file__).resolve().parent.parent)
     print("\n".join(found), end="\n" if found else "")
     return 1 if found else 0

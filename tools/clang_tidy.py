@@ -1,4 +1,4 @@
-"""Runs clang-tidy over src/ and python/src, skipping files that passed before and have not changed since."""
+"""Runs clang-tidy on src/ and python/src, and skips files that have passed and are unchanged."""
 
 import concurrent.futures
 import hashlib
@@ -12,43 +12,43 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 CLANG_TIDY = ROOT / ".venv/bin/clang-tidy"
-# How far the analyzer follows the paths of one function; its own default of 225,000 takes three times as long for all
-# checks together. HOOKLINE_ANALYZER_NODES sets another one.
+# The path limit of the static analyzer per function. Its default of 225,000 triples the total time of all checks.
+# HOOKLINE_ANALYZER_NODES overrides it.
 ANALYZER_NODES = os.environ.get("HOOKLINE_ANALYZER_NODES", "20000")
-# The precompiled header is left out, so that a source which does not include what it uses is found.
+# Precompiled headers are disabled, to detect sources that do not include what they use.
 PRECOMPILED = re.compile(r" -Xclang -include(-pch)? -Xclang \S+cmake_pch\S+")
 
 
 def our_sources(build: Path) -> dict[Path, dict[str, str]]:
-    """The entries of the compilation database that are checked: the library and the bindings, not the tests."""
+    """Returns the entries of the compilation database for the library and the bindings, without tests."""
     entries = json.loads((build / "compile_commands.json").read_text())
-    rooms = (ROOT / "src", ROOT / "python/src")
-    ours = {Path(e["file"]): e for e in entries if any(room in Path(e["file"]).parents for room in rooms)}
+    folders = (ROOT / "src", ROOT / "python/src")
+    ours = {Path(e["file"]): e for e in entries if any(folder in Path(e["file"]).parents for folder in folders)}
     return {file: {**entry, "command": PRECOMPILED.sub("", entry["command"])} for file, entry in ours.items()}
 
 
 def digest(entry: dict[str, str]) -> str:
-    """A hash of everything that the result depends on: the file after preprocessing, the command and the settings."""
+    """Returns a hash of all inputs of a check: the preprocessed file, the command and the settings."""
     command = [word for word in shlex.split(entry["command"]) if "ccache" not in word]
     output = command.index("-o")
     del command[output : output + 2]
     preprocessed = subprocess.run([*command, "-E"], cwd=entry["directory"], check=True, capture_output=True).stdout
     settings = (ROOT / ".clang-tidy").read_bytes() + ANALYZER_NODES.encode()
-    source = re.sub(rb"(?m)^# \d+.*$", b"", preprocessed) + Path(entry["file"]).read_bytes()  # NOLINT comments count
+    source = re.sub(rb"(?m)^# \d+.*$", b"", preprocessed) + Path(entry["file"]).read_bytes()  # includes NOLINT comments
     return hashlib.sha256(settings + " ".join(command).encode() + source).hexdigest()
 
 
 def check(folder: Path, source: Path, entry: dict[str, str]) -> bool:
-    """Checks one file by the commands in `folder`, unless its mark is there."""
-    mark = folder / digest(entry)
-    if mark.exists():
+    """Checks one file with the compilation database in `folder`, unless its stamp file exists."""
+    stamp = folder / digest(entry)
+    if stamp.exists():
         return True
     nodes = ["-Xclang", "-analyzer-config", "-Xclang", f"max-nodes={ANALYZER_NODES}"]
     command = [str(CLANG_TIDY), "-p", str(folder), "--quiet", "--warnings-as-errors=*"]
     command += [*(f"--extra-arg={word}" for word in nodes), str(source)]
     result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     if result.returncode == 0:
-        mark.touch()
+        stamp.touch()
     else:
         print(result.stdout, result.stderr, sep="", end="", flush=True)
     return result.returncode == 0

@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# Trains a small network on handwritten digits with two ranks, once with each hook that there is, and ends in a table.
-# Arguments go to examples/digits/digits.py.
+# Trains a small network on handwritten digits on two ranks, once with each hook, and prints a table.
+# Arguments are passed to examples/digits/digits.py.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 export PYTHONPATH=$PWD/build/dev/python
-# Two ranks share the machine: more threads of the matrix library would only get into each other's way.
+# Two ranks share the machine: more BLAS threads would compete for the same cores.
 export OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1
-echo "demo: 1,797 handwritten digits, two ranks, one network for each hook"
+echo "demo: 1,797 handwritten digits, two ranks, one training run per hook"
 [ ! -t 1 ] || set -- --redraw "$@"
 exec .venv/bin/python -m hookline run -n 2 examples/digits/digits.py "$@"

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Builds the documentation into build/docs/html: Doxygen reads the C++ headers, Sphinx the rest. A warning is an error.
+# Builds the documentation into build/docs/html: Doxygen for the C++ headers, then Sphinx. Warnings are errors.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

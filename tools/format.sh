@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Checks that C++ and Python sources are formatted, or with --write formats them.
+# Checks the format of C++ and Python sources; with --write, formats them.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -10,5 +10,5 @@ if [ "${1:-}" = --write ]; then
   .venv/bin/ruff format --quiet .
 else
   .venv/bin/clang-format --dry-run --Werror "${cpp[@]}"
-  .venv/bin/ruff format --check --quiet . || { echo "format: 'make format' puts the files above right"; exit 1; }
+  .venv/bin/ruff format --check --quiet . || { echo "format: run 'make format' to fix the files above"; exit 1; }
 fi

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Runs every check that needs no test: formatting, static analysis, types, the house rules, and a build with clang.
-# All are run; the last line names those that failed.
+# Runs all static checks: formatting, static analysis, types, file and layer rules, documentation, and a build with clang.
+# Runs all of them even after a failure; the last line names the failed checks.
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit
 

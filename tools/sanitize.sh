@@ -3,20 +3,20 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-# A test asks for more memory than there is, and expects to be refused, not to be ended. Stack use after return is not
-# looked for: gcc 12 lays the frames for it at 32 bytes, and kernels with vectors of 64 crash on their own stack.
+# A test requests too much memory and expects an error, so the allocator must not abort. Stack use after return is not
+# detected: gcc 12 aligns its fake frames to 32 bytes, on which kernels with 64-byte vectors crash.
 export ASAN_OPTIONS=allocator_may_return_null=1:detect_stack_use_after_return=0:strict_string_checks=1
 export UBSAN_OPTIONS=print_stacktrace=1
 export TSAN_OPTIONS=allocator_may_return_null=1:second_deadlock_stack=1:suppressions=$PWD/tools/tsan.supp
-# Everything is several times slower here: a smaller sample of the collectives, and fewer schedules of the engine.
+# Sanitizers slow tests down several times: use a smaller sample of the collectives, and fewer schedules.
 export HOOKLINE_MATRIX=${HOOKLINE_MATRIX:-0.25} HOOKLINE_SEEDS=${HOOKLINE_SEEDS:-50}
 
 for preset in asan tsan; do
-  # The thread sanitizer needs its fixed places in memory, which address randomisation may take on newer kernels.
+  # The thread sanitizer requires fixed address ranges, which conflict with address randomization on newer kernels.
   setarch -R tools/build.sh "$preset"
-  # At fork() the allocator of gcc 12's address sanitizer stays locked by whichever thread of the parent is in it: a child
-  # that allocates, as these tests' do, then waits for ever. The thread sanitizer and glibc see to it. And without file
-  # descriptors the other one takes every object for one of another type: it asks the kernel for them by a pipe.
+  # With gcc 12's address sanitizer, fork() does not release allocator locks held by other threads, so a child that
+  # allocates, as in these tests, deadlocks. And without file descriptors, the undefined behaviour sanitizer reports false
+  # type errors, because it validates pointers through a pipe.
   without=()
   [ "$preset" = tsan ] || without=(--exclude-regex 'Forked|DescriptorExhaustion|NoFileCanBeOpened')
   echo "sanitize: running the tests of build/$preset"

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Installs what is missing for building and testing: the Debian packages of tools/debian-packages.txt, and the Python
-# packages of tools/python-packages.txt into .venv. Does nothing where all is there.
+# Installs missing packages for building and testing: the Debian packages of tools/debian-packages.txt, and the Python
+# packages of tools/python-packages.txt into .venv.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -15,18 +15,18 @@ debian_packages() {
   [ ${#missing[@]} -gt 0 ] || return 0
   if [ "$(id -u)" -ne 0 ]; then
     if ! command -v sudo >/dev/null; then
-      say "these Debian packages are missing, and there is neither root nor sudo to install them: ${missing[*]}" >&2
+      say "missing Debian packages: ${missing[*]}. Install them as root, or install sudo." >&2
       exit 1
     fi
     as_root=(sudo)
   fi
   say "installing Debian packages: ${missing[*]}"
-  # A new machine knows of no packages before the first update.
+  # A new machine has no package lists before the first update.
   "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get update -q
   "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends "${missing[@]}"
 }
 
-# The first Python of the right age that has what the build needs: the headers, and venv.
+# Prints the first Python >= 3.11 with headers and venv.
 find_python() {
   local candidate
   for candidate in python3 /usr/bin/python3 python3.11; do
@@ -38,12 +38,12 @@ PYTHON
       return
     fi
   done
-  say "no Python 3.11 or newer with its headers and venv was found" >&2
+  say "no Python 3.11 or newer with headers and venv found" >&2
   return 1
 }
 
-# PyPI's torch for Linux brings gigabytes of CUDA, so the build for CPUs is looked for first: where pip looks by
-# default, then at PyTorch's own index.
+# PyPI's torch for Linux includes gigabytes of CUDA libraries, so prefer the CPU build, from pip's default index or else
+# from PyTorch's index.
 install_torch() {
   local version
   version=$(sed -n 's/^torch==//p' tools/python-packages.txt)

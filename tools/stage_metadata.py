@@ -1,4 +1,4 @@
-"""Makes the packages staged in build/<preset>/python installed distributions of .venv, without copying them there."""
+"""Registers the staged packages in build/<preset>/python as installed distributions of .venv, without copying them."""
 
 import contextlib
 import importlib.metadata
@@ -14,12 +14,12 @@ from scikit_build_core.build import prepare_metadata_for_build_wheel
 ROOT = Path(__file__).resolve().parent.parent
 
 
-# The distributions of this project, by name, and the folders of their pyproject.toml.
+# The distributions of this project and the directories of their pyproject.toml.
 DISTRIBUTIONS = {"hookline": ROOT, "hookline_torch": ROOT / "python/torch_extension"}
 
 
 def write_metadata(stage: Path, name: str, folder: Path) -> None:
-    """Writes <name>-<version>.dist-info beside the staged package, so that importlib.metadata finds it."""
+    """Writes <name>-<version>.dist-info next to the staged package, for importlib.metadata."""
     inputs = [folder / "pyproject.toml", ROOT / "include/hookline/version.hpp"]
     written = sorted(stage.glob(f"{name}-*.dist-info"))
     newest = max(path.stat().st_mtime for path in inputs)
@@ -33,14 +33,14 @@ def write_metadata(stage: Path, name: str, folder: Path) -> None:
 
 
 def write_path_file(stage: Path) -> None:
-    """Has the .venv look for packages in `stage`."""
+    """Adds `stage` to the package path of the .venv."""
     path_file = Path(sysconfig.get_path("purelib")) / "hookline-development.pth"
     if not path_file.exists() or path_file.read_text() != f"{stage}\n":
         path_file.write_text(f"{stage}\n")
 
 
 def write_commands(stage: Path, scripts: Path) -> None:
-    """Writes the commands of the staged distributions into `scripts`, as installing them would."""
+    """Writes the console scripts of the staged distributions into `scripts`, as pip does."""
     staged = importlib.metadata.distributions(path=[str(stage)])
     commands = [command for d in staged for command in d.entry_points.select(group="console_scripts")]
     for command in commands:
@@ -62,7 +62,7 @@ if __name__ == "__main__":
     staged.mkdir(parents=True, exist_ok=True)
     for distribution, project in DISTRIBUTIONS.items():
         write_metadata(staged, distribution, project)
-    # A .venv that is a link is shared by several checkouts: left alone.
+    # A symbolic link .venv is shared by several checkouts, so leave it unchanged.
     if not (ROOT / ".venv").is_symlink():
         write_path_file(staged)
         write_commands(staged, Path(sysconfig.get_path("scripts")))

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Runs all tests of build/dev: the C++ ones through ctest, then the Python ones. Arguments go to pytest.
+# Runs all tests of build/dev: C++ tests with ctest, then Python tests. Arguments are passed to pytest.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

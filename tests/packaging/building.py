@@ -1,4 +1,4 @@
-"""Running build tools in the packaging tests, with their output in the failure when they fail."""
+"""Runs build tools for the packaging tests; failures include their output."""
 
 import os
 import re
@@ -12,7 +12,7 @@ CONSUMER = Path(__file__).parent / "consumer"
 
 
 def run(*command: str | Path, cwd: Path = ROOT) -> str:
-    """What a command prints; an AssertionError with all of it where the command fails."""
+    """Runs a command and returns its stdout; AssertionError with the full output if it fails."""
     env = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}  # that is the staged package
     result = subprocess.run(list(map(str, command)), cwd=cwd, env=env, text=True, capture_output=True, check=False)
     output = result.stdout + result.stderr
@@ -21,7 +21,7 @@ def run(*command: str | Path, cwd: Path = ROOT) -> str:
 
 
 def compiled_as_build() -> list[str]:
-    """What pip is told so that a package is compiled as the build is: ccache has all of it then."""
+    """Returns the pip options that compile a package as the build does, so that ccache has all objects."""
     cache = dict(re.findall(r"(?m)^(CMAKE_[A-Z_]+):\w+=(.*)$", (BUILD / "CMakeCache.txt").read_text()))
     build_type = cache["CMAKE_BUILD_TYPE"]
     same = ("CMAKE_CXX_COMPILER", "CMAKE_CXX_FLAGS", f"CMAKE_CXX_FLAGS_{build_type.upper()}")

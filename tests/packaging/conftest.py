@@ -1,4 +1,4 @@
-"""Has building.py importable in the tests of this folder."""
+"""Makes building.py importable."""
 
 import sys
 from pathlib import Path

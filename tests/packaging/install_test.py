@@ -1,4 +1,4 @@
-"""`cmake --install` gives a tree that can be moved and that find_package(hookline) works with."""
+"""`cmake --install` creates a relocatable tree that find_package(hookline) accepts."""
 
 import re
 import subprocess
@@ -10,7 +10,7 @@ from building import BUILD, CONSUMER, ROOT, WARNINGS, build_consumer, run
 
 @pytest.fixture(scope="module")
 def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The prefix of an installed tree, moved after the installation."""
+    """The prefix of an installed tree that was moved after the installation."""
     first = tmp_path_factory.mktemp("install") / "first"
     run("cmake", "--install", BUILD, "--prefix", first)
     return first.rename(first.with_name("moved"))
@@ -20,7 +20,7 @@ def test_a_project_builds_against_the_installed_tree(installed: Path, tmp_path: 
     assert "dimensions: expected at most 16, got 1000" in build_consumer(installed, tmp_path / "build")
 
 
-def test_the_installed_files_name_nothing_of_the_build(installed: Path) -> None:
+def test_the_installed_files_do_not_refer_to_the_build(installed: Path) -> None:
     for path in [*installed.rglob("*.cmake"), *installed.rglob("*.pc")]:
         text = path.read_text()
         assert str(ROOT) not in text, path
@@ -38,30 +38,32 @@ def test_pkg_config_finds_the_installed_tree(installed: Path, tmp_path: Path, co
     source = CONSUMER / "main.cpp"
     run(compiler, "-std=c++20", *WARNINGS, source, "-o", tmp_path / "program", *flags)
     (libraries,) = (path.parent for path in installed.glob("lib*/**/libhookline.so"))
-    assert "dimensions: expected at most 16, got 1000" in run("env", f"LD_LIBRARY_PATH={libraries}", tmp_path / "program")
+    assert "dimensions: expected at most 16, got 1000" in run(
+        "env", f"LD_LIBRARY_PATH={libraries}", tmp_path / "program"
+    )
     (version,) = pkg_config(installed, "--modversion")
     assert f'"{version}"' in (ROOT / "include/hookline/version.hpp").read_text()
 
 
 def compile_error(installed: Path, text: str, *options: str) -> str:
-    """What the compiler says of a program that it must not accept."""
+    """Returns the compiler's messages for a program that must not compile."""
     command = ["g++", "-std=c++20", "-fsyntax-only", *options, *pkg_config(installed, "--cflags"), "-x", "c++", "-"]
     result = subprocess.run(command, input=text, text=True, capture_output=True, check=False)
     assert result.returncode != 0, "it compiles"
     return result.stderr
 
 
-def test_a_work_that_is_dropped_is_a_warning(installed: Path) -> None:
+def test_discarding_a_work_is_a_warning(installed: Path) -> None:
     drops = "#include <hookline/hookline.hpp>\nvoid f(hookline::ProcessGroup& g) { g.barrier(); }\n"
     assert "nodiscard" in compile_error(installed, drops, *WARNINGS)
 
 
 @pytest.mark.parametrize("header", ["hookline.hpp", "group/process_group.hpp", "hook/comm_hook.hpp", "store/store.hpp"])
-def test_a_program_without_rtti_is_told_so(installed: Path, header: str) -> None:
+def test_compiling_without_rtti_is_an_error(installed: Path, header: str) -> None:
     assert "compile without -fno-rtti" in compile_error(installed, f"#include <hookline/{header}>\n", "-fno-rtti")
 
 
-def test_there_is_no_static_library(tmp_path: Path) -> None:
+def test_static_libraries_are_rejected(tmp_path: Path) -> None:
     command = ["cmake", "-G", "Ninja", "-S", ROOT, "-B", tmp_path, "-DBUILD_SHARED_LIBS=OFF"]
     result = subprocess.run(command, text=True, capture_output=True, check=False)
     assert result.returncode != 0

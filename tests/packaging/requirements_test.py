@@ -1,4 +1,4 @@
-"""The pinned packages of the development environment are within the ranges that pyproject.toml tells users."""
+"""The pinned packages of the development environment are within the ranges of pyproject.toml."""
 
 import tomllib
 

@@ -1,13 +1,13 @@
-"""The library shows names of namespace hookline and nothing else."""
+"""The library exports only symbols of namespace hookline."""
 
 import json
 import re
 
 from building import BUILD, run
 
-# What may stand before a name: kinds of symbols that the compiler makes for a class.
+# Prefixes of symbols that the compiler generates for a class.
 KIND = r"(typeinfo for |typeinfo name for |vtable for |VTT for |(non-)?virtual thunk to )?"
-# What a room keeps to itself is in a namespace of its own; types have names that begin with a large letter.
+# The private names of a module are in a nested namespace, whose name is lower case.
 PRIVATE = re.compile(r"hookline::[a-z_]+::")
 
 
@@ -23,7 +23,7 @@ def test_nothing_but_hookline_is_exported() -> None:
 
 
 def test_every_function_of_the_public_namespace_is_exported() -> None:
-    """They are for users, and they must link."""
+    """Public functions must link."""
     compiled = json.loads((BUILD / "compile_commands.json").read_text())  # the folder may hold old objects
     objects = [c["output"] for c in compiled if re.search(r"/src/CMakeFiles/hookline_objects.dir/.*\.o$", c["output"])]
     lines = run("nm", "-C", "--defined-only", *objects).splitlines()

@@ -1,4 +1,4 @@
-"""`pip install .` gives a package that works by itself, in an empty environment, for Python and for C++."""
+"""`pip install .` creates a self-contained package, for Python and for C++, in an empty environment."""
 
 import re
 import sys
@@ -11,7 +11,7 @@ from building import ROOT, build_consumer, compiled_as_build, run
 VERSION = re.search(r'HOOKLINE_VERSION "(.*)"', (ROOT / "include/hookline/version.hpp").read_text())[1]
 PIP = (sys.executable, "-m", "pip", "--disable-pip-version-check")
 
-pytestmark = pytest.mark.timeout(900)  # the first wheel compiles everything
+pytestmark = pytest.mark.timeout(900)  # the first wheel compiles all sources
 
 
 @pytest.fixture(scope="module")
@@ -25,7 +25,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def environment(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The Python of an environment that has the wheel and nothing else."""
+    """The Python of an environment that has only the wheel."""
     folder = tmp_path_factory.mktemp("environment")
     run(sys.executable, "-m", "venv", "--without-pip", folder)
     python = folder / "bin/python"
@@ -40,8 +40,8 @@ def in_environment(python: Path, program: str) -> str:
 def test_the_wheel_has_the_library_once_with_headers_and_cmake_files(wheel: Path) -> None:
     names = zipfile.ZipFile(wheel).namelist()
     libraries = {name for name in names if "libhookline" in name}
-    engines = {"hookline/lib/libhookline_gloo.so", "hookline/lib/libhookline_mpi.so"}
-    assert libraries - engines == {"hookline/lib/libhookline.so.0.1"}
+    transports = {"hookline/lib/libhookline_gloo.so", "hookline/lib/libhookline_mpi.so"}
+    assert libraries - transports == {"hookline/lib/libhookline.so.0.1"}
     assert "hookline/lib/libhookline_gloo.so" in libraries
     assert "hookline/include/hookline/hookline.hpp" in names
     assert "hookline/lib/cmake/hookline/hookline-config.cmake" in names

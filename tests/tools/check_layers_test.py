@@ -1,4 +1,4 @@
-"""The layer check passes a tree in order and names each kind of include that breaks the order."""
+"""The layer check accepts a valid source tree and reports each kind of forbidden include."""
 
 from pathlib import Path
 
@@ -28,36 +28,44 @@ GOOD = {
 }
 
 
-def test_a_tree_in_order_passes(tmp_path: Path) -> None:
+def test_a_valid_tree_passes(tmp_path: Path) -> None:
     write(tmp_path, GOOD)
     assert check_layers.problems(tmp_path) == []
 
 
-def test_the_tree_of_this_project_passes() -> None:
+def test_this_repository_passes() -> None:
     assert check_layers.problems(Path(check_layers.__file__).parent.parent) == []
 
 
 @pytest.mark.parametrize(
     ("name", "text", "reason"),
     [
-        ("src/core/a.cpp", "#include <hookline/store/store.hpp>\n", "'core' lies below 'store'"),
-        ("src/core/a.cpp", '#include "store/table.hpp"\n', "'core' lies below 'store'"),
-        ("src/core/a.cpp", "#include <store/table.hpp>\n", "'core' lies below 'store'"),
-        ("include/hookline/core/a.hpp", "#include <hookline/store/store.hpp>\n", "'core' lies below 'store'"),
-        ("include/hookline/core/a.hpp", "#include <fmt/format.h>\n", "standard library and hookline only"),
-        ("include/hookline/store/a.hpp", '#include "store/table.hpp"\n', "standard library and hookline only"),
-        ("src/backend/shm/a.cpp", '#include "backend/gloo/pair.hpp"\n', "must not know each other"),
-        ("src/backend/gloo/a.cpp", '#include "backend/local/memory.hpp"\n', "must not know each other"),
-        ("src/backend/local/a.cpp", '#include "backend/shm/segment.hpp"\n', "must not know each other"),
-        ("src/store/a.cpp", "#include <hookline/hookline.hpp>\n", "only programs include this header"),
-        ("src/store/a.cpp", "#include <hookline/plumbing/pipe.hpp>\n", "'plumbing' is not a room"),
-        ("src/adapter/lanes.cpp", "#include <ATen/core/Tensor.h>\n", "in adapter/libtorch only"),
-        ("include/hookline/reducer/r.hpp", "#include <torch/torch.h>\n", "in adapter/libtorch only"),
-        ("include/hookline/adapter/libtorch/b.hpp", "#include <fmt/format.h>\n", "standard library and hookline"),
-        ("src/plumbing/pipe.cpp", "", "'plumbing' is not a room"),
+        ("src/core/a.cpp", "#include <hookline/store/store.hpp>\n", "module 'core' is below 'store'"),
+        ("src/core/a.cpp", '#include "store/table.hpp"\n', "module 'core' is below 'store'"),
+        ("src/core/a.cpp", "#include <store/table.hpp>\n", "module 'core' is below 'store'"),
+        ("include/hookline/core/a.hpp", "#include <hookline/store/store.hpp>\n", "module 'core' is below 'store'"),
+        ("include/hookline/core/a.hpp", "#include <fmt/format.h>\n", "only the standard library and public headers"),
+        (
+            "include/hookline/store/a.hpp",
+            '#include "store/table.hpp"\n',
+            "only the standard library and public headers",
+        ),
+        ("src/backend/shm/a.cpp", '#include "backend/gloo/pair.hpp"\n', "must not include backend"),
+        ("src/backend/gloo/a.cpp", '#include "backend/local/memory.hpp"\n', "must not include backend"),
+        ("src/backend/local/a.cpp", '#include "backend/shm/segment.hpp"\n', "must not include backend"),
+        ("src/store/a.cpp", "#include <hookline/hookline.hpp>\n", "only programs may include this header"),
+        ("src/store/a.cpp", "#include <hookline/plumbing/pipe.hpp>\n", "'plumbing' is not a module"),
+        ("src/adapter/lanes.cpp", "#include <ATen/core/Tensor.h>\n", "only adapter/libtorch may include"),
+        ("include/hookline/reducer/r.hpp", "#include <torch/torch.h>\n", "only adapter/libtorch may include"),
+        (
+            "include/hookline/adapter/libtorch/b.hpp",
+            "#include <fmt/format.h>\n",
+            "only the standard library and public headers",
+        ),
+        ("src/plumbing/pipe.cpp", "", "'plumbing' is not a module"),
     ],
 )
-def test_what_breaks_the_order_is_named(tmp_path: Path, name: str, text: str, reason: str) -> None:
+def test_forbidden_includes_are_reported(tmp_path: Path, name: str, text: str, reason: str) -> None:
     write(tmp_path, GOOD | {name: text})
     (problem,) = check_layers.problems(tmp_path)
     assert name in problem

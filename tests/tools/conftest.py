@@ -1,4 +1,4 @@
-"""Has the programs of tools/ importable in the tests of this folder."""
+"""Makes the programs of tools/ importable."""
 
 import sys
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The commands that a built tree has in .venv/bin without being installed."""
+"""The console scripts of the staged distributions in .venv/bin."""
 
 import subprocess
 from pathlib import Path

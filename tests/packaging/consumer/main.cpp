@@ -1,8 +1,8 @@
-// Uses what an installed Hookline has to bring: headers, code, options, and an exception across the border.
+// Uses an installed Hookline: headers, library code, options, and an exception across the library boundary.
 #include <hookline/hookline.hpp>
 #include <iostream>
 
-// Designated initialisation of a few members leaves the others at their defaults, without a warning.
+// Designated initialization of some members keeps the defaults of the others, without a warning.
 const hookline::InitOptions kOptions{.backend = "gloo"};
 const hookline::TransportConfig kSetting{.rank = 1};
 const hookline::FlightRecorderOptions kRecord{.capacity = 8};

@@ -1,4 +1,4 @@
-"""Where Gloo or MPI is not installed, the build leaves the engine out, and asking for it says what to install."""
+"""Without Gloo or MPI, the build skips the transport, and requesting it raises an error that names the package."""
 
 import os
 import shutil
@@ -13,9 +13,9 @@ PACKAGES = {"gloo": "libgloo-dev", "mpi": "libopenmpi-dev"}
 
 ASK = """
 import hookline as hl
-for engine in ("gloo", "mpi"):
+for transport in ("gloo", "mpi"):
     try:
-        hl.init_process_group(engine, store=hl.MemoryStore(), rank=0, world_size=1)
+        hl.init_process_group(transport, store=hl.MemoryStore(), rank=0, world_size=1)
     except hl.Unsupported as error:
         print(error)
 print(hl.init_process_group(store=hl.MemoryStore(), rank=0, world_size=1).getBackendName())
@@ -30,29 +30,29 @@ def test_a_build_without_gloo_and_mpi(tmp_path: Path) -> None:
     )
     built = (tmp_path / "build.ninja").read_text()
     assert "libhookline.so" in built
-    for engine, package in PACKAGES.items():
-        assert f"the transport '{engine}' is left out (Debian's {package} brings it)" in printed
-        assert f"libhookline_{engine}.so" not in built
+    for transport, package in PACKAGES.items():
+        assert f"skipping the transport '{transport}'. Install Debian's {package} to build it." in printed
+        assert f"libhookline_{transport}.so" not in built
 
 
 @pytest.fixture
-def package_without_engines(tmp_path: Path) -> Path:
-    # Engines are looked for beside the library, which the staged package has a link to.
+def package_without_transports(tmp_path: Path) -> Path:
+    # Transports are searched in the directory of the library, to which the staged package has a link.
     shutil.copytree(BUILD / "python/hookline", tmp_path / "hookline", symlinks=False)
-    for engine in tmp_path.rglob("libhookline_*.so"):
-        engine.unlink()
+    for transport in tmp_path.rglob("libhookline_*.so"):
+        transport.unlink()
     return tmp_path
 
 
-def test_asking_for_an_engine_that_was_left_out(package_without_engines: Path) -> None:
-    variables = {**os.environ, "PYTHONPATH": str(package_without_engines)}
+def test_a_missing_transport_is_an_error_that_names_the_package(package_without_transports: Path) -> None:
+    variables = {**os.environ, "PYTHONPATH": str(package_without_transports)}
     done = subprocess.run(
         [sys.executable, "-c", ASK], env=variables, capture_output=True, text=True, timeout=60, check=False
     )
     assert done.returncode == 0, done.stderr
     lines = done.stdout.splitlines()
     assert len(lines) == 3, done.stdout
-    for line, (engine, package) in zip(lines, PACKAGES.items(), strict=False):
-        assert line.startswith(f"the transport '{engine}' is not installed: no library found at "), line
+    for line, (transport, package) in zip(lines, PACKAGES.items(), strict=False):
+        assert line.startswith(f"the transport '{transport}' is not installed: no library found at "), line
         assert f". Install Debian's {package}, " in line, line
     assert lines[2] == "shm"
