@@ -273,7 +273,7 @@ TEST(ShmHost, ALargeGroupRaisesTheSoftLimitOnDescriptorsAsFarAsNeeded) {
 
 TEST(ShmHost, MoreThan512RanksAreRefused) {
   EXPECT_THAT([] { make_shm_backend(std::make_shared<MemoryStore>(), 0, 513, seconds(1)); },
-              ::testing::ThrowsMessage<InvalidArgument>("a shm group has 1 to 512 ranks, not 513"));
+              ::testing::ThrowsMessage<InvalidArgument>("shm group: expected 1 to 512 ranks, got 513"));
 }
 
 TEST(ShmHost, UnmappableMemoryIsReturned) {

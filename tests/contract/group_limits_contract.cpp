@@ -43,7 +43,7 @@ TEST(LargestGroups, OfThreadsThatShareNoMemory) { private_threads_fixture().spaw
 
 TEST(LargestGroups, MoreThan512RanksAreRefused) {
   EXPECT_THAT([] { make_threads_backends(513); },
-              ::testing::ThrowsMessage<InvalidArgument>("a threads group has 1 to 512 ranks, not 513"));
+              ::testing::ThrowsMessage<InvalidArgument>("threads group: expected 1 to 512 ranks, got 513"));
 }
 
 // Sanitizers would need many times the memory and time.

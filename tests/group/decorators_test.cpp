@@ -274,7 +274,7 @@ TEST(FlightRecorder, DumpsOnSignal) {
 TEST(DebugWrappers, StacksWrappersByName) {
   const auto store = std::make_shared<MemoryStore>();
   Groups groups = make_thread_groups(2);
-  for (auto& g : groups) g = group::with_debug_wrappers(g, "checked, recorded,with_nan_checks", store);
+  for (auto& g : groups) g = group::with_debug_wrappers(g, "collectives, flight_recorder,nan", store);
   EXPECT_EQ(on_ranks(groups, [](ProcessGroup& g, int) { EXPECT_EQ(sum_of_ones(g), 2); }),
             (std::vector<std::string>(2)));
   // wait() may return before the record is complete.

@@ -73,7 +73,7 @@ TEST(InitProcessGroup, RejectsInvalidArguments) {
   for (const int size : {-1, 0, kMaxWorldSize + 1, std::numeric_limits<int>::max()}) {
     EXPECT_THROW(init_process_group({.rank = 0, .world_size = size, .store = store}), InvalidArgument) << size;
   }
-  EXPECT_THROW(init_process_group({.backend = "shm", .rank = 0, .world_size = 65, .store = store}), InvalidArgument);
+  EXPECT_THROW(init_process_group({.backend = "shm", .rank = 0, .world_size = 513, .store = store}), InvalidArgument);
   EXPECT_THROW(init_process_group({.rank = 0, .world_size = 1, .timeout = Milliseconds(0), .store = store}),
                InvalidArgument);
 }
