@@ -1,11 +1,15 @@
-"""Every module has a page, every page is in the index, and what pages show of programs is at least well-formed."""
+"""Pages match the project: modules, commands, variables, messages and files that they name exist, and none is missing."""
 
 import ast
 import re
+import subprocess
+import sys
 import textwrap
 from pathlib import Path
 
 import pytest
+
+from hookline import cli
 
 ROOT = Path(__file__).resolve().parents[1]
 SOURCES = [
@@ -72,15 +76,23 @@ def test_files_and_functions_of_the_walk_are_there() -> None:
     assert [name for name in functions if not re.search(rf"\b{name}\b", text)] == []
 
 
-def test_every_name_of_hookline_torch_is_on_its_page() -> None:
-    module = ast.parse((ROOT / "python/torch_extension/hookline_torch/__init__.py").read_text())
-    (names,) = (
-        ast.literal_eval(node.value)
-        for node in module.body
-        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__"
+def test_every_environment_variable_is_in_the_table() -> None:
+    code = "".join(path.read_text() for path in SOURCES)
+    read = set(re.findall(r"(?:getenv\(|environ\.get\(|value_of\(environment, |variable\()\"(\w+)\"", code))
+    assert len(read) > 20
+    page = (ROOT / "docs/reference/environment.md").read_text()
+    assert [name for name in sorted(read) if f"`{name}`" not in page] == []
+
+
+@pytest.mark.parametrize("command", cli.COMMANDS)
+def test_every_option_of_a_command_is_on_its_page(command: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "hookline", command, "--help"], capture_output=True, text=True, check=True
     )
-    _, table = (ROOT / "docs/guide/pytorch.md").read_text().split("## Every name\n")
-    assert [name for name in names if not re.search(rf"`{name}\b", table)] == []
+    options = set(re.findall(r"^  (--?[a-z][\w-]*)", done.stdout, re.MULTILINE)) - {"-h"}
+    page = (ROOT / "docs/reference/cli.md").read_text()
+    (section,) = re.findall(rf"^## hookline {command}\n(.*?)(?=^## |\Z)", page, re.DOTALL | re.MULTILINE)
+    assert set(re.findall(r"^\| `(--?[a-z][\w-]*)", section, re.MULTILINE)) == options
 
 
 def test_every_error_is_in_the_index() -> None:
