@@ -57,7 +57,7 @@ nb::object option_of(HookOptions& options, const std::string& name, const std::s
 nb::object as_future(nb::object result, const std::string& hook) {
   if (nb::isinstance<PyFuture>(result)) return result;
   if (nb::cast<bool>(hooks_module().attr("is_torch_future")(result)))
-    return hooks_module().attr("from_torch_error")(result);
+    return hooks_module().attr("from_torch")(result);
   throw InvalidArgument("hook " + hook +
                         ": DDP communication hook's callback must return a torch.futures.Future object, but got " +
                         nb::cast<std::string>(nb::module_::import_("hookline._names").attr("class_name")(result)) +
