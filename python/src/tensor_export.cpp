@@ -19,7 +19,7 @@ template <class Managed>
 nb::object new_capsule(Managed* managed, const char* name) {
   const auto free_unconsumed = [](PyObject* capsule) {
     const char* const current = PyCapsule_GetName(capsule);
-    if (!current || std::string_view(current).starts_with("packed_bytes_")) return;
+    if (!current || std::string_view(current).starts_with("used_")) return;
     auto* const left = static_cast<Managed*>(PyCapsule_GetPointer(capsule, current));
     left->deleter(left);
   };
