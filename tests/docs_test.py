@@ -65,7 +65,7 @@ def test_programs_that_pages_name_are_there() -> None:
     assert missing == []
 
 
-def test_files_and_functions_of_the_walk_are_there() -> None:
+def test_files_and_functions_of_the_life_of_a_gradient_are_there() -> None:
     page = (ROOT / "docs/concepts/life-of-a-gradient.md").read_text()
     names = [path.as_posix() for path in SOURCES]
     files = re.findall(r"`([\w/]+\.(?:cpp|hpp|py))`", page)
