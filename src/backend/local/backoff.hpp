@@ -11,15 +11,15 @@
 
 namespace hookline::local {
 
-/// What a thread does with its core before it sleeps.
+/// The phases of a Backoff.
 enum class BackoffPhase : std::uint8_t { spin, yield, block };
 
-/// Spins for about a microsecond, then yields the core for some hundred, then says that it is time to sleep. Where
-/// ranks outnumber cores it does not spin: whoever is waited for may need this very core. Nor does it yield where the
-/// peers are not soon there anyway: who yields is at work for the kernel, which then leaves others to queue for another
-/// core. The yielding lasts longer than it takes to wake a sleeper, lest ranks that work through the same tensor put
-/// each other to sleep in turns. On a busy host one yield may take as long as everybody else's time slices together, so
-/// their time is bounded as well: who yields does not look for dead peers.
+/// The backoff of a waiting thread: spins for about a microsecond, then yields, then asks the caller to block. If ranks
+/// outnumber cores it must not spin, since the awaited rank may need this core. If the peers are not expected soon it
+/// must not yield either: the kernel counts a yielding thread as running and queues other threads on other cores.
+/// Yielding lasts longer than the wake-up of a sleeper; otherwise ranks that work on the same tensor put each other to
+/// sleep in turns. On a busy host one yield may take the time slices of all other threads, so the time is limited, too:
+/// a yielding thread does not check for dead peers.
 class Backoff {
  public:
   explicit Backoff(BackoffPhase first_phase) noexcept
@@ -31,7 +31,7 @@ class Backoff {
 
   void reset() noexcept { count_ = first_count_; }
 
-  /// Passes a moment. False once it is time to sleep.
+  /// Spins or yields once. Returns false when the thread should block.
   bool pause() noexcept {
     if (count_ >= kSpins + kYields) return false;
     if (count_ < kSpins) {

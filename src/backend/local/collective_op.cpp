@@ -45,19 +45,19 @@ StepCoroutine CollectiveOp::run(std::uint64_t sequence, std::uint64_t first_roun
     notify_peers_once();
   } else if (path_ == Path::direct) {
     notify_peers_once();
-    // Every rank works through its share, then waits: what it gave is being read until all are through.
+    // Each rank processes its share, then waits: peers access its inputs until all ranks are done.
     const auto ranks = static_cast<std::size_t>(size_);
     const auto me = static_cast<std::size_t>(rank_);
     const std::size_t begin = reduces_by_slices() ? slice_begin(largest_block_, ranks, me) : 0;
     const std::size_t end = reduces_by_slices() ? slice_begin(largest_block_, ranks, me + 1) : largest_block_;
     const std::size_t stride = operation_.reader ? std::max<std::size_t>(end, 1) : kChunkBytes;
     for (std::size_t at = begin; at < end; at += stride) {
-      // Who is gone may have taken its memory away from this group: no more is written to it, …
+      // A rank that is gone may reuse its tensors, so this rank stops writing to them.
       while (!process_in_place(at, std::min(stride, end - at))) co_await kYield;
       ++progress_;
       co_await kYield;
     }
-    // … and what was read of it need not be what it gave: nobody leaves before all are through, unless it fails.
+    // Data read from a rank that is gone may be invalid. Before all ranks are done, a rank leaves only if it fails.
     while (any_peer_gone()) co_await kYield;
     rounds_ = 1;
     lane(rank_).filled.store(round_ + 1, std::memory_order_release);
@@ -74,14 +74,14 @@ StepCoroutine CollectiveOp::run(std::uint64_t sequence, std::uint64_t first_roun
       fill_staging(round_begin_);
       publish(Phase::filled, round_ + 1);
       while (!all_reached(Phase::filled, round_ + 1)) co_await kYield;
-      const std::size_t part = std::min(chunk_bytes_, largest_block_ - round_begin_);
+      const std::size_t round_bytes = std::min(chunk_bytes_, largest_block_ - round_begin_);
       if (reduces_by_slices()) {
-        reduce_slice(round_begin_, part);
+        reduce_slice(round_begin_, round_bytes);
         publish(Phase::reduced, round_ + 1);
         while (!all_reached(Phase::reduced, round_ + 1)) co_await kYield;
-        copy_reduced_slices(round_begin_, part);
+        copy_reduced_slices(round_begin_, round_bytes);
       } else {
-        read_blocks(round_begin_, part);
+        read_blocks(round_begin_, round_bytes);
       }
       if (timed) scratch_.nt_store_tuner.record(round_, Clock::now() - began);
     }
@@ -128,34 +128,34 @@ std::vector<int> CollectiveOp::awaited_ranks() const {
   return ranks;
 }
 
-// Peers wait until all ranks have come to a value, so only the last one needs to wake them; otherwise, in a large group
-// each rank is woken by each other one. Dekker handshake, all seq_cst: each rank stores its word, then loads those of
-// all. The last to store sees that all have come. In a small group another look at the peers' words, which are just
-// being written, costs more than waking in vain.
-bool CollectiveOp::must_notify(Phase which, std::uint64_t value) const {
+// Peers wait until all ranks have reached a value, so only the last rank must wake them; otherwise every rank of a
+// large group wakes every other one. Dekker handshake, all seq_cst: each rank stores its counter, then loads those of
+// all ranks, so the last rank to store sees that all have reached the value. In a small group these loads of contended
+// cache lines cost more than unnecessary wake-ups.
+bool CollectiveOp::must_notify(Phase phase, std::uint64_t value) const {
   constexpr int kSmallGroup = 16;
   if (size_ <= kSmallGroup) return true;
   for (int r = 0; r < size_; ++r) {
-    if (phase_counter(r, which).load(std::memory_order_seq_cst) < value) return false;
+    if (phase_counter(r, phase).load(std::memory_order_seq_cst) < value) return false;
   }
   return true;
 }
 
-void CollectiveOp::publish(Phase which, std::uint64_t value) {
-  phase_counter(rank_, which).store(value, std::memory_order_seq_cst);
-  if (must_notify(which, value)) notify_peers(memory_);
+void CollectiveOp::publish(Phase phase, std::uint64_t value) {
+  phase_counter(rank_, phase).store(value, std::memory_order_seq_cst);
+  if (must_notify(phase, value)) notify_peers(memory_);
 }
 
-// Storing the number is not enough for a peer that sleeps, but ringing needs what was stored to be seen first, and that
-// takes as long as it takes the peers to let go of the lines of the slot. Where no rank sleeps, as a rule, a small
-// operation is through by then.
+// Delayed wake-up: post_slot() stores the sequence with release order, but waking needs a seq_cst fence, which takes as
+// long as the peers need to release the cache lines of the slot. If no rank sleeps, the usual case, a small operation
+// has completed by then.
 void CollectiveOp::notify_peers_once() {
   if (std::exchange(peers_notified_, true)) return;
   std::atomic_thread_fence(std::memory_order_seq_cst);
   if (must_notify(Phase::posted, sequence_)) notify_peers(memory_);
 }
 
-// The payload of a slot: for alltoall, how many bytes go to and come from each rank; then the blocks, where they fit.
+// The payload of a slot: for alltoall the bytes to and from each rank; then the blocks, if they fit.
 void CollectiveOp::post_slot() {
   Slot& mine = slot(rank_);
   std::size_t at = 0;
@@ -170,7 +170,7 @@ void CollectiveOp::post_slot() {
   }
   const std::size_t own = is_source(rank_) ? layout_.send_blocks.bytes() : 0;
   if (own == 0) {
-    // nothing of this rank's is read
+    // No peer reads this rank's inputs.
   } else if (at + own <= kInlineBytes) {
     for (std::size_t i = 0; i < layout_.send_blocks.size(); ++i) {
       const SegmentList& block = layout_.send_blocks[i];
@@ -180,7 +180,7 @@ void CollectiveOp::post_slot() {
       });
     }
   } else {
-    // The peers can read it where it is if all of it lies in one piece of shared memory.
+    // Peers can access the inputs in place if they are contiguous in shared memory.
     const std::byte* const begin = layout_.send_blocks[0].contiguous();
     const std::byte* end = begin;
     for (std::size_t i = 0; i < layout_.send_blocks.size(); ++i) {
@@ -202,11 +202,11 @@ void CollectiveOp::post_slot() {
 
 void CollectiveOp::compare_signatures() {
   for (int r = 0; r < size_; ++r) scratch_.signatures[static_cast<std::size_t>(r)] = slot(r).signature;
-  const std::string differing = describe_mismatch(scratch_.signatures.data(), size_);
-  if (!differing.empty()) {
+  const std::string mismatch = describe_mismatch(scratch_.signatures.data(), size_);
+  if (!mismatch.empty()) {
     notify_peers_once();
     throw Mismatch(
-        fmt::format("the ranks called different operations (number {} of lane {}): {}", sequence_, lane_, differing),
+        fmt::format("the ranks called different operations (number {} of lane {}): {}", sequence_, lane_, mismatch),
         backend::differing_ranks(scratch_.signatures.data(), size_));
   }
   if (layout_.pattern == Pattern::alltoall) {
@@ -220,8 +220,8 @@ void CollectiveOp::compare_splits() {
   posted.reserve(static_cast<std::size_t>(size_));
   for (int r = 0; r < size_; ++r) posted.push_back(slot(r).payload.data());
   std::vector<int> ranks;
-  const std::string differing = backend::read_splits(posted, splits_, ranks);
-  if (!differing.empty()) throw Mismatch(describe() + ": " + differing, ranks);
+  const std::string mismatch = backend::read_splits(posted, splits_, ranks);
+  if (!mismatch.empty()) throw Mismatch(describe() + ": " + mismatch, ranks);
 }
 
 std::size_t CollectiveOp::block_bytes(int source, int target) const {
@@ -245,13 +245,13 @@ std::size_t CollectiveOp::slot_header_bytes() const {
   return layout_.pattern == Pattern::alltoall ? 2 * sizeof(std::uint64_t) * static_cast<std::size_t>(size_) : 0;
 }
 
-// All ranks decide from the same words, so all decide alike.
+// All ranks decide from the same signatures and splits, so all select the same path.
 void CollectiveOp::select_path() {
   bool fits = true;
   bool shared = true;
   for (int s = 0; s < size_; ++s) {
     if (!is_source(s)) continue;
-    const int targets = layout_.pattern == Pattern::alltoall ? size_ : 1;  // of others, all blocks are alike
+    const int targets = layout_.pattern == Pattern::alltoall ? size_ : 1;  // blocks of other patterns have equal sizes
     for (int t = 0; t < targets; ++t) largest_block_ = std::max(largest_block_, block_bytes(s, t));
     fits = fits && slot_header_bytes() + bytes_sent_by(s) <= kInlineBytes;
     shared = shared && scratch_.signatures[static_cast<std::size_t>(s)].inputs_shared != 0;

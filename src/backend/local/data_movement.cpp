@@ -19,7 +19,7 @@ kernel::StoreMode CollectiveOp::output_stores() const {
   return written >= kernel::kStreamThresholdBytes ? kernel::StoreMode::streaming : kernel::StoreMode::cached;
 }
 
-// What nobody but this rank needs of its own blocks is left out, where it can be read in place instead.
+// Skips the part of this rank's blocks that only this rank reads, if it can be read in place.
 void CollectiveOp::fill_staging(std::size_t begin) {
   if (!is_source(rank_)) return;
   std::byte* const to = staging_data(rank_);
@@ -43,14 +43,14 @@ void CollectiveOp::fill_staging(std::size_t begin) {
     return;
   }
   const auto ranks = static_cast<std::size_t>(size_);
-  const std::size_t part = std::min(chunk_bytes_, largest_block_ - begin);
-  const std::size_t own = slice_begin(part, ranks, static_cast<std::size_t>(rank_));
-  const std::size_t next = slice_begin(part, ranks, static_cast<std::size_t>(rank_) + 1);
+  const std::size_t round_bytes = std::min(chunk_bytes_, largest_block_ - begin);
+  const std::size_t own = slice_begin(round_bytes, ranks, static_cast<std::size_t>(rank_));
+  const std::size_t next = slice_begin(round_bytes, ranks, static_cast<std::size_t>(rank_) + 1);
   copy_range(block, begin, own, to);
-  copy_range(block, begin + next, part - next, to + next);
+  copy_range(block, begin + next, round_bytes - next, to + next);
 }
 
-// Takes [begin, begin + bytes) of every block that is for this rank from where its sources have laid it.
+// Reads [begin, begin + bytes) of every block that is sent to this rank.
 void CollectiveOp::read_blocks(std::size_t begin, std::size_t bytes) {
   if (layout_.pattern == Pattern::none) return;
   if (operation_.reader) {
@@ -90,7 +90,7 @@ void CollectiveOp::read_blocks(std::size_t begin, std::size_t bytes) {
   }
 }
 
-// The slices of a round: each rank reduces its own into its staging buffer, where the others fetch it.
+// Reduces this rank's slice of a round into its staging buffer, from which the peers copy it.
 void CollectiveOp::reduce_slice(std::size_t begin, std::size_t bytes) {
   const auto ranks = static_cast<std::size_t>(size_);
   const std::size_t at = slice_begin(bytes, ranks, static_cast<std::size_t>(rank_));
@@ -127,12 +127,12 @@ void CollectiveOp::copy_reduced_slices(std::size_t begin, std::size_t bytes) {
 }
 
 bool CollectiveOp::process_in_place(std::size_t begin, std::size_t bytes) {
-  std::atomic<bool>& reaching = lane(rank_).accessing_peer;
-  reaching.store(true, std::memory_order_seq_cst);
+  std::atomic<bool>& accessing = lane(rank_).accessing_peer;
+  accessing.store(true, std::memory_order_seq_cst);
   const bool gone = any_peer_gone();
   if (!gone && reduces_by_slices()) reduce_in_place(begin, bytes);
   if (!gone && !reduces_by_slices()) read_blocks(begin, bytes);
-  reaching.store(false, std::memory_order_seq_cst);
+  accessing.store(false, std::memory_order_seq_cst);
   return !gone;
 }
 

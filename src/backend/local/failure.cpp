@@ -16,7 +16,7 @@
 namespace hookline::local {
 namespace {
 
-/// Returns the rank that failed first: a rank that gives up because another one did passes that one's number on.
+/// Returns the rank that failed first. An Aborted error names it, because each rank forwards the origin.
 int failure_origin(const std::exception_ptr& cause, int rank) {
   try {
     std::rethrow_exception(cause);
@@ -43,7 +43,7 @@ std::exception_ptr LocalContext::unusable_error() const {
 }
 
 void LocalContext::fail(std::exception_ptr cause) {
-  if (fork_generation_ != core::fork_generation()) return;  // the peers would take it for the parent's word
+  if (fork_generation_ != core::fork_generation()) return;  // the peers would attribute the failure to the parent
   {
     const std::lock_guard lock(state_mutex_);
     if (error_ || closed_) return;
@@ -59,16 +59,16 @@ void LocalContext::fail(std::exception_ptr cause) {
   fail_pending(cause);
 }
 
-// Takes each claim in turn: while a driver is inside an operation, its tensors are being touched.
+// Acquires each driver lock in turn, because a driver may be accessing the tensors of its operation.
 void LocalContext::fail_pending(const std::exception_ptr& cause) {
   memory_->wait_for_peer_access();
-  const auto locked = [](DriverLock& claim) {
-    if (claim.held_by_this_thread()) return false;
-    while (!claim.try_lock()) std::this_thread::yield();
+  const auto acquire = [](DriverLock& driver_lock) {
+    if (driver_lock.held_by_this_thread()) return false;
+    while (!driver_lock.try_lock()) std::this_thread::yield();
     return true;
   };
   for (Lane& lane : lanes_) {
-    if (!locked(lane.driver_lock)) continue;
+    if (!acquire(lane.driver_lock)) continue;
     std::deque<std::shared_ptr<LocalOp>> failed_ops;
     {
       const std::lock_guard lock(lane.mutex);
@@ -80,7 +80,7 @@ void LocalContext::fail_pending(const std::exception_ptr& cause) {
     lane.driver_lock.unlock();
     for (const auto& op : failed_ops) op->complete(cause);
   }
-  if (!locked(mailboxes_lock_)) return;
+  if (!acquire(mailboxes_lock_)) return;
   mailboxes_.fail_pending(cause);
   mailboxes_lock_.unlock();
 }
@@ -88,14 +88,14 @@ void LocalContext::fail_pending(const std::exception_ptr& cause) {
 void LocalContext::release(DriverLock& lock, const std::exception_ptr& fatal) {
   lock.unlock();
   if (fatal) fail(fatal);
-  // Also where fail() had nothing to do: who failed it under this claim has left what is queued behind it.
+  // Even if fail() did nothing: a callback that failed the group under this lock left the queued operations to this
+  // thread.
   if (const std::exception_ptr cause = unusable_error()) fail_pending(cause);
 }
 
-// Calls f for operations that were stepped and are not over, before anybody else can step them, with the time by which
-// they must be: those behind the head of a lane wait for it, and may have less time. So what a rank posted
-// before it was seen to be gone is taken first: it may be all that an operation needs. What cannot be claimed at once
-// is being driven by somebody, and is looked at next time.
+// Steps all operations, then calls `f` for those that are not done, under the driver lock. The deadline of a lane's
+// current operation is the earliest of the lane, since the queued operations wait for it. Stepping first uses all that
+// a rank had posted before it was seen to be gone. Skips what another thread drives; the next check covers it.
 template <class F>
 void LocalContext::for_each_stalled(F f) {
   std::exception_ptr fatal;
@@ -113,10 +113,10 @@ void LocalContext::for_each_stalled(F f) {
     }
     release(lane.driver_lock, fatal);
     if (fatal) return;
-    drive_lane(lane);  // as everybody who lets go of a claim: something may have been pushed meanwhile
+    drive_lane(lane);  // an operation may have been submitted meanwhile, as after every unlock
   }
   if (mailboxes_.empty() || !mailboxes_lock_.try_lock()) return;
-  const auto ops = mailboxes_.pending();  // first: what comes in later was perhaps not stepped
+  const auto ops = mailboxes_.pending();  // before step(): operations posted later may not have been stepped
   try {
     while (mailboxes_.step()) {
     }
@@ -130,15 +130,15 @@ void LocalContext::for_each_stalled(F f) {
 }
 
 std::vector<int> LocalContext::dead_ranks() {
-  const auto absent = [&](int r) {
+  const auto inactive = [&](int r) {
     return memory_->block(r).state.load(std::memory_order_seq_cst) != RankState::active;
   };
   std::vector<int> peers;
   for (int r = 0; r < memory_->size(); ++r) {
-    if (r != memory_->rank() && !absent(r)) peers.push_back(r);
+    if (r != memory_->rank() && !inactive(r)) peers.push_back(r);
   }
   std::vector<int> dead = memory_->find_dead(peers);
-  std::erase_if(dead, absent);
+  std::erase_if(dead, inactive);
   return dead;
 }
 
@@ -154,8 +154,8 @@ void LocalContext::check_peers() {
     failed_peer_error = std::make_exception_ptr(
         Aborted(fmt::format("rank {} failed: {}", r, cause), {known ? peer.failure_origin : r}));
   }
-  // After that, not before: whoever failed because a rank left or died has found it before it said so, and so does
-  // this rank.
+  // Loads the states after the check for failures. A peer that failed because a rank left or died had seen that before
+  // it published its failure, so this rank sees it, too.
   std::vector<int> left;
   std::vector<int> others;
   for (int r = 0; r < memory_->size(); ++r) {
@@ -163,7 +163,7 @@ void LocalContext::check_peers() {
     const RankState state = memory_->block(r).state.load(std::memory_order_seq_cst);
     (state == RankState::left ? left : others).push_back(r);
   }
-  // Who failed has said why; that its process then came to its end is no news.
+  // A failed rank has published its reason; that its process has exited since is not the cause.
   std::vector<int> dead = memory_->find_dead(others);
   std::erase_if(dead,
                 [&](int r) { return memory_->block(r).state.load(std::memory_order_seq_cst) == RankState::failed; });
@@ -174,18 +174,18 @@ void LocalContext::check_peers() {
     if (cause) return;
     const std::vector<int> awaited = operation.awaited_ranks();
     const auto context = [&] { return fmt::format("{} on rank {} of the {} group", operation.describe(), me, name()); };
-    std::vector<int> missed;
-    std::set_intersection(awaited.begin(), awaited.end(), left.begin(), left.end(), std::back_inserter(missed));
-    if (operation.awaits_any() && missed.size() < awaited.size()) missed.clear();
+    std::vector<int> departed;
+    std::set_intersection(awaited.begin(), awaited.end(), left.begin(), left.end(), std::back_inserter(departed));
+    if (operation.awaits_any() && departed.size() < awaited.size()) departed.clear();
     if (!dead.empty()) {
       cause = std::make_exception_ptr(PeerLost(
           fmt::format("{}: rank {} died. Make a new group without it.", context(), fmt::join(dead, ", ")), dead));
-    } else if (!missed.empty()) {  // before those who failed because of it, so that all are told the same
+    } else if (!departed.empty()) {  // before failed_peer_error, so that all ranks report one cause
       cause = std::make_exception_ptr(
-          PeerLost(fmt::format("{}: rank {} left the group", context(), fmt::join(missed, ", ")), missed));
+          PeerLost(fmt::format("{}: rank {} left the group", context(), fmt::join(departed, ", ")), departed));
     } else if (failed_peer_error) {
       cause = failed_peer_error;
-    } else if (now >= deadline && !awaited.empty()) {  // who was awaited at the last step may have come since
+    } else if (now >= deadline && !awaited.empty()) {  // awaited ranks may have arrived since the last step
       const auto waited = std::chrono::duration_cast<Milliseconds>(now - operation.time_started());
       std::string text =
           fmt::format("{}: rank {} did not join within {} ms", context(), fmt::join(awaited, ", "), waited.count());

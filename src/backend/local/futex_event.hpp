@@ -1,4 +1,4 @@
-// Futex-based events: blocks until a peer signals a change, and wakes blocked threads.
+// Futex wait and wake: blocks a thread until a peer changes the awaited state.
 #pragma once
 
 #include <hookline/core/deadline.hpp>
@@ -7,13 +7,14 @@
 
 namespace hookline::local {
 
-/// Wakes a rank's sleepers. Whatever they wait for must have been stored with memory_order_seq_cst before, or with a
-/// fence of that order behind it.
+/// Wakes the sleeping threads of a rank. The writer's half of the Dekker handshake in RankBlock: the awaited state must
+/// be stored before, seq_cst or followed by a seq_cst fence.
 void notify(RankBlock& block) noexcept;
-/// The same for every other rank.
+/// Notifies every peer.
 void notify_peers(Memory& memory) noexcept;
 
-/// While this lives its rank counts as asleep, so that what changes rings. Look once more after making it, then sleep.
+/// The waiter's half of the Dekker handshake in RankBlock. Usage: construct, check the awaited state again, then
+/// wait().
 class FutexWaiter {
  public:
   explicit FutexWaiter(RankBlock& block) noexcept;
@@ -21,7 +22,7 @@ class FutexWaiter {
   FutexWaiter& operator=(const FutexWaiter&) = delete;
   ~FutexWaiter();
 
-  /// Returns when the bell rings, rang since this was made, or after the time.
+  /// Blocks until a notification since the construction, or until the timeout.
   void wait(Milliseconds timeout) noexcept;
 
  private:

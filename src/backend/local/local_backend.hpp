@@ -12,15 +12,15 @@
 
 namespace hookline::local {
 
-/// How the members of a subset meet: makes the memory of one of them.
+/// Creates this rank's backend of a subgroup.
 using MakeSubgroup = std::function<std::shared_ptr<Backend>(const std::vector<int>& ranks, const std::string& name,
                                                             Milliseconds timeout)>;
 
-/// Opens the engine; the destructor closes it. Views of allocated memory outlive both.
+/// Opens the context; the backend's destructor closes it. Views of allocated memory may outlive both.
 std::shared_ptr<Backend> make_local_backend(std::unique_ptr<Memory> memory, LocalContextOptions options,
                                             MakeSubgroup make_subgroup);
 
-/// Throws InvalidArgument for a number of ranks that the layout has no room for.
+/// Throws InvalidArgument if the layout does not support this number of ranks.
 void check_size(int size, const std::string& backend);
 
 }  // namespace hookline::local

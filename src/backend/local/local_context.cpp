@@ -20,10 +20,10 @@ namespace {
 
 constexpr Milliseconds kMaxIdleWait{100};
 
-// How long an operation for which nobody waits may lie before the progress thread sees to it. While operations come,
-// the thread looks again that often by itself: waking it costs more than many an operation, and who waits at once does
-// not need it. After kIdlePolls looks at which there was nothing to do it sleeps until it is woken: by the start of an
-// operation, by the last thread that waited and leaves something pending, or by somebody who attached a task.
+// How long the progress thread leaves a new operation to a waiting thread. While operations keep coming, it polls at
+// this interval instead of blocking, because a wake-up costs more than many operations. After kIdlePolls idle polls it
+// blocks until it is woken: by the start of an operation, by the last waiting thread if operations are still pending,
+// or by a new callback.
 constexpr std::chrono::microseconds kIdlePollInterval{200};
 constexpr std::chrono::microseconds kIdlePollIntervalWithWaiter{1000};
 constexpr int kIdlePolls = 8;
@@ -34,7 +34,7 @@ void publish_cpu_affinity(RankBlock& mine) {
     mine.cpu_affinity.fill(~0UL);
 }
 
-// A launcher may have bound each rank to a core of its own: what counts is what they have together.
+// Counts the cores of all ranks together, since a launcher may bind each rank to its own core.
 bool has_core_per_rank(Memory& memory) {
   int cores = 0;
   for (std::size_t word = 0; word < kMaxCores / 64; ++word) {
@@ -49,8 +49,7 @@ bool has_core_per_rank(Memory& memory) {
 
 class LocalContext::LaneOp final : public LocalOp {
  public:
-  LaneOp(std::shared_ptr<LocalContext> context, std::uint64_t sequence, Milliseconds timeout, int lane,
-         Operation&& op)
+  LaneOp(std::shared_ptr<LocalContext> context, std::uint64_t sequence, Milliseconds timeout, int lane, Operation&& op)
       : LocalOp(context, timeout, std::move(op)),
         sequence_(sequence),
         lane_(context->lanes_[static_cast<std::size_t>(lane)]),
@@ -78,7 +77,7 @@ class LocalContext::LaneOp final : public LocalOp {
   bool begun_ = false;
 };
 
-// An operation of a group that can do no more: over from the start.
+// An operation started on an unusable group. It is complete from the start.
 class LocalContext::FailedOp final : public LocalOp {
  public:
   static std::shared_ptr<LocalOp> make(std::shared_ptr<LocalContext> context, Operation&& operation,
@@ -118,7 +117,7 @@ void LocalContext::open() {
 
 void LocalContext::close() noexcept {
   if (fork_generation_ != core::fork_generation()) {
-    // The threads live in the parent only, and what they hold or wait on cannot be destroyed here: all of it is leaked.
+    // The threads exist only in the parent, so their mutexes and condition variables cannot be destroyed: leak all.
     if (progress_thread_.joinable()) progress_thread_.detach();
     leaked_self_ = weak_from_this().lock();
     return;
@@ -139,7 +138,7 @@ void LocalContext::close() noexcept {
   progress_wake_.notify_all();
   notify_self();
   core::join_or_detach(progress_thread_);
-  std::unique_ptr<ThreadExecutor> worker;  // ends without the mutex, as its last tasks may post others
+  std::unique_ptr<ThreadExecutor> worker;  // destroyed without the lock, since its last tasks may post others
   const std::lock_guard lock(worker_mutex_);
   worker.swap(worker_);
 }
@@ -178,7 +177,7 @@ std::shared_ptr<LocalOp> LocalContext::start(Operation&& operation, int lane_ind
       collective = std::make_shared<LaneOp>(shared_from_this(), sequence, timeout, lane_index, std::move(operation));
       first = lane.idle();
       locked = first && lane.driver_lock.try_lock();
-      if (locked) {  // the usual case: it need not queue
+      if (locked) {  // the usual case
         lane.current = collective;
       } else {
         lane.queue.push_back(collective);
@@ -186,45 +185,44 @@ std::shared_ptr<LocalOp> LocalContext::start(Operation&& operation, int lane_ind
       lane.submitted.store(sequence, std::memory_order_seq_cst);
     }
     drive_lane(lane, locked);
-    // A small one is posted now and needs nothing more of this rank but to be read; the others need somebody.
+    // A small operation needs no further steps of this rank for its peers to complete; others need a driver.
     background = !first || !collective->fits_inline();
     op = std::move(collective);
   }
-  if (const std::exception_ptr cause = unusable_error()) fail_pending(cause);  // it broke meanwhile
+  if (const std::exception_ptr cause = unusable_error()) fail_pending(cause);  // the group has failed meanwhile
   if (background && !op->done()) {
     operation_started_.store(true, std::memory_order_seq_cst);
     if (progress_asleep_.load(std::memory_order_seq_cst)) wake_progress_thread();
-    notify_self();  // a driver may sleep over what else is pending, and no peer will ring for what it has posted
-                    // already
+    notify_self();  // a driver may sleep although peers have already posted their part
   }
   return op;
 }
 
 bool LocalContext::drive() {
-  bool moved = false;
+  bool progressed = false;
   for (Lane& lane : lanes_) {
-    if (!lane.idle()) moved = drive_lane(lane) || moved;
+    if (!lane.idle()) progressed = drive_lane(lane) || progressed;
   }
-  return drive_mailboxes() || moved;
+  return drive_mailboxes() || progressed;
 }
 
-// `claimed`: whether the caller holds the claim already, and leaves it to this.
+// With `locked`, the caller already holds the driver lock. Returns with the lock released.
 bool LocalContext::drive_lane(Lane& lane, bool locked) {
-  bool moved = false;
+  bool progressed = false;
   std::uint64_t seen;
   do {
-    if (!std::exchange(locked, false) && !lane.driver_lock.try_lock()) return moved;
+    if (!std::exchange(locked, false) && !lane.driver_lock.try_lock()) return progressed;
     seen = lane.submitted.load(std::memory_order_seq_cst);
     std::exception_ptr fatal;
-    moved = step_lane(lane, fatal) || moved;
+    progressed = step_lane(lane, fatal) || progressed;
     release(lane.driver_lock, fatal);
   } while (lane.submitted.load(std::memory_order_seq_cst) != seen);
-  return moved;
+  return progressed;
 }
 
-// Steps the lane's operations, in their order, until one of them is not over; under the claim.
+// Steps the lane's operations in order until one of them is not done. Requires the driver lock.
 bool LocalContext::step_lane(Lane& lane, std::exception_ptr& fatal) {
-  bool moved = false;
+  bool progressed = false;
   for (bool done = true; done && !fatal && !is_unusable_.load(std::memory_order_relaxed);) {
     if (!lane.current) {
       if (lane.idle()) break;
@@ -241,27 +239,27 @@ bool LocalContext::step_lane(Lane& lane, std::exception_ptr& fatal) {
     } catch (...) {
       error = fatal = std::current_exception();
     }
-    moved = moved || done || lane.current->progress() != before;
+    progressed = progressed || done || lane.current->progress() != before;
     if (done) {
       const auto op = std::exchange(lane.current, nullptr);
       lane.completed.store(lane.completed.load(std::memory_order_relaxed) + 1, std::memory_order_release);
       op->complete(error);
     }
   }
-  return moved;
+  return progressed;
 }
 
 bool LocalContext::drive_mailboxes() {
   if (mailboxes_.empty() || !mailboxes_lock_.try_lock()) return false;
   std::exception_ptr fatal;
-  bool moved = true;
+  bool progressed = true;
   try {
-    moved = mailboxes_.step();
+    progressed = mailboxes_.step();
   } catch (...) {
     fatal = std::current_exception();
   }
   release(mailboxes_lock_, fatal);
-  return moved;
+  return progressed;
 }
 
 bool LocalContext::may_spin() {
@@ -276,8 +274,8 @@ bool LocalContext::may_spin() {
   return known == SpinDecision::yes;
 }
 
-template <class Over>
-void LocalContext::drive_until(Over done, Clock::time_point deadline) {
+template <class Done>
+void LocalContext::drive_until(Done done, Clock::time_point deadline) {
   Backoff backoff(first_backoff_phase());
   std::optional<Clock::time_point> next_poll;
   while (!done()) {
@@ -293,8 +291,8 @@ void LocalContext::drive_until(Over done, Clock::time_point deadline) {
       sleep.wait(std::min(kMaxIdleWait, time_left(deadline)));
     }
     check_interrupt();
-    // A peer that rings has brought something, as a rule. Looking around costs time for each peer: it waits until
-    // nothing moves, or until it is due.
+    // A notification usually means progress. check_peers() costs time for each peer, so it waits until there is no
+    // progress, or until it is due.
     if (drive() && Clock::now() < *next_poll) {
       backoff.reset();
       continue;
@@ -332,17 +330,17 @@ void LocalContext::run_progress_thread() {
   memory_->release_liveness_lock();
 }
 
-// Returns when it is time to look, with the number of looks since there was last something to do.
+// Blocks until the next poll is due. Returns the number of consecutive idle polls.
 int LocalContext::idle_wait(int idle_polls) {
   std::unique_lock lock(progress_mutex_);
-  const auto wanted = [&] { return stopping_ || (progress_requested_ && !has_waiter()); };
+  const auto must_wake = [&] { return stopping_ || (progress_requested_ && !has_waiter()); };
   const bool active = operation_started_.exchange(false, std::memory_order_seq_cst) || (has_pending() && !has_waiter());
   idle_polls = active ? 0 : idle_polls + 1;
   if (idle_polls < kIdlePolls) {
-    progress_wake_.wait_for(lock, has_waiter() ? kIdlePollIntervalWithWaiter : kIdlePollInterval, wanted);
+    progress_wake_.wait_for(lock, has_waiter() ? kIdlePollIntervalWithWaiter : kIdlePollInterval, must_wake);
   } else {
     progress_asleep_.store(true, std::memory_order_seq_cst);
-    progress_wake_.wait(lock, [&] { return wanted() || operation_started_.load(std::memory_order_seq_cst); });
+    progress_wake_.wait(lock, [&] { return must_wake() || operation_started_.load(std::memory_order_seq_cst); });
     progress_asleep_.store(false, std::memory_order_seq_cst);
     idle_polls = 0;
   }

@@ -21,12 +21,12 @@
 namespace hookline::local {
 
 struct LocalContextOptions {
-  std::string name;             ///< of the backend, for messages
-  bool block_at_once = false;   ///< who waits gives its core away at once: for peers that wait for a network
-  bool progress_thread = true;  ///< without one, somebody must call drive(): the tests' scheduler does
+  std::string name;             ///< name of the backend, for messages
+  bool block_at_once = false;   ///< waiting threads block without spinning, for peers that wait for a network
+  bool progress_thread = true;  ///< tests disable it and call drive()
 };
 
-/// The right to drive a lane or the mail: one thread's at a time.
+/// The right to drive a lane or the mailboxes. One thread at a time holds it.
 class DriverLock {
  public:
   bool try_lock() noexcept {
@@ -47,14 +47,16 @@ class DriverLock {
   std::atomic<std::thread::id> owner_;
 };
 
-/// Work is claimed, one lane or the mail at a time, by one driver: a thread that waits, the thread that starts an
-/// operation, or the progress thread. The progress thread drives only while no other thread waits. A lane's queue
-/// changes under its mutex, `current` and `rounds` under its claim. Who does not get the claim leaves: the holder looks
-/// at `pushes` again after letting go, so that no operation is left unposted.
+/// The operations of one rank. The driver of a lane, or of the mailboxes, is the thread that holds its DriverLock: a
+/// thread that waits, a thread that starts an operation, or the progress thread. The progress thread drives only while
+/// no other thread waits. A lane's mutex guards its queue; its driver lock guards `current` and `rounds`.
 ///
-/// Failing: whoever notices calls fail(), which sets broken_ first and then, under each claim in turn, ends what is
-/// queued; start() looks at is_unusable_ after queueing, so that nothing slips in between. What is called at the end of
-/// an operation may fail the group under a claim: then the holder ends the rest when it has let go.
+/// No operation stays unposted. Dekker handshake, all seq_cst: start() stores `submitted`, then tries the driver lock
+/// and returns if another thread holds it; that thread unlocks, then loads `submitted` again.
+///
+/// Failures: fail() stores is_unusable_, then completes the queued operations under each driver lock in turn. start()
+/// loads is_unusable_ after it has queued an operation, so none is missed. A completion callback may call fail() under
+/// a driver lock; its thread then completes the remaining operations after it has unlocked.
 class LocalContext : public std::enable_shared_from_this<LocalContext> {
  public:
   LocalContext(std::unique_ptr<Memory> memory, LocalContextOptions options);
@@ -62,9 +64,9 @@ class LocalContext : public std::enable_shared_from_this<LocalContext> {
   LocalContext& operator=(const LocalContext&) = delete;
   ~LocalContext();
 
-  /// Joins the group and starts the progress thread. To be called once, before anything else.
+  /// Joins the group and starts the progress thread. Call once, before all other methods.
   void open();
-  /// Leaves the group: fails what is pending, stops the thread. Does not wait for a peer.
+  /// Leaves the group: fails pending operations and ends the threads. Does not wait for a peer.
   void close() noexcept;
 
   Memory& memory() noexcept { return *memory_; }
@@ -72,30 +74,32 @@ class LocalContext : public std::enable_shared_from_this<LocalContext> {
 
   std::shared_ptr<LocalOp> start(Operation&& operation, int lane, Milliseconds timeout);
 
-  /// Throws InvalidArgument where this process is a forked child of the one that made the group.
+  /// Throws InvalidArgument if this process is a forked child of the process that created the group.
   void refuse_in_forked_child(std::string_view call) const;
 
-  /// One pass over everything that is pending. True where something moved.
+  /// Steps all pending operations once. Returns true if any made progress.
   bool drive();
-  /// Drives until the operation is over, which it is at its deadline at the latest; sleeps when there is nothing to do.
+  /// Drives until the operation is done, at its deadline at the latest. Blocks in a futex wait if there is nothing to
+  /// do.
   void wait_for(const LocalOp& op);
-  /// Looks for dead, gone and failing peers and for operations whose time is up; breaks the group where there are any.
+  /// Fails the group if a peer has failed, or has died or left while an operation awaits it, or if an operation has
+  /// timed out.
   void check_peers();
 
-  /// Returns the peers that died without leaving or giving up first.
+  /// Returns the peers that died without leaving or failing first.
   std::vector<int> dead_ranks();
 
-  /// Fails everything, now and later, and tells the peers. The first cause stays.
+  /// Fails all pending and future operations, and publishes the failure to the peers. The first cause is kept.
   void fail(std::exception_ptr cause);
   std::exception_ptr error() const;
-  /// Why nothing can be started: broken, or shut down; null while all is well.
+  /// Returns why no operation can start (failed or shut down), or null.
   std::exception_ptr unusable_error() const;
 
-  /// Has a task run on the worker thread, which is started at the first one.
+  /// Runs a task on the worker thread, which starts with the first task.
   void post_to_worker(Task task);
-  /// An operation is over: wakes this rank's own sleepers.
+  /// Wakes this rank's sleeping threads.
   void notify_self() noexcept;
-  /// Asks the progress thread to see to what is pending.
+  /// Wakes the progress thread to drive pending operations.
   void wake_progress_thread();
 
  private:
@@ -104,22 +108,21 @@ class LocalContext : public std::enable_shared_from_this<LocalContext> {
   struct Lane {
     std::mutex mutex;
     std::deque<std::shared_ptr<LocalOp>> queue;
-    std::atomic<std::uint64_t> submitted = 0;  ///< operations so far; grows under the mutex
-    std::atomic<std::uint64_t> completed = 0;  ///< those that are over; grows under the claim
+    std::atomic<std::uint64_t> submitted = 0;  ///< operations so far; written under the mutex
+    std::atomic<std::uint64_t> completed = 0;  ///< operations done; written under the driver lock
     DriverLock driver_lock;
-    std::shared_ptr<LocalOp> current;  ///< the one that is stepped; not in the queue
+    std::shared_ptr<LocalOp> current;  ///< the operation being stepped; not in the queue
     std::uint64_t rounds = 0;
     LaneScratch scratch;
 
     bool idle() const noexcept {
-      const std::uint64_t completed_count =
-          completed.load(std::memory_order_acquire);  // first: there are never more of them
-      return submitted.load(std::memory_order_seq_cst) == completed_count;
+      const std::uint64_t done = completed.load(std::memory_order_acquire);  // first, since completed <= submitted
+      return submitted.load(std::memory_order_seq_cst) == done;
     }
   };
 
-  template <class Over>
-  void drive_until(Over done, Clock::time_point deadline);
+  template <class Done>
+  void drive_until(Done done, Clock::time_point deadline);
   bool drive_lane(Lane& lane, bool locked = false);
   bool step_lane(Lane& lane, std::exception_ptr& fatal);
   bool drive_mailboxes();
@@ -141,20 +144,20 @@ class LocalContext : public std::enable_shared_from_this<LocalContext> {
   const std::uint64_t fork_generation_;
   std::array<Lane, kNumLanes> lanes_;
   enum class SpinDecision : std::uint8_t { unknown, no, yes };
-  std::atomic<SpinDecision> spin_decision_ = SpinDecision::unknown;  ///< known once all ranks are there
+  std::atomic<SpinDecision> spin_decision_ = SpinDecision::unknown;  ///< known once all ranks have joined
   Mailboxes mailboxes_;
   DriverLock mailboxes_lock_;
 
   mutable std::mutex state_mutex_;
   std::exception_ptr error_;
   bool closed_ = false;
-  std::atomic<bool> is_unusable_ = false;  ///< broken or closed, for a look without the mutex
+  std::atomic<bool> is_unusable_ = false;  ///< failed or closed; read without the mutex
 
   std::mutex progress_mutex_;
   std::condition_variable progress_wake_;
-  bool progress_requested_ = false;              ///< somebody asked for it: now, not at the next look
-  std::atomic<bool> operation_started_ = false;  ///< an operation was started since the last look
-  std::atomic<bool> progress_asleep_ = false;    ///< until it is woken
+  bool progress_requested_ = false;              ///< drive now instead of at the next poll
+  std::atomic<bool> operation_started_ = false;  ///< an operation was started since the last poll
+  std::atomic<bool> progress_asleep_ = false;    ///< the thread blocks until it is woken
   std::atomic<bool> stopping_ = false;
   std::atomic<int> waiting_threads_ = 0;
   std::thread progress_thread_;
@@ -162,7 +165,7 @@ class LocalContext : public std::enable_shared_from_this<LocalContext> {
   std::mutex worker_mutex_;
   std::unique_ptr<ThreadExecutor> worker_;
 
-  std::shared_ptr<LocalContext> leaked_self_;  ///< in a forked child, which never lets go of it
+  std::shared_ptr<LocalContext> leaked_self_;  ///< leaks this object in a forked child
 };
 
 }  // namespace hookline::local

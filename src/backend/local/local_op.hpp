@@ -10,18 +10,19 @@ namespace hookline::local {
 
 class LocalContext;
 
-/// Only the thread that holds the claim on the operation's lane (or on the mail) moves it on and completes it; whoever
-/// waits drives the engine.
+/// Only the thread that holds the driver lock of the operation's lane (or of the mailboxes) steps and completes it. A
+/// waiting thread drives the whole context.
 class LocalOp : public backend::OpWork {
  public:
   LocalOp(std::shared_ptr<LocalContext> context, Milliseconds timeout, Operation&& operation);
 
-  /// Runs it as far as it can without waiting; true at its end. Under the claim. Throws what it fails with.
+  /// Runs as far as possible without blocking. Returns true when the operation is done; throws its error. Requires the
+  /// driver lock.
   virtual bool step() = 0;
-  /// Grows whenever step() got on.
+  /// Returns a counter that grows when step() makes progress.
   virtual std::uint64_t progress() const = 0;
   virtual std::vector<int> awaited_ranks() const = 0;
-  /// Whether any one of those that are awaited will do.
+  /// True if one of the awaited ranks suffices.
   virtual bool awaits_any() const { return false; }
 
  private:

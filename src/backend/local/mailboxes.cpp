@@ -52,7 +52,7 @@ std::string RecvOp::describe() const {
 
 Mailboxes::Mailboxes(Memory& memory)
     : memory_(memory),
-      chunk_bytes_(mail_half_bytes(memory.size())),
+      chunk_bytes_(mailbox_chunk_bytes(memory.size())),
       send_slots_(static_cast<std::size_t>(memory.size())),
       sends_posted_(send_slots_.size()),
       last_placed_(send_slots_.size()),
@@ -75,7 +75,7 @@ std::vector<std::shared_ptr<LocalOp>> Mailboxes::pending() {
 }
 
 bool Mailboxes::step() {
-  bool moved = false;
+  bool progressed = false;
   for (const auto& op : pending()) {
     const std::uint64_t before = op->progress();
     bool done = false;
@@ -86,7 +86,7 @@ bool Mailboxes::step() {
       done = true;
       error = std::current_exception();
     }
-    moved = moved || done || op->progress() != before;
+    progressed = progressed || done || op->progress() != before;
     if (!done) continue;
     {
       const std::lock_guard lock(mutex_);
@@ -95,7 +95,7 @@ bool Mailboxes::step() {
     }
     op->complete(error);
   }
-  return moved;
+  return progressed;
 }
 
 void Mailboxes::fail_pending(const std::exception_ptr& cause) {
@@ -108,7 +108,7 @@ void Mailboxes::fail_pending(const std::exception_ptr& cause) {
   for (const auto& op : failed_ops) op->complete(cause);
 }
 
-// An empty message still takes a chunk, so that its receipt can be seen.
+// An empty message takes one chunk, so that the sender sees its receipt.
 std::uint64_t Mailboxes::chunk_count(std::uint64_t bytes) const noexcept {
   return std::max<std::uint64_t>(1, bytes / chunk_bytes_ + (bytes % chunk_bytes_ != 0 ? 1 : 0));
 }
@@ -129,7 +129,7 @@ int Mailboxes::find_free_mailbox(int target) {
     Mailbox& mailbox = mailbox_of(memory_.rank(), target, i);
     if (out.busy && mailbox.drained.load(std::memory_order_acquire) >= out.free_after_chunks) {
       out.busy = false;
-      // A refused message may have been drained before it was filled.
+      // A rejected message may be drained before it is filled.
       if (mailbox.filled.load(std::memory_order_relaxed) < out.free_after_chunks)
         mailbox.filled.store(out.free_after_chunks, std::memory_order_release);
     }
@@ -145,7 +145,7 @@ bool Mailboxes::send_step(SendOp& send) {
   if (send.mailbox_index_ < 0) {
     std::uint64_t& placed = last_placed_[static_cast<std::size_t>(send.destination_)];
     if (send.send_order_ != placed + 1)
-      return false;  // those before it go first, or the receiver would see them out of order
+      return false;  // earlier sends get a mailbox first: the receiver matches in send order
     send.mailbox_index_ = find_free_mailbox(send.destination_);
     if (send.mailbox_index_ < 0) return false;
     placed = send.send_order_;
@@ -180,23 +180,23 @@ bool Mailboxes::send_step(SendOp& send) {
   return send.chunks_written_ == total;
 }
 
-// Takes note of messages that have come into this rank's mailboxes at a sender, in the order in which they were sent:
-// while one mailbox is looked into, the sender may fill those that were looked into before. A mailbox holds one message
-// at a time, and the next one comes only after the one before was drained.
+// Adds new messages of a sender to `incoming_`, in send order. Scans the mailboxes until none has news, because the
+// sender may fill a mailbox that was scanned before. A mailbox holds one message at a time; the next one follows after
+// it is drained.
 void Mailboxes::scan_mailboxes(int source) {
   const auto s = static_cast<std::size_t>(source);
-  std::size_t boxes_without_news = 0;
-  for (std::size_t b = 0; boxes_without_news < kMailboxesPerPeer; b = (b + 1) % kMailboxesPerPeer) {
-    ++boxes_without_news;
+  std::size_t unchanged_mailboxes = 0;
+  for (std::size_t b = 0; unchanged_mailboxes < kMailboxesPerPeer; b = (b + 1) % kMailboxesPerPeer) {
+    ++unchanged_mailboxes;
     const Mailbox& mailbox = mailbox_of(source, memory_.rank(), static_cast<int>(b));
     const std::uint64_t message = mailbox.message_count.load(std::memory_order_acquire);
     if (message == last_message_count_[s][b] || mailbox.send_order != last_seen_[s] + 1) continue;
     last_message_count_[s][b] = message;
-    const Incoming& noted =
+    const Incoming& added =
         incoming_[s].emplace_back(Incoming{static_cast<int>(b), message, ++last_seen_[s], mailbox.tag, mailbox.dtype,
                                            mailbox.bytes, chunks_announced_[s][b]});
-    chunks_announced_[s][b] += chunk_count(noted.bytes);
-    boxes_without_news = 0;
+    chunks_announced_[s][b] += chunk_count(added.bytes);
+    unchanged_mailboxes = 0;
   }
 }
 
@@ -207,7 +207,7 @@ Mailboxes::Incoming* Mailboxes::find_message(int source, int tag) {
   return nullptr;
 }
 
-// Copies the next chunk out of the mailbox, if it is there.
+// Copies the next chunk out of the mailbox. Returns false if it has not been written.
 bool Mailboxes::read_chunk(int source, Incoming& message, std::byte* to) {
   Mailbox& mailbox = mailbox_of(source, memory_.rank(), message.mailbox_index);
   const std::uint64_t count = message.first_chunk + message.chunks_read;
@@ -221,7 +221,7 @@ bool Mailboxes::read_chunk(int source, Incoming& message, std::byte* to) {
   return true;
 }
 
-// One that was put aside has left its mailbox, which may carry another one by now.
+// A spilled message has left its mailbox, which may hold another message by now.
 void Mailboxes::reject(int source, Incoming& message) {
   if (message.chunks_read == chunk_count(message.bytes)) return;
   Mailbox& mailbox = mailbox_of(source, memory_.rank(), message.mailbox_index);
@@ -230,15 +230,15 @@ void Mailboxes::reject(int source, Incoming& message) {
   notify(memory_.block(source));
 }
 
-// All mailboxes of a sender hold messages that nobody waits for, and somebody waits for one that has not come: the
-// oldest is taken out and kept here, so that the sender can go on. True where some of it was.
+// Frees a mailbox if all of a sender's mailboxes hold unmatched messages, so that the sender can send the awaited one:
+// copies a chunk of the oldest message to memory. Returns true if it copied a chunk.
 bool Mailboxes::spill_oldest(int source) {
   auto& list = incoming_[static_cast<std::size_t>(source)];
-  const auto lies_in_box = [&](const Incoming& m) { return m.chunks_read < chunk_count(m.bytes); };
-  const auto stuck =
-      std::count_if(list.begin(), list.end(), [&](const Incoming& m) { return !m.matched && lies_in_box(m); });
-  if (stuck < static_cast<std::ptrdiff_t>(kMailboxesPerPeer)) return false;
-  Incoming& oldest = *std::find_if(list.begin(), list.end(), lies_in_box);
+  const auto in_mailbox = [&](const Incoming& m) { return m.chunks_read < chunk_count(m.bytes); };
+  const auto num_unmatched =
+      std::count_if(list.begin(), list.end(), [&](const Incoming& m) { return !m.matched && in_mailbox(m); });
+  if (num_unmatched < static_cast<std::ptrdiff_t>(kMailboxesPerPeer)) return false;
+  Incoming& oldest = *std::find_if(list.begin(), list.end(), in_mailbox);
   const std::uint64_t at = oldest.chunks_read * chunk_bytes_;
   oldest.spilled.resize(at + std::min<std::uint64_t>(chunk_bytes_, oldest.bytes - at));
   return read_chunk(source, oldest, oldest.spilled.data() + at);

@@ -12,7 +12,7 @@
 
 namespace hookline::local {
 
-/// A send that waits for a mailbox, or whose message is being put into one chunk by chunk.
+/// A send. It waits for a free mailbox, then writes its message chunk by chunk.
 class SendOp final : public LocalOp {
  public:
   SendOp(std::shared_ptr<LocalContext> context, Milliseconds timeout, class Mailboxes& mailboxes,
@@ -31,12 +31,12 @@ class SendOp final : public LocalOp {
   std::uint64_t send_order_ = 0;
   int mailbox_index_ = -1;
   std::uint64_t message_count_ = 0;
-  std::uint64_t first_chunk_ = 0;  ///< chunks that the mailbox had carried before
+  std::uint64_t first_chunk_ = 0;  ///< chunks that the mailbox carried before this message
   std::uint64_t chunks_written_ = 0;
   std::uint64_t progress_ = 0;
 };
 
-/// A receive that waits for its message, or is taking it out of the mailbox.
+/// A receive. It waits for a matching message, then reads it chunk by chunk.
 class RecvOp final : public LocalOp {
  public:
   RecvOp(std::shared_ptr<LocalContext> context, Milliseconds timeout, class Mailboxes& mailboxes,
@@ -54,23 +54,23 @@ class RecvOp final : public LocalOp {
   const int source_;  ///< or kAnySource
   const int tag_;
   const Tensor output_;
-  const Tensor buffer_;  ///< the target itself where it is contiguous
+  const Tensor buffer_;  ///< the output itself if it is contiguous
   int matched_source_ = -1;
   std::uint64_t send_order_ = 0;
   std::uint64_t progress_ = 0;
 };
 
-/// Both ends of this rank's mail. All of it is used under one claim, except post().
+/// Sends and receives of this rank. All methods except post() and empty() require the driver lock of the mailboxes.
 class Mailboxes {
  public:
   explicit Mailboxes(Memory& memory);
 
-  /// Queues an operation; from any thread.
+  /// Queues an operation. Thread-safe.
   void post(std::shared_ptr<LocalOp> op);
-  /// Gives every pending operation a step. Completed ones are completed and let go of; what a step throws, too, but for
-  /// Mismatch, is thrown on. True where something moved.
+  /// Steps every pending operation, and completes those that are done or throw Mismatch. Rethrows other errors. Returns
+  /// true if any operation made progress.
   bool step();
-  /// Ends everything that is pending.
+  /// Completes all pending operations with an error.
   void fail_pending(const std::exception_ptr& cause);
   std::vector<std::shared_ptr<LocalOp>> pending();
   bool empty() const noexcept { return pending_count_.load(std::memory_order_acquire) == 0; }
@@ -79,7 +79,7 @@ class Mailboxes {
   friend class SendOp;
   friend class RecvOp;
 
-  /// A message that lies in a mailbox for this rank, whole or in part.
+  /// A message in a mailbox for this rank, complete or partial.
   struct Incoming {
     int mailbox_index;
     std::uint64_t message_count;
@@ -87,14 +87,14 @@ class Mailboxes {
     std::int32_t tag;
     std::uint8_t dtype;
     std::uint64_t bytes;
-    std::uint64_t first_chunk;            ///< chunks that the mailbox had carried before
-    std::uint64_t chunks_read = 0;        ///< chunks of this message that were taken out
-    bool matched = false;                 ///< by a receive
-    std::vector<std::byte> spilled = {};  ///< what was taken out with no receive to take it, to make room
+    std::uint64_t first_chunk;            ///< chunks that the mailbox carried before this message
+    std::uint64_t chunks_read = 0;        ///< chunks read so far
+    bool matched = false;                 ///< a receive has matched it
+    std::vector<std::byte> spilled = {};  ///< chunks read without a matching receive, to free the mailbox
   };
   struct SendSlot {
     bool busy = false;
-    std::uint64_t free_after_chunks = 0;  ///< once the receiver has drained so many chunks
+    std::uint64_t free_after_chunks = 0;  ///< total drained chunks at which the mailbox becomes free
   };
 
   std::uint64_t chunk_count(std::uint64_t bytes) const noexcept;
@@ -114,15 +114,15 @@ class Mailboxes {
   const std::size_t chunk_bytes_;
   std::mutex mutex_;
   std::vector<std::shared_ptr<LocalOp>> queue_;
-  std::atomic<std::size_t> pending_count_ = 0;                       ///< of the queue
+  std::atomic<std::size_t> pending_count_ = 0;                       ///< size of the queue
   std::vector<std::array<SendSlot, kMailboxesPerPeer>> send_slots_;  ///< by receiver
-  std::vector<std::uint64_t> sends_posted_;                          ///< by receiver: sends so far
-  std::vector<std::uint64_t> last_placed_;                           ///< by receiver: the last one that has a mailbox
-  std::vector<std::array<std::uint64_t, kMailboxesPerPeer>> last_message_count_;  ///< by sender: messages taken note of
-  std::vector<std::uint64_t> last_seen_;  ///< by sender: the order of the newest of those
+  std::vector<std::uint64_t> sends_posted_;                          ///< by receiver: sends posted so far
+  std::vector<std::uint64_t> last_placed_;  ///< by receiver: order of the last send that got a mailbox
+  std::vector<std::array<std::uint64_t, kMailboxesPerPeer>> last_message_count_;  ///< by sender and mailbox, as scanned
+  std::vector<std::uint64_t> last_seen_;  ///< by sender: order of the newest scanned message
   std::vector<std::array<std::uint64_t, kMailboxesPerPeer>>
-      chunks_announced_;                       ///< by sender: chunks of those before the newest
-  std::vector<std::list<Incoming>> incoming_;  ///< by sender, in order
+      chunks_announced_;                       ///< by sender and mailbox: chunks of all scanned messages
+  std::vector<std::list<Incoming>> incoming_;  ///< by sender, in send order
 };
 
 }  // namespace hookline::local

@@ -12,7 +12,7 @@
 
 namespace hookline::local {
 
-/// Where in a rank's shared memory something lies, and in which buffer: peers map whole buffers.
+/// A position in a rank's shared memory, and the pages of the buffer that contains it: peers map whole buffers.
 struct Location {
   std::uint64_t offset = 0;
   std::uint32_t first_page = 0;
@@ -27,35 +27,35 @@ class Memory {
   int size() const noexcept { return size_; }
   RankBlock& block(int rank) const noexcept { return *blocks_[static_cast<std::size_t>(rank)]; }
 
-  /// Memory that the peers can reach. Throws ResourceError with the size asked for.
+  /// Allocates memory that the peers can access. Throws ResourceError.
   virtual std::shared_ptr<void> allocate(std::size_t bytes) = 0;
-  /// What to tell the peers so that they can reach `bytes` at `data`; nothing where they cannot.
+  /// Returns the location that peers pass to resolve(), or nullopt if they cannot access this memory.
   virtual std::optional<Location> locate(const std::byte* data, std::size_t bytes) const = 0;
-  /// The peer's memory that locate() spoke of, mapped while the result lives. Throws ResourceError where it cannot be
-  /// mapped, Aborted where the peer's word makes no sense.
+  /// Returns a peer's memory at a location, mapped while the result lives. Throws ResourceError if it cannot be mapped,
+  /// Aborted if the location is invalid.
   virtual std::shared_ptr<std::byte> resolve(int rank, const Location& location, std::size_t bytes) = 0;
 
-  /// Called on the progress thread at its beginning and end: what tells the peers of this rank's death hangs on it.
+  /// Called on the progress thread when it starts and ends. The kernel reports the death of the thread that holds the
+  /// lock.
   virtual void hold_liveness_lock() {}
   virtual void release_liveness_lock() {}
 
-  /// Called when this rank has said that it is gone, before its operations end: returns when no thread of this process
-  /// touches their tensors for a peer any more.
+  /// Called after this rank has published that it failed or left, before its operations complete. Blocks until no
+  /// thread of this process accesses their tensors for a peer.
   virtual void wait_for_peer_access() {}
 
-  /// Returns those of `peers` that died, as the kernel says. Costs at most one system call; never blocks.
+  /// Returns the ranks of `peers` that died, as the kernel reports. Makes at most one system call; never blocks.
   virtual std::vector<int> find_dead(const std::vector<int>& peers) = 0;
 
  protected:
   Memory(int rank, int size) : rank_(rank), size_(size) {}
-  /// Where a rank's block lies; to be told of each before the memory is used.
+  /// Sets the block of a rank. Call for every rank before the memory is used.
   void set_block(int rank, RankBlock& block) noexcept { blocks_[static_cast<std::size_t>(rank)] = &block; }
 
  private:
   const int rank_;
   const int size_;
-  std::array<RankBlock*, kMaxRanks> blocks_ =
-      {};  ///< here and not behind a virtual: waiting looks at them all the time
+  std::array<RankBlock*, kMaxRanks> blocks_ = {};  ///< not behind a virtual call, because waits poll it
 };
 
 }  // namespace hookline::local

@@ -10,10 +10,11 @@
 
 namespace hookline::local {
 
-/// Cores that share a cache fetch each other's chunks from there. Between others a line that lies changed in the far
-/// cache takes many times as long as one from memory. Which it is nobody tells, and it may change while a program runs.
-/// So now and then some rounds are written each way, on all ranks alike, as all count rounds alike; in between chunks
-/// are streamed where that was faster by far in most of the last trials. A rank may choose otherwise than its peers.
+/// Selects cached or non-temporal (streaming) stores for staging buffers. Cores with a common cache fetch each other's
+/// chunks from there; between other cores a modified line takes many times as long as one from memory. The topology is
+/// not known and may change at run time, so the tuner measures: every kPeriod rounds, in the same rounds on all ranks,
+/// it times both kinds of stores. In between it streams if streaming was much faster in most of the last trials. Ranks
+/// may select differently.
 class NtStoreTuner {
  public:
   static constexpr std::uint64_t kPeriod = 512;  ///< rounds from one trial to the next
@@ -26,7 +27,8 @@ class NtStoreTuner {
     return use_streaming ? kernel::StoreMode::streaming : kernel::StoreMode::cached;
   }
 
-  /// Whether note() wants to know how long the round takes: the last one of either way, which finds what that way left.
+  /// True if record() needs the duration of the round: the last one of each kind, which runs in the cache state that
+  /// its kind leaves.
   bool is_timed(std::uint64_t round) const noexcept {
     return round % kPeriod == kTrialRounds - 1 || round % kPeriod == 2 * kTrialRounds - 1;
   }
@@ -43,11 +45,11 @@ class NtStoreTuner {
   }
 
  private:
-  static constexpr std::uint64_t kTrialRounds = 2;  ///< of a trial, each way
+  static constexpr std::uint64_t kTrialRounds = 2;  ///< rounds of each kind in a trial
 
   std::optional<Clock::duration> cached_duration_;
   bool has_trial_ = false;
-  std::array<bool, 3> streaming_won_ = {};  ///< whether streaming was faster by far in the last trials
+  std::array<bool, 3> streaming_won_ = {};  ///< true if streaming was much faster, for each of the last trials
 };
 
 }  // namespace hookline::local
