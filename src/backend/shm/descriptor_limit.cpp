@@ -1,4 +1,4 @@
-// Counts the entries of /proc/self/fd and raises the soft limit by as much as is missing.
+// Counts the entries of /proc/self/fd, and raises the soft limit by the missing number.
 #include "backend/shm/descriptor_limit.hpp"
 
 #include <sys/resource.h>
@@ -16,10 +16,10 @@
 namespace hookline::shm {
 namespace {
 
-// Sockets of the handover, and what the program opens meanwhile.
+// For the sockets of the fd exchange, and for files that the program opens meanwhile.
 constexpr std::size_t kSpare = 8;
 
-// Nothing where /proc cannot be read for another reason than that all descriptors are in use.
+// Returns nullopt if /proc cannot be read. EMFILE means that all descriptors are in use.
 std::optional<std::size_t> open_descriptors(rlim_t limit) {
   std::error_code error;
   std::filesystem::directory_iterator entry("/proc/self/fd", error);
@@ -27,7 +27,7 @@ std::optional<std::size_t> open_descriptors(rlim_t limit) {
   std::size_t count = 0;
   for (; !error && entry != std::filesystem::directory_iterator(); entry.increment(error)) ++count;
   if (error) return std::nullopt;
-  return count - 1;  // without that of the iterator
+  return count - 1;  // minus the iterator's own
 }
 
 }  // namespace
@@ -38,7 +38,7 @@ void reserve_descriptors(std::size_t ranks, const std::string& group) {
   const std::optional<std::size_t> open = open_descriptors(limit.rlim_cur);
   if (!open) return;
   const rlim_t needed = *open + kept_descriptors(ranks) + kSpare;
-  const rlim_t wanted = *open + most_descriptors(ranks) + kSpare;
+  const rlim_t wanted = *open + max_descriptors(ranks) + kSpare;
   if (wanted <= limit.rlim_cur) return;
   if (needed <= limit.rlim_max) {
     rlimit raised = limit;

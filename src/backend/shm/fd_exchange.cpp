@@ -41,9 +41,10 @@ std::pair<sockaddr_un, socklen_t> abstract_address(const std::string& name) {
   return {address, static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size())};
 }
 
-// Throws Timeout with the ranks that `awaited` returns and what `say` makes of them.
-template <class Awaited, class Say>
-void wait_readable(int fd, Clock::time_point deadline, Awaited awaited, Say say) {
+// Blocks until `fd` is readable. At the deadline throws Timeout with awaited() as its ranks and message(ranks) as its
+// text.
+template <class Awaited, class Message>
+void wait_readable(int fd, Clock::time_point deadline, Awaited awaited, Message message) {
   pollfd entry = {fd, POLLIN, 0};
   for (;;) {
     const Milliseconds left = time_left(deadline);
@@ -52,7 +53,7 @@ void wait_readable(int fd, Clock::time_point deadline, Awaited awaited, Say say)
     if (ready < 0 && errno != EINTR) throw_system_error("cannot poll a socket of the shm group");
     if (ready == 0 && left <= kInterruptPeriod) {
       const std::vector<int> ranks = awaited();
-      throw Timeout(say(ranks), ranks);
+      throw Timeout(message(ranks), ranks);
     }
     backend::check_bootstrap();
   }
@@ -65,7 +66,7 @@ PeerLost peer_lost(int rank, int peer, const std::string& why) {
       {lost}};
 }
 
-// What goes through a socket: a rank, with room for a descriptor beside it.
+// A message that consists of the sender's rank and one file descriptor.
 struct Packet {
   explicit Packet(int sender_rank) : rank(sender_rank) {
     message.msg_iov = &data;
@@ -95,7 +96,7 @@ void send_descriptor(int socket, int rank, int peer, int fd) {
   throw_system_error("cannot send the descriptor of shared memory to a peer");
 }
 
-// The rank that the other end says it is, and what it handed over; nothing where it said nothing that makes sense.
+// Returns the sender's rank and its descriptor. The rank is -1 if the message is malformed.
 std::pair<int, FileDescriptor> receive_descriptor(int socket) {
   Packet packet(-1);
   if (recvmsg(socket, &packet.message, MSG_CMSG_CLOEXEC) != sizeof packet.rank) return {-1, FileDescriptor()};
@@ -112,7 +113,6 @@ std::pair<int, FileDescriptor> receive_descriptor(int socket) {
   return {packet.rank, FileDescriptor(fd)};
 }
 
-// Who is at the other end.
 ucred peer_credentials(int socket) {
   ucred peer = {.pid = 0, .uid = static_cast<uid_t>(-1), .gid = 0};
   socklen_t length = sizeof peer;
@@ -121,17 +121,17 @@ ucred peer_credentials(int socket) {
   return peer;
 }
 
-// The names of abstract sockets can be read by everybody, so whoever knows one may still be anybody.
+// Any user can read the names of abstract sockets and connect to them.
 bool is_trusted(const ucred& peer) { return peer.uid == geteuid() || peer.uid == 0; }
 
-// Nothing where it is gone.
+// Returns an empty descriptor if the process has exited.
 FileDescriptor open_pidfd(const ucred& peer) {
   FileDescriptor process(static_cast<int>(syscall(SYS_pidfd_open, peer.pid, 0)));
   if (!process && errno != ESRCH) throw_system_error("cannot open a pidfd of a peer");
   return process;
 }
 
-// The names of the ranks' sockets.
+// Publishes this rank's socket name, and returns the names of all ranks.
 std::vector<std::string> exchange_socket_names(Store& store, int rank, int size, const std::string& name,
                                                Clock::time_point deadline) {
   const std::string host = backend::host_identity();
@@ -180,12 +180,12 @@ Peer exchange_with_lower(int rank, int peer, const std::string& name, int memory
   }
   send_descriptor(connection.get(), rank, peer, memory);
   const auto ranks = [&] { return std::vector<int>{backend::global_rank(peer)}; };
-  wait_readable(connection.get(), deadline, ranks, [&](const std::vector<int>& silent) {
-    return fmt::format("rank {} of the shm group did not send its shared memory", fmt::join(silent, ", "));
+  wait_readable(connection.get(), deadline, ranks, [&](const std::vector<int>& missing_ranks) {
+    return fmt::format("rank {} of the shm group did not send its shared memory", fmt::join(missing_ranks, ", "));
   });
   FileDescriptor process = open_pidfd(owner);
-  auto [said, descriptor] = receive_descriptor(connection.get());
-  if (!process || said != peer) throw peer_lost(rank, peer, "it closed its socket");
+  auto [sender, descriptor] = receive_descriptor(connection.get());
+  if (!process || sender != peer) throw peer_lost(rank, peer, "it closed its socket");
   return {std::move(descriptor), std::move(process)};
 }
 
@@ -223,8 +223,8 @@ void exchange_with_higher(int listener, int rank, int memory, std::vector<Peer>&
 }  // namespace
 
 // Each rank exchanges descriptors with its lower ranks, one after the other, then accepts the higher ranks. At most one
-// descriptor a rank is in flight: the kernel returns ETOOMANYREFS if a user has more in flight than RLIMIT_NOFILE.
-// No deadlock: a rank waits only for lower ranks until it accepts.
+// descriptor per rank is in flight: the kernel returns ETOOMANYREFS if a user has more in flight than RLIMIT_NOFILE. No
+// deadlock: until a rank accepts, it waits only for lower ranks.
 std::vector<Peer> exchange_fds(Store& store, int rank, int size, int memory, Clock::time_point deadline) {
   const std::string name = random_name();
   const FileDescriptor listener = listen_at(name, size);

@@ -17,10 +17,10 @@ struct Peer {
   FileDescriptor process;  ///< a pidfd
 };
 
-/// Gives every other rank `memory` and returns theirs, by rank (this rank's own entry is empty). Descriptors travel
-/// over abstract unix sockets, whose names the ranks tell each other in the store; only processes of this user, or
-/// root, get one. Throws Unsupported listing the ranks of another host, or network or PID namespace, Timeout naming
-/// those that did not join.
+/// Sends `memory` to every other rank and returns the peers by rank; this rank's own entry is empty. Descriptors travel
+/// over abstract Unix sockets, whose names the ranks publish in the store. Only processes of this user, or of root,
+/// receive one. Throws Unsupported, naming the ranks on other hosts or in other network or PID namespaces, or Timeout,
+/// naming the ranks that did not join.
 std::vector<Peer> exchange_fds(Store& store, int rank, int size, int memory, Clock::time_point deadline);
 
 }  // namespace hookline::shm

@@ -9,14 +9,14 @@
 namespace hookline::shm {
 namespace {
 
-// Nothing for a file that is not there, and for "max".
+// Returns nullopt if the file does not exist or contains "max".
 std::optional<std::uint64_t> read_number(const std::string& path) {
   std::ifstream file(path);
   if (std::uint64_t value = 0; file >> value) return value;
   return std::nullopt;
 }
 
-// The value of a line such as "inactive_file 4096" or "MemAvailable: 100 kB".
+// Returns the value of a line such as "inactive_file 4096" or "MemAvailable: 100 kB".
 std::optional<std::uint64_t> read_entry(const std::string& path, std::string_view wanted) {
   std::ifstream file(path);
   std::string key;
@@ -29,7 +29,7 @@ std::optional<std::uint64_t> read_entry(const std::string& path, std::string_vie
 struct CgroupFiles {
   const char* limit;
   const char* usage;
-  const char* reclaimable;  ///< file pages of the group that nobody has used lately
+  const char* reclaimable;  ///< inactive file pages of the group
 };
 constexpr CgroupFiles kCgroupV1 = {"/memory.limit_in_bytes", "/memory.usage_in_bytes", "total_inactive_file"};
 constexpr CgroupFiles kCgroupV2 = {"/memory.max", "/memory.current", "inactive_file"};
@@ -43,7 +43,7 @@ std::uint64_t available_in(const std::string& group, const CgroupFiles& names) {
   return *limit - std::min(*limit, used);
 }
 
-// A limit holds for everything below it. In a container, a path may name groups that are outside and not to be seen.
+// A limit applies to all groups below it. In a container, the path may name groups that are not visible.
 std::uint64_t available_in_ancestors(const std::string& mount, std::string path, const CgroupFiles& names) {
   std::uint64_t left = available_in(mount, names);
   while (path.size() > 1) {
@@ -66,7 +66,7 @@ std::uint64_t available_bytes(const std::string& root) {
     const std::size_t second = line.find(':', first + 1);
     if (second == std::string::npos) continue;
     const std::string path = line.substr(second + 1);
-    line[second] = ',';  // so that a name stands between commas
+    line[second] = ',';  // so that each controller is between commas
     const std::string_view controllers = std::string_view(line).substr(first, second - first + 1);
     if (controllers.size() == 2) {
       left = std::min(left, available_in_ancestors(root + "/sys/fs/cgroup", path, kCgroupV2));

@@ -8,9 +8,9 @@
 
 namespace hookline::shm {
 
-/// What may be allocated without pushing somebody out. Taking more than that may end in the OOM killer, which is what a
-/// container's limit does even where the host has plenty. Reads /proc and /sys/fs/cgroup below `root`, where tests have
-/// others; the largest number where nothing is known.
+/// Returns the bytes that can be allocated without reclaiming memory of running processes. Larger allocations may
+/// invoke the OOM killer; a container's limit does so even if the host has free memory. Reads /proc and /sys/fs/cgroup
+/// below `root`, which tests set. Returns UINT64_MAX if nothing is known.
 HOOKLINE_EXPORT std::uint64_t available_bytes(const std::string& root = "");
 
 }  // namespace hookline::shm

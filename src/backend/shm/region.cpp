@@ -20,7 +20,7 @@
 namespace hookline::shm {
 namespace {
 
-constexpr std::uint64_t kFileBytes = std::uint64_t{1} << 44;  // addresses, not memory
+constexpr std::uint64_t kFileBytes = std::uint64_t{1} << 44;  // address space, not memory
 constexpr std::size_t kPage = 4096;
 constexpr std::size_t kMaxMappings = 64;
 
@@ -89,7 +89,7 @@ std::shared_ptr<void> OwnRegion::allocate(std::size_t bytes) {
 
 void OwnRegion::release(const std::byte* data, std::size_t bytes) {
   if (fork_generation_ != core::fork_generation()) {
-    // The memory is the parent's and its peers'; and a thread that is not here may have held the mutex.
+    // The parent and its peers still use the memory, and a thread of the parent may hold the mutex.
     munmap(const_cast<std::byte*>(data), bytes);
     return;
   }
@@ -99,7 +99,7 @@ void OwnRegion::release(const std::byte* data, std::size_t bytes) {
   punch_hole(buffer.mapped().offset, bytes);
 }
 
-// Gives the memory back to the host.
+// Returns the memory to the host.
 void OwnRegion::punch_hole(std::uint64_t offset, std::size_t bytes) const {
   fallocate(fd_.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, static_cast<off_t>(offset),
             static_cast<off_t>(bytes));

@@ -15,10 +15,9 @@ namespace hookline::shm {
 
 using core::FileDescriptor;
 
-/// The file is as long as it will ever be from the start, and sealed so: nobody can make a mapping of it fault. It is
-/// sparse, and what is used of it is allocated before it is handed out, so that a full host is an error, not SIGBUS.
-/// Buffers never get an address in the file that was used before: a peer that wakes up late writes to a place that is
-/// nobody's any more.
+/// The memory file of this rank. Its size is fixed and sealed, so that no process can truncate it under a mapping
+/// (SIGBUS). It is sparse; parts are allocated before use, so that a full host causes an error, not SIGBUS. File
+/// offsets are never reused: a late write by a delayed peer hits no live buffer.
 class OwnRegion : public std::enable_shared_from_this<OwnRegion> {
  public:
   explicit OwnRegion(int ranks);
@@ -27,7 +26,7 @@ class OwnRegion : public std::enable_shared_from_this<OwnRegion> {
   int fd() const noexcept { return fd_.get(); }
   local::RankBlock& block() const noexcept { return *block_; }
 
-  /// Not in a forked child: it would hand out what its parent hands out, too.
+  /// Must not be called in a forked child, which would allocate the same offsets as its parent.
   std::shared_ptr<void> allocate(std::size_t bytes);
   std::optional<local::Location> locate(const std::byte* data, std::size_t bytes) const;
 
@@ -49,7 +48,7 @@ class OwnRegion : public std::enable_shared_from_this<OwnRegion> {
   std::map<const std::byte*, Buffer> buffers_;
 };
 
-/// A peer's file: its block, and its buffers as they are spoken of.
+/// The memory file of a peer: its block, and its buffers as they are located.
 class PeerRegion {
  public:
   PeerRegion(FileDescriptor fd, int ranks);
@@ -58,7 +57,7 @@ class PeerRegion {
   PeerRegion& operator=(const PeerRegion&) = delete;
 
   local::RankBlock& block() const noexcept { return *block_; }
-  /// Maps the buffer at its first use and keeps some mappings. Throws Aborted where the place makes no sense.
+  /// Maps a buffer at its first use, and caches some mappings. Throws Aborted if the location is invalid.
   std::shared_ptr<std::byte> resolve(const local::Location& location, std::size_t bytes);
 
  private:
@@ -71,7 +70,7 @@ class PeerRegion {
   const std::size_t block_bytes_;
   local::RankBlock* block_ = nullptr;
   std::mutex mutex_;
-  std::vector<Mapping> mappings_;  ///< the one used last is the last
+  std::vector<Mapping> mappings_;  ///< least recently used first
 };
 
 }  // namespace hookline::shm

@@ -54,18 +54,18 @@ class ShmMemory final : public local::Memory {
   void hold_liveness_lock() override { pthread_mutex_lock(&own_->block().liveness_lock); }
   void release_liveness_lock() override { pthread_mutex_unlock(&own_->block().liveness_lock); }
 
-  // The lock tells at once, whatever the size of the dead process; the pidfd tells when its memory is gone, but does so
-  // even if the lock was never taken. Who finds the lock without its owner holds it for a moment, and says so before
-  // letting go: a second one that asks in that moment finds it held.
+  // The robust mutex reports a death at once, whatever the size of the process. The pidfd reports it when the memory is
+  // freed, but does so even if the mutex was never locked. A rank that finds a dead owner holds the mutex for a moment,
+  // and sets found_dead before it unlocks: another rank finds the mutex locked in that moment.
   std::vector<int> find_dead(const std::vector<int>& peers) override {
     std::vector<int> dead;
     std::vector<int> watched;
     std::vector<pollfd> entries;
     for (const int r : peers) {
-      if (const std::optional<bool> lives = is_alive(block(r)); !lives) {
+      if (const std::optional<bool> alive = is_alive(block(r)); !alive) {
         watched.push_back(r);
         entries.push_back({processes_[static_cast<std::size_t>(r)].get(), POLLIN, 0});
-      } else if (!*lives) {
+      } else if (!*alive) {
         dead.push_back(r);
       }
     }
@@ -78,14 +78,15 @@ class ShmMemory final : public local::Memory {
   }
 
  private:
-  // As the peer's lock tells; nothing where it is held, which it may be for ever if the kernel could not mark it.
+  // Returns false if the mutex or found_dead shows a death, nullopt if the mutex is locked: forever, if the kernel
+  // could not mark it.
   static std::optional<bool> is_alive(RankBlock& peer) {
     if (peer.found_dead.load(std::memory_order_seq_cst)) return false;
     const int result = pthread_mutex_trylock(&peer.liveness_lock);
     if (result == EBUSY) return std::nullopt;
     if (result != 0) peer.found_dead.store(true, std::memory_order_seq_cst);
     if (result == 0 || result == EOWNERDEAD) pthread_mutex_unlock(&peer.liveness_lock);
-    // Taken without trouble: its owner let go of it, on its way out of the group.
+    // Locked without EOWNERDEAD: the owner unlocked it when it left the group.
     return result == 0;
   }
 
@@ -105,17 +106,17 @@ std::shared_ptr<Backend> make_shm_backend(std::shared_ptr<Store> store, int rank
   }
   if (!store) throw InvalidArgument("shm group: a store is required to create the group");
   const Clock::time_point deadline = deadline_after(timeout);
-  const auto subset = [store, rank, wait_policy](const std::vector<int>& ranks, const std::string& name,
-                                                 Milliseconds time) {
+  const auto make_subgroup = [store, rank, wait_policy](const std::vector<int>& ranks, const std::string& name,
+                                                        Milliseconds time) {
     const auto own = std::find(ranks.begin(), ranks.end(), rank) - ranks.begin();
     return make_shm_backend(std::make_shared<PrefixStore>(name, store), static_cast<int>(own),
                             static_cast<int>(ranks.size()), time, wait_policy);
   };
   shm::reserve_descriptors(static_cast<std::size_t>(size), fmt::format("rank {} of {} of a shm group", rank, size));
   auto memory = std::make_unique<shm::ShmMemory>(*store, rank, size, deadline);
-  auto backend = local::make_local_backend(std::move(memory),
-                                           {.name = "shm", .block_at_once = wait_policy == WaitPolicy::block}, subset);
-  // No rank may look for a sign of life before all give one.
+  auto backend = local::make_local_backend(
+      std::move(memory), {.name = "shm", .block_at_once = wait_policy == WaitPolicy::block}, make_subgroup);
+  // No rank may check for deaths before all ranks hold their liveness locks.
   backend::store_allgather(*store, "shm/ready", rank, size, "", deadline);
   return backend;
 }

@@ -53,7 +53,7 @@ bool GroupMemory::is_shared(const std::byte* data, std::size_t bytes) const {
 std::shared_ptr<void> ThreadsMemory::allocate(std::size_t bytes) {
   const Tensor memory = Tensor::empty({static_cast<std::int64_t>(bytes)}, DType::u8);
   group_memory_->register_buffer(memory.bytes(), bytes);
-  return {memory.mutable_bytes(), [memory, world = group_memory_](void*) { world->unregister_buffer(memory.bytes()); }};
+  return {memory.mutable_bytes(), [memory, group = group_memory_](void*) { group->unregister_buffer(memory.bytes()); }};
 }
 
 std::optional<local::Location> ThreadsMemory::locate(const std::byte* data, std::size_t bytes) const {
@@ -93,11 +93,13 @@ std::shared_ptr<GroupMemory> GroupMemory::subgroup(const std::string& name, int 
 namespace {
 
 std::shared_ptr<Backend> make_rank_backend(const std::shared_ptr<GroupMemory>& group_memory, int rank) {
-  const auto subset = [group_memory, rank](const std::vector<int>& ranks, const std::string& name, Milliseconds) {
+  const auto make_subgroup = [group_memory, rank](const std::vector<int>& ranks, const std::string& name,
+                                                  Milliseconds) {
     const auto own = std::find(ranks.begin(), ranks.end(), rank) - ranks.begin();
     return make_rank_backend(group_memory->subgroup(name, static_cast<int>(ranks.size())), static_cast<int>(own));
   };
-  return local::make_local_backend(std::make_unique<ThreadsMemory>(group_memory, rank), {.name = "threads"}, subset);
+  return local::make_local_backend(std::make_unique<ThreadsMemory>(group_memory, rank), {.name = "threads"},
+                                   make_subgroup);
 }
 
 }  // namespace

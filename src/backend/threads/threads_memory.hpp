@@ -32,7 +32,7 @@ class GroupMemory {
   /// late member detects members that have already left.
   std::shared_ptr<GroupMemory> subgroup(const std::string& name, int size);
 
-  /// For tests: makes is_alive() of the rank return false.
+  /// For tests: makes find_dead() report the rank.
   void mark_dead(int rank) { dead_[static_cast<std::size_t>(rank)] = true; }
   bool is_dead(int rank) const { return dead_[static_cast<std::size_t>(rank)]; }
 
