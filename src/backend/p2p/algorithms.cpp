@@ -58,9 +58,9 @@ std::size_t CollectiveOp::request_index(std::uint64_t chunk, int rank) const {
 
 // Copies this rank's block for itself.
 void CollectiveOp::copy_local_block() {
-  if (!backend::sends_to(layout_.pattern, peer_, peer_, operation().root)) return;
-  const backend::SegmentList& from = layout_.send_blocks.for_rank(peer_);
-  const backend::SegmentList& to = layout_.recv_blocks.for_rank(peer_);
+  if (!backend::sends_to(layout_.pattern, rank_, rank_, operation().root)) return;
+  const backend::SegmentList& from = layout_.send_blocks.for_rank(rank_);
+  const backend::SegmentList& to = layout_.recv_blocks.for_rank(rank_);
   to.for_each(0, to.bytes(), [&](std::byte* out, std::size_t bytes, std::size_t position) {
     from.for_each(position, bytes, [&](const std::byte* data, std::size_t n, std::size_t begin) {
       if (data != out + begin) kernel::copy(out + begin, data, n);
@@ -72,25 +72,24 @@ void CollectiveOp::copy_local_block() {
 StepCoroutine CollectiveOp::pairwise_exchange() {
   const Pattern pattern = layout_.pattern;
   const int root = operation().root;
-  const Block shared_block = !backend::is_scattered(pattern) && is_source(peer_)
+  const Block shared_block = !backend::is_scattered(pattern) && is_source(rank_)
                                  ? contiguous_block(layout_.send_blocks[0], true, false)
                                  : Block{};
   std::vector<int> sources;
   std::vector<int> destinations;
   for (int i = 1; i < size_; ++i) {
-    const int s = (peer_ + size_ - i) % size_;
-    if (!backend::sends_to(pattern, s, peer_, root)) continue;
+    const int s = (rank_ + size_ - i) % size_;
+    if (!backend::sends_to(pattern, s, rank_, root)) continue;
     const Block block = contiguous_block(layout_.recv_blocks.for_rank(s), false, true);
     for (std::uint64_t k = 0; k < chunk_count(block.bytes, kCopyChunkBytes); ++k) {
       const std::size_t offset = k * kCopyChunkBytes;
       sources.push_back(s);
-      receives_.push_back(
-          receive(s, k, 0, {block.data + offset, std::min(kCopyChunkBytes, block.bytes - offset)}));
+      receives_.push_back(receive(s, k, 0, {block.data + offset, std::min(kCopyChunkBytes, block.bytes - offset)}));
     }
   }
   for (int i = 1; i < size_; ++i) {
-    const int t = (peer_ + i) % size_;
-    if (!backend::sends_to(pattern, peer_, t, root)) continue;
+    const int t = (rank_ + i) % size_;
+    if (!backend::sends_to(pattern, rank_, t, root)) continue;
     const Block block = shared_block.data
                             ? shared_block
                             : contiguous_block(layout_.send_blocks[static_cast<std::size_t>(t)], true, false);
@@ -113,7 +112,7 @@ StepCoroutine CollectiveOp::pairwise_exchange() {
 // slices. Each rank sends every byte about once; a flat broadcast would send N - 1 copies from the root.
 StepCoroutine CollectiveOp::scatter_allgather_broadcast() {
   const int root = operation().root;
-  const bool is_root = peer_ == root;
+  const bool is_root = rank_ == root;
   const Block whole = contiguous_block(layout_.recv_blocks[0], is_root, !is_root);
   const auto num_slices = static_cast<std::size_t>(size_ - 1);
   const auto slice = [&](int rank) {
@@ -137,12 +136,12 @@ StepCoroutine CollectiveOp::scatter_allgather_broadcast() {
       }
     }
   } else {
-    const Block own_slice = slice(peer_);
+    const Block own_slice = slice(rank_);
     const std::uint64_t count = chunk_count(own_slice.bytes, kMaxChunkBytes);
     for (std::uint64_t k = 0; k < count; ++k) receives_.push_back(receive(root, k, 0, chunk(own_slice, k)));
     std::vector<int> sources;
     for (int i = 1; i < size_; ++i) {
-      const int r = (peer_ + i) % size_;
+      const int r = (rank_ + i) % size_;
       if (r == root) continue;
       for (std::uint64_t k = 0; k < chunk_count(slice(r).bytes, kMaxChunkBytes); ++k) {
         sources.push_back(r);
@@ -152,7 +151,7 @@ StepCoroutine CollectiveOp::scatter_allgather_broadcast() {
     for (std::uint64_t k = 0; k < count; ++k) {
       while (!test_request(receives_[k], root)) co_await backend::kYield;
       for (int i = 1; i < size_; ++i) {
-        const int r = (peer_ + i) % size_;
+        const int r = (rank_ + i) % size_;
         if (r == root) continue;
         destinations.push_back(r);
         sends_.push_back(send(r, k, 1, chunk(own_slice, k)));
@@ -177,7 +176,7 @@ StepCoroutine CollectiveOp::direct_reduce() {
   const std::size_t chunk_bytes =
       max_bytes / backend::kCacheLineBytes * backend::kCacheLineBytes;  // whole elements, of any dtype
   const Block whole = scatter ? Block{} : contiguous_block(layout_.recv_blocks[0], true, receives_result());
-  std::vector<Block> inputs;  // what this rank gives to each slice
+  std::vector<Block> inputs;  // this rank's input for each slice
   std::uint64_t max_chunks = 0;
   for (std::size_t t = 0; t < ranks; ++t) {
     if (scatter) {
@@ -188,7 +187,7 @@ StepCoroutine CollectiveOp::direct_reduce() {
     }
     max_chunks = std::max(max_chunks, chunk_count(inputs[t].bytes, chunk_bytes));
   }
-  const Block own_slice = inputs[static_cast<std::size_t>(peer_)];
+  const Block own_slice = inputs[static_cast<std::size_t>(rank_)];
   const auto chunk = [&](Block block, std::uint64_t k) {
     return Block{block.data + k * chunk_bytes, std::min(chunk_bytes, block.bytes - k * chunk_bytes)};
   };
@@ -203,12 +202,12 @@ StepCoroutine CollectiveOp::direct_reduce() {
   if (scatter) result = contiguous_block(layout_.recv_blocks[0], false, true);
   if (separate_result) result.data = scratch_.mutable_bytes() + window_bytes;
   const auto recv_chunk = [&](std::uint64_t k, int r) {
-    const auto slot = static_cast<std::size_t>(r < peer_ ? r : r - 1) + (k % kRecvWindow) * (ranks - 1);
+    const auto slot = static_cast<std::size_t>(r < rank_ ? r : r - 1) + (k % kRecvWindow) * (ranks - 1);
     return Block{scratch_.mutable_bytes() + slot * chunk_bytes, chunk(own_slice, k).bytes};
   };
   const auto post_receives = [&](std::uint64_t k) {
     for (int i = 1; k < count && i < size_; ++i) {
-      const int r = (peer_ + size_ - i) % size_;
+      const int r = (rank_ + size_ - i) % size_;
       receives_[request_index(k, r)] = receive(r, k, 0, recv_chunk(k, r));
     }
   };
@@ -223,7 +222,7 @@ StepCoroutine CollectiveOp::direct_reduce() {
   for (std::uint64_t k = 0; k < max_chunks; ++k) {
     for (; chunks_sent < max_chunks && chunks_sent <= k + kMaxSendsInFlight; ++chunks_sent) {
       for (int i = 1; i < size_; ++i) {
-        const int r = (peer_ + i) % size_;
+        const int r = (rank_ + i) % size_;
         const Block input = inputs[static_cast<std::size_t>(r)];
         if (chunks_sent * chunk_bytes < input.bytes)
           sends_[request_index(chunks_sent, r)] = send(r, chunks_sent, 0, chunk(input, chunks_sent));
@@ -233,20 +232,20 @@ StepCoroutine CollectiveOp::direct_reduce() {
       for (int r = 0; r < size_; ++r) {
         while (!test_request(receives_[request_index(k, r)], r)) co_await backend::kYield;
         receives_[request_index(k, r)].reset();
-        sources[static_cast<std::size_t>(r)] = r == peer_ ? chunk(own_slice, k).data : recv_chunk(k, r).data;
+        sources[static_cast<std::size_t>(r)] = r == rank_ ? chunk(own_slice, k).data : recv_chunk(k, r).data;
       }
       const Block out = chunk(result, k);
       kernel::reduce(operation().op, layout_.dtype, sources, {&out.data, 1}, out.bytes / size_of(layout_.dtype));
       post_receives(k + kRecvWindow);
       for (int i = 1; !scatter && i < size_; ++i) {
-        const int r = (peer_ + i) % size_;
+        const int r = (rank_ + i) % size_;
         if (layout_.pattern == Pattern::reduce && r != operation().root) continue;
         result_sends_[request_index(k, r)] = send(r, k, 1, out);
       }
     }
     // A peer's result replaces this rank's input for it, once that input has been sent.
     for (int i = 1; i < size_; ++i) {
-      const int r = (peer_ + i) % size_;
+      const int r = (rank_ + i) % size_;
       const Block input = inputs[static_cast<std::size_t>(r)];
       if (k * chunk_bytes >= input.bytes) continue;
       while (!test_request(sends_[request_index(k, r)], r)) co_await backend::kYield;

@@ -35,12 +35,12 @@ std::size_t inline_limit(int size) {
 CollectiveOp::CollectiveOp(std::shared_ptr<P2PContext> context, Milliseconds timeout, int lane, Operation&& arguments)
     : TransportOp(std::move(context), timeout, std::move(arguments)),
       lane_(lane),
-      peer_(this->context().rank()),
+      rank_(this->context().rank()),
       size_(this->context().size()),
-      layout_(backend::make_block_layout(operation(), peer_, size_)),
+      layout_(backend::make_block_layout(operation(), rank_, size_)),
       signature_(backend::signature_of(operation(), layout_)),
       inline_limit_(inline_limit(size_)),
-      inlines_payload_((is_source(peer_) ? layout_.send_blocks.bytes() : 0) <= inline_limit_) {
+      inlines_payload_((is_source(rank_) ? layout_.send_blocks.bytes() : 0) <= inline_limit_) {
   header_stride_ = round_up(kSignatureBytes + splits_bytes() + inline_limit_);
 }
 
@@ -54,7 +54,7 @@ void CollectiveOp::post_headers(std::uint64_t sequence) {
   sequence_ = sequence;
   headers_ = Tensor::empty({size_, static_cast<std::int64_t>(header_stride_)}, DType::u8);
   std::byte* const headers = headers_.mutable_bytes();
-  std::byte* const own_header = headers + static_cast<std::size_t>(peer_) * header_stride_;
+  std::byte* const own_header = headers + static_cast<std::size_t>(rank_) * header_stride_;
   std::memset(own_header, 0, kSignatureBytes);
   std::memcpy(own_header, &signature_, sizeof signature_);
   std::size_t offset = kSignatureBytes;
@@ -68,7 +68,7 @@ void CollectiveOp::post_headers(std::uint64_t sequence) {
     }
     offset = kSignatureBytes + splits_bytes();
   }
-  if (inlines_payload_ && is_source(peer_)) {
+  if (inlines_payload_ && is_source(rank_)) {
     pack_inputs(layout_);
     layout_.send_blocks.read(own_header + offset);
     offset += layout_.send_blocks.bytes();
@@ -76,16 +76,16 @@ void CollectiveOp::post_headers(std::uint64_t sequence) {
   receives_.resize(static_cast<std::size_t>(size_));
   sends_.resize(static_cast<std::size_t>(size_));
   const MessageTag tag{2 + 2 * lane_, sequence};
-  int peer = peer_;
+  int peer = rank_;
   try {
     for (int i = 1; i < size_; ++i) {
-      peer = (peer_ + i) % size_;
+      peer = (rank_ + i) % size_;
       const auto r = static_cast<std::size_t>(peer);
       std::memset(headers + r * header_stride_, 0, kSignatureBytes);
       receives_[r] = context().transport().receive(peer, tag, headers + r * header_stride_, header_stride_);
     }
     for (int i = 1; i < size_; ++i) {
-      peer = (peer_ + i) % size_;
+      peer = (rank_ + i) % size_;
       sends_[static_cast<std::size_t>(peer)] = context().transport().send(peer, tag, own_header, offset);
     }
   } catch (const PeerLost&) {
@@ -192,15 +192,15 @@ void CollectiveOp::consume_inline_payload() {
         0, layout_.block_bytes, [&](std::byte* out, std::size_t bytes, std::size_t position) {
           std::vector<const std::byte*> sources;
           sources.reserve(static_cast<std::size_t>(size_));
-          for (int s = 0; s < size_; ++s) sources.push_back(payload(s) + block_offset(s, peer_) + position);
+          for (int s = 0; s < size_; ++s) sources.push_back(payload(s) + block_offset(s, rank_) + position);
           kernel::reduce(operation().op, layout_.dtype, sources, {&out, 1}, bytes / size_of(layout_.dtype));
         });
     return;
   }
   for (int s = 0; s < size_; ++s) {
-    if (!backend::sends_to(pattern, s, peer_, operation().root)) continue;
+    if (!backend::sends_to(pattern, s, rank_, operation().root)) continue;
     const backend::SegmentList& to = layout_.recv_blocks.for_rank(s);
-    to.write(0, to.bytes(), payload(s) + block_offset(s, peer_));
+    to.write(0, to.bytes(), payload(s) + block_offset(s, rank_));
   }
 }
 
@@ -229,7 +229,7 @@ void CollectiveOp::finish(std::exception_ptr error) {
 
 // A header sent before a goodbye arrives before the goodbye, or shortly after.
 bool CollectiveOp::is_missing(int rank) {
-  if (headers_received_ || rank == peer_) return false;
+  if (headers_received_ || rank == rank_) return false;
   const auto& request = receives_[static_cast<std::size_t>(rank)];
   if (!request) return true;
   std::exception_ptr ignored;

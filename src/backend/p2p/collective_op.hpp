@@ -59,7 +59,7 @@ class CollectiveOp final : public TransportOp, public LaneTask {
   void copy_local_block();
 
   bool is_source(int rank) const { return backend::is_source(layout_.pattern, rank, operation().root); }
-  bool receives_result() const { return layout_.pattern != Pattern::reduce || peer_ == operation().root; }
+  bool receives_result() const { return layout_.pattern != Pattern::reduce || rank_ == operation().root; }
   std::size_t source_bytes(int source) const;
   std::size_t block_offset(int source, int target) const;
   std::size_t splits_bytes() const;
@@ -75,7 +75,7 @@ class CollectiveOp final : public TransportOp, public LaneTask {
   std::size_t request_index(std::uint64_t chunk, int rank) const;
 
   const int lane_;
-  const int peer_;
+  const int rank_;
   const int size_;
   backend::BlockLayout layout_;
   backend::OpSignature signature_;

@@ -90,8 +90,8 @@ void ControlSender::send(int peer, Envelope envelope, const std::byte* data, Clo
 }
 
 Clock::time_point ControlSender::send_deadline(int receiver, Clock::time_point since) const noexcept {
-  const Clock::time_point taken_at = receivers_[static_cast<std::size_t>(receiver)].last_completed_at;
-  return std::max(std::max(taken_at, goodbye_at_.load()) + kGoodbyeTimeout, since + kMinSendTime);
+  const Clock::time_point completed_at = receivers_[static_cast<std::size_t>(receiver)].last_completed_at;
+  return std::max(std::max(completed_at, goodbye_at_.load()) + kGoodbyeTimeout, since + kMinSendTime);
 }
 
 void ControlSender::broadcast_goodbye(Envelope envelope, const std::string& payload) noexcept {

@@ -198,7 +198,7 @@ std::exception_ptr P2PContext::diagnose_disconnect(const std::exception_ptr& dis
     return std::make_exception_ptr(
         PeerLost(fmt::format("{}: rank {} left the group", error_prefix(description), peer), {peer}));
   };
-  std::vector<bool> excused(static_cast<std::size_t>(size_));  // to have left, and to have done their parts
+  std::vector<bool> excused(static_cast<std::size_t>(size_));  // departed ranks whose messages have arrived
   const auto next_departed = [&] {
     for (int r = 0; r < size_; ++r) {
       if (has_departed(r) && !excused[static_cast<std::size_t>(r)]) return r;

@@ -81,7 +81,7 @@ class P2PContext : public std::enable_shared_from_this<P2PContext> {
   void close_after_abort(Milliseconds delay) noexcept;
   bool transport_closed() const noexcept { return transport_closed_.load(); }
 
-  /// Returns "<what> on rank 1 of the gloo group".
+  /// Returns "<operation> on rank 1 of the gloo group".
   std::string error_prefix(const std::string& operation) const;
   /// Returns the error of an operation for which some ranks did not join in time.
   std::exception_ptr timeout_error(const TransportOp& op, const std::vector<int>& missing) const;
