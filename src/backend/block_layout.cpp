@@ -36,9 +36,9 @@ class BlockBuilder {
   // One block per rank, from consecutive lists of equal length.
   void blocks_of_lists(Blocks& blocks) const {
     blocks.resize(ranks_);
-    const std::size_t each = tensors_.size() / ranks_;
+    const std::size_t tensors_per_rank = tensors_.size() / ranks_;
     for (std::size_t i = 0; i < tensors_.size(); ++i) {
-      blocks[i / each].append(storage_of(tensors_[i]), tensors_[i].nbytes());
+      blocks[i / tensors_per_rank].append(storage_of(tensors_[i]), tensors_[i].nbytes());
     }
   }
 

@@ -223,21 +223,22 @@ void Bootstrap::poll(bool poll_store, Milliseconds timeout) {
   if (poll_store && options_.ended) check_exited_ranks();
 }
 
-// A rank that came may have made its group and ended well since; pidfds and connections tell of those.
+// Ignores announced ranks: they may have created the group and exited normally. Pidfds and connections report their
+// deaths.
 void Bootstrap::check_exited_ranks() {
-  std::vector<int> absent;
+  std::vector<int> exited;
   try {
-    absent = options_.ended();
-    if (absent.empty()) return;
+    exited = options_.ended();
+    if (exited.empty()) return;
     discover_processes();
   } catch (const Error&) {
     return;
   }
-  std::erase_if(absent,
+  std::erase_if(exited,
                 [&](int rank) { return std::find(announced_.begin(), announced_.end(), rank) != announced_.end(); });
-  if (!absent.empty()) {
-    report_dead(absent, fmt::format("rank {} exited before it called {}, as the launcher reports. Check its output.",
-                             fmt::join(absent, ", "), options_.operation));
+  if (!exited.empty()) {
+    report_dead(exited, fmt::format("rank {} exited before it called {}, as the launcher reports. Check its output.",
+                                    fmt::join(exited, ", "), options_.operation));
   }
 }
 

@@ -37,14 +37,14 @@ class SegmentList {
   void for_each(std::size_t begin, std::size_t bytes, F&& f) const {
     const std::size_t end = std::min(begin + bytes, bytes_);
     std::size_t at = 0;
-    const auto visit = [&](const Segment& piece) {
+    const auto visit = [&](const Segment& segment) {
       const std::size_t from = std::max(begin, at);
-      const std::size_t to = std::min(end, at + piece.bytes);
-      if (from < to) f(piece.data + (from - at), to - from, from - begin);
-      at += piece.bytes;
+      const std::size_t to = std::min(end, at + segment.bytes);
+      if (from < to) f(segment.data + (from - at), to - from, from - begin);
+      at += segment.bytes;
     };
     visit(first_);
-    for (const Segment& piece : rest_) visit(piece);
+    for (const Segment& segment : rest_) visit(segment);
   }
 
   /// Copies [begin, begin + bytes) to or from contiguous memory.

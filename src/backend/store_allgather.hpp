@@ -108,7 +108,7 @@ inline std::vector<std::string> store_allgather(Store& store, const std::string&
     return values;
   }
   await_failure_acks(store, kind, rank, values);
-  throw Timeout(fmt::format("rank {} did not join to the {} group of {} ranks; rank {} timed out waiting for it",
+  throw Timeout(fmt::format("rank {} did not join the {} group of {} ranks; rank {} timed out waiting for it",
                             fmt::join(missing, ", "), kind, size, global_rank(rank)),
                 missing);
 }
