@@ -57,14 +57,14 @@ class SteppedCollectives : public ::testing::Test {
 };
 
 TEST_F(SteppedCollectives, InPlaceFailsIfPeerLeavesBeforeCompletion) {
-  const Tensor gone = shared(0, kTwoChunksPerRank, 1);
-  const auto first = allreduce(0, gone);
+  const Tensor departed_tensor = shared(0, kTwoChunksPerRank, 1);
+  const auto first = allreduce(0, departed_tensor);
   const auto second = allreduce(1, shared(1, kTwoChunksPerRank, 2));
   while (context(0).drive()) {  // its share
   }
   ASSERT_FALSE(first->done());
   context(0).close();
-  gone.fill(0);  // the rank may write to its tensor again
+  departed_tensor.fill(0);  // the rank may write to its tensor again
   while (context(1).drive()) {
   }
   context(1).check_peers();
@@ -72,8 +72,8 @@ TEST_F(SteppedCollectives, InPlaceFailsIfPeerLeavesBeforeCompletion) {
 }
 
 TEST_F(SteppedCollectives, InPlaceFailsIfPeerLeavesDuringLastChunk) {
-  const Tensor gone = shared(0, kTwoChunksPerRank, 1);
-  const auto first = allreduce(0, gone);
+  const Tensor departed_tensor = shared(0, kTwoChunksPerRank, 1);
+  const auto first = allreduce(0, departed_tensor);
   const auto second = allreduce(1, shared(1, kTwoChunksPerRank, 2));
   while (context(0).drive()) {
   }
@@ -94,24 +94,24 @@ struct CallbackReader final : BlockReader {
 
 // On the threads backend, a failing rank waits until no peer accesses its tensors.
 TEST_F(SteppedCollectives, FailingRankWaitsForPeerAccess) {
-  std::atomic<bool> at_work = false;
-  bool was_at_work = false;
+  std::atomic<bool> reading = false;
+  bool failed_while_reading = false;
   std::thread failing;
   CallbackReader idle([] {});
   CallbackReader busy([&] {
-    at_work = true;
+    reading = true;
     failing = std::thread([&] {
       context(0).fail(std::make_exception_ptr(Aborted("fault injected by the test")));
-      was_at_work = at_work;
+      failed_while_reading = reading;
     });
     while (group_memory_->block(0).state != RankState::failed) std::this_thread::yield();
     for (int i = 0; i < 10'000; ++i) std::this_thread::yield();  // long enough for fail() to return without the wait
-    at_work = false;
+    reading = false;
   });
   const auto start = [&](int rank, CallbackReader& reader) {
-    Operation what{.type = OpType::allgather_into_tensor, .inputs = {shared(rank, 10'000, 1)}, .outputs = {}};
-    what.reader = &reader;
-    return context(rank).start(std::move(what), 0, Milliseconds{60'000});
+    Operation operation{.type = OpType::allgather_into_tensor, .inputs = {shared(rank, 10'000, 1)}, .outputs = {}};
+    operation.reader = &reader;
+    return context(rank).start(std::move(operation), 0, Milliseconds{60'000});
   };
   const auto first = start(0, idle);
   const auto second = start(1, busy);
@@ -120,7 +120,7 @@ TEST_F(SteppedCollectives, FailingRankWaitsForPeerAccess) {
   ASSERT_TRUE(failing.joinable());
   failing.join();
   EXPECT_TRUE(first->done());
-  EXPECT_FALSE(was_at_work) << "its operation was over while a peer was reading its tensor";
+  EXPECT_FALSE(failed_while_reading) << "the operation completed while a peer was reading its tensor";
 }
 
 // The progress threads are asleep. Rank 1 sends and receives little data, rank 0 sends much.
@@ -129,22 +129,23 @@ TEST(BackgroundCollectives, ProgressWithUnequalSizes) {
     SCOPED_TRACE(name(type));
     const auto ranks = threads::make_backends(2, false);
     const auto start = [&](int rank) {
-      Operation what{.type = type, .inputs = {}, .outputs = {}};
+      Operation operation{.type = type, .inputs = {}, .outputs = {}};
       if (type == OpType::scatter) {
-        what.outputs = {Tensor::zeros({1'500})};
-        if (rank == 0) what.inputs = {Tensor::zeros({1'500}), Tensor::zeros({1'500})};
+        operation.outputs = {Tensor::zeros({1'500})};
+        if (rank == 0) operation.inputs = {Tensor::zeros({1'500}), Tensor::zeros({1'500})};
       } else {
-        what.inputs = {Tensor::zeros({rank == 0 ? 3'000 : 100})};
-        what.input_splits = rank == 0 ? std::vector<std::int64_t>{1'500, 1'500} : std::vector<std::int64_t>{50, 50};
-        what.outputs = {Tensor::zeros({1'550})};
-        what.output_splits = {1'500, 50};
+        operation.inputs = {Tensor::zeros({rank == 0 ? 3'000 : 100})};
+        operation.input_splits =
+            rank == 0 ? std::vector<std::int64_t>{1'500, 1'500} : std::vector<std::int64_t>{50, 50};
+        operation.outputs = {Tensor::zeros({1'550})};
+        operation.output_splits = {1'500, 50};
       }
-      return ranks[static_cast<std::size_t>(rank)]->start(std::move(what), 0, std::chrono::seconds(20));
+      return ranks[static_cast<std::size_t>(rank)]->start(std::move(operation), 0, std::chrono::seconds(20));
     };
     std::this_thread::sleep_for(Milliseconds(20));  // until the progress threads sleep
-    const WorkPtr nobody_waits = start(1);
+    const WorkPtr background_work = start(1);
     EXPECT_NO_THROW(start(0)->wait());
-    nobody_waits->wait();
+    background_work->wait();
   }
 }
 

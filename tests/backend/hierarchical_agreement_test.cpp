@@ -66,8 +66,8 @@ TEST_P(HierarchicalAgreement, MismatchIsReportedOnAllRanks) {
         const bool differs = std::count(others.begin(), others.end(), group.rank()) > 0;
         const std::string other = "rank " + std::to_string(others[0]) + ": ";
         const Tensor t = values(group.rank(), count);
-        const Tensor one_less = t.slice(0, 0, count - 1);
-        EXPECT_THAT([&] { group.allreduce(differs ? one_less : t)->wait(); },
+        const Tensor shorter = t.slice(0, 0, count - 1);
+        EXPECT_THAT([&] { group.allreduce(differs ? shorter : t)->wait(); },
                     ThrowsMessage<Mismatch>(HasSubstr(other + "allreduce of " + std::to_string(count - 1))));
         const ReduceOp op = differs ? ReduceOp::avg : ReduceOp::sum;
         EXPECT_THAT(
@@ -92,16 +92,16 @@ TEST_P(HierarchicalAgreement, MissingRankIsNamedOnAllHosts) {
           EXPECT_THROW(group.recv(t, (missing + 1) % group.size(), {.tag = 9})->wait(), Aborted);
           return;
         }
-        const std::string named = "rank " + std::to_string(missing);
+        const std::string rank_text = "rank " + std::to_string(missing);
         try {
           group.allreduce(values(group.rank(), count), {.timeout = Milliseconds(300)})->wait();
           throw std::runtime_error("an allreduce without rank " + std::to_string(missing));
         } catch (const Timeout& e) {
-          EXPECT_THAT(e.what(), HasSubstr(named + " did not join"));
+          EXPECT_THAT(e.what(), HasSubstr(rank_text + " did not join"));
         } catch (const Aborted& e) {  // another rank timed out first
-          EXPECT_THAT(e.what(), HasSubstr(named + " did not join"));
+          EXPECT_THAT(e.what(), HasSubstr(rank_text + " did not join"));
         } catch (const PeerLost& e) {  // or the missing rank saw the failure and left
-          EXPECT_THAT(e.what(), HasSubstr(named + " left the group"));
+          EXPECT_THAT(e.what(), HasSubstr(rank_text + " left the group"));
         }
       });
     }

@@ -32,8 +32,8 @@ TEST(HierarchicalErrors, MessagesUseGlobalRanks) {
 TEST(HierarchicalErrors, ErrorRanksAreGlobal) {
   EXPECT_THAT([] { std::rethrow_exception(subgroup_error<Timeout>("late", {0, 2})); }, throws_naming<Timeout>({4, 12}));
   EXPECT_THAT([] { std::rethrow_exception(subgroup_error<PeerLost>("gone", {9})); }, throws_naming<PeerLost>({}));
-  const std::string told = abort_message(std::make_exception_ptr(Aborted("rank 1 aborted", {1})));
-  EXPECT_THAT([&] { std::rethrow_exception(subgroup_error<Aborted>("rank 2 failed: " + told, {2})); },
+  const std::string message = abort_message(std::make_exception_ptr(Aborted("rank 1 aborted", {1})));
+  EXPECT_THAT([&] { std::rethrow_exception(subgroup_error<Aborted>("rank 2 failed: " + message, {2})); },
               throws_naming<Aborted>({1}));
   const std::string lost = abort_message(std::make_exception_ptr(PeerLost("two died", {5, 11})));
   EXPECT_THAT([&] { std::rethrow_exception(subgroup_error<Aborted>("rank 0 failed: " + lost, {0})); },
@@ -41,15 +41,15 @@ TEST(HierarchicalErrors, ErrorRanksAreGlobal) {
 }
 
 TEST(HierarchicalErrors, GlobalMessagesAreUnchanged) {
-  const std::string told =
+  const std::string message =
       abort_message(std::make_exception_ptr(Aborted("rank 1 aborted the hierarchical group: why")));
-  EXPECT_THAT([&] { std::rethrow_exception(subgroup_error<Aborted>("rank 2 failed: " + told)); },
+  EXPECT_THAT([&] { std::rethrow_exception(subgroup_error<Aborted>("rank 2 failed: " + message)); },
               ThrowsMessage<Aborted>("rank 12 failed: rank 1 aborted the hierarchical group: why"));
 }
 
 TEST(HierarchicalErrors, PeerLostStaysPeerLost) {
-  const std::string told = abort_message(std::make_exception_ptr(PeerLost("rank 1 died")));
-  EXPECT_THAT([&] { std::rethrow_exception(subgroup_error<Aborted>("rank 0 failed: " + told)); },
+  const std::string message = abort_message(std::make_exception_ptr(PeerLost("rank 1 died")));
+  EXPECT_THAT([&] { std::rethrow_exception(subgroup_error<Aborted>("rank 0 failed: " + message)); },
               ThrowsMessage<PeerLost>("rank 1 died"));
 }
 

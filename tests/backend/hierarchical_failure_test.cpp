@@ -98,12 +98,12 @@ class DelayedAbortBackend final : public ForwardingBackend {
 };
 
 TEST(HierarchicalFailure, TensorsAreUntouchedAfterFailure) {
-  const auto whole = make_threads_backends(4);
+  const auto global_backends = make_threads_backends(4);
   std::vector<std::thread> threads;
   for (int rank = 0; rank < 4; ++rank) {
     threads.emplace_back([&, rank] {
       bool writes = false;
-      const auto all = whole[static_cast<std::size_t>(rank)];
+      const auto all = global_backends[static_cast<std::size_t>(rank)];
       const MakeSubBackend inside = [&](const std::vector<int>& ranks, const std::string& name,
                                         Milliseconds timeout) -> std::shared_ptr<Backend> {
         auto part = all->new_subgroup(ranks, name, timeout);
@@ -147,9 +147,9 @@ TEST(HierarchicalFailure, P2PErrorsNameTheWholeGroup) {
     const Tensor t = Tensor::zeros({1});
     const WorkPtr pending = group.recv(t, 1);
     group.barrier()->wait();
-    const std::string told = text_of<Aborted>(pending);
-    EXPECT_TRUE(told.ends_with("rank 1 aborted the hierarchical group: the batch was bad")) << told;
-    EXPECT_EQ(told.find("in the hierarchical group: "), std::string::npos) << told;
+    const std::string text = text_of<Aborted>(pending);
+    EXPECT_TRUE(text.ends_with("rank 1 aborted the hierarchical group: the batch was bad")) << text;
+    EXPECT_EQ(text.find("in the hierarchical group: "), std::string::npos) << text;
     EXPECT_EQ(text_of<Aborted>(group.recv(t, 1)), text_of<Aborted>(group.allreduce(t)));
     EXPECT_THROW(pending->get_future().wait(kTimeout), Aborted);
   });
@@ -159,9 +159,9 @@ TEST(HierarchicalFailure, OneRankPerHostReportsTransportErrors) {
   testing::hierarchical_hosts_fixture().spawn(3, [](ProcessGroup& group) {
     group.barrier()->wait();
     if (group.rank() == 1) return group.abort("the batch was bad");
-    const std::string told = text_of<Aborted>(group.recv(Tensor::zeros({1}), 1));
-    EXPECT_TRUE(told.ends_with(": the batch was bad")) << told;
-    EXPECT_EQ(told.find("in the hierarchical group: "), std::string::npos) << told;
+    const std::string text = text_of<Aborted>(group.recv(Tensor::zeros({1}), 1));
+    EXPECT_TRUE(text.ends_with(": the batch was bad")) << text;
+    EXPECT_EQ(text.find("in the hierarchical group: "), std::string::npos) << text;
   });
 }
 

@@ -287,9 +287,9 @@ class Schedule {
 
 TEST(Interleaving, RandomOrdersAndFaultsCompleteOrFailCleanly) {
   const char* const replay = std::getenv("HOOKLINE_SEED");
-  const char* const asked = std::getenv("HOOKLINE_SEEDS");
+  const char* const seed_count = std::getenv("HOOKLINE_SEEDS");
   const std::uint64_t first = replay ? std::strtoull(replay, nullptr, 10) : std::random_device{}();
-  const std::uint64_t seeds = replay ? 1 : asked ? std::strtoull(asked, nullptr, 10) : 400;
+  const std::uint64_t seeds = replay ? 1 : seed_count ? std::strtoull(seed_count, nullptr, 10) : 400;
   for (std::uint64_t seed = first; seed < first + seeds; ++seed) {
     Schedule schedule(seed);
     SCOPED_TRACE(fmt::format("HOOKLINE_SEED={}: {}", seed, schedule.describe()));

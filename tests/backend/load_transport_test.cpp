@@ -46,11 +46,11 @@ TEST_F(TransportPath, InvalidLibraryIsReportedWithReason) {
 
 TEST_F(TransportPath, UserPathsComeFirst) {
   setenv("HOOKLINE_TRANSPORT_PATH", "/first::/second", 1);
-  const auto places = p2p::library_paths("mpi");
-  ASSERT_EQ(places.size(), 3u);
-  EXPECT_EQ(places[0], "/first/libhookline_mpi.so");
-  EXPECT_EQ(places[1], "/second/libhookline_mpi.so");
-  EXPECT_EQ(places[2].filename(), "libhookline_mpi.so");
+  const auto paths = p2p::library_paths("mpi");
+  ASSERT_EQ(paths.size(), 3u);
+  EXPECT_EQ(paths[0], "/first/libhookline_mpi.so");
+  EXPECT_EQ(paths[1], "/second/libhookline_mpi.so");
+  EXPECT_EQ(paths[2].filename(), "libhookline_mpi.so");
 }
 
 }  // namespace

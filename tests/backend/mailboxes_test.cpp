@@ -27,8 +27,8 @@ class MailboxesTest : public ::testing::Test {
     Operation what{.type = OpType::send, .inputs = {Tensor::full({1}, value)}, .outputs = {}, .root = 1, .tag = tag};
     return contexts_[0]->start(std::move(what), 0, Milliseconds{10'000});
   }
-  std::shared_ptr<LocalOp> receive(const Tensor& into, int tag = 0) {
-    return contexts_[1]->start({.type = OpType::recv, .inputs = {}, .outputs = {into}, .root = 0, .tag = tag}, 0,
+  std::shared_ptr<LocalOp> receive(const Tensor& output, int tag = 0) {
+    return contexts_[1]->start({.type = OpType::recv, .inputs = {}, .outputs = {output}, .root = 0, .tag = tag}, 0,
                                Milliseconds{10'000});
   }
 
@@ -74,9 +74,9 @@ TEST_F(MailboxesTest, MessagesOfDepartedRankAreDelivered) {
 
 // A spilled message has freed its mailbox, which holds another message by now.
 TEST_F(MailboxesTest, SpilledMessageFreesItsMailboxWhenRejected) {
-  constexpr int kBoxes = static_cast<int>(kMailboxesPerPeer);
-  for (int tag = 1; tag <= kBoxes; ++tag) ASSERT_TRUE(send(1, tag)->done());
-  const auto last = send(1, kBoxes + 1);
+  constexpr int kMailboxes = static_cast<int>(kMailboxesPerPeer);
+  for (int tag = 1; tag <= kMailboxes; ++tag) ASSERT_TRUE(send(1, tag)->done());
+  const auto last = send(1, kMailboxes + 1);
   const auto receive_now = [&](std::int64_t count, int tag) {
     const auto one = receive(Tensor::zeros({count}), tag);
     for (int i = 0; i < 4; ++i) {
@@ -85,13 +85,13 @@ TEST_F(MailboxesTest, SpilledMessageFreesItsMailboxWhenRejected) {
     }
     return one;
   };
-  ASSERT_TRUE(receive_now(1, kBoxes + 1)->done()) << "the first message is spilled";
+  ASSERT_TRUE(receive_now(1, kMailboxes + 1)->done()) << "the first message is spilled";
   ASSERT_TRUE(last->done());
   const auto refused = receive_now(2, 1);
   ASSERT_TRUE(refused->done());
   EXPECT_THROW(refused->wait(std::nullopt), Mismatch);
-  for (int tag = 2; tag <= kBoxes; ++tag) ASSERT_TRUE(receive_now(1, tag)->done());
-  for (int i = 0; i < kBoxes; ++i) EXPECT_TRUE(send(1)->done()) << "mailbox " << i;
+  for (int tag = 2; tag <= kMailboxes; ++tag) ASSERT_TRUE(receive_now(1, tag)->done());
+  for (int i = 0; i < kMailboxes; ++i) EXPECT_TRUE(send(1)->done()) << "mailbox " << i;
 }
 
 TEST_F(MailboxesTest, SpillingContinuesWithoutPause) {
@@ -109,8 +109,8 @@ class MailboxesOfThreeRanks : public MailboxesTest {
  protected:
   MailboxesOfThreeRanks() : MailboxesTest(3) {}
 
-  std::shared_ptr<LocalOp> receive_any(const Tensor& into) {
-    return contexts_[1]->start({.type = OpType::recv_anysource, .inputs = {}, .outputs = {into}}, 0,
+  std::shared_ptr<LocalOp> receive_any(const Tensor& output) {
+    return contexts_[1]->start({.type = OpType::recv_anysource, .inputs = {}, .outputs = {output}}, 0,
                                Milliseconds{10'000});
   }
 };

@@ -29,16 +29,16 @@ TEST(OpSignatures, MinorityDiffers) {
 
 TEST(Splits, OverflowingSumIsRejected) {
   // Rank 0 sends this many bytes to itself and 8 bytes to rank 1; it expects the same from both.
-  for (const std::uint64_t much : {UINT64_MAX, UINT64_MAX - 7, std::uint64_t{INT64_MAX}}) {
-    const std::uint64_t first[] = {much, 8, much, 8};
+  for (const std::uint64_t bytes : {UINT64_MAX, UINT64_MAX - 7, std::uint64_t{INT64_MAX}}) {
+    const std::uint64_t first[] = {bytes, 8, bytes, 8};
     const std::uint64_t second[] = {8, 8, 8, 8};
     std::vector<std::uint64_t> splits;
     std::vector<int> differing;
     EXPECT_NE(read_splits({reinterpret_cast<const std::byte*>(first), reinterpret_cast<const std::byte*>(second)},
                           splits, differing),
               "")
-        << much;
-    EXPECT_EQ(differing, std::vector{0}) << much;
+        << bytes;
+    EXPECT_EQ(differing, std::vector{0}) << bytes;
   }
 }
 

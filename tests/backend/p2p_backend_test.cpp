@@ -118,13 +118,13 @@ TEST(TransportBackend, ShutdownFromCallbackFailsQueuedOperations) {
 TEST(TransportBackend, CallbacksDuringShutdownMayStartOperations) {
   for (const auto& backends : {transport_backends(2), make_threads_backends(2)}) {
     const auto group = make_group(backends[0], std::chrono::hours(1));
-    Promise<void> seen_last;
-    const Future<void> last = seen_last.get_future();
+    Promise<void> last_promise;
+    const Future<void> last = last_promise.get_future();
     group->barrier()->get_future().on_done([&] {
       for (int i = 0; i < 20'000; ++i) {  // long enough for shutdown() to wait for this callback
         group->barrier()->get_future().on_done([] {});
       }
-      seen_last.set_value();
+      last_promise.set_value();
     });
     group->shutdown();
     EXPECT_NO_THROW(last.wait(std::chrono::seconds(20)));

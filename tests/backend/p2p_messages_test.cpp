@@ -90,12 +90,12 @@ class P2PShutdown : public ::testing::Test {
     std::vector<std::byte> buffer(kMaxControlBytes);
     const auto message = transports_[rank]->receive_any({kControlChannel, 0}, buffer.data(), buffer.size());
     message->wait(true);
-    constexpr std::size_t kLast = 32 + 9 * sizeof(float);
+    constexpr std::size_t kLastElement = 32 + 9 * sizeof(float);
     std::uint32_t kind = 0;
     std::memcpy(&kind, buffer.data(), sizeof kind);
     if (kind != 1) return std::nullopt;
     float last = 0;
-    std::memcpy(&last, buffer.data() + kLast, sizeof last);
+    std::memcpy(&last, buffer.data() + kLastElement, sizeof last);
     return last;
   }
 
@@ -148,10 +148,10 @@ class P2PShutdownWithShortTimeout : public P2PShutdown {
 
 TEST_F(P2PShutdownWithShortTimeout, SendKeepsItsTimeout) {
   send(1000, 1);
-  int taken = 0;
+  int messages_sent = 0;
   std::thread other([&] {
     EXPECT_THROW(
-        for (;; ++taken) {
+        for (;; ++messages_sent) {
           std::this_thread::sleep_for(Milliseconds(20));
           next_message(1);
         },
@@ -160,7 +160,7 @@ TEST_F(P2PShutdownWithShortTimeout, SendKeepsItsTimeout) {
   group_->shutdown();
   transports_[1]->close();
   other.join();
-  EXPECT_LT(taken, 500);
+  EXPECT_LT(messages_sent, 500);
 }
 
 }  // namespace

@@ -70,7 +70,7 @@ TEST(ShmHost, UsesAtMostFourMebibytesPerRank) {
 }
 
 // Sends what a rank sends to a peer: its rank and a file descriptor.
-void introduce_as_rank_one(int connection) {
+void send_as_rank_one(int connection) {
   int rank = 1;
   const int file = memfd_create("intruder", 0);
   iovec data = {&rank, sizeof rank};
@@ -89,14 +89,14 @@ void introduce_as_rank_one(int connection) {
 }
 
 // Attacks the sockets and memory of a group as another user. Returns a description of what succeeded, or "".
-std::string intrude(const std::vector<std::string>& memory, int expected_sockets) {
+std::string attack_as_other_user(const std::vector<std::string>& memory, int expected_sockets) {
   if (setgid(65534) != 0 || setuid(65534) != 0) return "cannot become another user";
   for (const std::string& file : memory) {
     std::ifstream stream(file);
     if (stream.is_open()) return "opened " + file;
   }
   std::ifstream sockets("/proc/net/unix");
-  int tried = 0;
+  int connected = 0;
   for (std::string line; std::getline(sockets, line);) {
     const std::size_t at = line.find("@hookline-");
     if (at == std::string::npos) continue;
@@ -107,13 +107,13 @@ std::string intrude(const std::vector<std::string>& memory, int expected_sockets
     const int fd = socket(AF_UNIX, SOCK_SEQPACKET, 0);
     const auto length = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());
     if (connect(fd, reinterpret_cast<const sockaddr*>(&address), length) != 0) continue;
-    ++tried;
-    introduce_as_rank_one(fd);
+    ++connected;
+    send_as_rank_one(fd);
     char byte = 0;
     if (recv(fd, &byte, 1, 0) > 0) return "received data from " + name;
     close(fd);
   }
-  return tried >= expected_sockets ? "" : "found no socket to try";
+  return connected >= expected_sockets ? "" : "found too few sockets";
 }
 
 TEST(ShmHost, OtherUsersAreRejected) {
@@ -133,27 +133,27 @@ TEST(ShmHost, OtherUsersAreRejected) {
   ASSERT_EQ(pipe(report), 0);
   const pid_t child = fork();
   if (child == 0) {
-    const std::string got = intrude(memory, 1);
-    if (write(report[1], got.data(), got.size()) < 0) _exit(1);
+    const std::string result = attack_as_other_user(memory, 1);
+    if (write(report[1], result.data(), result.size()) < 0) _exit(1);
     _exit(0);
   }
   close(report[1]);
-  std::string got(1000, '\0');
-  got.resize(static_cast<std::size_t>(std::max<ssize_t>(read(report[0], got.data(), got.size()), 0)));
+  std::string result(1000, '\0');
+  result.resize(static_cast<std::size_t>(std::max<ssize_t>(read(report[0], result.data(), result.size()), 0)));
   close(report[0]);
-  EXPECT_EQ(got, "");
+  EXPECT_EQ(result, "");
   waitpid(child, nullptr, 0);
   waiting.join();
 }
 
 TEST(ShmHost, FdExchangeCanBeInterrupted) {
   const auto store = std::make_shared<MemoryStore>();
-  store->set("shm/1", backend::kPresentPrefix + backend::host_identity() + "\nnobody");
+  store->set("shm/1", backend::kPresentPrefix + backend::host_identity() + "\nunreachable");
   const InterruptScope scope([] { throw std::domain_error("interrupted"); });
   EXPECT_THROW(make_shm_backend(store, 0, 2, seconds(20)), std::domain_error);
 }
 
-std::shared_ptr<ProcessGroup> one_of_two(const test::TempDirectory& directory, int rank) {
+std::shared_ptr<ProcessGroup> join_group_of_two(const test::TempDirectory& directory, int rank) {
   return init_process_group({.rank = rank,
                              .world_size = 2,
                              .timeout = seconds(60),
@@ -161,61 +161,61 @@ std::shared_ptr<ProcessGroup> one_of_two(const test::TempDirectory& directory, i
 }
 
 // Limits the process to `left` more file descriptors while it lives. The process can raise its soft limit only with
-// Hard::as_it_is.
-class FewDescriptors {
+// Hard::unchanged.
+class DescriptorLimit {
  public:
-  enum class Hard : bool { as_it_is, as_low };
-  explicit FewDescriptors(std::size_t left, Hard hard = Hard::as_it_is) {
+  enum class Hard : bool { unchanged, lowered };
+  explicit DescriptorLimit(std::size_t left, Hard hard = Hard::unchanged) {
     getrlimit(RLIMIT_NOFILE, &before_);
-    rlimit few = before_;
-    few.rlim_cur = 256;
-    if (hard == Hard::as_low) before_.rlim_cur = before_.rlim_max = few.rlim_max = few.rlim_cur;
-    setrlimit(RLIMIT_NOFILE, &few);
-    for (int fd = dup(STDERR_FILENO); fd >= 0; fd = dup(STDERR_FILENO)) taken_.push_back(fd);
-    for (; left > 0; --left, taken_.pop_back()) close(taken_.back());
+    rlimit lowered = before_;
+    lowered.rlim_cur = 256;
+    if (hard == Hard::lowered) before_.rlim_cur = before_.rlim_max = lowered.rlim_max = lowered.rlim_cur;
+    setrlimit(RLIMIT_NOFILE, &lowered);
+    for (int fd = dup(STDERR_FILENO); fd >= 0; fd = dup(STDERR_FILENO)) fds_.push_back(fd);
+    for (; left > 0; --left, fds_.pop_back()) close(fds_.back());
   }
-  FewDescriptors(const FewDescriptors&) = delete;
-  FewDescriptors& operator=(const FewDescriptors&) = delete;
-  ~FewDescriptors() {
-    for (const int fd : taken_) close(fd);
+  DescriptorLimit(const DescriptorLimit&) = delete;
+  DescriptorLimit& operator=(const DescriptorLimit&) = delete;
+  ~DescriptorLimit() {
+    for (const int fd : fds_) close(fd);
     setrlimit(RLIMIT_NOFILE, &before_);
   }
 
  private:
   rlimit before_ = {};
-  std::vector<int> taken_;
+  std::vector<int> fds_;
 };
 
-// Returns true if a rank, a process of its own, can join with this number of free descriptors. Otherwise expects an
-// error that says why.
-bool joins_with(std::size_t descriptors, int rank) {
+// Returns true if a rank, run in a forked process, can join with this number of free descriptors. Otherwise expects an
+// error that names the cause.
+bool can_join_with(std::size_t descriptors, int rank) {
   const test::TempDirectory directory;
   const pid_t peer = fork();
   if (peer == 0) {
     alarm(60);
     try {
-      one_of_two(directory, 1 - rank)->barrier()->wait();
+      join_group_of_two(directory, 1 - rank)->barrier()->wait();
     } catch (const Error&) {  // the other rank failed
     }
     _exit(0);
   }
-  const pid_t few = fork();
-  if (few == 0) {
+  const pid_t limited = fork();
+  if (limited == 0) {
     alarm(60);
-    const FewDescriptors limit(descriptors, FewDescriptors::Hard::as_low);
+    const DescriptorLimit limit(descriptors, DescriptorLimit::Hard::lowered);
     try {
-      one_of_two(directory, rank)->barrier()->wait();
+      join_group_of_two(directory, rank)->barrier()->wait();
     } catch (const ResourceError& e) {
       const std::string text = e.what();
-      const bool says_why = text.find("Too many open files") != text.npos || text.find("ulimit") != text.npos;
-      _exit(says_why ? 1 : 2);
+      const bool names_cause = text.find("Too many open files") != text.npos || text.find("ulimit") != text.npos;
+      _exit(names_cause ? 1 : 2);
     } catch (...) {
       _exit(2);
     }
     _exit(0);
   }
   int status = 0;
-  waitpid(few, &status, 0);
+  waitpid(limited, &status, 0);
   EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) < 2) << "status " << status;
   const bool joined = status == 0;
   if (!joined) kill(peer, SIGKILL);
@@ -226,13 +226,13 @@ bool joins_with(std::size_t descriptors, int rank) {
 TEST(ShmHost, DescriptorExhaustionIsReported) {
   for (const int rank : {0, 1}) {
     std::size_t descriptors = 0;
-    while (descriptors < 30 && !joins_with(descriptors, rank)) ++descriptors;
+    while (descriptors < 30 && !can_join_with(descriptors, rank)) ++descriptors;
     EXPECT_GT(descriptors, 3u);
     EXPECT_LT(descriptors, 30u);
   }
 }
 
-// The limits of this process, for as long as this lives, and those it had.
+// Lowers the soft limit on descriptors while it lives.
 class SoftLimit {
  public:
   explicit SoftLimit(rlim_t soft) {
@@ -254,7 +254,7 @@ class SoftLimit {
   rlimit before_ = {};
 };
 
-TEST(ShmHost, ALargeGroupRaisesTheSoftLimitOnDescriptorsAsFarAsNeeded) {
+TEST(ShmHost, LargeGroupRaisesTheSoftLimitOnDescriptors) {
   constexpr rlim_t kSoft = 200;
   const SoftLimit low(kSoft);
   shm::reserve_descriptors(2, "the test");
@@ -271,37 +271,37 @@ TEST(ShmHost, ALargeGroupRaisesTheSoftLimitOnDescriptorsAsFarAsNeeded) {
                                    ::testing::HasSubstr(std::to_string(limit.rlim_max) + " (hard)"))));
 }
 
-TEST(ShmHost, MoreThan512RanksAreRefused) {
+TEST(ShmHost, RejectsMoreThan512Ranks) {
   EXPECT_THAT([] { make_shm_backend(std::make_shared<MemoryStore>(), 0, 513, seconds(1)); },
               ::testing::ThrowsMessage<InvalidArgument>("shm group: expected 1 to 512 ranks, got 513"));
 }
 
 TEST(ShmHost, UnmappableMemoryIsReturned) {
   const auto region = std::make_shared<shm::OwnRegion>(2);
-  const auto taken = [&] { return bytes_of(fmt::format("/proc/self/fd/{}", region->fd())); };
-  const std::uint64_t before = taken();
+  const auto used_bytes = [&] { return bytes_of(fmt::format("/proc/self/fd/{}", region->fd())); };
+  const std::uint64_t before = used_bytes();
   std::ifstream pages("/proc/self/statm");
   rlim_t mapped = 0;
   pages >> mapped;
   rlimit addresses = {};
   getrlimit(RLIMIT_AS, &addresses);
-  const rlimit few = {mapped * 4096 + (16 << 20), addresses.rlim_max};
-  setrlimit(RLIMIT_AS, &few);
+  const rlimit lowered = {mapped * 4096 + (16 << 20), addresses.rlim_max};
+  setrlimit(RLIMIT_AS, &lowered);
   EXPECT_THAT([&] { (void)region->allocate(64 << 20); },
               ::testing::ThrowsMessage<ResourceError>(::testing::HasSubstr("cannot map 67108864 bytes")));
   setrlimit(RLIMIT_AS, &addresses);
-  EXPECT_EQ(taken(), before);
+  EXPECT_EQ(used_bytes(), before);
 }
 
 TEST(ShmHost, NoFileCanBeOpenedForHostIdentity) {
-  const FewDescriptors none(0);
+  const DescriptorLimit none(0);
   EXPECT_THROW((void)backend::host_identity(), ResourceError);
 }
 
 // Returns the exit code of a rank that calls exit() while it holds a group, optionally with a pending operation.
 int exit_code_of_leaving(bool leak, bool pending) {
   const test::TempDirectory directory;
-  const auto join = [&](int rank) { return one_of_two(directory, rank); };
+  const auto join = [&](int rank) { return join_group_of_two(directory, rank); };
   const pid_t child = fork();
   if (child == 0) {
     alarm(30);
@@ -327,12 +327,12 @@ TEST(ShmHost, AbortIsReportedAfterTheProcessExits) {
   const pid_t child = fork();
   if (child == 0) {
     alarm(30);
-    const auto group = one_of_two(directory, 1);
+    const auto group = join_group_of_two(directory, 1);
     group->barrier()->wait();
     group->abort("had enough");
     _exit(0);
   }
-  const auto group = one_of_two(directory, 0);
+  const auto group = join_group_of_two(directory, 0);
   group->barrier()->wait();
   waitpid(child, nullptr, 0);
   try {

@@ -28,10 +28,10 @@ TEST(StoreAllgather, FirstTimeoutNamesTheMissingRankOnAllRanks) {
   const auto join_as = [&](int rank, Milliseconds timeout) {
     store_allgather(store, "test", rank, 3, "here", deadline_after(timeout));
   };
-  auto patient = std::async(std::launch::async, join_as, 2, std::chrono::hours(1));
+  auto other = std::async(std::launch::async, join_as, 2, std::chrono::hours(1));
   store.wait({"test/2"});
   EXPECT_THAT([&] { join_as(0, Milliseconds(20)); }, ThrowsMessage<Timeout>(HasSubstr("rank 1 did not join")));
-  EXPECT_THAT([&] { patient.get(); }, ThrowsMessage<Timeout>(HasSubstr("rank 1 did not join")));
+  EXPECT_THAT([&] { other.get(); }, ThrowsMessage<Timeout>(HasSubstr("rank 1 did not join")));
 }
 
 TEST(StoreAllgather, LateRankFailsToo) {

@@ -55,15 +55,15 @@ TEST_P(CodecContract, EncodesAnyCountAtAnyAlignment) {
     const float most =
         count ? std::abs(*std::ranges::max_element(values, {}, [](float v) { return std::abs(v); })) : 0.0f;
     for (std::size_t i = 0; i < count; ++i) ASSERT_LE(std::abs(back[i] - values[i]), most / 7) << i << " of " << count;
-    for (const std::size_t off : {1u, 2u, 5u, 33u}) {
-      Bytes room(message.size() + 64, std::byte{0xa5});
-      codec->encode(values, std::span(room).subspan(off, message.size()));
-      const auto begin = room.begin() + static_cast<std::ptrdiff_t>(off);
+    for (const std::size_t offset : {1u, 2u, 5u, 33u}) {
+      Bytes buffer(message.size() + 64, std::byte{0xa5});
+      codec->encode(values, std::span(buffer).subspan(offset, message.size()));
+      const auto begin = buffer.begin() + static_cast<std::ptrdiff_t>(offset);
       const auto end = begin + static_cast<std::ptrdiff_t>(message.size());
       EXPECT_TRUE(std::equal(begin, end, message.begin()));
       const auto untouched = [](std::byte b) { return b == std::byte{0xa5}; };
-      EXPECT_TRUE(std::all_of(room.begin(), begin, untouched) && std::all_of(end, room.end(), untouched));
-      EXPECT_TRUE(same(decoded(*codec, std::span(room).subspan(off, message.size()), count), back));
+      EXPECT_TRUE(std::all_of(buffer.begin(), begin, untouched) && std::all_of(end, buffer.end(), untouched));
+      EXPECT_TRUE(same(decoded(*codec, std::span(buffer).subspan(offset, message.size()), count), back));
     }
   }
 }
@@ -71,11 +71,11 @@ TEST_P(CodecContract, EncodesAnyCountAtAnyAlignment) {
 TEST_P(CodecContract, DecodeAddMatchesDecode) {
   for (const std::size_t count : kCounts) {
     const Bytes message = encoded(*codec, values_of(count));
-    std::vector<float> want = values_of(count, 2), sum = want;
+    std::vector<float> expected = values_of(count, 2), sum = expected;
     const std::vector<float> back = decoded(*codec, message, count);
-    for (std::size_t i = 0; i < count; ++i) want[i] += back[i];
+    for (std::size_t i = 0; i < count; ++i) expected[i] += back[i];
     codec->decode_add(message, sum);
-    EXPECT_TRUE(same(sum, want)) << count;
+    EXPECT_TRUE(same(sum, expected)) << count;
   }
 }
 
@@ -84,13 +84,13 @@ TEST_P(CodecContract, DecodeTwoMatchesSequentialDecodes) {
     std::vector<float> values = values_of(count, 2);
     if (count > 600) values[600] = std::numeric_limits<float>::quiet_NaN();
     const Bytes first = encoded(*codec, values_of(count)), second = encoded(*codec, values);
-    std::vector<float> want = decoded(*codec, first, count), sum(count, 5.0f), plain(count, 5.0f);
-    codec->decode_add(second, want);
-    for (float& value : want) value *= 0.5f;
+    std::vector<float> expected = decoded(*codec, first, count), sum(count, 5.0f), plain(count, 5.0f);
+    codec->decode_add(second, expected);
+    for (float& value : expected) value *= 0.5f;
     codec->decode_sum_two(first, second, 0.5f, sum);
-    EXPECT_TRUE(same(sum, want)) << count;
+    EXPECT_TRUE(same(sum, expected)) << count;
     codec->Codec::decode_sum_two(first, second, 0.5f, plain);
-    EXPECT_TRUE(same(plain, want)) << count;
+    EXPECT_TRUE(same(plain, expected)) << count;
     EXPECT_THROW(codec->decode_sum_two(first, std::span(second).first(kMessageHeaderBytes - 1), 0.5f, sum),
                  InvalidArgument);
     EXPECT_THROW(codec->decode_sum_two(std::span(first).first(kMessageHeaderBytes - 1), second, 0.5f, sum),
@@ -106,20 +106,20 @@ TEST_P(CodecContract, DecodeTwoMatchesSequentialDecodes) {
 TEST_P(CodecContract, ResidualIsExact) {
   const RoundingKey key{.seed = 1, .step = 2, .bucket = 3, .rank = 4, .first_index = 5};
   for (const std::size_t count : kCounts) {
-    std::vector<float> values = values_of(count), error = values_of(count, 7), sum = error, lost(count);
+    std::vector<float> values = values_of(count), error = values_of(count, 7), sum = error, expected_error(count);
     if (count > 600) values[600] = std::numeric_limits<float>::infinity();
     for (std::size_t i = 0; i < count; ++i) sum[i] += values[i];
     const Bytes message = encoded(*codec, sum, key);
     const std::vector<float> back = decoded(*codec, message, count);
-    for (std::size_t i = 0; i < count; ++i) lost[i] = std::isfinite(back[i]) ? sum[i] - back[i] : 0.0f;
+    for (std::size_t i = 0; i < count; ++i) expected_error[i] = std::isfinite(back[i]) ? sum[i] - back[i] : 0.0f;
     Bytes again(message.size()), plain(message.size());
     std::vector<float> plain_error = error;
     codec->encode_with_residual(values, error, again, key);
     EXPECT_TRUE(again == message) << count;
-    EXPECT_TRUE(same(error, lost)) << count;
+    EXPECT_TRUE(same(error, expected_error)) << count;
     codec->Codec::encode_with_residual(values, plain_error, plain, key);
     EXPECT_TRUE(plain == message) << count;
-    EXPECT_TRUE(same(plain_error, lost)) << count;
+    EXPECT_TRUE(same(plain_error, expected_error)) << count;
   }
 }
 
@@ -171,19 +171,20 @@ TEST_P(CodecContract, ZerosDenormalsAndHugeValues) {
 
 TEST_P(CodecContract, RejectsBuffersOfTheWrongSize) {
   const std::vector<float> values = values_of(100);
-  Bytes room(codec->encoded_bytes(100) + 1);
-  EXPECT_THROW(codec->encode(values, room), InvalidArgument);
-  EXPECT_THROW(codec->encode(values, std::span(room).first(room.size() - 2)), InvalidArgument);
+  Bytes buffer(codec->encoded_bytes(100) + 1);
+  EXPECT_THROW(codec->encode(values, buffer), InvalidArgument);
+  EXPECT_THROW(codec->encode(values, std::span(buffer).first(buffer.size() - 2)), InvalidArgument);
   EXPECT_THROW(codec->encode(values, {}), InvalidArgument);
   std::vector<float> error(100, 1.0f);
-  EXPECT_THROW(codec->encode_with_residual(values, error, room), InvalidArgument);
-  EXPECT_THROW(codec->encode_with_residual(values, std::span(error).first(99), std::span(room).first(room.size() - 1)),
-               InvalidArgument);
+  EXPECT_THROW(codec->encode_with_residual(values, error, buffer), InvalidArgument);
+  EXPECT_THROW(
+      codec->encode_with_residual(values, std::span(error).first(99), std::span(buffer).first(buffer.size() - 1)),
+      InvalidArgument);
   EXPECT_TRUE(std::ranges::all_of(error, [](float v) { return v == 1.0f; }));
 }
 
 // Expects that decode and decode_add reject the message and leave the values unchanged.
-void expect_refused(const Codec& codec, std::span<const std::byte> message, std::size_t count) {
+void expect_rejected(const Codec& codec, std::span<const std::byte> message, std::size_t count) {
   std::vector<float> values(count, 5.0f);
   EXPECT_THROW(codec.decode(message, values), InvalidArgument);
   EXPECT_THROW(codec.decode_add(message, values), InvalidArgument);
@@ -196,19 +197,19 @@ TEST_P(CodecContract, DetectsCorruption) {
     for (std::size_t size = 0; size < message.size(); size += size < 40 ? 1 : 37) {
       // A separate allocation, so that a sanitizer detects reads past its end.
       const Bytes cut(message.begin(), message.begin() + static_cast<std::ptrdiff_t>(size));
-      expect_refused(*codec, cut, count);
+      expect_rejected(*codec, cut, count);
     }
     Bytes longer = message;
     longer.push_back(std::byte{0});
-    expect_refused(*codec, longer, count);
-    expect_refused(*codec, message, count + 1);
-    if (count) expect_refused(*codec, message, count - 1);
+    expect_rejected(*codec, longer, count);
+    expect_rejected(*codec, message, count + 1);
+    if (count) expect_rejected(*codec, message, count - 1);
     const std::size_t end = GetParam().detects_corruption ? message.size() : kMessageHeaderBytes;
     for (std::size_t i = 0; i < end; ++i) {
       for (const unsigned bit : {0u, 3u, 7u}) {
         message[i] ^= std::byte{1} << bit;
         SCOPED_TRACE(i);
-        expect_refused(*codec, message, count);
+        expect_rejected(*codec, message, count);
         message[i] ^= std::byte{1} << bit;
       }
     }
@@ -235,12 +236,12 @@ TEST_P(CodecContract, NeverReadsOutOfBounds) {
 
 TEST_P(CodecContract, IsThreadSafe) {
   const std::vector<float> values = values_of(2000);
-  const Bytes want = encoded(*codec, values);
+  const Bytes expected = encoded(*codec, values);
   std::atomic<int> wrong = 0;
   std::vector<std::thread> threads;
   for (int t = 0; t < 4; ++t) {
     threads.emplace_back([&] {
-      for (int i = 0; i < 20; ++i) wrong += encoded(*codec, values) != want;
+      for (int i = 0; i < 20; ++i) wrong += encoded(*codec, values) != expected;
     });
   }
   for (std::thread& thread : threads) thread.join();

@@ -110,10 +110,10 @@ TEST_P(GroupBehaviour, LargeOperationsCompleteWithoutWait) {
       done.wait(std::chrono::seconds(20));
       expect(t, expected_reduction(t, ReduceOp::sum, 2, round), "round " + std::to_string(round));
       // Small operations for 10 ms, until the progress thread, which they do not need, falls asleep.
-      const Tensor enough = Tensor::zeros({1});
-      for (const auto end = Clock::now() + Milliseconds(10); enough.item<float>() == 0;) {
-        enough.fill(group.rank() == 0 && Clock::now() > end ? 1 : 0);
-        group.broadcast(enough)->wait();
+      const Tensor stop = Tensor::zeros({1});
+      for (const auto end = Clock::now() + Milliseconds(10); stop.item<float>() == 0;) {
+        stop.fill(group.rank() == 0 && Clock::now() > end ? 1 : 0);
+        group.broadcast(stop)->wait();
       }
     }
   });
@@ -185,13 +185,13 @@ TEST_P(GroupBehaviour, RejectsRecvAnysourceWithoutPeers) {
 
 TEST_P(GroupBehaviour, SendersMayUseReadOnlyTensorsOfAnyLayout) {
   GetParam().spawn(2, [](ProcessGroup& group) {
-    const Tensor given = Tensor::full({8}, 3).slice(0, 0, 8, 2);
-    const Tensor taken = Tensor::full({4}, 1);
-    const bool gives = group.rank() == 0;
-    group.broadcast(gives ? given.as_read_only() : taken, {.root = 0})->wait();
-    EXPECT_EQ(taken.data<float>()[3], gives ? 1 : 3);
-    group.reduce(gives ? given.as_read_only() : taken, {.root = 1})->wait();
-    EXPECT_EQ(taken.data<float>()[3], gives ? 1 : 6);
+    const Tensor source = Tensor::full({8}, 3).slice(0, 0, 8, 2);
+    const Tensor target = Tensor::full({4}, 1);
+    const bool is_sender = group.rank() == 0;
+    group.broadcast(is_sender ? source.as_read_only() : target, {.root = 0})->wait();
+    EXPECT_EQ(target.data<float>()[3], is_sender ? 1 : 3);
+    group.reduce(is_sender ? source.as_read_only() : target, {.root = 1})->wait();
+    EXPECT_EQ(target.data<float>()[3], is_sender ? 1 : 6);
   });
 }
 
@@ -257,10 +257,10 @@ TEST_P(GroupBehaviour, SubgroupsHaveSubgroups) {
     const auto pair = again->split(again->rank() % 2, 0);
     const auto alone = pair->split(pair->rank(), 0);
     EXPECT_EQ(alone->size(), 1);
-    for (const auto& some : {reversed, again, pair}) {
+    for (const auto& subgroup : {reversed, again, pair}) {
       const Tensor t = Tensor::full({10'000}, group.rank() + 1);
-      some->allreduce(t)->wait();
-      const int sum = some->size() == 4 ? 10 : group.rank() % 2 == 0 ? 1 + 3 : 2 + 4;
+      subgroup->allreduce(t)->wait();
+      const int sum = subgroup->size() == 4 ? 10 : group.rank() % 2 == 0 ? 1 + 3 : 2 + 4;
       EXPECT_EQ(t.data<float>()[9'999], static_cast<float>(sum));
     }
   });

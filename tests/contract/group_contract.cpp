@@ -203,14 +203,14 @@ TEST_P(GroupContract, ReduceScatterInPlace) {
     }
     const Tensor first = filled(count);
     const Tensor second = filled(5);
-    const Tensor apart = make_tensor(group, count, dtype, layout);
+    const Tensor separate = make_tensor(group, count, dtype, layout);
     group
-        .reduce_scatter_tensor_coalesced({slice_of(first, me, count), slice_of(second, me, 5), apart},
+        .reduce_scatter_tensor_coalesced({slice_of(first, me, count), slice_of(second, me, 5), separate},
                                          {first, second, filled(count)})
         ->wait();
     expect_done(first, count, ReduceOp::sum, "first of several");
     expect_done(second, 5, ReduceOp::sum, "second of several");
-    expect(apart, expected_reduction(apart, ReduceOp::sum, group.size(), me), "last of several, not in place");
+    expect(separate, expected_reduction(separate, ReduceOp::sum, group.size(), me), "last of several, not in place");
 
     // Lists: slices of one tensor, then tensors of their own.
     const Tensor all = filled(count);

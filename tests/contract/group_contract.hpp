@@ -56,19 +56,19 @@ inline void expect(const Tensor& t, const Tensor& expected, const std::string& w
 
 /// True if tests run the whole matrix: HOOKLINE_MATRIX=full. A number in HOOKLINE_MATRIX multiplies the sample size.
 inline bool full_matrix() {
-  const char* const asked = std::getenv("HOOKLINE_MATRIX");
-  return asked && std::string_view(asked) == "full";
+  const char* const matrix = std::getenv("HOOKLINE_MATRIX");
+  return matrix && std::string_view(matrix) == "full";
 }
 
-inline int sample_size(int usual) {
-  const char* const asked = std::getenv("HOOKLINE_MATRIX");
-  return asked ? std::max(1, static_cast<int>(usual * std::strtod(asked, nullptr))) : usual;
+inline int sample_size(int default_size) {
+  const char* const matrix = std::getenv("HOOKLINE_MATRIX");
+  return matrix ? std::max(1, static_cast<int>(default_size * std::strtod(matrix, nullptr))) : default_size;
 }
 
 /// Returns HOOKLINE_TEST_SEED, set if ranks are separate programs that must use the same seed; else a random seed.
 inline unsigned sample_seed() {
-  const char* const given = std::getenv("HOOKLINE_TEST_SEED");
-  return given ? static_cast<unsigned>(std::strtoul(given, nullptr, 10)) : std::random_device{}();
+  const char* const seed_text = std::getenv("HOOKLINE_TEST_SEED");
+  return seed_text ? static_cast<unsigned>(std::strtoul(seed_text, nullptr, 10)) : std::random_device{}();
 }
 
 class GroupContract : public ::testing::TestWithParam<GroupFixture> {

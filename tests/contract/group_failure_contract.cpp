@@ -165,9 +165,9 @@ TEST_P(GroupFailures, MonitoredBarrierNamesMissingRanks) {
 }
 
 std::vector<GroupFixture> failure_reporting_fixtures() {
-  std::vector<GroupFixture> worlds = group_fixtures();
-  std::erase_if(worlds, [](const GroupFixture& world) { return !world.reports_failures; });
-  return worlds;
+  std::vector<GroupFixture> fixtures = group_fixtures();
+  std::erase_if(fixtures, [](const GroupFixture& fixture) { return !fixture.reports_failures; });
+  return fixtures;
 }
 
 // Some test programs have only groups that do not report failures.

@@ -24,45 +24,45 @@ INSTANTIATE_TEST_SUITE_P(Fixtures, GroupLimits,
                          [](const auto& test) { return test.param.name; });
 
 // `make soak` tests the largest local groups: 512 processes take half a minute on two cores.
-int most_ranks() { return full_matrix() ? 512 : 128; }
+int max_ranks() { return full_matrix() ? 512 : 128; }
 
-TEST(LargestGroups, OfProcesses) {
-  // A FileStore would not do: 512 processes that poll it use up two cores.
+TEST(LargestGroups, Processes) {
+  // Not a FileStore: 512 processes that poll it use up two cores.
   const TCPStore server({.is_master = true, .wait_for_workers = false});
   const auto make = [port = server.port()](const std::shared_ptr<Store>&, int rank, int ranks) {
     const Milliseconds timeout = std::chrono::minutes(5);
     const auto store = std::make_shared<TCPStore>(TCPStoreOptions{.port = port, .timeout = timeout});
     return make_group(make_shm_backend(store, rank, ranks, timeout), timeout);
   };
-  processes_fixture("shm", MakeGroup(make)).spawn(most_ranks(), try_large_group);
+  processes_fixture("shm", MakeGroup(make)).spawn(max_ranks(), try_large_group);
 }
 
-TEST(LargestGroups, OfThreads) { threads_fixture().spawn(most_ranks(), try_large_group); }
+TEST(LargestGroups, Threads) { threads_fixture().spawn(max_ranks(), try_large_group); }
 
-TEST(LargestGroups, OfThreadsThatShareNoMemory) { private_threads_fixture().spawn(most_ranks(), try_large_group); }
+TEST(LargestGroups, ThreadsWithPrivateMemory) { private_threads_fixture().spawn(max_ranks(), try_large_group); }
 
-TEST(LargestGroups, MoreThan512RanksAreRefused) {
+TEST(LargestGroups, RejectsMoreThan512Ranks) {
   EXPECT_THAT([] { make_threads_backends(513); },
               ::testing::ThrowsMessage<InvalidArgument>("threads group: expected 1 to 512 ranks, got 513"));
 }
 
 // Sanitizers would need many times the memory and time.
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr std::int64_t kLarge = std::int64_t{1} << 24;
+constexpr std::int64_t kLargeCount = std::int64_t{1} << 24;
 #else
-constexpr std::int64_t kLarge = std::int64_t{1} << 31;
+constexpr std::int64_t kLargeCount = std::int64_t{1} << 31;
 #endif
 
 // More than 2 GiB, which overflows 32-bit counters.
 void sum_more_than_two_gibibytes(ProcessGroup& group, Layout layout) {
-  constexpr std::int64_t kCount = kLarge + 4099;
+  constexpr std::int64_t kCount = kLargeCount + 4099;
   const Tensor t = make_tensor(group, kCount, DType::u8, layout);
   std::uint8_t* const data = t.data<std::uint8_t>();
   std::memset(data, 0, kCount);
-  const std::vector<std::int64_t> places = {0, kCount / 2 - 1, kCount / 2, kLarge - 1, kLarge, kCount - 1};
-  for (const std::int64_t i : places) data[i] = static_cast<std::uint8_t>(i % 50 + group.rank() + 1);
+  const std::vector<std::int64_t> indices = {0, kCount / 2 - 1, kCount / 2, kLargeCount - 1, kLargeCount, kCount - 1};
+  for (const std::int64_t i : indices) data[i] = static_cast<std::uint8_t>(i % 50 + group.rank() + 1);
   group.allreduce(t)->wait();
-  for (const std::int64_t i : places) EXPECT_EQ(data[i], 2 * (i % 50) + 3) << i;
+  for (const std::int64_t i : indices) EXPECT_EQ(data[i], 2 * (i % 50) + 3) << i;
   EXPECT_EQ(std::count(data, data + kCount, 0), kCount - 6);
 }
 

@@ -59,10 +59,10 @@ TEST_P(StoreContract, AddRejectsNonNumbersWithoutSideEffects) {
     EXPECT_THROW(store->add("t", 1), InvalidArgument) << text;
     EXPECT_EQ(reopened()->get("t"), text);
   }
-  constexpr auto kMost = std::numeric_limits<std::int64_t>::max();
-  EXPECT_EQ(store->add("o", kMost), kMost);
+  constexpr auto kMax = std::numeric_limits<std::int64_t>::max();
+  EXPECT_EQ(store->add("o", kMax), kMax);
   EXPECT_THROW(store->add("o", 1), InvalidArgument);
-  EXPECT_EQ(store->add("o", -kMost), 0);
+  EXPECT_EQ(store->add("o", -kMax), 0);
 }
 
 TEST_P(StoreContract, CompareSet) {
@@ -184,9 +184,9 @@ TEST_P(StoreContract, TimeoutNamesKeyStoreAndTime) {
 TEST_P(StoreContract, TimeoutDuration) {
   const auto start = Clock::now();
   EXPECT_THROW(store->wait({"zz"}, Milliseconds(100)), Timeout);
-  const auto took = Clock::now() - start;
-  EXPECT_GE(took, Milliseconds(99));
-  EXPECT_LT(took, kLong);
+  const auto elapsed = Clock::now() - start;
+  EXPECT_GE(elapsed, Milliseconds(99));
+  EXPECT_LT(elapsed, kLong);
 }
 
 TEST_P(StoreContract, WaitersAreWoken) {
@@ -235,14 +235,14 @@ TEST_P(StoreContract, CompareSetHasOneWinner) {
 }
 
 TEST_P(StoreContract, QueueElementsAreDeliveredOnce) {
-  constexpr int kEach = 50;
+  constexpr int kPerThread = 50;
   std::mutex mutex;
   std::multiset<std::string> seen;
   in_threads(4, [&](int i, Store& own) {
     own.set_timeout(kLong);
-    for (int n = 0; n < kEach; ++n) {
+    for (int n = 0; n < kPerThread; ++n) {
       if (i < 2) {
-        own.queue_push("q", std::to_string(i * kEach + n));
+        own.queue_push("q", std::to_string(i * kPerThread + n));
       } else {
         std::string value = own.queue_pop("q");
         const std::lock_guard lock(mutex);
@@ -251,7 +251,7 @@ TEST_P(StoreContract, QueueElementsAreDeliveredOnce) {
     }
   });
   std::multiset<std::string> expected;
-  for (int n = 0; n < 2 * kEach; ++n) expected.insert(std::to_string(n));
+  for (int n = 0; n < 2 * kPerThread; ++n) expected.insert(std::to_string(n));
   EXPECT_EQ(seen, expected);
 }
 

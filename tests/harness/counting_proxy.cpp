@@ -21,8 +21,8 @@ sockaddr_in loopback(std::uint16_t port) {
   return address;
 }
 
-void require(bool good, const char* what) {
-  if (!good) throw std::runtime_error(what);
+void require(bool condition, const char* what) {
+  if (!condition) throw std::runtime_error(what);
 }
 
 }  // namespace
@@ -60,10 +60,10 @@ void CountingProxy::run() {
     ::poll(polled.data(), polled.size(), -1);
     if (polled[0].revents != 0) return;
     for (std::size_t i = connections_.size(); i-- > 0;) {
-      bool good = true;
-      if (polled[2 + 2 * i].revents != 0) good = forward(connections_[i], true);
-      if (good && polled[3 + 2 * i].revents != 0) good = forward(connections_[i], false);
-      if (good) continue;
+      bool is_open = true;
+      if (polled[2 + 2 * i].revents != 0) is_open = forward(connections_[i], true);
+      if (is_open && polled[3 + 2 * i].revents != 0) is_open = forward(connections_[i], false);
+      if (is_open) continue;
       ::close(connections_[i].client);
       ::close(connections_[i].server);
       connections_.erase(connections_.begin() + static_cast<std::ptrdiff_t>(i));

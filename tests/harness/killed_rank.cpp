@@ -81,18 +81,18 @@ class KillingStore final : public Store {
     board_.announced.fetch_add(1);
     armed_ = in_init_;
   }
-  std::string get(const std::string& key) override { return counted().get(key); }
-  std::int64_t add(const std::string& key, std::int64_t amount) override { return counted().add(key, amount); }
-  void wait(const std::vector<std::string>& keys, Milliseconds timeout) override { counted().wait(keys, timeout); }
-  bool check(const std::vector<std::string>& keys) override { return counted().check(keys); }
+  std::string get(const std::string& key) override { return count_call().get(key); }
+  std::int64_t add(const std::string& key, std::int64_t amount) override { return count_call().add(key, amount); }
+  void wait(const std::vector<std::string>& keys, Milliseconds timeout) override { count_call().wait(keys, timeout); }
+  bool check(const std::vector<std::string>& keys) override { return count_call().check(keys); }
   std::string compare_set(const std::string& key, const std::string& expected, const std::string& desired) override {
-    return counted().compare_set(key, expected, desired);
+    return count_call().compare_set(key, expected, desired);
   }
-  bool delete_key(const std::string& key) override { return counted().delete_key(key); }
-  std::int64_t num_keys() override { return counted().num_keys(); }
+  bool delete_key(const std::string& key) override { return count_call().delete_key(key); }
+  std::int64_t num_keys() override { return count_call().num_keys(); }
 
  private:
-  Store& counted() {
+  Store& count_call() {
     kill_if_due();
     return *store_;
   }

@@ -131,15 +131,15 @@ hierarchical::MakeSubBackend new_subgroup_of(const std::shared_ptr<Backend>& par
 
 GroupFixture hierarchical_threads(const std::string& name, const HostOf& host_of, bool over_transport) {
   return {name, [host_of, over_transport](int ranks, const RankBody& body) {
-            std::vector<std::shared_ptr<Backend>> engines;
-            for (auto& engine : make_memory_transports(ranks))
-              engines.push_back(make_transport_backend(std::move(engine)));
+            std::vector<std::shared_ptr<Backend>> transport_backends;
+            for (auto& transport : make_memory_transports(ranks))
+              transport_backends.push_back(make_transport_backend(std::move(transport)));
             auto backends = threads::make_backends(ranks, false);
             spawn_threads(std::move(backends), body, [&](const std::shared_ptr<Backend>& all) {
               const int rank = all->rank();
-              const auto& between = over_transport ? engines[static_cast<std::size_t>(rank)] : all;
+              const auto& inter_host = over_transport ? transport_backends[static_cast<std::size_t>(rank)] : all;
               return hierarchical::make_hierarchical(topology(rank, ranks, host_of), rank,
-                                                     {new_subgroup_of(all), new_subgroup_of(between)}, kTimeout);
+                                                     {new_subgroup_of(all), new_subgroup_of(inter_host)}, kTimeout);
             });
           }};
 }
@@ -192,8 +192,8 @@ GroupFixture private_threads_fixture() {
 GroupFixture memory_transport_fixture() {
   return {"memory_transport", [](int ranks, const RankBody& body) {
             std::vector<std::shared_ptr<Backend>> backends;
-            for (auto& engine : make_memory_transports(ranks))
-              backends.push_back(make_transport_backend(std::move(engine)));
+            for (auto& transport : make_memory_transports(ranks))
+              backends.push_back(make_transport_backend(std::move(transport)));
             spawn_threads(std::move(backends), body);
           }};
 }

@@ -52,6 +52,6 @@ GroupFixture processes_fixture(const std::string& name, const MakeBackend& make_
 /// Returns the fixtures that the process group contract runs on. Each test program with the contract defines it.
 std::vector<GroupFixture> group_fixtures();
 
-inline std::ostream& operator<<(std::ostream& out, const GroupFixture& world) { return out << world.name; }
+inline std::ostream& operator<<(std::ostream& out, const GroupFixture& fixture) { return out << fixture.name; }
 
 }  // namespace hookline::testing

@@ -91,32 +91,32 @@ TEST(MpiFaults, LateRankTimesOutToo) {
       rank == 0 ? std::make_optional<test::TempDirectory>() : std::nullopt;
   if (directory) (*directory / "store").copy(path.data(), path.size() - 1);
   MPI_Bcast(path.data(), static_cast<int>(path.size()), MPI_CHAR, 0, MPI_COMM_WORLD);
-  MPI_Comm two = MPI_COMM_NULL;
-  MPI_Comm_split(MPI_COMM_WORLD, rank < 2 ? 0 : MPI_UNDEFINED, rank, &two);
+  MPI_Comm two_ranks = MPI_COMM_NULL;
+  MPI_Comm_split(MPI_COMM_WORLD, rank < 2 ? 0 : MPI_UNDEFINED, rank, &two_ranks);
   if (rank < 2) {
     TransportConfig config{
         .store = std::make_shared<FileStore>(path.data()), .rank = rank, .size = 2, .timeout = Milliseconds(50)};
-    config.options["communicator"] = std::to_string(MPI_Comm_c2f(two));
-    if (rank == 1) MPI_Barrier(two);  // after rank 0 has timed out
+    config.options["communicator"] = std::to_string(MPI_Comm_c2f(two_ranks));
+    if (rank == 1) MPI_Barrier(two_ranks);  // after rank 0 has timed out
     EXPECT_THAT([&] { make_backend("mpi", config); },
                 ::testing::ThrowsMessage<Timeout>(::testing::HasSubstr("rank 1 did not join within 50 ms")));
-    if (rank == 0) MPI_Barrier(two);
-    MPI_Comm_free(&two);
+    if (rank == 0) MPI_Barrier(two_ranks);
+    MPI_Comm_free(&two_ranks);
   }
   MPI_Barrier(MPI_COMM_WORLD);
 }
 
 TEST(MpiFaults, RejectsInvalidOptionsAndSizes) {
-  const auto expect_refused = [](TransportConfig config, const std::string& words) {
+  const auto expect_rejected = [](TransportConfig config, const std::string& text) {
     EXPECT_THAT([&] { make_backend("mpi", config); },
-                ::testing::ThrowsMessage<InvalidArgument>(::testing::HasSubstr(words)));
+                ::testing::ThrowsMessage<InvalidArgument>(::testing::HasSubstr(text)));
   };
   TransportConfig config;
-  expect_refused(config, "wrong number of MPI processes: expected 1, got ");
+  expect_rejected(config, "wrong number of MPI processes: expected 1, got ");
   config.options["communicator"] = "x";
-  expect_refused(config, "expected a handle from MPI_Comm_c2f (py2f() of mpi4py), got 'x'");
+  expect_rejected(config, "expected a handle from MPI_Comm_c2f (py2f() of mpi4py), got 'x'");
   config.options = {{"interface", "eth0"}};
-  expect_refused(config, "unknown option: expected 'communicator', got 'interface'");
+  expect_rejected(config, "unknown option: expected 'communicator', got 'interface'");
 }
 
 TEST(MpiFaults, SingleRankCommunicator) {
