@@ -10,7 +10,7 @@
 namespace hookline::testing {
 namespace {
 
-std::vector<Tensor> mixture(ProcessGroup& group, int value) {
+std::vector<Tensor> mixed_tensors(ProcessGroup& group, int value) {
   std::vector<Tensor> tensors = {Tensor::full({7}, value),
                                  Tensor::full({3, 4}, value, DType::f64).slice(1, 0, 4, 2),
                                  Tensor::full({}, value, DType::i64),
@@ -25,13 +25,13 @@ std::vector<Tensor> mixture(ProcessGroup& group, int value) {
 }
 
 TEST(BroadcastCoalesced, AnyMixAnyBufferAnyRoot) {
-  for (const GroupFixture& world : {threads_fixture(), private_threads_fixture(), shm_fixture()}) {
-    world.spawn(3, [](ProcessGroup& group) {
+  for (const GroupFixture& fixture : {threads_fixture(), private_threads_fixture(), shm_fixture()}) {
+    fixture.spawn(3, [](ProcessGroup& group) {
       for (const std::size_t size :
            {std::size_t{1}, std::size_t{16}, std::size_t{100}, std::size_t{5000}, kBroadcastBufferBytes}) {
         for (int root = 0; root < 3; ++root) {
           const auto tensors = size == 1 ? std::vector<Tensor>{Tensor::full({9}, group.rank() == root ? 7 : 100)}
-                                         : mixture(group, group.rank() == root ? 7 : 100 + group.rank());
+                                         : mixed_tensors(group, group.rank() == root ? 7 : 100 + group.rank());
           broadcast_coalesced(group, tensors, size, root);
           for (const Tensor& t : tensors) {
             const Tensor flat = t.contiguous().flatten();

@@ -30,17 +30,18 @@ void expect_weighted(Reducer& reducer, const Case& test_case, const std::functio
   const double bound = test_case.error * most * (group.size() > 2 ? 2 : 1);
   const std::size_t count = reducer.parameters().size();
   for (std::uint64_t s = 1; s <= 3; ++s) {
-    std::vector<Tensor> given;
+    std::vector<Tensor> gradients;
     for (std::size_t p = 0; p < count; ++p) {
-      given.push_back(gradient_like(reducer.parameters()[p], group.rank(), p, s));
-      reducer.mark_ready(p, given[p]);
+      gradients.push_back(gradient_like(reducer.parameters()[p], group.rank(), p, s));
+      reducer.mark_ready(p, gradients[p]);
     }
     reducer.finalize();
     for (std::size_t p = 0; p < count; ++p) {
-      for (std::int64_t i = 0; i < given[p].numel(); ++i) {
+      for (std::int64_t i = 0; i < gradients[p].numel(); ++i) {
         double wanted = 0;
         for (int r = 0; r < group.size(); ++r) wanted += factor(r) * gradient_of(r, p, s, i);
-        ASSERT_NEAR(given[p].data<float>()[i], wanted, bound) << test_case.hook << ", step " << s << ", element " << i;
+        ASSERT_NEAR(gradients[p].data<float>()[i], wanted, bound)
+            << test_case.hook << ", step " << s << ", element " << i;
       }
     }
   }
@@ -71,10 +72,10 @@ TEST_P(CompressedMeans, WeightedMeans) {
         reducer.set_weight(group.rank() + 1);
         expect_weighted(reducer, what, [all](int r) { return (r + 1.0) / all; });
         reducer.set_weight(group.rank() == 0 ? 0 : 32);  // a rank whose batch is empty
-        const double rest = group.size() - 1;
+        const double other_ranks = group.size() - 1;
         // The residual belongs to the previous weights, so use a new hook.
         reducer.replace_hook(make_hook(what.hook, group.shared_from_this()));
-        expect_weighted(reducer, what, [rest](int r) { return r == 0 ? 0 : 1 / rest; });
+        expect_weighted(reducer, what, [other_ranks](int r) { return r == 0 ? 0 : 1 / other_ranks; });
       }
     });
   }

@@ -136,16 +136,16 @@ TEST(GradientSums, OptimizersStepBySums) {
       Reducer reducer({{"w", w}}, group.shared_from_this(), hook, {.reduction = GradientReduction::sum});
       EXPECT_EQ(step(reducer, 2), 4);
       EXPECT_NEAR(w.item<double>(), clips ? -3 : -4, 1e-5);
-      double given = 0;
+      double received = 0;
       reducer.replace_hook(overlap(
           make_hook("allreduce", group.shared_from_this()),
           [&](const GradBucket& bucket) {
-            given = bucket.buffer().item<double>();
+            received = bucket.buffer().item<double>();
             return Future<void>::ready();
           },
           "mine", options));
       EXPECT_EQ(step(reducer, 2), 4);
-      EXPECT_NEAR(given, clips ? 3 : 4, 1e-5);
+      EXPECT_NEAR(received, clips ? 3 : 4, 1e-5);
     });
   }
 }

@@ -161,12 +161,12 @@ class Training {
         hash = (hash ^ word) * 0x9e3779b97f4a7c15;
       }
     }
-    const Tensor least = Tensor::empty({1}, DType::i64);
-    least.data<std::int64_t>()[0] = static_cast<std::int64_t>(hash);
-    const Tensor most = least.clone();
-    group_.allreduce(least, {.op = ReduceOp::min})->wait();
-    group_.allreduce(most, {.op = ReduceOp::max})->wait();
-    if (least.item<std::int64_t>() != most.item<std::int64_t>()) {
+    const Tensor min_hash = Tensor::empty({1}, DType::i64);
+    min_hash.data<std::int64_t>()[0] = static_cast<std::int64_t>(hash);
+    const Tensor max_hash = min_hash.clone();
+    group_.allreduce(min_hash, {.op = ReduceOp::min})->wait();
+    group_.allreduce(max_hash, {.op = ReduceOp::max})->wait();
+    if (min_hash.item<std::int64_t>() != max_hash.item<std::int64_t>()) {
       throw std::runtime_error(fmt::format("in step {} the ranks end with other bits", step));
     }
   }
@@ -181,13 +181,13 @@ class Training {
 class HooksEndToEnd : public ::testing::TestWithParam<std::tuple<GroupFixture, Case>> {};
 
 TEST_P(HooksEndToEnd, SameMeansOnAllRanks) {
-  const auto& [world, what] = GetParam();
+  const auto& [fixture, what] = GetParam();
   const char* const seeds = std::getenv("HOOKLINE_SEEDS");
   const char* const one = std::getenv("HOOKLINE_SEED");
   const int steps = seeds && std::atoi(seeds) >= 1000 ? 200 : is_powersgd(what) ? 5 : 3;
   const unsigned seed = one ? static_cast<unsigned>(std::atoll(one)) : std::random_device{}() >> 8;
   try {
-    world.spawn(kRanks, [&, &hook = what](ProcessGroup& group) {
+    fixture.spawn(kRanks, [&, &hook = what](ProcessGroup& group) {
       Training training(hook, group, seed);
       for (int s = 1; s <= steps; ++s) training.step(s);
     });

@@ -21,13 +21,13 @@ ReducerOptions with_buckets(Buckets buckets) {
 }
 
 TEST(BucketsOption, AreKept) {
-  for (const GroupFixture& world : {threads_fixture(), shm_fixture()}) {
-    world.spawn(2, [](ProcessGroup& group) {
-      const Buckets given = {{1}, {4, 0, 3}, {2}};
-      Reducer reducer(model(5), group.shared_from_this(), nullptr, with_buckets(given));
+  for (const GroupFixture& fixture : {threads_fixture(), shm_fixture()}) {
+    fixture.spawn(2, [](ProcessGroup& group) {
+      const Buckets buckets = {{1}, {4, 0, 3}, {2}};
+      Reducer reducer(model(5), group.shared_from_this(), nullptr, with_buckets(buckets));
       for (std::uint64_t s = 1; s <= 3; ++s) {
         step_with_copies(reducer, s, reverse_order(5));
-        EXPECT_EQ(reducer.buckets(), given);
+        EXPECT_EQ(reducer.buckets(), buckets);
         EXPECT_FALSE(reducer.stats().rebuilt);
       }
     });

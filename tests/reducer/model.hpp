@@ -52,13 +52,13 @@ inline void expect_mean(const Tensor& t, int ranks, std::size_t parameter, std::
 inline void step_with_copies(Reducer& reducer, std::uint64_t step, const std::vector<std::size_t>& order,
                              double factor = 1) {
   ProcessGroup& group = *reducer.group();
-  std::vector<Tensor> given(reducer.parameters().size());
+  std::vector<Tensor> gradients(reducer.parameters().size());
   for (const std::size_t p : order) {
-    given[p] = gradient_like(reducer.parameters()[p], group.rank(), p, step);
-    reducer.mark_ready(p, given[p]);
+    gradients[p] = gradient_like(reducer.parameters()[p], group.rank(), p, step);
+    reducer.mark_ready(p, gradients[p]);
   }
   reducer.finalize();
-  for (const std::size_t p : order) expect_mean(given[p], group.size(), p, step, factor);
+  for (const std::size_t p : order) expect_mean(gradients[p], group.size(), p, step, factor);
 }
 
 inline std::vector<std::size_t> reverse_order(std::size_t count) {

@@ -45,12 +45,12 @@ TEST(ReducerEdgeCases, HookStartsWhenItsBucketAndEarlierOnesAreReady) {
 TEST(ReducerEdgeCases, StatsReportExposedCommunication) {
   threads_fixture().spawn(1, [](ProcessGroup& group) {
     std::thread timer;
-    const std::chrono::milliseconds late(20);
+    const std::chrono::milliseconds delay(20);
     Reducer reducer(model(1), group.shared_from_this(), make_hook([&](GradBucket& bucket) {
                       Promise<Tensor> promise;
                       Future<Tensor> future = promise.get_future();
-                      timer = std::thread([promise = std::move(promise), buffer = bucket.buffer(), late]() mutable {
-                        std::this_thread::sleep_for(late);
+                      timer = std::thread([promise = std::move(promise), buffer = bucket.buffer(), delay]() mutable {
+                        std::this_thread::sleep_for(delay);
                         promise.set_value(buffer);
                       });
                       return future;
@@ -145,10 +145,10 @@ TEST(ReducerEdgeCases, SumIsUnscaledDuringJoin) {
     reducer.join(
         [&] {
           for (int s = 0; s <= group.rank(); ++s) {
-            const Tensor given = Tensor::full({40, 1}, group.rank() + 1);
-            reducer.mark_ready(0, given);
+            const Tensor gradient = Tensor::full({40, 1}, group.rank() + 1);
+            reducer.mark_ready(0, gradient);
             reducer.finalize();
-            EXPECT_EQ(given.data<float>()[0], s == 0 ? 3 : 2);
+            EXPECT_EQ(gradient.data<float>()[0], s == 0 ? 3 : 2);
           }
         },
         {.divide_by_initial_world_size = false});
@@ -215,19 +215,19 @@ TEST(ReducerEdgeCases, SumsAndWeightsOfSparseGradients) {
 // Blocking hooks share one lane, so only one of them runs at a time.
 TEST(ReducerEdgeCases, BlockingHooksRunOneAtATime) {
   threads_fixture().spawn(1, [](ProcessGroup& group) {
-    std::vector<Promise<Tensor>> under_way;
+    std::vector<Promise<Tensor>> promises;
     Reducer reducer(model(3), group.shared_from_this(),
                     make_hook(
                         [&](GradBucket&) {
-                          under_way.emplace_back();
-                          return under_way.back().get_future();
+                          promises.emplace_back();
+                          return promises.back().get_future();
                         },
                         {.name = "slow", .may_block = true}),
                     {.limits = kOneEach});
     for (const std::size_t p : {2U, 1U, 0U}) reducer.mark_ready(p);
     for (std::size_t b = 0; b < 3; ++b) {
-      EXPECT_EQ(under_way.size(), b + 1);
-      under_way[b].set_value(Tensor::zeros(Dims{40 * static_cast<std::int64_t>(3 - b)}));
+      EXPECT_EQ(promises.size(), b + 1);
+      promises[b].set_value(Tensor::zeros(Dims{40 * static_cast<std::int64_t>(3 - b)}));
     }
     reducer.finalize();
   });
@@ -280,7 +280,7 @@ TEST(ReducerEdgeCases, RowsAndViewsWrittenUnderNoSyncCountAsUse) {
 
 TEST(ReducerEdgeCases, StaleGradientsContributeToTheMean) {
   threads_fixture().spawn(2, [](ProcessGroup& group) {
-    for (const bool whole : {true, false}) {
+    for (const bool contiguous : {true, false}) {
       std::vector<Parameter> parameters = model(3);
       parameters.push_back({"rows", Tensor::zeros({10, 1}), true});
       Reducer reducer(parameters, group.shared_from_this(), nullptr,
@@ -288,7 +288,7 @@ TEST(ReducerEdgeCases, StaleGradientsContributeToTheMean) {
       const auto gradient = [&](std::size_t p, double value) {
         const Dims& shape = parameters[p].tensor.shape();
         const Tensor t =
-            whole ? Tensor::empty(shape) : Tensor::empty({2 * shape[0], shape[1]}).slice(0, 0, 2 * shape[0], 2);
+            contiguous ? Tensor::empty(shape) : Tensor::empty({2 * shape[0], shape[1]}).slice(0, 0, 2 * shape[0], 2);
         t.fill(value);
         return t;
       };
@@ -321,23 +321,23 @@ TEST(ReducerEdgeCases, StaleGradientsContributeToTheMean) {
 
 TEST(ReducerEdgeCases, RejectsRepeatedMarksUnderNoSync) {
   threads_fixture().spawn(1, [](ProcessGroup& group) {
-    for (const bool learnt : {true, false}) {
+    for (const bool recorded : {true, false}) {
       Reducer reducer(model(1), group.shared_from_this(), nullptr, {.static_graph = true});
       const Tensor sum = Tensor::full({40, 1}, 1);
-      if (learnt) {
+      if (recorded) {
         for (int part = 0; part < 2; ++part) reducer.mark_ready(0, sum);
         reducer.finalize();
       }
       {
         const auto guard = reducer.no_sync();
-        if (learnt) EXPECT_THROW(reducer.mark_ready(0, sum), Unsupported);
+        if (recorded) EXPECT_THROW(reducer.mark_ready(0, sum), Unsupported);
         else reducer.mark_ready(0, sum);
       }
       reducer.mark_ready(0, sum);
-      if (learnt) reducer.mark_ready(0, sum);
+      if (recorded) reducer.mark_ready(0, sum);
       else EXPECT_THROW(reducer.mark_ready(0, sum), Unsupported);
       reducer.finalize();
-      EXPECT_EQ(sum.data<float>()[0], learnt ? 1.0f : 2.0f);
+      EXPECT_EQ(sum.data<float>()[0], recorded ? 1.0f : 2.0f);
     }
   });
 }

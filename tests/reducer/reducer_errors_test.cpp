@@ -83,7 +83,7 @@ TEST_P(ReducerErrors, HookFailureReachesEveryRank) {
       co_await shared->allreduce(bucket.buffer(), options);
       co_return bucket.buffer();
     };
-    Reducer reducer(model(4), shared, make_hook(hook, {.name = "unlucky"}),
+    Reducer reducer(model(4), shared, make_hook(hook, {.name = "failing"}),
                     {.limits = {.first_bucket_bytes = 1, .bucket_bytes = 1}});
     if (group.rank() == 1) {
       EXPECT_THAT(message_of<std::runtime_error>([&] { step(reducer); }), HasSubstr("out of luck"));
@@ -99,12 +99,12 @@ TEST_P(ReducerErrors, HookFailureAbortsTheHooksOwnGroups) {
   GetParam().spawn(2, [](ProcessGroup& group) {
     const auto whole = group.shared_from_this();
     const auto state = std::make_shared<PostLocalSGDState>(whole, whole->new_group({0, 1}), 0);
-    const auto unlucky = [&](HookPtr inner, GradBucket& bucket) -> Future<Tensor> {
+    const auto failing = [&](HookPtr inner, GradBucket& bucket) -> Future<Tensor> {
       if (group.rank() == 1 && bucket.index() == 1) throw std::runtime_error("out of luck");
       const Tensor mean = co_await run_and_parse(inner, bucket);
       co_return mean;
     };
-    const HookPtr local = wrap(std::make_shared<PostLocalSGDHook>(state), unlucky);
+    const HookPtr local = wrap(std::make_shared<PostLocalSGDHook>(state), failing);
     const HookPtr hook = per_parameter(std::make_shared<NoopHook>(), {.name = "nobody"}, local);
     Reducer reducer(model(4), whole, hook, {.limits = {.first_bucket_bytes = 1, .bucket_bytes = 1}});
     if (group.rank() == 1) EXPECT_THROW(step(reducer), std::runtime_error);

@@ -53,9 +53,9 @@ TEST_P(ReducerSteps, ViewsKeepTheirMemory) {
                     {.limits = kSmall});
     std::vector<Tensor> views;
     for (std::size_t p = 0; p < 9; ++p) views.push_back(reducer.gradient(p));
-    const std::vector<std::size_t> odd = {3, 1, 4, 0, 5, 8, 2, 6, 7};
+    const std::vector<std::size_t> order = {3, 1, 4, 0, 5, 8, 2, 6, 7};
     for (std::uint64_t s = 1; s <= 3; ++s) {
-      for (const std::size_t p : odd) {
+      for (const std::size_t p : order) {
         views[p].copy_from(gradient_like(reducer.parameters()[p], group.rank(), p, s));
         reducer.mark_ready(p);
       }
@@ -72,12 +72,12 @@ TEST_P(ReducerSteps, RebuildsBucketsInRankZeroOrder) {
                     {.limits = {.first_bucket_bytes = 1, .bucket_bytes = 1}});
     const auto before = reducer.buckets();
     EXPECT_EQ(before[0], ParameterIndices{5});
-    const std::vector<std::size_t> here = {2, 0, 1, 5, 4, 3};
-    step_with_copies(reducer, 1, group.rank() == 0 ? here : reverse_order(6));
+    const std::vector<std::size_t> rank_0_order = {2, 0, 1, 5, 4, 3};
+    step_with_copies(reducer, 1, group.rank() == 0 ? rank_0_order : reverse_order(6));
     step_with_copies(reducer, 2, reverse_order(6));
     EXPECT_TRUE(reducer.stats().rebuilt);
-    for (std::size_t b = 0; b < 6; ++b) EXPECT_EQ(reducer.buckets()[b], ParameterIndices{here[b]});
-    step_with_copies(reducer, 3, here);
+    for (std::size_t b = 0; b < 6; ++b) EXPECT_EQ(reducer.buckets()[b], ParameterIndices{rank_0_order[b]});
+    step_with_copies(reducer, 3, rank_0_order);
     EXPECT_FALSE(reducer.stats().rebuilt);
   });
 }
@@ -135,15 +135,15 @@ TEST_P(ReducerSteps, UnusedParametersAreDetectedAcrossRanks) {
     reducer.gradient(4).fill(42);
     for (std::uint64_t s = 1; s <= 3; ++s) {
       // No rank uses p4; only rank 0 uses p1.
-      std::vector<Tensor> given(6);
+      std::vector<Tensor> gradients(6);
       for (const std::size_t p : reverse_order(6)) {
         if (p == 4 || (p == 1 && group.rank() == 1)) continue;
-        given[p] = gradient_like(reducer.parameters()[p], group.rank(), p, s);
-        reducer.mark_ready(p, given[p]);
+        gradients[p] = gradient_like(reducer.parameters()[p], group.rank(), p, s);
+        reducer.mark_ready(p, gradients[p]);
       }
       reducer.finalize();
       EXPECT_EQ(reducer.stats().unused, std::vector<std::string>{"p4"});
-      for (const std::size_t p : {0U, 2U, 3U, 5U}) expect_mean(given[p], 2, p, s);
+      for (const std::size_t p : {0U, 2U, 3U, 5U}) expect_mean(gradients[p], 2, p, s);
       EXPECT_NEAR(reducer.gradient(1).data<float>()[3], gradient_of(0, 1, s, 3) / 2, 1e-6);
       EXPECT_EQ(reducer.gradient(4).data<float>()[0], 42.0f) << "untouched";
     }
@@ -154,14 +154,14 @@ TEST_P(ReducerSteps, StaticGraphIsRecordedInFirstStep) {
   GetParam().spawn(2, [](ProcessGroup& group) {
     Reducer reducer(model(6), group.shared_from_this(), nullptr, {.limits = kSmall, .static_graph = true});
     for (std::uint64_t s = 1; s <= 3; ++s) {
-      std::vector<Tensor> given(6);
+      std::vector<Tensor> gradients(6);
       for (const std::size_t p : {0U, 1U, 3U, 4U, 5U}) {
-        given[p] = gradient_like(reducer.parameters()[p], group.rank(), p, s);
-        reducer.mark_ready(p, given[p]);
-        if (p == 3) reducer.mark_ready(p, given[p]);  // used twice in the model
+        gradients[p] = gradient_like(reducer.parameters()[p], group.rank(), p, s);
+        reducer.mark_ready(p, gradients[p]);
+        if (p == 3) reducer.mark_ready(p, gradients[p]);  // used twice in the model
       }
       reducer.finalize();
-      for (const std::size_t p : {0U, 1U, 3U, 4U, 5U}) expect_mean(given[p], 2, p, s);
+      for (const std::size_t p : {0U, 1U, 3U, 4U, 5U}) expect_mean(gradients[p], 2, p, s);
       EXPECT_EQ(reducer.stats().unused, std::vector<std::string>{"p2"});
       EXPECT_EQ(reducer.gradient(2).data<float>()[0], s == 1 ? 0.0f : 42.0f) << "untouched";
       reducer.gradient(2).fill(42);
