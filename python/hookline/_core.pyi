@@ -16,39 +16,39 @@ from typing_extensions import CapsuleType
 version: str = '0.1.0'
 
 class Error(RuntimeError):
-    """The base of every error of hookline."""
+    """The base class of all hookline errors."""
 
     ranks: tuple[int, ...] = ()
-    """The ranks that the error is about, ascending; () where they are not known."""
+    """The ranks that caused the error, ascending; () if unknown."""
 
 class InvalidArgument(Error, ValueError):
-    """The caller's own mistake."""
+    """An argument is invalid, or the call is not allowed in this state."""
 
 class Unsupported(Error, NotImplementedError):
-    """An operation, device or engine that is not to be had here."""
+    """The operation, device or transport is not supported here."""
 
 class Timeout(Error, TimeoutError):
-    """Something did not happen in time."""
+    """An operation did not complete within its timeout."""
 
 class PeerLost(Error, RuntimeError):
-    """A peer died or its connection broke."""
+    """A peer died or its connection was lost."""
 
 class Mismatch(Error, RuntimeError):
     """The ranks called different operations; no data was changed."""
 
 class Aborted(Error, RuntimeError):
     """
-    A rank failed, the group was aborted, or a future was dropped unfulfilled.
+    A rank failed, the group was aborted, or a future was destroyed before completion.
     """
 
 class ResourceError(Error, OSError):
-    """What the operating system refused: memory, files, sockets."""
+    """The operating system refused memory, a file or a socket."""
 
 compiler: str = 'gcc 12.2.0, C++20, libstdc++ ABI cxx11'
 
 def cpu_targets() -> list[str]:
     """
-    The instruction sets that the loops can use on this processor, best last.
+    Returns the SIMD targets that the kernels support on this processor, best last.
     """
 
 T = TypeVar("T")
@@ -57,42 +57,44 @@ S = TypeVar("S")
 
 class Future(Generic[T]):
     """
-    A value that comes later. May be used from any thread, and awaited in asyncio.
+    The result of an asynchronous operation. Usable from any thread, and awaitable in asyncio.
     """
 
     def __init__(self) -> None:
-        """A future that is completed by set_result or set_exception."""
+        """Creates a future to be completed by set_result or set_exception."""
 
     def done(self) -> bool:
-        """Whether there is an outcome, be it a value or an error."""
+        """True if the future has a value or an error."""
 
     def wait(self, timeout: float | datetime.timedelta | None = None) -> T:
         """
-        Waits for the outcome and returns the value or raises the error. Raises Timeout where neither is there in time: seconds or a timedelta, 30 minutes where not given.
+        Waits for completion, and returns the value or raises the error. Raises Timeout after the timeout: seconds or a timedelta, by default 30 minutes.
         """
 
     def value(self) -> T:
-        """The value of a completed future, or its error raised."""
+        """Returns the value of a completed future, or raises its error."""
 
     def exception(self) -> BaseException | None:
-        """The error of a completed future, or None."""
+        """Returns the error of a completed future, or None."""
 
     def set_result(self, result: T) -> None:
-        """Completes the future. InvalidArgument where it has an outcome already."""
+        """
+        Completes the future with a value. Raises InvalidArgument if it is already completed.
+        """
 
     def set_exception(self, result: BaseException) -> None:
         """
-        Fails the future with an exception, which wait() and value() raise as it is, with its traceback.
+        Completes the future with an exception. wait() and value() raise this object, with its traceback.
         """
 
     def then(self, callback: Callable[[Future[T]], Future[S] | S]) -> Future[S]:
         """
-        Calls callback(future) once this is done, failed or not, and returns a future of what that returns (a Future is taken over, not nested) or raises. Runs in the thread that completes this future, or at once.
+        Calls callback(future) when this future is done, successfully or not. Returns a future of the callback's result or error; a returned Future is flattened. The callback runs on the completing thread, or immediately if this future is already done.
         """
 
     def add_done_callback(self, callback: Callable[[Future[T]], object]) -> None:
         """
-        Calls callback(future) once this is done. What it raises goes to sys.unraisablehook.
+        Calls callback(future) when this future is done. Its exceptions go to sys.unraisablehook.
         """
 
     def __await__(self) -> Generator[Any, None, T]: ...
@@ -100,22 +102,18 @@ class Future(Generic[T]):
     def __repr__(self) -> str: ...
 
 class Tensor:
-    """
-    A strided view of memory on the CPU that keeps whoever owns the memory alive.
-    """
+    """A strided view of CPU memory that keeps the owner of the memory alive."""
 
     @property
     def shape(self) -> tuple[int, ...]: ...
 
     @property
     def strides(self) -> tuple[int, ...]:
-        """In elements."""
+        """The strides in elements."""
 
     @property
     def dtype(self) -> str:
-        """
-        The name that NumPy and torch know it by, as in "float32" or "bfloat16".
-        """
+        """The dtype's name in NumPy and torch, such as "float32" or "bfloat16"."""
 
     @property
     def ndim(self) -> int: ...
@@ -132,47 +130,49 @@ class Tensor:
 
     @property
     def storage_offset(self) -> int:
-        """In elements."""
+        """The offset in elements."""
 
     @property
     def read_only(self) -> bool: ...
 
     def numel(self) -> int:
-        """How many elements there are."""
+        """Returns the number of elements."""
 
     def data_ptr(self) -> int:
-        """The address of the first element."""
+        """Returns the address of the first element."""
 
     def is_contiguous(self) -> bool:
-        """Whether the elements lie row by row without gaps."""
+        """True if the elements are in row-major order without gaps."""
 
     def reshape(self, *shape: int | Sequence[int]) -> Tensor:
         """
-        The same elements under another shape; one extent may be -1. InvalidArgument where that takes a copy.
+        Returns a view with another shape; one extent may be -1. Raises InvalidArgument if this requires a copy.
         """
 
     def flatten(self) -> Tensor:
-        """A view of one dimension. InvalidArgument where that takes a copy."""
+        """
+        Returns a one-dimensional view. Raises InvalidArgument if this requires a copy.
+        """
 
     def as_read_only(self) -> Tensor:
-        """The same memory, not to be written through this view."""
+        """Returns a read-only view."""
 
     def contiguous(self) -> Tensor:
-        """This tensor where it is contiguous, else a copy that is."""
+        """Returns this tensor if it is contiguous, else a copy."""
 
     def clone(self) -> Tensor:
-        """A contiguous copy, in memory of its own."""
+        """Returns a contiguous copy."""
 
     def copy_from(self, source: Any) -> None:
         """Copies from an array or tensor of the same shape and dtype."""
 
     def fill(self, value: float) -> None:
         """
-        Sets every element to the value, a float: integers beyond 2**53 are rounded.
+        Sets every element. The value is a float, so integers beyond 2**53 are rounded.
         """
 
     def item(self) -> float | int | bool:
-        """The one element of a tensor that has just one."""
+        """Returns the element of a tensor with exactly one element."""
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> numpy.typing.NDArray[Any]: ...
 
@@ -181,117 +181,119 @@ class Tensor:
     def __dlpack_device__(self) -> tuple[int, int]: ...
 
     def __getitem__(self, index: Any) -> Tensor:
-        """A view: by numbers, slices with a positive step, and an ellipsis."""
+        """
+        Returns a view, by integers, slices with a positive step, and an ellipsis.
+        """
 
     def __len__(self) -> int: ...
 
     def numpy(self) -> numpy.typing.NDArray[Any]:
         """
-        A NumPy array of the same memory. bfloat16 comes as that of ml_dtypes where it is installed, else as uint16.
+        Returns a NumPy array of the same memory. bfloat16 becomes the ml_dtypes type if installed, else uint16.
         """
 
     def __repr__(self) -> str: ...
 
 def empty(shape: int | Sequence[int], dtype: Any = 'float32') -> Tensor:
-    """A new tensor, aligned to 64 bytes, with whatever the memory holds."""
+    """Returns a new uninitialized tensor, aligned to 64 bytes."""
 
 def zeros(shape: int | Sequence[int], dtype: Any = 'float32') -> Tensor:
-    """A new tensor of zeros."""
+    """Returns a new tensor of zeros."""
 
 def full(shape: int | Sequence[int], fill_value: float, dtype: Any = 'float32') -> Tensor:
     """
-    A new tensor, every element of which is the value, a float: integers beyond 2**53 are rounded.
+    Returns a new tensor filled with a value. The value is a float, so integers beyond 2**53 are rounded.
     """
 
 def asarray(source: Any) -> Tensor:
     """
-    A view, without a copy, of a NumPy array, a torch tensor, a DLPack capsule, or whatever exports DLPack or a buffer. A torch tensor that requires a gradient is taken as if detached.
+    Returns a view, without a copy, of a NumPy array, a torch tensor, a DLPack capsule, or an object that exports DLPack or a buffer. A torch tensor that requires grad is treated as detached.
     """
 
 def from_dlpack(source: Any) -> Tensor:
-    """The same for capsules and objects with a __dlpack__ method."""
+    """
+    Returns a view of a DLPack capsule or an object with a __dlpack__ method.
+    """
 
 class Store:
     """
-    A small key-value table that processes share. A class may derive from it; native code then calls its methods.
+    A key-value store that processes share. Native code calls the overrides of derived classes.
     """
 
     def __init__(self) -> None: ...
 
     def set(self, key: str, value: str | bytes) -> None:
-        """
-        Puts a value, bytes or text, under a key, in the place of one that is there.
-        """
+        """Sets the value of a key, bytes or str, replacing any old value."""
 
     def get(self, key: str) -> bytes:
         """
-        The value of a key, waiting up to the store's timeout for it to be set.
+        Returns the value of a key. Waits up to the store's timeout for it to be set.
         """
 
     def add(self, key: str, amount: int) -> int:
-        """Adds to a counter, which starts at 0, and returns the sum."""
+        """Adds to a counter, which starts at 0, and returns its new value."""
 
     def wait(self, keys: Sequence[str], timeout: float | datetime.timedelta | None = None) -> None:
         """Waits until all keys are set."""
 
     def check(self, keys: Sequence[str]) -> bool:
-        """Whether all keys are set now."""
+        """True if all keys are set."""
 
     def compare_set(self, key: str, expected_value: str | bytes, desired_value: str | bytes) -> bytes:
         """
-        Sets the desired value where the key has the expected one, or is missing and the expected one is empty. Returns the value afterwards; for a missing key and another expected value, that one.
+        Sets desired_value if the key has expected_value, or if the key is missing and expected_value is empty. Returns the resulting value of the key; expected_value if the key is missing and expected_value is not empty.
         """
 
     def delete_key(self, key: str) -> bool:
-        """Whether there was such a key."""
+        """Deletes a key and returns True if it existed."""
 
     def num_keys(self) -> int:
-        """How many keys have a value."""
+        """Returns the number of keys."""
 
     def list_keys(self) -> list[str]:
-        """The keys that have a value, in no particular order."""
+        """Returns all keys in arbitrary order."""
 
     def append(self, key: str, value: str | bytes) -> None:
-        """Appends to the value of a key; a missing one starts empty."""
+        """Appends to the value of a key; a missing key counts as empty."""
 
     def multi_get(self, keys: Sequence[str]) -> list[bytes]:
-        """The values in the order of the keys, waiting for them as get does."""
+        """Returns the values of several keys. Waits for them as get does."""
 
     def multi_set(self, keys: Sequence[str], values: Sequence[str | bytes]) -> None:
         """
-        Sets each key to the value in its place; others may see some of them first.
+        Sets several keys. Not atomic: other clients may see only some of the values.
         """
 
     def queue_push(self, key: str, value: str | bytes) -> None:
-        """Puts an element at the end of the queue of a key."""
+        """Appends an element to a queue."""
 
     def queue_pop(self, key: str, block: bool = True) -> bytes:
         """
-        The oldest element, waiting for one; with block=False, InvalidArgument where there is none.
+        Removes and returns the oldest element of a queue. Waits for one; with block=False, raises InvalidArgument if the queue is empty.
         """
 
     def queue_len(self, key: str) -> int:
-        """How many elements the queue of a key has."""
+        """Returns the length of a queue."""
 
     def barrier(self, key: str, world_size: int, timeout: float | datetime.timedelta | None = None) -> None:
-        """Returns when world_size callers have come to the barrier of this name."""
+        """
+        Blocks until world_size callers have reached the barrier with this key.
+        """
 
     def has_extended_api(self) -> bool:
-        """
-        True if append, multi_get and multi_set are implemented by the store itself.
-        """
+        """True if the store implements append, multi_get and multi_set natively."""
 
     def clone(self) -> Store:
         """
-        Returns another store object on the same values, with its own timeout and, for a TCPStore, its own connection: for another thread.
+        Returns another store object for the same values, for use by another thread. It has its own timeout and, for a TCPStore, its own connection.
         """
 
     @property
     def timeout(self) -> datetime.timedelta:
-        """How long waits last that are given no time."""
+        """The default timeout of waits."""
 
     def set_timeout(self, timeout: float | datetime.timedelta) -> None:
-        """How long get, and wait without a time of its own, will wait."""
+        """Sets the default timeout of get() and wait()."""
 
     def __repr__(self) -> str: ...
 
@@ -301,7 +303,7 @@ class MemoryStore(Store):
     def __init__(self, timeout: float | datetime.timedelta = 300.0) -> None: ...
 
 class FileStore(Store):
-    """A store in a file that the processes of one host share."""
+    """A store in a file, for the processes of one host."""
 
     def __init__(self, file_name: str, world_size: int = -1, timeout: float | datetime.timedelta = 300.0) -> None: ...
 
@@ -309,7 +311,7 @@ class FileStore(Store):
     def path(self) -> str: ...
 
 class PrefixStore(Store):
-    """A store whose keys are those of another one under a prefix."""
+    """A view of another store that adds a prefix to all keys."""
 
     def __init__(self, prefix: str, store: Store | None) -> None: ...
 
@@ -320,13 +322,13 @@ class PrefixStore(Store):
     def underlying_store(self) -> Store: ...
 
 class TCPStore(Store):
-    """A store that one process keeps and others reach over TCP."""
+    """A store that one process serves over TCP."""
 
     def __init__(self, host_name: str, port: int, world_size: int | None = None, is_master: bool = False, timeout: float | datetime.timedelta = 300.0, wait_for_workers: bool = True, multi_tenant: bool = False, master_listen_fd: int | None = None, use_libuv: bool = True, *, listen_on_all_interfaces: bool = False, token: str | None = None, allow_unauthenticated: bool = False, max_connections: int = 0, max_pending_connections: int = 0, handshake_timeout: float | datetime.timedelta = 10.0, max_keys: int = 524288, max_bytes: int = 268435456, max_value_bytes: int = 67108864, keepalive: float | datetime.timedelta = 60.0) -> None:
         """
-        The arguments of torch.distributed.TCPStore, in its order, and more. Tenants (`multi_tenant`) of one process share a server on one port. The master's server owns `master_listen_fd`, a bound socket. `use_libuv` has no effect: there is one server. With `token`, or HOOKLINE_TOKEN in the environment, both sides prove that they have the same one before the first request; an empty one is PyTorch's plain protocol. A server that other hosts reach needs a token, unless `allow_unauthenticated` (HOOKLINE_ALLOW_UNAUTHENTICATED=1) says that it serves any client.
+        Takes the arguments of torch.distributed.TCPStore in the same order, and more. With `multi_tenant`, stores of one process share a server on one port. The server of the master takes ownership of `master_listen_fd`, a bound socket. `use_libuv` has no effect: there is one server implementation. With `token`, or HOOKLINE_TOKEN in the environment, client and server authenticate each other before the first request; an empty token selects PyTorch's unauthenticated protocol. A server reachable from other hosts requires a token, unless `allow_unauthenticated` (HOOKLINE_ALLOW_UNAUTHENTICATED=1) permits all clients.
 
-        The last options limit what all clients of the server use together; a client that exceeds one is refused or disconnected. 0 connections stand for a share of the limit on file descriptors. `keepalive` is for both sides: the seconds of silence after which TCP asks whether the other host is still there.
+        The `max_` options limit the resources of all clients of the server together; a client that exceeds a limit is refused or disconnected. 0 for `max_connections` means a share of the file descriptor limit. `keepalive` is the idle time in seconds, on both sides, after which TCP probes the other host.
         """
 
     @property
@@ -337,13 +339,13 @@ class TCPStore(Store):
 
     @property
     def libuvBackend(self) -> bool:
-        """The `use_libuv` that the constructor was given."""
+        """The `use_libuv` argument of the constructor."""
 
     def ping(self) -> None:
-        """Returns when the server has answered."""
+        """Sends a request and waits for the server's reply."""
 
 class Rendezvous:
-    """What a process learns at a rendezvous."""
+    """The result of rendezvous(): the store and the ranks of this process."""
 
     @property
     def store(self) -> Store: ...
@@ -359,60 +361,60 @@ class Rendezvous:
 
 def rendezvous(init_method: str = 'env://', rank: int | None = None, world_size: int | None = None, timeout: float | datetime.timedelta = 300.0) -> Rendezvous:
     """
-    Finds the store, the rank and the size of this process, as torch.distributed does: env://, file:// or tcp://.
+    Determines the store, the rank and the world size of this process, as torch.distributed does: env://, file:// or tcp://.
     """
 
 class Codec:
-    """Packs float32 values into fewer bytes; made by make_codec."""
+    """Encodes float32 values into fewer bytes; created by make_codec."""
 
     @property
     def name(self) -> str: ...
 
     def encoded_bytes(self, count: int) -> int:
-        """The exact size of the message of so many values."""
+        """Returns the exact size in bytes of a message of count values."""
 
     def encode(self, values: Any, seed: int = 0, step: int = 0, bucket: int = 0, rank: int = 0) -> bytes:
         """
-        The message of a float32 array. The numbers are what stochastic rounding draws by.
+        Encodes a float32 array. seed, step, bucket and rank are the key of stochastic rounding.
         """
 
     def decode(self, message: bytes) -> Any:
         """
-        The values of a message, as a NumPy array. InvalidArgument for damaged bytes.
+        Decodes a message to a NumPy array. Raises InvalidArgument if the message is corrupt.
         """
 
     def __repr__(self) -> str: ...
 
-def make_codec(text: str) -> Codec:
+def make_codec(spec: str) -> Codec:
     """
-    The codec of a text: 'fp16', 'bf16', 'int8(block=512)', 'int4(block=128, rounding=stochastic)'.
+    Creates a codec from its spec: 'fp16', 'bf16', 'int8(block=512)', 'int4(block=128, rounding=stochastic)'.
     """
 
 def backend_names() -> list[str]:
     """
-    The backends that init_process_group knows. One that is an engine of its own may have to be installed first: `hookline doctor` tries them all.
+    Returns the backends that init_process_group accepts. Transports may have to be installed first: `hookline doctor` tests all of them.
     """
 
 def available_bytes(root: str = '') -> int | None:
     """
-    The memory that shm may take, on the host and in the control groups, whose files are looked for below root; None where nothing is known.
+    Returns the memory in bytes that shm can use, limited by the host and the control groups; None if unknown. root replaces / for /proc and /sys.
     """
 
 class ReduceOp:
-    """How a reduction combines the ranks' elements."""
+    """The operation with which a reduction combines elements."""
 
     @property
     def name(self) -> str:
-        """As in C++: "sum", "premul_sum"."""
+        """The name as in C++, such as "sum" or "premul_sum"."""
 
     @property
     def factor(self) -> float:
-        """What PREMUL_SUM multiplies by; 1 for every other op."""
+        """The factor of PREMUL_SUM; 1 for other ops."""
 
     @staticmethod
     def PREMUL_SUM(factor: float) -> ReduceOp:
         """
-        Multiplies every rank's elements by the factor, then adds. Floating-point dtypes only.
+        Returns an op that multiplies each rank's elements by the factor, then sums. Floating-point dtypes only.
         """
 
     def __eq__(self, other: object | None) -> bool: ...
@@ -438,18 +440,18 @@ class ReduceOp:
     BXOR: ReduceOp = ...
 
 class CallOptions:
-    """What the option objects of all collectives have in common."""
+    """The base class of the option objects of all collectives."""
 
 class AllreduceOptions(CallOptions):
     """
-    Options of an operation as torch.distributed has them, to be passed as `opts` in the place of keywords.
+    The options of an operation as in torch.distributed, passed as `opts` instead of keywords.
     """
 
     def __init__(self, reduceOp: ReduceOp | str = ..., timeout: float | datetime.timedelta | None = None) -> None: ...
 
     @property
     def timeout(self) -> datetime.timedelta | None:
-        """None for the group's own."""
+        """The timeout; None for the group's default."""
 
     @timeout.setter
     def timeout(self, timeout: float | datetime.timedelta | None) -> None: ...
@@ -462,14 +464,14 @@ class AllreduceOptions(CallOptions):
 
 class ReduceScatterOptions(CallOptions):
     """
-    Options of an operation as torch.distributed has them, to be passed as `opts` in the place of keywords.
+    The options of an operation as in torch.distributed, passed as `opts` instead of keywords.
     """
 
     def __init__(self, reduceOp: ReduceOp | str = ..., timeout: float | datetime.timedelta | None = None) -> None: ...
 
     @property
     def timeout(self) -> datetime.timedelta | None:
-        """None for the group's own."""
+        """The timeout; None for the group's default."""
 
     @timeout.setter
     def timeout(self, timeout: float | datetime.timedelta | None) -> None: ...
@@ -482,14 +484,14 @@ class ReduceScatterOptions(CallOptions):
 
 class GatherOptions(CallOptions):
     """
-    Options of an operation as torch.distributed has them, to be passed as `opts` in the place of keywords.
+    The options of an operation as in torch.distributed, passed as `opts` instead of keywords.
     """
 
     def __init__(self, rootRank: int = 0, timeout: float | datetime.timedelta | None = None) -> None: ...
 
     @property
     def timeout(self) -> datetime.timedelta | None:
-        """None for the group's own."""
+        """The timeout; None for the group's default."""
 
     @timeout.setter
     def timeout(self, timeout: float | datetime.timedelta | None) -> None: ...
@@ -502,14 +504,14 @@ class GatherOptions(CallOptions):
 
 class ScatterOptions(CallOptions):
     """
-    Options of an operation as torch.distributed has them, to be passed as `opts` in the place of keywords.
+    The options of an operation as in torch.distributed, passed as `opts` instead of keywords.
     """
 
     def __init__(self, rootRank: int = 0, timeout: float | datetime.timedelta | None = None) -> None: ...
 
     @property
     def timeout(self) -> datetime.timedelta | None:
-        """None for the group's own."""
+        """The timeout; None for the group's default."""
 
     @timeout.setter
     def timeout(self, timeout: float | datetime.timedelta | None) -> None: ...
@@ -522,56 +524,56 @@ class ScatterOptions(CallOptions):
 
 class AllgatherOptions(CallOptions):
     """
-    Options of an operation as torch.distributed has them, to be passed as `opts` in the place of keywords.
+    The options of an operation as in torch.distributed, passed as `opts` instead of keywords.
     """
 
     def __init__(self, timeout: float | datetime.timedelta | None = None) -> None: ...
 
     @property
     def timeout(self) -> datetime.timedelta | None:
-        """None for the group's own."""
+        """The timeout; None for the group's default."""
 
     @timeout.setter
     def timeout(self, timeout: float | datetime.timedelta | None) -> None: ...
 
 class AllToAllOptions(CallOptions):
     """
-    Options of an operation as torch.distributed has them, to be passed as `opts` in the place of keywords.
+    The options of an operation as in torch.distributed, passed as `opts` instead of keywords.
     """
 
     def __init__(self, timeout: float | datetime.timedelta | None = None) -> None: ...
 
     @property
     def timeout(self) -> datetime.timedelta | None:
-        """None for the group's own."""
+        """The timeout; None for the group's default."""
 
     @timeout.setter
     def timeout(self, timeout: float | datetime.timedelta | None) -> None: ...
 
 class BarrierOptions(CallOptions):
     """
-    Options of an operation as torch.distributed has them, to be passed as `opts` in the place of keywords.
+    The options of an operation as in torch.distributed, passed as `opts` instead of keywords.
     """
 
     def __init__(self, timeout: float | datetime.timedelta | None = None) -> None: ...
 
     @property
     def timeout(self) -> datetime.timedelta | None:
-        """None for the group's own."""
+        """The timeout; None for the group's default."""
 
     @timeout.setter
     def timeout(self, timeout: float | datetime.timedelta | None) -> None: ...
 
 class ReduceOptions(CallOptions):
     """
-    Options of an operation as torch.distributed has them, to be passed as `opts` in the place of keywords.
+    The options of an operation as in torch.distributed, passed as `opts` instead of keywords.
     """
 
     def __init__(self, reduceOp: ReduceOp | str = ..., rootRank: int = 0, rootTensor: int = 0, timeout: float | datetime.timedelta | None = None) -> None: ...
 
     @property
     def timeout(self) -> datetime.timedelta | None:
-        """None for the group's own."""
+        """The timeout; None for the group's default."""
 
     @timeout.setter
     def timeout(self, timeout: float | datetime.timedelta | None) -> None: ...
@@ -596,14 +598,14 @@ class ReduceOptions(CallOptions):
 
 class BroadcastOptions(CallOptions):
     """
-    Options of an operation as torch.distributed has them, to be passed as `opts` in the place of keywords.
+    The options of an operation as in torch.distributed, passed as `opts` instead of keywords.
     """
 
     def __init__(self, rootRank: int = 0, rootTensor: int = 0, timeout: float | datetime.timedelta | None = None) -> None: ...
 
     @property
     def timeout(self) -> datetime.timedelta | None:
-        """None for the group's own."""
+        """The timeout; None for the group's default."""
 
     @timeout.setter
     def timeout(self, timeout: float | datetime.timedelta | None) -> None: ...
@@ -622,67 +624,71 @@ class BroadcastOptions(CallOptions):
 
 class Work:
     """
-    An operation that was started. The objects passed to it stay alive until it is done. May be awaited in asyncio. A class may derive from it and have its own wait(timeout), get_future() and is_completed().
+    A started operation. It keeps its arguments alive until it is done. Awaitable in asyncio. Derived classes can override wait(timeout), get_future() and is_completed().
     """
 
     def __init__(self, future: Future[Any] | None = None) -> None:
-        """A work that is done when the future is."""
+        """Creates a work that is done when the future is."""
 
     def wait(self, timeout: float | datetime.timedelta | None = None) -> bool:
         """
-        Returns True when the operation is done and raises what it failed with. Raises Timeout when the time, or the operation's own, is up: the group is broken then.
+        Waits for the operation. Returns True, or raises its error. Raises Timeout after the timeout or the operation's own timeout; the group is then broken.
         """
 
     def get_future(self) -> Future[list[Any]]:
         """
-        A future of the list of the very objects that were passed as outputs. Callbacks run on the group's callback thread.
+        Returns a future of the list of the objects passed as outputs. Callbacks run on the group's callback thread.
         """
 
     def __await__(self) -> Generator[Any, None, list[Any]]:
-        """In asyncio: the list of get_future(), without blocking the event loop."""
+        """Awaits the operation in asyncio, and returns the list of outputs."""
 
     def is_completed(self) -> bool:
-        """Whether it is over, well or not."""
+        """True if the operation is done, successfully or not."""
 
     def is_success(self) -> bool:
-        """Whether it is over, and well."""
+        """True if the operation is done and succeeded."""
 
     def exception(self) -> BaseException | None:
-        """None while it runs and where it succeeded."""
+        """Returns the error; None while the operation runs and if it succeeded."""
 
     def result(self) -> list[Any]:
-        """The objects that were passed as outputs."""
+        """Returns the objects passed as outputs."""
 
     def source_rank(self) -> int:
-        """Where a received message came from, else -1."""
+        """Returns the sender of a received message, else -1."""
 
     @property
     def op_type(self) -> str:
-        """The name of the method that started it."""
+        """The name of the method that started the operation."""
 
     @property
     def sequence_number(self) -> int:
-        """Counts the group's operations on this rank, from 1."""
+        """
+        The sequence number of the operation in the group on this rank, from 1.
+        """
 
     @property
     def time_started(self) -> datetime.datetime: ...
 
     @property
     def time_finished(self) -> datetime.datetime | None:
-        """None while it runs."""
+        """The completion time; None while the operation runs."""
 
     def __repr__(self) -> str: ...
 
 class WorkInfo:
-    """What a completion hook is told about an operation that is over."""
+    """Information about a completed operation, passed to completion hooks."""
 
     @property
     def op_type(self) -> str:
-        """The name of the method that started it."""
+        """The name of the method that started the operation."""
 
     @property
     def seq(self) -> int:
-        """Counts the group's operations on this rank, from 1."""
+        """
+        The sequence number of the operation in the group on this rank, from 1.
+        """
 
     @property
     def time_started(self) -> datetime.datetime: ...
@@ -693,7 +699,7 @@ class WorkInfo:
     @property
     def active_duration(self) -> datetime.timedelta:
         """
-        From its start, or from the end of the operation before it in its lane where that came later.
+        The time since its start, or since the end of the previous operation in its lane if that is later.
         """
 
     @property
@@ -704,63 +710,63 @@ class WorkInfo:
 
     @property
     def bytes(self) -> int:
-        """Of this rank's inputs; of its outputs where it has none."""
+        """
+        The size in bytes of this rank's inputs, or of its outputs if it has no inputs.
+        """
 
     @property
     def error(self) -> BaseException | None:
-        """None where it succeeded."""
+        """The error; None if the operation succeeded."""
 
     def __repr__(self) -> str: ...
 
 class Capabilities:
-    """What a group's backend can do."""
+    """The capabilities of a group's backend."""
 
     @property
     def lanes(self) -> int:
-        """How many sequences of collectives may be under way side by side."""
+        """The number of lanes: sequences of collectives that run concurrently."""
 
     @property
     def shared_buffers(self) -> bool:
-        """Whether empty() gives memory that is used in place."""
+        """True if collectives use memory from empty() in place."""
 
 class ProcessGroup:
     """
-    Ranks that communicate. Every rank makes the same calls in the same order. Where a list of arrays is expected, a single one is taken, too. Arrays must stay untouched until the work is done. A class may derive from it and define any of the operations: native code then calls those, as torch.distributed would.
+    A group of ranks that communicate. All ranks make the same calls in the same order. Methods that take a list of arrays also accept a single array. Arrays must not be modified until the work is done. A derived class can override any operation; native code then calls the override, as torch.distributed does.
     """
 
     def __init__(self, rank: int, size: int) -> None:
-        """For classes that derive from it."""
+        """For derived classes."""
 
     def rank(self) -> int:
-        """The number of this rank in the group, from 0 on."""
+        """Returns the rank of this process in the group."""
 
     def getRank(self) -> int:
         """PyTorch's name for rank()."""
 
     def size(self) -> int:
-        """How many ranks the group has."""
+        """Returns the number of ranks."""
 
     def getSize(self) -> int:
         """PyTorch's name for size()."""
 
     def backend_name(self) -> str:
         """
-        What carries its operations, such as 'shm'; of a group written in Python the name of its class.
+        Returns the name of the backend, such as 'shm'; for a group written in Python, the name of its class.
         """
 
     def getBackendName(self) -> str:
         """PyTorch's name for backend_name()."""
 
     def name(self) -> str:
-        """
-        What the group is called; the name of its backend where nobody has named it.
-        """
+        """Returns the name of the group; by default the name of its backend."""
 
     @property
     def group_name(self) -> str: ...
 
     def description(self) -> str:
-        """Backend, rank and size in words."""
+        """Returns a description with backend, rank and size."""
 
     @property
     def group_desc(self) -> str: ...
@@ -770,258 +776,282 @@ class ProcessGroup:
 
     @property
     def sequence_number(self) -> int:
-        """How many operations were started on this rank."""
+        """The number of operations started on this rank."""
 
     @property
     def timeout(self) -> datetime.timedelta:
-        """How long an operation may take that is given no time."""
+        """The default timeout of operations."""
 
     def set_timeout(self, timeout: float | datetime.timedelta) -> None:
-        """How long an operation may take from now on that is given no time."""
+        """Sets the default timeout of subsequent operations."""
 
     def abort(self, cause: str = 'abort() was called') -> None:
         """
-        Fails everything under way and to come on every rank, with Aborted naming this one and the cause. Does nothing for a class that does not define it.
+        Fails all pending and subsequent operations on all ranks with Aborted, which names this rank and the cause. Does nothing for a Python class without an override.
         """
 
     def shutdown(self) -> None:
         """
-        Leaves the group: what was sent goes out first, nobody's answer is waited for.
+        Leaves the group. Flushes sent data first, but does not wait for other ranks.
         """
 
     def empty(self, shape: int | Sequence[int], dtype: Any = 'float32') -> Tensor:
         """
-        A tensor in memory that the group's collectives work on in place; numpy.asarray of it takes no copy.
+        Allocates a tensor in memory that the group's collectives use in place. numpy.asarray() of it does not copy.
         """
 
     def __repr__(self) -> str: ...
 
     def register_on_completion_hook(self, hook: Callable[[WorkInfo], object]) -> None:
         """
-        Calls hook(info) with a WorkInfo after every operation that starts from now on, on the group's callback thread, in order. What it raises fails the wait() of that operation, or wait_for_hooks(). Of a group written in Python, operations that native code starts on it count.
+        Calls hook(info) with a WorkInfo after every subsequent operation, on the group's callback thread, in completion order. An exception fails the wait() of that operation, or wait_for_hooks(). For groups written in Python, only operations started by native code count.
         """
 
     def wait_for_hooks(self, timeout: float | datetime.timedelta | None = None) -> None:
         """
-        Waits for every operation that was started, and for its hooks; raises what a hook raised that no wait() has.
+        Waits for all started operations and their hooks. Raises exceptions of hooks that no wait() has raised.
         """
 
     def allreduce(self, tensors: hookline.ArrayLike | Sequence[hookline.ArrayLike], op: ReduceOp | str | CallOptions | None = None, timeout: float | datetime.timedelta | CallOptions | None = None, opts: CallOptions | None = None, codec: Codec | str | None = None) -> Work:
         """
-        In place on every rank; the op is ReduceOp.SUM where not given. With a codec, or the text of one, the values travel encoded.
+        Reduces in place on all ranks; the default op is ReduceOp.SUM. With a codec or its spec, ranks send encoded values.
         """
 
     def allreduce_coalesced(self, tensors: hookline.ArrayLike | Sequence[hookline.ArrayLike], op: ReduceOp | str | CallOptions | None = None, timeout: float | datetime.timedelta | CallOptions | None = None, opts: CallOptions | None = None) -> Work:
-        """The same of several arrays at once."""
+        """Reduces several arrays as one operation."""
 
     def reduce(self, tensors: hookline.ArrayLike | Sequence[hookline.ArrayLike], root: int | CallOptions | None = None, op: ReduceOp | str | CallOptions | None = None, timeout: float | datetime.timedelta | CallOptions | None = None, opts: CallOptions | None = None) -> Work:
-        """In place at the root, rank 0 where not given."""
+        """Reduces in place on the root, by default rank 0."""
 
     def broadcast(self, tensors: hookline.ArrayLike | Sequence[hookline.ArrayLike], root: int | CallOptions | None = None, timeout: float | datetime.timedelta | CallOptions | None = None, opts: CallOptions | None = None) -> Work:
-        """From the root, rank 0 where not given, to all."""
+        """Broadcasts from the root, by default rank 0, to all ranks."""
 
     def allgather(self, output_lists: Sequence[hookline.ArrayLike] | Sequence[Sequence[hookline.ArrayLike]], inputs: hookline.ArrayLike | Sequence[hookline.ArrayLike], timeout: float | datetime.timedelta | CallOptions | None = None, opts: CallOptions | None = None) -> Work:
-        """Outputs are a list of size() arrays, or that in a list."""
+        """
+        Gathers the inputs of all ranks. Outputs are a list of size() arrays, possibly in a list.
+        """
 
     def allgather_into_tensor(self, output: hookline.ArrayLike, input: hookline.ArrayLike, timeout: float | datetime.timedelta | CallOptions | None = None, opts: CallOptions | None = None) -> Work:
-        """The output has as many parts along its memory as there are ranks."""
+        """Gathers the inputs of all ranks into one output of size() blocks."""
 
     def all_gather_single(self, output: hookline.ArrayLike, input: hookline.ArrayLike, timeout: float | datetime.timedelta | CallOptions | None = None, opts: CallOptions | None = None) -> Work:
-        """The output has as many parts along its memory as there are ranks."""
+        """Gathers the inputs of all ranks into one output of size() blocks."""
 
     def allgather_into_tensor_coalesced(self, outputs: hookline.ArrayLike | Sequence[hookline.ArrayLike], inputs: hookline.ArrayLike | Sequence[hookline.ArrayLike], timeout: float | datetime.timedelta | CallOptions | None = None, opts: CallOptions | None = None) -> Work:
-        """Several at once."""
+        """Runs several allgather_into_tensor operations as one."""
 
     def all_gather_single_coalesced(self, outputs: hookline.ArrayLike | Sequence[hookline.ArrayLike], inputs: hookline.ArrayLike | Sequence[hookline.ArrayLike], timeout: float | datetime.timedelta | CallOptions | None = None, opts: CallOptions | None = None) -> Work:
-        """Several at once."""
+        """Runs several allgather_into_tensor operations as one."""
 
     def allgather_coalesced(self, output_lists: Sequence[hookline.ArrayLike] | Sequence[Sequence[hookline.ArrayLike]], inputs: hookline.ArrayLike | Sequence[hookline.ArrayLike], timeout: float | datetime.timedelta | CallOptions | None = None, opts: CallOptions | None = None) -> Work:
-        """Outputs are one list for each rank, with one array for each input."""
+        """
+        Gathers several inputs at once. Outputs are one list per rank, with one array per input.
+        """
 
     def gather(self, outputs: hookline.ArrayLike | Sequence[hookline.ArrayLike] | Sequence[Sequence[hookline.ArrayLike]] | None, inputs: hookline.ArrayLike | Sequence[hookline.ArrayLike] | Sequence[Sequence[hookline.ArrayLike]] | None, root: int | CallOptions | None = None, timeout: float | datetime.timedelta | CallOptions | None = None, opts: CallOptions | None = None) -> Work:
-        """Ranks other than the root pass no outputs: None or []."""
+        """
+        Gathers the inputs of all ranks on the root. Other ranks pass None or [] as outputs.
+        """
 
     def scatter(self, outputs: hookline.ArrayLike | Sequence[hookline.ArrayLike] | Sequence[Sequence[hookline.ArrayLike]] | None, inputs: hookline.ArrayLike | Sequence[hookline.ArrayLike] | Sequence[Sequence[hookline.ArrayLike]] | None, root: int | CallOptions | None = None, timeout: float | datetime.timedelta | CallOptions | None = None, opts: CallOptions | None = None) -> Work:
-        """Ranks other than the root pass no inputs: None or []."""
+        """
+        Scatters the inputs of the root to all ranks. Other ranks pass None or [] as inputs.
+        """
 
     def reduce_scatter(self, outputs: hookline.ArrayLike | Sequence[hookline.ArrayLike], input_lists: Sequence[hookline.ArrayLike] | Sequence[Sequence[hookline.ArrayLike]], op: ReduceOp | str | CallOptions | None = None, timeout: float | datetime.timedelta | CallOptions | None = None, opts: CallOptions | None = None) -> Work:
-        """Inputs are a list of size() arrays, or that in a list."""
+        """
+        Reduces, and scatters the result. Inputs are a list of size() arrays, possibly in a list.
+        """
 
     def reduce_scatter_tensor(self, output: hookline.ArrayLike, input: hookline.ArrayLike, op: ReduceOp | str | CallOptions | None = None, timeout: float | datetime.timedelta | CallOptions | None = None, opts: CallOptions | None = None) -> Work:
-        """The input has as many parts along its memory as there are ranks."""
+        """
+        Reduces an input of size() blocks, and scatters the blocks of the result.
+        """
 
     def reduce_scatter_single(self, output: hookline.ArrayLike, input: hookline.ArrayLike, op: ReduceOp | str | CallOptions | None = None, timeout: float | datetime.timedelta | CallOptions | None = None, opts: CallOptions | None = None) -> Work:
-        """The input has as many parts along its memory as there are ranks."""
+        """
+        Reduces an input of size() blocks, and scatters the blocks of the result.
+        """
 
     def reduce_scatter_tensor_coalesced(self, outputs: hookline.ArrayLike | Sequence[hookline.ArrayLike], inputs: hookline.ArrayLike | Sequence[hookline.ArrayLike], op: ReduceOp | str | CallOptions | None = None, timeout: float | datetime.timedelta | CallOptions | None = None, opts: CallOptions | None = None) -> Work:
-        """Several at once."""
+        """Runs several reduce_scatter_tensor operations as one."""
 
     def reduce_scatter_single_coalesced(self, outputs: hookline.ArrayLike | Sequence[hookline.ArrayLike], inputs: hookline.ArrayLike | Sequence[hookline.ArrayLike], op: ReduceOp | str | CallOptions | None = None, timeout: float | datetime.timedelta | CallOptions | None = None, opts: CallOptions | None = None) -> Work:
-        """Several at once."""
+        """Runs several reduce_scatter_tensor operations as one."""
 
     def alltoall(self, outputs: hookline.ArrayLike | Sequence[hookline.ArrayLike], inputs: hookline.ArrayLike | Sequence[hookline.ArrayLike], timeout: float | datetime.timedelta | CallOptions | None = None, opts: CallOptions | None = None) -> Work:
-        """One array for each rank, both ways."""
+        """Sends one array to each rank and receives one from each rank."""
 
     def alltoall_base(self, output: hookline.ArrayLike, input: hookline.ArrayLike, output_split_sizes: Sequence[int] | None = None, input_split_sizes: Sequence[int] | None = None, timeout: float | datetime.timedelta | CallOptions | None = None, opts: CallOptions | None = None) -> Work:
         """
-        Splits are rows of dimension 0 for each rank; without them the parts are equal.
+        Exchanges blocks with all ranks. Split sizes are rows of dimension 0 per rank; without them all blocks are equal.
         """
 
     def all_to_all_single(self, output: hookline.ArrayLike, input: hookline.ArrayLike, output_split_sizes: Sequence[int] | None = None, input_split_sizes: Sequence[int] | None = None, timeout: float | datetime.timedelta | CallOptions | None = None, opts: CallOptions | None = None) -> Work:
         """
-        Splits are rows of dimension 0 for each rank; without them the parts are equal.
+        Exchanges blocks with all ranks. Split sizes are rows of dimension 0 per rank; without them all blocks are equal.
         """
 
     def send(self, tensors: hookline.ArrayLike | Sequence[hookline.ArrayLike], dst: int, tag: int = 0, timeout: float | datetime.timedelta | CallOptions | None = None) -> Work:
-        """Matched by peer, tag and order; outside the order of the collectives."""
+        """
+        Sends to rank dst. Messages match by peer, tag and order, independently of collectives.
+        """
 
     def recv(self, tensors: hookline.ArrayLike | Sequence[hookline.ArrayLike], src: int, tag: int = 0, timeout: float | datetime.timedelta | CallOptions | None = None) -> Work:
-        """What rank src sends with this tag, into the arrays."""
+        """Receives from rank src with this tag into the arrays."""
 
     def recv_anysource(self, tensors: hookline.ArrayLike | Sequence[hookline.ArrayLike], tag: int = 0, timeout: float | datetime.timedelta | CallOptions | None = None) -> Work:
-        """Work.source_rank() says who sent it."""
+        """
+        Receives from any rank with this tag. Work.source_rank() returns the sender.
+        """
 
     def barrier(self, timeout: float | datetime.timedelta | CallOptions | None = None, opts: CallOptions | None = None) -> Work:
-        """Is done when every rank has called it."""
+        """Completes when all ranks have called it."""
 
     def monitored_barrier(self, timeout: float | datetime.timedelta | CallOptions | None = None, wait_all_ranks: bool = False) -> None:
         """
-        A barrier that blocks; the error names the first rank that did not join in time, or all of them.
+        A blocking barrier whose error names the first missing rank; with wait_all_ranks, all missing ranks.
         """
 
     def new_group(self, ranks: Sequence[int], timeout: float | datetime.timedelta | None = None) -> ProcessGroup | None:
         """
-        A group of some of the ranks, in the order given; None on a rank that is not among them. Every rank of this group calls it.
+        Creates a group of some of the ranks, in the given order; returns None on other ranks. Collective: all ranks of this group call it.
         """
 
     def split_group(self, ranks: Sequence[int], timeout: float | datetime.timedelta | None = None) -> ProcessGroup | None:
         """
-        A group of some of the ranks, in the order given; None on a rank that is not among them. Every rank of this group calls it.
+        Creates a group of some of the ranks, in the given order; returns None on other ranks. Collective: all ranks of this group call it.
         """
 
     def split(self, color: int, key: int = 0) -> ProcessGroup | None:
         """
-        Groups of the ranks that passed the same color, ordered by key, then rank; None for a negative color.
+        Creates one group per color, with ranks ordered by key, then by rank; returns None for a negative color.
         """
 
     def start_coalescing(self, device: object | None = None) -> None:
         """
-        Operations that are started between this and the end have a work in common.
+        Begins coalescing: subsequent operations share one work, until end_coalescing().
         """
 
     def end_coalescing(self, device: object | None = None) -> Work:
         """
-        The work of all operations that were started since the start, done when all of them are.
+        Ends coalescing. Returns the work of all operations since start_coalescing(), done when all of them are.
         """
 
 def is_initialized(object: object) -> bool:
-    """Whether it is an object of this module whose __init__ has run."""
+    """True for an object of this module whose __init__ has run."""
 
 def default_group() -> ProcessGroup:
-    """The group that init_process_group made last, while it lives."""
+    """Returns the last group from init_process_group, while it lives."""
 
 def init_process_group(backend: str | None = None, init_method: str = 'env://', rank: int | None = None, world_size: int | None = None, timeout: float | datetime.timedelta | None = None, store: Store | None = None, backend_options: Mapping[str, str] = {}) -> ProcessGroup:
     """
-    Meets the other processes of the job and returns the group of all of them. Without a backend it is shm on one host, and layered beyond: over mpi under an MPI launcher, else over gloo. The timeout, 30 minutes where not given, is that of meeting and of every operation that has none of its own. What options there are depends on the backend: shm takes "waiting", gloo "interface" and "address", mpi "communicator", layered "engine" and those of that engine.
+    Runs the rendezvous of all processes of the job and returns their group. The default backend is shm on one host, and hierarchical on several hosts, with the transport mpi under an MPI launcher and gloo otherwise. The timeout, by default 30 minutes, limits the rendezvous and is the default of all operations. backend_options: shm takes "wait_policy", gloo "interface" and "address", mpi "communicator", hierarchical "transport" and the options of that transport.
     """
 
 def make_thread_groups(size: int, timeout: float | datetime.timedelta | None = None) -> list[ProcessGroup]:
     """
-    The groups of a new set of ranks that are threads of this process, in rank order, each for one thread.
+    Creates a group of ranks that are threads of this process. Returns one ProcessGroup per rank, in rank order.
     """
 
-def checked(group: ProcessGroup, store: Store) -> ProcessGroup:
+def with_collective_checks(group: ProcessGroup, store: Store) -> ProcessGroup:
     """
-    A group around `group` whose collectives start only when all ranks have called the same one, with the same dtype, shapes and root; else every rank gets a Mismatch that lists all calls. All ranks share the store.
+    Wraps `group`: collectives start only when all ranks have called the same one, with the same dtype, shapes and root; otherwise all ranks raise a Mismatch that lists all calls. All ranks share the store.
     """
 
 def with_nan_checks(group: ProcessGroup) -> ProcessGroup:
     """
-    A group around `group` that raises InvalidArgument, naming rank, operation, tensor and index, before it would send a NaN or an infinity, and aborts the group.
+    Wraps `group`: before sending a NaN or an infinity, raises InvalidArgument, naming rank, operation, tensor and index, and aborts the group.
     """
 
-def compared(group: ProcessGroup, other: ProcessGroup, tolerance: float = 0.0) -> ProcessGroup:
+def with_cross_check(group: ProcessGroup, other: ProcessGroup, tolerance: float = 0.0) -> ProcessGroup:
     """
-    A group that runs every operation on two groups of the same ranks, and fails at the first element that differs by more than the tolerance, a part of the larger magnitude.
-    """
-
-def recorded(group: ProcessGroup, capacity: int = 1024, directory: str | None = None, name: str | None = None) -> ProcessGroup:
-    """
-    A group around `group` that remembers its last operations and dumps them as JSON at an error, at SIGUSR1 and by dump_flight_records(); `hookline debug DIR` reads the dumps of all ranks. The directory is HOOKLINE_DEBUG_DIR, or hookline-debug, where not given.
+    Runs every operation on two groups of the same ranks, and fails at the first element that differs by more than the relative tolerance; 0 requires bitwise equality.
     """
 
-def records(group: ProcessGroup) -> dict[str, Any]:
-    """What a recorded group remembers."""
+def with_flight_recorder(group: ProcessGroup, capacity: int = 1024, directory: str | None = None, name: str | None = None) -> ProcessGroup:
+    """
+    Wraps `group`: records its last operations, and dumps them as JSON on an error, on SIGUSR1 and by dump_flight_records(). `hookline debug DIR` reads the dumps of all ranks. The default directory is HOOKLINE_DEBUG_DIR, or hookline-debug.
+    """
+
+def flight_records(group: ProcessGroup) -> dict[str, Any]:
+    """Returns the records of a group with a flight recorder."""
 
 def dump_flight_records(group: ProcessGroup, path: str | None = None) -> str:
-    """Writes what a recorded group remembers to a file and returns its path."""
+    """
+    Writes the records of a group with a flight recorder to a file and returns its path.
+    """
 
 class GradBucket:
     """
-    The gradients of some parameters in one flat buffer: what a communication hook gets.
+    The gradients of some parameters in one flat buffer, passed to a communication hook.
     """
 
     def __init__(self, buffer: Any, sizes: Sequence[int | Sequence[int]] | None = None, parameters: Sequence[Any] | None = None, index: int = 0, bucket_count: int = 1, sparse_grad_indices: Any | None = None) -> None:
         """
-        A bucket of a flat array, for trying a hook alone. Without sizes it holds one gradient.
+        Creates a bucket from a flat array, to test a hook. Without sizes it holds one gradient.
         """
 
     def index(self) -> int:
-        """Its place in the order in which the buckets of a step are sent."""
+        """Returns the position of this bucket in the launch order of the step."""
 
     def get_index(self) -> int:
-        """The same as index()."""
+        """PyTorch's name for index()."""
 
     def bucket_count(self) -> int:
-        """How many buckets the step has."""
+        """Returns the number of buckets of the step."""
 
     def is_last(self) -> bool:
-        """Whether it is the last of the step."""
+        """True for the last bucket of the step."""
 
     def buffer(self) -> Any:
-        """The flat buffer: a NumPy array, or a torch tensor under torch."""
+        """Returns the flat buffer: a NumPy array, or a torch tensor under torch."""
 
     def set_buffer(self, buffer: Any) -> None:
-        """Another buffer with as many elements; its dtype may differ."""
+        """
+        Replaces the buffer by one of the same number of elements; its dtype may differ.
+        """
 
     def set_contribution(self, contribution: Any) -> None:
         """
-        Reports this rank's gradients as the other ranks decode them, flat: what error_feedback compares with what the hook got. Once a run, before the hook's Future completes; the values are copied.
+        Reports this rank's gradients as the other ranks decode them, as a flat array. error_feedback keeps the difference to the hook's input as the residual. Call once per run, before the hook's Future completes; the values are copied.
         """
 
     def wants_contribution(self) -> bool:
-        """True if an error_feedback around the hook asks for set_contribution."""
+        """True if an error_feedback wrapper requires set_contribution."""
 
     def gradients(self) -> list[Any]:
-        """Views of the buffer with the parameters' shapes."""
+        """Returns views of the buffer with the parameters' shapes."""
 
     def parameters(self) -> list[Any]:
-        """The parameters whose gradients it holds."""
+        """Returns the parameters of these gradients."""
 
     def offsets(self) -> list[int]:
-        """Where each gradient begins in the buffer, in elements."""
+        """Returns the offset of each gradient in the buffer, in elements."""
 
     def lengths(self) -> list[int]:
-        """How many elements each gradient has."""
+        """Returns the number of elements of each gradient."""
 
     def sizes(self) -> list[tuple[int, ...]]:
-        """The shape of each gradient."""
+        """Returns the shape of each gradient."""
 
     def sparse_grad_indices(self) -> Any:
-        """The rows of a sparse gradient, or None."""
+        """Returns the row indices of a sparse gradient, or None."""
 
     def __repr__(self) -> str: ...
 
 class CommHook:
-    """A communication hook that runs without Python; made by make_hook."""
+    """A native communication hook; created by make_hook."""
 
     @property
     def name(self) -> str: ...
 
     def __call__(self, state: Any, bucket: GradBucket) -> Future[Any]:
-        """As a function of Python's would be called; the state is of no matter."""
+        """
+        Runs the hook on a bucket, with the signature of a Python hook. Ignores the state.
+        """
 
-    def costs(self) -> list[dict[str, Any]]:
+    def stats(self) -> list[dict[str, Any]]:
         """
         What the last step's buckets cost: bytes sent, ratio, encode_time, decode_time, residual_norm, and relative_error behind '… | compare'.
         """
@@ -1031,12 +1061,12 @@ class CommHook:
 
     def load(self, state: bytes) -> None:
         """
-        Puts what save() gave in the place of what it keeps. InvalidArgument for the state of another hook, model, rank or number of ranks. Executes nothing.
+        Restores the state from save(). Raises InvalidArgument for the state of another hook, model, rank or number of ranks. Does not execute code from the state.
         """
 
-    def __or__(self, text: str) -> CommHook:
+    def __or__(self, spec: str) -> CommHook:
         """
-        The wrappers of a text around this hook: hook | 'error_feedback'. The same object must not run beside it.
+        Wraps this hook with the wrappers of a spec: hook | 'error_feedback'. Do not use the inner hook by itself at the same time.
         """
 
     def __reduce__(self) -> tuple[Any, ...]: ...
@@ -1045,42 +1075,40 @@ class CommHook:
 
 def make_hook(hook: str | Callable[[Any, GradBucket], Any], group: ProcessGroup, state: Any = None, *, reports_contribution: bool = False, for_torch: bool = False) -> CommHook:
     """
-    The hook of a text: a name with options in parentheses, and wrappers behind it: 'int8(block=512) | error_feedback'. Or a function hook(state, bucket), whose state is the group unless another is given; with reports_contribution it calls bucket.set_contribution in every run, as error_feedback requires. With for_torch its buckets have torch tensors.
+    Creates a hook from a hook spec, a name with options in parentheses followed by wrappers: 'int8(block=512) | error_feedback'; or from a function hook(state, bucket), whose default state is the group. Pass reports_contribution if the function calls bucket.set_contribution in every run, as error_feedback requires. With for_torch, buckets have torch tensors.
     """
 
 def register_factory(name: str, description: str) -> None:
-    """The native half of hookline.register_hook."""
+    """The native part of hookline.register_hook."""
 
 def unregister_factory(name: str) -> None:
-    """The native half of hookline.unregister_hook."""
+    """The native part of hookline.unregister_hook."""
 
-def registered_hooks(alone: bool = False) -> dict[str, str]:
+def registered_hooks(base_only: bool = False) -> dict[str, str]:
     """
-    The hooks that make_hook knows, with what they do; or those only that need no other to be wrapped around.
+    Returns the registered hooks with their descriptions; with base_only, without pure wrappers.
     """
 
 def hook_options(name: str) -> dict[str, tuple[str, str]]:
     """
-    The options of a hook that make_hook knows: the value of each where it is not given, and what it must be.
+    Returns the options of a registered hook: the default value and the expected values of each.
     """
 
 class PowerSGDState:
-    """
-    PowerSGD's options, and what it keeps of a model's gradients. For one model.
-    """
+    """The options and the state of PowerSGD for one model."""
 
     def __init__(self, process_group: ProcessGroup | None = None, matrix_approximation_rank: int = 1, start_powerSGD_iter: int = 1000, min_compression_rate: float = 2.0, use_error_feedback: bool = True, warm_start: bool = True, orthogonalization_epsilon: float = 0.0, random_seed: int = 0, compression_stats_logging_frequency: int = 10000, batch_tensors_with_same_shape: bool = False, wire: str = 'fp32') -> None: ...
 
     @property
     def process_group(self) -> ProcessGroup | None:
-        """The group to reduce over; None: that of the model."""
+        """The group to reduce over; None for the group of the model."""
 
     @process_group.setter
     def process_group(self, group: ProcessGroup | None) -> None: ...
 
     @property
     def wire(self) -> str:
-        """How the factors travel: fp32, fp16 or bf16."""
+        """The dtype in which the factors are sent: fp32, fp16 or bf16."""
 
     @wire.setter
     def wire(self, arg: str, /) -> None: ...
@@ -1091,63 +1119,63 @@ class PowerSGDState:
 
     @property
     def matrix_approximation_rank(self) -> int:
-        """The columns of a factor."""
+        """The number of columns of a factor."""
 
     @matrix_approximation_rank.setter
     def matrix_approximation_rank(self, arg: int, /) -> None: ...
 
     @property
     def start_powerSGD_iter(self) -> int:
-        """Steps of plain allreduce before."""
+        """The number of initial steps with plain allreduce."""
 
     @start_powerSGD_iter.setter
     def start_powerSGD_iter(self, arg: int, /) -> None: ...
 
     @property
     def min_compression_rate(self) -> float:
-        """What must be saved at least."""
+        """The minimum rate for a tensor to be compressed."""
 
     @min_compression_rate.setter
     def min_compression_rate(self, arg: float, /) -> None: ...
 
     @property
     def use_error_feedback(self) -> bool:
-        """Whether what was lost is added in the next step."""
+        """If True, adds the residual in the next step."""
 
     @use_error_feedback.setter
     def use_error_feedback(self, arg: bool, /) -> None: ...
 
     @property
     def warm_start(self) -> bool:
-        """Whether a step begins with the factor of the one before."""
+        """If True, a step starts with the factor of the previous step."""
 
     @warm_start.setter
     def warm_start(self, arg: bool, /) -> None: ...
 
     @property
     def orthogonalization_epsilon(self) -> float:
-        """Added to the columns' norms."""
+        """A value added to the norms of the columns."""
 
     @orthogonalization_epsilon.setter
     def orthogonalization_epsilon(self, arg: float, /) -> None: ...
 
     @property
     def compression_stats_logging_frequency(self) -> int:
-        """Steps between two lines of the log."""
+        """The number of steps between log messages."""
 
     @compression_stats_logging_frequency.setter
     def compression_stats_logging_frequency(self, arg: int, /) -> None: ...
 
     @property
     def batch_tensors_with_same_shape(self) -> bool:
-        """Changes nothing: a bucket's matrices are sent together anyway."""
+        """Has no effect: the matrices of a bucket are always sent together."""
 
     @batch_tensors_with_same_shape.setter
     def batch_tensors_with_same_shape(self, arg: bool, /) -> None: ...
 
     @property
     def iter(self) -> int:
-        """Steps up to now."""
+        """The number of steps so far."""
 
     @property
     def total_numel_before_compression(self) -> int: ...
@@ -1157,43 +1185,45 @@ class PowerSGDState:
 
     @property
     def next_stats_report(self) -> int:
-        """The step from which on totals are logged next."""
+        """The next step that logs the totals."""
 
     @property
     def error_dict(self) -> dict[int, Any]:
-        """Copies of the errors, by bucket."""
+        """Copies of the residuals, by bucket."""
 
     @property
     def p_memory_dict(self) -> dict[int, Any]:
-        """Copies of the left factors, by bucket, column after column."""
+        """Copies of the left factors, by bucket, in column-major order."""
 
     @property
     def q_memory_dict(self) -> dict[int, Any]:
-        """Copies of the right factors."""
+        """Copies of the right factors, by bucket, in column-major order."""
 
     @property
     def random_seed(self) -> int: ...
 
     @property
     def rng(self) -> tuple[int, int]:
-        """What factors are drawn by, beside their names: seed and step."""
+        """
+        The seed and the step, which with the parameter's name are the key of the random factors.
+        """
 
     def compression_stats(self) -> tuple[float, int, int]:
         """
-        The rate, and the elements before and after compression, of all steps that compressed.
+        Returns the rate, and the number of elements before and after compression, over all compressed steps.
         """
 
 def powersgd_hook(state: PowerSGDState, batched: bool, group: ProcessGroup | None = None) -> CommHook:
-    """The hook of a state."""
+    """Creates the native hook of a state."""
 
 class PostLocalSGDState:
     """
-    What post_localSGD_hook goes by: the mean over process_group in the first start_localSGD_iter steps, then over subgroup, or none at all without post_local_gradient_allreduce.
+    The state of post_localSGD_hook, which averages gradients over process_group in the first start_localSGD_iter steps, then over subgroup, or not at all without post_local_gradient_allreduce.
     """
 
     def __init__(self, process_group: ProcessGroup | None, subgroup: ProcessGroup | None, start_localSGD_iter: int, post_local_gradient_allreduce: bool = True) -> None:
         """
-        Without a process_group the default one, without a subgroup the ranks of this host. Every rank makes one.
+        The default process_group is the default group, the default subgroup the ranks of this host. Collective.
         """
 
     @property
@@ -1210,7 +1240,7 @@ class PostLocalSGDState:
 
     @property
     def iter(self) -> int:
-        """The number of steps that were begun; a run that is resumed sets it."""
+        """The number of started steps. Set it when resuming a run."""
 
     @iter.setter
     def iter(self, arg: int, /) -> None: ...
@@ -1218,21 +1248,17 @@ class PostLocalSGDState:
     def __repr__(self) -> str: ...
 
 def make_post_local_sgd_hook(state: PostLocalSGDState) -> CommHook:
-    """
-    The hook of a state, for register_comm_hook; post_localSGD_hook makes the same of it.
-    """
+    """Creates the native hook of a state, equivalent to post_localSGD_hook."""
 
 class Optimizer:
-    """
-    Steps parameters by their gradients, as torch.optim does, without Python.
-    """
+    """A native optimizer with the algorithms of torch.optim."""
 
     @property
     def name(self) -> str: ...
 
     @property
     def lr(self) -> float:
-        """The learning rate; another one holds from the next step."""
+        """The learning rate. A new value applies from the next step."""
 
     @lr.setter
     def lr(self, arg: float, /) -> None: ...
@@ -1241,24 +1267,24 @@ class Optimizer:
     def options(self) -> dict[str, float | bool]: ...
 
     def set_options(self, **options: float) -> None:
-        """Other values for some of the options, from the next step on."""
+        """Changes some options from the next step on."""
 
     def step(self, params: Any, grads: Any, scale: float = 1.0) -> None:
         """
-        Changes the parameters in place. Both are mappings by name or sequences; None gradients are left out. Gradients are multiplied by scale.
+        Steps the parameters in place. params and grads are mappings by name or sequences; None gradients are skipped. Gradients are multiplied by scale.
         """
 
     def state_dict(self) -> dict[str, Any]:
-        """Options, and copies of what is remembered of each parameter."""
+        """Returns the options and a copy of the state of each parameter."""
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Puts what state_dict() gave in the place of what is remembered."""
+        """Restores the options and state from state_dict()."""
 
     def save(self) -> bytes:
-        """The same as bytes."""
+        """Returns the options and state as bytes."""
 
     def load(self, state: bytes) -> None:
-        """Executes nothing."""
+        """Restores the state from save(). Does not execute code from it."""
 
     def __reduce__(self) -> tuple[Any, ...]: ...
 
@@ -1279,27 +1305,27 @@ class AdamW(Optimizer):
 
     def __init__(self, lr: float = 0.001, betas: tuple[float, float] = (0.9, 0.999), eps: float = 1e-08, weight_decay: float = 0.01, amsgrad: bool = False, *, maximize: bool = False) -> None: ...
 
-def make_optimizer(text: str) -> Optimizer:
+def make_optimizer(spec: str) -> Optimizer:
     """
-    The optimizer of a text: 'sgd(lr=0.1, momentum=0.9)', 'adam', 'adamw(lr=1e-3)'.
+    Creates an optimizer from its spec: 'sgd(lr=0.1, momentum=0.9)', 'adam', 'adamw(lr=1e-3)'.
     """
 
 def overlap(hook: CommHook, optimizer: Any, clip_norm: float | None = None) -> CommHook:
     """
-    The hook, and behind it the steps of each bucket's parameters while later buckets are still communicating: by an Optimizer or its text, by a function of a bucket, or by an object with step_param(param, grad). With clip_norm the steps wait for the whole gradient, which is scaled to that norm where it is larger.
+    Returns a hook that steps each bucket's parameters after communication, while later buckets still communicate. The optimizer is an Optimizer or its spec, a function of a bucket, or an object with step_param(param, grad). With clip_norm, the steps wait for all gradients, whose total norm is limited to clip_norm.
     """
 
 class ModelAverager:
-    """Counts the steps of a training and averages parameters in some."""
+    """Counts training steps and averages the parameters periodically."""
 
     def average_parameters(self, params: Any) -> bool:
         """
-        Called once a step, behind the optimizer, on every rank, with arrays, a mapping to them, or param_groups. Puts the mean over the ranks in their place where it is due, and tells whether it was.
+        Call once per step, after the optimizer, on all ranks, with arrays, a mapping to arrays, or param_groups. If an average is due, replaces the parameters by their mean over the ranks and returns True.
         """
 
     @property
     def step(self) -> int:
-        """The number of steps that were counted; a run that is resumed sets it."""
+        """The number of counted steps. Set it when resuming a run."""
 
     @step.setter
     def step(self, arg: int, /) -> None: ...
@@ -1311,7 +1337,7 @@ class ModelAverager:
     def process_group(self) -> ProcessGroup: ...
 
 class PeriodicModelAverager(ModelAverager):
-    """Averages every `period` steps behind the warm-up."""
+    """Averages every `period` steps after the warm-up."""
 
     def __init__(self, period: int, warmup_steps: int = 0, process_group: ProcessGroup | None = None) -> None: ...
 
@@ -1320,7 +1346,7 @@ class PeriodicModelAverager(ModelAverager):
 
 class HierarchicalModelAverager(ModelAverager):
     """
-    Averages over groups of several sizes, each with its period: {2: 2, 8: 4} over pairs every 2 steps and over four ranks every 8.
+    Averages over groups of several sizes, each with its period: {2: 2, 8: 4} averages over 2 ranks every 2 steps and over 4 ranks every 8 steps.
     """
 
     def __init__(self, period_group_size_dict: Mapping[int, int] | None = None, warmup_steps: int = 0, process_group: ProcessGroup | None = None) -> None: ...
@@ -1329,123 +1355,127 @@ class HierarchicalModelAverager(ModelAverager):
     def period_process_group_dict(self) -> dict[int, ProcessGroup]: ...
 
 def local_group(group: ProcessGroup | None = None) -> ProcessGroup:
-    """The ranks that run on this one's host. Every rank calls it."""
+    """Creates the group of the ranks on this host. Collective."""
 
 class Reducer:
-    """
-    Averages gradients over the ranks of a group while the backward pass goes on.
-    """
+    """Averages gradients over the ranks of a group during the backward pass."""
 
-    def __init__(self, parameters: Sequence[tuple[str, Any]], group: ProcessGroup, hook: object | None = None, state: object | None = None, first_bucket_bytes: int = 1048576, bucket_bytes: int = 26214400, find_unused_parameters: bool = False, static_graph: bool = False, mean: str = 'average', broadcast_parameters: bool = True, timeout: float | datetime.timedelta | None = None, sparse: Set[str] = ..., ignored: Set[str] = ..., delayed: Set[str] = ..., frozen: Set[str] = ..., buffers: Sequence[tuple[str, Any]] | None = None, buckets: Sequence[Sequence[int]] | None = None, for_torch: bool = False, optimizer: object | None = None, clip_norm: float | None = None) -> None: ...
+    def __init__(self, parameters: Sequence[tuple[str, Any]], group: ProcessGroup, hook: object | None = None, state: object | None = None, first_bucket_bytes: int = 1048576, bucket_bytes: int = 26214400, find_unused_parameters: bool = False, static_graph: bool = False, reduction: str = 'mean', broadcast_parameters: bool = True, timeout: float | datetime.timedelta | None = None, sparse: Set[str] = ..., ignored: Set[str] = ..., reduce_last: Set[str] = ..., frozen: Set[str] = ..., buffers: Sequence[tuple[str, Any]] | None = None, buckets: Sequence[Sequence[int]] | None = None, for_torch: bool = False, optimizer: object | None = None, clip_norm: float | None = None) -> None: ...
 
     def mark_ready(self, parameter: int | str, gradient: Any | None = None) -> None:
         """
-        The gradient of a parameter is there: in gradient(parameter), or in the array given, which finalize() overwrites with the mean.
+        Marks the gradient of a parameter as ready. It is in gradient(parameter), or in the given array, which finalize() overwrites with the mean.
         """
 
     def mark_ready_sparse(self, parameter: int | str, indices: Any, values: Any) -> None:
-        """The same of a sparse parameter: row numbers (int64), and those rows."""
+        """
+        Marks the gradient of a sparse parameter as ready: row indices (int64) and the rows.
+        """
 
     def mark_unused(self, parameter: int | str, gradient: Any) -> None:
         """
-        This pass does not come to a parameter with a gradient of earlier ones: that is part of the mean, and gets it if any rank marks the parameter ready. In later steps of a static_graph before the first mark.
+        Marks a parameter that this backward pass does not use, but that has a gradient from earlier passes. The gradient takes part in the mean, and gets it if any rank marks the parameter as ready. With static_graph, call this in later steps before the first mark_ready().
         """
 
     def mark_unused_sparse(self, parameter: int | str, indices: Any, values: Any) -> None:
-        """The same of a sparse parameter."""
+        """mark_unused() for a sparse parameter."""
 
     def discard_step(self) -> None:
         """
-        Forgets the marks of a step whose backward pass failed, before any of its buckets was under way.
+        Discards the marks of a failed backward pass. Valid only before any of its buckets is launched.
         """
 
     def finalize(self) -> None:
-        """Waits until all buckets are reduced."""
+        """Blocks until all buckets are reduced."""
 
     def gradient(self, parameter: int | str) -> Tensor:
-        """The place of a parameter's gradient in its bucket."""
+        """Returns the view of a parameter's gradient in its bucket."""
 
     def copy_gradient(self, parameter: int | str, to: Any) -> None:
         """Copies a parameter's mean into an array, after finalize()."""
 
     def sparse_gradient(self, parameter: int | str) -> tuple[Tensor, Tensor]:
-        """The reduced rows of a sparse parameter: indices and values."""
+        """Returns the reduced rows of a sparse parameter: indices and values."""
 
     def replace_hook(self, state: object | None, hook: object | None) -> None:
-        """Another hook from the next step on."""
+        """Replaces the hook from the next step on."""
 
     @property
     def hook_name(self) -> str: ...
 
     def begin_no_sync(self) -> None:
-        """Until end_no_sync() gradients add up and nothing is sent."""
+        """Accumulates gradients locally until end_no_sync()."""
 
     def end_no_sync(self) -> None:
-        """The next step reduces the sums of those since begin_no_sync()."""
+        """Ends begin_no_sync(). The next step reduces the accumulated gradients."""
 
     def set_weight(self, weight: float) -> None:
         """
-        The weight of this rank's gradients in the means to come. Every rank calls it.
+        Sets the weight of this rank's gradients in subsequent means. Collective.
         """
 
     @property
     def step_id(self) -> int | None:
         """
-        A number of the caller's for the steps that begin from now on, from 0 to 2**32 - 1; None: no number. Ranks whose numbers differ get a Mismatch with the first bucket of a step.
+        A user-defined number for subsequent steps, from 0 to 2**32 - 1; None for none. If it differs between ranks, the first bucket of a step fails with a Mismatch.
         """
 
     @step_id.setter
     def step_id(self, id: int | None) -> None: ...
 
     def begin_join(self, divide_by_initial_world_size: bool = True) -> None:
-        """Until end_join() ranks may take different numbers of steps."""
+        """Allows different numbers of steps per rank until end_join()."""
 
     def end_join(self) -> None:
-        """Takes part in the others' steps until all ranks are through."""
+        """
+        Takes part in the steps of other ranks until all ranks have called end_join().
+        """
 
     def buckets(self) -> list[list[int]]:
         """
-        The positions of the parameters in each bucket; final once the second step has begun.
+        Returns the parameter indices of each bucket; final from the second step on.
         """
 
     def stats(self) -> dict[str, Any]:
-        """What was measured of the last step."""
+        """Returns statistics of the last step."""
 
 def broadcast_coalesced(group: ProcessGroup, tensors: object, buffer_size: int = 262144000, root: int = 0) -> None:
     """
-    Copies the root's arrays into those of every rank, in buffers of at most buffer_size bytes.
+    Broadcasts the root's arrays to all ranks, in buffers of at most buffer_size bytes.
     """
 
 def group_to_capsule(group: ProcessGroup) -> CapsuleType:
-    """A group for another extension module that links to this library."""
+    """
+    Returns a capsule with a group, for another extension module that links to this library.
+    """
 
 def group_from_capsule(capsule: object) -> ProcessGroup:
-    """The group in such a capsule."""
+    """Returns the group of a capsule."""
 
 def store_to_capsule(store: Store) -> CapsuleType:
-    """The same for a store."""
+    """Returns a capsule with a store."""
 
 def store_from_capsule(capsule: object) -> Store:
-    """The store in such a capsule."""
+    """Returns the store of a capsule."""
 
 def hook_to_capsule(hook: CommHook) -> CapsuleType:
-    """The same for a hook."""
+    """Returns a capsule with a hook."""
 
 def error_to_python() -> CapsuleType:
     """
-    For another extension module: the function that makes the Python exception of a C++ error.
+    Returns a capsule with the function that creates the Python exception for a C++ error.
     """
 
 def owner_of_object() -> CapsuleType:
     """
-    For another extension module: the function that makes a Python object the owner of a tensor.
+    Returns a capsule with the function that makes a Python object the owner of a tensor.
     """
 
 def calls_python(group: ProcessGroup) -> bool:
-    """True where operations of the group call a Python class."""
+    """True if operations of the group call a Python class."""
 
 def group_of_hook(hook: CommHook) -> ProcessGroup:
-    """The group that it was made for."""
+    """Returns the group of a hook."""
 
 def hook_from_capsule(capsule: object, group: ProcessGroup) -> CommHook:
-    """The hook in a capsule, on the group that it was made for."""
+    """Returns the hook of a capsule; group is the hook's group."""

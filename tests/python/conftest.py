@@ -1,4 +1,4 @@
-"""What the tests with process groups share: ranks as threads, and programs as ranks of `hookline run`."""
+"""Fixtures for tests with process groups: ranks as threads, and programs under `hookline run`."""
 
 import os
 import subprocess
@@ -21,7 +21,7 @@ DEADLINE = 60.0
 
 @pytest.fixture
 def ranks() -> Callable[..., list[Any]]:
-    """ranks(n, f) calls f(group) on n threads and returns what each returned, or raises what the first one raised."""
+    """ranks(n, f) calls f(group) on n threads and returns the results, or raises the first exception."""
 
     def run(size: int, function: Callable[[hookline.ProcessGroup], Any]) -> list[Any]:
         groups = hookline.make_thread_groups(size, timeout=30)
@@ -50,7 +50,7 @@ def ranks() -> Callable[..., list[Any]]:
 
 @pytest.fixture
 def launch(tmp_path: Path) -> Callable[..., "subprocess.CompletedProcess[str]"]:
-    """launch(n, text) runs a program as n ranks."""
+    """launch(n, text) runs a program as n ranks under `hookline run`."""
 
     def run(size: int, text: str) -> "subprocess.CompletedProcess[str]":
         program = tmp_path / "program.py"

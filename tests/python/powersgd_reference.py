@@ -1,4 +1,4 @@
-"""PowerSGD in NumPy, as the paper's algorithm 1 reads: all ranks in one object, in float64."""
+"""Reference implementation of PowerSGD (algorithm 1 of the paper) in NumPy: all ranks in one object, in float64."""
 
 import math
 
@@ -14,7 +14,7 @@ def mix_bits(x):
 
 
 def fill_random_column(seed, step, name, k, count):
-    """What docs/reference/hook.md says of the factors to begin with."""
+    """Returns a column of the initial factor, as specified in docs/reference/hook.md."""
     with np.errstate(over="ignore"):
         hashed = np.uint64(0xCBF29CE484222325)
         for letter in name.encode():
@@ -28,7 +28,7 @@ def fill_random_column(seed, step, name, k, count):
 
 
 def orthogonalise(matrix, epsilon):
-    """Gram-Schmidt; a column of zeros stays one."""
+    """Gram-Schmidt; zero columns stay zero."""
     for i in range(matrix.shape[1]):
         norm = np.linalg.norm(matrix[:, i])
         if norm > 0:
@@ -128,7 +128,7 @@ class Reference:
         result = p @ q.T
         self.factors[name] = q
         self.errors[name] = [m - result for m in matrices]
-        if beyond is not None:  # what is behind the end of a bucket is zero, and no error
+        if beyond is not None:  # the padding of a bucket is zero, without a residual
             for error in self.errors[name]:
                 error.ravel()[beyond:] = 0
         return result

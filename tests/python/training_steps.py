@@ -1,4 +1,4 @@
-"""A small model, its gradients and its steps, for the tests of hooks and of the reducer."""
+"""A small model with gradients and steps, for hook and reducer tests."""
 
 import numpy as np
 

@@ -99,8 +99,8 @@ def main(arguments: Sequence[str]) -> int:
     """Prints a report on every group with a dump in the directory and returns the exit code."""
     parser = argparse.ArgumentParser(
         prog="hookline debug",
-        description="Merges flight recorder dumps (see HOOKLINE_DEBUG=flight_recorder) and reports which rank is behind, in "
-        "which operation and since when, or where the ranks called different operations.",
+        description="Merges flight recorder dumps (see HOOKLINE_DEBUG=flight_recorder) and reports which rank is "
+        "behind, in which operation and since when, or where the ranks called different operations.",
     )
     parser.add_argument("directory", type=Path, help="the directory with the dumps of all ranks")
     directory: Path = parser.parse_args(arguments).directory

@@ -72,7 +72,8 @@ class DistributedDataParallel(DataParallelBase, nn.Module):  # type: ignore[misc
         self._precision.cast_buffers(module)
         self._registered = hook is not None
         hook = self._precision.hook(hook)
-        ignored, reduce_last = _find_parameters(module, "ignored", ignored), _find_parameters(module, "reduce_last", reduce_last)
+        ignored = _find_parameters(module, "ignored", ignored)
+        reduce_last = _find_parameters(module, "reduce_last", reduce_last)
         self.module = module
         self.group = _group(process_group)
         self.find_unused_parameters = find_unused_parameters

@@ -19,7 +19,9 @@ X = np.ones(4, np.float32)
 
 
 def groups(tmp_path: Path, size: int = 2) -> list[hl.ProcessGroup]:
-    return [hl.with_flight_recorder(g, directory=str(tmp_path), name="g") for g in hl.make_thread_groups(size, timeout=30)]
+    return [
+        hl.with_flight_recorder(g, directory=str(tmp_path), name="g") for g in hl.make_thread_groups(size, timeout=30)
+    ]
 
 
 def report(tmp_path: Path, capsys: pytest.CaptureFixture[str], all_groups: list[hl.ProcessGroup]) -> str:

@@ -1,4 +1,4 @@
-"""What the tests of the core share: a fresh interpreter, which must end cleanly and leak nothing."""
+"""Fixture that runs code in a new interpreter, which must exit cleanly without leaks."""
 
 import subprocess
 import sys

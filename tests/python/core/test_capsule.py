@@ -1,4 +1,4 @@
-"""DLPack capsules made by hand, most of them wrong: an error each time, never a crash."""
+"""Handmade DLPack capsules: invalid ones are errors, never crashes."""
 
 import ctypes
 from collections.abc import Callable
@@ -51,7 +51,7 @@ capsule_name.restype, capsule_name.argtypes = ctypes.c_char_p, [ctypes.py_object
 
 
 class Producer:
-    """Six floats in shape (2, 3), and a count of the calls of the deleter."""
+    """Six floats in shape (2, 3), and a counter of deleter calls."""
 
     def __init__(self, versioned: bool = True) -> None:
         self.memory = (ctypes.c_float * 6)(*range(6))
@@ -201,7 +201,7 @@ def odd_bits(p: Producer) -> None:
         (farthest_strides, hookline.InvalidArgument, "overflow"),
         (strides_that_add_up, hookline.InvalidArgument, "overflow"),
         (wrong_name, hookline.InvalidArgument, "dltensor_of_mine"),
-        (no_name, hookline.InvalidArgument, "no DLPack tensor"),
+        (no_name, hookline.InvalidArgument, "is not a DLPack tensor"),
         (next_major_version, hookline.Unsupported, "version 2"),
         (vectors, hookline.Unsupported, "4 lanes"),
         (odd_bits, hookline.Unsupported, "7 bits"),
@@ -213,11 +213,11 @@ def test_bad_capsule(spoil: Callable[[Producer], None], error: type, text: str) 
     capsule = producer.capsule()
     with pytest.raises(error, match=text):
         hookline.from_dlpack(capsule)
-    assert producer.deleted == 0  # whoever made the capsule still owns what is in it
+    assert producer.deleted == 0  # the producer still owns the tensor
     assert capsule_name(capsule) == producer.name
 
 
-def test_exported_capsule_frees_what_nobody_took() -> None:
+def test_an_unconsumed_capsule_frees_its_tensor() -> None:
     producer = Producer()
     tensor = hookline.from_dlpack(producer.capsule())
     for version in (None, (1, 0)):

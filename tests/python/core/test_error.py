@@ -1,4 +1,4 @@
-"""The error types in Python, and errors on their way through C++."""
+"""The error types in Python, and errors that pass through C++."""
 
 import pickle
 import traceback
@@ -74,7 +74,7 @@ def test_causes_become_a_chain() -> None:
     chain = [caught.value, caught.value.__cause__, caught.value.__cause__.__cause__]
     assert [type(e) for e in chain] == [hookline.Aborted, hookline.PeerLost, RuntimeError]
     assert [str(e) for e in chain] == ["number 0", "number 1", "number 2"]
-    assert chain[2].__cause__ is None  # a std::exception carries none
+    assert chain[2].__cause__ is None  # a std::exception has no cause
 
 
 def test_python_exception_as_a_cause() -> None:

@@ -1,4 +1,4 @@
-"""Python ends cleanly whatever native threads do, and nothing is leaked."""
+"""Python exits cleanly without leaks while native threads run."""
 
 from collections.abc import Callable
 
@@ -15,7 +15,7 @@ def test_native_threads_at_exit(run_python: Callable[..., str], attempt: int) ->
         def callback(x):
             if next(calls) > 200:
                 enough.set()
-            return [x, _core.zeros(10_000).clone()]  # which lets go of the GIL for a while
+            return [x, _core.zeros(10_000).clone()]  # releases the GIL temporarily
         _core._probe.hammer(4, callback)
         assert enough.wait(30)
         print("end")
@@ -23,7 +23,7 @@ def test_native_threads_at_exit(run_python: Callable[..., str], attempt: int) ->
     assert out == "end\n"
 
 
-def test_nothing_is_leaked(run_python: Callable[..., str]) -> None:
+def test_no_leaks(run_python: Callable[..., str]) -> None:
     run_python("""
         import numpy, hookline
         from hookline import _core
@@ -54,25 +54,25 @@ LEAK = """
 
 
 def test_leaks_are_reported_in_tests(run_python: Callable[..., str]) -> None:
-    """Without this the tests that look for a report could not fail."""
+    """Verifies that the leak tests can fail."""
     with pytest.raises(AssertionError, match="leaked 1 instances"):
         run_python(LEAK)
 
 
-def test_users_see_no_report(run_python: Callable[..., str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_leak_reports_are_disabled_by_default(run_python: Callable[..., str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("HOOKLINE_TEST_LEAKS")
     run_python(LEAK)
 
 
 def test_a_daemon_thread_that_wants_the_gil_back_while_python_ends(run_python: Callable[..., str]) -> None:
-    """Python 3.11 would end such a thread by unwinding its stack, and the process with it."""
+    """Python 3.11 would unwind the thread's stack, which terminates the process."""
     code = """
         import os, threading, time, hookline
         class Last:
-            # Has Python take its time behind the exit handlers, where little is left but what it has itself.
+            # Delays finalization after the exit handlers, when most modules are already cleared.
             sleep, write = time.sleep, os.write
             def __del__(self):
-                self.sleep(0.4)  # the thread wants the GIL ten times a second
+                self.sleep(0.4)  # the thread requests the GIL ten times a second
                 self.write(1, b"end")
         future, started = hookline.Future(), threading.Event()
         def wait():
@@ -80,9 +80,9 @@ def test_a_daemon_thread_that_wants_the_gil_back_while_python_ends(run_python: C
             future.wait()
         threading.Thread(target=wait, daemon=True).start()
         started.wait(30)
-        hookline.last = Last()  # not here: the thread keeps this module's variables
+        hookline.last = Last()  # not in this module, whose variables the thread keeps alive
     """
-    assert run_python(code, may_leak=True) == "end"  # Python itself never takes down the stack of such a thread
+    assert run_python(code, may_leak=True) == "end"  # Python never clears the stack of such a thread
 
 
 def test_forked_child_ends(run_python: Callable[..., str]) -> None:

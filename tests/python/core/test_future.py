@@ -1,4 +1,4 @@
-"""Future as Python users see it, completed by Python and by native threads."""
+"""The Python class Future, completed by Python and by native threads."""
 
 import datetime
 import signal
@@ -16,7 +16,7 @@ from hookline import Future, _core
 probe = _core._probe
 
 
-def test_value_is_the_very_object() -> None:
+def test_value_preserves_object_identity() -> None:
     future, thing = Future(), object()
     assert not future.done()
     future.set_result(thing)
@@ -36,12 +36,12 @@ def test_set_exception_raises_that_object_each_time() -> None:
     assert future.exception() is error
 
 
-def test_second_outcome_is_refused() -> None:
+def test_second_completion_is_rejected() -> None:
     future = Future()
     future.set_result(1)
-    with pytest.raises(hookline.InvalidArgument, match="outcome already"):
+    with pytest.raises(hookline.InvalidArgument, match="already completed"):
         future.set_result(2)
-    with pytest.raises(hookline.InvalidArgument, match="outcome already"):
+    with pytest.raises(hookline.InvalidArgument, match="already completed"):
         future.set_exception(ValueError())
     assert future.value() == 1
 
@@ -73,7 +73,7 @@ def test_wait_times_out(timeout: object) -> None:
 
 
 @pytest.mark.parametrize("timeout", [-1, float("nan")])
-def test_senseless_timeout(timeout: float) -> None:
+def test_invalid_timeout(timeout: float) -> None:
     with pytest.raises(hookline.InvalidArgument):
         Future().wait(timeout)
 
@@ -83,7 +83,7 @@ def test_timeout_of_a_wrong_type() -> None:
         Future().wait("1")
 
 
-def test_a_timeout_that_is_the_outcome() -> None:
+def test_a_timeout_as_the_error_of_a_future() -> None:
     future, error = Future(), hookline.Timeout("the outcome")
     threading.Timer(0.02, future.set_exception, [error]).start()
     with pytest.raises(hookline.Timeout) as caught:
@@ -104,7 +104,7 @@ def test_interrupt_ends_a_wait() -> None:
     threading.Timer(0.05, signal.pthread_kill, [main, signal.SIGINT]).start()
     with pytest.raises(KeyboardInterrupt):
         Future().wait(30)
-    assert time.monotonic() - begin < 10  # not the timeout; how quick it is shows in no test
+    assert time.monotonic() - begin < 10  # before the timeout; latency is not tested
 
 
 def test_then_chains_and_flattens() -> None:
@@ -163,7 +163,7 @@ def test_callback_that_returns_its_own_future() -> None:
     future = Future()
     result = future.then(lambda _: result)
     future.set_result(None)
-    with pytest.raises(hookline.InvalidArgument, match="waits for it"):
+    with pytest.raises(hookline.InvalidArgument, match="the future that depends on it"):
         result.wait(5)
 
 
@@ -201,29 +201,29 @@ def test_failing_done_callback_is_reported(monkeypatch: pytest.MonkeyPatch) -> N
     assert calls == [future]
 
 
-def test_dropped_future_aborts_its_children() -> None:
+def test_a_destroyed_future_aborts_its_children() -> None:
     future = Future()
     child = future.then(lambda done: done.value())
     del future
-    with pytest.raises(hookline.Aborted, match="dropped"):
+    with pytest.raises(hookline.Aborted, match="destroyed before completion"):
         child.wait(5)
 
 
-def test_dropping_a_future_is_an_outcome_for_its_callbacks() -> None:
+def test_destroying_a_future_runs_its_callbacks() -> None:
     future, seen = Future(), []
     future.add_done_callback(lambda done: seen.append(type(done.exception())))
     child = future.then(lambda done: repr(done.exception()))
     del future
     assert seen == [hookline.Aborted]
-    assert "dropped" in child.value()
+    assert "destroyed" in child.value()
 
 
-def test_dropping_a_long_chain() -> None:
+def test_destroying_a_long_chain() -> None:
     future = last = Future()
     for _ in range(20_000):
         last = last.then(lambda done: done.value())
     del future
-    with pytest.raises(hookline.Aborted, match="dropped"):
+    with pytest.raises(hookline.Aborted, match="destroyed before completion"):
         last.value()
 
 
@@ -262,7 +262,7 @@ def test_native_future(on_executor: bool) -> None:
         return done.value() + 1
 
     result = future.then(note_thread)
-    del future  # native code keeps it while there are callbacks
+    del future  # native code keeps it alive while it has callbacks
     completer.complete(41)
     assert result.wait(30) == 42
     assert threads[0] != threading.get_ident()

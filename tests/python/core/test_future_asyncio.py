@@ -19,7 +19,7 @@ def test_await_value_and_error() -> None:
         future, failing, error = Future(), Future(), KeyError("k")
         threading.Timer(0.01, future.set_result, ["value"]).start()
         assert await future == "value"
-        assert await future == "value"  # and again, when it is done
+        assert await future == "value"  # again, after completion
         threading.Timer(0.01, failing.set_exception, [error]).start()
         with pytest.raises(KeyError) as caught:
             await failing
@@ -60,7 +60,7 @@ def test_cancelling_leaves_the_future_alone() -> None:
     asyncio.run(main())
 
 
-def test_closed_loop_is_no_trouble() -> None:
+def test_closed_loop_is_ignored() -> None:
     future = Future()
 
     async def main() -> None:
@@ -78,10 +78,10 @@ def test_several_loops() -> None:
     threads = [threading.Thread(target=lambda: results.append(asyncio.run(value_of(future)))) for _ in range(4)]
     for thread in threads:
         thread.start()
-    future.set_result("everybody")
+    future.set_result("gathered")
     for thread in threads:
         thread.join(30)
-    assert results == ["everybody"] * 4
+    assert results == ["gathered"] * 4
 
 
 def test_gather() -> None:
@@ -95,17 +95,17 @@ def test_gather() -> None:
 
 
 @pytest.mark.parametrize("in_a_cycle", [False, True])
-def test_awaiting_what_nobody_will_complete_fails(in_a_cycle: bool) -> None:
+def test_awaiting_an_abandoned_future_fails(in_a_cycle: bool) -> None:
     async def main() -> None:
         parent: Future = Future()
-        if in_a_cycle:  # only the garbage collector finds that nobody has it any more
+        if in_a_cycle:  # only the garbage collector can destroy it
             parent.add_done_callback(lambda _, own=parent: None)
         child = parent.then(lambda done: done.value())
         task = asyncio.create_task(value_of(child))
         await asyncio.sleep(0)
         del parent
         gc.collect()
-        with pytest.raises(hookline.Aborted, match="dropped"):
+        with pytest.raises(hookline.Aborted, match="destroyed before completion"):
             await asyncio.wait_for(task, 30)
 
     asyncio.run(main())

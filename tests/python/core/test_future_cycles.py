@@ -1,4 +1,4 @@
-"""Reference cycles through futures are collected, and nothing is collected too early."""
+"""Reference cycles through futures are collected, and referenced objects are not."""
 
 import gc
 import weakref
@@ -109,8 +109,8 @@ def test_cycle_is_collected(tie: Callable[[Node], None]) -> None:
 
 
 @pytest.mark.parametrize("failed", [False, True])
-def test_what_a_future_took_over_survives_both(failed: bool) -> None:
-    """Each of the two must count it once: else the collector takes it for garbage with them, and empties it."""
+def test_a_flattened_outcome_outlives_both_futures(failed: bool) -> None:
+    """Each of the two futures must visit it once, or the garbage collector would clear it together with them."""
     outer, inner = Future(), Future()
     child = outer.then(lambda _, inner=inner: inner)
     outer.set_result(None)
@@ -123,7 +123,7 @@ def test_what_a_future_took_over_survives_both(failed: bool) -> None:
     assert list(kept.args if failed else kept) == ["in", "use"]
 
 
-def test_what_is_in_use_survives() -> None:
+def test_referenced_futures_are_not_collected() -> None:
     future: Future = Future()
     seen = []
 

@@ -163,7 +163,7 @@ def test_read_only() -> None:
     assert hookline.zeros(1).as_read_only().read_only
 
 
-def test_memory_outlives_its_maker() -> None:
+def test_memory_outlives_its_creator() -> None:
     array = np.arange(1000.0)
     gone = weakref.ref(array)
     view = hookline.asarray(array)[10:20]
@@ -179,7 +179,7 @@ def test_memory_outlives_its_maker() -> None:
     assert gone() is None
 
 
-def test_torch_tensor_is_let_go() -> None:
+def test_torch_tensor_is_released() -> None:
     source = torch.zeros(4)
     gone = weakref.ref(source)
     tensor = hookline.asarray(source)
@@ -225,7 +225,7 @@ def test_other_device() -> None:
         hookline.zeros(1).__dlpack__(dl_device=(2, 0))
 
 
-def test_exporters_of_every_age() -> None:
+def test_old_and_new_dlpack_exporters() -> None:
     tensor = hookline.full(2, 7.0)
 
     class Old:
@@ -247,7 +247,7 @@ def test_exporters_of_every_age() -> None:
 
 
 @pytest.mark.parametrize("source", ["text", 3, None, [1, 2], object()])
-def test_no_tensor_at_all(source: object) -> None:
+def test_objects_that_are_not_tensors(source: object) -> None:
     for take in (hookline.asarray, hookline.from_dlpack):
         with pytest.raises(TypeError):
             take(source)
@@ -259,7 +259,7 @@ def test_arrays_of_other_types(dtype: str) -> None:
         hookline.asarray(np.zeros(2, dtype))
 
 
-def test_misplaced_elements() -> None:
+def test_unaligned_strides() -> None:
     record = np.zeros(3, np.dtype([("a", "i1"), ("b", "f4")]))
     with pytest.raises(hookline.InvalidArgument, match="apart"):
         hookline.asarray(record["b"])
@@ -268,7 +268,7 @@ def test_misplaced_elements() -> None:
         hookline.asarray(shifted)
 
 
-def test_indexing_is_numpy_s() -> None:
+def test_indexing_matches_numpy() -> None:
     array = np.arange(24).reshape(2, 3, 4)
     tensor = hookline.asarray(array)
     for index in (0, -1, (1, 2), (1, 2, 3), (slice(None), 1), (..., 2), (0, ..., slice(1, 3)), slice(5, 9), ()):
@@ -291,7 +291,7 @@ def test_reshape() -> None:
     with pytest.raises(hookline.InvalidArgument, match="6 elements"):
         tensor.reshape(4)
     for wrong in (("x",), (2.0, 3), (None,)):
-        with pytest.raises(TypeError, match="of another type"):
+        with pytest.raises(TypeError, match="unexpected type"):
             tensor.reshape(*wrong)  # type: ignore[arg-type]
     with pytest.raises(hookline.InvalidArgument, match="without a copy"):
         hookline.asarray(np.zeros((2, 3)).T).flatten()
@@ -303,7 +303,7 @@ def test_item_and_array() -> None:
     assert hookline.full(1, 1.5, "bfloat16").item() == 1.5
     with pytest.raises(hookline.InvalidArgument, match="one element"):
         hookline.zeros(2).item()
-    with pytest.raises(TypeError, match="without dimensions"):
+    with pytest.raises(TypeError, match="zero-dimensional"):
         len(hookline.zeros(()))
     tensor = hookline.full(2, 1.5)
     assert np.asarray(tensor, np.float64).dtype == np.float64

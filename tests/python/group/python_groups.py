@@ -1,4 +1,4 @@
-"""Process groups written in Python that the tests use: one that forwards, and a record of what it was asked."""
+"""A process group written in Python that forwards and records all calls."""
 
 from typing import Any
 
@@ -6,7 +6,7 @@ import hookline as hl
 
 
 class Forwarding(hl.ProcessGroup):
-    """Overrides every operation, with the argument shapes of torch.distributed, and hands it to a native group."""
+    """Overrides every operation with the arguments of torch.distributed, and forwards it to a native group."""
 
     def __init__(self, inner: hl.ProcessGroup) -> None:
         super().__init__(inner.rank(), inner.size())

@@ -1,4 +1,4 @@
-"""Completion hooks in Python: what they are told, on which thread, and what comes of one that raises."""
+"""Completion hooks in Python: WorkInfo, threads, and exceptions."""
 
 import datetime
 import gc
@@ -24,7 +24,7 @@ def both(groups, count=4):
         work.wait()
 
 
-def test_what_a_hook_is_told(pair):
+def test_work_info_of_completion_hooks(pair):
     seen, threads = [], set()
 
     def hook(info):
@@ -65,7 +65,7 @@ def test_a_hook_that_raises_fails_the_wait(pair):
     pair[0].wait_for_hooks()
 
 
-def test_wait_for_hooks_raises_what_nobody_waited_for(pair):
+def test_wait_for_hooks_raises_unclaimed_errors(pair):
     pair[0].register_on_completion_hook(lambda info: 1 / 0)
     for g in pair:
         g.barrier()
@@ -100,7 +100,7 @@ def test_a_hook_may_wait_for_an_operation(pair):
     assert seen == [1, 2]
 
 
-def test_failed_operations_are_told_too(pair):
+def test_hooks_see_failed_operations(pair):
     seen = []
     pair[0].register_on_completion_hook(lambda info: seen.append(info.error))
     works = [g.allreduce([np.ones(2 + i)]) for i, g in enumerate(pair)]
@@ -111,13 +111,13 @@ def test_failed_operations_are_told_too(pair):
     assert isinstance(seen[0], hl.Mismatch)
 
 
-def test_hooks_of_python_groups_see_what_native_code_starts():
+def test_hooks_of_python_groups_see_native_operations():
     group = Forwarding(hl.make_thread_groups(1, timeout=30)[0])
     seen = []
     group.register_on_completion_hook(lambda info: seen.append((info.op_type, info.bytes)))
     native = _core._probe.forward_through_cpp(group)
     native.allreduce([np.ones(3)]).wait()
-    group.allreduce([np.ones(3)]).wait()  # Python itself: no native code started it
+    group.allreduce([np.ones(3)]).wait()  # started by Python, not by native code
     group.wait_for_hooks(20)
     assert seen == [("allreduce", 24)]
 

@@ -1,4 +1,4 @@
-"""Groups on the engine gloo, beside the Gloo that PyTorch brings along."""
+"""Groups on the transport gloo, in one process with PyTorch's own Gloo."""
 
 import os
 import subprocess
@@ -49,9 +49,9 @@ dist.destroy_process_group()
     assert (done.returncode, done.stderr) == (0, "")
 
 
-def test_what_is_not_there_is_named():
+def test_unknown_interfaces_and_options_are_named():
     store = hookline.MemoryStore()
-    with pytest.raises(hookline.InvalidArgument, match=r"no_such0.*there are: .*lo"):
+    with pytest.raises(hookline.InvalidArgument, match=r"expected one of .*lo, got 'no_such0'"):
         hookline.init_process_group(
             "gloo", store=store, rank=0, world_size=2, timeout=5, backend_options={"interface": "no_such0"}
         )
@@ -66,13 +66,13 @@ def alone(backend=None, **options):
     return hookline.init_process_group(backend, store=store, rank=0, world_size=1, backend_options=options)
 
 
-def test_options_for_several_hosts_do_no_harm_on_one():
+def test_options_for_several_hosts_are_accepted_on_one():
     for options in ({"interface": "no_such0"}, {"transport": "gloo", "address": "10.1.2.3"}, {"wait_policy": "block"}):
         assert alone(**options).getBackendName() == "shm"
     assert alone("hierarchical", transport="gloo", interface="no_such0").getBackendName() == "shm"
 
 
-def test_options_that_nobody_takes_are_named_on_one_host_too():
+def test_unknown_options_are_named_on_one_host_too():
     with pytest.raises(hookline.InvalidArgument, match=r"unknown option 'colour=red'.*interface \(gloo\)"):
         alone(colour="red")
     with pytest.raises(hookline.InvalidArgument, match="unknown option 'colour=red'"):
@@ -86,7 +86,7 @@ def test_options_that_nobody_takes_are_named_on_one_host_too():
             alone(backend, transport="nonsense")
 
 
-def test_ranks_that_sleep_while_they_wait(launch):
+def test_wait_policy_block(launch):
     code = (
         "import hookline as hl, numpy as np\n"
         "group = hl.init_process_group('shm', timeout=30, backend_options={'wait_policy': 'block'})\n"

@@ -1,4 +1,4 @@
-"""Groups in a container with a small /dev/shm, and what is left on the host when ranks are killed: nothing."""
+"""Groups in a container with a small /dev/shm, and cleanup after killed ranks."""
 
 import os
 import shlex
@@ -24,7 +24,7 @@ def contained(tmp_path):
             **{name: value for name, value in os.environ.items() if name != "XDG_RUNTIME_DIR"},
             "RUN": f"{shlex.quote(sys.executable)} -m hookline run -n 2",
             "PROGRAM": str(program),
-            "TMPDIR": "/home/tmp",  # tmp_path lies in /tmp itself
+            "TMPDIR": "/home/tmp",  # tmp_path is below /tmp
         }
         unshare = ["unshare", "--mount", "--net", *([] if os.geteuid() == 0 else ["--map-root-user"])]
         return subprocess.run(
@@ -55,7 +55,7 @@ for x in (group.empty(40 << 20), np.empty(40 << 20, np.float32)):  # 160 MiB eac
 
 
 @pytest.mark.parametrize("victims", ["0", "01"])
-def test_nothing_is_left_when_ranks_are_killed(contained, victims):
+def test_killed_ranks_leave_no_files(contained, victims):
     program = f"""\
 import os, signal, numpy as np, hookline as hl
 group = hl.init_process_group(timeout=30)
@@ -72,7 +72,7 @@ except hl.PeerLost:
     assert done.stdout == "137\n/dev/shm:\n\n/home/tmp:\n0\n", done.stderr
 
 
-def test_nothing_is_left_when_launcher_and_ranks_are_killed(contained):
+def test_killed_launcher_and_ranks_leave_no_files(contained):
     program = """\
 import os, signal, hookline as hl
 group = hl.init_process_group(timeout=30)
@@ -81,7 +81,7 @@ if group.rank() == 0:
     os.kill(os.getppid(), signal.SIGKILL)
 signal.pause()
 """
-    # The launcher's guard removes its directory soon after.
+    # The launcher's reaper removes its directory soon after.
     script = """\
 $RUN $PROGRAM
 for i in $(seq 600); do [ -z "$(ls -A /dev/shm /home/tmp | grep -v :)" ] && break; sleep 0.05; done
@@ -91,8 +91,8 @@ ls -A /dev/shm /home/tmp
     assert done.stdout == "/dev/shm:\n\n/home/tmp:\n", done.stderr
 
 
-# As containers with the host's network have it. What tells shm of a death does not reach from one to the other.
-def test_ranks_that_do_not_see_each_others_processes_do_not_share_memory(tmp_path):
+# As in containers with the host's network: shm cannot detect the death of a process in another PID namespace.
+def test_ranks_in_different_pid_namespaces_do_not_share_memory(tmp_path):
     program = tmp_path / "program.py"
     program.write_text(f"""\
 import sys, numpy as np, hookline as hl

@@ -1,4 +1,4 @@
-"""The same programs, in Python and in C++, unchanged under every launcher: their ranks make a group."""
+"""The same programs, in Python and C++, form a group under every launcher."""
 
 import os
 import subprocess
@@ -24,7 +24,7 @@ TORCHRUN += ["--master-addr=127.0.0.1", "--master-port=0", "--rdzv-endpoint=127.
 MPIRUN = ["mpirun", "-n", "2", "--allow-run-as-root", "--oversubscribe"]
 EXPECTED = ["rank 0 of 2: 3", "rank 1 of 2: 3"]
 
-# What a launcher tells rank r of two, where there is none of its kind here to start.
+# The variables of rank r of two from launchers that are not installed here.
 VARIABLES = {
     "pmi": lambda r: {"PMI_RANK": f"{r}", "PMI_SIZE": "2", "MPI_LOCALRANKID": f"{r}", "MPI_LOCALNRANKS": "2"},
     "pmix": lambda r: {"PMIX_RANK": f"{r}", "PMIX_SIZE": "2", "PMIX_NAMESPACE": "job-7"},
@@ -69,7 +69,7 @@ def test_one_program_under_every_launcher(launcher, language, programs, environm
 @pytest.mark.parametrize("launcher", VARIABLES)
 def test_one_program_with_the_variables_of_other_launchers(launcher, programs, environment):
     ranks = []
-    for rank, language in enumerate(["python", "cpp"]):  # which meet each other
+    for rank, language in enumerate(["python", "cpp"]):  # both join one group
         command = [*([sys.executable] if language == "python" else []), *programs[language]]
         env = {**environment, **VARIABLES[launcher](rank)}
         ranks.append(subprocess.Popen(command, env=env, stdout=subprocess.PIPE, text=True))

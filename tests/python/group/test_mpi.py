@@ -1,4 +1,4 @@
-"""Groups on the engine mpi in Python, under mpirun: they meet, fail with names, and leave MPI as it should be."""
+"""Groups on the transport mpi in Python under mpirun: rendezvous, errors that name ranks, and MPI finalization."""
 
 import os
 import re
@@ -20,7 +20,7 @@ half.allreduce([y]).wait()
 print(f"{group.rank()} of {group.size()} on {group.getBackendName()}: {x[-1]:g} {y[0]:g}\\n", end="")
 """
 
-# PyTorch's libraries and MPI's in one process, each with its own symbols.
+# The libraries of PyTorch and MPI in one process, without symbol conflicts.
 WITH_TORCH = """\
 import torch, hookline as hl
 group = hl.init_process_group("mpi", timeout=60)
@@ -29,7 +29,7 @@ group.allreduce([x]).wait()
 print(f"{group.rank()}: {x[-1].item():g}\\n", end="")
 """
 
-# Rank 1 comes to the meeting, or to the operation, only when rank 0 has given up.
+# Rank 1 reaches the rendezvous, or the operation, only after rank 0 has timed out.
 NEVER_COMES = """\
 import sys, os, time
 import hookline as hl
@@ -85,7 +85,7 @@ os._exit(0)
 
 @pytest.fixture
 def mpirun(tmp_path):
-    """mpirun(ranks, program, *options) runs a program, which gets a folder for its store."""
+    """mpirun(ranks, program, *options) runs a program with a folder for its store."""
 
     def run(ranks, text, *options):
         program = tmp_path / "program.py"
@@ -102,10 +102,10 @@ def test_collectives_and_split_groups(mpirun):
     assert done.returncode == 0, done.stderr
     expected = ["0 of 3 on mpi: 6 2", "1 of 3 on mpi: 6 1", "2 of 3 on mpi: 6 2"]
     assert sorted(done.stdout.splitlines()) == expected
-    assert "finalize" not in done.stderr  # mpirun complains of those who end without it
+    assert "finalize" not in done.stderr  # mpirun reports ranks that exit without MPI_Finalize
 
 
-def test_one_call_of_mpi_at_a_time(mpirun):
+def test_mpi_calls_are_serialized(mpirun):
     done = mpirun(3, COLLECTIVES, "-x", "HOOKLINE_MPI_THREADS=serialized")
     assert done.returncode == 0, done.stderr
     assert len(done.stdout.splitlines()) == 3
@@ -118,12 +118,12 @@ def test_beside_pytorch(mpirun):
     assert (done.returncode, sorted(done.stdout.splitlines())) == (0, ["0: 3", "1: 3"]), done.stderr
 
 
-def test_a_rank_that_never_comes(mpirun):
+def test_a_rank_that_never_joins(mpirun):
     done = mpirun(2, NEVER_COMES)
     assert done.stdout == "an mpi group of 2 ranks: rank 1 did not join within 1000 ms True\n", done.stderr
 
 
-def test_a_group_after_one_that_timed_out(mpirun):
+def test_a_new_group_after_a_timeout(mpirun):
     done = mpirun(2, AGAIN)
     assert done.returncode == 0, done.stderr
     assert re.search(r"rank 1 did not join within \d+ ms", done.stdout), done.stdout
@@ -131,13 +131,13 @@ def test_a_group_after_one_that_timed_out(mpirun):
 
 
 def test_a_rank_that_dies(mpirun):
-    # Without this option mpirun ends the other ranks too, sooner or later.
+    # Without this option mpirun would also end the other ranks.
     done = mpirun(3, DIES, "--enable-recovery")
     lines = done.stdout.splitlines()
     assert len([line for line in lines if "rank 1 died" in line]) == 2, (done.stdout, done.stderr)
 
 
-def test_a_launcher_that_is_not_mpis(tmp_path):
+def test_a_launcher_other_than_mpirun(tmp_path):
     program = tmp_path / "program.py"
     program.write_text(COLLECTIVES)
     command = [sys.executable, "-m", "hookline", "run", "-n", "2", str(program)]

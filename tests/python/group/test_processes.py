@@ -1,4 +1,4 @@
-"""Groups whose ranks are processes: how they are made, and what happens when one of them ends."""
+"""Groups of processes: creation, and the death of a rank."""
 
 import os
 import socket
@@ -43,7 +43,7 @@ def test_sums(launch, size):
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 
-def test_meeting_in_a_store(tmp_path):
+def test_rendezvous_in_a_store(tmp_path):
     code = """if True:
         import sys, numpy as np, hookline as hl
         store = hl.FileStore(sys.argv[1], 2)
@@ -57,7 +57,7 @@ def test_meeting_in_a_store(tmp_path):
     assert [rank.communicate(timeout=60)[0] for rank in ranks] == [b"[2.0, 2.0, 2.0]\n"] * 2
 
 
-def test_what_cannot_be_made():
+def test_invalid_groups():
     with pytest.raises(hookline.InvalidArgument, match="expected one of shm"):
         hookline.init_process_group("carrier pigeons")
     with pytest.raises(hookline.InvalidArgument, match="rank and world_size are required"):
@@ -71,7 +71,7 @@ def test_a_killed_rank_is_named_within_a_second(launch):
         3,
         """
         import os, signal, time, numpy as np, hookline as hl
-        signal.signal(signal.SIGTERM, signal.SIG_IGN)  # what the launcher sends when it sees that a rank has died
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)  # sent by the launcher after a rank has died
         group = hl.init_process_group(timeout=30)
         rank = group.rank()
         pid = np.full(1, os.getpid())
@@ -82,7 +82,7 @@ def test_a_killed_rank_is_named_within_a_second(launch):
             signal.pause()
         died = time.monotonic()
         if rank == 2:
-            group.send([pid], 0).wait()  # it is through with the allgather
+            group.send([pid], 0).wait()  # rank 1 has completed the allgather
         if rank == 0:
             group.recv([pid], 2).wait()
             group.send([pid], 1).wait()
@@ -145,7 +145,7 @@ def test_fork_after_init(launch):
             begun.set()
             forked.wait(20)
         called = group.allreduce([np.ones(3)]).get_future().then(callback)
-        begun.wait(20)  # all threads of the group are there, and one holds what the child can never let go of
+        begun.wait(20)  # all threads of the group run, and one holds a lock that the child can never release
         child = os.fork()
         if child == 0:
             for call in (lambda: group.allreduce([np.ones(3)]), lambda: group.abort()):
@@ -205,7 +205,7 @@ def test_a_store_that_is_lost_names_the_rank_that_serves_it(monkeypatch, answers
         thread = threading.Thread(target=serve)
         thread.start()
         where = f"tcp://127.0.0.1:{server.getsockname()[1]}?rank=1&world_size=2"
-        with pytest.raises(hookline.PeerLost, match="rank 0 died while the group was being made") as caught:
+        with pytest.raises(hookline.PeerLost, match="rank 0 died during group creation") as caught:
             hookline.init_process_group("shm", init_method=where, timeout=20)
         assert caught.value.ranks == (0,)
         thread.join()

@@ -1,4 +1,4 @@
-"""Process groups that are Python classes, called from C++ as any other group: arguments, results, lifetimes."""
+"""Process groups written in Python, called from C++: arguments, results, lifetimes."""
 
 import datetime
 import gc
@@ -24,7 +24,7 @@ def one(cls=Forwarding):
 
 
 def eventually(condition, seconds=20):
-    """Objects that native threads let go of are released on a callback thread, a moment later."""
+    """Objects dropped by native threads are released asynchronously on a callback thread."""
     deadline = time.monotonic() + seconds
     gc.collect()
     while not condition():
@@ -116,7 +116,7 @@ def test_messages(ranks):
     ranks(3, body)
 
 
-def test_the_rest_of_the_group():
+def test_properties_of_a_group():
     group, native = one()
     assert (native.rank(), native.size(), native.getBackendName()) == (0, 1, "forwarding")
     assert group.name() == "forwarding"
@@ -192,7 +192,7 @@ def test_torch_tensors_arrive_as_torch_tensors_and_arrays_as_arrays():
     assert isinstance(seen, np.ndarray)
     seen[:] = 8
     assert made_by_cpp.numpy()[0] == 8
-    # A part of a tensor is seen through the same library.
+    # A part of a tensor becomes a view by the same library.
     whole = torch.arange(6.0)
     native.allreduce([hl.asarray(whole)[2:4]]).wait()
     part = last(group)[1][0][0]
@@ -207,13 +207,13 @@ def test_torch_tensors_arrive_as_torch_tensors_and_arrays_as_arrays():
     assert last(group)[1][0][0] is bf16
     changed = torch.ones(4)
     tensor = hl.asarray(changed)
-    changed.data = torch.zeros(2)  # the object is no longer what the tensor shows
+    changed.data = torch.zeros(2)  # the object no longer has the memory of the tensor
     native.allreduce([tensor]).wait()
     assert last(group)[1][0][0].shape == (4,)
 
 
 def test_a_class_written_for_torch():
-    """Only the name of the base class differs from what one writes for torch.distributed."""
+    """Only the base class differs from a class for torch.distributed."""
 
     class DoneWork(hl.Work):
         def __init__(self, result):
@@ -271,7 +271,7 @@ def test_python_calls_the_class_and_aliases_find_the_override():
     assert np.array_equal(x, y)
 
 
-def test_super_is_not_a_recursion():
+def test_super_does_not_recurse():
     class Super(hl.ProcessGroup):
         def allreduce(self, tensors, opts=None):
             return super().allreduce(tensors, opts)

@@ -1,4 +1,4 @@
-"""Works and futures: what they say about an operation, whom they keep alive, and who runs meanwhile."""
+"""Works and futures: attributes, object lifetimes, and concurrency with other threads."""
 
 import datetime
 import gc
@@ -18,7 +18,7 @@ def pair():
     return hookline.make_thread_groups(2, timeout=30)
 
 
-def test_what_a_work_says(pair):
+def test_attributes_of_a_work(pair):
     before = datetime.datetime.now()
     x = [np.full(4, rank, np.float32) for rank in range(2)]
     first = pair[0].allreduce([x[0]])
@@ -34,13 +34,13 @@ def test_what_a_work_says(pair):
     assert second.wait(timeout=5) is True
     assert (first.is_completed(), first.is_success(), first.exception()) == (True, True, None)
     assert (first.op_type, first.sequence_number, first.source_rank()) == ("allreduce", 1, -1)
-    slack = datetime.timedelta(seconds=1)  # between the two clocks
+    slack = datetime.timedelta(seconds=1)  # tolerance between the two clocks
     assert before - slack <= first.time_started <= first.time_finished <= datetime.datetime.now() + slack
     assert first.result()[0] is x[0]
     assert pair[0].sequence_number == 1
 
 
-def test_the_future_has_the_very_objects(pair):
+def test_the_future_preserves_object_identity(pair):
     class Array(np.ndarray):
         pass
 
@@ -61,9 +61,9 @@ def test_the_future_has_the_very_objects(pair):
     assert [future.wait(10) for future in futures] == [[], []]
 
 
-def test_then_runs_elsewhere_and_may_wait(pair):
+def test_then_runs_on_the_callback_thread_and_can_wait(pair):
     def again(group):
-        # Blocks the callback thread of its group until the other rank's callback has come as far.
+        # Blocks the callback thread of its group until the other rank's callback has reached this point.
         def callback(future):
             x = future.value()[0]
             group.allreduce([x]).wait()
@@ -75,7 +75,7 @@ def test_then_runs_elsewhere_and_may_wait(pair):
     assert [f.wait(20) for f in futures] == [(True, 4.0)] * 2
 
 
-def test_a_callback_may_wait_for_callbacks_of_its_own_thread(pair):
+def test_a_callback_can_wait_for_callbacks_of_its_thread(pair):
     def again(group):
         def callback(future):
             return group.allreduce(future.value()).get_future().then(lambda f: float(f.value()[0][0])).wait(10)
@@ -112,7 +112,7 @@ def test_arrays_stay_alive_until_the_operation_is_done(pair):
 
     mine = np.ones(1 << 16).view(Array)
     gone = weakref.ref(mine)
-    pair[0].allreduce([mine])  # neither the work nor the array is kept
+    pair[0].allreduce([mine])  # drops the work and the array
     del mine
     gc.collect()
     assert gone() is not None
@@ -121,7 +121,7 @@ def test_arrays_stay_alive_until_the_operation_is_done(pair):
     assert x[-1] == 2.0
     deadline = time.monotonic() + 20
     pair[0].shutdown()
-    while gone() is not None:  # the last reference is dropped by another thread
+    while gone() is not None:  # another thread drops the last reference
         assert time.monotonic() < deadline
         time.sleep(0.01)
 
@@ -143,8 +143,8 @@ def test_a_dropped_group_with_callbacks_does_not_hang():
         del group, groups
 
 
-def test_a_work_in_a_cycle_with_its_future_is_let_go():
-    """Only the work can break such a cycle: a tuple has nothing to let go of."""
+def test_a_work_in_a_cycle_with_its_future_is_collected():
+    """Only the work can break such a cycle, since tuples cannot be cleared."""
 
     class Held(tuple):
         __slots__ = ()
@@ -154,7 +154,7 @@ def test_a_work_in_a_cycle_with_its_future_is_let_go():
 
         value = add_done_callback
 
-    array = np.ones(3)  # not seen by the collector, so a weak reference to it ends only with its memory
+    array = np.ones(3)  # not tracked by the garbage collector: a weak reference to it dies with its memory
     gone = weakref.ref(array)
     work = hookline.Work.__new__(hookline.Work)
     hookline.Work.__init__(work, Held((work, array)))
@@ -176,7 +176,7 @@ def test_another_thread_runs_while_one_waits():
     waiting = threading.Thread(target=wait)
     waiting.start()
     assert started.wait(10)
-    for _ in range(50):  # were the GIL held in there, this thread would not come back from the first of these in time
+    for _ in range(50):  # if wait() held the GIL, the first of these would block this thread
         time.sleep(0.002)
     assert waiting.is_alive()
     groups[1].barrier().wait()
@@ -184,12 +184,12 @@ def test_another_thread_runs_while_one_waits():
     assert outcome == [True]
 
 
-def test_the_time_is_up(pair):
+def test_timeouts(pair):
     with pytest.raises(hookline.Timeout, match="rank 1 did not join within"):
         pair[0].allreduce([np.ones(2)], timeout=0.1).wait()
-    with pytest.raises(hookline.Timeout):  # the group is broken, and says why
+    with pytest.raises(hookline.Timeout):  # the group is broken, and repeats the error
         pair[0].barrier().wait()
-    pair[1].allreduce([np.ones(2)]).wait()  # what rank 0 had posted before it failed is enough
+    pair[1].allreduce([np.ones(2)]).wait()  # completed by the data that rank 0 posted before it failed
     with pytest.raises(hookline.Aborted, match="rank 0 failed"):
         pair[1].barrier().wait()
 
@@ -227,7 +227,7 @@ def test_groups_of_some_ranks(ranks):
     ranks(3, body)
 
 
-def test_what_a_group_says(pair):
+def test_attributes_of_a_group(pair):
     group = pair[1]
     assert (group.rank(), group.size()) == (1, 2)
     assert {group.name(), group.backend_name(), group.getBackendName()} == {"threads"}

@@ -18,7 +18,7 @@ def test_await_gives_the_outputs(ranks):
             assert x.tolist() == [3, 3, 3]
             work = group.barrier()
             assert await work == []
-            assert await work == []  # and again, when it is done
+            assert await work == []  # again, after completion
             arrays = [np.full(2, float(i)) for i in range(5)]
             works = [group.allreduce([array], op=hookline.ReduceOp.AVG) for array in arrays]
             results = await asyncio.gather(*(outputs_of(work) for work in works))
@@ -38,7 +38,7 @@ def test_the_loop_goes_on_meanwhile(ranks):
         async def main():
             if group.rank() == 0:
                 receiving = asyncio.create_task(outputs_of(group.recv([np.zeros(1)], 1)))
-                await asyncio.sleep(0)  # it waits now
+                await asyncio.sleep(0)  # the task waits now
                 await group.send([np.ones(1)], 1)
                 assert (await receiving)[0].tolist() == [5]
             else:

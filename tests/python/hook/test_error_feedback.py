@@ -1,4 +1,4 @@
-"""Error feedback around hooks that are Python functions, by the contribution that they report."""
+"""Error feedback for Python hooks, by the contribution that they report."""
 
 import numpy as np
 import pytest
@@ -13,7 +13,7 @@ def through_8_bits(values):
 
 
 def eight_bits(state, bucket):
-    """The mean of what the ranks decode, reduced in place after it was reported."""
+    """Averages the decoded gradients in place, after reporting the contribution."""
     decoded = through_8_bits(bucket.buffer())
     bucket.set_contribution(decoded)
     return state.allreduce([decoded], op=hl.ReduceOp.AVG).get_future().then(lambda f: f.value()[0])
@@ -50,12 +50,12 @@ def test_a_function_that_reports_stays_flat_over_many_steps(ranks, function, wra
             errors.append(own - mean)
         early, late = (np.sqrt(np.mean(np.square(part))) for part in (errors[:50], errors[-50:]))
         assert late < 1.5 * early, (early, late)
-        assert np.abs(np.sum(errors, axis=0)).max() < 0.05  # what a step loses, the next one brings
+        assert np.abs(np.sum(errors, axis=0)).max() < 0.05  # each step adds the residual of the previous one
 
     ranks(3, body)
 
 
-def test_a_function_that_does_not_report_is_refused(ranks):
+def test_a_function_without_reports_is_rejected(ranks):
     def body(group):
         for wrappers in ("error_feedback", "compare | error_feedback", "where(name=w) | error_feedback"):
             with pytest.raises(hl.InvalidArgument, match=r"eight_bits does not report.*reports_contribution"):
@@ -64,7 +64,7 @@ def test_a_function_that_does_not_report_is_refused(ranks):
     ranks(1, body)
 
 
-def test_a_function_that_declared_its_report_and_made_none_is_named(ranks):
+def test_a_missing_contribution_report_is_an_error(ranks):
     def silent(state, bucket):
         return done(bucket.buffer())
 
@@ -78,7 +78,7 @@ def test_a_function_that_declared_its_report_and_made_none_is_named(ranks):
     ranks(1, body)
 
 
-def test_a_report_that_does_not_fit_is_refused():
+def test_a_contribution_of_the_wrong_size_is_rejected():
     bucket = hl.GradBucket(np.ones(4, np.float32))
     assert not bucket.wants_contribution()
     bucket.set_contribution(np.ones(4, np.float16))

@@ -1,4 +1,4 @@
-"""PowerSGD against NumPy, step by step, with all of its options, on one to four ranks."""
+"""PowerSGD compared with a NumPy reference at each step, with all options, on one to four ranks."""
 
 import math
 
@@ -13,7 +13,7 @@ STEPS = 50
 
 
 def gradients(rank, step):
-    """A few large singular values and noise, other on each rank and in each step."""
+    """A few large singular values and noise, different on each rank and in each step."""
     result = {}
     for number, (name, shape) in enumerate(SHAPES.items()):
         common = np.random.default_rng([9, number])
@@ -27,7 +27,7 @@ def gradients(rank, step):
 
 
 def train(ranks, size, hook_of, reference, batched=False):
-    """Runs all steps on all ranks and compares each with the reference's, which goes on from what ours has kept."""
+    """Runs all steps on all ranks and compares each with the reference, which continues from hookline's state."""
 
     def body(group):
         ddp = hl.numpy.DataParallel({name: np.zeros(shape, np.float32) for name, shape in SHAPES.items()}, group)
@@ -43,14 +43,14 @@ def train(ranks, size, hook_of, reference, batched=False):
             results.append((grads, order, state.error_dict.get(0), state.q_memory_dict.get(0)))
         return results
 
-    everybody = ranks(size, body)
+    gathered = ranks(size, body)
     for step in range(STEPS):
-        grads, order, _, q = everybody[0][step]
-        errors = [own[step][2] for own in everybody]
+        grads, order, _, q = gathered[0][step]
+        errors = [own[step][2] for own in gathered]
         all_gradients = [gradients(rank, step) for rank in range(size)]
         means = reference.step_batched(all_gradients, order) if batched else reference.step(all_gradients)
         for name, mean in means.items():
-            for other in everybody[1:]:
+            for other in gathered[1:]:
                 assert np.array_equal(grads[name], other[step][0][name]), f"ranks differ in {name}, step {step}"
             np.testing.assert_allclose(grads[name], mean, atol=3e-5, err_msg=f"{name} in step {step}")
         if q is None:

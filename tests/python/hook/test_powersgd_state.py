@@ -1,4 +1,4 @@
-"""PowerSGDState from Python: PyTorch's names, registration in every way, pickles, the log, and what is refused."""
+"""PowerSGDState in Python: PyTorch's names, registration, pickling, logging, and invalid options."""
 
 import inspect
 import logging
@@ -97,7 +97,7 @@ def test_pytorchs_types_take_a_state_a_group_or_nothing(ranks, kind, rank, batch
         for state in (None, group):
             ddp = new(group)
             hl.register_ddp_comm_hook(kind, ddp, state)
-            for step, result in enumerate(steps(ddp, group, 0, 3)):  # it starts at 1000
+            for step, result in enumerate(steps(ddp, group, 0, 3)):  # compression starts at step 1000
                 assert np.allclose(result, (gradient(0, step) + gradient(1, step)) / 2)
             assert ddp.stats()["hook"] == text
         ddp, same = new(group), new(group, hook=f"{text}(rank={rank}, start_iter=2)")
@@ -110,7 +110,7 @@ def test_pytorchs_types_take_a_state_a_group_or_nothing(ranks, kind, rank, batch
     ranks(2, body)
 
 
-def test_wrong_states_are_told_what_is_expected(ranks):
+def test_wrong_states_name_the_expected_type(ranks):
     def body(group):
         for state in (group, None, "powersgd"):
             with pytest.raises(TypeError, match=r"state: expected a hookline\.PowerSGDState"):
@@ -155,7 +155,7 @@ def test_functions_can_be_called_with_a_bucket(ranks):
     ranks(2, body)
 
 
-def test_what_is_kept_can_be_looked_at(ranks):
+def test_residuals_and_factors_are_accessible(ranks):
     def body(group):
         state = hl.PowerSGDState(group, start_powerSGD_iter=2, random_seed=4)
         flat = gradient(0, 0).ravel()
@@ -215,14 +215,14 @@ def test_a_state_is_for_one_model(ranks):
             ddp.ready("v", np.ones((9, 30), np.float32))
             ddp.finish()
 
-        with pytest.raises(hl.InvalidArgument, match=r"it has no v, which has the shape \[9, 30\] here"):
+        with pytest.raises(hl.InvalidArgument, match=r"it lacks parameter v of shape \[9, 30\]"):
             step_of(other)
 
     ranks(1, body)
 
 
 class Over(hl.Work):
-    """The callbacks of its future run on the thread that logs, behind what is to be logged already."""
+    """The callbacks of its future run on the thread that logs, after pending log messages."""
 
     def wait(self, timeout=None):
         pass
@@ -236,7 +236,7 @@ def test_totals_are_logged(ranks, caplog):
         steps(ddp, group, 0, 6)
         assert state.next_stats_report == 6
 
-    Over().get_future().then(lambda f: None).wait(20)  # what earlier tests have to log does not belong here
+    Over().get_future().then(lambda f: None).wait(20)  # flushes log messages of earlier tests
     with caplog.at_level(logging.INFO, logger="hookline"):
         ranks(1, body)
         Over().get_future().then(lambda f: None).wait(20)

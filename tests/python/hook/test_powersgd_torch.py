@@ -1,4 +1,4 @@
-"""PowerSGD against torch's own hook, in one bucket on two ranks with Gloo: the same gradients give the same means."""
+"""PowerSGD compared with torch's hook, in one bucket on two ranks with Gloo: equal gradients give equal means."""
 
 from pathlib import Path
 
@@ -31,7 +31,7 @@ class Bucket:
 
 group = hl.init_process_group()
 dist.init_process_group("gloo", init_method="file://STORE", rank=group.rank(), world_size=2)
-world = dist.group.WORLD  # kept: a thread of Gloo's that is the last to let go of it would end the process
+world = dist.group.WORLD  # kept alive: if a Gloo thread destroyed the group, the process would terminate
 torch.set_num_threads(1)
 for options in [
     {}, {"matrix_approximation_rank": 2}, {"matrix_approximation_rank": 4, "min_compression_rate": 1.5},
@@ -43,7 +43,7 @@ for options in [
     rank = options.get("matrix_approximation_rank", 1)
     state = theirs.PowerSGDState(None, **options)
     ours = hl.PowerSGDState(group, **options)
-    # Theirs begins with the factors that ours draws; theirs lie in the order of the shapes.
+    # torch's hook starts with hookline's random factors, in the order of the shapes.
     rate = options.get("min_compression_rate", 2)
     chosen = [(i, s[0], int(np.prod(s[1:]))) for i, s in enumerate(SHAPES) if len(s) > 1]
     chosen = [(i, n, m, min(n, m, rank)) for i, n, m in chosen if (n + m) * min(n, m, rank) * rate < n * m]
@@ -73,7 +73,7 @@ for options in [
         assert off < 5e-5, (options, step, off)
         if step < 3:
             continue
-        # Roundings would add up: theirs goes on from what ours has kept. Its factors lie row after row.
+        # torch's hook continues from hookline's state, so rounding errors do not accumulate; its factors are row-major.
         if options.get("use_error_feedback", True):
             state.error_dict[0] = torch.from_numpy(ours.error_dict[0])
         parts, at = {}, 0

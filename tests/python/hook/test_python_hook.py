@@ -1,4 +1,4 @@
-"""Hooks in Python: what is taken as one, what they may return, and where their exceptions arrive."""
+"""Hooks in Python: accepted callables, results, and exceptions."""
 
 import functools
 import gc
@@ -15,7 +15,7 @@ import hookline as hl
 
 
 def test_continuations_of_a_hook_stay_in_its_lane(ranks):
-    """Both hooks do two collectives each; matched by arrival, they would get into each other's way."""
+    """Both hooks run two collectives each, which would mismatch if matched in call order."""
 
     def body(group):
         params = {f"p{i}": np.zeros(10 * (i + 1), np.float32) for i in range(6)}
@@ -36,7 +36,7 @@ def test_continuations_of_a_hook_stay_in_its_lane(ranks):
             for name in sorted(grads, reverse=group.rank() == 0):
                 ddp.ready(name, grads[name])
                 x = np.ones(3)
-                group.allreduce([x]).wait()  # the user's own, in the middle
+                group.allreduce([x]).wait()  # a collective of the user in between
             ddp.finish()
             expect(grads, 1.5 + s)
 
@@ -132,7 +132,7 @@ def test_the_state_of_a_named_hook_is_its_group(ranks, kind):
     ranks(4, body)
 
 
-def test_registration_takes_what_it_should():
+def test_registration_validates_hooks():
     (group,) = hl.make_thread_groups(1)
     ddp = hl.numpy.DataParallel(model(), group)
     with pytest.raises(TypeError, match=re.escape("Communication hook must be callable.")):
@@ -200,7 +200,7 @@ def test_every_kind_of_callable_is_taken():
         (lambda s, b: done(b.buffer()).then(lambda f: 1 / 0), ZeroDivisionError, "division by zero"),
     ],
 )
-def test_what_goes_wrong_arrives_at_the_step(hook, kind, text):
+def test_hook_errors_are_raised_by_the_step(hook, kind, text):
     (group,) = hl.make_thread_groups(1)
     params = {"w": np.zeros((6, 4), np.float32), "b": np.zeros(4, np.float32)}
     ddp = hl.numpy.DataParallel(params, group)
@@ -211,7 +211,7 @@ def test_what_goes_wrong_arrives_at_the_step(hook, kind, text):
         assert any("lambda" in entry.name for entry in caught.traceback)
 
 
-def test_an_exception_of_a_hook_is_the_very_one_and_heard_elsewhere(ranks):
+def test_a_hook_exception_keeps_its_identity_and_aborts_other_ranks(ranks):
     def body(group):
         error = LookupError("mine")
 
@@ -244,7 +244,7 @@ def test_a_hook_that_never_completes():
     ddp.register_comm_hook(None, sleepy)
     with pytest.raises(TimeoutError, match=r"sleepy did not complete the Future of bucket 0 of 2 in step 1"):
         step(ddp, gradients(model(), 0))
-    kept.set_result(None)  # what is late finds nobody, and does no harm
+    kept.set_result(None)  # a late result has no effect
 
 
 def test_registering_inside_a_step():
@@ -279,7 +279,7 @@ def test_cycles_through_the_hook_are_collected():
     assert gone() is None
 
 
-def test_hooks_are_let_go_when_replaced():
+def test_replaced_hooks_are_released():
     class State:
         pass
 
@@ -312,7 +312,7 @@ def test_a_timer_completes_the_future():
 
 
 def test_a_hook_waits_for_a_callback():
-    """From the second bucket on it runs inside the completion of the future of the one before."""
+    """From the second bucket on, it runs inside the completion of the previous bucket's future."""
     (group,) = hl.make_thread_groups(1)
     ddp = hl.numpy.DataParallel(model(), group, bucket_cap_mb=1e-5)
 

@@ -1,4 +1,4 @@
-"""Hooks of a program's own by name: register_hook in Python, and libraries of hooks."""
+"""User-defined hooks by name: register_hook in Python, and hook libraries."""
 
 import gc
 import os
@@ -42,7 +42,7 @@ def scaled_mean(group, k: float = 1, power: int = 1, twice: bool = False, how: L
 
 
 class TopK:
-    """The largest part k of a rank's gradients travels."""
+    """Sends the fraction k of largest gradients of each rank."""
 
     def __init__(self, group, k=0.25, limit: "int | None" = None):
         self.group, self.k, self.limit = group, k, limit
@@ -99,7 +99,7 @@ def test_texts_with_options_and_wrappers(ranks):
     ranks(2, body)
 
 
-def test_costs_count_the_bytes_of_a_function(ranks):
+def test_stats_count_the_bytes_of_a_function(ranks):
     def body(group):
         ddp = hl.numpy.DataParallel({"w": np.zeros(1000, np.float32)}, group, hook="scaled_mean | compare")
         ddp.ready("w", np.ones(1000, np.float32))
@@ -142,7 +142,7 @@ def test_state_is_saved_and_errors_are_fed_back(ranks):
 
 @pytest.mark.parametrize("kind", ["text", "hook", "wrapped", "overlapped", "returned"])
 def test_the_garbage_collector_sees_hooks_inside_hooks(ranks, kind):
-    """The hook refers to the model that it is registered with, and to itself."""
+    """The hook refers to its model and to itself."""
 
     def body(group):
         class Mean:
@@ -205,10 +205,10 @@ def test_options_are_listed_without_making_a_hook(capsys):
     assert cli.main(["hooks", "top_k"]) == 0
     out = capsys.readouterr().out
     assert "top_k(k=0.25, limit=…)\n    The largest part k of a rank's gradients travels." in out
-    assert "    k: a number; 0.25 where it is not given" in out
+    assert "    k: a number (default: 0.25)" in out
 
 
-def test_mistakes_say_what_is_wrong(ranks):
+def test_error_messages(ranks):
     def body(group):
         for text, message in {
             "scaled_mean(q=1)": "scaled_mean has no option q; it has: k, power, twice, how",
@@ -223,15 +223,15 @@ def test_mistakes_say_what_is_wrong(ranks):
                 hl.make_hook(text, group)
         with pytest.raises(TypeError, match="must take two arguments, state and bucket"):
             hl.make_hook("strange(what=one)", group)
-        with pytest.raises(KeyError, match="else"):  # what a factory raises comes through
+        with pytest.raises(KeyError, match="else"):  # exceptions of a factory propagate
             hl.make_hook("strange(what=else)", group)
 
     ranks(1, body)
 
 
-def test_what_cannot_be_registered():
+def test_invalid_registrations():
     for name in ("int8", "scaled_mean"):
-        with pytest.raises(hl.InvalidArgument, match=f"there is a hook called {name} already"):
+        with pytest.raises(hl.InvalidArgument, match=f"the hook {name} is already registered"):
             hl.register_hook(name, scaled_mean)
     for name in ("my hook", "", "3d", "a|b"):
         with pytest.raises(hl.InvalidArgument, match="is not an identifier: expected letters"):
@@ -288,7 +288,7 @@ def test_the_command_imports_modules(tmp_path):
 
 
 def test_a_library_of_hooks(tmp_path):
-    """What examples/hooks/signs.cpp was built to."""
+    """The hook library built from examples/hooks/signs.cpp."""
     found = {"HOOKLINE_HOOK_PATH": str(BUILD / "examples")}
     code, out, errors = run("hooks", "signs", **found)
     assert code == 0, errors

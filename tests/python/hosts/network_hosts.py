@@ -79,10 +79,10 @@ class Hosts:
             self.set_rate(self.rate)
 
     def set_rate(self, rate: str) -> None:
-        """Changes what every link carries, each way."""
+        """Changes the rate of every link in both directions."""
         for i, name in enumerate(self.names):
             for place, device in ((name, INTERFACE), (self.switch, f"port{i}")):
-                # What a timer's tick lets through at once, and a queue that TCP can fill without loss.
+                # The burst of one timer tick, and a queue that TCP can fill without loss.
                 bits = {"k": 1e3, "m": 1e6, "g": 1e9}[rate[-4]] * float(rate[:-4])
                 burst = max(16_000, int(bits / 8 / 1000))
                 limit = max(400_000, int(bits / 8 * 0.02))
@@ -107,20 +107,20 @@ class Hosts:
         return f"{self.network}.{host + 1}"
 
     def cut(self, host: int) -> None:
-        """From now on nothing of this host arrives, and nobody is told."""
+        """Silently drops all packets of this host."""
         ip("-n", self.switch, "link", "set", f"port{host}", "nomaster")
 
     def mend(self, host: int) -> None:
-        """The opposite of cut."""
+        """Undoes cut()."""
         ip("-n", self.switch, "link", "set", f"port{host}", "master", "bridge0")
 
     def bytes_sent(self, host: int) -> int:
-        """What the interface has counted since it was made."""
+        """Returns the bytes sent by the interface since its creation."""
         shown: list[dict[str, Any]] = json.loads(ip("-n", self.names[host], "-s", "-j", "link", "show", INTERFACE))
         return int(shown[0]["stats64"]["tx"]["bytes"])
 
     def start(self, host: int, command: Sequence[str], **variables: str) -> "subprocess.Popen[str]":
-        """A process on a host; it is ended with the hosts at the latest."""
+        """Starts a process on a host. It is killed when the hosts are removed."""
         process = subprocess.Popen(
             ["ip", "netns", "exec", self.names[host], *command],
             stdin=subprocess.PIPE,
@@ -133,7 +133,7 @@ class Hosts:
         return process
 
     def start_ranks(self, command: Sequence[str], each: Sequence[int], **variables: str) -> list[Any]:
-        """`each` has the number of ranks of every host; the first rank keeps the store. In rank order."""
+        """Starts `each[h]` ranks on host h. The first rank serves the store. Returns the processes in rank order."""
         started = []
         port = variables.pop("MASTER_PORT", str(PORT))
         for host, ranks in enumerate(each):
@@ -150,7 +150,7 @@ class Hosts:
         The ranks go from host to host in turn. What they printed, rank by rank; a failure is an error with all of it.
         """
         places = "\n".join(f"{self.address(i)}) place={name};;" for i, name in enumerate(self.names))
-        # Hosts that share a name would be one host for MPI.
+        # MPI treats hosts with the same name as one host.
         run = 'exec ip netns exec $place unshare --uts sh -c "hostname $place; $*"'
         agent = folder / "agent.sh"
         agent.write_text(f"#!/bin/sh\nhost=$1\nshift\ncase $host in\n{places}\nesac\n{run}\n")
@@ -159,7 +159,7 @@ class Hosts:
             "plm_rsh_agent": str(agent),
             "btl_tcp_if_include": INTERFACE,
             "oob_tcp_if_include": INTERFACE,
-            "mpi_yield_when_idle": "1",  # there are more ranks than cores, which mpirun does not see
+            "mpi_yield_when_idle": "1",  # mpirun does not detect that ranks outnumber cores
         }
         hosts = ",".join(f"{self.address(i)}:{ranks}" for i, ranks in enumerate(each))
         options = ["--allow-run-as-root", "-n", str(sum(each)), "--host", hosts, "--map-by", "node"]
@@ -172,12 +172,12 @@ class Hosts:
         return outputs([self.start(0, script, **known, **variables)])[0]
 
     def run(self, program: Path, each: Sequence[int], timeout: float = 90, **variables: str) -> list[str]:
-        """Runs a Python program as ranks and returns what each printed; a rank that fails is an error with its text."""
+        """Runs a Python program as ranks and returns their outputs; AssertionError with the output if a rank fails."""
         return outputs(self.start_ranks([sys.executable, str(program)], each, **variables), timeout)
 
 
 def outputs(processes: Sequence[Any], timeout: float = 100) -> list[str]:
-    """What each process printed, in order; AssertionError with it where some failed or took too long."""
+    """Waits for processes and returns their outputs in order; AssertionError on failures and timeouts."""
     deadline = time.monotonic() + timeout
     texts, failed = [], []
     for rank, process in enumerate(processes):

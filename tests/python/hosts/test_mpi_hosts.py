@@ -1,4 +1,4 @@
-"""MPI between hosts, which are network namespaces: by name, hierarchical, and as what a program gets that names nothing."""
+"""MPI between hosts, which are network namespaces: as backend, as hierarchical transport, and as the default."""
 
 import os
 import sys
@@ -16,18 +16,18 @@ def test_a_group_that_names_no_backend(tmp_path: Path) -> None:
     with Hosts(2, "10gbit") as hosts:
         command = [sys.executable, str(PROGRAMS / "default_group.py")]
         printed = hosts.mpirun(command, [2, 2], tmp_path)
-        # What a rank of each host sends: half of 1.2 MB, and the bytes of two meetings.
+        # The bytes sent by each host: half of 1.2 MB, and two rendezvous.
         sent = [hosts.bytes_sent(host) for host in range(2)]
     found = sorted(line for line in printed.splitlines() if line.startswith("rank"))
     assert found == [f"rank {rank} of 4 on hierarchical over ['mpi']" for rank in range(4)], printed
     assert all(1_200_000 < count < 1_500_000 for count in sent), sent
 
 
-# The program initialises MPI itself, as applications do: so it is told to connect its ranks one after the other.
+# The program initializes MPI itself, as applications do; this option connects its ranks one after another.
 CONTRACT = {"OMPI_MCA_mpi_preconnect_mpi": "1", "HOOKLINE_MATRIX": "0.1"}
 
 
-# What goes by levels in several ways. The rest makes seventy groups, which take minutes where others compute too.
+# The tests of hierarchical operations. The others create seventy groups, which takes minutes on a loaded machine.
 IN_LAYERS = (
     "GroupContract.Allreduce",
     "GroupBehaviour.LanesMatchInAnyOrder",

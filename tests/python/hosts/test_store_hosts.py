@@ -1,4 +1,4 @@
-"""TCP stores between hosts, and peers whose host goes without a word."""
+"""TCP stores between hosts, and peers whose host disappears silently."""
 
 import sys
 from pathlib import Path

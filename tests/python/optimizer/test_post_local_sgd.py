@@ -1,4 +1,4 @@
-"""Post-local SGD: hook and state, model averagers, and the optimizer around another."""
+"""Post-local SGD: hook and state, model averagers, and the optimizer wrapper."""
 
 import copy
 import warnings
@@ -67,7 +67,7 @@ def test_without_a_subgroup_and_without_gradients(ranks):
                 both = allreduce or s == 0
                 close(grads, mean_of([new_grads(r, s) for r in (range(2) if both else [group.rank()])]))
         assert hl.local_group(group) is group
-        # As a function of a bucket, outside a reducer.
+        # Called as a function of a bucket, outside a reducer.
         state = hl.PostLocalSGDState(group, None, 5)
         bucket = hl.GradBucket(np.full(4, group.rank(), np.float32))
         assert (hl.post_localSGD_hook(state, bucket).wait(20) == 0.5).all()
@@ -131,7 +131,7 @@ def test_averager_with_torch_parameters(ranks):
         optimizer = torch.optim.SGD([with_gradient, without], lr=0.1)
         averager.average_parameters(optimizer.param_groups)
         assert (with_gradient == 0.5).all()
-        assert (without == group.rank()).all()  # as PyTorch has it
+        assert (without == group.rank()).all()  # as in PyTorch
 
     ranks(2, body)
 
@@ -154,7 +154,7 @@ def test_period_of_one_is_plain_averaging(ranks):
 
 
 def reference(steps, warmup, period):
-    """Four ranks; gradients over all in the warm-up, then each alone, parameters averaged when due."""
+    """Simulates four ranks: averages gradients in the warm-up, then steps locally and averages parameters."""
     models = [new_params() for _ in range(4)]
     for s in range(steps):
         means = mean_of([new_grads(r, s) for r in range(4)])
@@ -168,7 +168,7 @@ def reference(steps, warmup, period):
 
 
 @pytest.mark.parametrize("overlapped", [False, True])
-def test_the_whole_of_it(ranks, overlapped):
+def test_post_local_sgd_end_to_end(ranks, overlapped):
     def body(group):
         params = new_params()
         averager = hl.PeriodicModelAverager(period=3, warmup_steps=4, process_group=group)
@@ -205,7 +205,7 @@ def test_around_an_optimizer_of_torch_and_resumed(ranks):
         q, resumed = make()
         with torch.no_grad():
             q.copy_(p)
-        saved = copy.deepcopy(whole.state_dict())  # torch hands out the very tensors
+        saved = copy.deepcopy(whole.state_dict())  # torch returns the tensors without a copy
         assert saved["step"] == 5
         resumed.load_state_dict(saved)
         for s in range(5, 9):
@@ -215,7 +215,7 @@ def test_around_an_optimizer_of_torch_and_resumed(ranks):
         return p
 
     one, other = ranks(2, body)
-    assert not torch.equal(one, other)  # averaged in step 6, apart since
+    assert not torch.equal(one, other)  # averaged in step 6, different since
 
 
 def test_a_checkpoint_without_a_counter_warns(ranks):
@@ -248,7 +248,7 @@ def test_bad_input(ranks):
         ]:
             with pytest.raises(ValueError, match=text):
                 hl.HierarchicalModelAverager(levels, process_group=group)
-        with pytest.raises(ValueError, match="start_localSGD_iter is -1"):
+        with pytest.raises(ValueError, match="start_localSGD_iter: expected at least 0 steps, got -1"):
             hl.PostLocalSGDState(group, None, -1)
         with pytest.raises(TypeError, match=r"state: expected a hookline\.PostLocalSGDState, got builtins\.int"):
             hl.numpy.DataParallel(new_params(), group).register_comm_hook(3, hl.post_localSGD_hook)

@@ -1,4 +1,4 @@
-"""hookline.numpy.DataParallel: steps with copies and views, threads, accumulation, and what is wrong with a step."""
+"""hookline.numpy.DataParallel: steps with copies and views, threads, accumulation, and errors."""
 
 import threading
 
@@ -153,7 +153,7 @@ def test_batches_that_differ_are_named(ranks):
         grads = gradients(params, group.rank())
         with pytest.raises(hl.Mismatch, match=r"rank 0: .*step 4, bucket 0, step_id 3.*rank 1: .*step_id 5"):
             step(ddp, grads)
-        expect(grads, group.rank() + 1.0)  # as they were
+        expect(grads, group.rank() + 1.0)  # unchanged
 
     ranks(2, body)
 
@@ -198,28 +198,28 @@ def test_errors_name_the_parameter():
         ddp.ready("b")
     with pytest.raises(RuntimeError, match=r"Expected to have finished reduction in the prior iteration.*w, v"):
         ddp.finish()
-    with pytest.raises(ValueError, match="no parameter called 'x'"):
+    with pytest.raises(ValueError, match="no parameter is called 'x'"):
         ddp.ready("x")
     with pytest.raises(ValueError, match=r"expected a writable float32\[4\], got float32\[3\]"):
         ddp.ready("b", np.zeros(3, np.float32))
     with pytest.raises(RuntimeError, match="DistributedDataParallel is not needed"):
         hl.numpy.DataParallel({}, group)
-    with pytest.raises(ValueError, match="no parameter called 'y'"):
+    with pytest.raises(ValueError, match="unknown parameter 'y'"):
         hl.numpy.DataParallel(model(), group, ignored=["y"])
-    with pytest.raises(ValueError, match="no parameter called 'y'"):
+    with pytest.raises(ValueError, match="unknown parameter 'y'"):
         hl.Reducer([*model().items()], group, ignored="y")
     with pytest.raises(ValueError, match="bucket_cap_mb"):
         hl.numpy.DataParallel(model(), group, bucket_cap_mb=0)
 
 
-def test_what_is_no_mapping_and_no_list_of_names():
+def test_invalid_parameter_names():
     (group,) = hl.make_thread_groups(1)
     for params in ([np.zeros(2, np.float32)], np.zeros(2, np.float32)):
         with pytest.raises(TypeError, match=r"params: expected a mapping of names to arrays, got \w+\.(list|ndarray)$"):
             hl.numpy.DataParallel(params, group)
     for argument in ("sparse", "ignored", "reduce_last"):
         with pytest.raises(TypeError, match=rf"{argument}: expected a list of names, got a string\. Pass \['w'\]"):
-            hl.numpy.DataParallel(model(), group, **{argument: "w"})  # of which the letters are names, too
+            hl.numpy.DataParallel(model(), group, **{argument: "w"})  # its characters are valid names
     with pytest.raises(TypeError, match="a bucket: expected a list of names, got a string"):
         hl.numpy.DataParallel({"w": np.zeros(2, np.float32)}, group, buckets=["w"])
 
@@ -268,7 +268,7 @@ def test_models_that_differ(ranks):
 
 
 def test_processes_and_a_clean_end(launch):
-    """The program of the documentation, and an end with a hook still registered."""
+    """The program of the documentation, which exits with a registered hook."""
     result = launch(
         2,
         """
@@ -294,7 +294,7 @@ def test_processes_and_a_clean_end(launch):
 
 
 def test_a_group_that_overrides_allreduce_alone(launch):
-    """The class of the documentation as it is, and training with it."""
+    """The process group class of the documentation, and training with it."""
     result = launch(
         2,
         """
@@ -341,7 +341,7 @@ def test_a_group_that_overrides_allreduce_alone(launch):
 
 
 def test_an_error_in_a_join_is_the_users_own(ranks):
-    """Also where the group cannot be aborted."""
+    """Even if the group does not implement abort."""
 
     class Silent(Forwarding):
         def abort(self):

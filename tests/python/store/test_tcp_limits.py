@@ -1,4 +1,4 @@
-"""What attackers may use of a process that serves a TCP store: descriptors, memory and time."""
+"""Limits on the descriptors, memory and CPU time that clients can use in a TCP store server."""
 
 import contextlib
 import os
@@ -16,7 +16,7 @@ import hookline as hl
 TOKEN = "a secret of this job"
 VALIDATE = struct.pack("<BI", 0, 0x3C85F7CE)
 
-# Serves with few descriptors; for each line of its input it opens ten files and says how much CPU time it has used.
+# Serves with few descriptors. For each input line, opens ten files and prints the used CPU time.
 SERVER = """\
 import json, resource, sys, time
 limit, options = json.loads(sys.argv[1])
@@ -39,7 +39,7 @@ class Server:
         self.port = int(self.process.stdout.readline())
 
     def cpu_seconds(self) -> float:
-        """The CPU time that it has used, after it has opened files of its own."""
+        """Makes the server open files and returns its CPU time."""
         assert self.process.stdin
         assert self.process.stdout
         self.process.stdin.write("\n")
@@ -65,7 +65,7 @@ def serve() -> Iterator[Serve]:
 
 @contextlib.contextmanager
 def idle_connections(port: int, count: int, opening: bytes = b"") -> Iterator[list[socket.socket]]:
-    """Connections that say no more than the opening; the kernel may still keep some of them for the server."""
+    """Opens connections that send only the opening bytes; some may still be in the kernel's backlog."""
     with contextlib.ExitStack() as stack:
         made = []
         for _ in range(count):
@@ -84,7 +84,7 @@ def test_1100_idle_connections_leave_the_server_its_descriptors(serve: Serve, op
     server = serve(256, f'{{"token": "{TOKEN}"}}')
     store = hl.TCPStore("127.0.0.1", server.port, timeout=30, token=TOKEN)
     with idle_connections(server.port, 1100, opening):
-        server.cpu_seconds()  # opens files of its own
+        server.cpu_seconds()  # opens files
         hl.TCPStore("127.0.0.1", server.port, timeout=30, token=TOKEN).set("k", "v")
         assert store.get("k") == b"v"
 
@@ -104,7 +104,7 @@ def test_a_server_without_descriptors_neither_spins_nor_ends(serve: Serve) -> No
     server = serve(64, '{"max_connections": 10000, "max_pending_connections": 10000, "handshake_timeout": 300}')
     store = hl.TCPStore("127.0.0.1", server.port, timeout=30)
     with idle_connections(server.port, 200) as connections:
-        # All descriptors are taken, and more connections wait: the server answers, and uses hardly any CPU time.
+        # No descriptors are left and connections are pending: the server still replies, and uses little CPU time.
         used = process_cpu_seconds(server.process.pid)
         end = time.monotonic() + 2
         while time.monotonic() < end:

@@ -1,4 +1,4 @@
-"""The TCPStore's arguments, which are those of PyTorch's: tenants, sockets that are bound already, torchrun's agent."""
+"""PyTorch's arguments of TCPStore: tenants, bound sockets, torchrun's agent store."""
 
 import os
 import socket

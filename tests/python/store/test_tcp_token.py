@@ -1,4 +1,4 @@
-"""A TCP store with a token: who is served, who is refused, and the errors of both sides."""
+"""Authentication of TCP stores by token: accepted and rejected clients, and the errors of both sides."""
 
 import socket
 import struct
@@ -20,7 +20,7 @@ SET = struct.pack("<BQ9sQ1s", 1, 9, b"/intruder", 1, b"v")
 
 @pytest.fixture
 def token(monkeypatch: pytest.MonkeyPatch) -> str:
-    """The environment of a process of the job."""
+    """Sets HOOKLINE_TOKEN as for a process of the job."""
     monkeypatch.setenv("HOOKLINE_TOKEN", TOKEN)
     return TOKEN
 
@@ -58,7 +58,7 @@ def test_raw_requests_without_the_token_change_nothing(server: hl.TCPStore) -> N
     assert not server.check(["intruder"])
 
 
-def test_a_client_without_the_token_is_told_to_set_it(server: hl.TCPStore, capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_client_without_the_token_gets_an_error(server: hl.TCPStore, capfd: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(hl.ResourceError, match=rf"127.0.0.1:{server.port}\): the server requires a token.*TOKEN"):
         hl.TCPStore("127.0.0.1", server.port, timeout=20, token="")
     server.ping()
@@ -68,7 +68,7 @@ def test_a_client_without_the_token_is_told_to_set_it(server: hl.TCPStore, capfd
     assert "secret" not in log
 
 
-def test_a_client_with_another_token_is_told_so(server: hl.TCPStore, capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_client_with_another_token_gets_an_error(server: hl.TCPStore, capfd: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(hl.ResourceError, match=r"differs.*same HOOKLINE_TOKEN") as caught:
         hl.TCPStore("127.0.0.1", server.port, timeout=20, token="guess of the attacker")
     server.ping()
@@ -112,7 +112,9 @@ def serve() -> Serve:
 
 
 def test_a_server_that_other_hosts_reach_needs_a_token(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(hl.InvalidArgument, match=r"other hosts can reach.*HOOKLINE_TOKEN.*HOOKLINE_ALLOW_UNAUTHENTICATED"):
+    with pytest.raises(
+        hl.InvalidArgument, match=r"other hosts can reach.*HOOKLINE_TOKEN.*HOOKLINE_ALLOW_UNAUTHENTICATED"
+    ):
         serve()
     serve(allow_unauthenticated=True).ping()
     serve(token=TOKEN).ping()

@@ -1,4 +1,4 @@
-"""PyTorch's TCPStore and ours on one store, each as the server: what either client does, the other sees."""
+"""Interoperability of PyTorch's and hookline's TCPStore, each as the server and as the client."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ NO_ELEMENT = (ValueError, dist.QueueEmptyError)
 
 @dataclass
 class Pair:
-    """A client of each kind on one server, and a thread on which one of them may wait."""
+    """A client of each library on one server, and a thread on which one of them can wait."""
 
     ours: Any
     torch: Any
@@ -130,7 +130,7 @@ def test_queues(pair: Pair) -> None:
         assert b.list_keys() == []
 
 
-def test_waiting_for_the_other(pair: Pair) -> None:
+def test_hookline_waits_for_torch(pair: Pair) -> None:
     ours, theirs, start = pair.ours, pair.torch, pair.thread.submit
     got = start(ours.get, "a")
     theirs.set("a", "value")
@@ -147,7 +147,7 @@ def test_waiting_for_the_other(pair: Pair) -> None:
     assert several.result(20) == [b"value", b"4"]
 
 
-def test_torch_waits_for_us(pair: Pair) -> None:
+def test_torch_waits_for_hookline(pair: Pair) -> None:
     def answer(n: int, operation: str) -> None:
         pair.ours.wait([f"go{n}"])
         getattr(pair.ours, operation)(f"k{n}", "value")
@@ -211,16 +211,16 @@ def test_large_values(pair: Pair) -> None:
         assert b.get(f"large{n}") == value
 
 
-def test_clone_and_torchs_own_count_of_workers(pair: Pair) -> None:
+def test_clone_and_torch_worker_count(pair: Pair) -> None:
     worker = dist.TCPStore("127.0.0.1", pair.port, 2, False, LONG)
     clone = worker.clone()
     clone.set("k", "v")
     assert pair.ours.get("k") == b"v"
-    assert pair.ours.num_keys() == 2  # the count of workers is a key of its own
+    assert pair.ours.num_keys() == 2  # the worker counter is also a key
     assert pair.ours.list_keys() == ["k"]
 
 
-def test_adding_to_what_is_no_number(pair: Pair) -> None:
+def test_add_to_a_value_that_is_not_a_number(pair: Pair) -> None:
     pair.ours.set("text", "abc")
     with pytest.raises(ValueError, match="text"):
         pair.ours.add("text", 1)

@@ -1,4 +1,4 @@
-"""Errors of our stores where PyTorch is imported: they are also the exceptions that PyTorch's stores raise."""
+"""Store errors also derive from PyTorch's exceptions if PyTorch is imported."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_network_errors() -> None:
     assert not isinstance(missing.value, dist.DistNetworkError)
 
 
-def test_such_an_error_has_our_name_and_can_be_pickled() -> None:
+def test_combined_errors_keep_the_hookline_name_and_can_be_pickled() -> None:
     with pytest.raises(hl.Timeout) as caught:
         hl.MemoryStore(SHORT).get("k")
     error = caught.value
@@ -61,7 +61,7 @@ def test_such_an_error_has_our_name_and_can_be_pickled() -> None:
     assert type(again.value) is type(error)
 
 
-def test_without_torch_the_errors_are_ours_alone() -> None:
+def test_errors_without_torch() -> None:
     code = """
         import sys
         import hookline as hl

@@ -1,4 +1,4 @@
-"""Programs that make many checks: `import torch` takes seconds, so each is started once."""
+"""Runs each test program once for all of its checks, since `import torch` takes seconds."""
 
 import json
 import sys
@@ -14,15 +14,15 @@ from torch_ranks import FOLDER, outcomes, start
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The first test of a module waits for a program that makes all its checks."""
+    """Raises the timeout: the first test of a module waits for a program with many checks."""
     for item in items:
         if Path(__file__).parent in item.path.parents:
             item.add_marker(pytest.mark.timeout(400))
 
 
 @pytest.fixture(scope="module")
-def checked(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., None]:
-    """checked(program, size, name): the check of that name passed on all ranks. The program runs once."""
+def run_check(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., None]:
+    """run_check(program, size, name) asserts that a check passed on all ranks. Each program runs once."""
     ran: dict[tuple[str, int], list[dict[str, Any]]] = {}
 
     def run(program: str, size: int, name: str) -> None:

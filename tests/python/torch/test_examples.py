@@ -1,4 +1,4 @@
-"""The examples for PyTorch and libtorch, started as their users do."""
+"""Runs the examples for PyTorch and libtorch."""
 
 import os
 import re
@@ -41,7 +41,7 @@ def test_the_first_steps(launcher: list[str]) -> None:
 
 
 def libtorch_training(ranks: int, *arguments: str) -> list[tuple[float, str, int]]:
-    """What each rank says: how much it got right, its weights, and what it sent."""
+    """Returns the accuracy, the weights and the sent bytes of each rank."""
     program = str(BUILD / "examples/example_libtorch_training")
     command = [sys.executable, "-m", "hookline", "run", "-n", str(ranks), program, *arguments]
     done = subprocess.run(command, capture_output=True, text=True, timeout=330, check=False)

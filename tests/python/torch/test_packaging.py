@@ -1,4 +1,4 @@
-"""The second distribution: what users are told, what is loaded when, and objects that cross between the modules."""
+"""The distribution hookline_torch: error messages, lazy imports, and capsules between extension modules."""
 
 import importlib.metadata
 import subprocess
@@ -18,7 +18,7 @@ def in_python(text: str) -> str:
     return done.stdout.strip()
 
 
-def test_reasons_why_it_cannot_work() -> None:
+def test_incompatible_versions() -> None:
     incompatibility = _torch_versions.incompatibility
     assert incompatibility("2.13.0+cpu", "2.13.0+cpu") is None
     assert "pip install torch==2.13.0" in str(incompatibility(None, None))
@@ -31,7 +31,7 @@ def test_reasons_why_it_cannot_work() -> None:
 
 
 @pytest.mark.parametrize("missing", ["torch", "hookline_torch._built_with"])
-def test_a_missing_part_is_an_import_error_that_says_what_to_do(missing: str) -> None:
+def test_a_missing_package_is_an_import_error_with_instructions(missing: str) -> None:
     text = f"""
     import importlib.metadata, sys
     sys.modules[{missing!r}] = None
@@ -49,7 +49,7 @@ def test_a_missing_part_is_an_import_error_that_says_what_to_do(missing: str) ->
     assert "pip install" in in_python(text)
 
 
-def test_the_entry_point_tells_torch_of_the_backend_and_loads_nothing() -> None:
+def test_the_entry_point_registers_the_backend_without_imports() -> None:
     (entry,) = (e for e in importlib.metadata.entry_points(group="torch.backends") if e.name == "hookline")
     assert entry.value == "hookline_torch_autoload:register"
     text = """
@@ -61,13 +61,13 @@ def test_the_entry_point_tells_torch_of_the_backend_and_loads_nothing() -> None:
     hookline_torch_autoload.register()
     dist.Backend.register_backend = None
     dist.Backend.backend_list.remove("hookline")
-    hookline_torch_autoload.register()  # whatever happens, torch is imported
+    hookline_torch_autoload.register()  # never raises, so that torch can be imported
     print("fine")
     """
     assert in_python(text) == "fine"
 
 
-def test_capsules_carry_the_very_objects() -> None:
+def test_capsules_preserve_object_identity() -> None:
     (group,) = hookline.make_thread_groups(1)
     again = _core.group_from_capsule(_core.group_to_capsule(group))
     x = np.ones(3)

@@ -1,4 +1,4 @@
-"""Every check of the programs in programs/: the backend of torch.distributed, hooks on PyTorch's DDP, and errors."""
+"""Runs all checks of programs/: the torch.distributed backend, hooks on PyTorch's DDP, and errors."""
 
 import re
 from collections.abc import Callable
@@ -6,18 +6,18 @@ from collections.abc import Callable
 import pytest
 from torch_ranks import FOLDER
 
-# Programs, and with how many ranks each is run.
+# The numbers of ranks with which each program runs.
 SIZES = {
     "collectives": [2, 3],
-    "process_groups": [3],  # what PyTorch asserts of process groups
+    "process_groups": [3],  # assertions of PyTorch's process group tests
     "errors_and_options": [3],
     "training": [2, 3],
-    "pytorch_ddp": [2],  # what PyTorch asserts of its data parallelism
+    "pytorch_ddp": [2],  # assertions of PyTorch's DDP tests
     "models": [2],
-    "partly_used": [2],  # passes that do not come to all parameters, or not to their end
+    "unused_parameters": [2],
     "hooks": [2],
-    "asserted": [2],  # what PyTorch asserts of hooks
-    "other_way": [2],
+    "pytorch_parity": [2],  # assertions of PyTorch's hook tests
+    "torch_groups": [2],
     "errors": [2],
 }
 
@@ -33,8 +33,8 @@ def names(program: str) -> list[str]:
     ("program", "size", "name"),
     [(program, size, name) for program, sizes in SIZES.items() for size in sizes for name in names(program)],
 )
-def test_check(checked: Callable[..., None], program: str, size: int, name: str) -> None:
-    checked(program, size, name)
+def test_check(run_check: Callable[..., None], program: str, size: int, name: str) -> None:
+    run_check(program, size, name)
 
 
 def test_every_program_is_run() -> None:

@@ -1,4 +1,4 @@
-"""Ranks with PyTorch, as processes that meet in a file."""
+"""Ranks with PyTorch, as processes with a file rendezvous."""
 
 import os
 import signal
@@ -7,12 +7,12 @@ import sys
 from pathlib import Path
 
 FOLDER = Path(__file__).parent / "programs"
-# A loaded machine takes minutes for what takes seconds on a quiet one, most of it for `import torch`.
+# A loaded machine takes minutes instead of seconds, mostly for `import torch`.
 DEADLINE = 330.0
 
 
 def start(program: Path, size: int, folder: Path) -> list["subprocess.Popen[str]"]:
-    """Starts a program as `size` ranks that meet in a file."""
+    """Starts a program as `size` ranks with a file rendezvous."""
     folder.mkdir(exist_ok=True)
     processes = []
     for rank in range(size):
@@ -20,7 +20,7 @@ def start(program: Path, size: int, folder: Path) -> list["subprocess.Popen[str]
             **os.environ,
             "RANK": str(rank),
             "WORLD_SIZE": str(size),
-            "MEETING": f"file://{folder}/meeting",
+            "INIT_METHOD": f"file://{folder}/meeting",
             "RESULTS": str(folder / f"results{rank}.json"),
             "OMP_NUM_THREADS": "1",
             "PYTHONFAULTHANDLER": "1",
@@ -40,7 +40,7 @@ def start(program: Path, size: int, folder: Path) -> list["subprocess.Popen[str]
 
 
 def outcomes(processes: list["subprocess.Popen[str]"], deadline: float = DEADLINE) -> list[tuple[int, str]]:
-    """The exit status and the output of each rank; ranks that do not end in time are killed and that is an error."""
+    """Returns the exit status and output of each rank. Kills all ranks and raises on a timeout."""
     results = []
     try:
         for process in processes:

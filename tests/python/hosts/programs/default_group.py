@@ -1,4 +1,4 @@
-"""A group that names no backend, on several hosts: says what it became and which engines it loaded."""
+"""Creates a group with the default backend on several hosts; prints the backend and the loaded transports."""
 
 import json
 import os
@@ -18,7 +18,7 @@ def main() -> None:
     np.testing.assert_array_equal(x, before * sum(range(1, group.size() + 1)))
     engines = sorted(set(re.findall(r"libhookline_(\w+)\.so", Path("/proc/self/maps").read_text())))
     print(f"rank {group.rank()} of {group.size()} on {group.getBackendName()} over {engines}\n", end="", flush=True)
-    group.barrier().wait()  # a rank that keeps the store does not go before the others
+    group.barrier().wait()  # the rank that serves the store must not exit before the others
 
 
 main()

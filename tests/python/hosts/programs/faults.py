@@ -29,7 +29,7 @@ def main() -> None:
         print(f"error {type(error).__name__} {time.monotonic() - begun:.3f} {text}", flush=True)
     group.abort("the test makes a new one")
     del group
-    input()  # until the test has mended what it broke
+    input()  # until the test has repaired the fault
     size, lost = int(os.environ["NEW_SIZE"]), int(os.environ.get("LOST", "1000"))
     rank = int(os.environ["RANK"])
     again = hl.init_process_group(

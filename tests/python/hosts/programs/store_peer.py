@@ -1,4 +1,4 @@
-"""One process of a TCP store between hosts; it says when it is ready, and then does what its last argument says."""
+"""A process of a TCP store between hosts: prints "ready", then runs the action in its last argument."""
 
 import sys
 import time
@@ -6,7 +6,7 @@ import time
 import hookline as hl
 
 host, port, task = sys.argv[1], int(sys.argv[2]), sys.argv[3]
-# The server's own connection and one more.
+# The server's own connection and one client.
 limits = {"max_connections": 2, "keepalive": 1}
 
 

@@ -1,4 +1,4 @@
-"""A sum by PyTorch's functions on the backend "hookline", with an address instead of variables to meet by."""
+"""An all_reduce by torch.distributed on the backend "hookline", with an explicit init_method."""
 
 import datetime
 import os

@@ -1,4 +1,4 @@
-"""Trains with PyTorch's DistributedDataParallel on the backend "hookline", and alone with all ranks' data: the same."""
+"""Trains with PyTorch's DistributedDataParallel on the backend "hookline", and compares with a single process."""
 
 import datetime
 
@@ -18,7 +18,7 @@ def network(seed: int) -> nn.Module:
 
 
 def batches(ranks: range) -> list[tuple[torch.Tensor, torch.Tensor]]:
-    """What these ranks see in each step."""
+    """Returns the batches of these ranks for each step."""
     draws = [torch.Generator().manual_seed(77 + rank) for rank in ranks]
     return [
         (

@@ -1,4 +1,4 @@
-"""What the programs share: a default group, and checks whose outcomes go to a file."""
+"""Shared code of the test programs: the default group, and checks whose results are written to a file."""
 
 import datetime
 import faulthandler
@@ -17,18 +17,18 @@ CHECKS: dict[str, Callable[[], None]] = {}
 
 
 def check(function: Callable[[], None]) -> Callable[[], None]:
-    """Adds a function to the checks; all ranks run them in the order of the file."""
+    """Registers a check. All ranks run the checks in file order."""
     CHECKS[function.__name__] = function
     return function
 
 
-def meet(backend: str, seconds: float = 120) -> None:
-    """The default group, with a timeout that ranks of a loaded machine do not run into."""
+def init_group(backend: str, seconds: float = 120) -> None:
+    """Creates the default group, with a timeout that suffices on a loaded machine."""
     torch.set_num_threads(1)
-    faulthandler.dump_traceback_later(300)  # where a rank is that does not end
+    faulthandler.dump_traceback_later(300)  # shows where a rank hangs
     dist.init_process_group(
         backend,
-        init_method=os.environ["MEETING"],
+        init_method=os.environ["INIT_METHOD"],
         rank=RANK,
         world_size=SIZE,
         timeout=datetime.timedelta(seconds=seconds),

@@ -1,4 +1,4 @@
-"""Every collective of torch.distributed on the hookline backend, beside Gloo where Gloo has it."""
+"""Every collective of torch.distributed on the hookline backend, compared with Gloo if Gloo supports it."""
 
 import datetime
 import warnings
@@ -6,14 +6,14 @@ from pathlib import Path
 
 import torch
 import torch.distributed as dist
-from checks import RANK, SIZE, check, meet, raises, run
+from checks import RANK, SIZE, check, init_group, raises, run
 from torch._C._distributed_c10d import WorkResult
 
 import hookline
 import hookline.torch as ht
 
 warnings.simplefilter("ignore")
-meet("hookline")
+init_group("hookline")
 gloo = dist.new_group(backend="gloo")
 OPS = [dist.ReduceOp.SUM, dist.ReduceOp.PRODUCT, dist.ReduceOp.MIN, dist.ReduceOp.MAX]
 BIT_OPS = [dist.ReduceOp.BAND, dist.ReduceOp.BOR, dist.ReduceOp.BXOR]
@@ -53,21 +53,21 @@ def allreduce_as_gloo():
 @check
 def reductions_that_gloo_lacks():
     for dtype in FLOATS:
-        everybody = torch.stack([sample(dtype, rank=r) for r in range(SIZE)]).double()
+        gathered = torch.stack([sample(dtype, rank=r) for r in range(SIZE)]).double()
         mean = sample(dtype)
         dist.all_reduce(mean, dist.ReduceOp.AVG)
-        same(mean, (everybody.sum(0) / SIZE).to(dtype))
+        same(mean, (gathered.sum(0) / SIZE).to(dtype))
         scaled = sample(dtype)
         dist.all_reduce(scaled, dist._make_nccl_premul_sum(0.5))
-        same(scaled, (everybody * 0.5).sum(0).to(dtype))
+        same(scaled, (gathered * 0.5).sum(0).to(dtype))
         scaled = sample(dtype)
         dist.all_reduce(scaled, dist._make_nccl_premul_sum(torch.tensor([0.25])))
-        same(scaled, (everybody * 0.25).sum(0).to(dtype))
+        same(scaled, (gathered * 0.25).sum(0).to(dtype))
     for dtype in (torch.int16, torch.bool):
         total = sample(dtype)
         dist.all_reduce(total)
-        everybody = torch.stack([sample(dtype, rank=r) for r in range(SIZE)])
-        same(total, everybody.any(0) if dtype == torch.bool else everybody.sum(0, dtype=dtype))
+        gathered = torch.stack([sample(dtype, rank=r) for r in range(SIZE)])
+        same(total, gathered.any(0) if dtype == torch.bool else gathered.sum(0, dtype=dtype))
 
 
 @check
@@ -207,7 +207,7 @@ def async_works_and_futures():
         assert work.is_success()
         assert work.result()[0] is tensor or work.result()[0].data_ptr() == tensor.data_ptr()
         assert tensor[0] == sum(range(SIZE))
-    # A callback may wait for another operation, as PyTorch's PowerSGD does.
+    # A callback can wait for another operation, as PyTorch's PowerSGD does.
     first, second = torch.ones(10), torch.ones(10)
 
     def then(future):
@@ -357,7 +357,7 @@ def completion_hooks():
 
 
 @check
-def what_the_caller_got_wrong():
+def invalid_arguments():
     two = [torch.ones(1), torch.ones(1)]
     raises(ValueError, "expected 1 tensor, got 2", lambda: dist.group.WORLD.allreduce(two).wait())
     raises(ValueError, "do not fit", lambda: dist.all_gather_into_tensor(torch.zeros(3), torch.zeros(3)))
@@ -381,7 +381,7 @@ def a_mismatch_is_an_error_on_every_rank():
 
     raises(dist.DistBackendError, "Mismatch", different)
     assert tensor[0] == 5
-    dist.all_reduce(tensor, group=group)  # the group is still good
+    dist.all_reduce(tensor, group=group)  # the group is still usable
     assert tensor[0] == 5 * SIZE
     raises(dist.DistBackendError, "Mismatch", lambda: dist.all_reduce(torch.ones(RANK + 1), group=group))
 
@@ -412,7 +412,7 @@ def timeouts_and_aborts():
 
 
 @check
-def objects_cross_between_the_modules():
+def objects_cross_between_modules():
     group = ht.as_group()
     assert isinstance(group, hookline.ProcessGroup)
     assert group.capabilities.lanes > 1

@@ -1,6 +1,6 @@
-"""The errors that users of PyTorch know, and what is better here, on its DistributedDataParallel and on hookline's."""
+"""PyTorch's error messages and improved ones, on PyTorch's and hookline's DistributedDataParallel."""
 
-from __future__ import annotations  # so that all annotations below are texts
+from __future__ import annotations  # makes all annotations below strings
 
 import functools
 import gc
@@ -9,7 +9,7 @@ import weakref
 
 import torch
 import torch.distributed as dist
-from checks import RANK, SIZE, check, meet, raises, run
+from checks import RANK, SIZE, check, init_group, raises, run
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
@@ -17,7 +17,7 @@ import hookline as hl
 import hookline.torch as ht
 
 warnings.simplefilter("ignore")
-meet("hookline")
+init_group("hookline")
 gloo = dist.new_group(backend="gloo")
 
 
@@ -27,7 +27,7 @@ def network():
 
 
 def models(net=network):
-    """A model of each kind, on groups of their own: an error of a hook is the end of its group."""
+    """A model of each class on separate groups, since a hook error breaks its group."""
     theirs = DistributedDataParallel(net(), process_group=dist.new_group())
     return [theirs, ht.DistributedDataParallel(net(), dist.new_group())]
 
@@ -53,7 +53,7 @@ EXPECTED = step(DistributedDataParallel(network()))
 
 
 @check
-def names_of_no_parameter():
+def unknown_parameter_names():
     for argument in ("ignored", "reduce_last"):
         raises(
             ValueError,
@@ -68,7 +68,7 @@ def names_of_no_parameter():
 
 
 @check
-def what_is_no_hook():
+def invalid_hooks():
     for model in models():
         raises(TypeError, "Communication hook must be callable.", lambda m=model: ht.register_comm_hook(m, None, 3))
         raises(TypeError, "Communication hook must be callable.", lambda m=model: ht.register_comm_hook(m, None, None))
@@ -88,7 +88,7 @@ def what_is_no_hook():
 
 
 @check
-def hooks_of_every_kind_are_taken():
+def all_kinds_of_callables_are_hooks():
     def mean(state, grads: dist.GradBucket) -> torch.futures.Future[torch.Tensor]:
         work = dist.all_reduce(grads.buffer().div_(SIZE), async_op=True)
         return work.get_future().then(lambda f: f.value()[0])
@@ -125,7 +125,7 @@ WRONG = [
 
 
 @check
-def what_hooks_return_is_looked_at():
+def hook_results_are_validated():
     for wrong, kind, words in WRONG:
         for model in models():
             ht.register_comm_hook(model, None, lambda state, bucket, wrong=wrong: wrong(bucket.buffer()))
@@ -163,7 +163,7 @@ def exceptions_keep_type_and_traceback():
 
 def failed_model():
     model = DistributedDataParallel(network(), bucket_cap_mb=1e-5)
-    step(model)  # the buckets are made anew behind it
+    step(model)  # the buckets are rebuilt after it
     seen = weakref.ref(model)
 
     def unlucky(state, bucket):
@@ -177,14 +177,14 @@ def failed_model():
 
 
 @check
-def errors_of_several_buckets_let_go_of_the_model():
+def errors_of_several_buckets_release_the_model():
     gone = failed_model()
     gc.collect()
     assert gone() is None
 
 
 class Nothing(dist.ProcessGroup):
-    """A group of whose methods one returns None, or a work whose future is None."""
+    """A group whose allreduce returns None, or a work without a future."""
 
     def __init__(self, work):
         super().__init__(RANK, SIZE)
@@ -221,7 +221,7 @@ def none_from_a_python_group():
 def registration():
     hook = ht.allreduce_hook
     for model in models():
-        step(model)  # a hook may come after a backward pass
+        step(model)  # a hook can be registered after a backward pass
         ht.register_ddp_comm_hook("FP16_COMPRESS", model)
         once = "register_comm_hook or register_builtin_comm_hook can only be called once."
         raises(RuntimeError, once, lambda m=model: ht.register_ddp_comm_hook("NOOP", m))
@@ -229,7 +229,11 @@ def registration():
     for model in models():
         raises(TypeError, "PowerSGDState", lambda m=model: ht.register_ddp_comm_hook("POWER_SGD", m, 3))
         raises(TypeError, "PowerSGDState", lambda m=model: m.register_comm_hook(None, ht.powerSGD_hook) or step(m))
-    raises(TypeError, "expected a torch.nn.parallel.DistributedDataParallel", lambda: ht.register_ddp_comm_hook("NOOP", network()))
+    raises(
+        TypeError,
+        "expected a torch.nn.parallel.DistributedDataParallel",
+        lambda: ht.register_ddp_comm_hook("NOOP", network()),
+    )
     raises(TypeError, "DDPCommHookType", lambda: ht.register_ddp_comm_hook(None, models()[0]))
     raises(TypeError, "unknown hook 'SPARKLE'", lambda: ht.register_ddp_comm_hook("SPARKLE", models()[0]))
     raises(TypeError, "state of a hook", lambda: ht.register_ddp_comm_hook("FP16_COMPRESS", models()[0], "state"))
@@ -257,7 +261,7 @@ def a_hook_is_not_registered_inside_a_step():
 
         loss = Inside.apply(model(torch.ones(3, 4))).sum()
         own = isinstance(model, ht.DistributedDataParallel)
-        if own:  # it has no gradient yet, so its step has not begun
+        if own:  # has no gradient yet, so its step has not started
             loss.backward()
         else:
             raises(ValueError, "inside a step", loss.backward)
@@ -346,9 +350,9 @@ def mixed_precision_on_the_cpu():
         assert all(p.dtype == torch.float32 and p.grad.dtype == torch.float32 for p in model.parameters())
         assert not torch.equal(model.module.norm.running_mean, before)
         gradients = [torch.cat([p.grad.flatten() for p in model.parameters()])] * SIZE
-        everybody = [torch.zeros_like(gradients[0]) for _ in range(SIZE)]
-        dist.all_gather(everybody, gradients[0])
-        assert torch.equal(everybody[0], everybody[-1])
+        gathered = [torch.zeros_like(gradients[0]) for _ in range(SIZE)]
+        dist.all_gather(gathered, gradients[0])
+        assert torch.equal(gathered[0], gathered[-1])
         assert "fp16" in model.stats()["hook"]
     model = ht.DistributedDataParallel(Net(), mixed_precision=ht.MixedPrecision(bf16))
     model(torch.randn(3, 4)).float().square().sum().backward()
@@ -358,7 +362,11 @@ def mixed_precision_on_the_cpu():
     small = ht.DistributedDataParallel(network(), mixed_precision=ht.MixedPrecision(bf16), hook="allreduce")
     torch.testing.assert_close(step(small), step(plain), rtol=0.05, atol=0.05)
     assert small.stats()["bytes_sent"] * 2 == plain.stats()["bytes_sent"]
-    raises(TypeError, "expected a hookline.torch.MixedPrecision", lambda: ht.DistributedDataParallel(network(), mixed_precision=3))
+    raises(
+        TypeError,
+        "expected a hookline.torch.MixedPrecision",
+        lambda: ht.DistributedDataParallel(network(), mixed_precision=3),
+    )
     wrong = ht.MixedPrecision(reduce_dtype=torch.int8)
     raises(ValueError, "float16", lambda: ht.DistributedDataParallel(network(), mixed_precision=wrong))
 

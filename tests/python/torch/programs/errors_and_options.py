@@ -1,4 +1,4 @@
-"""The types of errors that leave the hookline backend, and the options that its groups are made with."""
+"""The error types and the group options of the hookline backend."""
 
 import copy
 import datetime
@@ -11,7 +11,7 @@ import warnings
 import torch
 import torch.distributed as dist
 import torch.distributed.distributed_c10d as c10d
-from checks import RANK, SIZE, check, meet, raises, run
+from checks import RANK, SIZE, check, init_group, raises, run
 from torch import nn
 from torch._C._distributed_c10d import Backend as C10dBackend
 from torch.distributed import checkpoint
@@ -22,7 +22,7 @@ import hookline as hl
 import hookline.torch as ht
 
 warnings.simplefilter("ignore")
-meet("hookline")
+init_group("hookline")
 
 
 def error_of(call):
@@ -43,7 +43,7 @@ def errors_are_of_both_libraries_types():
     group = dist.new_group()
     model, loss = step_of(group)
     if RANK == 0:
-        ht.as_group(group).set_timeout(0.3)  # now: a loaded machine takes longer to make the model
+        ht.as_group(group).set_timeout(0.3)  # set late: a loaded machine takes longer to create the model
         work = dist.barrier(group, async_op=True)
         future = work.get_future()
         for call in (work.wait, future.wait, future.value, lambda: dist.barrier(group), loss.backward):
@@ -52,12 +52,12 @@ def errors_are_of_both_libraries_types():
                 assert isinstance(error, kind), type(error).mro()
             assert str(error).startswith("Timeout: barrier"), error
             assert list(error.ranks) == list(range(1, SIZE)), error.ranks
-            assert re.search(" (Timed out|closed|timeout) ", str(error)), error  # what PyTorch's tests search for
+            assert re.search(" (Timed out|closed|timeout) ", str(error)), error  # PyTorch's tests search for this text
             assert type(pickle.loads(pickle.dumps(error))) is type(error)
     dist.barrier()
     group = dist.new_group()
     model, loss = step_of(group)
-    dist.barrier()  # other ranks may still be making their models
+    dist.barrier()  # other ranks may still be creating their models
     if RANK == 0:
         group.abort()
     for call in (lambda: dist.all_reduce(torch.ones(1), group=group), loss.backward):
@@ -65,7 +65,7 @@ def errors_are_of_both_libraries_types():
         assert isinstance(error, hl.Aborted), type(error)
         assert isinstance(error, dist.DistBackendError), type(error)
         assert str(error).startswith("Aborted: "), error
-    assert model is not None  # kept until here
+    assert model is not None  # kept alive until here
     group = dist.new_group()
     error = error_of(lambda: dist.all_reduce(torch.ones(RANK + 1), group=group))
     assert isinstance(error, hl.Mismatch), type(error)
@@ -112,7 +112,7 @@ def other_devices_have_no_backend():
     def told(group):
         error = error_of(lambda: group._get_backend(torch.device("cuda")))
         assert isinstance(error, RuntimeError), type(error)
-        assert "No backend type associated with device type cuda" in str(error), error  # PyTorch's text
+        assert "No backend type associated with device type cuda" in str(error), error  # PyTorch's message
         assert "takes tensors on the CPU" in str(error), error
         assert "cpu:hookline,cuda:nccl" in str(error), error
 
@@ -124,7 +124,7 @@ def other_devices_have_no_backend():
     value = torch.ones(2)
     dist.all_reduce(value, group=both)
     assert value[0] == SIZE
-    everywhere = dist.new_group(backend="cpu:hookline,cuda:hookline")  # where that is asked for, hookline's own error
+    everywhere = dist.new_group(backend="cpu:hookline,cuda:hookline")  # requested explicitly: hookline's own error
     cuda, meta = everywhere._get_backend(torch.device("cuda")), torch.zeros(3, device="meta")
     raises(hl.Unsupported, "cpu:hookline,cuda:nccl", lambda: cuda.allreduce([meta]))
 
@@ -138,7 +138,7 @@ ERROR = KeyError("out of luck")
 
 
 @check
-def exceptions_of_python_groups_stay_what_they_are():
+def exceptions_of_python_groups_keep_their_identity():
     backend = ht.backend_of(Unlucky(RANK, SIZE))
     try:
         backend.allreduce([torch.ones(1)], dist.AllreduceOptions()).wait()
@@ -164,14 +164,14 @@ def options():
     copied = copy.deepcopy(gloo)
     copied.timeout = datetime.timedelta(seconds=5)
     assert (copied.backend_options, gloo.timeout.total_seconds()) == ({"address": "127.0.0.1"}, 70)
-    half = group.split_group([0, 1], group_name="half of gloo")  # with the options of the group that is split
+    half = group.split_group([0, 1], group_name="half of gloo")  # with the options of the parent group
     if RANK < 2:
         assert (name(half), seconds(half)) == ("gloo", 70)
     minute = datetime.timedelta(seconds=60)
     assert seconds(dist.new_group(timeout=minute, pg_options=ht.Options(backend="gloo"))) == 60
     assert name(dist.new_group(pg_options=ht.Options(backend_options={"wait_policy": "block"}))) == "shm"
     assert seconds(dist.new_group(pg_options=C10dBackend.Options("hookline", minute))) == 60
-    gloos_own = dist.ProcessGroupGloo._Options()  # those of another backend in the same group
+    gloos_own = dist.ProcessGroupGloo._Options()  # the options of another backend in the same group
     assert seconds(dist.new_group(timeout=minute, pg_options=gloos_own)) == 60
     raises(
         TypeError,

@@ -1,4 +1,4 @@
-"""Hooks of hookline on PyTorch's own DistributedDataParallel, on Gloo and on hookline, with many buckets."""
+"""Hookline hooks on PyTorch's DistributedDataParallel, on Gloo and hookline, with many buckets."""
 
 import ctypes
 import datetime
@@ -10,7 +10,7 @@ import weakref
 
 import torch
 import torch.distributed as dist
-from checks import RANK, SIZE, check, meet, raises, run
+from checks import RANK, SIZE, check, init_group, raises, run
 from torch import nn
 from torch.distributed.algorithms.ddp_comm_hooks.powerSGD_hook import PowerSGDState
 from torch.nn.parallel import DistributedDataParallel
@@ -20,7 +20,7 @@ import hookline.torch as ht
 from hookline_torch.comm_hooks import group_of_state
 
 warnings.simplefilter("ignore")
-meet("hookline")
+init_group("hookline")
 gloo = dist.new_group(backend="gloo")
 GROUPS = {"hookline": dist.group.WORLD, "gloo": gloo}
 EXACT = ["ALLREDUCE"]
@@ -66,9 +66,9 @@ def distance(a, b):
 
 def alike(parameters):
     flat = torch.cat([p.flatten() for p in parameters])
-    everybody = [torch.zeros_like(flat) for _ in range(SIZE)]
-    dist.all_gather(everybody, flat)
-    assert all(torch.equal(flat, other) for other in everybody)
+    gathered = [torch.zeros_like(flat) for _ in range(SIZE)]
+    dist.all_gather(gathered, flat)
+    assert all(torch.equal(flat, other) for other in gathered)
 
 
 PLAIN = train(ddp(gloo))
@@ -101,7 +101,7 @@ def powersgd_on_every_group():
             assert state.compression_stats()[0] > 1
             assert state.iter == 4
             model = ddp(group)
-            ht.register_ddp_comm_hook(name, model, group)  # starts after 1000 steps: plain means up to then
+            ht.register_ddp_comm_hook(name, model, group)  # compresses after 1000 steps
             assert distance(train(model, 3), train(ddp(gloo), 3)) < 1e-6
         model = ddp(group)
         state = ht.PowerSGDState(group, start_powerSGD_iter=2)
@@ -111,7 +111,7 @@ def powersgd_on_every_group():
 
 
 @check
-def states_of_plain_functions_go_with_their_models():
+def states_of_plain_functions_are_released_with_their_models():
     def made(state, hook):
         model = ddp(dist.group.WORLD)
         model.register_comm_hook(state, hook)
@@ -130,7 +130,7 @@ def post_local_sgd_on_every_group():
         for subgroup in (None, group):
             model = ddp(group)
             model.register_comm_hook(ht.PostLocalSGDState(group, subgroup, 2), ht.post_localSGD_hook)
-            # All ranks are on one host, so that its part is the whole.
+            # All ranks are on one host, so the subgroup has all ranks.
             assert distance(train(model), PLAIN) < 1e-6
         model = ddp(group)
         model.register_comm_hook(hl.PostLocalSGDState(ht.as_group(group), None, 2), ht.post_localSGD_hook)
@@ -141,9 +141,9 @@ def post_local_sgd_on_every_group():
         train(model, 2)
         alike([p.detach() for p in model.parameters()])
         train(model, 2)
-        everybody = [None] * SIZE
-        dist.all_gather_object(everybody, float(model.module[0].weight.sum()))
-        assert len(set(everybody)) == SIZE
+        gathered = [None] * SIZE
+        dist.all_gather_object(gathered, float(model.module[0].weight.sum()))
+        assert len(set(gathered)) == SIZE
         assert state.iter == 4
 
 
@@ -156,7 +156,7 @@ def groups_made_for_hooks_have_the_timeout_of_theirs():
 
 
 @check
-def states_return_the_groups_that_they_were_given():
+def states_return_their_groups():
     for group in (dist.group.WORLD, gloo, hl.make_thread_groups(1)[0]):
         state = ht.PostLocalSGDState(group, group, 10)
         assert state.process_group is group
@@ -166,7 +166,7 @@ def states_return_the_groups_that_they_were_given():
         assert state.process_group is None
         state.process_group = group
         assert state.process_group is group
-    # As PyTorch's own: what stands for the default group stays None.
+    # As in PyTorch: None for the default group stays None.
     assert PowerSGDState(None).process_group is None
     assert ht.PostLocalSGDState(None, gloo, 10).process_group is None
     for group in GROUPS.values():
@@ -183,7 +183,7 @@ def states_return_the_groups_that_they_were_given():
 
 
 @check
-def states_come_out_of_pickles_with_the_default_group():
+def unpickled_states_use_the_default_group():
     for group in GROUPS.values():
         state = ht.PowerSGDState(group, start_powerSGD_iter=2)
         model = ddp(group)
@@ -200,7 +200,7 @@ def states_come_out_of_pickles_with_the_default_group():
 
 
 @check
-def texts_and_wrappers():
+def hook_specs_and_wrappers():
     for group in GROUPS.values():
         for text in TEXTS:
             model = ddp(group)
@@ -223,7 +223,7 @@ class Embedding(nn.Module):
 @check
 def sparse_gradients():
     def gradients(model):
-        for _ in range(3):  # PowerSGD begins
+        for _ in range(3):  # until PowerSGD starts
             model.zero_grad()
             model(torch.tensor([[RANK, 3, 7 + RANK, 3]])).square().sum().backward()
         table = model.module.table.weight.grad
@@ -300,7 +300,7 @@ def hooks_written_in_python_by_name():
 
 
 @check
-def the_same_as_the_core_bit_for_bit():
+def results_match_the_core_bitwise():
     # With one parameter both have the same buckets from the first step on.
     def layer():
         torch.manual_seed(RANK)
@@ -315,7 +315,7 @@ def the_same_as_the_core_bit_for_bit():
 
 
 @check
-def as_pytorch_calls_it():
+def pytorch_register_comm_hook():
     model = ddp(dist.group.WORLD)
     ht.DDPCommHookType.FP16_COMPRESS.value(model=model, state=dist.group.WORLD)
     assert distance(train(model), PLAIN) < 5e-3
@@ -341,7 +341,7 @@ def as_pytorch_calls_it():
 
 @check
 def hooks_are_replaced_between_steps():
-    # In a group of its own: buckets of the pass that fails below may still be under way in the next check.
+    # In a separate group: buckets of the failing pass below may still communicate in the next check.
     model = ddp(dist.new_group())
     ht.replace_ddp_comm_hook("NOOP", model)
     train(model, 1)
@@ -386,7 +386,7 @@ def state_in_checkpoints():
 
 @check
 def errors_of_hooks_arrive_at_backward():
-    # A rank that has no bucket where the others have one: they learn of it as soon as it leaves.
+    # A rank without a bucket that the others have: they get an error when it leaves.
     group = dist.new_group()
     model = DistributedDataParallel(network(), process_group=group, bucket_cap_mb=0.002)
     ht.register_ddp_comm_hook("POWER_SGD", model)
@@ -400,7 +400,7 @@ def errors_of_hooks_arrive_at_backward():
 
 
 class Signal(torch.autograd.Function):
-    """Sets an event where the backward pass begins."""
+    """Sets an event when the backward pass starts."""
 
     @staticmethod
     def forward(context, x, event):
@@ -421,18 +421,18 @@ def no_gil_between_bucket_and_future():
 
     def hold():
         begun.wait()
-        ctypes.PyDLL(None).usleep(held * 1_000_000)  # keeps the GIL
+        ctypes.PyDLL(None).usleep(held * 1_000_000)  # holds the GIL
 
     thread = threading.Thread(target=hold)
     thread.start()
-    slow = torch.ones(5, 1 << 20)  # while its product is gone through backwards, the thread gets the GIL
+    slow = torch.ones(5, 1 << 20)  # its backward pass takes long enough for the thread to get the GIL
     Signal.apply(model(torch.ones(2, 12)) @ slow, begun).sum().backward()
     thread.join()
     assert max(bucket["done"] for bucket in ht.stats(model)["buckets"]) < held
 
 
 @check
-def models_come_and_go():
+def models_are_released():
     for _ in range(3):
         model = ddp(dist.group.WORLD)
         ht.register_ddp_comm_hook("FP16_COMPRESS", model)

@@ -1,10 +1,10 @@
-"""What ranks compare and broadcast of a model, when its gradients are averaged, and the names that it is saved by."""
+"""Validation and broadcast of a model's parameters, synchronized passes, and checkpoint names."""
 
 import warnings
 
 import torch
 import torch.distributed as dist
-from checks import RANK, SIZE, check, meet, raises, run
+from checks import RANK, SIZE, check, init_group, raises, run
 from torch import nn
 from torch.distributed.checkpoint.state_dict import (
     get_model_state_dict,
@@ -17,12 +17,12 @@ import hookline as hl
 import hookline.torch as ht
 
 warnings.simplefilter("ignore")
-meet("hookline")
+init_group("hookline")
 KINDS = [DistributedDataParallel, ht.DistributedDataParallel]
 
 
 @check
-def frozen_parameters_are_rank_zeros():
+def frozen_parameters_are_broadcast():
     for kind in KINDS:
         net = nn.Sequential(nn.Linear(3, 3), nn.Linear(3, 2))
         with torch.no_grad():
@@ -43,7 +43,7 @@ def frozen_parameters_are_rank_zeros():
 
 
 @check
-def frozen_parameters_of_any_dtype_are_rank_zeros():
+def frozen_parameters_of_any_dtype_are_broadcast():
     for dtype in (torch.float8_e4m3fn, torch.uint16, torch.complex64, torch.bool):
         net = nn.Linear(2, 2)
         net.odd = nn.Parameter(torch.full((3,), float(RANK == 0)).to(dtype), requires_grad=False)
@@ -78,7 +78,7 @@ def frozen_parameters_and_buffers_that_differ_are_named():
 
 
 def micro_batches(model, syncs):
-    """Passes of which each is averaged or not, backward after the attribute was set for the next one."""
+    """Runs passes with and without synchronization; each backward runs with the attribute of the next pass."""
     gradients = []
     for sync, after in zip(syncs, [*syncs[1:], True], strict=True):
         model.require_backward_grad_sync = sync
@@ -90,7 +90,7 @@ def micro_batches(model, syncs):
 
 
 @check
-def require_backward_grad_sync_goes_by_the_forward_pass():
+def require_backward_grad_sync_applies_to_the_forward_pass():
     seen = []
     for kind in KINDS:
         net = nn.Linear(1, 1, bias=False)

@@ -1,4 +1,4 @@
-"""What PyTorch's own tests assert of a backend's process groups, in other words, of this one."""
+"""The assertions of PyTorch's own process group tests, on the hookline backend."""
 
 import datetime
 import logging
@@ -7,17 +7,17 @@ import warnings
 import torch
 import torch.distributed as dist
 import torch.distributed.distributed_c10d as c10d
-from checks import RANK, SIZE, check, meet, raises, run
+from checks import RANK, SIZE, check, init_group, raises, run
 
 import hookline as hl
 import hookline.torch as ht
 
 handlers = list(logging.root.handlers)
 warnings.simplefilter("ignore")
-meet("hookline")
+init_group("hookline")
 world = dist.group.WORLD
-EVERYBODY = list(range(SIZE))
-TOTAL = sum(EVERYBODY)
+ALL_RANKS = list(range(SIZE))
+TOTAL = sum(ALL_RANKS)
 
 
 def rooted(kind, root, tensor=0):
@@ -39,7 +39,7 @@ def value(work):
 
 
 @check
-def registration_and_what_a_group_is_made_with():
+def registration_and_group_options():
     assert dist.Backend.HOOKLINE == "hookline"
     assert dist.is_backend_available("hookline")
     assert str(dist.BackendConfig("HOOKLINE")) == "cpu:hookline"
@@ -53,23 +53,23 @@ def registration_and_what_a_group_is_made_with():
 def futures_hold_the_outputs():
     assert value(world.broadcast([torch.FloatTensor([])]))[0].numel() == 0
     assert numbers(value(world.allreduce(torch.tensor([RANK])))) == [TOTAL]
-    inputs = [torch.tensor([RANK]) for _ in EVERYBODY]
-    for root in EVERYBODY:
+    inputs = [torch.tensor([RANK]) for _ in ALL_RANKS]
+    for root in ALL_RANKS:
         assert numbers(value(world.broadcast([torch.tensor([RANK])], rooted(dist.BroadcastOptions, root)))) == [root]
         given = [inputs] if root == RANK else []
         assert numbers(value(world.scatter([torch.tensor([-1])], given, rooted(dist.ScatterOptions, root)))) == [root]
         summed = numbers(value(world.reduce([torch.tensor([RANK])], rooted(dist.ReduceOptions, root))))
-        lists = [[torch.tensor([-1]) for _ in EVERYBODY]] if root == RANK else []
+        lists = [[torch.tensor([-1]) for _ in ALL_RANKS]] if root == RANK else []
         gathered = value(world.gather(lists, [torch.tensor([RANK])], rooted(dist.GatherOptions, root)))
         if root == RANK:
             assert summed == [TOTAL]
-            assert numbers(gathered) == EVERYBODY
-    lists = [[torch.tensor([-1]) for _ in EVERYBODY]]
-    assert numbers(value(world.allgather(lists, [torch.tensor([RANK])]))) == EVERYBODY
+            assert numbers(gathered) == ALL_RANKS
+    lists = [[torch.tensor([-1]) for _ in ALL_RANKS]]
+    assert numbers(value(world.allgather(lists, [torch.tensor([RANK])]))) == ALL_RANKS
 
 
 @check
-def many_operations_under_way():
+def many_concurrent_operations():
     def all_of(start, expected, count=200):
         futures = [start(i).get_future() for i in range(count)]
         for i, future in enumerate(futures):
@@ -86,13 +86,13 @@ def many_operations_under_way():
     all_of(lambda i: world.allreduce(mine(i)), lambda i: [i * SIZE + TOTAL])
     all_of(
         lambda i: world.gather(
-            own(i, [[torch.tensor([-1]) for _ in EVERYBODY]]), [mine(i)], rooted(dist.GatherOptions, i % SIZE)
+            own(i, [[torch.tensor([-1]) for _ in ALL_RANKS]]), [mine(i)], rooted(dist.GatherOptions, i % SIZE)
         ),
-        lambda i: [i + r for r in EVERYBODY] if i % SIZE == RANK else None,
+        lambda i: [i + r for r in ALL_RANKS] if i % SIZE == RANK else None,
     )
     all_of(
         lambda i: world.scatter(
-            [torch.tensor([-1])], own(i, [[mine(i) for _ in EVERYBODY]]), rooted(dist.ScatterOptions, i % SIZE)
+            [torch.tensor([-1])], own(i, [[mine(i) for _ in ALL_RANKS]]), rooted(dist.ScatterOptions, i % SIZE)
         ),
         lambda i: [i + i % SIZE],
     )
@@ -101,15 +101,15 @@ def many_operations_under_way():
         lambda i: [i * SIZE + TOTAL] if i % SIZE == RANK else None,
     )
     all_of(
-        lambda i: world.allgather([[torch.tensor([-1]) for _ in EVERYBODY]], [mine(i)]),
-        lambda i: [i + r for r in EVERYBODY],
+        lambda i: world.allgather([[torch.tensor([-1]) for _ in ALL_RANKS]], [mine(i)]),
+        lambda i: [i + r for r in ALL_RANKS],
     )
-    # A tensor that is there twice is reduced once.
+    # A tensor that is passed twice is reduced once.
     all_of(lambda i: world.allreduce_coalesced(2 * [mine(i)]), lambda i: 2 * [i * SIZE + TOTAL])
     tensors = [torch.full((100, 100), float(i)) for i in range(16)]
     for tensor in tensors:
         world.allreduce(tensor)
-    world.barrier().get_future().wait()  # it comes after everything before it
+    world.barrier().get_future().wait()  # completes after all earlier operations
     assert all((tensor == i * SIZE).all() for i, tensor in enumerate(tensors))
 
 
@@ -119,9 +119,9 @@ def coalesced_operations_return_futures():
     futures = [dist.all_reduce_coalesced(tensors, async_op=True) for tensors in lists]
     torch.futures.wait_all(futures)
     assert [numbers(f.wait()) for f in futures] == [2 * [i * SIZE + TOTAL] for i in range(2)]
-    outputs = [[torch.zeros(2) for _ in range(2)] for _ in EVERYBODY]
+    outputs = [[torch.zeros(2) for _ in range(2)] for _ in ALL_RANKS]
     dist.all_gather_coalesced(outputs, [torch.full((2,), float(RANK)), torch.ones(2)], async_op=True).wait()
-    assert [[t[1].item() for t in tensors] for tensors in outputs] == [[r, 1] for r in EVERYBODY]
+    assert [[t[1].item() for t in tensors] for tensors in outputs] == [[r, 1] for r in ALL_RANKS]
     inputs, wholes = [torch.rand(n, n) for n in (5, 10)], [torch.empty(n * SIZE, n) for n in (5, 10)]
     world.allgather_into_tensor_coalesced(wholes, inputs).wait()
     world.reduce_scatter_tensor_coalesced(inputs, [w.clone() for w in wholes]).wait()
@@ -132,7 +132,7 @@ def coalesced_operations_return_futures():
 @check
 def parts_of_different_sizes():
     for op, factor in ((dist.ReduceOp.SUM, SIZE), (dist.ReduceOp.AVG, 1)):
-        inputs = [torch.arange(r, dtype=torch.float32) for r in EVERYBODY]
+        inputs = [torch.arange(r, dtype=torch.float32) for r in ALL_RANKS]
         output = torch.full((2 * RANK,), -1.0)[::2]
         dist.reduce_scatter(output, inputs, op, async_op=True).wait()
         torch.testing.assert_close(output, inputs[RANK] * factor)
@@ -141,7 +141,7 @@ def parts_of_different_sizes():
         torch.testing.assert_close(inputs[RANK], output)
     raises(ValueError, "elements", lambda: dist.reduce_scatter(torch.zeros(SIZE + 1), inputs))
     whole = torch.zeros(2 * SIZE + 2)
-    inputs = [whole[: RANK + 2] if r == RANK else torch.zeros(r + 2) for r in EVERYBODY]
+    inputs = [whole[: RANK + 2] if r == RANK else torch.zeros(r + 2) for r in ALL_RANKS]
     raises(ValueError, "overlaps input", lambda: dist.reduce_scatter(whole[1 : RANK + 3], inputs))
 
 
@@ -168,24 +168,24 @@ def layouts_modes_and_dtypes():
     for mode in (torch.inference_mode(), torch.no_grad()):
         with mode:
             column = torch.full((2, 2), RANK)[:, 0]
-            columns = [torch.zeros(2, 2, dtype=torch.int64)[:, 0] for _ in EVERYBODY]
+            columns = [torch.zeros(2, 2, dtype=torch.int64)[:, 0] for _ in ALL_RANKS]
             dist.all_gather(columns, column)
-            assert [c.tolist() for c in columns] == [[r, r] for r in EVERYBODY]
+            assert [c.tolist() for c in columns] == [[r, r] for r in ALL_RANKS]
             dist.gather(column, columns if RANK == 0 else None)
-    # Sums of float16 are taken in float32: as near as it can be to what the sum is.
+    # float16 sums accumulate in float32 and are rounded once.
     halves = (torch.rand(10, generator=torch.Generator().manual_seed(RANK)) * 65504 / SIZE).half()
-    lists = [torch.zeros_like(halves) for _ in EVERYBODY]
+    lists = [torch.zeros_like(halves) for _ in ALL_RANKS]
     dist.all_gather(lists, halves)
     dist.all_reduce(halves)
     assert torch.equal(halves, torch.stack(lists).float().sum(0).half())
-    real, pairs = torch.rand(2), [torch.rand(2) for _ in EVERYBODY]
+    real, pairs = torch.rand(2), [torch.rand(2) for _ in ALL_RANKS]
     pairs[1] = torch.view_as_complex(pairs[1])
     dist.all_gather(pairs, torch.view_as_complex(real))
     dist.all_gather(pairs, real)
     flags = torch.tensor([RANK == 0, False])
     dist.broadcast(flags, 0)
     assert flags.tolist() == [True, False]
-    for root in EVERYBODY:
+    for root in ALL_RANKS:
         dtypes = (torch.float16, torch.float32, torch.float16, torch.float64, torch.bfloat16)
         wanted = [part for dtype in dtypes for part in torch.arange(60, dtype=dtype).chunk(5)]
         tensors = [t.clone() if root == RANK else torch.zeros_like(t) for t in wanted]
@@ -194,7 +194,7 @@ def layouts_modes_and_dtypes():
 
 
 @check
-def numbers_of_operations():
+def sequence_numbers():
     group, other = dist.new_group(), dist.new_group(backend="gloo")
 
     def seen():
@@ -207,13 +207,13 @@ def numbers_of_operations():
         dist.all_reduce(torch.ones(1), group=group)
         assert seen() == [first + i + 1] * SIZE
     work = dist.all_reduce(torch.ones(1), group=group, async_op=True) if RANK == 1 else None
-    assert seen() == [first + 5 + (r == 1) for r in EVERYBODY]
+    assert seen() == [first + 5 + (r == 1) for r in ALL_RANKS]
     (work or dist.all_reduce(torch.ones(1), group=group, async_op=True)).wait()
 
 
 @check
-def groups_of_others():
-    even = [r for r in EVERYBODY if r % 2 == 0]
+def groups_of_other_ranks():
+    even = [r for r in ALL_RANKS if r % 2 == 0]
     group = dist.new_group(even)
     with warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always")
@@ -226,7 +226,7 @@ def groups_of_others():
     assert (dist.get_group_rank(group, 1), dist.get_global_rank(group, 0)) == (0, 1)
     raises(ValueError, "not part of group", lambda: dist.get_group_rank(group, 0))
     mine = [0, 1] if RANK < 2 else [2]
-    for _ in range(2):  # the others do not know of it
+    for _ in range(2):  # the other ranks take no part
         group = dist.new_group(mine, use_local_synchronization=True)
         ranks = [torch.tensor([-1]) for _ in mine]
         dist.all_gather(ranks, torch.tensor([RANK]), group=group)
@@ -250,7 +250,7 @@ def a_rank_alone():
     group.monitored_barrier()
     assert torch.equal(one, torch.ones(2, 2))
     assert torch.equal(other, one)
-    # Gloo has this refused; here the elements are those that the tensor shows.
+    # Gloo rejects this; hookline uses the elements of the view.
     square = torch.arange(4.0).view(2, 2).t()
     dist.all_to_all_single(other, square, group=group)
     assert torch.equal(other, square)
@@ -259,7 +259,7 @@ def a_rank_alone():
 @check
 def arguments_that_do_not_fit():
     one, double, two = torch.zeros(1), torch.zeros(1, dtype=torch.float64), torch.zeros(2)
-    lists, other = [[torch.zeros(1) for _ in EVERYBODY]], (RANK + 1) % SIZE
+    lists, other = [[torch.zeros(1) for _ in ALL_RANKS]], (RANK + 1) % SIZE
 
     def calls(kind, function):
         yield lambda: function(rooted(kind, -1))
@@ -280,7 +280,7 @@ def arguments_that_do_not_fit():
         lambda: world.gather(lists, [one], rooted(dist.GatherOptions, other)),
         lambda: world.allgather([], [one]),
         lambda: world.allgather_into_tensor_coalesced([torch.zeros(SIZE)], [one, double]),
-        lambda: dist.all_gather_coalesced([[double], *([one.clone()] for _ in EVERYBODY[1:])], [one]),
+        lambda: dist.all_gather_coalesced([[double], *([one.clone()] for _ in ALL_RANKS[1:])], [one]),
         lambda: dist.all_gather_coalesced([[one.clone()] for _ in range(SIZE + 1)], [one]),
     ]
     for tensors in ([one] * (SIZE - 1), [one] * (SIZE + 1), [double] * SIZE, [two] * SIZE):
@@ -302,7 +302,7 @@ def arguments_that_do_not_fit():
     mixed = [*[one] * (SIZE - 1), one.half()]
     raises(ValueError, "different dtypes", lambda: dist.all_gather(mixed, one))
     raises(ValueError, "different dtypes", lambda: dist.reduce_scatter(one, mixed))
-    dist.barrier()  # nobody waits for anybody
+    dist.barrier()  # no rank hangs
 
 
 run()

@@ -1,4 +1,4 @@
-"""What PyTorch's own tests assert of DistributedDataParallel, in other words, on this backend and of hookline's own."""
+"""The assertions of PyTorch's own DistributedDataParallel tests, on the hookline backend and on hookline's model."""
 
 import copy
 import os
@@ -11,7 +11,7 @@ from pathlib import Path
 
 import torch
 import torch.distributed as dist
-from checks import RANK, SIZE, check, meet, raises, run
+from checks import RANK, SIZE, check, init_group, raises, run
 from torch import nn
 from torch.nn import functional as f
 from torch.nn.parallel import DistributedDataParallel
@@ -20,8 +20,8 @@ from torch.utils.checkpoint import checkpoint
 import hookline.torch as ht
 
 warnings.simplefilter("ignore")
-meet("hookline")
-torch.manual_seed(7)  # nets are made anew all over, with the same weights on all ranks
+init_group("hookline")
+torch.manual_seed(7)  # models are created repeatedly, with the same weights on all ranks
 Views = partial(DistributedDataParallel, gradient_as_bucket_view=True)
 
 
@@ -35,7 +35,7 @@ KINDS = [DistributedDataParallel, Views, hooked, ht.DistributedDataParallel]
 
 
 def as_one_process(kind, net, whole, loss, steps=2, **options):
-    """Trains a model alone on all data, and on each rank's part of them; gradients must be the same."""
+    """Trains a model on all data, and on each rank's part of the data; gradients must be equal."""
     alone, shared = copy.deepcopy(net), kind(copy.deepcopy(net), **options)
     part = whole.chunk(SIZE)[RANK]
     for _ in range(steps):
@@ -79,17 +79,17 @@ def parameters_without_gradients():
                 output = model(torch.ones(2, 4), RANK % 2)
                 assert all(p.grad is None for p in model.parameters())
                 output.sum().backward()
-                assert model.module.never.weight.grad is None  # by no rank
-                for layer in (model.module.first, model.module.second):  # by some
+                assert model.module.never.weight.grad is None  # used by no rank
+                for layer in (model.module.first, model.module.second):  # used by some ranks
                     torch.testing.assert_close(layer.weight.grad, torch.full((4, 4), 2.0 / SIZE))
         model = kind(Branches(), find_unused_parameters=True)
-        for _ in range(2):  # added up
+        for _ in range(2):  # accumulated
             model(torch.ones(2, 4), 0).sum().backward()
         torch.testing.assert_close(model.module.first.weight.grad, torch.full((4, 4), 4.0))
 
 
 @check
-def outputs_that_nobody_uses():
+def unused_outputs():
     for kind in KINDS:
         for unused in (False, True):
             net = nn.Sequential(nn.Linear(2, 10), nn.ReLU(), nn.Linear(10, 4))
@@ -178,7 +178,7 @@ def checkpoints_of_every_kind():
                     net = Checkpoints(reentrant, times, shared)
                     trains = partial(as_one_process, kind, net, data, mean_square, steps=3, static_graph=static)
                     if reentrant and (times == 2 or shared) and not static:
-                        # Each checkpoint has a backward pass of its own, and a weight that is in two has two gradients.
+                        # Each checkpoint has its own backward pass, and a weight in two checkpoints gets two gradients.
                         raises((RuntimeError, ValueError), "Expected to mark a variable ready only once.", trains)
                     else:
                         trains()
@@ -218,7 +218,7 @@ def outputs_in_dataclasses_and_two_forward_passes():
 
 
 class Counted(nn.Module):
-    """Its buffer grows by the rank in each forward pass, or is what rank 0 has."""
+    """Adds the rank to its buffer in each forward pass."""
 
     def __init__(self):
         super().__init__()
@@ -231,7 +231,7 @@ class Counted(nn.Module):
 
 
 @check
-def buffers_are_rank_zeros_behind_a_pass_that_is_averaged():
+def buffers_are_broadcast_after_an_averaged_pass():
     def passes(model):
         seen = []
         for mode in ("train", "train", "eval", "eval", "train", "no_sync", "no_sync", "train", "grad in eval", "train"):
@@ -277,7 +277,7 @@ def buckets_lie_in_the_memory_of_the_group():
         return ""
 
     group = dist.new_group()
-    os.environ["DDP_DISABLE_COMM_MEM"] = "0"  # PyTorch's own word for it; it looks when a model is made
+    os.environ["DDP_DISABLE_COMM_MEM"] = "0"  # PyTorch reads this variable when a model is created
     model = Views(nn.Linear(100, 100), process_group=group)
     del os.environ["DDP_DISABLE_COMM_MEM"]
     mean_square(model(torch.ones(2, 100))).backward()
@@ -293,7 +293,7 @@ def buckets_lie_in_the_memory_of_the_group():
     raises(ValueError, "-50", lambda b=backend: b.allocate_tensor(-50, dtype=torch.bool, device=torch.device("cpu")))
     dist.destroy_process_group(group)
     del group, backend
-    assert "memfd:hookline" in place(tensor)  # it outlives the group
+    assert "memfd:hookline" in place(tensor)  # the tensor outlives the group
     assert (tensor == 1).all()
 
 

@@ -1,4 +1,4 @@
-"""What is built on torch.distributed, unchanged, on the hookline backend, with the same on Gloo beside it."""
+"""Libraries on top of torch.distributed, unchanged, on the hookline backend, compared with Gloo."""
 
 import copy
 import os
@@ -8,7 +8,7 @@ import warnings
 import torch
 import torch.distributed as dist
 import torch.distributed.checkpoint as dcp
-from checks import RANK, SIZE, check, meet, run
+from checks import RANK, SIZE, check, init_group, run
 from torch import nn
 from torch.distributed.algorithms.ddp_comm_hooks import default_hooks, powerSGD_hook
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
@@ -19,7 +19,7 @@ from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, 
 from torch.nn.parallel import DistributedDataParallel
 
 warnings.simplefilter("ignore")
-meet("hookline")
+init_group("hookline")
 gloo = dist.new_group(backend="gloo")
 hookline = dist.group.WORLD
 
@@ -56,11 +56,11 @@ def close(ours, theirs):
 
 
 def alike(parameters):
-    """The same bits on all ranks."""
+    """Asserts bitwise equality on all ranks."""
     flat = torch.cat([p.flatten() for p in parameters])
-    everybody = [torch.zeros_like(flat) for _ in range(SIZE)]
-    dist.all_gather(everybody, flat)
-    assert all(torch.equal(flat, other) for other in everybody)
+    gathered = [torch.zeros_like(flat) for _ in range(SIZE)]
+    dist.all_gather(gathered, flat)
+    assert all(torch.equal(flat, other) for other in gathered)
 
 
 @check
@@ -82,7 +82,7 @@ def ddp_with_python_hooks():
     model = ddp(hookline)
     model.register_comm_hook(hookline, default_hooks.fp16_compress_hook)
     alike(train(model))
-    # In one bucket: of several, this hook of PyTorch's has collectives that meet each other's.
+    # With several buckets, collectives of this PyTorch hook mix up, so use one bucket.
     model = ddp(hookline, cap=25)
     state = powerSGD_hook.PowerSGDState(None, matrix_approximation_rank=2, start_powerSGD_iter=2)
     model.register_comm_hook(state, powerSGD_hook.powerSGD_hook)

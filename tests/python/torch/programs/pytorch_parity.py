@@ -1,10 +1,10 @@
-"""What PyTorch's own tests assert of backends, hooks and Python groups, in other words, here."""
+"""The assertions of PyTorch's own tests of backends, hooks and Python groups."""
 
 import warnings
 
 import torch
 import torch.distributed as dist
-from checks import RANK, SIZE, check, meet, run
+from checks import RANK, SIZE, check, init_group, run
 from torch import nn
 from torch._C._distributed_c10d import _create_work_from_future
 from torch.nn.parallel import DistributedDataParallel
@@ -12,11 +12,11 @@ from torch.nn.parallel import DistributedDataParallel
 import hookline.torch as ht
 
 warnings.simplefilter("ignore")
-meet("hookline")
+init_group("hookline")
 KINDS = [DistributedDataParallel, ht.DistributedDataParallel]
 
 
-def everybody(value):
+def gathered(value):
     values = [None] * SIZE
     dist.all_gather_object(values, value)
     return values
@@ -45,7 +45,7 @@ def only_the_last_bucket_is_last():
 
 
 @check
-def what_a_hook_returns_is_what_gradients_become():
+def hook_results_become_gradients():
     for kind in KINDS:
 
         def hook(state, bucket):
@@ -62,7 +62,7 @@ def what_a_hook_returns_is_what_gradients_become():
 
 
 @check
-def a_function_given_to_the_model_gets_its_group():
+def constructor_hooks_get_the_group():
     def hook(state, bucket):
         assert state is model.group
         return state.allreduce([bucket.buffer()]).get_future().then(lambda done: done.value()[0])
@@ -71,11 +71,11 @@ def a_function_given_to_the_model_gets_its_group():
     for _ in range(2):
         model.zero_grad()
         model(torch.full((1, 3), RANK + 1.0)).sum().backward()
-        assert (model.module.weight.grad == SIZE * (SIZE + 1) / 2).all()  # a sum, as the hook divides by nothing
+        assert (model.module.weight.grad == SIZE * (SIZE + 1) / 2).all()  # a sum, since the hook does not divide
 
 
 class Alone(dist.ProcessGroup):
-    """A group of one rank, whose works count who waits for them."""
+    """A group of one rank whose works count their waiters."""
 
     def __init__(self, wrapped):
         super().__init__(0, 1)
@@ -169,13 +169,13 @@ def dtypes_views_and_checkpoints():
 
 
 @check
-def passes_that_come_to_no_parameter():
+def passes_without_parameters():
     for kind in KINDS:
         model = kind(nn.Linear(4, 1))
         data = torch.full((3, 4), RANK + 1.0, requires_grad=True)
         (slope,) = torch.autograd.grad(model(data).sum(), data, create_graph=True)
         (model(data).sum() + slope.square().sum()).backward()
-        everybody_has = everybody(model.module.weight.grad.tolist())
+        everybody_has = gathered(model.module.weight.grad.tolist())
         assert everybody_has[0] == everybody_has[-1]
 
 

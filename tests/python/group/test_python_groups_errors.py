@@ -1,4 +1,4 @@
-"""Groups and works written in Python that do something wrong: an error that names class and method, never a crash."""
+"""Errors of groups and works written in Python name the class and the method, and never crash."""
 
 import concurrent.futures
 import gc
@@ -17,7 +17,7 @@ X = np.ones(2, np.float32)
 
 
 class Returning(hl.ProcessGroup):
-    """allreduce returns what it was told to."""
+    """allreduce returns a given object."""
 
     def __init__(self, result):
         super().__init__(0, 1)
@@ -41,8 +41,10 @@ def call(result, timeout=20):
 
 
 @pytest.mark.parametrize(("result", "text"), [(None, "None"), (7, "int"), ([], "list"), ("done", "str")])
-def test_an_override_that_returns_another_type(result, text):
-    with pytest.raises(TypeError, match=rf"Returning\.allreduce\(\): expected a hookline\.Work as the result, got {text}"):
+def test_an_override_with_a_wrong_result_type(result, text):
+    with pytest.raises(
+        TypeError, match=rf"Returning\.allreduce\(\): expected a hookline\.Work as the result, got {text}"
+    ):
         call(result)
 
 
@@ -101,7 +103,7 @@ def test_a_wait_that_ends_before_its_operation():
     assert (work.is_completed(), work.exception()) == (True, None)
 
 
-def test_a_future_that_nobody_holds():
+def test_an_unreferenced_future_stays_alive():
     class Forgetful(hl.Work):
         def get_future(self):
             return hl.Future()
@@ -111,27 +113,32 @@ def test_a_future_that_nobody_holds():
 
 
 @pytest.mark.parametrize("value", [None, 5])
-def test_get_future_that_returns_no_future(value):
+def test_get_future_with_a_wrong_result_type(value):
     name = "None" if value is None else "int"
     work = call(OfFuture(value))
-    with pytest.raises(TypeError, match=rf"OfFuture.get_future\(\) of Returning.allreduce\(\) must .*returned {name}"):
+    with pytest.raises(
+        TypeError,
+        match=rf"get_future\(\) of Returning.allreduce\(\): expected a hookline.Future as the result, got {name}",
+    ):
         work.wait()
     with pytest.raises(TypeError, match=r"OfFuture\.get_future"):
         call(OfFuture(value)).get_future()
     with pytest.raises(TypeError, match=r"OfFuture\.get_future"):
         work.get_future().wait(10)
-    with pytest.raises(TypeError, match=rf"OfFuture.get_future\(\).*: expected a hookline.Future as the result, got {name}"):
+    with pytest.raises(
+        TypeError, match=rf"OfFuture.get_future\(\).*: expected a hookline.Future as the result, got {name}"
+    ):
         OfFuture(value).wait()
 
 
-def test_a_future_of_something_else():
+def test_a_future_with_a_wrong_value():
     future = hl.Future()
     future.set_result({"a": 1})
     with pytest.raises(TypeError, match=r"OfFuture.get_future\(\) of Returning.allreduce\(\): .* this one has .*dict"):
         call(OfFuture(future)).wait()
 
 
-def test_a_work_that_says_nothing():
+def test_a_work_without_methods():
     class Mute(hl.Work):
         pass
 
@@ -160,7 +167,7 @@ def test_a_work_that_can_only_be_waited_for():
         call(Waiter(LookupError("lost"))).wait()
 
 
-def test_a_long_wait_holds_up_no_releases():
+def test_a_long_wait_does_not_delay_releases():
     begun, end, gone = threading.Event(), threading.Event(), threading.Event()
 
     class Waiter(hl.Work):
@@ -182,7 +189,7 @@ def test_a_long_wait_holds_up_no_releases():
     assert waiting.wait(20)[0] is X
 
 
-def test_futures_of_others():
+def test_futures_of_other_libraries():
     never = concurrent.futures.Future()
     with pytest.raises(hl.Timeout, match="50 ms"):
         hl.Work(never).wait(0.05)
@@ -206,7 +213,7 @@ def test_a_future_that_calls_its_callback_twice():
     assert call(OfFuture(future)).wait()
 
 
-def test_futures_of_others_that_have_failed_are_let_go():
+def test_failed_futures_of_other_libraries_are_released():
     gone = threading.Event()
 
     def fail():
@@ -233,7 +240,7 @@ def test_a_work_made_of_a_future():
     assert (work.is_completed(), work.is_success(), work.exception(), work.result()) == (True, True, None, [X])
     assert native.is_success()
     assert work.get_future() is future
-    with pytest.raises(TypeError, match=r"takes a hookline\.Future, not int"):
+    with pytest.raises(TypeError, match=r"future: expected a hookline\.Future, got int"):
         hl.Work(5)
     with pytest.raises(hl.Unsupported, match="op_type"):
         _ = work.op_type
@@ -251,7 +258,7 @@ def test_an_override_with_a_wrong_signature():
             raise AssertionError
 
         def reduce(self, tensors, opts=None):
-            return len()  # a TypeError of its own
+            return len()  # a TypeError inside the override
 
     native = forward_through_cpp(Short(0, 2))
     text = r"Short.allreduce\(tensors\) cannot be called as allreduce\(tensors, opts\)"
@@ -305,11 +312,11 @@ def test_an_operation_not_overridden():
             with pytest.raises(hl.Unsupported, match=f"Empty has no {name}; define {name} in the class"):
                 getattr(g, method)(*arguments)
         assert g.getBackendName().endswith("Empty")
-        g.abort()  # as in torch, there is nothing to abort
+        g.abort()  # has no effect, as in torch
         g.shutdown()
 
 
-def test_a_forgotten_init():
+def test_a_missing_super_init():
     class Forgot(hl.ProcessGroup):
         def __init__(self):
             pass
@@ -354,7 +361,7 @@ def test_wrong_ranks_and_names():
         def size(self):
             return "two"
 
-    with pytest.raises(ValueError, match="no rank 2 in a group of 2"):
+    with pytest.raises(ValueError, match="expected size >= 1 and 0 <= rank < size, got rank 2, size 2"):
         Named(2, 2)
     native = forward_through_cpp(Named(0, 1))
     with pytest.raises(TypeError, match=r"Named.getBackendName\(\): expected a str as the result, got int"):

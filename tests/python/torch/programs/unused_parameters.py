@@ -1,4 +1,4 @@
-"""Parameters that some passes do not come to, passes that fail, and no_sync, with PyTorch's model beside hookline's."""
+"""Unused parameters, failed passes and no_sync, on PyTorch's and hookline's model."""
 
 import warnings
 from contextlib import nullcontext
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import torch
 import torch.distributed as dist
-from checks import RANK, SIZE, check, meet, raises, run
+from checks import RANK, SIZE, check, init_group, raises, run
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.checkpoint import checkpoint
@@ -14,14 +14,14 @@ from torch.utils.checkpoint import checkpoint
 import hookline.torch as ht
 
 warnings.simplefilter("ignore")
-meet("hookline")
+init_group("hookline")
 KINDS = [DistributedDataParallel, ht.DistributedDataParallel]
 MINE = float(RANK + 1)
 MEAN = (SIZE + 1) / 2
 
 
 class Branches(nn.Module):
-    """Of three weights, those that are asked for; the gradient of each is its factor."""
+    """Uses the requested ones of three weights; the gradient of each is the factor."""
 
     def __init__(self, names="abc"):
         super().__init__()
@@ -59,7 +59,7 @@ def gradients_of_earlier_passes_take_part():
         assert gradients(model) == [MEAN + 1 / SIZE, 2 / SIZE, None]
         for weight in model.module.weights.values():
             weight.grad = torch.full((2, 3), MINE)
-        model("b").sum().backward()  # the others are nobody's, and stay as they are
+        model("b").sum().backward()  # no rank uses the others, which stay unchanged
         assert gradients(model) == [MINE, 2 * MEAN, MINE]
         model(by_rank()).sum().backward()
         assert gradients(model) == [MEAN + 1 / SIZE, 2 * MEAN + 2 / SIZE, MINE]
@@ -76,14 +76,14 @@ def gradients_of_earlier_passes_in_another_layout():
 
 
 @check
-def what_only_no_sync_used_is_averaged():
+def parameters_used_only_in_no_sync_are_averaged():
     for kind in KINDS:
         model = kind(Branches(), find_unused_parameters=True)
         with model.no_sync():
             model("a").sum().backward()
         model("b").sum().backward()
         assert gradients(model) == [MEAN, MEAN, None]
-    model = ht.DistributedDataParallel(Branches("ab"))  # PyTorch's takes it for an error
+    model = ht.DistributedDataParallel(Branches("ab"))  # an error in PyTorch's model
     with model.no_sync():
         model("a").sum().backward()
     model("b").sum().backward()
@@ -108,7 +108,7 @@ def static_graphs_that_differ_between_ranks():
 
 
 @check
-def unused_ones_under_hooks_that_round():
+def unused_parameters_with_rounding_hooks():
     for hook in ("fp16", "int8 | error_feedback", "powersgd(start_iter=2)"):
         model = ht.DistributedDataParallel(Branches(), hook=hook, find_unused_parameters=True)
         third = 1 / 3
@@ -133,7 +133,7 @@ class Fragile(torch.autograd.Function):
 
 
 class Chain(nn.Module):
-    """The way back to the first weight may fail; with `late` the second has its gradient by then."""
+    """The backward pass to the first weight can fail; with `late`, after the second weight got its gradient."""
 
     def __init__(self, late):
         super().__init__()
@@ -150,12 +150,12 @@ def fail(loss, kept):
     try:
         loss.backward()
     except ValueError as error:
-        kept.append(error)  # with what it refers to
+        kept.append(error)  # keeps the traceback alive
     Fragile.fails = False
 
 
 @check
-def after_a_pass_that_failed():
+def recovery_after_a_failed_pass():
     for kind in KINDS:
         kept = []
         model = kind(Chain(late=False))
@@ -168,9 +168,9 @@ def after_a_pass_that_failed():
 
 
 @check
-def after_a_pass_that_failed_with_gradients_there():
+def recovery_after_a_failed_pass_with_gradients():
     kept = []
-    model = ht.DistributedDataParallel(Chain(late=True))  # one bucket, not sent yet: the step is done again
+    model = ht.DistributedDataParallel(Chain(late=True))  # one bucket, not launched yet: the step can be repeated
     for _ in range(2):
         fail(model().sum(), kept)
         assert gradients(model)[1] is not None
@@ -180,9 +180,11 @@ def after_a_pass_that_failed_with_gradients_there():
         failing, loss = model().sum(), model().sum()
         fail(failing, kept)
         model.zero_grad()
-        loss.backward()  # with no forward pass in between
+        loss.backward()  # without a forward pass in between
         assert gradients(model) == [MEAN, MEAN]
-    model = ht.DistributedDataParallel(Chain(late=True), bucket_cap_mb=1e-5)  # the bucket of the first gradient is sent
+    model = ht.DistributedDataParallel(
+        Chain(late=True), bucket_cap_mb=1e-5
+    )  # the bucket of the first gradient is already launched
     fail(model().sum(), kept)
     for _ in range(2):
         raises(RuntimeError, "Expected to have finished reduction in the prior iteration", lambda: model())
@@ -190,7 +192,7 @@ def after_a_pass_that_failed_with_gradients_there():
 
 
 class Repeated(nn.Module):
-    """Runs the first weight so often, each time in a checkpoint that brings a gradient of its own."""
+    """Uses the first weight several times, each time in a checkpoint with its own gradient."""
 
     def __init__(self):
         super().__init__()
@@ -204,14 +206,14 @@ class Repeated(nn.Module):
 
 
 @check
-def after_a_mark_that_failed():
+def recovery_after_a_failed_mark():
     kept = []
     model = ht.DistributedDataParallel(Repeated())
     for _ in range(2):
         try:
             model(2).sum().backward()
         except ValueError as error:
-            kept.append(error)  # with the frames in which the mark was refused
+            kept.append(error)  # keeps the frames of the failed mark alive
         model.zero_grad()
         model(1).sum().backward()
         assert gradients(model) == [MEAN, MEAN]
@@ -228,7 +230,7 @@ class Wrapped(nn.Module):
 
 
 @check
-def a_model_inside_of_checkpoints():
+def a_model_inside_activation_checkpoints():
     for reentrant in (True, False):
         net = Wrapped(reentrant)
         for _ in range(2):
@@ -248,7 +250,7 @@ class InDataclass(Branches):
 
 
 @check
-def no_sync_goes_by_the_forward_pass():
+def no_sync_applies_to_the_forward_pass():
     for kind in KINDS:
         for net, first in ((Branches, lambda output: output), (InDataclass, lambda output: output.inner[0])):
             model = kind(net("a"))
@@ -282,7 +284,7 @@ def passes_of_both_kinds():
         model.zero_grad()
         with model.no_sync():
             added = model(names[0])
-        (model(names[1]) + added).sum().backward()  # one pass of both
+        (model(names[1]) + added).sum().backward()  # one backward pass of both
         assert gradients(model) == [MEAN, MEAN]
     model.zero_grad()
     averaged = model("ab").sum()
@@ -321,7 +323,7 @@ class Table(nn.Module):
 
 
 @check
-def sparse_ones_that_are_frozen_ignored_shared_or_unused():
+def sparse_parameters_frozen_ignored_shared_or_unused():
     for kind in KINDS:
         net = Table()
         net.table.weight.requires_grad_(False).fill_(MINE)
@@ -345,7 +347,7 @@ def sparse_ones_that_are_frozen_ignored_shared_or_unused():
     model(None).sum().backward()
     assert net.table.weight.grad is None
     torch.nn.init.ones_(net.linear.weight)
-    for step in (1, 2):  # rank 0's alone; then with what all have
+    for step in (1, 2):  # only rank 0 at first, then all ranks
         model(torch.tensor([3]) if RANK == 0 else None).sum().backward()
         assert net.table.weight.grad.to_dense()[3, 0] == step * 2 / SIZE
     before = net.table.weight.grad.to_dense()

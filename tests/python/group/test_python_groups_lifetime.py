@@ -1,4 +1,4 @@
-"""Programs that end, fork or leak with Python groups, works and hooks about: each in an interpreter of its own."""
+"""Exit, fork and leaks of programs with Python groups, works and hooks, each in a new interpreter."""
 
 import subprocess
 import sys
@@ -27,7 +27,7 @@ def run(code: str) -> str:
     return done.stdout
 
 
-def test_nothing_is_leaked():
+def test_no_leaks():
     run("""
         inner = hl.make_thread_groups(1)[0]
         group = Forwarding(inner)
@@ -72,7 +72,7 @@ def test_hooks_that_run_at_exit():
 
 
 def test_a_collection_while_a_reducer_asks_for_the_timeout():
-    """The collector looks at the reducer, whatever lock that has taken."""
+    """The garbage collector traverses the reducer while the reducer holds a lock."""
     run("""
         import gc
         class Collecting(Forwarding):
@@ -108,8 +108,8 @@ LOCAL = """
 """
 
 
-def what_holds(group: str) -> str:
-    """Everything that holds a group, in a cycle with it through the variables of this module or its attributes."""
+def owner_program(group: str) -> str:
+    """Returns a program with all objects that refer to a group, in a cycle through module variables or attributes."""
     return f"""
         group = {group}
         ddp = hl.numpy.DataParallel(params(), group)
@@ -141,8 +141,8 @@ def what_holds(group: str) -> str:
 
 @pytest.mark.parametrize("group", ["Local(0, 1)", "hl.with_nan_checks(Local(0, 1))"])
 def test_python_groups_of_a_module_are_not_leaked(group: str) -> None:
-    """The methods of a class refer to the variables of its module, and so to whatever holds a group of the class."""
-    run(textwrap.dedent(LOCAL) + textwrap.dedent(what_holds(group)))
+    """The methods of a class refer to its module's variables, and so to all owners of a group of the class."""
+    run(textwrap.dedent(LOCAL) + textwrap.dedent(owner_program(group)))
 
 
 @pytest.mark.parametrize(
@@ -153,18 +153,18 @@ def test_a_cycle_with_a_python_group_is_collected(holder: str) -> None:
     out = run(
         textwrap.dedent(LOCAL)
         + "def make():\n"
-        + textwrap.indent(textwrap.dedent(what_holds("Local(0, 1)")), "    ")
+        + textwrap.indent(textwrap.dedent(owner_program("Local(0, 1)")), "    ")
         + f"    group.held_by = {holder}\n    return weakref.ref(group)\n"
         + "gone = make()\ngc.collect()\nprint(gone())\n"
     )
     assert out == "None\n"
 
 
-def test_a_group_that_something_holds_is_not_collected() -> None:
+def test_a_referenced_group_is_not_collected() -> None:
     out = run(
         textwrap.dedent(LOCAL)
         + "def make():\n"
-        + textwrap.indent(textwrap.dedent(what_holds("Local(0, 1)")), "    ")
+        + textwrap.indent(textwrap.dedent(owner_program("Local(0, 1)")), "    ")
         + "    group.everything = [ddp, other, third, fourth, fifth, wrapped, state, local, group]\n"
         + "    return hook\n"
         + textwrap.dedent("""
@@ -180,10 +180,10 @@ def test_a_group_that_something_holds_is_not_collected() -> None:
     assert out == "still there\n"
 
 
-def test_errors_leak_nothing_either():
-    """Tracebacks refer to frames, and those to groups, works and futures: cycles that have to be collected."""
+def test_errors_do_not_leak():
+    """Tracebacks refer to frames, and frames to groups, works and futures: these cycles must be collected."""
     folder = Path(__file__).parent
-    files = [str(folder / name) for name in ("test_python_groups_bad.py", "test_completion_hooks.py")]
+    files = [str(folder / name) for name in ("test_python_groups_errors.py", "test_completion_hooks.py")]
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *files],
         capture_output=True,
@@ -217,7 +217,7 @@ def test_a_forked_child():
                 assert "fork" in str(error), error
             else:
                 os._exit(3)
-            assert forward_through_cpp(local).barrier().wait()   # what is Python alone works on
+            assert forward_through_cpp(local).barrier().wait()   # works written in Python remain usable
             del group, native
             sys.exit(0)
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0

@@ -1,4 +1,4 @@
-"""torch.distributed's groups and stores as hookline's, Python classes too, and hooks that run on them."""
+"""torch.distributed groups and stores, also Python classes, as hookline groups and stores."""
 
 import datetime
 import tempfile
@@ -7,7 +7,7 @@ import warnings
 
 import torch
 import torch.distributed as dist
-from checks import RANK, SIZE, check, meet, raises, run
+from checks import RANK, SIZE, check, init_group, raises, run
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
@@ -15,12 +15,12 @@ import hookline as hl
 import hookline.torch as ht
 
 warnings.simplefilter("ignore")
-meet("gloo")
+init_group("gloo")
 TOTAL = sum(range(1, SIZE + 1))
 
 
 class Counting(dist.ProcessGroup):
-    """A group written in Python, of whose operations only some are there."""
+    """A group written in Python with some of the operations."""
 
     def __init__(self, inner):
         super().__init__(inner.rank(), inner.size())
@@ -41,7 +41,7 @@ class Counting(dist.ProcessGroup):
 
 
 class NoFuture(dist._Work):
-    """A work of Python's that can be waited for and no more."""
+    """A Python work that only has wait()."""
 
     def __init__(self, work):
         super().__init__()
@@ -92,7 +92,7 @@ def a_gloo_group_is_a_hookline_group():
 
 
 class Counted(dist._Work):
-    """A work with a future whose results are there when wait() has returned."""
+    """A work with a future that is completed by wait()."""
 
     def __init__(self, work, group):
         super().__init__()
@@ -199,7 +199,7 @@ class PythonStore(dist.Store):
 
 
 class Extended(dist.Store):
-    """A store that says what was asked of it."""
+    """A store that records its calls."""
 
     def __init__(self):
         super().__init__()
@@ -220,12 +220,12 @@ class Extended(dist.Store):
 
 
 @check
-def stores_keep_waiting_threads_and_the_rest_of_their_methods():
+def stores_forward_all_methods():
     tcp = dist.TCPStore("127.0.0.1", 0, 1, True, wait_for_workers=False)
     client = dist.TCPStore("127.0.0.1", tcp.port, wait_for_workers=False)
     file = dist.FileStore(f"{tempfile.mkdtemp()}/store", 1)
     hashed = dist.HashStore()
-    pairs = [(file, file), (hashed, hashed), (tcp, client)]  # a client of TCPStore does one thing at a time
+    pairs = [(file, file), (hashed, hashed), (tcp, client)]  # a TCPStore client supports one request at a time
     pairs += [(dist.PrefixStore("p", inner), dist.PrefixStore("p", other)) for inner, other in pairs]
     for inner, other in pairs:
         store, came = ht.as_store(inner), []
@@ -261,7 +261,7 @@ def a_python_store_is_a_store_of_hookline():
 
 
 @check
-def hooks_run_on_them():
+def hooks_run_on_torch_groups():
     def network():
         torch.manual_seed(RANK)
         return nn.Sequential(nn.Linear(8, 16), nn.Tanh(), nn.Linear(16, 16), nn.Tanh(), nn.Linear(16, 3))
@@ -281,7 +281,7 @@ def hooks_run_on_them():
 
 
 class Least(dist.ProcessGroup):
-    """A group of which DistributedDataParallel can make use, and not one operation more than `has`."""
+    """A group with the operations that DistributedDataParallel requires, and `has`."""
 
     def __init__(self, inner, has):
         super().__init__(inner.rank(), inner.size())
@@ -331,7 +331,7 @@ def a_hookline_group_is_a_backend():
 
 
 class Seeing(hl.ProcessGroup):
-    """A group written for hookline that says what its methods were called with."""
+    """A hookline group written in Python that records the arguments of its methods."""
 
     def __init__(self):
         super().__init__(0, 1)
@@ -364,7 +364,7 @@ def a_python_group_gets_the_tensors_of_the_caller():
         parameter = nn.Parameter(torch.ones(2))
         world.broadcast([parameter]).wait()
         assert group.seen[0][0] is parameter
-        odd = torch.ones(3).to(torch.float8_e5m2)  # a dtype that hookline has no name for
+        odd = torch.ones(3).to(torch.float8_e5m2)  # a dtype that hookline does not support
         world.broadcast([odd]).wait()
         assert group.seen[0][0] is odd
         output, part = torch.zeros(3), torch.ones(3)

@@ -1,4 +1,4 @@
-"""What a Python class may override beside the collectives: names, times, numbers, parts, coalescing."""
+"""Properties and methods that Python groups can override: names, timeouts, sequence numbers, subgroups, coalescing."""
 
 import datetime
 
@@ -19,7 +19,7 @@ def done():
 
 
 class Own(hl.ProcessGroup):
-    """Overrides all of it under the names of this library."""
+    """Overrides all of them with hookline's names."""
 
     def __init__(self):
         super().__init__(1, 4)
@@ -56,7 +56,7 @@ class Own(hl.ProcessGroup):
 
 
 class OwnTorch(hl.ProcessGroup):
-    """The same under the names of torch."""
+    """Overrides all of them with torch's names."""
 
     def __init__(self):
         super().__init__(1, 4)
@@ -128,14 +128,14 @@ def test_coalescing_of_a_native_group(ranks):
         work = group._end_coalescing(torch.device("cpu"))
         assert work.wait()
         assert work.get_future().wait(20) == []
-        with pytest.raises(hl.InvalidArgument, match="not started"):
+        with pytest.raises(hl.InvalidArgument, match="coalescing is not active"):
             group.end_coalescing()
         return x[0], y[0]
 
     assert ranks(2, body) == [(3, 2)] * 2
 
 
-def test_parts():
+def test_subgroups():
     own, of_torch = Own(), OwnTorch()
     assert forward_through_cpp(own).split(3, 5).group_name == "own name"
     assert own.calls == [("split", 3, 5)]
@@ -161,7 +161,7 @@ def test_a_timeout_of_its_own_counts_for_its_operations():
         native.barrier().wait()
 
 
-def test_super_has_what_the_base_has():
+def test_super_calls_the_base_class():
     class Super(hl.ProcessGroup):
         def getBackendName(self):  # noqa: N802
             return "super"
@@ -203,12 +203,12 @@ def test_super_has_what_the_base_has():
         with pytest.raises(hl.Unsupported, match=r"Super has no new_group in its base"):
             g.new_group([0])
         with pytest.raises(hl.Unsupported, match=r"Super has no new_group in its base"):
-            g.split(0, 0)  # the base makes it of an allgather and of new_group
+            g.split(0, 0)  # the base implementation uses allgather and new_group
         with pytest.raises(hl.Unsupported, match=r"Super has no start_coalescing in its base"):
             g.start_coalescing()
 
 
-def test_wrong_answers():
+def test_wrong_results_of_properties():
     class Wrong(hl.ProcessGroup):
         def name(self):
             return 5
@@ -245,13 +245,17 @@ def test_wrong_answers():
         native.description()
     with pytest.raises(TypeError, match=r"Wrong.sequence_number\(\): expected a number as the result, got str"):
         _ = native.sequence_number
-    with pytest.raises(TypeError, match=r"WrongTime.timeout\(\): expected seconds or a timedelta as the result, got str"):
+    with pytest.raises(
+        TypeError, match=r"WrongTime.timeout\(\): expected seconds or a timedelta as the result, got str"
+    ):
         _ = forward_through_cpp(WrongTime(0, 1)).timeout
     with pytest.raises(TypeError, match=r"Wrong.end_coalescing\(\): expected a hookline.Work as the result, got None"):
         native.end_coalescing()
     with pytest.raises(TypeError, match=r"Wrong.split\(color\) cannot be called as split\(color, key\)"):
         native.split(1)
-    with pytest.raises(TypeError, match=r"Wrong.new_group\(\): expected a hookline.ProcessGroup or None as the result, got int"):
+    with pytest.raises(
+        TypeError, match=r"Wrong.new_group\(\): expected a hookline.ProcessGroup or None as the result, got int"
+    ):
         native.new_group([0])
     with pytest.raises(hl.Unsupported, match="Wrong has no start_coalescing; define start_coalescing in the class"):
         native.start_coalescing()

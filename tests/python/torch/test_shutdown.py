@@ -1,4 +1,4 @@
-"""How processes with groups end: without a goodbye, by an error on one rank, by Ctrl-C. Never with a core dump."""
+"""Exit of processes with groups: without shutdown, after an error on one rank, by Ctrl-C; never with a crash."""
 
 import os
 import signal
@@ -12,7 +12,7 @@ from torch_ranks import outcomes, start
 BEGIN = """
 import os, signal, sys, time
 import torch, torch.distributed as dist
-from checks import RANK, SIZE, meet
+from checks import RANK, SIZE, init_group
 from pathlib import Path
 here = Path(os.environ["RESULTS"]).parent
 """
@@ -28,7 +28,7 @@ def program(folder: Path, text: str) -> Path:
 def test_exit_with_and_without_destroying_the_group(tmp_path: Path, destroyed: bool) -> None:
     text = f"""
     import hookline.torch as ht
-    meet("cpu:hookline,cuda:gloo" if {destroyed} else "hookline")
+    init_group("cpu:hookline,cuda:gloo" if {destroyed} else "hookline")
     model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(4, 4))
     ht.register_ddp_comm_hook("FP16_COMPRESS", model)
     model(torch.ones(2, 4)).sum().backward()
@@ -47,7 +47,7 @@ def test_exit_with_and_without_destroying_the_group(tmp_path: Path, destroyed: b
 def test_a_python_hook_on_a_model_that_outlives_python(tmp_path: Path, destroyed: bool) -> None:
     text = f"""
     import hookline.torch as ht
-    meet("hookline")
+    init_group("hookline")
     def hook(group, bucket):
         return group.allreduce([bucket.buffer()]).get_future().then(lambda f: f.value()[0] / group.size())
     model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(4, 4))
@@ -102,7 +102,7 @@ def test_a_python_group_of_a_torch_group_at_exit(tmp_path: Path, last: str) -> N
 
 def test_an_error_on_one_rank_ends_the_others(tmp_path: Path) -> None:
     text = """
-    meet("hookline", 60)
+    init_group("hookline", 60)
     model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(4, 4))
     if RANK == 1: raise KeyError("this rank is out of luck")
     try:
@@ -122,7 +122,7 @@ def test_an_error_on_one_rank_ends_the_others(tmp_path: Path) -> None:
 
 def test_ctrl_c_ends_a_wait(tmp_path: Path) -> None:
     text = """
-    meet("hookline", 100)
+    init_group("hookline", 100)
     (here / f"ready{RANK}").touch()
     if RANK == 0:
         dist.all_reduce(torch.ones(3))
@@ -143,12 +143,12 @@ def test_ctrl_c_ends_a_wait(tmp_path: Path) -> None:
         assert "Fatal" not in output
 
 
-def test_what_an_interrupted_call_works_on_lives_until_its_end(tmp_path: Path) -> None:
+def test_tensors_of_an_interrupted_call_stay_alive(tmp_path: Path) -> None:
     text = """
-    meet("hookline", 100)
+    init_group("hookline", 100)
     def ring(*_): raise InterruptedError
     signal.signal(signal.SIGALRM, ring)
-    tensor = torch.ones(16 << 20)  # so much that its memory is given back at once
+    tensor = torch.ones(16 << 20)  # so large that its memory is unmapped immediately
     if RANK == 0:
         signal.setitimer(signal.ITIMER_REAL, 0.3)
         try:
