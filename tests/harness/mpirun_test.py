@@ -16,7 +16,7 @@ import os, sys, time
 rank = int(os.environ["OMPI_COMM_WORLD_RANK"])
 print(f"rank {rank} begins", flush=True)
 if rank == 1:
-    print("x" * 200_000 + "\\nthe last words of rank 1", flush=True)
+    print("x" * 200_000 + "\\nthe last line of rank 1", flush=True)
     END
 """
 
@@ -36,19 +36,19 @@ def test_a_rank_that_fails(tmp_path: Path, end: str, shown: str) -> None:
     lines = done.stdout.splitlines()
     assert done.returncode != 0
     assert shown in lines, done.stdout[-2000:]
-    assert "the last words of rank 1" in lines
+    assert "the last line of rank 1" in lines
 
 
 def test_a_job_that_takes_too_long(tmp_path: Path) -> None:
-    said = tmp_path / "said"
-    os.mkfifo(said)
-    end = f"open({str(said)!r}, 'w').close(); time.sleep(1000)"
+    ready = tmp_path / "ready"
+    os.mkfifo(ready)
+    end = f"open({str(ready)!r}, 'w').close(); time.sleep(1000)"
     with subprocess.Popen(command(tmp_path, end), stdout=subprocess.PIPE, text=True) as process:
-        said.read_text()  # returns when rank 1 has printed its last line
+        ready.read_text()  # returns when rank 1 has printed its last line
         children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
         os.kill(int(children[0]), signal.SIGALRM)  # fires the timeout
         lines = process.communicate(timeout=60)[0].splitlines()
     assert process.returncode == 124
     assert "--- mpirun: exit code 124: timed out after 90 s" in lines
     assert "--- rank 1, exit code none: killed with the job" in lines
-    assert "the last words of rank 1" in lines
+    assert "the last line of rank 1" in lines

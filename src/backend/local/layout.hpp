@@ -105,8 +105,9 @@ constexpr std::size_t block_bytes(int ranks) noexcept {
   const std::size_t bytes = sizeof(RankBlock) + static_cast<std::size_t>(ranks) * sizeof(ReceiverMailboxes);
   return (bytes + kPage - 1) / kPage * kPage;
 }
-static_assert(block_bytes(128) <= 4 * 1024 * 1024, "docs/backend.md: at most 4 MiB of shared memory per rank");
-static_assert(block_bytes(kMaxRanks) <= 4352 * 1024, "docs/backend.md: at most 4.25 MiB in larger groups");
+static_assert(block_bytes(128) <= 4 * 1024 * 1024,
+              "docs/reference/backend.md: at most 4 MiB of shared memory per rank");
+static_assert(block_bytes(kMaxRanks) <= 4352 * 1024, "docs/reference/backend.md: at most 4.25 MiB in larger groups");
 static_assert(2 * sizeof(std::uint64_t) * kMaxRanks <= kInlineBytes,
               "an alltoall posts two sizes per rank in its slot");
 static_assert(kChunkBytes / kMaxRanks >= kCacheLineBytes, "a staging buffer holds a block for each rank");

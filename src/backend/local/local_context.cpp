@@ -20,10 +20,10 @@ namespace {
 
 constexpr Milliseconds kMaxIdleWait{100};
 
-// How long the progress thread leaves a new operation to a waiting thread. While operations keep coming, it polls at
-// this interval instead of blocking, because a wake-up costs more than many operations. After kIdlePolls idle polls it
-// blocks until it is woken: by the start of an operation, by the last waiting thread if operations are still pending,
-// or by a new callback.
+// The time for which the progress thread leaves a new operation to a waiting thread. While operations keep coming, it
+// polls at this interval instead of blocking, because a wake-up costs more than many operations. After kIdlePolls idle
+// polls it blocks until it is woken: by the start of an operation, by the last waiting thread if operations are still
+// pending, or by a new callback.
 constexpr std::chrono::microseconds kIdlePollInterval{200};
 constexpr std::chrono::microseconds kIdlePollIntervalWithWaiter{1000};
 constexpr int kIdlePolls = 8;

@@ -9,8 +9,8 @@
 
 namespace hookline::p2p {
 
-// How long a disconnected peer stays suspect, so that its last messages, or those of other ranks, can explain the
-// disconnect: at least kSuspectGrace; at most kMaxSuspectGrace if the listener thread has not polled since.
+// The time for which a disconnected peer stays suspect, so that its last messages, or those of other ranks, can explain
+// the disconnect: at least kSuspectGrace; at most kMaxSuspectGrace if the listener thread has not polled since.
 inline constexpr Milliseconds kSuspectGrace{300};
 inline constexpr Milliseconds kMaxSuspectGrace{850};
 inline constexpr Milliseconds kDrainGrace{50};  // to drain received messages once the listener thread has polled

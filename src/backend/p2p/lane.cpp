@@ -13,8 +13,8 @@
 namespace hookline::p2p {
 namespace {
 
-// How long the lane's thread leaves a new task to a waiting caller before it drives the task itself. While tasks keep
-// coming, the thread polls at this interval instead of blocking, because a wake-up costs more.
+// The time for which the lane's thread leaves a new task to a waiting caller. While tasks keep coming, the thread polls
+// at this interval instead of blocking, because a wake-up costs more.
 constexpr std::chrono::microseconds kPollInterval{500};
 constexpr int kIdlePolls = 8;
 
