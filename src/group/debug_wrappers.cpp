@@ -24,7 +24,7 @@ std::shared_ptr<ProcessGroup> with_debug_wrappers(std::shared_ptr<ProcessGroup> 
     if (name == "collectives")
       group = with_collective_checks(std::move(group), std::make_shared<PrefixStore>("collectives", store));
     else if (name == "flight_recorder") group = with_flight_recorder(std::move(group));
-    else if (name == "with_nan_checks") group = with_nan_checks(std::move(group));
+    else if (name == "nan") group = with_nan_checks(std::move(group));
     else
       throw InvalidArgument(
           fmt::format("HOOKLINE_DEBUG={}: unknown name '{}'; expected collectives, flight_recorder, nan", list, name));

@@ -93,7 +93,7 @@ class FutureState final : public FutureStateBase {
   std::optional<FutureValue<T>> value;
 };
 
-/// The value type of the future that then() returns for a function returning R: R, or U if R is Future<U>.
+/// The value type of the future that then() returns for a function returning R: R, or U if R is `Future<U>`.
 template <class R>
 struct Flattened {
   using Value = R;
