@@ -78,6 +78,15 @@ GradBucket::GradBucket(std::size_t index, std::size_t bucket_count, Tensor buffe
   check_buffer(buffer_, elements_of(*layout_));
 }
 
+GradBucket GradBucket::of(const Tensor& tensor, std::vector<Dims> sizes) {
+  if (!tensor.is_contiguous()) {
+    throw InvalidArgument(fmt::format("GradBucket::of: expected a contiguous tensor, got {}", to_string(tensor)));
+  }
+  if (sizes.empty()) sizes.push_back(tensor.shape());
+  auto layout = std::make_shared<const BucketLayout>(layout_of(std::move(sizes)));
+  return {0, 1, tensor.flatten(), std::move(layout)};
+}
+
 void GradBucket::set_buffer(Tensor buffer) {
   check_buffer(buffer, static_cast<std::size_t>(buffer_.numel()));
   buffer_ = std::move(buffer);

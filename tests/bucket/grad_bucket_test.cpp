@@ -27,6 +27,28 @@ TEST(GradBucket, ReportsOffsetsAndSizes) {
   EXPECT_FALSE(GradBucket(0, 2, Tensor::zeros({11}), two()).is_last());
 }
 
+TEST(GradBucket, OfATensor) {
+  const Tensor tensor = Tensor::full({2, 3}, 7);
+  const GradBucket whole = GradBucket::of(tensor);
+  EXPECT_EQ(whole.index(), 0u);
+  EXPECT_EQ(whole.bucket_count(), 1u);
+  EXPECT_TRUE(whole.is_last());
+  EXPECT_EQ(whole.buffer().shape(), (Dims{6}));
+  EXPECT_EQ(whole.buffer().bytes(), tensor.bytes()) << "shares the memory";
+  EXPECT_THAT(whole.sizes(), ElementsAre(Dims{2, 3}));
+  EXPECT_TRUE(whole.parameters().empty());
+
+  const GradBucket several = GradBucket::of(tensor, {Dims{2, 2}, Dims{}, Dims{1}});
+  EXPECT_THAT(several.offsets(), ElementsAre(0, 4, 5));
+  EXPECT_EQ(several.gradients()[0].shape(), (Dims{2, 2}));
+  EXPECT_EQ(GradBucket::of(Tensor::zeros({0})).buffer().numel(), 0);
+  EXPECT_EQ(GradBucket::of(Tensor::full({}, 1, DType::f64)).buffer().shape(), (Dims{1}));
+
+  EXPECT_THROW((void)GradBucket::of(tensor, {Dims{5}}), InvalidArgument);
+  EXPECT_THROW((void)GradBucket::of(tensor, {Dims{6}, Dims{1}}), InvalidArgument);
+  EXPECT_THROW((void)GradBucket::of(Tensor::zeros({4, 4}).slice(1, 0, 2)), InvalidArgument);
+}
+
 TEST(GradBucket, RejectsANullLayout) {
   EXPECT_THAT([] { (void)GradBucket(0, 1, Tensor::zeros({11}), nullptr); },
               ::testing::ThrowsMessage<InvalidArgument>(::testing::HasSubstr("the layout is null")));
