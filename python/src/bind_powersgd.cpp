@@ -123,14 +123,13 @@ nb::dict tensors_by_bucket(const PyPowerSGDState& self) {
 
 nb::dict get_state(const PyPowerSGDState& self) {
   powersgd_module().attr("warn_of_pickling")();
-  StateWriter writer;
-  self->save(writer);
+  const std::vector<std::byte> saved = save_state(*self.state);
   const PowerSGDOptions options = self->options();
   nb::dict state;
   for_each_option([&](const char* name, auto member, const char*) { state[name] = options.*member; });
   state["random_seed"] = options.random_seed;
   state["wire"] = wire_name(options.wire);
-  state["tensors"] = nb::bytes(writer.bytes().data(), writer.bytes().size());
+  state["tensors"] = nb::bytes(saved.data(), saved.size());
   return state;
 }
 
@@ -147,9 +146,7 @@ void set_state(PyPowerSGDState* self, const nb::dict& state) {
   GroupRefs group_refs;
   const std::shared_ptr<State> restored = make_state(group_refs.track(std::move(group)), options);
   const auto bytes = nb::cast<nb::bytes>(state["tensors"]);
-  StateReader reader(std::as_bytes(std::span(bytes.c_str(), bytes.size())));
-  restored->load(reader);
-  reader.expect_end();
+  load_state(*restored, std::as_bytes(std::span(bytes.c_str(), bytes.size())));
   new (self) PyPowerSGDState{restored, std::move(group_refs)};
   powersgd_module().attr("warn_of_unpickling")();
 }

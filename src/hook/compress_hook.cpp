@@ -91,7 +91,7 @@ void CompressHook::save(StateWriter& writer) const {
   for (const auto& [index, reduction] : reductions_) steps = std::max(steps, reduction->step());
   writer.integer(seed_);
   writer.integer(steps);
-  writer.integer(error_feedback_ ? 1 : 0);
+  writer.boolean(error_feedback_);
   residuals_->save(writer);
 }
 
@@ -100,7 +100,7 @@ void CompressHook::load(StateReader& reader) {
   const std::uint64_t steps = reader.integer();
   if (seed != seed_)
     throw InvalidArgument(fmt::format("load_state: the state is of seed {}: expected {}", seed, seed_));
-  if ((reader.integer() != 0) != error_feedback_) {
+  if (reader.boolean() != error_feedback_) {
     throw InvalidArgument(std::string("load_state: the state is of a hook with") + (error_feedback_ ? "out" : "") +
                           " error feedback: expected one with" + (error_feedback_ ? "" : "out"));
   }

@@ -1,6 +1,7 @@
 // Serialization format of hook state: per value a type tag, a size and the data, little-endian.
 #include <hookline/hook/hook_state.hpp>
 
+#include <bit>
 #include <cstring>
 
 #include <fmt/format.h>
@@ -24,31 +25,43 @@ std::uint64_t read_u64(std::span<const std::byte> bytes) {
 
 }  // namespace
 
-void StateWriter::integer(std::uint64_t value) {
-  bytes_.push_back(std::byte{'n'});
-  append_u64(bytes_, value);
+void StateWriter::write_integer(std::uint64_t bits, bool negative) {
+  state_.push_back(negative ? std::byte{'-'} : std::byte{'n'});
+  append_u64(state_, bits);
 }
 
-void StateWriter::text(std::string_view value) {
-  bytes_.push_back(std::byte{'s'});
-  append_u64(bytes_, value.size());
-  const auto chars = std::as_bytes(std::span(value));
-  bytes_.insert(bytes_.end(), chars.begin(), chars.end());
+void StateWriter::boolean(bool value) {
+  state_.push_back(std::byte{'b'});
+  state_.push_back(value ? std::byte{1} : std::byte{0});
 }
+
+void StateWriter::number(double value) {
+  state_.push_back(std::byte{'d'});
+  append_u64(state_, std::bit_cast<std::uint64_t>(value));
+}
+
+void StateWriter::write_block(char kind, std::span<const std::byte> value) {
+  state_.push_back(static_cast<std::byte>(kind));
+  append_u64(state_, value.size());
+  state_.insert(state_.end(), value.begin(), value.end());
+}
+
+void StateWriter::text(std::string_view value) { write_block('s', std::as_bytes(std::span(value))); }
+void StateWriter::bytes(std::span<const std::byte> value) { write_block('x', value); }
 
 void StateWriter::tensor(const Tensor& value) {
-  bytes_.push_back(std::byte{'t'});
-  append_u64(bytes_, static_cast<std::uint64_t>(value.dtype()));
-  append_u64(bytes_, value.dim());
-  for (const std::int64_t extent : value.shape()) append_u64(bytes_, static_cast<std::uint64_t>(extent));
+  state_.push_back(std::byte{'t'});
+  append_u64(state_, static_cast<std::uint64_t>(value.dtype()));
+  append_u64(state_, value.dim());
+  for (const std::int64_t extent : value.shape()) append_u64(state_, static_cast<std::uint64_t>(extent));
   const Tensor elements = value.contiguous();
-  bytes_.insert(bytes_.end(), elements.bytes(), elements.bytes() + elements.nbytes());
+  state_.insert(state_.end(), elements.bytes(), elements.bytes() + elements.nbytes());
 }
 
-std::span<const std::byte> StateReader::read_bytes(std::size_t bytes) {
-  if (bytes > bytes_.size()) throw InvalidArgument("the saved state is corrupt: it is truncated");
-  const auto result = bytes_.first(bytes);
-  bytes_ = bytes_.subspan(bytes);
+std::span<const std::byte> StateReader::read_bytes(std::size_t count) {
+  if (count > rest_.size()) throw InvalidArgument("the saved state is corrupt: it is truncated");
+  const auto result = rest_.first(count);
+  rest_ = rest_.subspan(count);
   return result;
 }
 
@@ -58,15 +71,41 @@ void StateReader::expect_kind(char kind) {
   }
 }
 
-std::uint64_t StateReader::integer() {
-  expect_kind('n');
-  return read_u64(read_bytes(8));
+std::span<const std::byte> StateReader::read_block(char kind) {
+  expect_kind(kind);
+  return read_bytes(read_u64(read_bytes(8)));
+}
+
+StateReader::Integer StateReader::read_integer() {
+  const bool negative = !rest_.empty() && rest_[0] == std::byte{'-'};
+  expect_kind(negative ? '-' : 'n');
+  return {read_u64(read_bytes(8)), negative};
+}
+
+void StateReader::throw_out_of_range() {
+  throw InvalidArgument("the saved state is corrupt, or not a saved state: an integer is out of range");
+}
+
+bool StateReader::boolean() {
+  expect_kind('b');
+  const std::byte value = read_bytes(1)[0];
+  if (value > std::byte{1}) throw InvalidArgument("the saved state is corrupt: invalid boolean");
+  return value == std::byte{1};
+}
+
+double StateReader::number() {
+  expect_kind('d');
+  return std::bit_cast<double>(read_u64(read_bytes(8)));
 }
 
 std::string StateReader::text() {
-  expect_kind('s');
-  const auto chars = read_bytes(read_u64(read_bytes(8)));
+  const auto chars = read_block('s');
   return {reinterpret_cast<const char*>(chars.data()), chars.size()};
+}
+
+std::vector<std::byte> StateReader::bytes() {
+  const auto value = read_block('x');
+  return {value.begin(), value.end()};
 }
 
 Tensor StateReader::tensor() {
@@ -80,7 +119,7 @@ Tensor StateReader::tensor() {
   std::size_t bytes = size_of(static_cast<DType>(dtype));
   for (std::uint64_t i = 0; i < dim; ++i) {
     const std::uint64_t extent = read_u64(read_bytes(8));
-    if (extent > bytes_.size() || __builtin_mul_overflow(bytes, extent, &bytes)) read_bytes(bytes_.size() + 1);
+    if (extent > rest_.size() || __builtin_mul_overflow(bytes, extent, &bytes)) read_bytes(rest_.size() + 1);
     shape.push_back(static_cast<std::int64_t>(extent));
   }
   const auto elements = read_bytes(bytes);
@@ -90,7 +129,7 @@ Tensor StateReader::tensor() {
 }
 
 void StateReader::expect_end() const {
-  if (!bytes_.empty()) throw InvalidArgument("the saved state is corrupt: it has trailing bytes");
+  if (!rest_.empty()) throw InvalidArgument("the saved state is corrupt: it has trailing bytes");
 }
 
 std::vector<std::byte> save_state(const CommHookInterface& hook, const ProcessGroup& group) {
@@ -100,7 +139,7 @@ std::vector<std::byte> save_state(const CommHookInterface& hook, const ProcessGr
   writer.integer(static_cast<std::uint64_t>(group.size()));
   writer.integer(static_cast<std::uint64_t>(group.rank()));
   hook.save(writer);
-  return writer.bytes();
+  return std::move(writer).state();
 }
 
 void load_state(CommHookInterface& hook, const ProcessGroup& group, std::span<const std::byte> state) {

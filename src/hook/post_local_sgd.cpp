@@ -60,7 +60,7 @@ void PostLocalSGDHook::on_step_failed(const std::string& cause) {
   if (state_->subgroup) group::abort_quietly(*state_->subgroup, cause);
 }
 
-void PostLocalSGDHook::save(StateWriter& writer) const { writer.integer(state_->iter); }
+void PostLocalSGDHook::save(StateWriter& writer) const { writer.integer(state_->iter.load()); }
 void PostLocalSGDHook::load(StateReader& reader) { state_->iter = reader.integer(); }
 
 }  // namespace hookline

@@ -11,6 +11,8 @@
 namespace hookline {
 namespace {
 
+constexpr std::string_view kPowerSGDMagic = "hookline PowerSGD state 1";
+
 std::shared_ptr<ProcessGroup> group_for(const std::shared_ptr<PowerSGDState>& state,
                                         std::shared_ptr<ProcessGroup> group) {
   if (!state) throw InvalidArgument("hook powersgd: state must not be null");
@@ -36,8 +38,20 @@ std::uint64_t PowerSGDState::next_report() const { return memory_->next_report()
 std::map<std::size_t, PowerSGDState::BucketState> PowerSGDState::bucket_states() const {
   return memory_->bucket_states();
 }
-void PowerSGDState::save(StateWriter& writer) const { memory_->save(writer); }
-void PowerSGDState::load(StateReader& reader) { memory_->load(reader); }
+
+std::vector<std::byte> save_state(const PowerSGDState& state) {
+  StateWriter writer;
+  writer.text(kPowerSGDMagic);
+  state.memory_->save(writer);
+  return std::move(writer).state();
+}
+
+void load_state(PowerSGDState& state, std::span<const std::byte> saved) {
+  StateReader reader(saved);
+  if (reader.text() != kPowerSGDMagic) throw InvalidArgument("load_state: these bytes are not a PowerSGDState");
+  state.memory_->load(reader);
+  reader.expect_end();
+}
 
 PowerSGDHook::PowerSGDHook(std::shared_ptr<PowerSGDState> state, bool batched, std::shared_ptr<ProcessGroup> group)
     : CppCommHookInterface(std::move(state), {.name = batched ? "batched_powersgd" : "powersgd"}),
@@ -83,7 +97,7 @@ bool PowerSGDHook::enable_error_feedback() {
 
 std::vector<HookStats> PowerSGDHook::stats() const { return state_->memory_->stats(); }
 
-void PowerSGDHook::save(StateWriter& writer) const { state_->save(writer); }
-void PowerSGDHook::load(StateReader& reader) { state_->load(reader); }
+void PowerSGDHook::save(StateWriter& writer) const { state_->memory_->save(writer); }
+void PowerSGDHook::load(StateReader& reader) { state_->memory_->load(reader); }
 
 }  // namespace hookline

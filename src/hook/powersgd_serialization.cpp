@@ -20,21 +20,21 @@ void check_option(const char* option, const T& saved, const T& here) {
 
 void PowerSGDMemory::save(StateWriter& writer) const {
   const std::lock_guard lock(mutex_);
-  writer.integer(static_cast<std::uint64_t>(options_.matrix_approximation_rank));
+  writer.integer(options_.matrix_approximation_rank);
   writer.integer(options_.random_seed);
-  writer.integer(options_.use_error_feedback ? 1 : 0);
-  writer.integer(options_.warm_start ? 1 : 0);
+  writer.boolean(options_.use_error_feedback);
+  writer.boolean(options_.warm_start);
   // A step whose last bucket was withheld by a wrapper counts as complete.
   writer.integer(iter_ + (last_bucket_index_ ? 1 : 0));
   writer.integer(numel_before_);
   writer.integer(numel_after_);
   writer.integer(next_report_);
-  writer.integer(shapes_complete_ ? 1 : 0);
+  writer.boolean(shapes_complete_);
   writer.integer(shapes_.size());
   for (const auto& [name, shape] : shapes_) {
     writer.text(name);
     writer.integer(shape.size());
-    for (const std::int64_t extent : shape) writer.integer(static_cast<std::uint64_t>(extent));
+    for (const std::int64_t extent : shape) writer.integer(extent);
   }
   Unassigned all = unassigned_;
   export_state(all, std::nullopt);
@@ -44,22 +44,21 @@ void PowerSGDMemory::save(StateWriter& writer) const {
 
 void PowerSGDMemory::load(StateReader& reader) {
   const std::lock_guard lock(mutex_);
-  check_option("matrix_approximation_rank", reader.integer(),
-               static_cast<std::uint64_t>(options_.matrix_approximation_rank));
+  check_option("matrix_approximation_rank", reader.integer<std::int64_t>(), options_.matrix_approximation_rank);
   check_option("random_seed", reader.integer(), options_.random_seed);
-  check_option("use_error_feedback", reader.integer() != 0, options_.use_error_feedback);
-  check_option("warm_start", reader.integer() != 0, options_.warm_start);
+  check_option("use_error_feedback", reader.boolean(), options_.use_error_feedback);
+  check_option("warm_start", reader.boolean(), options_.warm_start);
   const std::uint64_t iter = reader.integer();
   const std::uint64_t before = reader.integer();
   const std::uint64_t after = reader.integer();
   const std::uint64_t next_report = reader.integer();
-  const bool shapes_complete = reader.integer() != 0;
+  const bool shapes_complete = reader.boolean();
   std::map<std::string, Dims> shapes;
   for (std::uint64_t left = reader.integer(); left > 0; --left) {
     const std::string name = reader.text();
     Dims shape;
     for (std::uint64_t extents = reader.integer(); extents > 0; --extents) {
-      shape.push_back(static_cast<std::int64_t>(reader.integer()));
+      shape.push_back(reader.integer<std::int64_t>());
     }
     shapes.emplace(name, shape);
   }

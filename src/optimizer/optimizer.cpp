@@ -2,7 +2,6 @@
 #include <hookline/optimizer/optimizer.hpp>
 
 #include <algorithm>
-#include <bit>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -148,7 +147,7 @@ void Optimizer::save(StateWriter& writer) const {
   writer.integer(all.size());
   for (const auto& [option, value] : all) {
     writer.text(option);
-    writer.integer(std::bit_cast<std::uint64_t>(value));
+    writer.number(value);
   }
   const std::map<std::string, ParameterState> states = state();
   writer.integer(states.size());
@@ -170,7 +169,7 @@ void Optimizer::load(StateReader& reader) {
   Options all;
   for (std::uint64_t remaining = reader.integer(); remaining > 0; --remaining) {
     const std::string option = reader.text();
-    all[option] = std::bit_cast<double>(reader.integer());
+    all[option] = reader.number();
   }
   std::map<std::string, ParameterState> states;
   for (std::uint64_t remaining = reader.integer(); remaining > 0; --remaining) {
@@ -189,7 +188,7 @@ std::vector<std::byte> save_state(const Optimizer& optimizer) {
   StateWriter writer;
   writer.text(kMagic);
   optimizer.save(writer);
-  return writer.bytes();
+  return std::move(writer).state();
 }
 
 void load_state(Optimizer& optimizer, std::span<const std::byte> state) {

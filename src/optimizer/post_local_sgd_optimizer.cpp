@@ -1,10 +1,18 @@
 // PostLocalSGDOptimizer.
 #include <hookline/optimizer/post_local_sgd_optimizer.hpp>
 
+#include <string_view>
+#include <utility>
+
 #include <hookline/core/error.hpp>
 #include <hookline/hook/hook_state.hpp>
 
 namespace hookline {
+namespace {
+
+constexpr std::string_view kPostLocalMagic = "hookline PostLocalSGDOptimizer state 1";
+
+}  // namespace
 
 PostLocalSGDOptimizer::PostLocalSGDOptimizer(OptimizerPtr optimizer, std::shared_ptr<ModelAverager> averager)
     : optimizer_(std::move(optimizer)), averager_(std::move(averager)) {
@@ -20,14 +28,23 @@ void PostLocalSGDOptimizer::step(const std::vector<NamedGradient>& gradients) {
   averager_->average_parameters(parameters);
 }
 
-void PostLocalSGDOptimizer::save(StateWriter& writer) const {
-  optimizer_->save(writer);
-  writer.integer(averager_->step());
+std::vector<std::byte> save_state(const PostLocalSGDOptimizer& optimizer) {
+  StateWriter writer;
+  writer.text(kPostLocalMagic);
+  writer.integer(optimizer.averager_->step());
+  optimizer.optimizer_->save(writer);
+  return std::move(writer).state();
 }
 
-void PostLocalSGDOptimizer::load(StateReader& reader) {
-  optimizer_->load(reader);
-  averager_->set_step(reader.integer());
+void load_state(PostLocalSGDOptimizer& optimizer, std::span<const std::byte> state) {
+  StateReader reader(state);
+  if (reader.text() != kPostLocalMagic) {
+    throw InvalidArgument("load_state: these bytes are not the state of a PostLocalSGDOptimizer");
+  }
+  const auto step = reader.integer();
+  optimizer.optimizer_->load(reader);
+  reader.expect_end();
+  optimizer.averager_->set_step(step);
 }
 
 }  // namespace hookline

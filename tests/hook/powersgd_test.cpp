@@ -329,11 +329,11 @@ TEST(PowerSGD, RejectsStateOfAnotherModel) {
     EXPECT_EQ(message(first, state), "");
     EXPECT_EQ(message(first, state), "");
     if (loaded) {
-      StateWriter writer;
-      state->save(writer);
+      const std::vector<std::byte> saved = save_state(*state);
       state = std::make_shared<PowerSGDState>(nullptr, PowerSGDOptions{.start_powerSGD_iter = 2});
-      StateReader reader(writer.bytes());
-      state->load(reader);
+      load_state(*state, saved);
+      EXPECT_EQ(save_state(*state), saved);
+      EXPECT_THROW(load_state(*state, std::span(saved).first(saved.size() - 1)), InvalidArgument);
     }
     EXPECT_THAT(message(layout({Dims{12, 10}, Dims{14, 8}}, {"a", "b"}), state),
                 HasSubstr("parameter b: expected the shape [14, 8], got [8, 14] in the state"));

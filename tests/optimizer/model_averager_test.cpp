@@ -180,12 +180,11 @@ TEST(PostLocalSGD, ResumesItsCounters) {
   };
   PostLocalSGDOptimizer first = make();
   for (int s = 0; s < 5; ++s) first.step({{"p", weights(0, {3}), weights(1, {3})}});
-  StateWriter writer;
-  first.save(writer);
+  const std::vector<std::byte> saved = save_state(first);
   PostLocalSGDOptimizer second = make();
-  StateReader reader(writer.bytes());
-  second.load(reader);
-  reader.expect_end();
+  EXPECT_THROW(load_state(second, save_state(*first.optimizer())), InvalidArgument) << "the state of an SGD";
+  EXPECT_THROW(load_state(second, std::span(saved).first(saved.size() - 1)), InvalidArgument);
+  load_state(second, saved);
   EXPECT_EQ(second.averager()->step(), 5u);
   EXPECT_EQ(second.optimizer()->state().at("p").step, 5u);
   EXPECT_THROW(PostLocalSGDOptimizer(nullptr, first.averager()), InvalidArgument);

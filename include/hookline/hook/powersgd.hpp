@@ -6,6 +6,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include <hookline/core/dtype.hpp>
@@ -71,16 +72,19 @@ class HOOKLINE_EXPORT PowerSGDState {
   };
   std::map<std::size_t, BucketState> bucket_states() const;
 
-  void save(StateWriter& writer) const;
-  /// Restores a saved state. A parameter of another shape is reported by the next step.
-  void load(StateReader& reader);
-
  private:
   friend class PowerSGDHook;
+  friend HOOKLINE_EXPORT std::vector<std::byte> save_state(const PowerSGDState& state);
+  friend HOOKLINE_EXPORT void load_state(PowerSGDState& state, std::span<const std::byte> saved);
 
   std::shared_ptr<ProcessGroup> group_;
   std::unique_ptr<hook::PowerSGDMemory> memory_;
 };
+
+/// Return and restore the state by itself; that of a PowerSGDHook includes it. load_state throws InvalidArgument for
+/// other options and for corrupt bytes. A parameter of another shape is reported by the next step.
+HOOKLINE_EXPORT std::vector<std::byte> save_state(const PowerSGDState& state);
+HOOKLINE_EXPORT void load_state(PowerSGDState& state, std::span<const std::byte> saved);
 
 /// Averages over all ranks with a rank-r approximation P·Qᵀ of each matrix in a bucket, or, if `batched`, of the whole
 /// bucket as one square matrix. A gradient with more than two dimensions is a matrix of its first dimension by the

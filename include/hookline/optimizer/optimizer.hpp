@@ -18,6 +18,7 @@
 
 namespace hookline {
 
+class Reducer;
 class StateReader;
 class StateWriter;
 
@@ -50,6 +51,10 @@ class HOOKLINE_EXPORT Optimizer {
   /// dtypes other than float32 and float64.
   void step(const std::string& name, const Tensor& parameter, const Tensor& gradient, double scale = 1);
   void step(const std::vector<NamedGradient>& gradients, double scale = 1);
+  /// Steps all parameters of a reducer by their reduced gradients, after finalize(). Parameters that no rank used are
+  /// not stepped. Throws, before the first update, the errors above, InvalidArgument if the gradients are not reduced,
+  /// and Unsupported if the reducer has sparse parameters.
+  void step(Reducer& reducer, double scale = 1);
 
   /// "sgd", "adam" or "adamw".
   const std::string& name() const noexcept { return name_; }
@@ -67,7 +72,8 @@ class HOOKLINE_EXPORT Optimizer {
   std::map<std::string, ParameterState> state() const;
   void set_state(const std::map<std::string, ParameterState>& state);
 
-  /// Writes or reads options and state. load() throws InvalidArgument for those of another optimizer.
+  /// Write and read options and state, for a hook that contains an optimizer; users call save_state and load_state.
+  /// load() throws InvalidArgument for those of another optimizer.
   void save(StateWriter& writer) const;
   void load(StateReader& reader);
 
@@ -107,7 +113,8 @@ using OptimizerPtr = std::shared_ptr<Optimizer>;
 /// known ones, for unknown names and options.
 HOOKLINE_EXPORT OptimizerPtr make_optimizer(std::string_view spec);
 
-/// Saves options and state as bytes, and restores them.
+/// Returns options and state, or restores saved ones. load_state throws InvalidArgument for those of another optimizer
+/// and for corrupt bytes.
 HOOKLINE_EXPORT std::vector<std::byte> save_state(const Optimizer& optimizer);
 HOOKLINE_EXPORT void load_state(Optimizer& optimizer, std::span<const std::byte> state);
 
