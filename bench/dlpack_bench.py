@@ -1,4 +1,4 @@
-"""How long a torch tensor takes to become ours, against torch.from_dlpack in the same process."""
+"""Measures the conversion of a torch tensor to a hookline tensor against torch.from_dlpack in the same process."""
 
 import argparse
 import json
@@ -13,7 +13,7 @@ import hookline
 
 
 def microseconds(call: Callable[[object], object], argument: object, repeats: int) -> float:
-    """The time of one call."""
+    """Returns the mean time of one call."""
     begin = time.perf_counter()
     for _ in range(repeats):
         call(argument)
@@ -46,7 +46,7 @@ def main() -> None:
     if options.json:
         print(json.dumps({"ratio": ratio, "limit": 2.0, "microseconds": medians}))
         return
-    print(f"hookline.from_dlpack / torch.from_dlpack: {ratio:.2f} (at most 2)")
+    print(f"hookline.from_dlpack / torch.from_dlpack: {ratio:.2f} (target: at most 2)")
     for name, value in medians.items():
         print(f"  {name:30} {value:7.2f} us  ({min(times[name]):.2f} to {max(times[name]):.2f})")
 

@@ -1,7 +1,7 @@
-"""What a step of SGD and Adam costs on one core, beside torch.optim's fused=True on parameters of the same shapes.
+"""Measures a step of SGD and Adam on one core against torch.optim with fused=True on parameters of the same shapes.
 
-Both sides step in turn, in every round, on arrays of their own; the medians of the rounds and of the ratios within them
-are shown. torch's figures are of optimizer.step() alone, ours of optimizer.step(params, grads) from Python.
+The two libraries alternate in every round, each on its own arrays. Prints the medians of the times and of the ratios
+within a round. The times are those of optimizer.step() in torch and optimizer.step(params, grads) in hookline.
 """
 
 from __future__ import annotations
@@ -31,8 +31,10 @@ OPTIMIZERS: list[tuple[str, str, dict[str, Any]]] = [
 ]
 
 
-def steps_of(shapes: list[tuple[int, ...]], name: str, text: str, options: dict[str, Any]) -> list[Callable[[], None]]:
-    """Ours and theirs, each on tensors of its own that were touched before."""
+def make_steps(
+    shapes: list[tuple[int, ...]], name: str, spec: str, options: dict[str, Any]
+) -> list[Callable[[], None]]:
+    """Returns the step functions of hookline and torch, each on its own tensors, whose pages are already mapped."""
     import torch
 
     import hookline as hl
@@ -42,12 +44,12 @@ def steps_of(shapes: list[tuple[int, ...]], name: str, text: str, options: dict[
         return [torch.randn(shape, generator=generator) for shape in shapes]
 
     params, grads = [t.numpy() for t in tensors()], [t.numpy() for t in tensors()]
-    ours = hl.make_optimizer(text)
-    theirs_params = [t.requires_grad_() for t in tensors()]
-    for parameter, gradient in zip(theirs_params, tensors(), strict=True):
+    hookline_optimizer = hl.make_optimizer(spec)
+    torch_params = [t.requires_grad_() for t in tensors()]
+    for parameter, gradient in zip(torch_params, tensors(), strict=True):
         parameter.grad = gradient
-    theirs = getattr(torch.optim, name)(theirs_params, fused=True, **options)
-    return [lambda: ours.step(params, grads), lambda: theirs.step()]
+    torch_optimizer = getattr(torch.optim, name)(torch_params, fused=True, **options)
+    return [lambda: hookline_optimizer.step(params, grads), lambda: torch_optimizer.step()]
 
 
 def main() -> None:
@@ -58,23 +60,23 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=41)
     arguments = parser.parse_args()
     torch.set_num_threads(1)
-    print(f"{'model':>26} {'optimizer':>62} {'ours':>11} {'torch fused':>12} {'ratio':>6}")
+    print(f"{'model':>26} {'optimizer':>62} {'hookline':>11} {'torch fused':>12} {'ratio':>6}")
     for model, shapes in MODELS.items():
         repeats = max(1, 200_000 // sum(torch.Size(shape).numel() for shape in shapes))
-        for name, text, options in OPTIMIZERS:
-            both = steps_of(shapes, name, text, options)
+        for name, spec, options in OPTIMIZERS:
+            steps = make_steps(shapes, name, spec, options)
             times: list[list[float]] = [[], []]
             for number in range(5 + arguments.rounds):
-                for side, step in enumerate(both):
+                for library, step in enumerate(steps):
                     begin = time.perf_counter()
                     for _ in range(repeats):
                         step()
                     if number >= 5:
-                        times[side].append((time.perf_counter() - begin) / repeats)
+                        times[library].append((time.perf_counter() - begin) / repeats)
             ratio = statistics.median(a / b for a, b in zip(*times, strict=True))
-            ours, theirs = (1e3 * statistics.median(t) for t in times)
+            hookline_ms, torch_ms = (1e3 * statistics.median(t) for t in times)
             verdict = "met" if ratio <= 1 else "MISSED"
-            print(f"{model:>26} {text:>62} {ours:8.3f} ms {theirs:9.3f} ms {ratio:6.2f} {verdict}")
+            print(f"{model:>26} {spec:>62} {hookline_ms:8.3f} ms {torch_ms:9.3f} ms {ratio:6.2f} {verdict}")
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
-"""The TCP store beside PyTorch's, client and server of each in this process, on loopback: how much faster ours is.
+"""Measures hookline's TCPStore against PyTorch's, with client and server in this process, over loopback.
 
-Rounds of both alternate, and the ratio is the median over the rounds. The last line is JSON for other programs.
+The two stores alternate in every round; the speedup is the median over the rounds. The last line of the output is JSON.
 """
 
 from __future__ import annotations
@@ -32,30 +32,30 @@ OPERATIONS: dict[str, Callable[[Any], object]] = {
 
 
 def microseconds(operation: Callable[[Any], object], store: Any, calls: int) -> float:
-    """How long one call takes, as the mean over some."""
+    """Returns the mean time of one call."""
     start = time.perf_counter()
     for _ in range(calls):
         operation(store)
-    took = (time.perf_counter() - start) / calls * 1e6
-    store.get("small")  # what was sent without an answer is done before the other's turn
-    return took
+    elapsed = (time.perf_counter() - start) / calls * 1e6
+    store.get("small")  # waits for requests that have no reply, so they do not delay the other store
+    return elapsed
 
 
 def main() -> None:
-    """Measure and print."""
-    servers = [kind("127.0.0.1", 0, None, True) for kind in (hookline.TCPStore, dist.TCPStore)]
-    ours, theirs = (type(server)("127.0.0.1", server.port, None, False) for server in servers)
-    for store in (ours, theirs):
-        store.set("small", SMALL)
+    """Measures and prints the table."""
+    servers = [store_type("127.0.0.1", 0, None, True) for store_type in (hookline.TCPStore, dist.TCPStore)]
+    clients = [type(server)("127.0.0.1", server.port, None, False) for server in servers]
+    for client in clients:
+        client.set("small", SMALL)
     results = {}
-    print(f"{'operation':<20}{'times faster':>14}{'hookline':>14}{'torch':>14}")
+    print(f"{'operation':<20}{'speedup':>14}{'hookline':>14}{'torch':>14}")
     for name, operation in OPERATIONS.items():
         calls = 10 if "MiB" in name else CALLS
-        pairs = [[microseconds(operation, store, calls) for store in (ours, theirs)] for _ in range(ROUNDS)]
-        ratio = statistics.median(torch_time / our_time for our_time, torch_time in pairs)
-        mine, torchs = (statistics.median(times) for times in zip(*pairs, strict=True))
-        print(f"{name:<20}{ratio:>14.2f}{mine:>11.1f} us{torchs:>11.1f} us")
-        results[name] = {"ratio": ratio, "hookline_us": mine, "torch_us": torchs}
+        pairs = [[microseconds(operation, client, calls) for client in clients] for _ in range(ROUNDS)]
+        ratio = statistics.median(torch_time / hookline_time for hookline_time, torch_time in pairs)
+        hookline_us, torch_us = (statistics.median(times) for times in zip(*pairs, strict=True))
+        print(f"{name:<20}{ratio:>14.2f}{hookline_us:>11.1f} us{torch_us:>11.1f} us")
+        results[name] = {"ratio": ratio, "hookline_us": hookline_us, "torch_us": torch_us}
     print(json.dumps({"store": results}))
 
 

@@ -1,7 +1,7 @@
-"""The collectives of Hookline beside OpenMPI's, torch Gloo's, and the bound that memory sets.
+"""Measures Hookline's collectives against OpenMPI, torch Gloo and the memory bandwidth bound.
 
-All systems' processes live side by side; a round runs a row on one after the other, so that all of them meet the same
-minute of the machine. Times are those of the slowest rank. Writes JSON, prints ratios and which floors are met.
+The processes of all systems exist at once. Every round runs a row on each system in turn, so noise affects all alike.
+Times are those of the slowest rank. Writes JSON, and prints ratios and the performance targets.
 """
 
 from __future__ import annotations
@@ -14,30 +14,30 @@ import re
 import time
 from pathlib import Path
 
-import floors
+import targets
 from results import HEADER, Results
 from rows import OPERATIONS, RANKS, SIZES, Row, Variant, full_rows, parse_size, quick_rows, variants
-from systems import ROOT, Running
+from systems import ROOT, RunningSystem
 
 SYSTEMS = ["hookline", "openmpi", "gloo", "python"]
 
 
-def repeats_for(running: Running, op: str, size: int, variant: Variant, seconds: float) -> int | None:
-    """How often an operation fits into that time; None where the system does not have it."""
+def repeats_for(system: RunningSystem, op: str, size: int, variant: Variant, seconds: float) -> int | None:
+    """Returns how many calls fit into that time; None if the system does not support the operation."""
     repeats = 1
-    for _ in range(3):  # one call alone says little about a short operation
-        took = running.run(op, size, variant.memory, variant.fresh, repeats)
-        if took is None:
+    for _ in range(3):  # the time of a single short call is imprecise
+        call_time = system.run(op, size, variant.memory, variant.fresh, repeats)
+        if call_time is None:
             return None
-        enough = max(1, min(int(seconds / max(took, 1e-8)), 20_000))
-        if enough <= 4 * repeats:
+        estimate = max(1, min(int(seconds / max(call_time, 1e-8)), 20_000))
+        if estimate <= 4 * repeats:
             break
-        repeats = min(enough, 30 * repeats)
-    return enough
+        repeats = min(estimate, 30 * repeats)
+    return estimate
 
 
-def measure(row: Row, systems: dict[str, Running], rounds: int, seconds: float, results: Results) -> None:
-    """All rounds of a row."""
+def measure(row: Row, systems: dict[str, RunningSystem], rounds: int, seconds: float, results: Results) -> None:
+    """Runs all rounds of a row."""
     plan = []
     for variant in variants(row):
         if variant.system not in systems:
@@ -48,15 +48,15 @@ def measure(row: Row, systems: dict[str, Running], rounds: int, seconds: float, 
             plan.append((variant, op, repeats))
     for number in range(rounds):
         for variant, op, repeats in plan if number % 2 == 0 else reversed(plan):
-            took = systems[variant.system].run(op, row.size, variant.memory, variant.fresh, repeats)
-            assert took is not None
-            results.add(row, variant.name, took)
+            call_time = systems[variant.system].run(op, row.size, variant.memory, variant.fresh, repeats)
+            assert call_time is not None
+            results.add(row, variant.name, call_time)
     for system in systems.values():
-        system.drop()
+        system.release_buffers()
 
 
 def machine() -> dict[str, object]:
-    """What the figures were measured on."""
+    """Returns a description of this machine and its load."""
     models = re.findall(r"^model name\s*: (.*)$", Path("/proc/cpuinfo").read_text(), re.MULTILINE)
     return {
         "cpu": models[0] if models else platform.machine(),
@@ -68,39 +68,39 @@ def machine() -> dict[str, object]:
 
 
 def options() -> argparse.Namespace:
-    """The command line."""
+    """Parses the command line."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="only the rows that the floors speak of")
+    parser.add_argument("--quick", action="store_true", help="measure only the rows with performance targets")
     parser.add_argument("--ops", default=",".join(OPERATIONS))
-    parser.add_argument("--sizes", help="as 8B,64KiB,25MiB")
+    parser.add_argument("--sizes", help="such as 8B,64KiB,25MiB")
     parser.add_argument("--ranks", default=",".join(map(str, RANKS)))
     parser.add_argument("--systems", default=",".join(SYSTEMS))
     parser.add_argument("--rounds", type=int)
-    parser.add_argument("--seconds", type=float, help="how long a row takes in one round of one system, about")
+    parser.add_argument("--seconds", type=float, help="approximate time of one row on one system per round")
     parser.add_argument("--build", type=Path, default=ROOT / "build/release")
     parser.add_argument("--json", type=Path, default=ROOT / "build/bench/collectives.json")
     return parser.parse_args()
 
 
 def main() -> None:
-    """Measure, print, save."""
+    """Measures all rows, prints them, and saves them as JSON."""
     chosen = options()
     sizes = [parse_size(text) for text in chosen.sizes.split(",")] if chosen.sizes else SIZES
     ranks, operations = [int(n) for n in chosen.ranks.split(",")], chosen.ops.split(",")
     if chosen.quick:
-        wanted = [row for row in quick_rows() if row.ranks in ranks and row.op in operations and row.size in sizes]
+        rows = [row for row in quick_rows() if row.ranks in ranks and row.op in operations and row.size in sizes]
     else:
-        wanted = full_rows(ranks, operations, sizes)
+        rows = full_rows(ranks, operations, sizes)
     results = Results(machine())
     if os.getloadavg()[0] > 1:
-        print(f"note: the load is {os.getloadavg()[0]:.1f}: where others work, times and ratios may mislead")
+        print(f"warning: the load average is {os.getloadavg()[0]:.1f}; other programs may distort the times and ratios")
     rounds, seconds = chosen.rounds or (11 if chosen.quick else 5), chosen.seconds or (0.03 if chosen.quick else 0.02)
-    for n, group in itertools.groupby(wanted, key=lambda row: row.ranks):
+    for n, group in itertools.groupby(rows, key=lambda row: row.ranks):
         names = [name for name in chosen.systems.split(",") if name != "python" or n == 2]
-        systems: dict[str, Running] = {}
+        systems: dict[str, RunningSystem] = {}
         try:
             for name in names:
-                systems[name] = Running(name, n, chosen.build)
+                systems[name] = RunningSystem(name, n, chosen.build)
             print(HEADER)
             for row in group:
                 measure(row, systems, rounds, seconds, results)
@@ -111,8 +111,8 @@ def main() -> None:
                 system.stop()
     results.machine["load after"] = os.getloadavg()[0]
     results.save(chosen.json)
-    print("\nFloors (measured, then the floor; below 8 for microseconds)")
-    print("\n".join(map(str, floors.check(results))))
+    print("\nPerformance targets (measured value, then the target)")
+    print("\n".join(map(str, targets.check(results))))
     print(f"\nAll times: {chosen.json}")
 
 

@@ -1,4 +1,4 @@
-"""A rank of torch's Gloo group, with the same operations on the same sizes."""
+"""A rank of a torch Gloo group."""
 
 from __future__ import annotations
 
@@ -7,28 +7,28 @@ from pathlib import Path
 
 import torch
 import torch.distributed as dist
-from serving import Prepared, Row, System, serve
+from rank_server import Prepared, Row, System, serve
 
 
 class Gloo(System):
-    """torch.distributed with its Gloo backend; every call blocks."""
+    """torch.distributed with the Gloo backend; every call blocks."""
 
     def rank(self) -> int:
-        """This process's rank."""
+        """Returns this process's rank."""
         return dist.get_rank()
 
     def barrier(self) -> None:
-        """Wait for all ranks."""
+        """Waits for all ranks."""
         dist.barrier()
 
     def max_over_ranks(self, value: float) -> float:
-        """The largest of all ranks' values."""
+        """Returns the largest of all ranks' values."""
         tensor = torch.tensor([value], dtype=torch.float64)
         dist.all_reduce(tensor, dist.ReduceOp.MAX)
         return tensor.item()
 
     def prepare(self, row: Row) -> Prepared:
-        """The calls of a row."""
+        """Returns the calls of a row."""
         size, rank = dist.get_world_size(), dist.get_rank()
         if row.op == "barrier":
             return Prepared(dist.barrier, lambda: None)
@@ -41,11 +41,11 @@ class Gloo(System):
             case "broadcast":
                 return Prepared(lambda: dist.broadcast(whole, 0), whole.zero_)
             case "pingpong":
-                turns = [dist.send, dist.recv] if rank % 2 == 0 else [dist.recv, dist.send]
-                return Prepared(lambda: [turn(whole, rank ^ 1) for turn in turns], whole.zero_)
-        whole = torch.zeros(row.part(size) * size)
+                calls = [dist.send, dist.recv] if rank % 2 == 0 else [dist.recv, dist.send]
+                return Prepared(lambda: [call(whole, rank ^ 1) for call in calls], whole.zero_)
+        whole = torch.zeros(row.elements_per_rank(size) * size)
         parts = list(whole.chunk(size))
-        mine = torch.zeros(row.part(size))
+        mine = torch.zeros(row.elements_per_rank(size))
         at_root = rank == 0
         match row.op:
             case "allgather":

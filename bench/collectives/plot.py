@@ -75,9 +75,9 @@ def panel(
     parts += [text(x(value), y.begin + 18, words) for value, words in ticks.items()]
     for series, (_, color, dash) in SERIES.items():
         times = {row: results.median(row, series) for row in points}
-        places = [(x(points[row]), y(time)) for row, time in times.items() if time >= y.low]  # skips NaN
-        if places:
-            parts.append(curve(places, color, dash))
+        pixels = [(x(points[row]), y(time)) for row, time in times.items() if time >= y.low]  # skips NaN
+        if pixels:
+            parts.append(curve(pixels, color, dash))
     return parts
 
 

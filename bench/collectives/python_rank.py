@@ -1,4 +1,4 @@
-"""A rank of a Hookline group in Python: what a blocking call costs there, on NumPy arrays and on torch tensors."""
+"""A rank of a Hookline group in Python, for blocking calls on NumPy arrays and torch tensors."""
 
 from __future__ import annotations
 
@@ -6,33 +6,33 @@ import sys
 from pathlib import Path
 
 import numpy as np
-from serving import Prepared, Row, System, serve
+from rank_server import Prepared, Row, System, serve
 
 import hookline
 
 
 class Hookline(System):
-    """Only allreduce: what Python adds is the same for all operations."""
+    """Supports only allreduce: the overhead of Python is the same for all operations."""
 
     def __init__(self) -> None:
         self.group = hookline.init_process_group()
 
     def rank(self) -> int:
-        """This process's rank."""
+        """Returns this process's rank."""
         return self.group.rank()
 
     def barrier(self) -> None:
-        """Wait for all ranks."""
+        """Waits for all ranks."""
         self.group.barrier().wait()
 
     def max_over_ranks(self, value: float) -> float:
-        """The largest of all ranks' values."""
+        """Returns the largest of all ranks' values."""
         array = np.array([value])
         self.group.allreduce([array], op=hookline.ReduceOp.MAX).wait()
         return float(array[0])
 
     def prepare(self, row: Row) -> Prepared:
-        """The calls of a row; memory is "numpy" or "torch"."""
+        """Returns the calls of a row; memory is "numpy" or "torch"."""
         group = self.group
         if row.op != "allreduce":
             raise NotImplementedError(row.op)

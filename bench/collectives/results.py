@@ -1,4 +1,4 @@
-"""The times that were measured, and what is said about them: medians, spread, ratios."""
+"""The measured times and their statistics: medians, quartiles, ratios."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ from rows import Row, size_text
 
 
 class Results:
-    """Seconds of one operation: a list over the rounds for every series of every row."""
+    """The times of one operation in seconds: a list over the rounds for every series of every row."""
 
     def __init__(self, machine: dict[str, Any]) -> None:
         self.machine = machine
         self.times: dict[Row, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
 
     def add(self, row: Row, series: str, seconds: float) -> None:
-        """Keep the time of one round."""
+        """Adds the time of one round."""
         self.times[row][series].append(seconds)
 
     def median(self, row: Row, series: str) -> float:
-        """Seconds, or NaN where there are none."""
+        """Returns the median in seconds; NaN if the series was not measured."""
         times = self.times.get(row, {}).get(series)
         return statistics.median(times) if times else math.nan
 
     def spread(self, row: Row, series: str) -> tuple[float, float]:
-        """The quartiles."""
+        """Returns the first and third quartile."""
         times = self.times[row][series]
         if len(times) < 2:
             return times[0], times[0]
@@ -37,13 +37,13 @@ class Results:
         return low, high
 
     def ratio(self, row: Row, series: str, other: str) -> float:
-        """How many times as fast `series` is as `other`: the median over the rounds of the ratio within a round."""
+        """Returns how many times as fast `series` is as `other`: the median of the ratios within a round."""
         series_times = self.times.get(row, {})
         pairs = list(zip(series_times.get(series, []), series_times.get(other, []), strict=False))
-        return statistics.median(theirs / ours for ours, theirs in pairs) if pairs else math.nan
+        return statistics.median(other_time / time for time, other_time in pairs) if pairs else math.nan
 
     def table(self, row: Row) -> str:
-        """The lines of one row: each of our series beside the others of its mode."""
+        """Returns the lines of one row: each Hookline series, with its ratios to the other systems in the same mode."""
         lines = []
         for series in self.times[row]:
             if not series.startswith(("hookline", "python")):
@@ -60,7 +60,7 @@ class Results:
         return "\n".join(lines)
 
     def save(self, path: Path) -> None:
-        """As JSON, every single time included."""
+        """Writes everything as JSON, including every single time."""
         path.parent.mkdir(parents=True, exist_ok=True)
         rows = [
             {
@@ -76,7 +76,7 @@ class Results:
 
     @classmethod
     def load(cls, path: Path) -> Results:
-        """What save() wrote."""
+        """Reads a file that save() wrote."""
         data = json.loads(path.read_text())
         results = cls(data["machine"])
         for entry in data["rows"]:
@@ -93,6 +93,6 @@ HEADER = (
 
 
 def micros(seconds: float) -> str:
-    """Three digits of microseconds."""
+    """Formats a time as microseconds."""
     value = seconds * 1e6
     return f"{value:.2f}" if value < 100 else f"{value:.0f}"

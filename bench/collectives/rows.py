@@ -1,4 +1,4 @@
-"""Which rows the benchmark has: operations, sizes and ranks, and the systems that run each."""
+"""The rows of the benchmark: operations, sizes and ranks, and the systems that run each."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ RANKS = [2, 4, 8]
 
 
 class Row(NamedTuple):
-    """One operation of one size (of the largest buffer that a rank passes) with so many ranks."""
+    """One operation, with the size of the largest buffer that a rank passes, and the number of ranks."""
 
     op: str
     size: int
@@ -30,28 +30,28 @@ class Row(NamedTuple):
 
 
 class Variant(NamedTuple):
-    """Who runs a row, and how: the series that its times form."""
+    """A system and a mode that a row is measured with; its times form a series."""
 
-    system: str  # the processes that run it
+    system: str
     memory: str
-    fresh: bool
-    op: str | None = None  # where it is not the row's own
+    fresh: bool  # each rank rewrites its buffer before each operation
+    op: str | None = None  # None: the row's own
 
     @property
     def name(self) -> str:
-        """The series as tables and JSON call it."""
-        who = {"scale": "bound"}.get(self.op or "", self.system)
+        """The name of the series in tables and JSON."""
+        system = {"scale": "bound"}.get(self.op or "", self.system)
         memory = f" {self.memory}" if self.system in ("hookline", "python") and not self.op else ""
-        return f"{who}{memory} {'fresh' if self.fresh else 'warm'}"
+        return f"{system}{memory} {'fresh' if self.fresh else 'warm'}"
 
 
 def full_rows(ranks: list[int], operations: list[str], sizes: list[int]) -> list[Row]:
-    """Every operation of every size; those without tensors once."""
+    """Returns every operation with every size; barrier, which has no tensor, once."""
     return [Row(op, size, n) for n in ranks for op in operations for size in (sizes if op != "barrier" else [0])]
 
 
 def quick_rows() -> list[Row]:
-    """The rows that the floors speak of, and a few beside them."""
+    """Returns the rows with performance targets and a few others."""
     allreduce = [Row("allreduce", size, n) for n in (2, 4) for size in (KIB, 64 * KIB, MIB, 25 * MIB)]
     large = [Row("allreduce", 64 * MIB, 2)]
     others = [Row(op, 25 * MIB, 2) for op in ("reduce_scatter", "allgather", "broadcast")]
@@ -59,8 +59,8 @@ def quick_rows() -> list[Row]:
 
 
 def variants(row: Row) -> list[Variant]:
-    """What is measured in each round of a row, in this order."""
-    if row.op == "barrier":  # which has no memory
+    """Returns the variants of a row, in the order of measurement."""
+    if row.op == "barrier":  # has no buffers
         return [Variant(system, "other", False) for system in ("hookline", "openmpi", "gloo")]
     result = []
     for fresh in (False, True):
@@ -73,7 +73,7 @@ def variants(row: Row) -> list[Variant]:
 
 
 def size_text(size: int) -> str:
-    """1 KiB, 25 MiB, …"""
+    """Formats a size, such as "25 MiB"."""
     if not size:
         return "-"
     for unit, name in ((MIB, "MiB"), (KIB, "KiB")):
@@ -83,7 +83,7 @@ def size_text(size: int) -> str:
 
 
 def parse_size(text: str) -> int:
-    """The other way round: 64KiB, 25MiB, 8."""
+    """Parses a size such as "64KiB" or "8"."""
     for unit, name in ((MIB, "MiB"), (KIB, "KiB"), (1, "B")):
         if text.endswith(name):
             return int(text.removesuffix(name)) * unit

@@ -1,4 +1,4 @@
-"""The systems under comparison: each a set of processes that wait in a pipe for the next row."""
+"""The compared systems: each is a set of processes that wait on a pipe for the next row."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
-DEADLINE = 300.0
+REPLY_TIMEOUT = 300.0
 
 
-class Running:
-    """The processes of one system; they live until stop(), and block in a read while it is not their turn."""
+class RunningSystem:
+    """The processes of one system. They run until stop(), and block in a read while other systems are measured."""
 
     def __init__(self, name: str, ranks: int, build: Path) -> None:
         self.name, self.ranks = name, ranks
@@ -24,32 +24,32 @@ class Running:
         path = Path(self._directory.name)
         for pipe in [*map(str, range(ranks)), "reply"]:
             os.mkfifo(path / pipe, 0o600)
-        # Opened for reading too, so that opening does not wait for the ranks.
+        # O_RDWR: opening a FIFO for writing only would block until the ranks open it.
         self._commands = [os.open(path / str(rank), os.O_RDWR | os.O_CLOEXEC) for rank in range(ranks)]
         self._reply = os.open(path / "reply", os.O_RDWR | os.O_CLOEXEC)
         self._log = open(path / "log", "w+")  # noqa: SIM115
-        self._rest = b""
+        self._unparsed = b""
         self._processes = [
             subprocess.Popen(command, env=env, stdin=subprocess.DEVNULL, stdout=self._log, stderr=self._log)
             for command, env in launches(name, ranks, build, path)
         ]
-        self._answer()
+        self._read_reply()
 
     def run(self, op: str, size: int, memory: str, fresh: bool, repeats: int) -> float | None:
-        """Seconds of one operation; None where the system does not have it."""
-        self._tell(f"{op} {size} {memory} {int(fresh)} {repeats}\n")
-        answer = self._answer()
-        if answer.startswith("unsupported"):
-            print(f"  {self.name}, {op}: {answer}", file=sys.stderr)
+        """Returns the time of one operation in seconds; None if the system does not support it."""
+        self._send(f"{op} {size} {memory} {int(fresh)} {repeats}\n")
+        reply = self._read_reply()
+        if reply.startswith("unsupported"):
+            print(f"  {self.name}, {op}: {reply}", file=sys.stderr)
             return None
-        return float(answer)
+        return float(reply)
 
-    def drop(self) -> None:
-        """Let go of the buffers of the rows so far."""
-        self._tell("drop\n")
+    def release_buffers(self) -> None:
+        """Makes the ranks release the buffers of the rows so far."""
+        self._send("drop\n")
 
     def stop(self) -> None:
-        """End the processes; closed pipes tell them."""
+        """Closes the pipes, at which the processes exit, and waits for them."""
         for pipe in self._commands:
             os.close(pipe)
         for process in self._processes:
@@ -62,27 +62,27 @@ class Running:
         self._log.close()
         self._directory.cleanup()
 
-    def _tell(self, line: str) -> None:
+    def _send(self, line: str) -> None:
         for pipe in self._commands:
             os.write(pipe, line.encode())
 
-    def _answer(self) -> str:
-        deadline = time.monotonic() + DEADLINE
-        while b"\n" not in self._rest:
+    def _read_reply(self) -> str:
+        deadline = time.monotonic() + REPLY_TIMEOUT
+        while b"\n" not in self._unparsed:
             if select.select([self._reply], [], [], 1.0)[0]:
-                self._rest += os.read(self._reply, 4096)
+                self._unparsed += os.read(self._reply, 4096)
             elif time.monotonic() > deadline or any(p.poll() is not None for p in self._processes):
                 self._log.seek(0)
-                raise RuntimeError(f"{self.name} with {self.ranks} ranks does not answer:\n{self._log.read()[-4000:]}")
-        line, self._rest = self._rest.split(b"\n", 1)
+                raise RuntimeError(f"no reply from {self.name} with {self.ranks} ranks:\n{self._log.read()[-4000:]}")
+        line, self._unparsed = self._unparsed.split(b"\n", 1)
         return line.decode()
 
 
 def launches(name: str, ranks: int, build: Path, path: Path) -> list[tuple[list[str], dict[str, str]]]:
-    """The commands that start a system, and their environments."""
+    """Returns the commands that start a system, and their environments."""
     programs = build / "bench/collectives"
     env = {**os.environ, "WORLD_SIZE": str(ranks), "OMP_NUM_THREADS": "1"}
-    if name == "openmpi":  # as Debian ships it; it yields by itself where ranks outnumber cores
+    if name == "openmpi":  # OpenMPI yields by itself if ranks outnumber cores
         env |= {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
         oversubscribe = ["--oversubscribe"] if ranks > (os.cpu_count() or 1) else []
         return [(["mpirun", "-n", str(ranks), *oversubscribe, str(programs / "mpi_rank"), str(path)], env)]
@@ -97,7 +97,7 @@ def launches(name: str, ranks: int, build: Path, path: Path) -> list[tuple[list[
 
 
 def free_port() -> int:
-    """A port of loopback that nobody uses now."""
+    """Returns an unused port of the loopback interface."""
     import socket
 
     with socket.socket() as probe:

@@ -1,4 +1,4 @@
-"""Prints what collectives_bench.py measured as the tables of docs/performance/results.md.
+"""Prints the results of collectives_bench.py as the tables of docs/performance/results.md.
 
 python bench/collectives/tables.py build/bench/collectives.json
 """
@@ -18,29 +18,29 @@ SHARED, OTHER = "hookline shared warm", "hookline other warm"
 
 
 def digits(value: float) -> str:
-    """Two or three digits, as many as mean something; a dash where nothing was measured."""
+    """Formats a value with two significant digits; a dash if it was not measured."""
     if math.isnan(value):
         return "–"
     return f"{value:.0f}" if value >= 9.95 else f"{value:.2g}"
 
 
 def table(titles: list[str], lines: Iterator[list[str]]) -> str:
-    """In Markdown."""
+    """Returns a Markdown table."""
     return "\n".join("| " + " | ".join(cells) + " |" for cells in [titles, ["---"] * len(titles), *lines])
 
 
 def times(results: Results) -> Iterator[list[str]]:
-    """The rows of which promises speak: microseconds, and how many times as fast we are in shared memory."""
+    """Yields the rows with performance targets: microseconds, and speedups of Hookline in shared memory."""
     for row in quick_rows():
         micros = [digits(results.median(row, series) * 1e6) for series in (SHARED, OTHER)]
         ratios = [digits(results.ratio(row, SHARED, f"{other} warm")) for other in ("bound", "openmpi", "gloo")]
-        if row.size < 64 * KIB:  # of which a bound of memory says nothing
+        if row.size < 64 * KIB:  # latency, not memory bandwidth, limits small sizes
             ratios[0] = ""
         yield [row.op, str(row.ranks), size_text(row.size), *micros, *ratios]
 
 
 def sweep(results: Results) -> Iterator[list[str]]:
-    """How many times as fast as OpenMPI every operation is, in shared and in other memory."""
+    """Yields the speedup of every operation over OpenMPI, in shared and in other memory."""
     for op in OPERATIONS:
         for ranks in RANKS if op != "barrier" else []:
             cells = []

@@ -39,17 +39,17 @@ def text(x: float, y: float, words: str, anchor: str = "middle", weight: str = "
 
 def panel(rows: list[dict[str, Any]], ranks: int, top: float) -> list[str]:
     """Returns the panel for one number of ranks per host."""
-    place = {rate: LEFT + 36 + i * (RIGHT - LEFT - 72) / 3 for i, rate in enumerate(RATES)}
+    x_of = {rate: LEFT + 36 + i * (RIGHT - LEFT - 72) / 3 for i, rate in enumerate(RATES)}
     title = f"Time of a training step, 2 hosts × {ranks} rank{'s' if ranks > 1 else ''}"
     parts = [text((LEFT + RIGHT) / 2, top + TOP - 12, title, weight="bold")]
     for seconds, label in ((0.1, "100 ms"), (1.0, "1 s"), (10.0, "10 s"), (100.0, "100 s")):
         y = top + height(seconds)
         parts.append(f'<line x1="{LEFT}" x2="{RIGHT}" y1="{y:.1f}" y2="{y:.1f}" stroke="#8a8f98" opacity="0.35"/>')
         parts.append(text(LEFT - 6, y + 4, label, "end"))
-    parts += [text(x, top + BOTTOM + 18, RATES[rate]) for rate, x in place.items()]
+    parts += [text(x, top + BOTTOM + 18, RATES[rate]) for rate, x in x_of.items()]
     for name, (_, color, dash) in SERIES.items():
         found = {row["rate"]: row["seconds"] for row in rows if row["ranks_a_host"] == ranks and row["name"] == name}
-        points = [f"{place[rate]:.1f},{top + height(found[rate]):.1f}" for rate in RATES if rate in found]
+        points = [f"{x_of[rate]:.1f},{top + height(found[rate]):.1f}" for rate in RATES if rate in found]
         style = f'fill="none" stroke="{color}" stroke-width="2" stroke-dasharray="{dash}"'
         parts.append(f'<polyline points="{" ".join(points)}" {style}/>')
     return parts

@@ -1,8 +1,8 @@
-"""A process group in Python that forwards to a native one, beside the native one and beside the same under PyTorch.
+"""Measures the overhead of a forwarding process group in Python over a native one, in hookline and in PyTorch.
 
-Native code calls both groups: ours through a decorator, torch's through its broadcast_coalesced, which has a C++ part
-that calls the group. Rounds alternate; what the Python group adds is the median of the differences within a round. The
-last line is JSON for other programs.
+Native code calls both groups: hookline's through a decorator, torch's through broadcast_coalesced, whose C++ part calls
+the group. Native and Python groups alternate; the overhead is the median of the differences within a round. The last
+line of the output is JSON.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ LIMIT_US = 10.0
 
 
 class Forward(hl.ProcessGroup):
-    """Ours."""
+    """A hookline group that forwards to another one."""
 
     def __init__(self, inner: hl.ProcessGroup) -> None:
         super().__init__(inner.rank(), inner.size())
@@ -39,7 +39,7 @@ class Forward(hl.ProcessGroup):
 
 
 class TorchForward(dist.ProcessGroup):
-    """The same for torch."""
+    """A torch group that forwards to another one."""
 
     def __init__(self, inner: dist.ProcessGroup) -> None:
         super().__init__(inner.rank(), inner.size())
@@ -50,15 +50,15 @@ class TorchForward(dist.ProcessGroup):
 
 
 def microseconds(call: Callable[[], object]) -> float:
-    """The processor time of one call, on all threads of this process: other programs do not count."""
+    """Returns the CPU time of one call, summed over all threads of this process."""
     start = time.process_time()
     for _ in range(CALLS):
         call()
     return (time.process_time() - start) / CALLS * 1e6
 
 
-def added(native: Callable[[], object], python: Callable[[], object]) -> tuple[float, float]:
-    """What the second takes beyond the first, and what the first takes."""
+def overhead(native: Callable[[], object], python: Callable[[], object]) -> tuple[float, float]:
+    """Returns the time that `python` adds to `native`, and the time of `native`."""
     for call in (native, python):
         microseconds(call)
     rounds = [(microseconds(native), microseconds(python)) for _ in range(ROUNDS)]
@@ -66,7 +66,7 @@ def added(native: Callable[[], object], python: Callable[[], object]) -> tuple[f
 
 
 def main() -> None:
-    """Measure and print."""
+    """Measures and prints the table."""
     inner = hl.make_thread_groups(1)[0]
     native, python = hl.with_flight_recorder(inner), hl.with_flight_recorder(Forward(inner))
     dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
@@ -74,28 +74,27 @@ def main() -> None:
     forwarding = TorchForward(gloo)
     array, tensor = np.ones(16, np.float32), torch.ones(16)
     results = {
-        "allreduce of an array": added(
+        "allreduce of an array": overhead(
             lambda: native.allreduce([array]).wait(), lambda: python.allreduce([array]).wait()
         ),
-        "allreduce of a torch tensor": added(
+        "allreduce of a torch tensor": overhead(
             lambda: native.allreduce([tensor]).wait(), lambda: python.allreduce([tensor]).wait()
         ),
-        "broadcast of a torch tensor": added(
+        "broadcast of a torch tensor": overhead(
             lambda: native.broadcast([tensor]).wait(), lambda: python.broadcast([tensor]).wait()
         ),
-        "torch: broadcast_coalesced": added(
+        "torch: broadcast_coalesced": overhead(
             lambda: dist._broadcast_coalesced(gloo, [tensor], 1 << 20, 0),
             lambda: dist._broadcast_coalesced(forwarding, [tensor], 1 << 20, 0),
         ),
     }
-    print(f"{'a Python group that forwards':<32}{'adds':>10}{'to':>12}")
-    for name, (more, base) in results.items():
-        print(f"{name:<32}{more:>7.2f} us{base:>9.2f} us")
-    worst = max(more for name, (more, _) in results.items() if not name.startswith("torch"))
-    torchs = results["torch: broadcast_coalesced"][0]
-    print(f"limit of {LIMIT_US:.0f} us: {'kept' if worst < LIMIT_US else 'MISSED'}")
-    ratio = results["broadcast of a torch tensor"][0] / torchs
-    print(f"added by ours / added by torch's: {ratio:.2f} (limit 1: {'kept' if ratio <= 1 else 'MISSED'})")
+    print(f"{'forwarding Python group':<32}{'overhead':>10}{'native':>12}")
+    for name, (added, native_us) in results.items():
+        print(f"{name:<32}{added:>7.2f} us{native_us:>9.2f} us")
+    largest = max(added for name, (added, _) in results.items() if not name.startswith("torch"))
+    print(f"largest overhead, at most {LIMIT_US:.0f} us: {'met' if largest < LIMIT_US else 'MISSED'}")
+    ratio = results["broadcast of a torch tensor"][0] / results["torch: broadcast_coalesced"][0]
+    print(f"overhead in hookline / in torch: {ratio:.2f} (at most 1: {'met' if ratio <= 1 else 'MISSED'})")
     print(json.dumps({"python_groups": {name: {"added_us": m, "native_us": b} for name, (m, b) in results.items()}}))
     dist.destroy_process_group()
 

@@ -1,10 +1,10 @@
-"""hookline inside PyTorch beside Gloo: what DistributedDataParallel and FSDP2 wait for, and one small all_reduce.
+"""Measures the hookline backend in PyTorch against Gloo: DistributedDataParallel, FSDP2 and a small all_reduce.
 
     PYTHONPATH=build/release/python python bench/torch/torch_bench.py [--rounds N]
 
-Two ranks and twelve Linear(1024, 1024) with a batch of 8. All models live side by side and take a step each in every
-round. Communication is a step less the step of the same round in which nothing is sent; figures are medians over the
-rounds, of the slower rank.
+Two ranks train twelve Linear(1024, 1024) with a batch of 8. All models exist at once, and each takes a step per round.
+Communication time is the time of a step minus that of a step of the same round without communication. The figures are
+medians over the rounds, of the slower rank.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from collections.abc import Callable
 from typing import Any
 
 LAYERS, WIDTH, BATCH = 12, 1024, 8
-CALLS = 500  # of the small all_reduce in a round
+CALLS = 500  # calls of the small all_reduce per round
 ONE_BUCKET = 512  # MiB
-# The second has DistributedDataParallel ask the backend for the memory of its buckets; Gloo has none to give.
-SWITCHES = {"OMP_NUM_THREADS": "1", "DDP_DISABLE_COMM_MEM": "0"}
+# DDP_DISABLE_COMM_MEM=0: DistributedDataParallel allocates its buckets in the backend's memory, if it has any.
+ENVIRONMENT = {"OMP_NUM_THREADS": "1", "DDP_DISABLE_COMM_MEM": "0"}
 
 
 class Rounds:
-    """Named functions that take turns, and their times of every round on the slower rank."""
+    """Named functions that alternate, and their times in every round on the slower rank."""
 
     def __init__(self, torch: Any, rounds: int) -> None:
         self.torch = torch
@@ -36,25 +36,25 @@ class Rounds:
         self.times: dict[str, list[float]] = {}
 
     def run(self) -> None:
-        """Three rounds to warm up, then those that count."""
+        """Runs three warm-up rounds, then the measured ones."""
         dist = self.torch.distributed
-        for counted in range(-3, self.rounds):
+        for number in range(-3, self.rounds):
             for name, function in self.functions.items():
                 dist.barrier()
-                begun = time.perf_counter()
+                start = time.perf_counter()
                 function()
-                taken = self.torch.tensor([time.perf_counter() - begun])
-                dist.all_reduce(taken, dist.ReduceOp.MAX)
-                if counted >= 0:
-                    self.times.setdefault(name, []).append(taken.item())
+                elapsed = self.torch.tensor([time.perf_counter() - start])
+                dist.all_reduce(elapsed, dist.ReduceOp.MAX)
+                if number >= 0:
+                    self.times.setdefault(name, []).append(elapsed.item())
 
-    def beyond(self, name: str, base: str) -> list[float]:
-        """What one takes more than another of the same round."""
+    def differences(self, name: str, base: str) -> list[float]:
+        """Returns the time of one function minus that of another, by round."""
         return [a - b for a, b in zip(self.times[name], self.times[base], strict=True)]
 
 
 def rank_main(rounds: int) -> None:
-    """What each rank does; rank 0 prints."""
+    """Runs one rank; rank 0 prints the report."""
     import torch
     import torch.distributed as dist
     from torch import nn
@@ -66,7 +66,8 @@ def rank_main(rounds: int) -> None:
     import hookline.torch as ht
 
     torch.set_num_threads(1)
-    dist.init_process_group("hookline", init_method=os.environ["MEETING"], rank=int(os.environ["RANK"]), world_size=2)
+    init_method = os.environ["INIT_METHOD"]
+    dist.init_process_group("hookline", init_method=init_method, rank=int(os.environ["RANK"]), world_size=2)
     groups = {"gloo": dist.new_group(backend="gloo"), "hookline": dist.group.WORLD}
     images = torch.randn(BATCH, WIDTH)
     all_rounds = Rounds(torch, rounds)
@@ -99,20 +100,22 @@ def rank_main(rounds: int) -> None:
             fully_shard(layer, mesh=mesh)
         return fully_shard(model, mesh=mesh)
 
-    functions["small nothing"] = small(dist.new_group(backend="fake"))
+    functions["small noop"] = small(dist.new_group(backend="fake"))
     for name, group in groups.items():
         functions[f"small {name}"] = small(group)
-    functions["ddp nothing"] = step(ddp(groups["hookline"], "NOOP"))
-    functions["one nothing"] = step(ddp(groups["hookline"], "NOOP", ONE_BUCKET))
-    functions["fsdp nothing"] = step(net())
+    functions["ddp noop"] = step(ddp(groups["hookline"], "NOOP"))
+    functions["one-bucket noop"] = step(ddp(groups["hookline"], "NOOP", ONE_BUCKET))
+    functions["fsdp noop"] = step(net())
     for name, group in groups.items():
         functions[f"ddp {name}"] = step(ddp(group))
-        functions[f"one {name}, powersgd of ours"] = step(ddp(group, "powersgd(rank=1, start_iter=2)", ONE_BUCKET))
+        functions[f"one-bucket {name}, hookline's powersgd"] = step(
+            ddp(group, "powersgd(rank=1, start_iter=2)", ONE_BUCKET)
+        )
         functions[f"fsdp {name}"] = step(sharded(group))
-    theirs = ddp(groups["gloo"], None, ONE_BUCKET)
+    torch_powersgd = ddp(groups["gloo"], None, ONE_BUCKET)
     state = powerSGD_hook.PowerSGDState(groups["gloo"], start_powerSGD_iter=2)
-    theirs.register_comm_hook(state, powerSGD_hook.powerSGD_hook)
-    functions["one gloo, PyTorch's PowerSGD"] = step(theirs)
+    torch_powersgd.register_comm_hook(state, powerSGD_hook.powerSGD_hook)
+    functions["one-bucket gloo, PyTorch's PowerSGD"] = step(torch_powersgd)
     all_rounds.run()
     if dist.get_rank() == 0:
         report(all_rounds)
@@ -120,44 +123,45 @@ def rank_main(rounds: int) -> None:
 
 
 def report(all_rounds: Rounds) -> None:
-    """Figures, then what is promised."""
-    beyond = {}
+    """Prints the times, then each performance target and whether it is met."""
+    communication = {}
     for name in all_rounds.times:
-        base = name.split()[0] + " nothing"
-        unit, times = (1e6 / CALLS, "us") if name.startswith("small") else (1e3, "ms")
-        beyond[name] = statistics.median(all_rounds.beyond(name, base)) * unit
-        whole = statistics.median(all_rounds.times[name]) * unit
-        print(f"{name:36} {whole:9.2f} {times}, beyond nothing sent {beyond[name]:9.2f} {times}")
+        base = name.split()[0] + " noop"
+        scale, unit = (1e6 / CALLS, "us") if name.startswith("small") else (1e3, "ms")
+        communication[name] = statistics.median(all_rounds.differences(name, base)) * scale
+        total = statistics.median(all_rounds.times[name]) * scale
+        print(f"{name:40} {total:9.2f} {unit}, of which communication {communication[name]:9.2f} {unit}")
 
-    def floor(what: str, value: float, promised: float, kept: bool) -> None:
-        print(f"{'met   ' if kept else 'MISSED'}  {what}: {value:.2f} ({promised:g})")
+    def target(description: str, value: float, bound: str, met: bool) -> None:
+        print(f"{'met   ' if met else 'MISSED'}  {description}: {value:.2f} ({bound})")
 
-    def ratio(what: str, theirs: str, ours: str, promised: float) -> None:
-        value = beyond[theirs] / beyond[ours]
-        floor(what, value, promised, value >= promised)
+    def speedup(description: str, slow: str, fast: str, least: float) -> None:
+        value = communication[slow] / communication[fast]
+        target(description, value, f"at least {least:g}", value >= least)
 
-    above = beyond["small hookline"]
-    floor("all_reduce of 1 KiB above a backend that does nothing, us", above, 5, above <= 5)
-    ratio("communication of DDP, Gloo over hookline", "ddp gloo", "ddp hookline", 5)
-    ratio("FSDP2, Gloo over hookline", "fsdp gloo", "fsdp hookline", 2)
+    overhead = communication["small hookline"]
+    target("all_reduce of 1 KiB above a no-op backend, us", overhead, "at most 5", overhead <= 5)
+    speedup("communication of DDP, Gloo over hookline", "ddp gloo", "ddp hookline", 5)
+    speedup("FSDP2, Gloo over hookline", "fsdp gloo", "fsdp hookline", 2)
+    slow = "one-bucket gloo, PyTorch's PowerSGD"
     for name in ("gloo", "hookline"):
-        mine = f"one {name}, powersgd of ours"
-        ratio(f"PowerSGD in one bucket, PyTorch's over ours on {name}", "one gloo, PyTorch's PowerSGD", mine, 4)
+        fast = f"one-bucket {name}, hookline's powersgd"
+        speedup(f"PowerSGD in one bucket on {name}, PyTorch's over hookline's", slow, fast, 4)
 
 
 def main() -> int:
-    """Starts two ranks."""
+    """Starts the two ranks."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=15)
     rounds = parser.parse_args().rounds
     if "RANK" in os.environ:
         rank_main(rounds)
         return 0
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as directory:
         ranks = [
             subprocess.Popen(
                 [sys.executable, __file__, "--rounds", str(rounds)],
-                env={**os.environ, "RANK": str(rank), "MEETING": f"file://{folder}/meeting", **SWITCHES},
+                env={**os.environ, "RANK": str(rank), "INIT_METHOD": f"file://{directory}/store", **ENVIRONMENT},
             )
             for rank in range(2)
         ]

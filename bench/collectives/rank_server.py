@@ -1,4 +1,4 @@
-"""How a rank in Python serves the benchmark's driver, as measure.hpp says for C++."""
+"""Runs the driver's rows on a rank written in Python; measure.hpp does the same for C++."""
 
 from __future__ import annotations
 
@@ -22,40 +22,40 @@ class Row(NamedTuple):
     fresh: bool
     repeats: int
 
-    def part(self, ranks: int) -> int:
-        """How many elements each of `ranks` parts has."""
+    def elements_per_rank(self, ranks: int) -> int:
+        """Returns the number of elements of each of `ranks` blocks, at least 1."""
         return max(self.bytes // 4 // ranks, 1)
 
 
 class Prepared(NamedTuple):
-    """The calls of a row: one operation from start to end, and the writing of what this rank passes in."""
+    """The calls of a row: one blocking operation, and a function that rewrites this rank's input."""
 
     call: Callable[[], object]
     rewrite: Callable[[], object]
 
 
 class System(ABC):
-    """What is measured."""
+    """A process group of the measured library."""
 
     @abstractmethod
     def rank(self) -> int:
-        """This process's rank."""
+        """Returns this process's rank."""
 
     @abstractmethod
     def barrier(self) -> None:
-        """Wait for all ranks."""
+        """Waits for all ranks."""
 
     @abstractmethod
     def max_over_ranks(self, value: float) -> float:
-        """The largest of all ranks' values."""
+        """Returns the largest of all ranks' values."""
 
     @abstractmethod
     def prepare(self, row: Row) -> Prepared:
-        """The calls of a row, or NotImplementedError."""
+        """Returns the calls of a row. Raises NotImplementedError if the system does not support it."""
 
 
 def measure(system: System, prepared: Prepared, row: Row) -> float:
-    """Seconds of one operation, as the slowest rank saw it."""
+    """Returns the time of one operation on the slowest rank, in seconds."""
     call, rewrite = prepared
     for _ in range(1 + row.repeats // 10):
         call()
@@ -79,7 +79,7 @@ def measure(system: System, prepared: Prepared, row: Row) -> float:
 
 
 def serve(system: System, directory: Path) -> None:
-    """Run rows until the driver closes the pipe."""
+    """Runs rows until the driver closes the pipe."""
     prepared: dict[tuple[str, int, str], Prepared] = {}
     reply = open(directory / "reply", "w") if system.rank() == 0 else None  # noqa: SIM115
     answer = "ready"
