@@ -1,7 +1,6 @@
 // Runs Python hooks and converts their results.
 #include "py_hook.hpp"
 
-#include <any>
 #include <atomic>
 #include <string>
 #include <string_view>
@@ -105,7 +104,7 @@ Future<HookResult> PythonCommHook::run_hook(GradBucket& bucket) {
     const Future<PyRef> outcome = share_future(as_future(result, name()));
     return outcome.then([record_stats](const Future<PyRef>& done) {
       record_stats();
-      return HookResult(done.value());
+      return HookResult::opaque(done.value());
     });
   });
 }
@@ -141,7 +140,7 @@ void PythonCommHook::load(StateReader& from) {
 }
 
 Tensor PythonCommHook::parse_hook_result(const HookResult& result) {
-  const auto* reference = std::any_cast<PyRef>(&result);
+  const auto* reference = result.opaque_as<PyRef>();
   if (!reference) throw InvalidArgument("hook " + name() + ": expected the result of a Python hook");
   return call_python("reading the result of hook " + name(), [&] {
     nb::object object = reference->object();

@@ -121,7 +121,7 @@ std::exception_ptr DdpBucketScheduler::failure() const {
 
 void DdpBucketScheduler::start(const PendingBucketPtr& entry) {
   if (const std::exception_ptr failed = failure()) {
-    complete(entry, HookResult(), failed);
+    complete(entry, std::nullopt, failed);
     return;
   }
   const ContextScope scope({.lane = entry->lane,
@@ -133,10 +133,10 @@ void DdpBucketScheduler::start(const PendingBucketPtr& entry) {
     // The captures keep hook, bucket and group alive until the hook completes.
     future.on_done([self = shared_from_this(), entry, future] {
       const std::exception_ptr error = future.error();
-      self->complete(entry, error ? HookResult() : future.value(), error);
+      self->complete(entry, error ? std::nullopt : std::optional(future.value()), error);
     });
   } catch (...) {
-    complete(entry, HookResult(), std::current_exception());
+    complete(entry, std::nullopt, std::current_exception());
   }
 }
 
@@ -154,7 +154,8 @@ Future<HookResult> DdpBucketScheduler::run_sparse_hook(PendingBucketPtr entry) {
   co_return result;
 }
 
-void DdpBucketScheduler::complete(const PendingBucketPtr& entry, const HookResult& result, std::exception_ptr error) {
+void DdpBucketScheduler::complete(const PendingBucketPtr& entry, const std::optional<HookResult>& result,
+                                  std::exception_ptr error) {
   Tensor reduced;
   const auto run_unless_failed = [&](const auto& step) {
     try {
@@ -165,7 +166,7 @@ void DdpBucketScheduler::complete(const PendingBucketPtr& entry, const HookResul
     if (error) fail(error, *entry);
   };
   run_unless_failed([&] {
-    reduced = entry->hook->parse_hook_result(result);
+    reduced = entry->hook->parse_hook_result(*result);
     hook::check_result([&] { return entry->describe(); }, entry->bucket.buffer(), reduced);
   });
   if (finish_one()) run_unless_failed([&] { entry->hook->end_step({}); });

@@ -58,7 +58,7 @@ class HOOKLINE_EXPORT DdpBucketScheduler : public std::enable_shared_from_this<D
   void launch();
   void start(const PendingBucketPtr& entry);
   Future<HookResult> run_sparse_hook(PendingBucketPtr entry);
-  void complete(const PendingBucketPtr& entry, const HookResult& result, std::exception_ptr error);
+  void complete(const PendingBucketPtr& entry, const std::optional<HookResult>& result, std::exception_ptr error);
   void fail(const std::exception_ptr& error, const PendingBucket& entry);
   std::exception_ptr failure() const;
   bool finish_one();

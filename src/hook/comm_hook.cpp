@@ -36,12 +36,14 @@ void CommHookInterface::save(StateWriter&) const {}
 void CommHookInterface::load(StateReader&) {}
 
 Tensor tensor_of(const HookResult& result) {
-  if (const auto* tensor = std::any_cast<Tensor>(&result)) return *tensor;
-  const auto* list = std::any_cast<std::vector<Tensor>>(&result);
+  if (const auto* tensor = std::get_if<Tensor>(&result.value_)) return *tensor;
+  const auto* list = std::get_if<std::vector<Tensor>>(&result.value_);
   if (list && list->size() == 1) return list->front();
-  throw InvalidArgument(fmt::format(
-      "invalid value in a communication hook's Future: expected a Tensor or a list of one Tensor, got {}",
-      list ? fmt::format("a list of {}", list->size()) : (result.has_value() ? demangled(result.type()) : "nothing")));
+  const std::any* object = list ? nullptr : &std::get<HookResult::Opaque>(result.value_).object;
+  throw InvalidArgument(
+      fmt::format("invalid value in a communication hook's Future: expected a Tensor or a list of one Tensor, got {}",
+                  list ? fmt::format("a list of {}", list->size())
+                       : (object->has_value() ? demangled(object->type()) : "nothing")));
 }
 
 Future<Tensor> run_and_parse(HookPtr hook, GradBucket& bucket) {

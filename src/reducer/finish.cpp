@@ -204,7 +204,7 @@ void ReducerImpl::write_back(Bucket& bucket, std::size_t index) {
   const bool is_empty = bucket.sparse && expected.numel() == 0;
   const Tensor result = is_plain_allreduce ? bucket.buffer
                         : is_empty         ? expected
-                                           : hook->parse_hook_result(bucket.result);
+                                           : hook->parse_hook_result(*bucket.result);
   hook::check_result([&] { return describe_bucket(index); }, expected, result);
   const double scale = hook->applies_scale() ? 1 : scale_;
   if (bucket.sparse) {

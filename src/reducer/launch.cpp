@@ -100,14 +100,15 @@ void ReducerImpl::start_hook(Bucket& bucket, std::size_t index) {
     // Keeps hook, bucket and group alive until then, even if the reducer is destroyed.
     future.on_done([self = shared_from_this(), kept = hook, &bucket, index, future] {
       const std::exception_ptr error = future.error();
-      self->on_hook_done(bucket, index, error, error ? HookResult() : future.value());
+      self->on_hook_done(bucket, index, error, error ? std::nullopt : std::optional(future.value()));
     });
   } catch (...) {
     on_hook_done(bucket, index, std::current_exception(), {});
   }
 }
 
-void ReducerImpl::on_hook_done(Bucket& bucket, std::size_t index, const std::exception_ptr& error, HookResult result) {
+void ReducerImpl::on_hook_done(Bucket& bucket, std::size_t index, const std::exception_ptr& error,
+                               std::optional<HookResult> result) {
   if (error) fail(error, describe_bucket(index));
   {
     const std::lock_guard lock(mutex_);

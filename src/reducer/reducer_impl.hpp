@@ -67,7 +67,7 @@ struct Bucket {
   Clock::time_point launched_at, done_at;
   std::optional<GradBucket> grad_bucket;  ///< the hook's argument
   WorkPtr work;                           ///< of a plain allreduce, which needs no Future
-  HookResult result;
+  std::optional<HookResult> result;       ///< set when done, except after an error
   std::shared_ptr<std::atomic<std::uint64_t>> bytes_sent;
 };
 
@@ -145,7 +145,8 @@ class ReducerImpl : public std::enable_shared_from_this<ReducerImpl> {
   ReduceOp allreduce_op() const { return options.reduction == GradientReduction::sum ? ReduceOp::sum : ReduceOp::avg; }
   void start_hook(Bucket& bucket, std::size_t index);
   Future<HookResult> run_sparse(Bucket& bucket, std::size_t index);
-  void on_hook_done(Bucket& bucket, std::size_t index, const std::exception_ptr& error, HookResult result);
+  void on_hook_done(Bucket& bucket, std::size_t index, const std::exception_ptr& error,
+                    std::optional<HookResult> result);
   void fail(const std::exception_ptr& error, const std::string& context);
   std::string describe_bucket(std::size_t index) const;
 

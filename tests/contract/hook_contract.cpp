@@ -79,8 +79,8 @@ TEST_P(HookContract, HasANameAndRejectsForeignResults) {
   threads_fixture().spawn(1, [&](ProcessGroup& group) {
     const HookPtr hook = GetParam().make(group.shared_from_this());
     EXPECT_FALSE(hook->name().empty());
-    EXPECT_THROW((void)hook->parse_hook_result(HookResult(3)), InvalidArgument);
-    EXPECT_THROW((void)hook->parse_hook_result(HookResult()), InvalidArgument);
+    EXPECT_THROW((void)hook->parse_hook_result(HookResult::opaque(3)), InvalidArgument);
+    EXPECT_THROW((void)hook->parse_hook_result(HookResult::opaque({})), InvalidArgument);
     EXPECT_THROW((void)hook->parse_hook_result(HookResult(std::vector<Tensor>(2))), InvalidArgument);
     EXPECT_EQ(hook->parse_hook_result(HookResult(std::vector<Tensor>(1))).numel(), 0);
   });

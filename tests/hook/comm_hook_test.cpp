@@ -15,9 +15,98 @@ namespace hookline::testing {
 namespace {
 
 using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+/// True if `co_return value` compiles in a hook's run_hook.
+template <class T>
+concept CanReturnFromRunHook =
+    requires(Future<HookResult>::promise_type& promise, T value) { promise.return_value(std::move(value)); };
+static_assert(CanReturnFromRunHook<Tensor> && CanReturnFromRunHook<std::vector<Tensor>>);
+static_assert(!CanReturnFromRunHook<int> && !CanReturnFromRunHook<double> && !CanReturnFromRunHook<std::nullptr_t>);
+static_assert(!CanReturnFromRunHook<std::any> && !CanReturnFromRunHook<std::string> && !CanReturnFromRunHook<Dims>);
+static_assert(!CanReturnFromRunHook<std::vector<float>> && !CanReturnFromRunHook<Future<Tensor>>);
+static_assert(!std::is_default_constructible_v<HookResult>, "co_return {}");
+static_assert(!std::is_constructible_v<HookResult, int> && !std::is_constructible_v<HookResult, std::any>);
+
+/// True if make_hook takes a function object that returns R.
+template <class R>
+concept CanMakeHook = requires(std::function<R(GradBucket&)> function) { make_hook(function); };
+template <class R>
+concept CanMakeHookWithState = requires(std::function<R(ProcessGroup&, GradBucket&)> function,
+                                        std::shared_ptr<ProcessGroup> group) { make_hook(function, group); };
+static_assert(CanMakeHook<Future<Tensor>> && CanMakeHookWithState<Future<Tensor>>);
+static_assert(!CanMakeHook<Future<int>> && !CanMakeHookWithState<Future<int>> && !CanMakeHookWithState<Tensor>);
 
 GradBucket four_ones() {
   return bucket_with(layout({Dims{2}, Dims{2}}, {"a", "b"}), [](auto) { return 1; });
+}
+
+TEST(HookResult, HoldsATensorOrAnOpaqueObject) {
+  const Tensor buffer = Tensor::zeros({4});
+  EXPECT_EQ(tensor_of(buffer).bytes(), buffer.bytes());
+  EXPECT_EQ(tensor_of(std::vector<Tensor>{buffer}).bytes(), buffer.bytes());
+  EXPECT_EQ(HookResult(buffer).opaque_as<Tensor>(), nullptr);
+  const HookResult number = HookResult::opaque(5);
+  ASSERT_NE(number.opaque_as<int>(), nullptr);
+  EXPECT_EQ(*number.opaque_as<int>(), 5);
+  EXPECT_EQ(number.opaque_as<double>(), nullptr);
+  const auto message = [](const HookResult& result) {
+    try {
+      return to_string(tensor_of(result));
+    } catch (const InvalidArgument& e) {
+      return std::string(e.what());
+    }
+  };
+  EXPECT_THAT(message(number), HasSubstr("expected a Tensor or a list of one Tensor, got int"));
+  EXPECT_THAT(message(HookResult::opaque({})), HasSubstr("got nothing"));
+  EXPECT_THAT(message(std::vector<Tensor>(2)), HasSubstr("got a list of 2"));
+}
+
+TEST(FunctionHooks, LambdasWithState) {
+  threads_fixture().spawn(2, [](ProcessGroup& group) {
+    const auto shared = group.shared_from_this();
+    const HookPtr average = make_hook(
+        [](ProcessGroup& process_group, GradBucket& bucket) -> Future<Tensor> {
+          co_await process_group.allreduce(bucket.buffer());
+          bucket.buffer() *= 1.0 / process_group.size();
+          co_return bucket.buffer();
+        },
+        shared);
+    GradBucket bucket = GradBucket::of(Tensor::full({4}, 1 + group.rank()));
+    require(run_and_parse(average, bucket).wait().data<float>()[3] == 1.5F, "the mean of 1 and 2");
+  });
+}
+
+// The hook owns the lambda with its captures, which a suspended coroutine reads, and shares the state.
+TEST(FunctionHooks, LambdasWithStateOwnTheirCaptures) {
+  struct Steps {
+    int count = 0;
+  };
+  const auto steps = std::make_shared<Steps>();
+  Promise<void> promise;
+  HookPtr hook = make_hook(
+      [wait = promise.get_future(), factors = std::vector<double>{3}, calls = 0](
+          Steps& state, GradBucket& bucket) mutable -> Future<Tensor> {
+        ++calls;
+        co_await wait;
+        state.count += calls;
+        bucket.buffer() *= factors[0];
+        co_return bucket.buffer();
+      },
+      steps, {.name = "scaled"});
+  EXPECT_EQ(hook->name(), "scaled");
+  GradBucket bucket = four_ones();
+  Future<Tensor> first = run_and_parse(hook, bucket);
+  EXPECT_FALSE(first.done());
+  promise.set_value();
+  EXPECT_EQ(first.wait().data<float>()[0], 3.0F);
+  (void)run_and_parse(hook, bucket).wait();
+  EXPECT_EQ(steps->count, 3) << "a mutable lambda keeps its captures between buckets";
+  EXPECT_EQ(bucket.buffer().data<float>()[0], 9.0F);
+  const std::weak_ptr<Steps> kept = steps;
+  EXPECT_EQ(kept.use_count(), 2);
+  hook.reset();
+  EXPECT_EQ(kept.use_count(), 1);
 }
 
 TEST(FunctionHooks, RejectNullFunctionOrState) {
@@ -27,6 +116,8 @@ TEST(FunctionHooks, RejectNullFunctionOrState) {
   EXPECT_THROW((void)make_hook(HookFunction()), InvalidArgument);
   EXPECT_THROW((void)make_hook(function, shared), InvalidArgument);
   EXPECT_THROW((void)make_hook(+some, std::shared_ptr<ProcessGroup>()), InvalidArgument);
+  EXPECT_THROW((void)make_hook(some, std::shared_ptr<ProcessGroup>()), InvalidArgument);
+  EXPECT_THROW((void)make_hook(std::function<Future<Tensor>(ProcessGroup&, GradBucket&)>(), shared), InvalidArgument);
   EXPECT_THROW((void)wrap(make_hook("noop", shared), nullptr), InvalidArgument);
   EXPECT_THROW((void)wrap(nullptr, [](HookPtr, GradBucket& b) { return Future<Tensor>::ready(b.buffer()); }),
                InvalidArgument);

@@ -7,6 +7,7 @@
 #include <optional>
 #include <string>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include <hookline/bucket/grad_bucket.hpp>
@@ -16,8 +17,35 @@
 
 namespace hookline {
 
-/// The value of a hook's Future. C++ hooks use a Tensor or a vector of one Tensor; other languages use their own types.
-using HookResult = std::any;
+/// The value of a hook's Future: the reduced buffer. Converts implicitly from a Tensor and from a vector of one Tensor,
+/// as in PyTorch, and from nothing else, so a C++ hook that returns another type does not compile. A Tensor is stored
+/// inline: unlike std::any, without an allocation.
+class HOOKLINE_EXPORT HookResult {
+ public:
+  HookResult(Tensor reduced) : value_(std::move(reduced)) {}
+  HookResult(std::vector<Tensor> reduced) : value_(std::move(reduced)) {}
+  /// Wraps an object of another language, for bindings that override parse_hook_result.
+  static HookResult opaque(std::any object) { return HookResult(Opaque{std::move(object)}); }
+
+  /// Returns the object that opaque() wrapped; null for another type.
+  template <class T>
+  const T* opaque_as() const noexcept {
+    const auto* opaque = std::get_if<Opaque>(&value_);
+    return opaque ? std::any_cast<T>(&opaque->object) : nullptr;
+  }
+
+ private:
+  struct Opaque {
+    std::any object;
+  };
+  explicit HookResult(Opaque opaque) : value_(std::move(opaque)) {}
+  friend HOOKLINE_EXPORT Tensor tensor_of(const HookResult& result);
+
+  std::variant<Tensor, std::vector<Tensor>, Opaque> value_;
+};
+
+/// Returns the Tensor in the result of a C++ hook. Throws InvalidArgument unless it is a Tensor or a vector of one.
+HOOKLINE_EXPORT Tensor tensor_of(const HookResult& result);
 
 /// Static properties of a hook.
 struct HookTraits {
@@ -83,9 +111,9 @@ class HOOKLINE_EXPORT CommHookInterface {
   /// Enables error feedback: the hook adds the compression error of this rank's gradients to those of the next step.
   /// Returns false if the hook does not implement it; with_error_feedback then requires reports_contribution.
   virtual bool enable_error_feedback() { return false; }
-  /// Returns per-bucket statistics of the last step. Call this, save and load between steps.
+  /// Returns per-bucket statistics of the last step. Call between steps.
   virtual std::vector<HookStats> stats() const { return {}; }
-  /// Write and read the hook's state; see save_state.
+  /// Write and read the hook's state between steps. Implementers override them; users call save_state and load_state.
   virtual void save(StateWriter& writer) const;
   virtual void load(StateReader& reader);
 
@@ -103,9 +131,6 @@ class HOOKLINE_EXPORT CommHookInterface {
 };
 
 using HookPtr = std::shared_ptr<CommHookInterface>;
-
-/// Returns the Tensor in the result of a C++ hook. Throws InvalidArgument unless it is a Tensor or a vector of one.
-HOOKLINE_EXPORT Tensor tensor_of(const HookResult& result);
 
 /// Base class of C++ hooks with a state. Implementations override run_hook, which may be a coroutine that ends in
 /// `co_return tensor`.

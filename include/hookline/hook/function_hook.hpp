@@ -36,13 +36,26 @@ HookPtr make_hook(F function, HookTraits traits = {"a function"}) {
 }
 
 /// Creates a hook from a function and a state, such as a process group: `make_hook(mean_then_clip, group)`. The hook
-/// shares ownership of the state.
+/// shares ownership of the state. Throws InvalidArgument if one of them is null.
 template <class State, std::convertible_to<std::shared_ptr<State>> Pointer>
 HookPtr make_hook(Future<Tensor> (*function)(State&, GradBucket&), Pointer state, HookTraits traits = {"a function"}) {
   std::shared_ptr<State> shared_state = std::move(state);
   hook::check_not_null(function != nullptr, shared_state != nullptr);
   return make_hook([function, shared_state = std::move(shared_state)](
                        GradBucket& bucket) { return function(*shared_state, bucket); },
+                   std::move(traits));
+}
+
+/// As above for a lambda or another function object, which the hook owns:
+/// `make_hook([](ProcessGroup& group, GradBucket& bucket) -> Future<Tensor> { … }, group)`.
+template <class F, class State>
+  requires(!std::is_pointer_v<F>) && std::is_invocable_r_v<Future<Tensor>, F&, State&, GradBucket&>
+HookPtr make_hook(F function, std::shared_ptr<State> state, HookTraits traits = {"a function"}) {
+  bool has_function = true;
+  if constexpr (requires { function == nullptr; }) has_function = !(function == nullptr);
+  hook::check_not_null(has_function, state != nullptr);
+  return make_hook([function = std::move(function), state = std::move(state)](
+                       GradBucket& bucket) mutable { return std::invoke(function, *state, bucket); },
                    std::move(traits));
 }
 
