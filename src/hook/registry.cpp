@@ -247,6 +247,10 @@ HookPtr make_hook(std::string_view spec, std::shared_ptr<ProcessGroup> group) {
   return hook;
 }
 
+HookPtr HookOrSpec::make(const std::shared_ptr<ProcessGroup>& group) const {
+  return spec_.empty() ? hook_ : make_hook(spec_, group);
+}
+
 HookPtr wrap(HookPtr inner, std::string_view spec, std::shared_ptr<ProcessGroup> group) {
   if (!inner) throw InvalidArgument(fmt::format("wrap '{}': inner hook must not be null", spec));
   if (!group)

@@ -44,8 +44,7 @@ void ReducerImpl::finalize() {
   } catch (...) {
     const std::exception_ptr error = std::current_exception();
     if (!wait_for_launched()) {
-      const std::string where =
-          fmt::format("the hook {} was still running when step {} failed", hook->name(), step_);
+      const std::string where = fmt::format("the hook {} was still running when step {} failed", hook->name(), step_);
       fail(std::make_exception_ptr(Timeout(hookline::describe(error))), where);
     }
     step_open_.store(false, std::memory_order_release);
@@ -59,6 +58,7 @@ void ReducerImpl::finalize() {
   recording_order_ = false;
   learning_graph_ = false;
   close_step();
+  reduced_ = true;
 }
 
 void ReducerImpl::discard_step() {
@@ -239,8 +239,7 @@ void ReducerImpl::allreduce_unused() {
     const std::uint32_t here = param_progress_[p].marks.load(std::memory_order_relaxed);
     marks.data<std::int32_t>()[p] = here == 0 && param_progress_[p].accumulated ? 1 : static_cast<std::int32_t>(here);
   }
-  run_control_collective("finding unused parameters",
-                         [&] { group->allreduce(marks, {.op = ReduceOp::max})->wait(); });
+  run_control_collective("finding unused parameters", [&] { group->allreduce(marks, {.op = ReduceOp::max})->wait(); });
   for (std::size_t p = 0; p < slots_.size(); ++p) {
     const auto max_marks = static_cast<std::uint32_t>(marks.data<std::int32_t>()[p]);
     param_progress_[p].unused = parameters[p].has_gradient() && max_marks == 0;

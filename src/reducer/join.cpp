@@ -17,9 +17,8 @@ constexpr std::size_t kJoinBufferBytes = std::size_t{1} << 18;
 void ReducerImpl::check_join_allowed(const char* caller) const {
   check_between_steps(caller);
   if (no_sync) {
-    throw InvalidArgument(
-        fmt::format("{} is not allowed under no_sync, which runs no steps that ranks could join. Leave no_sync first",
-                    caller));
+    throw InvalidArgument(fmt::format(
+        "{} is not allowed under no_sync, which runs no steps that ranks could join. Leave no_sync first", caller));
   }
 }
 
@@ -50,6 +49,7 @@ void ReducerImpl::end_join() {
   }
   joined_ = false;
   join_.reset();
+  reduced_ = false;  // the parameters are those of another rank
 
   // At least one rank ran the last step; the highest such rank is the root.
   run_control_collective("end_join: broadcasting parameters", [&] {

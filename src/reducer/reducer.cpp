@@ -7,16 +7,18 @@
 #include <fmt/format.h>
 
 #include <hookline/core/error.hpp>
+#include <hookline/optimizer/optimizer.hpp>
 
 #include "group/abort_quietly.hpp"
 #include "reducer/reducer_impl.hpp"
 
 namespace hookline {
 
-Reducer::Reducer(std::vector<Parameter> parameters, std::shared_ptr<ProcessGroup> group, HookPtr hook,
+Reducer::Reducer(std::vector<Parameter> parameters, std::shared_ptr<ProcessGroup> group, const HookOrSpec& hook,
                  ReducerOptions options) {
+  HookPtr comm_hook = hook.make(group);
   const std::vector<NamedTensor> buffers = std::exchange(options.buffers, {});
-  impl_ = std::make_shared<reducer::ReducerImpl>(std::move(parameters), std::move(group), std::move(hook),
+  impl_ = std::make_shared<reducer::ReducerImpl>(std::move(parameters), std::move(group), std::move(comm_hook),
                                                  std::move(options));
   impl_->initialize(buffers);
 }
@@ -40,13 +42,17 @@ void Reducer::copy_gradient(std::size_t parameter, const Tensor& destination) co
   impl_->copy_gradient(parameter, destination);
 }
 SparseGradient Reducer::sparse_gradient(std::size_t parameter) const { return impl_->sparse_gradient(parameter); }
+std::vector<NamedGradient> Reducer::reduced_gradients() const { return impl_->reduced_gradients(); }
 std::size_t Reducer::index_of(std::string_view name) const { return impl_->index_of(name); }
 const std::vector<Parameter>& Reducer::parameters() const noexcept { return impl_->parameters; }
 
 std::vector<ParameterIndices> Reducer::buckets() const { return impl_->current_plan(); }
 const std::shared_ptr<ProcessGroup>& Reducer::group() const noexcept { return impl_->group; }
 
-void Reducer::replace_hook(HookPtr hook) { impl_->set_hook(std::move(hook)); }
+void Reducer::replace_hook(const HookOrSpec& hook) {
+  impl_->check_between_steps("replacing the hook");  // before a spec whose hook creates groups
+  impl_->set_hook(hook.make(impl_->group));
+}
 HookPtr Reducer::hook() const { return impl_->hook; }
 
 Reducer::NoSync::NoSync(std::shared_ptr<reducer::ReducerImpl> impl)

@@ -5,6 +5,7 @@
 #include <fmt/ranges.h>
 
 #include <hookline/core/error.hpp>
+#include <hookline/optimizer/optimizer.hpp>
 #include <hookline/reducer/broadcast_coalesced.hpp>
 
 #include "core/op_tag.hpp"
@@ -23,9 +24,10 @@ void check_rows(const Parameter& p, const Tensor& indices) {
   for (std::int64_t i = 0; i < indices.numel(); ++i) {
     const std::int64_t row = indices.data<const std::int64_t>()[i];
     if (row < 0 || row >= rows) {
-      throw InvalidArgument(fmt::format("sparse gradient of parameter '{}': row index out of range: expected 0 to {}, "
-                                        "got {}",
-                                        p.name, rows - 1, row));
+      throw InvalidArgument(
+          fmt::format("sparse gradient of parameter '{}': row index out of range: expected 0 to {}, "
+                      "got {}",
+                      p.name, rows - 1, row));
     }
   }
 }
@@ -195,6 +197,7 @@ bool ReducerImpl::open_step(bool active) {
       scale_ *= static_cast<double>(group->size()) / static_cast<double>(ranks);
     }
   }
+  reduced_ = false;
   step_begin_ = Clock::now();
   {
     const std::lock_guard scheduler_lock(mutex_);  // the thread that completed the last hook may still be in launch()
@@ -215,6 +218,7 @@ bool ReducerImpl::open_step(bool active) {
 bool ReducerImpl::begin_mark(std::size_t parameter) {
   if (no_sync) {
     const std::lock_guard lock(step_mutex_);
+    reduced_ = false;
     rebuild_if_pending();
     return false;
   }
@@ -333,9 +337,8 @@ void ReducerImpl::store_rows(std::size_t parameter, const SparseGradient& gradie
 // that the location of the gradient is final.
 bool ReducerImpl::begin_mark_unused(std::size_t parameter) {
   if (!options.find_unused_parameters && !options.static_graph) {
-    throw InvalidArgument(
-        fmt::format("mark_unused of parameter '{}' requires find_unused_parameters or static_graph",
-                    parameters[parameter].name));
+    throw InvalidArgument(fmt::format("mark_unused of parameter '{}' requires find_unused_parameters or static_graph",
+                                      parameters[parameter].name));
   }
   const std::lock_guard lock(step_mutex_);
   if (!step_open_.load(std::memory_order_relaxed)) rebuild_if_pending();
@@ -401,6 +404,22 @@ SparseGradient ReducerImpl::sparse_gradient(std::size_t parameter) const {
                                       parameters[parameter].name));
   }
   return *reduced;
+}
+
+std::vector<NamedGradient> ReducerImpl::reduced_gradients() const {
+  check_between_steps("reading the reduced gradients");
+  if (!reduced_) {
+    throw InvalidArgument(fmt::format(
+        "reduced gradients on rank {} of {}: the gradients are not reduced. Call this after finish() (in C++ "
+        "finalize()), outside no_sync",
+        group->rank(), group->size()));
+  }
+  std::vector<NamedGradient> gradients;
+  for (std::size_t p = 0; p < slots_.size(); ++p) {
+    if (!param_progress_[p].dense || param_progress_[p].unused) continue;
+    gradients.push_back({parameters[p].name, parameters[p].tensor, slots_[p].view});
+  }
+  return gradients;
 }
 
 void ReducerImpl::set_hook(HookPtr replacement) {

@@ -92,6 +92,7 @@ class ReducerImpl : public std::enable_shared_from_this<ReducerImpl> {
   Tensor gradient(std::size_t parameter);
   void copy_gradient(std::size_t parameter, const Tensor& destination) const;
   SparseGradient sparse_gradient(std::size_t parameter) const;
+  std::vector<NamedGradient> reduced_gradients() const;
   void set_hook(HookPtr replacement);
   void set_weight(double weight);
   void begin_join(const JoinOptions& join_options);
@@ -191,6 +192,7 @@ class ReducerImpl : public std::enable_shared_from_this<ReducerImpl> {
   bool rebuilt_ = false;         ///< the buckets were rebuilt since the last step
   bool recording_order_ = true;  ///< this step decides the bucket order
   bool views_exposed_ = false;   ///< gradient() returned a view
+  bool reduced_ = false;         ///< the buckets hold the results of a finished step
   std::atomic<std::uint64_t> num_arrivals_ = 0;
   bool joined_ = false;  ///< this rank shadows the others' steps at the end of a join
   std::optional<JoinOptions> join_;

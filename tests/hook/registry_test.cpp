@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <hookline/core/error.hpp>
+#include <hookline/hook/builtin_hooks.hpp>
 #include <hookline/hook/ddp_comm_hook_type.hpp>
 #include <hookline/hook/function_hook.hpp>
 
@@ -41,6 +42,25 @@ void register_test_hooks() {
     return true;
   }();
   (void)once;
+}
+
+static_assert(std::is_convertible_v<const char*, HookOrSpec> && std::is_convertible_v<std::string, HookOrSpec>);
+static_assert(std::is_convertible_v<HookPtr, HookOrSpec> && std::is_convertible_v<std::nullptr_t, HookOrSpec>);
+static_assert(!std::is_convertible_v<int, HookOrSpec> && !std::is_convertible_v<std::shared_ptr<int>, HookOrSpec>);
+
+TEST(Registry, HookOrSpecTakesEither) {
+  const auto group = single_rank_group();
+  const HookPtr noop = make_hook("noop", group);
+  const auto typed = std::make_shared<NoopHook>();
+  EXPECT_EQ(HookOrSpec(noop).make(nullptr), noop);
+  EXPECT_EQ(HookOrSpec(typed).make(nullptr), typed);
+  EXPECT_EQ(HookOrSpec("int8 | error_feedback").make(group)->spec(), make_hook("int8 | error_feedback", group)->spec());
+  const HookOrSpec spec = std::string("noop");
+  EXPECT_NE(spec.make(group), spec.make(group)) << "each call creates a hook";
+  EXPECT_EQ(HookOrSpec().make(group), nullptr);
+  EXPECT_EQ(HookOrSpec(nullptr).make(group), nullptr);
+  EXPECT_EQ(HookOrSpec("").make(group), nullptr);
+  EXPECT_THROW((void)HookOrSpec("no_such_hook").make(group), InvalidArgument);
 }
 
 TEST(Registry, AppliesWrappersInsideOut) {

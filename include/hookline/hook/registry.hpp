@@ -1,12 +1,15 @@
 // Hook registry and hook specs such as "int8(block=512) | error_feedback".
 #pragma once
 
+#include <concepts>
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <map>
 #include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include <hookline/core/export.hpp>
@@ -75,6 +78,27 @@ HOOKLINE_EXPORT void unregister_hook(const std::string& name);
 /// c(z=2)" is a wrapped in b wrapped in c. Throws InvalidArgument for a syntax error, with its position, and for
 /// unknown names and options, listing the known ones.
 HOOKLINE_EXPORT HookPtr make_hook(std::string_view spec, std::shared_ptr<ProcessGroup> group);
+
+/// A hook, given as a spec or as an object. Converts implicitly from both, so that a parameter or an option of this
+/// type takes either: `.hook = "powersgd(rank=2)"` or `.hook = make_hook(mean_then_clip, group)`.
+class HOOKLINE_EXPORT HookOrSpec {
+ public:
+  /// No hook: the receiver uses its default.
+  HookOrSpec() = default;
+  HookOrSpec(std::nullptr_t) noexcept {}
+  template <class Text>
+    requires std::convertible_to<const Text&, std::string_view>
+  HookOrSpec(const Text& spec) : spec_(std::string_view(spec)) {}
+  template <std::derived_from<CommHookInterface> Hook>
+  HookOrSpec(std::shared_ptr<Hook> hook) : hook_(std::move(hook)) {}
+
+  /// Returns the hook, for a spec a new one on `group`; null for neither and for an empty spec. Throws like make_hook.
+  HookPtr make(const std::shared_ptr<ProcessGroup>& group) const;
+
+ private:
+  std::string spec_;
+  HookPtr hook_;
+};
 
 /// Wraps an existing hook in the wrappers of a spec: wrap(make_hook(mean_then_clip, group), "log | compare", group).
 HOOKLINE_EXPORT HookPtr wrap(HookPtr inner, std::string_view spec, std::shared_ptr<ProcessGroup> group);

@@ -14,10 +14,13 @@
 #include <hookline/core/export.hpp>
 #include <hookline/group/process_group.hpp>
 #include <hookline/hook/comm_hook.hpp>
+#include <hookline/hook/registry.hpp>
 #include <hookline/reducer/parameter.hpp>
 #include <hookline/reducer/stats.hpp>
 
 namespace hookline {
+
+struct NamedGradient;  // optimizer.hpp
 
 namespace reducer {
 class ReducerImpl;
@@ -66,9 +69,9 @@ struct JoinOptions {
 class HOOKLINE_EXPORT Reducer {
  public:
   /// Checks that all ranks have the same parameters and buffers, and broadcasts rank 0's, including frozen parameters.
-  /// A null hook averages over all ranks. Throws InvalidArgument for duplicate names, no trainable parameters or
-  /// invalid buckets, and Mismatch listing the first differences between ranks.
-  Reducer(std::vector<Parameter> parameters, std::shared_ptr<ProcessGroup> group, HookPtr hook = nullptr,
+  /// The hook may be a spec; without one, the reducer averages over all ranks. Throws InvalidArgument for duplicate
+  /// names, no trainable parameters or invalid buckets, and Mismatch listing the first differences between ranks.
+  Reducer(std::vector<Parameter> parameters, std::shared_ptr<ProcessGroup> group, const HookOrSpec& hook = {},
           ReducerOptions options = {});
   Reducer(const Reducer&) = delete;
   Reducer& operator=(const Reducer&) = delete;
@@ -111,15 +114,20 @@ class HOOKLINE_EXPORT Reducer {
   SparseGradient sparse_gradient(std::size_t parameter) const;
   SparseGradient sparse_gradient(std::string_view name) const { return sparse_gradient(index_of(name)); }
 
+  /// Returns the dense parameters and their reduced gradients, after finalize(), without parameters that no rank used.
+  /// The gradients are views of the buckets, valid until the next step; unlike gradient(), this does not prevent the
+  /// rebuild of the buckets. Throws InvalidArgument unless the last marks were reduced by finalize().
+  std::vector<NamedGradient> reduced_gradients() const;
+
   std::size_t index_of(std::string_view name) const;
   const std::vector<Parameter>& parameters() const noexcept;
   /// Returns the buckets as parameter indices. They are final once the second step has begun.
   std::vector<ParameterIndices> buckets() const;
   const std::shared_ptr<ProcessGroup>& group() const noexcept;
 
-  /// Replaces the hook from the next step on. Throws InvalidArgument inside a step, and for integer gradients with
-  /// GradientReduction::sum.
-  void replace_hook(HookPtr hook);
+  /// Replaces the hook, given as a spec or an object, from the next step on. Throws InvalidArgument inside a step, and
+  /// for integer gradients with GradientReduction::sum.
+  void replace_hook(const HookOrSpec& hook);
   HookPtr hook() const;
 
   /// RAII guard of gradient accumulation: while it lives, marked gradients accumulate in the buckets and finalize()

@@ -1,0 +1,38 @@
+// Optimizer steps of a whole reducer. They are defined here, because the optimizer module is below the reducer.
+#include <fmt/format.h>
+
+#include <hookline/core/error.hpp>
+#include <hookline/optimizer/optimizer.hpp>
+#include <hookline/optimizer/post_local_sgd_optimizer.hpp>
+#include <hookline/reducer/reducer.hpp>
+
+namespace hookline {
+namespace {
+
+void reject_sparse(const std::string& optimizer, const Reducer& reducer) {
+  for (const Parameter& parameter : reducer.parameters()) {
+    if (!parameter.sparse || !parameter.has_gradient()) continue;
+    throw Unsupported(fmt::format(
+        "{}: parameter '{}' has sparse gradients, which optimizers cannot step. Step the dense parameters with "
+        "step(reducer.reduced_gradients()), and this one with sparse_gradient(\"{}\")",
+        optimizer, parameter.name, parameter.name));
+  }
+}
+
+}  // namespace
+
+void Optimizer::step(Reducer& reducer, double scale) {
+  reject_sparse(name(), reducer);
+  step(reducer.reduced_gradients(), scale);
+}
+
+void PostLocalSGDOptimizer::step(Reducer& reducer) {
+  optimizer_->step(reducer);
+  std::vector<Tensor> parameters;
+  for (const Parameter& parameter : reducer.parameters()) {
+    if (parameter.has_gradient()) parameters.push_back(parameter.tensor);
+  }
+  averager_->average_parameters(parameters);
+}
+
+}  // namespace hookline
