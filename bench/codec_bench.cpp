@@ -1,6 +1,6 @@
-// Measures the codecs and casts beside memcpy, in interleaved rounds on one core.
+// Measures the codecs and casts against memcpy, in interleaved rounds on one core.
 //
-// Every figure is GB of float32 a second: how much of a gradient is encoded, decoded, or both, in a second.
+// All rates are GB of float32 input per second.
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -82,7 +82,7 @@ int main() {
         row.rates.push_back(static_cast<double>(bytes * repeats) / seconds / 1e9);
       }
     }
-    std::printf("%zu KiB of float32: GB/s of it, median of 9 rounds; ratio to memcpy\n", bytes >> 10);
+    std::printf("%zu KiB of float32: GB/s of float32, median of 9 rounds; ratio to memcpy\n", bytes >> 10);
     const double copy = median(rows[0].rates);
     for (Row& row : rows) {
       std::printf("  %-46s %7.2f  %5.2f\n", row.label.c_str(), median(row.rates), median(row.rates) / copy);

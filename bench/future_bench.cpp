@@ -1,4 +1,4 @@
-// Measures setting a promise until its continuation runs on another thread, beside a bare condition variable.
+// Measures the latency from setting a promise to its continuation on another thread, against a condition variable.
 #include <algorithm>
 #include <chrono>
 #include <condition_variable>
@@ -24,7 +24,7 @@ constexpr int kSamples = 2'000;
 
 double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
-// From notify to the first line behind the other thread's wait.
+// Returns the median time from notify_one to the return of the other thread's wait.
 double condition_variable_round() {
   std::mutex mutex;
   std::condition_variable wake;
@@ -46,7 +46,7 @@ double condition_variable_round() {
   });
   std::vector<double> samples;
   for (int i = 0; i <= kSamples; ++i) {
-    std::this_thread::sleep_for(std::chrono::microseconds(20));  // the other thread is asleep again
+    std::this_thread::sleep_for(std::chrono::microseconds(20));  // until the other thread blocks again
     {
       const std::lock_guard lock(mutex);
       set = true;
@@ -62,7 +62,7 @@ double condition_variable_round() {
   return median(samples);
 }
 
-// From set_value to the first line of the continuation on the executor's thread.
+// Returns the median time from set_value to the start of the continuation on the executor's thread.
 double future_round() {
   const auto executor = std::make_shared<ThreadExecutor>("bench");
   std::vector<double> samples;

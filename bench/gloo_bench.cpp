@@ -1,6 +1,6 @@
-// Allreduce through Hookline's engine gloo beside Gloo called directly, in the same processes, in turns.
+// Measures allreduce on Hookline's transport gloo against Gloo called directly, alternating in the same processes.
 //
-// gloo_bench [ranks]: prints a line for each size with the medians of both and their ratio.
+// gloo_bench [ranks]: prints the two medians and their ratio for each size.
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -53,29 +53,30 @@ int run(const std::string& directory, int rank, int ranks) {
   if (rank == 0) std::printf("%10s %14s %14s %8s\n", "bytes", "gloo us", "hookline us", "ratio");
   for (const std::int64_t count : {256, 2'048, 16'384, 262'144, 6'553'600}) {
     const Tensor tensor = Tensor::zeros({count});
-    const auto directly = [&] {
+    const auto call_gloo = [&] {
       ::gloo::AllreduceOptions options(context);
       options.setOutput(tensor.data<float>(), static_cast<std::size_t>(count));
       options.setReduceFunction(
           [](void* out, const void* a, const void* b, std::size_t n) { ::gloo::sum<float>(out, a, b, n); });
       ::gloo::allreduce(options);
     };
-    const auto ours = [&] { group->allreduce(tensor)->wait(); };
+    const auto call_hookline = [&] { group->allreduce(tensor)->wait(); };
     const int repeats = count < 10'000 ? 200 : count < 1'000'000 ? 40 : 3;
-    std::vector<double> direct;
-    std::vector<double> hookline;
-    seconds_of(repeats / 3 + 1, directly);
-    seconds_of(repeats / 3 + 1, ours);
+    std::vector<double> gloo_times;
+    std::vector<double> hookline_times;
+    seconds_of(repeats / 3 + 1, call_gloo);
+    seconds_of(repeats / 3 + 1, call_hookline);
     for (int round = 0; round < kRounds; ++round) {
       group->barrier()->wait();
-      direct.push_back(seconds_of(repeats, directly));
+      gloo_times.push_back(seconds_of(repeats, call_gloo));
       group->barrier()->wait();
-      hookline.push_back(seconds_of(repeats, ours));
+      hookline_times.push_back(seconds_of(repeats, call_hookline));
     }
-    const double a = bench::median(direct);
-    const double b = bench::median(hookline);
+    const double gloo_us = bench::median(gloo_times) * 1e6;
+    const double hookline_us = bench::median(hookline_times) * 1e6;
     if (rank == 0) {
-      std::printf("%10lld %14.1f %14.1f %8.2f\n", static_cast<long long>(count * 4), a * 1e6, b * 1e6, b / a);
+      std::printf("%10lld %14.1f %14.1f %8.2f\n", static_cast<long long>(count * 4), gloo_us, hookline_us,
+                  hookline_us / gloo_us);
       std::fflush(stdout);
     }
   }

@@ -1,4 +1,4 @@
-// Time to make a shm group and memory of a rank, by number of ranks: `group_size_bench 2 64 128 512`.
+// Measures the setup time and the memory per rank of a shm group by number of ranks: group_size_bench 2 64 128 512
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -22,7 +22,7 @@ using Clock = std::chrono::steady_clock;
 
 double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
-// KiB of a line such as "VmPTE:   64 kB".
+// Returns the value of a line such as "VmPTE:   64 kB".
 double kibibytes(const char* path, const std::string& key) {
   std::ifstream file(path);
   for (std::string word; file >> word;) {
@@ -31,13 +31,13 @@ double kibibytes(const char* path, const std::string& key) {
   return 0;
 }
 
-// KiB that the group's own memory file takes of the host: that of the lowest descriptor.
-double own_file() {
+// Returns the KiB allocated for the group's shared memory file: the memfd with the lowest descriptor.
+double shared_memory_kib() {
   for (int fd = 3; fd < 1000; ++fd) {
-    std::error_code none;
-    const auto target = std::filesystem::read_symlink(fmt::format("/proc/self/fd/{}", fd), none);
+    std::error_code error;
+    const auto target = std::filesystem::read_symlink(fmt::format("/proc/self/fd/{}", fd), error);
     struct stat status = {};
-    if (!none && target.string().starts_with("/memfd:hookline") && fstat(fd, &status) == 0)
+    if (!error && target.string().starts_with("/memfd:hookline") && fstat(fd, &status) == 0)
       return static_cast<double>(status.st_blocks) / 2;
   }
   return 0;
@@ -52,7 +52,7 @@ double mean_microseconds(ProcessGroup& group, int times, const std::function<voi
 }
 
 struct Figures {
-  double made = 0, file = 0, anonymous = 0, tables = 0, barrier = 0, small = 0, large = 0, message = 0;
+  double setup = 0, file = 0, anonymous = 0, tables = 0, barrier = 0, small = 0, large = 0, message = 0;
 };
 
 Figures measure(std::uint16_t port, int rank, int ranks, Clock::time_point start) {
@@ -62,27 +62,27 @@ Figures measure(std::uint16_t port, int rank, int ranks, Clock::time_point start
   const auto group =
       init_process_group({.backend = "shm", .rank = rank, .world_size = ranks, .timeout = timeout, .store = store});
   group->barrier()->wait();
-  Figures found{.made = seconds_since(start)};
+  Figures figures{.setup = seconds_since(start)};
   const int times = ranks > 64 ? 10 : ranks > 2 ? 100 : 10'000;
   const Tensor small = Tensor::zeros({2});
   const Tensor large = Tensor::zeros({1 << 18});
-  found.barrier = mean_microseconds(*group, times, [&] { group->barrier()->wait(); });
-  found.small = mean_microseconds(*group, times, [&] { group->allreduce(small)->wait(); });
-  found.large = mean_microseconds(*group, std::max(2, times / 10), [&] { group->allreduce(large)->wait(); });
-  found.message = mean_microseconds(*group, std::max(2, times / 10), [&] {
+  figures.barrier = mean_microseconds(*group, times, [&] { group->barrier()->wait(); });
+  figures.small = mean_microseconds(*group, times, [&] { group->allreduce(small)->wait(); });
+  figures.large = mean_microseconds(*group, std::max(2, times / 10), [&] { group->allreduce(large)->wait(); });
+  figures.message = mean_microseconds(*group, std::max(2, times / 10), [&] {
     if (rank == 0) group->send(large, 1)->wait();
     if (rank == 1) group->recv(large, 0)->wait();
   });
   group->barrier()->wait();
   Tensor memory = Tensor::zeros({3}, DType::f64);
-  memory.data<double>()[0] = own_file();
+  memory.data<double>()[0] = shared_memory_kib();
   memory.data<double>()[1] = kibibytes("/proc/self/smaps_rollup", "Pss_Anon:") - before;
   memory.data<double>()[2] = kibibytes("/proc/self/status", "VmPTE:");
   group->allreduce(memory)->wait();
-  found.file = memory.data<double>()[0] / ranks;
-  found.anonymous = memory.data<double>()[1] / ranks;
-  found.tables = memory.data<double>()[2] / ranks;
-  return found;
+  figures.file = memory.data<double>()[0] / ranks;
+  figures.anonymous = memory.data<double>()[1] / ranks;
+  figures.tables = memory.data<double>()[2] / ranks;
+  return figures;
 }
 
 // Starts a process that serves a store until it is killed, and returns its port.
@@ -111,10 +111,11 @@ void run(int ranks) {
   for (int r = 0; r < ranks; ++r) {
     children.push_back(fork());
     if (children.back() != 0) continue;
-    const Figures found = measure(port, r, ranks, start);
+    const Figures figures = measure(port, r, ranks, start);
     if (r == 0) {
-      fmt::print("{:5} {:9.2f} {:9.0f} {:9.0f} {:9.0f} {:12.1f} {:12.1f} {:12.0f} {:12.0f}\n", ranks, found.made,
-                 found.file, found.anonymous, found.tables, found.barrier, found.small, found.large, found.message);
+      fmt::print("{:5} {:9.2f} {:9.0f} {:9.0f} {:9.0f} {:12.1f} {:12.1f} {:12.0f} {:12.0f}\n", ranks, figures.setup,
+                 figures.file, figures.anonymous, figures.tables, figures.barrier, figures.small, figures.large,
+                 figures.message);
     }
     std::fflush(nullptr);
     _exit(0);
@@ -127,7 +128,7 @@ void run(int ranks) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  fmt::print("{:>5} {:>9} {:>9} {:>9} {:>9} {:>12} {:>12} {:>12} {:>12}\n", "ranks", "made s", "file KiB", "heap KiB",
+  fmt::print("{:>5} {:>9} {:>9} {:>9} {:>9} {:>12} {:>12} {:>12} {:>12}\n", "ranks", "setup s", "file KiB", "heap KiB",
              "PTE KiB", "barrier us", "8 B us", "1 MiB us", "send 1 MiB us");
   std::fflush(nullptr);
   for (int i = 1; i < argc; ++i) run(std::atoi(argv[i]));

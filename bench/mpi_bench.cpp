@@ -1,4 +1,4 @@
-// Allreduce of float32 sums on the engine `mpi` beside MPI_Allreduce called directly, in turns, in the same processes:
+// Measures allreduce on the transport `mpi` against MPI_Allreduce called directly, alternating in the same processes:
 // mpirun -n 2 build/release/bench/mpi_bench
 #include <mpi.h>
 
@@ -15,14 +15,14 @@ namespace {
 
 using Seconds = std::chrono::duration<double>;
 
-/// The time of one call, as the slowest rank sees it, over a batch.
+/// Returns the mean time of one call over a batch, on the slowest rank.
 double time_of(const std::function<void()>& call, int batch) {
   MPI_Barrier(MPI_COMM_WORLD);
   const auto begin = std::chrono::steady_clock::now();
   for (int i = 0; i < batch; ++i) call();
-  double own = Seconds(std::chrono::steady_clock::now() - begin).count() / batch;
+  double local_time = Seconds(std::chrono::steady_clock::now() - begin).count() / batch;
   double slowest = 0;
-  MPI_Allreduce(&own, &slowest, 1, MPI_DOUBLE, MPI_MAX, MPI_COMM_WORLD);
+  MPI_Allreduce(&local_time, &slowest, 1, MPI_DOUBLE, MPI_MAX, MPI_COMM_WORLD);
   return slowest;
 }
 
@@ -44,7 +44,7 @@ int main(int argc, char** argv) {
     const auto group =
         hookline::make_group(hookline::make_backend("mpi", {.rank = rank, .size = size}), std::chrono::seconds(60));
     if (rank == 0)
-      std::printf("%10s %14s %14s %10s %8s\n", "bytes", "MPI direct us", "hookline us", "more us", "ratio");
+      std::printf("%10s %14s %14s %10s %8s\n", "bytes", "MPI direct us", "hookline us", "added us", "ratio");
     struct Case {
       std::int64_t bytes;
       int batch;
@@ -54,17 +54,17 @@ int main(int argc, char** argv) {
       const std::int64_t count = c.bytes / 4;
       const hookline::Tensor tensor = hookline::Tensor::zeros({count});
       std::vector<float> plain(static_cast<std::size_t>(count));
-      const auto direct = [&] {
+      const auto call_mpi = [&] {
         MPI_Allreduce(MPI_IN_PLACE, plain.data(), static_cast<int>(count), MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD);
       };
-      const auto ours = [&] { group->allreduce(tensor)->wait(); };
+      const auto call_hookline = [&] { group->allreduce(tensor)->wait(); };
       std::vector<double> mpi_times;
       std::vector<double> hookline_times;
-      time_of(direct, c.batch);
-      time_of(ours, c.batch);
+      time_of(call_mpi, c.batch);
+      time_of(call_hookline, c.batch);
       for (int round = 0; round < c.rounds; ++round) {
-        mpi_times.push_back(time_of(direct, c.batch));
-        hookline_times.push_back(time_of(ours, c.batch));
+        mpi_times.push_back(time_of(call_mpi, c.batch));
+        hookline_times.push_back(time_of(call_hookline, c.batch));
       }
       const double mpi_us = median(mpi_times) * 1e6;
       const double hookline_us = median(hookline_times) * 1e6;

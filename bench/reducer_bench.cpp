@@ -1,4 +1,4 @@
-// Measures the reducer beside the bare collectives of the same buckets, and whether hooks overlap the backward pass.
+// Measures the reducer against bare collectives on the same buckets, and the overlap of hooks with the backward pass.
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -28,14 +28,14 @@ constexpr std::size_t kRounds = 51;
 std::vector<Parameter> model(std::size_t count, std::int64_t bytes) {
   std::vector<Parameter> parameters;
   for (std::size_t p = 0; p < count; ++p) {
-    std::string name(1, 'p');  // gcc 12 at -O3 has a false alarm about "p" + …
+    std::string name(1, 'p');  // "p" + … gives a false warning with gcc 12 at -O3
     name += std::to_string(p);
     parameters.push_back({name, Tensor::zeros({bytes / 4 / static_cast<std::int64_t>(count)})});
   }
   return parameters;
 }
 
-// The slowest rank's time of one call.
+// Returns the time of one call on the slowest rank.
 double slowest_rank_time(ProcessGroup& group, const std::function<void()>& call) {
   group.barrier()->wait();
   const auto start = Clock::now();
@@ -45,8 +45,8 @@ double slowest_rank_time(ProcessGroup& group, const std::function<void()>& call)
   return slowest.item<double>();
 }
 
-/// A reducer's own buckets, reduced and filled by hand: its gradients lie in them, so both sides of a comparison touch
-/// the same memory and leave the caches alike.
+/// Bare collectives on a reducer's own buckets. The gradients are views of them, so both sides of a comparison touch
+/// the same memory and leave the caches in the same state.
 struct BareCollectives {
   explicit BareCollectives(Reducer& reducer) : group(*reducer.group()) {
     for (const ParameterIndices& members : reducer.buckets()) {
@@ -77,11 +77,11 @@ struct BareCollectives {
   }
   ProcessGroup& group;
   std::vector<Tensor> buckets;
-  std::vector<std::pair<std::byte*, Tensor>>
-      gradient_slots;  ///< in the buckets, and beside them, in the order of marking
+  /// The place in the bucket and a separate tensor of each gradient, in the order of marking.
+  std::vector<std::pair<std::byte*, Tensor>> gradient_slots;
 };
 
-/// The times of several calls that take turns, and how they compare within a round.
+/// The times of several interleaved calls, and their ratios within a round.
 class InterleavedTimings {
  public:
   InterleavedTimings(ProcessGroup& group, std::vector<std::function<void()>> calls) : times_(calls.size()) {
@@ -94,7 +94,7 @@ class InterleavedTimings {
     }
   }
   double ms(std::size_t call) const { return 1e3 * median(times_[call]); }
-  /// The percentage that call `a` takes more than call `b`.
+  /// Returns by how many percent call `a` is slower than call `b`.
   double percent_over(std::size_t a, std::size_t b) const {
     std::vector<double> ratios;
     for (std::size_t r = 0; r < kRounds; ++r) ratios.push_back(times_[a][r] / times_[b][r]);
@@ -116,7 +116,7 @@ void compare(ProcessGroup& group, std::size_t count, std::int64_t bytes) {
   Reducer reducer(model(count, bytes), shared);
   Reducer noop(model(count, bytes), shared, make_hook("noop", shared));
   const BareCollectives bare(reducer);
-  std::vector<Tensor> gradients;  // the same that the memcpys copy, in the order of marking
+  std::vector<Tensor> gradients;  // the tensors that the memcpys copy, in the order of marking
   for (const auto& [at, tensor] : bare.gradient_slots) gradients.push_back(tensor);
   const InterleavedTimings views(group, {[&] { bare.reduce(); }, marking(reducer)});
   const InterleavedTimings copies(group, {[&] {
@@ -139,7 +139,7 @@ void compare(ProcessGroup& group, std::size_t count, std::int64_t bytes) {
   std::fflush(stdout);
 }
 
-/// Completes promises a fixed time after they were made.
+/// Completes promises after a delay.
 class Timer {
  public:
   Timer() : thread_([this] { run(); }) {}
@@ -188,7 +188,7 @@ class Timer {
   std::thread thread_;
 };
 
-// A backward pass of ten buckets that takes 5 ms a bucket, with a hook that takes as long.
+// Runs a backward pass of ten buckets that takes 5 ms per bucket, with a hook of 5 ms.
 void overlap(ProcessGroup& group) {
   Timer timer;
   const auto hook = make_hook([&](GradBucket& b) { return timer.after(std::chrono::milliseconds(5), b.buffer()); });

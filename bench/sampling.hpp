@@ -1,4 +1,4 @@
-// What the benchmarks in C++ share: buffers that are there before the clock runs, and the middle of many samples.
+// Helpers of the C++ benchmarks: prefaulted buffers and the median.
 #pragma once
 
 #include <sys/mman.h>
@@ -16,7 +16,7 @@ inline double median(std::vector<double> samples) {
   return *middle;
 }
 
-/// Memory of which every page is mapped; never given back.
+/// Returns memory whose pages are all mapped; it is never freed.
 inline std::byte* map_buffer(std::size_t bytes) {
   void* memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
   if (memory == MAP_FAILED) std::abort();

@@ -1,4 +1,4 @@
-// A rank of a Hookline group on shm, and of the bound: the same processes scaling private buffers in place.
+// A rank of a Hookline group on shm. The same processes also measure the bound: scaling private buffers in place.
 #include <algorithm>
 #include <stdexcept>
 #include <vector>

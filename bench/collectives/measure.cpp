@@ -1,5 +1,4 @@
-// The loop of a rank: rows come in, seconds go out. Between rows it blocks in a read, so that idle systems cost
-// nothing.
+// The loop of a rank: reads rows, replies with seconds. It blocks in a read between rows, so idle ranks use no CPU.
 #include "measure.hpp"
 
 #include <algorithm>
@@ -22,8 +21,8 @@ constexpr int kBatches = 9;
 
 double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
-// Warm operations follow each other without a break: a barrier between them would cost as much as the small ones do.
-// The median of a few batches, so that a moment in which the system did something else does not count.
+// Runs warm operations back to back: a barrier between them would cost as much as a small operation. The median over
+// batches removes outliers.
 double time_warm(System& system, const Prepared& prepared, int repeats) {
   std::vector<double> times(static_cast<std::size_t>(std::min(repeats, kBatches)));
   system.barrier();
@@ -48,7 +47,7 @@ double time_fresh(System& system, const Prepared& prepared, int repeats) {
   return median(times);
 }
 
-// Seconds of one operation, as the slowest rank saw it.
+// Returns the time of one operation on the slowest rank, in seconds.
 double measure(System& system, const Prepared& prepared, const Row& row) {
   for (int i = 0; i < 1 + row.repeats / 10; ++i) prepared.call();
   const double local_time =
@@ -63,7 +62,7 @@ int serve(System& system, const std::string& directory) {
   std::ofstream reply;
   if (system.rank() == 0) reply.open(directory + "/reply");
   if (system.rank() == 0) reply << "ready" << std::endl;
-  std::map<std::string, Prepared> prepared;  // the buffers of a row are used again in its next round
+  std::map<std::string, Prepared> prepared;  // a row's next round reuses its buffers
   for (std::string line; std::getline(commands, line);) {
     if (line == "drop") {
       prepared.clear();

@@ -1,4 +1,4 @@
-// How a rank of any system serves the benchmark's driver: it waits for the next row in a pipe, runs it and replies.
+// The server loop of a rank of any system: waits for the next row on a pipe, runs it and replies.
 #pragma once
 
 #include <algorithm>
@@ -9,36 +9,36 @@
 
 namespace bench {
 
-/// One line from the driver: which operation, on how much memory of which kind, and how often.
+/// One line from the driver: the operation, its buffer and the number of calls.
 struct Row {
   std::string op;
   std::int64_t bytes = 0;  ///< of the largest buffer that a rank passes
   std::string memory;      ///< "shared" or "other"
-  bool fresh = false;      ///< every rank rewrites its buffer before each operation, not timed
+  bool fresh = false;      ///< each rank rewrites its buffer before each operation, untimed
   int repeats = 1;
 };
 
-/// The calls of a row on buffers that live as long as it does.
+/// The calls of a row, which own its buffers.
 struct Prepared {
-  std::function<void()> call;     ///< one operation, from start to end
-  std::function<void()> rewrite;  ///< writes what this rank passes in
+  std::function<void()> call;     ///< one blocking operation
+  std::function<void()> rewrite;  ///< rewrites this rank's input
 };
 
-/// What is measured: a process group of one library or another.
+/// A process group of the measured library.
 class System {
  public:
   virtual ~System() = default;
   virtual int rank() const = 0;
   virtual void barrier() = 0;
   virtual double max_over_ranks(double value) = 0;
-  /// Throws std::invalid_argument for an operation that the system does not have.
+  /// Throws std::invalid_argument if the system does not support the operation.
   virtual Prepared prepare(const Row& row) = 0;
 };
 
 /// Serves until the driver closes the pipe `directory`/<rank>. Rank 0 replies in `directory`/reply.
 int serve(System& system, const std::string& directory);
 
-/// How many elements each of `ranks` parts has, at least 1.
+/// Returns the number of elements of each of `ranks` blocks, at least 1.
 inline std::int64_t elements_per_rank(const Row& row, int ranks) {
   return std::max<std::int64_t>(row.bytes / 4 / ranks, 1);
 }

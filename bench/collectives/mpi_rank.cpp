@@ -1,4 +1,4 @@
-// A rank of an MPI job, with the same operations on the same sizes.
+// A rank of an MPI job.
 #include <mpi.h>
 
 #include <algorithm>
@@ -9,7 +9,7 @@
 
 namespace {
 
-// 64-byte alignment and pages that were written, as the other systems' buffers have them.
+// A buffer with 64-byte alignment and mapped pages, like those of the other systems.
 struct Buffer {
   explicit Buffer(std::int64_t elements) : count(static_cast<int>(elements)) {
     const std::size_t bytes = (static_cast<std::size_t>(elements) * 4 + 63) / 64 * 64;
