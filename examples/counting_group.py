@@ -1,4 +1,4 @@
-"""A process group in Python that counts the bytes it is asked to send: hookline run -n 2 examples/counting_group.py."""
+"""A process group in Python that counts the bytes passed to it: hookline run -n 2 examples/counting_group.py."""
 
 import numpy as np
 
@@ -6,7 +6,7 @@ import hookline as hl
 
 
 class Counting(hl.ProcessGroup):
-    """Hands every allreduce and broadcast to the group inside, and keeps account."""
+    """Forwards allreduce and broadcast to an inner group, and counts the bytes."""
 
     def __init__(self, inner):
         super().__init__(inner.rank(), inner.size())

@@ -1,10 +1,10 @@
-"""The collectives on NumPy arrays. Run it as several ranks: hookline run -n 2 examples/numpy_allreduce.py"""
+"""Collectives on NumPy arrays. Run it on several ranks: hookline run -n 2 examples/numpy_allreduce.py"""
 
 import numpy as np
 
 import hookline as hl
 
-group = hl.init_process_group()  # env://, the embedded backend on one host
+group = hl.init_process_group()  # env://; shared memory on one host
 x = np.full(1000, group.rank() + 1, np.float32)
 group.allreduce([x]).wait()  # in place; sum
 work = group.allreduce([x], op=hl.ReduceOp.AVG, timeout=5.0)  # or opts=hl.AllreduceOptions(reduceOp=…, timeout=…)

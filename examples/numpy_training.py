@@ -1,29 +1,29 @@
-"""Training without a framework, with several kinds of hooks: hookline run -n 2 examples/numpy_training.py."""
+"""Training with NumPy and several kinds of hooks: hookline run -n 2 examples/numpy_training.py."""
 
 import numpy as np
 
 import hookline as hl
 
 group = hl.init_process_group()
-random = np.random.default_rng(group.rank())  # each rank has its own part of the data
+random = np.random.default_rng(group.rank())  # each rank draws different data
 truth = np.random.default_rng(9).normal(size=(64, 10)).astype(np.float32)
 
 
 def batches(count, size=32):
-    """Points, and what a linear function makes of them."""
+    """Yields random points and the values of a linear function there."""
     for _ in range(count):
         points = random.normal(size=(size, 64)).astype(np.float32)
         yield points, points @ truth + 1
 
 
 def backward(params, points, labels):
-    """The gradients of half the mean squared error, by parameter."""
+    """Returns the gradients of half the mean squared error, by parameter."""
     wrong = (points @ params["w"] + params["b"] - labels) / len(points)
     return {"w": points.T @ wrong, "b": wrong.sum(axis=0)}
 
 
 def loss(params):
-    """The mean squared error on new points, averaged over the ranks."""
+    """Returns the mean squared error on new points, averaged over the ranks."""
     points, labels = next(batches(1, 1000))
     mean = np.array([((points @ params["w"] + params["b"] - labels) ** 2).mean()])
     group.allreduce([mean], op=hl.ReduceOp.AVG).wait()
@@ -31,11 +31,11 @@ def loss(params):
 
 
 def train(ddp, params, steps, rate=0.3):
-    """Steps of plain gradient descent."""
+    """Runs steps of plain gradient descent."""
     for points, labels in batches(steps):
         grads = backward(params, points, labels)
         for name in reversed(grads):
-            ddp.ready(name, grads[name])  # communication starts while the rest is computed
+            ddp.ready(name, grads[name])  # starts communication while the rest is computed
         ddp.finish()  # grads now hold the means
         for name, value in params.items():
             value -= rate * grads[name]
@@ -45,12 +45,12 @@ params = {"w": np.zeros((64, 10), np.float32), "b": np.zeros(10, np.float32)}
 ddp = hl.numpy.DataParallel(params, group, hook="powersgd(rank=2, start_iter=10, wire=fp16)")  # broadcasts rank 0's
 before = loss(params)
 train(ddp, params, 40)
-w = ddp.gradient("w")  # the place in the bucket, in shared memory: written to, it needs no copies at all
+w = ddp.gradient("w")  # a view of the bucket in shared memory; writing to it avoids copies
 sent = ddp.stats()["bytes_sent"]
 
 
 def my_hook(state, bucket):
-    """A hook in Python: the mean."""
+    """A hook in Python that computes the mean."""
     fut = state.allreduce([bucket.buffer()]).get_future()
     return fut.then(lambda f: f.value()[0] / state.size())
 
@@ -74,4 +74,4 @@ after = loss(params)
 assert max(middle, after) < before / 100, (before, middle, after)
 assert sent < ddp.stats()["buckets"][0]["bytes"]
 if group.rank() == 0:
-    print(f"the error fell from {before:.1f} to {middle:.2g} and {after:.2g}; a compressed step sent {sent} bytes")
+    print(f"loss {before:.1f}, then {middle:.2g} and {after:.2g}; a compressed step sent {sent} bytes")

@@ -1,4 +1,4 @@
-// A process group in C++. Run it as several ranks: hookline run -n 2 build/dev/examples/example_process_group
+// A process group in C++. Run it on several ranks: hookline run -n 2 build/dev/examples/example_process_group
 #include <chrono>
 #include <cstdio>
 #include <vector>

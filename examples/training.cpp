@@ -1,4 +1,4 @@
-// Training without a framework: buckets, a hook by name, and a hook of one's own.
+// Training without a framework: buckets, a built-in hook and a custom hook.
 //
 //   hookline run -n 2 build/dev/examples/example_training
 #include <chrono>
@@ -9,7 +9,7 @@
 #include <hookline/hookline.hpp>
 namespace hl = hookline;
 
-// A hook with two collectives, as a coroutine: the mean, scaled down where its norm is above 1.
+// A hook with two collectives, as a coroutine: the mean, scaled down if its norm is above 1.
 hl::Future<hl::Tensor> mean_then_clip(hl::ProcessGroup& group, hl::GradBucket& bucket) {
   co_await group.allreduce(bucket.buffer(), {.op = hl::ReduceOp::avg});
   hl::Tensor norm = hl::squared_norm(bucket.buffer());
@@ -29,9 +29,9 @@ int main() {
   const hl::Tensor grad_w = hl::Tensor::empty({64, 10}), grad_b = hl::Tensor::empty({10});
   for (int step = 0; step < 20; ++step) {
     if (step == 10) reducer.replace_hook(hl::make_hook(mean_then_clip, group));
-    // Every rank pulls its parameters towards its own number; the mean pulls them towards the mean of the numbers.
+    // Each rank's gradients pull the parameters towards its rank number; their mean pulls towards the mean of these.
     for (int i = 0; i < 10; ++i) grad_b.data<float>()[i] = params[1].tensor.data<float>()[i] - float(group->rank());
-    reducer.mark_ready("b", grad_b);  // in the backward pass, as each gradient is there
+    reducer.mark_ready("b", grad_b);  // in the backward pass, as soon as each gradient is computed
     for (int i = 0; i < 640; ++i) grad_w.data<float>()[i] = params[0].tensor.data<float>()[i] - float(group->rank());
     reducer.mark_ready("w", grad_w);
     reducer.finalize();  // before the optimizer: the gradients hold the means

@@ -1,4 +1,4 @@
-// Trains a small network on handwritten digits in C++, data-parallel; gradients are written straight into the buckets.
+// Trains a small network on handwritten digits in C++, data-parallel. The gradients are views of the buckets.
 //
 //   hookline run -n 2 build/dev/examples/example_digits examples/digits/digits.bin [hook] [epochs] [optimizer]
 #include <algorithm>
@@ -21,7 +21,7 @@ namespace hl = hookline;
 namespace {
 
 constexpr std::size_t kPixels = 64, kHidden = 128, kDigits = 10;
-constexpr std::size_t kBatch = 64;  // of all ranks together
+constexpr std::size_t kBatch = 64;  // over all ranks
 constexpr std::size_t kTrained = 1536;
 
 struct Picture {
@@ -32,14 +32,14 @@ struct Picture {
 std::vector<Picture> load(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
   const std::vector<char> raw((std::istreambuf_iterator<char>(file)), {});
-  if (raw.empty() || raw.size() % (kPixels + 1) != 0) throw std::runtime_error(path + " is not the file of digits");
+  if (raw.empty() || raw.size() % (kPixels + 1) != 0) throw std::runtime_error(path + ": expected records of 65 bytes");
   std::vector<Picture> pictures(raw.size() / (kPixels + 1));
   for (std::size_t i = 0; i < pictures.size(); ++i) {
     const char* record = raw.data() + i * (kPixels + 1);
     for (std::size_t p = 0; p < kPixels; ++p) pictures[i].pixels[p] = static_cast<float>(record[p]) / 16;
     pictures[i].digit = static_cast<std::size_t>(record[kPixels]);
   }
-  std::shuffle(pictures.begin(), pictures.end(), std::mt19937(0));  // alike on every rank
+  std::shuffle(pictures.begin(), pictures.end(), std::mt19937(0));  // the same order on every rank
   return pictures;
 }
 
@@ -71,7 +71,7 @@ struct Network {
   }
 };
 
-/// The gradients of the mean loss over some pictures, added to tensors that hold zeros.
+/// Adds the gradients of the mean loss over the batch to `gradients`.
 void backward(const Network& net, const std::vector<const Picture*>& batch, const Network& gradients) {
   std::array<float, kHidden> hidden;
   std::array<float, kDigits> slope;
@@ -122,7 +122,7 @@ int main(int argc, char** argv) {
   const auto rank = static_cast<std::size_t>(group->rank());
   const std::size_t share = kBatch / static_cast<std::size_t>(group->size());
   const Network net;
-  if (rank == 0) net.randomize();  // the others get rank 0's
+  if (rank == 0) net.randomize();  // the reducer broadcasts rank 0's parameters
   hl::Reducer reducer(net.parameters(), group, hl::overlap(hl::make_hook(hook, group), hl::make_optimizer(optimizer)));
   const Network gradients{reducer.gradient("w1"), reducer.gradient("b1"), reducer.gradient("w2"),
                           reducer.gradient("b2")};
@@ -130,7 +130,7 @@ int main(int argc, char** argv) {
   std::vector<std::size_t> order(kTrained);
   std::iota(order.begin(), order.end(), std::size_t{0});
   std::mt19937 random(2);
-  const auto started = std::chrono::steady_clock::now();
+  const auto start = std::chrono::steady_clock::now();
   for (int epoch = 0; epoch < epochs; ++epoch) {
     std::shuffle(order.begin(), order.end(), random);
     for (std::size_t first = 0; first < kTrained; first += kBatch) {
@@ -139,10 +139,10 @@ int main(int argc, char** argv) {
       for (const hl::Parameter& p : gradients.parameters()) p.tensor.fill(0);
       backward(net, batch, gradients);
       for (const char* name : {"b2", "w2", "b1", "w1"}) reducer.mark_ready(name);
-      reducer.finalize();  // the weights are stepped then
+      reducer.finalize();  // also runs the optimizer, which overlap() attached
     }
   }
-  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - started).count();
+  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   if (rank == 0) {
     const hl::StepStats stats = reducer.stats();
     std::printf("%s: accuracy %.1f %%, %llu bytes sent a step, %.2f ms a step\n", stats.hook.c_str(),

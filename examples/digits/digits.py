@@ -10,26 +10,26 @@ import numpy as np
 import hookline as hl
 
 HIDDEN = 128
-BATCH = 64  # of all ranks together
+BATCH = 64  # over all ranks
 OPTIMIZER = "sgd(lr=0.2)"
-TRAINED = 1536  # the other pictures are for the accuracy
+TRAINED = 1536  # pictures; the rest measures the accuracy
 COMPOSED = ["int8 | error_feedback", "int4 | error_feedback"]
 START = 10  # steps before PowerSGD begins
 POWERSGD = [f"{name}(rank={rank}, start_iter={START})" for name in ("powersgd", "batched_powersgd") for rank in (1, 2)]
-LOCAL = "post_local_sgd(start_iter=96, group_size=1)"  # each rank for itself after four epochs
-PERIOD = 4  # steps between two averages of the ranks' networks then
+LOCAL = "post_local_sgd(start_iter=96, group_size=1)"  # local steps after four epochs
+PERIOD = 4  # steps between two model averages
 COLUMNS = ["hook", "accuracy", "bytes sent a step", "ratio", "encode+decode", "relative error", "step time"]
 
 
 def load():
-    """Pictures and digits, shuffled alike on every rank."""
+    """Returns pictures and labels, in the same shuffled order on every rank."""
     raw = np.fromfile(Path(__file__).with_name("digits.bin"), np.uint8).reshape(-1, 65)
     raw = raw[np.random.default_rng(0).permutation(len(raw))]
     return raw[:, :64].astype(np.float32) / 16, raw[:, 64].astype(np.int64)
 
 
 def new_network():
-    """Weights that are the same in every run."""
+    """Returns random weights, the same in every run."""
     random = np.random.default_rng(1)
     return {
         "w1": random.normal(0, 0.15, (64, HIDDEN)).astype(np.float32),
@@ -40,15 +40,15 @@ def new_network():
 
 
 def forward(net, images):
-    """The hidden layer, and the scores of the ten digits."""
+    """Returns the activations of the hidden layer and the scores of the ten digits."""
     hidden = np.maximum(images @ net["w1"] + net["b1"], 0)
     return hidden, hidden @ net["w2"] + net["b2"]
 
 
 def train_step(net, ddp, images, labels):
-    """Gradients are marked as soon as they are there, and as their weights are not needed any more in this step.
+    """Computes the gradients, marking each ready as soon as its weights are no longer needed in this step.
 
-    Those of the first layer are computed while the others travel.
+    The communication of the second layer overlaps the computation of the first.
     """
     hidden, scores = forward(net, images)
     scores = np.exp(scores - scores.max(1, keepdims=True))
@@ -63,11 +63,11 @@ def train_step(net, ddp, images, labels):
     ddp.ready("b1", grads["b1"])
     grads["w1"] = images.T @ back
     ddp.ready("w1", grads["w1"])
-    ddp.finish()  # waits for the means, and has stepped the weights
+    ddp.finish()  # waits for the averaged gradients and the optimizer's step
 
 
 def show_progress(hook, done, total, started, redraw):
-    """A bar, drawn again in its place or line by line."""
+    """Prints a progress bar, on one line that is redrawn or on several."""
     filled = 24 * done // total
     elapsed = time.perf_counter() - started
     bar = f"{hook:>39} [{'#' * filled}{'.' * (24 - filled)}] {done}/{total} epochs, {elapsed:.1f} s"
@@ -78,17 +78,17 @@ def show_progress(hook, done, total, started, redraw):
 
 
 def relative_error(net, group, hook, images, labels):
-    """How far the hook's mean is from the exact one, in the worst bucket of one more step; no weights change."""
+    """Returns the relative error of the hook's mean in the worst bucket of one more step, on a copy of the network."""
     copy = {name: value.copy() for name, value in net.items()}
     ddp = hl.numpy.DataParallel(copy, group, hook=f"{hook} | compare", bucket_cap_mb=0.02)
     for _ in range(START + 1 if hook in POWERSGD else 1):
         train_step(copy, ddp, images, labels)
-    return max(cost["relative_error"] for cost in ddp.stats()["hook_stats"])
+    return max(bucket["relative_error"] for bucket in ddp.stats()["hook_stats"])
 
 
-def optimizer_for(hook, text, group):
-    """The optimizer; with post-local SGD the ranks' networks are averaged from the step on in which they part."""
-    optimizer = hl.make_optimizer(text)
+def optimizer_for(hook, spec, group):
+    """Returns the optimizer; for post-local SGD one that averages the models once the steps are local."""
+    optimizer = hl.make_optimizer(spec)
     if not hook.startswith("post_local_sgd"):
         return optimizer
     start = re.search(r"start_iter *= *(\d+)", hook)
@@ -97,7 +97,7 @@ def optimizer_for(hook, text, group):
 
 
 def row_of(hook, accuracy, stats, coding, error, step_time, ranks):
-    """The cells of the table for one hook."""
+    """Returns the cells of the table for one hook."""
     exact = sum(bucket["bytes"] for bucket in stats["buckets"]) * 2 * (ranks - 1) / ranks
     sent = stats["bytes_sent"]
     return [
@@ -112,11 +112,12 @@ def row_of(hook, accuracy, stats, coding, error, step_time, ranks):
 
 
 def train(group, hook, optimizer, epochs, redraw):
-    """The trained network and one row of the table; times are medians over the steps."""
+    """Returns the trained network and its row of the table, with median times over the steps."""
     images, labels = load()
     net = new_network()
-    steps = optimizer_for(hook, optimizer, group)
-    ddp = hl.numpy.DataParallel(net, group, hook=hook, optimizer=steps, bucket_cap_mb=0.02)
+    ddp = hl.numpy.DataParallel(
+        net, group, hook=hook, optimizer=optimizer_for(hook, optimizer, group), bucket_cap_mb=0.02
+    )
     share = BATCH // group.size()
     order = np.random.default_rng(2)
     started = time.perf_counter()
@@ -124,10 +125,11 @@ def train(group, hook, optimizer, epochs, redraw):
     for epoch in range(epochs):
         for batch in order.permutation(TRAINED).reshape(-1, BATCH):
             mine = batch[group.rank() * share : (group.rank() + 1) * share]
-            begun = time.perf_counter()
+            start = time.perf_counter()
             train_step(net, ddp, images[mine], labels[mine])
-            times.append(time.perf_counter() - begun)
-            coding.append(sum(cost["encode_time"] + cost["decode_time"] for cost in ddp.stats()["hook_stats"]))
+            times.append(time.perf_counter() - start)
+            buckets = ddp.stats()["hook_stats"]
+            coding.append(sum(bucket["encode_time"] + bucket["decode_time"] for bucket in buckets))
         if group.rank() == 0:
             show_progress(hook, epoch + 1, epochs, started, redraw)
     right = forward(net, images[TRAINED:])[1].argmax(1) == labels[TRAINED:]
@@ -137,13 +139,14 @@ def train(group, hook, optimizer, epochs, redraw):
 
 
 def all_hooks():
-    """Those that need no other to be wrapped around, and a few compositions; all of PyTorch's types are among them."""
-    plain = [hook for hook in hl.registered_hooks(base_only=True) if "powersgd" not in hook and hook != "post_local_sgd"]
+    """Returns all base hooks and a few compositions, including all of PyTorch's DDPCommHookType."""
+    names = hl.registered_hooks(base_only=True)
+    plain = [name for name in names if "powersgd" not in name and name != "post_local_sgd"]
     return [*plain, *POWERSGD, *COMPOSED, LOCAL]
 
 
 def print_table(rows):
-    """Columns under their names."""
+    """Prints the rows as aligned columns with a header."""
     rows = [COLUMNS, *rows]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for row in rows:
@@ -151,13 +154,13 @@ def print_table(rows):
 
 
 def main():
-    """Trains with each hook in turn, and prints a table."""
+    """Trains with each hook in turn and prints a table."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--hook", action="append", help="may be given several times; all of them where not given")
-    parser.add_argument("--optimizer", default=OPTIMIZER, help="such as 'adamw(lr=0.01)'; otherwise %(default)s")
+    parser.add_argument("--hook", action="append", help="a hook spec; repeatable (default: all hooks)")
+    parser.add_argument("--optimizer", default=OPTIMIZER, help="such as 'adamw(lr=0.01)' (default: %(default)s)")
     parser.add_argument("--epochs", type=int, default=20)
-    parser.add_argument("--redraw", action="store_true", help="draw the progress bar in its place, as for a terminal")
-    parser.add_argument("--save", help="a file for the weights that rank 0 ends with")
+    parser.add_argument("--redraw", action="store_true", help="redraw the progress bar in place, for terminals")
+    parser.add_argument("--save", help="write rank 0's final weights to this file")
     arguments = parser.parse_args()
 
     group = hl.init_process_group()

@@ -1,4 +1,4 @@
-// A library of hooks, found by name: HOOKLINE_HOOK_PATH=build/dev/examples hookline hooks signs
+// A hook library, loaded at runtime: HOOKLINE_HOOK_PATH=build/dev/examples hookline hooks signs
 #include <algorithm>
 #include <cmath>
 #include <memory>
@@ -15,7 +15,7 @@ struct Signs {
   float scale;
 };
 
-/// Each rank sends the signs of its gradients and their mean size; all take the mean of what they decode.
+/// Each rank sends the signs of its gradients and their mean magnitude; every rank averages the decoded gradients.
 hl::Future<hl::Tensor> run(Signs& state, hl::GradBucket& bucket) {
   const hl::Tensor& gradients = bucket.buffer();
   const std::int64_t count = gradients.numel();
@@ -55,7 +55,7 @@ hl::HookPtr make(std::shared_ptr<hl::ProcessGroup> group, hl::HookOptions& optio
 }
 
 void register_all() {
-  hl::register_hook("signs", hl::HookRole::base, make, "signs travel, and the mean size of a rank's gradients");
+  hl::register_hook("signs", hl::HookRole::base, make, "sends the signs of the gradients and their mean magnitude");
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-"""A small transformer that learns to write like the sources of Python's standard library, on several ranks.
+"""Trains a small character-level transformer on the sources of Python's standard library, data-parallel.
 
 torchrun --nproc-per-node 2 examples/torch/char_transformer.py
 torchrun --nproc-per-node 2 examples/torch/char_transformer.py --hook "int8(block=512) | error_feedback"
@@ -21,7 +21,7 @@ CONTEXT = 64
 
 
 def read_sources(size: int) -> torch.Tensor:
-    """The first `size` bytes of the standard library, as characters below 128."""
+    """Returns the first `size` bytes of the standard library as ASCII codes."""
     text = b""
     for path in sorted(Path(sysconfig.get_path("stdlib")).glob("*.py")):
         text += path.read_bytes()
@@ -31,27 +31,27 @@ def read_sources(size: int) -> torch.Tensor:
 
 
 class Transformer(nn.Module):
-    """Characters in, the logits of the next ones out."""
+    """Predicts the next character at each position."""
 
     def __init__(self, width: int, layers: int) -> None:
         super().__init__()
-        self.letters = nn.Embedding(128, width)
-        self.places = nn.Parameter(torch.zeros(CONTEXT, width))
+        self.tokens = nn.Embedding(128, width)
+        self.positions = nn.Parameter(torch.zeros(CONTEXT, width))
         layer = nn.TransformerEncoderLayer(width, 4, 4 * width, dropout=0.0, batch_first=True, norm_first=True)
         self.body = nn.TransformerEncoder(layer, layers, enable_nested_tensor=False)
         self.head = nn.Linear(width, 128)
         self.register_buffer("mask", nn.Transformer.generate_square_subsequent_mask(CONTEXT))
 
     def forward(self, text: torch.Tensor) -> torch.Tensor:
-        """Logits for each place."""
-        return self.head(self.body(self.letters(text) + self.places, mask=self.mask, is_causal=True))
+        """Returns the logits at each position."""
+        return self.head(self.body(self.tokens(text) + self.positions, mask=self.mask, is_causal=True))
 
 
 def main() -> None:
     """Trains and prints the loss."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--backend", default="hookline")
-    parser.add_argument("--hook", help="a DDPCommHookType or the text of a hook; PyTorch's own allreduce without one")
+    parser.add_argument("--hook", help="a DDPCommHookType or a hook spec (default: PyTorch's allreduce)")
     parser.add_argument("--steps", type=int, default=200)
     parser.add_argument("--width", type=int, default=128)
     parser.add_argument("--layers", type=int, default=4)
@@ -68,10 +68,10 @@ def main() -> None:
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
     generator = torch.Generator().manual_seed(dist.get_rank())
 
-    begun = time.perf_counter()
+    start = time.perf_counter()
     for step in range(1, options.steps + 1):
-        starts = torch.randint(0, len(text) - CONTEXT - 1, (options.batch,), generator=generator)
-        batch = torch.stack([text[s : s + CONTEXT + 1] for s in starts])
+        offsets = torch.randint(0, len(text) - CONTEXT - 1, (options.batch,), generator=generator)
+        batch = torch.stack([text[i : i + CONTEXT + 1] for i in offsets])
         optimizer.zero_grad()
         loss = nn.functional.cross_entropy(model(batch[:, :-1]).flatten(0, 1), batch[:, 1:].flatten())
         loss.backward()
@@ -80,7 +80,7 @@ def main() -> None:
             mean = loss.detach().clone()
             dist.all_reduce(mean, dist.ReduceOp.SUM)
             if dist.get_rank() == 0:
-                print(f"step {step}: loss {mean / dist.get_world_size():.3f}, {time.perf_counter() - begun:.1f} s")
+                print(f"step {step}: loss {mean / dist.get_world_size():.3f}, {time.perf_counter() - start:.1f} s")
     if options.hook and dist.get_rank() == 0:
         stats = ht.stats(model)
         print(f"{stats['hook']}: {stats['bytes_sent']} bytes sent in the last step, in {len(stats['buckets'])} buckets")

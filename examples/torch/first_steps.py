@@ -1,4 +1,4 @@
-"""PyTorch's DistributedDataParallel with hookline as its backend and one of its hooks, and then hookline's own.
+"""PyTorch's DistributedDataParallel with the hookline backend and a hook, then hookline's DistributedDataParallel.
 
 hookline run -n 2 examples/torch/first_steps.py, or torchrun --nproc-per-node 2 examples/torch/first_steps.py
 """
@@ -8,9 +8,9 @@ import torch.distributed as dist
 
 import hookline.torch as ht
 
-torch.manual_seed(0)  # the same model and the same function to learn on every rank
+torch.manual_seed(0)  # the same model and target on every rank
 net = torch.nn.Sequential(torch.nn.Linear(32, 64), torch.nn.Tanh(), torch.nn.Linear(64, 1))
-wanted = torch.randn(32, 1) / 32**0.5
+target = torch.randn(32, 1) / 32**0.5
 
 dist.init_process_group("hookline")
 model = torch.nn.parallel.DistributedDataParallel(net)
@@ -19,14 +19,14 @@ ht.register_ddp_comm_hook(ht.DDPCommHookType.POWER_SGD, model, state)
 
 
 def train(model, steps):
-    """Trains on points of this rank's own; the loss at the beginning and at the end."""
+    """Trains on this rank's data; returns the first and the last loss."""
     torch.manual_seed(dist.get_rank() + 1)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     losses = []
     for _ in range(steps):
         points = torch.randn(64, 32)
         optimizer.zero_grad()
-        loss = torch.nn.functional.mse_loss(model(points), points @ wanted)
+        loss = torch.nn.functional.mse_loss(model(points), points @ target)
         loss.backward()  # gradients are averaged when it returns
         optimizer.step()
         losses.append(loss.item())
@@ -34,12 +34,12 @@ def train(model, steps):
 
 
 first, last = train(model, 30)
-# All of it ours: hookline's reducer too. This needs no torch.distributed, whose group goes on beside it.
-ours = ht.DistributedDataParallel(net, hook="powersgd(rank=2, start_iter=10)")
-_, end = train(ours, 30)
+# Hookline's own DistributedDataParallel has its own process group and does not need torch.distributed.
+ddp = ht.DistributedDataParallel(net, hook="powersgd(rank=2, start_iter=10)")
+_, end = train(ddp, 30)
 assert max(last, end) < first / 2, (first, last, end)
 rate = state.compression_stats()[0]
 weights = sum(float(p.detach().abs().sum()) for p in net.parameters())
 print(f"rank {dist.get_rank()}: loss {first:.3f}, then {last:.3f} sending {rate:.1f} times less, then {end:.3f}")
-print(f"weights {weights:.6f}; {ours.stats()['bytes_sent']} bytes sent in a step")
+print(f"weights {weights:.6f}; {ddp.stats()['bytes_sent']} bytes sent in a step")
 dist.destroy_process_group()

@@ -1,4 +1,4 @@
-// DistributedDataParallel for libtorch: hookline run -n 2 build/dev/examples/example_libtorch_training ["a hook"].
+// DistributedDataParallel for libtorch: hookline run -n 2 build/dev/examples/example_libtorch_training [hook spec]
 #include <cstdio>
 #include <memory>
 #include <string>
@@ -15,7 +15,7 @@ struct Net : torch::nn::Module {
   torch::Tensor forward(const torch::Tensor& x) { return torch::log_softmax(second(torch::relu(first(x))), 1); }
 };
 
-/// Rows of numbers, shared out to the ranks; each shows which of its first three is the largest.
+/// Random rows, sharded over the ranks. The target of a row is the index of the largest of its first three numbers.
 class Rows : public torch::data::datasets::Dataset<Rows> {
  public:
   Rows(int rank, int size) {
@@ -42,7 +42,7 @@ int main(int count, char** arguments) {
   auto loader = torch::data::make_data_loader<torch::data::samplers::SequentialSampler>(
       Rows(group->rank(), group->size()).map(torch::data::transforms::Stack<>()),
       static_cast<std::size_t>(24 / group->size()));
-  torch::manual_seed(group->rank());  // rank 0's parameters become everybody's
+  torch::manual_seed(group->rank());  // hookline broadcasts rank 0's parameters
 
   auto net = std::make_shared<Net>();
   hookline::libtorch::DistributedDataParallel ddp(net, group, {.hook = hook});
@@ -60,6 +60,6 @@ int main(int count, char** arguments) {
   for (auto& batch : *loader) right += net->forward(batch.data).argmax(1).eq(batch.target).sum().item<double>();
   double sum = 0;
   for (const torch::Tensor& p : net->parameters()) sum += p.abs().sum().item<double>();
-  std::printf("right %.1f %%, weights %.9g, %llu bytes sent in the last step\n", right * 100 * group->size() / 240, sum,
-              static_cast<unsigned long long>(ddp.stats().bytes_sent));
+  std::printf("accuracy %.1f %%, weights %.9g, %llu bytes sent in the last step\n", right * 100 * group->size() / 240,
+              sum, static_cast<unsigned long long>(ddp.stats().bytes_sent));
 }

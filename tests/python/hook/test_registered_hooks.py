@@ -292,7 +292,7 @@ def test_a_library_of_hooks(tmp_path):
     found = {"HOOKLINE_HOOK_PATH": str(BUILD / "examples")}
     code, out, errors = run("hooks", "signs", **found)
     assert code == 0, errors
-    assert out.startswith("signs(scale=1)\n    signs travel, and the mean size of a rank's gradients\n")
+    assert out.startswith("signs(scale=1)\n    sends the signs of the gradients and their mean magnitude\n")
     program = tmp_path / "program.py"
     program.write_text(
         textwrap.dedent("""

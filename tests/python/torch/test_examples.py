@@ -46,7 +46,7 @@ def libtorch_training(ranks: int, *arguments: str) -> list[tuple[float, str, int
     command = [sys.executable, "-m", "hookline", "run", "-n", str(ranks), program, *arguments]
     done = subprocess.run(command, capture_output=True, text=True, timeout=330, check=False)
     assert done.returncode == 0, done.stderr
-    lines = re.findall(r"right ([\d.]+) %, weights ([\d.]+), (\d+) bytes", done.stdout)
+    lines = re.findall(r"accuracy ([\d.]+) %, weights ([\d.]+), (\d+) bytes", done.stdout)
     assert len(lines) == ranks, done.stdout
     return [(float(right), weights, int(sent)) for right, weights, sent in lines]
 
