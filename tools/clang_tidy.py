@@ -19,12 +19,12 @@ ANALYZER_NODES = os.environ.get("HOOKLINE_ANALYZER_NODES", "20000")
 PRECOMPILED = re.compile(r" -Xclang -include(-pch)? -Xclang \S+cmake_pch\S+")
 
 
-def our_sources(build: Path) -> dict[Path, dict[str, str]]:
+def library_sources(build: Path) -> dict[Path, dict[str, str]]:
     """Returns the entries of the compilation database for the library and the bindings, without tests."""
     entries = json.loads((build / "compile_commands.json").read_text())
     folders = (ROOT / "src", ROOT / "python/src")
-    ours = {Path(e["file"]): e for e in entries if any(folder in Path(e["file"]).parents for folder in folders)}
-    return {file: {**entry, "command": PRECOMPILED.sub("", entry["command"])} for file, entry in ours.items()}
+    sources = {Path(e["file"]): e for e in entries if any(folder in Path(e["file"]).parents for folder in folders)}
+    return {file: {**entry, "command": PRECOMPILED.sub("", entry["command"])} for file, entry in sources.items()}
 
 
 def digest(entry: dict[str, str]) -> str:
@@ -57,7 +57,7 @@ def check(folder: Path, source: Path, entry: dict[str, str]) -> bool:
 def main() -> int:
     """Checks all files on all cores."""
     build = Path(sys.argv[1]).resolve()
-    sources = our_sources(build)
+    sources = library_sources(build)
     folder = build / "clang-tidy"
     folder.mkdir(exist_ok=True)
     (folder / "compile_commands.json").write_text(json.dumps(list(sources.values())))

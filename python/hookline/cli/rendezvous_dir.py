@@ -60,7 +60,7 @@ class RendezvousDir:
             FileStore(self.path, timeout=1.0).append(ENDED_RANKS, f" {rank}")
 
     def kill_with_launcher(self, group: int) -> None:
-        """Has the reaper kill a process group if the launcher dies."""
+        """Makes the reaper kill a process group if the launcher dies."""
         self._send(str(group))
 
     def _send(self, line: str) -> None:

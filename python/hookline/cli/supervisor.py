@@ -203,7 +203,7 @@ class Supervisor:
         failed = [rank for rank in ended if rank.status != 0]
         if not failed or self.first_failure is not None:
             return
-        # Of several failures at once, a crash is more likely the cause of the others than their consequence.
+        # If several ranks fail at once, a crash is more likely the cause than the consequence.
         self.first_failure = min(failed, key=lambda rank: (rank.status is not None and rank.status > 0, rank.number))
         if not self._ending:  # otherwise the ranks have already been signalled
             self._terminate()

@@ -66,7 +66,7 @@ class Launcher:
 
     @staticmethod
     def watch(pid: int) -> Callable[[], bool]:
-        """A function that waits for the end of a process, which need not be a child; False if it goes on."""
+        """Returns a function that waits until a process exits, child or not; it returns False if it does not exit."""
         try:
             fd = os.pidfd_open(pid)
         except ProcessLookupError:

@@ -58,7 +58,7 @@ void throw_caused_by(const nb::callable& f) {
   }
 }
 
-/// What C++ catches when the callable raises, and the message that it sees.
+/// Returns the type and the message of the C++ exception if the callable raises.
 std::string caught(const nb::callable& f) {
   try {
     with_translated_errors([&] { f(); });
@@ -158,7 +158,7 @@ void drop_on_other_thread(nb::object object) {
   locked.wait(false);
   {
     const std::lock_guard lock(mutex);
-  }  // with the GIL: whoever drops must not need it
+  }  // takes the lock while holding the GIL: the thread that drops the reference must not need the GIL
   thread.join();
 }
 

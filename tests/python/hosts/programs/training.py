@@ -43,11 +43,11 @@ def main() -> None:
     for hook in HOOKS:
         params = train(group, hook)
         flat = np.concatenate([p.ravel() for p in params.values()])
-        everybodys = np.empty((group.size(), flat.size), np.float32)
-        group.allgather_into_tensor(everybodys, flat).wait()
-        same = all(np.array_equal(row, everybodys[0]) for row in everybodys)
+        gathered = np.empty((group.size(), flat.size), np.float32)
+        group.allgather_into_tensor(gathered, flat).wait()
+        same = all(np.array_equal(row, gathered[0]) for row in gathered)
         assert same == (hook != "noop"), f"{hook}: the ranks' weights {'agree' if same else 'differ'}"
-        weights[hook] = everybodys[0]
+        weights[hook] = gathered[0]
     if group.rank() == 0:
         np.savez(os.environ["RESULTS"], **weights)
     here = hl.local_group(group).size()
