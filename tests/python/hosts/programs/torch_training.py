@@ -42,9 +42,9 @@ def main() -> None:
     dist.init_process_group("hookline", timeout=datetime.timedelta(seconds=120))
     rank, size = dist.get_rank(), dist.get_world_size()
     weights = train(DistributedDataParallel(network(rank), bucket_cap_mb=0.005), range(rank, rank + 1))
-    everybodys = [torch.zeros_like(weights) for _ in range(size)]
-    dist.all_gather(everybodys, weights)
-    assert all(torch.equal(weights, other) for other in everybodys), "the ranks' weights differ"
+    gathered = [torch.zeros_like(weights) for _ in range(size)]
+    dist.all_gather(gathered, weights)
+    assert all(torch.equal(weights, other) for other in gathered), "the ranks' weights differ"
     torch.testing.assert_close(weights, train(network(0), range(size)), rtol=1e-5, atol=1e-6)
     backend = hookline.torch.as_group().getBackendName()
     print(f"rank {rank} of {size} on {backend}", flush=True)

@@ -175,8 +175,8 @@ def passes_without_parameters():
         data = torch.full((3, 4), RANK + 1.0, requires_grad=True)
         (slope,) = torch.autograd.grad(model(data).sum(), data, create_graph=True)
         (model(data).sum() + slope.square().sum()).backward()
-        everybody_has = gathered(model.module.weight.grad.tolist())
-        assert everybody_has[0] == everybody_has[-1]
+        all_weights = gathered(model.module.weight.grad.tolist())
+        assert all_weights[0] == all_weights[-1]
 
 
 run()
