@@ -8,6 +8,7 @@
 #include <hookline/backend/shm.hpp>
 #include <hookline/backend/threads.hpp>
 #include <hookline/backend/transport.hpp>
+#include <hookline/backend/wait_policy.hpp>
 #include <hookline/backend/work.hpp>
 #include <hookline/bucket/grad_bucket.hpp>
 #include <hookline/bucket/plan.hpp>
@@ -32,10 +33,10 @@
 #include <hookline/group/decorator.hpp>
 #include <hookline/group/flight_recorder.hpp>
 #include <hookline/group/init.hpp>
+#include <hookline/group/nan_checks.hpp>
 #include <hookline/group/options.hpp>
 #include <hookline/group/process_group.hpp>
 #include <hookline/group/subgroups.hpp>
-#include <hookline/group/nan_checks.hpp>
 #include <hookline/group/work_info.hpp>
 #include <hookline/hook/builtin_hooks.hpp>
 #include <hookline/hook/comm_hook.hpp>

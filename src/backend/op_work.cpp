@@ -43,10 +43,10 @@ Future<std::vector<Tensor>> OpWork::get_future() {
   return future;
 }
 
-void OpWork::on_complete(Task callback, bool urgent) {
+void OpWork::on_complete(Task callback, Urgency urgency) {
   if (done() || !add_callback(inline_callbacks_, callback)) {
     callback();
-  } else if (urgent) {
+  } else if (urgency == Urgency::high) {
     expedite();
   }
 }

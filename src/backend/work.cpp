@@ -50,7 +50,7 @@ class FutureWork final : public Work {
 
 Work::~Work() = default;
 
-void Work::on_complete(Task callback, bool) { get_future().on_done(std::move(callback)); }
+void Work::on_complete(Task callback, Urgency) { get_future().on_done(std::move(callback)); }
 
 WorkPtr make_work(Future<std::vector<Tensor>> future, OpType type, std::uint64_t sequence_number) {
   auto work = std::make_shared<FutureWork>(std::move(future), type, sequence_number);

@@ -315,7 +315,7 @@ WorkPtr CompletionHooks::attach(WorkInfo info, const WorkPtr& work) {
     hooked->insert();
     expedite = state_->expedite;
   }
-  work->on_complete([hooked] { hooked->run_hooks(hooked); }, expedite);
+  work->on_complete([hooked] { hooked->run_hooks(hooked); }, expedite ? Urgency::high : Urgency::low);
   return hooked;
 }
 

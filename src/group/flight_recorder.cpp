@@ -30,7 +30,7 @@ class FlightRecorderGroup final : public GroupDecorator {
     }
     work->on_complete([ring = ring_, number,
                        work] { ring->finish(number, work->time_started(), work->time_finished(), work->exception()); },
-                      false);
+                      Urgency::low);
     return work;
   }
 

@@ -67,7 +67,7 @@ TEST(TransportBackend, ShorterWaitTimeoutTakesEffect) {
   const Tensor t = Tensor::zeros({10});
   const WorkPtr first = group->allreduce(t);
   const WorkPtr second = group->allreduce(t);
-  first->on_complete([] {}, true);  // urgent: the lane's thread drives it
+  first->on_complete([] {}, Urgency::high);  // the lane's thread drives it
   EXPECT_THAT([&] { second->wait(Milliseconds(20)); }, ThrowsMessage<Timeout>(HasSubstr("rank 1 did not join")));
   EXPECT_THROW(first->wait(), Timeout);
 }
@@ -105,7 +105,7 @@ TEST(TransportBackend, ShutdownFromCallbackFailsQueuedOperations) {
         [&] {
           if (std::this_thread::get_id() == waiter) group->shutdown();  // false if the lane's thread completed it
         },
-        false);
+        Urgency::low);
     first->wait();
     try {
       second->get_future().wait(std::chrono::seconds(5));

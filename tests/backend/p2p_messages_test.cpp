@@ -89,7 +89,7 @@ class P2PShutdown : public ::testing::Test {
   std::optional<float> next_message(std::size_t rank) {
     std::vector<std::byte> buffer(kMaxControlBytes);
     const auto message = transports_[rank]->receive_any({kControlChannel, 0}, buffer.data(), buffer.size());
-    message->wait(true);
+    message->wait(WaitPolicy::spin);
     constexpr std::size_t kLastElement = 32 + 9 * sizeof(float);
     std::uint32_t kind = 0;
     std::memcpy(&kind, buffer.data(), sizeof kind);

@@ -14,7 +14,7 @@ namespace {
 // A completed request that, as the interface permits, reports completion only to a wait that is not interrupted.
 class CompletedRequest final : public Request {
  public:
-  bool wait(bool) override {
+  bool wait(WaitPolicy) override {
     if (!interrupted_.exchange(false)) return true;
     if (on_interrupt_) on_interrupt_();
     return false;

@@ -106,7 +106,7 @@ TEST_P(GroupBehaviour, LargeOperationsCompleteWithoutWait) {
       Promise<void> over;
       const Future<void> done = over.get_future();
       const WorkPtr work = group.allreduce(t);
-      work->on_complete([&] { over.set_value(); }, false);
+      work->on_complete([&] { over.set_value(); }, Urgency::low);
       done.wait(std::chrono::seconds(20));
       expect(t, expected_reduction(t, ReduceOp::sum, 2, round), "round " + std::to_string(round));
       // Small operations for 10 ms, until the progress thread, which they do not need, falls asleep.

@@ -182,7 +182,7 @@ TEST(CompletionHooks, HookMayAbortOrShutDownGroup) {
       const auto message = groups[0]->recv(t, 1);
       const auto peers = groups[1]->barrier();
       Promise<void> over;
-      if (!waited_for) first->on_complete([&] { over.set_value(); }, true);
+      if (!waited_for) first->on_complete([&] { over.set_value(); }, Urgency::high);
       if (!waited_for) over.get_future().wait(10s);
       EXPECT_NO_THROW(first->wait(10s));
       EXPECT_THROW(second_barrier->wait(10s), Aborted);

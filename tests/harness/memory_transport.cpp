@@ -55,7 +55,7 @@ class MemoryRequest final : public Request {
     if (network_->block_after_cancel && is_send_ && !posted.completed) network_->blocked.emplace(rank_, peer_);
   }
 
-  bool wait(bool) override {
+  bool wait(WaitPolicy) override {
     std::unique_lock lock(network_->mutex);
     network_->changed.wait(lock, [&] { return posted.completed || posted.interrupted || is_disconnected(); });
     if (std::exchange(posted.interrupted, false)) return false;

@@ -14,6 +14,9 @@ namespace hookline {
 
 class Backend;
 
+/// Number of lanes of Hookline's own backends: lane 0 for the caller, the others for hooks.
+inline constexpr int kNumLanes = 5;
+
 /// Optional features of a backend. Check them before use.
 struct Capabilities {
   static constexpr int kMaxLanes = 16;  ///< upper limit of `lanes` for all backends

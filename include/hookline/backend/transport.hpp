@@ -9,6 +9,7 @@
 #include <vector>
 
 #include <hookline/backend/backend.hpp>
+#include <hookline/backend/wait_policy.hpp>
 #include <hookline/core/export.hpp>
 #include <hookline/store/store.hpp>
 
@@ -25,8 +26,8 @@ class Request {
 
   /// Blocks until the transfer completes (returns true) or interrupt() is called (returns false, even if the transfer
   /// has completed; the caller may wait again). Throws PeerLost if the transfer cannot complete. One thread at a time.
-  /// Without `spin`, a transport that polls may sleep up to 1 ms between polls.
-  virtual bool wait(bool spin) = 0;
+  /// With WaitPolicy::block, a transport that polls may sleep up to 1 ms between polls.
+  virtual bool wait(WaitPolicy policy) = 0;
   /// Interrupts the current wait(), or the next one if none is active. Callable from any thread.
   virtual void interrupt() noexcept = 0;
   /// Returns the rank that sent the message. Call after completion.
@@ -41,7 +42,6 @@ struct MessageTag {
   std::uint64_t sequence = 0;
 };
 
-inline constexpr int kNumLanes = 5;  ///< lane 0 is the user's; equal to the lanes of the local backends
 inline constexpr int kControlChannel = 0;
 inline constexpr std::size_t kMaxControlBytes = 8 * 1024;  ///< maximum size of a message of kControlChannel
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <coroutine>
+#include <cstdint>
 #include <exception>
 #include <memory>
 #include <optional>
@@ -15,6 +16,10 @@
 
 namespace hookline {
 
+/// The urgency of a completion callback. low: the operation may stay pending until a thread waits for it or starts
+/// another operation. high: a background thread drives the operation meanwhile.
+enum class Urgency : std::uint8_t { low, high };
+
 /// A handle to an operation in progress. Thread-safe. Python classes may implement it.
 class HOOKLINE_EXPORT Work : public std::enable_shared_from_this<Work> {
  public:
@@ -27,9 +32,8 @@ class HOOKLINE_EXPORT Work : public std::enable_shared_from_this<Work> {
   /// Returns a future of the output tensors. Continuations run on a thread of the group.
   [[nodiscard]] virtual Future<std::vector<Tensor>> get_future() = 0;
   /// Runs `callback` exactly once on completion, possibly on the thread that completes the operation. It must be short,
-  /// must not throw and must not shut down the group. If not `urgent`, the operation may stay pending until a thread
-  /// waits or starts another operation.
-  virtual void on_complete(Task callback, bool urgent);
+  /// must not throw and must not shut down the group.
+  virtual void on_complete(Task callback, Urgency urgency);
   virtual bool is_completed() = 0;
   /// Returns the error; null while the operation is pending or if it succeeded.
   virtual std::exception_ptr exception() = 0;

@@ -209,7 +209,7 @@ TorchBackend::WorkHandle TorchBackend::wrap(Call&& call, WorkPtr work, bool wait
       work->wait();
     } catch (...) {
       // A signal ends only the wait: the operation continues, and its views do not own the tensors, so keep them alive.
-      work->on_complete([inputs = call.inputs, outputs = call.outputs] {}, false);
+      work->on_complete([inputs = call.inputs, outputs = call.outputs] {}, Urgency::low);
       throw;
     }
   }

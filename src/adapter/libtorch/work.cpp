@@ -31,7 +31,7 @@ TorchWork::TorchWork(int rank, c10d::OpType type, const char* title, const std::
     : Work(rank, type, title, title ? std::optional(inputs) : std::nullopt),
       work_(std::move(work)),
       outputs_(std::move(outputs)) {
-  if (recordFunctionEndCallback_) work_->on_complete([end = recordFunctionEndCallback_] { end(); }, false);
+  if (recordFunctionEndCallback_) work_->on_complete([end = recordFunctionEndCallback_] { end(); }, Urgency::low);
 }
 
 std::exception_ptr TorchWork::exception() const {
@@ -71,7 +71,7 @@ c10::intrusive_ptr<c10::ivalue::Future> TorchWork::getFuture() {
           }
         });
       },
-      true);
+      Urgency::high);
   return future_;
 }
 
@@ -83,7 +83,7 @@ c10::intrusive_ptr<c10::ivalue::Future> TorchWork::getFutureResult() {
           result->markCompleted(c10::IValue(static_cast<std::int64_t>(to_work_result(work->exception()))));
         });
       },
-      true);
+      Urgency::high);
   return result;
 }
 

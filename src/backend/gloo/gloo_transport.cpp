@@ -37,7 +37,7 @@ class GlooRequest final : public Request {
   GlooRequest(Buffer buffer, bool is_send, int peer, std::string peer_name)
       : buffer_(std::move(buffer)), is_send_(is_send), peer_(peer), peer_name_(std::move(peer_name)) {}
 
-  bool wait(bool) override {
+  bool wait(WaitPolicy) override {
     if (completed_) return true;
     try {
       completed_ = is_send_ ? buffer_->waitSend(&source_, kForever) : buffer_->waitRecv(&source_, kForever);

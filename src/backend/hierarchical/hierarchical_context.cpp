@@ -44,7 +44,7 @@ class P2PWork final : public backend::ForwardingWork {
       return done.value();
     });
   }
-  void on_complete(Task callback, bool urgent) override { inner_->on_complete(std::move(callback), urgent); }
+  void on_complete(Task callback, Urgency urgency) override { inner_->on_complete(std::move(callback), urgency); }
   std::exception_ptr exception() override {
     const std::exception_ptr error = inner_->exception();
     return error ? translate_error(error, global_ranks_) : nullptr;

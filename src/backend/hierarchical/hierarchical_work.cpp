@@ -56,7 +56,7 @@ Future<std::vector<Tensor>> HierarchicalWork::get_future() {
   return result_promise_.get_future();
 }
 
-void HierarchicalWork::on_complete(Task callback, bool) {
+void HierarchicalWork::on_complete(Task callback, Urgency) {
   completion_promise_.get_future().on_done(std::move(callback));
 }
 

@@ -20,7 +20,7 @@ class HierarchicalWork final : public Work {
 
   void wait(std::optional<Milliseconds> timeout) override;
   Future<std::vector<Tensor>> get_future() override;
-  void on_complete(Task callback, bool urgent) override;
+  void on_complete(Task callback, Urgency urgency) override;
   bool is_completed() override;
   std::exception_ptr exception() override;
   std::vector<Tensor> result() override { return operation_.outputs; }

@@ -92,7 +92,7 @@ void await_all_ranks(const SubBackends& sub_backends, Milliseconds timeout) {
   const WorkPtr barrier = sub_backends.global->start({.type = OpType::barrier}, 0, timeout);
   const auto done = std::make_shared<std::promise<void>>();
   const std::future<void> completion = done->get_future();
-  barrier->on_complete([done] { done->set_value(); }, true);
+  barrier->on_complete([done] { done->set_value(); }, Urgency::high);
   while (completion.wait_for(kInterruptPeriod) != std::future_status::ready) backend::check_bootstrap();
   barrier->wait();
 }

@@ -14,6 +14,8 @@
 #include <new>
 #include <type_traits>
 
+#include <hookline/backend/backend.hpp>
+
 #include "backend/op_signature.hpp"
 
 namespace hookline::local {
@@ -22,7 +24,6 @@ using backend::kCacheLineBytes;
 using backend::OpSignature;
 
 inline constexpr int kMaxRanks = 512;
-inline constexpr int kNumLanes = 5;                             ///< lane 0 is the user's, the others belong to hooks
 inline constexpr std::size_t kInlineBytes = 8 * 1024;           ///< payload bytes of a slot
 inline constexpr std::size_t kChunkBytes = 256 * 1024;          ///< size of a staging buffer
 inline constexpr std::size_t kMailboxesPerPeer = 4;             ///< unread messages per receiver

@@ -29,7 +29,8 @@ constexpr std::chrono::seconds kReleaseTimeout{5};
 /// spinning.
 class PollBackoff {
  public:
-  PollBackoff(bool spin, bool oversubscribed) : spins_(oversubscribed ? kMaxSpins - 4 : 0), spin_(spin) {}
+  PollBackoff(WaitPolicy policy, bool oversubscribed)
+      : spins_(oversubscribed ? kMaxSpins - 4 : 0), spin_(policy == WaitPolicy::spin) {}
 
   void pause() {
     if (spin_ && ++spins_ < kMaxSpins) return;
@@ -101,8 +102,8 @@ bool MpiRequest::test() {
   return true;
 }
 
-bool MpiRequest::wait(bool urgent) {
-  PollBackoff backoff(urgent, comm_->oversubscribed());
+bool MpiRequest::wait(WaitPolicy policy) {
+  PollBackoff backoff(policy, comm_->oversubscribed());
   for (;;) {
     if (test()) return true;
     if (interrupted_.load(std::memory_order_relaxed) && interrupted_.exchange(false)) return false;
@@ -154,7 +155,7 @@ void MpiRequest::wait_or_poison() {
   comm_->begin_draining();
   drain_in_background(comm_);
   const Clock::time_point deadline = Clock::now() + kReleaseTimeout;
-  PollBackoff backoff(true, comm_->oversubscribed());
+  PollBackoff backoff(WaitPolicy::spin, comm_->oversubscribed());
   while (!is_done()) {
     // A dead peer reads nothing, and MPI accesses a send buffer only on behalf of its receiver.
     if (kind_ == Kind::send && comm_->is_dead(peer_)) return;

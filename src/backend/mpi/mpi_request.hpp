@@ -23,7 +23,7 @@ class MpiRequest final : public Request {
   MpiRequest& operator=(const MpiRequest&) = delete;
   ~MpiRequest() override;
 
-  bool wait(bool urgent) override;
+  bool wait(WaitPolicy policy) override;
   void interrupt() noexcept override { interrupted_.store(true); }
   int source() const noexcept override { return source_; }
 

@@ -56,7 +56,7 @@ WorkPtr ControlChannel::send(Operation&& operation, Milliseconds timeout) {
   }
   if (disconnect)
     context_.fail(context_.diagnose_disconnect(disconnect, op->target(), op->describe(), [](int) { return false; }));
-  set_urgent();
+  start_spinning();
   context_.watchdog().keep_running();
   return op;
 }
@@ -79,7 +79,7 @@ WorkPtr ControlChannel::receive(Operation&& operation, Milliseconds timeout) {
   if (!matched.empty()) {
     deliver(op, matched.front());
   } else {
-    set_urgent();
+    start_spinning();
     context_.watchdog().keep_running();
     check_peers();
   }
@@ -185,11 +185,11 @@ void ControlChannel::run_listener() {
         if (stopping_) break;
         listener_request_ = request.get();
       }
-      completed = request->wait(urgent_.load());
+      completed = request->wait(wait_policy_.load());
     } catch (const PeerLost&) {
       // A peer disconnected during the receive. The other peers may still send.
       const std::lock_guard lock(listener_mutex_);
-      listener_request_ = nullptr;  // the message ends with this thread
+      listener_request_ = nullptr;  // the request is destroyed below
       if (stopping_ || context_.transport_closed()) break;
       request.reset();
       continue;
@@ -224,8 +224,8 @@ void ControlChannel::poke_listener() noexcept {
   if (listener_request_) listener_request_->interrupt();
 }
 
-void ControlChannel::set_urgent() {
-  if (urgent_.exchange(true)) return;
+void ControlChannel::start_spinning() {
+  if (wait_policy_.exchange(WaitPolicy::spin) == WaitPolicy::spin) return;
   const std::lock_guard lock(listener_mutex_);
   if (listener_request_) listener_request_->interrupt();
 }
@@ -252,7 +252,7 @@ void ControlChannel::check_peers() {
   std::exception_ptr cause;
   {
     const std::lock_guard lock(mutex_);
-    if (posted_receives_.empty() && unacked_sends_.empty()) urgent_ = false;
+    if (posted_receives_.empty() && unacked_sends_.empty()) wait_policy_ = WaitPolicy::block;
     else context_.watchdog().keep_running();
     const Clock::time_point now = Clock::now();
     for (const auto& op : posted_receives_) {

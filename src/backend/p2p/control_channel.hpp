@@ -62,7 +62,7 @@ class ControlChannel {
   /// Completes an operation that is not listed yet if the group is unusable. Requires the mutex: an operation that is
   /// listed under the same lock is found by fail_pending(), which runs after the group became unusable.
   bool complete_if_unusable(TransportOp& op);
-  void set_urgent();
+  void start_spinning();
   /// Returns the error of a pending operation that cannot complete any more, or null. Requires the mutex.
   std::exception_ptr failure_of(const TransportOp& op, const std::vector<int>& peers, Clock::time_point now);
   std::exception_ptr dead_peer_error(const TransportOp& op, int rank, Clock::time_point now);
@@ -77,7 +77,7 @@ class ControlChannel {
   std::vector<std::uint64_t> next_data_sequence_;     ///< by receiver: sequence of the next data message
   FailureDetector failure_detector_;
   std::vector<std::atomic<std::uint64_t>> messages_received_;  ///< by sender: control messages so far
-  std::atomic<bool> urgent_ = false;                           ///< an operation is pending, so the listener spins
+  std::atomic<WaitPolicy> wait_policy_ = WaitPolicy::block;    ///< of the listener; spin while an operation is pending
   std::atomic<bool> poll_requested_ = false;                   ///< diagnose_disconnect() waits for a poll
   std::atomic<std::uint64_t> poll_epoch_ = 0;
   std::mutex listener_mutex_;

@@ -36,7 +36,7 @@ Watchdog::Outcome Watchdog::wait_for(Transport& transport, Request& request, int
   };
   for (int confirmations = 0;;) {
     try {
-      if (request.wait(true)) return end_wait(Outcome::completed);
+      if (request.wait(WaitPolicy::spin)) return end_wait(Outcome::completed);
     } catch (const PeerLost&) {
       error = std::current_exception();
       return end_wait(Outcome::disconnected);
