@@ -6,7 +6,7 @@ from collections.abc import (
     Set
 )
 import datetime
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, NoReturn, TypeVar
 
 import hookline
 import numpy.typing
@@ -995,9 +995,6 @@ class GradBucket:
     def index(self) -> int:
         """Returns the position of this bucket in the launch order of the step."""
 
-    def get_index(self) -> int:
-        """PyTorch's name for index()."""
-
     def bucket_count(self) -> int:
         """Returns the number of buckets of the step."""
 
@@ -1056,12 +1053,14 @@ class CommHook:
         What the last step's buckets cost: bytes sent, ratio, encode_time, decode_time, residual_norm, and relative_error behind '… | compare'.
         """
 
-    def save(self) -> bytes:
-        """What it keeps between steps, on this rank, as bytes."""
-
-    def load(self, state: bytes) -> None:
+    def state_dict(self) -> dict[str, Any]:
         """
-        Restores the state from save(). Raises InvalidArgument for the state of another hook, model, rank or number of ranks. Does not execute code from the state.
+        Returns what the hook keeps between steps on this rank: its name, and its state as bytes.
+        """
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """
+        Restores the state from state_dict(). Raises InvalidArgument for the state of another hook, model, rank or number of ranks. Does not execute code from the state.
         """
 
     def __or__(self, spec: str) -> CommHook:
@@ -1069,7 +1068,7 @@ class CommHook:
         Wraps this hook with the wrappers of a spec: hook | 'error_feedback'. Do not use the inner hook by itself at the same time.
         """
 
-    def __reduce__(self) -> tuple[Any, ...]: ...
+    def __reduce__(self) -> NoReturn: ...
 
     def __repr__(self) -> str: ...
 
@@ -1280,13 +1279,7 @@ class Optimizer:
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Restores the options and state from state_dict()."""
 
-    def save(self) -> bytes:
-        """Returns the options and state as bytes."""
-
-    def load(self, state: bytes) -> None:
-        """Restores the state from save(). Does not execute code from it."""
-
-    def __reduce__(self) -> tuple[Any, ...]: ...
+    def __reduce__(self) -> NoReturn: ...
 
     def __repr__(self) -> str: ...
 
@@ -1310,9 +1303,9 @@ def make_optimizer(spec: str) -> Optimizer:
     Creates an optimizer from its spec: 'sgd(lr=0.1, momentum=0.9)', 'adam', 'adamw(lr=1e-3)'.
     """
 
-def overlap(hook: CommHook, optimizer: Any, clip_norm: float | None = None) -> CommHook:
+def overlap(hook: CommHook | str | Callable[[Any, GradBucket], Any], optimizer: Any, clip_norm: float | None = None, *, group: ProcessGroup | None = None, state: Any = None) -> CommHook:
     """
-    Returns a hook that steps each bucket's parameters after communication, while later buckets still communicate. The optimizer is an Optimizer or its spec, a function of a bucket, or an object with step_param(param, grad). With clip_norm, the steps wait for all gradients, whose total norm is limited to clip_norm.
+    Returns a hook that steps each bucket's parameters after communication, while later buckets still communicate. The optimizer is an Optimizer or its spec, a function of a bucket, or an object with step_param(param, grad). With clip_norm, the steps wait for all gradients, whose total norm is limited to clip_norm. A hook spec or a function is made a hook of the group, by default the default group, with the state, by default the group.
     """
 
 class ModelAverager:
@@ -1360,7 +1353,7 @@ def local_group(group: ProcessGroup | None = None) -> ProcessGroup:
 class Reducer:
     """Averages gradients over the ranks of a group during the backward pass."""
 
-    def __init__(self, parameters: Sequence[tuple[str, Any]], group: ProcessGroup, hook: object | None = None, state: object | None = None, first_bucket_bytes: int = 1048576, bucket_bytes: int = 26214400, find_unused_parameters: bool = False, static_graph: bool = False, reduction: str = 'mean', broadcast_parameters: bool = True, timeout: float | datetime.timedelta | None = None, sparse: Set[str] = ..., ignored: Set[str] = ..., reduce_last: Set[str] = ..., frozen: Set[str] = ..., buffers: Sequence[tuple[str, Any]] | None = None, buckets: Sequence[Sequence[int]] | None = None, for_torch: bool = False, optimizer: object | None = None, clip_norm: float | None = None) -> None: ...
+    def __init__(self, params: Sequence[tuple[str, Any]], process_group: ProcessGroup, hook: object | None = None, state: object | None = None, bucket_cap_mb: float | None = None, find_unused_parameters: bool = False, static_graph: bool = False, reduction: str = 'mean', broadcast_parameters: bool = True, timeout: float | datetime.timedelta | None = None, sparse: Set[str] = ..., ignored: Set[str] = ..., reduce_last: Set[str] = ..., frozen: Set[str] = ..., buffers: Sequence[tuple[str, Any]] | None = None, buckets: Sequence[Sequence[int]] | None = None, for_torch: bool = False, optimizer: object | None = None, clip_norm: float | None = None) -> None: ...
 
     def mark_ready(self, parameter: int | str, gradient: Any | None = None) -> None:
         """
@@ -1391,17 +1384,20 @@ class Reducer:
     def gradient(self, parameter: int | str) -> Tensor:
         """Returns the view of a parameter's gradient in its bucket."""
 
-    def copy_gradient(self, parameter: int | str, to: Any) -> None:
+    def copy_gradient(self, parameter: int | str, destination: Any) -> None:
         """Copies a parameter's mean into an array, after finalize()."""
 
     def sparse_gradient(self, parameter: int | str) -> tuple[Tensor, Tensor]:
         """Returns the reduced rows of a sparse parameter: indices and values."""
 
-    def replace_hook(self, state: object | None, hook: object | None) -> None:
-        """Replaces the hook from the next step on."""
+    def replace_comm_hook(self, state: object | None, hook: object | None) -> None:
+        """
+        Replaces the hook from the next step on, by a hook spec, a CommHook, or a function with its state.
+        """
 
     @property
-    def hook_name(self) -> str: ...
+    def comm_hook(self) -> CommHook:
+        """The current hook, for its stats() and state_dict()."""
 
     def begin_no_sync(self) -> None:
         """Accumulates gradients locally until end_no_sync()."""

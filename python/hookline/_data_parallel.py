@@ -2,35 +2,16 @@
 
 from __future__ import annotations
 
-import math
 import operator
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, Any, TypedDict
+from typing import TYPE_CHECKING, Any
 
-from ._core import InvalidArgument
+from ._core import InvalidArgument, ProcessGroup, make_hook
+from ._names import class_name
 
 if TYPE_CHECKING:
-    from ._core import ProcessGroup, Reducer
-
-MIB = 1 << 20
-
-
-class BucketLimits(TypedDict, total=False):
-    """Keyword arguments of Reducer; missing keys mean the Reducer's defaults."""
-
-    first_bucket_bytes: int
-    bucket_bytes: int
-
-
-def bucket_limits(bucket_cap_mb: float | None) -> BucketLimits:
-    """Returns the limits for a cap on all buckets, empty if `bucket_cap_mb` is None."""
-    if bucket_cap_mb is None:
-        return {}
-    if not 0 < bucket_cap_mb < math.inf:
-        raise InvalidArgument(f"bucket_cap_mb: expected a positive number, got {bucket_cap_mb}")
-    cap = int(bucket_cap_mb * MIB)
-    return {"first_bucket_bytes": cap, "bucket_bytes": cap}
+    from ._core import CommHook, Reducer
 
 
 def names_of(argument: str, names: Iterable[str]) -> list[str]:
@@ -47,11 +28,14 @@ class DataParallelBase:
     _registered: bool
 
     def register_comm_hook(self, state: Any, hook: Any) -> None:
-        """Sets the communication hook: a function hook(state, bucket), a hook spec, or a CommHook. Call it once."""
+        """Sets the communication hook: a hook spec, a CommHook, or a function hook(state, bucket). Call it once.
+
+        With a hook spec, the state is the process group to reduce over, or None for that of the model.
+        """
         if self._registered:
             raise InvalidArgument(
                 "register_comm_hook or register_builtin_comm_hook can only be called once. "
-                f"The current hook is {self._reducer.hook_name}; call replace_comm_hook between steps to replace it"
+                f"The current hook is {self.comm_hook.name}; call replace_comm_hook between steps to replace it"
             )
         self.replace_comm_hook(state, hook)
 
@@ -59,8 +43,24 @@ class DataParallelBase:
         """Replaces the current hook from the next step on. Takes the same arguments as register_comm_hook."""
         if hook is None:
             raise TypeError("Communication hook must be callable. Got None.")
-        self._reducer.replace_hook(state, hook)
+        if isinstance(hook, str) and state is not None:
+            hook = self._make_hook(hook, state)
+        self._reducer.replace_comm_hook(state, hook)
         self._registered = True
+
+    @property
+    def comm_hook(self) -> CommHook:
+        """The current hook, for its stats(), state_dict() and load_state_dict()."""
+        return self._reducer.comm_hook
+
+    def _make_hook(self, spec: str, group: Any) -> CommHook:
+        """Creates the hook of a spec on another group than the model's."""
+        if not isinstance(group, ProcessGroup):
+            raise TypeError(
+                f"state of hook {spec}: expected the process group to reduce over, or None for the group of the model, "
+                f"got {class_name(group)}"
+            )
+        return make_hook(spec, group)
 
     @contextmanager
     def _joined(self, group: ProcessGroup, divide_by_initial_world_size: bool) -> Iterator[None]:

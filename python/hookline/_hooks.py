@@ -6,7 +6,8 @@ import enum
 import functools
 import inspect
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from types import NoneType, TracebackType, UnionType
 from typing import Any, Literal, NamedTuple, Protocol, Union, get_args, get_origin
 
@@ -17,7 +18,6 @@ from ._core import (
     InvalidArgument,
     PowerSGDState,
     ProcessGroup,
-    default_group,
     make_hook,
     register_factory,
     unregister_factory,
@@ -192,10 +192,11 @@ def register_hook(
 
     factory(group, k=0.01, …) returns a function hook(state, bucket) whose state is the group, a callable object with
     this signature, a CommHook, or a hook spec. The further parameters of the factory are the options of the hook. Their
-    types come from the annotations or defaults: bool, int, float, str, or a Literal of strings. The state of an object
-    with save() -> bytes and load(state) is saved with the hook. The description defaults to the first line of the
-    factory's docstring. Pass reports_contribution if the hook calls bucket.set_contribution in every run, as
-    error_feedback requires. Raises InvalidArgument if the name is taken or not an identifier.
+    types come from the annotations or defaults: bool, int, float, str, or a Literal of strings. If the hook is an
+    object with state_dict() and load_state_dict(state_dict), its state is saved with the hook: a dict of numbers,
+    strings, bytes, arrays, torch tensors, and lists, tuples and dicts of these. The description defaults to the first
+    line of the factory's docstring. Pass reports_contribution if the hook calls bucket.set_contribution in every run,
+    as error_feedback requires. Raises InvalidArgument if the name is taken or not an identifier.
     """
     if not callable(factory):
         raise TypeError(f"register_hook({name!r}): expected a callable factory, got {class_name(factory)}")
@@ -212,13 +213,6 @@ def unregister_hook(name: str) -> None:
     _factories.pop(name, None)
 
 
-def restore_hook(spec: str, state: bytes) -> CommHook:
-    """Unpickles a hook: creates it from its spec on the default group and loads its state."""
-    hook = make_hook(spec, default_group())
-    hook.load(state)
-    return hook
-
-
 def _register(hook: Any, model: SupportsCommHook, state: Any = None) -> None:
     if not callable(getattr(model, "register_comm_hook", None)):
         raise TypeError(
@@ -226,15 +220,6 @@ def _register(hook: Any, model: SupportsCommHook, state: Any = None) -> None:
             f"hookline.numpy.DataParallel, got {class_name(model)}"
         )
     model.register_comm_hook(state, hook)
-
-
-def _register_spec(spec: str, model: SupportsCommHook, state: Any = None) -> None:
-    if state is not None and not isinstance(state, ProcessGroup):
-        raise TypeError(
-            f"register_ddp_comm_hook: state of hook {spec}: expected the process group to reduce over, or None for the "
-            f"group of the model, got {class_name(state)}"
-        )
-    _register(spec if state is None else make_hook(spec, state), model, state)
 
 
 def _register_powersgd(hook: Any, rank: int, model: SupportsCommHook, state: Any = None) -> None:
@@ -247,35 +232,57 @@ class DDPCommHookType(enum.Enum):
     """PyTorch's names of the built-in hooks. A member's value, called with model and state, registers the hook."""
 
     # functools.partial, because plain functions would become methods of the enum.
-    ALLREDUCE = functools.partial(_register_spec, "allreduce")
-    FP16_COMPRESS = functools.partial(_register_spec, "fp16")
-    BF16_COMPRESS = functools.partial(_register_spec, "bf16")
-    QUANTIZE_PER_TENSOR = functools.partial(_register_spec, "quantize_per_tensor")
-    QUANTIZE_PER_CHANNEL = functools.partial(_register_spec, "quantize_per_channel")
+    ALLREDUCE = functools.partial(_register, "allreduce")
+    FP16_COMPRESS = functools.partial(_register, "fp16")
+    BF16_COMPRESS = functools.partial(_register, "bf16")
+    QUANTIZE_PER_TENSOR = functools.partial(_register, "quantize_per_tensor")
+    QUANTIZE_PER_CHANNEL = functools.partial(_register, "quantize_per_channel")
     POWER_SGD = functools.partial(_register_powersgd, powerSGD_hook, 1)
     POWER_SGD_RANK2 = functools.partial(_register_powersgd, powerSGD_hook, 2)
     BATCHED_POWER_SGD = functools.partial(_register_powersgd, batched_powerSGD_hook, 1)
     BATCHED_POWER_SGD_RANK2 = functools.partial(_register_powersgd, batched_powerSGD_hook, 2)
-    NOOP = functools.partial(_register_spec, "noop")
+    NOOP = functools.partial(_register, "noop")
 
 
-def register_ddp_comm_hook(comm_hook_type: DDPCommHookType | str, model: SupportsCommHook, state: Any = None) -> None:
-    """Registers a built-in hook with a model. Takes a DDPCommHookType or its name.
+def register_ddp_comm_hook(
+    comm_hook_type: DDPCommHookType | str | CommHook | Callable[[Any, Any], Any],
+    model: SupportsCommHook,
+    state: Any = None,
+) -> None:
+    """Registers a hook with a model: a DDPCommHookType or its name, or any hook that register_comm_hook takes.
 
     The state is the process group to reduce over, or None for the group of the model. PowerSGD types also take a
     PowerSGDState.
     """
-    if isinstance(comm_hook_type, str):
-        if comm_hook_type not in DDPCommHookType.__members__:
-            raise TypeError(
-                f"register_ddp_comm_hook: unknown hook {comm_hook_type!r}: expected one of "
-                f"{', '.join(DDPCommHookType.__members__)}. Pass hook specs to model.register_comm_hook(group, spec)."
-            )
+    if isinstance(comm_hook_type, str) and comm_hook_type in DDPCommHookType.__members__:
         comm_hook_type = DDPCommHookType[comm_hook_type]
-    if not isinstance(comm_hook_type, DDPCommHookType):
+    if isinstance(comm_hook_type, DDPCommHookType):
+        register: Callable[..., None] = comm_hook_type.value
+        register(model=model, state=state)
+        return
+    check_hook_type(comm_hook_type, DDPCommHookType)
+    with naming_types(comm_hook_type, DDPCommHookType):
+        _register(comm_hook_type, model, state)
+
+
+def check_hook_type(hook: object, types: type[enum.Enum]) -> None:
+    """Raises TypeError unless the first argument of register_ddp_comm_hook is a hook."""
+    if not isinstance(hook, str) and not callable(hook):
         raise TypeError(
-            "register_ddp_comm_hook: comm_hook_type: expected a DDPCommHookType or its name, got "
-            f"{class_name(comm_hook_type)}"
+            f"register_ddp_comm_hook: comm_hook_type: expected a {types.__name__} or its name, a hook spec such as "
+            f"'int8 | error_feedback', a CommHook, or a function hook(state, bucket), got {class_name(hook)}"
         )
-    register: Callable[..., None] = comm_hook_type.value
-    register(model=model, state=state)
+
+
+@contextmanager
+def naming_types(hook: object, types: type[enum.Enum]) -> Iterator[None]:
+    """Turns the error of an unknown hook spec into one that also lists the DDPCommHookTypes."""
+    try:
+        yield
+    except InvalidArgument as error:
+        if not isinstance(hook, str) or "no hook is called" not in str(error):
+            raise
+        raise TypeError(
+            f"register_ddp_comm_hook: unknown hook {hook!r}: expected one of {', '.join(types.__members__)}, or a hook "
+            f"spec: {error}"
+        ) from None

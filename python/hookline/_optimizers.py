@@ -1,25 +1,18 @@
-"""Post-local SGD around any optimizer, and unpickling of optimizers."""
+"""Post-local SGD around any optimizer."""
 
 from __future__ import annotations
 
 import warnings
 from typing import TYPE_CHECKING, Any
 
-from ._core import Optimizer, PostLocalSGDState, make_optimizer, make_post_local_sgd_hook
+from ._core import PostLocalSGDState, make_post_local_sgd_hook
 from ._names import class_name
 from ._native_hooks import native_equivalent
 
 if TYPE_CHECKING:
     from ._core import CommHook, Future, GradBucket, ProcessGroup
 
-__all__ = ["PostLocalSGDOptimizer", "post_localSGD_hook", "restore_optimizer"]
-
-
-def restore_optimizer(spec: str, state: bytes) -> Optimizer:
-    """Unpickles an optimizer."""
-    optimizer = make_optimizer(spec)
-    optimizer.load(state)
-    return optimizer
+__all__ = ["PostLocalSGDOptimizer", "post_localSGD_hook"]
 
 
 def _make(state: Any, group: ProcessGroup | None) -> CommHook:

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from ._core import InvalidArgument, Reducer, Unsupported, make_optimizer
-from ._data_parallel import DataParallelBase, bucket_limits, names_of
+from ._data_parallel import DataParallelBase, names_of
 from ._names import class_name
 from ._optimizers import PostLocalSGDOptimizer
 
@@ -33,9 +33,10 @@ class DataParallel(DataParallelBase):
     def __init__(
         self,
         params: Mapping[str, Any],
-        group: ProcessGroup,
+        process_group: ProcessGroup,
         hook: str | CommHook | Callable[[Any, Any], Any] | None = None,
         *,
+        state: Any = None,
         bucket_cap_mb: float | None = None,
         find_unused_parameters: bool = False,
         static_graph: bool = False,
@@ -52,7 +53,8 @@ class DataParallel(DataParallelBase):
     ) -> None:
         """Without bucket_cap_mb, the first bucket has 1 MiB and the others 25 MiB. reduction="sum" sums gradients.
 
-        A function as hook gets the group as its state. timeout limits each hook; the default is the group's timeout.
+        The hook is a hook spec, a CommHook, or a function hook(state, bucket), whose state is `state`, by default the
+        group. timeout limits each hook; the default is the group's timeout.
 
         sparse, ignored, reduce_last and frozen are names of parameters. The gradients of sparse parameters consist of
         row indices and rows. Ignored parameters are not validated, broadcast or reduced. Parameters in reduce_last are
@@ -69,7 +71,7 @@ class DataParallel(DataParallelBase):
         sparse, ignored = set(names_of("sparse", sparse)), set(names_of("ignored", ignored))
         reduce_last, frozen = set(names_of("reduce_last", reduce_last)), set(names_of("frozen", frozen))
         self._names = list(params)
-        self._group = group
+        self._group = process_group
         self._registered = hook is not None
         self.optimizer: Any = make_optimizer(optimizer) if isinstance(optimizer, str) else optimizer
         self._averager = optimizer.averager if isinstance(optimizer, PostLocalSGDOptimizer) else None
@@ -77,9 +79,10 @@ class DataParallel(DataParallelBase):
         self._accumulating = False
         self._reducer = Reducer(
             list(params.items()),
-            group,
+            process_group,
             hook,
-            group,
+            state,
+            bucket_cap_mb=bucket_cap_mb,
             find_unused_parameters=find_unused_parameters,
             static_graph=static_graph,
             reduction=reduction,
@@ -92,7 +95,6 @@ class DataParallel(DataParallelBase):
             buckets=None if buckets is None else self._positions(buckets),
             optimizer=optimizer.optim if isinstance(optimizer, PostLocalSGDOptimizer) else self.optimizer,
             clip_norm=clip_norm,
-            **bucket_limits(bucket_cap_mb),
         )
 
     def _positions(self, buckets: Iterable[Iterable[str]]) -> list[list[int]]:

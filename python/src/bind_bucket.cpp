@@ -72,8 +72,6 @@ void bind_bucket(nb::module_& m) {
           "index", [](const PyGradBucket& b) { return b.bucket.index(); },
           "Returns the position of this bucket in the launch order of the step.")
       .def(
-          "get_index", [](const PyGradBucket& b) { return b.bucket.index(); }, "PyTorch's name for index().")
-      .def(
           "bucket_count", [](const PyGradBucket& b) { return b.bucket.bucket_count(); },
           "Returns the number of buckets of the step.")
       .def(

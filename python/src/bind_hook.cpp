@@ -34,20 +34,21 @@ nb::object call_hook(nb::handle self, nb::handle, const PyGradBucket& bucket) {
   });
 }
 
-nb::bytes save(const PyHook& self) {
-  const std::vector<std::byte> state = save_state(*self.hook, *self.group);
-  return nb::bytes(state.data(), state.size());
+nb::dict state_dict(const PyHook& self) {
+  const std::vector<std::byte> state = without_gil([&] { return save_state(*self.hook, *self.group); });
+  nb::dict result;
+  result["hook"] = self.hook->name();
+  result["state"] = nb::bytes(state.data(), state.size());
+  return result;
 }
 
-void load(PyHook& self, const nb::bytes& state) {
-  load_state(*self.hook, *self.group, std::as_bytes(std::span(state.c_str(), state.size())));
-}
-
-// The group cannot be saved: unpickling uses the default group of the process.
-nb::tuple reduce(const PyHook& self) {
-  if (self.hook->spec().empty()) throw InvalidArgument("only hooks created from a hook spec can be pickled");
-  return nb::make_tuple(nb::module_::import_("hookline._hooks").attr("restore_hook"),
-                        nb::make_tuple(self.hook->spec(), save(self)));
+void load_state_dict(PyHook& self, const nb::dict& saved) {
+  nb::bytes state;
+  if (!saved.contains("state") || !nb::try_cast(saved["state"], state)) {
+    throw InvalidArgument("load_state_dict: missing key 'state' with bytes: expected a state_dict() of a hook");
+  }
+  const std::span bytes = std::as_bytes(std::span(state.c_str(), state.size()));
+  without_gil([&] { load_state(*self.hook, *self.group, bytes); });
 }
 
 nb::object make(nb::handle hook, const std::shared_ptr<ProcessGroup>& group, nb::handle state,
@@ -111,16 +112,22 @@ void bind_hook(nb::module_& m) {
           nb::sig("def stats(self) -> list[dict[str, typing.Any]]"),
           "What the last step's buckets cost: bytes sent, ratio, encode_time, decode_time, residual_norm, and "
           "relative_error behind '… | compare'.")
-      .def("save", &save, "What it keeps between steps, on this rank, as bytes.")
-      .def(
-          "load", &load, arg("state"),
-          "Restores the state from save(). Raises InvalidArgument for the state of another hook, model, rank or number "
-          "of ranks. Does not execute code from the state.")
+      .def("state_dict", &state_dict, nb::sig("def state_dict(self) -> dict[str, typing.Any]"),
+           "Returns what the hook keeps between steps on this rank: its name, and its state as bytes.")
+      .def("load_state_dict", &load_state_dict, arg("state_dict"),
+           nb::sig("def load_state_dict(self, state_dict: dict[str, typing.Any]) -> None"),
+           "Restores the state from state_dict(). Raises InvalidArgument for the state of another hook, model, rank or "
+           "number of ranks. Does not execute code from the state.")
       .def("__or__", &wrap_with_spec, arg("spec"),
            "Wraps this hook with the wrappers of a spec: hook | 'error_feedback'. Do not use the inner hook by itself "
            "at "
            "the same time.")
-      .def("__reduce__", &reduce, nb::sig("def __reduce__(self) -> tuple[typing.Any, ...]"))
+      .def(
+          "__reduce__",
+          [](const PyHook&) -> nb::object {
+            throw nb::type_error("a CommHook cannot be pickled, since its group cannot. Save its state_dict().");
+          },
+          nb::sig("def __reduce__(self) -> typing.NoReturn"))
       .def("__repr__", [](const PyHook& self) { return "<hookline.CommHook " + self.hook->name() + ">"; });
   m.def(
       "make_hook", &make, arg("hook"), arg("group"), arg("state").none() = nb::none(), nb::kw_only(),

@@ -3,7 +3,6 @@
 #include <memory>
 #include <optional>
 #include <set>
-#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -18,6 +17,7 @@
 #include <hookline/optimizer/sgd.hpp>
 
 #include "bindings.hpp"
+#include "default_group.hpp"
 #include "py_hook.hpp"
 #include "py_optimizer.hpp"
 #include "tensor_export.hpp"
@@ -114,20 +114,6 @@ void load_state_dict(Optimizer& self, const nb::dict& saved) {
   set_options(self, nb::cast<nb::dict>(saved["options"]));
 }
 
-nb::bytes save(const Optimizer& self) {
-  const std::vector<std::byte> state = without_gil([&] { return save_state(self); });
-  return nb::bytes(state.data(), state.size());
-}
-
-void load(Optimizer& self, const nb::bytes& state) {
-  load_state(self, std::as_bytes(std::span(state.c_str(), state.size())));
-}
-
-nb::tuple reduce(const Optimizer& self) {
-  return nb::make_tuple(nb::module_::import_("hookline._optimizers").attr("restore_optimizer"),
-                        nb::make_tuple(self.spec(), save(self)));
-}
-
 void bind_base(nb::module_& m) {
   using nb::arg;
   nb::class_<Optimizer>(m, "Optimizer", nb::is_weak_referenceable(),
@@ -156,9 +142,12 @@ void bind_base(nb::module_& m) {
       .def("load_state_dict", &load_state_dict, arg("state_dict"),
            nb::sig("def load_state_dict(self, state_dict: dict[str, typing.Any]) -> None"),
            "Restores the options and state from state_dict().")
-      .def("save", &save, "Returns the options and state as bytes.")
-      .def("load", &load, arg("state"), "Restores the state from save(). Does not execute code from it.")
-      .def("__reduce__", &reduce, nb::sig("def __reduce__(self) -> tuple[typing.Any, ...]"))
+      .def(
+          "__reduce__",
+          [](const Optimizer&) -> nb::object {
+            throw nb::type_error("an Optimizer cannot be pickled. Save its state_dict().");
+          },
+          nb::sig("def __reduce__(self) -> typing.NoReturn"))
       .def("__repr__", [](const Optimizer& self) { return "<hookline.Optimizer " + self.spec() + ">"; });
 }
 
@@ -208,17 +197,28 @@ void bind_optimizer(nb::module_& m) {
       "Creates an optimizer from its spec: 'sgd(lr=0.1, momentum=0.9)', 'adam', 'adamw(lr=1e-3)'.");
   m.def(
       "overlap",
-      [](const nb::typed<nb::object, PyHook>& hook, nb::object optimizer, std::optional<double> clip_norm) {
+      [](const nb::object& user_hook, nb::object optimizer, std::optional<double> clip_norm,
+         std::shared_ptr<ProcessGroup> group, const nb::object& state) {
         if (optimizer.is_none()) throw nb::type_error("overlap: expected an optimizer, got None");
+        nb::object hook = user_hook;
+        if (!nb::isinstance<PyHook>(hook)) {
+          if (hook.is_none()) throw nb::type_error("overlap: expected a hook, got None");
+          group = group_or_default(std::move(group));
+          hook = make_hook_object(state.is_none() ? nb::cast(group) : state, hook, group, false);
+        }
         const PyHook& inner = nb::cast<PyHook&>(hook);
         HookPtr made = with_overlapped_steps(inner.hook, make_stepper(std::move(optimizer)), clip_norm, false);
         return PyHook{std::move(made), inner.group, {.functions = {}, .hooks = {hook}}, inner.group_refs.copy()};
       },
-      arg("hook"), arg("optimizer").none(), arg("clip_norm") = nb::none(),
-      nb::sig("def overlap(hook: CommHook, optimizer: typing.Any, clip_norm: float | None = None) -> CommHook"),
+      arg("hook").none(), arg("optimizer").none(), arg("clip_norm") = nb::none(), nb::kw_only(),
+      arg("group").none() = nb::none(), arg("state").none() = nb::none(),
+      nb::sig("def overlap(hook: CommHook | str | typing.Callable[[typing.Any, GradBucket], typing.Any], "
+              "optimizer: typing.Any, clip_norm: float | None = None, *, group: ProcessGroup | None = None, "
+              "state: typing.Any = None) -> CommHook"),
       "Returns a hook that steps each bucket's parameters after communication, while later buckets still communicate. "
       "The optimizer is an Optimizer or its spec, a function of a bucket, or an object with step_param(param, grad). "
-      "With clip_norm, the steps wait for all gradients, whose total norm is limited to clip_norm.");
+      "With clip_norm, the steps wait for all gradients, whose total norm is limited to clip_norm. A hook spec or a "
+      "function is made a hook of the group, by default the default group, with the state, by default the group.");
 }
 
 }  // namespace hookline::python

@@ -1,4 +1,5 @@
 // Binds Reducer, the base of the DataParallel classes for NumPy and torch, and broadcast_coalesced.
+#include <cmath>
 #include <memory>
 #include <optional>
 #include <set>
@@ -79,28 +80,39 @@ std::size_t index_of(const PyReducer& self, const Key& key) {
   return self->index_of(std::get<std::string>(key));
 }
 
-void construct(PyReducer* self, const std::vector<std::pair<std::string, TensorArg>>& parameters,
-               std::shared_ptr<ProcessGroup> group, nb::handle hook, nb::handle state, std::size_t first_bucket_bytes,
-               std::size_t bucket_bytes, bool find_unused_parameters, bool static_graph, const std::string& reduction,
-               bool broadcast_parameters, std::optional<TimeoutArg> timeout, const Names& sparse, const Names& ignored,
-               const Names& reduce_last, const Names& frozen,
+/// Returns the limits for a cap on all buckets, the default limits without one.
+BucketLimits limits_of(std::optional<double> bucket_cap_mb) {
+  if (!bucket_cap_mb) return {};
+  constexpr double mib = 1 << 20;
+  if (!(*bucket_cap_mb > 0) || !std::isfinite(*bucket_cap_mb)) {
+    throw InvalidArgument("bucket_cap_mb: expected a positive number, got " + std::to_string(*bucket_cap_mb));
+  }
+  const auto bytes = static_cast<std::size_t>(*bucket_cap_mb * mib);
+  return {.first_bucket_bytes = bytes, .bucket_bytes = bytes};
+}
+
+void construct(PyReducer* self, const std::vector<std::pair<std::string, TensorArg>>& params,
+               std::shared_ptr<ProcessGroup> group, nb::handle hook, nb::handle state,
+               std::optional<double> bucket_cap_mb, bool find_unused_parameters, bool static_graph,
+               const std::string& reduction, bool broadcast_parameters, std::optional<TimeoutArg> timeout,
+               const Names& sparse, const Names& ignored, const Names& reduce_last, const Names& frozen,
                const std::optional<std::vector<std::pair<std::string, TensorArg>>>& buffers,
                std::optional<std::vector<ParameterIndices>> buckets, bool for_torch, nb::object optimizer,
                std::optional<double> clip_norm) {
   std::vector<Parameter> list;
-  list.reserve(parameters.size());
+  list.reserve(params.size());
   Names unknown = sparse;
   unknown.insert(ignored.begin(), ignored.end());
   unknown.insert(reduce_last.begin(), reduce_last.end());
   unknown.insert(frozen.begin(), frozen.end());
-  for (const auto& [name, array] : parameters) {
+  for (const auto& [name, array] : params) {
     list.push_back({name, array.tensor(), sparse.contains(name), ignored.contains(name), reduce_last.contains(name),
                     frozen.contains(name)});
     unknown.erase(name);
   }
   if (!unknown.empty()) throw InvalidArgument("Reducer: unknown parameter '" + *unknown.begin() + "'");
   ReducerOptions options;
-  options.limits = {.first_bucket_bytes = first_bucket_bytes, .bucket_bytes = bucket_bytes};
+  options.limits = limits_of(bucket_cap_mb);
   options.find_unused_parameters = find_unused_parameters;
   options.static_graph = static_graph;
   if (reduction != "mean" && reduction != "sum")
@@ -112,9 +124,10 @@ void construct(PyReducer* self, const std::vector<std::pair<std::string, TensorA
   if (buffers) {
     for (const auto& [name, array] : *buffers) options.buffers.push_back({name, array.tensor()});
   }
+  const nb::object hook_state = state.is_none() ? nb::cast(group) : nb::borrow(state);
   GroupRefs group_refs;
   group = group_refs.track(std::move(group));
-  PyRef hook_object(make_hook_object(state, hook, group, for_torch));
+  PyRef hook_object(make_hook_object(hook_state, hook, group, for_torch));
   PyRef stepper = make_stepper(std::move(optimizer));
   HookPtr hook_with_steps = with_overlapped_steps(hook_of(hook_object.get()), stepper, clip_norm, for_torch);
   auto reducer = without_gil(
@@ -204,12 +217,12 @@ void bind_steps(nb::class_<PyReducer>& reducer) {
           arg("parameter"), "Returns the view of a parameter's gradient in its bucket.")
       .def(
           "copy_gradient",
-          [](PyReducer& self, const Key& key, const TensorArg& to) {
+          [](PyReducer& self, const Key& key, const TensorArg& destination) {
             const std::size_t index = index_of(self, key);
-            const Tensor tensor = to.tensor();
+            const Tensor tensor = destination.tensor();
             without_gil([&] { self->copy_gradient(index, tensor); });
           },
-          arg("parameter"), arg("to"), "Copies a parameter's mean into an array, after finalize().")
+          arg("parameter"), arg("destination"), "Copies a parameter's mean into an array, after finalize().")
       .def(
           "sparse_gradient",
           [](PyReducer& self, const Key& key) {
@@ -223,7 +236,7 @@ void bind_between_steps(nb::class_<PyReducer>& reducer) {
   using nb::arg;
   reducer
       .def(
-          "replace_hook",
+          "replace_comm_hook",
           [](PyReducer& self, nb::handle state, nb::handle hook) {
             // Destroyed after the new hook is set, the inner hook last, with the GIL.
             const PyRef inner = self.hook;
@@ -233,8 +246,15 @@ void bind_between_steps(nb::class_<PyReducer>& reducer) {
                 with_overlapped_steps(hook_of(made.get()), self.optimizer, self.clip_norm, self.for_torch));
             self.hook = std::move(made);
           },
-          arg("state").none(), arg("hook").none(), "Replaces the hook from the next step on.")
-      .def_prop_ro("hook_name", [](const PyReducer& self) { return self->hook()->name(); })
+          arg("state").none(), arg("hook").none(),
+          "Replaces the hook from the next step on, by a hook spec, a CommHook, or a function with its state.")
+      .def_prop_ro(
+          "comm_hook",
+          [](const PyReducer& self) {
+            static_cast<void>(self.operator->());  // throws if the garbage collector has cleared the object
+            return self.hook.object();
+          },
+          nb::sig("def comm_hook(self) -> CommHook"), "The current hook, for its stats() and state_dict().")
       .def(
           "begin_no_sync",
           [](PyReducer& self) {
@@ -277,9 +297,8 @@ void bind_reducer(nb::module_& m) {
   nb::class_<PyReducer> reducer(m, "Reducer", nb::type_slots(gc_slots<PyReducer, traverse, clear>),
                                 nb::is_weak_referenceable(),
                                 "Averages gradients over the ranks of a group during the backward pass.");
-  reducer.def("__init__", &construct, arg("parameters"), arg("group"), arg("hook") = nb::none(),
-              arg("state") = nb::none(), arg("first_bucket_bytes") = BucketLimits().first_bucket_bytes,
-              arg("bucket_bytes") = BucketLimits().bucket_bytes, arg("find_unused_parameters") = false,
+  reducer.def("__init__", &construct, arg("params"), arg("process_group"), arg("hook") = nb::none(),
+              arg("state") = nb::none(), arg("bucket_cap_mb") = nb::none(), arg("find_unused_parameters") = false,
               arg("static_graph") = false, arg("reduction") = "mean", arg("broadcast_parameters") = true,
               arg("timeout") = nb::none(), arg("sparse") = Names(), arg("ignored") = Names(),
               arg("reduce_last") = Names(), arg("frozen") = Names(), arg("buffers") = nb::none(),

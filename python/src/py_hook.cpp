@@ -25,6 +25,7 @@ namespace hookline::python {
 namespace {
 
 nb::object hooks_module() { return nb::module_::import_("hookline._hooks"); }
+nb::object state_module() { return nb::module_::import_("hookline._hook_state"); }
 
 thread_local HookConstructionScope* construction_scope = nullptr;
 
@@ -55,8 +56,7 @@ nb::object option_of(HookOptions& options, const std::string& name, const std::s
 /// imported.
 nb::object as_future(nb::object result, const std::string& hook) {
   if (nb::isinstance<PyFuture>(result)) return result;
-  if (nb::cast<bool>(hooks_module().attr("is_torch_future")(result)))
-    return hooks_module().attr("from_torch")(result);
+  if (nb::cast<bool>(hooks_module().attr("is_torch_future")(result))) return hooks_module().attr("from_torch")(result);
   throw InvalidArgument("hook " + hook +
                         ": DDP communication hook's callback must return a torch.futures.Future object, but got " +
                         nb::cast<std::string>(nb::module_::import_("hookline._names").attr("class_name")(result)) +
@@ -120,12 +120,8 @@ std::vector<HookStats> PythonCommHook::stats() const {
 void PythonCommHook::save(StateWriter& to) const {
   call_python("saving the state of hook " + name(), [&] {
     const nb::object hook = function_.object();
-    if (!nb::hasattr(hook, "save")) return;
-    const nb::object state = hook.attr("save")();
-    if (!PyBytes_Check(state.ptr())) {
-      throw InvalidArgument("hook " + name() + ": save(): expected bytes, got " + nb::type_name(state.type()).c_str());
-    }
-    const auto bytes = nb::cast<nb::bytes>(state);
+    if (!nb::hasattr(hook, "state_dict")) return;
+    const auto bytes = nb::cast<nb::bytes>(state_module().attr("encode")(hook.attr("state_dict")()));
     to.text(std::string_view(bytes.c_str(), bytes.size()));
   });
 }
@@ -133,9 +129,9 @@ void PythonCommHook::save(StateWriter& to) const {
 void PythonCommHook::load(StateReader& from) {
   call_python("loading the state of hook " + name(), [&] {
     const nb::object hook = function_.object();
-    if (!nb::hasattr(hook, "load")) return;
+    if (!nb::hasattr(hook, "load_state_dict")) return;
     const std::string state = from.text();
-    hook.attr("load")(nb::bytes(state.data(), state.size()));
+    hook.attr("load_state_dict")(state_module().attr("decode")(nb::bytes(state.data(), state.size())));
   });
 }
 

@@ -53,8 +53,9 @@ struct PyHook {
 nb::list hook_stats_of(const CommHookInterface& hook);
 
 /// A Python function `hook(state, bucket)` as a native hook. Can be destroyed on any thread. Calls take the GIL. The
-/// function may block, so hooks of this type run one after another. The state of an object with save() and load(state)
-/// is saved with the hook. The statistics count the bytes of the operations that the hook starts.
+/// function may block, so hooks of this type run one after another. The state of an object with state_dict() and
+/// load_state_dict(state_dict) is saved with the hook. The statistics count the bytes of the operations that the hook
+/// starts.
 class PythonCommHook final : public CommHookInterface {
  public:
   PythonCommHook(nb::object state, nb::object hook, std::string name, bool for_torch, bool reports_contribution,

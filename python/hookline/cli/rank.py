@@ -29,7 +29,7 @@ class Rank:
         prefix: bytes,
         caught: Sequence[signal.Signals],
     ) -> None:
-        """Starts the process; OSError if the system refuses. `caught` lists the signals that the launcher handles."""
+        """Starts the process; OSError if it cannot be started. `caught` lists the signals that the launcher handles."""
         self.number = number
         self.command = command
         self.status: int | None = None

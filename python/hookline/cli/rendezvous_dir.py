@@ -31,7 +31,7 @@ class RendezvousDir:
     """A context manager. It runs reaper.py beside the launcher, which cleans up if the launcher is killed."""
 
     def __enter__(self) -> "RendezvousDir":
-        """Creates the directory; its first user creates the store's file. Raises OSError if the system refuses."""
+        """Creates the directory; its first user creates the store's file. Raises OSError on failure."""
         self._directory = make_directory()
         self.path = os.path.join(self._directory, "store")
         try:

@@ -23,7 +23,7 @@ class Finding:
     fix: str = ""
 
     def lines(self) -> list[str]:
-        """Returns the printed lines."""
+        """Returns the lines to print."""
         shown = [f"  {self.state.value:<6}{self.text}"]
         return shown + ([f"        fix: {self.fix}"] if self.fix else [])
 

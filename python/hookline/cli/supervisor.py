@@ -61,7 +61,7 @@ class Supervisor:
         self._wakeup.close()
 
     def start(self, number: int, command: Sequence[str], environment: Mapping[str, str], prefix: bool) -> int:
-        """Starts one rank and returns its process group; OSError if the system refuses. `prefix` tags its output."""
+        """Starts one rank and returns its process group; OSError if it cannot be started. `prefix` tags its output."""
         tag = f"[{number}] ".encode() if prefix else b""
         rank = Rank(number, command, environment, (self._out, self._err), tag, self._caught)
         self.ranks.append(rank)

@@ -20,11 +20,11 @@ from .comm_hooks import (  # noqa: E402
     make_hook,
     register_comm_hook,
     register_ddp_comm_hook,
-    replace_ddp_comm_hook,
+    replace_comm_hook,
     stats,
 )
 from .data_parallel import DistributedDataParallel  # noqa: E402
-from .groups import as_group, as_store, backend_of, monitored_barrier  # noqa: E402
+from .groups import group_from_torch, group_to_torch_backend, monitored_barrier, store_from_torch  # noqa: E402
 from .mixed_precision import MixedPrecision  # noqa: E402
 from .plain_hooks import (  # noqa: E402
     allreduce_hook,
@@ -48,15 +48,14 @@ __all__ = [
     "PostLocalSGDState",
     "PowerSGDState",
     "allreduce_hook",
-    "as_group",
-    "as_store",
-    "backend_of",
     "batched_powerSGD_hook",
     "bf16_compress_hook",
     "bf16_compress_wrapper",
     "comm_hook",
     "fp16_compress_hook",
     "fp16_compress_wrapper",
+    "group_from_torch",
+    "group_to_torch_backend",
     "make_hook",
     "monitored_barrier",
     "noop_hook",
@@ -66,8 +65,9 @@ __all__ = [
     "quantization_pertensor_hook",
     "register_comm_hook",
     "register_ddp_comm_hook",
-    "replace_ddp_comm_hook",
+    "replace_comm_hook",
     "stats",
+    "store_from_torch",
 ]
 
 _native.connect_to_core(errors.for_torch)

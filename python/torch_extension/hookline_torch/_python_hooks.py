@@ -14,7 +14,7 @@ from hookline._native_hooks import has_native_equivalent
 
 
 def is_user_hook(hook: Any, state: Any) -> bool:
-    """True if a hook is neither a hook spec nor a hookline hook."""
+    """True for a user's function: no hook spec, no CommHook (also as state), and no function with a native hook."""
     return not isinstance(hook, str | CommHook) and not isinstance(state, CommHook) and not has_native_equivalent(hook)
 
 

@@ -6,6 +6,7 @@ import enum
 import functools
 import socket
 import weakref
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -21,45 +22,17 @@ from hookline import (
     batched_powerSGD_hook,
     powerSGD_hook,
 )
-from hookline._names import class_name, name_of
+from hookline._hooks import check_hook, check_hook_type, naming_types
+from hookline._names import class_name
 from hookline._native_hooks import native_hook
 
 from . import _native
 from ._python_hooks import bind_state, is_user_hook
 from .data_parallel import DistributedDataParallel as OwnDistributedDataParallel
-from .groups import as_group, torch_group
-from .groups import native_group as hookline_group
+from .groups import group_for_hooks, new_group_of
 
 # The hook of each model. PyTorch's reducer owns the native part.
 _registered: weakref.WeakKeyDictionary[Any, _native.BucketHook] = weakref.WeakKeyDictionary()
-
-
-def group_for_hooks(group: Any) -> ProcessGroup:
-    """Returns the group for the collectives of hooks: a hookline group itself, a new group for other backends.
-
-    DistributedDataParallel runs its own collectives on its group, and most backends match collectives in call order. A
-    hookline group has lanes for hooks. A group that is a Python class is used as it is, since only the user can create
-    another one.
-    """
-    if isinstance(group, ProcessGroup):
-        return group
-    group = torch_group(
-        group,
-        "state of a hook: expected a process group of torch.distributed or hookline, a state for this hook, a "
-        "hookline.CommHook, or None",
-    )
-    native = hookline_group(group)
-    if native is not None:
-        return native
-    if type(group) is not dist.ProcessGroup:
-        return as_group(group)
-    return as_group(_new_group(group, dist.get_process_group_ranks(group), group_desc="hookline hooks"))
-
-
-def _new_group(group: Any, ranks: list[int], **options: Any) -> Any:
-    """Creates a group of some ranks of `group` with its backend and timeout. Only these ranks call this."""
-    backend, timeout = dist.get_backend_config(group), as_group(group).timeout
-    return dist.new_group(ranks, timeout, backend, use_local_synchronization=True, **options)
 
 
 class PowerSGDState(hookline.PowerSGDState):
@@ -99,7 +72,7 @@ def _host_subgroup(group: Any) -> Any:
     ranks = [
         r for r, host in zip(dist.get_process_group_ranks(group), hosts, strict=True) if host == socket.gethostname()
     ]
-    return _new_group(group, ranks)
+    return new_group_of(group, ranks)
 
 
 class PostLocalSGDState(hookline.PostLocalSGDState):
@@ -147,7 +120,7 @@ def group_of_state(state: Any) -> ProcessGroup | None:
 def make_native_hook(hook: Any, state: Any, group: Any) -> tuple[CommHook, ProcessGroup]:
     """Returns the native hook and the group through which it communicates.
 
-    The hook is a hook spec, a CommHook, or a function with a native equivalent, such as powerSGD_hook.
+    The hook is a hook spec, a CommHook, or a function. Functions without a native equivalent get torch tensors.
     """
     if isinstance(hook, CommHook):
         return hook, _core.group_of_hook(hook)
@@ -155,12 +128,23 @@ def make_native_hook(hook: Any, state: Any, group: Any) -> tuple[CommHook, Proce
         return state, _core.group_of_hook(state)
     if callable(hook):
         own = group_of_state(state)
-        made = native_hook(state, hook, group_for_hooks(group) if own is None else own)
+        chosen = group_for_hooks(group) if own is None else own
+        made = native_hook(state, hook, chosen)
         if made is None:
-            raise TypeError(f"{name_of(hook)} is not a hookline hook. Pass it to register_comm_hook.")
+            made = hookline.make_hook(_with_bound_state(hook, state), chosen, for_torch=True)
         return made, _core.group_of_hook(made)
     chosen = group_for_hooks(group if state is None else state)
     return hookline.make_hook(hook, chosen, for_torch=True), chosen
+
+
+def _with_bound_state(hook: Any, state: Any) -> Any:
+    """Returns a hook that ignores its state and calls `hook` with `state`, which may be None."""
+
+    @functools.wraps(hook)
+    def call(_: Any, bucket: Any) -> Any:
+        return hook(state, bucket)
+
+    return call
 
 
 def make_hook(hook: Any, group: Any = None, state: Any = None, *, reports_contribution: bool = False) -> CommHook:
@@ -177,9 +161,9 @@ def make_hook(hook: Any, group: Any = None, state: Any = None, *, reports_contri
 def register_comm_hook(model: Any, state: Any, hook: Any) -> None:
     """Runs a hook on the buckets of a torch.nn.parallel.DistributedDataParallel model.
 
-    The hook is a hook spec, a hook from hookline.make_hook, or a function hook(state, bucket), whose results are
-    validated. The model may use any process group; `state` can name another group of the same ranks for collectives.
-    Hookline hooks run without Python, in the memory of the bucket.
+    The hook is a hook spec, a CommHook, or a function hook(state, bucket), whose results are validated. With a spec,
+    the state is None or the process group to reduce over: any group of the same ranks. Hookline hooks run without
+    Python, in the memory of the bucket.
     """
     if isinstance(model, OwnDistributedDataParallel):
         model.register_comm_hook(state, hook)
@@ -199,28 +183,35 @@ def register_comm_hook(model: Any, state: Any, hook: Any) -> None:
     _registered[model] = bucket_hook
 
 
-def replace_ddp_comm_hook(comm_hook_type: Any, model: Any, state: Any = None) -> None:
-    """Replaces the hook of a model from the next step on. Call between steps; the old hook must be a hookline hook."""
+def replace_comm_hook(model: Any, state: Any, hook: Any) -> None:
+    """Replaces the hook of a model from the next step on. Call it between steps.
+
+    Takes the arguments of register_comm_hook, or a DDPCommHookType as the hook. A function gets a hookline.GradBucket
+    of torch tensors. A function that was registered with PyTorch's DistributedDataParallel cannot be replaced.
+    """
+    hook, state = resolve_hook(hook, state)
     if isinstance(model, OwnDistributedDataParallel):
-        hook, state = resolve_hook(comm_hook_type, state)
         model.replace_comm_hook(state, hook)
         return
     check_model(model)
     bucket_hook = _registered.get(model)
     if bucket_hook is None:
-        register_ddp_comm_hook(comm_hook_type, model, state)
+        register_comm_hook(model, state, hook)
         return
     group = _core.group_from_capsule(bucket_hook.group())
-    hook, state = resolve_hook(comm_hook_type, group if state is None else state)
+    if hook is None:
+        raise TypeError("Communication hook must be callable. Got None.")
+    if is_user_hook(hook, state):
+        check_hook(hook)
     new_hook, new_group = make_native_hook(hook, state, group)
     if new_group is not group and new_group.size() != group.size():
         raise InvalidArgument(
-            "replace_ddp_comm_hook: the group of the new hook has another size: "
+            "replace_comm_hook: the group of the new hook has another size: "
             f"expected {group.size()}, got {new_group.size()}"
         )
     if new_group.capabilities.lanes < group.capabilities.lanes:  # the number of buckets that communicate concurrently
         raise InvalidArgument(
-            "replace_ddp_comm_hook: the group of the new hook has too few lanes for concurrent buckets: "
+            "replace_comm_hook: the group of the new hook has too few lanes for concurrent buckets: "
             f"expected {group.capabilities.lanes}, got {new_group.capabilities.lanes}. "
             "Create the hook for the group of the current hook."
         )
@@ -228,13 +219,17 @@ def replace_ddp_comm_hook(comm_hook_type: Any, model: Any, state: Any = None) ->
 
 
 def comm_hook(model: Any) -> CommHook:
-    """Returns the hook registered with a model, for its stats(), save() and load()."""
+    """Returns the hook of a model, for its stats(), state_dict() and load_state_dict()."""
+    if isinstance(model, OwnDistributedDataParallel):
+        return model.comm_hook
     bucket_hook = _bucket_hook(model)
     return _core.hook_from_capsule(bucket_hook.hook(), _core.group_from_capsule(bucket_hook.group()))
 
 
 def stats(model: Any) -> dict[str, Any]:
-    """Returns statistics of the last step's hooks: times in seconds since the first bucket, and bytes sent."""
+    """Returns statistics of the last step of a model: times in seconds since the first bucket, and bytes sent."""
+    if isinstance(model, OwnDistributedDataParallel):
+        return model.stats()
     return _bucket_hook(model).stats()
 
 
@@ -284,33 +279,20 @@ class DDPCommHookType(enum.Enum):
 
 
 def resolve_hook(hook: Any, state: Any) -> tuple[Any, Any]:
-    """Resolves a DDPCommHookType or its name, a hook spec, or a hook. Returns the hook and its state."""
-    if isinstance(hook, CommHook):
-        return hook, state
-    if isinstance(hook, str):
-        if hook not in DDPCommHookType.__members__:
-            return hook, state
+    """Returns a hook and its state. Resolves a DDPCommHookType or its name."""
+    if isinstance(hook, str) and hook in DDPCommHookType.__members__:
         hook = DDPCommHookType[hook]
-    if not isinstance(hook, DDPCommHookType):
-        raise TypeError(
-            "comm_hook_type: expected a hookline.torch.DDPCommHookType, its name, or a hook spec such as "
-            f"'int8 | error_feedback', got {class_name(hook)}"
-        )
-    return _with_state(hook.value.args[0], state)
+    return _with_state(hook.value.args[0], state) if isinstance(hook, DDPCommHookType) else (hook, state)
 
 
-def register_ddp_comm_hook(comm_hook_type: DDPCommHookType | str | CommHook, model: Any, state: Any = None) -> None:
-    """Registers a hook with a DistributedDataParallel model: a DDPCommHookType or its name, or any hook spec.
+def register_ddp_comm_hook(
+    comm_hook_type: DDPCommHookType | str | CommHook | Callable[[Any, Any], Any], model: Any, state: Any = None
+) -> None:
+    """Registers a hook with a DistributedDataParallel model: a DDPCommHookType or its name, or any hook.
 
     The state is None or a process group; PowerSGD also takes a PowerSGDState.
     """
     hook, state = resolve_hook(comm_hook_type, state)
-    try:
+    check_hook_type(hook, DDPCommHookType)
+    with naming_types(hook, DDPCommHookType):
         register_comm_hook(model, state, hook)
-    except InvalidArgument as error:
-        if not isinstance(comm_hook_type, str) or "no hook is called" not in str(error):
-            raise
-        raise TypeError(
-            f"register_ddp_comm_hook: unknown hook {comm_hook_type!r}: expected one of "
-            f"{', '.join(DDPCommHookType.__members__)}, or a hook spec: {error}"
-        ) from None

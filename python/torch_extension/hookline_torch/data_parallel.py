@@ -16,10 +16,18 @@ import torch.distributed as dist
 from torch import nn
 from torch.utils._pytree import tree_leaves
 
-from hookline import CommHook, InvalidArgument, ProcessGroup, Reducer, broadcast_coalesced, init_process_group
-from hookline._data_parallel import DataParallelBase, bucket_limits, names_of
+from hookline import (
+    CommHook,
+    InvalidArgument,
+    ProcessGroup,
+    Reducer,
+    broadcast_coalesced,
+    init_process_group,
+    make_hook,
+)
+from hookline._data_parallel import DataParallelBase, names_of
 
-from .groups import as_group
+from .groups import group_for_hooks, group_from_torch
 from .mixed_precision import MixedPrecision
 
 _INTEGERS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
@@ -47,6 +55,7 @@ class DistributedDataParallel(DataParallelBase, nn.Module):  # type: ignore[misc
         process_group: Any = None,
         hook: str | CommHook | Callable[[Any, Any], Any] | None = None,
         *,
+        state: Any = None,
         bucket_cap_mb: float | None = None,
         find_unused_parameters: bool = False,
         static_graph: bool = False,
@@ -59,7 +68,8 @@ class DistributedDataParallel(DataParallelBase, nn.Module):  # type: ignore[misc
     ) -> None:
         """Takes PyTorch's arguments, and more; mixed_precision is a MixedPrecision.
 
-        A function as hook gets the group as its state. timeout limits each hook; the default is the group's timeout.
+        The hook is a hook spec, a CommHook, or a function hook(state, bucket), whose state is `state`, by default the
+        hookline group. timeout limits each hook; the default is the group's timeout.
 
         ignored and reduce_last are names of parameters. Ignored parameters are not validated, broadcast or reduced.
         Parameters in reduce_last are reduced after all others. Frozen parameters (requires_grad is False) and buffers
@@ -75,7 +85,7 @@ class DistributedDataParallel(DataParallelBase, nn.Module):  # type: ignore[misc
         ignored = _find_parameters(module, "ignored", ignored)
         reduce_last = _find_parameters(module, "reduce_last", reduce_last)
         self.module = module
-        self.group = _group(process_group)
+        self.process_group = _group(process_group)
         self.find_unused_parameters = find_unused_parameters
         self.broadcast_buffers = broadcast_buffers
         self._buffers_stale = True  # buffers may differ between ranks since the last broadcast
@@ -106,9 +116,10 @@ class DistributedDataParallel(DataParallelBase, nn.Module):  # type: ignore[misc
         with torch.no_grad():
             self._reducer = Reducer(
                 [(name, (_real if p.requires_grad else _bits)(p.detach())) for name, p in named],
-                self.group,
+                self.process_group,
                 hook,
-                self.group,
+                state,
+                bucket_cap_mb=bucket_cap_mb,
                 find_unused_parameters=find_unused_parameters,
                 static_graph=static_graph,
                 reduction=reduction,
@@ -119,7 +130,6 @@ class DistributedDataParallel(DataParallelBase, nn.Module):  # type: ignore[misc
                 frozen={name for name, p in named if not p.requires_grad},
                 buffers=[(name, _bits(buffer.detach())) for name, buffer in module.named_buffers()],
                 for_torch=True,
-                **bucket_limits(bucket_cap_mb),
             )
         for index in self._reduced:
             self._params[index].register_post_accumulate_grad_hook(self._make_grad_hook(index))
@@ -190,7 +200,7 @@ class DistributedDataParallel(DataParallelBase, nn.Module):  # type: ignore[misc
     def _broadcast_buffers(self) -> None:
         buffers = [_bits(buffer.detach()) for buffer in self.module.buffers()]
         if buffers:
-            broadcast_coalesced(self.group, buffers)
+            broadcast_coalesced(self.process_group, buffers)
 
     def _make_grad_hook(self, index: int) -> Any:
         # A weak reference: the parameters own this hook and may outlive the model.
@@ -264,6 +274,9 @@ class DistributedDataParallel(DataParallelBase, nn.Module):  # type: ignore[misc
                 self._reducer.copy_gradient(index, _real(gradient))
                 parameter.grad = gradient
 
+    def _make_hook(self, spec: str, group: Any) -> CommHook:
+        return make_hook(spec, group_for_hooks(group), for_torch=True)
+
     @contextmanager
     def no_sync(self) -> Iterator[None]:
         """Accumulates gradients of forward passes inside the context locally; the next backward() reduces the sums."""
@@ -281,7 +294,7 @@ class DistributedDataParallel(DataParallelBase, nn.Module):  # type: ignore[misc
         """
         before, self.broadcast_buffers = self.broadcast_buffers, False
         try:
-            with self._joined(self.group, divide_by_initial_world_size):
+            with self._joined(self.process_group, divide_by_initial_world_size):
                 yield
         finally:
             self.broadcast_buffers = before
@@ -345,4 +358,4 @@ def _bits(tensor: torch.Tensor) -> torch.Tensor:
 def _group(group: Any) -> ProcessGroup:
     if group is None and not dist.is_initialized():
         return init_process_group()
-    return as_group(group)
+    return group_from_torch(group)

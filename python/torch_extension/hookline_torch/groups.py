@@ -45,12 +45,52 @@ def _options(pg_options: Any, timeout: timedelta) -> Options:
     return options
 
 
-def backend_of(group: ProcessGroup) -> Any:
-    """Wraps a hookline group, also a debug wrapper or a Python class, as a torch.distributed backend."""
+def group_to_torch_backend(group: ProcessGroup) -> Any:
+    """Returns a backend for torch.distributed that runs on a hookline group, also on a debug wrapper or a Python class.
+
+    It is the argument of torch.distributed.ProcessGroup._register_backend.
+    """
     return _native.backend_of_group(_core.group_to_capsule(group), _core.calls_python(group))
 
 
-def native_group(group: Any) -> ProcessGroup | None:
+def group_from_torch(group: Any = None) -> ProcessGroup:
+    """Returns a torch.distributed group, also a Python class, as a hookline group; None means the default group.
+
+    For a group on the hookline backend this is the same group, with its lanes and shared memory. Returns a hookline
+    group unchanged.
+    """
+    if isinstance(group, ProcessGroup):
+        return group
+    group = _torch_group(group, "group: expected a torch.distributed.ProcessGroup or a hookline.ProcessGroup")
+    return _own_group(group) or _core.group_from_capsule(_native.group_of_torch(group))
+
+
+def group_for_hooks(group: Any) -> ProcessGroup:
+    """Returns the group for the collectives of hooks: a hookline group itself, a new group for other backends.
+
+    DistributedDataParallel runs its own collectives on its group, and most backends match collectives in call order. A
+    hookline group has lanes for hooks. A group that is a Python class is used as it is, since only the user can create
+    another one.
+    """
+    if isinstance(group, ProcessGroup):
+        return group
+    group = _torch_group(
+        group,
+        "state of a hook: expected a process group of torch.distributed or hookline, a state for this hook, a "
+        "hookline.CommHook, or None",
+    )
+    if type(group) is dist.ProcessGroup and _own_group(group) is None:
+        group = new_group_of(group, dist.get_process_group_ranks(group), group_desc="hookline hooks")
+    return group_from_torch(group)
+
+
+def new_group_of(group: Any, ranks: list[int], **options: Any) -> Any:
+    """Creates a torch group of some ranks of `group` with its backend and timeout. Only these ranks call this."""
+    backend, timeout = dist.get_backend_config(group), group_from_torch(group).timeout
+    return dist.new_group(ranks, timeout, backend, use_local_synchronization=True, **options)
+
+
+def _own_group(group: Any) -> ProcessGroup | None:
     """Returns the hookline group that a torch.distributed group uses for CPU tensors, or None."""
     try:
         backend = group._get_backend(CPU)
@@ -60,7 +100,7 @@ def native_group(group: Any) -> ProcessGroup | None:
     return None if capsule is None else _core.group_from_capsule(capsule)
 
 
-def torch_group(group: Any, expected: str) -> dist.ProcessGroup:
+def _torch_group(group: Any, expected: str) -> dist.ProcessGroup:
     """Returns the group, or the default group for None; TypeError with the text `expected` for other types."""
     if group is None:
         return dist.distributed_c10d._get_default_group()
@@ -69,18 +109,7 @@ def torch_group(group: Any, expected: str) -> dist.ProcessGroup:
     return group
 
 
-def as_group(group: Any = None) -> ProcessGroup:
-    """Returns a torch.distributed group, also a Python class, as a hookline group; None means the default group.
-
-    For a group on the hookline backend this is the same group, with its lanes and shared memory.
-    """
-    if isinstance(group, ProcessGroup):
-        return group
-    group = torch_group(group, "group: expected a torch.distributed.ProcessGroup or a hookline.ProcessGroup")
-    return native_group(group) or _core.group_from_capsule(_native.group_of_torch(group))
-
-
-def as_store(store: Any) -> Store:
+def store_from_torch(store: Any) -> Store:
     """Returns a torch.distributed store, also a Python class, as a hookline store."""
     if isinstance(store, Store):
         return store

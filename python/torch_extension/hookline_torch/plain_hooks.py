@@ -11,7 +11,8 @@ import torch.distributed as dist
 from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
 
 import hookline
-from hookline import _core
+from hookline import CommHook, _core
+from hookline._native_hooks import native_equivalent
 
 from . import _native
 from .comm_hooks import make_native_hook
@@ -48,7 +49,11 @@ def _plain(name: str, spec: Any, doc: str) -> Hook:
     hook.__name__ = hook.__qualname__ = f"hookline_{name}"
     hook.__doc__ = doc
     _specs[hook] = spec
-    return hook
+
+    def make(state: Any, group: Any) -> CommHook:
+        return make_native_hook(spec, state, group)[0]
+
+    return native_equivalent(make)(hook)
 
 
 allreduce_hook = _plain("allreduce_hook", "allreduce", "Averages over all ranks. The state is a process group or None.")

@@ -20,7 +20,7 @@ half.allreduce([y]).wait()
 print(f"{group.rank()} of {group.size()} on {group.getBackendName()}: {x[-1]:g} {y[0]:g}\\n", end="")
 """
 
-# The libraries of PyTorch and MPI in one process, without symbol conflicts.
+# Loads the libraries of PyTorch and MPI into one process, to detect symbol conflicts.
 WITH_TORCH = """\
 import torch, hookline as hl
 group = hl.init_process_group("mpi", timeout=60)

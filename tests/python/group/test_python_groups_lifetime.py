@@ -141,7 +141,7 @@ def owner_program(group: str) -> str:
 
 @pytest.mark.parametrize("group", ["Local(0, 1)", "hl.with_nan_checks(Local(0, 1))"])
 def test_python_groups_of_a_module_are_not_leaked(group: str) -> None:
-    """The methods of a class refer to its module's variables, and so to all owners of a group of the class."""
+    """A group's class refers to the globals of its module. If one of these owns the group, there is a cycle."""
     run(textwrap.dedent(LOCAL) + textwrap.dedent(owner_program(group)))
 
 

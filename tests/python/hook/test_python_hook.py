@@ -156,12 +156,86 @@ def test_registration_validates_hooks():
         hl.register_ddp_comm_hook(hl.DDPCommHookType.NOOP, object(), None)
     with pytest.raises(TypeError, match="state of hook fp16: expected the process group to reduce over"):
         hl.register_ddp_comm_hook("FP16_COMPRESS", ddp, "nonsense")
-    with pytest.raises(TypeError, match="DDPCommHookType or its name"):
+    with pytest.raises(TypeError, match="DDPCommHookType or its name, a hook spec"):
         hl.register_ddp_comm_hook(3, ddp, None)
-    with pytest.raises(
-        TypeError, match=r"unknown hook 'fp16': .*Pass hook specs to model\.register_comm_hook\(group, spec\)"
-    ):
-        hl.register_ddp_comm_hook("fp16", ddp, None)
+    with pytest.raises(TypeError, match=r"unknown hook 'SPARKLE': expected one of ALLREDUCE, .*or a hook spec"):
+        hl.register_ddp_comm_hook("SPARKLE", ddp, None)
+    with pytest.raises(hl.InvalidArgument, match="option"):  # a known hook: the error of its spec
+        hl.register_ddp_comm_hook("int8(nonsense=1)", ddp, None)
+
+
+def as_is(group, hook, state):
+    return hook, state
+
+
+def made(group, hook, state):
+    return hl.make_hook(hook, group, state), None
+
+
+@pytest.mark.parametrize("kind", [as_is, made])
+@pytest.mark.parametrize("spec", [True, False])
+def test_a_hook_is_a_spec_a_comm_hook_or_a_function_with_a_state_everywhere(ranks, kind, spec):
+    def body(group):
+        params, mark = model(), [group]
+
+        def with_state(state, bucket):
+            assert state is mark
+            return mean_hook(state[0], bucket)
+
+        hook, state = kind(group, "bf16", None) if spec else kind(group, with_state, mark)
+
+        def in_constructor():
+            return hl.numpy.DataParallel(params, group, hook=hook, state=state)
+
+        def registered():
+            ddp = hl.numpy.DataParallel(params, group)
+            ddp.register_comm_hook(state, hook)
+            return ddp
+
+        def by_function():
+            ddp = hl.numpy.DataParallel(params, group)
+            hl.register_ddp_comm_hook(hook, ddp, state)
+            return ddp
+
+        def replaced():
+            ddp = hl.numpy.DataParallel(params, group, hook="noop")
+            ddp.replace_comm_hook(state, hook)
+            return ddp
+
+        def overlapped():
+            return hl.numpy.DataParallel(params, group, hl.overlap(hook, lambda bucket: None, group=group, state=state))
+
+        for make in (in_constructor, registered, by_function, replaced, overlapped):
+            ddp = make()
+            assert ("bf16" if spec else "with_state") in ddp.comm_hook.name
+            grads = gradients(params, group.rank())
+            step(ddp, grads)
+            expect(grads, 1.5)
+
+    ranks(2, body)
+
+
+def test_the_state_of_a_spec_is_its_group(ranks):
+    def body(group):
+        pair = group.new_group([0, 1]), group.new_group([2, 3])
+        ddp = hl.numpy.DataParallel(model(), group)
+        ddp.register_comm_hook(pair[group.rank() // 2], "fp16 | compare")
+        grads = gradients(model(), group.rank())
+        step(ddp, grads)
+        expect(grads, 1.5 if group.rank() < 2 else 3.5)
+        with pytest.raises(TypeError, match="state of hook fp16: expected the process group to reduce over"):
+            ddp.replace_comm_hook(3, "fp16")
+
+    ranks(4, body)
+
+
+def test_the_hook_of_a_model():
+    (group,) = hl.make_thread_groups(1)
+    hook = hl.make_hook("int8 | error_feedback", group)
+    ddp = hl.numpy.DataParallel(model(), group, hook, optimizer="sgd")
+    assert ddp.comm_hook is hook
+    ddp.replace_comm_hook(None, "fp16")
+    assert ddp.comm_hook.name == "fp16"
 
 
 def test_every_kind_of_callable_is_taken():

@@ -2,8 +2,6 @@
 
 import gc
 import os
-import pickle
-import struct
 import subprocess
 import sys
 import textwrap
@@ -13,10 +11,11 @@ from typing import Literal
 
 import numpy as np
 import pytest
+import torch
 from training_steps import expect, gradients, model, step
 
 import hookline as hl
-from hookline import cli
+from hookline import _hook_state, cli
 
 ROOT = Path(__file__).resolve().parents[3]
 BUILD = Path(os.environ.get("HOOKLINE_BUILD", ROOT / "build/dev"))
@@ -60,11 +59,11 @@ class TopK:
         bucket.set_contribution(decoded)
         return state.allreduce([decoded], op="avg").get_future().then(lambda f: f.value()[0])
 
-    def save(self):
-        return struct.pack("q", self.steps)
+    def state_dict(self):
+        return {"steps": self.steps}
 
-    def load(self, state):
-        (self.steps,) = struct.unpack("q", state)
+    def load_state_dict(self, state_dict):
+        self.steps = state_dict["steps"]
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -126,16 +125,16 @@ def test_state_is_saved_and_errors_are_fed_back(ranks):
 
         own = hl.make_hook("top_k(k=0.5) | error_feedback", group)
         assert run(own) == [0, 0, 3, 4]
-        saved = own.save()
+        saved = own.state_dict()
         assert run(own) == [0, 4, 0, 4]
         again = hl.make_hook("top_k(k=0.5) | error_feedback", group)
-        again.load(saved)
+        again.load_state_dict(saved)
         assert run(again) == [0, 4, 0, 4]
-        assert again.save() == own.save()
+        assert again.state_dict() == own.state_dict()
         with pytest.raises(hl.InvalidArgument, match=r"does not report"):
             hl.make_hook("scaled_mean | error_feedback", group)
         with pytest.raises(hl.InvalidArgument, match=r"of the hook top_k \| error_feedback"):
-            hl.make_hook("scaled_mean", group).load(saved)
+            hl.make_hook("scaled_mean", group).load_state_dict(saved)
 
     ranks(1, body)
 
@@ -182,13 +181,54 @@ def test_the_garbage_collector_sees_hooks_inside_hooks(ranks, kind):
     ranks(1, body)
 
 
-def test_pickled_by_its_text(tmp_path):
-    group = hl.init_process_group("shm", f"file://{tmp_path}/store", 0, 1)
-    hook = hl.make_hook("top_k(k=1, limit=2)", group)
-    hook(None, hl.GradBucket(np.ones(4, np.float32))).wait()
-    again = pickle.loads(pickle.dumps(hook))
-    assert again.save() == hook.save() != hl.make_hook("top_k(k=1, limit=2)", group).save()
-    assert again(None, hl.GradBucket(np.ones(4, np.float32))).wait().sum() == 2
+class Everything:
+    """A hook with state of every supported type."""
+
+    def __init__(self, state):
+        self.state = state
+
+    def __call__(self, state, bucket):
+        return mean(state, bucket)
+
+    def state_dict(self):
+        return self.state
+
+    def load_state_dict(self, state_dict):
+        self.state = state_dict
+
+
+def test_state_of_every_supported_type():
+    (group,) = hl.make_thread_groups(1)
+    state = {
+        "scalars": [None, True, 3, 2.5, "text", b"bytes"],
+        "tuple": (1, (2,)),
+        7: {"w": np.arange(6, dtype=np.int16).reshape(2, 3), "scalar": np.float32(0.5), "zero": np.array(4.0)},
+        "torch": torch.full((2, 2), 3, dtype=torch.bfloat16),
+    }
+    saved = hl.make_hook(Everything(state), group).state_dict()
+    again = Everything(None)
+    hl.make_hook(again, group).load_state_dict(saved)
+    assert list(again.state) == list(state)
+    assert again.state["scalars"] == state["scalars"]
+    assert again.state["tuple"] == state["tuple"]
+    assert again.state[7]["w"].dtype == np.int16
+    assert np.array_equal(again.state[7]["w"], state[7]["w"])
+    assert again.state[7]["scalar"] == 0.5
+    assert again.state[7]["zero"].shape == ()
+    assert again.state["torch"].dtype == torch.bfloat16
+    assert torch.equal(again.state["torch"], state["torch"])
+    with pytest.raises(hl.InvalidArgument, match=r"got builtins\.object"):
+        hl.make_hook(Everything({"x": object()}), group).state_dict()
+    with pytest.raises(hl.InvalidArgument, match=r"state_dict\(\): expected a dict, got builtins\.bytes"):
+        hl.make_hook(Everything(b""), group).state_dict()
+
+
+@pytest.mark.parametrize(
+    "broken", [b"", b"\x04" + bytes(7) + b"nope", b"\x1a" + bytes(7) + b'{"kind":"bytes","count":3}']
+)
+def test_corrupt_state_is_rejected(broken):
+    with pytest.raises(hl.InvalidArgument, match="the state of this hook is corrupt"):
+        _hook_state.decode(broken)
 
 
 def test_options_are_listed_without_making_a_hook(capsys):
@@ -204,7 +244,7 @@ def test_options_are_listed_without_making_a_hook(capsys):
     assert hl.registered_hooks(base_only=True)["half_mean"] == "another hook's text"
     assert cli.main(["hooks", "top_k"]) == 0
     out = capsys.readouterr().out
-    assert "top_k(k=0.25, limit=…)\n    The largest part k of a rank's gradients travels." in out
+    assert "top_k(k=0.25, limit=…)\n    Sends the fraction k of largest gradients of each rank." in out
     assert "    k: a number (default: 0.25)" in out
 
 
@@ -239,7 +279,7 @@ def test_invalid_registrations():
     with pytest.raises(TypeError, match=r"expected a callable factory, got builtins\.str"):
         hl.register_hook("mine", "int8")
     for factory, message in {
-        lambda: None: "expected the group first",
+        lambda: None: "expected the group as the first parameter",
         lambda group, k: None: "parameter k cannot be an option",
         lambda group, *k: None: r"parameter \*k cannot be an option",
         lambda group, **k: None: r"parameter \*\*k cannot be an option",

@@ -81,13 +81,13 @@ class Hosts:
     def set_rate(self, rate: str) -> None:
         """Changes the rate of every link in both directions."""
         for i, name in enumerate(self.names):
-            for place, device in ((name, INTERFACE), (self.switch, f"port{i}")):
-                # The burst of one timer tick, and a queue that TCP can fill without loss.
+            for namespace, device in ((name, INTERFACE), (self.switch, f"port{i}")):
+                # A bucket of 1 ms and a queue of 20 ms at this rate, with lower bounds for slow links.
                 bits = {"k": 1e3, "m": 1e6, "g": 1e9}[rate[-4]] * float(rate[:-4])
                 burst = max(16_000, int(bits / 8 / 1000))
                 limit = max(400_000, int(bits / 8 * 0.02))
                 settings = ("rate", rate, "burst", str(burst), "limit", str(limit))
-                tc("-n", place, "qdisc", "replace", "dev", device, "root", "tbf", *settings)
+                tc("-n", namespace, "qdisc", "replace", "dev", device, "root", "tbf", *settings)
         self.rate = rate
 
     def _remove(self) -> None:

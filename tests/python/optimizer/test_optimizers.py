@@ -112,23 +112,18 @@ def test_another_rate_from_the_next_step_on():
     assert optimizer.options["maximize"] is True
 
 
-@pytest.mark.parametrize("way", ["state_dict", "bytes", "pickle"])
 @pytest.mark.parametrize(("name", "options"), CASES)
-def test_a_saved_optimizer_goes_on_bit_for_bit(name, options, way):
+def test_a_saved_optimizer_goes_on_bit_for_bit(name, options):
     rng = np.random.default_rng(1)
     whole = gradients(rng, np.float32)
     optimizer = getattr(hl, name)(**options)
     for _ in range(4):
         optimizer.step(whole, gradients(rng, np.float32))
     resumed = [p.copy() for p in whole]
-    if way == "pickle":
-        other = pickle.loads(pickle.dumps(optimizer))
-    else:
-        other = getattr(hl, name)(lr=7)
-        if way == "bytes":
-            other.load(optimizer.save())
-        else:
-            other.load_state_dict(pickle.loads(pickle.dumps(optimizer.state_dict())))
+    other = getattr(hl, name)(lr=7)
+    other.load_state_dict(pickle.loads(pickle.dumps(optimizer.state_dict())))
+    with pytest.raises(TypeError, match=r"cannot be pickled. Save its state_dict\(\)"):
+        pickle.dumps(optimizer)
     assert type(other) is type(optimizer)
     assert other.options == optimizer.options
     for _ in range(4):
@@ -181,7 +176,7 @@ def test_bad_input():
         sgd.step([frozen], [w])
     with pytest.raises(hl.InvalidArgument, match="state of another optimizer: expected sgd, got adam"):
         sgd.load_state_dict(hl.Adam().state_dict())
-    with pytest.raises(hl.InvalidArgument, match="no 'optimizer' in it"):
+    with pytest.raises(hl.InvalidArgument, match="missing key 'optimizer'"):
         sgd.load_state_dict({"state": {}, "param_groups": []})
     sgd.step({"w": w}, {"w": w.copy()})
     with pytest.raises(hl.InvalidArgument, match=r"'w' is of another model: expected float32\[2\], got float32\[3\]"):

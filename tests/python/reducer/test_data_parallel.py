@@ -96,6 +96,22 @@ def test_a_hook_in_python(ranks, cap):
     ranks(2, body)
 
 
+def test_reducer_has_the_arguments_of_data_parallel():
+    (group,) = hl.make_thread_groups(1)
+    params = {"a": np.zeros(1000, np.float32), "b": np.zeros(1000, np.float32)}
+    for cap, buckets in ((None, [[1, 0]]), (1e-3, [[1], [0]])):
+        reducer = hl.Reducer(params=[*params.items()], process_group=group, bucket_cap_mb=cap, reduction="sum")
+        assert reducer.buckets() == buckets
+    reducer.mark_ready("a", np.ones(1000, np.float32))
+    reducer.mark_ready("b", np.ones(1000, np.float32))
+    reducer.finalize()
+    copied = np.zeros(1000, np.float32)
+    reducer.copy_gradient("a", destination=copied)
+    assert copied.min() == 1
+    reducer.replace_comm_hook(None, "fp16")
+    assert reducer.comm_hook.name == "fp16"
+
+
 def test_no_sync_join_and_weights(ranks):
     def body(group):
         params = model()
@@ -208,8 +224,9 @@ def test_errors_name_the_parameter():
         hl.numpy.DataParallel(model(), group, ignored=["y"])
     with pytest.raises(ValueError, match="unknown parameter 'y'"):
         hl.Reducer([*model().items()], group, ignored="y")
-    with pytest.raises(ValueError, match="bucket_cap_mb"):
-        hl.numpy.DataParallel(model(), group, bucket_cap_mb=0)
+    for cap in (0, -1, float("inf"), float("nan")):
+        with pytest.raises(ValueError, match="bucket_cap_mb: expected a positive number, got"):
+            hl.numpy.DataParallel(model(), group, bucket_cap_mb=cap)
 
 
 def test_invalid_parameter_names():

@@ -51,7 +51,7 @@ def test_a_python_hook_on_a_model_that_outlives_python(tmp_path: Path, destroyed
     def hook(group, bucket):
         return group.allreduce([bucket.buffer()]).get_future().then(lambda f: f.value()[0] / group.size())
     model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(4, 4))
-    ht.register_comm_hook(model, ht.as_group(), hook)
+    ht.register_comm_hook(model, ht.group_from_torch(), hook)
     model(torch.ones(2, 4)).sum().backward()
     dist.barrier()
     if {destroyed}: dist.destroy_process_group()
@@ -86,13 +86,13 @@ def test_a_python_group_of_a_torch_group_at_exit(tmp_path: Path, last: str) -> N
             future.set_result(None)
             return hl.Work(future)
     group = Group(0, 1)
-    backend = ht.backend_of(group)
+    backend = ht.group_to_torch_backend(group)
     world = dist.ProcessGroup(dist.HashStore(), 0, 1)
     world._register_backend(torch.device("cpu"), dist.ProcessGroup.BackendType.CUSTOM, backend)
     x = torch.ones(3)
     work = world.allreduce([x])
     work.wait()
-    assert ht.as_group(world) is group
+    assert ht.group_from_torch(world) is group
     {last}
     """
     ((code, output),) = outcomes(start(program(tmp_path, text), 1, tmp_path))

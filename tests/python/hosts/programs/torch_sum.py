@@ -15,7 +15,7 @@ def main() -> None:
     dist.init_process_group("hookline", init_method=place, rank=rank, world_size=2, timeout=timeout)
     x = torch.ones(5000)
     dist.all_reduce(x)
-    print(f"{x[0].item():g} on {hookline.torch.as_group().getBackendName()}", flush=True)
+    print(f"{x[0].item():g} on {hookline.torch.group_from_torch().getBackendName()}", flush=True)
     dist.barrier()
     dist.destroy_process_group()
 

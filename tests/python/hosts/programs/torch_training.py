@@ -46,7 +46,7 @@ def main() -> None:
     dist.all_gather(gathered, weights)
     assert all(torch.equal(weights, other) for other in gathered), "the ranks' weights differ"
     torch.testing.assert_close(weights, train(network(0), range(size)), rtol=1e-5, atol=1e-6)
-    backend = hookline.torch.as_group().getBackendName()
+    backend = hookline.torch.group_from_torch().getBackendName()
     print(f"rank {rank} of {size} on {backend}", flush=True)
     dist.destroy_process_group()
 

@@ -341,7 +341,7 @@ def barriers():
     ht.monitored_barrier(timeout=10)
     world = dist.distributed_c10d._get_default_group()
     world.monitored_barrier(datetime.timedelta(seconds=10), True)
-    assert ht.as_group().size() == SIZE
+    assert ht.group_from_torch().size() == SIZE
 
 
 @check
@@ -413,7 +413,7 @@ def timeouts_and_aborts():
 
 @check
 def objects_cross_between_modules():
-    group = ht.as_group()
+    group = ht.group_from_torch()
     assert isinstance(group, hookline.ProcessGroup)
     assert group.capabilities.lanes > 1
     tensor = torch.ones(3)

@@ -100,7 +100,7 @@ def all_kinds_of_callables_are_hooks():
         return dist.all_reduce(bucket.buffer().div_(SIZE), async_op=True).get_future()
 
     def of_hookline(state, bucket):
-        return ht.as_group().allreduce([bucket.buffer()], op=hl.ReduceOp.AVG).get_future()
+        return ht.group_from_torch().allreduce([bucket.buffer()], op=hl.ReduceOp.AVG).get_future()
 
     class Callable:
         def __call__(self, state, b):
@@ -117,7 +117,7 @@ WRONG = [
     (lambda buffer: buffer, RuntimeError, "must return a torch.futures.Future object, but got torch.Tensor"),
     (lambda buffer: ready(torch.zeros(59)), ValueError, "[59]"),
     (lambda buffer: ready(buffer.reshape(2, 29)), ValueError, "[2, 29]"),
-    (lambda buffer: ready(buffer.double()), ValueError, "must be"),
+    (lambda buffer: ready(buffer.double()), ValueError, "58], got"),
     (lambda buffer: ready([buffer, buffer]), ValueError, "list of 2"),
     (lambda buffer: ready(None), ValueError, "None"),
     (lambda buffer: failed(KeyError("this very one")), KeyError, "this very one"),
@@ -211,9 +211,11 @@ class NoFuture(dist._Work):
 
 @check
 def none_from_a_python_group():
-    raises(RuntimeError, "None", lambda: ht.as_group(Nothing(None)).allreduce([torch.ones(2)]).wait())
-    raises(RuntimeError, "NoneType", lambda: ht.as_group(Nothing(NoFuture(None))).allreduce([torch.ones(2)]).wait())
-    group = ht.as_group(Nothing(NoFuture(failed(ValueError("the future has failed")))))
+    raises(RuntimeError, "None", lambda: ht.group_from_torch(Nothing(None)).allreduce([torch.ones(2)]).wait())
+    raises(
+        RuntimeError, "NoneType", lambda: ht.group_from_torch(Nothing(NoFuture(None))).allreduce([torch.ones(2)]).wait()
+    )
+    group = ht.group_from_torch(Nothing(NoFuture(failed(ValueError("the future has failed")))))
     raises(Exception, "has failed", lambda: group.allreduce([torch.ones(2)]).wait())
 
 

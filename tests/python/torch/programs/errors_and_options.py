@@ -43,7 +43,7 @@ def errors_are_of_both_libraries_types():
     group = dist.new_group()
     model, loss = step_of(group)
     if RANK == 0:
-        ht.as_group(group).set_timeout(0.3)  # set late: a loaded machine takes longer to create the model
+        ht.group_from_torch(group).set_timeout(0.3)  # set late: a loaded machine takes longer to create the model
         work = dist.barrier(group, async_op=True)
         future = work.get_future()
         for call in (work.wait, future.wait, future.value, lambda: dist.barrier(group), loss.backward):
@@ -74,8 +74,8 @@ def errors_are_of_both_libraries_types():
     raises(hl.Unsupported, "expected SUM or AVG, got min", lambda: dist.all_reduce(sparse, dist.ReduceOp.MIN))
     # A torch group around the hookline backend, as a hookline group, and back again.
     around = dist.ProcessGroup(c10d._get_default_store(), RANK, SIZE)
-    inner = ht.as_group(dist.new_group())
-    backend = ht.backend_of(hl.with_nan_checks(inner))
+    inner = ht.group_from_torch(dist.new_group())
+    backend = ht.group_to_torch_backend(hl.with_nan_checks(inner))
     around._register_backend(torch.device("cpu"), dist.ProcessGroup.BackendType.CUSTOM, backend)
     dist.barrier()
     inner.abort("enough")
@@ -139,7 +139,7 @@ ERROR = KeyError("out of luck")
 
 @check
 def exceptions_of_python_groups_keep_their_identity():
-    backend = ht.backend_of(Unlucky(RANK, SIZE))
+    backend = ht.group_to_torch_backend(Unlucky(RANK, SIZE))
     try:
         backend.allreduce([torch.ones(1)], dist.AllreduceOptions()).wait()
     except KeyError as error:
@@ -150,8 +150,8 @@ def exceptions_of_python_groups_keep_their_identity():
 
 @check
 def options():
-    seconds = lambda group: ht.as_group(group).timeout.total_seconds()  # noqa: E731
-    name = lambda group: ht.as_group(group).backend_name()  # noqa: E731
+    seconds = lambda group: ht.group_from_torch(group).timeout.total_seconds()  # noqa: E731
+    name = lambda group: ht.group_from_torch(group).backend_name()  # noqa: E731
     gloo = ht.Options(backend="gloo", backend_options={"address": "127.0.0.1"}, timeout=70)
     assert (gloo.backend, gloo.backend_options, gloo.timeout.total_seconds()) == ("gloo", {"address": "127.0.0.1"}, 70)
     assert "gloo" in repr(gloo)

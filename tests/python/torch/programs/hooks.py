@@ -133,7 +133,7 @@ def post_local_sgd_on_every_group():
             # All ranks are on one host, so the subgroup has all ranks.
             assert distance(train(model), PLAIN) < 1e-6
         model = ddp(group)
-        model.register_comm_hook(hl.PostLocalSGDState(ht.as_group(group), None, 2), ht.post_localSGD_hook)
+        model.register_comm_hook(hl.PostLocalSGDState(ht.group_from_torch(group), None, 2), ht.post_localSGD_hook)
         assert distance(train(model), PLAIN) < 1e-6
         model = ddp(group)
         state = ht.PostLocalSGDState(group, group, 2, post_local_gradient_allreduce=False)
@@ -151,7 +151,7 @@ def post_local_sgd_on_every_group():
 def groups_made_for_hooks_have_the_timeout_of_theirs():
     group = dist.new_group(backend="gloo", timeout=datetime.timedelta(seconds=50))
     state = ht.PostLocalSGDState(group, None, 10)
-    for made in (group_of_state(state), ht.as_group(state.subgroup), group_of_state(ht.PowerSGDState(group))):
+    for made in (group_of_state(state), ht.group_from_torch(state.subgroup), group_of_state(ht.PowerSGDState(group))):
         assert made.timeout.total_seconds() == 50, made.timeout
 
 
@@ -255,6 +255,63 @@ def sparse_gradients():
 
 
 @check
+def a_hook_is_a_spec_a_comm_hook_or_a_function_with_a_state_everywhere():
+    world, mark = ht.group_from_torch(), [None]
+
+    def own(group, hook, state):
+        return ht.DistributedDataParallel(network(RANK), group, hook, state=state)
+
+    def by_function(kind):
+        def make(group, hook, state):
+            model = kind(network(RANK), process_group=group)
+            ht.register_comm_hook(model, state, hook)
+            return model
+
+        return make
+
+    def by_type(group, hook, state):
+        model = ddp(group)
+        ht.register_ddp_comm_hook(hook, model, state)
+        return model
+
+    def replaced(kind):
+        def make(group, hook, state):
+            model = kind(network(RANK), process_group=group)
+            ht.replace_comm_hook(model, None, "NOOP")
+            ht.replace_comm_hook(model, state, hook)
+            return model
+
+        return make
+
+    def with_state(state, bucket):
+        assert state is mark
+        assert isinstance(bucket.buffer(), torch.Tensor)
+        return world.allreduce([bucket.buffer()], op="avg").get_future().then(lambda done: done.value()[0])
+
+    torch_kind, own_kind = DistributedDataParallel, ht.DistributedDataParallel
+    makers = [own, by_function(torch_kind), by_function(own_kind), by_type, replaced(torch_kind), replaced(own_kind)]
+    for make in makers:
+        for hook, state in (
+            ("bf16", None),
+            ("bf16", dist.group.WORLD),
+            (ht.make_hook("bf16", None), None),
+            (with_state, mark),
+            (ht.bf16_compress_hook, None),
+            (ht.fp16_compress_wrapper(ht.allreduce_hook), None),
+            (ht.powerSGD_hook, ht.PowerSGDState(None, matrix_approximation_rank=9, start_powerSGD_iter=3)),
+        ):
+            if make is own and hook == "bf16" and state is not None:
+                continue  # the state in the constructor belongs to a function
+            model = make(dist.group.WORLD, hook, state)
+            assert distance(train(model), PLAIN) < 0.05, (make, hook)
+            alike(train(model, 1))
+            if hook is not with_state:
+                assert ht.comm_hook(model).name == ht.stats(model)["hook"]
+    raises(TypeError, "Communication hook must be callable", lambda: ht.replace_comm_hook(model, None, 3))
+    raises(TypeError, "state of a hook", lambda: own(None, None, None).register_comm_hook(3, "fp16"))
+
+
+@check
 def noop_sends_nothing():
     model = ddp(dist.group.WORLD)
     ht.register_ddp_comm_hook(ht.DDPCommHookType.NOOP, model)
@@ -343,13 +400,13 @@ def pytorch_register_comm_hook():
 def hooks_are_replaced_between_steps():
     # In a separate group: buckets of the failing pass below may still communicate in the next check.
     model = ddp(dist.new_group())
-    ht.replace_ddp_comm_hook("NOOP", model)
+    ht.replace_comm_hook(model, None, "NOOP")
     train(model, 1)
-    ht.replace_ddp_comm_hook(ht.DDPCommHookType.FP16_COMPRESS, model)
+    ht.replace_comm_hook(model, None, ht.DDPCommHookType.FP16_COMPRESS)
     train(model, 1)
     assert ht.stats(model)["hook"] == ht.comm_hook(model).name
     assert ht.stats(model)["bytes_sent"] > 0
-    raises(ValueError, "too few lanes", lambda: ht.replace_ddp_comm_hook("FP16_COMPRESS", model, gloo))
+    raises(ValueError, "too few lanes", lambda: ht.replace_comm_hook(model, gloo, "FP16_COMPRESS"))
 
     class Inside(torch.autograd.Function):
         @staticmethod
@@ -358,7 +415,7 @@ def hooks_are_replaced_between_steps():
 
         @staticmethod
         def backward(context, gradient):
-            ht.replace_ddp_comm_hook("NOOP", model)
+            ht.replace_comm_hook(model, None, "NOOP")
             return gradient
 
     first = model.module[0]
@@ -374,12 +431,12 @@ def state_in_checkpoints():
     whole = ddp(dist.group.WORLD, cap=25)
     ht.register_ddp_comm_hook(text, whole)
     train(whole, 3)
-    saved, weights = ht.comm_hook(whole).save(), whole.module.state_dict()
+    saved, weights = ht.comm_hook(whole).state_dict(), whole.module.state_dict()
     weights = {k: v.clone() for k, v in weights.items()}
     resumed = ddp(dist.group.WORLD, cap=25)
     resumed.module.load_state_dict(weights)
     ht.register_ddp_comm_hook(text, resumed)
-    ht.comm_hook(resumed).load(saved)
+    ht.comm_hook(resumed).load_state_dict(saved)
     assert ht.comm_hook(whole).stats()[0]["residual_norm"] > 0
     assert distance(train(whole, 1), train(resumed, 1)) < 1e-3
 
@@ -441,7 +498,7 @@ def models_are_released():
         del model
         gc.collect()
         assert gone() is None
-    hook = hl.make_hook("fp16", ht.as_group())
+    hook = hl.make_hook("fp16", ht.group_from_torch())
     model = ddp(dist.group.WORLD)
     ht.register_ddp_comm_hook(hook, model)
     assert distance(train(model), PLAIN) < 5e-3

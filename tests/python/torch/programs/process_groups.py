@@ -46,7 +46,7 @@ def registration_and_group_options():
     assert str(dist.BackendConfig("cpu:hookline,cuda:nccl")) == "cpu:hookline,cuda:nccl"
     assert logging.root.handlers == handlers
     assert c10d._get_default_store().timeout == datetime.timedelta(seconds=120)
-    assert ht.as_group(dist.new_group(timeout=datetime.timedelta(seconds=50))).timeout.total_seconds() == 50
+    assert ht.group_from_torch(dist.new_group(timeout=datetime.timedelta(seconds=50))).timeout.total_seconds() == 50
 
 
 @check
@@ -199,7 +199,7 @@ def sequence_numbers():
 
     def seen():
         values = [None] * SIZE
-        dist.all_gather_object(values, ht.as_group(group).sequence_number, group=other)
+        dist.all_gather_object(values, ht.group_from_torch(group).sequence_number, group=other)
         return values
 
     first = seen()[0]

@@ -64,7 +64,7 @@ def hook_results_become_gradients():
 @check
 def constructor_hooks_get_the_group():
     def hook(state, bucket):
-        assert state is model.group
+        assert state is model.process_group
         return state.allreduce([bucket.buffer()]).get_future().then(lambda done: done.value()[0])
 
     model = ht.DistributedDataParallel(nn.Linear(3, 1, bias=False), hook=hook)

@@ -58,7 +58,7 @@ class Plain(Counting):
 
 @check
 def a_gloo_group_is_a_hookline_group():
-    group = ht.as_group()
+    group = ht.group_from_torch()
     assert (group.rank(), group.size(), group.backend_name()) == (RANK, SIZE, "gloo")
     group.set_timeout(70)
     assert group.timeout.total_seconds() == 70
@@ -88,7 +88,9 @@ def a_gloo_group_is_a_hookline_group():
         group.recv([mine.new_zeros(3)], 0).wait()
     group.barrier().wait()
     assert group.allreduce([x]).get_future().wait() is not None
-    raises(hl.InvalidArgument, "do not fit", lambda: group.allgather_into_tensor(torch.zeros(1), torch.zeros(1)))
+    raises(
+        hl.InvalidArgument, "sizes do not match", lambda: group.allgather_into_tensor(torch.zeros(1), torch.zeros(1))
+    )
 
 
 class Counted(dist._Work):
@@ -135,8 +137,8 @@ def works_of_a_python_group_are_waited_for():
 
 @check
 def checked_groups_of_torch_compare_the_numbers_of_steps():
-    store = ht.as_store(dist.PrefixStore("steps", dist.distributed_c10d._get_default_store()))
-    model = ht.DistributedDataParallel(nn.Linear(2, 2), hl.with_collective_checks(ht.as_group(), store))
+    store = ht.store_from_torch(dist.PrefixStore("steps", dist.distributed_c10d._get_default_store()))
+    model = ht.DistributedDataParallel(nn.Linear(2, 2), hl.with_collective_checks(ht.group_from_torch(), store))
     model.step_id = 5
     model(torch.ones(1, 2)).sum().backward()
     model.step_id = 6 + RANK
@@ -147,7 +149,7 @@ def checked_groups_of_torch_compare_the_numbers_of_steps():
 def a_python_group_is_a_hookline_group():
     for kind in (Counting, Plain):
         inner = kind(dist.group.WORLD)
-        group = ht.as_group(inner)
+        group = ht.group_from_torch(inner)
         assert group.backend_name() == "counting"
         x = torch.full((10,), float(RANK + 1))
         group.allreduce([x]).wait()
@@ -163,7 +165,7 @@ def stores_of_torch_are_stores_of_hookline():
     tcp = dist.TCPStore("127.0.0.1", 0, 1, True, wait_for_workers=False)
     shared = [dist.FileStore(f"{folder[0]}/store", SIZE), dist.distributed_c10d._get_default_store()]
     for inner in (dist.HashStore(), tcp, *(dist.PrefixStore(f"own/{RANK}", store) for store in shared)):
-        store = ht.as_store(inner)
+        store = ht.store_from_torch(inner)
         store.set("a", "1")
         assert inner.get("a") == b"1"
         assert store.get("a") == b"1"
@@ -228,10 +230,10 @@ def stores_forward_all_methods():
     pairs = [(file, file), (hashed, hashed), (tcp, client)]  # a TCPStore client supports one request at a time
     pairs += [(dist.PrefixStore("p", inner), dist.PrefixStore("p", other)) for inner, other in pairs]
     for inner, other in pairs:
-        store, came = ht.as_store(inner), []
+        store, came = ht.store_from_torch(inner), []
         thread = threading.Thread(target=lambda store=store, came=came: came.append(store.get("late")))
         thread.start()
-        ht.as_store(other).set("late", "now")
+        ht.store_from_torch(other).set("late", "now")
         thread.join()
         assert came == [b"now"]
         store.set("gone", "1")
@@ -239,25 +241,25 @@ def stores_forward_all_methods():
         assert store.delete_key("gone")
         assert store.num_keys() == before - 1
         raises(hl.Timeout, "", lambda store=store: store.wait(["gone"], 0.05))
-    assert ht.as_store(client).get("late") == b"now"
+    assert ht.store_from_torch(client).get("late") == b"now"
     inner = Extended()
-    store = ht.as_store(dist.PrefixStore("p", inner))
+    store = ht.store_from_torch(dist.PrefixStore("p", inner))
     store.append("a", "1")
     store.multi_set(["a", "b"], ["1", "2"])
     assert store.multi_get(["a", "b"]) == [b"x", b"y"]
     assert store.has_extended_api()
     assert inner.asked == [("p/a", b"1"), (["p/a", "p/b"], [b"1", b"2"]), ["p/a", "p/b"]]
-    raises(RuntimeError, "", lambda: ht.as_store(dist.Store()).append("a", "1"))
+    raises(RuntimeError, "", lambda: ht.store_from_torch(dist.Store()).append("a", "1"))
 
 
 @check
 def a_python_store_is_a_store_of_hookline():
-    store = ht.as_store(PythonStore())
+    store = ht.store_from_torch(PythonStore())
     store.set("k", "v")
     assert store.get("k") == b"v"
     assert store.add("n", 2) == 2
-    raises(TypeError, "torch.distributed.Store", lambda: ht.as_store({}))
-    raises(TypeError, "ProcessGroup", lambda: ht.as_group({}))
+    raises(TypeError, "torch.distributed.Store", lambda: ht.store_from_torch({}))
+    raises(TypeError, "ProcessGroup", lambda: ht.group_from_torch({}))
 
 
 @check
@@ -319,8 +321,8 @@ def compressing_hooks_need_no_more_than_allreduce():
 @check
 def a_hookline_group_is_a_backend():
     store = dist.PrefixStore("made by hand", dist.distributed_c10d._get_default_store())
-    group = hl.init_process_group(store=ht.as_store(store), rank=RANK, world_size=SIZE, timeout=20)
-    backend = ht.backend_of(hl.with_flight_recorder(group))
+    group = hl.init_process_group(store=ht.store_from_torch(store), rank=RANK, world_size=SIZE, timeout=20)
+    backend = ht.group_to_torch_backend(hl.with_flight_recorder(group))
     x = torch.ones(3)
     backend.allreduce([x], dist.AllreduceOptions()).wait()
     assert x[0] == SIZE
@@ -352,7 +354,7 @@ class Seeing(hl.ProcessGroup):
 @check
 def a_python_group_gets_the_tensors_of_the_caller():
     group = Seeing()
-    for backend in (ht.backend_of(group), ht.backend_of(hl.with_nan_checks(group))):
+    for backend in (ht.group_to_torch_backend(group), ht.group_to_torch_backend(hl.with_nan_checks(group))):
         world = dist.ProcessGroup(dist.HashStore(), 0, 1)
         world._register_backend(torch.device("cpu"), dist.ProcessGroup.BackendType.CUSTOM, backend)
         tensors = [torch.ones(3), torch.ones(2, 3, dtype=torch.bfloat16), torch.ones(4, 4)[:, 1], torch.tensor(3)]
@@ -379,7 +381,7 @@ def a_python_group_gets_the_tensors_of_the_caller():
         assert group.seen[0][1] is part
         world.barrier().wait()
     x = torch.ones(3)
-    work = ht.backend_of(group).allreduce([x], dist.AllreduceOptions())
+    work = ht.group_to_torch_backend(group).allreduce([x], dist.AllreduceOptions())
     assert work.get_future().wait()[0] is x
 
 
