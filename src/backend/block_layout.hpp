@@ -60,8 +60,8 @@ void pack_inputs(const BlockLayout& layout);
 /// Copies the staged outputs back. Call when the operation is done.
 void unpack_outputs(const BlockLayout& layout);
 
-/// Returns the begin of slice `index` if `bytes` are divided into `count` slices at multiples of 64 bytes. The end of
-/// the last slice is slice_begin(bytes, count, count).
+/// Divides `bytes` into `count` slices at multiples of 64 bytes and returns the offset at which slice `index` begins.
+/// The last slice ends at slice_begin(bytes, count, count).
 constexpr std::size_t slice_begin(std::size_t bytes, std::size_t count, std::size_t index) {
   const std::size_t lines = (bytes + kCacheLineBytes - 1) / kCacheLineBytes;
   const std::size_t at = (lines * index / count) * kCacheLineBytes;

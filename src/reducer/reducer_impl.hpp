@@ -21,8 +21,9 @@
 
 namespace hookline::reducer {
 
-/// Per-parameter progress, touched by every mark and therefore small. `bucket` and `expected_marks` change only between
-/// steps, the other fields on any thread: `marks` when a mark begins, `copied` when its gradient is in the bucket.
+/// Per-parameter progress, accessed by every mark and therefore small. `marks` counts marks that have begun, `copied`
+/// those whose gradient is in the bucket; any thread may increment them. The thread that marks the parameter writes the
+/// flags from `accumulated` on. The other fields change only between steps and in finalize().
 struct ParamProgress {
   std::uint32_t bucket = 0;
   std::uint32_t expected_marks = 1;  ///< number of marks per step

@@ -14,7 +14,7 @@ namespace {
 // The minimum reply timeout of requests that do not wait. The user's timeout applies to missing keys; a late reply
 // costs the connection.
 constexpr Milliseconds kMinReplyTimeout = std::chrono::seconds(2);
-// How long to await the confirmation of a cancelled wait. The next request skips later confirmations.
+// Limit on waiting for the confirmation of a cancelled wait. The next request skips later confirmations.
 constexpr Milliseconds kCancelTimeout{100};
 
 void require_key(const Store& store, std::string_view key) {

@@ -1,4 +1,4 @@
-// Connection setup of TCP store clients: resolve, connect, authenticate and open the protocol.
+// Connection setup of TCP store clients: resolve, connect, authenticate and handshake.
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <netinet/tcp.h>
@@ -93,8 +93,8 @@ bool TcpClient::connect_to(const SocketAddress& address, Clock::time_point deadl
   return true;
 }
 
-// Authenticates, sends the protocol opening and awaits the reply. A server with a full accept queue may reset the
-// connection here, so failures are retried.
+// Authenticates, then sends the first requests of the protocol and waits for the reply. A server with a full accept
+// queue may reset the connection here, so failures are retried.
 bool TcpClient::open_protocol(Clock::time_point deadline, std::string& reason) {
   const auto nonce = static_cast<std::uint32_t>(::getpid());
   const std::string hello =

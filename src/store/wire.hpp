@@ -39,8 +39,8 @@ inline constexpr std::size_t kNumQueries = 19;
 /// The argument of `validate`, the first request of a connection.
 inline constexpr std::uint32_t kMagic = 0x3C85F7CE;
 
-// Special arguments of pings and of their replies. Otherwise a client's first ping carries its pid, which is smaller.
-/// The ping of a client with a token. A server of the plain protocol echoes it, like every ping.
+// Reserved nonces of pings and of their replies. Other pings carry the client's pid, which is always smaller.
+/// The ping of a client with a token. A server without a token echoes it, like every ping.
 inline constexpr std::uint32_t kTokenPing = 0xF0544F4B;
 /// The reply of a server with a token to a client without one.
 inline constexpr std::uint32_t kTokenRequired = 0xF0524551;

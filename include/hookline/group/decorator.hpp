@@ -1,4 +1,4 @@
-// Base class of group wrappers: forwards every call to the inner group.
+// Base class of debug wrappers and other group decorators.
 #pragma once
 
 #include <atomic>
@@ -12,8 +12,8 @@
 
 namespace hookline {
 
-/// Wrappers stack, around native groups and groups written in Python. Most override only run(); a wrapper that also
-/// wraps subgroups overrides decorate().
+/// A process group that forwards every operation to an inner group, native or implemented in Python. Decorators can be
+/// nested. Most override only run(); a decorator that also wraps subgroups overrides decorate().
 class HOOKLINE_EXPORT GroupDecorator : public ProcessGroup {
  public:
   /// Throws InvalidArgument if `inner` is null.

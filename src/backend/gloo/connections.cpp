@@ -12,7 +12,7 @@
 namespace hookline::gloo_transport {
 namespace {
 
-constexpr int kConnectionsPerPeer = 2;  // GlooEngine::data_ and mail_
+constexpr int kConnectionsPerPeer = 2;  // GlooTransport::data_ and control_
 constexpr std::uint64_t kProbeSlot = std::uint64_t{0xff} << 56;
 
 }  // namespace

@@ -83,7 +83,7 @@ bool HierarchicalOp::fits_slot() const {
   return layout_.block_bytes * blocks <= slot_bytes() - sizeof(Header);
 }
 
-// The number of elements of a slice; the last slice may have fewer.
+// Returns the number of elements of a slice, which is sent along with the headers. The last slice may have fewer.
 std::size_t HierarchicalOp::piggyback_count() const {
   const std::size_t count = layout_.block_bytes / size_of(layout_.dtype);
   return (count + topology_.slices - 1) / topology_.slices;

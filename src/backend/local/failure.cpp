@@ -154,8 +154,8 @@ void LocalContext::check_peers() {
     failed_peer_error = std::make_exception_ptr(
         Aborted(fmt::format("rank {} failed: {}", r, cause), {known ? peer.failure_origin : r}));
   }
-  // Loads the states after the check for failures. A peer that failed because a rank left or died had seen that before
-  // it published its failure, so this rank sees it, too.
+  // The states are loaded after the failures. If a peer failed because a rank left or died, it observed that before it
+  // published its failure (seq_cst), so this rank observes it, too.
   std::vector<int> left;
   std::vector<int> others;
   for (int r = 0; r < memory_->size(); ++r) {

@@ -48,7 +48,7 @@ class OwnRegion : public std::enable_shared_from_this<OwnRegion> {
   std::map<const std::byte*, Buffer> buffers_;
 };
 
-/// The memory file of a peer: its block, and its buffers as they are located.
+/// A peer's memory file, mapped into this process: its block at construction, its buffers on first use.
 class PeerRegion {
  public:
   PeerRegion(FileDescriptor fd, int ranks);
@@ -57,7 +57,8 @@ class PeerRegion {
   PeerRegion& operator=(const PeerRegion&) = delete;
 
   local::RankBlock& block() const noexcept { return *block_; }
-  /// Maps a buffer at its first use, and caches some mappings. Throws Aborted if the location is invalid.
+  /// Returns a buffer of the peer. Maps it on first use and caches recent mappings. Throws Aborted if the location is
+  /// invalid.
   std::shared_ptr<std::byte> resolve(const local::Location& location, std::size_t bytes);
 
  private:
