@@ -92,7 +92,7 @@ def test_a_slurm_job(cluster: dict[str, str], name: str) -> None:
     directives = dict(re.findall(r"^#SBATCH --([a-z-]+)=(\S+)$", script.read_text(), re.MULTILINE))
     nodes, each = int(directives["nodes"]), int(directives["ntasks-per-node"])
     host = own_address()
-    # What sbatch sets for the script. Every host of the list is this machine; ranks look at the first only.
+    # The variables that sbatch sets. The first host is this machine; ranks read only that one.
     batch = {
         "SLURM_JOB_ID": str(JOB),
         "SLURM_NNODES": str(nodes),

@@ -1,4 +1,4 @@
-"""What holds for all tests. Hypothesis has a profile for `make soak`, which has the time for rare cases."""
+"""Settings of all tests. `make soak` uses a Hypothesis profile with more examples, to find rare cases."""
 
 import os
 import signal
@@ -7,8 +7,9 @@ import hypothesis
 
 hypothesis.settings.register_profile("soak", max_examples=3000, deadline=None)
 
-# Every interpreter that a test starts reports what of hookline's objects outlives it.
+# Every interpreter that a test starts reports at exit which hookline objects are still alive.
 os.environ["HOOKLINE_TEST_LEAKS"] = "1"
 
-# Started in the background by a shell, Ctrl-C is ignored here and in every process that a test starts.
+# A shell starts background jobs with SIGINT ignored, and child processes inherit that. Tests send SIGINT, so restore
+# the default.
 signal.signal(signal.SIGINT, signal.default_int_handler)

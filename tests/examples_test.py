@@ -23,7 +23,9 @@ def run(*command: str | Path) -> str:
 
 def readme(heading: str) -> str:
     """Returns the first program below a heading of the README."""
-    (section,) = re.findall(rf"^## {re.escape(heading)}\n(.*?)^## ", (ROOT / "README.md").read_text(), re.DOTALL | re.MULTILINE)
+    (section,) = re.findall(
+        rf"^## {re.escape(heading)}\n(.*?)^## ", (ROOT / "README.md").read_text(), re.DOTALL | re.MULTILINE
+    )
     return re.search(r"^```\w+\n(.*?)^```", section, re.DOTALL | re.MULTILINE)[1]
 
 
@@ -42,25 +44,27 @@ def test_every_public_name_has_a_docstring() -> None:
     assert [name for name in hl.__all__ if name != "ArrayLike" and not getattr(hl, name).__doc__] == []
 
 
-def functions_without_a_sentence(body: list[ast.stmt], place: str = "") -> list[str]:
-    """Of a stub: functions and methods that are public, and of whose overloads none says what it is for."""
-    silent: dict[str, bool] = {}
+def undocumented_functions(body: list[ast.stmt], place: str = "") -> list[str]:
+    """Returns the public functions and methods of a stub that have no docstring on any overload."""
+    is_undocumented: dict[str, bool] = {}
     for node in body:
         if isinstance(node, ast.FunctionDef) and not node.name.startswith("_"):
             decorators = {ast.unparse(decorator) for decorator in node.decorator_list}
             is_property = bool(decorators & {"property", f"{node.name}.setter"})
-            silent[node.name] = not is_property and silent.get(node.name, True) and not ast.get_docstring(node)
-    inside = [n for n in body if isinstance(n, ast.ClassDef) and not n.name.startswith("_")]
-    below = [name for node in inside for name in functions_without_a_sentence(node.body, f"{node.name}.")]
-    return [place + name for name, is_silent in silent.items() if is_silent] + below
+            is_undocumented[node.name] = (
+                not is_property and is_undocumented.get(node.name, True) and not ast.get_docstring(node)
+            )
+    classes = [n for n in body if isinstance(n, ast.ClassDef) and not n.name.startswith("_")]
+    methods = [name for node in classes for name in undocumented_functions(node.body, f"{node.name}.")]
+    return [place + name for name, undocumented in is_undocumented.items() if undocumented] + methods
 
 
-def test_every_bound_function_says_what_it_is() -> None:
-    """The stub is asked, as the __doc__ of a bound function always has its signature."""
+def test_every_bound_function_has_a_docstring() -> None:
+    """Reads the stub, because the __doc__ of a bound function is never empty: it has the signature."""
     stub = ast.parse((ROOT / "python/hookline/_core.pyi").read_text())
-    assert functions_without_a_sentence(stub.body) == []
-    silent = ast.parse("class A:\n  def f(self): ...\n  @property\n  def p(self): ...\ndef g(): 'a sentence'")
-    assert functions_without_a_sentence(silent.body) == ["A.f"]
+    assert undocumented_functions(stub.body) == []
+    sample = ast.parse("class A:\n  def f(self): ...\n  @property\n  def p(self): ...\ndef g(): 'a sentence'")
+    assert undocumented_functions(sample.body) == ["A.f"]
 
 
 def test_pytorch_program_of_the_readme(tmp_path: Path) -> None:

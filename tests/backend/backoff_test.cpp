@@ -7,8 +7,8 @@ namespace hookline::local {
 namespace {
 
 TEST(Backoff, SpinsThenBlocksAndRestartsAfterReset) {
-  for (const BackoffPhase patience : {BackoffPhase::spin, BackoffPhase::yield}) {
-    Backoff backoff(patience);
+  for (const BackoffPhase phase : {BackoffPhase::spin, BackoffPhase::yield}) {
+    Backoff backoff(phase);
     EXPECT_TRUE(backoff.pause());
     while (backoff.pause()) {
     }

@@ -92,7 +92,7 @@ TEST_P(GroupContract, AllgatherCoalesced) {
   });
 }
 
-// Several chunks of the backends' pipelines, with sizes that the number of ranks does not divide.
+// Covers several chunks of the backends' pipelines, and sizes that are not multiples of the number of ranks.
 TEST_P(GroupContract, LargeReductions) {
   for (const auto& [ranks, bytes] : {std::pair{4, 9 << 20}, {6, 5 << 20}, {7, 5 << 20}}) {
     EXPECT_NO_THROW(GetParam().spawn(

@@ -262,7 +262,7 @@ TEST(CollectiveChecks, LanesAreIndependent) {
   }
 }
 
-TEST(CollectiveChecks, SubgroupsUseTheSameKeys) {
+TEST(CollectiveChecks, MembersOfASubgroupUseTheSameKeys) {
   CheckedRanks pair(3);
   const auto errors = on_ranks(pair.groups, [](ProcessGroup& g, int rank) {
     const auto first = g.new_group({0, 1});  // rank 2 is not a member
