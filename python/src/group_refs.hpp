@@ -42,7 +42,7 @@ class GcTrackedGroup final : public GroupDecorator {
   GcTrackedGroup& operator=(const GcTrackedGroup&) = delete;
   ~GcTrackedGroup() override { ref_counter_->remove(); }
 
-  /// The Python object of the group.
+  /// Returns the Python object of the group.
   nb::object object() const { return object_.object(); }
 
  private:

@@ -51,7 +51,7 @@ class PyProcessGroup final : public ProcessGroup {
   void abort(const std::string& cause) override;
   void shutdown() override;
 
-  /// The results of the base class's methods, which overrides can call through super().
+  /// Return the results of the base class's methods, which overrides call through super().
   int base_rank() const noexcept { return base_rank_; }
   int base_size() const noexcept { return base_size_; }
   std::uint64_t base_sequence_number() const noexcept { return sequence_.load(std::memory_order_relaxed); }

@@ -65,7 +65,7 @@ class HOOKLINE_EXPORT DdpBucketScheduler : public std::enable_shared_from_this<D
 
   const std::shared_ptr<ProcessGroup> group_;
 
-  mutable std::mutex mutex_;  ///< guards what follows
+  mutable std::mutex mutex_;  ///< guards the members below
   HookPtr hook_;
   std::deque<PendingBucketPtr> queue_;
   hook::BucketScheduler launcher_;

@@ -20,9 +20,9 @@ struct SgdCoefficients {
   bool first_step = false;  ///< the momentum buffer is not initialized yet
 };
 
-/// Steps float32 or float64 arrays of `count` elements. Computes in that type without fused multiply-add; results are
-/// bitwise identical on all targets. `momentum` may be null. Arrays must not overlap and must be aligned to their
-/// elements.
+/// Applies one SGD step to float32 or float64 arrays of `count` elements. Computes in that type without fused
+/// multiply-add; results are bitwise identical on all targets. `momentum` may be null. Arrays must not overlap and must
+/// be aligned to their elements.
 void sgd_step(DType dtype, std::byte* parameters, const std::byte* gradients, std::byte* momentum, std::size_t count,
               const SgdCoefficients& coefficients, Target target = best_target());
 
@@ -38,7 +38,7 @@ struct AdamCoefficients {
   double exp_avg_sq_scale = 1;  ///< 1 / sqrt(bias correction of exp_avg_sq)
 };
 
-/// As above for Adam. `max_exp_avg_sq` is null without amsgrad.
+/// Applies one Adam or AdamW step, with the same rules. `max_exp_avg_sq` is null without amsgrad.
 void adam_step(DType dtype, std::byte* parameters, const std::byte* gradients, std::byte* exp_avg,
                std::byte* exp_avg_sq, std::byte* max_exp_avg_sq, std::size_t count,
                const AdamCoefficients& coefficients, Target target = best_target());

@@ -46,7 +46,7 @@ class ParameterAverager {
   struct PendingAllreduce {
     WorkPtr work;
     Tensor flat;
-    std::vector<Tensor> tensors;  ///< the consecutive contents of `flat`
+    std::vector<Tensor> tensors;  ///< packed in `flat` in this order
   };
 
   void flush(DType dtype, PackedTensors& packed) {

@@ -27,7 +27,7 @@ class StoreService {
   std::optional<RejectReason> take_reject_reason() { return std::exchange(reject_reason_, std::nullopt); }
   /// Removes a disconnected client.
   void remove_client(ClientId client) { waiters_.cancel(client); }
-  /// Returns and clears the clients to send WaitReply::stop_waiting.
+  /// Returns and clears the list of clients whose wait has ended. The caller sends each WaitReply::stop_waiting.
   std::vector<ClientId> take_woken() { return waiters_.take_woken(); }
   /// Returns the number of workers that have registered.
   std::int64_t workers() const { return workers_; }

@@ -22,7 +22,7 @@ inline Groups make_thread_groups(int size, Milliseconds timeout = std::chrono::s
   return groups;
 }
 
-/// Groups of threads with collective checks through one store.
+/// Thread groups with collective checks that share one store.
 struct CheckedRanks {
   std::shared_ptr<MemoryStore> store = std::make_shared<MemoryStore>();
   Groups groups;

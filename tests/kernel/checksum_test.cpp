@@ -15,7 +15,7 @@ std::vector<std::byte> some_bytes(std::size_t count) {
   return result;
 }
 
-// The definition of the checksum, one word at a time.
+// Reference implementation of the checksum: one word at a time.
 std::uint32_t reference(const std::byte* data, std::size_t bytes, std::uint32_t seed) {
   const auto mix = [](std::uint32_t state, std::uint32_t word) {
     state = (state ^ word) * 0x9e3779b1u;

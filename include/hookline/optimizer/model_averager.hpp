@@ -29,7 +29,7 @@ class HOOKLINE_EXPORT ModelAverager {
   /// group's operations.
   bool average_parameters(const std::vector<Tensor>& parameters);
 
-  /// The number of steps so far; set it when resuming a run.
+  /// Returns the number of steps so far. Call set_step() when resuming a run.
   std::uint64_t step() const noexcept { return step_; }
   void set_step(std::uint64_t step) noexcept { step_ = step; }
   std::uint64_t warmup_steps() const noexcept { return warmup_steps_; }

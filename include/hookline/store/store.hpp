@@ -47,7 +47,7 @@ class HOOKLINE_EXPORT Store {
   virtual std::string compare_set(const std::string& key, const std::string& expected, const std::string& desired);
   /// Deletes the value of a key, but not a queue of that name. Returns true if there was a value.
   virtual bool delete_key(const std::string& key) = 0;
-  /// The number of keys that have a value, and their names in unspecified order. Queues are not included.
+  /// Return the number of keys that have a value, and their names in unspecified order. Queues are not included.
   virtual std::int64_t num_keys() = 0;
   virtual std::vector<std::string> list_keys();
   /// Appends to a value; a missing value counts as empty. The default implementation retries compare_set until it
@@ -80,7 +80,7 @@ class HOOKLINE_EXPORT Store {
   /// Returns the name or address of the host that serves the store; empty if there is none.
   virtual std::string host() const { return {}; }
 
-  /// The timeout of get, queue_pop, multi_get, and of wait without an explicit timeout.
+  /// Returns the timeout of get, queue_pop, multi_get, and of wait without an explicit timeout.
   virtual Milliseconds timeout() const { return timeout_.load(std::memory_order_relaxed); }
   virtual void set_timeout(Milliseconds timeout) { timeout_.store(timeout, std::memory_order_relaxed); }
 

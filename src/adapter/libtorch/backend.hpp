@@ -92,7 +92,7 @@ class TorchBackend final : public c10d::Backend {
   void shutdown() override;
 
  private:
-  /// Implements split() and merge(). From options of another backend only the timeout is used.
+  /// Implements split() and merge(). If the options belong to another backend, only their timeout is used.
   c10::intrusive_ptr<Backend> create_child(const char* call, const c10::intrusive_ptr<c10d::Store>& store,
                                            const c10::intrusive_ptr<Options>& opts, int rank, int size);
 

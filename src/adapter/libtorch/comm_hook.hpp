@@ -41,7 +41,7 @@ class BucketHook {
   };
   std::shared_ptr<const BucketLayout> layout_of_bucket(const c10d::GradBucket& bucket);
 
-  mutable std::mutex mutex_;  ///< guards what follows
+  mutable std::mutex mutex_;  ///< guards the members below
   std::shared_ptr<adapter::DdpBucketScheduler> scheduler_;
   std::unordered_map<const at::TensorImpl*, std::string> parameter_names_;
   std::map<std::size_t, CachedLayout> layouts_;  ///< by bucket

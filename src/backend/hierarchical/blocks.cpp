@@ -39,7 +39,8 @@ void HierarchicalOp::allgather() {
   }
 }
 
-// Each rank reduces the blocks of its slice's owners over its host; then the owners reduce between hosts.
+// Reduce-scatter inside each host, then between hosts. The first leaves local rank i with the host's sums of the blocks
+// of every host's local rank i.
 void HierarchicalOp::reduce_scatter() {
   const std::size_t hosts = topology_.hosts.size();
   const std::size_t ranks_per_host = topology_.slices;

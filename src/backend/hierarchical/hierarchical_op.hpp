@@ -89,7 +89,7 @@ class HierarchicalOp {
                       int root = 0) const;
 
   bool is_avg() const { return operation_.op == ReduceOp::avg; }
-  /// The reduction ops inside a host and between hosts. A mean is a sum that is divided at the end.
+  /// Return the reduction ops inside a host and between hosts. A mean is a sum that is divided at the end.
   ReduceOp intra_host_op() const;
   ReduceOp inter_host_op() const;
   void divide_by_size(const Tensor& values) const;

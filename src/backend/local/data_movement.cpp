@@ -19,7 +19,8 @@ kernel::StoreMode CollectiveOp::output_stores() const {
   return written >= kernel::kStreamThresholdBytes ? kernel::StoreMode::streaming : kernel::StoreMode::cached;
 }
 
-// Skips the part of this rank's blocks that only this rank reads, if it can be read in place.
+// Copies one chunk of each of this rank's blocks to the staging buffer, except what only this rank reads and can read
+// in place.
 void CollectiveOp::fill_staging(std::size_t begin) {
   if (!is_source(rank_)) return;
   std::byte* const to = staging_data(rank_);

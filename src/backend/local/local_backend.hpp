@@ -16,7 +16,8 @@ namespace hookline::local {
 using MakeSubgroup = std::function<std::shared_ptr<Backend>(const std::vector<int>& ranks, const std::string& name,
                                                             Milliseconds timeout)>;
 
-/// Opens the context; the backend's destructor closes it. Views of allocated memory may outlive both.
+/// Returns a backend that owns a LocalContext over `memory` and closes it in its destructor. Views of allocated memory
+/// may outlive the backend.
 std::shared_ptr<Backend> make_local_backend(std::unique_ptr<Memory> memory, LocalContextOptions options,
                                             MakeSubgroup make_subgroup);
 

@@ -29,7 +29,7 @@ class MpiComm {
   /// True if this host runs more ranks of the group than it has cores.
   bool oversubscribed() const noexcept { return oversubscribed_; }
 
-  /// The communicator to create subgroups from. MPI may use its tags from 1 for that; control messages use tag 0.
+  /// Returns the parent communicator for new subgroups. MPI may use its tags from 1; control messages use tag 0.
   MPI_Comm parent() const noexcept { return size_ == 1 ? data_comm_ : control_comm_; }
   MPI_Comm comm(int channel) const noexcept { return channel == kControlChannel ? control_comm_ : data_comm_; }
   static int tag(MessageTag message_tag) noexcept;

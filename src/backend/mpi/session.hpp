@@ -33,7 +33,7 @@ class MpiCallGuard {
   ~MpiCallGuard();
 
   explicit operator bool() const noexcept { return !reason_; }
-  /// The reason why MPI calls are forbidden. Only if false.
+  /// Returns the reason why MPI calls are forbidden. Requires that operator bool is false.
   const std::string& reason() const noexcept { return *reason_; }
 
  private:

@@ -49,7 +49,8 @@ class ControlSender {
   };
 
   bool is_closing() const noexcept { return goodbye_at_.load() != Clock::time_point::max(); }
-  /// Returns when a receiver that completes nothing is abandoned, for a wait that began at `since`.
+  /// Returns the deadline of a send to `receiver` that started to wait at `since`. Each completed send to this receiver
+  /// extends it; a receiver that misses it is abandoned.
   Clock::time_point send_deadline(int receiver, Clock::time_point since) const noexcept;
 
   P2PContext& context_;
