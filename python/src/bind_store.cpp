@@ -187,8 +187,8 @@ void bind_store(nb::module_& m) {
       .def_prop_ro("underlying_store", &PrefixStore::underlying_store)
       .def_prop_ro(
           "_underlying_non_prefix_store",
-          [](const PrefixStore& prefix) {
-            std::shared_ptr<Store> inner = prefix.underlying_store();
+          [](const PrefixStore& prefix_store) {
+            std::shared_ptr<Store> inner = prefix_store.underlying_store();
             while (const auto* next = dynamic_cast<const PrefixStore*>(inner.get())) inner = next->underlying_store();
             return inner;
           },

@@ -47,7 +47,7 @@ void check_options(const std::vector<std::string>& backends, const Options& opti
   }
 }
 
-Options options_for(const std::string& backend, const Options& options) {
+Options options_accepted_by(const std::string& backend, const Options& options) {
   Options accepted;
   for (const auto& [name, value] : options) {
     if (accepts(backend, name)) accepted.emplace(name, value);

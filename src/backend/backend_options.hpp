@@ -14,6 +14,6 @@ using Options = std::map<std::string, std::string>;
 void check_options(const std::vector<std::string>& backends, const Options& options);
 
 /// Returns the options that the backend accepts.
-Options options_for(const std::string& backend, const Options& options);
+Options options_accepted_by(const std::string& backend, const Options& options);
 
 }  // namespace hookline::backend

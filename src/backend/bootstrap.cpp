@@ -37,7 +37,7 @@ constexpr Milliseconds kMaxStorePollInterval{600};
 // A dying process closes its connections before its pidfd becomes readable: 61 ms before for a process of 512 MB.
 constexpr Milliseconds kExitGrace{500};
 
-constexpr const char* kCountKey = "count";
+constexpr const char* kProcessCountKey = "count";
 constexpr const char* kDoneKey = "done";
 constexpr const char* kFailedKey = "failed";
 std::string process_key(std::int64_t i) { return fmt::format("process/{}", i); }
@@ -147,7 +147,7 @@ std::string Bootstrap::context() const { return fmt::format("{} on rank {}", opt
 
 void Bootstrap::announce_process() {
   host_ = fmt::format("{:016x}", core::hash_bytes(host_identity()));
-  const std::int64_t i = options_.store->add(kCountKey, 1) - 1;
+  const std::int64_t i = options_.store->add(kProcessCountKey, 1) - 1;
   options_.store->set(process_key(i),
                       fmt::format("{} {} {} {}", options_.rank, host_, ::getpid(), start_time(::getpid())));
 }
@@ -158,7 +158,7 @@ void Bootstrap::discover_processes() {
   const std::int64_t size = options_.size;
   if (options_.dead_ranks || processes_read_ >= size) return;
   Store& store = *options_.store;
-  const std::int64_t count = std::min(store.add(kCountKey, 0), size);
+  const std::int64_t count = std::min(store.add(kProcessCountKey, 0), size);
   std::vector<std::string> keys;
   for (std::int64_t i = processes_read_; i < count; ++i) keys.push_back(process_key(i));
   if (keys.empty()) return;
@@ -315,7 +315,8 @@ void Bootstrap::publish_error(const std::exception_ptr& error) {
   }
 }
 
-// Waits up to the grace period for proof of a death: a socket closes before the process has exited.
+// Returns the error to report for `error`: a dead rank if one is found within the grace period, because sockets close
+// before a process has exited.
 std::exception_ptr Bootstrap::diagnose(const std::exception_ptr& error) {
   if (failure_) return failure_;
   Milliseconds grace{0};
@@ -371,7 +372,7 @@ void Bootstrap::finish() {
     if (size > 1) {
       if (store.add(kDoneKey, 1) != size) return;
       for (std::int64_t i = 0; i < size; ++i) store.delete_key(process_key(i));
-      for (const char* const key : {kCountKey, kFailedKey, kDoneKey}) store.delete_key(key);
+      for (const char* const key : {kProcessCountKey, kFailedKey, kDoneKey}) store.delete_key(key);
     }
     if (options_.delete_keys) options_.delete_keys();
   } catch (const Error&) {

@@ -47,10 +47,10 @@ class BucketScheduler {
 
 [[noreturn]] void throw_bad_result(const std::string& label, const Tensor& buffer, const Tensor& result);
 
-/// Throws InvalidArgument unless a hook's result has the shape and dtype of its buffer. `label()`, called only then,
-/// names bucket and hook.
-template <class Where>
-void check_result(const Where& label, const Tensor& buffer, const Tensor& result) {
+/// Throws InvalidArgument if a hook's result differs from its buffer in shape or dtype. The message begins with
+/// `label()`, the names of bucket and hook; it is not called on success.
+template <class Label>
+void check_result(const Label& label, const Tensor& buffer, const Tensor& result) {
   if (result.shape() != buffer.shape() || result.dtype() != buffer.dtype()) throw_bad_result(label(), buffer, result);
 }
 

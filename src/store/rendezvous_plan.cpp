@@ -53,17 +53,17 @@ const LauncherVariables* find_launcher(const Environment& environment) {
 }
 
 /// A number and its source: an environment variable, query parameter or argument.
-struct Sourced {
+struct SourcedNumber {
   int value;
   std::string_view source;
 };
 
 /// Returns the value of the variable `name` or of the launcher's equivalent.
-std::optional<Sourced> sourced_number(const Environment& environment, std::string_view name,
-                                      std::string_view launcher_name) {
+std::optional<SourcedNumber> sourced_number(const Environment& environment, std::string_view name,
+                                            std::string_view launcher_name) {
   for (const std::string_view variable : {name, launcher_name}) {
     if (const auto text = value_of(environment, variable); !text.empty())
-      return Sourced{parse_number(variable, text), variable};
+      return SourcedNumber{parse_number(variable, text), variable};
   }
   return std::nullopt;
 }
@@ -192,7 +192,7 @@ RendezvousPlan plan_rendezvous(std::string_view init_method, std::optional<int> 
   const LauncherVariables* launcher = from_environment ? find_launcher(environment) : nullptr;
 
   const auto resolve_number = [&](const char* name, std::optional<int> argument, std::string_view variable,
-                                  std::string_view launcher_name) -> Sourced {
+                                  std::string_view launcher_name) -> SourcedNumber {
     const auto in_url = url.query.find(name);
     if (in_url != url.query.end() && argument) {
       throw InvalidArgument(
@@ -211,7 +211,8 @@ RendezvousPlan plan_rendezvous(std::string_view init_method, std::optional<int> 
 
   RendezvousPlan plan;
   plan.rank = resolve_number("rank", rank, "RANK", launcher ? launcher->rank : "").value;
-  const Sourced size = resolve_number("world_size", world_size, "WORLD_SIZE", launcher ? launcher->world_size : "");
+  const SourcedNumber size =
+      resolve_number("world_size", world_size, "WORLD_SIZE", launcher ? launcher->world_size : "");
   check_world_size_range(fmt::format("rendezvous(\"{}\")", init_method), size.source, size.value);
   plan.world_size = size.value;
   if (plan.rank < 0 || plan.rank >= plan.world_size) {

@@ -12,11 +12,11 @@ namespace hookline::store {
 
 namespace {
 
-/// Truncates `text` at the first `mark` and returns the part after it.
-std::string_view split_off(std::string_view& text, std::string_view mark) {
-  const std::size_t at = text.find(mark);
+/// Truncates `text` at the first `delimiter` and returns the part after it; empty without a delimiter.
+std::string_view split_off(std::string_view& text, std::string_view delimiter) {
+  const std::size_t at = text.find(delimiter);
   if (at == std::string_view::npos) return {};
-  const std::string_view after = text.substr(at + mark.size());
+  const std::string_view after = text.substr(at + delimiter.size());
   text = text.substr(0, at);
   return after;
 }

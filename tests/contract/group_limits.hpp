@@ -7,7 +7,7 @@
 
 namespace hookline::testing {
 
-inline void try_large_group(ProcessGroup& group) {
+inline void check_large_group(ProcessGroup& group) {
   const int ranks = group.size();
   for (const Layout layout : {Layout::plain, Layout::shared}) {
     for (const std::int64_t count : {std::int64_t{5}, kChunkBytes / 4 + 1}) {

@@ -16,7 +16,7 @@ namespace {
 
 class GroupLimits : public GroupContract {};
 
-TEST_P(GroupLimits, SixtyFourRanks) { GetParam().spawn(64, try_large_group); }
+TEST_P(GroupLimits, SixtyFourRanks) { GetParam().spawn(64, check_large_group); }
 
 INSTANTIATE_TEST_SUITE_P(Fixtures, GroupLimits,
                          ::testing::Values(threads_fixture(), private_threads_fixture(), shm_fixture(),
@@ -34,12 +34,12 @@ TEST(LargestGroups, Processes) {
     const auto store = std::make_shared<TCPStore>(TCPStoreOptions{.port = port, .timeout = timeout});
     return make_group(make_shm_backend(store, rank, ranks, timeout), timeout);
   };
-  processes_fixture("shm", MakeGroup(make)).spawn(max_ranks(), try_large_group);
+  processes_fixture("shm", MakeGroup(make)).spawn(max_ranks(), check_large_group);
 }
 
-TEST(LargestGroups, Threads) { threads_fixture().spawn(max_ranks(), try_large_group); }
+TEST(LargestGroups, Threads) { threads_fixture().spawn(max_ranks(), check_large_group); }
 
-TEST(LargestGroups, ThreadsWithPrivateMemory) { private_threads_fixture().spawn(max_ranks(), try_large_group); }
+TEST(LargestGroups, ThreadsWithPrivateMemory) { private_threads_fixture().spawn(max_ranks(), check_large_group); }
 
 TEST(LargestGroups, RejectsMoreThan512Ranks) {
   EXPECT_THAT([] { make_threads_backends(513); },

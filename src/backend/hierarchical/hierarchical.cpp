@@ -14,8 +14,8 @@
 
 #include "backend/backend_options.hpp"
 #include "backend/bootstrap.hpp"
-#include "backend/host.hpp"
 #include "backend/hierarchical/make_hierarchical.hpp"
+#include "backend/host.hpp"
 #include "backend/mpi_launcher.hpp"
 #include "backend/store_allgather.hpp"
 
@@ -63,7 +63,7 @@ std::shared_ptr<Backend> make_sub_backend(const std::string& backend, const Tran
 
 std::shared_ptr<Backend> make_group(TransportConfig config, const std::vector<std::string>& host_ids,
                                     const std::string& transport, Clock::time_point deadline) {
-  config.options = backend::options_for(transport, config.options);
+  config.options = backend::options_accepted_by(transport, config.options);
   config.options.erase("transport");
   // All other inter-host backends are subgroups of the global one, as MPI requires.
   const auto global = std::make_shared<std::shared_ptr<Backend>>();
@@ -147,7 +147,7 @@ std::shared_ptr<Backend> make_default_backend(const TransportConfig& config) {
   if (all_equal(info.host_ids, info.host_ids[0])) {
     TransportConfig shm_config = config;
     shm_config.timeout = time_left(deadline);
-    shm_config.options = backend::options_for("shm", config.options);
+    shm_config.options = backend::options_accepted_by("shm", config.options);
     return make_backend("shm", shm_config);
   }
   if (requested) hierarchical::check_same_transport(info, config.rank, transport);

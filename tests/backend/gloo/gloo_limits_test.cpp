@@ -4,7 +4,7 @@
 namespace hookline::testing {
 namespace {
 
-TEST(GlooLimits, SixtyFourRanks) { group_fixtures().front().spawn(64, try_large_group); }
+TEST(GlooLimits, SixtyFourRanks) { group_fixtures().front().spawn(64, check_large_group); }
 
 }  // namespace
 }  // namespace hookline::testing
