@@ -20,7 +20,8 @@ std::size_t numel_of(const Dims& shape) {
   std::size_t numel = 1;
   for (const std::int64_t extent : shape) {
     if (extent < 0 || __builtin_mul_overflow(numel, static_cast<std::size_t>(extent), &numel)) {
-      throw InvalidArgument(fmt::format("GradBucket: invalid gradient shape {}", to_string(shape)));
+      throw InvalidArgument(fmt::format("GradBucket: invalid gradient shape {}: expected dimensions of at least 0 whose product fits 64 bits",
+                                        to_string(shape)));
     }
   }
   return numel;
@@ -66,7 +67,10 @@ GradBucket::GradBucket(std::size_t index, std::size_t bucket_count, Tensor buffe
   }
   const std::size_t gradients = layout_->offsets.size();
   if (layout_->lengths.size() != gradients || layout_->sizes.size() != gradients) {
-    throw InvalidArgument("GradBucket: the layout must have one offset, length and size per gradient");
+    throw InvalidArgument(
+        fmt::format("GradBucket: the layout must have one offset, length and size per gradient: got {} offsets, {} "
+                    "lengths and {} sizes",
+                    gradients, layout_->lengths.size(), layout_->sizes.size()));
   }
   if (!layout_->parameters.empty() && layout_->parameters.size() != gradients) {
     throw InvalidArgument(

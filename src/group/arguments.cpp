@@ -103,7 +103,8 @@ class ArgumentChecker {
     expect_count("outputs", c_.outputs.size(), 0);
     if (c_.type == OpType::reduce_scatter_tensor) {
       if (c_.inputs[0].numel() % size_ != 0)
-        refuse(fmt::format("cannot split the input {} into {} equal slices", to_string(c_.inputs[0]), size_));
+        refuse(fmt::format("cannot split the input into equal slices: expected a multiple of {} elements, got {}",
+                           size_, to_string(c_.inputs[0])));
     } else if (c_.type != OpType::allgather_into_tensor) {
       refuse("a BlockReader requires allgather_into_tensor or reduce_scatter_tensor");
     }
@@ -130,7 +131,9 @@ class ArgumentChecker {
     const std::int64_t height = tensor.dim() > 0 ? tensor.shape()[0] : 1;
     if (rows.empty()) {
       if (height % size_ != 0)
-        refuse(fmt::format("cannot split the {} {} into {} equal slices", what, to_string(tensor), size_));
+        refuse(fmt::format(
+            "cannot split the {} into equal slices: expected a multiple of {} rows, got {}. Pass {} splits.", what,
+            size_, to_string(tensor), what));
       return;
     }
     expect_count(fmt::format("{} splits", what).c_str(), rows.size(), ranks());

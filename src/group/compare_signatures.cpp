@@ -96,7 +96,7 @@ std::vector<bool> arrived_ranks(const CheckPoint& check_point) {
     for (const auto& key : keys) check_point.store.delete_key(key);
     check_point.store.delete_key(check_point.key + "/read");
   }
-  std::string message = fmt::format("the ranks called different operations as {}:", check_point.label);
+  std::string message = fmt::format("the ranks called different operations ({}):", check_point.label);
   for (int r = 0; r < check_point.size; ++r)
     message += fmt::format(" rank {}: {};", r, signatures[static_cast<std::size_t>(r)]);
   message.back() = '.';

@@ -99,10 +99,11 @@ void CompressHook::load(StateReader& reader) {
   const std::uint64_t seed = reader.integer();
   const std::uint64_t steps = reader.integer();
   if (seed != seed_)
-    throw InvalidArgument(fmt::format("load_state: the state is of seed {}: expected {}", seed, seed_));
+    throw InvalidArgument(fmt::format("load_state: expected a state of seed {}, got one of seed {}", seed_, seed));
   if (reader.boolean() != error_feedback_) {
-    throw InvalidArgument(std::string("load_state: the state is of a hook with") + (error_feedback_ ? "out" : "") +
-                          " error feedback: expected one with" + (error_feedback_ ? "" : "out"));
+    throw InvalidArgument(std::string("load_state: expected the state of a hook with") +
+                          (error_feedback_ ? "" : "out") + " error feedback, got one with" +
+                          (error_feedback_ ? "out" : ""));
   }
   const std::lock_guard lock(mutex_);
   residuals_->load(reader);

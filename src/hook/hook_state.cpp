@@ -147,7 +147,8 @@ void load_state(CommHookInterface& hook, const ProcessGroup& group, std::span<co
   if (reader.text() != kMagic) throw InvalidArgument("load_state: these bytes are not the state of a hook");
   const auto expect = [](const char* what, const auto& saved, const auto& here) {
     if (saved != here)
-      throw InvalidArgument(fmt::format("load_state: the state is of {} {}: expected {}", what, saved, here));
+      throw InvalidArgument(
+          fmt::format("load_state: expected a state of {} {}, got one of {} {}", what, here, what, saved));
   };
   expect("the hook", reader.text(), hook.name());
   expect("world size", reader.integer(), static_cast<std::uint64_t>(group.size()));

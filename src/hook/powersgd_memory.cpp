@@ -134,14 +134,14 @@ void PowerSGDMemory::register_parameters(const GradBucket& bucket) {
     const auto known = shapes_.find(name);
     if (known == shapes_.end() && shapes_complete_) {
       throw InvalidArgument(
-          fmt::format("the PowerSGD state is of another model: it lacks parameter {} of shape {}. Use one state per "
-                      "model",
+          fmt::format("the PowerSGD state does not match the model: it lacks parameter {} of shape {}. Use one state "
+                      "per model.",
                       name, to_string(layout.sizes[i])));
     }
     if (known != shapes_.end() && !(known->second == layout.sizes[i])) {
       throw InvalidArgument(
-          fmt::format("the PowerSGD state is of another model: parameter {}: expected the shape {}, got {} in the "
-                      "state. Use one state per model",
+          fmt::format("the PowerSGD state does not match the model: parameter {}: expected the shape {}, got {} in the "
+                      "state. Use one state per model.",
                       name, to_string(layout.sizes[i]), to_string(known->second)));
     }
     here.emplace(name, layout.sizes[i]);
@@ -154,8 +154,8 @@ void PowerSGDMemory::register_parameters(const GradBucket& bucket) {
   for (const auto& [name, shape] : shapes_) {
     if (seen_names_.contains(name)) continue;
     throw InvalidArgument(fmt::format(
-        "the PowerSGD state is of another model: it has parameter {} of shape {}, which this model lacks. Use one "
-        "state per model",
+        "the PowerSGD state does not match the model: it has parameter {} of shape {}, which this model lacks. Use one "
+        "state per model.",
         name, to_string(shape)));
   }
   shapes_complete_ = true;

@@ -47,7 +47,8 @@ Tensor ResidualStore::residual_of(const GradBucket& bucket) {
     const Tensor place = flat_slice(residual, layout.offsets[i], layout.lengths[i]);
     if (saved->second.numel() != place.numel()) {
       throw InvalidArgument(
-          fmt::format("the hook's state is of another model: expected {} elements of parameter {}, got {}",
+          fmt::format("error feedback: the loaded state does not match the model: expected {} residuals for parameter "
+                      "{}, got {}. Load a state that was saved with the same model.",
                       place.numel(), saved->first, saved->second.numel()));
     }
     place.copy_from(saved->second);

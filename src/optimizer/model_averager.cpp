@@ -13,8 +13,7 @@ namespace hookline {
 ModelAverager::ModelAverager(std::int64_t warmup_steps, std::shared_ptr<ProcessGroup> group)
     : warmup_steps_(static_cast<std::uint64_t>(warmup_steps)), group_(std::move(group)) {
   if (warmup_steps < 0) {
-    throw InvalidArgument(fmt::format(
-        "Arg ``warmup_steps`` must be a non-negative number. It is {}: 0 or more is allowed", warmup_steps));
+    throw InvalidArgument(fmt::format("Arg ``warmup_steps`` must be a non-negative number. Got {}.", warmup_steps));
   }
   if (!group_) throw InvalidArgument("ModelAverager: group must not be null");
 }
@@ -32,8 +31,7 @@ PeriodicModelAverager::PeriodicModelAverager(std::int64_t period, std::int64_t w
                                              std::shared_ptr<ProcessGroup> group)
     : ModelAverager(warmup_steps, std::move(group)), period_(static_cast<std::uint64_t>(period)) {
   if (period < 1) {
-    throw InvalidArgument(
-        fmt::format("Arg ``period`` must be a positive value. It is {}: 1 or more is allowed", period));
+    throw InvalidArgument(fmt::format("Arg ``period`` must be a positive value. Got {}.", period));
   }
 }
 
@@ -54,7 +52,7 @@ HierarchicalModelAverager::HierarchicalModelAverager(const std::vector<Level>& l
     if (level.period <= previous_period) {
       throw InvalidArgument(
           previous_period == 0
-              ? fmt::format("The minimum period in arg ``period_group_size_dict`` must be a positive value. It is {}",
+              ? fmt::format("The minimum period in arg ``period_group_size_dict`` must be a positive value. Got {}.",
                             level.period)
               : fmt::format("The periods in arg ``period_group_size_dict`` must be ascending: {} follows {}",
                             level.period, previous_period));

@@ -48,7 +48,7 @@ Optimizer::ParameterSlot& Optimizer::find_or_add_slot(const std::string& name, c
   for (const std::optional<Tensor>& tensor : slot->tensors) {
     if (tensor && (tensor->shape() != parameter.shape() || tensor->dtype() != parameter.dtype())) {
       throw InvalidArgument(
-          fmt::format("{}: the state of parameter '{}' is of another model: expected {}, got {}. Use a separate "
+          fmt::format("{}: the state of parameter '{}' does not match the model: expected {}, got {}. Use a separate "
                       "optimizer for each model.",
                       name_, name, to_string(parameter), to_string(*tensor)));
     }
@@ -164,7 +164,8 @@ void Optimizer::save(StateWriter& writer) const {
 
 void Optimizer::load(StateReader& reader) {
   if (const std::string saved_name = reader.text(); saved_name != name_) {
-    throw InvalidArgument(fmt::format("load: the state is of the optimizer {}: expected {}", saved_name, name_));
+    throw InvalidArgument(
+        fmt::format("load_state: expected the state of the optimizer {}, got that of {}", name_, saved_name));
   }
   Options all;
   for (std::uint64_t remaining = reader.integer(); remaining > 0; --remaining) {

@@ -82,7 +82,7 @@ TEST(CollectiveChecks, DifferencesRaiseMismatchOnEveryRank) {
     });
     for (const auto& e : errors) {
       EXPECT_THAT(e,
-                  HasSubstr("the ranks called different operations as number " + std::to_string(i + 1) + " of lane 0"));
+                  HasSubstr("the ranks called different operations (number " + std::to_string(i + 1) + " of lane 0):"));
       EXPECT_THAT(e, HasSubstr("rank 0: "));
       EXPECT_THAT(e, HasSubstr("rank 1: "));
     }

@@ -135,8 +135,8 @@ TEST(Averagers, RejectInvalidArguments) {
   const auto hierarchical = [&](const Levels& levels) {
     return message([&] { HierarchicalModelAverager(levels, 0, groups[0]); });
   };
-  EXPECT_THAT(periodic(0, 0), HasSubstr("Arg ``period`` must be a positive value. It is 0: 1 or more is allowed"));
-  EXPECT_THAT(periodic(1, -1), HasSubstr("Arg ``warmup_steps`` must be a non-negative number. It is -1"));
+  EXPECT_THAT(periodic(0, 0), HasSubstr("Arg ``period`` must be a positive value. Got 0."));
+  EXPECT_THAT(periodic(1, -1), HasSubstr("Arg ``warmup_steps`` must be a non-negative number. Got -1."));
   EXPECT_THAT(message([] { PeriodicModelAverager(1, 0, nullptr); }), HasSubstr("group must not be null"));
   EXPECT_THAT(hierarchical({}), HasSubstr("Arg ``period_group_size_dict`` must not be empty."));
   EXPECT_THAT(hierarchical({{0, 1}}), HasSubstr("The minimum period in arg ``period_group_size_dict`` must be"));

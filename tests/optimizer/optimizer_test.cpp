@@ -156,10 +156,10 @@ TEST(Optimizer, RejectsStateOfOtherOptimizers) {
   const OptimizerPtr sgd = make_optimizer("sgd(momentum=0.9)");
   sgd->step("w", Tensor::zeros({3}), Tensor::zeros({3}));
   EXPECT_THAT(message_of([&] { sgd->step("w", Tensor::zeros({4}), Tensor::zeros({4})); }),
-              HasSubstr("the state of parameter 'w' is of another model: expected float32[4], got float32[3]"));
+              HasSubstr("the state of parameter 'w' does not match the model: expected float32[4], got float32[3]"));
   const OptimizerPtr adam = make_optimizer("adam");
   EXPECT_THAT(message_of([&] { load_state(*adam, save_state(*sgd)); }),
-              HasSubstr("the state is of the optimizer sgd: expected adam"));
+              HasSubstr("expected the state of the optimizer adam, got that of sgd"));
   EXPECT_THAT(message_of([&] { adam->set_state(sgd->state()); }),
               HasSubstr("adam: invalid state tensor 'momentum_buffer' of parameter 'w': expected exp_avg"));
   std::vector<std::byte> damaged = save_state(*sgd);

@@ -117,7 +117,9 @@ def read_dump(path: Path) -> Dump:
     try:
         data = json.loads(path.read_text(encoding="utf-8"))
         if data["version"] != 1:
-            raise ValueError(f"unsupported version: expected 1, got {data['version']}")
+            raise ValueError(
+                f"unsupported version: expected 1, got {data['version']}. Use the Hookline version that wrote it."
+            )
         size = _integer(data, "size", 1, MAX_RANKS)
         if not isinstance(data["operations"], list):
             raise ValueError("'operations': expected a list")

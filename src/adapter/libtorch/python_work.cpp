@@ -35,7 +35,8 @@ c10::intrusive_ptr<c10::ivalue::Future> future_of_work(const c10::intrusive_ptr<
   const pybind11::gil_scoped_acquire gil;
   const pybind11::object& object = holder->*member(WrappedObjectTag());
   if (object.is_none()) {
-    throw InvalidArgument("process group: wrong return value of the Python class: expected a Work, got None");
+    throw InvalidArgument(
+        "process group: a method of the Python class returned None: expected a Work. Return the operation's Work.");
   }
   const pybind11::object future = object.attr("get_future")();
   if (!pybind11::isinstance<torch::jit::PythonFutureWrapper>(future)) {

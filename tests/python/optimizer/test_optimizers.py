@@ -179,5 +179,7 @@ def test_bad_input():
     with pytest.raises(hl.InvalidArgument, match="missing key 'optimizer'"):
         sgd.load_state_dict({"state": {}, "param_groups": []})
     sgd.step({"w": w}, {"w": w.copy()})
-    with pytest.raises(hl.InvalidArgument, match=r"'w' is of another model: expected float32\[2\], got float32\[3\]"):
+    with pytest.raises(
+        hl.InvalidArgument, match=r"'w' does not match the model: expected float32\[2\], got float32\[3\]"
+    ):
         sgd.step({"w": w[:2]}, {"w": w[:2].copy()})
