@@ -130,7 +130,7 @@ void check_message(std::span<const std::byte> message, const CodecOptions& optio
                                       codec.name(), count, codec.encoded_bytes(count), message.size()));
   }
   if (options.checksum && checksum_of(message, header) != get<std::uint32_t>(header, kChecksumOffset)) {
-    throw InvalidArgument(fmt::format("{}: the message of {} bytes is damaged: its checksum does not match",
+    throw InvalidArgument(fmt::format("{}: the message of {} bytes is corrupt: its checksum does not match",
                                       codec.name(), message.size()));
   }
 }

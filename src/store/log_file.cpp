@@ -85,8 +85,8 @@ void LogFile::throw_system_error(const char* call) const {
   throw ResourceError(fmt::format("FileStore({}): {} failed: {}", path_, call, reason));
 }
 
-void LogFile::throw_damaged(std::uint64_t offset) const {
-  throw ResourceError(fmt::format("FileStore({}): the file is damaged at byte {}. Remove it and restart all processes.",
+void LogFile::throw_corrupt(std::uint64_t offset) const {
+  throw ResourceError(fmt::format("FileStore({}): the file is corrupt at byte {}. Remove it and restart all processes.",
                                   path_, offset));
 }
 
@@ -118,7 +118,7 @@ void LogFile::load() {
   if (::fstat(fd_.get(), &info) != 0) throw_system_error("fstat");
   const auto size = static_cast<std::uint64_t>(info.st_size);
   if (size == end_) return;
-  if (size < end_) throw_damaged(size);
+  if (size < end_) throw_corrupt(size);
 
   std::string bytes(std::min<std::uint64_t>(size, kFileHeaderBytes), '\0');
   if (read_at(fd_.get(), bytes.data(), bytes.size(), 0) != bytes.size()) throw_system_error("pread");
@@ -130,10 +130,10 @@ void LogFile::load() {
   const auto header = decode_file_header(bytes);
   if (!header) {
     throw InvalidArgument(
-        fmt::format("FileStore({}): this is not a store file, or its header is damaged. Choose another path.", path_));
+        fmt::format("FileStore({}): this is not a store file, or its header is corrupt. Choose another path.", path_));
   }
   header_ = *header;
-  if (header_.start > size) throw_damaged(0);
+  if (header_.start > size) throw_corrupt(0);
   if (header_.start > end_) {
     end_ = header_.start;
     contents_ = Contents();
@@ -151,12 +151,12 @@ void LogFile::load() {
     ensure_in_window(kRecordHeaderBytes);
     const auto record =
         decode_record_header(std::string_view(window).substr(end_ - window_start, kRecordHeaderBytes), end_);
-    if (!record) throw_damaged(end_);
+    if (!record) throw_corrupt(end_);
     const std::uint64_t record_bytes = kRecordHeaderBytes + std::uint64_t{record->body_bytes};
     if (record_bytes > size - end_) return;  // incomplete: left by a killed process, or being written
     ensure_in_window(record_bytes);
     const auto body = std::string_view(window).substr(end_ - window_start + kRecordHeaderBytes, record->body_bytes);
-    if (!replay(*record, body, end_, contents_)) throw_damaged(end_);
+    if (!replay(*record, body, end_, contents_)) throw_corrupt(end_);
     if (end_ == header_.start && header_.generation > 1) snapshot_bytes_ = record_bytes;  // written by any process
     end_ += record_bytes;
   }

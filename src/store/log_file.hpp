@@ -19,7 +19,7 @@ class LogFile {
   const std::string& path() const { return path_; }
 
   /// Holds the file lock; contents() then includes the operations of all processes. Throws Timeout if another process
-  /// holds the lock until the deadline, and ResourceError for a damaged file.
+  /// holds the lock until the deadline, and ResourceError for a corrupt file.
   class Lock {
    public:
     enum class Mode { shared, exclusive };
@@ -47,7 +47,7 @@ class LogFile {
   bool append(const std::string& bytes);
   void compact();
   [[noreturn]] void throw_system_error(const char* call) const;
-  [[noreturn]] void throw_damaged(std::uint64_t offset) const;
+  [[noreturn]] void throw_corrupt(std::uint64_t offset) const;
 
   std::string path_;
   core::FileDescriptor fd_;

@@ -12,7 +12,7 @@ constexpr std::string_view kMagic("HOOKSTO2", 8);
 constexpr std::size_t kSlotBytes = 20;
 constexpr std::size_t kMaxBodyBytes = std::size_t{1} << 30;
 
-/// Detects accidental damage; not cryptographic.
+/// Detects accidental corruption; not cryptographic.
 std::uint32_t checksum(std::string_view bytes, std::uint64_t seed) {
   return kernel::checksum(reinterpret_cast<const std::byte*>(bytes.data()), bytes.size(),
                           static_cast<std::uint32_t>(seed ^ (seed >> 32)));

@@ -2,7 +2,7 @@
 //
 // A file is a header followed by records. A record is the body length (4 bytes), a checksum of length and offset (4), a
 // checksum of the body (4), and the body: kind (1), key length (4), key, value. Numbers are in host byte order. The
-// separate length checksum distinguishes a record that a killed process left incomplete from a damaged one.
+// separate length checksum distinguishes a record that a killed process left incomplete from a corrupt one.
 #pragma once
 
 #include <cstddef>
@@ -45,7 +45,7 @@ struct RecordHeader {
 };
 /// Decodes a record header; nullopt if it is invalid at that offset.
 std::optional<RecordHeader> decode_record_header(std::string_view bytes, std::uint64_t offset);
-/// Applies a record body to `contents`. Returns false, with unspecified `contents`, if it is damaged or inconsistent.
+/// Applies a record body to `contents`. Returns false, with unspecified `contents`, if it is corrupt or inconsistent.
 bool replay(const RecordHeader& header, std::string_view body, std::uint64_t offset, Contents& contents);
 /// Applies a validated record.
 bool apply(const Record& record, Contents& contents);
@@ -62,7 +62,7 @@ std::string encode_file_header();
 /// Encodes a slot, and returns the file offset of the slot of a generation.
 std::string encode_slot(const FileHeader& header);
 std::uint64_t slot_offset(std::uint64_t generation);
-/// Returns the newest valid slot; nullopt if the bytes are not a store file header or both slots are damaged.
+/// Returns the newest valid slot; nullopt if the bytes are not a store file header or both slots are corrupt.
 std::optional<FileHeader> decode_file_header(std::string_view bytes);
 
 }  // namespace hookline::store

@@ -1,4 +1,4 @@
-// Tests for encoded messages: description, binary layout and damaged messages.
+// Tests for encoded messages: description, binary layout and corrupt messages.
 #include "codec/message.hpp"
 
 #include <vector>

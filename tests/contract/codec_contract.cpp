@@ -96,10 +96,10 @@ TEST_P(CodecContract, DecodeTwoMatchesSequentialDecodes) {
     EXPECT_THROW(codec->decode_sum_two(std::span(first).first(kMessageHeaderBytes - 1), second, 0.5f, sum),
                  InvalidArgument);
     if (!GetParam().detects_corruption || count == 0) continue;
-    Bytes damaged = second;
-    damaged.back() ^= std::byte{1};
-    EXPECT_THROW(codec->decode_sum_two(first, damaged, 0.5f, sum), InvalidArgument);
-    EXPECT_THROW(codec->decode_sum_two(damaged, first, 0.5f, sum), InvalidArgument);
+    Bytes corrupt = second;
+    corrupt.back() ^= std::byte{1};
+    EXPECT_THROW(codec->decode_sum_two(first, corrupt, 0.5f, sum), InvalidArgument);
+    EXPECT_THROW(codec->decode_sum_two(corrupt, first, 0.5f, sum), InvalidArgument);
   }
 }
 

@@ -154,9 +154,9 @@ TEST(CompressHook, RejectsStateOfAnotherHookModelOrWorldSize) {
     EXPECT_NE(message(again, std::span(state).first(size)), "") << size;
   }
   for (std::size_t i = 0; i < state.size(); ++i) {  // corruption may go unnoticed but must not crash
-    auto damaged = state;
-    damaged[i] ^= std::byte{0xff};
-    (void)message(again, damaged);
+    auto corrupt = state;
+    corrupt[i] ^= std::byte{0xff};
+    (void)message(again, corrupt);
   }
 }
 

@@ -96,9 +96,9 @@ TEST(HookState, RejectsOtherTypesAndTruncation) {
   EXPECT_THROW((void)StateReader(text.state()).bytes(), InvalidArgument);
   EXPECT_THROW((void)StateReader(bytes.state()).text(), InvalidArgument);
   EXPECT_THROW((void)StateReader(integer.state()).boolean(), InvalidArgument);
-  std::vector<std::byte> damaged = boolean.state();
-  damaged.back() = std::byte{2};
-  EXPECT_THROW((void)StateReader(damaged).boolean(), InvalidArgument);
+  std::vector<std::byte> corrupt = boolean.state();
+  corrupt.back() = std::byte{2};
+  EXPECT_THROW((void)StateReader(corrupt).boolean(), InvalidArgument);
 }
 
 // A hook with a state of its own implements two virtuals; users save and restore it like any other hook, also wrapped.

@@ -223,7 +223,7 @@ TEST(PowerSGD, ResumesBitForBit) {
   }
 }
 
-TEST(PowerSGD, DamagedStatesDoNotCrash) {
+TEST(PowerSGD, CorruptStatesDoNotCrash) {
   const auto group = single_rank_group();
   const auto hook = make_hook("powersgd(start_iter=2)", group);
   const Layout small = layout({Dims{9, 8}, Dims{2}}, {"w", "b"});
@@ -234,10 +234,10 @@ TEST(PowerSGD, DamagedStatesDoNotCrash) {
     EXPECT_THROW(load_state(*other, *group, std::span(state).first(size)), InvalidArgument);
   }
   for (std::size_t i = 0; i < state.size(); ++i) {
-    auto damaged = state;
-    damaged[i] ^= std::byte{0xff};
+    auto corrupt = state;
+    corrupt[i] ^= std::byte{0xff};
     try {
-      load_state(*other, *group, damaged);
+      load_state(*other, *group, corrupt);
       run(other, bucket_of(small, 0, 0));
     } catch (const InvalidArgument&) {
     }

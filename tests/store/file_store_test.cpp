@@ -1,4 +1,4 @@
-// Tests for FileStore: store contract, killed processes, damaged files, compaction and links.
+// Tests for FileStore: store contract, killed processes, corrupt files, compaction and links.
 #include <hookline/store/file_store.hpp>
 
 #include <fcntl.h>

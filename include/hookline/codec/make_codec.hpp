@@ -44,7 +44,7 @@ struct MessageInfo {
   std::size_t count = 0;
 };
 
-/// Reads the header of a message and verifies the message. Throws InvalidArgument if it is invalid or damaged.
+/// Reads the header of a message and verifies the message. Throws InvalidArgument if it is invalid or corrupt.
 HOOKLINE_EXPORT MessageInfo describe_message(std::span<const std::byte> message);
 
 }  // namespace hookline

@@ -19,7 +19,7 @@ namespace hookline {
 class HOOKLINE_EXPORT FileStore final : public Store {
  public:
   /// Opens the file, or creates it with mode 0600. `world_size` -1 means unknown. Throws ResourceError if a system call
-  /// fails or the file is damaged, and InvalidArgument if it is not a store file or `world_size` is out of range.
+  /// fails or the file is corrupt, and InvalidArgument if it is not a store file or `world_size` is out of range.
   explicit FileStore(const std::string& path, int world_size = -1, Milliseconds timeout = kDefaultStoreTimeout);
   ~FileStore() override;
 

@@ -16,12 +16,12 @@ def test_values_come_back_within_the_rounding(text, off):
     assert codec.encode(values) == message
 
 
-def test_damaged_messages_are_refused():
+def test_corrupt_messages_are_rejected():
     codec = hl.make_codec("int8")
     message = codec.encode(np.ones(100, np.float32))
-    for damaged in (b"", message[:31], message[:-1], message + b"x", b"\0" * len(message), message[::-1]):
+    for corrupt in (b"", message[:31], message[:-1], message + b"x", b"\0" * len(message), message[::-1]):
         with pytest.raises(hl.InvalidArgument):
-            codec.decode(damaged)
+            codec.decode(corrupt)
 
 
 def test_stochastic_rounding_depends_on_its_key():
