@@ -20,8 +20,9 @@ std::size_t numel_of(const Dims& shape) {
   std::size_t numel = 1;
   for (const std::int64_t extent : shape) {
     if (extent < 0 || __builtin_mul_overflow(numel, static_cast<std::size_t>(extent), &numel)) {
-      throw InvalidArgument(fmt::format("GradBucket: invalid gradient shape {}: expected dimensions of at least 0 whose product fits 64 bits",
-                                        to_string(shape)));
+      throw InvalidArgument(fmt::format(
+          "GradBucket: invalid gradient shape {}: expected dimensions of at least 0 whose product fits 64 bits",
+          to_string(shape)));
     }
   }
   return numel;

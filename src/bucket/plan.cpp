@@ -18,9 +18,9 @@ void check_order(std::size_t parameters, std::span<const std::size_t> order) {
   for (const std::size_t p : order) {
     if (p >= parameters) {
       throw InvalidArgument(
-          fmt::format("plan_buckets: index {} in order is out of range for {} parameters", p, parameters));
+          fmt::format("plan_buckets: invalid order: expected indices below {}, got {}", parameters, p));
     }
-    if (seen[p]) throw InvalidArgument(fmt::format("plan_buckets: order contains index {} twice", p));
+    if (seen[p]) throw InvalidArgument(fmt::format("plan_buckets: invalid order: index {} appears twice", p));
     seen[p] = true;
   }
 }

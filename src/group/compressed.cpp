@@ -321,7 +321,7 @@ Future<Tensor> CompressedReduction::reduce_scatter(Tensor output, Tensor input, 
   if (group::overlap(input, output) && !group::is_slice(output, input, group_->rank(), group_->size())) {
     throw InvalidArgument(fmt::format(
         "reduce_scatter on rank {} of {}: the output {} overlaps the input {}: expected separate memory, or "
-        "slice {} of the input as the output. Pass a copy",
+        "slice {} of the input as the output. Pass a copy.",
         group_->rank(), group_->size(), to_string(output), to_string(input), group_->rank()));
   }
   Tensor values = group::as_float32(input);

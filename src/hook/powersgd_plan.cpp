@@ -73,7 +73,7 @@ void check(const PowerSGDOptions& options) {
     throw InvalidArgument(
         fmt::format("Expect `start_powerSGD_iter` > 1 if `use_error_feedback` or `warm_start` is enabled, because "
                     "PowerSGD can only "
-                    "be applied after the first two iterations in DDP. Got {}; use 2 or more, or disable both",
+                    "be applied after the first two iterations in DDP. Got {}; use 2 or more, or disable both.",
                     options.start_powerSGD_iter));
   }
   if (!(options.min_compression_rate >= 0) || std::isinf(options.min_compression_rate)) {

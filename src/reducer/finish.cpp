@@ -70,7 +70,8 @@ void ReducerImpl::discard_step() {
       throw InvalidArgument(fmt::format(
           "Expected to have finished reduction in the prior iteration before starting a new one. The backward pass of "
           "step {} on rank {} of {} failed after {} of {} buckets were launched{}. Other ranks have received this "
-          "rank's contribution, so the step cannot be repeated. Recreate the model on all ranks",
+          "rank's contribution, so the step cannot be repeated. Create a new reducer (DataParallel, DDP model) on all "
+          "ranks.",
           step_, group->rank(), group->size(), next_bucket_, buckets.size(), join_ ? ", inside a join" : ""));
     }
   }
@@ -111,7 +112,7 @@ void ReducerImpl::handle_unmarked() {
     throw InvalidArgument(fmt::format(
         "Expected to have finished reduction in the prior iteration before starting a new one. At the end of step {} "
         "on rank {} of {}, {} of {} parameters had no gradient: {}. Mark every parameter in every step, or set "
-        "find_unused_parameters{}",
+        "find_unused_parameters{}.",
         step_, group->rank(), group->size(), missing.size(), parameters.size(), join_names(missing),
         options.static_graph ? "; with static_graph every step must mark the same parameters as the first" : ""));
   }

@@ -18,7 +18,7 @@ void ReducerImpl::check_join_allowed(const char* caller) const {
   check_between_steps(caller);
   if (no_sync) {
     throw InvalidArgument(fmt::format(
-        "{} is not allowed under no_sync, which runs no steps that ranks could join. Leave no_sync first", caller));
+        "{} is not allowed under no_sync, which runs no steps that ranks could join. Leave no_sync first.", caller));
   }
 }
 

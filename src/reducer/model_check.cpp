@@ -49,7 +49,7 @@ void check_same_on_all_ranks(ProcessGroup& group, const std::vector<std::string>
   if (!std::equal(own.begin(), own.end(), all + 2 * group.rank())) {
     throw Mismatch(fmt::format(
         "model check on rank {} of {}: the group {} is not exact for int64, so models cannot be compared. Its "
-        "allgather_into_tensor, or its allreduce if it has none, must be exact for int64",
+        "allgather_into_tensor, or its allreduce if it has none, must be exact for int64.",
         group.rank(), group.size(), group.backend_name()));
   }
   bool same = true;
@@ -78,7 +78,7 @@ void check_same_on_all_ranks(ProcessGroup& group, const std::vector<std::string>
   }
   throw Mismatch(fmt::format(
       "the ranks do not have the same model (rank {} of {}). First differences: {}. Create the reducer with the same "
-      "parameters and buffers, in the same order, and the same options on every rank",
+      "parameters and buffers, in the same order, and the same options on every rank.",
       group.rank(), group.size(), fmt::join(found, "; ")));
 }
 

@@ -52,7 +52,7 @@ ReducerImpl::ReducerImpl(std::vector<Parameter> model_parameters, std::shared_pt
     if (options.broadcast_parameters && !p.ignored && p.tensor.read_only()) {
       throw InvalidArgument(
           fmt::format("parameter '{}' is read-only, so rank 0's values cannot be broadcast to it. Make it writable, or "
-                      "disable broadcast_parameters",
+                      "disable broadcast_parameters.",
                       p.name));
     }
     if (p.has_gradient()) trainable_.push_back(i);
@@ -60,7 +60,7 @@ ReducerImpl::ReducerImpl(std::vector<Parameter> model_parameters, std::shared_pt
   if (trainable_.empty()) {
     throw InvalidArgument(
         "DistributedDataParallel is not needed when a module doesn't have any parameter that requires a gradient. "
-        "There are no parameters, or all of them are ignored or frozen");
+        "There are no parameters, or all of them are ignored or frozen.");
   }
   slots_.resize(parameters.size());
   param_progress_ = std::vector<ParamProgress>(parameters.size());
@@ -137,8 +137,8 @@ void ReducerImpl::check_parameter(std::size_t parameter) const {
   }
   const Parameter& p = parameters[parameter];
   if (!p.has_gradient()) {
-    throw InvalidArgument(
-        fmt::format("parameter '{}' is {}, so it has no gradient", p.name, p.ignored ? "ignored" : "frozen"));
+    throw InvalidArgument(fmt::format("parameter '{}' is {}, so it has no gradient. Pass only trainable parameters.",
+                                      p.name, p.ignored ? "ignored" : "frozen"));
   }
 }
 
@@ -157,7 +157,7 @@ void ReducerImpl::check_between_steps(const char* caller) const {
   if (step_open_) {
     throw InvalidArgument(
         fmt::format("{} is not allowed inside a step: step {} is in progress. Call it after finish() (in C++ "
-                    "finalize())",
+                    "finalize()).",
                     caller, step_));
   }
 }
@@ -231,7 +231,7 @@ bool ReducerImpl::begin_mark(std::size_t parameter) {
         "Expected to mark a variable ready only once. Parameter '{}' was marked as ready {} in step {}. Was finish() "
         "(in C++ finalize()) of that step forgotten? If a gradient arrives in several parts, as for a layer inside "
         "several checkpoints with use_reentrant=True, sum them before marking, or set static_graph if each mark passes "
-        "the sum so far",
+        "the sum so far.",
         parameters[parameter].name, expected_marks == 1 ? "twice" : fmt::format("more than {} times", expected_marks),
         step_));
   }
@@ -290,7 +290,7 @@ void ReducerImpl::check_accumulation(std::size_t parameter, const Tensor& gradie
   if (!options.static_graph || !repeated || gradient.bytes() == slots_[parameter].data) return;
   throw Unsupported(fmt::format(
       "parameter '{}' is marked repeatedly in a static graph, which cannot be accumulated under no_sync. Write its "
-      "gradient into gradient('{}'), or sum the gradients of the passes and mark the sum once",
+      "gradient into gradient('{}'), or sum the gradients of the passes and mark the sum once.",
       parameters[parameter].name, parameters[parameter].name));
 }
 
@@ -411,7 +411,7 @@ std::vector<NamedGradient> ReducerImpl::reduced_gradients() const {
   if (!reduced_) {
     throw InvalidArgument(fmt::format(
         "reduced gradients on rank {} of {}: the gradients are not reduced. Call this after finish() (in C++ "
-        "finalize()), outside no_sync",
+        "finalize()), outside no_sync.",
         group->rank(), group->size()));
   }
   std::vector<NamedGradient> gradients;

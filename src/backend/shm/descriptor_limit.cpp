@@ -48,7 +48,7 @@ void reserve_descriptors(std::size_t ranks, const std::string& group) {
   throw ResourceError(fmt::format(
       "{}: no file descriptors for {} ranks: {} are open and {} more are needed, but the limit is {} (soft) "
       "and {} (hard). Raise the hard limit to {} or more (ulimit -Hn, LimitNOFILE= of systemd, --ulimit "
-      "nofile= of Docker)",
+      "nofile= of Docker).",
       group, ranks, *open, needed - *open, limit.rlim_cur, limit.rlim_max, wanted));
 }
 

@@ -68,7 +68,10 @@ std::shared_ptr<void> OwnRegion::allocate(std::size_t bytes) {
     const std::lock_guard lock(mutex_);
     offset = next_offset_;
     if (length > kFileBytes - next_offset_) {
-      throw ResourceError(fmt::format("cannot allocate {} bytes of shared memory: the file is full", bytes));
+      throw ResourceError(fmt::format(
+          "cannot allocate {} bytes of shared memory: all {} TiB of this group's memory file were allocated "
+          "once, and freed addresses are not reused. Create a new group.",
+          bytes, kFileBytes >> 40));
     }
     next_offset_ += length;
   }
