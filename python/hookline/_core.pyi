@@ -787,7 +787,7 @@ class ProcessGroup:
 
     def abort(self, cause: str = 'abort() was called') -> None:
         """
-        Fails all pending and subsequent operations on all ranks with Aborted, which names this rank and the cause. Does nothing for a Python class without an override.
+        Fails all pending and subsequent operations on all ranks with Aborted, which names this rank and the cause. Does nothing for a group implemented in Python that does not override it.
         """
 
     def shutdown(self) -> None:
@@ -1468,7 +1468,7 @@ def owner_of_object() -> CapsuleType:
     """
 
 def calls_python(group: ProcessGroup) -> bool:
-    """True if operations of the group call a Python class."""
+    """True if operations of the group call Python methods."""
 
 def group_of_hook(hook: CommHook) -> ProcessGroup:
     """Returns the group of a hook."""

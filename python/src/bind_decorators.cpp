@@ -1,4 +1,4 @@
-// Binds the debug wrappers of process groups, native ones or Python classes.
+// Binds the debug wrappers of process groups, native or implemented in Python.
 #include <optional>
 #include <string>
 

@@ -171,7 +171,7 @@ void bind_lifecycle(GroupClass& group) {
           },
           arg("cause") = "abort() was called",
           "Fails all pending and subsequent operations on all ranks with Aborted, which names this rank and the cause. "
-          "Does nothing for a Python class without an override.")
+          "Does nothing for a group implemented in Python that does not override it.")
       .def(
           "shutdown",
           [](ProcessGroup& g) {

@@ -60,7 +60,7 @@ class NativeGroup final : public GroupDecorator {
 /// other objects. Needs the GIL.
 std::shared_ptr<ProcessGroup> borrowed_group(nb::handle group);
 
-/// Returns the wrapper that `make` creates for a Python process group, which may be native or a Python class.
+/// Returns the wrapper that `make` creates for a Python process group, which may be native or implemented in Python.
 template <class F>
 std::shared_ptr<ProcessGroup> make_wrapper_of(nb::handle group, F make) {
   return NativeGroup::make(make(borrowed_group(group)), {PyRef(nb::borrow(group))});

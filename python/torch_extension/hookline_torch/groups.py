@@ -46,7 +46,7 @@ def _options(pg_options: Any, timeout: timedelta) -> Options:
 
 
 def group_to_torch_backend(group: ProcessGroup) -> Any:
-    """Returns a backend for torch.distributed that runs on a hookline group, also on a debug wrapper or a Python class.
+    """Returns a backend for torch.distributed that runs on a hookline group, also a debug wrapper or a Python subclass.
 
     It is the argument of torch.distributed.ProcessGroup._register_backend.
     """
@@ -54,7 +54,7 @@ def group_to_torch_backend(group: ProcessGroup) -> Any:
 
 
 def group_from_torch(group: Any = None) -> ProcessGroup:
-    """Returns a torch.distributed group, also a Python class, as a hookline group; None means the default group.
+    """Returns a torch.distributed group, also a Python subclass, as a hookline group; None means the default group.
 
     For a group on the hookline backend this is the same group, with its lanes and shared memory. Returns a hookline
     group unchanged.
@@ -69,7 +69,7 @@ def group_for_hooks(group: Any) -> ProcessGroup:
     """Returns the group for the collectives of hooks: a hookline group itself, a new group for other backends.
 
     DistributedDataParallel runs its own collectives on its group, and most backends match collectives in call order. A
-    hookline group has lanes for hooks. A group that is a Python class is used as it is, since only the user can create
+    hookline group has lanes for hooks. A group implemented in Python is used as it is, since only the user can create
     another one.
     """
     if isinstance(group, ProcessGroup):
@@ -94,7 +94,7 @@ def _own_group(group: Any) -> ProcessGroup | None:
     """Returns the hookline group that a torch.distributed group uses for CPU tensors, or None."""
     try:
         backend = group._get_backend(CPU)
-    except RuntimeError:  # no backend for the CPU, or a group that is a Python class
+    except RuntimeError:  # no backend for the CPU, or a group implemented in Python
         return None
     capsule = _native.group_of_backend(backend)
     return None if capsule is None else _core.group_from_capsule(capsule)
@@ -110,7 +110,7 @@ def _torch_group(group: Any, expected: str) -> dist.ProcessGroup:
 
 
 def store_from_torch(store: Any) -> Store:
-    """Returns a torch.distributed store, also a Python class, as a hookline store."""
+    """Returns a torch.distributed store, also a Python subclass, as a hookline store."""
     if isinstance(store, Store):
         return store
     if not isinstance(store, dist.Store):

@@ -26,7 +26,8 @@ struct BackendOptions final : c10d::Backend::Options {
 /// are converted as described in errors.hpp.
 class TorchBackend final : public c10d::Backend {
  public:
-  /// `calls_python`: the group is a Python class. Its methods get the same Python tensors that the caller passed.
+  /// `calls_python`: the group is implemented in Python. Its methods get the same Python tensors that the caller
+  /// passed.
   explicit TorchBackend(std::shared_ptr<ProcessGroup> group, BackendOptions options = BackendOptions(),
                         bool calls_python = false);
   ~TorchBackend() override;
@@ -126,7 +127,7 @@ inline constexpr const char* kPerDeviceBackendAdvice =
 /// True if any TorchBackend is alive in this process.
 bool has_live_backends();
 
-/// Shuts down the groups of all live backends and releases those that are Python classes. Called when Python finalizes;
+/// Shuts down the groups of all live backends and releases those implemented in Python. Called when Python finalizes;
 /// afterwards no thread may take the GIL.
 void shut_down_backends();
 

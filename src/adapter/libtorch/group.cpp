@@ -39,8 +39,8 @@ class ReceiveWork final : public backend::ForwardingWork {
   const std::shared_ptr<const std::atomic<int>> source_;
 };
 
-/// A work of a Python class with both a future and a wait() of its own. wait() calls the class's wait(), which may have
-/// side effects such as copying results.
+/// A work implemented in Python, with both a future and a wait() of its own. wait() calls the Python wait(), which may
+/// have side effects such as copying results.
 class PythonWork final : public backend::ForwardingWork {
  public:
   PythonWork(WorkPtr work, c10::intrusive_ptr<c10d::Work> python)
@@ -95,7 +95,7 @@ bool complete_with(const c10::intrusive_ptr<c10d::Work>& work, const std::shared
     future = future_of_work(work);
   } catch (const InvalidArgument&) {
     throw;
-  } catch (const std::exception&) {  // the Python class or the backend has no futures
+  } catch (const std::exception&) {  // the Python work or the backend has no futures
   }
   if (future) {
     future->addCallback([completion, work](c10::ivalue::Future& done) {
@@ -147,7 +147,7 @@ WorkPtr TorchGroup::run(Operation operation) {
       return start(completion->call());
     });
   } catch (const Error& e) {
-    // torch's error for an operation that a Python class does not define.
+    // torch's error for an operation that a Python group does not define.
     if (std::string_view(e.what()).find("No backend type associated") == std::string_view::npos) throw;
     throw Unsupported("the torch group '" + name_ + "' does not support " + std::string(name(type)) + ": " + e.what());
   }
@@ -246,7 +246,7 @@ Milliseconds TorchGroup::timeout() const {
   try {
     // Not the default backend: a group with one backend for each device has none.
     return group_->getBackend(c10::kCPU)->getBackendOptions()->timeout;
-  } catch (const std::exception&) {  // a Python class, or a backend without options
+  } catch (const std::exception&) {  // a group implemented in Python, or a backend without options
     return ProcessGroup::timeout();
   }
 }

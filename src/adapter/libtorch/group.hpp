@@ -21,7 +21,7 @@ class StagedCall;
 /// adds that), and a failure on one rank is not reported to the others.
 class TorchGroup final : public ProcessGroup {
  public:
-  /// `owner` is kept alive: the Python object of a group that is a Python class.
+  /// `owner` is kept alive: the Python object of a group implemented in Python.
   explicit TorchGroup(c10::intrusive_ptr<c10d::ProcessGroup> group, std::shared_ptr<void> owner = nullptr);
 
   int rank() const override { return rank_; }

@@ -1,4 +1,4 @@
-// Validates works and futures returned by Python classes.
+// Validates works and futures returned by groups implemented in Python.
 #pragma once
 
 #include <exception>
@@ -8,11 +8,11 @@
 
 namespace hookline::libtorch {
 
-/// Returns the future of a work, possibly of a Python class. Throws InvalidArgument if the work or the future is None,
-/// which PyTorch accepts and then crashes on. Throws what get_future() raises.
+/// Returns the future of a work, which may be implemented in Python. Throws InvalidArgument if the work or the future
+/// is None, which PyTorch accepts and then crashes on. Throws what get_future() raises.
 c10::intrusive_ptr<c10::ivalue::Future> future_of_work(const c10::intrusive_ptr<c10d::Work>& work);
 
-/// True if the work belongs to a Python class that overrides wait().
+/// True if the work is implemented in Python and overrides wait().
 bool overrides_wait(const c10::intrusive_ptr<c10d::Work>& work);
 
 /// Returns the exception set by Python's Future.set_exception, which PyTorch stores as a value; null for other values.

@@ -1,4 +1,4 @@
-// Wraps a group that is a Python class, for a backend that may outlive Python.
+// Wraps a group implemented in Python, for a backend that may outlive Python.
 #pragma once
 
 #include <atomic>
@@ -21,7 +21,7 @@ class ReleasableGroup final : public ProcessGroup {
   void release() { group_.store(nullptr); }
   std::shared_ptr<ProcessGroup> group() const {
     auto group = group_.load();
-    if (!group) throw Aborted("process group: the Python class was called after Python finalized");
+    if (!group) throw Aborted("process group: a group implemented in Python was called after Python finalized");
     return group;
   }
 

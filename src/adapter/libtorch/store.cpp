@@ -110,7 +110,8 @@ std::shared_ptr<Store> TorchStore::clone() const {
   return with_hookline_errors([&] { return std::make_shared<TorchStore>(store_->clone(), owner_); });
 }
 
-// Returns null for a store that cannot be cloned, such as a Python class; callers then wait on the store itself.
+// Returns null for a store that cannot be cloned, such as one implemented in Python; callers then wait on the store
+// itself.
 std::shared_ptr<Store> TorchStore::clone_for_waiting() const {
   try {
     return clone();

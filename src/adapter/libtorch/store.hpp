@@ -13,7 +13,7 @@ namespace hookline::libtorch {
 /// Converts errors with from_torch_error(); a wait that times out throws Timeout.
 class TorchStore final : public Store {
  public:
-  /// `owner` is kept alive: the Python object of a store that is a Python class.
+  /// `owner` is kept alive: the Python object of a store implemented in Python.
   explicit TorchStore(c10::intrusive_ptr<c10d::Store> store, std::shared_ptr<void> owner = nullptr);
 
   std::string describe() const override { return "torch store"; }

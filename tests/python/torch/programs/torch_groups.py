@@ -1,4 +1,4 @@
-"""torch.distributed groups and stores, also Python classes, as hookline groups and stores."""
+"""torch.distributed groups and stores, also Python subclasses, as hookline groups and stores."""
 
 import datetime
 import tempfile
