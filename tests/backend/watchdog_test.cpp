@@ -11,7 +11,7 @@
 namespace hookline::p2p {
 namespace {
 
-// A completed request that, as the interface permits, reports completion only to a wait that is not interrupted.
+// A completed request whose wait() returns false if it is interrupted, as the interface permits.
 class CompletedRequest final : public Request {
  public:
   bool wait(WaitPolicy) override {

@@ -209,8 +209,10 @@ class GlooTransport final : public Transport {
       } catch (const std::exception& e) {
         const int peer = global_ranks[static_cast<std::size_t>(r)];
         const std::string text = fmt::format(
-            "gloo: rank {} cannot connect to rank {}{} ({}): {}", global_ranks[static_cast<std::size_t>(rank_)], peer,
-            name.substr(std::min(name.find(" at "), name.size())), device_->str(), e.what());
+            "gloo: rank {} cannot connect to rank {}{} ({}): {}. Check that rank {} is running and that its "
+            "address can be reached from this host (option \"interface\", firewall).",
+            global_ranks[static_cast<std::size_t>(rank_)], peer, name.substr(std::min(name.find(" at "), name.size())),
+            device_->str(), e.what(), peer);
         if (Clock::now() >= deadline) throw Timeout(text, {peer});
         throw PeerLost(text, {peer});
       }

@@ -21,7 +21,7 @@ constexpr int kMaxSpins = 1000;  // polls before the first yield, about 0.1 ms
 constexpr std::chrono::microseconds kYieldTime{1000};
 constexpr std::chrono::microseconds kShortSleep{50};
 constexpr std::chrono::microseconds kLongSleep{1000};
-// How long messages of a departed peer may still arrive after its goodbye.
+// Period after the goodbye of a peer in which its earlier messages may still arrive.
 constexpr std::chrono::milliseconds kDepartedGrace{200};
 constexpr std::chrono::seconds kReleaseTimeout{5};
 

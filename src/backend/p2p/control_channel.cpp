@@ -272,7 +272,8 @@ void ControlChannel::check_peers() {
   context_.close_after_abort(kGoodbyeTime);
 }
 
-// One dead peer is enough, as in the local backends: it may have been the one that was to send.
+// Returns the error of an operation whose peers have left, one of whose peers is dead, or whose deadline has passed;
+// otherwise null. One dead peer fails a receive from any source, as in the local backends: it may have been the sender.
 std::exception_ptr ControlChannel::failure_of(const TransportOp& op, const std::vector<int>& peers,
                                               Clock::time_point now) {
   std::vector<int> present;
