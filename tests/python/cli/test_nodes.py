@@ -411,7 +411,7 @@ def test_a_rank_that_ends_well_before_the_group_is_made_is_told_on_other_nodes(l
         "try:\n"
         "    hl.init_process_group(timeout=600)\n"
         "except hl.PeerLost as error:\n"
-        "    print(error.ranks, 'rank 1 ended' in str(error))\n"
+        "    print(error.ranks, 'rank 1 exited' in str(error))\n"
     )
     processes = [nodes(node, 2, "-n", "1", program) for node in range(2)]
     assert [ends(process)[:2] for process in processes] == [(0, "(1,) True\n"), (0, "")]

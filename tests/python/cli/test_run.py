@@ -278,7 +278,7 @@ import hookline as hl
 try:
     hl.init_process_group(timeout=600)
 except hl.PeerLost as error:
-    print(error.ranks, "rank 1 ended" in str(error))
+    print(error.ranks, "rank 1 exited" in str(error))
 """
 
 
