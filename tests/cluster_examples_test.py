@@ -1,4 +1,4 @@
-"""The examples for clusters run as they are, with stand-ins for what a cluster has: srun, scontrol, a pod's name."""
+"""Runs the cluster examples unchanged, with stubs for srun, scontrol and the names of pods."""
 
 import json
 import os
