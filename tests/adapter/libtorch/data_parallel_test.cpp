@@ -1,4 +1,5 @@
 // DistributedDataParallel for libtorch, with ranks as threads: gradients, buffers, unused parameters, errors.
+#include <cmath>
 #include <stdexcept>
 
 #include <gmock/gmock.h>
@@ -20,6 +21,7 @@ using ::testing::Each;
 using ::testing::HasSubstr;
 
 constexpr int kRanks = 2;
+constexpr double kByte = 1.0 / (1 << 20);  // of bucket_cap_mb
 
 /// Runs `body` on a thread for each rank.
 void on_all_ranks(const std::function<void(const std::shared_ptr<ProcessGroup>&)>& body) {
@@ -81,7 +83,7 @@ TEST(DataParallel, BackwardAveragesGradients) {
       const auto from = reference->parameters();
       for (std::size_t i = 0; i < from.size(); ++i) net->parameters()[i].copy_(from[i]);
     }
-    DistributedDataParallel ddp(net, group, {.bucket_bytes = 8});
+    DistributedDataParallel ddp(net, group, {.bucket_cap_mb = 8 * kByte});
     for (int step = 0; step < 3; ++step) {
       net->zero_grad();
       ddp(inputs_of(group->rank())).pow(2).sum().backward();
@@ -101,6 +103,48 @@ TEST(DataParallel, BackwardAveragesGradients) {
     ddp(inputs_of(group->rank())).pow(2).sum().backward();
     EXPECT_FALSE(at::allclose(net->parameters()[0].grad(), expected[0]));
     EXPECT_EQ(ddp.stats().bytes_sent, 0U);
+  });
+}
+
+TEST(DataParallel, HookIsASpecOrAnObject) {
+  on_all_ranks([&](const std::shared_ptr<ProcessGroup>& group) {
+    const auto train = [&](auto& ddp, torch::nn::Linear& net) {
+      net->zero_grad();
+      ddp(inputs_of(group->rank())).pow(2).sum().backward();
+    };
+    torch::nn::Linear net(3, 2);
+    int calls = 0;
+    std::weak_ptr<CommHookInterface> given;
+    {
+      const HookPtr counting = make_hook(
+          [&calls](ProcessGroup&, GradBucket& bucket) -> Future<Tensor> {
+            ++calls;
+            co_return bucket.buffer();
+          },
+          group, {.name = "counting"});
+      given = counting;
+      DistributedDataParallel ddp(net, group, {.hook = counting});
+      train(ddp, net);
+      EXPECT_EQ(calls, 1);
+      EXPECT_EQ(ddp.stats().hook, "counting");
+      ddp.replace_comm_hook("fp16");
+      train(ddp, net);
+      EXPECT_EQ(ddp.stats().hook, "fp16");
+      ddp.replace_comm_hook(counting);
+      train(ddp, net);
+      EXPECT_EQ(calls, 2);
+      ddp.replace_comm_hook(nullptr);
+      EXPECT_EQ(given.use_count(), 1) << "only the variable above";
+    }
+    EXPECT_TRUE(given.expired());
+    torch::nn::Linear other(3, 2);
+    DistributedDataParallel ddp(other, group, {.hook = std::string("noop"), .bucket_cap_mb = 8 * kByte});
+    train(ddp, other);
+    EXPECT_EQ(ddp.stats().hook, "noop");
+    EXPECT_THROW((DistributedDataParallel(torch::nn::Linear(3, 2), group, {.hook = "no_such_hook"})), InvalidArgument);
+    for (const double cap : {0.0, -1.0, std::nan(""), HUGE_VAL}) {
+      EXPECT_THROW((DistributedDataParallel(torch::nn::Linear(3, 2), group, {.bucket_cap_mb = cap})), InvalidArgument);
+    }
   });
 }
 
@@ -269,7 +313,7 @@ TEST(DataParallel, ReducesAccumulatedGradients) {
 TEST(DataParallel, StaticGraphMayDifferAcrossRanks) {
   on_all_ranks([&](const std::shared_ptr<ProcessGroup>& group) {
     const auto net = std::make_shared<Branches>();
-    DistributedDataParallel ddp(net, group, {.bucket_bytes = 4, .static_graph = true});
+    DistributedDataParallel ddp(net, group, {.bucket_cap_mb = 4 * kByte, .static_graph = true});
     for (int step = 0; step < 4; ++step) {
       net->zero_grad(step < 2);
       ddp(group->rank() == 0, group->rank() + 1).sum().backward();
@@ -301,7 +345,7 @@ TEST(DataParallel, RecoversFromAFailedBackwardPass) {
       net->expect(1.5, 1.5);
     }
     const auto other = std::make_shared<Chain>();
-    DistributedDataParallel parts(other, group, {.bucket_bytes = 4});
+    DistributedDataParallel parts(other, group, {.bucket_cap_mb = 4 * kByte});
     other->fails = true;
     EXPECT_THROW(parts(1).sum().backward(), std::exception);
     EXPECT_THAT([&] { parts(1); }, ::testing::ThrowsMessage<InvalidArgument>(

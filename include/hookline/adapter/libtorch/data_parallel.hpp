@@ -78,8 +78,7 @@ class DistributedDataParallel {
   void join(const std::function<void()>& steps, const JoinOptions& options = {}) { averager_->join(steps, options); }
 
   /// Replaces the hook, given as a spec or an object, from the next step on. Throws InvalidArgument inside a step.
-  void replace_comm_hook(const std::string& spec) { averager_->reducer().replace_hook(make_hook(spec, group())); }
-  void replace_comm_hook(HookPtr hook) { averager_->reducer().replace_hook(std::move(hook)); }
+  void replace_comm_hook(const HookOrSpec& hook) { averager_->reducer().replace_hook(hook); }
   /// Returns the statistics of the last step.
   StepStats stats() const { return averager_->reducer().stats(); }
 

@@ -1,6 +1,7 @@
 // The part of DistributedDataParallel that does not depend on the module's type: connects autograd with a Reducer.
 #pragma once
 
+#include <cmath>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -28,8 +29,8 @@ namespace hookline::libtorch {
 
 /// Options of DistributedDataParallel. PyTorch's names where it has the option.
 struct DataParallelOptions {
-  std::string hook = {};                                   ///< a hook spec; empty: allreduce
-  std::optional<std::size_t> bucket_bytes = std::nullopt;  ///< default: 1 MiB for the first bucket, 25 MiB for others
+  HookOrSpec hook = {};                                ///< a hook spec or a hook; none: allreduce
+  std::optional<double> bucket_cap_mb = std::nullopt;  ///< in MiB; default: 1 for the first bucket, 25 for others
   bool find_unused_parameters = false;
   bool static_graph = false;
   bool broadcast_buffers = true;  ///< from rank 0, before each forward() that follows a synchronized pass
@@ -165,7 +166,7 @@ class GradientAverager : public std::enable_shared_from_this<GradientAverager> {
                             .frozen = !trained});
     }
     ReducerOptions reducer_options;
-    if (options.bucket_bytes) reducer_options.limits = {*options.bucket_bytes, *options.bucket_bytes};
+    if (options.bucket_cap_mb) reducer_options.limits = limits_of(*options.bucket_cap_mb);
     reducer_options.find_unused_parameters = options.find_unused_parameters;
     reducer_options.static_graph = options.static_graph;
     reducer_options.reduction = options.reduction;
@@ -173,8 +174,17 @@ class GradientAverager : public std::enable_shared_from_this<GradientAverager> {
     for (const auto& named : module_->named_buffers()) {
       reducer_options.buffers.push_back({named.key(), memory_view(named.value())});
     }
-    reducer_ = std::make_unique<Reducer>(
-        std::move(parameters), group, options.hook.empty() ? nullptr : make_hook(options.hook, group), reducer_options);
+    reducer_ = std::make_unique<Reducer>(std::move(parameters), group, options.hook, reducer_options);
+    options_.hook = {};  // the reducer owns the hook and may replace it
+  }
+
+  static BucketLimits limits_of(double bucket_cap_mb) {
+    if (!(bucket_cap_mb > 0) || !std::isfinite(bucket_cap_mb)) {
+      throw InvalidArgument("DistributedDataParallel: bucket_cap_mb: expected a positive number, got " +
+                            std::to_string(bucket_cap_mb));
+    }
+    const auto bytes = static_cast<std::size_t>(bucket_cap_mb * (1 << 20));
+    return {.first_bucket_bytes = bytes, .bucket_bytes = bytes};
   }
 
   void register_hook(std::size_t index) {
