@@ -34,9 +34,8 @@ int main() {
     reducer.mark_ready("b", grad_b);  // in the backward pass, as soon as each gradient is computed
     for (int i = 0; i < 640; ++i) grad_w.data<float>()[i] = params[0].tensor.data<float>()[i] - float(group->rank());
     reducer.mark_ready("w", grad_w);
-    reducer.finalize();  // before the optimizer: the gradients hold the means
-    optimizer->step("w", params[0].tensor, grad_w);
-    optimizer->step("b", params[1].tensor, grad_b);
+    reducer.finalize();        // the gradients hold the means
+    optimizer->step(reducer);  // steps all parameters by them
   }
   const float b = params[1].tensor.data<float>()[0];
   std::printf("rank %d: b is %.4f; the last step sent %llu bytes\n", group->rank(), double(b),
