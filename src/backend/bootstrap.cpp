@@ -280,8 +280,8 @@ void Bootstrap::throw_published(const std::string& published) {
     }
   }
   if (kind == kPeerLostKind) {
-    text = text.empty() ? fmt::format("{}: rank {} died during group creation. Make a new group without it.", context(),
-                                      fmt::join(ranks, ", "))
+    text = text.empty() ? fmt::format("{}: rank {} died during group creation. Create a new group without it.",
+                                      context(), fmt::join(ranks, ", "))
                         : fmt::format("{}: {}", context(), text);
     failure_ = std::make_exception_ptr(PeerLost(text, ranks));
   } else if (kind == kTimeoutKind) {

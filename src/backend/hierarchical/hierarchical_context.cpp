@@ -67,7 +67,7 @@ HierarchicalContext::~HierarchicalContext() { close(); }
 void HierarchicalContext::refuse_in_forked_child(std::string_view call) const {
   if (fork_generation_ == core::fork_generation()) return;
   throw InvalidArgument(fmt::format(
-      "{} on a hierarchical group that was made before fork(). Make a new group in the child process.", call));
+      "{} on a hierarchical group that was made before fork(). Create a new group in the child process.", call));
 }
 
 std::exception_ptr HierarchicalContext::unusable_error() {

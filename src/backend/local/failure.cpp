@@ -179,7 +179,7 @@ void LocalContext::check_peers() {
     if (operation.awaits_any() && departed.size() < awaited.size()) departed.clear();
     if (!dead.empty()) {
       cause = std::make_exception_ptr(PeerLost(
-          fmt::format("{}: rank {} died. Make a new group without it.", context(), fmt::join(dead, ", ")), dead));
+          fmt::format("{}: rank {} died. Create a new group without it.", context(), fmt::join(dead, ", ")), dead));
     } else if (!departed.empty()) {  // before failed_peer_error, so that all ranks report one cause
       cause = std::make_exception_ptr(
           PeerLost(fmt::format("{}: rank {} left the group", context(), fmt::join(departed, ", ")), departed));

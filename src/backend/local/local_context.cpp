@@ -146,7 +146,7 @@ void LocalContext::close() noexcept {
 void LocalContext::refuse_in_forked_child(std::string_view call) const {
   if (fork_generation_ == core::fork_generation()) return;
   throw InvalidArgument(fmt::format(
-      "{} on a {} group that was made before fork(). Make a new group in the child process.", call, name()));
+      "{} on a {} group that was made before fork(). Create a new group in the child process.", call, name()));
 }
 
 std::shared_ptr<LocalOp> LocalContext::start(Operation&& operation, int lane_index, Milliseconds timeout) {

@@ -93,8 +93,8 @@ void P2PContext::close() noexcept {
 
 void P2PContext::refuse_in_forked_child(std::string_view call) const {
   if (fork_generation_ == core::fork_generation()) return;
-  throw InvalidArgument(
-      fmt::format("{} on a {} group that was made before fork(). Make a new group in the child process.", call, name_));
+  throw InvalidArgument(fmt::format(
+      "{} on a {} group that was made before fork(). Create a new group in the child process.", call, name_));
 }
 
 WorkPtr P2PContext::start(Operation&& operation, int lane_index, Milliseconds timeout) {
@@ -243,7 +243,7 @@ std::exception_ptr P2PContext::diagnose_disconnect(const std::exception_ptr& dis
 std::exception_ptr P2PContext::peer_died_error(const std::string& description, int rank,
                                                const std::exception_ptr& disconnect) const {
   return std::make_exception_ptr(
-      PeerLost(fmt::format("{}: rank {} died or cannot be reached. Make a new group without it.",
+      PeerLost(fmt::format("{}: rank {} died or cannot be reached. Create a new group without it.",
                            error_prefix(description), rank),
                {rank}, disconnect));
 }

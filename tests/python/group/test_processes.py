@@ -152,7 +152,7 @@ def test_fork_after_init(launch):
                 try:
                     call()
                 except hl.InvalidArgument as error:
-                    print("made before fork(). Make a new group in the child" in str(error), flush=True)
+                    print("made before fork(). Create a new group in the child" in str(error), flush=True)
             sys.exit(0)
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
         forked.set()
