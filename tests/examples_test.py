@@ -1,4 +1,4 @@
-"""The Python programs of examples/, and the programs that stand in the README, run as they are."""
+"""Runs the Python programs in examples/ and in the README, unchanged."""
 
 import ast
 import os

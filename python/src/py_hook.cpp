@@ -186,7 +186,7 @@ nb::object make_hook_object(nb::handle state, nb::handle hook, const std::shared
   HookPtr hook_ptr;
   if (PyUnicode_Check(hook.ptr())) {
     const std::string text = nb::str(hook).c_str();
-    hook_ptr = without_gil([&] { return make_hook(text, tracked_group); });  // the ranks may have to talk to each other
+    hook_ptr = without_gil([&] { return make_hook(text, tracked_group); });  // may communicate with other ranks
   } else {
     nb::object native = hooks_module().attr("native_hook")(state, hook, untracked(tracked_group));
     if (!native.is_none()) return native;

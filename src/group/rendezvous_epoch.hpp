@@ -9,8 +9,8 @@
 namespace hookline::group {
 
 /// One attempt of all ranks to create a group. A rank joins the first epoch that it has not joined before and that is
-/// not abandoned. An epoch is abandoned when a rank fails in it or moves on to the next one. So the ranks meet again
-/// even if one of them failed in an earlier epoch or never joined it.
+/// not abandoned. An epoch is abandoned when a rank fails in it or moves on to the next one. So the ranks join
+/// the same epoch again, even if one of them failed in an earlier epoch or never joined it.
 class RendezvousEpoch {
  public:
   /// Joins an epoch. Throws the store's errors, as do the methods below.

@@ -11,7 +11,7 @@ using Milliseconds = std::chrono::milliseconds;
 /// The monotonic clock of deadlines.
 using Clock = std::chrono::steady_clock;
 
-/// The timeout of operations that are given none.
+/// The default timeout of operations.
 inline constexpr Milliseconds kDefaultTimeout = std::chrono::minutes(30);
 
 /// The upper limit of timeouts. Longer ones are clamped, so that deadline arithmetic does not overflow.
