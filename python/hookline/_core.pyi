@@ -1448,9 +1448,6 @@ def group_to_capsule(group: ProcessGroup) -> CapsuleType:
 def group_from_capsule(capsule: object) -> ProcessGroup:
     """Returns the group of a capsule."""
 
-def store_to_capsule(store: Store) -> CapsuleType:
-    """Returns a capsule with a store."""
-
 def store_from_capsule(capsule: object) -> Store:
     """Returns the store of a capsule."""
 

@@ -7,6 +7,7 @@
 
 #include <hookline/store/store.hpp>
 
+#include "adapter/shared_capsule.hpp"
 #include "bindings.hpp"
 #include "gil_release.hpp"
 #include "py_error.hpp"
@@ -17,10 +18,9 @@
 namespace hookline::python {
 namespace {
 
-// Names of capsules that hold a std::shared_ptr<T>.
-constexpr const char* kGroupCapsule = "hookline.ProcessGroup";
-constexpr const char* kHookCapsule = "hookline.CommHook";
-constexpr const char* kStoreCapsule = "hookline.Store";
+using adapter::kGroupCapsule;
+using adapter::kHookCapsule;
+using adapter::kStoreCapsule;
 // Names of capsules that hold a function pointer.
 constexpr const char* kErrorToPython = "hookline.error_to_python";
 constexpr const char* kOwnerOfObject = "hookline.owner_of_object";
@@ -47,19 +47,16 @@ bool calls_python(const ProcessGroup& group) {
 
 template <class T>
 nb::capsule capsule_of(std::shared_ptr<T> object, const char* name) {
-  return nb::capsule(new std::shared_ptr<T>(std::move(object)), name, [](void* pointer) noexcept {
-    const std::unique_ptr<std::shared_ptr<T>> kept(static_cast<std::shared_ptr<T>*>(pointer));
-    const GilRelease released;  // the destructor of a group joins threads that may need the GIL
-    kept->reset();
-  });
+  auto capsule = nb::steal<nb::capsule>(adapter::new_shared_capsule<GilRelease>(std::move(object), name));
+  if (!capsule.is_valid()) throw nb::python_error();
+  return capsule;
 }
 
 template <class T>
 std::shared_ptr<T> object_from(nb::handle capsule, const char* name) {
-  if (!PyCapsule_IsValid(capsule.ptr(), name)) {
-    throw nb::type_error(("expected a capsule of " + std::string(name)).c_str());
-  }
-  return *static_cast<std::shared_ptr<T>*>(PyCapsule_GetPointer(capsule.ptr(), name));
+  auto object = adapter::shared_from_capsule<T>(capsule.ptr(), name);
+  if (!object) throw nb::type_error(("expected a capsule of " + std::string(name)).c_str());
+  return object;
 }
 
 /// Returns the inner group of a NativeGroup that wraps no Python groups, since other modules may keep it beyond the end
@@ -87,9 +84,6 @@ void bind_capsule(nb::module_& m) {
       },
       arg("group"), "Returns a capsule with a group, for another extension module that links to this library.");
   m.def("group_from_capsule", &group_from, arg("capsule"), "Returns the group of a capsule.");
-  m.def(
-      "store_to_capsule", [](std::shared_ptr<Store> store) { return capsule_of(std::move(store), kStoreCapsule); },
-      arg("store"), "Returns a capsule with a store.");
   m.def(
       "store_from_capsule", [](nb::handle capsule) { return object_from<Store>(capsule, kStoreCapsule); },
       arg("capsule"), "Returns the store of a capsule.");

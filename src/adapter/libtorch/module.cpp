@@ -24,34 +24,31 @@
 #include "adapter/libtorch/group.hpp"
 #include "adapter/libtorch/python_comm_hook.hpp"
 #include "adapter/libtorch/store.hpp"
+#include "adapter/shared_capsule.hpp"
 
 namespace hookline::libtorch {
 namespace {
 
 namespace py = pybind11;
-
-// Names of the capsules that pass shared pointers between this module and hookline._core.
-constexpr const char* kGroup = "hookline.ProcessGroup";
-constexpr const char* kHook = "hookline.CommHook";
-constexpr const char* kStore = "hookline.Store";
+using adapter::kGroupCapsule;
+using adapter::kHookCapsule;
+using adapter::kStoreCapsule;
 
 template <class T>
 py::capsule to_capsule(std::shared_ptr<T> object, const char* name) {
-  return py::capsule(new std::shared_ptr<T>(std::move(object)), name, [](PyObject* capsule) {
-    const std::unique_ptr<std::shared_ptr<T>> kept(
-        static_cast<std::shared_ptr<T>*>(PyCapsule_GetPointer(capsule, PyCapsule_GetName(capsule))));
-    const GilRelease released;
-    kept->reset();
-  });
+  auto capsule = py::reinterpret_steal<py::capsule>(adapter::new_shared_capsule<GilRelease>(std::move(object), name));
+  if (!capsule) throw py::error_already_set();
+  return capsule;
 }
 
 template <class T>
 std::shared_ptr<T> from_capsule(const py::object& capsule, const char* name) {
-  if (!PyCapsule_IsValid(capsule.ptr(), name)) {
+  auto object = adapter::shared_from_capsule<T>(capsule.ptr(), name);
+  if (!object) {
     throw py::type_error(std::string("wrong argument: expected a capsule of ") + name + ", got " +
                          std::string(py::str(capsule)));
   }
-  return *static_cast<std::shared_ptr<T>*>(PyCapsule_GetPointer(capsule.ptr(), name));
+  return object;
 }
 
 bool python_is_running() {
@@ -162,21 +159,22 @@ void reacquire_gil(void* state) { PyEval_RestoreThread(static_cast<PyThreadState
 py::object group_of_backend(const c10::intrusive_ptr<c10d::Backend>& backend) {
   const auto* const ours = dynamic_cast<TorchBackend*>(backend.get());
   if (!ours) return py::none();
-  return to_capsule<ProcessGroup>(ours->group(), kGroup);
+  return to_capsule<ProcessGroup>(ours->group(), kGroupCapsule);
 }
 
 c10::intrusive_ptr<c10d::Backend> backend_of_group(const py::object& capsule, bool calls_python) {
-  return c10::make_intrusive<TorchBackend>(from_capsule<ProcessGroup>(capsule, kGroup), BackendOptions(), calls_python);
+  return c10::make_intrusive<TorchBackend>(from_capsule<ProcessGroup>(capsule, kGroupCapsule), BackendOptions(),
+                                           calls_python);
 }
 
 py::capsule group_of_torch(const py::object& group) {
   auto native = group.cast<c10::intrusive_ptr<c10d::ProcessGroup>>();
-  return to_capsule<ProcessGroup>(std::make_shared<TorchGroup>(std::move(native), hold_object(group)), kGroup);
+  return to_capsule<ProcessGroup>(std::make_shared<TorchGroup>(std::move(native), hold_object(group)), kGroupCapsule);
 }
 
 py::capsule store_of_torch(const py::object& store) {
   auto native = store.cast<c10::intrusive_ptr<c10d::Store>>();
-  return to_capsule<Store>(std::make_shared<TorchStore>(std::move(native), hold_object(store)), kStore);
+  return to_capsule<Store>(std::make_shared<TorchStore>(std::move(native), hold_object(store)), kStoreCapsule);
 }
 
 py::dict stats_of(const BucketHook& hook) {
@@ -213,8 +211,8 @@ void bind_hooks(py::module_& m) {
       .def(py::init([](const py::object& group, const py::object& hook, const std::vector<at::Tensor>& parameters,
                        const std::vector<std::string>& names) {
              return with_torch_errors([&] {
-               return BucketHook::make(from_capsule<ProcessGroup>(group, kGroup),
-                                       from_capsule<CommHookInterface>(hook, kHook), parameters, names);
+               return BucketHook::make(from_capsule<ProcessGroup>(group, kGroupCapsule),
+                                       from_capsule<CommHookInterface>(hook, kHookCapsule), parameters, names);
              });
            }),
            py::arg("group"), py::arg("hook"), py::arg("parameters"), py::arg("names"))
@@ -233,10 +231,12 @@ void bind_hooks(py::module_& m) {
            })
       .def("replace",
            [](BucketHook& self, const py::object& hook) {
-             with_torch_errors([&] { self.scheduler()->replace_hook(from_capsule<CommHookInterface>(hook, kHook)); });
+             with_torch_errors(
+                 [&] { self.scheduler()->replace_hook(from_capsule<CommHookInterface>(hook, kHookCapsule)); });
            })
-      .def("hook", [](BucketHook& self) { return to_capsule<CommHookInterface>(self.scheduler()->hook(), kHook); })
-      .def("group", [](BucketHook& self) { return to_capsule<ProcessGroup>(self.scheduler()->group(), kGroup); })
+      .def("hook",
+           [](BucketHook& self) { return to_capsule<CommHookInterface>(self.scheduler()->hook(), kHookCapsule); })
+      .def("group", [](BucketHook& self) { return to_capsule<ProcessGroup>(self.scheduler()->group(), kGroupCapsule); })
       .def("stats", &stats_of);
 }
 
