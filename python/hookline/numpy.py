@@ -62,7 +62,7 @@ class DataParallel(DataParallelBase):
 
         buckets fixes the buckets from the first step on, for example to buckets() of a resumed run.
 
-        With an optimizer, finish() also steps the parameters; the parameters of a bucket are stepped while later
+        With an optimizer, finish() also updates the parameters; those of a bucket are updated while later
         buckets are still communicating. The optimizer is an Optimizer or its spec, a PostLocalSGDOptimizer, a function
         of a bucket, or an object with step_param(param, grad). clip_norm limits the norm of all gradients together.
         """

@@ -135,7 +135,7 @@ void bind_base(nb::module_& m) {
           },
           arg("params"), arg("grads"), arg("scale") = 1.0,
           nb::sig("def step(self, params: typing.Any, grads: typing.Any, scale: float = 1.0) -> None"),
-          "Steps the parameters in place. params and grads are mappings by name or sequences; None gradients are "
+          "Updates the parameters in place. params and grads are mappings by name or sequences; None gradients are "
           "skipped. Gradients are multiplied by scale.")
       .def("state_dict", &state_dict, nb::sig("def state_dict(self) -> dict[str, typing.Any]"),
            "Returns the options and a copy of the state of each parameter.")

@@ -18,7 +18,7 @@ namespace hookline::python {
 namespace {
 
 void step_bucket(const PyRef& stepper, bool by_parameter, const GradBucket& bucket, bool for_torch) {
-  call_python("stepping the parameters of a bucket", [&] {
+  call_python("updating the parameters of a bucket", [&] {
     const PyGradBucket views{bucket, nb::object(), for_torch};
     if (!by_parameter) {
       stepper.object()(nb::cast(views));
@@ -36,7 +36,7 @@ BucketStep make_bucket_step(PyRef stepper, bool by_parameter, bool for_torch) {
     Promise<void> promise;
     Future<void> future = promise.get_future();
     const auto executor = callback_executor();
-    if (!executor) throw Aborted("stepping the parameters of a bucket: Python is finalizing");
+    if (!executor) throw Aborted("updating the parameters of a bucket: Python is finalizing");
     executor->post([stepper, by_parameter, bucket, for_torch, promise = std::move(promise)]() mutable {
       promise.set_from([&] { step_bucket(stepper, by_parameter, bucket, for_torch); });
     });

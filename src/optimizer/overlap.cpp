@@ -1,4 +1,4 @@
-// OverlapHook: steps parameters after each bucket, or at the end of the step if the whole gradient is needed.
+// OverlapHook: updates parameters after each bucket, or at the end of the step if the whole gradient is needed.
 #include <hookline/optimizer/overlap.hpp>
 
 #include <algorithm>
@@ -18,7 +18,7 @@
 namespace hookline {
 namespace {
 
-/// Buckets up to this number of elements are stepped inline: a thread switch would cost more.
+/// The parameters of buckets up to this number of elements are updated inline: a thread switch would cost more.
 constexpr std::int64_t kMaxInlineStepElements = 1 << 14;
 
 /// Returns the bucket without its unused parameters; nullopt if none is left.
@@ -118,7 +118,7 @@ class OverlapHook final : public hook::HookWrapper {
   void check(const GradBucket& bucket) const {
     if (bucket.sparse_grad_indices()) {
       throw Unsupported(
-          fmt::format("{}: sparse gradients cannot be stepped here. Step these parameters after finalize(), with "
+          fmt::format("{}: sparse gradients are not supported. Update these parameters after finalize(), with "
                       "sparse_gradient().",
                       name()));
     }
@@ -127,7 +127,7 @@ class OverlapHook final : public hook::HookWrapper {
     }
   }
 
-  // Returns the bucket if it can be stepped now; otherwise defers it to end_step() and records its squared norm.
+  // Returns the bucket if its parameters can be updated now; otherwise defers it to end_step() and records its squared norm.
   std::optional<GradBucket> defer_or_take(const GradBucket& bucket) {
     double squares = 0;
     if (options_.clip_norm) {

@@ -166,7 +166,7 @@ TEST_P(Overlap, NanNormMakesAllParametersNan) {
     }
     reducer.finalize();
     for (const Parameter& parameter : reducer.parameters()) {
-      if (!std::isnan(parameter.tensor.data<float>()[0])) throw std::runtime_error(parameter.name + " was stepped");
+      if (!std::isnan(parameter.tensor.data<float>()[0])) throw std::runtime_error(parameter.name + " was updated");
     }
   });
 }

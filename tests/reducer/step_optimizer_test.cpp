@@ -62,7 +62,7 @@ TEST(StepOptimizer, LeavesUnusedParametersAlone) {
     require(std::abs(parameters[1].tensor.data<float>()[0] - 3.5F) < 1e-6F, "used on rank 0: 5 - (2 / 2 + 0.1 * 5)");
     require(parameters[2].tensor.data<float>()[0] == 6, "p2 is unused on all ranks");
     require(!sgd->state().contains("p2") && !sgd->state().contains("frozen"), "no state of parameters without a step");
-    require(sgd->state().at("p1").step == 1, "p1 was stepped");
+    require(sgd->state().at("p1").step == 1, "p1 was updated");
   });
 }
 

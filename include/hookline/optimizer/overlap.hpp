@@ -1,4 +1,4 @@
-// Overlapped optimizer: steps the parameters of a bucket while later buckets are still being reduced.
+// Overlapped optimizer: updates the parameters of a bucket while later buckets are still being reduced.
 #pragma once
 
 #include <functional>
@@ -13,31 +13,32 @@
 namespace hookline {
 
 struct OverlapOptions {
-  /// Clips the global gradient norm, like torch.nn.utils.clip_grad_norm_. All steps are then deferred until the whole
+  /// Clips the global gradient norm, like torch.nn.utils.clip_grad_norm_. All updates are then deferred until the whole
   /// gradient is reduced.
   std::optional<double> clip_norm = std::nullopt;
 };
 
-/// Returns a hook that runs `inner` and then steps the bucket's parameters with the result, on a worker thread. A
+/// Returns a hook that runs `inner` and then updates the bucket's parameters with the result, on a worker thread. A
 /// gradient must be marked ready only when the backward pass no longer needs its parameter. When finalize() returns,
-/// all parameters are stepped, and the gradients hold the unclipped means. If finalize() throws, some parameters may be
-/// stepped and others not.
+/// all parameters are updated, and the gradients hold the unclipped means. If finalize() throws, some parameters may be
+/// updated and others not.
 ///
-/// Globally unused parameters are not stepped; with find_unused_parameters all steps are deferred to the end of the
+/// Globally unused parameters are not updated; with find_unused_parameters all updates are deferred to the end of the
 /// step, when the unused ones are known. PyTorch's DistributedDataParallel does not report them to hooks, so they are
-/// stepped with zeros there. No steps under no_sync. Joined ranks step like the others.
+/// updated with zero gradients there. Parameters are not updated under no_sync. Joined ranks update theirs like the
+/// others.
 ///
 /// Optimizer state is keyed by parameter names, so the optimizer may be wrapped around another hook between steps.
 /// Saved hook states include it. Throws InvalidArgument unless clip_norm is positive and finite. The hook throws
 /// Unsupported for sparse gradients.
 HOOKLINE_EXPORT HookPtr overlap(HookPtr inner, OptimizerPtr optimizer, const OverlapOptions& options = {});
 
-/// A callback that steps the parameters of a bucket whose buffer holds the reduced gradients, without globally unused
+/// A callback that updates the parameters of a bucket whose buffer holds the reduced gradients, without globally unused
 /// parameters. Called for one bucket at a time, in any order, on the thread that completes the inner hook or calls
 /// finalize(). It may modify the gradients.
 using BucketStep = std::function<Future<void>(GradBucket bucket)>;
 
-/// As above with a callback instead of an optimizer. If clip_norm clips, it receives a scaled copy of the gradients.
+/// Overlaps a callback instead of an optimizer. If clip_norm clips, it receives a scaled copy of the gradients.
 HOOKLINE_EXPORT HookPtr overlap(HookPtr inner, BucketStep step, const std::string& name,
                                 const OverlapOptions& options = {});
 

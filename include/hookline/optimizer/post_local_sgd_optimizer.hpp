@@ -12,7 +12,7 @@
 
 namespace hookline {
 
-/// Steps the parameters, then runs the model averager. For use with PostLocalSGDHook, whose start iteration should
+/// Updates the parameters, then runs the model averager. For use with PostLocalSGDHook, whose start iteration should
 /// equal the averager's warmup_steps.
 class HOOKLINE_EXPORT PostLocalSGDOptimizer {
  public:
@@ -20,8 +20,8 @@ class HOOKLINE_EXPORT PostLocalSGDOptimizer {
   PostLocalSGDOptimizer(OptimizerPtr optimizer, std::shared_ptr<ModelAverager> averager);
 
   void step(const std::vector<NamedGradient>& gradients);
-  /// Steps the parameters of a reducer as Optimizer::step does, then averages all its trainable parameters, unused ones
-  /// included.
+  /// Updates the parameters of a reducer as Optimizer::step does, then averages all its trainable parameters, unused
+  /// ones included.
   void step(Reducer& reducer);
 
   const OptimizerPtr& optimizer() const noexcept { return optimizer_; }
