@@ -210,12 +210,11 @@ TEST(CollectiveChecks, AbortEndsWaitsOnAllRanks) {
     const ContextScope scope({.lane = 1});
     const WorkPtr own = (*groups)[1]->allreduce(t);
     (*groups)[1]->abort("because");
-    const std::string told = "rank 1 aborted the checked group: because";
     const std::string aborted = "rank 1 aborted the checked group: because";
-    EXPECT_EQ(error_of(waits), told);
-    EXPECT_EQ(error_of(receives), told);
-    EXPECT_EQ(error_of((*groups)[0]->allreduce(t)), told);
-    EXPECT_EQ(error_of((*groups)[0]->send(t, 1)), told);
+    EXPECT_EQ(error_of(waits), aborted);
+    EXPECT_EQ(error_of(receives), aborted);
+    EXPECT_EQ(error_of((*groups)[0]->allreduce(t)), aborted);
+    EXPECT_EQ(error_of((*groups)[0]->send(t, 1)), aborted);
     EXPECT_EQ(error_of(own), aborted);
     EXPECT_EQ(error_of((*groups)[1]->allreduce(t)), aborted);
     EXPECT_LT(Clock::now() - begin, 10s) << "well before the timeout of 20 s";
@@ -234,9 +233,9 @@ TEST(CollectiveChecks, StaysFailedAfterTimeout) {
   const Groups around = {with_collective_checks(inside[0], store), with_collective_checks(inside[1], store)};
   inside[1]->abort("because");
   const WorkPtr other = around[1]->allreduce(t);
-  const std::string told = error_of(around[0]->allreduce(t));
-  EXPECT_THAT(told, HasSubstr("because"));
-  EXPECT_EQ(error_of(around[0]->broadcast(t)), told) << "without any peer";
+  const std::string first_error = error_of(around[0]->allreduce(t));
+  EXPECT_THAT(first_error, HasSubstr("because"));
+  EXPECT_EQ(error_of(around[0]->broadcast(t)), first_error) << "without any peer";
 }
 
 // Threads that share a store connection would block each other while one waits for a rank.

@@ -153,8 +153,8 @@ TEST(CompletionHooks, ReportsFailedOperations) {
 
 TEST(CompletionHooks, HookRunsBeforeWaitThrows) {
   const auto groups = testing::make_thread_groups(2);
-  std::atomic<int> told = 0;
-  const auto count = [&](const WorkInfo& info) { told += info.error ? 1 : 0; };
+  std::atomic<int> failures = 0;
+  const auto count = [&](const WorkInfo& info) { failures += info.error ? 1 : 0; };
   groups[0]->register_on_completion_hook(count, std::make_shared<ThreadExecutor>("hooks"));
   for (int i = 1; i <= 100; ++i) {
     Tensor a = Tensor::full({4}, 1);
@@ -162,7 +162,7 @@ TEST(CompletionHooks, HookRunsBeforeWaitThrows) {
     const auto first = groups[0]->allreduce(a);
     const auto second = groups[1]->allreduce(b);
     EXPECT_THROW(first->wait(10s), Mismatch);
-    ASSERT_EQ(told, i);
+    ASSERT_EQ(failures, i);
     EXPECT_THROW(second->wait(10s), Mismatch);
   }
 }

@@ -170,8 +170,8 @@ TEST(TcpStore, PopFindsAnElementAnnouncedToAnotherClient) {
   const auto start_waiting = [](auto call) {
     return std::async(std::launch::async, [call] {
       const InterruptScope scope([] {
-        thread_local bool told = false;
-        if (!std::exchange(told, true)) ++waiting;
+        thread_local bool counted = false;
+        if (!std::exchange(counted, true)) ++waiting;
         waiting.notify_one();
       });
       return call();

@@ -1,4 +1,4 @@
-"""Waits in an allreduce while something happens to another host; says what it was told, then makes a new group.
+"""Waits in an allreduce while another host fails, prints the error, and creates a new group.
 
 Prints a line "working" once operations go through, "error NAME SECONDS TEXT" when one fails, and "again SUM" after a
 sum in a new group of the ranks that are left.

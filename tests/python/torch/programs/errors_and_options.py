@@ -109,7 +109,7 @@ def the_backend_is_for_the_cpu():
 
 @check
 def other_devices_have_no_backend():
-    def told(group):
+    def check_error(group):
         error = error_of(lambda: group._get_backend(torch.device("cuda")))
         assert isinstance(error, RuntimeError), type(error)
         assert "No backend type associated with device type cuda" in str(error), error  # PyTorch's message
@@ -117,7 +117,7 @@ def other_devices_have_no_backend():
         assert "cpu:hookline,cuda:nccl" in str(error), error
 
     for backend in ("hookline", "cpu:hookline"):
-        told(dist.new_group(backend=backend))
+        check_error(dist.new_group(backend=backend))
     both = dist.new_group(backend="cpu:hookline,cuda:gloo")
     assert both._get_backend(torch.device("cuda")).name() == "gloo"
     assert both._get_backend(torch.device("cpu")).name() == "hookline"

@@ -215,13 +215,13 @@ def sequence_numbers():
 def groups_of_other_ranks():
     even = [r for r in ALL_RANKS if r % 2 == 0]
     group = dist.new_group(even)
-    with warnings.catch_warnings(record=True) as told:
+    with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         dist.all_reduce(torch.zeros(2), group=group)
         dist.all_gather([torch.zeros(2) for _ in even], torch.zeros(2), group=group)
         dist.broadcast(torch.zeros(2), src=0, group=group)
         dist.barrier(group=group)
-    assert len([w for w in told if "does not belong to" in str(w.message)]) == (0 if RANK in even else 4)
+    assert len([w for w in caught if "does not belong to" in str(w.message)]) == (0 if RANK in even else 4)
     group = dist.new_group([1])
     assert (dist.get_group_rank(group, 1), dist.get_global_rank(group, 0)) == (0, 1)
     raises(ValueError, "not part of group", lambda: dist.get_group_rank(group, 0))
