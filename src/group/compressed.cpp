@@ -117,8 +117,8 @@ std::size_t CompressedReduction::encoded_bytes(std::size_t count) const {
   return count / each * codec_->encoded_bytes(each) + (rest ? codec_->encoded_bytes(rest) : 0);
 }
 
-// Calls `f(first, count, position, bytes)` for each message. `first` and `count` are values, `position` and `bytes` are
-// its place in the encoded buffer.
+// Calls `f(first, count, position, bytes)` for each message: the index of its first value, its number of values, and its
+// offset and size in the encoded buffer.
 template <class F>
 void CompressedReduction::for_each_message(std::size_t count, F&& f) const {
   const std::size_t each = values_per_message(count);
@@ -243,12 +243,12 @@ void CompressedReduction::sum_two(std::span<const std::byte* const> blocks, doub
   const bool staged = out.size() > values_per_message(out.size()) && stores_for(out) == kernel::StoreMode::streaming;
   std::vector<float> sum(staged ? values_per_message(out.size()) : 0);
   for_each_message(out.size(), [&](std::size_t first, std::size_t count, std::size_t at, std::size_t bytes) {
-    const std::span<float> place = out.subspan(first, count);
-    const std::span<float> part = staged ? std::span(sum).first(count) : place;
+    const std::span<float> destination = out.subspan(first, count);
+    const std::span<float> part = staged ? std::span(sum).first(count) : destination;
     const std::span<const std::byte> message(blocks[0] + at, bytes);
     if (blocks.size() == 1) codec_->decode(message, part);
     else codec_->decode_sum_two(message, {blocks[1] + at, bytes}, static_cast<float>(factor), part);
-    if (staged) scale(part.data(), 1, place, kernel::StoreMode::streaming);
+    if (staged) scale(part.data(), 1, destination, kernel::StoreMode::streaming);
   });
 }
 

@@ -184,7 +184,7 @@ void check_roles(const std::vector<hook::SpecTerm>& terms, std::string_view spec
   roles.reserve(terms.size());
   for (const hook::SpecTerm& term : terms) roles.push_back(find_entry(term.name, spec).role);
   if (roles[0] == HookRole::wrapper) {
-    const auto hook = std::ranges::find_if(roles, [](HookRole place) { return place != HookRole::wrapper; });
+    const auto hook = std::ranges::find_if(roles, [](HookRole role) { return role != HookRole::wrapper; });
     throw InvalidArgument(
         fmt::format("invalid hook spec '{}': {} is a wrapper and cannot come first; write '{}'", spec, terms[0].name,
                     hook == roles.end() ? fmt::format("allreduce | {}", spec)

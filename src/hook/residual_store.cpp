@@ -44,14 +44,14 @@ Tensor ResidualStore::residual_of(const GradBucket& bucket) {
   for (std::size_t i = 0; i < layout.lengths.size(); ++i) {
     const auto saved = unassigned_.find(gradient_name(layout, bucket.index(), i));
     if (saved == unassigned_.end()) continue;
-    const Tensor place = flat_slice(residual, layout.offsets[i], layout.lengths[i]);
-    if (saved->second.numel() != place.numel()) {
+    const Tensor slice = flat_slice(residual, layout.offsets[i], layout.lengths[i]);
+    if (saved->second.numel() != slice.numel()) {
       throw InvalidArgument(
           fmt::format("error feedback: the loaded state does not match the model: expected {} residuals for parameter "
                       "{}, got {}. Load a state that was saved with the same model.",
-                      place.numel(), saved->first, saved->second.numel()));
+                      slice.numel(), saved->first, saved->second.numel()));
     }
-    place.copy_from(saved->second);
+    slice.copy_from(saved->second);
     unassigned_.erase(saved);
   }
   buckets_[bucket.index()] = {bucket.layout(), residual};

@@ -65,9 +65,9 @@ class CoalescedBroadcast {
     } else {
       if (packed_bytes_ + flat.nbytes() > buffer_bytes_) flush();
       if (!pack_buffer_.owner()) pack_buffer_ = next_buffer();
-      std::byte* const place = pack_buffer_.mutable_bytes() + packed_bytes_;
-      if (is_root_) kernel::copy(place, flat.bytes(), flat.nbytes());
-      else unpack_.emplace_back([flat, place] { kernel::copy(flat.mutable_bytes(), place, flat.nbytes()); });
+      std::byte* const packed = pack_buffer_.mutable_bytes() + packed_bytes_;
+      if (is_root_) kernel::copy(packed, flat.bytes(), flat.nbytes());
+      else unpack_.emplace_back([flat, packed] { kernel::copy(flat.mutable_bytes(), packed, flat.nbytes()); });
       packed_bytes_ += flat.nbytes();
     }
     if (!tensor.is_contiguous() && !is_root_) strided_.emplace_back(tensor, flat);

@@ -48,7 +48,7 @@ Future<SparseGradient> union_rows(std::shared_ptr<ProcessGroup> group, std::vect
     // Padded with -1, which is not a row.
     const Tensor own_rows = Tensor::full({max_rows}, -1, DType::i64);
     std::size_t at = 0;
-    for (const auto& [row, place] : rows) own_rows.data<std::int64_t>()[at++] = row;
+    for (const auto& [row, index] : rows) own_rows.data<std::int64_t>()[at++] = row;
     const Tensor all = Tensor::empty({max_rows * static_cast<std::int64_t>(ranks)}, DType::i64);
     const WorkPtr rows_work = allgather_into_tensor(*group, all, own_rows);
     co_await rows_work;
@@ -67,10 +67,10 @@ Future<SparseGradient> union_rows(std::shared_ptr<ProcessGroup> group, std::vect
   result.indices = Tensor::empty({num_rows}, DType::i64);
   result.values = group->empty(shape, parameter.dtype());
   result.values.fill(0);
-  std::int64_t place = 0;
-  for (auto& [row, where] : rows) {
-    result.indices.data<std::int64_t>()[place] = row;
-    where = place++;
+  std::int64_t next_index = 0;
+  for (auto& [row, index] : rows) {
+    result.indices.data<std::int64_t>()[next_index] = row;
+    index = next_index++;
   }
   for (const SparseGradient& gradient : gradients) {
     for (std::int64_t i = 0; i < gradient.indices.numel(); ++i) {

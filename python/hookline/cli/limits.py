@@ -42,8 +42,8 @@ class Limits:
 def read_limits(root: str = "/") -> Limits:
     """Reads the limits of this process. `root` replaces / for /proc and /sys."""
     shared = Path("/dev/shm")
-    usable = [place for place in tmpfs_dirs() if os.access(place, os.W_OK | os.X_OK)]
-    place = usable[0] if usable else tempfile.gettempdir()
+    usable = [path for path in tmpfs_dirs() if os.access(path, os.W_OK | os.X_OK)]
+    directory = usable[0] if usable else tempfile.gettempdir()
     groups = list(_groups(Path(root)))
     memory = available_bytes(root)
     nofile = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -52,8 +52,8 @@ def read_limits(root: str = "/") -> Limits:
         memory=inf if memory is None else memory,
         shared_size=_file_system(shared, free=False),
         shared_free=_file_system(shared, free=True),
-        rendezvous_dir=place,
-        rendezvous_free=_file_system(Path(place), free=True),
+        rendezvous_dir=directory,
+        rendezvous_free=_file_system(Path(directory), free=True),
         file_size=_limit(resource.RLIMIT_FSIZE),
         address_space=_limit(resource.RLIMIT_AS),
         locked=_limit(resource.RLIMIT_MEMLOCK),

@@ -16,14 +16,14 @@ ENDED_RANKS = "hookline/ended"  # also in src/group/init.cpp
 
 def tmpfs_dirs() -> list[str]:
     """Returns the directories in memory (tmpfs) to prefer, best first."""
-    return [place for place in (os.environ.get("XDG_RUNTIME_DIR", ""), "/dev/shm") if os.path.isabs(place)]
+    return [path for path in (os.environ.get("XDG_RUNTIME_DIR", ""), "/dev/shm") if os.path.isabs(path)]
 
 
 def make_directory() -> str:
     """Creates a directory with mode 0700, in tmpfs if possible, and returns its path."""
-    for place in tmpfs_dirs():
+    for path in tmpfs_dirs():
         with contextlib.suppress(OSError):
-            return tempfile.mkdtemp(prefix="hookline-", dir=place)
+            return tempfile.mkdtemp(prefix="hookline-", dir=path)
     return tempfile.mkdtemp(prefix="hookline-")
 
 

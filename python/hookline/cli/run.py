@@ -97,7 +97,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
 
 
 def node_spec(options: argparse.Namespace, parser: argparse.ArgumentParser) -> NodeSpec | None:
-    """Returns this node's place in a multi-node job; None for a job on one host."""
+    """Returns this node's NodeSpec in a multi-node job; None for a job on one host."""
     nodes = 1 if options.nnodes is None else options.nnodes
     if nodes < 1:
         parser.error(f"--nnodes {nodes}: expected at least 1 node")
