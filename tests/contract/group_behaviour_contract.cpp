@@ -109,7 +109,7 @@ TEST_P(GroupBehaviour, LargeOperationsCompleteWithoutWait) {
       work->on_complete([&] { over.set_value(); }, Urgency::low);
       done.wait(std::chrono::seconds(20));
       expect(t, expected_reduction(t, ReduceOp::sum, 2, round), "round " + std::to_string(round));
-      // Small operations for 10 ms, until the progress thread, which they do not need, falls asleep.
+      // Small operations for 10 ms, until the progress thread, which they do not need, blocks.
       const Tensor stop = Tensor::zeros({1});
       for (const auto end = Clock::now() + Milliseconds(10); stop.item<float>() == 0;) {
         stop.fill(group.rank() == 0 && Clock::now() > end ? 1 : 0);

@@ -87,7 +87,7 @@ TEST_P(GroupFailures, AbortNamesTheRank) {
     group.barrier()->wait();
     const Tensor t = Tensor::zeros({100'000});
     if (group.rank() == 1) {
-      group.abort("the hook failed: out of luck");
+      group.abort("the hook failed: test failure");
       EXPECT_THAT([&] { group.barrier()->wait(); }, throws_naming<Aborted>({1}));
       return;
     }
@@ -96,7 +96,7 @@ TEST_P(GroupFailures, AbortNamesTheRank) {
       throw std::runtime_error("an allreduce without rank 1");
     } catch (const Aborted& e) {
       EXPECT_THAT(e.what(), ::testing::HasSubstr("rank 1"));
-      EXPECT_THAT(e.what(), ::testing::HasSubstr("out of luck"));
+      EXPECT_THAT(e.what(), ::testing::HasSubstr("test failure"));
       EXPECT_EQ(e.ranks(), std::vector{1});
     }
     EXPECT_THROW(group.barrier()->wait(), Aborted);

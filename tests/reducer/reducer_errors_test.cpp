@@ -78,7 +78,7 @@ TEST_P(ReducerErrors, HookFailureReachesEveryRank) {
   GetParam().spawn(2, [](ProcessGroup& group) {
     const auto shared = group.shared_from_this();
     const auto hook = [shared](GradBucket& bucket) -> Future<Tensor> {
-      if (shared->rank() == 1 && bucket.index() == 1) throw std::runtime_error("out of luck");
+      if (shared->rank() == 1 && bucket.index() == 1) throw std::runtime_error("test failure");
       const AllreduceOptions options{.op = ReduceOp::avg};
       co_await shared->allreduce(bucket.buffer(), options);
       co_return bucket.buffer();
@@ -86,11 +86,11 @@ TEST_P(ReducerErrors, HookFailureReachesEveryRank) {
     Reducer reducer(model(4), shared, make_hook(hook, {.name = "failing"}),
                     {.limits = {.first_bucket_bytes = 1, .bucket_bytes = 1}});
     if (group.rank() == 1) {
-      EXPECT_THAT(message_of<std::runtime_error>([&] { step(reducer); }), HasSubstr("out of luck"));
+      EXPECT_THAT(message_of<std::runtime_error>([&] { step(reducer); }), HasSubstr("test failure"));
       EXPECT_THROW(reducer.mark_ready("p0"), std::runtime_error) << "the error is rethrown";
     } else {
       EXPECT_THAT(message_of<Aborted>([&] { step(reducer); }),
-                  AllOf(HasSubstr("rank 1"), HasSubstr("out of luck"), HasSubstr("bucket 1 of 4")));
+                  AllOf(HasSubstr("rank 1"), HasSubstr("test failure"), HasSubstr("bucket 1 of 4")));
     }
   });
 }
@@ -100,7 +100,7 @@ TEST_P(ReducerErrors, HookFailureAbortsTheHooksOwnGroups) {
     const auto whole = group.shared_from_this();
     const auto state = std::make_shared<PostLocalSGDState>(whole, whole->new_group({0, 1}), 0);
     const auto failing = [&](HookPtr inner, GradBucket& bucket) -> Future<Tensor> {
-      if (group.rank() == 1 && bucket.index() == 1) throw std::runtime_error("out of luck");
+      if (group.rank() == 1 && bucket.index() == 1) throw std::runtime_error("test failure");
       const Tensor mean = co_await run_and_parse(inner, bucket);
       co_return mean;
     };
@@ -108,7 +108,7 @@ TEST_P(ReducerErrors, HookFailureAbortsTheHooksOwnGroups) {
     const HookPtr hook = per_parameter(std::make_shared<NoopHook>(), {.name = "nobody"}, local);
     Reducer reducer(model(4), whole, hook, {.limits = {.first_bucket_bytes = 1, .bucket_bytes = 1}});
     if (group.rank() == 1) EXPECT_THROW(step(reducer), std::runtime_error);
-    else EXPECT_THAT(message_of<Aborted>([&] { step(reducer); }), AllOf(HasSubstr("rank 1"), HasSubstr("out of luck")));
+    else EXPECT_THAT(message_of<Aborted>([&] { step(reducer); }), AllOf(HasSubstr("rank 1"), HasSubstr("test failure")));
   });
 }
 

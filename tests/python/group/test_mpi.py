@@ -50,9 +50,9 @@ import sys, os
 import numpy as np, hookline as hl
 rank = int(os.environ["OMPI_COMM_WORLD_RANK"])
 store = hl.FileStore(sys.argv[1] + "/store", 2)
-def meet(name):
+def make_group(name):
     return hl.init_process_group("mpi", rank=rank, world_size=2, store=hl.PrefixStore(name, store), timeout=60)
-group = meet("first")
+group = make_group("first")
 group.barrier().wait()
 if rank == 0:
     try:
@@ -62,7 +62,7 @@ if rank == 0:
     group.abort("not in time")
     store.set("over", b"")
 store.wait(["over"], 60)
-second = meet("second")
+second = make_group("second")
 x = np.ones(1_000_000, np.float32)
 second.allreduce([x]).wait()
 print(f"{rank}: {x[-1]:g}\\n", end="")

@@ -59,7 +59,7 @@ def test_rendezvous_in_a_store(tmp_path):
 
 def test_invalid_groups():
     with pytest.raises(hookline.InvalidArgument, match="expected one of shm"):
-        hookline.init_process_group("carrier pigeons")
+        hookline.init_process_group("no_such_backend")
     with pytest.raises(hookline.InvalidArgument, match="rank and world_size are required"):
         hookline.init_process_group(store=hookline.MemoryStore())
     with pytest.raises(hookline.InvalidArgument):

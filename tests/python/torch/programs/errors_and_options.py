@@ -134,7 +134,7 @@ class Unlucky(hl.ProcessGroup):
         raise ERROR
 
 
-ERROR = KeyError("out of luck")
+ERROR = KeyError("test failure")
 
 
 @check
