@@ -117,8 +117,8 @@ std::size_t CompressedReduction::encoded_bytes(std::size_t count) const {
   return count / each * codec_->encoded_bytes(each) + (rest ? codec_->encoded_bytes(rest) : 0);
 }
 
-// Calls `f(first, count, position, bytes)` for each message: the index of its first value, its number of values, and its
-// offset and size in the encoded buffer.
+// Calls `f(first, count, position, bytes)` for each message: the index of its first value, its number of values, and
+// its offset and size in the encoded buffer.
 template <class F>
 void CompressedReduction::for_each_message(std::size_t count, F&& f) const {
   const std::size_t each = values_per_message(count);

@@ -53,7 +53,7 @@ struct HookTraits {
   bool may_block = false;  ///< run_hook may block; such hooks share one lane and run one at a time
   /// True if every run calls GradBucket::set_contribution, as with_error_feedback requires.
   bool reports_contribution = false;
-  bool applies_scale = false;  ///< the hook applies HookStep::scale itself, because it updates parameters with its results
+  bool applies_scale = false;  ///< the hook applies HookStep::scale itself, since it updates parameters
 };
 
 class StateWriter;

@@ -171,7 +171,7 @@ def _cores(found: Limits) -> Finding:
     if usable < 2:
         return Finding(
             State.WARN,
-            f"{text}; ranks will take turns on one core",
+            f"{text}; the ranks will share one core",
             "change the affinity with taskset, or use more cores",
         )
     return Finding(State.OK, text)

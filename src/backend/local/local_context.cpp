@@ -306,7 +306,7 @@ void LocalContext::wait_for(const LocalOp& op) {
   waiting_threads_.fetch_add(1, std::memory_order_seq_cst);
   try {
     drive_until([&] { return op.done(); }, op.deadline());
-  } catch (...) {  // interrupted: the operation goes on without this thread
+  } catch (...) {  // interrupted: the operation continues without this thread
     waiting_threads_.fetch_sub(1, std::memory_order_seq_cst);
     wake_progress_thread();
     throw;
