@@ -24,7 +24,7 @@ from hookline import (
 )
 from hookline._hooks import check_hook, check_hook_type, naming_types
 from hookline._names import class_name
-from hookline._native_hooks import native_hook
+from hookline._native_hooks import has_native_equivalent, native_hook
 
 from . import _native
 from ._python_hooks import bind_state, is_user_hook
@@ -127,12 +127,16 @@ def make_native_hook(hook: Any, state: Any, group: Any) -> tuple[CommHook, Proce
     if isinstance(state, CommHook):
         return state, _core.group_of_hook(state)
     if callable(hook):
-        own = group_of_state(state)
-        chosen = group_for_hooks(group) if own is None else own
-        made = native_hook(state, hook, chosen)
-        if made is None:
-            made = hookline.make_hook(_with_bound_state(hook, state), chosen, for_torch=True)
-        return made, _core.group_of_hook(made)
+        if not has_native_equivalent(hook):
+            made = hookline.make_hook(_with_bound_state(hook, state), group_for_hooks(group), for_torch=True)
+            return made, _core.group_of_hook(made)
+        if isinstance(state, ProcessGroup | dist.ProcessGroup):
+            own = None  # the hook communicates through a group made from its state
+        else:
+            own = group_of_state(state) or group_for_hooks(group)
+        native = native_hook(state, hook, own)
+        assert native is not None
+        return native, _core.group_of_hook(native)
     chosen = group_for_hooks(group if state is None else state)
     return hookline.make_hook(hook, chosen, for_torch=True), chosen
 

@@ -3,6 +3,7 @@
 import ctypes
 import datetime
 import gc
+import io
 import pickle
 import threading
 import warnings
@@ -312,6 +313,28 @@ def a_hook_is_a_spec_a_comm_hook_or_a_function_with_a_state_everywhere():
 
 
 @check
+def the_group_of_a_hook_is_created_once():
+    groups = dist.distributed_c10d._world.pg_map
+
+    class State:
+        process_group = gloo  # of torch, for the hook's own use
+
+    def mean(state, bucket):
+        assert isinstance(state, State)
+        group = ht.group_from_torch(state.process_group)
+        return group.allreduce([bucket.buffer()], op="avg").get_future().then(lambda done: done.value()[0])
+
+    for hook, state in ((ht.allreduce_hook, gloo), (ht.allreduce_hook, None), ("allreduce", gloo), ("allreduce", None)):
+        model, before = ddp(gloo), len(groups)
+        ht.register_comm_hook(model, state, hook)
+        assert distance(train(model), PLAIN) < 1e-6
+        assert len(groups) == before + 1
+    ht.replace_comm_hook(model, State(), mean)
+    alike(train(model, 1))
+    assert ht.comm_hook(model).name.endswith("mean")
+
+
+@check
 def noop_sends_nothing():
     model = ddp(dist.group.WORLD)
     ht.register_ddp_comm_hook(ht.DDPCommHookType.NOOP, model)
@@ -431,12 +454,14 @@ def state_in_checkpoints():
     whole = ddp(dist.group.WORLD, cap=25)
     ht.register_ddp_comm_hook(text, whole)
     train(whole, 3)
-    saved, weights = ht.comm_hook(whole).state_dict(), whole.module.state_dict()
-    weights = {k: v.clone() for k, v in weights.items()}
+    file = io.BytesIO()
+    torch.save({"hook": ht.comm_hook(whole).state_dict(), "weights": whole.module.state_dict()}, file)
+    file.seek(0)
+    saved = torch.load(file, weights_only=True)
     resumed = ddp(dist.group.WORLD, cap=25)
-    resumed.module.load_state_dict(weights)
+    resumed.module.load_state_dict(saved["weights"])
     ht.register_ddp_comm_hook(text, resumed)
-    ht.comm_hook(resumed).load_state_dict(saved)
+    ht.comm_hook(resumed).load_state_dict(saved["hook"])
     assert ht.comm_hook(whole).stats()[0]["residual_norm"] > 0
     assert distance(train(whole, 1), train(resumed, 1)) < 1e-3
 
