@@ -61,6 +61,11 @@ TEST(TransportBackend, SumsAreBitwiseEqualToLocalBackends) {
   }
 }
 
+TEST(TransportBackend, HasTheLanesOfLocalBackends) {
+  EXPECT_EQ(transport_backends(1)[0]->capabilities().lanes, kNumLanes);
+  EXPECT_EQ(make_threads_backends(1)[0]->capabilities().lanes, kNumLanes);
+}
+
 TEST(TransportBackend, ShorterWaitTimeoutTakesEffect) {
   const auto backends = transport_backends(2);
   const auto group = make_group(backends[0], std::chrono::hours(1));
