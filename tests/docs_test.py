@@ -1,4 +1,4 @@
-"""Pages match the project: modules, commands, variables, messages and files that they name exist, and none is missing."""
+"""Pages match the project: the modules, commands, variables, messages and files that they name exist."""
 
 import ast
 import re

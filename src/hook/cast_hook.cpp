@@ -15,9 +15,7 @@ namespace {
 class CastHook final : public hook::HookWrapper {
  public:
   CastHook(HookPtr inner, DType dtype, std::shared_ptr<ProcessGroup> group)
-      : HookWrapper(std::move(inner), dtype == DType::f16 ? "fp16" : "bf16"),
-        dtype_(dtype),
-        group_(std::move(group)) {}
+      : HookWrapper(std::move(inner), dtype == DType::f16 ? "fp16" : "bf16"), dtype_(dtype), group_(std::move(group)) {}
 
  private:
   Future<Tensor> run(GradBucket& bucket) override {

@@ -127,7 +127,8 @@ class OverlapHook final : public hook::HookWrapper {
     }
   }
 
-  // Returns the bucket if its parameters can be updated now; otherwise defers it to end_step() and records its squared norm.
+  // Returns the bucket if its parameters can be updated now; otherwise records its squared norm and defers it to
+  // end_step().
   std::optional<GradBucket> defer_or_take(const GradBucket& bucket) {
     double squares = 0;
     if (options_.clip_norm) {

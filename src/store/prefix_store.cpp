@@ -24,8 +24,7 @@ std::vector<std::string> prefixed(const std::string& prefix, const std::vector<s
 
 PrefixStore::PrefixStore(std::string prefix, std::shared_ptr<Store> store)
     : prefix_(std::move(prefix)), store_(std::move(store)) {
-  if (!store_)
-    throw InvalidArgument(fmt::format("PrefixStore(\"{}\"): store must not be null", prefix_));
+  if (!store_) throw InvalidArgument(fmt::format("PrefixStore(\"{}\"): store must not be null", prefix_));
 }
 
 PrefixStore::~PrefixStore() = default;

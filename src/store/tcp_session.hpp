@@ -59,7 +59,7 @@ class Sessions {
   ClientId next_id_ = 1;
   std::array<std::uint64_t, kNumRejectReasons> rejections_{};
   std::unordered_map<ClientId, std::shared_ptr<Session>> sessions_by_id_;
-  std::set<ClientId> pending_;    // sessions before the protocol opening, oldest first
+  std::set<ClientId> pending_;      // sessions before the protocol opening, oldest first
   std::size_t admitted_ = 0;        // sessions after it
   std::size_t buffered_bytes_ = 0;  // of unfinished requests and unread replies
 };

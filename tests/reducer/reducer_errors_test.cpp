@@ -108,7 +108,8 @@ TEST_P(ReducerErrors, HookFailureAbortsTheHooksOwnGroups) {
     const HookPtr hook = per_parameter(std::make_shared<NoopHook>(), {.name = "nobody"}, local);
     Reducer reducer(model(4), whole, hook, {.limits = {.first_bucket_bytes = 1, .bucket_bytes = 1}});
     if (group.rank() == 1) EXPECT_THROW(step(reducer), std::runtime_error);
-    else EXPECT_THAT(message_of<Aborted>([&] { step(reducer); }), AllOf(HasSubstr("rank 1"), HasSubstr("test failure")));
+    else
+      EXPECT_THAT(message_of<Aborted>([&] { step(reducer); }), AllOf(HasSubstr("rank 1"), HasSubstr("test failure")));
   });
 }
 
