@@ -5,7 +5,6 @@
 #include <fmt/ranges.h>
 
 #include <hookline/core/error.hpp>
-#include <hookline/optimizer/optimizer.hpp>
 #include <hookline/reducer/broadcast_coalesced.hpp>
 
 #include "core/op_tag.hpp"
@@ -404,22 +403,6 @@ SparseGradient ReducerImpl::sparse_gradient(std::size_t parameter) const {
                                       parameters[parameter].name));
   }
   return *reduced;
-}
-
-std::vector<NamedGradient> ReducerImpl::reduced_gradients() const {
-  check_between_steps("reading the reduced gradients");
-  if (!reduced_) {
-    throw InvalidArgument(fmt::format(
-        "reduced gradients on rank {} of {}: the gradients are not reduced. Call this after finish() (in C++ "
-        "finalize()), outside no_sync.",
-        group->rank(), group->size()));
-  }
-  std::vector<NamedGradient> gradients;
-  for (std::size_t p = 0; p < slots_.size(); ++p) {
-    if (!param_progress_[p].dense || param_progress_[p].unused) continue;
-    gradients.push_back({parameters[p].name, parameters[p].tensor, slots_[p].view});
-  }
-  return gradients;
 }
 
 void ReducerImpl::set_hook(HookPtr replacement) {

@@ -1,10 +1,13 @@
-// Optimizer steps of a whole reducer. They are defined here, because the optimizer module is below the reducer.
+// Reduced gradients, and optimizer steps of a whole reducer: defined here, because the optimizer module is below the
+// reducer.
 #include <fmt/format.h>
 
 #include <hookline/core/error.hpp>
 #include <hookline/optimizer/optimizer.hpp>
 #include <hookline/optimizer/post_local_sgd_optimizer.hpp>
 #include <hookline/reducer/reducer.hpp>
+
+#include "reducer/reducer_impl.hpp"
 
 namespace hookline {
 namespace {
@@ -20,6 +23,26 @@ void reject_sparse(const std::string& optimizer, const Reducer& reducer) {
 }
 
 }  // namespace
+
+namespace reducer {
+
+std::vector<NamedGradient> ReducerImpl::reduced_gradients() const {
+  check_between_steps("reading the reduced gradients");
+  if (!reduced_) {
+    throw InvalidArgument(fmt::format(
+        "reduced gradients on rank {} of {}: the gradients are not reduced. Call this after finish() (in C++ "
+        "finalize()), outside no_sync.",
+        group->rank(), group->size()));
+  }
+  std::vector<NamedGradient> gradients;
+  for (std::size_t p = 0; p < slots_.size(); ++p) {
+    if (!param_progress_[p].dense || param_progress_[p].unused) continue;
+    gradients.push_back({parameters[p].name, parameters[p].tensor, slots_[p].view});
+  }
+  return gradients;
+}
+
+}  // namespace reducer
 
 void Optimizer::step(Reducer& reducer, double scale) {
   reject_sparse(name(), reducer);
