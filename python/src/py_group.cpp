@@ -69,7 +69,7 @@ std::shared_ptr<ProcessGroup> NativeGroup::split(int color, int key) {
 void NativeGroup::abort(const std::string& cause) {
   if (creator_pid_ != getpid()) {
     throw InvalidArgument("abort on a " + backend_name() +
-                          " group that was made before fork(). Make a new group in the child process.");
+                          " group that was made before fork(). Create a new group in the child process.");
   }
   inner()->abort(cause);
 }
