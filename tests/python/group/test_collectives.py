@@ -365,7 +365,7 @@ def test_invalid_tensors(ranks):
             group.send([], 1)
         with pytest.raises(hookline.InvalidArgument, match="expected 2 outputs, got 1"):
             group.allgather([[np.empty(3, np.float32)]], [x])
-        with pytest.raises(hookline.InvalidArgument, match="expected 1 tensors in each output list, .* got 2"):
+        with pytest.raises(hookline.InvalidArgument, match=r"expected 1 tensors in each output list, .* got 2"):
             group.allgather_coalesced([[x], [x, x]], [x])
         y = np.ones(4, np.float32)
         with pytest.raises(hookline.InvalidArgument, match="output 0 overlaps input 0: expected separate memory"):
