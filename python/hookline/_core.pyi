@@ -1270,7 +1270,7 @@ class Optimizer:
 
     def step(self, params: Any, grads: Any, scale: float = 1.0) -> None:
         """
-        Steps the parameters in place. params and grads are mappings by name or sequences; None gradients are skipped. Gradients are multiplied by scale.
+        Updates the parameters in place. params and grads are mappings by name or sequences; None gradients are skipped. Gradients are multiplied by scale.
         """
 
     def state_dict(self) -> dict[str, Any]:
