@@ -1,4 +1,4 @@
-// Starts hooks in bucket order from a single queue, each when its lane is free.
+// Queues buckets in the scheduler of their group, and completes them.
 #include "adapter/ddp_bucket_scheduler.hpp"
 
 #include <optional>
@@ -43,7 +43,10 @@ struct DdpBucketScheduler::PendingBucket {
 };
 
 DdpBucketScheduler::DdpBucketScheduler(std::shared_ptr<ProcessGroup> group, HookPtr hook)
-    : group_(std::move(group)), hook_(std::move(hook)), launcher_(group_ ? group_->capabilities().lanes : 1) {
+    : group_(std::move(group)),
+      lanes_(group_ ? hook::lane_count(*group_) : 1),
+      scheduler_(group_ ? hook::BucketScheduler::of(*group_) : nullptr),
+      hook_(std::move(hook)) {
   if (!group_ || !hook_) {
     throw InvalidArgument(std::string("BucketHook: ") + (group_ ? "hook" : "group") + " must not be null");
   }
@@ -85,27 +88,16 @@ void DdpBucketScheduler::enqueue(const PendingBucketPtr& entry) {
     }
     last_bucket_seen_ = entry->bucket.is_last();
     entry->hook = hook_;
-    entry->lane = launcher_.lane_of(*hook_, index);
+    entry->lane = hook::lane_of(lanes_, *hook_, index);
     entry->step = step_;
     step_buckets_.push_back(entry);
     ++in_flight_;
-    queue_.push_back(entry);
+    scheduler_->enqueue(
+        {.owner = this, .lane = entry->lane, .exclusive = true, .start = [self = shared_from_this(), entry] {
+           self->start(entry);
+         }});
   }
-  launch();
-}
-
-// Hook states count steps by the order in which hooks start, so a bucket never starts before an earlier one, whatever
-// its lane.
-void DdpBucketScheduler::launch() {
-  const auto next_ready = [this]() -> std::optional<PendingBucketPtr> {
-    if (queue_.empty() || launcher_.busy(queue_.front()->lane)) return std::nullopt;
-    PendingBucketPtr entry = std::move(queue_.front());
-    queue_.pop_front();
-    launcher_.set_busy(entry->lane, true);
-    entry->launched = Clock::now();
-    return entry;
-  };
-  launcher_.launch(mutex_, next_ready, [this](const PendingBucketPtr& entry) { start(entry); });
+  scheduler_->launch();
 }
 
 // Counts a completed bucket. True for the last one of the step, which need not be the last one submitted.
@@ -120,7 +112,13 @@ std::exception_ptr DdpBucketScheduler::failure() const {
 }
 
 void DdpBucketScheduler::start(const PendingBucketPtr& entry) {
-  if (const std::exception_ptr failed = failure()) {
+  std::exception_ptr failed;
+  {
+    const std::lock_guard lock(mutex_);
+    entry->launched = Clock::now();
+    failed = failure_;
+  }
+  if (failed) {
     complete(entry, std::nullopt, failed);
     return;
   }
@@ -173,10 +171,10 @@ void DdpBucketScheduler::complete(const PendingBucketPtr& entry, const std::opti
   {
     const std::lock_guard lock(mutex_);
     entry->ended = Clock::now();
-    launcher_.set_busy(entry->lane, false);
+    scheduler_->release(this, entry->lane);
   }
   std::exchange(entry->done, nullptr)(reduced, error);
-  launch();
+  scheduler_->launch();
 }
 
 void DdpBucketScheduler::fail(const std::exception_ptr& error, const PendingBucket& entry) {

@@ -1,9 +1,8 @@
-// Runs hooks on buckets filled by another framework's reducer: in bucket order, each in its lane.
+// Runs hooks on buckets filled by another framework's reducer: in the group's launch order, each in its lane.
 #pragma once
 
 #include <atomic>
 #include <cstdint>
-#include <deque>
 #include <exception>
 #include <functional>
 #include <memory>
@@ -23,7 +22,7 @@ namespace hookline::adapter {
 
 /// Schedules hooks so that collectives of different buckets match across ranks, as Hookline's own reducer does. On a
 /// group with lanes several hooks run concurrently; without lanes they run one after another. Every rank submits the
-/// same buckets in the same order; a step begins with bucket 0. Thread-safe.
+/// same buckets in the same order, those of all models on the group together; a step begins with bucket 0. Thread-safe.
 class HOOKLINE_EXPORT DdpBucketScheduler : public std::enable_shared_from_this<DdpBucketScheduler> {
  public:
   /// Receives the reduced buffer or the error. Called once, on the thread that completes the hook.
@@ -55,7 +54,6 @@ class HOOKLINE_EXPORT DdpBucketScheduler : public std::enable_shared_from_this<D
   using PendingBucketPtr = std::shared_ptr<PendingBucket>;
 
   void enqueue(const PendingBucketPtr& entry);
-  void launch();
   void start(const PendingBucketPtr& entry);
   Future<HookResult> run_sparse_hook(PendingBucketPtr entry);
   void complete(const PendingBucketPtr& entry, const std::optional<HookResult>& result, std::exception_ptr error);
@@ -64,11 +62,11 @@ class HOOKLINE_EXPORT DdpBucketScheduler : public std::enable_shared_from_this<D
   bool finish_one();
 
   const std::shared_ptr<ProcessGroup> group_;
+  const int lanes_;
+  const std::shared_ptr<hook::BucketScheduler> scheduler_;  ///< shared with all reducers and models on the group
 
   mutable std::mutex mutex_;  ///< guards the members below
   HookPtr hook_;
-  std::deque<PendingBucketPtr> queue_;
-  hook::BucketScheduler launcher_;
   std::vector<PendingBucketPtr> step_buckets_;
   std::uint64_t step_ = 0;
   std::size_t in_flight_ = 0;  ///< buckets submitted and not completed

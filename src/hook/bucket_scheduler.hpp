@@ -1,48 +1,95 @@
-// BucketScheduler: lanes and launch order of hooks, and checks of their results.
+// BucketScheduler: the launch order of all buckets on a process group, and checks of hooks' results.
 #pragma once
 
+#include <array>
+#include <atomic>
 #include <cstddef>
+#include <cstdint>
+#include <deque>
 #include <exception>
+#include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
-#include <vector>
 
+#include <hookline/backend/backend.hpp>
+#include <hookline/core/deadline.hpp>
+#include <hookline/core/executor.hpp>
+#include <hookline/group/process_group.hpp>
 #include <hookline/hook/comm_hook.hpp>
 
 namespace hookline::hook {
 
-/// Starts hooks in bucket order, each when its lane is free, outside the lock, on one thread at a time. The owner's
-/// mutex guards all members.
+/// Returns the number of lanes of a group, within the limits of the library.
+int lane_count(const ProcessGroup& group);
+/// Returns the lane of a bucket on a group with `lanes` lanes. Lane 0 is reserved for the user if there are others;
+/// blocking hooks share lane 1.
+int lane_of(int lanes, const CommHookInterface& hook, std::size_t bucket);
+
+/// A queue of buckets, shared by all reducers and DDP hooks on a process group. Ranks that enqueue in the same order
+/// launch in the same order, whenever their hooks complete.
+///
+/// States of an entry:
+/// - queued: by enqueue(). An owner calls it in bucket order, under its own mutex.
+/// - launched: by the one thread that runs launch(), in queue order, once the lane is free. An exclusive entry then
+///   occupies its lane.
+/// - done: by the owner, on any thread. It calls release() for an exclusive entry, also after an error.
+///
+/// Thread-safe. The scheduler's mutex may be locked under an owner's mutex, never the other way round: `start` runs
+/// without locks. The scheduler does not own the group; a queued entry owns what its `start` captures.
 class BucketScheduler {
  public:
-  explicit BucketScheduler(int lanes);
+  struct Entry {
+    const void* owner;  ///< the reducer or DDP hook; identifies the occupant of a lane
+    int lane;
+    bool exclusive;  ///< occupies the lane until release(); others, such as plain allreduces, may queue in the lane
+    Task start;      ///< must not throw; may block if the hook does
+  };
 
-  int lanes() const noexcept { return static_cast<int>(busy_.size()); }
-  /// Returns the lane of a bucket. Lane 0 is reserved for the user if there are others; blocking hooks share lane 1.
-  int lane_of(const CommHookInterface& hook, std::size_t bucket) const;
-  bool busy(int lane) const { return busy_[static_cast<std::size_t>(lane)]; }
-  void set_busy(int lane, bool busy) { busy_[static_cast<std::size_t>(lane)] = busy; }
+  /// Returns the scheduler of a group and all its wrappers. The caller keeps the group alive longer.
+  static std::shared_ptr<BucketScheduler> of(const ProcessGroup& group);
 
-  /// Called by each thread that completes a bucket or a hook. Single-launcher pattern: one thread launches, others
-  /// return. No wakeup is lost, because the launcher checks for more work and gives up the role under the same lock.
-  /// `next_bucket` runs under the mutex and returns the next bucket whose lane is free, as an optional; `start_hook`
-  /// runs without it.
-  template <class Take, class Start>
-  void launch(std::mutex& mutex, Take next_bucket, Start start_hook) {
-    std::unique_lock lock(mutex);
-    if (launching_) return;
-    launching_ = true;
-    while (const auto next = next_bucket()) {
-      lock.unlock();
-      start_hook(*next);
-      lock.lock();
+  void enqueue(Entry entry);
+  /// Launches what can be launched. Called after enqueue() and release(), without locks. Single-launcher pattern: one
+  /// thread launches, others return. No wakeup is lost, because the launcher checks for more work and gives up the role
+  /// under the same lock.
+  void launch();
+  /// Frees a lane if an entry of `owner` occupies it.
+  void release(const void* owner, int lane);
+  /// Frees all lanes of an owner that has failed while its hooks still run, so that they do not block other owners.
+  void abandon(const void* owner);
+
+  /// Returns the number of launches and releases so far, to detect a queue that does not move.
+  std::uint64_t progress() const noexcept { return progress_.load(std::memory_order_relaxed); }
+
+ private:
+  std::optional<Entry> next();
+
+  std::mutex mutex_;  ///< guards what follows
+  std::deque<Entry> queue_;
+  std::array<const void*, Capabilities::kMaxLanes> occupants_{};  ///< owner of the exclusive entry, by lane
+  bool launching_ = false;
+  std::atomic<std::uint64_t> progress_ = 0;
+};
+
+/// Measures how long a scheduler has made no progress.
+class StallTimer {
+ public:
+  StallTimer(const BucketScheduler& scheduler, Milliseconds limit)
+      : scheduler_(scheduler), limit_(limit), seen_(scheduler.progress()) {}
+  bool expired() {
+    if (const std::uint64_t now = scheduler_.progress(); now != seen_) {
+      seen_ = now;
+      since_ = Clock::now();
     }
-    launching_ = false;
+    return Clock::now() >= since_ + limit_;
   }
 
  private:
-  std::vector<bool> busy_;  ///< by lane
-  bool launching_ = false;
+  const BucketScheduler& scheduler_;
+  const Milliseconds limit_;
+  std::uint64_t seen_;
+  Clock::time_point since_ = Clock::now();
 };
 
 [[noreturn]] void throw_bad_result(const std::string& label, const Tensor& buffer, const Tensor& result);

@@ -33,7 +33,7 @@ void ReducerImpl::finalize() {
       const std::lock_guard lock(mutex_);
       launch_deferred_ = false;
     }
-    launch();
+    queue_full_buckets();
     for (std::size_t i = 0; i < buckets.size(); ++i) {
       wait_for_bucket(i);
       write_back(buckets[i], i);
@@ -46,6 +46,8 @@ void ReducerImpl::finalize() {
     if (!wait_for_launched()) {
       const std::string where = fmt::format("the hook {} was still running when step {} failed", hook->name(), step_);
       fail(std::make_exception_ptr(Timeout(hookline::describe(error))), where);
+      scheduler_->abandon(this);
+      scheduler_->launch();
     }
     step_open_.store(false, std::memory_order_release);
     throw_if_failed();  // the first error takes precedence
@@ -131,24 +133,40 @@ void ReducerImpl::zero_unused(std::size_t parameter) {
   std::memset(slot.data, 0, slot.view.nbytes());
 }
 
+// Operations have the same timeout and better messages, so theirs must fire first.
+Milliseconds ReducerImpl::hook_timeout() const {
+  return options.timeout ? std::min(*options.timeout, kMaxTimeout)
+                         : std::min(group->timeout(), kMaxTimeout) + kTimeoutSlack;
+}
+
+// For a queue without progress. The hook that blocks it may be another model's, so a short timeout of this one does not
+// apply.
+Milliseconds ReducerImpl::stall_timeout() const {
+  return std::max(hook_timeout(), std::min(group->timeout(), kMaxTimeout) + kTimeoutSlack);
+}
+
 void ReducerImpl::wait_for_bucket(std::size_t index) {
   Bucket& bucket = buckets[index];
-  // Operations have the same timeout and better messages, so theirs must fire first. Read outside the lock:
-  // group->timeout() may call into Python, whose other threads may wait for the lock.
-  const Milliseconds limit = options.timeout ? std::min(*options.timeout, kMaxTimeout)
-                                             : std::min(group->timeout(), kMaxTimeout) + kTimeoutSlack;
+  // Read outside the lock: group->timeout() may call into Python, whose other threads may wait for the lock.
+  const Milliseconds limit = hook_timeout();
+  const Milliseconds stall_limit = stall_timeout();
+  hook::StallTimer stall(*scheduler_, stall_limit);
   {
     std::unique_lock lock(mutex_);
     const auto done = [&] { return failure_ || bucket.done || bucket.work; };
     while (!done()) {
-      // The timeout of a hook starts when it is launched, not while it waits for its lane.
+      // The timeout of a hook starts when it is launched. Until then it may wait for hooks of other models.
       const Clock::time_point begin = bucket.launched ? bucket.launched_at : Clock::now();
-      if (bucket.launched && Clock::now() >= begin + limit) {
+      const bool stalled = !bucket.launched && stall.expired();
+      if (stalled || (bucket.launched && Clock::now() >= begin + limit)) {
         lock.unlock();
-        const auto timeout_error =
-            std::make_exception_ptr(Timeout(fmt::format("the hook {} did not complete the Future of {} within {} ms",
-                                                        hook->name(), describe_bucket(index), limit.count())));
-        fail(timeout_error, "a hook did not complete");
+        const auto timeout_error = std::make_exception_ptr(Timeout(
+            stalled ? fmt::format("no hook of any model on the group has started or completed within {} ms, so {} "
+                                  "cannot start",
+                                  stall_limit.count(), describe_bucket(index))
+                    : fmt::format("the hook {} did not complete the Future of {} within {} ms", hook->name(),
+                                  describe_bucket(index), limit.count())));
+        fail(timeout_error, stalled ? "a hook did not start" : "a hook did not complete");
         group::abort_quietly(*group, hookline::describe(timeout_error));
         lock.lock();
         break;

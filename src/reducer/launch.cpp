@@ -47,20 +47,38 @@ std::string ReducerImpl::describe_bucket(std::size_t index) const {
                      bucket.members.size() > kShown ? fmt::format(" and {} more", bucket.members.size() - kShown) : "");
 }
 
-void ReducerImpl::launch() {
-  const auto next_bucket = [this]() -> std::optional<std::size_t> {
-    if (next_bucket_ == buckets.size() || launch_deferred_ || failure_) return std::nullopt;
-    Bucket& bucket = buckets[next_bucket_];
-    if (bucket.pending.load(std::memory_order_acquire) > 0) return std::nullopt;
-    bucket.lane = scheduler_.lane_of(*hook, next_bucket_);
-    if (scheduler_.busy(bucket.lane)) return std::nullopt;
-    // Plain allreduces may queue in a lane; a hook occupies its lane exclusively.
-    scheduler_.set_busy(bucket.lane, !plain_allreduce_ || bucket.sparse);
+void ReducerImpl::queue_full_buckets() {
+  {
+    const std::lock_guard lock(mutex_);
+    if (launch_deferred_ || failure_) return;
+    for (; next_bucket_ < buckets.size(); ++next_bucket_) {
+      Bucket& bucket = buckets[next_bucket_];
+      if (bucket.pending.load(std::memory_order_acquire) > 0) break;
+      bucket.lane = hook::lane_of(lanes_, *hook, next_bucket_);
+      scheduler_->enqueue({.owner = this,
+                           .lane = bucket.lane,
+                           .exclusive = !plain_allreduce_ || bucket.sparse,
+                           .start = [self = shared_from_this(), index = next_bucket_, lane = bucket.lane] {
+                             self->launch(index, lane);
+                           }});
+    }
+  }
+  scheduler_->launch();
+}
+
+// Called by the scheduler. After a failure the bucket may no longer exist.
+void ReducerImpl::launch(std::size_t index, int lane) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (failure_) {
+      scheduler_->release(this, lane);
+      return;
+    }
+    Bucket& bucket = buckets[index];
     bucket.launched = true;
     bucket.launched_at = Clock::now();
-    return next_bucket_++;
-  };
-  scheduler_.launch(mutex_, next_bucket, [this](std::size_t index) { start_hook(buckets[index], index); });
+  }
+  start_hook(buckets[index], index);
 }
 
 // The unused parameters are known in advance if all parameters must be used, or if the static graph is recorded.
@@ -115,10 +133,10 @@ void ReducerImpl::on_hook_done(Bucket& bucket, std::size_t index, const std::exc
     bucket.result = std::move(result);
     bucket.done_at = Clock::now();
     bucket.done = true;
-    scheduler_.set_busy(bucket.lane, false);
+    scheduler_->release(this, bucket.lane);
   }
   done_cv_.notify_all();
-  launch();
+  scheduler_->launch();
 }
 
 void ReducerImpl::fail(const std::exception_ptr& error, const std::string& context) {

@@ -62,23 +62,21 @@ void ReducerImpl::check_buckets_option() const {
       }
       seen[p] = true;
       if (parameter.sparse && members.size() > 1) {
-        throw InvalidArgument(
-            fmt::format("option buckets: bucket {} has '{}', which is sparse and needs its own bucket", b,
-                        parameter.name));
+        throw InvalidArgument(fmt::format(
+            "option buckets: bucket {} has '{}', which is sparse and needs its own bucket", b, parameter.name));
       }
       const Parameter& first = parameters[members[0]];
       if (parameter.tensor.dtype() != first.tensor.dtype()) {
-        throw InvalidArgument(
-            fmt::format("option buckets: bucket {} mixes dtypes: '{}' of {} and '{}' of {}", b, first.name,
-                        name(first.tensor.dtype()), parameter.name, name(parameter.tensor.dtype())));
+        throw InvalidArgument(fmt::format("option buckets: bucket {} mixes dtypes: '{}' of {} and '{}' of {}", b,
+                                          first.name, name(first.tensor.dtype()), parameter.name,
+                                          name(parameter.tensor.dtype())));
       }
     }
   }
   for (std::size_t p = 0; p < parameters.size(); ++p) {
     if (!seen[p] && parameters[p].has_gradient()) {
-      throw InvalidArgument(
-          fmt::format("option buckets: '{}' is in none of the {} buckets", parameters[p].name,
-                      options.buckets->size()));
+      throw InvalidArgument(fmt::format("option buckets: '{}' is in none of the {} buckets", parameters[p].name,
+                                        options.buckets->size()));
     }
   }
 }
@@ -160,7 +158,6 @@ void ReducerImpl::rebuild_if_pending() {
   });
   if (next == now) return;
   {
-    // The thread that completed the last hook may still be in launch() and must not see partially built buckets.
     const std::lock_guard lock(mutex_);
     build_buckets(next);
   }

@@ -5,10 +5,12 @@
 #include <fmt/ranges.h>
 
 #include <hookline/core/error.hpp>
+#include <hookline/core/interrupt.hpp>
 #include <hookline/reducer/broadcast_coalesced.hpp>
 
 #include "core/op_tag.hpp"
 #include "core/read_only.hpp"
+#include "group/abort_quietly.hpp"
 #include "kernel/copy.hpp"
 #include "kernel/reduce.hpp"
 #include "reducer/model_check.hpp"
@@ -38,7 +40,8 @@ ReducerImpl::ReducerImpl(std::vector<Parameter> model_parameters, std::shared_pt
     : parameters(std::move(model_parameters)),
       group(std::move(process_group)),
       options(std::move(reducer_options)),
-      scheduler_(group ? group->capabilities().lanes : 1) {
+      lanes_(group ? hook::lane_count(*group) : 1),
+      scheduler_(group ? hook::BucketScheduler::of(*group) : nullptr) {
   if (!group) throw InvalidArgument("Reducer: process group must not be null");
   for (std::size_t i = 0; i < parameters.size(); ++i) {
     const Parameter& p = parameters[i];
@@ -142,14 +145,38 @@ void ReducerImpl::check_parameter(std::size_t parameter) const {
 }
 
 void ReducerImpl::run_control_collective(const char* what, const std::function<void()>& collectives) {
-  const ContextScope scope({.lane = scheduler_.lanes() > 1 ? 1 : 0, .op_tag = core::step_tag(step_)});
+  const int lane = lanes_ > 1 ? 1 : 0;
+  Promise<void> promise;
+  const Future<void> turn = promise.get_future();
+  scheduler_->enqueue(
+      {.owner = this, .lane = lane, .exclusive = true, .start = [promise = std::move(promise)]() mutable {
+         promise.set_value();
+       }});
+  scheduler_->launch();
+  std::exception_ptr error;
   try {
+    const Milliseconds limit = stall_timeout();
+    hook::StallTimer stall(*scheduler_, limit);
+    while (!turn.wait_until(deadline_after(kInterruptPeriod))) {
+      if (!stall.expired()) continue;
+      const std::string cause = fmt::format(
+          "not started: no hook of any model on the group has started or completed within {} ms", limit.count());
+      group::abort_quietly(*group, fmt::format("{}: {}", what, cause));
+      throw Timeout(cause);
+    }
+    const ContextScope scope({.lane = lane, .op_tag = core::step_tag(step_)});
     collectives();
   } catch (...) {
-    fail(std::current_exception(),
-         fmt::format("{} on rank {} of {} in step {}", what, group->rank(), group->size(), step_));
-    throw_if_failed();
+    error = std::current_exception();
   }
+  // Also if the wait for the turn failed: the turn may still come.
+  turn.on_done([self = shared_from_this(), lane] {
+    self->scheduler_->release(self.get(), lane);
+    self->scheduler_->launch();
+  });
+  if (!error) return;
+  fail(error, fmt::format("{} on rank {} of {} in step {}", what, group->rank(), group->size(), step_));
+  throw_if_failed();
 }
 
 void ReducerImpl::check_between_steps(const char* caller) const {
@@ -199,7 +226,7 @@ bool ReducerImpl::open_step(bool active) {
   reduced_ = false;
   step_begin_ = Clock::now();
   {
-    const std::lock_guard scheduler_lock(mutex_);  // the thread that completed the last hook may still be in launch()
+    const std::lock_guard bucket_lock(mutex_);
     launch_deferred_ = learning_graph_;
   }
   step_open_.store(true, std::memory_order_release);
@@ -255,7 +282,7 @@ void ReducerImpl::count_ready(std::size_t parameter) {
   Bucket& bucket = buckets[param_progress_[parameter].bucket];
   if (bucket.pending.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
   bucket.ready_at = Clock::now();
-  launch();
+  queue_full_buckets();
 }
 
 void ReducerImpl::mark_ready(std::size_t parameter) {

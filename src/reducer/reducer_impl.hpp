@@ -51,9 +51,10 @@ struct GradSlot {
   std::optional<SparseGradient> reduced_sparse_grad;
 };
 
-/// One bucket. States: filling (pending > 0), full, launched, done. Any marking thread makes it full, the launching
-/// thread makes it launched, and the thread that completes the hook's Future makes it done, under the mutex. finalize()
-/// resets it once it is done, or if it was never launched.
+/// One bucket. States: filling (pending > 0), full, queued, launched, done. Any marking thread makes it full. The
+/// thread that makes a bucket full, or finalize(), queues it in bucket order. A thread that launches buckets of the
+/// group makes it launched, unless the reducer has failed, and the thread that completes the hook's Future makes it
+/// done. All three do so under the mutex. finalize() resets the bucket once it is done, or if it was never queued.
 struct Bucket {
   ParameterIndices members;
   std::shared_ptr<const BucketLayout> layout;
@@ -73,7 +74,7 @@ struct Bucket {
 };
 
 /// A step is open from the first mark to the end of finalize(). `step_mutex_` guards opening it. finalize() and methods
-/// between steps run on one user thread. `mutex_` guards launching, the states launched and done of buckets, and the
+/// between steps run on one user thread. `mutex_` guards the states queued, launched and done of buckets, and the
 /// failure; no hook and no collective runs under it.
 class ReducerImpl : public std::enable_shared_from_this<ReducerImpl> {
  public:
@@ -102,7 +103,7 @@ class ReducerImpl : public std::enable_shared_from_this<ReducerImpl> {
   std::exception_ptr failure();
 
   const std::vector<Parameter> parameters;
-  const std::shared_ptr<ProcessGroup> group;
+  const std::shared_ptr<ProcessGroup> group;  ///< declared before scheduler_, which must not outlive it
   const ReducerOptions options;
   HookPtr hook;
   bool no_sync = false;
@@ -142,7 +143,8 @@ class ReducerImpl : public std::enable_shared_from_this<ReducerImpl> {
   std::vector<ParameterIndices> plan_for(const std::vector<std::size_t>& order) const;
 
   // Hooks (launch.cpp).
-  void launch();
+  void queue_full_buckets();
+  void launch(std::size_t index, int lane);
   HookStep hook_step() const;
   ReduceOp allreduce_op() const { return options.reduction == GradientReduction::sum ? ReduceOp::sum : ReduceOp::avg; }
   void start_hook(Bucket& bucket, std::size_t index);
@@ -156,6 +158,8 @@ class ReducerImpl : public std::enable_shared_from_this<ReducerImpl> {
   void handle_unmarked();
   void zero_unused(std::size_t parameter);
   void wait_for_bucket(std::size_t index);
+  Milliseconds hook_timeout() const;
+  Milliseconds stall_timeout() const;
   bool wait_for_launched();
   void write_back(Bucket& bucket, std::size_t index);
   void allreduce_unused();
@@ -166,8 +170,8 @@ class ReducerImpl : public std::enable_shared_from_this<ReducerImpl> {
   void close_step();
   void write_stats(Clock::time_point backward_end);
 
-  /// Runs the reducer's own collectives, while no hook runs. An error breaks the reducer, because the ranks may no
-  /// longer be in the same state.
+  /// Runs the reducer's own collectives, while none of its hooks runs, at their turn among the buckets of other
+  /// reducers on the group. An error breaks the reducer, because the ranks may no longer be in the same state.
   void run_control_collective(const char* what, const std::function<void()>& collectives);
 
   std::unordered_map<std::string_view, std::size_t> index_by_name_;
@@ -200,9 +204,10 @@ class ReducerImpl : public std::enable_shared_from_this<ReducerImpl> {
 
   std::mutex mutex_;
   std::condition_variable done_cv_;
-  bool launch_deferred_ = false;  ///< buckets are launched only in finalize()
-  std::size_t next_bucket_ = 0;
-  hook::BucketScheduler scheduler_;
+  bool launch_deferred_ = false;  ///< buckets are queued only in finalize()
+  std::size_t next_bucket_ = 0;   ///< the first bucket that is not queued
+  const int lanes_;
+  const std::shared_ptr<hook::BucketScheduler> scheduler_;  ///< shared with all reducers and DDP hooks on the group
   std::exception_ptr failure_;
 };
 

@@ -3,6 +3,8 @@
 
 #include <future>
 #include <mutex>
+#include <random>
+#include <thread>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -84,6 +86,42 @@ TEST(DdpBucketScheduler, MatchesCollectivesByBucket) {
       }
       if (hooks->stats().step != 20 || hooks->stats().buckets.size() != kBuckets) throw std::runtime_error("stats");
       if (hooks->stats().bytes_sent == 0) throw std::runtime_error("nothing was sent");
+    });
+    EXPECT_THAT(errors, ::testing::Each("")) << lanes;
+  }
+}
+
+// Two models whose buckets come in one backward pass, in the same order on all ranks. Ranks and hooks have random
+// delays.
+TEST(DdpBucketScheduler, MatchesCollectivesOfTwoModelsOnOneGroup) {
+  for (const bool lanes : {true, false}) {
+    const auto errors = on_ranks(make_thread_groups(2), [&](ProcessGroup& group, int rank) {
+      std::mt19937 random(std::random_device{}());
+      const auto delayed = [&group, seed = static_cast<unsigned>(random())](GradBucket& bucket) -> Future<Tensor> {
+        std::mt19937 own(seed + static_cast<unsigned>(bucket.index()));
+        if (own() % 4 == 0) std::this_thread::sleep_for(std::chrono::microseconds(own() % 300));
+        return twice(group, bucket);
+      };
+      std::vector<std::shared_ptr<DdpBucketScheduler>> models;
+      for (int m = 0; m < 2; ++m) {
+        std::shared_ptr<ProcessGroup> used = group.shared_from_this();
+        if (!lanes) used = std::make_shared<OneLane>(used);
+        models.push_back(std::make_shared<DdpBucketScheduler>(used, make_hook(delayed)));
+      }
+      for (int s = 0; s < 30; ++s) {
+        std::vector<std::promise<double>> done(2 * kBuckets);
+        for (std::size_t i = 0; i < 2 * kBuckets; ++i) {
+          const double value = rank + static_cast<double>(i);
+          models[i % 2]->run(bucket_of(i / 2, value), [&done, i](const Tensor& t, const std::exception_ptr& e) {
+            if (e) done[i].set_exception(e);
+            else done[i].set_value(t.slice(0, 31, 32).item<double>());
+          });
+          if (random() % 8 == 0) std::this_thread::yield();
+        }
+        for (std::size_t i = 0; i < 2 * kBuckets; ++i) {
+          if (done[i].get_future().get() != 0.5 + static_cast<double>(i)) throw std::runtime_error("a wrong mean");
+        }
+      }
     });
     EXPECT_THAT(errors, ::testing::Each("")) << lanes;
   }

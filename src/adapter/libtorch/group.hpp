@@ -12,6 +12,8 @@
 
 #include <hookline/group/process_group.hpp>
 
+#include "group/group_identity.hpp"
+
 namespace hookline::libtorch {
 
 class StagedCall;
@@ -19,13 +21,14 @@ class StagedCall;
 /// Has no lanes: operations match in the order in which they start. An operation that torch's backend lacks is
 /// Unsupported, unless StagedCall can build it from others. Ranks' calls are not compared (with_collective_checks()
 /// adds that), and a failure on one rank is not reported to the others.
-class TorchGroup final : public ProcessGroup {
+class TorchGroup final : public ProcessGroup, public group::ForwardingGroup {
  public:
   /// `owner` is kept alive: the Python object of a group implemented in Python.
   explicit TorchGroup(c10::intrusive_ptr<c10d::ProcessGroup> group, std::shared_ptr<void> owner = nullptr);
 
   int rank() const override { return rank_; }
   int size() const override { return size_; }
+  const void* target() const noexcept override { return group_.get(); }
   std::string backend_name() const override { return name_; }
   std::string group_name() const override;
   WorkPtr run(Operation operation) override;

@@ -10,13 +10,15 @@
 #include <hookline/core/error.hpp>
 #include <hookline/group/process_group.hpp>
 
+#include "group/group_identity.hpp"
+
 namespace hookline::libtorch {
 
 /// Forwards to another group until release(); afterwards every call throws Aborted. Thread-safe.
-class ReleasableGroup final : public ProcessGroup {
+class ReleasableGroup final : public ProcessGroup, public group::ForwardingGroup {
  public:
   explicit ReleasableGroup(std::shared_ptr<ProcessGroup> group)
-      : rank_(group->rank()), size_(group->size()), group_(std::move(group)) {}
+      : rank_(group->rank()), size_(group->size()), target_(group::identity_of(*group)), group_(std::move(group)) {}
 
   void release() { group_.store(nullptr); }
   std::shared_ptr<ProcessGroup> group() const {
@@ -27,6 +29,7 @@ class ReleasableGroup final : public ProcessGroup {
 
   int rank() const override { return rank_; }
   int size() const override { return size_; }
+  const void* target() const noexcept override { return target_; }
   std::string backend_name() const override { return group()->backend_name(); }
   std::string group_name() const override { return group()->group_name(); }
   std::string description() const override { return group()->description(); }
@@ -51,6 +54,7 @@ class ReleasableGroup final : public ProcessGroup {
  private:
   const int rank_;
   const int size_;
+  const void* const target_;
   std::atomic<std::shared_ptr<ProcessGroup>> group_;
 };
 

@@ -1,0 +1,21 @@
+// Identity of a process group behind its wrappers.
+#pragma once
+
+#include <hookline/core/export.hpp>
+#include <hookline/group/process_group.hpp>
+
+namespace hookline::group {
+
+/// Base of groups that are not GroupDecorators, but forward to another object that several of them may refer to.
+class HOOKLINE_EXPORT ForwardingGroup {
+ public:
+  virtual ~ForwardingGroup();
+  /// Returns the same value for all groups that forward to the same object.
+  virtual const void* target() const noexcept = 0;
+};
+
+/// Returns a value that is equal for two groups if their collectives match as those of one group: a group, its
+/// wrappers, and all conversions of one torch group. Valid while `group` lives.
+HOOKLINE_EXPORT const void* identity_of(const ProcessGroup& group);
+
+}  // namespace hookline::group
