@@ -17,6 +17,7 @@ SIZES = {
     "unused_parameters": [2],
     "hooks": [2],
     "pytorch_parity": [2],  # assertions of PyTorch's hook tests
+    "shared_groups": [2],
     "torch_groups": [2],
     "errors": [2],
 }
