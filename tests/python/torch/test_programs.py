@@ -15,6 +15,7 @@ SIZES = {
     "pytorch_ddp": [2],  # assertions of PyTorch's DDP tests
     "models": [2],
     "unused_parameters": [2],
+    "hook_arguments": [2],
     "hooks": [2],
     "pytorch_parity": [2],  # assertions of PyTorch's hook tests
     "shared_groups": [2],
@@ -39,4 +40,4 @@ def test_check(run_check: Callable[..., None], program: str, size: int, name: st
 
 
 def test_every_program_is_run() -> None:
-    assert {path.stem for path in FOLDER.glob("*.py")} == {"checks", *SIZES}
+    assert {path.stem for path in FOLDER.glob("*.py")} == {"checks", "hook_training", *SIZES}
