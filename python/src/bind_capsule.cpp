@@ -39,7 +39,7 @@ PyObject* exception_from(const std::exception_ptr& error) noexcept {
 /// Returns an owner for tensors that view an object's memory; array_of() returns that object again. Needs the GIL.
 std::shared_ptr<void> owner_of(PyObject* object) { return PyRef(nb::borrow(object)).owner(); }
 
-/// True if operations of the group call methods of a Python class.
+/// True if operations of the group call Python methods.
 bool calls_python(const ProcessGroup& group) {
   const auto* const native = dynamic_cast<const NativeGroup*>(&group);
   return native ? native->wraps_python_groups() : as_python_group(group) != nullptr;
@@ -99,7 +99,7 @@ void bind_capsule(nb::module_& m) {
   m.def(
       "owner_of_object", [] { return nb::capsule(reinterpret_cast<void*>(&owner_of), kOwnerOfObject); },
       "Returns a capsule with the function that makes a Python object the owner of a tensor.");
-  m.def("calls_python", &calls_python, arg("group"), "True if operations of the group call a Python class.");
+  m.def("calls_python", &calls_python, arg("group"), "True if operations of the group call Python methods.");
   m.def(
       "group_of_hook", [](const PyHook& hook) { return untracked(hook.group); }, arg("hook"),
       "Returns the group of a hook.");
