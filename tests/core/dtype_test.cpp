@@ -46,8 +46,8 @@ void expect_every_value(int mantissa, int bias) {
     }
     ASSERT_EQ(value, exact_value(bits, mantissa, bias)) << bits;
 
-    // The midpoint to the next value rounds to even; its neighbours round to nearest. The largest finite value uses
-    // the value that would follow it.
+    // The midpoint to the next value rounds to even; its neighbours round to nearest. For the largest finite value, the
+    // next value is the one that a larger exponent range would have.
     const double upper = exact_value(bits + 1, mantissa, bias);
     const double exact = (static_cast<double>(value) + upper) / 2;
     const auto middle = static_cast<float>(exact);

@@ -275,7 +275,7 @@ def test_a_model_with_a_python_optimizer_is_released(launch, python, end):
             for name in "ba":
                 ddp.ready(name, np.ones(20_000, np.float32))
             ddp.finish()
-        gc.collect()  # that thread has released the model meanwhile
+        gc.collect()  # meanwhile the thread that steps the first bucket releases its references to the model
         {end}
         ddp = owner = None
         gc.collect()

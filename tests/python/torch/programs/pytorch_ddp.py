@@ -218,7 +218,7 @@ def outputs_in_dataclasses_and_two_forward_passes():
 
 
 class Counted(nn.Module):
-    """Adds the rank to its buffer in each forward pass."""
+    """Adds rank + 1 to its buffer in each forward pass."""
 
     def __init__(self):
         super().__init__()
