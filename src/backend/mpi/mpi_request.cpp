@@ -157,7 +157,7 @@ void MpiRequest::wait_or_poison() {
   const Clock::time_point deadline = Clock::now() + kReleaseTimeout;
   PollBackoff backoff(WaitPolicy::spin, comm_->oversubscribed());
   while (!is_done()) {
-    // A dead peer reads nothing, and MPI accesses a send buffer only on behalf of its receiver.
+    // The buffer can be freed: MPI reads a send buffer only to deliver it to the receiver, which is dead.
     if (kind_ == Kind::send && comm_->is_dead(peer_)) return;
     if (Clock::now() >= deadline) {
       poison(

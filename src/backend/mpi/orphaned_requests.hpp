@@ -1,4 +1,4 @@
-// Orphaned requests, which MPI has not completed, and groups whose peers may still send.
+// Background completion of abandoned MPI requests, and draining of groups whose peers may still send.
 #pragma once
 
 #include <mpi.h>
