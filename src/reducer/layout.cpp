@@ -24,7 +24,7 @@ std::vector<ParameterIndices> ReducerImpl::current_plan() const {
   return all;
 }
 
-// `order` has indices into the parameters with gradients.
+// `order` has indices into the trainable parameters.
 std::vector<ParameterIndices> ReducerImpl::plan_for(const std::vector<std::size_t>& order) const {
   std::vector<PlannedParameter> planned;
   planned.reserve(trainable_.size());

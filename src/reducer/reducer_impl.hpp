@@ -175,7 +175,7 @@ class ReducerImpl : public std::enable_shared_from_this<ReducerImpl> {
   void run_control_collective(const char* what, const std::function<void()>& collectives);
 
   std::unordered_map<std::string_view, std::size_t> index_by_name_;
-  std::vector<std::size_t> trainable_;         ///< indices of the parameters with gradients
+  std::vector<std::size_t> trainable_;         ///< indices of the trainable parameters
   std::vector<ParamProgress> param_progress_;  ///< by parameter
   std::vector<GradSlot> slots_;
   std::shared_ptr<Tensor> bucket_memory_;           ///< memory of all buckets, large enough for any bucket order
@@ -191,7 +191,7 @@ class ReducerImpl : public std::enable_shared_from_this<ReducerImpl> {
   // intermediate value overflows unless the result does.
   double weight_ = 1;        ///< this rank's weight relative to the largest; applied before the hook
   double weight_scale_ = 1;  ///< world size divided by the sum of the relative weights
-  double scale_ = 1;         ///< factor of this step's results
+  double scale_ = 1;         ///< scale factor for this step's results
   bool learning_graph_ = false;
   bool rebuild_pending_ = false;
   bool rebuilt_ = false;         ///< the buckets were rebuilt since the last step

@@ -88,10 +88,10 @@ class HOOKLINE_EXPORT Reducer {
   void mark_ready(std::string_view name, const Tensor& gradient) { mark_ready(index_of(name), gradient); }
   void mark_ready(std::string_view name, const SparseGradient& gradient) { mark_ready(index_of(name), gradient); }
 
-  /// Marks a parameter as unused in this rank's pass although it has a gradient from earlier passes. That gradient is
-  /// part of the mean, and receives the mean if any rank marks the parameter. Requires find_unused_parameters or
-  /// static_graph. Call it before finalize(); after the first step of a static_graph before the first mark, on the same
-  /// thread.
+  /// Marks a parameter as unused in this rank's backward pass although it has a gradient from earlier passes. That
+  /// gradient is part of the mean, and receives the mean if any rank calls mark_ready() for the parameter. Requires
+  /// find_unused_parameters or static_graph. Call it before finalize(). With static_graph, from the second step on,
+  /// call it before the step's first mark_ready(), on the same thread.
   void mark_unused(std::size_t parameter, const Tensor& gradient);
   void mark_unused(std::size_t parameter, const SparseGradient& gradient);
 

@@ -319,14 +319,14 @@ class GradientAverager : public std::enable_shared_from_this<GradientAverager> {
   const std::shared_ptr<torch::nn::Module> module_;
   DataParallelOptions options_;
   std::vector<at::Tensor> parameters_;  ///< frozen ones too; same indices as in the reducer
-  std::vector<std::size_t> trainable_;  ///< indices of parameters with gradients
+  std::vector<std::size_t> trainable_;  ///< indices of parameters that require gradients
   std::unique_ptr<Reducer> reducer_;
   std::vector<RegisteredHook> registered_hooks_;
   bool synchronized_ = true;
   bool buffers_stale_ = true;               ///< buffers may differ between ranks
   std::weak_ptr<BackwardPass> pass_;        ///< expired: no backward pass is running
   std::set<std::size_t> ready_;             ///< parameters ready in the running or failed pass
-  std::set<std::size_t> accumulated_;       ///< parameters with gradients of passes that were not reduced
+  std::set<std::size_t> accumulated_;       ///< parameters with gradients of unreduced passes
   bool graph_recorded_ = false;             ///< static_graph: the first step has recorded the unused parameters
   std::vector<std::size_t> static_unused_;  ///< static_graph: parameters unused on this rank
 };
