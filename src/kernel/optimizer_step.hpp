@@ -33,7 +33,7 @@ struct AdamCoefficients {
   double beta2 = 0;
   double eps = 0;
   double weight_decay = 0;      ///< added to the gradient
-  double decoupled_decay = 1;   ///< factor of the parameters for decoupled weight decay
+  double decoupled_decay = 1;   ///< multiplies the parameters: decoupled weight decay
   double step_size = 0;         ///< learning rate / bias correction of exp_avg
   double exp_avg_sq_scale = 1;  ///< 1 / sqrt(bias correction of exp_avg_sq)
 };

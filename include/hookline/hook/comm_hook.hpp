@@ -64,8 +64,8 @@ struct HookStep {
   /// True if `unused` is final. If false in begin_step, end_step has the final list.
   bool unused_known = true;
   std::vector<std::string> unused = {};  ///< parameters without a gradient on any rank
-  /// Factor of all results, for example the number of ranks if a mean must become a sum. The reducer applies it, unless
-  /// HookTraits::applies_scale is set.
+  /// Scale factor for the results, for example the number of ranks to turn a mean into a sum. The reducer applies it
+  /// unless HookTraits::applies_scale is set.
   double scale = 1;
 };
 
