@@ -152,7 +152,7 @@ void PyStore::append(const std::string& key, const std::string& value) {
 }
 
 std::vector<std::string> PyStore::multi_get(const std::vector<std::string>& keys) {
-  // Unlike the base implementation, which waits for all keys first: the class may not define wait().
+  // Does not call the base implementation: it first waits for all keys, but the Python class may not define wait().
   const auto one_by_one = [&] {
     std::vector<std::string> values;
     values.reserve(keys.size());

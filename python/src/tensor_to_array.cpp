@@ -1,4 +1,4 @@
-// Finds the Python owner of a tensor's memory, and returns it or a view by its library.
+// Converts a tensor to the Python object that owns its memory, or to a new view of that memory.
 #include "tensor_to_array.hpp"
 
 #include <cstdint>
