@@ -97,7 +97,10 @@ class Supervisor:
                 self._reap(rank)
 
     def flush(self, text: str) -> None:
-        """Writes `text` after all output. Blocks until everything is written or the reader is gone."""
+        """Writes `text` after all output. Blocks until everything is written or the reader closes.
+
+        If a signal ended the job, blocks for at most the grace period.
+        """
         self._err.put(None, text.encode(errors="backslashreplace"))
         if self.ended_by is not None:
             self._kill_at = time.monotonic() + self._grace
