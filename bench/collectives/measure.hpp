@@ -1,4 +1,5 @@
-// The server loop of a rank of any system: waits for the next row on a pipe, runs it and replies.
+// The interface to a measured library, and the server loop of its ranks: reads a benchmark row from a pipe, runs it and
+// replies with the time.
 #pragma once
 
 #include <algorithm>
