@@ -60,7 +60,9 @@ Tensor make_view(const DLTensor& t, bool read_only, std::shared_ptr<void> owner)
     throw InvalidArgument(fmt::format("from_dlpack: expected 0 to {} dimensions, got {}", kMaxDims, t.ndim));
   }
   const auto ndim = static_cast<std::size_t>(t.ndim);
-  if (ndim > 0 && !t.shape) throw InvalidArgument("from_dlpack: the tensor has elements without a shape");
+  if (ndim > 0 && !t.shape) {
+    throw InvalidArgument(fmt::format("from_dlpack: the shape is null: expected {} extents", ndim));
+  }
   const DType dtype = from_dlpack_dtype(t.dtype);
   const Dims shape(std::span<const std::int64_t>(t.shape, ndim));
   // An offset from null is undefined. A null tensor stays null; wrap() rejects it if it has elements.
