@@ -165,8 +165,10 @@ class CompletionHooks::HookedWork final : public backend::ForwardingWork {
       try {
         check_interrupt();
         if (time_left(deadline) == Milliseconds(0)) {
-          throw Timeout(fmt::format("{} (number {}) completed, but its completion hooks did not return in time",
-                                    name(info_.op_type), info_.seq));
+          throw Timeout(
+              fmt::format("{} (number {}) completed, but its completion hooks did not return before the timeout. "
+                          "Shorten the hooks, or pass a longer timeout.",
+                          name(info_.op_type), info_.seq));
         }
       } catch (...) {
         failure = std::current_exception();
