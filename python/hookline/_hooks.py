@@ -54,12 +54,12 @@ def check_hook(hook: object) -> str:
     if parameters[-1].kind is not inspect.Parameter.VAR_POSITIONAL and not annotates(bucket, "GradBucket", GradBucket):
         raise ValueError(
             "Communication hook: bucket annotation should be dist.GradBucket. "
-            f"{name} has {bucket!r}: expected hookline.GradBucket or no annotation."
+            f"{name} has {bucket!r}: expected dist.GradBucket, hookline.GradBucket or no annotation."
         )
     if not annotates(signature.return_annotation, "Future", Future):
         raise ValueError(
             "Communication hook: return annotation should be torch.futures.Future[torch.Tensor]. "
-            f"{name} has {signature.return_annotation!r}: expected also hookline.Future or no annotation."
+            f"{name} has {signature.return_annotation!r}: expected a torch or hookline Future, or no annotation."
         )
     return name
 
