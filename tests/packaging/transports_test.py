@@ -37,7 +37,7 @@ def test_a_build_without_gloo_and_mpi(tmp_path: Path) -> None:
 
 @pytest.fixture
 def package_without_transports(tmp_path: Path) -> Path:
-    # Transports are searched in the directory of the library, to which the staged package has a link.
+    # Transports are searched for in the directory of the library, to which the staged package has a link.
     shutil.copytree(BUILD / "python/hookline", tmp_path / "hookline", symlinks=False)
     for transport in tmp_path.rglob("libhookline_*.so"):
         transport.unlink()

@@ -22,7 +22,7 @@ from .supervisor import Supervisor
 USAGE, NOT_EXECUTABLE, NOT_FOUND = 2, 126, 127  # the exit codes of POSIX shells
 
 EPILOG = """\
-A program whose name ends in .py runs with this Python; any other is searched in the PATH.
+A program whose name ends in .py runs with this Python; any other is searched for in the PATH.
 Each rank's environment contains RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, HOOKLINE_STORE and
 HOOKLINE_TOKEN, and MASTER_ADDR and MASTER_PORT for PyTorch's env://.
 Rank 0 reads the terminal. If a rank fails, the launcher ends the others and returns the exit code of
