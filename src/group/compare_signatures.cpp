@@ -76,11 +76,10 @@ std::vector<bool> arrived_ranks(const CheckPoint& check_point) {
     if (!arrived[r]) missing.push_back(static_cast<int>(r));
   }
   const std::string missing_text = fmt::format("rank{} {}", missing.size() == 1 ? "" : "s", fmt::join(missing, ", "));
-  throw Timeout(
-      fmt::format("{} on rank {} of {}: {} did not call any operation in time; this rank called {}", check_point.label,
-                  check_point.rank, check_point.size, missing.size() == arrived.size() ? "some ranks" : missing_text,
-                  signature),
-      missing.size() == arrived.size() ? std::vector<int>() : missing);
+  throw Timeout(fmt::format("{} on rank {} of {}: {} did not call any operation in time; this rank called {}",
+                            check_point.label, check_point.rank, check_point.size,
+                            missing.size() == arrived.size() ? "some ranks" : missing_text, signature),
+                missing.size() == arrived.size() ? std::vector<int>() : missing);
 }
 
 /// Exchanges the signatures through the store; the last rank to read them deletes the keys.
