@@ -94,7 +94,7 @@ nb::object PyFuture::exception() {
   if (error_moved_) return error_;
   if (is_python_exception(error)) {
     if (promise_ || shared_) return error_to_python(error);
-    // Its traceback may later refer to this future: a cycle that the garbage collector must see.
+    // The exception's traceback may later refer to this future. The garbage collector must see this cycle.
     error_ = error_to_python(error);
     error_moved_ = true;
     Future<PyRef> previous = Future<PyRef>::failed(std::make_exception_ptr(Aborted("this future has failed")));

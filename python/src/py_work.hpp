@@ -24,9 +24,9 @@ struct WorkOrigin {
   std::vector<Tensor> outputs;
 };
 
-/// Converts the result of a process group's override to a work: a native work unchanged, an instance of a class derived
-/// from Work or any object with wait() and get_future() as a PyWork. Throws a TypeError naming class and method for
-/// other objects. Needs the GIL.
+/// Converts the return value of a Python process group's method to a Work. Returns a native work unchanged. Wraps an
+/// instance of a Python subclass of Work, or any object with wait() and get_future(), in a PyWork. Throws a TypeError
+/// that names the class and the method for other objects. Needs the GIL.
 WorkPtr wrap_work(nb::handle group, nb::handle result, WorkOrigin origin);
 
 /// True if a work's class overrides a method of Work. Needs the GIL.

@@ -22,7 +22,7 @@ inline constexpr const char* kMissing = "absent";
 inline constexpr char kPresentPrefix = '=';
 
 /// Sets the key if it has no value, and returns its value: the first writer wins. Not atomic on a store without
-/// compare_set, where a late rank may be taken for one in time.
+/// compare_set: there, a rank that joins too late may be counted as present.
 inline std::string set_once(Store& store, const std::string& key, const std::string& value) {
   try {
     return store.compare_set(key, "", value);

@@ -20,8 +20,8 @@ namespace hookline::codec {
 /// Writes the header of a message whose payload is complete.
 void write_header(std::span<std::byte> message, const CodecOptions& options, std::size_t count);
 
-/// Throws InvalidArgument unless `message` is an intact message of `codec`, which has these options, with `count`
-/// values.
+/// Throws InvalidArgument unless `message` is an intact message of `count` values that `codec` encoded. `options` are
+/// the codec's options.
 void check_message(std::span<const std::byte> message, const CodecOptions& options, std::size_t count,
                    const Codec& codec);
 

@@ -1,4 +1,4 @@
-// Rendezvous: opens the store of the plan.
+// Opens the store that a RendezvousPlan describes.
 #include <hookline/store/rendezvous.hpp>
 
 #include <sys/stat.h>

@@ -20,7 +20,7 @@ class Waiters {
   /// Enters a barrier. Returns true if that completes it; the other clients are then woken. Returns false if the client
   /// has to wait.
   bool arrive_at_barrier(ClientId client, std::string_view key, std::int64_t world_size);
-  /// Cancels a client's wait, if any. It no longer counts at its barrier.
+  /// Cancels a client's wait, if any. Its barrier no longer counts the client.
   void cancel(ClientId client);
 
   /// Handles that a key was set.

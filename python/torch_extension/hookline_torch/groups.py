@@ -46,9 +46,10 @@ def _options(pg_options: Any, timeout: timedelta) -> Options:
 
 
 def group_to_torch_backend(group: ProcessGroup) -> Any:
-    """Returns a backend for torch.distributed that runs on a hookline group, also a debug wrapper or a Python subclass.
+    """Returns a backend for torch.distributed that runs on a hookline group.
 
-    It is the argument of torch.distributed.ProcessGroup._register_backend.
+    The group may be a debug wrapper or a Python subclass. Pass the backend to
+    torch.distributed.ProcessGroup._register_backend.
     """
     return _native.backend_of_group(_core.group_to_capsule(group), _core.calls_python(group))
 

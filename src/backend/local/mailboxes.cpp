@@ -231,7 +231,7 @@ void Mailboxes::reject(int source, Incoming& message) {
 }
 
 // Frees a mailbox if all of a sender's mailboxes hold unmatched messages, so that the sender can send the awaited one:
-// copies a chunk of the oldest message to memory. Returns true if it copied a chunk.
+// copies a chunk of the oldest message to private memory. Returns true if it copied a chunk.
 bool Mailboxes::spill_oldest(int source) {
   auto& list = incoming_[static_cast<std::size_t>(source)];
   const auto in_mailbox = [&](const Incoming& m) { return m.chunks_read < chunk_count(m.bytes); };
