@@ -29,8 +29,8 @@ namespace hookline {
 namespace {
 
 using OutputsFuture = Future<std::vector<Tensor>>;
-using CheckedState = group::CheckedState;
 using backend::is_point_to_point;
+using group::CheckedState;
 
 /// Per-thread state for the InterruptScope of a lane thread: its group, and the time of the next poll for an abort.
 struct LaneThreadState {

@@ -107,18 +107,19 @@ bool requires_same_shapes(OpType type) { return type != OpType::alltoall && type
 
 }  // namespace
 
-std::string signature_text(const Operation& c) {
+std::string signature_text(const Operation& operation) {
   // Uses the list that exists on every rank: scatter has inputs only at the root, reduce_scatter one input per rank.
-  const bool by_output = c.type == OpType::scatter || c.type == OpType::reduce_scatter;
-  std::string text(name(c.type));
-  if (backend::is_reduction(c.type))
-    text += fmt::format(" ({}{})", name(c.op), c.op.factor() == 1 ? "" : fmt::format(" {}", c.op.factor()));
-  if (backend::is_rooted(c.type)) text += fmt::format(", root {}", c.root);
+  const bool by_output = operation.type == OpType::scatter || operation.type == OpType::reduce_scatter;
+  std::string text(name(operation.type));
+  if (backend::is_reduction(operation.type))
+    text += fmt::format(" ({}{})", name(operation.op),
+                        operation.op.factor() == 1 ? "" : fmt::format(" {}", operation.op.factor()));
+  if (backend::is_rooted(operation.type)) text += fmt::format(", root {}", operation.root);
   const char* separator = " of ";
-  for (const Tensor& t : by_output ? c.outputs : source_tensors(c)) {
+  for (const Tensor& t : by_output ? operation.outputs : source_tensors(operation)) {
     text += separator;
     text += name(t.dtype());
-    if (!requires_same_shapes(c.type)) break;
+    if (!requires_same_shapes(operation.type)) break;
     text += to_string(t.shape());
     separator = ", ";
   }

@@ -110,9 +110,9 @@ FlightRecordRing::FlightRecordRing(const ProcessGroup& group, FlightRecorderOpti
 
 FlightRecordRing::~FlightRecordRing() { unregister_signal_dump(this); }
 
-std::uint64_t FlightRecordRing::start(const Operation& c) {
+std::uint64_t FlightRecordRing::start(const Operation& operation) {
   const int lane = current_context().lane;
-  const auto& tensors = c.inputs.empty() ? c.outputs : c.inputs;
+  const auto& tensors = operation.inputs.empty() ? operation.outputs : operation.inputs;
   std::size_t bytes = 0;
   for (const Tensor& t : tensors) bytes += t.nbytes();
   const auto now = coarse_now();
@@ -120,14 +120,15 @@ std::uint64_t FlightRecordRing::start(const Operation& c) {
   const std::lock_guard lock(mutex_);
   FlightRecord& r = ring_[++count_ % ring_.size()];
   r.number = count_;
-  r.lane_sequence = ++lane_counts_[is_point_to_point(c.type) ? kP2PIndex : static_cast<std::size_t>(lane) % kP2PIndex];
-  r.type = c.type;
+  r.lane_sequence =
+      ++lane_counts_[is_point_to_point(operation.type) ? kP2PIndex : static_cast<std::size_t>(lane) % kP2PIndex];
+  r.type = operation.type;
   r.state = FlightRecord::State::running;
   r.lane = lane;
-  r.root = c.root;
-  r.tag = c.tag;
-  r.op = c.op;
-  r.op_tag = c.op_tag != 0 ? c.op_tag : current_context().op_tag;
+  r.root = operation.root;
+  r.tag = operation.tag;
+  r.op = operation.op;
+  r.op_tag = operation.op_tag != 0 ? operation.op_tag : current_context().op_tag;
   r.tensors = tensors.size();
   r.bytes = bytes;
   if (!tensors.empty()) {
