@@ -106,8 +106,8 @@ std::shared_ptr<PowerSGDBucket> PowerSGDMemory::bucket_state(const GradBucket& b
   const auto found = buckets_.find(bucket.index());
   std::shared_ptr<PowerSGDBucket> state = found == buckets_.end() ? nullptr : found->second;
   if (!state || batched != batched_ || !has_layout(*state, bucket)) {
-    // The layout changes between two steps only, so the state of every bucket from an earlier step is dropped. State
-    // that this step has already used is kept: those buckets may still be running.
+    // The layout changes between two steps only. Buckets of earlier steps are removed; their state moves to
+    // `unassigned_`. Buckets that this step has already used are kept: they may still be running.
     drop_buckets(step);
     register_parameters(bucket);
     batched_ = batched;
