@@ -60,7 +60,7 @@ class Results:
         return "\n".join(lines)
 
     def save(self, path: Path) -> None:
-        """Writes everything as JSON, including every single time."""
+        """Writes all rows as JSON, including the time of each run."""
         path.parent.mkdir(parents=True, exist_ok=True)
         rows = [
             {

@@ -68,7 +68,7 @@ struct ReduceOpArg : CallArg {
   static constexpr auto kType = nanobind::detail::const_name("ReduceOp | str");
 };
 
-/// An attribute of some option objects, with torch's name, and the argument that sets it.
+/// A member of CallOptions, bound as a Python attribute with the name in torch. The attribute accepts an `Arg`.
 template <class V, class Arg = V>
 struct Option {
   using Argument = Arg;

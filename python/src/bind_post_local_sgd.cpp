@@ -17,7 +17,8 @@
 namespace hookline::python {
 namespace {
 
-/// Hooks share the native state but not this Python object, because hookline.torch keeps hooks until the object dies.
+/// Hooks own the native state but not this Python object. hookline.torch caches hooks in a WeakKeyDictionary by this
+/// object, so a reference from a hook would keep the entry alive forever.
 struct PyPostLocalSGDState {
   std::shared_ptr<PostLocalSGDState> state;
   GroupRefs group_refs;

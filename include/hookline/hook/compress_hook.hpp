@@ -43,8 +43,9 @@ class HOOKLINE_EXPORT CompressHook final : public CppCommHookInterface<std::shar
   mutable std::mutex mutex_;  ///< guards the fields below; several threads launch buckets
   std::map<std::size_t, std::unique_ptr<CompressedReduction>> reductions_;  ///< by bucket index
   const std::unique_ptr<hook::ResidualStore> residuals_;
-  std::uint64_t steps_ = 0;            ///< number of begin_step calls, including those before a resume
-  std::optional<std::uint64_t> step_;  ///< the reducer's current step; empty outside a reducer: buckets count their own
+  std::uint64_t steps_ = 0;  ///< number of begin_step calls, including those before a resume
+  /// The reducer's current step. Empty outside a reducer, where each bucket has its own step counter.
+  std::optional<std::uint64_t> step_;
 };
 
 }  // namespace hookline

@@ -78,9 +78,9 @@ class HOOKLINE_EXPORT Reducer {
   /// Does not wait; running hooks keep their resources alive.
   ~Reducer();
 
-  /// Marks a gradient as ready: in gradient(name), or in `gradient`, which must stay untouched until finalize(). May
-  /// run hooks on this thread. Throws InvalidArgument if a gradient is marked twice in a step, or its shape or dtype is
-  /// wrong.
+  /// Marks a gradient as ready. Without `gradient`, the caller has written it into gradient(name). Otherwise the caller
+  /// must not modify `gradient` until finalize(). May run hooks on this thread. Throws InvalidArgument if a gradient is
+  /// marked twice in a step, or its shape or dtype is wrong.
   void mark_ready(std::size_t parameter);
   void mark_ready(std::size_t parameter, const Tensor& gradient);
   void mark_ready(std::size_t parameter, const SparseGradient& gradient);

@@ -93,9 +93,10 @@ void LocalContext::release(DriverLock& lock, const std::exception_ptr& fatal) {
   if (const std::exception_ptr cause = unusable_error()) fail_pending(cause);
 }
 
-// Steps all operations, then calls `f` for those that are not done, under the driver lock. The deadline of a lane's
-// current operation is the earliest of the lane, since the queued operations wait for it. Stepping first uses all that
-// a rank had posted before it was seen to be gone. Skips what another thread drives; the next check covers it.
+// Steps all operations, then calls `f` for those that are not done, under the driver lock. `f` receives the earliest
+// deadline in the lane, since the queued operations wait for the current one. Operations are stepped first because a
+// dead rank may have posted all the data that they need. Skips lanes that another thread drives; the next check covers
+// them.
 template <class F>
 void LocalContext::for_each_stalled(F f) {
   std::exception_ptr fatal;
