@@ -8,7 +8,7 @@ from building import BUILD, run
 # Prefixes of symbols that the compiler generates for a class.
 KIND = r"(typeinfo for |typeinfo name for |vtable for |VTT for |(non-)?virtual thunk to )?"
 # The private names of a module are in a nested namespace, whose name is lower case.
-PRIVATE = re.compile(r"hookline::[a-z_]+::")
+PRIVATE = re.compile(r"hookline::[a-z0-9_]+::")
 
 
 def exported() -> set[str]:

@@ -4,13 +4,13 @@
 
 // Designated initialization of some members keeps the defaults of the others, without a warning.
 const hookline::InitOptions kOptions{.backend = "gloo"};
-const hookline::TransportConfig kSetting{.rank = 1};
+const hookline::TransportConfig kConfig{.rank = 1};
 const hookline::FlightRecorderOptions kRecord{.capacity = 8};
-const hookline::Collective kCall{.type = hookline::OpType::barrier};
+const hookline::Operation kOperation{.type = hookline::OpType::barrier};
 const hookline::TCPStoreOptions kStore{.port = 1};
 
 int main() {
-  if (kOptions.rank || kSetting.size != 1 || kRecord.capacity != 8 || kCall.root != 0 || kStore.port != 1) return 1;
+  if (kOptions.rank || kConfig.size != 1 || kRecord.capacity != 8 || kOperation.root != 0 || kStore.port != 1) return 1;
   try {
     hookline::Dims(1000, 1);
   } catch (const hookline::InvalidArgument& error) {
