@@ -243,7 +243,7 @@ StepCoroutine CollectiveOp::direct_reduce() {
         result_sends_[request_index(k, r)] = send(r, k, 1, out);
       }
     }
-    // A peer's result replaces this rank's input for it, once that input has been sent.
+    // Receives each peer's result into the slice of the input that was sent to that peer.
     for (int i = 1; i < size_; ++i) {
       const int r = (rank_ + i) % size_;
       const Block input = inputs[static_cast<std::size_t>(r)];

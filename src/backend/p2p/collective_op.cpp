@@ -211,8 +211,8 @@ void CollectiveOp::release_requests() noexcept {
   receives_.clear();
 }
 
-// Headers that are abandoned with the group access no tensor, and stay posted until the goodbyes have been sent: a
-// transport that multiplexes a connection never gets past a message without a buffer.
+// If the group has failed, the headers stay posted until the goodbyes have been sent: a transport that multiplexes a
+// connection never gets past a message without a buffer. Headers have their own memory, so they access no tensor.
 void CollectiveOp::finish(std::exception_ptr error) {
   if (error && !headers_sent_ && context().unusable()) {
     struct AbandonedHeaders {
@@ -227,7 +227,7 @@ void CollectiveOp::finish(std::exception_ptr error) {
   complete(std::move(error));
 }
 
-// A header sent before a goodbye arrives before the goodbye, or shortly after.
+// Polls for kHeaderPollTime: a header may arrive shortly after a goodbye that its sender sent later.
 bool CollectiveOp::is_missing(int rank) {
   if (headers_received_ || rank == rank_) return false;
   const auto& request = receives_[static_cast<std::size_t>(rank)];

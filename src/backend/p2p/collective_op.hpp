@@ -87,7 +87,7 @@ class CollectiveOp final : public TransportOp, public LaneTask {
   bool headers_sent_ = false;      ///< this rank's header has been sent to all ranks
   std::exception_ptr post_error_;
   Tensor headers_;                     ///< by rank, including this one
-  std::vector<std::uint64_t> splits_;  ///< of alltoall: bytes from each rank (row) to each rank (column)
+  std::vector<std::uint64_t> splits_;  ///< for alltoall: bytes from each rank (row) to each rank (column)
   struct PackedBlock {
     const backend::SegmentList* segments;
     Tensor memory;

@@ -11,9 +11,10 @@
 namespace hookline::p2p {
 namespace {
 
-// Generous, since a peer without a goodbye takes this rank for dead: a link may be slow, and a process busy.
+// Long enough for a slow link or a busy process: a peer that receives no goodbye treats this rank as dead.
 constexpr Milliseconds kGoodbyeTimeout{1000};
-constexpr Milliseconds kMinSendTime{50};  // for a message that completed during the wait for another receiver
+// Minimum wait for a message at the head of the lane. It may have completed while the lane waited for another receiver.
+constexpr Milliseconds kMinSendTime{50};
 
 std::vector<std::byte> serialize(Envelope envelope, const std::byte* data) {
   std::vector<std::byte> bytes(sizeof envelope + envelope.inline_bytes);
@@ -51,7 +52,7 @@ class ControlSender::SendTask final : public LaneTask {
     }
     buffered_.reset();
   }
-  // Only the head of the lane has a deadline.
+  // Returns max() until the task is at the head of the lane and the group is closing.
   Clock::time_point task_deadline() const override {
     if (head_since_ == Clock::time_point::max() || !sender_.is_closing()) return Clock::time_point::max();
     return std::min(sender_.send_deadline(peer_rank_, head_since_), deadline_);

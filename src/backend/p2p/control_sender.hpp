@@ -13,7 +13,7 @@
 namespace hookline::p2p {
 
 /// Each message is posted at once and completes in a lane. While the group is open, a message waits for its receiver
-/// without a limit. After broadcast_goodbye() a receiver is abandoned if it has completed no message for 1 s, if the
+/// without a timeout. After broadcast_goodbye() a receiver is abandoned if it has completed no message for 1 s, if the
 /// deadline of a small send to it has passed, or if it is disconnected. Messages to an abandoned receiver stay posted
 /// until release_retained(), so that later messages do not overtake them.
 ///
@@ -34,7 +34,8 @@ class ControlSender {
   /// Blocks until the goodbyes have completed or their receivers are abandoned.
   void flush_goodbyes() noexcept;
 
-  /// Keeps abandoned requests and their buffers posted until release_retained(), so that later messages get through.
+  /// Keeps abandoned requests and their buffers posted until release_retained(). Without them, a transport that
+  /// multiplexes a connection could not deliver later messages.
   void retain_until_close(std::shared_ptr<void> requests);
   void release_retained() noexcept;
 

@@ -63,7 +63,7 @@ class Lane {
 
   /// Queues a task. Calls `post` first, under the mutex and so in queue order; if it throws, nothing is queued. With
   /// `wake_thread` the lane's thread wakes at once; without it a caller has time to wait for the task and drive it.
-  /// Returns false, without an effect, if the group is unusable.
+  /// Returns false and does nothing if the group is unusable.
   bool push(const std::shared_ptr<LaneTask>& task, const std::function<void()>& post, bool wake_thread);
   /// Drives the lane until `done` returns true, or blocks while another thread drives it. `next_deadline` returns when
   /// all waits must evaluate their deadlines.
@@ -75,7 +75,7 @@ class Lane {
   /// Fails all queued tasks with the error of the unusable group. If the lane has a driver, the driver does it.
   void fail_pending();
 
-  /// Ends the thread.
+  /// Ends the lane's thread.
   void stop() noexcept;
 
  private:

@@ -17,7 +17,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// RTLD_DEEPBIND, because PyTorch's libraries export symbols of another Gloo. The sanitizers do not support it.
+// RTLD_DEEPBIND, because PyTorch's libraries export the symbols of their own version of Gloo. The sanitizers do not
+// support it.
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 constexpr int kOpenFlags = RTLD_NOW | RTLD_LOCAL;
 #else

@@ -162,7 +162,8 @@ void P2PContext::fail(std::exception_ptr cause, const std::string* peer_text) {
   watchdog_.keep_running();
 }
 
-// An abandoned message may keep a transport busy whose peer no longer receives it.
+// Closing also ends the sending of abandoned messages: the transport would keep trying, although the peer no longer
+// receives them.
 void P2PContext::close_after_abort(Milliseconds delay) noexcept {
   if (!unusable() || transport_closed_.load()) return;
   {
@@ -248,7 +249,8 @@ std::exception_ptr P2PContext::peer_died_error(const std::string& description, i
                {rank}, disconnect));
 }
 
-// A leaving peer says goodbye before it closes its connections, but the disconnect may be seen first.
+// Counts a disconnected peer as dead only after kGoodbyeGrace. A leaving peer says goodbye before it closes its
+// connections, but this rank may see the disconnect first.
 std::vector<int> P2PContext::dead_ranks() {
   constexpr Milliseconds kGoodbyeGrace{200};
   try {

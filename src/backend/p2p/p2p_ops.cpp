@@ -88,7 +88,7 @@ void RecvOp::begin_data(int source, const Envelope& envelope) {
   in_lane_ = true;
 }
 
-// Receives chunk by chunk. The number of posted receives follows from the sizes alone.
+// Receives the data chunk by chunk, with at most kRecvWindow posted receives, then sends the acknowledgement.
 bool RecvOp::step() {
   for (; chunks_posted_ < num_chunks_ || !requests_.empty();) {
     while (chunks_posted_ < num_chunks_ && requests_.size() < (mismatch_ ? 1 : kRecvWindow)) {

@@ -14,7 +14,7 @@ constexpr int kIdleTicks = 10;  // then the thread blocks until the next wait
 constexpr int kDisconnectConfirmations = 3;
 constexpr Milliseconds kDrainTime{250};
 constexpr Milliseconds kShortTick{2};
-constexpr Milliseconds kFinalPoll{50};  // a goodbye may overtake messages that the rank sent before
+constexpr Milliseconds kFinalPoll{50};  // a goodbye may overtake messages that its sender sent earlier
 
 }  // namespace
 

@@ -13,8 +13,8 @@
 
 namespace hookline::p2p {
 
-/// A thread that interrupts every waited-for request ten times a second, at its deadline, and at shutdown(). If another
-/// rank has failed the group, messages that were sent to this rank before still count: with shutdown(drain) a wait ends
+/// A thread that interrupts every waited-for request ten times a second, at its deadline, and at shutdown(). After
+/// shutdown(drain), messages that peers sent before the group failed may still complete their requests: a wait ends
 /// when its peer has departed, or after a short time.
 class Watchdog {
  public:
@@ -50,7 +50,7 @@ class Watchdog {
     Request* request;
     Clock::time_point deadline;
     Clock::time_point interrupted_at{};
-    Clock::time_point quiet_until{};  ///< no interrupts before
+    Clock::time_point quiet_until{};  ///< no interrupts before this time
 
     void interrupt(Clock::time_point now) noexcept {
       if (now < quiet_until) return;
