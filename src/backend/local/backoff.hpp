@@ -18,8 +18,8 @@ enum class BackoffPhase : std::uint8_t { spin, yield, block };
 /// outnumber cores it must not spin, since the awaited rank may need this core. If the peers are not expected soon it
 /// must not yield either: the kernel counts a yielding thread as running and queues other threads on other cores.
 /// Yielding lasts longer than the wake-up of a sleeper; otherwise ranks that work on the same tensor put each other to
-/// sleep in turns. On a busy host one yield may take the time slices of all other threads, so the time is limited, too:
-/// a yielding thread does not check for dead peers.
+/// sleep in turns. The yielding phase has a time limit, because a yielding thread does not check for dead peers, and on
+/// a busy host one yield may last for the time slices of all other threads.
 class Backoff {
  public:
   explicit Backoff(BackoffPhase first_phase) noexcept

@@ -155,7 +155,8 @@ void CollectiveOp::notify_peers_once() {
   if (must_notify(Phase::posted, sequence_)) notify_peers(memory_);
 }
 
-// The payload of a slot: for alltoall the bytes to and from each rank; then the blocks, if they fit.
+// Writes this rank's signature and payload to its slot and publishes them. The payload holds, for alltoall, the bytes
+// to and from each rank; then the blocks, if they fit.
 void CollectiveOp::post_slot() {
   Slot& mine = slot(rank_);
   std::size_t at = 0;

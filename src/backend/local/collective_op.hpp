@@ -41,9 +41,8 @@ struct LaneScratch {
 /// The operation is one coroutine, run(). Its states are the points at which it waits for a counter of its peers:
 ///   posted    all ranks have posted their signatures; all compare them and select the same path
 ///   inlined   small inputs: every rank reads all payloads from the slots
-///   direct    inputs in shared memory: every rank reads and writes them in place, while no peer is gone, then waits
-///   for
-///             all ranks. A rank that leaves earlier invalidates memory in use, so it counts as awaited
+///   direct    inputs in shared memory: while all peers are active, every rank reads and writes them in place, then
+///             waits for all ranks. A rank that leaves earlier invalidates memory in use, so it counts as awaited
 ///   staged    rounds over the lane's staging buffers: fill, reduce (for allreduce and reduce), drain
 /// Rounds are counted over all operations of a lane, equally on all ranks. Invariant: a rank may fill the buffer of
 /// round g once it has finished round g - 1. It has then seen all ranks fill g - 1, and a rank that fills g - 1 has
@@ -84,7 +83,8 @@ class CollectiveOp {
   /// True if any rank is not active.
   bool any_peer_gone() const;
   void publish(Phase phase, std::uint64_t value);
-  /// False if another rank has yet to reach the value, and therefore wakes the peers.
+  /// True if this rank must wake the peers: always in a small group; in a large one, if it is the last to reach the
+  /// value.
   bool must_notify(Phase phase, std::uint64_t value) const;
   /// Wakes the peers after post_slot(), at the first call.
   void notify_peers_once();
@@ -111,12 +111,12 @@ class CollectiveOp {
   void read_blocks(std::size_t begin, std::size_t bytes);
   void reduce_slice(std::size_t begin, std::size_t bytes);
   void copy_reduced_slices(std::size_t begin, std::size_t bytes);
-  /// Reads and reduces in place. Returns false, without an effect, if a rank is gone.
+  /// Reads and reduces in place. Returns false and changes nothing if a rank is gone.
   bool process_in_place(std::size_t begin, std::size_t bytes);
   void reduce_in_place(std::size_t begin, std::size_t bytes);
   void reduce(const std::byte* const* sources, std::initializer_list<std::byte*> destinations, std::size_t bytes,
               kernel::StoreMode stores) const;
-  /// Returns the stores for outputs that are not inputs: streaming if they exceed the caches together.
+  /// Returns the kind of stores for outputs that are not inputs: streaming if the outputs exceed the caches.
   kernel::StoreMode output_stores() const;
   kernel::StoreMode staging_stores() const { return scratch_.nt_store_tuner.select_stores(round_); }
 
@@ -128,7 +128,7 @@ class CollectiveOp {
   LaneScratch& scratch_;
   BlockLayout layout_;
   OpSignature signature_;
-  std::vector<std::uint64_t> splits_;  ///< of alltoall: bytes from each rank (row) to each rank (column)
+  std::vector<std::uint64_t> splits_;  ///< for alltoall: bytes from each rank (row) to each rank (column)
 
   std::uint64_t sequence_ = 0;
   std::uint64_t round_ = 0;      ///< current round, counted over the lane's operations

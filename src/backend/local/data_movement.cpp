@@ -19,8 +19,8 @@ kernel::StoreMode CollectiveOp::output_stores() const {
   return written >= kernel::kStreamThresholdBytes ? kernel::StoreMode::streaming : kernel::StoreMode::cached;
 }
 
-// Copies one chunk of each of this rank's blocks to the staging buffer, except what only this rank reads and can read
-// in place.
+// Copies one chunk of each of this rank's blocks to the staging buffer. Skips data that only this rank reads and can
+// read from its own tensors.
 void CollectiveOp::fill_staging(std::size_t begin) {
   if (!is_source(rank_)) return;
   std::byte* const to = staging_data(rank_);

@@ -88,8 +88,8 @@ void LocalContext::fail_pending(const std::exception_ptr& cause) {
 void LocalContext::release(DriverLock& lock, const std::exception_ptr& fatal) {
   lock.unlock();
   if (fatal) fail(fatal);
-  // Even if fail() did nothing: a callback that failed the group under this lock left the queued operations to this
-  // thread.
+  // Needed even if fail() did nothing: a completion callback may have failed the group under this lock. The operations
+  // that this lock guards were then skipped.
   if (const std::exception_ptr cause = unusable_error()) fail_pending(cause);
 }
 

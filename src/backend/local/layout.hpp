@@ -88,7 +88,7 @@ struct alignas(4096) RankBlock {
   std::array<std::uint64_t, kMaxCores / 64> cpu_affinity = {};  ///< usable cores; written before `state`
   std::array<char, kFailureReasonBytes> failure_reason = {};    ///< error text of this rank; written before `state`
   std::int32_t failure_origin = -1;                             ///< the rank that failed first; written before `state`
-  std::atomic<bool> found_dead = false;  ///< set by a peer that found `liveness_lock` without its owner
+  std::atomic<bool> found_dead = false;  ///< set by a peer that found the owner of `liveness_lock` dead
   pthread_mutex_t liveness_lock;         ///< robust; held by a thread of the rank until it leaves
 
   std::array<LaneBlock, kNumLanes> lanes;

@@ -51,8 +51,8 @@ class DriverLock {
 /// thread that waits, a thread that starts an operation, or the progress thread. The progress thread drives only while
 /// no other thread waits. A lane's mutex guards its queue; its driver lock guards `current` and `rounds`.
 ///
-/// No operation stays unposted. Dekker handshake, all seq_cst: start() stores `submitted`, then tries the driver lock
-/// and returns if another thread holds it; that thread unlocks, then loads `submitted` again.
+/// Every queued operation finds a driver. Dekker handshake, all seq_cst: start() stores `submitted`, then tries the
+/// driver lock and returns if another thread holds it; that thread unlocks, then loads `submitted` again.
 ///
 /// Failures: fail() stores is_unusable_, then completes the queued operations under each driver lock in turn. start()
 /// loads is_unusable_ after it has queued an operation, so none is missed. A completion callback may call fail() under

@@ -22,7 +22,7 @@ class LocalOp : public backend::OpWork {
   /// Returns a counter that grows when step() makes progress.
   virtual std::uint64_t progress() const = 0;
   virtual std::vector<int> awaited_ranks() const = 0;
-  /// True if one of the awaited ranks suffices.
+  /// True if a message from any one of the awaited ranks completes the operation, as in a receive from any source.
   virtual bool awaits_any() const { return false; }
 
  private:

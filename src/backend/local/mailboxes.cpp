@@ -108,7 +108,7 @@ void Mailboxes::fail_pending(const std::exception_ptr& cause) {
   for (const auto& op : failed_ops) op->complete(cause);
 }
 
-// An empty message takes one chunk, so that the sender sees its receipt.
+// Returns at least 1: an empty message takes one chunk, which the receiver marks as drained.
 std::uint64_t Mailboxes::chunk_count(std::uint64_t bytes) const noexcept {
   return std::max<std::uint64_t>(1, bytes / chunk_bytes_ + (bytes % chunk_bytes_ != 0 ? 1 : 0));
 }
@@ -180,9 +180,9 @@ bool Mailboxes::send_step(SendOp& send) {
   return send.chunks_written_ == total;
 }
 
-// Adds new messages of a sender to `incoming_`, in send order. Scans the mailboxes until none has news, because the
-// sender may fill a mailbox that was scanned before. A mailbox holds one message at a time; the next one follows after
-// it is drained.
+// Adds new messages of a sender to `incoming_`, in send order. Scans until no mailbox has a new message, because
+// the sender may fill a mailbox that was already scanned. A mailbox holds one message at a time; the next one follows
+// after it is drained.
 void Mailboxes::scan_mailboxes(int source) {
   const auto s = static_cast<std::size_t>(source);
   std::size_t unchanged_mailboxes = 0;
@@ -221,7 +221,8 @@ bool Mailboxes::read_chunk(int source, Incoming& message, std::byte* to) {
   return true;
 }
 
-// A spilled message has left its mailbox, which may hold another message by now.
+// Tells the sender that its message does not match, and frees the mailbox. Does nothing for a message that was spilled
+// completely: its mailbox may hold another message by now.
 void Mailboxes::reject(int source, Incoming& message) {
   if (message.chunks_read == chunk_count(message.bytes)) return;
   Mailbox& mailbox = mailbox_of(source, memory_.rank(), message.mailbox_index);

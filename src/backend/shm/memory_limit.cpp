@@ -43,7 +43,8 @@ std::uint64_t available_in(const std::string& group, const CgroupFiles& names) {
   return *limit - std::min(*limit, used);
 }
 
-// A limit applies to all groups below it. In a container, the path may name groups that are not visible.
+// Returns the minimum over a control group and its ancestors, because a limit applies to all groups below it. In a
+// container, `path` may name groups that are not visible; these do not count.
 std::uint64_t available_in_ancestors(const std::string& mount, std::string path, const CgroupFiles& names) {
   std::uint64_t left = available_in(mount, names);
   while (path.size() > 1) {

@@ -55,8 +55,8 @@ class ShmMemory final : public local::Memory {
   void release_liveness_lock() override { pthread_mutex_unlock(&own_->block().liveness_lock); }
 
   // The robust mutex reports a death at once, whatever the size of the process. The pidfd reports it when the memory is
-  // freed, but does so even if the mutex was never locked. A rank that finds a dead owner holds the mutex for a moment,
-  // and sets found_dead before it unlocks: another rank finds the mutex locked in that moment.
+  // freed, but does so even if the mutex was never locked. A rank that finds a dead owner holds the mutex briefly and
+  // sets found_dead before it unlocks. Other ranks that find the mutex locked meanwhile see found_dead afterwards.
   std::vector<int> find_dead(const std::vector<int>& peers) override {
     std::vector<int> dead;
     std::vector<int> watched;
@@ -78,8 +78,8 @@ class ShmMemory final : public local::Memory {
   }
 
  private:
-  // Returns false if the mutex or found_dead shows a death, nullopt if the mutex is locked: forever, if the kernel
-  // could not mark it.
+  // Returns false if the mutex or found_dead shows a death, and nullopt if the mutex is locked. A locked mutex does not
+  // prove that the owner lives: if the kernel could not mark the mutex, it stays locked after the owner's death.
   static std::optional<bool> is_alive(RankBlock& peer) {
     if (peer.found_dead.load(std::memory_order_seq_cst)) return false;
     const int result = pthread_mutex_trylock(&peer.liveness_lock);

@@ -17,8 +17,8 @@ namespace hookline::threads {
 /// The state that the ranks of one group share: blocks, registered buffers and subgroups. Thread-safe.
 class GroupMemory {
  public:
-  /// With share_all_memory, collectives access all tensors of other ranks in place. Without it only memory from
-  /// allocate(), as between processes, so that tests cover that path.
+  /// With share_all_memory, collectives access all tensors of other ranks in place. Without it they access only memory
+  /// from allocate() in place, as between processes; tests use this to cover the staged path.
   GroupMemory(int size, bool share_all_memory);
 
   int size() const noexcept { return size_; }
