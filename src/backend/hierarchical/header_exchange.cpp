@@ -27,9 +27,10 @@ static_assert(sizeof(Header) == 64);
 constexpr std::size_t kMaxSlotPayload = 1024;
 constexpr std::size_t kMaxSlotsBytes = 64 * 1024;
 
-// The limit of a piggybacked sum: for larger ones the saved message does not matter.
+// Limits the piggybacked bytes that a rank sends. Larger sums would gain little from it.
 constexpr std::size_t kMaxPiggybackBytes = 24 * 1024;
-// Makes the length of a piggybacked sum differ from that of a slot for every payload.
+// Makes the message with a piggybacked sum differ in length from the slots of a host, for every payload. The inter-host
+// backend then reports a mismatch if only some hosts piggyback.
 constexpr std::size_t kPiggybackPadding = 8;
 
 constexpr OpType kHeaderExchange = OpType::allgather_into_tensor;
@@ -103,7 +104,7 @@ Tensor HierarchicalOp::header_slice(std::size_t begin, std::size_t bytes) const 
   return slots_.slice(0, static_cast<std::int64_t>(begin), static_cast<std::int64_t>(begin + bytes));
 }
 
-// Sizes never come from the headers of peers.
+// Computes all sizes from this rank's own call: the headers of peers may differ.
 void HierarchicalOp::agree_on_headers() {
   const std::size_t all_bytes = static_cast<std::size_t>(sub_backends_.size) * slot_bytes();
   slots_ =
@@ -142,7 +143,7 @@ void HierarchicalOp::write_slot(std::byte* slot) const {
 // The ranks of a host exchange headers in shared memory; then the owners of each slice exchange the headers of their
 // hosts. Two hosts of two ranks send 4 messages, where all-to-all sends 12. A piggybacked sum implies that the ranks of
 // its host agree, so one header represents the host. Returns false on a mismatch inside a host or between hosts: no
-// rank then knows all headers, but every rank knows of the mismatch, since each owns a slice.
+// rank then knows all headers, but every rank detects the mismatch, because on uniform hosts each rank owns a slice.
 bool HierarchicalOp::exchange_headers_by_host() {
   const std::size_t host_bytes = topology_.slices * slot_bytes();
   const std::size_t all_bytes = topology_.hosts.size() * host_bytes;
@@ -172,7 +173,7 @@ bool HierarchicalOp::exchange_headers_by_host() {
   // After a mismatch inside the host, call a barrier instead, so that the other hosts see a mismatch too.
   Operation inter_host;
   if (agreed) inter_host = {.type = kHeaderExchange, .inputs = {own}, .outputs = {all}};
-  // A missing rank is named by the ranks of its host, which time out first.
+  // The grace lets the host of a missing rank time out first: its ranks name the missing one.
   catch_mismatch([&] {
     exchange_headers(*sub_backends_.inter_host, std::move(inter_host), topology_.owners(topology_.local_rank),
                      kBlameGrace);

@@ -65,7 +65,7 @@ std::shared_ptr<Backend> make_group(TransportConfig config, const std::vector<st
                                     const std::string& transport, Clock::time_point deadline) {
   config.options = backend::options_accepted_by(transport, config.options);
   config.options.erase("transport");
-  // All other inter-host backends are subgroups of the global one, as MPI requires.
+  // The first inter-host backend spans all ranks. The later ones are its subgroups, as MPI requires.
   const auto global = std::make_shared<std::shared_ptr<Backend>>();
   const SubBackendFactory factory = {
       .intra_host = [config](const std::vector<int>& ranks, const std::string& name,

@@ -32,8 +32,8 @@ void HierarchicalWork::wait(std::optional<Milliseconds> timeout) {
         Timeout(fmt::format("{} (number {}) on rank {} of the hierarchical group did not complete within {} ms",
                             name(operation_.type), operation_.sequence_number, context_->sub_backends().rank,
                             std::chrono::duration_cast<Milliseconds>(final_deadline - started_).count()))));
-    wait_until_done(
-        Clock::time_point::max());  // soon, since the sub-backends are aborted; no thread uses the tensors then
+    // Returns soon, because fail() aborted the sub-backends. No thread uses the tensors afterwards.
+    wait_until_done(Clock::time_point::max());
   }
   if (error_) std::rethrow_exception(error_);
 }

@@ -13,8 +13,8 @@
 namespace hookline::hierarchical {
 namespace {
 
-// Markers in the text of an abort: after the first one, ranks are already those of the group; the second one marks
-// PeerLost.
+// Markers in the text of an abort. After kQuotePrefix, rank numbers are already group ranks and need no translation;
+// kPeerLostPrefix means that the original error is a PeerLost.
 constexpr std::string_view kQuotePrefix = "in the hierarchical group: ";
 constexpr std::string_view kPeerLostPrefix = "a peer was lost: ";
 constexpr std::string_view kRanksEnd = "] ";
