@@ -27,13 +27,13 @@ class BlockBuilder {
 
   bool empty() const { return tensors_.empty(); }
 
-  // One block of all tensors, concatenated.
+  // Builds one block: all tensors, concatenated.
   void one_block(Blocks& blocks) const {
     blocks.resize(1);
     for (const Tensor& t : tensors_) blocks[0].append(storage_of(t), t.nbytes());
   }
 
-  // One block per rank, from consecutive lists of equal length.
+  // Builds one block per rank, from consecutive lists of equal length.
   void blocks_of_lists(Blocks& blocks) const {
     blocks.resize(ranks_);
     const std::size_t tensors_per_rank = tensors_.size() / ranks_;
@@ -42,7 +42,7 @@ class BlockBuilder {
     }
   }
 
-  // One block per rank, from equal slices of each tensor.
+  // Builds one block per rank, from equal slices of each tensor.
   void blocks_of_slices(Blocks& blocks) const {
     blocks.resize(ranks_);
     for (const Tensor& t : tensors_) {
@@ -52,7 +52,7 @@ class BlockBuilder {
     }
   }
 
-  // One block per rank, from the given numbers of rows of one tensor.
+  // Builds one block per rank, from the given numbers of rows of one tensor.
   void blocks_of_rows(const std::vector<std::int64_t>& splits, Blocks& blocks) const {
     if (splits.empty()) return blocks_of_slices(blocks);
     blocks.resize(ranks_);

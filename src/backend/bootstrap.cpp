@@ -152,8 +152,8 @@ void Bootstrap::announce_process() {
                       fmt::format("{} {} {} {}", options_.rank, host_, ::getpid(), start_time(::getpid())));
 }
 
-// Reads the processes announced since the last poll. A rank that died between its two writes left no value: it is
-// skipped.
+// Reads the processes announced since the last poll. Skips a rank that died after it incremented the count and before
+// it wrote its value.
 void Bootstrap::discover_processes() {
   const std::int64_t size = options_.size;
   if (options_.dead_ranks || processes_read_ >= size) return;
@@ -209,7 +209,7 @@ std::vector<int> Bootstrap::find_dead(Milliseconds timeout) const {
   return dead;
 }
 
-// Ignores errors of the store: the wait that polls, or its caller, gets the same error itself.
+// Ignores errors of the store: the wait that called this function, or its caller, gets the same error from the store.
 void Bootstrap::poll(bool poll_store, Milliseconds timeout) {
   if (poll_store && options_.store) {
     try {
@@ -253,8 +253,8 @@ void Bootstrap::check_failed_key() {
   throw_published(published);
 }
 
-// The first published failure is the failure of all ranks: a survivor that exits soon looks dead to ranks that poll
-// later.
+// All ranks report the failure that was published first. Otherwise a rank that polls late could blame a survivor that
+// has exited after the failure.
 void Bootstrap::report_dead(const std::vector<int>& dead, const std::string& text) {
   std::string published = encode(kPeerLostKind, dead, text);
   if (options_.store) {

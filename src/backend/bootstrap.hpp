@@ -6,8 +6,9 @@
 //   - init_process_group: a pidfd of each process on the same host. Each rank first publishes its pid and start time in
 //     the store, and opens the pidfds of the other ranks when it has to wait;
 //   - init_process_group under hookline run: the launcher's list of exited ranks, for ranks that never joined;
-//   - both: the key "failed" in the store. The first rank that detects a death publishes it there, for ranks on other
-//     hosts, so that all ranks name the same dead rank. A rank that fails for another reason publishes that reason.
+//   - in all cases: the key "failed" in the store. The first rank that detects a death publishes it there for ranks on
+//     other hosts, so that all ranks name the same dead rank. A rank that fails for another reason publishes that
+//     reason.
 // No rank detects the death of a rank that is alone on its host in init_process_group: the launcher ends the job
 // (hookline run, torchrun), or the other ranks time out.
 //

@@ -27,7 +27,7 @@ OpSignature signature_of(const Operation& operation, const BlockLayout& layout) 
   signature.root = operation.root;
   if (layout.pattern != Pattern::alltoall) {
     signature.count = layout.block_bytes / size_of(layout.dtype);
-    // The hash covers the side that every rank has: in gather and scatter, only the root has a list.
+    // Hashes the inputs or the outputs, whichever every rank passes: in gather and scatter, only the root has a list.
     const bool output_list = layout.pattern == Pattern::scatter || layout.pattern == Pattern::reduce_scatter;
     signature.layout_hash = core::kFnvOffsetBasis;
     for (const Tensor& t : output_list ? operation.outputs : source_tensors(operation)) {

@@ -44,7 +44,7 @@ class OpWork : public Work {
   virtual void drive() = 0;
   /// Makes progress without blocking.
   virtual void poll() = 0;
-  /// Wakes a background thread to drive the operation, because no thread may wait for it.
+  /// Wakes a background thread to drive the operation, in case no thread waits for it.
   virtual void expedite() = 0;
   /// Runs a task on the group's worker thread.
   virtual void post_to_worker(Task task) = 0;

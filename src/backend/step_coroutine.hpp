@@ -15,9 +15,10 @@ struct FrameStorage {
   alignas(std::max_align_t) std::array<std::byte, 256> bytes;
 };
 
-/// Suspends at `co_await kYield`; step() resumes it until the next suspension or its end. It starts suspended and never
-/// blocks: drivers wait. The coroutine is a member function of a class with `frame_storage()`, which holds the frame if
-/// it fits. A FrameStorage holds one frame at a time, until the coroutine ends.
+/// A coroutine that suspends at `co_await kYield`; step() resumes it until the next suspension or its end. It starts
+/// suspended and never blocks: its driver does the waiting. The coroutine is a member function of a class with
+/// `frame_storage()`, which holds the frame if it fits. A FrameStorage holds one frame at a time, until the coroutine
+/// ends.
 class StepCoroutine {
  public:
   struct promise_type {
