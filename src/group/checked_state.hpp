@@ -30,7 +30,8 @@ class LazyStoreClone {
   bool cloned_ = false;
 };
 
-/// Shared ownership: the threads may briefly outlive the group.
+/// The inner group, the store and the first failure of a checked group. Shared ownership, because the group's threads
+/// may briefly outlive it.
 class CheckedState {
  public:
   CheckedState(std::shared_ptr<ProcessGroup> inner_group, std::shared_ptr<Store> shared_store);
@@ -38,13 +39,14 @@ class CheckedState {
   const std::shared_ptr<ProcessGroup> inner;
   const std::shared_ptr<Store> store;
 
-  /// Ends all waits with `cause`; later calls fail with it, too. Only the first cause is kept; returns true if this was
-  /// it. Precondition: the inner group is aborted, so no operation touches the tensors of a caller whose wait ended.
+  /// Ends all waits with `cause`; later calls fail with it, too. Only the first cause is kept; returns true if `cause`
+  /// is the first. Precondition: the inner group is aborted, so no operation touches the tensors of a caller whose wait
+  /// ended.
   bool close(std::exception_ptr cause);
   /// Closes after shutdown() or destruction on this rank.
   void close();
-  /// Closes and publishes the failure in the store: ranks that wait there are not reached by an abort of the inner
-  /// group.
+  /// Closes, and publishes the failure in the store so that ranks that wait there fail too. An abort of the inner group
+  /// does not reach them.
   void abort_all(std::exception_ptr cause, const std::string& text);
 
   /// Throws the cause if closed.

@@ -23,7 +23,7 @@ constexpr int kCountShift = 47;    // high bits: number of arrived ranks
 bool fits_bitmask(int size) { return size <= kMaxBitmaskRanks; }
 int arrival_shift(int size) { return fits_bitmask(size) ? kBitmaskShift : kCountShift; }
 
-/// Truncated so that the sum over all ranks does not overflow into the arrival bits.
+/// Returns a hash that is short enough that the sum over all ranks does not overflow into the arrival bits.
 std::int64_t truncated_hash(const std::string& text, int size) {
   std::uint64_t hash = core::hash_bytes(text);
   hash ^= hash >> 32U;
@@ -45,7 +45,7 @@ std::string key_of(const CheckPoint& check_point, const char* kind, int rank) {
 
 std::string arrival_list_key(const CheckPoint& check_point) { return check_point.key + "/arrived"; }
 
-/// A store written in Python may lack append(); then missing ranks cannot be named.
+/// Records the arrival, so that a timeout can name the missing ranks. A store without append() cannot name them.
 void append_to_arrival_list(const CheckPoint& check_point) {
   try {
     check_point.store.append(arrival_list_key(check_point), fmt::format("{},", check_point.rank));
@@ -53,7 +53,8 @@ void append_to_arrival_list(const CheckPoint& check_point) {
   }
 }
 
-/// Returns, by rank, whether it has arrived. The list is written by peers, so its items are validated.
+/// Returns a flag for each rank that is true if the rank has arrived. Ignores invalid items of the list, which peers
+/// write.
 std::vector<bool> arrived_ranks(const CheckPoint& check_point) {
   std::vector<bool> arrived(static_cast<std::size_t>(check_point.size));
   if (fits_bitmask(check_point.size)) {

@@ -23,7 +23,7 @@
 namespace hookline {
 namespace {
 
-// Values per message, rounded up to whole codec blocks. Decoded values stay in cache until all ranks' are summed.
+// Values per message, rounded up to whole codec blocks. Decoded values stay in cache until the sum is complete.
 constexpr std::size_t kValuesPerMessage = 32768;
 
 void check_codec(const CodecPtr& codec) {

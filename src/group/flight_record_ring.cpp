@@ -38,7 +38,8 @@ FlightRecorderOptions with_defaults(FlightRecorderOptions options) {
   return options;
 }
 
-/// Accurate to a few milliseconds, but much cheaper. The Work provides the exact start time at the end.
+/// Returns the time of the coarse monotonic clock: accurate to a few milliseconds, but much cheaper than Clock::now().
+/// When the operation ends, its Work provides the exact start time.
 Clock::time_point coarse_now() {
   timespec now{};
   clock_gettime(CLOCK_MONOTONIC_COARSE, &now);

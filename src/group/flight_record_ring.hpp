@@ -65,7 +65,7 @@ class FlightRecordRing {
   bool dumped_error_ = false;
 };
 
-/// Registers the ring for dumps at SIGUSR1. The first registration installs the signal handler, which chains to the
+/// Registers the ring for dumps on SIGUSR1. The first registration installs the signal handler, which chains to the
 /// previous one.
 void register_signal_dump(FlightRecordRing* ring);
 void unregister_signal_dump(FlightRecordRing* ring);

@@ -6,7 +6,8 @@
 
 namespace hookline::group {
 
-/// Base of groups that are not GroupDecorators, but forward to another object that several of them may refer to.
+/// Base of groups that forward to another object, but are not GroupDecorators. Several groups may forward to one
+/// object.
 class HOOKLINE_EXPORT ForwardingGroup {
  public:
   virtual ~ForwardingGroup();
@@ -14,8 +15,8 @@ class HOOKLINE_EXPORT ForwardingGroup {
   virtual const void* target() const noexcept = 0;
 };
 
-/// Returns a value that is equal for two groups if their collectives match as those of one group: a group, its
-/// wrappers, and all conversions of one torch group. Valid while `group` lives.
+/// Returns a value that is equal for two groups if a collective on one matches the same collective on the other. This
+/// holds for a group and its wrappers, and for all conversions of one torch group. Valid while `group` lives.
 HOOKLINE_EXPORT const void* identity_of(const ProcessGroup& group);
 
 }  // namespace hookline::group

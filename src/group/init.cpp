@@ -34,7 +34,7 @@ std::shared_ptr<ProcessGroup> make_decorated_group(const InitOptions& options, c
   return group::with_debug_wrappers(std::move(process_group), debug ? debug : "", setting.store);
 }
 
-// A rank that loses the store before it watches other processes knows only which rank served it.
+// If the store is lost, blames the rank that served it: this rank does not watch other processes yet.
 group::RendezvousEpoch join_epoch(const Rendezvous& job) {
   try {
     return {job.store, job.rank};
@@ -47,7 +47,8 @@ group::RendezvousEpoch join_epoch(const Rendezvous& job) {
   }
 }
 
-// `hookline run` appends each rank that has ended with exit code 0; of any other end it ends the job.
+// Returns the ranks that `hookline run` has published because they ended with exit code 0. If a rank ends in any other
+// way, `hookline run` ends the job.
 std::vector<int> ended_ranks(Store& store) {
   std::vector<int> ranks;
   if (!store.check({kEndedRanks})) return ranks;

@@ -116,7 +116,8 @@ class P2PChecker::Queue {
     });
   }
 
-  /// Returns true if both ranks have called the same. Throws on a mismatch, a timeout or an abort.
+  /// Returns true if both ranks have called the operation with the same signature. Throws on a mismatch, a timeout or
+  /// an abort.
   bool poll(std::list<P2POp>::iterator op) {
     try {
       state_->poll_abort(next_poll_);

@@ -24,7 +24,7 @@ Operation make_operation(OpType type, std::vector<Tensor> inputs, std::vector<Te
   return c;
 }
 
-// For one tensor that is read and written. Builds the list in place: small allreduces are frequent.
+// Builds an operation that reads and writes one tensor. Avoids a temporary list, because small allreduces are frequent.
 template <class Options>
 Operation make_in_place_operation(OpType type, const Tensor& tensor, const Options& options) {
   Operation c = make_operation(type, {}, {}, options);
