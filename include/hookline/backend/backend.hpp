@@ -24,7 +24,7 @@ struct Capabilities {
   int lanes = 1;                 ///< number of lanes: sequences of collectives that run concurrently
   bool shared_buffers = false;   ///< true if collectives work in place on memory from allocate()
   bool zero_copy_reads = false;  ///< true if a collective may take a BlockReader instead of outputs
-  bool hierarchical = false;     ///< true if an allreduce may take an InterHostReducer: several hosts share ranks
+  bool hierarchical = false;     ///< true if an allreduce may take an InterHostReducer
 };
 
 /// The inter-host stage of a hierarchical allreduce: reduces the sums of the hosts, for example compressed. Valid for
@@ -52,8 +52,9 @@ class HOOKLINE_EXPORT Backend {
   virtual Capabilities capabilities() const = 0;
 
   /// Starts an operation in a lane and returns without waiting for a peer. The operation fails with Timeout after
-  /// `timeout`; `operation.timeout` is ignored. It keeps itself alive until it completes. Operations of a lane
-  /// complete in the order in which they were started; sends and receives do not belong to a lane.
+  /// `timeout`; `operation.timeout` is ignored. The caller may drop the Work: the operation stays alive until it
+  /// completes. Operations of a lane complete in the order in which they were started; sends and receives do not belong
+  /// to a lane.
   [[nodiscard]] virtual WorkPtr start(Operation&& operation, int lane, Milliseconds timeout) = 0;
 
   /// Allocates memory that operations of this group use in place; ordinary memory if shared_buffers is false.

@@ -34,9 +34,9 @@ class Request {
   virtual int source() const noexcept = 0;
 };
 
-/// Matches sends with receives: both ends use equal channel and sequence. Both ends post messages that agree in channel
-/// and in the low 15 bits of the sequence in the same order, and the transport must deliver them in that order; so a
-/// transport needs only 15 bits of the sequence. Messages of kControlChannel all have sequence 0.
+/// Matches sends with receives: a receive gets the message with the same channel and sequence. A transport may compare
+/// only the low 15 bits of the sequence if it delivers messages with equal bits in the order in which they were sent:
+/// both ends post them in the same order. Messages of kControlChannel all have sequence 0.
 struct MessageTag {
   int channel = 0;
   std::uint64_t sequence = 0;
@@ -72,7 +72,7 @@ class Transport {
   /// Called when a rank announced that it leaves and sends nothing more. A transport without closable connections must
   /// fail the incomplete receives from that rank.
   virtual void on_peer_departed(int rank) noexcept = 0;
-  /// Closes all connections. Incomplete requests throw PeerLost in wait(); to peers it looks like a death. Idempotent;
+  /// Closes all connections. Incomplete requests throw PeerLost in wait(); peers treat this rank as dead. Idempotent;
   /// callable while other threads wait.
   virtual void close() noexcept = 0;
 

@@ -47,7 +47,7 @@ class HOOKLINE_EXPORT Work : public std::enable_shared_from_this<Work> {
   /// Returns the source rank of a completed receive, else -1.
   virtual int source_rank() const { return -1; }
   virtual Clock::time_point time_started() const = 0;
-  /// Call after completion.
+  /// Returns the time of completion. Call after completion.
   virtual Clock::time_point time_finished() const = 0;
 };
 

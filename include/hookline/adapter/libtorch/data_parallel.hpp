@@ -15,8 +15,8 @@ namespace hookline::libtorch {
 
 /// Wraps a module: a shared_ptr, or a holder made by TORCH_MODULE. Collective: every rank wraps the same module and
 /// runs the same steps. The constructor broadcasts parameters, frozen ones included, and buffers from rank 0. When
-/// backward() returns, the gradients hold the means; backward() also throws the errors. Between steps the gradients may
-/// be zeroed or undefined.
+/// backward() returns, the gradients hold the means; if the reduction fails, backward() throws. Between steps the
+/// caller may zero the gradients or set them to undefined tensors.
 template <class Net>
 class DistributedDataParallel {
  public:
@@ -52,8 +52,8 @@ class DistributedDataParallel {
   const std::shared_ptr<ProcessGroup>& group() const noexcept { return averager_->reducer().group(); }
 
   /// A scope in which forward passes accumulate gradients locally, wherever their backward() runs. The first backward()
-  /// of a forward pass outside the scope reduces the sums. This requires outputs in tensors, optionals, tuples and
-  /// ranges; for other outputs the scope of the backward() call decides.
+  /// of a forward pass outside the scope reduces the sums. This requires that forward() returns tensors, or optionals,
+  /// tuples or ranges of tensors. With other outputs, gradients accumulate if backward() itself runs in the scope.
   class NoSync {
    public:
     NoSync(const NoSync&) = delete;

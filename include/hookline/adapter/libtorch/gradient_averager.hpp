@@ -27,7 +27,7 @@
 
 namespace hookline::libtorch {
 
-/// Options of DistributedDataParallel. PyTorch's names where it has the option.
+/// Options of DistributedDataParallel. Options that PyTorch also has use its names.
 struct DataParallelOptions {
   HookOrSpec hook = {};                                ///< a hook spec or a hook; none: allreduce
   std::optional<double> bucket_cap_mb = std::nullopt;  ///< in MiB; default: 1 for the first bucket, 25 for others
@@ -35,7 +35,7 @@ struct DataParallelOptions {
   bool static_graph = false;
   bool broadcast_buffers = true;  ///< from rank 0, before each forward() that follows a synchronized pass
   GradientReduction reduction = GradientReduction::mean;
-  std::optional<Milliseconds> timeout = std::nullopt;  ///< of a hook; default: the group's timeout
+  std::optional<Milliseconds> timeout = std::nullopt;  ///< time limit of a hook; default: the group's timeout
 };
 
 /// The implementation of one DistributedDataParallel. One thread at a time runs steps.
@@ -230,8 +230,8 @@ class GradientAverager : public std::enable_shared_from_this<GradientAverager> {
     else accumulated_.insert(index);
   }
 
-  /// Called when a backward pass reaches an output or a parameter. The pass is reduced if any of its forward passes is
-  /// synchronized. Returns whether it is reduced.
+  /// Called when a backward pass reaches an output or a parameter. A backward pass is reduced if at least one of its
+  /// forward passes is synchronized. Returns true if such a forward pass has been reached.
   bool begin_pass(bool reduces) {
     auto pass = pass_.lock();
     if (reduces && (!pass || !pass->reduces)) discard_failed_step();
