@@ -35,9 +35,9 @@ class HOOKLINE_EXPORT GradBucket {
   GradBucket(std::size_t index, std::size_t bucket_count, Tensor buffer, std::shared_ptr<const BucketLayout> layout,
              std::optional<Tensor> sparse_grad_indices = std::nullopt);
 
-  /// Returns a bucket of its own, index 0 of 1, for running a hook outside a reducer: run_and_parse(hook, bucket). The
-  /// buffer shares the tensor's memory. `sizes` are the shapes of the gradients in it; by default it is one gradient of
-  /// the tensor's shape. Throws InvalidArgument unless the tensor is contiguous and holds exactly these gradients.
+  /// Returns a standalone bucket, index 0 of 1, for running a hook outside a reducer: run_and_parse(hook, bucket). The
+  /// buffer shares the tensor's memory. `sizes` are the shapes of its gradients; by default the bucket has one gradient
+  /// of the tensor's shape. Throws InvalidArgument unless the tensor is contiguous and holds exactly these gradients.
   static GradBucket of(const Tensor& tensor, std::vector<Dims> sizes = {});
 
   std::size_t index() const noexcept { return index_; }

@@ -10,7 +10,7 @@
 
 namespace hookline {
 
-/// Bucket size limits. A bucket closes once its size reaches the limit, so it may exceed it by part of one parameter.
+/// Bucket size limits. A bucket closes once its size reaches the limit; its last parameter may take it over the limit.
 struct BucketLimits {
   std::size_t first_bucket_bytes = std::size_t{1}
                                    << 20;  ///< limit of each dtype's first bucket; small for an early start

@@ -18,7 +18,7 @@ struct CodecOptions {
   /// The range that the integers of a block cover: its minimum to its maximum (affine), or plus and minus its maximum
   /// magnitude (symmetric), which keeps zero exact and halves the overhead.
   enum class Range : std::uint8_t { affine, symmetric };
-  /// To the nearest integer, or randomly up or down such that the result is unbiased.
+  /// The rounding of values to integers: to nearest, or randomly up or down so that the result is unbiased.
   enum class Rounding : std::uint8_t { nearest, stochastic };
 
   Format format = Format::integer;

@@ -11,7 +11,7 @@
 
 namespace hookline {
 
-/// The base class of all errors. May carry its cause and the ranks that it is about.
+/// The base class of all errors. May carry its cause and the affected ranks.
 class HOOKLINE_EXPORT Error : public std::runtime_error {
  public:
   explicit Error(const std::string& message, std::exception_ptr cause = nullptr);
@@ -23,9 +23,9 @@ class HOOKLINE_EXPORT Error : public std::runtime_error {
   /// Returns the error that caused this one, or null.
   const std::exception_ptr& cause() const noexcept { return cause_; }
 
-  /// Returns the ranks that this error is about, ascending, in the numbering of the group that was called: for PeerLost
-  /// the ranks that died or left, for Timeout the missing ranks, for Mismatch the differing ranks, for Aborted the
-  /// ranks that aborted. Empty if unknown.
+  /// Returns the affected ranks, ascending, in the numbering of the group that was called: for PeerLost the ranks that
+  /// died or left, for Timeout the missing ranks, for Mismatch the differing ranks, for Aborted the ranks that aborted.
+  /// Empty if unknown.
   const std::vector<int>& ranks() const noexcept;
 
  private:

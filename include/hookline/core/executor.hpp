@@ -61,7 +61,7 @@ class HOOKLINE_EXPORT ThreadExecutor final : public Executor {
   /// Returns the executor that runs the current thread; null on other threads.
   static std::shared_ptr<Executor> current();
   /// Runs the next queued task from within a running task. Returns without running one if none is posted by the
-  /// deadline. For a task that waits for a task queued behind it.
+  /// deadline. Use it in a task that waits for another task in the same queue.
   static void run_next(Clock::time_point deadline);
 
  private:

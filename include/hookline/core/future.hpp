@@ -137,7 +137,7 @@ class Promise {
     if (!state_->set_error(std::move(error))) throw InvalidArgument("Promise::set_error: already fulfilled");
   }
 
-  /// As above, but returns false if the future is already done. For racing completers.
+  /// As above, but returns false if the future is already done. Use it if several threads may complete the future.
   bool try_set_value(core::FutureValue<T> value = {}) { return state_->set_value(std::move(value)); }
   bool try_set_error(std::exception_ptr error) { return state_->set_error(std::move(error)); }
 
