@@ -37,9 +37,9 @@ struct CompressionStats {
 ///
 /// Algorithm: reduce-scatter and allgather of encoded slices. Each rank owns a slice, sums all ranks' decoded values of
 /// it in float32 in rank order, encodes the result once, and all ranks decode that. Every rank gets the same bits. Each
-/// of N ranks sends 2 (N - 1) / N times the encoded size. Two ranks allgather all their values instead, which sends as
-/// much and rounds once. Other floating-point dtypes are cast to float32 and back. A group that supports only
-/// allreduce, or allgather of lists, gives the same bits but saves less or nothing.
+/// of N ranks sends 2 (N - 1) / N times the encoded size. Two ranks allgather all their values instead, which sends the
+/// same number of bytes and rounds once. Other floating-point dtypes are cast to float32 and back. A group that
+/// supports only allreduce, or allgather of lists, gives the same bits but saves less or nothing.
 ///
 /// On a hierarchical group an allreduce first sums inside each host without encoding. Then the owners of each slice run
 /// the algorithm above between the hosts.
@@ -54,8 +54,8 @@ class HOOKLINE_EXPORT CompressedReduction {
   /// Reduces in place. This object and the tensor must outlive the Future. Throws InvalidArgument unless the op is sum,
   /// avg or premul_sum and the tensor is floating point; with error feedback its size must match the first call's.
   [[nodiscard]] Future<Tensor> allreduce(Tensor tensor, AllreduceOptions options = {});
-  /// Each rank gets its slice of the reduced input. Values of the other ranks are rounded once, its own not at all. The
-  /// output may be this rank's slice of the input; other overlaps throw InvalidArgument.
+  /// Each rank gets its slice of the reduced input. The other ranks' values are rounded once; this rank's own values
+  /// are not rounded. The output may be this rank's slice of the input; other overlaps throw InvalidArgument.
   [[nodiscard]] Future<Tensor> reduce_scatter(Tensor output, Tensor input, ReduceScatterOptions options = {});
 
   const CompressionStats& stats() const noexcept { return stats_; }

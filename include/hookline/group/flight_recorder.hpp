@@ -23,8 +23,8 @@ struct FlightRecorderOptions {
 HOOKLINE_EXPORT std::shared_ptr<ProcessGroup> with_flight_recorder(std::shared_ptr<ProcessGroup> group,
                                                                    const FlightRecorderOptions& options = {});
 
-/// Returns the records of the flight recorder in `group` as JSON. Other wrappers may be around it. Throws
-/// InvalidArgument if there is no recorder.
+/// Returns the records of the flight recorder in `group` as JSON. `group` is the recorder or a wrapper around it.
+/// Throws InvalidArgument if there is no recorder.
 HOOKLINE_EXPORT std::string flight_records(const ProcessGroup& group);
 
 /// Writes the records to a file and returns its path; an empty `path` selects the file of the group's options. Throws

@@ -8,9 +8,9 @@
 
 namespace hookline {
 
-/// Wraps `group`: every tensor that this rank sends is checked for NaN and infinities first. A hit throws
-/// InvalidArgument naming rank, operation, tensor and index, and aborts the group so that other ranks do not wait.
-/// Encoded values are bytes and are not checked, so with a compressing hook only its uncompressed tensors are.
+/// Wraps `group`: every tensor that this rank sends is checked for NaN and infinities first. A NaN or infinity
+/// throws InvalidArgument naming rank, operation, tensor and index, and aborts the group so that other ranks do not
+/// wait. A compressing hook sends its encoded gradients as bytes, which are not checked.
 HOOKLINE_EXPORT std::shared_ptr<ProcessGroup> with_nan_checks(std::shared_ptr<ProcessGroup> group);
 
 }  // namespace hookline

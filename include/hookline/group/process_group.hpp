@@ -18,7 +18,7 @@ namespace hookline {
 /// operations, so a wrapper handles every operation in one place.
 ///
 /// Every rank makes the same calls in the same order within a lane. Invalid arguments throw InvalidArgument
-/// immediately; peer failures and timeouts complete the Work with an error. Do not touch the tensors until the Work is
+/// immediately; peer failures and timeouts complete the Work with an error. Do not access the tensors until the Work is
 /// done. Dropping a Work does not cancel its operation, but its completion and error can no longer be observed.
 class HOOKLINE_EXPORT ProcessGroup : public std::enable_shared_from_this<ProcessGroup> {
  public:
@@ -80,8 +80,8 @@ class HOOKLINE_EXPORT ProcessGroup : public std::enable_shared_from_this<Process
   void monitored_barrier(const MonitoredBarrierOptions& options = {});
 
   /// Operations started by any thread between the two calls share a Work, which end_coalescing() returns. It completes
-  /// when all of them have and has their outputs in order. Their own Works stay valid. Throws Unsupported if the group
-  /// does not support coalescing.
+  /// when all these operations have completed; its result is their outputs in start order. Their own Works stay valid.
+  /// Throws Unsupported if the group does not support coalescing.
   virtual void start_coalescing();
   [[nodiscard]] virtual WorkPtr end_coalescing();
   /// Adds a Work composed of several operations to the active coalescing, if any.
@@ -95,15 +95,15 @@ class HOOKLINE_EXPORT ProcessGroup : public std::enable_shared_from_this<Process
   /// Returns the subgroup of ranks with the same color, ordered by key, then rank; null for a negative color.
   virtual std::shared_ptr<ProcessGroup> split(int color, int key);
 
-  /// Default timeout of operations.
+  /// Returns the default timeout of operations.
   virtual Milliseconds timeout() const { return kDefaultTimeout; }
   virtual void set_timeout(Milliseconds timeout);
   /// Returns the number of operations started on this rank.
   virtual std::uint64_t sequence_number() const { return 0; }
   /// Registers `hook` to run after every subsequent operation, successful or not, in completion order (within a lane
-  /// the start order). It runs on `executor`, or without one on the thread that completes the operation; it must be
-  /// short then. Its exception fails wait() of that operation, or wait_for_hooks(). A Work is not completed before its
-  /// hooks have run. A hook that owns the group keeps it alive.
+  /// the start order). It runs on `executor`, or without one on the thread that completes the operation; in the
+  /// latter case it must be short. Its exception fails wait() of that operation, or wait_for_hooks(). A Work is not
+  /// completed before its hooks have run. A hook that owns the group keeps it alive.
   virtual void register_on_completion_hook(OnCompletionHook hook, std::shared_ptr<Executor> executor = nullptr);
   /// Blocks until every started operation and its hooks have completed. Throws a hook's exception that no wait() threw.
   virtual void wait_for_hooks(std::optional<Milliseconds> timeout = std::nullopt);

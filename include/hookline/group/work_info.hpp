@@ -17,7 +17,7 @@ struct WorkInfo {
   std::uint64_t seq = 0;  ///< sequence number of the operation in the group on this rank, from 1
   Clock::time_point time_started = {};
   Clock::time_point time_finished = {};
-  /// Time since the later of its start and the end of the previous operation in its lane.
+  /// Time to completion from the operation's start, or from the end of the lane's previous operation if that is later.
   Clock::duration active_duration{};
   int lane = 0;
   std::uint64_t bucket = 0;       ///< index of the reducer's bucket; 0 outside a reducer
