@@ -82,12 +82,12 @@ class HOOKLINE_EXPORT StateReader {
   std::span<const std::byte> rest_;
 };
 
-/// Returns the state of this rank's hook, in which a wrapper includes that of its inner hook. Call between steps.
-/// save_state and load_state exist for hooks, optimizers and a PowerSGDState.
+/// Returns the state of this rank's hook; the state of a wrapper includes that of its inner hook. Call between steps.
+/// save_state and load_state also accept optimizers and a PowerSGDState.
 HOOKLINE_EXPORT std::vector<std::byte> save_state(const CommHookInterface& hook, const ProcessGroup& group);
 
 /// Replaces the hook's state with a saved one. Throws InvalidArgument for the state of another hook, rank or number of
-/// ranks, and for corrupt bytes. A parameter of another size is reported by the next step.
+/// ranks, and for corrupt bytes. If a parameter's size has changed, the next step throws.
 HOOKLINE_EXPORT void load_state(CommHookInterface& hook, const ProcessGroup& group, std::span<const std::byte> state);
 
 }  // namespace hookline

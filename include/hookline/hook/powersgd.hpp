@@ -66,7 +66,7 @@ class HOOKLINE_EXPORT PowerSGDState {
   /// Returns the earliest step of the next report.
   std::uint64_t next_report() const;
 
-  /// Copies of the state, by bucket: the residual, as long as the bucket, and the concatenated factors.
+  /// A copy of one bucket's state: the residual, of the bucket's size, and the concatenated factors P and Q.
   struct BucketState {
     Tensor residual, p, q;
   };
@@ -81,14 +81,15 @@ class HOOKLINE_EXPORT PowerSGDState {
   std::unique_ptr<hook::PowerSGDMemory> memory_;
 };
 
-/// Return and restore the state by itself; that of a PowerSGDHook includes it. load_state throws InvalidArgument for
-/// other options and for corrupt bytes. A parameter of another shape is reported by the next step.
+/// Return and restore the state without its hook; the saved state of a PowerSGDHook includes it. load_state throws
+/// InvalidArgument if the options differ or the bytes are corrupt. If a parameter's shape has changed, the next step
+/// throws.
 HOOKLINE_EXPORT std::vector<std::byte> save_state(const PowerSGDState& state);
 HOOKLINE_EXPORT void load_state(PowerSGDState& state, std::span<const std::byte> saved);
 
 /// Averages over all ranks with a rank-r approximation P·Qᵀ of each matrix in a bucket, or, if `batched`, of the whole
-/// bucket as one square matrix. A gradient with more than two dimensions is a matrix of its first dimension by the
-/// others. Two allreduces per bucket; uncompressed tensors are part of the first.
+/// bucket as one square matrix. A gradient with more than two dimensions is reshaped to a matrix: the first dimension
+/// by the product of the others. Each bucket takes two allreduces; uncompressed tensors are part of the first.
 ///
 /// Arithmetic is float32 for all dtypes. All ranks get the same bits. A NaN or infinity makes its matrix NaN in that
 /// step and resets its residual to zero and its factors to random ones.

@@ -92,7 +92,8 @@ class HOOKLINE_EXPORT HookOrSpec {
   template <std::derived_from<CommHookInterface> Hook>
   HookOrSpec(std::shared_ptr<Hook> hook) : hook_(std::move(hook)) {}
 
-  /// Returns the hook, for a spec a new one on `group`; null for neither and for an empty spec. Throws like make_hook.
+  /// Returns the hook, or creates it on `group` from the spec. Returns null if there is neither, or if the spec is
+  /// empty. Throws like make_hook.
   HookPtr make(const std::shared_ptr<ProcessGroup>& group) const;
 
  private:

@@ -46,14 +46,14 @@ class HOOKLINE_EXPORT Optimizer {
   Optimizer& operator=(const Optimizer&) = delete;
   virtual ~Optimizer();
 
-  /// Updates the parameter in place by `gradient` times `scale`; the gradient is not modified. Throws InvalidArgument
+  /// Updates the parameter in place with `gradient` times `scale`; the gradient is not modified. Throws InvalidArgument
   /// for different shapes or dtypes, a read-only parameter, and state of another shape under this name; Unsupported for
   /// dtypes other than float32 and float64.
   void step(const std::string& name, const Tensor& parameter, const Tensor& gradient, double scale = 1);
   void step(const std::vector<NamedGradient>& gradients, double scale = 1);
-  /// Steps all parameters of a reducer by their reduced gradients, after finalize(). Parameters that no rank used are
-  /// not stepped. Throws, before the first update, the errors above, InvalidArgument if the gradients are not reduced,
-  /// and Unsupported if the reducer has sparse parameters.
+  /// Updates all parameters of a reducer with their reduced gradients, after finalize(). Parameters that no rank used
+  /// are not updated. Throws, before the first update, the errors above, InvalidArgument if the gradients are not
+  /// reduced, and Unsupported if the reducer has sparse parameters.
   void step(Reducer& reducer, double scale = 1);
 
   /// "sgd", "adam" or "adamw".
@@ -73,7 +73,7 @@ class HOOKLINE_EXPORT Optimizer {
   void set_state(const std::map<std::string, ParameterState>& state);
 
   /// Write and read options and state, for a hook that contains an optimizer; users call save_state and load_state.
-  /// load() throws InvalidArgument for those of another optimizer.
+  /// load() throws InvalidArgument if another kind of optimizer saved them.
   void save(StateWriter& writer) const;
   void load(StateReader& reader);
 
@@ -109,12 +109,12 @@ class HOOKLINE_EXPORT Optimizer {
 
 using OptimizerPtr = std::shared_ptr<Optimizer>;
 
-/// Returns the optimizer of a spec such as "sgd(lr=0.1, momentum=0.9)" or "adamw". Throws InvalidArgument, listing the
-/// known ones, for unknown names and options.
+/// Returns the optimizer of a spec such as "sgd(lr=0.1, momentum=0.9)" or "adamw". Throws InvalidArgument for an
+/// unknown name or option, listing the known ones.
 HOOKLINE_EXPORT OptimizerPtr make_optimizer(std::string_view spec);
 
-/// Returns options and state, or restores saved ones. load_state throws InvalidArgument for those of another optimizer
-/// and for corrupt bytes.
+/// Returns options and state, or restores saved ones. load_state throws InvalidArgument if they were saved by another
+/// kind of optimizer, and for corrupt bytes.
 HOOKLINE_EXPORT std::vector<std::byte> save_state(const Optimizer& optimizer);
 HOOKLINE_EXPORT void load_state(Optimizer& optimizer, std::span<const std::byte> state);
 

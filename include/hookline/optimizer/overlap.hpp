@@ -28,17 +28,18 @@ struct OverlapOptions {
 /// updated with zero gradients there. Parameters are not updated under no_sync. Joined ranks update theirs like the
 /// others.
 ///
-/// Optimizer state is keyed by parameter names, so the optimizer may be wrapped around another hook between steps.
+/// Optimizer state is keyed by parameter name, so the same optimizer may be used with another inner hook between steps.
 /// Saved hook states include it. Throws InvalidArgument unless clip_norm is positive and finite. The hook throws
 /// Unsupported for sparse gradients.
 HOOKLINE_EXPORT HookPtr overlap(HookPtr inner, OptimizerPtr optimizer, const OverlapOptions& options = {});
 
-/// A callback that updates the parameters of a bucket whose buffer holds the reduced gradients, without globally unused
-/// parameters. Called for one bucket at a time, in any order, on the thread that completes the inner hook or calls
-/// finalize(). It may modify the gradients.
+/// A callback that updates the parameters of a bucket. The buffer holds the reduced gradients; the bucket does not
+/// contain globally unused parameters. Called for one bucket at a time, in any order, on the thread that completes the
+/// inner hook or calls finalize(). It may modify the gradients.
 using BucketStep = std::function<Future<void>(GradBucket bucket)>;
 
-/// Overlaps a callback instead of an optimizer. If clip_norm clips, it receives a scaled copy of the gradients.
+/// Like overlap() above, with a callback instead of an optimizer. If clip_norm scales the gradients, the callback
+/// receives a scaled copy.
 HOOKLINE_EXPORT HookPtr overlap(HookPtr inner, BucketStep step, const std::string& name,
                                 const OverlapOptions& options = {});
 

@@ -36,7 +36,7 @@ class HOOKLINE_EXPORT PostLocalSGDOptimizer {
 };
 
 /// Return and restore the optimizer's options and state and the averager's step counter. load_state throws
-/// InvalidArgument for those of another optimizer and for corrupt bytes.
+/// InvalidArgument if they were saved by another kind of optimizer, and for corrupt bytes.
 HOOKLINE_EXPORT std::vector<std::byte> save_state(const PostLocalSGDOptimizer& optimizer);
 HOOKLINE_EXPORT void load_state(PostLocalSGDOptimizer& optimizer, std::span<const std::byte> state);
 

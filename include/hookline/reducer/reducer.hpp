@@ -43,7 +43,7 @@ struct ReducerOptions {
   bool static_graph = false;
   GradientReduction reduction = GradientReduction::mean;
   bool broadcast_parameters = true;                    ///< broadcast rank 0's parameters on construction
-  std::optional<Milliseconds> timeout = std::nullopt;  ///< of a hook; default: the group's timeout
+  std::optional<Milliseconds> timeout = std::nullopt;  ///< time limit of a hook; default: the group's timeout
   /// Fixed buckets, such as buckets() of the run being resumed. Each parameter with a gradient is in exactly one
   /// bucket; a bucket has one dtype; sparse parameters have their own buckets. Overrides `limits`.
   std::optional<std::vector<ParameterIndices>> buckets = std::nullopt;
@@ -100,9 +100,9 @@ class HOOKLINE_EXPORT Reducer {
   /// of a hook or the group the reducer is broken and rethrows that error.
   void finalize();
 
-  /// Discards a step whose backward pass failed, with the gradients accumulated under no_sync for it. The next step
-  /// repeats it, also with ranks that did not discard it. Does nothing between steps. Throws InvalidArgument if buckets
-  /// were already launched, and inside a join.
+  /// Discards a step whose backward pass failed, including its gradients accumulated under no_sync. The next step gets
+  /// the same step number, so it matches the step of ranks that did not discard theirs. Does nothing between steps.
+  /// Throws InvalidArgument if buckets were already launched, and inside a join.
   void discard_step();
 
   /// Returns a view of a parameter's gradient in its bucket. Its memory is stable after the first step.

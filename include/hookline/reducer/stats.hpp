@@ -13,7 +13,7 @@ struct BucketStats {
   std::size_t index = 0;
   std::size_t parameters = 0;
   std::size_t bytes = 0;
-  std::uint64_t bytes_sent = 0;  ///< bytes sent by this rank, computed for standard algorithms
+  std::uint64_t bytes_sent = 0;  ///< bytes sent by this rank; computed from the operations' sizes, not measured
   double ready = 0;              ///< time of its last gradient
   double launched = 0;           ///< start of its hook
   double done = 0;               ///< completion of its hook
