@@ -20,7 +20,7 @@ std::string_view view(const Nonce& nonce) { return {nonce.data(), nonce.size()};
 
 std::string_view nonce_of(std::string_view challenge) { return challenge.substr(0, kNonceBytes); }
 
-// Returns the part of a client hello that is equal for all clients and versions.
+// Returns the start of the client's first message, which is equal for all clients and handshake versions.
 std::string opening() {
   std::string bytes = RequestBuilder(Query::validate).number(kMagic).bytes();
   bytes.append(RequestBuilder(Query::ping).number(kTokenPing).bytes());

@@ -13,10 +13,10 @@
 namespace hookline::store {
 
 // The messages of the handshake, in order:
-//   client: the opening of PyTorch's protocol, ping(kTokenPing), magic, version (1 byte), client nonce
+//   client: validate(kMagic) as in PyTorch, ping(kTokenPing), kHandshakeMagic, version (1 byte), client nonce
 //   server: HandshakeReply (4 bytes); after `challenge` the server nonce and the server's proof
 //   client: the client's proof
-// Servers without a token, such as PyTorch's, understand the opening and echo the ping.
+// Servers without a token, such as PyTorch's, accept `validate` and echo the ping.
 // A proof is HMAC-SHA256(token, role || version || client nonce || server nonce). The role prevents reflection, the
 // nonces prevent replay. After the handshake the connection uses PyTorch's protocol unchanged.
 inline constexpr std::string_view kHandshakeMagic = "HOOKLINE";

@@ -47,7 +47,7 @@ struct RecordHeader {
 std::optional<RecordHeader> decode_record_header(std::string_view bytes, std::uint64_t offset);
 /// Applies a record body to `contents`. Returns false, with unspecified `contents`, if it is corrupt or inconsistent.
 bool replay(const RecordHeader& header, std::string_view body, std::uint64_t offset, Contents& contents);
-/// Applies a validated record.
+/// Applies a decoded record. Returns false if it contradicts `contents`, such as a pop from an empty queue.
 bool apply(const Record& record, Contents& contents);
 
 /// The file header: a magic number and two slots with the start of the log. A writer updates the older slot, so that
@@ -59,8 +59,9 @@ struct FileHeader {
   std::uint64_t generation = 1;
 };
 std::string encode_file_header();
-/// Encodes a slot, and returns the file offset of the slot of a generation.
+/// Encodes a slot of the file header.
 std::string encode_slot(const FileHeader& header);
+/// Returns the file offset of the slot that holds a generation.
 std::uint64_t slot_offset(std::uint64_t generation);
 /// Returns the newest valid slot; nullopt if the bytes are not a store file header or both slots are corrupt.
 std::optional<FileHeader> decode_file_header(std::string_view bytes);

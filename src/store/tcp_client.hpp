@@ -23,8 +23,8 @@ struct ClientOptions {
 /// the first error.
 class TcpClient {
  public:
-  /// Connects, authenticates if there is a token, and opens the protocol; retries until the timeout. Throws
-  /// ResourceError if the tokens differ or only one side has one, and Timeout.
+  /// Connects, authenticates if there is a token, and sends the first requests of the protocol. Retries until the
+  /// timeout, then throws Timeout. Throws ResourceError if the tokens differ or only one side has one.
   TcpClient(std::string host, std::uint16_t port, Milliseconds timeout, ClientOptions options);
 
   /// Sets operation and key for error messages; both must live until the next begin(). Throws if the connection failed

@@ -16,7 +16,7 @@ namespace hookline::store {
 /// Per-client resource limits.
 ///
 /// A request must be complete within `request_timeout` plus its size / `min_bytes_per_second`; otherwise the server
-/// closes the connection and frees its memory. A new connection must authenticate and open the protocol within
+/// closes the connection and frees its memory. A new connection must authenticate and send `validate` within
 /// `handshake_timeout`. The server does not read requests of a client with more than `max_unsent_bytes` of unread
 /// replies.
 struct SessionLimits {
@@ -24,7 +24,8 @@ struct SessionLimits {
   Milliseconds request_timeout = std::chrono::seconds(30);
   std::size_t min_bytes_per_second = 64 * 1024;
   std::size_t max_unsent_bytes = 1024 * 1024;
-  /// Connections with and without a completed opening; 0 means a share of the file descriptor limit.
+  /// Limits on admitted connections and on those still in the handshake; 0 selects a share of the file descriptor
+  /// limit.
   std::size_t max_connections = 0;
   std::size_t max_pending_connections = 0;
   Milliseconds keepalive = std::chrono::seconds(60);

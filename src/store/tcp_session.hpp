@@ -35,7 +35,7 @@ class Sessions {
   /// make it possible; returns false if all pending sessions are too new.
   bool can_accept();
   void add_session(asio::ip::tcp::socket socket);
-  /// Closes sessions whose request or opening has exceeded its time limit.
+  /// Closes sessions whose handshake or request has exceeded its time limit.
   void close_overdue();
   /// Blocks until `workers` workers have registered or until the deadline. Returns the number of workers. Thread-safe.
   std::int64_t await_workers(std::int64_t workers, Clock::time_point deadline);
@@ -59,8 +59,8 @@ class Sessions {
   ClientId next_id_ = 1;
   std::array<std::uint64_t, kNumRejectReasons> rejections_{};
   std::unordered_map<ClientId, std::shared_ptr<Session>> sessions_by_id_;
-  std::set<ClientId> pending_;      // sessions before the protocol opening, oldest first
-  std::size_t admitted_ = 0;        // sessions after it
+  std::set<ClientId> pending_;      // sessions not yet admitted, oldest first
+  std::size_t admitted_ = 0;        // number of admitted sessions
   std::size_t buffered_bytes_ = 0;  // of unfinished requests and unread replies
 };
 

@@ -23,9 +23,9 @@ class Waiters {
   /// Cancels a client's wait, if any. Its barrier no longer counts the client.
   void cancel(ClientId client);
 
-  /// Handles that a key was set.
+  /// Call after a key was set. Wakes the clients that now have all their keys.
   void on_key_set(std::string_view key);
-  /// Handles that an element was pushed to a queue. Wakes at most one client.
+  /// Call after an element was pushed to a queue. Wakes at most one client.
   void on_queue_push(std::string_view key);
 
   /// Returns the clients woken since the last call.

@@ -11,8 +11,8 @@
 namespace hookline {
 
 /// A store in a log file. Processes, threads and FileStore objects may share the file. Operations are atomic even if a
-/// process is killed, and its lock is released. Keys and values have at most 256 MiB each. In a directory that other
-/// users can write to, the file must belong to the caller's user, and symbolic links are not followed.
+/// process is killed; the kernel then releases its lock. Keys and values have at most 256 MiB each. In a directory that
+/// other users can write to, the file must belong to the caller's user, and symbolic links are not followed.
 ///
 /// With a world size, the last of at least `world_size` stores to be destroyed removes the file, so that the next run
 /// can reuse its path. A store that is open keeps working after its file is removed.

@@ -29,8 +29,8 @@ struct TCPStoreLimits {
   std::size_t max_bytes = std::size_t{256} * 1024 * 1024;
   /// Bytes of one value. The protocol allows 8 MiB per request, and 64 MiB for a value that grows by append.
   std::size_t max_value_bytes = std::size_t{64} * 1024 * 1024;
-  /// TCP keepalive of client and server, in whole seconds: a peer that is silent for this time is probed, and its
-  /// connection closed within the same time again if its host does not answer.
+  /// TCP keepalive of client and server, in whole seconds. The kernel probes a peer that is silent for this time. If
+  /// the peer's host does not answer, the kernel closes the connection after at most the same time again.
   Milliseconds keepalive = std::chrono::seconds(60);
 };
 
@@ -45,15 +45,16 @@ struct TCPStoreOptions {
   /// True if this process runs the server. The server lives as long as this store and its clones.
   bool is_master = false;
   /// The timeout for connecting, for `wait_for_workers`, and for the operations of the store. Below 2 s it applies only
-  /// to waiting for keys: replies of the server always have at least 2 s, since a late reply costs the connection.
+  /// to waiting for keys: the client allows at least 2 s for other replies, since a late reply breaks the connection.
   Milliseconds timeout = Store::kDefaultStoreTimeout;
   /// True if the master's constructor blocks until `world_size` processes have connected.
   bool wait_for_workers = true;
   /// True if the server listens on all addresses of this machine instead of `host`.
   bool listen_on_all_interfaces = false;
   /// The shared secret of the job; the default is the environment variable HOOKLINE_TOKEN. Client and server prove to
-  /// each other that they know it, without sending it. If empty, the connection uses PyTorch's plain protocol; clients
-  /// of PyTorch's server need that. Use a long random token: a short one can be guessed from a recorded handshake.
+  /// each other that they know it, without sending it. An empty token selects PyTorch's plain protocol, the
+  /// only one that PyTorch's server supports. Use a long random token: an attacker can guess a short one from a
+  /// recorded handshake.
   std::optional<std::string> token = std::nullopt;
   /// Allows the server to listen beyond loopback without a token, and thus to serve any host that can reach it. The
   /// environment variable HOOKLINE_ALLOW_UNAUTHENTICATED=1 has the same effect.
