@@ -21,7 +21,7 @@ class FileDescriptor {
   }
 
   int get() const noexcept { return fd_; }
-  /// Gives up ownership.
+  /// Returns the descriptor and gives up ownership.
   int release() noexcept { return std::exchange(fd_, -1); }
   explicit operator bool() const noexcept { return fd_ >= 0; }
 

@@ -14,8 +14,8 @@ HWY_BEFORE_NAMESPACE();
 namespace hookline::kernel::HWY_NAMESPACE {
 
 inline constexpr std::size_t kSums = 16;
-// Separates float32 rounding noise (larger) from the double-precision remainder of an exact linear combination
-// (smaller).
+// A column is linearly dependent if its norm after projection is at most this fraction of its norm before. The
+// remainder of an exact linear combination, rounded in double precision, is below this limit; float32 noise is above.
 inline constexpr double kDependenceTolerance = 1e-9;
 
 HWY_INLINE double dot(const double* a, const double* b, std::size_t count) {

@@ -19,7 +19,7 @@ struct SgdArrays {
   T* momentum;
 };
 
-/// Steps full vectors of D starting at `i`. Returns the index of the first element not stepped.
+/// Updates full vectors of D starting at `i`. Returns the index of the first element not updated.
 template <bool kMomentum, class D, class T = hn::TFromD<D>>
 HWY_INLINE std::size_t sgd_vectors(D d, const SgdArrays<T>& a, std::size_t i, std::size_t count,
                                    const SgdCoefficients& coefficients) {

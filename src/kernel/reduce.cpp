@@ -48,7 +48,7 @@ void reduce_type(const ReduceCall& call, std::size_t begin, std::size_t end) {
   }
 }
 
-// Not visit_dtype: its instantiations would be shared between targets, and the linker would keep only one.
+// Does not use visit_dtype: its instantiations would be shared between targets, and the linker would keep only one.
 void reduce_range(DType dtype, const ReduceCall& call, std::size_t begin, std::size_t end) {
   switch (dtype) {
     case DType::f64: return reduce_type<double>(call, begin, end);

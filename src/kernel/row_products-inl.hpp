@@ -116,7 +116,7 @@ HWY_INLINE void rows_times_q(const LowRankCall& call, std::size_t row, std::size
   }
 }
 
-/// Applies error feedback to one row, for ranks that are not unrolled.
+/// Applies error feedback to one row, for a rank of the factors that has no unrolled kernel.
 HWY_INLINE void error_feedback_row(const LowRankCall& call, std::size_t row) {
   const LowRankShape& s = call.shape;
   float* const m = call.m + row * s.columns;
@@ -162,7 +162,7 @@ HWY_INLINE void times_q_columns(const LowRankCall& call, std::size_t begin, std:
   }
 }
 
-/// For ranks that are not unrolled: passes over a few cached rows several times.
+/// For a rank of the factors that has no unrolled kernel: passes over a few cached rows several times.
 template <ErrorFeedback F>
 HWY_INLINE void times_q_blocked(const LowRankCall& call) {
   constexpr std::size_t kRows = 4;

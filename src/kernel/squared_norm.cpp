@@ -45,7 +45,7 @@ HWY_NOINLINE double sum_of_squares(const std::byte* data, std::size_t count) {
   return sums[0];
 }
 
-// Not visit_dtype: its instantiations would be shared between targets, and the linker would keep only one.
+// Does not use visit_dtype: its instantiations would be shared between targets, and the linker would keep only one.
 double sum_of_squares_of(DType dtype, const std::byte* data, std::size_t count) {
   switch (dtype) {
     case DType::f64: return sum_of_squares<double>(data, count);

@@ -11,7 +11,7 @@ namespace hookline::kernel {
 /// that split a large range should choose explicitly.
 enum class StoreMode : std::uint8_t { automatic, cached, streaming };
 
-/// The size from which streaming measured faster, and beyond which caches would not keep the result.
+/// From this size on, streaming was faster in measurements; caches would not keep a result of this size.
 inline constexpr std::size_t kStreamThresholdBytes = std::size_t{4} << 20;
 
 /// True if a call that writes `bytes` bytes should stream.

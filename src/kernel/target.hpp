@@ -7,7 +7,8 @@
 
 namespace hookline::kernel {
 
-/// The compiler's default target, 256-bit and 512-bit vectors. Kernels are memory-bound, so finer targets do not pay.
+/// The compiler's default target, 256-bit and 512-bit vectors. Kernels are memory-bound, so more targets would not
+/// make them faster.
 enum class Target : std::size_t { baseline, avx2, avx512 };
 
 /// Returns the targets that this processor supports, in ascending order. Only the baseline on non-x86 processors.
