@@ -77,7 +77,7 @@ struct BareCollectives {
   }
   ProcessGroup& group;
   std::vector<Tensor> buckets;
-  /// The place in the bucket and a separate tensor of each gradient, in the order of marking.
+  /// For each gradient, in the order of marking: its address in the bucket, and a separate tensor of the same size.
   std::vector<std::pair<std::byte*, Tensor>> gradient_slots;
 };
 

@@ -23,7 +23,7 @@ SYSTEMS = ["hookline", "openmpi", "gloo", "python"]
 
 
 def repeats_for(system: RunningSystem, op: str, size: int, variant: Variant, seconds: float) -> int | None:
-    """Returns how many calls fit into that time; None if the system does not support the operation."""
+    """Returns how many calls fit into `seconds`; None if the system does not support the operation."""
     repeats = 1
     for _ in range(3):  # the time of a single short call is imprecise
         call_time = system.run(op, size, variant.memory, variant.fresh, repeats)

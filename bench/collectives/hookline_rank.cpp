@@ -1,4 +1,5 @@
-// A rank of a Hookline group on shm. The same processes also measure the bound: scaling private buffers in place.
+// A rank of a Hookline group on shm. The same processes also measure the memory bandwidth bound: each rank scales a
+// private buffer in place.
 #include <algorithm>
 #include <stdexcept>
 #include <vector>

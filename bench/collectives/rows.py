@@ -30,12 +30,12 @@ class Row(NamedTuple):
 
 
 class Variant(NamedTuple):
-    """A system and a mode that a row is measured with; its times form a series."""
+    """A system and a mode in which a row is measured. The times of a variant form a series."""
 
     system: str
     memory: str
     fresh: bool  # each rank rewrites its buffer before each operation
-    op: str | None = None  # None: the row's own
+    op: str | None = None  # None: the operation of the row
 
     @property
     def name(self) -> str:

@@ -45,11 +45,11 @@ class RunningSystem:
         return float(reply)
 
     def release_buffers(self) -> None:
-        """Makes the ranks release the buffers of the rows so far."""
+        """Makes the ranks release the buffers of all earlier rows."""
         self._send("drop\n")
 
     def stop(self) -> None:
-        """Closes the pipes, at which the processes exit, and waits for them."""
+        """Closes the pipes, which makes the processes exit, and waits for them."""
         for pipe in self._commands:
             os.close(pipe)
         for process in self._processes:

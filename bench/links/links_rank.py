@@ -61,7 +61,7 @@ class Rank:
         self.group.barrier().wait()
 
     def measure(self, step: Callable[[], None]) -> tuple[float, int]:
-        """Returns the time of the slowest rank and the bytes on the first host's link; the same on all ranks."""
+        """Returns the time of the slowest rank and the bytes on the first host's link. Equal on all ranks."""
         import numpy as np
 
         self.group.barrier().wait()
